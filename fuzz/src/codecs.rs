@@ -1,4 +1,4 @@
-//! Codecs: octets to values and back.
+//! Fuzz targets of the codecs: octets to values and back.
 
 use super::seeds;
 use vireo_wire::nas::{
@@ -8,7 +8,8 @@ use vireo_wire::ngap::{NGAP_PDU, decode_open_type};
 use vireo_wire::security::nas_5gs::{HomeNetworkPrivateKey, Suci};
 use vireo_wire::{gtpu as gtpu_codec, ngap as ngap_codec, pfcp as pfcp_codec};
 
-/// An NGAP PDU: its envelope, each IE as its type, the check against the object set, and the answer to what is wrong.
+/// Decodes an NGAP PDU: envelope, each IE as its type, check against the object set, and the answer
+/// to faults.
 pub fn ngap(data: &[u8]) {
     if let Ok(pdu) = NGAP_PDU::decode(data) {
         let _ = (pdu.kind(), pdu.direction(), pdu.procedure_name(), pdu.to_string());
@@ -26,7 +27,7 @@ pub fn ngap(data: &[u8]) {
     transfers(data);
 }
 
-/// The transfers that a core reads.
+/// Decodes the transfers that a core reads.
 fn transfers(data: &[u8]) {
     let _ = decode_open_type::<ngap_codec::PDUSessionResourceSetupRequestTransfer<'_>>(data);
     let _ = decode_open_type::<ngap_codec::PDUSessionResourceSetupResponseTransfer<'_>>(data);
@@ -35,7 +36,8 @@ fn transfers(data: &[u8]) {
     let _ = decode_open_type::<ngap_codec::PathSwitchRequestTransfer<'_>>(data);
 }
 
-/// A NAS message without protection: strictly, leniently, and the answer to one that is at fault.
+/// Decodes an unprotected NAS message strictly and leniently, and builds the answer to a faulty
+/// one.
 pub fn nas(data: &[u8]) {
     let received = Nas5gsMessage::decode(data);
     for direction in [Direction::Uplink, Direction::Downlink] {
@@ -53,7 +55,7 @@ pub fn nas(data: &[u8]) {
     }
 }
 
-/// Messages and identities inside a message.
+/// Decodes messages and identities inside a message.
 fn containers(message: &Nas5gsMessage) {
     let Nas5gsMessage::Gmm(_, message) = message else { return };
     match message {
@@ -73,7 +75,7 @@ fn containers(message: &Nas5gsMessage) {
     }
 }
 
-/// A protected NAS message before the right keys: only what was really protected by them may pass.
+/// Unprotects a NAS message with the right keys: only messages protected with them may pass.
 pub fn nas_protected(data: &[u8]) {
     let (count, octets) = data.split_at(data.len().min(3));
     let count = count.iter().fold(0, |count, octet| count << 8 | u32::from(*octet));
@@ -82,7 +84,7 @@ pub fn nas_protected(data: &[u8]) {
     }
 }
 
-/// The context of tests/reference/security.txt, with this NAS COUNT next.
+/// Returns the context of tests/reference/security.txt with this next NAS COUNT.
 pub fn seed_context(count: u32) -> NasSecurityContext {
     use vireo_wire::nas::{CipheringAlgorithm::NEA2, IntegrityAlgorithm::NIA2};
     let (_, kamf) = seeds::security().iter().find(|(name, _)| name == "kamf").expect("it is in the file");
@@ -91,7 +93,7 @@ pub fn seed_context(count: u32) -> NasSecurityContext {
     NasSecurityContext::restore_from_kamf(&kamf, NIA2, NEA2, (next, next), (None, None)).expect("counts")
 }
 
-/// A 5GS mobile identity: as the AMF reads it and, if it is a SUCI, as the home network does.
+/// Decodes a 5GS mobile identity as the AMF does and, for a SUCI, as the home network does.
 pub fn identity(data: &[u8]) {
     let identity = NasFGsMobileIdentity::new(data.to_vec());
     let _ = (identity.identity_type(), identity.as_guti(), identity.as_s_tmsi(), identity.as_imeisv(), identity.plmn());
@@ -103,12 +105,12 @@ pub fn identity(data: &[u8]) {
     }
 }
 
-/// A PFCP datagram.
+/// Decodes a PFCP datagram.
 pub fn pfcp(data: &[u8]) {
     let _ = pfcp_codec::walk(data);
 }
 
-/// A Flow Description of an SDF filter or a Framed-Route.
+/// Parses a Flow Description of an SDF filter or a Framed-Route.
 pub fn flow_description(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     if let Some(flow) = pfcp_codec::FlowDescription::parse(text) {
@@ -122,7 +124,7 @@ pub fn flow_description(data: &[u8]) {
     let _ = pfcp_codec::framed_network(text);
 }
 
-/// A GTP-U datagram.
+/// Decodes a GTP-U datagram.
 pub fn gtpu(data: &[u8]) {
     gtpu_codec::walk(data);
 }

@@ -1,7 +1,8 @@
-//! The AMF's steps over one UE, told by a script, with a UE, a RAN and a UPF that can also do what is right.
+//! Fuzz targets of the AMF's steps over one UE, driven by a script.
 //!
-//! After every step: what is sent to the RAN has no fault, a downlink NAS COUNT is never used twice, and the context is
-//! the same after it was stored and loaded.
+//! A UE, a RAN and a UPF can also behave correctly. After every step these invariants hold:
+//! messages to the RAN have no fault, no downlink NAS COUNT is used twice, and storing and loading
+//! does not change the context.
 
 use super::input::Script;
 use super::session::{Ids, METERS, config, pfcp_answer, upf};
@@ -27,9 +28,9 @@ const RAN_ID: u32 = 7;
 const KSEAF: [u8; 32] = [0x5e; 32];
 const XRES_STAR: [u8; 16] = [0x42; 16];
 
-/// The script's steps, by number.
+/// Numbers of the script's steps.
 pub mod step {
-    /// Initial UE Message with the NAS message of the piece.
+    /// Initial UE Message with the piece as NAS message.
     pub const INITIAL: u8 = 0;
     /// Initial UE Message with a golden NAS message.
     pub const INITIAL_GOLDEN: u8 = 1;
@@ -39,23 +40,23 @@ pub mod step {
     pub const UPLINK_PROTECTED: u8 = 3;
     /// Uplink NAS Transport with a golden message under the UE's keys.
     pub const UPLINK_GOLDEN: u8 = 4;
-    /// The home network gives a vector.
+    /// The home network returns a vector.
     pub const VECTOR: u8 = 5;
     /// The home network refuses.
     pub const NO_VECTOR: u8 = 6;
-    /// The right Authentication Response.
+    /// The correct Authentication Response.
     pub const RESPONSE: u8 = 7;
     /// A golden message under the keys of the Security Mode Command, as the first of a new context.
     pub const NEW_CONTEXT: u8 = 8;
-    /// The UPF answers what it was asked last.
+    /// The UPF answers its last request.
     pub const UPF_ANSWER: u8 = 9;
-    /// The UPF says what the piece says.
+    /// The UPF sends the piece.
     pub const UPF_RAW: u8 = 10;
-    /// The UPF is silent.
+    /// The UPF does not answer.
     pub const UPF_SILENT: u8 = 11;
     /// Initial Context Setup Response.
     pub const CONTEXT_SET_UP: u8 = 12;
-    /// An NGAP PDU as it is.
+    /// An unchanged NGAP PDU.
     pub const NGAP: u8 = 13;
     /// PDU Session Resource Setup Response.
     pub const SESSION_SET_UP: u8 = 14;
@@ -65,31 +66,31 @@ pub mod step {
     pub const RELEASE_REQUEST: u8 = 16;
     /// UE Context Release Complete.
     pub const RELEASE_COMPLETE: u8 = 17;
-    /// As many seconds pass as the piece says.
+    /// Time passes, in seconds of the piece.
     pub const TIME: u8 = 18;
     /// The association is lost.
     pub const LOST: u8 = 19;
-    /// Another context is the subscriber's.
+    /// Another context of the subscriber supersedes this one.
     pub const SUPERSEDED: u8 = 20;
-    /// The operator removes the UE.
+    /// The operator deregisters the UE.
     pub const DEREGISTER: u8 = 21;
     /// The UPF has restarted.
     pub const UPF_LOST: u8 = 22;
-    /// The RAN node says something that is not about a UE.
+    /// The RAN node sends a non-UE-associated message.
     pub const NODE: u8 = 23;
-    /// The balancer's view of an NGAP PDU.
+    /// The balancer's routing of an NGAP PDU.
     pub const ROUTE: u8 = 24;
-    /// An Initial UE Message with a golden message under the UE's keys.
+    /// Initial UE Message with a golden message under the UE's keys.
     pub const INITIAL_PROTECTED: u8 = 25;
-    /// The RAN node uses its number for the UE again.
+    /// The RAN node reuses its number of the UE.
     pub const RAN_ID_REUSED: u8 = 26;
-    /// Initial UE Message with a golden NAS message under the UE's keys, and there is too much to do.
+    /// Initial UE Message with a golden NAS message under the UE's keys, during congestion.
     pub const CONGESTED: u8 = 27;
-    /// How many there are.
+    /// Number of step kinds.
     pub const COUNT: u8 = 28;
 }
 
-/// One UE and those around it.
+/// One UE with its environment.
 struct Bench {
     config: CoreConfig,
     ids: Ids,
@@ -107,7 +108,7 @@ pub fn steps(data: &[u8]) {
     succeeded(data);
 }
 
-/// Runs a script; gives the procedures that came to their end.
+/// Runs a script. Returns the procedures that ended successfully.
 pub fn succeeded(data: &[u8]) -> Vec<Kind> {
     let mut bench = Bench {
         config: config(),
@@ -131,7 +132,8 @@ pub fn succeeded(data: &[u8]) -> Vec<Kind> {
     bench.succeeded
 }
 
-/// A script of messages of a RAN node: a number of no meaning, and an NGAP PDU. What is answered has no fault.
+/// Runs a script of a RAN node's messages: an ignored number and an NGAP PDU each. The answers have
+/// no fault.
 pub fn node_messages(data: &[u8]) {
     let (config, mut node, mut script) = (config(), None, Script(data));
     for _ in 0..32 {
@@ -308,7 +310,7 @@ impl Bench {
         }
     }
 
-    /// A message of the UE under the keys of its card; as it is while it has none.
+    /// Returns a message under the keys of the UE; unprotected while it has none.
     fn protect(&mut self, plain: &[u8], header: Header) -> Vec<u8> {
         let protected = self
             .card
@@ -367,7 +369,7 @@ impl Bench {
             self.card = new_card(plain);
             self.counts.clear();
         }
-        // A repeat is the same octets; other octets need another COUNT (TS 33.501 6.4.3).
+        // A repeat has the same octets; other octets need another COUNT (TS 33.501 6.4.3).
         let mac = vec![*m1, *m2, *m3, *m4];
         let reused = self.counts.iter().any(|(seen, at)| at == count && *seen != mac);
         assert!(!reused || self.counts.len() > 200, "NAS COUNT {count} is used for two messages");
@@ -375,7 +377,7 @@ impl Bench {
     }
 }
 
-/// Keys by the algorithms of a Security Mode Command.
+/// Returns the keys by the algorithms of a Security Mode Command.
 fn new_card(plain: &[u8]) -> Option<NasSecurityContext> {
     let Ok(Nas5gsMessage::Gmm(_, Nas5gmmMessage::SecurityModeCommand(command))) = Nas5gsMessage::decode(plain) else {
         return None;
@@ -413,14 +415,14 @@ fn refusal(piece: &[u8]) -> AuthenticationError {
     }
 }
 
-/// An NGAP PDU that the specification's object sets find nothing wrong with.
+/// Checks that an NGAP PDU conforms to the object sets of the specification.
 fn sound(pdu: &[u8]) {
     let decoded = NGAP_PDU::decode(pdu).expect("what is sent decodes");
     let deviations = decoded.check().expect("what is sent is a message");
     assert!(deviations.is_empty(), "{decoded} has faults: {deviations:?}");
 }
 
-/// The NAS messages that an NGAP PDU carries.
+/// Returns the NAS messages in an NGAP PDU.
 fn nas_of(pdu: &[u8]) -> Vec<Vec<u8>> {
     let pdu = NGAP_PDU::decode(pdu).expect("what is sent decodes");
     let mut out: Vec<Vec<u8>> = pdu.ie::<ie::NAS_PDU>().into_iter().flatten().map(|nas| nas.0.to_vec()).collect();

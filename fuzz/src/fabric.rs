@@ -1,4 +1,6 @@
-//! What a peer of the fabric may send: a greeting, then frames. And the record of a cluster.
+//! Fuzz targets of the fabric and of the controller state.
+//!
+//! A peer of the fabric sends a greeting, then frames.
 
 use serde::Serialize;
 use std::net::SocketAddr;
@@ -15,7 +17,7 @@ use vireo_fabric::message::{
 use vireo_fabric::{FrameReader, FrameWriter, GREETING, Greeting, Role};
 use vireo_types::{AssocId, Bucket, Dnn, GnbId, Instant, Ltmsi, Seid, SessionAddress, Supi};
 
-/// Takes octets as one connection.
+/// Decodes octets as one connection.
 pub fn connection(octets: &[u8]) {
     let mut inbox = FrameReader::default();
     let mut source = octets;
@@ -37,8 +39,8 @@ pub fn connection(octets: &[u8]) {
     }
 }
 
-/// A message that is read is written as one that is read the same. By its octets: a load may be no number, which equals
-/// nothing.
+/// Checks that a decoded message survives encoding and decoding. It compares octets, since a load
+/// may be NaN, which equals nothing.
 fn again(frame: &[u8], rewritten: impl Fn(&[u8]) -> Option<Vec<u8>>) {
     let Some(first) = rewritten(frame) else { return };
     let (mut inbox, mut source) = (FrameReader::default(), &first[..]);
@@ -54,7 +56,7 @@ fn written(message: &impl Serialize) -> Vec<u8> {
     octets
 }
 
-/// Connections of each role.
+/// Returns connections of each role.
 pub fn seeds() -> Vec<Vec<u8>> {
     let upf = SocketAddr::from(([127, 0, 0, 8], 8805));
     let pdu = super::seeds::ngap().into_iter().next().unwrap_or_default();
@@ -170,14 +172,14 @@ fn connection_of(role: Role, frames: impl Iterator<Item = Vec<u8>>) -> Vec<u8> {
     octets
 }
 
-/// Takes octets as the record of a cluster that etcd keeps.
+/// Decodes octets as the controller state in etcd.
 pub fn record(octets: &[u8]) {
     if let Ok(record) = vireo_node::controller::record(octets) {
         let _ = vireo_node::controller::kept(&record);
     }
 }
 
-/// A record as it is kept.
+/// Returns a stored controller state.
 pub fn record_seeds() -> Vec<Vec<u8>> {
     let record = DurableState { secrets: Secrets { tmsi_key: [7; 16], recovery: 9 }, map: None };
     vec![vireo_node::controller::kept(&record).expect("a record has an encoding")]

@@ -1,23 +1,25 @@
-//! Octets as a script: what a stateful target is told to do, one byte or one length-prefixed piece at a time.
+//! Octets as a script: input of a stateful target.
+//!
+//! A script has single octets and length-prefixed pieces.
 
-/// Reads a script; past its end every number is 0 and every piece empty.
+/// Reader of a script; past its end every number is 0 and every piece empty.
 #[derive(Debug)]
 pub struct Script<'a>(pub &'a [u8]);
 
 impl<'a> Script<'a> {
-    /// Whether it is used up.
+    /// Returns true if the script is used up.
     pub fn is_done(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The next octet.
+    /// Returns the next octet.
     pub fn byte(&mut self) -> u8 {
         let (first, rest) = self.0.split_first().map_or((0, &[][..]), |(first, rest)| (*first, rest));
         self.0 = rest;
         first
     }
 
-    /// The next piece: an octet of length, then as many octets as there are up to it.
+    /// Returns the next piece: a length octet, then at most as many octets as remain.
     pub fn piece(&mut self) -> &'a [u8] {
         let length = usize::from(self.byte()).min(self.0.len());
         let (piece, rest) = self.0.split_at(length);
@@ -26,7 +28,7 @@ impl<'a> Script<'a> {
     }
 }
 
-/// Writes a script, for seeds.
+/// Encodes a script, for seeds.
 pub fn script(steps: &[(u8, &[u8])]) -> Vec<u8> {
     let mut out = Vec::new();
     for (step, piece) in steps {

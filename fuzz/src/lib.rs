@@ -1,7 +1,8 @@
-//! The entry of every decode path, for fuzzers and for the replay of their seeds (crates/vireo/tests/fuzz_seeds.rs).
+//! Entries of every decode path, for fuzzers and for the replay of their seeds.
 //!
-//! Each target takes any octets and must come back: no panic, no endless loop, memory in proportion to the input. What a
-//! target asserts beyond that (what is read and written again stays the same) holds for every input.
+//! crates/vireo/tests/fuzz_seeds.rs replays the seeds. Each target accepts any octets and must
+//! return: no panic, no endless loop, memory in proportion to the input. Further assertions of a
+//! target, such as stable encoding, hold for every input.
 
 pub mod codecs;
 pub mod engine;
@@ -14,14 +15,13 @@ pub mod session;
 pub mod subscribers;
 pub mod user_plane;
 
-/// A decode path: its name, its entry, and octets that reach deep into it.
+/// Decode path: name, entry and seeds that reach deep into it.
 #[derive(Clone, Copy)]
 pub struct Target {
-    /// The name of the fuzz target and its corpus.
+    /// Name of the fuzz target and its corpus.
     pub name: &'static str,
-    /// The entry.
     pub run: fn(&[u8]),
-    /// Where a search begins.
+    /// Start inputs of a search.
     pub seeds: fn() -> Vec<Vec<u8>>,
 }
 

@@ -1,11 +1,11 @@
-//! Records of a database: what somebody else may have written there.
+//! Fuzz target of database records with arbitrary content.
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use vireo_store::records::{Format, RecordPart, StoredRecord};
 
-/// One of everything that a record may be made of.
+/// One value of every part of a record.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 struct All {
     number: u64,
@@ -53,7 +53,8 @@ struct Innermost {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 struct Number(i32);
 
-/// A record in protocol buffers: as a whole, and as the only part that differs. What is read and written is read as the same again.
+/// Decodes a protocol-buffer record as a whole, and as the only changed part. Encoding and decoding
+/// again yields the same record.
 pub fn protobuf(octets: &[u8]) {
     again::<All>(octets);
     again::<Vec<Kind>>(octets);
@@ -79,7 +80,7 @@ fn again<T: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug>(octets: 
     }
 }
 
-/// A record of everything, and its parts.
+/// Returns a record with all parts, and its parts.
 pub fn seeds() -> Vec<Vec<u8>> {
     let inner = Inner { number: Number(-7), deeper: Some(Box::new(Innermost { key: vec![1] })) };
     let all = All {

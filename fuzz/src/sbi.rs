@@ -1,4 +1,4 @@
-//! What a peer of the service-based interface may send: a media type and a body; and the paths that it may name.
+//! Fuzz targets of the SBI: media types, bodies and paths of a peer.
 
 use serde_json::Value;
 use vireo_sbi::amf::{self, N1N2MessageTransferReqData, N1N2MessageTransferRspData, N1N2MsgTxfrFailureNotification};
@@ -11,7 +11,7 @@ use vireo_sbi::smf::{
 };
 use vireo_sbi::{Message, PartContent, Reply};
 
-/// The first line as a path and as a media type, the rest as a body.
+/// Decodes the first line as a path and as a media type, the rest as a body.
 pub fn message(octets: &[u8]) {
     let at = octets.iter().position(|octet| *octet == b'\n').unwrap_or(octets.len());
     let Ok(line) = std::str::from_utf8(&octets[..at]) else { return };
@@ -31,18 +31,18 @@ pub fn message(octets: &[u8]) {
     again::<ProblemDetails>(&message);
 }
 
-/// An SM context that an AMF brings along.
+/// Decodes an SM context that an AMF sends (piggyback).
 pub fn sm_context(octets: &[u8]) {
     vireo_node::sbi::smf::probe::take(super::session::config(), octets);
 }
 
-/// One that an SMF has given away, and what an AMF has committed.
+/// Returns an SM context as an SMF sends it and as an AMF has committed it.
 pub fn sm_context_seeds() -> Vec<Vec<u8>> {
     use vireo_node::sbi::smf::probe;
     vec![probe::given(super::session::config()), probe::brought()]
 }
 
-/// What is read and written is read as the same again.
+/// Checks that encoding and decoding again yields the same message.
 fn again<T: TypedBody + PartialEq + std::fmt::Debug>(message: &Message) {
     if let Ok(value) = message.value::<T>() {
         let (media_type, body) = Message::of(value.clone()).encode("application/json");
@@ -51,12 +51,12 @@ fn again<T: TypedBody + PartialEq + std::fmt::Debug>(message: &Message) {
     }
 }
 
-/// The first octet as an operation and what of it comes, the rest as a message of gRPC.
+/// Decodes the first octet as an operation and its outcome, the rest as a gRPC message.
 pub fn in_grpc(octets: &[u8]) {
     is_grpc(octets);
 }
 
-/// Whether it is one.
+/// Returns true if the octets are a gRPC message.
 pub fn is_grpc(octets: &[u8]) -> bool {
     let [kind, octets @ ..] = octets else { return false };
     let (kind, methods) = (usize::from(*kind), Method::ALL.len());
@@ -81,13 +81,13 @@ pub fn is_grpc(octets: &[u8]) -> bool {
     true
 }
 
-/// What may come of an operation: it is asked for, answered, or refused.
+/// Kinds of an operation's messages: request, response, error.
 const KINDS: usize = 3;
 const ASKED: usize = 0;
 const ANSWERED: usize = 1;
 const REFUSED: usize = 2;
 
-/// Each operation asked for, answered and refused.
+/// Returns request, response and error of each operation.
 pub fn grpc_seeds() -> Vec<Vec<u8>> {
     fn of<T: TypedBody>(json: &Value) -> Model {
         Message::of_json(json.to_string().into_bytes()).value::<T>().expect("a model").into()
@@ -134,7 +134,7 @@ pub fn grpc_seeds() -> Vec<Vec<u8>> {
     asked.chain(answers).chain(refused).collect()
 }
 
-/// A message with what its model refers to, and an SM context.
+/// Adds the binary parts that the model refers to, and an SM context.
 fn parts(message: Message) -> Message {
     let n1 = vec![0x2e, 5, 1, 0xc1, 0xff, 0xff, 0x91];
     let message = message.with("n1", PartContent::Nas, n1).with("n2", PartContent::Ngap, vec![0, 1, 2, 3]);
@@ -142,7 +142,7 @@ fn parts(message: Message) -> Message {
     message.with("amf-context", PartContent::AmfContext, vec![4, 5, 6])
 }
 
-/// What refers to parts: a creation, an update, a transfer, an error.
+/// Returns JSON values that refer to parts: a creation, an update, a transfer, an error.
 fn said_with_parts() -> [Value; 4] {
     let part = |id: &str| serde_json::json!({ "contentId": id });
     let slice = serde_json::json!({ "sst": 1, "sd": "0a0b0c" });
@@ -173,7 +173,7 @@ fn said_with_parts() -> [Value; 4] {
     [create, update, transfer, error]
 }
 
-/// What does not: a notification, what becomes of a transfer, a problem.
+/// Returns JSON values without parts: a notification, the result of a transfer, a problem.
 fn said_alone() -> [Value; 3] {
     [
         serde_json::json!({ "statusInfo": { "resourceStatus": "RELEASED" } }),
@@ -182,7 +182,7 @@ fn said_alone() -> [Value; 3] {
     ]
 }
 
-/// Requests and answers of each kind.
+/// Returns requests and responses of each kind.
 pub fn seeds() -> Vec<Vec<u8>> {
     let json = |value: &Value| Message::of_json(value.to_string().into_bytes());
     let seed = |message: Message| {

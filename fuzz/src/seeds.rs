@@ -1,10 +1,10 @@
-//! Octets to start from: the golden messages of tests/reference, and short scripts.
+//! Seeds: the golden messages of tests/reference, and short scripts.
 
 use super::input::script;
 use std::sync::LazyLock;
 use vireo_types::Seid;
 
-/// A committed file of tests/reference: a name and octets in hexadecimal on each line.
+/// Parses a file of tests/reference: a name and hexadecimal octets on each line.
 fn parsed(text: &str) -> Vec<(String, Vec<u8>)> {
     text.lines().filter(|line| !line.starts_with('#')).filter_map(pair).collect()
 }
@@ -21,7 +21,7 @@ fn golden() -> &'static [(String, Vec<u8>)] {
     &GOLDEN
 }
 
-/// tests/reference/security.txt.
+/// Returns the content of tests/reference/security.txt.
 pub fn security() -> &'static [(String, Vec<u8>)] {
     static SECURITY: LazyLock<Vec<(String, Vec<u8>)>> =
         LazyLock::new(|| parsed(include_str!("../../tests/reference/security.txt")));
@@ -32,28 +32,28 @@ fn is_nas(octets: &[u8]) -> bool {
     matches!(octets.first(), Some(0x7e | 0x2e))
 }
 
-/// NGAP PDUs.
+/// Returns NGAP PDUs.
 pub fn ngap() -> Vec<Vec<u8>> {
     golden().iter().map(|(_, octets)| octets).filter(|octets| !is_nas(octets)).cloned().collect()
 }
 
-/// NAS messages without protection.
+/// Returns unprotected NAS messages.
 pub fn nas() -> Vec<Vec<u8>> {
     golden().iter().map(|(_, octets)| octets).filter(|octets| is_nas(octets)).cloned().collect()
 }
 
-/// The golden NAS message of this number, modulo how many there are.
+/// Returns the golden NAS message of this number, modulo their count.
 pub fn nth_nas(number: usize) -> Vec<u8> {
     static NAS: LazyLock<Vec<Vec<u8>>> = LazyLock::new(nas);
     NAS[number % NAS.len()].clone()
 }
 
-/// A NAS message by its name.
+/// Returns a NAS message by its name.
 pub fn named(name: &str) -> Vec<u8> {
     golden().iter().find(|(n, _)| n == name).map(|(_, octets)| octets.clone()).expect("a message of golden.txt")
 }
 
-/// Three octets of NAS COUNT and a protected message.
+/// Returns protected messages after three octets of NAS COUNT.
 pub fn nas_protected() -> Vec<Vec<u8>> {
     let protected = security().iter().filter_map(|(name, octets)| {
         let count: u32 = name.rsplit_once('-')?.1.parse().ok()?;
@@ -62,10 +62,10 @@ pub fn nas_protected() -> Vec<Vec<u8>> {
     protected.collect()
 }
 
-/// 5GS mobile identities.
+/// Returns 5GS mobile identities.
 pub fn identity() -> Vec<Vec<u8>> {
     let mut seeds: Vec<_> = security().iter().filter(|(n, _)| n.starts_with("suci")).map(|(_, o)| o.clone()).collect();
-    // SUCI with the null scheme, 5G-GUTI, 5G-S-TMSI, IMEISV, none, and a SUCI in NAI form
+    // SUCI with the null scheme, 5G-GUTI, 5G-S-TMSI, IMEISV, none, and a SUCI in NAI form.
     for digits in [
         "0199f907f0ff00000000000010",
         "f299f907020043deadbeef",
@@ -79,7 +79,8 @@ pub fn identity() -> Vec<Vec<u8>> {
     seeds
 }
 
-/// PFCP datagrams: what a session sends and is answered, a heartbeat, an association and a report.
+/// Returns PFCP datagrams: requests and answers of a session, a heartbeat, an association and a
+/// report.
 pub fn pfcp() -> Vec<Vec<u8>> {
     let digits = [
         "2001000c00000100006000045a5b5c5d",
@@ -95,7 +96,7 @@ pub fn pfcp() -> Vec<Vec<u8>> {
     seeds
 }
 
-/// Flow Descriptions and Framed-Routes.
+/// Returns Flow Descriptions and Framed-Routes.
 pub fn flow_description() -> Vec<Vec<u8>> {
     let texts = [
         "permit out ip from any to assigned",
@@ -108,7 +109,8 @@ pub fn flow_description() -> Vec<Vec<u8>> {
     texts.map(|text| text.as_bytes().to_vec()).to_vec()
 }
 
-/// GTP-U datagrams: a G-PDU with a PDU session container, echo, error indication, end marker.
+/// Returns GTP-U datagrams: a G-PDU with a PDU session container, echo, error indication, end
+/// marker.
 pub fn gtpu() -> Vec<Vec<u8>> {
     let digits = [
         "34ff0010000001010000008501100100450000080000000040110000",
@@ -120,7 +122,8 @@ pub fn gtpu() -> Vec<Vec<u8>> {
     digits.iter().filter_map(|d| pair(&format!("x {d}"))).map(|(_, octets)| octets).collect()
 }
 
-/// UDP from 10.45.0.2 to 198.51.100.7 and back, an ICMPv6 router solicitation, an echo request.
+/// Returns packets: UDP from 10.45.0.2 to 198.51.100.7 and back, an ICMPv6 router solicitation, an
+/// echo request.
 pub fn user_plane() -> Vec<Vec<u8>> {
     let up = [0x45, 0, 0, 0x1c, 0, 0, 0, 0, 64, 17, 0, 0, 10, 45, 0, 2, 198, 51, 100, 7, 0x30, 0x39, 0, 7, 0, 8, 0, 0];
     let down =
@@ -132,11 +135,11 @@ pub fn user_plane() -> Vec<Vec<u8>> {
     solicitation.extend([2, 133, 0, 0x7b, 0x31, 0, 0, 0, 0]);
     let echo = [0x32, 1, 0, 4, 0, 0, 0, 0, 0, 1, 0, 0];
     let scripts = [script(&[(1, &up), (3, &down), (0, &echo)]), script(&[(1, &solicitation), (2, &down)])];
-    // each for a session of records alone, and of further rules
+    // Each with a session of entries alone, and with flow rules.
     scripts.iter().flat_map(|script| [0, 1].map(|flows| [&[flows], &script[..]].concat())).collect()
 }
 
-/// A session set up, idle, back, and released.
+/// Returns scripts: a session is set up, idle, active again and released.
 pub fn session() -> Vec<Vec<u8>> {
     let request = named("PDUSessionEstablishmentRequest");
     let response = [0, 3, 0xe0, 127, 0, 0, 9, 0x0a, 0x0b, 0x0c, 0x0d, 0, 1];
@@ -152,7 +155,7 @@ pub fn session() -> Vec<Vec<u8>> {
     ]
 }
 
-/// A node that sets up, updates, resets, and says what is not for it.
+/// Returns scripts of a RAN node: set-up, updates, resets and messages for others.
 pub fn ran_node() -> Vec<Vec<u8>> {
     let setup = named("NGSetupRequest");
     let others = [
@@ -170,13 +173,14 @@ pub fn ran_node() -> Vec<Vec<u8>> {
     others.iter().map(other).chain([script(&[(0, &named("InitialUEMessage"))])]).collect()
 }
 
-/// The number of a golden NAS message, as a step takes it.
+/// Returns the number of a golden NAS message, as a step expects it.
 fn number(name: &str) -> [u8; 1] {
     let names = golden().iter().filter(|(_, octets)| is_nas(octets)).map(|(name, _)| name);
     [names.take_while(|n| n.as_str() != name).count() as u8]
 }
 
-/// A UE that registers, gets a session, goes idle, comes back and leaves; and ways in which that goes wrong.
+/// Returns scripts of a UE that registers, establishes a session, goes idle, returns and leaves,
+/// and of failures.
 pub fn core_step() -> Vec<Vec<u8>> {
     use super::engine::step as s;
     let [null, profile_a, guti] = ["null", "A", "GUTI"].map(|n| number(&format!("RegistrationRequest-{n}")));
@@ -228,7 +232,7 @@ pub fn core_step() -> Vec<Vec<u8>> {
     ]
 }
 
-/// Files of subscribers.
+/// Returns subscriber files.
 pub fn subscribers() -> Vec<Vec<u8>> {
     const K: &str = "465B5CE8B199B49FAA5F0A2EE238A6BC";
     const OPC: &str = "E8ED289DEBA952E4283B54E88E6183CA";

@@ -1,4 +1,4 @@
-//! The SMF's steps over one PDU session, told by a script.
+//! Fuzz target of the SMF's steps over one PDU session, driven by a script.
 
 use super::input::Script;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -12,10 +12,10 @@ use vireo_types::{Bucket, Dnn, Duration, Instant, Ltmsi, PduSessionType, Seid, S
 use vireo_wire::pfcp;
 use vireo_wire::security::{CipheringAlgorithm, IntegrityAlgorithm};
 
-/// The slice that the golden messages ask for.
+/// Slice in the golden messages.
 pub const METERS: Snssai = Snssai { sst: 3, sd: Some(0xab) };
 
-/// The lab's network, with every algorithm.
+/// Returns the configuration of the lab's network with every algorithm.
 pub fn config() -> CoreConfig {
     CoreConfig {
         name: "vireo".into(),
@@ -61,12 +61,12 @@ pub fn config() -> CoreConfig {
     }
 }
 
-/// The only UPF.
+/// Returns the address of the only UPF.
 pub fn upf() -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 7], 8805))
 }
 
-/// Identifiers that never run out and are always the same.
+/// Deterministic identifiers that never run out.
 #[derive(Debug, Default)]
 pub struct Ids(u32);
 
@@ -87,12 +87,12 @@ impl Identifiers for Ids {
     }
 }
 
-/// A script: the first piece asks for the session, each further step is an input to it.
+/// Runs a script: the first piece requests the session, each further step is an input to it.
 pub fn steps(data: &[u8]) {
     sent(data);
 }
 
-/// Runs a script; gives the PFCP messages that the session sent.
+/// Runs a script. Returns the PFCP messages of the session.
 pub fn sent(data: &[u8]) -> Vec<Vec<u8>> {
     let mut sent = Vec::new();
     let (config, subscription) = (config(), DnnSubscription::default());
@@ -153,7 +153,8 @@ fn pfcp_of(out: &[Output], sent: &mut Vec<Vec<u8>>) {
     }));
 }
 
-/// An answer to the last PFCP request, with the octets as its IEs, or a full one to an establishment if there are none.
+/// Returns an answer to the last PFCP request with the octets as its IEs. If there are none, an
+/// establishment gets a full answer.
 pub fn answer(out: &[Output], piece: &[u8], seid: Seid) -> Vec<u8> {
     let request = out.iter().rev().find_map(|o| match o {
         Output::Pfcp { message, .. } => Some(message),
@@ -162,7 +163,8 @@ pub fn answer(out: &[Output], piece: &[u8], seid: Seid) -> Vec<u8> {
     request.map_or_else(Vec::new, |request| pfcp_answer(request, piece, seid))
 }
 
-/// The answer of a UPF to a PFCP request, to the control plane's SEID: cause, F-SEID and a tunnel for the first PDR, then the octets as they are.
+/// Returns a UPF's answer to a PFCP request, with the control plane's SEID. It has a cause, an
+/// F-SEID and a tunnel for the first PDR, then the unchanged octets.
 pub fn pfcp_answer(request: &[u8], piece: &[u8], seid: Seid) -> Vec<u8> {
     let Ok(message) = pfcp::Message::new(request) else { return Vec::new() };
     let header = message.header();

@@ -1,9 +1,9 @@
-//! Files of subscribers.
+//! Fuzz target of subscriber files.
 
 use vireo_subscribers::Subscriber;
 use vireo_subscribers::format::{FormatError, Keys, read_csv, read_json, write_csv, write_json};
 
-/// A file as CSV and as JSON. What is read and written is read as the same again.
+/// Imports a file as CSV and as JSON. Writing and reading again yields the same subscribers.
 pub fn import(data: &[u8]) {
     if let Ok(all) = read_csv(data) {
         let written = written(&all, |out, next| write_csv(out, Keys::With, next).map(drop));
@@ -15,7 +15,7 @@ pub fn import(data: &[u8]) {
     }
 }
 
-/// What a writer makes of the subscribers.
+/// Returns a writer's output for the subscribers.
 fn written(
     all: &[Subscriber],
     write: impl Fn(&mut Vec<u8>, &mut dyn FnMut() -> Option<Subscriber>) -> Result<(), FormatError>,

@@ -1,4 +1,4 @@
-//! The user plane's decision on packets, with a session that is forwarding.
+//! Fuzz target of the user plane's verdict on packets, with an active session.
 
 use super::input::Script;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -10,10 +10,11 @@ use vireo_types::{Instant, SessionAddress, Teid};
 
 const GNB: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 9));
 
-/// An octet that says of what kind the session is, then a script of packets: 0 from N3 as it is, 1 from N3 in the session's tunnel, 2 from N6, 3 from N6 to the session.
+/// Runs a script of packets after an octet that selects the kind of session. 0 is a packet from N3
+/// as it is, 1 from N3 in the session's tunnel, 2 from N6, 3 from N6 to the session.
 pub fn packets(data: &[u8]) {
     let mut script = Script(data);
-    // of the session, whether its rules are more than records hold
+    // True if the session needs flow rules that entries cannot hold.
     let (mut upf, teid) = with_session(script.byte() & 1 == 1);
     for tick in 0..64 {
         if script.is_done() {

@@ -1,8 +1,9 @@
-//! The emulator as a library, in one process with the core and over SCTP in memory: what it costs itself.
+//! CPU cost of the emulator as a library, with the core in the same process.
 //!
-//! `cargo run --release -p vireo-emulator --example memory -- 20000 5` asks the scripted network of the tests for 20,000
-//! service requests in a second for five seconds. The network is on a thread of its own; the CPU that is told for each
-//! procedure is the emulator's alone.
+//! SCTP runs in memory. `cargo run --release -p vireo-emulator --example memory -- 20000 5`
+//! requests 20,000 service requests per second for five seconds from the scripted network of the
+//! tests. The network has its own thread. The printed CPU time per procedure is the emulator's
+//! alone.
 
 #[path = "../tests/support/mod.rs"]
 mod support;
@@ -27,7 +28,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     options.steady = Some(Steady::weighted(&[(activity, 1.0)], rate, Pattern::Constant, Duration::ZERO));
     options.duration = Some(Duration::from_secs_f64(seconds));
 
-    // `Lab::run` starts the network and gives `vireo_emulator::run_with` a closure that makes memory endpoints.
+    // `Lab::run` starts the network and passes a closure that creates memory endpoints to
+    // `vireo_emulator::run_with`.
     let lab = Lab::new(Behaviour::default());
     let report = lab.run(&options)?;
     print!("{report}");

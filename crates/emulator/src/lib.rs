@@ -1,14 +1,15 @@
-//! A RAN and its UEs that work against any 5G core.
+//! A RAN and its UEs that test any 5G core.
 //!
-//! The pure parts come first: [`ue`] (a UE over NAS), [`gnb`] (a gNB over NGAP), [`usim`] and [`traffic`] (IP packets)
-//! have no I/O and no clock. [`run`] puts threads, SCTP and UDP around them and takes the UEs of a run through a
-//! [`scenario`], or puts a steady load on them: [`mix`] is what they do, [`load`] is when. What it measured is a
-//! [`Report`]. The emulator shares the codecs, the algorithms and the identifiers
-//! with the core, and nothing else, so it stays an independent peer.
+//! The pure parts have no I/O and no clock: [`ue`] (a UE over NAS), [`gnb`] (a gNB over NGAP),
+//! [`usim`] and [`traffic`] (IP packets). [`run`] adds threads, SCTP and UDP. It runs each UE
+//! through a [`scenario`], or applies a steady load: [`mix`] defines the procedures, [`load`] their
+//! times. The result is a [`Report`]. The emulator shares only codecs, algorithms and identifiers
+//! with the core, so it stays an independent peer.
 //!
-//! With a core in the same process it needs no network: [`run_with`] takes SCTP endpoints of any kind, so also those of
-//! [`vireo_sctp::memory`]. A steady load sends user packets only if it has an echo target ([`Options::echoes`]), and
-//! without one opens no socket at all; UEs' addresses are never configured on an interface.
+//! With a core in the same process the emulator needs no network: [`run_with`] accepts SCTP
+//! endpoints of any kind, including [`vireo_sctp::memory`]. A steady load sends user packets only
+//! if it has an echo target ([`Options::echoes`]). Without a target it opens no UDP socket. The
+//! addresses of UEs are never configured on an interface.
 //!
 //! ```
 //! use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What a run of the emulator is told.
+//! Options of an emulator run.
 
 use crate::load::Pattern;
 use crate::mix::Steady;
@@ -13,25 +13,24 @@ use std::time::Duration;
 use vireo_sctp::Driver;
 use vireo_types::{PduSessionType, Snssai, Supi, Tac};
 
-/// NGAP's port (TS 38.412 7).
+/// NGAP port (TS 38.412 7).
 pub const NGAP_PORT: u16 = 38412;
 
-/// Who the UEs are.
+/// Subscribers of the UEs.
 #[derive(Clone, Debug)]
 pub enum Subscribers {
-    /// `first` and the IMSIs after it, all with the same keys.
+    /// IMSIs from `first` upwards, all with the same keys.
     Range {
-        /// The first IMSI.
         first: Supi,
-        /// K and OPc of all.
+        /// K and OPc of all subscribers.
         keys: Keys,
     },
-    /// These, in order; there must be one for each UE.
+    /// Subscribers in order, at least one for each UE.
     List(Arc<[(Supi, Keys)]>),
 }
 
 impl Subscribers {
-    /// UE number `index`.
+    /// Returns the subscriber of UE number `index`.
     pub fn get(&self, index: u32) -> Option<(Supi, Keys)> {
         match self {
             Subscribers::Range { first, keys } => Some((first.offset(u64::from(index)).ok()?, *keys)),
@@ -40,22 +39,21 @@ impl Subscribers {
     }
 }
 
-/// Where and how echoes go.
+/// Echo targets and parameters.
 #[derive(Clone, Debug)]
 pub struct Echoes {
-    /// The IPv4 target in the data network.
+    /// IPv4 target in the data network.
     pub v4: Option<Ipv4Addr>,
-    /// The IPv6 target in the data network.
+    /// IPv6 target in the data network.
     pub v6: Option<Ipv6Addr>,
-    /// ICMP or UDP.
+    /// Packet type of the echoes.
     pub kind: Kind,
-    /// How many answered echoes each session makes in one traffic step.
+    /// Answered echoes of each session in one traffic step.
     pub count: u32,
-    /// Octets of payload.
     pub octets: usize,
-    /// How long an answer is waited for before the echo is sent again.
+    /// Time to wait for an answer before the echo is sent again.
     pub patience: Duration,
-    /// How often one echo is sent before it counts as lost.
+    /// Transmissions of one echo before it counts as lost.
     pub tries: u32,
 }
 
@@ -73,99 +71,97 @@ impl Default for Echoes {
     }
 }
 
-/// When UEs start.
+/// Start times of UEs.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Load {
-    /// Closed loop: so many UEs are under way at once.
+    /// Closed loop: this number of UEs runs concurrently.
     Window(u32),
-    /// Open loop, constant (pattern T1): so many UEs start in a second, whatever the core does. Latency counts from the
-    /// intended start, so it is free of coordinated omission.
+    /// Open loop, constant (pattern T1): UEs start at this rate per second, regardless of the core.
+    /// Latency counts from the intended start, so it has no coordinated omission.
     Rate(f64),
-    /// The same by a pattern, with so many in a second in the mean.
+    /// Open loop with a pattern and its mean rate per second.
     Pattern(Pattern, f64),
 }
 
-/// What a UE does in a steady load when there is no answer.
+/// Behaviour of a UE in a steady load if there is no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retry {
-    /// It waits for [`Options::timeout`]; then the procedure has failed, and the UE goes on from idle.
+    /// The UE waits for [`Options::timeout`]; then the procedure has failed, and the UE continues
+    /// from idle.
     Never,
-    /// It waits as long as TS 24.501 10.2 says (T3510, T3517, T3521, T3580, T3582), then lets go of its connection and
-    /// starts again; after five attempts the procedure has failed.
+    /// The UE waits for the timers of TS 24.501 10.2 (T3510, T3517, T3521, T3580, T3582). It then
+    /// releases its connection and starts again. After five attempts the procedure has failed.
     Standard,
-    /// It starts again after `retry` and again, and when `reattach` has passed it takes itself for lost and registers
-    /// anew, as the UEs of the stateful baseline do in the paper. A registration that is under way it does not begin anew but
-    /// by T3510.
+    /// The UE starts again after every `retry`. After `reattach` it considers its registration lost
+    /// and registers again, as the UEs of the stateful baseline in the paper. It restarts a
+    /// registration in progress only by T3510.
     After {
-        /// From a request to its repetition.
+        /// Time from a request to its repetition.
         retry: Duration,
-        /// From the first request to the new registration.
+        /// Time from the first request to the new registration.
         reattach: Duration,
     },
 }
 
-/// A run.
+/// Options of one run.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The core's N2 addresses; gNBs take them in turn.
+    /// N2 addresses of the core; gNBs use them in turn.
     pub core: Vec<SocketAddr>,
-    /// SCTP associations of each gNB: the first with its address in `core`, the others with the addresses after it; if
-    /// there is one address only, with those that an AMF Configuration Update tells, else with the same.
+    /// SCTP associations of each gNB. The first uses the gNB's address in `core`, the others the
+    /// following addresses. With one address only, they use those of an AMF Configuration Update,
+    /// else the same address.
     pub tnl_associations: u32,
-    /// So often every gNB drops one of its associations without a word, in turn, and sets it up again.
+    /// Interval at which every gNB drops one of its associations without notice, in turn, and sets
+    /// it up again.
     pub drop_association: Option<Duration>,
-    /// The gNBs' own N2 addresses, taken in turn; none lets the system choose.
+    /// N2 addresses of the gNBs, used in turn; if empty, the system chooses.
     pub n2: Vec<IpAddr>,
-    /// The gNBs' own N3 addresses, taken in turn.
+    /// N3 addresses of the gNBs, used in turn.
     pub n3: Vec<IpAddr>,
-    /// The SCTP driver.
     pub driver: Driver,
-    /// UDP ports of SCTP over UDP (RFC 6951): ours (0: the system chooses) and the core's.
+    /// UDP ports of SCTP over UDP (RFC 6951): local (0: the system chooses) and remote.
     pub sctp_udp_ports: (u16, u16),
-    /// gNBs.
     pub gnbs: u32,
-    /// UEs.
     pub ues: u32,
-    /// Who the UEs are.
+    /// Subscribers of the UEs.
     pub subscribers: Subscribers,
-    /// What all UEs share.
+    /// Profile shared by all UEs.
     pub profile: Profile,
     /// Tracking area of all gNBs.
     pub tac: Tac,
-    /// The slices that the gNBs serve.
+    /// Slices that the gNBs support.
     pub slices: Vec<Snssai>,
     /// gNB ID of the first gNB (24 bits).
     pub first_gnb_id: u32,
-    /// The type of sessions for which the scenario names none.
+    /// Type of sessions for which the scenario names none.
     pub session_type: PduSessionType,
-    /// What each UE does.
+    /// Scenario of each UE.
     pub scenario: &'static Scenario,
-    /// What the UEs do instead of the scenario: they register and get a session, paced by `load`, and when all are
-    /// there they do this for `duration`.
+    /// Steady load in place of the scenario. The UEs first register and establish a session, paced
+    /// by `load`. When all are ready, the load runs for `duration`.
     pub steady: Option<Steady>,
-    /// What they do when there is no answer; only with `steady`.
+    /// Behaviour of a UE if there is no answer; only with `steady`.
     pub retry: Retry,
-    /// The first part of the steady load, which is left out of the latencies; the timeline has it.
+    /// First part of the steady load, excluded from the latencies; the timeline includes it.
     pub settle: Duration,
-    /// The interval of [`crate::Report::timeline`], if it is wanted.
+    /// Interval of [`crate::Report::timeline`], if requested.
     pub timeline: Option<Duration>,
-    /// How often the scenario's loop runs.
+    /// Number of iterations of the scenario's loop.
     pub rounds: u32,
-    /// When UEs start.
     pub load: Load,
-    /// No UE and no round starts after this. With `steady`: for how long its procedures are due.
+    /// Time after which no UE and no round starts. With `steady`: time in which procedures are due.
     pub duration: Option<Duration>,
-    /// Each procedure of a UE must be done within this.
+    /// Time limit of each procedure of a UE.
     pub timeout: Duration,
-    /// How long a UE stays idle before it comes back.
+    /// Time that a UE stays idle before it becomes active again.
     pub idle: Duration,
-    /// Echo traffic.
     pub echoes: Echoes,
-    /// Worker threads; never more than there are N3 addresses or gNBs.
+    /// Maximum number of worker threads; never more than N3 addresses or gNBs.
     pub threads: u32,
-    /// Seed of what is random in loads, misbehaviour scenarios and campaigns.
+    /// Seed of the random choices in loads, negative cases and campaigns.
     pub seed: u64,
-    /// Messages of a campaign of mutated messages.
+    /// Number of messages in a campaign of mutated messages.
     pub messages: u64,
     /// Ends the run early when it becomes true.
     pub stop: Option<Arc<AtomicBool>>,
@@ -177,18 +173,19 @@ pub const LAB_K: [u8; 16] = *b"\x46\x5B\x5C\xE8\xB1\x99\xB4\x9F\xAA\x5F\x0A\x2E\
 pub const LAB_OPC: [u8; 16] = *b"\xE8\xED\x28\x9D\xEB\xA9\x52\xE4\x28\x3B\x54\xE8\x8E\x61\x83\xCA";
 
 impl Options {
-    /// Whether the UEs go from gNB to gNB.
+    /// Returns true if the UEs move between gNBs.
     pub(crate) fn moves(&self) -> bool {
         self.steady.as_ref().map_or(self.scenario.moves(), Steady::moves)
     }
 
-    /// Whether user packets are sent, so that N3 is needed.
+    /// Returns true if the run sends user packets and thus needs N3.
     pub(crate) fn has_traffic(&self) -> bool {
         let target = self.echoes.v4.is_some() || self.echoes.v6.is_some();
         self.steady.as_ref().map_or(self.scenario.has_traffic(), |steady| steady.has_data() && target)
     }
 
-    /// A run with the lab's values (DESIGN): PLMN 999/70, TAC 1, SST 1, DNN `internet`, IMSI 999700000000001 and up.
+    /// Returns options with the lab's values (DESIGN): PLMN 999/70, TAC 1, SST 1, DNN `internet`,
+    /// IMSIs from 999700000000001.
     pub fn lab(core: SocketAddr, scenario: &'static Scenario) -> Self {
         let lab = "the lab's values are well formed";
         let snssai = Snssai { sst: 1, sd: None };

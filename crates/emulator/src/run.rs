@@ -1,4 +1,4 @@
-//! Entry points: a scenario, a steady load or a campaign of mutated messages.
+//! Entry points for a scenario, a steady load or a campaign of mutated messages.
 
 use crate::engine::{self, EndpointFactory, Error, Progress};
 use crate::mutate;
@@ -10,18 +10,18 @@ use crate::scenario::Mode;
 ///
 /// # Errors
 ///
-/// Fails if the options make no sense, an endpoint cannot be opened, or the core does not accept a
-/// gNB.
+/// Returns an error if the options are invalid, an endpoint cannot be opened, or the core does not
+/// accept a gNB.
 pub fn run(options: &Options, progress: &mut dyn FnMut(Progress)) -> Result<Report, Error> {
     let open = |n: u32| Ok(engine::bind(options, n)?);
     run_with(options, &open, progress)
 }
 
-/// Runs with SCTP endpoints that `open` makes, for tests and for other drivers.
+/// Runs with SCTP endpoints that `open` creates, for tests and for other drivers.
 ///
 /// # Errors
 ///
-/// As [`run`].
+/// Returns an error as [`run`] does.
 pub fn run_with(
     options: &Options,
     open: EndpointFactory<'_>,

@@ -1,6 +1,7 @@
-//! The USIM of one subscriber: its keys, the freshness of a challenge, and the concealed identity.
+//! USIM of one subscriber: keys, freshness of challenges and concealed identity.
 //!
-//! It knows nothing of NAS messages or of security contexts: it answers a challenge and writes a mobile identity.
+//! The USIM has no NAS messages and no security contexts. It answers a challenge and encodes a
+//! mobile identity.
 
 use vireo_types::{Plmn, Supi};
 use vireo_wire::security::milenage::{K, Milenage, Opc, Sqn};
@@ -10,27 +11,27 @@ use vireo_wire::security::nas_5gs::{
 };
 use vireo_wire::security::{Autn, Rand, SecurityError};
 
-/// How a UE conceals its SUPI (TS 33.501 C.3).
+/// Concealment of a UE's SUPI (TS 33.501 C.3).
 #[derive(Clone, Debug, Default)]
 pub enum Concealment {
-    /// The null scheme: not at all.
+    /// Null scheme: no concealment.
     #[default]
     Null,
-    /// Profile A or B, by the home network's public key.
+    /// Profile A or B with the home network's public key.
     Ecies {
         /// Home network public key identifier, 1 to 254.
         key_id: u8,
-        /// The public key; its kind tells the profile.
+        /// Public key; its kind selects the profile.
         key: HomeNetworkPublicKey,
     },
 }
 
-/// The long-term keys of a subscriber.
+/// Long-term keys of a subscriber.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Keys {
-    /// The permanent key K.
+    /// Permanent key K.
     pub k: [u8; 16],
-    /// OPc (TS 35.206).
+    /// OPc (TS 35.206), derived from OP and K.
     pub opc: [u8; 16],
 }
 
@@ -40,23 +41,21 @@ impl std::fmt::Debug for Keys {
     }
 }
 
-/// What a challenge asks for, and the values it came with.
+/// Values of a challenge.
 #[derive(Debug)]
 pub struct Challenge {
-    /// RAND.
     pub rand: [u8; 16],
-    /// AUTN.
     pub autn: [u8; 16],
 }
 
-/// The USIM's and ME's judgement of a challenge (TS 24.501 5.4.1.3).
+/// Verdict of USIM and ME on a challenge (TS 24.501 5.4.1.3).
 #[derive(Debug)]
 pub enum Answer {
-    /// It is from the home network and fresh.
+    /// The challenge is from the home network and fresh.
     Accepted {
         /// RES* for the response.
         res_star: [u8; 16],
-        /// K_AMF for the security mode that follows.
+        /// K_AMF for the following security mode control.
         k_amf: KAmf,
     },
     /// The MAC of AUTN is wrong: cause #20.
@@ -72,11 +71,11 @@ pub enum Answer {
 pub struct Usim {
     supi: Supi,
     keys: Keys,
-    /// The highest SEQ accepted for each IND seen (TS 33.102 C.2.1), few in practice.
+    /// Highest SEQ accepted for each IND seen (TS 33.102 C.2.1); few in practice.
     accepted: Vec<(u8, u64)>,
-    /// See [`Usim::run_ahead`].
+    /// SEQ offset of [`Usim::run_ahead`].
     ahead: u32,
-    /// See [`Usim::prepare`].
+    /// SUCI of [`Usim::prepare`].
     prepared: Option<Box<[u8]>>,
 }
 
@@ -85,17 +84,18 @@ const IND_BITS: u32 = 5;
 const SQN_MASK: u64 = (1 << 48) - 1;
 
 impl Usim {
-    /// The USIM of `supi`, which has seen no challenge yet.
+    /// Creates the USIM of `supi` without any accepted challenge.
     pub fn new(supi: Supi, keys: Keys) -> Self {
         Usim { supi, keys, accepted: Vec::new(), ahead: 0, prepared: None }
     }
 
-    /// Whom it identifies.
+    /// Returns the SUPI of the subscriber.
     pub fn supi(&self) -> Supi {
         self.supi
     }
 
-    /// The 16 digits of an IMEISV that belongs to this subscriber alone: it is made of the last digits of the IMSI.
+    /// Returns the 16 digits of an IMEISV that is unique to this subscriber: it uses the last
+    /// digits of the IMSI.
     pub fn imeisv(&self) -> [u8; 16] {
         let mut digits = *b"3500000000000001";
         let mut rest = self.supi.as_u64() & ((1 << 56) - 1);
@@ -106,13 +106,14 @@ impl Usim {
         digits
     }
 
-    /// Makes the next genuine challenge look stale: the USIM then behaves as if it had already accepted sequence
-    /// numbers that are `ahead` above it, so that the home network must resynchronise (TS 33.102 6.3.5).
+    /// Makes the next genuine challenge look stale. The USIM then behaves as if it had accepted
+    /// sequence numbers that are `ahead` higher. The home network must resynchronise (TS 33.102
+    /// 6.3.5).
     pub fn run_ahead(&mut self, ahead: u32) {
         self.ahead = ahead;
     }
 
-    /// Judges a challenge and, if it is good, derives what follows from it.
+    /// Verifies a challenge and derives the keys if it is valid.
     pub fn answer(&mut self, challenge: &Challenge, network: &[u8], abba: &[u8]) -> Result<Answer, SecurityError> {
         let milenage = Milenage::new(&K::new(&self.keys.k), &Opc::new(&self.keys.opc));
         let (rand, autn) = (Rand::new(&challenge.rand), Autn::new(&challenge.autn));
@@ -136,13 +137,14 @@ impl Usim {
         Ok(Answer::Accepted { res_star, k_amf })
     }
 
-    /// SQN_MS: the highest SQN accepted (TS 33.102 6.3.3).
+    /// Returns SQN_MS: the highest SQN accepted (TS 33.102 6.3.3).
     fn sqn_ms(&self) -> u64 {
         let newest = self.accepted.iter().max_by_key(|(_, seq)| *seq);
         newest.map_or(0, |(ind, seq)| (seq << IND_BITS | u64::from(*ind)) & SQN_MASK)
     }
 
-    /// Takes an SQN that is higher than the last accepted of its IND (TS 33.102 C.2.2).
+    /// Accepts an SQN that is higher than the last accepted one of its IND (TS 33.102 C.2.2).
+    /// Returns true if it is accepted.
     fn accept(&mut self, sqn: u64) -> bool {
         let (ind, seq) = ((sqn & ((1 << IND_BITS) - 1)) as u8, sqn >> IND_BITS);
         if self.ahead > 0 {
@@ -157,7 +159,7 @@ impl Usim {
             }
             None if seq == 0 => false,
             None => {
-                // one is all that most cores use, and there may be a million USIMs
+                // Most cores use only one IND, and there may be a million USIMs.
                 self.accepted.reserve_exact(1);
                 self.accepted.push((ind, seq));
                 true
@@ -165,14 +167,14 @@ impl Usim {
         }
     }
 
-    /// Makes the next SUCI ahead of its time: Profile A costs some 50 us and Profile B some 270 us, which a load generator
-    /// had better spend before it begins.
+    /// Computes the next SUCI in advance. Profile A costs about 50 us and Profile B about 270 us,
+    /// which a load generator should spend before the load begins.
     pub fn prepare(&mut self, home: Plmn, concealment: &Concealment) -> Result<(), SuciFailure> {
         self.prepared = Some(self.conceal(home, concealment)?.into());
         Ok(())
     }
 
-    /// The mobile identity IE's octets with the SUCI (TS 24.501 9.11.3.4).
+    /// Returns the mobile identity IE with the SUCI (TS 24.501 9.11.3.4).
     pub fn suci(&mut self, home: Plmn, concealment: &Concealment) -> Result<Vec<u8>, SuciFailure> {
         match self.prepared.take() {
             Some(prepared) => Ok(prepared.into()),
@@ -198,13 +200,12 @@ impl Usim {
     }
 }
 
-/// Why no SUCI could be made.
+/// Reason for which the SUCI could not be computed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SuciFailure {
     /// The IMSI does not begin with the home network's digits.
     #[error("the IMSI does not begin with the PLMN: give --imsi and --plmn that belong together")]
     OtherNetwork,
-    /// The concealment failed.
     #[error("the SUPI could not be concealed: {0}")]
     Concealment(String),
 }
@@ -240,7 +241,7 @@ mod tests {
         let home = Milenage::new(&K::new(&K_), &Opc::new(&OPC));
         let auts = vireo_wire::security::milenage::Auts::new(&auts);
         assert_eq!(home.verify_auts(&Rand::new(&[7; 16]), &auts).map(|sqn| sqn.get()), Ok(0x40));
-        // another IND has its own freshness
+        // Another IND has independent freshness.
         let other = challenge(0x41, [0x80, 0]);
         assert!(matches!(usim.answer(&other, NETWORK, &[0, 0]), Ok(Answer::Accepted { .. })));
     }

@@ -1,4 +1,6 @@
-//! Whole runs: threads, SCTP in memory, GTP-U over loopback, and the scripted network.
+//! Whole runs with threads, SCTP in memory and GTP-U over loopback.
+//!
+//! The peer is the scripted network.
 
 mod support;
 
@@ -65,9 +67,9 @@ fn the_full_scenario_carries_traffic_both_before_and_after_idle() {
     check(&lab, &report, 20);
     let counts = report.user_plane;
     assert_eq!((counts.echoes, counts.echoes_answered, counts.bad_packets), (120, 120, 0));
-    // a busy machine may make an echo go twice
+    // A busy machine may cause an echo to be sent twice.
     assert!(counts.up_packets >= 120 && counts.down_packets >= 120);
-    // IPv4, ICMP and 56 octets of payload
+    // IPv4, ICMP and 56 octets of payload.
     assert_eq!((counts.up_octets, counts.down_octets), (counts.up_packets * 84, counts.down_packets * 84));
     assert_eq!((report.service_requests, report.deregistered), (20, 20));
 }
@@ -83,12 +85,12 @@ fn every_session_type_at_once_and_udp() {
     options.echoes.v4 = Some(Ipv4Addr::new(10, 46, 0, 1));
     options.echoes.v6 = Some("fd46::1".parse().expect("an address"));
     options.echoes.patience = Duration::from_millis(50);
-    // one packet in three is lost, but not three of one echo in a row, or hardly ever
+    // One packet in three is lost; three losses of the same echo in a row are very unlikely.
     options.echoes.tries = 20;
     options.echoes.kind = Kind::Udp(ECHO_PORT);
     let report = lab.run(&options).expect("the core is there");
     check(&lab, &report, 3);
-    // 4 flows (two of the dual session), then 3 without the released IPv6 session
+    // 4 flows (two of the dual-stack session), then 3 without the released IPv6 session.
     assert_eq!(report.user_plane.echoes_answered, 3 * 3 * (4 + 3));
     assert!(report.user_plane.up_packets > report.user_plane.down_packets);
 }
@@ -146,7 +148,7 @@ fn an_open_loop_keeps_its_rate() {
     (options.ues, options.load) = (100, Load::Rate(500.0));
     let report = lab.run(&options).expect("the core is there");
     check(&lab, &report, 100);
-    // the last of 100 UEs starts at 198 ms
+    // The last of 100 UEs starts at 198 ms.
     assert!((0.19..0.5).contains(&report.seconds), "{}", report.seconds);
     let lab = Lab::new(Behaviour::default());
     options.duration = Some(Duration::from_millis(100));
@@ -222,7 +224,8 @@ fn misbehaviour_is_judged_by_the_answers_and_by_another_ue() {
         ("bad-truncated", true),
         ("bad-random", true),
         ("ng-reset", true),
-        // the scripted network knows no criticality, takes no notice of foreign networks, and is no AMF for the rest
+        // The scripted network ignores criticality and foreign networks, and implements no other
+        // AMF checks.
         ("bad-procedure", false),
         ("bad-setup", false),
     ] {
@@ -256,6 +259,6 @@ fn a_lost_association_fails_its_ues_and_comes_back_for_the_others() {
     let report = report.expect("the core is there");
     assert!(lost);
     assert_eq!(lab.assocs.lock().expect("no panic").len(), 2);
-    // those that start while there is no association, and those that were under way
+    // Failed UEs are those that started without an association and those in progress at its loss.
     assert!(report.succeeded + report.failed == 100 && report.succeeded >= 50 && report.failed > 0, "{report}");
 }

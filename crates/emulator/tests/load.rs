@@ -47,10 +47,10 @@ fn registered_ues_serve_the_arrivals_of_a_mixed_load() {
     let timed: u64 = report.timeline.iter().filter(|row| row.procedure.is_none()).map(|row| row.count).sum();
     assert_eq!(timed, 400, "{:?}", report.timeline);
     let registrations = count(Procedure::Registration) - report.succeeded_at_first();
-    // what is done is what was asked for
+    // The completed procedures match the requested ones.
     let sessions = count(Procedure::SessionRelease);
     assert_eq!(services + sessions + registrations, 400, "{report}");
-    // one row for all in each interval, and every procedure is in one of them
+    // Each interval has one row for all procedures, and every procedure is in one of them.
     let all: Vec<_> = report.timeline.iter().filter(|row| row.procedure.is_none()).collect();
     assert_eq!(all.len(), 10, "{:?}", report.timeline);
     assert!(all.iter().all(|row| row.failures == 0 && row.count == 40 && row.p50_us <= row.max_us));
@@ -65,7 +65,8 @@ trait AtFirst {
 }
 
 impl AtFirst for Report {
-    /// Registrations before the load: of all but those that rest switched off (30% of 60).
+    /// Returns the number of registrations before the load: all UEs except those that rest switched
+    /// off (30% of 60).
     fn succeeded_at_first(&self) -> u64 {
         42
     }
@@ -86,7 +87,7 @@ fn what_is_due_while_the_load_settles_is_in_the_timeline_alone() {
 
 #[test]
 fn a_busy_core_does_not_slow_the_arrivals_down() {
-    // 4 UEs that are busy for 50 ms each can do 80 in a second; 200 are due
+    // 4 UEs that are busy for 50 ms each serve 80 procedures per second; 200 are due.
     let lab = Lab::new(Behaviour::default());
     let mut options = options(&[(Activity::ServiceRequest, 1.0)], 200.0);
     options.ues = 4;
@@ -101,11 +102,11 @@ fn a_busy_core_does_not_slow_the_arrivals_down() {
     };
     let (intended, service) = (latency(&report.latency_us), latency(&report.service_us));
     assert!(report.steady.unserved > 100, "{report}");
-    // the last one waits for (200 - 80) / 80 s
+    // The last one waits for (200 - 80) / 80 s.
     assert!(intended.max >= 1_000_000 && service.p50 < intended.p50 / 2, "{report}");
 }
 
-/// Runs it and calls `at` whenever so many procedures were due.
+/// Runs the load and calls `at` at every progress report with the number of due procedures.
 fn run_with(lab: &Lab, options: &Options, mut at: impl FnMut(&mut support::Network, u64)) -> Report {
     let report = lab.run_watched(options, &mut |progress| {
         at(&mut lab.network.lock().expect("no panic"), progress.procedures);
@@ -129,7 +130,7 @@ fn an_unanswered_request_is_repeated() {
     assert!(steady.retries >= 5, "{report}");
     assert_eq!((steady.procedures, steady.completed), (150, 150), "{report}");
     assert_eq!((steady.lost, steady.failed_procedures), (0, 0), "{report}");
-    // what was not heard was said again
+    // The UEs repeated the lost requests.
     let latency = report.latency(Procedure::ServiceRequest).expect("happened");
     assert_eq!(latency.count, 150);
     assert!(latency.max >= 300_000, "{report}");
@@ -164,7 +165,7 @@ fn a_ue_that_the_network_forgot_counts_as_lost() {
     assert_eq!(steady.failed_procedures, steady.lost, "{report}");
     assert_eq!(steady.procedures, steady.completed + steady.failed_procedures, "{report}");
     assert!(!report.is_success());
-    // from when it was due until the UE has service again
+    // The outage lasts from the due time until the UE has service again.
     let latency = report.latency(Procedure::ServiceRequest).expect("happened");
     assert!(latency.max >= 1_800_000, "{report}");
     assert_eq!(latency.count, steady.procedures);
@@ -188,7 +189,7 @@ fn a_load_survives_the_loss_of_its_associations() {
     });
     assert!(lost && lab.assocs.lock().expect("no panic").len() == 4);
     let steady = &report.steady;
-    // gNBs connect again after 200 ms; the network knows its UEs still
+    // gNBs reconnect after 200 ms; the network still knows its UEs.
     assert_eq!((steady.procedures, steady.completed, steady.lost), (150, 150, 0), "{report}");
     assert!(steady.retries > 0, "{report}");
 }
@@ -204,7 +205,7 @@ fn the_built_in_devices_run() {
     options.steady = Some(mix.steady(options.ues, None, None));
     let report = lab.run(&options).expect("the core is there");
     assert!(report.is_success(), "{report}");
-    // 30 meters, each once in the second
+    // 30 meters, each once per second.
     let count = |procedure| report.latency(procedure).map_or(0, |latency| latency.count);
     let sessions = count(Procedure::SessionRelease);
     assert_eq!(count(Procedure::ServiceRequest), 30 + sessions, "{report}");

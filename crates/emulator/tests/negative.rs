@@ -1,5 +1,7 @@
-//! A core that sends nonsense: damaged NGAP, damaged NAS under a right MAC, damaged user packets. Nothing panics, and
-//! what the UE sends stays well formed.
+//! Robustness against a core that sends damaged messages.
+//!
+//! The core sends damaged NGAP, damaged NAS under a valid MAC and damaged user packets. Nothing
+//! panics, and the UE's messages stay well formed.
 
 mod support;
 
@@ -14,7 +16,7 @@ use vireo_wire::ngap::{NGAP_PDU, RRCEstablishmentCause};
 
 const SUPI: &str = "999700000000001";
 
-/// A UE on a gNB. Both are deterministic, so that a state is reached again by the same messages.
+/// A UE on a gNB. Both are deterministic, so the same messages lead to the same state.
 struct Ran {
     profile: Profile,
     ue: Ue,
@@ -48,7 +50,7 @@ impl Ran {
     fn speak(&mut self, out: &mut Outbox) {
         for nas in self.said.messages() {
             match self.ran {
-                // a connection that the core forgot to name carries nothing
+                // A connection without an AMF-UE-NGAP-ID transports nothing.
                 Some(ran) => drop(self.gnb.uplink_nas(ran, nas, out)),
                 None => {
                     let cause = RRCEstablishmentCause::mo_Signalling;
@@ -77,14 +79,14 @@ impl Ran {
             }
         }
         if self.ue.mm() == MmState::Registered && self.ue.sessions().is_empty() && self.ran.is_some() {
-            // not in every state that nonsense leads to
+            // Fails in some of the states after damaged messages.
             let _ = self.ue.establish(&self.profile, 1, PduSessionType::Ipv4v6, &mut self.said);
             self.speak(out);
         }
     }
 }
 
-/// The core's PDUs from NG SETUP to the session.
+/// Returns the core's PDUs from NG SETUP to the session.
 fn conversation() -> (Vec<Vec<u8>>, Network, Ran) {
     let mut network = Network::new(Behaviour { ipv6: true, ..Behaviour::default() });
     let mut ran = Ran::new();
@@ -114,7 +116,7 @@ impl Random {
         (self.0 % limit as u64) as usize
     }
 
-    /// One to three octets changed, or the end cut off, or some octets put in.
+    /// Changes one to three octets, cuts the end off, or inserts some octets.
     fn damage(&mut self, octets: &[u8]) -> Vec<u8> {
         let mut octets = octets.to_vec();
         for _ in 0..=self.below(3) {
@@ -177,7 +179,7 @@ fn damaged_nas_under_a_right_mac_breaks_nothing() {
             ran.said.clear();
         }
     }
-    // plain NAS before there is any security
+    // Plain NAS before there is a security context.
     for sample in samples.iter().chain(&[&[0x7e, 0, 0x56, 1, 2, 0, 0, 0x21, 1, 2, 3][..]]) {
         for _ in 0..300 {
             let mut ran = Ran::new();
@@ -200,7 +202,8 @@ fn damaged_user_packets_are_read_to_no_harm() {
         for _ in 0..5_000 {
             let damaged = random.damage(&packet);
             let read = traffic::read(&damaged, &[ours]);
-            // what differs and is still taken for an echo can only differ where no checksum looks twice
+            // A damaged packet that still counts as an echo can differ only where no checksum
+            // applies.
             if damaged.len() < packet.len() {
                 assert!(!matches!(read, traffic::Received::Echo { .. }), "{damaged:02x?}");
             }

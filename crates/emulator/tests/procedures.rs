@@ -1,4 +1,4 @@
-//! A UE and a gNB against the scripted network, with no I/O: every procedure of the pure parts.
+//! All procedures of the pure UE and gNB against the scripted network.
 
 mod support;
 
@@ -16,7 +16,7 @@ use vireo_wire::security::nas_5gs::HomeNetworkPrivateKey;
 
 const SUPI: &str = "999700000000001";
 
-/// One UE, one gNB and the network, with the messages between them carried by hand.
+/// One UE, one gNB and the network, with direct message passing.
 struct Lab {
     profile: Profile,
     ue: Ue,
@@ -49,7 +49,7 @@ impl Lab {
         lab
     }
 
-    /// Sends what the UE said, and everything that follows from it, until silence.
+    /// Sends the UE's messages and all that follow, until no message remains.
     fn uplink(&mut self, said: &ue::UeOutput) {
         let mut out = Outbox::default();
         self.say(said, &mut out);
@@ -244,7 +244,7 @@ fn a_ue_leaves_and_returns_with_its_guti() {
     lab.take();
     lab.register(Registration::Initial);
     lab.check();
-    // no authentication and no security mode: the context was still good
+    // No authentication and no security mode control: the context was still valid.
     assert_eq!(lab.take(), [Event::Registered { guti: true }]);
     let mut said = ue::UeOutput::default();
     lab.idle();

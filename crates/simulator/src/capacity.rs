@@ -1,62 +1,66 @@
-//! Capacity planning for a user plane (Kumar et al., "Scaling Telecom Core Network Functions in Public Cloud
-//! Infrastructure", section IV): how many modules a market and a density of devices need.
+//! Capacity model of a user plane: modules by market and device density.
 //!
-//! `PPS = N p` (1), `N = k A` (2), over a matrix of markets `p` and densities `k` (3); a unit of one core and one port
-//! cannot do more than `1 / (T_n + T_c)` (4, 5), and what one module does not do more modules do.
+//! The model is from Kumar et al., "Scaling Telecom Core Network Functions in Public Cloud
+//! Infrastructure", section IV. `PPS = N p` (1) and `N = k A` (2), over a matrix of markets `p` and
+//! densities `k` (3). A unit of one core and one port forwards at most `1 / (T_n + T_c)` packets
+//! (4, 5). Demand beyond one module requires more modules.
 
-/// The time of a packet in ns.
+/// Processing time of a packet in ns.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PacketTime {
-    /// `T_n`: receiving and sending.
+    /// `T_n`: reception and transmission.
     pub network: f64,
-    /// `T_c`: looking rules up and deciding.
+    /// `T_c`: rule lookup and decision.
     pub compute: f64,
-    /// What is neither: allocation, statistics, charging.
+    /// Other time: allocation, statistics, charging.
     pub other: f64,
 }
 
 impl PacketTime {
-    /// The paper's table 2: system calls for every packet of 128 octets. `T_n` is given as 3,147 though its parts sum to
-    /// 3,148.
+    /// Table 2 of the paper: system calls for every packet of 128 octets. The paper states 3,147
+    /// for `T_n` although its parts sum to 3,148.
     pub const PAPER: PacketTime = PacketTime { network: 3147.0, compute: 259.0, other: 288.0 };
 
-    /// `T_p` in ns.
+    /// Returns `T_p` in ns.
     pub fn total(&self) -> f64 {
         self.network + self.compute + self.other
     }
 
-    /// The scale-up limit: packets a second of one core.
+    /// Returns the scale-up limit: packets per second of one core.
     pub fn limit(&self) -> f64 {
         1e9 / self.total()
     }
 
-    /// What part of a packet's time receiving and sending are.
+    /// Returns the share of reception and transmission in a packet's time.
     pub fn network_share(&self) -> f64 {
         self.network / self.total()
     }
 }
 
-/// A module `M`: what capacity is added in.
+/// Module `M`: the unit of added capacity.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Module {
-    /// Packets a second that it takes in each direction.
+    /// Capacity in packets per second in each direction.
     pub pps: f64,
-    /// Devices that it takes, whatever they send.
+    /// Capacity in devices, regardless of their traffic.
     pub devices: f64,
     /// Cores of one module.
     pub cores: u32,
 }
 
 impl Module {
-    /// The paper's: 50,000 devices, 250,000 packets a second in each direction, two cores.
+    /// Module of the paper: 50,000 devices, 250,000 packets per second in each direction, two
+    /// cores.
     pub const PAPER: Module = Module { pps: 250_000.0, devices: 50_000.0, cores: 2 };
 
-    /// A module whose cores do what the scale-up limit says, half of it in each direction, to `utilisation` of it.
+    /// Creates a module whose cores reach `utilisation` of the scale-up limit, half of it in each
+    /// direction.
     pub fn of(time: PacketTime, cores: u32, devices: f64, utilisation: f64) -> Self {
         Module { pps: time.limit() * f64::from(cores) / 2.0 * utilisation, devices, cores }
     }
 
-    /// Modules for so many devices and so many packets a second in each direction: at least one where there is anybody.
+    /// Returns the modules for this many devices and packets per second in each direction: at least
+    /// one if there is a device.
     pub fn needed(&self, devices: f64, pps: f64) -> u64 {
         if devices <= 0.0 {
             return 0;
@@ -65,35 +69,34 @@ impl Module {
     }
 }
 
-/// What is planned for.
+/// Demand to plan for.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Demand {
-    /// Packets a second of one device in each direction, by market: `p`.
+    /// Packets per second of one device in each direction, by market: `p`.
     pub markets: Vec<f64>,
     /// Active devices per square kilometre: `k`.
     pub densities: Vec<f64>,
-    /// Square kilometres: `A`.
+    /// Area in square kilometres: `A`.
     pub area: f64,
 }
 
 /// One cell of the matrix.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cell {
-    /// `p`.
+    /// Packets per second of one device: `p`.
     pub market: f64,
-    /// `k`.
+    /// Devices per square kilometre: `k`.
     pub density: f64,
-    /// `N`.
+    /// Number of devices: `N`.
     pub devices: f64,
-    /// `PPS` in each direction.
+    /// Total packets per second in each direction: `PPS`.
     pub pps: f64,
-    /// Modules.
     pub modules: u64,
     /// Cores of all modules.
     pub cores: u64,
 }
 
-/// The matrix, market by market.
+/// Returns the matrix, market by market.
 pub fn plan(demand: &Demand, module: &Module) -> Vec<Cell> {
     let cell = |market: f64, density: f64| {
         let devices = density * demand.area;
@@ -119,7 +122,8 @@ mod tests {
         assert!(time.network_share() > 0.8, "more than 80%");
     }
 
-    /// Section VII: 2 Mpps in each direction for 250,000 devices by 8 modules; by 10 of 200 Kpps in the cloud.
+    /// Section VII: 2 Mpps in each direction for 250,000 devices need 8 modules; in the cloud, 10
+    /// of 200 Kpps.
     #[test]
     fn the_papers_scale_out() {
         assert_eq!(Module::PAPER.needed(250_000.0, 2e6), 8);
@@ -133,7 +137,7 @@ mod tests {
         );
     }
 
-    /// Section V.B: 500 Kpps for 50,000 devices are 10 packets a second each.
+    /// Section V.B: 500 Kpps for 50,000 devices are 10 packets per second each.
     #[test]
     fn the_papers_module_at_500_kpps() {
         let module = Module { pps: 500_000.0, ..Module::PAPER };

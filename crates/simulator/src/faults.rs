@@ -1,30 +1,30 @@
-//! What goes wrong when, from a seed.
+//! Random schedule of faults from a seed.
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-/// What happens to a worker process.
+/// Fault of a worker process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// It is killed (SIGKILL).
+    /// The process is killed (SIGKILL).
     Kill,
-    /// It is stopped (SIGSTOP), and nobody lets it go on.
+    /// The process is stopped (SIGSTOP) and never continued.
     Stop,
 }
 
-/// One fault.
+/// One scheduled fault.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Fault {
-    /// When, in seconds since the load began.
+    /// Time in seconds since the load began.
     pub at_s: f64,
-    /// What.
     pub kind: Kind,
-    /// To whom: the number of the worker, to be taken modulo their number then.
+    /// Number of the worker, to be taken modulo the current number of workers.
     pub victim: usize,
 }
 
-/// Faults of a Poisson process with `per_minute` in a minute in the mean, each of either kind with the same probability,
-/// from `from_s` to `until_s`, and never two within `apart_s`. The same seed gives the same faults.
+/// Draws a Poisson process of faults with a mean of `per_minute`, both kinds with the same
+/// probability. Faults lie between `from_s` and `until_s`, and never two within `apart_s`. The same
+/// seed yields the same faults.
 pub fn schedule(seed: u64, per_minute: f64, (from_s, until_s): (f64, f64), apart_s: f64) -> Vec<Fault> {
     let mut random = StdRng::seed_from_u64(seed);
     let mut faults = Vec::new();

@@ -1,9 +1,13 @@
-//! Evaluation: what an experiment comes to. [`results`] is what it leaves behind (summary, tables, plots), [`analysis`]
-//! how that is drawn from what was measured, [`capacity`] the model that figures of packets are planned with, [`cluster`] hosts
-//! on a virtual clock, [`campaign`] hosts that fail on one.
+//! Evaluation of experiments, and simulations of clusters.
 //!
-//! Nothing here starts a core, reads a clock or knows a message: `vireo experiment` runs the real core and hands in what
-//! it saw.
+//! * [`results`]: the output of an experiment (summary, tables, plots)
+//! * [`analysis`]: figures from measurements
+//! * [`capacity`]: the capacity model of packet figures
+//! * [`cluster`]: hosts on a virtual clock
+//! * [`campaign`]: failing hosts on a virtual clock
+//!
+//! This crate starts no core, reads no clock and decodes no messages of a real run. `vireo
+//! experiment` runs the real core and passes its observations.
 
 #![forbid(unsafe_code)]
 

@@ -1,10 +1,12 @@
-//! The commands and what they have in common. Exit codes: 0 done, 1 failed (one sentence on standard error), 2 the
-//! command line is wrong (clap's).
+//! Commands of the command line and their common failure type.
+//!
+//! Exit codes: 0 success, 1 failure (one sentence on standard error), 2 invalid command line (set
+//! by clap).
 
 use clap::{Parser, Subcommand};
 use std::fmt;
 
-/// An elastic 4G/5G mobile packet core.
+/// Elastic 4G/5G mobile packet core
 #[derive(Debug, Parser)]
 #[command(name = "vireo", version)]
 pub(crate) struct Cli {
@@ -12,66 +14,66 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
-/// The command of worker processes.
+/// Name of the hidden command that runs an NF worker process.
 pub(crate) const NF_WORKER: &str = "nf-worker";
-/// The command of data workers' processes.
+/// Name of the hidden command that runs a data worker process.
 pub(crate) const DATA_WORKER: &str = "data-worker";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// A worker process of a core: started by it alone
+    /// Run a worker process (started by the core only)
     #[command(name = NF_WORKER, hide = true)]
     NfWorker,
-    /// A data worker of a user plane: started by it alone
+    /// Run a data worker process (started by the user plane only)
     #[command(name = DATA_WORKER, hide = true)]
     DataWorker,
     /// Run the whole core as one process
     Run(crate::run::Args),
-    /// Run the controller of a cluster: it says who is in it, and which host has which UEs
+    /// Run the cluster controller (membership, bucket map, scaling)
     Controller(crate::cluster_roles::Args),
-    /// Run a balancer of a cluster: it holds the RAN's associations and N4, hosts behind it run the procedures
+    /// Run a cluster balancer (terminates N2 and N4, selects hosts)
     Balancer(crate::cluster_roles::BalancerArgs),
-    /// Run a host of a cluster: it keeps UEs and runs their procedures
+    /// Run a cluster host (stores UE contexts, runs their procedures)
     Host(crate::cluster_roles::Args),
-    /// Ask a cluster's controller, or a balancer, who is in it
+    /// Show cluster members, or drain a host
     Cluster(crate::cluster_command::Args),
-    /// Run an AMF whose sessions are an SMF's, which it asks over the service-based interface
+    /// Run an AMF that uses a separate SMF over the SBI
     Amf(crate::sba_roles::AmfArgs),
-    /// Run an SMF alone, for an AMF above and UPFs below
+    /// Run an SMF that serves AMFs over the SBI and controls UPFs over N4
     Smf(crate::sba_roles::Args),
-    /// Run a user plane alone, under any control plane that speaks PFCP
+    /// Run a UPF for any control plane that speaks PFCP
     Upf(crate::upf::Args),
     /// Measure this machine
     Bench(crate::bench::Args),
-    /// Run core, RAN and data network in namespaces: register, session, traffic, leave
+    /// Run core, RAN and data network in namespaces and check every UE
     Demo(crate::demo::Args),
     /// Check, show or explain configurations
     Config(crate::config::Args),
     /// Repeat an experiment of a paper and write its results
     Experiment(crate::experiment::Args),
-    /// Plan how many modules of user plane a market and a density of devices need
+    /// Plan the number of user-plane modules for traffic and device density
     Plan(crate::plan::Args),
-    /// Simulate a cluster: which hosts and NFs procedures go to, and how late they are
+    /// Simulate a cluster: placement and latency of procedures, or faults
     Simulate(crate::simulate::Args),
-    /// Make certificates for the processes of a cluster and of a service-based chain
+    /// Create certificates for cluster and SBA processes
     Pki(crate::pki::Args),
     /// Run gNBs and UEs against any 5G core
     Emulate(Box<crate::emulate::Args>),
-    /// Put user packets on any UPF: generate them on N3, send them back on N6
+    /// Load, echo or attack any UPF: N3 generator, N6 responder, PFCP mutator
     Traffic(crate::traffic::Args),
-    /// Make a server far away: a proxy that holds what goes either way for a time
+    /// Run a TCP proxy that delays both directions by a fixed time
     Distance(crate::delay_proxy::Args),
     /// Show gNBs, UEs and sessions of a running core
     Status(crate::status::Args),
-    /// Show how loaded a running core is: latency objectives, network functions, workers
+    /// Show the load of a running core (latency objectives, NFs, workers)
     Top(crate::top::Args),
-    /// List the slices of a running user plane, and move users between them
+    /// List slices of a running user plane, or migrate users between them
     Slice(crate::slice::Args),
     /// Add, import, export, list and remove subscribers
     Subscriber(crate::subscriber::Args),
 }
 
-/// Why a command failed: one sentence for a person, with the remedy.
+/// Reason why a command failed: one sentence with the remedy.
 #[derive(Debug)]
 pub(crate) struct Failure(pub(crate) String);
 

@@ -1,10 +1,13 @@
-//! The command line's end of the API: where it is, by what token, and one request at a time.
+//! Client side of the API: address, token and single requests.
 //!
-//! 1. `--api PATH` or `unix:PATH` is a unix socket, `--api URL` a TCP address. Without `--api`, the socket of port 9090 in the
-//!    runtime directories is used if a process of this network namespace listens there, else `http://127.0.0.1:9090`.
-//! 2. The token is that of `--token-file`, of `VIREO_API_TOKEN`, or of `VIREO_API_TOKEN_FILE`. Without these the files of
-//!    this user and of root are tried when the API asks for a token: only by a unix socket or a loopback address, and only
-//!    if the process that listens there is this user's or root's. So no other user or machine is sent one.
+//! 1. `--api PATH` or `unix:PATH` is a unix socket, `--api URL` a TCP address. Without `--api`, the
+//!    client uses the socket of port 9090 in the runtime directories if a process of this network
+//!    namespace listens there, else `http://127.0.0.1:9090`.
+//! 2. The token is that of `--token-file`, `VIREO_API_TOKEN` or `VIREO_API_TOKEN_FILE`. Without
+//!    these, the client tries the token files of this user and of root when the API requests a
+//!    token. It sends that token only to a unix socket or a loopback address, and only if the
+//!    listening process belongs to this user or root. Other users and other machines therefore
+//!    never receive a token.
 
 use crate::cli::Failure;
 use crate::places;
@@ -18,31 +21,31 @@ use std::time::Duration;
 use vireo_node::api::{ApiSocket, Token};
 
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// More than the longest answer: 1,000 UEs with 15 sessions each.
+/// Upper bound of a response in bytes: 1,000 UEs with 15 sessions each fit.
 const ANSWER_MAX: u64 = 16 << 20;
-/// Where the API is by itself.
+/// Default address of the API.
 const USUAL: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9090);
 
-/// Where the API is, of each command that asks it.
+/// API options of every command that uses the API.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct ApiArgs {
-    /// API: a URL or a unix socket [default: the socket of port 9090, else http://127.0.0.1:9090]
+    /// Use the API at URL or SOCKET [default: local socket or 127.0.0.1:9090]
     #[arg(long, global = true, value_name = "URL", env = "VIREO_API")]
     api: Option<String>,
-    /// File with the API's token [default: VIREO_API_TOKEN, else the file that the core made]
+    /// Read the API token from FILE [default: VIREO_API_TOKEN or the core's]
     #[arg(long, global = true, value_name = "FILE", env = "VIREO_API_TOKEN_FILE")]
     token_file: Option<PathBuf>,
 }
 
-/// Variable with a token itself.
+/// Environment variable that holds a token.
 const TOKEN: &str = "VIREO_API_TOKEN";
 
 impl ApiArgs {
-    /// The API that is meant.
+    /// Returns the API that the options select.
     ///
     /// # Errors
     ///
-    /// When it is none, or a token that was named is not to be had.
+    /// Returns an error if the address is invalid, or if a named token is not readable.
     pub(crate) fn find(&self) -> Result<Api, Failure> {
         let token = match (&self.token_file, std::env::var(TOKEN)) {
             (Some(file), _) => By::Token(Token::read(file).map_err(|error| Failure(of_file(&error.to_string())))?),
@@ -57,12 +60,12 @@ impl ApiArgs {
     }
 }
 
-/// A message about `api.token-file` as one about `--token-file`.
+/// Replaces `api.token-file` by `--token-file` in an error text.
 fn of_file(text: &str) -> String {
     text.replace("api.token-file", "--token-file")
 }
 
-/// The API of a process that has named nothing.
+/// Returns the default API: the first usable socket, else [`USUAL`].
 fn usual(directories: impl Iterator<Item = PathBuf>, token: By) -> Api {
     let name = ApiSocket::name(USUAL.port());
     let mut sockets = directories.map(|directory| directory.join(&name));
@@ -72,16 +75,17 @@ fn usual(directories: impl Iterator<Item = PathBuf>, token: By) -> Api {
     }
 }
 
-/// Whether a socket's process is in this one's network namespace, so that its TCP address is the one that is meant.
+/// Returns true if the socket's process runs in this network namespace. Only then does its TCP
+/// address refer to the same API.
 fn is_near(stream: &UnixStream) -> bool {
     let Ok(peer) = rustix::net::sockopt::socket_peercred(stream) else { return false };
     let of = |process: &str| fs::read_link(format!("/proc/{process}/ns/net")).ok();
     let (theirs, own) = (of(&peer.pid.as_raw_nonzero().to_string()), of("self"));
-    // That of another user's process cannot be read: it is root's.
+    // The namespace of another user's process is not readable; such a process is root's.
     theirs.is_none() || theirs == own
 }
 
-/// A process's API.
+/// API of one process.
 #[derive(Clone, Debug)]
 pub(crate) struct Api {
     name: String,
@@ -95,11 +99,11 @@ enum At {
     Unix(PathBuf),
 }
 
-/// What shows that this process may ask.
+/// Source of the token that authorises a request.
 #[derive(Clone, Debug)]
 enum By {
     Token(Token),
-    /// The first of these files that can be read, if the API asks for a token.
+    /// The client uses the first readable file, if the API requests a token.
     Files(Vec<PathBuf>),
 }
 
@@ -115,10 +119,11 @@ impl At {
             .ok_or_else(|| Failure(format!("{text} is no API address: it looks like http://127.0.0.1:9090")))
     }
 
-    /// Whether this machine's processes of this user or root answer there, and nobody else's.
+    /// Returns true if only processes of this user or root on this machine can answer at the
+    /// address.
     fn is_own(&self) -> bool {
         match self {
-            // Its directory is this user's or root's.
+            // The socket directory belongs to this user or root.
             At::Unix(_) => true,
             At::Tcp(address) if address.ip().is_loopback() => {
                 let own = rustix::process::geteuid().as_raw();
@@ -136,31 +141,32 @@ impl fmt::Display for Api {
     }
 }
 
-/// What an API answered.
+/// Response of an API.
 pub(crate) struct Answer {
-    /// The status code; 0 = it is not HTTP.
+    /// HTTP status code; 0 if the response is not HTTP.
     pub(crate) status: u16,
-    /// The status line.
+    /// Complete status line.
     pub(crate) line: String,
     pub(crate) body: String,
 }
 
 impl Api {
-    /// The API of a laboratory's process, by a URL like `http://host:port`, with the token of a file.
+    /// Returns the API of a lab process at a URL such as `http://host:port`, with the token in a
+    /// file.
     ///
     /// # Errors
     ///
-    /// When it is no address.
+    /// Returns an error if the URL is not an address.
     pub(crate) fn at(url: &str, token: &Path) -> Result<Self, Failure> {
         let token = Token::read(token).map_or_else(|_| By::Files(Vec::new()), By::Token);
         Ok(Api { name: url.to_owned(), at: At::parse(url)?, token })
     }
 
-    /// The body of `GET path`.
+    /// Returns the body of `GET path`.
     ///
     /// # Errors
     ///
-    /// When nobody answers, or with anything but 200.
+    /// Returns an error if the API is unreachable or answers with a status other than 200.
     pub(crate) fn fetch(&self, path: &str) -> Result<String, Failure> {
         match self.ask("GET", path)? {
             Answer { status: 200, body, .. } => Ok(body),
@@ -168,11 +174,11 @@ impl Api {
         }
     }
 
-    /// Asks.
+    /// Sends a request and returns the response.
     ///
     /// # Errors
     ///
-    /// When nobody answers.
+    /// Returns an error if the API is unreachable.
     pub(crate) fn ask(&self, method: &str, path: &str) -> Result<Answer, Failure> {
         let answer = match &self.token {
             By::Token(token) => self.exchange(method, path, Some(token))?,
@@ -193,7 +199,8 @@ impl Api {
         let answer = match &self.at {
             At::Tcp(address) => TcpStream::connect_timeout(address, TIMEOUT).and_then(|stream| {
                 stream.set_read_timeout(Some(TIMEOUT))?;
-                // By its address, whatever name led to it: names are not known there.
+                // The Host header carries the address: the server does not know host names of this
+                // client.
                 exchange(stream, &address.to_string(), (method, path), token)
             }),
             At::Unix(path_of) => UnixStream::connect(path_of).and_then(|stream| {
@@ -224,20 +231,21 @@ fn exchange(
     Ok(Answer { status, line, body: body.to_owned() })
 }
 
-/// The users whose sockets take what is sent to a TCP address of this machine.
+/// Returns the users whose sockets receive data sent to a TCP address of this machine.
 fn owners(address: SocketAddr) -> Vec<u32> {
     let files = ["/proc/net/tcp", "/proc/net/tcp6"].map(|file| fs::read_to_string(file).unwrap_or_default());
     files.iter().flat_map(|text| text.lines().skip(1)).filter_map(|line| owner(line, address)).collect()
 }
 
-/// The user of a line of `/proc/net/tcp` or `/proc/net/tcp6` that is about a listener at an address.
+/// Returns the user in a line of `/proc/net/tcp` or `/proc/net/tcp6`, if the line describes a
+/// listener at the address.
 fn owner(line: &str, wanted: SocketAddr) -> Option<u32> {
-    /// The state of a socket that listens.
+    /// TCP state of a listening socket.
     const LISTEN: &str = "0A";
     let words: Vec<&str> = line.split_whitespace().collect();
     let (local, state, user) = (words.get(1)?, words.get(3)?, words.get(7)?);
     let (address, port) = local.split_once(':')?;
-    // Words of 32 bits, each in the machine's order.
+    // Words of 32 bits, each in the machine's byte order.
     let word = |n: usize| u32::from_str_radix(address.get(8 * n..8 * n + 8)?, 16).ok().map(u32::to_ne_bytes);
     let ip: IpAddr = match address.len() {
         8 => Ipv4Addr::from(word(0)?).into(),

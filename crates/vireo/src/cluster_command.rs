@@ -1,4 +1,6 @@
-//! `vireo cluster`: asks a cluster's controller over its API who is in it, and has hosts leave.
+//! `vireo cluster`: members of a cluster, and draining of hosts.
+//!
+//! Uses the API of a controller or a balancer.
 
 use crate::cli::Failure;
 use crate::client::{Answer, ApiArgs};
@@ -16,17 +18,17 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Show the hosts and the balancers of the map that holds
+    /// Show hosts and balancers of the current cluster map
     Status,
-    /// Have a host give its UEs to others and leave: nothing is lost by it
+    /// Migrate all UEs of a host to other hosts, without loss, and stop it
     Drain {
-        /// The host's number
+        /// Number of the host
         #[arg(value_name = "HOST")]
         host: u16,
     },
 }
 
-/// Does what `vireo cluster` was asked.
+/// Runs `vireo cluster`.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let api = args.api.find()?;
     match args.command {

@@ -1,5 +1,7 @@
-//! `vireo controller`, `vireo balancer` and `vireo host`: the roles of a cluster, each until a signal ends it. They read the
-//! same file as `vireo run`; a balancer has the user plane that `[upf]` describes beside it, the others have none.
+//! `vireo controller`, `vireo balancer` and `vireo host`: roles of a cluster.
+//!
+//! Each role runs until a signal ends it and reads the same file as `vireo run`. A balancer also
+//! runs the user plane of `[upf]`; the other roles have none.
 
 use crate::cli::Failure;
 use crate::config::{Config, SubscribersConfig};
@@ -19,7 +21,7 @@ use vireo_subscribers::Store;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The configuration; vireo.toml in the working directory if it is there, else the defaults
+    /// Read the configuration from FILE [default: vireo.toml, if present]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 }
@@ -28,16 +30,20 @@ pub(crate) struct Args {
 pub(crate) struct BalancerArgs {
     #[command(flatten)]
     common: Args,
-    /// Take the place of the balancer that runs on this machine with the same `cluster.handover`: RAN nodes, UPFs and hosts
-    /// keep their connections
+    /// Replace the running balancer that has the same cluster.handover
+    ///
+    /// The new process takes over on this machine. RAN nodes, UPFs and hosts keep their
+    /// connections.
     #[arg(long)]
     take_over: bool,
-    /// Have N2 alone: the hosts are AMFs of a service-based chain (`vireo amf --join`), whose SMF talks to the UPFs
+    /// Serve N2 only, for AMFs behind this balancer
+    ///
+    /// The hosts are AMFs in SBA mode (`vireo amf --join`). Their SMF holds the PFCP associations.
     #[arg(long)]
     n2_only: bool,
 }
 
-/// Runs a cluster's balancer.
+/// Runs a balancer.
 pub(crate) fn balancer(args: &BalancerArgs) -> Result<(), Failure> {
     let take_over = args.take_over;
     let mut config = Config::load(args.common.config.as_deref())?;
@@ -80,7 +86,8 @@ pub(crate) fn balancer(args: &BalancerArgs) -> Result<(), Failure> {
     if failed { Err(Failure("a part of the balancer has ended by itself; see the log".into())) } else { Ok(()) }
 }
 
-/// Sessions are an SMF's elsewhere, and UPFs its own: this end of N4 has nobody to talk to.
+/// Removes the UPFs from the N4 configuration: a separate SMF owns the sessions and the PFCP
+/// associations.
 pub(crate) fn leave_sessions_to_smf(config: &mut Config) {
     config.core.smf_elsewhere = true;
     config.core.upfs.clear();
@@ -88,13 +95,13 @@ pub(crate) fn leave_sessions_to_smf(config: &mut Config) {
     config.n4.listen = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
 }
 
-/// What a balancer is started with, beside a UPF that runs already.
+/// Returns the balancer's configuration, beside a UPF that already runs.
 pub(crate) fn settings(config: Config, upf: Option<Arc<UpfHandle>>) -> BalancerConfig {
     let Config { core, slices, n2, n4, api, cluster, .. } = config;
     BalancerConfig { core, slices, n2, n4, api, cluster, upf }
 }
 
-/// Runs a cluster's controller.
+/// Runs the controller.
 pub(crate) fn controller(args: &Args) -> Result<(), Failure> {
     let config = Config::load(args.config.as_deref())?;
     logging::start(&config.log)?;
@@ -105,14 +112,14 @@ pub(crate) fn controller(args: &Args) -> Result<(), Failure> {
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut signals = runtime.block_on(async { Signals::new() })?;
-    // A cluster is one AMF.
+    // The cluster appears as one AMF.
     let (amf, plmn) = (&config.core, config.core.plmns.first());
     let plmn = plmn.map(ToString::to_string).unwrap_or_default();
     let name = format!("{plmn}-{}-{}-{}", amf.amf_region, amf.amf_set, amf.amf_pointer);
     let settings = ControllerConfig { slices: config.slices, name, cluster: config.cluster, api: config.api };
     let node = ControllerNode::start(&settings, Arc::new(Metrics::new()))?;
     tracing::info!(api = ?node.api(), "the controller is up");
-    // All that changes here is the log level.
+    // Only the log level is reloadable here.
     let reload = || drop(reloader.read());
     let meaning = "the controller stops: nothing else does";
     let failed = runtime.block_on(signals.unless(meaning, || node.has_failed(), reload));
@@ -120,12 +127,12 @@ pub(crate) fn controller(args: &Args) -> Result<(), Failure> {
     if failed { Err(Failure("the controller has ended by itself; see the log".into())) } else { Ok(()) }
 }
 
-/// Runs a cluster's host.
+/// Runs a host.
 pub(crate) fn host(args: &Args) -> Result<(), Failure> {
     run_host(args.config.as_deref(), Config::load(args.config.as_deref())?, None)
 }
 
-/// Runs a host, of a service-based chain one that asks an SMF.
+/// Runs a host. In SBA mode (`sbi` set) the host is an AMF that uses a separate SMF.
 pub(crate) fn run_host(path: Option<&Path>, mut config: Config, sbi: Option<SbiConfig>) -> Result<(), Failure> {
     logging::start(&config.log)?;
     let mut reloader = Reloader::new(path, &config, Function::Host);
@@ -163,7 +170,8 @@ pub(crate) fn run_host(path: Option<&Path>, mut config: Config, sbi: Option<SbiC
     if failed { Err(Failure("the host is in its cluster no longer; see the log".into())) } else { Ok(()) }
 }
 
-/// Opens the subscriber database. Of several hosts that find none, one makes it: the others see it half made for a moment.
+/// Opens the subscriber database. If several hosts start without one, one host creates it, and the
+/// others may briefly see it incomplete.
 fn open(subscribers: &SubscribersConfig) -> Result<Store, Failure> {
     for _ in 0..TRIES {
         if let Ok(store) = subscribers.open() {

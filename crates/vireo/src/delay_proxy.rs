@@ -1,6 +1,8 @@
-//! `vireo distance`: a proxy that makes a server far away. It stands between a function and its database, say of a UPF at the edge,
-//! and holds what goes either way for a time, in order. What it holds is bounded: when that is full it stops reading, and TCP
-//! holds the sender back.
+//! `vireo distance`: TCP proxy that delays both directions by a fixed time.
+//!
+//! Stands between a network function and its database, such as that of a UPF at the edge, and keeps
+//! the order of data. The delayed data is bounded. At the bound the proxy stops reading, and TCP
+//! flow control stops the sender.
 
 use crate::cli::Failure;
 use rand::Rng;
@@ -11,30 +13,30 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
-/// Octets that are taken in one go.
+/// Upper bound of one read, in bytes.
 const CHUNK: usize = 16 * 1024;
-/// Of these so many are held at most, for each direction of a connection: 4 MiB.
+/// Upper bound of delayed reads per direction of a connection: 4 MiB.
 const CHUNKS: usize = 256;
-/// Connections at a time.
+/// Upper bound of simultaneous connections.
 const CONNECTIONS: usize = 256;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Where it listens
+    /// Listen at this address
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: SocketAddr,
-    /// The server that is to be far away
+    /// Connect to this server
     #[arg(long, value_name = "ADDRESS:PORT")]
     to: SocketAddr,
-    /// How long what goes either way is held: half of what a round trip becomes longer
+    /// Delay each direction by TIME (adds twice TIME to a round trip)
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     delay: Duration,
-    /// And at random so much longer, at most
+    /// Add a random delay of at most TIME
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, default_value = "0s")]
     jitter: Duration,
 }
 
-/// Runs the proxy until it is stopped.
+/// Runs the proxy until the listener fails.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let listener = TcpListener::bind(args.listen)
         .map_err(|error| Failure(format!("nobody can listen at {}: {error}; name another --listen", args.listen)))?;
@@ -43,7 +45,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     Err(serve(&listener, way).into())
 }
 
-/// Where to, and how far.
+/// Target address and delay of a connection.
 #[derive(Clone, Copy, Debug)]
 struct DelayLine {
     to: SocketAddr,
@@ -51,7 +53,7 @@ struct DelayLine {
     jitter: Duration,
 }
 
-/// Takes connections until the listener fails.
+/// Accepts connections until the listener fails.
 fn serve(listener: &TcpListener, way: DelayLine) -> std::io::Error {
     let open = Arc::new(AtomicUsize::new(0));
     loop {
@@ -62,7 +64,7 @@ fn serve(listener: &TcpListener, way: DelayLine) -> std::io::Error {
         };
         if open.fetch_add(1, Ordering::Relaxed) >= CONNECTIONS {
             open.fetch_sub(1, Ordering::Relaxed);
-            // Dropped: who wanted it sees it closed.
+            // Dropping the connection closes it for the client.
             continue;
         }
         let open = Arc::clone(&open);
@@ -75,7 +77,7 @@ fn serve(listener: &TcpListener, way: DelayLine) -> std::io::Error {
     }
 }
 
-/// Carries what goes either way until both sides have ended.
+/// Relays both directions until both sides have ended.
 fn relay(client: TcpStream, way: DelayLine) -> std::io::Result<()> {
     let server = TcpStream::connect(way.to)?;
     client.set_nodelay(true)?;
@@ -88,7 +90,8 @@ fn relay(client: TcpStream, way: DelayLine) -> std::io::Result<()> {
     Ok(())
 }
 
-/// One direction. When its source ends, its target is told behind all that was held; when its target does, nothing is taken any more.
+/// Relays one direction. The end of the source follows all delayed data. When the target ends, the
+/// proxy stops reading the source.
 fn direction(from: &TcpStream, to: &TcpStream, way: DelayLine) {
     let (held, due) = sync_channel(CHUNKS);
     std::thread::scope(|scope| {
@@ -98,15 +101,15 @@ fn direction(from: &TcpStream, to: &TcpStream, way: DelayLine) {
             if ended.is_err() {
                 let _ = from.shutdown(Shutdown::Read);
             }
-            // The reader is not held up by a full queue.
+            // Frees a reader that waits on a full queue.
             drop(due);
         });
-        // What went wrong ends this direction, as an end does.
+        // An error ends this direction like an end of file.
         let _ = read(from, held, way);
     });
 }
 
-/// Takes what comes, and says when it is due.
+/// Reads data and queues it with its due time.
 fn read(mut from: &TcpStream, held: SyncSender<(Instant, Vec<u8>)>, way: DelayLine) -> std::io::Result<()> {
     let (mut buffer, mut last) = (vec![0; CHUNK], Instant::now());
     loop {
@@ -115,7 +118,7 @@ fn read(mut from: &TcpStream, held: SyncSender<(Instant, Vec<u8>)>, way: DelayLi
             return Ok(());
         }
         let jitter = way.jitter.mul_f64(rand::rng().random());
-        // Nothing overtakes.
+        // Data does not overtake earlier data.
         last = last.max(Instant::now() + way.delay + jitter);
         if held.send((last, buffer[..length].to_vec())).is_err() {
             return Ok(());
@@ -123,7 +126,7 @@ fn read(mut from: &TcpStream, held: SyncSender<(Instant, Vec<u8>)>, way: DelayLi
     }
 }
 
-/// Gives what is due.
+/// Writes each queued read at its due time.
 fn write(mut to: &TcpStream, due: &Receiver<(Instant, Vec<u8>)>) -> std::io::Result<()> {
     while let Ok((when, octets)) = due.recv() {
         std::thread::sleep(when.saturating_duration_since(Instant::now()));
@@ -136,7 +139,7 @@ fn write(mut to: &TcpStream, due: &Receiver<(Instant, Vec<u8>)>) -> std::io::Res
 mod tests {
     use super::*;
 
-    /// A proxy to a server that does this with each of its connections.
+    /// Starts a proxy to a server that calls `server` for each connection.
     fn proxy(delay: Duration, jitter: Duration, server: fn(TcpStream)) -> TcpStream {
         let far = TcpListener::bind("127.0.0.1:0").unwrap();
         let near = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -181,11 +184,11 @@ mod tests {
 
     #[test]
     fn what_is_held_is_bounded() {
-        // The server takes the connection and reads nothing, as long as the test lasts.
+        // The server accepts the connection and reads nothing until the test ends.
         let client = proxy(Duration::from_secs(3600), Duration::ZERO, std::mem::forget);
         client.set_write_timeout(Some(Duration::from_secs(1))).unwrap();
         let (chunk, mut sent) = (vec![0; 1 << 20], 0usize);
-        // The kernel's buffers hold some megabytes besides.
+        // The kernel's buffers hold some further megabytes.
         while sent < 256 << 20 {
             match (&client).write(&chunk) {
                 Ok(length) => sent += length,

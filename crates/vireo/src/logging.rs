@@ -1,10 +1,12 @@
-//! Log lines on standard error, with SUPIs masked.
+//! Log lines on standard error, with masked SUPIs.
 //!
-//! A SUPI is logged either as text (`supi = %supi`), which is always masked, or as its packed word under the field name
-//! `supi` (`supi = supi.as_u64()`), which is shown whole if the configuration says `reveal-supi`. So no crate below
-//! has to know the setting, and there is no switch for the whole process.
+//! A SUPI appears either as text (`supi = %supi`), which is always masked, or as its packed word in
+//! the field `supi` (`supi = supi.as_u64()`). The packed word is shown complete if the
+//! configuration sets `reveal-supi`. Other crates therefore do not depend on the setting, and no
+//! process-wide switch exists.
 //!
-//! [`vireo_logging`] does the writing: lines wait in a bounded queue, and a peer that causes many is limited.
+//! [`vireo_logging`] writes the lines: they wait in a bounded queue, and the lines of one peer are
+//! rate-limited.
 
 use crate::config::LogConfig;
 use std::backtrace::{Backtrace, BacktraceStatus};
@@ -24,22 +26,22 @@ use tracing_subscriber::{EnvFilter, Registry, reload};
 use vireo_logging::{Escaped, Limits, Output, RateLimit, counts};
 use vireo_types::Supi;
 
-/// The filter of a level or of directives.
+/// Parses a level or directives into a filter.
 pub(crate) fn directives(text: &str) -> Result<EnvFilter, ParseError> {
     EnvFilter::builder().parse(text)
 }
 
-/// Where log lines of this process go, once [`start`] was called.
+/// Output of the log lines of this process, set by [`start`].
 static OUTPUT: OnceLock<Output> = OnceLock::new();
 
-/// What is logged, once [`start`] was called.
+/// Filter of the log lines of this process, set by [`start`].
 static FILTER: OnceLock<reload::Handle<EnvFilter, Registry>> = OnceLock::new();
 
-/// Logs by another level or other directives from now on.
+/// Replaces the level or directives of the log filter.
 ///
 /// # Errors
 ///
-/// Why it does not.
+/// Returns an error if the text is invalid.
 pub(crate) fn set_level(level: &str) -> Result<(), String> {
     if std::env::var_os("RUST_LOG").is_some() {
         return Err("the environment's RUST_LOG overrides it".into());
@@ -48,17 +50,17 @@ pub(crate) fn set_level(level: &str) -> Result<(), String> {
     FILTER.get().map_or(Ok(()), |handle| handle.reload(filter)).map_err(|error| error.to_string())
 }
 
-/// How long the last lines may take to leave at the end of the process.
+/// Time limit for writing the last lines at the end of the process.
 const LAST: Duration = Duration::from_secs(1);
-/// The same when a thread panics, which may not be the end.
+/// Time limit for writing lines after a panic, which may not end the process.
 const PANIC: Duration = Duration::from_millis(50);
 
-/// Starts logging for the whole process; the first call counts. `RUST_LOG` overrides the level. No line blocks or ends the
-/// thread that writes it, panics included.
+/// Starts logging for the process; later calls have no effect. `RUST_LOG` overrides the level. No
+/// line, panics included, blocks or ends the thread that logs it.
 ///
 /// # Errors
 ///
-/// When the system gives no thread or descriptor.
+/// Returns an error if the system provides no thread or descriptor.
 pub(crate) fn start(config: &LogConfig) -> io::Result<()> {
     if OUTPUT.get().is_some() {
         return Ok(());
@@ -78,7 +80,7 @@ pub(crate) fn start(config: &LogConfig) -> io::Result<()> {
         .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))
         .log_internal_errors(false)
         .fmt_fields(fields.delimited(" "));
-    // A second call finds the first one's subscriber in place
+    // A second call keeps the subscriber of the first one.
     let _ = tracing_subscriber::registry().with(filter).with(limit).with(lines).try_init();
     let _ = FILTER.set(handle);
     let _ = OUTPUT.set(output);
@@ -86,7 +88,8 @@ pub(crate) fn start(config: &LogConfig) -> io::Result<()> {
     Ok(())
 }
 
-/// As the standard library tells it, but in a log line: its own way blocks on a standard error that is full.
+/// Logs a panic in the format of the standard library. The default hook would block on a full
+/// standard error.
 fn log_panic(panic: &std::panic::PanicHookInfo<'_>) {
     let location = panic.location().map(ToString::to_string).unwrap_or_default();
     let thread = std::thread::current().name().unwrap_or("unnamed").to_owned();
@@ -96,33 +99,34 @@ fn log_panic(panic: &std::panic::PanicHookInfo<'_>) {
         BacktraceStatus::Captured => tracing::error!(thread, location, %backtrace, "panic: {what}"),
         _ => tracing::error!(thread, location, "panic: {what}"),
     }
-    // It may be the end of the process.
+    // The process may end after the panic.
     if let Some(output) = OUTPUT.get() {
         output.flush(PANIC);
     }
 }
 
-/// Writes why the process ends, to standard error.
+/// Writes the reason for the end of the process to standard error.
 pub(crate) fn last_words(text: &str) {
     match OUTPUT.get() {
         Some(output) => output.line(format!("{text}\n").as_bytes()),
-        // closed: there is nobody to be told
+        // Ignores a write error: standard error is closed.
         None => drop(writeln!(io::stderr(), "{text}")),
     }
 }
 
-/// Waits until the last lines have been written, within bounds.
+/// Waits, within a time limit, until the last lines are written.
 pub(crate) fn finish() {
     if let Some(output) = OUTPUT.get() {
         output.finish(LAST);
     }
 }
 
-/// Has this process, a worker, report lines that it drops to the process that started it, through its standard output.
+/// Reports the number of dropped lines of this worker process to its parent, through standard
+/// output.
 ///
 /// # Errors
 ///
-/// When the system gives no descriptor.
+/// Returns an error if the system provides no descriptor.
 pub(crate) fn report_to_parent() -> io::Result<()> {
     let place = std::env::var(counts::PLACE).ok().and_then(|place| place.parse().ok());
     if let Some(place) = place {

@@ -1,4 +1,7 @@
-//! `vireo`: the command line. Each command is a module of its own; here they are only told apart.
+//! Entry point of the `vireo` command.
+//!
+//! Parses the command line and calls the module of the command. The commands live in their own
+//! modules.
 
 mod bench;
 mod cli;
@@ -29,9 +32,9 @@ mod upf;
 use clap::Parser;
 use std::process::ExitCode;
 
-/// Of every process of the product. Each procedure makes and drops hundreds of small values; those of a session stay, in
-/// millions. Not in huge pages (`thp:always`): steps cost a fifth more with them, in turns of one machine, and sessions are set
-/// up no faster.
+/// Allocator of every `vireo` process. Each procedure allocates and frees hundreds of small values;
+/// session values stay, in millions. Transparent huge pages (`thp:always`) are off: in alternating
+/// runs on one machine they made steps one fifth slower, and session set-up no faster.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 

@@ -1,4 +1,6 @@
-//! `vireo plan`: how many modules of user plane a market and a density of devices need, from what a packet costs.
+//! `vireo plan`: number of user-plane modules for a market and a density of devices.
+//!
+//! Calculates from the time that one packet costs.
 
 use crate::cli::Failure;
 use std::fs;
@@ -9,49 +11,49 @@ use vireo_simulator::results::{Summary, Table};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// T_n: receiving and sending a packet, in ns [default: the paper's 3147]
+    /// Set T_n, receiving and sending a packet, in ns [default: paper, 3147]
     #[arg(long, value_name = "NS", value_parser = time, requires = "tc")]
     tn: Option<f64>,
-    /// T_c: lookup and decision for a packet, in ns [default: the paper's 259]
+    /// Set T_c, lookup and decision for a packet, in ns [default: paper, 259]
     #[arg(long, value_name = "NS", value_parser = time, requires = "tn")]
     tc: Option<f64>,
-    /// What is neither, in ns [default: the paper's 288; 0 with --tn and --tc]
+    /// Set the rest in ns [default: paper, 288; 0 with --tn and --tc]
     #[arg(long, value_name = "NS", value_parser = time)]
     other: Option<f64>,
-    /// All three from what vireo experiment cloud-breakdown measured: its summary.json
+    /// Take all three times from a summary.json of cloud-breakdown
     #[arg(long, value_name = "FILE", conflicts_with_all = ["tn", "tc", "other"])]
     measured: Option<PathBuf>,
-    /// Of which driver in that file
+    /// Select the driver in that file
     #[arg(long, value_name = "D", default_value = "af-xdp", requires = "measured")]
     driver: String,
-    /// Packets a second of one device in each direction, for each market
+    /// Set packets per second of a device and direction, one per market
     #[arg(long, value_name = "P,...", value_delimiter = ',', value_parser = amount, default_value = "1,5,10,20")]
     markets: Vec<f64>,
-    /// Active devices per square kilometre, for each kind of area
+    /// Set active devices per square kilometre, one per kind of area
     #[arg(long, value_name = "K,...", value_delimiter = ',', value_parser = amount, default_value = "100,500,2500")]
     densities: Vec<f64>,
-    /// Square kilometres
+    /// Set the area in square kilometres
     #[arg(long, value_name = "KM2", value_parser = amount, default_value = "100")]
     area: f64,
-    /// Cores of a module
+    /// Set the cores of a module
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024), default_value = "2")]
     cores: u32,
-    /// Devices that a module takes, whatever they send
+    /// Limit a module to N devices, independent of their traffic
     #[arg(long, value_name = "N", value_parser = amount, default_value = "50000")]
     devices: f64,
-    /// The part of its limit that a module is loaded to
+    /// Load a module to this fraction of its limit
     #[arg(long, value_name = "0..1", value_parser = share, default_value = "0.9")]
     utilisation: f64,
     /// Write the matrix as CSV
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
-    /// Plot modules over density, a line for each market, as SVG
+    /// Plot modules over density, one line per market, as SVG
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
 }
 
 impl Args {
-    /// The paper's figures, those given, or those measured.
+    /// Returns the measured times, else those of the options, else those of the paper.
     fn time(&self) -> Result<PacketTime, Failure> {
         if let Some(path) = &self.measured {
             let octets = fs::read(path).map_err(|error| Failure(format!("{}: {error}", path.display())))?;
@@ -66,7 +68,7 @@ impl Args {
     }
 }
 
-/// The times of a driver in the summary of `vireo experiment cloud-breakdown`.
+/// Returns the times of a driver in the summary of `vireo experiment cloud-breakdown`.
 fn measured(summary: &[u8], driver: &str) -> Result<PacketTime, String> {
     let summary: Summary = serde_json::from_slice(summary)
         .map_err(|error| format!("this is no summary of an experiment ({error}): give that of cloud-breakdown"))?;
@@ -77,7 +79,7 @@ fn measured(summary: &[u8], driver: &str) -> Result<PacketTime, String> {
     let drivers: Vec<&str> = summary.figures.iter().filter_map(|figure| figure.name.strip_suffix(", T_c")).collect();
     let drivers: Vec<&str> = drivers.into_iter().filter(|name| !name.contains(',')).collect();
     match (find("T_n"), find("T_c")) {
-        // what a difference leaves may be below nothing, by as much as measuring is in error
+        // Measurement error may make a difference negative.
         (Some(network), Some(compute)) => {
             Ok(PacketTime { network, compute, other: find("other").unwrap_or(0.0).max(0.0) })
         }
@@ -95,7 +97,7 @@ fn time(text: &str) -> Result<f64, String> {
     number(text, |ns| (0.0..=1e9).contains(&ns), "a time in ns from 0 to a second (1e9)")
 }
 
-/// A number of a command line.
+/// Parses a number of the command line.
 pub(crate) fn amount(text: &str) -> Result<f64, String> {
     number(text, |n| n > 0.0 && n <= 1e9, "a number above 0 and up to 1e9")
 }
@@ -104,7 +106,7 @@ fn share(text: &str) -> Result<f64, String> {
     number(text, |n| n > 0.0 && n <= 1.0, "a share above 0 and up to 1")
 }
 
-/// Does what `vireo plan` was asked.
+/// Runs `vireo plan`.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let time = args.time()?;
     if time.total() <= 0.0 {
@@ -207,7 +209,7 @@ mod tests {
         (args.csv, args.plot) = (Some(file("a.csv")), Some(file("a.svg")));
         run(&args).unwrap();
         let csv = fs::read_to_string(file("a.csv")).unwrap();
-        // 2,000,000 packets a second at 270,709 for each pair of cores
+        // 2,000,000 packets per second at 270,709 per pair of cores.
         assert!(csv.contains("8,2500,250000,2000000,8,16\n") && csv.lines().count() == 5, "{csv}");
         let svg = fs::read_to_string(file("a.svg")).unwrap();
         assert!(svg.contains("8 packets/s per device") && svg.contains("Modules for 100 km2"));

@@ -1,11 +1,14 @@
-//! SIGHUP: the configuration is read again. What can change does, what cannot is named, and nothing ends.
+//! Reload of the configuration of a running process on SIGHUP.
+//!
+//! Applies the keys that are reloadable, logs the keys that need a restart, and does not end the
+//! process.
 
 use crate::config::{Config, Written};
 use crate::logging;
 use std::path::{Path, PathBuf};
 use vireo_node::reload::Reload;
 
-/// A function of this program that runs.
+/// Role of this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Function {
     Core,
@@ -17,7 +20,7 @@ pub(crate) enum Function {
     Upf,
 }
 
-/// Keys that change while a function runs, and which functions those are. `*` is any name.
+/// Reloadable keys, each with the roles that apply it. `*` matches any name.
 const LIVE: [(&str, &[Function]); 10] = {
     use Function::{Amf, Balancer, Controller, Core, Host, Smf, Upf};
     [
@@ -34,7 +37,8 @@ const LIVE: [(&str, &[Function]); 10] = {
     ]
 };
 
-/// Returns true if a key, or what it is in, changes while the function runs.
+/// Returns true if the role applies changes of the key, or of the table that contains it, at run
+/// time.
 fn is_live(function: Function, key: &str) -> bool {
     let fits = |pattern: &str| {
         let mut parts = key.split('.');
@@ -43,22 +47,23 @@ fn is_live(function: Function, key: &str) -> bool {
     LIVE.iter().any(|(pattern, functions)| functions.contains(&function) && fits(pattern))
 }
 
-/// Reads the configuration of a running function again.
+/// Reloads the configuration of a running process.
 #[derive(Debug)]
 pub(crate) struct Reloader {
     path: Option<PathBuf>,
     function: Function,
-    /// What is in force, as far as it can be.
+    /// Configuration in force.
     written: Written,
 }
 
 impl Reloader {
-    /// Of a function that runs with this configuration, which was read there.
+    /// Creates a reloader for a role that runs with `config`, read from `path`.
     pub(crate) fn new(path: Option<&Path>, config: &Config, function: Function) -> Self {
         Reloader { path: path.map(Path::to_path_buf), function, written: config.written.clone() }
     }
 
-    /// What the file says now, if that is right. The log says what is taken and what needs a restart.
+    /// Returns the configuration of the file, or `None` if the file is invalid. Logs the applied
+    /// keys and the keys that need a restart.
     pub(crate) fn read(&mut self) -> Option<Config> {
         let config = match Config::load(self.path.as_deref()) {
             Ok(config) => config,
@@ -76,13 +81,13 @@ impl Reloader {
         if !later.is_empty() {
             tracing::warn!(keys = later.join(", "), "these keys have changed and need a restart");
         }
-        // Keys that need a restart are named each time, until there was one.
+        // Each reload logs the keys that need a restart until the process restarts.
         self.written.adopt(&live, &config.written);
         Some(config)
     }
 }
 
-/// What the parts of a core take of a configuration.
+/// Returns the reloadable part of a configuration.
 pub(crate) fn of(config: &Config) -> Reload {
     Reload {
         n2_allow: config.n2.allow.clone(),

@@ -1,4 +1,6 @@
-//! `vireo run`: the whole core as one process, until a signal ends it.
+//! `vireo run`: the whole core as one process.
+//!
+//! A signal ends the process. [`Signals`] and [`prepare`] also serve the other roles.
 
 use crate::cli::Failure;
 use crate::config::{self, Config, LogConfig};
@@ -17,18 +19,18 @@ use vireo_subscribers::Store;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The configuration; vireo.toml in the working directory if it is there, else the defaults
+    /// Read the configuration from FILE [default: vireo.toml, if present]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Print the configuration with all defaults and run nothing; secrets are not shown
+    /// Print the configuration with all defaults, without secrets, and exit
     #[arg(long)]
     print_config: bool,
 }
 
-/// How often it is looked whether a part has ended that should not.
+/// Interval between checks for a component that failed.
 const WATCH: Duration = Duration::from_millis(500);
 
-/// Runs the core.
+/// Runs the core until a signal ends the process or a component fails.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let mut config = Config::load(args.config.as_deref())?;
     if args.print_config {
@@ -85,7 +87,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     if failed { Err(Failure("a part of the core has ended by itself; see the log".into())) } else { Ok(()) }
 }
 
-/// The embedded UPF takes the lists of a configuration that was read again.
+/// Applies the address lists of a reloaded configuration to the embedded UPF.
 fn reload_upf(config: &mut Config, upf: Option<&UpfHandle>) {
     if let Err(Failure(error)) = serve_this_core(config) {
         tracing::error!("{error}; the lists that were there stay");
@@ -94,17 +96,18 @@ fn reload_upf(config: &mut Config, upf: Option<&UpfHandle>) {
     }
 }
 
-/// What a control plane is started with, and the UPF that runs already.
+/// Configuration of a control plane, and the running embedded UPF.
 #[derive(Debug)]
 pub(crate) struct Prepared {
     pub(crate) control: ControlConfig,
     pub(crate) store: Store,
     pub(crate) metrics: Arc<Metrics>,
-    /// The embedded UPF, if there is one. It must outlive the control plane.
+    /// Embedded UPF, if configured. It must outlive the control plane.
     pub(crate) upf: Option<Arc<UpfHandle>>,
 }
 
-/// The embedded UPF serves the core that it is part of, and others only if the configuration lists them.
+/// Allows the embedded UPF to associate with its own core, and with other control planes only if
+/// `upf.control-planes` lists them.
 fn serve_this_core(config: &mut Config) -> Result<(), Failure> {
     let Some(upf) = &mut config.upf else { return Ok(()) };
     let own = config.n4.listen.ip();
@@ -115,7 +118,8 @@ fn serve_this_core(config: &mut Config) -> Result<(), Failure> {
     }
 }
 
-/// Opens the subscriber database and starts the UPF, which comes first so that the control plane finds it.
+/// Opens the subscriber database and starts the UPF. The UPF starts first so that the control plane
+/// can associate with it.
 pub(crate) fn prepare(mut config: Config) -> Result<Prepared, Failure> {
     config.state.check_tls()?;
     let metrics = Arc::new(Metrics::new());
@@ -144,21 +148,21 @@ pub(crate) fn prepare(mut config: Config) -> Result<Prepared, Failure> {
     Ok(Prepared { control, store, metrics, upf })
 }
 
-/// Environment of a worker process: what it logs.
+/// Environment variable of a worker process: its log level or directives.
 const WORKER_LOG: &str = "VIREO_WORKER_LOG";
-/// And whether it shows SUPIs whole.
+/// Environment variable of a worker process: log unmasked SUPIs.
 const WORKER_REVEALS: &str = "VIREO_WORKER_REVEALS";
-/// And whether it writes lines over the limit.
+/// Environment variable of a worker process: log lines above the rate limit.
 const WORKER_LOGS_ALL: &str = "VIREO_WORKER_LOGS_ALL";
 
-/// How worker processes are started.
+/// Returns the program that starts worker processes, with the log settings of this process.
 pub(crate) fn program(log: &LogConfig) -> Program {
     let mut program = Program::this([crate::cli::NF_WORKER]);
     tell_log(&mut program, log);
     program
 }
 
-/// Has the processes of data workers, if there are to be some, log as this one does.
+/// Passes the log settings of this process to data worker processes, if configured.
 pub(crate) fn log_of_data_workers(upf: Option<&mut UpfConfig>, log: &LogConfig) {
     if let Some(program) = upf.and_then(|upf| upf.processes.as_mut()) {
         tell_log(program, log);
@@ -193,16 +197,16 @@ pub(crate) fn data_worker() -> Result<(), Failure> {
     Ok(vireo_node::supervisor::data_worker()?)
 }
 
-/// What the host has read again.
+/// Applies the log level that the host reloaded.
 fn set_log_level(level: &str) {
     if let Err(error) = logging::set_level(level) {
         tracing::warn!("log.level: {error}; it stays as it is");
     }
 }
 
-/// SIGHUP is for who started this worker, and must not end it if it is sent to all processes of this name.
+/// Ignores SIGHUP. The signal is meant for the parent; `pkill -HUP vireo` must not end a worker.
 fn ignore_hangup() -> std::io::Result<()> {
-    // The handler outlives the runtime that it was registered in.
+    // The handler outlives the runtime that registered it.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     let _inside = runtime.enter();
     tokio::signal::unix::signal(tokio::signal::unix::SignalKind::hangup()).map(drop)
@@ -215,7 +219,8 @@ fn log_as_told() -> Result<(), Failure> {
     Ok(logging::report_to_parent()?)
 }
 
-/// The signals that end a function in order, and the one that has its configuration read again.
+/// Signals that end a process in order (SIGINT, SIGTERM), and the one that reloads the
+/// configuration (SIGHUP).
 pub(crate) struct Signals {
     term: tokio::signal::unix::Signal,
     int: tokio::signal::unix::Signal,
@@ -232,8 +237,8 @@ impl Signals {
         })
     }
 
-    /// Waits for a signal to end, which is logged with what it means, unless a part of what runs ends by itself first: whether
-    /// one has. Reloads meanwhile as often as it is told to.
+    /// Waits for a signal that ends the process, and logs it with `meaning`. Returns early with
+    /// true if `has_failed` reports a failed component. Calls `reload` for each SIGHUP meanwhile.
     pub(crate) async fn unless(
         &mut self,
         meaning: &str,

@@ -1,5 +1,7 @@
-//! `vireo amf` and `vireo smf`: the functions of a service-based chain, each until a signal ends it; `vireo upf` is the third.
-//! They read the same file as `vireo run`, of which `[sbi]` says where they are.
+//! `vireo amf` and `vireo smf`: control-plane processes of SBA mode.
+//!
+//! Each runs until a signal ends it; `vireo upf` is the third process. All read the same file as
+//! `vireo run`; `[sbi]` holds their addresses.
 
 use crate::cli::Failure;
 use crate::cluster_roles::{leave_sessions_to_smf, run_host};
@@ -15,7 +17,7 @@ use vireo_node::sbi::smf::{Smf, SmfConfig};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The configuration; vireo.toml in the working directory if it is there, else the defaults
+    /// Read the configuration from FILE [default: vireo.toml, if present]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 }
@@ -24,8 +26,11 @@ pub(crate) struct Args {
 pub(crate) struct AmfArgs {
     #[command(flatten)]
     common: Args,
-    /// Be one of several AMFs: a host of the cluster that [cluster] describes, behind `vireo balancer`, which has N2. Contexts are in
-    /// a database (state.location), from which the others go on with the UEs of one that dies
+    /// Join a balancer as one of several AMFs
+    ///
+    /// The AMF is a host of the configured cluster, behind `vireo balancer`, which terminates N2.
+    /// Contexts are in a database (state.location). If an AMF fails, the other AMFs take over its
+    /// UEs from there.
     #[arg(long)]
     join: bool,
 }

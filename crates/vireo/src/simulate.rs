@@ -1,4 +1,6 @@
-//! `vireo simulate`: a cluster on a virtual clock, with the core's own decisions; with `--faults`, hosts that fail.
+//! `vireo simulate`: a cluster on a virtual clock, with the core's own decisions.
+//!
+//! `--faults` runs the fault campaign, in which hosts fail.
 
 use crate::cli::Failure;
 use crate::plan::amount;
@@ -12,67 +14,81 @@ use vireo_simulator::campaign::{self, campaign};
 use vireo_simulator::cluster::{Cap, Outcome, Setup, Workload, simulate};
 use vireo_types::Duration;
 
-/// What runs without a file.
+/// Default workload.
 const MIXED: &str = include_str!("../../simulator/workloads/mixed.toml");
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// What comes to the cluster: slices with rates, patterns, procedures and objectives (TOML) [default: phones and meters]
+    /// Read the workload from a TOML file [default: phones and meters]
+    ///
+    /// The workload holds slices with rates, patterns, procedures and objectives.
     #[arg(value_name = "WORKLOAD")]
     workload: Option<PathBuf>,
-    /// All rates times this
+    /// Multiply all rates by this factor
     #[arg(long, value_name = "FACTOR", default_value = "1", value_parser = amount)]
     load: f64,
-    /// Hosts
+    /// Simulate N hosts
     #[arg(long, value_name = "N", default_value = "3", value_parser = clap::value_parser!(u16).range(1..=4096))]
     hosts: u16,
-    /// Cores of a host
+    /// Simulate N cores per host
     #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u16).range(1..=256))]
     cores: u16,
-    /// How fast each core is
+    /// Multiply the speed of each core by this factor
     #[arg(long, value_name = "PART", default_value = "1", value_parser = amount)]
     speed: f64,
-    /// Processors that a cgroup leaves each host (cpu.max), which runs at full speed until it has used its part of a period
+    /// Limit each host to PART processors (cgroup cpu.max)
+    ///
+    /// A host runs at full speed until it has used its share of a period.
     #[arg(long, value_name = "PART", value_parser = amount)]
     cap: Option<f64>,
-    /// Milliseconds of such a period
+    /// Set the period of --cap in milliseconds
     #[arg(long, value_name = "MS", default_value = "100", requires = "cap", value_parser = clap::value_parser!(u32).range(1..=1000))]
     cap_period: u32,
-    /// Microseconds that a message takes besides that comes to a core without work: threads wake for it
+    /// Add US microseconds to each message that reaches an idle core
+    ///
+    /// This is the wake-up time of a thread.
     #[arg(long, value_name = "US", default_value = "0", value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
     wake: u32,
-    /// Which host: skewed-ch, consistent-hash, round-robin, least-loaded, maglev, static-range
+    /// Select hosts by POLICY
+    ///
+    /// One of skewed-ch, consistent-hash, round-robin, least-loaded, maglev, static-range.
     #[arg(long, value_name = "POLICY", default_value = "skewed-ch", value_parser = inter)]
     inter: steer::Policy,
-    /// Which of the hosts that keep the objective, by skewed-ch: spare, most-loaded
+    /// Prefer spare or most-loaded hosts among those within the objective
+    ///
+    /// Only the policy skewed-ch uses this.
     #[arg(long, value_name = "WHICH", default_value = "spare", value_parser = prefer)]
     prefer: steer::Preference,
-    /// Which NF of it: optimal, shortest-queue, round-robin, hash
+    /// Select NFs by POLICY: optimal, shortest-queue, round-robin, hash
     #[arg(long, value_name = "POLICY", default_value = "optimal", value_parser = intra)]
     intra: dispatch::Policy,
-    /// Hosts that keep a UE's state besides its primary
+    /// Replicate each UE to N hosts besides its owner
     #[arg(long, value_name = "N", default_value = "2", value_parser = clap::value_parser!(u8).range(0..=3))]
     replicas: u8,
-    /// Milliseconds between two reports of a host
+    /// Set the interval between reports of a host in milliseconds
     #[arg(long, value_name = "MS", default_value = "200", value_parser = clap::value_parser!(u32).range(1..=60_000))]
     report_every: u32,
-    /// Simulate one procedure of so many, on hosts as many times slower
+    /// Simulate one of N procedures, on hosts that are N times slower
     #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     sample: u32,
-    /// Seconds that are looked at, after a fifth as many that are not
+    /// Measure for S seconds, after a warm-up of one fifth of that time
     #[arg(long, value_name = "S", default_value = "10", value_parser = clap::value_parser!(u32).range(1..=86_400))]
     seconds: u32,
-    /// The same seed gives the same result
+    /// Set the random seed; equal seeds give equal results
     #[arg(long, value_name = "N", default_value = "1")]
     seed: u64,
-    /// Run the fault campaign instead: a whole cluster under crashes, stops, cut-offs, drains and a bad network, one world for each
-    /// seed; of one seed alone all that fails is told
+    /// Run the fault campaign with one simulated cluster per seed
+    ///
+    /// Faults are crashes, stops, isolation, drains and a bad network. With a single seed the
+    /// command prints every failure.
     #[arg(long, conflicts_with_all = ["workload", "json"])]
     faults: bool,
-    /// The first and the last seed of the campaign
+    /// Set the first and the last seed of the campaign
     #[arg(long, value_name = "A..B", default_value = "1..1000", requires = "faults", value_parser = seeds)]
     seeds: (u64, u64),
-    /// Copies that are waited for in the campaign: none, one, all (none loses what the others keep)
+    /// Set the copies awaited in the campaign: none, one or all
+    ///
+    /// With none, UEs may be lost that one and all keep.
     #[arg(long, value_name = "ACK", default_value = "one", requires = "faults", value_parser = ack)]
     ack: Ack,
     /// Write the outcome as JSON
@@ -80,7 +96,7 @@ pub(crate) struct Args {
     json: Option<PathBuf>,
 }
 
-/// Runs it.
+/// Runs `vireo simulate`.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     if args.faults {
         return faults(args.seeds, args.ack);
@@ -120,7 +136,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The fault campaign: what breaks is told with its seed.
+/// Runs the fault campaign and reports each failure with its seed.
 fn faults((first, last): (u64, u64), ack: Ack) -> Result<(), Failure> {
     let again = |seed: u64| format!("vireo simulate --faults --seeds {seed}..{seed} --ack {}", ack.name());
     let (mut sum, mut worlds, mut broken) = (campaign::Campaign::default(), 0_u64, Vec::new());
@@ -210,7 +226,7 @@ mod tests {
     fn a_broken_world_is_a_failure_that_names_its_seed() {
         assert!(faults((1, 1), Ack::One).is_ok());
         let breaks = |seed| faults((seed, seed), Ack::None).err().map(|failure| (seed, failure));
-        // Few of them break, and which ones changes with what hosts say to each other.
+        // Few seeds fail, and every change of the protocol between hosts changes which ones.
         let (seed, failure) = (50..80).find_map(breaks).expect("one of them breaks");
         let again = format!("vireo simulate --faults --seeds {seed}..{seed} --ack none");
         assert!(failure.0.contains(&again), "{}", failure.0);

@@ -1,4 +1,6 @@
-//! `vireo slice`: the slices of a running user plane (of a core, or of `vireo upf`), and moving users between them.
+//! `vireo slice`: slices of a running user plane and migration of users.
+//!
+//! Works with the user plane of a core or of `vireo upf`.
 
 mod relocate;
 
@@ -17,7 +19,7 @@ use vireo_types::Supi;
 pub(crate) struct Args {
     #[command(flatten)]
     api: ApiArgs,
-    /// Print the API's JSON as it is
+    /// Print the API response as JSON
     #[arg(long, global = true)]
     json: bool,
     #[command(subcommand)]
@@ -26,32 +28,34 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Slices with their users, workers and packets
+    /// List slices with users, workers and packets
     List,
-    /// Move users to another slice, while their packets flow
+    /// Migrate users to another slice while their packets flow
     Move(MoveArgs),
 }
 
 #[derive(Debug, clap::Args)]
 struct MoveArgs {
-    /// Who: an address, a network (10.45.0.0/24), a range (10.45.0.2-10.45.0.99), a SUPI (of a core's subscriber), a
-    /// session (seid:17) or all of a slice (its name)
+    /// Select users by address, range, SUPI, session or slice
+    ///
+    /// An address, a network (10.45.0.0/24), a range (10.45.0.2-10.45.0.99), a SUPI (of a core's
+    /// subscriber), a session (seid:17) or all users of a slice (its name).
     who: UserSelector,
-    /// The slice that they go to
+    /// Migrate users to this slice
     #[arg(long, value_name = "NAME", value_parser = slice_name, required_unless_present = "to_upf")]
     to: Option<String>,
-    /// The UPF of a core that their sessions go to, with their addresses; see `vireo status` for those that there are
+    /// Relocate sessions of a core, with addresses, to this UPF (vireo status)
     #[arg(long, value_name = "NAME", value_parser = slice_name, conflicts_with_all = ["to", "worker"])]
     to_upf: Option<String>,
-    /// Which of its workers, from 0 [default: each user to the one with the fewest]
+    /// Use worker N of the slice, from 0 [default: the one with fewest users]
     #[arg(long, value_name = "N")]
     worker: Option<u8>,
-    /// Of a slice, so many users at most
+    /// Migrate at most N users of the slice
     #[arg(long, value_name = "N")]
     count: Option<usize>,
 }
 
-/// Who is to be moved.
+/// Selects the users of a migration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum UserSelector {
     Addresses(IpAddr, IpAddr),
@@ -92,7 +96,7 @@ impl FromStr for UserSelector {
     }
 }
 
-/// The name of a slice, as the API takes it: what it is asked by has characters with a meaning of their own.
+/// Checks a slice name. Names with characters that are special in an API query are refused.
 fn slice_name(text: &str) -> Result<String, String> {
     let odd = |c: char| "&=?#%+/\\".contains(c) || c.is_whitespace() || c.is_control();
     match text.is_empty() || text.contains(odd) {
@@ -101,7 +105,7 @@ fn slice_name(text: &str) -> Result<String, String> {
     }
 }
 
-/// The addresses of a network.
+/// Returns the range of addresses of a network.
 fn network(base: &str, length: &str) -> Option<UserSelector> {
     let length: u32 = length.parse().ok()?;
     match base.parse().ok()? {
@@ -120,7 +124,7 @@ fn network(base: &str, length: &str) -> Option<UserSelector> {
     }
 }
 
-/// Does what `vireo slice` was asked.
+/// Runs `vireo slice`.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let api = args.api.find()?;
     match &args.command {
@@ -143,7 +147,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     }
 }
 
-/// Moves users to another slice of their user plane.
+/// Migrates users to another slice of their user plane.
 fn move_to_slice(api: &Api, order: &MoveArgs, to: &str) -> Result<MoveResult, Failure> {
     let addresses = match &order.who {
         UserSelector::Supi(supi) => addresses_of(api, *supi)?,
@@ -167,7 +171,7 @@ fn move_to_slice(api: &Api, order: &MoveArgs, to: &str) -> Result<MoveResult, Fa
     Ok(sum)
 }
 
-/// Has users moved; `query` as the API takes it.
+/// Requests a migration of users; `query` is the query of the API.
 pub(crate) fn move_users(api: &Api, query: &str) -> Result<MoveResult, Failure> {
     match api.ask("POST", &format!("/slices/move?{query}"))? {
         Answer { status: 200, body, .. } => Ok(serde_json::from_str(&body)?),
@@ -176,7 +180,7 @@ pub(crate) fn move_users(api: &Api, query: &str) -> Result<MoveResult, Failure> 
     }
 }
 
-/// Has the user of an address moved; `None` if nobody has it.
+/// Requests the migration of the user of an address. Returns `None` if no user has the address.
 pub(crate) fn move_user(api: &Api, address: &str, to: &str) -> Result<Option<MoveResult>, Failure> {
     match api.ask("POST", &format!("/slices/move?address={address}&to={to}"))? {
         Answer { status: 200, body, .. } => Ok(Some(serde_json::from_str(&body)?)),
@@ -185,15 +189,15 @@ pub(crate) fn move_user(api: &Api, address: &str, to: &str) -> Result<Option<Mov
     }
 }
 
-/// The slices that an API tells of.
+/// Returns the slices from the API.
 pub(crate) fn slices(api: &Api) -> Result<SlicesStatus, Failure> {
     Ok(serde_json::from_str(&api.fetch("/slices")?)?)
 }
 
-/// UEs that are asked for in one go.
+/// UEs per API request.
 const PAGE: usize = 1000;
 
-/// Looks at the UEs of a core, page by page, as long as `more` says so.
+/// Calls `more` for each UE of a core, page by page, until it returns false.
 fn each_ue(api: &Api, mut more: impl FnMut(&UeStatus) -> bool) -> Result<(), Failure> {
     for offset in (0..).step_by(PAGE) {
         let page = api.fetch(&format!("/status?offset={offset}&limit={PAGE}&reveal_supi=true"))?;
@@ -206,7 +210,7 @@ fn each_ue(api: &Api, mut more: impl FnMut(&UeStatus) -> bool) -> Result<(), Fai
     Ok(())
 }
 
-/// The address of a session.
+/// Returns the address of a session.
 fn address_of(session: &SessionStatus) -> Option<IpAddr> {
     let text = session.ipv4.as_ref().or(session.ipv6.as_ref())?;
     text.split('/').next()?.parse().ok()
@@ -216,7 +220,8 @@ fn is_of(ue: &UeStatus, supi: Supi) -> bool {
     ue.supi.strip_prefix("imsi-").unwrap_or(&ue.supi) == supi.reveal()
 }
 
-/// An address of each session of a subscriber, as the core says: its user plane knows no SUPIs.
+/// Returns one address per session of a subscriber. The core provides them, because its user plane
+/// does not know SUPIs.
 fn addresses_of(api: &Api, supi: Supi) -> Result<Vec<IpAddr>, Failure> {
     let mut found: Option<Vec<IpAddr>> = None;
     each_ue(api, |ue| {
@@ -234,7 +239,7 @@ fn addresses_of(api: &Api, supi: Supi) -> Result<Vec<IpAddr>, Failure> {
     }
 }
 
-/// The same with what the users' records have counted.
+/// Returns the slices with the packet counts of the users' entries.
 pub(crate) fn counted(api: &Api) -> Result<SlicesStatus, Failure> {
     Ok(serde_json::from_str(&api.fetch("/slices?counts=true")?)?)
 }
@@ -263,7 +268,7 @@ fn render(status: &SlicesStatus) -> String {
     text
 }
 
-/// One line for each worker.
+/// Returns one table line per worker.
 fn lines(slice: &SliceStatus) -> Vec<Vec<String>> {
     let who = [slice.name.clone(), slice.snssai.clone().unwrap_or_default(), slice.users.to_string()];
     let line = |(n, worker): (usize, &vireo_node::api::SliceWorkerStatus)| {

@@ -1,4 +1,6 @@
-//! `vireo status`: asks a running core over its API and prints tables. Knows the answer's structs, nothing of the core.
+//! `vireo status`: gNBs, UEs and sessions of a running core as tables.
+//!
+//! Requests `/status` from the API. Depends only on the structures of the response.
 
 use crate::cli::Failure;
 use crate::client::ApiArgs;
@@ -9,21 +11,21 @@ use vireo_node::api::{GnbStatus, NfStatus, SessionStatus, Status, UeStatus, UpfS
 pub(crate) struct Args {
     #[command(flatten)]
     api: ApiArgs,
-    /// Print the API's JSON as it is
+    /// Print the API response as JSON
     #[arg(long)]
     json: bool,
-    /// How many UEs (and gNBs) to list, 1000 at the most
+    /// List up to N UEs and gNBs, at most 1000
     #[arg(long, value_name = "N", default_value_t = 20)]
     ues: usize,
-    /// How many to leave out first
+    /// Skip the first N entries
     #[arg(long, value_name = "N", default_value_t = 0)]
     offset: usize,
-    /// Show SUPIs whole
+    /// Show complete SUPIs
     #[arg(long)]
     reveal_supi: bool,
 }
 
-/// Does what `vireo status` was asked.
+/// Runs `vireo status`.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let path = format!("/status?offset={}&limit={}&reveal_supi={}", args.offset, args.ues, args.reveal_supi);
     let api = args.api.find()?;
@@ -73,7 +75,7 @@ fn render(status: &Status, offset: usize) -> String {
     text
 }
 
-/// A time in words.
+/// Returns an uptime in seconds as text with units.
 pub(crate) fn uptime(s: u64) -> String {
     match s {
         0..60 => format!("{s} s"),
@@ -88,7 +90,7 @@ fn gnb(g: &GnbStatus) -> Vec<String> {
     vec![g.name.clone(), g.id.clone(), g.address.clone(), tacs.join(","), g.slices.join(","), g.ues.to_string()]
 }
 
-/// One line for each session, at least one.
+/// Returns one table line per session, and one for a UE without sessions.
 fn ue(u: &UeStatus) -> Vec<Vec<String>> {
     let gnb = u.gnb.clone().unwrap_or_default();
     let who = [u.supi.clone(), u.tmsi.clone(), u.rm.clone(), u.cm.clone(), u.tai.clone(), gnb];
@@ -106,7 +108,7 @@ fn ue(u: &UeStatus) -> Vec<Vec<String>> {
 
 fn session(s: &SessionStatus) -> Vec<String> {
     let address = [s.ipv4.as_deref(), s.ipv6.as_deref()].into_iter().flatten().collect::<Vec<_>>().join(" ");
-    // one that has come from another UPF, which still has something of it, or is on its way to another
+    // A moving session is being relocated to or from another UPF, which still holds a PFCP session.
     let upf = if s.moves { format!("{}, moving", s.upf) } else { s.upf.clone() };
     vec![s.psi.to_string(), s.dnn.clone(), s.snssai.clone(), address, s.state.clone(), s.qfi.to_string(), upf]
 }
@@ -117,7 +119,7 @@ fn upf(u: &UpfStatus) -> Vec<String> {
     [u.name.clone(), u.node.clone(), n4.to_owned()].into_iter().chain(numbers.map(|n| n.to_string())).collect()
 }
 
-/// One line for each NF, at least one.
+/// Returns one table line per NF, and one for a worker without NFs.
 fn worker(w: &WorkerStatus) -> Vec<Vec<String>> {
     let who = [w.number.to_string(), w.pid.to_string()];
     if w.nfs.is_empty() {
@@ -134,7 +136,8 @@ fn worker(w: &WorkerStatus) -> Vec<Vec<String>> {
     w.nfs.iter().enumerate().map(line).collect()
 }
 
-/// Columns as wide as their widest cell; nothing for an empty table.
+/// Appends a table whose columns are as wide as their widest cell. Appends nothing for an empty
+/// table.
 pub(crate) fn table(text: &mut String, header: &[&str], lines: impl Iterator<Item = Vec<String>>) {
     let mut all: Vec<Vec<String>> = vec![header.iter().map(|h| (*h).to_owned()).collect()];
     all.extend(lines);

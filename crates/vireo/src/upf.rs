@@ -1,5 +1,7 @@
-//! `vireo upf`: the user plane alone, under any control plane that speaks PFCP, until a signal ends it. It reads the
-//! same file as `vireo run` and needs of it only `[upf]`, `[dnn]`, `[datapath]`, `[state]`, `[api]` and `[log]`.
+//! `vireo upf`: the user plane alone, for any control plane that speaks PFCP.
+//!
+//! A signal ends the process. It reads the same file as `vireo run` and uses only `[upf]`, `[dnn]`,
+//! `[datapath]`, `[state]`, `[api]` and `[log]`.
 
 use crate::cli::Failure;
 use crate::config::Config;
@@ -15,7 +17,7 @@ use vireo_node::upf::{StandaloneStatus, start, start_stored};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The configuration; vireo.toml in the working directory if it is there, else the defaults
+    /// Read the configuration from FILE [default: vireo.toml, if present]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 }
@@ -49,7 +51,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         }
     };
     let failed = runtime.block_on(signals.unless("the UPF stops", || upf.has_failed(), reload));
-    // the interface holds the UPF too, whose sockets and devices go when nobody does
+    // The API holds a reference to the UPF. Its sockets and devices close with the last reference.
     drop(api);
     drop(upf);
     if failed { Err(Failure("a part of the UPF has ended by itself; see the log".into())) } else { Ok(()) }

@@ -1,4 +1,6 @@
-//! The API of a running core as a black box: its socket, its token, and how the command line finds them.
+//! API of a running core as a black box: its socket and its token.
+//!
+//! The tests also cover how the command line finds both.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -10,7 +12,7 @@ use std::time::{Duration, Instant};
 
 const VIREO: &str = env!("CARGO_BIN_EXE_vireo");
 
-/// A core without RAN, UPF or subscribers, as an operator's service would be.
+/// Core without RAN, UPF or subscribers, started like an operator's service.
 struct Core {
     process: Child,
     directory: tempfile::TempDir,
@@ -32,7 +34,7 @@ fn configure(directory: &Path, api: SocketAddr) -> PathBuf {
     file
 }
 
-/// The program with the directories of a service, and nothing else of this machine's.
+/// Returns the program with the directories of a service and no other environment of this machine.
 fn vireo(directory: &Path) -> Command {
     let mut command = Command::new(VIREO);
     command.current_dir(directory).env_clear().stdin(Stdio::null());
@@ -70,7 +72,7 @@ impl Core {
         self.directory.path().join("state/api.token")
     }
 
-    /// The status code of a request, with further headers.
+    /// Returns the status code of a request with further headers.
     fn ask(&self, method: &str, path: &str, headers: &str) -> (u16, String) {
         let mut stream = TcpStream::connect(self.api).unwrap();
         write!(stream, "{method} {path} HTTP/1.1\r\nHost: {}\r\n{headers}Connection: close\r\n\r\n", self.api).unwrap();
@@ -79,7 +81,7 @@ impl Core {
         (answer.split(' ').nth(1).unwrap().parse().unwrap(), answer)
     }
 
-    /// `vireo WORDS`, which knows of the directories only what is said.
+    /// Runs `vireo WORDS` with only these environment variables for the directories.
     fn command(&self, words: &[&str], variables: &[(&str, &Path)]) -> Output {
         let mut command = Command::new(VIREO);
         command.args(words).env_clear().envs(variables.iter().copied()).stdin(Stdio::null());
@@ -98,7 +100,7 @@ fn mode(path: &Path) -> u32 {
     fs::metadata(path).unwrap().permissions().mode() & 0o777
 }
 
-/// What a request that changes something gets when it is let through: the core has no such UE.
+/// Status of an authorised change: the core has no such UE.
 const NOT_FOUND: u16 = 404;
 const DEREGISTER: &str = "/deregister?supi=imsi-999700000000001";
 
@@ -121,7 +123,8 @@ fn only_token_and_socket_change_anything() {
     let kind = fs::symlink_metadata(core.socket()).unwrap().file_type();
     assert!(kind.is_socket() && mode(&core.socket()) & 0o007 == 0, "others do not connect");
 
-    // The command line: by the socket without a token; by TCP it finds the token where it is led, and only there.
+    // The command line uses the socket without a token. By TCP it reads the token only from the
+    // configured place.
     let socket = core.socket();
     let url = format!("http://{}", core.api);
     let drain = |api: &str, variables: &[(&str, &Path)]| {
@@ -146,7 +149,7 @@ fn only_token_and_socket_change_anything() {
 fn open_address_without_token_does_not_start() {
     let directory = tempfile::tempdir().unwrap();
     let file = configure(directory.path(), (Ipv4Addr::UNSPECIFIED, 0).into());
-    // The directory of state is a file: no token can be made.
+    // The state directory is a file, so the core cannot create a token.
     fs::write(directory.path().join("state"), "").unwrap();
     let output = vireo(directory.path()).args(["run", "--config"]).arg(file).output().unwrap();
     assert_eq!(output.status.code(), Some(1));

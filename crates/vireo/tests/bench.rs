@@ -1,10 +1,12 @@
-//! `vireo bench host` as a user runs it: that it measures a real core and says what it promises.
+//! `vireo bench` from a user's view.
+//!
+//! It measures a real core and prints the documented values.
 
 use std::process::Command;
 
 const VIREO: &str = env!("CARGO_BIN_EXE_vireo");
 
-/// The JSON of a bench by its words, `None` where this machine refuses what it needs; what it printed.
+/// Returns the JSON of a bench and its output; `None` if this machine refuses a prerequisite.
 fn measured(words: &[&str]) -> Option<(serde_json::Value, String)> {
     let directory = tempfile::tempdir().unwrap();
     let out = directory.path().join("out.json");
@@ -39,7 +41,7 @@ fn the_host_is_measured_with_messages_in_memory() {
     for part in ["host", "balancer", "workers", "emulator"] {
         assert!(cpu(part) > 0.0, "{part}: {parts}");
     }
-    // Its thread has nothing to do: the balancer's does what N4 asks.
+    // Its thread is idle: the balancer's thread serves N4.
     assert!(cpu("upf") < cpu("balancer"), "{parts}");
     assert!(printed.contains("messages in memory"));
 }
@@ -53,7 +55,8 @@ fn the_user_plane_is_measured_by_every_driver() {
         let figure = figures.iter().find(|figure| figure["name"] == *name).unwrap_or_else(|| panic!("{name}"));
         figure["ours"]["median"].as_f64().unwrap()
     };
-    // What it comes to depends on the machine, but no user plane is faster than what only moves headers by half.
+    // The result depends on the machine, but every user plane reaches more than half the rate of
+    // mere header copying.
     for way in ["uplink", "downlink"] {
         for driver in ["sockets", "af-packet", "af-xdp"] {
             let ratio = median(format!("{driver}, {way}, 2500 sessions, of the bare forwarder"));
@@ -73,6 +76,6 @@ fn a_message_of_the_balancer_is_measured_with_hosts_behind_it() {
         let figure = figures.iter().find(|figure| figure["name"].as_str().unwrap().starts_with(name));
         figure.unwrap_or_else(|| panic!("{name}"))["ours"]["median"].as_f64().unwrap()
     };
-    // In microseconds and in nanoseconds: a message has a decision in it, or two.
+    // In microseconds and in nanoseconds: a message contains one or two decisions.
     assert!(of("CPU of an NGAP message") * 1000.0 > of("steering decision, 3 hosts"), "{figures:?}");
 }

@@ -1,8 +1,11 @@
-//! A cluster as its operator runs it: a controller, two balancers and two hosts, each a process of its own. The controller dies
-//! and comes back, a host joins and another is drained, a balancer dies, a host dies; UEs are served by whoever is left. With
-//! a UPF, sessions and what is asked of it survive the balancer that talks to it. The first cluster's members know each other by
-//! certificates; the second's slice wants no copies. In a third one balancer is cut off from all other members, though not from
-//! RAN nodes. A fourth has one balancer, which is the controller, too, and is killed and started again.
+//! Clusters of a controller, two balancers and two hosts, each a separate process.
+//!
+//! * First cluster, with certificates: the controller dies and returns, a host joins and another is
+//!   drained, a balancer and a host die. The remaining members serve the UEs.
+//! * With a UPF: sessions and PFCP requests survive the death of the balancer that owns N4.
+//! * Second cluster: its slice has no copies.
+//! * Third cluster: one balancer is isolated from all other members, but not from RAN nodes.
+//! * Fourth cluster: its only balancer is also the controller, and is killed and restarted.
 
 mod ran;
 mod space;
@@ -21,14 +24,14 @@ use std::time::{Duration, Instant};
 
 const K: &str = "465B5CE8B199B49FAA5F0A2EE238A6BC";
 const OPC: &str = "E8ED289DEBA952E4283B54E88E6183CA";
-/// UEs of each run of the emulator, which are others each time.
+/// Number of UEs of each emulator run; every run uses other UEs.
 const UES: u64 = 4;
 const WITHIN: Duration = Duration::from_secs(30);
-/// In a namespace of its own: by its port a UPF is found at every address.
+/// PFCP port. In a separate namespace each address can have a UPF on this port.
 const PFCP_PORT: u16 = 8805;
 const UPF: Ipv4Addr = Ipv4Addr::new(127, 0, 2, 1);
 
-/// A port that nobody has now. Another process could take it before the cluster does; then that says so and exits.
+/// Returns a free port. If another process takes it first, the cluster logs that and exits.
 fn free_udp_port() -> u16 {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a UDP port");
     socket.local_addr().expect("an address").port()
@@ -39,12 +42,12 @@ fn free() -> SocketAddr {
     listener.local_addr().expect("an address")
 }
 
-/// A process of the cluster. Dropped, it is killed.
+/// Process of the cluster; it is killed on drop.
 struct Part {
     process: Child,
     api: SocketAddr,
     log: PathBuf,
-    /// Of a balancer: the UDP port that SCTP is in, and where it takes hosts.
+    /// Balancer: the UDP port of SCTP, and the address for hosts.
     udp: u16,
     fabric: Option<SocketAddr>,
 }
@@ -57,12 +60,12 @@ impl Drop for Part {
 }
 
 impl Part {
-    /// It does nothing any more.
+    /// Suspends the process (SIGSTOP).
     fn stop(&self) {
         kill_process(Pid::from_child(&self.process), Signal::STOP).expect("it is ours");
     }
 
-    /// Waits until it has ended by itself, and not in good order.
+    /// Waits until the process has exited with an error.
     fn fails(&mut self) {
         let deadline = Instant::now() + WITHIN;
         while Instant::now() < deadline {
@@ -95,7 +98,7 @@ impl Part {
         serde_json::from_str(&self.ask("/status?limit=0")?).ok()
     }
 
-    /// How often a procedure has succeeded at this host.
+    /// Returns the number of successful procedures of this host.
     fn procedures(&self, name: &str) -> f64 {
         let metrics = self.ask("/metrics").unwrap_or_default();
         let wanted = |line: &&str| {
@@ -105,14 +108,14 @@ impl Part {
         metrics.lines().filter(wanted).filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
     }
 
-    /// Octets of copies that it has sent to other hosts.
+    /// Returns the bytes of copies sent to other hosts.
     fn copied(&self) -> f64 {
         let metrics = self.ask("/metrics").expect("it answers");
         let copies = metrics.lines().filter(|line| line.contains("\"copy-octets-out\""));
         copies.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
     }
 
-    /// Waits until a UPF says something of itself.
+    /// Waits until a UPF's status satisfies a condition.
     fn wait_until(&self, says: impl Fn(&Value) -> bool) {
         let deadline = Instant::now() + WITHIN;
         loop {
@@ -125,14 +128,14 @@ impl Part {
         }
     }
 
-    /// How many hosts and balancers it says that there are, and of which epoch the map is.
+    /// Returns the number of hosts and balancers, and the epoch of the cluster map.
     fn members(&self) -> Option<(usize, usize, u64)> {
         let status = self.status()?;
         let count = |name: &str| status[name].as_array().map_or(0, Vec::len);
         Some((count("hosts"), count("balancers"), status["hosts"][0]["epoch"].as_u64().unwrap_or(0)))
     }
 
-    /// Waits until there are so many hosts and balancers; the epoch.
+    /// Waits for these numbers of hosts and balancers. Returns the epoch.
     fn wait_for(&self, hosts: usize, balancers: usize) -> u64 {
         let deadline = Instant::now() + WITHIN;
         loop {
@@ -146,28 +149,29 @@ impl Part {
     }
 }
 
-/// What a cluster is for.
+/// Kind of a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Setting {
-    /// Members that come and go, with TLS between them.
+    /// Joining and leaving members, with TLS between them.
     Members,
-    /// A UPF; the calling thread has a network of its own.
+    /// A UPF; the calling thread has a separate network.
     Upf,
-    /// The first balancer is in another network, joined to that of the calling thread by a link for N2 and one for the fabric.
+    /// The first balancer is in another network. One link for N2 and one for the fabric join it to
+    /// that of the calling thread.
     Apart,
 }
 
-/// The addresses at the two ends of the links between two networks.
+/// Addresses of both ends of the links between two networks.
 const N2: [&str; 2] = ["10.79.1.1", "10.79.1.2"];
 const FABRIC: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 79, 0, 1), Ipv4Addr::new(10, 79, 0, 2)];
 
-/// The cluster.
+/// Cluster with its processes.
 struct Cluster {
     directory: tempfile::TempDir,
     controller: Part,
     balancers: Vec<Part>,
     hosts: Vec<Part>,
-    /// Emulators that have run.
+    /// Number of emulator runs so far.
     runs: u64,
 }
 
@@ -193,7 +197,7 @@ fn start(directory: &Path, name: &str, role: &str, variables: &[(&str, String)])
     Part { process, api, log, udp: 0, fabric: None }
 }
 
-/// Where `vireo pki` keeps an authority and what that signs.
+/// Directory of the authority and the certificates of `vireo pki`.
 const PKI: &str = "pki";
 
 fn pki(directory: &Path, words: &[&str]) {
@@ -202,7 +206,7 @@ fn pki(directory: &Path, words: &[&str]) {
     assert!(ran.status.success(), "{words:?}: {}", String::from_utf8_lossy(&ran.stderr));
 }
 
-/// Makes an authority, and a certificate for each role, named after it.
+/// Creates an authority, and a certificate for each role, named after it.
 fn certify(path: &Path) {
     let directory = path.join(PKI);
     pki(&directory, &["init"]);
@@ -221,7 +225,7 @@ fn provision(database: &Path) {
     assert!(added.status.success(), "{}", String::from_utf8_lossy(&added.stderr));
 }
 
-/// What a UPF of the calling thread's network is told.
+/// Returns the variables of a UPF in the calling thread's network.
 fn upf_variables() -> [(&'static str, String); 5] {
     [
         ("VIREO_UPF__ENABLED", "true".to_owned()),
@@ -233,7 +237,7 @@ fn upf_variables() -> [(&'static str, String); 5] {
 }
 
 impl Cluster {
-    /// Starts one; the first balancer of one that has one apart is another network's.
+    /// Starts a cluster. With [`Setting::Apart`] the first balancer is in another network.
     fn start(setting: Setting, apart: Option<&Space>) -> Self {
         let with_upf = setting == Setting::Upf;
         let directory = tempfile::tempdir().expect("a directory");
@@ -242,11 +246,11 @@ impl Cluster {
             if with_upf { (UPF, PFCP_PORT).into() } else { (Ipv4Addr::LOCALHOST, free_udp_port()).into() };
         let tls = match setting {
             Setting::Upf => String::new(),
-            // A network of the test's own.
+            // A separate network of the test.
             Setting::Apart => "insecure = true\n".to_owned(),
             Setting::Members => {
                 certify(path);
-                // Of a host; others are told theirs.
+                // For a host; the others get theirs later.
                 let file = |name: &str| path.join(PKI).join(name);
                 let [certificate, key, authorities] = ["host.pem", "host.key", "ca.pem"].map(file);
                 format!("tls = {{ certificate = {certificate:?}, key = {key:?}, authorities = {authorities:?} }}\n")
@@ -264,7 +268,7 @@ impl Cluster {
              [subscribers]\ndatabase = \"{}\"\n[slice.default]\nsnssai = {{ sst = 1 }}\nreplicas = {}\n",
             free_udp_port(),
             database.display(),
-            // Where no host dies, none is needed.
+            // If no host dies, no replica is needed.
             if with_upf { 0 } else { 1 },
         );
         fs::write(path.join("vireo.toml"), config).expect("a configuration");
@@ -272,7 +276,7 @@ impl Cluster {
         let controller = start(path, "controller", "controller", &[]);
         let udp = free_udp_port();
         let balancers = (0..2).map(|n| {
-            // Elsewhere a gNB finds both at one port.
+            // Elsewhere a gNB finds both balancers at one port.
             let udp = if setting == Setting::Apart { udp } else { free_udp_port() };
             let mut fabric = free();
             let elsewhere = apart.filter(|_| n == 0);
@@ -294,7 +298,7 @@ impl Cluster {
             }
             let start = || start(path, &format!("balancer-{n}"), "balancer", &variables);
             let mut part = match elsewhere {
-                // Another thread is in its network.
+                // Another thread enters its network.
                 Some(space) => thread::scope(|scope| {
                     let started = scope.spawn(|| {
                         space.enter();
@@ -312,12 +316,12 @@ impl Cluster {
         Cluster { directory, controller, balancers, hosts, runs: 0 }
     }
 
-    /// The UPF, which waits for whoever talks to it.
+    /// Starts the UPF, which waits for a control plane.
     fn start_upf(&self) -> Part {
         start(self.directory.path(), "upf", "upf", &upf_variables())
     }
 
-    /// Which balancer talks to UPFs.
+    /// Returns the balancer that owns N4.
     fn holder(&self) -> usize {
         let status = self.controller.status().expect("it answers");
         let holds = |balancer: &&Value| balancer["holds_n4"] == true;
@@ -326,7 +330,7 @@ impl Cluster {
         self.balancers.iter().position(is_it).expect("it is one of ours")
     }
 
-    /// UEs register by a balancer and leave.
+    /// Registers UEs through a balancer and deregisters them.
     fn serves(&mut self, balancer: usize) {
         let first = 999_700_000_000_001 + self.runs * UES;
         self.runs += 1;
@@ -342,7 +346,8 @@ impl Cluster {
         assert!(emulated.status.success(), "{said}\n{}", self.logs());
     }
 
-    /// A RAN node keeps its identity at all balancers while it lives, and a dead one loses it at all hosts.
+    /// Checks that a living RAN node keeps its identity at all balancers, and that a dead one loses
+    /// it at all hosts.
     fn guards_identities(&self) {
         let [one, two] = [0, 1].map(|balancer: usize| self.balancers[balancer].udp);
         let mut first = RanNode::set_up(2, one);
@@ -353,7 +358,7 @@ impl Cluster {
         }
         assert_eq!(second.answer(), NG_SETUP_FAILURE);
         self.knows_gnb_at("127.0.0.2");
-        // From here on it is silent.
+        // From here on the node is silent.
         assert_eq!(second.ask(&golden("NGSetupRequest")), NG_SETUP_RESPONSE, "{}", self.logs());
         self.knows_gnb_at("127.0.0.3");
         first.until("its end", |node| node.down.is_some());
@@ -374,8 +379,8 @@ impl Cluster {
         }
     }
 
-    /// A host whose certificate is of another authority or of another role does not join, one that shows none neither, and one
-    /// that has no key does not start.
+    /// Checks that a host with a certificate of another authority or role, or with none, cannot
+    /// join. A host without a key does not start.
     fn keeps_strangers_out(&self) {
         let path = self.directory.path();
         let elsewhere = path.join("elsewhere");
@@ -410,7 +415,8 @@ impl Cluster {
         assert!(log.contains("none of cluster.tls.authorities"), "{log}");
     }
 
-    /// Has the controller drain a host, which ends by itself. Which process has the number is whoever came first.
+    /// Makes the controller drain a host, which then exits. The order of joining decides which
+    /// process has the number.
     fn drain(&mut self, host: u16) {
         let api = format!("http://{}", self.controller.api);
         let asked = Command::new(VIREO)
@@ -453,7 +459,7 @@ fn ues_are_served_without_a_controller_by_whichever_balancers_and_hosts_are_left
     cluster.controller = start(cluster.directory.path(), "controller", "controller", &[]);
     assert_eq!(Some(cluster.controller.wait_for(2, 2)), epoch, "it has learnt what there is, and nothing has changed");
 
-    // A host joins, and one that is drained gives the others what it has and ends.
+    // A host joins; a drained one migrates its UEs to the others and exits.
     cluster.hosts.push(start(cluster.directory.path(), "host-2", "host", &[]));
     cluster.balancers[1].wait_for(3, 2);
     cluster.serves(0);
@@ -483,7 +489,7 @@ fn sessions_survive_the_balancer_that_talks_to_the_upf() {
     upf.wait_until(|upf| upf["associated"] == true);
     let holder = cluster.holder();
     let other = &cluster.balancers[1 - holder];
-    // By the balancer that stays: its UEs need the other one for what is asked of the UPF, all the time.
+    // UEs use the remaining balancer; throughout, their PFCP requests need the other one.
     let report = cluster.directory.path().join("report");
     let load = "emulate --core 127.0.0.1 --sctp userspace-udp --load service-request=1,session=1 --rate 100 --duration 2s \
                 --retry never --timeout 3 --quiet";
@@ -495,14 +501,14 @@ fn sessions_survive_the_balancer_that_talks_to_the_upf() {
         .expect("vireo emulate runs");
     upf.wait_until(|upf| upf["sessions"].as_u64() >= Some(UES));
     thread::sleep(Duration::from_millis(500));
-    // What it was asked last, it neither passes on nor answers.
+    // The stopped balancer neither forwards nor answers the last requests.
     cluster.balancers[holder].stop();
     thread::sleep(Duration::from_millis(100));
     cluster.balancers[holder].kill();
     let status = emulator.wait().expect("it is ours");
     let report = fs::read_to_string(&report).unwrap_or_default();
     assert!(status.success(), "{report}\n{}\n{}", upf.log(), cluster.logs());
-    // Nothing is there twice, and what was released after the takeover is gone.
+    // No session exists twice, and sessions released after the takeover are gone.
     upf.wait_until(|upf| upf["sessions"] == UES);
     let log = cluster.balancers[1 - holder].log();
     assert!(log.contains("talks to the UPFs from now on takes_over=true"), "{log}");
@@ -523,7 +529,8 @@ fn ues_go_on_by_another_balancer_when_theirs_is_cut_off() {
     space.enter();
     let mut cluster = Cluster::start(Setting::Apart, Some(&apart));
     cluster.controller.wait_for(2, 2);
-    // The gNB has an association with each, by which UEs register, and deregister when they have been there for a while.
+    // The gNB has an association with each balancer. UEs register over them and deregister after
+    // some time.
     let report = cluster.directory.path().join("report");
     let load = "emulate --sctp userspace-udp --tnl-associations 2 --load registration=1 --dwell 3s \
                 --rate 200 --duration 200ms --timeout 40 --quiet";
@@ -536,12 +543,12 @@ fn ues_go_on_by_another_balancer_when_theirs_is_cut_off() {
         .expect("vireo emulate runs");
     let registered =
         |host: &Part| host.status().and_then(|status| status["counts"]["registered"].as_u64()).unwrap_or(0);
-    // On a slow machine some may begin when the balancer is cut off, and have to try again.
+    // On a slow machine some UEs may begin when the balancer is isolated, and have to retry.
     let deadline = Instant::now() + Duration::from_secs(2);
     while cluster.hosts.iter().map(registered).sum::<u64>() < 40 && Instant::now() < deadline {
         thread::sleep(Duration::from_millis(20));
     }
-    // What RAN nodes say to the first balancer still comes there.
+    // RAN nodes still reach the first balancer.
     space.run("ip link set fabric down");
     let status = emulator.wait().expect("it is ours");
     let report = fs::read_to_string(&report).unwrap_or_default();
@@ -550,12 +557,13 @@ fn ues_go_on_by_another_balancer_when_theirs_is_cut_off() {
     assert!(log.contains("RAN nodes are let go to other balancers"), "{log}");
     assert!(cluster.balancers[0].process.try_wait().expect("it is ours").is_none(), "it may be needed again:\n{log}");
 
-    // Where others are again, it learns that they have gone on without it.
+    // When the balancer reaches the other members again, it learns that they have continued without
+    // it.
     space.run("ip link set fabric up");
     cluster.balancers[0].fails();
 }
 
-/// A cluster of one balancer, which is its controller, too.
+/// Cluster whose only balancer is also its controller.
 struct Single {
     directory: tempfile::TempDir,
     udp: u16,
@@ -590,7 +598,7 @@ impl Single {
         parts.map(|part| format!("-- {}\n{}", part.log.display(), part.log())).collect()
     }
 
-    /// Waits until the hosts together have done so much of a procedure.
+    /// Waits until the hosts together have completed this many procedures of a kind.
     fn wait_for(&self, procedure: &str, most: f64) {
         let deadline = Instant::now() + WITHIN;
         while self.hosts.iter().map(|host| host.procedures(procedure)).sum::<f64>() < most {
@@ -605,14 +613,15 @@ impl Single {
     }
 }
 
-/// Its successor has the same configuration, and keeps nothing: what it knows it has learnt from the hosts.
+/// The successor has the same configuration and no stored state: it learns all state from the
+/// hosts.
 #[test]
 fn only_balancer_killed_successor_keeps_contexts() {
     let (Some(space), Some(network)) = (Space::new(), Space::new()) else {
         eprintln!("skipped: only root may make network namespaces here");
         return;
     };
-    // The data network, from which UEs are paged.
+    // The data network, whose packets page UEs.
     space.join("n6", "10.99.0.1/24", &network, "n6", "10.99.0.2/24");
     space.run("sysctl -q -w net.ipv4.ip_forward=1");
     network.run("ip route add 10.45.0.0/16 via 10.99.0.1");

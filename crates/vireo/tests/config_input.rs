@@ -1,12 +1,14 @@
-//! Configurations gone wrong: whatever a file holds, the answer is a verdict in words and never a panic.
+//! Damaged configuration files.
+//!
+//! Every file yields a readable verdict and never a panic.
 
 use std::process::Command;
 
 const REFERENCE: &str = include_str!("../../../examples/reference.toml");
-/// How many changed files are tried.
+/// Number of changed files to try.
 const FILES: usize = 150;
 
-/// xorshift64.
+/// Generator xorshift64.
 fn next(state: &mut u64) -> usize {
     *state ^= *state << 13;
     *state ^= *state >> 7;
@@ -14,7 +16,7 @@ fn next(state: &mut u64) -> usize {
     *state as usize
 }
 
-/// Values that are wrong almost everywhere, and a few that are just unusual.
+/// Values that are wrong almost everywhere, and a few unusual ones.
 const VALUES: [&str; 12] = [
     "-1",
     "0",

@@ -1,4 +1,4 @@
-//! `vireo demo` as a user runs it: that it succeeds, with and without root, and that it leaves nothing behind.
+//! `vireo demo` from a user's view: results and clean-up, with and without root.
 
 #[path = "../src/pki/authority.rs"]
 mod authority;
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 const VIREO: &str = env!("CARGO_BIN_EXE_vireo");
 
-/// Whether the system refuses what every demo needs; then there is nothing to be tested here.
+/// Returns true if the system refuses a prerequisite of every demo; then there is nothing to test.
 fn refused(stderr: &[u8]) -> bool {
     let text = String::from_utf8_lossy(stderr);
     let refused = text.contains("vireo: this needs ");
@@ -22,7 +22,8 @@ fn refused(stderr: &[u8]) -> bool {
     refused
 }
 
-/// Runs a demo of so many UEs, all in a second, with these arguments and checks it; its report, `None` where nothing can be tested.
+/// Runs and checks a demo of this many UEs, all within a second, with these arguments. Returns its
+/// report; `None` if nothing can be tested.
 fn report_of(ues: u64, arguments: &[&str]) -> Option<Value> {
     let directory = tempfile::tempdir().unwrap();
     let json = directory.path().join("out.json");
@@ -52,7 +53,7 @@ fn check(output: &Output, json: &Path, ues: u64) {
     for name in ["core_cpu_us_per_ue", "emulator_cpu_us_per_ue"] {
         assert!(report[name].as_f64().unwrap() > 1.0, "{name} in {report}");
     }
-    // Each UE sends three echoes before it goes idle and three after it comes back.
+    // Each UE sends three echoes before it goes idle and three after it returns.
     assert!(report["n6_packets_kernel"].as_u64().unwrap() >= 6 * ues, "{report}");
     assert!(report["n6_answers_kernel"].as_u64().unwrap() >= 6 * ues, "{report}");
 }
@@ -67,8 +68,8 @@ fn every_ue_succeeds() {
     }
 }
 
-/// Users go from slice to slice of the user plane while they are busy, and no packet of theirs is lost. The demo itself
-/// fails where a slice had nothing to do.
+/// Busy users migrate between slices of the user plane without packet loss. The demo itself fails
+/// if a slice had no traffic.
 #[test]
 fn users_move_between_slices() {
     if !is_root() {
@@ -78,13 +79,13 @@ fn users_move_between_slices() {
     for datapath in ["sockets", "af-packet", "xdp"] {
         let Some(report) = report_of(40, &["--migrate", "100/s", "--datapath", datapath]) else { return };
         assert_eq!(report["lost_packets"], 0, "{report}");
-        // how many there are, the machine's other work decides
+        // Other work of the machine decides the exact number.
         assert!(report["migrations"].as_u64().unwrap() > 20, "{report}");
     }
 }
 
-/// gNBs lose the tunnels of connected UEs: the core has them released and sets others up, by one process and by a chain. The
-/// emulator waits for both (TS 23.527 5.3.2).
+/// gNBs lose the tunnels of connected UEs. The core has them released and sets new ones up, in one
+/// process and in SBA mode. The emulator waits for both (TS 23.527 5.3.2).
 #[test]
 fn lost_tunnels_are_replaced() {
     for chain in [&[][..], &["--chain", "sba"]] {
@@ -94,8 +95,8 @@ fn lost_tunnels_are_replaced() {
     }
 }
 
-/// Sessions go from one UPF to another and back while their UEs are busy, by N2 and by the kernel's routes, and no packet is
-/// lost.
+/// Sessions of busy UEs relocate between UPFs by N2 and by the kernel's routes, without packet
+/// loss.
 #[test]
 fn users_move_between_upfs() {
     let Some(report) = report_of(40, &["--migrate", "100/s", "--upfs", "2"]) else { return };
@@ -104,7 +105,8 @@ fn users_move_between_upfs() {
     assert_eq!(report["echoes"], 40 * 2 * 400, "moves in the middle of packets");
 }
 
-/// Data workers are killed again and again while the UEs are busy; the demo itself fails where one is not taken over from.
+/// Data workers are killed repeatedly while the UEs are busy. The demo itself fails if a data
+/// worker has no takeover.
 #[test]
 fn every_ue_succeeds_while_data_workers_are_killed() {
     if !is_root() {
@@ -120,7 +122,7 @@ fn every_ue_succeeds_while_data_workers_are_killed() {
     }
 }
 
-/// Slices whose workers are processes, between which users move while the workers are killed.
+/// Slices have worker processes. Users migrate between them while the workers are killed.
 #[test]
 fn users_move_between_processes_that_are_killed() {
     if !is_root() {
@@ -133,11 +135,12 @@ fn users_move_between_processes_that_are_killed() {
     assert!(number("lost_packets") <= number("packets_died"), "{report}");
 }
 
-/// A balancer and three hosts, of which the one with the most UEs dies, or is stopped or cut off until others have its UEs:
-/// nobody notices. The demo itself fails where a host has never had a UE. No UE waits for a message to be sent again (6 s).
+/// A balancer and three hosts. The host with the most UEs dies, is stopped or isolated until other
+/// hosts own its UEs: no UE is affected. The demo itself fails if a host never had a UE. No UE
+/// waits for a retransmission (6 s).
 #[test]
 fn every_ue_succeeds_while_a_host_fails() {
-    // In the midst of registrations, and while UEs come back from idle.
+    // During registrations, and while UEs return from idle.
     for (fate, after) in [("kill", "500ms"), ("stop", "1700ms"), ("cut", "500ms")] {
         let arguments = ["--hosts", "3", "--fail-host", fate, "--fail-after", after];
         let Some(report) = report_of(90, &arguments) else { return };
@@ -147,9 +150,9 @@ fn every_ue_succeeds_while_a_host_fails() {
     }
 }
 
-/// A balancer and two hosts, of which one leaves when a third one has joined: both without a UE's noticing, and with no message
-/// sent again. The demo itself fails where a host, also the one that joined, has never had a UE, and where one that leaves
-/// does not end in good order.
+/// A balancer and two hosts; one host drains after a third one has joined. No UE is affected and no
+/// message is retransmitted. The demo itself fails if any host, also the new one, never had a UE,
+/// or if the drained host does not exit in order.
 #[test]
 fn every_ue_succeeds_while_a_host_joins_and_one_leaves() {
     let arguments = ["--hosts", "2", "--join-after", "300ms", "--leave-after", "1500ms"];
@@ -158,8 +161,8 @@ fn every_ue_succeeds_while_a_host_joins_and_one_leaves() {
     assert!(report["registration_us"]["p99"].as_u64().unwrap() < 5_000_000, "{report}");
 }
 
-/// A cluster with etcd, a controller and two balancers, whose controller is killed and comes back, which loses a balancer, and
-/// in which two hosts do not reach each other. `make cluster-demo` does far more.
+/// A cluster with etcd, a controller and two balancers. The controller is killed and restarted, a
+/// balancer dies, and two hosts are partitioned. `make cluster-demo` does far more.
 #[test]
 fn no_ue_is_lost_while_a_cluster_has_no_controller_or_loses_a_balancer_or_a_link() {
     let directory = tempfile::tempdir().unwrap();
@@ -177,11 +180,12 @@ fn no_ue_is_lost_while_a_cluster_has_no_controller_or_loses_a_balancer_or_a_link
     assert!(text.trim_end().ends_with("lost: 0"), "{text}");
     let report: Value = serde_json::from_slice(&std::fs::read(json).unwrap()).unwrap();
     assert_eq!(report["events"].as_array().map(Vec::len), Some(3), "{report}");
-    // UEs would say again after 15 s (T3517) what the balancer has swallowed.
+    // After 15 s (T3517) UEs would repeat the messages that the balancer has lost.
     assert!(report["events"][1]["worst_ms"].as_f64().unwrap() < 10_000.0, "{report}");
 }
 
-/// Hosts join a cluster under traffic, and after each of them one is killed. `make cluster-churn` does far more.
+/// Hosts join a cluster under traffic, and after each of them one is killed. `make cluster-churn`
+/// does far more.
 #[test]
 fn no_ue_is_lost_while_hosts_join_and_are_killed() {
     let directory = tempfile::tempdir().unwrap();
@@ -201,8 +205,8 @@ fn no_ue_is_lost_while_hosts_join_and_are_killed() {
     assert!(gap_ms > 0.0 && gap_ms < 10_000.0, "{report}");
 }
 
-/// The same with an XDP program in the core, in the network driver and in the kernel's stack. The demo itself fails
-/// where the program leaves most packets to the sockets.
+/// The same with an XDP program in the core, in the network driver and in the kernel's stack. The
+/// demo itself fails if the program passes most packets to the sockets.
 #[test]
 fn every_ue_succeeds_over_xdp() {
     if !is_root() {
@@ -244,15 +248,16 @@ fn is_root() -> bool {
     std::fs::read_to_string("/proc/self/status").unwrap().contains("Uid:\t0\t0")
 }
 
-/// What a demo of 5 UEs with these arguments does for somebody without any privilege, on a system where everybody may
-/// open `/dev/net/tun` (as Debian and Ubuntu have it); its result is `out.json`. `None` where that cannot be had.
+/// Runs a demo of 5 UEs with these arguments without any privilege. Every user may open
+/// `/dev/net/tun`, as on Debian and Ubuntu; the result is `out.json`. Returns `None` if that is not
+/// possible.
 fn without_root(directory: &Path, arguments: &str) -> Option<Output> {
     if !is_root() {
         eprintln!("skipped: without root this is what every_ue_succeeds tests");
         return None;
     }
     std::fs::copy(VIREO, directory.join("vireo")).unwrap();
-    // In a mount namespace of its own; `$1` is the directory.
+    // In a separate mount namespace; `$1` is the directory.
     let script = format!(
         "chmod 777 $1 && mknod $1/tun c 10 200 && chmod 666 $1/tun && mount --bind $1/tun /dev/net/tun || exit 77
         cd $1 && exec setpriv --reuid 65534 --regid 65534 --clear-groups \
@@ -275,7 +280,7 @@ fn root_is_not_needed() {
     }
 }
 
-/// There is no other driver instead without a word.
+/// The demo does not fall back to another driver silently.
 #[test]
 fn xdp_without_root_is_refused_with_the_remedy() {
     let directory = tempfile::tempdir().unwrap();
@@ -286,7 +291,7 @@ fn xdp_without_root_is_refused_with_the_remedy() {
     }
 }
 
-/// A demo that would go on for long, at the moment when its UEs begin to register; `None` where there is none.
+/// Starts a long demo and returns when its UEs begin to register; `None` if that is not possible.
 fn long_demo() -> Option<(Child, BufReader<std::process::ChildStderr>)> {
     let mut demo = Command::new(VIREO)
         .args(["demo", "--ues", "5000", "--rate", "20"])
@@ -355,22 +360,22 @@ fn nothing_remains_after_it_is_killed() {
     signal(demo.id(), "KILL");
     assert_eq!(demo.wait().unwrap().code(), None);
     gone(&pids);
-    // Namespaces and the private /tmp live by their processes alone; nothing of them is outside.
+    // Namespaces and the private /tmp exist only through their processes; nothing remains outside.
     assert_eq!(files(), before);
     let links = Command::new("ip").args(["-o", "link"]).output().unwrap();
     let links = String::from_utf8_lossy(&links.stdout);
     assert!(!links.contains("vireo0") && !links.contains(" n2") && !links.contains(" n6"), "{links}");
 }
 
-/// AMF, SMF and UPF as processes of their own, which ask each other over the service-based interface, in TLS, and PFCP. The demo
-/// itself fails where the SMF has a session left after all UEs have gone. What the witnesses read is in the clear.
+/// AMF, SMF and UPF as separate processes over the SBI with TLS, and PFCP. The demo itself fails if
+/// the SMF has a session after all UEs have gone. The witnesses read plain text.
 #[test]
 fn every_ue_succeeds_in_a_service_based_chain() {
     let Some(report) = report_of(40, &["--chain", "sba", "--tls"]) else { return };
     assert_eq!(report["lost"], 0, "{report}");
 }
 
-/// By Xn, to and fro: the SMFs of a UE's sessions have the UPF send to the gNB that it has come to.
+/// Xn handover to and fro: the SMFs of a UE's sessions switch the UPF's tunnel to the target gNB.
 #[test]
 fn every_ue_goes_from_gnb_to_gnb_in_a_service_based_chain() {
     let options =
@@ -379,7 +384,8 @@ fn every_ue_goes_from_gnb_to_gnb_in_a_service_based_chain() {
     assert_eq!((&report["lost"], &report["failures"]), (&0.into(), &0.into()), "{report}");
 }
 
-/// The same by N2, amid which an SMF is killed: what it has prepared is stored, and the next one is told that the UE is there.
+/// N2 handover to and fro while an SMF is killed. Its prepared state is stored, and the next SMF
+/// receives the handover notification.
 #[test]
 fn every_ue_goes_from_gnb_to_gnb_by_n2_in_a_service_based_chain() {
     let options = ["--chain", "sba", "--state", "redis", "--kill", "smf", "--scenario", "n2-handover"];
@@ -387,11 +393,11 @@ fn every_ue_goes_from_gnb_to_gnb_by_n2_in_a_service_based_chain() {
     assert_eq!((&report["lost"], &report["failures"]), (&0.into(), &0.into()), "{report}");
 }
 
-/// Functions whose certificates are for another name than the one that is asked for talk to nobody, and say why; without a certificate
-/// none begins.
+/// Network functions with certificates for another name connect to no peer, and log the reason.
+/// Without a certificate none starts.
 #[test]
 fn functions_whose_certificates_are_not_good_say_so() {
-    // The lab has a /tmp of its own.
+    // The lab has a private /tmp.
     let directory = tempfile::tempdir_in("/var/tmp").unwrap();
     let [amf, smf] = ["amf", "smf"].map(|role| format!("vireo://{NAME}/{role}"));
     let (ours, theirs) = (Authority::new().unwrap(), Authority::new().unwrap());
@@ -412,7 +418,7 @@ fn functions_whose_certificates_are_not_good_say_so() {
     let said = std::fs::read_to_string(&log).unwrap();
     assert!(!output.status.success(), "{said}");
     assert!(said.contains("its certificate is of none of sbi.tls.authorities"), "{said}");
-    // One of an SMF alone, which an AMF does not start with.
+    // Only an SMF's certificate, with which an AMF does not start.
     let said = String::from_utf8_lossy(&run(&other.certificate, &other.key).stderr).into_owned();
     assert!(said.contains("is for smf in cluster") && said.contains("this process is amf"), "{said}");
     let output = run(&directory.path().join("nowhere"), &key);
@@ -420,9 +426,10 @@ fn functions_whose_certificates_are_not_good_say_so() {
     assert!(!output.status.success() && said.contains("sbi.tls.certificate: "), "{said}");
 }
 
-/// 4n messages to the database for a chain of n functions (seed 3): at the SMF, n = 1, a read and a write for each transaction. What
-/// makes an SM context has nothing to read, and what ends it takes the record out. The AMF takes the SMF's first transfer of a session
-/// for its answer: it has no transaction for one.
+/// 4n database messages for a chain of n network functions (seed 3). At the SMF, n = 1: a read and
+/// a write for each transaction. The creation of an SM context has nothing to read, and its end
+/// removes the record. The AMF treats the SMF's first transfer of a session as its answer and has
+/// no transaction for one.
 #[test]
 fn each_transaction_of_the_smf_is_a_read_and_a_write_in_its_database() {
     let Some(report) = report_of(30, &["--chain", "sba", "--state", "redis", "--implied"]) else { return };
@@ -443,7 +450,8 @@ fn each_transaction_of_the_smf_is_a_read_and_a_write_in_its_database() {
     assert!(count("amf.n1n2-transfer", "write") >= 30, "{report}");
 }
 
-/// SM contexts that travel: the SMF asks no database for anything, and has nothing to lose when it is killed. In gRPC they travel, too.
+/// SM contexts are piggybacked: the SMF queries no database, and loses nothing when it is killed.
+/// gRPC also transports them.
 #[test]
 fn no_ue_notices_an_smf_that_is_killed_with_its_state_at_the_amf() {
     let options = ["--chain", "sba", "--state", "redis", "--piggyback", "--sbi", "grpc", "--kill", "smf"];
@@ -454,14 +462,16 @@ fn no_ue_notices_an_smf_that_is_killed_with_its_state_at_the_amf() {
     assert_eq!(of_smf, 0, "{report}");
 }
 
-/// A UPF that is killed while UEs register, use the user plane and go, and started again: all sessions go on, with their tunnels.
+/// A UPF is killed and restarted while UEs register, use the user plane and leave: all sessions
+/// continue with their tunnels.
 #[test]
 fn no_ue_notices_a_upf_that_is_killed_with_its_sessions_in_a_database() {
     let Some(report) = report_of(20, &["--chain", "sba", "--state", "redis", "--kill", "upf"]) else { return };
     assert_eq!(report["lost"], 0, "{report}");
 }
 
-/// The same with an SMF and with a UPF whose sessions are in shared memory: no request reads there, and each transaction is a write.
+/// The same with an SMF and with a UPF whose sessions are in shared memory. No request reads the
+/// store, and each transaction is a write.
 #[test]
 fn no_ue_notices_a_function_that_is_killed_with_its_state_in_shared_memory() {
     for victim in ["smf", "upf"] {
@@ -469,13 +479,13 @@ fn no_ue_notices_a_function_that_is_killed_with_its_state_in_shared_memory() {
         assert_eq!(report["lost"], 0, "{report}");
         let operations = report["state_operations"].as_object().expect("they are counted");
         assert!(operations.keys().any(|name| name.ends_with(".write")), "{report}");
-        // What the UPF reports by itself goes beside the answer that its record has.
+        // Reports of the UPF bypass the answer that its record has.
         let reads = |name: &&String| name.ends_with(".read") && *name != "upf.other.read";
         assert_eq!(operations.keys().find(reads), None, "{report}");
     }
 }
 
-/// AMF and UPF do not wait for what they write. The SMF does, so that an SMF that is killed has lost nothing.
+/// AMF and UPF do not wait for their writes. The SMF does, so that a killed SMF has lost nothing.
 #[test]
 fn no_ue_notices_an_smf_that_is_killed_where_amf_and_upf_wait_for_no_write() {
     let options = ["--chain", "sba", "--state", "redis", "--write", "non-blocking", "--kill", "smf"];
@@ -483,7 +493,8 @@ fn no_ue_notices_an_smf_that_is_killed_where_amf_and_upf_wait_for_no_write() {
     assert_eq!(report["lost"], 0, "{report}");
 }
 
-/// A Redis Cluster in which a replica confirms what is committed, and a master that is killed while UEs register.
+/// A Redis Cluster in which a replica acknowledges each commit. A master is killed while UEs
+/// register.
 #[test]
 #[ignore = "make test-stores"]
 fn stores_no_ue_is_lost_with_a_master_of_a_redis_cluster() {
@@ -494,7 +505,7 @@ fn stores_no_ue_is_lost_with_a_master_of_a_redis_cluster() {
     println!("no UE of 100 is lost; nobody was in the master's place for {} ms", report["failover_ms"]);
 }
 
-/// MongoDB's protocol; the same with an SMF that is killed.
+/// The same over MongoDB's protocol, with an SMF that is killed.
 #[test]
 #[ignore = "make test-stores"]
 fn stores_no_ue_is_lost_over_mongodb() {
@@ -504,14 +515,15 @@ fn stores_no_ue_is_lost_over_mongodb() {
     }
 }
 
-/// A chain with its state in a database, and an SMF that is killed while UEs register and started again: all sessions go on.
+/// SBA mode with its state in a database. An SMF is killed and restarted while UEs register: all
+/// sessions continue.
 #[test]
 fn no_ue_notices_an_smf_that_is_killed_with_its_state_in_a_database() {
     let Some(report) = report_of(60, &["--chain", "sba", "--state", "redis", "--kill", "smf"]) else { return };
     assert_eq!(report["lost"], 0, "{report}");
 }
 
-/// The same where AMF and SMF share a record of each UE, in which the SMF commits for both.
+/// The same with one record of each UE for AMF and SMF, in which the SMF commits for both.
 #[test]
 fn no_ue_notices_an_amf_that_is_killed_while_the_smf_commits_for_it() {
     let options = ["--chain", "sba", "--state", "redis", "--scope", "amf-smf", "--kill", "amf"];
@@ -519,16 +531,16 @@ fn no_ue_notices_an_amf_that_is_killed_while_the_smf_commits_for_it() {
     assert_eq!((&report["lost"], &report["failed_hosts"]), (&0.into(), &1.into()), "{report}");
 }
 
-/// A UPF that is killed while the SMF commits for it.
+/// A UPF is killed while the SMF commits for it.
 #[test]
 fn no_ue_notices_a_upf_that_is_killed_while_the_smf_commits_for_it() {
     let options = ["--chain", "sba", "--state", "redis", "--scope", "all", "--kill", "upf"];
     let Some(report) = report_of(20, &options) else { return };
     assert_eq!(report["lost"], 0, "{report}");
-    // n-1 writes are saved (seed 3, section 3): what AMF and UPF have, the SMF writes.
+    // n-1 writes are saved (seed 3, section 3): the SMF writes the state of AMF and UPF.
     let count = |name: &str| report["state_operations"][name].as_u64().unwrap_or(0);
     assert!(count("create-sm-context.write") >= 20, "{report}");
-    // But where something else comes for a UE before the SMF has answered.
+    // Except if another event of the UE arrives before the SMF has answered.
     assert!(count("amf.create-sm-context.write") < 10, "{report}");
     assert!(count("amf.create-sm-context.read") > 0 && count("upf.pfcp-modification.read") > 0, "{report}");
     for transaction in ["pfcp-establishment", "pfcp-modification", "pfcp-deletion"] {
@@ -536,7 +548,8 @@ fn no_ue_notices_a_upf_that_is_killed_while_the_smf_commits_for_it() {
     }
 }
 
-/// One of two AMFs is killed while UEs register; N2 stays in the balancer, and the other one goes on with what the database has.
+/// One of two AMFs is killed while UEs register. N2 stays in the balancer, and the other AMF
+/// continues from the database.
 #[test]
 fn no_ue_notices_an_amf_that_is_killed_with_its_state_in_a_database() {
     let Some(report) = report_of(30, &["--chain", "sba", "--state", "redis", "--kill", "amf"]) else { return };

@@ -1,4 +1,4 @@
-//! `vireo experiment` as a user runs it: that it measures a real core and leaves what it promises.
+//! `vireo experiment` from a user's view: measurements and result files.
 
 use std::path::PathBuf;
 use std::process::{Command, Output};
@@ -9,7 +9,7 @@ const VIREO: &str = env!("CARGO_BIN_EXE_vireo");
 /// Experiments are measurements: one at a time.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// An experiment in its short form.
+/// Experiment in its short form.
 struct Quick {
     directory: tempfile::TempDir,
     output: Output,
@@ -17,13 +17,13 @@ struct Quick {
 }
 
 impl Quick {
-    /// `None` where the machine does not let it run.
+    /// Runs the experiment alone; `None` if the machine does not permit it.
     fn run(name: &str) -> Option<Self> {
         let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         Quick::beside(name)
     }
 
-    /// Beside others: what is simulated is not measured.
+    /// Runs the experiment beside others: simulations are not measurements.
     fn beside(name: &str) -> Option<Self> {
         let directory = tempfile::tempdir().unwrap();
         let mut command = Command::new(VIREO);
@@ -37,7 +37,7 @@ impl Quick {
         Some(Quick { directory, output, errors })
     }
 
-    /// A file that it has left.
+    /// Returns the path of a result file.
     fn file(&self, name: &str) -> PathBuf {
         self.directory.path().join("results").join(name)
     }
@@ -56,7 +56,7 @@ impl Quick {
     }
 }
 
-/// The median of a figure.
+/// Returns the median of a figure.
 fn median(summary: &Summary, name: &str) -> f64 {
     let figure = summary.figures.iter().find(|figure| figure.name == name);
     figure.unwrap_or_else(|| panic!("no figure {name}")).ours.median
@@ -80,7 +80,8 @@ fn an_experiment_leaves_its_results() {
 fn the_time_of_a_packet_is_told_by_driver() {
     let Some(quick) = Quick::run("cloud-breakdown") else { return };
     if quick.errors.contains("measure again on an idle machine") {
-        // Other test programs may run beside this one; a figure that cannot be is refused, which is right.
+        // Other test programs may run concurrently. The experiment correctly refuses impossible
+        // figures.
         return assert!(!quick.output.status.success() && !quick.file("summary.json").exists(), "{}", quick.errors);
     }
     let summary = quick.summary();
@@ -224,7 +225,8 @@ fn the_death_of_a_host_is_measured_with_copies_and_without() {
 fn three_hosts_are_simulated_as_they_are_measured() {
     let Some(quick) = Quick::run("mmlite-agreement") else { return };
     if quick.errors.contains("measure again on an idle machine") {
-        // Of so short loads beside other test programs nothing can be concluded, which is told.
+        // Short loads beside other test programs permit no conclusion, and the program reports
+        // this.
         return assert!(!quick.output.status.success() && !quick.file("summary.json").exists(), "{}", quick.errors);
     }
     let summary = quick.summary();
@@ -235,7 +237,7 @@ fn three_hosts_are_simulated_as_they_are_measured() {
     assert_eq!(quick.lines("points.csv"), 1 + 2);
 }
 
-/// Simulated experiments need no privileges, and give the same for the same seed.
+/// Simulated experiments need no privileges, and yield the same results for the same seed.
 #[test]
 fn simulated_experiments_leave_the_same_results_each_time() {
     for (name, plot, ours) in [
@@ -295,7 +297,7 @@ fn shared_memory_and_a_replica_are_measured_beside_a_core_that_keeps_its_state()
             assert!(of(configuration, "establishment, mean") > 0.0, "{summary}");
             assert!(of(configuration, "CPU of the hosts per UE") > 10.0, "{summary}");
         }
-        // The one sends what the other keeps.
+        // The copies that one side sends are those that the other stores.
         let copies = |configuration: &str| of(configuration, "of it, threads that send and keep copies");
         assert!(copies("shm, one replica") > 2.0 * copies("shm"), "{summary}");
     }
@@ -303,7 +305,8 @@ fn shared_memory_and_a_replica_are_measured_beside_a_core_that_keeps_its_state()
     assert_eq!(quick.lines("loads.csv"), 1 + 3 * 2);
 }
 
-/// The server itself says what it was asked: reads and commits of two functions for each transaction.
+/// The server itself counts its requests: reads and commits of two network functions for each
+/// transaction.
 #[test]
 fn statelessness_is_measured_over_a_chain_and_a_database() {
     if Command::new("redis-server").arg("--version").output().is_err() {
@@ -317,7 +320,7 @@ fn statelessness_is_measured_over_a_chain_and_a_database() {
     assert!(of("stateful: establishment, mean of all sizes") > 0.0, "{summary}");
     let commands = |mode: &str| of(&format!("{mode}: commands of the database per UE"));
     assert!(commands("procedural") < commands("transactional"), "{summary}");
-    // Three modes, two sizes and what is cold, and the line of names.
+    // Three modes, two sizes and the cold start, and the header line.
     assert_eq!((quick.lines("bursts.csv"), quick.lines("intervals.csv")), (10, 7));
 }
 

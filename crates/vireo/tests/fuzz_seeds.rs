@@ -1,5 +1,7 @@
-//! Every fuzz target on its seeds and on seeds gone wrong, in a few seconds: bits flipped, octets changed, cut short,
-//! lengthened and mixed. The same every time; a failure prints the octets. `make fuzz-smoke` searches further.
+//! Every fuzz target on its seeds and on damaged seeds, in a few seconds.
+//!
+//! Bits are flipped, octets changed, and seeds cut, lengthened and mixed. The inputs are
+//! deterministic; a failure prints the octets. `make fuzz-smoke` searches further.
 
 #[path = "../../../fuzz/src/lib.rs"]
 #[allow(unreachable_pub, reason = "it is a library of its own for the fuzzer")]
@@ -8,10 +10,10 @@ mod targets;
 use std::panic::catch_unwind;
 use targets::{TARGETS, Target};
 
-/// How many changed inputs each target gets.
+/// Number of changed inputs for each target.
 const INPUTS: usize = 3_000;
 
-/// xorshift64: a fixed sequence is what is wanted, not good random numbers.
+/// Generator xorshift64: the test needs a fixed sequence, not good random numbers.
 struct Sequence(u64);
 
 impl Sequence {
@@ -54,7 +56,8 @@ fn changed(seeds: &[Vec<u8>], sequence: &mut Sequence) -> Vec<u8> {
     input
 }
 
-/// A test of its own for each target, so that they run side by side and a failure names the target.
+/// Defines a separate test for each target, so that they run in parallel and a failure names the
+/// target.
 macro_rules! replay {
     ($($test:ident $name:literal)*) => {
         $(
@@ -98,7 +101,7 @@ fn replay(name: &str) {
     let seeds = (target.seeds)();
     assert!(!seeds.is_empty() && seeds.iter().all(|seed| !seed.is_empty()), "{name} has no seeds");
     for seed in &seeds {
-        // Long ones are mostly more of the same.
+        // Long seeds are mostly repetitive.
         (0..seed.len()).step_by(1 + seed.len() / 512).for_each(|length| run(target, &seed[..length]));
         run(target, seed);
     }
@@ -106,7 +109,7 @@ fn replay(name: &str) {
     (0..INPUTS).for_each(|_| run(target, &changed(&seeds, &mut sequence)));
 }
 
-/// Seeds are worth their name only if they are accepted whole.
+/// Seeds are useful only if they are accepted completely.
 #[test]
 fn the_seeds_reach_what_they_are_for() {
     use vireo_core::step::Kind;

@@ -1,5 +1,6 @@
-//! The host as a user runs it: every UE is served in every configuration of workers and state, and while worker processes
-//! are killed and stopped.
+//! Hosts from a user's view, in every configuration of workers and state.
+//!
+//! Every UE is served, also while worker processes are killed and stopped.
 
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -9,17 +10,17 @@ use std::time::{Duration, Instant};
 
 const VIREO: &str = env!("CARGO_BIN_EXE_vireo");
 
-/// What a demo came to.
+/// Result of a demo.
 struct Demo {
     success: bool,
-    /// `None` where the system refuses what every demo needs; then there is nothing to be tested here.
+    /// `None` if the system refuses a prerequisite of every demo; then there is nothing to test.
     report: Option<Value>,
     text: String,
-    /// The core's log.
     core: String,
 }
 
-/// A demo with these arguments, its core under these variables; `meanwhile` is called again and again until it is over.
+/// Runs a demo with these arguments and its core with these variables. Calls `meanwhile` repeatedly
+/// until the demo ends.
 fn demo(arguments: &[&str], configuration: &[(&str, &str)], mut meanwhile: impl FnMut(&Child)) -> Demo {
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name);
@@ -51,7 +52,7 @@ fn demo(arguments: &[&str], configuration: &[(&str, &str)], mut meanwhile: impl 
     Demo { success: status.success(), report: Some(report), text, core }
 }
 
-/// Every UE did everything. How many workers the demo killed.
+/// Checks that every UE completed its steps. Returns the number of workers that the demo killed.
 fn check(demo: &Demo, ues: u64) -> Option<u64> {
     let report = demo.report.as_ref()?;
     assert!(demo.success, "{}", demo.text);
@@ -73,18 +74,18 @@ fn children(pid: u32) -> Vec<u32> {
     text.split_whitespace().filter_map(|n| n.parse().ok()).collect()
 }
 
-/// The workers of the core of a demo.
+/// Returns the workers of a demo's core.
 fn workers(demo: u32) -> Vec<u32> {
     workers_of(demo, b"nf-worker")
 }
 
-/// Those whose command line has this word.
+/// Returns the workers whose command line has this word.
 fn workers_of(demo: u32, kind: &[u8]) -> Vec<u32> {
     let is_worker = |pid: &u32| {
         let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         line.split(|octet| *octet == 0).any(|word| word == kind)
     };
-    // Threads of the core start them, and the kernel lists children by the thread.
+    // Threads of the core start them, and the kernel lists children by thread.
     let tasks = |pid: u32| {
         let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
         tasks.filter_map(move |task| {
@@ -107,11 +108,11 @@ fn no_ue_is_lost_when_its_worker_is_stopped() {
         let before = stopped.len();
         stopped.retain(|pid| all.contains(pid));
         gone += before - stopped.len();
-        // Not before the first of them are at work.
+        // Not before the first workers are up.
         let due = due.get_or_insert_with(|| Instant::now() + Duration::from_secs(1));
         if let Some(pid) = all.iter().find(|pid| !stopped.contains(*pid)).filter(|_| Instant::now() > *due) {
             *due += EVERY;
-            // It may have ended meanwhile.
+            // The process may have ended meanwhile.
             if Command::new("kill")
                 .args(["-s", "STOP", &pid.to_string()])
                 .stderr(Stdio::null())
@@ -128,7 +129,8 @@ fn no_ue_is_lost_when_its_worker_is_stopped() {
     }
 }
 
-/// What the kernel says of a process (proc_pid_status(5), proc_pid_oom_score_adj(5)): its privileges, as far as it has any.
+/// Returns the kernel's status of a process (proc_pid_status(5), proc_pid_oom_score_adj(5)): its
+/// privileges, if any.
 fn privileges(pid: u32) -> Option<Vec<String>> {
     let read = |pid: u32, name: &str| std::fs::read_to_string(format!("/proc/{pid}/{name}")).ok();
     let status = read(pid, "status")?;
@@ -145,7 +147,7 @@ fn privileges(pid: u32) -> Option<Vec<String>> {
     let score = |pid: u32| read(pid, "oom_score_adj")?.trim().parse::<i32>().ok();
     let (own, parent) = (score(pid)?, score(field("PPid")?.parse().ok()?)?);
     found.extend((own <= parent).then(|| format!("oom_score_adj {own} of {parent}")));
-    // A thread has privileges of its own.
+    // A thread has its own privileges.
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten();
     for task in tasks.filter_map(|task| task.file_name().to_str().map(String::from)) {
         let status = read(pid, &format!("task/{task}/status"))?;
@@ -158,7 +160,7 @@ fn privileges(pid: u32) -> Option<Vec<String>> {
     Some(found)
 }
 
-/// Test of issue 25: what a message can make of a worker has no privileges.
+/// Test of issue 25: a worker compromised by a message has no privileges.
 #[test]
 fn workers_run_without_privileges() {
     const KINDS: [&str; 2] = ["nf-worker", "data-worker"];
@@ -174,7 +176,7 @@ fn workers_run_without_privileges() {
         }
     });
     if check(&demo, 30).is_some() {
-        // One that was there for a moment alone may not have come to it.
+        // A process that was seen only briefly may not have dropped its privileges yet.
         let old = || seen.iter().filter(|(_, (_, age, _))| *age > Duration::from_millis(700));
         let has = |kind: &str| old().any(|((of, _), _)| *of == kind);
         assert!(KINDS.into_iter().all(has), "not all kinds of workers were seen: {}", demo.text);
@@ -209,7 +211,7 @@ fn there_may_be_several_slices() {
 #[test]
 fn ues_that_are_turned_away_come_back_and_are_served() {
     let configuration = [
-        // A message that waits for a millisecond is too late already.
+        // A message that waits for a millisecond is already too late.
         ("VIREO_OVERLOAD__WAIT", "10ms"),
         ("VIREO_OVERLOAD__REGISTRATIONS", "0.1"),
         ("VIREO_OVERLOAD__START", "0.1"),

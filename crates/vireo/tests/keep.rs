@@ -1,6 +1,9 @@
-//! A core that is killed with all its processes and started again: its UEs stay registered
-//! (`state.keep`). The emulator's UEs and gNBs are the witnesses: a UE takes no downlink message
-//! whose NAS COUNT was used, and packets must come through.
+//! Restart of a core whose processes were all killed (`state.keep`).
+//!
+//! Its UEs stay registered.
+//!
+//! The emulator's UEs and gNBs verify this. A UE accepts no downlink message with a used NAS COUNT,
+//! and packets must arrive.
 
 mod space;
 
@@ -30,7 +33,7 @@ struct World {
 }
 
 impl World {
-    /// `None` where only root may make namespaces.
+    /// Creates the namespaces; `None` if root privileges are missing.
     fn new(tables: &str) -> Option<Self> {
         let directory = tempfile::tempdir_in("/dev/shm").unwrap();
         let world = World { ran: Space::new()?, core: Space::new()?, dn: Space::new()?, directory };
@@ -66,7 +69,7 @@ impl World {
         command
     }
 
-    /// Runs a core that does not start. Returns its last words.
+    /// Runs a core that does not start. Returns its last output.
     fn refused(&self) -> String {
         let output = self.core.output(&mut self.command());
         let words = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -74,7 +77,8 @@ impl World {
         words.lines().last().unwrap_or_default().to_owned()
     }
 
-    /// Starts a Redis whose socket is in the directory, and that stores nothing; `None` where there is none.
+    /// Starts a Redis without persistence whose socket is in the directory; `None` if it is not
+    /// installed.
     fn start_redis(&self) -> Option<Child> {
         let (socket, log) = (self.redis(), File::create(self.path().join("redis.log")).unwrap());
         Command::new("redis-server").arg("--version").output().ok()?;
@@ -97,7 +101,7 @@ impl World {
         fs::write(path, text).unwrap();
     }
 
-    /// Has the next core use another key of records.
+    /// Sets another record key for the next core.
     fn key(&mut self, name: &str) {
         let path = self.path().join("vireo.toml");
         fs::write(&path, fs::read_to_string(&path).unwrap().replace("state.key", name)).unwrap();
@@ -129,7 +133,7 @@ impl World {
         output.status.success().then(|| serde_json::from_slice(&output.stdout).unwrap())
     }
 
-    /// Waits until the core has so many registered and connected UEs, and sessions.
+    /// Waits until the core has these numbers of registered UEs, connected UEs and sessions.
     fn wait(&self, emulator: &mut Child, wanted: [u64; 3]) -> Value {
         let deadline = Instant::now() + WITHIN;
         loop {
@@ -145,7 +149,7 @@ impl World {
     }
 }
 
-/// The processes of a tree, the root first.
+/// Returns the processes of a tree, the root first.
 fn tree(root: u32) -> Vec<u32> {
     let children = fs::read_dir(format!("/proc/{root}/task")).into_iter().flatten().flatten().flat_map(|thread| {
         let children = fs::read_to_string(thread.path().join("children")).unwrap_or_default();
@@ -167,8 +171,8 @@ fn kill(mut core: Child) {
     assert!(!core.wait().unwrap().success());
 }
 
-/// Kills the core while its UEs are idle, and starts it again. gNBs notice by their heartbeats,
-/// within some 12 s. UEs come back because they are called, or by themselves after this time.
+/// Kills the core while its UEs are idle, and restarts it. gNBs notice by their heartbeats, within
+/// about 12 s. UEs return because of paging, or by themselves after `idle`.
 fn goes_on(world: &World, calls: bool, idle: Duration) {
     let core = world.start();
     let line = format!(
@@ -181,7 +185,7 @@ fn goes_on(world: &World, calls: bool, idle: Duration) {
     let status = world.wait(&mut emulator, [UES, 0, UES]);
     let mut addresses: Vec<String> = addresses(&status);
     if world.redis().exists() {
-        // UEs in a database are not listed: theirs are the first addresses of the pool.
+        // The core does not list UEs in a database: they have the first addresses of the pool.
         addresses = (0..2 * UES).map(|last| format!("10.45.0.{last}")).collect();
     } else {
         assert_eq!(addresses.len() as u64, UES, "{status}");
@@ -218,7 +222,7 @@ fn goes_on(world: &World, calls: bool, idle: Duration) {
     assert_eq!((succeeded("service-request"), succeeded("registration")), (UES, 0), "{metrics}");
 }
 
-/// The kept file is its owner's alone.
+/// Checks that only its owner may access the state file.
 fn file_is_private(world: &World) {
     let kept = fs::read_dir(world.path())
         .unwrap()
@@ -259,7 +263,7 @@ fn killed_core_goes_on_with_a_upf_beside_it() {
     goes_on(&world, true, Duration::from_secs(60));
 }
 
-/// The same with contexts in a Redis, which a core without the key of records does not touch.
+/// The same with contexts in Redis. A core without the record key does not change them.
 #[test]
 fn killed_core_goes_on_from_redis() {
     let Some(mut world) = World::new("[upf]\nn3 = [\"192.168.127.1\"]\n") else {
@@ -276,7 +280,7 @@ fn killed_core_goes_on_from_redis() {
     assert!(words.contains("state.keep: the database of records is not there"), "{words}");
 }
 
-/// Other keys, and files that are nobody's, are no reason to end.
+/// Other keys and invalid files do not end the core.
 #[test]
 fn core_with_another_key_begins_without_ues() {
     let Some(world) = World::new("[upf]\nenabled = false\n[[external-upf]]\nn4 = \"127.0.0.2:8805\"\n") else {

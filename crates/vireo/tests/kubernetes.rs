@@ -1,5 +1,7 @@
-//! The example for Kubernetes: its manifests are what they are meant to be, its configuration is right, and what the controller
-//! runs when a host is missing asks for one job, which the controller's role may.
+//! Kubernetes example: manifests, configuration and the controller's script.
+//!
+//! The script runs when a host is missing and requests one job, which the controller's role must
+//! permit.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -25,12 +27,12 @@ fn find<'a>(objects: &'a [Value], kind: &str, name: &str) -> &'a Value {
     objects.iter().find(is_it).unwrap_or_else(|| panic!("there is no {kind} {name}"))
 }
 
-/// The pod of a workload.
+/// Returns the pod of a workload.
 fn pod(workload: &Value) -> &Value {
     &workload["spec"]["template"]["spec"]
 }
 
-/// The secret with a pod's certificate.
+/// Returns the secret with a pod's certificate.
 fn secret(pod: &Value) -> &str {
     let (mounts, volumes) = (&pod["containers"][0]["volumeMounts"], pod["volumes"].as_array().expect("volumes"));
     assert_eq!(mounts[1]["mountPath"], "/etc/vireo-tls");
@@ -40,7 +42,8 @@ fn secret(pod: &Value) -> &str {
     secret["secret"]["secretName"].as_str().expect("a name")
 }
 
-/// The role that a pod runs with the configuration of the example, and the variables that it is told by.
+/// Returns the role that a pod runs with the example's configuration, and the names of its
+/// variables.
 fn role(pod: &Value) -> (&str, Vec<&str>) {
     let container = &pod["containers"][0];
     let command: Vec<&str> =
@@ -66,7 +69,7 @@ fn the_manifests_are_of_one_cluster_and_its_configuration_is_right() {
         (&controller["spec"]["replicas"], &controller["spec"]["strategy"]["type"]),
         (&1.into(), &"Recreate".into())
     );
-    // The script is run from there.
+    // The controller runs the script from there.
     assert_eq!(pod(controller)["volumes"][0]["configMap"]["defaultMode"], 0o755);
     let balancer = pod(find(&objects, "DaemonSet", "vireo-balancer"));
     assert_eq!(
@@ -76,7 +79,7 @@ fn the_manifests_are_of_one_cluster_and_its_configuration_is_right() {
     assert_eq!(balancer["hostNetwork"], true);
     let [job] = &job[..] else { panic!("one job") };
     assert_eq!(role(pod(job)), ("host", vec!["VIREO_CLUSTER__LISTEN"]));
-    // One that has left, or failed, is not started again behind the controller's back.
+    // Kubernetes must not restart a host that has left or failed without the controller.
     assert_eq!(
         (&job["kind"], &pod(job)["restartPolicy"], &job["spec"]["backoffLimit"]),
         (&"Job".into(), &"Never".into(), &0.into())
@@ -84,7 +87,7 @@ fn the_manifests_are_of_one_cluster_and_its_configuration_is_right() {
     assert!(job["metadata"]["name"].is_null() && job["metadata"]["generateName"] == "vireo-host-");
     assert!(pod(job)["terminationGracePeriodSeconds"].as_u64() > Some(10), "it leaves in good order");
 
-    // By the commands of vireo.yaml; a secret calls the files tls.crt and tls.key.
+    // By the commands of vireo.yaml; a secret names the files tls.crt and tls.key.
     let directory = tempfile::tempdir().expect("a directory");
     let pki = |words: &[&str]| {
         let mut command = Command::new(VIREO);
@@ -122,7 +125,8 @@ fn the_manifests_are_of_one_cluster_and_its_configuration_is_right() {
     assert_eq!(config["scaling"]["start"][0].as_str(), Some("/etc/vireo/start-host"));
 }
 
-/// Runs the script as the controller does, before a kubectl that notes what it is asked, and knows of some pods.
+/// Runs the script as the controller does, with a fake kubectl that records its calls and reports
+/// some pods.
 fn start(hosts: &str, pods: usize, kubectl_fails: bool) -> (Output, Vec<String>) {
     let directory = tempfile::tempdir().expect("a directory");
     let (path, calls) = (directory.path(), directory.path().join("calls"));
@@ -150,14 +154,15 @@ fn a_host_that_is_missing_is_asked_for_once() {
     assert!(calls[0].contains("status.phase!=Succeeded,status.phase!=Failed"), "those that have ended do not count");
     let (done, calls) = start("1", 0, false);
     assert!(done.status.success() && calls.len() == 2, "{calls:?}");
-    // They are being started.
+    // The hosts are already starting.
     let (done, calls) = start("3", 3, false);
     assert!(done.status.success() && calls.len() == 1, "{calls:?}");
-    // The controller is told, and says so.
+    // The controller receives the failure and logs it.
     let (done, calls) = start("3", 0, true);
     assert!(!done.status.success() && calls.len() == 1, "{calls:?}");
 
-    // What it asks for its role may, and no more; the pods that it counts are those of the jobs.
+    // The role permits the script's requests and nothing more. The counted pods are those of the
+    // jobs.
     let rules = find(&objects("vireo.yaml"), "Role", "vireo-controller")["rules"].clone();
     let may: Vec<(&Value, &Value)> =
         rules.as_array().expect("rules").iter().map(|r| (&r["resources"], &r["verbs"])).collect();

@@ -1,4 +1,6 @@
-//! The log of a core whose standard error is full or closed, and under a flood of messages that each cause a line.
+//! Log of a core with a full or closed standard error, and under a message flood.
+//!
+//! Each message of the flood causes a log line.
 
 mod ran;
 
@@ -9,10 +11,10 @@ use std::net::{Ipv4Addr, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::time::Instant;
 
-/// Unsolicited messages of each protocol.
+/// Number of unsolicited messages of each protocol.
 const FLOOD: u64 = 50_000;
 
-/// A pipe that is full.
+/// Returns a full pipe.
 fn full() -> (PipeReader, OwnedFd) {
     let (reader, writer) = std::io::pipe().expect("a pipe");
     let writer = OwnedFd::from(writer);
@@ -43,7 +45,7 @@ fn closed_standard_error_is_counted() {
     assert_eq!(core.end().code(), Some(0));
 }
 
-/// The number behind a field's name.
+/// Returns the number after a field's name.
 fn field(line: &str, name: &str) -> u64 {
     let (_, rest) = line.split_once(&format!(" {name}=")).expect("the field");
     rest.split(' ').next().and_then(|number| number.parse().ok()).expect("a number")
@@ -58,7 +60,7 @@ fn flood_of_messages_makes_few_lines_and_one_count() {
     let mut node = RanNode::set_up(1, core.n2);
     let began = Instant::now();
     let acknowledge = golden("AMFConfigurationUpdateAcknowledge");
-    // An association setup response to nothing: version 1, type 6, length 4, sequence number 1.
+    // An unsolicited association setup response: version 1, type 6, length 4, sequence number 1.
     let (pfcp, response) = (UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket"), [0x20, 6, 0, 4, 0, 0, 1, 0]);
     for _ in 0..FLOOD {
         node.send(&acknowledge);

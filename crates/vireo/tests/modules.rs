@@ -1,5 +1,7 @@
-//! Modules of one UPF, as a user has them: two pairs of interfaces with an N3 address each, between namespaces, under the
-//! load of `vireo traffic`, with the kernel's counters as witness.
+//! Modules of one UPF under the load of `vireo traffic`.
+//!
+//! Two pairs of interfaces with one N3 address each connect namespaces. The kernel's counters
+//! verify the traffic.
 
 mod space;
 
@@ -16,7 +18,7 @@ struct World {
 }
 
 impl World {
-    /// `None` where only root may make namespaces.
+    /// Creates the namespaces; `None` if root privileges are missing.
     fn new() -> Option<Self> {
         let world = World { ran: Space::new()?, upf: Space::new()?, dn: Space::new()? };
         let World { ran, upf, dn } = &world;
@@ -24,7 +26,8 @@ impl World {
         upf.join("n3b", "192.168.129.1/24", ran, "ranb", "192.168.129.2/24");
         upf.join("n6a", "192.168.128.1/24", dn, "dna", "192.168.128.2/24");
         upf.join("n6b", "192.168.130.1/24", dn, "dnb", "192.168.130.2/24");
-        // the second cell is behind the second module; half of the users, of both cells, are reached by each module
+        // The second cell is behind the second module. Each module reaches half of the users of
+        // both cells.
         ran.run("ip address add 192.168.127.3/32 dev ranb");
         upf.run("ip route add 192.168.127.3 dev n3b");
         dn.run("ip address add 203.0.113.1/32 dev lo");
@@ -32,7 +35,7 @@ impl World {
         dn.run("ip route add 10.45.0.64/26 via 192.168.130.1");
         upf.run("sysctl -q -w net.ipv4.ip_forward=1");
         for (space, far) in [(ran, "rana"), (ran, "ranb"), (dn, "dna"), (dn, "dnb")] {
-            // what native XDP on a veth pair needs of the other end
+            // Native XDP on a veth pair requires this of the other end.
             space.run(&format!("ethtool -K {far} gro on tx off"));
             space.run(&format!("sysctl -q -w net.ipv4.conf.{far}.rp_filter=0"));
         }
@@ -44,7 +47,7 @@ impl World {
         Some(world)
     }
 
-    /// GTP-U packets that came from the N3 address of a module.
+    /// Returns the GTP-U packets from the N3 address of a module.
     fn tunnels_of(&self, source: &str) -> u64 {
         let output = self.ran.output(Command::new("nft").args(["list", "table", "ip", &format!("t{source}")]));
         let text = String::from_utf8(output.stdout).unwrap();
@@ -95,7 +98,7 @@ fn through(driver: &str) {
         let output = world.ran.output(Command::new(VIREO).args(line.split(' ')).arg(&json));
         assert!(output.status.success(), "{driver}: {}", String::from_utf8_lossy(&output.stderr));
     };
-    // neighbours are found
+    // The kernel resolves the neighbours.
     load(240);
     let before = counted();
     load(6000);
@@ -106,13 +109,14 @@ fn through(driver: &str) {
     for module in 0..2 {
         let ran = (after.0[module].sent - before.0[module].sent, after.0[module].received - before.0[module].received);
         let dn = (after.1[module].sent - before.1[module].sent, after.1[module].received - before.1[module].received);
-        // PFCP and echoes go by the first
+        // PFCP and echoes use the first module.
         let half = 2900..3450;
         assert!(half.contains(&ran.0) && half.contains(&ran.1), "{driver}: module {module} on N3: {ran:?}");
         assert!(half.contains(&dn.1), "{driver}: uplink of module {module} on N6: {dn:?}");
         let from = after.2[module] - before.2[module];
         match driver {
-            // tunnels begin at the module that a downlink packet came to, which the far end's routes choose
+            // Tunnels begin at the module that receives the downlink packet, as the far end's
+            // routes decide.
             "xdp" => {
                 assert!(from.abs_diff(dn.0) < 100 && (2500..3500).contains(&from), "module {module}: {from} {dn:?}")
             }
@@ -136,7 +140,7 @@ fn sessions_take_turns_among_modules_of_af_xdp() {
     through("af-xdp");
 }
 
-/// Virtual links have no filters of addresses, and nothing else is done instead.
+/// Virtual links have no address filters, and there is no silent fallback.
 #[test]
 fn what_a_network_card_cannot_is_said() {
     let Some(space) = Space::new() else {

@@ -1,4 +1,4 @@
-//! `vireo pki` as an operator uses it, and what OpenSSL says of its certificates.
+//! `vireo pki` from an operator's view, with OpenSSL as an independent check.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -33,7 +33,7 @@ impl Pki {
         std::fs::metadata(self.path().join(file)).expect(file).permissions().mode() & 0o777
     }
 
-    /// What OpenSSL says, if it is there.
+    /// Returns the output of OpenSSL; `None` if it is not installed.
     fn openssl(&self, words: &str) -> Option<String> {
         let output = Command::new("openssl").args(words.split(' ')).current_dir(self.path()).output().ok()?;
         assert!(output.status.success(), "{words}: {}", String::from_utf8_lossy(&output.stderr));
@@ -52,7 +52,7 @@ fn certificates_are_issued_by_role() {
 
     let line = pki.good(&["pki", "issue", "--role", "host", "--role", "amf", "--name", "host-1", "--cluster", "north"]);
     assert_eq!(pki.mode("pki/host-1.key"), 0o600);
-    // What it prints is what the configuration takes, and what the roles are checked by.
+    // The configuration accepts the printed lines, and members check the roles by them.
     std::fs::write(pki.path().join("vireo.toml"), format!("[cluster]\n{line}\n[sbi]\n{line}")).unwrap();
     assert_eq!(pki.good(&["config", "check"]), "the configuration is right\n");
     let error = pki.bad(1, &["pki", "issue", "--role", "smf", "--name", "host-1"]);
@@ -69,7 +69,7 @@ fn certificates_are_issued_by_role() {
         pki.bad(2, wrong);
     }
     assert!(pki.bad(1, &["pki", "issue", "--role", "host", "--name", "ca", "--replace"]).contains("--name ca"));
-    // A key that others have seen, and one that is another authority's.
+    // A key that other users may read, and one of another authority.
     let key = pki.path().join("pki/ca.key");
     std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o640)).unwrap();
     assert!(pki.bad(1, &["pki", "issue", "--role", "host", "--name", "y"]).contains("chmod 600"));
@@ -97,7 +97,7 @@ fn openssl_verifies_certificates() {
     for name in ["URI:vireo://vireo/balancer", "URI:vireo://vireo/controller", "IP Address:192.0.2.1"] {
         assert!(names.contains(name), "{names}");
     }
-    // For a year, and the authority for ten.
+    // Certificates are valid for a year, the authority for ten.
     pki.openssl(&format!("x509 -in pki/b.pem -noout -checkend {}", 364 * 86_400)).unwrap();
     pki.openssl(&format!("x509 -in pki/ca.pem -noout -checkend {}", 3649 * 86_400)).unwrap();
     let authority = pki.openssl("x509 -in pki/ca.pem -noout -text").unwrap();
@@ -122,7 +122,7 @@ fn open_listeners_need_tls() {
         write(&format!("[{section}]\n{open}\ninsecure = true"));
         assert!(pki.good(&["config", "check"]).ends_with("the configuration is right\n"));
     }
-    // Processes do not start by it either.
+    // Processes do not start with it either.
     let own = "[n4]\nlisten = '127.0.0.77:8805'\n[upf]\nenabled = false\n[[external-upf]]\nn4 = '127.0.0.78:8805'\n\
                [api]\nlisten = 'off'\nsocket = 'off'\n";
     write(&format!("{own}[sbi]\nsmf = '192.0.2.1:7777'"));

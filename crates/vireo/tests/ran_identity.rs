@@ -1,5 +1,8 @@
-//! Who may be which RAN node: a node that is up keeps its identity, a dead one loses it, and the operator's list decides who
-//! may come from where. Attackers and operators' mistakes are RAN nodes at other loopback addresses.
+//! Protection of RAN node identities.
+//!
+//! A node that is up keeps its identity, and a dead one loses it. The operator's list binds
+//! identities to addresses. Attackers and operators' mistakes are RAN nodes at other loopback
+//! addresses.
 
 mod ran;
 
@@ -8,7 +11,7 @@ use std::fs::{self, File};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// A core with these lines of `[n2]`, and where it logs.
+/// Starts a core with these lines of `[n2]`. Returns it with its directory of the log.
 fn core(n2: &str) -> (Core, tempfile::TempDir) {
     let directory = tempfile::tempdir().expect("a directory");
     let log = File::create(directory.path().join("log")).expect("a log");
@@ -28,7 +31,7 @@ fn identity_of_a_live_node_is_not_taken_over() {
     let mut second = RanNode::connect(3, core.n2);
     let began = Instant::now();
     second.send(&golden("NGSetupRequest"));
-    // The first answers its heartbeat.
+    // The first node answers its heartbeat.
     while second.poll_heard() == 0 {
         first.poll();
     }
@@ -37,13 +40,13 @@ fn identity_of_a_live_node_is_not_taken_over() {
     assert_eq!(first.ask(&golden("RANConfigurationUpdate")), UPDATE_ACKNOWLEDGE, "it is what it was");
     assert_eq!((first.down, second.down), (None, None));
     assert_eq!(core.refused("identity_in_use"), 1.0);
-    // A further association of it comes from its own address alone.
+    // Only its own address may open a further association.
     let mut further = RanNode::connect(3, core.n2);
     assert_eq!(further.ask(&golden("RANConfigurationUpdate")), UPDATE_FAILURE);
     let mut further = RanNode::connect(2, core.n2);
     assert_eq!(further.ask(&golden("RANConfigurationUpdate")), UPDATE_ACKNOWLEDGE);
     assert_eq!(core.refused("binding"), 1.0);
-    // And it does not become another one.
+    // The node may not change to another identity.
     assert_eq!(first.ask(&of_gnb("RANConfigurationUpdate", 9)), UPDATE_FAILURE);
     let log = log(&directory);
     for line in ["NG Setup refused", "reason=\"identity_in_use\"", "further association refused", "reason=\"binding\""]
@@ -55,7 +58,7 @@ fn identity_of_a_live_node_is_not_taken_over() {
 #[test]
 fn identity_of_a_dead_node_is_taken_over_in_2s() {
     let (core, _directory) = core("");
-    // It neither hears nor says anything from here on.
+    // From here on the node neither receives nor sends.
     let mut dead = RanNode::set_up(2, core.n2);
     let mut second = RanNode::connect(3, core.n2);
     let began = Instant::now();
@@ -64,7 +67,7 @@ fn identity_of_a_dead_node_is_taken_over_in_2s() {
     assert!((1500..4000).contains(&waited.as_millis()), "{waited:?}");
     dead.until("its end", |node| node.down.is_some());
     assert_eq!(core.metric("vireo_gnbs"), Some(1.0));
-    // A gNB that has restarted comes from its own address: nobody is asked.
+    // A restarted gNB has its own address: the core sends no heartbeat.
     let began = Instant::now();
     let _restarted = RanNode::set_up(3, core.n2);
     assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
@@ -86,7 +89,7 @@ fn lists_say_who_may_come_from_where() {
     assert_eq!(node.ask(&of_gnb("NGSetupRequest", 3)), NG_SETUP_FAILURE, "gNB 259");
     assert_eq!(core.refused("identity"), 1.0);
     assert_eq!(node.ask(&of_gnb("NGSetupRequest", 2)), NG_SETUP_RESPONSE, "gNB 258");
-    // Another address has this identity too, and may have a further association of it.
+    // The list permits this identity at another address too, including a further association.
     let mut further = RanNode::connect(7, core.n2);
     assert_eq!(further.ask(&golden("RANConfigurationUpdate")), UPDATE_ACKNOWLEDGE);
     let log = log(&directory);

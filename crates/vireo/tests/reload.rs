@@ -1,4 +1,6 @@
-//! SIGHUP to a core that runs: what can change changes, what cannot is named, and a wrong file changes nothing.
+//! SIGHUP to a running core.
+//!
+//! Changeable settings change, the log names the others, and an invalid file changes nothing.
 
 mod ran;
 
@@ -8,7 +10,7 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Waits until the log has a line with all of this.
+/// Waits until the log has a line with all these parts.
 fn wait_for_line(log: &Path, parts: &[&str]) {
     let deadline = Instant::now() + WITHIN;
     loop {
@@ -42,7 +44,7 @@ fn hangup_reloads_what_can_change_and_names_what_cannot() {
     core.hang_up();
     wait_for_line(&log, &["read again", "dnn.internet.dns, dnn.internet.mtu, log.level, n2.allow"]);
     wait_for_line(&log, &["need a restart", "\"state.ues\""]);
-    // Of the worker process, at its new level.
+    // Log line of the worker process at its new level.
     wait_for_line(&log, &["DEBUG vireo_node::nf", "9.9.9.9", "mtu=1300"]);
     let _refused = RanNode::connect(2, core.n2);
     core.wait_for("vireo_n2_refused_total{reason=\"address\"}", 1.0);

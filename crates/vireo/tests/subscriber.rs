@@ -1,4 +1,4 @@
-//! `vireo subscriber` as a person or a script uses it: output, exit codes, what is never shown.
+//! `vireo subscriber` in a shell or a script: output, exit codes and hidden values.
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -23,14 +23,14 @@ impl Lab {
         program.expect("vireo runs")
     }
 
-    /// Standard output of a command that must succeed.
+    /// Returns the standard output of a command that must succeed.
     fn good(&self, args: &[&str]) -> String {
         let output = self.vireo(args);
         assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).expect("text")
     }
 
-    /// Standard error of a command that must fail with this code.
+    /// Returns the standard error of a command that must fail with this code.
     fn bad(&self, code: i32, args: &[&str]) -> String {
         let output = self.vireo(args);
         let error = String::from_utf8(output.stderr).expect("text");
@@ -122,7 +122,7 @@ fn mode(path: &Path) -> u32 {
 fn keys_are_exported_to_private_files() {
     let lab = Lab::new();
     lab.good(&["add", "--imsi", "999700000000001", "--k", K, "--opc", OPC]);
-    // A file that others may read, and have open.
+    // A file that other users may read and have open.
     lab.write("out.csv", "old");
     std::fs::set_permissions(lab.path().join("out.csv"), std::os::unix::fs::PermissionsExt::from_mode(0o666)).unwrap();
     let mut opened = std::fs::File::open(lab.path().join("out.csv")).unwrap();
@@ -132,13 +132,13 @@ fn keys_are_exported_to_private_files() {
     std::io::Read::read_to_string(&mut opened, &mut seen).unwrap();
     shows_no_key(&seen);
     assert!(std::fs::read_to_string(lab.path().join("out.csv")).unwrap().to_uppercase().contains(K));
-    // An export that fails leaves what was there, and nothing else.
+    // A failed export leaves the old file and nothing else.
     std::os::unix::fs::symlink("out.csv", lab.path().join("link.csv")).unwrap();
     let error = lab.bad(1, &["export", "link.csv", "--with-keys"]);
     assert!(error.contains("link.csv is no regular file"), "{error}");
     let left = std::fs::read_dir(lab.path()).unwrap().filter_map(|file| file.unwrap().file_name().into_string().ok());
     assert_eq!(left.filter(|name| name.starts_with('.')).count(), 0);
-    // Standard output gets keys when it is named.
+    // An export writes keys to standard output only if it is named explicitly.
     let error = lab.bad(1, &["export", "--format", "csv", "--with-keys"]);
     assert_eq!(
         error,
@@ -155,7 +155,7 @@ fn keys_are_read_from_standard_input() {
         let mut command = Command::new(env!("CARGO_BIN_EXE_vireo"));
         command.args(words).current_dir(lab.path()).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("vireo runs");
-        // One that reads nothing may have ended.
+        // A command that reads nothing may have ended.
         let _ = std::io::Write::write_all(&mut child.stdin.take().expect("a pipe"), input.as_bytes());
         let output = child.wait_with_output().expect("it ends");
         (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())

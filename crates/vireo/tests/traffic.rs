@@ -1,4 +1,6 @@
-//! `vireo traffic` as a user runs it: through a real UPF between namespaces, with the kernel's counters as witness.
+//! `vireo traffic` through a real UPF between namespaces.
+//!
+//! The kernel's counters verify the traffic.
 
 mod space;
 
@@ -18,7 +20,7 @@ struct World {
 }
 
 impl World {
-    /// `None` where only root may make namespaces.
+    /// Creates the namespaces; `None` if root privileges are missing.
     fn new() -> Option<Self> {
         let world = World { ran: Space::new()?, upf: Space::new()?, dn: Space::new()? };
         world.upf.join("n3", "192.168.127.1/24", &world.ran, "ran", "192.168.127.2/24");
@@ -26,7 +28,7 @@ impl World {
         world.ran.run("ip address add 192.168.127.3/24 dev ran");
         world.dn.run("ip route add 10.45.0.0/16 via 192.168.128.1");
         world.upf.run("sysctl -q -w net.ipv4.ip_forward=1");
-        // what native XDP on a veth pair needs of the other end
+        // Native XDP on a veth pair requires this of the other end.
         world.ran.run("ethtool -K ran gro on tx off");
         world.dn.run("ethtool -K dn gro on tx off");
         Some(world)
@@ -55,7 +57,8 @@ fn says(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// A closed and an open loop through the UPF; `past` tells whether packets go past the kernel's stack.
+/// Runs a closed and an open loop through the UPF. `past` is true if packets bypass the kernel's
+/// stack.
 fn through(datapath: &str, past: bool) {
     let Some(world) = World::new() else {
         eprintln!("skipped: only root may make network namespaces here");
@@ -103,7 +106,7 @@ fn through(datapath: &str, past: bool) {
     let tun = after.2.received - before.2.received;
     assert!(if past { tun < 500 } else { few.contains(&tun) }, "through the TUN: {tun}");
 
-    // the sessions went with their control plane
+    // The sessions ended with their control plane.
     let output = world.generate(&ours, "--n3 192.168.127.1 --teid 256 --packets 5 --timeout 200ms");
     assert_eq!(output.status.code(), Some(1));
     assert!(says(&output).contains("does not know their tunnels"), "{}", says(&output));
@@ -120,8 +123,9 @@ fn a_load_goes_through_xdp_and_back() {
     through("[datapath]\ndriver = \"xdp\"\ninterfaces = [\"n3\", \"n6\"]\nmode = \"native\"\n", true);
 }
 
-/// A control plane that means harm, and addresses without an association, send what they should not: the sessions of another
-/// control plane stay and carry packets, as the mirror counts them, and the UPF keeps its memory.
+/// A malicious control plane and addresses without an association send invalid messages. The
+/// sessions of another control plane stay and forward packets, as the mirror counts them. The UPF's
+/// memory does not grow.
 #[test]
 fn mutated_pfcp_harms_no_other_control_plane() {
     let Some(world) = World::new() else {
@@ -164,7 +168,7 @@ fn mutated_pfcp_harms_no_other_control_plane() {
     drop((upf, mirror));
 }
 
-/// What `vireo run` gets for the campaign of mutated NGAP and NAS; PATH is its directory.
+/// Configuration of `vireo run` for the campaign of mutated NGAP and NAS; PATH is its directory.
 const CORE: &str = r#"
 [core]
 plmns = ["99970"]
@@ -191,8 +195,8 @@ max-ues-per-address = 300
 max-ues-per-node = 200
 "#;
 
-/// Attacking gNBs and UEs send mutated and misplaced messages. The UEs of another gNB are served,
-/// the core answers as it must, no worker process ends, and memory does not grow.
+/// Attacking gNBs and UEs send mutated and misplaced messages. The core serves the UEs of another
+/// gNB and answers as required. No worker process ends, and memory does not grow.
 #[test]
 fn mutated_ngap_and_nas_harm_no_good_ue() {
     let (Some(core), Some(ran)) = (Space::new(), Space::new()) else {

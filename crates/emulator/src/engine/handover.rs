@@ -1,4 +1,4 @@
-//! How UEs go from gNB to gNB of their worker.
+//! Mobility of UEs between the gNBs of their worker.
 
 use super::slot::flag;
 use super::worker::Worker;
@@ -10,12 +10,12 @@ impl Worker<'_> {
         (usize::from(self.slots[owner as usize].link) + 1) % self.links.len()
     }
 
-    /// An idle UE camps on the next gNB.
+    /// Lets an idle UE camp on the next gNB.
     pub(super) fn roam(&mut self, owner: u32) {
         self.slots[owner as usize].link = self.next_link(owner) as u16;
     }
 
-    /// The UE goes to the next gNB by Xn, which this emulator does without messages between the two.
+    /// Hands the UE over to the next gNB by Xn. The emulator exchanges no XnAP messages.
     pub(super) fn xn_handover(&mut self, owner: u32) {
         if let Err(error) = self.try_xn_handover(owner) {
             self.fail(owner, error.to_string());
@@ -29,7 +29,7 @@ impl Worker<'_> {
         let capability = (self.options.profile.ciphering, self.options.profile.integrity);
         let source = &mut self.links[usize::from(slot.link)].gnb;
         let ue = source.hand_over(ran, capability)?;
-        // until the path is switched the AMF may still address it here
+        // Until the path switch the AMF may still address the UE at the source.
         source.drop_prepared(ran);
         source.forget(ran);
         let target = &mut self.links[next];
@@ -38,7 +38,7 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// The gNB has the core prepare the next one.
+    /// Starts an N2 handover of the UE to the next gNB.
     pub(super) fn n2_handover(&mut self, owner: u32) {
         let target = self.links[self.next_link(owner)].gnb.config();
         let (id, area) = (target.id, target.tai);
@@ -51,15 +51,16 @@ impl Worker<'_> {
         }
     }
 
-    /// The UE leaves for the gNB that is prepared.
+    /// Detaches the UE from its source gNB and directs it to the prepared target.
     pub(super) fn on_handover_command(&mut self, owner: u32, target: RanUeNgapId) {
         let next = self.next_link(owner);
         let slot = &mut self.slots[owner as usize];
         (slot.link, slot.ran) = (next as u16, Some(target));
     }
 
-    /// The UE comes to the target once that has the status of its bearers: a real one takes longer than that, and the
-    /// source's UPLINK RAN STATUS TRANSFER must not find its connection gone (the two gNBs have no common order).
+    /// Attaches the UE to the target gNB when the target has the status of the UE's bearers. A real
+    /// UE takes longer than that. The source's UPLINK RAN STATUS TRANSFER must still find its
+    /// connection, and the two gNBs have no common message order.
     pub(super) fn on_status_transfer(&mut self, owner: u32) {
         let slot = &self.slots[owner as usize];
         let link = &mut self.links[usize::from(slot.link)];
@@ -69,12 +70,12 @@ impl Worker<'_> {
         }
     }
 
-    /// Whether the UE is at another gNB than this one.
+    /// Returns true if the UE is at another gNB than `link`.
     pub(super) fn is_on_other_gnb(&self, owner: u32, link: usize) -> bool {
         self.slots.get(owner as usize).is_some_and(|slot| usize::from(slot.link) != link)
     }
 
-    /// The gNB that the UE has left knows it no more: the handover is complete.
+    /// Completes the handover after the release of the source connection.
     pub(super) fn on_source_released(&mut self, owner: u32) {
         self.slots[owner as usize].flags |= flag::MOVED;
         self.settle(owner);

@@ -1,4 +1,7 @@
-//! One gNB with its associations: what is to be sent waits here while an association takes nothing.
+//! One gNB with its associations and the messages that a full association defers.
+//!
+//! The link also resends unacknowledged messages on another association and drops repeats of the
+//! AMF.
 
 use crate::gnb::{Gnb, NgState, Outbox, PPID, PduRoute, SendError as GnbError};
 use rustc_hash::{FxHashSet, FxHasher};
@@ -8,29 +11,31 @@ use std::net::{IpAddr, SocketAddr};
 use vireo_sctp::{Endpoint, SendError};
 use vireo_types::AssocId;
 
-/// How much may wait for an association that takes nothing: beyond it the core is dead or far too slow.
+/// Maximum number of deferred messages of an association. Beyond it the core is dead or far too
+/// slow.
 const BACKLOG: usize = 100_000;
-/// How long after the loss of an association the AMF may say again what it has said by that one.
+/// Time after the loss of an association in which the AMF may repeat messages of that association.
 const REPEATED_US: u64 = 5_000_000;
-/// Messages of the AMF that are remembered, to know repeats of them: more than come in the moment in which a balancer dies.
+/// Number of remembered AMF messages for the detection of repeats. It exceeds the number of
+/// messages that arrive while a balancer dies.
 const HEARD: usize = 1024;
 
-/// One association of a gNB.
+/// State of one association of a gNB.
 #[derive(Debug, Default)]
 pub(super) struct AssociationSlot {
-    /// Where the AMF is; `None`: nobody has said yet.
+    /// Address of the AMF; `None` if not known yet.
     pub(super) core: Option<SocketAddr>,
     pub(super) assoc: Option<AssocId>,
-    /// It is up, with so many outbound streams.
+    /// Number of outbound streams; `None` while the association is down.
     pub(super) streams: Option<u16>,
     backlog: VecDeque<(u16, Vec<u8>)>,
     blocked: bool,
-    /// When to connect (or, if it is up, to bind it) again, in microseconds.
+    /// Time to connect again, in microseconds. If the association is up: time to bind it again.
     pub(super) retry_us: Option<u64>,
 }
 
 impl AssociationSlot {
-    /// The association is gone.
+    /// Marks the association as down.
     fn reset(&mut self) {
         *self = AssociationSlot { core: self.core, retry_us: self.retry_us, ..AssociationSlot::default() };
     }
@@ -40,33 +45,35 @@ impl AssociationSlot {
 #[derive(Debug)]
 pub(super) struct GnbLink {
     pub(super) gnb: Gnb,
-    /// Its number in the run.
+    /// Number of the gNB in the run.
     pub(super) number: u32,
-    /// The first is there from the beginning, the others follow once NG is set up.
+    /// The first exists from the start; the others follow after NG Setup.
     pub(super) ties: Vec<AssociationSlot>,
     pub(super) outbox: Outbox,
-    /// The addresses that the AMF wants an association with, until it is clear whether there is one with each.
+    /// Addresses of the pending AMF CONFIGURATION UPDATE, until each association is up or has
+    /// failed.
     wanted: Vec<IpAddr>,
-    /// Associations whose other ends the AMF says are gone.
+    /// Associations whose remote endpoints the AMF has removed.
     pub(super) removed: Vec<u8>,
-    /// What was meant for an association that is gone and has perhaps not come to the AMF, with its stream. It goes by
-    /// another: the AMF knows by NAS COUNTs and UE NGAP IDs what it has heard before.
+    /// Unacknowledged messages of lost associations, with their streams. They are resent on another
+    /// association. The AMF recognises repeats by NAS COUNTs and UE NGAP IDs.
     again: Vec<(u16, Vec<u8>)>,
-    /// What was heard by each association lately, as hashes, and what was heard by one that is gone: hosts of the AMF that do
-    /// not know whether a balancer has sent something have another one send it, octet for octet.
+    /// Hashes of the messages recently received, by association, including lost ones. If a host
+    /// does not know whether a balancer has sent a message, another balancer repeats it byte for
+    /// byte.
     heard: Vec<(u8, u64)>,
     at: usize,
     repeats: FxHashSet<u64>,
     repeats_until_us: u64,
-    /// Why an association went down last.
+    /// Reason of the last association loss.
     pub(super) trouble: Option<String>,
-    /// Why the core refused NG SETUP.
+    /// Reason for which the core refused NG SETUP.
     pub(super) refused: Option<String>,
 }
 
 impl GnbLink {
-    /// A gNB that is to have `associations` with AMFs at these addresses, in turn. If there is but one address, the AMF may
-    /// tell of others.
+    /// Creates a gNB with `associations` associations, spread in turn over the AMF addresses
+    /// `cores`. If there is only one address, the AMF may announce further ones.
     pub(super) fn new(gnb: Gnb, number: u32, cores: &[SocketAddr], associations: u32) -> Self {
         let core = |by: u32| match cores {
             [one] => (by == 0).then_some(*one),
@@ -92,22 +99,22 @@ impl GnbLink {
         }
     }
 
-    /// The address of the first association.
+    /// Returns the AMF address of the first association.
     pub(super) fn core(&self) -> SocketAddr {
         self.ties[0].core.unwrap_or(SocketAddr::from(([0, 0, 0, 0], 0)))
     }
 
-    /// Whether every association carries UEs.
+    /// Returns true if every association carries UEs.
     pub(super) fn is_complete(&self) -> bool {
         self.gnb.state() == NgState::Up && self.gnb.associations_up() == self.ties.len()
     }
 
-    /// The association takes messages again.
+    /// Marks the association as writable again.
     pub(super) fn unblock(&mut self, by: u8) {
         self.ties[usize::from(by)].blocked = false;
     }
 
-    /// An association is gone. Whether the gNB goes on with another.
+    /// Marks an association as lost. Returns true if the gNB continues with another one.
     pub(super) fn lost(&mut self, by: u8, now_us: u64) -> bool {
         let unsent = std::mem::take(&mut self.ties[usize::from(by)].backlog);
         self.ties[usize::from(by)].reset();
@@ -126,15 +133,16 @@ impl GnbLink {
         goes_on
     }
 
-    /// A message of an association that is about to end or has ended was not acknowledged.
+    /// Stores a message that a closing or closed association did not acknowledge.
     pub(super) fn unacknowledged(&mut self, stream: u16, pdu: &[u8]) {
-        // What is about no UE is about the association.
+        // Stream 0 carries messages that concern the association, not a UE.
         if stream != 0 && self.again.len() < BACKLOG {
             self.again.push((stream, pdu.to_vec()));
         }
     }
 
-    /// An association that has ended has given back what was not acknowledged: it goes by another, if there is one. How much.
+    /// Resends the unacknowledged messages of closed associations on another association, if there
+    /// is one. Returns their number.
     pub(super) fn repeat(&mut self) -> usize {
         let again = std::mem::take(&mut self.again);
         self.fail_over(&again)
@@ -151,8 +159,8 @@ impl GnbLink {
         pdus.len()
     }
 
-    /// Whether the AMF has said this about a UE before, by an association that is gone. What is about no UE may be the same each
-    /// time.
+    /// Returns true if a lost association has already delivered this UE-associated message.
+    /// Messages without a UE may legitimately have equal content.
     pub(super) fn is_repeat(&mut self, by: u8, pdu: &[u8], now_us: u64) -> bool {
         if now_us > self.repeats_until_us && !self.repeats.is_empty() {
             self.repeats.clear();
@@ -172,7 +180,8 @@ impl GnbLink {
         false
     }
 
-    /// Nobody is at these addresses of the AMF any more: associations with them end as long as there is another.
+    /// Marks the associations with these AMF addresses for closing. They end as long as another
+    /// association is up.
     pub(super) fn remove(&mut self, addresses: &[IpAddr]) {
         let gone =
             |tie: &AssociationSlot| tie.assoc.is_some() && tie.core.is_some_and(|core| addresses.contains(&core.ip()));
@@ -183,8 +192,9 @@ impl GnbLink {
         }
     }
 
-    /// Begins what the associations that are up are for: NG Setup on one if there is no NG yet, else a RAN Configuration
-    /// Update on each that was not bound. Those that are still to come have their time now.
+    /// Starts NG Setup on one association if NG is down. Otherwise it sends a RAN Configuration
+    /// Update on each association that is up and not bound. It schedules the remaining
+    /// associations.
     pub(super) fn attach(&mut self, now_us: u64) -> Result<(), GnbError> {
         for by in 0..self.ties.len() as u8 {
             let tie = &mut self.ties[usize::from(by)];
@@ -193,7 +203,7 @@ impl GnbLink {
                     self.gnb.attach(by, streams, &mut self.outbox)?;
                 }
                 None if self.gnb.state() == NgState::Up && tie.assoc.is_none() && tie.retry_us.is_none() => {
-                    // Before that the AMF may tell of further addresses.
+                    // Until then the AMF may announce further addresses.
                     tie.retry_us = Some(now_us + FURTHER_US);
                 }
                 _ => {}
@@ -202,12 +212,12 @@ impl GnbLink {
         Ok(())
     }
 
-    /// The AMF wants an association with each of these addresses.
+    /// Handles the AMF's request for an association with each of these addresses.
     pub(super) fn request_associations(&mut self, addresses: Vec<IpAddr>, now_us: u64) -> Result<(), GnbError> {
         let port = self.core().port();
         for address in &addresses {
             let known = self.ties.iter().any(|tie| tie.core.is_some_and(|core| core.ip() == *address));
-            // One that nobody has said an address for yet.
+            // An association slot without an address.
             if let Some(tie) = self.ties.iter_mut().find(|tie| tie.core.is_none()).filter(|_| !known) {
                 (tie.core, tie.retry_us) = (Some(SocketAddr::new(*address, port)), Some(now_us));
             }
@@ -216,7 +226,7 @@ impl GnbLink {
         self.answer_wanted()
     }
 
-    /// Tells the AMF once it is clear which of the associations that it wants there are.
+    /// Acknowledges the AMF's request once each requested association is up or has failed.
     pub(super) fn answer_wanted(&mut self) -> Result<(), GnbError> {
         let to = |address: &IpAddr| {
             let address = *address;
@@ -235,7 +245,7 @@ impl GnbLink {
         self.gnb.acknowledge_associations(&tried, &mut self.outbox)
     }
 
-    /// Sends what waits. An error says which association is of no more use, and why.
+    /// Sends the deferred messages. The error names the unusable association and the reason.
     pub(super) fn flush(&mut self, endpoint: &mut dyn Endpoint) -> Result<(), (u8, String)> {
         for (by, tie) in (0u8..).zip(&mut self.ties) {
             let Some(assoc) = tie.assoc else { continue };
@@ -274,7 +284,7 @@ impl GnbLink {
             tie.backlog.push_back((way.stream, pdu.to_vec()));
         }
         self.outbox.clear();
-        // What was meant for an association that is gone goes by another.
+        // Messages of a lost association are resent on another one.
         self.fail_over(&astray);
         let full = (0u8..).zip(&self.ties).find(|(_, tie)| tie.backlog.len() > BACKLOG);
         useless = useless.or(full.map(|(by, _)| (by, "the core takes no messages".into())));
@@ -282,7 +292,8 @@ impl GnbLink {
     }
 }
 
-/// How long after NG Setup an association is begun of which no address is known but the first one's.
+/// Delay after NG Setup before an association without its own AMF address connects to the first AMF
+/// address.
 const FURTHER_US: u64 = 100_000;
 
 #[cfg(test)]
@@ -306,7 +317,7 @@ mod tests {
         GnbLink::new(Gnb::new(config), 0, &cores, associations)
     }
 
-    /// Association `by` is up, and the AMF answers what the gNB asks on it.
+    /// Brings association `by` up and lets the AMF answer the gNB's request on it.
     fn up(link: &mut GnbLink, by: u8, taken: bool) -> Vec<Event> {
         link.ties[usize::from(by)].streams = Some(4);
         link.attach(0).expect("it encodes");
@@ -355,7 +366,7 @@ mod tests {
         };
         let (first, second) = (open(&mut link, 0), open(&mut link, 1));
         assert_eq!([first.1, second.1].map(|way| way.by), [0, 1]);
-        // The AMF answers both by association 1.
+        // The AMF answers both UEs on association 1.
         for (ran, amf_id) in [(first.0, 5u64), (second.0, 6)] {
             let nas = build_ngap!(
                 InitiatingMessage,
@@ -385,7 +396,7 @@ mod tests {
         assert_eq!(up(&mut link, 1, true), [Event::Ready], "NG is set up on whichever comes first");
     }
 
-    /// A message of the AMF to a UE with these octets of NAS.
+    /// Builds a DOWNLINK NAS TRANSPORT with these NAS octets.
     fn downlink(ran: vireo_types::RanUeNgapId, nas: &[u8]) -> Vec<u8> {
         let pdu = build_ngap!(
             InitiatingMessage,

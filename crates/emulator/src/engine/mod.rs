@@ -1,7 +1,7 @@
-//! Runs a scenario: threads, associations, sockets, clocks and counters around the pure parts.
+//! Execution of a scenario: threads, associations, sockets, clocks and counters.
 //!
-//! One worker thread owns one SCTP endpoint, some gNBs and their UEs, and shares nothing with the others but
-//! counters; the calling thread tells the progress.
+//! One worker thread owns one SCTP endpoint, some gNBs and their UEs. Workers share only counters.
+//! The calling thread reports the progress.
 
 mod handover;
 mod link;
@@ -27,31 +27,24 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use vireo_sctp::Endpoint;
 
-/// Why a run could not be made.
+/// Reason for which a run failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// An option makes no sense.
+    /// An option is invalid.
     #[error("{0}")]
     Options(String),
-    /// A socket could not be had.
+    /// A socket operation failed.
     #[error("{what}: {source}")]
-    Io {
-        /// What was tried.
-        what: String,
-        /// Why it failed.
-        source: io::Error,
-    },
-    /// There is no SCTP endpoint.
+    Io { what: String, source: io::Error },
+    /// The SCTP endpoint could not be created.
     #[error("SCTP: {0}")]
     Sctp(Box<dyn std::error::Error + Send + Sync>),
-    /// The core did not take a gNB.
+    /// The core did not accept a gNB.
     #[error("the core at {core} did not take gNB {gnb}: {why}")]
     NgSetup {
-        /// The core.
         core: SocketAddr,
-        /// The gNB's number, from 0.
+        /// Number of the gNB, from 0.
         gnb: u32,
-        /// Why.
         why: String,
     },
     /// The run was stopped before it began.
@@ -66,44 +59,37 @@ impl Error {
     }
 }
 
-/// Where a run is.
+/// Phase of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// gNBs connect.
     Connecting,
-    /// UEs are under way.
+    /// UEs run their scripts.
     Running,
-    /// Every UE is done and all associations are still up: what the callback does now (measuring the core's memory, for
-    /// example) it does with all the UEs where their scenario left them.
+    /// Every UE is done and all associations are still up. A callback in this phase sees all UEs in
+    /// their final state, for example to measure the core's memory.
     Settled,
 }
 
-/// How far a run is.
+/// Progress of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// The phase.
     pub phase: Phase,
-    /// UEs asked for.
     pub ues: u64,
-    /// UEs that started.
     pub started: u64,
-    /// UEs that are done, well or not.
+    /// UEs that are done, successfully or not.
     pub done: u64,
-    /// UEs that failed.
     pub failed: u64,
-    /// Registrations accepted.
     pub registered: u64,
-    /// PDU sessions established.
     pub sessions: u64,
     /// Procedures of the steady load that were due.
     pub procedures: u64,
-    /// UEs that it cost their registration.
+    /// UEs that lost their registration by a procedure of the steady load.
     pub lost: u64,
-    /// Since the run began.
+    /// Time since the run began.
     pub elapsed: Duration,
 }
 
-/// What the workers and the calling thread share.
+/// Counters shared by the workers and the calling thread.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) connected: AtomicU64,
@@ -114,18 +100,18 @@ pub(crate) struct Counters {
     pub(crate) sessions: AtomicU64,
     pub(crate) procedures: AtomicU64,
     pub(crate) lost: AtomicU64,
-    /// Workers whose UEs are where the steady load begins.
+    /// Number of workers whose UEs have reached the start of the steady load.
     pub(crate) ready: AtomicU64,
-    /// When it begins, in microseconds of the run's clock; 0 until all are ready.
+    /// Start of the steady load, in microseconds of the run's clock; 0 until all workers are ready.
     pub(crate) steady_us: AtomicU64,
     pub(crate) settled: AtomicU64,
-    /// Workers let go of their associations.
+    /// Tells the workers to shut down their associations.
     pub(crate) finish: AtomicBool,
-    /// No UE starts any more.
+    /// Tells the workers not to start further UEs.
     pub(crate) stop: AtomicBool,
 }
 
-/// Ends the run if its thread panics: the others would wait for it for ever.
+/// Guard that ends the run if its thread panics. Otherwise the other threads would wait forever.
 struct PanicGuard<'a>(&'a Counters);
 
 impl Drop for PanicGuard<'_> {
@@ -137,11 +123,11 @@ impl Drop for PanicGuard<'_> {
     }
 }
 
-/// Opens the SCTP endpoint of worker `n`.
+/// Factory that opens the SCTP endpoint of worker `n`.
 pub type EndpointFactory<'a> =
     &'a (dyn Fn(u32) -> Result<Box<dyn Endpoint>, Box<dyn std::error::Error + Send + Sync>> + Sync);
 
-/// Runs a scenario, steady load or misbehaviour with SCTP endpoints that `open` makes.
+/// Runs a scenario, a steady load or negative cases with SCTP endpoints that `open` creates.
 pub(crate) fn run_with(
     options: &Options,
     open: EndpointFactory<'_>,
@@ -191,8 +177,9 @@ pub(crate) fn run_with(
     Ok(report)
 }
 
-/// Tells the progress until all workers are settled, then lets them go. Gives how many octets of memory the process took
-/// from when the gNBs were up until all UEs were where their scenario ends or their steady load begins.
+/// Reports the progress until all workers are settled, then lets them shut down. Returns the memory
+/// growth of the process in bytes. It counts from when all gNBs are up until all UEs end their
+/// scenario or begin the steady load.
 fn watch(
     options: &Options,
     counters: &Counters,
@@ -236,7 +223,7 @@ fn watch(
     after.saturating_sub(before)
 }
 
-/// Resident memory of the process, in octets.
+/// Returns the resident memory of the process, in bytes.
 fn resident() -> u64 {
     let text = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"));

@@ -1,4 +1,4 @@
-//! The gNBs' GTP-U sockets.
+//! GTP-U sockets of the gNBs of one worker.
 
 use crate::engine::Error;
 use crate::gnb::Tunnel;
@@ -10,32 +10,32 @@ use vireo_sctp::Endpoint;
 use vireo_types::Teid;
 use vireo_wire::gtpu::{self, MessageType, Packet, PduSession};
 
-/// Datagrams that one readiness of a socket gives at most, so that signalling is not kept waiting.
+/// Maximum number of datagrams per readiness event of a socket, so that signalling is not delayed.
 const BURST: usize = 64;
 
-/// What came on N3.
+/// Result of one datagram received on N3.
 #[derive(Debug)]
 pub(super) enum Received {
-    /// A user packet of a tunnel: the range of the buffer.
+    /// User packet of a tunnel: its range of the buffer.
     Packet(Teid, std::ops::Range<usize>),
-    /// An error indication for this end of a tunnel at the core.
+    /// GTP-U Error Indication for this tunnel end of the core.
     ErrorIndication(Option<gtpu::ErrorIndication>),
-    /// What does not parse.
+    /// A datagram that does not parse.
     Bad,
 }
 
-/// The sockets of a worker's gNBs.
+/// N3 sockets of a worker's gNBs.
 #[derive(Debug, Default)]
 pub(super) struct N3 {
     sockets: Vec<(IpAddr, UdpSocket)>,
-    /// Where a datagram is read to.
+    /// Receive buffer of one datagram.
     pub(super) buffer: Vec<u8>,
     frame: Vec<u8>,
     pub(super) counts: UserPlane,
 }
 
 impl N3 {
-    /// Binds a socket for each address and lets the endpoint watch it.
+    /// Binds a socket for each address and registers it with the endpoint.
     pub(super) fn open(addresses: &[IpAddr], endpoint: &mut dyn Endpoint) -> Result<Self, Error> {
         let mut n3 = N3 { buffer: vec![0; 65_536], ..N3::default() };
         for address in addresses {
@@ -51,7 +51,8 @@ impl N3 {
         Ok(n3)
     }
 
-    /// Sends an uplink packet, which `write` puts behind its header, through a tunnel of the gNB at `from`.
+    /// Sends an uplink packet through a tunnel of the gNB at `from`. `write` appends the packet to
+    /// the GTP-U header.
     pub(super) fn send(
         &mut self,
         from: IpAddr,
@@ -65,7 +66,7 @@ impl N3 {
         let length = self.frame.len() - gtpu::G_PDU_HEADER;
         let header = gtpu::g_pdu_header(tunnel.uplink, PduSession::Uplink { qfi: tunnel.qfi }, length)?;
         self.frame[..gtpu::G_PDU_HEADER].copy_from_slice(&header);
-        // a full socket or a refusal is loss, which the echo's deadline sees
+        // A full or refusing socket counts as packet loss; the echo's deadline detects it.
         if socket.send_to(&self.frame, SocketAddr::new(tunnel.upf, gtpu::PORT)).is_ok() {
             self.counts.up_packets += 1;
             self.counts.up_octets += length as u64;
@@ -73,7 +74,8 @@ impl N3 {
         Some(())
     }
 
-    /// Says to the UPF at `to` that the gNB at `from` has no tunnel of that TEID.
+    /// Sends an Error Indication to the UPF at `to`: the gNB at `from` has no tunnel with that
+    /// TEID.
     pub(super) fn indicate_error(&self, (from, teid): (IpAddr, Teid), to: IpAddr) {
         let mut octets = [0; gtpu::SIGNALLING_OCTETS];
         let socket = self.sockets.iter().find(|(address, _)| *address == from);
@@ -82,14 +84,14 @@ impl N3 {
         }
     }
 
-    /// Takes the next datagram of a socket; answers what is about the path itself.
+    /// Receives the next datagram of a socket. Answers path management messages.
     pub(super) fn receive(&mut self, token: u64) -> Option<Received> {
         for _ in 0..BURST {
             let (_, socket) = self.sockets.get(token as usize)?;
             let (length, from) = match socket.recv_from(&mut self.buffer) {
                 Ok(received) => received,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return None,
-                // an ICMP error for an earlier packet
+                // An ICMP error for an earlier packet.
                 Err(_) => continue,
             };
             let Ok(packet) = Packet::parse(&self.buffer[..length]) else { return Some(Received::Bad) };

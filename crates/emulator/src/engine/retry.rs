@@ -1,5 +1,7 @@
-//! What a UE of a steady load does when there is no answer, or a wrong one: it tries again, goes home, or registers
-//! anew because the network has lost it.
+//! Retries of a UE in a steady load.
+//!
+//! After a missing or wrong answer the UE repeats its script or returns to its rest state. It
+//! registers again if the network has lost its registration.
 
 use super::slot::{ProcedureState, SlotState, flag};
 use super::timers::Kind;
@@ -11,9 +13,9 @@ use crate::ue::{MmState, Registration};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// After so many attempts a UE gives up (TS 24.501 5.5.1.2.7, 5.6.1.7, 6.4.1.6).
+/// Number of attempts after which a UE gives up (TS 24.501 5.5.1.2.7, 5.6.1.7, 6.4.1.6).
 const ATTEMPTS: u8 = 5;
-/// The same for a UE that never gives up while it was registered, for its first registration.
+/// The same for the first registration of a UE with unlimited retries.
 const FIRST_ATTEMPTS: u8 = 30;
 
 /// Timers of TS 24.501 10.2 and 10.3.
@@ -22,11 +24,11 @@ const T3517: Duration = Duration::from_secs(15);
 const T3521: Duration = Duration::from_secs(15);
 const T3580: Duration = Duration::from_secs(16);
 const T3582: Duration = Duration::from_secs(16);
-/// A gNB's own patience for handovers and releases, which is not standardised.
+/// The gNB's timeout for handovers and releases. It is not standardised.
 const GNB: Duration = Duration::from_secs(5);
 
 impl Worker<'_> {
-    /// How long an answer to a step is waited for.
+    /// Returns the time to wait for the answer to a step.
     pub(super) fn response_timeout(&self, owner: u32, step: Step) -> Duration {
         if self.steady.is_none() {
             return self.options.timeout;
@@ -45,18 +47,19 @@ impl Worker<'_> {
         }
     }
 
-    /// Whether the UE registers, or has registered just now and sets its session up. It does not begin that anew while it is
-    /// under way but by T3510 and T3580, however slow the core is: it would be the more work for it the slower it is.
+    /// Returns true if the UE registers, or establishes its session directly after registration.
+    /// Only T3510 and T3580 repeat these steps, however slow the core is. A shorter timeout would
+    /// add load to a slow core.
     fn begins(&self, owner: u32, step: Step) -> bool {
         let slot = &self.slots[owner as usize];
         let comes = slot.activity.is_none() || slot.fate == ProcedureState::Lost;
         matches!(step, Step::Register(_)) || comes && matches!(step, Step::Establish { .. })
     }
 
-    /// The current step of a steady load had no answer in time.
+    /// Handles the expiry of the response timer in the current step of a steady load.
     pub(super) fn on_unanswered(&mut self, owner: u32, what: String) {
         if matches!(self.step(owner), Some(Step::Idle | Step::Released)) {
-            // the gNB's own affair: it lets go of the UE and asks for the release again
+            // A gNB procedure: the gNB drops the UE and requests the release again.
             self.stats.report.steady.retries += 1;
             self.abandon(owner);
             return self.settle(owner);
@@ -71,7 +74,7 @@ impl Worker<'_> {
             Retry::Never => self.on_procedure_failed(owner, what),
             Retry::Standard if attempts >= ATTEMPTS => self.on_procedure_failed(owner, what),
             Retry::After { .. } if arriving && attempts >= FIRST_ATTEMPTS => self.on_procedure_failed(owner, what),
-            // the timer of the attempt may have been a moment early
+            // The timer of the attempt may expire slightly early.
             Retry::After { retry, reattach }
                 if !arriving && fate == ProcedureState::Ok && waited + retry / 10 >= reattach =>
             {
@@ -97,7 +100,8 @@ impl Worker<'_> {
         self.advance(owner, None);
     }
 
-    /// The procedure cannot go on: the UE goes home, by a new registration if it has to.
+    /// Handles a failed procedure: the UE returns to its rest state, by a new registration if
+    /// necessary.
     pub(super) fn on_procedure_failed(&mut self, owner: u32, what: String) {
         let slot = &self.slots[owner as usize];
         if slot.life != SlotState::Running || slot.has(flag::RESUMING) {
@@ -107,7 +111,7 @@ impl Worker<'_> {
         match (slot.activity, slot.fate) {
             (None, _) => self.give_up(owner, what),
             (Some(_), ProcedureState::Lost) if slot.attempts < ATTEMPTS => {
-                // the new registration was refused: again, after a while
+                // The core refused the new registration; the UE retries later.
                 self.stats.reason(what);
                 let slot = &mut self.slots[owner as usize];
                 slot.sequence = slot.sequence.wrapping_add(1);
@@ -141,7 +145,7 @@ impl Worker<'_> {
         self.stats.reason(what);
     }
 
-    /// The UE was registered and has to register again.
+    /// Counts the loss of the UE's registration.
     fn lose(&mut self, owner: u32) {
         let slot = &self.slots[owner as usize];
         self.stats.lose(slot.activity.map(Activity::procedure), slot.born_us);
@@ -154,7 +158,8 @@ impl Worker<'_> {
         self.resume(owner, home.reattach());
     }
 
-    /// Lets another script begin with the next turn: this may be in the midst of the old one.
+    /// Schedules another script for the next loop iteration, since the old script may still be in
+    /// progress.
     fn resume(&mut self, owner: u32, script: &'static [Step]) {
         let slot = &mut self.slots[owner as usize];
         (slot.script, slot.step, slot.flags) = (script, 0, flag::RESUMING);
@@ -162,10 +167,11 @@ impl Worker<'_> {
         self.timers.set(self.now_us, owner, slot.sequence, Kind::Resume);
     }
 
-    /// Lets go of the UE's NG connection at once; the gNB asks the core to do so too as soon as it can.
+    /// Releases the UE's NG connection locally. The gNB requests the release from the core as soon
+    /// as possible.
     fn abandon(&mut self, owner: u32) {
         let slot = &mut self.slots[owner as usize];
-        // also where the message found no cell, and there is none
+        // Also when the message found no cell and no connection exists.
         slot.ue.connection_released();
         let Some(ran) = slot.ran.take() else { return };
         let link = &mut self.links[usize::from(slot.link)];

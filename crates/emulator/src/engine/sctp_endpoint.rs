@@ -1,4 +1,4 @@
-//! The SCTP endpoint of a real run.
+//! SCTP endpoint of a run over the network.
 
 use crate::options::Options;
 use vireo_sctp::{BindError, Config, Driver, Endpoint};
@@ -7,17 +7,17 @@ use vireo_sctp::{BindError, Config, Driver, Endpoint};
 ///
 /// # Errors
 ///
-/// Fails if the driver or the address is not there.
+/// Returns an error if the driver or the address is not available.
 pub(crate) fn bind(options: &Options, n: u32) -> Result<Box<dyn Endpoint>, BindError> {
     vireo_sctp::bind(&config(options, n))
 }
 
-/// The endpoint of worker `n`: a client at one of the gNBs' addresses, with a fresh port for each
-/// association.
+/// Returns the configuration of worker `n`: a client at one of the gNBs' addresses with a new port
+/// for each association.
 fn config(options: &Options, n: u32) -> Config {
     let address = options.n2.get(n as usize % options.n2.len().max(1)).copied();
     let (own, peer) = options.sctp_udp_ports;
-    // one own UDP port serves one endpoint only
+    // One local UDP port serves only one endpoint.
     let own = if n == 0 && options.driver == Driver::UserspaceUdp { own } else { 0 };
     Config {
         driver: options.driver,

@@ -1,4 +1,4 @@
-//! One UE in a worker: the pure UE, where it is connected, and how far it is in its script.
+//! State of one UE in a worker: UE state machine, connection and script position.
 
 use crate::mix::Activity;
 use crate::report::Times;
@@ -7,53 +7,49 @@ use crate::ue::Ue;
 use std::net::IpAddr;
 use vireo_types::{RanUeNgapId, Tmsi};
 
-/// What happened during the current step, as bits.
+/// Bits for the events of the current step.
 pub(super) mod flag {
     pub(in crate::engine) const REGISTERED: u16 = 1;
     pub(in crate::engine) const REJECTED: u16 = 2;
-    /// The fault of [`crate::scenario::Step::Faulty`] showed.
+    /// The fault of [`crate::scenario::Step::Faulty`] was observed.
     pub(in crate::engine) const FAULTED: u16 = 4;
     pub(in crate::engine) const SERVED: u16 = 8;
     pub(in crate::engine) const DEREGISTERED: u16 = 16;
     pub(in crate::engine) const PAUSED: u16 = 32;
-    /// A T3346 back-off is under way: the step starts again when it is over.
+    /// T3346 runs; the step starts again when it expires.
     pub(in crate::engine) const BACKING_OFF: u16 = 64;
     pub(in crate::engine) const PAGED: u16 = 128;
-    /// The packet that the UE is to be paged for was sent.
+    /// The packet that triggers paging was sent.
     pub(in crate::engine) const CALLED: u16 = 1024;
-    /// The NG connection of a UE that backs off was asked to be released.
+    /// The gNB has requested the release of a UE that backs off.
     pub(in crate::engine) const RELEASING: u16 = 256;
     /// A handover is complete.
     pub(in crate::engine) const MOVED: u16 = 512;
-    /// The core has had a tunnel released that the gNB had lost.
+    /// The core has released a tunnel that the gNB had lost.
     pub(in crate::engine) const LOST: u16 = 4096;
     /// A new script begins with the next [`super::super::timers::Kind::Resume`].
     pub(in crate::engine) const RESUMING: u16 = 2048;
 }
 
-/// The life of a slot.
+/// State of a UE slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SlotState {
-    /// Not started.
     Waiting,
-    /// In its script.
     Running,
-    /// At home in a steady load, and ready for its next procedure.
+    /// In its rest state in a steady load, and free for its next procedure.
     Free,
-    /// Did all its steps.
+    /// All steps are complete.
     Done,
-    /// Gave up.
     Failed,
 }
 
-/// How the current procedure of a steady load goes.
+/// State of the current procedure of a steady load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ProcedureState {
-    /// Nothing is wrong.
     Ok,
-    /// It has failed; the UE is on its way home.
+    /// The procedure has failed; the UE returns to its rest state.
     Failed,
-    /// It cost the UE its registration; the UE registers anew.
+    /// The UE has lost its registration and registers again.
     Lost,
 }
 
@@ -63,7 +59,7 @@ pub(super) struct Flow {
     pub(super) psi: u8,
     pub(super) source: IpAddr,
     pub(super) target: IpAddr,
-    /// The interface identifier, while the prefix is still asked for.
+    /// Interface identifier while the prefix is requested.
     pub(super) soliciting: Option<[u8; 8]>,
     pub(super) remaining: u32,
     pub(super) sequence: u16,
@@ -71,42 +67,43 @@ pub(super) struct Flow {
     pub(super) tries: u32,
 }
 
-/// One UE.
+/// One UE with its script.
 #[derive(Debug)]
 pub(super) struct UeSlot {
     pub(super) ue: Ue,
     pub(super) script: &'static [Step],
-    /// The procedure of a steady load that is carried out.
+    /// Current procedure of a steady load.
     pub(super) activity: Option<Activity>,
     pub(super) fate: ProcedureState,
     /// Index of the group in a steady load.
     pub(super) group: u8,
-    /// The point of that procedure is reached; what follows is the way home.
+    /// The measured part of the procedure is complete; the remaining steps return to the rest
+    /// state.
     pub(super) served: bool,
-    /// [`Step::Connect`] has brought the UE up.
+    /// [`Step::Connect`] has connected the UE.
     pub(super) fresh: bool,
-    /// How often the script was started again.
+    /// Number of restarts of the script.
     pub(super) attempts: u8,
     pub(super) link: u16,
     pub(super) step: u16,
     pub(super) flags: u16,
     pub(super) life: SlotState,
     pub(super) ran: Option<RanUeNgapId>,
-    /// Under which it is listed for paging.
+    /// 5G-TMSI under which the UE is listed for paging.
     pub(super) tmsi: Option<Tmsi>,
     pub(super) round: u32,
-    /// Changes with every step, so that old deadlines are recognised.
+    /// Grows with every step and thus invalidates older deadlines.
     pub(super) sequence: u32,
-    /// When the UE (in a steady load: the procedure) and the step were meant to start, in microseconds, and when the last
-    /// registration was and did.
+    /// Intended start times of the UE (in a steady load: of the procedure) and of the step, in
+    /// microseconds. Then the intended and actual start of the last registration.
     pub(super) born_us: u64,
     pub(super) step_us: u64,
     pub(super) registration_us: Option<(u64, u64)>,
-    /// When the procedure of a steady load and the step did start.
+    /// Actual start times of the procedure of a steady load and of the step.
     pub(super) sent_us: u64,
     pub(super) began_us: u64,
     pub(super) flows: Vec<Flow>,
-    /// When the data of its last [`Activity::Data`] was answered, in microseconds; 0: there was none.
+    /// Time of the last answer to [`Activity::Data`], in microseconds; 0 if there was none.
     pub(super) data_us: u64,
 }
 
@@ -139,12 +136,12 @@ impl UeSlot {
         }
     }
 
-    /// The times of the step that ends now.
+    /// Returns the times of the step that ends.
     pub(super) fn current(&self, now_us: u64) -> Times {
         Times { intended_us: self.step_us, began_us: self.began_us, ended_us: now_us }
     }
 
-    /// The times of the whole script (of a steady load) that ends now.
+    /// Returns the times of the whole steady-load script that ends.
     pub(super) fn whole(&self, now_us: u64) -> Times {
         Times { intended_us: self.born_us, began_us: self.sent_us, ended_us: now_us }
     }
@@ -158,8 +155,9 @@ impl UeSlot {
 mod tests {
     #[test]
     fn a_million_ues_fit() {
-        // issue 2 asks for at most about 1 KB each; what a registered UE with a session has on the heap is a session
-        // (32), an accepted SQN (64) and a tunnel with its connection (about 200)
+        // Issue 2 requires at most about 1 KB for each UE. On the heap a registered UE with a
+        // session has the session (32 bytes), an accepted SQN (64) and a tunnel with its connection
+        // (about 200).
         assert!(size_of::<super::UeSlot>() <= 512, "{}", size_of::<super::UeSlot>());
     }
 }

@@ -1,4 +1,4 @@
-//! The steady load: arrivals by the clock, free UEs for them, and what waits because none is free.
+//! Steady load: timed arrivals, free UEs and the queue of waiting procedures.
 
 use super::slot::{ProcedureState, SlotState, UeSlot};
 use super::worker::{Worker, thread_cpu_us};
@@ -8,53 +8,51 @@ use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Procedures that may wait for a free UE of one group; beyond it they have failed at once.
+/// Maximum number of procedures of one group that wait for a free UE. Further ones fail at once.
 const WAITING: usize = 1 << 20;
-/// Procedures that begin in one turn, so that answers are not kept waiting.
+/// Maximum number of procedures that begin in one loop iteration, so that answers are not delayed.
 const BURST: u32 = 64;
-/// From the moment when all workers are ready to the first arrival.
+/// Time between the readiness of all workers and the first arrival.
 const HEAD_START_US: u64 = 20_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// UEs register.
     Arriving,
-    /// Those of this worker are there, others' are not.
+    /// The UEs of this worker are ready; those of other workers are not.
     Ready,
-    /// Procedures are due.
     Running,
-    /// The last ones come to their end.
+    /// The last procedures finish.
     Draining,
-    /// Nothing happens any more.
+    /// The steady load has ended.
     Over,
 }
 
-/// A worker's part of a steady load.
+/// One worker's part of a steady load.
 pub(super) struct SteadyRun<'a> {
     load: &'a Steady,
     stage: Stage,
-    /// The groups' UEs end at these numbers of the whole run.
+    /// For each group, the end of its UE numbers in the whole run.
     ends: Vec<u32>,
     pools: Vec<Pool>,
     streams: Vec<Due<'a>>,
     rng: Rng,
     origin_us: u64,
-    /// Nothing is due from here on.
+    /// Time from which no procedure is due.
     end_us: u64,
     cpu_us: u64,
-    /// Since the last report to the counters.
+    /// Arrivals since the last update of the shared counters.
     arrived: u64,
 }
 
-/// The UEs of one group that are free, and the procedures that wait for one.
+/// Free UEs of one group and the procedures that wait for one.
 #[derive(Default)]
 struct Pool {
     free: VecDeque<u32>,
     waiting: VecDeque<(u64, Activity)>,
 }
 
-/// A stream's next arrival. Every worker makes all arrivals and takes its part of them, so that together they are the
-/// pattern however many workers there are.
+/// Next arrival of a stream. Every worker generates all arrivals and executes its share. The
+/// pattern thus does not depend on the number of workers.
 struct Due<'a> {
     stream: &'a Stream,
     arrivals: Arrivals,
@@ -62,14 +60,14 @@ struct Due<'a> {
     at_us: u64,
 }
 
-/// What is to be done next.
+/// Next action of the steady load.
 enum Job {
     Begin {
         owner: u32,
         activity: Activity,
         intended_us: u64,
     },
-    /// There is no UE and no room to wait.
+    /// No UE is free and the queue is full.
     Refuse {
         activity: Activity,
         intended_us: u64,
@@ -102,9 +100,9 @@ impl<'a> SteadyRun<'a> {
         }
     }
 
-    /// The group of UE number `index` of the whole run.
+    /// Returns the group of UE number `index` of the whole run.
     pub(super) fn group_of(&self, index: u32) -> u8 {
-        // there are at most 200 groups
+        // There are at most 200 groups.
         self.ends.partition_point(|end| *end <= index).min(self.load.groups.len() - 1) as u8
     }
 
@@ -116,17 +114,17 @@ impl<'a> SteadyRun<'a> {
         self.stage == Stage::Over
     }
 
-    /// Whether procedures are under way, which come to their end by themselves.
+    /// Returns true while procedures are due or finish on their own.
     pub(super) fn is_under_way(&self) -> bool {
         matches!(self.stage, Stage::Running | Stage::Draining)
     }
 
-    /// A UE is at home.
+    /// Marks a UE as free.
     fn put(&mut self, owner: u32, group: u8) {
         self.pools[usize::from(group)].free.push_back(owner);
     }
 
-    /// What is to be done now, if there is something: first what has waited.
+    /// Returns the next job that is due, if any. Waiting procedures come first.
     fn job(&mut self, now_us: u64, worker: (u64, u64), unserved: &mut u64) -> Option<Job> {
         for pool in &mut self.pools {
             if !pool.waiting.is_empty()
@@ -140,7 +138,7 @@ impl<'a> SteadyRun<'a> {
             return None;
         }
         loop {
-            // also what this worker comes to late
+            // Includes arrivals that this worker reaches late.
             let now_us = now_us.min(self.end_us.saturating_sub(1));
             let index = (0..self.streams.len()).find(|index| self.streams[*index].at_us <= now_us)?;
             let due = &mut self.streams[index];
@@ -165,33 +163,34 @@ impl<'a> SteadyRun<'a> {
         }
     }
 
-    /// Nothing is due before the end that was not begun.
+    /// Returns true if no procedure that is due before the end remains.
     fn is_exhausted(&self) -> bool {
         self.streams.iter().all(|due| due.at_us >= self.end_us)
     }
 
-    /// When there is something to do next, as seen at `now_us`.
+    /// Returns the time of the next job, seen from `now_us`.
     fn next_us(&self, now_us: u64) -> Option<u64> {
         match self.stage {
-            // The load begins for all workers at once, and not when this one happens to look.
+            // The load begins for all workers at the same time, regardless of this worker's
+            // polling.
             Stage::Ready => return Some(now_us + HEAD_START_US / 4),
             Stage::Running => {}
             _ => return None,
         }
-        // at the end it is looked at once more, to change the stage
+        // One more check at the end changes the stage.
         self.streams.iter().map(|due| due.at_us).chain([self.end_us]).min()
     }
 }
 
 impl Due<'_> {
-    /// Goes to the next arrival of worker `(number, workers)`.
+    /// Advances to the next arrival of worker `(number, workers)`.
     fn advance(&mut self, origin_us: u64, (number, workers): (u64, u64)) {
         loop {
             let at_us = self.arrivals.next_s() * 1e6;
             let mine = self.number % workers == number;
             self.number += 1;
             if mine || !at_us.is_finite() {
-                // a time beyond all clocks becomes the largest
+                // The cast saturates for times beyond the range of the clock.
                 self.at_us = origin_us.saturating_add(at_us as u64);
                 return;
             }
@@ -207,14 +206,14 @@ impl Stream {
             at -= choice.weight;
             at <= 0.0 && choice.weight > 0.0
         });
-        // rounding may leave a little: then it is the last one that can be
+        // Rounding may leave a remainder; then the last possible choice applies.
         let last = self.choices.iter().rfind(|choice| choice.weight > 0.0).unwrap_or(&self.choices[0]);
         *chosen.unwrap_or(last)
     }
 }
 
 impl Worker<'_> {
-    /// Carries the steady load on; tells when the next procedure is due.
+    /// Advances the steady load. Returns the time at which the next procedure is due.
     pub(super) fn drive(&mut self) -> Option<u64> {
         self.change_stage();
         let worker = (u64::from(self.number), u64::from(self.threads));
@@ -285,7 +284,7 @@ impl Worker<'_> {
         }
     }
 
-    /// What is not done by now has failed.
+    /// Counts every unfinished procedure as failed.
     fn end_steady(&mut self) {
         let Some(run) = &mut self.steady else { return };
         run.stage = Stage::Over;
@@ -299,7 +298,7 @@ impl Worker<'_> {
         let unfinished: Vec<_> = self.slots.iter().filter(|slot| unfinished(slot)).collect();
         for slot in unfinished {
             if slot.activity.is_some() && slot.served {
-                // on its way home
+                // The UE is returning to its rest state.
                 self.stats.report.steady.completed += 1;
             } else if let Some(activity) = slot.activity {
                 self.stats.fail_procedure(activity.procedure(), slot.born_us);
@@ -317,7 +316,7 @@ impl Worker<'_> {
         slot.script = activity.script(run.home(slot.group));
         slot.activity = Some(activity);
         if activity == Activity::Session {
-            // what is left of one that failed
+            // Removes the second session of a failed procedure.
             slot.ue.forget_session(SECOND_PSI);
         }
         (slot.step, slot.attempts, slot.flags) = (0, 0, 0);
@@ -327,7 +326,7 @@ impl Worker<'_> {
         self.advance(owner, Some(intended_us));
     }
 
-    /// A UE's script is at its end: it is at home.
+    /// Handles the end of a UE's script: the UE is in its rest state.
     pub(super) fn come_home(&mut self, owner: u32) {
         let slot = &mut self.slots[owner as usize];
         slot.life = SlotState::Free;
@@ -337,7 +336,7 @@ impl Worker<'_> {
         self.active -= 1;
         match (activity, fate) {
             (Some(_), ProcedureState::Ok) => self.stats.report.steady.completed += 1,
-            // from when it was meant to have service until it has it again
+            // The outage lasts from the intended service until service is available again.
             (Some(activity), ProcedureState::Lost) => {
                 self.stats.record(activity.procedure(), times);
                 self.stats.plot(activity.procedure(), times);
@@ -410,7 +409,7 @@ mod tests {
         run.put(9, 0);
         run.put(9, 0);
         assert!(matches!(run.job(9_000, (0, 1), &mut unserved), Some(Job::Begin { intended_us: 2000, .. })));
-        // nothing is due any more
+        // No procedure is due at this time.
         assert!(run.job(9_000, (0, 1), &mut unserved).is_none());
     }
 

@@ -1,4 +1,4 @@
-//! How a UE goes through its script: what starts a step, what ends it, and what makes it fail.
+//! Execution of a UE's script: start, completion and failure of steps.
 
 use super::slot::{ProcedureState, SlotState, flag};
 use super::timers::Kind;
@@ -13,22 +13,22 @@ use std::sync::atomic::Ordering;
 use vireo_types::Tmsi;
 use vireo_wire::ngap::{Cause, CauseRadioNetwork, RRCEstablishmentCause};
 
-/// 5GMM cause #22 (TS 24.501 9.11.3.2).
+/// 5GMM cause #22, congestion (TS 24.501 9.11.3.2).
 const CONGESTION: u8 = 22;
 
-/// A T3346 that is longer than this counts as a refusal.
+/// A T3346 value longer than this counts as a refusal.
 const LONGEST_BACK_OFF_S: u32 = 60;
 
-/// When a gNB asks for the release of a UE that the core should have let go of by itself.
+/// Time after which a gNB requests the release of a UE that the core should have released itself.
 const RELEASE_AGAIN_US: u64 = 1_000_000;
 
-/// Far longer than two associations are apart.
+/// Far longer than the skew between two associations.
 const BREATH_US: u64 = 50_000;
 
-/// How long the release of a UE that backs off may take.
+/// Time limit for the release of a UE that backs off.
 const RELEASE_US: u64 = 100_000;
 
-/// When a UE that is to be paged gets its packet: once the user plane knows that it is idle.
+/// Delay of the paging trigger packet, so that the user plane knows that the UE is idle.
 const PROVOKE_FIRST_US: u64 = 100_000;
 
 impl Worker<'_> {
@@ -37,19 +37,19 @@ impl Worker<'_> {
         slot.script.get(usize::from(slot.step)).copied()
     }
 
-    /// Starts steps until one has to wait. The first one may have been due earlier than now.
+    /// Starts steps until one has to wait. The first step may have been due earlier.
     pub(super) fn advance(&mut self, owner: u32, due_us: Option<u64>) {
         let mut due_us = due_us;
         while self.slots[owner as usize].life == SlotState::Running {
             let Some(step) = self.step(owner) else { return self.finish(owner) };
             let slot = &mut self.slots[owner as usize];
-            // a page that cut the rest short is answered by the service request after it
+            // The service request of the next step answers a page that ended this one early.
             slot.flags &= if step == Step::Service { flag::PAGED } else { 0 };
             slot.sequence = slot.sequence.wrapping_add(1);
             (slot.step_us, slot.began_us) = (due_us.unwrap_or(self.now_us), self.now_us);
             self.start(owner, step);
             if !self.is_step_over(owner) {
-                // who rests waits for nobody
+                // Resting steps wait for no answer.
                 if !matches!(step, Step::Rest | Step::Dwell | Step::Breathe) {
                     let slot = &self.slots[owner as usize];
                     let deadline = self.now_us + self.response_timeout(owner, step).as_micros() as u64;
@@ -57,7 +57,7 @@ impl Worker<'_> {
                 }
                 return;
             }
-            // what costs no time leaves the intended time to the step after it
+            // Steps without duration pass their intended start time to the next step.
             if !matches!(step, Step::Connect | Step::Breathe | Step::Roam | Step::Data | Step::Repeat { .. }) {
                 due_us = None;
             }
@@ -65,7 +65,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Goes on if the current step is over.
+    /// Advances the script if the current step is over.
     pub(super) fn settle(&mut self, owner: u32) {
         let slot = &self.slots[owner as usize];
         if slot.life == SlotState::Running && !slot.has(flag::RESUMING) && self.is_step_over(owner) {
@@ -148,7 +148,8 @@ impl Worker<'_> {
         }
     }
 
-    /// Gives the UE's messages to its gNB, then acts on its events. With `cause` they may open an NG connection.
+    /// Passes the UE's messages to its gNB, then handles the UE's events. With `cause` the messages
+    /// may open an NG connection.
     fn transmit(&mut self, owner: u32, cause: Option<RRCEstablishmentCause>) {
         let slot = &mut self.slots[owner as usize];
         let link = &mut self.links[usize::from(slot.link)];
@@ -160,7 +161,7 @@ impl Worker<'_> {
                     let opened = link.gnb.initial_ue(owner, nas, slot.ue.guti(), cause, &mut link.outbox);
                     opened.map(|ran| slot.ran = Some(ran))
                 }
-                // there is no cell to send it in, or no connection any more
+                // No cell, or the connection is gone.
                 (None, _) => Ok(()),
             };
             trouble = trouble.or(sent.err());
@@ -227,7 +228,7 @@ impl Worker<'_> {
                 }
             }
             Event::SessionRejected { cause, .. } => self.fail(owner, format!("PDU session rejected: {cause}")),
-            // TS 24.501 5.6.1.5: the UE stays registered and waits
+            // TS 24.501 5.6.1.5: the UE stays registered and waits.
             Event::ServiceRejected { cause: CONGESTION, retry_after_s: Some(wait_s) }
                 if wait_s <= LONGEST_BACK_OFF_S =>
             {
@@ -247,7 +248,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Lists the UE under its 5G-TMSI, for paging. UEs of most steady loads are not paged.
+    /// Lists the UE under its 5G-TMSI for paging. Most steady loads do not page UEs.
     fn list(&mut self, owner: u32) {
         let is_paged = self.options.steady.as_ref().is_none_or(Steady::pages);
         let Some(guti) = self.slots[owner as usize].ue.guti().filter(|_| is_paged) else { return };
@@ -270,7 +271,7 @@ impl Worker<'_> {
         }
     }
 
-    /// TS 24.501 5.3.9: no signalling while T3346 runs; then the step starts again.
+    /// Starts T3346 (TS 24.501 5.3.9): no signalling until it expires; then the step starts again.
     fn back_off(&mut self, owner: u32, wait_s: u32) {
         self.stats.report.back_offs += 1;
         let slot = &mut self.slots[owner as usize];
@@ -296,7 +297,7 @@ impl Worker<'_> {
             let began_us = slot.step_us;
             return self.advance(owner, Some(began_us));
         };
-        // the network should have released the UE that it refused (TS 24.501 5.5.1.2.5)
+        // The network should have released the refused UE (TS 24.501 5.5.1.2.5).
         if slot.has(flag::RELEASING) {
             self.links[usize::from(slot.link)].gnb.forget(ran);
             slot.ran = None;
@@ -332,7 +333,7 @@ impl Worker<'_> {
                 self.slots[owner as usize].flags |= flag::PAUSED;
                 self.settle(owner);
             }
-            // the UE waits for the answer that will not come, and tries again
+            // The UE waits for the timeout and retries.
             _ if self.steady.is_some() && self.options.retry != Retry::Never => {}
             _ => {
                 let why = why();
@@ -360,7 +361,7 @@ impl Worker<'_> {
         if self.steady.is_some() { self.on_unanswered(owner, what) } else { self.fail(owner, what) }
     }
 
-    /// Whether the current step has reached its end.
+    /// Returns true if the current step is complete.
     fn is_step_over(&self, owner: u32) -> bool {
         let slot = &self.slots[owner as usize];
         let tunnels = slot.ran.map_or(&[][..], |ran| self.links[usize::from(slot.link)].gnb.tunnels(ran));
@@ -401,19 +402,19 @@ impl Worker<'_> {
     fn record(&mut self, owner: u32, procedure: Procedure) {
         let slot = &self.slots[owner as usize];
         let point = slot.activity.is_some_and(|activity| activity.procedure() == procedure);
-        // what was tried again counts from the first time
+        // A retried procedure counts from its first attempt.
         let again = slot.attempts > 0 && point && slot.fate == ProcedureState::Ok;
         let times = if again { slot.whole(self.now_us) } else { slot.current(self.now_us) };
         let well = slot.fate == ProcedureState::Ok;
         self.slots[owner as usize].served |= point;
         self.stats.record(procedure, times);
-        // of a steady load, that for which there was an arrival
+        // In a steady load only the measured procedure of the arrival counts.
         if self.steady.is_none() || point && well {
             self.stats.plot(procedure, times);
         }
     }
 
-    /// Notes what the step that is over took, and goes to the next one.
+    /// Records the duration of the completed step and moves to the next one.
     fn complete(&mut self, owner: u32) {
         match self.step(owner) {
             Some(Step::Register(Registration::Periodic)) => self.record(owner, Procedure::PeriodicUpdate),
@@ -474,7 +475,7 @@ impl Worker<'_> {
         self.give_up(owner, what);
     }
 
-    /// The UE has failed for good.
+    /// Ends the script of the UE as failed.
     pub(super) fn give_up(&mut self, owner: u32, what: String) {
         if self.slots[owner as usize].life != SlotState::Running {
             return;
@@ -491,7 +492,7 @@ impl Worker<'_> {
         slot.sequence = slot.sequence.wrapping_add(1);
         slot.flows = Vec::new();
         self.active -= 1;
-        // in a steady load it was done when it came home for the first time
+        // In a steady load the UE was counted when it first reached its rest state.
         if slot.activity.is_none() {
             let born = slot.born_us;
             self.stats.lived(born, self.now_us);
@@ -499,14 +500,14 @@ impl Worker<'_> {
         }
     }
 
-    /// Lets go of the UE's NG connection, if it has one.
+    /// Releases the UE's NG connection, if it has one.
     fn disconnect(&mut self, owner: u32) {
         let slot = &mut self.slots[owner as usize];
         let link = &mut self.links[usize::from(slot.link)];
         let Some(ran) = slot.ran else { return };
         let lost = Cause::radioNetwork(CauseRadioNetwork::radio_connection_with_ue_lost);
         if link.gnb.request_release(ran, lost, &mut link.outbox).is_err() {
-            // the AMF never answered, so it does not know the UE either
+            // The AMF never answered, so it does not know the UE.
             link.gnb.forget(ran);
             slot.ran = None;
             slot.ue.connection_released();

@@ -1,22 +1,22 @@
-//! The deadlines of one worker's UEs.
+//! Deadlines of one worker's UEs.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-/// What a deadline is for.
+/// Purpose of a deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
-    /// The step took too long.
+    /// The step timed out.
     Guard,
-    /// A pause is over.
+    /// A pause has ended.
     Pause,
     /// A new script begins.
     Resume,
-    /// An echo of flow `n` may be lost.
+    /// The echo of flow `n` may be lost.
     Echo(u8),
 }
 
-/// A deadline that came: whose, what for, and the sequence number the UE had when it was set.
+/// An expired deadline: UE, purpose and the UE's sequence number when the deadline was set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Due {
     at_us: u64,
@@ -25,8 +25,8 @@ pub(super) struct Due {
     pub(super) kind: Kind,
 }
 
-/// Deadlines are never taken back: a UE that went on has another sequence number when its old deadline comes. Guards
-/// all have the same length, so they are in order in a queue; the others are in a heap.
+/// Pending deadlines. Deadlines are never cancelled: the UE's sequence number has changed when an
+/// obsolete one expires. Guards have equal length and form a queue; the others form a heap.
 #[derive(Debug, Default)]
 pub(super) struct Timers {
     guards: VecDeque<Due>,
@@ -42,7 +42,7 @@ impl Timers {
         }
     }
 
-    /// A deadline that is not later than `now_us`.
+    /// Removes and returns a deadline that is not later than `now_us`.
     pub(super) fn pop(&mut self, now_us: u64) -> Option<Due> {
         let other = self.others.peek().map(|Reverse(due)| due.at_us);
         let guard = self.guards.front().map(|due| due.at_us);
@@ -55,7 +55,7 @@ impl Timers {
         }
     }
 
-    /// When the next deadline comes.
+    /// Returns the time of the next deadline.
     pub(super) fn next(&self) -> Option<u64> {
         let other = self.others.peek().map(|Reverse(due)| due.at_us);
         self.guards.front().map(|due| due.at_us).into_iter().chain(other).min()

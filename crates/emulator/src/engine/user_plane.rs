@@ -1,4 +1,4 @@
-//! The user plane of the UEs: echoes to the data network, and the packets that idle UEs are paged for.
+//! User plane of the UEs: echoes and the downlink packets that trigger paging.
 
 use super::slot::{Flow, UeSlot, flag};
 use super::timers::Kind;
@@ -12,17 +12,17 @@ use std::net::IpAddr;
 use vireo_types::Teid;
 use vireo_wire::gtpu::ErrorIndication;
 
-/// A UE that is to be paged gets its packet again if this has passed.
+/// Interval of the repeated paging trigger packet.
 const PROVOKE_AGAIN_US: u64 = 500_000;
-/// A tunnel that the core does not know any more is released at the gNB within this.
+/// Time limit for the gNB-side release of a tunnel that the core does not know.
 const RELEASED_WITHIN_US: u64 = 1_000_000;
-/// Such tunnels at a time.
+/// Maximum number of such tunnels at a time.
 const RELEASES: usize = 1024;
-/// A violation.
+/// Violation text of an unexpected Error Indication.
 const UNKNOWN_TUNNEL: &str = "GTP-U error indication of the core for a tunnel in use";
 
 impl Worker<'_> {
-    /// Has the network answer an idle UE: sends an echo into the tunnel that it had, as a gNB may that is late.
+    /// Triggers paging of an idle UE: sends an echo into its former tunnel, as a late gNB may.
     pub(super) fn trigger_paging(&mut self, owner: u32) {
         let echoes = &self.options.echoes;
         let slot = &mut self.slots[owner as usize];
@@ -36,7 +36,7 @@ impl Worker<'_> {
         if self.n3.send(*n3, tunnel, write).is_none() {
             return self.fail(owner, "an echo could not be written: check --echo-octets".into());
         }
-        // paging is timed from the first packet
+        // Paging is timed from the first packet.
         if !slot.has(flag::CALLED) {
             slot.flags |= flag::CALLED;
             slot.step_us = self.now_us;
@@ -44,7 +44,7 @@ impl Worker<'_> {
         self.timers.set(self.now_us + PROVOKE_AGAIN_US, owner, slot.sequence, Kind::Pause);
     }
 
-    /// What a UE sends when its user plane has come up in a steady load.
+    /// Returns the data that a UE sends when its user plane becomes available in a steady load.
     pub(super) fn data(&self, owner: u32) -> Data {
         let group = usize::from(self.slots[owner as usize].group);
         let steady = self.options.steady.as_ref().filter(|_| self.options.has_traffic());
@@ -85,7 +85,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Sends what the flow waits for: a Router Solicitation or an echo.
+    /// Sends the pending packet of the flow: a Router Solicitation or an echo.
     fn send_flow(&mut self, owner: u32, index: u8) {
         let patience = self.options.echoes.patience.as_micros() as u64;
         let echoes = &self.options.echoes;
@@ -133,7 +133,7 @@ impl Worker<'_> {
         self.fail(owner, what.into());
     }
 
-    /// Its gNB loses the tunnel of the UE's session; a packet for the UE shows it.
+    /// Drops the tunnel of the UE's session at its gNB. A downlink packet then reveals the loss.
     pub(super) fn lose_tunnel(&mut self, owner: u32) {
         let slot = &self.slots[owner as usize];
         let gnb = &mut self.links[usize::from(slot.link)].gnb;
@@ -146,18 +146,18 @@ impl Worker<'_> {
         }
     }
 
-    /// The core has had the gNB release the resources of a session.
+    /// Handles a session resource release that the core requested.
     pub(super) fn on_tunnel_down(&mut self, owner: u32) {
         if self.step(owner) == Some(Step::LoseTunnel) {
             self.slots[owner as usize].flags |= flag::LOST;
-            // the next packet is kept, and brings the user plane back
+            // The user plane buffers the next packet and pages the UE.
             return self.trigger_paging(owner);
         }
         self.settle(owner);
     }
 
-    /// The core says that it does not know its end of a tunnel. That is right of one that is being released; a UE that uses it
-    /// has been wronged.
+    /// Handles an Error Indication for a tunnel end of the core. It is correct for a tunnel in
+    /// release. It is a violation for a tunnel in use.
     pub(super) fn on_error_indication(&mut self, error: Option<ErrorIndication>) {
         let Some(ErrorIndication { teid, peer }) = error else {
             return self.stats.violation("a GTP-U error indication of the core without a tunnel".into());
@@ -172,7 +172,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Looks whether the tunnels that the core did not know have been released by now.
+    /// Checks that the tunnels unknown to the core have been released in time.
     pub(super) fn check_released(&mut self, now_us: u64) {
         while let Some((_, end)) = self.released.pop_front_if(|(until, _)| *until <= now_us) {
             match self.user_of(end) {
@@ -182,7 +182,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Who sends into this end of a tunnel at the core, and for which session.
+    /// Returns the UE and session that send to this tunnel end of the core.
     fn user_of(&self, (upf, teid): (IpAddr, Teid)) -> Option<(&UeSlot, u8)> {
         self.slots.iter().find_map(|slot| {
             let tunnels = slot.ran.map_or(&[][..], |ran| self.links[usize::from(slot.link)].gnb.tunnels(ran));
@@ -213,7 +213,7 @@ impl Worker<'_> {
             .iter_mut()
             .zip(0u8..)
             .find(|(flow, _)| flow.psi == psi && (version == 4) == flow.source.is_ipv4() && flow.remaining > 0);
-        // what comes between traffic steps (router advertisements, late answers) is nobody's
+        // Packets between traffic steps (router advertisements, late answers) belong to no flow.
         let Some((flow, index)) = flow else { return };
         match traffic::read(&self.n3.buffer[range], &[flow.source]) {
             Received::Echo { from, mark } if from == flow.target && mark.sequence == flow.sequence => {
@@ -231,7 +231,7 @@ impl Worker<'_> {
                 self.n3.counts.bad_packets += 1;
                 return;
             }
-            // an answer to an echo that was sent again, or traffic of others
+            // An answer to a resent echo, or unrelated traffic.
             _ => return,
         }
         flow.tries = 0;

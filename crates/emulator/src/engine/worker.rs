@@ -1,4 +1,4 @@
-//! One worker thread: its endpoint, its gNBs, its UEs, and the loop that turns events into steps.
+//! Worker thread: endpoint, gNBs, UEs and the loop that turns events into steps.
 
 use super::link::GnbLink;
 use super::n3::{N3, Received};
@@ -20,29 +20,31 @@ use std::time::{Duration, Instant};
 use vireo_sctp::{Endpoint, Event};
 use vireo_types::{AssocId, GnbId, RanUeNgapId, Tai, Teid};
 
-/// A gNB that lost an association connects again after this.
+/// Delay before a gNB reconnects a lost association.
 const RECONNECT_US: u64 = 200_000;
-/// A further association that the core does not know the gNB of is bound again after this (Time To Wait).
+/// Delay before a refused RAN Configuration Update is repeated on a further association (Time To
+/// Wait).
 const BIND_AGAIN_US: u64 = 1_000_000;
-/// How long a stopped run waits for the UEs under way.
+/// Time that a stopped run waits for the UEs in progress.
 const GRACE: Duration = Duration::from_secs(2);
-/// UEs that start in one turn.
+/// Maximum number of UEs that start in one loop iteration.
 const BURST: u32 = 64;
-/// A turn waits no longer than this, so that a stop is seen.
+/// Maximum wait of one loop iteration, so that a stop is noticed.
 const TURN: Duration = Duration::from_millis(50);
 
-/// How many workers a run has: gNBs that share an N3 address share a worker, since they share its socket.
+/// Returns the number of workers of a run. gNBs that share an N3 address share its socket and thus
+/// a worker.
 pub(super) fn threads(options: &Options) -> u32 {
     let mut addresses = options.n3.clone();
     addresses.sort();
     addresses.dedup();
     let most = if options.has_traffic() { addresses.len() as u32 } else { options.gnbs };
-    // UEs that move stay with their worker: it has two gNBs at the least.
+    // A UE moves only between gNBs of its worker, which thus needs at least two gNBs.
     let most = if options.moves() { most.min(options.gnbs / 2) } else { most };
     options.threads.min(most).min(options.gnbs).max(1)
 }
 
-/// Runs worker `n` until its UEs are done and the run lets it go.
+/// Runs worker `n` until its UEs are done and the run finishes.
 pub(super) fn run(
     options: &Options,
     n: u32,
@@ -76,36 +78,36 @@ pub(super) fn run(
     Ok((stats, driver))
 }
 
-/// CPU time of the calling thread, from the kernel's scheduler statistics.
+/// Returns the CPU time of the calling thread from the kernel's scheduler statistics.
 pub(super) fn thread_cpu_us() -> u64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     text.split(' ').next().and_then(|ns| ns.parse::<u64>().ok()).unwrap_or(0) / 1000
 }
 
-/// All that a worker has but its endpoint, which lends itself to [`Endpoint::poll`].
+/// State of a worker without its endpoint, which [`Endpoint::poll`] borrows.
 pub(super) struct Worker<'a> {
     pub(super) options: &'a Options,
     pub(super) counters: &'a Counters,
     begun: Instant,
     pub(super) now_us: u64,
-    /// When UEs began to start.
+    /// Time at which UEs began to start.
     origin_us: u64,
     pub(super) number: u32,
     pub(super) threads: u32,
-    /// UEs of this worker.
+    /// Number of UEs of this worker.
     pub(super) share: u32,
     pub(super) steady: Option<SteadyRun<'a>>,
-    /// When UEs start in an open loop, and the next such time with its number in the whole run.
+    /// Open loop: start times of UEs, and the number (in the whole run) and time of the next start.
     starts: Option<(Arrivals, u32, f64)>,
     pub(super) links: Vec<GnbLink>,
-    /// The gNB and which of its associations.
+    /// Index of the gNB and of its association.
     by_assoc: FxHashMap<AssocId, (usize, u8)>,
-    /// Of associations that gNBs have ended, until they are down: the gNB.
+    /// Associations closed by gNBs and not down yet, with the gNB's index.
     ended: FxHashMap<AssocId, usize>,
-    /// When the gNBs drop an association next, and how often they did.
+    /// Time of the next forced association loss, and the number so far.
     drop_us: Option<(u64, u32)>,
     pub(super) slots: Vec<UeSlot>,
-    /// USIMs of UEs to come whose SUCIs are made already, the next one last.
+    /// USIMs of future UEs with precomputed SUCIs; the next one is last.
     prepared: Vec<Usim>,
     pub(super) active: u32,
     pub(super) timers: Timers,
@@ -113,11 +115,11 @@ pub(super) struct Worker<'a> {
     pub(super) stats: Stats,
     pub(super) out: ue::UeOutput,
     inbox: Inbox,
-    /// UEs by their 5G-TMSI, for paging.
+    /// UEs by 5G-TMSI, for paging.
     pub(super) listed: FxHashMap<u32, u32>,
-    /// The tunnels that UEs had when they went idle to be paged, or that their gNBs have lost, with the gNB's address.
+    /// Tunnels of UEs that wait for paging or whose gNB lost them, with the gNB's address.
     pub(super) late: HashMap<u32, (IpAddr, Tunnel)>,
-    /// The core knows these ends of its tunnels no more, which are about to be released: until when.
+    /// Tunnel ends that the core does not know and must release, with the time limit.
     pub(super) released: VecDeque<(u64, (IpAddr, Teid))>,
 }
 
@@ -170,7 +172,7 @@ impl<'a> Worker<'a> {
         self.now_us
     }
 
-    /// Makes the SUCIs of all UEs if they cost much.
+    /// Precomputes the SUCIs of all UEs if concealment is expensive.
     fn prepare(&mut self) -> Result<(), Error> {
         let profile = &self.options.profile;
         if matches!(profile.concealment, Concealment::Null) {
@@ -188,13 +190,13 @@ impl<'a> Worker<'a> {
         Ok(())
     }
 
-    /// The USIM of this worker's UE `index`.
+    /// Returns the USIM of this worker's UE `index`.
     fn usim(&self, index: u32) -> Option<Usim> {
         let (supi, keys) = self.options.subscribers.get(index * self.threads + self.number)?;
         Some(Usim::new(supi, keys))
     }
 
-    /// Connects all gNBs and waits for their NG SETUP.
+    /// Connects all gNBs and waits for their NG Setup.
     fn bring_up(&mut self, endpoint: &mut dyn Endpoint) -> Result<(), Error> {
         for index in 0..self.links.len() {
             self.connect(index, 0, endpoint);
@@ -226,7 +228,7 @@ impl<'a> Worker<'a> {
         let tie = &mut link.ties[usize::from(by)];
         tie.retry_us = None;
         if tie.streams.is_some() {
-            // It is up, and to be bound again.
+            // The association is up and must be bound again.
             return self.attach(index);
         }
         match endpoint.connect(*tie.core.get_or_insert(core)) {
@@ -241,7 +243,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Lets a gNB begin what its associations are for.
+    /// Starts NG Setup or the binding on the gNB's associations.
     fn attach(&mut self, index: usize) {
         let link = &mut self.links[index];
         if let Err(error) = link.attach(self.now_us) {
@@ -249,10 +251,10 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Every gNB drops one of its associations, if it is time: the first, then the next, and so on.
+    /// Closes one association of every gNB when the time has come, in turn from the first.
     fn drop_associations(&mut self, endpoint: &mut dyn Endpoint) -> Option<u64> {
         let every = self.options.drop_association?.as_micros() as u64;
-        // With a steady load while that is there: UEs that come before it wait for T3510.
+        // A steady load must be in progress: UEs that start before it would wait for T3510.
         let waits = self.steady.as_ref().is_some_and(|steady| !steady.is_under_way());
         if self.origin_us == 0 || waits {
             return None;
@@ -264,7 +266,7 @@ impl<'a> Worker<'a> {
         }
         for index in 0..self.links.len() {
             let by = dropped as usize % self.links[index].ties.len();
-            // Only if there is another to go on with.
+            // Only if another association remains.
             if let Some(assoc) = self.links[index].ties[by].assoc.filter(|_| self.links[index].is_complete()) {
                 self.end_association(assoc, (index, by as u8), "the gNB has dropped it", endpoint);
             }
@@ -274,7 +276,7 @@ impl<'a> Worker<'a> {
         Some(next)
     }
 
-    /// A gNB ends one of its associations.
+    /// Closes one association of a gNB.
     fn end_association(&mut self, assoc: AssocId, (index, by): (usize, u8), why: &str, endpoint: &mut dyn Endpoint) {
         endpoint.abort(assoc);
         self.by_assoc.remove(&assoc);
@@ -282,7 +284,7 @@ impl<'a> Worker<'a> {
         self.on_lost(index, by, why);
     }
 
-    /// gNBs end the associations that the AMF has given up.
+    /// Closes the associations that the AMF has removed.
     fn end_removed(&mut self, endpoint: &mut dyn Endpoint) {
         for index in 0..self.links.len() {
             for by in std::mem::take(&mut self.links[index].removed) {
@@ -293,7 +295,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// No UE is to start any more, and none is under way.
+    /// Returns true if no UE is in progress and none will start.
     fn is_settled(&self) -> bool {
         if let Some(steady) = &self.steady {
             return steady.is_over();
@@ -301,20 +303,21 @@ impl<'a> Worker<'a> {
         self.active == 0 && (self.slots.len() as u32 >= self.share || self.is_over())
     }
 
-    /// A steady load ends when its last procedures do, for which they have their time, unless another worker has failed.
+    /// Returns true when a steady load has ended. Its last procedures have their time limit, unless
+    /// another worker failed.
     fn is_ending(&self) -> bool {
         let is_whole = !self.counters.finish.load(Ordering::Relaxed);
         is_whole && self.steady.as_ref().is_some_and(SteadyRun::is_under_way)
     }
 
-    /// No UE and no round starts any more.
+    /// Returns true if no further UE and no further round starts.
     pub(super) fn is_over(&self) -> bool {
         let late = |limit: Duration| self.now_us - self.origin_us > limit.as_micros() as u64;
         let duration = self.options.duration.filter(|_| self.steady.is_none());
         self.counters.stop.load(Ordering::Relaxed) || duration.is_some_and(late)
     }
 
-    /// One turn: what is due, then what comes.
+    /// Runs one loop iteration: due work first, then received events.
     fn turn(&mut self, endpoint: &mut dyn Endpoint, longest: Duration) -> Result<(), Error> {
         self.tick();
         let next_start = self.launch();
@@ -341,7 +344,7 @@ impl<'a> Worker<'a> {
         Ok(())
     }
 
-    /// Starts the UEs whose time has come; tells when the next one's comes.
+    /// Starts the UEs that are due. Returns the time of the next start.
     fn launch(&mut self) -> Option<u64> {
         if self.origin_us == 0 {
             return None;
@@ -360,7 +363,7 @@ impl<'a> Worker<'a> {
                     self.now_us
                 }
                 (_, Some((arrivals, known, at_s))) => {
-                    // every worker makes all times and takes its part of them
+                    // Every worker generates all start times and takes its share.
                     let index = started * self.threads + self.number;
                     while *known <= index {
                         (*known, *at_s) = (*known + 1, arrivals.next_s());
@@ -372,7 +375,7 @@ impl<'a> Worker<'a> {
             if intended > self.now_us {
                 return Some(intended);
             }
-            // answers are not kept waiting by many starts at once
+            // Many starts at once must not delay answers.
             if begun_now >= BURST {
                 return Some(self.now_us);
             }
@@ -382,7 +385,7 @@ impl<'a> Worker<'a> {
     }
 
     fn start_ue(&mut self, index: u32, intended_us: u64) {
-        // there is one for each UE: that was checked before the run
+        // The options check has ensured one USIM for each UE.
         let Some(usim) = self.prepared.pop().or_else(|| self.usim(index)) else { return };
         let link = index as usize % self.links.len();
         let mut slot = UeSlot::new(Ue::new(usim), link as u16, self.options.scenario.steps());
@@ -438,7 +441,7 @@ impl<'a> Worker<'a> {
                 }
             }
             Event::Readable { token } => self.on_n3(token),
-            // A gNB asks for no sign of life.
+            // gNBs do not use the liveness event.
             Event::Alive { .. } => {}
         }
     }
@@ -446,7 +449,7 @@ impl<'a> Worker<'a> {
     fn on_up(&mut self, assoc: AssocId, streams: u16) {
         let Some((index, by)) = self.by_assoc.get(&assoc).copied() else { return };
         if self.links[index].gnb.state() == NgState::Down {
-            // what UEs sent while there was no association is lost
+            // Messages that UEs sent without an association are lost.
             self.release_all(index, "there was no association");
         }
         let link = &mut self.links[index];
@@ -455,8 +458,8 @@ impl<'a> Worker<'a> {
         self.answer_wanted(index);
     }
 
-    /// An association is gone. As long as the gNB has another, its UEs go on by that, and what the AMF has not acknowledged is
-    /// sent again by it. What else was on its way is lost; UEs send it again by their timers.
+    /// Handles the loss of an association. If the gNB has another one, UEs continue on it, and it
+    /// resends unacknowledged messages. Other messages in transit are lost; UE timers repeat them.
     fn on_lost(&mut self, index: usize, by: u8, reason: &str) {
         let link = &mut self.links[index];
         let goes_on = link.lost(by, self.now_us);
@@ -469,12 +472,12 @@ impl<'a> Worker<'a> {
             self.release_all(index, &reason);
         }
         self.links[index].trouble = Some(reason);
-        // NG may have been about to be set up on it, while another is up.
+        // NG Setup may have been due on the lost association while another is up.
         self.attach(index);
         self.answer_wanted(index);
     }
 
-    /// What an association that is gone has not carried is sent by another.
+    /// Resends the unacknowledged messages of a lost association on another one.
     fn resend_unacknowledged(&mut self, index: usize) {
         self.stats.report.sent_again += self.links[index].repeat() as u64;
     }
@@ -485,7 +488,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Tells every UE with a connection at a gNB that it has none any more.
+    /// Reports the loss of the NG connection to every connected UE of a gNB.
     fn release_all(&mut self, index: usize, why: &str) {
         for owner in 0..self.slots.len() as u32 {
             let slot = &self.slots[owner as usize];
@@ -504,7 +507,7 @@ impl<'a> Worker<'a> {
         }
         for event in inbox.events.drain(..) {
             match event {
-                // the UE has left this connection behind
+                // The UE has abandoned this connection.
                 ref event if event.owner() == Some(gnb::NOBODY) => {}
                 gnb::Event::Nas { owner, range } => self.on_nas(owner, &inbox.nas[range]),
                 gnb::Event::ContextSetup { owner, key } => self.on_key(owner, &key),
@@ -523,7 +526,7 @@ impl<'a> Worker<'a> {
                     if slot.is_some_and(|slot| slot.ran == Some(source)) {
                         self.on_next_hop(owner, &key, chaining);
                     } else {
-                        // it has left meanwhile
+                        // The UE has left meanwhile.
                         self.links[index].gnb.drop_prepared(target);
                     }
                 }
@@ -539,7 +542,8 @@ impl<'a> Worker<'a> {
                     self.links[index].refused = Some(format!("NG SETUP FAILURE, {cause:?}"));
                 }
                 gnb::Event::Paging(tmsi) => self.on_paging(tmsi),
-                // what an AMF says that has let go of a UE which left without a word
+                // Expected from an AMF that has already released a UE whose connection was
+                // abandoned.
                 gnb::Event::ErrorIndication(report)
                     if report.ran_id.is_some_and(|ran| self.links[index].gnb.is_abandoned(RanUeNgapId(ran))) => {}
                 gnb::Event::ErrorIndication(report) => {
@@ -570,7 +574,7 @@ impl<'a> Worker<'a> {
 
     fn on_n3(&mut self, token: u64) {
         while let Some(received) = self.n3.receive(token) {
-            // an answer may come within this very burst
+            // An answer may arrive within this burst.
             self.tick();
             match received {
                 Received::Packet(teid, range) => self.on_packet(teid, range),
@@ -604,7 +608,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Ends the associations gracefully, as far as the core plays along.
+    /// Shuts the associations down gracefully, as far as the core responds.
     fn shut_down_associations(&mut self, endpoint: &mut dyn Endpoint) {
         let ties = self.links.iter().flat_map(|link| &link.ties);
         let mut open: Vec<_> = ties.filter_map(|tie| tie.assoc).collect();
@@ -625,7 +629,7 @@ impl<'a> Worker<'a> {
     }
 }
 
-/// When UEs start in an open loop.
+/// Returns the start times of UEs in an open loop.
 fn starts(options: &Options) -> Option<(Arrivals, u32, f64)> {
     let arrivals = match &options.load {
         Load::Window(_) => return None,
@@ -635,7 +639,7 @@ fn starts(options: &Options) -> Option<(Arrivals, u32, f64)> {
     Some((arrivals, 0, 0.0))
 }
 
-/// gNB number `number` of a run.
+/// Returns the configuration of gNB `number` of a run.
 pub(crate) fn gnb_config(options: &Options, number: u32) -> GnbConfig {
     let plmn = options.profile.plmn;
     GnbConfig {
@@ -651,7 +655,7 @@ fn link(options: &Options, number: u32) -> GnbLink {
     let first = number as usize % options.core.len();
     let gnb = Gnb::new(gnb_config(options, number));
     match options.tnl_associations {
-        // gNBs take the addresses in turn.
+        // gNBs use the addresses in turn.
         0 | 1 => GnbLink::new(gnb, number, &options.core[first..=first], 1),
         associations => GnbLink::new(gnb, number, &options.core, associations),
     }

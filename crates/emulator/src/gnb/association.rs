@@ -1,6 +1,8 @@
-//! The associations of a gNB with one AMF (TS 38.412 clause 7): NG is set up on one, and a RAN Configuration Update with the
-//! Global RAN Node ID binds each further one to it (TS 38.413 8.7.2). UE-associated signalling keeps to one of them as long
-//! as that one is up (TS 23.501 5.21.1.3).
+//! Associations of a gNB with one AMF (TS 38.412 clause 7).
+//!
+//! NG is set up on one association. A RAN Configuration Update with the Global RAN Node ID binds
+//! each further one to it (TS 38.413 8.7.2). UE-associated signalling stays on one association
+//! while that is up (TS 23.501 5.21.1.3).
 
 use super::receive::Fault;
 use super::resource::address_of;
@@ -10,19 +12,19 @@ use vireo_types::RanUeNgapId;
 use vireo_wire::ngap::*;
 use vireo_wire::ngap::{build_ngap, build_ngap_ie, extract_ngap_ies};
 
-/// Associations of one gNB at the most (TS 38.413 9.2.6.7: maxnoofTNLAssociations).
+/// Maximum number of associations of one gNB (TS 38.413 9.2.6.7: maxnoofTNLAssociations).
 pub const MOST_ASSOCIATIONS: usize = 32;
 
-/// Where a PDU goes.
+/// Association and stream of a PDU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PduRoute {
-    /// Which of the gNB's associations.
+    /// Index of the gNB's association.
     pub by: u8,
-    /// The stream on it.
+    /// SCTP stream of the association.
     pub stream: u16,
 }
 
-/// One association.
+/// State of one association.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Association {
     state: NgState,
@@ -42,42 +44,44 @@ impl Gnb {
         &mut self.associations[at]
     }
 
-    /// State of one association: `Up` as soon as it carries UEs.
+    /// Returns the state of one association: `Up` as soon as it carries UEs.
     pub fn association_state(&self, by: u8) -> NgState {
         self.associations.get(usize::from(by)).map_or(NgState::Down, |association| association.state)
     }
 
-    /// How many associations carry UEs.
+    /// Returns the number of associations that carry UEs.
     pub fn associations_up(&self) -> usize {
         self.associations.iter().filter(|association| association.state == NgState::Up).count()
     }
 
-    /// The `n`-th of the associations that carry UEs, going round.
+    /// Returns the `n`-th association that carries UEs, modulo their number.
     fn nth_up(&self, n: u32) -> Option<u8> {
         let count = self.associations_up();
         let up = (0u8..).zip(&self.associations).filter(|(_, association)| association.state == NgState::Up);
         up.map(|(by, _)| by).nth((n as usize).checked_rem(count)?)
     }
 
-    /// The association that a new connection of a UE takes: none is better than another. Numbers of a gNB's UEs may have
-    /// much in common, so it is not by these as they are.
+    /// Chooses the association of a UE's new connection; all are equal. It mixes the owner number,
+    /// since the UE numbers of one gNB may have a common pattern.
     pub(super) fn choose(&self, owner: u32) -> u8 {
         self.nth_up(owner.wrapping_mul(0x9e37_79b9) >> 16).unwrap_or(self.current)
     }
 
-    /// The association that is `by`, or one that is up if that is not.
+    /// Returns association `by`, or one that is up if `by` is not.
     pub(crate) fn pick_live(&self, by: u8) -> u8 {
         if self.association_state(by) == NgState::Up { by } else { self.nth_up(0).unwrap_or(by) }
     }
 
-    /// What is about no UE goes where the AMF was heard last, on stream 0 (TS 38.412 clause 7).
+    /// Returns the route of non-UE-associated messages: the association of the last received AMF
+    /// message, stream 0 (TS 38.412 clause 7).
     pub(super) fn common(&self) -> PduRoute {
         PduRoute { by: self.pick_live(self.current), stream: 0 }
     }
 
-    /// UE-associated signalling keeps off stream 0 (TS 38.412 7). All that is about one UE takes one stream, also over
-    /// successive connections: SCTP keeps no order between streams, and the INITIAL UE MESSAGE of a new connection must
-    /// not overtake the UE CONTEXT RELEASE COMPLETE of the one before.
+    /// Returns the route of a UE's messages. UE-associated signalling avoids stream 0 (TS 38.412
+    /// 7). One UE uses one stream, also over successive connections, since SCTP keeps no order
+    /// between streams. The INITIAL UE MESSAGE of a new connection must not overtake the UE CONTEXT
+    /// RELEASE COMPLETE of the previous one.
     pub(super) fn way(&self, ran: RanUeNgapId) -> PduRoute {
         let (owner, by) = self.connection(ran).map_or((0, self.current), |c| (c.owner, c.by));
         let by = self.pick_live(by);
@@ -85,9 +89,10 @@ impl Gnb {
         PduRoute { by, stream: 1 + owner.wrapping_rem(u32::from(streams.max(2)) - 1) as u16 }
     }
 
-    /// An association is up with so many outbound streams. On the first one sends NG SETUP REQUEST, and forgets all that
-    /// was before; on a further one RAN CONFIGURATION UPDATE with the Global RAN Node ID. While NG is being set up on
-    /// another one, nothing: [`Event::Ready`] follows.
+    /// Handles an association that is up with this number of outbound streams. On the first one it
+    /// clears all state and sends NG SETUP REQUEST. On a further one it sends RAN CONFIGURATION
+    /// UPDATE with the Global RAN Node ID. It sends nothing while NG Setup runs on another one:
+    /// [`Event::Ready`] follows.
     pub fn attach(&mut self, by: u8, streams: u16, out: &mut Outbox) -> Result<(), SendError> {
         match self.state {
             NgState::Down => self.set_up_by(by, streams, out),
@@ -114,12 +119,13 @@ impl Gnb {
         Ok(())
     }
 
-    /// The association is up with so many outbound streams: sends NG SETUP REQUEST.
+    /// Sends NG SETUP REQUEST on an association with this number of outbound streams.
     pub fn set_up(&mut self, streams: u16, out: &mut Outbox) -> Result<(), SendError> {
         self.set_up_by(0, streams, out)
     }
 
-    /// An association is lost. Whether the gNB goes on with another; if not, every UE is idle and the interface is down.
+    /// Handles the loss of an association. Returns true if the gNB continues with another one.
+    /// Otherwise every UE is idle and the interface is down.
     pub fn detach(&mut self, by: u8) -> bool {
         *self.association(by) = Association::DOWN;
         if self.state != NgState::Up || self.associations_up() == 0 {
@@ -135,7 +141,7 @@ impl Gnb {
         self.associations.fill(Association::DOWN);
     }
 
-    /// NG SETUP RESPONSE or FAILURE has come.
+    /// Handles NG SETUP RESPONSE or FAILURE.
     pub(super) fn answered(&mut self, taken: bool) {
         let by = self.current;
         let state = if taken { NgState::Up } else { NgState::Down };
@@ -143,7 +149,7 @@ impl Gnb {
         self.state = state;
     }
 
-    /// RAN CONFIGURATION UPDATE ACKNOWLEDGE or FAILURE has come.
+    /// Handles RAN CONFIGURATION UPDATE ACKNOWLEDGE or FAILURE.
     pub(super) fn updated(&mut self, taken: bool, inbox: &mut Inbox) {
         let by = self.current;
         if self.association(by).state == NgState::SettingUp && self.state == NgState::Up {
@@ -152,8 +158,9 @@ impl Gnb {
         inbox.events.push(Event::ConfigurationUpdated(taken));
     }
 
-    /// AMF CONFIGURATION UPDATE: it is acknowledged at once, unless it asks for associations. Then the caller tries, and
-    /// answers ([`Gnb::acknowledge_associations`]). It is the caller, too, who ends associations.
+    /// Handles AMF CONFIGURATION UPDATE. It acknowledges at once unless the AMF requests
+    /// associations. Then the caller connects and calls [`Gnb::acknowledge_associations`]. The
+    /// caller also closes removed associations.
     pub(super) fn amf_update(&mut self, pdu: &NGAPPDU<'_>, inbox: &mut Inbox, out: &mut Outbox) -> Result<(), Fault> {
         extract_ngap_ies!(pdu, AMFConfigurationUpdate,
             opt add: AMFTNLAssociationToAddList = AMF_TNLAssociationToAddList(list) => list,
@@ -174,7 +181,8 @@ impl Gnb {
         Ok(())
     }
 
-    /// AMF CONFIGURATION UPDATE ACKNOWLEDGE: to these addresses there is an association, or there is none.
+    /// Sends AMF CONFIGURATION UPDATE ACKNOWLEDGE: for each address, whether there is an
+    /// association.
     pub fn acknowledge_associations(&mut self, tried: &[(IpAddr, bool)], out: &mut Outbox) -> Result<(), SendError> {
         let of = |wanted: bool| tried.iter().filter(move |(_, up)| *up == wanted).map(|(address, _)| *address);
         let address = |address: IpAddr| CPTransportLayerInformation::endpointIPAddress(address_of(address));
@@ -195,7 +203,7 @@ impl Gnb {
         Ok(out.encode_by(self.common(), answer)?)
     }
 
-    /// The AMF was heard by an association: what is about a UE goes there from now on (TS 23.501 5.21.1.3).
+    /// Binds the UE to the association of the last received AMF message (TS 23.501 5.21.1.3).
     pub(super) fn rebind(&mut self, ran: RanUeNgapId) {
         let by = self.current;
         if let Some(connection) = self.connection_mut(ran) {
@@ -204,7 +212,7 @@ impl Gnb {
     }
 }
 
-/// The IP address of an endpoint.
+/// Returns the IP address of an endpoint.
 fn endpoint(information: &CPTransportLayerInformation<'_>) -> Option<IpAddr> {
     let CPTransportLayerInformation::endpointIPAddress(address) = information else { return None };
     match *address.0.as_octets() {

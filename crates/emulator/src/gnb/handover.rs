@@ -1,7 +1,7 @@
-//! Handover (TS 38.413 8.4): as source and as target, by Xn and by N2.
+//! Handover (TS 38.413 8.4) by Xn and N2, at source and target.
 //!
-//! What RRC would carry between source and target in the transparent containers is here the UE's number and that of its
-//! connection.
+//! The transparent containers hold no RRC content. They hold the UE's number and its connection
+//! number.
 
 use super::receive::Fault;
 use super::request::SendError;
@@ -11,16 +11,13 @@ use vireo_types::{GnbId, RanUeNgapId, Tai};
 use vireo_wire::ngap::*;
 use vireo_wire::ngap::{build_ngap, build_ngap_ie, extract_ngap_ies};
 
-/// What a source gives to the target by Xn.
+/// UE context that an Xn handover passes from source to target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct XnHandoverContext {
-    /// The UE.
     pub owner: u32,
-    /// AMF-UE-NGAP-ID.
     pub amf_id: u64,
-    /// UE security capabilities as the source has them: 5G-EA and 5G-IA octets of NAS.
+    /// UE security capabilities of the source: 5G-EA and 5G-IA octets of NAS.
     pub capability: (u8, u8),
-    /// Its tunnels.
     pub tunnels: Vec<Tunnel>,
 }
 
@@ -30,20 +27,21 @@ fn tunnel_information(n3: std::net::IpAddr, teid: vireo_types::Teid) -> UPTransp
 }
 
 impl Gnb {
-    /// What this gNB has of a UE, for the target of an Xn handover.
+    /// Returns this gNB's context of a UE for the target of an Xn handover.
     pub fn hand_over(&self, ran: RanUeNgapId, capability: (u8, u8)) -> Result<XnHandoverContext, SendError> {
         let amf_id = self.amf_id(ran).ok_or(SendError::NoConnection)?;
         let owner = self.owner(ran).ok_or(SendError::NoConnection)?;
         Ok(XnHandoverContext { owner, amf_id, capability, tunnels: self.tunnels(ran).to_vec() })
     }
 
-    /// The TEID of this gNB for a session: another one than that of a neighbour for the same UE.
+    /// Returns this gNB's TEID of a session. It differs from a neighbour's TEID for the same UE.
     pub(super) fn teid(&self, ran: RanUeNgapId, owner: u32, psi: u8) -> vireo_types::Teid {
         let generation = ran.0 as u8;
         downlink_teid(owner, psi, (self.config().id.id as u8 & 3) << 2 | generation & 3)
     }
 
-    /// A UE has come by Xn: PATH SWITCH REQUEST. Sessions for which `accept` says no are not taken over.
+    /// Sends PATH SWITCH REQUEST for a UE that arrived by Xn. It does not take over sessions that
+    /// `accept` rejects.
     pub fn path_switch(
         &mut self,
         ue: XnHandoverContext,
@@ -111,7 +109,7 @@ impl Gnb {
         if let Some(connection) = self.connection_mut(ran) {
             connection.tunnels.retain(|tunnel| list.0.iter().any(|item| item.pdu_session_id.0 == tunnel.psi));
             for item in &list.0 {
-                // another end at the UPF than the one that the node before knew (9.3.4.9)
+                // The UPF end may differ from the one that the source knew (9.3.4.9).
                 let transfer: PathSwitchRequestAcknowledgeTransfer<'_> =
                     decode_open_type(&item.path_switch_request_acknowledge_transfer)?;
                 let end = transfer.ul_ngu_up_tnl_information.as_ref().and_then(end_of);
@@ -137,7 +135,7 @@ impl Gnb {
         Ok(())
     }
 
-    /// HANDOVER REQUIRED: the UE shall go to another gNB.
+    /// Sends HANDOVER REQUIRED towards another gNB.
     pub fn require_handover(
         &self,
         ran: RanUeNgapId,
@@ -170,7 +168,7 @@ impl Gnb {
         Ok(out.encode_by(self.way(ran), message)?)
     }
 
-    /// HANDOVER REQUEST: makes room for the UE, unless this gNB refuses, and answers.
+    /// Handles HANDOVER REQUEST: allocates a connection and answers, or refuses if so configured.
     pub(super) fn handover_request(
         &mut self,
         pdu: &NGAPPDU<'_>,
@@ -246,7 +244,7 @@ impl Gnb {
         Ok(())
     }
 
-    /// HANDOVER COMMAND: the source tells how far its bearers are, and the UE goes.
+    /// Handles HANDOVER COMMAND: the source sends its bearer status, and the UE leaves.
     pub(super) fn handover_command(
         &mut self,
         pdu: &NGAPPDU<'_>,
@@ -291,7 +289,7 @@ impl Gnb {
         Ok(())
     }
 
-    /// HANDOVER NOTIFY: the UE has come.
+    /// Sends HANDOVER NOTIFY for a UE that has arrived.
     pub fn notify(&self, ran: RanUeNgapId, out: &mut Outbox) -> Result<(), SendError> {
         let amf = self.amf_id(ran).ok_or(SendError::NoConnection)?;
         let message = build_ngap!(
@@ -305,7 +303,7 @@ impl Gnb {
         Ok(out.encode_by(self.way(ran), message)?)
     }
 
-    /// HANDOVER CANCEL: the UE stays.
+    /// Sends HANDOVER CANCEL: the UE stays at the source.
     pub fn cancel_handover(&self, ran: RanUeNgapId, out: &mut Outbox) -> Result<(), SendError> {
         let amf = self.amf_id(ran).ok_or(SendError::NoConnection)?;
         let message = build_ngap!(
@@ -319,12 +317,12 @@ impl Gnb {
         Ok(out.encode_by(self.way(ran), message)?)
     }
 
-    /// Whether HANDOVER REQUESTs are answered by HANDOVER FAILURE.
+    /// Sets whether HANDOVER REQUESTs are answered by HANDOVER FAILURE.
     pub fn refuse_handover(&mut self, refuse: bool) {
         self.refuses_handover = refuse;
     }
 
-    /// How many octets the containers between source and target have at least.
+    /// Sets the minimum size of the containers between source and target, in octets.
     pub fn set_container(&mut self, octets: usize) {
         self.container_octets = octets;
     }
@@ -335,7 +333,7 @@ impl Gnb {
         container
     }
 
-    /// The session that HANDOVER REQUEST ACKNOWLEDGEs say is not taken.
+    /// Sets the session that HANDOVER REQUEST ACKNOWLEDGE reports as failed.
     pub fn refuse_session(&mut self, psi: Option<u8>) {
         self.refuses_session = psi;
     }

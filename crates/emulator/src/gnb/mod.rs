@@ -1,7 +1,8 @@
-//! A gNB as a pure state machine over NGAP (TS 38.413): NGAP PDUs in, NGAP PDUs and events out.
+//! gNB as a pure state machine over NGAP (TS 38.413).
 //!
-//! It knows no SCTP, no clock and no NAS: what it carries for a UE are octets, and the UE is a number that its caller
-//! chose (the *owner*). It allocates RAN-UE-NGAP-IDs and the TEIDs of its side of N3.
+//! Input is NGAP PDUs; output is NGAP PDUs and events. The gNB has no SCTP, no clock and no NAS
+//! decoder. NAS messages are opaque octets. The caller identifies a UE by a number of its choice
+//! (the *owner*). The gNB allocates RAN-UE-NGAP-IDs and its N3 TEIDs.
 
 mod association;
 mod handover;
@@ -20,158 +21,130 @@ use std::net::IpAddr;
 use vireo_types::{GnbId, RanUeNgapId, Snssai, Tai, Teid, Tmsi};
 use vireo_wire::ngap::{Cause, CauseRadioNetwork, Error};
 
-/// NGAP's payload protocol identifier (TS 38.412 7).
+/// NGAP payload protocol identifier (TS 38.412 7).
 pub const PPID: u32 = 60;
 
-/// What a gNB is.
+/// Configuration of a gNB.
 #[derive(Clone, Debug)]
 pub struct GnbConfig {
-    /// Global gNB ID.
     pub id: GnbId,
-    /// RAN Node Name.
     pub name: String,
-    /// Its tracking area.
     pub tai: Tai,
-    /// The slices it serves there.
+    /// Slices supported in the tracking area.
     pub slices: Vec<Snssai>,
-    /// Its address on N3.
+    /// N3 address.
     pub n3: IpAddr,
 }
 
-/// One PDU session's tunnel on N3.
+/// N3 tunnel of one PDU session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tunnel {
-    /// PDU session identity.
     pub psi: u8,
-    /// QoS flow that uplink packets take.
+    /// QoS flow of uplink packets.
     pub qfi: u8,
-    /// The UPF's address.
     pub upf: IpAddr,
-    /// The UPF's TEID.
     pub uplink: Teid,
-    /// The gNB's TEID.
     pub downlink: Teid,
 }
 
 /// State of the NG interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NgState {
-    /// No association, or no NG SETUP yet.
+    /// No association, or NG SETUP REQUEST was not sent yet.
     Down,
     /// NG SETUP REQUEST was sent.
     SettingUp,
-    /// NG SETUP RESPONSE came.
+    /// NG SETUP RESPONSE was received.
     Up,
 }
 
-/// What happened, for whoever drives the gNB.
+/// Event for the caller of the gNB.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
     /// NG SETUP RESPONSE: the interface is up.
     Ready,
-    /// NG SETUP FAILURE.
     SetupFailed(Cause),
-    /// NAS for a UE: the range of [`Inbox::nas`].
+    /// NAS message for a UE.
     Nas {
-        /// The UE.
         owner: u32,
-        /// Where its octets are.
+        /// Range of [`Inbox::nas`].
         range: std::ops::Range<usize>,
     },
-    /// INITIAL CONTEXT SETUP: the key that the gNB was given. Its NAS follows as [`Event::Nas`].
+    /// INITIAL CONTEXT SETUP REQUEST with the UE's security key. Its NAS follows as [`Event::Nas`].
     ContextSetup {
-        /// The UE.
         owner: u32,
-        /// Security Key.
         key: [u8; 32],
     },
-    /// A PDU session has its tunnel.
+    /// The tunnel of a PDU session is set up.
     TunnelUp {
-        /// The UE.
         owner: u32,
-        /// PDU session identity.
         psi: u8,
     },
-    /// A PDU session's tunnel is gone.
+    /// The tunnel of a PDU session is released.
     TunnelDown {
-        /// The UE.
         owner: u32,
-        /// PDU session identity.
         psi: u8,
     },
-    /// A PDU session's tunnel has another end at the UPF.
+    /// The tunnel of a PDU session has another end at the UPF.
     TunnelModified {
-        /// The UE.
         owner: u32,
-        /// PDU session identity.
         psi: u8,
     },
-    /// The UE's NG connection is gone.
+    /// The UE's NG connection is released.
     Released {
-        /// The UE.
         owner: u32,
-        /// Why.
         cause: Cause,
     },
-    /// PATH SWITCH REQUEST ACKNOWLEDGE: the NH that was given, and its chaining counter.
+    /// PATH SWITCH REQUEST ACKNOWLEDGE with NH and its chaining counter.
     PathSwitched {
-        /// The UE.
         owner: u32,
-        /// NH.
+        /// Next Hop key (NH).
         key: [u8; 32],
-        /// NCC.
+        /// NH chaining counter (NCC).
         chaining: u8,
     },
-    /// PATH SWITCH REQUEST FAILURE: the UE is lost here.
+    /// PATH SWITCH REQUEST FAILURE: this gNB loses the UE.
     PathSwitchFailed {
-        /// The UE.
         owner: u32,
     },
-    /// HANDOVER REQUEST was accepted: the NH that was given, and its chaining counter.
+    /// HANDOVER REQUEST was accepted: NH and its chaining counter.
     HandoverPrepared {
-        /// The UE.
         owner: u32,
-        /// Its connection at the source.
+        /// UE's connection at the source.
         source: RanUeNgapId,
-        /// Its connection here.
         target: RanUeNgapId,
-        /// NH.
+        /// Next Hop key (NH).
         key: [u8; 32],
-        /// NCC.
+        /// NH chaining counter (NCC).
         chaining: u8,
     },
-    /// HANDOVER COMMAND: the UE goes to the target.
+    /// HANDOVER COMMAND: the UE moves to the target.
     HandoverCommand {
-        /// The UE.
         owner: u32,
-        /// The target's number for it.
+        /// RAN-UE-NGAP-ID at the target.
         target: RanUeNgapId,
     },
-    /// HANDOVER PREPARATION FAILURE.
     HandoverRefused {
-        /// The UE.
         owner: u32,
     },
-    /// HANDOVER CANCEL ACKNOWLEDGE.
     HandoverCancelled {
-        /// The UE.
         owner: u32,
     },
-    /// DOWNLINK RAN STATUS TRANSFER.
+    /// DOWNLINK RAN STATUS TRANSFER was received.
     StatusTransfer {
-        /// The UE.
         owner: u32,
     },
-    /// A UE is paged.
+    /// Paging of the UE with this 5G-S-TMSI.
     Paging(Tmsi),
     /// NG RESET ACKNOWLEDGE to the gNB's own NG RESET.
     ResetDone,
-    /// RAN CONFIGURATION UPDATE ACKNOWLEDGE or FAILURE.
+    /// RAN CONFIGURATION UPDATE ACKNOWLEDGE (true) or FAILURE (false).
     ConfigurationUpdated(bool),
-    /// AMF CONFIGURATION UPDATE: the AMF wants an association with each of these addresses, and to be answered by
-    /// [`Gnb::acknowledge_associations`].
+    /// AMF CONFIGURATION UPDATE: the AMF requests an association with each of these addresses. The
+    /// caller answers with [`Gnb::acknowledge_associations`].
     AssociationsWanted(Vec<IpAddr>),
-    /// AMF CONFIGURATION UPDATE: nobody is at these addresses of the AMF any more; associations with them are to end.
+    /// AMF CONFIGURATION UPDATE: the AMF has removed these addresses; the caller closes
+    /// associations with them.
     AssociationsRemoved(Vec<IpAddr>),
     /// ERROR INDICATION of the AMF.
     ErrorIndication(ErrorReport),
@@ -182,7 +155,7 @@ pub enum Event {
 }
 
 impl Event {
-    /// The UE that it is about.
+    /// Returns the UE that the event concerns, if any.
     pub fn owner(&self) -> Option<u32> {
         match self {
             Event::Nas { owner, .. }
@@ -203,44 +176,44 @@ impl Event {
     }
 }
 
-/// What an ERROR INDICATION tells.
+/// Content of an ERROR INDICATION.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ErrorReport {
-    /// AMF-UE-NGAP-ID, if it is about a UE.
+    /// AMF-UE-NGAP-ID, if the message concerns a UE.
     pub amf_id: Option<u64>,
-    /// RAN-UE-NGAP-ID, if it is about a UE.
+    /// RAN-UE-NGAP-ID, if the message concerns a UE.
     pub ran_id: Option<u32>,
-    /// Why, if it tells.
+    /// Cause IE, if present.
     pub cause: Option<Cause>,
-    /// Criticality Diagnostics are there.
+    /// True if Criticality Diagnostics are present.
     pub diagnostics: bool,
 }
 
-/// What the AMF did wrong.
+/// Protocol violation of the AMF.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
 pub enum Violation {
-    /// A PDU does not decode, or lacks what it must have.
+    /// A PDU does not decode, or lacks a mandatory IE.
     #[error("an NGAP PDU of the AMF does not decode")]
     Undecodable,
     /// A procedure that an AMF does not start or that the state does not allow.
     #[error("procedure {0} of the AMF is not expected")]
     Unexpected(u8),
-    /// RAN-UE-NGAP-ID of nobody, or with another AMF-UE-NGAP-ID than before.
+    /// RAN-UE-NGAP-ID of no UE, or with another AMF-UE-NGAP-ID than before.
     #[error("the AMF used UE NGAP IDs that do not belong together")]
     UnknownUe,
 }
 
-/// What a received PDU gave. Reused, so that steps do not allocate.
+/// Result of a received PDU. Reused, so that steps do not allocate.
 #[derive(Debug, Default)]
 pub struct Inbox {
-    /// The octets that [`Event::Nas`] points into.
+    /// Octets that [`Event::Nas`] refers to.
     pub nas: Vec<u8>,
-    /// What happened, in order.
+    /// Events in order.
     pub events: Vec<Event>,
 }
 
 impl Inbox {
-    /// Forgets everything but the memory.
+    /// Removes the content and keeps the memory.
     pub fn clear(&mut self) {
         self.nas.clear();
         self.events.clear();
@@ -253,7 +226,7 @@ impl Inbox {
     }
 }
 
-/// The PDUs that are to be sent, in order, each with its association and SCTP stream. Reused, so that steps do not
+/// PDUs to send, in order, each with its association and SCTP stream. Reused, so that steps do not
 /// allocate.
 #[derive(Debug, Default)]
 pub struct Outbox {
@@ -262,34 +235,34 @@ pub struct Outbox {
 }
 
 impl Outbox {
-    /// Forgets everything but the memory.
+    /// Removes the content and keeps the memory.
     pub fn clear(&mut self) {
         self.octets.clear();
         self.pdus.clear();
     }
 
-    /// Whether there is nothing to send.
+    /// Returns true if there is nothing to send.
     pub fn is_empty(&self) -> bool {
         self.pdus.is_empty()
     }
 
-    /// The PDUs with their streams, of a gNB that has one association.
+    /// Returns the PDUs with their streams, for a gNB with one association.
     pub fn pdus(&self) -> impl Iterator<Item = (u16, &[u8])> {
         self.routes().map(|(way, pdu)| (way.stream, pdu))
     }
 
-    /// The PDUs with their associations and streams.
+    /// Returns the PDUs with their associations and streams.
     pub fn routes(&self) -> impl Iterator<Item = (PduRoute, &[u8])> {
         let starts = std::iter::once(0).chain(self.pdus.iter().map(|(_, end)| *end));
         starts.zip(&self.pdus).map(|(start, (way, end))| (*way, &self.octets[start..*end]))
     }
 
-    /// Adds a PDU that is already encoded, for the first association.
+    /// Appends an encoded PDU for the first association.
     pub fn push(&mut self, stream: u16, pdu: &[u8]) {
         self.push_by(PduRoute { by: 0, stream }, pdu);
     }
 
-    /// Adds a PDU that is already encoded, by a way.
+    /// Appends an encoded PDU for a route.
     pub(crate) fn push_by(&mut self, way: PduRoute, pdu: &[u8]) {
         self.octets.extend_from_slice(pdu);
         self.pdus.push((way, self.octets.len()));
@@ -302,48 +275,50 @@ impl Outbox {
     }
 }
 
-/// How many ends of abandoned connections are remembered.
+/// Number of remembered ended connections that had been abandoned.
 const ENDED: usize = 4096;
 
 const FREE: u32 = u32::MAX;
-/// The owner that events of a connection have which was abandoned.
+/// Owner in events of an abandoned connection.
 pub const NOBODY: u32 = u32::MAX - 1;
 
-/// A UE's NG connection.
+/// NG connection of a UE.
 #[derive(Debug)]
 struct Connection {
     owner: u32,
     generation: u8,
-    /// The association that it takes.
+    /// Association of the connection.
     by: u8,
     amf_id: Option<u64>,
     tunnels: Vec<Tunnel>,
-    /// The UE has left without a word.
+    /// The UE has left without signalling.
     abandoned: bool,
 }
 
-/// One gNB.
+/// One gNB with its NG interface and connections.
 #[derive(Debug)]
 pub struct Gnb {
     config: GnbConfig,
     state: NgState,
     associations: Vec<Association>,
-    /// The association by which the AMF was heard last.
+    /// Association of the last received AMF message.
     current: u8,
     connections: Vec<Connection>,
     free: Vec<u32>,
     refuses_handover: bool,
-    /// A session that comes by HANDOVER REQUEST and is not taken.
+    /// Session that the gNB refuses in a HANDOVER REQUEST.
     refuses_session: Option<u8>,
     container_octets: usize,
-    /// Abandoned connections that have ended, the oldest first: what crosses their end is no fault of the AMF.
+    /// Ended connections that had been abandoned, oldest first. Messages that cross their end are
+    /// no violation of the AMF.
     ended: VecDeque<RanUeNgapId>,
-    /// An abandoned connection that the AMF has just made known, so that its release can be asked for.
+    /// Abandoned connection for which the AMF has just sent its ID, so that its release can be
+    /// requested.
     found: Option<RanUeNgapId>,
 }
 
 impl Gnb {
-    /// A gNB whose association is not up.
+    /// Creates a gNB whose association is down.
     pub fn new(config: GnbConfig) -> Self {
         Gnb {
             config,
@@ -360,43 +335,43 @@ impl Gnb {
         }
     }
 
-    /// What it is.
+    /// Returns the configuration.
     pub fn config(&self) -> &GnbConfig {
         &self.config
     }
 
-    /// State of the NG interface.
+    /// Returns the state of the NG interface.
     pub fn state(&self) -> NgState {
         self.state
     }
 
-    /// How many UEs are connected.
+    /// Returns the number of connected UEs.
     pub fn connected(&self) -> usize {
         self.connections.len() - self.free.len()
     }
 
-    /// The UE of a RAN-UE-NGAP-ID.
+    /// Returns the UE of a RAN-UE-NGAP-ID.
     pub fn owner(&self, ran: RanUeNgapId) -> Option<u32> {
         self.connection(ran).map(|connection| connection.owner)
     }
 
-    /// The AMF-UE-NGAP-ID of a connection, once the AMF has given it.
+    /// Returns the AMF-UE-NGAP-ID of a connection, once the AMF has assigned it.
     pub fn amf_id(&self, ran: RanUeNgapId) -> Option<u64> {
         self.connection(ran)?.amf_id
     }
 
-    /// The tunnels of a UE.
+    /// Returns the tunnels of a UE.
     pub fn tunnels(&self, ran: RanUeNgapId) -> &[Tunnel] {
         self.connection(ran).map_or(&[], |connection| &connection.tunnels)
     }
 
-    /// Loses the tunnel of a UE's first session; the session itself stays known.
+    /// Drops the tunnel of a UE's first session. The gNB still knows the session.
     pub fn lose_tunnel(&mut self, ran: RanUeNgapId) -> Option<Tunnel> {
         let tunnels = &mut self.connection_mut(ran)?.tunnels;
         (!tunnels.is_empty()).then(|| tunnels.remove(0))
     }
 
-    /// All associations are lost: every UE is idle and the interface is down.
+    /// Handles the loss of all associations: every UE is idle and the interface is down.
     pub fn lost(&mut self) {
         self.state = NgState::Down;
         self.all_down();
@@ -404,7 +379,8 @@ impl Gnb {
         self.free.clear();
     }
 
-    /// RAN-UE-NGAP-ID: index 24 | generation 8, so that a late message of an earlier use is recognised.
+    /// Returns the connection of a RAN-UE-NGAP-ID. Layout: index 24 bits, generation 8 bits, so
+    /// that a late message of an earlier use is recognised.
     fn connection(&self, ran: RanUeNgapId) -> Option<&Connection> {
         let connection = self.connections.get((ran.0 >> 8) as usize)?;
         (connection.owner != FREE && connection.generation == ran.0 as u8).then_some(connection)
@@ -415,7 +391,8 @@ impl Gnb {
         (connection.owner != FREE && connection.generation == ran.0 as u8).then_some(connection)
     }
 
-    /// Whether the UE of this connection has left without a word, or had before the connection ended.
+    /// Returns true if the UE of this connection left without signalling, also after the connection
+    /// ended.
     pub fn is_abandoned(&self, ran: RanUeNgapId) -> bool {
         self.connection(ran).map_or_else(|| self.ended.contains(&ran), |connection| connection.abandoned)
     }
@@ -435,20 +412,20 @@ impl Gnb {
         RanUeNgapId(index << 8 | u32::from(connection.generation))
     }
 
-    /// Forgets a connection that the AMF never answered; gives its owner.
+    /// Removes a connection that the AMF never answered. Returns its owner.
     pub fn forget(&mut self, ran: RanUeNgapId) -> Option<u32> {
         self.remove(ran)
     }
 
-    /// The UE will not come: nothing is told of the connection that was prepared for it.
+    /// Removes a prepared connection whose UE will not arrive. It emits no event.
     pub fn drop_prepared(&mut self, ran: RanUeNgapId) {
         if let Some(connection) = self.connection_mut(ran) {
             connection.abandoned = true;
         }
     }
 
-    /// The UE is gone without a word (radio link failure): nothing more is told of the connection, and its release is
-    /// asked for, at once or as soon as the AMF has answered for the first time.
+    /// Abandons the connection after a radio link failure: it emits no further event for the UE.
+    /// The gNB requests the release, at once or after the AMF's first answer.
     pub fn abandon(&mut self, ran: RanUeNgapId, out: &mut Outbox) -> Result<(), SendError> {
         let Some(connection) = self.connection_mut(ran) else { return Ok(()) };
         connection.abandoned = true;
@@ -458,7 +435,7 @@ impl Gnb {
         self.request_release(ran, Cause::radioNetwork(CauseRadioNetwork::radio_connection_with_ue_lost), out)
     }
 
-    /// Forgets a connection; gives its owner.
+    /// Removes a connection. Returns its owner.
     fn remove(&mut self, ran: RanUeNgapId) -> Option<u32> {
         let connection = self.connection_mut(ran)?;
         let owner = std::mem::replace(&mut connection.owner, FREE);
@@ -475,13 +452,13 @@ impl Gnb {
     }
 }
 
-/// The gNB's TEID of a UE's PDU session: generation 4 | owner 24 | PSI 4. A caller can tell from it whose packet came
-/// without a table, as long as owners are unique on one N3 address.
+/// Returns the gNB's TEID of a UE's PDU session: generation 4 | owner 24 | PSI 4 bits. A caller
+/// derives the owner of a packet from it without a table, if owners are unique on one N3 address.
 pub fn downlink_teid(owner: u32, psi: u8, generation: u8) -> Teid {
     Teid(u32::from(generation) << 28 | (owner & 0x00ff_ffff) << 4 | u32::from(psi & 0xf))
 }
 
-/// The owner and the PDU session of a gNB's TEID.
+/// Returns the owner and the PDU session of a gNB's TEID.
 pub fn downlink_owner(teid: Teid) -> (u32, u8) {
     (teid.0 >> 4 & 0x00ff_ffff, (teid.0 & 0xf) as u8)
 }

@@ -1,4 +1,4 @@
-//! What a gNB takes from the AMF.
+//! Handlers of the NGAP PDUs that a gNB receives from the AMF.
 
 use super::request::SendError;
 use super::{ErrorReport, Event, Gnb, Inbox, NOBODY, NgState, Outbox, Violation};
@@ -6,11 +6,11 @@ use vireo_types::{RanUeNgapId, Tmsi};
 use vireo_wire::ngap::*;
 use vireo_wire::ngap::{build_ngap, extract_ngap_ies};
 
-/// Why a PDU was not taken.
+/// Reason for which a PDU was not processed.
 pub(super) enum Fault {
     Peer(Violation),
     Own(SendError),
-    /// It is about a connection whose UE has left, and which has ended.
+    /// The PDU concerns an ended connection that the UE had abandoned.
     Late,
 }
 
@@ -27,12 +27,12 @@ impl From<SendError> for Fault {
 }
 
 impl Gnb {
-    /// Takes one NGAP PDU of the one association: what is to be answered goes to `out`, what happened to `inbox`.
+    /// Handles one NGAP PDU of the first association. Answers go to `out`, events to `inbox`.
     pub fn receive(&mut self, octets: &[u8], inbox: &mut Inbox, out: &mut Outbox) -> Result<(), SendError> {
         self.receive_by(0, octets, inbox, out)
     }
 
-    /// The same of one of several associations.
+    /// Handles one NGAP PDU of association `by`.
     pub fn receive_by(&mut self, by: u8, octets: &[u8], inbox: &mut Inbox, out: &mut Outbox) -> Result<(), SendError> {
         self.current = by;
         match self.dispatch(octets, inbox, out) {
@@ -40,7 +40,7 @@ impl Gnb {
                 Some(ran) => self.abandon(ran, out),
                 None => Ok(()),
             },
-            // an AMF that does not know yet that the UE has left
+            // The AMF does not know yet that the UE has left.
             Err(Fault::Late) => Ok(()),
             Err(Fault::Own(error)) => Err(error),
             Err(Fault::Peer(violation)) => {
@@ -118,8 +118,8 @@ impl Gnb {
         }
     }
 
-    /// Checks the two identifiers of UE-associated signalling, and learns the AMF's from its first message
-    /// (TS 38.413 10.6).
+    /// Checks the two identifiers of UE-associated signalling. Stores the AMF's identifier from its
+    /// first message (TS 38.413 10.6).
     pub(super) fn identify(&mut self, amf: u64, ran: u32) -> Result<(RanUeNgapId, u32), Fault> {
         let unknown = Fault::Peer(Violation::UnknownUe);
         let ran_id = RanUeNgapId(ran);
@@ -159,7 +159,7 @@ impl Gnb {
         let (amf, ran) = match ids {
             UENGAPIDs::uE_NGAP_ID_pair(pair) => (pair.amf_ue_ngap_id.0, RanUeNgapId(pair.ran_ue_ngap_id.0)),
             UENGAPIDs::aMF_UE_NGAP_ID(amf) => {
-                // the only message that may name the UE by the AMF's identifier alone
+                // The only message that may identify the UE by the AMF's identifier alone.
                 let found =
                     (0u32..).zip(&self.connections).find(|(_, c)| c.owner != super::FREE && c.amf_id == Some(amf.0));
                 let (index, connection) = found.ok_or(Fault::Peer(Violation::UnknownUe))?;

@@ -1,4 +1,6 @@
-//! What a gNB starts: NG SETUP, the NAS transport of its UEs, release requests, NG RESET, updates and error
+//! Procedures that a gNB starts.
+//!
+//! These are NG SETUP, NAS transport, release requests, NG RESET, configuration updates and error
 //! indications.
 
 use super::{ErrorReport, Gnb, Outbox, PduRoute};
@@ -6,13 +8,13 @@ use vireo_types::{Guti, RanUeNgapId};
 use vireo_wire::ngap::build_ngap;
 use vireo_wire::ngap::*;
 
-/// The cell of every UE of a gNB.
+/// Cell of every UE of a gNB.
 const CELL: u16 = 1;
 
-/// Why a message could not be sent.
+/// Reason for which a message could not be sent.
 #[derive(Debug, thiserror::Error)]
 pub enum SendError {
-    /// The UE has no NG connection, or none that the AMF knows.
+    /// The UE has no NG connection, or the AMF has not answered on it yet.
     #[error("the UE has no NG connection that could carry it")]
     NoConnection,
     /// The PDU does not encode.
@@ -47,14 +49,14 @@ impl Gnb {
         SupportedTAList(vec![area])
     }
 
-    /// Global RAN Node ID.
+    /// Returns the Global RAN Node ID.
     pub(super) fn global_id(&self) -> Result<GlobalRANNodeID, Error> {
         let id = self.config.id;
         let id = helpers::global_gnb_id(PLMNIdentity(id.plmn.ngap()), id.id, u32::from(id.bits))?;
         Ok(GlobalRANNodeID::globalGNB_ID(id))
     }
 
-    /// NG SETUP REQUEST, on the association that was heard of last.
+    /// Sends NG SETUP REQUEST on the current association.
     pub(super) fn request_set_up(&self, out: &mut Outbox) -> Result<(), SendError> {
         let request = build_ngap!(
             InitiatingMessage,
@@ -80,7 +82,8 @@ impl Gnb {
         Ok(out.encode_by(self.common(), update)?)
     }
 
-    /// A new NG connection: INITIAL UE MESSAGE. The 5G-S-TMSI goes with it if the UE gave one in RRC.
+    /// Opens an NG connection with INITIAL UE MESSAGE. It includes the 5G-S-TMSI if the UE sent one
+    /// in RRC.
     pub fn initial_ue(
         &mut self,
         owner: u32,
@@ -125,7 +128,7 @@ impl Gnb {
         Ok(ran)
     }
 
-    /// UPLINK NAS TRANSPORT.
+    /// Sends UPLINK NAS TRANSPORT.
     pub fn uplink_nas(&self, ran: RanUeNgapId, nas: &[u8], out: &mut Outbox) -> Result<(), SendError> {
         let amf = self.amf_id(ran).ok_or(SendError::NoConnection)?;
         let message = build_ngap!(
@@ -140,7 +143,7 @@ impl Gnb {
         Ok(out.encode_by(self.way(ran), message)?)
     }
 
-    /// UE CONTEXT RELEASE REQUEST, with the UE's PDU sessions.
+    /// Sends UE CONTEXT RELEASE REQUEST with the UE's PDU sessions.
     pub fn request_release(&self, ran: RanUeNgapId, cause: Cause, out: &mut Outbox) -> Result<(), SendError> {
         let amf = self.amf_id(ran).ok_or(SendError::NoConnection)?;
         let sessions =
@@ -169,7 +172,8 @@ impl Gnb {
         Ok(out.encode_by(self.way(ran), message)?)
     }
 
-    /// NG RESET of everything (`None`) or of these UEs. Their connections are gone at once; the owners are given back.
+    /// Sends NG RESET of the interface (`None`) or of these UEs. Removes their connections at once
+    /// and returns the owners.
     pub fn reset(&mut self, ues: Option<&[RanUeNgapId]>, out: &mut Outbox) -> Result<Vec<u32>, SendError> {
         let kind = match ues {
             None => ResetType::nG_Interface(ResetAll::reset_all),
@@ -198,7 +202,7 @@ impl Gnb {
         rans.into_iter().filter_map(|ran| self.remove(ran)).collect()
     }
 
-    /// ERROR INDICATION (TS 38.413 8.7.4).
+    /// Sends ERROR INDICATION (TS 38.413 8.7.4).
     pub fn indicate_error(&self, report: ErrorReport, out: &mut Outbox) -> Result<(), SendError> {
         let cause = report.cause.unwrap_or(Cause::protocol(CauseProtocol::unspecified));
         let message = match (report.amf_id, report.ran_id) {

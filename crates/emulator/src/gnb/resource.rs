@@ -7,14 +7,14 @@ use vireo_types::{RanUeNgapId, Teid};
 use vireo_wire::ngap::*;
 use vireo_wire::ngap::{build_ngap, build_ngap_ie, extract_ngap_ies};
 
-/// One PDU session that the AMF asks for.
+/// One PDU session of an AMF request.
 struct RequestedSession<'a> {
     psi: u8,
     nas: Option<NASPDU<'a>>,
     transfer: &'a [u8],
 }
 
-/// The answers for the sessions of one request: response transfers, and those that failed.
+/// Results for the sessions of one request: response transfers and failed sessions.
 #[derive(Default)]
 struct SessionResponses {
     up: Vec<(u8, Vec<u8>)>,
@@ -169,7 +169,8 @@ impl Gnb {
         Ok(())
     }
 
-    /// Reads a set-up request transfer and sets the tunnel up, or answers why not.
+    /// Decodes a set-up request transfer and sets the tunnel up. Otherwise it answers with the
+    /// cause.
     fn add_tunnel(
         &mut self,
         ran: RanUeNgapId,
@@ -293,8 +294,8 @@ impl Gnb {
         Ok(())
     }
 
-    /// What a PDU Session Resource Modify Request Transfer (TS 38.413 9.3.4.3) says of tunnels: each pair names an end of
-    /// ours and the UPF's end that it belongs to from now on.
+    /// Applies the tunnel pairs of a PDU Session Resource Modify Request Transfer (TS 38.413
+    /// 9.3.4.3). Each pair names an end of this gNB and its new UPF end.
     fn modify_tunnels(&mut self, ran: RanUeNgapId, psi: u8, transfer: &[u8]) -> Result<(), Cause> {
         let n3 = self.config.n3;
         let unknown = Cause::radioNetwork(CauseRadioNetwork::unknown_PDU_session_ID);
@@ -316,7 +317,8 @@ impl Gnb {
     }
 }
 
-/// The UPF's address and TEID and the QoS flows of a PDU Session Resource Setup Request Transfer.
+/// Returns the UPF's address and TEID and the QoS flows of a PDU Session Resource Setup Request
+/// Transfer.
 pub(super) fn read_setup(transfer: &[u8]) -> Option<(IpAddr, Teid, Vec<u8>)> {
     let transfer: PDUSessionResourceSetupRequestTransfer<'_> = decode_open_type(transfer).ok()?;
     let tunnel = transfer.ie::<ie::UL_NGU_UP_TNLInformation>()?.ok()?;
@@ -326,7 +328,7 @@ pub(super) fn read_setup(transfer: &[u8]) -> Option<(IpAddr, Teid, Vec<u8>)> {
     Some((address, teid, flows))
 }
 
-/// Address and TEID of a tunnel end.
+/// Returns the address and TEID of a tunnel end.
 pub(super) fn end_of(end: &UPTransportLayerInformation<'_>) -> Option<(IpAddr, Teid)> {
     let UPTransportLayerInformation::gTPTunnel(tunnel) = end else { return None };
     let address = &tunnel.transport_layer_address.0;
@@ -338,7 +340,7 @@ pub(super) fn end_of(end: &UPTransportLayerInformation<'_>) -> Option<(IpAddr, T
     Some((address, Teid(u32::from_be_bytes(tunnel.gtp_teid.0))))
 }
 
-/// A PDU Session Resource Setup Response Transfer that takes all flows into one tunnel.
+/// Encodes a PDU Session Resource Setup Response Transfer with all flows in one tunnel.
 fn setup_response(n3: IpAddr, teid: Teid, flows: &[u8]) -> Option<Vec<u8>> {
     let tunnel = GTPTunnel::new(address_of(n3), GTPTEID(teid.0.to_be_bytes()), None);
     let flows =

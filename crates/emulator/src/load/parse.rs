@@ -1,15 +1,15 @@
-//! Patterns as text: `T4:alpha=1,share=0.8`.
+//! Text form of patterns: `T4:alpha=1,share=0.8`.
 
 use super::{Mmpp, Pattern, Ramp, State, Surges};
 use std::fmt;
 use std::str::FromStr;
 
-/// Why a text is no pattern.
+/// Reason for which a text is not a valid pattern.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}; patterns are {help}", help = Pattern::HELP)]
 pub struct ParsePatternError(String);
 
-/// A parameter that is a number in a range.
+/// Parses a numeric parameter from `least` to `most`.
 fn number(key: &str, value: &str, least: f64, most: f64) -> Result<f64, ParsePatternError> {
     let number = value.parse().ok().filter(|number| (least..=most).contains(number));
     number.ok_or_else(|| ParsePatternError(format!("{key}={value:?} must be a number from {least} to {most}")))

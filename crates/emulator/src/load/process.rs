@@ -1,9 +1,9 @@
-//! The arrivals of a pattern, one after the other.
+//! Sequence of the arrivals of a pattern.
 
 use super::{Mmpp, Pattern, Ramp, Rng, Surges};
 
-/// The times of arrivals, in seconds since the start, in order and without end. Two of the
-/// same pattern, rate and seed give the same times.
+/// Arrival times in seconds since the start, ascending and endless. Two instances with the same
+/// pattern, rate and seed yield the same times.
 #[derive(Clone, Debug)]
 pub struct Arrivals {
     rng: Rng,
@@ -22,10 +22,10 @@ enum Kind {
     },
     Mmpp {
         mmpp: Mmpp,
-        /// What turns a factor into a rate.
+        /// Rate per unit of the state factor.
         scale: f64,
         state: usize,
-        /// When the state ends.
+        /// End of the current state.
         until: f64,
         now: f64,
     },
@@ -33,13 +33,13 @@ enum Kind {
         surges: Surges,
         steady: u64,
         next_surge: f64,
-        /// The fraction of an arrival that the surges so far fell short of.
+        /// Fractional arrivals still due from the surges so far.
         rest: f64,
         under_way: Vec<Surge>,
     },
 }
 
-/// A surge under way.
+/// Surge in progress.
 #[derive(Clone, Copy, Debug)]
 struct Surge {
     next: f64,
@@ -48,7 +48,8 @@ struct Surge {
 }
 
 impl Arrivals {
-    /// Arrivals of a pattern with `rate` of them in a second in the mean. A rate that is not above 0 gives none.
+    /// Creates the arrivals of a pattern with a mean `rate` per second. A rate that is not above 0
+    /// yields none.
     pub fn new(pattern: &Pattern, rate: f64, seed: u64) -> Self {
         let mut rng = Rng::new(seed);
         let kind = match pattern {
@@ -69,7 +70,7 @@ impl Arrivals {
         Arrivals { rng, rate, kind }
     }
 
-    /// When the next one comes, in seconds since the start.
+    /// Returns the time of the next arrival, in seconds since the start.
     pub fn next_s(&mut self) -> f64 {
         if self.rate <= 0.0 {
             return f64::INFINITY;
@@ -85,7 +86,7 @@ impl Arrivals {
                 ramp.time(rate, (*count - 1) as f64)
             }
             Kind::Mmpp { mmpp, scale, state, until, now } => loop {
-                // What is left of an exponential time is exponential, so each state starts afresh.
+                // The rest of an exponential time is exponential, so each state starts afresh.
                 let gap = match mmpp.states[*state].factor * *scale {
                     rate if rate > 0.0 => rng.exponential(1.0 / rate),
                     _ => f64::INFINITY,
@@ -130,13 +131,14 @@ impl Arrivals {
 }
 
 impl Ramp {
-    /// When arrival number `count` of the mean rate comes: where the integral of the rate has grown to it.
+    /// Returns the time of arrival number `count` at the mean rate: the time at which the integral
+    /// of the rate reaches it.
     fn time(&self, rate: f64, count: f64) -> f64 {
         let (half, low) = (self.period_s / 2.0, (2.0 - self.peak) * rate);
         let slope = 2.0 * (self.peak - 1.0) * rate / half;
         let each = rate * self.period_s;
         let (whole, within) = ((count / each).floor(), count % each);
-        // up: low t + slope t^2 / 2; the way down is its mirror image
+        // Rising half: low t + slope t^2 / 2; the falling half mirrors it.
         let up = |n: f64| (2.0 * n) / (low + (low * low + 2.0 * slope * n).sqrt());
         let t = match within {
             n if n <= 0.0 => 0.0,
@@ -148,7 +150,7 @@ impl Ramp {
 }
 
 impl Surges {
-    /// A surge that begins now; its size is rounded, and what that takes or gives is made up by the next one.
+    /// Starts a surge at `now`. The next surge compensates the rounding of its size.
     fn begin(&self, now: f64, rate: f64, rng: &mut Rng, rest: &mut f64) -> Option<Surge> {
         let size = self.size(rng) / self.mean_size() * rate * self.share * self.every_s + *rest;
         let left = size.floor();

@@ -1,16 +1,16 @@
-//! The generator of everything that is random in a load: the same seed gives the same load.
+//! Random number generator of a load: the same seed yields the same load.
 
-/// SplitMix64.
+/// SplitMix64 generator.
 #[derive(Clone, Debug)]
 pub struct Rng(u64);
 
 impl Rng {
-    /// From a seed.
+    /// Creates a generator from a seed.
     pub fn new(seed: u64) -> Self {
         Rng(seed)
     }
 
-    /// The next 64 bits.
+    /// Returns the next 64 bits.
     pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -19,17 +19,17 @@ impl Rng {
         z ^ (z >> 31)
     }
 
-    /// Uniform, above 0 and at most 1.
+    /// Returns a uniform number above 0 and at most 1.
     pub fn unit(&mut self) -> f64 {
         ((self.bits() >> 11) + 1) as f64 / (1u64 << 53) as f64
     }
 
-    /// Exponential with this mean.
+    /// Returns an exponentially distributed number with this mean.
     pub fn exponential(&mut self, mean: f64) -> f64 {
         -self.unit().ln() * mean
     }
 
-    /// Uniform below `n`, which must not be 0.
+    /// Returns a uniform number below `n`, which must not be 0.
     pub fn below(&mut self, n: usize) -> usize {
         ((u128::from(self.bits()) * n as u128) >> 64) as usize
     }

@@ -1,8 +1,8 @@
-//! The patterns against what their parameters promise.
+//! Tests of the patterns against their parameters.
 
 use super::*;
 
-/// Arrivals per window of `window` seconds over `length` seconds.
+/// Counts the arrivals per window of `window` seconds over `length` seconds.
 fn counts(pattern: &Pattern, rate: f64, seed: u64, length: f64, window: f64) -> Vec<f64> {
     let mut counts = vec![0.0; (length / window).round() as usize];
     let mut arrivals = Arrivals::new(pattern, rate, seed);
@@ -20,7 +20,7 @@ fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
-/// Variance divided by mean: 0 for even spacing, 1 for a Poisson process.
+/// Returns variance divided by mean: 0 for even spacing, 1 for a Poisson process.
 fn dispersion(values: &[f64]) -> f64 {
     let mean = mean(values);
     values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / values.len() as f64 / mean
@@ -63,7 +63,7 @@ fn constant_is_even() {
 #[test]
 fn the_ramp_goes_up_to_its_peak_and_down_again() {
     let counts = counts(&pattern("T2:peak=1.6,period=10"), 1000.0, 1, 20.0, 1.0);
-    // 400/s at 0 s, 1,600/s at 5 s: the first second has 400 + 240 / 2
+    // 400/s at 0 s, 1,600/s at 5 s: the first second has 400 + 240 / 2.
     let expected = [520.0, 760.0, 1000.0, 1240.0, 1480.0, 1480.0, 1240.0, 1000.0, 760.0, 520.0];
     for (second, count) in counts.iter().enumerate() {
         assert!((count - expected[second % 10]).abs() <= 2.0, "second {second}: {count}");
@@ -74,8 +74,8 @@ fn the_ramp_goes_up_to_its_peak_and_down_again() {
 fn poisson_is_poisson_and_modulation_adds_what_theory_says() {
     let poisson = dispersion(&counts(&Pattern::poisson(), 100.0, 3, 5_000.0, 1.0));
     assert!((poisson - 1.0).abs() < 0.1, "{poisson}");
-    // Two states with rates a, b and sojourn times u, v: in windows much longer than both, variance / mean tends to
-    // 1 + 2 (a - b)^2 (uv)^2 / (u + v)^3 / mean rate.
+    // Two states with rates a, b and sojourn times u, v. In windows much longer than both, variance
+    // / mean tends to 1 + 2 (a - b)^2 (uv)^2 / (u + v)^3 / mean rate.
     let counts = counts(&pattern("T3:states=0.5@0.4/3@0.1"), 100.0, 3, 100_000.0, 20.0);
     let expected = 1.0 + 2.0 * 250.0f64.powi(2) * 0.04f64.powi(2) / 0.5f64.powi(3) / 100.0;
     let is = dispersion(&counts);
@@ -84,19 +84,21 @@ fn poisson_is_poisson_and_modulation_adds_what_theory_says() {
 
 #[test]
 fn a_state_lasts_as_long_as_it_should() {
-    // silence for 3 s in the mean, then 1,000/s for 1 s in the mean: every pause above 100 ms is a silence
+    // A mean of 3 s of silence, then 1,000/s for a mean of 1 s: every pause above 100 ms is a
+    // silence.
     let mut arrivals = Arrivals::new(&pattern("T3:states=0@3/1@1"), 250.0, 9);
     let times: Vec<f64> = std::iter::from_fn(|| Some(arrivals.next_s())).take_while(|at| *at < 40_000.0).collect();
     let silences: Vec<f64> = times.windows(2).map(|pair| pair[1] - pair[0]).filter(|gap| *gap > 0.1).collect();
     let expected = 40_000.0 / 4.0 * (-0.1f64 / 3.0).exp();
     assert!((silences.len() as f64 / expected - 1.0).abs() < 0.05, "{} {expected}", silences.len());
-    // memoryless: what is beyond 100 ms is again 3 s in the mean
+    // The distribution is memoryless: the time beyond 100 ms has again a mean of 3 s.
     assert!((mean(&silences) - 3.1).abs() < 0.15, "{}", mean(&silences));
 }
 
 #[test]
 fn surges_have_a_tail_of_their_shape() {
-    // alone, one arrival for the smallest surge: sizes are the counts of bursts
+    // Without other arrivals and with one arrival per smallest surge, sizes equal the counts of
+    // bursts.
     let sizes = |alpha: f64| {
         let surges = Surges { alpha, every_s: 10.0, width_s: 1e-6, share: 1.0, cap: 1000.0 };
         let rate = 100.0 * surges.mean_size() / surges.every_s;
@@ -117,7 +119,7 @@ fn surges_have_a_tail_of_their_shape() {
     for alpha in [1.0, 2.0, 3.0] {
         let sizes = sizes(alpha);
         for size in [2.0f64, 5.0] {
-            // P(X > x) of a Pareto distribution from 1, which the cut at 1,000 hardly changes
+            // P(X > x) of a Pareto distribution from 1; the cut at 1,000 hardly changes it.
             let (expected, is) = (size.powf(-alpha), sizes.iter().filter(|s| **s > size).count() as f64 / 5_000.0);
             let tolerance = 4.0 * (expected / 5_000.0).sqrt() + 0.02 * expected;
             assert!((is - expected).abs() < tolerance, "alpha {alpha}: P(X > {size}) = {is}, not {expected}");

@@ -1,4 +1,4 @@
-//! The procedures of a steady load, each as a script.
+//! Procedures of a steady load, each as a script.
 
 use crate::report::Procedure;
 use crate::scenario::Step;
@@ -6,19 +6,18 @@ use crate::ue::Registration;
 use std::fmt;
 use std::str::FromStr;
 
-/// Where a UE is between procedures.
+/// State of a UE between procedures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RestState {
-    /// Registered and idle.
+    /// Registered and idle (CM-IDLE).
     Idle,
-    /// Registered and connected.
+    /// Registered and connected (CM-CONNECTED).
     Connected,
-    /// Switched off.
     Off,
 }
 
 impl RestState {
-    /// In words.
+    /// Returns the name of the state.
     pub fn name(self) -> &'static str {
         match self {
             RestState::Idle => "idle",
@@ -27,7 +26,7 @@ impl RestState {
         }
     }
 
-    /// What a UE does first in its life, to get there with a session.
+    /// Returns the first script of a UE: it reaches the rest state with a session.
     pub(crate) fn arrive(self) -> &'static [Step] {
         match self {
             RestState::Idle => &[FRESH, SESSION, Step::Idle],
@@ -36,7 +35,7 @@ impl RestState {
         }
     }
 
-    /// What a UE does to get there again after the network has lost it.
+    /// Returns the script that reaches the rest state after the network has lost the UE.
     pub(crate) fn reattach(self) -> &'static [Step] {
         match self {
             RestState::Idle => &[AGAIN, SESSION, Step::Dwell, Step::Idle],
@@ -45,7 +44,7 @@ impl RestState {
         }
     }
 
-    /// What a UE that is registered and idle does to get there.
+    /// Returns the script from registered and idle to the rest state.
     pub(crate) fn return_to(self) -> &'static [Step] {
         match self {
             RestState::Idle => &[],
@@ -55,41 +54,42 @@ impl RestState {
     }
 }
 
-/// One kind of procedure.
+/// Kind of procedure in a steady load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Activity {
-    /// Idle to connected by service request and, after a dwell time, idle again.
+    /// Idle to connected by service request, and idle again after a dwell time.
     ServiceRequest,
-    /// Periodic registration update.
     PeriodicUpdate,
-    /// An idle UE comes up at another gNB: mobility registration update.
+    /// An idle UE becomes active at another gNB: mobility registration update.
     MobilityUpdate,
-    /// A connected UE goes to another gNB by Xn.
+    /// Xn handover of a connected UE to another gNB.
     XnHandover,
-    /// A connected UE goes to another gNB by N2.
+    /// N2 handover of a connected UE to another gNB.
     N2Handover,
-    /// A second PDU session is established and, after a dwell time, released.
+    /// Establishment of a second PDU session, and its release after a dwell time.
     Session,
-    /// Registration and, after a dwell time, deregistration.
+    /// Registration, and deregistration after a dwell time.
     Registration,
-    /// The same with a PDU session.
+    /// Registration with a PDU session, and deregistration after a dwell time.
     RegistrationSession,
-    /// A connected UE sends its group's echoes. The time between answers of two of them is measured for each UE.
+    /// Echoes of the group from a connected UE. The time between two answers is measured for each
+    /// UE.
     Data,
-    /// An idle UE comes up and goes idle, is paged for a downlink packet and, after a dwell time, goes idle again.
+    /// An idle UE connects, goes idle and is paged for a downlink packet. It goes idle again after
+    /// a dwell time.
     Paging,
 }
 
 const FRESH: Step = Step::Register(Registration::Fresh);
 const AGAIN: Step = Step::Register(Registration::Initial);
 const SESSION: Step = Step::Establish { psi: 1, kind: None };
-/// The session of [`Activity::Session`].
+/// Session of [`Activity::Session`].
 pub(crate) const SECOND_PSI: u8 = 2;
 const SECOND: Step = Step::Establish { psi: SECOND_PSI, kind: None };
 const SECOND_DOWN: Step = Step::Release { psi: SECOND_PSI };
 
 impl Activity {
-    /// All of them.
+    /// All activities.
     pub const ALL: [Activity; 10] = [
         Activity::ServiceRequest,
         Activity::PeriodicUpdate,
@@ -103,7 +103,7 @@ impl Activity {
         Activity::Paging,
     ];
 
-    /// Its name on the command line and in files.
+    /// Returns the name on the command line and in files.
     pub fn name(self) -> &'static str {
         match self {
             Activity::ServiceRequest => "service-request",
@@ -119,7 +119,7 @@ impl Activity {
         }
     }
 
-    /// Where the UEs rest that do only this.
+    /// Returns the rest state of UEs that do only this activity.
     pub fn home(self) -> RestState {
         match self {
             Activity::ServiceRequest | Activity::PeriodicUpdate | Activity::MobilityUpdate | Activity::Paging => {
@@ -130,12 +130,12 @@ impl Activity {
         }
     }
 
-    /// Whether it takes the UE to another gNB.
+    /// Returns true if the activity moves the UE to another gNB.
     pub fn moves(self) -> bool {
         matches!(self, Activity::MobilityUpdate | Activity::XnHandover | Activity::N2Handover)
     }
 
-    /// The procedure that is its point, and whose latency counts from the arrival.
+    /// Returns the measured procedure, whose latency counts from the arrival.
     pub fn procedure(self) -> Procedure {
         match self {
             Activity::ServiceRequest => Procedure::ServiceRequest,
@@ -150,8 +150,9 @@ impl Activity {
         }
     }
 
-    /// What a UE does that rests at `home`, from there and back. A UE that is not connected where the procedure needs
-    /// it to be comes up by service request first, and one that has to be off leaves first.
+    /// Returns the script of a UE that rests at `home`, from there and back. If the procedure
+    /// requires a connected UE, a service request comes first. If it requires a UE that is switched
+    /// off, a deregistration comes first.
     pub(crate) fn script(self, home: RestState) -> &'static [Step] {
         use Step::{AwaitPage, Breathe, Connect, Data, Deregister, Dwell, Idle, Leave, Released, Roam, Service};
         const UPDATE: Step = Step::Register(Registration::Periodic);
@@ -193,7 +194,7 @@ impl FromStr for Activity {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        // the word alone means the handover that every core has
+        // The word alone means the handover that every core supports.
         let name = if text == "handover" { Activity::XnHandover.name() } else { text };
         Activity::ALL.into_iter().find(|activity| activity.name() == name).ok_or_else(|| {
             let names: Vec<_> = Activity::ALL.iter().map(|activity| activity.name()).collect();

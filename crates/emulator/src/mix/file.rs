@@ -1,4 +1,4 @@
-//! Mix files: profiles of devices with what they do and how often.
+//! Mix files: device profiles with their procedures and frequencies.
 
 use super::{Activity, Data, Group, RestState, Steady, Stream, UePick, WeightedActivity};
 use crate::load::Pattern;
@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// Profiles that a mix file may name without saying more.
+/// Built-in profiles, which a mix file may name without further settings.
 const BUILT_IN: &str = include_str!("profiles.toml");
 
-/// Why a mix file is not taken.
+/// Reason for which a mix file is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct MixError(String);
@@ -19,17 +19,18 @@ fn wrong<T>(what: impl Into<String>) -> Result<T, MixError> {
     Err(MixError(what.into()))
 }
 
-/// How often each UE of a profile does something.
+/// Frequency of an activity of a profile.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Frequency {
-    /// Once in this time, each UE in its turn.
+    /// Once per UE in this period, each UE in turn.
     Every(Duration),
-    /// So many times in a second in the mean, by this pattern; any UE of the profile.
+    /// Mean rate per second over all UEs of the profile, with this pattern. Any UE may serve an
+    /// arrival.
     Rate(f64, Pattern),
 }
 
 impl Frequency {
-    /// Times in a second of one UE.
+    /// Returns the rate of one UE, per second.
     fn per_second(&self) -> f64 {
         match self {
             Frequency::Every(period) => 1.0 / period.as_secs_f64(),
@@ -41,24 +42,22 @@ impl Frequency {
 /// One kind of device.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Profile {
-    /// Its name.
     pub name: String,
-    /// Its share of the UEs, relative to the other profiles'.
+    /// Share of the UEs, relative to the other profiles.
     pub share: f64,
-    /// Where its UEs are between procedures.
+    /// State of its UEs between procedures.
     pub home: RestState,
-    /// How long they stay connected after a procedure.
+    /// Time that a UE stays connected after a procedure.
     pub dwell: Duration,
-    /// What they send when their user plane is up.
+    /// Data that a UE sends when its user plane is available.
     pub data: Data,
-    /// What they do, and how often.
+    /// Activities with their frequencies.
     pub procedures: BTreeMap<Activity, Frequency>,
 }
 
-/// A mix of devices.
+/// Set of device profiles.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mix {
-    /// Its profiles.
     pub profiles: Vec<Profile>,
 }
 
@@ -91,7 +90,7 @@ struct OftenTable {
 impl FromStr for Mix {
     type Err = MixError;
 
-    /// Reads a mix file. What a profile with the name of a built-in one leaves out is as built in.
+    /// Parses a mix file. A profile with the name of a built-in one inherits its missing settings.
     fn from_str(text: &str) -> Result<Self, MixError> {
         let parse = |text: &str| toml::from_str::<MixFile>(text).map_err(|error| MixError(error.to_string()));
         let built_in = parse(BUILT_IN)?.profile;
@@ -160,13 +159,13 @@ fn often(table: &OftenTable) -> Result<Frequency, MixError> {
 }
 
 impl Mix {
-    /// The built-in profiles.
+    /// Returns the built-in profiles.
     pub fn built_in() -> Result<Self, MixError> {
         BUILT_IN.parse()
     }
 
-    /// The load of so many UEs. With `rate`, all procedures are sped up or slowed down alike until there are so many in
-    /// a second; with `pattern`, that is how everything goes that is not periodic.
+    /// Returns the load of `ues` UEs. `rate` scales all procedures to this total per second.
+    /// `pattern` applies to all activities that are not periodic.
     pub fn steady(&self, ues: u32, rate: Option<f64>, pattern: Option<&Pattern>) -> Steady {
         let group = |profile: &Profile| Group {
             name: profile.name.clone(),

@@ -1,8 +1,8 @@
-//! What registered UEs do in a steady load: which procedures, how often, and where they rest between them.
+//! Steady load of registered UEs: procedures, rates and rest states.
 //!
-//! A [`Steady`] load has *groups* of UEs and *streams* of arrivals. Each arrival of a stream is a procedure that a free
-//! UE of a group carries out; nothing that the core does changes when the next one is due. A stream is made from
-//! weights ([`Steady::weighted`]) or from the profiles of a [`Mix`].
+//! A [`Steady`] load has *groups* of UEs and *streams* of arrivals. A free UE of a group executes
+//! the procedure of each arrival. Arrival times do not depend on the behaviour of the core. A
+//! stream is made from weights ([`Steady::weighted`]) or from the profiles of a [`Mix`].
 
 mod activity;
 mod file;
@@ -14,76 +14,70 @@ pub use file::{Frequency, Mix, MixError, Profile};
 use crate::load::Pattern;
 use std::time::Duration;
 
-/// UEs that rest in the same state and do the same things.
+/// UEs with the same rest state and the same activities.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Group {
-    /// Its name in errors.
+    /// Name in error texts.
     pub name: String,
-    /// Its share of all UEs, relative to the other groups'.
+    /// Share of all UEs, relative to the other groups.
     pub share: f64,
-    /// Where its UEs are between procedures.
+    /// State of its UEs between procedures.
     pub home: RestState,
-    /// How long a UE stays connected after a procedure before it goes home.
+    /// Time that a UE stays connected after a procedure before it returns to its rest state.
     pub dwell: Duration,
-    /// What is sent when a UE is connected with its user plane, if the run has echo targets.
+    /// Data that a UE sends once its user plane is available, if the run has echo targets.
     pub data: Data,
 }
 
-/// The user data of a procedure that brings the user plane up.
+/// User data of a procedure that activates the user plane.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Data {
-    /// Echoes on each session; with none there is no data.
+    /// Number of echoes on each session; 0 means no data.
     pub echoes: u32,
-    /// Octets of payload of each; 0 takes the run's.
+    /// Payload of each echo in bytes; 0 means the value of the run.
     pub octets: u16,
 }
 
-/// One kind of work that an arrival may be.
+/// Possible activity of an arrival.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WeightedActivity {
-    /// What is done.
     pub activity: Activity,
-    /// Index of the group whose UEs do it.
+    /// Index of the group whose UEs execute the activity.
     pub group: u8,
-    /// How often, relative to the stream's other choices.
+    /// Weight relative to the stream's other choices.
     pub weight: f64,
 }
 
-/// Which of the free UEs does it.
+/// Rule that selects one of the free UEs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UePick {
-    /// The one that has been free for the longest time: with even arrivals, each UE in its turn.
+    /// The UE that has been free for the longest time. With even arrivals each UE has its turn.
     Longest,
-    /// Any, at random.
     Any,
 }
 
-/// A stream of arrivals.
+/// Stream of arrivals.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stream {
-    /// How its rate goes over time.
+    /// Arrival rate over time.
     pub pattern: Pattern,
-    /// Procedures in a second, in the mean.
+    /// Mean rate in procedures per second.
     pub rate: f64,
-    /// Who does them.
     pub pick: UePick,
-    /// What they are.
     pub choices: Vec<WeightedActivity>,
 }
 
-/// What registered UEs do.
+/// Steady load of registered UEs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Steady {
-    /// The UEs.
     pub groups: Vec<Group>,
-    /// What they do.
     pub streams: Vec<Stream>,
 }
 
 impl Steady {
-    /// One stream of `rate` procedures in a second whose kinds are chosen by weight. Each kind is done by UEs that rest
-    /// where it begins ([`Activity::home`]): a handover by UEs that stay connected. These groups are as large as their
-    /// kinds' weights.
+    /// Creates one stream of `rate` procedures per second whose kinds are chosen by weight. UEs
+    /// that rest in the initial state of a kind ([`Activity::home`]) execute it; a handover needs
+    /// UEs that stay connected. Group sizes are proportional to the weights of their kinds.
     pub fn weighted(kinds: &[(Activity, f64)], rate: f64, pattern: Pattern, dwell: Duration) -> Self {
         let mut groups: Vec<Group> = Vec::new();
         let mut choices = Vec::new();
@@ -96,28 +90,28 @@ impl Steady {
                 groups.len() - 1
             });
             groups[index].share += weight;
-            // there are three homes, hence three groups at the most
+            // There are three rest states, hence at most three groups.
             choices.push(WeightedActivity { activity: *activity, group: index as u8, weight: *weight });
         }
         Steady { groups, streams: vec![Stream { pattern, rate, pick: UePick::Any, choices }] }
     }
 
-    /// Whether its UEs go from gNB to gNB.
+    /// Returns true if its UEs move between gNBs.
     pub fn moves(&self) -> bool {
         self.choices().any(|choice| choice.activity.moves())
     }
 
-    /// Whether its UEs send data where there is a target.
+    /// Returns true if its UEs send data when there is a target.
     pub fn has_data(&self) -> bool {
         self.groups.iter().any(|group| group.data.echoes > 0)
     }
 
-    /// Whether its UEs are paged.
+    /// Returns true if its UEs are paged.
     pub(crate) fn pages(&self) -> bool {
         self.choices().any(|choice| choice.activity == Activity::Paging)
     }
 
-    /// Procedures in a second, in the mean.
+    /// Returns the mean rate in procedures per second.
     pub fn rate(&self) -> f64 {
         self.streams.iter().map(|stream| stream.rate).sum()
     }
@@ -126,8 +120,8 @@ impl Steady {
         self.streams.iter().flat_map(|stream| &stream.choices)
     }
 
-    /// How many UEs each group has, by the largest remainders; a group that has a share has at least one, as far as
-    /// there are UEs for all.
+    /// Returns the number of UEs of each group, by the largest remainders. A group with a share has
+    /// at least one UE if there are enough.
     pub fn sizes(&self, ues: u32) -> Vec<u32> {
         let whole: f64 = self.groups.iter().map(|group| group.share).sum();
         let exact = |group: &Group| if whole > 0.0 { f64::from(ues) * group.share / whole } else { 0.0 };
@@ -149,7 +143,7 @@ impl Steady {
         sizes
     }
 
-    /// What is wrong with it for a run with so many UEs on so many threads.
+    /// Returns the reason for which the load is invalid with this number of UEs and threads.
     pub fn fault(&self, ues: u32, threads: u32) -> Option<String> {
         let nothing = |stream: &Stream| stream.choices.iter().all(|choice| choice.weight <= 0.0);
         if self.streams.iter().any(nothing) || self.rate() <= 0.0 {

@@ -70,12 +70,12 @@ fn the_example_is_a_mix() {
     assert_eq!(names, ["meter", "alarm", "tracker", "phone", "camera"]);
     let steady = mix.steady(10_000, None, None);
     assert_eq!(steady.fault(10_000, 4), None);
-    // a meter reports once in 900 s and is updated once in 3,240 s
+    // A meter reports once in 900 s and updates its registration once in 3,240 s.
     let meters: f64 = steady.streams.iter().filter(|s| s.choices[0].group == 0).map(|s| s.rate).sum();
     let size = f64::from(steady.sizes(10_000)[0]);
     assert!((meters - size * (1.0 / 900.0 + 1.0 / 3240.0)).abs() < 1e-9);
     assert!(steady.has_data() && steady.moves());
-    // what the file says itself is not as built in
+    // Settings in the file replace the built-in ones.
     let phone = &mix.profiles[3];
     assert_eq!((phone.dwell, phone.data.octets), (Duration::from_secs(10), 500));
     let fast = mix.steady(10_000, Some(500.0), Some(&Pattern::Ramp(Default::default())));

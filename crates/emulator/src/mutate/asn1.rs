@@ -1,16 +1,16 @@
-//! Mutation of NGAP PDUs by their information elements, and what the ASN.1 decoder says of a PDU.
+//! Mutation of NGAP PDUs by information element, and checks with the ASN.1 decoder.
 
 use super::dice::{chance, pick};
 use super::octets::LONGEST;
 use crate::load::Rng;
 use vireo_wire::ngap::*;
 
-/// How often a change of a value is tried until the decoder reads the PDU.
+/// Attempts to change a value until the decoder reads the PDU.
 const TRIES: usize = 6;
-/// Bits of the first octet that tell initiating message, successful and unsuccessful outcome.
+/// Bits of the first octet for initiating message, successful and unsuccessful outcome.
 const DIRECTIONS: [u8; 3] = [0x00, 0x20, 0x40];
 
-/// Procedures that RAN nodes start and every AMF has.
+/// Procedures that RAN nodes start and every AMF supports.
 const SERVED: [NgapPduKind; 11] = [
     NgapPduKind::Initiating_NGSetup,
     NgapPduKind::Initiating_RANConfigurationUpdate,
@@ -33,8 +33,9 @@ pub(super) fn decodes(octets: &[u8]) -> bool {
     pdu.check().is_ok_and(|deviations| !deviations.iter().any(undecodable))
 }
 
-/// Why TS 38.413 clause 10 requires the AMF to answer this PDU, if it does: with ERROR INDICATION or
-/// an unsuccessful outcome. Reasons that lie in the state of the UE or of the node are left out.
+/// Returns the reason for which TS 38.413 clause 10 requires an answer to this PDU, if it does. The
+/// answer is ERROR INDICATION or an unsuccessful outcome. Reasons that depend on the state of the
+/// UE or the node are not covered.
 pub(super) fn answered_because(octets: &[u8]) -> Option<&'static str> {
     let Ok(pdu) = NGAP_PDU::decode_borrowed(octets) else { return Some("transfer syntax error (10.2)") };
     if pdu.direction() != "InitiatingMessage" || pdu.kind() == NgapPduKind::Initiating_ErrorIndication {
@@ -45,7 +46,7 @@ pub(super) fn answered_because(octets: &[u8]) -> Option<&'static str> {
         return (pdu.criticality() == rejects).then_some("procedure not comprehended (10.3.4.1)");
     }
     if !SERVED.contains(&pdu.kind()) {
-        // An AMF may have the procedure or not.
+        // Support of the procedure by the AMF is optional.
         return None;
     }
     let Ok(deviations) = pdu.check() else { return Some("transfer syntax error (10.2)") };
@@ -58,21 +59,21 @@ pub(super) fn answered_because(octets: &[u8]) -> Option<&'static str> {
     })
 }
 
-/// The IEs of a PDU.
+/// Returns the IEs of a PDU.
 pub(super) fn elements(octets: &[u8]) -> Vec<ProtocolIEField<'static>> {
     let pdu = NGAP_PDU::decode_borrowed(octets);
     let ies = pdu.and_then(|pdu| pdu.protocol_ies().map(ProtocolIEContainer::into_owned));
     ies.map_or(Vec::new(), |ies| ies.0)
 }
 
-/// The PDU with these IEs instead of its own.
+/// Returns the PDU with these IEs.
 pub(super) fn with_elements(octets: &[u8], ies: Vec<ProtocolIEField<'_>>) -> Option<Vec<u8>> {
     let mut pdu = NGAP_PDU::decode(octets).ok()?;
     pdu.set_protocol_ies(ProtocolIEContainer(ies)).ok()?;
     pdu.encode().ok()
 }
 
-/// The PDU with other UE NGAP IDs where it has any.
+/// Returns the PDU with its UE NGAP IDs replaced, where it has any.
 pub(super) fn retarget(octets: &[u8], amf: Option<u64>, ran: Option<u32>) -> Option<Vec<u8>> {
     let mut ies = elements(octets);
     for ie in &mut ies {
@@ -86,8 +87,7 @@ pub(super) fn retarget(octets: &[u8], amf: Option<u64>, ran: Option<u32>) -> Opt
     with_elements(octets, ies)
 }
 
-/// Changes the elements or the head of a PDU in one way. `donor` is a PDU that elements are taken
-/// from.
+/// Changes the elements or the head of a PDU in one way. `donor` is a PDU that provides elements.
 pub(super) fn mutate(octets: &[u8], donor: &[u8], rng: &mut Rng) -> Vec<u8> {
     for _ in 0..TRIES {
         let changed = change(octets, donor, rng);
@@ -99,7 +99,7 @@ pub(super) fn mutate(octets: &[u8], donor: &[u8], rng: &mut Rng) -> Vec<u8> {
             return changed;
         }
     }
-    // A procedure code that the codec has no message for is read as a container of IEs.
+    // Treats a PDU with an unknown procedure code as a container of IEs.
     let mut unknown = octets.to_vec();
     unknown.iter_mut().skip(1).take(1).for_each(|code| *code = 200);
     unknown
@@ -154,7 +154,7 @@ fn change_head(octets: &[u8], rng: &mut Rng) -> Vec<u8> {
     octets
 }
 
-/// Puts an extreme or a changed value into an element.
+/// Sets an element to an extreme or a changed value.
 fn change_value(ie: &mut ProtocolIEField<'static>, rng: &mut Rng) {
     let extreme = |rng: &mut Rng| *pick(rng, &[0u64, 1, u64::from(u32::MAX), (1 << 40) - 1, 0x00ff_ffff]);
     let value = match ie.id {

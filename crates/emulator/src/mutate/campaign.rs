@@ -1,4 +1,4 @@
-//! The course of a campaign: turns of UEs, a probe, and what comes.
+//! Main loop of a campaign: UE turns, a probe, and the received answers.
 
 use super::asn1;
 use super::device::{Device, LIFE, PSI};
@@ -19,30 +19,30 @@ use std::time::{Duration, Instant};
 use vireo_types::{PduSessionType, RanUeNgapId};
 use vireo_wire::ngap::{Cause, CauseRadioNetwork, RRCEstablishmentCause};
 
-/// Nothing must come for so long until a batch is over.
+/// Silence that ends a batch.
 const QUIET: Duration = Duration::from_micros(700);
-/// Waits for what comes after the probe's answer at most.
+/// Maximum number of waits after the answer to the probe.
 const WAITS: u32 = 40;
-/// Turns until a request counts as unanswered, and until the UE starts anew.
+/// Turns until a request counts as unanswered and the UE registers again.
 const PATIENCE: u32 = 4;
 const GIVEN_UP: u32 = 24;
-/// Batches with a message that is not about a UE, in percent.
+/// Percentage of batches with a non-UE-associated message.
 const OF_NODE: usize = 60;
-/// In every so many batches one message is sent alone.
+/// One message is sent alone in every `ALONE` batches.
 const ALONE: u64 = 8;
-/// Within which a message that is sent alone is answered.
+/// Time limit for the answer to a message that is sent alone.
 const ANSWERED: Duration = Duration::from_secs(1);
-/// REGISTRATION COMPLETE.
+/// REGISTRATION COMPLETE without optional IEs.
 const COMPLETE: [u8; 3] = [0x7e, 0, 0x43];
 
-/// The attacking gNBs and UEs.
+/// Attacking gNBs and UEs with the state of the campaign.
 pub(super) struct Campaign<'a> {
     own: Attackers<'a>,
     mutations: Mutations,
-    /// The gNB whose probe is not answered yet.
+    /// gNB whose probe is unanswered.
     probed: Option<usize>,
     batches: u64,
-    /// The gNB that has sent a message alone that must be answered, and is not yet.
+    /// gNB that has sent a message alone and still lacks the required answer.
     watched: Option<usize>,
     begun: Instant,
 }
@@ -56,7 +56,7 @@ impl<'a> Campaign<'a> {
         Ok(Campaign { own, mutations, probed: None, batches: 0, watched: None, begun })
     }
 
-    /// Sends all messages, unless it is stopped or the good UEs are not there any more.
+    /// Sends all messages, unless the run is stopped or the good UEs have ended.
     pub(super) fn run(&mut self, progress: &mut dyn FnMut(Progress), is_alone: &dyn Fn() -> bool) {
         self.begun = Instant::now();
         self.report_progress(progress);
@@ -74,7 +74,7 @@ impl<'a> Campaign<'a> {
         self.mutations.seconds = self.begun.elapsed().as_secs_f64();
     }
 
-    /// The report, with the good UEs' part, and the SCTP driver.
+    /// Returns the report with the good UEs' part, and the SCTP driver.
     pub(super) fn finish(mut self, good: &Report) -> (Mutations, String) {
         self.mutations.good = summary(good);
         let seconds = self.mutations.seconds;
@@ -98,7 +98,7 @@ impl<'a> Campaign<'a> {
         });
     }
 
-    /// A turn of each UE and perhaps one of a node, then what comes of them.
+    /// Runs a turn of each UE and perhaps one of a node, then handles the answers.
     fn batch(&mut self) -> Result<(), Error> {
         self.batches += 1;
         if self.batches.is_multiple_of(ALONE) {
@@ -119,7 +119,7 @@ impl<'a> Campaign<'a> {
         self.drain()
     }
 
-    /// Sends one message, and looks whether it is answered if it must be.
+    /// Sends one message alone and checks the answer if one is required.
     fn send_alone(&mut self) -> Result<(), Error> {
         let index = self.own.rng.below(self.own.devices.len());
         let device = &self.own.devices[index];
@@ -128,7 +128,7 @@ impl<'a> Campaign<'a> {
             return Ok(());
         }
         let (mut message, mut must) = (None, None);
-        // Many mutations leave a message that may be ignored.
+        // Many mutations yield a message that a receiver may ignore.
         for _ in 0..8 {
             let level = if chance(&mut self.own.rng, 75) { Level::Asn1 } else { Level::Byte };
             message = self.own.make_at(index, state, level);
@@ -155,7 +155,7 @@ impl<'a> Campaign<'a> {
         Ok(())
     }
 
-    /// Sends a message whose answer must come.
+    /// Sends a message that requires an answer.
     fn probe(&mut self) -> Result<(), Error> {
         let peer = (self.mutations.probes % WITH_UES as u64) as usize;
         self.own.air.outbox.clear();
@@ -165,7 +165,7 @@ impl<'a> Campaign<'a> {
         self.own.air.flush(peer)
     }
 
-    /// Takes what comes until the probe is answered and nothing comes any more.
+    /// Receives until the probe is answered and the core is silent.
     fn drain(&mut self) -> Result<(), Error> {
         let deadline = Instant::now() + self.own.air.options.timeout;
         let mut waits = 0;
@@ -188,7 +188,7 @@ impl<'a> Campaign<'a> {
         Ok(())
     }
 
-    /// Waits at most so long, and takes what came. Returns how much.
+    /// Waits at most `wait` and handles the received messages. Returns their number.
     fn take_in(&mut self, wait: Duration) -> Result<usize, Error> {
         let came = self.own.air.pump(wait)?;
         for peer in 0..self.own.air.peers.len() {
@@ -200,7 +200,7 @@ impl<'a> Campaign<'a> {
         Ok(came)
     }
 
-    /// Brings a gNB back whose association has ended.
+    /// Reconnects a gNB whose association has ended.
     fn mend(&mut self, peer: usize) -> Result<(), Error> {
         if self.own.air.is_up(peer) {
             return Ok(());
@@ -231,7 +231,7 @@ impl<'a> Campaign<'a> {
         self.own.library.keep(pdu);
         self.own.air.inbox.clear();
         let (inbox, outbox) = (&mut self.own.air.inbox, &mut self.own.air.outbox);
-        // What a mutated message has made of the UE does not encode at times.
+        // A mutated message may leave the UE in a state that does not encode.
         let _ = self.own.air.peers[peer].gnb.receive(pdu, inbox, outbox);
         let inbox = std::mem::take(&mut self.own.air.inbox);
         for event in &inbox.events {
@@ -241,7 +241,7 @@ impl<'a> Campaign<'a> {
         self.flush(peer)
     }
 
-    /// Sends what the gNB has to send, and keeps it for later.
+    /// Sends the gNB's messages and stores them for later mutation.
     fn flush(&mut self, peer: usize) -> Result<(), Error> {
         let library = &mut self.own.library;
         self.own.air.flush_to(peer, |pdu| library.keep(pdu))
@@ -283,7 +283,7 @@ impl<'a> Campaign<'a> {
         }
     }
 
-    /// Counts what NAS said to the UE.
+    /// Counts a NAS message for the UE by type.
     fn count_nas(&mut self, index: usize, nas: &[u8]) {
         let mut named = false;
         let state = self.own.devices[index].state();
@@ -312,7 +312,7 @@ impl<'a> Campaign<'a> {
         }
     }
 
-    /// The core says that it does not know the connection of a UE.
+    /// Handles an ERROR INDICATION for an unknown UE connection.
     fn is_unknown(&mut self, peer: usize, report: &gnb::ErrorReport) {
         let (Some(amf), Some(ran)) = (report.amf_id, report.ran_id) else { return };
         let ran = RanUeNgapId(ran);
@@ -338,7 +338,7 @@ impl<'a> Campaign<'a> {
         }
     }
 
-    /// A connection has ended: perhaps that of the UE.
+    /// Updates the UE after the end of a connection.
     fn check_connection(&mut self, index: usize) {
         let device = &self.own.devices[index];
         let is_there =
@@ -353,7 +353,7 @@ impl<'a> Campaign<'a> {
         }
     }
 
-    /// Sends what the UE wants to send, but for what would take it beyond its state.
+    /// Sends the UE's messages, except those that would leave its target state.
     fn speak(&mut self, index: usize) -> Result<(), Error> {
         let messages: Vec<Vec<u8>> = self.own.devices[index].out.messages().map(<[u8]>::to_vec).collect();
         for nas in messages {
@@ -366,7 +366,7 @@ impl<'a> Campaign<'a> {
         Ok(())
     }
 
-    /// Sends a NAS message of the UE, by its connection or a new one.
+    /// Sends a NAS message of the UE on its connection or on a new one.
     fn deliver(&mut self, index: usize, nas: &[u8]) -> Result<(), Error> {
         let device = &mut self.own.devices[index];
         device.remember(nas);
@@ -386,7 +386,7 @@ impl<'a> Campaign<'a> {
         }
     }
 
-    /// The UE sends a message in the state where it is to be, or goes on to it.
+    /// Sends a mutated message in the UE's target state, or moves the UE towards that state.
     fn run_device(&mut self, index: usize) -> Result<(), Error> {
         let device = &self.own.devices[index];
         // The core has not answered the first message of this connection.
@@ -426,7 +426,7 @@ impl<'a> Campaign<'a> {
         self.own.air.send(message.peer, stream, &message.octets)
     }
 
-    /// The UE has sent what it had to send in this state.
+    /// Ends the UE's stay in this state after its last message.
     fn move_on(&mut self, index: usize) -> Result<(), Error> {
         let rng = &mut self.own.rng;
         let device = &mut self.own.devices[index];
@@ -438,7 +438,7 @@ impl<'a> Campaign<'a> {
             return self.abandon(index);
         }
         for nas in deferred {
-            // A COUNT after that of the deferred message may be used by now.
+            // A COUNT after that of the deferred message may have been used.
             let complete = nas.get(1) == Some(&header::CIPHERED);
             let again = if complete { self.protect_complete(index) } else { Some(nas) };
             if let Some(nas) = again {
@@ -456,7 +456,7 @@ impl<'a> Campaign<'a> {
         Some(out)
     }
 
-    /// The UE is gone without a word; it registers anew.
+    /// Drops the UE without signalling; it registers again.
     fn abandon(&mut self, index: usize) -> Result<(), Error> {
         let device = &mut self.own.devices[index];
         let connections = [device.at.take(), device.target.take()];
@@ -470,7 +470,7 @@ impl<'a> Campaign<'a> {
         Ok(())
     }
 
-    /// Takes the UE a step further to where it is to be.
+    /// Moves the UE one step towards its target state.
     fn approach(&mut self, index: usize, state: State) -> Result<(), Error> {
         let device = &mut self.own.devices[index];
         device.waited += 1;
@@ -531,7 +531,7 @@ impl<'a> Campaign<'a> {
         }
     }
 
-    /// Has the UE's gNB start a procedure.
+    /// Starts a procedure of the UE's gNB.
     fn start_procedure(
         &mut self,
         index: usize,
@@ -551,7 +551,7 @@ impl<'a> Campaign<'a> {
         self.start_procedure(index, |gnb, ran, other, out| gnb.require_handover(ran, other.id, other.tai, out))
     }
 
-    /// The UE arrives at the target, or stays.
+    /// Completes or cancels the UE's handover.
     fn end_handover(&mut self, index: usize) -> Result<(), Error> {
         let device = &mut self.own.devices[index];
         let Some(target) = device.target.take() else { return Ok(()) };

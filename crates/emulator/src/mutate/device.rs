@@ -1,4 +1,4 @@
-//! One attacking UE: a well-behaved UE, the state that it is taken to, and what is sent there.
+//! Attacking UE: a well-behaved UE, its target state and the messages sent there.
 
 use super::nas::Names;
 use super::report::State;
@@ -11,16 +11,16 @@ use crate::usim::Usim;
 use std::collections::VecDeque;
 use vireo_types::RanUeNgapId;
 
-/// Attacking UEs. Their subscribers come after those of the good UEs.
+/// Number of attacking UEs. Their subscribers follow those of the good UEs.
 pub(super) const ATTACKERS: u32 = 32;
-/// The PDU session of each attacking UE.
+/// PDU session of each attacking UE.
 pub(super) const PSI: u8 = 1;
-/// NAS messages that are kept to be sent again.
+/// Number of NAS messages stored for replay.
 const KEPT: usize = 16;
-/// Messages in one life of a UE at most.
+/// Maximum number of messages of a UE between two fresh registrations.
 pub(super) const LIFE: u32 = 160;
 
-/// States with their weights, and how many messages are sent in each at most.
+/// States with their weights and the maximum number of messages in each.
 const GOALS: [(State, usize, usize); 9] = [
     (State::NoContext, 1, 4),
     (State::Authenticating, 1, 6),
@@ -33,37 +33,37 @@ const GOALS: [(State, usize, usize); 9] = [
     (State::Handover, 2, 12),
 ];
 
-/// An attacking UE.
+/// Attacking UE with its connections and messages.
 pub(super) struct Device {
     pub(super) ue: Ue,
     pub(super) out: UeOutput,
     suci: Vec<u8>,
-    /// Its gNB and connection.
+    /// gNB and connection.
     pub(super) at: Option<(usize, RanUeNgapId)>,
-    /// The same at the target of a handover.
+    /// gNB and connection at the target of a handover.
     pub(super) target: Option<(usize, RanUeNgapId)>,
-    /// Where it is to go next.
+    /// Target state.
     pub(super) goal: State,
-    /// Messages that are still to be sent there.
+    /// Messages still to be sent in the target state.
     pub(super) remaining: usize,
-    /// Turns since it set out.
+    /// Turns since the move to the target state began.
     pub(super) waited: u32,
-    /// Turns since a request that nothing has come for.
+    /// Turns since an unanswered request.
     pub(super) pending: u32,
-    /// What the UE would have sent, if it were not kept in a state.
+    /// Messages held back to keep the UE in its state.
     pub(super) deferred: Vec<Vec<u8>>,
-    /// A COUNT after that of a deferred message was used.
+    /// True if a COUNT after that of a deferred message was used.
     pub(super) spoiled: bool,
-    /// NAS messages that it has sent, the newest last.
+    /// NAS messages sent, newest last.
     pub(super) sent: VecDeque<Vec<u8>>,
-    /// Nothing has come for it since the last mutated message.
+    /// True if the last mutated message has had no answer.
     pub(super) unanswered: bool,
-    /// Messages since its last fresh registration.
+    /// Messages since the last fresh registration.
     pub(super) life: u32,
 }
 
 impl Device {
-    /// The UE of a subscriber.
+    /// Creates the UE of a subscriber.
     pub(super) fn new(options: &Options, subscriber: u32) -> Result<Self, Error> {
         let nobody =
             || Error::Options(format!("there is no subscriber {subscriber}: check --ues against --subscribers"));
@@ -87,7 +87,7 @@ impl Device {
         })
     }
 
-    /// What its messages name.
+    /// Returns the identifiers for its messages.
     pub(super) fn names(&mut self, options: &Options) -> Names {
         Names {
             suci: self.suci.clone(),
@@ -99,7 +99,7 @@ impl Device {
         }
     }
 
-    /// Its state, as far as it knows.
+    /// Returns the state from the UE's point of view.
     pub(super) fn state(&self) -> State {
         if !self.deferred.is_empty() {
             return self.deferred_state();
@@ -127,18 +127,18 @@ impl Device {
         }
     }
 
-    /// Returns true if this message of the UE would take it beyond the state where it is to be.
+    /// Returns true if this message of the UE would leave its target state.
     pub(super) fn holds(&self, nas: &[u8]) -> bool {
         match (self.goal, nas) {
             (State::Authenticating, [_, header::PLAIN, kind, ..]) => *kind == 0x57,
             (State::SecurityMode, [_, kind, ..]) => *kind == header::NEW_CIPHERED,
-            // REGISTRATION COMPLETE is the first message that it sends when it is registered.
+            // REGISTRATION COMPLETE is the first message of a registered UE.
             (State::Accepted, [_, kind, ..]) => *kind == header::CIPHERED && self.ue.mm() == MmState::Registered,
             _ => false,
         }
     }
 
-    /// Chooses where it goes next.
+    /// Chooses the next target state.
     pub(super) fn choose(&mut self, rng: &mut Rng) {
         let mut place = rng.below(GOALS.iter().map(|(_, weight, _)| weight).sum());
         for (state, weight, most) in GOALS {
@@ -151,12 +151,12 @@ impl Device {
         self.set_out();
     }
 
-    /// It begins to go to its next state.
+    /// Starts the move to the next state.
     pub(super) fn set_out(&mut self) {
         (self.waited, self.pending) = (0, 0);
     }
 
-    /// It has no connection any more.
+    /// Handles the loss of its connection.
     pub(super) fn disconnected(&mut self) {
         (self.at, self.target) = (None, None);
         self.deferred.clear();
@@ -165,14 +165,14 @@ impl Device {
         self.ue.connection_released();
     }
 
-    /// It takes itself for switched off.
+    /// Resets the UE to switched off without signalling.
     pub(super) fn forget(&mut self) {
         self.disconnected();
         self.ue.detach();
         self.life = 0;
     }
 
-    /// Remembers a NAS message to send it again.
+    /// Stores a NAS message for replay.
     pub(super) fn remember(&mut self, nas: &[u8]) {
         if self.sent.len() >= KEPT {
             self.sent.pop_front();
@@ -180,7 +180,7 @@ impl Device {
         self.sent.push_back(nas.to_vec());
     }
 
-    /// Which registration comes next.
+    /// Chooses the kind of the next registration.
     pub(super) fn registration(&self, rng: &mut Rng) -> Registration {
         let known = self.ue.guti().is_some();
         if known && rng.below(4) == 0 { Registration::Initial } else { Registration::Fresh }

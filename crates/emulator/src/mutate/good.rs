@@ -1,5 +1,4 @@
-//! The good UEs: a run of their own by another gNB, and what the attacking gNBs learn of their
-//! identifiers.
+//! Good UEs: a run of another gNB whose identifiers the attacking gNBs know.
 
 use super::report::GoodUes;
 use crate::engine::{EndpointFactory, Error, run_with};
@@ -18,7 +17,7 @@ use vireo_sctp::{Endpoint, Event, SendError, Waker};
 use vireo_types::AssocId;
 use vireo_wire::ngap::{FiveGSTMSI, NGAP_PDU, NgapPduKind, ie};
 
-/// What each good UE does until the campaign is over.
+/// Scenario of each good UE until the campaign ends.
 static SERVED: Scenario = Scenario {
     name: "mutate",
     about: "registration, session, idle, service request, deregistration, again and again",
@@ -37,19 +36,19 @@ static SERVED: Scenario = Scenario {
     scheme: Scheme::Any,
 };
 
-/// Identifiers that are remembered.
+/// Number of remembered identifiers.
 const REMEMBERED: usize = 64;
-/// The number of the good UEs' endpoint; the attacking gNBs have 0.
+/// Number of the good UEs' endpoint; the attacking gNBs have 0.
 const ENDPOINT: u32 = 1;
-/// The good gNB's identifier differs from those of the attacking ones in many bits.
+/// Identifier of the good gNB; it differs from those of the attacking ones in many bits.
 const IDENTITY: u32 = 0x0055_5555;
 
 /// Identifiers of good UEs.
 #[derive(Debug, Default)]
 pub(super) struct GoodIds {
-    /// AMF-UE-NGAP-ID and RAN-UE-NGAP-ID, the newest last.
+    /// AMF-UE-NGAP-ID and RAN-UE-NGAP-ID, newest last.
     connections: Mutex<VecDeque<(u64, u32)>>,
-    /// 5G-S-TMSIs as INITIAL UE MESSAGEs name them.
+    /// 5G-S-TMSIs from INITIAL UE MESSAGEs.
     names: Mutex<VecDeque<[u8; 6]>>,
 }
 
@@ -69,12 +68,12 @@ fn nth<T: Copy>(list: &Mutex<VecDeque<T>>, n: usize) -> Option<T> {
 }
 
 impl GoodIds {
-    /// The connection of a good UE.
+    /// Returns the connection of a good UE.
     pub(super) fn connection(&self, n: usize) -> Option<(u64, u32)> {
         nth(&self.connections, n)
     }
 
-    /// The 5G-S-TMSI of a good UE.
+    /// Returns the 5G-S-TMSI of a good UE.
     pub(super) fn name(&self, n: usize) -> Option<[u8; 6]> {
         nth(&self.names, n)
     }
@@ -131,7 +130,7 @@ pub(super) fn serve(
     run_with(&options, &watched, &mut |_| ())
 }
 
-/// An endpoint whose messages are looked at.
+/// Endpoint wrapper that inspects the messages.
 struct Watched {
     inner: Box<dyn Endpoint>,
     good_ids: Arc<GoodIds>,

@@ -16,13 +16,13 @@ use vireo_types::{Guami, Guti, RanUeNgapId, Tmsi};
 use vireo_wire::nas::Nas5gsMessage;
 use vireo_wire::ngap::{NGAP_PDU, RRCEstablishmentCause, ie};
 
-/// A message that is ready to be sent.
+/// Message that is ready to be sent.
 #[derive(Debug)]
 pub(super) struct Message {
     pub(super) peer: usize,
     pub(super) octets: Vec<u8>,
     pub(super) level: Level,
-    /// Its NAS is validly protected.
+    /// True if its NAS is validly protected.
     pub(super) protected: bool,
 }
 
@@ -35,7 +35,7 @@ const WEIGHTS: [(Level, usize, usize); 5] = [
     (Level::Order, 13, 14),
 ];
 
-/// How far the decoders get with a message.
+/// Returns how far the decoders read a message.
 pub(super) fn depth(message: &Message) -> Depth {
     if !asn1::decodes(&message.octets) {
         return Depth::Transport;
@@ -70,7 +70,7 @@ fn level(state: State, has_keys: bool, rng: &mut Rng) -> Level {
     Level::Byte
 }
 
-/// A 5G-GUTI with this 5G-S-TMSI.
+/// Returns a 5G-GUTI with this 5G-S-TMSI.
 fn guti_of(options: &Options, name: [u8; 6]) -> Guti {
     let set = u16::from_be_bytes([name[0], name[1]]);
     let guami = Guami { plmn: options.profile.plmn, region: 1, set: set >> 6, pointer: (set & 0x3f) as u8 };
@@ -111,7 +111,7 @@ pub(super) fn protect(device: &mut Device, options: &Options, state: State, rng:
     Some(out)
 }
 
-/// The attacking gNBs and UEs, and what they know.
+/// Attacking gNBs and UEs with their knowledge.
 pub(super) struct Attackers<'a> {
     pub(super) air: Air<'a>,
     pub(super) devices: Vec<Device>,
@@ -125,7 +125,7 @@ impl<'a> Attackers<'a> {
     ///
     /// # Errors
     ///
-    /// Fails if the core does not accept a gNB, or if there are too few subscribers.
+    /// Returns an error if the core does not accept a gNB, or if there are too few subscribers.
     pub(super) fn new(options: &'a Options, open: EndpointFactory<'_>, good_ids: &'a GoodIds) -> Result<Self, Error> {
         let air = Air::new(options, open)?;
         let library = Library::new(&air.peers[0].gnb, air.peers[1].gnb.config());
@@ -133,14 +133,14 @@ impl<'a> Attackers<'a> {
         Ok(Attackers { air, devices, library, rng: Rng::new(options.seed), good_ids })
     }
 
-    /// A message of this UE in its state.
+    /// Returns a message of this UE for its state.
     pub(super) fn make(&mut self, index: usize, state: State) -> Option<Message> {
         let has_keys = self.devices[index].ue.security().is_some();
         let level = level(state, has_keys, &mut self.rng);
         self.make_at(index, state, level)
     }
 
-    /// A message of this UE in its state, changed at this level.
+    /// Returns a message of this UE for its state, changed at this level.
     pub(super) fn make_at(&mut self, index: usize, state: State, level: Level) -> Option<Message> {
         let plain = |octets: Vec<u8>, peer| Message { peer, octets, level, protected: false };
         match level {
@@ -174,7 +174,7 @@ impl<'a> Attackers<'a> {
         }
     }
 
-    /// The UE's connection, in a handover either of the two.
+    /// Returns the UE's connection; during a handover, either of the two.
     fn connection(&mut self, index: usize) -> Option<(usize, Ids)> {
         let device = &self.devices[index];
         let (peer, ran) = match device.target {
@@ -184,7 +184,7 @@ impl<'a> Attackers<'a> {
         Some((peer, ngap::ids_of(&self.air.peers[peer].gnb, ran)?))
     }
 
-    /// NAS in a valid PDU: of the UE's connection, or of a new one.
+    /// Returns a valid PDU with this NAS, for the UE's connection or a new one.
     fn carry(&mut self, index: usize, nas: &[u8]) -> Option<(usize, Vec<u8>)> {
         if let Some((peer, ids)) = self.connection(index) {
             return Some((peer, ngap::uplink_nas(&self.air.peers[peer].gnb, ids, nas)?));
@@ -204,7 +204,7 @@ impl<'a> Attackers<'a> {
         Some((peer, octets?))
     }
 
-    /// A PDU that is sound by itself.
+    /// Returns a PDU that is valid by itself.
     fn sound(&mut self, index: usize) -> Option<(usize, Vec<u8>)> {
         if chance(&mut self.rng, 60)
             && let Some((peer, ids)) = self.connection(index)
@@ -216,7 +216,7 @@ impl<'a> Attackers<'a> {
         self.carry(index, &content)
     }
 
-    /// A valid message that does not belong here.
+    /// Returns a valid message at the wrong time or for the wrong UE.
     fn misplaced(&mut self, index: usize, state: State) -> Option<Message> {
         let options = self.air.options;
         let message = |(peer, octets)| Message { peer, octets, level: Level::Order, protected: false };
@@ -258,7 +258,7 @@ impl<'a> Attackers<'a> {
         made.map(message)
     }
 
-    /// An initial message that names a good UE, and does not verify under its keys.
+    /// Returns an initial message that names a good UE and does not verify under its keys.
     fn in_the_name_of_another(&mut self, nth: usize) -> Option<(usize, Vec<u8>)> {
         let guti = guti_of(self.air.options, self.good_ids.name(nth)?);
         let octets = crate::ue::nas::guti_octets(guti);
@@ -274,12 +274,12 @@ impl<'a> Attackers<'a> {
             content.splice(0..0, forged);
         }
         let peer = nth % WITH_UES;
-        // A RAN-UE-NGAP-ID that the gNB gives no UE.
+        // A RAN-UE-NGAP-ID that the gNB assigns to no UE.
         let ran = 0x00e0_0000 + (nth as u32 & 0xffff);
         Some((peer, ngap::initial_ue(self.air.peers[peer].gnb.config(), ran, &content, Some(guti))?))
     }
 
-    /// A message that is not about a UE.
+    /// Returns a non-UE-associated message.
     pub(super) fn make_node_message(&mut self) -> Option<Message> {
         let rng = &mut self.rng;
         let good_ids = self.good_ids.connection(rng.below(1 << 16)).unwrap_or((1, 1));
@@ -301,7 +301,7 @@ impl<'a> Attackers<'a> {
         (!octets.is_empty()).then_some(Message { peer: NODE, octets, level, protected: false })
     }
 
-    /// The stream of a UE: that of its gNB for it.
+    /// Returns the gNB of a peer.
     pub(super) fn gnb(&mut self, peer: usize) -> &mut Gnb {
         &mut self.air.peers[peer].gnb
     }

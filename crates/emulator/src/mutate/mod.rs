@@ -1,14 +1,20 @@
-//! Campaigns of mutated NGAP and NAS while the UEs of another gNB are served.
+//! Campaigns of mutated NGAP and NAS messages during normal service of another gNB.
 //!
-//! Two gNBs attack. Their UEs have subscriptions of their own and are taken to each state that a UE
-//! has at a core. In each state they send mutated messages: octets of an NGAP PDU, its information
-//! elements, plain NAS, NAS inside valid protection, and valid messages at the wrong time or in the
-//! name of other UEs. A third gNB sends messages that are not about a UE. A fourth gNB, with an
-//! endpoint and an address of its own, has good UEs, which run all procedures in a loop.
+//! Two gNBs attack. Their UEs have separate subscriptions and visit each state that a UE has at a
+//! core. In each state they send mutated messages:
 //!
-//! A campaign fails if a good UE does, if the core stops answering, or if too few messages get past
-//! the ASN.1 decoder or are protected. Its messages follow from the seed and from the core's
-//! answers.
+//! * octets of an NGAP PDU,
+//! * its information elements,
+//! * plain NAS,
+//! * NAS inside valid protection,
+//! * valid messages at the wrong time or in the name of other UEs.
+//!
+//! A third gNB sends non-UE-associated messages. A fourth gNB, with its own endpoint and address,
+//! has good UEs, which run all procedures in a loop.
+//!
+//! A campaign fails if a good UE fails, or if the core stops answering. It also fails if too few
+//! messages pass the ASN.1 decoder or are protected. Its messages follow from the seed and from the
+//! core's answers.
 
 mod asn1;
 mod campaign;
@@ -38,7 +44,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 ///
 /// # Errors
 ///
-/// Fails if the options are wrong, or if the core does not accept the gNBs.
+/// Returns an error if the options are invalid, or if the core does not accept the gNBs.
 pub(crate) fn run(
     options: &Options,
     open: EndpointFactory<'_>,

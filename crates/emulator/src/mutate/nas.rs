@@ -1,23 +1,23 @@
-//! Sound NAS messages of a UE, and their mutation by what TS 24.501 says of their form.
+//! Valid NAS messages of a UE, and their mutation by the format rules of TS 24.501.
 
 use super::dice::{chance, pick};
 use super::octets;
 use crate::load::Rng;
 
-/// What the messages of one UE name.
+/// Identifiers in the messages of one UE.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Names {
-    /// The mobile identity IE of its SUCI.
+    /// Mobile identity IE with the SUCI.
     pub(super) suci: Vec<u8>,
-    /// The mobile identity IE of its 5G-GUTI.
+    /// Mobile identity IE with the 5G-GUTI.
     pub(super) guti: Option<[u8; 11]>,
-    /// The key set identifier of its security context.
+    /// Key set identifier of the security context.
     pub(super) ksi: Option<u8>,
-    /// The PDU session that it has or would have.
+    /// Current or future PDU session.
     pub(super) psi: u8,
     /// SST of the slice; there is no SD.
     pub(super) sst: u8,
-    /// One label, without its length.
+    /// One label, without its length octet.
     pub(super) dnn: String,
 }
 
@@ -29,7 +29,7 @@ const GMM_TYPES: [u8; 36] = [
 /// 5GSM message types of both directions (TS 24.501 table 9.7.2).
 const GSM_TYPES: [u8; 18] =
     [0xc1, 0xc2, 0xc3, 0xc5, 0xc6, 0xc7, 0xc8, 0xc9, 0xca, 0xcb, 0xcc, 0xcd, 0xd1, 0xd2, 0xd3, 0xd4, 0xd6, 0xd8];
-/// Identifiers of IEs with a length of one octet in 5GMM and 5GSM.
+/// Identifiers of 5GMM and 5GSM IEs with a length of one octet.
 const SHORT_IES: [u8; 18] =
     [0x10, 0x2e, 0x2f, 0x40, 0x50, 0x18, 0x52, 0x17, 0x25, 0x22, 0x28, 0x2c, 0x56, 0x59, 0x33, 0x60, 0x6e, 0x2a];
 /// Identifiers of IEs with a length of two octets.
@@ -39,7 +39,7 @@ fn no_key(ksi: Option<u8>) -> u8 {
     ksi.unwrap_or(7) & 7
 }
 
-/// A mobile identity with the length that goes before it.
+/// Returns a mobile identity with its length.
 fn identity(names: &Names, rng: &mut Rng) -> Vec<u8> {
     let octets = match (&names.guti, rng.below(8)) {
         (_, 0) => vec![rng.below(8) as u8],
@@ -52,7 +52,7 @@ fn identity(names: &Names, rng: &mut Rng) -> Vec<u8> {
     out
 }
 
-/// The 5G-S-TMSI of a 5G-GUTI as a mobile identity with its length.
+/// Returns the 5G-S-TMSI of a 5G-GUTI as a mobile identity with its length.
 fn s_tmsi(names: &Names) -> Vec<u8> {
     let mut out = vec![0, 7, 0xf4];
     match &names.guti {
@@ -62,7 +62,7 @@ fn s_tmsi(names: &Names) -> Vec<u8> {
     out
 }
 
-/// A REGISTRATION REQUEST.
+/// Returns a REGISTRATION REQUEST.
 pub(super) fn registration(names: &Names, rng: &mut Rng) -> Vec<u8> {
     let kind = *pick(rng, &[1, 1, 2, 3, 4, 9, 10]);
     let mut nas = vec![0x7e, 0, 0x41, no_key(names.ksi) << 4 | kind];
@@ -81,7 +81,7 @@ pub(super) fn registration(names: &Names, rng: &mut Rng) -> Vec<u8> {
     nas
 }
 
-/// A SERVICE REQUEST.
+/// Returns a SERVICE REQUEST.
 pub(super) fn service_request(names: &Names, rng: &mut Rng) -> Vec<u8> {
     let mut nas = vec![0x7e, 0, 0x4c, no_key(names.ksi) | (rng.below(12) as u8) << 4];
     nas.extend(s_tmsi(names));
@@ -94,14 +94,14 @@ pub(super) fn service_request(names: &Names, rng: &mut Rng) -> Vec<u8> {
     nas
 }
 
-/// A DEREGISTRATION REQUEST of a UE.
+/// Returns a DEREGISTRATION REQUEST of a UE.
 pub(super) fn deregistration(names: &Names, rng: &mut Rng) -> Vec<u8> {
     let mut nas = vec![0x7e, 0, 0x45, no_key(names.ksi) << 4 | rng.below(16) as u8];
     nas.extend(identity(names, rng));
     nas
 }
 
-/// A SECURITY MODE COMPLETE with the whole initial message.
+/// Returns a SECURITY MODE COMPLETE with the whole initial message.
 pub(super) fn security_mode_complete(names: &Names, rng: &mut Rng) -> Vec<u8> {
     let mut nas = vec![0x7e, 0, 0x5e, 0x77, 0, 9, 0x05, 0x53, 0, 0, 0, 0, 0, 0, 0xf1, 0x71];
     let mut inner = registration(names, rng);
@@ -113,7 +113,7 @@ pub(super) fn security_mode_complete(names: &Names, rng: &mut Rng) -> Vec<u8> {
     nas
 }
 
-/// A 5GMM message that does not end what the UE has.
+/// Returns a 5GMM message that does not end the UE's registration.
 pub(super) fn gmm(names: &Names, rng: &mut Rng) -> Vec<u8> {
     let cause = rng.bits() as u8;
     match rng.below(20) {
@@ -155,7 +155,7 @@ pub(super) fn gmm(names: &Names, rng: &mut Rng) -> Vec<u8> {
     }
 }
 
-/// A 5GSM message of a UE.
+/// Returns a 5GSM message of a UE.
 pub(super) fn gsm(names: &Names, rng: &mut Rng) -> Vec<u8> {
     let psi = if chance(rng, 75) { names.psi } else { rng.below(17) as u8 };
     let pti = if chance(rng, 80) { 1 + rng.below(254) as u8 } else { *pick(rng, &[0, 255]) };
@@ -196,7 +196,7 @@ pub(super) fn gsm(names: &Names, rng: &mut Rng) -> Vec<u8> {
     nas
 }
 
-/// An UL NAS TRANSPORT with a 5GSM message.
+/// Returns an UL NAS TRANSPORT with a 5GSM message.
 pub(super) fn transport(gsm: &[u8], names: &Names, rng: &mut Rng) -> Vec<u8> {
     let mut nas = vec![0x7e, 0, 0x67, 1];
     nas.extend_from_slice(&(gsm.len() as u16).to_be_bytes());
@@ -221,7 +221,7 @@ pub(super) fn transport(gsm: &[u8], names: &Names, rng: &mut Rng) -> Vec<u8> {
     nas
 }
 
-/// A message for the inside of a protected one, changed in the 5GMM or in the 5GSM part.
+/// Returns the content of a protected message, changed in its 5GMM or 5GSM part.
 pub(super) fn inner(names: &Names, rng: &mut Rng) -> Vec<u8> {
     if chance(rng, 40) {
         let mut nas = gmm(names, rng);
@@ -240,7 +240,7 @@ pub(super) fn inner(names: &Names, rng: &mut Rng) -> Vec<u8> {
     nas
 }
 
-/// Changes a plain 5GMM or 5GSM message in one way: its head, its IEs or its octets.
+/// Changes the head, the IEs or the octets of a plain 5GMM or 5GSM message in one way.
 pub(super) fn mutate(nas: &mut Vec<u8>, rng: &mut Rng) {
     let before = nas.clone();
     // EPD, security header or PSI and PTI, type.
@@ -265,8 +265,8 @@ pub(super) fn mutate(nas: &mut Vec<u8>, rng: &mut Rng) {
     }
 }
 
-/// Adds an IE: one that the message may have, one of another message, one that must be understood,
-/// one many times.
+/// Appends an IE: an allowed one, one of another message, one with comprehension required, or one
+/// many times.
 fn append(nas: &mut Vec<u8>, rng: &mut Rng) {
     let most = if chance(rng, 4) { 3_000 } else { 20 };
     let value: Vec<u8> = (0..rng.below(most)).map(|_| rng.bits() as u8).collect();
@@ -290,7 +290,7 @@ fn append(nas: &mut Vec<u8>, rng: &mut Rng) {
     (0..times).for_each(|_| nas.extend_from_slice(&ie));
 }
 
-/// Changes an octet that may be a length: one that says how much follows.
+/// Changes an octet whose value may be the length of the following part.
 fn change_length(nas: &mut Vec<u8>, head: usize, rng: &mut Rng) {
     let length = nas.len();
     let lies = |at: &usize| *at + 1 + usize::from(nas[*at]) <= length && nas[*at] > 0;

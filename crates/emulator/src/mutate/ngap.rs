@@ -1,4 +1,4 @@
-//! Sound NGAP PDUs of RAN nodes, which are mutated or sent at the wrong time.
+//! Valid NGAP PDUs of RAN nodes, as input of mutations or for the wrong time.
 
 use super::asn1;
 use super::dice::pick;
@@ -7,25 +7,24 @@ use crate::load::Rng;
 use vireo_types::{Guti, RanUeNgapId};
 use vireo_wire::ngap::{build_ngap, *};
 
-/// UE NGAP IDs that a PDU names.
+/// UE NGAP IDs of a PDU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ids {
     pub(super) amf: u64,
     pub(super) ran: u32,
 }
 
-/// PDUs of a kind that are kept.
+/// Maximum number of stored PDUs of a kind.
 const EACH: usize = 4;
 
-/// PDUs by what they are about. They come from the associations, in both directions, and from
-/// builders.
+/// PDUs by kind. They come from the associations, in both directions, and from builders.
 #[derive(Debug, Default)]
 pub(super) struct Library {
     ue: Vec<(NgapPduKind, Vec<Vec<u8>>)>,
 }
 
 impl Library {
-    /// A library with a PDU of each kind that emulated gNBs do not send by themselves.
+    /// Creates a library with a PDU of each kind that emulated gNBs do not send by themselves.
     pub(super) fn new(gnb: &Gnb, target: &GnbConfig) -> Self {
         let mut library = Library::default();
         let ids = Ids { amf: 1, ran: 1 };
@@ -52,7 +51,7 @@ impl Library {
         library
     }
 
-    /// Keeps a PDU about a UE for later, if there are few of its kind.
+    /// Stores a UE-associated PDU if there are few of its kind.
     pub(super) fn keep(&mut self, octets: &[u8]) {
         let Ok(pdu) = NGAP_PDU::decode_borrowed(octets) else { return };
         if pdu.ie::<ie::RAN_UE_NGAP_ID>().is_none() && pdu.ie::<ie::AMF_UE_NGAP_ID>().is_none() {
@@ -66,7 +65,7 @@ impl Library {
         }
     }
 
-    /// A PDU of any kind; each kind is as likely as another.
+    /// Returns a PDU of a random kind; all kinds have the same probability.
     pub(super) fn any(&self, rng: &mut Rng) -> &[u8] {
         match self.ue.as_slice() {
             [] => &[],
@@ -77,13 +76,13 @@ impl Library {
         }
     }
 
-    /// A PDU of any kind about this UE.
+    /// Returns a PDU of a random kind for this UE.
     pub(super) fn about(&self, ids: Ids, rng: &mut Rng) -> Option<Vec<u8>> {
         asn1::retarget(self.any(rng), Some(ids.amf), Some(ids.ran))
     }
 
-    /// The same, but none that is accepted from any RAN node: PATH SWITCH REQUEST (TS 38.413
-    /// 8.4.4).
+    /// As `about`, without kinds that the AMF accepts from any RAN node: PATH SWITCH REQUEST (TS
+    /// 38.413 8.4.4).
     pub(super) fn about_foreign(&self, ids: Ids, rng: &mut Rng) -> Option<Vec<u8>> {
         let octets = self.any(rng);
         let kind = NGAP_PDU::decode_borrowed(octets).ok()?.kind();
@@ -243,7 +242,7 @@ fn status_transfer(ids: Ids) -> Option<Vec<u8>> {
     ))
 }
 
-/// UPLINK NAS TRANSPORT with any identifiers.
+/// Returns an UPLINK NAS TRANSPORT with these identifiers.
 pub(super) fn uplink_nas(gnb: &Gnb, ids: Ids, nas: &[u8]) -> Option<Vec<u8>> {
     encoded(build_ngap!(
         InitiatingMessage,
@@ -256,7 +255,7 @@ pub(super) fn uplink_nas(gnb: &Gnb, ids: Ids, nas: &[u8]) -> Option<Vec<u8>> {
     ))
 }
 
-/// INITIAL UE MESSAGE with any RAN-UE-NGAP-ID.
+/// Returns an INITIAL UE MESSAGE with this RAN-UE-NGAP-ID.
 pub(super) fn initial_ue(config: &GnbConfig, ran: u32, nas: &[u8], guti: Option<Guti>) -> Option<Vec<u8>> {
     let mut out = Outbox::default();
     Gnb::new(config.clone()).initial_ue(0, nas, guti, RRCEstablishmentCause::mo_Signalling, &mut out).ok()?;
@@ -264,9 +263,8 @@ pub(super) fn initial_ue(config: &GnbConfig, ran: u32, nas: &[u8], guti: Option<
     asn1::retarget(&octets, None, Some(ran))
 }
 
-/// A message that is not about a UE: NG SETUP, RAN CONFIGURATION UPDATE, NG RESET of some
-/// connections, their answers, and what
-/// only an AMF sends.
+/// Returns a non-UE-associated message. It is NG SETUP, RAN CONFIGURATION UPDATE, NG RESET of some
+/// connections, an answer to one of these, or a message that only an AMF sends.
 pub(super) fn node_message(config: &GnbConfig, ids: Ids, rng: &mut Rng) -> Option<Vec<u8>> {
     let mut gnb = Gnb::new(config.clone());
     let mut out = Outbox::default();
@@ -290,7 +288,7 @@ pub(super) fn node_message(config: &GnbConfig, ids: Ids, rng: &mut Rng) -> Optio
     Some(octets.to_vec())
 }
 
-/// A connection's identifiers as a PDU of the gNB has them.
+/// Returns the identifiers of the gNB's connection.
 pub(super) fn ids_of(gnb: &Gnb, ran: RanUeNgapId) -> Option<Ids> {
     Some(Ids { amf: gnb.amf_id(ran)?, ran: ran.0 })
 }

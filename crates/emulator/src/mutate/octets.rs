@@ -1,13 +1,13 @@
-//! Mutation of octets without knowledge of what they encode.
+//! Mutation of octets regardless of their encoding.
 
 use super::dice::{chance, pick};
 use crate::load::Rng;
 
-/// Octets of a mutated message at most: well below what SCTP carries.
+/// Maximum size of a mutated message in octets, well below the SCTP limit.
 pub(super) const LONGEST: usize = 12_000;
 
-/// Changes `octets[from..]` in one way, so that they differ from before. `from` may be the length:
-/// then octets are added.
+/// Changes `octets[from..]` in one way, so that they differ from before. If `from` is the length,
+/// it appends octets.
 pub(super) fn mutate(octets: &mut Vec<u8>, from: usize, rng: &mut Rng) {
     let from = from.min(octets.len());
     let length = octets.len() - from;
@@ -19,7 +19,7 @@ pub(super) fn mutate(octets: &mut Vec<u8>, from: usize, rng: &mut Rng) {
         0 | 1 => {
             for _ in 0..1 + rng.below(4) {
                 let place = from + rng.below(length);
-                // At last a flip of a bit that no later one takes back.
+                // The final flip of a bit cannot be undone by a later one.
                 octets[place] ^= 1 << rng.below(7);
             }
             octets[at] ^= 0x80;

@@ -1,4 +1,4 @@
-//! The attacking gNBs: an endpoint, an association of each, and what comes by them.
+//! Attacking gNBs: one endpoint, an association of each, and their received PDUs.
 
 use crate::engine::{EndpointFactory, Error, gnb_config};
 use crate::gnb::{Gnb, Inbox, NgState, Outbox, PPID};
@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 use vireo_sctp::{Endpoint, Event, SendError};
 use vireo_types::AssocId;
 
-/// Bits in which the identifiers of the attacking gNBs differ: more than a mutation changes.
+/// Bits in which the identifiers of the attacking gNBs differ, more than a mutation changes.
 const IDENTITIES: [u32; 3] = [0, 0x000f_0f0f, 0x0033_3333];
-/// gNBs with UEs; a UE is handed over from one to the other.
+/// Number of gNBs with UEs. UEs are handed over between them.
 pub(super) const WITH_UES: usize = 2;
-/// The gNB that sends what is not about a UE.
+/// gNB that sends non-UE-associated messages.
 pub(super) const NODE: usize = 2;
 
-/// One gNB.
+/// One attacking gNB.
 pub(super) struct Peer {
     pub(super) gnb: Gnb,
     assoc: AssocId,
@@ -24,7 +24,7 @@ pub(super) struct Peer {
     received: VecDeque<Vec<u8>>,
 }
 
-/// The gNBs.
+/// Endpoint of the attacking gNBs.
 pub(super) struct Air<'a> {
     pub(super) options: &'a Options,
     endpoint: Box<dyn Endpoint>,
@@ -34,7 +34,7 @@ pub(super) struct Air<'a> {
 }
 
 impl<'a> Air<'a> {
-    /// Brings the gNBs up.
+    /// Connects the gNBs and sets them up.
     pub(super) fn new(options: &'a Options, open: EndpointFactory<'_>) -> Result<Self, Error> {
         let endpoint = open(0).map_err(Error::Sctp)?;
         let (inbox, outbox) = (Inbox::default(), Outbox::default());
@@ -59,7 +59,7 @@ impl<'a> Air<'a> {
         Error::NgSetup { core: self.options.core[0], gnb: peer as u32, why: why.into() }
     }
 
-    /// Waits for the association, then sets NG up.
+    /// Waits for the association, then performs NG Setup.
     fn set_up(&mut self, peer: usize) -> Result<(), Error> {
         let deadline = Instant::now() + self.options.timeout;
         while !self.peers[peer].up {
@@ -87,7 +87,7 @@ impl<'a> Air<'a> {
         Ok(())
     }
 
-    /// Connects the gNB again whose association has ended, and sets NG up.
+    /// Reconnects a gNB whose association has ended, and performs NG Setup.
     pub(super) fn revive(&mut self, peer: usize) -> Result<(), Error> {
         let core = self.options.core[0];
         self.peers[peer].gnb.lost();
@@ -95,7 +95,7 @@ impl<'a> Air<'a> {
         self.set_up(peer)
     }
 
-    /// The stream that a gNB takes for this UE: what is about one UE keeps its order.
+    /// Returns the stream of the gNB for this UE, which keeps the order of its messages.
     pub(super) fn stream(&self, peer: usize, owner: u32) -> u16 {
         1 + (owner % (u32::from(self.peers[peer].streams.max(2)) - 1)) as u16
     }
@@ -104,12 +104,12 @@ impl<'a> Air<'a> {
         self.peers[peer].up
     }
 
-    /// The next PDU that came for the gNB.
+    /// Returns the next PDU received for the gNB.
     pub(super) fn next(&mut self, peer: usize) -> Option<Vec<u8>> {
         self.peers[peer].received.pop_front()
     }
 
-    /// Waits at most so long for something to come. Returns how much came.
+    /// Waits at most `wait` for messages. Returns their number.
     pub(super) fn pump(&mut self, wait: Duration) -> Result<usize, Error> {
         let peers = &mut self.peers;
         let mut sink = |event: Event<'_>| {
@@ -130,7 +130,7 @@ impl<'a> Air<'a> {
         self.endpoint.poll(Some(wait), &mut sink).map_err(Error::io("polling SCTP"))
     }
 
-    /// Sends octets as they are. A message for an association that has ended is lost.
+    /// Sends octets unchanged. A message for an ended association is lost.
     pub(super) fn send(&mut self, peer: usize, stream: u16, octets: &[u8]) -> Result<(), Error> {
         let deadline = Instant::now() + self.options.timeout;
         loop {
@@ -146,7 +146,7 @@ impl<'a> Air<'a> {
         }
     }
 
-    /// Sends what a gNB has to send, and gives each PDU to `also`.
+    /// Sends the pending PDUs of a gNB and passes each to `also`.
     pub(super) fn flush_to(&mut self, peer: usize, mut also: impl FnMut(&[u8])) -> Result<(), Error> {
         let outbox = std::mem::take(&mut self.outbox);
         for (stream, pdu) in outbox.pdus() {
@@ -158,7 +158,7 @@ impl<'a> Air<'a> {
         Ok(())
     }
 
-    /// Sends what a gNB has to send.
+    /// Sends the pending PDUs of a gNB.
     pub(super) fn flush(&mut self, peer: usize) -> Result<(), Error> {
         self.flush_to(peer, |_| ())
     }

@@ -1,16 +1,15 @@
-//! What a campaign of mutated messages came to.
+//! Result of a campaign of mutated messages.
 
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Share of the messages that must get past the ASN.1 decoder, and share that must be validly
-/// protected.
+/// Minimum share of messages that pass the ASN.1 decoder, and minimum share with valid protection.
 const SHARE: f64 = 0.3;
-/// Campaigns with fewer messages have no shares to speak of.
+/// Minimum number of messages for the check of shares.
 const MEANINGFUL: u64 = 1000;
 
-/// Where a message was changed.
+/// Layer at which a message was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Level {
@@ -22,21 +21,21 @@ pub enum Level {
     Nas,
     /// NAS inside valid protection in a valid NGAP PDU.
     Protected,
-    /// Nothing: the message is valid, but not now, or not of this UE.
+    /// None: the message is valid, but at the wrong time or for another UE.
     Order,
 }
 
-/// How far the decoders get.
+/// How far the decoders read a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Depth {
     /// The ASN.1 decoder refuses the PDU or an IE.
     Transport,
-    /// The ASN.1 decoder reads it all; it has no NAS, or NAS that cannot be read.
+    /// The ASN.1 decoder reads the whole PDU; it has no NAS, or unreadable NAS.
     Asn1,
-    /// Plain NAS in it is read as well.
+    /// The decoder also reads plain NAS in it.
     Nas,
-    /// NAS in it is validly protected under the UE's current context.
+    /// Its NAS is validly protected under the UE's current context.
     Protected,
 }
 
@@ -44,17 +43,17 @@ pub enum Depth {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum State {
-    /// The message is not about a UE.
+    /// The message is not UE-associated.
     Node,
     /// The UE is not registered and not connected.
     NoContext,
     /// A registration has begun.
     Registering,
-    /// The challenge is not answered yet.
+    /// The challenge is unanswered.
     Authenticating,
-    /// SECURITY MODE COMMAND is not answered yet.
+    /// SECURITY MODE COMMAND is unanswered.
     SecurityMode,
-    /// REGISTRATION ACCEPT is not answered yet.
+    /// REGISTRATION ACCEPT is unanswered.
     Accepted,
     /// Registered and connected, without a session.
     Registered,
@@ -62,29 +61,29 @@ pub enum State {
     Session,
     /// Registered, not connected.
     Idle,
-    /// A service request is not answered yet.
+    /// A service request is unanswered.
     Serving,
-    /// A deregistration is not answered yet.
+    /// A deregistration is unanswered.
     Deregistering,
-    /// An N2 handover is prepared, and the UE has not come to the target.
+    /// An N2 handover is prepared, and the UE has not arrived at the target.
     Handover,
 }
 
 /// Memory of the core's processes, in KiB.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Growth {
-    /// Before the first message.
+    /// Memory before the first message.
     pub before: u64,
-    /// After a tenth of the messages.
+    /// Memory after a tenth of the messages.
     pub after_a_tenth: u64,
-    /// After the last message.
+    /// Memory after the last message.
     pub after: u64,
 }
 
-/// What became of the good UEs.
+/// Result of the good UEs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct GoodUes {
-    /// UEs that run the procedures in a loop, all at once.
+    /// Number of UEs that run the procedures in a loop concurrently.
     pub ues: u32,
     /// Initial registrations and mobility updates that the core has accepted.
     pub registrations: u64,
@@ -94,11 +93,11 @@ pub struct GoodUes {
     pub service_requests: u64,
     /// Deregistrations of UEs that the core has accepted.
     pub deregistrations: u64,
-    /// UEs with a procedure that was rejected or not done within the timeout.
+    /// UEs with a procedure that was rejected or timed out.
     pub failed: u64,
-    /// Registrations and service requests put off by T3346.
+    /// Registrations and service requests delayed by T3346.
     pub back_offs: u64,
-    /// Why UEs failed, and what the core did against the specifications.
+    /// Failure reasons of UEs, and violations of the specifications by the core.
     pub faults: BTreeMap<String, u64>,
     /// The largest median of a procedure, in milliseconds.
     pub p50_ms: f64,
@@ -108,53 +107,50 @@ pub struct GoodUes {
     pub max_ms: f64,
 }
 
-/// What a campaign came to.
+/// Result of a campaign.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Mutations {
-    /// The seed, which makes the same messages again as far as the core's answers are the same.
+    /// Seed of the messages; the same seed and core answers yield the same messages.
     pub seed: u64,
-    /// Messages that were to be sent.
+    /// Number of messages to send.
     pub requested: u64,
-    /// Messages sent that were mutated or misplaced. Messages that bring UEs to their states are
-    /// not among them.
+    /// Mutated or misplaced messages sent, without those that bring UEs to their states.
     pub messages: u64,
     /// Time from the first to the last message, in seconds.
     pub seconds: f64,
-    /// Messages in a second.
+    /// Messages per second.
     pub messages_per_second: f64,
-    /// Share that the ASN.1 decoder reads.
+    /// Share of messages that the ASN.1 decoder reads.
     pub decoded: f64,
-    /// Share with NAS that is validly protected.
+    /// Share of messages with validly protected NAS.
     pub protected: f64,
-    /// By level: how deep.
+    /// Messages by level and depth.
     pub levels: BTreeMap<Level, BTreeMap<Depth, u64>>,
-    /// How deep, over all levels.
+    /// Messages by depth, over all levels.
     pub depth: BTreeMap<Depth, u64>,
-    /// By state of the UE: which level.
+    /// Messages by state of the UE and level.
     pub states: BTreeMap<State, BTreeMap<Level, u64>>,
-    /// PDUs that the attacking gNBs received, by what they say; `none`: messages about a UE that
-    /// nothing came for before the
-    /// next one.
+    /// PDUs received by the attacking gNBs, by kind. `none` counts UE-associated messages without
+    /// any answer before the next one.
     pub answers: BTreeMap<String, u64>,
-    /// Messages that a core must answer and did answer (RAN CONFIGURATION UPDATE).
+    /// Answered messages among those that a core must answer (RAN CONFIGURATION UPDATE).
     pub probes: u64,
-    /// Messages sent alone that TS 38.413 clause 10 has a core answer: by clause.
+    /// Messages sent alone for which TS 38.413 clause 10 requires an answer, by clause.
     pub watched: BTreeMap<String, u64>,
-    /// Those among them that nothing answered.
+    /// The unanswered ones among them.
     pub silent: BTreeMap<String, u64>,
-    /// The first PDU of each kind that was not answered, and the first NAS message of each kind
-    /// that did not fit, in hexadecimal
-    /// digits.
+    /// First unanswered PDU of each kind and first unexpected NAS message of each kind, in
+    /// hexadecimal digits.
     pub evidence: BTreeMap<String, String>,
     /// Registrations that the attacking UEs began.
     pub registrations: u64,
     /// Associations of attacking gNBs that the core ended.
     pub associations_lost: u64,
-    /// UEs of the gNB that sends no mutated messages.
+    /// Result of the UEs whose gNB sends no mutated messages.
     pub good: GoodUes,
     /// Memory of the core, if its process is known.
     pub memory_kib: Option<Growth>,
-    /// Why the campaign failed.
+    /// Reasons for which the campaign failed.
     pub harm: Vec<String>,
 }
 
@@ -170,7 +166,7 @@ impl Mutations {
         *self.answers.entry(name).or_default() += 1;
     }
 
-    /// Keeps the first message that shows something.
+    /// Stores the first message that shows a finding.
     pub(super) fn show(&mut self, what: &str, octets: &[u8]) {
         if !self.evidence.contains_key(what) {
             let digits = octets.iter().map(|octet| format!("{octet:02x}")).collect();
@@ -214,8 +210,8 @@ impl Mutations {
         }
     }
 
-    /// Judges the core's memory: it must not grow by more than `most` KiB after a tenth of the
-    /// messages.
+    /// Checks the core's memory: after a tenth of the messages it must not grow by more than `most`
+    /// KiB.
     pub fn judge_memory(&mut self, memory: Growth, most: u64) {
         self.memory_kib = Some(memory);
         let growth = memory.after.saturating_sub(memory.after_a_tenth);
@@ -224,7 +220,7 @@ impl Mutations {
         }
     }
 
-    /// Returns true if the core withstood it.
+    /// Returns true if the campaign found no harm.
     pub fn passed(&self) -> bool {
         self.harm.is_empty()
     }

@@ -29,7 +29,7 @@ fn names() -> Names {
     Names { suci, guti: Some([0xf2; 11]), ksi: Some(3), psi: 1, sst: 1, dnn: "internet".into() }
 }
 
-/// A UE that would be registered, with a security context of these keys.
+/// Returns a UE in the state of a registered one, with a security context of these keys.
 fn device() -> Device {
     let options = options();
     let mut device = Device::new(&options, 0).expect("there is a subscriber");
@@ -116,7 +116,7 @@ fn mutated_nas_differs_and_is_read_at_times() {
     assert!(inner_read > all / 5, "{inner_read} of {all}");
 }
 
-/// The codec's own NAS security judges what the emulator's has protected.
+/// The codec's NAS security verifies messages that the emulator has protected.
 #[test]
 fn protected_messages_verify_independently() {
     let (ciphering, integrity, key) = (CipheringAlgorithm::Aes, IntegrityAlgorithm::Aes, [7; 32]);
@@ -135,7 +135,7 @@ fn protected_messages_verify_independently() {
         match theirs.unprotect_raw(&protected, Direction::Uplink) {
             Ok(opened) => {
                 assert_eq!(opened.count.get(), n);
-                // Of a message with a whole initial message inside it gives that one.
+                // For a message with a nested whole initial message, the result is the nested one.
                 same += u32::from(opened.message == plain);
             }
             Err(error) => assert!(error.to_string().contains("is authentic"), "message {n}: {error}"),

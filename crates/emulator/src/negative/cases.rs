@@ -1,4 +1,6 @@
-//! The cases: what is sent, and which answers the specifications allow (TS 38.413 clause 10, TS 24.501 4.4 and 7).
+//! Negative cases: messages and the answers that the specifications allow.
+//!
+//! The answers follow TS 38.413 clause 10 and TS 24.501 4.4 and 7.
 
 use super::driver::{ANSWER, Answer, CaseDriver, Device, SILENCE};
 use super::{Case, Outcome};
@@ -7,7 +9,7 @@ use std::time::Duration;
 use vireo_types::{Plmn, RanUeNgapId, Snssai};
 use vireo_wire::ngap::*;
 
-/// Plays a case with the gNB `bad`, whose association is up and which has not set up NG yet.
+/// Runs a case with the gNB `bad`, whose association is up and which has not set up NG yet.
 pub(super) fn play(case: Case, wire: &mut CaseDriver<'_>, bad: usize, index: u32, outcome: &mut Outcome) {
     let result = match case {
         Case::Setup => setup(wire, bad, outcome),
@@ -32,7 +34,7 @@ pub(super) fn play(case: Case, wire: &mut CaseDriver<'_>, bad: usize, index: u32
     }
 }
 
-/// A small generator (xorshift*, 64 bits): the same seed gives the same octets.
+/// Random generator (xorshift*, 64 bits): the same seed yields the same octets.
 struct Random(u64);
 
 impl Random {
@@ -53,7 +55,8 @@ impl Random {
     }
 }
 
-/// Only ERROR INDICATION may answer octets that are no NGAP, or a failure where the procedure can be told.
+/// Records a fault for every answer other than ERROR INDICATION or, if the procedure is
+/// recognisable, its failure.
 fn only_errors(answers: &[Answer], faults: &mut Vec<String>) {
     for answer in answers {
         if !matches!(answer, Answer::ErrorIndication(..) | Answer::SetupFailure(_)) {
@@ -73,17 +76,17 @@ fn random(wire: &mut CaseDriver<'_>, bad: usize, outcome: &mut Outcome) -> Resul
     Ok(())
 }
 
-/// The NG SETUP REQUEST of a gNB, after `change`.
+/// Returns the NG SETUP REQUEST of a gNB after `change`.
 fn setup_request(wire: &mut CaseDriver<'_>, bad: usize, change: impl FnOnce(&mut crate::gnb::GnbConfig)) -> Vec<u8> {
     let mut config = wire.gnb(bad).config().clone();
     change(&mut config);
     let mut out = Outbox::default();
-    // a well-formed configuration encodes; an empty request is answered like any other bad one
+    // A well-formed configuration encodes; the core treats an empty request like any other bad one.
     let _ = Gnb::new(config).set_up(2, &mut out);
     out.pdus().next().map(|(_, pdu)| pdu.to_vec()).unwrap_or_default()
 }
 
-/// An INITIAL UE MESSAGE as the gNB would send it, without the gNB's remembering it.
+/// Returns an INITIAL UE MESSAGE of the gNB without storing the connection.
 fn initial_ue(wire: &mut CaseDriver<'_>, bad: usize, nas: &[u8], ran: u32) -> Vec<u8> {
     let mut out = Outbox::default();
     let mut gnb = Gnb::new(wire.gnb(bad).config().clone());
@@ -109,13 +112,13 @@ fn truncated(wire: &mut CaseDriver<'_>, bad: usize, outcome: &mut Outcome) -> Re
     let answers = wire.answers(bad, outcome);
     only_errors(&answers, &mut outcome.faults);
     if answers.is_empty() {
-        // TS 38.413 10.2: a transfer syntax error shall be answered by ERROR INDICATION
+        // TS 38.413 10.2: ERROR INDICATION shall answer a transfer syntax error.
         outcome.faults.push("no ERROR INDICATION for any cut message".into());
     }
     Ok(())
 }
 
-/// A REGISTRATION REQUEST with the SUCI of nobody: IMSI 999 70 9999999999.
+/// REGISTRATION REQUEST with an unknown SUCI: IMSI 999 70 9999999999.
 const REGISTRATION: [u8; 23] = [
     0x7e, 0, 0x41, 0x79, 0, 13, 1, 0x99, 0xf9, 0x07, 0xf0, 0xff, 0, 0, 0x99, 0x99, 0x99, 0x99, 0x99, 0x2e, 2, 0xf0,
     0x70,
@@ -127,7 +130,7 @@ fn ppid(wire: &mut CaseDriver<'_>, bad: usize, outcome: &mut Outcome) -> Result<
         wire.send(bad, 0, ppid, &pdu, outcome);
     }
     let answers = wire.answers(bad, outcome);
-    // TS 38.412 7: NGAP has PPID 60; what has another one is not NGAP
+    // TS 38.412 7: NGAP has PPID 60; any other PPID is not NGAP.
     if answers.contains(&Answer::SetupResponse) {
         outcome.faults.push("an NG SETUP REQUEST with another PPID was taken".into());
     }
@@ -139,7 +142,7 @@ fn stream(wire: &mut CaseDriver<'_>, bad: usize, index: u32, outcome: &mut Outco
     wire.send(bad, 1, PPID, &pdu, outcome);
     let answer = wire.answer(bad, ANSWER, outcome);
     match answer {
-        // TS 38.412 7 tells the sender which stream to take; a receiver may be lenient
+        // TS 38.412 7 restricts the sender's choice of stream; a receiver may be lenient.
         Some(Answer::SetupResponse | Answer::SetupFailure(_) | Answer::ErrorIndication(..)) => {}
         other => outcome.faults.push(format!("NG SETUP REQUEST on stream 1 was answered by {other:?}")),
     }
@@ -152,7 +155,8 @@ fn stream(wire: &mut CaseDriver<'_>, bad: usize, index: u32, outcome: &mut Outco
 
 fn procedure(wire: &mut CaseDriver<'_>, bad: usize, outcome: &mut Outcome) -> Result<(), String> {
     for (criticality, octet) in [("reject", 0x00), ("ignore", 0x40), ("notify", 0x80)] {
-        // initiating message, procedure code 200, criticality, an open type with an empty IE container
+        // Initiating message, procedure code 200, criticality, an open type with an empty IE
+        // container.
         wire.send(bad, 0, PPID, &[0x00, 200, octet, 3, 0, 0, 0], outcome);
         let wait = if criticality == "ignore" { SILENCE } else { ANSWER };
         let answer = wire.answer(bad, wait, outcome);
@@ -168,7 +172,7 @@ fn procedure(wire: &mut CaseDriver<'_>, bad: usize, outcome: &mut Outcome) -> Re
     Ok(())
 }
 
-/// A PDU without the IEs of this identifier.
+/// Returns the PDU without the IEs of this identifier.
 fn without(pdu: &[u8], id: ProtocolIEID) -> Vec<u8> {
     let Ok(mut decoded) = NGAP_PDU::decode(pdu) else { return pdu.to_vec() };
     let Ok(ies) = decoded.protocol_ies() else { return pdu.to_vec() };
@@ -182,7 +186,7 @@ fn missing_ie(wire: &mut CaseDriver<'_>, bad: usize, outcome: &mut Outcome) -> R
     let request = setup_request(wire, bad, |_| {});
     for id in [ID_GLOBAL_RANNODE_ID, ID_SUPPORTED_TALIST] {
         wire.send(bad, 0, PPID, &without(&request, id), outcome);
-        // TS 38.413 10.3.5: the procedure is rejected by its own failure message
+        // TS 38.413 10.3.5: the procedure's own failure message rejects it.
         let answer = wire.answer(bad, ANSWER, outcome);
         if !matches!(answer, Some(Answer::SetupFailure(_))) {
             outcome.faults.push(format!("NG SETUP REQUEST without IE {} gave {answer:?}", id.0));
@@ -191,7 +195,7 @@ fn missing_ie(wire: &mut CaseDriver<'_>, bad: usize, outcome: &mut Outcome) -> R
     let initial = initial_ue(wire, bad, &REGISTRATION, 0x00f1_0000);
     for id in [ID_RAN_UE_NGAP_ID, ID_NAS_PDU, ID_USER_LOCATION_INFORMATION] {
         wire.send(bad, 1, PPID, &without(&initial, id), outcome);
-        // ... or by ERROR INDICATION where it has none
+        // A procedure without a failure message requires ERROR INDICATION.
         let answer = wire.answer(bad, ANSWER, outcome);
         if !matches!(answer, Some(Answer::ErrorIndication(..))) {
             outcome.faults.push(format!("INITIAL UE MESSAGE without IE {} gave {answer:?}", id.0));
@@ -246,7 +250,7 @@ fn ue_ids(wire: &mut CaseDriver<'_>, bad: usize, index: u32, outcome: &mut Outco
     Ok(())
 }
 
-/// Sends a NAS message of the device's connection as it is.
+/// Sends a NAS message unchanged on the device's connection.
 fn send_nas(
     wire: &mut CaseDriver<'_>,
     bad: usize,
@@ -274,7 +278,7 @@ fn nas_mac(wire: &mut CaseDriver<'_>, bad: usize, index: u32, outcome: &mut Outc
         send_nas(wire, bad, ran, &forged, outcome)?;
     }
     silent(wire, bad, "NAS with a wrong MAC", outcome);
-    // TS 24.501 4.4.4.3: discarded, and the UE is served as if nothing had come
+    // TS 24.501 4.4.4.3: the core discards the message and serves the UE as usual.
     wire.establish(bad, &mut device).map_err(|why| format!("the UE of the forged messages: {why}"))
 }
 
@@ -297,8 +301,9 @@ fn silent(wire: &mut CaseDriver<'_>, bad: usize, what: &str, outcome: &mut Outco
     }
 }
 
-/// Plain NAS messages that no procedure waits for: AUTHENTICATION RESPONSE, SECURITY MODE COMPLETE, REGISTRATION
-/// COMPLETE, IDENTITY RESPONSE, UL NAS TRANSPORT, CONFIGURATION UPDATE COMPLETE, 5GMM STATUS.
+/// Plain NAS messages that no procedure expects. They are AUTHENTICATION RESPONSE, SECURITY MODE
+/// COMPLETE, REGISTRATION COMPLETE, IDENTITY RESPONSE, UL NAS TRANSPORT, CONFIGURATION UPDATE
+/// COMPLETE and 5GMM STATUS.
 const UNASKED: [&[u8]; 7] = [
     &[0x7e, 0, 0x57, 0x2d, 16, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
     &[0x7e, 0, 0x5e],
@@ -314,7 +319,7 @@ fn order(wire: &mut CaseDriver<'_>, bad: usize, outcome: &mut Outcome) -> Result
         let pdu = initial_ue(wire, bad, nas, ran);
         wire.send(bad, 1, PPID, &pdu, outcome);
     }
-    // answers to requests that were never made
+    // Answers to requests that the core never sent.
     let complete = build_ngap!(
         SuccessfulOutcome,
         UEContextRelease,
@@ -348,7 +353,7 @@ fn nas_garbage(wire: &mut CaseDriver<'_>, bad: usize, outcome: &mut Outcome) -> 
     let mut random = Random::new(wire.options.seed ^ 0x6e61_7300);
     for ran in 0x00f4_0000u32..0x00f4_0064 {
         let mut nas = random.octets(200);
-        // half of them look like 5GMM at first sight
+        // Half of the messages begin like 5GMM.
         if ran % 2 == 0 {
             nas.splice(0..0, [0x7e, 0, 0x41 + (random.next() % 0x28) as u8]);
         }
@@ -357,7 +362,7 @@ fn nas_garbage(wire: &mut CaseDriver<'_>, bad: usize, outcome: &mut Outcome) -> 
     }
     let answers = wire.answers(bad, outcome);
     for answer in answers {
-        // an IDENTITY REQUEST may answer what could be a registration with an unreadable identity
+        // IDENTITY REQUEST may answer an apparent registration with an unreadable identity.
         let refuses = matches!(answer, Answer::Nas(Some(0x64 | 0x44 | 0x4d | 0x46 | 0x58 | 0x5b)));
         if !refuses && !matches!(answer, Answer::ErrorIndication(..) | Answer::Release) {
             outcome.faults.push(format!("{answer:?} answers random NAS"));
@@ -370,7 +375,7 @@ fn setup(wire: &mut CaseDriver<'_>, bad: usize, outcome: &mut Outcome) -> Result
     let early = initial_ue(wire, bad, &REGISTRATION, 0x00f5_0000);
     wire.send(bad, 1, PPID, &early, outcome);
     let answers = wire.answers(bad, outcome);
-    // TS 38.413 8.7.1: NG SETUP is the first procedure
+    // TS 38.413 8.7.1: NG Setup is the first procedure.
     if answers.iter().any(|answer| !matches!(answer, Answer::ErrorIndication(..))) {
         outcome.faults.push(format!("signalling before NG SETUP was answered by {answers:?}"));
     }
@@ -387,7 +392,7 @@ fn setup(wire: &mut CaseDriver<'_>, bad: usize, outcome: &mut Outcome) -> Result
     wire.set_up(bad).map_err(|error| format!("a good NG SETUP after the refused ones: {error}"))
 }
 
-/// Subscribers before this one belong to the other cases.
+/// First subscriber of this case; the other cases use those before it.
 const HALF_OPEN_FIRST: u32 = 64;
 
 fn half_open(wire: &mut CaseDriver<'_>, bad: usize, outcome: &mut Outcome) -> Result<(), String> {
@@ -397,11 +402,11 @@ fn half_open(wire: &mut CaseDriver<'_>, bad: usize, outcome: &mut Outcome) -> Re
         let nas = device.registration_request(wire.options)?;
         let pdu = initial_ue(wire, bad, &nas, 0x0100_0000 + n);
         wire.send(bad, 1 + (n % 8) as u16, PPID, &pdu, outcome);
-        // keep the receive buffer empty while sending
+        // Keeps the receive buffer empty while sending.
         answers.extend(wire.answer(bad, Duration::ZERO, outcome));
     }
     answers.extend(wire.answers(bad, outcome));
-    // AUTHENTICATION REQUEST, or a refusal under overload; nothing else
+    // Only AUTHENTICATION REQUEST, or a refusal under overload.
     for answer in answers {
         if !matches!(answer, Answer::Nas(Some(0x56 | 0x44)) | Answer::Release) {
             outcome.faults.push(format!("{answer:?} answers a registration"));
@@ -410,7 +415,8 @@ fn half_open(wire: &mut CaseDriver<'_>, bad: usize, outcome: &mut Outcome) -> Re
     Ok(())
 }
 
-/// The gNB's own procedures: each is acknowledged, and a UE whose connection was reset is idle at the core too.
+/// Runs the gNB's own procedures. The core must acknowledge each. A UE whose connection was reset
+/// must be idle at the core, too.
 fn node(wire: &mut CaseDriver<'_>, bad: usize, index: u32, outcome: &mut Outcome) -> Result<(), String> {
     wire.start(bad, |gnb, out| gnb.update_configuration(out))?;
     expect(wire, bad, "RANConfigurationUpdate", outcome);

@@ -1,4 +1,6 @@
-//! The hands of the misbehaviour cases: associations on which anything can be sent, and UEs driven step by step.
+//! Driver of the negative cases.
+//!
+//! It has associations for arbitrary messages, and UEs driven step by step.
 
 use super::Outcome;
 use crate::engine::{EndpointFactory, Error, gnb_config};
@@ -12,32 +14,29 @@ use vireo_sctp::{Endpoint, Event};
 use vireo_types::{AssocId, PduSessionType, RanUeNgapId};
 use vireo_wire::ngap::{Cause, NGAP_PDU, NgapPduKind, RRCEstablishmentCause, ie};
 
-/// How long an answer is waited for where there must be one.
+/// Maximum wait for a mandatory answer.
 pub(super) const ANSWER: Duration = Duration::from_secs(2);
-/// How long nothing must come for silence.
+/// Time without messages that counts as silence.
 pub(super) const SILENCE: Duration = Duration::from_millis(300);
 
-/// What a core answered to a bad message.
+/// Answer of a core to a bad message.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Answer {
-    /// ERROR INDICATION with its cause, and whether it has Criticality Diagnostics.
+    /// ERROR INDICATION with its cause; true if it has Criticality Diagnostics.
     ErrorIndication(Option<Cause>, bool),
-    /// NG SETUP RESPONSE.
     SetupResponse,
-    /// NG SETUP FAILURE.
     SetupFailure(Option<Cause>),
-    /// NAS for the UE: its message type if it is plain, else `None`.
+    /// NAS for the UE: the message type if it is plain, else `None`.
     Nas(Option<u8>),
-    /// UE CONTEXT RELEASE COMMAND.
+    /// UE CONTEXT RELEASE COMMAND was received.
     Release,
-    /// A successful outcome; the procedure.
+    /// Successful outcome of the named procedure.
     Acknowledge(String),
-    /// Another PDU.
     Other(String),
 }
 
 impl Answer {
-    /// What a PDU of the core says.
+    /// Classifies a PDU of the core.
     pub(crate) fn read(pdu: &[u8]) -> Answer {
         use NgapPduKind as Kind;
         let Ok(pdu) = NGAP_PDU::decode(pdu) else { return Answer::Other("octets that do not decode".into()) };
@@ -59,7 +58,7 @@ impl Answer {
         }
     }
 
-    /// Its name in a report.
+    /// Returns the name in a report.
     pub(crate) fn name(&self) -> String {
         match self {
             Answer::ErrorIndication(Some(cause), _) => format!("ERROR INDICATION {cause:?}"),
@@ -85,18 +84,18 @@ struct Peer {
     received: VecDeque<Vec<u8>>,
 }
 
-/// A UE that the cases drive.
+/// UE under the control of a case.
 pub(super) struct Device {
     pub(super) ue: Ue,
     pub(super) ran: Option<RanUeNgapId>,
-    /// The NAS messages it sent, newest last.
+    /// NAS messages sent, newest last.
     pub(super) sent: Vec<Vec<u8>>,
     trouble: Option<String>,
     out: ue::UeOutput,
 }
 
 impl Device {
-    /// The UE of subscriber `index`, or of an earlier one if there are not so many.
+    /// Creates the UE of subscriber `index`, or of the last one if there are fewer.
     pub(super) fn new(options: &Options, index: u32) -> Result<Self, Error> {
         let subscriber = options.subscribers.get(index).or_else(|| options.subscribers.get(0));
         let (supi, keys) = subscriber.ok_or_else(|| Error::Options("there are no subscribers".into()))?;
@@ -104,13 +103,13 @@ impl Device {
         Ok(Device { ue, ran: None, sent: Vec::new(), trouble: None, out: ue::UeOutput::default() })
     }
 
-    /// Its NG connection was reset.
+    /// Handles the reset of its NG connection.
     pub(super) fn disconnected(&mut self) {
         self.ran = None;
         self.ue.connection_released();
     }
 
-    /// The REGISTRATION REQUEST that starts its registration.
+    /// Returns the REGISTRATION REQUEST of its registration.
     pub(super) fn registration_request(&mut self, options: &Options) -> Result<Vec<u8>, String> {
         self.out.clear();
         let commanded = self.ue.register(&options.profile, Registration::Fresh, &mut self.out);
@@ -119,7 +118,7 @@ impl Device {
     }
 }
 
-/// The endpoint with the gNBs of a case.
+/// SCTP endpoint with the gNBs of a case.
 pub(super) struct CaseDriver<'a> {
     pub(super) options: &'a Options,
     endpoint: Box<dyn Endpoint>,
@@ -138,7 +137,7 @@ impl<'a> CaseDriver<'a> {
         self.endpoint.driver().into()
     }
 
-    /// Brings an association up, without NG SETUP. Gives the peer's index.
+    /// Opens an association without NG Setup. Returns the index of the peer.
     pub(super) fn connect(&mut self, gnb_id: u32) -> Result<usize, Error> {
         let core = self.options.core[0];
         let mut config = gnb_config(self.options, 0);
@@ -159,7 +158,7 @@ impl<'a> CaseDriver<'a> {
         Ok(index)
     }
 
-    /// NG SETUP of a well-behaved gNB.
+    /// Performs NG Setup of a well-behaved gNB.
     pub(super) fn set_up(&mut self, peer: usize) -> Result<(), Error> {
         let streams = self.peers[peer].streams;
         let core = self.options.core[0];
@@ -214,7 +213,7 @@ impl<'a> CaseDriver<'a> {
         Ok(())
     }
 
-    /// Sends octets as they are. What a full association does not take is lost.
+    /// Sends octets unchanged. Messages that a full association does not accept are lost.
     pub(super) fn send(&mut self, peer: usize, stream: u16, ppid: u32, octets: &[u8], outcome: &mut Outcome) {
         outcome.sent += 1;
         for _ in 0..200 {
@@ -236,7 +235,7 @@ impl<'a> CaseDriver<'a> {
         Ok(())
     }
 
-    /// The next answer within `wait`, noted in the outcome.
+    /// Returns the next answer within `wait` and records it in the outcome.
     pub(super) fn answer(&mut self, peer: usize, wait: Duration, outcome: &mut Outcome) -> Option<Answer> {
         let deadline = Instant::now() + wait;
         loop {
@@ -247,7 +246,7 @@ impl<'a> CaseDriver<'a> {
             }
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() && wait.is_zero() {
-                // a look at what is there already
+                // Polls once without waiting.
                 self.pump(Duration::ZERO).ok()?;
                 let pdu = self.peers[peer].received.pop_front()?;
                 let answer = Answer::read(&pdu);
@@ -260,12 +259,12 @@ impl<'a> CaseDriver<'a> {
         }
     }
 
-    /// All answers until nothing comes for [`SILENCE`].
+    /// Returns all answers until [`SILENCE`] has passed without one.
     pub(super) fn answers(&mut self, peer: usize, outcome: &mut Outcome) -> Vec<Answer> {
         std::iter::from_fn(|| self.answer(peer, SILENCE, outcome)).take(1_000_000).collect()
     }
 
-    /// Gives what came to the gNB and, where it is the UE's, to the device.
+    /// Passes received PDUs to the gNB and their NAS for the UE to the device.
     fn take_in(&mut self, peer: usize, mut device: Option<&mut Device>) -> Result<(), String> {
         while let Some(pdu) = self.peers[peer].received.pop_front() {
             self.inbox.clear();
@@ -291,7 +290,7 @@ impl<'a> CaseDriver<'a> {
         Ok(())
     }
 
-    /// Drives the device until `done`.
+    /// Drives the device until `done` returns true.
     pub(super) fn drive(&mut self, peer: usize, device: &mut Device, done: fn(&Device) -> bool) -> Result<(), String> {
         let deadline = Instant::now() + self.options.timeout;
         loop {
@@ -309,7 +308,7 @@ impl<'a> CaseDriver<'a> {
         }
     }
 
-    /// Lets the device say what its last command made of it.
+    /// Sends the messages of the device's last command.
     pub(super) fn speak(&mut self, peer: usize, device: &mut Device) -> Result<(), String> {
         speak(&mut self.peers[peer].gnb, device, &mut self.outbox)?;
         self.flush(peer)
@@ -323,7 +322,7 @@ impl<'a> CaseDriver<'a> {
         self.drive(peer, device, |device| device.ue.mm() == MmState::Registered)
     }
 
-    /// Brings an idle device back by a mobility registration update, after which it stays connected.
+    /// Reconnects an idle device by a mobility registration update; it then stays connected.
     pub(super) fn update(&mut self, peer: usize, device: &mut Device) -> Result<(), String> {
         device.out.clear();
         let commanded = device.ue.register(&self.options.profile, Registration::Mobility, &mut device.out);
@@ -332,7 +331,7 @@ impl<'a> CaseDriver<'a> {
         self.drive(peer, device, |device| device.ue.mm() == MmState::Registered)
     }
 
-    /// Lets the gNB start a procedure of its own.
+    /// Lets the gNB start one of its procedures.
     pub(super) fn start(
         &mut self,
         peer: usize,
@@ -350,7 +349,7 @@ impl<'a> CaseDriver<'a> {
         self.drive(peer, device, |d| d.ue.sessions().iter().any(|s| s.psi == 1 && s.state == SessionState::Active))
     }
 
-    /// Deregisters the device as well as it can.
+    /// Deregisters the device, ignoring errors.
     pub(super) fn leave(&mut self, peer: usize, device: &mut Device) {
         device.out.clear();
         if device.ue.deregister(&self.options.profile, true, &mut device.out).is_ok()

@@ -1,7 +1,8 @@
-//! Misbehaviour: a gNB and a UE that break the rules, each in one way, and what a core must do about it.
+//! Negative tests: a gNB and a UE that each break one rule.
 //!
-//! Every case has two gNBs. One misbehaves and watches for the answer that the specifications ask for; with the other
-//! one a well-behaved UE registers afterwards and gets a session, to show that nobody else was harmed.
+//! Every case has two gNBs. One misbehaves and checks the answer that the specifications require.
+//! On the other one a well-behaved UE then registers and establishes a session. This shows that no
+//! other UE was affected.
 
 mod cases;
 mod driver;
@@ -17,41 +18,41 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Instant;
 
-/// One way to misbehave.
+/// One kind of misbehaviour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Case {
     /// Random octets as NGAP.
     Random,
-    /// NGAP messages cut short at every length.
+    /// NGAP messages cut at every length.
     Truncated,
-    /// A wrong PPID.
     Ppid,
-    /// UE-associated signalling on stream 0, and NG SETUP on another one.
+    /// UE-associated signalling on stream 0, and NG SETUP on another stream.
     Stream,
-    /// A procedure code that does not exist, with each criticality.
+    /// Unknown procedure code with each criticality.
     Procedure,
     /// Messages without a mandatory IE.
     MissingIe,
-    /// UE NGAP IDs of nobody, or that do not belong together.
+    /// UE NGAP IDs of no UE, or IDs that do not belong together.
     UeIds,
     /// NAS with a wrong MAC.
     NasMac,
     /// NAS with a COUNT that was used before.
     Replay,
-    /// Messages of procedures that nobody started.
+    /// Messages of procedures that were not started.
     Order,
     /// Random octets as NAS.
     NasGarbage,
     /// NG SETUP of another network and without a common slice, and signalling before any NG SETUP.
     Setup,
-    /// Many registrations that stop after the first message (`--ues` tells how many).
+    /// Many registrations that stop after the first message (`--ues` sets their number).
     HalfOpen,
-    /// No misbehaviour: RAN CONFIGURATION UPDATE, and NG RESET of one UE and of all. Not one of [`CASES`].
+    /// No misbehaviour: RAN CONFIGURATION UPDATE, and NG RESET of one UE and of all. Not in
+    /// [`CASES`].
     Node,
 }
 
-/// All the misbehaviour.
+/// All cases of misbehaviour.
 pub const CASES: [Case; 13] = [
     Case::Random,
     Case::Truncated,
@@ -68,25 +69,25 @@ pub const CASES: [Case; 13] = [
     Case::HalfOpen,
 ];
 
-/// What a case came to.
+/// Result of a case.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Outcome {
-    /// The case.
     pub case: Case,
-    /// How many bad messages were sent.
+    /// Number of bad messages sent.
     pub sent: u64,
-    /// What came back, and how often.
+    /// Answers with their counts.
     pub answers: BTreeMap<String, u64>,
-    /// What was not as the specifications ask.
+    /// Deviations from the specifications.
     pub faults: Vec<String>,
-    /// The association of the misbehaving gNB survived.
+    /// True if the association of the misbehaving gNB survived.
     pub association_kept: bool,
-    /// How long the well-behaved UE's registration and session took afterwards, in microseconds; none if it failed.
+    /// Time of the well-behaved UE's registration and session afterwards, in microseconds; `None`
+    /// if it failed.
     pub witness_us: Option<u64>,
 }
 
 impl Outcome {
-    /// Whether everything was as expected.
+    /// Returns true if the case had no fault and the well-behaved UE was served.
     pub fn passed(&self) -> bool {
         self.faults.is_empty() && self.association_kept && self.witness_us.is_some()
     }

@@ -1,4 +1,4 @@
-//! What a run measured: one struct for JSON, and the table for people.
+//! Report of a run: one struct for JSON, and the table for people.
 
 mod stats;
 mod timeline;
@@ -11,17 +11,17 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// The procedures that are timed.
+/// Timed procedure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Procedure {
     /// From the REGISTRATION REQUEST (its intended time in an open loop) to the COMPLETE.
     Registration,
-    /// The same for a periodic registration update.
+    /// As `Registration`, for a periodic registration update.
     PeriodicUpdate,
-    /// The same for a mobility registration update.
+    /// As `Registration`, for a mobility registration update.
     MobilityUpdate,
-    /// From the PDU SESSION ESTABLISHMENT REQUEST to the session with its tunnel.
+    /// From the PDU SESSION ESTABLISHMENT REQUEST to the active session with its tunnel.
     Session,
     /// From the REGISTRATION REQUEST to the first session.
     RegistrationAndSession,
@@ -43,7 +43,7 @@ pub enum Procedure {
     Departure,
     /// From an echo to its answer.
     Echo,
-    /// From when a connected UE was to send its data to the answer to the last packet of these.
+    /// From the intended data transmission of a connected UE to the answer to its last packet.
     Data,
 }
 
@@ -67,7 +67,7 @@ pub const PROCEDURES: [Procedure; 15] = [
 ];
 
 impl Procedure {
-    /// Its name in the table.
+    /// Returns the name in the table.
     pub fn name(self) -> &'static str {
         match self {
             Procedure::Registration => "registration",
@@ -92,21 +92,14 @@ impl Procedure {
 /// Latency of one procedure, in microseconds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Latency {
-    /// How many.
     pub count: u64,
-    /// Mean.
     pub mean: f64,
-    /// Median.
     pub p50: u64,
-    /// 90th percentile.
     pub p90: u64,
-    /// 99th percentile.
     pub p99: u64,
-    /// 99.9th percentile.
     pub p999: u64,
-    /// Largest.
     pub max: u64,
-    /// How many took longer than 10 ms.
+    /// Number of procedures that took longer than 10 ms.
     pub over_10ms: u64,
 }
 
@@ -120,7 +113,7 @@ impl Latency {
             p99: histogram.value_at_quantile(0.99),
             p999: histogram.value_at_quantile(0.999),
             max: histogram.max(),
-            // Not those between this and the largest number: that is beyond the histogram, which then counts none.
+            // Counting up to the largest number would exceed the histogram's range and yield 0.
             over_10ms: histogram.len() - histogram.count_between(0, 10_000),
         }
     }
@@ -129,134 +122,121 @@ impl Latency {
 /// Packets and octets on N3, without the outer headers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct UserPlane {
-    /// Packets sent.
     pub up_packets: u64,
-    /// Octets sent.
     pub up_octets: u64,
-    /// Packets received.
     pub down_packets: u64,
-    /// Octets received.
     pub down_octets: u64,
     /// Packets received that were damaged or misdirected.
     pub bad_packets: u64,
-    /// Packets received for a tunnel that is no longer there.
+    /// Packets received for a tunnel that has been released.
     pub late_packets: u64,
-    /// Error indications of the core for tunnels that it was having released.
+    /// Error Indications of the core for tunnels in release.
     pub late_errors: u64,
-    /// Echoes asked for.
     pub echoes: u64,
-    /// Echoes answered.
     pub echoes_answered: u64,
-    /// Echoes and solicitations sent again, because no answer had come in time.
+    /// Echoes and solicitations sent again because no answer arrived in time.
     pub resent: u64,
-    /// Echoes given up.
     pub echoes_lost: u64,
-    /// Of UEs that do [`crate::mix::Activity::Data`]: the longest time from one answer of the data network to the next of the same
-    /// UE, in microseconds. It has the time in which nothing was due in it.
+    /// Maximum time between two answers of the data network to one UE, in microseconds, for UEs
+    /// with [`crate::mix::Activity::Data`]. It includes time in which nothing was due.
     pub longest_gap_us: u64,
-    /// Tunnels for which the core named another end at a UPF (PDU SESSION RESOURCE MODIFY REQUEST).
+    /// Tunnels for which the core named another UPF end (PDU SESSION RESOURCE MODIFY REQUEST).
     pub tunnels_moved: u64,
 }
 
-/// What a steady load came to.
+/// Result of a steady load.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Steady {
-    /// Procedures that were due.
+    /// Number of procedures that were due.
     pub procedures: u64,
-    /// Those that came to their end, with nothing wrong but perhaps a repeated request.
+    /// Completed procedures; retried requests do not count as errors.
     pub completed: u64,
-    /// Those that were refused, were not done in time, cost the UE its registration, or were never begun.
+    /// Procedures that were refused, timed out, cost the UE its registration, or never began.
     pub failed_procedures: u64,
-    /// UEs that had to register again although they were registered, and how often.
+    /// Number of times that a registered UE had to register again.
     pub lost: u64,
-    /// Requests repeated because there was no answer.
+    /// Requests retried because there was no answer.
     pub retries: u64,
-    /// Procedures for which no UE was free when they were due; their waiting is in their latency.
+    /// Procedures for which no UE was free when they were due; the latency includes their wait.
     pub unserved: u64,
-    /// Those among them for which no UE was free until the end.
+    /// Unserved procedures for which no UE was free until the end.
     pub never_begun: u64,
-    /// How long procedures were due, in seconds.
+    /// Time in which procedures were due, in seconds.
     pub steady_seconds: f64,
-    /// Procedures completed in a second.
+    /// Completed procedures per second.
     pub procedures_per_second: f64,
-    /// When the steady load began: microseconds of Unix time. Times of the timeline count from here.
+    /// Start of the steady load, in microseconds of Unix time. Timeline times count from here.
     pub steady_began_unix_us: u64,
-    /// CPU of the emulator's worker threads for it, in microseconds (the SCTP stack's own threads apart).
+    /// CPU time of the emulator's worker threads in the steady load, in microseconds, without the
+    /// SCTP stack's own threads.
     pub steady_cpu_us: u64,
-    /// The same for each procedure.
+    /// CPU time per procedure, in microseconds.
     pub cpu_us_per_procedure: f64,
 }
 
-/// What a run measured.
+/// Measurements of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Report {
-    /// The scenario's name.
     pub scenario: String,
-    /// gNBs.
     pub gnbs: u32,
-    /// UEs asked for.
     pub ues: u32,
-    /// UEs that started.
     pub started: u64,
-    /// UEs that did all their steps.
+    /// UEs that completed all steps.
     pub succeeded: u64,
-    /// UEs that failed.
     pub failed: u64,
-    /// Registrations accepted.
     pub registered: u64,
-    /// PDU sessions established.
     pub sessions: u64,
-    /// Service requests accepted.
     pub service_requests: u64,
-    /// Deregistrations done.
     pub deregistered: u64,
-    /// Registrations and service requests put off by T3346.
+    /// Registrations and service requests delayed by T3346.
     pub back_offs: u64,
-    /// Associations that were lost by gNBs which had another and went on by that.
+    /// Lost associations of gNBs that continued on another one.
     pub associations_lost: u64,
-    /// Messages that such an association had not carried as far as is known, and that were sent by another.
+    /// Messages unacknowledged on such an association and resent on another one.
     pub sent_again: u64,
-    /// Messages of the core that had come by such an association, and came by another once more.
+    /// Repeats: AMF messages received on such an association and again on another one.
     pub repeats: u64,
-    /// What the steady load came to, if there was one.
+    /// Result of the steady load, if there was one.
     #[serde(flatten)]
     pub steady: Steady,
-    /// From the first UE's start to the last UE's end, in seconds. With a steady load: of the registrations before it.
+    /// Seconds from the first UE's start to the last UE's end. With a steady load: of the
+    /// registrations before it.
     pub seconds: f64,
-    /// UEs done in a second.
+    /// Completed UEs per second.
     pub ues_per_second: f64,
-    /// Latency by procedure, in microseconds; only procedures that happened. It counts from when the procedure was
-    /// meant to begin, so in an open loop it is free of coordinated omission.
+    /// Latency by procedure, in microseconds; only procedures that occurred. It counts from the
+    /// intended start, so an open loop has no coordinated omission.
     pub latency_us: BTreeMap<Procedure, Latency>,
-    /// The same from when the first message of the procedure was sent.
+    /// Latency by procedure from the transmission of its first message.
     pub service_us: BTreeMap<Procedure, Latency>,
-    /// Latency over time, if it was asked for ([`crate::Options::timeline`]).
+    /// Latency over time, if requested ([`crate::Options::timeline`]).
     #[serde(skip)]
     pub timeline: Vec<Row>,
-    /// How many UEs (with a steady load: procedures) failed, by what happened.
+    /// Failed UEs (with a steady load: procedures), by reason.
     pub failures: BTreeMap<String, u64>,
-    /// What the core did against the specifications, and how often.
+    /// Violations of the specifications by the core, with their counts.
     pub violations: BTreeMap<String, u64>,
-    /// The first message behind each violation, in hexadecimal digits.
+    /// First message behind each violation, in hexadecimal digits.
     pub evidence: BTreeMap<String, String>,
-    /// The user plane.
     pub user_plane: UserPlane,
-    /// Memory that the emulator's process took for each UE, in octets: of little meaning for few UEs, or with the core in
-    /// the same process.
+    /// Memory of the emulator's process per UE, in bytes. It is inaccurate for few UEs, or with the
+    /// core in the same process.
     pub memory_bytes_per_ue: f64,
-    /// CPU of the emulator's worker threads, in microseconds (the SCTP stack's own threads apart).
+    /// CPU time of the emulator's worker threads, in microseconds, without the SCTP stack's own
+    /// threads.
     pub worker_cpu_us: u64,
-    /// The misbehaviour cases, if that is what ran.
+    /// Results of the negative cases, if they ran.
     pub cases: Vec<crate::negative::Outcome>,
-    /// The campaign of mutated messages, if that is what ran. The other fields are of its good UEs.
+    /// Result of the campaign of mutated messages, if it ran. The other fields then describe its
+    /// good UEs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mutations: Option<crate::mutate::report::Mutations>,
-    /// The SCTP driver.
     pub driver: String,
 }
 
 impl Report {
-    /// Whether every UE did all its steps, the core kept to the specifications, and every case was as expected.
+    /// Returns true if every UE completed all steps, the core had no violation, and every case
+    /// passed.
     pub fn is_success(&self) -> bool {
         self.failed == 0
             && self.succeeded == self.started
@@ -268,7 +248,7 @@ impl Report {
             && (self.started > 0 || !self.cases.is_empty())
     }
 
-    /// Latency of a procedure.
+    /// Returns the latency of a procedure.
     pub fn latency(&self, procedure: Procedure) -> Option<&Latency> {
         self.latency_us.get(&procedure)
     }

@@ -1,11 +1,11 @@
-//! What a worker counts while it runs, and how it becomes the report.
+//! Counters of a worker, and their conversion to the report.
 
 use super::timeline::Timeline;
 use super::{Latency, PROCEDURES, Procedure, Report};
 use hdrhistogram::Histogram;
 use std::time::Duration;
 
-/// When a procedure was due, when its first message was sent, and when it was done, in microseconds of the run's clock.
+/// Intended start, first message and completion of a procedure, in microseconds of the run's clock.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Times {
     pub(crate) intended_us: u64,
@@ -13,22 +13,23 @@ pub(crate) struct Times {
     pub(crate) ended_us: u64,
 }
 
-/// What one worker gathers.
+/// Measurements of one worker.
 #[derive(Debug)]
 pub(crate) struct Stats {
     pub(crate) report: Report,
-    /// From the intended start, by procedure.
+    /// Latency from the intended start, by procedure.
     latency: Vec<Histogram<u64>>,
-    /// From the first message.
+    /// Latency from the first message, by procedure.
     service: Vec<Histogram<u64>>,
     pub(crate) timeline: Option<Timeline>,
-    /// What was due between these times is left out of the latencies: a steady load and the core settle.
+    /// Procedures due between these times do not count in the latencies: a steady load and the core
+    /// settle.
     pub(crate) settling_us: (u64, u64),
-    /// When the first UE started and the last one ended, in microseconds of the run's clock.
+    /// Start of the first UE and end of the last one, in microseconds of the run's clock.
     pub(crate) span: Option<(u64, u64)>,
 }
 
-/// A minute, above any timeout worth having; longer values count as this.
+/// One minute, above any reasonable timeout; longer values count as this.
 const LONGEST_US: u64 = 60_000_000;
 
 impl Stats {
@@ -55,14 +56,14 @@ impl Stats {
         self.service[procedure as usize].saturating_record(service_us.max(1));
     }
 
-    /// Puts a procedure into the timeline.
+    /// Adds a procedure to the timeline.
     pub(crate) fn plot(&mut self, procedure: Procedure, times: Times) {
         if let Some(timeline) = &mut self.timeline {
             timeline.record(procedure, times.intended_us, times.ended_us.saturating_sub(times.intended_us));
         }
     }
 
-    /// A procedure of the steady load failed that was due then.
+    /// Counts a failed procedure of the steady load, by its due time.
     pub(crate) fn fail_procedure(&mut self, procedure: Procedure, intended_us: u64) {
         self.report.steady.failed_procedures += 1;
         if let Some(timeline) = &mut self.timeline {
@@ -70,7 +71,7 @@ impl Stats {
         }
     }
 
-    /// The procedure that failed has cost its UE the registration.
+    /// Counts a failed procedure that cost its UE the registration.
     pub(crate) fn lose(&mut self, procedure: Option<Procedure>, intended_us: u64) {
         self.report.steady.lost += 1;
         if let (Some(timeline), Some(procedure)) = (&mut self.timeline, procedure) {
@@ -78,7 +79,7 @@ impl Stats {
         }
     }
 
-    /// Why something failed that is counted elsewhere.
+    /// Counts the reason of a failure that is counted elsewhere.
     pub(crate) fn reason(&mut self, what: String) {
         *self.report.failures.entry(what).or_default() += 1;
     }
@@ -92,7 +93,7 @@ impl Stats {
         *self.report.violations.entry(what).or_default() += 1;
     }
 
-    /// A violation with the message that shows it.
+    /// Counts a violation and stores the message that shows it.
     pub(crate) fn violation_in(&mut self, what: String, message: &[u8]) {
         let hexadecimal = || message.iter().fold(String::new(), |text, octet| text + &format!("{octet:02x}"));
         self.report.evidence.entry(what.clone()).or_insert_with(hexadecimal);
@@ -104,7 +105,7 @@ impl Stats {
         self.span = Some((first.min(start_us), last.max(end_us)));
     }
 
-    /// Takes in what another worker gathered.
+    /// Adds the measurements of another worker.
     pub(crate) fn merge(&mut self, other: &Stats) {
         let own = self.latency.iter_mut().chain(&mut self.service);
         for (own, theirs) in own.zip(other.latency.iter().chain(&other.service)) {
@@ -165,7 +166,7 @@ impl Stats {
         }
     }
 
-    /// The report, with what only the whole run knows.
+    /// Returns the report. The caller adds the values of the whole run.
     pub(crate) fn finish(mut self) -> Report {
         for (histograms, of) in
             [(&self.latency, &mut self.report.latency_us), (&self.service, &mut self.report.service_us)]

@@ -1,27 +1,26 @@
-//! Latency over time: what an outage looked like to the UEs.
+//! Latency over time: the effect of an outage on the UEs.
 
 use super::{PROCEDURES, Procedure};
 use std::io;
 use std::time::Duration;
 
-/// What was due within one interval of time.
+/// Procedures due within one interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Row {
-    /// When the interval began, in seconds since the steady load did (without one: since the run did).
+    /// Start of the interval, in seconds since the start of the steady load (without one: of the
+    /// run).
     pub at_s: f64,
-    /// Which procedure; `None` for all of them together.
+    /// Procedure of the row; `None` for all together.
     pub procedure: Option<Procedure>,
-    /// Those that were due in the interval and came to an end.
+    /// Procedures due in the interval that completed.
     pub count: u64,
-    /// Those that were due in it and failed.
+    /// Procedures due in the interval that failed.
     pub failures: u64,
-    /// Those of them that cost the UE its registration.
+    /// Failed procedures that cost the UE its registration.
     pub lost: u64,
-    /// Median latency of those that came to an end, in microseconds.
+    /// Median latency of the completed procedures, in microseconds.
     pub p50_us: u64,
-    /// 99th percentile.
     pub p99_us: u64,
-    /// Largest.
     pub max_us: u64,
 }
 
@@ -38,11 +37,11 @@ pub fn write_csv(rows: &[Row], mut to: impl io::Write) -> io::Result<()> {
     Ok(())
 }
 
-/// Latencies in the order in which they came, four octets each, by interval and procedure.
+/// Latencies in order of arrival, four octets each, by interval and procedure.
 #[derive(Debug)]
 pub(crate) struct Timeline {
     interval_us: u64,
-    /// What was due earlier is left out.
+    /// Procedures due earlier are ignored.
     origin_us: u64,
     intervals: Vec<Vec<Cell>>,
 }
@@ -55,7 +54,7 @@ struct Cell {
     latencies_us: Vec<u32>,
 }
 
-/// More intervals than anybody looks at; what is due later is left out.
+/// Maximum number of intervals; procedures due later are ignored.
 const MOST: usize = 1 << 20;
 
 impl Timeline {
@@ -64,14 +63,14 @@ impl Timeline {
         Timeline { interval_us, origin_us: 0, intervals: Vec::new() }
     }
 
-    /// Forgets what was, and counts from now on.
+    /// Clears the timeline and sets its origin.
     pub(crate) fn begin(&mut self, origin_us: u64) {
         self.origin_us = origin_us;
         self.intervals.clear();
     }
 
     pub(crate) fn record(&mut self, procedure: Procedure, intended_us: u64, latency_us: u64) {
-        // what follows a procedure is not what somebody waits for
+        // Follow-up procedures are not user-visible latency.
         let follows = [Procedure::Release, Procedure::SessionRelease, Procedure::Deregistration, Procedure::Departure];
         if follows.contains(&procedure) || matches!(procedure, Procedure::RegistrationAndSession | Procedure::Echo) {
             return;
@@ -87,7 +86,7 @@ impl Timeline {
         }
     }
 
-    /// The UE of a procedure that failed has to register anew.
+    /// Counts a failed procedure whose UE must register again.
     pub(crate) fn lose(&mut self, procedure: Procedure, intended_us: u64) {
         if let Some(cell) = self.cell(procedure, intended_us) {
             cell.lost += 1;
@@ -124,7 +123,8 @@ impl Timeline {
         }
     }
 
-    /// One row for each procedure of each interval, after one for all of them; intervals in which nothing was due too.
+    /// Returns a row for all procedures and one for each procedure of each interval, including
+    /// empty intervals.
     pub(crate) fn rows(&mut self) -> Vec<Row> {
         let mut rows = Vec::new();
         let interval_s = self.interval_us as f64 / 1e6;
@@ -148,7 +148,7 @@ impl Timeline {
 fn row(at_s: f64, procedure: Option<Procedure>, (failures, lost): (u64, u64), latencies_us: &mut [u32]) -> Row {
     latencies_us.sort_unstable();
     let count = latencies_us.len();
-    // nearest rank
+    // Nearest-rank method.
     let quantile = |q: f64| {
         let rank = ((q * count as f64).ceil() as usize).max(1);
         latencies_us.get(rank - 1).map_or(0, |latency| u64::from(*latency))
@@ -170,7 +170,7 @@ mod tests {
         for n in 0..99 {
             one.record(Procedure::ServiceRequest, 1_000_000 + n * 1000, 100 + n);
         }
-        // due in the first interval, done long after it
+        // Due in the first interval, completed long after it.
         two.record(Procedure::ServiceRequest, 1_050_000, 5_000_000);
         two.record(Procedure::XnHandover, 1_250_000, 7);
         two.fail(Procedure::XnHandover, 1_210_000);

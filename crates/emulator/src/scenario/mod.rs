@@ -1,4 +1,4 @@
-//! What each UE of a run does, step by step, and what it expects.
+//! Scenarios: the steps of each UE of a run and their expected results.
 
 use crate::negative::Case;
 use crate::ue::{Fault, Registration};
@@ -9,104 +9,96 @@ use vireo_types::PduSessionType;
 pub enum Step {
     /// Registers; REGISTRATION ACCEPT ends the step.
     Register(Registration),
-    /// Registers with a fault in its authentication. Ends with rejection or, where the network may try again, with
-    /// registration; the fault must have shown.
+    /// Registers with a fault in its authentication. The step ends with rejection or, if the
+    /// network may retry, with registration. The fault must have been observed.
     Faulty(Fault),
-    /// Establishes PDU session `psi` of this type, or of the run's.
-    Establish {
-        /// PDU session identity.
-        psi: u8,
-        /// Session type.
-        kind: Option<PduSessionType>,
-    },
+    /// Establishes PDU session `psi` of this type, or of the run's type.
+    Establish { psi: u8, kind: Option<PduSessionType> },
     /// Releases PDU session `psi`.
-    Release {
-        /// PDU session identity.
-        psi: u8,
-    },
-    /// Echoes on every active session; each must be answered.
+    Release { psi: u8 },
+    /// Sends echoes on every active session; each must be answered.
     Traffic,
-    /// Goes idle: the gNB asks for the release of the UE context.
+    /// Goes idle: the gNB requests the release of the UE context.
     Idle,
     /// Stays idle for [`crate::Options::idle`].
     Rest,
-    /// Stays idle until it is paged. What it is paged for is the answer to a late echo, which its gNB sends into the
-    /// tunnel of the session that the UE had when it went idle.
+    /// Stays idle until paging. The gNB sends a late echo into the tunnel that the UE had when it
+    /// went idle. The answer triggers the paging.
     AwaitPage,
-    /// Its gNB loses the tunnel of its session, and says so when a packet comes through it (GTP-U Error Indication). The core
-    /// has the gNB release the session's resources, and sets them up anew for the next packet.
+    /// Makes the gNB lose the tunnel of the session. The gNB answers the next packet with a GTP-U
+    /// Error Indication. The core then has the gNB release the session's resources and sets them up
+    /// again for the next packet.
     LoseTunnel,
-    /// Comes up by service request unless it is connected.
+    /// Connects by service request unless the UE is connected.
     Connect,
-    /// Waits a moment if [`Step::Connect`] has just brought it up: the two gNBs of a handover have no common order, and the
-    /// core must not hear from the target before it has the source's last answer.
+    /// Waits briefly if [`Step::Connect`] has just connected the UE. The two gNBs of a handover
+    /// have no common message order. The core must receive the source's last answer before the
+    /// target's first message.
     Breathe,
     /// Stays connected for the dwell time of its group ([`crate::mix::Group`]).
     Dwell,
     /// Sends the data of its group, if the run has a target for it.
     Data,
-    /// Waits until the core lets go of the connection by itself, and asks for it if that takes long.
+    /// Waits until the core releases the connection; requests the release if that takes long.
     Released,
-    /// Goes to another gNB of the run while it is idle.
+    /// Moves to another gNB of the run while idle.
     Roam,
-    /// Goes to another gNB of the run by Xn: path switch.
+    /// Moves to another gNB of the run by Xn handover (path switch).
     XnHandover,
-    /// Goes to another gNB of the run by N2.
+    /// Moves to another gNB of the run by N2 handover.
     N2Handover,
-    /// Comes back by service request, with the user plane of all sessions.
+    /// Sends a service request with the user plane of all sessions.
     Service,
     /// Deregisters and waits for the accept and for the release.
     Deregister,
     /// Deregisters by switching off, and waits for the release.
     SwitchOff,
-    /// Whatever the state: ends up deregistered and without a connection.
+    /// Ends deregistered and without a connection, from any state.
     Leave,
-    /// Goes back to step `to`, [`crate::Options::rounds`] times in all.
+    /// Continues at step `to`, [`crate::Options::rounds`] times in all.
     Repeat {
         /// Index of the step.
         to: u16,
     },
 }
 
-/// How a scenario runs.
+/// Kind of a scenario's execution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// Every UE runs these steps.
     Steps(&'static [Step]),
-    /// Misbehaviour of a gNB or UE of its own; see [`crate::negative`].
+    /// One negative case with its own gNB and UE; see [`crate::negative`].
     Abuse(Case),
-    /// All misbehaviour cases, one after the other.
+    /// All negative cases, one after the other.
     AllAbuse,
     /// A campaign of mutated messages.
     Mutate,
 }
 
-/// How identities are concealed in a scenario.
+/// Identity concealment that a scenario requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scheme {
-    /// As the profile says.
+    /// As the profile specifies.
     Any,
-    /// Profile A.
     A,
-    /// Profile B.
     B,
 }
 
-/// A scenario.
+/// Scenario of a run.
 #[derive(Debug)]
 pub struct Scenario {
-    /// Its name on the command line.
+    /// Name on the command line.
     pub name: &'static str,
-    /// What it does, in one line.
+    /// Summary in one line.
     pub about: &'static str,
-    /// What its UEs do.
+    /// Kind of execution.
     pub mode: Mode,
-    /// The concealment it needs.
+    /// Required concealment.
     pub scheme: Scheme,
 }
 
 impl Scenario {
-    /// The steps of each UE; none for misbehaviour.
+    /// Returns the steps of each UE; none for negative cases.
     pub fn steps(&self) -> &'static [Step] {
         match self.mode {
             Mode::Steps(steps) => steps,
@@ -114,17 +106,17 @@ impl Scenario {
         }
     }
 
-    /// Whether it sends user packets.
+    /// Returns true if the scenario sends user packets.
     pub fn has_traffic(&self) -> bool {
         self.steps().contains(&Step::Traffic)
     }
 
-    /// Whether its UEs go from gNB to gNB.
+    /// Returns true if its UEs move between gNBs.
     pub fn moves(&self) -> bool {
         self.steps().iter().any(|step| matches!(step, Step::Roam | Step::XnHandover | Step::N2Handover))
     }
 
-    /// The scenario of this name.
+    /// Returns the scenario of this name.
     pub fn find(name: &str) -> Option<&'static Scenario> {
         ALL.iter().find(|scenario| scenario.name == name)
     }
@@ -138,7 +130,7 @@ const fn steps(name: &'static str, about: &'static str, steps: &'static [Step]) 
     Scenario { name, about, mode: Mode::Steps(steps), scheme: Scheme::Any }
 }
 
-/// Every scenario there is.
+/// All scenarios.
 pub static ALL: &[Scenario] = &[
     steps("register", "registration with the SUCI; the UEs stay registered", &[FRESH]),
     steps("session", "registration and one PDU session; the UEs stay", &[FRESH, IPV4_OR_RUN]),
@@ -167,7 +159,7 @@ pub static ALL: &[Scenario] = &[
             Step::Register(Registration::Initial),
             Step::Idle,
             Step::Register(Registration::Periodic),
-            // without follow-on request the core lets go of the connection by itself
+            // Without a follow-on request the core releases the connection itself.
             Step::Idle,
             Step::Deregister,
             Step::Register(Registration::UnknownGuti),

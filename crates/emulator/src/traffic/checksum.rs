@@ -1,11 +1,11 @@
-//! The Internet checksum (RFC 1071).
+//! Internet checksum (RFC 1071).
 
-/// A sum that is not folded yet.
+/// Sum before the carries are folded.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Sum(u32);
 
 impl Sum {
-    /// Adds octets, an odd last one padded with zero.
+    /// Adds octets; pads an odd last one with zero.
     pub(super) fn add(mut self, octets: &[u8]) -> Self {
         let mut pairs = octets.chunks_exact(2);
         for pair in &mut pairs {
@@ -18,7 +18,7 @@ impl Sum {
         self
     }
 
-    /// The checksum.
+    /// Returns the checksum.
     pub(super) fn finish(self) -> u16 {
         let folded = (self.0 & 0xffff) + (self.0 >> 16);
         !(((folded & 0xffff) + (folded >> 16)) as u16)

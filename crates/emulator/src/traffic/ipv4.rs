@@ -24,7 +24,7 @@ pub fn write_echo(echo: Echo, source: Ipv4Addr, target: Ipv4Addr, out: &mut Vec<
     let packet = &mut out[start..];
     let sum = transport_sum(protocol, packet).finish();
     let place = HEADER + if protocol == ICMP { 2 } else { 6 };
-    // a UDP checksum of zero would mean that there is none (RFC 768)
+    // A UDP checksum of zero means that there is none (RFC 768).
     let sum = if protocol == UDP && sum == 0 { 0xffff } else { sum };
     packet[place..place + 2].copy_from_slice(&sum.to_be_bytes());
     Some(())
@@ -39,7 +39,7 @@ fn transport_sum(protocol: u8, packet: &[u8]) -> Sum {
     }
 }
 
-/// Reads a downlink packet; see [`super::read`].
+/// Parses a downlink packet; see [`super::read`].
 pub fn read(packet: &[u8], ours: &[IpAddr]) -> Received {
     let Some(header) = packet.get(..HEADER) else { return Received::Bad };
     let length = usize::from(u16::from_be_bytes([header[2], header[3]]));

@@ -1,4 +1,6 @@
-//! IPv6: echoes (RFC 4443, UDP) and the Router Solicitation that starts address autoconfiguration (RFC 4861, 4862).
+//! IPv6 echoes (RFC 4443, UDP) and address autoconfiguration (RFC 4861, 4862).
+//!
+//! The Router Solicitation starts the autoconfiguration.
 
 use super::checksum::Sum;
 use super::{Echo, Kind, Received, read_mark, write_transport};
@@ -11,14 +13,14 @@ const ROUTER_ADVERTISEMENT: u8 = 134;
 const ALL_ROUTERS: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 2);
 const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 
-/// The address of an interface identifier under a /64 prefix.
+/// Returns the address of an interface identifier under a /64 prefix.
 pub fn address(prefix: Ipv6Addr, interface: [u8; 8]) -> Ipv6Addr {
     let mut octets = prefix.octets();
     octets[8..].copy_from_slice(&interface);
     octets.into()
 }
 
-/// The link-local address of an interface identifier.
+/// Returns the link-local address of an interface identifier.
 pub fn link_local(interface: [u8; 8]) -> Ipv6Addr {
     address(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0), interface)
 }
@@ -52,17 +54,17 @@ pub fn write_echo(echo: Echo, source: Ipv6Addr, target: Ipv6Addr, out: &mut Vec<
     Some(())
 }
 
-/// Writes the Router Solicitation of a UE whose interface identifier the network gave.
+/// Writes the Router Solicitation of a UE with an interface identifier from the network.
 pub fn write_solicitation(interface: [u8; 8], out: &mut Vec<u8>) -> Option<()> {
     let start = out.len();
-    // hop limit 255 proves that no router forwarded it (RFC 4861 6.1.1)
+    // Hop limit 255 proves that no router forwarded the packet (RFC 4861 6.1.1).
     write_header(ICMPV6, 255, 8, (link_local(interface), ALL_ROUTERS), out)?;
     out.extend_from_slice(&[133, 0, 0, 0, 0, 0, 0, 0]);
     finish(ICMPV6, &mut out[start..]);
     Some(())
 }
 
-/// Reads a downlink packet; see [`super::read`].
+/// Parses a downlink packet; see [`super::read`].
 pub fn read(packet: &[u8], ours: &[IpAddr]) -> Received {
     let Some((header, transport)) = packet.split_at_checked(HEADER) else { return Received::Bad };
     let (from, to) = (octets(&header[8..24]), octets(&header[24..40]));
@@ -94,7 +96,7 @@ fn octets(slice: &[u8]) -> Ipv6Addr {
     octets.into()
 }
 
-/// The first Prefix Information option with the A flag and 64 bits (RFC 4861 4.6.2).
+/// Returns the first Prefix Information option with the A flag and 64 bits (RFC 4861 4.6.2).
 fn read_prefix(advertisement: &[u8]) -> Received {
     let mut options = advertisement.get(16..).unwrap_or(&[]);
     while let [kind, units, ..] = *options {

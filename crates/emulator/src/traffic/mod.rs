@@ -1,6 +1,7 @@
-//! The user plane of a UE without a kernel: it writes and reads its own IP packets.
+//! IP packets of a UE, without a kernel network stack.
 //!
-//! Pure: packets are written into a buffer and read from a slice. It knows no socket, tunnel or UE.
+//! Pure functions write packets into a buffer and read them from a slice. They have no socket,
+//! tunnel or UE.
 
 mod checksum;
 pub mod ipv4;
@@ -10,10 +11,10 @@ mod tests;
 
 use std::net::{IpAddr, Ipv6Addr};
 
-/// The UDP port of the echo service (RFC 862).
+/// UDP port of the echo service (RFC 862).
 pub const ECHO_PORT: u16 = 7;
 
-/// What an echo packet carries besides its padding, so that its answer can be matched.
+/// Identification of an echo packet, which matches the answer to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
     /// ICMP identifier, or the source port of UDP.
@@ -22,46 +23,39 @@ pub struct Mark {
     pub sequence: u16,
 }
 
-/// How an echo is asked for.
+/// Packet type of an echo.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// ICMP or ICMPv6 echo request.
     Icmp,
-    /// A UDP datagram to this port.
+    /// UDP datagram to this port.
     Udp(u16),
 }
 
-/// What a downlink packet is to the UE.
+/// Result of parsing a downlink packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Received {
-    /// The answer to an echo, from this address.
-    Echo {
-        /// Who answered.
-        from: IpAddr,
-        /// Which echo.
-        mark: Mark,
-    },
-    /// A Router Advertisement with a /64 prefix for autonomous addresses (RFC 4862).
+    /// Answer to an echo, from this address.
+    Echo { from: IpAddr, mark: Mark },
+    /// Router Advertisement with a /64 prefix for autonomous addresses (RFC 4862).
     Prefix(Ipv6Addr),
-    /// Something else that is well formed.
+    /// Another well-formed packet.
     Other,
-    /// Not well formed, a wrong checksum, or not for this UE.
+    /// Malformed packet, wrong checksum, or a packet for another UE.
     Bad,
 }
 
-/// An echo to be written: how, between whom, which, and how many octets of payload (two at least).
+/// Echo to write: packet type, mark and payload size in octets (at least two).
 #[derive(Clone, Copy, Debug)]
 pub struct Echo {
-    /// ICMP or UDP.
+    /// ICMP or UDP (packet type).
     pub kind: Kind,
-    /// Which echo.
     pub mark: Mark,
-    /// Octets of payload.
     pub octets: usize,
 }
 
-/// Writes an echo from `source` to `target`, which are of one IP version. `None` if they are not, or if the packet
-/// would pass 64 KiB.
+/// Writes an echo from `source` to `target`. Returns `None` if their IP versions differ, or if the
+/// packet would exceed 64 KiB.
 pub fn write_echo(echo: Echo, source: IpAddr, target: IpAddr, out: &mut Vec<u8>) -> Option<()> {
     match (source, target) {
         (IpAddr::V4(source), IpAddr::V4(target)) => ipv4::write_echo(echo, source, target, out),
@@ -70,7 +64,7 @@ pub fn write_echo(echo: Echo, source: IpAddr, target: IpAddr, out: &mut Vec<u8>)
     }
 }
 
-/// Reads a downlink packet for a UE with these addresses.
+/// Parses a downlink packet for a UE with the addresses `ours`.
 pub fn read(packet: &[u8], ours: &[IpAddr]) -> Received {
     match packet.first().map(|octet| octet >> 4) {
         Some(4) => ipv4::read(packet, ours),
@@ -79,7 +73,7 @@ pub fn read(packet: &[u8], ours: &[IpAddr]) -> Received {
     }
 }
 
-/// UDP header and payload, or ICMP header and payload, with the checksum field zero.
+/// Writes the UDP or ICMP header and the payload, with a checksum field of zero.
 fn write_transport(echo: Echo, echo_type: u8, out: &mut Vec<u8>) -> Option<()> {
     let octets = echo.octets.max(2);
     let (high, low) = (echo.mark.identifier.to_be_bytes(), echo.mark.sequence.to_be_bytes());
@@ -91,12 +85,12 @@ fn write_transport(echo: Echo, echo_type: u8, out: &mut Vec<u8>) -> Option<()> {
         }
     }
     out.extend_from_slice(&low);
-    // a padding that is not constant, so that a truncated or shifted answer fails its checksum
+    // Variable padding, so that a truncated or shifted answer fails its checksum.
     out.extend((2..octets).map(|n| n as u8));
     Some(())
 }
 
-/// The mark of an ICMP echo reply or of a UDP answer, after its checksum was found right.
+/// Returns the mark of an ICMP echo reply or a UDP answer whose checksum is already verified.
 fn read_mark(protocol: u8, reply_type: u8, transport: &[u8]) -> Option<Mark> {
     const UDP: u8 = 17;
     let &[a, b, c, d, e, f, g, h, ref payload @ ..] = transport else { return None };

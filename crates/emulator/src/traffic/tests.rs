@@ -15,7 +15,7 @@ fn echo(kind: Kind, octets: usize) -> Echo {
 fn an_icmp_echo_has_the_octets_of_rfc_792() {
     let mut packet = Vec::new();
     write_echo(echo(Kind::Icmp, 4), OURS, THEIRS, &mut packet).expect("one version");
-    // written down by hand; the two checksums computed apart from this code
+    // Written by hand; the two checksums are computed independently of this code.
     let expected = [
         0x45, 0, 0, 32, 0, 7, 0x40, 0, 64, 1, 0x26, 0x7a, 10, 45, 0, 2, 10, 45, 0, 1, //
         8, 0, 0xe3, 0xba, 0x12, 0x34, 0, 7, 0, 7, 2, 3,
@@ -23,7 +23,7 @@ fn an_icmp_echo_has_the_octets_of_rfc_792() {
     assert_eq!(packet, expected);
 }
 
-/// Turns a request into what the target answers, by hand.
+/// Turns a request into the target's answer, byte by byte.
 fn answer(packet: &[u8], kind: Kind) -> Vec<u8> {
     let mut answer = packet.to_vec();
     let (addresses, transport) = if packet[0] >> 4 == 4 { (12..20, 20) } else { (8..40, 40) };
@@ -34,7 +34,8 @@ fn answer(packet: &[u8], kind: Kind) -> Vec<u8> {
             let (request, reply) = if transport == 20 { (8u32, 0u32) } else { (128, 129) };
             assert_eq!(u32::from(answer[transport]), request);
             answer[transport] = reply as u8;
-            // RFC 1624, equation 3: the complement of the sum takes away the old field and adds the new
+            // RFC 1624, equation 3: the complemented sum subtracts the old field and adds the new
+            // one.
             let sum = u32::from(!u16::from_be_bytes([answer[transport + 2], answer[transport + 3]]));
             let sum = sum + (0xffff - (request << 8)) + (reply << 8);
             let sum = (sum & 0xffff) + (sum >> 16);
@@ -76,7 +77,8 @@ fn a_router_advertisement_gives_its_prefix() {
     let mut packet = Vec::new();
     ipv6::write_solicitation(interface, &mut packet).expect("short");
     assert_eq!((packet.len(), packet[7], packet[40]), (48, 255, 133));
-    // an advertisement: header, hop limit 64, lifetime, one prefix option fd00:0:0:5::/64 with L and A
+    // A Router Advertisement: header, hop limit 64, lifetime, one prefix option fd00:0:0:5::/64
+    // with L and A.
     let mut advertisement = vec![0x60, 0, 0, 0, 0, 48, 58, 255];
     advertisement.extend(ipv6::link_local([0, 0, 0, 0, 0, 0, 0, 1]).octets());
     advertisement.extend(ipv6::link_local(interface).octets());
@@ -94,7 +96,8 @@ fn a_router_advertisement_gives_its_prefix() {
     }
 }
 
-/// The ICMPv6 checksum by another road than the code under test: one big sum, folded at the end.
+/// Computes the ICMPv6 checksum by another method than the code under test: one large sum, folded
+/// at the end.
 fn ones_complement(packet: &[u8]) -> u16 {
     let mut words: u64 = (packet.len() as u64 - 40) + 58;
     for pair in packet[8..].chunks(2) {

@@ -1,4 +1,4 @@
-//! 5G-AKA and security mode control, the UE's side (TS 24.501 5.4.1.3, 5.4.2).
+//! 5G-AKA and security mode control of the UE (TS 24.501 5.4.1.3, 5.4.2).
 
 use super::nas::{self, kind};
 use super::registration::capability;
@@ -12,10 +12,10 @@ use vireo_wire::nas::{
 };
 use vireo_wire::security::{CipheringAlgorithm, IntegrityAlgorithm};
 
-/// How far ahead of the network a USIM runs for [`Fault::SynchFailure`].
+/// SEQ distance between the USIM and the network for [`Fault::SynchFailure`].
 const AHEAD: u32 = 1 << 16;
 
-/// AUTHENTICATION RESPONSE: header, then RES* as IEI 0x2d of 16 octets.
+/// Returns an AUTHENTICATION RESPONSE: header, then RES* as IEI 0x2d of 16 octets.
 fn response(res_star: &[u8; 16]) -> [u8; 21] {
     let mut octets = [0; 21];
     octets[..5].copy_from_slice(&[0x7e, 0, 0x57, 0x2d, 16]);
@@ -41,7 +41,7 @@ impl Ue {
         if let Some((known, res_star)) = &pending.challenge
             && *known == rand
         {
-            // TS 24.501 5.4.1.3.2: a challenge sent again gets the same response
+            // TS 24.501 5.4.1.3.2: a retransmitted challenge gets the same response.
             let again = response(res_star);
             return self.answer(&again, out);
         }
@@ -91,13 +91,15 @@ impl Ue {
         self.mm = MmState::Deregistered;
         self.pending = None;
         self.sessions.clear();
-        // TS 24.501 5.4.1.3.5: the identity and keys are deleted; an unprotected one in secure exchange was refused
+        // TS 24.501 5.4.1.3.5: the UE deletes identity and keys; it has refused an unprotected
+        // message in secure exchange.
         debug_assert!(protected || !self.secured);
         (self.guti, self.security) = (None, None);
         out.events.push(Event::AuthenticationRejected);
     }
 
-    /// SECURITY MODE COMMAND is integrity protected with the context that it takes into use, and not ciphered.
+    /// Handles SECURITY MODE COMMAND. It is not ciphered, and integrity protected with the context
+    /// that it activates.
     pub(super) fn security_mode_command(
         &mut self,
         p: &Profile,
@@ -122,8 +124,8 @@ impl Ue {
         self.security_mode_complete(&command, is_new, out)
     }
 
-    /// Finds the context that the command names and checks the command's MAC with it. Whether that takes it, or other algorithms,
-    /// into use.
+    /// Selects the context that the command names and verifies the command's MAC with it. Returns
+    /// true if the command activates that context or other algorithms.
     fn take_context(&mut self, command: &NasSecurityModeCommand, message: &[u8]) -> Result<bool, Violation> {
         let algorithms = command.selected_nas_security_algorithms.value;
         let ciphering = CipheringAlgorithm::try_from(algorithms >> 4).map_err(|_| Violation::SecurityMode)?;
@@ -139,7 +141,7 @@ impl Ue {
             self.security = Some(security);
             return Ok(true);
         }
-        // the current context again, perhaps with other algorithms
+        // The current context again, perhaps with other algorithms.
         let security = self.security.as_mut().filter(|s| s.ksi() == ksi).ok_or(Violation::SecurityMode)?;
         let before = security.algorithms();
         security.reselect(ciphering, integrity);
@@ -161,7 +163,7 @@ impl Ue {
         if command.imeisv_request.as_ref().is_some_and(|request| request.value & 7 == 1) {
             complete.set_imeisv(self.imeisv().ok_or(violation)?);
         }
-        // TS 24.501 4.4.6: the whole initial message, which went in part or not protected at all
+        // TS 24.501 4.4.6: the whole initial message, which was sent in part or without protection.
         if let Some(pending) = self.pending.as_mut().filter(|pending| !pending.complete.is_empty()) {
             complete.set_nas_message_container(NasMessageContainer::new(pending.complete.as_slice()));
         }
@@ -177,7 +179,8 @@ impl Ue {
     }
 }
 
-/// Whether the UE offered these algorithms; NIA0 is never taken (no emergency services here, TS 33.501 5.5.2).
+/// Returns true if the UE offered these algorithms. NIA0 is never accepted (no emergency services
+/// here, TS 33.501 5.5.2).
 fn offered(p: &Profile, security: &NasSecurity) -> bool {
     let (ciphering, integrity) = security.algorithms();
     let bit = |n: u8| 0x80u8 >> n;

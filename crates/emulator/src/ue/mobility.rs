@@ -1,4 +1,6 @@
-//! Service request, deregistration and configuration update (TS 24.501 5.6.1, 5.5.2, 5.4.4).
+//! Service request, deregistration and configuration update of the UE.
+//!
+//! TS 24.501 5.6.1, 5.5.2 and 5.4.4 specify them.
 
 use super::nas::{self, kind};
 use super::registration::ngksi;
@@ -10,14 +12,13 @@ use vireo_wire::nas::{
     NasServiceAccept, NasServiceReject, NasServiceRequest, NasServiceType, NasUplinkDataStatus, ServiceType,
 };
 
-/// Why a UE asks for service.
+/// Reason of a service request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Service {
-    /// It has uplink signalling.
+    /// Uplink signalling.
     Signalling,
-    /// It has uplink data for its active sessions.
+    /// Uplink data for the active sessions.
     Data,
-    /// It was paged.
     Paged,
 }
 
@@ -70,7 +71,7 @@ impl Ue {
         }
         let cause = reject.fgmm_cause.value;
         let retry_after_s = reject.t3346_value.as_ref().and_then(|t| t.to_seconds()).map(|s| s as u32);
-        // TS 24.501 5.6.1.5: #9 and #10 (and what is worse) end the registration, #22 does not
+        // TS 24.501 5.6.1.5: #9, #10 and more severe causes end the registration, #22 does not.
         if cause == 22 {
             self.mm = MmState::Registered;
         } else {
@@ -86,7 +87,7 @@ impl Ue {
         (self.guti, self.security) = (None, None);
     }
 
-    /// Starts a deregistration. With `switch_off` no answer is awaited (TS 24.501 5.5.2.2.1).
+    /// Starts a deregistration. With `switch_off` the UE awaits no answer (TS 24.501 5.5.2.2.1).
     pub fn deregister(&mut self, _p: &Profile, switch_off: bool, out: &mut UeOutput) -> Result<(), CommandError> {
         if self.mm != MmState::Registered {
             return Err(CommandError::State(self.mm));
@@ -98,7 +99,8 @@ impl Ue {
             .with_switch_off(switch_off);
         let identity = NasFGsMobileIdentity::new(&nas::guti_octets(guti)[..]);
         let request = nas::encode(NasDeregistrationRequestUeOriginating::new(kind, ngksi(ksi)?, identity))?;
-        // from idle it is an initial message with cleartext IEs only, so it is not ciphered (TS 24.501 4.4.6)
+        // From idle it is an initial message with cleartext IEs only, so it is not ciphered (TS
+        // 24.501 4.4.6).
         let protection = if self.secured { header::CIPHERED } else { header::INTEGRITY };
         self.send(protection, &request, out)?;
         self.sessions.clear();
@@ -127,7 +129,7 @@ impl Ue {
     ) -> Result<(), Violation> {
         let cause = request.fgmm_cause.as_ref().map(|cause| cause.value);
         let reregister = request.de_registration_type.re_registration_required();
-        // DEREGISTRATION ACCEPT (UE terminated)
+        // DEREGISTRATION ACCEPT (UE terminated).
         self.send(header::CIPHERED, &[0x7e, 0, 0x48], out).map_err(|_| Violation::NoContext)?;
         self.mm = MmState::Deregistered;
         self.sessions.clear();

@@ -1,8 +1,8 @@
-//! A UE as a pure state machine: NAS in, NAS and events out (TS 24.501).
+//! UE as a pure state machine over NAS (TS 24.501).
 //!
-//! It knows no gNB, socket, clock or scenario: a caller gives it commands and downlink NAS messages and carries what
-//! it puts into [`UeOutput`]. Every deviation of the network from the specification becomes an [`Event::Violation`], so a
-//! run with this UE is also a check of the core it runs against.
+//! The UE has no gNB, socket, clock or scenario. The caller passes commands and downlink NAS
+//! messages, and transmits the messages in [`UeOutput`]. Every deviation of the network from the
+//! specification becomes an [`Event::Violation`]. A run with this UE thus checks the core, too.
 
 mod authentication;
 mod mobility;
@@ -19,78 +19,72 @@ use std::fmt;
 use std::net::Ipv4Addr;
 use vireo_types::{Dnn, Guti, PduSessionType, Plmn, Snssai};
 
-/// What all UEs of a run share.
+/// Parameters shared by all UEs of a run.
 #[derive(Clone, Debug)]
 pub struct Profile {
-    /// The home and serving network.
+    /// Home and serving network.
     pub plmn: Plmn,
-    /// How SUCIs are made.
+    /// Concealment scheme of SUCIs.
     pub concealment: Concealment,
-    /// The 5G-EA octet of the UE security capability (TS 24.501 9.11.3.54): 0x80 for NEA0 alone, 0xf0 for all.
+    /// 5G-EA octet of the UE security capability (TS 24.501 9.11.3.54): 0x80 for NEA0 alone, 0xf0
+    /// for all.
     pub ciphering: u8,
-    /// The 5G-IA octet: 0x20 for NIA2 alone, 0x70 for NIA1 to NIA3.
+    /// 5G-IA octet: 0x20 for NIA2 alone, 0x70 for NIA1 to NIA3.
     pub integrity: u8,
-    /// The slice that is asked for.
+    /// Requested slice.
     pub snssai: Snssai,
-    /// The data network of the PDU sessions.
+    /// Data network of the PDU sessions.
     pub dnn: Dnn,
     network_name: Vec<u8>,
 }
 
 impl Profile {
-    /// The profile of a network, with every algorithm and the null scheme.
+    /// Returns the profile of a network, with every algorithm and the null scheme.
     pub fn new(plmn: Plmn, snssai: Snssai, dnn: Dnn) -> Self {
         let network_name = plmn.serving_network_name().into_bytes();
         Profile { plmn, concealment: Concealment::Null, ciphering: 0xf0, integrity: 0x70, snssai, dnn, network_name }
     }
 
-    /// Serving network name (TS 24.501 9.12.1).
+    /// Returns the serving network name (TS 24.501 9.12.1).
     pub fn network_name(&self) -> &[u8] {
         &self.network_name
     }
 }
 
-/// Which identity and kind a registration has.
+/// Identity and kind of a registration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Registration {
     /// Initial, as after power on with an empty USIM memory: SUCI and no security context.
     Fresh,
-    /// Initial, with the 5G-GUTI and the security context if there are any, else with the SUCI.
+    /// Initial, with the 5G-GUTI and the security context if available, else with the SUCI.
     Initial,
-    /// Initial, with a 5G-GUTI that the network has never given and without a security context.
+    /// Initial, with a 5G-GUTI that the network has never assigned and without a security context.
     UnknownGuti,
-    /// Mobility registration updating.
     Mobility,
-    /// Periodic registration updating.
     Periodic,
 }
 
-/// How a UE misbehaves at its next authentication.
+/// Fault of the UE at its next authentication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// It answers a genuine challenge with MAC failure (#20).
+    /// The UE answers a genuine challenge with MAC failure (#20).
     MacFailure,
-    /// Its USIM is ahead of the network: synch failure (#21) with a genuine AUTS.
+    /// The USIM is ahead of the network: synch failure (#21) with a genuine AUTS.
     SynchFailure,
-    /// It says that the ngKSI is in use (#71).
+    /// The UE reports that the ngKSI is in use (#71).
     KeySetInUse,
-    /// Its RES* is wrong.
+    /// The UE sends a wrong RES*.
     WrongResponse,
 }
 
-/// 5GMM state, as far as a caller must tell it apart (TS 24.501 5.1.3).
+/// 5GMM state, as far as a caller must distinguish it (TS 24.501 5.1.3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MmState {
-    /// 5GMM-DEREGISTERED.
     #[default]
     Deregistered,
-    /// 5GMM-REGISTERED-INITIATED.
     Registering,
-    /// 5GMM-REGISTERED.
     Registered,
-    /// 5GMM-SERVICE-REQUEST-INITIATED.
     ServiceRequested,
-    /// 5GMM-DEREGISTERED-INITIATED.
     Deregistering,
 }
 
@@ -99,42 +93,37 @@ pub enum MmState {
 pub enum SessionState {
     /// PDU SESSION ACTIVE PENDING.
     Pending,
-    /// PDU SESSION ACTIVE.
     Active,
     /// PDU SESSION INACTIVE PENDING.
     Releasing,
 }
 
-/// The addresses that the network told in NAS.
+/// Addresses that the network assigned by NAS.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Address {
-    /// The IPv4 address.
     pub ipv4: Option<Ipv4Addr>,
-    /// The interface identifier of the IPv6 link-local address.
+    /// Interface identifier of the IPv6 link-local address.
     pub interface: Option<[u8; 8]>,
 }
 
-/// One PDU session of a UE.
+/// PDU session of a UE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Session {
     /// PDU session identity, 1 to 15.
     pub psi: u8,
     /// Procedure transaction identity in use, 0 for none.
     pub pti: u8,
-    /// What was asked for, then what was selected.
+    /// Requested type, then the selected one.
     pub kind: PduSessionType,
-    /// Its state.
     pub state: SessionState,
-    /// Its addresses, once active.
+    /// Addresses, once active.
     pub address: Address,
 }
 
-/// A cause the network gave: of 5GMM (TS 24.501 9.11.3.2) or of 5GSM (9.11.4.2).
+/// Cause sent by the network: of 5GMM (TS 24.501 9.11.3.2) or of 5GSM (9.11.4.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Cause {
-    /// 5GMM cause.
     Mm(u8),
-    /// 5GSM cause.
     Sm(u8),
 }
 
@@ -147,116 +136,103 @@ impl fmt::Display for Cause {
     }
 }
 
-/// What the network did wrong.
+/// Protocol violation of the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
 pub enum Violation {
     /// A NAS message does not decode.
     #[error("a downlink NAS message does not decode")]
     Undecodable,
-    /// A message had to be protected (TS 24.501 4.4.4.2); its type.
+    /// Message type of an unprotected message that requires protection (TS 24.501 4.4.4.2).
     #[error("a NAS message of type {0:#04x} came without protection")]
     Unprotected(u8),
     /// The MAC of a message is wrong, or its NAS COUNT was used before.
     #[error("a downlink NAS message has a wrong MAC or a NAS COUNT used before")]
     WrongMac,
-    /// A protected message came and there is no security context.
+    /// A protected message arrived without a security context.
     #[error("a protected NAS message came before any security context")]
     NoContext,
-    /// A message that the state does not allow; its type.
+    /// Message type that the state does not allow.
     #[error("a NAS message of type {0:#04x} does not fit the UE's state")]
     Unexpected(u8),
-    /// SECURITY MODE COMMAND: replayed capabilities differ, algorithms not offered, NIA0, or an unknown ngKSI.
+    /// SECURITY MODE COMMAND: replayed capabilities differ, algorithms not offered, NIA0, or an
+    /// unknown ngKSI.
     #[error("the SECURITY MODE COMMAND is not acceptable")]
     SecurityMode,
-    /// A mandatory or conditional part of a message is missing or makes no sense; the message's type.
+    /// Message type with a missing or inconsistent mandatory or conditional part.
     #[error("a NAS message of type {0:#04x} lacks a part that it must have")]
     Incomplete(u8),
-    /// The K_gNB that the gNB was given is not the UE's.
+    /// The K_gNB that the gNB received differs from the UE's.
     #[error("the security key of the INITIAL CONTEXT SETUP REQUEST is not the UE's K_gNB")]
     AccessKey,
 }
 
-/// What happened, for whoever drives the UE.
+/// Event for the caller of the UE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// REGISTRATION ACCEPT was taken (and REGISTRATION COMPLETE sent where it is asked for).
+    /// The UE processed REGISTRATION ACCEPT and sent REGISTRATION COMPLETE where it is required.
     Registered {
-        /// A 5G-GUTI came with it.
+        /// True if the message had a 5G-GUTI.
         guti: bool,
     },
-    /// REGISTRATION REJECT.
     RegistrationRejected {
-        /// Why.
         cause: u8,
-        /// T3346, in seconds, if the network gave it.
+        /// T3346 in seconds, if the network sent it.
         retry_after_s: Option<u32>,
     },
-    /// AUTHENTICATION REJECT.
     AuthenticationRejected,
     /// The UE sent AUTHENTICATION FAILURE with this cause.
     AuthenticationFailed {
-        /// 5GMM cause.
         cause: u8,
     },
-    /// A security context was taken into use; the algorithms' numbers.
+    /// The UE activated a security context with these algorithm numbers.
     Secured {
-        /// NEA.
         ciphering: u8,
-        /// NIA.
         integrity: u8,
     },
     /// A PDU session is active.
     SessionUp {
-        /// Which.
         psi: u8,
-        /// Its addresses.
         address: Address,
     },
-    /// A PDU session was refused.
+    /// The network refused a PDU session.
     SessionRejected {
-        /// Which.
         psi: u8,
-        /// Why.
         cause: Cause,
     },
     /// A PDU session has ended.
     SessionReleased {
-        /// Which.
         psi: u8,
     },
-    /// SERVICE ACCEPT.
     ServiceAccepted,
-    /// SERVICE REJECT.
     ServiceRejected {
-        /// Why.
         cause: u8,
-        /// T3346, in seconds, if the network gave it.
+        /// T3346 in seconds, if the network sent it.
         retry_after_s: Option<u32>,
     },
-    /// The UE's own deregistration is complete.
+    /// The deregistration by the UE is complete.
     Deregistered,
     /// The network deregistered the UE.
     DeregisteredByNetwork {
-        /// 5GMM cause, if given.
+        /// 5GMM cause, if present.
         cause: Option<u8>,
-        /// Whether the UE shall register again.
+        /// True if the UE shall register again.
         reregister: bool,
     },
-    /// CONFIGURATION UPDATE COMMAND was taken.
+    /// The UE processed CONFIGURATION UPDATE COMMAND.
     ConfigurationUpdated,
-    /// 5GMM STATUS or 5GSM STATUS came.
+    /// 5GMM STATUS or 5GSM STATUS arrived.
     Status(Cause),
     /// The network deviated from the specification.
     Violation(Violation),
 }
 
-/// Why a command could not be carried out.
+/// Reason for which a command failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CommandError {
-    /// The UE is not in a state for it.
+    /// The UE's state does not allow the command.
     #[error("the UE is {0:?}: the command does not fit")]
     State(MmState),
-    /// There is no SUCI.
+    /// The SUCI could not be computed.
     #[error(transparent)]
     Suci(#[from] SuciFailure),
     /// All PDU sessions are in use, or there is no such session.
@@ -265,30 +241,30 @@ pub enum CommandError {
     /// There is no security context or 5G-GUTI.
     #[error("the UE has no security context")]
     NoContext,
-    /// A NAS message could not be written.
+    /// A NAS message could not be encoded.
     #[error("the NAS message could not be written: {0}")]
     Encoding(String),
 }
 
-/// The uplink messages and the events of one step. Reused from step to step, so that steps do not allocate.
+/// Uplink messages and events of one step. Reused from step to step, so that steps do not allocate.
 #[derive(Debug, Default)]
 pub struct UeOutput {
     octets: Vec<u8>,
     ends: Vec<usize>,
     scratch: Vec<u8>,
-    /// What happened, in order.
+    /// Events in order.
     pub events: Vec<Event>,
 }
 
 impl UeOutput {
-    /// Forgets everything but the memory.
+    /// Removes the content and keeps the memory.
     pub fn clear(&mut self) {
         self.octets.clear();
         self.ends.clear();
         self.events.clear();
     }
 
-    /// The NAS messages for the network, in order.
+    /// Returns the NAS messages for the network, in order.
     pub fn messages(&self) -> impl Iterator<Item = &[u8]> {
         let starts = std::iter::once(0).chain(self.ends.iter().copied());
         starts.zip(&self.ends).map(|(start, end)| &self.octets[start..*end])
@@ -300,43 +276,44 @@ impl UeOutput {
     }
 }
 
-/// What lives only while a registration or an authentication runs.
+/// State that exists only during a registration or an authentication.
 #[derive(Debug, Default)]
 struct Pending {
-    /// The whole REGISTRATION REQUEST, for the NAS message container.
+    /// Whole REGISTRATION REQUEST, for the NAS message container.
     complete: Vec<u8>,
-    /// The identity that was sent, for IDENTITY RESPONSE.
+    /// Last answered challenge and its RES*, for a retransmission.
     challenge: Option<([u8; 16], [u8; 16])>,
-    /// K_AMF of the last challenge answered, with its ngKSI, until the security mode takes it into use.
+    /// K_AMF of the last answered challenge, with its ngKSI, until security mode control activates
+    /// it.
     k_amf: Option<(vireo_wire::security::nas_5gs::KAmf, u8)>,
 }
 
-/// One UE.
+/// One UE with its USIM, security context and sessions.
 #[derive(Debug)]
 pub struct Ue {
     usim: Usim,
     mm: MmState,
-    /// Secure exchange of NAS messages is established on this connection (TS 24.501 4.4.4).
+    /// True if secure exchange of NAS messages is established on this connection (TS 24.501 4.4.4).
     secured: bool,
     security: Option<NasSecurity>,
     guti: Option<Guti>,
     pending: Option<Box<Pending>>,
     sessions: Vec<Session>,
     last_pti: u8,
-    /// The uplink NAS COUNT that K_gNB is derived from.
+    /// Uplink NAS COUNT from which K_gNB is derived.
     access_count: u32,
-    /// The first SECURITY MODE COMPLETE that it may be derived from as well: the commands that were answered since were
-    /// repeats of one.
+    /// COUNT of the first SECURITY MODE COMPLETE, from which K_gNB may be derived as well. The
+    /// commands answered since then were repeats of one command.
     first_complete: Option<u32>,
-    /// The last NH that a gNB was given since then.
+    /// Last NH that a gNB received since then.
     hop: Option<Box<NextHop>>,
     fault: Option<Fault>,
-    /// The registration under way is an update of one that there is.
+    /// True if the registration in progress updates an existing one.
     updating: bool,
 }
 
 impl Ue {
-    /// A UE that is switched off.
+    /// Creates a UE that is switched off.
     pub fn new(usim: Usim) -> Self {
         Ue {
             usim,
@@ -355,43 +332,43 @@ impl Ue {
         }
     }
 
-    /// Its 5GMM state.
+    /// Returns the 5GMM state.
     pub fn mm(&self) -> MmState {
         self.mm
     }
 
-    /// Its USIM.
+    /// Returns the USIM.
     pub fn usim(&self) -> &Usim {
         &self.usim
     }
 
-    /// Its 5G-GUTI.
+    /// Returns the 5G-GUTI.
     pub fn guti(&self) -> Option<Guti> {
         self.guti
     }
 
-    /// Its PDU sessions.
+    /// Returns the PDU sessions.
     pub fn sessions(&self) -> &[Session] {
         &self.sessions
     }
 
-    /// Its security context, for tests and misbehaviour.
+    /// Returns the security context, for tests and negative cases.
     pub fn security(&mut self) -> Option<&mut NasSecurity> {
         self.security.as_mut()
     }
 
-    /// Makes the next authentication go wrong in this way.
+    /// Makes the next authentication fail in this way.
     pub fn inject(&mut self, fault: Fault) {
         self.fault = Some(fault);
     }
 
-    /// The NG connection is gone: what follows starts with an initial NAS message.
+    /// Handles the release of the NG connection: the next message is an initial NAS message.
     pub fn connection_released(&mut self) {
         self.secured = false;
         self.pending = None;
         self.mm = match self.mm {
             MmState::ServiceRequested => MmState::Registered,
-            // TS 24.501 5.5.1.3.7: it stays registered and may try again
+            // TS 24.501 5.5.1.3.7: the UE stays registered and may retry.
             MmState::Registering if self.updating => MmState::Registered,
             MmState::Registering | MmState::Deregistering => MmState::Deregistered,
             settled => settled,
@@ -402,27 +379,29 @@ impl Ue {
         }
     }
 
-    /// Ends a session without telling the network, which replaces its own when the UE establishes it again.
+    /// Ends a session without signalling. The network replaces its session when the UE establishes
+    /// it again.
     pub fn forget_session(&mut self, psi: u8) {
         self.sessions.retain(|session| session.psi != psi);
     }
 
-    /// The UE takes itself for deregistered without telling the network; identity and keys stay.
+    /// Deregisters the UE without signalling; identity and keys stay.
     pub fn detach(&mut self) {
         self.connection_released();
         self.mm = MmState::Deregistered;
         self.sessions.clear();
     }
 
-    /// Begins an access: K_gNB is derived from the COUNT that the next message takes.
+    /// Begins an access: K_gNB is derived from the COUNT of the next message.
     fn begin_access(&mut self) {
         let next = self.security.as_ref().map_or(0, NasSecurity::uplink_count);
         (self.access_count, self.first_complete, self.hop) = (next, None, None);
     }
 
-    /// Compares the key that the gNB was given with the UE's own K_gNB. Of a SECURITY MODE COMMAND that came twice, because T3560
-    /// expired before the answer was there, the network goes on with the first answer that it gets (TS 24.501 5.4.2.4), and
-    /// derives the key from that one's COUNT (TS 33.501 6.8.1.2.2).
+    /// Compares the key that the gNB received with the UE's K_gNB. If T3560 expired before the
+    /// answer, SECURITY MODE COMMAND arrives twice. The network then uses the first answer that it
+    /// receives (TS 24.501 5.4.2.4). It derives the key from that answer's COUNT (TS 33.501
+    /// 6.8.1.2.2).
     pub fn check_access_key(&mut self, key: &[u8], out: &mut UeOutput) {
         let mut counts = self.first_complete.unwrap_or(self.access_count)..=self.access_count;
         let is_own = |count: &u32| self.security.as_ref().and_then(|s| s.k_gnb(*count)).is_some_and(|own| own == key);
@@ -432,8 +411,9 @@ impl Ue {
         }
     }
 
-    /// Compares the NH that the gNB of a handover was given with the UE's own of that chaining counter, which is 2 at the
-    /// first handover of a connection (TS 33.501 6.9.2.3.3 note) and 0 after 7.
+    /// Compares the NH that the gNB of a handover received with the UE's NH of that chaining
+    /// counter. The counter is 2 at the first handover of a connection (TS 33.501 6.9.2.3.3 note)
+    /// and 0 after 7.
     pub fn check_next_hop(&mut self, key: &[u8], chaining: u8, out: &mut UeOutput) {
         let last = self.hop.as_deref().copied();
         let own = self.security.as_ref().and_then(|security| security.next_hop(self.access_count, chaining, last));
@@ -443,7 +423,7 @@ impl Ue {
         }
     }
 
-    /// Protects `plain` by the current context and sends it.
+    /// Protects `plain` with the current context and sends it.
     fn send(&mut self, kind: u8, plain: &[u8], out: &mut UeOutput) -> Result<(), CommandError> {
         let security = self.security.as_mut().ok_or(CommandError::NoContext)?;
         security.protect(kind, plain, &mut out.octets).map_err(|_| CommandError::NoContext)?;
@@ -451,7 +431,7 @@ impl Ue {
         Ok(())
     }
 
-    /// Takes one downlink NAS message.
+    /// Handles one downlink NAS message.
     pub fn receive(&mut self, profile: &Profile, message: &[u8], out: &mut UeOutput) {
         use security::{EPD_5GMM, header};
         let violation = match message {
@@ -483,7 +463,8 @@ impl Ue {
         result
     }
 
-    /// What may come without protection before secure exchange is established (TS 24.501 4.4.4.2).
+    /// Handles messages that are allowed without protection before secure exchange is established
+    /// (TS 24.501 4.4.4.2).
     fn receive_plain(&mut self, profile: &Profile, message: &[u8], out: &mut UeOutput) -> Result<(), Violation> {
         let kind = message.get(2).copied().unwrap_or(0);
         if self.secured || !nas::allowed_unprotected(kind) {

@@ -1,11 +1,11 @@
-//! The dispatch of decoded NAS messages, and the octets of those parts that the codec does not write at once.
+//! Dispatch of decoded NAS messages, and encoding that the codec does not provide.
 
 use super::{CommandError, Event, Profile, Ue, UeOutput, Violation};
 use crate::ue::Cause;
 use vireo_types::{Guami, Guti, Plmn, Tmsi};
 use vireo_wire::nas::{Nas5gmmMessage, Nas5gsMessage};
 
-/// 5GMM message types (TS 24.501 9.7) that are named more than once.
+/// 5GMM message types (TS 24.501 9.7) with more than one use.
 pub(crate) mod kind {
     pub(crate) const REGISTRATION_ACCEPT: u8 = 0x42;
     pub(crate) const REGISTRATION_REJECT: u8 = 0x44;
@@ -32,12 +32,12 @@ pub(crate) fn allowed_unprotected(kind: u8) -> bool {
     )
 }
 
-/// The octets of a message.
+/// Returns the octets of a message.
 pub(crate) fn encode(message: impl Into<Nas5gmmMessage>) -> Result<Vec<u8>, CommandError> {
     Nas5gsMessage::new_5gmm(message).encode().map_err(|e| CommandError::Encoding(e.to_string()))
 }
 
-/// The mobile identity of a 5G-GUTI (TS 24.501 9.11.3.4).
+/// Returns the mobile identity of a 5G-GUTI (TS 24.501 9.11.3.4).
 pub(crate) fn guti_octets(guti: Guti) -> [u8; 11] {
     let mut octets = [0xf2; 11];
     let guami = guti.guami;
@@ -47,14 +47,14 @@ pub(crate) fn guti_octets(guti: Guti) -> [u8; 11] {
     octets
 }
 
-/// The mobile identity of the 5G-S-TMSI within a 5G-GUTI.
+/// Returns the mobile identity of the 5G-S-TMSI within a 5G-GUTI.
 pub(crate) fn s_tmsi_octets(guti: Guti) -> [u8; 7] {
     let set = (guti.guami.set << 6 | u16::from(guti.guami.pointer & 0x3f)).to_be_bytes();
     let tmsi = guti.tmsi.0.to_be_bytes();
     [0xf4, set[0], set[1], tmsi[0], tmsi[1], tmsi[2], tmsi[3]]
 }
 
-/// The 5G-GUTI of a mobile identity, if it is one.
+/// Returns the 5G-GUTI of a mobile identity, if it is one.
 pub(crate) fn guti(octets: &[u8]) -> Option<Guti> {
     let octets: &[u8; 11] = octets.try_into().ok()?;
     if octets[0] & 7 != 2 {
@@ -67,7 +67,7 @@ pub(crate) fn guti(octets: &[u8]) -> Option<Guti> {
 }
 
 impl Ue {
-    /// Decodes a plain message and gives it to its procedure.
+    /// Decodes a plain message and passes it to its procedure.
     pub(super) fn dispatch(
         &mut self,
         profile: &Profile,

@@ -1,4 +1,4 @@
-//! Registration and identification (TS 24.501 5.5.1, 5.4.3).
+//! Registration and identification of the UE (TS 24.501 5.5.1, 5.4.3).
 
 use super::nas::{self, kind};
 use super::security::header;
@@ -75,7 +75,7 @@ impl Ue {
         Ok(())
     }
 
-    /// The request twice: with the cleartext IEs alone, and whole (TS 24.501 4.4.6).
+    /// Returns the request twice: with the cleartext IEs alone, and whole (TS 24.501 4.4.6).
     fn registration_request(
         &self,
         p: &Profile,
@@ -102,7 +102,7 @@ impl Ue {
             whole.set_pdu_session_status(self.session_status()?);
         }
         if registration == Registration::Mobility {
-            // The data that brought it here waits: the user plane of all sessions is wanted back.
+            // Pending data caused the registration: the UE requests the user plane of all sessions.
             let active: Vec<u8> = self.active_sessions().collect();
             let status = NasUplinkDataStatus::from_sessions(&active).map_err(|e| encoding(&e))?;
             whole.set_uplink_data_status(status);
@@ -110,7 +110,7 @@ impl Ue {
         Ok((octets, nas::encode(whole)?))
     }
 
-    /// The PDU session status IE of the active sessions.
+    /// Returns the PDU session status IE of the active sessions.
     pub(super) fn session_status(&self) -> Result<NasPduSessionStatus, CommandError> {
         let active: Vec<u8> = self.active_sessions().collect();
         NasPduSessionStatus::from_sessions(&active).map_err(|e| CommandError::Encoding(e.to_string()))
@@ -123,7 +123,7 @@ impl Ue {
         protected: bool,
         out: &mut UeOutput,
     ) -> Result<(), Violation> {
-        // TS 24.501 9.11.3.3: 1 SUCI, 2 5G-GUTI, 3 IMEI, 4 5G-S-TMSI, 5 IMEISV
+        // TS 24.501 9.11.3.3: 1 SUCI, 2 5G-GUTI, 3 IMEI, 4 5G-S-TMSI, 5 IMEISV.
         let asked = request.identity_type.value & 7;
         let incomplete = Violation::Incomplete(kind::IDENTITY_REQUEST);
         let identity = match (asked, self.guti) {
@@ -131,7 +131,7 @@ impl Ue {
             (2, Some(guti)) => identity_octets(&nas::guti_octets(guti)),
             (4, Some(guti)) => identity_octets(&nas::s_tmsi_octets(guti)),
             (5, _) if protected => self.imeisv().ok_or(incomplete)?,
-            // TS 24.501 5.4.3.2: other identities than the SUCI only under protection
+            // TS 24.501 5.4.3.2: the UE sends other identities than the SUCI only under protection.
             (3 | 5, _) if !protected => return Err(Violation::Unprotected(kind::IDENTITY_REQUEST)),
             _ => NasFGsMobileIdentity::from_no_identity(),
         };
@@ -139,7 +139,7 @@ impl Ue {
         self.answer(&response, out)
     }
 
-    /// Sends an answer protected if secure exchange is established, else plain.
+    /// Sends an answer, protected if secure exchange is established, else plain.
     pub(super) fn answer(&mut self, plain: &[u8], out: &mut UeOutput) -> Result<(), Violation> {
         if self.secured {
             self.send(header::CIPHERED, plain, out).map_err(|_| Violation::NoContext)
@@ -163,7 +163,7 @@ impl Ue {
             ue.send(header::CIPHERED, &COMPLETE, out).map_err(|_| Violation::NoContext)
         };
         if self.mm == MmState::Registered && accept.fg_guti.is_some() {
-            // a repeat after T3550: the COMPLETE was lost (TS 24.501 5.5.1.2.8)
+            // A retransmission by T3550: the COMPLETE was lost (TS 24.501 5.5.1.2.8).
             return reply(self, out);
         }
         if self.mm != MmState::Registering {
@@ -178,7 +178,8 @@ impl Ue {
             None => false,
         };
         if accept.tai_list.is_none() && given {
-            // TS 24.501 5.5.1.2.4: the registration area goes with the 5G-GUTI of an initial registration
+            // TS 24.501 5.5.1.2.4: the accept of an initial registration has the registration area
+            // with the 5G-GUTI.
             out.events.push(Event::Violation(Violation::Incomplete(kind::REGISTRATION_ACCEPT)));
         }
         if let Some(status) = &accept.pdu_session_status {
@@ -206,7 +207,7 @@ impl Ue {
         self.mm = MmState::Deregistered;
         self.pending = None;
         self.sessions.clear();
-        // congestion leaves the identity and the keys valid (TS 24.501 5.5.1.2.5)
+        // Congestion leaves the identity and the keys valid (TS 24.501 5.5.1.2.5).
         if cause != 22 {
             (self.guti, self.security) = (None, None);
         }

@@ -1,8 +1,8 @@
-//! A UE's 5G NAS security context: keys, algorithms and NAS COUNTs, and the protection of one message
-//! (TS 24.501 4.4, TS 33.501 6.4).
+//! 5G NAS security context of a UE (TS 24.501 4.4, TS 33.501 6.4).
 //!
-//! Written here and not taken from the NAS codec, so that the emulator stays an independent witness of the core's
-//! protection; only the algorithms are shared.
+//! The context has keys, algorithms and NAS COUNTs, and protects single messages. It does not use
+//! the NAS codec, so that the emulator stays an independent check of the core's protection. It
+//! shares only the algorithms with the core.
 
 use vireo_wire::security::nas_5gs::{
     KAmf, KGnb, KNasEnc, KNasInt, NasConnection, Nh, derive_kgnb, derive_knas_enc, derive_knas_int, derive_nh,
@@ -31,14 +31,14 @@ pub mod header {
     pub const NEW_CIPHERED: u8 = 4;
 }
 
-/// Why a protected message was not taken.
+/// Reason for which a protected message was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// It is shorter than a security header.
+    /// The message is shorter than a security header.
     Short,
-    /// The MAC is wrong, or the NAS COUNT was used before (they cannot be told apart).
+    /// The MAC is wrong, or the NAS COUNT was used before (both look the same).
     Mac,
-    /// The NAS COUNT is used up.
+    /// The NAS COUNT is exhausted.
     Exhausted,
 }
 
@@ -52,57 +52,58 @@ pub struct NasSecurity {
     integrity: IntegrityAlgorithm,
     ksi: u8,
     uplink: NasCount,
-    /// The lowest downlink NAS COUNT that is still accepted.
+    /// Lowest downlink NAS COUNT that is still accepted.
     downlink: NasCount,
 }
 
 /// One link of the chain of next hops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NextHop {
-    /// How many there were since the K_gNB, which is 0. The chaining counter is its last 3 bits.
+    /// Number of links since the K_gNB, which is 0. The chaining counter is its last 3 bits.
     number: u32,
-    /// NH.
+    /// Next Hop key (NH).
     pub nh: [u8; 32],
 }
 
 impl NasSecurity {
-    /// The context of a fresh K_AMF, both COUNTs zero.
+    /// Creates the context of a fresh K_AMF with both COUNTs zero.
     pub fn new(k_amf: KAmf, ksi: u8, ciphering: CipheringAlgorithm, integrity: IntegrityAlgorithm) -> Self {
         let (k_enc, k_int) = (derive_knas_enc(&k_amf, ciphering), derive_knas_int(&k_amf, integrity));
         let (uplink, downlink) = (NasCount::ZERO, NasCount::ZERO);
         NasSecurity { k_amf, k_enc, k_int, ciphering, integrity, ksi, uplink, downlink }
     }
 
-    /// Takes other algorithms under the same K_AMF; the COUNTs go on (TS 33.501 6.7.2).
+    /// Selects other algorithms under the same K_AMF; the COUNTs continue (TS 33.501 6.7.2).
     pub fn reselect(&mut self, ciphering: CipheringAlgorithm, integrity: IntegrityAlgorithm) {
         self.k_enc = derive_knas_enc(&self.k_amf, ciphering);
         self.k_int = derive_knas_int(&self.k_amf, integrity);
         (self.ciphering, self.integrity) = (ciphering, integrity);
     }
 
-    /// The key set identifier.
+    /// Returns the key set identifier.
     pub fn ksi(&self) -> u8 {
         self.ksi
     }
 
-    /// The algorithms in use.
+    /// Returns the algorithms in use.
     pub fn algorithms(&self) -> (CipheringAlgorithm, IntegrityAlgorithm) {
         (self.ciphering, self.integrity)
     }
 
-    /// The NAS COUNT that the next uplink message takes.
+    /// Returns the NAS COUNT of the next uplink message.
     pub fn uplink_count(&self) -> u32 {
         self.uplink.get()
     }
 
-    /// K_gNB for the NAS COUNT of the message that started the access (TS 33.501 A.9).
+    /// Returns K_gNB for the NAS COUNT of the message that started the access (TS 33.501 A.9).
     pub fn k_gnb(&self, uplink_count: u32) -> Option<[u8; 32]> {
         let count = NasCount::new(uplink_count).ok()?;
         Some(*derive_kgnb(&self.k_amf, count).as_octets())
     }
 
-    /// The NH of chaining counter `ncc`, a number of 3 bits: the next one that has it, `last` itself or later. Without
-    /// `last` the first one after the K_gNB of `uplink_count`, which counts as 0 (TS 33.501 6.9.2.1.1, A.10).
+    /// Returns the next NH with chaining counter `ncc` (3 bits), from `last` on, including `last`.
+    /// Without `last` it starts after the K_gNB of `uplink_count`, which counts as 0 (TS 33.501
+    /// 6.9.2.1.1, A.10).
     pub fn next_hop(&self, uplink_count: u32, ncc: u8, last: Option<NextHop>) -> Option<NextHop> {
         let mut hop = match last {
             Some(hop) => hop,
@@ -111,7 +112,7 @@ impl NasSecurity {
             }
         };
         for _ in 0..=8 {
-            // 1 belongs to the K_gNB's own connection; a handover takes 2 first (6.9.2.3.3 note)
+            // 1 belongs to the K_gNB's own connection; a handover uses 2 first (6.9.2.3.3 note).
             if hop.number > 1 && hop.number & 7 == u32::from(ncc) {
                 return Some(hop);
             }
@@ -120,8 +121,8 @@ impl NasSecurity {
         None
     }
 
-    /// Protects `plain` with the next uplink COUNT and appends the whole message to `out`. The content is ciphered for
-    /// the header types that say so.
+    /// Protects `plain` with the next uplink COUNT and appends the whole message to `out`. The
+    /// header type decides whether the content is ciphered.
     pub fn protect(&mut self, kind: u8, plain: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
         let count = self.uplink;
         let start = self.begin(kind, count, out);
@@ -132,8 +133,8 @@ impl NasSecurity {
         self.finish(count, &mut out[start..])
     }
 
-    /// Protects an initial NAS message (TS 24.501 4.4.6): `cleartext` goes as it is, and after it a NAS message
-    /// container IE (IEI 0x71) with `complete`, ciphered by itself.
+    /// Protects an initial NAS message (TS 24.501 4.4.6). `cleartext` is sent unchanged. A NAS
+    /// message container IE (IEI 0x71) with the ciphered `complete` follows.
     pub fn protect_initial(&mut self, cleartext: &[u8], complete: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
         let count = self.uplink;
         let start = self.begin(header::INTEGRITY, count, out);
@@ -165,7 +166,7 @@ impl NasSecurity {
         Ok(())
     }
 
-    /// Checks a downlink message and appends its plain content to `out`.
+    /// Verifies a downlink message and appends its plain content to `out`.
     pub fn unprotect(&mut self, message: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
         let Some((head, content)) = message.split_at_checked(HEADER) else { return Err(Refusal::Short) };
         let (access, downlink) = (NasConnection::ThreeGpp, Direction::Downlink);

@@ -13,7 +13,7 @@ use vireo_wire::nas::{
     RequestTypeValue, SscModeValue,
 };
 
-/// Extended PCO of a UE that asks for what it needs: IPv6 and IPv4 DNS servers and the IPv4 link MTU (TS 24.008
+/// Extended PCO of a UE that requests IPv6 and IPv4 DNS servers and the IPv4 link MTU (TS 24.008
 /// 10.5.6.3).
 const PCO: [u8; 10] = [0x80, 0, 0x03, 0, 0, 0x0d, 0, 0, 0x10, 0];
 
@@ -34,7 +34,7 @@ fn wire_kind(kind: PduSessionType) -> PduSessionTypeValue {
 }
 
 impl Ue {
-    /// The identities of the active sessions.
+    /// Returns the identities of the active sessions.
     pub fn active_sessions(&self) -> impl Iterator<Item = u8> + '_ {
         self.sessions.iter().filter(|s| s.state == SessionState::Active).map(|s| s.psi)
     }
@@ -44,7 +44,7 @@ impl Ue {
     }
 
     fn next_pti(&mut self) -> u8 {
-        // TS 24.501 9.6: 1 to 254
+        // TS 24.501 9.6: 1 to 254.
         self.last_pti = if self.last_pti >= 254 { 1 } else { self.last_pti + 1 };
         self.last_pti
     }
@@ -107,7 +107,7 @@ impl Ue {
             return Err(Violation::Unexpected(kind::DL_NAS_TRANSPORT));
         }
         if let Some(cause) = &transport.fgmm_cause {
-            // the network gives the payload back unsent (TS 24.501 5.4.5.3.1 case a)
+            // The network returns the payload unsent (TS 24.501 5.4.5.3.1 case a).
             let psi = transport.pdu_session_id.as_ref().map(|id| id.pdu_session_id()).ok_or(incomplete)?;
             self.sessions.retain(|session| session.psi != psi || session.state == SessionState::Active);
             out.events.push(Event::SessionRejected { psi, cause: Cause::Mm(cause.value) });
@@ -132,7 +132,8 @@ impl Ue {
     ) -> Result<(), Violation> {
         let sent = |sent: Result<(), CommandError>| sent.map_err(|_| Violation::NoContext);
         let Some(session) = self.session(psi) else {
-            // The network has not heard that the session is released, and asks again (TS 24.501 6.3.3.5, 7.3.2).
+            // The network has not received the completion of the release and repeats the command
+            // (TS 24.501 6.3.3.5, 7.3.2).
             if matches!(message, Nas5gsmMessage::PduSessionReleaseCommand(_)) {
                 return sent(self.send_5gsm(psi, &[0x2e, psi, pti, STATUS, NO_SESSION], out));
             }
@@ -173,7 +174,8 @@ impl Ue {
         }
     }
 
-    /// Ends locally the active sessions that the network does not have (TS 24.501 5.5.1.3.4, 5.6.1.4).
+    /// Ends locally the active sessions that the network does not have (TS 24.501 5.5.1.3.4,
+    /// 5.6.1.4).
     pub(super) fn drop_sessions(&mut self, kept: impl Fn(u8) -> bool, out: &mut UeOutput) {
         self.sessions.retain(|session| {
             let keep = session.state != SessionState::Active || kept(session.psi);
@@ -191,7 +193,8 @@ fn uplink_transport(message: &[u8], psi: u8) -> NasUlNasTransport {
         .with_pdu_session_id(NasPduSessionIdentity2::from_pdu_session_id(psi))
 }
 
-/// The addresses of an accept, if they fit what was asked for (TS 24.501 6.4.1.3) and it has QoS rules.
+/// Returns the addresses of an accept, if they match the request (TS 24.501 6.4.1.3) and the accept
+/// has QoS rules.
 fn addresses(asked: PduSessionType, accept: &NasPduSessionEstablishmentAccept) -> Option<Address> {
     let selected = accept.selected_pdu_session_type.session_type()?;
     let fits = match asked {

@@ -1,4 +1,4 @@
-//! The scripted network behind a memory SCTP endpoint, and runs of the emulator against it.
+//! Scripted network behind a memory SCTP endpoint, and emulator runs against it.
 
 use super::upf::{self, Upf};
 use super::{Behaviour, Network};
@@ -10,12 +10,12 @@ use vireo_emulator::{Error, Options, Progress, Report, run_with};
 use vireo_sctp::{Config, Endpoint, Event, memory};
 use vireo_types::AssocId;
 
-/// A core on a memory network, with a user plane at `upf`.
+/// Core on a memory network, with a user plane at `upf`.
 pub struct Lab {
     pub sctp: memory::Network,
     pub network: Arc<Mutex<Network>>,
     pub upf: Option<(Ipv4Addr, Upf)>,
-    /// The core's associations, oldest first.
+    /// Associations of the core, oldest first.
     pub assocs: Mutex<Vec<AssocId>>,
 }
 
@@ -39,7 +39,7 @@ impl Lab {
         }
     }
 
-    /// Runs the emulator against the core and gives its report.
+    /// Runs the emulator against the core and returns its report.
     pub fn run(&self, options: &Options) -> Result<Report, Error> {
         self.run_watched(options, &mut |_| {})
     }
@@ -58,7 +58,7 @@ impl Lab {
                 let address = IpAddr::V4(Ipv4Addr::new(10, 0, 1, n as u8));
                 Ok(self.sctp.bind(&Config { addresses: vec![address], ..Config::default() })?)
             };
-            // also if the test fails in `progress`
+            // Stops also if the test fails in `progress`.
             let _stop = StopOnDrop(&stop);
             run_with(options, &open, progress)
         })

@@ -1,5 +1,6 @@
-//! A scripted network for tests: enough of an AMF and SMF to register UEs and give them sessions. Its NAS security is
-//! the codec's, not the emulator's, so each proves the other.
+//! Scripted network for tests: an AMF and SMF for registrations and sessions.
+//!
+//! Its NAS security is the codec's, not the emulator's. Each thus verifies the other.
 #![allow(dead_code, unreachable_pub)]
 
 pub mod lab;
@@ -19,7 +20,7 @@ use wire::Uplink;
 pub const K_OCTETS: [u8; 16] = *b"\x46\x5B\x5C\xE8\xB1\x99\xB4\x9F\xAA\x5F\x0A\x2E\xE2\x38\xA6\xBC";
 pub const OPC_OCTETS: [u8; 16] = *b"\xE8\xED\x28\x9D\xEB\xA9\x52\xE4\x28\x3B\x54\xE8\x8E\x61\x83\xCA";
 
-/// How the network behaves.
+/// Behaviour of the network.
 pub struct Behaviour {
     pub nea: CipheringAlgorithm,
     pub nia: IntegrityAlgorithm,
@@ -33,13 +34,13 @@ pub struct Behaviour {
     pub bid_down: bool,
     /// Sends challenges with a wrong MAC.
     pub forge: bool,
-    /// Gives IPv6 interface identifiers too.
+    /// Assigns IPv6 interface identifiers, too.
     pub ipv6: bool,
     /// Pages every UE as soon as it is idle.
     pub page: bool,
-    /// Does not take so many messages.
+    /// Number of messages that the network ignores.
     pub deaf: u32,
-    /// Refuses so many service requests with cause #22 and a T3346 of 2 s.
+    /// Number of service requests refused with cause #22 and a T3346 of 2 s.
     pub congested: u32,
     /// Answers NG SETUP and nothing else.
     pub mute: bool,
@@ -66,7 +67,7 @@ impl Default for Behaviour {
     }
 }
 
-/// 5G-TMSIs count up from here.
+/// First 5G-TMSI; further ones count up.
 const FIRST_TMSI: u32 = 0xc000_0000;
 
 #[derive(Default)]
@@ -82,9 +83,9 @@ struct UeRecord {
     /// PSI and the UPF's TEID of each session.
     sessions: Vec<(u8, u32)>,
     registered: bool,
-    /// What the pending registration is for, to be answered after the security mode.
+    /// Purpose of the pending registration, which is answered after security mode control.
     stage: Stage,
-    /// PDU session being set up: psi, pti and type.
+    /// AMF-UE-NGAP-ID and RAN-UE-NGAP-ID of the NG connection.
     pub connection: Option<(u64, u32)>,
     access_count: u32,
 }
@@ -98,7 +99,7 @@ enum Stage {
     Accepting,
 }
 
-/// The network. `receive` takes a PDU of the gNB and gives the PDUs to send back.
+/// Scripted network. `receive` takes a PDU of the gNB and returns the PDUs to send back.
 #[derive(Default)]
 pub struct Network {
     pub behaviour: Behaviour,
@@ -108,12 +109,12 @@ pub struct Network {
     sequence: u64,
     next_amf_id: u64,
     next_address: u32,
-    /// What went wrong in the emulator's messages, for assertions.
+    /// Faults in the emulator's messages, for assertions.
     pub faults: Vec<String>,
     pub registered: usize,
     pub deregistered: usize,
     pub imeisvs: Vec<String>,
-    /// The gNB's address and TEID behind each TEID of the UPF.
+    /// gNB address and TEID of each TEID of the UPF.
     pub routes: HashMap<u32, (Ipv4Addr, u32)>,
     pub log: Vec<String>,
 }
@@ -123,7 +124,7 @@ impl Network {
         Network { behaviour, sequence: 0x1000, next_amf_id: 1, next_address: 1, ..Network::default() }
     }
 
-    /// Takes one NGAP PDU.
+    /// Handles one NGAP PDU.
     pub fn receive(&mut self, pdu: &[u8]) -> Vec<Vec<u8>> {
         match wire::read(pdu) {
             Uplink::NgSetup => vec![wire::ng_setup_response()],
@@ -147,7 +148,7 @@ impl Network {
                 let sessions = self.by_amf_id.get(&amf).map(|index| self.ues[*index].sessions.clone());
                 for (psi, address, teid) in tunnels {
                     let known = sessions.iter().flatten().find(|(known, _)| *known == psi);
-                    // an answer may come after the session has ended
+                    // An answer may arrive after the session has ended.
                     known.map(|(_, uplink)| self.routes.insert(*uplink, (address, teid)));
                 }
                 vec![]
@@ -171,7 +172,7 @@ impl Network {
         }
     }
 
-    /// Loses all UEs, as a stateful core does that dies.
+    /// Loses all UEs, like a stateful core that dies.
     pub fn forget_all(&mut self) {
         for ue in &mut self.ues {
             ue.security = None;
@@ -214,7 +215,7 @@ impl Network {
                 }
             }
         }
-        // a registration that cannot be verified is read, for its identity; anything else is not
+        // An unverifiable registration is decoded for its identity; other messages are not.
         let protected = nas[1] & 0xf != 0;
         match Nas5gsMessage::decode(if protected { &nas[7..] } else { nas }) {
             Ok(Nas5gsMessage::Gmm(_, Nas5gmmMessage::RegistrationRequest(request))) => {
@@ -233,7 +234,7 @@ impl Network {
                         let index = self.find(&format!("unknown {ran}"));
                         self.ues[index].capability = capability;
                         self.connect(index, ran);
-                        // IDENTITY REQUEST for the SUCI
+                        // IDENTITY REQUEST for the SUCI.
                         vec![self.downlink(index, vec![0x7e, 0, 0x5b, 1])]
                     }
                 }
@@ -344,7 +345,7 @@ impl Network {
                     if let Some((_, ran)) = connection {
                         self.connect(index, ran);
                     }
-                    // the connection keeps its AMF-UE-NGAP-ID
+                    // The connection keeps its AMF-UE-NGAP-ID.
                     let (amf, ran) = connection.expect("connected");
                     self.by_amf_id.insert(amf, index);
                     self.ues[index].connection = Some((amf, ran));
@@ -366,7 +367,7 @@ impl Network {
         }
     }
 
-    /// AUTHENTICATION REJECT, and the end of the connection.
+    /// Returns AUTHENTICATION REJECT and the release of the connection.
     fn refuse(&self, index: usize) -> Vec<Vec<u8>> {
         let (amf, ran) = self.ues[index].connection.expect("connected");
         vec![self.downlink(index, vec![0x7e, 0, 0x58]), wire::release_command(amf, ran)]
@@ -553,7 +554,7 @@ impl Network {
         wire::downlink_nas(self.ues[index].connection.expect("connected"), nas)
     }
 
-    /// Any octets for a UE, well protected.
+    /// Returns a DOWNLINK NAS TRANSPORT with arbitrary octets under valid protection.
     pub fn push_octets(&mut self, supi: &str, octets: &[u8]) -> Vec<u8> {
         let index = self.find(supi);
         let security = self.ues[index].security.as_mut().expect("secured");
@@ -561,7 +562,7 @@ impl Network {
         security.protect_opaque_payload(octets.to_vec(), header, Direction::Downlink).expect("protects")
     }
 
-    /// A message of the network's own for a UE, as DOWNLINK NAS TRANSPORT.
+    /// Returns a network-initiated message for a UE as DOWNLINK NAS TRANSPORT.
     pub fn push(&mut self, supi: &str, message: impl Into<Nas5gmmMessage>) -> Vec<u8> {
         let index = self.find(supi);
         let nas = self.protect(index, message);

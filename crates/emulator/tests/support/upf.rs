@@ -1,4 +1,6 @@
-//! A user plane for tests: answers echoes and Router Solicitations in the tunnels of the scripted network.
+//! User plane for tests.
+//!
+//! It answers echoes and Router Solicitations in the tunnels of the scripted network.
 
 use super::Network;
 use std::net::{Ipv4Addr, UdpSocket};
@@ -8,20 +10,18 @@ use std::time::Duration;
 use vireo_types::Teid;
 use vireo_wire::gtpu::{self, MessageType, Packet, PduSession};
 
-/// What the user plane does with packets.
+/// Packet handling of the user plane.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Upf {
-    /// Answers them.
     Answers,
-    /// Loses the first of each three.
+    /// Drops the first of every three packets.
     Loses,
     /// Answers with damaged packets.
     Damages,
-    /// Answers nothing.
     Silent,
 }
 
-/// Serves until `stop`.
+/// Serves packets until `stop` is set.
 pub fn serve(address: Ipv4Addr, mode: Upf, network: &Mutex<Network>, stop: &Arc<AtomicBool>) {
     let socket = UdpSocket::bind((address, gtpu::PORT)).expect("a loopback address of this test alone");
     socket.set_read_timeout(Some(Duration::from_millis(20))).expect("a timeout");
@@ -32,7 +32,7 @@ pub fn serve(address: Ipv4Addr, mode: Upf, network: &Mutex<Network>, stop: &Arc<
         let packet = Packet::parse(&buffer[..length]).expect("the gNB's GTP-U parses");
         assert_eq!(packet.kind, MessageType::GPdu);
         assert_eq!(packet.pdu_session, Some(PduSession::Uplink { qfi: 1 }));
-        // the packet may overtake the gNB's answer to the set-up
+        // The packet may overtake the gNB's set-up response.
         let mut routes = std::iter::repeat_with(|| {
             std::thread::sleep(Duration::from_micros(100));
             network.lock().expect("no panic").routes.get(&packet.teid.0).copied()

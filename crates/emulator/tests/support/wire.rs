@@ -1,11 +1,11 @@
-//! The NGAP side of the scripted network.
+//! NGAP side of the scripted network.
 
 use std::net::Ipv4Addr;
 use vireo_wire::nas::*;
 use vireo_wire::ngap as n;
 use vireo_wire::ngap::{NGAP_PDU, NgapPduKind as Kind, helpers};
 
-/// What a gNB sent.
+/// Message of a gNB.
 pub enum Uplink {
     NgSetup,
     InitialUe {
@@ -25,7 +25,7 @@ pub enum Uplink {
     ReleaseComplete {
         amf: u64,
     },
-    /// The gNB's tunnels: PSI, address and TEID.
+    /// Tunnels of the gNB: PSI, address and TEID.
     Tunnels {
         amf: u64,
         tunnels: Vec<(u8, Ipv4Addr, u32)>,
@@ -33,13 +33,13 @@ pub enum Uplink {
     Reset(bool),
     Update,
     Answer,
-    /// Something that a gNB does not send here.
+    /// Message that a gNB does not send here.
     Other(String),
-    /// Something that is no right NGAP.
+    /// Invalid NGAP.
     Bad(String),
 }
 
-/// Reads a PDU and insists that the codec finds no deviation from the specification in it.
+/// Decodes a PDU. It fails if the codec finds a deviation from the specification.
 pub fn read(octets: &[u8]) -> Uplink {
     let Ok(pdu) = NGAP_PDU::decode(octets) else { return Uplink::Bad("does not decode".into()) };
     match pdu.check() {
@@ -359,7 +359,7 @@ pub fn session_accept(kind: PduSessionTypeValue, n: u32, ipv6: bool) -> NasPduSe
         PduSessionTypeValue::Ipv4v6 if !ipv6 => PduSessionTypeValue::Ipv4,
         kind => kind,
     };
-    // one default rule, match-all, QFI 1 (TS 24.501 9.11.4.13)
+    // One default rule, match-all, QFI 1 (TS 24.501 9.11.4.13).
     let rules = NasQosRules::new(&[1, 0, 6, 0x31, 0x31, 1, 1, 255, 1][..]);
     let ambr = NasSessionAmbr::new(&[6, 0, 100, 6, 0, 100][..]);
     NasPduSessionEstablishmentAccept::new(

@@ -1,16 +1,16 @@
-//! Whether something grows that should not.
+//! Growth of a measured quantity that should stay constant.
 
-/// What a straight line through the points (least squares) says.
+/// Straight line fitted to the points (least squares).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Growth {
-    /// At the first point.
+    /// Value of the line at the first point.
     pub from: f64,
-    /// At the last point.
+    /// Value of the line at the last point.
     pub to: f64,
 }
 
 impl Growth {
-    /// By how much of its first value it grew; 0 if it was nothing and stayed so.
+    /// Returns the growth relative to the first value; 0 if the value was and stayed 0.
     pub fn share(&self) -> f64 {
         if self.from.abs() < f64::EPSILON && self.to.abs() < f64::EPSILON {
             return 0.0;
@@ -19,7 +19,7 @@ impl Growth {
     }
 }
 
-/// The growth over points of (time, value). What is measured while something warms up is better left out.
+/// Returns the growth over points of (time, value). The caller should exclude the warm-up.
 pub fn growth(points: &[(f64, f64)]) -> Growth {
     let n = points.len() as f64;
     let (Some(first), Some(last)) = (points.first(), points.last()) else { return Growth::default() };
@@ -34,8 +34,8 @@ pub fn growth(points: &[(f64, f64)]) -> Growth {
     Growth { from: at(first.0), to: at(last.0) }
 }
 
-/// How much of its first value something grows that goes on growing: twice the lesser of what it grew in the first and in the
-/// second half. A leak shows in both; what has needed more room once, and keeps it, in one.
+/// Returns the lasting growth relative to the first value: twice the smaller growth of the first
+/// and the second half. A leak grows in both halves. A single larger allocation grows in one.
 pub fn lasting(points: &[(f64, f64)]) -> f64 {
     let (first, second) = points.split_at(points.len() / 2);
     2.0 * growth(first).share().min(growth(second).share())

@@ -1,4 +1,4 @@
-//! From what was measured to figures.
+//! Computation of figures from measurements.
 
 pub mod growth;
 pub mod saturation;

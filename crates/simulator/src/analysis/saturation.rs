@@ -1,12 +1,12 @@
-//! The highest load that a core keeps up with.
+//! Search for the highest load that a core sustains.
 
-/// How a step of the search changes the load while the limit is not yet between two loads.
+/// Factor of a load change in the search until the limit lies between two loads.
 const STRIDE: f64 = 1.6;
-/// How often the load is changed by [`STRIDE`] at the most, each way.
+/// Maximum number of changes by [`STRIDE`] in each direction.
 const STRIDES: u32 = 8;
 
-/// Searches for the highest rate that `keeps_up` is true for, beginning at `guess` and halving the interval `steps`
-/// times. Zero if nothing that was tried is kept up with.
+/// Searches for the highest rate for which `keeps_up` returns true. It begins at `guess` and halves
+/// the interval `steps` times. Returns zero if no tried rate is sustained.
 pub fn search<E>(guess: f64, steps: u32, mut keeps_up: impl FnMut(f64) -> Result<bool, E>) -> Result<f64, E> {
     let (mut good, mut bad) = (None, None);
     let mut rate = guess;

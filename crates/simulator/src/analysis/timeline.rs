@@ -1,42 +1,41 @@
 //! Latency over time around an event.
 
-/// What happened in a short piece of time. Latencies count for the piece in which the procedure was meant to begin.
+/// Measurements of one short interval. A latency counts in the interval of the procedure's intended
+/// start.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Bin {
-    /// Its beginning, in seconds of the run.
+    /// Start of the interval, in seconds of the run.
     pub at_s: f64,
-    /// Procedures that were done.
+    /// Procedures that completed.
     pub done: u64,
-    /// Procedures that failed.
     pub failed: u64,
-    /// Those of them that cost the UE its registration.
+    /// Failed procedures that cost the UE its registration.
     pub lost: u64,
     /// Latency in milliseconds: median, 99th percentile, largest.
     pub p50_ms: f64,
-    /// 99th percentile.
     pub p99_ms: f64,
-    /// Largest.
     pub max_ms: f64,
 }
 
-/// What an event did to the latency.
+/// Effect of an event on the latency.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct EventImpact {
-    /// The largest latency of a piece of time before the event, the median of all of them.
+    /// Median of the largest latencies of the intervals before the event.
     pub usual_ms: f64,
-    /// The largest latency in the time after the event.
+    /// Largest latency after the event.
     pub worst_ms: f64,
-    /// What the event added: the worst over the usual one, never below 0.
+    /// Latency added by the event: worst minus usual, at least 0.
     pub added_ms: f64,
-    /// How long after the event the last piece with a largest latency above twice the usual one (and above the usual one
-    /// by [`NOTICED_MS`]) ended; 0 if there is none.
+    /// Seconds from the event to the end of the last interval with an elevated largest latency; 0
+    /// if there is none. Elevated means above twice the usual value and above it by [`NOTICED_MS`].
     pub recovered_s: f64,
 }
 
-/// What nobody notices.
+/// Latency increase below which a change is not noticeable, in milliseconds.
 pub const NOTICED_MS: f64 = 10.0;
 
-/// What the event at `event_s` did. The pieces of the time from `within_s` before it to `within_s` after it count.
+/// Returns the effect of the event at `event_s`. Intervals within `within_s` before and after it
+/// count.
 pub fn around(bins: &[Bin], event_s: f64, within_s: f64) -> EventImpact {
     let width = bins.windows(2).map(|pair| pair[1].at_s - pair[0].at_s).fold(f64::INFINITY, f64::min);
     let width = if width.is_finite() { width } else { 0.0 };
@@ -68,7 +67,7 @@ mod tests {
     fn a_spike_is_seen_and_measured() {
         let mut bins = flat();
         (bins[40].max_ms, bins[41].max_ms, bins[44].max_ms) = (60.0, 30.0, 14.0);
-        // before the event and long after it
+        // Before the event and long after it.
         (bins[10].max_ms, bins[95].max_ms) = (90.0, 500.0);
         let found = around(&bins, 4.05, 4.0);
         assert_eq!((found.usual_ms, found.worst_ms, found.added_ms), (5.0, 60.0, 55.0));

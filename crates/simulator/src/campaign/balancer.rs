@@ -1,5 +1,7 @@
-//! The balancer's shell: by the controller's map, `core::balance` and `core::replica` it gives hosts what comes, drops what was sent
-//! and gives again what a dead host was not done with.
+//! Balancer of the campaign: `core::balance`, `core::replica` and simulated I/O.
+//!
+//! By the controller's cluster map the balancer forwards inputs to hosts and drops repeats. It
+//! redelivers the unfinished inputs of a dead host.
 
 use super::Mutation;
 use super::controller::BEAT;
@@ -19,13 +21,14 @@ use vireo_core::schedule::estimate::ServiceTime;
 use vireo_core::tmsi::TmsiCipher;
 use vireo_types::{AssocId, Bucket, Duration, Tmsi};
 
-/// Buckets are dealt to slice 0 and the one slice in turn.
+/// Buckets alternate between slice 0 and the only configured slice.
 pub(super) const SLICES: usize = 2;
-/// Silences of a host that is connected, and of one that is not, before the controller is told.
+/// Missed heartbeats of a connected host, and of an unconnected one, before the report to the
+/// controller.
 const MISSES: u32 = 4;
 const CONNECTS: u32 = 5;
 
-/// A host's connection.
+/// Connection of a host.
 #[derive(Debug, Default)]
 struct Link {
     host: Option<HostId>,
@@ -52,10 +55,10 @@ pub(super) struct Balancer {
     cipher: Option<TmsiCipher>,
     number: u64,
     again: VecDeque<(u64, Input)>,
-    /// What the RAN and the UPF have sent and nobody can be given.
+    /// Inputs from RAN and UPF for which no host is available.
     waiting: VecDeque<Input>,
     repeats: EffectDedup,
-    /// The last claims, for hosts that join.
+    /// Latest claims, for hosts that join.
     claims: Claims,
     /// NG Setup Requests, for hosts that join.
     nodes: Vec<(AssocId, Rc<[u8]>)>,
@@ -106,10 +109,10 @@ impl Balancer {
         wires.send(self.controller, Message::Ready);
     }
 
-    /// A connection is over.
+    /// Handles the end of a connection.
     pub(super) fn on_disconnect(&mut self, wires: &mut Network, at: ConnectionEnd) {
         if at == self.controller {
-            // It is looked for at the next beat.
+            // The next heartbeat reconnects it.
             return;
         }
         let Some(link) = self.links.remove(&at) else { return };
@@ -163,7 +166,7 @@ impl Balancer {
         }
     }
 
-    /// A host says something.
+    /// Handles a message of a host.
     fn said(&mut self, wires: &mut Network, at: ConnectionEnd, message: Message) {
         let (epoch, now) = (self.epoch(), wires.time(self.process));
         let link = self.links.entry(at).or_default();
@@ -199,7 +202,7 @@ impl Balancer {
         }
     }
 
-    /// Whether something that a host wants sent is, which was not before.
+    /// Returns true if the balancer may execute the host's effect and has not executed it before.
     fn emits(&mut self, wires: &mut Network, at: ConnectionEnd, bucket: Option<Bucket>, key: u64) -> bool {
         let now = wires.time(self.process);
         let serves = self.links.get(&at).is_some_and(|link| link.serves);
@@ -216,7 +219,7 @@ impl Balancer {
 
     fn greets(&mut self, wires: &mut Network, at: ConnectionEnd, host: HostId) {
         if self.lost.contains_key(&host) || self.serving.contains_key(&host) {
-            // What was given by the other connection is not known to have arrived.
+            // Inputs sent on the other connection are not known to have arrived.
             wires.send(at, Message::Refused);
             self.links.remove(&at);
             return wires.close(at);
@@ -252,7 +255,7 @@ impl Balancer {
         self.map.as_ref().map_or(0, |map| map.epoch())
     }
 
-    /// The next epoch: hosts that are not in it are cut off for good.
+    /// Adopts the next cluster map. Hosts that are not in it are fenced.
     fn adopt(&mut self, wires: &mut Network, map: Rc<ClusterMap>) {
         let Some((me, _)) = self.me else { return };
         if map.epoch() <= self.epoch() || !map.has_balancer(me) {
@@ -267,7 +270,7 @@ impl Balancer {
         for host in gone {
             self.misses.remove(&host);
             let (flying, emitted) = match self.serving.get(&host).copied() {
-                // It goes on as if it were in the map.
+                // Injected fault: the host continues as if it were in the map.
                 Some(_) if wires.is(Mutation::FenceIgnored) => continue,
                 Some(at) => {
                     self.serving.remove(&host);
@@ -279,7 +282,7 @@ impl Balancer {
                 None => self.lost.remove(&host).unwrap_or_default(),
             };
             self.repeats.add(emitted, now);
-            // One that has left in good order has ended all that it was given and had UEs for.
+            // A host that left in order has completed all its inputs and migrated its UEs.
             let owned = old.as_ref().is_some_and(|old| old.buckets.buckets_owned_by(host).next().is_some());
             unfinished.extend(flying.into_unfinished(now).into_iter().filter(|_| owned));
             self.board.forget(host);
@@ -290,7 +293,7 @@ impl Balancer {
         if self.fleet.hosts() != hosts {
             self.fleet = HostSet::new(hosts);
         }
-        // What follows is given by it.
+        // Later inputs follow this map.
         self.serving.values().for_each(|at| wires.send(*at, Message::Map(Rc::clone(&map))));
         let new = |link: &Link| !link.serves && link.host.is_some_and(|host| map.has_host(host));
         let new: Vec<ConnectionEnd> = self.links.iter().filter(|(_, link)| new(link)).map(|(at, _)| *at).collect();
@@ -298,7 +301,7 @@ impl Balancer {
         unfinished.into_iter().rev().for_each(|again| self.again.push_front(again));
     }
 
-    /// A gNB or the UPF has sent something.
+    /// Handles a message of a gNB or of the UPF.
     pub(super) fn on_ran_or_upf_message(&mut self, wires: &mut Network, input: Input) {
         self.waiting.push_back(input);
         self.give_all(wires);
@@ -328,7 +331,7 @@ impl Balancer {
 
     fn dispatch(&mut self, wires: &mut Network, number: u64, mut input: Input) -> Result<(), Input> {
         let to = match &mut input {
-            // One that is given again: to the host that took over from who was chosen then.
+            // Redelivery: to the new owner of the bucket.
             Input::Ngap { bucket: Some(bucket), .. } => self.owner(*bucket),
             Input::Ngap { pdu, bucket, .. } => match n2::peek(pdu) {
                 Err(_) => self.serving.keys().next().copied(),
@@ -398,7 +401,7 @@ impl Balancer {
         Ok(())
     }
 
-    /// A node's message, which all hosts hear and one answers.
+    /// Sends a RAN node's message to all hosts; one of them answers.
     fn all(&mut self, wires: &mut Network, number: u64, input: &Input) {
         let Input::Ngap { assoc, pdu, .. } = input else { return };
         self.nodes.push((*assoc, Rc::clone(pdu)));

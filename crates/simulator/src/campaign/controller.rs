@@ -1,4 +1,6 @@
-//! The controller's shell: `core::cluster` decides. What it makes is written to a store, which does not fail, before it holds.
+//! Controller of the campaign: `core::cluster` with simulated I/O.
+//!
+//! The controller writes its results to a store, which does not fail, before they take effect.
 
 use super::message::Message;
 use super::network::{ConnectionEnd, Due, MS, Network, Process};
@@ -11,19 +13,20 @@ use vireo_core::cluster::{self, ControllerSettings, DurableState, Member, Refusa
 use vireo_core::replica::ReplicationConfig;
 use vireo_types::Duration;
 
-/// Heartbeats, and how long a member may be silent: 4 of them.
+/// Heartbeat interval, and the silence of a member that means death: 4 heartbeats.
 pub(super) const BEAT: u64 = 50 * MS;
 pub(super) const SILENCE: u64 = 4 * BEAT;
 const TICK: u64 = 10 * MS;
-/// Buckets that go from living hosts at once: so few that it takes several times.
+/// Maximum number of buckets that migrate from living hosts at once. It is low, so that a rebalance
+/// needs several rounds.
 const AT_ONCE: usize = 1024;
 
-/// Where a process takes connections: the port is its number.
+/// Returns the listening address of a process: the port is its number.
 pub(super) fn address(process: Process) -> SocketAddr {
     SocketAddr::from((Ipv4Addr::LOCALHOST, process.0 as u16))
 }
 
-/// The process of an address.
+/// Returns the process of an address.
 pub(super) fn process(address: SocketAddr) -> Process {
     Process(address.port().into())
 }
@@ -33,14 +36,14 @@ pub(super) struct Controller {
     pub(super) process: Process,
     state: cluster::Controller,
     settings: ControllerSettings,
-    /// What was written last, whoever has written it.
+    /// Last stored state, from any controller instance.
     store: Option<DurableState>,
     members: BTreeMap<ConnectionEnd, Option<Member>>,
     joins: BTreeMap<ConnectionEnd, Message>,
     writes: bool,
     told: u64,
     beaten: u64,
-    /// Hosts that were taken for dead.
+    /// Number of hosts that were declared dead.
     pub(super) dismissed: u64,
 }
 
@@ -77,7 +80,7 @@ impl Controller {
         }
     }
 
-    /// Another one follows one that has died, which knows what is in the store.
+    /// Replaces a dead controller by a new one that loads the state from the store.
     pub(super) fn restart(&mut self, wires: &mut Network) {
         let now = wires.time(self.process);
         if let Some(record) = self.store.clone() {
@@ -89,28 +92,28 @@ impl Controller {
         wires.due(self.process, TICK, Due::Tick);
     }
 
-    /// The map that holds.
+    /// Returns the epoch of the current map.
     pub(super) fn epoch(&self) -> u64 {
         self.state.map().map_or(0, cluster::ClusterMap::epoch)
     }
 
-    /// The hosts of the map.
+    /// Returns the hosts of the map.
     pub(super) fn hosts(&self) -> Vec<(HostId, Process)> {
         let hosts = self.state.map().into_iter().flat_map(|map| &map.hosts);
         hosts.map(|(host, address)| (*host, process(*address))).collect()
     }
 
-    /// Whether all buckets are where they are to be, with their copies.
+    /// Returns true if all buckets are at their planned hosts and have their copies.
     pub(super) fn is_settled(&self) -> bool {
         self.state.is_settled()
     }
 
-    /// Hosts that leave.
+    /// Returns true if hosts drain.
     pub(super) fn is_draining(&self) -> bool {
         self.state.map().is_some_and(|map| !map.leaving.is_empty())
     }
 
-    /// A host is to leave.
+    /// Starts the drain of a host.
     pub(super) fn drain(&mut self, host: HostId) {
         self.state.drain(host);
     }
@@ -170,7 +173,7 @@ impl Controller {
         if let Some(map) = self.state.map() {
             wires.send(at, Message::Map(Rc::new(map.clone())));
         }
-        // An earlier connection of the same member has ended without that having been seen.
+        // An earlier connection of the same member has ended without notice.
         let earlier = self.members.iter().find(|(_, other)| **other == Some(member)).map(|(end, _)| *end);
         if let Some(earlier) = earlier.filter(|earlier| *earlier != at) {
             self.members.remove(&earlier);
@@ -223,7 +226,8 @@ impl Controller {
         if let Some(record) = self.state.to_write().filter(|_| !self.writes) {
             self.writes = true;
             let epoch = record.map.as_ref().map_or(0, cluster::ClusterMap::epoch);
-            // It is there before this one hears of it, and whether it does or not.
+            // The store has it regardless of whether and when this controller receives the
+            // confirmation.
             self.store = Some(record);
             let after = wires.random.random_range(MS..15 * MS);
             wires.due(self.process, after, Due::Written(epoch));

@@ -1,4 +1,6 @@
-//! A host's shell: its connections, and what `core::replica` decides over its UEs (`ues`), carried out.
+//! Host of the campaign: its connections, and the decisions of `core::replica`.
+//!
+//! The decisions concern the UEs of Rust module `ues`.
 
 mod entry;
 
@@ -23,13 +25,14 @@ use vireo_core::step::Effect;
 use vireo_types::{AssocId, Bucket, Ltmsi};
 
 const TICK: u64 = 20 * MS;
-/// How soon a lost connection is made again, and how often it is said who does not take copies.
+/// Delay before a lost connection is reopened. Also the interval of reports about replicas that do
+/// not accept copies.
 const AGAIN: u64 = 100 * MS;
 const REPORT: u64 = 200 * MS;
-/// UEs that are looked through in one go for a host that is to have copies.
+/// Number of UE slots per round of copying to a new replica.
 const COPIED_AT_ONCE: u32 = 2;
 
-/// What others have said to have.
+/// Acknowledged copy numbers by replica.
 #[derive(Debug, Default)]
 pub(super) struct AckTable(BTreeMap<HostId, u64>);
 
@@ -39,7 +42,7 @@ impl ReplicaAcks for AckTable {
     }
 }
 
-/// A host that keeps copies of this one's UEs, or may have to.
+/// Connection to a host that is or may become a replica of this owner.
 #[derive(Debug)]
 struct Peer {
     process: Process,
@@ -49,14 +52,14 @@ struct Peer {
     since: Option<u64>,
 }
 
-/// What it is in its cluster, once it is in one.
+/// State of the host as a cluster member.
 #[derive(Debug)]
 pub(super) struct Cluster {
     pub(super) primary: BucketOwner<u32, Pending>,
     pub(super) kept: AckTable,
     shadows: ReplicaStore,
     secrets: Secrets,
-    /// The copies that were made while something was decided, on their way.
+    /// Copies made during a decision, to be sent.
     pub(super) copies: Vec<(HostId, u64, Message)>,
 }
 
@@ -70,18 +73,18 @@ pub(super) struct Host {
     pub(super) cluster: Option<Cluster>,
     map: Option<Rc<ClusterMap>>,
     was_in: bool,
-    /// It has nothing that others have not, and has asked the balancer to say when all is done.
+    /// Set when the host has drained: number of the barrier that it awaits from the balancer.
     left: Option<u64>,
     pub(super) balancer: Option<ConnectionEnd>,
     balancer_again: u64,
     peers: BTreeMap<HostId, Peer>,
     incoming: BTreeMap<ConnectionEnd, (HostId, u64)>,
-    /// What was said to be caught up by its map.
+    /// Replicas reported as caught up in the current map.
     caught_up: Vec<(u64, HostId)>,
     waiting: VecDeque<(u64, Input)>,
-    /// Questions that the balancer is asked once it is connected, and has not answered.
+    /// Pending node queries to the balancer, including those for which it is not connected yet.
     nodes_asked: BTreeSet<u64>,
-    /// UEs that were entered while their nodes were unknown.
+    /// UEs that were entered while their RAN nodes were unknown.
     pub(super) unsure: Vec<(u32, AssocId)>,
     pub(super) late: Vec<(Ltmsi, u64, UeEvent)>,
     carried: BTreeSet<u64>,
@@ -89,7 +92,7 @@ pub(super) struct Host {
     pub(super) ues: Ues,
     reported: u64,
     complained: bool,
-    /// It is in its cluster no longer.
+    /// True if the host has left its cluster.
     pub(super) ended: bool,
 }
 
@@ -127,7 +130,7 @@ impl Host {
         }
     }
 
-    /// Its number, once it has one.
+    /// Returns the host ID, once assigned.
     pub(super) fn id(&self) -> Option<HostId> {
         self.cluster.as_ref().map(|cluster| cluster.primary.own())
     }
@@ -160,7 +163,7 @@ impl Host {
         self.advance(wires);
     }
 
-    /// A connection is over.
+    /// Handles the end of a connection.
     pub(super) fn on_disconnect(&mut self, wires: &mut Network, at: ConnectionEnd) {
         let now = wires.clock.now();
         self.incoming.remove(&at);
@@ -170,7 +173,7 @@ impl Host {
         } else if self.balancer == Some(at) {
             (self.balancer, self.balancer_again) = (None, now + AGAIN);
             if let Some(number) = self.left {
-                // Nobody is there who would answer.
+                // The balancer that would answer is gone.
                 self.synced(wires, number);
             }
         }
@@ -264,7 +267,7 @@ impl Host {
         self.map.as_ref().map_or(0, |map| map.epoch())
     }
 
-    /// Says something to the balancer, if it is there.
+    /// Sends a message to the balancer, if it is connected.
     pub(super) fn tell(&self, wires: &mut Network, message: Message) {
         if let Some(at) = self.balancer {
             wires.send(at, message);
@@ -284,18 +287,18 @@ impl Host {
         self.nodes_asked.iter().for_each(|number| wires.send(at, Message::Sync(*number)));
     }
 
-    /// Takes a map, whoever tells it, if it is newer than what it has.
+    /// Adopts a map from any sender if it is newer than the current one.
     fn on_map(&mut self, wires: &mut Network, map: Rc<ClusterMap>) {
         let Some(own) = self.id().filter(|_| map.epoch() > self.epoch()) else { return };
         if !map.has_host(own) {
-            // Until it is in one, maps are not its affair.
+            // A host that has not joined yet ignores its absence from the map.
             self.ended |= self.was_in && self.left.is_none() && !wires.is(Mutation::FenceIgnored);
             return;
         }
         self.was_in = true;
         self.map = Some(Rc::clone(&map));
         match self.balancer {
-            // All that is said from here on is by it.
+            // Later messages follow this map.
             Some(at) => wires.send(at, Message::Map(Rc::clone(&map))),
             None => self.connect(wires),
         }
@@ -342,7 +345,7 @@ impl Host {
         primary.reassign_acks(read, &mut |to, copy| copies.push(encoded(to, &copy)));
     }
 
-    /// An input of the balancer.
+    /// Handles an input of the balancer.
     fn input(&mut self, wires: &mut Network, number: u64, input: Input) {
         let (bucket, of_node) = match &input {
             Input::Ngap { pdu, bucket, .. } => match n2::peek(pdu) {
@@ -354,7 +357,7 @@ impl Host {
             Input::Pfcp { seid, .. } => (Some(seid.ltmsi().bucket()), false),
         };
         let Some(cluster) = self.cluster.as_mut() else { return };
-        // What nodes there are is not kept back by UEs that may wait for it.
+        // A node's input does not wait for UEs.
         let sorted = match of_node && number == 0 {
             true => InputDisposition::Process,
             false => cluster.primary.classify_input(bucket, of_node, number != 0, self.waiting.len() < 64),
@@ -418,14 +421,14 @@ impl Host {
         }
     }
 
-    /// A message about a UE that there is none of.
+    /// Handles a message for an unknown UE.
     pub(super) fn unknown_ue(&self, wires: &mut Network, assoc: AssocId, pdu: &[u8]) {
         if let Some(pdu) = engine::unknown_ue(pdu).and_then(|fault| fault.answer()) {
             self.tell(wires, Message::Ngap { assoc, ue: None, key: 0, counts: None, pdu: pdu.into() });
         }
     }
 
-    /// The first message of a UE that is not known, or has not proved to be who it says.
+    /// Handles the first message of a UE that is unknown or not authenticated.
     pub(super) fn stranger(
         &mut self,
         wires: &mut Network,
@@ -442,7 +445,7 @@ impl Host {
         }
     }
 
-    /// A replica's part: a copy.
+    /// Handles a copy as a replica.
     fn copied(&mut self, wires: &mut Network, at: ConnectionEnd, octets: &[u8]) {
         let Some((from, cluster)) = self.incoming.get(&at).copied().zip(self.cluster.as_mut()) else { return };
         let Ok(copy) = postcard::from_bytes::<ReplicaUpdate<'_>>(octets) else { return };
@@ -484,7 +487,7 @@ impl Host {
         peer.since = (!peer.unkept.is_empty()).then(|| wires.clock.now());
     }
 
-    /// Sends a host something behind all copies before it.
+    /// Sends a message to a host after all earlier copies.
     fn post(&mut self, wires: &mut Network, to: HostId, number: u64, message: Message) {
         let Some(peer) = self.peers.get_mut(&to) else { return };
         if let Some(at) = peer.at {
@@ -494,7 +497,7 @@ impl Host {
         peer.since.get_or_insert_with(|| wires.clock.now());
     }
 
-    /// What is to be done whenever something has happened.
+    /// Runs the pending work after each event.
     pub(super) fn advance(&mut self, wires: &mut Network) {
         while let Some(cluster) = self.cluster.as_mut()
             && let Some(pending) = cluster.primary.next_released(&cluster.kept)
@@ -512,7 +515,7 @@ impl Host {
             self.caught_up.push((epoch, host));
             wires.send(self.controller, Message::CaughtUp { epoch, host });
         }
-        // Where nobody waits for them, copies leave when there is time.
+        // Without effects that wait for acknowledgement, copies leave at the next opportunity.
         if !wires.is(Mutation::EffectsBeforeAcknowledgement) {
             self.post_copies(wires);
         }
@@ -538,7 +541,8 @@ impl Host {
         copies.extend(whole.map(|whole| asking(to, whole)));
     }
 
-    /// A replica's part: an owner has sent all, and asks what is here of others.
+    /// Handles a reconcile request as a replica: the owner has sent all UEs and asks for entries
+    /// that it did not send.
     fn asked_for_others(&mut self, wires: &mut Network, at: ConnectionEnd, number: u64, buckets: &[Bucket]) {
         let Some((from, cluster)) = self.incoming.get(&at).copied().zip(self.cluster.as_mut()) else { return };
         match cluster.shadows.foreign_entries(from, number, buckets) {
@@ -550,7 +554,7 @@ impl Host {
         }
     }
 
-    /// It is told what its owner has nothing of.
+    /// Removes the replica entries that their owner does not confirm.
     fn gone(&mut self, wires: &mut Network, at: ConnectionEnd, number: u64, ues: &[Ltmsi]) {
         let Some((from, cluster)) = self.incoming.get(&at).copied().zip(self.cluster.as_mut()) else { return };
         match cluster.shadows.remove_orphans(from, number, ues) {
@@ -559,7 +563,7 @@ impl Host {
         }
     }
 
-    /// And what an owner has had done of what its copies want done.
+    /// Stores the owner's effect watermark as a replica.
     fn all_left(&mut self, wires: &mut Network, at: ConnectionEnd, number: u64, until: u64) {
         let Some((from, cluster)) = self.incoming.get(&at).copied().zip(self.cluster.as_mut()) else { return };
         match cluster.shadows.left(from, number, until) {
@@ -568,7 +572,7 @@ impl Host {
         }
     }
 
-    /// A host has these of this one's UEs by others' copies.
+    /// Handles a replica's list of entries of this owner's UEs that came from other hosts' copies.
     fn has_others(&mut self, at: ConnectionEnd, question: u64, named: &[Ltmsi]) {
         let Some((from, _)) = self.peers.iter().find(|(_, peer)| peer.at == Some(at)) else { return };
         let Some(Cluster { primary, kept, copies, .. }) = self.cluster.as_mut() else { return };
@@ -620,7 +624,7 @@ impl Host {
         self.ues.all().filter(|(_, ue)| cluster.primary.leaves(ue.ltmsi.bucket())).map(|(slot, _)| slot).collect()
     }
 
-    /// Looks whether all has ended of the UEs that go to other hosts.
+    /// Quiesces the migration when the UEs that migrate to other hosts have no work left.
     fn end_leaving(&mut self, wires: &mut Network) {
         let ending = self.cluster.as_mut().and_then(|cluster| cluster.primary.take_ending());
         if ending.is_none() {
@@ -688,12 +692,12 @@ impl Peer {
     }
 }
 
-/// A copy, as it is sent.
+/// Returns the encoded copy message with its receiver and number.
 pub(super) fn encoded(to: HostId, copy: &ReplicaUpdate<'_>) -> (HostId, u64, Message) {
     (to, copy.number, Message::Copy(postcard::to_stdvec(copy).unwrap_or_default().into()))
 }
 
-/// What a host that was sent all copies is asked.
+/// Returns the reconcile request to a replica that has been sent all copies.
 fn asking(to: HostId, ReconcileRequest { number, buckets }: ReconcileRequest) -> (HostId, u64, Message) {
     (to, number, Message::Whole { number, buckets: buckets.into() })
 }

@@ -1,4 +1,4 @@
-//! What processes say to each other: the fabric's messages (`node::fabric`), as far as the campaign has them.
+//! Messages between processes: a subset of those of `node::fabric`.
 
 use super::oracle::Counts;
 use std::rc::Rc;
@@ -7,7 +7,7 @@ use vireo_core::cluster::{ClusterMap, RejoinInfo, Secrets};
 use vireo_core::replica::Claim;
 use vireo_types::{AssocId, Bucket, Ltmsi, RanUeNgapId, Seid};
 
-/// An input, as a balancer gives it and keeps it until a host is done with it.
+/// Input that a balancer sends and stores until a host has completed it.
 #[derive(Clone, Debug)]
 pub(super) enum Input {
     Ngap { assoc: AssocId, bucket: Option<Bucket>, answers: bool, pdu: Rc<[u8]> },
@@ -16,7 +16,7 @@ pub(super) enum Input {
 
 #[derive(Clone, Debug)]
 pub(super) enum Message {
-    // to the controller
+    // To the controller.
     JoinHost(Option<Box<RejoinInfo<HostId>>>),
     JoinBalancer(Option<Box<RejoinInfo<BalancerId>>>),
     Ready,
@@ -24,18 +24,18 @@ pub(super) enum Message {
     CaughtUp { epoch: u64, host: HostId },
     Unheard(Vec<HostId>),
     Unreached(Vec<HostId>),
-    // from it
+    // From the controller.
     Welcome(HostId, Secrets),
     Seat(BalancerId, Secrets),
     Refused,
     Left,
-    // from anybody
+    // From any process.
     Map(Rc<ClusterMap>),
-    // to a host
+    // To a host.
     Give { number: u64, input: Input },
     Synced(u64),
     Claimed(Claim),
-    // from a host
+    // From a host.
     Host(HostId),
     Ngap { assoc: AssocId, ue: Option<Ltmsi>, key: u64, counts: Option<Counts>, pdu: Rc<[u8]> },
     Stale { assoc: AssocId, ran: RanUeNgapId, ue: Ltmsi, key: u64, pdu: Rc<[u8]> },
@@ -44,7 +44,7 @@ pub(super) enum Message {
     Claim(Claim),
     Sync(u64),
     Back(u64),
-    // between hosts
+    // Between hosts.
     From { host: HostId, epoch: u64 },
     Copy(Rc<[u8]>),
     Yours { number: u64, epoch: u64 },

@@ -1,12 +1,20 @@
-//! The fault campaign: a whole cluster on a simulated network and clock. Controller (`core::cluster`), balancer (`core::balance`,
-//! `core::replica`), hosts (`core::replica` and the steps of `core::engine` with real NAS security) and the emulator's gNBs and UEs
-//! decide as they do in a running cluster; only sockets, threads and stores are simulated. Hosts crash, are stopped, cut off,
-//! drained and started; the controller crashes; connections break, messages are slow, uplink messages are said twice by somebody who listens,
-//! and clocks are wrong. A seed is a world, and the same seed is the same world.
+//! Fault campaign: a whole cluster on a simulated network and clock.
 //!
-//! What must hold, whatever happens, is in [`Violation`]. Faults of hosts come one at a time, when all copies are there again: more
-//! would take all copies that acknowledged a commit. The balancer does not fail: with the only one the RAN's associations go.
-//! That the campaign finds what it is for is shown by faults that are put in, [`Mutation`].
+//! These parts decide as in a running cluster:
+//!
+//! * the controller (`core::cluster`),
+//! * the balancer (`core::balance`, `core::replica`),
+//! * hosts (`core::replica` and the steps of `core::engine` with real NAS security),
+//! * the emulator's gNBs and UEs.
+//!
+//! Only sockets, threads and stores are simulated. Hosts crash, stop, become isolated, drain and
+//! start. The controller crashes. Connections break, messages are slow, an attacker replays uplink
+//! messages, and clocks are wrong. A seed determines the whole simulation.
+//!
+//! [`Violation`] lists the invariants. Host faults occur one at a time, when all copies exist
+//! again. More faults could destroy all copies that acknowledged a commit. The balancer does not
+//! fail, since the RAN's associations end with the only balancer. Injected faults ([`Mutation`])
+//! show that the campaign detects violations.
 
 mod balancer;
 mod controller;
@@ -22,29 +30,30 @@ pub use oracle::Violation;
 
 use vireo_core::replica::Ack;
 
-/// A fault that is put into the hosts or the balancer, for the campaign to find.
+/// Fault injected into the hosts or the balancer, for the campaign to detect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mutation {
-    /// Effects leave before copies are acknowledged.
+    /// Effects are sent before copies are acknowledged.
     EffectsBeforeAcknowledgement,
-    /// Who is not in the map goes on, and is heard.
+    /// A host outside the map continues, and the others accept its messages.
     FenceIgnored,
-    /// A commit does not say which downlink COUNTs were used.
+    /// A commit omits the downlink COUNTs that it used.
     CountNotReserved,
-    /// Nor which uplink COUNT was taken.
+    /// A commit omits the uplink COUNT that it accepted.
     UplinkNotCounted,
-    /// Nor which NH was given away.
+    /// A commit omits the NH that it sent.
     NextHopNotTaken,
-    /// What a dead host has had sent is sent once more.
+    /// Effects that a dead host has sent are sent again.
     RepeatsSent,
-    /// Who takes over does not enter the copies.
+    /// The new owner does not enter the replica entries.
     CopiesForgotten,
-    /// Hosts go on with UEs whose RAN nodes they do not know, as if these were gone, and own UEs before they know any.
+    /// Hosts continue UEs of unknown RAN nodes as if these nodes were gone, and own UEs before they
+    /// know any node.
     NodesNotAwaited,
 }
 
 impl Mutation {
-    /// All of them.
+    /// All injectable faults.
     pub const ALL: [Mutation; 8] = [
         Mutation::EffectsBeforeAcknowledgement,
         Mutation::FenceIgnored,
@@ -57,39 +66,36 @@ impl Mutation {
     ];
 }
 
-/// What is run.
+/// Configuration of a campaign.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Setup {
-    /// What effects wait for.
+    /// Acknowledgements that effects wait for.
     pub ack: Ack,
-    /// The fault that is put in.
+    /// Injected fault, if any.
     pub mutation: Option<Mutation>,
 }
 
-/// What a world came to.
+/// Result of one simulation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Campaign {
-    /// The seed.
     pub seed: u64,
-    /// Procedures that have ended.
+    /// Procedures that ended.
     pub procedures: u64,
-    /// What has failed.
     pub faults: u64,
-    /// Hosts that were taken for dead.
+    /// Hosts that were declared dead.
     pub failures: u64,
-    /// Maps.
     pub epochs: u64,
-    /// UEs that were taken over from dead hosts, and that hosts which live have handed over.
+    /// UEs that were taken over from dead hosts.
     pub taken: u64,
-    /// See `taken`.
+    /// UEs that living hosts have migrated.
     pub handed: u64,
-    /// What has failed, and when: microseconds since the beginning.
+    /// Faults with their times in microseconds since the start.
     pub story: Vec<(u64, String)>,
-    /// What broke, if something did, and when.
+    /// First violation with its time, if any.
     pub broken: Option<(u64, Violation)>,
 }
 
-/// Runs the world of a seed.
+/// Runs the simulation of a seed.
 pub fn campaign(seed: u64, setup: Setup) -> Campaign {
     simulation::Simulation::new(seed, setup).run()
 }
@@ -102,21 +108,28 @@ mod tests {
         Setup { ack, mutation: None }
     }
 
-    /// Seeds beyond the first hundred that have found something in what hosts run. 886: a host that came to keep copies in another's
-    /// place had an older one than it was taken to have, and went on from it. 647: what a host which lives had had sent for a UE was
-    /// sent again when the next one died. 148, 288, 367, 376, 515, 903, 938: a replay of what is not protected was answered. The
-    /// rest: a UE was spoken to on a connection that was being released. Of the first hundred, 37 and 68 have found that a map in
-    /// between dropped copies which were sent by the next one, and 62 that a context which had registered was superseded. 1855, 2754,
-    /// 2907, 3869: a registration that was under way when its context came to a host which had only just joined was never claimed, and
-    /// the subscriber's context before it won when it was taken over. 1182, 2624, 2729: a session was set up on a connection that was
-    /// being released. 2637: a UE that its owner had told the second replica alone of was gone on with there, when the owner and the next one
-    /// had died.
+    /// Seeds beyond the first hundred that have found faults in code that hosts run.
+    ///
+    /// * 886: a new replica in another's place had an older copy than assumed, and continued from
+    ///   it.
+    /// * 647: effects that a living host had sent for a UE were sent again when the next host died.
+    /// * 148, 288, 367, 376, 515, 903, 938: a replay of an unprotected message was answered.
+    /// * 1855, 2754, 2907, 3869: a registration was in progress when its context reached a host
+    ///   that had just joined. It was never claimed, and the subscriber's older context won at
+    ///   takeover.
+    /// * 1182, 2624, 2729: a session was set up on a connection in release.
+    /// * 2637: an owner had sent a UE only to the second replica, which continued the UE when the
+    ///   owner and the next host had died.
+    /// * The others: the core sent to a UE on a connection in release.
+    ///
+    /// Of the first hundred, 37 and 68 have found that an intermediate map dropped copies of the
+    /// next map. 62 has found that a registered context was superseded.
     const FOUND: [u64; 27] = [
         128, 148, 160, 288, 367, 376, 515, 569, 637, 647, 648, 699, 719, 865, 886, 903, 929, 938, 1000, 1182, 1855,
         2624, 2637, 2729, 2754, 2907, 3869,
     ];
 
-    /// Nothing breaks in these worlds, and enough happens there.
+    /// Checks that no invariant is violated with these seeds, and that enough events happen.
     fn nothing_breaks(seeds: impl IntoIterator<Item = u64>) {
         let all: Vec<Campaign> = seeds.into_iter().map(|seed| campaign(seed, with(Ack::One))).collect();
         let broken: Vec<&Campaign> = all.iter().filter(|campaign| campaign.broken.is_some()).collect();
@@ -129,7 +142,7 @@ mod tests {
         assert!(taken > least && handed > least, "{taken} taken over, {handed} handed over");
     }
 
-    // A hundred in all, in parts that run side by side; `make faults` runs a thousand.
+    // A hundred seeds in all, in parallel parts; `make faults` runs a thousand.
 
     #[test]
     fn nothing_breaks_in_the_first_worlds() {
@@ -154,18 +167,19 @@ mod tests {
         assert_ne!(one.story, campaign(102, with(Ack::All)).story);
     }
 
-    /// Whether something breaks in one of these worlds. They are other worlds when hosts say other things to each other, so after those
-    /// that have broken soon when this was written come the first.
+    /// Returns true if one of these seeds violates an invariant. A change of the messages changes
+    /// the simulation of a seed, so the known seeds come first and others follow.
     fn breaks(known: &[u64], first: u64, setup: Setup) -> bool {
         known.iter().copied().chain(1..=first).any(|seed| campaign(seed, setup).broken.is_some())
     }
 
-    /// The campaign sees what it is for.
+    /// The campaign detects the injected faults.
     #[test]
     fn faults_that_are_put_in_are_found() {
         for mutation in Mutation::ALL {
             let known = match mutation {
-                // 14 of the first 120 worlds break; by the others at least every other one does.
+                // 14 of the first 120 seeds fail; with the other faults at least every second one
+                // does.
                 Mutation::EffectsBeforeAcknowledgement => [30, 109, 18],
                 Mutation::FenceIgnored => [35, 64, 52],
                 Mutation::CountNotReserved => [38, 61, 16],
@@ -184,7 +198,7 @@ mod tests {
 
     #[test]
     fn without_acknowledgements_something_breaks() {
-        // Seldom: in 8 of the first 300.
+        // Rare: 8 of the first 300 seeds.
         assert!(breaks(&[38, 76, 85], 120, with(Ack::None)));
     }
 }

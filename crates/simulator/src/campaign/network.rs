@@ -1,5 +1,8 @@
-//! Time, processes and the connections between them. A connection keeps the order and loses nothing as long as it lives, as TCP
-//! does; what is on the way when an end dies may be lost. Messages of different connections overtake each other at will.
+//! Simulated time, processes and connections.
+//!
+//! A connection keeps the order and loses nothing as long as it lives, like TCP. Messages in
+//! transit may be lost when an end dies. Messages of different connections overtake each other
+//! arbitrarily.
 
 use super::Mutation;
 use super::message::Message;
@@ -13,12 +16,13 @@ use vireo_core::config::CoreConfig;
 use vireo_types::Instant;
 
 pub(super) const MS: u64 = 1_000;
-/// The time of the world's beginning on a clock that goes right: as many octets as today's.
+/// Start of the simulation on an exact clock. The value encodes to as many octets as a current
+/// time.
 const BASE: u64 = 1_795_000_000_000_000;
-/// How long TCP takes to send again what a cut has swallowed, at the most.
+/// Maximum delay of TCP's retransmission after a partition.
 const AGAIN: u64 = 200 * MS;
 
-/// A process, by its number: the controller, the balancer, then hosts. A number is used once.
+/// Number of a process: the controller, the balancer, then hosts. Numbers are not reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Process(pub(super) usize);
 
@@ -26,7 +30,7 @@ pub(super) struct Process(pub(super) usize);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct ConnectionEnd {
     pub(super) connection: usize,
-    /// 0: of who has opened it.
+    /// 0 is the side that opened the connection.
     side: usize,
 }
 
@@ -36,24 +40,23 @@ impl ConnectionEnd {
     }
 }
 
-/// What is due for a process by its own clock.
+/// Timer event of a process, by its clock.
 #[derive(Clone, Debug)]
 pub(super) enum Due {
-    /// Each 10 to 50 ms: who is silent, what is to be said again.
+    /// Each 10 to 50 ms: checks for silent peers and retransmissions.
     Tick,
-    /// A host: a UE's next event has its step.
+    /// Host: the next event of a UE is due for its step.
     Step(u32),
-    /// A host: a UE's deadline may have passed.
+    /// Host: a UE's deadline may have passed.
     Deadline(u32),
-    /// A host: the subscriber database has answered.
+    /// Host: the subscriber database has answered.
     Authenticated(u32, Box<vireo_core::subscription::AuthenticationRequest>),
-    /// The controller of a life: the map of an epoch is written.
+    /// Controller with this start number: the map of an epoch is written.
     Written(u64),
-    /// A process begins.
     Starts,
 }
 
-/// What happens.
+/// Event of the simulation.
 #[derive(Clone, Debug)]
 pub(super) enum Event {
     Arrives {
@@ -67,11 +70,10 @@ pub(super) enum Event {
         of: Process,
         what: Due,
     },
-    /// Of the RAN, the UPF and the home network, which do not fail.
+    /// Event of the RAN, the UPF or the home network, which do not fail.
     Ran(RanEvent),
-    /// A host is started.
+    /// A host starts.
     Starts,
-    /// Something fails.
     Fails,
 }
 
@@ -79,9 +81,9 @@ pub(super) enum Event {
 struct Connection {
     of: [Process; 2],
     open: [bool; 2],
-    /// When the last that was sent from each end arrives.
+    /// Arrival time of the last message from each end.
     last: [u64; 2],
-    /// Nothing from each end arrives before.
+    /// Earliest arrival time of messages from each end.
     held: [u64; 2],
 }
 
@@ -90,33 +92,32 @@ struct State {
     alive: bool,
     stopped_until: u64,
     cut_until: u64,
-    /// Its clock is ahead by so much.
+    /// Offset of the process's clock.
     ahead: u64,
 }
 
-/// All of it.
+/// Simulated network with all processes and connections.
 #[derive(Debug)]
 pub(super) struct Network {
     pub(super) clock: Clock<Event>,
     pub(super) random: StdRng,
     pub(super) oracle: Oracle,
     pub(super) mutation: Option<Mutation>,
-    /// The core's configuration.
     pub(super) config: Rc<CoreConfig>,
-    /// Until then the network is bad.
+    /// Time until which the network is faulty.
     pub(super) faulty_until: u64,
-    /// When the last PDU to each gNB comes there.
+    /// Arrival time of the last PDU at each gNB.
     pub(super) down: [u64; ran::GNBS],
-    /// The SQN that the home network gave last.
+    /// Last SQN of the home network.
     pub(super) sqn: u64,
-    /// UEs that were taken over, and that were handed over.
+    /// Number of UEs taken over, and number of UEs migrated.
     pub(super) taken: u64,
     pub(super) handed: u64,
-    /// What has failed, and when.
+    /// Injected faults with their times.
     pub(super) story: Vec<(u64, String)>,
     connections: Vec<Connection>,
     processes: Vec<State>,
-    /// Two processes that do not reach each other.
+    /// Two partitioned processes and the end of the partition.
     apart: Option<(Process, Process, u64)>,
 }
 
@@ -140,14 +141,14 @@ impl Network {
         }
     }
 
-    /// A process begins; its clock is wrong by up to 20 ms either way.
+    /// Starts a process; its clock is wrong by up to 20 ms in either direction.
     pub(super) fn spawn(&mut self) -> Process {
         let ahead = self.random.random_range(0..40 * MS);
         self.processes.push(State { alive: true, stopped_until: 0, cut_until: 0, ahead });
         Process(self.processes.len() - 1)
     }
 
-    /// The time by a process's clock.
+    /// Returns the time by a process's clock.
     pub(super) fn time(&self, of: Process) -> Instant {
         Instant(BASE + self.clock.now() + self.processes[of.0].ahead)
     }
@@ -156,7 +157,7 @@ impl Network {
         self.processes[of.0].alive
     }
 
-    /// Notes something for who looks into a seed.
+    /// Records a line for the analysis of a seed.
     pub(super) fn trace(&mut self, what: String) {
         self.story.push((self.clock.now(), what));
     }
@@ -165,32 +166,34 @@ impl Network {
         self.mutation == Some(mutation)
     }
 
-    /// Something is due for a process after so many microseconds.
+    /// Schedules a timer event of a process after this many microseconds.
     pub(super) fn due(&mut self, of: Process, after: u64, what: Due) {
         self.clock.after(after, Event::Due { of, what });
     }
 
-    /// How long a message takes.
+    /// Draws the delay of a message.
     pub(super) fn delay(&mut self) -> u64 {
         let bad = self.clock.now() < self.faulty_until && self.random.random_bool(0.02);
         if bad { self.random.random_range(2 * MS..60 * MS) } else { self.random.random_range(60..500) }
     }
 
-    /// When what is sent between two arrives that is sent now, if they are cut off.
+    /// Returns the arrival time of a message between two processes that are cut off from each
+    /// other.
     fn cut_until(&self, of: [Process; 2]) -> u64 {
         let [one, two] = of.map(|of| self.processes[of.0].cut_until);
         let apart = self.apart.filter(|(a, b, _)| of == [*a, *b] || of == [*b, *a]).map_or(0, |(.., until)| until);
         one.max(two).max(apart)
     }
 
-    /// Until when a connection that is opened now carries nothing in one direction: some begin late, so that what comes by
-    /// others overtakes all that is said first.
+    /// Returns the time until which a new connection transports nothing in one direction. Some
+    /// connections start late, so that messages of other connections overtake all their first
+    /// messages.
     fn hold(&mut self) -> u64 {
         let late = self.clock.now() < self.faulty_until && self.random.random_bool(0.2);
         if late { self.clock.now() + self.random.random_range(MS..100 * MS) } else { 0 }
     }
 
-    /// A connection from one process to another, which learns of it by the first that is said.
+    /// Opens a connection. The other process learns of it by the first message.
     pub(super) fn open(&mut self, from: Process, to: Process) -> ConnectionEnd {
         let open = [true, self.is_alive(to)];
         let held = [self.hold(), self.hold()];
@@ -203,22 +206,22 @@ impl Network {
         end
     }
 
-    /// The process of an end.
+    /// Returns the process of an end.
     pub(super) fn at(&self, end: ConnectionEnd) -> Process {
         self.connections[end.connection].of[end.side]
     }
 
-    /// The process at the other end.
+    /// Returns the process at the other end.
     pub(super) fn peer(&self, end: ConnectionEnd) -> Process {
         self.at(end.other())
     }
 
-    /// Whether what arrives at an end is heard.
+    /// Returns true if an end receives arriving messages.
     pub(super) fn is_open(&self, end: ConnectionEnd) -> bool {
         self.connections[end.connection].open[end.side]
     }
 
-    /// When something from an end arrives, behind all that was sent before.
+    /// Returns the arrival time of a message from an end, after all earlier ones.
     fn arrival(&mut self, from: ConnectionEnd) -> u64 {
         let of = self.connections[from.connection].of;
         let now = self.clock.now();
@@ -238,7 +241,7 @@ impl Network {
         }
     }
 
-    /// A process closes its end: the other one learns that when it has all that was sent before.
+    /// Closes an end. The other end sees this after all earlier messages.
     pub(super) fn close(&mut self, end: ConnectionEnd) {
         if std::mem::take(&mut self.connections[end.connection].open[end.side]) {
             let at = self.arrival(end);
@@ -246,12 +249,12 @@ impl Network {
         }
     }
 
-    /// The other end is closed: this one is, too. Whether it was open.
+    /// Closes this end after the other one. Returns true if it was open.
     pub(super) fn closed(&mut self, end: ConnectionEnd) -> bool {
         std::mem::take(&mut self.connections[end.connection].open[end.side])
     }
 
-    /// A process dies. What it had sent last arrives, or not.
+    /// Kills a process. Its last messages arrive or not.
     pub(super) fn kill(&mut self, process: Process) {
         self.processes[process.0].alive = false;
         for connection in 0..self.connections.len() {
@@ -270,7 +273,7 @@ impl Network {
         }
     }
 
-    /// The connections between two processes break, with what was on the way.
+    /// Breaks the connections between two processes and drops messages in transit.
     pub(super) fn reset(&mut self, one: Process, two: Process) {
         for connection in 0..self.connections.len() {
             let of = self.connections[connection].of;
@@ -284,34 +287,35 @@ impl Network {
         }
     }
 
-    /// Whether a process neither is stopped nor cut off.
+    /// Returns true if a process is neither stopped nor isolated.
     pub(super) fn is_running(&self, process: Process) -> bool {
         let (state, now) = (&self.processes[process.0], self.clock.now());
         let apart = self.apart.is_some_and(|(a, b, until)| until > now && (a == process || b == process));
         state.stopped_until <= now && state.cut_until <= now && !apart
     }
 
-    /// A process begins anew.
+    /// Restarts a process.
     pub(super) fn revive(&mut self, process: Process) {
         self.processes[process.0].alive = true;
     }
 
-    /// A process does nothing until then.
+    /// Stops a process until a time.
     pub(super) fn stop(&mut self, process: Process, until: u64) {
         self.processes[process.0].stopped_until = until;
     }
 
-    /// A process reaches nobody until then.
+    /// Isolates a process from all others until a time.
     pub(super) fn isolate(&mut self, process: Process, until: u64) {
         self.processes[process.0].cut_until = until;
     }
 
-    /// Two do not reach each other until then.
+    /// Partitions two processes until a time.
     pub(super) fn partition(&mut self, one: Process, two: Process, until: u64) {
         self.apart = Some((one, two, until));
     }
 
-    /// The next event before `end`, of a process that lives and is not stopped: one that is finds all of it when it goes on.
+    /// Returns the next event before `end` of a process that lives and is not stopped. A stopped
+    /// process receives its events when it continues.
     pub(super) fn next_before(&mut self, end: u64) -> Option<Event> {
         loop {
             let event = self.clock.next_before(end)?;

@@ -1,4 +1,6 @@
-//! What must hold, judged by all that leaves the cluster and by what UEs and gNBs say of it.
+//! Oracle of the campaign's invariants.
+//!
+//! It judges all output of the cluster and the reports of UEs and gNBs.
 
 use serde::{Deserialize, Serialize};
 use std::collections::hash_map::DefaultHasher;
@@ -10,68 +12,66 @@ use vireo_emulator::{gnb, ue};
 use vireo_types::Bucket;
 use vireo_wire::ngap::{NGAP_PDU, ie};
 
-/// What broke.
+/// Violated invariant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Violation {
-    /// A downlink NAS COUNT has left with two contents under one key.
+    /// A downlink NAS COUNT was sent with two contents under one key.
     #[error("the downlink NAS COUNT {0} was used twice")]
     Count(u32),
-    /// The next hop was given away twice.
+    /// The core used a next hop twice.
     #[error("a next hop (NH) was given away twice")]
     NextHop,
-    /// An uplink NAS COUNT that was taken counts as not taken.
+    /// The core treats an accepted uplink NAS COUNT as not accepted.
     #[error("the uplink NAS COUNT went back to {0}: a replay would be accepted")]
     Replay(u32),
-    /// A step has left with another content than it had before.
+    /// A step was sent twice with different content.
     #[error("a step has left twice, with two contents: two hosts have carried it out")]
     Twice,
-    /// Two hosts have spoken for one UE in turn.
+    /// Two hosts acted for one UE alternately.
     #[error("{0:?} was heard after the next owner of its UE")]
     TwoOwners(HostId),
-    /// A copy builds on a part that its receiver never had.
+    /// A copy is based on a version that its receiver never had.
     #[error("a copy builds on none")]
     Baseless,
-    /// The network does not know a registered UE any more.
+    /// The network has lost a registered UE.
     #[error("UE {0} is registered, and the network does not know it")]
     Lost(usize),
-    /// A UE gets no answer although nothing has failed for long.
+    /// A UE has no answer although no fault occurred for a long time.
     #[error("UE {0} has had no procedure come to its end since the last fault: it is stuck")]
     Stuck(usize),
-    /// The core has no connection of a UE that is connected, although no association was lost.
+    /// The core has no connection for a connected UE, although no association was lost.
     #[error("UE {0} is connected at its gNB, and idle at the core")]
     Disconnected(usize),
-    /// A UE was told what the specifications do not allow.
+    /// A UE received a message that the specifications do not allow.
     #[error("UE {0}: {1}")]
     Ue(usize, ue::Violation),
-    /// A gNB was.
     #[error("gNB {0}: {1}")]
     Gnb(usize, gnb::Violation),
 }
 
-/// What is known of a step's security, with what leaves.
+/// Security state of a step, attached to its output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Counts {
-    /// A hash of KAMF.
+    /// Hash of K_AMF.
     pub(super) key: u64,
     pub(super) uplink: u32,
-    /// The next one.
     pub(super) downlink: u32,
-    /// A hash of the NH that the step has given away.
+    /// Hash of the NH that the step has sent.
     pub(super) next_hop: Option<u64>,
 }
 
-/// All that has left.
+/// Output of the cluster so far.
 #[derive(Debug, Default)]
 pub(super) struct Oracle {
     pub(super) broken: Option<Violation>,
-    /// What has left under each name.
+    /// Hash of the content by effect name.
     names: HashMap<u64, u64>,
-    /// Under each key and downlink COUNT.
+    /// Hash of the content by key and downlink COUNT.
     counts: HashMap<(u64, u32), u64>,
     hops: HashMap<u64, u64>,
-    /// The newest COUNTs of each key that have left.
+    /// Newest sent COUNTs of each key.
     newest: HashMap<u64, (u32, u32)>,
-    /// Who has spoken last for each bucket, and who had before.
+    /// Last host that acted for each bucket, and its predecessors.
     speakers: HashMap<Bucket, HostId>,
     before: BTreeSet<(Bucket, HostId)>,
 }
@@ -83,12 +83,12 @@ pub(super) fn hash(of: impl Hash) -> u64 {
 }
 
 impl Oracle {
-    /// Something broke.
+    /// Records a violation.
     pub(super) fn record_violation(&mut self, broken: Violation) {
         self.broken.get_or_insert(broken);
     }
 
-    /// The balancer sends what a step wants sent, under its name.
+    /// Checks an effect that the balancer executes, by its name.
     pub(super) fn on_effect(&mut self, name: u64, pdu: &[u8], counts: Option<Counts>) {
         let content = hash(pdu);
         if name != 0 && *self.names.entry(name).or_insert(content) != content {
@@ -103,7 +103,7 @@ impl Oracle {
                 self.record_violation(Violation::Count(count));
             }
         }
-        // Of the step, whichever of its effects this is.
+        // Number of the step, common to all its effects.
         let step = name >> 4;
         if let Some(hop) = next_hop
             && *self.hops.entry(hash((key, hop))).or_insert(step) != step
@@ -121,8 +121,8 @@ impl Oracle {
         }
     }
 
-    /// The balancer has taken something from a host for a bucket's UE. Who has been followed by another one may not, unless a
-    /// map has made it the owner since.
+    /// Checks the output of a host for a bucket's UE. A host with a successor must not produce
+    /// output, unless a map has made it the owner again.
     pub(super) fn on_host_output(&mut self, host: HostId, bucket: Bucket) {
         if let Some(last) = self.speakers.insert(bucket, host).filter(|last| *last != host) {
             self.before.insert((bucket, last));
@@ -132,13 +132,14 @@ impl Oracle {
         }
     }
 
-    /// The balancer goes by a new map.
+    /// Handles the balancer's adoption of a new map.
     pub(super) fn goes_by(&mut self, map: &BucketMap) {
         self.before.retain(|(bucket, host)| map.owners(*bucket).owner() != Some(*host));
     }
 }
 
-/// The sequence number of the protected NAS message that an NGAP PDU carries beside what it is about.
+/// Returns the sequence number of the protected NAS message in an NGAP PDU that also has other
+/// content.
 fn protected(pdu: &[u8]) -> Option<u8> {
     let pdu = NGAP_PDU::decode_borrowed(pdu).ok()?;
     let nas = pdu.ie::<ie::NAS_PDU>()?.ok()?;

@@ -1,5 +1,7 @@
-//! What is around the cluster and does not fail: the emulator's gNBs and UEs, with timers and things that they want; a UPF that
-//! answers; and the home network.
+//! Environment of the cluster, which does not fail.
+//!
+//! It has the emulator's gNBs and UEs with timers and random procedures, a UPF that answers, and
+//! the home network.
 
 use super::message::Input;
 use super::network::{Event, MS, Network};
@@ -33,23 +35,23 @@ use vireo_wire::security::{CipheringAlgorithm, IntegrityAlgorithm, Rand};
 
 const SLICE: Snssai = Snssai { sst: 1, sd: None };
 pub(super) const GNBS: usize = 2;
-/// How long a UE waits for what it wants before it tries again on another connection.
+/// Time after which a UE abandons a procedure and retries on another connection.
 const PATIENCE: u64 = 1_500 * MS;
 
-/// What happens there.
+/// Event of the environment.
 #[derive(Clone, Debug)]
 pub(super) enum RanEvent {
-    /// A gNB's PDU comes to the balancer.
+    /// A gNB's PDU reaches the balancer.
     Uplink {
         gnb: usize,
         pdu: Rc<[u8]>,
     },
-    /// A PDU comes to a gNB.
+    /// A PDU reaches a gNB.
     Downlink {
         gnb: usize,
         pdu: Rc<[u8]>,
     },
-    /// A PFCP message comes to the UPF, and its answer to the balancer.
+    /// A PFCP message reaches the UPF, and its answer the balancer.
     Pfcp {
         key: u64,
         seid: Option<Seid>,
@@ -59,27 +61,27 @@ pub(super) enum RanEvent {
         seid: Seid,
         message: Rc<[u8]>,
     },
-    /// An uplink PDU comes to the balancer once more, if the gNB has this connection still.
+    /// An uplink PDU reaches the balancer again, if the gNB still has this connection.
     Again {
         gnb: usize,
         ran: RanUeNgapId,
         pdu: Rc<[u8]>,
     },
-    /// The balancer releases a connection that no context has.
+    /// The balancer releases a connection without a context.
     Stale {
         assoc: AssocId,
         ran: RanUeNgapId,
         pdu: Rc<[u8]>,
     },
-    /// gNBs set NG up.
+    /// The gNBs start NG Setup.
     SetUp,
-    /// A UE wants something.
+    /// A UE starts a procedure.
     Wants(usize),
-    /// It has waited for long enough since then.
+    /// The timeout of a UE's procedure with this turn number.
     Waited(usize, u32),
 }
 
-/// What a UE waits for.
+/// Event that a UE waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum UeWait {
     Registered,
@@ -102,16 +104,16 @@ struct Device {
     last_done: u64,
 }
 
-/// All of it.
+/// All gNBs, UEs and the UPF.
 #[derive(Debug)]
 pub(super) struct Ran {
     gnbs: Vec<Gnb>,
     devices: Vec<Device>,
     profile: Profile,
-    /// What the UPF has answered, by the names of the requests.
+    /// Answers of the UPF by the names of the requests.
     answered: BTreeMap<u64, Rc<[u8]>>,
     sessions: u64,
-    /// When the last PDU of each gNB comes to the balancer.
+    /// Arrival time of each gNB's last PDU at the balancer.
     up: [u64; GNBS],
 }
 
@@ -123,7 +125,7 @@ fn internet() -> Dnn {
     "internet".parse().expect("a label")
 }
 
-/// The core's configuration.
+/// Returns the core's configuration.
 pub(super) fn config() -> CoreConfig {
     CoreConfig {
         name: "vireo".into(),
@@ -163,18 +165,18 @@ pub(super) fn config() -> CoreConfig {
 
 const UPF: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 8);
 
-/// An address of a host's part of the pool.
+/// Returns an address of a host's pool partition.
 pub(super) fn session_address(host: u16, number: u16) -> SessionAddress {
     let [high, low] = number.to_be_bytes();
     SessionAddress { ipv4: Some(Ipv4Addr::new(10, 45 + host as u8, high, low)), ipv6_prefix: None }
 }
 
-/// What a host knows of the RAN.
+/// A host's view of the RAN.
 #[derive(Debug, Default)]
 pub(super) struct Nodes(Vec<(AssocId, Option<RanNode>)>);
 
 impl Nodes {
-    /// A message of a node; the answer to it.
+    /// Handles a RAN node's message. Returns the answer.
     pub(super) fn takes(&mut self, assoc: AssocId, pdu: &[u8], config: &CoreConfig) -> Option<Vec<u8>> {
         let at = self.0.iter().position(|(own, _)| *own == assoc).unwrap_or_else(|| {
             self.0.push((assoc, None));
@@ -183,7 +185,8 @@ impl Nodes {
         ran::step(&mut self.0[at].1, pdu, config).answer
     }
 
-    /// Returns true if the node has set NG up on this association, as far as this host has received.
+    /// Returns true if the node has set NG up on this association, as far as this host has
+    /// received.
     pub(super) fn has(&self, assoc: AssocId) -> bool {
         self.0.iter().any(|(own, node)| *own == assoc && node.is_some())
     }
@@ -200,7 +203,7 @@ impl RanNodes for Nodes {
     }
 }
 
-/// The home network's answer. Its SQN only grows (it is one database for all hosts).
+/// Returns the home network's answer. Its SQN only grows (it is one database for all hosts).
 pub(super) fn home(
     wires: &mut Network,
     request: &AuthenticationRequest,
@@ -230,7 +233,8 @@ pub(super) fn home(
     Ok(AuthenticationInfo { supi, rand, autn: *vector.autn().as_octets(), xres_star, kseaf, subscription })
 }
 
-/// The SUPI of a SUCI of the null scheme: the MSIN follows 8 octets, two digits to each (TS 24.501 9.11.3.4).
+/// Returns the SUPI of a null-scheme SUCI: the MSIN follows 8 octets, two digits in each (TS 24.501
+/// 9.11.3.4).
 fn of_suci(octets: &[u8]) -> Option<Supi> {
     let digit = |d: u8| char::from_digit(d.into(), 10);
     let msin: Option<String> = octets.get(8..)?.iter().flat_map(|o| [digit(o & 0xf), digit(o >> 4)]).collect();
@@ -241,7 +245,7 @@ fn assoc(gnb: usize) -> AssocId {
     AssocId::at(0, 1 + gnb as u32)
 }
 
-/// A PDU goes to the gNB of an association, in its order.
+/// Sends a PDU to the gNB of an association in order.
 pub(super) fn down(wires: &mut Network, assoc: AssocId, pdu: Rc<[u8]>) {
     let gnb = (assoc.0 & AssocId::OWN) as usize - 1;
     let at = (wires.clock.now() + wires.random.random_range(50..300)).max(wires.down[gnb] + 1);
@@ -279,17 +283,17 @@ impl Ran {
         }
     }
 
-    /// Procedures that have come to their end.
+    /// Returns the number of completed procedures.
     pub(super) fn procedures(&self) -> u64 {
         self.devices.iter().map(|device| device.done).sum()
     }
 
-    /// A UE that has come to no end of a procedure since then.
+    /// Returns a UE that has completed no procedure since `time`.
     pub(super) fn stuck_since(&self, time: u64) -> Option<usize> {
         self.devices.iter().position(|device| device.last_done < time)
     }
 
-    /// Something happens; what comes of it for the balancer.
+    /// Handles an event. Returns the inputs of the balancer.
     pub(super) fn on_event(&mut self, wires: &mut Network, what: RanEvent) -> Option<Input> {
         match what {
             RanEvent::Uplink { gnb, pdu } => {
@@ -326,7 +330,7 @@ impl Ran {
         None
     }
 
-    /// What a gNB sends comes to the balancer in its order.
+    /// Sends a gNB's PDUs to the balancer in order.
     fn send(&mut self, wires: &mut Network, gnb: usize, out: &Outbox) {
         for (_, pdu) in out.pdus() {
             let at = (wires.clock.now() + wires.random.random_range(50..300)).max(self.up[gnb] + 1);
@@ -341,7 +345,7 @@ impl Ran {
                 && wires.clock.now() < wires.faulty_until
                 && wires.random.random_bool(0.05)
             {
-                // Somebody says again what a UE has said.
+                // An attacker replays a message of the UE.
                 let later = at + wires.random.random_range(MS..300 * MS);
                 wires.clock.at(later, Event::Ran(RanEvent::Again { gnb, ran, pdu: Rc::clone(&pdu) }));
             }
@@ -349,7 +353,7 @@ impl Ran {
         }
     }
 
-    /// What a UE has to say.
+    /// Sends the messages of a UE.
     fn send_ue_messages(&mut self, wires: &mut Network, n: usize, mut out: UeOutput) {
         for event in std::mem::take(&mut out.events) {
             self.tells(wires, n, event);
@@ -370,7 +374,7 @@ impl Ran {
         self.send(wires, at, &sent);
     }
 
-    /// What a UE says of itself.
+    /// Handles an event of a UE.
     fn tells(&mut self, wires: &mut Network, n: usize, event: ue::Event) {
         let is = match event {
             ue::Event::Registered { .. } => UeWait::Registered,
@@ -398,7 +402,7 @@ impl Ran {
         }
     }
 
-    /// What a UE has wanted has come to its end; it wants something else soon.
+    /// Completes a UE's procedure and schedules the next one.
     fn ends(&mut self, wires: &mut Network, n: usize, well: bool) {
         let device = &mut self.devices[n];
         device.waits = None;
@@ -411,7 +415,8 @@ impl Ran {
         wires.clock.after(after, Event::Ran(RanEvent::Wants(n)));
     }
 
-    /// A UE has not got what it wanted: it leaves its connection and tries something on another one.
+    /// Handles the timeout of a UE's procedure: the UE abandons its connection and tries a
+    /// procedure on another one.
     fn on_ue_timeout(&mut self, wires: &mut Network, n: usize) {
         let (at, ran) = (self.devices[n].at, self.devices[n].ran.take());
         let mut out = Outbox::default();
@@ -440,12 +445,12 @@ impl Ran {
                 let kind = if what < 20 { Registration::Fresh } else { Registration::Initial };
                 self.asks(wires, n, UeWait::Registered, |ue, p, out| ue.register(p, kind, out).is_ok());
             }
-            // A connection that has not been released yet.
+            // A connection that is not released yet.
             _ => self.on_ue_timeout(wires, n),
         }
     }
 
-    /// A UE that is idle.
+    /// Starts a procedure of an idle UE.
     fn wakes(&mut self, wires: &mut Network, n: usize, what: u32) {
         match what {
             0..60 => self.asks(wires, n, UeWait::Served, |ue, _, out| ue.service_request(Service::Data, out).is_ok()),
@@ -464,7 +469,7 @@ impl Ran {
         }
     }
 
-    /// One that is connected.
+    /// Starts a procedure of a connected UE.
     fn goes_on(&mut self, wires: &mut Network, n: usize, ran: RanUeNgapId, what: u32) {
         let device = &self.devices[n];
         let (at, up) = (device.at, device.ue.active_sessions().next());
@@ -493,7 +498,7 @@ impl Ran {
         }
     }
 
-    /// The UE goes to the other gNB by Xn.
+    /// Hands the UE over to the other gNB by Xn.
     fn xn_handover(&mut self, wires: &mut Network, n: usize, ran: RanUeNgapId) {
         let (at, to) = (self.devices[n].at, (self.devices[n].at + 1) % GNBS);
         let capability = (self.profile.ciphering, self.profile.integrity);
@@ -585,7 +590,7 @@ impl Ran {
         }
     }
 
-    /// The UPF does what it is asked, once, and says so as often as it is asked.
+    /// Executes a PFCP request once. The UPF answers each repeat of it.
     fn upf(&mut self, wires: &mut Network, key: u64, seid: Option<Seid>, request: &[u8]) {
         let Some(seid) = seid else { return };
         let answer = match self.answered.get(&key) {
@@ -601,7 +606,7 @@ impl Ran {
     }
 }
 
-/// A UPF's answer to a request about a session.
+/// Returns a UPF's answer to a session request.
 fn answer(seid: Seid, request: &[u8], number: u64) -> Option<Vec<u8>> {
     let message = pfcp::Message::new(request).ok()?;
     let kind = match message.message_type() {

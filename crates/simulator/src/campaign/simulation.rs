@@ -1,4 +1,4 @@
-//! The world: all of it together, and what fails.
+//! Simulation of the cluster, and the injection of faults.
 
 use super::balancer::Balancer;
 use super::controller::Controller;
@@ -14,13 +14,14 @@ use vireo_core::replica::{Mode, ReplicationConfig};
 const HOSTS: usize = 4;
 const UES: usize = 4;
 const REPLICAS: usize = 2;
-/// Faults until then; what is stopped or cut off is so no longer than until the network is whole; the world ends.
+/// End of fault injection. A stop or an isolation ends at the latest when the network is whole
+/// again; then the simulation ends.
 const FAULTS_UNTIL: u64 = 4_500 * MS;
 const WHOLE_FROM: u64 = 5_500 * MS;
 const END: u64 = 9_000 * MS;
-/// Between two that fail, at the least.
+/// Minimum time between two faults.
 const APART: u64 = 700 * MS;
-/// How soon a host that ended is started anew, as another one.
+/// Delay before an ended host is replaced by a new one.
 const RESTART: u64 = 300 * MS;
 
 pub(super) struct Simulation {
@@ -57,7 +58,7 @@ impl Simulation {
         world
     }
 
-    /// A host is started.
+    /// Starts a host.
     fn starts(&mut self) {
         let host = Host::new(&mut self.wires, self.replication);
         self.hosts.insert(host.process, host);
@@ -125,7 +126,7 @@ impl Simulation {
         }
     }
 
-    /// Something for a host, which ends by it or not.
+    /// Runs an action on a host, which may end by it.
     fn host(&mut self, of: Process, what: impl FnOnce(&mut Host, &mut Network)) {
         let Some(host) = self.hosts.get_mut(&of) else { return };
         what(host, &mut self.wires);
@@ -141,7 +142,8 @@ impl Simulation {
         self.wires.clock.after(after, Event::Starts);
     }
 
-    /// Something fails; of hosts only if all copies that are to be there are: one fault after the other is what is promised.
+    /// Injects a fault. A host fails only if all planned copies exist: the cluster guarantees to
+    /// survive one fault at a time.
     fn inject_fault(&mut self) {
         let now = self.wires.clock.now();
         let hosts = self.controller.hosts();
@@ -201,7 +203,7 @@ impl Simulation {
         self.campaign.faults += 1;
     }
 
-    /// Whether a host is there and nothing ails it.
+    /// Returns true if a host runs without a fault.
     fn works(&self, of: Process) -> bool {
         self.hosts.contains_key(&of) && self.wires.is_running(of)
     }

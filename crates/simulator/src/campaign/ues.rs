@@ -1,5 +1,6 @@
-//! The UEs of a host: their contexts as they are stored, what waits for each, and the real steps of `core::engine` over them, one at
-//! a time for each UE: decide, commit, and only then let go.
+//! UEs of a host: stored contexts, mailboxes, and the steps of `core::engine`.
+//!
+//! Each UE runs one step at a time: decide, commit, and only then emit effects.
 
 use super::Mutation;
 use super::balancer::SLICES;
@@ -27,7 +28,7 @@ use vireo_types::{
     Tmsi,
 };
 
-/// What a UE's event is.
+/// Event of a UE.
 #[derive(Clone, Debug)]
 pub(super) enum UeEvent {
     Initial { assoc: AssocId, named: bool, pdu: Rc<[u8]> },
@@ -40,18 +41,18 @@ pub(super) enum UeEvent {
     ConnectionLost { assoc: AssocId },
 }
 
-/// What a committed step leaves, as it is stored beside the context.
+/// Outbox of a commit, stored with the context.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Outbox {
-    /// When it was committed.
+    /// Time of the commit.
     pub(super) at: Instant,
     pub(super) ltmsi: Ltmsi,
-    /// The name of its effects: the same wherever they are done.
+    /// Name of its effects, equal at every host that executes them.
     key: u64,
     pub(super) input: u64,
-    /// The sessions of the PFCP effects.
+    /// Sessions of the PFCP effects.
     seids: Vec<Option<Seid>>,
-    /// Numbers that nothing refers to any more.
+    /// Numbers without any remaining reference.
     settled: Vec<Ltmsi>,
     forgets: bool,
     counts: Option<Counts>,
@@ -64,7 +65,7 @@ impl Outbox {
     }
 }
 
-/// A commit whose effects wait for copies.
+/// Commit whose effects wait for the acknowledgement of copies.
 #[derive(Debug)]
 pub(super) struct Pending {
     pub(super) slot: u32,
@@ -73,18 +74,18 @@ pub(super) struct Pending {
     pub(super) octets: Vec<u8>,
 }
 
-/// A UE.
+/// One UE of the host.
 #[derive(Debug, Default)]
 pub(super) struct Ue {
-    /// The number by which it is known outside, and that of its last commit.
+    /// LTMSI under which the UE was entered. `newest` is the LTMSI of its last commit.
     pub(super) ltmsi: Ltmsi,
     pub(super) newest: Ltmsi,
-    /// Its context as it is stored; empty: there is none.
+    /// Stored context; empty if there is none.
     pub(super) context: Vec<u8>,
-    /// The outbox of the last commit.
+    /// Outbox of the last commit.
     pub(super) outbox: Vec<u8>,
     mailbox: VecDeque<(u64, UeEvent)>,
-    /// Commits whose effects have not left.
+    /// Commits whose effects are not emitted yet.
     unsent: u32,
 }
 
@@ -97,7 +98,7 @@ impl Ue {
         context::decode(&self.context).ok()
     }
 
-    /// As it is now, for a host that lacks it.
+    /// Returns the current state as a commit, for a replica that lacks it.
     pub(super) fn as_it_is(&self, slot: u32) -> Commit<'_, u32> {
         let before = Some(self.ltmsi).filter(|before| *before != self.newest);
         let (context, outbox) = (&self.context[..], &[][..]);
@@ -105,12 +106,12 @@ impl Ue {
     }
 }
 
-/// All of them.
+/// All UEs of a host.
 #[derive(Debug, Default)]
 pub(super) struct Ues {
     ues: BTreeMap<u32, Ue>,
     next: u32,
-    /// By which numbers UEs are found.
+    /// UE slots by LTMSI.
     names: BTreeMap<Ltmsi, u32>,
     tmsis: BTreeMap<Tmsi, u32>,
     supis: BTreeMap<u64, u32>,
@@ -122,9 +123,10 @@ pub(super) struct Ues {
 }
 
 impl Ues {
-    /// Whose they are.
+    /// Sets the owning host.
     pub(super) fn is_of(&mut self, host: HostId, tmsi_key: &[u8; 16]) {
-        // Each host begins elsewhere: who takes over from another does not give numbers that this one gave a moment ago.
+        // Each host starts at a different number, so that a new owner does not reassign numbers
+        // that the previous one assigned recently.
         if self.cipher.is_none() {
             (self.host, self.numbers) = (host.0, host.0 << 10);
         }
@@ -139,12 +141,12 @@ impl Ues {
         self.ues.iter().map(|(slot, ue)| (*slot, ue))
     }
 
-    /// Those of some slots.
+    /// Returns the UEs of `count` slots from `from` on.
     pub(super) fn from(&self, from: u32, count: u32) -> impl Iterator<Item = (u32, &Ue)> {
         self.ues.range(from..from + count).map(|(slot, ue)| (*slot, ue))
     }
 
-    /// The slots that have been used.
+    /// Returns the number of used slots.
     pub(super) fn slots(&self) -> u32 {
         self.next
     }
@@ -157,19 +159,19 @@ impl Ues {
         self.tmsis.get(&tmsi).copied()
     }
 
-    /// The UE that has a connection under a RAN node's number.
+    /// Returns the UE with a connection of this RAN-UE-NGAP-ID.
     pub(super) fn at(&self, assoc: AssocId, ran_id: RanUeNgapId) -> Option<u32> {
         let has =
             |ue: &Ue| ue.decode().and_then(|ue| ue.connection).is_some_and(|c| (c.assoc, c.ran_id) == (assoc, ran_id));
         self.all().find(|(_, ue)| has(ue)).map(|(slot, _)| slot)
     }
 
-    /// Whether nothing is under way of a UE, and all that it has wanted done has left.
+    /// Returns true if no event of the UE is in progress and all its effects are emitted.
     pub(super) fn is_done(&self, slot: u32) -> bool {
         self.ues.get(&slot).is_none_or(|ue| ue.mailbox.is_empty() && ue.unsent == 0)
     }
 
-    /// A place for a UE that is heard of for the first time, with a number in the column of a bucket, of those that are this host's.
+    /// Allocates a slot for a new UE, with an LTMSI in the column of a bucket that this host owns.
     pub(super) fn fresh(&mut self, by: Option<Bucket>, own: impl Fn(Bucket) -> bool) -> Option<u32> {
         let column = by.and_then(|by| migration::in_column(by, 0, SLICES)).filter(|bucket| own(*bucket));
         let any = || (0..Bucket::COUNT).step_by(SLICES).map(Bucket::new).find(|bucket| own(*bucket));
@@ -187,7 +189,7 @@ impl Ues {
         slot
     }
 
-    /// Takes a UE of another host.
+    /// Enters a UE of another host.
     fn enter(&mut self, wires: &mut Network, process: Process, ltmsi: Ltmsi, octets: Vec<u8>, ue: &UeContext) -> u32 {
         let slot = self.insert(ltmsi);
         if let Some(entry) = self.ues.get_mut(&slot) {
@@ -201,7 +203,7 @@ impl Ues {
         slot
     }
 
-    /// Takes a UE out.
+    /// Removes a UE.
     pub(super) fn remove(&mut self, slot: u32) -> Option<Ue> {
         self.names.retain(|_, of| *of != slot);
         self.tmsis.retain(|_, of| *of != slot);
@@ -209,7 +211,7 @@ impl Ues {
         self.ues.remove(&slot)
     }
 
-    /// The UE that another context of its subscriber supersedes here.
+    /// Returns the UE that another context of its subscriber supersedes here.
     fn superseded(&mut self, supi: Supi, by: Option<u32>) -> Option<u32> {
         let old = self.supis.get(&supi.as_u64()).copied().filter(|old| Some(*old) != by)?;
         self.supis.remove(&supi.as_u64());
@@ -217,7 +219,7 @@ impl Ues {
     }
 }
 
-/// Has a UE's deadline looked at when it has passed.
+/// Schedules a check of the UE's deadline.
 fn schedule(wires: &mut Network, process: Process, slot: u32, ue: &UeContext) {
     if let Some(deadline) = ue.deadline() {
         let after = deadline.since(wires.time(process)).0;
@@ -225,7 +227,7 @@ fn schedule(wires: &mut Network, process: Process, slot: u32, ue: &UeContext) {
     }
 }
 
-/// The numbers other than its own that a context is still reached by.
+/// Returns the other LTMSIs that still refer to a context.
 fn references(ue: &UeContext) -> Vec<Ltmsi> {
     let connections = ue.amf_ids().map(|id| id.ltmsi());
     let sessions = ue.sessions.iter().flat_map(|s| s.seids()).map(|seid| seid.ltmsi());
@@ -254,7 +256,7 @@ impl Identifiers for Ids<'_> {
         if usize::from(current.bucket().get()) % SLICES == 1 {
             return None;
         }
-        // In the same column: the hosts that have the UE stay the same for ever.
+        // In the same column, so that the hosts of the UE never change.
         let bucket = migration::in_column(current.bucket(), 1, SLICES)?;
         let numbers = (0..=u16::MAX).map(|n| Ltmsi::new(bucket, current.number().wrapping_add(n)));
         numbers.into_iter().find(|ltmsi| !self.names.contains_key(ltmsi))
@@ -267,7 +269,7 @@ impl Identifiers for Ids<'_> {
 }
 
 impl Host {
-    /// An event for the UE of a slot.
+    /// Delivers an event to the UE of a slot.
     pub(super) fn deliver(&mut self, wires: &mut Network, slot: u32, input: u64, what: UeEvent) {
         let Some(cluster) = self.cluster.as_ref() else { return };
         let Some(ue) = self.ues.ues.get_mut(&slot) else { return };
@@ -295,7 +297,7 @@ impl Host {
         }
     }
 
-    /// Another host has claimed a subscriber.
+    /// Handles another host's claim of a subscriber.
     pub(super) fn claimed(&mut self, wires: &mut Network, claim: Claim) {
         if self.claims.on_remote_claim(claim, wires.time(self.process)) {
             let same = self.ues.slot_of(claim.ue);
@@ -303,14 +305,14 @@ impl Host {
         }
     }
 
-    /// Another context than this one is superseded, if it is here.
+    /// Supersedes a context of the subscriber other than `by`, if it is here.
     fn supersede(&mut self, wires: &mut Network, supi: Supi, by: Option<u32>) {
         if let Some(old) = self.ues.superseded(supi, by) {
             self.deliver(wires, old, 0, UeEvent::Superseded);
         }
     }
 
-    /// Takes a UE of another host; another context of its subscriber goes, or this one does.
+    /// Enters a UE of another host. Of two contexts of one subscriber, one is removed.
     pub(super) fn enter(
         &mut self,
         wires: &mut Network,
@@ -341,9 +343,9 @@ impl Host {
         slot
     }
 
-    /// What a dead host may have claimed for a UE that is this host's now.
+    /// Repeats the claims that a dead host may have made for a UE that this host now owns.
     pub(super) fn claim_again(&mut self, wires: &mut Network, slot: u32, supi: Supi, at: Instant) {
-        // If it is not, it was told so when it was entered, or is now.
+        // A superseded context is notified when it is entered, or here.
         if !self.still_claims(wires, slot, supi, at) && self.ues.supis.get(&supi.as_u64()) == Some(&slot) {
             self.supersede(wires, supi, None);
         }
@@ -361,7 +363,7 @@ impl Host {
         true
     }
 
-    /// A UE's next event.
+    /// Runs the UE's next event.
     pub(super) fn step(&mut self, wires: &mut Network, slot: u32) {
         let Some(ue) = self.ues.ues.get_mut(&slot) else { return };
         let Some((input, what)) = ue.mailbox.pop_front() else { return };
@@ -375,14 +377,14 @@ impl Host {
         };
         let context = before.unwrap_or_else(|| {
             let mut fresh = UeContext::new(ue.ltmsi);
-            // Its steps are named by it and the LTMSI, which was another UE's before.
+            // The step names use it with the LTMSI, which belonged to another UE before.
             fresh.sequence = u64::from(wires.random.random::<u32>() >> 4);
             fresh
         });
         self.carry_out(wires, slot, input, context, event);
     }
 
-    /// Deals with an event that is not for the UE that it was posted to.
+    /// Handles an event that is not for the UE of the slot.
     fn not_theirs(&mut self, wires: &mut Network, slot: u32, input: u64, what: UeEvent) {
         match what {
             UeEvent::Initial { assoc, pdu, .. } => {
@@ -399,7 +401,7 @@ impl Host {
             }
             _ => {}
         }
-        // Nothing has come of its first message.
+        // Its first message had no effect.
         if self.ues.get(slot).is_some_and(|ue| !ue.has_context() && ue.mailbox.is_empty() && ue.unsent == 0) {
             self.ues.remove(slot);
         }
@@ -453,7 +455,7 @@ impl Host {
             effects: outcome.effects,
         };
         if let (Some(now), Some(before)) = (&mut ue.security, &before) {
-            // Faults that are put in: the commit does not say what was used.
+            // Injected faults: the commit omits the COUNTs that it used.
             if wires.is(Mutation::CountNotReserved) {
                 now.downlink = before.downlink.min(now.downlink);
             }
@@ -495,7 +497,7 @@ impl Host {
         }
     }
 
-    /// Carries out what a commit wants done.
+    /// Executes the effects of a commit.
     pub(super) fn let_go(&mut self, wires: &mut Network, pending: Pending) {
         let Pending { slot, outbox, .. } = pending;
         if let Some(ue) = self.ues.ues.get_mut(&slot) {
@@ -522,7 +524,7 @@ impl Host {
         if outbox.input != 0 {
             self.tell(wires, Message::Done(outbox.input));
         }
-        // Unless the UE has come back to its slot meanwhile.
+        // Unless the UE has returned to its slot.
         if outbox.forgets && self.ues.get(slot).is_some_and(|ue| !ue.has_context() && ue.mailbox.is_empty()) {
             self.ues.remove(slot);
         }
@@ -537,20 +539,20 @@ impl Host {
         self.ues.supis.insert(supi.as_u64(), slot);
     }
 
-    /// A registration that was never completed has come to its end.
+    /// Supersedes the context if its claim, from when the registration `began`, has lost.
     fn bind_supi_since(&mut self, wires: &mut Network, slot: u32, supi: Supi, began: Instant) {
         if !self.still_claims(wires, slot, supi, began) {
             self.deliver(wires, slot, 0, UeEvent::Superseded);
         }
     }
 
-    /// What of a commit leaves this host, or is asked for again.
+    /// Sends the effects of a commit, also when they are re-executed.
     pub(super) fn send_effects(&mut self, wires: &mut Network, slot: Option<u32>, outbox: &Outbox) {
         let mut seids = outbox.seids.iter();
         for (n, effect) in (0_u64..).zip(&outbox.effects) {
             let key = outbox.key | n & 0xf;
             match effect {
-                // A node that is gone has forgotten its UEs.
+                // A RAN node that is gone has lost its UEs.
                 Effect::Ngap { assoc, .. } if !self.ues.nodes.has(*assoc) => {}
                 Effect::ReleaseStale { assoc, amf_id, ran_id } => {
                     let (ran, pdu) = (*ran_id, n2::stale_release_command(*amf_id, *ran_id).into());
@@ -578,7 +580,7 @@ impl Host {
     }
 }
 
-/// The event, if it is for the UE that has this context.
+/// Returns the event if it is for the UE of this context.
 fn admitted<'a>(ue: Option<&UeContext>, what: &'a UeEvent) -> Option<Event<'a>> {
     match what {
         UeEvent::Initial { assoc, named, pdu } => {

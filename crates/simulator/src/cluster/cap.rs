@@ -1,39 +1,41 @@
-//! A part of a processor as the kernel gives it (cgroup v2 `cpu.max`): a host runs at full speed until it has used what it has in
-//! a period, and then not at all until the next one begins. That is not a slower processor: what is short and seldom takes no longer.
+//! CPU limit of a cgroup (cgroup v2 `cpu.max`).
+//!
+//! A host runs at full speed until it has used its quota of a period. It then stops until the next
+//! period begins. This differs from a slower processor: short and rare work takes no longer.
 
 use super::clock::Nanos;
 use vireo_types::Duration;
 
-/// What a host may use.
+/// CPU limit of a host.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cap {
-    /// Processors, 0.25 for a quarter of one.
+    /// Quota in processors, 0.25 for a quarter of one.
     pub part: f64,
-    /// How long a period is: the kernel's default is 100 ms.
+    /// Length of a period; the kernel's default is 100 ms.
     pub period: Duration,
 }
 
-/// What a host has used of it.
+/// Use of the quota by one host.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Meter {
     period: Nanos,
     quota: Nanos,
-    /// When its periods begin: hosts' do not at once.
+    /// Offset of its periods, which differ between hosts.
     offset: Nanos,
-    /// The number of the period, and what was used in it.
+    /// Number of the period, and the time used in it.
     of: Nanos,
     used: Nanos,
 }
 
 impl Meter {
-    /// That of a cap, whose periods begin at this part (0 to 1) of one.
+    /// Creates the meter of a cap. `begins` is the offset of its periods as a part (0 to 1) of one.
     pub(super) fn new(cap: Cap, begins: f64) -> Self {
         let period = cap.period.0.saturating_mul(1000).max(1);
         let quota = ((period as f64 * cap.part) as Nanos).max(1);
         Meter { period, quota, offset: (period as f64 * begins) as Nanos, of: 0, used: 0 }
     }
 
-    /// When work of so long that begins now is done.
+    /// Returns the completion time of work that begins at `now`.
     pub(super) fn ends(&mut self, now: Nanos, work: Nanos) -> Nanos {
         let (mut at, mut left) = (now + self.offset, work);
         loop {
@@ -41,7 +43,7 @@ impl Meter {
             if of > self.of {
                 (self.of, self.used) = (of, 0);
             }
-            // Another core may have used up what comes later.
+            // Another core may have used up a later period.
             let next = (self.of + 1) * self.period;
             at = at.max(self.of * self.period);
             let runs = left.min(self.quota.saturating_sub(self.used)).min(next - at);

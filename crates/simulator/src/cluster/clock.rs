@@ -1,4 +1,6 @@
-//! Events in the order of their times; of equal times in the order in which they were made.
+//! Virtual clock: events in order of their times.
+//!
+//! Events of equal time come in the order of their creation.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -6,7 +8,7 @@ use std::collections::BinaryHeap;
 /// Nanoseconds since the simulation began.
 pub(crate) type Nanos = u64;
 
-/// What will happen.
+/// Pending events.
 #[derive(Debug)]
 pub(crate) struct Clock<E> {
     now: Nanos,
@@ -50,18 +52,18 @@ impl<E> Clock<E> {
         self.now
     }
 
-    /// Something will happen at a time, now at the earliest.
+    /// Schedules an event at a time, at the earliest the current one.
     pub(crate) fn at(&mut self, at: Nanos, event: E) {
         self.made += 1;
         self.heap.push(Reverse(Entry { at: at.max(self.now), number: self.made, event }));
     }
 
-    /// Something will happen after so long.
+    /// Schedules an event after a delay.
     pub(crate) fn after(&mut self, nanos: Nanos, event: E) {
         self.at(self.now.saturating_add(nanos), event);
     }
 
-    /// The next event, if it is before `end`; it is its time then.
+    /// Returns the next event before `end` and advances the clock to it.
     pub(crate) fn next_before(&mut self, end: Nanos) -> Option<E> {
         if self.heap.peek()?.0.at >= end {
             return None;

@@ -1,39 +1,41 @@
-//! What policies are compared on. A comparison is a file, written and committed before the policy is run that it is to judge.
+//! Comparison of policies: its clusters and workloads.
+//!
+//! A comparison is a file. It is written and committed before the policies that it judges are run.
 
 use super::Setup;
 use super::workload::{Slice, Workload, WorkloadError};
 use serde::Deserialize;
 
-/// A cluster and what comes to it.
+/// Cluster and workload of a comparison.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Comparison {
     /// Worker processes of a host.
     pub workers: usize,
-    /// The part of a core that each of them has.
+    /// Part of a core that each worker has.
     pub speed: f64,
-    /// What hosts have to do, as a part of what they can.
+    /// Load of the hosts as a part of their capacity.
     pub load: f64,
     /// UEs for each host.
     pub ues_per_host: u32,
-    /// The patterns of arrivals, one after the other.
+    /// Arrival patterns, run one after the other.
     pub patterns: Vec<String>,
-    /// What the UEs do. Rates are parts, `ues` too; the pattern is one of those above.
+    /// Slices. Rates are parts of the total, and so is `ues`; `patterns` above sets the pattern.
     pub slices: Vec<Slice>,
 }
 
 impl Comparison {
-    /// Reads a file.
+    /// Parses a file.
     pub fn read(text: &str) -> Result<Self, toml::de::Error> {
         toml::from_str(text)
     }
 
-    /// So many of its hosts.
+    /// Returns the setup with this number of hosts.
     pub fn setup(&self, hosts: u16) -> Setup {
         Setup { hosts, cores: self.workers, speed: self.speed, ..Setup::default() }
     }
 
-    /// What comes, by one of the patterns, to as much as so many hosts are meant for.
+    /// Returns the workload with one of the patterns, at the load for this number of hosts.
     pub fn workload(&self, pattern: &str, hosts: f64) -> Workload {
         let ues: u32 = self.slices.iter().map(|slice| slice.ues).sum();
         let ues = f64::from(self.ues_per_host) * hosts / f64::from(ues.max(1));
@@ -46,7 +48,7 @@ impl Comparison {
         workload.scaled(self.load * cores / workload.cores())
     }
 
-    /// The same with UEs that are all alike.
+    /// Returns the comparison with uniform UEs.
     #[must_use]
     pub fn uniform(&self) -> Self {
         let mut uniform = self.clone();
@@ -56,7 +58,7 @@ impl Comparison {
         uniform
     }
 
-    /// Whether it makes sense.
+    /// Checks the values for consistency.
     pub fn check(&self) -> Result<(), WorkloadError> {
         self.patterns.iter().try_for_each(|pattern| self.workload(pattern, 3.0).patterns().map(|_| ()))
     }

@@ -1,4 +1,6 @@
-//! A host: cores, each with one NF of each pool, that it serves by weighted deficit round robin.
+//! Simulated host: cores, each with one NF of each pool.
+//!
+//! A core serves its NFs by weighted deficit round robin.
 
 use super::cap::{Cap, Meter};
 use super::clock::Nanos;
@@ -9,32 +11,33 @@ use vireo_core::schedule::dispatch::NfLoad;
 use vireo_core::schedule::shares::{NfDemand, shares};
 use vireo_types::Duration;
 
-/// The number of a procedure that runs.
+/// Number of a procedure in progress.
 pub(super) type Number = u32;
 
-/// A core.
+/// One core with its NFs.
 #[derive(Debug, Default)]
 struct Core {
     queues: Vec<VecDeque<Number>>,
     deficit: Deficit,
-    /// The procedure that it is at, and of which pool.
+    /// Procedure in service, and its pool.
     running: Option<(Number, usize)>,
     averages: Vec<MovingAverage>,
 }
 
 impl Core {
-    /// Procedures of a pool that wait or run.
+    /// Returns the procedures of a pool that wait or run.
     fn queue(&self, pool: usize) -> usize {
         self.queues[pool].len() + usize::from(self.running.is_some_and(|(_, own)| own == pool))
     }
 
-    /// The pools that have work, as bits.
+    /// Returns the pools that have work, as bits.
     fn active(&self) -> u64 {
         (0..self.queues.len()).filter(|pool| self.queue(*pool) > 0).fold(0, |bits, pool| bits | 1 << pool)
     }
 }
 
-/// Shares of a core's NFs by which of them have work: objectives do not change, so that each is worked out once.
+/// CPU shares of a core's NFs, by the set of NFs with work. Objectives are constant, so each set is
+/// computed once.
 #[derive(Debug)]
 pub(super) struct Shares {
     slos: Vec<Option<Duration>>,
@@ -42,7 +45,8 @@ pub(super) struct Shares {
 }
 
 impl Shares {
-    /// Of pools with these objectives; a pool without one is not there.
+    /// Creates the shares of pools with these objectives; `None` means that the pool does not
+    /// exist.
     pub(super) fn new(slos: Vec<Option<Duration>>) -> Self {
         Shares { slos, known: HashMap::new() }
     }
@@ -61,23 +65,24 @@ impl Shares {
     }
 }
 
-/// A host.
+/// One host with its cores.
 #[derive(Debug)]
 pub(super) struct Host {
     cores: Vec<Core>,
-    /// How long cores have worked since the last look, and in all.
+    /// Busy time of the cores since the last sample, and in total.
     worked: Nanos,
     pub(super) worked_in_all: Nanos,
-    /// How often a core without work got some.
+    /// Number of times that an idle core received work.
     pub(super) woken: u64,
     cpu: MovingAverage,
-    /// What a cgroup leaves it, and the processors that this is.
+    /// CPU limit of a cgroup, and the processors that it grants.
     meter: Option<Meter>,
     part: f64,
 }
 
 impl Host {
-    /// So many cores and pools, with what a cgroup leaves of the cores, whose periods begin at this part of one.
+    /// Creates a host with this number of cores and pools. `cap` is a cgroup limit with the offset
+    /// of its periods as a part of one.
     pub(super) fn new(cores: usize, pools: usize, cap: Option<(Cap, f64)>) -> Self {
         let core = || Core {
             queues: vec![VecDeque::new(); pools],
@@ -96,17 +101,18 @@ impl Host {
         }
     }
 
-    /// When work of so long that a core begins now is done.
+    /// Returns the completion time of work that a core begins at `now`.
     pub(super) fn ends(&mut self, now: Nanos, work: Nanos) -> Nanos {
         self.meter.as_mut().map_or(now + work, |meter| meter.ends(now, work))
     }
 
-    /// The processors that it may use.
+    /// Returns the number of processors that it may use.
     pub(super) fn part(&self) -> f64 {
         self.part
     }
 
-    /// The NFs of a pool as the forwarder sees them: their shares are those that they would have with this procedure.
+    /// Returns the NFs of a pool from the forwarder's view, with the shares that they would have
+    /// with this procedure.
     pub(super) fn loads(&self, pool: usize, shares: &mut Shares) -> Vec<NfLoad> {
         let load = |(id, core): (u64, &Core)| NfLoad {
             queue: core.queue(pool) as u32,
@@ -116,7 +122,7 @@ impl Host {
         (0..).zip(&self.cores).map(load).collect()
     }
 
-    /// A message of a procedure comes to an NF; whether its core had nothing to do.
+    /// Appends a procedure's message to an NF. Returns true if its core was idle.
     pub(super) fn enqueue(&mut self, core: usize, pool: usize, number: Number) -> bool {
         let core = &mut self.cores[core];
         let wakes = core.running.is_none() && core.queues.iter().all(VecDeque::is_empty);
@@ -125,7 +131,7 @@ impl Host {
         wakes
     }
 
-    /// What a core that is free does next.
+    /// Returns the next procedure of a free core.
     pub(super) fn next(&mut self, core: usize, shares: &mut Shares) -> Option<Number> {
         let core = &mut self.cores[core];
         if core.running.is_some() {
@@ -139,7 +145,7 @@ impl Host {
         Some(number)
     }
 
-    /// A core has done what it was at, for so long; gives what that was.
+    /// Completes the work of a core. Returns its procedure.
     pub(super) fn done(&mut self, core: usize, took: Nanos) -> Option<Number> {
         let core = &mut self.cores[core];
         let (number, pool) = core.running.take()?;
@@ -149,7 +155,7 @@ impl Host {
         Some(number)
     }
 
-    /// Takes the queues and the CPU of the time since the last look into the averages.
+    /// Adds the queues and the CPU time since the last sample to the averages.
     pub(super) fn look(&mut self, since: Nanos) {
         for core in &mut self.cores {
             for pool in 0..core.queues.len() {
@@ -162,7 +168,7 @@ impl Host {
         self.worked = 0;
     }
 
-    /// What it reports: CPU and pools.
+    /// Returns its load report: CPU and pools.
     pub(super) fn report(&self, shares: &mut Shares) -> (f64, Vec<PoolReport>) {
         let pools = self.cores.first().map_or(0, |core| core.queues.len());
         let of = |pool: usize| {

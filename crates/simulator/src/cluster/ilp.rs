@@ -1,46 +1,49 @@
-//! What could be done at best: an integer programme that knows all arrivals beforehand and finds the fewest hosts, and where
-//! on them each procedure goes, by which the fewest procedures are late. As in the paper it is offline and no policy.
+//! Offline optimum of the load balancing by integer programming.
 //!
-//! Time is cut into windows, and what begins in one is placed by its amount of work, in parts of a procedure; that hosts
-//! are in use or not is what is integer. A host works off what it was given in the order of deadlines, and late procedures
-//! cost no work at all. All of that can only make the optimum look better than it is.
+//! The programme knows all arrivals in advance. It finds the fewest hosts, and the placement of
+//! procedures with the fewest late ones. As in the paper it is offline and not a policy.
+//!
+//! Time is divided into windows. The work that begins in a window is placed in fractions of a
+//! procedure; only the use of a host is an integer. A host processes its work in the order of
+//! deadlines, and late procedures cost no work. Each simplification can only improve the optimum.
 
 use super::run::{Arrival, trace};
 use super::{Setup, Workload, WorkloadError};
 use good_lp::{Expression, ProblemVariables, Solution, SolverModel, Variable, constraint, microlp, variable};
 use vireo_types::Duration;
 
-/// The optimum.
+/// Result of the optimisation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Optimum {
-    /// Hosts that are in use.
+    /// Hosts in use.
     pub hosts: usize,
-    /// The part of the procedures that are late, 0 to 1.
+    /// Share of late procedures, 0 to 1.
     pub violations: f64,
 }
 
-/// Why there is none.
+/// Reason for which there is no optimum.
 #[derive(Debug, thiserror::Error)]
 pub enum OptimumError {
-    /// The workload makes no sense.
+    /// The workload is inconsistent.
     #[error(transparent)]
     Workload(#[from] WorkloadError),
-    /// The solver gave up.
+    /// The solver failed.
     #[error("the integer programme was not solved: {0}")]
     Solver(#[from] good_lp::ResolutionError),
 }
 
-/// What begins in each window, by objective.
+/// Work that begins in each window, by objective.
 struct Demand {
     /// Windows until it is late.
     due: usize,
     /// Seconds of work of each window.
     work: Vec<f64>,
-    /// Procedures in a second of work.
+    /// Procedures per second of work.
     per_s: f64,
 }
 
-/// Finds it for what [`super::simulate`] is given, in windows of this length, which objectives should be multiples of.
+/// Returns the optimum for the input of [`super::simulate`]. Objectives should be multiples of the
+/// window length.
 pub fn optimum(
     setup: Setup,
     workload: &Workload,
@@ -73,14 +76,14 @@ fn demands(arrivals: &[Arrival], window_s: f64, windows: usize) -> Vec<Demand> {
     demands
 }
 
-/// `room` is what a host does in a window, in seconds of work.
+/// Solves the programme. `room` is a host's capacity in a window, in seconds of work.
 fn solved(demands: &[Demand], hosts: usize, room: f64, procedures: usize) -> Result<Optimum, OptimumError> {
     let windows = demands.first().map_or(0, |demand| demand.work.len());
     let mut all = ProblemVariables::new();
     let used: Vec<Variable> = (0..hosts).map(|_| all.add(variable().binary())).collect();
     let mut constraints = Vec::new();
     let mut on_time: Expression = 0.into();
-    // of each host and window what it does
+    // Completed work of each host and window.
     let mut done: Vec<Vec<Expression>> = vec![vec![0.into(); windows]; hosts];
     let mut placed: Vec<Vec<Vec<Variable>>> = Vec::new();
     for demand in demands {
@@ -94,7 +97,7 @@ fn solved(demands: &[Demand], hosts: usize, room: f64, procedures: usize) -> Res
                 on_time += given * demand.per_s;
                 let left = all.add(variable().min(0.0));
                 constraints.push(constraint!(left == backlog + given - does));
-                // what is left is younger than its objective
+                // Remaining work is younger than its objective.
                 let young: Expression = own.iter().rev().take(demand.due).sum();
                 constraints.push(constraint!(left <= young));
                 backlog = left.into();
@@ -109,9 +112,9 @@ fn solved(demands: &[Demand], hosts: usize, room: f64, procedures: usize) -> Res
     for (host, windows) in done.into_iter().enumerate() {
         constraints.extend(windows.into_iter().map(|work| constraint!(work <= room * used[host])));
     }
-    // hosts are alike: the first are those that are used
+    // Hosts are equal: the used ones come first.
     constraints.extend(used.windows(2).map(|pair| constraint!(pair[1] <= pair[0])));
-    // a procedure in a thousand is worth a host
+    // One late procedure in a thousand is worth a host.
     let price = procedures as f64 / 1000.0;
     let in_use: Expression = used.iter().map(|used| *used * price).sum();
     let mut model = all.maximise(on_time.clone() - in_use).using(microlp);
@@ -128,7 +131,7 @@ fn solved(demands: &[Demand], hosts: usize, room: f64, procedures: usize) -> Res
 mod tests {
     use super::*;
 
-    /// Ten windows in which each of three hosts does 1.
+    /// Solves ten windows in which each of three hosts completes 1.
     fn of(work: [f64; 10], due: usize) -> Optimum {
         let demand = Demand { due, work: work.into(), per_s: 100.0 };
         let procedures = (work.iter().sum::<f64>() * 100.0) as usize;
@@ -145,7 +148,7 @@ mod tests {
     #[test]
     fn a_surge_is_late_where_it_cannot_wait() {
         let surge = |due| of([0.0, 0.0, 9.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0], due);
-        // in its own window and one more, three hosts do 6 of 9
+        // In its own window and one more, three hosts complete 6 of 9.
         let late = surge(1);
         assert!((late.violations - 1.0 / 3.0).abs() < 1e-6, "{late:?}");
         let all = surge(2);
@@ -155,7 +158,7 @@ mod tests {
     #[test]
     fn what_is_more_than_all_hosts_can_do_is_late() {
         let late = of([4.0; 10], 1).violations;
-        // 40 came; 30 are done, and of the last 4 nothing needs to be
+        // 40 arrived; 30 are complete, and the last 4 are not due yet.
         assert!((late - 6.0 / 40.0).abs() < 1e-6, "{late}");
     }
 }

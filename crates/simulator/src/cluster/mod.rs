@@ -1,9 +1,12 @@
-//! A cluster on a virtual clock: the decisions are the core's own (`balance` for hosts, `schedule` for NFs and shares), what
-//! is made up is time. Procedures arrive by the emulator's patterns, the balancer chooses a host by what hosts have reported,
-//! the host's forwarder an NF, and each core serves its NFs by weighted deficit round robin, step by step, each step as long as
-//! it was measured to be. The same seed gives the same result.
+//! Cluster on a virtual clock, with the core's decisions and simulated time.
 //!
-//! What it leaves out: SCTP, the contents of messages, priorities raised by violations, and UEs that give up.
+//! The core's `balance` chooses hosts; its `schedule` chooses NFs and shares. Procedures arrive by
+//! the emulator's patterns. The balancer chooses a host by the hosts' reports, and the host's
+//! forwarder chooses an NF. Each core serves its NFs by weighted deficit round robin, step by step,
+//! with measured step times. The same seed yields the same result.
+//!
+//! The simulation has no SCTP, no message contents, no priority increase after violations, and no
+//! UEs that give up.
 
 mod cap;
 pub(crate) mod clock;
@@ -28,56 +31,57 @@ use vireo_core::balance::steer;
 use vireo_core::schedule::dispatch;
 use vireo_types::Duration;
 
-/// Whose procedures `T_t` is the time of, at the speed of the hosts.
+/// Source of the service time `T_t`, at the speed of the hosts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Profile {
-    /// Those of all UEs in the mean, as hosts measure while they run.
+    /// Mean of all UEs, as hosts measure at run time.
     #[default]
     Mean,
-    /// Those of the UEs whose procedures take longest: a profile taken beforehand that must not promise too much.
+    /// UEs with the longest procedures: a conservative profile made in advance.
     Heaviest,
 }
 
-/// A cluster and how it decides.
+/// Cluster and its policies.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Setup {
-    /// Hosts.
     pub hosts: u16,
-    /// Cores of each, that NFs run on.
+    /// Cores for NFs of each host.
     pub cores: usize,
-    /// The part of a core that a host's cores really are: below 1 where they are slower.
+    /// Speed of a host's core relative to a reference core; below 1 is slower.
     pub speed: f64,
-    /// What a cgroup leaves each host, if one does: its cores are as fast as they were, but not at all times.
+    /// CPU limit of a cgroup for each host, if any: full speed, but not at all times.
     pub cap: Option<Cap>,
-    /// What the first message takes besides that comes to a core without work: threads wake for it, and find their caches cold. Those
-    /// that come while it works are spared that.
+    /// Additional time of the first message that reaches an idle core: threads wake up and caches
+    /// are cold. Messages that arrive at a busy core do not have it.
     pub wake: Duration,
-    /// One procedure of so many is simulated, on hosts that are so many times slower. What a host has to do stays the same part of
-    /// what it can, and UEs are as uneven as they were: there may be 100 million, of which nothing is stored. Queues are coarser, by
-    /// which procedures are late rather too often than too seldom.
+    /// Samples one procedure of this many, on hosts that are slower by the same factor. The
+    /// relative load of a host and the distribution of UEs stay the same. Up to 100 million UEs are
+    /// possible, since no UE is stored. Queues are coarser, so the simulation overestimates late
+    /// procedures rather than underestimates them.
     pub sample: u32,
-    /// Which host a procedure goes to.
+    /// Policy that chooses the host of a procedure.
     pub inter: steer::Policy,
-    /// Which of the hosts that keep the objective, by skewed consistent hashing.
+    /// Preference among the hosts that meet the objective, by skewed consistent hashing.
     pub prefer: steer::Preference,
-    /// How the balancer knows hosts' loads between their reports.
+    /// Estimate of the hosts' loads between their reports.
     pub estimate: Estimate,
-    /// Whose procedures `T_t` is the time of.
+    /// Source of the service time `T_t`.
     pub profile: Profile,
-    /// Whether a UE is at one host for all time where hosts take turns: the host's turn is the UE's then, not the procedure's.
+    /// True if round robin binds a UE to a host permanently: each UE has its turn, not each
+    /// procedure.
     pub bound: bool,
-    /// Which NF of it.
+    /// Policy that chooses the NF of a host.
     pub intra: dispatch::Policy,
-    /// Hosts that keep a UE's state besides its primary.
+    /// Replicas of a UE's state besides its owner.
     pub replicas: usize,
-    /// How often hosts report their loads.
+    /// Interval of the hosts' load reports.
     pub report_every: Duration,
-    /// From balancer to host, and back.
+    /// One-way time between balancer and host.
     pub hop: Duration,
 }
 
 impl Default for Setup {
-    /// Three hosts of one core, with what the product does by default.
+    /// Returns three hosts of one core with the default policies of the product.
     fn default() -> Self {
         Setup {
             hosts: 3,

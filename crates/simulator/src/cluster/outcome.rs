@@ -1,53 +1,51 @@
-//! What a simulation comes to.
+//! Result of a simulation.
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-/// Of one pool: a slice's procedures of one kind.
+/// Result of one pool: a slice's procedures of one kind.
 #[derive(Clone, Debug, Serialize)]
 pub struct PoolOutcome {
-    /// The slice.
     pub slice: String,
-    /// The kind.
     pub kind: String,
-    /// Procedures that ended in the time that is looked at.
+    /// Procedures that ended in the measured time.
     pub procedures: u64,
-    /// Those that took longer than their objective.
+    /// Procedures that took longer than their objective.
     pub violations: u64,
-    /// Microseconds in the core: mean, median, 99th percentile.
+    /// Mean time in the core, in microseconds.
     pub mean_us: f64,
-    /// See [`PoolOutcome::mean_us`].
+    /// Median time in the core, in microseconds.
     pub p50_us: u64,
-    /// See [`PoolOutcome::mean_us`].
+    /// 99th percentile of the time in the core, in microseconds.
     pub p99_us: u64,
 }
 
-/// Of all.
+/// Result of all pools and hosts.
 #[derive(Clone, Debug, Serialize)]
 pub struct Outcome {
-    /// By slice and kind.
+    /// Results by slice and kind.
     pub pools: Vec<PoolOutcome>,
-    /// The part of its cores that each host was at work, 0 to 1.
+    /// Busy share of each host's cores, 0 to 1.
     pub cpu: Vec<f64>,
-    /// How often a core that had nothing to do got some work.
+    /// Number of times that an idle core received work.
     pub woken: u64,
-    /// Procedures that were under way at the end.
+    /// Procedures in progress at the end.
     pub under_way: u64,
 }
 
 impl Outcome {
-    /// Procedures that ended.
+    /// Returns the number of procedures that ended.
     pub fn procedures(&self) -> u64 {
         self.pools.iter().map(|pool| pool.procedures).sum()
     }
 
-    /// The part of all procedures that took longer than their objective.
+    /// Returns the share of all procedures that took longer than their objective.
     pub fn violations(&self) -> f64 {
         let late: u64 = self.pools.iter().map(|pool| pool.violations).sum();
         late as f64 / self.procedures().max(1) as f64
     }
 
-    /// The standard deviation of the hosts' CPU (of all of them, not of a sample).
+    /// Returns the standard deviation of the hosts' CPU (population, not sample).
     pub fn cpu_deviation(&self) -> f64 {
         let count = self.cpu.len().max(1) as f64;
         let mean = self.cpu.iter().sum::<f64>() / count;
@@ -55,7 +53,7 @@ impl Outcome {
     }
 }
 
-/// A pool's counts as they grow.
+/// Counters of a pool.
 #[derive(Clone, Debug)]
 pub(super) struct PoolCounters {
     violations: u64,
@@ -64,7 +62,7 @@ pub(super) struct PoolCounters {
 }
 
 impl PoolCounters {
-    /// Times up to an hour, to three digits.
+    /// Creates counters for times of up to an hour, with three significant digits.
     pub(super) fn new() -> Option<Self> {
         let times = Histogram::new_with_bounds(1, 3_600_000_000, 3).ok()?;
         Some(PoolCounters { violations: 0, sum: 0.0, times })

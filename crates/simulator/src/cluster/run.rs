@@ -1,4 +1,4 @@
-//! The simulation itself.
+//! Event loop of the cluster simulation.
 
 use super::clock::{Clock, Nanos};
 use super::host::{Host, Number, Shares};
@@ -17,52 +17,52 @@ use vireo_core::schedule::kind::NfKind;
 use vireo_emulator::load::{Arrivals, Rng};
 use vireo_types::{Bucket, Duration, Instant};
 
-/// Looks at queues between two reports.
+/// Queue samples between two reports.
 const LOOKS: u64 = 8;
-/// Reports that may be missed before a host's word is worth nothing.
+/// Number of missed reports after which a host's load is unknown.
 const STALE: u64 = 3;
 
-/// UEs whose order is kept.
+/// Maximum number of UEs whose order of arrival is stored.
 const MOST_ORDERED: u32 = 1 << 20;
 
-/// What happens.
+/// Event of the simulation.
 #[derive(Debug)]
 enum Event {
     /// A procedure of a slice begins at the balancer.
     Arrives(usize),
-    /// A message of a procedure comes to its NF.
+    /// A message of a procedure reaches its NF.
     Comes(Number),
-    /// A core has done a message.
+    /// A core has processed a message.
     Done { host: u16, core: usize, took: Nanos },
-    /// The balancer sees that a procedure has ended.
+    /// The balancer sees the end of a procedure.
     Ends { host: u16, pool: usize, counted: ServiceTime },
-    /// A host looks at its queues; each [`LOOKS`]th time it reports.
+    /// A host samples its queues; at each [`LOOKS`]th sample it reports.
     Looks { host: u16, count: u64 },
 }
 
-/// A procedure that is under way.
+/// Procedure in progress.
 #[derive(Clone, Copy, Debug)]
 struct Running {
     host: u16,
-    /// The time that the balancer counts it with.
+    /// Service time that the balancer counts for it.
     counted: ServiceTime,
     core: Option<usize>,
     pool: usize,
     left: u32,
-    /// One message's time on a core.
+    /// Core time of one message.
     each: Nanos,
     between: Nanos,
-    /// When its message came into the core, and how long those before were in it.
+    /// Arrival of its message in the core, and the core time of the messages before.
     came: Nanos,
     spent: Nanos,
     measured: bool,
 }
 
-/// A procedure that begins.
+/// Procedure that begins.
 #[derive(Clone, Copy, Debug)]
 struct Arriving {
     ue: u32,
-    /// A hash of the UE.
+    /// Hash of the UE.
     own: u64,
     bucket: Bucket,
     pool: usize,
@@ -71,7 +71,7 @@ struct Arriving {
     between: Nanos,
 }
 
-/// A kind of procedure of a slice as it is used.
+/// Kind of procedure of a slice, prepared for the simulation.
 #[derive(Debug)]
 struct Pool {
     slo: Duration,
@@ -79,20 +79,20 @@ struct Pool {
     tally: PoolCounters,
 }
 
-/// A slice as it is used.
+/// Slice, prepared for the simulation.
 struct SliceSource<'a> {
     slice: &'a Slice,
     arrivals: Arrivals,
     buckets: Vec<Bucket>,
     parts: f64,
-    /// As which one each UE has come, where that matters and they are not too many.
+    /// Order of arrival by UE, where it matters and there are not too many UEs.
     order: Box<[u32]>,
 }
 
 impl SliceSource<'_> {
-    /// As which one a UE has come.
+    /// Returns the order of arrival of a UE.
     fn came(&self, drawn: &Arriving) -> u64 {
-        // by chance is as even where they are many
+        // A random order is equally even for many UEs.
         self.order.get(drawn.ue as usize).map_or(drawn.own, |order| u64::from(*order))
     }
 }
@@ -113,12 +113,12 @@ struct ClusterRun<'a> {
     running: Vec<Option<Running>>,
     free: Vec<Number>,
     turn: u64,
-    /// Which identifiers UEs have, and so where their state lies.
+    /// Salt of the UE identifiers, which decide the placement of their state.
     salt: u64,
     measured_from: Nanos,
 }
 
-/// Runs a workload on a cluster for so long after a warm-up that is not counted.
+/// Runs a workload on a cluster for this time, after an uncounted warm-up.
 pub fn simulate(
     setup: Setup,
     workload: &Workload,
@@ -143,18 +143,18 @@ pub fn simulate(
     Ok(world.outcome(&sampled, &before, length))
 }
 
-/// A procedure of a trace.
+/// Procedure of a trace.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Arrival {
-    /// Seconds since the time that is looked at began.
+    /// Seconds since the measured time began.
     pub(super) at_s: f64,
-    /// Seconds that it takes on one of a host's cores, alone.
+    /// Seconds of work on one core of a host, alone.
     pub(super) work_s: f64,
-    /// Its objective in seconds.
+    /// Objective in seconds.
     pub(super) slo_s: f64,
 }
 
-/// The procedures that begin in the time that is looked at, as [`simulate`] has them.
+/// Returns the procedures that begin in the measured time, as in [`simulate`].
 pub(super) fn trace(
     setup: Setup,
     workload: &Workload,
@@ -240,7 +240,7 @@ impl<'a> ClusterRun<'a> {
             world.arrives_next(slice);
         }
         for host in 0..setup.hosts {
-            // hosts do not report all at once
+            // The hosts report at different times.
             let after = (world.rng.unit() * world.look_every() as f64) as Nanos;
             world.clock.at(after, Event::Looks { host, count: host.into() });
         }
@@ -265,7 +265,7 @@ impl<'a> ClusterRun<'a> {
         self.clock.at((at * 1e9) as Nanos, Event::Arrives(slice));
     }
 
-    /// Who of a slice begins which procedure: nothing of it depends on how hosts are chosen.
+    /// Draws the UE and kind of a slice's next procedure, independently of the choice of hosts.
     fn drawn(&mut self, number: usize) -> Option<Arriving> {
         let source = &self.sources[number];
         let ue = ue(source.slice, &mut self.rng);
@@ -278,7 +278,7 @@ impl<'a> ClusterRun<'a> {
         Some(Arriving { ue, own, bucket, pool: number * KINDS + procedure.kind.index(), messages, each, between })
     }
 
-    /// A UE of a slice begins a procedure: the balancer chooses its host.
+    /// Begins a procedure of a slice: the balancer chooses its host.
     fn begins(&mut self, number: usize) {
         let Some(drawn) = self.drawn(number) else { return };
         let Arriving { bucket, own, pool, .. } = drawn;
@@ -288,7 +288,7 @@ impl<'a> ClusterRun<'a> {
         let turn = if self.setup.bound { self.sources[number].came(&drawn) } else { self.turn };
         let request = Request { bucket, owners, pool, time: *time, slo: *slo, turn };
         let now = Instant(self.clock.now() / 1000);
-        // by themselves, these two hash UEs: buckets would be coarser than what papers compare with
+        // These two policies hash UEs: buckets would be coarser than the comparison of the papers.
         let host = match self.setup.inter {
             steer::Policy::ConsistentHash => self.ring.owners(own).next(),
             steer::Policy::Maglev => self.maglev.host(own),
@@ -326,7 +326,8 @@ impl<'a> ClusterRun<'a> {
         }
     }
 
-    /// A message comes to its host; the first of a procedure to the NF that the forwarder chooses, the others to the same.
+    /// Handles a message at its host. The forwarder chooses the NF of a procedure's first message;
+    /// later ones go to the same NF.
     fn on_message(&mut self, number: Number) {
         let now = self.clock.now();
         let Some(running) = &mut self.running[number as usize] else { return };
@@ -346,7 +347,7 @@ impl<'a> ClusterRun<'a> {
         self.serve(host, core, if wakes { wake as Nanos } else { 0 });
     }
 
-    /// A core takes what is next, if it is free; it takes so much longer.
+    /// Starts the next work of a core, if the core is free. `more` is added to its time.
     fn serve(&mut self, host: u16, core: usize, more: Nanos) {
         let next = self.hosts[usize::from(host)].next(core, &mut self.shares);
         if let Some(each) = next.and_then(|number| self.running[number as usize]).map(|running| running.each) {
@@ -368,7 +369,7 @@ impl<'a> ClusterRun<'a> {
                 self.clock.after(between, Event::Comes(number));
             } else {
                 let Running { pool, spent, measured, .. } = *running;
-                // its last answer takes a hop, too
+                // The last answer takes one hop, too.
                 self.clock.after(nanos(self.setup.hop), Event::Ends { host, pool, counted: running.counted });
                 if let Some(pool) = self.pools[pool].as_mut().filter(|_| measured) {
                     pool.tally.count(spent as f64 / 1000.0, pool.slo.0 as f64);
@@ -416,7 +417,7 @@ impl<'a> ClusterRun<'a> {
     }
 }
 
-/// The order in which UEs have come, which is not that of their ranks.
+/// Returns the order of arrival of UEs, which differs from that of their ranks.
 fn shuffled(ues: u32, seed: u64) -> Box<[u32]> {
     let mut rng = Rng::new(seed ^ 0x0bde);
     let mut order: Box<[u32]> = (0..ues).collect();
@@ -426,12 +427,12 @@ fn shuffled(ues: u32, seed: u64) -> Box<[u32]> {
     order
 }
 
-/// Which UE of a slice is active, by rank.
+/// Draws the rank of the active UE of a slice.
 fn ue(slice: &Slice, rng: &mut Rng) -> u32 {
     (slice.rank(rng.unit()) as u32).min(slice.ues - 1)
 }
 
-/// Which procedure it begins.
+/// Draws the kind of procedure.
 fn pick<'a>(source: &SliceSource<'a>, rng: &mut Rng) -> Option<&'a Procedure> {
     let mut left = rng.unit() * source.parts;
     let procedures = &source.slice.procedures;

@@ -18,8 +18,8 @@ fn run(setup: Setup, workload: &Workload, seed: u64) -> Outcome {
     simulate(setup, workload, seed, Duration::from_secs(1), Duration::from_secs(40)).expect("a workload")
 }
 
-/// Pollaczek and Khinchine: with Poisson arrivals, one server and equal service times `s` at utilisation `rho`, the mean
-/// time in the system is `s (1 + rho / (2 (1 - rho)))`.
+/// Pollaczek-Khinchine: Poisson arrivals, one server and equal service times `s` at utilisation
+/// `rho`. The mean time in the system is `s (1 + rho / (2 (1 - rho)))`.
 #[test]
 fn one_core_is_the_queue_of_the_textbook() {
     for rho in [0.3, 0.6, 0.8] {
@@ -33,7 +33,8 @@ fn one_core_is_the_queue_of_the_textbook() {
     }
 }
 
-/// Of a quarter of a core in periods what comes seldom takes as long as on a whole one, and no more than a quarter is done.
+/// With a quarter of a core in periods, rare work takes as long as on a whole core. No more than a
+/// quarter is completed.
 #[test]
 fn a_capped_host_is_not_a_slower_one() {
     let of = |rate: f64, setup: Setup| {
@@ -50,7 +51,7 @@ fn a_capped_host_is_not_a_slower_one() {
     assert!(full.procedures() < 21_000 && full.cpu[0] > 0.99, "{full:?}");
 }
 
-/// Alone a message takes what waking takes, too; those that come while a core works do not.
+/// A single message includes the wake-up time; messages that arrive at a busy core do not.
 #[test]
 fn what_comes_to_a_core_at_work_wakes_nobody() {
     let of = |rate: f64| {
@@ -67,8 +68,8 @@ fn what_comes_to_a_core_at_work_wakes_nobody() {
     assert!((99.0..101.0).contains(&each_us(&full)) && full.woken < 100, "{full:?}");
 }
 
-/// Two NFs that both always have work get the core by their objectives (5 and 10 ms: 2/3 and 1/3), so that the one that
-/// asks for 60% in a core of 120% is served in full and the other gets what is left.
+/// Two NFs that always have work share the core by their objectives (5 and 10 ms: 2/3 and 1/3). The
+/// NF that needs 60% of a core with 120% demand is served in full. The other one gets the rest.
 #[test]
 fn shares_follow_objectives() {
     let procedures =
@@ -106,8 +107,8 @@ fn nothing_is_lost_and_the_same_seed_gives_the_same() {
     assert_ne!(five, six);
 }
 
-/// Where a fraction of the hosts would do, skewed steering leaves the others next to nothing to do; consistent hashing
-/// and round robin give all the same.
+/// If a fraction of the hosts suffices, skewed steering leaves the others almost idle. Consistent
+/// hashing and round robin use all hosts equally.
 #[test]
 fn skewed_steering_leaves_hosts_idle() {
     let workload =
@@ -122,8 +123,8 @@ fn skewed_steering_leaves_hosts_idle() {
     assert!(spread(steer::Policy::ConsistentHash) < 0.06);
 }
 
-/// What UEs ask for is what the workload says that they do, however uneven they are, and a sample of them asks as much of
-/// hosts that are as much slower.
+/// The demand of the UEs equals that of the workload, however uneven the UEs are. A sample of them
+/// has the same relative demand on hosts that are slower by the same factor.
 #[test]
 fn uneven_ues_and_samples_ask_for_what_the_workload_says() {
     for (skew, cap, sample) in [(1.2, None, 1), (1.0, Some(20.0), 4), (0.5, Some(50.0), 1), (0.0, None, 8)] {
@@ -136,8 +137,8 @@ fn uneven_ues_and_samples_ask_for_what_the_workload_says() {
     }
 }
 
-/// Who stays at one host in turn is even in numbers; a few who are very active make it uneven in load, and which hosts
-/// that hits depends on the seed.
+/// Permanent round robin spreads UEs evenly by number. A few very active UEs make the load uneven;
+/// the seed decides which hosts are affected.
 #[test]
 fn ues_that_stay_at_their_host_load_hosts_unevenly() {
     let procedures = vec![procedure(NfKind::ServiceRequest, 500.0, 1, 50.0)];

@@ -1,5 +1,7 @@
-//! What comes to a cluster: slices of UEs, each with a rate, a pattern of arrivals, kinds of procedures and objectives. A
-//! workload is a file, so that it is fixed before any policy is tried on it.
+//! Workload of a cluster: slices of UEs.
+//!
+//! Each slice has a rate, an arrival pattern, kinds of procedures and objectives. A workload is a
+//! file, so that it is fixed before any policy is tried on it.
 
 use serde::{Deserialize, Serialize};
 use std::str::FromStr;
@@ -8,28 +10,26 @@ use vireo_emulator::load::Pattern;
 
 /// Pools of a slice: one for each kind of procedure.
 pub(super) const KINDS: usize = NfKind::ALL.len();
-/// Slices that fit: which pools have work on a core is kept in 64 bits.
+/// Maximum number of slices: the pools with work on a core are a set of 64 bits.
 pub(super) const MOST_SLICES: usize = 64 / KINDS;
 
-/// Ranks of UEs that are counted one by one where their times are averaged.
+/// Number of UE ranks that are summed one by one for mean times.
 const COUNTED_RANKS: u32 = 10_000;
 
-/// A kind of procedure of a slice.
+/// Kind of procedure of a slice.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Procedure {
-    /// What it is.
     pub kind: NfKind,
-    /// Its part of the slice's procedures, against others' 1.
+    /// Weight among the slice's procedures; the default is 1.
     pub part: f64,
-    /// `T_t`: microseconds that it takes alone on a core, of all its messages.
+    /// `T_t`: microseconds of all its messages, alone on a core.
     pub time_us: f64,
-    /// Its messages.
     pub messages: u32,
     /// Milliseconds from one message's answer to the next message.
     #[serde(default)]
     pub between_ms: f64,
-    /// The objective, of the time that its messages spend in the core.
+    /// Objective for the total time of its messages in the core, in milliseconds.
     pub slo_ms: f64,
 }
 
@@ -37,69 +37,61 @@ fn constant() -> String {
     "T1".into()
 }
 
-/// UEs whose procedures take longer.
+/// UEs with longer procedures.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Heavy {
-    /// Their part of the UEs, 0 to 1.
+    /// Their share of the UEs, 0 to 1.
     pub part: f64,
-    /// How many times as long theirs take.
+    /// Factor of their procedure times.
     pub factor: f64,
 }
 
-/// A slice.
+/// Slice of UEs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Slice {
-    /// Its name.
     pub name: String,
-    /// Procedures that begin in a second.
+    /// Procedures that begin per second.
     pub rate: f64,
-    /// When: `T1` to `T4`, as `vireo emulate --pattern` has it.
+    /// Arrival pattern: `T1` to `T4`, in the syntax of `vireo emulate --pattern`.
     #[serde(default = "constant")]
     pub pattern: String,
-    /// Its UEs.
     pub ues: u32,
-    /// How unevenly they are active: the UE of rank n is so in proportion to `n^-skew`. 0 = all alike.
+    /// Skew of the activity: the UE of rank n is active in proportion to `n^-skew`. 0 means
+    /// uniform.
     #[serde(default)]
     pub skew: f64,
-    /// The most active UE against the least. With it activity has a Pareto distribution of shape `1 / skew` that is cut there,
-    /// the same however many UEs there are.
+    /// Maximum activity relative to the least. It gives activity a Pareto distribution of shape `1
+    /// / skew` with a cut there, independent of the number of UEs.
     #[serde(default)]
     pub cap: Option<f64>,
-    /// UEs whose procedures take longer.
+    /// UEs with longer procedures, if any.
     #[serde(default)]
     pub heavy: Option<Heavy>,
-    /// What they do.
     pub procedures: Vec<Procedure>,
 }
 
-/// All of it.
+/// Workload of a cluster.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Workload {
-    /// The slices.
     pub slices: Vec<Slice>,
 }
 
-/// Why a workload is none.
+/// Reason for which a workload is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WorkloadError {
-    /// The number of slices.
+    /// The number of slices is invalid.
     #[error("it has {0} slices: 1 to {MOST_SLICES} are simulated")]
     Slices(usize),
-    /// A slice makes no sense.
+    /// A slice is inconsistent.
     #[error("slice {slice}: {what}")]
-    Slice {
-        /// Its name.
-        slice: String,
-        /// What is wrong.
-        what: String,
-    },
+    Slice { slice: String, what: String },
 }
 
 impl Workload {
-    /// Checks it; gives each slice's pattern.
+    /// Checks the workload. Returns each slice's pattern.
     pub(super) fn patterns(&self) -> Result<Vec<Pattern>, WorkloadError> {
         if !(1..=MOST_SLICES).contains(&self.slices.len()) {
             return Err(WorkloadError::Slices(self.slices.len()));
@@ -107,12 +99,12 @@ impl Workload {
         self.slices.iter().map(Slice::checked).collect()
     }
 
-    /// The CPU that it asks for, in cores, in the mean.
+    /// Returns the mean CPU demand, in cores.
     pub fn cores(&self) -> f64 {
         self.slices.iter().map(|slice| slice.rate * slice.mean_us() / 1e6).sum()
     }
 
-    /// The same with all rates multiplied.
+    /// Returns the workload with all rates multiplied.
     pub fn scaled(&self, factor: f64) -> Workload {
         let mut scaled = self.clone();
         scaled.slices.iter_mut().for_each(|slice| slice.rate *= factor);
@@ -153,15 +145,15 @@ impl Slice {
         Pattern::from_str(&self.pattern).map_err(|error| wrong(&error.to_string()))
     }
 
-    /// How long a procedure takes in the mean, alone.
+    /// Returns the mean duration of a procedure, alone.
     fn mean_us(&self) -> f64 {
         let parts: f64 = self.procedures.iter().map(|p| p.part).sum();
         let time: f64 = self.procedures.iter().map(|p| p.part * p.time_us).sum();
         time / parts * self.mean_factor()
     }
 
-    /// How many times as long as `time_us` a procedure of the UE of a rank takes. Those of whom it is longer are spread evenly
-    /// over the ranks, so that a workload asks for the same whatever the seed.
+    /// Returns the factor on `time_us` for the UE of a rank. UEs with longer procedures are spread
+    /// evenly over the ranks, so that the demand of a workload does not depend on the seed.
     pub(super) fn factor(&self, rank: u32) -> f64 {
         let before = |rank: u32, part: f64| (f64::from(rank) * part).floor();
         self.heavy.map_or(1.0, |Heavy { part, factor }| {
@@ -170,7 +162,7 @@ impl Slice {
         })
     }
 
-    /// The same in the mean of all procedures.
+    /// Returns the mean factor over all procedures.
     pub(super) fn mean_factor(&self) -> f64 {
         let first = self.ues.min(COUNTED_RANKS);
         let of = |rank: u32| (self.activity(f64::from(rank) + 1.0) - self.activity(rank.into())) * self.factor(rank);
@@ -178,7 +170,7 @@ impl Slice {
         (0..first).map(of).sum::<f64>() + (1.0 - self.activity(first.into())) * rest
     }
 
-    /// The part of the procedures that those UEs begin whose rank is below: that of a continuous distribution.
+    /// Returns the share of procedures of the UEs below this rank, from a continuous distribution.
     fn activity(&self, rank: f64) -> f64 {
         let (count, first, power) = (f64::from(self.ues), self.first(), 1.0 - self.skew);
         if self.skew == 0.0 {
@@ -190,7 +182,8 @@ impl Slice {
         }
     }
 
-    /// The rank below which UEs begin this part of the procedures: the inverse of [`Slice::activity`].
+    /// Returns the rank below which UEs begin this share of procedures: the inverse of
+    /// [`Slice::activity`].
     pub(super) fn rank(&self, part: f64) -> f64 {
         let (count, first, power) = (f64::from(self.ues), self.first(), 1.0 - self.skew);
         if self.skew == 0.0 {
@@ -203,8 +196,8 @@ impl Slice {
         }
     }
 
-    /// What is added to ranks, so that the first is not too active: 1, or what makes the most active UE so many times as active
-    /// as the least.
+    /// Returns the offset of ranks, which limits the activity of the first rank. It is 1, or the
+    /// value at which the cap holds between the most and the least active UE.
     fn first(&self) -> f64 {
         self.cap.map_or(1.0, |cap| f64::from(self.ues) / (cap.powf(1.0 / self.skew) - 1.0))
     }

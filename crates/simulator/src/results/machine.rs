@@ -1,23 +1,22 @@
-//! The machine that something was measured on.
+//! Description of the machine of a measurement.
 
 use serde::{Deserialize, Serialize};
 
-/// What a reader must know to compare.
+/// Properties that a comparison requires.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
     /// Model of the processor.
     pub cpu: String,
-    /// Processors that may be used.
+    /// Number of usable processors.
     pub cpus: usize,
     /// Release of the kernel.
     pub kernel: String,
-    /// Release of Vireo.
     #[serde(default)]
     pub release: String,
 }
 
 impl Machine {
-    /// This one.
+    /// Returns the description of this machine.
     pub fn read() -> Self {
         let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
         let cpuinfo = read("/proc/cpuinfo");

@@ -1,23 +1,21 @@
-//! A number that was measured several times.
+//! Quantity with repeated measurements.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// The measurements and what they come to.
+/// Measurements with their statistics.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
-    /// The middle one (of an even number, the mean of the two in the middle).
+    /// Median (of an even number, the mean of the two middle values).
     pub median: f64,
-    /// The smallest.
     pub min: f64,
-    /// The largest.
     pub max: f64,
-    /// All, in order of time.
+    /// All values in order of time.
     pub runs: Vec<f64>,
 }
 
 impl Measured {
-    /// `None` if there are no measurements, or if one of them is no number.
+    /// Returns the statistics; `None` if there are no measurements, or if one is not a number.
     pub fn of(runs: Vec<f64>) -> Option<Self> {
         if runs.iter().any(|value| !value.is_finite()) {
             return None;
@@ -30,18 +28,18 @@ impl Measured {
         Some(Measured { median, min, max, runs })
     }
 
-    /// What `value` finds in each run.
+    /// Returns the statistics of `value` over the runs.
     pub fn each<T>(runs: &[T], value: impl Fn(&T) -> f64) -> Option<Self> {
         Measured::of(runs.iter().map(value).collect())
     }
 
-    /// The mean of all.
+    /// Returns the mean.
     pub fn mean(&self) -> f64 {
         self.runs.iter().sum::<f64>() / self.runs.len() as f64
     }
 
-    /// Half the width of the interval around the mean that has the true mean in it in 95 of 100 cases (Student's t); not a
-    /// number for less than two runs.
+    /// Returns half the width of the 95% confidence interval of the mean (Student's t); NaN for
+    /// fewer than two runs.
     pub fn interval(&self) -> f64 {
         let freedom = self.runs.len().saturating_sub(1);
         let mean = self.mean();
@@ -51,19 +49,20 @@ impl Measured {
     }
 }
 
-/// The 97.5th percentile of Student's distribution by degrees of freedom.
+/// Returns the 97.5th percentile of Student's distribution by degrees of freedom.
 fn student(freedom: usize) -> f64 {
     const FEW: [f64; 10] = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228];
     match freedom {
         0 => f64::NAN,
         1..=10 => FEW[freedom - 1],
-        // Beyond the table by its expansion in 1/n, which is right to three digits there.
+        // Expansion in 1/n beyond the table, accurate to three digits there.
         n => 1.96 + 2.372 / n as f64 + 2.823 / (n * n) as f64,
     }
 }
 
 impl fmt::Display for Measured {
-    /// `median (min to max)`, rounded to what is meant: three digits that count, and no more than three places.
+    /// Formats `median (min to max)` with three significant digits and at most three decimal
+    /// places.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let places = match self.median.abs() {
             size if size >= 100.0 || size == 0.0 => 0,

@@ -1,5 +1,7 @@
-//! What an experiment leaves: `summary.json` with our figures beside the paper's and the baseline's, SVG plots, and CSV
-//! tables with all that was measured.
+//! Output of an experiment: summary, plots and tables.
+//!
+//! `summary.json` has our figures beside the paper's and the baseline's. Plots are SVG. CSV tables
+//! have all measurements.
 
 mod machine;
 mod measured;

@@ -1,107 +1,103 @@
-//! `summary.json`: our figures, the paper's and the baseline's, side by side. The names of the JSON are a contract.
+//! `summary.json`: our figures beside the paper's and the baseline's.
+//!
+//! The names of the JSON are a contract.
 
 use super::{Machine, Measured};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// What an experiment came to.
+/// Result of an experiment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
-    /// Its name on the command line.
+    /// Name on the command line.
     pub experiment: String,
-    /// The question it answers, in a sentence.
+    /// Question of the experiment, in a sentence.
     pub about: String,
-    /// The publication and the figure in it, empty if there is none.
+    /// Publication and figure; empty if there is none.
     pub paper: String,
-    /// What it was measured on.
+    /// Machine of the measurements.
     pub machine: Machine,
-    /// Whether it was the short form, whose figures prove little.
+    /// True for the short form, whose figures prove little.
     pub quick: bool,
-    /// How often each measurement was made.
+    /// Number of runs of each measurement.
     pub runs: u32,
-    /// What was compared.
     pub configurations: Vec<Configuration>,
-    /// The figures.
     pub figures: Vec<Figure>,
-    /// Whether every figure that has a mark meets it.
+    /// True if every figure with a mark meets it.
     pub met: bool,
-    /// What a reader must know beside the figures.
+    /// Notes that a reader needs beside the figures.
     pub notes: Vec<String>,
 }
 
-/// One of the configurations that were compared.
+/// One of the compared configurations.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Configuration {
-    /// Its name in the figures and plots.
+    /// Name in the figures and plots.
     pub name: String,
-    /// What it is, in a sentence.
+    /// Description in a sentence.
     pub about: String,
-    /// What the core's configuration file says beyond the laboratory's own part.
+    /// Lines of the core's configuration file beyond the common ones of the lab.
     pub toml: String,
 }
 
-/// One figure.
+/// One figure with its references.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Figure {
-    /// What it is.
     pub name: String,
-    /// Its unit: `ms`, `%`, `1/s`, `ratio`, `UEs`.
+    /// Unit: `ms`, `%`, `1/s`, `ratio`, `UEs`.
     pub unit: String,
-    /// What we measured.
     pub ours: Measured,
-    /// What the paper says.
+    /// Value of the paper.
     pub paper: Option<Paper>,
-    /// The same figure of the baseline in the same run.
+    /// Value of the baseline in the same run.
     pub baseline: Option<Baseline>,
-    /// What it has to be.
+    /// Required bound.
     pub mark: Option<Bound>,
-    /// Whether it is; true without a mark.
+    /// True if the bound holds, or if there is none.
     pub met: bool,
 }
 
-/// What a paper says.
+/// Value of a paper.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Paper {
-    /// The value, as a bound if that is what is said.
+    /// Value, or a bound if the paper states one.
     pub value: Bound,
-    /// Figure or section.
     pub source: String,
 }
 
-/// What the baseline came to.
+/// Result of the baseline.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Baseline {
-    /// Its configuration's name.
     pub name: String,
-    /// Its figure.
     pub value: Measured,
 }
 
-/// A value or a bound. Of several runs the median counts for [`Bound::About`], the worst one for the others.
+/// Value or bound. Of several runs the median counts for [`Bound::About`], the worst one for the
+/// others.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Bound {
-    /// This, as nearly as a plot can be read: not to be checked.
+    /// Approximate value, as read from a plot; not checked.
     About(f64),
-    /// Not more in any run.
+    /// Upper bound in every run, inclusive.
     AtMost(f64),
-    /// Less in every run.
+    /// Upper bound in every run, exclusive.
     Below(f64),
-    /// Not less in any run.
+    /// Lower bound in every run, inclusive.
     AtLeast(f64),
-    /// More in every run.
+    /// Lower bound in every run, exclusive.
     Above(f64),
 }
 
 impl Bound {
-    /// The number in it.
+    /// Returns the number of the bound.
     pub fn number(self) -> f64 {
         match self {
             Bound::About(n) | Bound::AtMost(n) | Bound::Below(n) | Bound::AtLeast(n) | Bound::Above(n) => n,
         }
     }
 
-    /// Whether all runs are within.
+    /// Returns true if all runs meet the bound.
     pub fn holds(self, measured: &Measured) -> bool {
         match self {
             Bound::About(_) => true,
@@ -127,26 +123,26 @@ impl fmt::Display for Bound {
 }
 
 impl Figure {
-    /// A figure by itself.
+    /// Creates a figure without references.
     pub fn new(name: impl Into<String>, unit: impl Into<String>, ours: Measured) -> Self {
         Figure { name: name.into(), unit: unit.into(), ours, paper: None, baseline: None, mark: None, met: true }
     }
 
-    /// With what the paper says.
+    /// Adds the paper's value.
     #[must_use]
     pub fn paper(mut self, value: Bound, source: impl Into<String>) -> Self {
         self.paper = Some(Paper { value, source: source.into() });
         self
     }
 
-    /// With the baseline's figure, if it was measured.
+    /// Adds the baseline's value, if it was measured.
     #[must_use]
     pub fn baseline(mut self, name: impl Into<String>, value: Option<Measured>) -> Self {
         self.baseline = value.map(|value| Baseline { name: name.into(), value });
         self
     }
 
-    /// With what it has to be.
+    /// Adds the required bound.
     #[must_use]
     pub fn mark(mut self, mark: Bound) -> Self {
         self.met = mark.holds(&self.ours);
@@ -156,14 +152,14 @@ impl Figure {
 }
 
 impl Summary {
-    /// Whether every figure with a mark meets it.
+    /// Sets `met` if every figure with a mark meets it.
     pub fn judge(&mut self) {
         self.met = self.figures.iter().all(|figure| figure.met);
     }
 }
 
 impl fmt::Display for Summary {
-    /// The table for a person.
+    /// Formats the table for people.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let head = ["figure", "ours", "baseline", "paper", "mark", ""].map(str::to_owned);
         let rows = self.figures.iter().map(|figure| {

@@ -1,4 +1,4 @@
-//! A table of what was measured, for CSV.
+//! Table of measurements for CSV.
 
 /// Columns and rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -8,24 +8,25 @@ pub struct Table {
 }
 
 impl Table {
-    /// One with these columns and no rows. Columns carry their units (`p99_us`).
+    /// Creates a table with these columns and no rows. Column names include their units (`p99_us`).
     pub fn new(columns: &[&str]) -> Self {
         Table { columns: columns.iter().map(|c| (*c).to_owned()).collect(), rows: Vec::new() }
     }
 
-    /// Adds a row, in the order of the columns; what is missing is empty, what is too much is left out.
+    /// Appends a row in the order of the columns. Missing cells are empty; surplus cells are
+    /// dropped.
     pub fn row(&mut self, cells: impl IntoIterator<Item = impl ToString>) {
         let mut row: Vec<String> = cells.into_iter().map(|cell| cell.to_string()).take(self.columns.len()).collect();
         row.resize(self.columns.len(), String::new());
         self.rows.push(row);
     }
 
-    /// Whether there are no rows.
+    /// Returns true if there are no rows.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
 
-    /// As CSV (RFC 4180) with the columns' names first.
+    /// Returns the table as CSV (RFC 4180) with a header line.
     pub fn csv(&self) -> Result<Vec<u8>, csv::Error> {
         let mut writer = csv::Writer::from_writer(Vec::new());
         writer.write_record(&self.columns)?;

@@ -1,4 +1,4 @@
-//! The folder that results go to.
+//! Output folder of the results.
 
 use super::{Summary, Table};
 use std::fs::{self, File};
@@ -6,26 +6,26 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
-/// Results cannot be written.
+/// Reason for which results cannot be written.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
-    /// The file system refuses.
+    /// A file system operation failed.
     #[error("{path}: {source}")]
     Io {
-        /// What was to be written.
+        /// Path of the file.
         path: String,
-        /// Why not.
         source: io::Error,
     },
-    /// The summary has no JSON form.
+    /// The summary cannot be encoded as JSON.
     #[error("summary.json: {0}")]
     Json(#[from] serde_json::Error),
-    /// A table has no CSV form.
+    /// A table cannot be encoded as CSV.
     #[error("a table: {0}")]
     Csv(#[from] csv::Error),
 }
 
-/// An open folder. It stays the same whatever is mounted over its path later on, as laboratories do with `/tmp`.
+/// Open folder. It stays the same when another file system is mounted over its path, as labs do
+/// with `/tmp`.
 #[derive(Debug)]
 pub struct Folder {
     open: File,
@@ -33,14 +33,14 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// Makes it if it is not there.
+    /// Opens the folder; creates it if necessary.
     pub fn make(path: &Path) -> Result<Self, WriteError> {
         let fail = |source| WriteError::Io { path: path.display().to_string(), source };
         fs::create_dir_all(path).map_err(fail)?;
         Ok(Folder { open: File::open(path).map_err(fail)?, path: path.to_owned() })
     }
 
-    /// Its path, for people.
+    /// Returns the path for messages.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -78,7 +78,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("results/example");
         let folder = Folder::make(&path).unwrap();
-        // what somebody does to the path meanwhile does not matter
+        // Later changes of the path have no effect.
         fs::rename(&path, directory.path().join("moved")).unwrap();
         let mut table = Table::new(&["a"]);
         table.row([1]);

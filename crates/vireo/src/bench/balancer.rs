@@ -1,5 +1,7 @@
-//! `vireo bench balancer`: what it costs to choose a host for a procedure, by a cluster's size, and what a message costs the
-//! balancer besides SCTP.
+//! `vireo bench balancer`: CPU cost of host selection and of NGAP messages.
+//!
+//! Measures the time to choose a host for a procedure, by the cluster's size, and the balancer's
+//! CPU time per message without SCTP.
 
 mod messages;
 
@@ -22,30 +24,30 @@ use vireo_types::{Bucket, Duration, Instant};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The short form: shows that it works, its figures prove little
+    /// Run the short form: a functional check without meaningful figures
     #[arg(long)]
     quick: bool,
-    /// How often everything is measured [default: 5; 1 with --quick]
+    /// Repeat every measurement N times [default: 5; 1 with --quick]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=50))]
     runs: Option<u32>,
-    /// Write the figures as JSON
+    /// Write the figures as JSON to FILE
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 }
 
 const SLICES: usize = 4;
 const SIZES: [u16; 3] = [3, 100, 1000];
-/// Nanoseconds that a decision may take at the largest size.
+/// Limit of the time of one decision at the largest cluster size, in nanoseconds.
 const MOST_NANOS: f64 = 200.0;
-/// Microseconds that a message may cost besides SCTP.
+/// Limit of the CPU time of one message without SCTP, in microseconds.
 const MOST_MICROS: f64 = 3.0;
 
-/// A balancer of a cluster.
+/// Balancer of a cluster with the buckets to choose hosts for.
 struct Cluster {
     map: BucketMap,
     fleet: HostSet,
     board: LoadTable,
-    /// Buckets in an order in which processors' caches do not help.
+    /// Random order, so that the processor's caches do not help.
     buckets: Vec<Bucket>,
 }
 
@@ -65,7 +67,8 @@ impl Cluster {
         Cluster { map, fleet: HostSet::new(ids), board, buckets }
     }
 
-    /// Nanoseconds of a decision with what is kept of it: where the procedure went, and that it has ended.
+    /// Returns the time of one decision in nanoseconds, including recording the chosen host and the
+    /// end of the procedure.
     fn nanos(&mut self, decisions: u64) -> f64 {
         let (time, slo) = (ServiceTime::new(27_000), Duration::from_millis(10));
         let start = Clock::now();
@@ -83,7 +86,7 @@ impl Cluster {
     }
 }
 
-/// Does what `vireo bench balancer` was asked.
+/// Runs `vireo bench balancer`.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let mut json = args.json.as_deref().map(create).transpose()?;
     let lab = Lab::build(&UE_NETWORKS)?;

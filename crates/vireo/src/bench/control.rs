@@ -1,10 +1,13 @@
-//! `vireo bench control`: what a registration with a PDU session costs, and how many there can be.
+//! `vireo bench control`: cost and rate of registrations with a PDU session.
 //!
-//! * CPU: of all threads of the core, the SCTP stack among them where it is in user space, for UEs that register (5G AKA,
-//!   security mode, 5G-GUTI) and establish a session (PFCP to the embedded UPF). SUCI schemes apart.
-//! * Rate: as many as go through with a fixed number of UEs under way, the emulator on the same processors.
+//! * CPU: time of all threads of the core, including the SCTP stack where it runs in user space.
+//!   UEs register (5G AKA, security mode, 5G-GUTI) and establish a session (PFCP to the embedded
+//!   UPF). SUCI schemes are measured separately.
+//! * Rate: completed UEs per second with a fixed number of UEs in progress. The emulator runs on
+//!   the same processors.
 //! * Latency: at 100 UEs per second, counted from the intended start.
-//! * Memory: how much more is resident with 2N UEs than with N, per UE. All keep their session; the gNBs have gone.
+//! * Memory: difference of resident memory between 2N and N UEs, per UE. All UEs keep their
+//!   session; the gNBs have disconnected.
 
 use crate::cli::Failure;
 use crate::lab::core::{Core, CoreOptions, UE_NETWORKS};
@@ -19,43 +22,44 @@ use vireo_simulator::results::{Machine, Measured};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Write the numbers as JSON
+    /// Write the numbers as JSON to FILE
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// How often everything is measured
+    /// Repeat every measurement N times
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=50))]
     runs: u32,
-    /// UEs of one measurement
+    /// Use N UEs per measurement
     #[arg(long, value_name = "N", default_value_t = 3000, value_parser = clap::value_parser!(u32).range(100..=30_000))]
     ues: u32,
-    /// UEs under way at once when the rate is measured
+    /// Keep N UEs in progress at once in the rate measurement
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     window: u32,
 }
 
-/// UEs per second when latency is measured.
+/// UEs per second in the latency measurement.
 const LATENCY_RATE: u32 = 100;
 const GNBS: u32 = 2;
-/// The emulator's name of the whole of registration and session.
+/// The emulator's name for registration and session establishment together.
 const WHOLE: &str = "registration_and_session";
 
-/// SUCI scheme and the scenario that has it: registration and one session, and the UEs stay.
+/// SUCI scheme and its emulator scenario: the UEs register, establish one session and stay
+/// registered.
 const SCHEMES: [(&str, &str); 3] = [("null", "session"), ("profile_a", "profile-a"), ("profile_b", "profile-b")];
 
-/// All numbers. The names of the JSON are a contract.
+/// All results. The JSON key names are a contract.
 #[derive(Debug, Serialize)]
 struct Numbers {
     machine: Machine,
     ues_per_run: u32,
     window: u32,
     sctp: String,
-    /// Core CPU per registration and session by SUCI scheme, at full load.
+    /// Core CPU time per registration with session, by SUCI scheme, at full load.
     cpu_us_per_ue: BTreeMap<&'static str, Measured>,
-    /// The same at 100 UEs per second.
+    /// Core CPU time per registration with session at 100 UEs per second.
     cpu_us_per_ue_at_100_per_s: Measured,
-    /// Registrations with session per second by SUCI scheme.
+    /// Registrations with session per second, by SUCI scheme.
     sustained_per_s: BTreeMap<&'static str, Measured>,
-    /// At 100 UEs per second.
+    /// Latency at 100 UEs per second.
     latency_us: BTreeMap<&'static str, Percentiles>,
     rss_bytes_per_ue: Measured,
 }
@@ -66,14 +70,15 @@ struct Percentiles {
     p99: Measured,
 }
 
-/// Does what `vireo bench control` was asked.
+/// Runs `vireo bench control`.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let mut json = args.json.as_deref().map(create).transpose()?;
     let lab = Lab::build(&UE_NETWORKS)?;
     let bench = Bench { lab, interrupt: Interrupt::listen()?, args };
     let (mut cpu, mut rate) = (BTreeMap::new(), BTreeMap::new());
     let mut sctp = String::new();
-    // One of each, and again, so that what changes on the machine meanwhile falls on all alike.
+    // Each round runs every measurement once, so that load changes on the machine affect all of
+    // them equally.
     let rounds = bench.repeat("CPU and rate", |bench| {
         SCHEMES.iter().map(|(_, scenario)| bench.full_load(scenario)).collect::<Result<Vec<_>, _>>()
     })?;
@@ -142,7 +147,7 @@ impl Bench<'_> {
         Core::start(&self.lab, &options, create(Path::new("/tmp/core.log"))?, &self.interrupt)
     }
 
-    /// `ues` UEs that must all succeed.
+    /// Runs a scenario with `ues` UEs. All of them must succeed.
     fn emulate(&self, core: &mut Core, scenario: &str, first: u32, ues: u32, load: Load) -> Result<Emulated, Failure> {
         let options = EmulatorOptions {
             gnbs: GNBS,
@@ -171,7 +176,7 @@ impl Bench<'_> {
     }
 
     fn paced(&self) -> Result<Emulated, Failure> {
-        // Ten seconds' worth: enough for a 99th percentile of ten values.
+        // 10 s of load: enough samples for a 99th percentile with ten values above it.
         let (warm_up, ues) = (LATENCY_RATE, LATENCY_RATE * 10);
         let mut core = self.core(warm_up + ues)?;
         let load = Load::Rate(LATENCY_RATE);
@@ -181,14 +186,14 @@ impl Bench<'_> {
         Ok(emulated)
     }
 
-    /// Octets per UE between N and 2N UEs.
+    /// Returns the memory per UE in bytes, from the difference between N and 2N UEs.
     fn memory(&self) -> Result<f64, Failure> {
         let n = self.args.ues;
         let mut core = self.core(2 * n)?;
         let mut resident = Vec::new();
         for first in [0, n] {
             self.emulate(&mut core, "session", first, n, Load::Window(self.args.window))?;
-            // The contexts of the gNBs that have gone are released meanwhile.
+            // The core releases the contexts of the disconnected gNBs in this time.
             std::thread::sleep(Duration::from_secs(1));
             resident.push(core.process.resident_bytes()? as f64);
         }

@@ -1,5 +1,7 @@
-//! `vireo bench`: numbers of this machine. Core and emulator are separate processes, and what they use is what the
-//! kernel counts. Every number is measured several times; the table shows the median and the spread.
+//! `vireo bench`: performance measurements on this machine.
+//!
+//! Core and emulator are separate processes; the kernel counts their resource use. Every number is
+//! measured several times. The table shows the median and the spread.
 
 mod balancer;
 mod control;
@@ -17,17 +19,17 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Bench {
-    /// The control plane: CPU per registration and session, sustained rate, latency, memory per UE
+    /// Measure the control plane (CPU, sustained rate, latency, memory per UE)
     Control(control::Args),
-    /// The host: the same for messages in memory and with SCTP, service requests, ways to run NFs, idle, a million UEs
+    /// Measure the host (in memory and SCTP, service requests, idle, a million UEs)
     Host(host::Args),
-    /// The balancer: what it costs to choose a host, by the cluster's size, and what a message costs besides SCTP
+    /// Measure the balancer (host selection by cluster size, CPU per message)
     Balancer(balancer::Args),
-    /// The user plane: time per packet against what the kernel can do at best, session set-up, memory per session
+    /// Measure the user plane (packet time, session set-up, memory per session)
     Upf(upf::Args),
 }
 
-/// Does what `vireo bench` was asked.
+/// Runs `vireo bench`.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     match &args.bench {
         Bench::Control(args) => control::run(args),

@@ -1,4 +1,6 @@
-//! Which addresses UEs reach, and from which G-PDUs are accepted: the keys of `[upf]` and `[dnn]` that say so.
+//! Access control of the UPF: reachable addresses and accepted G-PDUs.
+//!
+//! Covers the corresponding keys of `[upf]` and `[dnn]`.
 
 use super::check::Problems;
 use super::file::File;
@@ -9,7 +11,7 @@ use vireo_datapath::{Access, Network};
 use vireo_node::upf::UpfConfig;
 use vireo_types::PduSessionType;
 
-/// Entries of a list.
+/// Upper bound of entries in a list.
 const ENTRIES: usize = 256;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -19,7 +21,7 @@ pub(super) struct Dnn {
     pub(super) ipv4_pool: Option<Prefix<Ipv4Addr>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) ipv6_pool: Option<Prefix<Ipv6Addr>>,
-    /// Empty = all that the pools allow.
+    /// Empty means all types that the pools allow.
     pub(super) types: Vec<PduSessionType>,
     pub(super) dns: Vec<IpAddr>,
     pub(super) mtu: u16,
@@ -41,7 +43,7 @@ impl Default for Dnn {
     }
 }
 
-/// Completes the configuration of the UPF with what it lets pass.
+/// Sets the access rules in the configuration of the UPF.
 pub(super) fn complete(file: &File, n2: &[IpAddr], upf: &mut UpfConfig, problems: &mut Problems) {
     let protected = networks("upf.protect", &file.upf.protect, problems);
     let reachable = networks("upf.reachable", &file.upf.reachable, problems);
@@ -54,7 +56,7 @@ pub(super) fn complete(file: &File, n2: &[IpAddr], upf: &mut UpfConfig, problems
         let twice = protected.iter().any(|other| other.contains(network.address) || network.contains(other.address));
         problems.check(!twice, "upf.reachable", "an address that is not in upf.protect is allowed");
     }
-    // the machine's own are protected by themselves
+    // The UPF protects the addresses of its own machine without a rule.
     let elsewhere = core.into_iter().filter(|address| !address.is_loopback() && !address.is_unspecified());
     let single = elsewhere.map(|address| Network { address, length: if address.is_ipv4() { 32 } else { 128 } });
     upf.access = Access { protected: protected.into_iter().chain(single).collect(), reachable, ran };
@@ -65,7 +67,7 @@ pub(super) fn complete(file: &File, n2: &[IpAddr], upf: &mut UpfConfig, problems
     }
 }
 
-/// The core's addresses, N2 and N3 excepted, wherever they are.
+/// Returns the core's addresses on all machines, except N2 and N3.
 fn addresses(file: &File) -> Vec<IpAddr> {
     let File { n2, n4, upf, external_upf, sbi, cluster, api, .. } = file;
     let mut all: Vec<SocketAddr> = vec![n4.listen, upf.n4, sbi.smf, cluster.balancer, cluster.listen];
@@ -89,7 +91,7 @@ fn networks(key: &str, texts: &[String], problems: &mut Problems) -> Vec<Network
     networks
 }
 
-/// An address or a network.
+/// Parses an address or a network.
 fn network(text: &str) -> Option<Network> {
     if let Ok(address) = text.parse::<IpAddr>() {
         return Some(Network { address, length: if address.is_ipv4() { 32 } else { 128 } });

@@ -1,4 +1,6 @@
-//! What is allowed, and the plain structs that come of it. Everything that is wrong is found in one go.
+//! Checks of the configuration file, and conversion into plain structures.
+//!
+//! One run finds all problems of the file.
 
 use super::file::{self, Dnn, File, LONGEST, PacketDriver, SliceId};
 use super::values::{DurationText, LocalAddress, Prefix};
@@ -21,14 +23,18 @@ use vireo_subscribers::UdmConfig;
 use vireo_types::{Duration, PduSessionType, Snssai, Tac};
 use vireo_wire::security::{CipheringAlgorithm, IntegrityAlgorithm};
 
-/// PLMNs in a PLMN Support List (TS 38.413 9.2.6.2: maxnoofPLMNs).
+/// Upper bound of PLMNs in a PLMN Support List (TS 38.413 9.2.6.2: maxnoofPLMNs).
 const PLMNS: usize = 12;
-/// Slices in a Slice Support List (maxnoofSliceItems).
+/// Upper bound of slices in a Slice Support List (maxnoofSliceItems).
 const SLICES: usize = 1024;
-/// Tracking areas served.
+/// Upper bound of served tracking areas.
 const TACS: usize = 1024;
 
-/// The configuration, or all that is wrong with the file.
+/// Returns the checked configuration.
+///
+/// # Errors
+///
+/// Returns all problems of the file.
 pub(super) fn config(file: &File) -> Result<Config, Vec<String>> {
     let mut problems = Problems::default();
     let (slices, by_name) = slices(&file.slices(), &mut problems);
@@ -63,7 +69,7 @@ pub(super) fn config(file: &File) -> Result<Config, Vec<String>> {
     if problems.0.is_empty() { Ok(config) } else { Err(problems.0) }
 }
 
-/// What is wrong, each with its key.
+/// Problems of a file, each with its key.
 #[derive(Default)]
 pub(super) struct Problems(Vec<String>);
 
@@ -86,7 +92,7 @@ fn core(file: &File, slices: Vec<SliceConfig>, dnns: Vec<DnnConfig>, problems: &
     problems.check(plmns, "core.plmns", format!("1 to {PLMNS} different PLMNs are allowed, as in [\"99970\"]"));
     let tacs = unique(&core.tacs) && (1..=TACS).contains(&core.tacs.len());
     problems.check(tacs, "core.tacs", format!("1 to {TACS} different tracking areas are allowed, as in [1, 2]"));
-    // TS 23.003 19.4.2.3: 0 and 0xfffffe mean "no TAC"
+    // TS 23.003 19.4.2.3: 0 and 0xfffffe mean "no TAC".
     let reserved = core.tacs.iter().all(|tac| (1..=0xff_fffd).contains(tac));
     problems.check(reserved, "core.tacs", "a tracking area code is 1 to 16777213");
     problems.check(core.amf.set < 1024, "core.amf.set", "0 to 1023 is allowed");
@@ -118,8 +124,9 @@ fn core(file: &File, slices: Vec<SliceConfig>, dnns: Vec<DnnConfig>, problems: &
     }
 }
 
-/// The Node ID towards UPFs. By itself it is the address of the endpoint; where there may be several balancers, which are one
-/// control plane, the name of their SMF set (TS 29.244 5.22.2, TS 23.003 28.12).
+/// Returns the Node ID towards UPFs. The default is the address of the endpoint. With a configured
+/// controller, several balancers may form one control plane. The default is then the name of their
+/// SMF set (TS 29.244 5.22.2, TS 23.003 28.12).
 fn n4_node(file: &File, problems: &mut Problems) -> NodeName {
     let address = NodeName::Address(file.n4.listen.ip());
     let named = match (file.n4.node_id.as_str(), file.core.plmns.first()) {
@@ -141,7 +148,7 @@ fn n4_node(file: &File, problems: &mut Problems) -> NodeName {
 }
 
 pub(super) fn is_domain(name: &str) -> bool {
-    // the last label of a name is no number: that is an address with a mistake in it
+    // The last label of a domain name is never a number; such text is a mistyped address.
     let last = name.rsplit('.').next().unwrap_or_default();
     let known = name.bytes().all(|octet| octet.is_ascii_alphanumeric() || b".-".contains(&octet));
     known && name.len() <= 253 && !last.bytes().all(|octet| octet.is_ascii_digit())
@@ -176,7 +183,7 @@ fn slices(
     (configs, by_name)
 }
 
-/// What is counted of a slice's sessions.
+/// Returns the usage reporting of a slice's sessions.
 fn charging(name: &str, slice: &file::Slice, problems: &mut Problems) -> Charging {
     let every_s = slice.report_every.0.as_micros() / 1_000_000;
     let charging = Charging {
@@ -199,7 +206,7 @@ fn snssai(id: &SliceId) -> Result<Snssai, String> {
     let Some(sd) = &id.sd else { return Ok(Snssai { sst: id.sst, sd: None }) };
     let digits = sd.len() == 6 && sd.bytes().all(|b| b.is_ascii_hexdigit());
     match u32::from_str_radix(sd, 16) {
-        // TS 23.003 28.4.2: all ones mean that there is no SD
+        // TS 23.003 28.4.2: all ones mean that there is no SD.
         Ok(value) if digits && value != 0xff_ffff => Ok(Snssai { sst: id.sst, sd: Some(value) }),
         _ => Err(format!("{sd:?} is not allowed: six hexadecimal digits, \"ffffff\" excepted; leave sd out for none")),
     }
@@ -246,7 +253,7 @@ fn dnns(dnns: &BTreeMap<String, Dnn>, slices: &BTreeMap<String, Snssai>, problem
     configs
 }
 
-/// The session types, by default all that the pools allow, dual stack first.
+/// Returns the session types: by default all that the pools allow, dual stack first.
 fn types(dnn: &Dnn, key: &str, problems: &mut Problems) -> Vec<PduSessionType> {
     use PduSessionType::{Ipv4, Ipv4v6, Ipv6};
     let possible = match (dnn.ipv4_pool, dnn.ipv6_pool) {
@@ -263,7 +270,7 @@ fn types(dnn: &Dnn, key: &str, problems: &mut Problems) -> Vec<PduSessionType> {
     dnn.types.clone()
 }
 
-/// Two data networks must not give the same address.
+/// Checks that the address pools of data networks do not overlap.
 fn overlaps(dnns: &BTreeMap<String, Dnn>, problems: &mut Problems) {
     let bits = |net: Prefix<std::net::Ipv4Addr>, prefix: u8| u64::from(u32::from(net.0)) >> (32 - prefix.min(32));
     let bits6 = |net: Prefix<std::net::Ipv6Addr>, prefix: u8| u128::from(net.0) >> (128 - prefix.clamp(1, 128));
@@ -282,7 +289,7 @@ fn overlaps(dnns: &BTreeMap<String, Dnn>, problems: &mut Problems) {
     }
 }
 
-/// The name of the embedded UPF.
+/// Name of the embedded UPF.
 const EMBEDDED: &str = "embedded";
 
 fn upfs(file: &File, dnns: &[DnnConfig], problems: &mut Problems) -> Vec<UpfConfig> {
@@ -367,7 +374,7 @@ fn timers(t: &file::Timers, problems: &mut Problems) -> Timers {
     timers
 }
 
-/// The addresses that RAN nodes are told (TS 38.413 9.2.6.7: 32 at the most).
+/// Returns the addresses announced to RAN nodes (TS 38.413 9.2.6.7: at most 32).
 fn endpoints(addresses: &[IpAddr], problems: &mut Problems) -> Vec<IpAddr> {
     let usable = addresses.iter().all(|address| !address.is_unspecified() && !address.is_multicast());
     let good = usable && unique(addresses) && addresses.len() <= 32;
@@ -382,7 +389,7 @@ fn is_device_name(name: &str) -> bool {
     (1..16).contains(&name.len()) && !name.contains(['/', ' ', ':'])
 }
 
-/// Two levels of users.
+/// Checks the two-level tables (hot and cold) of users.
 fn hot_users(datapath: &file::Datapath, problems: &mut Problems) {
     const KEY: &str = "datapath.hot-users";
     let file::Datapath { driver, locking, hot_users, .. } = datapath;
@@ -399,7 +406,7 @@ fn hot_users(datapath: &file::Datapath, problems: &mut Problems) {
     problems.check(fine, KEY, "users move between levels with locking = \"fine\" alone: remove one of the keys");
 }
 
-/// How data workers are started that are to be processes.
+/// Returns the program of data worker processes, if workers are processes.
 fn processes(datapath: &file::Datapath, problems: &mut Problems) -> Option<Program> {
     const KEY: &str = "datapath.placement";
     if datapath.placement == file::Placement::Threads {
@@ -425,7 +432,7 @@ fn processes(datapath: &file::Datapath, problems: &mut Problems) -> Option<Progr
     Some(Program::this([crate::cli::DATA_WORKER]))
 }
 
-/// The driver of user packets, with what it needs.
+/// Returns the configuration of the packet driver.
 fn driver(datapath: &file::Datapath, problems: &mut Problems) -> (Option<XdpConfig>, Option<FramesConfig>) {
     const KEY: &str = "datapath.interfaces";
     let file::Datapath { driver, interfaces, mode, next_hops, fanout, workers, nic_filters, module, locking, .. } =
@@ -485,7 +492,7 @@ fn driver(datapath: &file::Datapath, problems: &mut Problems) -> (Option<XdpConf
     (None, Some(FramesConfig { interfaces, next_hops, io, modules, nic_filters }))
 }
 
-/// At most one next hop of each family.
+/// Checks that there is at most one next hop of each family.
 fn next_hops_of(key: &str, next_hops: &[IpAddr], problems: &mut Problems) {
     let v4 = next_hops.iter().filter(|address| address.is_ipv4()).count();
     let unusable = next_hops.iter().any(|address| address.is_unspecified());
@@ -493,7 +500,7 @@ fn next_hops_of(key: &str, next_hops: &[IpAddr], problems: &mut Problems) {
     problems.check(one, key, "one address of each family is allowed");
 }
 
-/// The parts of the datapath.
+/// Returns the modules of the datapath.
 fn modules(datapath: &file::Datapath, problems: &mut Problems) -> Vec<Module> {
     const KEY: &str = "datapath.module";
     let file::Datapath { interfaces, next_hops, workers, module, .. } = datapath;
@@ -536,7 +543,7 @@ fn modules(datapath: &file::Datapath, problems: &mut Problems) -> Vec<Module> {
     module.iter().map(each).collect()
 }
 
-/// The embedded UPF: it has the pools of every data network.
+/// Returns the embedded UPF, which has the address pools of every data network.
 fn upf(
     upf: &file::Upf,
     datapath: &file::Datapath,
@@ -574,7 +581,7 @@ fn upf(
     problems.check(!upf.n4.ip().is_unspecified(), "upf.n4", "one address of this machine is allowed, not all of them");
     let sessions = (1..=1 << 24).contains(&upf.max_sessions);
     problems.check(sessions, "upf.max-sessions", "1 to 16777216 is allowed");
-    // TS 29.281 7.2.1
+    // TS 29.281 7.2.1: Echo Requests at most once in 60 s.
     let seldom = upf.path_check.0 == Duration::from_secs(0) || upf.path_check.0 >= Duration::from_secs(60);
     problems.check(seldom, "upf.path-check", "\"60s\" or more is allowed, and \"0s\" for never");
     let pool = |d: &DnnConfig| Pool {
@@ -618,7 +625,7 @@ fn upf(
     })
 }
 
-/// A network behind UEs.
+/// Parses a network behind a UE (framed route).
 fn framed(text: &str, problems: &mut Problems) -> Option<(IpAddr, u8)> {
     let network = match text.parse::<Prefix<Ipv4Addr>>() {
         Ok(Prefix(address, length)) => Some((address.into(), length)).filter(|_| (8..=30).contains(&length)),
@@ -633,7 +640,7 @@ fn framed(text: &str, problems: &mut Problems) -> Option<(IpAddr, u8)> {
     network
 }
 
-/// Addresses of this machine.
+/// Resolves addresses of this machine.
 pub(super) fn addresses(key: &str, addresses: &[LocalAddress], problems: &mut Problems) -> Vec<IpAddr> {
     problems.check((1..=8).contains(&addresses.len()), key, "1 to 8 addresses of this machine are allowed");
     let resolve = |a: &LocalAddress| a.resolve().map_err(|what| problems.add(key, what)).ok();

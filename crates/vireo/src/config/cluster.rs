@@ -1,4 +1,4 @@
-//! What is allowed of the keys of a cluster.
+//! Checks of the cluster keys.
 
 use super::check::Problems;
 use super::file::{self, File};
@@ -12,16 +12,16 @@ use vireo_fabric::identity::TlsConfig;
 use vireo_node::cluster::{Ack, ClusterConfig, Mode, ReplicationConfig, ScalingConfig};
 use vireo_types::Bucket;
 
-/// Hosts that may join in a balancer's life.
+/// Range of hosts that may join during a balancer's life, i.e. of pool partitions.
 const PARTS: std::ops::RangeInclusive<u16> = 1..=256;
-/// Controllers that stand in for each other.
+/// Upper bound of redundant controllers.
 const CONTROLLERS: usize = 8;
-/// The longest time until a host is taken for dead.
+/// Upper bound of the silence after which a host is declared dead.
 const SILENCE: Duration = Duration::from_secs(2);
-/// How long hosts may have too much to do, or too little, until that changes something.
+/// Range of the time that hosts must be over- or underloaded before the autoscaler acts.
 const LASTS: std::ops::RangeInclusive<Duration> = Duration::from_millis(200)..=Duration::from_secs(3600);
 
-/// The cluster.
+/// Checks and returns the cluster configuration.
 pub(super) fn cluster(file: &File, problems: &mut Problems) -> ClusterConfig {
     let cluster = &file.cluster;
     let key = |name: &str| format!("cluster.{name}");
@@ -61,7 +61,7 @@ pub(super) fn cluster(file: &File, problems: &mut Problems) -> ClusterConfig {
     };
     let heartbeat = span("heartbeat", cluster.heartbeat, 5, 10_000);
     let report = span("report", cluster.report, 10, 10_000);
-    // What hosts and balancer remember of what a dead host did reaches back further.
+    // Hosts and balancer remember the actions of a dead host for longer than this.
     let silence = heartbeat.saturating_mul(cluster.misses) <= SILENCE;
     problems.check(silence, "cluster.misses", format_args!("with cluster.heartbeat at most {SILENCE:?} is allowed"));
     let at_once = 1..=Bucket::COUNT;
@@ -100,8 +100,8 @@ pub(super) fn cluster(file: &File, problems: &mut Problems) -> ClusterConfig {
     }
 }
 
-/// What secures the fabric, or the service-based interface. The files are read by the roles that need them: who has the same file
-/// and no part in it needs no key.
+/// Returns the TLS configuration of the fabric or the SBI. Only the roles that need the files read
+/// them, so another role may use the same configuration file without a key.
 pub(super) fn tls(table: &str, tls: &file::Tls, problems: &mut Problems) -> Option<TlsConfig> {
     let files = [&tls.certificate, &tls.key, &tls.authorities];
     if files.iter().all(|file| file.is_empty()) {
@@ -128,7 +128,7 @@ fn inter(steering: &file::Steering, problems: &mut Problems) -> Policy {
     })
 }
 
-/// How many hosts work; `None` where all do.
+/// Returns the configuration of the autoscaler; `None` if all hosts serve.
 fn scaling(file: &File, problems: &mut Problems) -> Option<ScalingConfig> {
     let file::Scaling { least, most, idle, high, low, lasts, ref start } = file.scaling;
     if least == 0 {

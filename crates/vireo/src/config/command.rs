@@ -1,4 +1,4 @@
-//! `vireo config`: checks and shows configurations.
+//! `vireo config`: checks, shows and explains configurations.
 
 use super::{Config, read};
 use crate::cli::Failure;
@@ -10,7 +10,7 @@ const REFERENCE: &str = include_str!("../../../../examples/reference.toml");
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The configuration [default: vireo.toml if it is there]
+    /// Read the configuration from FILE [default: vireo.toml, if present]
     #[arg(long, global = true, value_name = "FILE")]
     config: Option<PathBuf>,
     #[command(subcommand)]
@@ -19,15 +19,15 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Say whether the configuration is right, and all that is wrong; the files of all TLS tables are read, too
+    /// Check the configuration and all TLS files, and print all problems
     Check,
-    /// Print the configuration with all defaults; secrets are not shown
+    /// Print the configuration with all defaults, without secrets
     Show,
     /// Print every key with its default and explanation
     Reference,
 }
 
-/// Does what `vireo config` was asked.
+/// Runs `vireo config`.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let path = args.config.as_deref();
     match args.command {
@@ -50,7 +50,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The configuration with all defaults, as a file would say it, secrets excepted.
+/// Returns the configuration with all defaults as a file, without secrets.
 pub(crate) fn shown(path: Option<&std::path::Path>) -> Result<String, Failure> {
     let mut file = read(path)?;
     (file.slice, file.dnn) = (file.slices(), file.dnns());

@@ -1,4 +1,6 @@
-//! The file's sections and keys with their defaults, as a person writes them. `examples/reference.toml` explains each.
+//! Sections and keys of the configuration file, with defaults.
+//!
+//! `examples/reference.toml` explains each key.
 
 pub(super) use super::access::Dnn;
 use super::log::Log;
@@ -22,9 +24,9 @@ use vireo_types::{Duration, Plmn};
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct File {
     pub(super) core: Core,
-    /// Empty = the one of [`File::slices`].
+    /// Empty means the slice of [`File::slices`].
     pub(super) slice: BTreeMap<String, Slice>,
-    /// Empty = the one of [`File::dnns`].
+    /// Empty means the data network of [`File::dnns`].
     pub(super) dnn: BTreeMap<String, Dnn>,
     pub(super) n2: N2,
     pub(super) n4: N4,
@@ -48,7 +50,7 @@ pub(crate) struct File {
 }
 
 impl File {
-    /// The slices, or SST 1 if none is written down.
+    /// Returns the configured slices, or a slice of SST 1 if the file has none.
     pub(super) fn slices(&self) -> BTreeMap<String, Slice> {
         let slice = Slice {
             snssai: SliceId { sst: 1, sd: None },
@@ -66,7 +68,7 @@ impl File {
         if self.slice.is_empty() { default() } else { self.slice.clone() }
     }
 
-    /// The data networks, or `internet` if none is written down.
+    /// Returns the configured data networks, or `internet` if the file has none.
     pub(super) fn dnns(&self) -> BTreeMap<String, Dnn> {
         let default = || {
             let internet = Dnn {
@@ -166,7 +168,7 @@ impl Default for Timers {
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Slice {
     pub(super) snssai: SliceId,
-    /// By the name of a kind of procedure, or [`ALL`].
+    /// Keys are names of procedure kinds, or [`ALL`].
     #[serde(default = "usual_slo")]
     pub(super) slo: BTreeMap<String, DurationText>,
     #[serde(default = "no_limit")]
@@ -177,21 +179,21 @@ pub(super) struct Slice {
     pub(super) profile: Profile,
     #[serde(default)]
     pub(super) count_sessions: bool,
-    /// 0 = when they end.
+    /// Interval of usage reports; 0 means only at the end of a session.
     #[serde(default = "never")]
     pub(super) report_every: DurationText,
-    /// Octets; 0 = none.
+    /// Bytes; 0 means no quota.
     #[serde(default)]
     pub(super) session_quota: u64,
-    /// 0 = one, if any slice has some of its own.
+    /// 0 means one worker, if any slice has its own workers.
     #[serde(default)]
     pub(super) data_workers: usize,
-    /// Of the data workers, one each; empty = any.
+    /// Processors of the data workers, one each; empty means any.
     #[serde(default)]
     pub(super) data_cores: Vec<usize>,
 }
 
-/// What the devices of a slice are like.
+/// Properties of the devices of a slice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Profile {
@@ -200,7 +202,7 @@ pub(super) enum Profile {
     Iot,
 }
 
-/// Every kind of procedure that is not named.
+/// Key for every kind of procedure without its own key.
 pub(super) const ALL: &str = "all";
 
 fn usual_slo() -> BTreeMap<String, DurationText> {
@@ -238,7 +240,7 @@ pub(super) struct Upf {
     pub(super) host_routes: bool,
     pub(super) max_sessions: usize,
     pub(super) framed_routes: Vec<String>,
-    /// 0 = never.
+    /// 0 means never.
     pub(super) path_check: DurationText,
     pub(super) control_planes: Vec<ControlPlane>,
     pub(super) associations: Associations,
@@ -275,7 +277,7 @@ impl Default for Upf {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct ExternalUpf {
-    /// None = its address.
+    /// `None` means the text of the address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) name: Option<String>,
     pub(super) n4: SocketAddr,
@@ -287,31 +289,31 @@ pub(super) struct ExternalUpf {
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Datapath {
     pub(super) driver: PacketDriver,
-    /// Of all drivers but the sockets.
+    /// Applies to all drivers but `sockets`.
     pub(super) interfaces: Vec<String>,
     pub(super) next_hops: Vec<IpAddr>,
-    /// Of XDP and AF_XDP.
+    /// Applies to XDP and AF_XDP.
     pub(super) mode: XdpMode,
-    /// Packet threads.
+    /// Number of packet threads.
     pub(super) workers: usize,
-    /// Of sockets and AF_PACKET.
+    /// Applies to sockets and AF_PACKET.
     pub(super) placement: Placement,
-    /// Of AF_PACKET.
+    /// Applies to AF_PACKET.
     pub(super) fanout: Fanout,
-    /// Of all drivers but the sockets.
+    /// Applies to all drivers but `sockets`.
     pub(super) nic_filters: bool,
-    /// Of all drivers but XDP.
+    /// Applies to all drivers but XDP.
     pub(super) locking: Locking,
-    /// Of all drivers but XDP; 0 = one level.
+    /// Applies to all drivers but XDP; 0 means one level.
     pub(super) hot_users: usize,
-    /// Of slices with workers of their own.
+    /// Applies to slices with their own workers.
     pub(super) rebalance: bool,
-    /// Of all drivers but the sockets, in place of `interfaces`, `next_hops` and `workers`.
+    /// Applies to all drivers but `sockets`. Replaces `interfaces`, `next_hops` and `workers`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) module: Vec<Module>,
 }
 
-/// A part of the user plane with interfaces and an N3 address of its own.
+/// Module: part of the user plane with its own interfaces and N3 address.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Module {
@@ -320,7 +322,7 @@ pub(super) struct Module {
     pub(super) n6_interface: String,
     #[serde(default)]
     pub(super) next_hops: Vec<IpAddr>,
-    /// Of its workers, one each.
+    /// Processors of the module's workers, one each.
     #[serde(default)]
     pub(super) cores: Vec<usize>,
 }
@@ -395,7 +397,7 @@ pub(super) struct Pools {
     pub(super) nfs_per_worker: u8,
     pub(super) workers: CountOrAuto,
     pub(super) idle: u8,
-    /// Empty = all.
+    /// Empty means all processors.
     pub(super) cores: Vec<usize>,
     pub(super) stopped_after: DurationText,
     pub(super) stuck_after: DurationText,
@@ -437,7 +439,7 @@ impl Default for Steering {
     }
 }
 
-/// How many hosts of a cluster work.
+/// Autoscaling: number of serving hosts of a cluster.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Scaling {
@@ -464,7 +466,7 @@ impl Default for Scaling {
     }
 }
 
-/// Copies of UEs' contexts at other hosts.
+/// Replication of UE contexts to other hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Replication {
@@ -520,5 +522,5 @@ impl Default for Overload {
     }
 }
 
-/// The longest time any timer may be set to: T3512's largest value (TS 24.008 10.5.7.4a: 31 times 320 hours).
+/// Upper bound of any timer: the largest value of T3512 (TS 24.008 10.5.7.4a: 31 times 320 hours).
 pub(super) const LONGEST: Duration = Duration::from_secs(31 * 320 * 3600);

@@ -1,4 +1,4 @@
-//! `[half-open]`: limits of UEs that have not been authenticated yet.
+//! `[half-open]`: limits of UEs that are not authenticated yet.
 
 use super::check::Problems;
 use super::values::DurationText;

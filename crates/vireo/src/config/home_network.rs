@@ -1,17 +1,19 @@
-//! Private keys of the home network, written down in hexadecimal digits or kept in a file: hexadecimal digits too, or
-//! PEM as OpenSSL makes it (`openssl genpkey -algorithm X25519`, `openssl ecparam -name prime256v1 -genkey -noout`).
+//! Private keys of the home network, in the configuration or in a file.
+//!
+//! A file holds hexadecimal digits, or PEM as OpenSSL writes it (`openssl genpkey -algorithm
+//! X25519`, `openssl ecparam -name prime256v1 -genkey -noout`).
 
 use super::subscribers::HnKey;
 use vireo_subscribers::{HomeNetworkKey, Profile};
 
-/// What comes before the 32 octets of a key in its DER form.
+/// Bytes before the 32 bytes of the key in its DER form.
 const X25519_PKCS8: &[u8] = b"\x30\x2e\x02\x01\x00\x30\x05\x06\x03\x2b\x65\x6e\x04\x22\x04\x20";
 const P256_SEC1: &[u8] = b"\x30\x77\x02\x01\x01\x04\x20";
 const P256_PKCS8: &[u8] =
     b"\x30\x81\x87\x02\x01\x00\x30\x13\x06\x07\x2a\x86\x48\xce\x3d\x02\x01\x06\x08\x2a\x86\x48\xce\x3d\x03\x01\x07\
     \x04\x6d\x30\x6b\x02\x01\x01\x04\x20";
 
-/// The key of an entry.
+/// Returns the key of an entry.
 pub(super) fn key(entry: &HnKey) -> Result<HomeNetworkKey, String> {
     let profile = match entry.profile.to_ascii_uppercase().as_str() {
         "A" => Profile::A,
@@ -37,7 +39,8 @@ fn digits(text: &str) -> Option<[u8; 32]> {
     hex::decode_to_slice(text, &mut octets).ok().map(|()| octets)
 }
 
-/// The key in the last PEM block (OpenSSL may write the curve's parameters in one before).
+/// Returns the key in the last PEM block. OpenSSL may write the curve's parameters in an earlier
+/// block.
 fn pem(text: &str, profile: Profile) -> Option<[u8; 32]> {
     let block = text.split("-----BEGIN ").last()?;
     let body = block.split_once("-----")?.1.split("-----END").next()?;
@@ -50,7 +53,7 @@ fn pem(text: &str, profile: Profile) -> Option<[u8; 32]> {
     rest.first_chunk().copied()
 }
 
-/// RFC 4648 base64 with line breaks.
+/// Decodes RFC 4648 base64 with line breaks.
 fn base64(text: &str) -> Option<Vec<u8>> {
     let mut octets = Vec::new();
     let (mut bits, mut held) = (0u32, 0);
@@ -83,7 +86,7 @@ mod tests {
         HnKey { id: 1, profile: profile.into(), private, file: file.map(str::to_owned) }
     }
 
-    /// Keys made by OpenSSL for this test, with the private numbers that `openssl pkey -text` shows.
+    /// The keys come from OpenSSL, with the private numbers that `openssl pkey -text` shows.
     #[test]
     fn pem_keys_of_openssl_are_read() {
         let a = "-----BEGIN PRIVATE KEY-----\nMC4CAQAwBQYDK2VuBCIEIID2HfwNmGD6iPOkyauGn+wh2TFAT0nRNkU2caZC/692\n\

@@ -11,17 +11,17 @@ use vireo_core::config::{StateLocation, StatePersist, StateWrite};
 use vireo_node::config::{KeepConfig, KeepFile, StateConfig};
 use vireo_sealing::KeySource;
 
-/// Whether contexts are kept for the next start, and where.
+/// Storage of contexts for the next start of the core.
 #[derive(Clone, Debug)]
 pub(crate) struct Keep {
-    /// `None`: if that is possible.
+    /// `None` means: keep contexts if possible.
     wanted: Option<bool>,
     directory: PathBuf,
-    /// The key that seals them.
+    /// Source of the key that seals the contexts.
     source: KeySource,
 }
 
-/// Why contexts that are kept in this manner cannot outlive their core, if so.
+/// Returns the reason why contexts in this state mode cannot outlive the core, if any.
 fn cannot_keep(state: &StateConfig) -> Option<&'static str> {
     if state.location == StateLocation::Memory {
         return Some("contexts in the memory of workers end with them: remove the key, or set state.location");
@@ -41,7 +41,7 @@ fn cannot_keep(state: &StateConfig) -> Option<&'static str> {
     None
 }
 
-/// What `[state]` says.
+/// Returns the settings of `[state]`, with problems for contradictions.
 pub(super) fn keep(file: &State, state: &StateConfig, problems: &mut Problems) -> Keep {
     let refused = cannot_keep(state);
     if let Some(why) = refused.filter(|_| file.keep == Some(true)) {
@@ -59,8 +59,8 @@ pub(super) fn keep(file: &State, state: &StateConfig, problems: &mut Problems) -
     }
 }
 
-/// The file's name: the same at each start with the same key file, another one for another core on
-/// the machine.
+/// Returns the file name. It is the same at each start with the same key file, and differs from
+/// those of other cores on the machine.
 fn name(key: &str, key_file: &Path) -> String {
     let mut hasher = DefaultHasher::new();
     std::path::absolute(key_file).unwrap_or_else(|_| key_file.to_owned()).hash(&mut hasher);
@@ -68,14 +68,14 @@ fn name(key: &str, key_file: &Path) -> String {
 }
 
 impl Config {
-    /// The same in this directory, with this key, wherever the configuration has them.
+    /// Keeps contexts in this directory, sealed with this key, instead of the configured ones.
     pub(crate) fn keep_contexts_in(&mut self, directory: &str, key_file: &str) -> Result<(), Failure> {
         self.keep.directory = PathBuf::from(directory);
         self.keep.source.file = PathBuf::from(key_file);
         self.keep_contexts()
     }
 
-    /// Has the core keep its contexts for its next start, unless the configuration says otherwise.
+    /// Keeps the contexts for the next start, unless the configuration forbids it.
     pub(crate) fn keep_contexts(&mut self) -> Result<(), Failure> {
         let Keep { wanted, directory, source } = &self.keep;
         if *wanted == Some(false) {

@@ -1,4 +1,4 @@
-//! The keys that seal what is kept on disks and in databases.
+//! Keys that seal state on disks and in databases.
 
 use super::state::State;
 use super::{Config, SubscribersConfig};
@@ -8,25 +8,25 @@ use vireo_node::config::StateConfig;
 use vireo_sealing::KeySource;
 use vireo_subscribers::{Store, StoreError, key_source};
 
-/// The variable that holds the key of records in place of the file.
+/// Environment variable that holds the record key in place of the file.
 const STATE_KEY: &str = "VIREO_STATE_KEY";
 
-/// What begins the URL of records in shared memory.
+/// URL scheme of records in shared memory.
 const SHARED: &str = "shm://";
 
-/// Where the key of records is, if a configuration has sealed records.
+/// Returns the source of the record key, if the configuration seals records.
 pub(super) fn state_key(file: &State, state: &StateConfig) -> Option<KeySource> {
     let is_kept = state.location.is_database() || state.database.starts_with(SHARED);
     (file.encrypt && is_kept).then(|| key_source_of(file))
 }
 
-/// Where the key is that seals contexts.
+/// Returns the source of the key that seals contexts.
 pub(super) fn key_source_of(file: &State) -> KeySource {
     KeySource { variable: STATE_KEY, file: PathBuf::from(&file.key_file) }
 }
 
 impl Config {
-    /// Reads the key of records, and makes one if there is none.
+    /// Loads the record key, or creates one if none exists.
     pub(crate) fn unlock_state(&mut self) -> Result<(), Failure> {
         if let Some(source) = &self.state_key {
             self.state.sealing = Some(source.load_or_create()?.into());
@@ -36,12 +36,12 @@ impl Config {
 }
 
 impl SubscribersConfig {
-    /// Opens the database, and makes it if it is not there.
+    /// Opens the database, or creates it.
     pub(crate) fn open(&self) -> Result<Store, StoreError> {
         Store::open(&self.database, self.key())
     }
 
-    /// Opens the database, which must be there.
+    /// Opens an existing database.
     pub(crate) fn open_existing(&self) -> Result<Store, StoreError> {
         Store::open_existing(&self.database, self.key())
     }

@@ -1,4 +1,4 @@
-//! `[log]`: which log lines are written.
+//! `[log]`: selection of log lines.
 
 use super::check::Problems;
 use serde::{Deserialize, Serialize};
@@ -17,14 +17,14 @@ impl Default for Log {
     }
 }
 
-/// What is logged.
+/// Settings of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LogConfig {
-    /// A level, or directives as `RUST_LOG` has them, which overrides it.
+    /// Level, or directives as in `RUST_LOG`, which overrides this value.
     pub(crate) level: String,
-    /// Whether log lines show SUPIs whole.
+    /// Shows complete SUPIs in log lines.
     pub(crate) reveal_supi: bool,
-    /// Whether lines over the limit of their kind or peer are suppressed and counted.
+    /// Suppresses and counts lines above the rate limit of their kind or peer.
     pub(crate) limit: bool,
 }
 

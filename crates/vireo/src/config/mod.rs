@@ -1,7 +1,8 @@
-//! `vireo.toml`: read, checked as a whole, and turned into the plain structs that the parts are told.
+//! Configuration: `vireo.toml`, checked and converted into plain structures.
 //!
-//! The file's shape is in [`file`], what is allowed in [`check`]; `examples/reference.toml` says every key with its
-//! default. A variable `VIREO_SECTION__KEY` overrides a key: `VIREO_CORE__TACS=[1,2]`, `VIREO_LOG__REVEAL_SUPI=true`.
+//! [`file`] defines the layout of the file, [`check`] the permitted values.
+//! `examples/reference.toml` describes every key with its default. An environment variable
+//! `VIREO_SECTION__KEY` overrides a key: `VIREO_CORE__TACS=[1,2]`, `VIREO_LOG__REVEAL_SUPI=true`.
 
 mod access;
 mod check;
@@ -42,10 +43,10 @@ use vireo_sealing::KeySource;
 use vireo_subscribers::UdmConfig;
 pub(crate) use written::Written;
 
-/// The file that is read when none is named.
+/// Default configuration file.
 pub(crate) const DEFAULT_FILE: &str = "vireo.toml";
 
-/// Everything that a running core is told, checked.
+/// Checked configuration of a running core.
 #[derive(Debug)]
 pub(crate) struct Config {
     pub(crate) core: CoreConfig,
@@ -56,34 +57,34 @@ pub(crate) struct Config {
     pub(crate) slices: Vec<SliceRuntime>,
     pub(crate) pools: PoolsConfig,
     pub(crate) state: StateConfig,
-    /// Where the key is that seals what is kept outside the region; `None`: nothing is sealed.
+    /// Key that seals state outside the region; `None` means unsealed.
     pub(crate) state_key: Option<KeySource>,
-    /// Whether contexts outlive a core by itself, and where.
+    /// Storage of contexts for the next start of the core.
     pub(crate) keep: Keep,
     pub(crate) overload: OverloadConfig,
-    /// Of the functions of a service-based chain.
+    /// Configuration of SBA mode.
     pub(crate) sbi: SbiConfig,
-    /// Of the balancer and the hosts of a cluster.
+    /// Configuration of balancers and hosts.
     pub(crate) cluster: ClusterConfig,
-    /// The embedded UPF, if there is one.
+    /// Embedded UPF, if enabled.
     pub(crate) upf: Option<UpfConfig>,
     pub(crate) subscribers: SubscribersConfig,
     pub(crate) log: LogConfig,
-    /// What the file says.
+    /// Values of the file, for later reloads.
     pub(crate) written: Written,
 }
 
-/// Where subscribers are, and the service on them.
+/// Subscriber database and subscriber service.
 #[derive(Debug)]
 pub(crate) struct SubscribersConfig {
     /// For `vireo_subscribers::Store::open`; relative to the working directory.
     pub(crate) database: String,
-    /// The file that holds the key of the database; `None`: the one beside it.
+    /// File with the key of the database; `None` means the file beside the database.
     pub(crate) key_file: Option<PathBuf>,
     pub(crate) udm: UdmConfig,
 }
 
-/// Everything that is wrong with a configuration, a line each.
+/// All problems of a configuration, one per line.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct ConfigError {
     source: String,
@@ -102,15 +103,15 @@ impl fmt::Display for ConfigError {
 }
 
 impl Config {
-    /// The configuration of a file (of [`DEFAULT_FILE`] if none is named, which need not be there) under the
-    /// environment.
+    /// Loads the configuration of a file under the environment. Without a path, loads
+    /// [`DEFAULT_FILE`] if it exists.
     pub(crate) fn load(path: Option<&Path>) -> Result<Self, ConfigError> {
         let file = read(path)?;
         check::config(&file).map_err(|problems| ConfigError { source: name(path), problems })
     }
 }
 
-/// The file as it is written, with the defaults.
+/// Reads the unchecked file, with defaults.
 fn read(path: Option<&Path>) -> Result<File, ConfigError> {
     let named = path.map(Path::to_path_buf);
     let path_or_default = named.clone().unwrap_or_else(|| PathBuf::from(DEFAULT_FILE));
@@ -127,14 +128,14 @@ fn name(path: Option<&Path>) -> String {
     path.map_or_else(|| DEFAULT_FILE.to_owned(), |p| p.display().to_string())
 }
 
-/// Variables with a double underscore, which no other use of the prefix has.
+/// Returns the environment variables with a double underscore. No other use of the prefix has one.
 fn environment() -> Env {
     Env::prefixed("VIREO_")
         .filter(|key| key.as_str().contains("__"))
         .map(|key| key.as_str().to_ascii_lowercase().replace("__", ".").replace('_', "-").into())
 }
 
-/// The file of a text under an environment.
+/// Parses a text under an environment.
 fn parse(text: &str, environment: Env) -> Result<File, Vec<String>> {
     let figment = Figment::new().merge(Toml::string(text)).merge(environment);
     let value = figment.extract().map_err(|e| e.into_iter().map(|e| said(&e)).collect::<Vec<_>>())?;
@@ -145,7 +146,7 @@ fn parse(text: &str, environment: Env) -> Result<File, Vec<String>> {
     figment.extract().map_err(|e| e.into_iter().map(|e| said(&e)).collect())
 }
 
-/// An error of the reader in our words: the key first, then what is allowed.
+/// Returns an error of the parser as text: first the key, then the permitted values.
 fn said(error: &figment::Error) -> String {
     let place = |key: Option<&str>| {
         let path = error.path.iter().map(String::as_str).chain(key).collect::<Vec<_>>().join(".");
@@ -155,7 +156,7 @@ fn said(error: &figment::Error) -> String {
         Kind::UnknownField(key, allowed) => {
             let known = allowed.join(", ");
             let mut path = error.path.clone();
-            // Depending on the level the path has the unknown key already
+            // Depending on the level, the path already contains the unknown key.
             if path.last().is_none_or(|last| last != key) {
                 path.push(key.clone());
             }
@@ -172,7 +173,8 @@ fn said(error: &figment::Error) -> String {
     }
 }
 
-/// Where and what, without the excerpt of the file that the TOML reader puts in between.
+/// Returns position and problem, without the excerpt of the file that the TOML parser inserts
+/// between them.
 fn in_one_line(text: &str) -> String {
     let mut lines = text.lines();
     match (lines.next(), lines.next_back()) {

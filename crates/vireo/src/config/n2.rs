@@ -1,4 +1,4 @@
-//! `[n2]`: where RAN nodes connect, and which of them may.
+//! `[n2]`: endpoints for RAN nodes, and admission of RAN nodes.
 
 use super::check::{Problems, addresses};
 use super::values::{DurationText, LocalAddress};
@@ -17,11 +17,11 @@ pub(super) struct N2 {
     port: u16,
     udp_port: u16,
     udp_peer_port: u16,
-    /// Empty: RAN nodes have the association that they set up by themselves.
+    /// Empty: the core announces no endpoints, and RAN nodes keep only their initial association.
     pub(super) endpoints: Vec<IpAddr>,
     max_associations_per_address: u32,
     setup_within: DurationText,
-    /// Empty: any.
+    /// Empty means any RAN node.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) allow: Vec<Allow>,
 }
@@ -52,14 +52,14 @@ pub(super) enum SctpDriver {
     UserspaceUdp,
 }
 
-/// RAN nodes that may come from a range of addresses.
+/// Admits RAN nodes from a range of addresses.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Allow {
     addresses: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     plmn: Option<Plmn>,
-    /// The first and the last.
+    /// First and last admitted node ID.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     node_ids: Option<[u32; 2]>,
 }
@@ -90,7 +90,7 @@ pub(super) fn n2(n2: &N2, problems: &mut Problems) -> N2Config {
     }
 }
 
-/// The list of RAN nodes that may come.
+/// Returns the admission list of RAN nodes.
 pub(super) fn allow(list: &[Allow], problems: &mut Problems) -> Vec<Entry> {
     let mut entries = Vec::new();
     for (n, entry) in list.iter().enumerate() {

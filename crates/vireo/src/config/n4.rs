@@ -27,7 +27,7 @@ impl Default for N4 {
     }
 }
 
-/// An entry of `[upf] control-planes`.
+/// Entry of `[upf] control-planes`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged, expecting = "an address, a network, or { node-id = NAME, addresses = [...] } is allowed")]
 pub(super) enum ControlPlane {
@@ -35,7 +35,7 @@ pub(super) enum ControlPlane {
     Node(Node),
 }
 
-/// A control plane by its name.
+/// Control plane identified by its Node ID.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Node {
@@ -46,7 +46,7 @@ pub(super) struct Node {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Associations {
-    /// 0 = none.
+    /// 0 means no heartbeats.
     heartbeat_interval: DurationText,
     heartbeat_attempts: u8,
     keep_sessions: DurationText,
@@ -68,7 +68,7 @@ impl Default for Associations {
     }
 }
 
-/// The control plane's endpoint. The UPFs are those of the file.
+/// Returns the control plane's endpoint, with the UPFs of the file.
 pub(super) fn n4(file: &File, problems: &mut Problems) -> N4Config {
     let N4 { listen, direct, allow, .. } = &file.n4;
     let allow = networks("n4.allow", allow, problems);
@@ -81,7 +81,7 @@ pub(super) fn n4(file: &File, problems: &mut Problems) -> N4Config {
     N4Config { listen: *listen, direct: *direct, allow }
 }
 
-/// How the UPF treats control planes.
+/// Returns the UPF's rules for PFCP associations.
 pub(super) fn associations(file: &super::file::Upf, problems: &mut Problems) -> AssociationConfig {
     let Associations { heartbeat_interval, heartbeat_attempts, keep_sessions, max, max_per_address } =
         file.associations;
@@ -123,7 +123,7 @@ fn peer(n: usize, entry: &ControlPlane, problems: &mut Problems) -> Peer {
     Peer { node_id: id, networks: networks(&key, addresses, problems) }
 }
 
-/// A Node ID as a person writes it.
+/// Parses a Node ID.
 fn node_id(text: &str) -> Option<NodeId> {
     match text.parse::<IpAddr>() {
         Ok(address) => Some(NodeId::from(address)),

@@ -1,4 +1,6 @@
-//! What is allowed of the keys that say how the host runs: objectives of slices, workers, state, overload.
+//! Checks of the host's run-time keys.
+//!
+//! Covers latency objectives of slices, workers, state and overload control.
 
 use super::check::{Problems, unique};
 use super::file::{self, ALL, Key};
@@ -15,22 +17,22 @@ use vireo_node::config::{NF_KINDS, OverloadConfig, PoolKey, PoolsConfig, SliceRu
 use vireo_node::sbi::SbiConfig;
 use vireo_node::state::HAS_MONGODB;
 
-/// Worker processes at most, the host excepted (`vireo_store::region::RegionConfig`).
+/// Upper bound of worker processes, excluding the host (`vireo_store::region::RegionConfig`).
 const WORKERS: usize = 249;
-/// Numbers of processors that Linux can name in a mask.
+/// Upper bound of processor numbers in a Linux affinity mask.
 const CORES: usize = 1024;
-/// UEs at most: an LTMSI has 28 bits, of which a host uses what its memory allows.
+/// Upper bound of UEs. An LTMSI has 28 bits; the memory of a host allows fewer UEs.
 const UES: u32 = 1 << 24;
-/// Packets at most, large ones excepted.
+/// Upper bound of packets, excluding large ones.
 const PACKETS: u32 = 1 << 19;
-/// AMFs that an SMF knows.
+/// Upper bound of AMFs of an SMF.
 const AMFS: usize = 64;
-/// Replicas that a master of a Redis Cluster may have to wait for.
+/// Upper bound of replicas whose confirmation a Redis Cluster master awaits.
 const REPLICAS: u16 = 5;
-/// A part of something.
+/// Range of a fraction.
 const PART: std::ops::RangeInclusive<f64> = 0.0..=1.0;
 
-/// The slices, in the order that the core knows them in.
+/// Returns the slices in the order of the core's configuration.
 pub(super) fn slices(
     written: &BTreeMap<String, file::Slice>,
     known: &[SliceConfig],
@@ -54,7 +56,7 @@ pub(super) fn slices(
     known.iter().map(one).collect()
 }
 
-/// The objective of each kind of procedure: its own, or that of all.
+/// Returns the latency objective of each procedure kind: its own, or that of [`file::ALL`].
 fn objectives(
     key: &str,
     written: &BTreeMap<String, DurationText>,
@@ -78,7 +80,7 @@ fn objectives(
     slo
 }
 
-/// The workers and their NFs.
+/// Returns the configuration of workers and their NFs.
 pub(super) fn pools(
     pools: &file::Pools,
     steering: &file::Steering,
@@ -96,7 +98,7 @@ pub(super) fn pools(
     problems.check(workers <= WORKERS, "pools.workers", format_args!("1 to {WORKERS} or \"auto\" is allowed"));
     let free = wildcard || pools.workers == CountOrAuto::Auto;
     problems.check(free, "pools.workers", "only pools.key = \"wildcard\" has a number of workers; write \"auto\"");
-    // Each slice, and the UEs whose slice is not known yet, with an NF of each kind.
+    // Each slice, and the UEs whose slice is still unknown, need one NF of each kind.
     let needed = (slices + 1) * NF_KINDS;
     if !wildcard && per_worker > 0 && needed.div_ceil(per_worker) > WORKERS {
         let least = needed.div_ceil(WORKERS);
@@ -124,13 +126,13 @@ pub(super) fn pools(
     }
 }
 
-/// The state region.
+/// Returns the configuration of the state region.
 pub(super) fn state(state: &State, problems: &mut Problems) -> StateConfig {
     problems.check((1..=UES).contains(&state.ues), "state.ues", format_args!("1 to {UES} is allowed"));
     let packets = (256..=PACKETS).contains(&state.packets);
     problems.check(packets, "state.packets", format_args!("256 to {PACKETS} is allowed"));
     let bytes = state.bytes.or(StateConfig::bytes_for(state.ues, state.packets));
-    // A UE's place in the indexes and its slot, and an empty context.
+    // Per UE: index entry, slot and an empty context.
     let least = state.ues as usize * 512 + state.packets as usize * 2048 + (16 << 20);
     problems.check(
         bytes >= least,
@@ -152,7 +154,7 @@ pub(super) fn state(state: &State, problems: &mut Problems) -> StateConfig {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     let good = (1..=64).contains(&state.key.len()) && state.key.chars().all(plain);
     problems.check(good, "state.key", "1 to 64 of the characters a-z, A-Z, 0-9, \"-\", \"_\" and \".\" are allowed");
-    // The name of a database has fewer characters there, and a function's has what is its own behind it.
+    // MongoDB database names permit fewer characters, and each network function appends a suffix.
     let named = mode.location != StateLocation::Mongodb || (state.key.len() <= 16 && !state.key.contains('.'));
     problems.check(named, "state.key", "it begins the names of databases in MongoDB: at most 16, and no \".\"");
     StateConfig {
@@ -176,7 +178,7 @@ pub(super) fn state(state: &State, problems: &mut Problems) -> StateConfig {
     }
 }
 
-/// The URL of the database, and how many replicas confirm what is committed there.
+/// Returns the URL of the database and the number of replicas that confirm commits.
 fn database(state: &State, location: StateLocation, problems: &mut Problems) -> (String, u16) {
     let usual = match location {
         StateLocation::Mongodb => "mongodb://127.0.0.1:27017".to_owned(),
@@ -208,7 +210,7 @@ fn database(state: &State, location: StateLocation, problems: &mut Problems) -> 
         "state.database",
         "some nodes of the cluster are named: \"redis-cluster://HOST:PORT,HOST:PORT\"",
     );
-    // The client would take any certificate with one that it knows.
+    // The client would interpret one fragment as permission to accept any certificate.
     problems.check(!url.contains('#'), "state.database", "a URL without a fragment (#) is allowed");
     let confirm = state.confirm.unwrap_or(u16::from(cluster.is_some()));
     let confirms = state.confirm.is_none() || (cluster.is_some() && location.is_database());
@@ -221,7 +223,7 @@ fn database(state: &State, location: StateLocation, problems: &mut Problems) -> 
     (url, confirm)
 }
 
-/// The functions of a service-based chain.
+/// Returns the configuration of SBA mode.
 pub(super) fn sbi(sbi: &file::Sbi, problems: &mut Problems) -> SbiConfig {
     let &file::Sbi { ref amf, listen, smf, timeout, attempts, encoding, ref tls, insecure } = sbi;
     let amf = amf.all();
@@ -245,7 +247,7 @@ pub(super) fn sbi(sbi: &file::Sbi, problems: &mut Problems) -> SbiConfig {
     SbiConfig { amf, listen, smf, timeout, attempts, encoding, tls, insecure }
 }
 
-/// What is shed when.
+/// Returns the thresholds of load shedding.
 pub(super) fn overload(file: &file::File, problems: &mut Problems) -> OverloadConfig {
     let file::Overload { wait, start, stop, registrations, others, back_off } = file.overload;
     for (key, part) in [("start", start), ("stop", stop), ("registrations", registrations), ("others", others)] {
@@ -254,7 +256,7 @@ pub(super) fn overload(file: &file::File, problems: &mut Problems) -> OverloadCo
     problems.check(stop < start, "overload.stop", "it is less than overload.start");
     let order = registrations <= others;
     problems.check(order, "overload.others", "it is not less than overload.registrations: those are refused first");
-    // What the coarsest units of T3346 (GPRS timer 2, TS 24.008 10.5.7.4) can say.
+    // Range of the coarsest units of T3346 (GPRS timer 2, TS 24.008 10.5.7.4).
     let span = Duration::from(back_off.0);
     let good = (Duration::from_secs(2)..=Duration::from_secs(31 * 360)).contains(&span);
     problems.check(good, "overload.back-off", "2s to 186m is allowed");

@@ -1,4 +1,4 @@
-//! Slices of the user plane: those that the file gives packet threads of their own.
+//! Slices of the user plane with their own data workers.
 
 use super::check::{Problems, unique};
 use super::file::{self, File, PacketDriver};
@@ -6,7 +6,8 @@ use vireo_core::config::{DnnConfig, SliceConfig, SliceProfile};
 use vireo_node::upf::{DataSlice, LeanSlice, SLICE_WORKERS, SliceWorkers};
 use vireo_types::Dnn;
 
-/// The slices in the order that the core knows them in; none if no slice has workers of its own.
+/// Returns the slices in the order of the core's configuration, or none if no slice has its own
+/// workers.
 pub(super) fn data(file: &File, slices: &[SliceConfig], dnns: &[DnnConfig], problems: &mut Problems) -> Vec<DataSlice> {
     let written = file.slices();
     let has_own = |slice: &file::Slice| slice.data_workers > 0 || !slice.data_cores.is_empty();
@@ -62,14 +63,15 @@ pub(super) fn data(file: &File, slices: &[SliceConfig], dnns: &[DnnConfig], prob
     data
 }
 
-/// The slices of simple devices.
+/// Returns the slices with the IoT profile.
 pub(super) fn lean(slices: &[SliceConfig], dnns: &[DnnConfig]) -> Vec<LeanSlice> {
     let simple = slices.iter().filter(|slice| slice.profile == SliceProfile::Iot);
     let alone = slices.len() == 1;
     simple.map(|slice| LeanSlice { snssai: Some(slice.snssai), dnns: own(slice, dnns), alone }).collect()
 }
 
-/// The data networks that this slice alone reaches: a session there is of it, whatever else the control plane says.
+/// Returns the data networks that only this slice reaches. A session in such a data network belongs
+/// to the slice, whatever S-NSSAI the control plane sends.
 fn own(slice: &SliceConfig, dnns: &[DnnConfig]) -> Vec<Dnn> {
     dnns.iter().filter(|dnn| dnn.slices == [slice.snssai]).map(|dnn| dnn.name.clone()).collect()
 }

@@ -1,4 +1,4 @@
-//! `[state]` of a configuration file.
+//! `[state]` of the configuration file.
 
 use super::surfaces::ClientTls;
 use super::values::CountOrAuto;
@@ -76,14 +76,19 @@ impl Default for State {
 }
 
 impl State {
-    /// How state is kept, or why it cannot be.
+    /// Returns the state mode.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the keys contradict each other.
     pub(super) fn chosen(&self) -> Result<StateMode, &'static str> {
         let &State { preset, location, persist, change, format, scope, carry, write, answer, .. } = self;
         let named = self.database.as_deref().and_then(StateLocation::of_url);
         StateMode::choose(preset, StateAxes { location, named, persist, change, format, scope, carry, write, answer })
     }
 
-    /// How state is kept; the default where the keys contradict each other, which is said where they are checked.
+    /// Returns the state mode, or the default if the keys contradict each other. The check of
+    /// `state.preset` reports the contradiction.
     pub(super) fn mode(&self) -> StateMode {
         self.chosen().unwrap_or_default()
     }

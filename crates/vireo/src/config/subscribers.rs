@@ -1,4 +1,4 @@
-//! `[subscribers]` of a configuration file.
+//! `[subscribers]` of the configuration file.
 
 use super::values::{CountOrAuto, Secret};
 use serde::{Deserialize, Serialize};

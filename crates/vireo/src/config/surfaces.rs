@@ -1,4 +1,4 @@
-//! Sections of the control plane's surfaces: the API, the fabric of a cluster, and the service-based interface.
+//! Interfaces of the control plane: API, cluster fabric and SBI.
 
 use super::check::Problems;
 use super::values::{DurationText, Listen};
@@ -10,23 +10,23 @@ use vireo_node::cluster::{ClusterConfig, EtcdTls};
 use vireo_node::config::{ApiConfig, ApiSocket, ApiToken, DatabaseTls};
 use vireo_node::sbi::{Encoding, SbiConfig};
 
-/// What suits the process.
+/// Value for a default that depends on the process.
 const AUTO: &str = "auto";
-/// None.
+/// Value that disables an interface.
 const OFF: &str = "off";
-/// Octets of a unix socket's path (`sun_path`, with the octet after it).
+/// Upper bound of a unix socket's path, in bytes (`sun_path` without its terminating byte).
 pub(super) const SOCKET_PATH: usize = 107;
-/// Names by which clients may name the API.
+/// Upper bound of host names of the API.
 const HOST_NAMES: usize = 16;
 
-/// The HTTP interface.
+/// HTTP API.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct Api {
     pub(super) listen: Listen,
-    /// A path, or [`AUTO`], or [`OFF`].
+    /// Path, [`AUTO`] or [`OFF`].
     socket: String,
-    /// A path, or [`AUTO`].
+    /// Path or [`AUTO`].
     token_file: String,
     host_names: Vec<String>,
 }
@@ -38,7 +38,7 @@ impl Default for Api {
     }
 }
 
-/// One address, or several.
+/// One address or several addresses.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub(super) enum Addresses {
@@ -47,7 +47,7 @@ pub(super) enum Addresses {
 }
 
 impl Addresses {
-    /// These.
+    /// Creates the shortest form.
     fn of(addresses: Vec<SocketAddr>) -> Self {
         match addresses[..] {
             [one] => Addresses::One(one),
@@ -55,7 +55,7 @@ impl Addresses {
         }
     }
 
-    /// All of them.
+    /// Returns all addresses.
     pub(super) fn all(&self) -> Vec<SocketAddr> {
         match self {
             Addresses::One(address) => vec![*address],
@@ -64,7 +64,7 @@ impl Addresses {
     }
 }
 
-/// The processes of a cluster.
+/// Processes of a cluster.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Cluster {
@@ -106,7 +106,7 @@ impl Default for Cluster {
     }
 }
 
-/// By what the members of a cluster, or the functions of a chain, know each other.
+/// Mutual TLS identity of cluster members or of SBA processes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Tls {
@@ -145,7 +145,8 @@ impl Default for Sbi {
     }
 }
 
-/// TLS of connections that this process makes to a database: whose certificates it takes, and which it shows.
+/// TLS of this process's connections to a database: trusted authorities, and the client
+/// certificate.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct ClientTls {
@@ -160,7 +161,7 @@ impl ClientTls {
     }
 }
 
-/// TLS towards a database of contexts, of a table of this name.
+/// Returns the TLS configuration of a context database, from the table with this name.
 pub(super) fn database_tls(table: &str, tls: &ClientTls, problems: &mut Problems) -> DatabaseTls {
     let ClientTls { authorities, certificate, key } = tls;
     problems.check(
@@ -173,7 +174,7 @@ pub(super) fn database_tls(table: &str, tls: &ClientTls, problems: &mut Problems
     DatabaseTls { authorities, certificate, key }
 }
 
-/// TLS towards etcd.
+/// Returns the TLS configuration towards etcd.
 pub(super) fn etcd_tls(tls: &ClientTls, problems: &mut Problems) -> Option<EtcdTls> {
     let ClientTls { authorities, certificate, key } = tls;
     problems.check(
@@ -185,7 +186,7 @@ pub(super) fn etcd_tls(tls: &ClientTls, problems: &mut Problems) -> Option<EtcdT
     (!authorities.is_empty()).then(|| EtcdTls { authorities: authorities.into(), own })
 }
 
-/// The API.
+/// Returns the configuration of the API.
 pub(super) fn api(api: &Api, problems: &mut Problems) -> ApiConfig {
     let socket = match api.socket.as_str() {
         OFF => ApiSocket::Off,

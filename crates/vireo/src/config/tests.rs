@@ -9,7 +9,7 @@ use vireo_node::upf::{Fanout, FrameIo, FramesConfig, LeanSlice, Locking, XdpConf
 use vireo_types::{Duration, PduSessionType, Snssai, Tac};
 use vireo_wire::security::{CipheringAlgorithm, IntegrityAlgorithm};
 
-/// No variable has this prefix.
+/// No environment variable has this prefix.
 fn nothing() -> Env {
     Env::prefixed("VIREO_TESTS_HAVE_NONE__")
 }
@@ -33,7 +33,7 @@ fn the_reference_says_exactly_the_defaults() {
     let mut defaults = File::default();
     (defaults.slice, defaults.dnn) = (defaults.slices(), defaults.dnns());
     assert_eq!(written, defaults);
-    // And every key is in it: what the defaults print as is all there
+    // The reference contains every key: all printed defaults are in it.
     let all: toml::Table = toml::from_str(&toml::to_string(&defaults).expect("printed")).expect("read");
     let reference: toml::Table = toml::from_str(&example("reference.toml")).expect("read");
     assert_eq!(reference, all);
@@ -171,7 +171,7 @@ fn slices_of_the_user_plane_have_workers_of_their_own() {
     .expect("right");
     let slices = config.upf.expect("one").slices;
     let workers = |n: usize| (slices[n].name.as_str(), slices[n].workers.workers, slices[n].workers.cores.as_slice());
-    // who names none has one, once another has some
+    // A slice without a number has one worker, if another slice has its own.
     assert_eq!((workers(0), workers(1)), (("meters", 1, &[][..]), ("phones", 2, &[1, 0][..])));
     assert_eq!((slices[0].dnns[0].as_str(), slices[1].dnns.len()), ("sensors", 0));
     let config = load("slice.phones = { snssai = { sst = 1 } }").expect("right");

@@ -1,14 +1,16 @@
-//! Keys of the design that this release does not act on yet: refused by name, so that nobody believes they act.
+//! Keys of the design that this release does not implement.
+//!
+//! The check refuses them by name, so that no operator relies on them.
 
 use figment::value::{Dict, Value};
 
-/// Values that the design has and this release has not: section, key, values, what is allowed.
+/// Values without implementation: section, key, values, permitted values.
 const VALUES: [(&str, &str, &[&str], &str); 2] = [
     ("datapath", "driver", &["memory"], "\"sockets\", \"xdp\", \"af-packet\", \"af-xdp\""),
     ("pools", "key", &["function"], "\"slice,procedure\", \"wildcard\""),
 ];
 
-/// What of the configuration is not implemented yet.
+/// Returns the problems of values without implementation.
 pub(super) fn refused(root: &Dict) -> Vec<String> {
     let mut problems = Vec::new();
     let section = |name: &str| root.get(name).and_then(Value::as_dict);

@@ -1,4 +1,4 @@
-//! Values as a person writes them.
+//! Values of the configuration file.
 
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -6,7 +6,7 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::str::FromStr;
 
-/// A span of time: `"54m"`, `"6s"`, `"1h 30m"`.
+/// Duration: `"54m"`, `"6s"`, `"1h 30m"`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DurationText(pub(crate) vireo_types::Duration);
 
@@ -26,7 +26,7 @@ impl Serialize for DurationText {
     }
 }
 
-/// A number, or what suits the machine.
+/// Number, or `"auto"` for a value that suits the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CountOrAuto {
     Auto,
@@ -68,7 +68,8 @@ impl Serialize for CountOrAuto {
     }
 }
 
-/// An address of this machine: one that is written down, or `"auto"`: the one it has towards its default route.
+/// Address of this machine: an explicit one, or `"auto"` for the source address of the default
+/// route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LocalAddress {
     Auto,
@@ -76,7 +77,7 @@ pub(crate) enum LocalAddress {
 }
 
 impl LocalAddress {
-    /// The address.
+    /// Resolves the address.
     pub(crate) fn resolve(self) -> Result<IpAddr, String> {
         match self {
             LocalAddress::Fixed(address) => Ok(address),
@@ -87,8 +88,8 @@ impl LocalAddress {
     }
 }
 
-/// The source address that the kernel would use towards the internet. Connecting a UDP socket sends nothing; the
-/// destination is a documentation address (RFC 5737).
+/// Returns the kernel's source address towards the internet. Connecting a UDP socket sends nothing.
+/// The destination is a documentation address (RFC 5737).
 fn default_route() -> Option<IpAddr> {
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok()?;
     socket.connect((Ipv4Addr::new(192, 0, 2, 1), 9)).ok()?;
@@ -115,7 +116,7 @@ impl fmt::Display for LocalAddress {
     }
 }
 
-/// Where to listen, or `"off"`.
+/// Listen address, or `"off"`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Listen(pub(crate) Option<SocketAddr>);
 
@@ -140,11 +141,11 @@ impl fmt::Display for Listen {
     }
 }
 
-/// A network with its prefix length, host bits zero.
+/// Network with its prefix length, host bits zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Prefix<A>(pub(crate) A, pub(crate) u8);
 
-/// What [`Prefix`] needs of an address.
+/// Requirements of [`Prefix`] on an address.
 pub(crate) trait Address: FromStr + fmt::Display + Copy {
     const BITS: u8;
     const EXAMPLE: &'static str;
@@ -209,7 +210,7 @@ macro_rules! as_text {
 
 as_text!(LocalAddress, Listen, Prefix<Ipv4Addr>, Prefix<Ipv6Addr>);
 
-/// A value that is read but never shown.
+/// Secret value, excluded from output.
 #[derive(Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct Secret(pub(crate) String);

@@ -1,4 +1,4 @@
-//! What a configuration says, key by key, for telling what has changed.
+//! Values of a configuration by key, for the detection of changes.
 
 use super::file::File;
 use std::collections::BTreeMap;
@@ -6,7 +6,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::OnceLock;
 use toml::Value;
 
-/// The keys with what each says.
+/// Keys with their values as text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Written(BTreeMap<String, String>);
 
@@ -15,7 +15,7 @@ impl Written {
         let mut file = file.clone();
         (file.slice, file.dnn) = (file.slices(), file.dnns());
         let mut keys = BTreeMap::new();
-        // Every value of a file has a form in TOML: that is where it comes from.
+        // Every value of a file has a TOML form, because it comes from TOML.
         if let Ok(all) = Value::try_from(&file) {
             enter(&mut keys, "", &all);
         }
@@ -28,7 +28,7 @@ impl Written {
         Written(keys)
     }
 
-    /// Says for these keys what the other one says.
+    /// Takes the values of these keys from `other`.
     pub(crate) fn adopt(&mut self, keys: &[String], other: &Written) {
         for key in keys {
             match other.0.get(key) {
@@ -38,7 +38,7 @@ impl Written {
         }
     }
 
-    /// The keys that say something else in the other one.
+    /// Returns the keys whose values differ in `other`.
     pub(crate) fn changed(&self, other: &Written) -> Vec<String> {
         let gone = self.0.keys().filter(|key| !other.0.contains_key(*key));
         let new = other.0.iter().filter(|(key, value)| self.0.get(*key) != Some(value)).map(|(key, _)| key);
@@ -48,13 +48,13 @@ impl Written {
     }
 }
 
-/// Tells whether a secret is another one, and nothing else of it.
+/// Returns a hash that reveals only whether a secret has changed.
 fn digest(secret: &str) -> u64 {
     static STATE: OnceLock<RandomState> = OnceLock::new();
     STATE.get_or_init(RandomState::new).hash_one(secret)
 }
 
-/// Enters a value and what is in it. Lists are one value.
+/// Enters a value and its nested values. A list is one value.
 fn enter(keys: &mut BTreeMap<String, String>, path: &str, value: &Value) {
     let Value::Table(table) = value else {
         keys.insert(path.to_owned(), value.to_string());

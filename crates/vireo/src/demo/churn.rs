@@ -1,32 +1,34 @@
-//! `--churn`: hosts join and are killed in turn, under traffic and with the configuration of a cluster that says nothing else.
+//! `--churn`: hosts join and are killed in turn, under traffic and with default cluster settings.
 //!
-//! More hosts join than there are parts of the UE addresses (`cluster.address-parts`), so parts of hosts that are gone are given
-//! again. Some UEs stay connected and send without a pause, some come back from idle again and again, by themselves and by paging,
-//! and some register anew and get other addresses.
+//! More hosts join than the UE address pools have partitions (`cluster.address-parts`). The
+//! controller therefore reassigns pool partitions of departed hosts. Some UEs stay connected and
+//! send without a pause. Some resume from idle repeatedly, by themselves and by paging. Some
+//! register again and receive other addresses.
 
 use super::Args;
 use super::events::Event;
 use crate::cli::Failure;
 use crate::lab::emulator::{EmulatorOptions, Load};
 
-/// In the laboratory's own `/tmp`.
+/// Path in the lab's own `/tmp`.
 const MIX: &str = "/tmp/churn.toml";
-/// How often each connected UE sends, in milliseconds.
+/// Interval between packets of a connected UE, in milliseconds.
 const SENDS_EVERY_MS: u64 = 200;
-/// The share of UEs that register anew, of 10.
+/// Share of UEs that register again, in tenths.
 const RENEWING: u32 = 1;
 
-/// What happens: so many hosts join, and after each of them one is killed.
+/// Returns the events: `count` hosts join, and after each of them one host is killed.
 pub(super) fn events(count: u8) -> Vec<Event> {
     (0..count).flat_map(|_| [Event::Add, Event::Kill]).collect()
 }
 
-/// How many UEs are registered at any time: the others may be about to register anew.
+/// Returns the least number of UEs that are registered at any time. The other UEs may be
+/// registering again.
 pub(super) fn settled(ues: u32) -> u32 {
     ues - (ues * RENEWING).div_ceil(10)
 }
 
-/// What the UEs do.
+/// Returns the device profiles of the UEs.
 fn mix() -> String {
     format!(
         "[[profile]]\nname = \"streaming\"\nshare = 5\nstay-connected = true\nechoes = 1\n\
@@ -39,7 +41,7 @@ fn mix() -> String {
     )
 }
 
-/// What the emulator is told besides `common`.
+/// Returns the emulator options: `common` with the profiles of [`mix`].
 pub(super) fn emulator_options(args: &Args, common: EmulatorOptions) -> Result<EmulatorOptions, Failure> {
     std::fs::write(MIX, mix())?;
     let mut more = common.more;

@@ -1,5 +1,8 @@
-//! `--hosts`: the core as a balancer and hosts behind it, and `--fail-host`: one of the hosts dies, or is stopped or cut off
-//! until others have its UEs, while the UEs are busy; `--join-after` and `--leave-after`: a host joins, one leaves.
+//! `--hosts`: a balancer and hosts behind it, with host failures and changes.
+//!
+//! `--fail-host` kills, stops or isolates one host while UEs are active. A stopped or isolated host
+//! recovers after other hosts have taken over its UEs. `--join-after` adds a host, `--leave-after`
+//! removes one.
 
 use super::text;
 use crate::cli::Failure;
@@ -9,18 +12,18 @@ use crate::lab::members::HostFault;
 use clap::ValueEnum;
 use std::time::{Duration, Instant};
 
-/// Which commits are copied to another host.
+/// Selects the commits that are copied to another host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Replication {
-    /// None
+    /// Copy no commits
     None,
-    /// Those that end a procedure
+    /// Copy commits that end a procedure
     Cold,
-    /// Each
+    /// Copy every commit
     Hot,
 }
 
-/// The tables of the configuration.
+/// Returns the configuration tables of a cluster.
 pub(super) fn tables(hosts: usize, replication: Replication) -> String {
     match hosts {
         0 => String::new(),
@@ -28,27 +31,28 @@ pub(super) fn tables(hosts: usize, replication: Replication) -> String {
     }
 }
 
-/// How long what befell a host lasts: its UEs are others' by then.
+/// Duration of a host fault. Other hosts have taken over the UEs by then.
 const LASTS: Duration = Duration::from_secs(1);
 
-/// Brings about what befalls a host.
+/// Injects one fault into a host at a given time.
 #[derive(Debug)]
 pub(super) struct HostFailure {
     fate: HostFault,
     due: Instant,
-    /// The host, and when that ends.
+    /// Failed host, and the time of its recovery.
     failing: Option<(usize, Instant)>,
-    /// Hosts that have failed.
+    /// Number of hosts that have failed.
     pub(super) failed: u64,
 }
 
 impl HostFailure {
-    /// A host fails after so long.
+    /// Creates a fault that is due after `after`.
     pub(super) fn new(fate: HostFault, after: Duration) -> Self {
         HostFailure { fate, due: Instant::now() + after, failing: None, failed: 0 }
     }
 
-    /// Does it if it is time.
+    /// Injects the fault into the host with the most UEs if it is due, and ends the fault when its
+    /// time is over.
     pub(super) fn work(&mut self, core: &mut Core) -> Result<(), Failure> {
         let now = Instant::now();
         if self.failed == 0 && now >= self.due {
@@ -64,7 +68,7 @@ impl HostFailure {
     }
 }
 
-/// Lets a host join, and another one leave.
+/// Adds and removes a host at given times.
 #[derive(Debug)]
 pub(super) struct HostChange {
     join: Option<Instant>,
@@ -72,13 +76,13 @@ pub(super) struct HostChange {
 }
 
 impl HostChange {
-    /// Each after so long, if at all.
+    /// Creates a change with the times of each part, if requested.
     pub(super) fn new(join: Option<Duration>, leave: Option<Duration>) -> Self {
         let at = |after: Duration| Instant::now() + after;
         HostChange { join: join.map(at), leave: leave.map(at) }
     }
 
-    /// Does it if it is time. The host with the most UEs leaves.
+    /// Adds or removes a host if due. The host with the most UEs leaves.
     pub(super) fn work(&mut self, lab: &Lab, core: &mut Core) -> Result<(), Failure> {
         let now = Instant::now();
         if self.join.take_if(|due| now >= *due).is_some() {

@@ -1,5 +1,7 @@
-//! `--cluster`: a cluster goes through what can befall it while its UEs are busy, one event after the other, and no UE may be
-//! lost. An event begins when the one before is over, everybody is there, and there are copies of every UE again.
+//! `--cluster`: a cluster that undergoes faults and changes while its UEs are active.
+//!
+//! Events run one after the other, and no UE may be lost. An event begins after the previous event
+//! is complete, all members are present and every UE has copies again.
 
 use super::cluster::Replication;
 use super::{Args, churn};
@@ -18,11 +20,11 @@ use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 use vireo_simulator::analysis::timeline::Bin;
 
-/// Hosts that it begins with.
+/// Initial number of hosts.
 const HOSTS: usize = 3;
-/// Balancers, with each of which every gNB has an association.
+/// Number of balancers; every gNB has one association with each.
 const BALANCERS: u8 = 2;
-/// What happens if nothing else is asked for, in this order.
+/// Default events, in order.
 const EVENTS: [Event; 13] = [
     Event::Kill,
     Event::Add,
@@ -36,53 +38,55 @@ const EVENTS: [Event; 13] = [
     Event::Balancer,
     Event::Holder,
     Event::Controller,
-    // It learns of RAN nodes from others than those on whose associations they have set NG up.
+    // The added host learns of RAN nodes from other balancers than those on whose associations the
+    // RAN nodes ran NG Setup.
     Event::Add,
 ];
-/// How long UEs are busy before the first event and after the last one.
+/// Time with active UEs before the first event and after the last one.
 const MARGIN: Duration = Duration::from_secs(2);
-/// For how long everything has to be as it should be between events.
+/// Time without deviations that is required between events.
 const PAUSE: Duration = Duration::from_millis(500);
-/// How long a balancer or the controller is away.
+/// Downtime of a balancer or the controller.
 const AWAY: Duration = Duration::from_secs(1);
-/// The longest that an event may take, and the longest until everything is as it should be after it.
+/// Time limit of an event, and of the recovery after it.
 const LIMIT: Duration = Duration::from_secs(30);
-/// What the last procedures may take: a UE repeats a service request that was not answered after 15 s (T3517, TS 24.501 10.2).
+/// Time limit of the last procedures. A UE repeats an unanswered service request after 15 s (T3517,
+/// TS 24.501 10.2).
 const LAST: &str = "40s";
-/// How often is looked how far an event is, and how often whether everything is as it should be.
+/// Interval between progress checks of an event.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 const COUNT_EVERY: Duration = Duration::from_millis(200);
-/// In the laboratory's own `/tmp`.
+/// Path in the lab's own `/tmp`.
 const TIMELINE: &str = "/tmp/timeline.csv";
 const LOG: &str = "/tmp/core.log";
-/// Lines that are shown of each log when something went wrong.
+/// Lines of each log shown after a failure.
 const LAST_WORDS: usize = 20;
 
-/// Something that happens to a cluster.
+/// Event of a cluster run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Event {
-    /// The host with the most UEs is killed
+    /// Kill the host with the most UEs
     Kill,
-    /// It is stopped, and wakes when others have its UEs
+    /// Stop the host with the most UEs, and resume it after the takeover
     Stop,
-    /// It is cut off, and joined again when others have its UEs
+    /// Isolate the host with the most UEs, and reconnect it after the takeover
     Cut,
-    /// Two hosts do not reach each other, but everybody else
+    /// Partition two hosts from each other only
     Link,
-    /// A host joins
+    /// Add a host
     Add,
-    /// The host with the most UEs is drained
+    /// Drain the host with the most UEs
     Drain,
-    /// A balancer that does not talk to UPFs is killed, and started again
+    /// Kill a balancer without PFCP associations, and restart it
     Balancer,
-    /// The balancer that talks to UPFs is killed, and started again
+    /// Kill the balancer with the PFCP associations, and restart it
     Holder,
-    /// The controller is killed, and started again
+    /// Kill the controller, and restart it
     Controller,
 }
 
 impl Event {
-    /// What befalls the host with the most UEs, if something does.
+    /// Returns the fault that the event injects into the host with the most UEs, if any.
     fn fate(self) -> Option<HostFault> {
         match self {
             Event::Kill => Some(HostFault::Kill),
@@ -92,12 +96,12 @@ impl Event {
         }
     }
 
-    /// Whether a host is in the map no longer when it is over, and has ended.
+    /// Returns true if a host leaves the cluster map and ends in this event.
     fn costs_a_host(self) -> bool {
         self.fate().is_some() || matches!(self, Event::Link | Event::Drain)
     }
 
-    /// Whether somebody is killed who is started again.
+    /// Returns true if the event kills a process and restarts it.
     fn is_absence(self) -> bool {
         matches!(self, Event::Balancer | Event::Holder | Event::Controller)
     }
@@ -119,40 +123,40 @@ impl fmt::Display for Event {
     }
 }
 
-/// An event that is under way or over.
+/// Event in progress or complete.
 #[derive(Clone, Copy, Debug)]
 struct RunningEvent {
     event: Event,
-    /// The number here of the host or the balancer.
+    /// Lab number of the host or balancer.
     who: usize,
-    /// UEs that the host had.
+    /// UEs of the host at the start of the event.
     ues: usize,
     began: Instant,
     began_unix_us: u64,
-    /// How long it took until the map was as it should be, or for the controller until it knew it again.
+    /// Time until the cluster map was correct; for the controller, until it knew the map again.
     took: Option<Duration>,
-    /// Whether who was away has been started again.
+    /// Whether the killed process has been restarted.
     back: bool,
 }
 
-/// What happens, and how far that is.
+/// Remaining, running and complete events.
 #[derive(Debug)]
 struct EventScript {
-    /// UEs that are registered at any time.
+    /// Least number of UEs that are registered at any time.
     ues: usize,
     gnbs: usize,
     balancers: usize,
     to_come: VecDeque<Event>,
     now: Option<RunningEvent>,
     over: Vec<RunningEvent>,
-    /// When it is looked again.
+    /// Time of the next check.
     look: Instant,
-    /// When the last event was over.
+    /// End of the last event.
     ended: Instant,
-    /// Since when everything is as it should be, by the map of which epoch.
+    /// Start of the current state without deviations, and the epoch of its map.
     whole: Option<(Instant, u64)>,
     seen: ClusterReadiness,
-    /// Whether nothing is to come, and nothing is amiss.
+    /// Whether all events are complete and the cluster has recovered.
     done: bool,
 }
 
@@ -175,7 +179,7 @@ impl EventScript {
         }
     }
 
-    /// Carries it on, if there is something to be done.
+    /// Checks the running event, or starts the next one, if a check is due.
     fn work(&mut self, lab: &Lab, core: &mut Core) -> Result<(), Failure> {
         let now = Instant::now();
         if now < self.look || self.done {
@@ -229,16 +233,17 @@ impl EventScript {
         Ok(())
     }
 
-    /// Whether everybody is there and there are copies of every UE, for so long and by one map.
+    /// Returns true if all members are present and every UE has copies, for `pause` and in one
+    /// epoch.
     fn is_whole_for(&mut self, core: &Core, now: Instant, pause: Duration) -> Result<bool, Failure> {
-        // A member that has only just been started may not answer: it is asked again.
+        // A restarting member may not answer. The next check asks again.
         self.seen = core.standing().unwrap_or_default();
         let ClusterReadiness { epoch, hosts, balancers, registered, copies, associations, upfs } = self.seen;
         let members = hosts == core.hosts_there() && balancers == self.balancers && upfs == 1;
         let ues = registered >= self.ues && copies >= self.ues;
         if !members || !ues || associations != self.gnbs * self.balancers {
             self.whole = None;
-            // Before the first event UEs register.
+            // UEs register before the first event, so that wait has no limit.
             let waited = now.duration_since(self.ended);
             if !self.over.is_empty() && waited > LIMIT {
                 return Err(Failure(format!("not everything is as it should be after {waited:.0?}: {:?}", self.seen)));
@@ -253,7 +258,7 @@ impl EventScript {
         Ok(now.duration_since(since) >= pause)
     }
 
-    /// Looks how far an event is.
+    /// Checks the progress of an event, and completes it or restarts the killed process.
     fn go_on(&mut self, lab: &Lab, core: &mut Core, mut happening: RunningEvent) -> Result<(), Failure> {
         let RunningEvent { event, who, began, back, .. } = happening;
         if began.elapsed() > LIMIT {
@@ -283,7 +288,7 @@ impl EventScript {
                 }
             }
         }
-        // Whoever comes back finds that others have its UEs, and ends.
+        // A host that returns finds its UEs at other hosts, and ends.
         let has_ended = !event.costs_a_host() || core.has_host_ended(who)?;
         let ended = happening.took.is_some() && has_ended && (happening.back || !event.is_absence());
         self.now = Some(happening);
@@ -295,48 +300,51 @@ impl EventScript {
     }
 }
 
-/// What an event came to.
+/// Result of one event.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct EventReport {
     event: String,
-    /// Since the load began, in seconds.
+    /// Start of the event since the start of the load, in seconds.
     at_s: f64,
-    /// UEs of the host at that time.
+    /// UEs of the host at the start of the event.
     ues: usize,
-    /// How long it took until the map was as it should be (of the controller: until it knew it again), in milliseconds.
+    /// Time until the cluster map was correct (for the controller: until it knew the map again), in
+    /// milliseconds.
     took_ms: f64,
-    /// Of what was due between this event and the next: the longest that a UE waited, in milliseconds, what failed, and UEs
-    /// that had to register again.
+    /// Longest wait of a UE for a procedure due between this event and the next, in milliseconds.
+    /// The fields after it hold the failed procedures and the UEs that registered again.
     worst_ms: f64,
     failed: u64,
     lost: u64,
 }
 
-/// What the run came to. The names of the JSON are a contract.
+/// Result of the run. The names of the JSON are a contract.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 struct Report {
-    /// UEs asked for, and those that registered with a session.
+    /// Requested UEs. The next field holds those that registered with a session.
     ues: u64,
     succeeded: u64,
-    /// Service requests that were due, that came to their end, and that did not.
+    /// Service requests that were due. The next fields hold those that completed and those that
+    /// failed.
     procedures: u64,
     completed: u64,
     failed_procedures: u64,
-    /// Requests that UEs repeated because there was no answer.
+    /// Requests that UEs repeated without an answer.
     retries: u64,
     /// UEs that had to register again.
     lost: u64,
-    /// What the core did against the specifications.
+    /// Violations of the specifications by the core.
     violations: u64,
-    /// Half of all service requests took less, and one in a hundred took more, in milliseconds.
+    /// Median of all service requests in milliseconds, followed by the 99th percentile.
     p50_ms: f64,
     p99_ms: f64,
-    /// Packets of UEs to the data network that were to be answered, and that never were.
+    /// Packets of UEs to the data network that require an answer. The next field holds those
+    /// without one.
     echoes: u64,
     echoes_lost: u64,
-    /// The longest time without an answer of a UE that sends without a pause, in milliseconds.
+    /// Longest time without an answer for a UE that sends without a pause, in milliseconds.
     longest_gap_ms: f64,
-    /// The slowest of each kind of procedure, in milliseconds.
+    /// Longest latency of each kind of procedure, in milliseconds.
     slowest_ms: BTreeMap<String, f64>,
     events: Vec<EventReport>,
 }
@@ -380,7 +388,7 @@ impl Report {
         }
     }
 
-    /// Whether nobody has noticed more than that it took longer.
+    /// Returns true if the events affected only the latency of UEs.
     fn complete(&self) -> bool {
         let good = self.succeeded == self.ues && self.completed == self.procedures && self.procedures > 0;
         let packets = self.echoes_lost == 0;
@@ -418,10 +426,10 @@ impl fmt::Display for Report {
     }
 }
 
-/// The length of a piece of the timeline.
+/// Width of a timeline interval in seconds.
 const WIDTH_S: f64 = 0.1;
 
-/// Does what `vireo demo --cluster` was asked.
+/// Runs `vireo demo --cluster` or `--churn`.
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
     if args.replication == Replication::None {
         return Err(Failure(
@@ -432,7 +440,8 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     if balancers > 0 {
         etcd::check()?;
     }
-    // Before the namespaces: afterwards `/tmp` is another one, and a wrong path should not cost a run.
+    // Opens the files before the namespaces hide the real `/tmp`, and before a wrong path costs a
+    // run.
     let mut json = args.json.as_deref().map(create).transpose()?;
     let log = args.core_log.as_deref().map(create).transpose()?;
     let lab = Lab::build(&UE_NETWORKS)?;
@@ -461,7 +470,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     core.stop()
 }
 
-/// Has the UEs be busy until all is over that happens.
+/// Runs the UEs until all events are complete.
 fn run_events(
     args: &Args,
     lab: &Lab,
@@ -487,7 +496,7 @@ fn run_events(
     }
 }
 
-/// Shows what it came to; fails unless that is good.
+/// Prints the results. Returns an error if the run was not complete.
 fn print_event(result: &EmulatorResult, script: &EventScript, json: Option<&mut File>) -> Result<(), Failure> {
     let timeline = emulator::read_timeline(&std::fs::read_to_string(TIMELINE)?)?;
     let report = Report::new(result, &timeline, &script.over);
@@ -505,7 +514,7 @@ fn print_event(result: &EmulatorResult, script: &EventScript, json: Option<&mut 
     Err(Failure("not every UE was served: see the table".into()))
 }
 
-/// What is to happen.
+/// Returns the events of the run.
 fn events(args: &Args) -> Vec<Event> {
     match args.churn {
         Some(count) => churn::events(count),
@@ -514,20 +523,20 @@ fn events(args: &Args) -> Vec<Event> {
     }
 }
 
-/// Balancers with namespaces of their own.
+/// Returns the number of balancers with their own namespaces.
 fn balancers(args: &Args) -> u8 {
     if args.churn.is_some() { 0 } else { BALANCERS }
 }
 
 fn emulator_options(args: &Args) -> Result<EmulatorOptions, Failure> {
-    // Events end before, or fail.
+    // The events end, or fail, before this limit.
     let busy = LIMIT * 2 * (1 + events(args).len() as u32);
     let (duration, width) = (format!("{}s", busy.as_secs()), format!("{}ms", WIDTH_S * 1e3));
     let load = ["--duration", &duration, "--timeout", LAST, "--timeline", TIMELINE, "--timeline-interval", &width];
     let common = EmulatorOptions {
         gnbs: args.gnbs,
         more: load.map(str::to_owned).into(),
-        // Far more than it takes: only to end a run in which somebody waits for ever.
+        // Far above the usual duration; ends only a run that hangs.
         limit: busy + Duration::from_secs(120) + Duration::from_millis(20) * args.ues,
         ..EmulatorOptions::default()
     };

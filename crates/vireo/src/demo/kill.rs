@@ -1,5 +1,6 @@
-//! `--kill-nf` and `--kill-data`: worker processes of the core, or data workers of its user plane, are killed while the
-//! UEs are busy. Which one is left to chance; how often is not.
+//! `--kill-nf` and `--kill-data`: kills of NF workers or data workers under load.
+//!
+//! The worker is chosen at random, at a fixed rate, while UEs are active.
 
 use crate::cli::Failure;
 use crate::lab::core::Core;
@@ -9,11 +10,11 @@ use rand::seq::IndexedRandom;
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
-/// How often something happens: `5/s`, `0.5/s`, `30/m`.
+/// Interval of a rate such as `5/s`, `0.5/s` or `30/m`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Rate(pub(super) Duration);
 
-/// More often than a worker can be started anew.
+/// Shortest interval: a worker needs longer to restart.
 const SHORTEST: Duration = Duration::from_millis(10);
 
 impl FromStr for Rate {
@@ -34,33 +35,34 @@ impl FromStr for Rate {
     }
 }
 
-/// Finds those that may be killed.
+/// Returns the workers that may be killed.
 type Of = fn(&Process) -> Result<Vec<Worker>, Failure>;
 
-/// Kills workers, one after the other.
+/// Kills workers at a fixed rate.
 #[derive(Debug)]
 pub(super) struct Killer {
     of: Of,
     every: Duration,
     due: Instant,
-    /// The one that was killed last. On a busy machine it may still be there when the next one is due.
+    /// Last killed worker. On a busy machine it may still exist when the next kill is due.
     last: Option<u32>,
-    /// How many it has killed.
+    /// Number of kills.
     pub(super) kills: u64,
 }
 
 impl Killer {
-    /// Begins now: the first worker that runs steps is killed after one interval.
+    /// Creates a killer of NF workers; the first kill is due after one interval.
     pub(super) fn nf_workers(rate: Rate) -> Self {
         Killer { of: Worker::of, every: rate.0, due: Instant::now() + rate.0, last: None, kills: 0 }
     }
 
-    /// The same of data workers: those that have a place, and not one in reserve.
+    /// Creates a killer of data workers. Standby workers are exempt.
     pub(super) fn data_workers(rate: Rate) -> Self {
         Killer { of: Worker::of_data, ..Killer::nf_workers(rate) }
     }
 
-    /// Kills one if it is time. While there is none, because the last one is not replaced yet, it stays due.
+    /// Kills a worker if due. If no worker exists, because the last one is not replaced yet, the
+    /// kill stays due.
     pub(super) fn work(&mut self, core: &Core) -> Result<(), Failure> {
         if Instant::now() < self.due {
             return Ok(());

@@ -1,5 +1,6 @@
-//! `--migrate`: users are moved between two slices of the user plane while they are busy, or between two UPFs. Who is left
-//! to chance; how often is not.
+//! `--migrate`: migration of users between two slices, or relocation between two UPFs.
+//!
+//! The user is chosen at random, at a fixed rate, while UEs are active.
 
 use super::kill::Rate;
 use crate::cli::Failure;
@@ -8,7 +9,8 @@ use rand::seq::IndexedMutRandom;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// The slices of a demo whose users move: all UEs are of the first by their S-NSSAI.
+/// Returns the slices of a demo that migrates users. The S-NSSAI of all UEs maps to the first
+/// slice.
 pub(super) fn slices() -> String {
     let last = std::thread::available_parallelism().map_or(1, usize::from).min(2) - 1;
     format!(
@@ -17,45 +19,45 @@ pub(super) fn slices() -> String {
     )
 }
 
-/// Slices, and UPFs, that users are moved between.
+/// Names of the slices, and of the UPFs.
 const SLICES: [&str; 2] = ["default", "second"];
 const UPFS: [&str; 2] = ["embedded", super::second_upf::NAME];
 
-/// What users are moved between.
+/// Source and target of migrations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Between {
     /// Workers of one user plane.
     Slices,
-    /// User planes.
+    /// Two UPFs.
     Upfs,
 }
 
-/// How often it asks who is there.
+/// Interval between queries for users.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// Moves users, one after the other.
+/// Migrates users at a fixed rate.
 #[derive(Debug)]
 pub(super) struct Migrator {
     between: Between,
     every: Duration,
     due: Instant,
-    /// When it asks again who is there, and from which UE on.
+    /// Time of the next query, and the UE number at which it begins.
     look: Instant,
     offset: usize,
-    /// Addresses of sessions, or SUPIs, and where each goes to next.
+    /// Session addresses, or SUPIs, each with its next target.
     users: Vec<(String, usize)>,
-    /// How many it has moved; between UPFs, how many it has ordered to be.
+    /// Number of migrations; between UPFs, number of relocation orders.
     pub(super) migrations: u64,
 }
 
 impl Migrator {
-    /// Begins now: the first one is moved after one interval.
+    /// Creates a migrator; the first migration is due after one interval.
     pub(super) fn new(rate: Rate, between: Between) -> Self {
         let now = Instant::now();
         Migrator { between, every: rate.0, due: now + rate.0, look: now, offset: 0, users: vec![], migrations: 0 }
     }
 
-    /// Moves as many as are due. While there is nobody it is behind, and does not make up for it.
+    /// Migrates as many users as are due. Without users it falls behind and does not catch up.
     pub(super) fn work(&mut self, core: &Core) -> Result<(), Failure> {
         let now = Instant::now();
         if now >= self.look {
@@ -74,7 +76,7 @@ impl Migrator {
                     self.migrations += u64::from(moved);
                     *next = 1 - *next;
                 }
-                // its session has ended meanwhile
+                // The session has ended meanwhile.
                 None => {
                     let gone = std::mem::take(address);
                     self.users.retain(|(address, _)| *address != gone && !address.is_empty());
@@ -84,7 +86,7 @@ impl Migrator {
         Ok(())
     }
 
-    /// Asks who is there. Those that were there before go on from where they are.
+    /// Queries the users. Known users keep their next target.
     fn find(&mut self, core: &Core) -> Result<(), Failure> {
         let status = core.ues(self.offset)?;
         let last = self.offset + status.ues.len();

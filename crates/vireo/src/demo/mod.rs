@@ -1,5 +1,7 @@
-//! `vireo demo`: a core, a RAN with UEs and a data network on this machine, in namespaces of their own: the UEs
-//! register, get sessions, exchange packets with the data network and leave. Succeeds only if every UE did.
+//! `vireo demo`: core, RAN with UEs and data network in namespaces of one machine.
+//!
+//! The UEs register, establish sessions, exchange packets with the data network and deregister. The
+//! demo succeeds only if every UE completes all steps.
 
 mod churn;
 mod cluster;
@@ -30,100 +32,112 @@ use vireo_node::upf::UpfConfig;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// How many UEs
+    /// Emulate N UEs
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=60_000))]
     ues: u32,
-    /// How many gNBs they are spread over
+    /// Spread the UEs over N gNBs
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=64))]
     gnbs: u32,
-    /// Registrations begun per second
+    /// Start R registrations per second
     #[arg(long, value_name = "R", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     rate: u32,
-    /// The radio access
+    /// Select the radio access
     #[arg(long, value_enum, default_value_t = Rat::Nr)]
     rat: Rat,
-    /// NAS ciphering that the core prefers [default: nea2; with --pcap nea0, so that the capture can be read]
+    /// Prefer this NAS ciphering [default: nea2; with --pcap readable nea0]
     #[arg(long, value_enum)]
     ciphering: Option<Ciphering>,
-    /// What the UEs do (`vireo emulate --list`)
+    /// Run this scenario in each UE (see `vireo emulate --list`)
     #[arg(long, value_name = "S", default_value = report::FULL)]
     scenario: String,
-    /// How the core reads and writes user packets; all but sockets need root
+    /// Select the driver of user packets; all but sockets need root
     #[arg(long, value_enum, value_name = "D", default_value_t = Datapath::Sockets)]
     datapath: Datapath,
-    /// Kill a worker process of the core so often while the UEs are busy
+    /// Kill worker processes at RATE while UEs are active, e.g. 5/s or 30/m
     #[arg(long, value_name = "R/s")]
     kill_nf: Option<Rate>,
-    /// Kill a data worker, a process of its own then, so often while the UEs are busy
+    /// Kill data worker processes at RATE while UEs are active
     #[arg(long, value_name = "R/s")]
     kill_data: Option<Rate>,
-    /// Move a user to another slice of the user plane so often while the UEs are busy, or with --upfs 2 to the other UPF
+    /// Migrate users at RATE between slices, or UPFs with --upfs 2
     #[arg(long, value_name = "R/s")]
     migrate: Option<Rate>,
-    /// UPFs that the UEs' sessions are spread over; a second one is a process of its own
+    /// Spread sessions over N UPFs; the second one is its own process
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=2))]
     upfs: u8,
-    /// Run the core as a chain of functions, AMF, SMF and UPF, each a process of its own, over the service-based interface
+    /// Run AMF, SMF and UPF as separate processes over the SBI
     #[arg(long, value_enum, value_name = "CHAIN")]
     #[arg(conflicts_with_all = ["clusters", "kill_data", "migrate", "upfs"])]
     chain: Option<Chain>,
-    /// With --chain: where the functions keep their state [default: in their own memory]
+    /// Keep state in this backend, with --chain [default: process memory]
     #[arg(long, value_enum, requires = "chain")]
     state: Option<sba::StateBackend>,
-    /// With --state: when they load it from there and commit it
+    /// Load and commit at these points, with --state
     #[arg(long, value_enum, requires = "state", default_value_t = sba::PersistMode::Transaction)]
     persist: sba::PersistMode,
-    /// With --state: which functions share the record of a UE, in which one of them commits for the others
+    /// Share a UE's record among these functions, with --state
+    ///
+    /// One of the functions commits for all of them.
     #[arg(long, value_enum, requires = "state", default_value_t = sba::Scope::Function)]
     scope: sba::Scope,
-    /// With --state: what their commits to a database wait for
+    /// Make database commits wait for this, with --state
     #[arg(long, value_enum, requires = "state", default_value_t = sba::WriteMode::Blocking)]
     write: sba::WriteMode,
-    /// With --chain: the SMF leaves SM contexts with the AMF, and gets them back with what that asks
+    /// Piggyback SM contexts on SMF responses and AMF requests, with --chain
     #[arg(long, requires = "chain")]
     piggyback: bool,
-    /// With --chain: the AMF takes the SMF's first message for UE and RAN for the answer that the session was created
+    /// Accept the first N1N2 transfer as create response, with --chain
     #[arg(long, requires = "chain")]
     implied: bool,
-    /// With --chain: how AMF and SMF say what they ask each other
+    /// Encode SBI messages in this format, with --chain
     #[arg(long, value_enum, requires = "chain", default_value_t = sba::Sbi::Json)]
     sbi: sba::Sbi,
-    /// With --chain: AMF and SMF ask each other in mutual TLS, by certificates that are made for that
+    /// Use mutual TLS between AMF and SMF, with --chain
+    ///
+    /// The demo creates the certificates.
     #[arg(long, requires = "chain")]
     tls: bool,
-    /// With --state: kill this one amid the run: the SMF or the UPF, which is started again at once, one of two AMFs behind a
-    /// balancer, or a master of the Redis Cluster
+    /// Kill this process in mid-run, with --state
+    ///
+    /// SMF and UPF restart at once. The AMF is one of two AMFs behind a balancer. The master is one
+    /// of the Redis Cluster.
     #[arg(long, value_enum, requires = "state")]
     kill: Option<sba::KillTarget>,
-    /// Run the core as a cluster: a balancer and so many hosts behind it
+    /// Run a cluster of a balancer and N hosts
     #[arg(long, value_name = "N", group = "clusters", value_parser = clap::value_parser!(u16).range(1..=16))]
     #[arg(conflicts_with_all = ["kill_nf", "migrate", "upfs"])]
     hosts: Option<u16>,
-    /// Run a cluster with etcd, a controller, two balancers and three hosts through what can befall it while its UEs are busy:
-    /// hosts are killed, stopped, cut off, added and drained, a balancer and the controller are killed and come back, and no UE
-    /// may be lost. --rate is that of service requests then
+    /// Run a cluster through faults and changes, without losing a UE
+    ///
+    /// The cluster has etcd, a controller, two balancers and three hosts. Hosts are killed,
+    /// stopped, isolated, added and drained, and a balancer and the controller are killed and
+    /// restarted, while UEs are active. --rate is the rate of service requests.
     #[arg(long, group = "clusters", conflicts_with_all = ["kill_nf", "kill_data", "migrate", "upfs", "datapath", "scenario", "pcap"])]
     cluster: bool,
-    /// With --cluster: what happens, in this order [default: all, with hosts added meanwhile]
+    /// Run these events, in order, with --cluster [default: all, and adds]
     #[arg(long, value_enum, value_name = "EVENTS", value_delimiter = ',', requires = "cluster")]
     events: Vec<events::Event>,
-    /// Run a cluster of a balancer and three hosts under traffic, while N hosts join and N are killed in turn
+    /// Run a cluster under traffic while N hosts join and N are killed
+    ///
+    /// The cluster has a balancer and three hosts. Joins and kills alternate.
     #[arg(long, value_name = "N", group = "clusters", value_parser = clap::value_parser!(u8).range(1..=200))]
     #[arg(conflicts_with_all = ["kill_nf", "kill_data", "migrate", "upfs", "datapath", "scenario", "pcap"])]
     churn: Option<u8>,
-    /// Which commits the hosts copy to one another
+    /// Select the commits that hosts copy to each other
     #[arg(long, value_enum, default_value_t = Replication::Hot, requires = "clusters")]
     replication: Replication,
-    /// What befalls the host with the most UEs while these are busy
+    /// Fail the host with the most UEs while UEs are active
     #[arg(long, value_enum, requires = "hosts")]
     fail_host: Option<HostFault>,
-    /// When, from the first registration on [default: when all have registered and come back from idle]
+    /// Fail TIME after the first registration [default: in mid-load]
+    ///
+    /// By default the host fails when all UEs have registered and resumed from idle.
     #[arg(long, value_name = "TIME", requires = "fail_host", value_parser = humantime::parse_duration)]
     fail_after: Option<Duration>,
-    /// When another host joins, from the first registration on
+    /// Add a host TIME after the first registration
     #[arg(long, value_name = "TIME", requires = "hosts", value_parser = humantime::parse_duration)]
     join_after: Option<Duration>,
-    /// When the host with the most UEs leaves, from the first registration on
+    /// Remove the host with the most UEs TIME after the first registration
     #[arg(long, value_name = "TIME", requires = "hosts", value_parser = humantime::parse_duration)]
     leave_after: Option<Duration>,
     /// Write the result as JSON
@@ -132,81 +146,83 @@ pub(crate) struct Args {
     /// Capture N2, N3 and N4 to a pcap file
     #[arg(long, value_name = "FILE")]
     pcap: Option<PathBuf>,
-    /// Keep the core's log
+    /// Write the core's log to FILE
     #[arg(long, value_name = "FILE")]
     core_log: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Rat {
-    /// 5G
+    /// Use NR (5G)
     Nr,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Ciphering {
-    /// None
+    /// Use no ciphering
     Nea0,
-    /// SNOW 3G
+    /// Use SNOW 3G
     Nea1,
-    /// AES
+    /// Use AES
     Nea2,
-    /// ZUC
+    /// Use ZUC
     Nea3,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Datapath {
-    /// UDP sockets and a TUN device
+    /// Use UDP sockets and a TUN device
     Sockets,
-    /// A program in the kernel
+    /// Use an XDP program in the kernel
     Xdp,
-    /// Rings of AF_PACKET
+    /// Use AF_PACKET rings
     AfPacket,
-    /// AF_XDP
+    /// Use AF_XDP
     AfXdp,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Chain {
-    /// AMF and SMF over HTTP/2 (TS 29.502, TS 29.518), SMF and UPF over PFCP
+    /// Use HTTP/2 between AMF and SMF (TS 29.502, TS 29.518), PFCP to the UPF
     Sba,
 }
 
-/// The text of a value as it is on the command line.
-/// What a capture of N4 needs of the configuration.
+/// Configuration that makes N4 messages visible to a capture.
 const N4_ON_THE_WIRE: &str = "[n4]\ndirect = false\n";
 
+/// Returns the name of a value on the command line.
 fn text(value: impl ValueEnum) -> String {
     value.to_possible_value().map(|v| v.get_name().to_owned()).unwrap_or_default()
 }
 
 impl Args {
-    /// AMFs of a chain behind a balancer; 0 = one with N2 itself.
+    /// Returns the number of AMFs behind a balancer; 0 means one AMF that terminates N2.
     fn amfs(&self) -> u8 {
         self.kill.map_or(0, sba::KillTarget::amfs)
     }
 
-    /// Whether UEs may wait for the database of a chain for longer than a core has them wait that has too much to do.
+    /// Returns true if UEs may wait longer for the SBA database than an overloaded core makes them
+    /// wait.
     fn is_slow(&self) -> bool {
         let dies = self.kill_nf.is_some() && self.state.is_some_and(|state| state != sba::StateBackend::Shm);
         dies || self.state == Some(sba::StateBackend::Mongodb) || self.kill == Some(sba::KillTarget::Master)
     }
 
-    /// Whether UEs are spread over several hosts, or AMFs.
+    /// Returns true if UEs are spread over several hosts or AMFs.
     fn has_several(&self) -> bool {
         self.hosts.is_some() || self.amfs() > 0
     }
 }
 
-/// Does what `vireo demo` was asked.
+/// Runs `vireo demo`.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let Rat::Nr = args.rat;
     if args.cluster || args.churn.is_some() {
         return events::run(args);
     }
     check(args)?;
-    // Before the namespaces: afterwards `/tmp` is another one, and a wrong path should not cost a run.
+    // Opens the files before the namespaces hide the real `/tmp`, and before a wrong path costs a
+    // run.
     let mut json = args.json.as_deref().map(create).transpose()?;
     let pcap = args.pcap.as_deref().map(create).transpose()?;
     let log = args.core_log.as_deref().map(create).transpose()?;
@@ -214,7 +230,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let lab = Lab::build(&UE_NETWORKS)?;
     let interrupt = Interrupt::listen()?;
     eprintln!("demo: namespaces for core, RAN and data network are up");
-    // Before the core, so that its association with the UPF is in it.
+    // Starts before the core, so that the capture includes the PFCP association.
     let capture = pcap.map(|file| Capture::start(file, &[N2, "lo"])).transpose()?;
     let log = log.map_or_else(|| create(Path::new("/tmp/core.log")), Ok)?;
     let between = if args.upfs > 1 { Between::Upfs } else { Between::Slices };
@@ -228,11 +244,11 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let before = lab.data_network_counters()?;
     let mut killers = [args.kill_nf.map(Killer::nf_workers), args.kill_data.map(Killer::data_workers)];
     let mut migrator = args.migrate.map(|rate| Migrator::new(rate, between));
-    // All have registered by then, and about as many are busy as ever.
+    // All UEs have registered by then, and the number of active UEs is near its maximum.
     let busy = Duration::from_secs_f64(f64::from(args.ues) / f64::from(args.rate));
     let after = args.fail_after.unwrap_or(busy + IN_THE_MIDDLE);
     let mut doom = args.fail_host.map(|fate| HostFailure::new(fate, after));
-    // About half of them have registered by then.
+    // About half of the UEs have registered by then.
     let mut kill = args.kill.map(|victim| sba::KillPlan::new(victim, busy / 2));
     let mut change = HostChange::new(args.join_after, args.leave_after);
     let (mut most, mut counted) = (Vec::new(), Instant::now());
@@ -298,7 +314,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     both((args, report.lost), verdict(&report, &emulated.result.complaints(), none), gone)
 }
 
-/// What is wrong with what the UEs did, and with what is left of them; where that is the price of a mode, it is said.
+/// Combines the results of the UEs (`done`) and of the remaining sessions (`gone`). Prints a reason
+/// if a loss is inherent in the mode.
 fn both((args, lost): (&Args, u64), done: Result<(), Failure>, gone: Result<(), Failure>) -> Result<(), Failure> {
     let why = args.kill.and_then(|victim| args.write.loses_with(victim)).filter(|_| lost > 0 || gone.is_err());
     why.iter().for_each(|why| eprintln!("demo: {why}"));
@@ -311,7 +328,7 @@ fn both((args, lost): (&Args, u64), done: Result<(), Failure>, gone: Result<(), 
     }
 }
 
-/// Fails where options do not go together.
+/// Returns an error if options exclude each other.
 fn check(args: &Args) -> Result<(), Failure> {
     if args.upfs > 1 && args.datapath != Datapath::Sockets {
         return Err(Failure("--upfs 2 needs --datapath sockets: two programs would take each other's frames".into()));
@@ -343,7 +360,7 @@ fn check(args: &Args) -> Result<(), Failure> {
     args.state.map_or(Ok(()), |state| state.check(args.kill))
 }
 
-/// Fails unless every UE did what it should, and what was to be killed was.
+/// Returns an error unless every UE completed all steps and the requested kills happened.
 fn verdict(report: &Report, complaints: &[String], none_killed: bool) -> Result<(), Failure> {
     if report.complete() {
         let why = "nothing was killed: the run was over before, or there was none";
@@ -355,7 +372,7 @@ fn verdict(report: &Report, complaints: &[String], none_killed: bool) -> Result<
     Err(Failure("not every UE succeeded: see the table".into()))
 }
 
-/// What the core is started with.
+/// Returns the options of the core.
 fn core_options(args: &Args, lab: &Lab, between: Between) -> Result<CoreOptions, Failure> {
     let ciphering = args.ciphering.unwrap_or(if args.pcap.is_some() { Ciphering::Nea0 } else { Ciphering::Nea2 });
     let options = match (between, args.migrate) {
@@ -388,18 +405,18 @@ fn core_options(args: &Args, lab: &Lab, between: Between) -> Result<CoreOptions,
     })
 }
 
-/// The networks of UEs' addresses here, IPv4's first.
+/// Returns the UE networks of this machine, IPv4 first.
 fn networks() -> Vec<&'static str> {
     UE_NETWORKS.into_iter().filter(|network| has_ipv6() || !network.contains(':')).collect()
 }
 
-/// How long after the last registration a host fails: UEs come back from idle then.
+/// Time from the last registration to a host fault. UEs resume from idle then.
 const IN_THE_MIDDLE: Duration = Duration::from_millis(700);
 
-/// How often the hosts are asked how many UEs they have.
+/// Interval between counts of UEs per host.
 const COUNT_EVERY: Duration = Duration::from_millis(100);
 
-/// Takes down the most UEs that each host has had at a time.
+/// Updates the largest number of simultaneous UEs of each host.
 fn spread(core: &Core, most: &mut Vec<u64>) -> Result<(), Failure> {
     let now = core.registered_by_host()?;
     most.resize(now.len(), 0);
@@ -407,8 +424,8 @@ fn spread(core: &Core, most: &mut Vec<u64>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What the user plane has counted once so many data workers are taken over from: the last one may have been killed a
-/// moment ago. After two seconds, as it is then.
+/// Returns the user-plane counters when `killed` data workers have been taken over, or after 2 s.
+/// The last kill may be very recent.
 fn taken_over(core: &Core, killed: u64) -> Result<UpfStatus, Failure> {
     let end = Instant::now() + Duration::from_secs(2);
     loop {
@@ -420,7 +437,8 @@ fn taken_over(core: &Core, killed: u64) -> Result<UpfStatus, Failure> {
     }
 }
 
-/// Of a chain: fails unless the SMF has let all sessions go, once all UEs have deregistered. Its last answer may be on its way.
+/// Returns an error if, in SBA mode, the SMF still has sessions after all UEs have deregistered.
+/// The last release may be in progress.
 fn check_gone(core: &Core, args: &Args) -> Result<(), Failure> {
     if args.chain.is_none() {
         return Ok(());
@@ -438,7 +456,7 @@ fn check_gone(core: &Core, args: &Args) -> Result<(), Failure> {
     }
 }
 
-/// The configuration of the driver, for which the laboratory is prepared.
+/// Returns the configuration of the driver, and prepares the lab for it.
 fn datapath(args: &Args, lab: &Lab) -> Result<String, Failure> {
     let placement = if args.kill_data.is_some() { "processes" } else { "threads" };
     let mut table = format!("[datapath]\nplacement = {placement:?}\n");
@@ -453,13 +471,13 @@ fn datapath(args: &Args, lab: &Lab) -> Result<String, Failure> {
     Ok(table)
 }
 
-/// Fails unless users were moved, each slice has handled packets, and none was lost.
+/// Returns an error unless users were migrated, each slice handled packets, and no packet was lost.
 fn check_moved(report: &Report, slices: &SlicesStatus) -> Result<(), Failure> {
     let idle = slices.slices.iter().find(|slice| slice.workers.iter().all(|worker| worker.uplink_packets == 0));
     if let Some(idle) = idle {
         return Err(Failure(format!("slice {} has handled no packet: nobody was moved to it in time", idle.name)));
     }
-    // what died with data workers that were killed is not lost by moves
+    // Packets lost with killed data workers are not lost by migrations.
     match (report.migrations, report.lost_packets.saturating_sub(report.packets_died)) {
         (0, _) => Err(Failure("nobody was moved: the run was over before".into())),
         (_, 0) => Ok(()),
@@ -467,7 +485,8 @@ fn check_moved(report: &Report, slices: &SlicesStatus) -> Result<(), Failure> {
     }
 }
 
-/// Fails unless the UPFs together have counted what the UEs have sent and got, once all sessions have ended.
+/// Returns an error unless, after all sessions have ended, the UPFs counted what the UEs sent and
+/// received.
 fn check_counted(counted: [u64; 2], seen: [u64; 2], ended: bool) -> Result<(), Failure> {
     match counted == seen || !ended {
         true => Ok(()),
@@ -478,8 +497,9 @@ fn check_counted(counted: [u64; 2], seen: [u64; 2], ended: bool) -> Result<(), F
     }
 }
 
-/// Fails unless most packets went past the TUN device, where those go that the driver leaves: the first of a UE, whose
-/// tunnel or next hop is not known yet. `packets` reached the data network, and as many came back.
+/// Returns an error unless most packets bypassed the TUN device. The driver passes the first
+/// packets of a UE to it while tunnel or next hop are unknown. `packets` is the number that reached
+/// the data network; equally many returned.
 fn check_fast(driver: &str, packets: u64) -> Result<(), Failure> {
     let tun = interface_counters(&UpfConfig::default().tun)?;
     let slow = tun.rx_packets + tun.tx_packets;
@@ -498,19 +518,21 @@ fn emulator_options(args: &Args) -> EmulatorOptions {
         ues: args.ues,
         load: Load::Rate(args.rate),
         scenario: args.scenario.clone(),
-        // The first UEs rest until the last ones have registered, so that all are there at one time.
+        // The first UEs stay idle until the last ones have registered, so that all UEs are present
+        // at once.
         idle: Duration::from_millis(500) + Duration::from_secs(1) * args.ues / args.rate,
-        // Of hosts it is not known.
+        // Memory is not measured with several hosts.
         watch_memory: !args.has_several(),
         quiet: false,
         more: match (args.upfs > 1, args.kill.is_some() || args.is_slow()) {
-            // Enough for most sessions to be moved between UPFs in the middle of them.
+            // Enough echoes that most sessions are relocated while they are active.
             (true, _) => ["--echoes", "400"].map(str::to_owned).to_vec(),
-            // A session waits for who follows, and for a database that elects a master: its packets may be late.
+            // A session waits for the process that takes over, or for the election of a database
+            // master. Its packets may be late.
             (false, true) => PATIENT.map(str::to_owned).to_vec(),
             (false, false) => vec![],
         },
-        // Far more than it takes: only to end a run in which somebody waits for ever.
+        // Far above the usual duration; ends only a run that hangs.
         limit: Duration::from_secs(120 + u64::from(args.ues / args.rate.min(100))),
         ..EmulatorOptions::default()
     }

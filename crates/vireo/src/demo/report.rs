@@ -1,4 +1,4 @@
-//! What a demo came to: the table a person reads and the JSON a program reads.
+//! Result of a demo, as a table and as JSON.
 
 use crate::lab::emulator::{Emulated, Latency};
 use crate::lab::netns::InterfaceCounters;
@@ -6,73 +6,72 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// The scenario in which UEs do everything, and leave.
+/// Name of the scenario in which UEs use all procedures and deregister.
 pub(super) const FULL: &str = "full";
 
-/// The result. The names of the JSON are a contract.
+/// Result of a demo. The names of the JSON are a contract.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Report {
-    /// What the UEs did.
+    /// Scenario that the UEs ran.
     pub(super) scenario: String,
-    /// UEs asked for.
+    /// Number of requested UEs.
     pub(super) ues: u64,
-    /// UEs that got a Registration Accept and completed it.
+    /// UEs that received a Registration Accept and completed the registration.
     pub(super) registered: u64,
-    /// PDU sessions established.
     pub(super) sessions: u64,
-    /// UEs whose echoes the data network answered: the share of echoes answered, of all UEs.
+    /// UEs whose echoes were answered: the share of answered echoes, scaled to all UEs.
     pub(super) echo_ok: u64,
     /// Echoes that the data network answered.
     pub(super) echoes: u64,
-    /// UEs that left in good order.
+    /// UEs that completed the deregistration.
     pub(super) deregistered: u64,
-    /// UEs that did not do all their steps, and what the core did against the specifications.
+    /// UEs that did not complete all steps, plus violations of the specifications by the core.
     pub(super) failures: u64,
-    /// UEs that did not do all their steps.
+    /// UEs that did not complete all steps.
     pub(super) lost: u64,
-    /// Worker processes that were killed meanwhile.
+    /// Worker processes killed during the run.
     pub(super) kills: u64,
-    /// Data workers' processes that were killed meanwhile.
+    /// Data worker processes killed during the run.
     pub(super) data_kills: u64,
-    /// Of them, those that the next one has taken over from, as the user plane says.
+    /// Killed data workers that a successor took over from, as the user plane reports.
     pub(super) data_takeovers: u64,
-    /// The longest time from when it saw the end of one until the next one worked.
+    /// Longest time from the detected end of a data worker until its successor worked.
     pub(super) longest_takeover_us: u64,
-    /// Packets that died with them, at most.
+    /// Upper bound of packets lost with killed data workers.
     pub(super) packets_died: u64,
-    /// Times that a user was moved to another slice of the user plane meanwhile.
+    /// Migrations of users to another slice of the user plane during the run.
     pub(super) migrations: u64,
-    /// The most UEs that each host of a cluster held registered at a time.
+    /// Largest number of simultaneously registered UEs, by host.
     pub(super) hosts: Vec<u64>,
-    /// Hosts that were made to fail meanwhile.
+    /// Hosts that failed by fault injection.
     pub(super) failed_hosts: u64,
-    /// For how long the database of a chain had nobody in the place of a master that was killed.
+    /// Time for which the SBA database had no successor for a killed master.
     pub(super) failover_ms: Option<u64>,
-    /// What the functions of a chain that ran to the end have asked their database, by transaction and operation; of AMF and UPF with
-    /// their names in front.
+    /// Database operations of SBA processes that ran to the end, by transaction and operation. AMF
+    /// and UPF prefix their names.
     pub(super) state_operations: BTreeMap<String, u64>,
-    /// Packets of UEs that had to be sent again or were never answered.
+    /// Packets of UEs that were sent again or never answered.
     pub(super) lost_packets: u64,
-    /// From the first message to Registration Complete.
+    /// Latency from the first message to Registration Complete.
     pub(super) registration_us: Latency,
-    /// From the request to the session's being usable.
+    /// Latency from the request to a usable session.
     pub(super) session_us: Latency,
-    /// CPU time of the core for one UE, all that it did: kernel's count of all threads, user and system; without what a host
-    /// of a cluster had used that was made to fail.
+    /// CPU time of the core per UE: user and system time of all threads, from the kernel. Excludes
+    /// the time that an injected fault's host had used.
     pub(super) core_cpu_us_per_ue: f64,
-    /// CPU time of the emulator for one UE.
+    /// CPU time of the emulator per UE.
     pub(super) emulator_cpu_us_per_ue: f64,
-    /// Resident memory that the core grew by for one UE, between half of the UEs registered and all of them; `None` where it
-    /// was not watched (several hosts).
+    /// Growth of the core's resident memory per UE, from half of the UEs registered to all of them.
+    /// `None` if not measured (several hosts).
     pub(super) rss_bytes_per_ue: Option<f64>,
-    /// Packets from the UEs that the kernel counted on the data network's interface.
+    /// Packets from UEs, by the kernel's count on the data network's interface.
     pub(super) n6_packets_kernel: u64,
-    /// Packets to the UEs that the kernel counted there.
+    /// Packets to UEs, by the kernel's count on the data network's interface.
     pub(super) n6_answers_kernel: u64,
 }
 
 impl Report {
-    /// From what the emulator and the kernel say.
+    /// Creates the report from the emulator's result and the kernel's counters.
     pub(super) fn new(
         ues: u32,
         scenario: &str,
@@ -89,7 +88,7 @@ impl Report {
             ues,
             registered: result.registered,
             sessions: result.sessions,
-            // All UEs ask for equally many.
+            // All UEs request the same number of echoes.
             echo_ok: (echoes.echoes_answered * ues).checked_div(echoes.echoes).unwrap_or(0),
             echoes: echoes.echoes_answered,
             deregistered: result.deregistered,
@@ -135,10 +134,12 @@ impl Report {
         }
     }
 
-    /// Whether every UE did everything. In the full scenario all counts must say so too, the kernel's among them.
+    /// Returns true if every UE completed all steps. In the full scenario all counts, including the
+    /// kernel's, must confirm this.
     pub(super) fn complete(&self) -> bool {
         let all = [self.registered, self.sessions, self.echo_ok, self.deregistered, self.echoes];
-        // The kernel counts address resolution too; fewer than the echoes would mean that somebody made them up.
+        // The kernel also counts address resolution. Fewer packets than echoes would mean
+        // fabricated answers.
         let witnessed = self.n6_packets_kernel >= self.echoes && self.n6_answers_kernel >= self.echoes;
         self.failures == 0 && witnessed && (self.scenario != FULL || all.iter().all(|n| *n >= self.ues))
     }

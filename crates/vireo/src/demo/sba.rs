@@ -1,7 +1,13 @@
-//! `--chain sba --state shm|redis|redis-cluster|mongodb`: the functions of a service-based chain keep their state in shared memory, or in
-//! a database, which is started for it, and `--kill`: one of them is killed amid the run. An SMF is started again at once, as whoever supervises it
-//! would, and goes on with what is there; of two AMFs behind a balancer, which has N2, the other one goes on. Or a master of
-//! the database is killed, and its replica follows it. With `--scope` functions share the records of UEs.
+//! `--chain sba --state ...`: SBA mode with external state, and kills of its parts.
+//!
+//! AMF, SMF and UPF keep state in shared memory or in a database that the demo starts. `--kill`
+//! kills one process in mid-run:
+//!
+//! - SMF or UPF: restarts at once, as under a supervisor, and continues with the stored state.
+//! - AMF: of two AMFs behind a balancer, which terminates N2, the other AMF takes over.
+//! - Master: of the Redis Cluster; its replica takes over.
+//!
+//! With `--scope`, network functions share the records of UEs.
 
 use crate::cli::Failure;
 use crate::lab::Lab;
@@ -14,45 +20,49 @@ use std::time::{Duration, Instant};
 use vireo_node::sbi::Encoding;
 use vireo_node::state::HAS_MONGODB;
 
-/// Where the functions keep their state.
+/// Location of the state of AMF, SMF and UPF.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum StateBackend {
-    /// In shared memory: the AMF in that of its workers, SMF and UPF in files
+    /// Use shared memory: the AMF that of its workers, SMF and UPF files
     Shm,
-    /// In a Redis
+    /// Use one Redis server
     Redis,
-    /// In a Redis Cluster of three masters, each with a replica that confirms what is committed
+    /// Use a Redis Cluster of three masters with confirming replicas
+    ///
+    /// Each master has one replica, which confirms commits.
     RedisCluster,
-    /// In FerretDB on PostgreSQL, which speaks MongoDB's protocol; of a program built with --features mongodb
+    /// Use FerretDB on PostgreSQL (MongoDB protocol)
+    ///
+    /// Needs a program built with --features mongodb.
     Mongodb,
 }
 
-/// When they load it from there and commit it.
+/// Points at which state is loaded and committed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum PersistMode {
-    /// At each transaction
+    /// Load and commit at each transaction
     Transaction,
-    /// At the first and the last of a procedure
+    /// Load at the first and commit at the last transaction of a procedure
     Procedure,
 }
 
-/// Which functions share the record of a UE.
+/// Network functions that share the record of a UE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Scope {
-    /// None
+    /// Share no records
     Function,
-    /// AMF and SMF: the SMF commits for both
+    /// Share among AMF and SMF: the SMF commits for both
     AmfSmf,
-    /// AMF, SMF and UPF: the SMF commits for all
+    /// Share among AMF, SMF and UPF: the SMF commits for all
     All,
 }
 
-/// How the functions say what they ask each other.
+/// Encoding of SBI messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Sbi {
-    /// JSON, as 3GPP has it
+    /// Encode as JSON, per 3GPP
     Json,
-    /// gRPC
+    /// Encode as gRPC
     Grpc,
 }
 
@@ -65,17 +75,17 @@ impl From<Sbi> for Encoding {
     }
 }
 
-/// What their commits wait for.
+/// Condition that a commit waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum WriteMode {
-    /// The database has them
+    /// Wait until the database has stored the commit
     Blocking,
-    /// Nothing, but for the SMF's
+    /// Do not wait, except for the SMF's commits
     NonBlocking,
 }
 
 impl WriteMode {
-    /// What may be lost with this one, and nothing is wrong then.
+    /// Returns the loss that is inherent in the mode if `victim` is killed, if any.
     pub(super) fn loses_with(self, victim: KillTarget) -> Option<&'static str> {
         (self == WriteMode::NonBlocking && matches!(victim, KillTarget::Amf | KillTarget::Upf)).then_some(
             "--write non-blocking: what the one that was killed had said and not written is lost with it (docs/state-modes.md)",
@@ -83,21 +93,21 @@ impl WriteMode {
     }
 }
 
-/// Who is killed.
+/// Process to kill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum KillTarget {
-    /// The SMF
+    /// Kill the SMF
     Smf,
-    /// The UPF
+    /// Kill the UPF
     Upf,
-    /// One of two AMFs
+    /// Kill one of two AMFs
     Amf,
-    /// A master of the Redis Cluster
+    /// Kill a master of the Redis Cluster
     Master,
 }
 
 impl KillTarget {
-    /// AMFs behind a balancer that it takes; 0 = one with N2 itself.
+    /// Returns the number of AMFs behind a balancer; 0 means one AMF that terminates N2.
     pub(super) const fn amfs(self) -> u8 {
         match self {
             KillTarget::Smf | KillTarget::Upf | KillTarget::Master => 0,
@@ -106,7 +116,7 @@ impl KillTarget {
     }
 }
 
-/// A database that runs. Dropping it kills it.
+/// Running database. Dropping it kills its processes.
 #[derive(Debug)]
 pub(super) enum Database {
     Redis(#[expect(dead_code, reason = "it is there as long as this is")] Redis),
@@ -115,7 +125,7 @@ pub(super) enum Database {
 }
 
 impl StateBackend {
-    /// Fails where it cannot be, or has nobody to kill.
+    /// Returns an error if the backend is unavailable or has no such process to kill.
     pub(super) fn check(self, kill: Option<KillTarget>) -> Result<(), Failure> {
         match (self, kill) {
             (StateBackend::Shm, Some(KillTarget::Amf)) => Err(Failure(
@@ -131,7 +141,7 @@ impl StateBackend {
         }
     }
 
-    /// Starts what it needs.
+    /// Starts the database of the backend, if it has one.
     pub(super) fn start(self, lab: &Lab) -> Result<Option<Database>, Failure> {
         Ok(Some(match self {
             StateBackend::Shm => return Ok(None),
@@ -141,7 +151,7 @@ impl StateBackend {
         }))
     }
 
-    /// The tables of the configuration.
+    /// Returns the configuration tables of the backend.
     pub(super) fn tables(self, persist: PersistMode, scope: Scope, write: WriteMode) -> String {
         let preset = match (persist, scope) {
             _ if write == WriteMode::NonBlocking => "non-blocking",
@@ -151,10 +161,10 @@ impl StateBackend {
             (PersistMode::Procedure, _) => "procedural",
         };
         match self {
-            // The laboratory's own, which is memory.
+            // The lab's own `/tmp`, which is in memory.
             StateBackend::Shm => "[state]\npreset = \"shm\"\ndatabase = \"shm:///tmp/records\"\n".to_owned(),
             StateBackend::Redis => format!("[state]\npreset = {preset:?}\n"),
-            // Who asks waits for longer than an election takes on a busy machine.
+            // Clients wait longer than an election takes on a busy machine.
             StateBackend::RedisCluster => format!(
                 "[state]\npreset = {preset:?}\ndatabase = {:?}\nconfirm = 1\n\n[sbi]\ntimeout = \"5s\"\n",
                 RedisCluster::url()
@@ -164,34 +174,34 @@ impl StateBackend {
     }
 }
 
-/// The tables with further axes of the state.
+/// Adds further keys to the `[state]` table.
 pub(super) fn with_axes(tables: String, axes: &str) -> String {
     let state = "[state]\n";
     let rest = tables.strip_prefix(state).unwrap_or(&tables);
     if axes.is_empty() { tables } else { format!("{state}{axes}{rest}") }
 }
 
-/// Kills somebody.
+/// Kills one process at a given time.
 #[derive(Debug)]
 pub(super) struct KillPlan {
     victim: KillTarget,
     due: Option<Instant>,
-    /// A master was killed then, and nobody is in its place; and when that was asked last.
+    /// Time at which a master was killed, until a replica is promoted, and time of the last check.
     vacant: Option<(Instant, Instant)>,
-    /// For how long nobody was.
+    /// Time without a master.
     pub(super) vacancy: Option<Duration>,
 }
 
-/// How often it is asked whether a replica is a master.
+/// Interval between checks for a promoted replica.
 const ASKED_EVERY: Duration = Duration::from_millis(50);
 
 impl KillPlan {
-    /// One is killed after so long.
+    /// Creates a plan that kills after `after`.
     pub(super) fn new(victim: KillTarget, after: Duration) -> Self {
         KillPlan { victim, due: Some(Instant::now() + after), vacant: None, vacancy: None }
     }
 
-    /// Does it if it is time.
+    /// Kills the process if due, or checks for a promoted replica.
     pub(super) fn work(&mut self, lab: &Lab, core: &mut Core, database: Option<&mut Database>) -> Result<(), Failure> {
         if self.due.take_if(|due| Instant::now() >= *due).is_some() {
             match (self.victim, database) {
@@ -216,12 +226,12 @@ impl KillPlan {
         Ok(())
     }
 
-    /// Whether it was done.
+    /// Returns true if the kill has happened.
     pub(super) fn is_done(&self) -> bool {
         self.due.is_none()
     }
 
-    /// AMFs that were killed, and that others went on for.
+    /// Returns the number of killed AMFs whose UEs other AMFs took over.
     pub(super) fn amfs(&self) -> u64 {
         u64::from(self.is_done() && self.victim == KillTarget::Amf)
     }

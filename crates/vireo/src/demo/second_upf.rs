@@ -1,16 +1,18 @@
-//! `--upfs 2`: another UPF on the core's machine, `vireo upf` as a process of its own. It has the same pool of addresses; the
-//! kernel's route to each UE says which of the two has it.
+//! `--upfs 2`: a second UPF on the core's machine, as its own `vireo upf` process.
+//!
+//! Both UPFs have the same address pool. The kernel's route to each UE selects the UPF.
 
 use crate::cli::Failure;
 use crate::lab::process::Process;
 use crate::lab::{Lab, N2, create};
 use std::path::Path;
 
-/// Its name in the core's configuration.
+/// Name of the UPF in the core's configuration.
 pub(super) const NAME: &str = "second";
-/// Keys of the embedded UPF's `[upf]`.
+/// Further keys of the embedded UPF's `[upf]`.
 pub(super) const OF_THE_FIRST: &str = "host-routes = true\n";
-/// Sessions are counted one by one, and their quotas go with them; no UE comes near one.
+/// Sessions are counted individually, and a relocation transfers their quotas. No UE reaches a
+/// quota.
 pub(super) const SLICES: &str =
     "[slice.default]\nsnssai = { sst = 1 }\ncount-sessions = true\nsession-quota = 1000000000\n";
 const N4: &str = "127.0.0.10:8805";
@@ -19,12 +21,12 @@ const CONFIG: &str = "/tmp/upf2.toml";
 const LOG: &str = "/tmp/upf2.log";
 const LAST_WORDS: usize = 15;
 
-/// The table by which the core knows it.
+/// Returns the configuration table of the UPF in the core.
 pub(super) fn table() -> String {
     format!("[[external-upf]]\nname = {NAME:?}\nn4 = {N4:?}\n")
 }
 
-/// Starts it. The core has its association with it some time later.
+/// Starts the UPF. Its PFCP association with the core follows some time later.
 pub(super) fn start(lab: &Lab, networks: &[&str]) -> Result<Process, Failure> {
     lab.core.ip(&format!("address add {N3}/24 dev {N2}"))?;
     let v6 = networks.get(1).map(|network| format!("ipv6-pool = {network:?}\n")).unwrap_or_default();
@@ -40,7 +42,7 @@ pub(super) fn start(lab: &Lab, networks: &[&str]) -> Result<Process, Failure> {
     Ok(Process::start("upf", &lab.core, &mut command, Some(log))?)
 }
 
-/// Ends it in good order.
+/// Stops the UPF with SIGTERM.
 pub(super) fn stop(mut upf: Process) -> Result<(), Failure> {
     let status = upf.terminate()?;
     match status.success() {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use vireo_emulator::Growth;
 
-/// Samples the memory of processes and of all that they started.
+/// Samples the memory of processes and all their descendants.
 pub(super) struct Watch {
     roots: Vec<u32>,
     growth: Growth,
@@ -14,7 +14,7 @@ impl Watch {
     ///
     /// # Errors
     ///
-    /// If one of the processes is not there.
+    /// Returns an error if one of the processes does not exist.
     pub(super) fn new(roots: &[u32]) -> Result<Self, String> {
         let growth = Growth { before: resident(roots)?, ..Growth::default() };
         Ok(Watch { roots: roots.to_vec(), growth })
@@ -34,7 +34,7 @@ impl Watch {
     ///
     /// # Errors
     ///
-    /// If one of the processes is gone.
+    /// Returns an error if one of the processes has ended.
     pub(super) fn finish(mut self) -> Result<Growth, String> {
         let now = resident(&self.roots)?;
         self.growth.after = self.growth.after.max(now);
@@ -42,9 +42,8 @@ impl Watch {
     }
 }
 
-/// Resident memory of the processes and their descendants, in KiB. Shared memory counts once, by
-/// the
-/// process with the largest part of it.
+/// Returns the resident memory of the processes and their descendants, in KiB. Shared memory counts
+/// once, by the process with the largest part of it.
 fn resident(roots: &[u32]) -> Result<u64, String> {
     let mut parents = BTreeMap::new();
     for entry in std::fs::read_dir("/proc").map_err(|error| format!("/proc: {error}"))?.flatten() {
@@ -60,10 +59,11 @@ fn resident(roots: &[u32]) -> Result<u64, String> {
     Ok(sum(roots, &parents))
 }
 
-/// The sum over the `status` texts of the processes of these trees.
+/// Returns the sum over the `status` texts of the processes of these trees.
 fn sum(roots: &[u32], all: &BTreeMap<u32, String>) -> u64 {
     let is_inside = |mut pid: u32| {
-        // A tree is not deep, and a process may become another's child while the list is read.
+        // Trees are not deep. The bound ends the loop if a process changes its parent while the
+        // list is read.
         for _ in 0..32 {
             if roots.contains(&pid) {
                 return true;

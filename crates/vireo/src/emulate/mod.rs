@@ -16,7 +16,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use vireo_emulator::scenario::ALL;
 use vireo_emulator::{Phase, Progress};
 
-/// Runs the emulator; fails if any UE failed.
+/// Runs the emulator.
+///
+/// # Errors
+///
+/// Returns an error if any UE failed.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     if args.list {
         for scenario in ALL {
@@ -100,8 +104,9 @@ fn show(bar: &ProgressBar, progress: Progress) {
     });
 }
 
-/// A flag that the first Ctrl-C or SIGTERM sets: nothing more is begun, what is under way ends, and what was measured is told.
-/// A second one ends the process at once.
+/// Returns a flag that the first SIGINT or SIGTERM sets. The emulator then starts nothing new,
+/// completes what is in progress and reports its measurements. A second signal ends the process at
+/// once.
 pub(crate) fn stop_on_signal() -> Result<Arc<AtomicBool>, Failure> {
     use tokio::signal::unix::{SignalKind, signal};
     let stop = Arc::new(AtomicBool::new(false));

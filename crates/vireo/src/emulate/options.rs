@@ -1,4 +1,4 @@
-//! From the command line to what the emulator is told.
+//! Conversion of command-line arguments into emulator options.
 
 use super::args::{Args, LoadArgs, Persistence, Sctp, SessionType, SubscriberArgs, octets};
 use crate::cli::Failure;
@@ -92,7 +92,8 @@ pub(super) fn options(args: &Args) -> Result<Options, Failure> {
     })
 }
 
-/// When UEs start: by the load's rate and pattern, unless these are for what they do afterwards.
+/// Returns the start of UEs. With a steady load, `--rate` and `--pattern` apply to the load, and
+/// registrations have their own rate.
 fn starts(args: &LoadArgs, steady: bool) -> Result<Load, Failure> {
     match (args.rate, &args.pattern, steady) {
         (_, _, true) => Ok(args.register_rate.map_or(Load::Window(args.window), Load::Rate)),
@@ -103,7 +104,7 @@ fn starts(args: &LoadArgs, steady: bool) -> Result<Load, Failure> {
     }
 }
 
-/// What registered UEs do, if they do something.
+/// Returns the steady load of registered UEs, if requested.
 fn steady(args: &LoadArgs, ues: u32) -> Result<Option<Steady>, Failure> {
     if let Some(path) = &args.mix {
         let told = |error: &dyn std::fmt::Display| Failure(format!("{}: {error}", path.display()));
@@ -119,7 +120,7 @@ fn steady(args: &LoadArgs, ues: u32) -> Result<Option<Steady>, Failure> {
     Ok(Some(Steady::weighted(&args.load, rate, pattern, args.dwell)))
 }
 
-/// The address that this machine has towards the core.
+/// Returns the source address of this machine towards the core.
 fn towards(core: SocketAddr) -> Result<IpAddr, Failure> {
     let any: IpAddr = if core.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     let address = UdpSocket::bind((any, 0)).and_then(|socket| {
@@ -213,7 +214,7 @@ mod tests {
             (options.retry, options.duration),
             (Retry::After { retry, reattach }, Some(Duration::from_secs(30)))
         );
-        // the rate is the load's, registrations have their own
+        // The rate is the load's; registrations have their own.
         assert_eq!(options.load, Load::Window(100));
         assert_eq!(with(&[&load[..], &["--register-rate", "7"]].concat()).map(|o| o.load), Ok(Load::Rate(7.0)));
         let mix = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/mix.toml");

@@ -1,4 +1,4 @@
-//! MMLite figure 2c: what registrations (attach) do to the latency of service requests.
+//! MMLite figure 2c: service request latency beside registrations (attaches).
 
 use super::context::{ExperimentContext, FIRST_GUESS, Findings, Metric, Variant, each};
 use super::steady::{OTHER_SST, Outcome, Steady};
@@ -16,12 +16,14 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     run: Run::Core(run),
 };
 
-/// Service requests, as a part of what the processor can do of them alone.
+/// Service request rate, as a fraction of the processor's saturation rate for service requests
+/// alone.
 const SERVICE: f64 = 0.4;
-/// Attaches, as parts of what the processor can do of them alone: the last is a storm, more than there is room for.
+/// Attach rates, as fractions of the processor's saturation rate for attaches alone. The last one
+/// is a storm beyond the processor's capacity.
 const ATTACH: [f64; 5] = [0.0, 0.2, 0.4, 0.6, 0.8];
 
-/// The service request's objective, and so its share of the processor, comes first.
+/// The service request comes first, with its objective and thus its share of the processor.
 const OBJECTIVES: Objectives<'_> = &[
     ("service-request", 10),
     ("state-management", 10),
@@ -29,7 +31,7 @@ const OBJECTIVES: Objectives<'_> = &[
     ("session", 100),
     ("deregistration", 200),
 ];
-/// Index of the variant in which the UEs that attach are of another slice.
+/// Index of the variant in which the attaching UEs belong to another slice.
 const OTHER: usize = 2;
 
 fn variants(cores: &[usize]) -> Vec<Variant> {
@@ -43,14 +45,14 @@ fn variants(cores: &[usize]) -> Vec<Variant> {
     ]
 }
 
-/// Service requests with attaches among them.
+/// Returns a load of service requests mixed with attaches.
 fn mixed(session: &ExperimentContext, service: f64, attach: f64, seconds: f64) -> Steady {
     let mut kinds = vec![("service-request", service), ("registration-session", attach)];
     kinds.retain(|(_, rate)| *rate > 0.0);
     load(session, kinds, seconds)
 }
 
-/// Service requests with attaches of another slice beside them.
+/// Returns a load of service requests with attaches of another slice beside it.
 fn beside(session: &ExperimentContext, service: f64, attach: f64, seconds: f64) -> Steady {
     let mut steady = mixed(session, service, 0.0, seconds);
     let longer = seconds + 5.0;
@@ -72,7 +74,7 @@ fn load(session: &ExperimentContext, kinds: Vec<(&'static str, f64)>, seconds: f
     }
 }
 
-/// Latency of service requests in milliseconds: the mean, and what one in a hundred exceeds.
+/// Latency of service requests in milliseconds: mean and 99th percentile.
 const TOLD: [Metric<Outcome>; 2] = [
     ("mean", |o| o.result.latency("service_request").mean / 1e3),
     ("p99", |o| o.result.latency("service_request").p99 as f64 / 1e3),
@@ -87,7 +89,7 @@ fn run(session: &ExperimentContext) -> Result<Findings, Failure> {
     eprintln!("experiment: saturation is {service:.0} service requests/s or {attach:.0} attaches/s");
     let levels: Vec<f64> = if session.quick { vec![0.0, 0.8] } else { ATTACH.to_vec() };
     let seconds = if session.quick { 2.0 } else { 8.0 };
-    // By run, by variant, by level.
+    // Index order: run, variant, level.
     let rounds = session.repeat("service requests beside attaches", |_| {
         let mut round = Vec::new();
         for (place, variant) in variants.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! What all experiments need: a core by its configuration, loads on it, repetition, and a place for what was found.
+//! Common part of all experiments: cores, loads, repetition and findings.
 
 use super::steady::{OTHER_SST, Outcome, Steady};
 use crate::cli::Failure;
@@ -11,62 +11,62 @@ use std::time::Duration;
 use vireo_simulator::analysis::saturation;
 use vireo_simulator::results::{Configuration, Figure, Measured, Table};
 
-/// Procedures per second that the search for the saturation begins with.
+/// Start of the saturation search, in procedures per second.
 pub(super) const FIRST_GUESS: f64 = 6000.0;
-/// A core whose procedures take longer than this in the median does not keep up.
+/// A core with a greater median latency does not keep up.
 const LONGEST: Duration = Duration::from_millis(200);
 
-/// What an experiment runs in.
+/// Environment and options of an experiment.
 #[derive(Debug)]
 pub(super) struct ExperimentContext {
     pub(super) lab: Lab,
     pub(super) interrupt: Interrupt,
-    /// The short form.
+    /// True for the short form.
     pub(super) quick: bool,
-    /// How often everything is measured.
+    /// Number of repetitions of every measurement.
     pub(super) runs: u32,
-    /// How long the soak lasts.
+    /// Duration of the soak in minutes.
     pub(super) minutes: f64,
-    /// Seeds what is random.
+    /// Seed of all random choices.
     pub(super) seed: u64,
-    /// Where the core's log goes, if it is to be kept.
+    /// Destination of the core's log, if it is kept.
     pub(super) log: Option<File>,
 }
 
-/// What an experiment found.
+/// Results of an experiment.
 #[derive(Debug, Default)]
 pub(super) struct Findings {
     pub(super) configurations: Vec<Configuration>,
     pub(super) figures: Vec<Figure>,
-    /// SVG by name.
+    /// SVG documents by name.
     pub(super) plots: Vec<(&'static str, String)>,
     pub(super) tables: Vec<(&'static str, Table)>,
     pub(super) notes: Vec<String>,
-    /// What must not happen whatever the machine, and did.
+    /// Violation of an invariant that holds on any machine.
     pub(super) broken: Option<String>,
 }
 
-/// One of the configurations that are compared.
+/// One of the compared configurations.
 #[derive(Clone, Debug)]
 pub(super) struct Variant {
-    /// Its name in figures and plots.
+    /// Name in figures and plots.
     pub(super) name: &'static str,
-    /// What it is, in a sentence.
+    /// Description in one sentence.
     pub(super) about: &'static str,
-    /// The tables of the slices.
+    /// Configuration tables of the slices.
     pub(super) slices: String,
-    /// Further tables.
+    /// Further configuration tables.
     pub(super) tables: String,
     /// Hosts behind a balancer; 0 = the whole core as one process.
     pub(super) hosts: usize,
-    /// Further hosts, which wait until they are needed.
+    /// Additional idle hosts that wait until they are needed.
     pub(super) idle: usize,
-    /// The part of a processor that each host has at the most.
+    /// Upper bound of the processor share of each host.
     pub(super) host_part: Option<f64>,
 }
 
 impl Variant {
-    /// For the summary.
+    /// Returns the configuration as the summary reports it.
     pub(super) fn configuration(&self) -> Configuration {
         let toml = format!("{}\n{}", self.slices.trim(), self.tables.trim()).trim().to_owned() + "\n";
         Configuration { name: self.name.into(), about: self.about.into(), toml }
@@ -74,7 +74,7 @@ impl Variant {
 }
 
 impl ExperimentContext {
-    /// Runs something as often as it is measured.
+    /// Runs a function once per repetition.
     pub(super) fn repeat<T>(
         &self,
         what: &str,
@@ -89,12 +89,14 @@ impl ExperimentContext {
             .collect()
     }
 
-    /// A core of this configuration with so many subscribers, on these processors (none named: on all).
+    /// Starts a core of this configuration with a number of subscribers on the given processors
+    /// (empty = all).
     pub(super) fn core(&self, variant: &Variant, subscribers: u32, processors: &[usize]) -> Result<Core, Failure> {
         self.core_with(variant, (subscribers, None), processors)
     }
 
-    /// The same with subscribers of another slice from one on, and that slice's SST.
+    /// Starts a core whose subscribers from a given one on belong to another slice with the given
+    /// SST.
     fn core_with(
         &self,
         variant: &Variant,
@@ -119,7 +121,7 @@ impl ExperimentContext {
         Core::start(&self.lab, &options, log, &self.interrupt)
     }
 
-    /// A steady load on a core of its own.
+    /// Runs a steady load on a new core.
     pub(super) fn on_core(&self, variant: &Variant, processors: &[usize], steady: &Steady) -> Result<Outcome, Failure> {
         let other = steady.beside.as_ref().map(|_| (steady.ues.into(), OTHER_SST));
         let mut core = self.core_with(variant, (steady.subscribers(), other), processors)?;
@@ -128,8 +130,8 @@ impl ExperimentContext {
         Ok(outcome)
     }
 
-    /// The highest rate of a load, given by rate and seconds, that a core of this configuration keeps up with; the search
-    /// begins at `guess`.
+    /// Returns the highest rate that a core of this configuration keeps up with, for a load given
+    /// by rate and seconds. The search begins at `guess`.
     pub(super) fn saturation(
         &self,
         variant: &Variant,
@@ -146,7 +148,7 @@ impl ExperimentContext {
             eprintln!("experiment: {}: {rate:.0}/s: {completed} of {due} done, kept up: {kept_up}", variant.name);
             Ok::<_, Failure>(kept_up)
         };
-        // Once more what failed: a moment in which the machine did something else must not decide.
+        // A failed step runs twice, so that a short disturbance of the machine does not decide.
         let again = !self.quick;
         let found =
             saturation::search(guess, steps, |rate| Ok::<_, Failure>(attempt(rate)? || again && attempt(rate)?))?;
@@ -156,16 +158,16 @@ impl ExperimentContext {
         Ok(found)
     }
 
-    /// A load on a core, to its end.
+    /// Runs a load on a core to its end.
     pub(super) fn emulate(&self, core: &mut Core, options: &EmulatorOptions) -> Result<Emulated, Failure> {
         emulator::run(&self.lab, core, options, &self.interrupt)
     }
 }
 
-/// What `value` finds in each run; a failure if nothing was measured.
+/// Returns the values over all runs; fails if nothing was measured.
 pub(super) fn each<T>(runs: &[T], value: impl Fn(&T) -> f64) -> Result<Measured, Failure> {
     Measured::each(runs, value).ok_or_else(|| Failure("nothing was measured".into()))
 }
 
-/// A name and what of a measurement it means.
+/// Name and function that extracts the value from a measurement.
 pub(super) type Metric<T> = (&'static str, fn(&T) -> f64);

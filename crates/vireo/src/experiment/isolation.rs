@@ -1,6 +1,10 @@
-//! A slice that is flooded: what is left to the users of another one, of packets and of session set-ups, where each slice
-//! has a worker of its own, with the control side where there is time for it or at the other slice's side, and where the
-//! same workers handle all users.
+//! Isolation of slices: performance of one slice while another is flooded.
+//!
+//! Measures packet rate and session set-up time in three placements:
+//!
+//! * each slice has a worker, and the control side runs where processor time is free;
+//! * each slice has a worker, and the control side runs beside that of the other slice;
+//! * the same workers serve all users.
 
 use super::context::{ExperimentContext, Findings, Metric, each};
 use super::migration::{BUSY, NAMES, SLOT, config, establish, move_range, sessions, slices_of};
@@ -26,24 +30,25 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     run: Run::Core(run),
 };
 
-/// What of its rate the other slice keeps at least.
+/// Least fraction of its rate that the other slice must keep.
 const KEPT: f64 = 0.9;
-/// Frames of the other slice that are in flight in each direction.
+/// Frames of the other slice in flight, per direction.
 const FLIGHT: usize = BUSY.flight / 2;
-/// Sessions that are set up one after the other in a turn.
+/// Sequential session set-ups per turn.
 const SET_UPS: u32 = 100;
-/// Where the packets of the flood go: past what counts the others.
+/// Destination of the flood's packets, which the counters of the other packets do not count.
 const ELSEWHERE: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 99);
 const BURST: u32 = 64;
 
-/// The ways to divide workers among users, and where the control side is.
+/// Assignment of workers to users, and of the control side to processors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum WorkerPlacement {
-    /// A worker for each slice; control side and flood are kept apart, as an operator would place them.
+    /// A worker per slice; the control side does not share a processor with the flood, as an
+    /// operator would place it.
     Placed,
-    /// A worker for each slice.
+    /// A worker per slice.
     Sliced,
-    /// As many workers for all.
+    /// The same number of workers, shared by all users.
     Shared,
 }
 
@@ -58,7 +63,8 @@ impl WorkerPlacement {
         }
     }
 
-    /// The processors of the control side, which is the UPF's N4 thread and the control plane that asks; none named: all.
+    /// Returns the processors of the control side (the UPF's N4 thread and the requesting control
+    /// plane); empty = all.
     fn control(self, last: usize) -> Vec<usize> {
         if self == WorkerPlacement::Placed { vec![last] } else { vec![] }
     }
@@ -78,17 +84,17 @@ impl WorkerPlacement {
     }
 }
 
-/// What the kernel counts of threads that set sessions up: in us, of one session.
+/// Kernel scheduling times of the threads that set up sessions, in microseconds per session.
 #[derive(Clone, Copy, Debug, Default)]
 struct CpuTimes {
-    /// The UPF's N4 thread on a processor, and waiting for one.
+    /// Times of the UPF's N4 thread: running on a processor, waiting for one.
     n4: [f64; 2],
-    /// The control plane's.
+    /// Times of the control plane's thread: running, waiting.
     control: [f64; 2],
 }
 
 impl CpuTimes {
-    /// Since the threads began, in us.
+    /// Returns the times since the threads started, in microseconds.
     fn now(upf: &Upf) -> Result<Self, Failure> {
         let tasks = std::fs::read_dir(format!("/proc/{}/task", upf.process.pid()))?.flatten().map(|task| task.path());
         let is_n4 =
@@ -103,23 +109,24 @@ impl CpuTimes {
     }
 }
 
-/// Times on a processor, and waiting for one, in us.
+/// Reads the time on a processor and the time waiting for one, in microseconds.
 fn schedstat(task: &Path) -> Result<[f64; 2], Failure> {
     let text = std::fs::read_to_string(task.join("schedstat"))?;
     let mut numbers = text.split_whitespace().map(|n| n.parse::<f64>().unwrap_or(0.0) / 1e3);
     Ok([numbers.next().unwrap_or(0.0), numbers.next().unwrap_or(0.0)])
 }
 
-/// Before, during and after the flood, of the slice that is not flooded.
+/// Values of the slice without flood: before, during and after the flood.
 #[derive(Clone, Copy, Debug, Default)]
 struct Observation {
-    /// Packets a second, both directions together.
+    /// Packets per second in both directions together.
     rates: [f64; 3],
-    /// The time of a session set-up in us.
+    /// Time of a session set-up in microseconds.
     set_ups: [f64; 3],
-    /// How much of it the two threads that do it spend, and wait for a processor, in us, as the kernel counts.
+    /// Processor and waiting times of the two set-up threads as counted by the kernel, in
+    /// microseconds.
     spent: [CpuTimes; 3],
-    /// Packets a second of the flood that were sent, and that came through.
+    /// Flood packets per second: sent, forwarded.
     flood: [f64; 2],
 }
 
@@ -157,14 +164,14 @@ fn measure(
     processors: usize,
 ) -> Result<Observation, Failure> {
     session.interrupt.check()?;
-    // of the control plane that asks: it would have a machine of its own, and does not wait for packets there
+    // The control plane would run on another machine, where it does not compete with packets.
     vireo_datapath::take_short_turns()?;
     let network = Network::build(&session.lab, InterfaceMode::Fanout, processors.min(2))?;
     let room = users + 3 * SET_UPS;
     let toml = config(&network, (&BUSY, way.workers()), room, &way.slices(processors));
     let last = processors.min(2) - 1;
     let control = way.control(last);
-    // of the threads of the UPF, data workers have processors of their own
+    // Threads of the UPF; data workers have separate processors.
     let mut upf = Upf::start(network.upf(), &control, &toml, &session.interrupt)?;
     let teids = establish(&network, &mut upf, 0..users)?;
     let half = users / 2;
@@ -196,7 +203,8 @@ fn measure(
     Ok(seen)
 }
 
-/// Packets a second, and the time of a session set-up in us, of which there are some in between.
+/// Returns the packets per second, and the time of a session set-up in microseconds if there are
+/// set-ups in between.
 fn watch(
     network: &Network<'_>,
     load: &FrameLoop,
@@ -221,7 +229,7 @@ fn watch(
     }
 }
 
-/// Does `work` while packets of the first users are sent as fast as one processor can.
+/// Runs `work` while one processor sends packets of the first slice's users as fast as it can.
 fn under_flood<T>(
     network: &Network<'_>,
     (load, packets, users): (&FrameLoop, Packets, u32),

@@ -1,6 +1,7 @@
-//! PEPC's migrations: users move between two slices of one user plane, ten thousand a second, while all of both slices'
-//! workers' time goes into packets. What of the packet rate is left, whether a packet or a count is lost, and by how much a packet
-//! takes longer.
+//! PEPC migrations of users between two slices of a user plane, 10,000 per second.
+//!
+//! All workers of both slices are saturated with packets. The experiment measures the remaining
+//! packet rate, lost packets and counts, and the additional time of a packet.
 
 use super::context::{ExperimentContext, Findings, each};
 use super::scaleout::InterfaceMode;
@@ -32,62 +33,65 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 
 pub(super) const API: &str = "http://127.0.0.1:9090";
 pub(super) const NAMES: [&str; 2] = ["first", "second"];
-/// Migrations a second.
+/// Migrations per second.
 const RATE: f64 = 10_000.0;
-/// Users that one request moves.
+/// Users that one request migrates.
 const TOGETHER: u32 = 500;
-/// Turns without and with migrations, by turns, of which each with them is held against both its neighbours.
+/// Alternating turns without and with migrations. Each turn with migrations is compared with both
+/// its neighbours.
 const TURNS: usize = 9;
-/// Session requests that are unanswered at a time.
+/// Maximum number of unanswered session requests.
 pub(super) const WINDOW: usize = 64;
-/// How many times, 5 ms apart, nothing may have come before it is believed that there is no more.
+/// Polls without a new frame, 5 ms apart, after which the remaining frames count as lost.
 const QUIET: u32 = 200;
 const END_WITHIN: Duration = Duration::from_secs(5);
-/// Time of which the mean of a packet is taken, when one is on the way at a time.
+/// Averaging time of a packet's time with one packet in flight.
 pub(super) const SLOT: Duration = Duration::from_millis(20);
 
-/// A driver with the frames that are in flight in each direction.
+/// A driver with its number of frames in flight per direction.
 pub(super) struct Driver {
     pub(super) name: &'static str,
     pub(super) flight: usize,
 }
 
-/// With all workers busy: two directions and two workers, each with blocks of some 400 frames to fill.
+/// Saturates all workers: two directions and two workers, each with blocks of about 400 frames to
+/// fill.
 pub(super) const BUSY: Driver = Driver { name: "af-packet", flight: 4096 };
-/// The same without rings: nothing is lost by them. The queue of a TUN device has 500 places.
+/// Saturation without rings, which lose no packets. The queue of a TUN device has 500 places.
 pub(super) const SOCKETS: Driver = Driver { name: "sockets", flight: 192 };
-/// The drivers that others are measured by too; in the short form one.
+/// Returns the drivers that other experiments also use; one in the short form.
 pub(super) fn drivers(session: &ExperimentContext) -> &'static [Driver] {
     if session.quick { &[SOCKETS] } else { &[SOCKETS, BUSY] }
 }
 
-/// With one packet on the way at a time, by the driver that waits for no block to be full.
+/// One packet in flight, with a driver that does not wait for a full block.
 const ALONE: Driver = Driver { name: "sockets", flight: 1 };
 
-/// What was seen with one driver, turn by turn: those of odd numbers are with migrations.
+/// Results with one driver by turn. Turns with odd index have migrations.
 #[derive(Default)]
 struct MigrationResult {
-    /// Packets a second, both directions together.
+    /// Packets per second in both directions together.
     rates: Vec<f64>,
-    /// The time of a packet in us: the median of the means of short times.
+    /// Time of a packet in microseconds: median over the means of short windows.
     times: Vec<f64>,
-    /// Migrations a second.
+    /// Migrations per second.
     moves: f64,
-    /// Frames that are missing at the end, those excepted that the kernel had no room for.
+    /// Frames missing at the end, except those that the kernel dropped for lack of room.
     lost: u64,
-    /// Frames that the links and the rings of AF_PACKET had no room for.
+    /// Frames that links and AF_PACKET rings dropped for lack of room.
     no_room: u64,
-    /// By how many packets or octets the records differ from what the kernel counted.
+    /// Difference in packets or bytes between the entries' counts and the kernel's.
     miscounted: u64,
 }
 
-/// The median of what `held` makes of each turn with migrations and the mean of the turns before and after it.
+/// Returns the median over turns with migrations of `held`, applied to the turn and to the mean of
+/// its neighbours.
 fn against(turns: &[f64], held: fn(f64, f64) -> f64) -> f64 {
     let each = turns.windows(3).step_by(2).map(|three| held(three[1], f64::midpoint(three[0], three[2])));
     Measured::of(each.collect()).map_or(f64::NAN, |all| all.median)
 }
 
-/// The median of the turns with migrations, or of those without.
+/// Returns the median of the turns with migrations, or of those without.
 fn median_of(turns: &[f64], with: bool) -> f64 {
     let turns = turns.iter().skip(usize::from(with)).step_by(2).copied();
     Measured::of(turns.collect()).map_or(f64::NAN, |all| all.median)
@@ -118,17 +122,17 @@ fn run(session: &ExperimentContext) -> Result<Findings, Failure> {
     findings(&passes, users, processors)
 }
 
-/// The part of the rate that is left.
+/// Returns the fraction of the rate that remains.
 fn kept(seen: &MigrationResult) -> f64 {
     against(&seen.rates, |with, without| with / without)
 }
 
-/// By how many us a packet takes longer.
+/// Returns the additional time of a packet, in microseconds.
 fn added(pass: &Pass) -> f64 {
     against(&pass.alone.times, |with, without| with - without)
 }
 
-/// Two slices, with a worker on a processor each.
+/// Returns the configuration of two slices, each with a worker on a separate processor.
 pub(super) fn slices_of(processors: usize) -> String {
     let slice = |(name, number): (&&str, usize)| {
         let (sst, core) = (number + 1, number % processors.max(1));
@@ -137,7 +141,8 @@ pub(super) fn slices_of(processors: usize) -> String {
     NAMES.iter().zip(0..).map(slice).collect()
 }
 
-/// The configuration of a UPF by a driver, with further keys of its table, for so many users and with these slices.
+/// Returns the configuration of a UPF with a driver, further keys of its table, a number of users
+/// and the given slices.
 pub(super) fn config(network: &Network<'_>, (driver, keys): (&Driver, &str), users: u32, slices: &str) -> String {
     let ends = &network.ends[0];
     let interfaces = match driver.name {
@@ -173,7 +178,7 @@ fn measure(
     )?;
     let teids = establish(&network, &mut upf, 0..users)?;
     let mover = Mover::new(users);
-    // half of them, in turns
+    // Alternate ranges: half of the users start in the second slice.
     for place in (0..mover.places).step_by(2) {
         mover.give(place, 1)?;
     }
@@ -205,7 +210,8 @@ fn measure(
     load.run(0, 0)?;
     let counted = ended(&load, 2 * driver.flight as u64)?;
     let missing = (2 * driver.flight as u64).saturating_sub(counted.ended);
-    // it asks the kernel for what rings have dropped once a second, and then sets its metrics
+    // The user plane reads the drop counts of rings from the kernel once per second and then
+    // updates its metrics.
     std::thread::sleep(Duration::from_millis(if driver.flight > 1 { 2200 } else { 0 }));
     seen.no_room = dropped(&network)? - no_room + ring_full()?;
     seen.lost = missing.saturating_sub(seen.no_room);
@@ -215,14 +221,14 @@ fn measure(
     Ok(seen)
 }
 
-/// Frames that the rings of AF_PACKET had no room for, as the user plane tells in its metrics.
+/// Returns the frames dropped by full AF_PACKET rings, from the metrics of the user plane.
 pub(super) fn ring_full() -> Result<u64, Failure> {
     let text = api(API)?.fetch("/metrics")?;
     let line = text.lines().find(|line| line.starts_with("vireo_upf_dropped") && line.contains("\"ring_full\""));
     Ok(line.and_then(|line| line.split(' ').nth(1)?.parse().ok()).unwrap_or(0))
 }
 
-/// Frames that the links between the user plane and all around it had no room for so far.
+/// Returns the frames that the links around the user plane have dropped for lack of room.
 pub(super) fn dropped(network: &Network<'_>) -> Result<u64, Failure> {
     let of = |names: [&str; 2]| -> Result<u64, Failure> {
         names.iter().try_fold(0, |sum, name| Ok(sum + interface_counters(name)?.dropped))
@@ -231,12 +237,13 @@ pub(super) fn dropped(network: &Network<'_>) -> Result<u64, Failure> {
     Ok(of([&ends.n3.name, &ends.n6.name])? + network.outside(|| of([&ends.ran.name, &ends.dn.name]))??)
 }
 
-/// Sets up these sessions, the first ones of a UPF; gives their TEIDs.
+/// Sets up the first sessions of a UPF. Returns their TEIDs.
 pub(super) fn establish(network: &Network<'_>, upf: &mut Upf, users: Range<u32>) -> Result<Teids, Failure> {
     sessions(network, upf, (users, None), WINDOW)
 }
 
-/// Sets up these sessions, with these TEIDs if there are any, `window` requests unanswered at a time. Returns their TEIDs.
+/// Sets up sessions, with the given TEIDs if there are any and at most `window` unanswered
+/// requests. Returns their TEIDs.
 pub(super) fn sessions(
     network: &Network<'_>,
     upf: &mut Upf,
@@ -266,13 +273,13 @@ pub(super) fn sessions(
     }
 }
 
-/// Moves users to a slice; gives how many had another worker before.
+/// Migrates users to a slice. Returns the number of users that changed their worker.
 pub(super) fn move_range(users: Range<u32>, to: &str) -> Result<u64, Failure> {
     let [first, last] = [users.start, users.end - 1].map(|user| Ipv4Addr::from_bits(FIRST_UE.to_bits() + user));
     Ok(slice::move_users(&api(API)?, &format!("address={first}&last={last}&to={to}"))?.moved)
 }
 
-/// Packets a second, and the median time of one in us, over a while.
+/// Returns the packets per second and the median time of one in microseconds, over a window.
 fn watch(load: &FrameLoop, window: Duration, driver: &Driver) -> Result<(f64, f64), Failure> {
     let all = || load.counted().map(|counted| counted.uplink + counted.downlink);
     let (began, before) = (Instant::now(), all()?);
@@ -281,7 +288,7 @@ fn watch(load: &FrameLoop, window: Duration, driver: &Driver) -> Result<(f64, f6
         std::thread::sleep(SLOT);
         let (now, packets) = (Instant::now(), all()?);
         let spent = (now - last.0).as_secs_f64() * 1e6;
-        // of each direction so many are on the way
+        // This many packets are in flight in each direction.
         times.push(spent * 2.0 * driver.flight as f64 / (packets - last.1).max(1) as f64);
         last = (now, packets);
     }
@@ -293,7 +300,7 @@ fn watch(load: &FrameLoop, window: Duration, driver: &Driver) -> Result<(f64, f6
     }
 }
 
-/// Waits until so many frames have come to their end, or no more do.
+/// Waits until `all` frames have ended, or until no further frame ends.
 pub(super) fn ended(load: &FrameLoop, all: u64) -> Result<LoopCounters, Failure> {
     let deadline = Instant::now() + END_WITHIN;
     let (mut last, mut quiet) = (load.counted()?, 0);
@@ -309,7 +316,8 @@ pub(super) fn ended(load: &FrameLoop, all: u64) -> Result<LoopCounters, Failure>
     Ok(last)
 }
 
-/// What the sessions' records have counted, beside what came out of the user plane.
+/// Returns the difference between the counts of the sessions' entries and the packets that left the
+/// user plane.
 pub(super) fn miscounted(slices: &SlicesStatus, packets: u64) -> u64 {
     let sum = |of: fn(&vireo_node::api::SliceCounted) -> u64| -> u64 {
         slices.slices.iter().filter_map(|slice| slice.counted.as_ref()).map(of).sum()
@@ -318,12 +326,12 @@ pub(super) fn miscounted(slices: &SlicesStatus, packets: u64) -> u64 {
     of_records.0.abs_diff(packets).max(of_records.1.abs_diff(packets * u64::from(LENGTH)) / u64::from(LENGTH))
 }
 
-/// Moves users to and fro, range by range.
+/// Migrates users back and forth, range by range.
 struct Mover {
-    /// How many ranges there are.
+    /// Number of ranges.
     places: u32,
     moved: AtomicU64,
-    /// The next one, of all rounds.
+    /// Counter of the ranges taken in all rounds.
     next: AtomicU32,
 }
 
@@ -332,21 +340,22 @@ impl Mover {
         Mover { places: users / TOGETHER, moved: AtomicU64::new(0), next: AtomicU32::new(0) }
     }
 
-    /// Moves the users of a range to a slice.
+    /// Migrates the users of a range to a slice.
     fn give(&self, place: u32, to: usize) -> Result<(), Failure> {
         let moved = move_range(place * TOGETHER..(place + 1) * TOGETHER, NAMES[to])?;
         self.moved.fetch_add(moved, Relaxed);
         Ok(())
     }
 
-    /// Moves [`RATE`] users a second while `work` goes on; gives what it gives, and how many a second were moved.
+    /// Migrates [`RATE`] users per second while `work` runs. Returns the results of `work` and the
+    /// migrations per second.
     fn during(&self, work: impl FnOnce() -> Result<(f64, f64), Failure>) -> Result<(f64, f64, f64), Failure> {
         let stop = AtomicBool::new(false);
         let before = self.moved.load(Relaxed);
         std::thread::scope(|scope| {
             let mover = scope.spawn(|| {
                 let (began, every) = (Instant::now(), f64::from(TOGETHER) / RATE);
-                // even ranges are the second slice's at first
+                // Even ranges start in the second slice.
                 for count in 1_u32.. {
                     if stop.load(Relaxed) {
                         break;

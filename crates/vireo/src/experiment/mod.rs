@@ -1,6 +1,8 @@
-//! `vireo experiment`: experiments of papers, repeated with the real core on this machine. Core and emulator are separate
-//! processes in namespaces of their own; what is compared are configurations of the one core. An experiment leaves
-//! `results/NAME/`: `summary.json` and SVG plots, and CSV tables with all that was measured.
+//! `vireo experiment`: experiments of papers, repeated with the real core.
+//!
+//! Core and emulator are processes in separate namespaces of this machine. The experiments compare
+//! configurations of the one core. Each writes `results/NAME/`: `summary.json`, SVG plots, and CSV
+//! tables with all measurements.
 
 mod attach_interference;
 mod cluster;
@@ -32,75 +34,75 @@ use vireo_simulator::results::{Folder, Machine, Summary};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Which (see --list)
+    /// Run experiment NAME (see --list)
     #[arg(value_name = "NAME", required_unless_present = "list")]
     name: Option<String>,
     /// List the experiments
     #[arg(long)]
     list: bool,
-    /// The short form, within a minute: shows that it works, its figures prove little
+    /// Run the short form (under a minute) without meaningful figures
     #[arg(long)]
     quick: bool,
-    /// Where the results go [default: results/NAME]
+    /// Write the results to DIR [default: results/NAME]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// How often everything is measured [default: 3; 1 with --quick]
+    /// Repeat every measurement N times [default: 3; 1 with --quick]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=50))]
     runs: Option<u32>,
-    /// How long the soak lasts
+    /// Run the soak for M minutes
     #[arg(long, value_name = "M", default_value_t = 30.0, value_parser = minutes)]
     minutes: f64,
-    /// Seeds what is random: arrivals, and which worker ends when
+    /// Seed the random choices (arrivals, worker faults) with N
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Keep the core's log
+    /// Write the core's log to FILE
     #[arg(long, value_name = "FILE")]
     core_log: Option<PathBuf>,
 }
 
-/// An experiment.
+/// An experiment and its source.
 struct Experiment {
     name: &'static str,
-    /// The question that it answers.
+    /// Question that the experiment answers.
     about: &'static str,
-    /// The publication and the figure in it.
+    /// Publication and figure.
     paper: &'static str,
     run: Run,
 }
 
-/// What an experiment runs in.
+/// Function of an experiment, by the environment that it needs.
 enum Run {
     /// Namespaces for cores and RANs.
     Core(fn(&ExperimentContext) -> Result<Findings, Failure>),
-    /// A namespace for a user plane alone, with links to all around it.
+    /// A namespace for a user plane alone, linked to its surroundings.
     UserPlane(fn(&Plane) -> Result<Findings, Failure>),
-    /// A virtual clock: no namespaces, no privileges.
+    /// A virtual clock, without namespaces or privileges.
     Simulated(fn(&Simulation) -> Result<Findings, Failure>),
 }
 
-/// What a simulated experiment runs in.
+/// Environment of a simulated experiment.
 struct Simulation {
     interrupt: Interrupt,
-    /// The short form.
+    /// True for the short form.
     quick: bool,
-    /// How often everything is simulated, each time with UEs of other identifiers.
+    /// Number of repetitions, each with UEs of different identifiers.
     runs: u32,
-    /// The first of the seeds.
+    /// First seed.
     seed: u64,
 }
 
-/// What an experiment with a user plane alone runs in.
+/// Environment of an experiment with a user plane alone.
 struct Plane {
     network: Network,
     interrupt: Interrupt,
-    /// The short form.
+    /// True for the short form.
     quick: bool,
-    /// How often everything is measured.
+    /// Number of repetitions of every measurement.
     runs: u32,
 }
 
 impl Plane {
-    /// The processor of packets, and those of everything else.
+    /// Returns the processor of packets and the processors of everything else.
     fn processors(&self) -> (usize, Vec<usize>) {
         let all = std::thread::available_parallelism().map_or(1, usize::from);
         (0, if all > 1 { (1..all).collect() } else { vec![0] })
@@ -151,7 +153,7 @@ fn minutes(text: &str) -> Result<f64, String> {
     text.parse().ok().filter(|m| (0.5..=1440.0).contains(m)).ok_or_else(|| "0.5 to 1440 minutes are allowed".into())
 }
 
-/// Does what `vireo experiment` was asked.
+/// Runs `vireo experiment`.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     if args.list {
         for experiment in ALL {
@@ -164,7 +166,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         .iter()
         .find(|experiment| experiment.name == name)
         .ok_or_else(|| Failure(format!("there is no experiment {name:?}: see vireo experiment --list")))?;
-    // Before the namespaces: afterwards `/tmp` is another one, and a wrong path should not cost a run.
+    // The lab replaces `/tmp`, so the output folder is created first. A wrong path thus fails
+    // before the run.
     let out = args.out.clone().unwrap_or_else(|| Path::new("results").join(name));
     let folder = Folder::make(&out)?;
     let log = args.core_log.as_deref().map(crate::lab::create).transpose()?;

@@ -1,4 +1,4 @@
-//! MMLite figure 9: handovers and service requests together, near the saturation of one processor.
+//! MMLite figure 9: handovers and service requests near one processor's saturation.
 
 use super::context::{ExperimentContext, FIRST_GUESS, Findings, Metric, Variant, each};
 use super::steady::{Outcome, Steady};
@@ -17,7 +17,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     run: Run::Core(run),
 };
 
-/// The load, as a part of what the processor can do.
+/// Load, as a fraction of the processor's saturation rate.
 const LOAD: f64 = 0.9;
 
 fn variants(cores: &[usize]) -> Vec<Variant> {
@@ -32,7 +32,7 @@ fn variants(cores: &[usize]) -> Vec<Variant> {
     ]
 }
 
-/// What the paper says of each variant: service request and handover in milliseconds.
+/// Values of the paper by variant: service request and handover, in milliseconds.
 const PAPER: [[Option<Bound>; 2]; 4] = [
     [Some(Bound::About(35.0)), Some(Bound::About(35.0))],
     [Some(Bound::Below(10.0)), Some(Bound::Above(35.0))],
@@ -76,10 +76,10 @@ fn run(session: &ExperimentContext) -> Result<Findings, Failure> {
     findings(&variants, &rounds, limit, rate)
 }
 
-/// What is told of each procedure: its name, and its value in milliseconds.
+/// Figures reported per procedure: name, and value in milliseconds.
 const TOLD: [Metric<Latency>; 3] =
     [("mean", |l| l.mean / 1e3), ("p50", |l| l.p50 as f64 / 1e3), ("p99", |l| l.p99 as f64 / 1e3)];
-/// The procedures with the emulator's names of them.
+/// Procedures and their names in the emulator.
 const PROCEDURES: [(&str, &str); 2] = [("service request", "service_request"), ("handover", "n2_handover")];
 
 fn findings(variants: &[Variant], rounds: &[Vec<Outcome>], limit: f64, rate: f64) -> Result<Findings, Failure> {

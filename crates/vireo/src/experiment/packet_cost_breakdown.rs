@@ -1,4 +1,4 @@
-//! Table 2 of the public-cloud paper: where the time of a packet goes, for each driver.
+//! Table 2 of the public-cloud paper: breakdown of a packet's time by driver.
 
 use super::context::{Findings, each};
 use super::{Experiment, Plane, Run};
@@ -18,13 +18,13 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     run: Run::UserPlane(run),
 };
 
-/// The program in the kernel, whose receiving and sending are one.
+/// The XDP program, for which receiving and sending are one part.
 const XDP: &str = "xdp";
-/// Receiving and sending in the paper, in ns, and where it says so.
+/// Receive and send times in the paper, in nanoseconds, and their source.
 const RECEIVE: f64 = 1554.0;
 const SEND: f64 = 1594.0;
 const TABLE: &str = "table 2";
-/// What a packet may cost between its input and its output, in ns.
+/// Limit of a packet's time between input and output, in nanoseconds.
 const COMPUTE: f64 = 35.0;
 
 /// One run of one driver: uplink, downlink.
@@ -55,7 +55,7 @@ fn run(plane: &Plane) -> Result<Findings, Failure> {
     findings(&drivers, sessions)
 }
 
-/// What is told of a packet, with the paper's figure.
+/// Reported part of a packet's time: name, extractor and value of the paper.
 type Part = (&'static str, fn(&PacketTimeParts) -> f64, f64);
 
 const PARTS: [Part; 6] = [
@@ -67,7 +67,7 @@ const PARTS: [Part; 6] = [
     ("T_p", |parts| parts.total(), PacketTime::PAPER.network + PacketTime::PAPER.compute + PacketTime::PAPER.other),
 ];
 
-/// Whether a driver tells this part.
+/// Returns true if the driver reports this part separately.
 fn tells(driver: &str, part: &str) -> bool {
     driver != XDP || !matches!(part, "T_rx" | "T_tx" | "other")
 }
@@ -86,7 +86,7 @@ fn findings(drivers: &[(&'static str, Vec<Ways>)], sessions: u32) -> Result<Find
             figures.push(figure);
             for (way, name) in ["uplink", "downlink"].into_iter().enumerate() {
                 let figure = Figure::new(format!("{driver}, {name}, {part}"), "ns", each(runs, |run| of(&run[way]))?);
-                // each direction must meet it, of the engine in user space
+                // The mark applies to each direction of the user-space engine.
                 let judged = part == "T_c" && *driver != XDP;
                 figures.push(if judged { figure.mark(Bound::AtMost(COMPUTE)) } else { figure });
             }

@@ -1,5 +1,8 @@
-//! Rebalancing: all packets are of users of one data worker of a slice, and its other worker has users without any. What the
-//! packet rate and the time of a packet are before and after users have gone over by themselves, and whether that loses any.
+//! Rebalancing of users between the data workers of a slice.
+//!
+//! All packets belong to users of one worker; the users of the other worker have none. The
+//! experiment measures packet rate and packet time before and after automatic rebalancing, and
+//! whether packets are lost.
 
 use super::context::{ExperimentContext, Findings, each};
 use super::migration::{
@@ -28,28 +31,28 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 };
 
 const SLICE: &str = "phones";
-/// How long it may take until users have moved: uneven seconds come first.
+/// Limit of the time until users have moved. Rebalancing starts only after some uneven seconds.
 const WITHIN: Duration = Duration::from_secs(15);
-/// The share of one of two workers from which on it is even.
+/// Least share of each of the two workers in a balanced state.
 const EVEN: f64 = 0.4;
 
-/// What was seen by one driver.
+/// Results with one driver.
 #[derive(Clone, Debug)]
 struct RebalanceResult {
     driver: &'static str,
-    /// Packets a second before and after.
+    /// Packets per second, before and after.
     rates: [f64; 2],
-    /// The part of them that the second worker handled.
+    /// Share of the packets that the second worker handled, before and after.
     shares: [f64; 2],
-    /// The mean time of a packet in the loop, in us.
+    /// Mean time of a packet in the loop in microseconds, before and after.
     times: [f64; 2],
-    /// From the first packet until it was even, in s.
+    /// Time from the first packet to the balanced state in seconds.
     took: f64,
-    /// Users that have moved.
+    /// Number of moved users.
     moved: u64,
     lost: u64,
     miscounted: u64,
-    /// Packets a second over time, in seconds.
+    /// Packet rate over time: seconds, packets per second.
     course: Vec<(f64, f64)>,
 }
 
@@ -67,19 +70,19 @@ fn run(session: &ExperimentContext) -> Result<Findings, Failure> {
     findings(&runs, users, processors)
 }
 
-/// One slice with a worker on each of two processors.
+/// Returns the configuration of one slice with a worker on each of two processors.
 fn slice_of(processors: usize) -> String {
     let other = 1 % processors.max(1);
     format!("[slice.{SLICE}]\nsnssai = {{ sst = 1 }}\ndata-workers = 2\ndata-cores = [0, {other}]\n")
 }
 
-/// Hands users to a worker of the slice.
+/// Moves users to a worker of the slice.
 fn give(users: Range<u32>, worker: u8) -> Result<(), Failure> {
     let [first, last] = [users.start, users.end - 1].map(|user| Ipv4Addr::from_bits(FIRST_UE.to_bits() + user));
     slice::move_users(&api(API)?, &format!("address={first}&last={last}&to={SLICE}&worker={worker}")).map(|_| ())
 }
 
-/// What each of the workers has handled so far, and how many users have moved by themselves.
+/// Returns the packets handled by each worker so far, and the number of users moved by rebalancing.
 fn handled() -> Result<([u64; 2], u64), Failure> {
     let status = slice::slices(&api(API)?)?;
     let workers = status.slices.first().map(|slice| slice.workers.as_slice()).unwrap_or_default();
@@ -87,7 +90,7 @@ fn handled() -> Result<([u64; 2], u64), Failure> {
     Ok(([of(0), of(1)], status.rebalanced))
 }
 
-/// Packets a second, and the second worker's part of them.
+/// Returns the packets per second, and the second worker's share of them.
 fn watch(load: &FrameLoop, window: Duration) -> Result<(f64, f64), Failure> {
     let all = || load.counted().map(|counted| counted.uplink + counted.downlink);
     let (began, before, (workers, _)) = (Instant::now(), all()?, handled()?);
@@ -124,7 +127,7 @@ fn measure(
         network.outside(|| on_processors(&[0], || load.inject(direction, 0, driver.flight)))???;
     }
     let began = Instant::now();
-    // users move after two uneven seconds
+    // Rebalancing starts after two uneven seconds.
     let (before, share_before) = watch(&load, Duration::from_millis(800))?;
     let (mut course, mut took) = (vec![(began.elapsed().as_secs_f64(), before)], None);
     while took.is_none() {
@@ -145,7 +148,8 @@ fn measure(
     let (_, moved) = handled()?;
     load.run(0, 0)?;
     let counted = ended(&load, 2 * driver.flight as u64)?;
-    // it asks the kernel for what rings have dropped once a second, and then sets its metrics
+    // The user plane reads the drop counts of rings from the kernel once per second and then
+    // updates its metrics.
     std::thread::sleep(Duration::from_millis(2200));
     let no_room = dropped(&network)? - no_room + ring_full()?;
     let lost = (2 * driver.flight as u64).saturating_sub(counted.ended).saturating_sub(no_room);

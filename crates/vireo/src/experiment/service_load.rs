@@ -1,4 +1,4 @@
-//! Service requests in a closed loop: how many there can be, and how long they take.
+//! Service requests in a closed loop: rate and latency.
 
 use super::context::{ExperimentContext, Findings, Variant};
 use super::{Experiment, Run};
@@ -15,7 +15,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     run: Run::Core(run),
 };
 
-/// UEs under way at once.
+/// UEs in progress at once.
 const WINDOWS: [u32; 6] = [1, 4, 16, 64, 128, 256];
 
 struct Point {
@@ -76,7 +76,7 @@ fn run(session: &ExperimentContext) -> Result<Findings, Failure> {
     })
 }
 
-/// Service requests with so many UEs under way.
+/// Measures service requests with `window` UEs in progress.
 fn measure(session: &ExperimentContext, variant: &Variant, window: u32) -> Result<Point, Failure> {
     let ues = window.max(16);
     let requests = if session.quick { 1_000 } else { 20_000 };

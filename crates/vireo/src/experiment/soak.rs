@@ -1,4 +1,4 @@
-//! A long load with workers that die and hang at random: no UE may be lost, and nothing may grow.
+//! Long load with random worker faults: no UE is lost, and no resource use grows.
 
 use super::context::{ExperimentContext, FIRST_GUESS, Findings};
 use super::steady::{Outcome, Steady};
@@ -22,9 +22,9 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     run: Run::Core(run),
 };
 
-/// The load, as a part of the saturation.
+/// Load, as a fraction of the saturation rate.
 const LOAD: f64 = 0.7;
-/// What UEs do, with weights.
+/// Mix of procedures with weights.
 const MIX: [(&str, f64); 7] = [
     ("service-request", 0.6),
     ("xn-handover", 0.1),
@@ -34,21 +34,22 @@ const MIX: [(&str, f64); 7] = [
     ("session", 0.05),
     ("registration-session", 0.05),
 ];
-/// Workers killed or stopped in a minute.
+/// Workers killed or stopped per minute.
 const FAULTS_PER_MINUTE: f64 = 6.0;
-/// Growth over the run that is no leak.
+/// Growth over the run that does not count as a leak, in percent.
 const GROWTH_PERCENT: f64 = 5.0;
-/// How long a run has to be for growth to mean something.
+/// Least duration of a run in seconds for growth to be significant.
 const SETTLES_S: f64 = 240.0;
-/// How long the core is left alone before what is still in use is counted.
+/// Idle time before the remaining use of the region is counted.
 const QUIET: Duration = Duration::from_secs(12);
-/// What is not in use when nothing happens. At any other moment it is what happens to be on its way, and does not grow.
+/// Metrics that are zero in an idle core. At other times they count items in transit, which do not
+/// indicate growth.
 const QUIET_ZERO: [&str; 2] = ["vireo_region_slots_busy", "vireo_region_packets"];
-/// The marks that the summary tells.
+/// Interval of the checkpoints in the summary, in seconds.
 const MARK_EVERY_S: f64 = 300.0;
-/// What the core is asked for, and how often.
+/// Interval between samples of the core's metrics.
 const SAMPLE_EVERY: Duration = Duration::from_secs(1);
-/// Metrics of the core that tell what of its region is in use; the beginnings of their names.
+/// Name prefix of the metrics that report the use of the region.
 const IN_USE: &str = "vireo_region_";
 
 fn load(session: &ExperimentContext, rate: f64, seconds: f64) -> Steady {
@@ -65,7 +66,7 @@ fn load(session: &ExperimentContext, rate: f64, seconds: f64) -> Steady {
     }
 }
 
-/// What the core holds at one time.
+/// Resource use of the core at one time.
 #[derive(Clone, Debug)]
 struct Checkpoint {
     at_s: f64,
@@ -80,19 +81,20 @@ impl Checkpoint {
         Ok(Checkpoint { at_s, held: workers::holdings(&core.process)?, in_use })
     }
 
-    /// In words.
+    /// Returns the checkpoint as a sentence.
     fn told(&self) -> String {
         let all: Vec<String> = self.quantities().iter().map(|(name, value)| format!("{name} {value:.1}")).collect();
         format!("{}.", all.join(", "))
     }
 
-    /// All that must not grow, with units.
+    /// Returns all quantities that must not grow, with units.
     fn quantities(&self) -> Vec<(String, f64)> {
         let h = &self.held;
         let mb = |octets: u64| octets as f64 / 1e6;
         let mut all = vec![
             ("private memory of the core's process (MB)".to_owned(), mb(h.parent_bytes)),
-            // of all together it would say how many have worked since they were started, which chance decides
+            // The sum over all workers would depend on how many have run NFs since they were
+            // started, which is random.
             ("private memory of the largest worker (MB)".to_owned(), mb(h.largest_worker_bytes)),
             ("shared memory (MB)".to_owned(), mb(h.shared_bytes)),
             ("file descriptors of the core's process".to_owned(), h.parent_fds as f64),
@@ -106,7 +108,8 @@ impl Checkpoint {
 
 fn run(session: &ExperimentContext) -> Result<Findings, Failure> {
     let variant = decomposed("vireo", "NFs by slice and procedure, the contexts in shared memory.", &[], 16, &[]);
-    // What a core can do for a few seconds it need not be able to do for long.
+    // The saturation search runs longer, because a rate that holds for a few seconds may not hold
+    // for long.
     let limit = session.saturation(&variant, &[], FIRST_GUESS, &|rate, seconds| load(session, rate, seconds * 3.0))?;
     let seconds = if session.quick { 15.0 } else { session.minutes * 60.0 };
     let per_minute = if session.quick { 30.0 } else { FAULTS_PER_MINUTE };
@@ -128,7 +131,7 @@ fn run(session: &ExperimentContext) -> Result<Findings, Failure> {
         }
         Ok(())
     })?;
-    // The core looks at its region every few seconds.
+    // The core checks its region every few seconds.
     std::thread::sleep(QUIET);
     let quiet = Checkpoint::take(&core, seconds + QUIET.as_secs_f64())?;
     core.stop()?;
@@ -172,7 +175,8 @@ fn findings(
         Figure::new("service request p99", "ms", one(service.p99 as f64 / 1e3)?),
         Figure::new("worst latency of any procedure", "ms", one(worst)?),
     ];
-    // The first third is the time in which pools and heaps find their size: each kind of worker has to have died once.
+    // The first third lets pools and heaps reach their size: each kind of worker must have died
+    // once.
     let settled = &marks[marks.len() / 3..];
     let mut table = Table::new(&["at_s", "quantity", "value"]);
     let mut lines: BTreeMap<String, Vec<(f64, f64)>> = BTreeMap::new();
@@ -188,7 +192,7 @@ fn findings(
     }
     for (name, points) in &lines {
         let figure = Figure::new(format!("lasting growth of {name}"), "%", one(lasting(points) * 100.0)?);
-        // What is used for the first time in a short run is no leak.
+        // First use of memory in a short run is not a leak.
         let settles = steady.seconds >= SETTLES_S;
         figures.push(if settles { figure.mark(Bound::AtMost(GROWTH_PERCENT)) } else { figure });
     }
@@ -217,7 +221,7 @@ fn findings(
     })
 }
 
-/// What the core held at the marks, and at the beginning and the end.
+/// Describes the checkpoints at the beginning, at intervals and at the end.
 fn told(marks: &[Checkpoint]) -> Vec<String> {
     let mut next_s = 0.0;
     let mut lines = Vec::new();

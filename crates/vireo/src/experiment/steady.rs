@@ -1,4 +1,4 @@
-//! A steady load of procedures on a core, open loop, with what the core used and what was done to it meanwhile.
+//! Steady open load on a core, with injected worker faults and the core's CPU use.
 
 use super::context::ExperimentContext;
 use crate::cli::Failure;
@@ -9,78 +9,79 @@ use std::time::{Duration, Instant, SystemTime};
 use vireo_simulator::analysis::timeline::Bin;
 use vireo_simulator::faults::{Fault, Kind};
 
-/// Of the laboratory's own `/tmp`.
+/// In the lab's private `/tmp`.
 const TIMELINE: &str = "/tmp/timeline.csv";
 const TIMELINE_BESIDE: &str = "/tmp/timeline-beside.csv";
-/// How long a load settles before its latencies count, or a quarter of it if it is short.
+/// Warm-up of a load before its latencies count, in seconds; a quarter of the load if it is short.
 const SETTLE_S: f64 = 2.0;
-/// How often the core's CPU time is read.
+/// Interval between readings of the core's CPU time.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
-/// What is done, and how often.
+/// A steady load: mix of procedures, rate, duration and faults.
 #[derive(Clone, Debug)]
 pub(super) struct Steady {
-    /// Names of procedures (`vireo emulate --help`), each with its weight.
+    /// Names of procedures (`vireo emulate --help`) with weights.
     pub(super) kinds: Vec<(&'static str, f64)>,
-    /// Procedures in a second.
+    /// Procedures per second.
     pub(super) rate: f64,
-    /// For so long.
+    /// Duration of the load.
     pub(super) seconds: f64,
     /// UEs of all kinds together.
     pub(super) ues: u32,
-    /// Length of the pieces of the timeline.
+    /// Length of a timeline interval.
     pub(super) interval: Duration,
-    /// What happens to workers meanwhile, in order of time; times count from when all UEs are there.
+    /// Faults of workers, in order of time. Times count from when all UEs are ready.
     pub(super) faults: Vec<Fault>,
-    /// The processors that the emulator runs on; empty = all.
+    /// Processors of the emulator; empty = all.
     pub(super) processors: Vec<usize>,
-    /// Words of the emulator's command line that only this load has.
+    /// Additional arguments of the emulator's command line.
     pub(super) more: Vec<String>,
-    /// A load of UEs of another slice, by an emulator of its own. It begins before this one and lasts longer.
+    /// Load of UEs of another slice, by a separate emulator. It begins before this load and ends
+    /// after it.
     pub(super) beside: Option<Box<Steady>>,
 }
 
 /// SST of the slice of the UEs of [`Steady::beside`].
 pub(super) const OTHER_SST: u8 = 3;
-/// How much sooner the load beside another one begins.
+/// Lead time of the load beside another one.
 const LEAD: Duration = Duration::from_millis(1500);
 
-/// What a load came to.
+/// Result of a load.
 #[derive(Debug)]
 pub(super) struct Outcome {
     pub(super) result: EmulatorResult,
-    /// Latency over time by procedure; `all` is all of them.
+    /// Latency over time by procedure; `all` covers all procedures.
     pub(super) timeline: Vec<(String, Bin)>,
-    /// The faults that happened, with the seconds of the timeline at which they did.
+    /// Injected faults with their times in seconds on the timeline.
     pub(super) faults: Vec<(Fault, f64)>,
-    /// CPU time of the core per second of the load, all processes.
+    /// CPU time of all processes of the core per second of the load.
     pub(super) core_cpu_share: f64,
-    /// What became of the load beside it.
+    /// Result of the load beside this one.
     pub(super) beside: Option<EmulatorResult>,
 }
 
 impl Steady {
-    /// UEs that are registered when the load begins.
+    /// Returns the number of UEs that are registered when the load begins.
     fn resident(&self) -> u32 {
         let weight = |off: bool| -> f64 {
             self.kinds.iter().filter(|(name, _)| !off || !name.starts_with("registration")).map(|(_, w)| w).sum()
         };
-        // The shares are rounded, so one or two fewer may be there.
+        // The shares are rounded, so one or two UEs may be missing.
         (f64::from(self.ues) * weight(true) / weight(false)) as u32 * 99 / 100
     }
 
-    /// Subscribers that it takes, those of the load beside it among them.
+    /// Returns the number of required subscribers, including those of the load beside this one.
     pub(super) fn subscribers(&self) -> u32 {
         self.ues + self.beside.as_ref().map_or(0, |beside| beside.subscribers())
     }
 
-    /// For the emulator beside another one with `first` UEs.
+    /// Returns the options of an emulator beside another one with `first` UEs.
     fn options_beside(&self, first: u32) -> EmulatorOptions {
         let more = self.words(TIMELINE_BESIDE);
         EmulatorOptions { first: first.into(), number: 1, sst: OTHER_SST, more, ..self.options() }
     }
 
-    /// For the emulator.
+    /// Returns the options of the emulator.
     pub(super) fn options(&self) -> EmulatorOptions {
         EmulatorOptions {
             ues: self.ues,
@@ -92,14 +93,15 @@ impl Steady {
         }
     }
 
-    /// Its words of the emulator's command line.
+    /// Returns the arguments of the emulator's command line.
     fn words(&self, timeline: &str) -> Vec<String> {
         let kinds: Vec<String> = self.kinds.iter().map(|(name, weight)| format!("{name}={weight}")).collect();
         let mut words = Vec::new();
         let mut add = |name: &str, value: String| words.extend([name.to_owned(), value]);
         add("--load", kinds.join(","));
         add("--duration", self.seconds.to_string());
-        // A load that begins at once finds NFs that have to be started: that is not what is compared.
+        // The load settles first, because an immediate load would include the activation of NFs,
+        // which is not compared.
         add("--settle", format!("{}ms", (self.seconds.min(SETTLE_S * 4.0) * 250.0) as u64));
         add("--timeline", timeline.into());
         add("--timeline-interval", format!("{}ms", self.interval.as_millis()));
@@ -109,12 +111,13 @@ impl Steady {
 }
 
 impl Outcome {
-    /// The timeline of one procedure.
+    /// Returns the timeline of one procedure.
     pub(super) fn bins(&self, procedure: &str) -> Vec<Bin> {
         self.timeline.iter().filter(|(name, _)| name == procedure).map(|(_, bin)| *bin).collect()
     }
 
-    /// Whether the core did what was due, in time: at most 1 in 50 is missing, and nothing piled up.
+    /// Returns true if the core kept up with the load: at most 1 in 50 procedures is missing, and
+    /// no backlog grew.
     pub(super) fn kept_up(&self, longest: Duration) -> bool {
         let steady = &self.result;
         let missing = steady.procedures.saturating_sub(steady.completed) as f64;
@@ -124,7 +127,8 @@ impl Outcome {
 }
 
 impl ExperimentContext {
-    /// A steady load, to its end. `look` is called now and then with the seconds since all UEs are there.
+    /// Runs a steady load to its end. Calls `look` regularly with the seconds since all UEs are
+    /// ready.
     pub(super) fn steady(
         &self,
         core: &mut Core,
@@ -171,20 +175,20 @@ impl ExperimentContext {
     }
 }
 
-/// What is done while the emulator runs.
+/// Work during the emulator's run: sampling and faults.
 struct Watch<'a> {
     steady: &'a Steady,
-    /// Since when all UEs are there.
+    /// Time since which all UEs are ready.
     since: Option<Instant>,
     /// Unix time and the core's CPU time, in microseconds.
     samples: Vec<(u64, u64)>,
     looked: Option<Instant>,
-    /// Faults with the Unix time at which they happened, in microseconds.
+    /// Injected faults with their Unix times in microseconds.
     happened: Vec<(Fault, u64)>,
 }
 
 impl Watch<'_> {
-    /// Seconds since all UEs are there, now and then.
+    /// Injects due faults. Returns the seconds since all UEs are ready, once per [`LOOK_EVERY`].
     fn turn(&mut self, core: &Core) -> Result<Option<f64>, Failure> {
         if let (Some(since), Some(fault)) = (self.since, self.steady.faults.get(self.happened.len()))
             && since.elapsed().as_secs_f64() >= fault.at_s
@@ -202,13 +206,13 @@ impl Watch<'_> {
         Ok(self.since.map(|since| since.elapsed().as_secs_f64()))
     }
 
-    /// Does it to a worker.
+    /// Injects a fault into a worker.
     fn happen(&mut self, core: &Core, fault: Fault) -> Result<(), Failure> {
         let mut workers = Worker::of(&core.process)?;
         if workers.is_empty() {
             return Err(Failure("the core has no worker processes to kill".into()));
         }
-        // Idle ones say nothing; of the busy half, the one that the schedule names.
+        // A fault of an idle worker shows nothing, so the schedule selects from the busier half.
         workers.sort_by_key(|worker| std::cmp::Reverse(worker.cpu()));
         workers.truncate(workers.len().div_ceil(2));
         let victim = &workers[fault.victim % workers.len()];
@@ -223,12 +227,12 @@ impl Watch<'_> {
         Ok(())
     }
 
-    /// CPU time of the core for each second of the load.
+    /// Returns the CPU time of the core per second of the load.
     fn cpu_share(&self, began_unix_us: u64, seconds: f64) -> f64 {
         let ended = began_unix_us + (seconds * 1e6) as u64;
         let mut within = self.samples.iter().filter(|(at, _)| (began_unix_us..=ended).contains(at));
         match (within.next(), within.next_back()) {
-            // A host that has failed meanwhile takes its time with it.
+            // A host that failed takes its CPU time with it, so the difference may be negative.
             (Some(first), Some(last)) if last.0 > first.0 => {
                 last.1.saturating_sub(first.1) as f64 / (last.0 - first.0) as f64
             }
@@ -237,7 +241,7 @@ impl Watch<'_> {
     }
 }
 
-/// Unix time in microseconds.
+/// Returns the Unix time in microseconds.
 pub(super) fn unix_us() -> u64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64)
 }
@@ -247,7 +251,8 @@ pub(super) mod tests {
     use super::*;
     use crate::lab::emulator::Latency;
 
-    /// An outcome in which every procedure of the list took so many milliseconds, a fault at 1 s among it.
+    /// Returns an outcome in which each listed procedure took the given milliseconds, with a fault
+    /// at 1 s.
     pub(in crate::experiment) fn outcome(latency_ms: &[(&str, u64)], kind: Kind) -> Outcome {
         let latency = |ms: u64| Latency {
             p50: ms * 1000,

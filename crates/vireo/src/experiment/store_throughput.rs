@@ -1,5 +1,4 @@
-//! MMLite figure 6: how much goes through as the load grows, of the design, of a stateful core, and of one whose contexts are
-//! in a central store.
+//! MMLite figure 6: throughput by load of shared, stateful and central cores.
 
 use super::context::{ExperimentContext, FIRST_GUESS, Findings, Variant, each};
 use super::steady::{Outcome, Steady};
@@ -18,11 +17,11 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     run: Run::Core(run),
 };
 
-/// Loads, as parts of what ours can do.
+/// Loads, as fractions of the saturation rate of the shared-memory core.
 const LOADS: [f64; 6] = [0.25, 0.5, 0.75, 1.0, 1.25, 1.5];
-/// Gbit/s at the best in the paper: ours, stateful, central.
+/// Peak throughput in the paper in Gbit/s: MMLite, stateful, central.
 const PAPER: [f64; 3] = [8.35, 7.2, 5.6];
-/// Who is compared with ours: the place in [`variants`].
+/// Index in [`variants`] of the shared-memory core, with which the others are compared.
 const OURS: usize = 0;
 
 fn variants(cores: &[usize]) -> [Variant; 3] {
@@ -47,7 +46,7 @@ fn load(session: &ExperimentContext, rate: f64, seconds: f64) -> Steady {
     }
 }
 
-/// Procedures done in a second.
+/// Returns the completed procedures per second.
 fn done(outcome: &Outcome) -> f64 {
     outcome.result.completed as f64 / outcome.result.steady_seconds
 }

@@ -1,6 +1,7 @@
-//! A data worker that is killed under load: how many packets that costs and for how long none comes through, where data
-//! workers are processes of their own, and where they are threads, so that the user plane has to start anew. And what
-//! packets cost in processes instead of threads.
+//! Packet loss and interruption when a data worker is killed under load.
+//!
+//! Data workers are processes, or threads, in which case the whole user plane restarts. The
+//! experiment also compares the packet rate of processes with that of threads.
 
 use super::context::{ExperimentContext, Findings, each};
 use super::migration::{API, Driver, SLOT, WINDOW, config, drivers, establish, sessions};
@@ -27,16 +28,16 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     run: Run::Core(run),
 };
 
-/// How often packets are sent together, and how many: 80,000 a second, and 20,000 in the short form, which a debug build
-/// can do too.
+/// Packets per burst, in the full and in the short form: 80,000 packets per second, and 20,000,
+/// which a debug build can handle.
 const BURST: u32 = 16;
 const SHORT_BURST: u32 = 4;
 const EVERY: Duration = Duration::from_micros(200);
-/// Packets before and after a kill.
+/// Time of the load before and after a kill.
 const AROUND: Duration = Duration::from_millis(60);
-/// As long as nothing has come, there is no more.
+/// Time without a packet after which the remaining packets count as lost.
 const QUIET: Duration = Duration::from_millis(50);
-/// The most packets that a data worker has in hand.
+/// Maximum number of packets that a data worker holds.
 const BATCH: f64 = 32.0;
 /// Where data workers run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,12 +55,12 @@ impl Placement {
     }
 }
 
-/// What one death came to.
+/// Effect of one kill.
 #[derive(Clone, Copy, Debug, Default)]
 struct KillResult {
-    /// Packets that were sent and did not come.
+    /// Packets sent and not received.
     lost: f64,
-    /// The longest time from one packet that came to the next, in ms.
+    /// Longest time between two received packets, in ms.
     pause_ms: f64,
 }
 
@@ -73,18 +74,18 @@ impl KillResult {
     }
 }
 
-/// What was seen in one run by one driver.
+/// Results of one run with one driver.
 struct TakeoverResult {
     driver: &'static str,
-    /// Of data workers.
+    /// Kills of data workers.
     killed: Vec<KillResult>,
-    /// Of the whole user plane, whose workers are threads, until all sessions are there again.
+    /// Kills of the whole user plane with thread workers, until all sessions are restored.
     restarted: Vec<KillResult>,
-    /// The same without any.
+    /// Result without a kill.
     calm: KillResult,
-    /// Packets a second by processes, of those by threads.
+    /// Ratio of the packet rates of processes and threads.
     rate: f64,
-    /// Takeovers and sessions, as the user plane says at the end.
+    /// Takeovers and sessions that the user plane reports at the end.
     after: UpfStatus,
 }
 
@@ -108,7 +109,8 @@ fn measure(
     let start = |placement: Placement, teids: Option<&Teids>| {
         let toml = config(&network, (driver, placement.keys()), users, "");
         let mut upf = Upf::start(network.upf(), &[], &toml, &session.interrupt)?;
-        // of a UPF that has restarted the control plane chooses the F-TEIDs, which RAN nodes know (TS 23.527 4.3)
+        // After a restart of the UPF the control plane chooses the F-TEIDs, which RAN nodes know
+        // (TS 23.527 4.3).
         let teids = sessions(&network, &mut upf, (0..users, teids), WINDOW)?;
         Ok::<_, Failure>((upf, teids))
     };
@@ -161,7 +163,7 @@ fn told(killed: &[KillResult], restarted: &[KillResult]) -> String {
     format!("at most {lost} packets and {pause:.1} ms a death, {all} packets and {long:.0} ms a restart")
 }
 
-/// The data worker, once there is one: it may have been killed a moment ago.
+/// Waits for the data worker, which may have been killed a moment ago.
 fn worker(upf: &Upf) -> Result<Worker, Failure> {
     let deadline = Instant::now() + Duration::from_secs(5);
     loop {
@@ -173,7 +175,7 @@ fn worker(upf: &Upf) -> Result<Worker, Failure> {
     }
 }
 
-/// Sends packets of users uplink, steadily, while `kill` is done; what is lost from then on.
+/// Sends uplink packets of users steadily while `kill` runs. Returns the loss from then on.
 fn under_load(
     network: &Network<'_>,
     load: &FrameLoop,
@@ -195,7 +197,7 @@ fn under_load(
     })
 }
 
-/// Sends until it is to stop, and looks when packets come out. Pauses count from when they are watched for.
+/// Sends until stopped and polls for received packets. Pauses count from the start of polling.
 fn steadily(
     load: &FrameLoop,
     (users, burst): (u32, u32),
@@ -231,7 +233,8 @@ fn steadily(
     Ok(KillResult { lost: lost as f64, pause_ms: longest.as_secs_f64() * 1e3 })
 }
 
-/// Packets a second by processes, of those by threads, which are measured before and after.
+/// Returns the ratio of the packet rates of processes and threads. Threads are measured before and
+/// after.
 fn rate(session: &ExperimentContext, network: &Network<'_>, driver: &Driver, users: u32) -> Result<f64, Failure> {
     let window = Duration::from_millis(if session.quick { 300 } else { 2000 });
     let one = |placement: Placement| {
@@ -263,7 +266,7 @@ fn rate(session: &ExperimentContext, network: &Network<'_>, driver: &Driver, use
     Ok(processes / f64::midpoint(before, after))
 }
 
-/// A quantile of what deaths came to.
+/// Returns a quantile over the results of kills.
 fn quantile(deaths: &[KillResult], of: fn(&KillResult) -> f64, q: f64) -> f64 {
     let mut all: Vec<f64> = deaths.iter().map(of).collect();
     all.sort_by(f64::total_cmp);

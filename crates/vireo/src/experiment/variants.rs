@@ -1,11 +1,11 @@
-//! The configurations that are compared, all of one core.
+//! Configurations of the core that the experiments compare.
 
 use super::context::Variant;
 
 /// Latency objectives of procedures, in milliseconds.
 pub(super) type Objectives<'a> = &'a [(&'a str, u32)];
 
-/// The stateful baseline: one NF for every procedure, the contexts in its memory.
+/// Returns the stateful baseline: one NF for all procedures, with the contexts in its memory.
 pub(super) fn unified(cores: &[usize]) -> Variant {
     Variant {
         name: "unified",
@@ -18,7 +18,8 @@ pub(super) fn unified(cores: &[usize]) -> Variant {
     }
 }
 
-/// The stateful baseline with several workers, each of which keeps the contexts of a part of the UEs.
+/// Returns the stateful baseline with several workers, each of which keeps the contexts of some
+/// UEs.
 pub(super) fn stateful(workers: u32) -> Variant {
     Variant {
         name: "stateful",
@@ -31,7 +32,8 @@ pub(super) fn stateful(workers: u32) -> Variant {
     }
 }
 
-/// The core with a central store: the same NF as the stateful baseline's, which asks a database at each step.
+/// Returns the core with a central store: the NF of the stateful baseline, which accesses a
+/// database at each step.
 pub(super) fn central(cores: &[usize]) -> Variant {
     Variant {
         name: "central",
@@ -47,7 +49,8 @@ pub(super) fn central(cores: &[usize]) -> Variant {
     }
 }
 
-/// NFs by slice and procedure, the contexts in memory that all workers share.
+/// Returns the core with NFs by slice and procedure, and with contexts in memory that all workers
+/// share.
 pub(super) fn decomposed(
     name: &'static str,
     about: &'static str,
@@ -82,7 +85,7 @@ fn slice(objectives: Objectives<'_>) -> String {
     text
 }
 
-/// The processors of core and emulator: one each where there are two, else whatever there is.
+/// Returns the processors of core and emulator: one each if there are two, otherwise all.
 pub(super) fn processors() -> (Vec<usize>, Vec<usize>) {
     match std::thread::available_parallelism().map_or(1, usize::from) {
         1 => (Vec::new(), Vec::new()),

@@ -18,15 +18,16 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     run: Run::Core(run),
 };
 
-/// Loads, as parts of the saturation.
+/// Loads, as fractions of the saturation rate.
 const LOADS: [f64; 3] = [0.2, 0.5, 0.7];
-/// Worker processes of the stateful baseline, one of which dies: the paper has three hosts.
+/// Worker processes of the stateful baseline, one of which dies. The paper has three hosts.
 const STATEFUL_WORKERS: u32 = 3;
-/// UEs repeat a request after 1 s, and register anew after 5 s.
+/// UEs retransmit a request after 1 s and register again after 5 s.
 const PATIENCE: [&str; 4] = ["--retry", "1s", "--reattach", "5s"];
-/// The worst latency is that of procedures that were due within so many seconds after the fault, however late they ended.
+/// Window after the fault, in seconds. The worst latency is that of the procedures due in it,
+/// however late they complete.
 const SOON_S: f64 = 2.0;
-/// What may be added to the worst latency.
+/// Limit of the addition to the worst latency, in milliseconds.
 const ADDED_MS: f64 = 50.0;
 
 fn load(session: &ExperimentContext, rate: f64, seconds: f64, fault: Option<Fault>) -> Steady {
@@ -43,7 +44,7 @@ fn load(session: &ExperimentContext, rate: f64, seconds: f64, fault: Option<Faul
     }
 }
 
-/// One measurement.
+/// One measured case.
 struct Case {
     load: f64,
     kind: Kind,
@@ -85,7 +86,7 @@ fn run(session: &ExperimentContext) -> Result<Findings, Failure> {
     findings(&variants, &loads, limit, &rounds)
 }
 
-/// What the fault did: to procedures that were due soon after it, and how long it lasted.
+/// Returns the effect of the fault: on the procedures due soon after it, and its duration.
 fn effect(outcome: &Outcome, at_s: f64, after_s: f64) -> EventImpact {
     let bins = outcome.bins("all");
     EventImpact { recovered_s: around(&bins, at_s, after_s).recovered_s, ..around(&bins, at_s, SOON_S) }
@@ -98,7 +99,7 @@ fn name(kind: Kind) -> &'static str {
     }
 }
 
-/// UEs lost, of 100.
+/// Returns the lost UEs in percent.
 fn lost_share(case: &Case) -> f64 {
     case.outcome.result.lost as f64 * 100.0 / case.outcome.result.ues.max(1) as f64
 }
@@ -169,7 +170,7 @@ fn findings(variants: &[Variant], loads: &[f64], limit: f64, rounds: &[Vec<Case>
     })
 }
 
-/// The worst latency of each tenth of a second, in the first run at the highest load.
+/// Plots the worst latency per 0.1 s, in the first run at the highest load.
 fn over_time(loads: &[f64], limit: f64, rounds: &[Vec<Case>]) -> Result<Chart, Failure> {
     let load = loads.last().copied().unwrap_or_default();
     let title = format!("Worst latency around the fault, {:.0} service requests/s", limit * load);
@@ -208,7 +209,7 @@ fn head(variants: &[Variant], run: usize, case: &Case) -> [String; 4] {
     [(run + 1).to_string(), variants[case.variant].name.into(), case.load.to_string(), name(case.kind).into()]
 }
 
-/// The cases of all runs, each with its run's place.
+/// Returns the cases of all runs, each with the index of its run.
 pub(super) fn each_case<C>(rounds: &[Vec<C>]) -> impl Iterator<Item = (usize, &C)> {
     rounds.iter().enumerate().flat_map(|(run, round)| round.iter().map(move |case| (run, case)))
 }
@@ -218,7 +219,8 @@ fn timeline(variants: &[Variant], rounds: &[Vec<Case>]) -> Table {
     timelines(each_case(rounds).map(|(run, case)| (head(variants, run, case), &case.outcome, at(case))))
 }
 
-/// What went on around faults: by run, configuration, load and fault the outcome, and when in it the fault was.
+/// Returns the timelines around faults. Each item has run, configuration, load and fault, the
+/// outcome, and the time of the fault in it.
 pub(super) fn timelines<'a>(cases: impl Iterator<Item = ([String; 4], &'a Outcome, f64)>) -> Table {
     let names = ["since_fault_s", "done", "failed", "p50_ms", "p99_ms", "max_ms"];
     let mut table = Table::new(&[&HEAD[..], &names].concat());
@@ -235,7 +237,7 @@ fn table(variants: &[Variant], rounds: &[Vec<Case>]) -> Table {
     cases(each_case(rounds).map(|(run, case)| (head(variants, run, case), &case.outcome, case.around)))
 }
 
-/// What faults came to: by run, configuration, load and fault.
+/// Returns the effects of faults by run, configuration, load and fault.
 pub(super) fn cases<'a>(cases: impl Iterator<Item = ([String; 4], &'a Outcome, EventImpact)>) -> Table {
     let counts = ["due", "completed", "failed", "lost", "retries"];
     let times = ["usual_ms", "worst_ms", "added_ms", "recovered_s"];
@@ -249,7 +251,7 @@ pub(super) fn cases<'a>(cases: impl Iterator<Item = ([String; 4], &'a Outcome, E
     table
 }
 
-/// What tells a case from others.
+/// Columns that identify a case.
 const HEAD: [&str; 4] = ["run", "configuration", "load", "fault"];
 
 #[cfg(test)]

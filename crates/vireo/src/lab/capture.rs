@@ -1,6 +1,7 @@
-//! Writes what passes on some interfaces of a namespace to a pcap file, so that another program can judge it.
+//! Capture of the packets on interfaces of a namespace, as a pcap file.
 //!
-//! Knows nothing of what it writes. Link type LINUX_SLL ("cooked"), because loopback and Ethernet share the file.
+//! The file lets another program check the traffic. The capture does not interpret packets. The
+//! link type is LINUX_SLL ("cooked"), because loopback and Ethernet interfaces share the file.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -13,30 +14,30 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 const SNAP: usize = 65_535;
 const RECEIVE_BUFFER: libc::c_int = 64 << 20;
-/// LINKTYPE_LINUX_SLL.
+/// LINKTYPE_LINUX_SLL of the pcap format.
 const LINK_TYPE: u32 = 113;
 const SLL_HEADER: usize = 16;
-/// How long the thread may not notice that it shall end.
+/// Longest time until the thread notices the stop flag.
 const POLL: Duration = Duration::from_millis(50);
 
-/// A capture under way.
+/// Capture in progress.
 #[derive(Debug)]
 pub(crate) struct Capture {
     stop: Arc<AtomicBool>,
     thread: JoinHandle<io::Result<Written>>,
 }
 
-/// What a capture came to.
+/// Result of a capture.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Written {
     /// Packets in the file.
     pub(crate) packets: u64,
-    /// Packets that the kernel had to leave out.
+    /// Packets that the kernel dropped.
     pub(crate) lost: u64,
 }
 
 impl Capture {
-    /// Captures on the named interfaces of the calling thread's namespace.
+    /// Starts a capture on the named interfaces of the calling thread's namespace.
     pub(crate) fn start(file: File, interfaces: &[&str]) -> io::Result<Self> {
         let socket = open_socket()?;
         let mut indexes = Vec::new();
@@ -53,7 +54,7 @@ impl Capture {
         Ok(Capture { stop, thread })
     }
 
-    /// Ends it when all that was sent before this call is in the file.
+    /// Stops the capture after all packets sent before this call are in the file.
     pub(crate) fn finish(self) -> io::Result<Written> {
         self.stop.store(true, Ordering::Release);
         self.thread.join().map_err(|_| io::Error::other("the capture panicked"))?
@@ -64,10 +65,11 @@ fn run(socket: &OwnedFd, indexes: &[libc::c_int], out: &mut impl Write, stop: &A
     let mut written = Written::default();
     let mut packet = vec![0; SNAP];
     loop {
-        // Read before the socket is emptied: what came before the stop is still taken.
+        // Read before the socket is drained: packets that arrived before the stop are still
+        // written.
         let last = stop.load(Ordering::Acquire);
         while let Some((length, original, address)) = receive(socket, &mut packet)? {
-            // On loopback every packet is seen twice, going out and coming in.
+            // On loopback every packet appears twice, outgoing and incoming.
             let repeat = address.sll_hatype == libc::ARPHRD_LOOPBACK
                 && u32::from(address.sll_pkttype) == libc::PACKET_OUTGOING as u32;
             if indexes.contains(&address.sll_ifindex) && !repeat {
@@ -107,7 +109,7 @@ fn write_packet(out: &mut impl Write, packet: &[u8], original: usize, from: &lib
     sll[2..4].copy_from_slice(&from.sll_hatype.to_be_bytes());
     sll[4..6].copy_from_slice(&u16::from(from.sll_halen).to_be_bytes());
     sll[6..14].copy_from_slice(&from.sll_addr);
-    // Already in network order.
+    // The protocol is in network byte order already.
     sll[14..16].copy_from_slice(&from.sll_protocol.to_ne_bytes());
     out.write_all(&head)?;
     out.write_all(packet)
@@ -120,9 +122,10 @@ fn open_socket() -> io::Result<OwnedFd> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the descriptor is new and nobody else's.
+    // SAFETY: the descriptor is new and has no other owner.
     let socket = unsafe { OwnedFd::from_raw_fd(fd) };
-    // Beyond the system's limit where allowed, else up to it; what does not fit is counted as lost.
+    // Exceeds the system's limit if permitted, else uses the limit. Packets that do not fit count
+    // as lost.
     if set_option(&socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &RECEIVE_BUFFER).is_err() {
         set_option(&socket, libc::SOL_SOCKET, libc::SO_RCVBUF, &RECEIVE_BUFFER)?;
     }
@@ -149,7 +152,8 @@ fn index_of(interface: &str) -> io::Result<libc::c_int> {
     }
 }
 
-/// One packet: octets in `buffer`, octets on the wire, where it was seen. `None` after [`POLL`] without any.
+/// Receives one packet: bytes in `buffer`, bytes on the wire, and the link-layer address. Returns
+/// `None` after [`POLL`] without a packet.
 fn receive(socket: &OwnedFd, buffer: &mut [u8]) -> io::Result<Option<(usize, usize, libc::sockaddr_ll)>> {
     // SAFETY: all-zero is a valid sockaddr_ll.
     let mut address: libc::sockaddr_ll = unsafe { mem::zeroed() };
@@ -171,7 +175,7 @@ fn receive(socket: &OwnedFd, buffer: &mut [u8]) -> io::Result<Option<(usize, usi
     let error = io::Error::last_os_error();
     match error.kind() {
         io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted | io::ErrorKind::TimedOut => Ok(None),
-        // An interface went down: the others go on.
+        // One interface went down; the others continue.
         io::ErrorKind::NetworkDown => Ok(None),
         _ => Err(error),
     }

@@ -1,4 +1,6 @@
-//! The core in the laboratory: `vireo run` as a process of its own with a configuration and subscribers made for it.
+//! Core of the lab: `vireo run`, a cluster or SBA mode, as separate processes.
+//!
+//! Creates their configuration and subscribers.
 
 mod chain;
 mod cluster;
@@ -21,34 +23,34 @@ use vireo_node::sbi::Encoding;
 use vireo_subscribers::{OnExisting, Store, Subscriber, key_source};
 use vireo_types::Supi;
 
-/// The first of the lab's subscribers; the others follow it.
+/// IMSI of the first lab subscriber; the others count up from it.
 pub(crate) const FIRST_IMSI: &str = "999700000000001";
-/// K of all of them.
+/// K of all lab subscribers.
 pub(crate) const K: &str = "465B5CE8B199B49FAA5F0A2EE238A6BC";
-/// OPc of all of them.
+/// OPc of all lab subscribers.
 pub(crate) const OPC: &str = "E8ED289DEBA952E4283B54E88E6183CA";
-/// Addresses of UEs.
+/// Networks of UE addresses, IPv4 and IPv6.
 pub(crate) const UE_NETWORKS: [&str; 2] = ["10.45.0.0/16", "fd45::/48"];
 
-/// So many processes that are not optimised may be congested for a moment, and hosts that are dead are given longer: that UEs
-/// are told so, and wait for a minute, is right, and not what is looked at.
+/// Configuration that disables load shedding. Many unoptimised processes may be congested for a
+/// moment, and detection of dead hosts is slower. Shedding UEs, with a wait of one minute, would be
+/// correct then, but is not under test.
 pub(crate) const UNSHED: &str = "[overload]\nwait = \"10s\"\nstart = 1.0\nregistrations = 1.0\nothers = 1.0\n";
 
-/// A key pair of the home network: the published examples of TS 33.501 C.4, which protect nothing.
+/// Home network key pair: the published examples of TS 33.501 C.4, which protect nothing.
 #[derive(Debug)]
 pub(crate) struct HnKey {
-    /// Home network public key identifier.
     pub(crate) id: u8,
-    /// `A` or `B`.
+    /// ECIES profile, `A` or `B`.
     pub(crate) profile: char,
-    /// The emulator's scenario whose UEs use it.
+    /// Emulator scenario whose UEs use the key.
     pub(crate) scenario: &'static str,
     private: &'static str,
-    /// What UEs have.
+    /// Public key of the UEs.
     pub(crate) public: &'static str,
 }
 
-/// One for each profile.
+/// One key pair per profile.
 pub(crate) const HN_KEYS: [HnKey; 2] = [
     HnKey {
         id: 1,
@@ -66,63 +68,66 @@ pub(crate) const HN_KEYS: [HnKey; 2] = [
     },
 ];
 
-/// In the laboratory's own `/tmp`.
+/// Configuration file in the lab's own `/tmp`.
 pub(crate) const CONFIG: &str = "/tmp/vireo.toml";
 const UPF_CONFIG: &str = "/tmp/vireo-upf.toml";
 const DATABASE: &str = "/tmp/vireo.db";
-/// Where functions of a chain find what the ones before have left in shared memory, if they keep it there.
+/// Shared-memory directory of SBA processes. A restarted process finds its predecessor's state
+/// there.
 pub(crate) const RECORDS: &str = "/tmp/records";
-/// What seals them.
+/// Key that seals the records.
 pub(crate) const STATE_KEY: &str = "/tmp/vireo-state.key";
 pub(crate) const API: &str = "http://127.0.0.1:9090";
-/// Where hosts find the balancer.
+/// Port of the balancer for hosts.
 pub(super) const FABRIC_PORT: u16 = 7770;
-/// UEs that are asked for in one go.
+/// UEs per API request.
 const UES: usize = 1000;
 const START_WITHIN: Duration = Duration::from_secs(20);
-/// Lines of a log that are shown when its process failed.
+/// Lines of a log shown after its process failed.
 pub(super) const LAST_WORDS: usize = 15;
 
-/// The slice of a laboratory that says nothing else.
+/// Slice table of labs that configure no other.
 const SLICES: &str = "[slice.default]\nsnssai = { sst = 1 }\n";
 
-/// What differs between laboratories.
+/// Configuration that differs between labs.
 #[derive(Clone, Debug)]
 pub(crate) struct CoreOptions {
-    /// Subscribers to provision.
+    /// Number of subscribers to provision.
     pub(crate) subscribers: u64,
-    /// NAS ciphering algorithms, the preferred first.
+    /// NAS ciphering algorithms, the preferred one first.
     pub(crate) ciphering: Vec<String>,
-    /// The tables of the slices, as the configuration has them.
+    /// Slice tables of the configuration.
     pub(crate) slices: String,
     /// Further tables of the configuration.
     pub(crate) tables: String,
     /// Further keys of `[upf]`.
     pub(crate) upf: String,
-    /// IPv4 addresses of UEs. The data network has a way back only to those of [`UE_NETWORKS`].
+    /// IPv4 pool of UE addresses. The data network has return routes only to [`UE_NETWORKS`].
     pub(crate) ipv4_pool: &'static str,
-    /// The processors that it runs on; empty = all.
+    /// Processors of the core; empty means all.
     pub(crate) processors: Vec<usize>,
-    /// From which subscriber on they are in another slice than SST 1, and its SST.
+    /// Subscriber number from which subscribers have a slice other than SST 1, and its SST.
     pub(crate) other_slice: Option<(u64, u8)>,
-    /// Hosts behind a balancer; 0 = the whole core as one process.
+    /// Number of hosts behind a balancer; 0 means the whole core as one process.
     pub(crate) hosts: usize,
-    /// Further hosts, which are joined and wait; such a cluster's hosts leave when they are needed no more.
+    /// Further hosts that join and wait. The hosts of such a cluster leave when they are not
+    /// needed.
     pub(crate) idle: usize,
-    /// The part of a processor that each host has at the most.
+    /// Upper bound of each host's share of a processor.
     pub(crate) host_part: Option<f64>,
-    /// Balancers of a cluster as an operator runs one: each in a namespace of its own, with a controller and etcd; the core's
-    /// namespace is that of a user plane that is a process of its own. 0 = one, in the core's, which is the controller, too.
+    /// Number of balancers, each in its own namespace with a controller and etcd, as an operator
+    /// runs a cluster. The core's namespace then holds a separate user-plane process. 0 means one
+    /// balancer in the core's namespace, which is also the controller.
     pub(crate) balancers: u8,
-    /// AMF, SMF and UPF as processes of their own, which talk over the service-based interface and N4.
+    /// Runs AMF, SMF and UPF as separate processes over SBI and N4 (SBA mode).
     pub(crate) chain: bool,
-    /// AMFs of such a chain behind a balancer; 0 = one, with N2 itself.
+    /// Number of AMFs behind a balancer in SBA mode; 0 means one AMF that terminates N2.
     pub(crate) amfs: u8,
-    /// The UPF's database, where that is not the others'.
+    /// Database of the UPF, if different from that of the others.
     pub(crate) database_of_upf: Option<String>,
-    /// How its functions say what they ask each other.
+    /// Encoding of SBI messages.
     pub(crate) encoding: Encoding,
-    /// Whether they do so in TLS, by certificates that are made for that.
+    /// Uses TLS on the SBI, with certificates created by the lab.
     pub(crate) secured: bool,
 }
 
@@ -150,28 +155,29 @@ impl Default for CoreOptions {
     }
 }
 
-/// A running core.
+/// Running core.
 #[derive(Debug)]
 pub(crate) struct Core {
-    /// The process in its namespace: the whole core, or the balancer of a cluster, or the user plane of one whose balancers
-    /// have namespaces of their own.
+    /// Process in the core's namespace: the whole core, the balancer of a cluster, or the user
+    /// plane if balancers have their own namespaces.
     pub(crate) process: Process,
-    /// These balancers, by their seats, with their controller and its etcd.
+    /// Balancers with their own namespaces, by network port.
     balancers: Vec<ClusterProcess>,
     controller: Option<ClusterProcess>,
     etcd: Option<ClusterProcess>,
-    /// The hosts behind a balancer, by their seats.
+    /// Hosts behind a balancer, by network port.
     hosts: Vec<ClusterProcess>,
-    /// Of a service-based chain: those besides the AMF.
+    /// Processes of SBA mode besides the AMF.
     functions: Vec<chain::Function>,
-    /// Two of them that have no link.
+    /// Two hosts that cannot reach each other.
     cut: Option<[usize; 2]>,
     options: CoreOptions,
     log: File,
 }
 
 impl Core {
-    /// Provisions, configures and starts it, and waits until it is ready. Its log goes to `log`.
+    /// Provisions, configures and starts the core, and waits until it is ready. The log goes to
+    /// `log`.
     pub(crate) fn start(lab: &Lab, options: &CoreOptions, log: File, interrupt: &Interrupt) -> Result<Self, Failure> {
         prepare(options)?;
         let (role, file) = match (options.hosts, options.balancers) {
@@ -182,13 +188,14 @@ impl Core {
             _ => ("upf", UPF_CONFIG),
         };
         if options.hosts > 0 {
-            // The fabric comes with the first seat, and whoever is in the core's namespace listens on it.
+            // The first network port creates the lab switch, on which processes of the core's
+            // namespace listen.
             lab.seat(NodeRole::Host(0))?;
         }
         let functions = if options.chain { chain::Function::start_all(lab, options, &log)? } else { Vec::new() };
         let mut command = Process::this_program();
         command.args([role, "--config", file]).env("VIREO_API__LISTEN", address(API));
-        // It begins without contexts, as the directory is made anew.
+        // The core begins without contexts, because the lab creates the directory.
         command.env("VIREO_STATE__KEEP_DIRECTORY", RECORDS);
         command.args((options.amfs > 0).then_some("--n2-only"));
         command.envs(chain::environment(options, role));
@@ -216,7 +223,7 @@ impl Core {
         self.wait(interrupt, "the core is not ready", |core| core.is_ready(hosts))
     }
 
-    /// Waits until something is so.
+    /// Waits until a condition holds.
     fn wait(&mut self, interrupt: &Interrupt, not: &str, is_so: impl Fn(&Core) -> bool) -> Result<(), Failure> {
         let deadline = Instant::now() + START_WITHIN;
         while !is_so(self) {
@@ -237,7 +244,8 @@ impl Core {
         Ok(number)
     }
 
-    /// Starts one more host, which joins some time later, and waits until it can be asked how it is; its number here.
+    /// Starts one more host and waits until its API answers. Returns its lab number. The host joins
+    /// the cluster some time later.
     pub(crate) fn add_host(&mut self, lab: &Lab) -> Result<usize, Failure> {
         let number = self.start_host(lab)?;
         let deadline = Instant::now() + START_WITHIN;
@@ -251,24 +259,24 @@ impl Core {
         Ok(number)
     }
 
-    /// Tells a host of a cluster to leave it.
+    /// Makes a host leave its cluster (SIGTERM).
     pub(crate) fn let_host_leave(&mut self, host: usize) -> Result<(), Failure> {
         self.hosts.get_mut(host).ok_or_else(|| Failure("there is no such host".into()))?.leave()
     }
 
-    /// How many UEs it holds registered, as it says itself.
+    /// Returns the number of registered UEs that the core reports.
     pub(crate) fn registered(&self) -> Result<usize, Failure> {
         Ok(self.counts()?.registered)
     }
 
-    /// Whether RAN nodes are served.
+    /// Returns true if the core can serve RAN nodes.
     fn is_ready(&self, hosts: usize) -> bool {
         self.overview().is_ok_and(|status| status.hosts.len() == hosts)
             && self.hosts.iter().all(ClusterProcess::is_up)
             && self.is_chain_ready()
     }
 
-    /// CPU time of all its processes that are there.
+    /// Returns the CPU time of all processes, except failed and departed members.
     pub(crate) fn cpu(&self) -> Result<Duration, Failure> {
         let mut cpu = self.process.cpu()? + self.cpu_of_functions()?;
         for member in self.members().filter(|member| member.is_healthy()) {
@@ -277,17 +285,18 @@ impl Core {
         Ok(cpu)
     }
 
-    /// CPU time of each host of a cluster, its workers' among it.
+    /// Returns the CPU time of each host, including its workers.
     pub(crate) fn cpu_by_host(&self) -> Result<Vec<Duration>, Failure> {
         self.hosts.iter().map(ClusterProcess::cpu).collect()
     }
 
-    /// CPU time of the threads by which a cluster's hosts send copies to each other and keep others'.
+    /// Returns the CPU time of the hosts' replication threads, which send and store copies.
     pub(crate) fn cpu_of_copies(&self) -> Result<Duration, Failure> {
         self.hosts.iter().map(ClusterProcess::cpu_of_copies).sum()
     }
 
-    /// How many of everything it holds; in a cluster of each host that is there, but RAN nodes, which all hosts know.
+    /// Returns the counts of the core, in a cluster the sum over healthy hosts. RAN nodes are not
+    /// summed, because all hosts know them.
     pub(crate) fn counts(&self) -> Result<Counts, Failure> {
         if self.hosts.is_empty() && self.options.amfs == 0 {
             return Ok(self.overview()?.counts);
@@ -307,7 +316,7 @@ impl Core {
         Ok(sum)
     }
 
-    /// UEs that each host of a cluster holds registered, or each of several AMFs.
+    /// Returns the registered UEs of each host, or of each AMF.
     pub(crate) fn registered_by_host(&self) -> Result<Vec<usize>, Failure> {
         if self.options.amfs > 0 {
             return Ok(self.counts_of_amfs()?.into_iter().map(|counts| counts.registered).collect());
@@ -316,35 +325,35 @@ impl Core {
         self.hosts.iter().map(of).collect()
     }
 
-    /// Hosts of a cluster that have a part in its work.
+    /// Returns the number of hosts that serve UEs.
     pub(crate) fn hosts_at_work(&self) -> Result<usize, Failure> {
         Ok(self.overview()?.hosts.len())
     }
 
-    /// The host of a cluster that holds the most UEs.
+    /// Returns the host with the most UEs.
     pub(crate) fn busiest_host(&self) -> Result<usize, Failure> {
         let all = self.registered_by_host()?;
         let most = all.iter().enumerate().max_by_key(|(_, ues)| **ues);
         most.map(|(host, _)| host).ok_or_else(|| Failure("the core is one process: it has no hosts".into()))
     }
 
-    /// What a cluster's controller says of a host, while it is in the map.
+    /// Returns the controller's status of a host, or `None` if the host is not in the cluster map.
     pub(crate) fn host_status(&self, host: usize) -> Result<Option<HostStatus>, Failure> {
         let Some(host) = self.hosts.get(host) else { return Ok(None) };
         Ok(self.map()?.hosts.into_iter().find(|entry| host.has(&entry.address)))
     }
 
-    /// Lets something befall a host of a cluster; from then on it is not counted on.
+    /// Injects a fault into a host. The host does not count as healthy afterwards.
     pub(crate) fn fail_host(&mut self, host: usize, fate: HostFault) -> Result<(), Failure> {
         self.host(host)?.inject_fault(fate)
     }
 
-    /// Ends what befell a host, if that has an end.
+    /// Ends the fault of a host, if it can end.
     pub(crate) fn recover_host(&mut self, host: usize) -> Result<(), Failure> {
         self.host(host)?.recover()
     }
 
-    /// Whether a host has ended.
+    /// Returns true if the process of the host has ended.
     pub(crate) fn has_host_ended(&mut self, host: usize) -> Result<bool, Failure> {
         self.host(host)?.has_ended()
     }
@@ -353,13 +362,13 @@ impl Core {
         self.hosts.get_mut(host).ok_or_else(|| Failure("there is no such host".into()))
     }
 
-    /// What its user plane has counted.
+    /// Returns the counters of the user plane.
     pub(crate) fn user_plane(&self) -> Result<UpfStatus, Failure> {
         let status = self.user_plane_of_chain().unwrap_or_else(|| self.overview())?;
         status.upfs.into_iter().next().ok_or_else(|| Failure("the core has no UPF".into()))
     }
 
-    /// Waits until all its UPFs are associated.
+    /// Waits until all UPFs are associated.
     pub(crate) fn wait_for_upfs(&self, interrupt: &Interrupt) -> Result<(), Failure> {
         let deadline = Instant::now() + START_WITHIN;
         loop {
@@ -374,17 +383,19 @@ impl Core {
         }
     }
 
-    /// Orders the move of a subscriber's sessions to another UPF; whether there is such a UE.
+    /// Orders the relocation of a subscriber's sessions to another UPF. Returns true if the UE
+    /// exists.
     pub(crate) fn relocate(&self, supi: &str, upf: &str) -> Result<bool, Failure> {
         slice::order_relocation(&self.api()?, supi, upf)
     }
 
-    /// Sessions that have come to another UPF and been let go by the one before.
+    /// Returns the number of relocations that are complete, with the session deleted at the source
+    /// UPF.
     pub(crate) fn relocated(&self) -> Result<u64, Failure> {
         self.labelled(r#"vireo_procedure_total{procedure="relocation",result="success",cause=""}"#)
     }
 
-    /// Octets that sessions have carried, uplink and downlink, as its UPFs have reported.
+    /// Returns the bytes of all sessions, uplink and downlink, as the UPFs have reported them.
     pub(crate) fn carried(&self) -> Result<[u64; 2], Failure> {
         let of = |direction| self.labelled(&format!("vireo_session_octets_total{{direction={direction:?}}}"));
         Ok([of("uplink")?, of("downlink")?])
@@ -395,7 +406,7 @@ impl Core {
         Ok(text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok()).unwrap_or(0))
     }
 
-    /// Its status interface; of a cluster, its balancer's.
+    /// Returns the API URL of the core; in a cluster, that of its balancer.
     fn url(&self) -> &str {
         self.balancers.iter().find(|balancer| balancer.is_healthy()).map_or(API, ClusterProcess::api)
     }
@@ -404,33 +415,34 @@ impl Core {
         super::api(self.url())
     }
 
-    /// What it says of itself; of a cluster, what its balancer does.
+    /// Returns the status of the core; in a cluster, that of its balancer.
     fn overview(&self) -> Result<Status, Failure> {
         Ok(serde_json::from_str(&self.api()?.fetch("/status?limit=0")?)?)
     }
 
-    /// Some of its UEs, from a number on, and how many it has in all.
+    /// Returns up to [`UES`] UEs from `offset` on, and the total count.
     pub(crate) fn ues(&self, offset: usize) -> Result<Status, Failure> {
         let page = format!("/status?offset={offset}&limit={UES}&reveal_supi=true");
         Ok(serde_json::from_str(&self.api()?.fetch(&page)?)?)
     }
 
-    /// Has a user moved; whether it had another worker before. `None` if nobody has the address any more.
+    /// Migrates a user to a slice. Returns true if its worker changed, or `None` if no user has the
+    /// address.
     pub(crate) fn move_user(&self, address: &str, to: &str) -> Result<Option<bool>, Failure> {
         Ok(slice::move_user(&self.api()?, address, to)?.map(|moved| moved.moved > 0))
     }
 
-    /// The slices of its user plane.
+    /// Returns the slices of the user plane.
     pub(crate) fn slices(&self) -> Result<SlicesStatus, Failure> {
         slice::slices(&self.api()?)
     }
 
-    /// Its metrics without labels, by name.
+    /// Returns the metrics without labels, by name.
     pub(crate) fn metrics(&self) -> Result<BTreeMap<String, f64>, Failure> {
         Ok(plain_metrics(&self.api()?.fetch("/metrics")?))
     }
 
-    /// Fails if it has ended.
+    /// Returns an error if a process has ended unexpectedly.
     pub(crate) fn check(&mut self) -> Result<(), Failure> {
         self.functions.iter_mut().try_for_each(chain::Function::check)?;
         let parts = self.controller.iter_mut().chain(&mut self.etcd);
@@ -444,7 +456,7 @@ impl Core {
         }
     }
 
-    /// Ends it in good order; anything but exit code 0 is a failure.
+    /// Stops all processes with SIGTERM. Returns an error unless each exits with code 0.
     pub(crate) fn stop(mut self) -> Result<(), Failure> {
         self.check()?;
         std::mem::take(&mut self.hosts).into_iter().try_for_each(ClusterProcess::stop)?;
@@ -452,7 +464,7 @@ impl Core {
         if self.options.amfs > 0 {
             self.stop_amfs()?;
         }
-        // etcd is killed in the end: it keeps nothing.
+        // Dropping etcd kills it; its data are not needed.
         self.controller.take().map_or(Ok(()), ClusterProcess::stop)?;
         let status = self.process.terminate()?;
         if status.success() {
@@ -464,12 +476,13 @@ impl Core {
     }
 }
 
-/// Where the user plane has N4 that is a process of its own.
+/// Returns the N4 address of a separate user-plane process.
 fn upf_n4() -> String {
     format!("{}:8805", fabric::CORE)
 }
 
-/// The balancers, which are one control plane, of the Node ID that `n4.node-id = "auto"` gives them.
+/// Returns the configured control planes: the balancers, which are one control plane with the Node
+/// ID of `n4.node-id = "auto"`.
 fn control_planes() -> String {
     let all: Vec<_> = (0..8).map(|seat| NodeRole::Balancer(seat).address().to_string()).collect();
     format!("[{{ node-id = \"set1.smfset.5gc.mnc070.mcc999.3gppnetwork.org\", addresses = {all:?} }}]")
@@ -479,22 +492,22 @@ fn ipv6_pool() -> String {
     if has_ipv6() { format!("ipv6-pool = {:?}", UE_NETWORKS[1]) } else { String::new() }
 }
 
-/// What a URL leads to.
+/// Returns the address in a URL.
 fn address(url: &str) -> &str {
     url.trim_start_matches("http://")
 }
 
-/// The metrics without labels of a text in Prometheus' format.
+/// Returns the metrics without labels in a Prometheus text.
 pub(crate) fn plain_metrics(text: &str) -> BTreeMap<String, f64> {
     let plain = text.lines().filter(|line| !line.starts_with('#') && !line.contains('{'));
     let pairs = plain.filter_map(|line| line.split_once(' '));
     pairs.filter_map(|(name, value)| Some((name.to_owned(), value.trim().parse().ok()?))).collect()
 }
 
-/// Makes the subscribers and [`CONFIG`].
+/// Creates the subscribers and [`CONFIG`].
 pub(crate) fn prepare(options: &CoreOptions) -> Result<(), Failure> {
     provision(options)?;
-    // Nobody was before.
+    // No process has used the directory before.
     if fs::exists(RECORDS)? {
         fs::remove_dir_all(RECORDS)?;
     }
@@ -526,7 +539,7 @@ fn provision(options: &CoreOptions) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The configuration of a core, as a file has it.
+/// Returns the configuration file of a core.
 pub(crate) fn config(options: &CoreOptions) -> String {
     let ciphering: Vec<String> = options.ciphering.iter().map(|c| format!("{c:?}")).collect();
     let apart = options.balancers > 0;
@@ -576,12 +589,12 @@ database = "{DATABASE}"
     }
     if options.hosts > 0 {
         let hosts = options.hosts;
-        // The switch is the laboratory's own.
+        // The lab switch is private to the lab.
         text.push_str(&format!(
             "\n[cluster]\nbalancer = \"{balancer}:{FABRIC_PORT}\"\nhosts = {hosts}\ninsecure = true\n"
         ));
         if cfg!(debug_assertions) {
-            // Many processes that are not optimised: nobody is dead for being slow.
+            // Many unoptimised processes are slow; slowness must not count as death.
             text.push_str("misses = 20\n");
         }
         if apart {

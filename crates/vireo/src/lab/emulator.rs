@@ -1,4 +1,4 @@
-//! The RAN in the laboratory: `vireo emulate` as a process of its own, measured from outside while it runs.
+//! RAN of the lab: `vireo emulate` as a separate process, measured by the kernel.
 
 use super::core::{self, Core};
 use super::create;
@@ -14,53 +14,50 @@ use vireo_simulator::analysis::timeline::Bin;
 use vireo_types::Supi;
 
 const SAMPLE_EVERY: Duration = Duration::from_millis(10);
-/// Samples of memory for each question to the core.
+/// Memory samples per status request to the core.
 const ASK_EVERY: u32 = 5;
 
-/// For UEs whose packets may be late because somebody was killed that they need: they are sent again for so many seconds, as any
-/// sender would.
+/// Options for UEs whose packets may be late because a process that serves them was killed. The UEs
+/// repeat packets for that many seconds, like any sender.
 pub(crate) const PATIENT: [&str; 2] = ["--echo-tries", "10"];
 
-/// When UEs start.
+/// Start of UEs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Load {
-    /// So many in a second, whatever the core does.
+    /// UEs per second, open loop.
     Rate(u32),
-    /// So many under way at once.
+    /// Simultaneously active UEs, closed loop.
     Window(u32),
 }
 
-/// What the emulator is told.
+/// Options of one emulator run.
 #[derive(Clone, Debug)]
 pub(crate) struct EmulatorOptions {
-    /// Where the core has N2.
+    /// N2 addresses of the core.
     pub(crate) core: Vec<Ipv4Addr>,
-    /// gNBs.
     pub(crate) gnbs: u32,
-    /// UEs.
     pub(crate) ues: u32,
-    /// How many of the lab's subscribers are left out first.
+    /// Number of lab subscribers to skip.
     pub(crate) first: u64,
-    /// When UEs start.
     pub(crate) load: Load,
-    /// What they do; empty = what the further words say.
+    /// Scenario of the UEs; empty if `more` selects the load.
     pub(crate) scenario: String,
-    /// How long they stay idle in scenarios where they do.
+    /// Idle time in scenarios with idle UEs.
     pub(crate) idle: Duration,
-    /// Whether the core's memory is watched: it costs the core some CPU time. Needs [`Load::Rate`].
+    /// Samples the core's memory, at some CPU time of the core. Needs [`Load::Rate`].
     pub(crate) watch_memory: bool,
-    /// Whether it shows its progress and its own table.
+    /// Suppresses progress and table of the emulator.
     pub(crate) quiet: bool,
-    /// The longest that it may take.
+    /// Time limit of the run.
     pub(crate) limit: Duration,
-    /// Further words of its command line.
+    /// Further command-line arguments.
     pub(crate) more: Vec<String>,
-    /// The processors that it runs on; empty = all.
+    /// Processors of the emulator; empty means all.
     pub(crate) processors: Vec<usize>,
-    /// 0 for the first emulator of the laboratory; one that runs beside it has another number, and so an address and gNBs
-    /// of its own.
+    /// Number of the emulator, 0 for the first one. Parallel emulators have different numbers, and
+    /// therefore different addresses and gNBs.
     pub(crate) number: u8,
-    /// SST of the slice that its gNBs and UEs are in.
+    /// SST of the slice of its gNBs and UEs.
     pub(crate) sst: u8,
 }
 
@@ -86,100 +83,92 @@ impl Default for EmulatorOptions {
 }
 
 impl EmulatorOptions {
-    /// In the laboratory's own `/tmp`.
+    /// Returns a path in the lab's own `/tmp`.
     fn file(&self, kind: &str) -> String {
         format!("/tmp/emulator-{}.{kind}", self.number)
     }
 
-    /// Where its gNBs are.
+    /// Returns the address of the emulator's gNBs.
     fn address(&self) -> Ipv4Addr {
         Ipv4Addr::from(RAN.to_bits() + u32::from(self.number))
     }
 }
 
-/// What a run of the emulator came to.
+/// Result and measurements of an emulator run.
 #[derive(Debug)]
 pub(crate) struct Emulated {
-    /// What it says itself.
+    /// Result that the emulator reports.
     pub(crate) result: EmulatorResult,
-    /// CPU time of the emulator, by the kernel.
+    /// CPU time of the emulator, from the kernel.
     pub(crate) cpu: Duration,
-    /// CPU time of the core meanwhile, by the kernel.
+    /// CPU time of the core during the run, from the kernel.
     pub(crate) core_cpu: Duration,
-    /// How much more of the core was resident when all UEs had registered than when half of them had, for each UE of
-    /// that half: what the core needs once is not in it. `None` if it was not watched.
+    /// Growth of the core's resident memory per UE, from half of the UEs registered to all of them.
+    /// Excludes memory that the core needs once. `None` if not measured.
     pub(crate) core_bytes_per_ue: Option<f64>,
 }
 
-/// The emulator's own JSON, as far as it is used here.
+/// JSON result of the emulator, as far as it is used here.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub(crate) struct EmulatorResult {
-    /// UEs asked for.
+    /// Requested UEs.
     pub(crate) ues: u64,
-    /// UEs that did all their steps.
+    /// UEs that completed all steps.
     pub(crate) succeeded: u64,
-    /// Registrations accepted.
     pub(crate) registered: u64,
-    /// PDU sessions established.
     pub(crate) sessions: u64,
-    /// Deregistrations done.
     pub(crate) deregistered: u64,
-    /// Service requests accepted.
     pub(crate) service_requests: u64,
-    /// From the first UE's start to the last UE's end.
+    /// Time from the first UE's start to the last UE's end.
     pub(crate) seconds: f64,
-    /// UEs done in a second.
+    /// UEs completed per second.
     pub(crate) ues_per_second: f64,
-    /// Of a steady load: procedures that were due.
+    /// Due procedures of a steady load.
     #[serde(default)]
     pub(crate) procedures: u64,
-    /// Those that came to their end.
+    /// Due procedures that completed.
     #[serde(default)]
     pub(crate) completed: u64,
-    /// Those that were refused, not done in time, or never begun.
+    /// Due procedures that were refused, late, or never started.
     #[serde(default)]
     pub(crate) failed_procedures: u64,
-    /// UEs that had to register again although they were registered, and how often.
+    /// Times that a registered UE had to register again.
     #[serde(default)]
     pub(crate) lost: u64,
-    /// Requests repeated because there was no answer.
+    /// Requests repeated without an answer.
     #[serde(default)]
     pub(crate) retries: u64,
-    /// For how long procedures were due, in seconds.
+    /// Duration of the steady load in seconds.
     #[serde(default)]
     pub(crate) steady_seconds: f64,
-    /// When the steady load began: microseconds of Unix time.
+    /// Start of the steady load, in microseconds of Unix time.
     #[serde(default)]
     pub(crate) steady_began_unix_us: u64,
-    /// By procedure, in microseconds.
+    /// Latency by procedure, in microseconds.
     pub(crate) latency_us: BTreeMap<String, Latency>,
-    /// How many UEs failed, by what happened.
+    /// Failed UEs by cause.
     pub(crate) failures: BTreeMap<String, u64>,
-    /// What the core did against the specifications.
+    /// Violations of the specifications by the core, by kind.
     pub(crate) violations: BTreeMap<String, u64>,
-    /// Echoes.
+    /// Echoes of the UEs.
     pub(crate) user_plane: UserPlane,
-    /// The SCTP driver.
+    /// Name of the SCTP driver.
     pub(crate) driver: String,
 }
 
 /// Percentiles of one procedure's latency, in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Latency {
-    /// How many.
+    /// Number of procedures.
     #[serde(default, skip_serializing)]
     pub(crate) count: u64,
-    /// Those that took longer than 10 ms.
+    /// Procedures with a latency above 10 ms.
     #[serde(default, skip_serializing)]
     pub(crate) over_10ms: u64,
-    /// Half of them were faster.
     pub(crate) p50: u64,
-    /// One in a hundred was slower.
     pub(crate) p99: u64,
-    /// The mean of all.
     #[serde(default, skip_serializing)]
     pub(crate) mean: f64,
-    /// The slowest.
     #[serde(default, skip_serializing)]
     pub(crate) max: u64,
 }
@@ -187,39 +176,40 @@ pub(crate) struct Latency {
 /// Echoes through the user plane.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 pub(crate) struct UserPlane {
-    /// Asked for.
+    /// Requested echoes.
     pub(crate) echoes: u64,
-    /// Answered.
+    /// Answered echoes.
     pub(crate) echoes_answered: u64,
-    /// Octets of packets that the UEs sent, and that came for them.
+    /// Bytes of packets that the UEs sent; the next field holds those that they received.
     #[serde(default)]
     pub(crate) up_octets: u64,
     #[serde(default)]
     pub(crate) down_octets: u64,
-    /// Packets sent again, because no answer had come in time.
+    /// Packets repeated without an answer in time.
     #[serde(default)]
     pub(crate) resent: u64,
-    /// Given up.
+    /// Echoes without an answer after all repetitions.
     #[serde(default)]
     pub(crate) echoes_lost: u64,
-    /// The longest time without an answer of a connected UE that sends without a pause, in microseconds.
+    /// Longest time without an answer for a connected UE that sends without a pause, in
+    /// microseconds.
     #[serde(default)]
     pub(crate) longest_gap_us: u64,
 }
 
 impl EmulatorResult {
-    /// The latency of a procedure, zero if it did not happen.
+    /// Returns the latency of a procedure, zero if the procedure did not occur.
     pub(crate) fn latency(&self, procedure: &str) -> Latency {
         self.latency_us.get(procedure).copied().unwrap_or_default()
     }
 
-    /// What went wrong, a line each.
+    /// Returns the failures and violations, one line each.
     pub(crate) fn complaints(&self) -> Vec<String> {
         self.failures.iter().chain(&self.violations).map(|(what, count)| format!("{count} x {what}")).collect()
     }
 }
 
-/// Runs it to its end.
+/// Runs the emulator to its end.
 pub(crate) fn run(
     lab: &Lab,
     core: &mut Core,
@@ -229,7 +219,7 @@ pub(crate) fn run(
     run_with(lab, core, options, interrupt, &mut |_| Ok(()))
 }
 
-/// Runs it to its end and calls `meanwhile` every few milliseconds.
+/// Runs the emulator to its end and calls `meanwhile` every few milliseconds.
 pub(crate) fn run_with(
     lab: &Lab,
     core: &mut Core,
@@ -254,7 +244,7 @@ pub(crate) fn run_with(
     })
 }
 
-/// One that is running. Dropping it ends it.
+/// Running emulator. Dropping it kills the process.
 #[derive(Debug)]
 pub(crate) struct Emulator {
     process: Process,
@@ -264,28 +254,29 @@ pub(crate) struct Emulator {
 }
 
 impl Emulator {
-    /// Starts it.
+    /// Starts the emulator.
     pub(crate) fn start(lab: &Lab, options: &EmulatorOptions) -> Result<Self, Failure> {
         if options.number > 0 {
-            // It may be there from an earlier one.
+            // The address may exist from an earlier emulator.
             lab.ran.ip(&format!("address replace {}/24 dev {RAN_INTERFACE}", options.address()))?;
         }
         let file = options.file("json");
         let mut command = Process::this_program();
         command.args(arguments(options, &file)?);
-        // An earlier run's result must not be taken for this one's.
+        // The result of an earlier run must not count as this run's.
         let _ = std::fs::remove_file(&file);
         let log = if options.quiet { Some(create(Path::new(&options.file("log")))?) } else { None };
         let start = || Process::start("emulator", &lab.ran, &mut command, log);
         let process = process::on_processors(&options.processors, start)??;
         if options.number > 0 {
-            // It loads the core beside the one that measures.
+            // The emulator has lower priority than the measuring process on a shared processor.
             process.give_way()?;
         }
         Ok(Emulator { process, file, limit: options.limit, deadline: Instant::now() + options.limit })
     }
 
-    /// Whether it has ended; fails if it never will, or not as it should.
+    /// Returns true if the emulator has ended. Returns an error if it failed or exceeded its time
+    /// limit.
     pub(crate) fn has_ended(&mut self, core: &mut Core, interrupt: &Interrupt) -> Result<bool, Failure> {
         if self.process.ended()?.is_some() {
             return Ok(true);
@@ -298,12 +289,12 @@ impl Emulator {
         Ok(false)
     }
 
-    /// Has its load end: what is under way comes to its end.
+    /// Ends the load: procedures in progress complete.
     pub(crate) fn end_load(&mut self) -> Result<(), Failure> {
         Ok(self.process.signal(libc::SIGTERM)?)
     }
 
-    /// What it says when it has ended.
+    /// Returns the result of an emulator that has ended.
     pub(crate) fn result(&mut self) -> Result<EmulatorResult, Failure> {
         let text = std::fs::read_to_string(&self.file).map_err(|e| {
             let words = self.process.last_words(10);
@@ -313,7 +304,7 @@ impl Emulator {
     }
 }
 
-/// Watches the core's memory between half of the UEs and all.
+/// Samples the core's memory from half of the UEs registered to all of them.
 #[derive(Debug)]
 struct Memory {
     ues: usize,
@@ -334,7 +325,8 @@ impl Memory {
         }
         let resident = core.process.resident_bytes()?;
         self.peak = self.peak.max(resident);
-        // Asking costs the core CPU time that is measured too, so it is asked rarely, and no more than needed.
+        // A status request costs CPU time of the core, which is measured too. Requests are
+        // therefore rare and end at half of the UEs.
         if self.half.is_none() && self.ticks.is_multiple_of(ASK_EVERY) {
             let registered = core.registered()?;
             self.half = (registered >= self.ues / 2).then_some((registered, resident));
@@ -385,7 +377,7 @@ fn arguments(options: &EmulatorOptions, result: &str) -> Result<Vec<String>, Fai
     Ok(arguments)
 }
 
-/// The timeline as the emulator writes it.
+/// Parses the timeline of the emulator.
 pub(crate) fn read_timeline(csv: &str) -> Result<Vec<(String, Bin)>, Failure> {
     let wrong = |line: &str| Failure(format!("the emulator's timeline has a line that cannot be read: {line:?}"));
     let row = |line: &str| -> Option<(String, Bin)> {

@@ -1,5 +1,7 @@
-//! The network between the roles of a cluster: a switch in a namespace of its own, and for each role a namespace with a
-//! cable to the switch, which can be pulled. Balancers have another one to the RAN.
+//! Network between the processes of a cluster, as a switch with pluggable cables.
+//!
+//! The switch has its own namespace. Each process has a namespace with a cable to the switch, which
+//! can be pulled. Balancers have a second cable, to the RAN.
 //!
 //! ```text
 //!                            ran
@@ -15,30 +17,31 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-/// The core's namespace on the switch: the balancer, or the UPF where balancers have namespaces of their own.
+/// Address of the core's namespace on the switch: the balancer, or the UPF if balancers have their
+/// own namespaces.
 pub(crate) const CORE: Ipv4Addr = Ipv4Addr::new(192, 168, 129, 1);
-/// The interface of a role towards the switch.
+/// Interface of a process's namespace towards the switch.
 const INTERFACE: &str = "fabric0";
-/// A link address that nobody has.
+/// Link-layer address that no interface has.
 const NOBODY: &str = "02:00:00:00:00:01";
-/// In the switch's namespace.
+/// Name of the bridge in the switch's namespace.
 const BRIDGE: &str = "switch";
 
-/// Whose seat it is.
+/// Process that a network port belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum NodeRole {
-    /// A host's, by its number.
+    /// Host with a number.
     Host(u8),
-    /// A balancer's, by its number.
+    /// Balancer with a number.
     Balancer(u8),
-    /// The controller's.
+    /// Cluster controller.
     Controller,
-    /// That of etcd.
+    /// The etcd server.
     Etcd,
 }
 
 impl NodeRole {
-    /// Its address on the switch.
+    /// Returns the address on the switch.
     pub(crate) const fn address(self) -> Ipv4Addr {
         match self {
             NodeRole::Host(number) => Ipv4Addr::new(192, 168, 129, 10 + number),
@@ -48,7 +51,7 @@ impl NodeRole {
         }
     }
 
-    /// What it is called; its port of the switch, too.
+    /// Returns the name of the process and of its switch port.
     pub(super) fn name(self) -> String {
         match self {
             NodeRole::Host(number) => format!("host{number}"),
@@ -59,31 +62,32 @@ impl NodeRole {
     }
 }
 
-/// A balancer's address on N2.
+/// Returns the N2 address of a balancer.
 pub(crate) fn n2(balancer: u8) -> Ipv4Addr {
     Ipv4Addr::new(192, 168, 140 + balancer, 1)
 }
 
-/// The switch and what is joined to it.
+/// Switch with its network ports.
 #[derive(Debug)]
 pub(super) struct LabSwitch {
     switch: Arc<Netns>,
     seats: BTreeMap<NodeRole, Arc<NetworkPort>>,
 }
 
-/// A namespace for a role, and its cable.
+/// Namespace of a process, with its cable to the switch.
 #[derive(Debug)]
 pub(crate) struct NetworkPort {
-    /// Where its processes run.
+    /// Namespace in which the process runs.
     pub(crate) netns: Netns,
-    /// Its address on the switch.
+    /// Address on the switch.
     pub(crate) address: Ipv4Addr,
     switch: Arc<Netns>,
     port: String,
 }
 
 impl LabSwitch {
-    /// A switch that the core is joined to. The calling thread is in another namespace afterwards.
+    /// Creates a switch that is connected to the core. The calling thread is in another namespace
+    /// afterwards.
     pub(super) fn build(core: &Netns) -> Result<Self, NetnsError> {
         let switch = Netns::new()?;
         switch.ip(&format!("link add {BRIDGE} type bridge"))?;
@@ -92,7 +96,8 @@ impl LabSwitch {
         Ok(LabSwitch { switch: Arc::new(switch), seats: BTreeMap::new() })
     }
 
-    /// A seat, with its cable plugged in. The calling thread may be in another namespace afterwards.
+    /// Returns the network port of a process, with its cable plugged in. The calling thread may be
+    /// in another namespace afterwards.
     pub(super) fn seat(&mut self, place: NodeRole, ran: &Netns) -> Result<Arc<NetworkPort>, NetnsError> {
         if let Some(seat) = self.seats.get(&place) {
             seat.plug()?;
@@ -107,7 +112,7 @@ impl LabSwitch {
                 (&netns, "n2", &format!("{near}/24")),
                 (ran, &format!("ran{}", number + 1), &format!("{far}/24")),
             )?;
-            // The gNBs have one address, wherever they send from.
+            // All gNBs have the same address, whichever cable they use.
             netns.ip(&format!("route add {RAN}/32 via {far}"))?;
         }
         let seat = Arc::new(NetworkPort { netns, address, switch: Arc::clone(&self.switch), port });
@@ -117,28 +122,28 @@ impl LabSwitch {
 }
 
 impl NetworkPort {
-    /// Pulls its cable: nothing comes or goes, and nobody is told but by silence.
+    /// Pulls the cable. No packet passes; processes notice only the silence.
     pub(crate) fn pull(&self) -> Result<(), NetnsError> {
         self.switch.ip(&format!("link set {} down", self.port))
     }
 
-    /// Cuts what goes from here to another seat, and nothing else.
+    /// Blocks traffic from this port to another port, and no other traffic.
     pub(crate) fn block(&self, other: &NetworkPort) -> Result<(), NetnsError> {
         self.netns.ip(&format!("neigh replace {} lladdr {NOBODY} nud permanent dev {INTERFACE}", other.address))
     }
 
-    /// Mends it.
+    /// Ends the block.
     pub(crate) fn unblock(&self, other: &NetworkPort) -> Result<(), NetnsError> {
         self.netns.ip(&format!("neigh del {} dev {INTERFACE}", other.address))
     }
 
-    /// Puts it back.
+    /// Plugs the cable in.
     pub(crate) fn plug(&self) -> Result<(), NetnsError> {
         self.switch.ip(&format!("link set {} up", self.port))
     }
 }
 
-/// A cable from a port of the switch to a namespace, which has this address there.
+/// Connects a namespace to a port of the switch, with this address.
 fn join(switch: &Netns, port: &str, netns: &Netns, address: Ipv4Addr) -> Result<(), NetnsError> {
     switch.ip(&format!("link add {port} type veth peer name {INTERFACE} netns {}", netns.path()))?;
     switch.ip(&format!("link set {port} master {BRIDGE} up"))?;
@@ -152,7 +157,7 @@ mod tests {
     use std::net::UdpSocket;
     use std::time::Duration;
 
-    /// What a seat sends comes to the core, not while its cable is pulled, and again when it is back.
+    /// Packets of a network port reach the core, except while its cable is pulled.
     #[test]
     fn a_cable_can_be_pulled_and_put_back() {
         let (Ok(core), Ok(ran)) = (Netns::new(), Netns::new()) else {
@@ -180,7 +185,7 @@ mod tests {
             seat.address,
             "whoever takes it finds it joined"
         );
-        // Nothing is kept, so the first may go while the link comes up.
+        // Packets are not stored, so the first one may be lost while the link comes up.
         assert!((0..25).any(|_| comes(200)));
     }
 

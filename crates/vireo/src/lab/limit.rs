@@ -1,5 +1,6 @@
-//! A part of a processor for a process and all that it starts: a cgroup with `cpu.max`, or with `cpu.cfs_quota_us` where
-//! version 1 has the processors.
+//! CPU limit of a process and its descendants, by cgroup.
+//!
+//! Uses `cpu.max`, or `cpu.cfs_quota_us` if cgroup version 1 controls the processors.
 
 use crate::cli::Failure;
 use std::fs;
@@ -7,34 +8,35 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Whoever has used its part up waits until this is over: short, so that nobody waits long.
+/// Period of the quota. A group that has used its quota waits until the period ends, so the period
+/// is short.
 const PERIOD_US: u64 = 20_000;
-/// The same as a time.
+/// [`PERIOD_US`] as a duration.
 pub(crate) const PERIOD: Duration = Duration::from_micros(PERIOD_US);
-/// The least that the kernel takes.
+/// Least quota that the kernel accepts.
 const QUOTA_MIN_US: u64 = 1_000;
-/// How long a group may take to be empty when its processes are killed.
+/// Time limit until a group is empty after its processes were killed.
 const GONE_WITHIN: Duration = Duration::from_secs(1);
-/// What all names begin with.
+/// Prefix of all group names.
 const PREFIX: &str = "vireo-lab-";
 
-/// A group. Dropping it removes it, when its processes have ended.
+/// Limited group. Dropping it removes the group, once its processes have ended.
 #[derive(Debug)]
 pub(super) struct CpuLimit {
     group: PathBuf,
 }
 
-/// Where groups for processors are made.
+/// Directory in which CPU groups are created.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Root {
-    /// Version 1.
+    /// Cgroup version 1.
     One(PathBuf),
-    /// Version 2.
+    /// Cgroup version 2.
     Two(PathBuf),
 }
 
 impl CpuLimit {
-    /// A group of this name, whose processes have this part of a processor together.
+    /// Creates a group whose processes share this fraction of a processor.
     pub(super) fn new(name: &str, part: f64) -> Result<Self, Failure> {
         let refused = |e: io::Error| {
             Failure(format!("this needs a cgroup that limits processor time, which is refused ({e}): run it with sudo"))
@@ -48,7 +50,7 @@ impl CpuLimit {
         root.make(&format!("{PREFIX}{}-{name}", std::process::id()), quota).map_err(refused)
     }
 
-    /// Takes a process in. What it has started before stays outside.
+    /// Adds a process. Its existing children stay outside the group.
     pub(super) fn take(&self, pid: u32) -> io::Result<()> {
         fs::write(self.group.join("cgroup.procs"), pid.to_string())
     }
@@ -75,24 +77,24 @@ impl Root {
         Ok(limit)
     }
 
-    /// Removes what runs that were killed have left behind.
+    /// Removes groups that killed runs have left behind.
     fn clear(&self) {
         let (Root::One(path) | Root::Two(path)) = self;
         for entry in fs::read_dir(path).into_iter().flatten().flatten() {
             if maker(&entry.file_name().to_string_lossy()).is_some_and(|pid| !Path::new("/proc").join(pid).exists()) {
-                // With processes in it, it stays.
+                // A group with processes cannot be removed.
                 let _ = remove(&entry.path());
             }
         }
     }
 }
 
-/// The process that has made a group of this name.
+/// Returns the process that created a group of this name.
 fn maker(name: &str) -> Option<&str> {
     name.strip_prefix(PREFIX)?.split('-').next()
 }
 
-/// Where the first hierarchy with processors is mounted.
+/// Returns the first mounted hierarchy with the cpu controller.
 fn root(mounts: &str) -> Option<Root> {
     mounts.lines().find_map(|line| {
         let mut words = line.split(' ').skip(1);
@@ -108,7 +110,7 @@ fn root(mounts: &str) -> Option<Root> {
     })
 }
 
-/// A group and those below it, which a host makes for its workers.
+/// Removes a group and the groups below it, which a host creates for its workers.
 fn remove(group: &Path) -> io::Result<()> {
     for below in fs::read_dir(group)?.flatten().filter(|entry| entry.path().is_dir()) {
         remove(&below.path())?;
@@ -119,7 +121,7 @@ fn remove(group: &Path) -> io::Result<()> {
 impl Drop for CpuLimit {
     fn drop(&mut self) {
         let until = Instant::now() + GONE_WITHIN;
-        // Workers end a moment after their host. What is left behind, the next run removes.
+        // Workers end shortly after their host. The next run removes remaining groups.
         while remove(&self.group).is_err() && self.group.exists() && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -147,7 +149,7 @@ mod tests {
         assert_eq!((maker("vireo-lab-17-host-2"), maker("vireo-17"), maker("user.slice")), (Some("17"), None, None));
     }
 
-    /// A process that does nothing but work gets a fifth of a processor.
+    /// A process that only computes gets a fifth of a processor.
     #[test]
     fn whoever_has_used_its_part_up_waits() {
         let Ok(limit) = CpuLimit::new("test", 0.2) else {

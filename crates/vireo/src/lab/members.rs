@@ -1,4 +1,4 @@
-//! The processes of a cluster in the laboratory, each in a namespace of its own, and what befalls them.
+//! Cluster processes of the lab, each in its own namespace, and their faults.
 
 use super::Lab;
 use super::core::{CONFIG, CoreOptions, FABRIC_PORT, LAST_WORDS, etcd};
@@ -12,27 +12,27 @@ use std::sync::Arc;
 use std::time::Duration;
 use vireo_node::api::Status;
 
-/// Where each has its status interface.
+/// API port of each process.
 const API_PORT: u16 = 9090;
-/// Where balancers talk to UPFs.
+/// Port on which balancers communicate with UPFs.
 const N4_PORT: u16 = 8805;
 
-/// What befalls a host.
+/// Fault of a host
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum HostFault {
-    /// SIGKILL
+    /// Send SIGKILL
     Kill,
-    /// SIGSTOP, and SIGCONT when others have its UEs
+    /// Send SIGSTOP, and SIGCONT after other hosts took over the UEs
     Stop,
-    /// Its cable is pulled, and put back when others have its UEs
+    /// Pull the network cable, and plug it in after the takeover
     Cut,
 }
 
 impl HostFault {
-    /// All of them.
+    /// All faults.
     pub(crate) const ALL: [HostFault; 3] = [HostFault::Kill, HostFault::Stop, HostFault::Cut];
 
-    /// What happened to the host, in a word or two.
+    /// Returns the fault as a past participle.
     pub(crate) fn past_tense(self) -> &'static str {
         match self {
             HostFault::Kill => "killed",
@@ -42,7 +42,7 @@ impl HostFault {
     }
 }
 
-/// One of a cluster's processes.
+/// Process of a cluster.
 #[derive(Debug)]
 pub(super) struct ClusterProcess {
     name: String,
@@ -50,16 +50,16 @@ pub(super) struct ClusterProcess {
     seat: Arc<NetworkPort>,
     api: String,
     fate: Option<HostFault>,
-    /// It was told to leave: it ends in good order.
+    /// Whether the process was asked to leave. It then ends with exit code 0.
     leaves: bool,
-    /// The cluster may have it leave.
+    /// Whether the cluster may remove the process.
     may_leave: bool,
-    /// After the process: it can only be removed when that has ended.
+    /// Declared after the process: the group can be removed only after the process has ended.
     _limit: Option<CpuLimit>,
 }
 
 impl ClusterProcess {
-    /// Starts it on its seat of the laboratory, by the configuration that is there.
+    /// Starts the process in its namespace, with the existing configuration file.
     pub(super) fn start(lab: &Lab, place: NodeRole, options: &CoreOptions, log: File) -> Result<Self, Failure> {
         let seat = lab.seat(place)?;
         let address = seat.address;
@@ -88,7 +88,7 @@ impl ClusterProcess {
         }
         let start = || Process::start(role, &seat.netns, &mut command, Some(log));
         let process = process::on_processors(&options.processors, start)??;
-        // At once: it has started nothing yet.
+        // The process has no children yet, so all of them will be in the group.
         limit.as_ref().map_or(Ok(()), |limit| limit.take(process.pid()))?;
         let (name, api) = (place.name(), format!("http://{api}"));
         Ok(ClusterProcess {
@@ -103,62 +103,62 @@ impl ClusterProcess {
         })
     }
 
-    /// What it is called.
+    /// Returns the name of the process.
     pub(super) fn name(&self) -> &str {
         &self.name
     }
 
-    /// The last lines of its log.
+    /// Returns the last lines of its log.
     pub(super) fn last_words(&self, lines: usize) -> String {
         self.process.last_words(lines)
     }
 
-    /// Its status interface.
+    /// Returns the URL of its API.
     pub(super) fn api(&self) -> &str {
         &self.api
     }
 
-    /// Whether nothing has befallen it, and it stays.
+    /// Returns true if the process has no injected fault and is not leaving.
     pub(super) fn is_healthy(&self) -> bool {
         self.fate.is_none() && !self.leaves
     }
 
-    /// Tells it to leave.
+    /// Makes the process leave (SIGTERM).
     pub(super) fn leave(&mut self) -> Result<(), Failure> {
         self.leaves = true;
         Ok(self.process.signal(libc::SIGTERM)?)
     }
 
-    /// It was told to leave by others.
+    /// Notes that the controller was asked to drain the process.
     pub(super) fn is_to_leave(&mut self) {
         self.leaves = true;
     }
 
-    /// Whether this address is its own, with any port.
+    /// Returns true if the process has this address, with any port.
     pub(super) fn has(&self, address: &str) -> bool {
         address.rsplit_once(':').is_some_and(|(ip, _)| ip == self.seat.address.to_string())
     }
 
-    /// What it says of itself.
+    /// Returns the status of the process.
     pub(super) fn status(&self) -> Result<Status, Failure> {
         match self.status_with(0) {
-            // It has left.
+            // The process has left the cluster.
             Err(_) if self.may_leave => Ok(Status::default()),
             status => status,
         }
     }
 
-    /// Whether it answers.
+    /// Returns true if the API of the process answers.
     pub(super) fn is_up(&self) -> bool {
         self.status_with(0).is_ok()
     }
 
-    /// What it says with so many entries of each list.
+    /// Returns the status with up to `limit` entries per list.
     pub(super) fn status_with(&self, limit: usize) -> Result<Status, Failure> {
         Ok(serde_json::from_str(&super::api(&self.api)?.fetch(&format!("/status?limit={limit}"))?)?)
     }
 
-    /// CPU time of its processes.
+    /// Returns the CPU time of the process and its children.
     pub(super) fn cpu(&self) -> Result<Duration, Failure> {
         match self.process.cpu() {
             Err(_) if self.may_leave => Ok(Duration::ZERO),
@@ -166,22 +166,22 @@ impl ClusterProcess {
         }
     }
 
-    /// CPU time of the thread by which a host sends copies to others and keeps theirs.
+    /// Returns the CPU time of the replication thread, which sends and stores copies.
     pub(super) fn cpu_of_copies(&self) -> Result<Duration, Failure> {
         Ok(self.process.cpu_of_threads("copies")?)
     }
 
-    /// Others are going to take it for dead.
+    /// Notes that the cluster will declare the process dead.
     pub(super) fn is_to_be_given_up(&mut self) {
         self.fate = Some(HostFault::Kill);
     }
 
-    /// Where it is.
+    /// Returns the network port of the process.
     pub(super) fn seat(&self) -> &NetworkPort {
         &self.seat
     }
 
-    /// Brings it about.
+    /// Injects a fault.
     pub(super) fn inject_fault(&mut self, fate: HostFault) -> Result<(), Failure> {
         self.fate = Some(fate);
         match fate {
@@ -191,7 +191,7 @@ impl ClusterProcess {
         }
     }
 
-    /// Ends what befell it, if that has an end.
+    /// Ends the fault, if it can end.
     pub(super) fn recover(&mut self) -> Result<(), Failure> {
         match self.fate {
             Some(HostFault::Stop) => Ok(self.process.signal(libc::SIGCONT)?),
@@ -200,12 +200,12 @@ impl ClusterProcess {
         }
     }
 
-    /// Whether it has ended.
+    /// Returns true if the process has ended.
     pub(super) fn has_ended(&mut self) -> Result<bool, Failure> {
         Ok(self.process.ended()?.is_some())
     }
 
-    /// Fails if it has ended although nothing has befallen it.
+    /// Returns an error if the process has ended without an injected fault.
     pub(super) fn check(&mut self) -> Result<(), Failure> {
         let (befallen, leaves) = (self.fate.is_some(), self.leaves || self.may_leave);
         match self.process.ended()?.filter(|status| !(befallen || leaves && status.success())) {
@@ -214,7 +214,7 @@ impl ClusterProcess {
         }
     }
 
-    /// Ends it: in good order, if nothing has befallen it.
+    /// Stops the process. Expects exit code 0 unless a fault was injected.
     pub(super) fn stop(mut self) -> Result<(), Failure> {
         if self.fate.is_some() {
             return Ok(());

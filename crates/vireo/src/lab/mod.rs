@@ -1,14 +1,15 @@
-//! A laboratory on one machine: core, RAN and data network in network namespaces of their own, joined by veth pairs.
+//! Lab on one machine: core, RAN and data network in joined network namespaces.
 //!
 //! ```text
 //!   ran ----- n2 -----  core  ----- n6 ----- dn
 //!  emulator  N2, N3   vireo run             echo
 //! ```
 //!
-//! The hosts of a cluster are in namespaces of their own, joined to the core's by a switch ([`fabric`]).
+//! Veth pairs connect the namespaces. The hosts of a cluster have their own namespaces, connected
+//! to the core's by a switch ([`fabric`]).
 //!
-//! `vireo demo`, `vireo bench` and `vireo experiment` build on it. It knows how to start the programs and what the kernel
-//! counts of them; it knows nothing of what they say to each other.
+//! `vireo demo`, `vireo bench` and `vireo experiment` use the lab. The lab starts the programs and
+//! reads the kernel's counters. It does not interpret the messages between programs.
 
 pub(crate) mod capture;
 pub(crate) mod core;
@@ -35,23 +36,23 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The token of the APIs of all its processes, in the laboratory's own `/tmp`.
+/// API token of all lab processes, in the lab's own `/tmp`.
 const API_TOKEN: &str = "/tmp/vireo-api.token";
 
-/// The API of one of its processes.
+/// Returns the API of a lab process.
 pub(crate) fn api(url: &str) -> Result<Api, Failure> {
     Api::at(url, Path::new(API_TOKEN))
 }
 
-/// The core on the RAN's side: N2 and N3.
+/// Address of the core towards the RAN: N2 and N3.
 pub(crate) const CORE: Ipv4Addr = Ipv4Addr::new(192, 168, 127, 1);
-/// The RAN.
+/// Address of the RAN.
 pub(crate) const RAN: Ipv4Addr = Ipv4Addr::new(192, 168, 127, 2);
-/// The core on the data network's side: N6.
+/// Address of the core towards the data network: N6.
 pub(crate) const CORE_N6: Ipv4Addr = Ipv4Addr::new(192, 168, 128, 1);
-/// The host of the data network: answers ICMP echo (its kernel) and UDP echo (port 7).
+/// Host in the data network. Its kernel answers ICMP echo; the lab answers UDP echo on port 7.
 pub(crate) const DN: Ipv4Addr = Ipv4Addr::new(192, 168, 128, 2);
-/// The same by IPv6.
+/// IPv6 address of the host in the data network.
 pub(crate) const DN_V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 6, 0, 0, 0, 0, 0, 2);
 const CORE_N6_V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 6, 0, 0, 0, 0, 0, 1);
 
@@ -61,24 +62,24 @@ pub(crate) const N2: &str = "n2";
 pub(crate) const N6: &str = "n6";
 const RAN_INTERFACE: &str = "ran0";
 const DN_INTERFACE: &str = "dn0";
-/// RFC 862.
+/// UDP echo port (RFC 862).
 const ECHO_PORT: u16 = 7;
 
-/// The namespaces while they exist. The thread that made them is in the core's.
+/// Namespaces of a lab, which exist as long as this value. The creating thread is in the core's
+/// namespace.
 #[derive(Debug)]
 pub(crate) struct Lab {
-    /// The core's.
     pub(crate) core: Netns,
-    /// The RAN's.
     pub(crate) ran: Netns,
     dn: Netns,
-    /// Made when the first seat is asked for.
+    /// Created with the first network port.
     fabric: Mutex<Option<LabSwitch>>,
 }
 
 impl Lab {
-    /// Builds it with routes for the UEs' addresses (`network/prefix`). To be called once, from the main thread and
-    /// before there are others; the core's namespace is the process's afterwards.
+    /// Builds the lab with routes for the UE addresses (`network/prefix`). The main thread must
+    /// call this once, before other threads exist. The process is in the core's namespace
+    /// afterwards.
     pub(crate) fn build(ue_networks: &[&str]) -> Result<Self, Failure> {
         netns::isolate()?;
         File::options().read(true).write(true).open("/dev/net/tun").map_err(|e| {
@@ -90,8 +91,8 @@ impl Lab {
         Netns::join((&core, N2, &format!("{CORE}/24")), (&ran, RAN_INTERFACE, &format!("{RAN}/24")))?;
         Netns::join((&core, N6, &format!("{CORE_N6}/24")), (&dn, DN_INTERFACE, &format!("{DN}/24")))?;
         if has_ipv6() {
-            // Without `nodad` an address is tentative until the kernel has seen the carrier, however little it waits for
-            // duplicates, and nothing can be bound to it until then.
+            // Without `nodad` an address is tentative until the kernel has seen the carrier, even
+            // with a minimal wait for duplicates. No socket can bind to a tentative address.
             core.ip(&format!("address add {CORE_N6_V6}/64 dev {N6} nodad"))?;
             dn.ip(&format!("address add {DN_V6}/64 dev {DN_INTERFACE} nodad"))?;
         }
@@ -115,10 +116,10 @@ impl Lab {
         Ok(self.ran.run(|| netns::peer_of_xdp(RAN_INTERFACE))??)
     }
 
-    /// The seat of one of a cluster's roles: it stays, and its cable is plugged in. To be called from a thread in the core's
-    /// namespace.
+    /// Returns the network port of a cluster process, with its cable plugged in. The port lasts as
+    /// long as the lab. The caller must be in a thread of the core's namespace.
     pub(crate) fn seat(&self, place: NodeRole) -> Result<Arc<NetworkPort>, Failure> {
-        // What is done under the lock leaves it whole.
+        // A panic under the lock leaves the value consistent.
         let mut fabric = self.fabric.lock().unwrap_or_else(PoisonError::into_inner);
         let made = match &mut *fabric {
             Some(fabric) => fabric,
@@ -129,12 +130,13 @@ impl Lab {
         Ok(seat)
     }
 
-    /// What the kernel counted on the data network's interface so far: `rx` is what came from the UEs.
+    /// Returns the kernel's counters of the data network's interface. `rx` counts packets from UEs.
     pub(crate) fn data_network_counters(&self) -> Result<InterfaceCounters, Failure> {
         self.dn.run(|| netns::interface_counters(DN_INTERFACE))?.map_err(Failure::from)
     }
 
-    /// UDP echo, which unlike ICMP echo the kernel does not do by itself. The threads last as long as the process.
+    /// Starts UDP echo, which the kernel does not provide, unlike ICMP echo. The threads last as
+    /// long as the process.
     fn start_echo(&self) -> Result<(), Failure> {
         let addresses: [IpAddr; 2] = [DN.into(), DN_V6.into()];
         for address in addresses.into_iter().filter(|a| has_ipv6() || a.is_ipv4()) {
@@ -149,19 +151,19 @@ impl Lab {
 fn echo(socket: &UdpSocket) {
     let mut buffer = [0; 65_535];
     loop {
-        // Errors are ICMP messages about an earlier answer; the next datagram is not their business.
+        // Errors are ICMP messages about an earlier answer and do not concern the next datagram.
         if let Ok((length, from)) = socket.recv_from(&mut buffer) {
             let _ = socket.send_to(&buffer[..length], from);
         }
     }
 }
 
-/// Whether this kernel has IPv6 at all.
+/// Returns true if this kernel supports IPv6.
 pub(crate) fn has_ipv6() -> bool {
     Path::new("/proc/sys/net/ipv6").exists()
 }
 
-/// Makes a file, to be written and read again.
+/// Creates a file for writing and reading.
 pub(crate) fn create(path: &Path) -> Result<File, Failure> {
     File::options()
         .read(true)
@@ -172,12 +174,12 @@ pub(crate) fn create(path: &Path) -> Result<File, Failure> {
         .map_err(|e| Failure(format!("{}: {e}", path.display())))
 }
 
-/// Whether the user wants it to end: SIGINT or SIGTERM.
+/// Flag that SIGINT or SIGTERM has set.
 #[derive(Clone, Debug)]
 pub(crate) struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
-    /// Listens from now on. Starts a thread, so namespaces come first.
+    /// Starts listening for the signals. This starts a thread, so the namespaces must exist before.
     pub(crate) fn listen() -> Result<Self, Failure> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let flag = Arc::new(AtomicBool::new(false));
@@ -196,7 +198,7 @@ impl Interrupt {
         Ok(interrupt)
     }
 
-    /// Fails if it came.
+    /// Returns an error if a signal arrived.
     pub(crate) fn check(&self) -> Result<(), Failure> {
         if self.0.load(Ordering::Acquire) { Err(Failure("interrupted".into())) } else { Ok(()) }
     }
@@ -210,8 +212,8 @@ mod tests {
     use std::process::Command;
     use std::time::{Duration, Instant};
 
-    /// A packet crosses from the RAN's side to the data network and back by the core's routing; the kernel counts it
-    /// and the capture has it.
+    /// A packet passes from the RAN through the core's routing to the data network and back. The
+    /// kernel counts it, and the capture contains it.
     #[test]
     fn packets_cross_the_lab() {
         if !std::fs::read_to_string("/proc/self/status").unwrap().contains("Uid:\t0\t0") {

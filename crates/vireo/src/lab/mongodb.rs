@@ -1,5 +1,7 @@
-//! MongoDB's protocol in the core's namespace: FerretDB on a PostgreSQL, because MongoDB is in no distribution. The data are in the
-//! laboratory's own `/tmp`.
+//! MongoDB protocol server of the lab: FerretDB on PostgreSQL.
+//!
+//! No distribution packages MongoDB itself. The servers run in the core's namespace, with data in
+//! the lab's own `/tmp`.
 
 use super::process::Process;
 use super::{Lab, create};
@@ -10,14 +12,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
-/// Where it is found.
+/// URL of the server.
 pub(crate) const URL: &str = "mongodb://127.0.0.1:27017/";
 const PORT: u16 = 27_017;
 const BELOW: u16 = 5432;
 const DIRECTORY: &str = "/tmp/mongodb";
 const START_WITHIN: Duration = Duration::from_secs(60);
 
-/// Both servers, while they run. Dropping them kills them, FerretDB first.
+/// Both servers. Dropping them kills them, FerretDB first.
 #[derive(Debug)]
 pub(crate) struct Mongodb {
     _ferretdb: Process,
@@ -25,10 +27,10 @@ pub(crate) struct Mongodb {
 }
 
 impl Mongodb {
-    /// Starts them and waits until they answer.
+    /// Starts the servers and waits until they answer.
     pub(crate) fn start(lab: &Lab) -> Result<Self, Failure> {
         let directory = Path::new(DIRECTORY);
-        // One that was started here before has left its data.
+        // An earlier start in this lab may have left data.
         let _ = std::fs::remove_dir_all(directory);
         std::fs::create_dir_all(directory)?;
         let (user, group) = (number("-u")?, number("-g")?);
@@ -43,7 +45,7 @@ impl Mongodb {
         command.arg("-D").arg(&data).args(["-p", &BELOW.to_string(), "-c", "listen_addresses=127.0.0.1"]);
         command.args(["-c", "fsync=off", "-c", "unix_socket_directories=/tmp/mongodb"]).current_dir(directory);
         let postgresql = start(lab, "postgresql", &mut command, BELOW, "install the package postgresql")?;
-        // It listens before it takes questions.
+        // The server listens before it accepts queries.
         let end = Instant::now() + START_WITHIN;
         let mut ready = Command::new(program("pg_isready")?);
         ready.args(["--quiet", "--host=127.0.0.1", "--username=postgres", "--port", &BELOW.to_string()]);
@@ -82,7 +84,7 @@ fn succeeded(name: &str, output: &Output) -> Result<(), Failure> {
     if output.status.success() { Ok(()) } else { Err(Failure(format!("{name} fails: {}", words()))) }
 }
 
-/// A program of PostgreSQL, wherever the distribution has it.
+/// Returns the path of a PostgreSQL program, wherever the distribution installs it.
 fn program(name: &str) -> Result<PathBuf, Failure> {
     let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     let found = versions.map(|version| version.path().join("bin").join(name)).find(|path| path.exists());
@@ -90,14 +92,15 @@ fn program(name: &str) -> Result<PathBuf, Failure> {
         .ok_or_else(|| Failure("PostgreSQL is not installed: run `scripts/setup stores`, or install postgresql".into()))
 }
 
-/// A command as PostgreSQL's own user: it refuses to be root's. It ends with this program.
+/// Returns a command that runs as the PostgreSQL user, because PostgreSQL refuses to run as root.
+/// The command ends with this program.
 fn unprivileged(program: &Path) -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--reuid=postgres", "--regid=postgres", "--clear-groups", "--pdeathsig=QUIT"]).arg(program);
     command
 }
 
-/// PostgreSQL's user or group.
+/// Returns the ID of PostgreSQL's user or group.
 fn number(which: &str) -> Result<u32, Failure> {
     let output = Command::new("id").args([which, "postgres"]).output()?;
     let text = String::from_utf8_lossy(&output.stdout);

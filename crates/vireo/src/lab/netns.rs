@@ -1,8 +1,10 @@
-//! Namespaces that nobody else sees: a user namespace where the caller is not root, a mount namespace with a `/tmp` of
-//! its own, and unnamed network namespaces with children inside.
+//! Private namespaces: user, mount and network namespaces for child processes.
 //!
-//! Everything here lives by references of processes: when the last process inside has ended, however it ended, the
-//! kernel takes interfaces, addresses and files away. Nothing has to be cleaned up, so nothing can be left behind.
+//! The user namespace exists only if the caller is not root. The mount namespace has its own
+//! `/tmp`. Network namespaces have no names.
+//!
+//! Processes hold the only references. When the last process inside has ended, for any reason, the
+//! kernel removes interfaces, addresses and files. No cleanup is necessary, and nothing can remain.
 
 use crate::cli::Failure;
 use std::ffi::CString;
@@ -12,33 +14,29 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Output};
 
-/// Why there are no namespaces to be had: what is refused and what helps.
+/// Reason why namespaces are not available, with a remedy.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NetnsError {
-    /// Neither root nor allowed to make user namespaces.
+    /// The caller is not root and may not create user namespaces.
     #[error(
         "this needs network namespaces, and the system lets only root make them ({source}): run it with sudo, or allow \
          unprivileged user namespaces (sysctl kernel.unprivileged_userns_clone=1, \
          kernel.apparmor_restrict_unprivileged_userns=0, user.max_user_namespaces above 0)"
     )]
-    Refused {
-        /// What the kernel says.
-        source: io::Error,
-    },
-    /// One step failed.
+    Refused { source: io::Error },
+    /// A system call or file operation failed.
     #[error("{step}: {source}")]
     Step {
-        /// What was tried.
+        /// Operation that failed.
         step: String,
-        /// What the kernel says.
         source: io::Error,
     },
-    /// `ip` refused.
+    /// The `ip` command failed.
     #[error("ip {command}: {message}")]
     Ip {
-        /// Its arguments.
+        /// Arguments of `ip`.
         command: String,
-        /// What it said.
+        /// Standard error of `ip`.
         message: String,
     },
 }
@@ -52,18 +50,19 @@ fn check(result: libc::c_int) -> io::Result<()> {
 }
 
 fn unshare(flags: libc::c_int) -> io::Result<()> {
-    // SAFETY: takes no pointers; the kernel refuses what a process with several threads must not do.
+    // SAFETY: takes no pointers; the kernel refuses what a process with several threads must not
+    // do.
     check(unsafe { libc::unshare(flags) })
 }
 
-/// Moves this process into a mount namespace of its own, and into a user namespace of its own if it may not do that
-/// otherwise, with an empty `/tmp` that ends with it. To be called before there are other threads.
+/// Moves this process into its own mount namespace, with an empty `/tmp` that ends with it. Without
+/// the privilege, the process first gets its own user namespace. The process must have one thread.
 pub(crate) fn isolate() -> Result<(), NetnsError> {
     // SAFETY: takes no pointers and cannot fail.
     let (uid, gid) = unsafe { (libc::geteuid(), libc::getegid()) };
     if unshare(libc::CLONE_NEWNS | libc::CLONE_NEWNET).is_err() {
         unshare(libc::CLONE_NEWUSER).map_err(|source| NetnsError::Refused { source })?;
-        // Some systems grant the namespace and withhold its privileges; then one of these says so.
+        // Some systems grant the namespace without privileges. One of these writes fails then.
         let map = |file: &str, text: String| fs::write(file, text).map_err(|source| NetnsError::Refused { source });
         map("/proc/self/setgroups", "deny".into())?;
         map("/proc/self/uid_map", format!("0 {uid} 1"))?;
@@ -82,19 +81,20 @@ fn mount(kind: Option<&str>, target: &str, flags: libc::c_ulong) -> io::Result<(
     check(unsafe { libc::mount(kind, target.as_ptr(), kind, flags, std::ptr::null()) })
 }
 
-/// A network namespace without a name.
+/// Unnamed network namespace.
 #[derive(Debug)]
 pub(crate) struct Netns {
     fd: OwnedFd,
 }
 
 impl Netns {
-    /// A new one with its loopback up. The calling thread is inside afterwards.
+    /// Creates a namespace with its loopback interface up. The calling thread is inside afterwards.
     pub(crate) fn new() -> Result<Self, NetnsError> {
         unshare(libc::CLONE_NEWNET).map_err(step("making a network namespace"))?;
         let file = File::open("/proc/thread-self/ns/net").map_err(step("opening a network namespace"))?;
         let netns = Netns { fd: file.into() };
-        // No duplicate address detection: nobody else is there, and links would be of no use for a second or two.
+        // Duplicate address detection is off: no other node exists, and links would be unusable for
+        // a second or two.
         for name in ["accept_dad", "dad_transmits"] {
             let file = format!("/proc/sys/net/ipv6/conf/default/{name}");
             match fs::write(&file, "0") {
@@ -106,7 +106,7 @@ impl Netns {
         Ok(netns)
     }
 
-    /// Moves the calling thread inside. Children of the thread start there.
+    /// Moves the calling thread inside. Children that the thread starts are inside too.
     pub(crate) fn enter(&self) -> Result<(), NetnsError> {
         setns(&self.fd).map_err(step("entering a network namespace"))
     }
@@ -119,12 +119,12 @@ impl Netns {
         })
     }
 
-    /// The namespace as a path, for programs that take one.
+    /// Returns the path of the namespace, for programs that take a path.
     pub(crate) fn path(&self) -> String {
         format!("/proc/{}/fd/{}", std::process::id(), self.fd.as_raw_fd())
     }
 
-    /// Runs `ip` inside with these words as arguments.
+    /// Runs `ip` inside with these arguments.
     pub(crate) fn ip(&self, arguments: &str) -> Result<(), NetnsError> {
         let output = self.output(Command::new("ip").args(arguments.split_whitespace()));
         let failed = |message: String| Err(NetnsError::Ip { command: arguments.to_owned(), message });
@@ -136,17 +136,19 @@ impl Netns {
         }
     }
 
-    /// Runs a command inside and waits for what it writes.
+    /// Runs a command inside and returns its output.
     pub(crate) fn output(&self, command: &mut Command) -> io::Result<Output> {
         self.inside(command)?.output()
     }
 
-    /// Lets the command start inside. The child is killed when the thread that starts it ends, so that nothing
-    /// survives a crash: start it from a thread that lasts, best the main one.
+    /// Configures a command to start inside. The kernel kills the child when its starting thread
+    /// ends, so that no child survives a crash. Start it from a long-lived thread, preferably the
+    /// main thread.
     pub(crate) fn inside<'c>(&self, command: &'c mut Command) -> io::Result<&'c mut Command> {
         let fd = self.fd.try_clone()?;
         let parent = std::process::id();
-        // SAFETY: between fork and exec only system calls are made; nothing allocates or takes a lock.
+        // SAFETY: between fork and exec only system calls are made; nothing allocates or takes a
+        // lock.
         unsafe {
             command.pre_exec(move || {
                 check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL))?;
@@ -159,7 +161,8 @@ impl Netns {
         Ok(command)
     }
 
-    /// Joins two namespaces by a veth pair: `(namespace, interface, address/prefix)` for each end.
+    /// Connects two namespaces by a veth pair: `(namespace, interface, address/prefix)` of each
+    /// end.
     pub(crate) fn join(one: (&Netns, &str, &str), two: (&Netns, &str, &str)) -> Result<(), NetnsError> {
         one.0.ip(&format!("link add {} type veth peer name {} netns {}", one.1, two.1, two.0.path()))?;
         for (netns, interface, address) in [one, two] {
@@ -170,11 +173,11 @@ impl Netns {
     }
 }
 
-/// Makes an interface of the calling thread's namespace the peer that native XDP at the other end of a veth pair needs:
-/// with generic receive offload it takes frames that XDP redirects to it, and without checksum offload the frames it
-/// sends are whole, as they are on a wire.
+/// Prepares an interface of the calling thread's namespace as peer of native XDP at the other end
+/// of a veth pair. With generic receive offload it accepts frames that XDP redirects to it. Without
+/// checksum offload its frames are complete, as on a wire.
 pub(crate) fn peer_of_xdp(interface: &str) -> Result<(), NetnsError> {
-    // linux/ethtool.h and linux/sockios.h, which libc does not have
+    // From linux/ethtool.h and linux/sockios.h; libc lacks them.
     const ETHTOOL_STXCSUM: u32 = 0x17;
     const ETHTOOL_SGRO: u32 = 0x2c;
     const SIOCETHTOOL: libc::Ioctl = 0x8946;
@@ -183,13 +186,14 @@ pub(crate) fn peer_of_xdp(interface: &str) -> Result<(), NetnsError> {
         [([ETHTOOL_SGRO, 1], "turning receive offload on"), ([ETHTOOL_STXCSUM, 0], "turning checksum offload off")]
     {
         let mut value: [u32; 2] = command;
-        // SAFETY: an ifreq is plain data for which zeros are valid
+        // SAFETY: an ifreq is plain data for which zeros are valid.
         let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
         for (to, from) in request.ifr_name.iter_mut().zip(interface.bytes().take(libc::IFNAMSIZ - 1)) {
             *to = from as libc::c_char;
         }
         request.ifr_ifru.ifru_data = value.as_mut_ptr().cast();
-        // SAFETY: both structures are whole, hold what these commands read (`struct ethtool_value`), and outlive the call
+        // SAFETY: both structures are whole, hold what these commands read (`struct
+        // ethtool_value`), and outlive the call.
         check(unsafe { libc::ioctl(socket.as_raw_fd(), SIOCETHTOOL, &mut request) }).map_err(step(what))?;
     }
     Ok(())
@@ -200,18 +204,16 @@ fn setns(fd: &impl AsFd) -> io::Result<()> {
     check(unsafe { libc::setns(fd.as_fd().as_raw_fd(), libc::CLONE_NEWNET) })
 }
 
-/// Packets and octets of an interface of the calling thread's namespace, as the kernel counts them.
+/// Kernel counters of an interface: packets and bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct InterfaceCounters {
-    /// Packets received.
     pub(crate) rx_packets: u64,
-    /// Octets received, with the link header.
+    /// Received bytes, with the link header.
     pub(crate) rx_bytes: u64,
-    /// Packets sent.
     pub(crate) tx_packets: u64,
-    /// Octets sent, with the link header.
+    /// Sent bytes, with the link header.
     pub(crate) tx_bytes: u64,
-    /// Packets that it had no room for, in either direction.
+    /// Packets dropped for lack of buffers, in either direction.
     pub(crate) dropped: u64,
 }
 
@@ -245,8 +247,8 @@ mod tests {
         assert_eq!(parse_counters(text, "n3"), None);
     }
 
-    /// Two namespaces, three datagrams from one to the other, and the kernel's count of them.
-    /// The way without root is tested through `vireo demo`: a user namespace needs a process with one thread.
+    /// Sends three datagrams between two namespaces and checks the kernel's count. `vireo demo`
+    /// tests the case without root, because a user namespace needs a process with one thread.
     #[test]
     fn datagrams_cross_and_are_counted() {
         if unshare(libc::CLONE_NEWNET).is_err() {

@@ -1,4 +1,6 @@
-//! Child processes that are measured: their CPU time and memory as the kernel counts them, and an end that is certain.
+//! Child processes with measured CPU time and memory, and a guaranteed end.
+//!
+//! The kernel's counters are the only source of the measurements.
 
 use super::API_TOKEN;
 use super::core::STATE_KEY;
@@ -12,14 +14,14 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long a process may take to end after SIGTERM.
+/// Time limit of a process to end after SIGTERM.
 const GRACE: Duration = Duration::from_secs(10);
-/// The nice value of who gives way: a ninth of the usual weight.
+/// Nice value of low-priority processes: a ninth of the usual weight.
 const NICE: i32 = 10;
-/// How much of a log is looked at for [`Process::last_words`].
+/// Part of a log that [`Process::last_words`] reads, in bytes.
 const LAST_WORDS_BYTES: u64 = 16 << 10;
 
-/// A running child. Dropping it kills it.
+/// Running child process. Dropping it kills the process.
 #[derive(Debug)]
 pub(crate) struct Process {
     name: &'static str,
@@ -28,8 +30,7 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts a command in a namespace. What it writes goes to `log`, or, if there is none, to where this program's
-    /// own goes.
+    /// Starts a command in a namespace. Its output goes to `log`, or to the output of this program.
     pub(crate) fn start(
         name: &'static str,
         netns: &Netns,
@@ -40,21 +41,22 @@ impl Process {
         if let Some(log) = &log {
             command.stdout(log.try_clone()?).stderr(log.try_clone()?);
         }
-        // A group of its own: Ctrl-C goes to the parent alone, which ends its children in order.
+        // A separate process group: Ctrl-C reaches only the parent, which ends its children in
+        // order.
         command.process_group(0);
         let child = netns.inside(command)?.spawn()?;
         Ok(Process { name, child, log })
     }
 
-    /// Lets others go first on a processor that it shares with them. Of a process that has only just begun: threads have the
-    /// nice value of who starts them.
+    /// Lowers the priority on shared processors. Call it directly after the start, because threads
+    /// inherit the nice value.
     pub(crate) fn give_way(&self) -> io::Result<()> {
         Ok(setpriority_process(Some(Pid::from_child(&self.child)), NICE)?)
     }
 
-    /// The same program as this one, however it was found and whatever is mounted over its path by now. Its API has the
-    /// laboratory's token, and no unix socket: many processes share the file system. What it keeps outside of its memory is
-    /// sealed with the laboratory's key.
+    /// Returns a command that runs the executable of this process, independent of its path and of
+    /// mounts over it. Its API has the lab's token and no unix socket, because many processes share
+    /// the file system. State outside its memory is sealed with the lab's key.
     pub(crate) fn this_program() -> Command {
         let mut command = Command::new("/proc/self/exe");
         command.arg0("vireo").env("VIREO_API__TOKEN_FILE", API_TOKEN).env("VIREO_API__SOCKET", "off");
@@ -62,12 +64,12 @@ impl Process {
         command
     }
 
-    /// How it ended, if it has.
+    /// Returns the exit status, if the process has ended.
     pub(crate) fn ended(&mut self) -> io::Result<Option<ExitStatus>> {
         self.child.try_wait()
     }
 
-    /// The last lines it logged, for a message about its failure.
+    /// Returns the last lines of the log, for a failure message.
     pub(crate) fn last_words(&self, lines: usize) -> String {
         let Some(log) = &self.log else { return String::new() };
         let size = log.metadata().map_or(0, |m| m.len());
@@ -78,19 +80,19 @@ impl Process {
         all[all.len().saturating_sub(lines)..].join("\n")
     }
 
-    /// Its number.
+    /// Returns the process ID.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Moves its threads whose names begin like this to a processor.
+    /// Moves threads to a processor if their names begin with `names`.
     pub(crate) fn threads_on(&self, names: &str, processor: usize) -> io::Result<()> {
         use rustix::thread::{CpuSet, Pid, sched_setaffinity};
         let mut set = CpuSet::new();
         set.set(processor.min(CpuSet::MAX_CPU - 1));
         for thread in std::fs::read_dir(format!("/proc/{}/task", self.child.id()))? {
             let path = thread?.path();
-            // one that has ended meanwhile has no name
+            // A thread that has ended meanwhile has no name.
             let name = std::fs::read_to_string(path.join("comm")).unwrap_or_default();
             let number = path.file_name().and_then(|name| name.to_str()?.parse().ok()).and_then(Pid::from_raw);
             if name.starts_with(names)
@@ -102,12 +104,12 @@ impl Process {
         Ok(())
     }
 
-    /// CPU time of its threads of this name.
+    /// Returns the CPU time of the threads with this name.
     pub(crate) fn cpu_of_threads(&self, name: &str) -> io::Result<Duration> {
         let mut sum = Duration::ZERO;
         for thread in std::fs::read_dir(format!("/proc/{}/task", self.child.id()))? {
             let path = thread?.path();
-            // One that has ended meanwhile has no name.
+            // A thread that has ended meanwhile has no name.
             if std::fs::read_to_string(path.join("comm")).unwrap_or_default().trim_end() != name {
                 continue;
             }
@@ -119,47 +121,49 @@ impl Process {
         Ok(sum)
     }
 
-    /// CPU time in user and kernel mode: of all its threads, ended ones too, of its children and of those that have
-    /// ended.
+    /// Returns the user and system CPU time of the process: all threads, including ended ones, and
+    /// all children, including ended ones.
     pub(crate) fn cpu(&self) -> io::Result<Duration> {
         let ended = |stat: &str| ended_children(stat).ok_or_else(|| io::Error::other("no CPU time of ended children"));
         let stat = || std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()));
         let before = ended(&stat()?)?;
         let mut sum = cpu_of(self.child.id())?;
         for child in workers::children(self.child.id())? {
-            // One that has been waited for meanwhile counts with the ended ones at the next question.
+            // A child reaped meanwhile counts with the ended ones in the next call.
             sum += cpu_of(child).unwrap_or_default();
         }
         Ok(sum + before)
     }
 
-    /// Resident memory now, in octets.
+    /// Returns the resident memory in bytes.
     pub(crate) fn resident_bytes(&self) -> io::Result<u64> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
         resident(&status).ok_or_else(|| io::Error::other(format!("the kernel tells no memory of {}", self.name)))
     }
 
-    /// Sends it a signal, if it is still there.
+    /// Sends a signal if the process has not ended.
     pub(crate) fn signal(&mut self, signal: libc::c_int) -> io::Result<()> {
         if self.child.try_wait()?.is_none() {
-            // SAFETY: takes no pointers. The child has not been waited for, so its number is still its own.
+            // SAFETY: takes no pointers. The child has not been waited for, so its number is still
+            // its own.
             unsafe { libc::kill(self.child.id() as libc::pid_t, signal) };
         }
         Ok(())
     }
 
-    /// Ends it without a word, and waits for that.
+    /// Kills the process (SIGKILL) and waits for its end.
     pub(crate) fn kill(&mut self) -> io::Result<()> {
         self.child.kill()?;
         self.child.wait().map(|_| ())
     }
 
-    /// Ends it in good order: SIGTERM, and SIGKILL if that does not help.
+    /// Ends the process with SIGTERM, or with SIGKILL after [`GRACE`].
     pub(crate) fn terminate(&mut self) -> io::Result<ExitStatus> {
         if let Some(status) = self.child.try_wait()? {
             return Ok(status);
         }
-        // SAFETY: takes no pointers. The child has not been waited for, so its number is still its own.
+        // SAFETY: takes no pointers. The child has not been waited for, so its number is still its
+        // own.
         unsafe { libc::kill(self.child.id() as libc::pid_t, libc::SIGTERM) };
         let deadline = Instant::now() + GRACE;
         while Instant::now() < deadline {
@@ -175,13 +179,14 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Both fail only if it has ended already.
+        // Both calls fail only if the process has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Does something with this thread on these processors alone, if any are named: a child that it starts stays on them.
+/// Runs `work` with this thread restricted to the processors, if any are given. Children started
+/// meanwhile stay on them.
 pub(crate) fn on_processors<T>(processors: &[usize], work: impl FnOnce() -> T) -> io::Result<T> {
     use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
     if processors.is_empty() {
@@ -196,8 +201,8 @@ pub(crate) fn on_processors<T>(processors: &[usize], work: impl FnOnce() -> T) -
     Ok(done)
 }
 
-/// Does something with this thread, and with all that it starts meanwhile, so that whoever is waked waits until whoever
-/// runs has to wait or has had its turn (`SCHED_BATCH`).
+/// Runs `work` with this thread, and all processes started meanwhile, in `SCHED_BATCH`. A woken
+/// thread then does not preempt the running one; it waits until that blocks or its time slice ends.
 pub(crate) fn in_turns<T>(work: impl FnOnce() -> T) -> io::Result<T> {
     let set = |policy: libc::c_int| {
         let none = libc::sched_param { sched_priority: 0 };
@@ -213,7 +218,7 @@ pub(crate) fn in_turns<T>(work: impl FnOnce() -> T) -> io::Result<T> {
     Ok(done)
 }
 
-/// CPU time of all children that have ended and been waited for.
+/// Returns the CPU time of all reaped children.
 pub(crate) fn cpu_of_ended_children() -> io::Result<Duration> {
     // SAFETY: all-zero is a valid rusage.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
@@ -227,7 +232,8 @@ pub(crate) fn cpu_of_ended_children() -> io::Result<Duration> {
     Ok(span(usage.ru_utime) + span(usage.ru_stime))
 }
 
-/// User and kernel time of ended children in a `/proc/PID/stat` (proc(5): cutime and cstime, fields 16 and 17).
+/// Returns the user and system time of ended children in a `/proc/PID/stat` (proc(5): cutime and
+/// cstime, fields 16 and 17).
 fn ended_children(stat: &str) -> Option<Duration> {
     // SAFETY: takes no pointers.
     let ticks_per_s = unsafe { libc::sysconf(libc::_SC_CLK_TCK) }.max(1).cast_unsigned();
@@ -239,7 +245,7 @@ fn ended_children(stat: &str) -> Option<Duration> {
     Some(Duration::from_micros(ticks * 1_000_000 / ticks_per_s))
 }
 
-/// CPU time of one process, all its threads, in user and kernel mode.
+/// Returns the user and system CPU time of all threads of a process.
 pub(crate) fn cpu_of(pid: u32) -> io::Result<Duration> {
     let mut clock: libc::clockid_t = 0;
     // SAFETY: the pointer is to a variable of the right type that outlives the call.
@@ -255,12 +261,12 @@ pub(crate) fn cpu_of(pid: u32) -> io::Result<Duration> {
     Ok(Duration::new(time.tv_sec.cast_unsigned(), u32::try_from(time.tv_nsec).unwrap_or(0)))
 }
 
-/// The time on a processor of a `/proc/PID/task/TID/schedstat`, its first field, in nanoseconds.
+/// Returns the first field of `/proc/PID/task/TID/schedstat`: time on a processor, in nanoseconds.
 fn on_processor(schedstat: &str) -> Option<Duration> {
     schedstat.split_whitespace().next()?.parse().ok().map(Duration::from_nanos)
 }
 
-/// `VmRSS` of `/proc/PID/status`.
+/// Returns `VmRSS` of `/proc/PID/status`.
 fn resident(status: &str) -> Option<u64> {
     let line = status.lines().find_map(|l| l.strip_prefix("VmRSS:"))?;
     Some(line.split_whitespace().next()?.parse::<u64>().ok()? * 1024)
@@ -273,7 +279,8 @@ mod tests {
     #[test]
     fn cpu_time_of_all_threads_is_counted() {
         let before = cpu_of(std::process::id()).unwrap();
-        // Until the kernel's scheduler says so: on a busy machine that takes longer than it is.
+        // The loop uses the scheduler's clock, because wall-clock time passes faster on a busy
+        // machine.
         let own = || std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
         let nanoseconds = move || own().split(' ').next().unwrap().parse::<u64>().unwrap();
         let thread = std::thread::spawn(move || while nanoseconds() < 20_000_000 {});

@@ -1,4 +1,4 @@
-//! A Redis of the laboratory's own, in the core's namespace: the real server, which keeps nothing on disk.
+//! Redis server of the lab, in the core's namespace, without data on disk.
 
 use super::process::{Process, on_processors};
 use super::{Lab, create};
@@ -10,18 +10,18 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 const ADDRESS: &str = "127.0.0.1:6379";
-/// Where it is found by who is to be far from it.
+/// Address of the delay proxy in front of the server.
 const FAR: &str = "127.0.0.1:6380";
 const START_WITHIN: Duration = Duration::from_secs(10);
 
-/// A server that runs. Dropping it kills it.
+/// Running server. Dropping it kills the process.
 #[derive(Debug)]
 pub(crate) struct Redis {
     process: Process,
 }
 
 impl Redis {
-    /// Starts it on these processors (none named: on all) and waits until it answers.
+    /// Starts the server on the processors (empty means all) and waits until it answers.
     pub(crate) fn start(lab: &Lab, processors: &[usize]) -> Result<Self, Failure> {
         let mut command = Command::new("redis-server");
         command.args(["--bind", "127.0.0.1", "--port", "6379", "--save", "", "--appendonly", "no"]);
@@ -41,8 +41,8 @@ impl Redis {
         Ok(Redis { process })
     }
 
-    /// Makes it far away for whoever asks it at another place, which this is: what goes either way is held so long. The proxy
-    /// lives as long as what comes with that.
+    /// Starts a proxy that delays both directions by `delay`. Returns the URL of the proxy. The
+    /// proxy lives as long as the returned process.
     pub(crate) fn behind_delay(lab: &Lab, delay: Duration) -> Result<(String, Process), Failure> {
         let mut command = Process::this_program();
         let delay = format!("{}us", delay.as_micros());
@@ -59,33 +59,33 @@ impl Redis {
         Ok((format!("redis://{FAR}"), proxy))
     }
 
-    /// What it has been asked, as it says itself.
+    /// Returns the operation counts that the server reports.
     pub(crate) fn spent(&self, lab: &Lab) -> Result<OperationCounts, Failure> {
         let info = lab.core.run(info)??;
         Ok(OperationCounts { cpu: self.process.cpu()?, ..OperationCounts::read(&info) })
     }
 }
 
-/// What a database has been asked since it was started.
+/// Operations of a database since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct OperationCounts {
-    /// Commands; those that scripts give are in it.
+    /// Commands, including those of scripts.
     pub(crate) commands: u64,
-    /// To it and from it.
+    /// Bytes received and sent.
     pub(crate) octets: u64,
-    /// Its CPU time, by the kernel.
+    /// CPU time, from the kernel.
     pub(crate) cpu: Duration,
 }
 
 impl OperationCounts {
-    /// From what INFO answers.
+    /// Parses the answer to INFO.
     fn read(info: &str) -> Self {
         let mut spent = OperationCounts::default();
         for (name, value) in info.lines().filter_map(|line| line.trim().split_once(':')) {
             let number = || value.parse().unwrap_or(0);
             match name {
                 "total_net_input_bytes" | "total_net_output_bytes" => spent.octets += number(),
-                // What is asked to find this out does not count.
+                // Commands of this measurement do not count.
                 "cmdstat_info" => {}
                 _ if name.starts_with("cmdstat_") => {
                     let calls = value.split(',').find_map(|part| part.strip_prefix("calls=")?.parse::<u64>().ok());

@@ -1,5 +1,7 @@
-//! A Redis Cluster of the laboratory's own, in the core's namespace: three masters, each with a replica. The real servers, which
-//! keep nothing but their own names on disk, in the laboratory's own `/tmp`.
+//! Redis Cluster of the lab: three masters, each with a replica.
+//!
+//! The servers run in the core's namespace. They store only their node names on disk, in the lab's
+//! own `/tmp`.
 
 use super::process::Process;
 use super::{Lab, create};
@@ -10,27 +12,28 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// Masters; as many nodes more are their replicas.
+/// Number of masters; equally many nodes are their replicas.
 const MASTERS: usize = 3;
-/// Of the first node; the others' follow.
+/// Port of the first node; the others follow.
 const FIRST_PORT: u16 = 7000;
-/// Slots of a cluster.
+/// Hash slots of a Redis Cluster.
 const SLOTS: usize = 16_384;
 const DIRECTORY: &str = "/tmp/redis-cluster";
-/// How long a node is silent before the others take it for dead (ms).
+/// Silence after which the nodes declare a node dead (ms).
 const SILENT: &str = "1000";
-/// Far more than anything here takes.
+/// Time limit far above the usual duration.
 const WITHIN: Duration = Duration::from_secs(60);
 
-/// A cluster that runs. Dropping it kills its nodes.
+/// Running cluster. Dropping it kills the nodes.
 #[derive(Debug)]
 pub(crate) struct RedisCluster {
-    /// The masters of the beginning, then their replicas in the same order; those that live.
+    /// Initial masters, then their replicas in the same order; `None` for killed nodes.
     nodes: Vec<Option<Process>>,
 }
 
 impl RedisCluster {
-    /// Starts it and waits until all nodes know it and all replicas are in step.
+    /// Starts the cluster and waits until all nodes know each other and all replicas are
+    /// synchronised.
     pub(crate) fn start(lab: &Lab) -> Result<Self, Failure> {
         std::fs::create_dir_all(DIRECTORY)?;
         let node = |node: usize| {
@@ -49,7 +52,7 @@ impl RedisCluster {
         Ok(RedisCluster { nodes })
     }
 
-    /// Where it is found.
+    /// Returns the URL of the cluster.
     pub(crate) fn url() -> String {
         let nodes: Vec<_> = (0..2 * MASTERS).map(|node| format!("127.0.0.1:{}", port(node))).collect();
         format!("redis-cluster://{}", nodes.join(","))
@@ -63,7 +66,7 @@ impl RedisCluster {
         }
     }
 
-    /// Whether its replica is a master by now.
+    /// Returns true if the replica of the first master has become a master.
     pub(crate) fn is_replaced(lab: &Lab) -> Result<bool, Failure> {
         lab.core.run(|| says(MASTERS, "INFO replication", "role:master"))
     }
@@ -73,7 +76,7 @@ fn port(node: usize) -> u16 {
     FIRST_PORT + node as u16
 }
 
-/// Makes a cluster of the nodes.
+/// Joins the nodes to a cluster.
 fn join() -> Result<(), Failure> {
     let all = 0..2 * MASTERS;
     until("its nodes do not answer", || all.clone().all(|node| says(node, "PING", "+PONG")))?;
@@ -96,7 +99,8 @@ fn join() -> Result<(), Failure> {
     until("it does not work", || all.clone().all(|node| says(node, "CLUSTER INFO", "cluster_state:ok")))?;
     let in_step = |node| says(node, "INFO replication", "master_link_status:up");
     until("its replicas are not in step", || (MASTERS..2 * MASTERS).all(in_step))?;
-    // Each has heard of each replica that it has copied something: an answer has a port for each node, three of masters.
+    // Each node knows that each replica has copied data: an answer has one port per node, three of
+    // them of masters.
     let knows = |node: usize| {
         let answer = ask(node, "CLUSTER SLOTS").unwrap_or_default();
         all.clone().all(|other| answer.lines().any(|line| line == format!(":{}", port(other))))
@@ -104,7 +108,7 @@ fn join() -> Result<(), Failure> {
     until("its replicas are not known", || all.clone().all(knows))
 }
 
-/// Waits until something is so.
+/// Waits until a condition holds.
 fn until(not: &str, is_so: impl Fn() -> bool) -> Result<(), Failure> {
     let end = Instant::now() + WITHIN;
     while !is_so() {
@@ -129,7 +133,8 @@ fn tell(node: usize, command: &str) -> Result<(), Failure> {
     }
 }
 
-/// What a node answers, as far as it comes at once. To be asked in the core's namespace.
+/// Returns the answer of a node, as far as it arrives at once. The caller must be in the core's
+/// namespace.
 fn ask(node: usize, command: &str) -> std::io::Result<String> {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port(node)))?;
     stream.set_read_timeout(Some(Duration::from_secs(2)))?;

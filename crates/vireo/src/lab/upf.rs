@@ -1,4 +1,4 @@
-//! A UPF of the lab: `vireo upf` as a process of its own, and a control plane that has associated with it.
+//! UPF of the lab: `vireo upf` as a process, with an associated control plane.
 
 use super::netns::Netns;
 use super::process::{self, Process};
@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use vireo_traffic::pfcp::{ControlPlane, PfcpError};
 
-/// Where it listens for PFCP.
+/// PFCP address of the UPF.
 pub(crate) const N4: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(127, 0, 0, 8)), 8805);
 const CONTROL_PLANE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 9);
 const CONFIG: &str = "/tmp/upf.toml";
@@ -17,17 +17,17 @@ const LOG: &str = "/tmp/upf.log";
 const START_WITHIN: Duration = Duration::from_secs(30);
 const LAST_WORDS: usize = 15;
 
-/// A running UPF.
+/// Running UPF.
 #[derive(Debug)]
 pub(crate) struct Upf {
     pub(crate) process: Process,
-    /// Its control plane.
+    /// Associated control plane.
     pub(crate) plane: ControlPlane,
 }
 
 impl Upf {
-    /// Starts it in a namespace, where the calling thread is too, on these processors, with this configuration, of which
-    /// `[upf] n4` is [`N4`].
+    /// Starts the UPF in a namespace, which must also be that of the calling thread, on these
+    /// processors. `[upf] n4` of the configuration must be [`N4`].
     pub(crate) fn start(
         netns: &Netns,
         processors: &[usize],
@@ -54,7 +54,7 @@ impl Upf {
         }
     }
 
-    /// Ends it in good order.
+    /// Stops the UPF with SIGTERM.
     pub(crate) fn stop(mut self) -> Result<(), Failure> {
         let status = self.process.terminate()?;
         if status.success() {

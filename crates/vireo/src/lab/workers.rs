@@ -1,5 +1,6 @@
-//! The worker processes of a core: who they are, what they use, and how they are killed and stopped. What the kernel
-//! says, and nothing that the core says of itself.
+//! Worker processes of a core: discovery, resource use, kill and stop.
+//!
+//! All data come from the kernel, and none from the core's own reports.
 
 use super::process::{Process, cpu_of};
 use crate::cli::Failure;
@@ -10,31 +11,31 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
-/// The word of a worker's command line that other children do not have.
+/// Command-line argument that identifies a worker among the children.
 const WORKER: &[u8] = crate::cli::NF_WORKER.as_bytes();
-/// The same of a data worker.
+/// Command-line argument that identifies a data worker.
 const DATA_WORKER: &[u8] = crate::cli::DATA_WORKER.as_bytes();
 
-/// A worker process.
+/// Worker process.
 #[derive(Debug)]
 pub(crate) struct Worker {
     pub(crate) pid: u32,
-    /// The process and no other, even if its number is given to another one.
+    /// Process descriptor: refers to this process even if its ID is reused.
     fd: OwnedFd,
 }
 
-/// What a core holds, by the kernel's count.
+/// Resource use of a core, from the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ResourceUse {
-    /// Worker processes.
+    /// Number of worker processes.
     pub(crate) workers: usize,
-    /// Private memory of the core's own process that is resident, in octets.
+    /// Resident private memory of the core's own process.
     pub(crate) parent_bytes: u64,
-    /// Private memory of all workers that is resident, in octets.
+    /// Resident private memory of all workers.
     pub(crate) worker_bytes: u64,
-    /// The same of the one that has most.
+    /// Resident private memory of the largest worker.
     pub(crate) largest_worker_bytes: u64,
-    /// Shared memory in octets: what the state region has been given, once, whoever has used it.
+    /// Allocated memory of the state region, counted once for all processes.
     pub(crate) shared_bytes: u64,
     /// File descriptors of the core's own process.
     pub(crate) parent_fds: usize,
@@ -43,17 +44,18 @@ pub(crate) struct ResourceUse {
 }
 
 impl Worker {
-    /// The workers of a core, the oldest first.
+    /// Returns the workers of a core, the oldest first.
     pub(crate) fn of(core: &Process) -> Result<Vec<Worker>, Failure> {
         Worker::of_pid(core.pid())
     }
 
-    /// The same by the core's process number.
+    /// Returns the workers of the core with this process ID, the oldest first.
     pub(crate) fn of_pid(core: u32) -> Result<Vec<Worker>, Failure> {
         Worker::by_word(core, WORKER)
     }
 
-    /// The data workers of a core that are processes, without the one in reserve, which has no queue of the TUN device.
+    /// Returns the data worker processes of a core. The standby worker, which has no queue of the
+    /// TUN device, is excluded.
     pub(crate) fn of_data(core: &Process) -> Result<Vec<Worker>, Failure> {
         let mut workers = Worker::by_word(core.pid(), DATA_WORKER)?;
         workers.retain(|worker| {
@@ -68,7 +70,8 @@ impl Worker {
         for pid in children(core)? {
             let is_worker = |pid: u32| fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| has_word(&line, word));
             let Some(number) = Pid::from_raw(pid.cast_signed()).filter(|_| is_worker(pid)) else { continue };
-            // It may have ended meanwhile, and its number may be another's: looked at again once it is held.
+            // The process may end and its ID may be reused, so it is checked again after it is
+            // opened.
             let Ok(fd) = pidfd_open(number, PidfdFlags::empty()) else { continue };
             if parent(pid) == Some(core) && is_worker(pid) {
                 workers.push(Worker { pid, fd });
@@ -78,12 +81,12 @@ impl Worker {
         Ok(workers)
     }
 
-    /// Kills it (SIGKILL). False if it has ended already.
+    /// Kills the worker (SIGKILL). Returns false if it has already ended.
     pub(crate) fn kill(&self) -> io::Result<bool> {
         self.signal(Signal::KILL)
     }
 
-    /// Stops it (SIGSTOP). False if it has ended already.
+    /// Stops the worker (SIGSTOP). Returns false if it has already ended.
     pub(crate) fn stop(&self) -> io::Result<bool> {
         self.signal(Signal::STOP)
     }
@@ -96,13 +99,13 @@ impl Worker {
         }
     }
 
-    /// CPU time so far; zero if it has ended.
+    /// Returns the CPU time, zero if the worker has ended.
     pub(crate) fn cpu(&self) -> Duration {
         cpu_of(self.pid).unwrap_or_default()
     }
 }
 
-/// What the core and its workers hold now.
+/// Returns the resource use of the core and its workers.
 pub(crate) fn holdings(core: &Process) -> Result<ResourceUse, Failure> {
     let status = |pid: u32| fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let own = status(core.pid());
@@ -124,7 +127,7 @@ pub(crate) fn holdings(core: &Process) -> Result<ResourceUse, Failure> {
     Ok(held)
 }
 
-/// Processes whose parent this is.
+/// Returns the children of a process.
 pub(super) fn children(of: u32) -> io::Result<Vec<u32>> {
     let numbers = fs::read_dir("/proc")?.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
     Ok(numbers.filter(|pid| parent(*pid) == Some(of)).collect())
@@ -132,7 +135,7 @@ pub(super) fn children(of: u32) -> io::Result<Vec<u32>> {
 
 fn parent(pid: u32) -> Option<u32> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name may have anything in it, parentheses too.
+    // The name may contain any character, including parentheses.
     stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
 }
 
@@ -145,11 +148,12 @@ fn octets(status: &str, name: &str) -> u64 {
     line.and_then(|l| l.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0) * 1024
 }
 
-/// Memory of the region, which is a worker's standard input. No process needs to have all of it mapped in.
+/// Returns the memory of the region, which is a worker's standard input. No process has to map all
+/// of it.
 fn region_octets(pid: u32) -> u64 {
     let file = format!("/proc/{pid}/fd/0");
     let is_memory = fs::read_link(&file).is_ok_and(|to| to.to_string_lossy().starts_with("/memfd:"));
-    // A block has 512 octets (stat(3type)).
+    // A block has 512 bytes (stat(3type)).
     if is_memory { fs::metadata(&file).map_or(0, |region| region.blocks() * 512) } else { 0 }
 }
 
@@ -164,7 +168,7 @@ mod tests {
     use std::process::Command;
     use std::time::Instant;
 
-    /// A shell plays the core; its child is a worker by its command line.
+    /// A shell acts as core; its child is a worker by its command line.
     #[test]
     fn workers_are_found_measured_stopped_and_killed() {
         let Ok(netns) = Netns::new() else {

@@ -1,6 +1,7 @@
-//! Authority that signs certificates: of `vireo pki`, of demos and, by its path, of other crates' tests.
+//! Certificate authority of `vireo pki`, of demos and of tests.
 //!
-//! Its certificate follows from its key alone, its dates excepted, so that the key is all that signing needs.
+//! Other crates' tests include this file by its path. The authority's certificate follows from its
+//! key, except for its dates. Signing therefore needs only the key.
 
 use rcgen::{
     BasicConstraints, Certificate, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair, KeyUsagePurpose,
@@ -13,33 +14,31 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// The cluster that certificates of demos and tests are for.
+/// Cluster name in certificates of demos and tests.
 #[allow(dead_code, reason = "some tests have no cluster")]
 pub(crate) const NAME: &str = "fabric.vireo.test";
 
-/// How far clocks of two machines may be apart.
+/// Largest difference between the clocks of two machines.
 const SKEW: Duration = Duration::from_secs(3600);
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
-/// An authority.
+/// Certificate authority: a key and the certificate derived from it.
 pub(crate) struct Authority {
     certificate: Certificate,
     key: KeyPair,
 }
 
-/// The files of a member, in PEM.
+/// Paths of a member's PEM files.
 #[derive(Clone, Debug)]
 pub(crate) struct Files {
-    /// Its certificate.
     pub(crate) certificate: PathBuf,
-    /// Its key.
     pub(crate) key: PathBuf,
-    /// The authority.
+    /// Certificate of the authority.
     pub(crate) authorities: PathBuf,
 }
 
 impl Files {
-    /// Of a member, in a directory.
+    /// Returns the paths of a member in a directory.
     pub(crate) fn of(directory: &Path, member: &str) -> Self {
         let file = |name: String| directory.join(name);
         Files {
@@ -50,19 +49,20 @@ impl Files {
     }
 }
 
-/// A certificate that was signed, with its key, in PEM.
+/// Signed certificate with its key, in PEM.
 pub(crate) struct Signed {
     pub(crate) certificate: String,
     pub(crate) key: String,
 }
 
 impl Authority {
-    /// A new one, for ten years.
+    /// Creates an authority with a new key, valid for ten years.
     pub(crate) fn new() -> io::Result<Self> {
         Authority::with(KeyPair::generate().map_err(io::Error::other)?, 3650)
     }
 
-    /// That of a key in PEM; its certificate is for so many days from now on.
+    /// Creates the authority of a PEM key. Its certificate is valid for `days` from the present
+    /// time.
     #[allow(dead_code, reason = "tests make new ones")]
     pub(crate) fn of_key(pem: &str, days: u32) -> io::Result<Self> {
         Authority::with(KeyPair::from_pem(pem).map_err(io::Error::other)?, days)
@@ -72,26 +72,26 @@ impl Authority {
         let mut params = CertificateParams::new(Vec::new()).map_err(io::Error::other)?;
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-        // By its name a certificate says which authority has signed it.
+        // The name in a certificate identifies the signing authority.
         let id: String = key.public_key_der().iter().rev().take(8).map(|octet| format!("{octet:02x}")).collect();
         params.distinguished_name.push(DnType::CommonName, format!("vireo authority {id}"));
         last(&mut params, days);
         Ok(Authority { certificate: params.self_signed(&key).map_err(io::Error::other)?, key })
     }
 
-    /// Its certificate, in PEM.
+    /// Returns the authority's certificate in PEM.
     pub(crate) fn certificate(&self) -> String {
         self.certificate.pem()
     }
 
-    /// Its key, in PEM.
+    /// Returns the authority's key in PEM.
     #[allow(dead_code, reason = "of `vireo pki` alone")]
     pub(crate) fn key(&self) -> String {
         self.key.serialize_pem()
     }
 
-    /// Signs a certificate of a new key for these names, for so many days: URIs, addresses and host names. It is for clients
-    /// and servers.
+    /// Signs a certificate of a new key, for clients and servers, valid for `days`. `names` are
+    /// URIs, addresses and host names.
     pub(crate) fn sign(&self, subject: &str, names: &[&str], days: u32) -> io::Result<Signed> {
         let mut params = CertificateParams::new(Vec::new()).map_err(io::Error::other)?;
         params.distinguished_name.push(DnType::CommonName, subject);
@@ -109,13 +109,13 @@ impl Authority {
         Ok(Signed { certificate: certificate.pem(), key: key.serialize_pem() })
     }
 
-    /// Signs a member's certificate, and writes its files to a directory.
+    /// Signs a member's certificate and writes its files to a directory.
     #[allow(dead_code, reason = "of demos and tests")]
     pub(crate) fn member(&self, directory: &Path, member: &str, names: &[&str]) -> io::Result<Files> {
         self.write(directory, member, self.sign(member, names, 1)?)
     }
 
-    /// The same, of one that has expired.
+    /// Signs an expired certificate of a member and writes its files to a directory.
     #[allow(dead_code, reason = "of some tests")]
     pub(crate) fn expired(&self, directory: &Path, member: &str, names: &[&str]) -> io::Result<Files> {
         let mut params = CertificateParams::new(Vec::new()).map_err(io::Error::other)?;
@@ -126,7 +126,7 @@ impl Authority {
     }
 
     fn write(&self, directory: &Path, member: &str, signed: Signed) -> io::Result<Files> {
-        // Authorities of several tests' members are in one directory.
+        // Members of several tests' authorities share one directory.
         let files = Files { authorities: directory.join(format!("{member}-ca.pem")), ..Files::of(directory, member) };
         write(&files.certificate, &signed.certificate, 0o644)?;
         write(&files.key, &signed.key, 0o600)?;
@@ -135,13 +135,13 @@ impl Authority {
     }
 }
 
-/// Writes a file of a mode; one that is there keeps its own.
+/// Writes a file with a mode. An existing file keeps its mode.
 fn write(path: &Path, text: &str, mode: u32) -> io::Result<()> {
     let mut file = File::options().write(true).create(true).truncate(true).mode(mode).open(path)?;
     file.write_all(text.as_bytes())
 }
 
-/// A subject alternative name of its text.
+/// Parses a subject alternative name.
 fn san(name: &str) -> io::Result<SanType> {
     if let Ok(address) = name.parse::<IpAddr>() {
         return Ok(SanType::IpAddress(address));
@@ -150,7 +150,7 @@ fn san(name: &str) -> io::Result<SanType> {
     Ok(if name.contains("://") { SanType::URI(text) } else { SanType::DnsName(text) })
 }
 
-/// From now on, or a little before, for so many days.
+/// Sets the validity: from the present time minus [`SKEW`], for `days`.
 fn last(params: &mut CertificateParams, days: u32) {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let epoch = rcgen::date_time_ymd(1970, 1, 1);

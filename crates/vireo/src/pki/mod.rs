@@ -1,4 +1,6 @@
-//! `vireo pki`: an authority for the certificates of a cluster's and a chain's processes, each for the roles that it has.
+//! `vireo pki`: certificate authority for processes of clusters and of SBA mode.
+//!
+//! Each certificate names the roles of its process.
 
 pub(crate) mod authority;
 
@@ -12,12 +14,12 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use vireo_fabric::identity::CertificateRole;
 
-/// Days that a certificate may be for.
+/// Range of a certificate's validity, in days.
 const DAYS: std::ops::RangeInclusive<i64> = 1..=36_500;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Directory of the authority and of what it signs
+    /// Set the directory of the authority and of the issued files
     #[arg(long, global = true, value_name = "DIR", default_value = "pki")]
     directory: PathBuf,
     #[command(subcommand)]
@@ -26,9 +28,9 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Make an authority: DIR/ca.pem, and DIR/ca.key with mode 0600
+    /// Create an authority: DIR/ca.pem, and DIR/ca.key with mode 0600
     Init {
-        /// Validity in days
+        /// Set the validity in days
         #[arg(long, value_name = "DAYS", default_value_t = 3650, value_parser = clap::value_parser!(u32).range(DAYS))]
         days: u32,
     },
@@ -38,27 +40,27 @@ enum Command {
 
 #[derive(Debug, clap::Args)]
 struct IssueArgs {
-    /// Role of the process; several for one that has several
+    /// Set a role of the process; repeat for several roles
     #[arg(long, value_name = "ROLE", required_unless_present = "address")]
     role: Vec<Role>,
-    /// Name of the process, after which the files are called
+    /// Set the name of the process and of its files
     #[arg(long, value_name = "NAME", value_parser = name)]
     name: String,
-    /// Cluster that the roles are in: the `name` of cluster.tls and sbi.tls
+    /// Set the cluster of the roles: `name` of cluster.tls and sbi.tls
     #[arg(long, value_name = "NAME", default_value = "vireo", value_parser = name)]
     cluster: String,
-    /// Address or host name of a server that clients check, such as etcd or Redis
+    /// Set an address or host name that clients check, e.g. of etcd or Redis
     #[arg(long, value_name = "ADDRESS", value_parser = address)]
     address: Vec<String>,
-    /// Validity in days
+    /// Set the validity in days
     #[arg(long, value_name = "DAYS", default_value_t = 365, value_parser = clap::value_parser!(u32).range(DAYS))]
     days: u32,
-    /// Replace files of the name
+    /// Replace existing files of this name
     #[arg(long)]
     replace: bool,
 }
 
-/// A role, as it is written.
+/// Role of a process, as on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Role {
     Balancer,
@@ -82,7 +84,7 @@ impl From<Role> for CertificateRole {
     }
 }
 
-/// The name of a process, a cluster or a file.
+/// Checks a name of a process, a cluster or a file.
 fn name(text: &str) -> Result<String, String> {
     let known = |octet: u8| octet.is_ascii_alphanumeric() || b"-_.".contains(&octet);
     match (1..=64).contains(&text.len()) && text.bytes().all(known) && !text.starts_with(['.', '-']) {
@@ -95,7 +97,7 @@ fn address(text: &str) -> Result<String, String> {
     if text.parse::<IpAddr>().is_ok() { Ok(text.to_owned()) } else { name(text) }
 }
 
-/// Does what `vireo pki` was asked.
+/// Runs `vireo pki`.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     match &args.command {
         Command::Init { days } => init(&args.directory, *days),
@@ -103,7 +105,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     }
 }
 
-/// The files of the authority.
+/// Returns the paths of the authority's certificate and key.
 fn files(directory: &Path) -> [PathBuf; 2] {
     ["ca.pem", "ca.key"].map(|name| directory.join(name))
 }
@@ -154,7 +156,7 @@ fn issue(directory: &Path, args: &IssueArgs) -> Result<(), Failure> {
     write(&own.certificate, &signed.certificate, 0o644, args.replace)?;
     let Files { certificate, key, authorities } = own;
     if roles.is_empty() {
-        // Of another program, whose configuration has keys of its own.
+        // The certificate belongs to another program, which has its own configuration keys.
         println!("certificate {}, key {}, authorities {}", certificate.display(), key.display(), authorities.display());
         return Ok(());
     }
@@ -165,7 +167,8 @@ fn issue(directory: &Path, args: &IssueArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Writes a new file; with `replace` one that is there goes first, so that no mode of its stays.
+/// Writes a new file. With `replace`, removes an existing file first, so that its mode does not
+/// remain.
 fn write(path: &Path, text: &str, mode: u32, replace: bool) -> Result<(), Failure> {
     if replace
         && let Err(error) = fs::remove_file(path)

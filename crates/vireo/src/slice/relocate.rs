@@ -1,5 +1,6 @@
-//! `vireo slice move WHO --to-upf NAME`: sessions go to another UPF. The core does it session by session and says so in its
-//! status.
+//! `vireo slice move WHO --to-upf NAME`: relocation of sessions to another UPF.
+//!
+//! The core relocates session by session and reports progress in its status.
 
 use super::{UserSelector, address_of, each_ue, is_of};
 use crate::cli::Failure;
@@ -8,11 +9,12 @@ use std::net::IpAddr;
 use std::time::{Duration, Instant};
 use vireo_node::api::{MoveResult, SessionStatus, UeStatus};
 
-/// How long nothing may happen until it is given up.
+/// Time without progress after which the command fails.
 const PATIENCE: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Moves the sessions of users and waits until they are there: how many users are meant, and how many have gone.
+/// Relocates the sessions of the selected users and waits for completion. The result holds the
+/// number of selected and of relocated users.
 pub(super) fn relocate(api: &Api, who: &UserSelector, count: Option<usize>, upf: &str) -> Result<MoveResult, Failure> {
     if let UserSelector::Seid(_) = who {
         return Err(Failure(
@@ -62,7 +64,7 @@ pub(super) fn relocate(api: &Api, who: &UserSelector, count: Option<usize>, upf:
     }
 }
 
-/// Orders the move of a subscriber's sessions; whether there is such a UE.
+/// Orders the relocation of a subscriber's sessions. Returns true if the core knows such a UE.
 pub(crate) fn order(api: &Api, supi: &str, upf: &str) -> Result<bool, Failure> {
     match api.ask("POST", &format!("/sessions/move?supi={supi}&to={upf}"))? {
         Answer { status: 202, .. } => Ok(true),
@@ -72,7 +74,7 @@ pub(crate) fn order(api: &Api, supi: &str, upf: &str) -> Result<bool, Failure> {
     }
 }
 
-/// Whether a session is one of those that are named.
+/// Returns true if the selector matches the session.
 fn is_meant(who: &UserSelector, ue: &UeStatus, session: &SessionStatus) -> bool {
     match who {
         UserSelector::Supi(supi) => is_of(ue, *supi),

@@ -6,49 +6,51 @@ use vireo_core::subscription::{DnnSubscription, SliceSubscription, Subscription}
 use vireo_subscribers::{Key, OnExisting, Store, Subscriber};
 use vireo_types::{Dnn, PduSessionType, Snssai, Supi, SupiError};
 
-/// Octets of a line with a key: more are none.
+/// Upper bound of a line with a key, in bytes.
 const LINE: u64 = 256;
 
 #[derive(Debug, ClapArgs)]
 #[command(group = ArgGroup::new("operator").required(true).args(["opc", "op"]))]
 pub(super) struct Args {
-    /// IMSI of the subscriber, or of the first one of a range
+    /// Set the IMSI of the subscriber, or of the first one of a range
     #[arg(long)]
     imsi: Supi,
-    /// Subscriber key K, 32 hexadecimal digits, or - for the next line of standard input
+    /// Set K, 32 hexadecimal digits, or - for the next line of stdin
     #[arg(long)]
     k: String,
-    /// OPc, 32 hexadecimal digits, or - for the next line of standard input, after K
+    /// Set OPc, 32 hexadecimal digits, or - for the next line, after K
     #[arg(long)]
     opc: Option<String>,
-    /// OP, from which OPc is derived, or - as for OPc; OP itself is not kept
+    /// Set OP and derive OPc from it, or - as for OPc; OP is not stored
     #[arg(long)]
     op: Option<String>,
-    /// Authentication management field, 4 hexadecimal digits; its first bit must be set for 5G
+    /// Set the authentication management field, 4 hexadecimal digits
+    ///
+    /// The first bit must be set for 5G.
     #[arg(long, default_value = "8000", value_parser = vireo_subscribers::format::parse_amf)]
     amf: [u8; 2],
-    /// Subscribed slices (SST or SST-SD), the default one first
+    /// Set the subscribed slices (SST or SST-SD), the default one first
     #[arg(long, default_value = "1", value_delimiter = ',', value_name = "S-NSSAI")]
     slice: Vec<Snssai>,
-    /// Data networks of each of these slices, the default one first
+    /// Set the data networks of each slice, the default one first
     #[arg(long, default_value = "internet", value_delimiter = ',')]
     dnn: Vec<Dnn>,
-    /// Session types allowed, the default one first: ipv4, ipv6, ipv4v6
+    /// Set the session types, the default one first: ipv4, ipv6, ipv4v6
     #[arg(long, value_delimiter = ',', value_name = "TYPE", default_value = "ipv4,ipv6,ipv4v6",
           value_parser = vireo_subscribers::format::parse_type)]
     types: Vec<PduSessionType>,
-    /// A fixed IPv4 address; kept, but this release gives addresses from the pools only
+    /// Store a fixed IPv4 address (unused: addresses come from pools)
     #[arg(long, conflicts_with = "count")]
     static_ipv4: Option<Ipv4Addr>,
-    /// Add this many subscribers with consecutive IMSIs and the same keys, for a lab
+    /// Add N subscribers with consecutive IMSIs and equal keys, for a lab
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     count: u64,
-    /// Replace those that are there already
+    /// Replace existing subscribers
     #[arg(long)]
     replace: bool,
 }
 
-/// Adds the subscriber, or the whole range or nothing.
+/// Adds the subscriber or the range, completely or not at all.
 pub(super) fn run(store: &mut Store, args: &Args) -> Result<(), Failure> {
     let k = key("--k", &args.k)?;
     let opc = match (&args.opc, &args.op) {
@@ -72,14 +74,14 @@ pub(super) fn run(store: &mut Store, args: &Args) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Reads a key here and not in clap, whose messages would show what was typed. Arguments are seen by every user of the machine;
-/// standard input is not.
+/// Parses a key. clap does not parse keys, because its messages would show them. Arguments are
+/// visible to every user of the machine; standard input is not.
 fn key(option: &str, text: &str) -> Result<Key, Failure> {
     let line = if text == "-" { Some(line(option)?) } else { None };
     line.as_deref().unwrap_or(text).parse().map_err(|e| Failure(format!("{option}: {e}")))
 }
 
-/// The next line of standard input.
+/// Reads the next line of standard input.
 fn line(option: &str) -> Result<String, Failure> {
     let failed = |why: String| Failure(format!("{option}: standard input {why}; give a key of 32 hexadecimal digits"));
     let mut input = io::stdin().lock();

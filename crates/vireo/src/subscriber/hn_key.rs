@@ -1,4 +1,4 @@
-//! `vireo subscriber hn-key`: a key pair of the home network, for SUCIs of ECIES profiles.
+//! `vireo subscriber hn-key`: home network key pairs for SUCIs of ECIES profiles.
 
 use crate::cli::Failure;
 use clap::{Args as ClapArgs, ValueEnum};
@@ -6,25 +6,25 @@ use vireo_subscribers::{HomeNetworkKey, Profile};
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Scheme {
-    /// X25519
+    /// Use X25519
     #[value(name = "A", alias = "a")]
     A,
-    /// secp256r1
+    /// Use secp256r1
     #[value(name = "B", alias = "b")]
     B,
 }
 
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {
-    /// ECIES profile of TS 33.501 Annex C.3.4
+    /// Select the ECIES profile of TS 33.501 Annex C.3.4
     #[arg(long)]
     profile: Scheme,
-    /// Home network public key identifier
+    /// Set the home network public key identifier
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=254))]
     id: u8,
 }
 
-/// Makes a key pair and prints both halves, each for where it belongs.
+/// Creates a key pair and prints each half with its destination.
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let profile = match args.profile {
         Scheme::A => Profile::A,

@@ -7,24 +7,24 @@ use vireo_types::Supi;
 
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {
-    /// Only IMSIs that begin so
+    /// List only IMSIs that begin with DIGITS
     #[arg(long, default_value = "", value_name = "DIGITS")]
     prefix: String,
-    /// Only IMSIs after this one: for paging
+    /// List only IMSIs after this one, for paging
     #[arg(long, value_name = "IMSI")]
     after: Option<Supi>,
-    /// At most so many
+    /// List at most N subscribers
     #[arg(long, default_value_t = 100)]
     limit: u32,
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Only how many there are
+    /// Print only the number of subscribers
     #[arg(long)]
     count: bool,
 }
 
-/// Lists subscribers, or counts them.
+/// Lists or counts subscribers.
 pub(super) fn run(store: &mut Store, args: &Args) -> Result<(), Failure> {
     let filter = Filter { prefix: args.prefix.clone() };
     let total = store.count(&filter)?;
@@ -34,7 +34,7 @@ pub(super) fn run(store: &mut Store, args: &Args) -> Result<(), Failure> {
     }
     let found = store.list(&filter, Page { after: args.after, limit: args.limit })?;
     match print(args, total, &found) {
-        // The reader has seen enough, as `head` does
+        // The reader closed the pipe, as `head` does.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         printed => Ok(printed?),
     }

@@ -1,4 +1,6 @@
-//! `vireo subscriber`: provisioning. It works on the database alone, whether or not a core runs on it.
+//! `vireo subscriber`: provisioning of the subscriber database.
+//!
+//! Works on the database alone, whether or not a core uses it.
 
 mod add;
 mod hn_key;
@@ -15,13 +17,13 @@ use vireo_types::Supi;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The subscriber database [default: that of the configuration, or else vireo.db]
+    /// Use this database [default: that of the configuration, or vireo.db]
     #[arg(long, global = true, value_name = "FILE")]
     database: Option<String>,
-    /// The key that seals K and OPc [default: the database's name with .key appended]
+    /// Seal K and OPc with the key in FILE [default: DATABASE.key]
     #[arg(long, global = true, value_name = "FILE", requires = "database")]
     key_file: Option<PathBuf>,
-    /// The configuration that names it [default: vireo.toml if it is there]
+    /// Take the database from this configuration [default: vireo.toml]
     #[arg(long, global = true, value_name = "FILE", conflicts_with = "database")]
     config: Option<PathBuf>,
     #[command(subcommand)]
@@ -30,30 +32,30 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Add one subscriber, or a range of them
+    /// Add one subscriber, or a range of subscribers
     Add(add::Args),
-    /// Import subscribers from CSV or JSON: all of a file, or none
+    /// Import subscribers from CSV or JSON, all of a file or none
     Import(transfer::ImportArgs),
     /// Export subscribers as CSV or JSON
     Export(transfer::ExportArgs),
-    /// List subscribers; keys are never shown
+    /// List subscribers, without keys
     List(list::Args),
     /// Remove subscribers
     Remove(RemoveArgs),
     /// Seal all K and OPc with a new key; running cores follow
     Rekey,
-    /// Make a key pair of the home network for concealed identities (SUCI)
+    /// Create a home network key pair for concealed identities (SUCI)
     HnKey(hn_key::Args),
 }
 
 #[derive(Debug, clap::Args)]
 struct RemoveArgs {
-    /// IMSIs of those to remove
+    /// Remove the subscribers with these IMSIs
     #[arg(required = true, value_name = "IMSI")]
     imsi: Vec<Supi>,
 }
 
-/// Does what `vireo subscriber` was asked.
+/// Runs `vireo subscriber`.
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let subscribers = || match &args.database {
         Some(database) => {
@@ -87,7 +89,7 @@ fn remove_all(store: &mut Store, args: &RemoveArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Runs `work` with a progress bar for it to report to; the bar shows only on a terminal and only for long work.
+/// Runs `work` with a progress bar. The bar appears only on a terminal and only for long work.
 fn progress<T>(total: u64, work: impl FnOnce(&mut dyn FnMut(u64)) -> Result<T, Failure>) -> Result<T, Failure> {
     if total < 10_000 {
         return work(&mut |_| {});

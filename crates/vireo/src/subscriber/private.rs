@@ -1,4 +1,6 @@
-//! Files that hold keys: only their owner reads them, and they appear whole or not at all.
+//! Files that hold keys.
+//!
+//! Only the owner can read them. A file appears completely or not at all.
 
 use crate::cli::Failure;
 use std::fs::{self, File};
@@ -6,7 +8,8 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// A file that is being written beside the one that it replaces. Dropped before [`Private::finish`], it leaves nothing.
+/// File in progress, beside the file that it replaces. If dropped before [`Private::finish`], it
+/// leaves no file.
 #[derive(Debug)]
 pub(super) struct Private {
     file: File,
@@ -16,11 +19,11 @@ pub(super) struct Private {
 }
 
 impl Private {
-    /// Begins a file of mode 0600, whatever the mode of a file that is there.
+    /// Creates a file of mode 0600, independent of the mode of an existing file.
     ///
     /// # Errors
     ///
-    /// When the path is something else than a regular file, or its directory is not writable.
+    /// Returns an error if the path is not a regular file, or if its directory is not writable.
     pub(super) fn create(path: &Path) -> Result<Self, Failure> {
         let failed = |error: io::Error| Failure(format!("{} cannot be written: {error}", path.display()));
         match fs::symlink_metadata(path) {
@@ -42,11 +45,11 @@ impl Private {
         Ok(Private { file, written, path: path.to_owned(), done: false })
     }
 
-    /// Puts it in its place.
+    /// Moves the file to its final path.
     ///
     /// # Errors
     ///
-    /// When the system refuses that.
+    /// Returns an error if the system refuses the move.
     pub(super) fn finish(mut self) -> Result<(), Failure> {
         let moved = self.file.sync_all().and_then(|()| fs::rename(&self.written, &self.path));
         self.done = moved.is_ok();

@@ -17,32 +17,32 @@ enum Format {
 
 #[derive(Debug, ClapArgs)]
 pub(super) struct ImportArgs {
-    /// The file, or - for standard input
+    /// Read from FILE, or - for standard input
     file: PathBuf,
-    /// Its format, if its name does not say
+    /// Set the format [default: by the file name]
     #[arg(long)]
     format: Option<Format>,
-    /// Replace subscribers that are there already, instead of failing
+    /// Replace existing subscribers instead of failing
     #[arg(long)]
     replace: bool,
 }
 
 #[derive(Debug, ClapArgs)]
 pub(super) struct ExportArgs {
-    /// The file, or - for standard output, which is the default without --with-keys
+    /// Write to FILE, or - for stdout [default without --with-keys: -]
     file: Option<PathBuf>,
-    /// Its format, if its name does not say
+    /// Set the format [default: by the file name]
     #[arg(long)]
     format: Option<Format>,
-    /// Only IMSIs that begin so
+    /// Export only IMSIs that begin with DIGITS
     #[arg(long, default_value = "", value_name = "DIGITS")]
     prefix: String,
-    /// Write K and OPc in clear to FILE (mode 0600), as an import elsewhere needs
+    /// Write K and OPc in clear to FILE (mode 0600), for an import elsewhere
     #[arg(long)]
     with_keys: bool,
 }
 
-/// Imports all records of the file or, if one is wrong or is there already, none.
+/// Imports all records of the file, or none if one is invalid or exists already.
 pub(super) fn import(store: &mut Store, args: &ImportArgs) -> Result<(), Failure> {
     let name = args.file.display();
     let format = format_of(&args.file, args.format)?;
@@ -63,7 +63,7 @@ pub(super) fn import(store: &mut Store, args: &ImportArgs) -> Result<(), Failure
     Ok(())
 }
 
-/// Writes the subscribers; without keys unless they are asked for.
+/// Exports the subscribers, without keys unless requested.
 pub(super) fn export(store: &mut Store, args: &ExportArgs) -> Result<(), Failure> {
     if args.with_keys && args.file.is_none() {
         let why = "--with-keys: keys go to a file, which only you can read; name one, or - for standard output";
@@ -109,7 +109,7 @@ pub(super) fn export(store: &mut Store, args: &ExportArgs) -> Result<(), Failure
         match trouble {
             Some(error) => Err(error.into()),
             None => match written {
-                // The reader has seen enough, as `head` does
+                // The reader closed the pipe, as `head` does.
                 Err(FormatError::Io(e)) if e.kind() == io::ErrorKind::BrokenPipe => Ok(None),
                 written => written.map(Some).map_err(|e| Failure(format!("{name}: {e}"))),
             },
@@ -125,7 +125,7 @@ fn is_standard(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
-/// The format that was given, or that the file's name tells.
+/// Returns the requested format, else that of the file name.
 fn format_of(path: &Path, given: Option<Format>) -> Result<Format, Failure> {
     let by_name = match path.extension().and_then(|e| e.to_str()) {
         Some("csv") => Some(Format::Csv),

@@ -1,5 +1,7 @@
-//! `vireo top`: how loaded a running core is, each second anew: totals, latency objectives, network functions, worker
-//! processes. It asks the core's API as everybody else would; on a terminal it draws a screen, else it prints.
+//! `vireo top`: load of a running core, updated each second.
+//!
+//! Shows totals, latency objectives, NFs and worker processes from the core's API. On a terminal it
+//! draws a screen; otherwise it prints text.
 
 mod sample;
 mod screen;
@@ -16,10 +18,10 @@ use view::View;
 pub(crate) struct Args {
     #[command(flatten)]
     api: ApiArgs,
-    /// How often it is asked, as in 1s or 500ms: rates are over this time
+    /// Request and average over TIME, e.g. 1s or 500ms
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]
     interval: Duration,
-    /// Print once, as text, after one interval; so it does when standard output is no terminal
+    /// Print text once, after one interval (default without a terminal)
     #[arg(long)]
     once: bool,
 }
@@ -30,7 +32,7 @@ fn interval(text: &str) -> Result<Duration, String> {
     if allowed.contains(&time) { Ok(time) } else { Err("50ms to 1h is allowed".into()) }
 }
 
-/// Does what `vireo top` was asked.
+/// Runs `vireo top`.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let api = args.api.find()?;
     let before = ApiSample::take(&api)?;

@@ -1,11 +1,11 @@
-//! What the core's API says at one moment.
+//! Responses of the core's API at one time.
 
 use crate::cli::Failure;
 use crate::client::Api;
 use std::time::Instant;
 use vireo_node::api::Status;
 
-/// One look at a core.
+/// Status and metrics of a core at one time.
 #[derive(Clone, Debug)]
 pub(super) struct ApiSample {
     pub(super) at: Instant,
@@ -13,12 +13,12 @@ pub(super) struct ApiSample {
     pub(super) metrics: Metrics,
 }
 
-/// Numbers in the Prometheus text format.
+/// Metrics of the Prometheus text format, as name with labels and value.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Metrics(Vec<(String, f64)>);
 
 impl ApiSample {
-    /// Asks the core.
+    /// Requests status and metrics from the core.
     pub(super) fn take(api: &Api) -> Result<Self, Failure> {
         let status = serde_json::from_str(&api.fetch("/status?limit=0")?)
             .map_err(|e| Failure(format!("{api} does not answer like this version of vireo ({e})")))?;
@@ -34,7 +34,8 @@ impl Metrics {
         Metrics(pairs.filter_map(|(series, value)| Some((series.to_owned(), value.parse().ok()?))).collect())
     }
 
-    /// The sum of the series of a name whose labels have this in them; `None` if there is no such series.
+    /// Returns the sum of the series of a name whose labels contain `label`, or `None` without such
+    /// a series.
     pub(super) fn sum(&self, name: &str, label: &str) -> Option<f64> {
         let of = |series: &str| match series.strip_prefix(name) {
             Some(labels) => (labels.is_empty() || labels.starts_with('{')) && labels.contains(label),

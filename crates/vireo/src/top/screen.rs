@@ -1,4 +1,6 @@
-//! The screen: the view drawn on the terminal, until `q`, Escape or Ctrl-C. The arrow keys move the table of NFs.
+//! Screen of `vireo top` on a terminal.
+//!
+//! Runs until `q`, Escape or Ctrl-C. The arrow keys scroll the table of NFs.
 
 use super::Args;
 use super::sample::ApiSample;
@@ -13,10 +15,10 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{self, Block, Borders, Paragraph, Row};
 use std::time::Instant;
 
-/// Lines that a page up or down moves.
+/// Lines per page key.
 const PAGE: usize = 10;
 
-/// Shows how the core is until the person at the terminal has seen enough.
+/// Shows the state of the core until the user quits.
 pub(super) fn run(asked: (&Args, &Api), first: ApiSample) -> Result<(), Failure> {
     let mut terminal = ratatui::try_init()?;
     let result = watch(&mut terminal, asked, first);
@@ -28,7 +30,7 @@ fn watch(terminal: &mut ratatui::DefaultTerminal, (args, api): (&Args, &Api), fi
     let (mut view, mut before) = (View::of(&first, &first), first);
     let mut due = Instant::now() + args.interval;
     let mut offset = 0;
-    // While the core does not answer, what was seen last stays, with the reason.
+    // If the core does not answer, the last view stays, with the reason.
     let mut trouble = None;
     loop {
         terminal.draw(|frame| draw(frame, &view, trouble.as_deref(), &mut offset))?;

@@ -1,44 +1,46 @@
-//! What is shown: totals and tables, made of two looks at a core. Nothing here knows how it is drawn.
+//! Content of `vireo top`: totals and tables from two samples.
+//!
+//! Does not depend on how the content is drawn.
 
 use super::sample::ApiSample;
 use crate::status::{table, uptime};
 use std::fmt;
 use vireo_node::api::{LatencyStatus, NfStatus, OverloadStatus, WorkerStatus};
 
-/// A table of words.
+/// Table of text cells.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Table {
-    /// What it is of.
+    /// Title of the table.
     pub(super) name: &'static str,
     pub(super) header: &'static [&'static str],
     pub(super) lines: Vec<Vec<String>>,
-    /// Lines that want to be looked at: an objective that is missed, an NF that is late.
+    /// Lines to highlight: a missed objective or a late NF.
     pub(super) marked: Vec<bool>,
 }
 
-/// All that is shown.
+/// Complete content of the display.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct View {
     pub(super) title: String,
-    /// Names and values.
+    /// Name and value of each total.
     pub(super) totals: Vec<(&'static str, String)>,
     pub(super) objectives: Table,
     pub(super) nfs: Table,
     pub(super) workers: Table,
 }
 
-/// A part of the objectives is missed: more than one in a hundred.
+/// An objective counts as missed if more than one in a hundred procedures exceed it.
 const MISSED: f64 = 0.01;
 
 impl View {
-    /// How the core is now, and how much it did since `before`.
+    /// Creates the view of the state in `now`, with rates since `before`.
     pub(super) fn of(before: &ApiSample, now: &ApiSample) -> Self {
         let status = &now.status;
         let rates = Rates { before, seconds: now.at.duration_since(before.at).as_secs_f64().max(1e-3) };
         let objectives = status.latencies.iter().map(objective);
         let mut nfs: Vec<(&WorkerStatus, &NfStatus)> =
             status.workers.iter().flat_map(|w| w.nfs.iter().map(move |nf| (w, nf))).collect();
-        // Those of one pool together, the active ones first.
+        // Sorts by pool, active NFs first.
         nfs.sort_by(|(_, a), (_, b)| {
             (&a.slice, &a.kind, a.state != "active", a.id).cmp(&(&b.slice, &b.kind, b.state != "active", b.id))
         });
@@ -63,7 +65,7 @@ impl View {
         }
     }
 
-    /// Its tables, in the order in which they are shown.
+    /// Returns the tables in display order.
     pub(super) fn tables(&self) -> [&Table; 3] {
         [&self.objectives, &self.nfs, &self.workers]
     }
@@ -95,14 +97,14 @@ impl fmt::Display for View {
     }
 }
 
-/// What changed since the look before.
+/// Rates between two samples.
 struct Rates<'a> {
     before: &'a ApiSample,
     seconds: f64,
 }
 
 impl Rates<'_> {
-    /// A counter's growth, per second. One that began anew has grown from nothing.
+    /// Returns the growth of a counter per second. A counter that restarted has grown from zero.
     fn rate(&self, before: f64, now: f64) -> f64 {
         (if now < before { now } else { now - before }) / self.seconds
     }
@@ -120,7 +122,7 @@ impl Rates<'_> {
         self.worker(pid)?.nfs.iter().find(|nf| nf.id == id)
     }
 
-    /// Steps per second; of a worker that was not there, it is not known how many were its own.
+    /// Returns the steps per second of an NF, or 0 without an earlier sample of its worker.
     fn steps(&self, pid: u32, nf: &NfStatus) -> f64 {
         self.nf(pid, nf.id).map_or(0.0, |before| self.rate(before.processed as f64, nf.processed as f64))
     }
@@ -232,7 +234,7 @@ fn worker(w: &WorkerStatus, rates: &Rates<'_>) -> (Vec<String>, bool) {
     (line, false)
 }
 
-/// The part of a processor that a worker has used; of one that was not there before, all that it ever used.
+/// Returns the CPU utilisation of a worker. For a new worker, the whole CPU time counts.
 fn cpu(w: &WorkerStatus, rates: &Rates<'_>) -> f64 {
     let before = rates.worker(w.pid).map_or(0, |before| before.cpu_us);
     rates.rate(before as f64, w.cpu_us as f64) / 1e6
@@ -275,7 +277,7 @@ pub(super) mod tests {
         }
     }
 
-    /// Two looks, two seconds apart.
+    /// Returns two samples, two seconds apart.
     pub(in crate::top) fn samples() -> [ApiSample; 2] {
         let at = Instant::now();
         [0, 1].map(|n: u64| {
@@ -317,7 +319,7 @@ pub(super) mod tests {
             let metrics = format!(
                 "vireo_messages_total{{flow=\"ngap-in\"}} {}\nvireo_procedure_total{{result=\"success\",cause=\"\"}} {}\n",
                 100 + 30 * n,
-                // The core was started again: the counter began anew.
+                // The counter of a restarted core begins at zero.
                 9 - n
             );
             ApiSample { at: at + Duration::from_secs(2 * n), status, metrics: Metrics::read(&metrics) }

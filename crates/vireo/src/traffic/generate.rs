@@ -1,4 +1,4 @@
-//! `vireo traffic generate`.
+//! `vireo traffic generate`: load generator on N3.
 
 use super::{PFCP, create, mirror, n4, span, write_json};
 use crate::cli::Failure;
@@ -14,81 +14,85 @@ use vireo_traffic::generate::{CELLS, Cells, Load, Pace, Report, Tunnel, USERS, g
 use vireo_traffic::pfcp::{ControlPlane, PfcpError, Session};
 use vireo_types::Teid;
 
-/// Session requests that are unanswered at a time.
+/// Upper bound of unanswered PFCP session requests.
 const PFCP_WINDOW: usize = 64;
-/// Packets on their way where neither a rate nor another number is given.
+/// Default of `--in-flight`, in packets.
 const IN_FLIGHT: u64 = 32;
 
 #[derive(Debug, clap::Args)]
 #[command(group(clap::ArgGroup::new("sessions").args(["n4", "n3"]).required(true).multiple(true)))]
 pub(crate) struct Args {
-    /// The first cell: an address of this machine towards N3; further cells have the addresses that follow
+    /// Set the local N3 address of the first cell; further cells follow
     #[arg(long, value_name = "ADDR")]
     gnb: Ipv4Addr,
-    /// Cells
+    /// Emulate N cells
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=CELLS as i64))]
     cells: u32,
-    /// Set the sessions up through PFCP at this UPF, and end them afterwards
+    /// Set up sessions through PFCP at this UPF, and delete them afterwards
     #[arg(long, value_name = "ADDR[:PORT]", value_parser = n4)]
     n4: Option<SocketAddrV4>,
-    /// The control plane's address [default: this machine's towards the UPF, port 8805]
+    /// Set the control plane's address [default: route to the UPF, port 8805]
     #[arg(long, value_name = "ADDR[:PORT]", value_parser = n4, requires = "n4")]
     control: Option<SocketAddrV4>,
-    /// The network instance that sessions are in, for a UPF that wants one
+    /// Set the network instance of the sessions, if the UPF needs one
     #[arg(long, value_name = "NAME", requires = "n4")]
     network: Option<String>,
-    /// The UPF's N3 address, with --teid: there are sessions, or (with --n4) the control plane chooses their F-TEIDs
+    /// Set the UPF's N3 address, with --teid
+    ///
+    /// The sessions exist already, or (with --n4) the control plane chooses their F-TEIDs.
     #[arg(long, value_name = "ADDR", requires = "teid")]
     n3: Option<Ipv4Addr>,
-    /// The first user's uplink TEID [default: the UPF chooses]
+    /// Set the first user's uplink TEID [default: the UPF chooses]
     #[arg(long, value_name = "TEID", requires = "n3")]
     teid: Option<u32>,
-    /// From a user's uplink TEID to the next one's
+    /// Set the distance between uplink TEIDs of consecutive users
     #[arg(long, value_name = "N", default_value_t = 1, requires = "teid")]
     teid_step: u32,
-    /// The first user's address; those of the others follow
+    /// Set the first user's address; those of the others follow
     #[arg(long, value_name = "ADDR")]
     ue: Ipv4Addr,
-    /// Users, one session each
+    /// Emulate N users with one session each
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=USERS as i64))]
     users: u32,
-    /// Where `vireo traffic respond` is
+    /// Send to `vireo traffic respond` at this address
     #[arg(long, value_name = "ADDR[:PORT]", value_parser = mirror)]
     server: SocketAddrV4,
-    /// Octets of the users' packets from the IP header on: 128, imix (64:7,576:4,1400:1), or sizes with weights
+    /// Set packet sizes in bytes, from the IP header: N, imix or SIZE:WEIGHT
+    ///
+    /// The size imix is 64:7,576:4,1400:1; a list of sizes with weights is also valid.
     #[arg(long, value_name = "SIZES", default_value = "128")]
     size: SizeDistribution,
-    /// Whose packet is next: round-robin, uniform or zipf:S
+    /// Select the user of each packet: round-robin, uniform or zipf:S
     #[arg(long, value_name = "PICK", default_value_t = UserDistribution::RoundRobin)]
     pick: UserDistribution,
-    /// Open loop: so many packets a second, whatever comes back
+    /// Send PPS packets per second (open loop)
     #[arg(long, value_name = "PPS", value_parser = rate, conflicts_with = "in_flight")]
     rate: Option<f64>,
-    /// Closed loop: so many packets are on their way [default: 32]
+    /// Keep N packets in flight (closed loop) [default: 32]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=65_536))]
     in_flight: Option<u64>,
-    /// How long to send
+    /// Send for TIME
     #[arg(long, value_name = "TIME", value_parser = span, default_value = "10s")]
     duration: Duration,
-    /// Packets to send at most
+    /// Send at most N packets
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     packets: Option<u64>,
-    /// After how long a packet is lost
+    /// Count a packet as lost after TIME
     #[arg(long, value_name = "TIME", value_parser = span, default_value = "1s")]
     timeout: Duration,
-    /// The QoS flow of the packets
+    /// Set the QoS flow identifier of the packets
     #[arg(long, value_name = "QFI", default_value_t = 1, value_parser = clap::value_parser!(u8).range(0..=63))]
     qfi: u8,
-    /// Threads, each with cells of its own
+    /// Use N threads; each has its own cells
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=256))]
     threads: u32,
-    /// Fail where more of a hundred packets do not come back [default: where none does]
+    /// Fail if more than this percentage is lost [default: if all are]
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     max_loss: Option<f64>,
-    /// Do not ask by GTP-U echo whether the UPF is there
+    /// Do not check the UPF with a GTP-U Echo Request
     #[arg(long)]
     no_echo: bool,
-    /// Seed of what is random [default: another one each time]
+    /// Set the random seed [default: a different one in each run]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
     /// Write the report as JSON
@@ -106,20 +110,20 @@ fn percent(text: &str) -> Result<f64, String> {
     percent.ok_or_else(|| format!("{text:?} is not a number from 0 to 100"))
 }
 
-/// The report with what was asked for.
+/// Report with the requested parameters.
 #[derive(Debug, Serialize)]
 struct Json<'r> {
     users: u32,
     cells: u32,
     pick: String,
     in_flight: Option<u64>,
-    /// Sessions set up through PFCP, a second.
+    /// Rate of sessions set up through PFCP.
     sessions_per_second: Option<f64>,
     #[serde(flatten)]
     report: &'r Report,
 }
 
-/// Puts the load on.
+/// Runs the load.
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
     args.addresses()?;
     let json = create(args.json.as_deref())?;
@@ -139,7 +143,8 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
 }
 
 impl Args {
-    /// Whether the users' addresses are all there.
+    /// Checks that cells do not exceed users, that threads do not exceed cells, and that all
+    /// addresses and TEIDs are in range.
     fn addresses(&self) -> Result<(), Failure> {
         let fits = |first: Ipv4Addr, count: u32| first.to_bits().checked_add(count - 1).is_some();
         if self.users < self.cells {
@@ -181,7 +186,7 @@ impl Args {
         Ok(plane)
     }
 
-    /// The uplink tunnel of a user, where the UPF does not choose it.
+    /// Returns the uplink tunnel of a user, if the UPF does not choose it.
     fn given(&self, user: u32) -> Option<(Teid, Ipv4Addr)> {
         let (first, upf) = self.teid.zip(self.n3)?;
         Some((Teid(first.wrapping_add(user.wrapping_mul(self.teid_step))), upf))
@@ -215,7 +220,8 @@ impl Args {
         let plane = plane.as_deref();
         let report = std::thread::scope(|scope| {
             if let Some(plane) = plane {
-                // a control plane that does not answer loses its sessions; what fails shows when they are ended
+                // A UPF deletes the sessions of an unresponsive control plane. An error shows when
+                // the sessions are deleted.
                 scope.spawn(|| plane.serve_requests(&over));
             }
             let report = generate(&load, cells, run, stop);
@@ -272,7 +278,7 @@ impl Args {
         }
     }
 
-    /// Whether it went as it should.
+    /// Returns an error if the loss is too high.
     fn judge(&self, report: &Report) -> Result<(), Failure> {
         let lost = report.lost_percent();
         if report.uplink.sent == 0 {

@@ -1,5 +1,7 @@
-//! `vireo traffic`: user packets for any UPF, ours or another's. `generate` is the RAN and, if asked, the control plane;
-//! `respond` stands on N6 and sends every packet back; `mutate` is a control plane that means harm.
+//! `vireo traffic`: user packets for any UPF.
+//!
+//! `generate` emulates the RAN and, on request, the control plane. `respond` returns every packet
+//! on N6. `mutate` emulates a hostile control plane.
 
 mod generate;
 mod mutate;
@@ -16,9 +18,9 @@ use std::path::Path;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// PFCP's port (TS 29.244 4.2.2).
+/// Port of PFCP (TS 29.244 4.2.2).
 const PFCP: u16 = 8805;
-/// The mirror's port.
+/// Default port of `vireo traffic respond`.
 const MIRROR_PORT: u16 = 5678;
 
 #[derive(Debug, clap::Args)]
@@ -29,15 +31,15 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Traffic {
-    /// Send uplink packets of many users from simulated gNBs, and count what comes back
+    /// Send uplink packets of many users from emulated gNBs and count replies
     Generate(Box<generate::Args>),
-    /// Send the packets of `generate` back, from N6
+    /// Return the packets of `generate` from N6
     Respond(respond::Args),
-    /// Send mutated PFCP to a UPF and check that another control plane's sessions stay
+    /// Send mutated PFCP to a UPF and check another control plane's sessions
     Mutate(Box<mutate::Args>),
 }
 
-/// Does what `vireo traffic` was asked.
+/// Runs `vireo traffic`.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     match &args.traffic {
         Traffic::Generate(args) => generate::run(args),
@@ -46,7 +48,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     }
 }
 
-/// An address and a port, for which there is a default.
+/// Parses an address with an optional port.
 fn endpoint(text: &str, port: u16) -> Result<SocketAddrV4, String> {
     SocketAddrV4::from_str(text)
         .or_else(|_| Ipv4Addr::from_str(text).map(|address| SocketAddrV4::new(address, port)))
@@ -57,12 +59,12 @@ fn mirror(text: &str) -> Result<SocketAddrV4, String> {
     endpoint(text, MIRROR_PORT)
 }
 
-/// Where PFCP is spoken.
+/// Parses a PFCP endpoint.
 fn n4(text: &str) -> Result<SocketAddrV4, String> {
     endpoint(text, PFCP)
 }
 
-/// A time that is not none.
+/// Parses a time greater than zero.
 fn span(text: &str) -> Result<Duration, String> {
     let span = humantime::parse_duration(text).map_err(|error| format!("{text:?}: {error}"))?;
     if span.is_zero() || span > Duration::from_secs(30 * 24 * 3600) {
@@ -71,7 +73,7 @@ fn span(text: &str) -> Result<Duration, String> {
     Ok(span)
 }
 
-/// Makes the file of a report before there is one, so that a wrong path is told at once.
+/// Creates the report file before the run, so that an invalid path fails at once.
 fn create(path: Option<&Path>) -> Result<Option<File>, Failure> {
     path.map(lab::create).transpose()
 }

@@ -1,4 +1,4 @@
-//! `vireo traffic mutate`.
+//! `vireo traffic mutate`: campaign of mutated PFCP messages.
 
 use super::{create, mirror, n4, write_json};
 use crate::cli::Failure;
@@ -13,55 +13,57 @@ use vireo_traffic::generate::{Cells, Load, Pace, Report, Tunnel, generate};
 use vireo_traffic::mutate::{Campaign, Counts, Sessions, Victim, run as send};
 use vireo_traffic::pfcp::{Carried, ControlPlane, Established, Session};
 
-/// Session requests that are unanswered at a time.
+/// Upper bound of unanswered PFCP session requests.
 const WINDOW: usize = 64;
-/// Packets for each session before and after the messages.
+/// Packets per session before and after the campaign.
 const PACKETS: u64 = 4;
-/// Packets a second meanwhile.
+/// Packets per second during the campaign.
 const RATE: f64 = 100.0;
-/// The longest that a packet is waited for.
+/// Longest wait for a packet.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// The longest campaign.
+/// Longest duration of a campaign.
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
-/// The QoS flow.
+/// QoS flow identifier of all packets.
 const QFI: u8 = 9;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The UPF's N4 address
+    /// Set the UPF's N4 address
     #[arg(long, value_name = "ADDR[:PORT]", value_parser = n4)]
     n4: SocketAddrV4,
-    /// Address of the control plane whose sessions must stay
+    /// Set the address of the control plane whose sessions must stay
     #[arg(long, value_name = "ADDR[:PORT]", value_parser = n4)]
     control: SocketAddrV4,
-    /// Address of the control plane that sends mutated messages
+    /// Set the address of the control plane that sends mutated messages
     #[arg(long, value_name = "ADDR[:PORT]", value_parser = n4)]
     attacker: SocketAddrV4,
-    /// Addresses without an association that send messages, too
+    /// Add addresses without a PFCP association that also send messages
     #[arg(long, value_name = "ADDR[:PORT]", value_parser = n4)]
     stranger: Vec<SocketAddrV4>,
-    /// Address of the cell towards N3
+    /// Set the address of the cell towards N3
     #[arg(long, value_name = "ADDR")]
     gnb: Ipv4Addr,
-    /// First UE address of the sessions that must stay; 4,096 further on the attacker's begin
+    /// Set the first UE address of the sessions that must stay
+    ///
+    /// The attacker's UE addresses begin 4,096 addresses later.
     #[arg(long, value_name = "ADDR")]
     ue: Ipv4Addr,
-    /// Where `vireo traffic respond` is
+    /// Send to `vireo traffic respond` at this address
     #[arg(long, value_name = "ADDR[:PORT]", value_parser = mirror)]
     server: SocketAddrV4,
-    /// Sessions that must stay
+    /// Set up N sessions that must stay
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=4096))]
     sessions: u32,
-    /// Messages
+    /// Send N messages
     #[arg(long, value_name = "N", default_value_t = 300_000, value_parser = clap::value_parser!(u64).range(1..))]
     count: u64,
-    /// Seed of all that is random
+    /// Set the random seed
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Process of the UPF, on this machine, whose memory is watched
+    /// Watch the memory of the local UPF process PID
     #[arg(long, value_name = "PID")]
     pid: Option<u32>,
-    /// Fail where its memory grows by more after the first tenth of the messages [unit: KiB]
+    /// Fail if memory grows by more than KIB after a tenth of the messages
     #[arg(long, value_name = "KIB", default_value_t = 8192, requires = "pid")]
     max_growth: u64,
     /// Write the report as JSON
@@ -77,15 +79,15 @@ struct Memory {
     after: u64,
 }
 
-/// The packets of the sessions that must stay.
+/// Packets of the sessions that must stay.
 #[derive(Debug, Serialize)]
 struct Traffic {
     before: Report,
     meanwhile: Report,
     after: Report,
-    /// Uplink octets that the UPF has counted for the sessions, before and during the campaign.
+    /// Uplink bytes that the UPF counted for the sessions, before and during the campaign.
     counted: u64,
-    /// Uplink octets that were sent.
+    /// Uplink bytes that the generator sent.
     sent: u64,
 }
 
@@ -98,7 +100,7 @@ struct Json<'r> {
     memory_kib: Option<Memory>,
 }
 
-/// Sends the messages and looks what is left of the sessions.
+/// Sends the messages and checks the remaining sessions.
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let json = create(args.json.as_deref())?;
     let cells = Cells::open(args.gnb, 1)?;
@@ -168,7 +170,7 @@ impl Args {
         })
     }
 
-    /// Sends the messages, and packets of the sessions beside them.
+    /// Sends the messages, and packets of the sessions meanwhile.
     fn campaign(
         &self,
         plane: &ControlPlane,
@@ -217,7 +219,7 @@ impl Args {
         result.map(|(counts, packets)| (counts, packets, memory))
     }
 
-    /// Whether nobody was harmed.
+    /// Returns an error if the campaign affected another control plane's sessions or the UPF.
     fn judge(
         &self,
         counts: &Counts,
@@ -252,7 +254,7 @@ impl Args {
     }
 }
 
-/// Resident memory of a process, in KiB.
+/// Returns the resident memory of a process, in KiB.
 fn resident(pid: u32) -> Result<u64, Failure> {
     let path = format!("/proc/{pid}/status");
     let text = std::fs::read_to_string(&path).map_err(|error| Failure(format!("{path}: {error}; check --pid")))?;

@@ -1,4 +1,4 @@
-//! `vireo traffic respond`.
+//! `vireo traffic respond`: echo of user packets on N6.
 
 use super::{MIRROR_PORT, create, mirror, span, write_json};
 use crate::cli::Failure;
@@ -10,13 +10,13 @@ use vireo_traffic::respond::{Mirror, MirrorReport};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Where to listen; the generator's --server must lead here
+    /// Listen at this address; the generator's --server must route here
     #[arg(long, value_name = "ADDR[:PORT]", value_parser = mirror, default_value_t = SocketAddrV4::new(std::net::Ipv4Addr::UNSPECIFIED, MIRROR_PORT))]
     listen: SocketAddrV4,
-    /// End after this time [default: with Ctrl-C]
+    /// Stop after TIME [default: on Ctrl-C]
     #[arg(long, value_name = "TIME", value_parser = span)]
     duration: Option<Duration>,
-    /// End after so many packets
+    /// Stop after N packets
     #[arg(long, value_name = "N")]
     packets: Option<u64>,
     /// Write the report as JSON
@@ -24,7 +24,7 @@ pub(crate) struct Args {
     json: Option<PathBuf>,
 }
 
-/// Mirrors packets.
+/// Returns packets to their senders until a limit or a signal.
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let json = create(args.json.as_deref())?;
     let mirror = Mirror::open(args.listen)?;

@@ -1,5 +1,6 @@
-//! gNBs with several associations (TS 38.412 clause 7, TS 38.413 8.7.2 and 8.7.3): which are whose, and what goes on when one
-//! is lost.
+//! gNBs with several associations (TS 38.412 clause 7, TS 38.413 8.7.2 and 8.7.3).
+//!
+//! The tests cover their binding and the loss of one of them.
 
 use crate::core::{Core, SCTP_PORT};
 use crate::device::{Device, registration};
@@ -19,7 +20,7 @@ fn is_updated(pdu: &NGAPPDU<'_>) -> bool {
     pdu.kind() == NgapPduKind::Successful_RANConfigurationUpdate
 }
 
-/// A further association of gNB `gnb`.
+/// Opens a further association of gNB `gnb`.
 fn further(core: &Core, gnb: u32) -> Ran {
     let mut ran = Ran::connect(core);
     ran.send(0, &messages::further_of(gnb));
@@ -39,7 +40,7 @@ fn ues_stay_as_long_as_their_gnb_has_an_association() {
     };
     assert_eq!(list.0.iter().map(address).collect::<Vec<_>>(), [[127, 0, 0, 1], [192, 0, 2, 7]]);
 
-    // An association that nobody has bound carries nothing, and nobody has gNB 8.
+    // An unbound association transports nothing, and gNB 8 is not set up.
     let mut second = Ran::connect(&core);
     second.send(1, &messages::initial_ue(1, &registration(3).encode().expect("octets"), None));
     error_cause(&second.expect("a UE on an association of no gNB", |_| true));
@@ -77,10 +78,10 @@ fn ng_setup_on_one_association_ends_the_others() {
     let mut second = further(&core, 9);
     let mut device = Device::new(1);
     device.register(&mut first);
-    // Its last message is there: associations do not wait for each other.
+    // Its last message has arrived: associations do not wait for each other.
     device.assert_served(&mut first, "where it has registered");
     device.assert_served(&mut second, "by the other association");
-    // The gNB has restarted: it knows nobody.
+    // The gNB has restarted and has no UE.
     second.send(0, &messages::ng_setup(9));
     second.expect("NG Setup", |pdu| pdu.kind() == NgapPduKind::Successful_NGSetup);
     core.wait_for_count("connected", 0);
@@ -111,7 +112,8 @@ fn nobody_is_lost_with_an_association_under_load() {
     assert!(report.associations_lost >= 6, "{report}");
     let steady = &report.steady;
     assert_eq!((steady.procedures, steady.lost), (300, 0), "{report}\n{}", core.log());
-    // What SCTP has acknowledged and nobody had read when an association ended nobody sends again but the UE's own timers, which are
-    // longer than this run: that is rare. What is sent again by the other association is some six messages a run.
+    // Messages that SCTP had acknowledged and the core had not read when an association ended are
+    // not resent. Only the UE's timers, longer than this run, would repeat them; this is rare. The
+    // other association resends about six messages per run.
     assert!(steady.completed >= 298, "{report}\n{}", core.log());
 }

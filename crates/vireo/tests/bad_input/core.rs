@@ -1,4 +1,4 @@
-//! A core as a process of its own: configured, started, watched and stopped.
+//! Core as a separate process: configured, started, watched and stopped.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 const VIREO: &str = env!("CARGO_BIN_EXE_vireo");
 pub(crate) const K: &str = "465B5CE8B199B49FAA5F0A2EE238A6BC";
 pub(crate) const OPC: &str = "E8ED289DEBA952E4283B54E88E6183CA";
-/// SCTP port of the core; it is inside UDP, so it is in nobody's way.
+/// SCTP port of the core; it is inside UDP and thus does not collide.
 pub(crate) const SCTP_PORT: u16 = 38412;
 
-/// A running core. Dropped, it is stopped with SIGTERM and must exit with 0, whatever was done to it.
+/// Running core. On drop it receives SIGTERM and must exit with 0 after any test.
 pub(crate) struct Core {
     process: Child,
     directory: tempfile::TempDir,
@@ -22,7 +22,7 @@ pub(crate) struct Core {
     pub(crate) api: SocketAddr,
 }
 
-/// A port that nobody has now. Another process could take it before the core does; then the core says so and exits.
+/// Returns a free port. If another process takes it first, the core logs that and exits.
 fn free_udp_port() -> u16 {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a UDP port");
     socket.local_addr().expect("an address").port()
@@ -34,13 +34,13 @@ fn free_tcp_port() -> u16 {
 }
 
 impl Core {
-    /// A core whose UPF is not there, on SCTP over UDP so that it needs no rights, with `subscribers` lab subscribers and
-    /// further lines of configuration.
+    /// Starts a core with an absent UPF and `subscribers` lab subscribers. SCTP over UDP needs no
+    /// privileges. `more` has further lines of configuration.
     pub(crate) fn start(subscribers: u32, more: &str) -> Self {
         Core::start_with(subscribers, "", more)
     }
 
-    /// The same with further lines about N2.
+    /// As `start`, with further lines about N2.
     pub(crate) fn start_with(subscribers: u32, n2: &str, more: &str) -> Self {
         let directory = tempfile::tempdir().expect("a directory");
         let (udp_port, n4_port, upf_port) = (free_udp_port(), free_udp_port(), free_udp_port());
@@ -51,7 +51,7 @@ impl Core {
              [n4]\nlisten = \"127.0.0.1:{n4_port}\"\n[upf]\nenabled = false\n[[external-upf]]\nn4 = \"127.0.0.1:{upf_port}\"\n[api]\nlisten = \"{api}\"\nsocket = \"off\"\ntoken-file = \"api.token\"\n\
              [subscribers]\ndatabase = \"{}\"\n[slice.default]\nsnssai = {{ sst = 1 }}\n{}{more}",
             database.display(),
-            // What is recorded for others to read is not ciphered.
+            // Recordings for the witnesses are not ciphered.
             if std::env::var_os("VIREO_WITNESS_OUT").is_some() {
                 "[core.security]\nciphering = [\"NEA0\"]\n"
             } else {
@@ -92,23 +92,23 @@ impl Core {
         assert!(ended.is_none(), "the core has ended ({ended:?}):\n{}", self.log());
     }
 
-    /// What it has logged.
+    /// Returns the core's log.
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.directory.path().join("log")).unwrap_or_default()
     }
 
-    /// A number of the core's status.
+    /// Returns a number of the core's status.
     pub(crate) fn count(&self, name: &str) -> u64 {
         let status = self.status();
         status["counts"][name].as_u64().unwrap_or_else(|| panic!("no count {name} in {status}"))
     }
 
-    /// The core's status.
+    /// Returns the core's status.
     pub(crate) fn status(&self) -> serde_json::Value {
         serde_json::from_str(&self.get("/status?limit=0")).expect("JSON")
     }
 
-    /// A metric.
+    /// Returns the value of a metric.
     pub(crate) fn metric(&self, name: &str) -> f64 {
         let text = self.get("/metrics");
         let value = text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
@@ -133,12 +133,12 @@ impl Core {
         }
     }
 
-    /// The process of the core.
+    /// Returns the PID of the core.
     pub(crate) fn pid(&self) -> u32 {
         self.process.id()
     }
 
-    /// Resident memory in octets, as the kernel says.
+    /// Returns the resident memory in bytes, from the kernel.
     pub(crate) fn resident(&self) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.process.id())).expect("a process");
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("VmRSS");
@@ -158,7 +158,7 @@ fn provision(database: &Path, subscribers: u32) {
 
 impl Drop for Core {
     fn drop(&mut self) {
-        // A child that was not waited for yet, so the number is still its own.
+        // The child is not reaped yet, so the PID is still valid.
         let _ = Command::new("kill").args(["-TERM", &self.process.id().to_string()]).status();
         let deadline = Instant::now() + Duration::from_secs(10);
         let status = loop {

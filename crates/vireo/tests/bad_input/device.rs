@@ -1,4 +1,4 @@
-//! A UE that does what is right, so that what is wrong around it can be told apart.
+//! Well-behaved UE, which separates correct behaviour from the tested faults.
 
 use crate::core::{K, OPC};
 use crate::messages;
@@ -12,7 +12,7 @@ use vireo_wire::security::nas_5gs::{Supi, derive_kamf, derive_kausf, derive_ksea
 
 const NETWORK: &[u8] = b"5G:mnc070.mcc999.3gppnetwork.org";
 
-/// A UE of the lab's subscribers.
+/// UE of a lab subscriber.
 pub(crate) struct Device {
     number: u32,
     pub(crate) ran_id: u32,
@@ -20,11 +20,11 @@ pub(crate) struct Device {
     pub(crate) security: Option<NasSecurityContext>,
     pub(crate) guti: Option<Guti>,
     k_amf: Option<KAmf>,
-    /// Its protected messages, as sent.
+    /// Protected messages, as sent.
     pub(crate) sent: Vec<Vec<u8>>,
 }
 
-/// REGISTRATION REQUEST of subscriber `number` by null-scheme SUCI.
+/// Returns a REGISTRATION REQUEST of subscriber `number` with a null-scheme SUCI.
 pub(crate) fn registration(number: u32) -> Nas5gsMessage {
     let plmn = Plmn::new("999", "70").expect("a PLMN");
     let suci = ImsiSuci::null(plmn, RoutingIndicator::default(), &format!("{number:010}")).expect("a SUCI");
@@ -35,7 +35,7 @@ pub(crate) fn registration(number: u32) -> Nas5gsMessage {
     Nas5gsMessage::new_5gmm(request.with_ue_security_capability(NasUeSecurityCapability::from_capabilities(0xf0, 0x70)))
 }
 
-/// The octets of a plain message.
+/// Returns the octets of a plain message.
 pub(crate) fn plain(message: impl Into<Nas5gmmMessage>) -> Vec<u8> {
     Nas5gsMessage::new_5gmm(message).encode().expect("it encodes")
 }
@@ -46,7 +46,7 @@ impl Device {
         Device { number, ran_id, amf_id: 0, security: None, guti: None, k_amf: None, sent }
     }
 
-    /// Registers; gives how long it took.
+    /// Registers. Returns the duration.
     pub(crate) fn register(&mut self, ran: &mut Ran) -> std::time::Duration {
         let begun = Instant::now();
         ran.send(1, &messages::initial_ue(self.ran_id, &registration(self.number).encode().expect("octets"), None));
@@ -59,7 +59,7 @@ impl Device {
         begun.elapsed()
     }
 
-    /// Acts on a PDU of the core if it is about this UE.
+    /// Handles a PDU of the core if it concerns this UE.
     pub(crate) fn take(&mut self, ran: &mut Ran, octets: &[u8]) {
         let pdu = NGAP_PDU::decode(octets).expect("a PDU");
         if pdu.ie::<ie::RAN_UE_NGAP_ID>().and_then(Result::ok).is_none_or(|id| id.0 != self.ran_id) {
@@ -123,7 +123,7 @@ impl Device {
             .with_authentication_response_parameter(NasAuthenticationResponseParameter::from_res_star(res_star))
     }
 
-    /// The context that a Security Mode Command offers.
+    /// Creates the context of a Security Mode Command.
     fn new_context(&mut self, plain: &[u8]) {
         let Ok(Nas5gsMessage::Gmm(_, Nas5gmmMessage::SecurityModeCommand(command))) = Nas5gsMessage::decode(plain)
         else {
@@ -135,7 +135,7 @@ impl Device {
         self.security = Some(NasSecurityContext::from_fresh_kamf(k_amf, nia, nea).expect("a context"));
     }
 
-    /// A message under the UE's keys.
+    /// Returns a message under the UE's keys.
     pub(crate) fn protect(&mut self, message: &Nas5gsMessage, header: Nas5gsSecurityHeaderType) -> Vec<u8> {
         let security = self.security.as_mut().expect("keys");
         let nas = security.protect(message, header, Direction::Uplink).expect("it can be protected");
@@ -155,8 +155,9 @@ impl Device {
         ran.send(1, &messages::uplink_nas(self.amf_id, self.ran_id, nas));
     }
 
-    /// A question that the core answers at once if the UE's keys are still good: a UL NAS Transport for a session that it
-    /// does not have. Panics unless the answer comes under the same keys.
+    /// Checks that the core still serves the UE. It sends a UL NAS Transport for a session that the
+    /// UE does not have, which the core answers at once. It panics unless the answer has the same
+    /// keys.
     pub(crate) fn assert_served(&mut self, ran: &mut Ran, what: &str) {
         let release = Nas5gsMessage::new_5gsm(NasPduSessionReleaseRequest::new(), 9, 1);
         let container = NasPayloadContainer::from_n1_sm_message(&release).expect("a container");
@@ -170,7 +171,7 @@ impl Device {
     }
 }
 
-/// The NAS message of a PDU.
+/// Returns the NAS message of a PDU.
 pub(crate) fn nas_of(pdu: &NGAPPDU<'_>) -> Option<Vec<u8>> {
     pdu.ie::<ie::NAS_PDU>().and_then(Result::ok).map(|nas| nas.0.to_vec())
 }

@@ -1,5 +1,7 @@
-//! More UEs than there is room for: half-open ones, which are limited and evicted, and registered ones, beyond which each
-//! new UE is told to come back later.
+//! More UEs than the core's capacity.
+//!
+//! Half-open UEs are limited and evicted. Beyond the limit of registered UEs, the core tells each
+//! new UE to retry later.
 
 use crate::core::Core;
 use crate::device::{Device, nas_of, registration};
@@ -13,17 +15,17 @@ use std::time::{Duration, Instant};
 use vireo_wire::nas::*;
 use vireo_wire::ngap::{NGAP_PDU, NgapPduKind, UENGAPIDs, ie};
 
-/// gNBs that flood the core.
+/// Number of gNBs that flood the core.
 const FLOODING: u32 = 8;
-/// Subscribers before this one are good UEs.
+/// First flooding subscriber; those before it are good UEs.
 const FIRST: u32 = 4000;
-/// From one registration of a good UE to the next.
+/// Interval between registrations of good UEs.
 const BETWEEN: Duration = Duration::from_millis(10);
 
-/// What a core has said about UEs that began to register.
+/// Answers of a core to UEs that began to register.
 #[derive(Default)]
 struct Answers {
-    /// By RAN-UE-NGAP-ID.
+    /// Challenged UEs by RAN-UE-NGAP-ID.
     challenged: HashSet<u32>,
     turned_away: HashSet<u32>,
     released: HashSet<u32>,
@@ -58,15 +60,15 @@ impl Answers {
         }
     }
 
-    /// UEs that were told something.
+    /// Returns the number of UEs with an answer.
     fn told(&self) -> usize {
         self.challenged.union(&self.turned_away).count()
     }
 
-    /// Takes what comes until so many UEs were told something.
+    /// Receives until this number of UEs has an answer.
     fn wait(&mut self, ran: &mut Ran, told: usize) {
         let deadline = Instant::now() + ANSWER * 3;
-        // Each answer tells of one more UE at the most.
+        // Each answer concerns at most one more UE.
         let mut missing = told.saturating_sub(self.told());
         while missing > 0 {
             for _ in 0..missing {
@@ -85,7 +87,8 @@ impl Answers {
     }
 }
 
-/// Sends one gNB's part of a flood, at most so many UEs a second: UEs that do not answer their challenge.
+/// Sends one gNB's part of a flood, at most at `rate` UEs per second. The UEs do not answer their
+/// challenge.
 fn flood(ran: &mut Ran, ues: std::ops::Range<u32>, rate: u32, sent: &AtomicUsize) -> Answers {
     let mut answers = Answers::default();
     let begun = Instant::now();
@@ -103,16 +106,16 @@ fn flood(ran: &mut Ran, ues: std::ops::Range<u32>, rate: u32, sent: &AtomicUsize
     answers
 }
 
-/// A flood and what it may cause.
+/// Parameters of a flood and its permitted effects.
 struct Flood {
     ues: u32,
-    /// UEs a second, of all gNBs together.
+    /// UEs per second of all gNBs together.
     rate: u32,
-    /// Registrations of good UEs meanwhile, at least.
+    /// Minimum number of registrations of good UEs during the flood.
     good: usize,
-    /// Half-open UEs that may be left.
+    /// Maximum number of half-open UEs that may remain.
     limit: usize,
-    /// Within which 99 of 100 registrations of good UEs are done.
+    /// 99th percentile of the good UEs' registrations.
     p99: Duration,
 }
 
@@ -158,7 +161,7 @@ fn run(core: &mut Core, flood_of: &Flood) {
     );
     assert!(p99 < flood_of.p99 && times.len() >= flood_of.good, "{p99:?} for {} registrations", times.len());
     settled(core, flood_of.limit, number as u64);
-    // From the half on nothing grows any more.
+    // From the middle on memory does not grow.
     let half = memory.iter().find(|(sent, _)| *sent >= told / 2).map_or(0, |(_, octets)| *octets);
     let grown = core.resident().saturating_sub(half) >> 20;
     println!("{} MiB, {grown} MiB more than at half time", core.resident() >> 20);
@@ -170,7 +173,8 @@ fn run(core: &mut Core, flood_of: &Flood) {
     last.assert_served(&mut good, "a UE that comes afterwards");
 }
 
-/// Five seconds after a flood everything is as before, but for so many half-open UEs.
+/// Checks that the core recovers within five seconds after a flood, except for up to `limit`
+/// half-open UEs.
 fn settled(core: &mut Core, limit: usize, registered: u64) {
     let deadline = Instant::now() + Duration::from_secs(5);
     loop {
@@ -204,7 +208,7 @@ fn flood_of_half_open_ues_harms_no_good_ue() {
     assert!(left <= 600 + 1, "{left} half-open UEs of one address and one good UE");
 }
 
-/// Everything of the default configuration. For a release build (`make flood`).
+/// All values of the default configuration. For a release build (`make flood`).
 #[test]
 #[ignore = "a minute of one machine's whole power"]
 fn flood_of_200000_half_open_ues() {
@@ -213,9 +217,9 @@ fn flood_of_200000_half_open_ues() {
     run(&mut core, &flood);
 }
 
-/// UEs of a core that is full.
+/// Capacity of a full core, in UEs.
 const ROOM: u32 = 24;
-/// UEs that come to it.
+/// Number of UEs beyond the capacity.
 const BEYOND: u32 = 300;
 
 #[test]
@@ -239,13 +243,13 @@ fn full_core_answers_every_ue() {
     assert_eq!((&answers.turned_away, answers.challenged.len()), (&all, 0));
     assert_eq!(answers.released, all);
     assert_eq!(core.metric("vireo_ue_turned_away_total{reason=\"full\"}") as u32, BEYOND);
-    // An emergency is served.
+    // The core serves an emergency registration.
     let number = ROOM + BEYOND + 1;
     ran.send(1, &messages::emergency(number, &registration(number).encode().expect("octets")));
     let mut emergency = Answers::default();
     emergency.wait(&mut ran, 1);
     assert!(emergency.challenged.contains(&number));
-    // So are UEs that are registered, also when they come back.
+    // The core also serves registered UEs, including their return.
     for device in &mut known {
         device.assert_served(&mut good, "a registered UE of a full core");
     }
@@ -253,7 +257,7 @@ fn full_core_answers_every_ue() {
     core.wait_for_count("registered", u64::from(ROOM) - 1);
 }
 
-/// A UE that switches off (TS 24.501 5.5.2.2.1).
+/// Switches a UE off (TS 24.501 5.5.2.2.1).
 fn leave(device: &mut Device, ran: &mut Ran) {
     let kind =
         NasDeRegistrationType::new(0b1000).with_deregistration_access_type(DeregistrationAccessType::ThreeGppAccess);

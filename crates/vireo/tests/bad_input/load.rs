@@ -1,4 +1,4 @@
-//! Very much of it: memory stays bounded and comes back.
+//! Load tests with bad input: memory stays bounded and is released.
 
 use crate::core::Core;
 use crate::device::{Device, registration};
@@ -10,14 +10,14 @@ use std::time::{Duration, Instant};
 
 /// Registrations that stop after their first message.
 const HALF_OPEN: u32 = 10_000;
-/// Of so many the core has not said anything yet, at the most: with more it may say that it is congested.
+/// Maximum number of registrations without an answer; with more the core may signal congestion.
 const UNHEARD: u32 = 200;
-/// What one of them may hold of the core's memory, in octets.
+/// Maximum core memory of one of them, in bytes.
 const MEMORY_EACH: u64 = 8 * 1024;
 
 #[test]
 fn ten_thousand_half_open_registrations_are_bounded_and_go() {
-    // Challenges are given up quickly, so that the test sees the end of it.
+    // A short T3560, so that the test sees the last retransmission.
     let mut core = Core::start(HALF_OPEN + 2, "[core.timers]\nt3560 = \"1s\"\nretransmissions = 1\n");
     let mut keeper = Ran::set_up(&core, 1);
     let mut kept = Device::new(HALF_OPEN + 1);
@@ -40,7 +40,8 @@ fn ten_thousand_half_open_registrations_are_bounded_and_go() {
     assert!(each <= MEMORY_EACH, "{each} octets for each half-open registration");
     heard.listen(&mut ran, HALF_OPEN);
     serves_another(&mut core, HALF_OPEN + 2);
-    // Nobody answers: after the last repetition each is forgotten. What is left is the two registered UEs.
+    // No UE answers: after the last retransmission the core drops each. Only the two registered UEs
+    // remain.
     let deadline = Instant::now() + Duration::from_secs(60);
     while core.count("ues") > 2 {
         assert!(Instant::now() < deadline, "{} contexts are left", core.count("ues"));
@@ -53,12 +54,12 @@ fn ten_thousand_half_open_registrations_are_bounded_and_go() {
     assert!(core.log().len() < 4 << 20, "{} octets of log", core.log().len());
 }
 
-/// The connections of which the core has said something.
+/// Connections for which the core has sent a message.
 #[derive(Default)]
 struct Heard(HashSet<u32>);
 
 impl Heard {
-    /// Takes what there is, and waits until the core has spoken of so many connections.
+    /// Receives until the core has sent messages for this number of connections.
     fn listen(&mut self, ran: &mut Ran, connections: u32) {
         use vireo_wire::ngap::{NGAP_PDU, ie};
         let deadline = Instant::now() + Duration::from_secs(60);
@@ -78,7 +79,7 @@ impl Heard {
     }
 }
 
-/// Completes a release that the core asks for.
+/// Completes a release that the core requests.
 fn release(ran: &mut Ran, octets: &[u8]) {
     use vireo_wire::ngap::{NGAP_PDU, UENGAPIDs, ie};
     let pdu = NGAP_PDU::decode(octets).expect("a PDU");
@@ -87,7 +88,7 @@ fn release(ran: &mut Ran, octets: &[u8]) {
     }
 }
 
-/// A gNB that begins the same connection again and again: what it has begun is forgotten when nobody goes on.
+/// A gNB repeats the start of one connection. The core drops each start that is not continued.
 #[test]
 fn a_gnb_that_repeats_itself_leaves_nothing() {
     let mut core = Core::start(4, "[core.timers]\nt3560 = \"1s\"\nretransmissions = 0\nran-response = \"1s\"\n");
@@ -102,7 +103,7 @@ fn a_gnb_that_repeats_itself_leaves_nothing() {
     serves_another(&mut core, 2);
 }
 
-/// The largest messages that are read, and those that are just too large: nobody waits for one of them.
+/// The largest accepted messages, and those that are just too large, do not block other messages.
 #[test]
 fn the_largest_messages_hold_up_nobody() {
     let mut core = Core::start(2, "");
@@ -110,7 +111,7 @@ fn the_largest_messages_hold_up_nobody() {
     let mut device = Device::new(1);
     device.register(&mut ran);
     for octets in [63 * 1024, 63 * 1024 + 1, 64 * 1024 - 6, 64 * 1024] {
-        // Of the UE, and with NAS that is not the UE's, so that it changes nothing.
+        // The message names the UE and its NAS is not the UE's, so that it changes nothing.
         let message = messages::uplink_nas(device.amf_id, device.ran_id, &[0x7e, 2, 0, 0, 0, 0, 9, 0x7e, 0, 0x55]);
         ran.send(1, &messages::of_octets(&message, octets));
         device.assert_served(&mut ran, &format!("after {octets} octets"));

@@ -1,7 +1,8 @@
-//! Bad input to a running core, as a black box: `vireo run` is a process of its own, and the tests send it octets.
+//! Bad input to a running core, as a black box.
 //!
-//! Each test asserts the answer that TS 38.412, TS 38.413 and TS 24.501 ask for, silence included, and that a UE on
-//! another association is served afterwards. When a core is stopped it must still exit with 0.
+//! `vireo run` is a separate process, and the tests send it octets. Each test checks the answer
+//! that TS 38.412, TS 38.413 and TS 24.501 require, including silence. Afterwards the core must
+//! serve a UE on another association. A stopped core must still exit with 0.
 
 mod associations;
 mod core;
@@ -21,7 +22,7 @@ use crate::core::Core;
 use device::Device;
 use ran::Ran;
 
-/// A UE that has nothing to do with what happened before registers over an association of its own.
+/// Registers an unrelated UE over a separate association.
 fn serves_another(core: &mut Core, number: u32) {
     core.assert_alive();
     let mut ran = Ran::set_up(core, 0x00f0_0000 + number);

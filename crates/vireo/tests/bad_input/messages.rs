@@ -1,4 +1,4 @@
-//! NGAP PDUs of a gNB, and PDUs gone wrong.
+//! NGAP PDUs of a gNB, valid and damaged.
 
 use vireo_wire::ngap::*;
 
@@ -10,12 +10,12 @@ fn encoded(pdu: Result<NGAPPDU<'_>, Error>) -> Vec<u8> {
     pdu.and_then(|pdu| pdu.encode()).expect("it encodes")
 }
 
-/// NG SETUP REQUEST of gNB `gnb`: TAC 1, SST 1.
+/// Returns the NG SETUP REQUEST of gNB `gnb`: TAC 1, SST 1.
 pub(crate) fn ng_setup(gnb: u32) -> Vec<u8> {
     ng_setup_with(gnb, network(), &[helpers::s_nssai(1, None)])
 }
 
-/// NG SETUP REQUEST with another network or other slices.
+/// Returns an NG SETUP REQUEST with another network or other slices.
 pub(crate) fn ng_setup_with(gnb: u32, plmn: PLMNIdentity, slices: &[SNSSAI]) -> Vec<u8> {
     let id = GlobalRANNodeID::globalGNB_ID(helpers::global_gnb_id(network(), gnb, 24).expect("a gNB ID"));
     let slices = SliceSupportList(slices.iter().map(|s| SliceSupportItem::new(s.clone(), None)).collect());
@@ -32,7 +32,7 @@ pub(crate) fn ng_setup_with(gnb: u32, plmn: PLMNIdentity, slices: &[SNSSAI]) -> 
     ))
 }
 
-/// RAN CONFIGURATION UPDATE that says that the association is one of gNB `gnb`'s.
+/// Returns a RAN CONFIGURATION UPDATE that binds the association to gNB `gnb`.
 pub(crate) fn further_of(gnb: u32) -> Vec<u8> {
     let id = GlobalRANNodeID::globalGNB_ID(helpers::global_gnb_id(network(), gnb, 24).expect("a gNB ID"));
     encoded(build_ngap!(InitiatingMessage, RANConfigurationUpdate, RANConfigurationUpdate, GlobalRANNodeID(id)))
@@ -48,12 +48,12 @@ fn location() -> UserLocationInformation<'static> {
     UserLocationInformation::userLocationInformationNR(location)
 }
 
-/// INITIAL UE MESSAGE, with a 5G-S-TMSI where it is given (AMF Set 1, Pointer 0).
+/// Returns an INITIAL UE MESSAGE, with a 5G-S-TMSI if given (AMF Set 1, Pointer 0).
 pub(crate) fn initial_ue(ran_id: u32, nas: &[u8], tmsi: Option<[u8; 4]>) -> Vec<u8> {
     initial_ue_for(RRCEstablishmentCause::mo_Signalling, ran_id, nas, tmsi)
 }
 
-/// The same of a UE that has an emergency.
+/// As `initial_ue`, with the emergency establishment cause.
 pub(crate) fn emergency(ran_id: u32, nas: &[u8]) -> Vec<u8> {
     initial_ue_for(RRCEstablishmentCause::emergency, ran_id, nas, None)
 }
@@ -75,7 +75,7 @@ fn initial_ue_for(cause: RRCEstablishmentCause, ran_id: u32, nas: &[u8], tmsi: O
     encoded(NGAP_PDU::of_message(&message, InitialUEMessage::CRITICALITY))
 }
 
-/// UPLINK NAS TRANSPORT.
+/// Returns an UPLINK NAS TRANSPORT.
 pub(crate) fn uplink_nas(amf_id: u64, ran_id: u32, nas: &[u8]) -> Vec<u8> {
     encoded(build_ngap!(
         InitiatingMessage,
@@ -88,7 +88,7 @@ pub(crate) fn uplink_nas(amf_id: u64, ran_id: u32, nas: &[u8]) -> Vec<u8> {
     ))
 }
 
-/// INITIAL CONTEXT SETUP RESPONSE without sessions.
+/// Returns an INITIAL CONTEXT SETUP RESPONSE without sessions.
 pub(crate) fn context_set_up(amf_id: u64, ran_id: u32) -> Vec<u8> {
     encoded(build_ngap!(
         SuccessfulOutcome,
@@ -99,7 +99,7 @@ pub(crate) fn context_set_up(amf_id: u64, ran_id: u32) -> Vec<u8> {
     ))
 }
 
-/// UE CONTEXT RELEASE REQUEST.
+/// Returns a UE CONTEXT RELEASE REQUEST.
 pub(crate) fn release_request(amf_id: u64, ran_id: u32) -> Vec<u8> {
     encoded(build_ngap!(
         InitiatingMessage,
@@ -111,7 +111,7 @@ pub(crate) fn release_request(amf_id: u64, ran_id: u32) -> Vec<u8> {
     ))
 }
 
-/// UE CONTEXT RELEASE COMPLETE.
+/// Returns a UE CONTEXT RELEASE COMPLETE.
 pub(crate) fn release_complete(amf_id: u64, ran_id: u32) -> Vec<u8> {
     encoded(build_ngap!(
         SuccessfulOutcome,
@@ -122,7 +122,7 @@ pub(crate) fn release_complete(amf_id: u64, ran_id: u32) -> Vec<u8> {
     ))
 }
 
-/// NG RESET of one connection.
+/// Returns an NG RESET of one connection.
 pub(crate) fn reset_of(amf_id: u64, ran_id: u32) -> Vec<u8> {
     let item = UEAssociatedLogicalNGConnectionItem::new(Some(AMFUENGAPID(amf_id)), Some(RANUENGAPID(ran_id)), None);
     let part = ResetType::partOfNG_Interface(UEAssociatedLogicalNGConnectionList(vec![item]));
@@ -135,21 +135,21 @@ pub(crate) fn reset_of(amf_id: u64, ran_id: u32) -> Vec<u8> {
     ))
 }
 
-/// The PDU without the IEs of this number.
+/// Returns the PDU without the IEs of this identifier.
 pub(crate) fn without(pdu: &[u8], id: ProtocolIEID) -> Vec<u8> {
     change(pdu, |ies| ies.retain(|ie| ie.id != id))
 }
 
-/// The PDU with an IE more that no release has, of this criticality.
+/// Returns the PDU with an additional IE that no release has, of this criticality.
 pub(crate) fn with_unknown_ie(pdu: &[u8], criticality: Criticality) -> Vec<u8> {
     change(pdu, |ies| ies.push(ProtocolIEField::new(ProtocolIEID(65_000), criticality, vec![0xc0, 0xff].into())))
 }
 
-/// The PDU with so much in an IE that no release has, and that may be ignored, that it has so many octets.
+/// Returns the PDU padded to this number of octets by an unknown IE with criticality ignore.
 pub(crate) fn of_octets(pdu: &[u8], octets: usize) -> Vec<u8> {
     let field = |n: usize| ProtocolIEField::new(ProtocolIEID(65_000), Criticality::ignore, vec![0; n].into());
     let with = |n: usize| change(pdu, |ies| ies.push(field(n)));
-    // What tells lengths has a length as well.
+    // Length fields have a length as well.
     let mut n = octets - pdu.len();
     for _ in 0..8 {
         n = n + octets - with(n).len();
@@ -167,7 +167,7 @@ fn change(pdu: &[u8], how: impl FnOnce(&mut Vec<ProtocolIEField<'static>>)) -> V
     decoded.encode().expect("it encodes")
 }
 
-/// The cause of an ERROR INDICATION; panics on another message.
+/// Returns the cause of an ERROR INDICATION; panics on another message.
 pub(crate) fn error_cause(pdu: &NGAPPDU<'_>) -> Cause {
     assert_eq!(pdu.kind(), NgapPduKind::Initiating_ErrorIndication, "{pdu}");
     pdu.ie::<ie::Cause>().expect("a cause").expect("a cause that decodes")

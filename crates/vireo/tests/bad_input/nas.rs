@@ -1,4 +1,6 @@
-//! NAS that is forged, replayed, out of place or malformed (TS 24.501 4.4, 5.4.1, clause 7).
+//! Forged, replayed, misplaced and malformed NAS.
+//!
+//! The clauses are TS 24.501 4.4, 5.4.1 and 7.
 
 use crate::core::Core;
 use crate::device::{Device, nas_of, plain, registration};
@@ -22,7 +24,8 @@ fn forged_and_replayed_nas_is_discarded_in_silence() {
     let mut device = Device::new(1);
     device.register(&mut ran);
     let genuine = device.sent.last().expect("a message").clone();
-    // Every bit of the MAC, another sequence number, other contents, and less than a header (4.4.3.3, 7.2.1).
+    // Every bit of the MAC, another sequence number, other contents, and less than a header
+    // (4.4.3.3, 7.2.1).
     for bit in 0..32 {
         let mut forged = genuine.clone();
         forged[2 + bit / 8] ^= 1 << (bit % 8);
@@ -32,11 +35,11 @@ fn forged_and_replayed_nas_is_discarded_in_silence() {
     for end in 1..8.min(genuine.len()) {
         device.send_plain(&mut ran, &genuine[..end]);
     }
-    // What was accepted once is not accepted again, nor is anything older (4.4.3.1).
+    // An accepted message is not accepted again, nor is any older one (4.4.3.1).
     for old in device.sent.clone() {
         device.send_plain(&mut ran, &old);
     }
-    // Without protection nothing counts that needs it (4.4.4.3).
+    // Unprotected messages that require protection have no effect (4.4.4.3).
     let guti = NasFGsMobileIdentity::from_guti(device.guti.expect("a 5G-GUTI"));
     let ngksi = NasKeySetIdentifier::from_key_set_identifier(KeySetIdentifier::Native(0)).expect("an ngKSI");
     let leave = NasDeRegistrationType::new(0).with_deregistration_access_type(DeregistrationAccessType::ThreeGppAccess);
@@ -55,7 +58,7 @@ fn a_count_that_jumps_is_taken_and_one_that_falls_back_is_not() {
     let mut ran = Ran::set_up(&core, 1);
     let mut device = Device::new(1);
     device.register(&mut ran);
-    // 200 messages are lost on the way; the next one is good (TS 24.501 4.4.3.1).
+    // 200 messages are lost; the next one is valid (TS 24.501 4.4.3.1).
     for _ in 0..200 {
         let status = NasFGmmStatus::new(NasFGmmCause::from_cause(GmmCause::Congestion));
         let message = Nas5gsMessage::new_5gmm(status);
@@ -73,7 +76,7 @@ fn a_count_that_jumps_is_taken_and_one_that_falls_back_is_not() {
 fn malformed_nas_gets_the_status_that_clause_7_asks_for() {
     let mut core = Core::start(8, "");
     let mut ran = Ran::set_up(&core, 1);
-    // A message type that does not exist, a mandatory IE of impossible length, and one that is missing.
+    // An unknown message type, a mandatory IE of impossible length, and a missing one.
     let cases: [(&[u8], u8); 3] = [
         (&[0x7e, 0, 0x3f], 97),
         (&[0x7e, 0, 0x41, 0x79, 0, 3, 0xf2, 0x99, 0xf9, 0x2e, 2, 0xf0, 0x70], 96),
@@ -83,12 +86,13 @@ fn malformed_nas_gets_the_status_that_clause_7_asks_for() {
         ran.send(1, &messages::initial_ue(100 + n, nas, None));
         let answer = ran.expect("malformed NAS", |p| p.kind() == NgapPduKind::Initiating_DownlinkNASTransport);
         assert_eq!(status_cause(&nas_of(&answer).expect("NAS")), Some(cause), "{nas:02x?}");
-        // A connection that asked for nothing is not kept.
+        // The core releases a connection without a valid request.
         let answer = ran.expect("the connection", |p| p.kind() == NgapPduKind::Initiating_UEContextRelease);
         drop(answer);
     }
     ran.rest();
-    // Too short to be a message, or of another protocol: ignored (7.2.1, 7.1); nobody is told but the gNB.
+    // Too short for a message, or of another protocol: the core ignores it (7.2.1, 7.1). It answers
+    // only the gNB.
     for (n, nas) in (0..).zip([&[0x7e][..], &[0x7e, 0], &[0x42, 0, 0x41], &[0x2e, 1, 1, 0xc1, 0xff, 0xff]]) {
         ran.send(1, &messages::initial_ue(200 + n, nas, None));
     }
@@ -96,7 +100,7 @@ fn malformed_nas_gets_the_status_that_clause_7_asks_for() {
         let pdu = NGAP_PDU::decode(&octets).expect("a PDU");
         assert_eq!(pdu.kind(), NgapPduKind::Initiating_UEContextRelease, "{pdu}");
     }
-    // Once secured, the answer comes under the UE's keys, and the UE goes on.
+    // With a security context, the answer is protected with the UE's keys, and the UE continues.
     let mut device = Device::new(1);
     device.register(&mut ran);
     let header = Nas5gsSecurityHeaderType::IntegrityProtectedAndCiphered;
@@ -123,7 +127,8 @@ fn messages_out_of_order_end_nothing_but_themselves() {
         plain(NasIdentityResponse::new(NasFGsMobileIdentity::from_no_identity())),
         plain(NasConfigurationUpdateComplete::new()),
     ];
-    // As the first message of a connection: no answer to the UE but a status, and the connection goes.
+    // As the first message of a connection: the UE gets at most a status, and the connection is
+    // released.
     for (n, nas) in (0..).zip(&unasked) {
         ran.send(1, &messages::initial_ue(100 + n, nas, None));
     }
@@ -132,7 +137,7 @@ fn messages_out_of_order_end_nothing_but_themselves() {
         let status = nas_of(&pdu).is_some_and(|nas| status_cause(&nas).is_some());
         assert!(status || pdu.kind() == NgapPduKind::Initiating_UEContextRelease, "{pdu}");
     }
-    // In the middle of a registration, while the authentication runs: the registration goes on.
+    // During a registration, while the authentication is in progress: the registration continues.
     let mut device = Device::new(1);
     ran.send(1, &messages::initial_ue(device.ran_id, &registration(1).encode().expect("octets"), None));
     let (_, challenge) = ran.next(crate::ran::ANSWER).expect("an Authentication Request");
@@ -149,7 +154,7 @@ fn messages_out_of_order_end_nothing_but_themselves() {
         let (_, octets) = ran.next(crate::ran::ANSWER).expect("the registration goes on");
         device.take(&mut ran, &octets);
     }
-    // After it: completes that come again, answers to nothing.
+    // After the registration: repeated completes and unsolicited answers.
     device.send(&mut ran, NasRegistrationComplete::new());
     ran.send(1, &messages::context_set_up(device.amf_id, device.ran_id));
     ran.silence("answers that come again");
@@ -177,7 +182,7 @@ fn a_wrong_answer_to_the_challenge_is_rejected() {
     ran.expect("the connection", |p| p.kind() == NgapPduKind::Initiating_UEContextRelease);
     ran.send(1, &messages::release_complete(id, 1));
     core.wait_for_count("ues", 0);
-    // A subscriber that does not exist, and one that is in the database.
+    // An unknown subscriber, and one in the database.
     ran.send(1, &messages::initial_ue(2, &registration(4_000_000).encode().expect("octets"), None));
     let reject = ran.expect("an unknown subscriber", |p| p.kind() == NgapPduKind::Initiating_DownlinkNASTransport);
     let reject = Nas5gsMessage::decode(&nas_of(&reject).expect("NAS")).expect("a message");

@@ -1,4 +1,4 @@
-//! NGAP that decodes and is wrong (TS 38.413 clauses 8.7 and 10).
+//! NGAP PDUs that decode and are invalid (TS 38.413 clauses 8.7 and 10).
 
 use crate::core::Core;
 use crate::device::{Device, plain, registration};
@@ -67,7 +67,8 @@ fn ng_setup_is_refused_with_the_cause() {
         assert_eq!(answer.ie::<ie::Cause>().and_then(Result::ok), Some(cause));
     }
     assert_eq!(core.count("gnbs"), 0);
-    // Without a mandatory IE the procedure is refused by its own message, which says what was missing (10.3.5).
+    // Without a mandatory IE the procedure's own failure message refuses it and names the missing
+    // IE (10.3.5).
     for id in [ID_GLOBAL_RANNODE_ID, ID_SUPPORTED_TALIST] {
         ran.send(0, &messages::without(&messages::ng_setup(1), id));
         let answer = ran.expect("NG Setup", |pdu| pdu.kind() == NgapPduKind::Unsuccessful_NGSetup);
@@ -76,7 +77,7 @@ fn ng_setup_is_refused_with_the_cause() {
         let missing = diagnostics(&answer).ies_criticality_diagnostics.expect("the IE");
         assert_eq!((missing.0[0].ie_id, missing.0[0].type_of_error), (id, TypeOfError::missing));
     }
-    // An IE that no release has: by its criticality (10.3.4.2).
+    // An IE that no release has: handled by its criticality (10.3.4.2).
     ran.send(0, &messages::with_unknown_ie(&messages::ng_setup(1), Criticality::reject));
     ran.expect("an unknown IE to reject", |pdu| pdu.kind() == NgapPduKind::Unsuccessful_NGSetup);
     ran.send(0, &messages::with_unknown_ie(&messages::ng_setup(1), Criticality::ignore));
@@ -89,7 +90,7 @@ fn unknown_procedures_are_answered_by_their_criticality() {
     let mut core = Core::start(4, "");
     let mut ran = Ran::set_up(&core, 1);
     let initiating = |criticality: u8| vec![0x00, 200, criticality << 6, 4, 0, 0, 0, 0];
-    // 10.3.4.1: reject and notify are answered, ignore is not.
+    // 10.3.4.1: the core answers reject and notify, and does not answer ignore.
     for (criticality, cause) in
         [(0, CauseProtocol::abstract_syntax_error_reject), (2, CauseProtocol::abstract_syntax_error_ignore_and_notify)]
     {
@@ -102,7 +103,7 @@ fn unknown_procedures_are_answered_by_their_criticality() {
     }
     ran.send(0, &initiating(1));
     ran.silence("an unknown procedure with criticality ignore");
-    // Outcomes of procedures that were never begun are ignored (10.4).
+    // The core ignores outcomes of procedures that it never started (10.4).
     ran.send(0, &[0x20, 200, 0, 4, 0, 0, 0, 0]);
     ran.send(0, &[0x40, 200, 0, 4, 0, 0, 0, 0]);
     for message in [messages::context_set_up(0x00ff_0000_1000, 1), messages::release_complete(0x00ff_0000_1000, 1)] {
@@ -147,7 +148,8 @@ fn ids_of_nobody_or_of_another_do_nothing_to_a_ue() {
     device.register(&mut ran);
     let (amf, own) = (device.amf_id, device.ran_id);
     let nas = plain(NasRegistrationComplete::new());
-    // 10.6: an AMF-UE-NGAP-ID of nobody, of an earlier connection, and one that the RAN-UE-NGAP-ID does not belong to.
+    // 10.6: an AMF-UE-NGAP-ID of no UE, of an earlier connection, and one that does not match the
+    // RAN-UE-NGAP-ID.
     let unknown = radio(CauseRadioNetwork::unknown_local_UE_NGAP_ID);
     let inconsistent = radio(CauseRadioNetwork::inconsistent_remote_UE_NGAP_ID);
     for (amf, own, cause) in [
@@ -162,7 +164,8 @@ fn ids_of_nobody_or_of_another_do_nothing_to_a_ue() {
             assert_eq!(error_cause(&answer), *cause);
         }
     }
-    // Another gNB names the UE: nothing of the UE's is its to touch. What it believes to have is released, at itself alone.
+    // Another gNB names the UE and must not change its state. The core releases the assumed
+    // connection only at that gNB.
     for pdu in [
         messages::uplink_nas(amf, own, &nas),
         messages::release_request(amf, own),
@@ -199,7 +202,8 @@ fn a_stranger_who_names_a_guti_disturbs_nobody() {
     device.register(&mut ran);
     let guti = device.guti.expect("a 5G-GUTI");
     let tmsi = guti.tmsi().to_be_bytes();
-    // A Service Request with a MAC of nobody, and plain messages that name the UE (TS 24.501 4.4.4.3).
+    // A Service Request with an invalid MAC, and plain messages that name the UE (TS 24.501
+    // 4.4.4.3).
     let service = service_request(&guti);
     let forged = [&[0x7e, 1, 0xde, 0xad, 0xbe, 0xef, 0x09][..], &service].concat();
     let deregister = [&[0x7e, 0, 0x45, 0x09, 0, 11][..], &guti.to_nas_octets()].concat();

@@ -1,4 +1,4 @@
-//! Bad input at the other doors: N4 (TS 29.244) and the HTTP interface.
+//! Bad input at the other interfaces: N4 (TS 29.244) and HTTP.
 
 use crate::core::Core;
 use crate::serves_another;
@@ -18,7 +18,7 @@ fn pfcp_of_strangers_harms_nobody() {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
     socket.connect((Ipv4Addr::LOCALHOST, core.n4_port)).expect("an address");
     socket.set_read_timeout(Some(Duration::from_millis(200))).expect("a timeout");
-    // Noise, every prefix of a message, and a length that lies: no answer is due (7.6.1).
+    // Noise, every prefix of a message, and a wrong length: no answer is due (7.6.1).
     let report = hex::decode("2138001b000000000000000100000600002700010100530006003800020001").expect("octets");
     for end in 0..report.len() {
         socket.send(&report[..end]).expect("it is sent");
@@ -28,7 +28,8 @@ fn pfcp_of_strangers_harms_nobody() {
         socket.send(&noise).expect("it is sent");
     }
     while socket.recv(&mut [0; 2048]).is_ok() {}
-    // A heartbeat is answered, whoever asks (6.2.2); a version that is not known is named (7.6.2).
+    // The core answers a heartbeat of any sender (6.2.2). For an unknown version it names its own
+    // (7.6.2).
     let heartbeat = hex::decode("2001000c00000700006000045a5b5c5d").expect("octets");
     let answer = ask(&socket, &heartbeat).expect("a Heartbeat Response");
     assert_eq!((answer[1], &answer[4..7]), (2, &heartbeat[4..7]));
@@ -53,7 +54,7 @@ fn the_http_interface_survives_nonsense() {
         b"POST /status HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000000\r\n\r\n",
         b"GET /../../etc/passwd HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
     ];
-    // Connections that stay open without a word must not keep others out.
+    // Idle open connections must not block others.
     let idle: Vec<_> = (0..64).map(|_| TcpStream::connect(core.api).expect("a connection")).collect();
     for request in requests {
         let mut stream = TcpStream::connect(core.api).expect("a connection");

@@ -1,13 +1,13 @@
-//! What usrsctp, which parses what strangers send, could do if it obeyed them.
+//! Privileges of usrsctp, which parses input of unauthenticated peers.
 
 use crate::core::Core;
 use crate::serves_another;
 
-/// The kernel's word on the thread that parses SCTP packets (proc_pid_status(5)).
+/// Checks the kernel's status of the thread that parses SCTP packets (proc_pid_status(5)).
 #[test]
 fn thread_that_parses_sctp_has_no_privileges() {
     let mut core = Core::start(4, "");
-    // It has set up NG: the thread is at work.
+    // NG Setup has succeeded, so the thread runs.
     serves_another(&mut core, 1);
     let tasks = std::fs::read_dir(format!("/proc/{}/task", core.pid())).expect("a process").flatten();
     let status = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("status")).ok());

@@ -1,4 +1,4 @@
-//! The test's end of an association: it sends any octets, and gives what comes back.
+//! Test end of an association: it sends arbitrary octets and returns the answers.
 
 use crate::core::{Core, SCTP_PORT};
 use crate::messages;
@@ -12,12 +12,13 @@ use vireo_types::AssocId;
 use vireo_wire::ngap::{NGAP_PDU, NGAPPDU, NgapPduKind};
 
 pub(crate) const NGAP: u32 = 60;
-/// How long an answer may take.
+/// Maximum wait for an answer.
 pub(crate) const ANSWER: Duration = Duration::from_secs(10);
-/// How long nothing must come for silence.
+/// Time without messages that counts as silence.
 pub(crate) const SILENCE: Duration = Duration::from_millis(300);
 
-/// One association with the core. A thread of its own polls it, so that it lives while the test looks elsewhere.
+/// One association with the core. A separate thread polls it, so that it stays alive while the test
+/// does other work.
 pub(crate) struct Ran {
     commands: SyncSender<(u16, u32, Vec<u8>)>,
     received: Receiver<Received>,
@@ -26,8 +27,8 @@ pub(crate) struct Ran {
     record: Option<File>,
 }
 
-/// The file for the independent witnesses (tests/reference): every message that comes back, in hexadecimal, on a line with
-/// its stream. Only when it is asked for, and not for the thousands of a load test.
+/// Opens the file for the independent witnesses (tests/reference). It receives every message of the
+/// core in hexadecimal, with its stream, one per line. Load tests do not record.
 fn record() -> Option<File> {
     let is_load = std::thread::current().name().is_some_and(|name| name.starts_with("load::"));
     let path = std::env::var_os("VIREO_WITNESS_OUT").filter(|_| !is_load)?;
@@ -39,23 +40,23 @@ fn is_of_load(octets: &[u8]) -> bool {
     matches!(kind, Ok(NgapPduKind::Initiating_OverloadStart | NgapPduKind::Initiating_OverloadStop))
 }
 
-/// What the thread says.
+/// Report of the polling thread.
 enum Received {
     Up,
     Message(u16, u32, Vec<u8>),
     Down,
 }
 
-/// Messages that may wait in either direction.
+/// Maximum number of queued messages in each direction.
 const QUEUE: usize = 1 << 17;
 
 impl Ran {
-    /// An association without NG Setup.
+    /// Opens an association without NG Setup.
     pub(crate) fn connect(core: &Core) -> Self {
         Ran::connect_from(core, Ipv4Addr::LOCALHOST)
     }
 
-    /// An association of another address.
+    /// Opens an association from another address.
     fn connect_from(core: &Core, address: Ipv4Addr) -> Self {
         let config = Config {
             driver: Driver::UserspaceUdp,
@@ -79,12 +80,12 @@ impl Ran {
         ran
     }
 
-    /// An association with NG Setup done as gNB number `gnb`.
+    /// Opens an association and performs NG Setup as gNB number `gnb`.
     pub(crate) fn set_up(core: &Core, gnb: u32) -> Self {
         Ran::set_up_from(core, gnb, Ipv4Addr::LOCALHOST)
     }
 
-    /// The same from another address.
+    /// As `set_up`, from another address.
     pub(crate) fn set_up_from(core: &Core, gnb: u32, address: Ipv4Addr) -> Self {
         let mut ran = Ran::connect_from(core, address);
         ran.send(0, &messages::ng_setup(gnb));
@@ -92,25 +93,25 @@ impl Ran {
         ran
     }
 
-    /// Sends an NGAP PDU, or what passes for one.
+    /// Sends an NGAP PDU or arbitrary octets.
     pub(crate) fn send(&mut self, stream: u16, octets: &[u8]) {
         self.send_as(stream, NGAP, octets);
     }
 
-    /// Sends octets under any PPID.
+    /// Sends octets with any PPID.
     pub(crate) fn send_as(&mut self, stream: u16, ppid: u32, octets: &[u8]) {
         self.commands.send((stream, ppid, octets.to_vec())).expect("the association's thread runs");
         self.waker.wake();
     }
 
-    /// The next message within `wait`: its stream and octets. What tells RAN nodes of the core's load (TS 38.413 8.7.6, 8.7.7) comes
-    /// whenever there is much to do, and answers nothing.
+    /// Returns the next message within `wait`: its stream and octets. It skips overload messages
+    /// (TS 38.413 8.7.6, 8.7.7), which the core sends under load and which answer nothing.
     pub(crate) fn next(&mut self, wait: Duration) -> Option<(u16, Vec<u8>)> {
         let deadline = Instant::now() + wait;
         std::iter::from_fn(|| self.any(deadline)).find(|(_, octets)| !is_of_load(octets))
     }
 
-    /// Any message until then.
+    /// Returns any message until the deadline.
     fn any(&mut self, deadline: Instant) -> Option<(u16, Vec<u8>)> {
         loop {
             match self.received.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
@@ -131,7 +132,7 @@ impl Ran {
         }
     }
 
-    /// The next message, which must be there, without faults and what `wanted` says.
+    /// Returns the next message, which must exist, have no faults and satisfy `wanted`.
     pub(crate) fn expect(&mut self, what: &str, wanted: impl Fn(&NGAPPDU<'_>) -> bool) -> NGAPPDU<'static> {
         let (_, octets) =
             self.next(ANSWER).unwrap_or_else(|| panic!("{what}: no answer (association up: {})", self.up));
@@ -142,24 +143,24 @@ impl Ran {
         pdu
     }
 
-    /// Everything that comes until nothing has come for a while.
+    /// Returns all messages until the core is silent.
     pub(crate) fn rest(&mut self) -> Vec<Vec<u8>> {
         std::iter::from_fn(|| self.next(SILENCE)).map(|(_, octets)| octets).collect()
     }
 
-    /// Everything that has come by now.
+    /// Returns all messages received so far.
     pub(crate) fn rest_now(&mut self) -> Vec<Vec<u8>> {
         std::iter::from_fn(|| self.next(Duration::ZERO)).map(|(_, octets)| octets).collect()
     }
 
-    /// Nothing may come for a while, and the association stays.
+    /// Checks that nothing arrives for a while and that the association stays up.
     pub(crate) fn silence(&mut self, what: &str) {
         let rest: Vec<_> = self.rest().iter().map(|octets| format!("{:?}", NGAP_PDU::decode(octets))).collect();
         assert!(rest.is_empty(), "{what}: {rest:?}");
         self.assert_up(what);
     }
 
-    /// The association ends.
+    /// Checks that the association ends.
     pub(crate) fn assert_down(&mut self, what: &str) {
         let deadline = Instant::now() + ANSWER;
         while self.up {
@@ -168,13 +169,13 @@ impl Ran {
         }
     }
 
-    /// The association stays.
+    /// Checks that the association stays up.
     pub(crate) fn assert_up(&mut self, what: &str) {
         assert!(self.up, "{what}: the association is gone");
     }
 }
 
-/// Polls until nobody wants the association any more; then the association is aborted.
+/// Polls until the owner drops the association; then aborts it.
 fn poll(
     mut endpoint: Box<dyn Endpoint>,
     assoc: AssocId,

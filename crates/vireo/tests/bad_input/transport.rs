@@ -1,4 +1,4 @@
-//! What is no NGAP at all, and NGAP where it does not belong (TS 38.412, TS 38.413 10.2).
+//! Octets that are not NGAP, and misplaced NGAP (TS 38.412, TS 38.413 10.2).
 
 use crate::core::Core;
 use crate::messages::{self, error_cause};
@@ -8,7 +8,7 @@ use vireo_wire::ngap::*;
 
 const GOLDEN: &str = include_str!("../../../../tests/reference/golden.txt");
 
-/// xorshift64.
+/// Generator xorshift64.
 struct Noise(u64);
 
 impl Noise {
@@ -25,7 +25,7 @@ impl Noise {
     }
 }
 
-/// What may answer octets of no meaning: errors and refusals, nothing that looks like consent.
+/// Checks that the answers to random octets are only errors and refusals.
 fn only_refusals(answers: &[Vec<u8>], what: &str) {
     for octets in answers {
         let pdu = NGAP_PDU::decode(octets).expect("what the core sends decodes");
@@ -40,7 +40,8 @@ fn only_refusals(answers: &[Vec<u8>], what: &str) {
 fn octets_that_are_no_ngap_get_a_transfer_syntax_error() {
     let mut core = Core::start(4, "");
     let mut ran = Ran::set_up(&core, 1);
-    // No PDU alternative; a PDU whose open type is longer than what is there; an empty one (TS 38.413 10.2).
+    // No PDU alternative; a PDU whose open type is longer than the rest; an empty one (TS 38.413
+    // 10.2).
     for octets in [&[0xff][..], &[0x00, 0x15, 0x00, 0x30, 0x00], &[0x00], &[0x00, 0x04, 0x40, 0xc4]] {
         ran.send(0, octets);
         let answer = ran.expect("no NGAP", |pdu| pdu.kind() == NgapPduKind::Initiating_ErrorIndication);
@@ -88,7 +89,7 @@ fn messages_cut_short_or_changed_harm_nobody() {
 fn another_ppid_is_no_ngap() {
     let mut core = Core::start(4, "");
     let mut ran = Ran::connect(&core);
-    // S1AP's, XnAP's, none, and NGAP's in the other byte order (TS 38.412 7).
+    // PPIDs of S1AP, XnAP, none, and NGAP in the other byte order (TS 38.412 7).
     for ppid in [18, 61, 0, NGAP.swap_bytes()] {
         ran.send_as(0, ppid, &messages::ng_setup(1));
     }

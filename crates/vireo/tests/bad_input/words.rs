@@ -1,4 +1,4 @@
-//! A worker process that is broken, or obeys a stranger, writes what it likes into the state region.
+//! Damage of the state region by a broken or compromised worker process.
 
 use crate::core::Core;
 use crate::device::Device;
@@ -8,16 +8,17 @@ use std::os::unix::fs::FileExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
-/// Octets from the beginning of the region that words are written into: what all share, slots, indexes, rings, and records.
+/// Length of the damaged range from the beginning of the region, in bytes. It contains the shared
+/// words, slots, indexes, rings and records.
 const SPAN: u64 = 48 << 20;
-/// Words of one seed.
+/// Number of written words per seed.
 const WORDS: u64 = 20_000;
-/// The first of them are there when words are written.
+/// Number of subscribers; the first of them are registered when the words are written.
 const SUBSCRIBERS: u32 = 64;
-/// How long a UE that was turned away stays away.
+/// Wait of a refused UE before it retries.
 const TURNED_AWAY: Duration = Duration::from_millis(200);
 
-/// SplitMix64.
+/// Generator SplitMix64.
 fn random(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut z = *state;
@@ -26,7 +27,7 @@ fn random(state: &mut u64) -> u64 {
     z ^ z >> 31
 }
 
-/// The region, as a worker of the core has it: its standard input.
+/// Opens the region through a worker of the core: it is the worker's standard input.
 fn region(core: &Core) -> Option<File> {
     let tasks = std::fs::read_dir(format!("/proc/{}/task", core.pid())).expect("a process");
     let children = tasks.flatten().filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
@@ -39,13 +40,13 @@ fn region(core: &Core) -> Option<File> {
     File::options().read(true).write(true).open(format!("/proc/{worker}/fd/0")).ok()
 }
 
-/// Writes random words all over, half of them into pages that are in use already.
+/// Writes random words across the region, half of them into used pages.
 fn damage(region: &File, seed: u64) {
     let mut state = seed;
     let length = region.metadata().expect("a file").len().min(SPAN);
     let mut octets = [0; 8];
     for n in 0..WORDS {
-        // The beginning has what all depend on: sizes, workers, and the first slots.
+        // The beginning has the common data: sizes, workers and the first slots.
         let span = [length, 4096, 1 << 16, 1 << 20][(n % 4) as usize];
         let place = random(&mut state) % (span / 8) * 8;
         region.read_exact_at(&mut octets, place).expect("within the region");
@@ -84,7 +85,7 @@ fn random_words_of_a_worker_do_not_end_the_core() {
     assert!(!log.contains("panic"), "{log}");
 }
 
-/// UEs that come later are served, if not the first of them. One that was turned away comes again.
+/// Checks that the core serves later UEs, though perhaps not the first. A refused UE retries.
 fn serves_again(core: &mut Core, number: &mut u32) {
     let deadline = Instant::now() + Duration::from_secs(40);
     loop {

@@ -1,4 +1,4 @@
-//! A core as its operator runs it, without a UPF, and RAN nodes that send what a test has them send.
+//! A core without a UPF, and RAN nodes under the control of a test.
 #![allow(dead_code, reason = "no test needs all of it")]
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -16,20 +16,20 @@ pub(crate) const WITHIN: Duration = Duration::from_secs(60);
 const VIREO: &str = env!("CARGO_BIN_EXE_vireo");
 const PPID_NGAP: u32 = 60;
 
-/// The first octets of answers (TS 38.413 9.4.7).
+/// First octets of answers (TS 38.413 9.4.7).
 pub(crate) const NG_SETUP_RESPONSE: [u8; 2] = [0x20, 21];
 pub(crate) const NG_SETUP_FAILURE: [u8; 2] = [0x40, 21];
 pub(crate) const UPDATE_ACKNOWLEDGE: [u8; 2] = [0x20, 35];
 pub(crate) const UPDATE_FAILURE: [u8; 2] = [0x40, 35];
 
-/// The octets that pycrate encodes of a message, of the gNB 0x102.
+/// Returns pycrate's encoding of a message of gNB 0x102.
 pub(crate) fn golden(name: &str) -> Vec<u8> {
     let golden = include_str!("../../../../tests/reference/golden.txt");
     let line = golden.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')).expect("a golden");
     hex::decode(line).expect("octets")
 }
 
-/// The same of another gNB.
+/// Returns the message for another gNB.
 pub(crate) fn of_gnb(name: &str, id: u8) -> Vec<u8> {
     let mut octets = golden(name);
     let own = [0x99, 0xf9, 0x07, 0x10, 0, 1];
@@ -42,11 +42,11 @@ fn udp_port() -> u16 {
     UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|socket| socket.local_addr()).expect("a port").port()
 }
 
-/// A core. Dropped, it is killed.
+/// Running core; it is killed on drop.
 pub(crate) struct Core {
     process: Child,
     api: SocketAddr,
-    /// The UDP port that SCTP is in, and that of N4.
+    /// UDP port of SCTP, and that of N4.
     pub(crate) n2: u16,
     pub(crate) n4: u16,
 }
@@ -59,7 +59,7 @@ impl Drop for Core {
 }
 
 impl Core {
-    /// Starts one with these lines of `[n2]` and of `[log]`.
+    /// Starts a core with these lines of `[n2]` and of `[log]`.
     pub(crate) fn start(directory: &Path, (n2_lines, log): (&str, &str), stderr: impl Into<Stdio>) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a TCP port");
         let api = listener.local_addr().expect("an address");
@@ -93,7 +93,7 @@ impl Core {
         self.metrics()?.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
     }
 
-    /// How many were refused for a reason.
+    /// Returns the number of refusals for a reason.
     pub(crate) fn refused(&self, reason: &str) -> f64 {
         self.metric(&format!("vireo_n2_refused_total{{reason=\"{reason}\"}}")).expect("it answers")
     }
@@ -112,17 +112,17 @@ impl Core {
         }
     }
 
-    /// Waits until it is up.
+    /// Waits until the core is up.
     pub(crate) fn wait(&mut self) {
         self.wait_for("process_cpu_seconds_total", 0.0);
     }
 
-    /// Has it read its configuration again.
+    /// Makes the core reload its configuration.
     pub(crate) fn hang_up(&self) {
         kill_process(Pid::from_child(&self.process), Signal::HUP).expect("it is ours");
     }
 
-    /// Ends it in good order.
+    /// Stops the core in order.
     pub(crate) fn end(&mut self) -> ExitStatus {
         kill_process(Pid::from_child(&self.process), Signal::TERM).expect("it is ours");
         let deadline = Instant::now() + WITHIN;
@@ -136,18 +136,19 @@ impl Core {
     }
 }
 
-/// A RAN node with one association. One that is not used is silent, as if it were dead.
+/// RAN node with one association. A node that is not polled is silent, as if it were dead.
 pub(crate) struct RanNode {
     endpoint: Box<dyn Endpoint>,
     assoc: AssocId,
     heard: Vec<Vec<u8>>,
     is_up: bool,
-    /// Why its association ended, if it has.
+    /// Reason for the end of its association, if it has ended.
     pub(crate) down: Option<&'static str>,
 }
 
 impl RanNode {
-    /// One at 127.0.0.LAST, with an association with a core at a UDP port, or none if that does not want it.
+    /// Connects a node at 127.0.0.LAST to a core's UDP port. The node has no association if the
+    /// core refuses it.
     pub(crate) fn connect(last: u8, core: u16) -> Self {
         let driver = Driver::UserspaceUdp;
         let addresses = vec![Ipv4Addr::new(127, 0, 0, last).into()];
@@ -159,27 +160,27 @@ impl RanNode {
         node
     }
 
-    /// One that has NG set up.
+    /// Connects a node and performs NG Setup.
     pub(crate) fn set_up(last: u8, core: u16) -> Self {
         let mut node = RanNode::connect(last, core);
         assert_eq!(node.ask(&golden("NGSetupRequest")), NG_SETUP_RESPONSE);
         node
     }
 
-    /// One that has NG set up as another gNB.
+    /// Connects a node and performs NG Setup as another gNB.
     pub(crate) fn set_up_as(last: u8, core: u16, id: u8) -> Self {
         let mut node = RanNode::connect(last, core);
         assert_eq!(node.ask(&of_gnb("NGSetupRequest", id)), NG_SETUP_RESPONSE);
         node
     }
 
-    /// Does its part for a moment; how many messages of the core wait.
+    /// Polls the node briefly. Returns the number of waiting messages of the core.
     pub(crate) fn poll_heard(&mut self) -> usize {
         self.poll();
         self.heard.len()
     }
 
-    /// Does its part for a moment.
+    /// Polls the node briefly.
     pub(crate) fn poll(&mut self) {
         let (heard, is_up, down) = (&mut self.heard, &mut self.is_up, &mut self.down);
         let polled = self.endpoint.poll(Some(Duration::from_millis(5)), &mut |event| match event {
@@ -191,7 +192,7 @@ impl RanNode {
         polled.expect("polled");
     }
 
-    /// Does its part until something is so.
+    /// Polls the node until a condition is true.
     pub(crate) fn until(&mut self, what: &str, is_so: impl Fn(&Self) -> bool) {
         let deadline = Instant::now() + WITHIN;
         while !is_so(self) {
@@ -207,13 +208,13 @@ impl RanNode {
         }
     }
 
-    /// Sends a message and waits for the next one of the core; its first octets.
+    /// Sends a message. Returns the first octets of the core's next message.
     pub(crate) fn ask(&mut self, pdu: &[u8]) -> [u8; 2] {
         self.send(pdu);
         self.answer()
     }
 
-    /// Waits for the next message of the core; its first octets.
+    /// Returns the first octets of the core's next message.
     pub(crate) fn answer(&mut self) -> [u8; 2] {
         self.until("an answer", |node| !node.heard.is_empty() || node.down.is_some());
         assert!(!self.heard.is_empty(), "no answer: {:?}", self.down);

@@ -1,4 +1,4 @@
-//! Network namespaces for tests, which last as long as a process in them does.
+//! Network namespaces for tests, each with the lifetime of a process in it.
 #![allow(dead_code, reason = "no test needs all of it")]
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
@@ -9,10 +9,10 @@ use std::path::Path;
 use std::process::{self, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// The program.
+/// Path of the program.
 pub(crate) const VIREO: &str = env!("CARGO_BIN_EXE_vireo");
 
-/// A process that is killed when its owner goes.
+/// Process that is killed when its owner is dropped.
 pub(crate) struct Child(process::Child);
 
 impl Child {
@@ -36,24 +36,24 @@ impl Drop for Child {
     }
 }
 
-/// What the kernel counted on an interface.
+/// Kernel counters of an interface.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Counters {
     pub(crate) received: u64,
     pub(crate) sent: u64,
 }
 
-/// A network namespace: that of a process which does nothing.
+/// Network namespace of an idle process.
 pub(crate) struct Space {
     holder: Child,
     directory: tempfile::TempDir,
 }
 
 impl Space {
-    /// A new one with its loopback up; `None` where only root may make them.
+    /// Creates a namespace with its loopback up; `None` if root privileges are missing.
     pub(crate) fn new() -> Option<Self> {
         let mut command = Command::new("unshare");
-        // nothing lasts longer than a test may take, even if the test is killed
+        // Nothing outlives a test's maximum duration, even if the test is killed.
         command.args(["--net", "sleep", "600"]).stderr(Stdio::null());
         let mut space = Space { holder: Child(command.spawn().ok()?), directory: tempfile::tempdir().ok()? };
         let own = fs::read_link("/proc/self/ns/net").ok()?;
@@ -68,7 +68,7 @@ impl Space {
         Some(space)
     }
 
-    /// Brings the calling thread inside, and what it starts from then on.
+    /// Moves the calling thread and its future children into the namespace.
     pub(crate) fn enter(&self) {
         let path = format!("/proc/{}/ns/net", self.holder.0.id());
         let file = fs::File::open(path).unwrap();
@@ -79,7 +79,7 @@ impl Space {
         let mut inside = Command::new("nsenter");
         inside.args(["--net", "--target", &self.holder.0.id().to_string()]);
         inside.arg(command.get_program()).args(command.get_args());
-        // Spaces share the file system, where a core has its token and its socket by itself.
+        // Namespaces share the file system, where a core has its token and its socket by default.
         inside.env("VIREO_API__SOCKET", "off").env("VIREO_API__TOKEN_FILE", self.directory.path().join("api.token"));
         inside
     }
@@ -89,7 +89,7 @@ impl Space {
         Child(self.inside(command).spawn().unwrap())
     }
 
-    /// Runs these words inside, which must succeed.
+    /// Runs these words inside; the command must succeed.
     pub(crate) fn run_words(&self, words: &[&str]) {
         let output = self.output(Command::new(words[0]).args(&words[1..]));
         assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
@@ -107,7 +107,8 @@ impl Space {
         self.inside(command).output().unwrap()
     }
 
-    /// Starts a UPF inside by this configuration, whose API is where `vireo status` asks, and waits until it is there.
+    /// Starts a UPF inside with this configuration and waits until it is up. Its API is at the
+    /// default address of `vireo status`.
     pub(crate) fn start_upf(&self, config: &Path) -> Child {
         let mut upf = self.start(Command::new(VIREO).args(["upf", "--config"]).arg(config));
         let deadline = Instant::now() + Duration::from_secs(20);
@@ -119,14 +120,14 @@ impl Space {
         upf
     }
 
-    /// Runs a line inside, which must succeed.
+    /// Runs a line inside; it must succeed.
     pub(crate) fn run(&self, line: &str) {
         let mut words = line.split(' ');
         let output = self.output(Command::new(words.next().unwrap()).args(words));
         assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
     }
 
-    /// Joins this one to another by a veth pair.
+    /// Joins this namespace to another by a veth pair.
     pub(crate) fn join(&self, own: &str, address: &str, other: &Space, far: &str, far_address: &str) {
         self.run(&format!("ip link add {own} type veth peer name {far} netns {}", other.holder.0.id()));
         for (space, interface, address) in [(self, own, address), (other, far, far_address)] {
@@ -135,7 +136,7 @@ impl Space {
         }
     }
 
-    /// What the kernel counted on an interface inside.
+    /// Returns the kernel counters of an interface inside.
     pub(crate) fn counters(&self, interface: &str) -> Counters {
         let text = fs::read_to_string(format!("/proc/{}/net/dev", self.holder.0.id())).unwrap();
         let line = text.lines().find_map(|line| line.trim_start().strip_prefix(interface)?.strip_prefix(':'));

@@ -1,4 +1,4 @@
-//! UEs that become this host's: those of a dead host, and those that a host which lives hands over.
+//! Takeover of UEs from a dead host, and their migration from a living one.
 
 use super::super::Mutation;
 use super::super::Violation;
@@ -20,7 +20,8 @@ impl Host {
         self.enter_ues(wires, taken, wires.is(Mutation::NodesNotAwaited));
     }
 
-    /// Goes on with UEs that are this host's from now on; unless it is `sure` what nodes there are, not with those of others.
+    /// Enters UEs that this host owns from now on. Unless the RAN nodes are certain (`sure`), UEs
+    /// of unknown nodes wait.
     fn enter_ues(&mut self, wires: &mut Network, taken: TakeoverSet, sure: bool) {
         let now = wires.time(self.process);
         for (ltmsi, shadow) in taken.ues {
@@ -70,7 +71,7 @@ impl Host {
         self.cluster.iter_mut().for_each(|cluster| cluster.primary.keep_back(ltmsi, shadow.clone(), origin));
     }
 
-    /// All has been received that was known of nodes: UEs of nodes that are unknown still are idle.
+    /// Handles the end of the node query: UEs of nodes that are still unknown become idle.
     fn disconnect_unsure(&mut self, wires: &mut Network) {
         for (slot, assoc) in std::mem::take(&mut self.unsure) {
             if !self.ues.nodes.has(assoc) {
@@ -79,7 +80,7 @@ impl Host {
         }
     }
 
-    /// Asks the balancer for what it knows of nodes, if that is to be asked.
+    /// Queries the known RAN nodes from the balancer, if a query is pending.
     pub(super) fn ask_for_nodes(&mut self, wires: &mut Network) {
         while let Some(number) = self.cluster.as_mut().and_then(|cluster| cluster.primary.asks_for_nodes()) {
             if wires.is(Mutation::NodesNotAwaited) {
@@ -98,7 +99,8 @@ impl Host {
         }
     }
 
-    /// What the last commits of a dead host's UE wanted done may not have been: it is done again, under the same names.
+    /// Re-executes the effects of a dead host's last commits, which may not have been executed,
+    /// under the same names.
     fn do_again(&mut self, wires: &mut Network, slot: Option<u32>, shadow: &ReplicaEntry, now: vireo_types::Instant) {
         for undone in shadow.unsent_outboxes(now) {
             let Some(mut outbox) = Outbox::decode(undone.outbox) else { continue };
@@ -114,7 +116,7 @@ impl Host {
         }
     }
 
-    /// Goes on with a UE that a host which lives has handed over.
+    /// Continues a UE that a living host has migrated.
     fn go_on(&mut self, wires: &mut Network, (from, sure): (Option<HostId>, bool), ltmsi: Ltmsi, shadow: ReplicaEntry) {
         let (Some(ue), Some(octets)) = (shadow.decode(), shadow.record()) else {
             return wires.oracle.record_violation(Violation::Baseless);

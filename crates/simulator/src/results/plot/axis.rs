@@ -1,52 +1,51 @@
-//! One axis: what it shows, from where to where, and where its labels are.
+//! Axis of a plot: label, range and ticks.
 
 use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter};
 use std::ops::Range;
 
-/// How values become places.
+/// Mapping of values to positions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scale {
-    /// In proportion, from 0 on if no value is below.
+    /// Linear; starts at 0 if no value is negative.
     Linear,
-    /// By magnitude; values that are not above 0 cannot be shown.
+    /// Logarithmic; shows only values above 0.
     Log,
 }
 
-/// An axis as it is asked for.
+/// Requested axis.
 #[derive(Clone, Debug)]
 pub struct Axis {
-    /// What it shows, with the unit: `latency (ms)`.
+    /// Quantity with its unit: `latency (ms)`.
     pub label: String,
-    /// How.
     pub scale: Scale,
-    /// From where to where; as the values ask if it is not given.
+    /// Range; derived from the values if `None`.
     pub range: Option<(f64, f64)>,
 }
 
 impl Axis {
-    /// In proportion.
+    /// Returns a linear axis.
     pub fn linear(label: impl Into<String>) -> Self {
         Axis { label: label.into(), scale: Scale::Linear, range: None }
     }
 
-    /// By magnitude.
+    /// Returns a logarithmic axis.
     pub fn log(label: impl Into<String>) -> Self {
         Axis { label: label.into(), scale: Scale::Log, range: None }
     }
 
-    /// From `low` to `high`.
+    /// Sets the range.
     #[must_use]
     pub fn within(mut self, low: f64, high: f64) -> Self {
         self.range = Some((low, high));
         self
     }
 
-    /// Whether a value has a place on it.
+    /// Returns true if the axis can show the value.
     pub(super) fn takes(&self, value: f64) -> bool {
         value.is_finite() && (self.scale == Scale::Linear || value > 0.0)
     }
 
-    /// The axis for these values.
+    /// Returns the drawn axis for these values.
     pub(super) fn span(&self, values: impl Iterator<Item = f64>) -> Span {
         let (mut low, mut high) = (f64::INFINITY, f64::NEG_INFINITY);
         for value in values.filter(|value| self.takes(*value)) {
@@ -64,7 +63,7 @@ impl Axis {
     }
 }
 
-/// Where the labels are.
+/// Positions of the ticks.
 #[derive(Clone, Debug)]
 enum Ticks {
     Linear,
@@ -73,7 +72,7 @@ enum Ticks {
     Names(Vec<String>),
 }
 
-/// An axis as it is drawn.
+/// Axis as drawn.
 #[derive(Clone, Debug)]
 pub(super) struct Span {
     ticks: Ticks,
@@ -82,17 +81,17 @@ pub(super) struct Span {
 }
 
 impl Span {
-    /// One unit for each name.
+    /// Creates an axis with one unit for each name.
     pub(super) fn names(names: &[String]) -> Self {
         Span { ticks: Ticks::Names(names.to_vec()), low: 0.0, high: names.len() as f64 }
     }
 
-    /// The lowest value that can be drawn, for bars to stand on.
+    /// Returns the lowest drawable value, as the base of bars.
     pub(super) fn floor(&self) -> f64 {
         if matches!(self.ticks, Ticks::Log) { self.low } else { self.low.max(0.0) }
     }
 
-    /// The value, or the end of the axis that is nearest.
+    /// Returns the value, or the nearest end of the axis.
     pub(super) fn clamp(&self, value: f64) -> f64 {
         value.clamp(self.low, self.high)
     }
@@ -116,7 +115,7 @@ impl Span {
     }
 }
 
-/// A range without a name is in proportion; the plotting library asks for this.
+/// A range without a name is linear; the plotting library requires this conversion.
 impl From<Range<f64>> for Span {
     fn from(range: Range<f64>) -> Self {
         Span { ticks: Ticks::Linear, low: range.start, high: range.end }
@@ -160,7 +159,7 @@ impl ValueFormatter<f64> for Span {
     }
 }
 
-/// A number as short as it can be said.
+/// Formats a number as short as possible.
 fn number(value: f64) -> String {
     let (value, unit) = match value.abs() {
         size if size >= 1e6 => (value / 1e6, "M"),

@@ -1,4 +1,4 @@
-//! Groups of bars: each the median of several runs, with a whisker from the smallest to the largest.
+//! Groups of bars: medians with whiskers from the smallest to the largest run.
 
 use super::PlotError;
 use super::axis::{Axis, Span};
@@ -6,35 +6,33 @@ use super::frame::{self, Entry, Sample, colour};
 use crate::results::Measured;
 use plotters::prelude::*;
 
-/// The bars of one colour.
+/// Bars of one colour.
 #[derive(Clone, Debug)]
 pub struct BarSeries {
-    /// Its name in the legend.
+    /// Name in the legend.
     pub name: String,
-    /// One for each group; `None` where nothing was measured.
+    /// Value of each group; `None` where nothing was measured.
     pub values: Vec<Option<Measured>>,
-    /// What the paper says for each group, a dashed line over the bar.
+    /// Value of the paper for each group, drawn as a dashed line over the bar.
     pub paper: Vec<Option<f64>>,
 }
 
-/// Groups of bars.
+/// Plot with groups of bars.
 #[derive(Clone, Debug)]
 pub struct Bars {
-    /// What it shows.
     pub title: String,
-    /// Names of the groups, under them.
+    /// Names of the groups, shown below them.
     pub groups: Vec<String>,
-    /// What was measured.
     pub y: Axis,
-    /// The bars by colour.
+    /// Bars by colour.
     pub series: Vec<BarSeries>,
 }
 
-/// How much of a group's place its bars take.
+/// Share of a group's width that its bars fill.
 const FILLED: f64 = 0.76;
 
 impl Bars {
-    /// As SVG.
+    /// Returns the plot as SVG.
     pub fn svg(&self) -> Result<String, PlotError> {
         let measured = self.series.iter().flat_map(|s| s.values.iter().flatten());
         if measured.clone().next().is_none() {

@@ -5,82 +5,74 @@ use super::axis::{Axis, Span};
 use super::frame::{self, Drawing, Entry, Refused, Sample, colour};
 use plotters::prelude::*;
 
-/// How a series is drawn.
+/// Drawing style of a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
-    /// A line through the points.
+    /// Line through the points.
     Line,
-    /// The points alone.
     Points,
 }
 
-/// Points that belong together.
+/// Series of points.
 #[derive(Clone, Debug)]
 pub struct Series {
-    /// Its name in the legend.
+    /// Name in the legend.
     pub name: String,
-    /// How it is drawn.
+    /// Drawing style.
     pub style: Style,
-    /// Where; those that have no place on the axes are left out.
+    /// Coordinates; points outside the axes are omitted.
     pub points: Vec<(f64, f64)>,
 }
 
-/// Where something is marked.
+/// Position of a mark.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum MarkPosition {
-    /// A dashed vertical line.
+    /// Dashed vertical line.
     X(f64),
-    /// A dashed horizontal line.
+    /// Dashed horizontal line.
     Y(f64),
-    /// A point.
     Point(f64, f64),
 }
 
-/// Something to compare with: the paper's figure, a limit, an event.
+/// Reference for comparison: the paper's figure, a limit or an event.
 #[derive(Clone, Debug)]
 pub struct Mark {
-    /// What it is.
     pub name: String,
-    /// Where.
     pub at: MarkPosition,
 }
 
-/// A plot.
+/// Plot with lines and points.
 #[derive(Clone, Debug)]
 pub struct Chart {
-    /// What it shows.
     pub title: String,
-    /// Time or load.
     pub x: Axis,
-    /// What was measured.
     pub y: Axis,
-    /// The measurements.
     pub series: Vec<Series>,
-    /// What they are compared with.
+    /// Marks for comparison.
     pub marks: Vec<Mark>,
 }
 
 impl Chart {
-    /// An empty one.
+    /// Creates an empty plot.
     pub fn new(title: impl Into<String>, x: Axis, y: Axis) -> Self {
         Chart { title: title.into(), x, y, series: Vec::new(), marks: Vec::new() }
     }
 
-    /// With a line.
+    /// Adds a line.
     #[must_use]
     pub fn line(mut self, name: impl Into<String>, points: Vec<(f64, f64)>) -> Self {
         self.series.push(Series { name: name.into(), style: Style::Line, points });
         self
     }
 
-    /// With something to compare with.
+    /// Adds a mark.
     #[must_use]
     pub fn mark(mut self, name: impl Into<String>, at: MarkPosition) -> Self {
         self.marks.push(Mark { name: name.into(), at });
         self
     }
 
-    /// As SVG.
+    /// Returns the plot as SVG.
     pub fn svg(&self) -> Result<String, PlotError> {
         let shown = |(x, y): &(f64, f64)| self.x.takes(*x) && self.y.takes(*y);
         let series: Vec<Vec<(f64, f64)>> =
@@ -177,7 +169,7 @@ mod tests {
             .mark("paper: 35 ms", MarkPosition::Y(35.0))
             .mark("killed", MarkPosition::X(20.0))
             .mark("paper", MarkPosition::Point(10.0, 4.0));
-        // no place for these on the axes
+        // The axes cannot show these values.
         let odd = vec![(3.0, 0.0), (f64::NAN, 2.0), (4.0, 7.0)];
         chart.series.push(Series { name: "points".into(), style: Style::Points, points: odd });
         let svg = chart.svg().unwrap();

@@ -1,4 +1,4 @@
-//! What all plots have in common: the sheet, the title, the axes, and the legend in a strip of its own.
+//! Common frame of all plots: sheet, title, axes and legend strip.
 
 use super::PlotError;
 use super::axis::Span;
@@ -8,11 +8,11 @@ use plotters::coord::cartesian::Cartesian2d;
 use plotters::prelude::*;
 
 const SHEET: (u32, u32) = (960, 480);
-/// The strip for the legend.
+/// Width of the strip for the legend.
 const LEGEND: u32 = 250;
 const LINE: i32 = 22;
 
-/// Colours that people with any colour vision tell apart (Okabe and Ito).
+/// Colours that people with any colour vision can distinguish (Okabe and Ito).
 const COLOURS: [RGBColor; 7] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),
@@ -25,7 +25,7 @@ const COLOURS: [RGBColor; 7] = [
 
 pub(super) type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 pub(super) type Drawing<'a> = ChartContext<'a, SVGBackend<'a>, Cartesian2d<Span, Span>>;
-/// What drawing may fail with.
+/// Error of a drawing operation.
 pub(super) type Refused = Box<dyn std::error::Error>;
 
 pub(super) fn colour(index: usize) -> RGBColor {
@@ -40,7 +40,7 @@ pub(super) struct Entry {
     pub(super) sample: Sample,
 }
 
-/// How an entry looks.
+/// Sample of an entry's style.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Sample {
     Line,
@@ -49,7 +49,7 @@ pub(super) enum Sample {
     Box,
 }
 
-/// The sheet with title, axes and legend; `draw` does the rest.
+/// Draws the sheet with title, axes and legend; `draw` draws the content.
 pub(super) fn sheet(
     title: &str,
     axes: (&str, Span, &str, Span),

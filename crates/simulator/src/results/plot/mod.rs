@@ -1,5 +1,7 @@
-//! Plots as SVG: lines over time or load ([`Chart`]), and groups of bars with their spread ([`Bars`]). The text in them is
-//! text, so nothing of the machine's fonts is needed to make them. What a paper says is dashed.
+//! Plots as SVG: lines over time or load ([`Chart`]) and groups of bars ([`Bars`]).
+//!
+//! Text stays text in the SVG, so the plots need no fonts of the machine. Values of a paper are
+//! dashed.
 
 mod axis;
 mod bars;
@@ -10,24 +12,18 @@ pub use axis::{Axis, Scale};
 pub use bars::{BarSeries, Bars};
 pub use chart::{Chart, Mark, MarkPosition, Series, Style};
 
-/// A plot cannot be drawn.
+/// Reason for which a plot cannot be drawn.
 #[derive(Debug, thiserror::Error)]
 pub enum PlotError {
-    /// There is nothing in it.
+    /// The plot has no content.
     #[error("the plot {0:?} has no values")]
     Empty(String),
-    /// The drawing failed.
     #[error("drawing {title:?}: {why}")]
-    Drawing {
-        /// The plot's title.
-        title: String,
-        /// Why.
-        why: String,
-    },
+    Drawing { title: String, why: String },
 }
 
-/// The points of a distribution: for each value in order, the share of values that are not larger. At most a few hundred
-/// points, the largest value among them.
+/// Returns the points of a cumulative distribution: for ascending values, the share of values that
+/// are not larger. It has at most a few hundred points, including the largest value.
 pub fn cdf(values: &[f64]) -> Vec<(f64, f64)> {
     const POINTS: usize = 400;
     let mut sorted: Vec<f64> = values.iter().copied().filter(|v| v.is_finite()).collect();

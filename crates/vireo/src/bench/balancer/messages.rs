@@ -1,5 +1,7 @@
-//! What a message costs a cluster's balancer besides SCTP: the real balancer and the emulator in this process, joined by SCTP
-//! associations in memory, and hosts behind the fabric, each a process. The kernel counts the CPU time of the balancer's
+//! CPU cost of a message for a cluster's balancer, without SCTP.
+//!
+//! The real balancer and the emulator run in this process, joined by SCTP associations in memory.
+//! The hosts are processes behind the fabric. The kernel counts the CPU time of the balancer's
 //! thread.
 
 use crate::bench::host::cpu::{CpuBreakdown, EMULATOR};
@@ -21,11 +23,12 @@ use vireo_node::cluster::BalancerNode;
 use vireo_node::metrics::Metrics;
 use vireo_sctp::memory::Network;
 
-/// Hosts of the cluster.
+/// Number of hosts of the cluster.
 pub(super) const HOSTS: usize = 3;
 const UP_WITHIN: Duration = Duration::from_secs(30);
 
-/// CPU time of the balancer's thread for each NGAP message, in us, by registrations of so many UEs.
+/// Returns the CPU time of the balancer's thread per NGAP message, in microseconds, while `ues` UEs
+/// register.
 pub(super) fn cost(lab: &Lab, ues: u32, interrupt: &Interrupt) -> Result<f64, Failure> {
     let warm_up = ues / 10;
     let subscribers = u64::from(warm_up + ues);
@@ -59,7 +62,7 @@ pub(super) fn cost(lab: &Lab, ues: u32, interrupt: &Interrupt) -> Result<f64, Fa
     Ok(spent / messages)
 }
 
-/// Waits until RAN nodes are served.
+/// Waits until the balancer serves RAN nodes.
 fn await_hosts(interrupt: &Interrupt) -> Result<(), Failure> {
     let until = Instant::now() + UP_WITHIN;
     let hosts = || -> Result<usize, Failure> {
@@ -76,7 +79,7 @@ fn await_hosts(interrupt: &Interrupt) -> Result<(), Failure> {
     Ok(())
 }
 
-/// So many UEs from a subscriber on, on the emulator's threads.
+/// Registers `ues` UEs, starting with subscriber `first`, on the emulator's threads.
 fn register(network: &Network, first: u32, ues: u32) -> Result<(), Failure> {
     let options = options(find("register")?, first, ues)?;
     let open = |_| Ok(network.bind(&vireo_sctp::Config::default())?);
@@ -93,12 +96,12 @@ fn register(network: &Network, first: u32, ues: u32) -> Result<(), Failure> {
     Err(Failure(format!("{} of {ues} UEs registered: {complaints:?}", report.succeeded)))
 }
 
-/// CPU time of the balancer's thread so far, in us.
+/// Returns the CPU time of the balancer's thread so far, in microseconds.
 fn balancer_us() -> Result<f64, Failure> {
     Ok(CpuBreakdown::read(&[])?.balancer)
 }
 
-/// NGAP messages so far, in both directions.
+/// Returns the number of NGAP messages so far, in both directions.
 fn messages_of(metrics: &Metrics) -> f64 {
     let text = metrics.render();
     let of = |flow: &str| {

@@ -1,4 +1,4 @@
-//! Who uses the processors: CPU time by thread and process, as the kernel's scheduler counts it.
+//! CPU time by thread and process, as the kernel's scheduler counts it.
 
 use crate::cli::Failure;
 use crate::lab::process::cpu_of;
@@ -11,35 +11,35 @@ use std::time::{Duration, SystemTime};
 /// Name of the emulator's threads in the process of the core.
 pub(in crate::bench) const EMULATOR: &str = "emulator";
 
-/// CPU time in microseconds, by part. What is the core's is told by [`CpuBreakdown::core`].
+/// CPU time in microseconds, by part. [`CpuBreakdown::core`] sums the parts of the core.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub(in crate::bench) struct CpuBreakdown {
-    /// The thread that takes messages to NFs and back.
+    /// Thread that passes messages to NFs and back.
     pub(super) host: f64,
-    /// The thread with N2 and N4.
+    /// Thread that terminates N2 and N4.
     pub(in crate::bench) balancer: f64,
-    /// The threads that look after the workers.
+    /// Supervisor threads of the workers.
     pub(super) crew: f64,
-    /// The subscriber service.
+    /// Threads of the subscriber service.
     pub(super) udm: f64,
-    /// The worker processes.
+    /// All worker processes.
     pub(super) workers: f64,
-    /// The UPF: its end of N4.
+    /// The UPF's N4 endpoint.
     pub(super) upf: f64,
-    /// gNBs and UEs.
+    /// Emulated gNBs and UEs.
     pub(super) emulator: f64,
-    /// Everything else in the process: the measurement itself, the status interface.
+    /// All other threads of the process: the measurement itself and the status interface.
     pub(super) other: f64,
 }
 
 impl CpuBreakdown {
-    /// This process, in which core, UPF and emulator run, and the workers.
+    /// Reads the CPU time of this process, which runs core, UPF and emulator, and of the workers.
     pub(in crate::bench) fn read(workers: &[Worker]) -> Result<Self, Failure> {
         let mut cpu = CpuBreakdown::default();
         for task in fs::read_dir("/proc/self/task")? {
             let task = task?.path();
             let read = |file| fs::read_to_string(task.join(file));
-            // It may have ended meanwhile.
+            // The thread may have ended since the directory was read.
             let (Ok(name), Ok(stat)) = (read("comm"), read("schedstat")) else { continue };
             *cpu.part(name.trim()) += microseconds(&stat)
                 .ok_or_else(|| Failure("this kernel does not count CPU time by thread (CONFIG_SCHED_INFO)".into()))?;
@@ -50,7 +50,7 @@ impl CpuBreakdown {
         Ok(cpu)
     }
 
-    /// The part that a thread of this name belongs to.
+    /// Returns the part to which a thread of this name belongs.
     fn part(&mut self, thread: &str) -> &mut f64 {
         match thread {
             "host" => &mut self.host,
@@ -63,17 +63,17 @@ impl CpuBreakdown {
         }
     }
 
-    /// What the core has used: UPF and emulator are apart.
+    /// Returns the CPU time of the core, without UPF and emulator.
     pub(super) fn core(&self) -> f64 {
         self.host + self.balancer + self.crew + self.udm + self.workers
     }
 
-    /// The same for each of so many operations.
+    /// Returns the CPU time per operation.
     pub(super) fn each(self, operations: f64) -> Self {
         self.map(|value| value / operations)
     }
 
-    /// So much of it.
+    /// Returns every part multiplied by `factor`.
     pub(super) fn times(self, factor: f64) -> Self {
         self.map(|value| value * factor)
     }
@@ -114,12 +114,12 @@ impl Sub for CpuBreakdown {
     }
 }
 
-/// CPU time in `/proc/PID/task/TID/schedstat`, whose first number is in nanoseconds.
+/// Parses the CPU time in `/proc/PID/task/TID/schedstat`. Its first number is in nanoseconds.
 fn microseconds(schedstat: &str) -> Option<f64> {
     Some(schedstat.split(' ').next()?.parse::<u64>().ok()? as f64 / 1e3)
 }
 
-/// What was used over time.
+/// Samples of cumulative resource use over time.
 #[derive(Debug)]
 pub(super) struct Samples<T>(Vec<(u64, T)>);
 
@@ -128,13 +128,13 @@ impl<T: Copy + Sub<Output = T>> Samples<T> {
         Samples(Vec::new())
     }
 
-    /// What was used until now.
+    /// Adds a sample of the cumulative use up to the present time.
     pub(super) fn add(&mut self, used: T) {
         self.0.push((unix_us(), used));
     }
 
-    /// What was used between two times, given in microseconds of Unix time: from the last sample before the first to the
-    /// first sample after the second.
+    /// Returns the use between two Unix times in microseconds: from the last sample before the
+    /// first time to the first sample after the second time.
     pub(super) fn between(&self, from_us: u64, to_us: u64) -> Option<T> {
         let first = self.0.iter().rfind(|(at, _)| *at <= from_us)?;
         let last = self.0.iter().find(|(at, _)| *at >= to_us)?;

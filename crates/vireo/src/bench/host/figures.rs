@@ -1,4 +1,4 @@
-//! What `vireo bench host` says: each figure in both views side by side, with its mark.
+//! Results of `vireo bench host`: each figure in both views with its mark.
 
 use super::cpu::CpuBreakdown;
 use super::million::Million;
@@ -7,12 +7,12 @@ use std::collections::BTreeMap;
 use std::fmt;
 use vireo_simulator::results::{Bound, Machine, Measured};
 
-/// All numbers. The names of the JSON are a contract.
+/// All results. The JSON key names are a contract.
 #[derive(Debug, Serialize)]
 pub(super) struct Numbers {
     pub(super) machine: Machine,
-    /// Load averages over 1, 5 and 15 minutes when it began and when it ended: a machine with other work to do inflates
-    /// everything.
+    /// Load averages over 1, 5 and 15 minutes at the beginning and at the end. Other work on the
+    /// machine inflates all figures.
     pub(super) load_average: [String; 2],
     pub(super) quick: bool,
     pub(super) runs: u32,
@@ -20,32 +20,32 @@ pub(super) struct Numbers {
     pub(super) window: u32,
     pub(super) sctp: String,
     pub(super) figures: Vec<Figure>,
-    /// CPU in microseconds by part of the core, for the core as it comes with messages in memory, the median of all
-    /// runs.
+    /// CPU time in microseconds by part of the core: default configuration, messages in memory,
+    /// median of all runs.
     pub(super) parts: BTreeMap<&'static str, CpuBreakdown>,
     pub(super) million: Option<Million>,
-    /// Whether every mark is met.
+    /// True if every mark is met.
     pub(super) met: bool,
     pub(super) notes: Vec<&'static str>,
 }
 
-/// One figure.
+/// One figure in both views.
 #[derive(Debug, Serialize)]
 pub(super) struct Figure {
     pub(super) name: String,
     pub(super) unit: &'static str,
-    /// Messages in memory: no SCTP stack, UPF and emulator apart.
+    /// Without an SCTP stack; UPF and emulator are not counted.
     pub(super) messages: Option<View>,
     /// With SCTP, UPF and emulator on the same processors.
     pub(super) with_sctp: Option<View>,
 }
 
-/// A figure in one view.
+/// Values of a figure in one view.
 #[derive(Debug, Serialize)]
 pub(super) struct View {
     pub(super) ours: Measured,
     pub(super) mark: Option<Bound>,
-    /// Whether the median is within the mark; true without one.
+    /// True if the median is within the mark or there is no mark.
     pub(super) met: bool,
 }
 
@@ -57,18 +57,18 @@ impl View {
 }
 
 impl Figure {
-    /// A figure that is not measured yet.
+    /// Returns a figure without values.
     pub(super) fn new(name: impl Into<String>, unit: &'static str) -> Self {
         Figure { name: name.into(), unit, messages: None, with_sctp: None }
     }
 
-    /// What it is with messages in memory; nothing if that was not measured.
+    /// Adds the values with messages in memory. Empty `runs` add nothing.
     pub(super) fn messages(mut self, runs: Vec<f64>, mark: Option<Bound>) -> Self {
         self.messages = Measured::of(runs).map(|ours| View::new(ours, mark));
         self
     }
 
-    /// What it is with SCTP.
+    /// Adds the values with SCTP.
     pub(super) fn with_sctp(mut self, runs: Vec<f64>, mark: Option<Bound>) -> Self {
         self.with_sctp = Measured::of(runs).map(|ours| View::new(ours, mark));
         self
@@ -80,7 +80,7 @@ impl Figure {
 }
 
 impl Numbers {
-    /// Leaves out what was not measured and sees whether every mark is met.
+    /// Removes figures without values and checks every mark.
     pub(super) fn judge(&mut self) {
         self.figures.retain(|figure| figure.views().next().is_some());
         self.met = self.figures.iter().flat_map(Figure::views).all(|view| view.met);
@@ -141,13 +141,14 @@ impl fmt::Display for Numbers {
     }
 }
 
-/// How much more CPU ours is than the baseline, in per cent: the means of what was measured in turn.
+/// Returns the additional CPU time of `ours` over the baseline, in percent, from the means of
+/// interleaved measurements.
 pub(super) fn cost(baseline: &[f64], ours: &[f64]) -> f64 {
     let mean = |all: &[f64]| all.iter().sum::<f64>() / all.len() as f64;
     (mean(ours) / mean(baseline) - 1.0) * 100.0
 }
 
-/// The median of CPU by part.
+/// Returns the median of each part over all runs.
 pub(super) fn median(runs: &[CpuBreakdown]) -> CpuBreakdown {
     let of = |part: fn(&CpuBreakdown) -> f64| Measured::each(runs, part).map_or(f64::NAN, |m| m.median);
     CpuBreakdown {

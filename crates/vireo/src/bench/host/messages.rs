@@ -1,5 +1,7 @@
-//! The view "messages in memory": the real core - balancer, host, worker processes, N4 and UPF - and the emulator in
-//! this process, joined by SCTP associations in memory, so that no SCTP stack is in the figures.
+//! View "messages in memory": core and emulator in one process, without SCTP.
+//!
+//! The real core (balancer, host, worker processes, N4 and UPF) and the emulator exchange messages
+//! by SCTP associations in memory. The figures therefore contain no SCTP stack.
 
 use super::cpu::{CpuBreakdown, EMULATOR, Samples};
 use super::variants::{UNSHED, Variant};
@@ -23,70 +25,72 @@ use vireo_node::metrics::Metrics;
 use vireo_node::upf::UpfHandle;
 use vireo_sctp::memory::Network;
 
-/// Where the core is in the network in memory.
+/// Address of the core in the network in memory.
 pub(in crate::bench) const CORE: &str = "127.0.0.1:38412";
 const GNBS: u32 = 2;
-/// How long UEs stay idle.
+/// Time for which UEs stay idle.
 const IDLE: Duration = Duration::from_millis(1);
-/// UEs under way at once.
+/// UEs in progress at once.
 pub(super) const WINDOW: u32 = 128;
 const SAMPLE_EVERY: Duration = Duration::from_millis(5);
-/// Service requests by themselves: the part of the closed loop's rate at which they are sent. The closed loop has a
-/// release for each, so this is far below what goes through.
+/// Rate of service requests alone, as a fraction of the closed loop's rate. The closed loop
+/// includes a release per request, so this rate is far below saturation.
 const PACE: f64 = 0.5;
-/// Of an open load one in so many may be turned away: a machine that stands still for a moment lets it pile up.
+/// One in `PARDON` requests of an open load may be rejected: a short stall of the machine makes
+/// requests pile up.
 const PARDON: u64 = 20;
-/// From the last service request that is due to the first release: all of them are done by then.
+/// Time from the last due service request to the first release. All service requests complete
+/// within it.
 const APART: Duration = Duration::from_millis(500);
-/// Far more than any core does, in service requests a second.
+/// Rate far above the capacity of any core, in service requests per second.
 const BURST: f64 = 500_000.0;
 const UP_WITHIN: Duration = Duration::from_secs(30);
 const REST_WITHIN: Duration = Duration::from_secs(30);
 
-/// How much is measured.
+/// Numbers of UEs and requests of one measurement.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Size {
     /// UEs that register.
     pub(super) ues: u32,
     /// Service requests in the closed loop.
     pub(super) requests: u32,
-    /// Service requests by themselves, at a rate.
+    /// Service requests without releases, at a fixed rate.
     pub(super) alone: u32,
-    /// The same, as fast as they are done.
+    /// Service requests without releases, as fast as the core completes them.
     pub(super) burst: u32,
-    /// From the last of these that is due to the first release.
+    /// Time from the last due request of the burst to the first release.
     pub(super) burst_apart: Duration,
 }
 
-/// What one configuration came to.
+/// Results of one configuration.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Outcome {
-    /// CPU for each registration with PDU session.
+    /// CPU time per registration with PDU session.
     pub(super) registration: CpuBreakdown,
     pub(super) registrations_per_s: f64,
-    /// CPU for each service request and the release that follows it.
+    /// CPU time per service request and the release that follows.
     pub(super) cycle: CpuBreakdown,
     pub(super) cycles_per_s: f64,
-    /// CPU for each service request with its N4 exchange, as fast as the core does them.
+    /// CPU time per service request with its N4 exchange, at the highest rate.
     pub(super) service: CpuBreakdown,
-    /// The same at a rate: threads sleep and wake more often.
+    /// CPU time per service request at a fixed rate: threads sleep and wake more often.
     pub(super) paced: CpuBreakdown,
-    /// Latency at that rate, in microseconds.
+    /// Median latency at the fixed rate, in microseconds.
     pub(super) service_p50_us: f64,
     pub(super) service_p99_us: f64,
 }
 
-/// A core in this process.
+/// Core that runs in this process.
 pub(super) struct Running {
     control: Control,
-    /// Ends after the control plane.
+    /// Dropped after the control plane.
     _upf: Option<Arc<UpfHandle>>,
     metrics: Arc<Metrics>,
     network: Network,
     workers: Vec<Worker>,
 }
 
-/// What one run of the emulator came to.
+/// Result of one emulator run.
 struct Run {
     report: Report,
     cpu: CpuBreakdown,
@@ -94,14 +98,14 @@ struct Run {
 }
 
 impl Running {
-    /// Starts it with so many subscribers and waits until its workers are there.
+    /// Starts the core with `subscribers` subscribers and waits until its workers are ready.
     pub(super) fn start(variant: &Variant, subscribers: u32) -> Result<Self, Failure> {
         let tables = variant.tables.into();
         Self::of(CoreOptions { subscribers: subscribers.into(), tables, ..CoreOptions::default() })
     }
 
     fn of(options: CoreOptions) -> Result<Self, Failure> {
-        // Nothing is logged here, and workers have no more to say.
+        // Logging is limited to errors, in the core and in its workers.
         let tables = format!("{}{UNSHED}\n[log]\nlevel = \"error\"\n", options.tables);
         core::prepare(&CoreOptions { tables, ..options })?;
         let mut config = Config::load(Some(Path::new(CONFIG)))?;
@@ -122,7 +126,7 @@ impl Running {
         Ok(running)
     }
 
-    /// Waits until no worker has come for a while.
+    /// Waits until no further worker has started for a while.
     fn settle(&mut self) -> Result<(), Failure> {
         let deadline = Instant::now() + UP_WITHIN;
         let mut since = Instant::now();
@@ -139,7 +143,7 @@ impl Running {
         Ok(())
     }
 
-    /// Waits until the UEs of gNBs that have gone are released: as long as that takes, the core is busy.
+    /// Waits until the UEs of disconnected gNBs are released. The core is busy until then.
     fn rest(&self) -> Result<(), Failure> {
         let deadline = Instant::now() + REST_WITHIN;
         while plain_metrics(&self.metrics.render()).get("vireo_ue_connected") != Some(&0.0) {
@@ -148,17 +152,18 @@ impl Running {
             }
             std::thread::sleep(Duration::from_millis(20));
         }
-        // The UPF hears of the last ones a little later.
+        // The UPF receives the last releases slightly later.
         std::thread::sleep(Duration::from_millis(50));
         Ok(())
     }
 
-    /// Ends it in good order.
+    /// Stops the core gracefully.
     pub(super) fn stop(self) -> Result<(), Failure> {
         self.control.stop().map_err(|e| Failure(format!("the core in this process failed: {e}")))
     }
 
-    /// A run of the emulator in which everything must succeed, but of an open load a little.
+    /// Runs the emulator. Every procedure must succeed, except a small part of an open load
+    /// ([`PARDON`]).
     fn emulate(&self, options: &Options) -> Result<Run, Failure> {
         let ended = AtomicBool::new(false);
         std::thread::scope(|scope| {
@@ -170,7 +175,8 @@ impl Running {
                 }
                 Ok::<_, Failure>(samples)
             });
-            // Threads without a name of their own have that of their parent, and so the emulator's are known by theirs.
+            // Threads without a name inherit that of their parent. The name identifies the
+            // emulator's threads.
             let emulator = std::thread::Builder::new().name(EMULATOR.into());
             let emulated = emulator.spawn_scoped(scope, || self.run(options))?.join();
             ended.store(true, Ordering::Relaxed);
@@ -192,7 +198,8 @@ impl Running {
         })
     }
 
-    /// On the emulator's thread. The CPU time is from before the gNBs connect until all UEs are where they stay.
+    /// Runs on the emulator's thread. The CPU time covers the time from before the gNBs connect
+    /// until all UEs are in their final state.
     fn run(&self, options: &Options) -> Result<(Report, CpuBreakdown), Failure> {
         let before = CpuBreakdown::read(&self.workers)?;
         let mut used = Err(Failure("the emulator did not come to its end".into()));
@@ -205,13 +212,15 @@ impl Running {
         Ok((report, used?))
     }
 
-    /// Registrations with session by so many UEs: CPU for each, and how many in a second.
+    /// Registers `ues` UEs with a session. Returns the CPU time per registration and the
+    /// registrations per second.
     fn register(&self, scenario: &'static Scenario, first: u32, ues: u32) -> Result<(CpuBreakdown, f64), Failure> {
         let run = self.emulate(&Options { idle: IDLE, ..options(scenario, first, ues)? })?;
         Ok((run.cpu.each(ues.into()), run.report.ues_per_second))
     }
 
-    /// Service requests and releases, in a closed loop. `registration` is what the UEs' registrations cost.
+    /// Runs service requests and releases in a closed loop. `registration` is the CPU time of the
+    /// UEs' registrations.
     fn cycles(&self, first: u32, requests: u32, registration: CpuBreakdown) -> Result<(CpuBreakdown, f64), Failure> {
         let rounds = requests.div_ceil(WINDOW).max(1);
         let run = self.emulate(&Options { rounds, idle: IDLE, ..options(find("idle-service")?, first, WINDOW)? })?;
@@ -220,7 +229,8 @@ impl Running {
         Ok((cpu.each(done), done / run.report.seconds))
     }
 
-    /// Service requests alone, at a rate: the releases come when all are done, which they are this long after the last.
+    /// Runs service requests alone, at a rate. The releases begin `apart` after the last request is
+    /// due, when all requests are complete.
     fn service(
         &self,
         first: u32,
@@ -240,7 +250,7 @@ impl Running {
         })?;
         let steady = run.report.steady;
         let began = steady.steady_began_unix_us;
-        // The last ones that were due are done well before the first release.
+        // The last due requests complete well before the first release.
         let ended = began + (duration + apart / 2).as_micros() as u64;
         let none = || Failure("the measurement was too short".into());
         let cpu = run.samples.between(began, ended).ok_or_else(none)?;
@@ -249,7 +259,8 @@ impl Running {
     }
 }
 
-/// Octets of the state region that the record of an idle UE with a session takes, in a core with these slices.
+/// Returns the size in the state region of the commit record of an idle UE with a session, in
+/// bytes. The core has the given slices.
 pub(crate) fn octets_of_records(slices: &str, ues: u32) -> Result<f64, Failure> {
     let core = Running::of(CoreOptions { subscribers: ues.into(), slices: slices.into(), ..CoreOptions::default() })?;
     core.register(find("session")?, 0, ues)?;
@@ -263,7 +274,7 @@ pub(crate) fn octets_of_records(slices: &str, ues: u32) -> Result<f64, Failure> 
     Ok(of("vireo_region_record_bytes") / f64::from(ues))
 }
 
-/// Everything of one configuration.
+/// Runs all measurements of one configuration.
 pub(super) fn measure(variant: &Variant, size: Size) -> Result<Outcome, Failure> {
     let warm_up = (size.ues / 10).max(WINDOW);
     let core = Running::start(variant, warm_up + size.ues + WINDOW + size.alone + 2 + size.burst + 2)?;
@@ -287,7 +298,7 @@ pub(super) fn measure(variant: &Variant, size: Size) -> Result<Outcome, Failure>
     })
 }
 
-/// Registrations alone with a concealed identity, by the name of a scenario.
+/// Measures registrations alone with a concealed identity. `scenario` names the emulator scenario.
 pub(super) fn concealed(variant: &Variant, scenario: &str, ues: u32) -> Result<CpuBreakdown, Failure> {
     let warm_up = (ues / 10).max(WINDOW);
     let core = Running::start(variant, warm_up + ues)?;
@@ -301,7 +312,7 @@ pub(in crate::bench) fn find(scenario: &str) -> Result<&'static Scenario, Failur
     Scenario::find(scenario).ok_or_else(|| Failure(format!("there is no scenario {scenario}")))
 }
 
-/// So many UEs from a subscriber on.
+/// Returns the emulator options for `ues` UEs, starting with subscriber `first`.
 pub(in crate::bench) fn options(scenario: &'static Scenario, first: u32, ues: u32) -> Result<Options, Failure> {
     let mut options = Options::lab(CORE.parse()?, scenario);
     let imsi: vireo_types::Supi = core::FIRST_IMSI.parse()?;

@@ -1,4 +1,4 @@
-//! A million UEs, registered and with a session each, in one host.
+//! Measurement of one host with a million registered UEs, each with a session.
 
 use super::sctp::{Bench, PerUe};
 use crate::cli::Failure;
@@ -9,36 +9,36 @@ use serde::Serialize;
 use std::time::{Duration, Instant};
 
 const UES: u32 = 1_000_000;
-/// Room for them, and addresses.
+/// Capacity for UEs and addresses.
 const ROOM: u32 = 1 << 20;
 const POOL: &str = "10.32.0.0/11";
-/// Service requests per second once all are there, and for how long.
+/// Service requests per second after all UEs are registered, for [`LASTS`].
 const RATE: u32 = 1000;
 const LASTS: &str = "20s";
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
-/// What it came to.
+/// Results of the measurement.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Million {
     pub(super) ues: u32,
-    /// How many the core says are registered.
+    /// Number of registered UEs as reported by the core.
     pub(super) registered: usize,
-    /// From the first UE to the last, in seconds.
+    /// Time from the first UE to the last, in seconds.
     pub(super) seconds: f64,
     pub(super) registrations_per_s: f64,
-    /// CPU of the core for each, in microseconds; the release to idle is in it.
+    /// CPU time of the core per UE, in microseconds, including the release to idle.
     pub(super) cpu_us_per_ue: f64,
-    /// All memory of the core for each, less what it needs without UEs.
+    /// Memory of the core per UE, in bytes, less the memory of the core without UEs.
     pub(super) octets_per_ue: f64,
-    /// Of those, the shared region's.
+    /// The part of `octets_per_ue` in the shared region.
     pub(super) shared_octets_per_ue: f64,
-    /// Private memory of the core's own process: UPF and subscriber service are in it.
+    /// Private memory of the core's own process per UE, including UPF and subscriber service.
     pub(super) parent_octets_per_ue: f64,
-    /// Of service requests at 1,000 per second by any of the UEs.
+    /// Latency of service requests by random UEs, at 1,000 per second.
     pub(super) service_request_us: Latency,
 }
 
-/// All of them, and then service requests by any of them.
+/// Registers all UEs, then runs service requests of random UEs.
 pub(super) fn run(bench: &Bench) -> Result<Million, Failure> {
     eprintln!("bench: a million subscribers are provisioned");
     let options = CoreOptions {

@@ -1,11 +1,13 @@
-//! `vireo bench host`: what the host runtime costs and how much goes through it, in two views side by side:
+//! `vireo bench host`: CPU cost and throughput of the host runtime, in two views.
 //!
-//! * Messages in memory: the real core and the emulator in one process, joined by SCTP associations in memory; CPU by
-//!   thread and process, the UPF and the emulator apart. N4 is real: UDP over loopback, with its system calls.
-//! * With SCTP: core and emulator as processes in namespaces, on the same processors; CPU of all of the core.
+//! * Messages in memory: the real core and the emulator run in one process, joined by SCTP
+//!   associations in memory. CPU time is counted by thread and process; UPF and emulator are
+//!   separate. N4 is real: UDP over loopback with its system calls.
+//! * With SCTP: core and emulator are processes in namespaces, on the same processors. CPU time is
+//!   that of all of the core.
 //!
-//! A service request is measured in a closed loop with the release that follows it, and alone: idle UEs come up, all at
-//! once or at a rate, and stay connected.
+//! Service requests are measured in two ways. In a closed loop a release follows each request.
+//! Alone, idle UEs become connected, all at once or at a rate, and stay connected.
 
 pub(super) mod cpu;
 mod figures;
@@ -30,22 +32,22 @@ use vireo_simulator::results::Machine;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Write the numbers as JSON
+    /// Write the numbers as JSON to FILE
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// How often everything is measured [default: 5; 1 with --quick]
+    /// Repeat every measurement N times [default: 5; 1 with --quick]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=50))]
     runs: Option<u32>,
-    /// UEs of one measurement [default: 10000; 200 with --quick]
+    /// Use N UEs per measurement [default: 10000; 200 with --quick]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(100..=15_000))]
     ues: Option<u32>,
-    /// The short form, within seconds: shows that it works, its figures prove little
+    /// Run the short form (seconds): a functional check without meaningful figures
     #[arg(long)]
     quick: bool,
-    /// Only one of the two views
+    /// Run only one of the two views
     #[arg(long, value_enum)]
     only: Option<View>,
-    /// Then a million UEs in one host: takes minutes, and memory for both sides
+    /// Also run a million UEs in one host (minutes; memory for core and emulator)
     #[arg(long)]
     million: bool,
 }
@@ -54,7 +56,7 @@ pub(crate) struct Args {
 enum View {
     /// Messages in memory
     Messages,
-    /// With SCTP and the emulator on the same processors
+    /// SCTP, with the emulator on the same processors
     Sctp,
 }
 
@@ -75,7 +77,8 @@ impl Args {
     }
 }
 
-/// One run of the first view. The baseline is measured before and after each time of what is compared with it.
+/// One run of the first view. The baseline is measured before and after each variant that is
+/// compared with it.
 struct Messages {
     pools: messages::Outcome,
     baseline: [messages::Outcome; 3],
@@ -94,7 +97,7 @@ struct WithSctp {
     starts: sctp::Starts,
 }
 
-/// Does what `vireo bench host` was asked.
+/// Runs `vireo bench host`.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let mut json = args.json.as_deref().map(create).transpose()?;
     let lab = Lab::build(&UE_NETWORKS)?;
@@ -148,7 +151,7 @@ fn messages(bench: &sctp::Bench) -> Result<Messages, Failure> {
     };
     let concealed = |scenario| messages::concealed(&POOLS, scenario, bench.size.ues);
     let pools = measure(&POOLS)?;
-    // In the short form once, where there is nothing to compare.
+    // The short form measures the baseline once, because it compares nothing.
     let again = |variant, before: messages::Outcome| if bench.quick { Ok(before) } else { measure(variant) };
     let (before, first) = (measure(&STATEFUL)?, measure(&SHARED)?);
     let between = again(&STATEFUL, before)?;
@@ -173,10 +176,10 @@ fn beside_sctp(bench: &sctp::Bench) -> Result<WithSctp, Failure> {
     Ok(WithSctp { outcome, memory, idle: bench.idle(&POOLS)?, starts: bench.starts()? })
 }
 
-/// A name and what of something it means.
+/// Name and function that extracts the value.
 type Named<A, B> = (&'static str, fn(&A) -> B);
 
-/// Each figure with its mark (issue "The host", Numbers).
+/// Returns each figure with its mark (issue "The host", Numbers).
 fn figures(in_memory: &[Messages], with_sctp: &[WithSctp]) -> Vec<Figure> {
     let m = |value: &dyn Fn(&Messages) -> f64| -> Vec<f64> { in_memory.iter().map(value).collect() };
     let s = |value: &dyn Fn(&WithSctp) -> f64| -> Vec<f64> { with_sctp.iter().map(value).collect() };
@@ -251,7 +254,7 @@ fn figures(in_memory: &[Messages], with_sctp: &[WithSctp]) -> Vec<Figure> {
     all
 }
 
-/// Where the CPU time is spent.
+/// Returns the median CPU time by part of the core.
 fn parts(in_memory: &[Messages]) -> BTreeMap<&'static str, CpuBreakdown> {
     let of = |cpu: fn(&Messages) -> CpuBreakdown| median(&in_memory.iter().map(cpu).collect::<Vec<_>>());
     if in_memory.is_empty() {

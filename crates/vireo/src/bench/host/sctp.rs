@@ -1,6 +1,7 @@
-//! The view "with SCTP and emulator on the same processors": core and emulator as processes of their own in the
-//! laboratory's namespaces. CPU is that of all threads and processes of the core, the SCTP stack and the embedded UPF
-//! among them.
+//! View "with SCTP and emulator on the same processors".
+//!
+//! Core and emulator are separate processes in the namespaces of the lab. CPU time is that of all
+//! threads and processes of the core, including the SCTP stack and the embedded UPF.
 
 use super::cpu::Samples;
 use super::messages::{Size, WINDOW};
@@ -13,62 +14,63 @@ use crate::lab::{Interrupt, Lab, create};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// From the last service request that is due to the first release.
+/// Time from the last due service request to the first release.
 const APART: Duration = Duration::from_millis(500);
-/// The part of the highest rate of the closed loop at which latency is measured.
+/// Fraction of the closed loop's highest rate at which latency is measured.
 const PART: f64 = 0.7;
-/// Service requests per second when the core is waked for each.
+/// Service requests per second at which the core sleeps between requests.
 const RARE: u32 = 10;
-/// Of an open load one in so many may be turned away: a machine that stands still for a moment lets it pile up.
+/// One in `PARDON` requests of an open load may be rejected: a short stall of the machine makes
+/// requests pile up.
 const PARDON: u64 = 20;
-/// How much the core's log says when it is read for how long things took.
+/// Log configuration for runs whose durations are read from the core's log.
 const TELLING: &str = "\n[log]\nlevel = \"info,vireo_node=debug\"\n";
 const LOG: &str = "/tmp/core.log";
 const REST_WITHIN: Duration = Duration::from_secs(30);
 
-/// The laboratory and what is measured in it.
+/// The lab and the sizes of the measurements in it.
 pub(super) struct Bench {
     pub(super) lab: Lab,
     pub(super) interrupt: Interrupt,
-    /// The short form.
+    /// True for the short form.
     pub(super) quick: bool,
     pub(super) size: Size,
-    /// For how long latency is measured.
+    /// Duration of the latency measurement.
     pub(super) paced: Duration,
-    /// For how long nothing happens.
+    /// Duration of the idle measurement.
     pub(super) idle: Duration,
 }
 
-/// What the core as it comes came to.
+/// Results of one configuration of the core.
 #[derive(Clone, Debug)]
 pub(super) struct Outcome {
     pub(super) sctp: String,
-    /// CPU in microseconds for each registration with session.
+    /// CPU time per registration with session, in microseconds.
     pub(super) registration: f64,
     pub(super) registrations_per_s: f64,
-    /// For each service request and the release that follows it.
+    /// CPU time per service request and the release that follows, in microseconds.
     pub(super) cycle: f64,
     pub(super) cycles_per_s: f64,
-    /// For each service request alone, at a rate.
+    /// CPU time per service request alone, at a fixed rate, in microseconds.
     pub(super) paced: f64,
-    /// At a part of the highest rate, in an open loop.
+    /// Median latency in an open loop, at [`PART`] of the highest rate.
     pub(super) service_p50_us: f64,
     pub(super) service_p99_us: f64,
 }
 
-/// Memory for each registered UE with a session, in octets.
+/// Memory per registered UE with a session, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct PerUe {
-    /// Of the region that all processes share.
+    /// Part in the region that all processes share.
     pub(super) shared: f64,
-    /// Of the core's own process, the embedded UPF and the subscriber service among it.
+    /// Part in the core's own process, including the embedded UPF and the subscriber service.
     pub(super) parent: f64,
-    /// Of all workers.
+    /// Part in all workers.
     pub(super) workers: f64,
 }
 
 impl PerUe {
-    /// What so many more UEs have made of it.
+    /// Returns the memory growth per UE after `ues` more UEs registered.
     pub(super) fn between(before: &ResourceUse, after: &ResourceUse, ues: f64) -> Self {
         let each = |before: u64, after: u64| (after as f64 - before as f64) / ues;
         PerUe {
@@ -83,22 +85,23 @@ impl PerUe {
     }
 }
 
-/// A core without work.
+/// Core without work.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Idle {
-    /// Per cent of one processor.
+    /// Percent of one processor.
     pub(super) cpu_percent: f64,
-    /// Of service requests so rare that every thread sleeps in between, in microseconds.
+    /// Median latency of service requests so rare that every thread sleeps in between, in
+    /// microseconds.
     pub(super) wake_p50_us: f64,
     pub(super) wake_p99_us: f64,
 }
 
-/// How long it takes until there is more to work with, in milliseconds.
+/// Time until additional workers and NFs are usable, in milliseconds.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Starts {
-    /// From the start of a worker process until it is seen to be ready, of each.
+    /// From the start of each worker process until the host sees it as ready.
     pub(super) workers: Vec<f64>,
-    /// From the decision to use an idle NF until it has work to take, of each.
+    /// From the decision to activate each idle NF until it can take work.
     pub(super) nfs: Vec<f64>,
 }
 
@@ -119,7 +122,7 @@ impl Bench {
         Ok(emulated)
     }
 
-    /// Waits until the UEs of gNBs that have gone are released: as long as that takes, the core is busy.
+    /// Waits until the UEs of disconnected gNBs are released. The core is busy until then.
     fn rest(&self, core: &mut Core) -> Result<(), Failure> {
         let deadline = Instant::now() + REST_WITHIN;
         while core.counts()?.connected > 0 {
@@ -133,7 +136,7 @@ impl Bench {
         Ok(())
     }
 
-    /// `ues` UEs register and get a session.
+    /// Registers `ues` UEs and establishes a session for each.
     pub(super) fn register(&self, core: &mut Core, first: u32, ues: u32) -> Result<Emulated, Failure> {
         let load = Load::Window(WINDOW);
         let limit = Duration::from_secs(300 + u64::from(ues / 100));
@@ -155,8 +158,8 @@ impl Bench {
         self.emulate(core, &options)
     }
 
-    /// Service requests at a rate by idle UEs that stay connected for a while: what they came to, and what the core used
-    /// from the first that was due until all were done.
+    /// Runs service requests at a rate by idle UEs that stay connected for a while. Returns their
+    /// results and the core's CPU time from the first due request until all are complete.
     pub(super) fn service(
         &self,
         core: &mut Core,
@@ -192,7 +195,7 @@ impl Bench {
         Ok((result, each))
     }
 
-    /// CPU, rates and latency of a configuration.
+    /// Measures CPU time, rates and latency of a configuration.
     pub(super) fn measure(&self, variant: &Variant) -> Result<Outcome, Failure> {
         let (warm_up, Size { ues, alone, .. }) = ((self.size.ues / 10).max(WINDOW), self.size);
         let mut core = self.of(variant, warm_up + ues + WINDOW + 2 * (alone + 2))?;
@@ -205,7 +208,8 @@ impl Bench {
         let cycle = (cycled.core_cpu.as_secs_f64() * 1e6 - registration * f64::from(WINDOW)) / done;
         let cycles_per_s = done / cycled.result.seconds;
         let first = first + WINDOW;
-        // The closed loop has a release for each service request, so this is well below what goes through.
+        // The closed loop includes a release per service request, so this rate is well below
+        // saturation.
         let duration = Duration::from_secs_f64(f64::from(alone) / (cycles_per_s * PART));
         let load = (cycles_per_s * PART, duration, duration + APART);
         let (_, alone_us) = self.service(&mut core, (first, alone + 2), load)?;
@@ -225,7 +229,7 @@ impl Bench {
         })
     }
 
-    /// How much more there is with 2N UEs than with N.
+    /// Returns the memory per UE, from the difference between 2N and N UEs.
     pub(super) fn memory(&self, variant: &Variant) -> Result<PerUe, Failure> {
         let n = self.size.ues;
         let mut core = self.of(variant, 2 * n)?;
@@ -238,7 +242,7 @@ impl Bench {
         Ok(PerUe::between(&held[0], &held[1], n.into()))
     }
 
-    /// What a core without work uses, and how soon it is awake.
+    /// Measures the CPU use of a core without work and its wake-up latency.
     pub(super) fn idle(&self, variant: &Variant) -> Result<Idle, Failure> {
         let ues = RARE * 3;
         let mut core = self.of(variant, 2 * ues)?;
@@ -259,12 +263,13 @@ impl Bench {
         Ok(Idle { cpu_percent, wake_p50_us: latency.p50 as f64, wake_p99_us: latency.p99 as f64 })
     }
 
-    /// How long workers and NFs take to be there: a core whose objectives cannot be met takes idle ones.
+    /// Measures the start times of workers and NFs. A core that cannot meet its objectives
+    /// activates idle NFs.
     pub(super) fn starts(&self) -> Result<Starts, Failure> {
         let options = CoreOptions {
             subscribers: WINDOW.into(),
             slices: "[slice.default]\nsnssai = { sst = 1 }\nslo = { all = \"1ms\" }\n".into(),
-            // with workers of their own for some of the NFs, which are late sooner
+            // Some NFs have separate workers, so that they miss their objectives sooner.
             tables: format!("{}{TELLING}", EIGHT.tables),
             ..CoreOptions::default()
         };
@@ -284,16 +289,16 @@ fn succeeded(result: &EmulatorResult) -> Result<(), Failure> {
 }
 
 impl Starts {
-    /// As the core's log tells it.
+    /// Reads the start times from the core's log.
     fn read(log: &str) -> Self {
         let of = |what: &str| log.lines().filter(|line| line.contains(what)).filter_map(took).collect();
         Starts { workers: of("a worker is ready"), nfs: of("a pool has another NF") }
     }
 }
 
-/// The time in `took=1.5ms` of a line, in milliseconds.
+/// Returns the time in `took=1.5ms` of a log line, in milliseconds.
 fn took(line: &str) -> Option<f64> {
-    // A terminal's colours may be between name and value.
+    // Terminal colour codes may separate name and value.
     let plain: String = line.split('\u{1b}').map(|part| part.split_once('m').map_or(part, |(_, rest)| rest)).collect();
     let plain = if line.contains('\u{1b}') { plain } else { line.to_owned() };
     let value = plain.split_once("took=")?.1.split_whitespace().next()?;

@@ -1,31 +1,33 @@
-//! The ways to run NFs that are compared.
+//! Configurations of NFs and workers that the host benchmark compares.
 
 /// A configuration of the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Variant {
     pub(super) name: &'static str,
-    /// Tables of the configuration.
+    /// Tables of the configuration file.
     pub(super) tables: &'static str,
 }
 
-/// Nothing is turned away while there is room at all: how much is sent is bounded, and a machine that stands still for a
-/// moment is not what is measured.
+/// Disables overload rejection while capacity remains. The load is bounded, and stalls of the
+/// machine are not measured.
 pub(in crate::bench) const UNSHED: &str = "\n[overload]\nstart = 1.0\nregistrations = 1.0\nothers = 1.0\n";
 
-/// The core as it comes: NFs by slice and procedure, those of a slice in one worker, contexts in shared memory.
+/// Default configuration: NFs by slice and procedure, one worker per slice, contexts in shared
+/// memory.
 pub(super) const POOLS: Variant = Variant { name: "pools", tables: "" };
 
-/// The same with eight NFs in a worker.
+/// Default configuration with eight NFs per worker.
 pub(super) const EIGHT: Variant = Variant { name: "8 NFs in a worker", tables: "[pools]\nnfs-per-worker = 8\n" };
 
-/// The same with a process for each NF.
+/// Default configuration with one process per NF.
 pub(super) const PROCESSES: Variant = Variant { name: "process per NF", tables: "[pools]\nnfs-per-worker = 1\n" };
 
-/// One NF for everything in one worker, contexts in shared memory.
+/// One NF for all procedures in one worker, contexts in shared memory.
 pub(super) const SHARED: Variant =
     Variant { name: "unified, shared memory", tables: "[pools]\nkey = \"wildcard\"\nworkers = 1\n" };
 
-/// The same with the contexts in the worker's own memory: the baseline that the cost of commits is against.
+/// One NF in one worker with the contexts in the worker's memory: the baseline for the cost of
+/// commits.
 pub(super) const STATEFUL: Variant = Variant {
     name: "unified, stateful",
     tables: "[pools]\nkey = \"wildcard\"\nworkers = 1\n\n[state]\nlocation = \"memory\"\n",

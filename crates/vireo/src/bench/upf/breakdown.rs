@@ -1,11 +1,14 @@
-//! Where a packet's time goes, by driver: receiving, sending, and what a user plane does between. Packets are made on the
-//! processor that handles them, never more than so many ahead, and come to their end on the way: first at the interface,
-//! then received, then sent on by a bare forwarder, then by the user plane. What each step adds is its part's time.
+//! Breakdown of a packet's time by driver: receive, send, user plane.
 //!
-//! Differences are only sound where batches are alike. So all of it runs in turns (`in_turns`): packets are made until
-//! there is no room for more, then the worker handles them, then more are made. Else the kernel lets a worker that waits
-//! interrupt the making of packets whenever it has handled the last one: it then handles them one by one, each for the
-//! price of a wake-up, in some steps and not in others, and receiving alone came out dearer than receiving and sending.
+//! The packets are made on the processor that handles them, with a bounded number in flight. They
+//! end at successive points of the path: at the interface, after reception, after a bare forwarder,
+//! after the user plane. The time that each step adds is the time of its part.
+//!
+//! Differences are only sound if batches are alike. All steps therefore run in turns (`in_turns`):
+//! packets are made until the queue is full, then the worker handles them. Otherwise the kernel
+//! lets a waiting worker preempt the packet source after each packet. The worker then handles
+//! single packets, each at the price of a wake-up, in some steps and not in others. In that case
+//! receiving alone measured slower than receiving and sending.
 
 use super::compute::Compute;
 use super::drivers::Driver;
@@ -19,48 +22,48 @@ use vireo_datapath::DropReason;
 use vireo_traffic::frame_loop::{Direction, FrameLoop, FrameLoopError, Teids};
 use vireo_types::Teid;
 
-/// Packets that are made in one go.
+/// Packets made per call.
 const BURST: u32 = 64;
-/// Packets that a veth interface has places for, less a burst.
+/// Packets that fit into the queue of a veth interface, less a burst.
 const PLACES: u64 = 128;
-/// Windows of a measurement, whose median counts: something else may run in some.
+/// Windows of a measurement. The median is used, because other work may disturb some windows.
 const WINDOWS: u32 = 8;
-/// How often a driver is measured again of which a part cannot be.
+/// Attempts to measure a driver if a part is implausible.
 const ATTEMPTS: u32 = 3;
-/// After so long without one that arrives, those on the way are taken for lost.
+/// Packets in flight count as lost after this time without an arrival.
 const LOST_AFTER: Duration = Duration::from_millis(50);
 
-/// A packet's time in ns.
+/// Time of one packet by part, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct PacketTimeParts {
-    /// From the interface to the worker, with the kernel's part of it.
+    /// From the interface to the worker, including the kernel's part.
     pub(crate) receive: f64,
     /// From the worker to the far end of a link.
     pub(crate) send: f64,
     /// Lookup, decision and headers, measured alone.
     pub(crate) compute: f64,
-    /// What the user plane adds to a bare forwarder beyond that.
+    /// Additional time of the user plane over a bare forwarder and `compute`.
     pub(crate) other: f64,
 }
 
 impl PacketTimeParts {
-    /// Whether it can be: a part that is less than nothing shows that something else ran beside another. What is not
-    /// told by a part is little and may come out a little below nothing.
+    /// Returns true if the parts are plausible. A negative part shows that another task disturbed a
+    /// step. `other` is small and may be slightly negative.
     fn can_be(&self) -> bool {
         self.receive >= 0.0 && self.send > 0.0 && self.compute > 0.0 && self.other > -self.network() / 5.0
     }
 
-    /// Receiving and sending.
+    /// Returns the time of receiving and sending.
     pub(crate) fn network(&self) -> f64 {
         self.receive + self.send
     }
 
-    /// All of it.
+    /// Returns the sum of all parts.
     pub(crate) fn total(&self) -> f64 {
         self.network() + self.compute + self.other
     }
 
-    /// The mean of two.
+    /// Returns the mean of `self` and `with`.
     pub(crate) fn mean(self, with: PacketTimeParts) -> PacketTimeParts {
         PacketTimeParts {
             receive: f64::midpoint(self.receive, with.receive),
@@ -71,12 +74,12 @@ impl PacketTimeParts {
     }
 }
 
-/// What is measured on, and for how long.
+/// Network, processors and duration of a measurement.
 #[derive(Clone, Copy)]
 pub(crate) struct TestBed<'a> {
     pub(crate) network: &'a Network,
     pub(crate) processor: usize,
-    /// Where the user plane's other threads are.
+    /// Processors of the user plane's other threads.
     pub(crate) beside: &'a [usize],
     pub(crate) sessions: u32,
     pub(crate) span: Duration,
@@ -85,17 +88,18 @@ pub(crate) struct TestBed<'a> {
 
 const WAYS: [Direction; 2] = [Direction::Uplink, Direction::Downlink];
 
-/// By direction: uplink, downlink.
+/// Uplink and downlink values.
 type Both = [f64; 2];
 
 impl TestBed<'_> {
-    /// A load that comes to its end at the far ends.
+    /// Returns a load whose packets end at the far ends.
     fn load(&self, teids: impl Into<Teids>) -> Result<FrameLoop, Failure> {
         let packets = self.network.packets(teids);
         Ok(self.network.outside(|| FrameLoop::load(&self.network.ours, packets))??)
     }
 
-    /// The time of a packet in ns, from where it is made to where `arrived` counts it.
+    /// Returns the time of a packet in nanoseconds, from its creation to the point where `arrived`
+    /// counts it.
     fn paced(
         &self,
         load: &FrameLoop,
@@ -108,9 +112,9 @@ impl TestBed<'_> {
         let work = || -> Result<Option<f64>, FrameLoopError> {
             let mut source = load.source(direction, sessions)?;
             let (begin, mut seen) = (Instant::now(), arrived(load)?);
-            // how many more may be on the way
+            // `room` is the number of packets that may still be put in flight.
             let (mut room, mut moved) = (ahead, begin);
-            // the first third is for caches and queues to fill
+            // The first third fills caches and queues.
             let (mut marks, mut next) = (vec![], begin + span / 3);
             while begin.elapsed() < span {
                 if room >= u64::from(BURST) {
@@ -150,20 +154,20 @@ impl TestBed<'_> {
         Ok([one(uplink)?, one(downlink)?])
     }
 
-    /// Making packets that end at the interface.
+    /// Measures the creation of packets that end at the interface.
     fn made(&self) -> Result<Both, Failure> {
         let load = self.load(Teid(1))?;
         let sink = FrameLoop::sink(&self.network.ours, self.network.packets(Teid(1)))?;
         self.both(|direction| {
             self.paced(&load, direction, PLACES, |load| {
-                // asked as in all the others, so that it is in none of the differences
+                // All steps read this counter, so that its cost cancels in the differences.
                 load.counted()?;
                 Ok(sink.counted()?.others)
             })
         })
     }
 
-    /// Packets through a user plane with sessions.
+    /// Measures packets through a user plane with sessions.
     fn ours(&self, toml: &str, ahead: u64) -> Result<Both, Failure> {
         let mut upf = Upf::start(self.network, self.beside, self.sessions, toml, self.interrupt)?;
         upf.workers_on(self.processor)?;
@@ -174,7 +178,7 @@ impl TestBed<'_> {
         Ok(both)
     }
 
-    /// A driver of user space, by direction.
+    /// Returns the parts of a user-space driver, by direction.
     pub(crate) fn driver(&self, driver: &Driver, compute: &mut Compute) -> Result<[PacketTimeParts; 2], Failure> {
         sound(driver.name, || in_turns(|| self.driver_once(driver, compute))?)
     }
@@ -211,8 +215,8 @@ impl TestBed<'_> {
         Ok(parts)
     }
 
-    /// The program in the kernel, by direction: receiving and sending are one, and what it does between is told by the
-    /// difference from a program that only moves headers.
+    /// Returns the parts of the XDP program, by direction. Receiving and sending are one part. The
+    /// rest is the difference from a program that only moves headers.
     pub(crate) fn xdp(&self) -> Result<[PacketTimeParts; 2], Failure> {
         sound("xdp", || in_turns(|| self.xdp_once())?)
     }
@@ -233,7 +237,8 @@ impl TestBed<'_> {
     }
 }
 
-/// A packet's time in ns, of moments in which packets had just arrived and how many had: the median of the times between.
+/// Returns the time of a packet in nanoseconds: the median over the intervals between `marks`,
+/// which hold a time and the packets arrived by then.
 fn typical(marks: &[(Instant, u64)]) -> Option<f64> {
     let of = |pair: &[(Instant, u64)]| {
         let [(from, before), (to, after)] = *pair else { return None };
@@ -244,7 +249,7 @@ fn typical(marks: &[(Instant, u64)]) -> Option<f64> {
     times.get(times.len() / 2).copied()
 }
 
-/// Measures until no part takes less than no time.
+/// Repeats a measurement until all parts are plausible, at most [`ATTEMPTS`] times.
 fn sound(
     name: &str,
     mut measure: impl FnMut() -> Result<[PacketTimeParts; 2], Failure>,

@@ -1,5 +1,7 @@
-//! T_c: what a packet costs in user space between its input and its output, by the engine of the drivers of frames on
-//! frames in memory. Sessions are random, batches are of 32.
+//! Measurement of T_c, the time of a packet in user space between input and output.
+//!
+//! The engine of the frame drivers runs on frames in memory. Sessions are random; batches have 32
+//! frames.
 
 use super::network::{FIRST_UE, GNB, Network, POOL, SERVER, UPF_N3};
 use crate::cli::Failure;
@@ -15,12 +17,12 @@ use vireo_types::{Instant, SessionAddress, Teid};
 /// Frames of a batch.
 pub(crate) const BATCH: usize = 32;
 
-/// The QoS flow of all packets.
+/// QoS flow of all packets.
 const QFI: u8 = 1;
-/// A rate that a session's packets never reach, though the clock stands still for them.
+/// Rate limit that a session never reaches, although its clock stands still.
 const MBR_KBPS: u64 = 100_000_000;
 
-/// The records of a session.
+/// Table entries of a session.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct User {
     pub(crate) session: u32,
@@ -28,7 +30,8 @@ pub(crate) struct User {
     pub(crate) downlink: DownlinkId,
 }
 
-/// The downlink rule of a session that has moved so often.
+/// Returns the downlink rule of a session. The tunnel's TEID depends on `moves`, so that successive
+/// tunnels differ.
 pub(crate) fn downlink_rule(session: u32, moves: u32) -> DownlinkRule {
     DownlinkRule {
         session: session.into(),
@@ -42,19 +45,20 @@ pub(crate) fn downlink_rule(session: u32, moves: u32) -> DownlinkRule {
     }
 }
 
-/// What sessions are like.
+/// Features of the measured sessions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// As much as a session of `vireo bench upf` has: counts.
+    /// Usage counts only, as the sessions of `vireo bench upf`.
     #[default]
     Counted,
-    /// As the core sets up: besides, a rate that the load never reaches, and the QoS flow of uplink packets is looked at.
+    /// As the core sets sessions up: also a rate limit that the load never reaches and a check of
+    /// the uplink QoS flow.
     Full,
-    /// Of a slice of simple devices: nothing of that.
+    /// As in a slice of simple devices: no counts, limit or QoS check.
     Lean,
 }
 
-/// Makes a session's records.
+/// Adds the entries of a session.
 pub(crate) fn add(tables: &mut Tables, session: u32, released: &mut Released) -> Result<User, Failure> {
     add_as(Kind::Counted, tables, session, released)
 }
@@ -75,7 +79,7 @@ fn add_as(kind: Kind, tables: &mut Tables, session: u32, released: &mut Released
     Ok(User { session, teid, downlink })
 }
 
-/// Empty tables for the sessions' addresses, with room for so many.
+/// Returns empty tables for the sessions' addresses with a capacity of `records` entries.
 pub(crate) fn tables(records: u32, locking: Locking) -> Tables {
     within(Limits { records: records as usize, locking, ..Limits::default() })
 }
@@ -88,13 +92,13 @@ fn within(limits: Limits) -> Tables {
 
 /// A node between the RAN and the user plane.
 pub(crate) trait Node {
-    /// A batch is on its way from the RAN.
+    /// Processes a batch from the RAN.
     fn uplink(&mut self, frames: &mut MemoryFrames);
-    /// A batch is on its way to the RAN.
+    /// Processes a batch to the RAN.
     fn downlink(&mut self, frames: &mut MemoryFrames);
 }
 
-/// No node.
+/// Null node: packets pass unchanged.
 impl Node for () {
     #[inline]
     fn uplink(&mut self, _: &mut MemoryFrames) {}
@@ -109,28 +113,29 @@ pub(crate) struct Compute {
     templates: [Vec<u8>; 2],
     teids: Teids,
     sessions: u32,
-    /// Those that have packets; none = all.
+    /// Sessions that have packets; empty = all.
     active: Vec<u32>,
     random: u64,
 }
 
-/// The place of a TEID in an uplink frame, and of the UE's address in frames of either direction.
+/// Offset of the TEID in an uplink frame; `UE_AT` holds the offset of the UE's address by
+/// direction.
 const TEID_AT: usize = 14 + 20 + 8 + 4;
 const UE_AT: [usize; 2] = [14 + 20 + 8 + 16 + 12, 14 + 16];
 
 impl Compute {
-    /// One with so many sessions.
+    /// Returns a user plane with `sessions` sessions.
     pub(crate) fn new(network: &Network, sessions: u32) -> Result<Self, Failure> {
         Compute::with(network, sessions, 0, Locking::default()).map(|(compute, _)| compute)
     }
 
-    /// One with so many sessions of a kind.
+    /// Returns a user plane with `sessions` sessions of a kind.
     pub(crate) fn of_kind(network: &Network, sessions: u32, kind: Kind) -> Result<Self, Failure> {
         let limits = Limits { records: sessions as usize, ..Limits::default() };
         Compute::build(network, (sessions, kind), limits).map(|(compute, _)| compute)
     }
 
-    /// One with so many sessions, and room for so many more, whose tables are shared in this way.
+    /// Returns a user plane with sessions, spare capacity and the given locking of its tables.
     pub(crate) fn with(
         network: &Network,
         sessions: u32,
@@ -141,7 +146,7 @@ impl Compute {
         Compute::build(network, (sessions, Kind::Counted), limits)
     }
 
-    /// One with so many sessions of a kind, and tables of these bounds.
+    /// Returns a user plane with sessions of a kind and tables with the given bounds.
     pub(crate) fn build(
         network: &Network,
         (sessions, kind): (u32, Kind),
@@ -159,7 +164,8 @@ impl Compute {
         Ok((Compute::of(network, tables, sessions, &network.packets(teids), GNB)?, users))
     }
 
-    /// One of these tables; uplink packets come as `packets` says, those for the RAN leave for `ran`.
+    /// Returns a user plane with the given tables. Uplink packets have the form of `packets`;
+    /// downlink packets leave for `ran`.
     pub(crate) fn of(
         network: &Network,
         tables: Tables,
@@ -175,27 +181,27 @@ impl Compute {
         Ok(Compute { frames, templates, teids: packets.teids.clone(), sessions, active: vec![], random: 1 })
     }
 
-    /// Has only these sessions send and receive from now on; none = all.
+    /// Restricts packets to the given sessions; empty = all.
     pub(crate) fn activate(&mut self, active: Vec<u32>) {
         self.active = active;
     }
 
-    /// The rules, to be changed meanwhile.
+    /// Returns the tables, so that another thread can change the rules during the measurement.
     pub(crate) fn tables(&self) -> &SharedTables {
         &self.frames.tables
     }
 
-    /// Says whether there are several workers, who must not miss each other's counts.
+    /// Sets whether the tables have several workers, whose concurrent counts must all be kept.
     pub(crate) fn one_of_several(&mut self, several: bool) {
         self.frames.tables.change(|tables, _| tables.decided_by_one(!several), |_| ());
     }
 
-    /// Decides on one batch of packets of sessions at random; gives how long that took.
+    /// Decides on one batch of packets of random sessions. Returns the time taken.
     pub(crate) fn batch(&mut self, direction: Direction) -> Result<Duration, Failure> {
         self.batch_behind(direction, &mut ())
     }
 
-    /// The same behind another node, through which the packets go too.
+    /// Decides on one batch that also passes through `node`. Returns the time taken.
     pub(crate) fn batch_behind(&mut self, direction: Direction, node: &mut impl Node) -> Result<Duration, Failure> {
         self.fill(direction);
         let now = std::time::Instant::now();
@@ -213,11 +219,11 @@ impl Compute {
         }
     }
 
-    /// A packet's time in ns in one direction, for about so long.
+    /// Returns the time of a packet in one direction in nanoseconds, measured for about `span`.
     pub(crate) fn nanoseconds(&mut self, direction: Direction, span: Duration) -> Result<f64, Failure> {
         let (began, mut spent, mut batches) = (std::time::Instant::now(), Duration::ZERO, 0_u32);
         while began.elapsed() < span {
-            // the clock is looked at once in a while, as a driver does
+            // As in a driver, the clock is read once per several batches.
             for _ in 0..64 {
                 spent += self.batch(direction)?;
                 batches += 1;
@@ -226,7 +232,7 @@ impl Compute {
         Ok(spent.as_nanos() as f64 / f64::from(batches) / BATCH as f64)
     }
 
-    /// A batch of frames of sessions at random.
+    /// Fills a batch with frames of random sessions.
     fn fill(&mut self, direction: Direction) {
         let way = usize::from(direction == Direction::Downlink);
         for _ in 0..BATCH {

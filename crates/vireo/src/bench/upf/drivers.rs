@@ -1,5 +1,7 @@
-//! The drivers of user space, each against the same driver with nothing between input and output
-//! (`vireo_datapath::Bare`): the same frames in flight, on the same interfaces and processor, before and after.
+//! User-space drivers, each compared with the same driver without a user plane.
+//!
+//! The baseline is `vireo_datapath::Bare`, which connects input and output directly. It runs before
+//! and after the user plane, with the same frames in flight, on the same interfaces and processor.
 
 use super::kernel::{self, Round, Spans};
 use super::network::{GNB, LENGTH, Network, POOL, SERVER, UPF_N3};
@@ -14,26 +16,27 @@ use vireo_types::Teid;
 /// A driver of user space.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Driver {
-    /// Its name in the configuration.
+    /// Name in the configuration.
     pub(crate) name: &'static str,
     io: Option<FrameIo>,
-    /// Frames in flight: as many as it takes for none to be waited for, and fewer than any queue on the way holds.
+    /// Frames in flight: enough that the driver never waits, and fewer than any queue on the path
+    /// holds.
     pub(super) flight: usize,
 }
 
-/// How often a measurement is begun again that loses frames.
+/// Attempts to measure if frames are lost.
 const ATTEMPTS: u32 = 4;
 
-/// All of them.
+/// All user-space drivers.
 pub(crate) const DRIVERS: [Driver; 3] = [
-    // the queue of a TUN device has 500 places
+    // The queue of a TUN device has 500 places.
     Driver { name: "sockets", io: None, flight: 256 },
-    // the kernel hands frames over in blocks of some 400, or after a millisecond
+    // The kernel delivers frames in blocks of about 400, or after 1 ms.
     Driver { name: "af-packet", io: Some(FrameIo::AfPacket(vireo_datapath::Fanout::Hash)), flight: 4096 },
     Driver { name: "af-xdp", io: Some(FrameIo::AfXdp(XdpMode::Native)), flight: 512 },
 ];
 
-/// A packet in each direction.
+/// Values in both directions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Both {
     pub(crate) uplink: Round,
@@ -44,12 +47,12 @@ pub(crate) struct Both {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Run {
     pub(crate) bare: [Both; 2],
-    /// With one session, and with many.
+    /// Results with one session and with many.
     pub(crate) ours: [Both; 2],
 }
 
 impl Driver {
-    /// The configuration of the user plane.
+    /// Returns the configuration of the user plane.
     pub(super) fn toml(&self, network: &Network) -> String {
         let (n3, n6) = (&network.ours.n3.name, &network.ours.n6.name);
         match self.io {
@@ -61,7 +64,7 @@ impl Driver {
         }
     }
 
-    /// The driver with nothing but headers; it ends when it is dropped.
+    /// Starts the driver with header handling only. Dropping the result stops the driver.
     pub(crate) fn bare(&self, network: &Network, processor: usize, forward: bool) -> Result<Sockets, Failure> {
         let interfaces = vec![network.ours.n3.name.clone(), network.ours.n6.name.clone()];
         let config = SocketsConfig {
@@ -83,7 +86,7 @@ impl Driver {
         Ok(on_processors(&[processor], || Sockets::bare(config, bare))??)
     }
 
-    /// Packets of these sessions through whatever is there.
+    /// Measures packets of the given sessions through the running forwarder.
     fn both(
         &self,
         network: &Network,
@@ -94,7 +97,7 @@ impl Driver {
         let mut load = network.outside(|| FrameLoop::load(&network.ours, network.packets(teids.clone())))??;
         let mut one = |direction| {
             let mut round = Round::default();
-            // on a machine that does something else meanwhile, a queue on the way may overflow
+            // On a machine with other work, a queue on the path may overflow.
             for _ in 0..ATTEMPTS {
                 round = kernel::round(network, &mut load, direction, (0, sessions), processor, (self.flight, spans))?;
                 if round.in_flight >= self.flight as u64 / 2 {
@@ -107,7 +110,7 @@ impl Driver {
         Ok(Both { uplink: one(Direction::Uplink)?, downlink: one(Direction::Downlink)? })
     }
 
-    /// Once: bare, with sessions, bare.
+    /// Measures once: bare, with sessions, bare.
     pub(crate) fn run(
         &self,
         network: &Network,

@@ -1,4 +1,4 @@
-//! What a packet costs in the kernel's program, against a program that only moves headers.
+//! Packet cost of the XDP program, compared with a program that only moves headers.
 
 use super::network::Network;
 use crate::cli::Failure;
@@ -6,19 +6,19 @@ use crate::lab::process::on_processors;
 use std::time::{Duration, Instant};
 use vireo_traffic::frame_loop::{Direction, FrameLoop, LoopCounters};
 
-/// Frames in flight: what one poll of a veth interface takes.
+/// Frames in flight: one poll of a veth interface takes as many.
 const FRAMES: usize = 64;
-/// How long frames may need to be gone.
+/// Limit of the time until all frames of a stopped load have ended.
 const END_WITHIN: Duration = Duration::from_secs(5);
 
-/// How long a measurement takes.
+/// Durations of a measurement.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Spans {
     pub(crate) warm_up: Duration,
     pub(crate) window: Duration,
 }
 
-/// A packet's time in ns, by direction.
+/// Time of a packet in nanoseconds, by direction.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Cost {
     pub(crate) uplink: f64,
@@ -26,7 +26,7 @@ pub(crate) struct Cost {
 }
 
 impl Cost {
-    /// The costs relative to the middle of two others.
+    /// Returns the costs relative to the mean of two others.
     pub(crate) fn over(self, before: Cost, after: Cost) -> Cost {
         Cost {
             uplink: self.uplink / f64::midpoint(before.uplink, after.uplink),
@@ -35,7 +35,7 @@ impl Cost {
     }
 }
 
-/// Both directions, one after the other, of `count` sessions from `first` on.
+/// Measures both directions, one after the other, with `count` sessions from `first` on.
 pub(crate) fn both(
     network: &Network,
     load: &mut FrameLoop,
@@ -58,23 +58,23 @@ fn nanoseconds(
     Ok(round(network, load, direction, sessions, processor, (FRAMES, spans))?.nanoseconds)
 }
 
-/// How often the frames are looked at when they are to end.
+/// Poll interval while the frames of a stopped load end.
 const STEP: Duration = Duration::from_millis(5);
-/// How many times nothing may have come before it is believed that there is no more.
+/// Polls without a new frame after which the remaining frames count as lost.
 const QUIET: u32 = 30;
 
-/// What was seen of frames that went round.
+/// Measurement of frames in a loop.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Round {
-    /// Of a packet.
+    /// Time per packet.
     pub(crate) nanoseconds: f64,
-    /// In which the processor did something.
+    /// Busy time of the processor per packet.
     pub(crate) cpu_nanoseconds: f64,
-    /// Frames that were there when the load ended, of those that were injected.
+    /// Injected frames that were still in the loop when the load ended.
     pub(crate) in_flight: u64,
 }
 
-/// Has so many frames go round, and looks at them for a while.
+/// Injects frames into the loop and measures them for a window.
 pub(crate) fn round(
     network: &Network,
     load: &mut FrameLoop,
@@ -111,14 +111,14 @@ pub(crate) fn round(
     })
 }
 
-/// Waits until so many frames were counted, or until no more are, because some were lost on the way.
+/// Waits until `all` frames are counted, or until the count stops growing because frames were lost.
 fn ended_at(all: u64, counted: impl Fn() -> Result<u64, Failure>) -> Result<u64, Failure> {
     let deadline = Instant::now() + END_WITHIN;
     let (mut last, mut quiet) = (counted()?, 0);
     while quiet < QUIET {
         std::thread::sleep(STEP);
         let now = counted()?;
-        // the last ones may be on their way still
+        // The last frames may still be in flight.
         quiet = if now >= all {
             QUIET
         } else if now == last {
@@ -134,7 +134,7 @@ fn ended_at(all: u64, counted: impl Fn() -> Result<u64, Failure>) -> Result<u64,
     Ok(last)
 }
 
-/// How long a processor has had nothing to do (`/proc/stat`), in steps of 10 ms.
+/// Returns the idle time of a processor (`/proc/stat`), in steps of 10 ms.
 fn idle(processor: usize) -> Result<Duration, Failure> {
     let text = std::fs::read_to_string("/proc/stat")?;
     idle_of(&text, processor).ok_or_else(|| Failure(format!("the kernel tells nothing of processor {processor}")))
@@ -144,7 +144,8 @@ fn idle_of(stat: &str, processor: usize) -> Option<Duration> {
     let name = format!("cpu{processor}");
     let line =
         stat.lines().map(str::split_whitespace).find_map(|mut words| (words.next()? == name).then_some(words))?;
-    // proc(5): user, nice, system, idle, iowait; the unit is USER_HZ, 100 on every machine that Linux runs on here
+    // proc(5): user, nice, system, idle, iowait. The unit is USER_HZ, 100 on all Linux platforms
+    // supported here.
     let mut ticks = line.skip(3).map(|ticks| ticks.parse::<u64>().ok());
     Some(Duration::from_millis((ticks.next()?? + ticks.next()??) * 10))
 }

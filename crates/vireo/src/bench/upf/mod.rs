@@ -1,8 +1,10 @@
-//! `vireo bench upf`: what a packet and a session cost the user plane, in namespaces of its own and on one processor,
-//! beside what the machine can do at best: the same frames through programs that only move headers.
+//! `vireo bench upf`: cost of packets and sessions in the user plane.
 //!
-//! The load runs in the kernel (`vireo_traffic::circuit`): no generator limits it. What is compared with is measured
-//! before and after, and the UPF has real sessions of N4.
+//! The UPF runs in its own namespaces, its packets on one processor. The baseline is the machine's
+//! best case: the same frames through programs that only move headers.
+//!
+//! The load runs in the kernel (`vireo_traffic::circuit`), so that no generator limits it.
+//! Baselines are measured before and after, and the UPF has real N4 sessions.
 
 pub(crate) mod breakdown;
 pub(crate) mod compute;
@@ -28,16 +30,16 @@ use vireo_traffic::frame_loop::{Direction, FrameLoop};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Write the numbers as JSON
+    /// Write the numbers as JSON to FILE
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// How often packets are measured [default: 5; 1 with --quick]
+    /// Repeat packet measurements N times [default: 5; 1 with --quick]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=50))]
     runs: Option<u32>,
-    /// Only this part
+    /// Run only PART
     #[arg(long, value_name = "PART")]
     only: Option<Part>,
-    /// The short form, within seconds and with fewer sessions: shows that it works, its figures prove little
+    /// Run the short form (seconds, fewer sessions) without meaningful figures
     #[arg(long)]
     quick: bool,
 }
@@ -45,15 +47,15 @@ pub(crate) struct Args {
 /// A part of the measurements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Part {
-    /// The program in the kernel, setting up sessions, and memory
+    /// XDP program, session set-up and memory
     Xdp,
-    /// The drivers of user space
+    /// User-space drivers
     Drivers,
-    /// What a packet costs in user space between its input and its output
+    /// Packet time in user space between input and output
     Compute,
 }
 
-/// How many sessions there are.
+/// Numbers of sessions and durations of the measurements.
 #[derive(Clone, Copy, Debug)]
 struct Size {
     few: u32,
@@ -85,7 +87,7 @@ impl Args {
     }
 }
 
-/// One run of the kernel's part.
+/// One run of the XDP part.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     floor: [Cost; 2],
@@ -93,22 +95,22 @@ struct Run {
     few: Cost,
     many: Cost,
     metered: Cost,
-    /// One session and many that have packet filters.
+    /// Costs with one and with many sessions that have packet filters.
     filtered: [Cost; 2],
 }
 
-/// The SDF filters of sessions that have some, none of which the packets match.
+/// SDF filters of a filtered session. The packets match none of them.
 const FILTERS: u16 = 4;
 
-/// What setting up sessions came to.
+/// Results of session set-up.
 struct SetUp {
-    /// Sessions a second, in the order of setting them up.
+    /// Sessions per second, in set-up order.
     rates: Vec<f64>,
-    /// Octets per session.
+    /// Bytes per session.
     memory: f64,
 }
 
-/// Does what `vireo bench upf` was asked.
+/// Runs `vireo bench upf`.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let mut json = args.json.as_deref().map(create).transpose()?;
     let network = Network::build()?;
@@ -161,17 +163,18 @@ fn notes() -> Vec<String> {
     notes
 }
 
-/// The processor of the packets.
+/// Processor that handles the packets.
 const PROCESSOR: usize = 0;
 
-/// Where the UPF's own threads run: beside the packets, if there is a processor. Its upkeep of a million sessions would
-/// take time from them once a second, or not, as it happens.
+/// Returns the processors of the UPF's other threads: not the one of the packets, if there is
+/// another. Otherwise the UPF's maintenance of a million sessions, once per second, would take time
+/// from the packets in some windows.
 fn beside() -> Vec<usize> {
     let all = std::thread::available_parallelism().map_or(1, usize::from);
     if all > 1 { (1..all).collect() } else { vec![PROCESSOR] }
 }
 
-/// T_c: of a driver with one worker, of one of several, and with the tables not in huge pages.
+/// Measures T_c with one worker, with one of several workers, and with tables outside huge pages.
 fn in_memory(network: &Network, args: &Args, size: Size, interrupt: &Interrupt) -> Result<Vec<Figure>, Failure> {
     let mut figures = vec![];
     let few = size.few;
@@ -188,7 +191,7 @@ fn in_memory(network: &Network, args: &Args, size: Size, interrupt: &Interrupt) 
         for (way, direction) in [("uplink", Direction::Uplink), ("downlink", Direction::Downlink)] {
             interrupt.check()?;
             let mut run = || on_processors(&[PROCESSOR], || compute.nanoseconds(direction, args.spans().window))?;
-            // the first one finds caches cold
+            // The first run has cold caches and does not count.
             run()?;
             let runs = (0..args.runs()).map(|_| run()).collect::<Result<Vec<f64>, Failure>>()?;
             let mark = (sessions == few && what.is_empty()).then_some(AtMost(35.0));
@@ -200,7 +203,7 @@ fn in_memory(network: &Network, args: &Args, size: Size, interrupt: &Interrupt) 
     Ok(figures)
 }
 
-/// A driver of user space against the bare one.
+/// Compares a user-space driver with the bare driver.
 fn in_user_space(
     network: &Network,
     driver: &Driver,
@@ -208,7 +211,7 @@ fn in_user_space(
     size: Size,
     interrupt: &Interrupt,
 ) -> Result<Vec<Figure>, Failure> {
-    // each run sets up its sessions anew
+    // Each run sets up its sessions again.
     let count = args.runs().min(3);
     let mut runs = vec![];
     for run in 1..=count {
@@ -279,7 +282,7 @@ fn in_kernel(network: &Network, args: &Args, size: Size, interrupt: &Interrupt) 
     Ok((runs, SetUp { rates, memory }))
 }
 
-/// A figure that is judged by its median.
+/// Returns a figure whose median is compared with the mark.
 fn figure(name: String, unit: &str, runs: Vec<f64>, mark: Option<Bound>) -> Option<Figure> {
     let measured = Measured::of(runs)?;
     let median = Measured { min: measured.median, max: measured.median, ..measured.clone() };

@@ -1,5 +1,7 @@
-//! Where the user plane is measured: its own namespace and one for everything around it, with two pairs of interfaces
-//! for the UPF and two for what it is compared with.
+//! Network of the user-plane benchmark: namespaces and links.
+//!
+//! The UPF has one namespace; another contains everything around it. Two pairs of interfaces serve
+//! the UPF and two serve the baseline.
 //!
 //! ```text
 //!              +-- ran ===== n3 --+
@@ -12,34 +14,34 @@ use crate::lab::netns::{self, Netns};
 use std::net::Ipv4Addr;
 use vireo_traffic::frame_loop::{Interface, LinkPairs, Packets, Teids};
 
-/// The UPF on N3.
+/// N3 address of the UPF.
 pub(crate) const UPF_N3: Ipv4Addr = Ipv4Addr::new(192, 168, 127, 1);
-/// The only RAN node.
+/// Address of the only RAN node.
 pub(crate) const GNB: Ipv4Addr = Ipv4Addr::new(192, 168, 127, 2);
 const UPF_N6: Ipv4Addr = Ipv4Addr::new(192, 168, 128, 1);
-/// The host that UEs talk to.
+/// Address of the server in the data network.
 pub(crate) const SERVER: Ipv4Addr = Ipv4Addr::new(192, 168, 128, 2);
-/// The UEs' addresses.
+/// Address pool of the UEs.
 pub(crate) const POOL: (Ipv4Addr, u8) = (Ipv4Addr::new(10, 64, 0, 0), 11);
-/// The first UE's.
+/// Address of the first UE.
 pub(crate) const FIRST_UE: Ipv4Addr = Ipv4Addr::new(10, 64, 0, 2);
 
-/// Octets of the users' packets.
+/// Length of the users' packets in bytes.
 pub(crate) const LENGTH: u16 = 128;
 
-/// The namespaces while they exist; the calling thread is in the UPF's.
+/// The namespaces; dropping the value removes them. The calling thread is in the UPF's namespace.
 pub(crate) struct Network {
-    /// The UPF's.
+    /// Namespace of the UPF.
     pub(crate) upf: Netns,
     outside: Netns,
-    /// Where the UPF is.
+    /// Links of the UPF.
     pub(crate) ours: LinkPairs,
-    /// Where nothing is but what it is compared with.
+    /// Links of the baseline.
     pub(crate) bare: LinkPairs,
 }
 
 impl Network {
-    /// Builds it. To be called from the main thread, before there are others.
+    /// Builds the network. Must be called from the main thread, before other threads exist.
     pub(crate) fn build() -> Result<Self, Failure> {
         netns::isolate()?;
         let (outside, upf) = (Netns::new()?, Netns::new()?);
@@ -69,12 +71,12 @@ impl Network {
         Ok(Network { upf, outside, ours, bare })
     }
 
-    /// Runs `work` on a thread outside of the UPF.
+    /// Runs `work` on a thread in the outside namespace.
     pub(crate) fn outside<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, Failure> {
         self.outside.run(work)
     }
 
-    /// The packets of the load, for sessions whose first has this TEID.
+    /// Returns the packets of the load for the sessions with the given TEIDs.
     pub(crate) fn packets(&self, teids: impl Into<Teids>) -> Packets {
         Packets { length: LENGTH, gnb: GNB, upf: UPF_N3, server: SERVER, ue: FIRST_UE, teids: teids.into(), qfi: 1 }
     }

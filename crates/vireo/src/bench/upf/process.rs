@@ -1,4 +1,4 @@
-//! The UPF that is measured: `vireo upf` as a process of its own, with sessions that were set up through N4.
+//! The measured UPF: `vireo upf` as a separate process with sessions set up via N4.
 
 use super::network::{FIRST_UE, GNB, Network, POOL, SERVER, UPF_N3};
 use crate::cli::Failure;
@@ -12,22 +12,23 @@ use vireo_traffic::frame_loop::Teids;
 use vireo_traffic::pfcp::{Established, Session, TunnelUpdates};
 use vireo_types::Teid;
 
-/// Requests that are unanswered at a time.
+/// Maximum number of unanswered requests.
 const WINDOW: usize = 64;
-/// A limit that the load never reaches.
+/// Rate limit that the load never reaches.
 const MBR_KBPS: u64 = 100_000_000;
 
 /// A running UPF.
 pub(crate) struct Upf {
     upf: lab::Upf,
-    /// The uplink TEIDs of the sessions.
+    /// Uplink TEIDs of the sessions.
     pub(crate) teids: Option<Teids>,
-    /// The UPF's SEIDs.
+    /// SEIDs that the UPF assigned.
     seids: Vec<u64>,
 }
 
 impl Upf {
-    /// Starts it on these processors with room for so many sessions and further keys of its configuration.
+    /// Starts the UPF on the given processors, with capacity for `sessions` sessions and additional
+    /// configuration keys.
     pub(crate) fn start(
         network: &Network,
         processors: &[usize],
@@ -43,12 +44,12 @@ impl Upf {
         Ok(Upf { upf: lab::Upf::start(&network.upf, processors, &config, interrupt)?, teids: None, seids: vec![] })
     }
 
-    /// Sets up the sessions of these numbers; gives how many a second.
+    /// Sets up the sessions of the given numbers. Returns the sessions per second.
     pub(crate) fn establish(&mut self, sessions: Range<u32>, metered: bool) -> Result<f64, Failure> {
         self.establish_filtered(sessions, metered, 0)
     }
 
-    /// The same, with so many rules before the ones that the packets match.
+    /// Sets up sessions whose packets match only after a number of other rules.
     pub(super) fn establish_filtered(
         &mut self,
         sessions: Range<u32>,
@@ -58,7 +59,8 @@ impl Upf {
         self.establish_as(sessions, metered, metered, filters)
     }
 
-    /// The same with a rate that is not reached, or not, and with a URR or not.
+    /// Sets up sessions with or without a rate limit that the load does not reach, and with or
+    /// without a URR.
     pub(crate) fn establish_as(
         &mut self,
         sessions: Range<u32>,
@@ -90,41 +92,41 @@ impl Upf {
         let seconds = began.elapsed().as_secs_f64();
         self.teids = teids;
         match odd {
-            // the program in the kernel has a list of generations only
+            // The traffic program in the kernel can only describe a list of generations.
             Some(odd) => Err(Failure(format!("the UPF gives TEIDs out of order: {odd:?}, so there can be no load"))),
             None => Ok(count as f64 / seconds),
         }
     }
 
-    /// Moves the threads that move packets to a processor.
+    /// Moves the UPF's packet threads to a processor.
     pub(crate) fn workers_on(&self, processor: usize) -> Result<(), Failure> {
         Ok(self.upf.process.threads_on("upf-", processor)?)
     }
 
-    /// Moves the thread that is asked for sessions to a processor.
+    /// Moves the UPF's N4 thread to a processor.
     pub(crate) fn signalling_on(&self, processor: usize) -> Result<(), Failure> {
         Ok(self.upf.process.threads_on("upf-n4", processor)?)
     }
 
-    /// Has the control plane give so many sessions a second another tunnel of this RAN node, until it is told to stop; says
-    /// how many have one.
+    /// Lets the control plane switch `rate` sessions per second to another tunnel of this RAN node,
+    /// until `stop` is set. Returns the number of switched sessions.
     pub(crate) fn hand_over(&mut self, gnb: Ipv4Addr, rate: f64, stop: &AtomicBool) -> Result<u64, Failure> {
         let handovers = TunnelUpdates { seids: &self.seids, gnb, rate, window: WINDOW };
         Ok(self.upf.plane.update_tunnels(&handovers, stop)?)
     }
 
-    /// Its memory in octets: resident, that of BPF maps which it has mapped included.
+    /// Returns the resident memory of the UPF in bytes, including the BPF maps that it has mapped.
     pub(crate) fn memory(&self) -> Result<u64, Failure> {
         Ok(self.upf.process.resident_bytes()?)
     }
 
-    /// Ends it in good order.
+    /// Stops the UPF gracefully.
     pub(crate) fn stop(self) -> Result<(), Failure> {
         self.upf.stop()
     }
 }
 
-/// The configuration of the driver in the kernel.
+/// Returns the configuration of the XDP driver.
 pub(crate) fn xdp(network: &Network) -> String {
     let (n3, n6) = (&network.ours.n3.name, &network.ours.n6.name);
     format!("[datapath]\ndriver = \"xdp\"\ninterfaces = [\"{n3}\", \"{n6}\"]\nnext-hops = [\"{SERVER}\"]")

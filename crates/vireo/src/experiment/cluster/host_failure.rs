@@ -1,4 +1,6 @@
-//! MMLite figure 7: a host dies (SIGKILL), hangs (SIGSTOP) or is cut off (its cable) under load.
+//! MMLite figure 7: a host under load dies, hangs or is isolated.
+//!
+//! The faults are SIGKILL, SIGSTOP and a disconnected cable.
 
 use super::{
     ALL_COPIES, COLD_ONE, HOSTS, HOT_ALL, HOT_ONE, HostFailureRun, NO_COPIES, ReplicationMode, SOON_S, capped,
@@ -19,30 +21,33 @@ pub(in crate::experiment) const EXPERIMENT: Experiment = Experiment {
     run: Run::Core(run),
 };
 
-/// The load of all cases, as a part of the saturation, and those of a few cases beside it.
+/// Load of the full set of cases, as a fraction of the saturation rate. `OTHER_LOADS` are the loads
+/// of a few further cases.
 const LOAD: f64 = 0.5;
 const OTHER_LOADS: [f64; 2] = [0.25, 0.8];
-/// How long latency is watched before the fault and after it. Whoever the stateful baseline has lost is back after 5 s and more.
+/// Observation times in seconds: before the fault, after it, and after it for the stateful
+/// baseline. UEs that the stateful baseline loses return after 5 s or later.
 const BEFORE_S: f64 = 2.0;
 const AFTER_S: f64 = 3.0;
 const AFTER_STATEFUL_S: f64 = 7.0;
-/// The longest that anybody may wait.
+/// Limit of the latency of any procedure, in milliseconds.
 const WORST_MS: f64 = 500.0;
-/// The ways to copy that are plotted over time and by load.
+/// Replication modes in the plots over time; `BY_LOAD` holds those in the plots by load.
 const OVER_TIME: [ReplicationMode; 4] = [NO_COPIES, COLD_ONE, HOT_ONE, HOT_ALL];
 const BY_LOAD: [ReplicationMode; 2] = [COLD_ONE, HOT_ONE];
 const STATEFUL: &str = "stateful";
 
-/// One measurement.
+/// One measured case.
 struct Case {
     load: f64,
     fate: HostFault,
-    /// The name of the variant.
+    /// Name of the variant.
     who: &'static str,
     failed: HostFailureRun,
 }
 
-/// What is measured: load, fate and variant.
+/// Returns the measured cases: load, fault and replication mode. No mode stands for the stateful
+/// baseline.
 fn cases(quick: bool) -> Vec<(f64, HostFault, Option<ReplicationMode>)> {
     if quick {
         return vec![(LOAD, HostFault::Kill, Some(HOT_ONE)), (LOAD, HostFault::Kill, None)];
@@ -92,14 +97,14 @@ fn run(session: &ExperimentContext) -> Result<Findings, Failure> {
     findings(limit, &all, &rounds)
 }
 
-/// Which case is meant.
+/// Identity of a case: load, fault, variant name.
 type Key = (f64, HostFault, &'static str);
 
 fn find(round: &[Case], (load, fate, who): Key) -> Option<&Case> {
     round.iter().find(|case| case.load == load && case.fate == fate && case.who == who)
 }
 
-/// What was measured of a case in all rounds, if it was.
+/// Returns the values of a case over all rounds, if it was measured.
 fn of(rounds: &[Vec<Case>], key: Key, value: impl Fn(&HostFailureRun) -> f64) -> Option<Measured> {
     let values = rounds.iter().map(|round| Some(value(&find(round, key)?.failed)));
     Measured::of(values.collect::<Option<_>>()?)
@@ -182,7 +187,7 @@ fn notes(limit: f64, rounds: &[Vec<Case>]) -> Vec<String> {
     notes
 }
 
-/// The worst latency of each tenth of a second in the first round.
+/// Plots the worst latency per 0.1 s in the first round.
 fn over_time(fate: HostFault, limit: f64, rounds: &[Vec<Case>]) -> Result<String, Failure> {
     let title =
         format!("Worst latency around a host that is {}, {:.0} service requests/s", fate.past_tense(), limit * LOAD);

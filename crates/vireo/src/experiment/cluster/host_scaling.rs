@@ -1,4 +1,4 @@
-//! MMLite figures 2b and 8: hosts come and go while the others work.
+//! MMLite figures 2b and 8: hosts join and leave under load.
 
 use super::{HOT_ONE, capped, lines, saturation, service_requests};
 use crate::cli::Failure;
@@ -23,36 +23,39 @@ pub(in crate::experiment) const SCALING: Experiment = Experiment {
     run: Run::Core(scaling),
 };
 
-/// The load of figure 2b, as a part of what the hosts keep up with.
+/// Load of figure 2b, as a fraction of the hosts' saturation rate.
 const LOAD: f64 = 0.8;
-/// When one host more joins, when the first leaves, and when the load ends.
+/// Times of figure 2b in seconds: one more host joins, the first host leaves, the load ends.
 const JOINS_S: f64 = 3.0;
 const LEAVES_S: f64 = 6.0;
 const ENDS_S: f64 = 12.0;
-/// Hosts that work at the least and at the most in figure 8.
+/// Minimum and maximum number of active hosts in figure 8.
 const LEAST: usize = 2;
 const MOST: usize = 4;
-/// How long the load takes up and down again, and what follows at its lowest.
+/// Duration of the load's rise and fall in seconds, and of the rest at its lowest level that
+/// follows.
 const RAMP_S: f64 = 60.0;
 const REST_S: f64 = 4.0;
 const QUICK_RAMP_S: f64 = 8.0;
-/// The peak, as a part of what three hosts keep up with, and over the mean.
+/// Peak rate as a fraction of the saturation rate of three hosts, and the ratio of peak to mean.
 const PEAK: f64 = 0.9;
 const PEAK_OVER_MEAN: f64 = 1.8;
-/// How long before a change is usual, and how long after it latency counts as caused by it.
+/// Windows in seconds: before a change, for the reference latency, and after it, for latency that
+/// counts as caused by it.
 const USUAL_S: f64 = 2.0;
 const SOON_S: f64 = 2.0;
-/// What a UE may notice.
+/// Limits of the effect on a UE: ratio of the median latency to the reference, and the worst
+/// latency in milliseconds.
 const TIMES: f64 = 3.0;
 const WORST_MS: f64 = 500.0;
 
-/// A load on hosts that come and go.
+/// Result of a load during which hosts join and leave.
 #[derive(Debug)]
 struct ScalingRun {
     outcome: Outcome,
-    /// When the hosts at work became another number, in seconds of the timeline, and how many they were then.
+    /// Changes of the number of active hosts: seconds on the timeline, new number.
     changes: Vec<(f64, usize)>,
-    /// The same in seconds since all UEs were there, as the next load can be led by it.
+    /// The same changes in seconds since all UEs were ready. The next load repeats them.
     led: Vec<(f64, usize)>,
 }
 
@@ -73,7 +76,8 @@ impl ScalingRun {
         self.outcome.bins("all").into_iter().filter(|bin| bin.done > 0).collect()
     }
 
-    /// The largest median latency of a piece of time after a change, over the usual one before; of all changes the largest.
+    /// Returns the largest ratio over all changes: the largest median latency of an interval after
+    /// the change, over the median of the intervals before it.
     fn spike(&self) -> f64 {
         let bins = self.bins();
         let of = |at: f64| {
@@ -94,11 +98,11 @@ impl ScalingRun {
     }
 }
 
-/// What is done with a core while it has its load: it is told the seconds since all UEs are there, and says how many hosts
-/// are at work.
+/// Callback during a load. Its argument is the time since all UEs are ready, in seconds. Returns
+/// the number of active hosts.
 type LoadHook<'a> = dyn FnMut(&mut crate::lab::core::Core, f64) -> Result<usize, Failure> + 'a;
 
-/// A load on a core whose hosts come and go.
+/// Runs a load on a core while `lead` adds and removes hosts, and records the changes.
 fn watch(
     session: &ExperimentContext,
     variant: &Variant,
@@ -153,7 +157,7 @@ fn migration(session: &ExperimentContext) -> Result<Findings, Failure> {
     findings(&variants, &rounds, note, ("figure 2b", false))
 }
 
-/// The configuration of figure 8: hosts wait until they are needed.
+/// Returns the configuration of figure 8, in which idle hosts wait until they are needed.
 fn scaled() -> Variant {
     let ours = HOT_ONE.variant();
     let tables = format!(
@@ -170,12 +174,13 @@ fn scaling(session: &ExperimentContext) -> Result<Findings, Failure> {
     let variants = [scaled(), Variant { hosts: LEAST, ..super::stateful() }].map(|variant| capped(session, variant));
     let ramp = if session.quick { QUICK_RAMP_S } else { RAMP_S };
     let mut load = service_requests(session, limit * PEAK / PEAK_OVER_MEAN, ramp + REST_S);
-    // What follows the first period is the foot of the next.
+    // The rest after the first period is the low start of the next one.
     load.more.extend(["--pattern".into(), format!("T2:peak={PEAK_OVER_MEAN},period={ramp}")]);
     let rounds = session.repeat("load comes and goes", |_| {
         let ours = watch(session, &variants[0], &load, &mut |core, _| core.hosts_at_work())?;
         eprintln!("experiment: hosts at work: {:?}", ours.led);
-        // The baseline gets and loses hosts when ours did: what it knows of UEs goes with them.
+        // The baseline adds and removes hosts at the same times. A removed host loses the contexts
+        // of its UEs.
         let (mut due, mut added) = (ours.led.iter(), Vec::new());
         let mut next = due.next();
         let baseline = watch(session, &variants[1], &load, &mut |core, since_s| {

@@ -1,4 +1,4 @@
-//! Experiments with hosts behind a balancer, each in a namespace of its own.
+//! Experiments with hosts behind a balancer, each in a separate namespace.
 
 pub(super) mod host_failure;
 pub(super) mod host_scaling;
@@ -15,29 +15,32 @@ use std::time::Duration;
 use vireo_simulator::analysis::saturation;
 use vireo_simulator::analysis::timeline::{EventImpact, around};
 
-/// As many as the paper has.
+/// Number of hosts, as in the paper.
 const HOSTS: usize = 3;
-/// The part of a processor that each host has: three on one machine have as much as three machines of one size would.
+/// Fraction of a processor per host. Three hosts on one machine then have as much as three machines
+/// of equal size would have.
 const HOST_PART: f64 = 0.25;
 /// Copies of each UE besides the owner's, as in the paper.
 const REPLICAS: usize = 2;
-/// UEs repeat a request after 1 s, and register anew after 5 s.
+/// UEs retransmit a request after 1 s and register again after 5 s.
 const PATIENCE: [&str; 4] = ["--retry", "1s", "--reattach", "5s"];
-/// How long a host is stopped or cut off: its UEs are others' by then.
+/// Time for which a host is stopped or isolated, in seconds. By its end other hosts own its UEs.
 const AWAY_S: f64 = 1.0;
-/// The worst latency is that of procedures that were due within so many seconds after the fault, however late they ended.
+/// Window after the fault, in seconds. The worst latency is that of the procedures due in it,
+/// however late they complete.
 const SOON_S: f64 = 2.0;
 
-/// Procedures per second that the search for the saturation begins with, and how long and how finely it searches.
+/// Start of the saturation search in procedures per second, seconds per step, and number of steps.
 const FIRST_GUESS: f64 = 2000.0;
 const SEARCH_S: f64 = 3.0;
 const SEARCH_STEPS: u32 = 3;
-/// A core whose procedures take longer than this in the median does not keep up.
+/// A core with a greater median latency does not keep up.
 const LONGEST: Duration = Duration::from_millis(200);
-/// The saturation in the short form, in which nobody searches for it.
+/// Rate used in place of the saturation rate by the short form, which does not search.
 const QUICK_LIMIT: f64 = 200.0;
 
-/// Which commits hosts copy to others, and what waits for that: a name, `[replication] mode` and `ack`.
+/// Replication mode: name, `[replication] mode` and `[replication] ack`. The mode selects the
+/// copied commits, and `ack` what an effect waits for.
 #[derive(Clone, Copy, Debug)]
 struct ReplicationMode(&'static str, &'static str, &'static str);
 
@@ -45,7 +48,7 @@ const NO_COPIES: ReplicationMode = ReplicationMode("no copies", "none", "none");
 const COLD_ONE: ReplicationMode = ReplicationMode("cold, ack one", "cold", "one");
 const HOT_ONE: ReplicationMode = ReplicationMode("hot, ack one", "hot", "one");
 const HOT_ALL: ReplicationMode = ReplicationMode("hot, ack all", "hot", "all");
-/// All that there are.
+/// All replication modes.
 const ALL_COPIES: [ReplicationMode; 7] = [
     NO_COPIES,
     ReplicationMode("cold, ack none", "cold", "none"),
@@ -57,7 +60,7 @@ const ALL_COPIES: [ReplicationMode; 7] = [
 ];
 
 impl ReplicationMode {
-    /// Whether a host may fail and no UE be lost.
+    /// Returns true if no UE is lost when one host fails.
     fn is_safe(self) -> bool {
         self.1 == "hot" && self.2 != "none"
     }
@@ -70,20 +73,20 @@ impl ReplicationMode {
     }
 }
 
-/// The stateful baseline: what a host knows is gone with it.
+/// Returns the stateful baseline: the contexts of a host are lost with it.
 fn stateful() -> Variant {
     let about =
         "The stateful baseline: on each host one worker that does everything and keeps the contexts of its UEs.";
     Variant { about, hosts: HOSTS, ..variants::stateful(1) }
 }
 
-/// With its hosts capped, as they are where there are fewer processors than hosts. Not in the short form, whose hosts may be
-/// slow by themselves.
+/// Returns the variant with each host capped at [`HOST_PART`], as machines with fewer processors
+/// than hosts need. The short form has no caps, because its hosts may be slow without them.
 fn capped(session: &ExperimentContext, variant: Variant) -> Variant {
     Variant { host_part: (!session.quick).then_some(HOST_PART), ..variant }
 }
 
-/// Service requests with UEs that are as patient as the paper's.
+/// Returns a load of service requests by UEs with the paper's timeouts ([`PATIENCE`]).
 fn service_requests(session: &ExperimentContext, rate: f64, seconds: f64) -> Steady {
     Steady {
         kinds: vec![("service-request", 1.0)],
@@ -98,7 +101,8 @@ fn service_requests(session: &ExperimentContext, rate: f64, seconds: f64) -> Ste
     }
 }
 
-/// The highest rate of a load, given by rate and seconds, that a cluster keeps up with; in the short form nobody searches.
+/// Returns the highest rate that a cluster keeps up with, for a load given by rate and seconds. The
+/// short form does not search.
 fn saturation(
     session: &ExperimentContext,
     variant: &Variant,
@@ -120,7 +124,8 @@ fn saturation(
     Ok(found)
 }
 
-/// What each configuration came to in each run, with both as a table begins its lines: the run, and the configuration's name.
+/// Returns the result of each configuration in each run, with the first two columns of a table row:
+/// run and configuration name.
 fn lines<'a, T>(variants: &'a [Variant], rounds: &'a [Vec<T>]) -> impl Iterator<Item = ([String; 2], &'a T)> {
     rounds.iter().enumerate().flat_map(move |(run, round)| {
         let head = move |variant: &Variant| [(run + 1).to_string(), variant.name.to_owned()];
@@ -128,11 +133,11 @@ fn lines<'a, T>(variants: &'a [Variant], rounds: &'a [Vec<T>]) -> impl Iterator<
     })
 }
 
-/// What the failure of a host came to.
+/// Result of a host failure.
 #[derive(Debug)]
 struct HostFailureRun {
     outcome: Outcome,
-    /// When it failed, in seconds of the timeline.
+    /// Time of the failure, in seconds on the timeline.
     at_s: f64,
     around: EventImpact,
 }
@@ -146,19 +151,19 @@ impl HostFailureRun {
         self.outcome.result.failed_procedures as f64
     }
 
-    /// UEs lost, of 100.
+    /// Returns the lost UEs in percent.
     fn lost_share(&self) -> f64 {
         self.lost() * 100.0 / self.outcome.result.ues.max(1) as f64
     }
 
-    /// The worst latency of each piece of the timeline, by the seconds since the fault.
+    /// Returns the worst latency of each timeline interval, by seconds since the fault.
     fn worst_over_time(&self) -> Vec<(f64, f64)> {
         let bins = self.outcome.bins("all");
         bins.iter().filter(|bin| bin.done > 0).map(|bin| (bin.at_s - self.at_s, bin.max_ms)).collect()
     }
 }
 
-/// A load on a cluster in which the host with the most UEs fails after `before_s`.
+/// Runs a load on a cluster. After `before_s` the host with the most UEs fails.
 fn host_fails(
     session: &ExperimentContext,
     variant: &Variant,
@@ -187,7 +192,7 @@ fn host_fails(
     Ok(HostFailureRun { outcome, at_s, around })
 }
 
-/// What the fault did: to procedures that were due soon after it, and how long it lasted.
+/// Returns the effect of the fault: on the procedures due soon after it, and its duration.
 fn effect(outcome: &Outcome, at_s: f64) -> EventImpact {
     let bins = outcome.bins("all");
     let until = bins.last().map_or(0.0, |bin| bin.at_s);
@@ -204,7 +209,7 @@ mod tests {
     use vireo_node::config::StateLocation;
     use vireo_simulator::faults::Kind;
 
-    /// A failure at 1 s after which the worst took so long, and so many were lost.
+    /// Returns a failure at 1 s with the given worst latency and number of lost UEs.
     pub(super) fn failed(worst_ms: f64, lost: u64) -> HostFailureRun {
         let mut outcome = outcome(&[("service_request", 2)], Kind::Kill);
         outcome.result.lost = lost;

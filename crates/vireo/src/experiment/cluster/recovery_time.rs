@@ -1,4 +1,4 @@
-//! MMLite figure 2d: how long UEs take to be served again when the host that keeps them dies, as the load grows.
+//! MMLite figure 2d: time until UEs are served again after a host dies, by load.
 
 use super::{HOT_ONE, HostFailureRun, capped, host_fails, lines, service_requests};
 use crate::cli::Failure;
@@ -15,15 +15,17 @@ pub(in crate::experiment) const EXPERIMENT: Experiment = Experiment {
     run: Run::Core(run),
 };
 
-/// Loads, as parts of the saturation: the last one leaves no room for those that register anew.
+/// Loads as fractions of the saturation rate. The last one leaves no capacity for UEs that register
+/// again.
 const LOADS: [f64; 4] = [0.25, 0.5, 0.75, 0.95];
 const BEFORE_S: f64 = 2.0;
-/// As long as it takes until nobody waits any more.
+/// Time after the failure in seconds, long enough for all UEs to be served again.
 const AFTER_S: f64 = 12.0;
-/// What the figure shows of the stateful MME, as the text says it: "seconds, and even minutes".
+/// Recovery time of the stateful MME in the paper, in milliseconds. The paper's text says "seconds,
+/// and even minutes".
 const PAPER_MS: f64 = 1000.0;
 
-/// What is told of a case.
+/// Figures reported per case.
 const TOLD: [Metric<HostFailureRun>; 4] = [
     ("longest until served again (ms)", |failed| failed.around.worst_ms),
     ("time until latency is as before (s)", |failed| failed.around.recovered_s),
@@ -36,7 +38,7 @@ fn run(session: &ExperimentContext) -> Result<Findings, Failure> {
     let limit = super::saturation(session, &variants[0], &service_requests)?;
     let loads: Vec<f64> = if session.quick { vec![0.5] } else { LOADS.to_vec() };
     let (before, after) = if session.quick { (1.0, 2.0) } else { (BEFORE_S, AFTER_S) };
-    // By run, by variant, by load.
+    // Index order: run, variant, load.
     let rounds = session.repeat("a host dies", |_| {
         let one = |variant: &Variant, load: f64| {
             session.interrupt.check()?;

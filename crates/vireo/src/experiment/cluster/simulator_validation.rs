@@ -1,6 +1,7 @@
-//! Whether the simulator says what three real hosts do: the same loads on both. What the simulator cannot know (how long
-//! procedures take here, what waking takes, what a host does by itself, how long messages are on their way) is taken from three
-//! other loads.
+//! Validation of the simulator against three real hosts.
+//!
+//! The same loads run on both. Three other loads calibrate the values that the simulator cannot
+//! know: procedure time, wake-up time, background work of a host, and message transit time.
 
 use super::{
     HOST_PART, HOSTS, HOT_ONE, LONGEST, NO_COPIES, QUICK_LIMIT, ReplicationMode, SEARCH_S, SEARCH_STEPS, capped, lines,
@@ -26,50 +27,54 @@ pub(in crate::experiment) const EXPERIMENT: Experiment = Experiment {
     run: Run::Core(run),
 };
 
-/// Loads at which the simulator is judged, as parts of what the hosts do in time.
+/// Loads of the validation, as fractions of the highest rate at which hosts meet the objective.
 const JUDGED: [f64; 3] = [0.4, 0.75, 0.9];
-/// Two that it is calibrated at, the same parts: next to nothing to do, and messages that come alone. At the third one, a part of
-/// what the hosts keep up with at all, messages nearly always find others before them.
+/// Loads of the calibration. The first two are fractions of the same rate: a nearly idle cluster,
+/// and messages that arrive alone. [`FULL`] is a fraction of the saturation rate: messages nearly
+/// always find others queued.
 const CALIBRATED: [f64; 2] = [0.02, 0.2];
 const FULL: f64 = 0.9;
-/// How long each lasts, and the short form's.
+/// Duration of each load in seconds, in the full and in the short form.
 const SECONDS: f64 = 8.0;
 const QUICK_SECONDS: f64 = 1.0;
-/// What is simulated: so long, after so long that is not counted.
+/// Simulated time, after a warm-up that is not counted.
 const SIMULATED: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 20 });
 const WARM_UP: Duration = Duration::from_millis(if cfg!(test) { 300 } else { 2000 });
 /// Latency objective of a service request, in ms (`examples/slices.toml`).
 const OBJECTIVE_MS: f64 = 10.0;
-/// The most of them that may be late where hosts work as they are meant to, in percent, and the rate at which it is begun to
-/// look for the highest of which that is so. Beyond it hosts are kept from work by what a group may use, and what a message
-/// takes is another matter: the more have piled up meanwhile, the less.
+/// Limit of late procedures in normal operation, in percent, and the start rate of the search for
+/// the highest rate within the limit. Above it the cgroup's quota throttles hosts. The time per
+/// message then depends on the queue: the longer the queue, the shorter the time.
 const LATE: f64 = 5.0;
 const FIRST_GUESS: f64 = 500.0;
-/// By how much the simulator may be wrong, in percent.
+/// Tolerated error of the simulator, in percent.
 const WRONG: f64 = 15.0;
-/// Messages of a service request that hosts get until the UE is answered, and what follows until it is idle again: the RAN's
-/// answer, two of the UPF, and of the RAN the request to release and its answer.
+/// Messages to hosts per service request: until the UE is answered, and afterwards until the UE is
+/// idle again. The latter are the RAN's answer, two of the UPF, and the RAN's release request and
+/// its answer.
 const ANSWERED: u32 = 1;
 const FOLLOW: u32 = 5;
-/// From one of these to the next.
+/// Time between two of these messages, in milliseconds.
 const BETWEEN_MS: f64 = 0.5;
-/// How often a second a host does what it does by itself.
+/// Background activities of a host per second.
 const BY_ITSELF: f64 = 100.0;
-/// How often it is worked out anew how many messages wake a host, which is other than was assumed when messages take another time.
+/// Iterations of the calibration. The number of wake-ups depends on the assumed message time, so it
+/// is computed again for each new estimate.
 const ROUNDS: u32 = if cfg!(test) { 6 } else { 12 };
 
 const REQUESTS: &str = "requests";
 
-/// What hosts did, or the simulator says that they do.
+/// Behaviour of hosts, measured or simulated.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Observed {
-    /// Service requests that were done in a second.
+    /// Completed service requests per second.
     rate: f64,
     p50_ms: f64,
     mean_ms: f64,
-    /// The part of them that took longer than [`OBJECTIVE_MS`], in percent.
+    /// Requests slower than [`OBJECTIVE_MS`], in percent.
     late: f64,
-    /// The part of the processors that all hosts may use that they did use, in percent, and that of the busiest.
+    /// Used share of the processor time available to all hosts, in percent; `busiest` is that of
+    /// the busiest host.
     cpu: f64,
     busiest: f64,
 }
@@ -83,20 +88,20 @@ const TOLD: [Metric<Observed>; 6] = [
     ("late procedures (%)", |seen| seen.late),
 ];
 
-/// What the simulator is told.
+/// Calibrated parameters of the simulator.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Calibration {
-    /// What all messages of a procedure take in hosts that are at work, in microseconds.
+    /// Time of all messages of a procedure in busy hosts, in microseconds.
     time_us: f64,
-    /// What one takes besides that comes to a host without work.
+    /// Additional time of a message that arrives at an idle host, in microseconds.
     wake_us: f64,
-    /// What a host uses by itself, in processors.
+    /// Background use of a host, in processors.
     idle: f64,
-    /// How long a request is not in the hosts, in milliseconds.
+    /// Part of a request's latency outside the hosts, in milliseconds.
     outside_ms: f64,
 }
 
-/// One load on both.
+/// Results of one load on real and simulated hosts.
 #[derive(Clone, Copy, Debug)]
 struct Point {
     part: f64,
@@ -105,14 +110,15 @@ struct Point {
 }
 
 impl Point {
-    /// By how many percent the simulator is wrong; of late procedures, which may be none, by how many of a hundred procedures.
+    /// Returns the relative error of the simulator in percent. For late procedures, which may be
+    /// zero, returns the difference in percentage points.
     fn wrong(&self, (name, value): Metric<Observed>) -> f64 {
         let (real, simulated) = (value(&self.real), value(&self.simulated));
         if name.starts_with("late") { (simulated - real).abs() } else { (simulated / real - 1.0).abs() * 100.0 }
     }
 }
 
-/// A load on real hosts.
+/// Runs a load on real hosts.
 fn real(session: &ExperimentContext, variant: &Variant, rate: f64, seconds: f64) -> Result<Observed, Failure> {
     session.interrupt.check()?;
     let load = service_requests(session, rate, seconds);
@@ -147,8 +153,8 @@ fn real(session: &ExperimentContext, variant: &Variant, rate: f64, seconds: f64)
 }
 
 impl Calibration {
-    /// By what hosts did at three loads: of each it is known what processor time they used, and the simulator says how often they
-    /// were woken.
+    /// Calibrates from the processor time that hosts used at three loads. The simulator computes
+    /// the wake-ups at each load.
     fn new(variant: &Variant, [quiet, low, full]: [Observed; 3], (ues, seed): (u32, u64)) -> Result<Self, Failure> {
         let may = variant.host_part.unwrap_or(1.0) * HOSTS as f64;
         let used = |seen: &Observed| seen.cpu / 100.0 * may;
@@ -158,7 +164,7 @@ impl Calibration {
                 "much more load took the hosts no more processor time: measure again on an idle machine".into(),
             ));
         }
-        // As if none were woken.
+        // The first estimate assumes no wake-ups.
         let mut found = Calibration { time_us: most * 1e6, wake_us: 0.0, idle: 0.0, outside_ms: 0.0 };
         for _ in 0..ROUNDS {
             let alone_us = found.time_us + found.wake_us * f64::from(ANSWERED + FOLLOW);
@@ -167,7 +173,8 @@ impl Calibration {
             let woken = |found: &Calibration, seen: &Observed| -> Result<f64, Failure> {
                 Ok(found.outcome(variant, seen.rate, (ues, seed))?.1)
             };
-            // What was used is rate x time + woken x wake. Half of the way each time: what is found of one changes the other.
+            // Used time is rate x time + wake-ups x wake. Each step goes half of the way, because
+            // each value depends on the other.
             let wake = (used(&low) - own - low.rate * found.time_us / 1e6) / f64::max(woken(&found, &low)?, 1.0);
             found.wake_us = (found.wake_us + wake.max(0.0) * 1e6) / 2.0;
             let time = (used(&full) - own - woken(&found, &full)? * found.wake_us / 1e6) / full.rate;
@@ -177,18 +184,19 @@ impl Calibration {
         Ok(found)
     }
 
-    /// What a host does by itself each time, besides waking for it.
+    /// Returns the time of one background activity in microseconds, without the wake-up.
     fn own_us(&self) -> f64 {
         (self.idle / BY_ITSELF * 1e6 - self.wake_us).max(0.0)
     }
 
-    /// What comes to the hosts: requests, what follows them, and what hosts do by themselves.
+    /// Returns the workload of the hosts: requests, their follow-up messages, and background work.
     fn workload(&self, rate: f64, ues: u32) -> Workload {
         let each_us = self.time_us / f64::from(ANSWERED + FOLLOW);
         let slice = |name: &str, rate: f64, kind: NfKind, messages: u32, slo_ms: f64| Slice {
             name: name.into(),
             rate,
-            // As the load has them; what else comes does not come at the same moments.
+            // Requests have the pattern of the real load. The other messages are not synchronised
+            // with them.
             pattern: if name == REQUESTS { "T1" } else { "poisson" }.into(),
             ues,
             skew: 0.0,
@@ -216,16 +224,16 @@ impl Calibration {
         Workload { slices }
     }
 
-    /// The load on hosts of a virtual clock.
+    /// Simulates the load on hosts with a virtual clock.
     fn simulated(&self, variant: &Variant, rate: f64, seed: (u32, u64)) -> Result<Observed, Failure> {
         Ok(self.outcome(variant, rate, seed)?.0)
     }
 
-    /// The same, with how often a second a host without work got some.
+    /// Simulates the load. Returns also the wake-ups of idle hosts per second.
     fn outcome(&self, variant: &Variant, rate: f64, (ues, seed): (u32, u64)) -> Result<(Observed, f64), Failure> {
         let cap = variant.host_part.map(|part| Cap { part, period: Duration(QUOTA_PERIOD.as_micros() as u64) });
         let wake = Duration(self.wake_us.round() as u64);
-        // Of UEs that are known, each message goes to the owner of the bucket.
+        // Each message of a known UE goes to the owner of its bucket.
         let setup = Setup { hosts: HOSTS as u16, cap, wake, replicas: 0, ..Setup::default() };
         let outcome = simulate(setup, &self.workload(rate, ues), seed, WARM_UP, SIMULATED)
             .map_err(|error| Failure(format!("what was measured is no workload: {error}")))?;
@@ -244,12 +252,13 @@ impl Calibration {
     }
 }
 
-/// The part of procedures that took longer than the objective, in percent.
+/// Returns the procedures slower than the objective, in percent.
 fn late(latency: &Latency) -> f64 {
     latency.over_10ms as f64 * 100.0 / latency.count.max(1) as f64
 }
 
-/// The highest rate of which hosts do nearly all in time; in the short form nobody searches.
+/// Returns the highest rate at which at most [`LATE`] percent are late. The short form does not
+/// search.
 fn in_time(session: &ExperimentContext, variant: &Variant) -> Result<f64, Failure> {
     if session.quick {
         return Ok(QUICK_LIMIT);
@@ -276,7 +285,7 @@ fn run(session: &ExperimentContext) -> Result<Findings, Failure> {
     let limits = |variant| Ok([in_time(session, variant)?, saturation(session, variant, &service_requests)?]);
     let limits: Vec<[f64; 2]> = variants.iter().map(limits).collect::<Result<_, Failure>>()?;
     let ues = service_requests(session, 1.0, 1.0).ues;
-    // By run, by variant.
+    // Index order: run, variant.
     let rounds = session.repeat("real and simulated hosts", |run| {
         let seed = (ues, session.seed.wrapping_add(run.into()));
         let one = |(variant, [limit, most]): (&Variant, &[f64; 2])| {
@@ -298,7 +307,7 @@ fn run(session: &ExperimentContext) -> Result<Findings, Failure> {
     findings(&variants, &limits, &rounds)
 }
 
-/// A calibration, and what came of it.
+/// A calibration and its validation points.
 type Line = (Calibration, Vec<Point>);
 
 fn findings(variants: &[Variant], limits: &[[f64; 2]], rounds: &[Vec<Line>]) -> Result<Findings, Failure> {
@@ -411,7 +420,8 @@ mod tests {
         Observed { rate, p50_ms, mean_ms: p50_ms, late: 0.0, cpu, busiest: cpu }
     }
 
-    /// 100 us a procedure, and a hundredth of a processor for each host by itself: of three quarters 4% and 0.0133% for each.
+    /// 100 us per procedure and 0.01 processors of background work per host: 4% of three quarters
+    /// of a processor, and 0.0133% per request/s.
     #[test]
     fn what_three_loads_took_says_what_a_fourth_one_takes() {
         let of = |rate: f64| seen(rate, 2.0, (0.03 + rate * 100e-6) / 0.75 * 100.0);
@@ -425,13 +435,13 @@ mod tests {
             TOLD.iter().filter(|told| told.0.contains("all hosts")).all(|told| point.wrong(*told) < 3.0),
             "{point:?}"
         );
-        // More than three quarters of a processor is not to be had.
+        // All hosts together cannot use more than three quarters of a processor.
         let full = calibration.simulated(&hosts(), 9000.0, (2000, 3)).unwrap();
         assert!(full.cpu > 98.0 && full.p50_ms > 2.0 * simulated.p50_ms && full.late > 20.0, "{full:?}");
         assert!(Calibration::new(&hosts(), [of(60.0), of(3000.0), seen(4000.0, 2.0, 1.0)], (2000, 1)).is_err());
     }
 
-    /// Hosts that are woken are found out to be, by what they use: what the simulator says of such hosts leads back to them.
+    /// Calibration from simulated hosts with wake-up costs returns their parameters.
     #[test]
     fn what_waking_takes_is_found_out() {
         let hosts = hosts();

@@ -1,4 +1,4 @@
-//! MMLite figure 6: what hosts get done as more and more is asked of them.
+//! MMLite figure 6: throughput of hosts by offered load.
 
 use super::{COLD_ONE, HOT_ONE, NO_COPIES, PATIENCE, capped, lines, saturation, stateful};
 use crate::cli::Failure;
@@ -16,14 +16,15 @@ pub(in crate::experiment) const EXPERIMENT: Experiment = Experiment {
     run: Run::Core(run),
 };
 
-/// Loads, as parts of what the stateful baseline keeps up with.
+/// Loads, as fractions of the stateful baseline's saturation rate.
 const LOADS: [f64; 6] = [0.25, 0.5, 0.75, 1.0, 1.4, 2.0];
-/// What devices do: a few attach and leave, most come and go.
+/// Mix of procedures with weights: few UEs attach and detach, most alternate between idle and
+/// connected.
 const KINDS: [(&str, f64); 4] =
     [("service-request", 0.7), ("periodic-update", 0.1), ("xn-handover", 0.1), ("registration-session", 0.1)];
-/// What is under way at the end counts if it is done by then.
+/// Procedures in progress at the end count if they complete within this time.
 const DRAIN: [&str; 2] = ["--timeout", "200ms"];
-/// The paper's throughput over the stateful one at the peak.
+/// Ratio of MMLite's peak throughput to that of the stateful core, in the paper.
 const PAPER: f64 = 1.16;
 
 fn load(session: &ExperimentContext, rate: f64, seconds: f64) -> Steady {
@@ -40,7 +41,7 @@ fn load(session: &ExperimentContext, rate: f64, seconds: f64) -> Steady {
     }
 }
 
-/// Procedures that were done in a second.
+/// Returns the completed procedures per second.
 fn throughput(outcome: &Outcome) -> f64 {
     outcome.result.completed as f64 / outcome.result.steady_seconds.max(1e-6)
 }
@@ -55,7 +56,7 @@ fn run(session: &ExperimentContext) -> Result<Findings, Failure> {
     let limit = saturation(session, &variants[last], &load)?;
     let loads: Vec<f64> = if session.quick { vec![1.0] } else { LOADS.to_vec() };
     let seconds = if session.quick { 1.5 } else { 5.0 };
-    // By run, by variant, by load.
+    // Index order: run, variant, load.
     let rounds = session.repeat("throughput by load", |_| {
         let one = |variant: &Variant, part: f64| {
             session.interrupt.check()?;

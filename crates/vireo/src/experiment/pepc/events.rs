@@ -1,4 +1,4 @@
-//! Signalling events: what comes, and the control side of a slice, which carries them out.
+//! Signalling events and the control side of a slice, which carries them out.
 
 use super::{Done, Signalling, VISITORS};
 use crate::bench::upf::compute::{self, User};
@@ -6,23 +6,24 @@ use crate::cli::Failure;
 use std::collections::VecDeque;
 use vireo_datapath::{Released, SharedTables, Tables};
 
-/// A signalling event: state of a user is inserted or updated.
+/// A signalling event, which inserts or updates the state of a user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Event {
-    /// A user has a new tunnel to the RAN, which has had so many before; the old one is ended.
+    /// Handover of a user (first value) to a new tunnel to the RAN. The second value is the event's
+    /// number, from which the new TEID derives. The old tunnel ends.
     Handover(u32, u32),
-    /// A user with this session comes.
+    /// Attach of a visitor with this session.
     Attach(u32),
-    /// Of those who came, the first leaves.
+    /// Detach of the visitor that attached first.
     Detach,
 }
 
-/// Which event comes when: every other one is a handover of a user at random, of the others one is a new user, the next one
-/// the end of the oldest of these.
+/// Sequence of events. Every second event is a handover of a random user. The others alternate
+/// between the attach of a visitor and the detach of the oldest one.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Script {
     users: u32,
-    /// The next visitor's session.
+    /// Session of the next visitor.
     next: u32,
     random: u64,
     moves: u32,
@@ -33,7 +34,7 @@ impl Script {
         Script { users, next: users, random: 1, moves: 0 }
     }
 
-    /// The next event, while so many visitors are here.
+    /// Returns the next event, given the number of attached visitors.
     pub(super) fn next(&mut self, visitors: usize) -> Event {
         self.moves = self.moves.wrapping_add(1);
         if self.moves.is_multiple_of(2) {
@@ -51,15 +52,15 @@ impl Script {
     }
 }
 
-/// The control side: it changes the users' state through the interface of its owner.
+/// Control side of a slice. It changes the users' state through the interface of the state's owner.
 pub(super) struct Control {
     tables: SharedTables,
     users: Vec<User>,
     visitors: VecDeque<User>,
     script: Script,
-    /// Events in one change, at most.
+    /// Maximum number of events per change of the tables.
     together: u64,
-    /// End Markers sent.
+    /// Number of End Markers sent.
     markers: u64,
 }
 
@@ -70,7 +71,7 @@ impl Control {
     }
 }
 
-/// Changes the tables as an event wants it.
+/// Applies an event to the tables.
 fn carry_out(
     event: Event,
     tables: &mut Tables,
@@ -137,7 +138,7 @@ mod tests {
         assert!(events.iter().skip(1).step_by(2).all(|event| matches!(event, Event::Handover(..))));
         let others: Vec<_> = events.into_iter().step_by(2).collect();
         assert_eq!(others, [Event::Attach(100), Event::Detach, Event::Attach(101), Event::Detach]);
-        // no more than there is room for
+        // The number of visitors is bounded by the capacity.
         assert_eq!(script.next(VISITORS as usize), Event::Detach);
     }
 }

@@ -1,4 +1,4 @@
-//! Users that are attached and idle: what they cost the data side, and what becomes of the first packet of each.
+//! Data-side cost of attached idle users, and delivery of their first packets.
 
 use super::super::Plane;
 use crate::bench::upf::network::GNB;
@@ -12,24 +12,24 @@ use vireo_datapath::{
 use vireo_traffic::frame_loop::Direction;
 use vireo_types::{SessionAddress, Teid};
 
-/// The addresses of all users.
+/// Address prefix of all users.
 const NETWORK: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 0);
 const LENGTH: u8 = 8;
-/// The UE's address in a frame from N6.
+/// Offset of the UE's address in a frame from N6.
 const UE_AT: usize = 14 + 16;
-/// Users that get a packet.
+/// Number of idle users that receive a packet.
 const WOKEN: u32 = 1_000;
-/// Users that are installed in one change.
+/// Users installed per change of the tables.
 const TOGETHER: usize = 4_096;
 
-/// What was found.
+/// Results of the measurement.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Idle {
-    /// Resident octets of each.
+    /// Resident bytes per user.
     pub(super) octets: f64,
-    /// Users installed in a second.
+    /// Installed users per second.
     pub(super) rate: f64,
-    /// Of [`WOKEN`] users, those that did not get their first packet, or of which the control plane was not told.
+    /// Of [`WOKEN`] users, those whose first packet was lost or not reported to the control plane.
     pub(super) lost: u32,
 }
 
@@ -37,7 +37,7 @@ fn address(user: u32) -> SessionAddress {
     SessionAddress { ipv4: Some(Ipv4Addr::from_bits(NETWORK.to_bits() + 2 + user)), ipv6_prefix: None }
 }
 
-/// The rule of a user without a connection, or with one.
+/// Returns the rule of a user, connected if there is a tunnel.
 fn rule(user: u32, tunnel: Option<Tunnel>) -> DownlinkRule {
     let action = if tunnel.is_some() { Action::Forward } else { Action::Buffer { notify: true } };
     let (session, mbr) = (user.into(), Rate::from_kbps(100_000));
@@ -54,7 +54,7 @@ fn add(tables: &mut Tables, user: u32, released: &mut Released) -> Result<Downli
     Ok(id)
 }
 
-/// Installs so many users in tables of both levels, with the words of slices, and wakes some of them.
+/// Installs `users` users in two-level tables with steering enabled, and wakes some of them.
 pub(super) fn measure(plane: &Plane, users: u32, hot_users: usize) -> Result<Idle, Failure> {
     let before = resident()?;
     let began = Instant::now();
@@ -86,7 +86,8 @@ pub(super) fn measure(plane: &Plane, users: u32, hot_users: usize) -> Result<Idl
     Ok(Idle { octets, rate: f64::from(users) / spent, lost: wake(plane, frames, &some)? })
 }
 
-/// Sends each of these users a packet, connects it as the control plane is told of it, and counts who got none.
+/// Sends a packet to each of these users and connects the users that are reported to the control
+/// plane. Returns the number of users without a packet.
 fn wake(plane: &Plane, mut frames: MemoryFrames, some: &[(u32, DownlinkId)]) -> Result<u32, Failure> {
     let template = plane.network.packets(Teid(1)).frame(&plane.network.ours, Direction::Downlink, 0)?;
     let mut lost = 0;
@@ -116,7 +117,7 @@ fn wake(plane: &Plane, mut frames: MemoryFrames, some: &[(u32, DownlinkId)]) -> 
     Ok(lost)
 }
 
-/// Octets of memory that this process uses.
+/// Returns the resident memory of this process in bytes.
 fn resident() -> Result<u64, Failure> {
     let text = std::fs::read_to_string("/proc/self/statm")?;
     let pages = text.split_whitespace().nth(1).and_then(|pages| pages.parse::<u64>().ok());

@@ -1,5 +1,8 @@
-//! The talk's "up to +38% by customisation" of slices for simple devices: what `profile = "iot"` is worth to packets, in user
-//! space and in the kernel's program, and in octets of a user plane's state and of a UE's context.
+//! Value of slice customisation for simple devices (`profile = "iot"`).
+//!
+//! The PEPC talk claims "up to +38% by customisation". This experiment measures packets in user
+//! space and in the XDP program. It also measures the memory of the user plane's state and the size
+//! of a UE's commit record.
 
 use super::{PAPER, processors, users};
 use crate::bench::host::messages::octets_of_records;
@@ -22,16 +25,16 @@ pub(in crate::experiment) const EXPERIMENT: Experiment = Experiment {
     run: Run::UserPlane(run),
 };
 
-/// What customisation is worth, at most.
+/// Maximum ratio claimed by the paper.
 const PAPERS: f64 = 1.38;
 
-/// The profiles of a slice.
+/// Profiles of a slice.
 const PROFILES: [(&str, Kind); 2] = [("full", Kind::Full), ("iot", Kind::Lean)];
 
-/// The data sides that are measured.
+/// Measured data sides.
 const PATHS: [&str; 3] = ["user space", "user space, one worker", "XDP"];
 
-/// The slice of a profile, as the configuration has it.
+/// Returns the configuration of a slice with a profile.
 fn slice(profile: &str) -> String {
     of_sst(3, profile)
 }
@@ -40,7 +43,8 @@ fn of_sst(sst: u8, profile: &str) -> String {
     format!("[slice.meters]\nsnssai = {{ sst = {sst} }}\nprofile = \"{profile}\"\n")
 }
 
-/// One run: ns a packet by path and profile, octets a session and octets of a UE's record by profile.
+/// One run: ns per packet by path and profile, bytes per session by profile, and bytes of a UE's
+/// commit record by profile.
 #[derive(Clone, Copy, Debug, Default)]
 struct ProfileResult {
     packets: [[Cost; PROFILES.len()]; PATHS.len()],
@@ -49,7 +53,8 @@ struct ProfileResult {
 }
 
 impl ProfileResult {
-    /// How many times the packets go: of one direction, or of both in turn.
+    /// Returns the ratio of the packet rates of the two profiles, in one direction or in both
+    /// alternately.
     fn gain(&self, path: usize, of: Part) -> f64 {
         let [full, iot] = self.packets[path];
         of(full) / of(iot)
@@ -60,7 +65,7 @@ fn both(cost: Cost) -> f64 {
     f64::midpoint(cost.uplink, cost.downlink)
 }
 
-/// What of the time of a packet.
+/// Extracts the time of a packet: one direction, or the mean of both.
 type Part = fn(Cost) -> f64;
 
 const WAYS: [(&str, Part); 3] =
@@ -77,7 +82,7 @@ fn run(plane: &Plane) -> Result<Findings, Failure> {
         for (place, (profile, _)) in PROFILES.iter().enumerate() {
             (seen.packets[2][place], seen.octets[place]) = in_kernel(plane, profile)?;
             plane.interrupt.check()?;
-            // of the laboratory's subscribers, whose slice has another number
+            // Slice of the lab's subscribers, which has a different S-NSSAI.
             seen.records[place] = octets_of_records(&of_sst(1, profile), if plane.quick { 100 } else { 2_000 })?;
         }
         let gains = [0, 1, 2].map(|path| seen.gain(path, both));
@@ -90,7 +95,7 @@ fn run(plane: &Plane) -> Result<Findings, Failure> {
     findings(&runs, users(plane))
 }
 
-/// The profiles in turns: both see the same machine.
+/// Measures the profiles alternately, so that both see the same state of the machine.
 fn in_memory(plane: &Plane, several: bool) -> Result<[Cost; PROFILES.len()], Failure> {
     const TURNS: u32 = 4;
     let span = Duration::from_millis(if plane.quick { 30 } else { 200 });
@@ -107,7 +112,7 @@ fn in_memory(plane: &Plane, several: bool) -> Result<[Cost; PROFILES.len()], Fai
         for (compute, sum) in computes.iter_mut().zip(&mut sums) {
             let mut of = |direction| on_processors(&[data], || compute.nanoseconds(direction, span))?;
             let (up, down) = (of(Direction::Uplink)?, of(Direction::Downlink)?);
-            // the first one finds caches cold
+            // The first turn has cold caches and does not count.
             if turn > 0 {
                 sum.uplink += up / f64::from(TURNS);
                 sum.downlink += down / f64::from(TURNS);
@@ -117,7 +122,8 @@ fn in_memory(plane: &Plane, several: bool) -> Result<[Cost; PROFILES.len()], Fai
     Ok(sums)
 }
 
-/// Packets through the program in the kernel, and octets a session: the slope between half of the users and all.
+/// Measures packets through the XDP program, and the bytes per session as the slope between half of
+/// the users and all.
 fn in_kernel(plane: &Plane, profile: &str) -> Result<(Cost, f64), Failure> {
     plane.interrupt.check()?;
     let (data, _) = processors(plane);

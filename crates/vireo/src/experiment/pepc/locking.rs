@@ -1,5 +1,6 @@
-//! The talk's "up to 5x by fine-grained locks": the data side's throughput while the control side changes users' state, for
-//! three ways to share it.
+//! Data-side throughput under signalling for three ways to share the users' state.
+//!
+//! The PEPC talk claims "up to 5x by fine-grained locks".
 
 use super::{Load, PAPER, Sides, Slice, processors, side_by_side, users};
 use crate::cli::Failure;
@@ -17,7 +18,7 @@ pub(in crate::experiment) const EXPERIMENT: Experiment = Experiment {
     run: Run::UserPlane(run),
 };
 
-/// A way to share state.
+/// One way to share the state.
 struct Mode {
     name: &'static str,
     about: &'static str,
@@ -42,7 +43,7 @@ const MODES: [Mode; 3] = [
     },
 ];
 
-/// Signalling events: name and how many.
+/// Signalling loads: name and amount of events.
 const LOADS: [(&str, Load); 5] = [
     ("no events", Load::Rate(0.0)),
     ("1K events/s", Load::Rate(1_000.0)),
@@ -50,14 +51,14 @@ const LOADS: [(&str, Load); 5] = [
     ("100K events/s", Load::Rate(100_000.0)),
     ("most events", Load::Most),
 ];
-/// Of [`LOADS`], the one that the paper has.
+/// Index in [`LOADS`] of the paper's load.
 const PAPERS: usize = 2;
-/// What fine-grained locks are worth, at most.
+/// Maximum ratio that the paper claims for fine-grained locks.
 const FINE_OVER_COARSE: f64 = 5.0;
-/// The part of its rate that the data side must keep at 10K events/s.
+/// Least fraction of its rate that the data side must keep at 10K events/s.
 const KEPT: f64 = 0.98;
 
-/// One run of one mode: each load, and none once more.
+/// One run of one mode: every load, and afterwards the first, without events, again.
 #[derive(Clone, Copy, Debug)]
 struct Sweep {
     loads: [Sides; LOADS.len()],
@@ -69,7 +70,7 @@ impl Sweep {
         self.loads[load].data.rate()
     }
 
-    /// Of the rate without events, before and after.
+    /// Returns the packet rate as a fraction of the rate without events, measured before and after.
     fn kept(&self, load: usize) -> f64 {
         self.packets(load) / f64::midpoint(self.packets(0), self.again.data.rate())
     }

@@ -1,5 +1,7 @@
-//! What the experiments of the PEPC paper share: a data side that decides on packets in memory on one processor, and a
-//! control side that changes the users' state on another, or on the same.
+//! Common part of the PEPC experiments: data side and control side.
+//!
+//! The data side decides on packets in memory on one processor. The control side changes the users'
+//! state on another processor, or on the same.
 
 mod events;
 mod idle;
@@ -21,14 +23,14 @@ use vireo_datapath::Locking;
 use vireo_simulator::results::Measured;
 use vireo_traffic::frame_loop::Direction;
 
-/// Users, as the paper's.
+/// Number of users, as in the paper.
 const USERS: u32 = 250_000;
 const QUICK_USERS: u32 = 10_000;
-/// Users that attach and leave again, at most so many at a time.
+/// Maximum number of users that attach and later detach.
 const VISITORS: u32 = 4_096;
-/// Events by which packets may be ahead of signalling where both come in a ratio.
+/// With a ratio load, the data side waits if more events than this are outstanding.
 const AHEAD: u64 = 256;
-/// How long events may take that packets wait for.
+/// Timeout of the data side's wait for events.
 const LONGEST: Duration = Duration::from_secs(20);
 
 pub(super) const PAPER: &str = "A High Performance Packet Core for Next Generation Cellular Networks (PEPC)";
@@ -37,44 +39,45 @@ fn median(values: impl Iterator<Item = f64>) -> f64 {
     Measured::of(values.collect()).map_or(f64::NAN, |all| all.median)
 }
 
-/// How many users an experiment has.
+/// Returns the number of users of an experiment.
 pub(super) fn users(plane: &Plane) -> u32 {
     if plane.quick { QUICK_USERS } else { USERS }
 }
 
-/// How many signalling events come.
+/// Amount of signalling events.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Load {
-    /// So many a second, 0 = none.
+    /// Events per second; 0 = none.
     Rate(f64),
-    /// One for so many packets.
+    /// One event per this number of packets.
     Ratio(f64),
-    /// One after the other.
+    /// Continuous events.
     Most,
 }
 
-/// Whoever carries out signalling events.
+/// A side that carries out signalling events.
 pub(super) trait Signalling {
-    /// Goes on with events: with what is under way, and with new ones, of which `due` may be under way in all.
+    /// Continues events in progress and starts new ones, up to `due` in progress in all.
     fn work(&mut self, due: u64) -> Result<Done, Failure>;
 }
 
-/// Whoever decides on packets. What signalling its processor has is [`Signalling`]'s.
+/// A side that decides on packets. Its [`Signalling`] is the signalling that runs on the same
+/// processor.
 pub(super) trait Packets: Signalling {
-    /// Decides on a batch; gives how long that took.
+    /// Decides on a batch. Returns the time taken.
     fn batch(&mut self, direction: Direction) -> Result<Duration, Failure>;
 }
 
-/// What somebody has done when it looked for signalling.
+/// Result of one call to [`Signalling::work`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Done {
-    /// Events that have ended.
+    /// Number of completed events.
     pub(super) ended: u64,
-    /// Whether there was anything at all.
+    /// True if there was any work.
     pub(super) busy: bool,
 }
 
-/// Whoever has no part in signalling.
+/// Null object without signalling.
 pub(super) struct NoSignalling;
 
 impl Signalling for NoSignalling {
@@ -102,7 +105,7 @@ struct Slice {
 }
 
 impl Slice {
-    /// One whose control side changes the state for so many events in one go.
+    /// Returns a slice whose control side applies up to `together` events per change.
     fn new(plane: &Plane, locking: Locking, together: u64) -> Result<Self, Failure> {
         let (data, users) = Compute::with(&plane.network, self::users(plane), VISITORS, locking)?;
         let control = Control::new(data.tables().clone(), users, together);
@@ -116,42 +119,42 @@ impl Signalling for Slice {
     }
 }
 
-/// Both sides on one processor, by turns.
+/// Runs both sides alternately on one processor.
 impl Packets for Slice {
     fn batch(&mut self, direction: Direction) -> Result<Duration, Failure> {
         self.data.batch(direction)
     }
 }
 
-/// What one side has done.
+/// Work of one side.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Worked {
-    /// Packets or events.
+    /// Number of packets or events.
     pub(super) count: u64,
-    /// Time in them, what was waited for included.
+    /// Time of the work, including waiting for locks.
     pub(super) spent: Duration,
-    /// Time in all.
+    /// Elapsed time of the measurement.
     pub(super) passed: Duration,
 }
 
 impl Worked {
-    /// So many a second of the time that it took.
+    /// Returns the count per second of working time.
     pub(super) fn rate(&self) -> f64 {
         self.count as f64 / self.spent.as_secs_f64()
     }
 
-    /// So many a second.
+    /// Returns the count per second of elapsed time.
     pub(super) fn achieved(&self) -> f64 {
         self.count as f64 / self.passed.as_secs_f64()
     }
 
-    /// Nanoseconds of each.
+    /// Returns the nanoseconds per packet or event.
     pub(super) fn nanoseconds(&self) -> f64 {
         self.spent.as_nanos() as f64 / (self.count.max(1)) as f64
     }
 }
 
-/// What both sides have done at the same time.
+/// Work of both sides in the same time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Sides {
     pub(super) data: Worked,
@@ -159,20 +162,22 @@ pub(super) struct Sides {
 }
 
 impl Sides {
-    /// Packets a second of the processor that has more to do, so that both kinds of work are done: what a core reaches that
-    /// is given packets and events in the ratio of these.
+    /// Returns the packet rate of a core that receives packets and events in the measured ratio.
+    /// The busier of the two processors limits it.
     pub(super) fn together(&self) -> f64 {
         self.data.count as f64 / self.data.spent.max(self.control.spent).as_secs_f64()
     }
 }
 
-/// The processors of the data side and of the control side; the same where there is one.
+/// Returns the processors of the data side and of the control side. They are the same on a machine
+/// with one.
 pub(super) fn processors(plane: &Plane) -> (usize, usize) {
     let (data, others) = plane.processors();
     (data, others.first().copied().unwrap_or(data))
 }
 
-/// Has both sides work for about so long. The data side decides on batches of both directions in turn.
+/// Runs both sides for about `span`. The data side decides on batches of both directions
+/// alternately.
 pub(super) fn side_by_side(
     data: &mut impl Packets,
     control: &mut (impl Signalling + Send),
@@ -184,7 +189,7 @@ pub(super) fn side_by_side(
     std::thread::scope(|scope| {
         let beside = scope.spawn(|| on_processors(&[places.1], || between.signal(control)));
         let packets = on_processors(&[places.0], || {
-            // the first tenth finds caches cold
+            // The first tenth has cold caches and does not count.
             between.forward(data, span / 10)?;
             between.forward(data, span)
         });
@@ -194,17 +199,17 @@ pub(super) fn side_by_side(
     })
 }
 
-/// What both sides know of each other while they are measured.
+/// Counters that both sides share during a measurement.
 struct SharedCounters {
     load: Load,
-    /// They share the only processor.
+    /// True if both sides share the only processor.
     alone: bool,
     stop: AtomicBool,
-    /// Packets so far.
+    /// Number of packets so far.
     packets: AtomicU64,
-    /// Events that have ended.
+    /// Number of completed events.
     ended: AtomicU64,
-    /// Nanoseconds of the control side's work.
+    /// Working time of the control side in nanoseconds.
     spent: AtomicU64,
     began: Instant,
 }
@@ -224,7 +229,7 @@ impl Default for SharedCounters {
 }
 
 impl SharedCounters {
-    /// Events that may be under way.
+    /// Returns the number of events that may be in progress.
     fn due(&self) -> u64 {
         let due = match self.load {
             Load::Most => u64::MAX,
@@ -242,7 +247,7 @@ impl SharedCounters {
         }
     }
 
-    /// Works on events; gives how long that took, if there was anything to do.
+    /// Works on events. Returns the time taken, if there was anything to do.
     fn work(&self, who: &mut impl Signalling) -> Result<Option<Duration>, Failure> {
         let (due, now) = (self.due(), Instant::now());
         let done = who.work(due)?;
@@ -250,7 +255,7 @@ impl SharedCounters {
         Ok(done.busy.then(|| now.elapsed()))
     }
 
-    /// The control side, until it is told to stop.
+    /// Runs the control side until `stop` is set.
     fn signal(&self, control: &mut impl Signalling) -> Result<(), Failure> {
         while !self.stop.load(Relaxed) {
             match self.work(control)? {
@@ -264,7 +269,7 @@ impl SharedCounters {
         Ok(())
     }
 
-    /// The data side for about so long.
+    /// Runs the data side for about `span`.
     fn forward(&self, data: &mut impl Packets, span: Duration) -> Result<Sides, Failure> {
         let (began, mut worked) = (Instant::now(), Worked::default());
         let (ended, spent) = (self.ended.load(Relaxed), self.spent.load(Relaxed));

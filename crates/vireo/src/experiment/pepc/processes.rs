@@ -1,5 +1,7 @@
-//! Control and data in processes of their own: `vireo upf`, whose packets are handled by XDP on one processor, while a control
-//! plane in this process changes its sessions through N4 on another one, where the UPF's own signalling is too.
+//! Data side and control side in separate processes: XDP and N4.
+//!
+//! XDP handles the packets of `vireo upf` on one processor. A control plane in this process changes
+//! the UPF's sessions via N4 on another one, where the UPF's N4 thread also runs.
 
 use super::median;
 use crate::bench::upf::network::GNB;
@@ -11,34 +13,36 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use vireo_traffic::frame_loop::{Direction, FrameLoop};
 
-/// Frames in flight: what one poll of a veth interface takes.
+/// Frames in flight: one poll of a veth interface takes as many.
 const FRAMES: usize = 64;
-/// Turns without events, each but the last followed by one with.
+/// Turns without events. A turn with events follows each but the last.
 const TURNS: usize = 4;
 
-/// What was seen.
+/// Results of the measurement.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SignallingResult {
-    /// Packets a second by turns: those of odd numbers are with events.
+    /// Packets per second by turn. Turns with odd index have events.
     pub(super) rates: Vec<f64>,
-    /// Events a second of those turns.
+    /// Events per second of those turns.
     pub(super) events: f64,
 }
 
 impl SignallingResult {
-    /// Packets a second without events.
+    /// Returns the packets per second without events.
     pub(super) fn alone(&self) -> f64 {
         median(self.rates.iter().step_by(2).copied())
     }
 
-    /// Of the rate without events, each turn with them held against those before and after.
+    /// Returns the fraction of the rate that remains under events. Each turn with events is
+    /// compared with its neighbours.
     pub(super) fn kept(&self) -> f64 {
         let turns = self.rates.windows(3).step_by(2);
         median(turns.map(|around| around[1] / f64::midpoint(around[0], around[2])))
     }
 }
 
-/// Has packets for so many users go round while so many events come a second, and none.
+/// Sends packets of `users` users in a loop, alternately without events and with events at the
+/// given rate.
 pub(super) fn measure(
     plane: &Plane,
     users: u32,
@@ -49,7 +53,7 @@ pub(super) fn measure(
     let mut upf = Upf::start(&plane.network, &[control], users, &xdp(&plane.network), &plane.interrupt)?;
     upf.establish(0..users, false)?;
     let teids = upf.teids.take().ok_or_else(|| Failure("the UPF has no sessions".into()))?;
-    // what the program leaves to the sockets stays on the processor of packets
+    // Packets that XDP passes to the sockets stay on the packets' processor.
     upf.workers_on(data)?;
     upf.signalling_on(control)?;
     let packets = plane.network.packets(teids);
@@ -83,7 +87,7 @@ pub(super) fn measure(
     Ok(seen)
 }
 
-/// Packets a second.
+/// Returns the packets per second over `span`.
 fn watch(load: &FrameLoop, span: Duration) -> Result<f64, Failure> {
     let (began, before) = (Instant::now(), load.counted()?.downlink);
     std::thread::sleep(span);

@@ -1,6 +1,10 @@
-//! The talk's main figure: packets and signalling come in a ratio, from one event for a thousand packets to one for ten. What
-//! a slice reaches, with both sides on processors of their own and on one, and what is reached by other ways to share its
-//! state, and by a core whose state is split by function.
+//! Throughput by ratio of packets to signalling events (PEPC talk, main figure).
+//!
+//! The ratio ranges from one event per 1,000 packets to one per 10. The subjects are:
+//!
+//! * a slice with its sides on two processors, and on one;
+//! * a slice with other ways to share its state;
+//! * a core whose state is split by function.
 
 use super::processes::{self, SignallingResult};
 use super::split::{Carrier, Split};
@@ -20,7 +24,7 @@ pub(in crate::experiment) const EXPERIMENT: Experiment = Experiment {
     run: Run::UserPlane(run),
 };
 
-/// What is measured.
+/// A measured configuration.
 struct Subject {
     name: &'static str,
     about: &'static str,
@@ -29,7 +33,7 @@ struct Subject {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Kind {
-    /// A slice: how its state is shared, and how many events make one change.
+    /// A slice: how its state is shared, and the number of events per change.
     Slice(Locking, u64),
     /// A slice whose sides share a processor.
     OneProcessor,
@@ -76,28 +80,29 @@ const SUBJECTS: [Subject; 7] = [
     },
 ];
 
-/// Packets for an event.
+/// Packets per event.
 const RATIOS: [f64; 5] = [1000.0, 300.0, 100.0, 30.0, 10.0];
-/// Of these, where the marks are: where the industrial EPC of the talk drops, and its last.
+/// Indices in [`RATIOS`] of the marks: where the throughput of the talk's industrial EPC drops, and
+/// the talk's last ratio.
 const HUNDRED: usize = 2;
 const TEN: usize = 4;
-/// Events a second.
+/// Events per second, with names.
 const RATES: [(&str, f64); 2] = [("10K events/s", 1e4), ("100K events/s", 1e5)];
-/// The part of its rate that the data side must keep at the first of these.
+/// Least fraction of its rate that the data side must keep at the first of the [`RATES`].
 const KEPT: f64 = 0.98;
 const TALK: &str = "PEPC over industrial EPCs, 3-7x";
-/// How far ahead of the split core a slice must be at 1:100.
+/// Least ratio of the slice's throughput to the split core's at 1:100.
 const AHEAD: f64 = 3.0;
 
-/// Turns without events, of which each but the last is followed by one at each of the [`RATES`].
+/// Turns without events. One turn at each of the [`RATES`] follows each but the last.
 const TURNS: usize = 4;
 
 /// One run of one subject.
 #[derive(Clone, Debug)]
 struct Sweep {
-    /// Without events, by turns.
+    /// Results without events, by turn.
     none: Vec<Sides>,
-    /// By rate and turn.
+    /// Results by rate and turn.
     rates: [Vec<Sides>; RATES.len()],
     ratios: Vec<Sides>,
 }
@@ -112,7 +117,7 @@ impl Sweep {
                 break;
             }
             for (seen, (_, events)) in rates.iter_mut().zip(RATES) {
-                // of a second that the data side works, not of one in which packets are also made
+                // Packet rate during the data side's working time, which excludes making packets.
                 seen.push(measure(Load::Ratio(alone.together() / events))?);
             }
         }
@@ -120,12 +125,13 @@ impl Sweep {
         Ok(Sweep { none, rates, ratios })
     }
 
-    /// Packets a second without events.
+    /// Returns the packets per second without events.
     fn alone(&self) -> f64 {
         median(self.none.iter().map(Sides::together))
     }
 
-    /// Of the rate without events, each turn held against those before and after.
+    /// Returns the fraction of the rate without events. Each turn is compared with the turns before
+    /// and after it.
     fn kept(&self, rate: usize) -> f64 {
         let around = self.none.windows(2).map(|pair| f64::midpoint(pair[0].together(), pair[1].together()));
         median(self.rates[rate].iter().zip(around).map(|(with, without)| with.together() / without))
@@ -204,7 +210,7 @@ fn findings(
             });
         }
         let control = |sides: &Sides| sides.control.nanoseconds();
-        // on one processor there is no control side whose time would be its own
+        // On one processor the control side's time cannot be measured separately.
         if runs.iter().all(|run| control(&run[place].ratios[HUNDRED]) > 0.0) {
             let times = of(&|s| control(&s.ratios[HUNDRED]))?;
             figures.push(Figure::new(named("1:100, control side's time of an event"), "ns", times));

@@ -1,5 +1,7 @@
-//! The talk's "two level user state storage": what packets cost while few of many attached users have some, with the
-//! records of these together and without, and what attached and idle users cost.
+//! Two-level user state: packet cost with few active users, memory of idle users.
+//!
+//! The PEPC talk calls this "two level user state storage". Packets of a few active users among
+//! many attached ones are measured with the active users' entries stored together and without.
 
 use super::idle::{self, Idle};
 use super::{PAPER, Worked, processors};
@@ -22,22 +24,22 @@ pub(in crate::experiment) const EXPERIMENT: Experiment = Experiment {
     run: Run::UserPlane(run),
 };
 
-/// Percent of the attached users that have packets.
+/// Active users in percent of the attached users.
 const ACTIVE: [u32; 4] = [1, 10, 50, 100];
-/// Whether the tables lie in huge pages, where the machine has them.
+/// Name suffix, and whether the tables use huge pages where the machine has them.
 const PAGES: [(&str, bool); 2] = [("", true), (", ordinary pages", false)];
-/// How often the product moves users between the levels.
+/// Interval of promotion and demotion in the product.
 const TURN: Duration = Duration::from_millis(5);
-/// Octets of an attached and idle user: ten million take 4 GB.
+/// Limit of the memory of an attached idle user in bytes: 10 million users take 4 GB.
 const IDLE_OCTETS: f64 = 400.0;
 
-/// How much there is.
+/// Numbers of users and durations.
 struct Size {
     attached: u32,
     hot: usize,
     idle: u32,
     span: Duration,
-    /// Batches between two turns, before anything is measured.
+    /// Batches between two promotion turns in the warm-up.
     between: usize,
 }
 
@@ -50,8 +52,8 @@ fn size(quick: bool) -> Size {
     }
 }
 
-/// One share of active users: one level before and after two of them; and nobody else attached, as a table of the active
-/// alone would have it at the best.
+/// Results for one fraction of active users: one-level tables before and after two-level tables,
+/// and a table of the active users alone, which is the best case.
 #[derive(Clone, Copy, Debug)]
 struct Point {
     one: [Worked; 2],
@@ -66,7 +68,7 @@ impl Point {
     }
 }
 
-/// All shares, for each kind of pages.
+/// Results by kind of pages and fraction of active users.
 type Sweep = [[Point; ACTIVE.len()]; PAGES.len()];
 
 fn run(plane: &Plane) -> Result<Findings, Failure> {
@@ -113,7 +115,7 @@ fn sweep(plane: &Plane, size: &Size, seed: u32) -> Result<[Point; ACTIVE.len()],
     Ok([a?, b?, c?, d?])
 }
 
-/// So many of all users, at random.
+/// Returns `count` random users out of `all`.
 fn choose(all: u32, count: u32, seed: u32) -> Vec<u32> {
     let mut random = u64::from(seed);
     let mut users: Vec<u32> = (0..all).collect();
@@ -126,7 +128,8 @@ fn choose(all: u32, count: u32, seed: u32) -> Vec<u32> {
     users
 }
 
-/// Has packets and turns until those before are demoted and no more are promoted.
+/// Alternates packets and promotion turns until the previous users are demoted and no more are
+/// promoted.
 fn warm(compute: &mut Compute, between: usize) -> Result<(), Failure> {
     for _ in 0..3_000 {
         for _ in 0..between {
@@ -137,7 +140,8 @@ fn warm(compute: &mut Compute, between: usize) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Decides on packets for about so long, on one processor, while on another users move as they do in the product.
+/// Decides on packets for about `span` on one processor, while another processor promotes and
+/// demotes users as in the product.
 fn beside_turns(compute: &mut Compute, span: Duration, (data, control): (usize, usize)) -> Result<Worked, Failure> {
     let (tables, stop): (SharedTables, _) = (compute.tables().clone(), AtomicBool::new(false));
     std::thread::scope(|scope| {
@@ -159,7 +163,7 @@ fn beside_turns(compute: &mut Compute, span: Duration, (data, control): (usize, 
     })
 }
 
-/// Batches of both directions in turn.
+/// Decides on batches of both directions alternately.
 fn forward(compute: &mut Compute, span: Duration) -> Result<Worked, Failure> {
     let (began, mut worked) = (Instant::now(), Worked::default());
     while began.elapsed() < span {

@@ -1,4 +1,4 @@
-//! What a UPF with so many modules carries.
+//! Packet rate of a UPF with a number of modules.
 
 use super::InterfaceMode;
 use super::network::{FIRST_UE, Network};
@@ -12,15 +12,15 @@ use vireo_traffic::frame_loop::{Direction, FrameLoop, LoopCounters, Teids};
 use vireo_traffic::pfcp;
 use vireo_types::Teid;
 
-/// Session requests that are unanswered at a time.
+/// Maximum number of unanswered session requests.
 const WINDOW: usize = 64;
-/// Frames in flight of a module, in each direction: what one poll of a veth interface takes.
+/// Frames in flight per module and direction: one poll of a veth interface takes as many.
 const FRAMES: usize = 64;
 const WARM_UP: Duration = Duration::from_millis(300);
-/// How long frames may need to be gone.
+/// Limit of the time until all frames of a stopped load have ended.
 const END_WITHIN: Duration = Duration::from_secs(5);
 
-/// Packets a second of a module.
+/// Packet rates of a module in packets per second.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rates {
     pub(super) uplink: f64,
@@ -28,13 +28,14 @@ pub(super) struct Rates {
 }
 
 impl Rates {
-    /// The mean of both directions.
+    /// Returns the mean of both directions.
     pub(super) fn each_way(&self) -> f64 {
         f64::midpoint(self.uplink, self.downlink)
     }
 }
 
-/// Starts a UPF on the network, sets the users' sessions up, and measures each module with all of them at work.
+/// Starts a UPF on the network, sets up the users' sessions, and measures each module while all of
+/// them work.
 pub(super) fn measure(
     session: &ExperimentContext,
     network: &Network<'_>,
@@ -62,7 +63,7 @@ fn first_ue(place: usize, per_place: u32) -> Ipv4Addr {
     Ipv4Addr::from_bits(FIRST_UE.to_bits() + place as u32 * per_place)
 }
 
-/// Sets up so many sessions for each place; gives the TEIDs of each.
+/// Sets up `per_place` sessions per place. Returns the TEIDs of each place.
 fn establish(network: &Network<'_>, upf: &mut Upf, per_place: u32) -> Result<Vec<Teids>, Failure> {
     let places = network.ends.len() as u32;
     let build = |session: u32| {
@@ -90,12 +91,12 @@ fn establish(network: &Network<'_>, upf: &mut Upf, per_place: u32) -> Result<Vec
     })?;
     match (odd, teids.into_iter().collect::<Option<Vec<_>>>()) {
         (None, Some(teids)) => Ok(teids),
-        // the program in the kernel has a list of generations only
+        // The traffic program in the kernel can only describe a list of generations.
         (odd, _) => Err(Failure(format!("the UPF gives F-TEIDs out of order: {odd:?}, so there can be no load"))),
     }
 }
 
-/// What each module has counted: its circuit, or its processor.
+/// Returns the counts of each module, taken from its loop or from its processor.
 fn counted(network: &Network<'_>, loads: &[FrameLoop]) -> Result<Vec<LoopCounters>, Failure> {
     match network.mode() {
         InterfaceMode::Separate => Ok(loads.iter().map(FrameLoop::counted).collect::<Result<_, _>>()?),
@@ -107,7 +108,7 @@ fn counted(network: &Network<'_>, loads: &[FrameLoop]) -> Result<Vec<LoopCounter
     }
 }
 
-/// Lets the frames of all modules go round and counts them.
+/// Sends frames of all modules in loops and counts them.
 fn go_round(
     network: &Network<'_>,
     loads: &mut [FrameLoop],

@@ -1,5 +1,7 @@
-//! Seed 4's figures 9 and 10: how the user plane's throughput grows with modules, each with interfaces of its own or with
-//! queues of one interface. Every module has a processor, on which both its packets and the load's run in the kernel.
+//! Figures 9 and 10 of the public-cloud paper: throughput by number of modules.
+//!
+//! Each module has separate interfaces, or queues of a shared interface. Every module has one
+//! processor, which also runs the module's load in the kernel.
 
 mod measure;
 pub(super) mod network;
@@ -19,22 +21,22 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     run: Run::Core(run),
 };
 
-/// Users, as the paper's.
+/// Number of users, as in the paper.
 const USERS: u32 = 250_000;
 const QUICK_USERS: u32 = 2_000;
-/// Packets a second and direction of the paper's module.
+/// Rate of the paper's module in packets per second and direction.
 const PAPER: f64 = 250_000.0;
-/// Modules that a UPF may have.
+/// Maximum number of modules of a UPF.
 const MOST: usize = 8;
-/// Growth that is linear, of what it would be exactly.
+/// Least fraction of exactly linear growth that counts as linear.
 const LINEAR: f64 = 0.9;
 
-/// How packets are divided among modules.
+/// Distribution of packets among modules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum InterfaceMode {
-    /// By interfaces: each module has its own, and its own N3 address.
+    /// By interface: each module has separate interfaces and a separate N3 address.
     Separate,
-    /// By queues: all modules share interfaces and address.
+    /// By queue: all modules share the interfaces and the address.
     Fanout,
 }
 
@@ -67,7 +69,8 @@ fn counted(modules: usize) -> String {
     if modules == 1 { "1 module".to_owned() } else { format!("{modules} modules") }
 }
 
-/// How many modules are measured on a machine with so many processors, each with whether it is more than half of them.
+/// Returns the measured numbers of modules for a machine with `processors` processors. The second
+/// value is true if the number exceeds half of the processors.
 fn steps(processors: usize) -> Vec<(usize, bool)> {
     let half = (processors / 2).max(1);
     let mut steps: Vec<usize> = std::iter::successors(Some(1), |n| Some(n * 2)).take_while(|n| *n <= half).collect();
@@ -77,7 +80,7 @@ fn steps(processors: usize) -> Vec<(usize, bool)> {
     steps.into_iter().filter(|modules| *modules <= MOST).map(|modules| (modules, modules > half)).collect()
 }
 
-/// What was measured with so many modules.
+/// Result with one number of modules.
 struct Point {
     mode: InterfaceMode,
     modules: usize,
@@ -86,7 +89,7 @@ struct Point {
 }
 
 impl Point {
-    /// Packets a second in each direction, of all modules.
+    /// Returns the packets per second and direction of all modules.
     fn total(&self) -> f64 {
         self.rates.iter().map(Rates::each_way).sum()
     }
@@ -125,12 +128,12 @@ fn run(session: &ExperimentContext) -> Result<Findings, Failure> {
     })
 }
 
-/// What `value` finds at the same place of each round.
+/// Returns the values of `value` for the same point of each round.
 fn each(rounds: &[Vec<Point>], place: usize, value: impl Fn(&[Point], &Point) -> f64) -> Option<Measured> {
     Measured::each(rounds, |points| points.get(place).map_or(f64::NAN, |point| value(points, point)))
 }
 
-/// What one module of this mode does in the same round.
+/// Returns the rate of a single module of this mode in the same round.
 fn single(points: &[Point], mode: InterfaceMode) -> f64 {
     points.iter().find(|point| point.mode == mode && point.modules == 1).map_or(f64::NAN, Point::total)
 }

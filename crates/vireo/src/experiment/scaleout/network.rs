@@ -1,9 +1,9 @@
-//! The interfaces of modules: pairs between the UPF's namespace and one outside, where the load runs.
+//! Interfaces of the modules: pairs between the UPF's namespace and the load's.
 //!
 //! ```text
 //!              +-- ran0 ===== n3x0 --+          separate: a pair of pairs for each module
 //!   outside ---+-- dn0  ===== n6x0 --+--- UPF
-//!              +-- ran1 ===== n3x1 --+          fanout: one pair of pairs, with a queue for each module
+//!              +-- ran1 ===== n3x1 --+          fanout: one pair of pairs, a queue for each module
 //!              +-- dn1  ===== n6x1 --+
 //! ```
 
@@ -14,21 +14,21 @@ use crate::lab::netns::{self, Netns};
 use std::net::Ipv4Addr;
 use vireo_traffic::frame_loop::{Interface, LinkPairs, Packets, Teids};
 
-/// Octets of the users' packets, as the paper's.
+/// Length of the users' packets in bytes, as in the paper.
 pub(in crate::experiment) const LENGTH: u16 = 128;
-/// The UEs' addresses.
+/// Address pool of the UEs.
 pub(in crate::experiment) const POOL: &str = "10.64.0.0/11";
-/// The first UE's.
+/// Address of the first UE.
 pub(in crate::experiment) const FIRST_UE: Ipv4Addr = Ipv4Addr::new(10, 64, 0, 2);
 const FIRST_N3: u8 = 10;
 const FIRST_N6: u8 = 110;
 
-/// The interfaces while they exist.
+/// The interfaces; dropping the value removes them.
 pub(in crate::experiment) struct Network<'l> {
     lab: &'l Lab,
     mode: InterfaceMode,
     modules: usize,
-    /// One for each module, or for all of them.
+    /// One per module, or one for all modules.
     pub(in crate::experiment) ends: Vec<LinkPairs>,
 }
 
@@ -41,7 +41,7 @@ fn of_n6(place: usize, host: u8) -> Ipv4Addr {
 }
 
 impl<'l> Network<'l> {
-    /// Builds it in the lab: the UPF's namespace is the core's, and the outside is the RAN's.
+    /// Builds the network in the lab. The UPF runs in the core's namespace, the load in the RAN's.
     pub(in crate::experiment) fn build(lab: &'l Lab, mode: InterfaceMode, modules: usize) -> Result<Self, Failure> {
         let mut network = Network { lab, mode, modules, ends: vec![] };
         let (pairs, queues) = match mode {
@@ -52,7 +52,7 @@ impl<'l> Network<'l> {
         let many = format!("numrxqueues {queues} numtxqueues {queues}");
         for place in 0..pairs {
             let [n3, n6, ran, dn] = ["n3x", "n6x", "ran", "dn"].map(|name| format!("{name}{place}"));
-            // the lab has a ran0 of its own
+            // The name `ran0` is used by the lab.
             let ran = format!("{ran}x");
             for (near, far) in [(&n3, &ran), (&n6, &dn)] {
                 upf.ip(&format!("link add {near} {many} type veth peer name {far} {many} netns {}", outside.path()))?;
@@ -78,7 +78,7 @@ impl<'l> Network<'l> {
         Ok(network)
     }
 
-    /// The UPF's configuration, with room for so many sessions.
+    /// Returns the UPF's configuration with capacity for `sessions` sessions.
     pub(super) fn config(&self, sessions: u32) -> String {
         let mut datapath = "[datapath]\ndriver = \"xdp\"\n".to_owned();
         let mut n3 = String::new();
@@ -107,48 +107,48 @@ impl<'l> Network<'l> {
         )
     }
 
-    /// The place among [`Network::ends`] of a session that is set up as so manieth.
+    /// Returns the index in [`Network::ends`] of a session, from its set-up order.
     pub(super) fn place(&self, session: u32) -> usize {
         session as usize % self.ends.len()
     }
 
-    /// The UPF's N3 address of the sessions of a place.
+    /// Returns the UPF's N3 address for the sessions of a place.
     pub(in crate::experiment) fn n3(&self, place: usize) -> Ipv4Addr {
         of_n3(place, 1)
     }
 
-    /// The next hop of uplink packets of a place.
+    /// Returns the next hop of uplink packets of a place.
     pub(in crate::experiment) fn server(&self, place: usize) -> Ipv4Addr {
         of_n6(place, 2)
     }
 
-    /// The gNB of the sessions of a place.
+    /// Returns the gNB of the sessions of a place.
     pub(in crate::experiment) fn gnb(&self, place: usize) -> Ipv4Addr {
         of_n3(place, 2)
     }
 
-    /// The packets of the sessions of a place, whose first has this UE address.
+    /// Returns the packets of the sessions of a place. `ue` is the UE address of the first session.
     pub(in crate::experiment) fn packets(&self, place: usize, ue: Ipv4Addr, teids: Teids) -> Packets {
         let (gnb, upf, server) = (of_n3(place, 2), of_n3(place, 1), of_n6(place, 2));
         Packets { length: LENGTH, gnb, upf, server, ue, teids, qfi: 1 }
     }
 
-    /// Where the load runs.
+    /// Runs `work` in the load's namespace.
     pub(in crate::experiment) fn outside<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, Failure> {
         self.lab.ran.run(work)
     }
 
-    /// The UPF's.
+    /// Returns the namespace of the UPF.
     pub(in crate::experiment) fn upf(&self) -> &Netns {
         &self.lab.core
     }
 
-    /// How packets are divided among the modules.
+    /// Returns the distribution of packets among modules.
     pub(super) fn mode(&self) -> InterfaceMode {
         self.mode
     }
 
-    /// How many modules there are.
+    /// Returns the number of modules.
     pub(super) fn modules(&self) -> usize {
         self.modules
     }
@@ -158,7 +158,7 @@ impl Drop for Network<'_> {
     fn drop(&mut self) {
         for LinkPairs { n3, n6, .. } in &self.ends {
             for interface in [n3, n6] {
-                // with its peer; what is left goes with the lab
+                // Deleting an interface deletes its peer. The lab removes interfaces that remain.
                 let _ = self.lab.core.ip(&format!("link delete {}", interface.name));
             }
         }

@@ -1,5 +1,4 @@
-//! Bursts of PDU sessions at a service-based chain whose functions keep their state in one way or another, and what each
-//! takes.
+//! Bursts of PDU sessions in SBA mode, by state mode, with time and CPU cost.
 
 use super::super::context::ExperimentContext;
 use super::noise::{Ticks, same_work};
@@ -16,42 +15,43 @@ use std::time::Duration;
 use vireo_node::state::HAS_MONGODB;
 use vireo_simulator::results::Table;
 
-/// The functions, in the order in which a request comes to them.
+/// The functions, in the order in which a request passes them.
 pub(super) const FUNCTIONS: [&str; 3] = ["amf", "smf", "upf"];
-/// What is left to be done when the emulator has ended (contexts of gNBs that are gone) is done after so long.
+/// Time after the emulator's end for the remaining work, such as contexts of disconnected gNBs.
 const SETTLE: Duration = Duration::from_millis(500);
 
-/// What a burst of simultaneous requests came to.
+/// Result of a burst of simultaneous requests.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Burst {
     /// UEs that register and establish a session at once.
     pub(super) requests: u32,
-    /// Whether the functions had never served anybody before.
+    /// True if the functions had not served a UE before.
     pub(super) cold: bool,
-    /// Of the establishment: from the UE's request to the accept.
+    /// Mean time of the establishment, from the UE's request to the accept.
     pub(super) mean_ms: f64,
     pub(super) p50_ms: f64,
     pub(super) p99_ms: f64,
-    /// Of the release that follows.
+    /// Time of the release that follows.
     pub(super) release_ms: f64,
-    /// CPU time of each function per UE, registration and release included.
+    /// CPU time of each function per UE, including registration and release.
     pub(super) cpu_us: [f64; 3],
-    /// What the database's server says that it was asked, per UE.
+    /// Commands per UE, as reported by the database server.
     pub(super) commands: f64,
     pub(super) octets: f64,
-    /// Its CPU time per UE.
+    /// CPU time of the database per UE.
     pub(super) database_us: f64,
-    /// How long its answers were waited for, per UE.
+    /// Time spent waiting for the database's answers, per UE.
     pub(super) waited_us: f64,
-    /// What work takes that is always the same, just before it, and the part of the processors' time that others had, in percent.
+    /// Time of a fixed amount of work just before the burst; `stolen` is the percentage of
+    /// processor time given to other guests during it.
     pub(super) same_work_ms: f64,
     pub(super) stolen: f64,
-    /// What was seen meanwhile, if it was watched.
+    /// Samples during the burst, if it was watched.
     pub(super) moments: Vec<SocketSample>,
 }
 
-/// One repetition: every mode with bursts of every size, each mode with functions and a database of its own.
-/// With `watched` the last one is looked at from moment to moment.
+/// Runs one repetition: bursts of every size in every mode. Each mode has new functions and a new
+/// database. With `watched`, the last burst is sampled.
 pub(super) fn round(
     session: &ExperimentContext,
     modes: &[Mode],
@@ -61,14 +61,14 @@ pub(super) fn round(
     modes.iter().map(|mode| bursts(session, mode, sizes, watched)).collect()
 }
 
-/// A mode's, after one that is cold.
+/// Runs the bursts of one mode, after a cold one.
 fn bursts(session: &ExperimentContext, mode: &Mode, sizes: &[u32], watched: bool) -> Result<Vec<Burst>, Failure> {
     let first = sizes.first().copied().unwrap_or(1);
     let start = |server| mode.database == Some(server);
     let _mongodb = start(Server::Mongodb).then(|| mongodb(session)).transpose()?;
     let database = start(Server::Redis).then(|| Redis::start(&session.lab, &[])).transpose()?;
     let far = mode.far_ms.map(|ms| Redis::behind_delay(&session.lab, Duration::from_millis(ms))).transpose()?;
-    // Some hundred operations a second are far from enough: nobody is turned away for that.
+    // MongoDB handles only some hundred operations per second, so overload rejection is disabled.
     let shed = if start(Server::Mongodb) { UNSHED } else { "" };
     let options = CoreOptions {
         database_of_upf: far.as_ref().map(|(url, _)| url.clone()),
@@ -98,7 +98,7 @@ fn bursts(session: &ExperimentContext, mode: &Mode, sizes: &[u32], watched: bool
     Ok(found)
 }
 
-/// The server with MongoDB's protocol.
+/// Starts the server with MongoDB's protocol.
 fn mongodb(session: &ExperimentContext) -> Result<Mongodb, Failure> {
     if !HAS_MONGODB {
         let remedy = "build it with `cargo build --release -p vireo --features mongodb`";
@@ -169,7 +169,7 @@ fn one(
     })
 }
 
-/// All that was measured.
+/// Returns the table of all measurements.
 pub(super) fn table(modes: &[Mode], rounds: &[Vec<Vec<Burst>>]) -> Table {
     let mut table = Table::new(&[
         "run",
@@ -217,7 +217,7 @@ pub(super) fn table(modes: &[Mode], rounds: &[Vec<Vec<Burst>>]) -> Table {
     table
 }
 
-/// What was seen of the bursts that were watched.
+/// Returns the samples of the watched bursts.
 pub(super) fn moments(modes: &[Mode], rounds: &[Vec<Vec<Burst>>]) -> Table {
     let mut table = Table::new(&[
         "run",

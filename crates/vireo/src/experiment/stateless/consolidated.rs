@@ -1,5 +1,8 @@
-//! What the consolidated core pays for state that its workers share, alone and with a copy of each commit at another host, beside a
-//! core whose workers keep their UEs to themselves. All are the same hosts behind the same balancer, with the same NF, in the same run.
+//! Cost of shared state in the consolidated core, alone and with replication.
+//!
+//! The baseline is a core whose workers keep their UEs in private memory. The others share state
+//! among workers, without and with a copy of each commit at another host. All run the same hosts
+//! behind the same balancer, with the same NF, in the same run.
 
 use crate::cli::Failure;
 use crate::experiment::context::{ExperimentContext, Findings, Metric, Variant, each};
@@ -17,18 +20,19 @@ pub(in crate::experiment) const EXPERIMENT: Experiment = Experiment {
     run: Run::Core(run),
 };
 
-/// Each has its own UEs and, with copies, the other one's.
+/// Number of hosts. Each owns UEs and, with replication, holds copies of the other's.
 const HOSTS: usize = 2;
-/// UEs under way at once in a load at which nobody waits for a processor for long.
+/// UEs in progress at once in the light load, in which no UE waits long for a processor.
 const FEW: u32 = 4;
-/// What is left to be done when the emulator has ended (contexts of gNBs that are gone) is done after so long.
+/// Time after the emulator's end for the remaining work, such as contexts of disconnected gNBs.
 const SETTLE: Duration = Duration::from_millis(500);
-/// What the others are compared with.
+/// Index of the baseline variant.
 const BASELINE: usize = 0;
-/// What each of the others may cost more than the baseline, in percent.
+/// Limits of the additional cost of the other variants over the baseline, in percent.
 const MARKS: [f64; 2] = [3.0, 25.0];
 
-/// One worker that does everything on each host; what differs is where it keeps the contexts, and who has a copy.
+/// Returns the variants. Each host has one worker for everything; they differ in where contexts are
+/// and where copies are held.
 fn variants() -> [Variant; 3] {
     let stateful = Variant {
         about: "On each host one worker that does everything and keeps the contexts of its UEs in its own memory.",
@@ -50,12 +54,13 @@ fn variants() -> [Variant; 3] {
     [stateful, shm, replica]
 }
 
-/// What is asked of each core.
+/// Loads of each core.
 #[derive(Clone, Debug)]
 struct Loads {
-    /// UEs that come at once: the first of them find functions that have served nobody, and do not count.
+    /// UEs per burst. An extra first burst meets functions that have not served a UE, and does not
+    /// count.
     bursts: Vec<u32>,
-    /// UEs of which [`FEW`] are under way at once.
+    /// UEs of the load with [`FEW`] in progress at once.
     others: u32,
     settle: Duration,
 }
@@ -77,30 +82,31 @@ impl Loads {
     }
 }
 
-/// What a load came to.
+/// Cost of a load.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Cost {
     ues: u32,
     registration_ms: f64,
-    /// Of a session, from the UE's request to the accept: the mean of all.
+    /// Mean time of a session establishment, from the UE's request to the accept.
     establishment_ms: f64,
     release_ms: f64,
-    /// CPU time of both hosts per UE: registration, establishment and release, and what each does as the one that keeps copies.
+    /// CPU time of both hosts per UE: registration, establishment, release, and the work as a
+    /// replica.
     hosts_us: f64,
-    /// What of it is of the threads that send copies and keep them.
+    /// The part of `hosts_us` in threads that send and store copies.
     copies_us: f64,
-    /// That of the balancer, which is the UPF, too.
+    /// CPU time of the balancer, which is also the UPF.
     balancer_us: f64,
 }
 
-/// What one core came to.
+/// Results of one core.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Pass {
     bursts: Vec<Cost>,
     others: Cost,
 }
 
-/// The passes of each variant in a run: two of the baseline, before the others and after them.
+/// Passes by variant in one run. The baseline has two, before and after the others.
 type Round = [Vec<Pass>; 3];
 
 fn run(session: &ExperimentContext) -> Result<Findings, Failure> {
@@ -116,7 +122,8 @@ fn run(session: &ExperimentContext) -> Result<Findings, Failure> {
     findings(&variants, &loads, &rounds)
 }
 
-/// In which order the variants have their turns: the baseline on both sides of the others, of which each is first in turn.
+/// Returns the order of the variants: the baseline before and after the others, whose order
+/// alternates between runs.
 fn order(quick: bool, run: u32) -> &'static [usize] {
     match (quick, run % 2) {
         (true, _) => &[BASELINE, 1, 2],
@@ -142,7 +149,7 @@ fn pass(session: &ExperimentContext, variant: &Variant, loads: &Loads) -> Result
     Ok(Pass { bursts, others })
 }
 
-/// So many UEs from one on, of which so many are under way at once.
+/// Runs `ues` UEs starting with `first`, with `window` in progress at once.
 fn one(session: &ExperimentContext, core: &mut Core, (first, ues): (u64, u32), window: u32) -> Result<Cost, Failure> {
     let options = EmulatorOptions {
         ues,
@@ -179,10 +186,10 @@ fn one(session: &ExperimentContext, core: &mut Core, (first, ues): (u64, u32), w
     })
 }
 
-/// The loads of a kind.
+/// Selects the loads of a kind.
 type Of = fn(&Pass) -> Vec<Cost>;
 
-/// The two kinds of loads, by what they are called.
+/// Both kinds of loads with their names.
 const KINDS: [(&str, Of); 2] = [("bursts", |pass| pass.bursts.clone()), ("4 under way", |pass| vec![pass.others])];
 
 fn mean(values: impl IntoIterator<Item = f64>) -> f64 {
@@ -190,19 +197,21 @@ fn mean(values: impl IntoIterator<Item = f64>) -> f64 {
     sum / count
 }
 
-/// What a UE takes in the mean of all UEs of these loads.
+/// Returns the mean of a cost over all UEs of these loads.
 fn of_a_ue(passes: &[Pass], loads: Of, value: fn(&Cost) -> f64) -> f64 {
     let all = passes.iter().flat_map(loads).map(|cost| (value(&cost) * f64::from(cost.ues), f64::from(cost.ues)));
     let (sum, ues) = all.fold((0.0, 0.0), |(sum, count), (value, ues)| (sum + value, count + ues));
     sum / ues
 }
 
-/// By how much passes are above those that they are compared with, in percent of these: what a UE takes over all loads of a kind.
+/// Returns the additional cost per UE of `passes` over `base`, in percent, over all loads of a
+/// kind.
 fn above(passes: &[Pass], base: &[Pass], loads: Of, value: fn(&Cost) -> f64) -> f64 {
     (of_a_ue(passes, loads, value) / of_a_ue(base, loads, value) - 1.0) * 100.0
 }
 
-/// The mean of all runs between the ends of the interval that has the true mean in it in 95 of 100 cases; of one run, itself.
+/// Returns the mean of all runs between the ends of its 95% confidence interval. A single run
+/// stands for itself.
 fn with_interval(runs: &Measured) -> Result<Measured, Failure> {
     let (mean, half) = (runs.mean(), runs.interval());
     let values = if half.is_finite() { vec![mean - half, mean, mean + half] } else { vec![mean] };
@@ -286,7 +295,7 @@ fn notes(loads: &Loads) -> Vec<String> {
     ]
 }
 
-/// All that was measured.
+/// Returns the table of all measurements.
 fn table(variants: &[Variant; 3], rounds: &[Round]) -> Table {
     let mut table = Table::new(&[
         "run",
@@ -349,7 +358,7 @@ mod tests {
         );
     }
 
-    /// A pass in which everything took so many times what it takes.
+    /// Returns a pass with all times multiplied by `times`.
     fn pass(times: f64) -> Pass {
         let cost = |ues: u32| Cost {
             ues,
@@ -364,7 +373,7 @@ mod tests {
     #[test]
     fn what_is_compared_is_of_one_run_and_the_interval_decides() {
         let loads = Loads { bursts: vec![100, 200], others: 4, settle: SETTLE };
-        // A machine that is half as fast in the second run changes nothing.
+        // A machine with half the speed in the second run changes nothing.
         let round = |speed: f64, shm: f64| -> Round {
             [vec![pass(0.9 * speed), pass(1.1 * speed)], vec![pass(shm * speed)], vec![pass(1.2 * speed)]]
         };
@@ -380,7 +389,7 @@ mod tests {
             assert!((apart.ours.median - 22.2).abs() < 0.1 && apart.mark.is_none(), "{apart:?}");
         }
         assert!((figure("stateful, bursts: CPU of the hosts per UE").ours.median - 750.0).abs() < 1e-6);
-        // In the mean it is within the mark, and may well not be.
+        // The mean is within the mark, but the interval is not.
         let found = findings(&variants(), &loads, &[round(1.0, 1.0), round(1.0, 1.05)]).unwrap();
         let shm = found.figures.iter().find(|figure| figure.name.starts_with("shm over stateful, bursts")).unwrap();
         assert!((shm.ours.median - 2.5).abs() < 1e-6 && !shm.met, "{shm:?}");

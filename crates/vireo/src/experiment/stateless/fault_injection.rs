@@ -1,5 +1,8 @@
-//! Who may die in which mode: functions are killed again and again at moments left to chance (SIGKILL), while UEs register, establish
-//! sessions, send and receive, go idle and come back, and deregister. A UE that cannot do one of these steps is lost.
+//! UEs lost by killed network functions, by state mode.
+//!
+//! The experiment kills functions at random times (SIGKILL) while UEs register, establish sessions,
+//! exchange packets, become idle, return and deregister. A UE that fails in one of these steps is
+//! lost.
 
 use super::{
     DELETE_CREATE, IMPLIED, LEAN, Mode, NON_BLOCKING, PIGGYBACK, PROCEDURAL, SHARED, SHARED_AMF_SMF, SHM, STATEFUL,
@@ -27,16 +30,16 @@ pub(in crate::experiment) const EXPERIMENT: Experiment = Experiment {
     run: Run::Core(run),
 };
 
-/// UEs, and how many of them start in a second.
+/// Number of UEs, and UEs that start per second.
 const UES: u32 = 100;
 const RATE: u32 = 50;
-/// Somebody is killed about this often.
+/// Approximate interval between kills.
 const EVERY: Duration = Duration::from_millis(600);
-/// How often at the most: afterwards UEs are to come to their end.
+/// Maximum number of kills. Afterwards the UEs complete their procedures.
 const MOST: u32 = 4;
-/// How long UEs stay idle.
+/// Time for which UEs stay idle.
 const IDLE: Duration = Duration::from_millis(200);
-/// Who is killed.
+/// Kind of the killed process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum KilledFunction {
     Worker,
@@ -58,17 +61,17 @@ impl KilledFunction {
         }
     }
 
-    /// AMFs behind a balancer; 0 = one with N2 itself.
+    /// Returns the number of AMFs behind a balancer; 0 = one AMF that terminates N2.
     fn amfs(self) -> u8 {
         if self == KilledFunction::Amf { 2 } else { 0 }
     }
 
-    /// How often it is killed at the most. An AMF is not started again.
+    /// Returns the maximum number of kills. An AMF is not restarted.
     fn most(self) -> u32 {
         if self == KilledFunction::Amf { 1 } else { MOST }
     }
 
-    /// Kills it; false if there is none at the moment.
+    /// Kills a process of this kind. Returns false if there is none at the moment.
     fn kill(self, session: &ExperimentContext, core: &mut Core, rng: &mut StdRng) -> Result<bool, Failure> {
         match self {
             KilledFunction::Worker => match Worker::of(&core.process)?.choose(rng) {
@@ -82,18 +85,18 @@ impl KilledFunction {
     }
 }
 
-/// What a mode promises.
+/// Losses that a state mode allows.
 struct ExpectedLoss {
     mode: &'static Mode,
-    /// Whose death loses no UE.
+    /// Kinds whose death loses no UE.
     keeps: &'static [KilledFunction],
-    /// Whose death may lose some.
+    /// Kinds whose death may lose UEs.
     loses: &'static [KilledFunction],
 }
 
 const KEEPS_ALL: &[KilledFunction] = &KilledFunction::ALL;
 
-/// The modes. A stateful one shows that the loss of a UE is seen.
+/// The tested modes. A stateful one shows that lost UEs are detected.
 static PROMISES: &[ExpectedLoss] = &[
     ExpectedLoss {
         mode: &STATEFUL,
@@ -124,12 +127,12 @@ static PROMISES: &[ExpectedLoss] = &[
     ExpectedLoss { mode: &SHM, keeps: &[KilledFunction::Worker, KilledFunction::Smf, KilledFunction::Upf], loses: &[] },
 ];
 
-/// What became of the UEs of a mode one of whose functions was killed.
+/// Fate of the UEs of a mode under kills.
 #[derive(Clone, Copy, Debug)]
 struct Outcome {
     lost: u64,
     kills: u32,
-    /// From the first UE's start to the last one's end.
+    /// Time from the first UE's start to the last one's end.
     seconds: f64,
 }
 
@@ -156,7 +159,7 @@ fn run(session: &ExperimentContext) -> Result<Findings, Failure> {
         let figure = Figure::new(format!("{}, {} killed: UEs lost", mode.name, victim.name()), "", lost);
         figures.push(match (keeps, mode.name == STATEFUL.name) {
             (true, _) => figure.mark(Bound::AtMost(0.0)),
-            // That it is seen.
+            // Losses must be detected.
             (false, true) => figure.mark(Bound::AtLeast(1.0)),
             (false, false) => figure,
         });
@@ -202,7 +205,7 @@ fn outcome(session: &ExperimentContext, mode: &Mode, victim: KilledFunction, see
     let mut core = Core::start(&session.lab, &options, log, &session.interrupt)?;
     core.wait_for_upfs(&session.interrupt)?;
     let mut rng = StdRng::seed_from_u64(seed);
-    // At any moment of what a UE does, and not before there is one.
+    // A random time within the procedures, and not before the first UE starts.
     let mut moment = |earliest: Duration| earliest + EVERY.mul_f64(rng.random_range(0.0..1.0));
     let (mut due, mut kills) = (Instant::now() + moment(EVERY / 2), 0);
     let mut chosen = StdRng::seed_from_u64(seed ^ u64::MAX);

@@ -1,6 +1,8 @@
-//! "Analyzing the cost of statelessness in 5G", repeated: AMF, SMF and UPF as processes of their own, a real database, and
-//! each way of keeping the state of UEs. Time is that of a PDU session's establishment, for 100 to 1,000 UEs that register at once
-//! and then establish one.
+//! Experiments of "Analyzing the cost of statelessness in 5G".
+//!
+//! AMF, SMF and UPF are separate processes with a real database. The experiments compare the ways
+//! to store UE state. The measured time is that of a PDU session establishment, for 100 to 1,000
+//! UEs that register at once and then establish a session.
 
 mod bursts;
 pub(super) mod consolidated;
@@ -72,31 +74,31 @@ pub(super) const FIG7: Experiment = Experiment {
     run: Run::Core(|session| over_time(session, &WAITING)),
 };
 
-/// The paper's.
+/// Numbers of UEs, as in the paper.
 const HUNDREDS: &[u32] = &[100, 200, 300, 400, 500, 600, 700, 800, 900, 1000];
 
-/// The most that half of a cost is, in percent.
+/// Limit of a cost that counts as halved, in percent.
 const HALF: f64 = 50.0;
 
-/// A database's server.
+/// Kind of database server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Server {
-    /// redis-server, nothing on disk.
+    /// Redis without persistence on disk.
     Redis,
-    /// FerretDB on PostgreSQL, which speak MongoDB's protocol.
+    /// FerretDB on PostgreSQL, with MongoDB's protocol.
     Mongodb,
 }
 
-/// A way of keeping state.
+/// A way to store the UE state.
 #[derive(Debug)]
 struct Mode {
     name: &'static str,
     about: &'static str,
-    /// The table of the configuration.
+    /// Configuration tables.
     tables: &'static str,
-    /// Which one it needs.
+    /// Required database server.
     database: Option<Server>,
-    /// How far the UPF is from it, one way, if that is far.
+    /// One-way delay between the UPF and the database in milliseconds, if delayed.
     far_ms: Option<u64>,
 }
 
@@ -106,20 +108,22 @@ impl Mode {
     }
 }
 
-/// What is compared with what.
+/// Comparison of modes.
 #[derive(Debug)]
 struct Study {
     title: &'static str,
-    /// The first one is what the others are compared with.
+    /// The first mode is the baseline of the others.
     modes: &'static [Mode],
-    /// What the paper says of each of the others: the change of the time in the mean of all sizes, and the largest, in percent.
+    /// Values of the paper for each of the others: change of the time in percent, as mean over all
+    /// sizes and as maximum.
     paper: &'static [Option<(f64, f64)>],
-    /// Whether that is what the others gain, which the paper divides by their own time.
+    /// True if the paper's value is the gain of the others, divided by their time.
     gains: bool,
     source: &'static str,
-    /// How many UEs establish a session at once.
+    /// Numbers of UEs that establish a session at once.
     sizes: &'static [u32],
-    /// Two of them: over the first of all, the second one is to cost half of what the first one does, or less.
+    /// Names of two modes. The additional cost of the second over the baseline must be at most half
+    /// of the first's.
     halves: Option<[&'static str; 2]>,
 }
 
@@ -273,7 +277,7 @@ static FIGURE_3: Study = Study {
     halves: None,
 };
 
-/// Each gains over the first one; the paper divides that by what is left.
+/// Each mode gains over the first one. The paper divides the gain by the remaining time.
 static FIGURE_4: Study = Study {
     title: "Shared records, and writes that nobody waits for",
     modes: &[TRANSACTIONAL, SHARED, SHARED_AMF_SMF, NON_BLOCKING],
@@ -284,7 +288,7 @@ static FIGURE_4: Study = Study {
     halves: None,
 };
 
-/// The same.
+/// The paper divides the gain by the remaining time, as in [`FIGURE_4`].
 static FIGURE_5: Study = Study {
     title: "Update, or delete and create",
     modes: &[TRANSACTIONAL, DELETE_CREATE],
@@ -295,7 +299,7 @@ static FIGURE_5: Study = Study {
     halves: None,
 };
 
-/// What the paper only proposes, and ours.
+/// Proposals of the paper, and modes of Vireo.
 static BEYOND: Study = Study {
     title: "Beyond the paper",
     modes: &[STATEFUL, TRANSACTIONAL, BINARY, PROTOBUF, PIGGYBACK, LEAN, IMPLIED, GRPC, SHM],
@@ -306,7 +310,7 @@ static BEYOND: Study = Study {
     halves: Some([TRANSACTIONAL.name, LEAN.name]),
 };
 
-/// The paper has the UPF at the edge, and the database in the cloud.
+/// In the paper the UPF is at the edge and the database in the cloud.
 static DISTANCE: Study = Study {
     title: "A UPF that is far from its database",
     modes: &[TRANSACTIONAL, NEAR_EDGE, FAR_EDGE],
@@ -317,7 +321,7 @@ static DISTANCE: Study = Study {
     halves: None,
 };
 
-/// Three sizes: its server does some 700 operations a second.
+/// Small sizes only: FerretDB handles about 700 operations per second.
 static MONGODB: Study = Study {
     title: "MongoDB's protocol",
     modes: &[STATEFUL, TRANSACTIONAL_MONGODB, DELETE_CREATE_MONGODB, LEAN_MONGODB],
@@ -334,7 +338,7 @@ fn study(session: &ExperimentContext, study: &Study) -> Result<Findings, Failure
     findings(study, sizes, &rounds)
 }
 
-/// What a mode's bursts come to by size, the cold one aside: a value for each run.
+/// Returns the value of a mode's warm bursts by size, for each run.
 fn by_size(
     rounds: &[Vec<Vec<Burst>>],
     (mode, place): (usize, usize),
@@ -345,7 +349,8 @@ fn by_size(
     Measured::each(rounds, of).ok_or_else(|| Failure("nothing was measured".into()))
 }
 
-/// In each run, what `value` makes of the warm bursts of a mode and of those that it is compared with, over the sizes.
+/// Returns `value` for each run, applied to the pairs of mean times of the warm bursts: the mode's
+/// and the compared mode's, by size.
 fn compared(
     rounds: &[Vec<Vec<Burst>>],
     (mode, over): (usize, usize),
@@ -358,7 +363,7 @@ fn compared(
     Measured::each(rounds, of).ok_or_else(|| Failure("nothing was measured".into()))
 }
 
-/// By how much the time of one is above that of the other, in percent of the other's.
+/// Returns the additional time of the first over the second, in percent of the second.
 fn change((mine, other): (f64, f64)) -> f64 {
     (mine / other - 1.0) * 100.0
 }
@@ -405,7 +410,7 @@ fn findings(study: &Study, sizes: &[u32], rounds: &[Vec<Vec<Burst>>]) -> Result<
                 compared(rounds, (mine, other), largest)?,
             ])
         };
-        // What it costs is divided by the time of the first; what it gains, by its own.
+        // A cost is divided by the baseline's time, a gain by the mode's time.
         for (names, measured, told) in
             [((of.name, base), over(mode, 0)?, !study.gains), ((base, of.name), over(0, mode)?, study.gains)]
         {
@@ -464,7 +469,7 @@ fn findings(study: &Study, sizes: &[u32], rounds: &[Vec<Vec<Burst>>]) -> Result<
     })
 }
 
-/// What is told of the functions from moment to moment.
+/// Quantity of the functions that is plotted over time.
 struct BurstTimeline {
     unit: &'static str,
     axis: &'static str,
@@ -479,7 +484,7 @@ const WAITING: BurstTimeline = BurstTimeline {
     value: |moment, place| moment.waiting[place] as f64,
 };
 
-/// The modes whose courses are told.
+/// Modes with plots over time.
 const COURSES: &[Mode] = &[STATEFUL, PROCEDURAL, TRANSACTIONAL];
 
 fn over_time(session: &ExperimentContext, course: &BurstTimeline) -> Result<Findings, Failure> {

@@ -1,14 +1,16 @@
-//! What the machine gives to who is measured. On one that is shared with others the same work may take half as long again for a
-//! while, and a function's CPU time grows with it, as its kernel does not see all that is taken from it: who reads the results
-//! sees by this whether a run was slow, or its machine.
+//! Noise of the machine during a measurement.
+//!
+//! On a machine shared with others, the same work may take 1.5 times as long for a while. A
+//! function's CPU time grows with it, because the guest's kernel does not see all stolen time.
+//! These values show whether a run was slow or the machine.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-/// Rounds of the work.
+/// Rounds of the reference work.
 const ROUNDS: u32 = 4_000_000;
 
-/// How long some work takes that is always the same, on all processors at once.
+/// Returns the time of a fixed amount of work on all processors at once.
 pub(super) fn same_work() -> Duration {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let began = Instant::now();
@@ -18,7 +20,8 @@ pub(super) fn same_work() -> Duration {
     began.elapsed()
 }
 
-/// Xorshift: each round waits for the one before, so that nothing but the processor's speed counts.
+/// Runs xorshift. Each round depends on the previous one, so that only the processor's speed
+/// counts.
 fn work(seed: u64, rounds: u32) -> u64 {
     (0..rounds).fold(seed, |mut word, _| {
         word ^= word << 13;
@@ -27,29 +30,29 @@ fn work(seed: u64, rounds: u32) -> u64 {
     })
 }
 
-/// The time of all processors since the machine was started, in ticks.
+/// Time of all processors since boot, in ticks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Ticks {
     all: u64,
-    /// What the hypervisor had given to others meanwhile, as far as it says so.
+    /// Time that the hypervisor gave to other guests, as far as it reports it.
     stolen: u64,
 }
 
 impl Ticks {
-    /// Up to now.
+    /// Reads the ticks up to the present time.
     pub(super) fn now() -> std::io::Result<Self> {
         Ok(Ticks::read(&std::fs::read_to_string("/proc/stat")?))
     }
 
-    /// From the first line of `/proc/stat` (proc(5)).
+    /// Parses the first line of `/proc/stat` (proc(5)).
     fn read(text: &str) -> Self {
         let line = text.lines().next().unwrap_or_default();
-        // A guest's time is in that of user and nice.
+        // Guest time is included in user and nice.
         let fields: Vec<u64> = line.split_whitespace().skip(1).take(8).filter_map(|field| field.parse().ok()).collect();
         Ticks { all: fields.iter().sum(), stolen: fields.get(7).copied().unwrap_or_default() }
     }
 
-    /// The part of the time since then that others had, in percent.
+    /// Returns the stolen part of the time since `before`, in percent.
     pub(super) fn stolen_since(self, before: Ticks) -> f64 {
         let all = self.all.saturating_sub(before.all).max(1);
         self.stolen.saturating_sub(before.stolen) as f64 / all as f64 * 100.0

@@ -1,5 +1,6 @@
-//! What the functions do amid a burst: the processor's time that each takes, and what waits in the sockets that it reads, looked at
-//! from outside, every few milliseconds.
+//! Samples of the functions during a burst: CPU time and socket queues.
+//!
+//! They are read from outside the processes, every few milliseconds.
 
 use super::bursts::FUNCTIONS;
 use crate::cli::Failure;
@@ -7,26 +8,26 @@ use crate::lab::core::Core;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// Sockets come and go, but not often.
+/// Interval between scans for new sockets, which are rare.
 const SOCKETS_EVERY: Duration = Duration::from_millis(100);
 
-/// A moment.
+/// One sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct SocketSample {
-    /// Since the burst began.
+    /// Seconds since the burst began.
     pub(super) at_s: f64,
-    /// Processors in use by each function since the moment before.
+    /// Processors used by each function since the previous sample.
     pub(super) cpu: [f64; 3],
-    /// Octets that wait in each function's sockets.
+    /// Unread bytes in each function's sockets.
     pub(super) waiting: [u64; 3],
 }
 
-/// Who looks.
+/// Sampler of the functions.
 #[derive(Debug)]
 pub(super) struct Watch {
     began: Instant,
     last: Option<(Instant, [Duration; 3])>,
-    /// Whose socket an inode is.
+    /// Function index by socket inode.
     sockets: HashMap<u64, usize>,
     looked: Option<Instant>,
     pub(super) moments: Vec<SocketSample>,
@@ -54,7 +55,7 @@ impl Watch {
             cpu[place] = process.cpu()?;
         }
         if let Some((_, process)) = functions.first() {
-            // All are in one namespace, of which each shows all sockets.
+            // All functions are in one namespace, so each process shows all sockets.
             for kind in ["tcp", "tcp6", "udp", "udp6", "raw", "raw6"] {
                 let text = std::fs::read_to_string(format!("/proc/{}/net/{kind}", process.pid())).unwrap_or_default();
                 for (inode, octets) in text.lines().skip(1).filter_map(socket) {
@@ -74,11 +75,11 @@ impl Watch {
     }
 }
 
-/// Inodes of a process's sockets.
+/// Returns the inodes of a process's sockets.
 fn sockets_of(pid: u32) -> std::io::Result<Vec<u64>> {
     let mut inodes = Vec::new();
     for fd in std::fs::read_dir(format!("/proc/{pid}/fd"))? {
-        // One that was closed meanwhile leads nowhere.
+        // A descriptor closed in the meantime has no target.
         let Ok(target) = std::fs::read_link(fd?.path()) else { continue };
         let inode =
             target.to_str().and_then(|target| target.strip_prefix("socket:[")?.strip_suffix(']')?.parse::<u64>().ok());
@@ -87,7 +88,8 @@ fn sockets_of(pid: u32) -> std::io::Result<Vec<u64>> {
     Ok(inodes)
 }
 
-/// Inode and octets not yet read of a socket, from a line of `/proc/net/tcp` and its like (proc(5)).
+/// Parses inode and unread bytes of a socket from a line of `/proc/net/tcp` or a similar file
+/// (proc(5)).
 fn socket(line: &str) -> Option<(u64, u64)> {
     let mut fields = line.split_whitespace();
     let queues = fields.nth(4)?;

@@ -1,4 +1,4 @@
-//! MMLite figure 11: how many hosts are needed so that few procedures are late.
+//! MMLite figure 11: number of hosts needed to keep few procedures late.
 
 use super::super::context::{Findings, each};
 use super::super::{Experiment, Run, Simulation};
@@ -24,24 +24,24 @@ const SHAPES: [(u32, &str); 3] = [
     (3, include_str!("../../../../simulator/workloads/mmlite-fig11-pareto3.toml")),
 ];
 const SCHEMES: [Scheme; 5] = [ROUND_ROBIN, CONSISTENT, MAGLEV, MMLITE, OURS];
-/// Schemes that the last one is held against.
+/// Number of leading [`SCHEMES`] with which the last one is compared.
 const BASELINES: usize = 3;
-/// Late procedures that are allowed, in percent.
+/// Limit of late procedures, in percent.
 const ALLOWED: f64 = 5.0;
-/// What is looked for is found to within this part.
+/// Relative precision of the search.
 const WITHIN: f64 = 0.01;
 
-/// A load, and how it is simulated.
+/// A load and the parameters of its simulation.
 #[derive(Clone, Copy)]
 struct Size {
-    /// Hosts that it is meant for.
+    /// Number of hosts for which the load is sized.
     hosts: u16,
-    /// How many procedures one stands for.
+    /// Number of procedures that one simulated procedure represents.
     sample: u32,
-    /// Populations of UEs in a run.
+    /// Populations of UEs per run.
     populations: u64,
     milliseconds: u64,
-    /// Runs are for the spread, which is small where there are many hosts.
+    /// Maximum number of runs. Runs measure the spread, which is small with many hosts.
     most_runs: u32,
 }
 
@@ -51,10 +51,10 @@ const SIZES: [Size; 4] = [
     Size { hosts: 100, sample: 10, populations: 1, milliseconds: 4000, most_runs: 2 },
     Size { hosts: 600, sample: 15, populations: 1, milliseconds: 2000, most_runs: 1 },
 ];
-/// The short form.
+/// Size of the short form.
 const QUICK: Size = Size { hosts: 3, sample: 20, populations: 2, milliseconds: 500, most_runs: 1 };
 
-/// The least number of hosts with which few enough are late.
+/// Returns the least number of hosts that keeps late procedures within [`ALLOWED`].
 fn needed(
     simulation: &Simulation,
     comparison: &Comparison,
@@ -69,7 +69,8 @@ fn needed(
         let cell = cell(simulation, comparison, (scheme, setup, worth), run, Span { length, populations })?;
         Ok::<_, Failure>(cell.late <= ALLOWED)
     };
-    // With this many the processors alone do not do; from there up until it is enough, then between the last two.
+    // At `low` hosts the processor time alone is insufficient. The search raises `high` by half
+    // until it suffices, then bisects between the last two.
     let mut low = (comparison.load * worth * 0.9) as u16;
     let mut high = size.max(low + 1);
     while !keeps(high)? {

@@ -1,4 +1,4 @@
-//! MMLite figure 10: how evenly hosts are loaded and how many procedures are late, by the way in which hosts are chosen.
+//! MMLite figure 10: load balance and late procedures by host selection scheme.
 
 use super::super::context::{Findings, each};
 use super::super::{Experiment, Run, Simulation};
@@ -39,19 +39,21 @@ pub(in crate::experiment) const D: Experiment = Experiment {
 };
 
 const WORKLOAD: &str = include_str!("../../../../simulator/workloads/mmlite-fig10.toml");
-/// Hosts that the workload is for.
+/// Number of hosts for which the workload is sized.
 const HOSTS: u16 = 3;
-/// The windows of the integer programme: all objectives are multiples.
+/// Window of the integer programme. All objectives are multiples of it.
 const WINDOW: Duration = Duration(100_000);
-/// What the optimum may be beaten by, in percentage points.
+/// Tolerated distance to the optimum, in percentage points.
 const ABOVE_OPTIMUM: f64 = 1.0;
 
-/// The mark of who may be so much worse than the best, to the millionth: sums of decimals are none.
+/// Returns the mark of a scheme that may be [`ABOVE_OPTIMUM`] worse than the best. It is rounded to
+/// a millionth, because sums of decimals are inexact.
 fn above(best: f64) -> Bound {
     Bound::AtMost(((best + ABOVE_OPTIMUM) * 1e6).round() / 1e6)
 }
 
-/// All schemes, with the paper's late procedures and standard deviation under skewed load, in percent.
+/// All schemes, with the paper's late procedures and standard deviation under skewed load, in
+/// percent.
 const SCHEMES: [(Scheme, Option<(Bound, Bound)>); 7] = [
     (ROUND_ROBIN, Some((Bound::About(23.0), Bound::Above(15.0)))),
     (CONSISTENT, Some((Bound::About(23.0), Bound::Above(15.0)))),
@@ -71,7 +73,7 @@ fn span(simulation: &Simulation) -> Span {
     }
 }
 
-/// The workload: in the short form of one pattern.
+/// Returns the workload. The short form has one pattern.
 fn workload(simulation: &Simulation) -> Result<Comparison, Failure> {
     let mut workload = comparison(WORKLOAD)?;
     if simulation.quick {
@@ -80,14 +82,15 @@ fn workload(simulation: &Simulation) -> Result<Comparison, Failure> {
     Ok(workload)
 }
 
-/// One scheme in all runs.
+/// Returns the results of one scheme in all runs.
 fn runs(simulation: &Simulation, comparison: &Comparison, scheme: &Scheme, hosts: u16) -> Result<Vec<Cell>, Failure> {
     let setup = comparison.setup(hosts);
     let of = |run| cell(simulation, comparison, (scheme, setup, HOSTS.into()), run, span(simulation));
     (0..simulation.runs).map(of).collect()
 }
 
-/// What the integer programme comes to, in percent, in each run: of each pattern for one population.
+/// Returns the optimum of the integer programme in percent for each run, with one population per
+/// pattern, and the mean number of hosts.
 fn best(simulation: &Simulation, comparison: &Comparison) -> Result<(Measured, f64), Failure> {
     let length = Duration::from_millis(if simulation.quick { 500 } else { 4000 });
     let (mut late, mut hosts) = (Vec::new(), Vec::new());
@@ -109,7 +112,7 @@ fn best(simulation: &Simulation, comparison: &Comparison) -> Result<(Measured, f
     Ok((each(&late, |late| *late)?, hosts))
 }
 
-/// Bars of one value by scheme.
+/// Plots one value by scheme as bars.
 fn bars(title: &str, y: &str, groups: &[&str], series: Vec<(&str, Vec<Measured>)>) -> Result<String, Failure> {
     let series = series.into_iter().map(|(name, values)| BarSeries {
         name: name.into(),
@@ -141,7 +144,7 @@ fn finished(simulation: &Simulation, schemes: &[Scheme], figures: Vec<Figure>) -
     }
 }
 
-/// UEs alike and skewed UEs, with what is told of each.
+/// Reports the figures of uniform and of skewed UEs.
 fn both(
     simulation: &Simulation,
     value: fn(&Cell) -> f64,
@@ -240,7 +243,7 @@ fn more_hosts(simulation: &Simulation) -> Result<Findings, Failure> {
     Ok(findings)
 }
 
-/// What of MMLite is replaced by turns, with the paper's figures.
+/// Schemes with parts of MMLite replaced by round robin, with the paper's values.
 const ABLATION: [(Scheme, Option<f64>); 7] = [
     (Scheme { name: "MMLite: both", about: "Algorithms 1 and 2.", change: mmlite }, Some(4.25)),
     (

@@ -1,5 +1,7 @@
-//! MMLite's figures of steering, on hosts of a virtual clock: `crates/simulator` runs the core's own decisions on the workloads
-//! that were fixed beforehand (`crates/simulator/workloads/mmlite-*.toml`).
+//! MMLite's steering experiments on hosts with a virtual clock.
+//!
+//! `crates/simulator` runs the core's steering decisions on predefined workloads
+//! (`crates/simulator/workloads/mmlite-*.toml`).
 
 pub(super) mod hosts_needed;
 pub(super) mod load_balance;
@@ -13,12 +15,12 @@ use vireo_core::schedule::dispatch;
 use vireo_simulator::cluster::{Comparison, Profile, Setup};
 use vireo_simulator::results::Configuration;
 
-/// One of the ways to choose hosts and NFs that are compared.
+/// One of the compared ways to choose hosts and NFs.
 #[derive(Clone, Copy)]
 struct Scheme {
     name: &'static str,
     about: &'static str,
-    /// What it changes in a cluster of the product's defaults.
+    /// Change of the default cluster configuration.
     change: fn(Setup) -> Setup,
 }
 
@@ -31,7 +33,7 @@ impl Scheme {
     }
 }
 
-/// What baselines do within a host.
+/// NF selection of the baselines within a host.
 const IN_TURN: dispatch::Policy = dispatch::Policy::RoundRobin;
 
 const ROUND_ROBIN: Scheme = Scheme {
@@ -54,7 +56,7 @@ const PEPC: Scheme = Scheme {
     about: "Each host has a range of the UEs for all time, as slices have in PEPC; NFs in turn. What its packets cost beside is left out.",
     change: |setup| Setup { inter: Policy::StaticRange, intra: IN_TURN, ..setup },
 };
-/// MMLite with what its text leaves open filled in so that it works.
+/// MMLite with the gaps of its description filled so that it works.
 fn mmlite(setup: Setup) -> Setup {
     let (prefer, estimate) = (Preference::MostLoaded, Estimate::Corrected);
     Setup { inter: Policy::SkewedCh, prefer, estimate, profile: Profile::Heaviest, ..setup }
@@ -80,20 +82,21 @@ const OURS: Scheme = Scheme {
     change: |setup| setup,
 };
 
-/// Reads a comparison that is part of the program.
+/// Reads a built-in comparison.
 fn comparison(text: &str) -> Result<Comparison, Failure> {
     let comparison = Comparison::read(text).map_err(|error| Failure(format!("the built-in workload: {error}")))?;
     comparison.check().map_err(|error| Failure(format!("the built-in workload: {error}")))?;
     Ok(comparison)
 }
 
-/// The seeds of a run: populations of UEs, each with identifiers of its own.
+/// Returns the seeds of a run, one per population of UEs. Each population has different
+/// identifiers.
 fn seeds(simulation: &Simulation, run: u32, populations: u64) -> impl Iterator<Item = u64> + use<> {
     let first = simulation.seed.wrapping_add(u64::from(run) * populations);
     (0..populations).map(move |n| first.wrapping_add(n))
 }
 
-/// How a simulated experiment is to be read.
+/// Returns the explanatory note of a simulated experiment.
 fn note(simulation: &Simulation, what: &str) -> String {
     format!(
         "Simulated: hosts on a virtual clock with the core's own decisions; the machine's speed changes nothing. Runs are \

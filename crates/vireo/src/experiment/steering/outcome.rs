@@ -1,4 +1,4 @@
-//! What a scheme comes to on a workload: of all patterns, and several populations of UEs.
+//! Result of a scheme on a workload, over all patterns and several UE populations.
 
 use super::super::Simulation;
 use super::{Scheme, seeds};
@@ -6,7 +6,7 @@ use crate::cli::Failure;
 use vireo_simulator::cluster::{Comparison, Setup, simulate};
 use vireo_types::Duration;
 
-/// A simulated time, after a fifth as much that is not looked at.
+/// Simulated time, after a warm-up of a fifth of it that does not count.
 #[derive(Clone, Copy)]
 pub(super) struct Span {
     pub(super) length: Duration,
@@ -22,13 +22,13 @@ impl Span {
 /// Means over patterns and populations of one run, in percent.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Cell {
-    /// Late procedures.
+    /// Late procedures in percent.
     pub(super) late: f64,
-    /// The standard deviation of hosts' CPU.
+    /// Standard deviation of the hosts' CPU use, in percent.
     pub(super) deviation: f64,
 }
 
-/// A scheme on a workload that is meant for `worth` hosts, with as many as `setup` says.
+/// Runs a scheme on a workload sized for `worth` hosts, with the number of hosts in `setup`.
 pub(super) fn cell(
     simulation: &Simulation,
     comparison: &Comparison,

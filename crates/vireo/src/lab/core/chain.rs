@@ -1,5 +1,6 @@
-//! The core as a service-based chain: AMF, SMF and UPF, each a process of its own in the core's namespace; or several AMFs behind a
-//! balancer.
+//! SBA mode of the lab: AMF, SMF and UPF as processes in the core's namespace.
+//!
+//! Optionally several AMFs run behind a balancer.
 
 use super::{CONFIG, Core, CoreOptions, FABRIC_PORT, LAST_WORDS};
 use crate::cli::Failure;
@@ -18,17 +19,17 @@ use vireo_fabric::identity::CertificateRole;
 use vireo_node::api::{Counts, Status};
 use vireo_node::sbi::Encoding;
 
-/// A function besides the AMF, which is the core's own process.
+/// SBA process besides the AMF, which is the core's own process.
 #[derive(Debug)]
 pub(super) struct Function {
     role: &'static str,
     process: Process,
     api: String,
-    /// It was killed, and nobody follows it.
+    /// Whether it was killed without a successor.
     killed: bool,
 }
 
-/// SMF and UPF; the UPF first, so that the SMF finds it.
+/// Roles of SMF and UPF with their API addresses. The UPF starts first, so that the SMF finds it.
 const ROLES: [(&str, &str); 2] = [(UPF, "127.0.0.1:9092"), (SMF, "127.0.0.1:9091")];
 const AMF: &str = "amf";
 const SMF: &str = "smf";
@@ -38,23 +39,23 @@ fn amf_host(number: u8) -> Ipv4Addr {
     Ipv4Addr::new(127, 0, 0, 20 + number)
 }
 
-/// Where one of several AMFs is found by the SMF.
+/// Returns the SBI address of one of several AMFs.
 fn amf(number: u8) -> String {
     format!("{}:7777", amf_host(number))
 }
 
-/// The tables of the configuration for several AMFs.
+/// Returns the configuration tables for several AMFs.
 pub(super) fn tables(amfs: u8) -> String {
     let all: Vec<String> = (0..amfs).map(amf).collect();
-    // Many processes that are not optimised: nobody is dead for being slow.
+    // Many unoptimised processes are slow; slowness must not count as death.
     let misses = if cfg!(debug_assertions) { "misses = 20\n" } else { "" };
     format!("[cluster]\nbalancer = \"127.0.0.1:{FABRIC_PORT}\"\nhosts = {amfs}\n{misses}\n[sbi]\namf = {all:?}\n")
 }
 
-/// Where the files of functions are whose connections are secured.
+/// Directory of certificates and keys of TLS connections.
 const CERTIFICATES: &str = "/tmp";
 
-/// Makes an authority, and certificates of AMF and SMF.
+/// Creates a certificate authority and certificates of AMF and SMF.
 pub(super) fn certify() -> Result<(), Failure> {
     let authority = Authority::new()?;
     std::fs::write(Files::of(Path::new(CERTIFICATES), AMF).authorities, authority.certificate())?;
@@ -64,7 +65,7 @@ pub(super) fn certify() -> Result<(), Failure> {
     Ok(())
 }
 
-/// What a function is told besides the file of its configuration.
+/// Returns the environment of a process, which overrides keys of its configuration file.
 pub(super) fn environment(options: &CoreOptions, role: &str) -> Vec<(&'static str, OsString)> {
     let mut all = match options.encoding {
         Encoding::Json => Vec::new(),
@@ -83,7 +84,7 @@ pub(super) fn environment(options: &CoreOptions, role: &str) -> Vec<(&'static st
 }
 
 impl Function {
-    /// Starts those besides the AMF.
+    /// Starts the processes besides the AMF.
     pub(super) fn start_all(lab: &Lab, options: &CoreOptions, log: &File) -> Result<Vec<Self>, Failure> {
         ROLES.into_iter().map(|role| Function::start(lab, options, role, log)).collect()
     }
@@ -118,12 +119,12 @@ impl Function {
         Ok(Function { role, process, api: api.to_owned(), killed: false })
     }
 
-    /// What it says of itself.
+    /// Returns the status of the process.
     fn status(&self) -> Result<Status, Failure> {
         Ok(serde_json::from_str(&api(&format!("http://{}", self.api))?.fetch("/status?limit=0")?)?)
     }
 
-    /// Fails if it has ended.
+    /// Returns an error if the process has ended unexpectedly.
     pub(super) fn check(&mut self) -> Result<(), Failure> {
         match self.process.ended()?.filter(|_| !self.killed) {
             None => Ok(()),
@@ -135,7 +136,7 @@ impl Function {
         Failure(format!("the {} {what}; its last words:\n{}", self.role, self.process.last_words(LAST_WORDS)))
     }
 
-    /// Ends it in good order.
+    /// Stops the process with SIGTERM.
     pub(super) fn stop(mut self) -> Result<(), Failure> {
         if self.killed {
             return Ok(());
@@ -146,27 +147,27 @@ impl Function {
 }
 
 impl Core {
-    /// Whether all functions of a chain answer, and the SMF has its UPF.
+    /// Returns true if all SBA processes answer and the SMF is associated with its UPF.
     pub(super) fn is_chain_ready(&self) -> bool {
         self.functions
             .iter()
             .all(|function| function.status().is_ok_and(|status| status.upfs.iter().all(|upf| upf.associated)))
     }
 
-    /// What the user plane of a chain says of itself.
+    /// Returns the status of the user plane in SBA mode.
     pub(super) fn user_plane_of_chain(&self) -> Option<Result<Status, Failure>> {
         self.functions.iter().find(|function| function.role == UPF).map(Function::status)
     }
 
-    /// Sessions that the SMF of a chain has.
+    /// Returns the number of sessions at the SMF.
     pub(crate) fn sessions_at_smf(&self) -> Result<usize, Failure> {
         let smf = self.functions.iter().find(|function| function.role == SMF);
         let smf = smf.ok_or_else(|| Failure("the core is one process: it has no SMF of its own".into()))?;
         Ok(smf.status()?.counts.sessions)
     }
 
-    /// What the functions of a chain that run now have asked their database, by transaction and operation; AMF and UPF are named
-    /// before that.
+    /// Returns the database operations of the running processes, by transaction and operation. Keys
+    /// of AMF and UPF have the name as prefix.
     pub(crate) fn state_operations(&self) -> Result<BTreeMap<String, u64>, Failure> {
         let mut all = BTreeMap::new();
         if self.functions.is_empty() {
@@ -180,29 +181,29 @@ impl Core {
         Ok(all)
     }
 
-    /// Where the functions of a chain that run now say how they are.
+    /// Returns the API URLs of the running processes.
     fn apis(&self) -> impl Iterator<Item = String> {
         let others = self.functions.iter().filter(|function| !function.killed);
         std::iter::once(self.url().to_owned()).chain(others.map(|function| format!("http://{}", function.api)))
     }
 
-    /// How long the functions of a chain have waited for their database, all operations together: of some that were asked in one
-    /// go, each counts.
+    /// Returns the time that the running processes waited for their database, summed over all
+    /// operations. Operations sent together count individually.
     pub(crate) fn state_time(&self) -> Result<Duration, Failure> {
         self.apis().map(|url| Ok(state_time(&api(&url)?.fetch("/metrics")?))).sum()
     }
 
-    /// Kills a function of a chain, and starts it again at once.
+    /// Kills a process and restarts it at once.
     pub(crate) fn kill_function(&mut self, lab: &Lab, role: &str) -> Result<(), Failure> {
         let function = self.functions.iter_mut().find(|function| function.role == role);
         let function = function.ok_or_else(|| Failure(format!("the core has no {role} of its own")))?;
-        // It is dead and reaped before another one has its addresses.
+        // The killed process is reaped before its successor uses the same addresses.
         function.process.kill()?;
         *function = Function::start(lab, &self.options, (function.role, &function.api.clone()), &self.log)?;
         Ok(())
     }
 
-    /// Starts the AMFs, if there are several.
+    /// Starts the AMFs, if several are configured.
     pub(super) fn start_amfs(&mut self, lab: &Lab) -> Result<(), Failure> {
         for number in 0..self.options.amfs {
             self.functions.push(Function::start_amf(lab, &self.options, number, &self.log)?);
@@ -210,13 +211,13 @@ impl Core {
         Ok(())
     }
 
-    /// What each of several AMFs that were not killed holds; nothing of one that was.
+    /// Returns the counts of each of several AMFs, zero for killed ones.
     pub(super) fn counts_of_amfs(&self) -> Result<Vec<Counts>, Failure> {
         let amfs = self.functions.iter().filter(|function| function.role == AMF);
         amfs.map(|amf| if amf.killed { Ok(Counts::default()) } else { Ok(amf.status()?.counts) }).collect()
     }
 
-    /// Kills the one of several AMFs that holds the most UEs. The others go on with these.
+    /// Kills the one of several AMFs with the most UEs. The other AMFs take over these UEs.
     pub(crate) fn kill_amf(&mut self) -> Result<(), Failure> {
         let counts = self.counts_of_amfs()?;
         let most = counts.iter().enumerate().max_by_key(|(_, counts)| counts.ues).map(|(number, _)| number);
@@ -227,7 +228,7 @@ impl Core {
         Ok(())
     }
 
-    /// Ends several AMFs in good order.
+    /// Stops the AMFs with SIGTERM.
     pub(super) fn stop_amfs(&mut self) -> Result<(), Failure> {
         let (amfs, others) = std::mem::take(&mut self.functions).into_iter().partition(|f| f.role == AMF);
         self.functions = others;
@@ -235,14 +236,14 @@ impl Core {
         amfs.into_iter().try_for_each(Function::stop)
     }
 
-    /// The functions of a chain, and the processes that these are.
+    /// Returns the SBA processes with their roles.
     pub(crate) fn functions(&self) -> Vec<(&'static str, &Process)> {
         let others = self.functions.iter().map(|function| (function.role, &function.process));
         let first = if self.options.amfs > 0 { "balancer" } else { AMF };
         std::iter::once((first, &self.process)).chain(others).collect()
     }
 
-    /// CPU time of its functions besides the AMF.
+    /// Returns the CPU time of the processes besides the AMF.
     pub(super) fn cpu_of_functions(&self) -> Result<Duration, Failure> {
         let mut sum = Duration::ZERO;
         for function in self.functions.iter().filter(|function| !function.killed) {
@@ -252,8 +253,8 @@ impl Core {
     }
 }
 
-/// The operations of a text in Prometheus' format that have been asked for, as `TRANSACTION.OPERATION`; those of others than the SMF
-/// as `FUNCTION.TRANSACTION.OPERATION`.
+/// Returns the operation counts in a Prometheus text as `TRANSACTION.OPERATION`. Counts of other
+/// functions than the SMF have keys `FUNCTION.TRANSACTION.OPERATION`.
 fn state_operations(text: &str) -> BTreeMap<String, u64> {
     let one = |line: &str| {
         let (labels, value) = line.strip_prefix("vireo_state_operations_total{")?.split_once("} ")?;
@@ -269,7 +270,7 @@ fn state_operations(text: &str) -> BTreeMap<String, u64> {
     text.lines().filter_map(one).collect()
 }
 
-/// What the operations of a text in Prometheus' format have taken.
+/// Returns the time of all operations in a Prometheus text.
 fn state_time(text: &str) -> Duration {
     let of = |line: &str| {
         let (_, value) = line.strip_prefix("vireo_state_operation_microseconds_total{")?.split_once("} ")?;

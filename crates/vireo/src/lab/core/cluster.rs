@@ -1,4 +1,6 @@
-//! A cluster as an operator runs one: etcd, a controller, balancers, and hosts behind these, each in a namespace of its own.
+//! Cluster of the lab: etcd, controller, balancers and hosts in own namespaces.
+//!
+//! The layout is that of an operator.
 
 use super::Core;
 use crate::cli::Failure;
@@ -11,29 +13,30 @@ use std::io::Write;
 use std::path::PathBuf;
 use vireo_node::api::Status;
 
-/// RAN nodes of a laboratory at the most.
+/// Upper bound of RAN nodes in a lab.
 const NODES: usize = 64;
 
-/// How far a cluster is, as its parts say.
+/// State of a cluster, as its members report it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ClusterReadiness {
-    /// The epoch of the controller's map.
+    /// Epoch of the controller's cluster map.
     pub(crate) epoch: u64,
-    /// Its hosts that have buckets.
+    /// Hosts of the map that have buckets.
     pub(crate) hosts: usize,
-    /// Its balancers.
+    /// Balancers of the map.
     pub(crate) balancers: usize,
-    /// UEs that hosts hold registered, and that they keep copies of for others.
+    /// UEs registered at hosts; the next field holds the copies that hosts store for others.
     pub(crate) registered: usize,
     pub(crate) copies: usize,
-    /// Associations of all RAN nodes, as the host says that knows of the fewest.
+    /// Associations of all RAN nodes, from the host that knows the fewest.
     pub(crate) associations: usize,
-    /// UPFs that are associated.
+    /// Number of associated UPFs.
     pub(crate) upfs: usize,
 }
 
 impl Core {
-    /// Starts etcd, the controller and the balancers, one when the other is there: the first balancer talks to the UPFs.
+    /// Starts etcd, the controller and the balancers. Each waits for the previous one, because the
+    /// first balancer communicates with the UPFs.
     pub(super) fn start_balancers(&mut self, lab: &Lab, interrupt: &Interrupt) -> Result<(), Failure> {
         self.etcd = Some(ClusterProcess::start(lab, NodeRole::Etcd, &self.options, self.log_of(NodeRole::Etcd)?)?);
         let is_there = |member: &ClusterProcess| api(member.api()).is_ok_and(|etcd| etcd.fetch("/health").is_ok());
@@ -49,7 +52,7 @@ impl Core {
         Ok(())
     }
 
-    /// Starts the controller, also once more.
+    /// Starts or restarts the controller.
     pub(crate) fn start_controller(&mut self, lab: &Lab) -> Result<(), Failure> {
         self.controller =
             Some(ClusterProcess::start(lab, NodeRole::Controller, &self.options, self.log_of(NodeRole::Controller)?)?);
@@ -61,7 +64,7 @@ impl Core {
         self.controller.as_mut().ok_or_else(|| Failure("there is no controller".into()))?.inject_fault(HostFault::Kill)
     }
 
-    /// Starts a balancer that was killed.
+    /// Restarts a balancer that was killed.
     pub(crate) fn start_balancer(&mut self, lab: &Lab, balancer: usize) -> Result<(), Failure> {
         let place = NodeRole::Balancer(u8::try_from(balancer)?);
         let member = ClusterProcess::start(lab, place, &self.options, self.log_of(place)?)?;
@@ -71,7 +74,7 @@ impl Core {
         Ok(())
     }
 
-    /// Kills a balancer: the one that talks to the UPFs, or one that does not. Which one.
+    /// Kills the balancer with the PFCP associations, or one without. Returns its lab number.
     pub(crate) fn kill_balancer(&mut self, holds_n4: bool) -> Result<usize, Failure> {
         let said = self.map()?.balancers;
         let is_it = |member: &ClusterProcess| said.iter().any(|b| b.holds_n4 == holds_n4 && member.has(&b.address));
@@ -81,7 +84,7 @@ impl Core {
         Ok(balancer)
     }
 
-    /// Has the controller drain a host, as an operator would.
+    /// Makes the controller drain a host, as an operator would.
     pub(crate) fn drain_host(&mut self, host: usize) -> Result<(), Failure> {
         let Some(entry) = self.host_status(host)? else {
             return Err(Failure(format!("host {host} is not in the map")));
@@ -93,9 +96,10 @@ impl Core {
         }
     }
 
-    /// Cuts the link between the youngest host of the map and the oldest: the youngest is to be given up. Which it is.
+    /// Partitions the newest host of the map from the oldest one. The controller is expected to
+    /// declare the newest one dead. Returns its lab number.
     pub(crate) fn cut_link(&mut self) -> Result<usize, Failure> {
-        // Hosts have their numbers by who joined first, not by who was started first.
+        // Host IDs follow the order of joining, not of starting.
         let mut well = Vec::new();
         for host in (0..self.hosts.len()).filter(|host| self.hosts[*host].is_healthy()) {
             well.extend(self.host_status(host)?.map(|entry| (entry.host, host)));
@@ -109,14 +113,14 @@ impl Core {
         Ok(youngest)
     }
 
-    /// Mends it.
+    /// Ends the partition.
     pub(crate) fn mend_link(&mut self) -> Result<(), Failure> {
         let Some([one, two]) = self.cut.take() else { return Ok(()) };
         self.hosts[one].seat().unblock(self.hosts[two].seat())?;
         Ok(self.hosts[two].seat().unblock(self.hosts[one].seat())?)
     }
 
-    /// Where the map is told: by the controller if that is there.
+    /// Returns the API that has the cluster map: the controller's if it is healthy.
     fn api_of_map(&self) -> &str {
         self.controller
             .as_ref()
@@ -124,12 +128,16 @@ impl Core {
             .map_or_else(|| self.url(), ClusterProcess::api)
     }
 
-    /// The hosts and the balancers of the map.
+    /// Returns the hosts and balancers of the cluster map.
     pub(super) fn map(&self) -> Result<Status, Failure> {
         Ok(serde_json::from_str(&api(self.api_of_map())?.fetch("/status?limit=0")?)?)
     }
 
-    /// How far everything is. A member that has only just been started may not answer yet.
+    /// Returns the state of all members.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if a member does not answer, as directly after a restart.
     pub(crate) fn standing(&self) -> Result<ClusterReadiness, Failure> {
         let map = self.map()?;
         let mut standing = ClusterReadiness {
@@ -157,18 +165,18 @@ impl Core {
         Ok(standing)
     }
 
-    /// Hosts that nothing has befallen, and that stay.
+    /// Returns the number of hosts without faults that are not leaving.
     pub(crate) fn hosts_there(&self) -> usize {
         self.hosts.iter().filter(|host| host.is_healthy()).count()
     }
 
-    /// All its processes but the one in its own namespace.
+    /// Returns all processes except the one in the core's namespace.
     pub(super) fn members(&self) -> impl Iterator<Item = &ClusterProcess> {
         self.etcd.iter().chain(&self.controller).chain(&self.balancers).chain(&self.hosts)
     }
 
-    /// Where a member logs: where the core does, unless it is one of many roles. Then each has a file of its own, which it goes on
-    /// with when it is started again.
+    /// Returns the log of a member: the core's log, or the member's own file if balancers have
+    /// their own namespaces. A restarted member appends to its file.
     pub(super) fn log_of(&self, place: NodeRole) -> Result<File, Failure> {
         if self.options.balancers == 0 {
             return Ok(self.log.try_clone()?);
@@ -178,7 +186,7 @@ impl Core {
         opened.map_err(|error| Failure(format!("{}: {error}", path.display())))
     }
 
-    /// The last lines of all logs, each under its name.
+    /// Returns the last lines of all logs, each under its name.
     pub(crate) fn last_words(&self, lines: usize) -> String {
         let mut text = format!("-- core\n{}\n", self.process.last_words(lines));
         for member in self.members().filter(|_| self.options.balancers > 0) {
@@ -187,7 +195,7 @@ impl Core {
         text
     }
 
-    /// Adds the logs of all members to the core's own.
+    /// Appends the logs of all members to the core's log.
     pub(crate) fn gather_logs(&mut self) -> Result<(), Failure> {
         let names: Vec<String> = self.members().map(|member| member.name().to_owned()).collect();
         for name in names.into_iter().filter(|_| self.options.balancers > 0) {
@@ -198,7 +206,7 @@ impl Core {
     }
 }
 
-/// In the laboratory's own `/tmp`.
+/// Returns the path of a log in the lab's own `/tmp`.
 fn log_file(name: &str) -> PathBuf {
     format!("/tmp/{name}.log").into()
 }

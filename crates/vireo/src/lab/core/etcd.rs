@@ -1,5 +1,6 @@
-//! The real etcd, which keeps what it is told as long as the laboratory is there: in a namespace of its own, so that all its ports are
-//! free, with its data in the laboratory's own `/tmp`.
+//! The etcd server of the lab, whose data last as long as the lab.
+//!
+//! It runs in its own namespace, so that its ports are free, with its data in the lab's own `/tmp`.
 
 use crate::cli::Failure;
 use crate::lab::fabric::NodeRole;
@@ -7,13 +8,13 @@ use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr};
 use std::process::{Command, Stdio};
 
-/// Where controllers find it.
+/// Client address for controllers.
 pub(in crate::lab) const ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(NodeRole::Etcd.address()), 2379);
-/// Where others like it would find it.
+/// Peer address, unused: the server is alone.
 const PEERS: &str = "http://127.0.0.1:2380";
 const DATA: &str = "/tmp/etcd";
 
-/// Fails unless it is installed.
+/// Returns an error unless etcd is installed.
 pub(crate) fn check() -> Result<(), Failure> {
     let found = Command::new("etcd").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
     match found {
@@ -26,7 +27,7 @@ pub(crate) fn check() -> Result<(), Failure> {
     }
 }
 
-/// What starts it.
+/// Returns the command that starts etcd.
 pub(in crate::lab) fn command() -> Command {
     let mut command = Command::new("etcd");
     let clients = format!("http://{ADDRESS}");

@@ -1,5 +1,7 @@
-//! How the parts of the split core send each other messages: by UDP on the loopback, as separate network functions do, or by
-//! queues in memory, which is the least that it can cost.
+//! Message links between the parts of the split core.
+//!
+//! A link is UDP over loopback, as between separate network functions, or a pair of queues in
+//! memory, which is the least possible cost.
 
 use crate::cli::Failure;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
@@ -8,17 +10,17 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use vireo_datapath::{Volume, udp};
 
-/// Octets of the longest message.
+/// Longest message in octets.
 const LONGEST: usize = 512;
-/// Messages that may wait: more than there are events under way.
+/// Capacity in messages: more than the events in progress.
 const ROOM: usize = 1024;
 
-/// What carries the messages.
+/// Transport of the messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::experiment::pepc) enum Carrier {
-    /// UDP, many datagrams in a system call.
+    /// UDP, with many datagrams per system call.
     Sockets,
-    /// A queue of messages.
+    /// Queues in memory.
     Queues,
 }
 
@@ -28,38 +30,38 @@ pub(super) struct Entry {
     length: usize,
 }
 
-/// One end.
+/// One end of a link.
 pub(super) struct LinkEnd {
     pub(super) out: LinkSender,
     pub(super) inbox: LinkReceiver,
 }
 
-/// What leaves.
+/// Sending half of a link end.
 pub(super) enum LinkSender {
     Socket {
         socket: Arc<UdpSocket>,
         to: SocketAddr,
         sender: Box<udp::Sender>,
         octets: Vec<u8>,
-        /// Messages that were sent, as the other end sees.
+        /// Number of messages sent, shared with the other end.
         sent: Arc<AtomicU64>,
     },
     Queue(SyncSender<Entry>),
 }
 
-/// What comes.
+/// Receiving half of a link end.
 pub(super) enum LinkReceiver {
     Socket {
         socket: Arc<UdpSocket>,
         receiver: Box<udp::Receiver>,
-        /// Messages that the other end has sent: nobody asks the kernel in vain.
+        /// Number of messages that the other end has sent. It avoids system calls without result.
         sent: Arc<AtomicU64>,
         received: u64,
     },
     Queue(Receiver<Entry>),
 }
 
-/// Two ends that lead to each other.
+/// Returns the two ends of a new link.
 pub(super) fn link(carrier: Carrier) -> Result<(LinkEnd, LinkEnd), Failure> {
     match carrier {
         Carrier::Queues => {
@@ -116,7 +118,7 @@ impl LinkSender {
         }
     }
 
-    /// Sends what waits.
+    /// Sends all waiting messages.
     pub(super) fn flush(&mut self) -> Result<(), Failure> {
         if let LinkSender::Socket { socket, sender, octets, sent, .. } = self
             && !sender.is_empty()
@@ -135,7 +137,7 @@ impl LinkSender {
 }
 
 impl LinkReceiver {
-    /// Hands over what is there, at most a batch; says whether there was anything.
+    /// Passes received messages to `each`, at most one batch. Returns true if there were any.
     pub(super) fn take(&mut self, mut each: impl FnMut(&[u8]) -> Result<(), Failure>) -> Result<bool, Failure> {
         let mut count = 0;
         match self {

@@ -1,6 +1,8 @@
-//! What the parts say to each other. The messages are those of PFCP, by whose codec the rest of this program reads and writes
-//! them, and stand for GTP-C's: a Create Session Request has the elements of a Session Establishment Request that matter
-//! here (identifiers, the UE's address, tunnels, QoS), and so on (TS 29.274 7.2).
+//! Messages between the parts of the split core.
+//!
+//! They are PFCP messages, encoded by the codec of this program, and stand for those of GTP-C. A
+//! Create Session Request, for example, carries the elements of a Session Establishment Request
+//! that matter here: identifiers, the UE's address, tunnels, QoS (TS 29.274 7.2).
 
 use crate::cli::Failure;
 use std::net::{IpAddr, Ipv4Addr};
@@ -12,22 +14,22 @@ const NODE: NodeId = NodeId::Ipv4(Ipv4Addr::LOCALHOST);
 const UPLINK: u32 = 1;
 const DOWNLINK: u32 = 2;
 
-/// What a new session is.
+/// Contents of a Create Session Request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Create {
-    /// The sender's number of the session.
+    /// The sender's identifier of the session.
     pub(super) seid: u64,
     pub(super) ue: Ipv4Addr,
-    /// The sender's end of the user's tunnel, for the downlink.
+    /// The sender's tunnel endpoint for the downlink.
     pub(super) tunnel: Tunnel,
 }
 
-/// What was made of it.
+/// Contents of a Create Session Response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Created {
-    /// The sender's number of the session.
+    /// The sender's identifier of the session.
     pub(super) seid: u64,
-    /// The sender's end of the user's tunnel, for the uplink.
+    /// The sender's tunnel endpoint for the uplink.
     pub(super) tunnel: Tunnel,
 }
 
@@ -35,7 +37,7 @@ fn wrong(error: impl std::fmt::Debug) -> Failure {
     Failure(format!("a message between the parts cannot be used: {error:?}"))
 }
 
-/// A Create Session Request.
+/// Writes a Create Session Request.
 pub(super) fn create(create: &Create, sequence: u32, out: &mut Vec<u8>) -> Result<(), Failure> {
     let mut request = SessionEstablishmentRequest::new(NODE, FSeid::new(create.seid, Ipv4Addr::LOCALHOST.into()));
     let pdr = |id: u32, pdi, outer_header_removal| CreatePdr {
@@ -91,7 +93,7 @@ fn tunnel(header: &OuterHeaderCreation) -> Option<Tunnel> {
     Some(Tunnel { teid: header.teid?, address: IpAddr::V4(header.ipv4?) })
 }
 
-/// A Create Session Response.
+/// Writes a Create Session Response.
 pub(super) fn accept(to: u64, created: &Created, sequence: u32, out: &mut Vec<u8>) -> Result<(), Failure> {
     let f_seid = FSeid::new(created.seid, Ipv4Addr::LOCALHOST.into());
     let mut response = SessionEstablishmentResponse::accepted(NODE, f_seid);
@@ -113,7 +115,7 @@ pub(super) fn accepted(message: &Message<'_>) -> Result<Created, Failure> {
     Ok(Created { seid: seid.seid, tunnel })
 }
 
-/// A Modify Bearer Request: the downlink goes elsewhere.
+/// Writes a Modify Bearer Request, which sends the downlink to another tunnel.
 pub(super) fn modify(to: u64, tunnel: Tunnel, sequence: u32, out: &mut Vec<u8>) -> Result<(), Failure> {
     let mut request = SessionModificationRequest::default();
     request.update_fars.push(UpdateFar {
@@ -137,25 +139,25 @@ pub(super) fn modified(message: &Message<'_>) -> Result<Tunnel, Failure> {
     request.update_fars.iter().find_map(header).ok_or_else(|| wrong("no tunnel"))
 }
 
-/// A Modify Bearer Response.
+/// Writes a Modify Bearer Response.
 pub(super) fn confirm(to: u64, sequence: u32, out: &mut Vec<u8>) -> Result<(), Failure> {
     out.clear();
     SessionModificationResponse::new(Cause::REQUEST_ACCEPTED).emit(out, to, sequence).map_err(wrong)
 }
 
-/// A Delete Session Request.
+/// Writes a Delete Session Request.
 pub(super) fn delete(to: u64, sequence: u32, out: &mut Vec<u8>) -> Result<(), Failure> {
     out.clear();
     SessionDeletionRequest {}.emit(out, to, sequence).map_err(wrong)
 }
 
-/// A Delete Session Response.
+/// Writes a Delete Session Response.
 pub(super) fn gone(to: u64, sequence: u32, out: &mut Vec<u8>) -> Result<(), Failure> {
     out.clear();
     SessionDeletionResponse::new(Cause::REQUEST_ACCEPTED).emit(out, to, sequence).map_err(wrong)
 }
 
-/// Reads the answer to a modification or a deletion.
+/// Reads the response to a modification or a deletion.
 pub(super) fn granted(message: &Message<'_>) -> Result<(), Failure> {
     let cause = match message.message_type() {
         MessageType::SESSION_MODIFICATION_RESPONSE => SessionModificationResponse::parse(message).map(|r| r.cause),
@@ -164,12 +166,12 @@ pub(super) fn granted(message: &Message<'_>) -> Result<(), Failure> {
     if cause.as_ref().is_ok_and(|cause| cause.is_accepted()) { Ok(()) } else { Err(wrong(cause)) }
 }
 
-/// A view of a message.
+/// Parses a message.
 pub(super) fn view(octets: &[u8]) -> Result<Message<'_>, Failure> {
     Message::new(octets).map_err(wrong)
 }
 
-/// A tunnel's end at an IPv4 address.
+/// Returns a tunnel endpoint at an IPv4 address.
 pub(super) fn end(teid: u32, address: Ipv4Addr) -> Tunnel {
     Tunnel { teid: Teid(teid), address: address.into() }
 }

@@ -1,5 +1,6 @@
-//! The part that is like an MME: it holds the location of each user and its copy of the bearer, and has the
-//! S-GW-like part do what an event wants.
+//! MME-like part of the split core: location and bearer of each user.
+//!
+//! It requests the changes of an event from the S-GW-like part.
 
 use super::link::LinkEnd;
 use super::messages::{self, Create};
@@ -13,31 +14,32 @@ use std::net::Ipv4Addr;
 use vireo_datapath::Tunnel;
 use vireo_wire::pfcp::MessageType;
 
-/// Events that are under way at a time.
+/// Maximum number of events in progress.
 const WINDOW: u64 = 64;
 
-/// What is held of a user.
+/// State of a user.
 #[derive(Clone, Copy, Debug, Default)]
 struct Ue {
-    /// The tracking area.
+    /// Tracking area code (TAC).
     tac: u16,
-    /// The eNB's end of the tunnel.
+    /// TEID of the eNB's tunnel endpoint.
     enb: u32,
-    /// The S-GW's number of the session, and its end of the tunnel.
+    /// The S-GW's session identifier and tunnel endpoint.
     sgw: Option<(u64, Tunnel)>,
 }
 
-/// The part.
+/// The MME-like part.
 pub(in crate::experiment::pepc) struct Mme {
     ues: Vec<Ue>,
-    /// Users that are there all the time.
+    /// Number of permanent users.
     users: u32,
-    /// Of these, how many were told to attach.
+    /// Number of permanent users whose attach was started.
     attached: u32,
     visitors: VecDeque<u32>,
     script: Script,
     sgw: LinkEnd,
-    /// What is under way, by sequence number, in order: the event, and whose it is.
+    /// Requests in progress, in order of sequence number: sequence number, event, index of the
+    /// user.
     waiting: VecDeque<(u32, Event, u32)>,
     sequence: u32,
     octets: Vec<u8>,
@@ -58,7 +60,7 @@ impl Mme {
         }
     }
 
-    /// How many of the users that are there all the time are not there yet.
+    /// Returns the number of permanent users that are not attached yet.
     pub(super) fn missing(&self) -> u64 {
         u64::from(self.users - self.attached) + self.waiting.len() as u64
     }
@@ -107,7 +109,8 @@ impl Signalling for Mme {
         let mut ended = 0;
         sgw.inbox.take(|octets| {
             let message = messages::view(octets)?;
-            // deletions and creations go a longer way than modifications
+            // Deletions and creations pass more parts than modifications, so responses arrive out
+            // of order.
             let place = waiting.iter().position(|(number, ..)| *number == message.sequence());
             let Some((_, event, session)) = place.and_then(|place| waiting.remove(place)) else { return Ok(()) };
             let Some(ue) = ues.get_mut(session as usize) else { return Ok(()) };

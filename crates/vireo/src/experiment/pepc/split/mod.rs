@@ -1,19 +1,31 @@
-//! What a slice is compared with: a core whose user state is split by function, as a classical EPC has it. Three parts, like
-//! an MME, an S-GW and a P-GW, each hold a copy of what they need of a user (location and bearer; the tunnels on
-//! both sides and a count; address, QoS, charging and the other end of the tunnel), and bring each other's copies up to date by
-//! requests and answers: an attach and a detach go MME, S-GW, P-GW and back, a handover MME, S-GW and back. A packet crosses
-//! the S-GW-like and the P-GW-like part, and each looks its user up and writes a header.
+//! Baseline of the PEPC experiments: a core with user state split by function.
 //!
-//! The MME-like part is a thread on the processor of control, the gateways are one on the processor of packets, as gateways
-//! do that end GTP-C where they end GTP-U; both carry out what waits between batches of packets.
+//! The core resembles a classical EPC. Three parts, like an MME, an S-GW and a P-GW, each hold a
+//! copy of the user state that they need:
 //!
-//! Its costs by construction: that second look-up and header; writing and reading messages; carrying them; and that
-//! gateways' packets wait while they do that. Nothing else was put in. The parts are threads of one process without locks
-//! between them; the gateways share a thread, so that packets go from one to the other without a queue or a copy; whoever has
-//! nothing to receive does not ask the kernel, and what there is comes and goes many messages at a time; an index leads to
-//! every state; the P-GW-like part decides by the very tables of a slice; a bearer is set up by one pass of messages, where
-//! GTP-C needs a second one for the eNB's tunnel, and a handover leaves the P-GW alone (TS 23.401 5.5.1.1.2 does where
-//! nobody charges by location).
+//! * MME: location and bearer;
+//! * S-GW: the tunnels on both sides and a count;
+//! * P-GW: address, QoS, charging and the other end of the tunnel.
+//!
+//! Requests and responses keep the copies up to date. An attach or a detach goes MME, S-GW, P-GW
+//! and back; a handover goes MME, S-GW and back. A packet crosses the S-GW-like and the P-GW-like
+//! part. Each of them looks the user up and writes a header.
+//!
+//! The MME-like part is a thread on the control processor. The gateways share a thread on the
+//! packet processor, like gateways that terminate GTP-C where they terminate GTP-U. Both threads
+//! handle waiting messages between batches of packets.
+//!
+//! Costs by construction: the second lookup and header; encoding, decoding and transport of
+//! messages; and packets of the gateways that wait meanwhile. Nothing else adds cost:
+//!
+//! * The parts are threads of one process without locks between them.
+//! * The gateways share a thread, so packets pass between them without a queue or a copy.
+//! * A part without messages makes no system call. Messages are sent and received in batches.
+//! * An index leads to every state.
+//! * The P-GW-like part decides by the same tables as a slice.
+//! * One pass of messages sets up a bearer; GTP-C needs a second one for the eNB's tunnel.
+//! * A handover does not involve the P-GW (TS 23.401 5.5.1.1.2 involves it only if charging depends
+//!   on the location).
 
 mod link;
 mod messages;
@@ -36,16 +48,16 @@ use vireo_datapath::Locking;
 use vireo_traffic::frame_loop::{self, Direction};
 use vireo_types::Teid;
 
-/// The eNB.
+/// Address of the eNB.
 const ENB: Ipv4Addr = crate::bench::upf::network::GNB;
 
-/// The parts of the core, with their users.
+/// The parts of the core with their users.
 pub(super) struct Split {
     pub(super) gateways: Gateways,
     pub(super) mme: Mme,
 }
 
-/// The gateways: both parts' packets and signalling.
+/// The gateways: packets and signalling of both parts.
 pub(super) struct Gateways {
     compute: Compute,
     sgw: Sgw,
@@ -53,7 +65,7 @@ pub(super) struct Gateways {
 }
 
 impl Split {
-    /// With so many users, who have attached by messages.
+    /// Returns a core with `users` users, attached by messages.
     pub(super) fn new(network: &Network, users: u32, carrier: Carrier) -> Result<Self, Failure> {
         let records = users + VISITORS;
         let tables = compute::tables(records, Locking::Fine);

@@ -1,5 +1,6 @@
-//! The part that is like a P-GW: it holds the UE's address, its QoS and its charging, in the tables that the rest of this
-//! program decides by, and decides on packets by them.
+//! P-GW-like part of the split core: UE address, QoS and charging.
+//!
+//! It holds them in the tables of the user plane and decides on packets by these.
 
 use super::link::LinkEnd;
 use super::messages::{self, Created};
@@ -11,7 +12,7 @@ use vireo_datapath::{
 use vireo_types::{SessionAddress, Teid};
 use vireo_wire::pfcp::MessageType;
 
-/// A session: its own end of the tunnel, its record by address, and the S-GW's number of it.
+/// A session: the part's TEID, the downlink entry, and the S-GW's session identifier.
 #[derive(Clone, Copy, Debug)]
 struct Session {
     teid: Teid,
@@ -19,7 +20,7 @@ struct Session {
     sgw: u64,
 }
 
-/// The part's signalling.
+/// Signalling of the P-GW-like part.
 pub(super) struct Pgw {
     tables: SharedTables,
     /// By the index of the TEID.
@@ -33,7 +34,7 @@ impl Pgw {
         Pgw { tables, sessions: vec![None; records as usize], sgw, octets: vec![] }
     }
 
-    /// Answers what the S-GW has asked; says whether there was anything.
+    /// Answers requests of the S-GW. Returns true if there were any.
     pub(super) fn work(&mut self) -> Result<bool, Failure> {
         let Pgw { tables, sessions, sgw, octets } = self;
         let out = &mut sgw.out;
@@ -72,7 +73,7 @@ impl Pgw {
     }
 }
 
-/// Makes the records of a session of this address, whose downlink goes to this tunnel.
+/// Adds the entries of a session with this address, whose downlink goes to this tunnel.
 fn add(
     tables: &mut Tables,
     (ue, tunnel, sgw): (SessionAddress, Tunnel, u64),
@@ -85,7 +86,7 @@ fn add(
     let rule = DownlinkRule {
         session,
         pdr: 2,
-        // an EPS bearer is told by its tunnel alone
+        // An EPS bearer is identified by its tunnel alone.
         qfi: None,
         rqi: false,
         gate_open: true,

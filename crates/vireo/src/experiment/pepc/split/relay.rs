@@ -1,6 +1,8 @@
-//! The packets of the part that is like an S-GW: from the eNB's tunnel into the P-GW's and back, each with a look-up of its
-//! own and another header. A bearer is one cache line of an array that the TEID is the index of, and one thread owns all:
-//! no locks, no atomic operations.
+//! Packet path of the S-GW-like part of the split core.
+//!
+//! Packets go from the eNB's tunnel to the P-GW's and back, with another lookup and another header.
+//! A bearer is one cache line in an array indexed by TEID. One thread owns the array, without locks
+//! and atomic operations.
 
 use crate::bench::upf::compute::{BATCH, Node};
 use std::net::Ipv4Addr;
@@ -8,12 +10,12 @@ use vireo_datapath::{MemoryFrames, Volume};
 use vireo_types::Teid;
 use vireo_wire::gtpu;
 
-/// The S-GW-like part's address towards eNBs.
+/// Address of the S-GW-like part on S1-U.
 pub(super) const S1: Ipv4Addr = Ipv4Addr::new(192, 168, 127, 10);
-/// The same towards the P-GW.
+/// Address of the S-GW-like part on S5.
 pub(super) const S5: Ipv4Addr = Ipv4Addr::new(192, 168, 127, 11);
 
-/// Where things are in a frame with an outer IPv4 header without options.
+/// Offsets in a frame with an outer IPv4 header without options.
 const TYPE: usize = 12;
 const IP: usize = 14;
 const UDP: usize = IP + 20;
@@ -21,18 +23,18 @@ const GTP: usize = UDP + 8;
 const TEID: usize = GTP + 4;
 const END: usize = GTP + 8;
 
-/// The other end of a tunnel.
+/// The remote endpoint of a tunnel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct TunnelEnd {
     pub(super) teid: u32,
     pub(super) address: u32,
 }
 
-/// A bearer.
+/// Tunnels and counts of a bearer.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(align(64))]
 pub(super) struct Bearer {
-    /// Its own ends' TEID, on S1 and S5 alike; 0 = there is none.
+    /// TEID of the part's endpoints, the same on S1 and S5; 0 = no bearer.
     pub(super) own: u32,
     pub(super) enb: TunnelEnd,
     pub(super) pgw: TunnelEnd,
@@ -46,7 +48,7 @@ impl Bearer {
     }
 }
 
-/// The bearers, and what came that is of none.
+/// The bearers, and a count of packets without bearer.
 #[derive(Debug)]
 pub(super) struct Relay {
     pub(super) bearers: Vec<Bearer>,
@@ -60,7 +62,8 @@ enum Direction {
 }
 
 impl Relay {
-    /// The batch's TEIDs are read first and their bearers touched, so that these come from memory all at once.
+    /// Reads all TEIDs of the batch first and touches their bearers, so that the memory accesses
+    /// overlap.
     #[inline]
     fn relay(
         &mut self,
@@ -96,7 +99,7 @@ impl Node for Relay {
     }
 }
 
-/// The TEID of a G-PDU for this node.
+/// Returns the TEID of a G-PDU for this node.
 #[inline]
 fn teid(frame: &[u8]) -> Option<u32> {
     let head: &[u8; END] = frame.first_chunk()?;
@@ -109,7 +112,7 @@ fn teid(frame: &[u8]) -> Option<u32> {
     right.then(|| u32::from_be_bytes([head[TEID], head[TEID + 1], head[TEID + 2], head[TEID + 3]]))
 }
 
-/// Sends a packet on: other addresses, another TEID, a full hop limit; and counts it.
+/// Rewrites a packet for the next hop (addresses, TEID, full hop limit) and counts it.
 #[inline]
 fn rewrite(frame: &mut [u8], bearer: &mut Bearer, way: Direction) {
     let (own, far, volume) = match way {
@@ -129,7 +132,7 @@ fn rewrite(frame: &mut [u8], bearer: &mut Bearer, way: Direction) {
     let sum = (sum & 0xffff) + (sum >> 16);
     let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
     head[IP + 10..IP + 12].copy_from_slice(&sum.to_be_bytes());
-    // no checksum of UDP, as TS 29.281 lets it
+    // The UDP checksum may be zero (TS 29.281).
     head[UDP + 6..GTP].fill(0);
     head[TEID..END].copy_from_slice(&far.teid.to_be_bytes());
 }

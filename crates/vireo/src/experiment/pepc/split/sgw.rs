@@ -1,5 +1,6 @@
-//! The part that is like an S-GW: it holds a bearer's tunnels on both sides, and its own count. Its signalling asks the
-//! P-GW-like part where an event concerns that.
+//! S-GW-like part of the split core: tunnels on both sides and a count.
+//!
+//! Its signalling sends a request to the P-GW-like part for events that concern the P-GW.
 
 use super::link::LinkEnd;
 use super::messages::{self, Create, Created};
@@ -11,28 +12,28 @@ use vireo_types::Teid;
 use vireo_wire::gtpu;
 use vireo_wire::pfcp::{Message, MessageType};
 
-/// Transactions with the P-GW that are remembered: more than there are events under way.
+/// Capacity for pending transactions with the P-GW: more than the events in progress.
 const WAITING: usize = 256;
 
-/// What the P-GW was asked, and for whom.
+/// A pending request to the P-GW and its origin.
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
-    /// The number of the MME's request.
+    /// Sequence number of the MME's request.
     request: u32,
     index: u32,
 }
 
-/// What signalling alone needs of a bearer.
+/// State of a bearer that only signalling needs.
 #[derive(Clone, Copy, Debug, Default)]
 struct Session {
-    /// The MME's number of it.
+    /// The MME's identifier of the session.
     mme: u64,
-    /// The P-GW's.
+    /// The P-GW's identifier of the session.
     pgw: u64,
     enb: TunnelEnd,
 }
 
-/// The part.
+/// The S-GW-like part.
 pub(super) struct Sgw {
     pub(super) relay: Relay,
     sessions: Vec<Session>,
@@ -42,7 +43,7 @@ pub(super) struct Sgw {
     waiting: [Option<Waiting>; WAITING],
     sequence: u32,
     octets: Vec<u8>,
-    /// End Markers that were sent.
+    /// Number of End Markers sent.
     pub(super) markers: u64,
 }
 
@@ -61,7 +62,7 @@ impl Sgw {
         }
     }
 
-    /// Goes on with what the others have sent; says whether there was anything.
+    /// Handles messages from the MME and the P-GW. Returns true if there were any.
     pub(super) fn work(&mut self) -> Result<bool, Failure> {
         let Sgw { relay, sessions, free, mme, pgw, waiting, sequence, octets, markers } = self;
         let mut parts = Parts { relay, sessions, free, waiting, sequence, octets, markers };
@@ -80,7 +81,7 @@ impl Sgw {
     }
 }
 
-/// What of it messages change.
+/// The fields that messages change.
 struct Parts<'a> {
     relay: &'a mut Relay,
     sessions: &'a mut [Session],
@@ -91,7 +92,7 @@ struct Parts<'a> {
     markers: &'a mut u64,
 }
 
-/// Where the message goes that was written.
+/// Destination of the written message.
 enum Next {
     Answer,
     Ask,
@@ -110,7 +111,7 @@ fn far(tunnel: Tunnel) -> TunnelEnd {
 }
 
 impl Parts<'_> {
-    /// The MME asks.
+    /// Handles a request of the MME.
     fn request(&mut self, message: &Message<'_>) -> Result<Next, Failure> {
         let request = message.sequence();
         if message.message_type() == MessageType::SESSION_ESTABLISHMENT_REQUEST {
@@ -127,7 +128,7 @@ impl Parts<'_> {
         if message.message_type() == MessageType::SESSION_MODIFICATION_REQUEST {
             let new = far(messages::modified(message)?);
             let bearer = self.relay.bearers.get_mut(index as usize).ok_or_else(lost)?;
-            // the old eNB is told that nothing more comes
+            // The End Marker tells the old eNB that no more packets follow.
             let mut buffer = [0; gtpu::SIGNALLING_OCTETS];
             if gtpu::end_marker(&mut buffer, Teid(bearer.enb.teid)).is_ok() {
                 *self.markers += 1;
@@ -147,7 +148,7 @@ impl Parts<'_> {
         *self.sequence
     }
 
-    /// The P-GW answers; what the MME is told is written.
+    /// Handles a response of the P-GW and writes the response to the MME.
     fn answer(&mut self, message: &Message<'_>) -> Result<(), Failure> {
         let waiting = self.waiting[message.sequence() as usize % WAITING].take();
         let Waiting { request, index } = waiting.ok_or_else(lost)?;
