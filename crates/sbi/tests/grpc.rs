@@ -186,10 +186,10 @@ fn names(method: Method) -> [&'static str; 2] {
         Method::CreateSmContext => ["SmContextCreateData", "SmContextCreatedData"],
         Method::UpdateSmContext => ["SmContextUpdateData", "SmContextUpdatedData"],
         Method::ReleaseSmContext => ["SmContextReleaseData", "SmContextUpdatedData"],
-        Method::SmContextStatusNotify => ["SmContextStatusNotification", "CarriedSmContext"],
+        Method::SmContextStatusNotify => ["SmContextStatusNotification", "PiggybackedSmContext"],
         Method::N1N2MessageTransfer => ["N1N2MessageTransferReqData", "N1N2MessageTransferRspData"],
-        Method::N1N2TransferFailureNotify => ["N1N2MsgTxfrFailureNotification", "CarriedSmContext"],
-        Method::FetchSmContext => ["LeftSmContext", "CarriedSmContext"],
+        Method::N1N2TransferFailureNotify => ["N1N2MsgTxfrFailureNotification", "PiggybackedSmContext"],
+        Method::FetchSmContext => ["HeldSmContext", "PiggybackedSmContext"],
     }
 }
 

@@ -98,7 +98,7 @@ fn a_bulletin_is_read_whole() {
             let region = region.clone();
             move || {
                 let mut seen = Vec::new();
-                let version = region.read_bulletin(0, &mut seen);
+                let version = region.read_published(0, &mut seen);
                 assert_eq!(seen, [version as u8; 16]);
             }
         });
@@ -188,7 +188,7 @@ fn who_fills_a_slot_keeps_it() {
             let (region, mut seen) = (two.region().clone(), Snapshot::default());
             // If it finds no commit record and an LTMSI, it fills the slot.
             let fills = !region.read(slot, &mut seen) && region.ltmsi_of(slot).is_some();
-            let filled = fills && two.commit(slot, &seen, &Record { context: &[2], ..Record::default() }).is_ok();
+            let filled = fills && two.commit(slot, &seen, &CommitRecord { context: &[2], ..CommitRecord::default() }).is_ok();
             forget(two);
             filled
         });
@@ -204,7 +204,7 @@ fn who_fills_a_slot_keeps_it() {
 fn commit(worker: &mut Worker, slot: Slot, octet: u8) -> Result<(), CommitError> {
     let mut seen = Snapshot::default();
     worker.region().read(slot, &mut seen);
-    let record = Record { consumed: u64::from(octet), context: &[octet; 16], ..Record::default() };
+    let record = CommitRecord { consumed: u64::from(octet), context: &[octet; 16], ..CommitRecord::default() };
     worker.commit(slot, &seen, &record).map(|_| ())
 }
 
@@ -248,12 +248,12 @@ fn one_of_two_commits_wins() {
         region.read(slot, &mut seen);
         let theirs = seen.clone();
         let other = thread::spawn(move || {
-            let record = Record { consumed: 2, context: &[2; 16], ..Record::default() };
+            let record = CommitRecord { consumed: 2, context: &[2; 16], ..CommitRecord::default() };
             let done = one.commit(slot, &theirs, &record).is_ok();
             forget(one);
             done
         });
-        let record = Record { consumed: 3, context: &[3; 16], ..Record::default() };
+        let record = CommitRecord { consumed: 3, context: &[3; 16], ..CommitRecord::default() };
         let mine = two.commit(slot, &seen, &record).is_ok();
         let theirs = other.join().unwrap();
         assert!(mine != theirs, "one wins");

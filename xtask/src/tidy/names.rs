@@ -275,11 +275,11 @@ mod tests {
     #[test]
     fn banned_module_is_found_by_file() {
         let modules = |file: &str| found(Rule::BannedName, file, "fn a() {}");
-        assert_eq!(modules("crates/node/src/host/queue.rs").len(), 1);
-        assert_eq!(modules("crates/node/src/supervisor/mod.rs").len(), 1);
+        assert_eq!(modules("crates/node/src/host/door.rs").len(), 1);
+        assert_eq!(modules("crates/node/src/crew/mod.rs").len(), 1);
         assert_eq!(modules("crates/node/src/host/queue.rs"), [""; 0]);
-        assert_eq!(modules("crates/node/src/supervisor/queue.rs"), [""; 0], "the folder is reported by its mod.rs");
-        let message = &modules("crates/node/src/host/queue.rs")[0];
+        assert_eq!(modules("crates/node/src/crew/queue.rs"), [""; 0], "the folder is reported by its mod.rs");
+        let message = &modules("crates/node/src/host/door.rs")[0];
         assert!(message.starts_with("module door: the glossary bans 'door'; write handler"), "{message}");
     }
 

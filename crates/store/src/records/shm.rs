@@ -503,7 +503,7 @@ mod tests {
             let mut command = std::process::Command::new("unshare");
             command.args(["--map-root-user", "--mount", "sh", "-c", script, "sh"]).arg(directory.path());
             command.arg(std::env::current_exe().unwrap()).env(SMALL, directory.path());
-            let name = "records::shared::tests::a_file_system_that_is_full_is_said_and_ends_nobody";
+            let name = "records::shm::tests::a_file_system_that_is_full_is_said_and_ends_nobody";
             let output = command.args(["--exact", name, "--nocapture"]).output();
             let Some(output) = output.ok().filter(|output| output.status.code() != Some(77)) else {
                 return eprintln!("skipped: no file system can be mounted here");

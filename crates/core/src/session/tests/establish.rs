@@ -192,9 +192,9 @@ fn upfs_are_shared_by_the_ues() {
 fn a_upf_that_refuses_or_is_silent_costs_the_ue_only_this_request() {
     let kind = pfcp::MessageType::SESSION_ESTABLISHMENT_RESPONSE;
     for (cause, expected) in [
-        (pfcp::Cause::NO_RESOURCES, "reject/1#26 free gone"),
-        (pfcp::Cause::REQUEST_REJECTED, "reject/1#38 free gone"),
-        (pfcp::Cause::NO_ESTABLISHED_ASSOCIATION, "reject/1#38 free gone"),
+        (pfcp::Cause::NO_RESOURCES, "reject/1#26 free released"),
+        (pfcp::Cause::REQUEST_REJECTED, "reject/1#38 free released"),
+        (pfcp::Cause::NO_ESTABLISHED_ASSOCIATION, "reject/1#38 free released"),
     ] {
         let mut bench = Bench::new();
         bench.create(REQUEST);
@@ -202,7 +202,7 @@ fn a_upf_that_refuses_or_is_silent_costs_the_ue_only_this_request() {
     }
     let mut bench = Bench::new();
     bench.create(REQUEST);
-    assert_eq!(brief(&bench.step(Input::PfcpTimeout)), "reject/1#38 free gone");
+    assert_eq!(brief(&bench.step(Input::PfcpTimeout)), "reject/1#38 free released");
 }
 
 #[test]
@@ -215,7 +215,7 @@ fn a_upf_that_gives_no_tunnel_is_left_again() {
     message.put(&pfcp::Cause::REQUEST_ACCEPTED).put(&pfcp::FSeid::new(9, Ipv4Addr::LOCALHOST.into()));
     message.finish().expect("a short message");
     assert_eq!(brief(&bench.step(Input::Pfcp(&octets))), "reject/1#38 deletion-request");
-    assert_eq!(brief(&bench.deleted()), "free gone");
+    assert_eq!(brief(&bench.deleted()), "free released");
 }
 
 #[test]
@@ -225,7 +225,7 @@ fn a_ran_without_resources_has_the_ue_rejected() {
     bench.established();
     let out = bench.step(Input::N2(N2Sm::SetupUnsuccessful, &[0, 0]));
     assert_eq!(brief(&out), "reject/1#26 deletion-request");
-    assert_eq!(brief(&bench.deleted()), "free gone");
+    assert_eq!(brief(&bench.deleted()), "free released");
 }
 
 #[test]
@@ -252,7 +252,7 @@ fn a_ue_that_leaves_before_its_answer_leaves_no_session() {
     bench.create(REQUEST);
     assert_eq!(bench.step(Input::Deactivate), []);
     assert_eq!(brief(&bench.established()), "deletion-request");
-    assert_eq!(brief(&bench.deleted()), "free gone");
+    assert_eq!(brief(&bench.deleted()), "free released");
     // The accept was in transit: the session stays, without user plane.
     let mut bench = Bench::new();
     bench.create(REQUEST);

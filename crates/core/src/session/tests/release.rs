@@ -15,10 +15,10 @@ fn a_release_by_the_ue_ends_at_ue_and_upf_in_either_order() {
         assert_eq!(bench.step(Input::N2(N2Sm::ReleaseResponse, &[0])), []);
         if upf_first {
             assert_eq!(bench.deleted(), []);
-            assert_eq!(brief(&bench.n1(COMPLETE)), "free gone");
+            assert_eq!(brief(&bench.n1(COMPLETE)), "free released");
         } else {
             assert_eq!(bench.n1(COMPLETE), []);
-            assert_eq!(brief(&bench.deleted()), "free gone");
+            assert_eq!(brief(&bench.deleted()), "free released");
         }
         assert_eq!(bench.sm, None);
     }
@@ -30,7 +30,7 @@ fn a_release_by_the_network_tells_its_cause_and_leaves_an_idle_ran_alone() {
     assert_eq!(brief(&bench.step(Input::Release(39))), "release/0#39 ReleaseCommand deletion-request");
     assert_eq!(bench.step(Input::Release(36)), [], "one release is enough");
     bench.deleted();
-    assert_eq!(brief(&bench.n1(COMPLETE_OF_NETWORK)), "free gone");
+    assert_eq!(brief(&bench.n1(COMPLETE_OF_NETWORK)), "free released");
     assert_eq!(brief(&Bench::inactive().step(Input::Release(39))), "release/0#39 deletion-request");
 }
 
@@ -39,13 +39,13 @@ fn a_deregistered_ue_leaves_nothing_and_hears_nothing() {
     for mut bench in [Bench::active(), Bench::inactive()] {
         assert_eq!(brief(&bench.step(Input::ReleaseLocally)), "deletion-request");
         assert_eq!(bench.step(Input::ReleaseLocally), []);
-        assert_eq!(brief(&bench.deleted()), "free gone");
+        assert_eq!(brief(&bench.deleted()), "free released");
     }
     // While the command is unanswered, and when the UPF has answered already.
     let mut bench = Bench::active();
     bench.n1(RELEASE);
     bench.deleted();
-    assert_eq!(brief(&bench.step(Input::ReleaseLocally)), "free gone");
+    assert_eq!(brief(&bench.step(Input::ReleaseLocally)), "free released");
 }
 
 #[test]
@@ -61,7 +61,7 @@ fn the_command_is_sent_again_until_the_ue_is_given_up() {
         assert_eq!(brief(&bench.step(Input::Deadline)), "release/7#36");
     }
     bench.wait(t3592);
-    assert_eq!(brief(&bench.step(Input::Deadline)), "free gone");
+    assert_eq!(brief(&bench.step(Input::Deadline)), "free released");
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn a_upf_that_is_silent_does_not_hold_up_the_release() {
     let mut bench = Bench::active();
     bench.n1(RELEASE);
     assert_eq!(bench.step(Input::PfcpTimeout), []);
-    assert_eq!(brief(&bench.n1(COMPLETE)), "free gone");
+    assert_eq!(brief(&bench.n1(COMPLETE)), "free released");
 }
 
 #[test]
@@ -90,13 +90,13 @@ fn a_release_waits_for_what_is_outstanding_at_the_upf() {
     bench.create(REQUEST);
     assert_eq!(brief(&bench.step(Input::Release(38))), "reject/1#38");
     assert_eq!(brief(&bench.established()), "deletion-request");
-    assert_eq!(brief(&bench.deleted()), "free gone");
+    assert_eq!(brief(&bench.deleted()), "free released");
     // Modification that is outstanding.
     let mut bench = Bench::active();
     bench.step(Input::Deactivate);
     assert_eq!(bench.step(Input::ReleaseLocally), []);
     assert_eq!(brief(&bench.modified()), "deletion-request");
-    assert_eq!(brief(&bench.deleted()), "free gone");
+    assert_eq!(brief(&bench.deleted()), "free released");
     // Modification that the UPF does not answer.
     let mut bench = Bench::active();
     bench.step(Input::Deactivate);
@@ -178,7 +178,7 @@ fn a_status_ends_the_procedure_that_it_is_about() {
         let mut bench = Bench::active();
         bench.n1(RELEASE);
         bench.deleted();
-        assert_eq!(brief(&bench.n1(&format!("2e0507d6{cause}"))), "free gone", "{cause}");
+        assert_eq!(brief(&bench.n1(&format!("2e0507d6{cause}"))), "free released", "{cause}");
     }
     // Status for another transaction, or with a cause that does not concern the session.
     for status in ["2e0508d62f", "2e0507d65f", "2e0507d66f"] {

@@ -236,7 +236,7 @@ fn a_ran_that_does_not_send_to_the_target_has_the_ue_ask_again() {
         assert_eq!(brief(&out), "release/0#39 ReleaseCommand deletion-request deletion-request");
         bench.deleted();
         done(&mut bench, Kind::SESSION_DELETION_RESPONSE);
-        assert_eq!(brief(&bench.n1("2e0500d4")), "free gone");
+        assert_eq!(brief(&bench.n1("2e0500d4")), "free released");
     }
 }
 
@@ -249,18 +249,18 @@ fn a_session_that_ends_on_its_way_is_let_go_by_both() {
     assert_eq!(bench.deleted(), [], "the other may have it");
     let out = done(&mut bench, Kind::SESSION_ESTABLISHMENT_RESPONSE);
     assert_eq!((brief(&out), pfcp(&out)), ("deletion-request".into(), vec![(there(), THERE_SEID, None)]));
-    assert_eq!(brief(&done(&mut bench, Kind::SESSION_DELETION_RESPONSE)), "notrelocated free gone");
+    assert_eq!(brief(&done(&mut bench, Kind::SESSION_DELETION_RESPONSE)), "notrelocated free released");
     // After the switch.
     let (mut bench, _) = switched();
     assert_eq!(brief(&bench.step(Input::ReleaseLocally)), "deletion-request deletion-request");
     assert_eq!(brief(&done(&mut bench, Kind::SESSION_DELETION_RESPONSE)), "relocated(instant(1000000))");
-    assert_eq!(brief(&bench.deleted()), "free gone");
+    assert_eq!(brief(&bench.deleted()), "free released");
 }
 
 #[test]
 fn a_upf_that_restarts_on_the_way_is_not_waited_for() {
     let (mut bench, _) = switched();
-    assert_eq!(pfcp(&bench.step(Input::TargetUpfLost)), [(there(), THERE_SEID, Some(0x201))], "the source is gone");
+    assert_eq!(pfcp(&bench.step(Input::TargetUpfLost)), [(there(), THERE_SEID, Some(0x201))], "the source is released");
     bench.modified();
     bench.step(Input::N2(N2Sm::ModifyResponse, &[]));
     bench.wait(on_the_way());

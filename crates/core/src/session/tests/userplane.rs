@@ -239,12 +239,12 @@ fn a_upf_that_is_lost_for_good_costs_the_session() {
     let mut bench = Bench::active();
     bench.step(Input::UpfLost);
     assert_eq!(brief(&bench.step(Input::PfcpTimeout)), "release/0#39");
-    assert_eq!(brief(&bench.n1("2e0500d4")), "free gone");
+    assert_eq!(brief(&bench.n1("2e0500d4")), "free released");
     // During the release and before the UE has its answer.
     let mut bench = Bench::active();
     bench.n1("2e0507d1");
     assert_eq!(bench.step(Input::UpfLost), []);
-    assert_eq!(brief(&bench.n1("2e0507d4")), "free gone");
+    assert_eq!(brief(&bench.n1("2e0507d4")), "free released");
     let mut bench = Bench::new();
     bench.create(REQUEST);
     assert_eq!(brief(&bench.step(Input::UpfLost)), "establishment-request");
