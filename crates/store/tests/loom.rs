@@ -188,7 +188,8 @@ fn who_fills_a_slot_keeps_it() {
             let (region, mut seen) = (two.region().clone(), Snapshot::default());
             // If it finds no commit record and an LTMSI, it fills the slot.
             let fills = !region.read(slot, &mut seen) && region.ltmsi_of(slot).is_some();
-            let filled = fills && two.commit(slot, &seen, &CommitRecord { context: &[2], ..CommitRecord::default() }).is_ok();
+            let filled =
+                fills && two.commit(slot, &seen, &CommitRecord { context: &[2], ..CommitRecord::default() }).is_ok();
             forget(two);
             filled
         });
