@@ -7,13 +7,14 @@
 use super::input::Script;
 use super::session::{Ids, METERS, config, pfcp_answer, upf};
 use super::{codecs, seeds};
+use vireo_core::Env;
+use vireo_core::amf::context::{self, UeContext};
+use vireo_core::amf::engine::{self, Event};
+use vireo_core::amf::{n2, ran};
 use vireo_core::config::CoreConfig;
-use vireo_core::context::{self, UeContext};
-use vireo_core::engine::{self, Event};
 use vireo_core::schedule::kind::procedure_in_progress;
 use vireo_core::step::{Effect, Kind, Note, StepOutput};
 use vireo_core::subscription::{AuthenticationError, AuthenticationInfo, SliceSubscription, Subscription};
-use vireo_core::{Env, n2, ran};
 use vireo_types::{AssocId, Bucket, Duration, Instant, Ltmsi, RanUeNgapId, Seid};
 use vireo_wire::nas::{
     Direction, Nas5gmmMessage, Nas5gsMessage, Nas5gsSecurityHeaderType as Header, NasAuthenticationResponse,

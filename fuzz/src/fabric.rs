@@ -4,11 +4,11 @@
 
 use serde::Serialize;
 use std::net::SocketAddr;
-use vireo_core::balance::map::BucketMap;
-use vireo_core::balance::{BalancerId, HostId};
-use vireo_core::cluster::{ClusterMap, DurableState, Member, RejoinInfo, Secrets};
-use vireo_core::n2;
-use vireo_core::ran::RanNode;
+use vireo_core::amf::n2;
+use vireo_core::amf::ran::RanNode;
+use vireo_core::placement::balance::map::BucketMap;
+use vireo_core::placement::balance::{BalancerId, HostId};
+use vireo_core::placement::cluster::{ClusterMap, DurableState, Member, RejoinInfo, Secrets};
 use vireo_fabric::frame::decode;
 use vireo_fabric::membership::{BalancerAssignment, ToController, ToMember};
 use vireo_fabric::message::{

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use vireo_core::config::{
     Charging, CoreConfig, DnnConfig, NodeName, SecurityConfig, SliceConfig, SliceProfile, Timers, UpfConfig,
 };
-use vireo_core::session::{self, Create, Input, N2Sm, Output};
+use vireo_core::smf::{self, Create, Input, N2Sm, Output};
 use vireo_core::subscription::DnnSubscription;
 use vireo_core::{Env, Identifiers};
 use vireo_types::{Bucket, Dnn, Duration, Instant, Ltmsi, PduSessionType, Seid, SessionAddress, Snssai, Tac, Tmsi};
@@ -111,7 +111,7 @@ pub fn sent(data: &[u8]) -> Vec<Vec<u8>> {
         subscription: &subscription,
     };
     let mut env = Env { now, arrived: now, config: &config, random: &mut random, ids: &mut ids, ran: &() };
-    let (sm, mut out) = session::create(&request, &mut env);
+    let (sm, mut out) = smf::create(&request, &mut env);
     let Some(mut sm) = sm else { return sent };
     pfcp_of(&out, &mut sent);
     for _ in 0..64 {
@@ -139,9 +139,9 @@ pub fn sent(data: &[u8]) -> Vec<Vec<u8>> {
             _ => Input::Pfcp(&answer),
         };
         let env = Env { now, arrived: now, config: &config, random: &mut random, ids: &mut ids, ran: &() };
-        out = session::step(&mut sm, input, &env);
+        out = smf::step(&mut sm, input, &env);
         pfcp_of(&out, &mut sent);
-        let _ = session::deadline(&sm);
+        let _ = smf::deadline(&sm);
     }
     sent
 }

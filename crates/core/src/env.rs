@@ -1,7 +1,8 @@
-//! Inputs of a step, and the allocator and lookup that the caller provides.
+//! Inputs of a step, and the lookup of RAN nodes that the caller provides.
 
 use crate::config::CoreConfig;
-use vireo_types::{AssocId, Dnn, GnbId, Instant, Ltmsi, PduSessionType, SessionAddress, Snssai, Tai, Tmsi};
+use crate::ids::Identifiers;
+use vireo_types::{AssocId, GnbId, Instant, Tai};
 
 /// Inputs of a step other than the context and the event.
 pub struct Env<'a> {
@@ -33,23 +34,6 @@ impl Env<'_> {
         (self.random)(&mut octets);
         octets
     }
-}
-
-/// Allocator of identifiers and addresses.
-///
-/// If the step is not committed, the caller of the step releases its identifiers. If a later step
-/// drops an identifier from the context, an effect of that step releases it.
-pub trait Identifiers {
-    /// Allocates a 5G-TMSI for `ltmsi` that cannot be linked to an earlier one (TS 33.501 6.12.3).
-    fn tmsi(&mut self, ltmsi: Ltmsi) -> Option<Tmsi>;
-
-    /// Allocates an LTMSI in a bucket of the slice for the UE with LTMSI `current`. Returns `None`
-    /// if the bucket of `current` belongs to the slice already, or if no LTMSI is free.
-    fn rekey(&mut self, current: Ltmsi, slice: Snssai) -> Option<Ltmsi>;
-
-    /// Allocates addresses from the address pools of the data network. Returns `None` if a required
-    /// pool is exhausted.
-    fn address(&mut self, dnn: &Dnn, kind: PduSessionType) -> Option<SessionAddress>;
 }
 
 /// Lookup of RAN nodes that have completed NG Setup, for steps of a UE.

@@ -5,24 +5,18 @@
 //! new identifiers as arguments ([`Env`]).
 #![forbid(unsafe_code)]
 
-pub mod balance;
-pub mod cluster;
+pub mod amf;
 pub mod config;
-pub mod context;
-pub mod engine;
 mod env;
 mod hash;
-pub mod n2;
-pub mod pools;
+pub mod ids;
+pub mod placement;
 pub mod postcard_writer;
-pub mod procedures;
-pub mod ran;
-pub mod replica;
 pub mod sba;
 pub mod schedule;
-pub mod session;
+pub mod smf;
 pub mod step;
 pub mod subscription;
-pub mod tmsi;
 
-pub use env::{Env, Identifiers, RanNodes};
+pub use env::{Env, RanNodes};
+pub use ids::Identifiers;

@@ -4,9 +4,9 @@
 //! module uses no HTTP or JSON. Requests are effects of a step and responses are its events, like
 //! everything that a step waits for.
 
-use crate::context::octets;
-use crate::procedures::common::user_plane::DeferredSessionMessage;
-use crate::session::N2Sm;
+use crate::amf::context::octets;
+use crate::amf::procedures::common::user_plane::DeferredSessionMessage;
+use crate::smf::N2Sm;
 use serde::{Deserialize, Serialize};
 use vireo_types::{AmfUeNgapId, Dnn, Duration, GnbId, Instant, NrCgi, Pei, Snssai, Supi, Tai};
 
@@ -318,8 +318,8 @@ pub enum RemoteStage {
     Ending,
 }
 
-/// State of the AMF in SBA mode beside the other fields of [`crate::context::UeContext`]. Empty in
-/// a core that has its sessions itself.
+/// State of the AMF in SBA mode beside the other fields of [`crate::amf::context::UeContext`].
+/// Empty in a core that has its sessions itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RemoteSessions {
     pub sessions: Vec<RemoteSession>,
@@ -373,7 +373,7 @@ pub enum HandoverSmfStage {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PendingServiceAccept {
     /// Service request of the UE.
-    pub request: crate::procedures::service_request::Request,
+    pub request: crate::amf::procedures::service_request::Request,
     /// Bit set of the sessions whose SMF has not answered.
     pub waiting: u16,
     /// Setup transfers for the RAN, by PDU session identity.

@@ -4,8 +4,8 @@
 //! are executed only after the commit of the context.
 
 use crate::Env;
-use crate::context::{Connection, NasSecurity, RanContext, UeContext, octets};
-use crate::n2::{self, Cause};
+use crate::amf::context::{Connection, NasSecurity, RanContext, UeContext, octets};
+use crate::amf::n2::{self, Cause};
 use crate::sba::{N1N2TransferResult, PiggybackedSmContext, SessionNumber, SmfRequest};
 use crate::subscription::AuthenticationRequest;
 use serde::{Deserialize, Serialize};

@@ -1,10 +1,10 @@
 //! Cost limits of steering on the message path.
 
-use vireo_core::balance::HostId;
-use vireo_core::balance::load_table::{LoadTable, PoolReport};
-use vireo_core::balance::map::{BucketMap, SliceBuckets};
-use vireo_core::balance::ring::WeightedHost;
-use vireo_core::balance::steer::{HostSet, Policy, Preference, Request, select_host};
+use vireo_core::placement::balance::HostId;
+use vireo_core::placement::balance::load_table::{LoadTable, PoolReport};
+use vireo_core::placement::balance::map::{BucketMap, SliceBuckets};
+use vireo_core::placement::balance::ring::WeightedHost;
+use vireo_core::placement::balance::steer::{HostSet, Policy, Preference, Request, select_host};
 use vireo_core::schedule::estimate::ServiceTime;
 use vireo_types::{Bucket, Duration, Instant};
 

@@ -5,8 +5,8 @@
 use super::message::{PoolLoad, Welcome};
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
-use vireo_core::balance::{BalancerId, HostId};
-use vireo_core::cluster::{ClusterMap, Member, RejoinInfo};
+use vireo_core::placement::balance::{BalancerId, HostId};
+use vireo_core::placement::cluster::{ClusterMap, Member, RejoinInfo};
 
 /// Join reply of the controller to a balancer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -4,11 +4,11 @@
 
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, SocketAddr};
-use vireo_core::balance::HostId;
-pub use vireo_core::cluster::ClusterMap;
-use vireo_core::n2::ShallowView;
-use vireo_core::ran::RanNode;
-pub use vireo_core::replica::{EffectAssociations, ReplicaUpdate};
+use vireo_core::amf::n2::ShallowView;
+use vireo_core::amf::ran::RanNode;
+use vireo_core::placement::balance::HostId;
+pub use vireo_core::placement::cluster::ClusterMap;
+pub use vireo_core::placement::replica::{EffectAssociations, ReplicaUpdate};
 use vireo_types::{AssocId, Bucket, Dnn, Instant, Ltmsi, Seid, SessionAddress, Supi};
 
 /// Join reply of the controller to a host.

@@ -1,13 +1,14 @@
-//! What a record takes and costs in each format, whole and by its changed parts: `cargo run --release -p vireo-node --example
-//! record_cost [TIMES]`. The contexts are those of a registered UE with one session, before and after a service request.
+//! What a record takes and costs in each format, whole and by its changed parts: `cargo run
+//! --release -p vireo-node --example record_cost [TIMES]`. The contexts are those of a registered
+//! UE with one session, before and after a service request.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Instant;
-use vireo_core::context::{Connection, NasSecurity, RanContext, Registration, UeContext, encode};
-use vireo_core::session::{N4State, RanState, SmContext, Stage, Tunnel, Usage};
+use vireo_core::amf::context::{Connection, NasSecurity, RanContext, Registration, UeContext, encode};
+use vireo_core::smf::{N4State, RanState, SmContext, Stage, Tunnel, Usage};
 use vireo_core::subscription::{Ambr, DnnSubscription, SliceSubscription, Subscription};
 use vireo_store::records::{Format, StoredRecord};
 use vireo_types::{

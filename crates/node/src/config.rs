@@ -8,10 +8,10 @@ use crate::cluster::ReplicationConfig;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
+use vireo_core::amf::ran::admission::Allow;
 pub use vireo_core::config::{
     StateAnswer, StateCarry, StateChange, StateFormat, StateLocation, StatePersist, StateScope, StateWrite,
 };
-use vireo_core::ran::admission::Allow;
 use vireo_core::schedule::dispatch::Policy;
 use vireo_core::schedule::kind::NfKind;
 use vireo_sctp::Driver;

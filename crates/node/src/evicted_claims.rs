@@ -1,9 +1,9 @@
 //! Count and log of subscriber claims evicted before their expiry.
 //!
-//! The claims are those of `core::replica::Claims`.
+//! The claims are those of `core::placement::replica::Claims`.
 
 use crate::metrics::Metrics;
-use vireo_core::replica::Claims;
+use vireo_core::placement::replica::Claims;
 use vireo_types::{Duration, Instant};
 
 /// Minimum interval of the log lines.
@@ -40,7 +40,7 @@ impl EvictedClaims {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use vireo_core::replica::Claim;
+    use vireo_core::placement::replica::Claim;
     use vireo_types::{Ltmsi, Supi};
 
     #[test]

@@ -10,7 +10,7 @@ pub(crate) mod process;
 use metrics::{Counter, Gauge, Histogram, Key, Label, Level, Metadata, Recorder};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
 use std::sync::{Mutex, PoisonError};
-use vireo_core::ran::admission::Refusal;
+use vireo_core::amf::ran::admission::Refusal;
 use vireo_types::Duration;
 
 const METADATA: Metadata<'static> = Metadata::new(module_path!(), Level::INFO, None);

@@ -3,8 +3,8 @@
 //! All other values need a restart.
 
 use crate::config::SliceRuntime;
+use vireo_core::amf::ran::admission::Allow;
 use vireo_core::config::{CoreConfig, DnnConfig};
-use vireo_core::ran::admission::Allow;
 use vireo_types::Network;
 
 /// The configuration values that a running process can change.

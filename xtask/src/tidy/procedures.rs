@@ -6,24 +6,29 @@ use std::path::Path;
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 
-const FOLDER: &str = "crates/core/src/";
+const SRC: &str = "crates/core/src/";
+/// Path of the Rust module that has the procedures, from the crate's root.
+const PROCEDURES: [&str; 2] = ["amf", "procedures"];
 const COMMON: &str = "common";
 
 /// Checks one file, if it is part of a procedure.
 pub(super) fn check(file: &Path, tree: &syn::File) -> Vec<Finding> {
-    let Ok(below) = file.strip_prefix(FOLDER) else { return Vec::new() };
+    let Ok(below) = file.strip_prefix(SRC) else { return Vec::new() };
     let mut module: Vec<String> = below.with_extension("").iter().map(|p| p.to_string_lossy().into_owned()).collect();
     if module.last().is_some_and(|m| m == "mod") {
         module.pop();
     }
     // `procedures/mod.rs` itself knows them all, and so may its tests.
-    if module.len() < 2 || module[0] != "procedures" || module[1] == "tests" {
-        return Vec::new();
-    }
-    let own = module[1].clone();
+    let Some(own) = procedure_of(&module).filter(|own| own != "tests") else { return Vec::new() };
     let mut visitor = Visitor { file, own, module, findings: Vec::new() };
     visitor.visit_file(tree);
     visitor.findings
+}
+
+/// Returns the word after [`PROCEDURES`] in a path from the crate's root.
+fn procedure_of(path: &[String]) -> Option<String> {
+    let at = PROCEDURES.len();
+    path.get(at).filter(|_| path[..at] == PROCEDURES).cloned()
 }
 
 struct Visitor<'a> {
@@ -36,11 +41,11 @@ struct Visitor<'a> {
 impl Visitor<'_> {
     fn path(&mut self, span: Span, words: &[String], glob: bool) {
         let Some(target) = resolve(&self.module, words) else { return };
-        if target.first().is_none_or(|first| first != "procedures") {
+        if !target.starts_with(&PROCEDURES.map(str::to_owned)) {
             return;
         }
-        let message = match target.get(1) {
-            Some(other) if *other != self.own && other != COMMON && other.starts_with(char::is_lowercase) => {
+        let message = match procedure_of(&target) {
+            Some(other) if other != self.own && other != COMMON && other.starts_with(char::is_lowercase) => {
                 format!(
                     "procedure {} must not name procedure {other}: move what they share to procedures/common",
                     self.own
@@ -109,37 +114,40 @@ mod tests {
 
     #[test]
     fn no_procedure_names_another() {
-        let file = "crates/core/src/procedures/registration/nr.rs";
+        let file = "crates/core/src/amf/procedures/registration/nr.rs";
         for text in [
-            "use crate::procedures::deregistration::start;",
+            "use crate::amf::procedures::deregistration::start;",
             "use super::super::deregistration;",
-            "use crate::{context, procedures::{common, deregistration}};",
-            "fn a() { crate::procedures::deregistration::start() }",
-            "use crate::procedures::*;",
+            "use crate::amf::{context, procedures::{common, deregistration}};",
+            "fn a() { crate::amf::procedures::deregistration::start() }",
+            "use crate::amf::procedures::*;",
             "mod tests { use super::super::super::deregistration; }",
         ] {
             let found = findings(file, text);
             assert_eq!(found.len(), 1, "{text}: {found:?}");
             assert!(found[0].starts_with(&format!("{file}:1: procedure registration must not")), "{found:?}");
         }
-        let common = findings("crates/core/src/procedures/common/mod.rs", "use super::registration::Step;");
+        let common = findings("crates/core/src/amf/procedures/common/mod.rs", "use super::registration::Step;");
         assert_eq!(common.len(), 1, "{common:?}");
     }
 
     #[test]
     fn shared_module_may_be_named() {
-        let file = "crates/core/src/procedures/registration/nr.rs";
+        let file = "crates/core/src/amf/procedures/registration/nr.rs";
         for text in [
-            "use crate::procedures::common::identity;",
+            "use crate::amf::procedures::common::identity;",
             "use super::accept;",
-            "use crate::context::Ue;",
-            "use crate::procedures::Procedure;",
+            "use crate::amf::context::Ue;",
+            "use crate::amf::procedures::Procedure;",
             "use super::super::common;",
             "fn a() { deregistration::b() }",
         ] {
             assert_eq!(findings(file, text), [""; 0], "{text}");
         }
-        assert_eq!(findings("crates/core/src/procedures/mod.rs", "use crate::procedures::registration;"), [""; 0]);
-        assert_eq!(findings("crates/core/src/session/mod.rs", "use crate::procedures::registration;"), [""; 0]);
+        assert_eq!(
+            findings("crates/core/src/amf/procedures/mod.rs", "use crate::amf::procedures::registration;"),
+            [""; 0]
+        );
+        assert_eq!(findings("crates/core/src/smf/mod.rs", "use crate::amf::procedures::registration;"), [""; 0]);
     }
 }

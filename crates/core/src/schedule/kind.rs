@@ -1,12 +1,12 @@
 //! Kinds of procedure of NFs, and the procedure in progress of a UE.
 //!
-//! [`crate::n2::peek`] determines the kind of a *message* without decoding it;
+//! [`crate::amf::n2::peek`] determines the kind of a *message* without decoding it;
 //! [`procedure_in_progress`] determines that of a *context*. The former selects the NF of a new
 //! procedure; the latter keeps the UE at that NF until the procedure ends.
 
-use crate::context::{Procedure, RanContext, UeContext};
-use crate::procedures::registration::RequestKind;
-use crate::session::{N4State, RanState, SmContext, Stage};
+use crate::amf::context::{Procedure, RanContext, UeContext};
+use crate::amf::procedures::registration::RequestKind;
+use crate::smf::{N4State, RanState, SmContext, Stage};
 use serde::{Deserialize, Serialize};
 
 /// Kind of procedure that an NF runs.

@@ -5,7 +5,7 @@
 //! asked to reduce signalling (Overload Start, TS 38.413 8.7.7).
 
 use super::kind::NfKind;
-use crate::n2::{EstablishmentCause, ShallowView};
+use crate::amf::n2::{EstablishmentCause, ShallowView};
 use serde::{Deserialize, Serialize};
 
 /// Fill levels of the message queues, 0 to 1, at which rejection starts.
@@ -135,7 +135,7 @@ pub fn relief(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::n2::Route;
+    use crate::amf::n2::Route;
     use vireo_types::{AmfUeNgapId, RanUeNgapId};
 
     const THRESHOLDS: Thresholds = Thresholds { registrations: 0.6, others: 0.8 };

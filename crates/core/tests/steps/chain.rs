@@ -11,13 +11,13 @@ use crate::lab::nas::{CIPHERED, downlink, protected};
 use crate::lab::{ASSOC, Lab};
 use smf::{ALL, amf, answers, is_at, succeeded, with_sessions};
 pub(crate) use smf::{Smf, idle, stages, transferred, with_session};
-use vireo_core::context::{self, Procedure};
-use vireo_core::engine::Event;
+use vireo_core::amf::context::{self, Procedure};
+use vireo_core::amf::engine::Event;
 use vireo_core::sba::{
     HandoverSmfStage, HandoverSmfState, ImpliedCreateResponse, N1N2Content, N1N2Transfer, N1N2TransferResult,
     PiggybackedSmContext, RemoteStage, SmfCreateRequest as CreateAsk, SmfRequest, SmfResponse, SmfUpdateRequest,
 };
-use vireo_core::session::{self, Input, N2Sm};
+use vireo_core::smf::{Input, N2Sm, RanState};
 use vireo_core::step::{Effect, Kind, Note};
 use vireo_emulator::gnb;
 use vireo_emulator::ue::{self, Event as UeEvent, MmState};

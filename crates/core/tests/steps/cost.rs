@@ -6,8 +6,8 @@
 use crate::lab::{self, Lab};
 use std::hint::black_box;
 use std::time::Instant;
-use vireo_core::context;
-use vireo_core::n2;
+use vireo_core::amf::context;
+use vireo_core::amf::n2;
 use vireo_emulator::ue;
 use vireo_wire::ngap::NGAP_PDU;
 

@@ -1,9 +1,9 @@
 //! Eviction of UEs: messages to the UE and its gNB, and the remaining state.
 
 use crate::lab::{ASSOC, Lab};
-use vireo_core::context::Procedure;
-use vireo_core::engine::{self, Event};
-use vireo_core::n2::{self, UeMessage};
+use vireo_core::amf::context::Procedure;
+use vireo_core::amf::engine::{self, Event};
+use vireo_core::amf::n2::{self, UeMessage};
 use vireo_core::step::{Effect, Kind, Note};
 use vireo_core::{Env, Identifiers};
 use vireo_emulator::ue::{self, Event as UeEvent};

@@ -4,9 +4,9 @@
 
 use crate::lab::{self, ASSOC, Lab};
 use std::net::{IpAddr, Ipv4Addr};
-use vireo_core::context::{NextHop, NextHopChain, UeContext};
-use vireo_core::engine::Event;
-use vireo_core::session::RanState;
+use vireo_core::amf::context::{NextHop, NextHopChain, UeContext};
+use vireo_core::amf::engine::Event;
+use vireo_core::smf::RanState;
 use vireo_core::step::{Kind, Note};
 use vireo_emulator::gnb::{self, Outbox};
 use vireo_emulator::ue;

@@ -5,8 +5,8 @@
 
 use crate::lab;
 use std::sync::Arc;
+use vireo_core::amf::context::{self, CodecError, EncodedContext, LAYOUT_VERSION, Versions};
 use vireo_core::config::SliceProfile;
-use vireo_core::context::{self, CodecError, EncodedContext, LAYOUT_VERSION, Versions};
 use vireo_emulator::ue;
 
 /// Contexts that a build with layout 4 has stored, in the states of [`lab::in_each_state`].

@@ -2,9 +2,9 @@
 
 use crate::chain::{idle as idle_with_smf, stages, transferred, with_session};
 use crate::lab::{Lab, pfcp_report};
-use vireo_core::engine::Event;
+use vireo_core::amf::engine::Event;
 use vireo_core::sba::{N1N2TransferResult, RemoteStage};
-use vireo_core::session::{Input, N2Sm, RanState, SmContext};
+use vireo_core::smf::{Input, N2Sm, RanState, SmContext};
 use vireo_emulator::gnb;
 use vireo_emulator::ue::{self, Event as UeEvent};
 use vireo_types::*;

@@ -3,9 +3,9 @@
 //! Downlink packets, session release, deregistration; and a UE that does not respond.
 
 use crate::lab::{self, Lab};
-use vireo_core::context::{PendingWork, Procedure};
-use vireo_core::engine::Event;
-use vireo_core::session::{RanState, Stage};
+use vireo_core::amf::context::{PendingWork, Procedure};
+use vireo_core::amf::engine::Event;
+use vireo_core::smf::{RanState, Stage};
 use vireo_core::step::{Kind, Note};
 use vireo_emulator::gnb;
 use vireo_emulator::ue::{self, Event as UeEvent};

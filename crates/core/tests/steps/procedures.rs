@@ -4,9 +4,9 @@
 
 use crate::lab::{self, ASSOC, Lab, SLICE};
 use std::collections::BTreeSet;
-use vireo_core::context::{Procedure, Registration, UeContext};
-use vireo_core::engine::Event;
-use vireo_core::replica::{Claim, ClaimResolution, Claims};
+use vireo_core::amf::context::{Procedure, Registration, UeContext};
+use vireo_core::amf::engine::Event;
+use vireo_core::placement::replica::{Claim, ClaimResolution, Claims};
 use vireo_core::step::{Effect, Kind, Note};
 use vireo_core::subscription::{AuthenticationError, SubscriberIdentity};
 use vireo_emulator::ue::{self, Event as UeEvent, Fault, MmState};

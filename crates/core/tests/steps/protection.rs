@@ -4,11 +4,11 @@
 
 use crate::lab::nas::{CIPHERED, INTEGRITY, NEW_CONTEXT, protected, unverified};
 use crate::lab::{self, ASSOC, Happened, Lab};
-use vireo_core::context::{NasSecurity, Procedure, RanContext, UeContext};
-use vireo_core::engine::Event;
-use vireo_core::engine::protection::{Exchange, Message, Protection, Situation, TABLE, Verdict, verdict};
-use vireo_core::n2::InitialUeMessage;
-use vireo_core::procedures::common::security_setup::Awaited;
+use vireo_core::amf::context::{NasSecurity, Procedure, RanContext, UeContext};
+use vireo_core::amf::engine::Event;
+use vireo_core::amf::engine::protection::{Exchange, Message, Protection, Situation, TABLE, Verdict, verdict};
+use vireo_core::amf::n2::InitialUeMessage;
+use vireo_core::amf::procedures::common::security_setup::Awaited;
 use vireo_core::step::{Effect, StepOutput};
 use vireo_emulator::ue;
 use vireo_wire::nas::Nas5gsMessage;

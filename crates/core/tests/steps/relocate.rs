@@ -2,7 +2,7 @@
 
 use crate::lab::{Lab, upf};
 use std::net::Ipv4Addr;
-use vireo_core::engine::Event;
+use vireo_core::amf::engine::Event;
 use vireo_core::step::{Kind, Note};
 use vireo_types::{Duration, Teid};
 

@@ -4,7 +4,7 @@
 
 use crate::lab::Lab;
 use crate::lab::nas::{CIPHERED, INTEGRITY, NEW_CONTEXT, protected, unverified};
-use vireo_core::context::Procedure;
+use vireo_core::amf::context::Procedure;
 use vireo_emulator::ue;
 
 const SECURITY_MODE_COMPLETE: [u8; 3] = [0x7e, 0, 0x5e];

@@ -3,7 +3,7 @@
 //! The RAN node releases them, and the UE reconnects.
 
 use crate::lab::{ASSOC, Lab, uplink_nas};
-use vireo_core::engine::Event;
+use vireo_core::amf::engine::Event;
 use vireo_core::step::{Effect, Note};
 use vireo_emulator::gnb;
 use vireo_emulator::ue;

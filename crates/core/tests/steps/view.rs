@@ -1,8 +1,8 @@
 //! Shallow view of messages of the emulator's gNBs and UE, and of damaged messages.
 
 use crate::lab::{self, Lab};
-use vireo_core::engine;
-use vireo_core::n2::{self, EstablishmentCause, Route};
+use vireo_core::amf::engine;
+use vireo_core::amf::n2::{self, EstablishmentCause, Route};
 use vireo_core::schedule::kind::{NfKind, procedure_in_progress};
 use vireo_emulator::gnb::Outbox;
 use vireo_emulator::ue;

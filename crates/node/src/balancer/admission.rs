@@ -6,7 +6,7 @@
 use crate::config::N2Config;
 use rustc_hash::FxHashMap;
 use std::net::IpAddr;
-use vireo_core::ran::admission::{Allow, Refusal, allows};
+use vireo_core::amf::ran::admission::{Allow, Refusal, allows};
 use vireo_types::{AssocId, Duration, Instant};
 
 /// NG SETUP RESPONSE and RAN CONFIGURATION UPDATE ACKNOWLEDGE (TS 38.413 9.4.7). After one of them,

@@ -1,6 +1,6 @@
 //! Cluster-wide association IDs: the balancer ID and a number of this balancer.
 
-use vireo_core::balance::BalancerId;
+use vireo_core::placement::balance::BalancerId;
 use vireo_types::AssocId;
 
 /// Mapping between the SCTP driver's association IDs and the cluster's.

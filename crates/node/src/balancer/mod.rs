@@ -1,9 +1,9 @@
 //! Balancer: terminates N2 (SCTP) and N4 (PFCP), and routes messages to hosts.
 //!
-//! It reads only a shallow view of a message ([`vireo_core::n2::route`]) and has no state of UEs or
-//! procedures. One thread polls all sockets. It never blocks on a host: while the host's queue is
-//! full, the balancer stops reading, and the SCTP windows throttle the RAN. The host runs in the
-//! same process, or several hosts are connected by the fabric ([`fleet`]).
+//! It reads only a shallow view of a message ([`vireo_core::amf::n2::route`]) and has no state of
+//! UEs or procedures. One thread polls all sockets. It never blocks on a host: while the host's
+//! queue is full, the balancer stops reading, and the SCTP windows throttle the RAN. The host runs
+//! in the same process, or several hosts are connected by the fabric ([`fleet`]).
 
 mod admission;
 mod assoc_ids;
@@ -38,8 +38,8 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant as Monotonic};
-use vireo_core::n2::{self, Route};
-use vireo_core::ran::admission::Refusal;
+use vireo_core::amf::n2::{self, Route};
+use vireo_core::amf::ran::admission::Refusal;
 use vireo_n4 as n4;
 use vireo_n4::ue_peers::UePeers;
 use vireo_sctp::{Endpoint, Event, SendError, Waker};

@@ -4,9 +4,9 @@ pub use crate::controller::EtcdTls;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
-use vireo_core::balance::steer::Policy;
-use vireo_core::cluster::Scaling;
-pub use vireo_core::replica::{Ack, Mode, ReplicationConfig};
+use vireo_core::placement::balance::steer::Policy;
+use vireo_core::placement::cluster::Scaling;
+pub use vireo_core::placement::replica::{Ack, Mode, ReplicationConfig};
 use vireo_fabric::identity::{TlsConfig, TlsError, permits};
 
 /// Cluster settings, equal for all processes except the listening addresses.

@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use vireo_core::cluster::Member;
+use vireo_core::placement::cluster::Member;
 use vireo_fabric::frame::FrameError;
 use vireo_fabric::membership::ToController;
 use vireo_fabric::message::ToBalancer;
@@ -249,7 +249,7 @@ mod tests {
     use super::*;
     use std::io::Write;
     use std::net::{Ipv4Addr, TcpListener};
-    use vireo_core::balance::HostId;
+    use vireo_core::placement::balance::HostId;
     use vireo_fabric::frame::decode;
     use vireo_fabric::{FrameReader, Greeting};
 

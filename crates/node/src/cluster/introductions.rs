@@ -1,7 +1,7 @@
 //! Barriers that every balancer of the map must answer, connected or not.
 
 use std::collections::{BTreeMap, BTreeSet};
-use vireo_core::balance::BalancerId;
+use vireo_core::placement::balance::BalancerId;
 
 /// Barriers by number, each with the balancers that have not answered.
 #[derive(Debug, Default)]

@@ -52,7 +52,7 @@ pub(super) struct PendingPfcp {
     last: u64,
     requests: BTreeMap<u64, Request>,
     /// By session and type: a session has one request in flight at a time
-    /// (`vireo_core::session::N4State`).
+    /// (`vireo_core::smf::N4State`).
     by_session: FxHashMap<(Seid, MessageType), u64>,
 }
 

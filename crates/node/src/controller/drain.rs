@@ -3,7 +3,7 @@
 use super::View;
 use crate::api::DrainError;
 use crossbeam_channel::Sender;
-use vireo_core::balance::HostId;
+use vireo_core::placement::balance::HostId;
 use vireo_sctp::Waker;
 
 /// Handle of other threads that drains hosts.

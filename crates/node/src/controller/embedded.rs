@@ -11,7 +11,7 @@ use std::io;
 use std::net::TcpListener;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use vireo_core::cluster::{ClusterMap, DurableState};
+use vireo_core::placement::cluster::{ClusterMap, DurableState};
 use vireo_fabric::Security;
 
 /// Controller in the only balancer's process, running or not.

@@ -7,7 +7,7 @@ use super::etcd::{Etcd, EtcdError, Lease};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use vireo_core::cluster::{ClusterMap, DurableState};
+use vireo_core::placement::cluster::{ClusterMap, DurableState};
 use vireo_sctp::Waker;
 
 /// Lease time in seconds, after which another controller may lead without a resignation; etcd

@@ -1,6 +1,6 @@
 //! One connection to the controller.
 
-use vireo_core::cluster::Member;
+use vireo_core::placement::cluster::Member;
 use vireo_fabric::Role;
 use vireo_fabric::frame::{self, FrameError};
 use vireo_fabric::membership::{ToController, ToMember};

@@ -1,4 +1,4 @@
-//! Controller process: connections of the members around [`vireo_core::cluster`].
+//! Controller process: connections of the members around [`vireo_core::placement::cluster`].
 //!
 //! It has one thread and carries no signalling; no member waits for it.
 
@@ -32,8 +32,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use vireo_core::balance::HostId;
-use vireo_core::cluster::{
+use vireo_core::placement::balance::HostId;
+use vireo_core::placement::cluster::{
     self, ControllerSettings, DurableState, HostUtilisation, Member, Refusal, ScalingDecision, Secrets,
 };
 use vireo_fabric::frame::FrameError;

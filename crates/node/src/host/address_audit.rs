@@ -14,7 +14,7 @@ use super::cluster::Cluster;
 use crate::balancer::Command;
 use crate::cluster::replicator::PeerMessage;
 use rustc_hash::{FxHashMap, FxHashSet};
-use vireo_core::balance::HostId;
+use vireo_core::placement::balance::HostId;
 use vireo_fabric::message::ToReplica;
 
 /// Addresses per message.

@@ -5,8 +5,8 @@ use crate::config::{OverloadConfig, PoolsConfig, SliceRuntime, StateConfig};
 use crate::sbi::amf::SmfLink;
 use crate::supervisor;
 use crate::worker::region_layout::{self, RegionLayout};
+use vireo_core::amf::ran::admission::Allow;
 use vireo_core::config::CoreConfig;
-use vireo_core::ran::admission::Allow;
 use vireo_store::region::Region;
 
 /// Configuration of a host.

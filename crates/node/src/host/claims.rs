@@ -1,11 +1,11 @@
-//! Claims of subscribers: applies the decisions of `core::replica`.
+//! Claims of subscribers: applies the decisions of `core::placement::replica`.
 
 use super::{EventMessage, Host};
 use crate::balancer::Command;
 use crate::clock::clock;
+use vireo_core::amf::context::UeContext;
 use vireo_core::config::Timers;
-use vireo_core::context::UeContext;
-use vireo_core::replica::{Claim, ClaimResolution, Claims};
+use vireo_core::placement::replica::{Claim, ClaimResolution, Claims};
 use vireo_core::schedule::kind::NfKind;
 use vireo_store::region::{Key, Slot};
 use vireo_types::{Instant, Supi};

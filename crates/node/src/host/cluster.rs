@@ -26,12 +26,12 @@ use crate::worker::outbox::{Outbox, Summary};
 use crate::worker::references;
 use rustc_hash::FxHashSet;
 use std::collections::VecDeque;
-use vireo_core::balance::load_table::MovingAverage;
-use vireo_core::balance::map::BucketMap;
-use vireo_core::balance::{BalancerId, HostId};
-use vireo_core::cluster::partition_of;
-use vireo_core::context::UeContext;
-use vireo_core::replica::{
+use vireo_core::amf::context::UeContext;
+use vireo_core::placement::balance::load_table::MovingAverage;
+use vireo_core::placement::balance::map::BucketMap;
+use vireo_core::placement::balance::{BalancerId, HostId};
+use vireo_core::placement::cluster::partition_of;
+use vireo_core::placement::replica::{
     self, ASKED_EVERY, BucketOwner, Commit, Origin, ReplicaEntry, ResentCommit, TakeoverSet, UnsentOutbox,
 };
 use vireo_core::schedule::kind::NfKind;

@@ -213,9 +213,9 @@ impl Host {
         (self.input, self.bucket) = (decoded.as_ref().map_or(0, |(_, input, _)| *input), None);
         // Event messages name the RAN node.
         match decoded.map(|(_, _, parcel)| parcel) {
-            Some(EventMessage::Initial { assoc: node, pdu, .. }) => match vireo_core::n2::peek(pdu) {
+            Some(EventMessage::Initial { assoc: node, pdu, .. }) => match vireo_core::amf::n2::peek(pdu) {
                 Err(fault) => self.fault_of(node, &fault),
-                Ok(view) => match vireo_core::n2::ue_message(pdu) {
+                Ok(view) => match vireo_core::amf::n2::ue_message(pdu) {
                     Err(fault) => self.fault_of(node, &fault),
                     Ok(_) => {
                         // The balancer routed the message by this bucket, and does so on

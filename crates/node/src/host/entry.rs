@@ -1,11 +1,11 @@
-//! Entry of UEs whose RAN nodes are unknown, as `core::replica` decides.
+//! Entry of UEs whose RAN nodes are unknown, as `core::placement::replica` decides.
 
 use super::Host;
 use super::cluster::Cluster;
 use crate::balancer::Command;
 use crate::worker::outbox::Summary;
-use vireo_core::context::UeContext;
-use vireo_core::replica::{Origin, ReplicaEntry};
+use vireo_core::amf::context::UeContext;
+use vireo_core::placement::replica::{Origin, ReplicaEntry};
 use vireo_store::region::Slot;
 use vireo_types::{AssocId, Ltmsi};
 

@@ -29,8 +29,8 @@ use crate::worker::region_layout;
 use rustc_hash::FxHasher;
 use std::collections::VecDeque;
 use std::hash::Hasher;
+use vireo_core::amf::context::{self, Counts, EncodedContext};
 use vireo_core::config::CoreConfig;
-use vireo_core::context::{self, Counts, EncodedContext};
 use vireo_store::records::{KeptContext, KeptContexts, Opened, ShmError};
 use vireo_store::region::{Region, Slot, Snapshot};
 use vireo_types::{Duration, Instant};
@@ -302,7 +302,7 @@ impl Host {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use vireo_core::context::{NasSecurity, Registration, UeContext};
+    use vireo_core::amf::context::{NasSecurity, Registration, UeContext};
     use vireo_store::region::{RegionConfig, Worker};
     use vireo_types::Ltmsi;
     use vireo_wire::security::{CipheringAlgorithm, IntegrityAlgorithm};

@@ -1,4 +1,4 @@
-//! Migration of buckets between live hosts, as `core::replica` decides.
+//! Migration of buckets between live hosts, as `core::placement::replica` decides.
 
 use super::cluster::{Cluster, Membership, as_it_is};
 use super::database_takeover::introduces;
@@ -8,10 +8,12 @@ use crate::clock::clock;
 use crate::metrics::Flow;
 use crate::worker::outbox::{Outbox, Summary};
 use crate::worker::region_layout;
-use vireo_core::balance::HostId;
-use vireo_core::context::{self, EncodedContext as Parts};
-use vireo_core::n2::{Route, ShallowView};
-use vireo_core::replica::{BarrierResult, InputDisposition, MigratedBuckets, Origin, ReplicaEntry, WatermarkUpdate};
+use vireo_core::amf::context::{self, EncodedContext as Parts};
+use vireo_core::amf::n2::{Route, ShallowView};
+use vireo_core::placement::balance::HostId;
+use vireo_core::placement::replica::{
+    BarrierResult, InputDisposition, MigratedBuckets, Origin, ReplicaEntry, WatermarkUpdate,
+};
 use vireo_core::step::Effect;
 use vireo_fabric::message::ToReplica;
 use vireo_store::region::{Slot, Snapshot, next_version};

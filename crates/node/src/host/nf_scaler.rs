@@ -97,7 +97,7 @@ impl NfScaler {
 /// measurement. The unit is the mean time of encoding and decoding a context, the most frequent
 /// work of a step. Each kind of procedure is a multiple of it.
 pub(super) fn calibrated() -> impl Fn(Purpose) -> u64 {
-    use vireo_core::context::{UeContext, decode, encode};
+    use vireo_core::amf::context::{UeContext, decode, encode};
     use vireo_core::schedule::kind::NfKind;
     const RUNS: u32 = 2000;
     let ue = UeContext::new(vireo_types::Ltmsi::from_raw(1));

@@ -10,8 +10,8 @@ use crate::balancer::Command;
 use crate::clock::clock;
 use crate::config::OverloadConfig;
 use rustc_hash::FxHashMap;
-use vireo_core::n2::ShallowView;
-use vireo_core::ran;
+use vireo_core::amf::n2::ShallowView;
+use vireo_core::amf::ran;
 use vireo_core::schedule::shed::{Level, OverloadAction, Thresholds, relief};
 use vireo_types::{AssocId, Duration};
 

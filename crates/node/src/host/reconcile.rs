@@ -1,13 +1,13 @@
 //! Removal of replica entries that the owner does not confirm.
 //!
 //! Such entries come from the last copies of dead hosts, received by one host and acknowledged by
-//! none. `core::replica` decides ([`vireo_core::replica::ReconcileRequest`]).
+//! none. `core::placement::replica` decides ([`vireo_core::placement::replica::ReconcileRequest`]).
 
 use super::Host;
 use super::cluster::{Cluster, Membership, as_it_is};
 use crate::worker::outbox::Outbox;
-use vireo_core::balance::HostId;
-use vireo_core::replica::{Commit, ReconcileRequest};
+use vireo_core::placement::balance::HostId;
+use vireo_core::placement::replica::{Commit, ReconcileRequest};
 use vireo_fabric::message::ToReplica;
 use vireo_store::region::{Slot, Snapshot};
 use vireo_types::Ltmsi;

@@ -8,8 +8,8 @@ use crate::clock::clock;
 use crate::worker::region_layout;
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
-use vireo_core::context::{self, Procedure, UeContext};
-use vireo_core::session::SessionState;
+use vireo_core::amf::context::{self, Procedure, UeContext};
+use vireo_core::smf::SessionState;
 use vireo_store::region::Snapshot;
 use vireo_types::Snssai;
 

@@ -17,7 +17,7 @@ use vireo_core::sba::{
     HandoverStep, ImpliedCreateResponse, N1N2Content, N1N2Transfer, N1N2TransferResult, PiggybackedSmContext,
     SessionNumber, SmfCreateRequest, SmfRequest, SmfResponse, SmfUpdateRequest,
 };
-use vireo_core::session::N2Sm;
+use vireo_core::smf::N2Sm;
 use vireo_fabric::identity::CertificateRole;
 use vireo_sbi::amf::{
     self, CreatedSmContext, N1N2MessageTransferReqData, N1N2MessageTransferRspData, Resource, TransferCause,

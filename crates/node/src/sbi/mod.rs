@@ -1,7 +1,7 @@
 //! SBA mode: AMF and SMF as separate processes that use HTTP/2 ([`vireo_sbi`]).
 //!
 //! The steps are those of `vireo_core`. The AMF is a host without sessions ([`amf`]). The SMF runs
-//! `vireo_core::session` ([`smf`]).
+//! `vireo_core::smf` ([`smf`]).
 
 pub(crate) mod amf;
 pub mod smf;

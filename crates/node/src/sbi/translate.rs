@@ -2,7 +2,7 @@
 
 use crate::shared_record::DelegatedCommit;
 use vireo_core::sba::{N1N2Content, PiggybackedSmContext};
-use vireo_core::session::N2Sm;
+use vireo_core::smf::N2Sm;
 use vireo_sbi::common::{N2SmInfoType, ProblemDetails, RefToBinaryData};
 use vireo_sbi::message::{AMF_CONTEXT, N1, N2, SM_CONTEXT};
 use vireo_sbi::{Message, PartContent, Reply};

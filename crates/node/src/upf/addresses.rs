@@ -6,7 +6,7 @@ use super::config::Pool;
 use super::pdi::AddressChoice;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
-use vireo_core::pools::Range;
+use vireo_core::ids::address_pool::Range;
 use vireo_types::SessionAddress;
 use vireo_wire::pfcp::{ApnDnn, NetworkInstance};
 

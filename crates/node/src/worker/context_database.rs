@@ -47,9 +47,10 @@ use batch::Prefetched;
 use record::{EncodedUeRecord, stored};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
+use vireo_core::amf::context;
 use vireo_core::config::{StatePersist, StateWrite};
+use vireo_core::placement::replica;
 use vireo_core::sba::{N1N2TransferResult, PiggybackedSmContext, SessionNumber, SmfRequest};
-use vireo_core::{context, replica};
 use vireo_store::Version;
 use vireo_store::records::{Change, LIFE, Name, RecordBase, RecordError, RecordStore, StoredRecord, Writers};
 use vireo_types::{Bucket, Instant, Ltmsi};
@@ -523,7 +524,7 @@ fn load(records: &mut dyn RecordStore, names: &[Name]) -> Result<Vec<Option<Stor
 #[cfg(test)]
 mod tests {
     use super::*;
-    use vireo_core::context::UeContext;
+    use vireo_core::amf::context::UeContext;
     use vireo_store::records::{MemoryRecords, Operations};
 
     fn config(owner: u64) -> ContextDatabaseConfig {

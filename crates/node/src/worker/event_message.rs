@@ -3,7 +3,7 @@
 use crate::metrics::Transaction;
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
-use vireo_core::engine::Event;
+use vireo_core::amf::engine::Event;
 use vireo_core::postcard_writer;
 use vireo_core::sba::{N1N2Transfer, PiggybackedSmContext, SessionNumber, SmfRequest, SmfResponse};
 use vireo_core::subscription::{AuthenticationError, AuthenticationInfo};

@@ -5,10 +5,10 @@ use rand::RngCore;
 use rand::rngs::StdRng;
 use rustc_hash::FxHashSet;
 use vireo_core::Identifiers;
-use vireo_core::balance::migration;
 use vireo_core::config::CoreConfig;
-use vireo_core::pools::Range;
-use vireo_core::tmsi::TmsiCipher;
+use vireo_core::ids::address_pool::Range;
+use vireo_core::ids::tmsi::TmsiCipher;
+use vireo_core::placement::balance::migration;
 use vireo_store::region::{Key, NumberTable, Region, Slot};
 use vireo_types::{Bucket, Dnn, Ltmsi, PduSessionType, SessionAddress, Snssai, Tmsi};
 

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
-use vireo_core::context::UeContext;
+use vireo_core::amf::context::UeContext;
 use vireo_core::postcard_writer;
 use vireo_core::step::{Effect, Note};
 use vireo_types::{AssocId, Instant, Ltmsi, RanUeNgapId, Seid};

@@ -5,7 +5,7 @@
 use crate::metrics::{StateOperation, Transaction};
 use std::sync::atomic::Ordering;
 use vireo_core::config::{CoreConfig, DnnConfig};
-use vireo_core::pools::Range;
+use vireo_core::ids::address_pool::Range;
 use vireo_store::region::{Bell, Region, RegionConfig, Ring, Slot, TABLES};
 use vireo_types::Bucket;
 

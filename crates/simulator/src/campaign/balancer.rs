@@ -1,4 +1,5 @@
-//! Balancer of the campaign: `core::balance`, `core::replica` and simulated I/O.
+//! Balancer of the campaign: `core::placement::balance`, `core::placement::replica` and simulated
+//! I/O.
 //!
 //! By the controller's cluster map the balancer forwards inputs to hosts and drops repeats. It
 //! redelivers the unfinished inputs of a dead host.
@@ -10,15 +11,15 @@ use super::network::{ConnectionEnd, Due, Event, Network, Process};
 use super::ran::{self, RanEvent};
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
-use vireo_core::balance::load_table::LoadTable;
-use vireo_core::balance::steer::{self, HostSet, Policy, Request};
-use vireo_core::balance::{BalancerId, HostId};
-use vireo_core::cluster::{ClusterMap, DurableState, RejoinInfo, Secrets};
-use vireo_core::engine;
-use vireo_core::n2::{self, Route, ShallowView};
-use vireo_core::replica::{Claims, EffectDedup, InflightInputs, RecentEffects};
+use vireo_core::amf::engine;
+use vireo_core::amf::n2::{self, Route, ShallowView};
+use vireo_core::ids::tmsi::TmsiCipher;
+use vireo_core::placement::balance::load_table::LoadTable;
+use vireo_core::placement::balance::steer::{self, HostSet, Policy, Request};
+use vireo_core::placement::balance::{BalancerId, HostId};
+use vireo_core::placement::cluster::{ClusterMap, DurableState, RejoinInfo, Secrets};
+use vireo_core::placement::replica::{Claims, EffectDedup, InflightInputs, RecentEffects};
 use vireo_core::schedule::estimate::ServiceTime;
-use vireo_core::tmsi::TmsiCipher;
 use vireo_types::{AssocId, Bucket, Duration, Tmsi};
 
 /// Buckets alternate between slice 0 and the only configured slice.

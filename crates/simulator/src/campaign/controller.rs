@@ -1,4 +1,4 @@
-//! Controller of the campaign: `core::cluster` with simulated I/O.
+//! Controller of the campaign: `core::placement::cluster` with simulated I/O.
 //!
 //! The controller writes its results to a store, which does not fail, before they take effect.
 
@@ -8,9 +8,9 @@ use rand::Rng;
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::rc::Rc;
-use vireo_core::balance::HostId;
-use vireo_core::cluster::{self, ControllerSettings, DurableState, Member, Refusal, Secrets};
-use vireo_core::replica::ReplicationConfig;
+use vireo_core::placement::balance::HostId;
+use vireo_core::placement::cluster::{self, ControllerSettings, DurableState, Member, Refusal, Secrets};
+use vireo_core::placement::replica::ReplicationConfig;
 use vireo_types::Duration;
 
 /// Heartbeat interval, and the silence of a member that means death: 4 heartbeats.

@@ -1,4 +1,4 @@
-//! Host of the campaign: its connections, and the decisions of `core::replica`.
+//! Host of the campaign: its connections, and the decisions of `core::placement::replica`.
 //!
 //! The decisions concern the UEs of Rust module `ues`.
 
@@ -12,12 +12,12 @@ use super::ran;
 use super::ues::{Outbox, Pending, UeEvent, Ues};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
-use vireo_core::balance::HostId;
-use vireo_core::cluster::{ClusterMap, DurableState, RejoinInfo, Secrets};
-use vireo_core::context;
-use vireo_core::engine;
-use vireo_core::n2::{self, Route, ShallowView};
-use vireo_core::replica::{
+use vireo_core::amf::context;
+use vireo_core::amf::engine;
+use vireo_core::amf::n2::{self, Route, ShallowView};
+use vireo_core::placement::balance::HostId;
+use vireo_core::placement::cluster::{ClusterMap, DurableState, RejoinInfo, Secrets};
+use vireo_core::placement::replica::{
     ASKED_EVERY, ApplyResult, BarrierResult, BucketOwner, Claims, Commit, InputDisposition, MigratedBuckets,
     ReconcileRequest, ReplicaAcks, ReplicaStore, ReplicaUpdate, ReplicationConfig, ResentCommit, WatermarkUpdate,
 };
@@ -508,7 +508,7 @@ impl Host {
         self.end_leaving(wires);
         self.ask_for_nodes(wires);
         let Some(cluster) = self.cluster.as_mut() else { return };
-        let epoch = cluster.primary.map().map_or(0, vireo_core::balance::map::BucketMap::epoch);
+        let epoch = cluster.primary.map().map_or(0, vireo_core::placement::balance::map::BucketMap::epoch);
         let caught_up = cluster.primary.caught_up(&cluster.kept);
         self.caught_up.retain(|(of, _)| *of == epoch);
         for host in caught_up {

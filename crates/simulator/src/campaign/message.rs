@@ -2,9 +2,9 @@
 
 use super::oracle::Counts;
 use std::rc::Rc;
-use vireo_core::balance::{BalancerId, HostId};
-use vireo_core::cluster::{ClusterMap, RejoinInfo, Secrets};
-use vireo_core::replica::Claim;
+use vireo_core::placement::balance::{BalancerId, HostId};
+use vireo_core::placement::cluster::{ClusterMap, RejoinInfo, Secrets};
+use vireo_core::placement::replica::Claim;
 use vireo_types::{AssocId, Bucket, Ltmsi, RanUeNgapId, Seid};
 
 /// Input that a balancer sends and stores until a host has completed it.

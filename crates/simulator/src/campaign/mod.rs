@@ -2,9 +2,10 @@
 //!
 //! These parts decide as in a running cluster:
 //!
-//! * the controller (`core::cluster`),
-//! * the balancer (`core::balance`, `core::replica`),
-//! * hosts (`core::replica` and the steps of `core::engine` with real NAS security),
+//! * the controller (`core::placement::cluster`),
+//! * the balancer (`core::placement::balance`, `core::placement::replica`),
+//! * hosts (`core::placement::replica` and the steps of `core::amf::engine` with real NAS
+//!   security),
 //! * the emulator's gNBs and UEs.
 //!
 //! Only sockets, threads and stores are simulated. Hosts crash, stop, become isolated, drain and
@@ -28,7 +29,7 @@ mod ues;
 
 pub use oracle::Violation;
 
-use vireo_core::replica::Ack;
+use vireo_core::placement::replica::Ack;
 
 /// Fault injected into the hosts or the balancer, for the campaign to detect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

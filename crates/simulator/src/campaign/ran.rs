@@ -11,11 +11,11 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use vireo_core::RanNodes;
+use vireo_core::amf::n2;
+use vireo_core::amf::ran::{self, RanNode};
 use vireo_core::config::{
     Charging, CoreConfig, DnnConfig, NodeName, SecurityConfig, SliceConfig, SliceProfile, Timers, UpfConfig,
 };
-use vireo_core::n2;
-use vireo_core::ran::{self, RanNode};
 use vireo_core::subscription::{
     Ambr, AuthenticationError, AuthenticationInfo, AuthenticationRequest, DnnSubscription, SliceSubscription,
     SubscriberIdentity, Subscription,

@@ -9,7 +9,7 @@ use super::ran::Ran;
 use super::{Campaign, Setup};
 use rand::Rng;
 use std::collections::BTreeMap;
-use vireo_core::replica::{Mode, ReplicationConfig};
+use vireo_core::placement::replica::{Mode, ReplicationConfig};
 
 const HOSTS: usize = 4;
 const UES: usize = 4;

@@ -1,4 +1,4 @@
-//! UEs of a host: stored contexts, mailboxes, and the steps of `core::engine`.
+//! UEs of a host: stored contexts, mailboxes, and the steps of `core::amf::engine`.
 //!
 //! Each UE runs one step at a time: decide, commit, and only then emit effects.
 
@@ -13,15 +13,15 @@ use rand::Rng;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
-use vireo_core::balance::{HostId, migration};
-use vireo_core::context::{self, NextHopChain, UeContext};
-use vireo_core::engine::{self, Event};
-use vireo_core::n2::{self, UeMessage};
-use vireo_core::replica::{Claim, ClaimResolution, Commit, ReplicaEntry};
+use vireo_core::amf::context::{self, NextHopChain, UeContext};
+use vireo_core::amf::engine::{self, Event};
+use vireo_core::amf::n2::{self, UeMessage};
+use vireo_core::ids::tmsi::TmsiCipher;
+use vireo_core::placement::balance::{HostId, migration};
+use vireo_core::placement::replica::{Claim, ClaimResolution, Commit, ReplicaEntry};
 use vireo_core::schedule::kind;
 use vireo_core::step::Effect;
 use vireo_core::subscription::{AuthenticationError, AuthenticationInfo, AuthenticationRequest};
-use vireo_core::tmsi::TmsiCipher;
 use vireo_core::{Env, Identifiers};
 use vireo_types::{
     AmfUeNgapId, AssocId, Bucket, Dnn, Instant, Ltmsi, PduSessionType, RanUeNgapId, Seid, SessionAddress, Snssai, Supi,

@@ -5,7 +5,7 @@
 use super::cap::{Cap, Meter};
 use super::clock::Nanos;
 use std::collections::{HashMap, VecDeque};
-use vireo_core::balance::load_table::{MovingAverage, PoolReport};
+use vireo_core::placement::balance::load_table::{MovingAverage, PoolReport};
 use vireo_core::schedule::deficit::Deficit;
 use vireo_core::schedule::dispatch::NfLoad;
 use vireo_core::schedule::shares::{NfDemand, shares};

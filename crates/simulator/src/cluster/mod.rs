@@ -26,8 +26,8 @@ pub use outcome::{Outcome, PoolOutcome};
 pub use run::simulate;
 pub use workload::{Heavy, Procedure, Slice, Workload, WorkloadError};
 
-use vireo_core::balance::load_table::Estimate;
-use vireo_core::balance::steer;
+use vireo_core::placement::balance::load_table::Estimate;
+use vireo_core::placement::balance::steer;
 use vireo_core::schedule::dispatch;
 use vireo_types::Duration;
 

@@ -1,7 +1,7 @@
 use super::*;
 use std::net::Ipv4Addr;
+use vireo_core::amf::ran::admission::Allow;
 use vireo_core::config::SliceProfile;
-use vireo_core::ran::admission::Allow;
 use vireo_core::schedule::dispatch::Policy;
 use vireo_core::schedule::kind::NfKind;
 use vireo_node::config::{HalfOpenConfig, PoolKey, StateLocation};

@@ -38,7 +38,7 @@ fn a_session_that_is_not_switched_does_not_hold_up_the_others() {
     type Change = fn(&mut Lab, &mut Smf);
     let cases: [(Change, bool, &str); 4] = [
         (|_, smf| drop(smf.sessions.pop()), false, "the SMF has lost it"),
-        (|_, smf| smf.sessions[1].1.ran = session::RanState::Idle, true, "it has no user plane, as the SMF knows it"),
+        (|_, smf| smf.sessions[1].1.ran = RanState::Idle, true, "it has no user plane, as the SMF knows it"),
         (
             |lab, smf| {
                 smf.sessions.pop();

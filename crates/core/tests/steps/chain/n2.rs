@@ -3,7 +3,7 @@
 //! Success; loss of a session, an SMF, the target or the UE; cancellation.
 
 use super::*;
-use vireo_core::procedures::service_request::Request;
+use vireo_core::amf::procedures::service_request::Request;
 use vireo_core::sba::{HandoverStep, PendingServiceAccept};
 use vireo_wire::ngap::{NGAP_PDU, NgapPduKind};
 
@@ -211,7 +211,7 @@ fn a_session_that_is_not_prepared_does_not_stop_the_others() {
         (
             |_, smf| {
                 let sm = &mut smf.sessions[1].1;
-                (sm.ran, sm.downlink) = (session::RanState::Idle, None);
+                (sm.ran, sm.downlink) = (RanState::Idle, None);
             },
             "it has no user plane, as the SMF knows it",
         ),
@@ -370,7 +370,7 @@ fn a_session_that_ends_amid_a_handover_ends() {
 
     let (mut lab, mut smf) = until("on its way");
     let name = smf.sessions[1].0.clone();
-    let (told, _) = smf.update(&lab, &name, session::Input::Release(39)).expect("a session");
+    let (told, _) = smf.update(&lab, &name, Input::Release(39)).expect("a session");
     let transfer = smf.transfer(6, told);
     let before = lab.sent.len();
     lab.event(Event::Transfer(transfer));

@@ -4,12 +4,12 @@
 
 use crate::lab::{ASSOC, Ids, Lab, upf_answer};
 use vireo_core::Env;
-use vireo_core::engine::Event;
+use vireo_core::amf::engine::Event;
 use vireo_core::sba::{
     HandoverStep, N1N2Content, N1N2Transfer, N1N2TransferResult, RemoteSession, RemoteStage,
     SmfCreateRequest as CreateAsk, SmfRequest, SmfResponse, SmfUpdateRequest,
 };
-use vireo_core::session::{self, Create, Input, N2Sm, Output, SmContext};
+use vireo_core::smf::{self, Create, Input, N2Sm, Output, SmContext};
 use vireo_core::step::{Effect, Kind, Note};
 use vireo_core::subscription::DnnSubscription;
 use vireo_emulator::gnb;
@@ -39,7 +39,7 @@ impl Smf {
             ids: &mut self.ids,
             ran: &(),
         };
-        let outputs = session::step(sm, input, &env);
+        let outputs = smf::step(sm, input, &env);
         self.carry_out(lab, sm, outputs)
     }
 
@@ -85,7 +85,7 @@ impl Smf {
             ids: &mut self.ids,
             ran: &(),
         };
-        let (sm, outputs) = session::create(&request, &mut env);
+        let (sm, outputs) = smf::create(&request, &mut env);
         let mut sm = sm.expect("a session");
         let (told, _) = self.carry_out(lab, &mut sm, outputs);
         let reference = format!("http://smf/{number}");
@@ -115,12 +115,12 @@ impl Smf {
     ) -> Option<(N2Sm, Vec<u8>)> {
         let (_, sm) = self.sessions.iter_mut().find(|(name, _)| name == reference)?;
         let wanted = match update {
-            SmfUpdateRequest::Switch(..) => return Some(session::switched(sm, lab.now)),
+            SmfUpdateRequest::Switch(..) => return Some(smf::switched(sm, lab.now)),
             SmfUpdateRequest::Handover(_, HandoverStep::Prepare { .. }) => N2Sm::SetupRequest,
             SmfUpdateRequest::Handover(_, HandoverStep::Prepared(..)) => N2Sm::HandoverCommand,
             _ => return None,
         };
-        let refusal = session::refusal(session::HandoverRefusal::Preparation);
+        let refusal = smf::refusal(smf::HandoverRefusal::Preparation);
         let is_told = told.n2.as_ref().is_some_and(|(kind, _)| *kind == wanted);
         (!is_told).then_some((N2Sm::HandoverPreparationUnsuccessful, refusal))
     }
@@ -288,7 +288,7 @@ pub(crate) fn is_at(lab: &Lab, smf: &Smf, n: usize, sessions: &[u8]) {
     for tunnel in tunnels {
         let (_, sm) = smf.sessions.iter().find(|(_, sm)| sm.psi == tunnel.psi).expect("the SMF has it");
         let n3 = std::net::IpAddr::from([127, 0, 0, 2 + n as u8]);
-        assert_eq!(sm.downlink, Some(session::Tunnel { address: n3, teid: tunnel.downlink }));
+        assert_eq!(sm.downlink, Some(smf::Tunnel { address: n3, teid: tunnel.downlink }));
     }
 }
 

@@ -7,11 +7,11 @@ pub(crate) mod nas;
 
 use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddr};
+use vireo_core::amf::context::{self, UeContext};
+use vireo_core::amf::engine::{self, Event};
+use vireo_core::amf::n2::{self, Route, UeMessage};
+use vireo_core::amf::ran::{self, RanNode};
 use vireo_core::config::*;
-use vireo_core::context::{self, UeContext};
-use vireo_core::engine::{self, Event};
-use vireo_core::n2::{self, Route, UeMessage};
-use vireo_core::ran::{self, RanNode};
 use vireo_core::schedule::kind::procedure_in_progress;
 use vireo_core::step::{Effect, Note};
 use vireo_core::subscription::*;

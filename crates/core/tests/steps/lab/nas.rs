@@ -1,6 +1,6 @@
 //! NAS messages built by hand under the keys of the network.
 
-use vireo_core::context::NasSecurity;
+use vireo_core::amf::context::NasSecurity;
 use vireo_wire::ngap::{NGAP_PDU, ie};
 use vireo_wire::security::nas_5gs::{KNasEnc, KNasInt, NasConnection, nas_cipher, nas_mac};
 use vireo_wire::security::{CipheringAlgorithm, Direction, IntegrityAlgorithm, NasCount};

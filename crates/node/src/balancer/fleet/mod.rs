@@ -1,9 +1,10 @@
 //! The hosts of a cluster, from a balancer's point of view.
 //!
 //! The fleet knows the connection of each host, the cluster map of the controller
-//! ([`vireo_core::cluster`]), and the inputs in flight to each host. When a new map lacks a host,
-//! its unfinished inputs are redelivered to the new owners. Only balancers emit messages to RAN and
-//! UPFs. So a host that the map lacks is fenced: the balancers drop its messages.
+//! ([`vireo_core::placement::cluster`]), and the inputs in flight to each host. When a new map
+//! lacks a host, its unfinished inputs are redelivered to the new owners. Only balancers emit
+//! messages to RAN and UPFs. So a host that the map lacks is fenced: the balancers drop its
+//! messages.
 
 mod member;
 mod setup;
@@ -30,10 +31,10 @@ use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::{Arc, Mutex};
 use steer::Steering;
-use vireo_core::balance::{BalancerId, HostId};
-use vireo_core::cluster;
 use vireo_core::config::CoreConfig;
-use vireo_core::replica::{Claim, Claims, EffectDedup, InflightInputs, RecentEffects};
+use vireo_core::placement::balance::{BalancerId, HostId};
+use vireo_core::placement::cluster;
+use vireo_core::placement::replica::{Claim, Claims, EffectDedup, InflightInputs, RecentEffects};
 use vireo_fabric::frame::FrameError;
 use vireo_fabric::membership::{BalancerAssignment, ToController, ToMember};
 use vireo_fabric::message::{AssociationOwner, ClusterMap, ToHost};
@@ -500,7 +501,7 @@ impl Fleet {
                 member.stream.put(&ToHost::Node(of.clone()));
             }
             for pdu in &node.said {
-                let view = vireo_core::n2::peek(pdu).ok();
+                let view = vireo_core::amf::n2::peek(pdu).ok();
                 member.stream.put(&ToHost::Ngap { number: 0, assoc: *assoc, answers: false, bucket: None, view, pdu });
             }
         }

@@ -10,8 +10,8 @@ use crate::clock::clock;
 use crate::host::Input;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
-use vireo_core::balance::HostId;
-use vireo_core::n2::{self, Route, ShallowView};
+use vireo_core::amf::n2::{self, Route, ShallowView};
+use vireo_core::placement::balance::HostId;
 use vireo_types::AssocId;
 
 /// NG SETUP RESPONSE (TS 38.413 9.4.7).

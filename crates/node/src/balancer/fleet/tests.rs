@@ -2,10 +2,10 @@ use super::*;
 use crate::controller;
 use std::net::Ipv4Addr;
 use std::time::{Duration as Span, Instant as Monotonic};
-use vireo_core::balance::map::SliceBuckets;
-use vireo_core::balance::ring::WeightedHost;
-use vireo_core::cluster::Member as Joined;
 use vireo_core::config::{NodeName, SecurityConfig, Timers};
+use vireo_core::placement::balance::map::SliceBuckets;
+use vireo_core::placement::balance::ring::WeightedHost;
+use vireo_core::placement::cluster::Member as Joined;
 use vireo_fabric::frame::decode;
 use vireo_fabric::message::ToBalancer;
 use vireo_types::{Ltmsi, Supi};
@@ -305,7 +305,7 @@ fn ng_setup_counts_when_it_is_answered() {
     let peer = (Ipv4Addr::new(192, 0, 2, 1), 38412).into();
     let input = || Input::Ngap {
         assoc,
-        view: vireo_core::n2::peek(&setup),
+        view: vireo_core::amf::n2::peek(&setup),
         pdu: setup.clone(),
         at: clock(),
         number: 0,

@@ -12,7 +12,7 @@ use crate::controller;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::Instant as Monotonic;
-use vireo_core::cluster::Member;
+use vireo_core::placement::cluster::Member;
 use vireo_fabric::Role;
 use vireo_fabric::frame;
 use vireo_fabric::identity::TlsConfig;

@@ -1,8 +1,8 @@
 use super::*;
 use std::net::Ipv4Addr;
-use vireo_core::balance::map::{BucketMap, FIRST_EPOCH, SliceBuckets};
-use vireo_core::balance::ring::WeightedHost;
-use vireo_core::replica::EffectAssociations;
+use vireo_core::placement::balance::map::{BucketMap, FIRST_EPOCH, SliceBuckets};
+use vireo_core::placement::balance::ring::WeightedHost;
+use vireo_core::placement::replica::EffectAssociations;
 use vireo_types::Bucket;
 
 const WITHIN: Duration = Duration::from_secs(20);

@@ -6,7 +6,7 @@ use crate::authority::{Authority, Files};
 use std::net::{Ipv4Addr, TcpListener};
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
-use vireo_core::cluster::{DurableState, Secrets};
+use vireo_core::placement::cluster::{DurableState, Secrets};
 use vireo_sctp::Waker;
 
 const WITHIN: Duration = Duration::from_secs(30);

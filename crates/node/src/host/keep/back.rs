@@ -3,7 +3,7 @@
 use crate::host::{Host, Input};
 use rustc_hash::FxHashSet;
 use std::net::SocketAddr;
-use vireo_core::context::UeContext;
+use vireo_core::amf::context::UeContext;
 use vireo_types::{Duration, Instant, Seid};
 
 /// Maximum time that RAN nodes wait for the sessions of kept contexts: less than they wait for NG

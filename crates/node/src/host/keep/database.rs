@@ -18,8 +18,8 @@ use rustc_hash::FxHasher;
 use std::hash::Hasher;
 use std::sync::Arc;
 use std::time::Duration;
+use vireo_core::amf::context::{self, Counts, UeContext};
 use vireo_core::config::CoreConfig;
-use vireo_core::context::{self, Counts, UeContext};
 use vireo_store::records::{RecordError, RecordStore};
 use vireo_types::Instant;
 

@@ -6,7 +6,7 @@
 use crate::worker::region_layout::ranges;
 use vireo_core::Identifiers;
 use vireo_core::config::CoreConfig;
-use vireo_core::pools::Range;
+use vireo_core::ids::address_pool::Range;
 use vireo_types::{Dnn, Ltmsi, PduSessionType, SessionAddress, Snssai, Tmsi};
 
 /// Allocation state of one pool.

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use vireo_core::config::CoreConfig;
 use vireo_core::sba::{CARRIED_OCTETS, N1N2Content, N1N2TransferResult};
-use vireo_core::session::{self, Create, HandoverRefusal, Input, N2Sm, N4State, Output, RanState, SmContext, Stage};
+use vireo_core::smf::{self, Create, HandoverRefusal, Input, N2Sm, N4State, Output, RanState, SmContext, Stage};
 use vireo_core::subscription::DnnSubscription;
 use vireo_core::{Env, Identifiers};
 use vireo_sbi::amf::CreatedSmContext;
@@ -335,7 +335,7 @@ fn create(
     };
     let (config, ids) = (&means.config, &mut means.addresses);
     let mut env = Env { now, arrived: now, config, random: &mut random, ids, ran: &() };
-    let (sm, outputs) = session::create(&request, &mut env);
+    let (sm, outputs) = smf::create(&request, &mut env);
     let Some(sm) = sm else {
         let n1 = outputs.into_iter().find_map(|output| if let Output::N1(n1) = output { Some(n1) } else { None });
         return Outcome { own: Some(wire::not_created(n1)), ..Outcome::default() };
@@ -481,7 +481,7 @@ impl SmTransaction<'_> {
         if pending.told.n2.as_ref().is_some_and(|(kind, _)| *kind == wanted) {
             return;
         }
-        let refusal = (N2Sm::HandoverPreparationUnsuccessful, session::refusal(HandoverRefusal::Preparation));
+        let refusal = (N2Sm::HandoverPreparationUnsuccessful, smf::refusal(HandoverRefusal::Preparation));
         if let Some(other) = pending.told.n2.replace(refusal) {
             self.transfer(N1N2Content { n1: None, n2: Some(other) }, false);
         }
@@ -501,7 +501,7 @@ impl SmTransaction<'_> {
     fn say(&mut self) -> Option<PendingAnswer> {
         let mut pending = self.session.pending.take()?;
         if pending.switches
-            && let Some(other) = pending.told.n2.replace(session::switched(&mut self.session.sm, self.now))
+            && let Some(other) = pending.told.n2.replace(smf::switched(&mut self.session.sm, self.now))
         {
             self.transfer(N1N2Content { n1: None, n2: Some(other) }, false);
         }
@@ -542,11 +542,11 @@ impl SmTransaction<'_> {
     fn other_address(&mut self, message: &[u8]) -> Option<Output> {
         let TransactionEnv { config, addresses, carries: true, .. } = &mut *self.means else { return None };
         let sm = &mut self.session.sm;
-        if !session::address_is_taken(sm, message) {
+        if !smf::address_is_taken(sm, message) {
             return None;
         }
         let address = addresses.address(&sm.dnn, sm.kind)?;
-        Some(session::establish_with(sm, address, config))
+        Some(smf::establish_with(sm, address, config))
     }
 
     /// Runs a step of the session and executes its outputs. Returns true if the SM context is
@@ -561,7 +561,7 @@ impl SmTransaction<'_> {
         let mut random = |octets: &mut [u8]| rng.fill_bytes(octets);
         let now = self.now;
         let env = Env { now, arrived: now, config, random: &mut random, ids: addresses, ran: &() };
-        session::step(&mut self.session.sm, input, &env)
+        smf::step(&mut self.session.sm, input, &env)
     }
 
     fn carry_out(&mut self, outputs: Vec<Output>) -> bool {

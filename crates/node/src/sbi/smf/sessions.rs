@@ -259,7 +259,7 @@ impl Sessions {
         self.enter(ltmsi, session, session.made_by().map(Into::into));
         // A random time spreads the renewal of all records.
         let renewed = now + Duration(u64::from(self.means.rng.next_u32()) % RENEWED.0);
-        let due = vireo_core::session::deadline(&session.sm).map_or(renewed, |due| due.min(renewed));
+        let due = vireo_core::smf::deadline(&session.sm).map_or(renewed, |due| due.min(renewed));
         self.schedule(ltmsi, Some(due));
     }
 
@@ -750,7 +750,7 @@ impl Sessions {
             SessionBackend::Database(stored) if stored.carries => None,
             SessionBackend::Database(_) | SessionBackend::Here(_) => Some(now + RENEWED),
         };
-        let due = vireo_core::session::deadline(&session.sm).into_iter().chain(renewed).min();
+        let due = vireo_core::smf::deadline(&session.sm).into_iter().chain(renewed).min();
         self.schedule(ltmsi, due);
     }
 

@@ -5,7 +5,7 @@ use crate::sbi::is_uri;
 use crate::sbi::translate::{self, References, info_type, n1n2_content, references, supi_of, supi_text, with_parts};
 use serde::{Deserialize, Serialize};
 use vireo_core::sba::{N1N2Content, N1N2TransferResult};
-use vireo_core::session::{Input, N2Sm};
+use vireo_core::smf::{Input, N2Sm};
 use vireo_sbi::amf::{
     self, CreatedSmContext, N1MessageContainer, N1N2MessageTransferError, N1N2MessageTransferReqData,
     N1N2MessageTransferRspData, N2InfoContainer, N2InfoContent, N2SmInformation, TransferCause,

@@ -17,7 +17,7 @@
 use super::{ContextDatabaseConfig, ContextDatabaseError, PendingOutbox, PendingSmfRequest, RecoveryLog, UeRecord};
 use crate::shared_record;
 use serde::{Deserialize, Serialize};
-use vireo_core::context::{self, UeContext};
+use vireo_core::amf::context::{self, UeContext};
 use vireo_core::sba::N1N2TransferResult;
 use vireo_store::Version;
 use vireo_store::records::{Change, Codec, Encoded, Format, RecordBase, RecordPart, StoredRecord, UpdateMode};

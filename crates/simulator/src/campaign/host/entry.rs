@@ -6,9 +6,9 @@ use super::super::message::Message;
 use super::super::network::Network;
 use super::super::ues::{Outbox, UeEvent};
 use super::Host;
-use vireo_core::balance::HostId;
-use vireo_core::context::UeContext;
-use vireo_core::replica::{self, Origin, ReplicaEntry, TakeoverSet};
+use vireo_core::amf::context::UeContext;
+use vireo_core::placement::balance::HostId;
+use vireo_core::placement::replica::{self, Origin, ReplicaEntry, TakeoverSet};
 use vireo_core::step::Effect;
 use vireo_types::Ltmsi;
 

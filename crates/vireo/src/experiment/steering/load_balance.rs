@@ -7,7 +7,7 @@ use super::{
     CONSISTENT, IN_TURN, LETTER, MAGLEV, MMLITE, OURS, PEPC, ROUND_ROBIN, Scheme, comparison, mmlite, note, seeds,
 };
 use crate::cli::Failure;
-use vireo_core::balance::steer::Policy;
+use vireo_core::placement::balance::steer::Policy;
 use vireo_simulator::cluster::{Comparison, Setup, optimum};
 use vireo_simulator::results::plot::{Axis, BarSeries, Bars, Chart};
 use vireo_simulator::results::{Bound, Figure, Measured, Table};

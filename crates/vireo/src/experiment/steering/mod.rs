@@ -9,8 +9,8 @@ mod outcome;
 
 use super::Simulation;
 use crate::cli::Failure;
-use vireo_core::balance::load_table::Estimate;
-use vireo_core::balance::steer::{Policy, Preference};
+use vireo_core::placement::balance::load_table::Estimate;
+use vireo_core::placement::balance::steer::{Policy, Preference};
 use vireo_core::schedule::dispatch;
 use vireo_simulator::cluster::{Comparison, Profile, Setup};
 use vireo_simulator::results::Configuration;

@@ -1,6 +1,6 @@
 use super::*;
 use crate::worker::tests::config as core;
-use vireo_core::context::{NasSecurity, Registration};
+use vireo_core::amf::context::{NasSecurity, Registration};
 use vireo_store::records::{Change, LIFE, MemoryRecords, Name};
 use vireo_types::Ltmsi;
 use vireo_wire::security::{CipheringAlgorithm, IntegrityAlgorithm};

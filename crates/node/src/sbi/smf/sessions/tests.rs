@@ -21,7 +21,7 @@ use vireo_core::config::{
     Charging, DnnConfig, NodeName, SecurityConfig, SliceConfig, SliceProfile, StateScope, Timers, UpfConfig,
 };
 use vireo_core::sba::{N1N2Content, PiggybackedSmContext};
-use vireo_core::session::{N2Sm, N4State};
+use vireo_core::smf::{N2Sm, N4State};
 use vireo_core::subscription::SliceSubscription;
 use vireo_sbi::amf::N1N2MessageTransferReqData;
 use vireo_sbi::common::{Guami, N2SmInfoType, PlmnId, RefToBinaryData};

@@ -4,8 +4,8 @@ use super::*;
 use crate::state::RecordsConfig;
 use crate::worker::context_database::{BucketClaim, ContextDatabase, DatabaseRef, name};
 use std::sync::{Arc, Mutex};
+use vireo_core::amf::context::NasSecurity;
 use vireo_core::config::{StateChange, StateFormat, StateScope};
-use vireo_core::context::NasSecurity;
 use vireo_core::sba::{HandoverSmfStage, HandoverSmfState, PiggybackedSmContext, SmfRequest};
 use vireo_store::records::{LIFE, MemoryRecords, Name, Operations, RecordError, RecordStore};
 use vireo_types::{Bucket, Ltmsi};
@@ -136,7 +136,7 @@ fn a_ue_comes_back_in_every_format_and_manner_of_change() {
             ue.security = ue.security.take().map(|keys| NasSecurity { derives_keys: true, ..keys });
             ue.connections = 3;
         });
-        let derived = vireo_core::context::decode(&context).unwrap();
+        let derived = vireo_core::amf::context::decode(&context).unwrap();
         assert!(derived.chain.handover.is_some(), "{case}");
         assert!(derived.security.is_some_and(|keys| keys.derives_keys && keys.knas_int != [1; 16]), "{case}");
         let next = UeRecord { step: 3, consumed: 8, context, ..there };

@@ -1,7 +1,7 @@
 //! Tests of Xn and N2 handovers: the UE moves to another RAN node.
 
 use super::*;
-use vireo_core::session::Stage;
+use vireo_core::smf::Stage;
 use vireo_sbi::common::{NgRanTargetId, UserLocation};
 use vireo_sbi::smf::HoState;
 use vireo_types::{GnbId, NrCgi, Tai};

@@ -4,7 +4,7 @@
 
 use super::*;
 use crate::sbi::amf::transfer_reply;
-use vireo_core::session::RanState;
+use vireo_core::smf::RanState;
 
 impl World {
     /// Reports an Error Indication for the tunnel in use, by the UPF.

@@ -6,7 +6,7 @@ use super::*;
 use crate::sbi::translate;
 use crate::shared_record::{self, AmfPartHeader, DelegatedCommit, UpfPartHeader};
 use crate::worker::context_database;
-use vireo_core::context::{self, UeContext};
+use vireo_core::amf::context::{self, UeContext};
 
 /// Number of the UE record.
 const RECORD: u64 = 77;

@@ -1,0 +1,377 @@
+//! Binary encoding of a context for shared memory, replication and databases.
+//!
+//! An encoded context is a header, the perpetual part and the ephemeral part (see `parts`). Each
+//! part has a version that grows when the part changes, so that the owner sends only changed parts
+//! to replicas. The header, big-endian:
+//!
+//! ```text
+//! octet 0      layout version
+//! octets 1-3   length of the perpetual part
+//! octets 4-7   version of the perpetual part
+//! octets 8-11  version of the ephemeral part
+//! ```
+//!
+//! A caller that loads a context and stores it once uses [`decode`] and [`encode_after`]. A caller
+//! that keeps it decoded between steps also keeps its [`IncrementalEncoder`], which encodes only
+//! what a step changed.
+
+use super::parts::{self, AllocationPart, Ephemeral, IdentityPart, Perpetual, SubscriptionPart};
+use super::{UeContext, layout4};
+use crate::postcard_writer;
+use crate::sba::RemoteSessions;
+
+/// Layout that this build writes, in the first octet of every encoded context. It grows with each
+/// change of [`UeContext`] or its components, so that a rolling upgrade can distinguish contexts.
+pub const LAYOUT_VERSION: u8 = 5;
+/// Oldest layout that this build reads.
+pub const OLDEST_LAYOUT: u8 = 4;
+/// Length of the header in octets.
+const HEADER: usize = 12;
+/// Initial capacity for the perpetual part in octets; most perpetual parts fit.
+const PERPETUAL: usize = 256;
+
+/// Error of encoding or decoding a context.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CodecError {
+    /// Layout version of another release.
+    #[error("the context has layout version {0}, this release reads {OLDEST_LAYOUT} to {LAYOUT_VERSION}")]
+    Version(u8),
+    /// Truncated, or a part does not decode.
+    #[error("the context does not decode")]
+    Damaged,
+    /// Too large to be stored: a bug of this build, because the limits are far below.
+    #[error("the context is too large to be stored")]
+    TooLarge,
+}
+
+/// Versions of the parts of an encoded context. A part whose version differs from that of a copy
+/// must be sent again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Versions {
+    /// Version of the perpetual part; it wraps.
+    pub perpetual: u32,
+    /// Version of the ephemeral part, which every step changes; it wraps.
+    pub ephemeral: u32,
+}
+
+/// Encoded context split into its parts, not decoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EncodedContext<'a> {
+    pub versions: Versions,
+    pub perpetual: &'a [u8],
+    pub ephemeral: &'a [u8],
+}
+
+impl<'a> EncodedContext<'a> {
+    /// Splits the encoding of a context with the current layout.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`CodecError::Version`] for another layout, which must be decoded and encoded again,
+    /// and [`CodecError::Damaged`] for a truncated encoding.
+    pub fn new(octets: &'a [u8]) -> Result<Self, CodecError> {
+        let (header, rest) = match octets {
+            [LAYOUT_VERSION, ..] => octets.split_first_chunk::<HEADER>().ok_or(CodecError::Damaged)?,
+            [version, ..] => return Err(CodecError::Version(*version)),
+            [] => return Err(CodecError::Damaged),
+        };
+        let [_, l0, l1, l2, p0, p1, p2, p3, e0, e1, e2, e3] = *header;
+        let length = u32::from_be_bytes([0, l0, l1, l2]) as usize;
+        let (perpetual, ephemeral) = rest.split_at_checked(length).ok_or(CodecError::Damaged)?;
+        let versions = Versions {
+            perpetual: u32::from_be_bytes([p0, p1, p2, p3]),
+            ephemeral: u32::from_be_bytes([e0, e1, e2, e3]),
+        };
+        Ok(EncodedContext { versions, perpetual, ephemeral })
+    }
+
+    /// Appends the encoded context.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`CodecError::TooLarge`] if the perpetual part exceeds the length field.
+    pub fn put(&self, out: &mut Vec<u8>) -> Result<(), CodecError> {
+        put_header(self.versions, self.perpetual.len(), out)?;
+        out.extend_from_slice(self.perpetual);
+        out.extend_from_slice(self.ephemeral);
+        Ok(())
+    }
+
+    /// Decodes the context.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`CodecError::Damaged`] if a part does not decode.
+    pub fn decode(&self) -> Result<UeContext, CodecError> {
+        let perpetual: Perpetual<'_> = postcard::from_bytes(self.perpetual).map_err(|_| CodecError::Damaged)?;
+        let (ephemeral, rest): (Ephemeral, _) =
+            postcard::take_from_bytes(self.ephemeral).map_err(|_| CodecError::Damaged)?;
+        let mut context = parts::join(perpetual, ephemeral).ok_or(CodecError::Damaged)?;
+        if !rest.is_empty() {
+            context.chain = chain(rest).map_err(|_| CodecError::Damaged)?;
+        }
+        Ok(context)
+    }
+}
+
+fn header(versions: Versions, length: usize) -> Result<[u8; HEADER], CodecError> {
+    let length = u32::try_from(length).ok().filter(|l| l >> 24 == 0).ok_or(CodecError::TooLarge)?;
+    let [_, l0, l1, l2] = length.to_be_bytes();
+    let [p0, p1, p2, p3] = versions.perpetual.to_be_bytes();
+    let [e0, e1, e2, e3] = versions.ephemeral.to_be_bytes();
+    Ok([LAYOUT_VERSION, l0, l1, l2, p0, p1, p2, p3, e0, e1, e2, e3])
+}
+
+fn put_header(versions: Versions, length: usize, out: &mut Vec<u8>) -> Result<(), CodecError> {
+    out.extend_from_slice(&header(versions, length)?);
+    Ok(())
+}
+
+fn put(part: &impl serde::Serialize, out: &mut Vec<u8>) -> Result<(), CodecError> {
+    postcard_writer::to_vec(part, out).map_err(|_| CodecError::Damaged)
+}
+
+/// Appends one piece of a part, copying its octets in `before` if it is unchanged.
+fn piece(before: Option<&[u8]>, piece: &impl serde::Serialize, out: &mut Vec<u8>) -> Result<(), CodecError> {
+    match before {
+        Some(octets) => {
+            out.extend_from_slice(octets);
+            Ok(())
+        }
+        None => put(piece, out),
+    }
+}
+
+/// Appends the ephemeral part and, in SBA mode, the AMF's [`RemoteSessions`]. Without SBA mode
+/// nothing follows, so that the layout is the same.
+fn put_ephemeral(context: &UeContext, out: &mut Vec<u8>) -> Result<(), CodecError> {
+    put(&parts::ephemeral(context), out)?;
+    if context.chain.is_empty() { Ok(()) } else { put(&context.chain, out) }
+}
+
+/// Decodes the AMF's [`RemoteSessions`]. Earlier releases encoded no handover, or path switches
+/// without their stage. The last octet is then missing and defaults to 0.
+fn chain(octets: &[u8]) -> postcard::Result<RemoteSessions> {
+    postcard::from_bytes(octets).or_else(|_| postcard::from_bytes(&[octets, &[0]].concat()))
+}
+
+/// Appends the encoding of a context that is stored for the first time.
+///
+/// # Errors
+///
+/// Returns an error if the context has no encoding or is too large. No context causes this; it
+/// would be a bug of this build, and the context must not be stored.
+pub fn encode(context: &UeContext, mut out: Vec<u8>) -> Result<Vec<u8>, CodecError> {
+    encode_full(context, None, &mut out)?;
+    Ok(out)
+}
+
+/// Appends the encoding of a context that replaces the stored encoding `before`. The version of a
+/// part grows if the part has changed.
+///
+/// # Errors
+///
+/// As [`encode`].
+pub fn encode_after(context: &UeContext, before: &[u8], out: &mut Vec<u8>) -> Result<(), CodecError> {
+    encode_full(context, EncodedContext::new(before).ok(), out)
+}
+
+fn encode_full(context: &UeContext, before: Option<EncodedContext<'_>>, out: &mut Vec<u8>) -> Result<(), CodecError> {
+    let start = out.len();
+    out.extend_from_slice(&[0; HEADER]);
+    put(&parts::perpetual(context), out)?;
+    let end = out.len();
+    let mut versions = before.map(|b| b.versions).unwrap_or_default();
+    if before.is_none_or(|b| b.perpetual != &out[start + HEADER..]) {
+        versions.perpetual = versions.perpetual.wrapping_add(1);
+    }
+    versions.ephemeral = versions.ephemeral.wrapping_add(1);
+    put_ephemeral(context, out)?;
+    out[start..start + HEADER].copy_from_slice(&header(versions, end - start - HEADER)?);
+    Ok(())
+}
+
+/// Decodes a context.
+///
+/// # Errors
+///
+/// Returns [`CodecError::Version`] for a layout that this release does not read, and
+/// [`CodecError::Damaged`] for octets that are not a context.
+pub fn decode(octets: &[u8]) -> Result<UeContext, CodecError> {
+    match octets {
+        [4, rest @ ..] => layout4::decode(rest).ok_or(CodecError::Damaged),
+        _ => EncodedContext::new(octets)?.decode(),
+    }
+}
+
+/// Encoder of a context that stays decoded between steps. It detects by comparison which pieces of
+/// the perpetual part a step left unchanged, and reuses their octets.
+#[derive(Debug)]
+pub struct IncrementalEncoder {
+    versions: Versions,
+    perpetual: Perpetual<'static>,
+    octets: Vec<u8>,
+    /// Offsets in `octets` at which the first two pieces end; `None` if `octets` was read and the
+    /// offsets are unknown.
+    ends: Option<[usize; 2]>,
+}
+
+impl IncrementalEncoder {
+    /// Returns the encoder of a context whose stored encoding is `octets`.
+    ///
+    /// # Errors
+    ///
+    /// As [`decode`].
+    pub fn of(context: &UeContext, octets: &[u8]) -> Result<Self, CodecError> {
+        let record = match octets {
+            // Older layout: the next commit encodes both parts again.
+            [OLDEST_LAYOUT..LAYOUT_VERSION, ..] => return Self::new(context),
+            _ => EncodedContext::new(octets)?,
+        };
+        let perpetual = parts::perpetual(context).into_static();
+        Ok(IncrementalEncoder { versions: record.versions, perpetual, octets: record.perpetual.to_vec(), ends: None })
+    }
+
+    /// Returns the encoder of a context that is not stored yet.
+    ///
+    /// # Errors
+    ///
+    /// As [`encode`].
+    pub fn new(context: &UeContext) -> Result<Self, CodecError> {
+        let perpetual = parts::perpetual(context).into_static();
+        let mut parts = IncrementalEncoder { versions: Versions::default(), perpetual, octets: Vec::new(), ends: None };
+        parts.encode_perpetual([false; 3])?;
+        Ok(parts)
+    }
+
+    /// Encodes the perpetual part again, reusing the pieces marked in `same`.
+    fn encode_perpetual(&mut self, same: [bool; 3]) -> Result<(), CodecError> {
+        let before = std::mem::take(&mut self.octets);
+        let (before, [first, second]) = match self.ends {
+            Some(ends) => (Some(&before[..]), ends),
+            None => (None, [0; 2]),
+        };
+        let kept = |piece: usize, of: std::ops::Range<usize>| before.filter(|_| same[piece]).map(|octets| &octets[of]);
+        let mut octets = Vec::with_capacity(PERPETUAL.max(before.map_or(0, <[u8]>::len)));
+        let Perpetual { who, plan, has } = &self.perpetual;
+        piece(kept(0, 0..first), who, &mut octets)?;
+        let first_end = octets.len();
+        piece(kept(1, first..second), plan, &mut octets)?;
+        let ends = [first_end, octets.len()];
+        piece(kept(2, second..before.map_or(second, <[u8]>::len)), has, &mut octets)?;
+        (self.octets, self.ends) = (octets, Some(ends));
+        Ok(())
+    }
+
+    /// Appends the encoding of the context after a step. Returns true if the perpetual part has
+    /// changed. If the result is not committed, the encoder must be discarded.
+    ///
+    /// # Errors
+    ///
+    /// As [`encode`].
+    pub fn encode(&mut self, context: &UeContext, out: &mut Vec<u8>) -> Result<bool, CodecError> {
+        let Perpetual { who, plan, has } = &mut self.perpetual;
+        let (same_who, same_plan) = (who.matches(context), plan.is_of(context));
+        // Sessions refer to the subscription by index, so that a changed subscription changes them
+        // too.
+        let same = [same_who, same_plan, same_plan && has.matches(context)];
+        let changed = same != [true; 3];
+        if changed {
+            if !same[0] {
+                *who = IdentityPart::of(context);
+            }
+            if !same[1] {
+                *plan = SubscriptionPart::of(context);
+            }
+            if !same[2] {
+                *has = AllocationPart::of(context).into_static();
+            }
+            self.encode_perpetual(same)?;
+        }
+        if changed || self.versions.perpetual == 0 {
+            self.versions.perpetual = self.versions.perpetual.wrapping_add(1);
+        }
+        self.versions.ephemeral = self.versions.ephemeral.wrapping_add(1);
+        put_header(self.versions, self.octets.len(), out)?;
+        out.extend_from_slice(&self.octets);
+        put_ephemeral(context, out)?;
+        Ok(changed)
+    }
+
+    /// Returns the versions of the last encoding.
+    pub fn versions(&self) -> Versions {
+        self.versions
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::amf::context::Registration;
+    use crate::subscription::{Ambr, Subscription};
+    use std::sync::Arc;
+    use vireo_types::{Bucket, Ltmsi, Tmsi};
+
+    fn context() -> UeContext {
+        UeContext::new(Ltmsi::new(Bucket::new(7), 9))
+    }
+
+    fn subscription(uplink_bps: u64) -> Subscription {
+        Subscription { ambr: Ambr { uplink_bps, ..Ambr::default() }, ..Subscription::default() }
+    }
+
+    #[test]
+    fn a_context_comes_back_and_what_is_none_is_told() {
+        let octets = encode(&context(), Vec::new()).expect("it encodes");
+        assert_eq!(decode(&octets), Ok(context()));
+        assert!(octets.len() < 64, "an empty context is small: {} octets", octets.len());
+        assert_eq!(decode(&[]), Err(CodecError::Damaged));
+        assert_eq!(decode(&[200, 1, 2]), Err(CodecError::Version(200)));
+        for end in 1..octets.len() {
+            assert_eq!(decode(&octets[..end]), Err(CodecError::Damaged), "{end} of {} octets", octets.len());
+        }
+    }
+
+    #[test]
+    fn only_what_a_step_changes_has_a_new_version() {
+        let mut ue = context();
+        let mut parts = IncrementalEncoder::new(&ue).expect("it encodes");
+        let mut before = Vec::new();
+        parts.encode(&ue, &mut before).expect("it encodes");
+        assert_eq!(before, encode(&ue, Vec::new()).expect("it encodes"), "the first one is as any other's first");
+        for (step, changes) in [false, true, false, true, true, true, false, true].into_iter().enumerate() {
+            match step {
+                0 => ue.connections += 1,
+                1 => ue.identity.tmsi = Some(Tmsi(1)),
+                2 => {}
+                3 => ue.radio_capability = vec![1, 2, 3],
+                // Of three pieces the middle one changes, then the outer ones; then the same again.
+                4 => ue.subscription = Some(Arc::new(subscription(5))),
+                5 => (ue.next_session, ue.registration) = (1, Registration::Registered),
+                6 => ue.subscription = Some(Arc::new(subscription(5))),
+                _ => ue.subscription = Some(Arc::new(subscription(1_000_000))),
+            }
+            let (mut kept, mut once) = (Vec::new(), Vec::new());
+            assert_eq!(parts.encode(&ue, &mut kept), Ok(changes));
+            encode_after(&ue, &before, &mut once).expect("it encodes");
+            assert_eq!(kept, once, "who keeps the context and who loads it write the same");
+            let (old, new) =
+                (EncodedContext::new(&before).expect("a record"), EncodedContext::new(&kept).expect("a record"));
+            let grown = |a: u32, b: u32| b.wrapping_sub(a);
+            assert_eq!(grown(old.versions.perpetual, new.versions.perpetual), u32::from(changes));
+            assert_eq!(grown(old.versions.ephemeral, new.versions.ephemeral), 1);
+            assert_eq!((old.perpetual != new.perpetual, new.decode()), (changes, Ok(ue.clone())));
+            assert_eq!(IncrementalEncoder::of(&ue, &kept).map(|p| p.versions()), Ok(parts.versions()));
+            before = kept;
+        }
+    }
+
+    #[test]
+    fn a_record_can_be_put_together_from_parts_that_came_apart() {
+        let octets = encode(&context(), Vec::new()).expect("it encodes");
+        let record = EncodedContext::new(&octets).expect("a record");
+        let mut again = Vec::new();
+        record.put(&mut again).expect("it fits");
+        assert_eq!(again, octets);
+    }
+}

@@ -1,0 +1,338 @@
+//! UE context: the state of one UE as plain data.
+//!
+//! A context can be stored, copied and moved. It holds no lock, timer, handle or pointer. A timer
+//! is a stored deadline; a RAN node is an association number. Perpetual state changes when a
+//! procedure ends. Ephemeral state belongs to a procedure in progress or a signalling connection,
+//! and is dropped with it (seed 1).
+
+mod codec;
+mod layout4;
+pub(crate) mod octets;
+mod packed;
+mod parts;
+mod resume;
+mod security;
+mod shared;
+
+pub use codec::{
+    CodecError, EncodedContext, IncrementalEncoder, LAYOUT_VERSION, OLDEST_LAYOUT, Versions, decode, encode,
+    encode_after,
+};
+pub use resume::Counts;
+pub use security::{NasSecurity, NextHop, NextHopChain, SecurityFault};
+
+use crate::amf::procedures::common::user_plane::DeferredSessionMessage;
+use crate::amf::procedures::{deregistration, handover, paging, registration, service_request};
+use crate::sba::RemoteSessions;
+use crate::smf::SmContext;
+use crate::subscription::{Ambr, Subscription};
+use serde::{Deserialize, Serialize};
+use smallvec::SmallVec;
+use std::sync::Arc;
+use vireo_types::{AmfUeNgapId, AssocId, Guti, Instant, Ltmsi, NrCgi, Pei, RanUeNgapId, Snssai, Supi, Tac, Tai, Tmsi};
+
+/// Context of one UE. [`encode`] defines its stored form. The field-by-field serde form is for
+/// databases that an operator reads.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct UeContext {
+    /// UE number in the cluster.
+    pub ltmsi: Ltmsi,
+    /// Sequence number of the last input of this state. An input at or below it is a repeat and
+    /// changes nothing.
+    pub sequence: u64,
+    pub identity: Identity,
+    /// 5GMM state of the UE in the network (TS 24.501 5.1.3.3).
+    pub registration: Registration,
+    /// NAS security context in use.
+    pub security: Option<NasSecurity>,
+    /// UE security capability (TS 24.501 9.11.3.54), as last received under integrity protection.
+    pub security_capability: UeSecurityCapability,
+    /// Subscription of the authenticated subscriber; `None` before. It is replaced, never modified:
+    /// copies of the context share it, and equal pointers mean equal values without a comparison.
+    #[serde(default, with = "shared")]
+    pub subscription: Option<Arc<Subscription>>,
+    /// Allowed NSSAI, the S-NSSAI of the home slice first.
+    pub allowed: SmallVec<[Snssai; 2]>,
+    /// UE Radio Capability, opaque (TS 38.413 9.3.1.74). Sent to the RAN node at every context
+    /// set-up.
+    pub radio_capability: Vec<u8>,
+    pub sessions: Vec<SmContext>,
+    /// Sessions of a separate SMF, in SBA mode ([`crate::sba`]).
+    pub chain: RemoteSessions,
+    /// Number of the next session, used in SEIDs.
+    pub next_session: u32,
+    /// NG connection. Present while the UE is CM-CONNECTED.
+    pub connection: Option<Connection>,
+    /// Generation of the latest AMF-UE-NGAP-ID, 1 to 4095; 0 = none so far.
+    pub connections: u16,
+    /// 5GMM procedure in progress.
+    pub procedure: Option<Procedure>,
+    /// Handover in progress. It runs concurrently with the 5GMM procedure.
+    pub handover: Option<handover::Handover>,
+    /// Messages of sessions to UE and RAN, deferred while the UE moves from one RAN node to
+    /// another.
+    pub held: Vec<DeferredSessionMessage>,
+    /// RAN node that the UE has left by a handover, until that node has released the UE.
+    pub source: Option<handover::SourceNode>,
+    /// Registration area, in which an idle UE is paged (TS 23.501 5.3.2.3).
+    pub area: SmallVec<[Tai; 4]>,
+    /// Work queued until the UE is reachable.
+    pub wanted: PendingWork,
+    /// True after the mobile reachable timer has expired: the UE is not paged (TS 24.501 5.3.7).
+    pub unreachable: bool,
+    /// Expiry of the mobile reachable or implicit deregistration timer (TS 24.501 5.3.7), or of the
+    /// security context of a deregistered UE.
+    pub expires: Option<Instant>,
+}
+
+/// Work queued for a UE that is idle or cannot be served yet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PendingWork {
+    /// Sessions whose user plane is to be activated; bit n is PDU session ID n.
+    pub sessions: u16,
+    /// A session has a NAS message for the UE.
+    pub signalling: bool,
+    /// The UE is to be deregistered; the value is true if re-registration is required.
+    pub deregister: Option<bool>,
+}
+
+/// Identifiers of a UE.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Identity {
+    /// Known once the UE is authenticated.
+    pub supi: Option<Supi>,
+    pub pei: Option<Pei>,
+    pub tmsi: Option<Tmsi>,
+    /// Previous 5G-TMSI. Both are valid until the UE completes the 5G-GUTI change.
+    pub old_tmsi: Option<Tmsi>,
+}
+
+/// 5GMM state of the UE in the network (TS 24.501 5.1.3.3).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Registration {
+    #[default]
+    Deregistered,
+    Registered,
+}
+
+/// UE security capability: the octets of the IE's contents (2 to 8).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UeSecurityCapability {
+    octets: [u8; 8],
+    length: u8,
+}
+
+impl UeSecurityCapability {
+    /// Returns the capability of an IE's contents. Octets after the 8 that TS 24.501 defines are
+    /// ignored.
+    pub fn new(ie: &[u8]) -> Self {
+        let length = ie.len().min(8);
+        let mut octets = [0; 8];
+        octets[..length].copy_from_slice(&ie[..length]);
+        UeSecurityCapability { octets, length: length as u8 }
+    }
+
+    /// Returns the octets of the IE's contents.
+    pub fn as_slice(&self) -> &[u8] {
+        &self.octets[..usize::from(self.length).min(8)]
+    }
+
+    /// Returns the 5G-EA bits; EA0 is the most significant.
+    pub fn ea(&self) -> u8 {
+        self.octets[0]
+    }
+
+    /// Returns the 5G-IA bits; IA0 is the most significant.
+    pub fn ia(&self) -> u8 {
+        self.octets[1]
+    }
+
+    /// Returns the EEA bits; zero if the UE has no EPS capability.
+    pub fn eea(&self) -> u8 {
+        self.octets[2]
+    }
+
+    /// Returns the EIA bits; zero if the UE has no EPS capability.
+    pub fn eia(&self) -> u8 {
+        self.octets[3]
+    }
+}
+
+/// NG connection of a UE.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Connection {
+    /// Association on which the RAN node has set up NG (`RanNodes`). Messages to the RAN node may
+    /// use another of its associations.
+    pub assoc: AssocId,
+    pub ran_id: RanUeNgapId,
+    pub amf_id: AmfUeNgapId,
+    /// Tracking area of the UE.
+    pub tai: Tai,
+    pub cell: NrCgi,
+    /// State of the UE context in the RAN.
+    pub ran: RanContext,
+}
+
+/// State of the UE context in the RAN.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum RanContext {
+    /// None: only NAS transport is possible. The network has sent no ciphered message on the
+    /// connection.
+    None,
+    /// INITIAL CONTEXT SETUP REQUEST was sent.
+    SettingUp {
+        /// Time by which the RAN node must respond.
+        deadline: Instant,
+    },
+    /// The RAN has a UE context.
+    SetUp,
+    /// UE CONTEXT RELEASE COMMAND was sent.
+    Releasing {
+        /// Time by which the RAN node must respond.
+        deadline: Instant,
+    },
+    /// None, and the secure exchange of NAS messages is established on the connection (TS 24.501
+    /// 4.4.2.5). It is established in every state but [`RanContext::None`].
+    Secured,
+}
+
+impl RanContext {
+    /// Returns true if the RAN has no UE context and was not asked to set one up.
+    pub fn is_none(self) -> bool {
+        matches!(self, RanContext::None | RanContext::Secured)
+    }
+}
+
+/// 5GMM procedure in progress, with its state.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Procedure {
+    Registration(Box<registration::Registering>),
+    /// UE-triggered service request (TS 23.502 4.2.3.2).
+    ServiceRequest(service_request::ServiceRequestPending),
+    /// Deregistration by the network.
+    Deregistration(deregistration::Deregistering),
+    Paging(paging::Paging),
+}
+
+impl Procedure {
+    /// Wraps a registration in progress.
+    pub fn registration(registering: registration::Registering) -> Self {
+        Procedure::Registration(Box::new(registering))
+    }
+}
+
+/// Retransmission timer as data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Retry {
+    /// Time of the next retransmission.
+    pub deadline: Instant,
+    /// Number of retransmissions so far.
+    pub repeats: u8,
+}
+
+impl Retry {
+    /// Starts the timer with the first transmission at `now`.
+    pub fn start(now: Instant, period: vireo_types::Duration) -> Self {
+        Retry { deadline: now + period, repeats: 0 }
+    }
+
+    /// Returns the timer of the next transmission; `None` after `limit` retransmissions.
+    pub fn next(self, now: Instant, period: vireo_types::Duration, limit: u8) -> Option<Self> {
+        (self.repeats < limit).then(|| Retry { deadline: now + period, repeats: self.repeats + 1 })
+    }
+}
+
+impl UeContext {
+    /// Returns the context of a UE that is not registered.
+    pub fn new(ltmsi: Ltmsi) -> Self {
+        UeContext {
+            ltmsi,
+            sequence: 0,
+            identity: Identity::default(),
+            registration: Registration::Deregistered,
+            security: None,
+            security_capability: UeSecurityCapability::default(),
+            subscription: None,
+            allowed: SmallVec::new(),
+            radio_capability: Vec::new(),
+            sessions: Vec::new(),
+            chain: RemoteSessions::default(),
+            next_session: 0,
+            connection: None,
+            connections: 0,
+            procedure: None,
+            handover: None,
+            held: Vec::new(),
+            source: None,
+            area: SmallVec::new(),
+            wanted: PendingWork::default(),
+            unreachable: false,
+            expires: None,
+        }
+    }
+
+    /// Returns true if the UE is registered, and has thus proved that it has the keys.
+    pub fn is_registered(&self) -> bool {
+        self.registration == Registration::Registered
+    }
+
+    /// Returns true if the UE was commanded from one RAN node to another and is not known to have
+    /// arrived.
+    pub fn is_between_nodes(&self) -> bool {
+        self.handover.as_ref().and_then(handover::Handover::target).is_some_and(handover::N2Handover::is_commanded)
+    }
+
+    /// Returns the AMF-UE-NGAP-IDs that messages about the UE may have: of its connection, of the
+    /// handover target, and of a source node that has not released it. Their LTMSIs refer to this
+    /// context.
+    pub fn amf_ids(&self) -> impl Iterator<Item = AmfUeNgapId> {
+        let target = self.handover.as_ref().and_then(handover::Handover::target).map(|m| m.amf_id);
+        let source = self.source.map(|s| s.connection.amf_id);
+        self.connection.map(|c| c.amf_id).into_iter().chain(target).chain(source)
+    }
+
+    /// Returns the associations of the RAN node of the connection and of the handover target.
+    pub fn associations(&self) -> impl Iterator<Item = AssocId> {
+        let target = self.handover.as_ref().and_then(handover::Handover::target).map(|target| target.assoc);
+        self.connection.map(|connection| connection.assoc).into_iter().chain(target)
+    }
+
+    /// Returns the UE-AMBR of the subscription.
+    pub fn ambr(&self) -> Ambr {
+        self.subscription.as_ref().map(|s| s.ambr).unwrap_or_default()
+    }
+
+    /// Returns the live session with this PDU session ID.
+    pub fn session(&mut self, psi: u8) -> Option<&mut SmContext> {
+        self.sessions.iter_mut().find(|s| s.psi == psi && s.is_live())
+    }
+
+    /// Returns the earliest stored deadline.
+    pub fn deadline(&self) -> Option<Instant> {
+        let procedure = match &self.procedure {
+            None => None,
+            Some(Procedure::Registration(r)) => r.deadline(),
+            Some(Procedure::ServiceRequest(s)) => Some(s.deadline()),
+            Some(Procedure::Deregistration(d)) => Some(d.deadline()),
+            Some(Procedure::Paging(p)) => Some(p.deadline()),
+        };
+        let ran = self.connection.and_then(|c| match c.ran {
+            RanContext::SettingUp { deadline } | RanContext::Releasing { deadline } => Some(deadline),
+            RanContext::None | RanContext::Secured | RanContext::SetUp => None,
+        });
+        let sessions = self.sessions.iter().filter_map(crate::smf::deadline).min();
+        let handover = self.handover.as_ref().and_then(handover::Handover::deadline);
+        let source = self.source.map(|s| s.deadline());
+        [procedure, ran, sessions, handover, source, self.expires].into_iter().flatten().min()
+    }
+
+    /// Returns the 5G-GUTI with this 5G-TMSI.
+    pub fn guti(config: &crate::config::CoreConfig, tmsi: Tmsi) -> Guti {
+        Guti { guami: config.guami(), tmsi }
+    }
+}
+
+/// Returns true if the configuration serves the TAI.
+pub fn is_served(config: &crate::config::CoreConfig, tai: Tai) -> bool {
+    config.plmns.contains(&tai.plmn) && config.tacs.contains(&Tac(tai.tac.0))
+}

@@ -1,0 +1,335 @@
+//! Compact stored forms of parts of a context, without loss.
+//!
+//! They encode values that most UEs share, and numbers that follow from others, in fewer octets.
+
+use super::{Connection, Identity, RanContext, UeSecurityCapability};
+use crate::smf::{N4State, RanState, Relocation, SmContext, Stage, Tunnel, Usage};
+use crate::subscription::{Ambr, DnnSubscription, SliceSubscription, Subscription};
+use serde::de::{DeserializeOwned, Deserializer, Error};
+use serde::ser::Serializer;
+use serde::{Deserialize, Serialize};
+use smallvec::SmallVec;
+use std::sync::Arc;
+use vireo_types::{
+    AmfUeNgapId, AssocId, Dnn, Instant, Ltmsi, NrCgi, PduSessionType, Pei, RanUeNgapId, Seid, SessionIndex, Snssai,
+    Supi, Tai, Tmsi,
+};
+
+/// Type with a smaller stored form.
+pub(super) trait PackedForm: Sized {
+    /// Serializable form of the value.
+    type Form: Serialize + DeserializeOwned;
+
+    /// Returns the stored form.
+    fn pack(&self) -> Self::Form;
+
+    /// Restores the value; `None` if [`PackedForm::pack`] never returns `form`.
+    fn of(form: Self::Form) -> Option<Self>;
+}
+
+pub(super) fn serialize<T: PackedForm, S: Serializer>(value: &T, s: S) -> Result<S::Ok, S::Error> {
+    value.pack().serialize(s)
+}
+
+pub(super) fn deserialize<'de, T: PackedForm, D: Deserializer<'de>>(d: D) -> Result<T, D::Error> {
+    T::of(T::Form::deserialize(d)?).ok_or_else(|| D::Error::custom("a value that is never stored"))
+}
+
+/// Stored form of an identity. Most have every identifier but an old 5G-TMSI, and need no presence
+/// marks.
+#[derive(Serialize, Deserialize)]
+pub(super) enum PackedIdentity {
+    Usual(Supi, Pei, Tmsi),
+    Other(Identity),
+}
+
+impl PackedForm for Identity {
+    type Form = PackedIdentity;
+
+    fn pack(&self) -> PackedIdentity {
+        match *self {
+            Identity { supi: Some(supi), pei: Some(pei), tmsi: Some(tmsi), old_tmsi: None } => {
+                PackedIdentity::Usual(supi, pei, tmsi)
+            }
+            other => PackedIdentity::Other(other),
+        }
+    }
+
+    fn of(form: PackedIdentity) -> Option<Self> {
+        Some(match form {
+            PackedIdentity::Usual(supi, pei, tmsi) => {
+                Identity { supi: Some(supi), pei: Some(pei), tmsi: Some(tmsi), old_tmsi: None }
+            }
+            PackedIdentity::Other(other) => other,
+        })
+    }
+}
+
+impl PackedForm for UeSecurityCapability {
+    type Form = SmallVec<[u8; 8]>;
+
+    fn pack(&self) -> Self::Form {
+        SmallVec::from_slice(self.as_slice())
+    }
+
+    fn of(form: Self::Form) -> Option<Self> {
+        (form.len() <= 8).then(|| UeSecurityCapability::new(&form))
+    }
+}
+
+/// Stores each bit rate as its significant digits and the number of zeros after them, because most
+/// bit rates are round.
+impl PackedForm for Ambr {
+    type Form = (u128, u128);
+
+    fn pack(&self) -> Self::Form {
+        (digits(self.uplink_bps), digits(self.downlink_bps))
+    }
+
+    fn of((uplink, downlink): Self::Form) -> Option<Self> {
+        Some(Ambr { uplink_bps: bps(uplink)?, downlink_bps: bps(downlink)? })
+    }
+}
+
+fn digits(bps: u64) -> u128 {
+    let (mut digits, mut zeros) = (bps, 0);
+    while digits > 0 && digits.is_multiple_of(10) && zeros < 15 {
+        (digits, zeros) = (digits / 10, zeros + 1);
+    }
+    u128::from(digits) << 4 | zeros
+}
+
+fn bps(form: u128) -> Option<u64> {
+    u64::try_from(form >> 4).ok()?.checked_mul(10_u64.pow(form as u32 & 15))
+}
+
+/// Stored form of a subscription, with packed bit rates.
+#[derive(Serialize, Deserialize)]
+pub(super) struct PackedSubscription {
+    slices: Vec<(Snssai, bool, Vec<Network>)>,
+    #[serde(with = "super::packed")]
+    ambr: Ambr,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Network {
+    dnn: Dnn,
+    types: Vec<PduSessionType>,
+    #[serde(with = "super::packed")]
+    ambr: Ambr,
+    five_qi: u8,
+    arp_priority: u8,
+}
+
+impl Network {
+    fn of(dnn: &DnnSubscription) -> Self {
+        let DnnSubscription { dnn, types, ambr, five_qi, arp_priority } = dnn.clone();
+        Network { dnn, types, ambr, five_qi, arp_priority }
+    }
+
+    fn subscription(self) -> DnnSubscription {
+        let Network { dnn, types, ambr, five_qi, arp_priority } = self;
+        DnnSubscription { dnn, types, ambr, five_qi, arp_priority }
+    }
+}
+
+impl PackedForm for Option<Arc<Subscription>> {
+    type Form = Option<PackedSubscription>;
+
+    fn pack(&self) -> Self::Form {
+        let Subscription { slices, ambr } = self.as_deref()?;
+        let of = |s: &SliceSubscription| (s.snssai, s.default, s.dnns.iter().map(Network::of).collect());
+        Some(PackedSubscription { slices: slices.iter().map(of).collect(), ambr: *ambr })
+    }
+
+    fn of(form: Self::Form) -> Option<Self> {
+        let slice = |(snssai, default, dnns): (Snssai, bool, Vec<Network>)| SliceSubscription {
+            snssai,
+            default,
+            dnns: dnns.into_iter().map(Network::subscription).collect(),
+        };
+        let whole = |PackedSubscription { slices, ambr }| Subscription {
+            slices: slices.into_iter().map(slice).collect(),
+            ambr,
+        };
+        Some(form.map(whole).map(Arc::new))
+    }
+}
+
+/// Terms that a session has from the subscription: a reference to the subscription, or the values.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum SessionTerms {
+    /// Indexes of the slice in the subscription and of the data network in the slice.
+    Subscribed(u8, u8),
+    /// Values that are not in the subscription: it was another one when the session was set up.
+    Own(Box<SessionOverrides>),
+}
+
+/// Values of [`SessionTerms::Own`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct SessionOverrides {
+    snssai: Snssai,
+    dnn: Dnn,
+    #[serde(with = "super::packed")]
+    ambr: Ambr,
+    five_qi: u8,
+    arp_priority: u8,
+}
+
+/// Resolved [`SessionTerms`]: S-NSSAI, DNN, Session-AMBR, 5QI and ARP priority level.
+pub(super) type ResolvedTerms<'a> = (Snssai, &'a Dnn, Ambr, u8, u8);
+
+impl SessionTerms {
+    pub(super) fn of(sm: &SmContext, subscription: Option<&Subscription>) -> Self {
+        let own = || {
+            let SmContext { snssai, ref dnn, ambr, five_qi, arp_priority, .. } = *sm;
+            SessionTerms::Own(Box::new(SessionOverrides { snssai, dnn: dnn.clone(), ambr, five_qi, arp_priority }))
+        };
+        let slices = subscription.map_or(&[][..], |all| &all.slices[..]);
+        let places = slices.iter().zip(0..=u8::MAX).flat_map(|(slice, at)| (0..slice.dnns.len()).map(move |n| (at, n)));
+        let subscribed =
+            places.filter_map(|(slice, dnn)| Some(SessionTerms::Subscribed(slice, u8::try_from(dnn).ok()?)));
+        let mut same = subscribed.filter(|terms| terms.are_of(sm, subscription));
+        same.next().unwrap_or_else(own)
+    }
+
+    /// Resolves the terms with this subscription; `None` if it has no such entry.
+    pub(super) fn agreed<'a>(&'a self, subscription: Option<&'a Subscription>) -> Option<ResolvedTerms<'a>> {
+        Some(match self {
+            SessionTerms::Subscribed(slice, dnn) => {
+                let slice = subscription?.slices.get(usize::from(*slice))?;
+                let dnn = slice.dnns.get(usize::from(*dnn))?;
+                (slice.snssai, &dnn.dnn, dnn.ambr, dnn.five_qi, dnn.arp_priority)
+            }
+            SessionTerms::Own(own) => (own.snssai, &own.dnn, own.ambr, own.five_qi, own.arp_priority),
+        })
+    }
+
+    pub(super) fn are_of(&self, sm: &SmContext, subscription: Option<&Subscription>) -> bool {
+        self.agreed(subscription) == Some((sm.snssai, &sm.dnn, sm.ambr, sm.five_qi, sm.arp_priority))
+    }
+}
+
+/// Returns the XOR of a SEID and the SEID of generation 0 of the UE's session. The result is the
+/// generation, unless the LTMSI of the UE has changed.
+pub(super) fn relative_seid(seid: Seid, ltmsi: Ltmsi, session: SessionIndex) -> u64 {
+    seid.0 ^ Seid::new(ltmsi, session, 0).0
+}
+
+/// Stored form of an NG connection, without what follows from the LTMSI and the tracking area.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct PackedConnection {
+    assoc: AssocId,
+    ran_id: RanUeNgapId,
+    amf_id: u64,
+    tai: Tai,
+    cell: Cell,
+    ran: RanContext,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+enum Cell {
+    /// Cell of the PLMN of the tracking area.
+    Same(u64),
+    Other(NrCgi),
+}
+
+impl PackedConnection {
+    pub(super) fn of(connection: &Connection, ltmsi: Ltmsi) -> Self {
+        let Connection { assoc, ran_id, amf_id, tai, cell, ran } = *connection;
+        let amf_id = amf_id.get() ^ AmfUeNgapId::new(ltmsi, 0).get();
+        let cell = if cell.plmn == tai.plmn { Cell::Same(cell.cell) } else { Cell::Other(cell) };
+        PackedConnection { assoc, ran_id, amf_id, tai, cell, ran }
+    }
+
+    pub(super) fn connection(self, ltmsi: Ltmsi) -> Option<Connection> {
+        let PackedConnection { assoc, ran_id, amf_id, tai, cell, ran } = self;
+        let cell = match cell {
+            Cell::Same(cell) => NrCgi { plmn: tai.plmn, cell },
+            Cell::Other(cell) => cell,
+        };
+        let amf_id = AmfUeNgapId::from_raw(amf_id ^ AmfUeNgapId::new(ltmsi, 0).get())?;
+        Some(Connection { assoc, ran_id, amf_id, tai, cell, ran })
+    }
+}
+
+/// Progress of a session. `U` is owned when reading and borrows the session when writing.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum SessionProgress<U = Box<SessionProgressFields>> {
+    /// No procedure in progress, user plane inactive. The time is [`SmContext::since`].
+    Idle(Instant),
+    /// No procedure in progress, with this downlink tunnel to the RAN node.
+    Up(Tunnel, Instant),
+    /// Any other state, with all fields.
+    Under(U),
+}
+
+/// Fields of [`SessionProgress::Under`].
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct SessionProgressFields<S = Stage, R = Option<Box<Relocation>>> {
+    downlink: Option<Tunnel>,
+    target: Option<Tunnel>,
+    end_marker: bool,
+    stage: S,
+    ran: RanState,
+    n4: N4State,
+    usage: Usage,
+    relocation: R,
+    deadline: Option<Instant>,
+    since: Instant,
+}
+
+impl<'a> SessionProgress<SessionProgressFields<&'a Stage, &'a Option<Box<Relocation>>>> {
+    #[inline]
+    pub(super) fn of(sm: &'a SmContext) -> Self {
+        let nothing = sm.target.is_none() && !sm.end_marker && sm.relocation.is_none() && sm.deadline.is_none();
+        let rest = nothing && sm.stage == Stage::Established && sm.n4 == N4State::Told && sm.usage == Usage::default();
+        match (rest, sm.ran, sm.downlink) {
+            (true, RanState::Idle, None) => SessionProgress::Idle(sm.since),
+            (true, RanState::Up, Some(tunnel)) => SessionProgress::Up(tunnel, sm.since),
+            _ => SessionProgress::Under(SessionProgressFields {
+                downlink: sm.downlink,
+                target: sm.target,
+                end_marker: sm.end_marker,
+                stage: &sm.stage,
+                ran: sm.ran,
+                n4: sm.n4,
+                usage: sm.usage,
+                relocation: &sm.relocation,
+                deadline: sm.deadline,
+                since: sm.since,
+            }),
+        }
+    }
+}
+
+impl SessionProgress {
+    /// Applies the progress to a session that is established and idle.
+    pub(super) fn apply_to(self, sm: &mut SmContext) {
+        match self {
+            SessionProgress::Idle(since) => sm.since = since,
+            SessionProgress::Up(tunnel, since) => (sm.ran, sm.downlink, sm.since) = (RanState::Up, Some(tunnel), since),
+            SessionProgress::Under(under) => {
+                (sm.downlink, sm.target, sm.end_marker) = (under.downlink, under.target, under.end_marker);
+                (sm.stage, sm.ran, sm.n4) = (under.stage, under.ran, under.n4);
+                (sm.usage, sm.relocation) = (under.usage, under.relocation);
+                (sm.deadline, sm.since) = (under.deadline, under.since);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bit_rate_keeps_every_digit() {
+        for rate in [0, 1, 10, 64_000, 1_000_000_000, 1_234_567_890, 10_u64.pow(19), u64::MAX - 5, u64::MAX] {
+            assert_eq!(bps(digits(rate)), Some(rate));
+            let octets = postcard::to_allocvec(&digits(rate)).expect("it encodes").len();
+            assert!(rate != 1_000_000_000 || octets == 1, "{octets} octets");
+        }
+        assert_eq!((bps(u128::MAX), bps(u128::from(u64::MAX) << 4 | 15)), (None, None));
+    }
+}

@@ -1,0 +1,446 @@
+//! Perpetual and ephemeral part of a stored context.
+//!
+//! The *perpetual* part changes when a procedure ends: identity, keys, subscription, allowed NSSAI
+//! and sessions. The *ephemeral* part changes with every message or belongs to a procedure or
+//! connection: NAS COUNTs, the connection, the procedure and the progress of sessions. Every field
+//! of a context is in one of them.
+
+use super::packed::{PackedConnection, SessionProgress, SessionTerms, relative_seid};
+use super::{
+    Identity, NasSecurity, NextHopChain, PendingWork, Procedure, Registration, UeContext, UeSecurityCapability, octets,
+    security,
+};
+use crate::amf::procedures::common::user_plane::DeferredSessionMessage;
+use crate::amf::procedures::handover::{Handover, SourceNode};
+use crate::smf::{N4State, RanState, SmContext, Stage, Tunnel, Usage};
+use crate::subscription::Subscription;
+use serde::{Deserialize, Serialize, Serializer};
+use smallvec::SmallVec;
+use std::borrow::Cow;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use vireo_types::{Instant, Ltmsi, PduSessionType, Seid, SessionAddress, SessionIndex, Snssai, Tai};
+
+/// One value per session, without an allocation for the number of sessions that most UEs have.
+type PerSession<T> = SmallVec<[T; 2]>;
+
+/// The perpetual part, in three pieces encoded one after the other. The subscription is by far the
+/// most expensive to encode, and usually stays unchanged when the others change.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Perpetual<'a> {
+    pub(super) who: IdentityPart,
+    pub(super) plan: SubscriptionPart,
+    pub(super) has: AllocationPart<'a>,
+}
+
+/// Identity, registration state and keys of the UE.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct IdentityPart {
+    ltmsi: Ltmsi,
+    #[serde(with = "super::packed")]
+    identity: Identity,
+    registration: Registration,
+    keys: Option<Keys>,
+    #[serde(with = "super::packed")]
+    capability: UeSecurityCapability,
+}
+
+/// Subscription of the UE.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct SubscriptionPart {
+    #[serde(with = "super::packed")]
+    subscription: Option<Arc<Subscription>>,
+}
+
+/// Allowed NSSAI, sessions and registration area of the UE.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct AllocationPart<'a> {
+    allowed: SmallVec<[Snssai; 2]>,
+    #[serde(with = "octets")]
+    radio_capability: Cow<'a, [u8]>,
+    sessions: PerSession<StoredSession>,
+    next_session: u32,
+    area: SmallVec<[Tai; 4]>,
+}
+
+/// The ephemeral part. When written, `S` and `D` borrow from the context.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Ephemeral<S = PerSession<SessionProgress>, D = ProcedurePart> {
+    sequence: u64,
+    counts: Option<NasCounts>,
+    sessions: S,
+    connection: Option<PackedConnection>,
+    connections: u16,
+    /// `None` for most UEs most of the time.
+    doing: Option<D>,
+    expires: Option<Instant>,
+}
+
+/// Progress of each session, borrowed from the context for writing.
+pub(super) struct SessionProgressRef<'a>(&'a [SmContext]);
+
+impl Serialize for SessionProgressRef<'_> {
+    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        s.collect_seq(self.0.iter().map(SessionProgress::of))
+    }
+}
+
+/// Procedure in progress, deferred messages and pending work.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct ProcedurePart<P = Option<Procedure>, H = Option<Handover>, M = Vec<DeferredSessionMessage>> {
+    procedure: P,
+    handover: H,
+    held: M,
+    source: Option<SourceNode>,
+    wanted: PendingWork,
+    unreachable: bool,
+}
+
+/// Borrowing form of [`ProcedurePart`] for writing.
+pub(super) type ProcedurePartRef<'a> =
+    ProcedurePart<&'a Option<Procedure>, &'a Option<Handover>, &'a [DeferredSessionMessage]>;
+
+/// Perpetual part of a NAS security context: keys and algorithms.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+struct Keys {
+    /// ngKSI, NIA code and NEA code.
+    algorithms: (u8, u8, u8),
+    keys: KeyOctets,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+enum KeyOctets {
+    /// KAMF, KNASint and KNASenc, in this order.
+    All(#[serde(with = "octets")] [u8; 64]),
+    /// KAMF only; KNASint and KNASenc are derived from it when the context is loaded.
+    Root(#[serde(with = "octets")] [u8; 32]),
+}
+
+impl std::fmt::Debug for Keys {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Keys").field("algorithms", &self.algorithms).finish_non_exhaustive()
+    }
+}
+
+/// Ephemeral part of a NAS security context: the NAS COUNTs, and the NH chain, which an idle UE
+/// does not have.
+#[derive(Debug, Serialize, Deserialize)]
+struct NasCounts {
+    uplink: u32,
+    downlink: u32,
+    next_hop: Option<NextHopChain>,
+}
+
+/// Perpetual part of a session.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct StoredSession {
+    psi: u8,
+    index: SessionIndex,
+    terms: SessionTerms,
+    kind: PduSessionType,
+    address: SessionAddress,
+    always_on: bool,
+    /// Bitwise complement of [`SmContext::integrity_rate`]: most UEs have no limit.
+    integrity_rate: u16,
+    upf: SocketAddr,
+    cp_seid: u64,
+    #[serde(with = "postcard::fixint::le")]
+    up_seid: u64,
+    uplink: Option<Tunnel>,
+}
+
+/// Returns the perpetual part of a context. Together with [`ephemeral`] it covers every field but
+/// [`UeContext::chain`].
+pub(super) fn perpetual(ue: &UeContext) -> Perpetual<'_> {
+    Perpetual { who: IdentityPart::of(ue), plan: SubscriptionPart::of(ue), has: AllocationPart::of(ue) }
+}
+
+/// Returns the ephemeral part of a context.
+pub(super) fn ephemeral(ue: &UeContext) -> Ephemeral<SessionProgressRef<'_>, ProcedurePartRef<'_>> {
+    Ephemeral {
+        sequence: ue.sequence,
+        counts: ue.security.as_ref().map(NasCounts::of),
+        sessions: SessionProgressRef(&ue.sessions),
+        connection: ue.connection.as_ref().map(|connection| PackedConnection::of(connection, ue.ltmsi)),
+        connections: ue.connections,
+        doing: ProcedurePartRef::of(ue),
+        expires: ue.expires,
+    }
+}
+
+/// Combines the two parts to a context; `None` if they belong to different contexts.
+pub(super) fn join(perpetual: Perpetual<'_>, ephemeral: Ephemeral) -> Option<UeContext> {
+    let Perpetual { who, plan: SubscriptionPart { subscription }, has } = perpetual;
+    if has.sessions.len() != ephemeral.sessions.len() || who.keys.is_some() != ephemeral.counts.is_some() {
+        return None;
+    }
+    let ltmsi = who.ltmsi;
+    let mut sessions = Vec::with_capacity(has.sessions.len());
+    for (lasting, passing) in has.sessions.into_iter().zip(ephemeral.sessions) {
+        let mut sm = lasting.session(ltmsi, subscription.as_deref())?;
+        passing.apply_to(&mut sm);
+        sessions.push(sm);
+    }
+    let connection = match ephemeral.connection {
+        Some(link) => Some(link.connection(ltmsi)?),
+        None => None,
+    };
+    let mut ue = UeContext {
+        sequence: ephemeral.sequence,
+        identity: who.identity,
+        registration: who.registration,
+        security: who.keys.zip(ephemeral.counts).map(|(keys, counts)| keys.security(&counts)),
+        security_capability: who.capability,
+        subscription,
+        allowed: has.allowed,
+        radio_capability: has.radio_capability.into_owned(),
+        sessions,
+        next_session: has.next_session,
+        connection,
+        connections: ephemeral.connections,
+        area: has.area,
+        expires: ephemeral.expires,
+        ..UeContext::new(ltmsi)
+    };
+    if let Some(doing) = ephemeral.doing {
+        (ue.procedure, ue.handover) = (doing.procedure, doing.handover);
+        (ue.held, ue.source) = (doing.held, doing.source);
+        (ue.wanted, ue.unreachable) = (doing.wanted, doing.unreachable);
+    }
+    Some(ue)
+}
+
+impl<'a> ProcedurePartRef<'a> {
+    fn of(ue: &'a UeContext) -> Option<Self> {
+        let nothing = ue.procedure.is_none() && ue.handover.is_none() && ue.held.is_empty() && ue.source.is_none();
+        if nothing && ue.wanted == PendingWork::default() && !ue.unreachable {
+            return None;
+        }
+        Some(ProcedurePart {
+            procedure: &ue.procedure,
+            handover: &ue.handover,
+            held: &ue.held,
+            source: ue.source,
+            wanted: ue.wanted,
+            unreachable: ue.unreachable,
+        })
+    }
+}
+
+impl Perpetual<'_> {
+    /// Returns an owned copy.
+    pub(super) fn into_static(self) -> Perpetual<'static> {
+        Perpetual { who: self.who, plan: self.plan, has: self.has.into_static() }
+    }
+}
+
+impl IdentityPart {
+    pub(super) fn of(ue: &UeContext) -> Self {
+        IdentityPart {
+            ltmsi: ue.ltmsi,
+            identity: ue.identity,
+            registration: ue.registration,
+            keys: ue.security.as_ref().map(Keys::of),
+            capability: ue.security_capability,
+        }
+    }
+
+    /// Returns true if the context has these values. Compares first what changes often.
+    pub(super) fn matches(&self, ue: &UeContext) -> bool {
+        let IdentityPart { ltmsi, identity, registration, keys, capability } = self;
+        *identity == ue.identity
+            && keys.is_some() == ue.security.is_some()
+            && keys.iter().zip(&ue.security).all(|(keys, security)| keys.matches(security))
+            && (*ltmsi, *registration) == (ue.ltmsi, ue.registration)
+            && *capability == ue.security_capability
+    }
+}
+
+impl SubscriptionPart {
+    pub(super) fn of(ue: &UeContext) -> Self {
+        SubscriptionPart { subscription: ue.subscription.clone() }
+    }
+
+    /// Returns true if the context has this subscription. Equal pointers need no further
+    /// comparison; after a comparison of equal values, this part adopts the context's pointer.
+    pub(super) fn is_of(&mut self, ue: &UeContext) -> bool {
+        let same = self.subscription == ue.subscription;
+        if let (true, Some(own), Some(other)) = (same, &self.subscription, &ue.subscription)
+            && !Arc::ptr_eq(own, other)
+        {
+            *self = SubscriptionPart::of(ue);
+        }
+        same
+    }
+}
+
+impl<'a> AllocationPart<'a> {
+    pub(super) fn of(ue: &'a UeContext) -> Self {
+        AllocationPart {
+            allowed: SmallVec::from_slice(&ue.allowed),
+            radio_capability: Cow::Borrowed(&ue.radio_capability),
+            sessions: ue.sessions.iter().map(|sm| StoredSession::of(sm, ue)).collect(),
+            next_session: ue.next_session,
+            area: SmallVec::from_slice(&ue.area),
+        }
+    }
+
+    /// Returns true if the context, whose subscription is unchanged, has these values. Compares
+    /// first what changes often.
+    pub(super) fn matches(&self, ue: &UeContext) -> bool {
+        let AllocationPart { allowed, radio_capability, sessions, next_session, area } = self;
+        sessions.len() == ue.sessions.len()
+            && sessions.iter().zip(&ue.sessions).all(|(lasting, sm)| lasting.is_of(sm, ue))
+            && *next_session == ue.next_session
+            && allowed[..] == ue.allowed[..]
+            && area[..] == ue.area[..]
+            && radio_capability.len() == ue.radio_capability.len()
+            // Comparing two empty slices is slow: the processor reads the octets that an empty
+            // slice does not have.
+            && (radio_capability.is_empty() || radio_capability[..] == ue.radio_capability[..])
+    }
+
+    /// Returns an owned copy.
+    pub(super) fn into_static(self) -> AllocationPart<'static> {
+        let AllocationPart { allowed, radio_capability, sessions, next_session, area } = self;
+        let radio_capability = Cow::Owned(radio_capability.into_owned());
+        AllocationPart { allowed, radio_capability, sessions, next_session, area }
+    }
+}
+
+impl Keys {
+    fn of(security: &NasSecurity) -> Self {
+        let algorithms = (security.ngksi, security.integrity, security.ciphering);
+        if security.derives_keys {
+            return Keys { algorithms, keys: KeyOctets::Root(security.kamf) };
+        }
+        let mut keys = [0; 64];
+        keys[..32].copy_from_slice(&security.kamf);
+        keys[32..48].copy_from_slice(&security.knas_int);
+        keys[48..].copy_from_slice(&security.knas_enc);
+        Keys { algorithms, keys: KeyOctets::All(keys) }
+    }
+
+    fn matches(&self, security: &NasSecurity) -> bool {
+        let same = match &self.keys {
+            KeyOctets::All(keys) => {
+                !security.derives_keys
+                    && keys[..32] == security.kamf
+                    && keys[32..48] == security.knas_int
+                    && keys[48..] == security.knas_enc
+            }
+            KeyOctets::Root(kamf) => security.derives_keys && *kamf == security.kamf,
+        };
+        same && self.algorithms == (security.ngksi, security.integrity, security.ciphering)
+    }
+
+    fn security(&self, counts: &NasCounts) -> NasSecurity {
+        let (ngksi, integrity, ciphering) = self.algorithms;
+        let (mut kamf, mut knas_int, mut knas_enc) = ([0; 32], [0; 16], [0; 16]);
+        match &self.keys {
+            KeyOctets::All(keys) => {
+                kamf.copy_from_slice(&keys[..32]);
+                knas_int.copy_from_slice(&keys[32..48]);
+                knas_enc.copy_from_slice(&keys[48..]);
+            }
+            KeyOctets::Root(root) => {
+                kamf = *root;
+                (knas_int, knas_enc) = security::nas_keys(root, integrity, ciphering);
+            }
+        }
+        NasSecurity {
+            ngksi,
+            kamf,
+            knas_int,
+            knas_enc,
+            integrity,
+            ciphering,
+            uplink: counts.uplink,
+            downlink: counts.downlink,
+            next_hop: counts.next_hop,
+            derives_keys: matches!(self.keys, KeyOctets::Root(_)),
+        }
+    }
+}
+
+impl NasCounts {
+    fn of(security: &NasSecurity) -> Self {
+        NasCounts { uplink: security.uplink, downlink: security.downlink, next_hop: security.next_hop }
+    }
+}
+
+impl StoredSession {
+    fn of(sm: &SmContext, ue: &UeContext) -> Self {
+        StoredSession {
+            psi: sm.psi,
+            index: sm.index,
+            terms: SessionTerms::of(sm, ue.subscription.as_deref()),
+            kind: sm.kind,
+            address: sm.address,
+            always_on: sm.always_on,
+            integrity_rate: !sm.integrity_rate,
+            upf: sm.upf,
+            cp_seid: relative_seid(sm.cp_seid, ue.ltmsi, sm.index),
+            up_seid: sm.up_seid,
+            uplink: sm.uplink,
+        }
+    }
+
+    /// Returns true if this is the perpetual part of `sm`, in a context whose subscription is
+    /// unchanged.
+    fn is_of(&self, sm: &SmContext, ue: &UeContext) -> bool {
+        let StoredSession {
+            psi,
+            index,
+            terms,
+            kind,
+            address,
+            always_on,
+            integrity_rate,
+            upf,
+            cp_seid,
+            up_seid,
+            uplink,
+        } = self;
+        let same = (*cp_seid, *up_seid, *uplink)
+            == (relative_seid(sm.cp_seid, ue.ltmsi, sm.index), sm.up_seid, sm.uplink)
+            && (*psi, *index, *kind, *address) == (sm.psi, sm.index, sm.kind, sm.address)
+            && (*always_on, *integrity_rate, *upf) == (sm.always_on, !sm.integrity_rate, sm.upf);
+        // The terms of a session never change, and a SEID belongs to one session. Comparing them
+        // would load the subscription into the cache.
+        debug_assert!(!same || terms.are_of(sm, ue.subscription.as_deref()), "a session's terms have changed");
+        same
+    }
+
+    /// Returns the session, established and idle.
+    fn session(self, ltmsi: Ltmsi, subscription: Option<&Subscription>) -> Option<SmContext> {
+        let (snssai, dnn, ambr, five_qi, arp_priority) = self.terms.agreed(subscription)?;
+        Some(SmContext {
+            psi: self.psi,
+            index: self.index,
+            snssai,
+            dnn: dnn.clone(),
+            kind: self.kind,
+            address: self.address,
+            ambr,
+            five_qi,
+            arp_priority,
+            always_on: self.always_on,
+            integrity_rate: !self.integrity_rate,
+            upf: self.upf,
+            cp_seid: Seid(relative_seid(Seid(self.cp_seid), ltmsi, self.index)),
+            up_seid: self.up_seid,
+            uplink: self.uplink,
+            downlink: None,
+            target: None,
+            end_marker: false,
+            stage: Stage::Established,
+            ran: RanState::Idle,
+            n4: N4State::Told,
+            usage: Usage::default(),
+            relocation: None,
+            deadline: None,
+            since: Instant(0),
+        })
+    }
+}

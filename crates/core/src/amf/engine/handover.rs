@@ -1,0 +1,111 @@
+//! Selection of the UE's connection that a message belongs to during a handover.
+//!
+//! It also handles the messages that only handovers have.
+
+use crate::amf::context::Connection;
+use crate::amf::n2::{Cause, Fault, UeMessage};
+use crate::amf::procedures::handover;
+use crate::step::{Note, StepContext};
+use vireo_types::{AmfUeNgapId, AssocId, RanUeNgapId};
+use vireo_wire::ngap::CauseRadioNetwork;
+
+/// Handles a message of a handover target, or of the source node that the UE has left. Returns the
+/// message if it belongs to the UE's connection.
+///
+/// # Errors
+///
+/// Returns the [`Fault`] of a message that names no connection of the UE (TS 38.413 10.6).
+pub(super) fn on_other_connection(
+    turn: &mut StepContext<'_, '_>,
+    assoc: AssocId,
+    amf_id: AmfUeNgapId,
+    ran_id: Option<RanUeNgapId>,
+    message: UeMessage,
+) -> Result<Option<UeMessage>, Box<Fault>> {
+    if let UeMessage::PathSwitch(request) = &message {
+        if turn.ue.connection.is_none_or(|c| c.amf_id != amf_id) {
+            let cause = Cause::radioNetwork(CauseRadioNetwork::unknown_local_UE_NGAP_ID);
+            let ran_id = ran_id.map(|id| id.0);
+            return Err(Fault::logical("unknown-local-ue-ngap-id", cause, Some(amf_id.get()), ran_id));
+        }
+        // Messages of different associations are not ordered. The source must have set up the UE
+        // context before the UE could leave, but its response may arrive later.
+        super::context_is_set_up(turn);
+        handover::path_switch(turn, assoc, request);
+        return Ok(None);
+    }
+    let consistent = |known: Option<RanUeNgapId>| {
+        if known.is_some() && ran_id.is_some() && known != ran_id {
+            let cause = Cause::radioNetwork(CauseRadioNetwork::inconsistent_remote_UE_NGAP_ID);
+            let ran_id = ran_id.map(|id| id.0);
+            return Err(Fault::logical("inconsistent-remote-ue-ngap-id", cause, Some(amf_id.get()), ran_id));
+        }
+        Ok(())
+    };
+    if let Some(source) = turn.ue.source.map(|s| s.connection).filter(|c| c.assoc == assoc && c.amf_id == amf_id) {
+        consistent(Some(source.ran_id))?;
+        match message {
+            // Sent before the UE left.
+            UeMessage::UplinkNas { nas, .. } => super::nas::uplink(turn, &nas),
+            message => handover::of_source(turn, &message),
+        }
+        return Ok(None);
+    }
+    // Messages of different associations are not ordered: one that the source of an Xn handover
+    // sent earlier may arrive after the path switch. The context does not have its RAN-UE-NGAP-ID.
+    // NAS messages are verified under the UE's keys; the others concern a session.
+    let left = matches!(turn.ue.handover, Some(handover::Handover::Switching(_)))
+        && turn.ue.connection.is_some_and(|c| c.amf_id == amf_id && c.assoc != assoc);
+    if left {
+        match message {
+            UeMessage::UplinkNas { nas, .. } => super::nas::uplink(turn, &nas),
+            UeMessage::SessionReleaseResponse { .. } => super::ue_message(turn, message),
+            // The Path Switch Request named the sessions that the target has.
+            UeMessage::ContextSetupResponse { .. } | UeMessage::SessionSetupResponse { .. } => {}
+            message => return Ok(Some(message)),
+        }
+        return Ok(None);
+    }
+    let target = turn.ue.handover.as_ref().and_then(handover::Handover::target);
+    let Some(target) = target.filter(|m| m.assoc == assoc && m.amf_id == amf_id) else { return Ok(Some(message)) };
+    consistent(target.ran_id)?;
+    match message {
+        UeMessage::HandoverAcknowledge { admitted, failed, container } => {
+            if let Some(ran_id) = ran_id {
+                handover::acknowledged(turn, ran_id, (&admitted, &failed), container);
+            }
+        }
+        UeMessage::HandoverFailure { cause } => handover::refused(turn, cause),
+        UeMessage::HandoverNotify { location } => handover::notified(turn, location),
+        // The target aborts: for its own reasons, or because it does not know the UE.
+        UeMessage::ReleaseRequest { .. } | UeMessage::Error(_) => handover::target_lost(turn),
+        UeMessage::ReleaseComplete | UeMessage::NonDelivery | UeMessage::Report => {}
+        _ => turn.note(Note::fault("handover-out-of-place")),
+    }
+    Ok(None)
+}
+
+/// Handles a RAN-UE-NGAP-ID that the RAN node has reused for another UE: the node has no state of
+/// this UE.
+pub(super) fn ran_id_reused(turn: &mut StepContext<'_, '_>, assoc: AssocId, ran_id: RanUeNgapId) {
+    if turn.ue.source.is_some_and(|s| (s.connection.assoc, s.connection.ran_id) == (assoc, ran_id)) {
+        handover::source_lost(turn);
+    }
+    let target = turn.ue.handover.as_ref().and_then(handover::Handover::target);
+    if target.is_some_and(|m| (m.assoc, m.ran_id) == (assoc, Some(ran_id))) {
+        handover::on_target_id_reused(turn);
+    }
+}
+
+/// Handles the loss of an association, or a partial reset, for the connections of the handover
+/// target and source.
+pub(super) fn on_connection_lost(turn: &mut StepContext<'_, '_>, assoc: AssocId) {
+    if turn.ue.source.is_some_and(|s| s.connection.assoc == assoc) {
+        handover::source_lost(turn);
+    }
+    let of_target = turn.ue.handover.as_ref().and_then(handover::Handover::target).is_some_and(|m| m.assoc == assoc);
+    let serving = |c: &Connection| c.assoc == assoc;
+    if of_target && !turn.ue.connection.as_ref().is_some_and(serving) {
+        handover::target_lost(turn);
+    }
+}

@@ -1,0 +1,555 @@
+//! Step function: dispatches an event of one UE to its procedure.
+//!
+//! [`step`] is `(context, event, now, random) -> (context', effects)`. It does not load, store or
+//! send. The caller commits the context and then executes the effects. Deadlines are in the context
+//! ([`UeContext::deadline`]); when one passes, the caller runs [`Event::Deadline`].
+
+mod handover;
+mod nas;
+mod smf_events;
+
+use crate::Env;
+use crate::amf::context::{Connection, PendingWork, Procedure, RanContext, UeContext};
+use crate::amf::n2::{self, Cause, Fault, InitialUeMessage, UeMessage};
+use crate::amf::procedures::common::{smf_requests, user_plane};
+use crate::amf::procedures::{self, an_release, deregistration, paging, registration, service_request, session};
+use crate::amf::ran::{self, ResetItem};
+use crate::sba::{N1N2Transfer, PiggybackedSmContext, SessionNumber, SmfRequest, SmfResponse};
+use crate::smf::{Input, N2Sm};
+use crate::step::{Effect, Kind, Note, StepContext, StepOutput};
+use crate::subscription::{AuthenticationError, AuthenticationInfo};
+use std::net::SocketAddr;
+use vireo_types::{AmfUeNgapId, AssocId, Ltmsi, RanUeNgapId, Seid, Snssai};
+use vireo_wire::nas::GmmCause;
+use vireo_wire::ngap::CauseRadioNetwork;
+
+pub use nas::{is_authentic, named_tmsi, protection};
+
+/// Event of a UE. Every response and every expired deadline arrives as an event.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// First message of an NG connection.
+    Initial {
+        /// Association that received the message.
+        assoc: AssocId,
+        message: InitialUeMessage,
+    },
+    /// First message of an NG connection of a UE that is rejected because of overload or because
+    /// there is no room for its context. A registration or service request is rejected with cause
+    /// #22 and a back-off timer. Other messages are served.
+    Congested {
+        /// Association that received the message.
+        assoc: AssocId,
+        message: InitialUeMessage,
+    },
+    /// Message on the UE's NG connection.
+    Ngap {
+        assoc: AssocId,
+        /// AMF-UE-NGAP-ID in the message.
+        amf_id: AmfUeNgapId,
+        pdu: &'a [u8],
+    },
+    /// Response of the subscriber service.
+    Authentication(Result<AuthenticationInfo, AuthenticationError>),
+    /// PFCP message for a session.
+    Pfcp {
+        /// SEID of the control plane.
+        seid: Seid,
+        message: &'a [u8],
+    },
+    /// PFCP request for a session without a response.
+    PfcpTimeout {
+        /// SEID of the control plane.
+        seid: Seid,
+    },
+    /// A UPF lost its PFCP sessions.
+    UpfLost {
+        /// Address of the UPF's PFCP endpoint.
+        upf: SocketAddr,
+    },
+    /// The context's deadline has passed.
+    Deadline,
+    /// The association of the NG connection was lost, or the RAN node has reset the connection.
+    ConnectionLost {
+        /// Association of the lost connection.
+        assoc: AssocId,
+    },
+    /// The RAN node has started another connection under the RAN-UE-NGAP-ID of this UE on this
+    /// association. It has thus silently dropped this UE's context (TS 38.413 9.3.3.2: the ID is
+    /// unique within a RAN node). Nothing is sent on the old connection, because the RAN node would
+    /// take it for the new one's.
+    RanIdReused {
+        assoc: AssocId,
+        /// RAN-UE-NGAP-ID that the RAN node has reused.
+        ran_id: RanUeNgapId,
+    },
+    /// Another context became the subscriber's.
+    Superseded,
+    /// The memory of an unauthenticated UE is needed for other UEs. Its registration ends with
+    /// cause #22 and a back-off timer. A UE that has been authenticated since is kept.
+    Evicted,
+    /// The operator requests deregistration of the UE.
+    Deregister {
+        /// True if the UE is to register again.
+        again: bool,
+    },
+    /// The operator requests relocation of the UE's sessions to another UPF.
+    Relocate {
+        /// PFCP address of the target UPF.
+        upf: SocketAddr,
+    },
+    /// SBA mode: result of a request to the SMF.
+    Smf {
+        number: SessionNumber,
+        /// Request that this event answers.
+        ask: SmfRequest,
+        answer: SmfResponse,
+        /// SM context after the request, if it is piggybacked.
+        carried: Option<PiggybackedSmContext>,
+    },
+    /// SBA mode: N1N2 transfer of an SMF.
+    Transfer(N1N2Transfer),
+    /// SBA mode: an SMF has released a session.
+    SmContextReleased {
+        /// Number under which the AMF stores the session.
+        number: SessionNumber,
+    },
+}
+
+/// Runs one step. Changes the context in place and returns the effects and notes.
+pub fn step(ue: &mut UeContext, event: Event<'_>, env: &mut Env<'_>) -> StepOutput {
+    let mut turn = StepContext { ue, env, out: StepOutput::default() };
+    match event {
+        Event::Initial { assoc, message } => initial(&mut turn, assoc, message),
+        Event::Congested { assoc, message } => congested(&mut turn, assoc, message),
+        Event::Ngap { assoc, amf_id, pdu } => ngap(&mut turn, assoc, amf_id, pdu),
+        Event::Authentication(answer) => authentication(&mut turn, answer),
+        Event::Pfcp { seid, message } => pfcp(&mut turn, seid, Input::Pfcp(message), Input::PfcpFromTarget(message)),
+        Event::PfcpTimeout { seid } => pfcp(&mut turn, seid, Input::PfcpTimeout, Input::TargetPfcpTimeout),
+        Event::UpfLost { upf } => upf_lost(&mut turn, upf),
+        Event::Deadline => deadline(&mut turn),
+        Event::ConnectionLost { assoc } => {
+            handover::on_connection_lost(&mut turn, assoc);
+            if turn.ue.connection.is_some_and(|c| c.assoc == assoc) {
+                connection_lost(&mut turn);
+            }
+        }
+        Event::RanIdReused { assoc, ran_id } => {
+            handover::ran_id_reused(&mut turn, assoc, ran_id);
+            if turn.ue.connection.is_some_and(|c| (c.assoc, c.ran_id) == (assoc, ran_id)) {
+                connection_lost(&mut turn);
+            }
+        }
+        Event::Superseded => {
+            turn.ue.procedure = None;
+            deregistration::superseded(&mut turn);
+        }
+        Event::Evicted => evicted(&mut turn),
+        Event::Deregister { again } => {
+            if turn.ue.is_registered() && turn.ue.connection.is_some() && !turn.ue.is_between_nodes() {
+                abort_procedure(&mut turn);
+                let procedure = deregistration::by_network(&mut turn, again, None);
+                turn.ue.procedure = procedure.map(Procedure::Deregistration);
+            } else if turn.ue.is_registered() {
+                turn.ue.wanted.deregister = Some(again);
+            }
+        }
+        Event::Relocate { upf } => session::relocate(&mut turn, upf),
+        Event::Smf { number, ask, answer, carried } => smf_events::answered(&mut turn, number, ask, (answer, carried)),
+        Event::Transfer(transfer) => smf_events::transfer(&mut turn, transfer),
+        Event::SmContextReleased { number } => smf_events::released(&mut turn, number),
+    }
+    procedures::handover::proceed(&mut turn);
+    user_plane::send_deferred(&mut turn);
+    service_request::smfs_have_answered(&mut turn);
+    smf_requests::send_waiting(&mut turn);
+    reach_ue(&mut turn);
+    an_release::forget_if_empty(&mut turn);
+    turn.out
+}
+
+/// Returns the home slice of a UE, whose NFs serve it: the first S-NSSAI of its allowed NSSAI (the
+/// default S-NSSAI if the UE requested none). Returns `None` while it is unknown; such a UE is
+/// served by slice 0 (DESIGN decision 7).
+pub fn slice_of(ue: &UeContext) -> Option<Snssai> {
+    ue.allowed.first().copied()
+}
+
+/// Executes pending work of the UE as soon as possible. An idle UE is paged.
+fn reach_ue(turn: &mut StepContext<'_, '_>) {
+    if turn.ue.wanted == PendingWork::default() {
+        return;
+    }
+    if !turn.ue.is_registered() {
+        turn.ue.wanted = PendingWork::default();
+        return;
+    }
+    if turn.ue.procedure.is_some() || turn.ue.is_between_nodes() {
+        return;
+    }
+    match turn.ue.connection.map(|c| c.ran) {
+        None => match paging::begin(turn) {
+            Some(paging) => turn.ue.procedure = Some(Procedure::Paging(paging)),
+            None => on_unreachable(turn),
+        },
+        Some(RanContext::SetUp) => {
+            let wanted = std::mem::take(&mut turn.ue.wanted);
+            if let Some(again) = wanted.deregister {
+                let procedure = deregistration::by_network(turn, again, None);
+                turn.ue.procedure = procedure.map(Procedure::Deregistration);
+                return;
+            }
+            if wanted.signalling {
+                user_plane::step_all(turn, || Input::Reachable);
+            }
+            user_plane::restore(turn, wanted.sessions);
+        }
+        Some(RanContext::None | RanContext::Secured | RanContext::SettingUp { .. } | RanContext::Releasing { .. }) => {}
+    }
+}
+
+/// Executes pending work that does not need the UE, which did not respond.
+fn on_unreachable(turn: &mut StepContext<'_, '_>) {
+    if let Some(again) = turn.ue.wanted.deregister.take() {
+        deregistration::by_network(turn, again, None);
+    }
+}
+
+fn initial(turn: &mut StepContext<'_, '_>, assoc: AssocId, message: InitialUeMessage) {
+    on_new_connection(turn, assoc, &message);
+    nas::initial(turn, &message.nas);
+    release_if_unneeded(turn);
+}
+
+fn congested(turn: &mut StepContext<'_, '_>, assoc: AssocId, message: InitialUeMessage) {
+    on_new_connection(turn, assoc, &message);
+    nas::congested(turn, &message.nas);
+    release_if_unneeded(turn);
+}
+
+/// Rejects the first message of a UE for which no context is stored, as [`Event::Congested`] does.
+/// `ltmsi` must belong to no UE; the RAN node sends it once more when it has released the
+/// connection. Returns only NGAP messages and notes.
+pub fn turn_away(ltmsi: Ltmsi, assoc: AssocId, message: InitialUeMessage, env: &mut Env<'_>) -> StepOutput {
+    let mut ue = UeContext::new(ltmsi);
+    let mut outcome = step(&mut ue, Event::Congested { assoc, message }, env);
+    outcome.effects.retain(|effect| matches!(effect, Effect::Ngap { .. }));
+    // Without a context, the end of the release is not awaited.
+    outcome.notes.retain(|note| !matches!(note, Note::Started(Kind::Release)));
+    outcome
+}
+
+/// Evicts an unauthenticated UE.
+fn evicted(turn: &mut StepContext<'_, '_>) {
+    if turn.ue.identity.supi.is_some() || turn.ue.is_registered() {
+        return;
+    }
+    let registering = match turn.ue.procedure.take() {
+        Some(Procedure::Registration(registering)) => Some(registering),
+        _ => None,
+    };
+    registration::evict(turn, registering.as_deref());
+}
+
+/// Replaces the UE's connection by a new one.
+fn on_new_connection(turn: &mut StepContext<'_, '_>, assoc: AssocId, message: &InitialUeMessage) {
+    user_plane::drop_deferred(turn);
+    procedures::handover::abort(turn);
+    if let Some(old) = turn.ue.connection.take() {
+        // The RAN node releases the UE's old connection (TS 23.502 4.2.6), unless UE CONTEXT
+        // RELEASE COMMAND was already sent (SCTP streams can overtake each other). If the RAN node
+        // itself has replaced the old connection by the new one, there is nothing to release.
+        let replaced = (old.assoc, old.ran_id) == (assoc, message.ran_id);
+        if !replaced && !matches!(old.ran, RanContext::Releasing { .. }) {
+            let cause = Cause::radioNetwork(CauseRadioNetwork::release_due_to_5gc_generated_reason);
+            turn.effect(Effect::Ngap { assoc: old.assoc, pdu: n2::context_release_command(&old, cause) });
+        }
+        abort_procedure(turn);
+        user_plane::step_all(turn, || Input::Deactivate);
+    }
+    if let Some(Procedure::Paging(paging)) = turn.ue.procedure.take_if(|p| matches!(p, Procedure::Paging(_))) {
+        paging::answered(turn, paging);
+    }
+    connect(turn, assoc, message);
+}
+
+/// Releases a connection that no procedure needs.
+fn release_if_unneeded(turn: &mut StepContext<'_, '_>) {
+    // The first message requested no procedure, so that the connection will not be used.
+    let idle = turn.ue.procedure.is_none() && turn.ue.connection.is_some_and(|c| c.ran.is_none());
+    if idle {
+        turn.release(Cause::radioNetwork(CauseRadioNetwork::release_due_to_5gc_generated_reason));
+    }
+}
+
+fn connect(turn: &mut StepContext<'_, '_>, assoc: AssocId, message: &InitialUeMessage) {
+    let amf_id = turn.next_amf_id();
+    turn.ue.connection = Some(Connection {
+        assoc,
+        ran_id: message.ran_id,
+        amf_id,
+        tai: message.tai,
+        cell: message.cell,
+        ran: RanContext::None,
+    });
+    turn.ue.unreachable = false;
+}
+
+/// Returns the fault of a message about a UE that does not exist; `None` if the message is to be
+/// ignored.
+pub fn unknown_ue(pdu: &[u8]) -> Option<Box<Fault>> {
+    let ids = n2::ue_ids(pdu);
+    match n2::ue_message(pdu) {
+        Ok((_, UeMessage::ReleaseComplete | UeMessage::Error(_) | UeMessage::NonDelivery)) => None,
+        Ok(_) => {
+            let cause = Cause::radioNetwork(CauseRadioNetwork::unknown_local_UE_NGAP_ID);
+            Some(Fault::logical("unknown-local-ue-ngap-id", cause, ids.0, ids.1))
+        }
+        Err(fault) => Some(fault),
+    }
+}
+
+/// Returns the connection that a message names.
+///
+/// # Errors
+///
+/// Returns the fault of a message that names another connection (TS 38.413 10.6).
+fn named(
+    turn: &StepContext<'_, '_>,
+    assoc: AssocId,
+    amf_id: AmfUeNgapId,
+    ran_id: Option<RanUeNgapId>,
+) -> Result<Connection, Box<Fault>> {
+    let raw = (Some(amf_id.get()), ran_id.map(|id| id.0));
+    let fault = |kind, cause| Fault::logical(kind, Cause::radioNetwork(cause), raw.0, raw.1);
+    let connection = turn.ue.connection.filter(|c| c.amf_id == amf_id && c.assoc == assoc);
+    let Some(connection) = connection else {
+        return Err(fault("unknown-local-ue-ngap-id", CauseRadioNetwork::unknown_local_UE_NGAP_ID));
+    };
+    if ran_id.is_some_and(|id| id != connection.ran_id) {
+        return Err(fault("inconsistent-remote-ue-ngap-id", CauseRadioNetwork::inconsistent_remote_UE_NGAP_ID));
+    }
+    Ok(connection)
+}
+
+fn ngap(turn: &mut StepContext<'_, '_>, assoc: AssocId, amf_id: AmfUeNgapId, pdu: &[u8]) {
+    let read = n2::ue_message(pdu);
+    // The response to a release of an earlier connection, and messages about errors, are never
+    // answered with an error.
+    let silent = matches!(read, Ok((_, UeMessage::ReleaseComplete | UeMessage::Error(_) | UeMessage::NonDelivery)));
+    let connected = read.as_ref().ok().and_then(|(ran_id, message)| ran_id.filter(|_| message.has_connection()));
+    let read = read.and_then(|(ran_id, message)| {
+        let message = handover::on_other_connection(turn, assoc, amf_id, ran_id, message)?;
+        message.map(|message| named(turn, assoc, amf_id, ran_id).map(|_| message)).transpose()
+    });
+    match read {
+        Ok(Some(message)) => ue_message(turn, message),
+        Ok(None) => {}
+        Err(_) if silent => {}
+        Err(fault) => {
+            turn.note(Note::fault(fault.kind));
+            if let Some(ran_id) = connected.filter(|ran_id| fault.is_unknown_ue() && is_stale(turn, assoc, *ran_id)) {
+                turn.effect(Effect::ReleaseStale { assoc, amf_id, ran_id });
+            } else if let Some(pdu) = fault.answer() {
+                turn.effect(Effect::Ngap { assoc, pdu });
+            }
+        }
+    }
+}
+
+/// Returns true if the RAN node has a connection of the UE that this context does not have. The
+/// context is idle, or connected by another RAN node or under another ID of this one. An Error
+/// Indication (TS 38.413 10.6) would leave the UE connected there without service. A connection
+/// that this context has is kept, whatever AMF-UE-NGAP-ID the message has.
+fn is_stale(turn: &StepContext<'_, '_>, assoc: AssocId, ran_id: RanUeNgapId) -> bool {
+    let is_it = |connection: &Connection| (connection.assoc, connection.ran_id) == (assoc, ran_id);
+    let target = turn.ue.handover.as_ref().and_then(procedures::handover::Handover::target);
+    let serving = turn.ue.connection.as_ref().is_some_and(is_it);
+    let source = turn.ue.source.as_ref().is_some_and(|source| is_it(&source.connection));
+    !serving && !source && target.is_none_or(|target| (target.assoc, target.ran_id) != (assoc, Some(ran_id)))
+}
+
+fn ue_message(turn: &mut StepContext<'_, '_>, message: UeMessage) {
+    match message {
+        UeMessage::Initial(_) | UeMessage::NonDelivery | UeMessage::Report => {}
+        UeMessage::HandoverRequired(request) => procedures::handover::required(turn, &request),
+        UeMessage::HandoverCancel { .. } => procedures::handover::cancelled(turn),
+        UeMessage::StatusTransfer(container) => procedures::handover::status_transfer(turn, &container),
+        // Messages of a handover target without a handover.
+        UeMessage::PathSwitch(_)
+        | UeMessage::HandoverAcknowledge { .. }
+        | UeMessage::HandoverFailure { .. }
+        | UeMessage::HandoverNotify { .. } => turn.note(Note::fault("handover-out-of-place")),
+        UeMessage::UplinkNas { nas, location } => {
+            if let (Some((tai, cell)), Some(connection)) = (location, &mut turn.ue.connection) {
+                (connection.tai, connection.cell) = (tai, cell);
+            }
+            nas::uplink(turn, &nas);
+        }
+        UeMessage::ContextSetupResponse { set_up, failed } => {
+            context_is_set_up(turn);
+            session::transfers(turn, N2Sm::SetupResponse, set_up);
+            session::transfers(turn, N2Sm::SetupUnsuccessful, failed);
+        }
+        UeMessage::ContextSetupFailure { cause, failed } => {
+            session::transfers(turn, N2Sm::SetupUnsuccessful, failed);
+            turn.note(Note::fault("context-setup-failure"));
+            abort_procedure(turn);
+            turn.release(cause);
+        }
+        UeMessage::ReleaseRequest { cause } => an_release::requested(turn, cause),
+        UeMessage::ReleaseComplete => connection_lost(turn),
+        UeMessage::SessionSetupResponse { set_up, failed } => {
+            session::transfers(turn, N2Sm::SetupResponse, set_up);
+            session::transfers(turn, N2Sm::SetupUnsuccessful, failed);
+        }
+        UeMessage::SessionReleaseResponse { released } => session::transfers(turn, N2Sm::ReleaseResponse, released),
+        UeMessage::SessionModifyResponse { modified, failed } => {
+            session::transfers(turn, N2Sm::ModifyResponse, modified);
+            session::transfers(turn, N2Sm::ModifyUnsuccessful, failed);
+        }
+        UeMessage::RadioCapability(octets) => turn.ue.radio_capability = octets,
+        UeMessage::Error(cause) => {
+            turn.note(Note::fault("error-indication-received"));
+            if cause.is_some_and(|c| is_unknown_ue(&c)) {
+                connection_lost(turn);
+            }
+        }
+    }
+}
+
+/// The RAN node has set up the UE context.
+fn context_is_set_up(turn: &mut StepContext<'_, '_>) {
+    let Some(connection) = &mut turn.ue.connection else { return };
+    if matches!(connection.ran, RanContext::SettingUp { .. }) {
+        connection.ran = RanContext::SetUp;
+        if let Some(Procedure::ServiceRequest(serving)) = turn.ue.procedure.take_if(is_service_request) {
+            service_request::served(turn, serving);
+        }
+    }
+}
+
+fn is_service_request(procedure: &mut Procedure) -> bool {
+    matches!(procedure, Procedure::ServiceRequest(_))
+}
+
+/// Returns true if the cause means that the RAN node does not know the UE, which makes the
+/// connection useless (TS 38.413 10.6).
+fn is_unknown_ue(cause: &Cause) -> bool {
+    matches!(
+        cause,
+        Cause::radioNetwork(
+            CauseRadioNetwork::unknown_local_UE_NGAP_ID | CauseRadioNetwork::inconsistent_remote_UE_NGAP_ID
+        )
+    )
+}
+
+/// Ends the procedure that needs the lost connection. The UE is idle afterwards.
+fn connection_lost(turn: &mut StepContext<'_, '_>) {
+    user_plane::drop_deferred(turn);
+    procedures::handover::abort(turn);
+    abort_procedure(turn);
+    an_release::released(turn);
+}
+
+/// Ends the procedure in progress after the loss of its connection or its purpose.
+fn abort_procedure(turn: &mut StepContext<'_, '_>) {
+    match turn.ue.procedure.take() {
+        Some(Procedure::Registration(registering)) => {
+            registration::on_connection_lost(turn, &registering);
+        }
+        Some(Procedure::ServiceRequest(_)) => service_request::failed(turn),
+        Some(Procedure::Deregistration(deregistering)) => deregistration::accepted(turn, deregistering),
+        // Paging has no connection to lose.
+        Some(paging @ Procedure::Paging(_)) => turn.ue.procedure = Some(paging),
+        None => {}
+    }
+}
+
+fn authentication(turn: &mut StepContext<'_, '_>, answer: Result<AuthenticationInfo, AuthenticationError>) {
+    if let Some(Procedure::Registration(registering)) = turn.ue.procedure.take_if(is_registration) {
+        let next = registration::secure(turn, *registering, |s, turn| s.on_vector(turn, answer));
+        turn.ue.procedure = next.map(Procedure::registration);
+    }
+}
+
+fn is_registration(procedure: &mut Procedure) -> bool {
+    matches!(procedure, Procedure::Registration(_))
+}
+
+fn pfcp<'a>(turn: &mut StepContext<'_, '_>, seid: Seid, here: Input<'a>, elsewhere: Input<'a>) {
+    match turn.ue.sessions.iter().position(|s| s.seids().any(|own| own == seid)) {
+        Some(at) if turn.ue.sessions[at].cp_seid == seid => user_plane::step(turn, at, here),
+        Some(at) => user_plane::step(turn, at, elsewhere),
+        None => turn.note(Note::fault("pfcp-unknown-session")),
+    }
+}
+
+fn upf_lost(turn: &mut StepContext<'_, '_>, upf: SocketAddr) {
+    for at in (0..turn.ue.sessions.len()).rev() {
+        let session = &turn.ue.sessions[at];
+        if session.upf == upf {
+            user_plane::step(turn, at, Input::UpfLost);
+        } else if session.relocation.as_ref().is_some_and(|other| other.upf == upf) {
+            user_plane::step(turn, at, Input::TargetUpfLost);
+        }
+    }
+}
+
+fn deadline(turn: &mut StepContext<'_, '_>) {
+    let now = turn.now();
+    procedures::handover::on_deadline(turn);
+    for at in (0..turn.ue.sessions.len()).rev() {
+        if crate::smf::deadline(&turn.ue.sessions[at]).is_some_and(|d| d <= now) {
+            user_plane::step(turn, at, Input::Deadline);
+        }
+    }
+    match turn.ue.procedure.take() {
+        Some(Procedure::Registration(registering)) => {
+            turn.ue.procedure = registration::on_deadline(turn, *registering).map(Procedure::registration);
+        }
+        Some(Procedure::ServiceRequest(serving)) if serving.deadline() <= now => service_request::failed(turn),
+        Some(Procedure::Deregistration(deregistering)) => {
+            turn.ue.procedure = deregistration::on_deadline(turn, deregistering).map(Procedure::Deregistration);
+        }
+        Some(Procedure::Paging(paging)) => match paging::on_deadline(turn, paging) {
+            Some(paging) => turn.ue.procedure = Some(Procedure::Paging(paging)),
+            None => on_unreachable(turn),
+        },
+        other => turn.ue.procedure = other,
+    }
+    match turn.ue.connection.map(|c| c.ran) {
+        Some(RanContext::SettingUp { deadline }) if deadline <= now => {
+            turn.note(Note::fault("context-setup-timeout"));
+            abort_procedure(turn);
+            turn.release(registration::network_release());
+        }
+        Some(RanContext::Releasing { deadline }) if deadline <= now => {
+            // The RAN node did not respond: a reset of the connection makes both sides agree that
+            // it is released (TS 38.413 8.7.4).
+            turn.note(Note::fault("release-timeout"));
+            turn.send(|c| {
+                let item = ResetItem { amf_id: Some(c.amf_id), ran_id: Some(c.ran_id) };
+                let cause = Cause::radioNetwork(CauseRadioNetwork::release_due_to_5gc_generated_reason);
+                ran::ng_reset_part(cause, &[item])
+            });
+            connection_lost(turn);
+        }
+        _ => {}
+    }
+    if turn.ue.expires.is_some_and(|e| e <= now) {
+        turn.ue.expires = None;
+        if turn.ue.is_registered() && !turn.ue.unreachable {
+            // Mobile reachable timer: paging ends, and the implicit deregistration timer starts (TS
+            // 24.501 5.3.7).
+            turn.ue.unreachable = true;
+            turn.ue.expires = Some(now + turn.env.config.timers.implicit_deregistration);
+        } else if turn.ue.is_registered() {
+            turn.ue.procedure = None;
+            // Implicit deregistration timer.
+            deregistration::by_network(turn, false, Some(GmmCause::ImplicitlyDeregistered));
+        } else {
+            turn.ue.security = None;
+        }
+    }
+}

@@ -1,0 +1,357 @@
+//! Uplink NAS messages: protection checks and dispatch (TS 24.501 4.4.4.3).
+
+pub mod protection;
+
+use crate::amf::context::{NasSecurity, Procedure, SecurityFault, UeContext};
+use crate::amf::procedures::common::congestion;
+use crate::amf::procedures::{deregistration, registration, service_request, session};
+use crate::config::CoreConfig;
+use crate::schedule::kind::{self, DEREGISTRATION_REQUEST_BY_UE, REGISTRATION_REQUEST, SERVICE_REQUEST};
+use crate::step::{Note, StepContext};
+use protection::{Exchange, Message, Protection, Situation, Verdict};
+use std::borrow::Cow;
+use vireo_types::Tmsi;
+use vireo_wire::nas::*;
+
+/// Security header types of an uplink message (TS 24.501 table 9.3.1).
+const INTEGRITY: u8 = 1;
+const CIPHERED: u8 = 2;
+const CIPHERED_NEW_CONTEXT: u8 = 4;
+
+/// Types of identity (TS 24.501 9.11.3.4).
+const GUTI: u8 = 2;
+const S_TMSI: u8 = 4;
+
+/// Uplink message that passed the protection checks.
+struct ReceivedNas {
+    message: Nas5gmmMessage,
+    /// NAS COUNT, if the message verified under the UE's security context in use.
+    verified: Option<u32>,
+}
+
+/// Returns true if an initial NAS message verifies under the keys of the context, and thus comes
+/// from its UE. Another one comes from another UE or from a UE that has lost its keys. It is served
+/// under a new LTMSI, so that naming a UE's 5G-GUTI cannot disturb that UE.
+pub fn is_authentic(ue: &UeContext, nas: &[u8]) -> bool {
+    let protected = matches!(nas, [0x7e, INTEGRITY | CIPHERED, ..]);
+    protected && ue.security.as_ref().is_some_and(|security| security.verify(nas).is_ok())
+}
+
+/// Returns the 5G-TMSI in an initial NAS message, if this AMF allocated it. It serves RAN nodes
+/// that do not send the 5G-S-TMSI themselves (a UE that registers with its 5G-GUTI). The message is
+/// not decoded.
+pub fn named_tmsi(nas: &[u8], config: &CoreConfig) -> Option<Tmsi> {
+    // Registration, service and UE-originating deregistration requests have the same layout: one
+    // octet of types, then the identity with a length of two octets (TS 24.501 8.2.6, 8.2.16,
+    // 8.2.12).
+    let (identity, length) = match kind::clear(nas)? {
+        [REGISTRATION_REQUEST | SERVICE_REQUEST | DEREGISTRATION_REQUEST_BY_UE, _, high, low, rest @ ..] => {
+            (rest, usize::from(u16::from_be_bytes([*high, *low])))
+        }
+        _ => return None,
+    };
+    // Figures 9.11.3.4.1 (5G-GUTI) and 9.11.3.4.5 (5G-S-TMSI): AMF Set ID 10 | AMF Pointer 6, then
+    // 5G-TMSI.
+    let tail = match identity.get(..length)? {
+        [kind, a, b, c, region, tail @ ..] if kind & 0x07 == GUTI && tail.len() == 6 => {
+            if [*a, *b, *c] != config.guami().plmn.nas() || *region != config.amf_region {
+                return None;
+            }
+            tail
+        }
+        [kind, tail @ ..] if kind & 0x07 == S_TMSI && tail.len() == 6 => tail,
+        _ => return None,
+    };
+    let amf = u16::from_be_bytes([tail[0], tail[1]]);
+    let ours = config.amf_set << 6 | u16::from(config.amf_pointer & 0x3f);
+    (amf == ours).then(|| Tmsi(u32::from_be_bytes([tail[2], tail[3], tail[4], tail[5]])))
+}
+
+/// Handles the NAS message of an Initial UE Message.
+pub(super) fn initial(turn: &mut StepContext<'_, '_>, nas: &[u8]) {
+    if let Some(received) = receive(turn, nas, true) {
+        begin(turn, received);
+    }
+}
+
+/// Handles the NAS message of an Initial UE Message of a UE that is rejected for congestion. Its
+/// COUNT is used up like any other.
+pub(super) fn congested(turn: &mut StepContext<'_, '_>, nas: &[u8]) {
+    let Some(received) = receive(turn, nas, true) else { return };
+    match received.message {
+        Nas5gmmMessage::RegistrationRequest(_) => {
+            congestion::drop_pending_work(turn);
+            registration::reject_overloaded(turn);
+        }
+        Nas5gmmMessage::ServiceRequest(_) => {
+            congestion::drop_pending_work(turn);
+            service_request::reject(turn, GmmCause::Congestion);
+        }
+        // A deregistering UE frees resources.
+        _ => begin(turn, received),
+    }
+}
+
+/// Handles the first message of a connection.
+fn begin(turn: &mut StepContext<'_, '_>, received: ReceivedNas) {
+    let verified = received.verified;
+    match received.message {
+        Nas5gmmMessage::RegistrationRequest(request) => registration(turn, &request, verified),
+        Nas5gmmMessage::ServiceRequest(request) => match verified {
+            Some(count) if turn.ue.is_registered() => serve(turn, &request, count),
+            // TS 24.501 5.6.1.5: "implicitly deregistered" if the UE is verified, "identity cannot
+            // be derived" otherwise.
+            Some(_) => service_request::reject(turn, GmmCause::ImplicitlyDeregistered),
+            None => service_request::reject(turn, GmmCause::UeIdentityCannotBeDerivedByTheNetwork),
+        },
+        Nas5gmmMessage::DeregistrationRequestUeOriginating(request) => {
+            // An unknown UE counts as deregistered: it gets an answer, and nothing else changes.
+            deregistration::by_ue(turn, request.de_registration_type.switch_off());
+        }
+        // TS 24.501 4.4.4.3 has no other initial message; 7.4 requires no state for it.
+        _ => turn.note(Note::fault("nas-initial-unexpected")),
+    }
+}
+
+/// Handles a NAS message on an existing connection.
+pub(super) fn uplink(turn: &mut StepContext<'_, '_>, nas: &[u8]) {
+    let Some(received) = receive(turn, nas, false) else { return };
+    match received.message {
+        Nas5gmmMessage::RegistrationRequest(request) => registration(turn, &request, received.verified),
+        Nas5gmmMessage::ServiceRequest(request) => {
+            if let (Some(count), true) = (received.verified, turn.ue.is_registered()) {
+                serve(turn, &request, count);
+            }
+        }
+        Nas5gmmMessage::DeregistrationRequestUeOriginating(request) => {
+            let switch_off = request.de_registration_type.switch_off();
+            if received.verified.is_none() && turn.ue.procedure.is_some() {
+                return deregistration::unproved(turn, switch_off);
+            }
+            turn.ue.procedure = None;
+            deregistration::by_ue(turn, switch_off);
+        }
+        Nas5gmmMessage::DeregistrationAcceptUeTerminated(_) => match turn.ue.procedure.take() {
+            Some(Procedure::Deregistration(deregistering)) => deregistration::accepted(turn, deregistering),
+            other => turn.ue.procedure = other,
+        },
+        Nas5gmmMessage::UlNasTransport(transport) => ul_transport(turn, &transport),
+        Nas5gmmMessage::FiveGmmStatus(status) => {
+            // TS 24.501 5.4.6: no state changes; only a counter.
+            let _ = status.fgmm_cause;
+            turn.note(Note::fault("5gmm-status-received"));
+        }
+        Nas5gmmMessage::ConfigurationUpdateComplete(_) | Nas5gmmMessage::NotificationResponse(_) => {}
+        message => registering(turn, message),
+    }
+}
+
+/// Handles messages of the sub-procedures of registration.
+fn registering(turn: &mut StepContext<'_, '_>, message: Nas5gmmMessage) {
+    let procedure = match turn.ue.procedure.take() {
+        Some(Procedure::Registration(procedure)) => *procedure,
+        other => {
+            turn.ue.procedure = other;
+            match message {
+                // A repeat: the first copy was processed.
+                Nas5gmmMessage::RegistrationComplete(_) => {}
+                Nas5gmmMessage::IdentityResponse(_)
+                | Nas5gmmMessage::AuthenticationResponse(_)
+                | Nas5gmmMessage::AuthenticationFailure(_)
+                | Nas5gmmMessage::SecurityModeReject(_) => turn.on_unexpected_message(),
+                _ => turn.send_status_98(),
+            }
+            return;
+        }
+    };
+    let next = match message {
+        Nas5gmmMessage::RegistrationComplete(_) => registration::complete(turn, procedure),
+        Nas5gmmMessage::IdentityResponse(m) => registration::secure(turn, procedure, |s, t| s.on_identity(t, &m)),
+        Nas5gmmMessage::AuthenticationResponse(m) => registration::secure(turn, procedure, |s, t| s.on_response(t, &m)),
+        Nas5gmmMessage::AuthenticationFailure(m) => registration::secure(turn, procedure, |s, t| s.on_failure(t, &m)),
+        Nas5gmmMessage::SecurityModeComplete(m) => {
+            registration::secure(turn, procedure, |s, t| s.on_security_mode_complete(t, &m))
+        }
+        Nas5gmmMessage::SecurityModeReject(_) => {
+            registration::secure(turn, procedure, |s, _| s.on_security_mode_reject())
+        }
+        _ => {
+            turn.send_status_98();
+            Some(procedure)
+        }
+    };
+    turn.ue.procedure = next.map(Procedure::registration);
+}
+
+fn registration(turn: &mut StepContext<'_, '_>, message: &NasRegistrationRequest, verified: Option<u32>) {
+    // Non-cleartext IEs are in a container, ciphered with the message's COUNT (TS 24.501 4.4.6).
+    let inner = match (verified, &message.nas_message_container) {
+        (Some(count), Some(container)) => contained(turn, &container.value, count),
+        _ => None,
+    };
+    let request = match inner {
+        Some(Nas5gmmMessage::RegistrationRequest(inner)) => registration::nr::read(&inner),
+        _ => registration::nr::read(message),
+    };
+    // TS 24.501 5.5.1.2.8 d to f: a new request ends the procedure in progress.
+    turn.ue.procedure = None;
+    // Drops a service accept that waits for an SMF: it would be sent under the old keys.
+    turn.ue.chain.pending_accept = None;
+    let next = registration::begin(turn, request, verified.is_some());
+    turn.ue.procedure = next.map(Procedure::registration);
+}
+
+fn serve(turn: &mut StepContext<'_, '_>, message: &NasServiceRequest, count: u32) {
+    let inner = message.nas_message_container.as_ref().and_then(|c| contained(turn, &c.value, count));
+    let request = match inner {
+        Some(Nas5gmmMessage::ServiceRequest(inner)) => service_request::nr::read(&inner),
+        _ => service_request::nr::read(message),
+    };
+    let serving = service_request::begin(turn, request);
+    turn.ue.procedure = serving.map(Procedure::ServiceRequest);
+}
+
+fn ul_transport(turn: &mut StepContext<'_, '_>, message: &NasUlNasTransport) {
+    if !turn.ue.is_registered() {
+        return turn.send_status_98();
+    }
+    match session::nr::read(message) {
+        Some(transport) => session::uplink(turn, transport),
+        // SMS, LPP and the like are not implemented; the network discards them (TS 24.501
+        // 5.4.5.2.5).
+        None => turn.note(Note::fault("nas-transport-unserved")),
+    }
+}
+
+/// Decodes the message in the NAS message container of an initial message.
+fn contained(turn: &StepContext<'_, '_>, octets: &[u8], count: u32) -> Option<Nas5gmmMessage> {
+    let mut plain = octets.to_vec();
+    turn.ue.security.as_ref()?.cipher_uplink(count, &mut plain);
+    match Nas5gsMessage::decode(&plain).ok()? {
+        Nas5gsMessage::Gmm(_, message) => Some(message),
+        _ => None,
+    }
+}
+
+/// Returns the received message if [`protection::TABLE`] accepts it. Only then is its NAS COUNT
+/// used up. The header type is not under the MAC: a copy with another header type must not block
+/// the UE's own message.
+fn receive(turn: &mut StepContext<'_, '_>, nas: &[u8], first: bool) -> Option<ReceivedNas> {
+    let opened = open(turn, nas)?;
+    let state = Exchange::of(turn.ue);
+    let Some(message) = Message::of(&opened.plain) else {
+        // Truncated, 5GSM outside a transport, or nested protection: not a valid message (TS 24.501
+        // 4.2, 7.2.1).
+        turn.note(Note::fault("nas-not-5gmm"));
+        return None;
+    };
+    match protection::verdict(message, state, opened.protection, Situation::of(turn.ue, first)) {
+        Verdict::Accepted => {}
+        Verdict::NotExpected => {
+            turn.note(Note::fault("nas-out-of-place"));
+            return None;
+        }
+        Verdict::Unprotected => {
+            turn.note(Note::fault("nas-unprotected"));
+            return None;
+        }
+    }
+    let verified = match (opened.protection, opened.count) {
+        (Protection::NewContext, Some(count)) => {
+            pending(turn)?.use_up(count);
+            None
+        }
+        (_, Some(count)) => {
+            turn.ue.security.as_mut()?.use_up(count);
+            Some(count)
+        }
+        (_, None) => None,
+    };
+    // An unverified faulty message gets no answer under the UE's keys: the answer would establish
+    // the secure exchange.
+    let answers = opened.protection.is_verified() || state == Exchange::NoContext;
+    decode(turn, &opened.plain, answers).map(|message| ReceivedNas { message, verified })
+}
+
+/// Received message without its protection.
+struct Opened<'n> {
+    protection: Protection,
+    /// NAS COUNT under which it was verified.
+    count: Option<u32>,
+    plain: Cow<'n, [u8]>,
+}
+
+/// Verifies and deciphers a message as far as possible. Returns `None` if it cannot be read.
+fn open<'n>(turn: &mut StepContext<'_, '_>, nas: &'n [u8]) -> Option<Opened<'n>> {
+    let (protection, opened) = match nas {
+        [0x7e, 0, ..] => {
+            return Some(Opened { protection: Protection::Plain, count: None, plain: Cow::Borrowed(nas) });
+        }
+        [0x7e, INTEGRITY, ..] => (Protection::Integrity, turn.ue.security.as_ref().map(|s| s.open(nas))),
+        [0x7e, CIPHERED, ..] => (Protection::Ciphered, turn.ue.security.as_ref().map(|s| s.open(nas))),
+        [0x7e, CIPHERED_NEW_CONTEXT, ..] => (Protection::NewContext, pending(turn).map(|s| s.open(nas))),
+        _ => {
+            turn.note(Note::fault("nas-header"));
+            return None;
+        }
+    };
+    let fault = match opened {
+        Some(Ok((count, plain))) => {
+            return Some(Opened { protection, count: Some(count), plain: Cow::Owned(plain) });
+        }
+        Some(Err(fault)) => fault,
+        None => SecurityFault::BadMac,
+    };
+    turn.note(Note::fault(match fault {
+        SecurityFault::Truncated => "nas-truncated",
+        SecurityFault::BadMac => "nas-bad-mac",
+        SecurityFault::Exhausted => "nas-count-exhausted",
+    }));
+    // Without its keys, a ciphered message cannot be read.
+    let plain = Cow::Borrowed(nas.get(7..).filter(|_| protection == Protection::Integrity)?);
+    Some(Opened { protection: Protection::Unverified, count: None, plain })
+}
+
+/// Returns the security context of the Security Mode Command in progress.
+fn pending<'t>(turn: &'t mut StepContext<'_, '_>) -> Option<&'t mut NasSecurity> {
+    match &mut turn.ue.procedure {
+        Some(Procedure::Registration(registering)) => registering.securing()?.pending(),
+        _ => None,
+    }
+}
+
+/// Decodes a plain message. A faulty message gets the answer of TS 24.501 clause 7 if `answers` is
+/// true.
+fn decode(turn: &mut StepContext<'_, '_>, plain: &[u8], answers: bool) -> Option<Nas5gmmMessage> {
+    let received = Nas5gsMessage::decode(plain);
+    let message = match &received {
+        Ok(Nas5gsMessage::Gmm(_, message)) if message.unknown_ies().is_empty() => match received {
+            Ok(Nas5gsMessage::Gmm(_, message)) => return Some(message),
+            _ => return None,
+        },
+        Ok(Nas5gsMessage::Gmm(_, message)) => Some(message.clone()),
+        Ok(_) => {
+            // 5GSM outside a transport, or nested protection: not a valid message (TS 24.501 4.2).
+            turn.note(Note::fault("nas-not-5gmm"));
+            return None;
+        }
+        Err(_) => None,
+    };
+    match Nas5gsMessage::answer_to(plain, &received, Direction::Uplink) {
+        Some(answer) => {
+            turn.note(Note::fault("nas-malformed"));
+            if let Nas5gsMessage::Gmm(_, answer) = answer
+                && answers
+            {
+                turn.send_nas(answer);
+            }
+            None
+        }
+        None => {
+            if message.is_none() {
+                turn.note(Note::fault("nas-malformed"));
+            }
+            message
+        }
+    }
+}

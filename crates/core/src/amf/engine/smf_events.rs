@@ -1,0 +1,340 @@
+//! Events from a separate SMF in SBA mode.
+//!
+//! They are responses to requests, N1N2 transfers, and notifications that a session was released.
+
+use crate::amf::context::RanContext;
+use crate::amf::procedures::common::smf_requests;
+use crate::amf::procedures::{handover, service_request, session};
+use crate::sba::{
+    HandoverStep, ImpliedCreateResponse, N1N2Content, N1N2Transfer, N1N2TransferResult, PiggybackedSmContext,
+    RemoteStage, SessionNumber, SmfRequest, SmfResponse, SmfUpdateRequest,
+};
+use crate::smf::N2Sm;
+use crate::step::{Effect, Kind, Note, StepContext};
+use vireo_types::AmfUeNgapId;
+use vireo_wire::nas::GmmCause;
+
+/// Maximum number of consecutive retries of a request whose SM context was not the latest.
+const REPEATS: u8 = 3;
+
+/// Handles the result of a request to the SMF, with the SM context if it is piggybacked.
+pub(super) fn answered(
+    turn: &mut StepContext<'_, '_>,
+    number: SessionNumber,
+    ask: SmfRequest,
+    (answer, carried): (SmfResponse, Option<PiggybackedSmContext>),
+) {
+    let Some(found) = turn.ue.chain.by_number(number) else {
+        // The AMF has dropped the session, but the SMF has created it.
+        if let (SmfRequest::Create(_), SmfResponse::Created(reference)) = (ask, answer) {
+            turn.effect(Effect::SmfRequest { number, ask: SmfRequest::Release { reference }, carried });
+        }
+        return;
+    };
+    found.store_if_newer(carried);
+    if let Some(carriage) = &mut found.carriage {
+        carriage.in_flight_since = None;
+        carriage.repeats = if answer == SmfResponse::Stale { carriage.repeats.saturating_add(1) } else { 0 };
+        if (1..=REPEATS).contains(&carriage.repeats) {
+            // A later version of the SM context has arrived since, or the last response was lost
+            // and the SMF accepts the version that exists.
+            carriage.queued.insert(0, ask);
+            return smf_requests::next(turn, number);
+        }
+    }
+    settle(turn, number, ask, answer);
+    smf_requests::next(turn, number);
+}
+
+fn settle(turn: &mut StepContext<'_, '_>, number: SessionNumber, ask: SmfRequest, answer: SmfResponse) {
+    let Some(found) = turn.ue.chain.by_number(number) else { return };
+    let psi = found.psi;
+    match (ask, answer) {
+        (SmfRequest::Create(_), SmfResponse::Created(reference)) => created(turn, number, reference),
+        (SmfRequest::Create(create), answer) => {
+            let live = found.is_live();
+            forget(turn, number);
+            if live {
+                not_created(turn, psi, &create.n1, answer);
+            }
+        }
+        (SmfRequest::Update { update, .. }, answer) => updated(turn, (psi, number), &update, answer),
+        // A session that the SMF does not know, or does not respond for, is released as well.
+        (SmfRequest::Release { .. }, _) => forget(turn, number),
+        (SmfRequest::Unreached { .. }, _) => {}
+    }
+}
+
+/// The SMF has created a session with this reference.
+fn created(turn: &mut StepContext<'_, '_>, number: SessionNumber, reference: String) {
+    let Some(found) = turn.ue.chain.by_number(number) else { return };
+    if found.reference.as_ref() == Some(&reference) {
+        // An N1N2 transfer has already named the session.
+        return;
+    }
+    match found.stage {
+        RemoteStage::Creating | RemoteStage::Offered | RemoteStage::Established => {
+            if found.stage == RemoteStage::Creating {
+                found.stage = RemoteStage::Offered;
+            }
+            smf_requests::named(turn, number, &reference);
+        }
+        RemoteStage::Ending => {
+            smf_requests::ask(turn, number, SmfRequest::Release { reference });
+        }
+    }
+}
+
+/// Handles a failed creation: forwards the SMF's reject, or returns the UE's message (TS 24.501
+/// 5.4.5.3.1 h).
+fn not_created(turn: &mut StepContext<'_, '_>, psi: u8, n1: &[u8], answer: SmfResponse) {
+    match answer {
+        SmfResponse::Refused { told, .. } if told.n1.is_some() => {
+            smf_requests::forward_n1n2(turn, psi, N1N2Content { n2: None, ..told })
+        }
+        _ => {
+            turn.note(Note::Failed(Kind::Session, 0));
+            send_back(turn, psi, n1);
+        }
+    }
+}
+
+fn send_back(turn: &mut StepContext<'_, '_>, psi: u8, n1: &[u8]) {
+    if turn.ue.connection.is_some() {
+        session::nr::send_back(turn, psi, n1, GmmCause::PayloadWasNotForwarded);
+    }
+}
+
+fn updated(
+    turn: &mut StepContext<'_, '_>,
+    (psi, number): (u8, SessionNumber),
+    update: &SmfUpdateRequest,
+    answer: SmfResponse,
+) {
+    let (told, done, unknown) = match answer {
+        SmfResponse::Done(told) => (told, true, false),
+        SmfResponse::Refused { told, unknown } => (told, false, unknown),
+        // A create response does not answer an update.
+        SmfResponse::Created(_) | SmfResponse::Stale | SmfResponse::Silence => (N1N2Content::default(), false, false),
+    };
+    if !done {
+        turn.note(Note::fault(if unknown { "smf-unknown-session" } else { "smf-refuses" }));
+    }
+    match update {
+        SmfUpdateRequest::Activate => return activated(turn, (psi, number), told, unknown),
+        // The previous release sent no location with it.
+        SmfUpdateRequest::Switch(..) | SmfUpdateRequest::N2(N2Sm::PathSwitchRequest, _) => {
+            return switched(turn, (psi, number), update, (told, done, unknown));
+        }
+        SmfUpdateRequest::Handover(target, step) => {
+            return handed_over(turn, (psi, number), (update, *target, step), (told, done, unknown));
+        }
+        SmfUpdateRequest::N2(N2Sm::SetupResponse, _) if done => is_up(turn, number),
+        SmfUpdateRequest::N2(N2Sm::SetupUnsuccessful, _) => {
+            if let Some(session) = turn.ue.chain.by_number(number) {
+                session.up = false;
+            }
+        }
+        // The SMF still has the session at the old RAN node, and the new one does not have it.
+        SmfUpdateRequest::N2(N2Sm::PathSwitchSetupFailed, _) if !done && !unknown => handover::buffer(turn, psi),
+        SmfUpdateRequest::N1(n1) if !done && told.n1.is_none() => send_back(turn, psi, n1),
+        SmfUpdateRequest::N1(_) | SmfUpdateRequest::N2(..) | SmfUpdateRequest::Deactivate => {}
+    }
+    if unknown {
+        return forget(turn, number);
+    }
+    // A session that has ended since gets no messages.
+    if turn.ue.chain.by_number(number).is_some_and(|s| s.is_live()) {
+        smf_requests::forward_n1n2(turn, psi, told);
+    }
+}
+
+/// Handles the response for a session whose user plane is being activated.
+fn activated(turn: &mut StepContext<'_, '_>, (psi, number): (u8, SessionNumber), told: N1N2Content, unknown: bool) {
+    let N1N2Content { n1, n2 } = told;
+    let request = n2.filter(|(kind, _)| *kind == N2Sm::SetupRequest).map(|(_, transfer)| transfer);
+    if unknown {
+        forget(turn, number);
+    } else if let Some(session) = turn.ue.chain.by_number(number) {
+        session.up = request.is_some() && session.is_live();
+    }
+    let n2 = match service_request::smf_answered(turn, psi, request.clone()) {
+        true => None,
+        false => request.map(|transfer| (N2Sm::SetupRequest, transfer)),
+    };
+    if turn.ue.chain.by_number(number).is_some_and(|s| s.is_live()) {
+        smf_requests::forward_n1n2(turn, psi, N1N2Content { n1, n2 });
+    }
+}
+
+/// Handles the response for a session in a path switch.
+fn switched(
+    turn: &mut StepContext<'_, '_>,
+    (psi, number): (u8, SessionNumber),
+    update: &SmfUpdateRequest,
+    (told, done, unknown): (N1N2Content, bool, bool),
+) {
+    let N1N2Content { n1, n2 } = told;
+    let is_answer = |kind| matches!(kind, N2Sm::PathSwitchAcknowledge | N2Sm::PathSwitchUnsuccessful);
+    let (answer, n2) = match n2 {
+        Some((kind, octets)) if is_answer(kind) => (Some((kind, octets)), None),
+        other => (None, other),
+    };
+    // A refusing SMF's transfer is no acknowledgement.
+    let answer = answer.filter(|(kind, _)| done || *kind != N2Sm::PathSwitchAcknowledge);
+    let is_switched = matches!(answer, Some((N2Sm::PathSwitchAcknowledge, _)));
+    let is_silent = answer.is_none();
+    let answer = match answer {
+        Some((N2Sm::PathSwitchAcknowledge, transfer)) => Ok(transfer),
+        other => Err(other.map(|(_, transfer)| transfer)),
+    };
+    if handover::smf_answered(turn, (psi, number), update, answer)
+        && let Some(session) = turn.ue.chain.by_number(number)
+    {
+        let (is_new, is_live) = (session.stage == RemoteStage::Offered, session.is_live());
+        session.up = is_switched;
+        if is_switched && is_new {
+            is_up(turn, number);
+        } else if is_silent && is_live && !unknown {
+            // The state of the UPF is unknown: have it buffer.
+            handover::buffer(turn, psi);
+        }
+    }
+    if unknown {
+        return forget(turn, number);
+    }
+    if turn.ue.chain.by_number(number).is_some_and(|s| s.is_live()) {
+        smf_requests::forward_n1n2(turn, psi, N1N2Content { n1, n2 });
+    }
+}
+
+/// Handles the response for a session in an N2 handover.
+fn handed_over(
+    turn: &mut StepContext<'_, '_>,
+    (psi, number): (u8, SessionNumber),
+    (update, target, step): (&SmfUpdateRequest, AmfUeNgapId, &HandoverStep),
+    (told, done, unknown): (N1N2Content, bool, bool),
+) {
+    let N1N2Content { n1, n2 } = told;
+    let wanted = match step {
+        HandoverStep::Prepare { .. } => Some(N2Sm::SetupRequest),
+        HandoverStep::Prepared(..) => Some(N2Sm::HandoverCommand),
+        HandoverStep::Complete(_) | HandoverStep::Cancel => None,
+    };
+    // The expected transfer goes into a handover message; other content is forwarded separately.
+    let (answer, n2) = match n2 {
+        Some((kind, transfer)) if Some(kind) == wanted => (if done { Ok(transfer) } else { Err(None) }, None),
+        Some((N2Sm::HandoverPreparationUnsuccessful, transfer)) => (Err(Some(transfer)), None),
+        other => (Err(None), other),
+    };
+    let is_waited_for = handover::smf_answered(turn, (psi, number), update, answer) || turn.ue.handover.is_some();
+    // If the UE has left the target since, the SMF has been informed of it.
+    let is_there = turn.ue.connection.is_some_and(|c| c.amf_id == target);
+    let completes = matches!(step, HandoverStep::Complete(_)) && is_there && is_waited_for;
+    if unknown {
+        return forget(turn, number);
+    }
+    if turn.ue.chain.by_number(number).is_none_or(|s| !s.is_live()) {
+        return;
+    }
+    match (completes, done) {
+        (true, true) => handover::completed(turn, number),
+        (true, false) => handover::buffer_unconfirmed(turn, psi),
+        (false, _) => {}
+    }
+    smf_requests::forward_n1n2(turn, psi, N1N2Content { n1, n2 });
+}
+
+/// Marks the user plane of a session as set up: RAN and UPF know each other's tunnels.
+fn is_up(turn: &mut StepContext<'_, '_>, number: SessionNumber) {
+    let Some(session) = turn.ue.chain.by_number(number) else { return };
+    let (kind, since) = match session.stage {
+        RemoteStage::Offered => (Kind::Session, session.since),
+        RemoteStage::Established => (Kind::Activation, session.since),
+        RemoteStage::Creating | RemoteStage::Ending => return,
+    };
+    session.stage = RemoteStage::Established;
+    turn.note(Note::Succeeded(kind, since));
+}
+
+fn forget(turn: &mut StepContext<'_, '_>, number: SessionNumber) {
+    turn.ue.chain.sessions.retain(|s| s.number != number);
+}
+
+/// Handles an N1N2 transfer (Namf_Communication_N1N2MessageTransfer).
+pub(super) fn transfer(turn: &mut StepContext<'_, '_>, transfer: N1N2Transfer) {
+    let token = transfer.token;
+    let (result, carried) = match transfer.wants {
+        Some(wants) => wanted(turn, wants),
+        None => (transferred(turn, transfer), None),
+    };
+    turn.effect(Effect::N1N2TransferReply { token, result, carried });
+}
+
+/// Returns the stored SM context of the session whose masked number is `number`. The session may
+/// not have a reference yet.
+fn wanted(
+    turn: &StepContext<'_, '_>,
+    (number, mask): (SessionNumber, SessionNumber),
+) -> (N1N2TransferResult, Option<PiggybackedSmContext>) {
+    let session = turn.ue.chain.sessions.iter().find(|session| session.number & mask == number);
+    match session.and_then(|session| session.carriage.as_ref()) {
+        Some(carriage) => (N1N2TransferResult::Initiated, Some(carriage.latest.clone())),
+        None => (N1N2TransferResult::Unknown, None),
+    }
+}
+
+fn transferred(turn: &mut StepContext<'_, '_>, transfer: N1N2Transfer) -> N1N2TransferResult {
+    let N1N2Transfer { token, psi, told, unreached, carried, created: implied, .. } = transfer;
+    let registered = turn.ue.is_registered();
+    let data = told.n1.is_none() && matches!(told.n2, Some((N2Sm::SetupRequest, _)));
+    let releases = told.n1.is_none() && matches!(told.n2, Some((N2Sm::ReleaseCommand, _)));
+    let accepting = turn.ue.chain.pending_accept.as_ref().is_some_and(|accept| accept.waiting >> psi & 1 == 1);
+    let session = turn.ue.chain.by_psi(psi).filter(|_| registered);
+    // The SMF then sends its create response after all, and the AMF releases that session. It is a
+    // session that the UE does not have, or an earlier one with the same ID.
+    let session = session.filter(|session| implied.as_ref().is_none_or(|created| created.is_of(session)));
+    let Some(session) = session else { return N1N2TransferResult::Unknown };
+    let (number, up) = (session.number, session.up);
+    session.store_if_newer(carried);
+    if let Some(ImpliedCreateResponse { reference, .. }) = implied {
+        created(turn, number, reference);
+    }
+    let connected = turn.ue.connection.is_some_and(|c| !matches!(c.ran, RanContext::Releasing { .. }));
+    if connected && data && accepting {
+        // The request to the SMF for this session is in flight.
+        return N1N2TransferResult::Attempting;
+    }
+    if connected && data && up {
+        // The UE has reconnected: the RAN node has the tunnel or is being sent it.
+        return N1N2TransferResult::Initiated;
+    }
+    if releases && !(connected && up) {
+        return N1N2TransferResult::Idle;
+    }
+    if connected {
+        smf_requests::forward_n1n2(turn, psi, told);
+        return N1N2TransferResult::Initiated;
+    }
+    if turn.ue.unreachable {
+        return N1N2TransferResult::Unreachable;
+    }
+    if let Some(session) = turn.ue.chain.by_number(number) {
+        session.unreached = unreached.map(|uri| (uri, token));
+    }
+    if data {
+        turn.ue.wanted.sessions |= 1 << psi;
+    } else {
+        smf_requests::forward_n1n2(turn, psi, told);
+    }
+    N1N2TransferResult::Attempting
+}
+
+/// Handles Nsmf_PDUSession_SMContextStatusNotify: the SMF has released the session.
+pub(super) fn released(turn: &mut StepContext<'_, '_>, number: SessionNumber) {
+    let Some(session) = turn.ue.chain.by_number(number) else { return };
+    if matches!(session.stage, RemoteStage::Creating | RemoteStage::Offered) {
+        turn.note(Note::Failed(Kind::Session, 0));
+    }
+    forget(turn, number);
+}

@@ -1,0 +1,240 @@
+//! Requests of the AMF to a separate SMF, in SBA mode.
+//!
+//! Events of the UE become requests to the SMF, and N1N2 content of the SMF is forwarded to UE and
+//! RAN. `engine::smf_events` handles the responses.
+
+use super::user_plane::{self, DeferredSessionMessage, HELD_LIMIT};
+use crate::amf::context::RanContext;
+use crate::sba::{
+    N1N2Content, RemoteSession, RemoteStage, SessionNumber, SmfCreateRequest, SmfRequest, SmfUpdateRequest,
+};
+use crate::smf::{Input, N2Sm};
+use crate::step::{Effect, Kind, Note, StepContext};
+use vireo_types::limits::SM_INFORMATION_OCTETS;
+use vireo_types::{Dnn, Snssai, Supi};
+
+/// Requests a new session from the SMF.
+pub fn create(turn: &mut StepContext<'_, '_>, supi: Supi, (psi, n1): (u8, &[u8]), (snssai, dnn): (Snssai, Dnn)) {
+    let number = turn.ue.next_session;
+    turn.ue.next_session = number.wrapping_add(1);
+    let location = turn.ue.connection.map(|c| (c.tai, c.cell));
+    let (pei, since) = (turn.ue.identity.pei, turn.received_at());
+    let create = SmfCreateRequest { supi, pei, psi, snssai, dnn: dnn.clone(), location, n1: n1.to_vec() };
+    let stage = RemoteStage::Creating;
+    let session = RemoteSession {
+        psi,
+        number,
+        snssai,
+        dnn,
+        reference: None,
+        early: Vec::new(),
+        stage,
+        up: false,
+        unreached: None,
+        carriage: None,
+        since,
+    };
+    turn.ue.chain.sessions.push(session);
+    turn.effect(Effect::SmfRequest { number, ask: SmfRequest::Create(Box::new(create)), carried: None });
+}
+
+/// Sends the SMF a request about a session. If the SM context is piggybacked, the request is queued
+/// until the response to the previous one. Returns false if the queue is full.
+pub fn ask(turn: &mut StepContext<'_, '_>, number: SessionNumber, ask: SmfRequest) -> bool {
+    let now = turn.now();
+    let carriage = turn.ue.chain.by_number(number).and_then(|session| session.carriage.as_mut());
+    let (ask, carried) = match carriage.map(|carriage| carriage.try_start(ask.clone(), now)) {
+        None => (ask, None),
+        Some(Ok((ask, carried))) => (ask, Some(carried)),
+        Some(Err(waits)) => return waits,
+    };
+    turn.effect(Effect::SmfRequest { number, ask, carried });
+    true
+}
+
+/// Sends the next queued request.
+pub fn next(turn: &mut StepContext<'_, '_>, number: SessionNumber) {
+    let now = turn.now();
+    let carriage = turn.ue.chain.by_number(number).and_then(|session| session.carriage.as_mut());
+    if let Some((ask, carried)) = carriage.and_then(|carriage| carriage.next(now)) {
+        turn.effect(Effect::SmfRequest { number, ask, carried: Some(carried) });
+    }
+}
+
+/// Maximum number of updates that wait for a session's reference. RAN and UE respond to the first
+/// transfer before they send others.
+const EARLY: usize = 4;
+
+/// Sends the SMF an update of a session, or queues it until the session has a reference. Returns
+/// false if there is no such session, the queue is full, or the content is too large.
+pub fn update(turn: &mut StepContext<'_, '_>, psi: u8, update: SmfUpdateRequest) -> bool {
+    if update.n1n2().is_some_and(|said| said.len() > SM_INFORMATION_OCTETS) {
+        turn.note(Note::fault("limit"));
+        return false;
+    }
+    let Some(session) = turn.ue.chain.by_psi(psi) else { return false };
+    match (session.number, session.reference.clone()) {
+        (number, Some(reference)) => return ask(turn, number, SmfRequest::Update { reference, update }),
+        (_, None) if session.early.len() < EARLY => session.early.push(update),
+        (_, None) => return false,
+    }
+    true
+}
+
+/// Sets the session's reference from the SMF and sends the queued updates.
+pub fn named(turn: &mut StepContext<'_, '_>, number: SessionNumber, reference: &str) {
+    let Some(session) = turn.ue.chain.by_number(number) else { return };
+    session.reference = Some(reference.to_owned());
+    for update in std::mem::take(&mut session.early) {
+        ask(turn, number, SmfRequest::Update { reference: reference.to_owned(), update });
+    }
+}
+
+/// Requests the user plane of these sessions, one bit each. Returns the sessions for which a
+/// request was sent.
+pub fn activate(turn: &mut StepContext<'_, '_>, wanted: u16) -> u16 {
+    let now = turn.now();
+    let idle = |s: &&mut RemoteSession| s.stage == RemoteStage::Established && !s.up && wanted >> s.psi & 1 == 1;
+    let mut asked = 0;
+    for session in turn.ue.chain.sessions.iter_mut().filter(idle) {
+        session.since = now;
+        asked |= 1 << session.psi;
+    }
+    for psi in (0..16).filter(|psi| asked >> psi & 1 == 1) {
+        update(turn, psi, SmfUpdateRequest::Activate);
+    }
+    asked
+}
+
+/// Applies an event to all sessions of a UE. Handover events are sent to the SMFs separately.
+pub fn step_all(turn: &mut StepContext<'_, '_>, input: &Input<'_>) {
+    match input {
+        Input::Deactivate => deactivate(turn),
+        Input::ReleaseLocally => (0..turn.ue.chain.sessions.len()).for_each(|at| end(turn, at)),
+        Input::Unreachable => unreached(turn),
+        _ => {}
+    }
+}
+
+/// Ends the sessions that the UE does not have. `status` has a bit for each session that it has.
+pub fn drop_unknown(turn: &mut StepContext<'_, '_>, status: u16) {
+    for at in 0..turn.ue.chain.sessions.len() {
+        if status >> turn.ue.chain.sessions[at].psi & 1 == 0 {
+            end(turn, at);
+        }
+    }
+}
+
+/// Deactivates the user plane of all sessions: the UE has left the RAN.
+fn deactivate(turn: &mut StepContext<'_, '_>) {
+    turn.ue.chain.pending_accept = None;
+    for at in 0..turn.ue.chain.sessions.len() {
+        let session = &mut turn.ue.chain.sessions[at];
+        match (session.stage, session.up) {
+            // The UE left before the response and will request the session again.
+            (RemoteStage::Creating | RemoteStage::Offered, false) => end(turn, at),
+            // Includes a session without a reference so far whose accept the UE may have received.
+            (RemoteStage::Creating | RemoteStage::Offered | RemoteStage::Established, true) => deactivate_one(turn, at),
+            (RemoteStage::Established, false) | (RemoteStage::Ending, _) => {}
+        }
+    }
+    // N2 content is void; N1 content waits until the UE returns.
+    turn.ue.chain.deferred.iter_mut().for_each(|held| held.n2 = None);
+    turn.ue.chain.deferred.retain(|held| held.n1.is_some());
+    turn.ue.wanted.signalling |= !turn.ue.chain.deferred.is_empty();
+}
+
+/// Deactivates a session that the RAN has released or did not set up.
+pub fn deactivate_one(turn: &mut StepContext<'_, '_>, at: usize) {
+    let Some(session) = turn.ue.chain.sessions.get_mut(at) else { return };
+    // The accept may have reached the UE. If not, the UE requests the session again, and this one
+    // is dropped.
+    (session.stage, session.up) = (RemoteStage::Established, false);
+    let psi = session.psi;
+    update(turn, psi, SmfUpdateRequest::Deactivate);
+}
+
+/// Ends a session without informing the UE. A session without a reference is released when the SMF
+/// sends the reference.
+pub fn end(turn: &mut StepContext<'_, '_>, at: usize) {
+    let Some(session) = turn.ue.chain.sessions.get_mut(at).filter(|s| s.is_live()) else { return };
+    (session.stage, session.up) = (RemoteStage::Ending, false);
+    session.early.clear();
+    let (psi, number) = (session.psi, session.number);
+    if let Some(reference) = session.reference.clone() {
+        ask(turn, number, SmfRequest::Release { reference });
+    }
+    turn.ue.chain.deferred.retain(|held| held.psi != psi);
+}
+
+/// Handles a UE that did not respond to paging: drops its pending messages and notifies the SMFs
+/// that requested it.
+fn unreached(turn: &mut StepContext<'_, '_>) {
+    turn.ue.chain.deferred.clear();
+    let Some(supi) = turn.ue.identity.supi else { return };
+    for at in 0..turn.ue.chain.sessions.len() {
+        let session = &mut turn.ue.chain.sessions[at];
+        if let (number, Some((uri, transfer))) = (session.number, session.unreached.take()) {
+            ask(turn, number, SmfRequest::Unreached { uri, supi, transfer });
+        }
+    }
+}
+
+/// Forwards N1N2 content to UE and RAN, or defers it. N1 content waits until an idle UE returns, N2
+/// content until the RAN has a UE context. Both wait while the UE moves from one RAN node to
+/// another.
+pub fn forward_n1n2(turn: &mut StepContext<'_, '_>, psi: u8, told: N1N2Content) {
+    let N1N2Content { n1, n2 } = told;
+    if n1.is_none() && n2.is_none() {
+        return;
+    }
+    if let Some(n1) = &n1
+        && user_plane::count_reject(turn, n1) == Some(Kind::Session)
+        && let Some(session) = turn.ue.chain.by_psi(psi)
+    {
+        // The release notification of the SMF that follows is not a second failure.
+        session.stage = RemoteStage::Ending;
+    }
+    if let (Some(session), Some((kind, _))) = (turn.ue.chain.by_psi(psi), &n2) {
+        match kind {
+            N2Sm::SetupRequest => session.up = true,
+            N2Sm::ReleaseCommand => session.up = false,
+            _ => {}
+        }
+    }
+    match turn.ue.connection.map(|c| c.ran) {
+        Some(RanContext::SetUp) if turn.ue.is_between_nodes() => wait(turn, DeferredSessionMessage { psi, n1, n2 }),
+        Some(RanContext::SetUp) => user_plane::send(turn, DeferredSessionMessage { psi, n1, n2 }),
+        Some(RanContext::None | RanContext::Secured) if n2.is_none() => {
+            user_plane::send(turn, DeferredSessionMessage { psi, n1, n2 })
+        }
+        Some(RanContext::None | RanContext::Secured | RanContext::SettingUp { .. }) => {
+            wait(turn, DeferredSessionMessage { psi, n1, n2 })
+        }
+        Some(RanContext::Releasing { .. }) | None => {
+            turn.ue.wanted.signalling |= n1.is_some();
+            if n1.is_some() {
+                wait(turn, DeferredSessionMessage { psi, n1, n2: None });
+            }
+        }
+    }
+}
+
+fn wait(turn: &mut StepContext<'_, '_>, held: DeferredSessionMessage) {
+    if turn.ue.chain.deferred.len() < HELD_LIMIT {
+        turn.ue.chain.deferred.push(held);
+    } else {
+        turn.note(Note::fault("session-held-too-much"));
+    }
+}
+
+/// Sends deferred messages once the RAN has a UE context.
+pub fn send_waiting(turn: &mut StepContext<'_, '_>) {
+    let is_there = turn.ue.connection.is_some_and(|c| c.ran == RanContext::SetUp) && !turn.ue.is_between_nodes();
+    if turn.ue.chain.deferred.is_empty() || !is_there {
+        return;
+    }
+    for held in std::mem::take(&mut turn.ue.chain.deferred) {
+        user_plane::send(turn, held);
+    }
+}

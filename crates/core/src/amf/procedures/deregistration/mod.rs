@@ -1,0 +1,117 @@
+//! Deregistration by the UE and the network (TS 24.501 5.5.2, TS 23.502 4.2.2.3).
+
+pub mod nr;
+
+use crate::amf::context::{Registration, Retry};
+use crate::amf::n2::Cause;
+use crate::amf::procedures::common::user_plane;
+use crate::smf::Input;
+use crate::step::{Effect, Kind, Note, StepContext};
+use serde::{Deserialize, Serialize};
+use vireo_types::{Duration, Instant};
+use vireo_wire::nas::GmmCause;
+use vireo_wire::ngap::CauseNas;
+
+/// Time for which the security context and the 5G-GUTI of a deregistered UE are kept.
+const KEPT_FOR: Duration = Duration::from_secs(600);
+
+/// Deregistration by the network in progress: DEREGISTRATION REQUEST was sent (T3522).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Deregistering {
+    retry: Retry,
+    started: Instant,
+    again: bool,
+    cause: Option<u8>,
+}
+
+impl Deregistering {
+    /// Returns the time of the next timer expiry.
+    pub fn deadline(&self) -> Instant {
+        self.retry.deadline
+    }
+}
+
+/// Handles DEREGISTRATION REQUEST of the UE. A UE that switches off gets no response (TS 24.501
+/// 5.5.2.2.2).
+pub fn by_ue(turn: &mut StepContext<'_, '_>, switch_off: bool) {
+    turn.note(Note::Started(Kind::Deregistration));
+    let started = turn.received_at();
+    if !switch_off {
+        nr::send_accept(turn);
+    }
+    complete(turn);
+    turn.release(Cause::nas(CauseNas::deregister));
+    turn.note(Note::Succeeded(Kind::Deregistration, started));
+}
+
+/// Handles DEREGISTRATION REQUEST without protection during a procedure. It gets a response,
+/// because the UE may have aborted its registration. The procedure continues, because the sender
+/// may not be the UE.
+pub fn unproved(turn: &mut StepContext<'_, '_>, switch_off: bool) {
+    turn.note(Note::fault("nas-unproved-deregistration"));
+    if !switch_off {
+        nr::send_accept(turn);
+    }
+}
+
+/// Deregisters the UE by the network. A connected UE is sent the request; an idle one is
+/// deregistered at once.
+pub fn by_network(turn: &mut StepContext<'_, '_>, again: bool, cause: Option<GmmCause>) -> Option<Deregistering> {
+    turn.note(Note::Started(Kind::Deregistration));
+    let started = turn.received_at();
+    if turn.ue.connection.is_none() {
+        complete(turn);
+        turn.note(Note::Succeeded(Kind::Deregistration, started));
+        return None;
+    }
+    let cause = cause.map(|c| c.as_u8());
+    nr::send_request(turn, again, cause);
+    let retry = Retry::start(turn.now(), turn.env.config.timers.t3522);
+    Some(Deregistering { retry, started, again, cause })
+}
+
+/// Handles DEREGISTRATION ACCEPT of the UE.
+pub fn accepted(turn: &mut StepContext<'_, '_>, deregistering: Deregistering) {
+    complete(turn);
+    turn.release(Cause::nas(CauseNas::deregister));
+    turn.note(Note::Succeeded(Kind::Deregistration, deregistering.started));
+}
+
+/// Handles the expiry of the deadline (TS 24.501 5.5.2.3.5 a).
+pub fn on_deadline(turn: &mut StepContext<'_, '_>, mut deregistering: Deregistering) -> Option<Deregistering> {
+    let timers = turn.env.config.timers;
+    if deregistering.retry.deadline > turn.now() {
+        return Some(deregistering);
+    }
+    match deregistering.retry.next(turn.now(), timers.t3522, timers.retransmissions) {
+        Some(again) => {
+            deregistering.retry = again;
+            nr::send_request(turn, deregistering.again, deregistering.cause);
+            Some(deregistering)
+        }
+        None => {
+            accepted(turn, deregistering);
+            None
+        }
+    }
+}
+
+/// Completes the deregistration: the UPF releases the sessions; keys and 5G-GUTI are kept for 600
+/// s.
+pub fn complete(turn: &mut StepContext<'_, '_>) {
+    user_plane::step_all(turn, || Input::ReleaseLocally);
+    turn.ue.registration = Registration::Deregistered;
+    turn.ue.allowed.clear();
+    turn.ue.expires = Some(turn.now() + KEPT_FOR);
+}
+
+/// Ends this context without informing the UE, because another context became the subscriber's. It
+/// is deleted once its sessions are released.
+pub fn superseded(turn: &mut StepContext<'_, '_>) {
+    complete(turn);
+    turn.ue.security = None;
+    for tmsi in [turn.ue.identity.tmsi.take(), turn.ue.identity.old_tmsi.take()].into_iter().flatten() {
+        turn.effect(Effect::FreeTmsi(tmsi));
+    }
+    turn.release(Cause::nas(CauseNas::normal_release));
+}

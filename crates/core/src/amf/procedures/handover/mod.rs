@@ -1,0 +1,491 @@
+//! Xn and N2 handover within 5GS.
+//!
+//! Xn handover (TS 23.502 4.9.1.2) is [`path_switch`]. N2 handover (4.9.1.3) is [`required`] to
+//! [`notified`]. A handover runs concurrently with the 5GMM procedure. Until it is complete, the
+//! UE's connection is that of the source. The target's connection is here, with another
+//! AMF-UE-NGAP-ID, so that messages of the two cannot be confused.
+
+pub mod nr;
+mod smf_updates;
+mod source;
+
+pub use smf_updates::{buffer, buffer_unconfirmed, completed, smf_answered};
+pub use source::SourceNode;
+
+use crate::amf::context::{Connection, RanContext, is_served};
+use crate::amf::n2::{Cause, HandoverRequired, PathSwitch, SessionItems, UeMessage};
+use crate::amf::procedures::common::user_plane;
+use crate::sba::HandoverSmfStage;
+use crate::smf::{self, HandoverRefusal, Input, N2Sm, N4State, RanState, refusal};
+use crate::step::{Effect, Kind, Note, StepContext};
+use serde::{Deserialize, Serialize};
+use vireo_types::limits::HANDOVER_CONTAINER_OCTETS;
+use vireo_types::{AmfUeNgapId, AssocId, Instant, NrCgi, RanUeNgapId, Snssai, Tai};
+use vireo_wire::ngap::{CauseRadioNetwork as Radio, decode_open_type};
+
+/// Handover in progress, with its state.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Handover {
+    /// Xn handover: the UPFs are being updated.
+    Switching(XnHandover),
+    /// N2 handover: the target prepares, or the UE moves to it.
+    Moving(N2Handover),
+}
+
+/// Xn handover; the UE is at the target already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct XnHandover {
+    /// Sessions to be switched, one bit each.
+    asked: u16,
+    /// Sessions that the target did not set up, one bit each.
+    failed: u16,
+    /// The RAN has other UE security capabilities than the context; the acknowledgement corrects
+    /// them.
+    mismatch: bool,
+    started: Instant,
+}
+
+/// N2 handover (TS 23.502 4.9.1.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct N2Handover {
+    pub assoc: AssocId,
+    /// AMF-UE-NGAP-ID for the target.
+    pub amf_id: AmfUeNgapId,
+    /// RAN-UE-NGAP-ID of the target, once known.
+    pub ran_id: Option<RanUeNgapId>,
+    tai: Tai,
+    /// Sessions that the target is or will be requested to set up, one bit each. After HANDOVER
+    /// COMMAND: the sessions that are handed over.
+    asked: u16,
+    /// HANDOVER COMMAND was sent: the UE moves to the target.
+    commanded: bool,
+    started: Instant,
+    deadline: Instant,
+}
+
+impl N2Handover {
+    /// Returns true if HANDOVER COMMAND was sent to the source.
+    pub fn is_commanded(&self) -> bool {
+        self.commanded
+    }
+}
+
+impl Handover {
+    /// Returns the time at which the handover is aborted. A path switch has no deadline: it ends
+    /// with the responses of the UPFs, each of which has its own time limit.
+    pub fn deadline(&self) -> Option<Instant> {
+        match self {
+            Handover::Switching(_) => None,
+            Handover::Moving(moving) => Some(moving.deadline),
+        }
+    }
+
+    /// Returns the target of an N2 handover.
+    pub fn target(&self) -> Option<&N2Handover> {
+        match self {
+            Handover::Switching(_) => None,
+            Handover::Moving(moving) => Some(moving),
+        }
+    }
+}
+
+fn bits<'a>(items: impl IntoIterator<Item = &'a (u8, Vec<u8>)>) -> u16 {
+    // PDU session IDs are octets in NGAP; 5GSM uses 1 to 15.
+    items.into_iter().filter(|(psi, _)| *psi < 16).fold(0, |bits, (psi, _)| bits | 1 << psi)
+}
+
+fn has(bits: u16, psi: u8) -> bool {
+    bits >> psi & 1 == 1
+}
+
+fn position(turn: &StepContext<'_, '_>, psi: u8) -> Option<usize> {
+    turn.ue.sessions.iter().position(|s| s.psi == psi && s.is_live())
+}
+
+/// Handles PATH SWITCH REQUEST of the new RAN node. The old one may not have responded to a session
+/// set-up yet. If the request names that session, the old node had set it up, because otherwise the
+/// UE could not take it along.
+pub fn path_switch(turn: &mut StepContext<'_, '_>, assoc: AssocId, request: &PathSwitch) {
+    turn.note(Note::Started(Kind::PathSwitch));
+    let Some(old) = turn.ue.connection else { return };
+    let (tai, cell) = request.location.unwrap_or((old.tai, old.cell));
+    let asked = bits(&request.switched);
+    let switchable = turn.ue.sessions.iter().any(|s| (s.is_up() || s.is_asked()) && has(asked, s.psi));
+    let switchable = switchable || smf_updates::is_any_up(turn, asked);
+    if old.ran != RanContext::SetUp || !is_served(turn.env.config, tai) || !switchable {
+        turn.note(Note::Failed(Kind::PathSwitch, 0));
+        let asked = request.switched.iter().chain(&request.failed).map(|(psi, _)| (*psi, not_switched())).collect();
+        let pdu = nr::path_switch_failure(old.amf_id, request.ran_id, asked);
+        return turn.effect(Effect::Ngap { assoc, pdu });
+    }
+    // The UE has moved: abort a prepared N2 handover or an earlier path switch.
+    abort(turn);
+    turn.ue.connection = Some(Connection { assoc, ran_id: request.ran_id, tai, cell, ..old });
+    let own = turn.ue.security_capability;
+    let mismatch = request.capability.is_some_and(|c| c != (own.ea() << 1, own.ia() << 1));
+    if mismatch {
+        turn.note(Note::fault("security-capability-mismatch"));
+    }
+    let switching = XnHandover {
+        asked: bits(&request.switched),
+        failed: bits(&request.failed),
+        mismatch,
+        started: turn.received_at(),
+    };
+    turn.ue.handover = Some(Handover::Switching(switching));
+    let items = request.switched.iter().map(|item| (N2Sm::PathSwitchRequest, item));
+    let failed = request.failed.iter().map(|item| (N2Sm::PathSwitchSetupFailed, item));
+    for (kind, (psi, transfer)) in items.chain(failed) {
+        if let Some(at) = position(turn, *psi) {
+            user_plane::step(turn, at, Input::N2(kind, transfer));
+        }
+    }
+    // The target has released the sessions that it does not name (TS 38.413 8.4.4.2).
+    for at in (0..turn.ue.sessions.len()).rev() {
+        let sm = &turn.ue.sessions[at];
+        if has(switching.asked | switching.failed, sm.psi) {
+            continue;
+        }
+        if sm.ran == RanState::Up {
+            user_plane::step(turn, at, Input::Deactivate);
+        } else if sm.is_asked() {
+            user_plane::step(turn, at, Input::N2(N2Sm::SetupUnsuccessful, &[]));
+        }
+    }
+    smf_updates::switch(turn, request);
+}
+
+fn not_switched() -> Vec<u8> {
+    refusal(HandoverRefusal::PathSwitch)
+}
+
+/// Continues a handover once UPFs and separate SMFs have responded. It answers a path switch, sends
+/// the request to a target and the command to a source, and releases the source node.
+pub fn proceed(turn: &mut StepContext<'_, '_>) {
+    switched(turn);
+    smfs_have_answered(turn);
+    source::proceed(turn);
+}
+
+fn switched(turn: &mut StepContext<'_, '_>) {
+    let Some(Handover::Switching(switching)) = turn.ue.handover else { return };
+    let asked = |psi: u8| has(switching.asked, psi);
+    let waits = |s: &crate::smf::SmContext| asked(s.psi) && s.is_live() && matches!(s.n4, N4State::Telling { .. });
+    if turn.ue.sessions.iter().any(waits) || smf_updates::is_waiting(turn.ue) {
+        return;
+    }
+    turn.ue.handover = None;
+    let now = turn.now();
+    let up = turn.ue.sessions.iter_mut().filter(|s| asked(s.psi) && s.is_up());
+    let mut switched: Vec<_> = up.map(|s| (s.psi, smf::switched(s, now).1)).collect();
+    let mut refused = smf_updates::settled(turn.ue, &mut switched);
+    let named = (switching.asked | switching.failed) & !bits(&switched);
+    let mut released = |psi| refused.iter().position(|(p, _)| *p == psi).map(|at| refused.swap_remove(at).1);
+    let named = (0..16).filter(|psi| has(named, *psi));
+    let released: Vec<_> = named.map(|psi| (psi, released(psi).unwrap_or_else(not_switched))).collect();
+    let next_hop = turn.ue.security.as_mut().and_then(|s| s.advance());
+    let Some(connection) = turn.ue.connection else { return };
+    let (false, Some(next_hop)) = (switched.is_empty(), next_hop) else {
+        turn.note(Note::Failed(Kind::PathSwitch, 0));
+        turn.send(|c| nr::path_switch_failure(c.amf_id, c.ran_id, released));
+        return turn.release(Cause::radioNetwork(Radio::release_due_to_5gc_generated_reason));
+    };
+    let capability = switching.mismatch.then_some(turn.ue.security_capability);
+    let pdu = nr::path_switch_acknowledge(&connection, capability, next_hop, switched, released, &turn.ue.allowed);
+    turn.send(|_| pdu);
+    turn.note(Note::Succeeded(Kind::PathSwitch, switching.started));
+}
+
+/// Handles HANDOVER REQUIRED of the source.
+pub fn required(turn: &mut StepContext<'_, '_>, request: &HandoverRequired) {
+    turn.note(Note::Started(Kind::Handover));
+    let ready = turn.ue.connection.is_some_and(|c| c.ran == RanContext::SetUp) && turn.ue.handover.is_none();
+    // The response to a service request must be sent where the UE is.
+    if !ready || turn.ue.chain.pending_accept.is_some() {
+        return refuse(turn, Radio::interaction_with_other_procedure);
+    }
+    if is_too_large(turn, &request.container) {
+        return refuse(turn, Radio::unspecified);
+    }
+    let target = request.target.filter(|(_, tai)| is_served(turn.env.config, *tai));
+    let found = target.and_then(|(id, tai)| turn.env.ran.find(id).map(|assoc| (assoc, id, tai)));
+    let Some((assoc, id, tai)) = found else {
+        return refuse(turn, Radio::unknown_targetID);
+    };
+    let mut items = Vec::new();
+    for (psi, transfer) in &request.sessions {
+        let Some(at) = position(turn, *psi) else { continue };
+        let snssai = turn.ue.sessions[at].snssai;
+        if let Some(transfer) = user_plane::ask(turn, at, Input::N2(N2Sm::HandoverRequired, transfer)) {
+            items.push((*psi, snssai, transfer));
+        }
+    }
+    let amf_id = turn.next_amf_id();
+    let mut moving = N2Handover {
+        assoc,
+        amf_id,
+        ran_id: None,
+        tai,
+        asked: 0,
+        commanded: false,
+        started: turn.received_at(),
+        deadline: turn.now() + turn.env.config.timers.ran_response,
+    };
+    moving.asked = smf_updates::prepare(turn, request, moving.amf_id, (id, tai));
+    if moving.asked == 0 {
+        return ask_target(turn, moving, request.cause.clone(), items, &request.container);
+    }
+    turn.ue.handover = Some(Handover::Moving(moving));
+}
+
+/// Returns true if a container is too large to be stored while separate SMFs respond.
+fn is_too_large(turn: &mut StepContext<'_, '_>, container: &[u8]) -> bool {
+    let is = container.len() > HANDOVER_CONTAINER_OCTETS && !turn.ue.chain.sessions.is_empty();
+    if is {
+        turn.note(Note::fault("limit"));
+    }
+    is
+}
+
+fn refuse(turn: &mut StepContext<'_, '_>, cause: Radio) {
+    turn.note(Note::Failed(Kind::Handover, 0));
+    turn.send(|c| nr::preparation_failure(c, Cause::radioNetwork(cause)));
+}
+
+/// Sends HANDOVER REQUEST to the target, if there are sessions to hand over.
+fn ask_target(
+    turn: &mut StepContext<'_, '_>,
+    moving: N2Handover,
+    cause: Cause,
+    sessions: Vec<(u8, Snssai, Vec<u8>)>,
+    container: &[u8],
+) {
+    let next_hop = turn.ue.security.as_mut().and_then(|s| s.advance());
+    let (false, Some(next_hop)) = (sessions.is_empty(), next_hop) else {
+        turn.ue.handover = None;
+        smf_updates::cancel(turn, &moving);
+        return refuse(turn, Radio::unspecified);
+    };
+    let asked = sessions.iter().fold(0, |bits, (psi, ..)| bits | 1 << psi);
+    let deadline = turn.now() + turn.env.config.timers.ran_response;
+    let request = nr::Request {
+        guami: turn.env.config.guami(),
+        cause,
+        ambr: turn.ue.ambr(),
+        capability: turn.ue.security_capability,
+        next_hop,
+        sessions,
+        allowed: &turn.ue.allowed,
+        container,
+    };
+    let pdu = nr::handover_request(moving.amf_id, request);
+    turn.effect(Effect::Ngap { assoc: moving.assoc, pdu });
+    turn.ue.handover = Some(Handover::Moving(N2Handover { asked, deadline, ..moving }));
+}
+
+/// Continues an N2 handover once all its SMFs have responded.
+fn smfs_have_answered(turn: &mut StepContext<'_, '_>) {
+    if smf_updates::is_waiting(turn.ue) {
+        return;
+    }
+    let moving = turn.ue.handover.as_ref().and_then(Handover::target).copied();
+    match (smf_updates::stage(turn.ue), moving) {
+        (Some(HandoverSmfStage::Preparing { cause, container }), Some(moving)) => {
+            let unknown = || Cause::radioNetwork(Radio::unspecified);
+            let cause = decode_open_type::<Cause>(&cause).unwrap_or_else(|_| unknown());
+            let mut items = Vec::new();
+            // Sessions that their SMFs refuse stay with the source. An SMF without a response may
+            // have prepared its session: cancel it.
+            let lost = smf_updates::settled(turn.ue, &mut items);
+            smf_updates::cancel_some(turn, &moving, moving.asked & !bits(&items) & !bits(&lost));
+            let with_slice = |(psi, transfer)| Some((psi, turn.ue.chain.by_psi(psi)?.snssai, transfer));
+            let items = items.into_iter().filter_map(with_slice).collect();
+            ask_target(turn, moving, cause, items, &container);
+        }
+        (Some(HandoverSmfStage::Prepared { container }), Some(moving)) => {
+            let mut commands = Vec::new();
+            let lost = smf_updates::settled(turn.ue, &mut commands);
+            command(turn, moving, (commands, lost), &container);
+        }
+        (Some(HandoverSmfStage::Completed), _) => turn.ue.chain.handover = None,
+        _ => {}
+    }
+}
+
+/// Takes the N2 handover out of the context, if it is at that stage and no SMF response is pending.
+fn take_n2_handover(turn: &mut StepContext<'_, '_>, commanded: bool) -> Option<N2Handover> {
+    match turn.ue.handover {
+        Some(Handover::Moving(moving)) if moving.commanded == commanded && turn.ue.chain.handover.is_none() => {
+            turn.ue.handover = None;
+            Some(moving)
+        }
+        _ => {
+            turn.note(Note::fault("handover-out-of-place"));
+            None
+        }
+    }
+}
+
+/// Handles HANDOVER REQUEST ACKNOWLEDGE of the target, with admitted and failed sessions. The
+/// source is sent HANDOVER COMMAND, after separate SMFs have responded.
+pub fn acknowledged(
+    turn: &mut StepContext<'_, '_>,
+    ran_id: RanUeNgapId,
+    (admitted, failed): (&SessionItems, &SessionItems),
+    container: Vec<u8>,
+) {
+    let Some(mut moving) = take_n2_handover(turn, false) else { return };
+    moving.ran_id = Some(ran_id);
+    if is_too_large(turn, &container) {
+        turn.ue.handover = Some(Handover::Moving(moving));
+        return fail(turn, Radio::ho_failure_in_target_5GC_ngran_node_or_target_system);
+    }
+    let mut commands = Vec::new();
+    for (psi, transfer) in admitted.iter().filter(|(psi, _)| *psi < 16 && has(moving.asked, *psi)) {
+        let Some(at) = position(turn, *psi) else { continue };
+        let command = user_plane::ask(turn, at, Input::N2(N2Sm::HandoverRequestAcknowledge, transfer));
+        commands.extend(command.map(|transfer| (*psi, transfer)));
+    }
+    if smf_updates::prepared(turn, &moving, (admitted, failed), &container) {
+        moving.deadline = turn.now() + turn.env.config.timers.ran_response;
+        turn.ue.handover = Some(Handover::Moving(moving));
+    } else {
+        command(turn, moving, (commands, Vec::new()), &container);
+    }
+}
+
+/// Sends HANDOVER COMMAND to the source, with the transfers of sessions that are handed over, and
+/// of some that are not.
+fn command(
+    turn: &mut StepContext<'_, '_>,
+    mut moving: N2Handover,
+    (commands, mut refused): (SessionItems, SessionItems),
+    container: &[u8],
+) {
+    turn.ue.handover = Some(Handover::Moving(moving));
+    if commands.is_empty() {
+        return fail(turn, Radio::ho_failure_in_target_5GC_ngran_node_or_target_system);
+    }
+    let goes_along = bits(&commands);
+    // An SMF without a response may have prepared its session.
+    smf_updates::cancel_some(turn, &moving, moving.asked & !goes_along & !bits(&refused));
+    let mut why = |psi| refused.iter().position(|(p, _)| *p == psi).map(|at| refused.swap_remove(at).1);
+    let lost = (0..16).filter(|psi| has(moving.asked & !goes_along, *psi));
+    let lost = lost.map(|psi| (psi, why(psi).unwrap_or_else(|| refusal(HandoverRefusal::Preparation)))).collect();
+    turn.send(|c| nr::handover_command(c, commands, lost, container));
+    (moving.commanded, moving.asked) = (true, goes_along);
+    moving.deadline = turn.now() + turn.env.config.timers.ran_response;
+    turn.ue.handover = Some(Handover::Moving(moving));
+}
+
+/// Handles HANDOVER FAILURE of the target.
+pub fn refused(turn: &mut StepContext<'_, '_>, cause: Cause) {
+    let Some(moving) = take_n2_handover(turn, false) else { return };
+    turn.note(Note::Failed(Kind::Handover, 0));
+    user_plane::step_all(turn, || Input::HandoverCancelled);
+    smf_updates::cancel(turn, &moving);
+    turn.send(|c| nr::preparation_failure(c, cause));
+}
+
+/// Handles HANDOVER NOTIFY: the UE is at the target.
+pub fn notified(turn: &mut StepContext<'_, '_>, location: Option<(Tai, NrCgi)>) {
+    let Some(moving) = take_n2_handover(turn, true) else { return };
+    let (Some(old), Some(ran_id)) = (turn.ue.connection, moving.ran_id) else { return };
+    let (tai, cell) = location.unwrap_or((moving.tai, old.cell));
+    turn.ue.connection =
+        Some(Connection { assoc: moving.assoc, ran_id, amf_id: moving.amf_id, tai, cell, ran: RanContext::SetUp });
+    user_plane::step_all(turn, || Input::HandoverComplete);
+    let untold = smf_updates::complete(turn, &moving, (tai, cell));
+    source::start(turn, old);
+    turn.note(Note::Succeeded(Kind::Handover, moving.started));
+    if let Some(psi) = untold {
+        smf_updates::buffer_unconfirmed(turn, psi);
+    }
+}
+
+/// Handles HANDOVER CANCEL of the source.
+pub fn cancelled(turn: &mut StepContext<'_, '_>) {
+    abort(turn);
+    turn.send(nr::cancel_acknowledge);
+}
+
+/// Handles a message of the source node that the UE has left, except NAS messages. It may have
+/// crossed a message to that node.
+pub fn of_source(turn: &mut StepContext<'_, '_>, message: &UeMessage) {
+    match message {
+        UeMessage::ReleaseComplete | UeMessage::Error(_) => source::released(turn),
+        UeMessage::ReleaseRequest { .. } => source::release(turn),
+        UeMessage::HandoverCancel { .. } => source::answer(turn, nr::cancel_acknowledge),
+        // The RAN status transfer is too late, and other messages are about sessions at the target.
+        _ => {}
+    }
+}
+
+/// Handles the loss of the source node's association, or the reuse of its RAN-UE-NGAP-ID.
+pub fn source_lost(turn: &mut StepContext<'_, '_>) {
+    source::released(turn);
+}
+
+/// Forwards UPLINK RAN STATUS TRANSFER of the source to the target.
+pub fn status_transfer(turn: &mut StepContext<'_, '_>, container: &[u8]) {
+    match turn.ue.handover {
+        Some(Handover::Moving(N2Handover { assoc, amf_id, ran_id: Some(ran_id), commanded: true, .. })) => {
+            let pdu = nr::downlink_status_transfer(amf_id, ran_id, container);
+            turn.effect(Effect::Ngap { assoc, pdu });
+        }
+        _ => turn.note(Note::fault("handover-out-of-place")),
+    }
+}
+
+/// Handles the deadline of an N2 handover: the target did not respond, or the UE did not arrive.
+/// The source knows where the UE is: it keeps the UE or releases it (TNGRELOCoverall).
+pub fn on_deadline(turn: &mut StepContext<'_, '_>) {
+    source::on_deadline(turn);
+    let due = turn.ue.handover.as_ref().and_then(Handover::deadline).is_some_and(|d| d <= turn.now());
+    if due {
+        turn.note(Note::fault("handover-timeout"));
+        fail(turn, Radio::ho_failure_in_target_5GC_ngran_node_or_target_system);
+    }
+}
+
+/// Fails the handover at the target. The source is informed if it waits for a response.
+pub fn fail(turn: &mut StepContext<'_, '_>, cause: Radio) {
+    if turn.ue.handover.as_ref().and_then(Handover::target).is_some_and(|m| !m.commanded) {
+        turn.send(|c| nr::preparation_failure(c, Cause::radioNetwork(cause)));
+    }
+    abort(turn);
+}
+
+/// Handles the reuse of the target's RAN-UE-NGAP-ID: the target has dropped this UE.
+pub fn on_target_id_reused(turn: &mut StepContext<'_, '_>) {
+    if let Some(Handover::Moving(moving)) = &mut turn.ue.handover {
+        moving.ran_id = None;
+    }
+    target_lost(turn);
+}
+
+/// Handles the loss of the target's association, and of the resources prepared there.
+pub fn target_lost(turn: &mut StepContext<'_, '_>) {
+    fail(turn, Radio::ho_failure_in_target_5GC_ngran_node_or_target_system);
+}
+
+/// Aborts a handover and releases the resources prepared at the target.
+pub fn abort(turn: &mut StepContext<'_, '_>) {
+    let crossing = turn.ue.chain.handover.take();
+    match turn.ue.handover.take() {
+        None => {}
+        Some(Handover::Switching(_)) => turn.note(Note::Failed(Kind::PathSwitch, 0)),
+        Some(Handover::Moving(moving)) => {
+            turn.note(Note::Failed(Kind::Handover, 0));
+            user_plane::step_all(turn, || Input::HandoverCancelled);
+            smf_updates::cancel(turn, &moving);
+            if crossing.is_some_and(|crossing| matches!(crossing.stage, HandoverSmfStage::Preparing { .. })) {
+                // No request was sent to the target.
+                return;
+            }
+            let cause = Cause::radioNetwork(Radio::handover_cancelled);
+            let pdu = nr::release_target(moving.amf_id, moving.ran_id, cause);
+            turn.effect(Effect::Ngap { assoc: moving.assoc, pdu });
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! NGAP messages of handover (TS 38.413 9.2.3).
+
+use crate::amf::context::{Connection, NextHop, UeSecurityCapability};
+use crate::amf::n2::{Cause, ambr_to, capability_to, encode, plmn_to, snssai_to};
+use crate::subscription::Ambr;
+use vireo_types::{AmfUeNgapId, Guami, RanUeNgapId, Snssai};
+use vireo_wire::ngap::{self, Message, *};
+
+fn security_context(next_hop: NextHop) -> SecurityContext<'static> {
+    SecurityContext::new(NextHopChainingCount(next_hop.ncc), SecurityKey(next_hop.nh.into()), None)
+}
+
+fn allowed_nssai(allowed: &[Snssai]) -> AllowedNSSAI {
+    AllowedNSSAI(allowed.iter().map(|s| AllowedNSSAIItem::new(snssai_to(*s), None)).collect())
+}
+
+/// Encodes PATH SWITCH REQUEST ACKNOWLEDGE (9.2.3.9). `capability` has the UE security capabilities
+/// if those of the RAN differ. Each session has its transfer: Path Switch Request Acknowledge
+/// Transfer, or Unsuccessful Transfer.
+pub fn path_switch_acknowledge(
+    connection: &Connection,
+    capability: Option<UeSecurityCapability>,
+    next_hop: NextHop,
+    switched: Vec<(u8, Vec<u8>)>,
+    released: Vec<(u8, Vec<u8>)>,
+    allowed: &[Snssai],
+) -> Vec<u8> {
+    let item =
+        |(psi, transfer): (u8, Vec<u8>)| PDUSessionResourceSwitchedItem::new(PDUSessionID(psi), transfer.into(), None);
+    let switched = PDUSessionResourceSwitchedList(switched.into_iter().map(item).collect());
+    let gone = |(psi, transfer): (u8, Vec<u8>)| {
+        PDUSessionResourceReleasedItemPSAck::new(PDUSessionID(psi), transfer.into(), None)
+    };
+    let released = PDUSessionResourceReleasedListPSAck(released.into_iter().map(gone).collect());
+    let build = || -> Result<NGAPPDU<'_>, ngap::Error> {
+        let mut ies = vec![
+            build_ngap_ie!(PathSwitchRequestAcknowledge, AMF_UE_NGAP_ID(connection.amf_id.get()))?,
+            build_ngap_ie!(PathSwitchRequestAcknowledge, RAN_UE_NGAP_ID(connection.ran_id.0))?,
+        ];
+        if let Some(capability) = capability {
+            let capability = capability_to(capability);
+            ies.push(build_ngap_ie!(PathSwitchRequestAcknowledge, UESecurityCapabilities(capability))?);
+        }
+        ies.push(build_ngap_ie!(PathSwitchRequestAcknowledge, SecurityContext(security_context(next_hop)))?);
+        ies.push(build_ngap_ie!(PathSwitchRequestAcknowledge, PDUSessionResourceSwitchedList(switched))?);
+        if !released.0.is_empty() {
+            ies.push(build_ngap_ie!(PathSwitchRequestAcknowledge, PDUSessionResourceReleasedListPSAck(released))?);
+        }
+        ies.push(build_ngap_ie!(PathSwitchRequestAcknowledge, AllowedNSSAI(allowed_nssai(allowed)))?);
+        let message = PathSwitchRequestAcknowledge::new(ProtocolIEContainer(ies));
+        NGAP_PDU::of_message(&message, PathSwitchRequestAcknowledge::CRITICALITY)
+    };
+    encode(build())
+}
+
+/// Encodes PATH SWITCH REQUEST FAILURE (9.2.3.10), with the Path Switch Request Unsuccessful
+/// Transfer of each session.
+pub fn path_switch_failure(amf_id: AmfUeNgapId, ran_id: RanUeNgapId, sessions: Vec<(u8, Vec<u8>)>) -> Vec<u8> {
+    let item = |(psi, transfer): (u8, Vec<u8>)| {
+        PDUSessionResourceReleasedItemPSFail::new(PDUSessionID(psi), transfer.into(), None)
+    };
+    let list = PDUSessionResourceReleasedListPSFail(sessions.into_iter().map(item).collect());
+    encode(build_ngap!(
+        UnsuccessfulOutcome,
+        PathSwitchRequest,
+        PathSwitchRequestFailure,
+        AMF_UE_NGAP_ID(amf_id.get()),
+        RAN_UE_NGAP_ID(ran_id.0),
+        PDUSessionResourceReleasedListPSFail(list),
+    ))
+}
+
+/// Contents of HANDOVER REQUEST.
+#[derive(Debug)]
+pub struct Request<'a> {
+    pub guami: Guami,
+    /// Cause of the HANDOVER REQUIRED.
+    pub cause: Cause,
+    pub ambr: Ambr,
+    pub capability: UeSecurityCapability,
+    pub next_hop: NextHop,
+    /// PDU session ID, slice and Handover Request Transfer of each session.
+    pub sessions: Vec<(u8, Snssai, Vec<u8>)>,
+    pub allowed: &'a [Snssai],
+    /// Source to Target Transparent Container.
+    pub container: &'a [u8],
+}
+
+/// Encodes HANDOVER REQUEST (9.2.3.4).
+pub fn handover_request(amf_id: AmfUeNgapId, request: Request<'_>) -> Vec<u8> {
+    let item = |(psi, snssai, transfer): (u8, Snssai, Vec<u8>)| {
+        PDUSessionResourceSetupItemHOReq::new(PDUSessionID(psi), snssai_to(snssai), transfer.into(), None)
+    };
+    let sessions = PDUSessionResourceSetupListHOReq(request.sessions.into_iter().map(item).collect());
+    let g = request.guami;
+    let pdu = ngap::helpers::guami(plmn_to(g.plmn), g.region, g.set, g.pointer).and_then(|guami| {
+        build_ngap!(
+            InitiatingMessage,
+            HandoverResourceAllocation,
+            HandoverRequest,
+            AMF_UE_NGAP_ID(amf_id.get()),
+            HandoverType(HandoverType::intra5gs),
+            Cause(request.cause),
+            UEAggregateMaximumBitRate(ambr_to(request.ambr)),
+            UESecurityCapabilities(capability_to(request.capability)),
+            SecurityContext(security_context(request.next_hop)),
+            PDUSessionResourceSetupListHOReq(sessions),
+            AllowedNSSAI(allowed_nssai(request.allowed)),
+            SourceToTarget_TransparentContainer(SourceToTargetTransparentContainer(request.container.to_vec().into())),
+            GUAMI(guami),
+        )
+    });
+    encode(pdu)
+}
+
+/// Encodes HANDOVER COMMAND (9.2.3.2) with the sessions that are handed over and those that are
+/// lost. The transfers are Handover Command Transfer and Handover Preparation Unsuccessful
+/// Transfer.
+pub fn handover_command(
+    connection: &Connection,
+    sessions: Vec<(u8, Vec<u8>)>,
+    lost: Vec<(u8, Vec<u8>)>,
+    container: &[u8],
+) -> Vec<u8> {
+    let item =
+        |(psi, transfer): (u8, Vec<u8>)| PDUSessionResourceHandoverItem::new(PDUSessionID(psi), transfer.into(), None);
+    let sessions = PDUSessionResourceHandoverList(sessions.into_iter().map(item).collect());
+    let gone = |(psi, transfer): (u8, Vec<u8>)| {
+        PDUSessionResourceToReleaseItemHOCmd::new(PDUSessionID(psi), transfer.into(), None)
+    };
+    let lost = PDUSessionResourceToReleaseListHOCmd(lost.into_iter().map(gone).collect());
+    let container = TargetToSourceTransparentContainer(container.to_vec().into());
+    let build = || -> Result<NGAPPDU<'_>, ngap::Error> {
+        let mut ies = vec![
+            build_ngap_ie!(HandoverCommand, AMF_UE_NGAP_ID(connection.amf_id.get()))?,
+            build_ngap_ie!(HandoverCommand, RAN_UE_NGAP_ID(connection.ran_id.0))?,
+            build_ngap_ie!(HandoverCommand, HandoverType(HandoverType::intra5gs))?,
+            build_ngap_ie!(HandoverCommand, PDUSessionResourceHandoverList(sessions))?,
+        ];
+        if !lost.0.is_empty() {
+            ies.push(build_ngap_ie!(HandoverCommand, PDUSessionResourceToReleaseListHOCmd(lost))?);
+        }
+        ies.push(build_ngap_ie!(HandoverCommand, TargetToSource_TransparentContainer(container))?);
+        let message = HandoverCommand::new(ProtocolIEContainer(ies));
+        NGAP_PDU::of_message(&message, HandoverCommand::CRITICALITY)
+    };
+    encode(build())
+}
+
+/// Encodes HANDOVER PREPARATION FAILURE (9.2.3.3).
+pub fn preparation_failure(connection: &Connection, cause: Cause) -> Vec<u8> {
+    encode(build_ngap!(
+        UnsuccessfulOutcome,
+        HandoverPreparation,
+        HandoverPreparationFailure,
+        AMF_UE_NGAP_ID(connection.amf_id.get()),
+        RAN_UE_NGAP_ID(connection.ran_id.0),
+        Cause(cause),
+    ))
+}
+
+/// Encodes HANDOVER CANCEL ACKNOWLEDGE (9.2.3.12).
+pub fn cancel_acknowledge(connection: &Connection) -> Vec<u8> {
+    encode(build_ngap!(
+        SuccessfulOutcome,
+        HandoverCancel,
+        HandoverCancelAcknowledge,
+        AMF_UE_NGAP_ID(connection.amf_id.get()),
+        RAN_UE_NGAP_ID(connection.ran_id.0),
+    ))
+}
+
+/// Encodes DOWNLINK RAN STATUS TRANSFER (9.2.3.14) with the container of the uplink message.
+pub fn downlink_status_transfer(amf_id: AmfUeNgapId, ran_id: RanUeNgapId, container: &[u8]) -> Vec<u8> {
+    let pdu = decode_open_type::<RANStatusTransferTransparentContainer<'_>>(container).and_then(|container| {
+        build_ngap!(
+            InitiatingMessage,
+            DownlinkRANStatusTransfer,
+            DownlinkRANStatusTransfer,
+            AMF_UE_NGAP_ID(amf_id.get()),
+            RAN_UE_NGAP_ID(ran_id.0),
+            RANStatusTransfer_TransparentContainer(container),
+        )
+    });
+    encode(pdu)
+}
+
+/// Encodes UE CONTEXT RELEASE COMMAND for resources prepared at a target: with both IDs, or only
+/// the AMF-UE-NGAP-ID while the other is unknown.
+pub fn release_target(amf_id: AmfUeNgapId, ran_id: Option<RanUeNgapId>, cause: Cause) -> Vec<u8> {
+    let amf = AMFUENGAPID(amf_id.get());
+    let ids = match ran_id {
+        Some(ran) => UENGAPIDs::uE_NGAP_ID_pair(UENGAPIDPair::new(amf, RANUENGAPID(ran.0), None)),
+        None => UENGAPIDs::aMF_UE_NGAP_ID(amf),
+    };
+    encode(build_ngap!(InitiatingMessage, UEContextRelease, UEContextReleaseCommand, UE_NGAP_IDs(ids), Cause(cause),))
+}

@@ -1,0 +1,82 @@
+//! Source node of an N2 handover (TS 23.502 4.9.1.3.3 step 14).
+//!
+//! It keeps the UE's resources and forwards packets until the UPFs send to the target. Then it is
+//! commanded to release the UE, and its response is awaited.
+
+use super::smf_updates;
+use crate::amf::context::Connection;
+use crate::amf::n2::{self, Cause};
+use crate::amf::ran::{self, ResetItem};
+use crate::smf::N4State;
+use crate::step::{Effect, Note, StepContext};
+use serde::{Deserialize, Serialize};
+use vireo_types::Instant;
+use vireo_wire::ngap::CauseRadioNetwork as Radio;
+
+/// RAN node that the UE has left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SourceNode {
+    /// Connection of the UE to this RAN node.
+    pub connection: Connection,
+    /// UE CONTEXT RELEASE COMMAND was sent.
+    commanded: bool,
+    deadline: Instant,
+}
+
+impl SourceNode {
+    /// Returns the time limit of the UPFs, or of the response to UE CONTEXT RELEASE COMMAND.
+    pub fn deadline(&self) -> Instant {
+        self.deadline
+    }
+}
+
+/// Starts to wait for the UPFs; the UE is at the target.
+pub(super) fn start(turn: &mut StepContext<'_, '_>, connection: Connection) {
+    // Releases a source node of an earlier handover.
+    release(turn);
+    let deadline = turn.now() + turn.env.config.timers.ran_response;
+    turn.ue.source = Some(SourceNode { connection, commanded: false, deadline });
+}
+
+/// Releases the source node once the UPFs are known to send to the target, or the time limit has
+/// passed.
+pub(super) fn proceed(turn: &mut StepContext<'_, '_>) {
+    let Some(source) = turn.ue.source else { return };
+    let told = turn.ue.sessions.iter().all(|s| !s.is_live() || !matches!(s.n4, N4State::Telling { .. }));
+    if told && !smf_updates::is_leaving(turn.ue) || source.deadline <= turn.now() {
+        release(turn);
+    }
+}
+
+/// Sends UE CONTEXT RELEASE COMMAND to the source node, unless it was sent before.
+pub(super) fn release(turn: &mut StepContext<'_, '_>) {
+    let Some(source) = turn.ue.source.filter(|s| !s.commanded) else { return };
+    answer(turn, |c| n2::context_release_command(c, Cause::radioNetwork(Radio::successful_handover)));
+    let deadline = turn.now() + turn.env.config.timers.ran_response;
+    turn.ue.source = Some(SourceNode { commanded: true, deadline, ..source });
+}
+
+/// Sends the source node a message about the UE.
+pub(super) fn answer(turn: &mut StepContext<'_, '_>, build: impl FnOnce(&Connection) -> Vec<u8>) {
+    if let Some(SourceNode { connection, .. }) = turn.ue.source {
+        turn.effect(Effect::Ngap { assoc: connection.assoc, pdu: build(&connection) });
+    }
+}
+
+/// Ends the wait: the source node has released the UE.
+pub(super) fn released(turn: &mut StepContext<'_, '_>) {
+    turn.ue.source = None;
+}
+
+/// Handles a missing response: a reset of the connection makes both sides agree that it is released
+/// (TS 38.413 8.7.4).
+pub(super) fn on_deadline(turn: &mut StepContext<'_, '_>) {
+    if turn.ue.source.is_some_and(|s| s.commanded && s.deadline <= turn.now()) {
+        turn.note(Note::fault("release-timeout"));
+        answer(turn, |c| {
+            let item = ResetItem { amf_id: Some(c.amf_id), ran_id: Some(c.ran_id) };
+            ran::ng_reset_part(Cause::radioNetwork(Radio::release_due_to_5gc_generated_reason), &[item])
+        });
+        released(turn);
+    }
+}

@@ -1,0 +1,417 @@
+//! Registration (TS 24.501 5.5.1, TS 23.502 4.2.2.2).
+//!
+//! Initial, mobility and periodic registration, with a SUCI or a 5G-GUTI.
+
+pub mod nr;
+
+use crate::amf::context::{PendingWork, Registration, Retry, UeSecurityCapability};
+use crate::amf::n2::{self, Cause};
+use crate::amf::procedures::common::security_setup::{Awaited, Progress, SecuritySetup};
+use crate::amf::procedures::common::{context_setup, smf_requests, user_plane};
+use crate::config::SliceProfile;
+use crate::smf::{Input, RanState};
+use crate::step::{Effect, Kind, Note, StepContext};
+use crate::subscription::{SubscriberIdentity, Subscription};
+use serde::{Deserialize, Serialize};
+use smallvec::SmallVec;
+use vireo_types::{Instant, Snssai, Tai, limits};
+use vireo_wire::nas::GmmCause;
+use vireo_wire::ngap::{CauseNas, CauseRadioNetwork};
+
+/// Contents of REGISTRATION REQUEST.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Request {
+    pub kind: RequestKind,
+    /// True if the UE has a follow-on request pending.
+    pub follow_on: bool,
+    /// ngKSI of the UE; 7 = no key.
+    pub ngksi: u8,
+    pub identity: RequestIdentity,
+    pub capability: Option<UeSecurityCapability>,
+    pub requested: Vec<Snssai>,
+    /// Sessions with uplink data, one bit each.
+    pub uplink_data: u16,
+    /// Sessions that the UE has, one bit each; `None` if the IE is absent.
+    pub session_status: Option<u16>,
+}
+
+/// 5GS registration type (TS 24.501 9.11.3.7).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum RequestKind {
+    Initial,
+    Mobility,
+    Periodic,
+    /// Emergency registration, and types that are not served.
+    Unserved,
+}
+
+impl RequestKind {
+    /// Returns the kind under which the registration is counted.
+    pub const fn counted(self) -> Kind {
+        match self {
+            RequestKind::Initial | RequestKind::Unserved => Kind::Registration,
+            RequestKind::Mobility | RequestKind::Periodic => Kind::Mobility,
+        }
+    }
+}
+
+/// Identity in REGISTRATION REQUEST.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum RequestIdentity {
+    /// SUCI: the octets of the mobile identity.
+    Suci(Vec<u8>),
+    Guti,
+    /// Identity that names no subscriber.
+    Other,
+    /// 5G-GUTI that a UE from EPS has mapped from its 4G-GUTI (TS 24.501 5.5.1.3.2).
+    MappedGuti,
+}
+
+/// Registration in progress, with its request.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Registering {
+    request: Request,
+    started: Instant,
+    stage: Stage,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+enum Stage {
+    /// Identification, authentication and security mode control.
+    Securing(SecuritySetup),
+    /// Registration Accept sent (T3550).
+    Accepted {
+        retry: Retry,
+        /// Sessions whose user plane was activated with it, one bit each.
+        back: u16,
+    },
+}
+
+impl Registering {
+    /// Returns the registration type.
+    pub fn kind(&self) -> RequestKind {
+        self.request.kind
+    }
+
+    /// Returns the time of the next timer expiry.
+    pub fn deadline(&self) -> Option<Instant> {
+        match &self.stage {
+            Stage::Securing(securing) => Some(securing.deadline()),
+            Stage::Accepted { retry, .. } => Some(retry.deadline),
+        }
+    }
+
+    /// Returns the response that the network waits for.
+    pub fn awaited(&self) -> Awaited {
+        match &self.stage {
+            Stage::Securing(securing) => securing.awaited(),
+            Stage::Accepted { .. } => Awaited::Nothing,
+        }
+    }
+
+    /// Returns the security sub-procedure while it is in progress.
+    pub fn securing(&mut self) -> Option<&mut SecuritySetup> {
+        match &mut self.stage {
+            Stage::Securing(securing) => Some(securing),
+            Stage::Accepted { .. } => None,
+        }
+    }
+}
+
+/// Result of a step of registration: the procedure in progress, or `None` after its end.
+pub type Next = Option<Registering>;
+
+/// Handles REGISTRATION REQUEST. `verified` is true if it verified under the UE's security context.
+pub fn begin(turn: &mut StepContext<'_, '_>, request: Request, verified: bool) -> Next {
+    turn.note(Note::Started(request.kind.counted()));
+    let started = turn.received_at();
+    if request.kind == RequestKind::Unserved {
+        return reject(turn, request.kind.counted(), GmmCause::FiveGsServicesNotAllowed);
+    }
+    if turn.ue.connection.is_some_and(|c| !crate::amf::context::is_served(turn.env.config, c.tai)) {
+        return reject(turn, request.kind.counted(), GmmCause::TrackingAreaNotAllowed);
+    }
+    if verified && turn.ue.identity.supi.is_some() && turn.ue.subscription.is_some() {
+        if let Some(capability) = request.capability {
+            turn.ue.security_capability = capability;
+        }
+        return accept(turn, request, started);
+    }
+    let update = matches!(request.kind, RequestKind::Mobility | RequestKind::Periodic);
+    if update && !verified && request.identity == RequestIdentity::Guti {
+        // TS 24.501 5.5.1.3.5: the context under this 5G-GUTI is lost, or the UE has lost its keys.
+        // An Identity Request would not help UEs that cipher their response under the keys that are
+        // lost here.
+        return reject(turn, request.kind.counted(), GmmCause::UeIdentityCannotBeDerivedByTheNetwork);
+    }
+    // A security context cannot be set up without UE security capability (8.2.6.7).
+    let Some(capability) = request.capability else {
+        return reject(turn, request.kind.counted(), GmmCause::InvalidMandatoryInformation);
+    };
+    let identity = match &request.identity {
+        RequestIdentity::Suci(octets) => Some(SubscriberIdentity::Suci(octets.clone())),
+        RequestIdentity::Guti | RequestIdentity::MappedGuti | RequestIdentity::Other => None,
+    };
+    let progress = SecuritySetup::start(turn, identity, request.ngksi, capability);
+    carry_on(turn, request, started, progress)
+}
+
+/// Runs a step of the security sub-procedure.
+pub fn secure(
+    turn: &mut StepContext<'_, '_>,
+    registering: Registering,
+    step: impl FnOnce(SecuritySetup, &mut StepContext<'_, '_>) -> Progress,
+) -> Next {
+    let Registering { request, started, stage } = registering;
+    match stage {
+        Stage::Securing(securing) => {
+            let progress = step(securing, turn);
+            carry_on(turn, request, started, progress)
+        }
+        accepted @ Stage::Accepted { .. } => {
+            turn.on_unexpected_message();
+            Some(Registering { request, started, stage: accepted })
+        }
+    }
+}
+
+fn carry_on(turn: &mut StepContext<'_, '_>, request: Request, started: Instant, progress: Progress) -> Next {
+    match progress {
+        Progress::Waiting(securing) => Some(Registering { request, started, stage: Stage::Securing(securing) }),
+        Progress::Secured(container) => {
+            // The complete request is repeated under the new keys and replaces the first one (TS
+            // 24.501 4.4.6).
+            let request = container.and_then(|octets| nr::read_container(&octets)).unwrap_or(request);
+            accept(turn, request, started)
+        }
+        Progress::Rejected(cause) => reject(turn, request.kind.counted(), cause),
+        Progress::Refused => {
+            turn.note(Note::NotAuthenticated(request.kind.counted()));
+            turn.release(Cause::nas(CauseNas::authentication_failure));
+            None
+        }
+        Progress::Abandoned => {
+            turn.note(Note::Failed(request.kind.counted(), 0));
+            turn.release(Cause::nas(CauseNas::unspecified));
+            None
+        }
+    }
+}
+
+/// Returns the allowed NSSAI and the rejected requested S-NSSAIs. Allowed are the requested
+/// S-NSSAIs that are subscribed and served; the default S-NSSAIs if none is (TS 23.501 5.15.5.2.1).
+fn slices(
+    config: &crate::config::CoreConfig,
+    subscription: &Subscription,
+    requested: &[Snssai],
+) -> (Vec<Snssai>, Vec<Snssai>) {
+    let served = |s: &Snssai| config.slices.iter().any(|c| c.snssai == *s);
+    let subscribed = |s: &Snssai| subscription.slices.iter().any(|c| c.snssai == *s);
+    let (mut allowed, rejected): (Vec<_>, Vec<_>) = requested.iter().copied().partition(|s| served(s) && subscribed(s));
+    if allowed.is_empty() {
+        let defaults = subscription.slices.iter().filter(|s| s.default).map(|s| s.snssai);
+        allowed = defaults.filter(served).collect();
+    }
+    allowed.truncate(limits::ALLOWED_SNSSAIS);
+    (allowed, rejected)
+}
+
+fn accept(turn: &mut StepContext<'_, '_>, request: Request, started: Instant) -> Next {
+    let subscription = turn.ue.subscription.clone().unwrap_or_default();
+    let (mut allowed, rejected) = slices(turn.env.config, &subscription, &request.requested);
+    if request.kind != RequestKind::Initial && request.requested.is_empty() && !turn.ue.allowed.is_empty() {
+        // An update without requested NSSAI leaves the allowed NSSAI unchanged (5.5.1.3.4).
+        allowed = turn.ue.allowed.to_vec();
+    }
+    let Some(home) = allowed.first().copied() else {
+        return reject_slices(turn, request.kind.counted(), &rejected);
+    };
+    turn.ue.allowed = allowed.into();
+    if let Some(security) = &mut turn.ue.security {
+        security.derives_keys = turn.env.config.profile(home) == SliceProfile::Iot;
+    }
+    if let Some(status) = request.session_status {
+        user_plane::drop_unknown(turn, status);
+    }
+    if request.kind == RequestKind::Initial {
+        // 5.5.1.2.4: an initial registration releases all sessions.
+        user_plane::step_all(turn, || Input::ReleaseLocally);
+    }
+    // The UE moves to a bucket of its home slice once that is known (DESIGN decision 7). The NG
+    // connection keeps its AMF-UE-NGAP-ID.
+    if let Some(ltmsi) = turn.env.ids.rekey(turn.ue.ltmsi, home) {
+        turn.ue.ltmsi = ltmsi;
+    }
+    let Some(tmsi) = turn.env.ids.tmsi(turn.ue.ltmsi) else {
+        return reject(turn, request.kind.counted(), GmmCause::Congestion);
+    };
+    // After an uncompleted exchange the UE may have either 5G-TMSI: the previous one stays valid.
+    let superseded = match turn.ue.identity.old_tmsi {
+        Some(_) => turn.ue.identity.tmsi,
+        None => {
+            turn.ue.identity.old_tmsi = turn.ue.identity.tmsi;
+            None
+        }
+    };
+    turn.ue.identity.tmsi = Some(tmsi);
+    turn.effect(Effect::BindTmsi(tmsi));
+    if let Some(superseded) = superseded {
+        turn.effect(Effect::FreeTmsi(superseded));
+    }
+    turn.ue.registration = Registration::Registered;
+    turn.ue.expires = None;
+    context_setup::begin(turn);
+    turn.ue.area = area(turn);
+    // Sessions for which an idle UE was paged are activated with those that it requests (TS 23.502
+    // 4.2.2.2.2 step 17).
+    let wanted = request.uplink_data | std::mem::take(&mut turn.ue.wanted.sessions);
+    let sessions = user_plane::activate(turn, |psi| wanted >> psi & 1 == 1);
+    // Separate SMFs have not responded yet; their N2 content follows.
+    let asked = smf_requests::activate(turn, wanted);
+    let back = sessions.iter().fold(asked, |bits, s| bits | 1 << s.psi);
+    let nas = nr::accept(turn, &request, &rejected, back);
+    context_setup::set_up(turn, nas, sessions);
+    let retry = Retry::start(turn.now(), turn.env.config.timers.t3550);
+    Some(Registering { request, started, stage: Stage::Accepted { retry, back } })
+}
+
+/// Returns the registration area: all tracking areas of the network in the UE's PLMN, the UE's own
+/// first.
+fn area(turn: &StepContext<'_, '_>) -> SmallVec<[Tai; 4]> {
+    let config = turn.env.config;
+    let here = turn.ue.connection.map(|c| c.tai);
+    let plmn = here.map_or(config.plmns[0], |tai| tai.plmn);
+    let all = config.tacs.iter().map(|tac| Tai { plmn, tac: *tac });
+    let others = all.filter(|tai| Some(*tai) != here);
+    here.into_iter().chain(others).take(limits::TAIS_PER_LIST).collect()
+}
+
+/// Releases the connection after an update without a follow-on request (5.5.1.3.4, TS 23.502
+/// 4.2.2.2.2).
+fn release_if_done(turn: &mut StepContext<'_, '_>, request: &Request) {
+    let update = matches!(request.kind, RequestKind::Mobility | RequestKind::Periodic);
+    let idle = turn.ue.sessions.iter().all(|s| s.ran == RanState::Idle) && turn.ue.wanted == PendingWork::default();
+    let idle = idle && turn.ue.chain.sessions.iter().all(|s| !s.up) && turn.ue.chain.deferred.is_empty();
+    if update && !request.follow_on && idle {
+        turn.release(Cause::nas(CauseNas::normal_release));
+    }
+}
+
+/// Handles REGISTRATION COMPLETE.
+pub fn complete(turn: &mut StepContext<'_, '_>, registering: Registering) -> Next {
+    match registering.stage {
+        Stage::Accepted { .. } => {
+            turn.note(Note::Succeeded(registering.request.kind.counted(), registering.started));
+            confirm_guti(turn);
+            release_if_done(turn, &registering.request);
+            None
+        }
+        Stage::Securing(_) => {
+            turn.send_status_98();
+            Some(registering)
+        }
+    }
+}
+
+/// Confirms the new 5G-GUTI: releases the old one and supersedes another context of the subscriber.
+fn confirm_guti(turn: &mut StepContext<'_, '_>) {
+    if let Some(old) = turn.ue.identity.old_tmsi.take() {
+        turn.effect(Effect::FreeTmsi(old));
+    }
+    if let Some(supi) = turn.ue.identity.supi {
+        turn.effect(Effect::BindSupi(supi));
+    }
+}
+
+/// Handles the expiry of the deadline.
+pub fn on_deadline(turn: &mut StepContext<'_, '_>, mut registering: Registering) -> Next {
+    let timers = turn.env.config.timers;
+    match &mut registering.stage {
+        Stage::Securing(_) => secure(turn, registering, |s, turn| s.on_deadline(turn)),
+        Stage::Accepted { retry, .. } if retry.deadline > turn.now() => Some(registering),
+        Stage::Accepted { retry, back } => match retry.next(turn.now(), timers.t3550, timers.retransmissions) {
+            Some(again) => {
+                *retry = again;
+                let subscription = turn.ue.subscription.clone().unwrap_or_default();
+                let (_, rejected) = slices(turn.env.config, &subscription, &registering.request.requested);
+                if let Some(nas) = nr::accept(turn, &registering.request, &rejected, *back) {
+                    turn.send_encoded_nas(nas);
+                }
+                Some(registering)
+            }
+            None => {
+                // 5.5.1.2.8 c: the UE counts as registered, and both 5G-GUTIs stay valid.
+                turn.note(Note::Failed(registering.request.kind.counted(), 0));
+                end_without_complete(turn, &registering);
+                None
+            }
+        },
+    }
+}
+
+/// Handles the loss of the NG connection (5.5.1.2.8 b): an accepted registration stays accepted.
+pub fn on_connection_lost(turn: &mut StepContext<'_, '_>, registering: &Registering) -> Next {
+    turn.note(Note::Failed(registering.request.kind.counted(), 0));
+    if matches!(registering.stage, Stage::Accepted { .. }) {
+        end_without_complete(turn, registering);
+    }
+    None
+}
+
+/// Ends an accepted registration without REGISTRATION COMPLETE. The UE may have the accept, so that
+/// the context becomes the subscriber's. This does not apply if the UE has since completed another
+/// registration on another connection (5.5.1.2.8 d: the earlier one is then aborted).
+fn end_without_complete(turn: &mut StepContext<'_, '_>, registering: &Registering) {
+    if let Some(supi) = turn.ue.identity.supi {
+        turn.effect(Effect::BindSupiSince(supi, registering.started));
+    }
+}
+
+/// Rejects the registration with a cause and releases the connection.
+pub fn reject(turn: &mut StepContext<'_, '_>, counted: Kind, cause: GmmCause) -> Next {
+    nr::send_reject(turn, cause, &[]);
+    turn.note(Note::Failed(counted, cause.as_u8()));
+    turn.release(Cause::nas(CauseNas::normal_release));
+    drop_unregistered_keys(turn);
+    None
+}
+
+/// Rejects a request without processing it, because of overload (5.5.1.2.5, 5.5.1.3.5: #22).
+pub fn reject_overloaded(turn: &mut StepContext<'_, '_>) {
+    turn.note(Note::Started(Kind::Registration));
+    reject(turn, Kind::Registration, GmmCause::Congestion);
+}
+
+/// Ends the registration of an unauthenticated UE (5.5.1.2.5: #22) and its connection. The RAN is
+/// commanded to release it, and its response is not awaited.
+pub fn evict(turn: &mut StepContext<'_, '_>, registering: Option<&Registering>) {
+    if let Some(registering) = registering {
+        nr::send_reject(turn, GmmCause::Congestion, &[]);
+        turn.note(Note::Failed(registering.request.kind.counted(), GmmCause::Congestion.as_u8()));
+    }
+    if !turn.is_being_released() {
+        turn.send(|c| n2::context_release_command(c, Cause::nas(CauseNas::normal_release)));
+    }
+    turn.ue.connection = None;
+    drop_unregistered_keys(turn);
+}
+
+fn reject_slices(turn: &mut StepContext<'_, '_>, counted: Kind, rejected: &[Snssai]) -> Next {
+    nr::send_reject(turn, GmmCause::NoNetworkSlicesAvailable, rejected);
+    turn.note(Note::Failed(counted, GmmCause::NoNetworkSlicesAvailable.as_u8()));
+    turn.release(Cause::nas(CauseNas::normal_release));
+    drop_unregistered_keys(turn);
+    None
+}
+
+/// Deletes the keys of a UE that was rejected and has never been registered.
+fn drop_unregistered_keys(turn: &mut StepContext<'_, '_>) {
+    if turn.ue.registration == Registration::Deregistered && turn.ue.identity.tmsi.is_none() {
+        turn.ue.security = None;
+    }
+}
+
+/// Returns the cause of a release that the network initiates.
+pub fn network_release() -> Cause {
+    Cause::radioNetwork(CauseRadioNetwork::release_due_to_5gc_generated_reason)
+}

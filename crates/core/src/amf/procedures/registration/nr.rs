@@ -1,0 +1,153 @@
+//! NAS messages of registration.
+
+use super::{Request, RequestIdentity, RequestKind};
+use crate::amf::context::{UeContext, UeSecurityCapability};
+use crate::amf::n2::{sd_octets, tac_octets};
+use crate::amf::procedures::common::congestion::back_off;
+use crate::amf::procedures::common::user_plane::{bitmap, bitmap_octets, status};
+use crate::step::StepContext;
+use vireo_types::{Guti, Snssai, Tai, limits};
+use vireo_wire::nas::*;
+
+/// Reads REGISTRATION REQUEST.
+pub fn read(message: &NasRegistrationRequest) -> Request {
+    let kind = match message.fgs_registration_type.registration_type() {
+        Some(RegistrationType::InitialRegistration) => RequestKind::Initial,
+        Some(RegistrationType::MobilityRegistrationUpdating) => RequestKind::Mobility,
+        Some(RegistrationType::PeriodicRegistrationUpdating) => RequestKind::Periodic,
+        _ => RequestKind::Unserved,
+    };
+    let identity = &message.fgs_mobile_identity;
+    let identity = if identity.as_suci().is_some() {
+        RequestIdentity::Suci(identity.value.to_vec())
+    } else if identity.as_guti().is_some() {
+        if is_from_eps(message) { RequestIdentity::MappedGuti } else { RequestIdentity::Guti }
+    } else {
+        RequestIdentity::Other
+    };
+    Request {
+        kind,
+        follow_on: message.fgs_registration_type.follow_on_request(),
+        ngksi: message.ngksi.value & 0x07,
+        identity,
+        capability: message.ue_security_capability.as_ref().map(|c| UeSecurityCapability::new(&c.value)),
+        requested: message.requested_nssai.as_ref().map(requested).unwrap_or_default(),
+        uplink_data: message.uplink_data_status.as_ref().map_or(0, |s| bitmap(&s.value)),
+        session_status: message.pdu_session_status.as_ref().map(|s| bitmap(&s.value)),
+    }
+}
+
+/// Returns true if the UE comes from EPS: it sends an EPS NAS message container, or indicates that
+/// it is registered in EPS (5.5.1.3.2; UE status IE, 9.11.3.56).
+fn is_from_eps(message: &NasRegistrationRequest) -> bool {
+    let registered_in_eps =
+        message.ue_status.as_ref().is_some_and(|status| status.value.first().is_some_and(|octet| octet & 1 == 1));
+    message.eps_nas_message_container.is_some() || registered_in_eps
+}
+
+fn requested(nssai: &NasNssai) -> Vec<Snssai> {
+    let all = nssai.parse_all();
+    all.into_iter().take(limits::ALLOWED_SNSSAIS).map(|s| snssai_of(&s)).collect()
+}
+
+/// Returns the S-NSSAI of an IE's contents.
+pub(crate) fn snssai_of(contents: &SNssaiContents) -> Snssai {
+    Snssai { sst: contents.sst, sd: contents.sd.map(|[a, b, c]| u32::from_be_bytes([0, a, b, c])) }
+}
+
+/// Reads the request in a Security Mode Complete; `None` if it is another message.
+pub fn read_container(octets: &[u8]) -> Option<Request> {
+    match Nas5gsMessage::decode(octets).ok()? {
+        Nas5gsMessage::Gmm(_, Nas5gmmMessage::RegistrationRequest(request)) => Some(read(&request)),
+        _ => None,
+    }
+}
+
+fn nas_snssai(snssai: Snssai) -> NasSNssai {
+    NasSNssai::from_sst_sd(snssai.sst, snssai.sd.map(sd_octets))
+}
+
+/// Encodes the 5G-GUTI as a mobile identity (TS 24.501 figure 9.11.3.4.1).
+fn mobile_identity(guti: Guti) -> NasFGsMobileIdentity {
+    let g = guti.guami;
+    let mut octets = vec![0xf2];
+    octets.extend_from_slice(&g.plmn.nas());
+    octets.push(g.region);
+    octets.extend_from_slice(&(g.set << 6 | u16::from(g.pointer & 0x3f)).to_be_bytes());
+    octets.extend_from_slice(&guti.tmsi.0.to_be_bytes());
+    NasFGsMobileIdentity::new(octets)
+}
+
+/// Encodes the registration area as TAI list of one PLMN (TS 24.501 9.11.3.9, type 00).
+fn tai_list(area: &[Tai]) -> Option<NasFGsTrackingAreaIdentityList> {
+    let mut octets = vec![(area.len().checked_sub(1)?) as u8];
+    octets.extend_from_slice(&area[0].plmn.nas());
+    for tai in area {
+        octets.extend_from_slice(&tac_octets(tai.tac));
+    }
+    Some(NasFGsTrackingAreaIdentityList::new(octets))
+}
+
+/// Encodes REGISTRATION ACCEPT (8.2.7) of the context, protected. `back` has the sessions whose
+/// user plane is activated, one bit each.
+pub fn accept(turn: &mut StepContext<'_, '_>, request: &Request, rejected: &[Snssai], back: u16) -> Option<Vec<u8>> {
+    let config = turn.env.config;
+    let t3512 = config.timers.t3512.as_secs();
+    let t3512 = if t3512 == 0 { Ok(NasT3512Value::deactivated()) } else { NasT3512Value::from_seconds(t3512) };
+    let mut message =
+        NasRegistrationAccept::new(NasFGsRegistrationResult::from_result(RegistrationResult::ThreeGppAccess))
+            // No IMS voice and no emergency services: sent explicitly, so that a phone does not
+            // search for them.
+            .with_fgs_network_feature_support(NasFGsNetworkFeatureSupport::new(vec![0, 0]));
+    if let Some(areas) = tai_list(&turn.ue.area) {
+        message = message.with_tai_list(areas);
+    }
+    if let Some(tmsi) = turn.ue.identity.tmsi {
+        message = message.with_fg_guti(mobile_identity(UeContext::guti(config, tmsi)));
+    }
+    let allowed: Vec<_> = turn.ue.allowed.iter().map(|s| nas_snssai(*s)).collect();
+    if let Ok(allowed) = NasNssai::from_snssais(&allowed) {
+        message = message.with_allowed_nssai(allowed);
+    }
+    if let Some(rejected) = rejected_nssai(rejected) {
+        message = message.with_rejected_nssai(rejected);
+    }
+    // A period that cannot be encoded exactly is replaced by the default of the specification (54
+    // minutes).
+    if let Ok(value) = t3512.or_else(|_| NasT3512Value::from_seconds(54 * 60)) {
+        message = message.with_t3512_value(value);
+    }
+    if request.session_status.is_some() {
+        message = message.with_pdu_session_status(NasPduSessionStatus::new(bitmap_octets(status(turn.ue))));
+    }
+    if request.uplink_data != 0 {
+        // A bit is set for a session whose user plane was requested and is not activated
+        // (9.11.3.42).
+        let failed = bitmap_octets(request.uplink_data & !back);
+        message = message.with_pdu_session_reactivation_result(NasPduSessionReactivationResult::new(failed));
+    }
+    turn.nas(message.into())
+}
+
+fn rejected_nssai(rejected: &[Snssai]) -> Option<NasRejectedNssai> {
+    if rejected.is_empty() {
+        return None;
+    }
+    let slices: Vec<_> = rejected.iter().map(|s| nas_snssai(*s)).collect();
+    let entries: Vec<_> = slices.iter().map(|s| (RejectedNssaiCause::NotAvailableInPlmnOrSnpn, s)).collect();
+    NasRejectedNssai::from_entries(&entries).ok()
+}
+
+/// Sends REGISTRATION REJECT (8.2.9).
+pub fn send_reject(turn: &mut StepContext<'_, '_>, cause: GmmCause, rejected: &[Snssai]) {
+    let mut message = NasRegistrationReject::new(NasFGmmCause::from_cause(cause));
+    if cause == GmmCause::Congestion
+        && let Some(timer) = back_off(turn)
+    {
+        message = message.with_t3346_value(timer);
+    }
+    if let Some(rejected) = rejected_nssai(rejected) {
+        message = message.with_rejected_nssai(rejected);
+    }
+    turn.send_nas(message.into());
+}

@@ -1,0 +1,308 @@
+//! RAN nodes, and NGAP procedures that are not about one UE (TS 38.413 8.7).
+//!
+//! The state of a RAN node is plain data; a step of it is a pure function.
+//!
+//! A RAN node may have several associations with one AMF (TS 38.412 clause 7, TS 23.501 5.21.1.2).
+//! It sets up NG on one of them. On each additional one it first sends a RAN Configuration Update
+//! with its Global RAN Node ID. The association thereby joins the RAN node ([`named`]).
+
+pub mod admission;
+mod setup;
+
+pub use setup::{add_associations, named, remove_associations};
+
+use crate::amf::n2::{Cause, Fault};
+use crate::config::CoreConfig;
+use crate::schedule::shed::{OverloadAction, OverloadResponse};
+use serde::{Deserialize, Serialize};
+use vireo_types::{AmfUeNgapId, GnbId, RanUeNgapId, Snssai, Tac, Tai};
+use vireo_wire::ngap::{Message, OverloadAction as NgapAction, OverloadResponse as NgapResponse, *};
+
+/// RAN node that has completed NG Setup.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RanNode {
+    /// Global RAN Node ID.
+    pub id: GnbId,
+    /// RAN Node Name; empty if the RAN node sent none.
+    pub name: String,
+    /// Supported tracking areas, one item per PLMN and TAC.
+    pub areas: Vec<SupportedArea>,
+}
+
+/// Supported TA List item.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SupportedArea {
+    pub tai: Tai,
+    /// Slices that the RAN node supports in this tracking area.
+    pub slices: Vec<Snssai>,
+}
+
+/// Action that a message requests besides the answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RanStepRequest {
+    /// These connections are reset, or all of the RAN node if empty: their UEs become idle.
+    Reset(Vec<ResetItem>),
+    /// All UEs that the RAN node had on this association are released: NG Setup erases them
+    /// (8.7.1.1).
+    Erase,
+    /// The RAN node acknowledged an NG Reset of the AMF.
+    ResetAcknowledged,
+    /// The RAN node acknowledged an AMF Configuration Update.
+    Updated {
+        /// Number of the update's addresses to which it has no association.
+        failed: usize,
+    },
+}
+
+/// Connection of a partial reset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ResetItem {
+    /// AMF-UE-NGAP-ID, if the RAN node sent it.
+    pub amf_id: Option<AmfUeNgapId>,
+    /// RAN-UE-NGAP-ID, if the RAN node sent it.
+    pub ran_id: Option<RanUeNgapId>,
+}
+
+/// Result of a step of a RAN node.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RanStepOutput {
+    /// NGAP PDU to the RAN node.
+    pub answer: Option<Vec<u8>>,
+    pub request: Option<RanStepRequest>,
+    /// Label of a fault to count.
+    pub fault: Option<&'static str>,
+}
+
+/// Processes one message of a RAN node that is not about one UE. `node` is `None` if the
+/// association belongs to no RAN node yet.
+pub fn step(node: &mut Option<RanNode>, octets: &[u8], config: &CoreConfig) -> RanStepOutput {
+    let read = NGAP_PDU::decode_borrowed(octets).map_err(|_| Fault::transfer_syntax());
+    let outcome = read.and_then(|pdu| message(node, &pdu, config));
+    outcome.unwrap_or_else(|fault| RanStepOutput { answer: fault.answer(), request: None, fault: Some(fault.kind) })
+}
+
+fn message(node: &mut Option<RanNode>, pdu: &NGAPPDU<'_>, config: &CoreConfig) -> Result<RanStepOutput, Box<Fault>> {
+    match pdu.kind() {
+        NgapPduKind::Initiating_NGSetup => Ok(setup::ng_setup(node, pdu, config)),
+        // The RAN node never sent its identity here, or the association names a node that is not
+        // set up.
+        NgapPduKind::Initiating_RANConfigurationUpdate if node.is_none() => Ok(setup::unknown_node()),
+        // NG Setup is the first procedure of a RAN node (8.7.1.1); RAN Configuration Update is the
+        // first on an additional association (8.7.2.1).
+        _ if node.is_none() => Err(Fault::logical(
+            "before-ng-setup",
+            Cause::protocol(CauseProtocol::message_not_compatible_with_receiver_state),
+            None,
+            None,
+        )),
+        NgapPduKind::Initiating_RANConfigurationUpdate => Ok(setup::configuration_update(node, pdu, config)),
+        NgapPduKind::Initiating_NGReset => reset(pdu),
+        NgapPduKind::Successful_NGReset => {
+            Ok(RanStepOutput { request: Some(RanStepRequest::ResetAcknowledged), ..RanStepOutput::default() })
+        }
+        NgapPduKind::Successful_AMFConfigurationUpdate => Ok(setup::updated(pdu)),
+        NgapPduKind::Unsuccessful_AMFConfigurationUpdate => {
+            Ok(RanStepOutput { fault: Some("amf-configuration-update-refused"), ..RanStepOutput::default() })
+        }
+        // Never answered with an error, which could cause an endless exchange.
+        NgapPduKind::Initiating_ErrorIndication => {
+            Ok(RanStepOutput { fault: Some("error-indication-received"), ..RanStepOutput::default() })
+        }
+        // UE-associated messages without AMF-UE-NGAP-ID, which is mandatory.
+        NgapPduKind::Initiating_UplinkNASTransport
+        | NgapPduKind::Initiating_UEContextReleaseRequest
+        | NgapPduKind::Successful_InitialContextSetup
+        | NgapPduKind::Unsuccessful_InitialContextSetup
+        | NgapPduKind::Successful_UEContextRelease
+        | NgapPduKind::Successful_PDUSessionResourceSetup
+        | NgapPduKind::Successful_PDUSessionResourceRelease
+        | NgapPduKind::Initiating_HandoverPreparation
+        | NgapPduKind::Successful_HandoverResourceAllocation
+        | NgapPduKind::Unsuccessful_HandoverResourceAllocation
+        | NgapPduKind::Initiating_HandoverNotification
+        | NgapPduKind::Initiating_HandoverCancel
+        | NgapPduKind::Initiating_UplinkRANStatusTransfer
+        | NgapPduKind::Initiating_UERadioCapabilityInfoIndication => Err(Fault::of_message(pdu)),
+        // Outcomes without a request are ignored (10.4).
+        _ if pdu.direction() != "InitiatingMessage" => {
+            Ok(RanStepOutput { fault: Some("unexpected-outcome"), ..RanStepOutput::default() })
+        }
+        _ => Err(Fault::unknown_procedure(pdu)),
+    }
+}
+
+/// Processes NG RESET of the RAN node (8.7.4.2.2). The acknowledgement lists the connections of the
+/// request.
+fn reset(pdu: &NGAPPDU<'_>) -> Result<RanStepOutput, Box<Fault>> {
+    let kind = pdu.ie::<ie::ResetType>().and_then(Result::ok).ok_or_else(|| Fault::of_message(pdu))?;
+    let (items, named) = match kind {
+        ResetType::partOfNG_Interface(list) => {
+            let item = |i: &UEAssociatedLogicalNGConnectionItem| ResetItem {
+                amf_id: i.amf_ue_ngap_id.as_ref().and_then(|id| AmfUeNgapId::from_raw(id.0)),
+                ran_id: i.ran_ue_ngap_id.as_ref().map(|id| RanUeNgapId(id.0)),
+            };
+            (list.0.iter().map(item).collect(), Some(list))
+        }
+        ResetType::nG_Interface(_) => (Vec::new(), None),
+        _ => return Err(Fault::of_message(pdu)),
+    };
+    Ok(RanStepOutput {
+        answer: Some(reset_acknowledge(named)),
+        request: Some(RanStepRequest::Reset(items)),
+        fault: None,
+    })
+}
+
+fn reset_acknowledge(named: Option<UEAssociatedLogicalNGConnectionList>) -> Vec<u8> {
+    let ies = named.and_then(|list| build_ngap_ie!(NGResetAcknowledge, UEAssociatedLogicalNGConnectionList(list)).ok());
+    let message = NGResetAcknowledge::new(ProtocolIEContainer(ies.into_iter().collect()));
+    crate::amf::n2::encode(NGAP_PDU::of_message(&message, NGResetAcknowledge::CRITICALITY))
+}
+
+/// Encodes NG RESET of the AMF for the whole interface (8.7.4.2.1).
+pub fn ng_reset(cause: Cause) -> Vec<u8> {
+    crate::amf::n2::encode(build_ngap!(
+        InitiatingMessage,
+        NGReset,
+        NGReset,
+        Cause(cause),
+        ResetType(ResetType::nG_Interface(ResetAll::reset_all)),
+    ))
+}
+
+/// Encodes NG RESET of the AMF for some connections of a RAN node (8.7.4.2.1).
+pub fn ng_reset_part(cause: Cause, items: &[ResetItem]) -> Vec<u8> {
+    let item = |i: &ResetItem| {
+        let amf = i.amf_id.map(|id| AMFUENGAPID(id.get()));
+        UEAssociatedLogicalNGConnectionItem::new(amf, i.ran_id.map(|id| RANUENGAPID(id.0)), None)
+    };
+    let list = UEAssociatedLogicalNGConnectionList(items.iter().map(item).collect());
+    crate::amf::n2::encode(build_ngap!(
+        InitiatingMessage,
+        NGReset,
+        NGReset,
+        Cause(cause),
+        ResetType(ResetType::partOfNG_Interface(list)),
+    ))
+}
+
+/// Encodes OVERLOAD START (8.7.7), which has the RAN node reduce signalling.
+pub fn overload_start(relief: OverloadAction) -> Vec<u8> {
+    let action = match relief.action {
+        OverloadResponse::RejectSignalling => NgapAction::reject_rrc_cr_signalling,
+        OverloadResponse::RejectNonEmergencyData => NgapAction::reject_non_emergency_mo_dt,
+        OverloadResponse::PermitEmergencyAndTerminating => {
+            NgapAction::permit_emergency_sessions_and_mobile_terminated_services_only
+        }
+        OverloadResponse::PermitPriorityAndTerminating => {
+            NgapAction::permit_high_priority_sessions_and_mobile_terminated_services_only
+        }
+    };
+    crate::amf::n2::encode(build_ngap!(
+        InitiatingMessage,
+        OverloadStart,
+        OverloadStart,
+        AMFOverloadResponse(NgapResponse::overloadAction(action)),
+        AMFTrafficLoadReductionIndication(TrafficLoadReductionIndication(relief.percent.clamp(1, 99))),
+    ))
+}
+
+/// Encodes OVERLOAD STOP (8.7.8).
+pub fn overload_stop() -> Vec<u8> {
+    let message = OverloadStop::new(ProtocolIEContainer(Vec::new()));
+    crate::amf::n2::encode(NGAP_PDU::of_message(&message, OverloadStop::CRITICALITY))
+}
+
+/// Returns the tracking areas of a Supported TA List.
+fn areas(list: &SupportedTAList) -> Vec<SupportedArea> {
+    let of_item = |item: &SupportedTAItem| {
+        let tac: Tac = crate::amf::n2::tac_of(&item.tac);
+        let of_plmn = move |plmn: &BroadcastPLMNItem| SupportedArea {
+            tai: Tai { plmn: vireo_types::Plmn::from_ngap(plmn.plmn_identity.0), tac },
+            slices: plmn.tai_slice_support_list.0.iter().map(|s| crate::amf::n2::snssai_of(&s.s_nssai)).collect(),
+        };
+        item.broadcast_plmn_list.0.iter().map(of_plmn).collect::<Vec<_>>()
+    };
+    list.0.iter().flat_map(of_item).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns the encoding of the same values by pycrate (tests/reference).
+    fn golden(name: &str) -> Vec<u8> {
+        let golden = include_str!("../../../../../tests/reference/golden.txt");
+        let line = golden.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')).expect("a golden");
+        hex::decode(line).expect("octets")
+    }
+
+    #[test]
+    fn overload_messages_have_the_octets_of_an_independent_encoder() {
+        for (name, action, percent) in [
+            ("OverloadStart-signalling", OverloadResponse::RejectSignalling, 40),
+            ("OverloadStart-data", OverloadResponse::RejectNonEmergencyData, 1),
+            ("OverloadStart-emergency", OverloadResponse::PermitEmergencyAndTerminating, 99),
+            ("OverloadStart-priority", OverloadResponse::PermitPriorityAndTerminating, 50),
+        ] {
+            assert_eq!(overload_start(OverloadAction { action, percent }), golden(name), "{name}");
+        }
+        assert_eq!(overload_stop(), golden("OverloadStop"));
+        assert_eq!(
+            overload_start(OverloadAction { action: OverloadResponse::RejectSignalling, percent: 0 }),
+            overload_start(OverloadAction { action: OverloadResponse::RejectSignalling, percent: 1 }),
+        );
+    }
+
+    #[test]
+    fn messages_about_associations_have_the_octets_of_an_independent_encoder() {
+        let addresses = ["127.0.0.5", "2001:db8::5"].map(|address| address.parse().expect("an address"));
+        assert_eq!(add_associations(&addresses), golden("AMFConfigurationUpdate-associations"));
+        assert_eq!(remove_associations(&addresses), golden("AMFConfigurationUpdate-gone"));
+        let refused = setup::unknown_node().answer.expect("an answer");
+        assert_eq!(refused, golden("RANConfigurationUpdateFailure-no-node"));
+    }
+
+    #[test]
+    fn a_further_association_says_whose_it_is() {
+        let update = golden("RANConfigurationUpdate");
+        let id = named(&update).expect("it names its node");
+        assert_eq!((id.id, id.bits), (0x102, 24));
+        assert_eq!(named(&golden("RANConfigurationUpdateAcknowledge")), None);
+        assert_eq!(named(&golden("NGSetupRequest")), None, "NG Setup begins a life of the node");
+        assert_eq!(named(&update[..update.len() - 1]), None);
+    }
+
+    #[test]
+    fn a_node_keeps_its_identity() {
+        let config = crate::smf::tests::config();
+        let update = golden("RANConfigurationUpdate");
+        let of = |id| {
+            let id = GnbId { id, ..named(&update).expect("it names its node") };
+            Some(RanNode { id, name: "before".into(), areas: Vec::new() })
+        };
+        let mut node = of(0x103);
+        let outcome = step(&mut node, &update, &config);
+        assert_eq!((outcome.fault, &node), (Some("ran-configuration-update-refused"), &of(0x103)));
+        assert!(outcome.answer.is_some_and(|pdu| pdu.starts_with(&[0x40, 35])), "a failure");
+        let mut node = of(0x102);
+        assert_eq!(step(&mut node, &update, &config).fault, None);
+        assert_eq!(node.map(|node| node.name), Some("renamed".into()));
+    }
+
+    #[test]
+    fn an_answer_to_further_addresses_says_how_many_are_not_used() {
+        let config = crate::smf::tests::config();
+        let plmn = "99970".parse().expect("a PLMN");
+        let id = GnbId { plmn, id: 0x102, bits: 24 };
+        let mut node = Some(RanNode { id, name: String::new(), areas: Vec::new() });
+        let outcome = step(&mut node, &golden("AMFConfigurationUpdateAcknowledge"), &config);
+        assert_eq!((outcome.request, outcome.fault), (Some(RanStepRequest::Updated { failed: 0 }), None));
+        let outcome = step(&mut node, &golden("AMFConfigurationUpdateAcknowledge-failed"), &config);
+        assert_eq!((outcome.request, outcome.fault), (Some(RanStepRequest::Updated { failed: 1 }), None));
+        let outcome = step(&mut node, &golden("AMFConfigurationUpdateFailure"), &config);
+        assert_eq!(outcome.fault, Some("amf-configuration-update-refused"));
+        let outcome = step(&mut None, &golden("AMFConfigurationUpdateAcknowledge"), &config);
+        assert_eq!((outcome.request, outcome.fault), (None, Some("before-ng-setup")));
+    }
+}

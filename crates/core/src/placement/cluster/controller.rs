@@ -1,0 +1,791 @@
+//! State machine of the cluster controller.
+//!
+//! It decides on membership, failures, cluster maps, migration and the number of serving hosts.
+//! Connections, storage and time belong to the caller.
+
+use super::ClusterMap;
+use super::pool_partitions::{PartitionState, PoolPartitions, lost, partition_of};
+use super::record::{DurableState, RejoinInfo, Secrets};
+use super::scaling::{HostUtilisation, Scaler, Scaling, ScalingDecision};
+use super::succession::Succession;
+use crate::placement::balance::map::{BucketMap, SliceBuckets};
+use crate::placement::balance::migration::CatchUp;
+use crate::placement::balance::ring::WeightedHost;
+use crate::placement::balance::{BalancerId, HostId};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use vireo_types::{Duration, Instant};
+
+/// Settings of a controller.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ControllerSettings {
+    /// Number of hosts that the first map waits for.
+    pub hosts: usize,
+    /// Maximum number of hosts at a time. Each has a pool partition, which is assigned again when
+    /// its host is gone and no UE uses it.
+    pub most_hosts: u16,
+    /// True if a host failure loses no acknowledged commit as long as there are copies.
+    pub lossless: bool,
+    /// Number of replicas for UEs of unknown slice (element 0) and for each slice.
+    pub replicas: Vec<usize>,
+    /// True if UEs can migrate between live hosts: false if no host has their contexts in shared
+    /// memory.
+    pub moves: bool,
+    /// Maximum number of buckets, of all [`crate::placement::balance::map::BUCKETS`], that migrate
+    /// at once. The next ones follow when all owners have what they were assigned.
+    pub at_once: usize,
+    /// Settings for the number of serving hosts; `None`: all hosts that have joined serve.
+    pub scaling: Option<Scaling>,
+    /// Time without a message after which a member is silent.
+    pub silence: Duration,
+    /// Time for which a new controller waits until known members have reconnected.
+    pub patience: Duration,
+    /// Time for which a controller without state waits for members of an existing cluster before it
+    /// creates one.
+    pub listens: Duration,
+    /// True if the controller runs in the process of the only balancer: when it starts, the
+    /// previous balancer is dead.
+    pub alone: bool,
+}
+
+/// Host or balancer of a cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Member {
+    Host(HostId),
+    Balancer(BalancerId),
+}
+
+/// Reason to refuse a join or to evict a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// The controller cannot decide yet.
+    #[error("the controller has only just started: ask again")]
+    NotYet,
+    /// All pool partitions are assigned or still in use.
+    #[error(
+        "each of the {0} parts of the UE addresses is a host's, or UEs still have addresses of it that is gone: wait for these, or \
+         raise cluster.address-parts and start the cluster anew"
+    )]
+    Hosts(u16),
+    /// All balancer IDs are in use.
+    #[error("there are {} balancers, and no more can be told apart", BalancerId::COUNT)]
+    Balancers,
+    /// The member knows a cluster, and this controller has created another one that has no map yet.
+    #[error("the controller does not know the cluster that this member is of: it starts anew, and learns it")]
+    Unlearned,
+    /// The member belongs to another cluster.
+    #[error("it is of another cluster than this controller's: start it anew, without what it has")]
+    OtherCluster,
+    /// The member was in a map and was removed from it.
+    #[error("the cluster has gone on without it since epoch {0}: start it anew")]
+    Fenced(u64),
+    /// The member was silent and was declared dead.
+    #[error("it has said nothing for too long, to the controller, a balancer or another host: others have taken over")]
+    Silent,
+}
+
+/// Stage of a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum MemberStage {
+    /// The member is not ready and sends no heartbeats.
+    Starting,
+    /// The member is ready and waits until it is needed.
+    Idle,
+    /// The member belongs in the map.
+    Serving,
+}
+
+#[derive(Clone, Debug)]
+struct Host {
+    copies: SocketAddr,
+    stage: MemberStage,
+    seen: Liveness,
+    /// Hosts that do not accept this host's copies.
+    unreached: BTreeSet<HostId>,
+}
+
+#[derive(Clone, Debug)]
+struct Balancer {
+    address: SocketAddr,
+    stage: MemberStage,
+    seen: Liveness,
+    /// Hosts that this balancer receives nothing from.
+    unheard: BTreeSet<HostId>,
+}
+
+/// Time of the last message of a member, and whether it is connected.
+#[derive(Clone, Copy, Debug)]
+struct Liveness {
+    at: Instant,
+    here: bool,
+}
+
+/// State of the cluster controller.
+#[derive(Clone, Debug)]
+pub struct Controller {
+    settings: ControllerSettings,
+    secrets: Secrets,
+    /// Map that is stored and in effect.
+    map: Option<ClusterMap>,
+    /// Next map, while it is being stored.
+    next: Option<ClusterMap>,
+    hosts: BTreeMap<HostId, Host>,
+    balancers: BTreeMap<BalancerId, Balancer>,
+    /// Balancers in no map yet, in order of joining.
+    order: Vec<BalancerId>,
+    joined: u16,
+    parts: PoolPartitions,
+    /// Balancer ID after which the search for a free one starts.
+    last_balancer: u8,
+    /// Time of the last tick.
+    looked: Instant,
+    /// End of the period in which no member is declared dead, because members must reconnect.
+    waits: Instant,
+    /// True if that period ends early when all members are connected.
+    early: bool,
+    /// End of the period in which the controller may discover an existing cluster. It answers no
+    /// join before.
+    listens: Option<Instant>,
+    succession: Succession,
+    /// True if another cluster exists that this controller does not know.
+    ignorant: bool,
+    dismissed: Vec<(Member, Refusal)>,
+    /// Last scaling decision that the caller has not read.
+    scaled: Option<ScalingDecision>,
+    /// Replicas that lack copies required by the map.
+    catch_up: CatchUp,
+    /// True if all buckets are where they belong.
+    settled: bool,
+    /// Hosts that drain; `left`: hosts that have drained or were idle.
+    draining: BTreeSet<HostId>,
+    left: Vec<HostId>,
+    /// Wanted number of serving hosts, and the autoscaler that changes it.
+    wanted: usize,
+    scaler: Option<Scaler>,
+}
+
+impl Controller {
+    /// Creates the controller of a cluster that, as far as it knows, does not exist yet.
+    pub fn new(settings: ControllerSettings, secrets: Secrets, now: Instant) -> Self {
+        let listens = Some(now + settings.listens);
+        let scaler = settings.scaling.map(Scaler::new);
+        let wanted = settings.scaling.map_or(0, |scaling| scaling.least.max(settings.hosts));
+        Controller {
+            settings,
+            secrets,
+            map: None,
+            next: None,
+            hosts: BTreeMap::new(),
+            balancers: BTreeMap::new(),
+            order: Vec::new(),
+            joined: 0,
+            parts: PoolPartitions::default(),
+            last_balancer: BalancerId::COUNT - 1,
+            looked: now,
+            waits: now,
+            early: true,
+            listens,
+            succession: Succession::default(),
+            ignorant: false,
+            dismissed: Vec::new(),
+            scaled: None,
+            catch_up: CatchUp::default(),
+            settled: true,
+            draining: BTreeSet::new(),
+            left: Vec::new(),
+            wanted,
+            scaler,
+        }
+    }
+
+    /// Creates the controller that succeeds another one, from its stored state.
+    pub fn restore(settings: ControllerSettings, record: DurableState, now: Instant) -> Self {
+        let mut controller = Controller::new(settings, record.secrets, now);
+        controller.listens = None;
+        if let Some(map) = record.map.filter(|map| map.buckets.is_complete()) {
+            controller.follow(map, now);
+        }
+        controller
+    }
+
+    /// Adopts the map of a previous controller and waits for its members.
+    fn follow(&mut self, map: ClusterMap, now: Instant) {
+        let seen = Liveness { at: now, here: false };
+        self.joined = self.joined.max(map.joined);
+        for (host, copies) in &map.hosts {
+            self.joined = self.joined.max(host.0.saturating_add(1));
+            let new = || Host { copies: *copies, stage: MemberStage::Serving, seen, unreached: BTreeSet::new() };
+            self.hosts.entry(*host).or_insert_with(new);
+        }
+        // In the same process as the controller, the only balancer of the map has died with it.
+        for (balancer, address) in map.balancers.iter().filter(|_| !self.settings.alone) {
+            let new = || Balancer { address: *address, stage: MemberStage::Serving, seen, unheard: BTreeSet::new() };
+            self.balancers.entry(*balancer).or_insert_with(new);
+        }
+        self.order.retain(|balancer| !map.has_balancer(*balancer));
+        // The next balancer ID differs from those that members know.
+        self.last_balancer = map.balancers.last().map_or(self.last_balancer, |(balancer, _)| balancer.0);
+        self.waits = now + self.settings.patience;
+        self.early = true;
+        self.draining = map.leaving.iter().copied().collect();
+        if let Some(scaling) = &self.settings.scaling {
+            self.wanted = map.hosts.len().saturating_sub(map.leaving.len()).clamp(scaling.least, scaling.most);
+        }
+        self.hold(map);
+    }
+
+    /// Makes a map current. No owner has confirmed its replicas yet.
+    fn hold(&mut self, map: ClusterMap) {
+        self.catch_up = CatchUp::of(&map.buckets, map.hosts.iter().map(|(host, _)| *host));
+        self.settled = false;
+        self.map = Some(map);
+    }
+
+    /// Returns the state to store.
+    pub fn record(&self) -> DurableState {
+        DurableState { secrets: self.secrets, map: self.map.clone() }
+    }
+
+    /// Returns the secrets that hosts share.
+    pub fn secrets(&self) -> Secrets {
+        self.secrets
+    }
+
+    /// Returns the current map, which every member must have.
+    pub fn map(&self) -> Option<&ClusterMap> {
+        self.map.as_ref()
+    }
+
+    /// Returns true while members must reconnect to this controller and none is declared dead.
+    pub fn is_discovering(&self) -> bool {
+        self.looked < self.succession.until(self.waits, self.has_most_hosts()) && !(self.early && self.is_complete())
+    }
+
+    /// Returns true if most hosts of the map are connected.
+    fn has_most_hosts(&self) -> bool {
+        let Some(map) = &self.map else { return true };
+        let here = |host: &HostId| self.hosts.get(host).is_some_and(|host| host.seen.here);
+        map.hosts.iter().filter(|(host, _)| here(host)).count() * 2 > map.hosts.len()
+    }
+
+    /// Returns true if a member belongs to a cluster that this controller should have learned
+    /// before it created another one. The controller and its members must then restart.
+    pub fn is_ignorant(&self) -> bool {
+        self.ignorant
+    }
+
+    /// Returns true if a member is ready; `None` if it does not exist.
+    pub fn is_ready(&self, member: Member) -> Option<bool> {
+        let stage = match member {
+            Member::Host(host) => self.hosts.get(&host)?.stage,
+            Member::Balancer(balancer) => self.balancers.get(&balancer)?.stage,
+        };
+        Some(stage != MemberStage::Starting)
+    }
+
+    /// Handles the join request of a host.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the host may not join; it contains the reason.
+    pub fn join_host(
+        &mut self,
+        copies: SocketAddr,
+        past: Option<RejoinInfo<HostId>>,
+        now: Instant,
+    ) -> Result<HostId, Refusal> {
+        let own =
+            past.as_ref().map(|past| (past.id, past.record.map.as_ref().is_some_and(|map| map.has_host(past.id))));
+        self.learn_from_rejoin(past.map(|past| past.record), now)?;
+        let (host, had) = match own {
+            Some(own) => own,
+            None => (self.next_host()?, false),
+        };
+        let seen = Liveness { at: now, here: true };
+        let is_in = self.latest().is_some_and(|map| map.has_host(host));
+        let stage = if is_in { MemberStage::Serving } else { MemberStage::Starting };
+        let others = self.has_part(partition_of(host, self.settings.most_hosts));
+        match self.hosts.get_mut(&host) {
+            Some(known) => (known.copies, known.seen) = (copies, seen),
+            // A host that was in a map without having received it has done nothing under it, and
+            // joins as a new one.
+            None if had && !is_in => return Err(Refusal::Fenced(self.epoch())),
+            None if others && !is_in => return Err(Refusal::Hosts(self.settings.most_hosts)),
+            None => drop(self.hosts.insert(host, Host { copies, stage, seen, unreached: BTreeSet::new() })),
+        }
+        self.joined = self.joined.max(host.0.saturating_add(1));
+        Ok(host)
+    }
+
+    /// Handles the join request of a balancer, which accepts hosts at `address`.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the balancer may not join; it contains the reason.
+    pub fn join_balancer(
+        &mut self,
+        address: SocketAddr,
+        past: Option<RejoinInfo<BalancerId>>,
+        now: Instant,
+    ) -> Result<BalancerId, Refusal> {
+        let own =
+            past.as_ref().map(|past| (past.id, past.record.map.as_ref().is_some_and(|map| map.has_balancer(past.id))));
+        self.learn_from_rejoin(past.map(|past| past.record), now)?;
+        let (balancer, had) = match own {
+            Some((balancer, _)) if balancer.0 >= BalancerId::COUNT => return Err(Refusal::Balancers),
+            Some(own) => own,
+            // Other members may still use the ID of a balancer that left recently: that ID is
+            // assigned last.
+            None => {
+                let next = (1..=BalancerId::COUNT).map(|n| BalancerId((self.last_balancer + n) % BalancerId::COUNT));
+                let known = |id: &BalancerId| {
+                    self.balancers.contains_key(id) || self.map.as_ref().is_some_and(|map| map.has_balancer(*id))
+                };
+                (next.into_iter().find(|id| !known(id)).ok_or(Refusal::Balancers)?, false)
+            }
+        };
+        let seen = Liveness { at: now, here: true };
+        let is_in = self.latest().is_some_and(|map| map.has_balancer(balancer));
+        match self.balancers.get_mut(&balancer) {
+            Some(known) => (known.address, known.seen) = (address, seen),
+            None if had && !is_in => return Err(Refusal::Fenced(self.epoch())),
+            None => {
+                let stage = if is_in { MemberStage::Serving } else { MemberStage::Starting };
+                self.balancers.insert(balancer, Balancer { address, stage, seen, unheard: BTreeSet::new() });
+                if !is_in {
+                    self.order.push(balancer);
+                }
+                self.last_balancer = balancer.0;
+            }
+        }
+        Ok(balancer)
+    }
+
+    /// Takes over what a joining member knows of the cluster.
+    fn learn_from_rejoin(&mut self, record: Option<DurableState>, now: Instant) -> Result<(), Refusal> {
+        // A member that was in no map has nothing to contribute until it is certain that no other
+        // member was.
+        let tells = |record: &DurableState| record.map.is_some() || self.listens.is_none_or(|until| now >= until);
+        let Some(record) = record.filter(tells) else {
+            return match self.listens {
+                Some(until) if now < until => Err(Refusal::NotYet),
+                _ => {
+                    self.listens = None;
+                    Ok(())
+                }
+            };
+        };
+        let learns = self.listens.take().is_some();
+        if learns {
+            self.secrets = record.secrets;
+        } else if record.secrets != self.secrets {
+            self.ignorant |= self.latest().is_none() && record.map.is_some();
+            return Err(if self.ignorant { Refusal::Unlearned } else { Refusal::OtherCluster });
+        }
+        // A newer map than the known one was sent by a controller without a store, which this one
+        // does not know.
+        let known = self.latest().map_or(0, ClusterMap::epoch);
+        if let Some(map) = record.map.filter(|map| map.buckets.is_complete() && map.epoch() > known) {
+            let fits = map.balancers.iter().all(|(balancer, _)| balancer.0 < BalancerId::COUNT);
+            let parts: BTreeSet<u16> =
+                map.hosts.iter().map(|(host, _)| partition_of(*host, self.settings.most_hosts)).collect();
+            if !fits || parts.len() < map.hosts.len() {
+                return Err(Refusal::OtherCluster);
+            }
+            // Members of earlier maps that are not in this one were declared dead.
+            self.next = None;
+            self.hosts.retain(|host, known| known.stage != MemberStage::Serving || map.has_host(*host));
+            self.follow(map, now);
+            if learns || self.succession.is_on() {
+                self.succession.learned(now, self.settings.patience);
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the ID of the next host: one whose pool partition may be assigned.
+    fn next_host(&self) -> Result<HostId, Refusal> {
+        let parts = self.settings.most_hosts;
+        let mut unknown = false;
+        for number in self.joined..self.joined.saturating_add(parts) {
+            let part = partition_of(HostId(number), parts);
+            if self.has_part(part) {
+                continue;
+            }
+            match self.map.as_ref().filter(|_| part < self.joined) {
+                // The partition was never assigned, or its host has done nothing under any map.
+                None => return Ok(HostId(number)),
+                Some(map) => match self.parts.look(part, map) {
+                    PartitionState::Free => return Ok(HostId(number)),
+                    PartitionState::Unknown => unknown = true,
+                    PartitionState::Used => {}
+                },
+            }
+        }
+        Err(if unknown { Refusal::NotYet } else { Refusal::Hosts(parts) })
+    }
+
+    /// Returns true if a host has a pool partition, or may still have it.
+    fn has_part(&self, part: u16) -> bool {
+        let maps = self.map.iter().chain(&self.next).flat_map(|map| &map.hosts).map(|(host, _)| host);
+        self.hosts.keys().chain(maps).any(|host| partition_of(*host, self.settings.most_hosts) == part)
+    }
+
+    /// Records the pool partitions of departed hosts from which UEs of this host use addresses in
+    /// an epoch.
+    pub fn report_used_partitions(&mut self, host: HostId, epoch: u64, parts: impl IntoIterator<Item = u16>) {
+        if self.hosts.contains_key(&host) {
+            self.parts.said(host, epoch, parts);
+        }
+    }
+
+    fn epoch(&self) -> u64 {
+        self.latest().map_or(0, ClusterMap::epoch)
+    }
+
+    /// Returns the last map, whether it is current already or not.
+    fn latest(&self) -> Option<&ClusterMap> {
+        self.next.as_ref().or(self.map.as_ref())
+    }
+
+    /// Handles that a member is ready: a host has started its workers, or a balancer accepts hosts.
+    pub fn ready(&mut self, member: Member, now: Instant) {
+        let (stage, ready) = match member {
+            Member::Host(host) => {
+                let ready = if self.scaler.is_some() { MemberStage::Idle } else { MemberStage::Serving };
+                (self.hosts.get_mut(&host).map(|host| &mut host.stage), ready)
+            }
+            Member::Balancer(balancer) => {
+                (self.balancers.get_mut(&balancer).map(|balancer| &mut balancer.stage), MemberStage::Serving)
+            }
+        };
+        if let Some(stage) = stage.filter(|stage| **stage == MemberStage::Starting) {
+            *stage = ready;
+        }
+        self.heard(member, now);
+    }
+
+    /// Records a message from a member.
+    pub fn heard(&mut self, member: Member, now: Instant) {
+        if let Some(seen) = self.seen(member) {
+            *seen = Liveness { at: now, here: true };
+        }
+    }
+
+    fn seen(&mut self, member: Member) -> Option<&mut Liveness> {
+        match member {
+            Member::Host(host) => self.hosts.get_mut(&host).map(|host| &mut host.seen),
+            Member::Balancer(balancer) => self.balancers.get_mut(&balancer).map(|balancer| &mut balancer.seen),
+        }
+    }
+
+    /// Records all hosts that a balancer does not receive heartbeats from; replaces its last
+    /// report.
+    pub fn report_silent_hosts(&mut self, balancer: BalancerId, hosts: impl IntoIterator<Item = HostId>) {
+        if let Some(balancer) = self.balancers.get_mut(&balancer) {
+            balancer.unheard = hosts.into_iter().collect();
+        }
+    }
+
+    /// Records all hosts that do not accept a host's copies; replaces its last report.
+    pub fn report_unreachable_peers(&mut self, host: HostId, hosts: impl IntoIterator<Item = HostId>) {
+        if let Some(host) = self.hosts.get_mut(&host) {
+            host.unreached = hosts.into_iter().collect();
+        }
+    }
+
+    /// Handles a report for an epoch. An owner reports that a replica has all copies. A host
+    /// reports of itself that it has all handoffs and knows the RAN nodes of the map's balancers.
+    pub fn caught_up(&mut self, owner: HostId, epoch: u64, replica: HostId) {
+        self.catch_up.acknowledge(owner, epoch, replica);
+    }
+
+    /// Starts to drain a host: it migrates all its buckets and leaves. Returns false if the host is
+    /// unknown or not ready.
+    pub fn drain(&mut self, host: HostId) -> bool {
+        match self.hosts.get(&host).map(|host| host.stage) {
+            Some(MemberStage::Serving) => drop(self.draining.insert(host)),
+            // An idle host has no buckets.
+            Some(MemberStage::Idle) => {
+                self.remove(Member::Host(host));
+                self.left.push(host);
+            }
+            Some(MemberStage::Starting) | None => return false,
+        }
+        true
+    }
+
+    /// Handles the load report of a host.
+    pub fn reported(&mut self, host: HostId, load: HostUtilisation, now: Instant) {
+        if let Some(scaler) = self.scaler.as_mut().filter(|_| self.hosts.contains_key(&host)) {
+            scaler.reported(host, load, now);
+        }
+    }
+
+    /// Returns the number of hosts that have joined and wait until they are needed.
+    pub fn idle(&self) -> usize {
+        self.hosts.values().filter(|host| host.stage == MemberStage::Idle).count()
+    }
+
+    /// Returns the wanted number of hosts including idle ones, and how many of them are missing.
+    pub fn missing_hosts(&self) -> (usize, usize) {
+        let Some(scaling) = &self.settings.scaling else { return (0, 0) };
+        let all = (self.wanted + scaling.idle).min(usize::from(self.settings.most_hosts));
+        let there = self.hosts.keys().filter(|host| !self.draining.contains(host)).count();
+        (all, all.saturating_sub(there))
+    }
+
+    /// Returns true if all buckets are where they belong, with all their copies.
+    pub fn is_settled(&self) -> bool {
+        self.settled && self.next.is_none()
+    }
+
+    /// Returns hosts whose state other hosts have completely: their processes may end.
+    pub fn take_departed(&mut self) -> Vec<HostId> {
+        std::mem::take(&mut self.left)
+    }
+
+    /// Handles the loss of a member's connection: the member is dead, unless members must reconnect
+    /// to this controller.
+    pub fn lost(&mut self, member: Member) {
+        if self.is_discovering() {
+            if let Some(seen) = self.seen(member) {
+                seen.here = false;
+            }
+        } else {
+            self.remove(member);
+        }
+    }
+
+    fn remove(&mut self, member: Member) {
+        match member {
+            Member::Host(host) => {
+                self.hosts.remove(&host);
+                self.parts.forget(host);
+                self.draining.remove(&host);
+                self.scaler.iter_mut().for_each(|scaler| scaler.forget(host));
+            }
+            Member::Balancer(balancer) => {
+                self.balancers.remove(&balancer);
+                self.order.retain(|other| *other != balancer);
+            }
+        }
+    }
+
+    /// Returns true if all awaited members are connected.
+    fn is_complete(&self) -> bool {
+        self.hosts.values().all(|host| host.seen.here) && self.balancers.values().all(|balancer| balancer.seen.here)
+    }
+
+    fn all(&self) -> impl Iterator<Item = (Member, Liveness)> {
+        let hosts = self.hosts.iter().map(|(id, host)| (Member::Host(*id), host.seen));
+        hosts.chain(self.balancers.iter().map(|(id, balancer)| (Member::Balancer(*id), balancer.seen)))
+    }
+
+    /// Advances time. The caller does so before it reports later events, and at least four times
+    /// per `silence`. A controller that was suspended itself grants all members a new period before
+    /// it declares any dead.
+    pub fn begin_tick(&mut self, now: Instant) {
+        let held_up = now.since(self.looked).as_micros();
+        self.looked = now;
+        if held_up > self.settings.silence.as_micros() {
+            self.hosts.values_mut().for_each(|host| host.seen.at = now);
+            self.balancers.values_mut().for_each(|balancer| balancer.seen.at = now);
+        }
+        if held_up * 2 > self.settings.patience.as_micros() {
+            // After such a time members may have dropped this controller: they return on
+            // connections other than those that are about to end.
+            self.waits = now + self.settings.patience;
+            self.early = false;
+        }
+    }
+
+    /// Detects failures and plans the next map. The caller has reported all events until `now`.
+    pub fn check_liveness(&mut self, now: Instant) {
+        self.begin_tick(now);
+        if self.is_discovering() {
+            return;
+        }
+        self.succession.is_over();
+        self.declare_dead(now);
+        self.resolve_balancer_partition();
+        self.resolve_host_partition();
+        self.scale(now);
+        self.plan();
+    }
+
+    /// Declares silent members dead, if other members have sent something since.
+    fn declare_dead(&mut self, now: Instant) {
+        let silence = self.settings.silence;
+        let newest = self.all().map(|(_, seen)| seen.at).max().unwrap_or_default();
+        let is_silent = |seen: &Liveness| {
+            let since = newest.since(seen.at);
+            now.since(seen.at) >= silence && since.as_micros() * 2 >= silence.as_micros()
+        };
+        let is_dead = |(member, seen): &(Member, Liveness)| {
+            // A starting member sends no heartbeats; when it dies, its connection ends.
+            !seen.here || is_silent(seen) && self.is_ready(*member) == Some(true)
+        };
+        let dead: Vec<Member> = self.all().filter(is_dead).map(|(member, _)| member).collect();
+        for member in dead {
+            self.evict(member);
+        }
+    }
+
+    /// Resolves partitions between balancers and hosts. Evicts the balancer if it misses most hosts
+    /// and there is another balancer, else the hosts.
+    fn resolve_balancer_partition(&mut self) {
+        let Some(map) = &self.map else { return };
+        let here: BTreeSet<HostId> = self.hosts.keys().copied().filter(|host| map.has_host(*host)).collect();
+        let unheard = |balancer: &Balancer| balancer.unheard.intersection(&here).copied().collect::<Vec<_>>();
+        let missed: Vec<(BalancerId, Vec<HostId>)> =
+            self.balancers.iter().map(|(id, balancer)| (*id, unheard(balancer))).collect();
+        for (balancer, hosts) in missed {
+            let others = self.map.as_ref().is_some_and(|map| {
+                map.balancers.iter().any(|(other, _)| *other != balancer && self.balancers.contains_key(other))
+            });
+            if hosts.len() * 2 > here.len() && others {
+                self.evict(Member::Balancer(balancer));
+            } else {
+                hosts.into_iter().for_each(|host| self.evict(Member::Host(host)));
+            }
+        }
+    }
+
+    /// Resolves partitions between hosts that do not accept each other's copies and thus block
+    /// effects. Evicts the host in most such pairs, else the one with the highest ID. Its UEs
+    /// continue at their replicas.
+    fn resolve_host_partition(&mut self) {
+        loop {
+            let Some(map) = &self.map else { return };
+            let here = |host: &HostId| map.has_host(*host) && self.hosts.contains_key(host);
+            let mut pairs: BTreeMap<HostId, usize> = BTreeMap::new();
+            for (host, entry) in self.hosts.iter().filter(|(host, _)| here(host)) {
+                for other in entry.unreached.iter().filter(|other| here(other) && *other != host) {
+                    *pairs.entry(*host).or_default() += 1;
+                    *pairs.entry(*other).or_default() += 1;
+                }
+            }
+            let Some((host, _)) = pairs.into_iter().max_by_key(|(host, count)| (*count, *host)) else { return };
+            self.evict(Member::Host(host));
+        }
+    }
+
+    fn evict(&mut self, member: Member) {
+        self.remove(member);
+        self.dismissed.push((member, Refusal::Silent));
+    }
+
+    /// Activates as many hosts as are wanted, and decides whether that number changes.
+    fn scale(&mut self, now: Instant) {
+        let Some(scaler) = self.scaler.as_mut() else { return };
+        let works = |(id, host): (&HostId, &Host)| {
+            (host.stage == MemberStage::Serving && !self.draining.contains(id)).then_some(*id)
+        };
+        let working: Vec<HostId> = self.hosts.iter().filter_map(works).collect();
+        if self.next.is_some() || !self.settled || self.map.is_none() {
+            scaler.reset_hysteresis();
+        } else {
+            let step = scaler.decide(&working, now);
+            match step {
+                Some(ScalingDecision::ScaleOut) => self.wanted = working.len() + 1,
+                Some(ScalingDecision::ScaleIn(host)) => {
+                    self.wanted = working.len() - 1;
+                    self.draining.insert(host);
+                }
+                None => {}
+            }
+            self.scaled = step.or(self.scaled);
+        }
+        let missing = self.wanted.saturating_sub(working.len());
+        let idle = self.hosts.values_mut().filter(|host| host.stage == MemberStage::Idle && host.seen.here);
+        idle.take(missing).for_each(|host| host.stage = MemberStage::Serving);
+    }
+
+    /// Makes the next map if anything changes.
+    fn plan(&mut self) {
+        if self.next.is_some() {
+            return;
+        }
+        let serving = self.hosts.iter().filter(|(_, host)| host.stage == MemberStage::Serving);
+        let hosts: Vec<(HostId, SocketAddr)> = serving.map(|(id, host)| (*id, host.copies)).collect();
+        let few = self.map.is_none() && hosts.len() < self.settings.hosts;
+        let ready = |id: &BalancerId| self.balancers.get(id).filter(|balancer| balancer.stage == MemberStage::Serving);
+        let address = |id: &BalancerId| Some((*id, ready(id)?.address));
+        let before = self.map.iter().flat_map(|map| &map.balancers).map(|(id, _)| id);
+        let balancers: Vec<(BalancerId, SocketAddr)> = before.chain(&self.order).filter_map(address).collect();
+        let leaving: Vec<HostId> = self.draining.iter().copied().filter(|host| self.hosts.contains_key(host)).collect();
+        let same = |map: &ClusterMap| map.hosts == hosts && map.balancers == balancers && map.leaving == leaving;
+        let same = self.map.as_ref().is_some_and(same);
+        // Without hosts or balancers the map stays: members that reconnect continue with it.
+        if few || hosts.is_empty() || balancers.is_empty() {
+            return;
+        }
+        let weight = |host: &HostId| if leaving.contains(host) { 0.0 } else { 1.0 };
+        let weighted: Vec<WeightedHost> =
+            hosts.iter().map(|(host, _)| WeightedHost { host: *host, weight: weight(host) }).collect();
+        let part = |replicas: &usize| SliceBuckets { weight: 1.0, replicas: *replicas, hosts: weighted.clone() };
+        let parts: Vec<SliceBuckets> = self.settings.replicas.iter().map(part).collect();
+        let buckets = match &self.map {
+            None => Some(BucketMap::first(&parts)),
+            Some(map) if !same => Some(map.buckets.next(&parts)),
+            Some(_) if self.settled || !self.catch_up.is_complete() => return,
+            Some(_) if !self.settings.moves => None,
+            // Next step of a migration: all hosts have the copies that the last one requires.
+            Some(map) => {
+                let switch = || map.buckets.switch(&parts, self.settings.at_once);
+                map.buckets.prepare(&parts).or_else(switch)
+            }
+        };
+        match buckets {
+            Some(buckets) => {
+                let ids: Vec<HostId> = hosts.iter().map(|(host, _)| *host).collect();
+                let buckets = self.succession.next(buckets);
+                let lost = self.map.as_ref().map_or_else(Vec::new, |map| lost(map, &ids, &self.settings, self.settled));
+                self.next = Some(ClusterMap { hosts, buckets, balancers, joined: self.joined, lost, leaving });
+            }
+            None => self.on_migration_complete(leaving.len() == hosts.len() || !self.settings.moves),
+        }
+    }
+
+    /// Handles that all buckets are where they belong. Draining hosts without buckets may end; all
+    /// may if `all` is set, as no other host can receive their buckets.
+    fn on_migration_complete(&mut self, all: bool) {
+        self.settled = true;
+        let Some(map) = &self.map else { return };
+        let done: Vec<HostId> = self.draining.iter().copied().filter(|host| all || !map.buckets.has(*host)).collect();
+        for host in done {
+            self.remove(Member::Host(host));
+            self.left.push(host);
+        }
+    }
+
+    /// Returns the state that must be stored before it takes effect, if any.
+    pub fn to_write(&self) -> Option<DurableState> {
+        let map = Some(self.next.clone()?);
+        Some(DurableState { secrets: self.secrets, map })
+    }
+
+    /// Handles that the state of an epoch is stored: its map takes effect. Returns false if the
+    /// epoch is not the awaited one.
+    pub fn written(&mut self, epoch: u64) -> bool {
+        let written = self.next.take_if(|next| next.epoch() == epoch);
+        if let Some(map) = written {
+            self.order.retain(|balancer| !map.has_balancer(*balancer));
+            self.hold(map);
+            return true;
+        }
+        false
+    }
+
+    /// Drains the evicted members with the reasons.
+    pub fn take_evicted(&mut self) -> Vec<(Member, Refusal)> {
+        std::mem::take(&mut self.dismissed)
+    }
+
+    /// Returns and clears the last scaling decision.
+    pub fn take_scaled(&mut self) -> Option<ScalingDecision> {
+        self.scaled.take()
+    }
+}

@@ -1,0 +1,54 @@
+//! Recovery of the cluster state by a controller without a store.
+//!
+//! Such a controller leaves no state, and its members may have received different maps. The next
+//! controller adopts the newest map that a member presents and waits for the other members of that
+//! map. It waits longer while most hosts are missing, because the present ones may have been
+//! removed by a newer map. The first map that it makes has a much higher epoch, so that it is newer
+//! than any that the previous controller sent to absent members.
+
+use crate::placement::balance::map::BucketMap;
+use vireo_types::{Duration, Instant};
+
+/// Factor on the reconnect timeout: maximum wait for most hosts.
+const MOST_WITHIN: u64 = 5;
+/// Number of epochs skipped after a controller whose last map is unknown: far more than it can have
+/// made meanwhile.
+const LEFT_OUT: u64 = 1 << 10;
+
+/// Adopted map of a previous controller, until the first own map.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Succession {
+    /// End of the wait for most hosts of the adopted map.
+    until: Option<Instant>,
+    /// True if the next map is the first one of this controller.
+    leaps: bool,
+}
+
+impl Succession {
+    /// Handles that a map was adopted from a member, the first one or a newer one.
+    pub(super) fn learned(&mut self, now: Instant, patience: Duration) {
+        self.until.get_or_insert(now + Duration(patience.0 * MOST_WITHIN));
+        self.leaps = true;
+    }
+
+    /// Returns true if maps of members are still adopted.
+    pub(super) fn is_on(&self) -> bool {
+        self.until.is_some()
+    }
+
+    /// Returns the end of the wait for members: `else_until` if most hosts are present, else at
+    /// least the end of the wait for most hosts.
+    pub(super) fn until(&self, else_until: Instant, most_are_there: bool) -> Instant {
+        self.until.filter(|_| !most_are_there).map_or(else_until, |until| until.max(else_until))
+    }
+
+    /// Ends the wait for members.
+    pub(super) fn is_over(&mut self) {
+        self.until = None;
+    }
+
+    /// Returns the next map, with a higher epoch if it is the first one of this controller.
+    pub(super) fn next(&mut self, buckets: BucketMap) -> BucketMap {
+        if std::mem::take(&mut self.leaps) { buckets.later(LEFT_OUT) } else { buckets }
+    }
+}

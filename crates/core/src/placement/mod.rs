@@ -1,0 +1,8 @@
+//! Placement of UEs: which host serves and owns which UEs, and who keeps copies of them.
+//!
+//! [`balance`] maps buckets to hosts and chooses hosts for messages. [`cluster`] is the
+//! controller's state machine. [`replica`] has the owner's and the replicas' side of replication.
+
+pub mod balance;
+pub mod cluster;
+pub mod replica;
