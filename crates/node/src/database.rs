@@ -407,7 +407,7 @@ mod tests {
         database.run(|name, what| all.push((name, what)), || now);
         let text = metrics.render();
         let writes =
-            r#"vireo_state_operations_total{function="smf",transaction="create-sm-context",operation="write"} 1"#;
+            r#"vireo_database_operations_total{function="smf",transaction="create_sm_context",operation="write"} 1"#;
         let committed = all.iter().any(|(_, done)| matches!(done, OperationResult::Changed(Ok(_))));
         assert_eq!(text.contains(writes), committed, "each is counted once: {text}");
         all

@@ -30,7 +30,7 @@ impl EvictedClaims {
             tracing::warn!(
                 count,
                 "more subscribers register than whose last host can be known: of one who registers at another host while hosts fail \
-                 both contexts may stay (see vireo_claims_forgotten_total)"
+                 both contexts may stay (see vireo_subscriber_claims_evicted_total)"
             );
         }
         says
@@ -46,7 +46,7 @@ mod tests {
     #[test]
     fn what_is_forgotten_is_counted_and_said_once_a_minute() {
         let (mut claims, metrics, mut forgotten) = (Claims::default(), Metrics::new(), EvictedClaims::default());
-        let counted = || metrics.render().lines().any(|line| line == "vireo_claims_forgotten_total 7");
+        let counted = || metrics.render().lines().any(|line| line == "vireo_subscriber_claims_evicted_total 7");
         let begin = Instant(1_000_000);
         let mut number = 999_700_000_000_000_u64;
         let mut hear = |claims: &mut Claims, count: u64, at: Instant| {

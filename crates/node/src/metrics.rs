@@ -9,6 +9,7 @@ pub(crate) mod process;
 
 use metrics::{Counter, Gauge, Histogram, Key, Label, Level, Metadata, Recorder};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use vireo_core::amf::ran::admission::Refusal;
 use vireo_types::Duration;
@@ -41,74 +42,74 @@ labels! {
     /// Procedures that are counted and timed: those of TS 23.502 and of NGAP.
     Procedure {
         /// NG Setup (TS 38.413 8.7.1).
-        NgSetup = "ng-setup",
+        NgSetup = "ng_setup",
         /// NG Reset, by either side (TS 38.413 8.7.4).
-        NgReset = "ng-reset",
+        NgReset = "ng_reset",
         /// Initial registration (TS 23.502 4.2.2.2).
         Registration = "registration",
         /// Service request (TS 23.502 4.2.3).
-        ServiceRequest = "service-request",
+        ServiceRequest = "service_request",
         /// AN release to CM-IDLE (TS 23.502 4.2.6).
-        AnRelease = "an-release",
+        AnRelease = "an_release",
         /// Deregistration by the UE or the network (TS 23.502 4.2.2.3).
         Deregistration = "deregistration",
         /// PDU session establishment (TS 23.502 4.3.2).
-        SessionEstablishment = "session-establishment",
+        SessionEstablishment = "session_establishment",
         /// PDU session release (TS 23.502 4.3.4).
-        SessionRelease = "session-release",
+        SessionRelease = "session_release",
         /// Paging (TS 23.502 4.2.3.3).
         Paging = "paging",
         /// Xn handover: path switch (TS 23.502 4.9.1.2).
-        PathSwitch = "path-switch",
+        PathSwitch = "path_switch",
         /// Relocation of a session to another UPF, until the old UPF has released it.
         Relocation = "relocation",
         /// N2 handover (TS 23.502 4.9.1.3).
-        Handover = "n2-handover",
+        Handover = "n2_handover",
         /// Mobility and periodic registration update (TS 23.502 4.2.2.2).
-        Mobility = "mobility-update",
+        Mobility = "mobility_update",
     }
 }
 
 labels! {
-    /// Protocol errors of peers, as `protocol-kind`.
+    /// Protocol errors of peers, as `protocol_kind`, and damage and limits of the own host.
     Fault {
         /// NGAP: the octets are not a PDU (TS 38.413 10.2).
-        NgapTransferSyntax = "ngap-transfer-syntax",
+        NgapTransferSyntax = "ngap_transfer_syntax",
         /// NGAP: a mandatory IE is missing, duplicated or not understood (TS 38.413 10.3).
-        NgapAbstractSyntax = "ngap-abstract-syntax",
+        NgapAbstractSyntax = "ngap_abstract_syntax",
         /// NGAP: a message that does not fit the state (TS 38.413 10.4).
-        NgapSemantic = "ngap-semantic",
+        NgapSemantic = "ngap_semantic",
         /// NGAP: unknown or inconsistent UE NGAP IDs (TS 38.413 10.6).
-        NgapUnknownUe = "ngap-unknown-ue",
+        NgapUnknownUe = "ngap_unknown_ue",
         /// NGAP before NG Setup.
-        NgapNotSetUp = "ngap-not-set-up",
+        NgapNotSetUp = "ngap_not_set_up",
         /// SCTP: an association from an address of a UE.
-        SctpFromUe = "sctp-from-ue",
+        SctpFromUe = "sctp_from_ue",
         /// PFCP: a message from an address of a UE.
-        PfcpFromUe = "pfcp-from-ue",
+        PfcpFromUe = "pfcp_from_ue",
         /// SCTP: the payload protocol identifier is not that of NGAP.
-        SctpPpid = "sctp-ppid",
+        SctpPpid = "sctp_ppid",
         /// NAS: too short, unknown or malformed (TS 24.501 7).
-        NasDecode = "nas-decode",
+        NasDecode = "nas_decode",
         /// NAS: the MAC is wrong (TS 24.501 4.4.3.3).
-        NasIntegrity = "nas-integrity",
+        NasIntegrity = "nas_integrity",
         /// NAS: an unprotected message that requires protection (TS 24.501 4.4.4.3).
-        NasUnprotected = "nas-unprotected",
+        NasUnprotected = "nas_unprotected",
         /// NAS: a message that does not fit the state.
-        NasUnexpected = "nas-unexpected",
+        NasUnexpected = "nas_unexpected",
         /// A SUCI with an unknown home network key.
-        SuciKeyUnknown = "suci-key-unknown",
+        SuciKeyUnknown = "suci_key_unknown",
         /// A SUCI that cannot be de-concealed: the USIM has another home network key, or the SUCI
         /// was altered.
-        SuciNotDeconcealed = "suci-not-deconcealed",
+        SuciNotDeconcealed = "suci_not_deconcealed",
         /// The response to an Identity Request is not a SUCI.
-        IdentityNotSuci = "identity-not-suci",
+        IdentityNotSuci = "nas_identity_not_suci",
         /// PFCP: no such session or no association.
-        PfcpUnknownSession = "pfcp-unknown-session",
+        PfcpUnknownSession = "pfcp_unknown_session",
         /// PFCP: a datagram from an address that is not in `n4.allow`.
-        PfcpUnlisted = "pfcp-unlisted",
+        PfcpUnlisted = "pfcp_unlisted",
         /// The state region contains data that no worker writes: a worker is faulty or compromised.
-        StateRegion = "state-region",
+        StateRegion = "state_region",
         /// A limit was reached: contexts, half-open registrations, mailboxes.
         Limit = "limit",
     }
@@ -117,18 +118,18 @@ labels! {
 labels! {
     /// Gauges of items that exist at present.
     Population {
-        /// gNBs with completed NG Setup.
-        Gnbs = "gnbs",
+        /// RAN nodes with completed NG Setup.
+        Gnbs = "ran_nodes",
         /// UE contexts, registered or not.
         Contexts = "ue_contexts",
         /// UEs in 5GMM-REGISTERED.
-        Registered = "ue_registered",
+        Registered = "ues_registered",
         /// UEs in CM-CONNECTED.
-        Connected = "ue_connected",
+        Connected = "ues_connected",
         /// Established PDU sessions.
         Sessions = "pdu_sessions",
         /// UE contexts of UEs that are not authenticated yet.
-        HalfOpen = "ue_half_open",
+        HalfOpen = "ues_half_open",
     }
 }
 
@@ -167,19 +168,19 @@ labels! {
     /// Resources of the state region in use.
     Usage {
         /// UE slots in use.
-        Slots = "slots",
+        Slots = "region_slots_in_use",
         /// UE slots that a worker holds, or with pending work.
-        Busy = "slots_busy",
+        Busy = "region_slots_busy",
         /// Packets: messages in flight to UEs.
-        Packets = "packets",
+        Packets = "region_packets_in_use",
         /// Record buffers, including those that workers keep ready.
-        Buffers = "buffers",
+        Buffers = "region_buffers_in_use",
         /// Bytes of the heap from which buffers were allocated.
-        HeapBytes = "heap_bytes",
+        HeapBytes = "region_heap_bytes",
         /// Bytes of the buffers that contain UEs' records.
-        RecordBytes = "record_bytes",
+        RecordBytes = "region_commit_record_bytes",
         /// Addresses assigned to sessions.
-        Addresses = "addresses",
+        Addresses = "ue_addresses_in_use",
     }
 }
 
@@ -187,9 +188,9 @@ labels! {
     /// A bounded queue between two threads.
     Queue {
         /// From the endpoint to the deciding thread.
-        N2Inbound = "n2-inbound",
+        N2Inbound = "n2_inbound",
         /// From the deciding thread to the endpoint.
-        N2Outbound = "n2-outbound",
+        N2Outbound = "n2_outbound",
         /// PFCP messages to the UPF.
         N4 = "n4",
         /// Requests to the subscriber database.
@@ -197,23 +198,64 @@ labels! {
     }
 }
 
-labels! {
-    /// Messages by protocol and direction, from the core's viewpoint.
-    Flow {
-        NgapIn = "ngap-in",
-        NgapOut = "ngap-out",
-        /// Effects that were not sent, because a dead host had already had them sent.
-        Repeats = "repeats",
-        /// Copies of contexts sent to other hosts.
-        CopiesOut = "copies-out",
-        /// Octets of these copies.
-        CopyOctetsOut = "copy-octets-out",
-        /// Copies of contexts received from other hosts.
-        CopiesIn = "copies-in",
-        /// Contexts of a dead host's UEs that were taken over.
-        Promoted = "promoted",
-        /// Contexts of UEs that migrated from a live host.
-        TakenOn = "taken-on",
+/// What the core exchanges with RAN nodes and other hosts, from its own viewpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Flow {
+    /// NGAP messages received.
+    NgapIn,
+    /// NGAP messages sent.
+    NgapOut,
+    /// Effects that were not sent, because a dead host had already had them sent.
+    Repeats,
+    /// Copies of contexts sent to other hosts.
+    CopiesOut,
+    /// Bytes of these copies.
+    CopyOctetsOut,
+    /// Copies of contexts received from other hosts.
+    CopiesIn,
+    /// Contexts of a dead host's UEs that were taken over.
+    Promoted,
+    /// Contexts of UEs that migrated from a live host.
+    TakenOn,
+}
+
+impl Flow {
+    const ALL: &'static [Flow] = &[
+        Flow::NgapIn,
+        Flow::NgapOut,
+        Flow::Repeats,
+        Flow::CopiesOut,
+        Flow::CopyOctetsOut,
+        Flow::CopiesIn,
+        Flow::Promoted,
+        Flow::TakenOn,
+    ];
+
+    fn key(self) -> Key {
+        let directed = |name, direction| key(name, &[("direction", direction)]);
+        match self {
+            Flow::NgapIn => directed("vireo_ngap_messages_total", "in"),
+            Flow::NgapOut => directed("vireo_ngap_messages_total", "out"),
+            Flow::Repeats => key("vireo_effects_deduplicated_total", &[]),
+            Flow::CopiesOut => directed("vireo_replication_copies_total", "out"),
+            Flow::CopyOctetsOut => key("vireo_replication_sent_bytes_total", &[]),
+            Flow::CopiesIn => directed("vireo_replication_copies_total", "in"),
+            Flow::Promoted => key("vireo_ues_taken_over_total", &[]),
+            Flow::TakenOn => key("vireo_ues_migrated_in_total", &[]),
+        }
+    }
+}
+
+impl Fault {
+    fn key(self) -> Key {
+        match self {
+            Fault::StateRegion => key("vireo_region_errors_total", &[]),
+            Fault::Limit => key("vireo_limits_reached_total", &[]),
+            _ => {
+                let (protocol, kind) = self.label().split_once('_').unwrap_or((self.label(), ""));
+                key("vireo_peer_errors_total", &[("protocol", protocol), ("kind", kind)])
+            }
+        }
     }
 }
 
@@ -231,20 +273,20 @@ labels! {
     /// Transactions of a network function in SBA mode: one request with its response.
     Transaction {
         /// Nsmf_PDUSession_CreateSMContext (TS 29.502 5.2.2.2).
-        CreateSmContext = "create-sm-context",
+        CreateSmContext = "create_sm_context",
         /// Nsmf_PDUSession_UpdateSMContext (5.2.2.3).
-        UpdateSmContext = "update-sm-context",
+        UpdateSmContext = "update_sm_context",
         /// Nsmf_PDUSession_ReleaseSMContext (5.2.2.4).
-        ReleaseSmContext = "release-sm-context",
+        ReleaseSmContext = "release_sm_context",
         /// Namf_Communication_N1N2MessageTransfer (TS 29.518 5.2.2.3.1), and the notification that
         /// it has not reached the UE.
-        Transfer = "n1n2-transfer",
+        Transfer = "n1n2_transfer",
         /// PFCP Session Establishment (TS 29.244 6.3.2).
-        PfcpEstablishment = "pfcp-establishment",
+        PfcpEstablishment = "pfcp_establishment",
         /// PFCP Session Modification (6.3.3).
-        PfcpModification = "pfcp-modification",
+        PfcpModification = "pfcp_modification",
         /// PFCP Session Deletion (6.3.4).
-        PfcpDeletion = "pfcp-deletion",
+        PfcpDeletion = "pfcp_deletion",
         /// Others: reports of UPFs, notifications, timers.
         Other = "other",
     }
@@ -292,6 +334,29 @@ pub enum Failure {
     Superseded,
 }
 
+const OPERATIONS: &str = "vireo_database_operations_total";
+
+/// Number and time of the database operations of one kind.
+struct DatabaseOperations {
+    labels: [(&'static str, &'static str); 3],
+    count: Counter,
+    /// Time from request to completion, in microseconds. The recorder's counters are integers, so
+    /// that a counter in seconds has to be written here.
+    micros: AtomicU64,
+}
+
+impl DatabaseOperations {
+    fn new(count: Counter, labels: [(&'static str, &'static str); 3]) -> Self {
+        DatabaseOperations { labels, count, micros: AtomicU64::new(0) }
+    }
+
+    fn render_time(&self, text: &mut String) {
+        let labels: Vec<_> = self.labels.iter().map(|(name, value)| format!("{name}=\"{value}\"")).collect();
+        let seconds = self.micros.load(Ordering::Relaxed) as f64 / 1e6;
+        text.push_str(&format!("vireo_database_operation_seconds_total{{{}}} {seconds}\n", labels.join(",")));
+    }
+}
+
 /// All metrics of one core, and their Prometheus text.
 pub struct Metrics {
     /// Started, succeeded and failed procedures and their latency.
@@ -308,9 +373,8 @@ pub struct Metrics {
     evicted: Vec<Counter>,
     turned_away: Vec<Counter>,
     api_refusals: Vec<Counter>,
-    /// By function, transaction and operation: number of operations, and their time in
-    /// microseconds.
-    state: Vec<[Counter; 2]>,
+    /// By function, transaction and operation.
+    state: Vec<DatabaseOperations>,
     handle: PrometheusHandle,
 }
 
@@ -330,7 +394,7 @@ impl Metrics {
     /// Registers all metrics with the value zero.
     pub fn new() -> Self {
         let recorder = PrometheusBuilder::new()
-            .set_buckets_for_metric(Matcher::Suffix("_latency_seconds".into()), LATENCY_BUCKETS_S)
+            .set_buckets_for_metric(Matcher::Suffix("_duration_seconds".into()), LATENCY_BUCKETS_S)
             .expect("the buckets are a constant that is not empty")
             .build_recorder();
         describe(&recorder);
@@ -338,15 +402,16 @@ impl Metrics {
         let counters = |name, label, values: &mut dyn Iterator<Item = &'static str>| -> Vec<Counter> {
             values.map(|v| recorder.register_counter(&key(name, &[(label, v)]), &METADATA)).collect()
         };
-        let faults = counters("vireo_faults_total", "fault", &mut Fault::ALL.iter().map(|f| f.label()));
+        let faults = Fault::ALL.iter().map(|fault| recorder.register_counter(&fault.key(), &METADATA)).collect();
         let n2_refused = counters("vireo_n2_refused_total", "reason", &mut Refusal::ALL.iter().map(|r| r.label()));
-        let messages = counters("vireo_messages_total", "flow", &mut Flow::ALL.iter().map(|q| q.label()));
+        let messages = Flow::ALL.iter().map(|flow| recorder.register_counter(&flow.key(), &METADATA)).collect();
         let refusals = &mut ApiRefusal::ALL.iter().map(|r| r.label());
         let api_refusals = counters("vireo_api_refused_requests_total", "reason", refusals);
-        let carried = counters("vireo_session_octets_total", "direction", &mut ["uplink", "downlink"].into_iter());
-        let evicted = counters("vireo_half_open_evicted_total", "reason", &mut Eviction::ALL.iter().map(|e| e.label()));
+        let carried = counters("vireo_session_bytes_total", "direction", &mut ["uplink", "downlink"].into_iter());
+        let evicted =
+            counters("vireo_half_open_ues_evicted_total", "reason", &mut Eviction::ALL.iter().map(|e| e.label()));
         let reasons = &mut TurnedAway::ALL.iter().map(|reason| reason.label());
-        let turned_away = counters("vireo_ue_turned_away_total", "reason", reasons);
+        let turned_away = counters("vireo_ues_turned_away_total", "reason", reasons);
         let state = StateFunction::ALL.iter().flat_map(|function| {
             let of = move |transaction: &Transaction, operation: &StateOperation| {
                 let (transaction, operation) = (transaction.label(), operation.label());
@@ -355,13 +420,12 @@ impl Metrics {
             Transaction::ALL.iter().flat_map(move |t| StateOperation::ALL.iter().map(move |o| of(t, o)))
         });
         let counter = |name, labels: &_| recorder.register_counter(&key(name, labels), &METADATA);
-        let names = ["vireo_state_operations_total", "vireo_state_operation_microseconds_total"];
-        let state = state.map(|labels| names.map(|name| counter(name, &labels[..]))).collect();
-        let claims_forgotten = counter("vireo_claims_forgotten_total", &[][..]);
+        let state = state.map(|labels| DatabaseOperations::new(counter(OPERATIONS, &labels[..]), labels)).collect();
+        let claims_forgotten = counter("vireo_subscriber_claims_evicted_total", &[][..]);
         let gauge = |key: Key| recorder.register_gauge(&key, &METADATA);
         let populations =
             Population::ALL.iter().map(|p| gauge(Key::from_name(format!("vireo_{}", p.label())))).collect();
-        let usages = Usage::ALL.iter().map(|u| gauge(Key::from_name(format!("vireo_region_{}", u.label())))).collect();
+        let usages = Usage::ALL.iter().map(|u| gauge(Key::from_name(format!("vireo_{}", u.label())))).collect();
         let depths = Queue::ALL.iter().map(|q| gauge(key("vireo_queue_depth", &[("queue", q.label())]))).collect();
         Metrics {
             procedures: Procedures::new(recorder),
@@ -386,7 +450,8 @@ impl Metrics {
         self.n2_refused[refusal as usize].increment(1);
     }
 
-    /// Counts a protocol error of a peer: `vireo_faults_total{fault}`.
+    /// Counts a protocol error of a peer: `vireo_peer_errors_total{protocol,kind}`; damage of the
+    /// state region: `vireo_region_errors_total`; a limit: `vireo_limits_reached_total`.
     pub fn fault(&self, fault: Fault) {
         self.faults(fault, 1);
     }
@@ -397,24 +462,24 @@ impl Metrics {
     }
 
     /// Counts the volume of sessions, in octets as reported by UPFs:
-    /// `vireo_session_octets_total{direction}`.
+    /// `vireo_session_bytes_total{direction}`.
     pub fn carried(&self, uplink: u64, downlink: u64) {
         self.carried[0].increment(uplink);
         self.carried[1].increment(downlink);
     }
 
     /// Counts subscriber claims that were evicted before their expiry because there were too many:
-    /// `vireo_claims_forgotten_total`. A claim names the host of a subscriber's newest context.
+    /// `vireo_subscriber_claims_evicted_total`. A claim names the host of a subscriber's newest context.
     pub fn claims_forgotten(&self, count: u64) {
         self.claims_forgotten.increment(count);
     }
 
-    /// Counts an evicted half-open UE: `vireo_half_open_evicted_total{reason}`.
+    /// Counts an evicted half-open UE: `vireo_half_open_ues_evicted_total{reason}`.
     pub fn evicted(&self, reason: Eviction) {
         self.evicted[reason as usize].increment(1);
     }
 
-    /// Counts a new UE that was rejected with cause #22: `vireo_ue_turned_away_total{reason}`.
+    /// Counts a new UE that was rejected with cause #22: `vireo_ues_turned_away_total{reason}`.
     pub fn turned_away(&self, reason: TurnedAway) {
         self.turned_away[reason as usize].increment(1);
     }
@@ -426,8 +491,8 @@ impl Metrics {
     }
 
     /// Counts a database operation of a network function:
-    /// `vireo_state_operations_total{function,transaction,operation}`. Its time from request to
-    /// completion is added to `vireo_state_operation_microseconds_total`.
+    /// `vireo_database_operations_total{function,transaction,operation}`. Its time from request to
+    /// completion is added to `vireo_database_operation_seconds_total`.
     pub fn state_operation(
         &self,
         function: StateFunction,
@@ -435,9 +500,9 @@ impl Metrics {
         operation: StateOperation,
         took: std::time::Duration,
     ) {
-        let [count, micros] = self.state_of(function, transaction, operation);
-        count.increment(1);
-        micros.increment(took.as_micros() as u64);
+        let operations = self.state_of(function, transaction, operation);
+        operations.count.increment(1);
+        operations.micros.fetch_add(took.as_micros() as u64, Ordering::Relaxed);
     }
 
     /// Returns both values of all operations of that kind since the start.
@@ -448,23 +513,28 @@ impl Metrics {
         operation: StateOperation,
         (count, micros): (u64, u64),
     ) {
-        let [counter, time] = self.state_of(function, transaction, operation);
-        counter.absolute(count);
-        time.absolute(micros);
+        let operations = self.state_of(function, transaction, operation);
+        operations.count.absolute(count);
+        operations.micros.store(micros, Ordering::Relaxed);
     }
 
-    fn state_of(&self, function: StateFunction, transaction: Transaction, operation: StateOperation) -> &[Counter; 2] {
+    fn state_of(
+        &self,
+        function: StateFunction,
+        transaction: Transaction,
+        operation: StateOperation,
+    ) -> &DatabaseOperations {
         let (transactions, operations) = (Transaction::ALL.len(), StateOperation::ALL.len());
         let at = (function as usize * transactions + transaction as usize) * operations + operation as usize;
         &self.state[at]
     }
 
-    /// Sets the number of existing items: `vireo_gnbs`, `vireo_ue_registered` and so on.
+    /// Sets the number of existing items: `vireo_ran_nodes`, `vireo_ues_registered` and so on.
     pub fn population(&self, of: Population, now: usize) {
         self.populations[of as usize].set(now as f64);
     }
 
-    /// Sets the usage of the state region: `vireo_region_slots` and so on.
+    /// Sets the usage of the state region: `vireo_region_slots_in_use` and so on.
     pub fn usage(&self, of: Usage, now: usize) {
         self.usages[of as usize].set(now as f64);
     }
@@ -474,7 +544,7 @@ impl Metrics {
         self.depths[queue as usize].set(now as f64);
     }
 
-    /// Counts messages: `vireo_messages_total{flow}`.
+    /// Counts messages, copies of contexts, UEs, or bytes; each has a metric of its own.
     pub fn messages(&self, flow: Flow, count: u64) {
         self.messages[flow as usize].increment(count);
     }
@@ -500,6 +570,11 @@ impl Metrics {
             text.push_str(&process);
         }
         text.push_str(&log::text());
+        text.push_str(
+            "# HELP vireo_database_operation_seconds_total Time of these operations, from request to completion.\n",
+        );
+        text.push_str("# TYPE vireo_database_operation_seconds_total counter\n");
+        self.state.iter().for_each(|operations| operations.render_time(&mut text));
         text
     }
 }
@@ -530,29 +605,29 @@ impl Procedures {
             .map(|p| {
                 let label = ("procedure", p.label());
                 Kind {
-                    started: recorder.register_counter(&key("vireo_procedure_started_total", &[label]), &METADATA),
+                    started: recorder.register_counter(&key("vireo_procedures_started_total", &[label]), &METADATA),
                     succeeded: recorder.register_counter(&outcome(*p, "success", ""), &METADATA),
-                    latency: recorder.register_histogram(&key("vireo_procedure_latency_seconds", &[label]), &METADATA),
+                    latency: recorder.register_histogram(&key("vireo_procedure_duration_seconds", &[label]), &METADATA),
                 }
             })
             .collect();
         Procedures { kinds, recorder: Mutex::new(recorder) }
     }
 
-    /// Counts `vireo_procedure_started_total{procedure}`.
+    /// Counts `vireo_procedures_started_total{procedure}`.
     pub fn started(&self, procedure: Procedure) {
         self.kinds[procedure as usize].started.increment(1);
     }
 
-    /// Counts `vireo_procedure_total{procedure,result="success",cause=""}`, and records
-    /// `vireo_procedure_latency_seconds{procedure}`.
+    /// Counts `vireo_procedures_completed_total{procedure,result="success",cause=""}`, and records
+    /// `vireo_procedure_duration_seconds{procedure}`.
     pub fn succeeded(&self, procedure: Procedure, latency: Duration) {
         let kind = &self.kinds[procedure as usize];
         kind.succeeded.increment(1);
         kind.latency.record(latency.as_micros() as f64 / 1e6);
     }
 
-    /// Counts `vireo_procedure_total{procedure,result="failure",cause}`. The cause is a cause
+    /// Counts `vireo_procedures_completed_total{procedure,result="failure",cause}`. The cause is a cause
     /// value, `authentication_failure`, `timeout`, `lost` or `superseded`. Takes a lock: failures
     /// are not the hot path.
     pub fn failed(&self, procedure: Procedure, failure: Failure) {
@@ -578,7 +653,7 @@ fn outcome(procedure: Procedure, result: &'static str, cause: &str) -> Key {
         Label::new("result", result),
         Label::new("cause", cause.to_owned()),
     ];
-    Key::from_parts("vireo_procedure_total", labels)
+    Key::from_parts("vireo_procedures_completed_total", labels)
 }
 
 fn key(name: &'static str, labels: &[(&'static str, &'static str)]) -> Key {
@@ -587,52 +662,55 @@ fn key(name: &'static str, labels: &[(&'static str, &'static str)]) -> Key {
 
 fn describe(recorder: &PrometheusRecorder) {
     let counters = [
-        ("vireo_procedure_started_total", "Procedures that began."),
+        ("vireo_procedures_started_total", "Procedures that began."),
         (
-            "vireo_procedure_total",
+            "vireo_procedures_completed_total",
             "Procedures that ended, by result and cause (value, authentication_failure, timeout, lost, superseded).",
         ),
-        ("vireo_faults_total", "Mistakes of peers, by protocol and kind."),
+        ("vireo_peer_errors_total", "Protocol errors of peers, by protocol and kind."),
+        ("vireo_region_errors_total", "Damaged words found in the state region."),
+        ("vireo_limits_reached_total", "Limits reached: contexts, half-open registrations, mailboxes."),
         ("vireo_n2_refused_total", "Associations, NG Setups and further associations refused on N2, by reason."),
-        ("vireo_messages_total", "Messages by protocol and direction."),
+        ("vireo_ngap_messages_total", "NGAP messages, by direction."),
+        ("vireo_effects_deduplicated_total", "Effects not sent, because a dead host had sent them."),
+        ("vireo_replication_copies_total", "Copies of contexts, by direction."),
+        ("vireo_replication_sent_bytes_total", "Bytes of the copies sent."),
+        ("vireo_ues_taken_over_total", "UE contexts taken over from dead hosts."),
+        ("vireo_ues_migrated_in_total", "UE contexts migrated here from live hosts."),
+        ("vireo_session_bytes_total", "Bytes that sessions have carried, where they are counted, as UPFs report them."),
         (
-            "vireo_session_octets_total",
-            "Octets that sessions have carried, where they are counted, as UPFs report them.",
+            "vireo_subscriber_claims_evicted_total",
+            "Subscriber claims evicted before their expiry, because there were too many.",
         ),
-        (
-            "vireo_claims_forgotten_total",
-            "Claims of subscribers that were forgotten before their time, as there were too many.",
-        ),
-        ("vireo_half_open_evicted_total", "Unauthenticated UEs evicted, by limit."),
-        ("vireo_ue_turned_away_total", "New UEs rejected with cause #22 (congestion), by reason."),
+        ("vireo_half_open_ues_evicted_total", "Unauthenticated UEs evicted, by limit."),
+        ("vireo_ues_turned_away_total", "New UEs rejected with cause #22 (congestion), by reason."),
         ("vireo_api_refused_requests_total", "Requests and connections that the API refused, by reason."),
-        ("vireo_state_operations_total", "Operations of the database of records, by function and transaction."),
-        ("vireo_state_operation_microseconds_total", "The time that these took, from when they were wanted."),
+        (OPERATIONS, "Operations of the database of records, by function and transaction."),
     ];
     for (name, text) in counters {
         recorder.describe_counter(name.into(), None, text.into());
     }
     let gauges = [
-        ("vireo_gnbs", "gNBs with NG Setup done."),
+        ("vireo_ran_nodes", "RAN nodes with NG Setup done."),
         ("vireo_ue_contexts", "UE contexts held."),
-        ("vireo_ue_registered", "UEs in 5GMM-REGISTERED."),
-        ("vireo_ue_connected", "UEs in CM-CONNECTED."),
+        ("vireo_ues_registered", "UEs in 5GMM-REGISTERED."),
+        ("vireo_ues_connected", "UEs in CM-CONNECTED."),
         ("vireo_pdu_sessions", "PDU sessions established."),
-        ("vireo_ue_half_open", "UE contexts of unauthenticated UEs."),
+        ("vireo_ues_half_open", "UE contexts of unauthenticated UEs."),
         ("vireo_queue_depth", "Messages waiting in a queue."),
-        ("vireo_region_slots", "Slots of the state region that are a UE's."),
-        ("vireo_region_slots_busy", "Slots of UEs that a worker holds or that something waits for."),
-        ("vireo_region_packets", "Packets of the state region in use."),
-        ("vireo_region_buffers", "Buffers of records in use, those that workers keep ready among them."),
-        ("vireo_region_heap_bytes", "Octets of the state region that buffers were cut from."),
-        ("vireo_region_record_bytes", "Octets of the buffers that the records of UEs lie in."),
-        ("vireo_region_addresses", "Addresses that sessions have."),
+        ("vireo_region_slots_in_use", "UE slots in use."),
+        ("vireo_region_slots_busy", "UE slots that a worker holds, or with pending work."),
+        ("vireo_region_packets_in_use", "Packets (stored events) in use."),
+        ("vireo_region_buffers_in_use", "Record buffers in use, including those that workers keep ready."),
+        ("vireo_region_heap_bytes", "Bytes of the heap from which buffers were allocated."),
+        ("vireo_region_commit_record_bytes", "Bytes of the buffers that contain the commit records of UEs."),
+        ("vireo_ue_addresses_in_use", "Addresses assigned to sessions."),
     ];
     for (name, text) in gauges {
         recorder.describe_gauge(name.into(), None, text.into());
     }
     let latency = "Time from the first message of a procedure to its success.";
-    recorder.describe_histogram("vireo_procedure_latency_seconds".into(), None, latency.into());
+    recorder.describe_histogram("vireo_procedure_duration_seconds".into(), None, latency.into());
 }
 
 #[cfg(test)]
@@ -653,12 +731,12 @@ mod tests {
         metrics.procedures.failed(Procedure::Registration, Failure::Cause(7));
         metrics.procedures.failed(Procedure::SessionEstablishment, Failure::Timeout);
         let text = metrics.render();
-        let total = |labels| value(&text, &format!("vireo_procedure_total{{{labels}}}"));
+        let total = |labels| value(&text, &format!("vireo_procedures_completed_total{{{labels}}}"));
         assert_eq!(total(r#"procedure="registration",result="success",cause="""#), Some(1.0), "{text}");
         assert_eq!(total(r#"procedure="registration",result="failure",cause="7""#), Some(2.0), "{text}");
-        assert_eq!(total(r#"procedure="session-establishment",result="failure",cause="timeout""#), Some(1.0));
+        assert_eq!(total(r#"procedure="session_establishment",result="failure",cause="timeout""#), Some(1.0));
         let bucket = |le| {
-            value(&text, &format!(r#"vireo_procedure_latency_seconds_bucket{{procedure="registration",le="{le}"}}"#))
+            value(&text, &format!(r#"vireo_procedure_duration_seconds_bucket{{procedure="registration",le="{le}"}}"#))
         };
         assert_eq!((bucket("0.0025"), bucket("0.005"), bucket("10")), (Some(0.0), Some(1.0), Some(1.0)), "{text}");
     }
@@ -667,16 +745,16 @@ mod tests {
     fn the_rest_is_there_from_the_start() {
         let metrics = Metrics::new();
         let text = metrics.render();
-        assert_eq!(value(&text, r#"vireo_faults_total{fault="nas-integrity"}"#), Some(0.0), "{text}");
+        assert_eq!(value(&text, r#"vireo_peer_errors_total{protocol="nas",kind="integrity"}"#), Some(0.0), "{text}");
         metrics.fault(Fault::NasIntegrity);
         metrics.population(Population::Registered, 12);
         metrics.queue_depth(Queue::N4, 3);
         metrics.messages(Flow::NgapIn, 5);
         let text = metrics.render();
-        assert_eq!(value(&text, r#"vireo_faults_total{fault="nas-integrity"}"#), Some(1.0));
-        assert_eq!(value(&text, "vireo_ue_registered"), Some(12.0));
+        assert_eq!(value(&text, r#"vireo_peer_errors_total{protocol="nas",kind="integrity"}"#), Some(1.0));
+        assert_eq!(value(&text, "vireo_ues_registered"), Some(12.0));
         assert_eq!(value(&text, r#"vireo_queue_depth{queue="n4"}"#), Some(3.0));
-        assert_eq!(value(&text, r#"vireo_messages_total{flow="ngap-in"}"#), Some(5.0));
+        assert_eq!(value(&text, r#"vireo_ngap_messages_total{direction="in"}"#), Some(5.0));
         assert!(value(&text, "process_resident_memory_bytes").is_some_and(|v| v > 1e6), "{text}");
         assert!(value(&text, "process_cpu_seconds_total").is_some(), "{text}");
     }

@@ -103,7 +103,9 @@ impl Part {
         let metrics = self.ask("/metrics").unwrap_or_default();
         let wanted = |line: &&str| {
             let has = |label: &str| line.contains(label);
-            line.starts_with("vireo_procedure_total") && has(&format!("procedure=\"{name}\"")) && has("=\"success\"")
+            line.starts_with("vireo_procedures_completed_total")
+                && has(&format!("procedure=\"{name}\""))
+                && has("=\"success\"")
         };
         metrics.lines().filter(wanted).filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
     }
@@ -111,7 +113,7 @@ impl Part {
     /// Returns the bytes of copies sent to other hosts.
     fn copied(&self) -> f64 {
         let metrics = self.ask("/metrics").expect("it answers");
-        let copies = metrics.lines().filter(|line| line.contains("\"copy-octets-out\""));
+        let copies = metrics.lines().filter(|line| line.starts_with("vireo_replication_sent_bytes_total"));
         copies.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
     }
 
@@ -641,7 +643,7 @@ fn only_balancer_killed_successor_keeps_contexts() {
         .args([report.as_path(), Path::new("--mix"), mix_file.as_path()])
         .spawn()
         .expect("vireo emulate runs");
-    cluster.wait_for("service-request", 2.0 * UES as f64);
+    cluster.wait_for("service_request", 2.0 * UES as f64);
     cluster.wait_for("paging", UES as f64);
 
     cluster.balancer.kill();
@@ -649,8 +651,8 @@ fn only_balancer_killed_successor_keeps_contexts() {
     let next = cluster.balancer.wait_for(2, 1);
     assert!(next > epoch, "{next} is not after {epoch}");
     let done = |name| cluster.hosts.iter().map(|host| host.procedures(name)).sum::<f64>();
-    let [requests, pages] = ["service-request", "paging"].map(done);
-    cluster.wait_for("service-request", requests + 3.0 * UES as f64);
+    let [requests, pages] = ["service_request", "paging"].map(done);
+    cluster.wait_for("service_request", requests + 3.0 * UES as f64);
     cluster.wait_for("paging", pages + 2.0 * UES as f64);
     for host in &cluster.hosts {
         let gnbs = host.ask("/status?limit=9").and_then(|text| serde_json::from_str::<Value>(&text).ok());

@@ -215,11 +215,11 @@ fn goes_on(world: &World, calls: bool, idle: Duration) {
     let metrics = String::from_utf8(metrics.stdout).unwrap();
     let succeeded = |procedure: &str| {
         let of = |line: &&str| line.contains(&format!("\"{procedure}\"")) && line.contains("succ");
-        let lines = metrics.lines().filter(|line| line.starts_with("vireo_procedure_total")).filter(of);
+        let lines = metrics.lines().filter(|line| line.starts_with("vireo_procedures_completed_total")).filter(of);
         lines.filter_map(|line| line.split(' ').next_back()?.parse::<f64>().ok()).sum::<f64>() as u64
     };
     assert_eq!(succeeded("paging"), if calls { UES } else { 0 }, "{metrics}");
-    assert_eq!((succeeded("service-request"), succeeded("registration")), (UES, 0), "{metrics}");
+    assert_eq!((succeeded("service_request"), succeeded("registration")), (UES, 0), "{metrics}");
 }
 
 /// Checks that only its owner may access the state file.

@@ -66,7 +66,8 @@ fn flood_of_messages_makes_few_lines_and_one_count() {
         node.send(&acknowledge);
         pfcp.send_to(&response, (Ipv4Addr::LOCALHOST, core.n4)).expect("sent");
     }
-    let faults = |core: &Core| core.metric("vireo_faults_total{fault=\"ngap-semantic\"}").expect("it answers");
+    let faults =
+        |core: &Core| core.metric("vireo_peer_errors_total{protocol=\"ngap\",kind=\"semantic\"}").expect("it answers");
     while faults(&core) < FLOOD as f64 {
         node.poll();
         assert!(began.elapsed() < WITHIN, "{} of {FLOOD}", faults(&core));

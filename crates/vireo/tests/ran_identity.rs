@@ -66,7 +66,7 @@ fn identity_of_a_dead_node_is_taken_over_in_2s() {
     let waited = began.elapsed();
     assert!((1500..4000).contains(&waited.as_millis()), "{waited:?}");
     dead.until("its end", |node| node.down.is_some());
-    assert_eq!(core.metric("vireo_gnbs"), Some(1.0));
+    assert_eq!(core.metric("vireo_ran_nodes"), Some(1.0));
     // A restarted gNB has its own address: the core sends no heartbeat.
     let began = Instant::now();
     let _restarted = RanNode::set_up(3, core.n2);

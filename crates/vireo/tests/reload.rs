@@ -48,6 +48,6 @@ fn hangup_reloads_what_can_change_and_names_what_cannot() {
     wait_for_line(&log, &["DEBUG vireo_node::worker", "9.9.9.9", "mtu=1300"]);
     let _refused = RanNode::connect(2, core.n2);
     core.wait_for("vireo_n2_refused_total{reason=\"address\"}", 1.0);
-    assert_eq!(core.metric("vireo_gnbs"), Some(1.0), "a node that is up stays");
+    assert_eq!(core.metric("vireo_ran_nodes"), Some(1.0), "a node that is up stays");
     assert_eq!(core.end().code(), Some(0));
 }

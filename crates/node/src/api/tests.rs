@@ -133,7 +133,7 @@ fn metrics_are_prometheus_text() {
     metrics.procedures.started(Procedure::NgSetup);
     let (line, body) = fetch(&server, "/metrics");
     assert_eq!(line, "HTTP/1.1 200 OK");
-    assert!(body.lines().any(|l| l == r#"vireo_procedure_started_total{procedure="ng-setup"} 1"#), "{body}");
+    assert!(body.lines().any(|l| l == r#"vireo_procedures_started_total{procedure="ng_setup"} 1"#), "{body}");
 }
 
 #[test]

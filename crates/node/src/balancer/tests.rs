@@ -61,7 +61,7 @@ fn association_from_ue_pool_is_aborted() {
     let inputs: Vec<Input> = inputs.try_iter().collect();
     let of_host = |input: &Input| matches!(input, Input::Up { peer, .. } if peer.ip() == IpAddr::V4(NODE));
     assert!(inputs.len() == 1 && inputs.iter().all(of_host), "the host hears of the RAN node alone: {inputs:?}");
-    assert!(metrics.render().contains(r#"{fault="sctp-from-ue"} 1"#), "{}", metrics.render());
+    assert!(metrics.render().contains(r#"{protocol="sctp",kind="from_ue"} 1"#), "{}", metrics.render());
     assert_eq!(nodes.try_iter().collect::<Vec<_>>(), [(NODE.into(), true)]);
     node.shutdown(from_node);
     while !matches!(nodes.try_recv(), Ok((address, false)) if address == IpAddr::V4(NODE)) {

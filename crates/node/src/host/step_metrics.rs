@@ -167,11 +167,18 @@ mod tests {
             account.note(&note, Instant(1), 0, "a UE");
         }
         let text = account.metrics.render();
-        let total = |labels: &str| text.contains(&format!("vireo_procedure_total{{{labels}}} 1\n"));
+        let total = |labels: &str| text.contains(&format!("vireo_procedures_completed_total{{{labels}}} 1\n"));
         assert!(total(r#"procedure="registration",result="failure",cause="authentication_failure""#), "{text}");
-        assert!(total(r#"procedure="session-establishment",result="failure",cause="26""#), "{text}");
-        for fault in faults {
-            assert!(text.contains(&format!("vireo_faults_total{{fault=\"{fault}\"}} 1\n")), "{fault}: {text}");
+        assert!(total(r#"procedure="session_establishment",result="failure",cause="26""#), "{text}");
+        let kinds = [
+            ("suci", "key_unknown"),
+            ("suci", "not_deconcealed"),
+            ("nas", "identity_not_suci"),
+            ("nas", "unprotected"),
+        ];
+        for (protocol, kind) in kinds {
+            let line = format!("vireo_peer_errors_total{{protocol=\"{protocol}\",kind=\"{kind}\"}} 1\n");
+            assert!(text.contains(&line), "{line}: {text}");
         }
     }
 }

@@ -1,20 +1,22 @@
 //! Metrics of the UPF:
 //!
 //! - `vireo_upf_sessions`
-//! - `vireo_upf_buffered_octets`
-//! - `vireo_upf_packets_total{direction}`, `vireo_upf_octets_total{direction}` (`uplink`,
+//! - `vireo_upf_buffered_bytes`
+//! - `vireo_upf_packets_total{direction}`, `vireo_upf_bytes_total{direction}` (`uplink`,
 //!   `downlink`)
 //! - `vireo_upf_buffered_packets_total`
-//! - `vireo_upf_answers_total`
+//! - `vireo_upf_control_packets_sent_total`
 //! - `vireo_upf_worker_takeovers_total`
 //! - `vireo_upf_dropped_packets_total{reason}`
-//! - `vireo_upf_rule_sessions{by}` (`kernel`, `process`): sessions with flow rules
-//! - `vireo_upf_rule_packets_total{by}` (`kernel`, `process`): packets of these sessions, with XDP
+//! - `vireo_upf_flow_rule_sessions{path}` (`fast`, `slow`): sessions with flow rules, by whether the
+//!   BPF program or a data worker decides
+//! - `vireo_upf_flow_rule_packets_total{path}` (`fast`, `slow`): packets of these sessions, with XDP
 //!   only
-//! - `vireo_upf_sessions_without_room_total`
+//! - `vireo_upf_sessions_rejected_total{reason}` (`storage_full`)
 //! - `vireo_upf_sessions_released_total`
-//! - `vireo_upf_pfcp_total{outcome}` (`accepted`, `rejected`, `discarded`, `repeated`, `report`,
-//!   `unanswered-report`, `unlisted`, `refused_association`, `from-ue`)
+//! - `vireo_upf_pfcp_requests_total{outcome}` (`accepted`, `rejected`, `discarded`, `repeated`,
+//!   `unlisted`, `refused_association`, `from_ue`)
+//! - `vireo_upf_pfcp_reports_total{outcome}` (`sent`, `unanswered`)
 //! - `vireo_upf_known_ran_addresses`: number of addresses from which G-PDUs are accepted
 
 use super::server::UpfStats;
@@ -37,7 +39,8 @@ pub struct UpfMetrics {
     rule_packets: [Counter; 2],
     no_room: Counter,
     released: Counter,
-    pfcp: [Counter; 9],
+    pfcp_requests: [Counter; 7],
+    pfcp_reports: [Counter; 2],
     ran_addresses: Gauge,
 }
 
@@ -57,39 +60,31 @@ impl UpfMetrics {
         let gauge = |name: &'static str| recorder.register_gauge(&Key::from_name(name), &METADATA);
         let directions =
             |name| ["uplink", "downlink"].map(|direction| counter(name, vec![Label::new("direction", direction)]));
-        let by = |by: &'static str| vec![Label::new("by", by)];
-        let places = ["kernel", "process"];
-        let rule_sessions = places
-            .map(|place| recorder.register_gauge(&Key::from_parts("vireo_upf_rule_sessions", by(place)), &METADATA));
-        let outcomes = [
-            "accepted",
-            "rejected",
-            "discarded",
-            "repeated",
-            "report",
-            "unanswered-report",
-            "unlisted",
-            "refused_association",
-            "from-ue",
-        ];
+        let labels = |path: &'static str| vec![Label::new("path", path)];
+        let paths = ["fast", "slow"];
+        let flow_rule_sessions = |path| Key::from_parts("vireo_upf_flow_rule_sessions", labels(path));
+        let rule_sessions = paths.map(|path| recorder.register_gauge(&flow_rule_sessions(path), &METADATA));
+        let by_outcome = |name, outcome| counter(name, vec![Label::new("outcome", outcome)]);
+        let requests = ["accepted", "rejected", "discarded", "repeated", "unlisted", "refused_association", "from_ue"];
         UpfMetrics {
             sessions: gauge("vireo_upf_sessions"),
-            buffered_octets: gauge("vireo_upf_buffered_octets"),
+            buffered_octets: gauge("vireo_upf_buffered_bytes"),
             packets: directions("vireo_upf_packets_total"),
-            octets: directions("vireo_upf_octets_total"),
+            octets: directions("vireo_upf_bytes_total"),
             buffered: counter("vireo_upf_buffered_packets_total", vec![]),
-            answers: counter("vireo_upf_answers_total", vec![]),
+            answers: counter("vireo_upf_control_packets_sent_total", vec![]),
             takeovers: counter("vireo_upf_worker_takeovers_total", vec![]),
             drops: DropReason::ALL
                 .iter()
                 .map(|r| counter("vireo_upf_dropped_packets_total", vec![Label::new("reason", r.name())]))
                 .collect(),
             rule_sessions,
-            rule_packets: places.map(|place| counter("vireo_upf_rule_packets_total", by(place))),
-            no_room: counter("vireo_upf_sessions_without_room_total", vec![]),
+            rule_packets: paths.map(|path| counter("vireo_upf_flow_rule_packets_total", labels(path))),
+            no_room: counter("vireo_upf_sessions_rejected_total", vec![Label::new("reason", "storage_full")]),
             released: counter("vireo_upf_sessions_released_total", vec![]),
             ran_addresses: gauge("vireo_upf_known_ran_addresses"),
-            pfcp: outcomes.map(|outcome| counter("vireo_upf_pfcp_total", vec![Label::new("outcome", outcome)])),
+            pfcp_requests: requests.map(|outcome| by_outcome("vireo_upf_pfcp_requests_total", outcome)),
+            pfcp_reports: ["sent", "unanswered"].map(|outcome| by_outcome("vireo_upf_pfcp_reports_total", outcome)),
         }
     }
 
@@ -121,40 +116,44 @@ impl UpfMetrics {
             pfcp.rejected,
             pfcp.discarded,
             pfcp.repeated,
-            pfcp.reports,
-            pfcp.unanswered,
             pfcp.unlisted,
             pfcp.refused_associations,
             pfcp.from_ues,
         ];
-        for (counter, n) in self.pfcp.iter().zip(counts) {
+        for (counter, n) in self.pfcp_requests.iter().zip(counts) {
             counter.absolute(n);
         }
+        self.pfcp_reports[0].absolute(pfcp.reports);
+        self.pfcp_reports[1].absolute(pfcp.unanswered);
     }
 }
 
 fn describe(recorder: &dyn Recorder) {
     let counters = [
         ("vireo_upf_packets_total", "User packets forwarded, by direction."),
-        ("vireo_upf_octets_total", "Octets of the user packets forwarded, by direction."),
+        ("vireo_upf_bytes_total", "Bytes of the user packets forwarded, by direction."),
         ("vireo_upf_buffered_packets_total", "Downlink packets buffered for idle UEs."),
-        ("vireo_upf_answers_total", "Echo responses, error indications and router advertisements sent."),
-        ("vireo_upf_worker_takeovers_total", "Processes of data workers that died and were taken over from."),
+        ("vireo_upf_control_packets_sent_total", "Echo responses, error indications and router advertisements sent."),
+        ("vireo_upf_worker_takeovers_total", "Data worker processes that died and were replaced."),
         ("vireo_upf_dropped_packets_total", "Packets dropped, by reason."),
-        ("vireo_upf_rule_packets_total", "Packets of such sessions that came to XDP, by who decided on them."),
-        ("vireo_upf_sessions_without_room_total", "Sessions refused because there was no room where they are kept."),
+        (
+            "vireo_upf_flow_rule_packets_total",
+            "Packets of sessions with flow rules that arrived at XDP, by the path that decided.",
+        ),
+        ("vireo_upf_sessions_rejected_total", "PFCP sessions rejected, by reason."),
         ("vireo_upf_sessions_released_total", "Sessions removed because their control plane was silent for too long."),
-        ("vireo_upf_pfcp_total", "PFCP requests by outcome, and reports of our own."),
+        ("vireo_upf_pfcp_requests_total", "PFCP requests received, by outcome."),
+        ("vireo_upf_pfcp_reports_total", "PFCP session reports of this UPF, by outcome."),
     ];
     for (name, text) in counters {
         recorder.describe_counter(name.into(), None, text.into());
     }
-    let text = "Addresses that G-PDUs are accepted from, prefixes excepted.";
+    let text = "Addresses from which G-PDUs are accepted, without prefixes.";
     recorder.describe_gauge("vireo_upf_known_ran_addresses".into(), None, text.into());
     recorder.describe_gauge("vireo_upf_sessions".into(), None, "PFCP sessions.".into());
-    let text = "Sessions with more rules than a record holds, by who decides on what is usual of their packets.";
-    recorder.describe_gauge("vireo_upf_rule_sessions".into(), None, text.into());
-    recorder.describe_gauge("vireo_upf_buffered_octets".into(), None, "Octets in downlink buffers.".into());
+    let text = "Sessions with flow rules, by the path that decides.";
+    recorder.describe_gauge("vireo_upf_flow_rule_sessions".into(), None, text.into());
+    recorder.describe_gauge("vireo_upf_buffered_bytes".into(), None, "Bytes in downlink buffers.".into());
 }
 
 #[cfg(test)]
@@ -177,19 +176,19 @@ mod tests {
         let text = metrics.render();
         for line in [
             "vireo_upf_sessions 3",
-            "vireo_upf_buffered_octets 44",
+            "vireo_upf_buffered_bytes 44",
             r#"vireo_upf_packets_total{direction="downlink"} 5"#,
             r#"vireo_upf_packets_total{direction="uplink"} 0"#,
             r#"vireo_upf_dropped_packets_total{reason="spoofed_source"} 6"#,
-            r#"vireo_upf_pfcp_total{outcome="repeated"} 7"#,
-            r#"vireo_upf_pfcp_total{outcome="unlisted"} 11"#,
-            r#"vireo_upf_pfcp_total{outcome="from-ue"} 4"#,
+            r#"vireo_upf_pfcp_requests_total{outcome="repeated"} 7"#,
+            r#"vireo_upf_pfcp_requests_total{outcome="unlisted"} 11"#,
+            r#"vireo_upf_pfcp_requests_total{outcome="from_ue"} 4"#,
             "vireo_upf_known_ran_addresses 12",
-            "vireo_upf_sessions_without_room_total 2",
+            r#"vireo_upf_sessions_rejected_total{reason="storage_full"} 2"#,
             "vireo_upf_sessions_released_total 12",
-            r#"vireo_upf_rule_sessions{by="kernel"} 8"#,
-            r#"vireo_upf_rule_sessions{by="process"} 1"#,
-            r#"vireo_upf_rule_packets_total{by="process"} 10"#,
+            r#"vireo_upf_flow_rule_sessions{path="fast"} 8"#,
+            r#"vireo_upf_flow_rule_sessions{path="slow"} 1"#,
+            r#"vireo_upf_flow_rule_packets_total{path="slow"} 10"#,
         ] {
             assert!(text.lines().any(|have| have == line), "{line} is not in {text}");
         }

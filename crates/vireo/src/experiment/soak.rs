@@ -44,7 +44,7 @@ const SETTLES_S: f64 = 240.0;
 const QUIET: Duration = Duration::from_secs(12);
 /// Metrics that are zero in an idle core. At other times they count items in transit, which do not
 /// indicate growth.
-const QUIET_ZERO: [&str; 2] = ["vireo_region_slots_busy", "vireo_region_packets"];
+const QUIET_ZERO: [&str; 2] = ["vireo_region_slots_busy", "vireo_region_packets_in_use"];
 /// Interval of the checkpoints in the summary, in seconds.
 const MARK_EVERY_S: f64 = 300.0;
 /// Interval between samples of the core's metrics.
@@ -285,7 +285,10 @@ mod tests {
         Checkpoint {
             at_s,
             held,
-            in_use: BTreeMap::from([("vireo_region_buffers".into(), 3.0), ("vireo_region_packets".into(), at_s)]),
+            in_use: BTreeMap::from([
+                ("vireo_region_buffers_in_use".into(), 3.0),
+                ("vireo_region_packets_in_use".into(), at_s),
+            ]),
         }
     }
 
@@ -313,8 +316,8 @@ mod tests {
         };
         let good = of(0, 0);
         assert!(good.broken.is_none() && good.figures.iter().all(|f| f.met), "{:?}", good.figures);
-        assert!(good.figures.iter().any(|f| f.name == "lasting growth of vireo_region_buffers"));
-        assert!(good.figures.iter().all(|f| f.name != "lasting growth of vireo_region_packets"));
+        assert!(good.figures.iter().any(|f| f.name == "lasting growth of vireo_region_buffers_in_use"));
+        assert!(good.figures.iter().all(|f| f.name != "lasting growth of vireo_region_packets_in_use"));
         let bad = of(1 << 17, 3);
         assert_eq!(bad.broken.as_deref(), Some("3 UEs were lost"));
         let missed: Vec<&str> = bad.figures.iter().filter(|f| !f.met).map(|f| f.name.as_str()).collect();

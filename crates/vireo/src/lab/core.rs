@@ -392,12 +392,12 @@ impl Core {
     /// Returns the number of relocations that are complete, with the session deleted at the source
     /// UPF.
     pub(crate) fn relocated(&self) -> Result<u64, Failure> {
-        self.labelled(r#"vireo_procedure_total{procedure="relocation",result="success",cause=""}"#)
+        self.labelled(r#"vireo_procedures_completed_total{procedure="relocation",result="success",cause=""}"#)
     }
 
     /// Returns the bytes of all sessions, uplink and downlink, as the UPFs have reported them.
     pub(crate) fn carried(&self) -> Result<[u64; 2], Failure> {
-        let of = |direction| self.labelled(&format!("vireo_session_octets_total{{direction={direction:?}}}"));
+        let of = |direction| self.labelled(&format!("vireo_session_bytes_total{{direction={direction:?}}}"));
         Ok([of("uplink")?, of("downlink")?])
     }
 

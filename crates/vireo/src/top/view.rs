@@ -141,19 +141,23 @@ fn totals(now: &ApiSample, rates: &Rates<'_>) -> Vec<(&'static str, String)> {
         ("sessions", c.sessions.to_string()),
         (
             "procedures/s",
-            format!("{:.0}, {:.0} failed", metric("vireo_procedure_total", good), metric("vireo_procedure_total", bad)),
+            format!(
+                "{:.0}, {:.0} failed",
+                metric("vireo_procedures_completed_total", good),
+                metric("vireo_procedures_completed_total", bad)
+            ),
         ),
         (
             "NGAP messages/s",
             format!(
                 "{:.0} in, {:.0} out",
-                metric("vireo_messages_total", "flow=\"ngap-in\""),
-                metric("vireo_messages_total", "flow=\"ngap-out\"")
+                metric("vireo_ngap_messages_total", "direction=\"in\""),
+                metric("vireo_ngap_messages_total", "direction=\"out\"")
             ),
         ),
         (
             "waiting",
-            format!("{:.0} messages in, {:.0} out", queue("queue=\"n2-inbound\""), queue("queue=\"n2-outbound\"")),
+            format!("{:.0} messages in, {:.0} out", queue("queue=\"n2_inbound\""), queue("queue=\"n2_outbound\"")),
         ),
         ("overload", overload(&now.status.overload, rates)),
         ("CPU", format!("{} workers, {} the rest", percent(workers), percent(own))),
@@ -317,7 +321,7 @@ pub(super) mod tests {
                 ..Status::default()
             };
             let metrics = format!(
-                "vireo_messages_total{{flow=\"ngap-in\"}} {}\nvireo_procedure_total{{result=\"success\",cause=\"\"}} {}\n",
+                "vireo_ngap_messages_total{{direction=\"in\"}} {}\nvireo_procedures_completed_total{{result=\"success\",cause=\"\"}} {}\n",
                 100 + 30 * n,
                 // The counter of a restarted core begins at zero.
                 9 - n

@@ -202,11 +202,11 @@ fn flood_of_half_open_ues_harms_no_good_ue() {
     run(&mut core, &flood);
     let of = |metric: &str| core.metric(metric) as u64;
     let evicted = ["node_limit", "address_limit", "limit", "full"]
-        .map(|reason| of(&format!("vireo_half_open_evicted_total{{reason=\"{reason}\"}}")));
-    let refused = of("vireo_ue_turned_away_total{reason=\"address_limit\"}");
+        .map(|reason| of(&format!("vireo_half_open_ues_evicted_total{{reason=\"{reason}\"}}")));
+    let refused = of("vireo_ues_turned_away_total{reason=\"address_limit\"}");
     println!("evicted {evicted:?}, turned away {refused}");
     assert!(evicted[1] > 0 && evicted[2..] == [0, 0] && refused > 0, "{evicted:?}");
-    let left = of("vireo_ue_half_open");
+    let left = of("vireo_ues_half_open");
     assert!(left <= 600 + 1, "{left} half-open UEs of one address and one good UE");
 }
 
@@ -244,7 +244,7 @@ fn full_core_answers_every_ue() {
     let all: HashSet<u32> = (ROOM + 1..=ROOM + BEYOND).collect();
     assert_eq!((&answers.turned_away, answers.challenged.len()), (&all, 0));
     assert_eq!(answers.released, all);
-    assert_eq!(core.metric("vireo_ue_turned_away_total{reason=\"full\"}") as u32, BEYOND);
+    assert_eq!(core.metric("vireo_ues_turned_away_total{reason=\"full\"}") as u32, BEYOND);
     // The core serves an emergency registration.
     let number = ROOM + BEYOND + 1;
     ran.send(1, &messages::emergency(number, &registration(number).encode().expect("octets")));

@@ -104,11 +104,11 @@ fn balancer_us() -> Result<f64, Failure> {
 /// Returns the number of NGAP messages so far, in both directions.
 fn messages_of(metrics: &Metrics) -> f64 {
     let text = metrics.render();
-    let of = |flow: &str| {
-        let name = format!("vireo_messages_total{{flow={flow:?}}} ");
+    let of = |direction: &str| {
+        let name = format!("vireo_ngap_messages_total{{direction={direction:?}}} ");
         text.lines().find_map(|line| line.strip_prefix(&name)?.parse::<f64>().ok()).unwrap_or_default()
     };
-    of("ngap-in") + of("ngap-out")
+    of("in") + of("out")
 }
 
 #[cfg(test)]

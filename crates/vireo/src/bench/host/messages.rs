@@ -146,7 +146,7 @@ impl Running {
     /// Waits until the UEs of disconnected gNBs are released. The core is busy until then.
     fn rest(&self) -> Result<(), Failure> {
         let deadline = Instant::now() + REST_WITHIN;
-        while plain_metrics(&self.metrics.render()).get("vireo_ue_connected") != Some(&0.0) {
+        while plain_metrics(&self.metrics.render()).get("vireo_ues_connected") != Some(&0.0) {
             if Instant::now() > deadline {
                 return Err(Failure("the core in this process does not release UEs whose gNBs have gone".into()));
             }
@@ -268,10 +268,10 @@ pub(crate) fn octets_of_records(slices: &str, ues: u32) -> Result<f64, Failure> 
     let metrics = plain_metrics(&core.metrics.render());
     core.stop()?;
     let of = |name: &str| metrics.get(name).copied().unwrap_or(f64::NAN);
-    if of("vireo_ue_registered") != f64::from(ues) || of("vireo_pdu_sessions") != f64::from(ues) {
+    if of("vireo_ues_registered") != f64::from(ues) || of("vireo_pdu_sessions") != f64::from(ues) {
         return Err(Failure("not all UEs are registered with a session where their contexts are measured".into()));
     }
-    Ok(of("vireo_region_record_bytes") / f64::from(ues))
+    Ok(of("vireo_region_commit_record_bytes") / f64::from(ues))
 }
 
 /// Runs all measurements of one configuration.

@@ -257,7 +257,7 @@ impl Core {
 /// functions than the SMF have keys `FUNCTION.TRANSACTION.OPERATION`.
 fn state_operations(text: &str) -> BTreeMap<String, u64> {
     let one = |line: &str| {
-        let (labels, value) = line.strip_prefix("vireo_state_operations_total{")?.split_once("} ")?;
+        let (labels, value) = line.strip_prefix("vireo_database_operations_total{")?.split_once("} ")?;
         let label = |name: &str| labels.split(',').find_map(|label| label.strip_prefix(name)?.strip_prefix('='));
         let (transaction, operation) = (label("transaction")?.trim_matches('"'), label("operation")?.trim_matches('"'));
         let value = value.trim().parse().ok().filter(|value| *value > 0)?;
@@ -265,7 +265,7 @@ fn state_operations(text: &str) -> BTreeMap<String, u64> {
             "smf" => String::new(),
             other => format!("{other}."),
         };
-        Some((format!("{function}{transaction}.{operation}"), value))
+        Some((format!("{function}{}.{operation}", transaction.replace('_', "-")), value))
     };
     text.lines().filter_map(one).collect()
 }
@@ -273,10 +273,10 @@ fn state_operations(text: &str) -> BTreeMap<String, u64> {
 /// Returns the time of all operations in a Prometheus text.
 fn state_time(text: &str) -> Duration {
     let of = |line: &str| {
-        let (_, value) = line.strip_prefix("vireo_state_operation_microseconds_total{")?.split_once("} ")?;
-        value.trim().parse::<u64>().ok()
+        let (_, value) = line.strip_prefix("vireo_database_operation_seconds_total{")?.split_once("} ")?;
+        value.trim().parse::<f64>().ok()
     };
-    Duration::from_micros(text.lines().filter_map(of).sum())
+    Duration::from_secs_f64(text.lines().filter_map(of).sum())
 }
 
 #[cfg(test)]
@@ -285,17 +285,17 @@ mod tests {
 
     #[test]
     fn the_time_of_all_operations_is_their_sum() {
-        let text = "vireo_state_operation_microseconds_total{function=\"smf\",operation=\"read\"} 7\n\
-                    vireo_state_operations_total{function=\"smf\",operation=\"read\"} 100\n\
-                    vireo_state_operation_microseconds_total{function=\"smf\",operation=\"write\"} 35\n";
-        assert_eq!(state_time(text), Duration::from_micros(42));
+        let text = "vireo_database_operation_seconds_total{function=\"smf\",operation=\"read\"} 0.25\n\
+                    vireo_database_operations_total{function=\"smf\",operation=\"read\"} 100\n\
+                    vireo_database_operation_seconds_total{function=\"smf\",operation=\"write\"} 1.5\n";
+        assert_eq!(state_time(text), Duration::from_millis(1750));
     }
 
     #[test]
     fn operations_are_read() {
-        let text = "vireo_state_operations_total{function=\"smf\",transaction=\"n1n2-transfer\",operation=\"read\"} 7\n\
-                    vireo_state_operations_total{function=\"upf\",transaction=\"other\",operation=\"write\"} 2\n\
-                    vireo_state_operations_total{function=\"smf\",transaction=\"other\",operation=\"write\"} 0\n";
+        let text = "vireo_database_operations_total{function=\"smf\",transaction=\"n1n2_transfer\",operation=\"read\"} 7\n\
+                    vireo_database_operations_total{function=\"upf\",transaction=\"other\",operation=\"write\"} 2\n\
+                    vireo_database_operations_total{function=\"smf\",transaction=\"other\",operation=\"write\"} 0\n";
         let expected = [("n1n2-transfer.read".into(), 7), ("upf.other.write".into(), 2)];
         assert_eq!(state_operations(text), BTreeMap::from(expected));
     }
