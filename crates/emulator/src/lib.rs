@@ -39,12 +39,15 @@
 #![forbid(unsafe_code)]
 
 mod engine;
+mod error;
 pub mod gnb;
+mod gnb_set;
 pub mod load;
 pub mod mix;
 mod mutate;
 pub mod negative;
 mod options;
+mod progress;
 mod report;
 mod run;
 pub mod scenario;
@@ -52,8 +55,9 @@ pub mod traffic;
 pub mod ue;
 pub mod usim;
 
-pub use engine::{EndpointFactory, Error, Phase, Progress};
+pub use error::Error;
 pub use mutate::{GoodUes, Growth, Mutations};
 pub use options::{Echoes, LAB_K, LAB_OPC, Load, NGAP_PORT, Options, Retry, Subscribers};
+pub use progress::{EndpointFactory, Phase, Progress};
 pub use report::{Latency, PROCEDURES, Procedure, Report, Row, Steady, UserPlane, write_csv};
 pub use run::{run, run_with};

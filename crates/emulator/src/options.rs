@@ -1,5 +1,6 @@
 //! Options of an emulator run.
 
+use crate::gnb::GnbConfig;
 use crate::load::Pattern;
 use crate::mix::Steady;
 use crate::scenario::Scenario;
@@ -11,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use vireo_sctp::Driver;
-use vireo_types::{PduSessionType, Snssai, Supi, Tac};
+use vireo_types::{GnbId, PduSessionType, Snssai, Supi, Tac, Tai};
 
 /// NGAP port (TS 38.412 7).
 pub const NGAP_PORT: u16 = 38412;
@@ -52,7 +53,7 @@ pub struct Echoes {
     pub count: u32,
     pub octets: usize,
     /// Time to wait for an answer before the echo is sent again.
-    pub patience: Duration,
+    pub answer_timeout: Duration,
     /// Transmissions of one echo before it counts as lost.
     pub tries: u32,
 }
@@ -65,7 +66,7 @@ impl Default for Echoes {
             kind: Kind::Icmp,
             count: 3,
             octets: 56,
-            patience: Duration::from_secs(1),
+            answer_timeout: Duration::from_secs(1),
             tries: 3,
         }
     }
@@ -173,6 +174,18 @@ pub const LAB_K: [u8; 16] = *b"\x46\x5B\x5C\xE8\xB1\x99\xB4\x9F\xAA\x5F\x0A\x2E\
 pub const LAB_OPC: [u8; 16] = *b"\xE8\xED\x28\x9D\xEB\xA9\x52\xE4\x28\x3B\x54\xE8\x8E\x61\x83\xCA";
 
 impl Options {
+    /// Returns the configuration of gNB `number` of a run.
+    pub(crate) fn gnb_config(&self, number: u32) -> GnbConfig {
+        let plmn = self.profile.plmn;
+        GnbConfig {
+            id: GnbId { plmn, id: self.first_gnb_id.wrapping_add(number) & 0x00ff_ffff, bits: 24 },
+            name: format!("gnb-{}", self.first_gnb_id.wrapping_add(number)),
+            tai: Tai { plmn, tac: self.tac },
+            slices: self.slices.clone(),
+            n3: self.n3[number as usize % self.n3.len()],
+        }
+    }
+
     /// Returns true if the UEs move between gNBs.
     pub(crate) fn moves(&self) -> bool {
         self.steady.as_ref().map_or(self.scenario.moves(), Steady::moves)

@@ -1,8 +1,11 @@
 //! Entry points for a scenario, a steady load or a campaign of mutated messages.
 
-use crate::engine::{self, EndpointFactory, Error, Progress};
+use crate::engine;
+use crate::error::Error;
 use crate::mutate;
+use crate::negative;
 use crate::options::Options;
+use crate::progress::{EndpointFactory, Progress};
 use crate::report::Report;
 use crate::scenario::Mode;
 
@@ -28,7 +31,12 @@ pub fn run_with(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Report, Error> {
     match options.scenario.mode {
-        Mode::Mutate if options.steady.is_none() => mutate::run(options, open, progress),
-        _ => engine::run_with(options, open, progress),
+        _ if options.steady.is_some() => engine::run_with(options, open, progress),
+        Mode::Steps(_) => engine::run_with(options, open, progress),
+        Mode::Mutate => mutate::run(options, open, progress),
+        _ => {
+            engine::check(options)?;
+            negative::run(options, open, progress)
+        }
     }
 }

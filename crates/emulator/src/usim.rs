@@ -29,7 +29,6 @@ pub enum Concealment {
 /// Long-term keys of a subscriber.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Keys {
-    /// Permanent key K.
     pub k: [u8; 16],
     /// OPc (TS 35.206), derived from OP and K.
     pub opc: [u8; 16],
@@ -75,7 +74,6 @@ pub struct Usim {
     accepted: Vec<(u8, u64)>,
     /// SEQ offset of [`Usim::run_ahead`].
     ahead: u32,
-    /// SUCI of [`Usim::prepare`].
     prepared: Option<Box<[u8]>>,
 }
 
@@ -233,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fresh_challenge_is_accepted_once() {
+    fn fresh_challenge_is_accepted_once() {
         let mut usim = usim();
         let first = challenge(0x40, [0x80, 0]);
         assert!(matches!(usim.answer(&first, NETWORK, &[0, 0]), Ok(Answer::Accepted { .. })));
@@ -247,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_usim_run_ahead_asks_for_resynchronisation() {
+    fn usim_ahead_requests_resynchronisation() {
         let mut usim = usim();
         usim.run_ahead(1 << 20);
         let stale = challenge(0x40, [0x80, 0]);
@@ -267,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_null_scheme_suci_has_the_octets_of_the_specification() {
+    fn null_scheme_suci_has_octets_of_specification() {
         let home: Plmn = "99970".parse().expect("digits");
         let suci = usim().suci(home, &Concealment::Null).expect("belongs to the network");
         // SUPI format IMSI, PLMN, routing indicator 0, null scheme, key 0, MSIN 0000000001

@@ -30,7 +30,7 @@ fn check(lab: &Lab, report: &Report, ues: u64) {
 }
 
 #[test]
-fn ues_register_and_stay_until_the_caller_has_measured() {
+fn ues_stay_registered_until_stopped() {
     let lab = Lab::new(Behaviour::default());
     let mut options = options("session");
     (options.gnbs, options.ues, options.threads) = (3, 200, 2);
@@ -55,7 +55,7 @@ fn ues_register_and_stay_until_the_caller_has_measured() {
 }
 
 #[test]
-fn the_full_scenario_carries_traffic_both_before_and_after_idle() {
+fn full_scenario_forwards_around_idle() {
     let upf = Ipv4Addr::new(127, 45, 1, 1);
     let mut lab = Lab::new(Behaviour { upf, ..Behaviour::default() });
     lab.upf = Some((upf, Upf::Answers));
@@ -84,7 +84,7 @@ fn every_session_type_at_once_and_udp() {
     options.n3 = vec![Ipv4Addr::new(127, 45, 2, 2).into()];
     options.echoes.v4 = Some(Ipv4Addr::new(10, 46, 0, 1));
     options.echoes.v6 = Some("fd46::1".parse().expect("an address"));
-    options.echoes.patience = Duration::from_millis(50);
+    options.echoes.answer_timeout = Duration::from_millis(50);
     // One packet in three is lost; three losses of the same echo in a row are very unlikely.
     options.echoes.tries = 20;
     options.echoes.kind = Kind::Udp(ECHO_PORT);
@@ -106,7 +106,7 @@ fn lost_and_damaged_traffic_fails_the_run() {
         let mut options = options("traffic");
         options.n3 = vec![Ipv4Addr::new(127, 45, last, 2).into()];
         options.echoes.v4 = Some(Ipv4Addr::new(10, 46, 0, 1));
-        options.echoes.patience = Duration::from_millis(100);
+        options.echoes.answer_timeout = Duration::from_millis(100);
         let report = lab.run(&options).expect("the core is there");
         assert!(!report.is_success());
         assert_eq!(report.failures.get(what), Some(&1), "{report}");
@@ -115,7 +115,7 @@ fn lost_and_damaged_traffic_fails_the_run() {
 }
 
 #[test]
-fn concealed_identities_are_made_ahead_and_used_once() {
+fn concealed_suci_is_used_once() {
     let private = HomeNetworkPrivateKey::profile_a(&[0x42; 32]);
     let key = private.public_key();
     let lab = Lab::new(Behaviour { private: Some(private), ..Behaviour::default() });
@@ -128,7 +128,7 @@ fn concealed_identities_are_made_ahead_and_used_once() {
 }
 
 #[test]
-fn loops_identities_and_failures_run_to_their_end() {
+fn loops_and_failures_run_to_end() {
     for (scenario, rounds, registered) in
         [("idle-service", 5, 10), ("deregister", 3, 40), ("guti", 1, 40), ("sessions", 4, 10), ("auth-failures", 1, 30)]
     {
@@ -142,7 +142,7 @@ fn loops_identities_and_failures_run_to_their_end() {
 }
 
 #[test]
-fn an_open_loop_keeps_its_rate() {
+fn open_loop_keeps_its_rate() {
     let lab = Lab::new(Behaviour::default());
     let mut options = options("register");
     (options.ues, options.load) = (100, Load::Rate(500.0));
@@ -158,7 +158,7 @@ fn an_open_loop_keeps_its_rate() {
 }
 
 #[test]
-fn a_refused_ue_fails_and_a_congested_one_comes_back() {
+fn refused_ue_fails_and_congested_one_comes_back() {
     let lab = Lab::new(Behaviour { reject: Some((GmmCause::PlmnNotAllowed, None)), ..Behaviour::default() });
     let report = lab.run(&options("register")).expect("the core is there");
     assert!(!report.is_success());
@@ -175,7 +175,7 @@ fn a_refused_ue_fails_and_a_congested_one_comes_back() {
 }
 
 #[test]
-fn a_silent_core_ends_the_run_all_the_same() {
+fn silent_core_ends_run() {
     let lab = Lab::new(Behaviour { mute: true, ..Behaviour::default() });
     let mut options = options("register");
     (options.ues, options.timeout) = (5, Duration::from_secs(1));
@@ -187,7 +187,7 @@ fn a_silent_core_ends_the_run_all_the_same() {
 }
 
 #[test]
-fn options_that_make_no_sense_are_refused() {
+fn invalid_options_are_refused() {
     let lab = Lab::new(Behaviour::default());
     let refused = |change: fn(&mut Options)| {
         let mut options = options("traffic");
@@ -204,7 +204,7 @@ fn options_that_make_no_sense_are_refused() {
 }
 
 #[test]
-fn a_paged_ue_comes_back_before_its_rest_is_over() {
+fn paged_ue_returns_early() {
     let lab = Lab::new(Behaviour { page: true, ..Behaviour::default() });
     let mut options = options("idle-service");
     (options.ues, options.rounds, options.idle) = (5, 2, Duration::from_secs(60));
@@ -216,7 +216,7 @@ fn a_paged_ue_comes_back_before_its_rest_is_over() {
 }
 
 #[test]
-fn misbehaviour_is_judged_by_the_answers_and_by_another_ue() {
+fn misbehaviour_is_judged_by_answers() {
     for (scenario, right) in [
         ("bad-ppid", true),
         ("bad-nas-mac", true),
@@ -245,7 +245,7 @@ fn misbehaviour_is_judged_by_the_answers_and_by_another_ue() {
 }
 
 #[test]
-fn a_lost_association_fails_its_ues_and_comes_back_for_the_others() {
+fn lost_association_fails_its_ues_and_reconnects() {
     let lab = Lab::new(Behaviour::default());
     let mut options = options("register");
     (options.ues, options.load, options.timeout) = (100, Load::Rate(100.0), Duration::from_secs(2));
@@ -253,7 +253,7 @@ fn a_lost_association_fails_its_ues_and_comes_back_for_the_others() {
     let report = lab.run_watched(&options, &mut |progress| {
         if progress.registered > 20 && !lost {
             lost = true;
-            lab.sctp.lose(lab.assocs.lock().expect("no panic")[0]);
+            lab.sctp.fail(lab.assocs.lock().expect("no panic")[0]);
         }
     });
     let report = report.expect("the core is there");

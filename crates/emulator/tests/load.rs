@@ -29,7 +29,7 @@ fn check(lab: &Lab, report: &Report, procedures: u64) {
 }
 
 #[test]
-fn registered_ues_serve_the_arrivals_of_a_mixed_load() {
+fn registered_ues_serve_arrivals_of_mixed_load() {
     let lab = Lab::new(Behaviour::default());
     let kinds = [
         (Activity::ServiceRequest, 0.5),
@@ -73,7 +73,7 @@ impl AtFirst for Report {
 }
 
 #[test]
-fn what_is_due_while_the_load_settles_is_in_the_timeline_alone() {
+fn warmup_is_in_timeline_only() {
     let lab = Lab::new(Behaviour::default());
     let mut options = options(&[(Activity::ServiceRequest, 1.0)], 200.0);
     options.settle = Duration::from_millis(250);
@@ -86,7 +86,7 @@ fn what_is_due_while_the_load_settles_is_in_the_timeline_alone() {
 }
 
 #[test]
-fn a_busy_core_does_not_slow_the_arrivals_down() {
+fn busy_core_does_not_slow_arrivals_down() {
     // 4 UEs that are busy for 50 ms each serve 80 procedures per second; 200 are due.
     let lab = Lab::new(Behaviour::default());
     let mut options = options(&[(Activity::ServiceRequest, 1.0)], 200.0);
@@ -115,7 +115,7 @@ fn run_with(lab: &Lab, options: &Options, mut at: impl FnMut(&mut support::Netwo
 }
 
 #[test]
-fn an_unanswered_request_is_repeated() {
+fn unanswered_request_is_repeated() {
     let lab = Lab::new(Behaviour::default());
     let mut options = options(&[(Activity::ServiceRequest, 1.0)], 100.0);
     options.duration = Some(Duration::from_millis(1500));
@@ -137,7 +137,7 @@ fn an_unanswered_request_is_repeated() {
 }
 
 #[test]
-fn a_ue_that_is_turned_away_waits_and_comes_back() {
+fn congested_ue_backs_off_and_retries() {
     let lab = Lab::new(Behaviour { congested: 10, ..Behaviour::default() });
     let report = lab.run(&options(&[(Activity::ServiceRequest, 1.0)], 50.0)).expect("the core is there");
     let steady = &report.steady;
@@ -148,7 +148,7 @@ fn a_ue_that_is_turned_away_waits_and_comes_back() {
 }
 
 #[test]
-fn a_ue_that_the_network_forgot_counts_as_lost() {
+fn ue_unknown_to_network_counts_as_lost() {
     let lab = Lab::new(Behaviour::default());
     let mut options = options(&[(Activity::ServiceRequest, 1.0)], 100.0);
     options.retry = Retry::After { retry: Duration::from_millis(1000), reattach: Duration::from_millis(2000) };
@@ -174,7 +174,7 @@ fn a_ue_that_the_network_forgot_counts_as_lost() {
 }
 
 #[test]
-fn a_load_survives_the_loss_of_its_associations() {
+fn load_survives_lost_associations() {
     let lab = Lab::new(Behaviour::default());
     let kinds = [(Activity::ServiceRequest, 0.5), (Activity::Session, 0.5)];
     let mut options = options(&kinds, 100.0);
@@ -184,7 +184,7 @@ fn a_load_survives_the_loss_of_its_associations() {
     let report = run_with(&lab, &options, |_, due| {
         if due >= 40 && !lost {
             lost = true;
-            lab.assocs.lock().expect("no panic").iter().for_each(|assoc| lab.sctp.lose(*assoc));
+            lab.assocs.lock().expect("no panic").iter().for_each(|assoc| lab.sctp.fail(*assoc));
         }
     });
     assert!(lost && lab.assocs.lock().expect("no panic").len() == 4);
@@ -195,7 +195,7 @@ fn a_load_survives_the_loss_of_its_associations() {
 }
 
 #[test]
-fn the_built_in_devices_run() {
+fn built_in_devices_run() {
     let lab = Lab::new(Behaviour::default());
     let mut options = options(&[], 0.0);
     let mix: Mix = "[[profile]]\nname = \"meter\"\nprocedures.service-request = { every = \"1s\" }\ndwell = \"1ms\"\n\
@@ -213,7 +213,7 @@ fn the_built_in_devices_run() {
 }
 
 #[test]
-fn a_load_that_cannot_be_is_refused() {
+fn impossible_load_is_refused() {
     let lab = Lab::new(Behaviour::default());
     let refused = |options: &Options, why: &str| lab.run(options).is_err_and(|error| error.to_string().contains(why));
     let mut open_end = options(&[(Activity::ServiceRequest, 1.0)], 10.0);
@@ -226,7 +226,7 @@ fn a_load_that_cannot_be_is_refused() {
 }
 
 #[test]
-fn ues_go_on_by_the_association_that_their_gnb_has_left() {
+fn ues_continue_on_remaining_association() {
     let lab = Lab::new(Behaviour::default());
     let kinds = [(Activity::ServiceRequest, 0.5), (Activity::Session, 0.5)];
     let mut options = options(&kinds, 400.0);

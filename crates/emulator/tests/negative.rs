@@ -22,7 +22,7 @@ struct Ran {
     ue: Ue,
     gnb: Gnb,
     ran: Option<vireo_types::RanUeNgapId>,
-    said: ue::UeOutput,
+    output: ue::UeOutput,
 }
 
 impl Ran {
@@ -38,17 +38,17 @@ impl Ran {
         });
         let usim = Usim::new(SUPI.parse().expect("digits"), Keys { k: K_OCTETS, opc: OPC_OCTETS });
         let profile = Profile::new(plmn, snssai, "internet".parse().expect("a name"));
-        Ran { profile, ue: Ue::new(usim), gnb, ran: None, said: ue::UeOutput::default() }
+        Ran { profile, ue: Ue::new(usim), gnb, ran: None, output: ue::UeOutput::default() }
     }
 
     fn begin(&mut self, out: &mut Outbox) {
         self.gnb.set_up(4, out).expect("encodes");
-        self.ue.register(&self.profile, Registration::Fresh, &mut self.said).expect("is off");
+        self.ue.register(&self.profile, Registration::Fresh, &mut self.output).expect("is off");
         self.speak(out);
     }
 
     fn speak(&mut self, out: &mut Outbox) {
-        for nas in self.said.messages() {
+        for nas in self.output.messages() {
             match self.ran {
                 // A connection without an AMF-UE-NGAP-ID transports nothing.
                 Some(ran) => drop(self.gnb.uplink_nas(ran, nas, out)),
@@ -58,7 +58,7 @@ impl Ran {
                 }
             }
         }
-        self.said.clear();
+        self.output.clear();
     }
 
     fn receive(&mut self, pdu: &[u8], out: &mut Outbox) {
@@ -67,10 +67,10 @@ impl Ran {
         for event in &inbox.events {
             match event {
                 Event::Nas { range, .. } => {
-                    self.ue.receive(&self.profile, &inbox.nas[range.clone()], &mut self.said);
+                    self.ue.receive(&self.profile, &inbox.nas[range.clone()], &mut self.output);
                     self.speak(out);
                 }
-                Event::ContextSetup { key, .. } => self.ue.check_access_key(key, &mut self.said),
+                Event::ContextSetup { key, .. } => self.ue.check_access_key(key, &mut self.output),
                 Event::Released { .. } => {
                     self.ran = None;
                     self.ue.connection_released();
@@ -80,7 +80,7 @@ impl Ran {
         }
         if self.ue.mm() == MmState::Registered && self.ue.sessions().is_empty() && self.ran.is_some() {
             // Fails in some of the states after damaged messages.
-            let _ = self.ue.establish(&self.profile, 1, PduSessionType::Ipv4v6, &mut self.said);
+            let _ = self.ue.establish(&self.profile, 1, PduSessionType::Ipv4v6, &mut self.output);
             self.speak(out);
         }
     }
@@ -172,11 +172,11 @@ fn damaged_nas_under_a_right_mac_breaks_nothing() {
     for sample in samples {
         for _ in 0..300 {
             let nas = network.push_octets(SUPI, &random.damage(sample));
-            ran.ue.receive(&ran.profile, &nas, &mut ran.said);
-            for message in ran.said.messages() {
+            ran.ue.receive(&ran.profile, &nas, &mut ran.output);
+            for message in ran.output.messages() {
                 assert!(Nas5gsMessage::decode(message).is_ok(), "{message:02x?}");
             }
-            ran.said.clear();
+            ran.output.clear();
         }
     }
     // Plain NAS before there is a security context.
@@ -184,7 +184,7 @@ fn damaged_nas_under_a_right_mac_breaks_nothing() {
         for _ in 0..300 {
             let mut ran = Ran::new();
             ran.begin(&mut Outbox::default());
-            ran.ue.receive(&ran.profile, &random.damage(sample), &mut ran.said);
+            ran.ue.receive(&ran.profile, &random.damage(sample), &mut ran.output);
         }
     }
 }

@@ -50,15 +50,15 @@ impl Lab {
     }
 
     /// Sends the UE's messages and all that follow, until no message remains.
-    fn uplink(&mut self, said: &ue::UeOutput) {
+    fn uplink(&mut self, output: &ue::UeOutput) {
         let mut out = Outbox::default();
-        self.say(said, &mut out);
+        self.send_nas(output, &mut out);
         self.carry(out);
     }
 
-    fn say(&mut self, said: &ue::UeOutput, out: &mut Outbox) {
-        self.events.extend(&said.events);
-        for nas in said.messages() {
+    fn send_nas(&mut self, output: &ue::UeOutput, out: &mut Outbox) {
+        self.events.extend(&output.events);
+        for nas in output.messages() {
             match self.ran {
                 Some(ran) => self.gnb.uplink_nas(ran, nas, out).expect("encodes"),
                 None => {
@@ -85,40 +85,40 @@ impl Lab {
         let mut inbox = Inbox::default();
         self.gnb.receive(pdu, &mut inbox, out).expect("answers encode");
         for event in &inbox.events {
-            let mut said = ue::UeOutput::default();
+            let mut output = ue::UeOutput::default();
             match event {
                 gnb::Event::Nas { owner, range } => {
                     assert_eq!(*owner, 7);
-                    self.ue.receive(&self.profile, &inbox.nas[range.clone()], &mut said);
+                    self.ue.receive(&self.profile, &inbox.nas[range.clone()], &mut output);
                 }
-                gnb::Event::ContextSetup { key, .. } => self.ue.check_access_key(key, &mut said),
+                gnb::Event::ContextSetup { key, .. } => self.ue.check_access_key(key, &mut output),
                 gnb::Event::Released { .. } => {
                     self.ran = None;
                     self.ue.connection_released();
                 }
                 _ => {}
             }
-            self.say(&said, out);
+            self.send_nas(&output, out);
         }
         self.gnb_events.append(&mut inbox.events);
     }
 
-    fn network_says(&mut self, pdu: &[u8]) {
+    fn send_to_ue(&mut self, pdu: &[u8]) {
         let mut out = Outbox::default();
         self.downlink(pdu, &mut out);
         self.carry(out);
     }
 
     fn register(&mut self, registration: Registration) {
-        let mut said = ue::UeOutput::default();
-        self.ue.register(&self.profile, registration, &mut said).expect("may register");
-        self.uplink(&said);
+        let mut output = ue::UeOutput::default();
+        self.ue.register(&self.profile, registration, &mut output).expect("may register");
+        self.uplink(&output);
     }
 
     fn establish(&mut self, psi: u8, kind: PduSessionType) {
-        let mut said = ue::UeOutput::default();
-        self.ue.establish(&self.profile, psi, kind, &mut said).expect("may establish");
-        self.uplink(&said);
+        let mut output = ue::UeOutput::default();
+        self.ue.establish(&self.profile, psi, kind, &mut output).expect("may establish");
+        self.uplink(&output);
     }
 
     fn idle(&mut self) {
@@ -143,7 +143,7 @@ impl Lab {
 }
 
 #[test]
-fn a_ue_registers_with_every_algorithm_and_proves_its_imeisv() {
+fn ue_registers_with_every_algorithm() {
     use CipheringAlgorithm as C;
     use IntegrityAlgorithm as I;
     for (nea, nia) in [(C::NEA0, I::NIA1), (C::NEA1, I::NIA2), (C::NEA2, I::NIA3), (C::NEA3, I::NIA2)] {
@@ -188,9 +188,9 @@ fn sessions_come_and_go() {
         assert_eq!(lab.network.routes[&tunnel.uplink.0], ("127.0.0.3".parse().expect("one"), tunnel.downlink.0));
     }
     assert_eq!(gnb::downlink_owner(lab.gnb.tunnels(ran)[1].downlink), (7, 2));
-    let mut said = ue::UeOutput::default();
-    lab.ue.release(2, &mut said).expect("may release");
-    lab.uplink(&said);
+    let mut output = ue::UeOutput::default();
+    lab.ue.release(2, &mut output).expect("may release");
+    lab.uplink(&output);
     lab.check();
     assert_eq!(lab.ue.active_sessions().collect::<Vec<_>>(), [1, 3]);
     assert!(lab.take().contains(&Event::SessionReleased { psi: 2 }));
@@ -198,17 +198,17 @@ fn sessions_come_and_go() {
 }
 
 #[test]
-fn an_idle_ue_comes_back_by_service_request() {
+fn idle_ue_comes_back_by_service_request() {
     let mut lab = Lab::new(Behaviour::default());
     lab.register(Registration::Fresh);
     lab.establish(1, PduSessionType::Ipv4);
     for round in 0..3 {
         lab.idle();
         assert_eq!(lab.ue.mm(), MmState::Registered);
-        let mut said = ue::UeOutput::default();
+        let mut output = ue::UeOutput::default();
         let why = if round == 1 { Service::Paged } else { Service::Data };
-        lab.ue.service_request(why, &mut said).expect("is idle");
-        lab.uplink(&said);
+        lab.ue.service_request(why, &mut output).expect("is idle");
+        lab.uplink(&output);
         lab.check();
         assert_eq!(lab.network.log.last().map(String::as_str), Some("service request for [1]"));
         assert_eq!(lab.gnb.tunnels(lab.ran.expect("connected")).len(), 1);
@@ -217,7 +217,7 @@ fn an_idle_ue_comes_back_by_service_request() {
 }
 
 #[test]
-fn all_that_is_about_one_ue_takes_one_stream() {
+fn messages_of_one_ue_use_one_stream() {
     let mut lab = Lab::new(Behaviour::default());
     let mut out = Outbox::default();
     let cause = || RRCEstablishmentCause::mo_Signalling;
@@ -232,13 +232,13 @@ fn all_that_is_about_one_ue_takes_one_stream() {
 }
 
 #[test]
-fn a_ue_leaves_and_returns_with_its_guti() {
+fn ue_returns_with_its_guti() {
     let mut lab = Lab::new(Behaviour::default());
     lab.register(Registration::Fresh);
     lab.establish(1, PduSessionType::Ipv4);
-    let mut said = ue::UeOutput::default();
-    lab.ue.deregister(&lab.profile, false, &mut said).expect("is registered");
-    lab.uplink(&said);
+    let mut output = ue::UeOutput::default();
+    lab.ue.deregister(&lab.profile, false, &mut output).expect("is registered");
+    lab.uplink(&output);
     lab.check();
     assert_eq!((lab.ue.mm(), lab.ran, lab.network.deregistered), (MmState::Deregistered, None, 1));
     lab.take();
@@ -246,21 +246,21 @@ fn a_ue_leaves_and_returns_with_its_guti() {
     lab.check();
     // No authentication and no security mode control: the context was still valid.
     assert_eq!(lab.take(), [Event::Registered { guti: true }]);
-    let mut said = ue::UeOutput::default();
+    let mut output = ue::UeOutput::default();
     lab.idle();
-    lab.ue.register(&lab.profile, Registration::Periodic, &mut said).expect("is registered");
-    lab.uplink(&said);
+    lab.ue.register(&lab.profile, Registration::Periodic, &mut output).expect("is registered");
+    lab.uplink(&output);
     lab.check();
     lab.idle();
-    let mut said = ue::UeOutput::default();
-    lab.ue.deregister(&lab.profile, true, &mut said).expect("is registered");
-    lab.uplink(&said);
+    let mut output = ue::UeOutput::default();
+    lab.ue.deregister(&lab.profile, true, &mut output).expect("is registered");
+    lab.uplink(&output);
     lab.check();
     assert_eq!((lab.ue.mm(), lab.network.deregistered), (MmState::Deregistered, 2));
 }
 
 #[test]
-fn an_unknown_guti_is_asked_for_its_suci() {
+fn unknown_guti_requests_suci() {
     let mut lab = Lab::new(Behaviour::default());
     lab.register(Registration::UnknownGuti);
     lab.check();
@@ -291,7 +291,7 @@ fn authentication_goes_wrong_in_each_way() {
 }
 
 #[test]
-fn a_forged_network_is_found_out() {
+fn forged_network_is_detected() {
     let mut lab = Lab::new(Behaviour { forge: true, ..Behaviour::default() });
     lab.register(Registration::Fresh);
     assert!(lab.take().contains(&Event::AuthenticationFailed { cause: 20 }));
@@ -320,32 +320,32 @@ fn refusals_are_told() {
 }
 
 #[test]
-fn the_network_updates_and_deregisters_a_ue() {
+fn network_updates_and_deregisters_ue() {
     let mut lab = Lab::new(Behaviour::default());
     lab.register(Registration::Fresh);
     lab.take();
     let command = NasConfigurationUpdateCommand::new()
         .with_configuration_update_indication(NasConfigurationUpdateIndication::from_flags(true, false));
     let pdu = lab.network.push(SUPI, command);
-    lab.network_says(&pdu);
+    lab.send_to_ue(&pdu);
     assert_eq!(lab.take(), [Event::ConfigurationUpdated]);
     assert_eq!(lab.network.log.last().map(String::as_str), Some("ConfigurationUpdateComplete"));
     let request = NasDeregistrationRequestUeTerminated::new(NasDeRegistrationType::new(0x05));
     let pdu = lab.network.push(SUPI, request);
-    lab.network_says(&pdu);
+    lab.send_to_ue(&pdu);
     assert_eq!(lab.take(), [Event::DeregisteredByNetwork { cause: None, reregister: true }]);
     lab.check();
 }
 
 #[test]
-fn forged_replayed_and_unprotected_downlink_messages_are_refused() {
+fn unauthentic_downlink_is_refused() {
     let mut lab = Lab::new(Behaviour::default());
     lab.register(Registration::Fresh);
     lab.take();
     let command = NasConfigurationUpdateCommand::new();
     let pdu = lab.network.push(SUPI, command);
-    lab.network_says(&pdu);
-    lab.network_says(&pdu);
+    lab.send_to_ue(&pdu);
+    lab.send_to_ue(&pdu);
     assert_eq!(lab.take(), [Event::ConfigurationUpdated, Event::Violation(ue::Violation::WrongMac)]);
     let mut out = ue::UeOutput::default();
     lab.ue.receive(&lab.profile, &[0x7e, 0, 0x5b, 1], &mut out);
@@ -361,7 +361,7 @@ fn resets_of_both_sides_leave_no_connection() {
     lab.register(Registration::Fresh);
     let ran = lab.ran.expect("connected");
     let amf = lab.gnb.amf_id(ran).expect("known");
-    lab.network_says(&wire::ng_reset(Some((amf, ran.0))));
+    lab.send_to_ue(&wire::ng_reset(Some((amf, ran.0))));
     assert_eq!((lab.gnb.connected(), lab.ran), (0, None));
     lab.idle_register();
     let mut out = Outbox::default();
@@ -378,14 +378,14 @@ fn resets_of_both_sides_leave_no_connection() {
 
 impl Lab {
     fn idle_register(&mut self) {
-        let mut said = ue::UeOutput::default();
-        self.ue.register(&self.profile, Registration::Periodic, &mut said).expect("is registered");
-        self.uplink(&said);
+        let mut output = ue::UeOutput::default();
+        self.ue.register(&self.profile, Registration::Periodic, &mut output).expect("is registered");
+        self.uplink(&output);
     }
 }
 
 #[test]
-fn a_gnb_tells_the_amf_of_its_errors() {
+fn gnb_reports_errors_to_amf() {
     let mut lab = Lab::new(Behaviour::default());
     let mut out = Outbox::default();
     let mut inbox = Inbox::default();

@@ -18,7 +18,7 @@ const BACKLOG: usize = 100_000;
 const REPEATED_US: u64 = 5_000_000;
 /// Number of remembered AMF messages for the detection of repeats. It exceeds the number of
 /// messages that arrive while a balancer dies.
-const HEARD: usize = 1024;
+const RECENT: usize = 1024;
 
 /// State of one association of a gNB.
 #[derive(Debug, Default)]
@@ -48,20 +48,20 @@ pub(super) struct GnbLink {
     /// Number of the gNB in the run.
     pub(super) number: u32,
     /// The first exists from the start; the others follow after NG Setup.
-    pub(super) ties: Vec<AssociationSlot>,
+    pub(super) associations: Vec<AssociationSlot>,
     pub(super) outbox: Outbox,
     /// Addresses of the pending AMF CONFIGURATION UPDATE, until each association is up or has
     /// failed.
-    wanted: Vec<IpAddr>,
+    requested: Vec<IpAddr>,
     /// Associations whose remote endpoints the AMF has removed.
     pub(super) removed: Vec<u8>,
     /// Unacknowledged messages of lost associations, with their streams. They are resent on another
     /// association. The AMF recognises repeats by NAS COUNTs and UE NGAP IDs.
-    again: Vec<(u16, Vec<u8>)>,
+    unacknowledged_pdus: Vec<(u16, Vec<u8>)>,
     /// Hashes of the messages recently received, by association, including lost ones. If a host
     /// does not know whether a balancer has sent a message, another balancer repeats it byte for
     /// byte.
-    heard: Vec<(u8, u64)>,
+    recent: Vec<(u8, u64)>,
     at: usize,
     repeats: FxHashSet<u64>,
     repeats_until_us: u64,
@@ -79,18 +79,18 @@ impl GnbLink {
             [one] => (by == 0).then_some(*one),
             _ => cores.get((number as usize + by as usize) % cores.len().max(1)).copied(),
         };
-        let ties = (0..associations.max(1))
+        let associations = (0..associations.max(1))
             .map(|by| AssociationSlot { core: core(by), ..AssociationSlot::default() })
             .collect();
         GnbLink {
             gnb,
             number,
-            ties,
+            associations,
             outbox: Outbox::default(),
-            wanted: Vec::new(),
+            requested: Vec::new(),
             removed: Vec::new(),
-            again: Vec::new(),
-            heard: Vec::new(),
+            unacknowledged_pdus: Vec::new(),
+            recent: Vec::new(),
             at: 0,
             repeats: FxHashSet::default(),
             repeats_until_us: 0,
@@ -101,33 +101,33 @@ impl GnbLink {
 
     /// Returns the AMF address of the first association.
     pub(super) fn core(&self) -> SocketAddr {
-        self.ties[0].core.unwrap_or(SocketAddr::from(([0, 0, 0, 0], 0)))
+        self.associations[0].core.unwrap_or(SocketAddr::from(([0, 0, 0, 0], 0)))
     }
 
     /// Returns true if every association carries UEs.
     pub(super) fn is_complete(&self) -> bool {
-        self.gnb.state() == NgState::Up && self.gnb.associations_up() == self.ties.len()
+        self.gnb.state() == NgState::Up && self.gnb.associations_up() == self.associations.len()
     }
 
     /// Marks the association as writable again.
     pub(super) fn unblock(&mut self, by: u8) {
-        self.ties[usize::from(by)].blocked = false;
+        self.associations[usize::from(by)].blocked = false;
     }
 
     /// Marks an association as lost. Returns true if the gNB continues with another one.
-    pub(super) fn lost(&mut self, by: u8, now_us: u64) -> bool {
-        let unsent = std::mem::take(&mut self.ties[usize::from(by)].backlog);
-        self.ties[usize::from(by)].reset();
+    pub(super) fn on_association_lost(&mut self, by: u8, now_us: u64) -> bool {
+        let unsent = std::mem::take(&mut self.associations[usize::from(by)].backlog);
+        self.associations[usize::from(by)].reset();
         let goes_on = self.gnb.detach(by);
         if goes_on {
             unsent.into_iter().for_each(|(stream, pdu)| self.unacknowledged(stream, &pdu));
-            self.repeats = self.heard.iter().filter(|(of, _)| *of == by).map(|(_, hash)| *hash).collect();
+            self.repeats = self.recent.iter().filter(|(of, _)| *of == by).map(|(_, hash)| *hash).collect();
             self.repeats_until_us = now_us + REPEATED_US;
-            self.heard.clear();
+            self.recent.clear();
             self.at = 0;
         } else {
             self.outbox.clear();
-            self.again.clear();
+            self.unacknowledged_pdus.clear();
             self.repeats.clear();
         }
         goes_on
@@ -136,16 +136,16 @@ impl GnbLink {
     /// Stores a message that a closing or closed association did not acknowledge.
     pub(super) fn unacknowledged(&mut self, stream: u16, pdu: &[u8]) {
         // Stream 0 carries messages that concern the association, not a UE.
-        if stream != 0 && self.again.len() < BACKLOG {
-            self.again.push((stream, pdu.to_vec()));
+        if stream != 0 && self.unacknowledged_pdus.len() < BACKLOG {
+            self.unacknowledged_pdus.push((stream, pdu.to_vec()));
         }
     }
 
     /// Resends the unacknowledged messages of closed associations on another association, if there
     /// is one. Returns their number.
     pub(super) fn repeat(&mut self) -> usize {
-        let again = std::mem::take(&mut self.again);
-        self.fail_over(&again)
+        let unacknowledged_pdus = std::mem::take(&mut self.unacknowledged_pdus);
+        self.fail_over(&unacknowledged_pdus)
     }
 
     fn fail_over(&mut self, pdus: &[(u16, Vec<u8>)]) -> usize {
@@ -171,11 +171,11 @@ impl GnbLink {
         if self.repeats.remove(&hash) {
             return true;
         }
-        if self.heard.len() < HEARD {
-            self.heard.push((by, hash));
+        if self.recent.len() < RECENT {
+            self.recent.push((by, hash));
         } else {
-            self.heard[self.at] = (by, hash);
-            self.at = (self.at + 1) % HEARD;
+            self.recent[self.at] = (by, hash);
+            self.at = (self.at + 1) % RECENT;
         }
         false
     }
@@ -183,9 +183,11 @@ impl GnbLink {
     /// Marks the associations with these AMF addresses for closing. They end as long as another
     /// association is up.
     pub(super) fn remove(&mut self, addresses: &[IpAddr]) {
-        let gone =
-            |tie: &AssociationSlot| tie.assoc.is_some() && tie.core.is_some_and(|core| addresses.contains(&core.ip()));
-        let gone: Vec<u8> = (0u8..).zip(&self.ties).filter(|(_, tie)| gone(tie)).map(|(by, _)| by).collect();
+        let gone = |association: &AssociationSlot| {
+            association.assoc.is_some() && association.core.is_some_and(|core| addresses.contains(&core.ip()))
+        };
+        let gone: Vec<u8> =
+            (0u8..).zip(&self.associations).filter(|(_, association)| gone(association)).map(|(by, _)| by).collect();
         let up = |by: &u8| self.gnb.association_state(*by) == NgState::Up;
         if gone.iter().filter(|by| up(by)).count() < self.gnb.associations_up() {
             self.removed.extend(gone);
@@ -196,15 +198,18 @@ impl GnbLink {
     /// Update on each association that is up and not bound. It schedules the remaining
     /// associations.
     pub(super) fn attach(&mut self, now_us: u64) -> Result<(), GnbError> {
-        for by in 0..self.ties.len() as u8 {
-            let tie = &mut self.ties[usize::from(by)];
-            match tie.streams {
+        for by in 0..self.associations.len() as u8 {
+            let association = &mut self.associations[usize::from(by)];
+            match association.streams {
                 Some(streams) if self.gnb.association_state(by) == NgState::Down => {
                     self.gnb.attach(by, streams, &mut self.outbox)?;
                 }
-                None if self.gnb.state() == NgState::Up && tie.assoc.is_none() && tie.retry_us.is_none() => {
+                None if self.gnb.state() == NgState::Up
+                    && association.assoc.is_none()
+                    && association.retry_us.is_none() =>
+                {
                     // Until then the AMF may announce further addresses.
-                    tie.retry_us = Some(now_us + FURTHER_US);
+                    association.retry_us = Some(now_us + FURTHER_US);
                 }
                 _ => {}
             }
@@ -216,77 +221,85 @@ impl GnbLink {
     pub(super) fn request_associations(&mut self, addresses: Vec<IpAddr>, now_us: u64) -> Result<(), GnbError> {
         let port = self.core().port();
         for address in &addresses {
-            let known = self.ties.iter().any(|tie| tie.core.is_some_and(|core| core.ip() == *address));
+            let known =
+                self.associations.iter().any(|association| association.core.is_some_and(|core| core.ip() == *address));
             // An association slot without an address.
-            if let Some(tie) = self.ties.iter_mut().find(|tie| tie.core.is_none()).filter(|_| !known) {
-                (tie.core, tie.retry_us) = (Some(SocketAddr::new(*address, port)), Some(now_us));
+            if let Some(association) =
+                self.associations.iter_mut().find(|association| association.core.is_none()).filter(|_| !known)
+            {
+                (association.core, association.retry_us) = (Some(SocketAddr::new(*address, port)), Some(now_us));
             }
         }
-        self.wanted = addresses;
-        self.answer_wanted()
+        self.requested = addresses;
+        self.answer_requested()
     }
 
     /// Acknowledges the AMF's request once each requested association is up or has failed.
-    pub(super) fn answer_wanted(&mut self) -> Result<(), GnbError> {
+    pub(super) fn answer_requested(&mut self) -> Result<(), GnbError> {
         let to = |address: &IpAddr| {
             let address = *address;
-            move |tie: &&AssociationSlot| tie.core.is_some_and(|core| core.ip() == address)
+            move |association: &&AssociationSlot| association.core.is_some_and(|core| core.ip() == address)
         };
         let open = |address: &IpAddr| {
             // Neither up, nor failed for the first time.
-            self.ties.iter().find(to(address)).is_some_and(|tie| tie.streams.is_none() && self.trouble.is_none())
+            self.associations
+                .iter()
+                .find(to(address))
+                .is_some_and(|association| association.streams.is_none() && self.trouble.is_none())
         };
-        if self.wanted.is_empty() || self.wanted.iter().any(open) {
+        if self.requested.is_empty() || self.requested.iter().any(open) {
             return Ok(());
         }
-        let up = |address: &IpAddr| self.ties.iter().filter(to(address)).any(|tie| tie.streams.is_some());
-        let tried: Vec<(IpAddr, bool)> = self.wanted.iter().map(|address| (*address, up(address))).collect();
-        self.wanted.clear();
+        let up = |address: &IpAddr| {
+            self.associations.iter().filter(to(address)).any(|association| association.streams.is_some())
+        };
+        let tried: Vec<(IpAddr, bool)> = self.requested.iter().map(|address| (*address, up(address))).collect();
+        self.requested.clear();
         self.gnb.acknowledge_associations(&tried, &mut self.outbox)
     }
 
     /// Sends the deferred messages. The error names the unusable association and the reason.
     pub(super) fn flush(&mut self, endpoint: &mut dyn Endpoint) -> Result<(), (u8, String)> {
-        for (by, tie) in (0u8..).zip(&mut self.ties) {
-            let Some(assoc) = tie.assoc else { continue };
-            while !tie.blocked
-                && let Some((stream, pdu)) = tie.backlog.front()
+        for (by, association) in (0u8..).zip(&mut self.associations) {
+            let Some(assoc) = association.assoc else { continue };
+            while !association.blocked
+                && let Some((stream, pdu)) = association.backlog.front()
             {
                 match endpoint.send(assoc, *stream, PPID, pdu) {
-                    Ok(()) => drop(tie.backlog.pop_front()),
-                    Err(SendError::Full) => tie.blocked = true,
+                    Ok(()) => drop(association.backlog.pop_front()),
+                    Err(SendError::Full) => association.blocked = true,
                     Err(error) => return Err((by, error.to_string())),
                 }
             }
         }
         let (mut useless, mut astray) = (None, Vec::new());
         for (way, pdu) in self.outbox.routes() {
-            let Some(tie) = self.ties.get_mut(usize::from(way.by)) else { continue };
-            let Some(assoc) = tie.assoc else {
+            let Some(association) = self.associations.get_mut(usize::from(way.by)) else { continue };
+            let Some(assoc) = association.assoc else {
                 if way.stream != 0 {
                     astray.push((way.stream, pdu.to_vec()));
                 }
                 continue;
             };
-            if !tie.blocked {
+            if !association.blocked {
                 match endpoint.send(assoc, way.stream, PPID, pdu) {
                     Ok(()) => continue,
-                    Err(SendError::Full) => tie.blocked = true,
+                    Err(SendError::Full) => association.blocked = true,
                     Err(error) => {
                         useless = useless.or(Some((way.by, error.to_string())));
                         if way.stream != 0 {
-                            self.again.push((way.stream, pdu.to_vec()));
+                            self.unacknowledged_pdus.push((way.stream, pdu.to_vec()));
                         }
                         continue;
                     }
                 }
             }
-            tie.backlog.push_back((way.stream, pdu.to_vec()));
+            association.backlog.push_back((way.stream, pdu.to_vec()));
         }
         self.outbox.clear();
         // Messages of a lost association are resent on another one.
         self.fail_over(&astray);
-        let full = (0u8..).zip(&self.ties).find(|(_, tie)| tie.backlog.len() > BACKLOG);
+        let full = (0u8..).zip(&self.associations).find(|(_, association)| association.backlog.len() > BACKLOG);
         useless = useless.or(full.map(|(by, _)| (by, "the core takes no messages".into())));
         useless.map_or(Ok(()), Err)
     }
@@ -319,7 +332,7 @@ mod tests {
 
     /// Brings association `by` up and lets the AMF answer the gNB's request on it.
     fn up(link: &mut GnbLink, by: u8, taken: bool) -> Vec<Event> {
-        link.ties[usize::from(by)].streams = Some(4);
+        link.associations[usize::from(by)].streams = Some(4);
         link.attach(0).expect("it encodes");
         let sent: Vec<_> = link.outbox.routes().map(|(way, pdu)| (way, NGAP_PDU::decode(pdu).expect("NGAP"))).collect();
         let (way, request) = sent.last().expect("something was asked");
@@ -353,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn ues_are_dealt_to_the_associations_and_go_on_with_the_one_that_is_left() {
+    fn lost_association_moves_ues_to_remaining_one() {
         let mut link = link(&["10.0.0.1:38412", "10.0.0.2:38412"], 2);
         assert_eq!(up(&mut link, 0, true), [Event::Ready]);
         assert!(!link.is_complete());
@@ -381,7 +394,7 @@ mod tests {
             link.gnb.uplink_nas(ran, &[0x7e], &mut link.outbox).expect("it encodes");
             assert_eq!(ways(&mut link)[0].by, 1, "where the AMF was heard");
         }
-        assert!(link.lost(1, 0), "the other one is there");
+        assert!(link.on_association_lost(1, 0), "the other one is there");
         assert_eq!(link.gnb.connected(), 2);
         link.gnb.uplink_nas(second.0, &[0x7e], &mut link.outbox).expect("it encodes");
         assert_eq!(ways(&mut link)[0].by, 0);
@@ -390,8 +403,8 @@ mod tests {
         assert_eq!(link.gnb.associations_up(), 1);
         assert_eq!(up(&mut link, 1, true), [Event::ConfigurationUpdated(true)]);
         assert!(link.is_complete());
-        link.lost(0, 0);
-        assert!(!link.lost(1, 0));
+        link.on_association_lost(0, 0);
+        assert!(!link.on_association_lost(1, 0));
         assert_eq!((link.gnb.connected(), link.gnb.state()), (0, NgState::Down));
         assert_eq!(up(&mut link, 1, true), [Event::Ready], "NG is set up on whichever comes first");
     }
@@ -410,34 +423,34 @@ mod tests {
     }
 
     #[test]
-    fn what_a_dead_association_has_not_carried_goes_by_another() {
+    fn unacknowledged_messages_use_other_association() {
         let mut link = link(&["10.0.0.1:38412", "10.0.0.2:38412"], 2);
         up(&mut link, 0, true);
         up(&mut link, 1, true);
         link.unacknowledged(0, b"about no UE");
         link.unacknowledged(3, b"first");
-        link.ties[1].backlog.push_back((2, b"second".to_vec()));
-        assert!(link.lost(1, 0));
+        link.associations[1].backlog.push_back((2, b"second".to_vec()));
+        assert!(link.on_association_lost(1, 0));
         assert_eq!(link.repeat(), 2);
         let sent: Vec<_> = link.outbox.routes().map(|(way, pdu)| (way, pdu.to_vec())).collect();
         let by_0 = |stream| PduRoute { by: 0, stream };
         assert_eq!(sent, [(by_0(3), b"first".to_vec()), (by_0(2), b"second".to_vec())]);
         assert_eq!(link.repeat(), 0, "once");
         link.unacknowledged(3, b"third");
-        assert!(!link.lost(0, 0));
+        assert!(!link.on_association_lost(0, 0));
         assert_eq!(link.repeat(), 0, "the UEs have no connection any more");
         assert!(link.outbox.is_empty());
     }
 
     #[test]
-    fn what_the_amf_says_once_more_by_another_association_is_known() {
+    fn repeat_on_other_association_is_dropped() {
         let mut link = link(&["10.0.0.1:38412", "10.0.0.2:38412"], 2);
         up(&mut link, 0, true);
         up(&mut link, 1, true);
         let pdus = [1u8, 2, 3].map(|n| downlink(vireo_types::RanUeNgapId(1), &[0x7e, n]));
         assert!(!link.is_repeat(1, &pdus[0], 1) && !link.is_repeat(1, &pdus[1], 1) && !link.is_repeat(0, &pdus[2], 1));
         assert!(!link.is_repeat(1, &pdus[0], 1), "no association is gone: it is judged as any other message");
-        link.lost(1, 10);
+        link.on_association_lost(1, 10);
         assert!(link.is_repeat(0, &pdus[0], 20));
         assert!(!link.is_repeat(0, &pdus[0], 20), "once");
         assert!(!link.is_repeat(0, &pdus[2], 20), "it was heard by the one that lives");
@@ -445,12 +458,12 @@ mod tests {
     }
 
     #[test]
-    fn associations_that_the_amf_gives_up_end_unless_there_is_no_other() {
+    fn removed_association_ends_unless_last() {
         let mut link = link(&["10.0.0.1:38412", "10.0.0.2:38412"], 2);
         up(&mut link, 0, true);
         up(&mut link, 1, true);
-        for (tie, assoc) in link.ties.iter_mut().zip([AssocId(5), AssocId(6)]) {
-            tie.assoc = Some(assoc);
+        for (association, assoc) in link.associations.iter_mut().zip([AssocId(5), AssocId(6)]) {
+            association.assoc = Some(assoc);
         }
         let item = |last: u8| {
             let address = TransportLayerAddress([10, 0, 0, last].into());
@@ -478,7 +491,7 @@ mod tests {
     }
 
     #[test]
-    fn further_addresses_are_the_amfs_to_tell_and_it_hears_what_became_of_them() {
+    fn configuration_update_adds_associations() {
         let mut link = link(&["10.0.0.1:38412"], 2);
         up(&mut link, 0, true);
         let addresses = [[10, 0, 0, 1], [10, 0, 0, 2], [10, 0, 0, 3]].map(IpAddr::from);
@@ -498,13 +511,16 @@ mod tests {
         let update = update.and_then(|pdu| pdu.encode()).expect("it encodes");
         let mut inbox = Inbox::default();
         link.gnb.receive_by(0, &update, &mut inbox, &mut link.outbox).expect("it is taken");
-        let Some(Event::AssociationsWanted(wanted)) = inbox.events.pop() else { panic!("addresses") };
-        assert_eq!(wanted, addresses);
-        link.request_associations(wanted, 7).expect("it encodes");
+        let Some(Event::AssociationsWanted(requested)) = inbox.events.pop() else { panic!("addresses") };
+        assert_eq!(requested, addresses);
+        link.request_associations(requested, 7).expect("it encodes");
         assert!(link.outbox.is_empty(), "it is not clear yet");
-        assert_eq!((link.ties[1].core, link.ties[1].retry_us), (Some(([10, 0, 0, 2], 38412).into()), Some(7)));
-        link.ties[1].streams = Some(2);
-        link.answer_wanted().expect("it encodes");
+        assert_eq!(
+            (link.associations[1].core, link.associations[1].retry_us),
+            (Some(([10, 0, 0, 2], 38412).into()), Some(7))
+        );
+        link.associations[1].streams = Some(2);
+        link.answer_requested().expect("it encodes");
         let (way, pdu) = link.outbox.routes().next().expect("the answer");
         let pdu = NGAP_PDU::decode(pdu).expect("NGAP");
         assert_eq!((way.by, pdu.kind()), (0, NgapPduKind::Successful_AMFConfigurationUpdate));

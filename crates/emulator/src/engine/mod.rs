@@ -16,100 +16,13 @@ mod user_plane;
 mod worker;
 
 pub(crate) use sctp_endpoint::bind;
-pub(crate) use worker::gnb_config;
 
+use crate::error::Error;
 use crate::options::Options;
+use crate::progress::{Counters, EndpointFactory, Phase, Progress};
 use crate::report::{Report, Stats};
-use crate::scenario::Mode;
-use std::io;
-use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use vireo_sctp::Endpoint;
-
-/// Reason for which a run failed.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// An option is invalid.
-    #[error("{0}")]
-    Options(String),
-    /// A socket operation failed.
-    #[error("{what}: {source}")]
-    Io { what: String, source: io::Error },
-    /// The SCTP endpoint could not be created.
-    #[error("SCTP: {0}")]
-    Sctp(Box<dyn std::error::Error + Send + Sync>),
-    /// The core did not accept a gNB.
-    #[error("the core at {core} did not take gNB {gnb}: {why}")]
-    NgSetup {
-        core: SocketAddr,
-        /// Number of the gNB, from 0.
-        gnb: u32,
-        why: String,
-    },
-    /// The run was stopped before it began.
-    #[error("stopped")]
-    Stopped,
-}
-
-impl Error {
-    pub(crate) fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> Error {
-        let what = what.into();
-        move |source| Error::Io { what, source }
-    }
-}
-
-/// Phase of a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
-    Connecting,
-    /// UEs run their scripts.
-    Running,
-    /// Every UE is done and all associations are still up. A callback in this phase sees all UEs in
-    /// their final state, for example to measure the core's memory.
-    Settled,
-}
-
-/// Progress of a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Progress {
-    pub phase: Phase,
-    pub ues: u64,
-    pub started: u64,
-    /// UEs that are done, successfully or not.
-    pub done: u64,
-    pub failed: u64,
-    pub registered: u64,
-    pub sessions: u64,
-    /// Procedures of the steady load that were due.
-    pub procedures: u64,
-    /// UEs that lost their registration by a procedure of the steady load.
-    pub lost: u64,
-    /// Time since the run began.
-    pub elapsed: Duration,
-}
-
-/// Counters shared by the workers and the calling thread.
-#[derive(Debug, Default)]
-pub(crate) struct Counters {
-    pub(crate) connected: AtomicU64,
-    pub(crate) started: AtomicU64,
-    pub(crate) done: AtomicU64,
-    pub(crate) failed: AtomicU64,
-    pub(crate) registered: AtomicU64,
-    pub(crate) sessions: AtomicU64,
-    pub(crate) procedures: AtomicU64,
-    pub(crate) lost: AtomicU64,
-    /// Number of workers whose UEs have reached the start of the steady load.
-    pub(crate) ready: AtomicU64,
-    /// Start of the steady load, in microseconds of the run's clock; 0 until all workers are ready.
-    pub(crate) steady_us: AtomicU64,
-    pub(crate) settled: AtomicU64,
-    /// Tells the workers to shut down their associations.
-    pub(crate) finish: AtomicBool,
-    /// Tells the workers not to start further UEs.
-    pub(crate) stop: AtomicBool,
-}
 
 /// Guard that ends the run if its thread panics. Otherwise the other threads would wait forever.
 struct PanicGuard<'a>(&'a Counters);
@@ -123,20 +36,13 @@ impl Drop for PanicGuard<'_> {
     }
 }
 
-/// Factory that opens the SCTP endpoint of worker `n`.
-pub type EndpointFactory<'a> =
-    &'a (dyn Fn(u32) -> Result<Box<dyn Endpoint>, Box<dyn std::error::Error + Send + Sync>> + Sync);
-
-/// Runs a scenario, a steady load or negative cases with SCTP endpoints that `open` creates.
+/// Runs a scenario or a steady load with SCTP endpoints that `open` creates.
 pub(crate) fn run_with(
     options: &Options,
     open: EndpointFactory<'_>,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Report, Error> {
     check(options)?;
-    if options.steady.is_none() && !matches!(options.scenario.mode, Mode::Steps(_)) {
-        return crate::negative::run(options, open, progress);
-    }
     let threads = worker::threads(options);
     let counters = Counters::default();
     let begun = Instant::now();
@@ -231,7 +137,8 @@ fn resident() -> u64 {
     kibibytes.unwrap_or(0) * 1024
 }
 
-fn check(options: &Options) -> Result<(), Error> {
+/// Refuses options that no run can have.
+pub(crate) fn check(options: &Options) -> Result<(), Error> {
     let bad = |why: &str| Err(Error::Options(why.into()));
     if options.core.is_empty() {
         return bad("no core: give --core ADDR");
@@ -267,10 +174,4 @@ fn check(options: &Options) -> Result<(), Error> {
         return bad("this scenario sends traffic: give --echo ADDR, an address in the data network");
     }
     Ok(())
-}
-
-impl From<Error> for String {
-    fn from(error: Error) -> String {
-        error.to_string()
-    }
 }

@@ -1,6 +1,6 @@
 //! GTP-U sockets of the gNBs of one worker.
 
-use crate::engine::Error;
+use crate::error::Error;
 use crate::gnb::Tunnel;
 use crate::report::UserPlane;
 use std::io;

@@ -67,7 +67,7 @@ impl Worker<'_> {
         let now_us = self.now_us;
         let slot = &mut self.slots[owner as usize];
         slot.attempts = slot.attempts.saturating_add(1);
-        let waited = Duration::from_micros(now_us.saturating_sub(slot.sent_us));
+        let waited = Duration::from_micros(now_us.saturating_sub(slot.times.sent_us));
         let arriving = slot.activity.is_none();
         let (attempts, fate) = (slot.attempts, slot.fate);
         match self.options.retry {
@@ -79,7 +79,7 @@ impl Worker<'_> {
                 if !arriving && fate == ProcedureState::Ok && waited + retry / 10 >= reattach =>
             {
                 self.procedure_failed(owner, what);
-                self.lose(owner);
+                self.on_registration_lost(owner);
             }
             _ => self.repeat(owner),
         }
@@ -109,26 +109,26 @@ impl Worker<'_> {
         }
         let home = self.steady.as_ref().map_or(RestState::Off, |run| run.home(slot.group));
         match (slot.activity, slot.fate) {
-            (None, _) => self.give_up(owner, what),
+            (None, _) => self.fail_ue(owner, what),
             (Some(_), ProcedureState::Lost) if slot.attempts < ATTEMPTS => {
                 // The core refused the new registration; the UE retries later.
                 self.stats.reason(what);
                 let slot = &mut self.slots[owner as usize];
                 slot.sequence = slot.sequence.wrapping_add(1);
-                let (sequence, patience) =
+                let (sequence, timeout) =
                     (slot.sequence, self.response_timeout(owner, Step::Register(Registration::Initial)));
-                self.timers.set(self.now_us + patience.as_micros() as u64, owner, sequence, Kind::Guard);
+                self.timers.set(self.now_us + timeout.as_micros() as u64, owner, sequence, Kind::Guard);
             }
-            (Some(_), ProcedureState::Lost) => self.give_up(owner, what),
+            (Some(_), ProcedureState::Lost) => self.fail_ue(owner, what),
             (Some(_), ProcedureState::Failed) => {
                 self.stats.reason(what);
-                self.lose(owner);
+                self.on_registration_lost(owner);
             }
             (Some(_), ProcedureState::Ok) => {
                 let gone = slot.ue.mm() == MmState::Deregistered;
                 self.procedure_failed(owner, what);
                 if gone && home != RestState::Off {
-                    return self.lose(owner);
+                    return self.on_registration_lost(owner);
                 }
                 self.abandon(owner);
                 self.slots[owner as usize].fate = ProcedureState::Failed;
@@ -140,15 +140,15 @@ impl Worker<'_> {
     fn procedure_failed(&mut self, owner: u32, what: String) {
         let slot = &self.slots[owner as usize];
         if let Some(activity) = slot.activity {
-            self.stats.fail_procedure(activity.procedure(), slot.born_us);
+            self.stats.fail_procedure(activity.procedure(), slot.times.born_us);
         }
         self.stats.reason(what);
     }
 
     /// Counts the loss of the UE's registration.
-    fn lose(&mut self, owner: u32) {
+    fn on_registration_lost(&mut self, owner: u32) {
         let slot = &self.slots[owner as usize];
-        self.stats.lose(slot.activity.map(Activity::procedure), slot.born_us);
+        self.stats.record_loss(slot.activity.map(Activity::procedure), slot.times.born_us);
         self.counters.lost.fetch_add(1, Ordering::Relaxed);
         self.abandon(owner);
         let slot = &mut self.slots[owner as usize];

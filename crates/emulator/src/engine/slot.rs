@@ -67,6 +67,21 @@ pub(super) struct Flow {
     pub(super) tries: u32,
 }
 
+/// Times of a UE, in microseconds of the run's clock.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct SlotTimes {
+    /// Intended start times of the UE (in a steady load: of the procedure) and of the step, in
+    /// microseconds. Then the intended and actual start of the last registration.
+    pub(super) born_us: u64,
+    pub(super) step_us: u64,
+    pub(super) registration_us: Option<(u64, u64)>,
+    /// Actual start times of the procedure of a steady load and of the step.
+    pub(super) sent_us: u64,
+    pub(super) began_us: u64,
+    /// Time of the last answer to [`Activity::Data`], in microseconds; 0 if there was none.
+    pub(super) data_us: u64,
+}
+
 /// One UE with its script.
 #[derive(Debug)]
 pub(super) struct UeSlot {
@@ -94,17 +109,8 @@ pub(super) struct UeSlot {
     pub(super) round: u32,
     /// Grows with every step and thus invalidates older deadlines.
     pub(super) sequence: u32,
-    /// Intended start times of the UE (in a steady load: of the procedure) and of the step, in
-    /// microseconds. Then the intended and actual start of the last registration.
-    pub(super) born_us: u64,
-    pub(super) step_us: u64,
-    pub(super) registration_us: Option<(u64, u64)>,
-    /// Actual start times of the procedure of a steady load and of the step.
-    pub(super) sent_us: u64,
-    pub(super) began_us: u64,
+    pub(super) times: SlotTimes,
     pub(super) flows: Vec<Flow>,
-    /// Time of the last answer to [`Activity::Data`], in microseconds; 0 if there was none.
-    pub(super) data_us: u64,
 }
 
 impl UeSlot {
@@ -126,24 +132,19 @@ impl UeSlot {
             tmsi: None,
             round: 0,
             sequence: 0,
-            born_us: 0,
-            step_us: 0,
-            registration_us: None,
-            sent_us: 0,
-            began_us: 0,
+            times: SlotTimes::default(),
             flows: Vec::new(),
-            data_us: 0,
         }
     }
 
     /// Returns the times of the step that ends.
     pub(super) fn current(&self, now_us: u64) -> Times {
-        Times { intended_us: self.step_us, began_us: self.began_us, ended_us: now_us }
+        Times { intended_us: self.times.step_us, began_us: self.times.began_us, ended_us: now_us }
     }
 
     /// Returns the times of the whole steady-load script that ends.
     pub(super) fn whole(&self, now_us: u64) -> Times {
-        Times { intended_us: self.born_us, began_us: self.sent_us, ended_us: now_us }
+        Times { intended_us: self.times.born_us, began_us: self.times.sent_us, ended_us: now_us }
     }
 
     pub(super) fn has(&self, flag: u16) -> bool {
@@ -154,7 +155,7 @@ impl UeSlot {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn a_million_ues_fit() {
+    fn million_ues_fit_in_memory() {
         // Issue 2 requires at most about 1 KB for each UE. On the heap a registered UE with a
         // session has the session (32 bytes), an accepted SQN (64) and a tunnel with its connection
         // (about 200).

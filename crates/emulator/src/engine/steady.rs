@@ -216,7 +216,7 @@ impl Worker<'_> {
     /// Advances the steady load. Returns the time at which the next procedure is due.
     pub(super) fn drive(&mut self) -> Option<u64> {
         self.change_stage();
-        let worker = (u64::from(self.number), u64::from(self.threads));
+        let worker = (u64::from(self.share.number), u64::from(self.share.threads));
         for _ in 0..BURST {
             let run = self.steady.as_mut()?;
             let Some(job) = run.job(self.now_us, worker, &mut self.stats.report.steady.unserved) else { break };
@@ -239,15 +239,15 @@ impl Worker<'_> {
 
     fn change_stage(&mut self) {
         let (stopped, now_us) = (self.counters.stop.load(Ordering::Relaxed), self.now_us);
-        let all_there = self.active == 0 && self.slots.len() as u32 >= self.share;
+        let all_there = self.active == 0 && self.slots.len() as u32 >= self.share.ues;
         let duration_us = self.options.duration.map_or(0, |duration| duration.as_micros() as u64);
-        let patience_us = self.options.timeout.as_micros() as u64;
+        let timeout_us = self.options.timeout.as_micros() as u64;
         let Some(run) = &mut self.steady else { return };
         match run.stage {
             Stage::Arriving if all_there => {
                 run.stage = Stage::Ready;
                 let ready = self.counters.ready.fetch_add(1, Ordering::AcqRel) + 1;
-                if ready == u64::from(self.threads) {
+                if ready == u64::from(self.share.threads) {
                     self.counters.steady_us.store(now_us + HEAD_START_US, Ordering::Release);
                 }
             }
@@ -256,7 +256,7 @@ impl Worker<'_> {
                 run.origin_us = self.counters.steady_us.load(Ordering::Acquire);
                 run.end_us = run.origin_us + duration_us;
                 run.cpu_us = thread_cpu_us();
-                let worker = (u64::from(self.number), u64::from(self.threads));
+                let worker = (u64::from(self.share.number), u64::from(self.share.threads));
                 run.streams.iter_mut().for_each(|due| due.advance(run.origin_us, worker));
                 if let Some(timeline) = &mut self.stats.timeline {
                     timeline.begin(run.origin_us);
@@ -276,7 +276,7 @@ impl Worker<'_> {
             }
             Stage::Draining => {
                 let idle = self.active == 0 && run.pools.iter().all(|pool| pool.waiting.is_empty());
-                if idle || now_us >= run.end_us + patience_us {
+                if idle || now_us >= run.end_us + timeout_us {
                     self.end_steady();
                 }
             }
@@ -301,7 +301,7 @@ impl Worker<'_> {
                 // The UE is returning to its rest state.
                 self.stats.report.steady.completed += 1;
             } else if let Some(activity) = slot.activity {
-                self.stats.fail_procedure(activity.procedure(), slot.born_us);
+                self.stats.fail_procedure(activity.procedure(), slot.times.born_us);
                 self.stats.reason(format!("{activity} not done at the end of the run"));
             }
         }
@@ -321,7 +321,7 @@ impl Worker<'_> {
         }
         (slot.step, slot.attempts, slot.flags) = (0, 0, 0);
         (slot.served, slot.fresh) = (false, false);
-        (slot.born_us, slot.sent_us) = (intended_us, self.now_us);
+        (slot.times.born_us, slot.times.sent_us) = (intended_us, self.now_us);
         self.active += 1;
         self.advance(owner, Some(intended_us));
     }
@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn what_finds_no_ue_waits_and_keeps_its_time() {
+    fn arrival_without_ue_keeps_intended_time() {
         let load = Steady::weighted(&[(Activity::ServiceRequest, 1.0)], 1000.0, Pattern::Constant, Duration::ZERO);
         let mut run = SteadyRun::new(&load, 10, 3);
         run.stage = Stage::Running;

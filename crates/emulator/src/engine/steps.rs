@@ -46,7 +46,7 @@ impl Worker<'_> {
             // The service request of the next step answers a page that ended this one early.
             slot.flags &= if step == Step::Service { flag::PAGED } else { 0 };
             slot.sequence = slot.sequence.wrapping_add(1);
-            (slot.step_us, slot.began_us) = (due_us.unwrap_or(self.now_us), self.now_us);
+            (slot.times.step_us, slot.times.began_us) = (due_us.unwrap_or(self.now_us), self.now_us);
             self.start(owner, step);
             if !self.is_step_over(owner) {
                 // Resting steps wait for no answer.
@@ -84,7 +84,7 @@ impl Worker<'_> {
         let signalling = RRCEstablishmentCause::mo_Signalling;
         let (commanded, cause) = match step {
             Step::Register(registration) => {
-                slot.registration_us = Some((slot.step_us, slot.began_us));
+                slot.times.registration_us = Some((slot.times.step_us, slot.times.began_us));
                 (ue.register(profile, registration, &mut self.out), signalling)
             }
             Step::Faulty(fault) => {
@@ -294,7 +294,7 @@ impl Worker<'_> {
             return self.settle(owner);
         }
         let Some(ran) = slot.ran else {
-            let began_us = slot.step_us;
+            let began_us = slot.times.step_us;
             return self.advance(owner, Some(began_us));
         };
         // The network should have released the refused UE (TS 24.501 5.5.1.2.5).
@@ -356,8 +356,8 @@ impl Worker<'_> {
             Some(Step::XnHandover | Step::N2Handover) => "handover",
             _ => "step",
         };
-        let patience = self.step(owner).map_or(self.options.timeout, |step| self.response_timeout(owner, step));
-        let what = format!("{what} not done within {patience:?}");
+        let timeout = self.step(owner).map_or(self.options.timeout, |step| self.response_timeout(owner, step));
+        let what = format!("{what} not done within {timeout:?}");
         if self.steady.is_some() { self.on_unanswered(owner, what) } else { self.fail(owner, what) }
     }
 
@@ -422,7 +422,7 @@ impl Worker<'_> {
             Some(Step::Register(_)) => self.record(owner, Procedure::Registration),
             Some(Step::Establish { .. }) => {
                 self.record(owner, Procedure::Session);
-                if let Some((intended_us, began_us)) = self.slots[owner as usize].registration_us.take() {
+                if let Some((intended_us, began_us)) = self.slots[owner as usize].times.registration_us.take() {
                     let times = Times { intended_us, began_us, ended_us: self.now_us };
                     self.stats.record(Procedure::RegistrationAndSession, times);
                 }
@@ -436,7 +436,7 @@ impl Worker<'_> {
             Some(Step::N2Handover) => self.record(owner, Procedure::N2Handover),
             Some(Step::Data) if self.slots[owner as usize].activity == Some(Activity::Data) => {
                 self.record(owner, Procedure::Data);
-                let last = std::mem::replace(&mut self.slots[owner as usize].data_us, self.now_us);
+                let last = std::mem::replace(&mut self.slots[owner as usize].times.data_us, self.now_us);
                 let gap = if last > 0 { self.now_us.saturating_sub(last) } else { 0 };
                 self.n3.counts.longest_gap_us = self.n3.counts.longest_gap_us.max(gap);
             }
@@ -472,11 +472,11 @@ impl Worker<'_> {
         if self.steady.is_some() {
             return self.on_procedure_failed(owner, what);
         }
-        self.give_up(owner, what);
+        self.fail_ue(owner, what);
     }
 
     /// Ends the script of the UE as failed.
-    pub(super) fn give_up(&mut self, owner: u32, what: String) {
+    pub(super) fn fail_ue(&mut self, owner: u32, what: String) {
         if self.slots[owner as usize].life != SlotState::Running {
             return;
         }
@@ -494,7 +494,7 @@ impl Worker<'_> {
         self.active -= 1;
         // In a steady load the UE was counted when it first reached its rest state.
         if slot.activity.is_none() {
-            let born = slot.born_us;
+            let born = slot.times.born_us;
             self.stats.lived(born, self.now_us);
             self.counters.done.fetch_add(1, Ordering::Relaxed);
         }
@@ -520,7 +520,7 @@ impl Worker<'_> {
         let Some(ran) = slot.ran else { return };
         let paged = slot.script.get(usize::from(slot.step) + 1) == Some(&Step::AwaitPage);
         if let (true, Some(tunnel)) = (paged, link.gnb.tunnels(ran).first()) {
-            self.late.insert(owner, (link.gnb.config().n3, *tunnel));
+            self.lost_tunnels.by_ue.insert(owner, (link.gnb.config().n3, *tunnel));
         }
         if let Err(error) = link.gnb.request_release(ran, Cause::radioNetwork(cause), &mut link.outbox) {
             self.fail(owner, error.to_string());

@@ -30,7 +30,7 @@ pub(super) struct Due {
 #[derive(Debug, Default)]
 pub(super) struct Timers {
     guards: VecDeque<Due>,
-    others: BinaryHeap<Reverse<Due>>,
+    heap: BinaryHeap<Reverse<Due>>,
 }
 
 impl Timers {
@@ -38,26 +38,26 @@ impl Timers {
         let due = Due { at_us, owner, sequence, kind };
         match kind {
             Kind::Guard if self.guards.back().is_none_or(|last| last.at_us <= at_us) => self.guards.push_back(due),
-            _ => self.others.push(Reverse(due)),
+            _ => self.heap.push(Reverse(due)),
         }
     }
 
     /// Removes and returns a deadline that is not later than `now_us`.
     pub(super) fn pop(&mut self, now_us: u64) -> Option<Due> {
-        let other = self.others.peek().map(|Reverse(due)| due.at_us);
+        let other = self.heap.peek().map(|Reverse(due)| due.at_us);
         let guard = self.guards.front().map(|due| due.at_us);
         match (guard, other) {
             (Some(guard), other) if guard <= now_us && other.is_none_or(|other| guard <= other) => {
                 self.guards.pop_front()
             }
-            (_, Some(other)) if other <= now_us => self.others.pop().map(|Reverse(due)| due),
+            (_, Some(other)) if other <= now_us => self.heap.pop().map(|Reverse(due)| due),
             _ => None,
         }
     }
 
     /// Returns the time of the next deadline.
     pub(super) fn next(&self) -> Option<u64> {
-        let other = self.others.peek().map(|Reverse(due)| due.at_us);
+        let other = self.heap.peek().map(|Reverse(due)| due.at_us);
         self.guards.front().map(|due| due.at_us).into_iter().chain(other).min()
     }
 }

@@ -27,7 +27,8 @@ impl Worker<'_> {
         let echoes = &self.options.echoes;
         let slot = &mut self.slots[owner as usize];
         let source = slot.ue.sessions().iter().find_map(|session| session.address.ipv4);
-        let (Some(source), Some(target), Some((n3, tunnel))) = (source, echoes.v4, self.late.get(&owner)) else {
+        let (Some(source), Some(target), Some((n3, tunnel))) = (source, echoes.v4, self.lost_tunnels.by_ue.get(&owner))
+        else {
             return self.fail(owner, "no session that a packet could come for: give --echo-v4".into());
         };
         let mark = Mark { identifier: 0x4000 | (owner as u16 & 0x3fff), sequence: u16::MAX };
@@ -39,7 +40,7 @@ impl Worker<'_> {
         // Paging is timed from the first packet.
         if !slot.has(flag::CALLED) {
             slot.flags |= flag::CALLED;
-            slot.step_us = self.now_us;
+            slot.times.step_us = self.now_us;
         }
         self.timers.set(self.now_us + PROVOKE_AGAIN_US, owner, slot.sequence, Kind::Pause);
     }
@@ -87,7 +88,7 @@ impl Worker<'_> {
 
     /// Sends the pending packet of the flow: a Router Solicitation or an echo.
     fn send_flow(&mut self, owner: u32, index: u8) {
-        let patience = self.options.echoes.patience.as_micros() as u64;
+        let timeout = self.options.echoes.answer_timeout.as_micros() as u64;
         let echoes = &self.options.echoes;
         let octets = match self.data(owner).octets {
             0 => echoes.octets,
@@ -115,14 +116,14 @@ impl Worker<'_> {
         if sent.is_none() {
             return self.fail(owner, "an echo could not be written: check --echo-octets".into());
         }
-        self.timers.set(self.now_us + patience, owner, slot.sequence, Kind::Echo(index));
+        self.timers.set(self.now_us + timeout, owner, slot.sequence, Kind::Echo(index));
     }
 
     pub(super) fn on_echo_due(&mut self, owner: u32, index: u8) {
-        let patience = self.options.echoes.patience.as_micros() as u64;
+        let timeout = self.options.echoes.answer_timeout.as_micros() as u64;
         let Some(flow) = self.slots[owner as usize].flows.get(usize::from(index)) else { return };
         let waited = self.now_us.saturating_sub(flow.sent_us);
-        if flow.remaining == 0 || waited < patience * u64::from(flow.tries) {
+        if flow.remaining == 0 || waited < timeout * u64::from(flow.tries) {
             return;
         }
         if flow.tries < self.options.echoes.tries {
@@ -139,7 +140,7 @@ impl Worker<'_> {
         let gnb = &mut self.links[usize::from(slot.link)].gnb;
         match slot.ran.and_then(|ran| gnb.lose_tunnel(ran)) {
             Some(tunnel) => {
-                self.late.insert(owner, (gnb.config().n3, tunnel));
+                self.lost_tunnels.by_ue.insert(owner, (gnb.config().n3, tunnel));
                 self.trigger_paging(owner);
             }
             None => self.fail(owner, "no tunnel that the gNB could lose".into()),
@@ -164,8 +165,8 @@ impl Worker<'_> {
         };
         match self.user_of((peer, teid)).map(|(slot, psi)| slot.flows.iter().any(|flow| flow.psi == psi)) {
             Some(true) => self.stats.violation(UNKNOWN_TUNNEL.into()),
-            Some(false) if self.released.len() < RELEASES => {
-                self.released.push_back((self.now_us + RELEASED_WITHIN_US, (peer, teid)));
+            Some(false) if self.lost_tunnels.released.len() < RELEASES => {
+                self.lost_tunnels.released.push_back((self.now_us + RELEASED_WITHIN_US, (peer, teid)));
             }
             Some(false) => self.stats.violation("too many GTP-U error indications of the core".into()),
             None => self.n3.counts.late_errors += 1,
@@ -174,7 +175,7 @@ impl Worker<'_> {
 
     /// Checks that the tunnels unknown to the core have been released in time.
     pub(super) fn check_released(&mut self, now_us: u64) {
-        while let Some((_, end)) = self.released.pop_front_if(|(until, _)| *until <= now_us) {
+        while let Some((_, end)) = self.lost_tunnels.released.pop_front_if(|(until, _)| *until <= now_us) {
             match self.user_of(end) {
                 Some(_) => self.stats.violation(UNKNOWN_TUNNEL.into()),
                 None => self.n3.counts.late_errors += 1,
@@ -201,7 +202,7 @@ impl Worker<'_> {
         let tunnels = slot.ran.map_or(&[][..], |ran| link.gnb.tunnels(ran));
         if !tunnels.iter().any(|tunnel| tunnel.downlink == teid) {
             self.n3.counts.late_packets += 1;
-            let lost = self.late.get(&owner).filter(|(_, tunnel)| tunnel.downlink == teid);
+            let lost = self.lost_tunnels.by_ue.get(&owner).filter(|(_, tunnel)| tunnel.downlink == teid);
             if let (Some((n3, tunnel)), Some(Step::LoseTunnel)) = (lost, self.step(owner)) {
                 self.n3.indicate_error((*n3, teid), tunnel.upf);
             }

@@ -5,10 +5,11 @@ use super::n3::{N3, Received};
 use super::slot::{SlotState, UeSlot};
 use super::steady::SteadyRun;
 use super::timers::{Kind, Timers};
-use super::{Counters, EndpointFactory, Error};
-use crate::gnb::{self, Gnb, GnbConfig, Inbox, NgState, PPID, Tunnel};
+use crate::error::Error;
+use crate::gnb::{self, Gnb, Inbox, NgState, PPID, Tunnel};
 use crate::load::{Arrivals, Pattern};
 use crate::options::{Load, Options};
+use crate::progress::{Counters, EndpointFactory};
 use crate::report::Stats;
 use crate::ue::{self, Ue};
 use crate::usim::{Concealment, Usim};
@@ -18,7 +19,7 @@ use std::net::IpAddr;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use vireo_sctp::{Endpoint, Event};
-use vireo_types::{AssocId, GnbId, RanUeNgapId, Tai, Teid};
+use vireo_types::{AssocId, RanUeNgapId, Teid};
 
 /// Delay before a gNB reconnects a lost association.
 const RECONNECT_US: u64 = 200_000;
@@ -30,7 +31,7 @@ const GRACE: Duration = Duration::from_secs(2);
 /// Maximum number of UEs that start in one loop iteration.
 const BURST: u32 = 64;
 /// Maximum wait of one loop iteration, so that a stop is noticed.
-const TURN: Duration = Duration::from_millis(50);
+const LONGEST_WAIT: Duration = Duration::from_millis(50);
 
 /// Returns the number of workers of a run. gNBs that share an N3 address share its socket and thus
 /// a worker.
@@ -61,14 +62,14 @@ pub(super) fn run(
     worker.origin_us = worker.tick();
     let mut stopped = None;
     while !worker.is_settled() && stopped.is_none_or(|at: Instant| at.elapsed() < GRACE || worker.is_ending()) {
-        worker.turn(&mut *endpoint, TURN)?;
+        worker.run_once(&mut *endpoint, LONGEST_WAIT)?;
         if counters.stop.load(Ordering::Relaxed) {
             stopped.get_or_insert_with(Instant::now);
         }
     }
     counters.settled.fetch_add(1, Ordering::Relaxed);
     while !counters.finish.load(Ordering::Relaxed) {
-        worker.turn(&mut *endpoint, TURN)?;
+        worker.run_once(&mut *endpoint, LONGEST_WAIT)?;
     }
     worker.check_released(u64::MAX);
     worker.shut_down_associations(&mut *endpoint);
@@ -84,6 +85,51 @@ pub(super) fn thread_cpu_us() -> u64 {
     text.split(' ').next().and_then(|ns| ns.parse::<u64>().ok()).unwrap_or(0) / 1000
 }
 
+/// Part of a run that one worker has.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct WorkerShare {
+    pub(super) number: u32,
+    pub(super) threads: u32,
+    /// Number of UEs of this worker.
+    pub(super) ues: u32,
+}
+
+impl WorkerShare {
+    /// Returns the number in the run of this worker's UE `index`.
+    pub(super) fn run_index(&self, index: u32) -> u32 {
+        index * self.threads + self.number
+    }
+}
+
+/// Start times of all UEs of a run, of which every worker takes its share.
+struct StartTimes {
+    arrivals: Arrivals,
+    /// Number of start times taken from `arrivals`.
+    known: u32,
+    /// The last of them, in seconds.
+    at_s: f64,
+}
+
+/// Associations of a worker's gNBs.
+#[derive(Default)]
+struct AssociationTable {
+    /// Index of the gNB and of its association.
+    by_id: FxHashMap<AssocId, (usize, u8)>,
+    /// Associations closed by gNBs and not down yet, with the gNB's index.
+    ended: FxHashMap<AssocId, usize>,
+    /// Time of the next forced association loss, and the number so far.
+    drop_us: Option<(u64, u32)>,
+}
+
+/// Tunnels that only one side knows.
+#[derive(Default)]
+pub(super) struct LostTunnels {
+    /// Tunnels of UEs that wait for paging or whose gNB lost them, with the gNB's address.
+    pub(super) by_ue: HashMap<u32, (IpAddr, Tunnel)>,
+    /// Tunnel ends that the core does not know and must release, with the time limit.
+    pub(super) released: VecDeque<(u64, (IpAddr, Teid))>,
+}
+
 /// State of a worker without its endpoint, which [`Endpoint::poll`] borrows.
 pub(super) struct Worker<'a> {
     pub(super) options: &'a Options,
@@ -92,20 +138,12 @@ pub(super) struct Worker<'a> {
     pub(super) now_us: u64,
     /// Time at which UEs began to start.
     origin_us: u64,
-    pub(super) number: u32,
-    pub(super) threads: u32,
-    /// Number of UEs of this worker.
-    pub(super) share: u32,
+    pub(super) share: WorkerShare,
     pub(super) steady: Option<SteadyRun<'a>>,
-    /// Open loop: start times of UEs, and the number (in the whole run) and time of the next start.
-    starts: Option<(Arrivals, u32, f64)>,
+    /// Start times of UEs in an open loop.
+    starts: Option<StartTimes>,
     pub(super) links: Vec<GnbLink>,
-    /// Index of the gNB and of its association.
-    by_assoc: FxHashMap<AssocId, (usize, u8)>,
-    /// Associations closed by gNBs and not down yet, with the gNB's index.
-    ended: FxHashMap<AssocId, usize>,
-    /// Time of the next forced association loss, and the number so far.
-    drop_us: Option<(u64, u32)>,
+    associations: AssociationTable,
     pub(super) slots: Vec<UeSlot>,
     /// USIMs of future UEs with precomputed SUCIs; the next one is last.
     prepared: Vec<Usim>,
@@ -117,10 +155,7 @@ pub(super) struct Worker<'a> {
     inbox: Inbox,
     /// UEs by 5G-TMSI, for paging.
     pub(super) listed: FxHashMap<u32, u32>,
-    /// Tunnels of UEs that wait for paging or whose gNB lost them, with the gNB's address.
-    pub(super) late: HashMap<u32, (IpAddr, Tunnel)>,
-    /// Tunnel ends that the core does not know and must release, with the time limit.
-    pub(super) released: VecDeque<(u64, (IpAddr, Teid))>,
+    pub(super) lost_tunnels: LostTunnels,
 }
 
 impl<'a> Worker<'a> {
@@ -136,23 +171,19 @@ impl<'a> Worker<'a> {
         let links: Vec<_> = mine.map(|gnb| link(options, gnb)).collect();
         let addresses: Vec<IpAddr> = links.iter().map(|link| link.gnb.config().n3).collect();
         let n3 = if options.has_traffic() { N3::open(&addresses, endpoint)? } else { N3::default() };
-        let share = options.ues / threads + u32::from(number < options.ues % threads);
+        let ues = options.ues / threads + u32::from(number < options.ues % threads);
         Ok(Worker {
             options,
             counters,
             begun,
             now_us: 0,
             origin_us: 0,
-            number,
-            threads,
-            share,
+            share: WorkerShare { number, threads, ues },
             steady: options.steady.as_ref().map(|steady| SteadyRun::new(steady, options.ues, options.seed)),
             starts: starts(options),
             links,
-            by_assoc: FxHashMap::default(),
-            ended: FxHashMap::default(),
-            drop_us: None,
-            slots: Vec::with_capacity(share as usize),
+            associations: AssociationTable::default(),
+            slots: Vec::with_capacity(ues as usize),
             prepared: Vec::new(),
             active: 0,
             timers: Timers::default(),
@@ -161,8 +192,7 @@ impl<'a> Worker<'a> {
             out: ue::UeOutput::default(),
             inbox: Inbox::default(),
             listed: FxHashMap::default(),
-            late: HashMap::new(),
-            released: VecDeque::new(),
+            lost_tunnels: LostTunnels::default(),
         })
     }
 
@@ -178,7 +208,7 @@ impl<'a> Worker<'a> {
         if matches!(profile.concealment, Concealment::Null) {
             return Ok(());
         }
-        for index in (0..self.share).rev() {
+        for index in (0..self.share.ues).rev() {
             if self.counters.stop.load(Ordering::Relaxed) {
                 return Err(Error::Stopped);
             }
@@ -192,7 +222,7 @@ impl<'a> Worker<'a> {
 
     /// Returns the USIM of this worker's UE `index`.
     fn usim(&self, index: u32) -> Option<Usim> {
-        let (supi, keys) = self.options.subscribers.get(index * self.threads + self.number)?;
+        let (supi, keys) = self.options.subscribers.get(self.share.run_index(index))?;
         Some(Usim::new(supi, keys))
     }
 
@@ -211,12 +241,12 @@ impl<'a> Worker<'a> {
                 let why = link.refused.clone().or(link.trouble.clone());
                 let mut why = why.unwrap_or_else(|| "no answer: is it running and reachable?".into());
                 if link.gnb.state() == NgState::Up {
-                    let (up, all) = (link.gnb.associations_up(), link.ties.len());
+                    let (up, all) = (link.gnb.associations_up(), link.associations.len());
                     why = format!("it has {up} of {all} associations: {why}");
                 }
                 return Err(Error::NgSetup { core, gnb, why });
             }
-            self.turn(endpoint, TURN)?;
+            self.run_once(endpoint, LONGEST_WAIT)?;
         }
         self.counters.connected.fetch_add(self.links.len() as u64, Ordering::Relaxed);
         Ok(())
@@ -225,19 +255,19 @@ impl<'a> Worker<'a> {
     fn connect(&mut self, index: usize, by: u8, endpoint: &mut dyn Endpoint) {
         let link = &mut self.links[index];
         let core = link.core();
-        let tie = &mut link.ties[usize::from(by)];
-        tie.retry_us = None;
-        if tie.streams.is_some() {
+        let association = &mut link.associations[usize::from(by)];
+        association.retry_us = None;
+        if association.streams.is_some() {
             // The association is up and must be bound again.
             return self.attach(index);
         }
-        match endpoint.connect(*tie.core.get_or_insert(core)) {
+        match endpoint.connect(*association.core.get_or_insert(core)) {
             Ok(assoc) => {
-                tie.assoc = Some(assoc);
-                self.by_assoc.insert(assoc, (index, by));
+                association.assoc = Some(assoc);
+                self.associations.by_id.insert(assoc, (index, by));
             }
             Err(error) => {
-                tie.retry_us = Some(self.now_us + RECONNECT_US);
+                association.retry_us = Some(self.now_us + RECONNECT_US);
                 link.trouble = Some(error.to_string());
             }
         }
@@ -259,28 +289,28 @@ impl<'a> Worker<'a> {
         if self.origin_us == 0 || waits {
             return None;
         }
-        let (due_us, dropped) = self.drop_us.unwrap_or((self.now_us + every, 0));
+        let (due_us, dropped) = self.associations.drop_us.unwrap_or((self.now_us + every, 0));
         if due_us > self.now_us {
-            self.drop_us = Some((due_us, dropped));
+            self.associations.drop_us = Some((due_us, dropped));
             return Some(due_us);
         }
         for index in 0..self.links.len() {
-            let by = dropped as usize % self.links[index].ties.len();
+            let by = dropped as usize % self.links[index].associations.len();
             // Only if another association remains.
-            if let Some(assoc) = self.links[index].ties[by].assoc.filter(|_| self.links[index].is_complete()) {
+            if let Some(assoc) = self.links[index].associations[by].assoc.filter(|_| self.links[index].is_complete()) {
                 self.end_association(assoc, (index, by as u8), "the gNB has dropped it", endpoint);
             }
         }
         let next = self.now_us + every;
-        self.drop_us = Some((next, dropped + 1));
+        self.associations.drop_us = Some((next, dropped + 1));
         Some(next)
     }
 
     /// Closes one association of a gNB.
     fn end_association(&mut self, assoc: AssocId, (index, by): (usize, u8), why: &str, endpoint: &mut dyn Endpoint) {
         endpoint.abort(assoc);
-        self.by_assoc.remove(&assoc);
-        self.ended.insert(assoc, index);
+        self.associations.by_id.remove(&assoc);
+        self.associations.ended.insert(assoc, index);
         self.on_lost(index, by, why);
     }
 
@@ -288,7 +318,7 @@ impl<'a> Worker<'a> {
     fn end_removed(&mut self, endpoint: &mut dyn Endpoint) {
         for index in 0..self.links.len() {
             for by in std::mem::take(&mut self.links[index].removed) {
-                if let Some(assoc) = self.links[index].ties[usize::from(by)].assoc {
+                if let Some(assoc) = self.links[index].associations[usize::from(by)].assoc {
                     self.end_association(assoc, (index, by), "the AMF has given it up", endpoint);
                 }
             }
@@ -300,7 +330,7 @@ impl<'a> Worker<'a> {
         if let Some(steady) = &self.steady {
             return steady.is_over();
         }
-        self.active == 0 && (self.slots.len() as u32 >= self.share || self.is_over())
+        self.active == 0 && (self.slots.len() as u32 >= self.share.ues || self.is_over())
     }
 
     /// Returns true when a steady load has ended. Its last procedures have their time limit, unless
@@ -318,7 +348,7 @@ impl<'a> Worker<'a> {
     }
 
     /// Runs one loop iteration: due work first, then received events.
-    fn turn(&mut self, endpoint: &mut dyn Endpoint, longest: Duration) -> Result<(), Error> {
+    fn run_once(&mut self, endpoint: &mut dyn Endpoint, longest: Duration) -> Result<(), Error> {
         self.tick();
         let next_start = self.launch();
         let next_procedure = self.drive();
@@ -328,14 +358,15 @@ impl<'a> Worker<'a> {
         let next_drop = self.drop_associations(endpoint);
         self.check_released(self.now_us);
         for index in 0..self.links.len() {
-            for by in 0..self.links[index].ties.len() {
-                if self.links[index].ties[by].retry_us.is_some_and(|at| at <= self.now_us) {
+            for by in 0..self.links[index].associations.len() {
+                if self.links[index].associations[by].retry_us.is_some_and(|at| at <= self.now_us) {
                     self.connect(index, by as u8, endpoint);
                 }
             }
         }
         self.flush(endpoint);
-        let retry = self.links.iter().flat_map(|link| &link.ties).filter_map(|tie| tie.retry_us).min();
+        let retry =
+            self.links.iter().flat_map(|link| &link.associations).filter_map(|association| association.retry_us).min();
         let next = [next_start, next_procedure, self.timers.next(), retry, next_drop].into_iter().flatten().min();
         let wait = next.map_or(longest, |at| Duration::from_micros(at.saturating_sub(self.now_us)).min(longest));
         endpoint.poll(Some(wait), &mut |event| self.on_event(event)).map_err(Error::io("polling SCTP"))?;
@@ -352,19 +383,19 @@ impl<'a> Worker<'a> {
         let mut begun_now = 0;
         loop {
             let started = self.slots.len() as u32;
-            if started >= self.share || self.is_over() {
+            if started >= self.share.ues || self.is_over() {
                 return None;
             }
             let intended = match (&self.options.load, &mut self.starts) {
                 (Load::Window(window), _) => {
-                    if self.active >= (window / self.threads).max(1) {
+                    if self.active >= (window / self.share.threads).max(1) {
                         return None;
                     }
                     self.now_us
                 }
-                (_, Some((arrivals, known, at_s))) => {
+                (_, Some(StartTimes { arrivals, known, at_s })) => {
                     // Every worker generates all start times and takes its share.
-                    let index = started * self.threads + self.number;
+                    let index = self.share.run_index(started);
                     while *known <= index {
                         (*known, *at_s) = (*known + 1, arrivals.next_s());
                     }
@@ -390,11 +421,11 @@ impl<'a> Worker<'a> {
         let link = index as usize % self.links.len();
         let mut slot = UeSlot::new(Ue::new(usim), link as u16, self.options.scenario.steps());
         if let Some(run) = &self.steady {
-            slot.group = run.group_of(index * self.threads + self.number);
+            slot.group = run.group_of(self.share.run_index(index));
             slot.script = run.home(slot.group).arrive();
         }
         slot.life = SlotState::Running;
-        (slot.born_us, slot.sent_us) = (intended_us, self.now_us);
+        (slot.times.born_us, slot.times.sent_us) = (intended_us, self.now_us);
         self.slots.push(slot);
         self.active += 1;
         self.stats.report.started += 1;
@@ -406,7 +437,7 @@ impl<'a> Worker<'a> {
         self.tick();
         match event {
             Event::Up { assoc, outbound_streams, .. } => self.on_up(assoc, outbound_streams),
-            Event::Message { assoc, stream, ppid, data } => match self.by_assoc.get(&assoc).copied() {
+            Event::Message { assoc, stream, ppid, data } => match self.associations.by_id.get(&assoc).copied() {
                 Some(_) if ppid != PPID => self.stats.violation(format!("a message with PPID {ppid}")),
                 Some((link, by)) if stream != 0 && self.links[link].is_repeat(by, data, self.now_us) => {
                     self.stats.report.repeats += 1;
@@ -415,28 +446,34 @@ impl<'a> Worker<'a> {
                 None => {}
             },
             Event::Unacknowledged { assoc, stream, data, .. } => {
-                let link = self.by_assoc.get(&assoc).map(|(link, _)| link).or(self.ended.get(&assoc)).copied();
+                let link = self
+                    .associations
+                    .by_id
+                    .get(&assoc)
+                    .map(|(link, _)| link)
+                    .or(self.associations.ended.get(&assoc))
+                    .copied();
                 if let Some(link) = link {
                     self.links[link].unacknowledged(stream, data);
                 }
             }
             Event::Restarted { assoc } => {
-                if let Some((link, by)) = self.by_assoc.get(&assoc).copied() {
+                if let Some((link, by)) = self.associations.by_id.get(&assoc).copied() {
                     self.on_lost(link, by, "the core restarted the association");
-                    let tie = &mut self.links[link].ties[usize::from(by)];
-                    (tie.assoc, tie.retry_us) = (Some(assoc), None);
+                    let association = &mut self.links[link].associations[usize::from(by)];
+                    (association.assoc, association.retry_us) = (Some(assoc), None);
                     self.on_up(assoc, 2);
                 }
             }
             Event::Down { assoc, reason } => {
-                if let Some((link, by)) = self.by_assoc.remove(&assoc) {
+                if let Some((link, by)) = self.associations.by_id.remove(&assoc) {
                     self.on_lost(link, by, reason);
-                } else if let Some(link) = self.ended.remove(&assoc) {
+                } else if let Some(link) = self.associations.ended.remove(&assoc) {
                     self.resend_unacknowledged(link);
                 }
             }
             Event::Writable { assoc } => {
-                if let Some((link, by)) = self.by_assoc.get(&assoc) {
+                if let Some((link, by)) = self.associations.by_id.get(&assoc) {
                     self.links[*link].unblock(*by);
                 }
             }
@@ -447,23 +484,23 @@ impl<'a> Worker<'a> {
     }
 
     fn on_up(&mut self, assoc: AssocId, streams: u16) {
-        let Some((index, by)) = self.by_assoc.get(&assoc).copied() else { return };
+        let Some((index, by)) = self.associations.by_id.get(&assoc).copied() else { return };
         if self.links[index].gnb.state() == NgState::Down {
             // Messages that UEs sent without an association are lost.
             self.release_all(index, "there was no association");
         }
         let link = &mut self.links[index];
-        link.ties[usize::from(by)].streams = Some(streams);
+        link.associations[usize::from(by)].streams = Some(streams);
         self.attach(index);
-        self.answer_wanted(index);
+        self.answer_requested(index);
     }
 
     /// Handles the loss of an association. If the gNB has another one, UEs continue on it, and it
     /// resends unacknowledged messages. Other messages in transit are lost; UE timers repeat them.
     fn on_lost(&mut self, index: usize, by: u8, reason: &str) {
         let link = &mut self.links[index];
-        let goes_on = link.lost(by, self.now_us);
-        link.ties[usize::from(by)].retry_us = Some(self.now_us + RECONNECT_US);
+        let goes_on = link.on_association_lost(by, self.now_us);
+        link.associations[usize::from(by)].retry_us = Some(self.now_us + RECONNECT_US);
         let reason = format!("the association was lost: {reason}");
         if goes_on {
             self.stats.report.associations_lost += 1;
@@ -474,7 +511,7 @@ impl<'a> Worker<'a> {
         self.links[index].trouble = Some(reason);
         // NG Setup may have been due on the lost association while another is up.
         self.attach(index);
-        self.answer_wanted(index);
+        self.answer_requested(index);
     }
 
     /// Resends the unacknowledged messages of a lost association on another one.
@@ -482,8 +519,8 @@ impl<'a> Worker<'a> {
         self.stats.report.sent_again += self.links[index].repeat() as u64;
     }
 
-    fn answer_wanted(&mut self, index: usize) {
-        if let Err(error) = self.links[index].answer_wanted() {
+    fn answer_requested(&mut self, index: usize) {
+        if let Err(error) = self.links[index].answer_requested() {
             self.stats.violation(format!("the gNB could not answer: {error}"));
         }
     }
@@ -555,7 +592,7 @@ impl<'a> Worker<'a> {
                 gnb::Event::ConfigurationUpdated(false) => {
                     let link = &mut self.links[index];
                     link.trouble = Some("RAN CONFIGURATION UPDATE FAILURE".into());
-                    link.ties[usize::from(by)].retry_us = Some(self.now_us + BIND_AGAIN_US);
+                    link.associations[usize::from(by)].retry_us = Some(self.now_us + BIND_AGAIN_US);
                 }
                 gnb::Event::AssociationsWanted(addresses) => {
                     if let Err(error) = self.links[index].request_associations(addresses, self.now_us) {
@@ -600,7 +637,7 @@ impl<'a> Worker<'a> {
     fn flush(&mut self, endpoint: &mut dyn Endpoint) {
         for index in 0..self.links.len() {
             if let Err((by, reason)) = self.links[index].flush(endpoint) {
-                match self.links[index].ties[usize::from(by)].assoc {
+                match self.links[index].associations[usize::from(by)].assoc {
                     Some(assoc) => self.end_association(assoc, (index, by), &reason, endpoint),
                     None => self.on_lost(index, by, &reason),
                 }
@@ -610,8 +647,8 @@ impl<'a> Worker<'a> {
 
     /// Shuts the associations down gracefully, as far as the core responds.
     fn shut_down_associations(&mut self, endpoint: &mut dyn Endpoint) {
-        let ties = self.links.iter().flat_map(|link| &link.ties);
-        let mut open: Vec<_> = ties.filter_map(|tie| tie.assoc).collect();
+        let associations = self.links.iter().flat_map(|link| &link.associations);
+        let mut open: Vec<_> = associations.filter_map(|association| association.assoc).collect();
         for assoc in &open {
             endpoint.shutdown(*assoc);
         }
@@ -630,30 +667,18 @@ impl<'a> Worker<'a> {
 }
 
 /// Returns the start times of UEs in an open loop.
-fn starts(options: &Options) -> Option<(Arrivals, u32, f64)> {
+fn starts(options: &Options) -> Option<StartTimes> {
     let arrivals = match &options.load {
         Load::Window(_) => return None,
         Load::Rate(rate) => Arrivals::new(&Pattern::Constant, *rate, options.seed),
         Load::Pattern(pattern, rate) => Arrivals::new(pattern, *rate, options.seed),
     };
-    Some((arrivals, 0, 0.0))
-}
-
-/// Returns the configuration of gNB `number` of a run.
-pub(crate) fn gnb_config(options: &Options, number: u32) -> GnbConfig {
-    let plmn = options.profile.plmn;
-    GnbConfig {
-        id: GnbId { plmn, id: options.first_gnb_id.wrapping_add(number) & 0x00ff_ffff, bits: 24 },
-        name: format!("gnb-{}", options.first_gnb_id.wrapping_add(number)),
-        tai: Tai { plmn, tac: options.tac },
-        slices: options.slices.clone(),
-        n3: options.n3[number as usize % options.n3.len()],
-    }
+    Some(StartTimes { arrivals, known: 0, at_s: 0.0 })
 }
 
 fn link(options: &Options, number: u32) -> GnbLink {
     let first = number as usize % options.core.len();
-    let gnb = Gnb::new(gnb_config(options, number));
+    let gnb = Gnb::new(options.gnb_config(number));
     match options.tnl_associations {
         // gNBs use the addresses in turn.
         0 | 1 => GnbLink::new(gnb, number, &options.core[first..=first], 1),

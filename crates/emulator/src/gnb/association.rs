@@ -4,9 +4,9 @@
 //! each further one to it (TS 38.413 8.7.2). UE-associated signalling stays on one association
 //! while that is up (TS 23.501 5.21.1.3).
 
-use super::receive::Fault;
+use super::error::{Fault, SendError};
 use super::resource::address_of;
-use super::{Event, Gnb, Inbox, NgState, Outbox, SendError};
+use super::{Event, Gnb, Inbox, NgState, Outbox};
 use std::net::IpAddr;
 use vireo_types::RanUeNgapId;
 use vireo_wire::ngap::*;

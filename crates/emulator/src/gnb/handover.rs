@@ -3,10 +3,9 @@
 //! The transparent containers hold no RRC content. They hold the UE's number and its connection
 //! number.
 
-use super::receive::Fault;
-use super::request::SendError;
-use super::resource::{address_of, end_of, read_setup};
-use super::{Event, Gnb, Inbox, Outbox, PduRoute, Tunnel, Violation, downlink_teid};
+use super::error::{Fault, SendError, Violation};
+use super::resource::{SetupTransfer, address_of, end_of, read_setup};
+use super::{Event, Gnb, Inbox, Outbox, PduRoute, Tunnel, downlink_teid};
 use vireo_types::{GnbId, RanUeNgapId, Tai};
 use vireo_wire::ngap::*;
 use vireo_wire::ngap::{build_ngap, build_ngap_ie, extract_ngap_ies};
@@ -201,7 +200,8 @@ impl Gnb {
         let (mut tunnels, mut admitted, mut failed) = (Vec::new(), Vec::new(), Vec::new());
         for item in &list.0 {
             let psi = item.pdu_session_id.0;
-            let (upf, uplink, flows) = read_setup(&item.handover_request_transfer).ok_or_else(undecodable)?;
+            let transfer = read_setup(&item.handover_request_transfer).ok_or_else(undecodable)?;
+            let SetupTransfer { upf, uplink, flows } = transfer;
             if self.refuses_session == Some(psi) {
                 let cause = Cause::radioNetwork(CauseRadioNetwork::no_radio_resources_available_in_target_cell);
                 let transfer =

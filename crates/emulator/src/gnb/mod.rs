@@ -5,14 +5,14 @@
 //! (the *owner*). The gNB allocates RAN-UE-NGAP-IDs and its N3 TEIDs.
 
 mod association;
+mod error;
 mod handover;
 mod receive;
 mod request;
 mod resource;
 
 pub use association::{MOST_ASSOCIATIONS, PduRoute};
-pub use request::SendError;
-
+pub use error::{SendError, Violation};
 pub use handover::XnHandoverContext;
 
 use association::Association;
@@ -32,7 +32,6 @@ pub struct GnbConfig {
     pub tai: Tai,
     /// Slices supported in the tracking area.
     pub slices: Vec<Snssai>,
-    /// N3 address.
     pub n3: IpAddr,
 }
 
@@ -67,7 +66,6 @@ pub enum Event {
     /// NAS message for a UE.
     Nas {
         owner: u32,
-        /// Range of [`Inbox::nas`].
         range: std::ops::Range<usize>,
     },
     /// INITIAL CONTEXT SETUP REQUEST with the UE's security key. Its NAS follows as [`Event::Nas`].
@@ -189,26 +187,11 @@ pub struct ErrorReport {
     pub diagnostics: bool,
 }
 
-/// Protocol violation of the AMF.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
-pub enum Violation {
-    /// A PDU does not decode, or lacks a mandatory IE.
-    #[error("an NGAP PDU of the AMF does not decode")]
-    Undecodable,
-    /// A procedure that an AMF does not start or that the state does not allow.
-    #[error("procedure {0} of the AMF is not expected")]
-    Unexpected(u8),
-    /// RAN-UE-NGAP-ID of no UE, or with another AMF-UE-NGAP-ID than before.
-    #[error("the AMF used UE NGAP IDs that do not belong together")]
-    UnknownUe,
-}
-
 /// Result of a received PDU. Reused, so that steps do not allocate.
 #[derive(Debug, Default)]
 pub struct Inbox {
     /// Octets that [`Event::Nas`] refers to.
     pub nas: Vec<u8>,
-    /// Events in order.
     pub events: Vec<Event>,
 }
 
@@ -372,7 +355,7 @@ impl Gnb {
     }
 
     /// Handles the loss of all associations: every UE is idle and the interface is down.
-    pub fn lost(&mut self) {
+    pub fn on_association_lost(&mut self) {
         self.state = NgState::Down;
         self.all_down();
         self.connections.clear();

@@ -1,30 +1,10 @@
 //! Handlers of the NGAP PDUs that a gNB receives from the AMF.
 
-use super::request::SendError;
-use super::{ErrorReport, Event, Gnb, Inbox, NOBODY, NgState, Outbox, Violation};
+use super::error::{Fault, SendError, Violation};
+use super::{ErrorReport, Event, Gnb, Inbox, NOBODY, NgState, Outbox};
 use vireo_types::{RanUeNgapId, Tmsi};
 use vireo_wire::ngap::*;
 use vireo_wire::ngap::{build_ngap, extract_ngap_ies};
-
-/// Reason for which a PDU was not processed.
-pub(super) enum Fault {
-    Peer(Violation),
-    Own(SendError),
-    /// The PDU concerns an ended connection that the UE had abandoned.
-    Late,
-}
-
-impl From<Error> for Fault {
-    fn from(_: Error) -> Self {
-        Fault::Peer(Violation::Undecodable)
-    }
-}
-
-impl From<SendError> for Fault {
-    fn from(error: SendError) -> Self {
-        Fault::Own(error)
-    }
-}
 
 impl Gnb {
     /// Handles one NGAP PDU of the first association. Answers go to `out`, events to `inbox`.

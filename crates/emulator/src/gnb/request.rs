@@ -3,6 +3,7 @@
 //! These are NG SETUP, NAS transport, release requests, NG RESET, configuration updates and error
 //! indications.
 
+use super::error::SendError;
 use super::{ErrorReport, Gnb, Outbox, PduRoute};
 use vireo_types::{Guti, RanUeNgapId};
 use vireo_wire::ngap::build_ngap;
@@ -10,17 +11,6 @@ use vireo_wire::ngap::*;
 
 /// Cell of every UE of a gNB.
 const CELL: u16 = 1;
-
-/// Reason for which a message could not be sent.
-#[derive(Debug, thiserror::Error)]
-pub enum SendError {
-    /// The UE has no NG connection, or the AMF has not answered on it yet.
-    #[error("the UE has no NG connection that could carry it")]
-    NoConnection,
-    /// The PDU does not encode.
-    #[error("the NGAP PDU does not encode: {0}")]
-    Encoding(#[from] Error),
-}
 
 impl Gnb {
     pub(super) fn plmn(&self) -> PLMNIdentity {

@@ -1,7 +1,7 @@
 //! PDU session resources and the initial context (TS 38.413 8.2, 8.3.1).
 
-use super::receive::Fault;
-use super::{Event, Gnb, Inbox, Outbox, Tunnel, Violation};
+use super::error::{Fault, Violation};
+use super::{Event, Gnb, Inbox, Outbox, Tunnel};
 use std::net::IpAddr;
 use vireo_types::{RanUeNgapId, Teid};
 use vireo_wire::ngap::*;
@@ -183,7 +183,7 @@ impl Gnb {
         let n3 = self.config.n3;
         let downlink = self.teid(ran, owner, psi);
         let Some(connection) = self.connection_mut(ran) else { return };
-        let set_up = read_setup(transfer).and_then(|(upf, uplink, flows)| {
+        let set_up = read_setup(transfer).and_then(|SetupTransfer { upf, uplink, flows }| {
             let qfi = *flows.first()?;
             let answer = setup_response(n3, downlink, &flows)?;
             Some((Tunnel { psi, qfi, upf, uplink, downlink }, answer))
@@ -317,15 +317,23 @@ impl Gnb {
     }
 }
 
-/// Returns the UPF's address and TEID and the QoS flows of a PDU Session Resource Setup Request
-/// Transfer.
-pub(super) fn read_setup(transfer: &[u8]) -> Option<(IpAddr, Teid, Vec<u8>)> {
+/// Content of a PDU Session Resource Setup Request Transfer.
+pub(super) struct SetupTransfer {
+    /// N3 address of the UPF.
+    pub(super) upf: IpAddr,
+    pub(super) uplink: Teid,
+    /// QFIs of the QoS flows.
+    pub(super) flows: Vec<u8>,
+}
+
+/// Decodes a PDU Session Resource Setup Request Transfer; `None` if it is malformed.
+pub(super) fn read_setup(transfer: &[u8]) -> Option<SetupTransfer> {
     let transfer: PDUSessionResourceSetupRequestTransfer<'_> = decode_open_type(transfer).ok()?;
     let tunnel = transfer.ie::<ie::UL_NGU_UP_TNLInformation>()?.ok()?;
-    let (address, teid) = end_of(&tunnel)?;
+    let (upf, uplink) = end_of(&tunnel)?;
     let flows = transfer.ie::<ie::QosFlowSetupRequestList>()?.ok()?;
     let flows = flows.0.iter().filter_map(|flow| u8::try_from(flow.qos_flow_identifier.0).ok()).collect();
-    Some((address, teid, flows))
+    Some(SetupTransfer { upf, uplink, flows })
 }
 
 /// Returns the address and TEID of a tunnel end.

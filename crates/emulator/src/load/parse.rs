@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_again() {
+    fn written_pattern_parses_back() {
         for text in [
             "T1",
             "T2:peak=1.5,period=4",
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_told() {
+    fn invalid_pattern_is_refused() {
         for (text, why) in [
             ("T5", "T1 (constant)"),
             ("T2:peak=3", "from 1.001 to 2"),

@@ -26,7 +26,7 @@ enum Kind {
         scale: f64,
         state: usize,
         /// End of the current state.
-        until: f64,
+        ends_s: f64,
         now: f64,
     },
     Surges {
@@ -44,7 +44,7 @@ enum Kind {
 struct Surge {
     next: f64,
     gap: f64,
-    left: u64,
+    remaining: u64,
 }
 
 impl Arrivals {
@@ -56,8 +56,8 @@ impl Arrivals {
             Pattern::Constant => Kind::Constant { count: 0 },
             Pattern::Ramp(ramp) => Kind::Ramp { ramp: *ramp, count: 0 },
             Pattern::Mmpp(mmpp) => {
-                let until = mmpp.states.first().map_or(f64::INFINITY, |state| rng.exponential(state.mean_s));
-                Kind::Mmpp { mmpp: mmpp.clone(), scale: rate / mmpp.mean_factor(), state: 0, until, now: 0.0 }
+                let ends_s = mmpp.states.first().map_or(f64::INFINITY, |state| rng.exponential(state.mean_s));
+                Kind::Mmpp { mmpp: mmpp.clone(), scale: rate / mmpp.mean_factor(), state: 0, ends_s, now: 0.0 }
             }
             Pattern::Surges(surges) => Kind::Surges {
                 surges: *surges,
@@ -85,20 +85,20 @@ impl Arrivals {
                 *count += 1;
                 ramp.time(rate, (*count - 1) as f64)
             }
-            Kind::Mmpp { mmpp, scale, state, until, now } => loop {
+            Kind::Mmpp { mmpp, scale, state, ends_s, now } => loop {
                 // The rest of an exponential time is exponential, so each state starts afresh.
                 let gap = match mmpp.states[*state].factor * *scale {
                     rate if rate > 0.0 => rng.exponential(1.0 / rate),
                     _ => f64::INFINITY,
                 };
-                if *now + gap <= *until || mmpp.states.len() == 1 {
+                if *now + gap <= *ends_s || mmpp.states.len() == 1 {
                     *now += gap;
                     return *now;
                 }
-                *now = *until;
+                *now = *ends_s;
                 let other = rng.below(mmpp.states.len() - 1);
                 *state = if other < *state { other } else { other + 1 };
-                *until = *now + rng.exponential(mmpp.states[*state].mean_s);
+                *ends_s = *now + rng.exponential(mmpp.states[*state].mean_s);
             },
             Kind::Surges { surges, steady, next_surge, rest, under_way } => {
                 let steady_rate = rate * (1.0 - surges.share);
@@ -119,8 +119,8 @@ impl Arrivals {
                     };
                     let surge = &mut under_way[index];
                     surge.next += surge.gap;
-                    surge.left -= 1;
-                    if surge.left == 0 {
+                    surge.remaining -= 1;
+                    if surge.remaining == 0 {
                         under_way.swap_remove(index);
                     }
                     return soonest;
@@ -153,8 +153,8 @@ impl Surges {
     /// Starts a surge at `now`. The next surge compensates the rounding of its size.
     fn begin(&self, now: f64, rate: f64, rng: &mut Rng, rest: &mut f64) -> Option<Surge> {
         let size = self.size(rng) / self.mean_size() * rate * self.share * self.every_s + *rest;
-        let left = size.floor();
-        *rest = size - left;
-        (left >= 1.0).then(|| Surge { next: now, gap: self.width_s / left, left: left as u64 })
+        let remaining = size.floor();
+        *rest = size - remaining;
+        (remaining >= 1.0).then(|| Surge { next: now, gap: self.width_s / remaining, remaining: remaining as u64 })
     }
 }

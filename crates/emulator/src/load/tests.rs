@@ -31,7 +31,7 @@ fn pattern(text: &str) -> Pattern {
 }
 
 #[test]
-fn every_pattern_has_the_rate_that_was_asked_for() {
+fn every_pattern_has_requested_rate() {
     for text in ["T1", "T2", "T3", "T4:alpha=1", "T4", "T4:alpha=3", "poisson"] {
         for rate in [3.0, 250.0] {
             let counts = counts(&pattern(text), rate, 42, 20_000.0, 20.0);
@@ -42,7 +42,7 @@ fn every_pattern_has_the_rate_that_was_asked_for() {
 }
 
 #[test]
-fn the_same_seed_gives_the_same_load() {
+fn same_seed_gives_same_load() {
     for text in ["T1", "T2", "T3", "T4"] {
         let times = |seed| {
             let mut arrivals = Arrivals::new(&pattern(text), 100.0, seed);
@@ -61,7 +61,7 @@ fn constant_is_even() {
 }
 
 #[test]
-fn the_ramp_goes_up_to_its_peak_and_down_again() {
+fn ramp_goes_up_to_its_peak_and_down_again() {
     let counts = counts(&pattern("T2:peak=1.6,period=10"), 1000.0, 1, 20.0, 1.0);
     // 400/s at 0 s, 1,600/s at 5 s: the first second has 400 + 240 / 2.
     let expected = [520.0, 760.0, 1000.0, 1240.0, 1480.0, 1480.0, 1240.0, 1000.0, 760.0, 520.0];
@@ -71,7 +71,7 @@ fn the_ramp_goes_up_to_its_peak_and_down_again() {
 }
 
 #[test]
-fn poisson_is_poisson_and_modulation_adds_what_theory_says() {
+fn dispersion_matches_theory() {
     let poisson = dispersion(&counts(&Pattern::poisson(), 100.0, 3, 5_000.0, 1.0));
     assert!((poisson - 1.0).abs() < 0.1, "{poisson}");
     // Two states with rates a, b and sojourn times u, v. In windows much longer than both, variance
@@ -83,7 +83,7 @@ fn poisson_is_poisson_and_modulation_adds_what_theory_says() {
 }
 
 #[test]
-fn a_state_lasts_as_long_as_it_should() {
+fn state_duration_has_configured_mean() {
     // A mean of 3 s of silence, then 1,000/s for a mean of 1 s: every pause above 100 ms is a
     // silence.
     let mut arrivals = Arrivals::new(&pattern("T3:states=0@3/1@1"), 250.0, 9);
@@ -130,7 +130,7 @@ fn surges_have_a_tail_of_their_shape() {
 }
 
 #[test]
-fn heavier_tails_are_burstier_and_half_the_load_stays_constant() {
+fn heavier_tails_are_burstier() {
     let dispersions: Vec<f64> = [1, 2, 3]
         .map(|alpha| dispersion(&counts(&pattern(&format!("T4:alpha={alpha}")), 200.0, 5, 20_000.0, 1.0)))
         .to_vec();

@@ -6,7 +6,7 @@ fn weighted(text: &[(Activity, f64)]) -> Steady {
 }
 
 #[test]
-fn weights_make_groups_where_the_procedures_begin() {
+fn weights_make_groups_where_procedures_begin() {
     let steady = weighted(&[
         (Activity::ServiceRequest, 0.5),
         (Activity::XnHandover, 0.2),
@@ -64,7 +64,7 @@ fn scripts_lead_home_from_everywhere() {
 }
 
 #[test]
-fn the_example_is_a_mix() {
+fn example_file_parses() {
     let mix: Mix = include_str!("../../../../examples/mix.toml").parse().expect("the example");
     let names: Vec<_> = mix.profiles.iter().map(|profile| profile.name.as_str()).collect();
     assert_eq!(names, ["meter", "alarm", "tracker", "phone", "camera"]);

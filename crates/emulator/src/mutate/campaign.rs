@@ -7,10 +7,11 @@ use super::good::{GoodIds, summary};
 use super::message::{Attackers, Message, depth};
 use super::peer::{NODE, WITH_UES};
 use super::report::{Level, Mutations, State};
-use crate::engine::{EndpointFactory, Error, Phase, Progress};
+use crate::error::Error;
 use crate::gnb::{self, SendError};
 use crate::negative::Answer;
 use crate::options::Options;
+use crate::progress::{EndpointFactory, Phase, Progress};
 use crate::report::Report;
 use crate::ue::security::header;
 use crate::ue::{self, CommandError, Registration, Service};
@@ -61,7 +62,7 @@ impl<'a> Campaign<'a> {
         self.begun = Instant::now();
         self.report_progress(progress);
         while self.mutations.messages < self.mutations.requested {
-            let stop = &self.own.air.options.stop;
+            let stop = &self.own.gnbs.options.stop;
             if stop.as_ref().is_some_and(|stop| stop.load(Ordering::Relaxed)) || is_alone() {
                 break;
             }
@@ -79,7 +80,7 @@ impl<'a> Campaign<'a> {
         self.mutations.good = summary(good);
         let seconds = self.mutations.seconds;
         self.mutations.finish(seconds);
-        let driver = self.own.air.driver();
+        let driver = self.own.gnbs.driver();
         (self.mutations, driver)
     }
 
@@ -158,16 +159,16 @@ impl<'a> Campaign<'a> {
     /// Sends a message that requires an answer.
     fn probe(&mut self) -> Result<(), Error> {
         let peer = (self.mutations.probes % WITH_UES as u64) as usize;
-        self.own.air.outbox.clear();
-        let outbox = &mut self.own.air.outbox;
-        self.own.air.peers[peer].gnb.update_configuration(outbox).map_err(|error| internal(&error))?;
+        self.own.gnbs.outbox.clear();
+        let outbox = &mut self.own.gnbs.outbox;
+        self.own.gnbs.peers[peer].gnb.update_configuration(outbox).map_err(|error| internal(&error))?;
         self.probed = Some(peer);
-        self.own.air.flush(peer)
+        self.own.gnbs.flush(peer)
     }
 
     /// Receives until the probe is answered and the core is silent.
     fn drain(&mut self) -> Result<(), Error> {
-        let deadline = Instant::now() + self.own.air.options.timeout;
+        let deadline = Instant::now() + self.own.gnbs.options.timeout;
         let mut waits = 0;
         while self.probed.is_some() || waits < WAITS {
             let wait = if self.probed.is_some() { Duration::from_millis(20) } else { QUIET };
@@ -179,7 +180,7 @@ impl<'a> Campaign<'a> {
                 }
             }
             if Instant::now() > deadline {
-                let timeout = self.own.air.options.timeout;
+                let timeout = self.own.gnbs.options.timeout;
                 return Err(Error::Options(format!(
                     "the core has not answered a RAN CONFIGURATION UPDATE in {timeout:?}"
                 )));
@@ -190,9 +191,9 @@ impl<'a> Campaign<'a> {
 
     /// Waits at most `wait` and handles the received messages. Returns their number.
     fn take_in(&mut self, wait: Duration) -> Result<usize, Error> {
-        let came = self.own.air.pump(wait)?;
-        for peer in 0..self.own.air.peers.len() {
-            while let Some(pdu) = self.own.air.next(peer) {
+        let came = self.own.gnbs.pump(wait)?;
+        for peer in 0..self.own.gnbs.peers.len() {
+            while let Some(pdu) = self.own.gnbs.next(peer) {
                 self.receive(peer, &pdu)?;
             }
             self.mend(peer)?;
@@ -202,7 +203,7 @@ impl<'a> Campaign<'a> {
 
     /// Reconnects a gNB whose association has ended.
     fn mend(&mut self, peer: usize) -> Result<(), Error> {
-        if self.own.air.is_up(peer) {
+        if self.own.gnbs.is_up(peer) {
             return Ok(());
         }
         self.mutations.associations_lost += 1;
@@ -210,7 +211,7 @@ impl<'a> Campaign<'a> {
         self.probed.take_if(|probed| *probed == peer);
         let here = |device: &&mut Device| [device.at, device.target].iter().flatten().any(|(at, _)| *at == peer);
         self.own.devices.iter_mut().filter(here).for_each(Device::disconnected);
-        self.own.air.revive(peer)
+        self.own.gnbs.revive(peer)
     }
 
     fn receive(&mut self, peer: usize, pdu: &[u8]) -> Result<(), Error> {
@@ -229,22 +230,22 @@ impl<'a> Campaign<'a> {
             return Ok(());
         }
         self.own.library.keep(pdu);
-        self.own.air.inbox.clear();
-        let (inbox, outbox) = (&mut self.own.air.inbox, &mut self.own.air.outbox);
+        self.own.gnbs.inbox.clear();
+        let (inbox, outbox) = (&mut self.own.gnbs.inbox, &mut self.own.gnbs.outbox);
         // A mutated message may leave the UE in a state that does not encode.
-        let _ = self.own.air.peers[peer].gnb.receive(pdu, inbox, outbox);
-        let inbox = std::mem::take(&mut self.own.air.inbox);
+        let _ = self.own.gnbs.peers[peer].gnb.receive(pdu, inbox, outbox);
+        let inbox = std::mem::take(&mut self.own.gnbs.inbox);
         for event in &inbox.events {
             self.happened(peer, event, &inbox.nas)?;
         }
-        self.own.air.inbox = inbox;
+        self.own.gnbs.inbox = inbox;
         self.flush(peer)
     }
 
     /// Sends the gNB's messages and stores them for later mutation.
     fn flush(&mut self, peer: usize) -> Result<(), Error> {
         let library = &mut self.own.library;
-        self.own.air.flush_to(peer, |pdu| library.keep(pdu))
+        self.own.gnbs.flush_to(peer, |pdu| library.keep(pdu))
     }
 
     fn happened(&mut self, peer: usize, event: &gnb::Event, nas: &[u8]) -> Result<(), Error> {
@@ -261,7 +262,7 @@ impl<'a> Campaign<'a> {
         match event {
             gnb::Event::Nas { range, .. } => {
                 device.out.clear();
-                device.ue.receive(&self.own.air.options.profile, &nas[range.clone()], &mut device.out);
+                device.ue.receive(&self.own.gnbs.options.profile, &nas[range.clone()], &mut device.out);
                 self.count_nas(index, &nas[range.clone()]);
                 // The gNB's own answer goes first.
                 self.flush(peer)?;
@@ -342,7 +343,7 @@ impl<'a> Campaign<'a> {
     fn check_connection(&mut self, index: usize) {
         let device = &self.own.devices[index];
         let is_there =
-            |(peer, ran): (usize, RanUeNgapId)| self.own.air.peers[peer].gnb.owner(ran) == Some(index as u32);
+            |(peer, ran): (usize, RanUeNgapId)| self.own.gnbs.peers[peer].gnb.owner(ran) == Some(index as u32);
         let (at, target) = (device.at.is_some_and(is_there), device.target.is_some_and(is_there));
         let device = &mut self.own.devices[index];
         if !target {
@@ -371,12 +372,12 @@ impl<'a> Campaign<'a> {
         let device = &mut self.own.devices[index];
         device.remember(nas);
         let peer = device.at.map_or(index % WITH_UES, |(peer, _)| peer);
-        let gnb = &mut self.own.air.peers[peer].gnb;
+        let gnb = &mut self.own.gnbs.peers[peer].gnb;
         let sent = match device.at {
-            Some((_, ran)) => gnb.uplink_nas(ran, nas, &mut self.own.air.outbox),
+            Some((_, ran)) => gnb.uplink_nas(ran, nas, &mut self.own.gnbs.outbox),
             None => {
                 let (guti, cause) = (device.ue.guti(), RRCEstablishmentCause::mo_Signalling);
-                let opened = gnb.initial_ue(index as u32, nas, guti, cause, &mut self.own.air.outbox);
+                let opened = gnb.initial_ue(index as u32, nas, guti, cause, &mut self.own.gnbs.outbox);
                 opened.map(|ran| device.at = Some((peer, ran)))
             }
         };
@@ -421,9 +422,9 @@ impl<'a> Campaign<'a> {
 
     fn send(&mut self, message: &Message, index: usize, state: State) -> Result<(), Error> {
         self.mutations.count(message.level, depth(message), state);
-        let stream = self.own.air.stream(message.peer, index as u32);
+        let stream = self.own.gnbs.stream(message.peer, index as u32);
         let stream = if state == State::Node { 0 } else { stream };
-        self.own.air.send(message.peer, stream, &message.octets)
+        self.own.gnbs.send(message.peer, stream, &message.octets)
     }
 
     /// Ends the UE's stay in this state after its last message.
@@ -463,8 +464,8 @@ impl<'a> Campaign<'a> {
         device.forget();
         device.set_out();
         for (peer, ran) in connections.into_iter().flatten() {
-            let outbox = &mut self.own.air.outbox;
-            let _ = self.own.air.peers[peer].gnb.abandon(ran, outbox);
+            let outbox = &mut self.own.gnbs.outbox;
+            let _ = self.own.gnbs.peers[peer].gnb.abandon(ran, outbox);
             self.flush(peer)?;
         }
         Ok(())
@@ -492,17 +493,17 @@ impl<'a> Campaign<'a> {
                 let fresh = early || goal == State::NoContext;
                 let kind = if fresh { Registration::Fresh } else { device.registration(&mut self.own.rng) };
                 device.life = 0;
-                device.ue.register(&self.own.air.options.profile, kind, &mut device.out)
+                device.ue.register(&self.own.gnbs.options.profile, kind, &mut device.out)
             }
             (State::Registering | State::Serving | State::Deregistering, _) => return Ok(()),
             (State::Authenticating | State::SecurityMode | State::Accepted, _) => return self.move_on(index),
             (_, State::Authenticating | State::SecurityMode | State::Accepted) => return self.abandon(index),
             (State::Handover, _) => return self.end_handover(index),
             (State::Idle, _) => self.come_back(index),
-            (_, State::Deregistering) => device.ue.deregister(&self.own.air.options.profile, false, &mut device.out),
+            (_, State::Deregistering) => device.ue.deregister(&self.own.gnbs.options.profile, false, &mut device.out),
             (State::Registered, State::Session | State::Handover) => {
                 device.ue.forget_session(PSI);
-                let (profile, kind) = (&self.own.air.options.profile, PduSessionType::Ipv4);
+                let (profile, kind) = (&self.own.gnbs.options.profile, PduSessionType::Ipv4);
                 device.ue.establish(profile, PSI, kind, &mut device.out)
             }
             (State::Session, State::Registered) => device.ue.release(PSI, &mut device.out),
@@ -519,7 +520,7 @@ impl<'a> Campaign<'a> {
     }
 
     fn come_back(&mut self, index: usize) -> Result<(), CommandError> {
-        let (device, profile) = (&mut self.own.devices[index], &self.own.air.options.profile);
+        let (device, profile) = (&mut self.own.devices[index], &self.own.gnbs.options.profile);
         match self.own.rng.below(10) {
             0..=3 => device.ue.service_request(Service::Data, &mut device.out),
             4 | 5 => device.ue.service_request(Service::Signalling, &mut device.out),
@@ -538,10 +539,10 @@ impl<'a> Campaign<'a> {
         what: impl FnOnce(&mut gnb::Gnb, RanUeNgapId, &gnb::GnbConfig, &mut gnb::Outbox) -> Result<(), SendError>,
     ) -> Result<(), Error> {
         let Some((peer, ran)) = self.own.devices[index].at else { return Ok(()) };
-        let other = self.own.air.peers[(peer + 1) % WITH_UES].gnb.config().clone();
-        let unanswered = what(&mut self.own.air.peers[peer].gnb, ran, &other, &mut self.own.air.outbox);
+        let other = self.own.gnbs.peers[(peer + 1) % WITH_UES].gnb.config().clone();
+        let unanswered = what(&mut self.own.gnbs.peers[peer].gnb, ran, &other, &mut self.own.gnbs.outbox);
         if unanswered.is_err() {
-            self.own.air.outbox.clear();
+            self.own.gnbs.outbox.clear();
             return self.abandon(index);
         }
         self.flush(peer)

@@ -2,7 +2,7 @@
 
 use super::nas::Names;
 use super::report::State;
-use crate::engine::Error;
+use crate::error::Error;
 use crate::load::Rng;
 use crate::options::Options;
 use crate::ue::security::header;
@@ -38,11 +38,9 @@ pub(super) struct Device {
     pub(super) ue: Ue,
     pub(super) out: UeOutput,
     suci: Vec<u8>,
-    /// gNB and connection.
     pub(super) at: Option<(usize, RanUeNgapId)>,
     /// gNB and connection at the target of a handover.
     pub(super) target: Option<(usize, RanUeNgapId)>,
-    /// Target state.
     pub(super) goal: State,
     /// Messages still to be sent in the target state.
     pub(super) remaining: usize,

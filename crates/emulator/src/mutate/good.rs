@@ -1,8 +1,10 @@
 //! Good UEs: a run of another gNB whose identifiers the attacking gNBs know.
 
 use super::report::GoodUes;
-use crate::engine::{EndpointFactory, Error, run_with};
+use crate::engine::run_with;
+use crate::error::Error;
 use crate::options::{Load, Options};
+use crate::progress::EndpointFactory;
 use crate::report::{Latency, Report};
 use crate::scenario::{Mode, Scenario, Scheme, Step};
 use crate::ue::Registration;
@@ -188,8 +190,8 @@ impl Endpoint for Watched {
         self.inner.port()
     }
 
-    fn let_go(self: Box<Self>) {
-        self.inner.let_go();
+    fn detach(self: Box<Self>) {
+        self.inner.detach();
     }
 }
 

@@ -4,13 +4,15 @@ use super::device::{ATTACKERS, Device};
 use super::dice::{chance, pick};
 use super::good::GoodIds;
 use super::ngap::{self, Ids, Library};
-use super::peer::{Air, NODE, WITH_UES};
+use super::peer::{NODE, WITH_UES};
 use super::report::{Depth, Level, State};
 use super::{asn1, nas, octets};
-use crate::engine::{EndpointFactory, Error};
+use crate::error::Error;
 use crate::gnb::Gnb;
+use crate::gnb_set::GnbSet;
 use crate::load::Rng;
 use crate::options::Options;
+use crate::progress::EndpointFactory;
 use crate::ue::security::header;
 use vireo_types::{Guami, Guti, RanUeNgapId, Tmsi};
 use vireo_wire::nas::Nas5gsMessage;
@@ -113,7 +115,7 @@ pub(super) fn protect(device: &mut Device, options: &Options, state: State, rng:
 
 /// Attacking gNBs and UEs with their knowledge.
 pub(super) struct Attackers<'a> {
-    pub(super) air: Air<'a>,
+    pub(super) gnbs: GnbSet<'a>,
     pub(super) devices: Vec<Device>,
     pub(super) library: Library,
     pub(super) rng: Rng,
@@ -127,10 +129,10 @@ impl<'a> Attackers<'a> {
     ///
     /// Returns an error if the core does not accept a gNB, or if there are too few subscribers.
     pub(super) fn new(options: &'a Options, open: EndpointFactory<'_>, good_ids: &'a GoodIds) -> Result<Self, Error> {
-        let air = Air::new(options, open)?;
-        let library = Library::new(&air.peers[0].gnb, air.peers[1].gnb.config());
+        let gnbs = GnbSet::attackers(options, open)?;
+        let library = Library::new(&gnbs.peers[0].gnb, gnbs.peers[1].gnb.config());
         let devices = (0..ATTACKERS).map(|n| Device::new(options, options.ues + n)).collect::<Result<_, _>>()?;
-        Ok(Attackers { air, devices, library, rng: Rng::new(options.seed), good_ids })
+        Ok(Attackers { gnbs, devices, library, rng: Rng::new(options.seed), good_ids })
     }
 
     /// Returns a message of this UE for its state.
@@ -155,7 +157,7 @@ impl<'a> Attackers<'a> {
                 Some(plain(asn1::mutate(&octets, donor, &mut self.rng), peer))
             }
             Level::Nas => {
-                let names = self.devices[index].names(self.air.options);
+                let names = self.devices[index].names(self.gnbs.options);
                 let mut content = match chance(&mut self.rng, 20) {
                     true => nas::transport(&nas::gsm(&names, &mut self.rng), &names, &mut self.rng),
                     false => nas::gmm(&names, &mut self.rng),
@@ -165,7 +167,7 @@ impl<'a> Attackers<'a> {
                 Some(plain(octets, peer))
             }
             Level::Protected => {
-                let options = self.air.options;
+                let options = self.gnbs.options;
                 let content = protect(&mut self.devices[index], options, state, &mut self.rng)?;
                 let (peer, octets) = self.carry(index, &content)?;
                 Some(Message { protected: true, ..plain(octets, peer) })
@@ -181,13 +183,13 @@ impl<'a> Attackers<'a> {
             Some(target) if chance(&mut self.rng, 40) => target,
             _ => device.at?,
         };
-        Some((peer, ngap::ids_of(&self.air.peers[peer].gnb, ran)?))
+        Some((peer, ngap::ids_of(&self.gnbs.peers[peer].gnb, ran)?))
     }
 
     /// Returns a valid PDU with this NAS, for the UE's connection or a new one.
     fn carry(&mut self, index: usize, nas: &[u8]) -> Option<(usize, Vec<u8>)> {
         if let Some((peer, ids)) = self.connection(index) {
-            return Some((peer, ngap::uplink_nas(&self.air.peers[peer].gnb, ids, nas)?));
+            return Some((peer, ngap::uplink_nas(&self.gnbs.peers[peer].gnb, ids, nas)?));
         }
         if self.devices[index].at.is_some() {
             return None;
@@ -195,12 +197,12 @@ impl<'a> Attackers<'a> {
         let (peer, guti) = (index % WITH_UES, self.devices[index].ue.guti());
         let causes = [RRCEstablishmentCause::mo_Signalling, RRCEstablishmentCause::mo_Data];
         let cause = *pick(&mut self.rng, &causes);
-        self.air.outbox.clear();
-        let gnb = &mut self.air.peers[peer].gnb;
-        let ran = gnb.initial_ue(index as u32, nas, guti, cause, &mut self.air.outbox).ok()?;
+        self.gnbs.outbox.clear();
+        let gnb = &mut self.gnbs.peers[peer].gnb;
+        let ran = gnb.initial_ue(index as u32, nas, guti, cause, &mut self.gnbs.outbox).ok()?;
         self.devices[index].at = Some((peer, ran));
-        let octets = self.air.outbox.pdus().next().map(|(_, octets)| octets.to_vec());
-        self.air.outbox.clear();
+        let octets = self.gnbs.outbox.pdus().next().map(|(_, octets)| octets.to_vec());
+        self.gnbs.outbox.clear();
         Some((peer, octets?))
     }
 
@@ -211,14 +213,14 @@ impl<'a> Attackers<'a> {
         {
             return Some((peer, self.library.about(ids, &mut self.rng)?));
         }
-        let names = self.devices[index].names(self.air.options);
+        let names = self.devices[index].names(self.gnbs.options);
         let content = nas::gmm(&names, &mut self.rng);
         self.carry(index, &content)
     }
 
     /// Returns a valid message at the wrong time or for the wrong UE.
     fn misplaced(&mut self, index: usize, state: State) -> Option<Message> {
-        let options = self.air.options;
+        let options = self.gnbs.options;
         let message = |(peer, octets)| Message { peer, octets, level: Level::Order, protected: false };
         let names = self.devices[index].names(options);
         let own = self.connection(index);
@@ -237,7 +239,7 @@ impl<'a> Attackers<'a> {
             (4, Some((peer, ids))) => Some(((peer + 1) % WITH_UES, self.library.about_foreign(ids, &mut self.rng)?)),
             (5, Some((peer, ids))) => {
                 let old = self.devices[index].sent.get(nth % self.devices[index].sent.len().max(1))?.clone();
-                Some((peer, ngap::uplink_nas(&self.air.peers[peer].gnb, ids, &old)?))
+                Some((peer, ngap::uplink_nas(&self.gnbs.peers[peer].gnb, ids, &old)?))
             }
             (6, Some((peer, ids))) if is_secured(state) && state != State::SecurityMode => {
                 let plain = nas::gmm(&names, &mut self.rng);
@@ -246,12 +248,12 @@ impl<'a> Attackers<'a> {
                 device.ue.security()?.protect(header::CIPHERED, &plain, &mut content).ok()?;
                 device.spoiled |= !device.deferred.is_empty();
                 device.remember(&content);
-                let octets = ngap::uplink_nas(&self.air.peers[peer].gnb, ids, &content)?;
+                let octets = ngap::uplink_nas(&self.gnbs.peers[peer].gnb, ids, &content)?;
                 return Some(Message { protected: true, ..message((peer, octets)) });
             }
             (7, Some((peer, ids))) => {
                 let content = nas::gmm(&names, &mut self.rng);
-                Some((peer, ngap::initial_ue(self.air.peers[peer].gnb.config(), ids.ran, &content, None)?))
+                Some((peer, ngap::initial_ue(self.gnbs.peers[peer].gnb.config(), ids.ran, &content, None)?))
             }
             _ => self.in_the_name_of_another(nth),
         };
@@ -260,7 +262,7 @@ impl<'a> Attackers<'a> {
 
     /// Returns an initial message that names a good UE and does not verify under its keys.
     fn in_the_name_of_another(&mut self, nth: usize) -> Option<(usize, Vec<u8>)> {
-        let guti = guti_of(self.air.options, self.good_ids.name(nth)?);
+        let guti = guti_of(self.gnbs.options, self.good_ids.name(nth)?);
         let octets = crate::ue::nas::guti_octets(guti);
         let names = nas::Names { guti: Some(octets), ksi: Some(0), psi: 1, sst: 1, ..nas::Names::default() };
         let rng = &mut self.rng;
@@ -276,7 +278,7 @@ impl<'a> Attackers<'a> {
         let peer = nth % WITH_UES;
         // A RAN-UE-NGAP-ID that the gNB assigns to no UE.
         let ran = 0x00e0_0000 + (nth as u32 & 0xffff);
-        Some((peer, ngap::initial_ue(self.air.peers[peer].gnb.config(), ran, &content, Some(guti))?))
+        Some((peer, ngap::initial_ue(self.gnbs.peers[peer].gnb.config(), ran, &content, Some(guti))?))
     }
 
     /// Returns a non-UE-associated message.
@@ -288,12 +290,12 @@ impl<'a> Attackers<'a> {
         } else {
             Ids { amf: rng.bits() >> 24, ran: 7 }
         };
-        let mut octets = ngap::node_message(self.air.peers[NODE].gnb.config(), ids, rng)?;
+        let mut octets = ngap::node_message(self.gnbs.peers[NODE].gnb.config(), ids, rng)?;
         let level = *pick(rng, &[Level::Byte, Level::Asn1, Level::Asn1, Level::Order]);
         match level {
             Level::Byte => octets::mutate(&mut octets, 0, rng),
             Level::Asn1 => {
-                let donor = ngap::node_message(self.air.peers[NODE].gnb.config(), ids, rng)?;
+                let donor = ngap::node_message(self.gnbs.peers[NODE].gnb.config(), ids, rng)?;
                 octets = asn1::mutate(&octets, &donor, rng);
             }
             _ => {}
@@ -303,11 +305,11 @@ impl<'a> Attackers<'a> {
 
     /// Returns the gNB of a peer.
     pub(super) fn gnb(&mut self, peer: usize) -> &mut Gnb {
-        &mut self.air.peers[peer].gnb
+        &mut self.gnbs.peers[peer].gnb
     }
 
     /// Returns true if the core has answered this connection.
     pub(super) fn is_known(&self, (peer, ran): (usize, RanUeNgapId)) -> bool {
-        self.air.peers[peer].gnb.amf_id(ran).is_some()
+        self.gnbs.peers[peer].gnb.amf_id(ran).is_some()
     }
 }

@@ -32,8 +32,9 @@ mod tests;
 
 pub use report::{GoodUes, Growth, Mutations};
 
-use crate::engine::{EndpointFactory, Error, Progress};
+use crate::error::Error;
 use crate::options::Options;
+use crate::progress::{EndpointFactory, Progress};
 use crate::report::Report;
 use campaign::Campaign;
 use good::GoodIds;

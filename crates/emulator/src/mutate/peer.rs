@@ -1,12 +1,12 @@
 //! Attacking gNBs: one endpoint, an association of each, and their received PDUs.
 
-use crate::engine::{EndpointFactory, Error, gnb_config};
-use crate::gnb::{Gnb, Inbox, NgState, Outbox, PPID};
+use crate::error::Error;
+use crate::gnb::{NgState, PPID};
+use crate::gnb_set::GnbSet;
 use crate::options::Options;
-use std::collections::VecDeque;
+use crate::progress::EndpointFactory;
 use std::time::{Duration, Instant};
-use vireo_sctp::{Endpoint, Event, SendError};
-use vireo_types::AssocId;
+use vireo_sctp::SendError;
 
 /// Bits in which the identifiers of the attacking gNBs differ, more than a mutation changes.
 const IDENTITIES: [u32; 3] = [0, 0x000f_0f0f, 0x0033_3333];
@@ -15,44 +15,18 @@ pub(super) const WITH_UES: usize = 2;
 /// gNB that sends non-UE-associated messages.
 pub(super) const NODE: usize = 2;
 
-/// One attacking gNB.
-pub(super) struct Peer {
-    pub(super) gnb: Gnb,
-    assoc: AssocId,
-    up: bool,
-    streams: u16,
-    received: VecDeque<Vec<u8>>,
-}
-
-/// Endpoint of the attacking gNBs.
-pub(super) struct Air<'a> {
-    pub(super) options: &'a Options,
-    endpoint: Box<dyn Endpoint>,
-    pub(super) peers: Vec<Peer>,
-    pub(super) inbox: Inbox,
-    pub(super) outbox: Outbox,
-}
-
-impl<'a> Air<'a> {
-    /// Connects the gNBs and sets them up.
-    pub(super) fn new(options: &'a Options, open: EndpointFactory<'_>) -> Result<Self, Error> {
-        let endpoint = open(0).map_err(Error::Sctp)?;
-        let (inbox, outbox) = (Inbox::default(), Outbox::default());
-        let mut air = Air { options, endpoint, peers: Vec::new(), inbox, outbox };
+impl<'a> GnbSet<'a> {
+    /// Connects the attacking gNBs and sets them up.
+    pub(super) fn attackers(options: &'a Options, open: EndpointFactory<'_>) -> Result<Self, Error> {
+        let mut gnbs = GnbSet::new(options, open)?;
         for identity in IDENTITIES {
-            let mut config = gnb_config(options, 0);
+            let mut config = options.gnb_config(0);
             config.id.id = (config.id.id ^ identity) & 0x00ff_ffff;
             config.name = format!("gnb-{}", config.id.id);
-            let assoc = air.endpoint.connect(options.core[0]).map_err(Error::io("connecting to the core"))?;
-            let received = VecDeque::new();
-            air.peers.push(Peer { gnb: Gnb::new(config), assoc, up: false, streams: 2, received });
-            air.set_up(air.peers.len() - 1)?;
+            let peer = gnbs.add(config)?;
+            gnbs.set_up(peer)?;
         }
-        Ok(air)
-    }
-
-    pub(super) fn driver(&self) -> String {
-        self.endpoint.driver().into()
+        Ok(gnbs)
     }
 
     fn failed(&self, peer: usize, why: &str) -> Error {
@@ -62,12 +36,7 @@ impl<'a> Air<'a> {
     /// Waits for the association, then performs NG Setup.
     fn set_up(&mut self, peer: usize) -> Result<(), Error> {
         let deadline = Instant::now() + self.options.timeout;
-        while !self.peers[peer].up {
-            if Instant::now() > deadline {
-                return Err(self.failed(peer, "no association: is it running and reachable?"));
-            }
-            self.pump(Duration::from_millis(20))?;
-        }
+        self.wait_until_up(peer, peer as u32, deadline)?;
         self.outbox.clear();
         let streams = self.peers[peer].streams;
         let sent = self.peers[peer].gnb.set_up(streams, &mut self.outbox);
@@ -89,9 +58,8 @@ impl<'a> Air<'a> {
 
     /// Reconnects a gNB whose association has ended, and performs NG Setup.
     pub(super) fn revive(&mut self, peer: usize) -> Result<(), Error> {
-        let core = self.options.core[0];
-        self.peers[peer].gnb.lost();
-        self.peers[peer].assoc = self.endpoint.connect(core).map_err(Error::io("connecting to the core"))?;
+        self.peers[peer].gnb.on_association_lost();
+        self.reconnect(peer)?;
         self.set_up(peer)
     }
 
@@ -100,41 +68,11 @@ impl<'a> Air<'a> {
         1 + (owner % (u32::from(self.peers[peer].streams.max(2)) - 1)) as u16
     }
 
-    pub(super) fn is_up(&self, peer: usize) -> bool {
-        self.peers[peer].up
-    }
-
-    /// Returns the next PDU received for the gNB.
-    pub(super) fn next(&mut self, peer: usize) -> Option<Vec<u8>> {
-        self.peers[peer].received.pop_front()
-    }
-
-    /// Waits at most `wait` for messages. Returns their number.
-    pub(super) fn pump(&mut self, wait: Duration) -> Result<usize, Error> {
-        let peers = &mut self.peers;
-        let mut sink = |event: Event<'_>| {
-            let mut on = |assoc: AssocId, then: &mut dyn FnMut(&mut Peer)| {
-                if let Some(peer) = peers.iter_mut().find(|peer| peer.assoc == assoc) {
-                    then(peer);
-                }
-            };
-            match event {
-                Event::Up { assoc, outbound_streams, .. } => {
-                    on(assoc, &mut |peer| (peer.up, peer.streams) = (true, outbound_streams));
-                }
-                Event::Down { assoc, .. } | Event::Restarted { assoc } => on(assoc, &mut |peer| peer.up = false),
-                Event::Message { assoc, data, .. } => on(assoc, &mut |peer| peer.received.push_back(data.to_vec())),
-                _ => {}
-            }
-        };
-        self.endpoint.poll(Some(wait), &mut sink).map_err(Error::io("polling SCTP"))
-    }
-
     /// Sends octets unchanged. A message for an ended association is lost.
     pub(super) fn send(&mut self, peer: usize, stream: u16, octets: &[u8]) -> Result<(), Error> {
         let deadline = Instant::now() + self.options.timeout;
         loop {
-            match self.endpoint.send(self.peers[peer].assoc, stream, PPID, octets) {
+            match self.send_octets(peer, stream, PPID, octets) {
                 Err(SendError::Full) if Instant::now() < deadline => {
                     self.pump(Duration::from_millis(5))?;
                 }

@@ -118,7 +118,6 @@ pub struct Mutations {
     pub messages: u64,
     /// Time from the first to the last message, in seconds.
     pub seconds: f64,
-    /// Messages per second.
     pub messages_per_second: f64,
     /// Share of messages that the ASN.1 decoder reads.
     pub decoded: f64,

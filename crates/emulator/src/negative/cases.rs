@@ -2,8 +2,8 @@
 //!
 //! The answers follow TS 38.413 clause 10 and TS 24.501 4.4 and 7.
 
+use super::case::{Case, Outcome};
 use super::driver::{ANSWER, Answer, CaseDriver, Device, SILENCE};
-use super::{Case, Outcome};
 use crate::gnb::{Gnb, Outbox, PPID};
 use std::time::Duration;
 use vireo_types::{Plmn, RanUeNgapId, Snssai};
@@ -66,7 +66,7 @@ fn only_errors(answers: &[Answer], faults: &mut Vec<String>) {
 }
 
 fn random(wire: &mut CaseDriver<'_>, bad: usize, outcome: &mut Outcome) -> Result<(), String> {
-    let mut random = Random::new(wire.options.seed);
+    let mut random = Random::new(wire.options().seed);
     for n in 0..200 {
         let octets = random.octets(if n == 0 { 60_000 } else { 300 });
         wire.send(bad, (n % 3) as u16, PPID, &octets, outcome);
@@ -224,7 +224,7 @@ fn uplink(amf: u64, ran: u32) -> Vec<u8> {
 }
 
 fn ue_ids(wire: &mut CaseDriver<'_>, bad: usize, index: u32, outcome: &mut Outcome) -> Result<(), String> {
-    let mut device = Device::new(wire.options, 2 * index)?;
+    let mut device = Device::new(wire.options(), 2 * index)?;
     wire.register(bad, &mut device)?;
     let ran = device.ran.ok_or("no NG connection")?;
     let amf = wire.gnb(bad).amf_id(ran).ok_or("no AMF-UE-NGAP-ID")?;
@@ -267,7 +267,7 @@ fn send_nas(
 }
 
 fn nas_mac(wire: &mut CaseDriver<'_>, bad: usize, index: u32, outcome: &mut Outcome) -> Result<(), String> {
-    let mut device = Device::new(wire.options, 2 * index)?;
+    let mut device = Device::new(wire.options(), 2 * index)?;
     wire.register(bad, &mut device)?;
     let ran = device.ran.ok_or("no NG connection")?;
     let genuine = device.sent.last().cloned().ok_or("the UE said nothing")?;
@@ -277,24 +277,24 @@ fn nas_mac(wire: &mut CaseDriver<'_>, bad: usize, index: u32, outcome: &mut Outc
         forged[6] = forged[6].wrapping_add(1 + n);
         send_nas(wire, bad, ran, &forged, outcome)?;
     }
-    silent(wire, bad, "NAS with a wrong MAC", outcome);
+    check_silence(wire, bad, "NAS with a wrong MAC", outcome);
     // TS 24.501 4.4.4.3: the core discards the message and serves the UE as usual.
     wire.establish(bad, &mut device).map_err(|why| format!("the UE of the forged messages: {why}"))
 }
 
 fn replay(wire: &mut CaseDriver<'_>, bad: usize, index: u32, outcome: &mut Outcome) -> Result<(), String> {
-    let mut device = Device::new(wire.options, 2 * index)?;
+    let mut device = Device::new(wire.options(), 2 * index)?;
     wire.register(bad, &mut device)?;
     wire.establish(bad, &mut device)?;
     let ran = device.ran.ok_or("no NG connection")?;
     for nas in device.sent.clone().iter().filter(|nas| nas.get(1).is_some_and(|kind| *kind != 0)) {
         send_nas(wire, bad, ran, nas, outcome)?;
     }
-    silent(wire, bad, "NAS with a COUNT used before", outcome);
+    check_silence(wire, bad, "NAS with a COUNT used before", outcome);
     Ok(())
 }
 
-fn silent(wire: &mut CaseDriver<'_>, bad: usize, what: &str, outcome: &mut Outcome) {
+fn check_silence(wire: &mut CaseDriver<'_>, bad: usize, what: &str, outcome: &mut Outcome) {
     let answers = wire.answers(bad, outcome);
     if !answers.is_empty() {
         outcome.faults.push(format!("{what} was answered by {answers:?}"));
@@ -350,7 +350,7 @@ fn order(wire: &mut CaseDriver<'_>, bad: usize, outcome: &mut Outcome) -> Result
 }
 
 fn nas_garbage(wire: &mut CaseDriver<'_>, bad: usize, outcome: &mut Outcome) -> Result<(), String> {
-    let mut random = Random::new(wire.options.seed ^ 0x6e61_7300);
+    let mut random = Random::new(wire.options().seed ^ 0x6e61_7300);
     for ran in 0x00f4_0000u32..0x00f4_0064 {
         let mut nas = random.octets(200);
         // Half of the messages begin like 5GMM.
@@ -397,9 +397,9 @@ const HALF_OPEN_FIRST: u32 = 64;
 
 fn half_open(wire: &mut CaseDriver<'_>, bad: usize, outcome: &mut Outcome) -> Result<(), String> {
     let mut answers = Vec::new();
-    for n in 0..wire.options.ues {
-        let mut device = Device::new(wire.options, HALF_OPEN_FIRST + n)?;
-        let nas = device.registration_request(wire.options)?;
+    for n in 0..wire.options().ues {
+        let mut device = Device::new(wire.options(), HALF_OPEN_FIRST + n)?;
+        let nas = device.registration_request(wire.options())?;
         let pdu = initial_ue(wire, bad, &nas, 0x0100_0000 + n);
         wire.send(bad, 1 + (n % 8) as u16, PPID, &pdu, outcome);
         // Keeps the receive buffer empty while sending.
@@ -420,8 +420,8 @@ fn half_open(wire: &mut CaseDriver<'_>, bad: usize, outcome: &mut Outcome) -> Re
 fn node(wire: &mut CaseDriver<'_>, bad: usize, index: u32, outcome: &mut Outcome) -> Result<(), String> {
     wire.start(bad, |gnb, out| gnb.update_configuration(out))?;
     expect(wire, bad, "RANConfigurationUpdate", outcome);
-    let mut first = Device::new(wire.options, 2 * index)?;
-    let mut second = Device::new(wire.options, HALF_OPEN_FIRST)?;
+    let mut first = Device::new(wire.options(), 2 * index)?;
+    let mut second = Device::new(wire.options(), HALF_OPEN_FIRST)?;
     for whole in [false, true] {
         for device in [&mut first, &mut second] {
             match whole {

@@ -2,16 +2,16 @@
 //!
 //! It has associations for arbitrary messages, and UEs driven step by step.
 
-use super::Outcome;
-use crate::engine::{EndpointFactory, Error, gnb_config};
-use crate::gnb::{self, Gnb, Inbox, NgState, Outbox, PPID};
+use super::case::Outcome;
+use crate::error::Error;
+use crate::gnb::{self, Gnb, NgState, Outbox, PPID};
+use crate::gnb_set::GnbSet;
 use crate::options::Options;
+use crate::progress::EndpointFactory;
 use crate::ue::{self, MmState, Registration, SessionState, Ue};
 use crate::usim::Usim;
-use std::collections::VecDeque;
 use std::time::{Duration, Instant};
-use vireo_sctp::{Endpoint, Event};
-use vireo_types::{AssocId, PduSessionType, RanUeNgapId};
+use vireo_types::{PduSessionType, RanUeNgapId};
 use vireo_wire::ngap::{Cause, NGAP_PDU, NgapPduKind, RRCEstablishmentCause, ie};
 
 /// Maximum wait for a mandatory answer.
@@ -75,15 +75,6 @@ impl Answer {
     }
 }
 
-/// One gNB of a case.
-struct Peer {
-    gnb: Gnb,
-    assoc: AssocId,
-    up: bool,
-    streams: u16,
-    received: VecDeque<Vec<u8>>,
-}
-
 /// UE under the control of a case.
 pub(super) struct Device {
     pub(super) ue: Ue,
@@ -118,108 +109,61 @@ impl Device {
     }
 }
 
-/// SCTP endpoint with the gNBs of a case.
+/// The gNBs of a case.
 pub(super) struct CaseDriver<'a> {
-    pub(super) options: &'a Options,
-    endpoint: Box<dyn Endpoint>,
-    peers: Vec<Peer>,
-    inbox: Inbox,
-    outbox: Outbox,
+    pub(super) gnbs: GnbSet<'a>,
 }
 
 impl<'a> CaseDriver<'a> {
     pub(super) fn new(options: &'a Options, open: EndpointFactory<'_>) -> Result<Self, Error> {
-        let endpoint = open(0).map_err(Error::Sctp)?;
-        Ok(CaseDriver { options, endpoint, peers: Vec::new(), inbox: Inbox::default(), outbox: Outbox::default() })
+        Ok(CaseDriver { gnbs: GnbSet::new(options, open)? })
     }
 
-    pub(super) fn driver(&self) -> String {
-        self.endpoint.driver().into()
+    pub(super) fn options(&self) -> &'a Options {
+        self.gnbs.options
     }
 
     /// Opens an association without NG Setup. Returns the index of the peer.
     pub(super) fn connect(&mut self, gnb_id: u32) -> Result<usize, Error> {
-        let core = self.options.core[0];
-        let mut config = gnb_config(self.options, 0);
+        let options = self.options();
+        let mut config = options.gnb_config(0);
         config.id.id = gnb_id & 0x00ff_ffff;
         config.name = format!("gnb-{gnb_id}");
-        let assoc = self.endpoint.connect(core).map_err(Error::io("connecting to the core"))?;
-        let (gnb, received) = (Gnb::new(config), VecDeque::new());
-        self.peers.push(Peer { gnb, assoc, up: false, streams: 2, received });
-        let index = self.peers.len() - 1;
-        let deadline = Instant::now() + self.options.timeout;
-        while !self.peers[index].up {
-            if Instant::now() > deadline {
-                let why = "no association: is it running and reachable?".into();
-                return Err(Error::NgSetup { core, gnb: gnb_id, why });
-            }
-            self.pump(Duration::from_millis(20))?;
-        }
+        let index = self.gnbs.add(config)?;
+        self.gnbs.wait_until_up(index, gnb_id, Instant::now() + options.timeout)?;
         Ok(index)
     }
 
     /// Performs NG Setup of a well-behaved gNB.
     pub(super) fn set_up(&mut self, peer: usize) -> Result<(), Error> {
-        let streams = self.peers[peer].streams;
-        let core = self.options.core[0];
+        let streams = self.gnbs.peers[peer].streams;
+        let core = self.gnbs.options.core[0];
         let failed = |why: String| Error::NgSetup { core, gnb: 0, why };
-        self.outbox.clear();
-        self.peers[peer].gnb.set_up(streams, &mut self.outbox).map_err(|error| failed(error.to_string()))?;
+        self.gnbs.outbox.clear();
+        self.gnbs.peers[peer].gnb.set_up(streams, &mut self.gnbs.outbox).map_err(|error| failed(error.to_string()))?;
         self.flush(peer).map_err(failed)?;
-        let deadline = Instant::now() + self.options.timeout;
-        while self.peers[peer].gnb.state() != NgState::Up {
-            if Instant::now() > deadline || !self.peers[peer].up {
+        let deadline = Instant::now() + self.gnbs.options.timeout;
+        while self.gnbs.peers[peer].gnb.state() != NgState::Up {
+            if Instant::now() > deadline || !self.gnbs.peers[peer].up {
                 return Err(failed("NG SETUP was not answered".into()));
             }
-            self.pump(Duration::from_millis(20))?;
+            self.gnbs.pump(Duration::from_millis(20))?;
             self.take_in(peer, None).map_err(failed)?;
         }
         Ok(())
     }
 
-    pub(super) fn is_up(&self, peer: usize) -> bool {
-        self.peers[peer].up
-    }
-
     pub(super) fn gnb(&mut self, peer: usize) -> &mut Gnb {
-        &mut self.peers[peer].gnb
-    }
-
-    pub(super) fn close(&mut self, peer: usize) {
-        let Peer { assoc, up, .. } = self.peers[peer];
-        if up {
-            self.endpoint.shutdown(assoc);
-        }
-    }
-
-    fn pump(&mut self, wait: Duration) -> Result<(), Error> {
-        let peers = &mut self.peers;
-        let mut sink = |event: Event<'_>| {
-            let mut on = |assoc: AssocId, then: &mut dyn FnMut(&mut Peer)| {
-                if let Some(peer) = peers.iter_mut().find(|peer| peer.assoc == assoc) {
-                    then(peer);
-                }
-            };
-            match event {
-                Event::Up { assoc, outbound_streams, .. } => {
-                    on(assoc, &mut |peer| (peer.up, peer.streams) = (true, outbound_streams));
-                }
-                Event::Down { assoc, .. } | Event::Restarted { assoc } => on(assoc, &mut |peer| peer.up = false),
-                Event::Message { assoc, data, .. } => on(assoc, &mut |peer| peer.received.push_back(data.to_vec())),
-                _ => {}
-            }
-        };
-        self.endpoint.poll(Some(wait), &mut sink).map_err(Error::io("polling SCTP"))?;
-        Ok(())
+        &mut self.gnbs.peers[peer].gnb
     }
 
     /// Sends octets unchanged. Messages that a full association does not accept are lost.
     pub(super) fn send(&mut self, peer: usize, stream: u16, ppid: u32, octets: &[u8], outcome: &mut Outcome) {
         outcome.sent += 1;
         for _ in 0..200 {
-            match self.endpoint.send(self.peers[peer].assoc, stream, ppid, octets) {
+            match self.gnbs.send_octets(peer, stream, ppid, octets) {
                 Err(vireo_sctp::SendError::Full) => {
-                    let _ = self.pump(Duration::from_millis(10));
+                    let _ = self.gnbs.pump(Duration::from_millis(10));
                 }
                 _ => return,
             }
@@ -227,11 +171,12 @@ impl<'a> CaseDriver<'a> {
     }
 
     fn flush(&mut self, peer: usize) -> Result<(), String> {
-        let assoc = self.peers[peer].assoc;
-        for (stream, pdu) in self.outbox.pdus() {
-            self.endpoint.send(assoc, stream, PPID, pdu).map_err(|error| error.to_string())?;
+        let mut outbox = std::mem::take(&mut self.gnbs.outbox);
+        for (stream, pdu) in outbox.pdus() {
+            self.gnbs.send_octets(peer, stream, PPID, pdu).map_err(|error| error.to_string())?;
         }
-        self.outbox.clear();
+        outbox.clear();
+        self.gnbs.outbox = outbox;
         Ok(())
     }
 
@@ -239,7 +184,7 @@ impl<'a> CaseDriver<'a> {
     pub(super) fn answer(&mut self, peer: usize, wait: Duration, outcome: &mut Outcome) -> Option<Answer> {
         let deadline = Instant::now() + wait;
         loop {
-            if let Some(pdu) = self.peers[peer].received.pop_front() {
+            if let Some(pdu) = self.gnbs.peers[peer].received.pop_front() {
                 let answer = Answer::read(&pdu);
                 *outcome.answers.entry(answer.name()).or_default() += 1;
                 return Some(answer);
@@ -247,13 +192,16 @@ impl<'a> CaseDriver<'a> {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() && wait.is_zero() {
                 // Polls once without waiting.
-                self.pump(Duration::ZERO).ok()?;
-                let pdu = self.peers[peer].received.pop_front()?;
+                self.gnbs.pump(Duration::ZERO).ok()?;
+                let pdu = self.gnbs.peers[peer].received.pop_front()?;
                 let answer = Answer::read(&pdu);
                 *outcome.answers.entry(answer.name()).or_default() += 1;
                 return Some(answer);
             }
-            if left.is_zero() || !self.peers[peer].up || self.pump(left.min(Duration::from_millis(50))).is_err() {
+            if left.is_zero()
+                || !self.gnbs.peers[peer].up
+                || self.gnbs.pump(left.min(Duration::from_millis(50))).is_err()
+            {
                 return None;
             }
         }
@@ -266,17 +214,21 @@ impl<'a> CaseDriver<'a> {
 
     /// Passes received PDUs to the gNB and their NAS for the UE to the device.
     fn take_in(&mut self, peer: usize, mut device: Option<&mut Device>) -> Result<(), String> {
-        while let Some(pdu) = self.peers[peer].received.pop_front() {
-            self.inbox.clear();
-            let gnb = &mut self.peers[peer].gnb;
-            gnb.receive(&pdu, &mut self.inbox, &mut self.outbox).map_err(|error| error.to_string())?;
-            for event in &self.inbox.events {
+        while let Some(pdu) = self.gnbs.peers[peer].received.pop_front() {
+            self.gnbs.inbox.clear();
+            let gnb = &mut self.gnbs.peers[peer].gnb;
+            gnb.receive(&pdu, &mut self.gnbs.inbox, &mut self.gnbs.outbox).map_err(|error| error.to_string())?;
+            for event in &self.gnbs.inbox.events {
                 match (event, &mut device) {
                     (gnb::Event::SetupFailed(cause), _) => return Err(format!("NG SETUP FAILURE {cause:?}")),
                     (gnb::Event::Nas { range, .. }, Some(device)) => {
                         device.out.clear();
-                        device.ue.receive(&self.options.profile, &self.inbox.nas[range.clone()], &mut device.out);
-                        speak(gnb, device, &mut self.outbox)?;
+                        device.ue.receive(
+                            &self.gnbs.options.profile,
+                            &self.gnbs.inbox.nas[range.clone()],
+                            &mut device.out,
+                        );
+                        speak(gnb, device, &mut self.gnbs.outbox)?;
                     }
                     (gnb::Event::Released { .. }, Some(device)) => {
                         device.ran = None;
@@ -292,7 +244,7 @@ impl<'a> CaseDriver<'a> {
 
     /// Drives the device until `done` returns true.
     pub(super) fn drive(&mut self, peer: usize, device: &mut Device, done: fn(&Device) -> bool) -> Result<(), String> {
-        let deadline = Instant::now() + self.options.timeout;
+        let deadline = Instant::now() + self.gnbs.options.timeout;
         loop {
             self.take_in(peer, Some(device))?;
             if let Some(trouble) = device.trouble.take() {
@@ -302,21 +254,21 @@ impl<'a> CaseDriver<'a> {
                 return Ok(());
             }
             if Instant::now() > deadline {
-                return Err(format!("not served within {:?}", self.options.timeout));
+                return Err(format!("not served within {:?}", self.gnbs.options.timeout));
             }
-            self.pump(Duration::from_millis(20)).map_err(|error| error.to_string())?;
+            self.gnbs.pump(Duration::from_millis(20)).map_err(|error| error.to_string())?;
         }
     }
 
     /// Sends the messages of the device's last command.
     pub(super) fn speak(&mut self, peer: usize, device: &mut Device) -> Result<(), String> {
-        speak(&mut self.peers[peer].gnb, device, &mut self.outbox)?;
+        speak(&mut self.gnbs.peers[peer].gnb, device, &mut self.gnbs.outbox)?;
         self.flush(peer)
     }
 
     pub(super) fn register(&mut self, peer: usize, device: &mut Device) -> Result<(), String> {
         device.out.clear();
-        let commanded = device.ue.register(&self.options.profile, Registration::Fresh, &mut device.out);
+        let commanded = device.ue.register(&self.gnbs.options.profile, Registration::Fresh, &mut device.out);
         commanded.map_err(|error| error.to_string())?;
         self.speak(peer, device)?;
         self.drive(peer, device, |device| device.ue.mm() == MmState::Registered)
@@ -325,7 +277,7 @@ impl<'a> CaseDriver<'a> {
     /// Reconnects an idle device by a mobility registration update; it then stays connected.
     pub(super) fn update(&mut self, peer: usize, device: &mut Device) -> Result<(), String> {
         device.out.clear();
-        let commanded = device.ue.register(&self.options.profile, Registration::Mobility, &mut device.out);
+        let commanded = device.ue.register(&self.gnbs.options.profile, Registration::Mobility, &mut device.out);
         commanded.map_err(|error| error.to_string())?;
         self.speak(peer, device)?;
         self.drive(peer, device, |device| device.ue.mm() == MmState::Registered)
@@ -337,22 +289,22 @@ impl<'a> CaseDriver<'a> {
         peer: usize,
         what: impl FnOnce(&mut Gnb, &mut Outbox) -> Result<(), gnb::SendError>,
     ) -> Result<(), String> {
-        what(&mut self.peers[peer].gnb, &mut self.outbox).map_err(|error| error.to_string())?;
+        what(&mut self.gnbs.peers[peer].gnb, &mut self.gnbs.outbox).map_err(|error| error.to_string())?;
         self.flush(peer)
     }
 
     pub(super) fn establish(&mut self, peer: usize, device: &mut Device) -> Result<(), String> {
         device.out.clear();
-        let commanded = device.ue.establish(&self.options.profile, 1, PduSessionType::Ipv4, &mut device.out);
+        let commanded = device.ue.establish(&self.gnbs.options.profile, 1, PduSessionType::Ipv4, &mut device.out);
         commanded.map_err(|error| error.to_string())?;
         self.speak(peer, device)?;
         self.drive(peer, device, |d| d.ue.sessions().iter().any(|s| s.psi == 1 && s.state == SessionState::Active))
     }
 
     /// Deregisters the device, ignoring errors.
-    pub(super) fn leave(&mut self, peer: usize, device: &mut Device) {
+    pub(super) fn deregister(&mut self, peer: usize, device: &mut Device) {
         device.out.clear();
-        if device.ue.deregister(&self.options.profile, true, &mut device.out).is_ok()
+        if device.ue.deregister(&self.gnbs.options.profile, true, &mut device.out).is_ok()
             && self.speak(peer, device).is_ok()
         {
             let _ = self.drive(peer, device, |device| device.ran.is_none());

@@ -104,7 +104,7 @@ pub struct Latency {
 }
 
 impl Latency {
-    fn of(histogram: &Histogram<u64>) -> Self {
+    fn from_histogram(histogram: &Histogram<u64>) -> Self {
         Latency {
             count: histogram.len(),
             mean: histogram.mean(),
@@ -345,9 +345,9 @@ mod tests {
     use hdrhistogram::Histogram;
 
     #[test]
-    fn what_took_longer_than_ten_milliseconds_is_counted() {
+    fn latency_above_10_ms_is_counted() {
         let mut histogram = Histogram::new_with_bounds(1, 3_600_000_000, 3).unwrap();
         (1..100).for_each(|ms| histogram.saturating_record(ms * 1000));
-        assert_eq!(Latency::of(&histogram).over_10ms, 89);
+        assert_eq!(Latency::from_histogram(&histogram).over_10ms, 89);
     }
 }

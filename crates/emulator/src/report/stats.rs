@@ -72,10 +72,10 @@ impl Stats {
     }
 
     /// Counts a failed procedure that cost its UE the registration.
-    pub(crate) fn lose(&mut self, procedure: Option<Procedure>, intended_us: u64) {
+    pub(crate) fn record_loss(&mut self, procedure: Option<Procedure>, intended_us: u64) {
         self.report.steady.lost += 1;
         if let (Some(timeline), Some(procedure)) = (&mut self.timeline, procedure) {
-            timeline.lose(procedure, intended_us);
+            timeline.record_loss(procedure, intended_us);
         }
     }
 
@@ -172,7 +172,7 @@ impl Stats {
             [(&self.latency, &mut self.report.latency_us), (&self.service, &mut self.report.service_us)]
         {
             let happened = PROCEDURES.iter().zip(histograms).filter(|(_, histogram)| !histogram.is_empty());
-            of.extend(happened.map(|(procedure, histogram)| (*procedure, Latency::of(histogram))));
+            of.extend(happened.map(|(procedure, histogram)| (*procedure, Latency::from_histogram(histogram))));
         }
         self.report.timeline = self.timeline.as_mut().map(Timeline::rows).unwrap_or_default();
         let steady = &mut self.report.steady;

@@ -87,7 +87,7 @@ impl Timeline {
     }
 
     /// Counts a failed procedure whose UE must register again.
-    pub(crate) fn lose(&mut self, procedure: Procedure, intended_us: u64) {
+    pub(crate) fn record_loss(&mut self, procedure: Procedure, intended_us: u64) {
         if let Some(cell) = self.cell(procedure, intended_us) {
             cell.lost += 1;
         }
@@ -174,7 +174,7 @@ mod tests {
         two.record(Procedure::ServiceRequest, 1_050_000, 5_000_000);
         two.record(Procedure::XnHandover, 1_250_000, 7);
         two.fail(Procedure::XnHandover, 1_210_000);
-        two.lose(Procedure::XnHandover, 1_210_000);
+        two.record_loss(Procedure::XnHandover, 1_210_000);
         two.record(Procedure::Release, 1_260_000, 9);
         two.record(Procedure::ServiceRequest, 999_999, 1);
         one.merge(&two);

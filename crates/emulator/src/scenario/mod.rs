@@ -91,9 +91,7 @@ pub struct Scenario {
     pub name: &'static str,
     /// Summary in one line.
     pub about: &'static str,
-    /// Kind of execution.
     pub mode: Mode,
-    /// Required concealment.
     pub scheme: Scheme,
 }
 

@@ -12,7 +12,7 @@ fn echo(kind: Kind, octets: usize) -> Echo {
 }
 
 #[test]
-fn an_icmp_echo_has_the_octets_of_rfc_792() {
+fn icmp_echo_has_octets_of_rfc_792() {
     let mut packet = Vec::new();
     write_echo(echo(Kind::Icmp, 4), OURS, THEIRS, &mut packet).expect("one version");
     // Written by hand; the two checksums are computed independently of this code.
@@ -71,7 +71,7 @@ fn answers_are_matched_and_damage_is_seen() {
 }
 
 #[test]
-fn a_router_advertisement_gives_its_prefix() {
+fn router_advertisement_yields_prefix() {
     let interface = [0, 0, 0, 0, 0, 0, 0, 9];
     let ours = IpAddr::V6(ipv6::link_local(interface));
     let mut packet = Vec::new();
@@ -110,7 +110,7 @@ fn ones_complement(packet: &[u8]) -> u16 {
 }
 
 #[test]
-fn what_cannot_be_is_not_written() {
+fn impossible_packet_is_not_written() {
     assert_eq!(write_echo(echo(Kind::Icmp, 8), OURS, THEIRS6, &mut Vec::new()), None);
     assert_eq!(write_echo(echo(Kind::Icmp, 70_000), OURS, THEIRS, &mut Vec::new()), None);
     assert_eq!(read(&[], &[OURS]), Received::Bad);

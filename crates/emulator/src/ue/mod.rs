@@ -31,7 +31,6 @@ pub struct Profile {
     pub ciphering: u8,
     /// 5G-IA octet: 0x20 for NIA2 alone, 0x70 for NIA1 to NIA3.
     pub integrity: u8,
-    /// Requested slice.
     pub snssai: Snssai,
     /// Data network of the PDU sessions.
     pub dnn: Dnn,
@@ -116,7 +115,6 @@ pub struct Session {
     /// Requested type, then the selected one.
     pub kind: PduSessionType,
     pub state: SessionState,
-    /// Addresses, once active.
     pub address: Address,
 }
 
@@ -252,7 +250,6 @@ pub struct UeOutput {
     octets: Vec<u8>,
     ends: Vec<usize>,
     scratch: Vec<u8>,
-    /// Events in order.
     pub events: Vec<Event>,
 }
 

@@ -1,0 +1,48 @@
+//! Reasons for which a gNB does not process or send a message.
+
+use vireo_wire::ngap::Error;
+
+/// Reason for which a message could not be sent.
+#[derive(Debug, thiserror::Error)]
+pub enum SendError {
+    /// The UE has no NG connection, or the AMF has not answered on it yet.
+    #[error("the UE has no NG connection that could carry it")]
+    NoConnection,
+    /// The PDU does not encode.
+    #[error("the NGAP PDU does not encode: {0}")]
+    Encoding(#[from] Error),
+}
+
+/// Protocol violation of the AMF.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
+pub enum Violation {
+    /// A PDU does not decode, or lacks a mandatory IE.
+    #[error("an NGAP PDU of the AMF does not decode")]
+    Undecodable,
+    /// A procedure that an AMF does not start or that the state does not allow.
+    #[error("procedure {0} of the AMF is not expected")]
+    Unexpected(u8),
+    /// RAN-UE-NGAP-ID of no UE, or with another AMF-UE-NGAP-ID than before.
+    #[error("the AMF used UE NGAP IDs that do not belong together")]
+    UnknownUe,
+}
+
+/// Reason for which a PDU was not processed.
+pub(super) enum Fault {
+    Peer(Violation),
+    Own(SendError),
+    /// The PDU concerns an ended connection that the UE had abandoned.
+    Late,
+}
+
+impl From<Error> for Fault {
+    fn from(_: Error) -> Self {
+        Fault::Peer(Violation::Undecodable)
+    }
+}
+
+impl From<SendError> for Fault {
+    fn from(error: SendError) -> Self {
+        Fault::Own(error)
+    }
+}
