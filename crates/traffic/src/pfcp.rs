@@ -3,7 +3,7 @@
 mod query;
 mod tunnel_updates;
 
-pub use query::Carried;
+pub use query::SessionVolume;
 use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
@@ -45,16 +45,15 @@ pub enum PfcpError {
         cause: Cause,
         /// Type of the offending information element.
         offending: Option<u16>,
-        /// Requested UE address.
         ue: Ipv4Addr,
     },
     /// A response lacks required information.
-    #[error("the UPF's answer to session {session} cannot be used: {what}")]
+    #[error("the UPF's answer to session {session} cannot be used: {problem}")]
     Answer {
         /// Number of the session.
         session: u32,
         /// Description of the defect.
-        what: String,
+        problem: String,
     },
     /// Any other failure of the socket.
     #[error("PFCP: {0}")]
@@ -149,7 +148,7 @@ impl ControlPlane {
         let sequence = plane.next();
         let mut octets = vec![];
         request.emit(&mut octets, sequence).map_err(too_long)?;
-        let response: AssociationSetupResponse = plane.ask(&octets, sequence)?;
+        let response: AssociationSetupResponse = plane.request(&octets, sequence)?;
         if response.cause.is_accepted() { Ok(plane) } else { Err(PfcpError::Association(response.cause)) }
     }
 
@@ -215,7 +214,7 @@ impl ControlPlane {
         let mut octets = vec![];
         let request = AssociationReleaseRequest { node_id: NodeId::Ipv4(self.address) };
         request.emit(&mut octets, sequence).map_err(too_long)?;
-        let _: AssociationReleaseResponse = self.ask(&octets, sequence)?;
+        let _: AssociationReleaseResponse = self.request(&octets, sequence)?;
         Ok(())
     }
 
@@ -225,7 +224,7 @@ impl ControlPlane {
     }
 
     /// Sends a request, with retransmissions, until it is answered.
-    fn ask<T: Body>(&mut self, request: &[u8], sequence: u32) -> Result<T, PfcpError> {
+    fn request<T: Body>(&mut self, request: &[u8], sequence: u32) -> Result<T, PfcpError> {
         let mut buffer = [0; DATAGRAM];
         self.socket.set_read_timeout(Some(RESPONSE_TIME))?;
         for _ in 0..ATTEMPTS {
@@ -235,7 +234,7 @@ impl ControlPlane {
                 match self.receive(&mut buffer)? {
                     Some(message) if message.sequence() == sequence && message.message_type() == T::KIND => {
                         return T::parse(&message)
-                            .map_err(|error| PfcpError::Answer { session: 0, what: format!("{error:?}") });
+                            .map_err(|error| PfcpError::Answer { session: 0, problem: format!("{error:?}") });
                     }
                     Some(message) => self.answer(&message)?,
                     None => {}
@@ -388,7 +387,7 @@ fn too_long(error: TooLong) -> PfcpError {
 }
 
 fn established(message: &Message<'_>, session: u32, of: u32, asked: &Session) -> Result<Established, PfcpError> {
-    let wrong = |what: &str| PfcpError::Answer { session, what: what.to_owned() };
+    let wrong = |problem: &str| PfcpError::Answer { session, problem: problem.to_owned() };
     let response = SessionEstablishmentResponse::parse(message).map_err(|error| wrong(&format!("{error:?}")))?;
     if !response.cause.is_accepted() {
         let offending = response.offending_ie.map(|ie| ie.0);

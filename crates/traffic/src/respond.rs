@@ -29,7 +29,8 @@ pub struct MirrorReport {
     /// Error of the last refused packet.
     pub refusal: Option<String>,
     /// Datagrams that do not belong to a load.
-    pub others: u64,
+    #[serde(rename = "others")]
+    pub unrelated: u64,
     /// Time from the first to the last packet, in seconds.
     pub seconds: f64,
 }
@@ -46,7 +47,7 @@ struct Run {
     run: u32,
     packets: u64,
     /// Total number of packets of all runs at the last packet of this run.
-    seen: u64,
+    last_packet: u64,
 }
 
 impl Mirror {
@@ -83,11 +84,11 @@ impl Mirror {
             let count = inbox.receive(&self.socket)?;
             for n in 0..count.min(BATCH) {
                 let Some(datagram) = inbox.datagram(n) else {
-                    done.others += 1;
+                    done.unrelated += 1;
                     continue;
                 };
                 let Some(stamp) = Stamp::read(datagram.octets).filter(|stamp| stamp.mirrored == 0) else {
-                    done.others += 1;
+                    done.unrelated += 1;
                     continue;
                 };
                 let mirrored = count_run(&mut runs, stamp.run, done.packets);
@@ -119,18 +120,18 @@ impl Mirror {
 }
 
 /// Counts a packet of a run. Returns the new count.
-fn count_run(runs: &mut Vec<Run>, run: u32, seen: u64) -> u64 {
+fn count_run(runs: &mut Vec<Run>, run: u32, last_packet: u64) -> u64 {
     if let Some(known) = runs.iter_mut().find(|known| known.run == run) {
         known.packets += 1;
-        known.seen = seen;
+        known.last_packet = last_packet;
         return known.packets;
     }
     if runs.len() >= RUNS
-        && let Some(oldest) = (0..runs.len()).min_by_key(|n| runs[*n].seen)
+        && let Some(oldest) = (0..runs.len()).min_by_key(|n| runs[*n].last_packet)
     {
         runs.swap_remove(oldest);
     }
-    runs.push(Run { run, packets: 1, seen });
+    runs.push(Run { run, packets: 1, last_packet });
     1
 }
 
@@ -140,7 +141,7 @@ mod tests {
     use std::net::Ipv4Addr;
 
     #[test]
-    fn only_loads_are_mirrored_and_each_run_is_counted_by_itself() {
+    fn only_loads_are_mirrored() {
         let mirror = Mirror::open(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).unwrap();
         let to = mirror.address().unwrap();
         let peer = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -157,7 +158,7 @@ mod tests {
         send(Stamp { run: 8, ..stamp });
         send(Stamp { sequence: 5, ..stamp });
         let done = mirror.run(Some(Duration::from_secs(10)), Some(3), &AtomicBool::new(false)).unwrap();
-        assert_eq!((done.packets, done.octets, done.others, done.refused), (3, 120, 2, 0));
+        assert_eq!((done.packets, done.octets, done.unrelated, done.refused), (3, 120, 2, 0));
         let answers: Vec<Stamp> = (0..3)
             .map(|_| {
                 let mut octets = [0; 64];

@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stamps_are_read_as_written_and_others_packets_are_told_apart() {
+    fn stamp_identifies_own_packets() {
         let stamp = Stamp { run: 7, lane: 3, sequence: (1 << 48) - 1, time: 9, mirrored: 11 };
         let mut octets = [0; STAMP];
         stamp.write(&mut octets);

@@ -75,7 +75,7 @@ impl Interface {
     /// # Errors
     ///
     /// Returns an error if there is no such Ethernet interface.
-    pub fn of(name: &str) -> Result<Self, FrameLoopError> {
+    pub fn find(name: &str) -> Result<Self, FrameLoopError> {
         let failed = |source| FrameLoopError::Interface { name: name.to_owned(), source };
         let text = sys::mac(name).map_err(failed)?;
         Ok(Interface { name: name.to_owned(), mac: text })
@@ -93,9 +93,7 @@ pub struct LinkPairs {
     pub n3: Interface,
     /// Interface of the user plane on N6.
     pub n6: Interface,
-    /// Peer of `n3`.
     pub ran: Interface,
-    /// Peer of `n6`.
     pub dn: Interface,
 }
 
@@ -131,7 +129,7 @@ impl Packets {
             Direction::Uplink => {
                 let mut frame = templates.uplink[..ETHERNET + OUTER].to_vec();
                 let at = ETHERNET + IPV4_HEADER + packets::UDP_HEADER + 4;
-                frame[at..at + 4].copy_from_slice(&teids.of(session).0.to_be_bytes());
+                frame[at..at + 4].copy_from_slice(&teids.teid(session).0.to_be_bytes());
                 frame.extend(packets::ipv4_header(ue, server, length));
                 frame
             }
@@ -193,7 +191,7 @@ struct Processor {
     uplink: u64,
     downlink: u64,
     random: u64,
-    others: u64,
+    unrelated: u64,
     ended: u64,
 }
 
@@ -203,12 +201,10 @@ unsafe impl aya::Pod for Processor {}
 /// Frames received from the user plane.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LoopCounters {
-    /// Packets on N6.
     pub uplink: u64,
-    /// Packets on N3.
     pub downlink: u64,
     /// Frames that do not belong to the load.
-    pub others: u64,
+    pub unrelated: u64,
     /// Frames of the load that ended because no sessions are selected ([`FrameLoop::run`]).
     pub ended: u64,
 }
@@ -326,7 +322,7 @@ impl FrameLoop {
             towards_n6: towards_n6.index()?,
             server: u32::from_ne_bytes(packets.server.octets()),
             address: packets.ue.to_bits(),
-            teid: packets.teids.of(0).0,
+            teid: packets.teids.teid(0).0,
             sum_up: sum_of(&templates.uplink[ETHERNET + OUTER..], 12),
             sum_down: sum_of(&templates.downlink[ETHERNET..], 16),
             uplink: [0; 80],
@@ -400,7 +396,7 @@ impl FrameLoop {
         let add = |sum: LoopCounters, one: LoopCounters| LoopCounters {
             uplink: sum.uplink + one.uplink,
             downlink: sum.downlink + one.downlink,
-            others: sum.others + one.others,
+            unrelated: sum.unrelated + one.unrelated,
             ended: sum.ended + one.ended,
         };
         Ok(self.counted_by_processor()?.into_iter().fold(LoopCounters::default(), add))
@@ -411,10 +407,10 @@ impl FrameLoop {
         let map =
             self.bpf.map("counted").ok_or_else(|| FrameLoopError::Refused("there is no map counted".to_owned()))?;
         let map = PerCpuArray::<&MapData, Processor>::try_from(map).map_err(|error: MapError| refused(&error))?;
-        let of = |Processor { uplink, downlink, others, ended, .. }: &Processor| LoopCounters {
+        let of = |Processor { uplink, downlink, unrelated, ended, .. }: &Processor| LoopCounters {
             uplink: *uplink,
             downlink: *downlink,
-            others: *others,
+            unrelated: *unrelated,
             ended: *ended,
         };
         Ok(map.get(&0, 0).map_err(|error| refused(&error))?.iter().map(of).collect())
@@ -432,7 +428,7 @@ fn templates(ends: &LinkPairs, packets: &Packets) -> Result<Templates, FrameLoop
     if !(48..=1400).contains(&length) {
         return Err(wrong());
     }
-    let outer = packets::tunnel(gnb, upf, teids.of(0), qfi, length.into()).ok_or_else(wrong)?;
+    let outer = packets::tunnel(gnb, upf, teids.teid(0), qfi, length.into()).ok_or_else(wrong)?;
     let mut templates = Templates { uplink: [0; 78], downlink: [0; 34] };
     templates.uplink[..ETHERNET].copy_from_slice(&ethernet(ends.n3.mac, ends.ran.mac));
     templates.uplink[ETHERNET..ETHERNET + OUTER].copy_from_slice(&outer);

@@ -48,7 +48,7 @@ impl Teids {
     }
 
     /// Returns the TEID of a session.
-    pub fn of(&self, session: u32) -> Teid {
+    pub fn teid(&self, session: u32) -> Teid {
         let own = self.generations.get(session as usize).copied().filter(|generation| *generation != 0);
         Teid::from_index(self.index_of(session), own.unwrap_or(self.generation))
     }
@@ -77,10 +77,10 @@ mod tests {
         let mut teids = Teids::with(70, of(75, 9));
         assert!(teids.add(0, of(5, 200)) && teids.add(1, of(6, 3)) && teids.add(70, of(75, 8)));
         assert!(!teids.add(2, of(9, 3)), "its index does not follow");
-        assert_eq!([0, 1, 2, 70, 71].map(|n| teids.of(n)), [of(5, 200), of(6, 3), of(7, 9), of(75, 8), of(76, 9)]);
+        assert_eq!([0, 1, 2, 70, 71].map(|n| teids.teid(n)), [of(5, 200), of(6, 3), of(7, 9), of(75, 8), of(76, 9)]);
         let stored: Vec<_> = teids.stored().collect();
         assert_eq!((stored.len(), &stored[0][..3], stored[1][6]), (2, &[200, 3, 0][..], 8));
         let same = Teids::from(of(5, 1));
-        assert_eq!((same.of(3), same.stored().count()), (of(8, 1), 0));
+        assert_eq!((same.teid(3), same.stored().count()), (of(8, 1), 0));
     }
 }

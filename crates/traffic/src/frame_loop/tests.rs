@@ -34,7 +34,7 @@ fn in_namespace(test: impl FnOnce() + Send) {
 }
 
 fn ends() -> LinkPairs {
-    let of = |name| Interface::of(name).expect("it is there");
+    let of = |name| Interface::find(name).expect("it is there");
     LinkPairs { n3: of("n3"), n6: of("n6"), ran: of("ran"), dn: of("dn") }
 }
 
@@ -94,10 +94,10 @@ fn frames_of_a_source_end_in_a_sink() {
         let mut sources = [Direction::Uplink, Direction::Downlink].map(|way| load.source(way, 1000).expect("sockets"));
         for n in 1..=20 {
             sources[n % 2].send(64).expect("sent");
-            until("they arrive", || sink.counted().expect("a map").others >= n as u64 * 64);
+            until("they arrive", || sink.counted().expect("a map").unrelated >= n as u64 * 64);
         }
         // The interfaces may send some IPv6 packets themselves.
-        assert!(sink.counted().expect("a map").others < 20 * 64 + 64);
+        assert!(sink.counted().expect("a map").unrelated < 20 * 64 + 64);
     });
 }
 
@@ -114,7 +114,7 @@ fn packets_are_of_the_sessions_asked_for() {
             let packet = vireo_wire::gtpu::Packet::parse(&out[14 + 28..]).expect("GTP-U");
             let index = packet.teid.index() - 1;
             assert!((40..56).contains(&index) && packet.payload.len() == 128, "{index}");
-            assert_eq!(packet.teid, packets.teids.of(index), "with its own generation, if one was heard");
+            assert_eq!(packet.teid, packets.teids.teid(index), "with its own generation, if one was heard");
             assert_eq!((packets::sum(&out[14..34]), packets::sum(&packet.payload[..20])), (0xffff, 0xffff));
             assert_eq!(&packet.payload[12..16], &(packets.ue.to_bits() + index).to_be_bytes());
             seen.insert(index);

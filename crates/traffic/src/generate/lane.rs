@@ -218,7 +218,7 @@ impl<'l> Lane<'l> {
                                 &mut self.tally,
                             );
                         }
-                        None => self.tally.others += 1,
+                        None => self.tally.unrelated += 1,
                     }
                 }
                 if count < BATCH {
@@ -257,7 +257,7 @@ fn take(
     tally: &mut ThreadCounters,
 ) {
     let Ok(message) = gtpu::Packet::parse(datagram.octets) else {
-        tally.others += 1;
+        tally.unrelated += 1;
         return;
     };
     match message.kind {
@@ -275,12 +275,12 @@ fn take(
             return;
         }
         _ => {
-            tally.others += 1;
+            tally.unrelated += 1;
             return;
         }
     }
     let Some(stamp) = mirrored(message.payload, *load.server.ip()).filter(|(stamp, _)| stamp.run == run) else {
-        tally.others += 1;
+        tally.unrelated += 1;
         return;
     };
     let (stamp, ue) = stamp;

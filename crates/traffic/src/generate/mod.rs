@@ -189,7 +189,7 @@ impl Cells {
     }
 
     /// Returns the address of the cell of a user.
-    pub fn of(&self, user: u32) -> Ipv4Addr {
+    pub fn address(&self, user: u32) -> Ipv4Addr {
         self.0[user as usize % self.0.len()].address
     }
 

@@ -32,7 +32,6 @@ pub struct Latency {
     pub min: f64,
     /// Mean of all packets.
     pub mean: f64,
-    /// 50th percentile (median).
     pub p50: f64,
     /// 99th percentile of all packets.
     pub p99: f64,
@@ -43,7 +42,7 @@ pub struct Latency {
 }
 
 impl Latency {
-    fn of(histogram: &Histogram<u64>) -> Self {
+    fn from_histogram(histogram: &Histogram<u64>) -> Self {
         let us = |ns: u64| ns as f64 / 1e3;
         let at = |quantile| us(histogram.value_at_quantile(quantile));
         Latency {
@@ -82,7 +81,8 @@ pub struct Report {
     /// Error Indications (TS 29.281 7.3.1): the UPF does not know a tunnel.
     pub error_indications: u64,
     /// Datagrams of any other kind.
-    pub others: u64,
+    #[serde(rename = "others")]
+    pub unrelated: u64,
     /// Round-trip times in microseconds.
     pub latency_us: Latency,
 }
@@ -100,7 +100,7 @@ pub(super) struct ThreadCounters {
     pub(super) late: u64,
     pub(super) astray: u64,
     pub(super) error_indications: u64,
-    pub(super) others: u64,
+    pub(super) unrelated: u64,
     pub(super) seconds: f64,
     pub(super) latency: Histogram<u64>,
 }
@@ -118,7 +118,7 @@ impl ThreadCounters {
             late: 0,
             astray: 0,
             error_indications: 0,
-            others: 0,
+            unrelated: 0,
             seconds: 0.0,
             latency: Histogram::new_with_bounds(1, LONGEST, 3)?,
         })
@@ -137,7 +137,7 @@ impl ThreadCounters {
         self.late += other.late;
         self.astray += other.astray;
         self.error_indications += other.error_indications;
-        self.others += other.others;
+        self.unrelated += other.unrelated;
         self.seconds = self.seconds.max(other.seconds);
         // Both histograms have the same bounds.
         let _ = self.latency.add(other.latency);
@@ -154,18 +154,22 @@ impl ThreadCounters {
             skipped: self.skipped,
             refused: self.refused,
             refusal: self.refusal,
-            uplink: carried(self.sent, self.octets, mirrored, self.seconds),
-            downlink: carried(mirrored, (mean * mirrored as f64) as u64, self.received, self.seconds),
+            uplink: direction_report(self.sent, self.octets, mirrored, self.seconds),
+            downlink: direction_report(mirrored, (mean * mirrored as f64) as u64, self.received, self.seconds),
             late_or_twice: self.late,
             astray: self.astray,
             error_indications: self.error_indications,
-            others: self.others,
-            latency_us: if self.latency.is_empty() { Latency::default() } else { Latency::of(&self.latency) },
+            unrelated: self.unrelated,
+            latency_us: if self.latency.is_empty() {
+                Latency::default()
+            } else {
+                Latency::from_histogram(&self.latency)
+            },
         }
     }
 }
 
-fn carried(sent: u64, octets: u64, received: u64, seconds: f64) -> DirectionReport {
+fn direction_report(sent: u64, octets: u64, received: u64, seconds: f64) -> DirectionReport {
     let lost = sent.saturating_sub(received);
     DirectionReport {
         sent,
@@ -208,7 +212,7 @@ impl fmt::Display for Report {
             (self.late_or_twice, "came back too late or twice"),
             (self.astray, "came back in a wrong tunnel, at a wrong cell or changed"),
             (self.error_indications, "error indications: the UPF does not know these tunnels"),
-            (self.others, "datagrams were none of this load's"),
+            (self.unrelated, "datagrams were none of this load's"),
         ];
         for (count, what) in notes.into_iter().filter(|(count, _)| *count > 0) {
             writeln!(f, "  {count} {what}")?;
@@ -222,7 +226,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn threads_add_up_and_losses_fall_to_their_direction() {
+    fn losses_count_for_their_direction() {
         let tally = |sent, mirrored, received| {
             let mut tally = ThreadCounters::new().unwrap();
             (tally.sent, tally.octets, tally.mirrored, tally.received) = (sent, sent * 100, mirrored, received);

@@ -1,6 +1,6 @@
 //! Valid messages of a control plane, from which mutated ones are made.
 
-use super::World;
+use super::world::World;
 use rand::Rng;
 use rand::rngs::SmallRng;
 use std::net::Ipv4Addr;
@@ -50,7 +50,7 @@ pub(super) fn deletion(seid: u64) -> Vec<u8> {
 }
 
 /// Returns a request or response between nodes with this Node ID.
-pub(super) fn of_nodes(node_id: NodeId, recovery: u32, rng: &mut SmallRng) -> Vec<u8> {
+pub(super) fn node_message(node_id: NodeId, recovery: u32, rng: &mut SmallRng) -> Vec<u8> {
     let sets = || vec![FqCsid(vec![0x01, 192, 0, 2, 5, 0, 7].as_slice().into())];
     match rng.random_range(0..8) {
         0 => heartbeat(recovery),
@@ -190,8 +190,8 @@ fn modification(world: &World, seid: u64, rng: &mut SmallRng) -> Vec<u8> {
         1 => request.query_urrs.push(QueryUrr { urr_id: UrrId(1) }),
         2 => request.remove_pdrs.push(RemovePdr { pdr_id: PdrId(rng.random_range(1..4)) }),
         3 => request.flags = Some(SmReqFlags::DROBU | SmReqFlags::QAURR),
-        4 => request.node_id = Some(NodeId::Ipv4(world.victim.address)),
-        5 => request.cp_f_seid = Some(FSeid::new(rng.random(), world.victim.address.into())),
+        4 => request.node_id = Some(NodeId::Ipv4(world.target.address)),
+        5 => request.cp_f_seid = Some(FSeid::new(rng.random(), world.target.address.into())),
         6 => request.create_urrs.push(urr(rng)),
         7 => request.user_plane_inactivity_timer = Some(UserPlaneInactivityTimer(rng.random_range(0..3))),
         _ => request.update_fars.push(UpdateFar {

@@ -1,8 +1,9 @@
 //! Socket of a campaign, with its unanswered messages.
 
+use super::corpus;
 use super::make::Level;
-use super::report::{Counts, Of};
-use super::{World, corpus};
+use super::report::{Counts, SentMessage};
+use super::world::World;
 use crate::pfcp::PfcpError;
 use rand::Rng;
 use std::collections::HashMap;
@@ -23,7 +24,7 @@ pub(super) struct Peer {
     upf: SocketAddr,
     sequence: u32,
     /// Unanswered messages by sequence number.
-    pending: HashMap<u32, Of>,
+    pending: HashMap<u32, SentMessage>,
 }
 
 impl Peer {
@@ -41,7 +42,7 @@ impl Peer {
 
     /// Sends a message. It gets the next sequence number, unless it repeats an earlier one or a
     /// changed octet has altered the number.
-    pub(super) fn send(&mut self, octets: &mut [u8], mut of: Of) -> Result<(), PfcpError> {
+    pub(super) fn send(&mut self, octets: &mut [u8], mut of: SentMessage) -> Result<(), PfcpError> {
         let before = Message::new(octets).ok().map(|message| message.sequence());
         match (of.level, before) {
             (Level::Order, Some(before)) if before != 0 => {}
@@ -148,7 +149,7 @@ impl Peer {
             return Ok(None);
         };
         if message.message_type().is_request() {
-            counts.asked += 1;
+            counts.upf_requests += 1;
             self.answer(&message, world)?;
             return Ok(None);
         }
@@ -174,7 +175,7 @@ impl Peer {
                 octets
             }
             MessageType::SESSION_REPORT_REQUEST => corpus::report_response(message.seid(), &mut world.rng),
-            _ => corpus::of_nodes(world.node_id(), world.recovery, &mut world.rng),
+            _ => corpus::node_message(world.node_id(), world.recovery, &mut world.rng),
         };
         set_sequence(&mut octets, message.sequence());
         if message.message_type() != MessageType::HEARTBEAT_REQUEST && world.rng.random_bool(0.3) {
@@ -185,7 +186,7 @@ impl Peer {
 }
 
 /// Updates the attacker's association and sessions from a response.
-fn learn(of: &Of, message: &Message<'_>, world: &mut World) {
+fn learn(of: &SentMessage, message: &Message<'_>, world: &mut World) {
     let cause = message.get::<Cause>().ok().flatten();
     let accepted = cause.is_some_and(Cause::is_accepted);
     match message.message_type() {
@@ -211,7 +212,7 @@ fn learn(of: &Of, message: &Message<'_>, world: &mut World) {
         }
         MessageType::SESSION_DELETION_RESPONSE if accepted || cause == Some(Cause::SESSION_CONTEXT_NOT_FOUND) => {
             world.own.retain(|seid| Some(*seid) != of.seid);
-            of.seid.into_iter().for_each(|seid| world.remember_gone(seid));
+            of.seid.into_iter().for_each(|seid| world.remember_ended(seid));
         }
         _ => {}
     }

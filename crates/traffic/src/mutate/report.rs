@@ -1,7 +1,7 @@
 //! Counters of a campaign: messages, depth of decoding, and responses.
 
-use super::World;
 use super::make::Level;
+use super::world::World;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -32,7 +32,8 @@ pub struct Counts {
     /// Requests by type and response: a cause, `answered` (without a cause), or `none`.
     pub answers: BTreeMap<String, BTreeMap<String, u64>>,
     /// Requests of the UPF.
-    pub asked: u64,
+    #[serde(rename = "asked")]
+    pub upf_requests: u64,
     /// Datagrams of the UPF that are no PFCP messages.
     pub unsound: u64,
     /// Messages that differ after they are encoded and decoded again: a fault of the codec.
@@ -56,7 +57,7 @@ pub struct Sessions {
 
 /// Properties of a message that are needed when its response arrives.
 #[derive(Clone, Debug)]
-pub(super) struct Of {
+pub(super) struct SentMessage {
     pub(super) kind: MessageType,
     pub(super) level: Level,
     /// SEID of the header.
@@ -75,7 +76,7 @@ impl Counts {
     }
 
     /// Counts a sent message.
-    pub(super) fn count(&mut self, octets: &[u8], level: Level, associated: bool, world: &World) -> Of {
+    pub(super) fn count(&mut self, octets: &[u8], level: Level, associated: bool, world: &World) -> SentMessage {
         self.messages += 1;
         *self.levels.entry(level.name()).or_default() += 1;
         let depth = self.depth_of(octets);
@@ -86,27 +87,27 @@ impl Counts {
         let seid = header.and_then(|message| message.header().seid);
         let session = match seid {
             None | Some(0) => "none",
-            Some(seid) if world.victim.seids.contains(&seid) => "foreign",
+            Some(seid) if world.target.seids.contains(&seid) => "foreign",
             Some(seid) if world.own.contains(&seid) => "own",
-            Some(seid) if world.gone.contains(&seid) => "gone",
+            Some(seid) if world.ended.contains(&seid) => "gone",
             Some(_) => "unknown",
         };
         let state = if associated { "associated" } else { "without association" };
         *self.states.entry(state).or_default().entry(session).or_default() += 1;
         let node: Option<NodeId> = header.and_then(|message| message.get().ok().flatten());
         let recovery: Option<RecoveryTimeStamp> = header.and_then(|message| message.get().ok().flatten());
-        let victim = node.as_ref().is_some_and(|node| node.address() == Some(world.victim.address.into()));
+        let target = node.as_ref().is_some_and(|node| node.address() == Some(world.target.address.into()));
         let is_session = header.is_some_and(|message| message.message_type().is_session());
         let names_node = header.is_some_and(|message| {
             let kind = message.message_type();
             !kind.is_session() || kind == MessageType::SESSION_ESTABLISHMENT_REQUEST
         });
-        Of {
+        SentMessage {
             kind: header.map_or(MessageType(0), |message| message.message_type()),
             level,
             seid: seid.filter(|_| is_session),
             own_name: node.is_none_or(|node| node == world.node_id()),
-            foreign: (is_session && session == "foreign" || victim && names_node).then(|| octets.to_vec()),
+            foreign: (is_session && session == "foreign" || target && names_node).then(|| octets.to_vec()),
             recovery: recovery.map(|stamp| stamp.0),
         }
     }
@@ -132,7 +133,7 @@ impl Counts {
     }
 
     /// Counts a response.
-    pub(super) fn take(&mut self, of: &Of, message: &Message<'_>) {
+    pub(super) fn take(&mut self, of: &SentMessage, message: &Message<'_>) {
         let cause = message.get::<Cause>().ok().flatten();
         let answer = match cause {
             _ if message.message_type() == MessageType::VERSION_NOT_SUPPORTED_RESPONSE => {

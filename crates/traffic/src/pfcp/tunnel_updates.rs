@@ -15,7 +15,6 @@ pub struct TunnelUpdates<'a> {
     pub seids: &'a [u64],
     /// N3 address of the RAN node.
     pub gnb: Ipv4Addr,
-    /// Updates per second.
     pub rate: f64,
     /// Maximum number of outstanding requests.
     pub window: usize,
@@ -49,7 +48,7 @@ impl ControlPlane {
                     let response = SessionModificationResponse::parse(&message);
                     match response {
                         Ok(response) if response.cause.is_accepted() => {}
-                        other => return Err(PfcpError::Answer { session: 0, what: format!("{other:?}") }),
+                        other => return Err(PfcpError::Answer { session: 0, problem: format!("{other:?}") }),
                     }
                     (answered, last) = (answered + 1, Instant::now());
                 }

@@ -275,7 +275,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn batches_cross_and_answers_leave_from_the_address_that_was_asked() {
+    fn reply_leaves_from_requested_address() {
         let local = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0);
         let ours = socket(local, false).unwrap();
         let mirror = socket(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0), true).unwrap();
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_refused_does_not_hold_up_the_others() {
+    fn refused_datagram_does_not_block_batch() {
         let ours = socket(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0), false).unwrap();
         let peer = UdpSocket::bind("127.0.0.1:0").unwrap();
         let mut out = Outbox::new(8);

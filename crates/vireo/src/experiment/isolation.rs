@@ -249,7 +249,7 @@ fn under_flood<T>(
         };
         network.outside(|| on_processors(&[0], send))??
     };
-    let (began, before) = (Instant::now(), load.counted()?.others);
+    let (began, before) = (Instant::now(), load.counted()?.unrelated);
     let (result, sent) = std::thread::scope(|scope| {
         let source = scope.spawn(source);
         let result = work();
@@ -258,7 +258,7 @@ fn under_flood<T>(
     });
     let sent = sent.map_err(|_| Failure("the thread that floods has failed".into()))??;
     let seconds = began.elapsed().as_secs_f64();
-    *flood = [sent as f64 / seconds, (load.counted()?.others - before) as f64 / seconds];
+    *flood = [sent as f64 / seconds, (load.counted()?.unrelated - before) as f64 / seconds];
     result
 }
 

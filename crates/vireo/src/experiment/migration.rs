@@ -254,7 +254,7 @@ pub(super) fn sessions(
         ue: Ipv4Addr::from_bits(FIRST_UE.to_bits() + session),
         gnb: network.gnb(0),
         teid: Teid(session + 1),
-        f_teid: given.map(|teids| (teids.of(session), network.n3(0))),
+        f_teid: given.map(|teids| (teids.teid(session), network.n3(0))),
         qfi: 1,
         mbr_kbps: None,
         measured: false,

@@ -234,7 +234,7 @@ impl Args {
     fn establish(&self, cells: &Cells, plane: &mut ControlPlane) -> Result<Vec<Tunnel>, Failure> {
         let build = |user| Session {
             ue: Ipv4Addr::from_bits(self.ue.to_bits() + user),
-            gnb: cells.of(user),
+            gnb: cells.address(user),
             teid: cells.teid(user),
             f_teid: self.given(user),
             qfi: self.qfi,

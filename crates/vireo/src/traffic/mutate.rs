@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use vireo_traffic::distribution::UserDistribution;
 use vireo_traffic::generate::{Cells, Load, Pace, Report, Tunnel, generate};
-use vireo_traffic::mutate::{Campaign, Counts, Sessions, Victim, run as send};
-use vireo_traffic::pfcp::{Carried, ControlPlane, Established, Session};
+use vireo_traffic::mutate::{Campaign, Counts, Sessions, TargetControlPlane, run as send};
+use vireo_traffic::pfcp::{ControlPlane, Established, Session, SessionVolume};
 
 /// Upper bound of unanswered PFCP session requests.
 const WINDOW: usize = 64;
@@ -111,7 +111,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let before = generate(&load, &cells, rand::random(), &stop)?;
     let (counts, meanwhile, memory) = args.campaign(&plane, &all, (&load, &cells), &stop)?;
     let seids: Vec<u64> = all.iter().map(|session| session.seid).collect();
-    let found: Vec<Carried> = plane.query(&seids)?.into_iter().flatten().collect();
+    let found: Vec<SessionVolume> = plane.query(&seids)?.into_iter().flatten().collect();
     let after = generate(&load, &cells, rand::random(), &stop)?;
     let counted = found.iter().map(|carried| carried.uplink).sum();
     let sent = before.uplink.octets + meanwhile.uplink.octets;
@@ -182,7 +182,7 @@ impl Args {
             upf: self.n4.into(),
             attacker: self.attacker,
             strangers: self.stranger.clone(),
-            victim: Victim {
+            target: TargetControlPlane {
                 address: *self.control.ip(),
                 recovery: plane.recovery().0,
                 seids: all.iter().map(|session| session.seid).collect(),

@@ -31,7 +31,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let stop = stop_on_signal()?;
     eprintln!("traffic: mirroring on {}; Ctrl-C ends it", mirror.address()?);
     let report = mirror.run(args.duration, args.packets, &stop)?;
-    let MirrorReport { packets, octets, refused, others, seconds, refusal } = &report;
+    let MirrorReport { packets, octets, refused, unrelated: others, seconds, refusal } = &report;
     println!("  {packets} packets mirrored in {seconds:.3} s, {octets} octets of payload; {others} others ignored");
     if let Some(refusal) = refusal {
         println!("  {refused} were refused by the kernel, the last: {refusal}");

@@ -162,7 +162,7 @@ impl TestBed<'_> {
             self.paced(&load, direction, PLACES, |load| {
                 // All steps read this counter, so that its cost cancels in the differences.
                 load.counted()?;
-                Ok(sink.counted()?.others)
+                Ok(sink.counted()?.unrelated)
             })
         })
     }

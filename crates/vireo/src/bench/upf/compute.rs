@@ -247,7 +247,7 @@ impl Compute {
             let at = if way == 0 { UE_AT[0] } else { UE_AT[1] };
             frame[at..at + 4].copy_from_slice(&ue);
             if way == 0 {
-                frame[TEID_AT..TEID_AT + 4].copy_from_slice(&self.teids.of(session).0.to_be_bytes());
+                frame[TEID_AT..TEID_AT + 4].copy_from_slice(&self.teids.teid(session).0.to_be_bytes());
             }
         }
     }

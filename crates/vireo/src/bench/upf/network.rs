@@ -55,7 +55,7 @@ impl Network {
                     netns.run(|| netns::peer_of_xdp(interface))??;
                 }
             }
-            let of = |netns: &Netns, name: &str| netns.run(|| Interface::of(name))?.map_err(Failure::from);
+            let of = |netns: &Netns, name: &str| netns.run(|| Interface::find(name))?.map_err(Failure::from);
             let (n3, n6) = (of(&upf, &n3)?, of(&upf, &n6)?);
             pairs.push(LinkPairs { n3, n6, ran: of(&outside, &ran)?, dn: of(&outside, &dn)? });
         }

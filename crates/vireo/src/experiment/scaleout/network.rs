@@ -61,7 +61,7 @@ impl<'l> Network<'l> {
                     netns.run(|| netns::peer_of_xdp(interface))??;
                 }
             }
-            let of = |netns: &Netns, name: &str| netns.run(|| Interface::of(name))?.map_err(Failure::from);
+            let of = |netns: &Netns, name: &str| netns.run(|| Interface::find(name))?.map_err(Failure::from);
             let ends =
                 LinkPairs { n3: of(upf, &n3)?, n6: of(upf, &n6)?, ran: of(outside, &ran)?, dn: of(outside, &dn)? };
             let sides = [
