@@ -60,7 +60,6 @@ impl fmt::Debug for Key {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subscriber {
     pub supi: Supi,
-    /// Subscriber key K.
     pub k: Key,
     /// Operator variant key OPc.
     pub opc: Key,
@@ -96,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn opc_is_that_of_ts_35_208_test_set_1() {
+    fn opc_matches_ts_35_208_test_set_1() {
         let k: Key = "465b5ce8b199b49faa5f0a2ee238a6bc".parse().expect("32 digits");
         let op: Key = "cdc202d5123e20f62b6d676ac72cb318".parse().expect("32 digits");
         assert_eq!(Key::opc_of(&k, &op).reveal(), "cd63cb71954a9f4e48a5994e37a02baf");

@@ -29,7 +29,7 @@ const WRITTEN: usize = 13;
 /// Reads CSV. Returns all records, or the errors of all invalid ones.
 pub fn read_csv(input: impl Read) -> Result<Vec<Subscriber>, FormatError> {
     let mut reader = ReaderBuilder::new().trim(Trim::All).comment(Some(b'#')).from_reader(input);
-    let columns = Columns::of(reader.headers().map_err(whole)?)?;
+    let columns = Columns::from_header(reader.headers().map_err(whole)?)?;
     let mut reading = ImportBatch::default();
     let mut line = StringRecord::new();
     loop {
@@ -43,14 +43,14 @@ pub fn read_csv(input: impl Read) -> Result<Vec<Subscriber>, FormatError> {
             }
             Err(error) => {
                 let number = error.position().map_or(0, csv::Position::line);
-                let what = match error.kind() {
+                let problem = match error.kind() {
                     csv::ErrorKind::UnequalLengths { expected_len, len, .. } => {
                         format!("{len} fields where the header has {expected_len}")
                     }
                     csv::ErrorKind::Utf8 { .. } => "this is no text".to_owned(),
                     _ => return Err(whole(error)),
                 };
-                if !reading.take("line", number, Err(what)) {
+                if !reading.take("line", number, Err(problem)) {
                     break;
                 }
             }
@@ -71,7 +71,7 @@ fn whole(error: csv::Error) -> FormatError {
 struct Columns([Option<usize>; CSV_COLUMNS.len()]);
 
 impl Columns {
-    fn of(header: &StringRecord) -> Result<Self, FormatError> {
+    fn from_header(header: &StringRecord) -> Result<Self, FormatError> {
         let mut columns = [None; CSV_COLUMNS.len()];
         for (position, name) in header.iter().enumerate() {
             let name = name.trim_start_matches('\u{feff}').to_ascii_lowercase();

@@ -50,9 +50,9 @@ pub enum Keys {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordError {
     /// Position in the file: "line 7" or "record 3".
-    pub place: String,
+    pub position: String,
     /// Description of the error.
-    pub what: String,
+    pub problem: String,
 }
 
 /// Reasons why a file is refused.
@@ -70,7 +70,7 @@ pub enum FormatError {
 }
 
 fn list(errors: &[RecordError]) -> String {
-    let lines: Vec<_> = errors.iter().map(|e| format!("{}: {}", e.place, e.what)).collect();
+    let lines: Vec<_> = errors.iter().map(|e| format!("{}: {}", e.position, e.problem)).collect();
     let more = if errors.len() < MAX_ERRORS { "" } else { "\n(and perhaps more)" };
     format!("nothing is imported, as these records are wrong:\n{}{more}", lines.join("\n"))
 }
@@ -85,17 +85,17 @@ struct ImportBatch {
 
 impl ImportBatch {
     /// Adds a record or its error. Returns false at [`MAX_ERRORS`] errors.
-    fn take(&mut self, place: &'static str, number: u64, record: Result<Subscriber, String>) -> bool {
+    fn take(&mut self, position: &'static str, number: u64, record: Result<Subscriber, String>) -> bool {
         let record = record.and_then(|r| match self.places.entry(r.supi) {
             Entry::Vacant(v) => {
                 v.insert(number);
                 Ok(r)
             }
-            Entry::Occupied(o) => Err(format!("IMSI {} is in {place} {} already", r.supi.reveal(), o.get())),
+            Entry::Occupied(o) => Err(format!("IMSI {} is in {position} {} already", r.supi.reveal(), o.get())),
         });
         match record {
             Ok(record) => self.records.push(record),
-            Err(what) => self.errors.push(RecordError { place: format!("{place} {number}"), what }),
+            Err(problem) => self.errors.push(RecordError { position: format!("{position} {number}"), problem }),
         }
         self.errors.len() < MAX_ERRORS
     }

@@ -23,7 +23,7 @@ fn written(write: &dyn Fn(&mut Vec<u8>, Next<'_>) -> u64, all: &[Subscriber]) ->
 }
 
 #[test]
-fn a_line_of_three_fields_is_a_lab_subscriber() {
+fn line_of_three_fields_is_lab_subscriber() {
     let text = format!("IMSI,opc,k\n# a comment\n999700000000001,{OPC},{K}\n");
     assert_eq!(csv(&text).expect("read"), [one("999700000000001")]);
 }
@@ -54,7 +54,7 @@ fn every_column_is_read() {
 }
 
 #[test]
-fn every_bad_line_is_named_and_no_key_is_repeated() {
+fn bad_lines_are_named_without_keys() {
     let text = format!(
         "imsi,k,opc,op,amf,sst,sd,dnn,types,ipv4\n\
          999700000000001,{K},{OPC},,,,,,,\n\
@@ -90,14 +90,14 @@ fn every_bad_line_is_named_and_no_key_is_repeated() {
         (13, "IMSI 999700000000001 is in line 2 already"),
         (14, "2 fields where the header has 10"),
     ];
-    let told: Vec<_> = errors.iter().map(|e| (e.place.as_str(), e.what.as_str())).collect();
+    let told: Vec<_> = errors.iter().map(|e| (e.position.as_str(), e.problem.as_str())).collect();
     let places: Vec<_> = expected.iter().map(|(n, what)| (format!("line {n}"), *what)).collect();
     assert_eq!(told, places.iter().map(|(p, w)| (p.as_str(), *w)).collect::<Vec<_>>());
     assert!(!error.to_string().contains(&K[..8]), "{error}");
 }
 
 #[test]
-fn a_header_must_be_one() {
+fn malformed_header_is_refused() {
     for (text, expected) in [
         ("imsi,k,secret\n", "line 1: there is no column \"secret\""),
         ("imsi,opc\n", "lacks the column \"k\""),
@@ -117,7 +117,7 @@ fn many_bad_lines_do_not_flood() {
 }
 
 #[test]
-fn what_is_written_reads_back_and_keys_only_when_asked_for() {
+fn export_has_keys_only_on_request() {
     let mut second = one("999700000000002");
     second.static_ipv4 = Some("10.45.0.9".parse().expect("an address"));
     second.subscription.slices[0].snssai.sd = Some(1);
@@ -141,7 +141,7 @@ fn what_is_written_reads_back_and_keys_only_when_asked_for() {
 }
 
 #[test]
-fn what_a_line_cannot_hold_is_for_json() {
+fn csv_refuses_json_only_fields() {
     let mut rich = one("999700000000001");
     rich.subscription.slices.push(rich.subscription.slices[0].clone());
     let mut rest = vec![rich.clone()].into_iter();

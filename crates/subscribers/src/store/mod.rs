@@ -5,6 +5,8 @@
 
 mod error;
 mod import;
+mod location;
+mod rekey;
 mod row;
 mod schema;
 mod sealing;
@@ -12,12 +14,12 @@ mod sealing;
 use crate::record::Subscriber;
 pub use error::StoreError;
 pub use import::OnExisting;
+use location::{file_of, prepare_file};
 use row::{COLUMNS, from_row};
 use sealing::Sealing;
 pub use sealing::{KEY_VARIABLE, NEXT_KEY_VARIABLE, key_source};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteRow, SqliteSynchronous};
 use sqlx::{ConnectOptions, Connection, Row, SqliteConnection};
-use std::path::Path;
 use std::time::Duration;
 use tokio::runtime::Runtime;
 use vireo_sealing::KeySource;
@@ -48,7 +50,6 @@ pub struct Filter {
 pub struct Page {
     /// Start after this subscriber.
     pub after: Option<Supi>,
-    /// Maximum of subscribers.
     pub limit: u32,
 }
 
@@ -102,7 +103,7 @@ impl Store {
             schema::migrate(&mut connection).await.map_err(|e| StoreError::from_migration(&path, e))?;
             let sealing = match in_memory {
                 true => Sealing::in_memory(),
-                false => Sealing::of(&mut connection, &path, source).await?,
+                false => Sealing::open_key(&mut connection, &path, source).await?,
             };
             Ok::<_, StoreError>((connection, sealing))
         })?;
@@ -281,30 +282,6 @@ impl Filter {
     fn end(&self) -> String {
         format!("{}:", self.prefix)
     }
-}
-
-/// Returns the file name of a location.
-fn file_of(location: &str) -> Result<String, StoreError> {
-    let path = location.strip_prefix("sqlite:").unwrap_or(location);
-    let path = path.strip_prefix("//").unwrap_or(path);
-    if path.is_empty() || location.starts_with("postgres") || path.contains("://") {
-        return Err(StoreError::Location(location.to_owned()));
-    }
-    Ok(path.to_owned())
-}
-
-/// Creates the file if permitted, accessible only to its owner. SQLite gives its journals the same
-/// permissions.
-fn prepare_file(path: &str, create: bool) -> Result<(), StoreError> {
-    use std::os::unix::fs::OpenOptionsExt;
-    if Path::new(path).exists() {
-        return Ok(());
-    }
-    if !create {
-        return Err(StoreError::Missing { path: path.to_owned() });
-    }
-    let made = std::fs::OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path);
-    made.map(drop).map_err(|e| StoreError::Open { path: path.to_owned(), cause: e.to_string() })
 }
 
 #[cfg(test)]

@@ -2,46 +2,47 @@
 //!
 //! The secrets are sealed for each subscriber, so that they cannot be moved to another one.
 
-use super::{Store, StoreError};
+use super::StoreError;
+use super::location::file_of;
 use crate::record::Key;
 use sqlx::{Connection, Row, SqliteConnection};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use vireo_sealing::{KeyFileError, KeySource, OpenError, SealingKey, write_key_file};
+use vireo_sealing::{KeyFileError, KeySource, OpenError, SealingKey};
 use vireo_types::Supi;
 use zeroize::Zeroizing;
 
 /// Environment variable with the key, instead of the key file.
 pub const KEY_VARIABLE: &str = "VIREO_SUBSCRIBERS_KEY";
-/// Environment variable with the new key for [`Store::rekey`], if the key comes from the
+/// Environment variable with the new key for [`super::Store::rekey`], if the key comes from the
 /// environment.
 pub const NEXT_KEY_VARIABLE: &str = "VIREO_SUBSCRIBERS_NEXT_KEY";
 
 /// Content of the proof, which shows whether a key is the right one.
 const PROOF: &[u8] = b"the key of this database";
-const PROOF_PLACE: &[u8] = b"subscribers/proof";
+const PROOF_DATA: &[u8] = b"subscribers/proof";
 /// Rows that one query seals again.
-const ROWS: i64 = 500;
+pub(super) const ROWS: i64 = 500;
 
 /// Key of a database and its source.
 #[derive(Debug)]
 pub(super) struct Sealing {
-    key: SealingKey,
-    source: KeySource,
+    pub(super) key: SealingKey,
+    pub(super) source: KeySource,
 }
 
 /// Returns the source of a database's sealing key: the given file, else the database's file name
 /// with `.key` appended. The environment takes precedence ([`KEY_VARIABLE`]).
 pub fn key_source(database: &str, key_file: Option<&Path>) -> KeySource {
     let beside = || {
-        let path = super::file_of(database).unwrap_or_default();
+        let path = file_of(database).unwrap_or_default();
         PathBuf::from(format!("{path}.key"))
     };
     KeySource { variable: KEY_VARIABLE, file: key_file.map_or_else(beside, Path::to_owned) }
 }
 
 /// Returns the associated data of a subscriber's secrets.
-fn place(imsi: &str) -> Vec<u8> {
+pub(super) fn associated_data(imsi: &str) -> Vec<u8> {
     [b"subscribers/", imsi.as_bytes()].concat()
 }
 
@@ -54,7 +55,7 @@ impl Sealing {
 
     /// Loads the key of a database, or creates it with a new database. Seals secrets that an
     /// earlier release stored in clear text.
-    pub(super) async fn of(
+    pub(super) async fn open_key(
         connection: &mut SqliteConnection,
         path: &str,
         source: KeySource,
@@ -88,10 +89,10 @@ impl Sealing {
         Ok(sealing)
     }
 
-    async fn store_proof(&self, connection: &mut SqliteConnection) -> Result<(), sqlx::Error> {
+    pub(super) async fn store_proof(&self, connection: &mut SqliteConnection) -> Result<(), sqlx::Error> {
         let sql =
             "INSERT INTO sealing (id, proof) VALUES (1, $1) ON CONFLICT (id) DO UPDATE SET proof = excluded.proof";
-        let proof = self.key.seal(PROOF_PLACE, PROOF);
+        let proof = self.key.seal(PROOF_DATA, PROOF);
         sqlx::query(sql).bind(proof).execute(connection).await.map(drop)
     }
 
@@ -106,7 +107,7 @@ impl Sealing {
             after = last.get(0);
             for row in rows {
                 let (imsi, k, opc): (&str, &[u8], &[u8]) = (row.get(0), row.get(1), row.get(2));
-                let sealed = self.key.seal(&place(imsi), &Zeroizing::new([k, opc].concat()));
+                let sealed = self.key.seal(&associated_data(imsi), &Zeroizing::new([k, opc].concat()));
                 let sql = "INSERT INTO subscribers (imsi, secret, amf, sqn_offset, static_ipv4, subscription) \
                            SELECT imsi, $1, amf, sqn_offset, static_ipv4, subscription FROM subscribers_in_clear \
                            WHERE imsi = $2";
@@ -119,12 +120,12 @@ impl Sealing {
     /// Seals K and OPc for storage.
     pub(super) fn seal(&self, supi: Supi, k: &Key, opc: &Key) -> Vec<u8> {
         let plain = Zeroizing::new([*k.octets(), *opc.octets()].concat());
-        self.key.seal(&place(&supi.reveal()), &plain)
+        self.key.seal(&associated_data(&supi.reveal()), &plain)
     }
 
     /// Opens sealed K and OPc.
     pub(super) fn open(&self, imsi: &str, sealed: &[u8]) -> Result<(Key, Key), String> {
-        let plain = self.key.open(&place(imsi), sealed).map_err(|e| format!("secret: {e}"))?;
+        let plain = self.key.open(&associated_data(imsi), sealed).map_err(|e| format!("secret: {e}"))?;
         let (k, opc) = plain.split_first_chunk::<16>().ok_or("secret: not 32 octets")?;
         let opc: [u8; 16] = opc.try_into().map_err(|_| "secret: not 32 octets")?;
         Ok((Key::new(*k), Key::new(opc)))
@@ -144,7 +145,7 @@ impl Sealing {
 }
 
 /// Returns the file of the next key during a change of keys.
-fn next_file(file: &Path) -> PathBuf {
+pub(super) fn next_file(file: &Path) -> PathBuf {
     let mut name: OsString = file.as_os_str().to_owned();
     name.push(".next");
     name.into()
@@ -163,7 +164,7 @@ async fn has_clear(connection: &mut SqliteConnection) -> Result<bool, sqlx::Erro
 /// Returns the key that opens the proof. A database without proof is new; its key may be created.
 fn right_key(source: &KeySource, path: &str, proof: Option<&[u8]>) -> Result<SealingKey, StoreError> {
     let Some(proof) = proof else { return Ok(source.load_or_create()?) };
-    let opens = |key: &SealingKey| key.open(PROOF_PLACE, proof).map(drop);
+    let opens = |key: &SealingKey| key.open(PROOF_DATA, proof).map(drop);
     let wrong = match source.find()? {
         Some(key) => match opens(&key) {
             Ok(()) => return Ok(key),
@@ -187,74 +188,5 @@ fn right_key(source: &KeySource, path: &str, proof: Option<&[u8]>) -> Result<Sea
         }
         Some(error) => Err(StoreError::Corrupt { path, cause: error.to_string() }),
         None => Err(KeyFileError::Missing { path: source.file.clone(), variable: source.variable }.into()),
-    }
-}
-
-impl Store {
-    /// Seals all secrets with a new key, in one transaction, and returns the number of subscribers.
-    /// The new key is random and replaces the key file. If the key comes from the environment, the
-    /// new one is in [`NEXT_KEY_VARIABLE`]. Running cores load the new key.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the change fails. Key and secrets are then unchanged.
-    pub fn rekey(&mut self) -> Result<u64, StoreError> {
-        let (path, source) = (self.path.clone(), self.sealing.source.clone());
-        let failed = |e| StoreError::from_sqlx(&path, e);
-        let next = KeySource { variable: NEXT_KEY_VARIABLE, file: next_file(&source.file) };
-        let work = async {
-            let mut transaction = self.connection.begin_with("BEGIN IMMEDIATE").await.map_err(failed)?;
-            self.sealing.follow(&mut transaction, &path).await?;
-            let key = match source.is_variable() {
-                true => next.load()?,
-                false => {
-                    let key = SealingKey::generate();
-                    // The key must be on disk before anything is sealed with it. Only one process
-                    // has this transaction.
-                    write_key_file(&next.file, &key)?;
-                    key
-                }
-            };
-            let sealing = Sealing { key, source: source.clone() };
-            let count = seal_anew(&mut transaction, (&path, &self.sealing, &sealing)).await?;
-            sealing.store_proof(&mut transaction).await.map_err(failed)?;
-            transaction.commit().await.map_err(failed)?;
-            Ok::<_, StoreError>((count, sealing))
-        };
-        let (count, sealing) = self.runtime.block_on(work)?;
-        if !source.is_variable() {
-            std::fs::rename(&next.file, &source.file)
-                .map_err(|error| KeyFileError::Io { path: source.file.clone(), source: error })?;
-        }
-        self.sealing = sealing;
-        Ok(count)
-    }
-
-    /// Loads the key if another process has changed it. Returns true if it is a new one.
-    pub(super) fn follow_key(&mut self) -> Result<bool, StoreError> {
-        self.runtime.block_on(self.sealing.follow(&mut self.connection, &self.path))
-    }
-}
-
-async fn seal_anew(
-    connection: &mut SqliteConnection,
-    (path, old, new): (&str, &Sealing, &Sealing),
-) -> Result<u64, StoreError> {
-    let failed = |e| StoreError::from_sqlx(path, e);
-    let (mut after, mut count) = (String::new(), 0);
-    loop {
-        let sql = "SELECT imsi, secret FROM subscribers WHERE imsi > $1 ORDER BY imsi LIMIT $2";
-        let rows = sqlx::query(sql).bind(&after).bind(ROWS).fetch_all(&mut *connection).await.map_err(failed)?;
-        let Some(last) = rows.last() else { return Ok(count) };
-        after = last.get(0);
-        for row in rows {
-            let (imsi, secret): (&str, &[u8]) = (row.get(0), row.get(1));
-            let bad = |cause| StoreError::BadRecord { imsi: imsi.to_owned(), cause };
-            let plain = old.key.open(&place(imsi), secret).map_err(|e| bad(e.to_string()))?;
-            let sealed = new.key.seal(&place(imsi), &plain);
-            let update = sqlx::query("UPDATE subscribers SET secret = $1 WHERE imsi = $2").bind(sealed).bind(imsi);
-            update.execute(&mut *connection).await.map_err(failed)?;
-            count += 1;
-        }
     }
 }

@@ -42,7 +42,7 @@ fn python_script(path: &str, statements: &str) {
 }
 
 #[test]
-fn a_record_comes_back_as_it_was_put() {
+fn record_round_trips() {
     let mut store = memory();
     let mut one = subscriber(0);
     one.static_ipv4 = Some("10.45.7.7".parse().expect("an address"));
@@ -56,7 +56,7 @@ fn a_record_comes_back_as_it_was_put() {
 }
 
 #[test]
-fn a_replaced_record_keeps_its_sqn_offset() {
+fn replaced_record_keeps_its_sqn_offset() {
     let mut store = memory();
     store.add(&subscriber(0)).expect("added");
     store.set_sqn_offset(subscriber(0).supi, 77).expect("stored");
@@ -68,7 +68,7 @@ fn a_replaced_record_keeps_its_sqn_offset() {
 }
 
 #[test]
-fn an_import_is_whole_or_nothing() {
+fn import_is_atomic() {
     let mut store = memory();
     store.add(&subscriber(700)).expect("added");
     let many: Vec<_> = (0..1000).map(subscriber).collect();
@@ -109,7 +109,7 @@ fn lists_are_in_pages_and_by_prefix() {
 }
 
 #[test]
-fn another_sqlite_reads_what_was_written_and_its_writes_are_seen() {
+fn other_sqlite_shares_database() {
     let (_directory, path) = file();
     let mut store = open(&path).expect("made");
     store.add(&subscriber(0)).expect("added");
@@ -137,7 +137,7 @@ fn another_sqlite_reads_what_was_written_and_its_writes_are_seen() {
 }
 
 #[test]
-fn what_is_wrong_with_a_database_is_said_in_one_sentence() {
+fn database_error_is_one_sentence() {
     let (directory, path) = file();
     let error = |location: &str| open(location).expect_err("refused").to_string();
     assert!(matches!(Store::open_existing(&path, key_source(&path, None)), Err(StoreError::Missing { .. })));
@@ -170,7 +170,7 @@ fn what_is_wrong_with_a_database_is_said_in_one_sentence() {
 }
 
 #[test]
-fn a_writer_that_stays_is_named_as_the_trouble_and_readers_go_on() {
+fn stuck_writer_is_named_and_readers_continue() {
     let (_directory, path) = file();
     let (mut one, mut other) = (open(&path).expect("made"), open(&path).expect("opened"));
     one.run_for_test("BEGIN IMMEDIATE");
@@ -182,7 +182,7 @@ fn a_writer_that_stays_is_named_as_the_trouble_and_readers_go_on() {
 }
 
 #[test]
-fn the_file_is_for_its_owner_only() {
+fn file_is_readable_by_owner_only() {
     use std::os::unix::fs::PermissionsExt;
     let (_directory, path) = file();
     let mut store = open(&path).expect("made");
@@ -238,7 +238,7 @@ fn keys_on_disk_are_sealed() {
 }
 
 #[test]
-fn keys_in_clear_of_schema_1_are_sealed_and_wiped() {
+fn clear_keys_of_schema_1_are_sealed() {
     let (_directory, path) = file();
     drop(open(&path).expect("made"));
     let many: Vec<_> = (0..1200).map(subscriber).collect();
@@ -325,7 +325,7 @@ fn rekey_seals_anew_and_open_stores_follow() {
 }
 
 #[test]
-fn rekey_that_was_cut_short_loses_nothing() {
+fn interrupted_rekey_loses_nothing() {
     let (_directory, path) = file();
     let file = format!("{path}.key");
     let mut store = open(&path).expect("made");

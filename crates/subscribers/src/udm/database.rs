@@ -49,9 +49,9 @@ pub(super) fn start(
     now: Instant,
     preload: usize,
 ) -> Result<JoinHandle<()>, super::UdmError> {
-    let mut database = Database { store, shared, interned: Vec::new(), seen: (0, 0), trouble: None };
+    let mut database = Database { store, shared, interned: Vec::new(), reflected: (0, 0), trouble: None };
     database.reserve(sqn::ticks(now))?;
-    database.seen = (database.store.data_version()?, database.store.last_change()?);
+    database.reflected = (database.store.data_version()?, database.store.last_change()?);
     let thread = std::thread::Builder::new().name("udm-database".into());
     Ok(thread.spawn(move || database.run(&lookups, preload))?)
 }
@@ -61,7 +61,7 @@ struct Database {
     shared: Arc<Shared>,
     interned: Vec<Arc<Subscription>>,
     /// Data version and last change number that the cache reflects.
-    seen: (i64, i64),
+    reflected: (i64, i64),
     /// Last logged error, which is not logged again.
     trouble: Option<String>,
 }
@@ -189,7 +189,7 @@ impl Database {
 
     /// Extends the reservation of sequence numbers if necessary.
     fn reserve(&mut self, at_least: u64) -> Result<(), StoreError> {
-        if let Some(end) = self.shared.clock.wanted(at_least) {
+        if let Some(end) = self.shared.clock.next_reservation(at_least) {
             self.store.reserve_sqn(self.shared.clock.ind(), end)?;
             self.shared.clock.reserved(end);
         }
@@ -201,15 +201,15 @@ impl Database {
     fn watch(&mut self) -> Result<(), StoreError> {
         self.reserve(0)?;
         let version = self.store.data_version()?;
-        if version == self.seen.0 {
+        if version == self.reflected.0 {
             return Ok(());
         }
-        let (changes, last) = self.store.changes_since(self.seen.1)?;
+        let (changes, last) = self.store.changes_since(self.reflected.1)?;
         match changes {
             Changes::These(supis) => supis.into_iter().for_each(|supi| self.shared.cache.remove(supi)),
             Changes::Many => self.shared.cache.clear(),
         }
-        self.seen = (version, last);
+        self.reflected = (version, last);
         Ok(())
     }
 

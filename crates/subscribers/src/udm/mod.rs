@@ -189,11 +189,11 @@ impl Udm {
         match self.shared.in_clear(&request.identity, now)? {
             Some(supi) => {
                 let lookup = Lookup::new(token, supi, &request, now, rand);
-                taken(self.database.as_ref().map(|queue| queue.try_send(lookup).is_ok()))
+                queued(self.database.as_ref().map(|queue| queue.try_send(lookup).is_ok()))
             }
             None => {
                 let job = Job { token, request, now, rand };
-                taken(self.deconceal.as_ref().map(|queue| queue.try_send(job).is_ok()))
+                queued(self.deconceal.as_ref().map(|queue| queue.try_send(job).is_ok()))
             }
         }
     }
@@ -258,7 +258,7 @@ fn refusal(reason: SuciError) -> AuthenticationError {
     }
 }
 
-fn taken(sent: Option<bool>) -> Result<(), AuthenticationError> {
+fn queued(sent: Option<bool>) -> Result<(), AuthenticationError> {
     if sent == Some(true) { Ok(()) } else { Err(AuthenticationError::Unavailable) }
 }
 

@@ -143,7 +143,7 @@ mod tests {
     use vireo_wire::security::nas_5gs::{Protection, RoutingIndicator};
 
     #[test]
-    fn a_null_scheme_suci_reads_as_the_security_crate_writes_it() {
+    fn null_scheme_suci_matches_security_crate() {
         for (mcc, mnc, msin) in [("999", "70", "0000000001"), ("310", "410", "123456789"), ("001", "01", "1")] {
             let plmn = Plmn::new(mcc, mnc).expect("a PLMN");
             let suci = Suci::conceal_imsi(plmn, msin, RoutingIndicator::default(), Protection::Null);
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_suci_of_an_imsi_is_malformed_and_never_panics() {
+    fn malformed_suci_is_refused() {
         let good = [0x01, 0x99, 0xf9, 0x07, 0xf0, 0xff, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x10];
         assert_eq!(in_clear(&good), Ok(Some("999700000000001".parse().expect("an IMSI"))));
         for end in 0..9 {
@@ -177,7 +177,7 @@ mod tests {
         /// Compares this parser of the null scheme with the security crate's, on octets near a
         /// SUCI.
         #[test]
-        fn the_two_readers_agree(
+        fn suci_readers_agree(
             head in proptest::sample::select(vec![0x01u8, 0x01, 0x41, 0x11, 0x02]),
             scheme in proptest::sample::select(vec![0u8, 0, 0, 1, 0xf0]),
             plmn in proptest::array::uniform3(proptest::sample::select(vec![0x99u8, 0xf9, 0x07, 0x00, 0x1a])),
@@ -199,7 +199,7 @@ mod tests {
 
     /// SUCIs of TS 33.501 Annex C.4.3 (Profile A) and C.4.4 (Profile B).
     #[test]
-    fn the_sucis_of_the_specification_deconceal() {
+    fn specified_sucis_deconceal() {
         let key = |id, profile, text: &str| {
             let octets: [u8; 32] = hex::decode(text).expect("hex").try_into().expect("32 octets");
             HomeNetworkKey::new(id, profile, &octets).expect("a key")

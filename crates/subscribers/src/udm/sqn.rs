@@ -39,7 +39,6 @@ pub(super) struct SqnClock {
     start: u64,
     /// The database has a reservation for ticks below this.
     reserved: AtomicU64,
-    /// Highest tick used.
     used: AtomicU64,
 }
 
@@ -68,7 +67,7 @@ impl SqnClock {
 
     /// Returns the end of a reservation for `at_least` and all ticks in use; `None` while the
     /// present one has room for half a chunk.
-    pub(super) fn wanted(&self, at_least: u64) -> Option<u64> {
+    pub(super) fn next_reservation(&self, at_least: u64) -> Option<u64> {
         let high = self.used.load(Ordering::Relaxed).max(at_least);
         (high + CHUNK / 2 >= self.reserved.load(Ordering::Relaxed)).then_some(high + CHUNK)
     }
@@ -116,12 +115,12 @@ mod tests {
 
     fn ready(start: u64) -> SqnClock {
         let clock = SqnClock::new(3, start);
-        clock.reserved(clock.wanted(1000).expect("nothing is reserved yet"));
+        clock.reserved(clock.next_reservation(1000).expect("nothing is reserved yet"));
         clock
     }
 
     #[test]
-    fn a_tick_follows_the_clock_and_runs_ahead_within_a_second() {
+    fn tick_follows_clock_within_second() {
         let clock = ready(0);
         assert_eq!(clock.next(0, NOW), Some(1000));
         assert_eq!(clock.next(1000, NOW), Some(1001));
@@ -131,31 +130,31 @@ mod tests {
     }
 
     #[test]
-    fn a_start_is_above_what_was_reserved_before() {
+    fn start_is_above_earlier_reservation() {
         let first = ready(0);
         first.next(0, NOW).expect("reserved");
-        let end = first.wanted(5000).expect("5000 is above the reservation");
+        let end = first.next_reservation(5000).expect("5000 is above the reservation");
         first.reserved(end);
         // After a crash, the next run knows only `end`. The clock was also set back.
         let second = SqnClock::new(3, end);
         assert_eq!(second.next(0, NOW), None);
-        second.reserved(second.wanted(0).expect("nothing is reserved yet"));
+        second.reserved(second.next_reservation(0).expect("nothing is reserved yet"));
         assert_eq!(second.next(0, Instant(0)), Some(end));
         assert!(second.close() > end);
     }
 
     #[test]
-    fn a_reservation_is_moved_on_before_it_is_used_up() {
+    fn reservation_is_moved_on_before_it_is_used_up() {
         let clock = ready(0);
         clock.next(0, NOW).expect("reserved");
-        assert_eq!(clock.wanted(0), None);
+        assert_eq!(clock.next_reservation(0), None);
         clock.next(1000 + CHUNK / 2, NOW).expect("still reserved");
-        assert!(clock.wanted(0).is_some());
+        assert!(clock.next_reservation(0).is_some());
         assert_eq!(clock.next(1000 + CHUNK, NOW), None);
     }
 
     #[test]
-    fn an_offset_changes_only_when_it_must() {
+    fn offset_changes_only_when_it_must() {
         let sqn_ms = |seq: u64| seq << IND_BITS | 7;
         assert_eq!(resynchronised(0, 1000, sqn_ms(999)), Some(0));
         assert_eq!(resynchronised(0, 1000, sqn_ms(1000)), Some(1));

@@ -110,7 +110,7 @@ fn wait(answers: &Receiver<(u64, Answer)>) -> (u64, Answer) {
 }
 
 /// Gets an answer at once if possible, else submits the request and waits.
-fn ask(udm: &Udm, answers: &Receiver<(u64, Answer)>, request: AuthenticationRequest, rand: u8) -> Answer {
+fn request_vector(udm: &Udm, answers: &Receiver<(u64, Answer)>, request: AuthenticationRequest, rand: u8) -> Answer {
     if let Some(answer) = udm.try_now(&request, NOW, [rand; 16]) {
         return answer;
     }
@@ -121,17 +121,17 @@ fn ask(udm: &Udm, answers: &Receiver<(u64, Answer)>, request: AuthenticationRequ
 }
 
 #[test]
-fn a_usim_accepts_the_vector_and_gives_the_expected_response() {
+fn usim_accepts_vector() {
     let bed = Bed::new(2);
     let (udm, answers) = bed.start(cold());
     assert!(udm.try_now(&by_supi(0), NOW, [1; 16]).is_none(), "not read yet");
-    let info = ask(&udm, &answers, by_supi(0), 1).expect("a vector");
+    let info = request_vector(&udm, &answers, by_supi(0), 1).expect("a vector");
     assert_eq!(Usim::new(0).challenge(&info), Ok(info.xres_star));
     assert_eq!((info.supi, info.rand), (supi(0), [1; 16]));
     assert_eq!(info.subscription, crate::lab_subscription());
     let again = udm.try_now(&by_supi(0), NOW, [2; 16]).expect("in memory now").expect("a vector");
     assert!(sqn_of(&again) > sqn_of(&info));
-    assert_eq!(ask(&udm, &answers, by_supi(5), 1), Err(AuthenticationError::UnknownSubscriber));
+    assert_eq!(request_vector(&udm, &answers, by_supi(5), 1), Err(AuthenticationError::UnknownSubscriber));
     assert_eq!(udm.load().cached, 1);
 }
 
@@ -145,14 +145,14 @@ fn every_scheme_leads_to_the_subscriber() {
     };
     let keys = cold().home_network_keys;
     let ecies = [(1, public(&keys[0])), (2, public(&keys[1]))];
-    let null = ask(&udm, &answers, by_suci(0, Protection::Null), 1).expect("a vector");
+    let null = request_vector(&udm, &answers, by_suci(0, Protection::Null), 1).expect("a vector");
     assert_eq!(null.supi, supi(0));
     for (n, (key_id, key)) in ecies.iter().enumerate() {
         let n = n as u64 + 1;
         let request = by_suci(n, Protection::Ecies { key_id: *key_id, key });
         for _cold_then_warm in 0..2 {
             assert!(udm.try_now(&request, NOW, [0; 16]).is_none(), "never on the caller's thread");
-            let info = ask(&udm, &answers, request.clone(), 3).expect("a vector");
+            let info = request_vector(&udm, &answers, request.clone(), 3).expect("a vector");
             assert_eq!((info.supi, Usim::new(0).challenge(&info)), (supi(n), Ok(info.xres_star)));
         }
         let wrong_id = by_suci(n, Protection::Ecies { key_id: 9, key });
@@ -162,14 +162,14 @@ fn every_scheme_leads_to_the_subscriber() {
             *octets.last_mut().expect("a MAC tag") ^= 1;
         }
         for unknown in [wrong_id, wrong_scheme] {
-            assert_eq!(ask(&udm, &answers, unknown, 1), Err(AuthenticationError::UnknownHomeKey));
+            assert_eq!(request_vector(&udm, &answers, unknown, 1), Err(AuthenticationError::UnknownHomeKey));
         }
         // A USIM with another public key under the same identifier, and octets that were modified
         // in transit.
         let other = HomeNetworkKey::generate(*key_id, keys[n as usize - 1].profile()).expect("a key").0;
         let wrong_key = by_suci(n, Protection::Ecies { key_id: *key_id, key: &public(&other) });
         for bad in [wrong_key, forged] {
-            assert_eq!(ask(&udm, &answers, bad, 1), Err(AuthenticationError::BadSuci));
+            assert_eq!(request_vector(&udm, &answers, bad, 1), Err(AuthenticationError::BadSuci));
         }
     }
     let mut junk = by_supi(0);
@@ -179,41 +179,41 @@ fn every_scheme_leads_to_the_subscriber() {
 }
 
 #[test]
-fn an_auts_moves_the_sequence_number_and_survives_a_restart() {
+fn auts_moves_sqn_and_survives_restart() {
     let bed = Bed::new(1);
     let mut usim = Usim::new(1 << 46);
     let (udm, answers) = bed.start(cold());
-    let info = ask(&udm, &answers, by_supi(0), 1).expect("a vector");
+    let info = request_vector(&udm, &answers, by_supi(0), 1).expect("a vector");
     let resync = usim.challenge(&info).expect_err("behind the USIM");
     let mut forged = resync;
     forged.auts[13] ^= 1;
     let request = |resync| AuthenticationRequest { resync: Some(resync), ..by_supi(0) };
-    assert_eq!(ask(&udm, &answers, request(forged), 2), Err(AuthenticationError::BadAuts));
+    assert_eq!(request_vector(&udm, &answers, request(forged), 2), Err(AuthenticationError::BadAuts));
     let other_rand = Resync { rand: [9; 16], ..resync };
-    assert_eq!(ask(&udm, &answers, request(other_rand), 2), Err(AuthenticationError::BadAuts));
+    assert_eq!(request_vector(&udm, &answers, request(other_rand), 2), Err(AuthenticationError::BadAuts));
     assert_eq!(bed.store().get(supi(0)).expect("read").expect("there").sqn_offset, 0, "nothing stored for these");
 
-    let info = ask(&udm, &answers, request(resync), 3).expect("a vector");
+    let info = request_vector(&udm, &answers, request(resync), 3).expect("a vector");
     assert_eq!(usim.challenge(&info), Ok(info.xres_star));
     // The same AUTS again, as after a lost answer: the SQN is still above SQNMS, and never the same
     // twice.
-    let repeated = ask(&udm, &answers, request(resync), 4).expect("a vector");
+    let repeated = request_vector(&udm, &answers, request(resync), 4).expect("a vector");
     assert_eq!(usim.challenge(&repeated), Ok(repeated.xres_star));
     drop(udm);
 
     let (udm, answers) = bed.start(cold());
-    let info = ask(&udm, &answers, by_supi(0), 5).expect("a vector");
+    let info = request_vector(&udm, &answers, by_supi(0), 5).expect("a vector");
     assert_eq!(usim.challenge(&info), Ok(info.xres_star), "no second resynchronisation");
     // A new USIM with the same keys is further behind than TS 33.102 C.2.1 lets it accept.
     let mut new_card = Usim::new(0);
     let resync = new_card.challenge(&info).expect_err("too far ahead");
-    let info = ask(&udm, &answers, request(resync), 6).expect("a vector");
+    let info = request_vector(&udm, &answers, request(resync), 6).expect("a vector");
     assert_eq!(new_card.challenge(&info), Ok(info.xres_star));
     assert_eq!(sqn_of(&info) >> 5, 2, "from SEQMS on");
 }
 
 #[test]
-fn a_sequence_number_is_never_used_twice_by_threads_or_restarts() {
+fn sqn_is_never_used_twice() {
     let bed = Bed::new(1);
     let mut all = HashSet::new();
     let mut highest = 0;
@@ -257,11 +257,11 @@ fn a_sequence_number_is_never_used_twice_by_threads_or_restarts() {
 }
 
 #[test]
-fn what_another_connection_changes_acts_on_a_running_core() {
+fn external_change_takes_effect() {
     let bed = Bed::new(2);
     let (udm, answers) = bed.start(cold());
-    let before = ask(&udm, &answers, by_supi(0), 1).expect("a vector");
-    ask(&udm, &answers, by_supi(1), 1).expect("a vector");
+    let before = request_vector(&udm, &answers, by_supi(0), 1).expect("a vector");
+    request_vector(&udm, &answers, by_supi(1), 1).expect("a vector");
     let mut store = bed.store();
     store.remove([supi(1)]).expect("removed");
     let mut changed = store.get(supi(0)).expect("read").expect("there");
@@ -272,18 +272,18 @@ fn what_another_connection_changes_acts_on_a_running_core() {
         std::thread::sleep(Duration::from_millis(20));
     }
     assert!(std::time::Instant::now() < deadline, "the cache still has what changed");
-    assert_eq!(ask(&udm, &answers, by_supi(1), 2), Err(AuthenticationError::UnknownSubscriber));
-    let after = ask(&udm, &answers, by_supi(0), 2).expect("a vector");
+    assert_eq!(request_vector(&udm, &answers, by_supi(1), 2), Err(AuthenticationError::UnknownSubscriber));
+    let after = request_vector(&udm, &answers, by_supi(0), 2).expect("a vector");
     assert_eq!(after.subscription.ambr.uplink_bps, 5);
     assert!(sqn_of(&after) > sqn_of(&before));
     let mut new = changed.clone();
     new.supi = supi(50);
     store.add(&new).expect("added");
-    assert!(ask(&udm, &answers, by_supi(50), 2).is_ok(), "at once: what is not there is not remembered");
+    assert!(request_vector(&udm, &answers, by_supi(50), 2).is_ok(), "at once: what is not there is not remembered");
 }
 
 #[test]
-fn a_small_cache_forgets_and_reads_again() {
+fn small_cache_evicts_and_reloads() {
     let bed = Bed::new(5000);
     let (udm, answers) = bed.start(UdmConfig { cache_records: 1, preload: false, ..UdmConfig::default() });
     let mut last = vec![0; 5000];
@@ -303,7 +303,7 @@ fn a_small_cache_forgets_and_reads_again() {
 }
 
 #[test]
-fn a_preload_makes_the_first_answer_immediate() {
+fn preloaded_subscriber_is_answered_at_once() {
     let bed = Bed::new(2000);
     let (udm, _answers) = bed.start(UdmConfig::default());
     let deadline = std::time::Instant::now() + Duration::from_secs(10);
@@ -314,10 +314,10 @@ fn a_preload_makes_the_first_answer_immediate() {
 }
 
 #[test]
-fn a_storm_of_concealed_registrations_is_refused_and_holds_up_nobody() {
+fn suci_storm_is_refused_without_delay() {
     let bed = Bed::new(2);
     let (udm, answers) = bed.start(UdmConfig { queue: 16, deconceal_threads: 1, ..cold() });
-    ask(&udm, &answers, by_supi(0), 1).expect("a vector");
+    request_vector(&udm, &answers, by_supi(0), 1).expect("a vector");
     let key = HomeNetworkKey::new(2, Profile::B, &HN_B).expect("a key");
     let public = HomeNetworkPublicKey::profile_b(&key.public()).expect("a point");
     let concealed = by_suci(1, Protection::Ecies { key_id: 2, key: &public });
@@ -338,14 +338,14 @@ fn a_storm_of_concealed_registrations_is_refused_and_holds_up_nobody() {
 }
 
 #[test]
-fn a_database_that_fails_is_unavailable_and_recovers() {
+fn failed_database_recovers() {
     let bed = Bed::new(1);
     let (udm, answers) = bed.start(cold());
     let mut store = bed.store();
     assert_eq!(store.count(&Filter::default()).expect("counted"), 1);
     // Simulates damage of the database.
     store.run_for_test("ALTER TABLE subscribers RENAME TO hidden");
-    assert_eq!(ask(&udm, &answers, by_supi(0), 1), Err(AuthenticationError::Unavailable));
+    assert_eq!(request_vector(&udm, &answers, by_supi(0), 1), Err(AuthenticationError::Unavailable));
     store.run_for_test("ALTER TABLE hidden RENAME TO subscribers");
-    assert!(ask(&udm, &answers, by_supi(0), 1).is_ok());
+    assert!(request_vector(&udm, &answers, by_supi(0), 1).is_ok());
 }

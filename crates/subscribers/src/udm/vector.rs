@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_name_is_the_one_of_the_types() {
+    fn name_is_one_of_types() {
         for text in ["99970", "310410", "00101", "001001"] {
             let plmn: Plmn = text.parse().expect("a PLMN");
             assert_eq!(serving_network_name(plmn), plmn.serving_network_name().as_bytes(), "{text}");
@@ -78,7 +78,7 @@ mod tests {
     /// AUTN of TS 35.208 test set 1. KSEAF and XRES* of the same set come from the independent
     /// derivation that the security crate documents (its tests/five_g_aka_chain.py).
     #[test]
-    fn a_vector_is_that_of_the_published_test_set() {
+    fn vector_matches_published_test_set() {
         let octets = |s: &str| -> [u8; 16] { hex::decode(s).expect("hex").try_into().expect("16 octets") };
         let credentials = Credentials {
             k: octets("465b5ce8b199b49faa5f0a2ee238a6bc"),
