@@ -40,7 +40,7 @@ struct Bench {
     message: [u8; MESSAGE],
     outbox: [u8; OUTBOX],
     input: Vec<u8>,
-    seen: Snapshot,
+    snapshot: Snapshot,
     effects: Snapshot,
 }
 
@@ -68,7 +68,7 @@ impl Bench {
             message: [1; MESSAGE],
             outbox: [2; OUTBOX],
             input: Vec::new(),
-            seen: Snapshot::default(),
+            snapshot: Snapshot::default(),
             effects: Snapshot::default(),
         }
     }
@@ -91,23 +91,23 @@ impl Bench {
     fn load(&mut self, slot: Slot, packet: Packet) -> u64 {
         self.input.clear();
         let sequence = self.region.read_packet(packet, &mut self.input).expect("it is in flight");
-        assert!(self.region.read(slot, &mut self.seen));
-        assert_eq!((self.input.len(), self.seen.context.len()), (MESSAGE, CONTEXT));
+        assert!(self.region.read(slot, &mut self.snapshot));
+        assert_eq!((self.input.len(), self.snapshot.context.len()), (MESSAGE, CONTEXT));
         sequence
     }
 
     fn commit(&mut self, slot: Slot, sequence: u64) -> Buffer {
-        self.seen.context[0] = sequence as u8;
+        self.snapshot.context[0] = sequence as u8;
         let record = CommitRecord {
             consumed: sequence,
-            context: &self.seen.context,
+            context: &self.snapshot.context,
             outbox: &self.outbox,
             ..CommitRecord::default()
         };
-        self.worker.commit(slot, &self.seen, &record).expect("nobody else has the UE").buffer
+        self.worker.commit(slot, &self.snapshot, &record).expect("nobody else has the UE").buffer
     }
 
-    fn leave(&mut self, item: u64) {
+    fn emit(&mut self, item: u64) {
         let buffer = self.region.buffer_of(item).expect("it was not sent");
         assert!(self.region.read_outbox(buffer, &mut self.effects));
         assert_eq!(self.effects.outbox.len(), OUTBOX);
@@ -130,7 +130,7 @@ impl Bench {
         let buffer = self.commit(slot, sequence);
         self.sender.push(buffer.to_item()).expect("there is room");
         let item = self.receiver.take().expect("it was just pushed");
-        self.leave(item);
+        self.emit(item);
         self.done(taken, slot);
     }
 
@@ -173,7 +173,7 @@ impl Bench {
             time(self, &mut |this, n, slot| assert_ne!(this.load(slot, packets[n]), 0));
             let mut sequence = self.sequence;
             time(self, &mut |this, _, slot| {
-                assert!(this.region.read(slot, &mut this.seen));
+                assert!(this.region.read(slot, &mut this.snapshot));
                 sequence += 1;
                 items.push(this.commit(slot, sequence).to_item());
             });
@@ -181,7 +181,7 @@ impl Bench {
                 this.sender.push(items[n]).expect("there is room");
                 assert_eq!(this.receiver.take(), Some(items[n]));
             });
-            time(self, &mut |this, n, _| this.leave(items[n]));
+            time(self, &mut |this, n, _| this.emit(items[n]));
             time(self, &mut |this, n, slot| this.done(taken[n], slot));
         }
         let each = nanoseconds.map(|sum| sum / rounds as f64);

@@ -60,28 +60,36 @@ pub fn suite(store: &mut dyn ContextStore) {
 pub fn records(one: &mut dyn RecordStore, other: &mut dyn RecordStore) {
     let name = |id| Name { collection: "ue", id };
     let commit = |expected, octets| Change::Commit { expected, octets };
-    let alone = |store: &mut dyn RecordStore, id, change| store.change(&[(name(id), change)]).remove(0);
+    let change_one = |store: &mut dyn RecordStore, id, change| store.change(&[(name(id), change)]).remove(0);
     assert_eq!(one.load(&[name(1), name(2)]), Ok(vec![None, None]), "the suite starts with an empty place");
 
-    let first = alone(one, 1, commit(0, b"one")).expect("an empty place takes version 0");
-    assert_eq!(alone(other, 1, commit(0, b"two")), Err(RecordError::Conflict), "a taken place does not");
+    let first = change_one(one, 1, commit(0, b"one")).expect("an empty place takes version 0");
+    assert_eq!(change_one(other, 1, commit(0, b"two")), Err(RecordError::Conflict), "a taken place does not");
     let found = |version, octets: &[u8]| {
         Ok(vec![Some(StoredRecord { version, octets: octets.to_vec(), ..StoredRecord::default() })])
     };
     assert_eq!(other.load(&[name(1)]), found(first, b"one"), "the other sees it");
     let longer = [0xff, 0, b'\r', b'\n'].repeat(1000);
-    let second = alone(other, 1, commit(first, &longer)).expect("the version it has");
+    let second = change_one(other, 1, commit(first, &longer)).expect("the version it has");
     assert!(second > first, "versions grow");
-    assert_eq!(alone(one, 1, commit(first, b"stale")), Err(RecordError::Conflict), "a stale version changes nothing");
+    assert_eq!(
+        change_one(one, 1, commit(first, b"stale")),
+        Err(RecordError::Conflict),
+        "a stale version changes nothing"
+    );
     assert_eq!(one.load(&[name(1)]), found(second, &longer));
     let elsewhere = Name { collection: "amf", id: 1 };
     assert_eq!(one.load(&[elsewhere]), Ok(vec![None]), "collections are apart");
 
-    assert_eq!(alone(one, 1, Change::Remove { expected: first }), Err(RecordError::Conflict), "nor does it remove");
-    assert_eq!(alone(one, 1, Change::Remove { expected: 0 }), Err(RecordError::Conflict), "nobody has version 0");
-    assert_eq!(alone(one, 1, Change::Remove { expected: second }), Ok(0));
-    assert!(alone(one, 1, Change::Remove { expected: second }).is_err(), "it is gone");
-    assert_eq!(alone(one, 2, Change::Remove { expected: 0 }), Err(RecordError::Conflict), "there is none");
+    assert_eq!(
+        change_one(one, 1, Change::Remove { expected: first }),
+        Err(RecordError::Conflict),
+        "nor does it remove"
+    );
+    assert_eq!(change_one(one, 1, Change::Remove { expected: 0 }), Err(RecordError::Conflict), "nobody has version 0");
+    assert_eq!(change_one(one, 1, Change::Remove { expected: second }), Ok(0));
+    assert!(change_one(one, 1, Change::Remove { expected: second }).is_err(), "it is gone");
+    assert_eq!(change_one(one, 2, Change::Remove { expected: 0 }), Err(RecordError::Conflict), "there is none");
 
     // A batch in which some changes are refused: the others are applied.
     let before = one.operations();
@@ -99,7 +107,7 @@ pub fn records(one: &mut dyn RecordStore, other: &mut dyn RecordStore) {
     assert_eq!((numbers, other.list_ids("amf")), (vec![1, 3], Ok(Vec::new())), "of each collection what is there");
     for (id, version) in [(1, &versions[0]), (3, &versions[2])] {
         let expected = version.clone().expect("it was committed");
-        assert_eq!(alone(other, id, Change::Remove { expected }), Ok(0));
+        assert_eq!(change_one(other, id, Change::Remove { expected }), Ok(0));
     }
     parts(one, other);
 }
@@ -107,7 +115,7 @@ pub fn records(one: &mut dyn RecordStore, other: &mut dyn RecordStore) {
 /// Checks records in parts over an empty record store.
 fn parts(one: &mut dyn RecordStore, other: &mut dyn RecordStore) {
     const NAME: Name = Name { collection: "smf", id: u64::MAX };
-    fn alone(store: &mut dyn RecordStore, change: Change<'_>) -> Result<Version, RecordError> {
+    fn change_one(store: &mut dyn RecordStore, change: Change<'_>) -> Result<Version, RecordError> {
         store.change(&[(NAME, change)]).remove(0)
     }
     // A store may convert a part whose bytes are JSON text, if it returns the same value.
@@ -119,36 +127,37 @@ fn parts(one: &mut dyn RecordStore, other: &mut dyn RecordStore) {
         let parts: Vec<_> = parts.iter().map(|part| (part.name.to_owned(), part.octets.to_vec())).collect();
         assert_eq!(found, StoredRecord { version, octets: Vec::new(), parts });
     };
-    let first = alone(one, Change::Replace { expected: 0, parts: &[keys, none] }).expect("an empty place");
+    let first = change_one(one, Change::Replace { expected: 0, parts: &[keys, none] }).expect("an empty place");
     there(other, first, &[keys, none]);
-    let refused = alone(other, Change::Update { expected: first + 1, parts: &[count] });
+    let refused = change_one(other, Change::Update { expected: first + 1, parts: &[count] });
     assert_eq!(refused, Err(RecordError::Conflict), "another version");
-    let second = alone(other, Change::Update { expected: first, parts: &[count] }).expect("the version it has");
+    let second = change_one(other, Change::Update { expected: first, parts: &[count] }).expect("the version it has");
     there(one, second, &[count, keys, none]);
     let more = RecordPart { octets: b"8", ..count };
-    let third = alone(one, Change::Update { expected: second, parts: &[more] }).expect("the version it has");
+    let third = change_one(one, Change::Update { expected: second, parts: &[more] }).expect("the version it has");
     there(other, third, &[more, keys, none]);
-    let fourth = alone(one, Change::Replace { expected: third, parts: &[count] }).expect("the version it has");
+    let fourth = change_one(one, Change::Replace { expected: third, parts: &[count] }).expect("the version it has");
     there(other, fourth, &[count]);
     // Removed and created again: versions continue, so that a holder of an old version does not
     // mistake the new record for the old one.
     let create = Change::Create { before: fourth, parts: &[keys] };
-    assert_eq!(alone(one, create), Err(RecordError::Conflict), "it is there");
-    assert_eq!(alone(one, Change::Remove { expected: fourth }), Ok(0));
+    assert_eq!(change_one(one, create), Err(RecordError::Conflict), "it is there");
+    assert_eq!(change_one(one, Change::Remove { expected: fourth }), Ok(0));
     assert_eq!(other.load(&[NAME]), Ok(vec![None]), "in between there is none");
-    let fifth = alone(one, create).expect("an empty place");
+    let fifth = change_one(one, create).expect("an empty place");
     assert!(fifth > fourth, "versions go on");
     there(other, fifth, &[keys]);
     // A whole record replaces one in parts, and the reverse.
-    let sixth = alone(one, Change::Commit { expected: fifth, octets: b"whole" }).expect("the version it has");
+    let sixth = change_one(one, Change::Commit { expected: fifth, octets: b"whole" }).expect("the version it has");
     let whole = StoredRecord { version: sixth, octets: b"whole".to_vec(), ..StoredRecord::default() };
     assert_eq!(other.load(&[NAME]), Ok(vec![Some(whole)]));
-    let last = alone(one, Change::Replace { expected: sixth, parts: &[keys] }).expect("the version it has");
+    let last = change_one(one, Change::Replace { expected: sixth, parts: &[keys] }).expect("the version it has");
     there(other, last, &[keys]);
-    assert_eq!(alone(other, Change::Remove { expected: last }), Ok(0));
-    let new = alone(one, Change::Update { expected: 0, parts: &[keys] }).expect("a new one may begin with an update");
+    assert_eq!(change_one(other, Change::Remove { expected: last }), Ok(0));
+    let new =
+        change_one(one, Change::Update { expected: 0, parts: &[keys] }).expect("a new one may begin with an update");
     there(other, new, &[keys]);
-    assert_eq!(alone(other, Change::Remove { expected: new }), Ok(0));
+    assert_eq!(change_one(other, Change::Remove { expected: new }), Ok(0));
 }
 
 /// Example of a value that an NF may store.

@@ -2,7 +2,8 @@
 //!
 //! A store does not interpret the bytes of a context. [`MemoryStore`] keeps them in the memory of
 //! this process, [`ShmStore`] in a [`region::Region`] of shared memory. Every implementation passes
-//! [`conformance::suite`]. Unsafe code exists only in `region/mem.rs`.
+//! [`conformance::suite`]. Unsafe code exists only in `region/mem.rs`
+//! and `region/in_place.rs`.
 #![deny(unsafe_code)]
 // Loom models use only a part of the crate.
 #![cfg_attr(loom, allow(dead_code, unused_imports))]

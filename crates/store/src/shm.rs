@@ -1,6 +1,6 @@
 //! A [`ContextStore`] over a [`Region`], for a host with a single step thread.
 
-use crate::region::{CommitRecord, JoinError, Region, SingleWorker};
+use crate::region::{CommitRecord, ContextLocation, JoinError, Region, SingleWorker};
 use crate::{CommitError, ContextStore, Stored, Version};
 use vireo_types::{Instant, Ltmsi};
 
@@ -40,8 +40,8 @@ impl ShmStore {
         if buffer == 0 {
             return None;
         }
-        let (at, length, deadline) = self.sole.region().context_at(buffer);
-        Some(Stored { version, octets: self.sole.octets(at, length), deadline })
+        let ContextLocation { word, length, deadline } = self.sole.region().context_at(buffer);
+        Some(Stored { version, octets: self.sole.octets(word, length), deadline })
     }
 }
 
@@ -108,7 +108,7 @@ mod tests {
     use crate::region::{JoinError, Region, RegionConfig};
 
     #[test]
-    fn the_region_keeps_the_contract() {
+    fn region_passes_conformance() {
         let region = Region::create(RegionConfig::new(2000, 2, 32 << 20)).unwrap();
         let mut store = ShmStore::new(&region).unwrap();
         crate::conformance::suite(&mut store);

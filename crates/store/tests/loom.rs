@@ -19,8 +19,8 @@ fn region() -> Region {
         rings: 1,
         ring_cells: 2,
         board: 0,
-        bulletins: 1,
-        bulletin_bytes: 16,
+        published_values: 1,
+        published_value_bytes: 16,
         tables: std::array::from_fn(|table| if table == 0 { 2 } else { 0 }),
         ..RegionConfig::new(1, 3, 8192)
     };
@@ -57,7 +57,7 @@ fn each_item_is_taken_once() {
         });
         let mine = ring.take(&two).expect("one was there before").item;
         let theirs = other.join().unwrap();
-        let dead = region.declare_dead(0);
+        let dead = region.model_death(0);
         let back: Vec<u64> = ring.requeue(&dead, &two).iter().map(|taken| taken.item).collect();
         assert_eq!(back, Vec::from_iter(theirs), "what was in flight comes back");
         let rest = ring.take(&two).map(|taken| taken.item);
@@ -70,7 +70,7 @@ fn each_item_is_taken_once() {
 }
 
 #[test]
-fn a_full_ring_goes_round() {
+fn full_ring_goes_round() {
     check(3, || {
         let region = region();
         let one = worker(&region, 0);
@@ -90,7 +90,7 @@ fn a_full_ring_goes_round() {
 }
 
 #[test]
-fn a_bulletin_is_read_whole() {
+fn published_value_is_read_whole() {
     check(3, || {
         let region = region();
         region.publish(0, &[1; 16]).unwrap();
@@ -109,7 +109,7 @@ fn a_bulletin_is_read_whole() {
 }
 
 #[test]
-fn a_pipe_keeps_the_order() {
+fn pipe_keeps_order() {
     check(3, || {
         let region = region();
         let mut receiver = region.receiver(0).unwrap();
@@ -128,7 +128,7 @@ fn a_pipe_keeps_the_order() {
 }
 
 #[test]
-fn a_number_is_one_slots() {
+fn number_belongs_to_one_slot() {
     check(3, || {
         let region = region();
         let numbers = region.numbers(0).unwrap();
@@ -138,14 +138,14 @@ fn a_number_is_one_slots() {
             let numbers = numbers.clone();
             move || numbers.take(slots[1])
         });
-        assert!(numbers.give_back(first, slots[0]));
+        assert!(numbers.free(first, slots[0]));
         let mine = numbers.take(slots[0]);
         let theirs = other.join().unwrap();
         // A search that runs while one number is freed and another allocated may find none: it sees
         // the first before and the second after.
         for (slot, number) in slots.into_iter().zip([mine, theirs]).filter(|(_, number)| number.is_some()) {
             assert_eq!(number.and_then(|number| numbers.owner(number)), Some(slot), "each is one's");
-            assert!(region.taken(slot).contains(&number.map(|number| (0, number))), "it is noted");
+            assert!(region.noted_numbers(slot).contains(&number.map(|number| (0, number))), "it is noted");
         }
         let owners = [0, 1].into_iter().filter(|number| numbers.owner(*number).is_some()).count();
         assert_eq!(owners, [mine, theirs].into_iter().flatten().count(), "nothing else is taken");
@@ -154,7 +154,7 @@ fn a_number_is_one_slots() {
 }
 
 #[test]
-fn a_ue_gets_an_alias_while_it_is_renamed() {
+fn ue_gets_alias_during_rename() {
     check(2, || {
         let region = region();
         let mut one = worker(&region, 0);
@@ -178,7 +178,7 @@ fn a_ue_gets_an_alias_while_it_is_renamed() {
 }
 
 #[test]
-fn who_fills_a_slot_keeps_it() {
+fn filled_slot_stays_with_its_filler() {
     check(3, || {
         let region = region();
         let (mut one, mut two) = (worker(&region, 0), worker(&region, 1));
@@ -218,7 +218,7 @@ fn is_whole(region: &Region, slot: Slot) -> u8 {
 }
 
 #[test]
-fn a_reader_sees_one_record() {
+fn reader_sees_one_record() {
     check(1, || {
         let region = region();
         let mut one = worker(&region, 0);
@@ -301,7 +301,7 @@ fn one_packet_of_a_ue_is_in_flight() {
 }
 
 #[test]
-fn a_dead_holders_ue_goes_on() {
+fn ue_of_dead_holder_continues() {
     check(3, || {
         let region = region();
         let mut one = worker(&region, 0);
@@ -310,7 +310,7 @@ fn a_dead_holders_ue_goes_on() {
         assert_eq!(region.post(&one, slot, first, 0), Ok(Posted::Holder));
         assert_eq!(region.next(&one, slot), Some(first));
         forget(one);
-        let dead = region.declare_dead(0);
+        let dead = region.model_death(0);
         let mut two = worker(&region, 1);
         let mut three = worker(&region, 2);
         // Another packet arrives during the takeover of the UE.
@@ -331,7 +331,7 @@ fn a_dead_holders_ue_goes_on() {
 }
 
 #[test]
-fn a_dead_workers_buffer_is_free_once() {
+fn dead_workers_buffer_is_free_once() {
     check(2, || {
         let region = region();
         let (mut one, mut two, mut three) = (worker(&region, 0), worker(&region, 1), worker(&region, 2));
@@ -345,7 +345,7 @@ fn a_dead_workers_buffer_is_free_once() {
             commit(&mut two, slot, 2).unwrap();
             two
         });
-        region.reclaim(region.declare_dead(0));
+        region.reclaim(region.model_death(0));
         commit(&mut three, other, 3).unwrap();
         commit(&mut three, other, 4).unwrap();
         let two = living.join().unwrap();
@@ -359,7 +359,7 @@ fn a_dead_workers_buffer_is_free_once() {
 }
 
 #[test]
-fn a_slot_that_a_dead_worker_took_is_filled_or_free() {
+fn slot_of_dead_worker_is_filled_or_free() {
     check(3, || {
         let region = region();
         let (mut one, two) = (worker(&region, 0), worker(&region, 1));
@@ -385,7 +385,7 @@ fn a_slot_that_a_dead_worker_took_is_filled_or_free() {
             }
             (two, done)
         });
-        region.reclaim(region.declare_dead(0));
+        region.reclaim(region.model_death(0));
         let (two, filled) = living.join().unwrap();
         assert_eq!(region.slots().count(), usize::from(filled));
         let found = region.slot_of(Ltmsi::new(Bucket::new(0), 0));

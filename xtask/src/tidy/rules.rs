@@ -210,6 +210,7 @@ pub(super) const IMPURE_MACROS: &[&str] = &["print", "println", "eprint", "eprin
 /// foreign call or one kind of shared memory.
 pub(super) const UNSAFE_ALLOWED: &[&str] = &[
     "crates/sctp/",
+    "crates/store/src/region/in_place.rs",
     "crates/store/src/region/mem.rs",
     "crates/datapath/src/",
     "crates/node/src/sys/",

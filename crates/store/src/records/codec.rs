@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_taken_out_is_put_in_again_or_told() {
+    fn removed_record_is_recreated_or_torn() {
         let codec = Codec { format: Format::Binary, manner: UpdateMode::DeleteCreate };
         let down = || RecordError::Down(String::new());
         for (errors, done) in [
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn who_changes_records_otherwise_reads_those_that_there_are() {
+    fn update_modes_read_each_others_records() {
         let mut place = MemoryRecords::new(Duration::from_secs(60));
         let (mut known, mut value) = (RecordBase::default(), Value { count: 1, name: "a".into() });
         for (count, manner) in
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn an_update_writes_what_has_changed() {
+    fn update_writes_what_has_changed() {
         let codec = Codec { format: Format::Json, manner: UpdateMode::Update };
         let mut place = MemoryRecords::new(Duration::from_secs(60));
         let (mut known, mut value) = (RecordBase::default(), Value { count: 1, name: "a".into() });

@@ -27,26 +27,26 @@ const MARK: u32 = 0;
 /// Free bytes of the file system that new contexts leave for the growth of existing ones.
 const SPARE: u64 = 32 << 20;
 /// New contexts between two checks of the file system. They need less than `SPARE` bytes.
-const LOOK_EVERY: u32 = 128;
+const CHECK_INTERVAL: u32 = 128;
 
 /// A file of contexts.
 #[derive(Debug)]
-pub struct KeptContexts {
+pub struct ContextFile {
     store: ShmStore,
     key: RecordsKey,
     free: Vec<u32>,
     next: u32,
     /// New contexts until the next check of the file system.
-    look: u32,
+    until_check: u32,
     has_room: bool,
     sealed: Vec<u8>,
 }
 
 /// A context found when the file was opened.
 #[derive(Debug)]
-pub struct KeptContext {
+pub struct OpenedContext {
     /// Number of its place.
-    pub place: u32,
+    pub index: u32,
     /// The word beside it; not 0.
     pub word: u64,
     /// The opened (decrypted) bytes.
@@ -57,7 +57,7 @@ pub struct KeptContext {
 #[derive(Debug, Default)]
 pub struct Opened {
     /// Contexts that can be continued.
-    pub contexts: Vec<KeptContext>,
+    pub contexts: Vec<OpenedContext>,
     /// Reason that all contexts were dropped, if they were.
     pub dropped: Option<&'static str>,
     /// Contexts without a word: the process ended while it stored or removed them.
@@ -68,7 +68,7 @@ pub struct Opened {
     pub damaged: usize,
 }
 
-impl KeptContexts {
+impl ContextFile {
     /// Opens the file with room for `contexts` contexts, and returns its contents.
     ///
     /// `mark` (not 0) identifies the configuration. Contexts of another mark or of another layout
@@ -84,7 +84,7 @@ impl KeptContexts {
             large_packets: 0,
             rings: 0,
             board: contexts + 1,
-            bulletins: 0,
+            published_values: 0,
             ..RegionConfig::new(contexts, 1, FIXED + contexts as usize * (OCTETS + size_of::<u64>()))
         };
         let region = match Region::open(path, sizes) {
@@ -99,18 +99,18 @@ impl KeptContexts {
                 drop(region);
                 found?
             }
-            region => region.map_err(|error| ShmError::of(path, error))?,
+            region => region.map_err(|error| ShmError::from_region(path, error))?,
         };
         region.shared_word(MARK).store(mark, Ordering::Release);
         // This process holds the lock of the file: the previous process is dead.
-        if let Some(dead) = region.bury_unlocked(0) {
+        if let Some(dead) = region.declare_dead_unlocked(0) {
             region.reclaim(dead);
         }
         let store = ShmStore::new(&region).map_err(|_| ShmError::Foreign(path.to_owned()))?;
-        let mut kept =
-            KeptContexts { store, key, free: Vec::new(), next: 0, look: 0, has_room: true, sealed: Vec::new() };
-        kept.index(&mut opened);
-        Ok((kept, opened))
+        let mut file =
+            ContextFile { store, key, free: Vec::new(), next: 0, until_check: 0, has_room: true, sealed: Vec::new() };
+        file.index(&mut opened);
+        Ok((file, opened))
     }
 
     /// Reads the contexts and removes those that cannot be continued.
@@ -126,7 +126,7 @@ impl KeptContexts {
                     opened.unfinished += 1;
                     None
                 }
-                _ => match key.open(&of(place), stored.octets) {
+                _ => match key.open(&associated_data(place), stored.octets) {
                     Ok(octets) => Some(octets),
                     Err(OpenError::OtherKey { .. }) => {
                         opened.other_key += 1;
@@ -141,7 +141,7 @@ impl KeptContexts {
             match found {
                 Some(octets) => {
                     used.push(place);
-                    opened.contexts.push(KeptContext { place, word, octets });
+                    opened.contexts.push(OpenedContext { index: place, word, octets });
                 }
                 None => void.push((at, stored.version)),
             }
@@ -201,7 +201,7 @@ impl KeptContexts {
     /// Returns a [`CommitError`] if there is no room; the place is empty then.
     pub fn put(&mut self, place: u32, octets: &[u8]) -> Result<(), CommitError> {
         self.sealed.clear();
-        self.key.seal_into(&of(place), octets, &mut self.sealed);
+        self.key.seal_into(&associated_data(place), octets, &mut self.sealed);
         let at = Ltmsi::from_raw(place);
         let before = self.store.load(at).map_or(0, |stored| stored.version);
         let stored = self.store.commit(at, before, &self.sealed, None).map(drop);
@@ -228,21 +228,21 @@ impl KeptContexts {
 
     /// Returns true if the file system has room for further contexts.
     fn has_room(&mut self) -> bool {
-        if self.look == 0 || !self.has_room {
-            self.look = LOOK_EVERY;
+        if self.until_check == 0 || !self.has_room {
+            self.until_check = CHECK_INTERVAL;
             self.has_room = match self.store.region().free_around() {
                 Ok(free) => free.is_none_or(|free| free >= SPARE),
                 // The file system answered when the region was created.
                 Err(_) => true,
             };
         }
-        self.look -= 1;
+        self.until_check -= 1;
         self.has_room
     }
 }
 
 /// Returns the associated data of sealing: the place.
-fn of(place: u32) -> [u8; 8] {
+fn associated_data(place: u32) -> [u8; 8] {
     let [a, b, c, d] = place.to_be_bytes();
     [b'k', b'e', b'p', b't', a, b, c, d]
 }
@@ -275,7 +275,7 @@ fn anew(path: &Path, sizes: RegionConfig) -> Result<Region, ShmError> {
         }
         _ => {}
     }
-    Region::open(path, sizes).map_err(|error| ShmError::of(path, error))
+    Region::open(path, sizes).map_err(|error| ShmError::from_region(path, error))
 }
 
 #[cfg(test)]
@@ -294,16 +294,16 @@ mod tests {
         (directory, path)
     }
 
-    fn open(path: &Path, mark: u64, key: u8) -> (KeptContexts, Opened) {
-        KeptContexts::open(path, 1000, mark, SealingKey::new([key; 32]).into()).unwrap()
+    fn open(path: &Path, mark: u64, key: u8) -> (ContextFile, Opened) {
+        ContextFile::open(path, 1000, mark, SealingKey::new([key; 32]).into()).unwrap()
     }
 
     /// Stores contexts with these words and returns their places.
-    fn store(kept: &mut KeptContexts, words: &[u64]) -> Vec<u32> {
+    fn store(file: &mut ContextFile, words: &[u64]) -> Vec<u32> {
         let put = |word: &u64| {
-            let place = kept.place().unwrap();
-            kept.put(place, &[SECRET, &word.to_be_bytes()].concat()).unwrap();
-            kept.set(place, *word);
+            let place = file.place().unwrap();
+            file.put(place, &[SECRET, &word.to_be_bytes()].concat()).unwrap();
+            file.set(place, *word);
             place
         };
         words.iter().map(put).collect()
@@ -316,79 +316,79 @@ mod tests {
     }
 
     #[test]
-    fn contexts_are_there_for_the_next_process_sealed() {
+    fn contexts_are_there_for_next_process_sealed() {
         let (_directory, path) = place();
-        let (mut kept, opened) = open(&path, 7, 1);
+        let (mut file, opened) = open(&path, 7, 1);
         assert!(opened.contexts.is_empty() && opened.dropped.is_none());
-        let places = store(&mut kept, &[11, 12, 13]);
+        let places = store(&mut file, &[11, 12, 13]);
         // The word changes at each commit, the bytes do not.
-        kept.set(places[0], 21);
-        kept.take_out(places[1]);
-        assert!(matches!(KeptContexts::open(&path, 1000, 7, SealingKey::new([1; 32]).into()), Err(ShmError::Taken(_))));
+        file.set(places[0], 21);
+        file.take_out(places[1]);
+        assert!(matches!(ContextFile::open(&path, 1000, 7, SealingKey::new([1; 32]).into()), Err(ShmError::InUse(_))));
         let octets = fs::read(&path).unwrap();
         assert!(!octets.windows(8).any(|octets| octets == &SECRET[..8]), "nothing of it is in clear");
         // A process that is killed writes nothing.
-        drop(kept);
-        let (mut kept, opened) = open(&path, 7, 1);
+        drop(file);
+        let (mut file, opened) = open(&path, 7, 1);
         assert_eq!((words(&opened), opened.unfinished), (vec![13, 21], 0));
         let first = opened.contexts.iter().find(|context| context.word == 21).unwrap();
         assert_eq!(first.octets, [SECRET, &11_u64.to_be_bytes()].concat(), "as they were put");
-        let more = store(&mut kept, &[31, 32]);
+        let more = store(&mut file, &[31, 32]);
         assert!(more.iter().all(|place| ![places[0], places[2]].contains(place)), "places are not given twice");
     }
 
     #[test]
-    fn what_cannot_be_believed_is_dropped_and_counted() {
+    fn damaged_contexts_are_dropped_and_counted() {
         let (_directory, path) = place();
-        let (mut kept, _) = open(&path, 7, 1);
-        let places = store(&mut kept, &[11, 12, 13, 14]);
+        let (mut file, _) = open(&path, 7, 1);
+        let places = store(&mut file, &[11, 12, 13, 14]);
         // The process ended between storing bytes and word.
-        kept.set(places[0], 0);
+        file.set(places[0], 0);
         // Bytes of one place in another.
-        let foreign = kept.store.load(Ltmsi::from_raw(places[1])).unwrap().octets.to_vec();
-        let version = kept.store.load(Ltmsi::from_raw(places[2])).unwrap().version;
-        kept.store.commit(Ltmsi::from_raw(places[2]), version, &foreign, None).unwrap();
-        let version = kept.store.load(Ltmsi::from_raw(places[3])).unwrap().version;
-        kept.store.commit(Ltmsi::from_raw(places[3]), version, b"in clear", None).unwrap();
-        drop(kept);
-        let (kept, opened) = open(&path, 7, 1);
+        let foreign = file.store.load(Ltmsi::from_raw(places[1])).unwrap().octets.to_vec();
+        let version = file.store.load(Ltmsi::from_raw(places[2])).unwrap().version;
+        file.store.commit(Ltmsi::from_raw(places[2]), version, &foreign, None).unwrap();
+        let version = file.store.load(Ltmsi::from_raw(places[3])).unwrap().version;
+        file.store.commit(Ltmsi::from_raw(places[3]), version, b"in clear", None).unwrap();
+        drop(file);
+        let (file, opened) = open(&path, 7, 1);
         assert_eq!((words(&opened), opened.unfinished, opened.damaged), (vec![12], 1, 2));
-        assert_eq!(kept.len(), 1, "it is not there any more");
-        drop(kept);
-        let (kept, opened) = open(&path, 7, 2);
-        assert_eq!((words(&opened), opened.other_key, kept.len()), (vec![], 1, 0));
+        assert_eq!(file.len(), 1, "it is not there any more");
+        drop(file);
+        let (file, opened) = open(&path, 7, 2);
+        assert_eq!((words(&opened), opened.other_key, file.len()), (vec![], 1, 0));
     }
 
     #[test]
     fn other_layouts_and_configurations_begin_anew() {
         let (_directory, path) = place();
-        let (mut kept, _) = open(&path, 7, 1);
-        store(&mut kept, &[11]);
-        drop(kept);
-        let (mut kept, opened) = open(&path, 8, 1);
+        let (mut file, _) = open(&path, 7, 1);
+        store(&mut file, &[11]);
+        drop(file);
+        let (mut file, opened) = open(&path, 8, 1);
         assert_eq!((words(&opened), opened.dropped), (vec![], Some("the configuration is another one")));
-        store(&mut kept, &[12]);
-        drop(kept);
+        store(&mut file, &[12]);
+        drop(file);
         let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
         file.write_all_at(&99_u64.to_ne_bytes(), 8).unwrap();
-        let (mut kept, opened) = open(&path, 8, 1);
+        let (mut file, opened) = open(&path, 8, 1);
         assert_eq!((words(&opened), opened.dropped), (vec![], Some("the file is another release's")));
-        store(&mut kept, &[13]);
-        drop(kept);
+        store(&mut file, &[13]);
+        drop(file);
         assert_eq!(words(&open(&path, 8, 1).1), [13]);
         fs::write(&path, [7; 8192]).unwrap();
-        let refused = KeptContexts::open(&path, 1000, 8, SealingKey::new([1; 32]).into());
+        let refused = ContextFile::open(&path, 1000, 8, SealingKey::new([1; 32]).into());
         assert!(matches!(refused, Err(ShmError::Foreign(_))), "it is no file of contexts, and not removed");
     }
 
     #[test]
-    fn a_full_file_takes_no_more_and_changes_what_it_has() {
+    fn full_file_still_updates_contexts() {
         let (_directory, path) = place();
-        let (mut kept, _) = KeptContexts::open(&path, 2, 7, SealingKey::new([1; 32]).into()).unwrap();
-        let places = store(&mut kept, &[11, 12]);
-        assert_eq!(kept.place(), None);
-        kept.put(places[0], &[1; 3000]).unwrap();
-        kept.take_out(places[1]);
-        assert_eq!(kept.place(), Some(places[1]));
+        let (mut file, _) = ContextFile::open(&path, 2, 7, SealingKey::new([1; 32]).into()).unwrap();
+        let places = store(&mut file, &[11, 12]);
+        assert_eq!(file.place(), None);
+        file.put(places[0], &[1; 3000]).unwrap();
+        file.take_out(places[1]);
+        assert_eq!(file.place(), Some(places[1]));
     }
 }

@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_nobody_commits_any_more_ends() {
+    fn record_expires_without_commits() {
         let mut store = MemoryRecords::new(Duration::from_millis(100));
         crate::conformance::expiry_suite(&mut store, Duration::from_millis(100));
     }

@@ -10,8 +10,8 @@
 
 mod backoff;
 mod codec;
+mod context_file;
 mod format;
-mod kept;
 mod memory;
 #[cfg(feature = "mongodb")]
 mod mongo;
@@ -23,8 +23,8 @@ mod url;
 mod write_behind;
 
 pub use codec::{Codec, CodecError, Encoded, RecordBase};
+pub use context_file::{ContextFile, Opened, OpenedContext};
 pub use format::{Format, FormatError, Parts, UpdateMode};
-pub use kept::{KeptContext, KeptContexts, Opened};
 pub use memory::MemoryRecords;
 #[cfg(feature = "mongodb")]
 pub use mongo::{MongoConfig, MongoRecords};

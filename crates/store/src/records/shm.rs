@@ -24,12 +24,12 @@ const NAMES: u32 = 1 << 28;
 /// Free bytes of the file system that new records leave for the growth of existing ones.
 const SPARE: u64 = 32 << 20;
 /// New records between two checks of the file system. They need less than `SPARE` bytes.
-const LOOK_EVERY: u32 = 128;
+const CHECK_INTERVAL: u32 = 128;
 
 /// A store of records in a file. Clones are handles of the same store.
 #[derive(Clone, Debug)]
 pub struct ShmRecords {
-    kept: Arc<Mutex<ShmIndex>>,
+    index: Arc<Mutex<ShmIndex>>,
     life: Duration,
     operations: Operations,
 }
@@ -42,7 +42,7 @@ struct ShmIndex {
     free: Vec<Ltmsi>,
     next: u32,
     /// New records until the next check of the file system.
-    look: u32,
+    until_check: u32,
     has_room: bool,
 }
 
@@ -62,7 +62,7 @@ pub enum ShmError {
     NotInMemory(PathBuf),
     /// Another process uses the file.
     #[error("another process has the records in {}: end it first, or give this one another name for its records", .0.display())]
-    Taken(PathBuf),
+    InUse(PathBuf),
     /// The file belongs to another user or is not a file of records.
     #[error("{} holds no records of this user's alone: remove it, or choose another place for them", .0.display())]
     Foreign(PathBuf),
@@ -87,12 +87,12 @@ pub enum ShmError {
 }
 
 impl ShmError {
-    pub(super) fn of(path: &Path, error: RegionError) -> Self {
+    pub(super) fn from_region(path: &Path, error: RegionError) -> Self {
         let path = path.to_owned();
         match error {
             RegionError::Io(source) => ShmError::Io { path, source },
             RegionError::NotInMemory => ShmError::NotInMemory(path),
-            RegionError::Taken => ShmError::Taken(path),
+            RegionError::Locked => ShmError::InUse(path),
             RegionError::NotARegion => ShmError::Foreign(path),
             RegionError::Layout(_) => ShmError::Release(path),
             RegionError::NoRoom { needed, free } => ShmError::NoRoom { path, needed, free },
@@ -125,37 +125,37 @@ impl ShmRecords {
             large_packets: 0,
             rings: 0,
             board: 1,
-            bulletins: 0,
+            published_values: 0,
             ..RegionConfig::new(records, 1, FIXED + records as usize * OCTETS)
         };
-        let region = Region::open(path, sizes).map_err(|error| ShmError::of(path, error))?;
+        let region = Region::open(path, sizes).map_err(|error| ShmError::from_region(path, error))?;
         // This process holds the lock of the file: the previous process is dead.
-        if let Some(dead) = region.bury_unlocked(0) {
+        if let Some(dead) = region.declare_dead_unlocked(0) {
             region.reclaim(dead);
         }
         let store = ShmStore::new(&region).map_err(|_| ShmError::Foreign(path.to_owned()))?;
         let names = FxHashMap::default();
-        let mut kept = ShmIndex { store, names, free: Vec::new(), next: 0, look: 0, has_room: true };
-        if !kept.index(instant(now())) {
+        let mut index = ShmIndex { store, names, free: Vec::new(), next: 0, until_check: 0, has_room: true };
+        if !index.index(instant(now())) {
             return Err(ShmError::Release(path.to_owned()));
         }
-        Ok(ShmRecords { kept: Arc::new(Mutex::new(kept)), life, operations: Operations::default() })
+        Ok(ShmRecords { index: Arc::new(Mutex::new(index)), life, operations: Operations::default() })
     }
 
     /// Returns the maximum number of records.
     pub fn room(&self) -> u32 {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner).store.region().config().ues
+        self.index.lock().unwrap_or_else(PoisonError::into_inner).store.region().config().ues
     }
 
     /// Returns the number of records.
     pub fn len(&self) -> usize {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner).store.len()
+        self.index.lock().unwrap_or_else(PoisonError::into_inner).store.len()
     }
 
     /// Returns true if the next change of an existing record has room, with `octets` bytes
     /// including its name.
     pub fn has_room(&self, octets: usize) -> bool {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner).store.has_room(octets)
+        self.index.lock().unwrap_or_else(PoisonError::into_inner).store.has_room(octets)
     }
 
     /// Returns true if there are no records.
@@ -237,9 +237,9 @@ impl ShmIndex {
             self.take_out(name);
         }
         let found = if change.is_whole() { None } else { self.record(name, now) };
-        let kept = found.iter().flat_map(|found| &found.parts).map(|(name, octets)| RecordPart { name, octets });
-        let kept = kept.filter(|part| change.parts().iter().all(|new| new.name != part.name));
-        let parts: Vec<RecordPart<'_>> = kept.chain(change.parts().iter().copied()).collect();
+        let index = found.iter().flat_map(|found| &found.parts).map(|(name, octets)| RecordPart { name, octets });
+        let index = index.filter(|part| change.parts().iter().all(|new| new.name != part.name));
+        let parts: Vec<RecordPart<'_>> = index.chain(change.parts().iter().copied()).collect();
         let octets = written(name, change.result(), change.octets().unwrap_or_default(), &parts)?;
         let ltmsi = match self.place(name) {
             Some(ltmsi) => ltmsi,
@@ -275,15 +275,15 @@ impl ShmIndex {
 
     /// Returns true if the file system has room for further records.
     fn has_room(&mut self) -> bool {
-        if self.look == 0 || !self.has_room {
-            self.look = LOOK_EVERY;
+        if self.until_check == 0 || !self.has_room {
+            self.until_check = CHECK_INTERVAL;
             self.has_room = match self.store.region().free_around() {
                 Ok(free) => free.is_none_or(|free| free >= SPARE),
                 // The file system answered when the region was created.
                 Err(_) => true,
             };
         }
-        self.look -= 1;
+        self.until_check -= 1;
         self.has_room
     }
 
@@ -342,8 +342,8 @@ impl RecordStore for ShmRecords {
         self.operations.round_trips += 1;
         let now = instant(now());
         // Every section under the lock leaves the index consistent, so poisoning is harmless.
-        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(names.iter().map(|name| kept.record(*name, now)).collect())
+        let index = self.index.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(names.iter().map(|name| index.record(*name, now)).collect())
     }
 
     fn change(&mut self, changes: &[(Name, Change<'_>)]) -> Vec<Result<Version, RecordError>> {
@@ -351,16 +351,16 @@ impl RecordStore for ShmRecords {
         self.operations.changed(changes);
         let now = now();
         let times = (instant(now), instant(now + self.life));
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        changes.iter().map(|(name, change)| kept.change(*name, change, times)).collect()
+        let mut index = self.index.lock().unwrap_or_else(PoisonError::into_inner);
+        changes.iter().map(|(name, change)| index.change(*name, change, times)).collect()
     }
 
     fn list_ids(&mut self, collection: &'static str) -> Result<Vec<u64>, RecordError> {
         self.operations.round_trips += 1;
         let now = instant(now());
-        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        let names = kept.names.get(collection).into_iter().flatten();
-        let lives = |ltmsi: Ltmsi| kept.store.load(ltmsi).is_some_and(|it| it.deadline.is_none_or(|end| end > now));
+        let index = self.index.lock().unwrap_or_else(PoisonError::into_inner);
+        let names = index.names.get(collection).into_iter().flatten();
+        let lives = |ltmsi: Ltmsi| index.store.load(ltmsi).is_some_and(|it| it.deadline.is_none_or(|end| end > now));
         Ok(names.filter(|(_, ltmsi)| lives(**ltmsi)).map(|(id, _)| *id).collect())
     }
 
@@ -391,14 +391,14 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_nobody_commits_any_more_ends() {
+    fn record_expires_without_commits() {
         let (_directory, path) = place();
         let life = Duration::from_millis(100);
         crate::conformance::expiry_suite(&mut ShmRecords::open(&path, 100, life).unwrap(), life);
     }
 
     #[test]
-    fn records_are_there_for_the_next_one_and_for_nobody_else() {
+    fn records_outlive_their_process() {
         let (_directory, path) = place();
         let name = |id| Name { collection: "smf", id };
         let whole = |expected| Change::Commit { expected, octets: b"whole" };
@@ -409,7 +409,7 @@ mod tests {
         }
         assert_eq!(store.change(&[(name(1), Change::Remove { expected: 1 }), (name(2), whole(1))]), [Ok(0), Ok(2)]);
         let refused = ShmRecords::open(&path, 100, LIFE).err();
-        assert!(matches!(refused, Some(ShmError::Taken(_))), "somebody has them: {refused:?}");
+        assert!(matches!(refused, Some(ShmError::InUse(_))), "somebody has them: {refused:?}");
         let before = store.load(&[name(1), name(2), name(3)]).unwrap();
         drop(store);
         let mut store = ShmRecords::open(&path, 100, LIFE).unwrap();
@@ -421,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_place_takes_nothing_and_loses_nothing() {
+    fn full_store_loses_nothing() {
         let (_directory, path) = place();
         let mut store = ShmRecords::open(&path, 10, LIFE).unwrap();
         let name = |id| Name { collection: "smf", id };
@@ -463,7 +463,7 @@ mod tests {
     ///
     /// A retry would fail too, so the error must not be retryable. The stored record stays.
     #[test]
-    fn what_is_too_large_is_refused_for_good() {
+    fn oversized_record_is_refused() {
         let (_directory, path) = place();
         let mut store = ShmRecords::open(&path, 10, LIFE).unwrap();
         let mut commit = |id, expected, octets: &[u8]| {
@@ -496,14 +496,14 @@ mod tests {
     ///
     /// Touching memory without room in the file system would end the process.
     #[test]
-    fn a_file_system_that_is_full_is_said_and_ends_nobody() {
+    fn full_file_system_is_reported() {
         let Ok(directory) = std::env::var(SMALL) else {
             let directory = tempfile::tempdir().unwrap();
             let script = "mount -t tmpfs -o size=40m none \"$1\" || exit 77; shift; exec \"$@\"";
             let mut command = std::process::Command::new("unshare");
             command.args(["--map-root-user", "--mount", "sh", "-c", script, "sh"]).arg(directory.path());
             command.arg(std::env::current_exe().unwrap()).env(SMALL, directory.path());
-            let name = "records::shm::tests::a_file_system_that_is_full_is_said_and_ends_nobody";
+            let name = "records::shm::tests::full_file_system_is_reported";
             let output = command.args(["--exact", name, "--nocapture"]).output();
             let Some(output) = output.ok().filter(|output| output.status.code() != Some(77)) else {
                 return eprintln!("skipped: no file system can be mounted here");
@@ -558,7 +558,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_ended_its_life_is_not_found_again() {
+    fn expired_record_is_not_found() {
         let (_directory, path) = place();
         let name = |id| Name { collection: "smf", id };
         let commit = Change::Commit { expected: 0, octets: b"x" };
@@ -571,10 +571,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_record_is_left_alone() {
+    fn foreign_file_is_left_alone() {
         let (_directory, path) = place();
         let mut store = ShmRecords::open(&path, 10, LIFE).unwrap();
-        store.kept.lock().unwrap().store.commit(Ltmsi::from_raw(7), 0, &[0xff; 20], None).unwrap();
+        store.index.lock().unwrap().store.commit(Ltmsi::from_raw(7), 0, &[0xff; 20], None).unwrap();
         let name = Name { collection: "smf", id: 1 };
         assert_eq!(store.change(&[(name, Change::Commit { expected: 0, octets: b"x" })]), [Ok(1)]);
         drop(store);

@@ -14,7 +14,7 @@ pub struct StoreUrl {
     /// Lifetime of a record without commits.
     pub life: Duration,
     /// Timeout of an operation.
-    pub patience: Duration,
+    pub timeout: Duration,
     /// Encoding of the parts.
     pub format: Format,
     /// Redis Cluster: number of replicas that must acknowledge a commit.
@@ -29,19 +29,19 @@ pub struct StoreUrl {
 ///
 /// Returns [`RecordError::Down`] if the URL has an unknown scheme.
 pub fn open(place: &StoreUrl) -> Result<Box<dyn RecordStore>, RecordError> {
-    let StoreUrl { url, prefix, life, patience, format, confirm, tls } = place.clone();
+    let StoreUrl { url, prefix, life, timeout, format, confirm, tls } = place.clone();
     let secured = url.starts_with("rediss");
     if let Some(nodes) = ["redis-cluster://", "rediss-cluster://"].iter().find_map(|scheme| url.strip_prefix(scheme)) {
         let nodes = nodes.split(',').filter(|node| !node.is_empty()).map(str::to_owned).collect();
         let tls = secured.then_some(tls);
-        let config = ClusterConfig { nodes, patience, confirm, alone: true, tls };
+        let config = ClusterConfig { nodes, timeout, confirm, alone: true, tls };
         return Ok(Box::new(RedisCluster::new(config, &prefix, life)));
     }
     if ["redis://", "rediss://", "redis+unix://", "unix://"].iter().any(|scheme| url.starts_with(scheme)) {
-        return Ok(Box::new(RedisRecords::new(LinkConfig { url, patience, tls }, &prefix, life)));
+        return Ok(Box::new(RedisRecords::new(LinkConfig { url, timeout, tls }, &prefix, life)));
     }
     if url.starts_with("mongodb://") {
-        return mongo(url, prefix, life, (patience, format));
+        return mongo(url, prefix, life, (timeout, format));
     }
     let known = "redis://, rediss://, redis+unix://, redis-cluster://, rediss-cluster:// or mongodb://";
     Err(RecordError::Down(format!("{url} is no URL of a database: it begins with {known}")))
@@ -52,9 +52,9 @@ fn mongo(
     url: String,
     database: String,
     life: Duration,
-    (patience, format): (Duration, Format),
+    (timeout, format): (Duration, Format),
 ) -> Result<Box<dyn RecordStore>, RecordError> {
-    let config = super::MongoConfig { url, database, patience, format };
+    let config = super::MongoConfig { url, database, timeout, format };
     Ok(Box::new(super::MongoRecords::new(&config, life)?))
 }
 
@@ -68,12 +68,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_is_found_by_its_url() {
+    fn store_is_selected_by_url() {
         let place = |url: &str| StoreUrl {
             url: url.to_owned(),
             prefix: "vireo".into(),
             life: Duration::from_secs(60),
-            patience: Duration::from_millis(100),
+            timeout: Duration::from_millis(100),
             format: Format::Json,
             confirm: 1,
             tls: DatabaseTls::default(),

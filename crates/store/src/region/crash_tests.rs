@@ -39,7 +39,7 @@ impl Context {
         [self.ltmsi, self.number.map_or(0, |n| n + 1), self.leaves.into()]
     }
 
-    fn of(seen: &Snapshot) -> Self {
+    fn from_snapshot(seen: &Snapshot) -> Self {
         let [ltmsi, number, leaves] = seen.context[..] else { panic!("it is whole: {:?}", seen.context) };
         Context { ltmsi, number: number.checked_sub(1), leaves: leaves != 0 }
     }
@@ -81,7 +81,7 @@ impl Mortal {
             self.worker.abandon(slot);
             return;
         }
-        let mut context = Context::of(&seen);
+        let mut context = Context::from_snapshot(&seen);
         self.repair(region, slot, context);
         let mut buffer = seen.buffer().unwrap();
         if sequence > seen.consumed {
@@ -119,12 +119,12 @@ impl Mortal {
 
     /// Makes numbers, LTMSI and aliases match the context.
     fn repair(&mut self, region: &Region, slot: Slot, context: Context) {
-        for (_, number) in region.taken(slot).into_iter().flatten() {
+        for (_, number) in region.noted_numbers(slot).into_iter().flatten() {
             if context.number.map(u32::from) != Some(number) {
-                region.numbers(0).unwrap().give_back(number, slot);
+                region.numbers(0).unwrap().free(number, slot);
             }
         }
-        region.clear_taken(slot);
+        region.clear_notes(slot);
         assert!(region.rename(slot, ltmsi(context.ltmsi.into())));
         for alias in region.aliases(slot) {
             assert!(region.drop_alias(slot, alias));
@@ -145,7 +145,7 @@ struct Host {
 fn region() -> Region {
     let mut config = RegionConfig::new(2, 4, 2 << 20);
     (config.packets, config.large_packets, config.rings, config.ring_cells) = (16, 0, 8, 16);
-    (config.board, config.bulletins, config.tables[0]) = (0, 0, NUMBERS);
+    (config.board, config.published_values, config.tables[0]) = (0, 0, NUMBERS);
     Region::create(config).unwrap()
 }
 
@@ -214,13 +214,13 @@ impl Host {
         assert!(region.is_idle(slot.0), "nobody holds the UE");
         assert_eq!(region.read(slot, &mut self.snapshot), !leaves);
         let records = usize::from(!leaves);
-        let number = (!leaves).then(|| Context::of(&self.snapshot).number).flatten();
+        let number = (!leaves).then(|| Context::from_snapshot(&self.snapshot).number).flatten();
         // Buffers that the host and its last worker keep for reuse hold no commit records.
         for number in 1..4 {
             region.reclaim(DeadWorker { number });
         }
-        assert_eq!(region.heap_use().0 - self.kept(), records, "a buffer in use is the UE's record");
-        assert_eq!(region.taken(slot), [None, None]);
+        assert_eq!(region.heap_use().0 - self.spare_buffers(), records, "a buffer in use is the UE's record");
+        assert_eq!(region.noted_numbers(slot), [None, None]);
         let numbers = region.numbers(0).unwrap();
         for n in 0..NUMBERS {
             assert_eq!(numbers.owner(n), (number == Some(n as u8)).then_some(slot), "number {n}");
@@ -237,7 +237,7 @@ impl Host {
     }
 
     /// Returns the number of buffers that the host's own worker keeps for reuse.
-    fn kept(&self) -> usize {
+    fn spare_buffers(&self) -> usize {
         let current = self.region.slots().map(|slot| super::halves(self.region.current(slot.0)).1).collect::<Vec<_>>();
         self.region.owned_by(0).filter(|buffer| !current.contains(buffer)).count()
     }
@@ -281,7 +281,7 @@ fn region_mapping_is_left_out_of_core_dumps() {
 }
 
 #[test]
-fn a_worker_dies_before_each_write() {
+fn worker_dies_before_each_write() {
     for inputs in [&INPUTS[..], &[LEAVE], &[TAKE, REKEY, LEAVE]] {
         let deaths = (0..).take_while(|n| !run(inputs, *n, u32::MAX)[0]).count();
         assert!(deaths > 20 * inputs.len(), "{deaths} writes of {inputs:?}");
@@ -311,7 +311,7 @@ fn come_and_go(worker: &mut Worker) {
     assert!(!region.read(slot, &mut seen));
     let _ =
         worker.commit(slot, &seen, &CommitRecord { context: &context.octets(), ..CommitRecord::default() }).unwrap();
-    region.clear_taken(slot);
+    region.clear_notes(slot);
     assert!(region.read(slot, &mut seen));
     assert!(numbers.note(context.number.unwrap().into(), slot));
     worker.remove(slot, &seen).unwrap();
@@ -320,7 +320,7 @@ fn come_and_go(worker: &mut Worker) {
 }
 
 #[test]
-fn a_ue_is_there_or_not() {
+fn ue_is_there_or_not() {
     let (mut died, mut there) = (0, 0);
     loop {
         let region = region();
@@ -331,7 +331,7 @@ fn a_ue_is_there_or_not() {
         assert_eq!(slot.is_some_and(|slot| region.read(slot, &mut seen)), slot.is_some(), "no slot without a record");
         assert_eq!(region.slots().count(), usize::from(slot.is_some()));
         assert_eq!([region.slot_of(ltmsi(6)), region.lookup(Key::Supi, 8), region.lookup(Key::Tmsi, 9)], [slot; 3]);
-        let number = slot.map(|_| Context::of(&seen).number.unwrap());
+        let number = slot.map(|_| Context::from_snapshot(&seen).number.unwrap());
         let numbers = region.numbers(0).unwrap();
         (0..NUMBERS).for_each(|n| assert_eq!(numbers.owner(n), slot.filter(|_| number == Some(n as u8))));
         assert_eq!(region.heap_use().0, usize::from(slot.is_some()));
@@ -391,7 +391,7 @@ fn another_workers_buffer_is_given_back() {
 #[test]
 fn memory_does_not_grow_with_moves() {
     let mut config = RegionConfig::new(2000, 4, 64 << 20);
-    (config.packets, config.large_packets, config.board, config.bulletins) = (16, 0, 0, 0);
+    (config.packets, config.large_packets, config.board, config.published_values) = (16, 0, 0, 0);
     let region = Region::create(config).unwrap();
     let (mut host, mut seen) = (region.join(0).unwrap(), Snapshot::default());
     let mut workers = [1, 2, 3].map(|n| region.join(n).unwrap());
@@ -417,7 +417,7 @@ fn memory_does_not_grow_with_moves() {
 #[test]
 fn memory_does_not_grow_with_deaths() {
     let mut config = RegionConfig::new(300, 3, 64 << 20);
-    (config.packets, config.large_packets, config.board, config.bulletins) = (16, 0, 0, 0);
+    (config.packets, config.large_packets, config.board, config.published_values) = (16, 0, 0, 0);
     let region = Region::create(config).unwrap();
     let (mut host, mut seen, mut random) = (region.join(0).unwrap(), Snapshot::default(), 1_u32);
     let slots: Vec<Slot> = (0..300).map(|n| host.insert(ltmsi(n)).unwrap()).collect();

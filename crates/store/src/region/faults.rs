@@ -67,7 +67,7 @@ fn damage(region: &Region, random: &mut Random, count: usize) {
 fn region() -> Region {
     let mut config = RegionConfig::new(48, 4, 8 << 20);
     (config.packets, config.large_packets, config.rings, config.ring_cells) = (64, 2, 12, 16);
-    (config.board, config.bulletins, config.bulletin_bytes, config.tables[0]) = (16, 1, 512, 64);
+    (config.board, config.published_values, config.published_value_bytes, config.tables[0]) = (16, 1, 512, 64);
     Region::create(config).expect("a region")
 }
 
@@ -75,7 +75,7 @@ fn region() -> Region {
 struct Host {
     region: Region,
     own: Worker,
-    seen: Snapshot,
+    snapshot: Snapshot,
 }
 
 impl Host {
@@ -95,13 +95,13 @@ impl Host {
                 }
             }
             1 => self.commit(slot, random),
-            2 if region.read(slot, &mut self.seen) => drop(self.own.remove(slot, &self.seen)),
+            2 if region.read(slot, &mut self.snapshot) => drop(self.own.remove(slot, &self.snapshot)),
             3 => {
                 let item = random.next() & super::ring::ITEM;
                 if let Some(buffer) = region.buffer_of(item) {
-                    region.read_outbox(buffer, &mut self.seen);
+                    region.read_outbox(buffer, &mut self.snapshot);
                 }
-                region.read_record(buffer, &mut self.seen, true);
+                region.read_record(buffer, &mut self.snapshot, true);
                 let _ =
                     (region.place_of_buffer(buffer), region.slot_of_buffer(buffer), region.buffer_of(buffer.to_item()));
                 self.own.sent(buffer);
@@ -138,8 +138,8 @@ impl Host {
                 let numbers = region.numbers(0).expect("a table");
                 let taken = numbers.take(slot);
                 let _ = (numbers.reserve(number, slot), numbers.lend(number, slot), numbers.unlend(number));
-                let _ = (numbers.owner(number), numbers.used(), taken.map(|taken| numbers.give_back(taken, slot)));
-                region.clear_taken(slot);
+                let _ = (numbers.owner(number), numbers.used(), taken.map(|taken| numbers.free(taken, slot)));
+                region.clear_notes(slot);
             }
             10 => {
                 let _ = region.publish(0, &[1; 100]);
@@ -169,9 +169,10 @@ impl Host {
 
     fn commit(&mut self, slot: Slot, random: &mut Random) {
         let octets = vec![3; random.below(700)];
-        self.region.read(slot, &mut self.seen);
+        self.region.read(slot, &mut self.snapshot);
         let record = CommitRecord { context: &octets, outbox: &octets[..octets.len() / 3], ..CommitRecord::default() };
-        if let Ok(done) = self.own.commit(slot, &self.seen, &CommitRecord { deadline: Some(Instant(7)), ..record }) {
+        if let Ok(done) = self.own.commit(slot, &self.snapshot, &CommitRecord { deadline: Some(Instant(7)), ..record })
+        {
             self.own.sent(done.buffer);
         }
     }
@@ -193,7 +194,7 @@ impl Host {
 
     /// Simulates the death of a worker: recovers what it held and starts a replacement.
     fn replace(&mut self, number: u8) {
-        let Some(dead) = self.region.bury_reaped(number, 7) else { panic!("it is one of the region's") };
+        let Some(dead) = self.region.declare_dead_reaped(number, 7) else { panic!("it is one of the region's") };
         for ring in RINGS.filter_map(|ring| self.region.ring(ring)) {
             let begun = ring.requeue(&dead, &self.own);
             let waiting = std::iter::from_fn(|| ring.take(&self.own)).take(ring.room());
@@ -216,7 +217,7 @@ fn serves(host: &mut Host) {
     let mut worker = region.join(1).expect("its place is free");
     let new = (100..500).find_map(|n| {
         let slot = host.own.insert(Ltmsi::from_raw(n)).ok()?;
-        (region.ltmsi_of(slot) == Some(Ltmsi::from_raw(n)) && !region.read(slot, &mut host.seen)).then_some(slot)
+        (region.ltmsi_of(slot) == Some(Ltmsi::from_raw(n)) && !region.read(slot, &mut host.snapshot)).then_some(slot)
     });
     let slot = new.expect("there is room for a UE");
     let packet = host.own.packet(9, b"hello").expect("there is room for a message");
@@ -230,15 +231,15 @@ fn serves(host: &mut Host) {
         (region.read_packet(packet, &mut octets), &octets[..], taken.item),
         (Some(9), &b"hello"[..], slot.number().into())
     );
-    assert!(!region.read(slot, &mut host.seen));
+    assert!(!region.read(slot, &mut host.snapshot));
     let record = CommitRecord { context: b"context", outbox: b"effects", ..CommitRecord::default() };
-    let done = worker.commit(slot, &host.seen, &record).expect("committed");
+    let done = worker.commit(slot, &host.snapshot, &record).expect("committed");
     assert_eq!(worker.finish(slot), None);
     assert!(ring.acknowledge(&worker, taken));
     let (mut sender, mut receiver) = (region.sender(4).expect("a ring"), host.region.receiver(4).expect("a ring"));
     sender.push(done.buffer.to_item()).expect("there is room");
     let buffer = receiver.take().and_then(|item| host.region.buffer_of(item)).expect("a record");
-    assert!(host.region.read_outbox(buffer, &mut host.seen) && host.seen.outbox == b"effects");
+    assert!(host.region.read_outbox(buffer, &mut host.snapshot) && host.snapshot.outbox == b"effects");
 }
 
 /// Runs rounds of damage and of a host's operations, optionally beside a thread that keeps writing.
@@ -249,7 +250,7 @@ fn storm(seed: u64, rounds: usize, beside: bool) -> bool {
     let region = region();
     let own = region.join(0).expect("a place");
     let mut random = Random(seed);
-    let mut host = Host { own, seen: Snapshot::default(), region };
+    let mut host = Host { own, snapshot: Snapshot::default(), region };
     for _ in 0..300 {
         let slot = host.slot(&mut random);
         if let Ok(slot) = host.own.insert(Ltmsi::from_raw(random.below(80) as u32)) {

@@ -121,7 +121,7 @@ fn in_memory(file: &File) -> Result<(), RegionError> {
 fn lock(file: &File) -> Result<(), RegionError> {
     match file.try_lock() {
         Ok(()) => Ok(()),
-        Err(TryLockError::WouldBlock) => Err(RegionError::Taken),
+        Err(TryLockError::WouldBlock) => Err(RegionError::Locked),
         Err(TryLockError::Error(error)) => Err(error.into()),
     }
 }
@@ -155,13 +155,13 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     #[test]
-    fn a_region_is_found_by_its_name_and_only_if_it_is_ours() {
+    fn region_is_found_by_name_and_owner() {
         let place = tempfile::tempdir_in("/dev/shm").unwrap();
         let path = place.path().join("region");
         let config = RegionConfig::new(100, 1, 64 << 20);
         let one = Region::open(&path, config).unwrap();
         one.shared_word(3).store(42, std::sync::atomic::Ordering::Relaxed);
-        assert!(matches!(Region::open(&path, config), Err(RegionError::Taken)), "somebody has it");
+        assert!(matches!(Region::open(&path, config), Err(RegionError::Locked)), "somebody has it");
         drop(one);
         let other = Region::open(&path, RegionConfig::new(200, 1, 128 << 20)).unwrap();
         assert_eq!(other.config(), &config, "it is as it was made");
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_region_is_not_made_where_it_has_no_room() {
+    fn region_needs_free_space() {
         let place = tempfile::tempdir_in("/dev/shm").unwrap();
         let free = free(File::open(place.path()).unwrap()).unwrap();
         let Some(free) = free else { return };

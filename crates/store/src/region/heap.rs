@@ -84,11 +84,20 @@ pub(super) struct Arena {
     orphans: usize,
 }
 
+/// Location of a buffer.
+#[derive(Clone, Copy)]
+struct BufferLocation {
+    chunk: usize,
+    /// Index of the buffer in its chunk.
+    index: usize,
+    class: usize,
+}
+
 #[derive(Debug, Default)]
 struct Class {
     chunks: Vec<u32>,
     cursor: usize,
-    kept: Vec<u32>,
+    spare: Vec<u32>,
 }
 
 /// Maximum size of a commit record in bytes.
@@ -106,16 +115,15 @@ impl Region {
         self.lay.chunks + chunk * CHUNK_META
     }
 
-    /// Returns the chunk, place in it and size class of a buffer; `None` if there is no such
-    /// buffer.
-    fn locate(&self, number: u32) -> Option<(usize, usize, usize)> {
+    /// Returns the location of a buffer; `None` if there is no such buffer.
+    fn locate(&self, number: u32) -> Option<BufferLocation> {
         let at = (number as usize).checked_sub(1)? * UNIT;
         let chunk = at / CHUNK;
         if chunk >= self.lay.chunk_count {
             return None;
         }
         let class = self.class_of(chunk)?;
-        Some((chunk, at % CHUNK / CLASSES[class], class))
+        Some(BufferLocation { chunk, index: at % CHUNK / CLASSES[class], class })
     }
 
     fn class_of(&self, chunk: usize) -> Option<usize> {
@@ -126,7 +134,7 @@ impl Region {
     /// Returns the words of a buffer after its header; `None` if there is no such buffer.
     #[inline]
     pub(super) fn capacity(&self, number: u32) -> Option<usize> {
-        self.locate(number).map(|(_, _, class)| CLASSES[class] - BUFFER_HEADER)
+        self.locate(number).map(|location| CLASSES[location.class] - BUFFER_HEADER)
     }
 
     /// Returns the current use of a buffer.
@@ -140,7 +148,7 @@ impl Region {
     ///
     /// `SUPERSEDED` and `SENT` together end the use.
     pub(super) fn mark(&self, buffer: Buffer, flag: u32, by: Option<u8>) -> FlagOutcome {
-        let Some((chunk, ..)) = self.locate(buffer.number) else { return FlagOutcome::Stale };
+        let Some(BufferLocation { chunk, .. }) = self.locate(buffer.number) else { return FlagOutcome::Stale };
         let word = self.word(self.buffer(buffer.number));
         let mut now = word.load(Ordering::Acquire);
         loop {
@@ -157,7 +165,7 @@ impl Region {
             } else {
                 // If the worker dies before it frees the buffer, recovery finds the buffer by this
                 // note.
-                self.note_giving(by, buffer.to_word());
+                self.note_freeing(by, buffer.to_word());
                 joined(generation.wrapping_add(1), PENDING)
             };
             match word.compare_exchange(now, next, Ordering::AcqRel, Ordering::Acquire) {
@@ -175,7 +183,7 @@ impl Region {
     pub(super) fn mark_and_free(&self, buffer: Buffer, flag: u32, by: Option<u8>) {
         if self.mark(buffer, flag, by) == FlagOutcome::Free {
             self.free_buffer(buffer.number);
-            self.note_giving(by, 0);
+            self.note_freeing(by, 0);
         }
     }
 
@@ -184,8 +192,8 @@ impl Region {
     /// A later allocation clears the pending flag before it sets the bit. So if the bit is seen set
     /// and then the flag is seen set, the dead worker has not freed the buffer.
     pub(super) fn finish_free(&self, buffer: Buffer) {
-        let Some((chunk, place, _)) = self.locate(buffer.number) else { return };
-        let bit = self.word(self.meta(chunk) + 1 + place / 64).load(Ordering::Acquire) >> (place % 64) & 1;
+        let Some(BufferLocation { chunk, index, .. }) = self.locate(buffer.number) else { return };
+        let bit = self.word(self.meta(chunk) + 1 + index / 64).load(Ordering::Acquire) >> (index % 64) & 1;
         let pending = joined(buffer.generation.wrapping_add(1), PENDING);
         if bit == 1 && self.word(self.buffer(buffer.number)).load(Ordering::Acquire) == pending {
             self.free_buffer(buffer.number);
@@ -211,17 +219,17 @@ impl Region {
 
     /// Frees a buffer for reuse by its chunk's owner.
     pub(super) fn free_buffer(&self, number: u32) {
-        if let Some((chunk, place, _)) = self.locate(number) {
-            self.word(self.meta(chunk) + 1 + place / 64).fetch_and(!(1 << (place % 64)), Ordering::Release);
+        if let Some(BufferLocation { chunk, index, .. }) = self.locate(number) {
+            self.word(self.meta(chunk) + 1 + index / 64).fetch_and(!(1 << (index % 64)), Ordering::Release);
         }
     }
 
     /// Returns the allocated buffers of a chunk.
     pub(super) fn taken_of(&self, chunk: usize) -> Vec<u32> {
         let Some(class) = self.class_of(chunk) else { return Vec::new() };
-        let bits = |place: usize| self.word(self.meta(chunk) + 1 + place / 64).load(Ordering::Acquire) >> (place % 64);
-        let places = (0..CHUNK / CLASSES[class]).filter(|place| bits(*place) & 1 != 0);
-        places.map(|place| ((chunk * CHUNK + place * CLASSES[class]) / UNIT + 1) as u32).collect()
+        let bits = |index: usize| self.word(self.meta(chunk) + 1 + index / 64).load(Ordering::Acquire) >> (index % 64);
+        let places = (0..CHUNK / CLASSES[class]).filter(|index| bits(*index) & 1 != 0);
+        places.map(|index| ((chunk * CHUNK + index * CLASSES[class]) / UNIT + 1) as u32).collect()
     }
 
     /// Returns the allocated buffers of the chunks that a worker owns.
@@ -288,7 +296,7 @@ impl Arena {
             class.cursor = class.chunks.len() - 1;
         }
         let class = &mut self.classes[index];
-        class.look(region, index, class.chunks.len())
+        class.search(region, index, class.chunks.len())
     }
 
     /// Claims a chunk: one of this size without an owner and with room, else a fresh one.
@@ -329,7 +337,7 @@ impl Arena {
     /// Otherwise, when UEs move between workers, each worker would keep memory for all of them.
     pub(super) fn trim(&mut self, region: &Region) {
         for class in &mut self.classes {
-            class.kept.drain(..).for_each(|number| region.free_buffer(number));
+            class.spare.drain(..).for_each(|number| region.free_buffer(number));
             let mut spare = 0;
             // Only this worker allocates buffers of these chunks: a free chunk stays free.
             class.chunks.retain(|chunk| {
@@ -347,10 +355,10 @@ impl Arena {
 
     /// Frees a buffer. A buffer of the worker's own chunks is kept for its next commit record.
     pub(super) fn free(&mut self, region: &Region, worker: u8, number: u32) {
-        let Some((chunk, _, class)) = region.locate(number) else { return };
-        let kept = &mut self.classes[class].kept;
-        if region.owner_of(chunk) == u64::from(worker) && kept.len() < KEPT {
-            kept.push(number);
+        let Some(BufferLocation { chunk, class, .. }) = region.locate(number) else { return };
+        let spare = &mut self.classes[class].spare;
+        if region.owner_of(chunk) == u64::from(worker) && spare.len() < KEPT {
+            spare.push(number);
         } else {
             region.free_buffer(number);
         }
@@ -362,8 +370,8 @@ impl Region {
         let places = CHUNK / CLASSES[class];
         (0..places.div_ceil(64)).find_map(|i| {
             let bits = self.word(self.meta(chunk) + 1 + i).load(Ordering::Acquire);
-            let place = i * 64 + (!bits).trailing_zeros() as usize;
-            (bits != u64::MAX && place < places).then_some(place)
+            let index = i * 64 + (!bits).trailing_zeros() as usize;
+            (bits != u64::MAX && index < places).then_some(index)
         })
     }
 }
@@ -371,14 +379,14 @@ impl Region {
 impl Class {
     /// Allocates a free buffer if a short search finds one.
     fn take(&mut self, region: &Region, class: usize) -> Option<u32> {
-        self.kept.pop().or_else(|| self.look(region, class, LOOKS))
+        self.spare.pop().or_else(|| self.search(region, class, LOOKS))
     }
 
-    fn look(&mut self, region: &Region, class: usize, chunks: usize) -> Option<u32> {
+    fn search(&mut self, region: &Region, class: usize, chunks: usize) -> Option<u32> {
         for _ in 0..chunks.min(self.chunks.len()) {
             let chunk = self.chunks[self.cursor] as usize;
-            if let Some(place) = region.free_place(chunk, class) {
-                let number = ((chunk * CHUNK + place * CLASSES[class]) / UNIT + 1) as u32;
+            if let Some(index) = region.free_place(chunk, class) {
+                let number = ((chunk * CHUNK + index * CLASSES[class]) / UNIT + 1) as u32;
                 let word = region.word(region.buffer(number));
                 let (generation, flags) = halves(word.load(Ordering::Relaxed));
                 if Region::is_pending(flags) {
@@ -387,7 +395,7 @@ impl Class {
                     word.store(joined(generation, 0), Ordering::Relaxed);
                 }
                 // Only this worker sets bits of this chunk.
-                region.word(region.meta(chunk) + 1 + place / 64).fetch_or(1 << (place % 64), Ordering::AcqRel);
+                region.word(region.meta(chunk) + 1 + index / 64).fetch_or(1 << (index % 64), Ordering::AcqRel);
                 return Some(number);
             }
             self.cursor = (self.cursor + 1) % self.chunks.len();

@@ -31,7 +31,7 @@ const RENAMING: u64 = 1 << 32;
 pub enum InsertError {
     /// The identifier refers to this other slot.
     #[error("the identifier leads to another UE")]
-    Taken(Slot),
+    InUse(Slot),
     /// The index or the slot table is full.
     #[error("the state region has as many UEs as it was made for; make it larger (state.ues)")]
     Full,
@@ -42,7 +42,7 @@ pub enum InsertError {
 
 pub(super) fn insert_error(taken: index::IdentifierTaken) -> InsertError {
     match taken {
-        index::IdentifierTaken::By(slot) => InsertError::Taken(Slot(slot)),
+        index::IdentifierTaken::By(slot) => InsertError::InUse(Slot(slot)),
         index::IdentifierTaken::Full => InsertError::Full,
     }
 }
@@ -76,7 +76,7 @@ impl Region {
     }
 
     /// Returns 1 + the own LTMSI of a slot; 0 if it has none.
-    fn own(&self, slot: u32) -> u32 {
+    fn own_ltmsi(&self, slot: u32) -> u32 {
         self.word(self.slot(slot, S_ID)).load(Ordering::Acquire) as u32
     }
 
@@ -125,10 +125,12 @@ impl Region {
             match self.bind(slot, key, value) {
                 Ok(()) => return Ok(from),
                 // The own LTMSI of a slot is needed to free the slot, so it cannot be taken away.
-                Err(InsertError::Taken(other)) if key == Key::Ltmsi && u64::from(self.own(other.0)) == value + 1 => {
-                    return Err(InsertError::Taken(other));
+                Err(InsertError::InUse(other))
+                    if key == Key::Ltmsi && u64::from(self.own_ltmsi(other.0)) == value + 1 =>
+                {
+                    return Err(InsertError::InUse(other));
                 }
-                Err(InsertError::Taken(other)) => {
+                Err(InsertError::InUse(other)) => {
                     self.unbind(other, key, value);
                     // Also if that slot does not contain the identifier, a state that no correct
                     // worker leaves.
@@ -192,7 +194,7 @@ impl Region {
             let noted = self.alias_words(slot.0).map(|word| (word, word.load(Ordering::Acquire)));
             // Read after the alias words: an alias equal to the slot's own LTMSI is left over from
             // a rename and free.
-            let own = u64::from(self.own(slot.0));
+            let own = u64::from(self.own_ltmsi(slot.0));
             if value == own {
                 return Ok(());
             }
@@ -220,7 +222,7 @@ impl Region {
 
     /// Returns the aliases of a slot, without its own LTMSI.
     pub fn aliases(&self, slot: Slot) -> impl Iterator<Item = Ltmsi> + use<> {
-        let own = self.own(slot.0);
+        let own = self.own_ltmsi(slot.0);
         let words = self.alias_words(slot.0).map(|word| word.load(Ordering::Acquire) as u32);
         words
             .into_iter()
@@ -251,7 +253,7 @@ impl Region {
     /// Returns false if the slot does not have the alias. Only one process at a time may rename or
     /// drop. The holder of the UE may add an alias meanwhile.
     pub fn rename(&self, slot: Slot, ltmsi: Ltmsi) -> bool {
-        let (own, value) = (self.own(slot.0), ltmsi.get() + 1);
+        let (own, value) = (self.own_ltmsi(slot.0), ltmsi.get() + 1);
         if own == value {
             return true;
         }
@@ -289,7 +291,7 @@ impl Region {
         let (old, new) = halves(get(S_TMSI));
         let tmsi = |half: u32| (half != 0).then_some((Key::Tmsi, u64::from(!half)));
         let word = |key: Key, word: u64| (word != 0).then(|| (key, word.wrapping_sub(1)));
-        let id = self.own(slot).checked_sub(1).map(|ltmsi| (Key::Ltmsi, u64::from(ltmsi)));
+        let id = self.own_ltmsi(slot).checked_sub(1).map(|ltmsi| (Key::Ltmsi, u64::from(ltmsi)));
         [tmsi(old), tmsi(new), word(Key::Supi, get(S_SUPI)), word(Key::Ran, get(S_RAN)), id].into_iter().flatten()
     }
 
@@ -314,7 +316,7 @@ impl Region {
         }
         for (slot, alias) in used.into_iter().chain(unused) {
             match self.enter(Key::Ltmsi, u64::from(alias.get()), slot.0).map_err(insert_error) {
-                Err(InsertError::Taken(_)) => self.forget_alias(slot.0, alias.get() + 1),
+                Err(InsertError::InUse(_)) => self.forget_alias(slot.0, alias.get() + 1),
                 done => done?,
             }
         }
@@ -325,7 +327,7 @@ impl Region {
     /// Frees a slot that has no commit record. Its identifiers are removed first, so that no index
     /// refers to it.
     pub(super) fn release(&self, slot: u32) {
-        self.return_taken(Slot(slot));
+        self.free_noted(Slot(slot));
         for alias in self.aliases(Slot(slot)) {
             self.drop_alias(Slot(slot), alias);
         }
@@ -364,11 +366,11 @@ mod tests {
     }
 
     #[test]
-    fn a_ue_changes_its_ltmsi_and_keeps_its_slot() {
+    fn ue_changes_its_ltmsi_and_keeps_its_slot() {
         let region = Region::create(RegionConfig::new(16, 1, 32 << 20)).unwrap();
         let mut worker = region.join(0).unwrap();
         let (slot, other) = (insert(&mut worker, 1), insert(&mut worker, 2));
-        assert_eq!(region.alias(slot, ltmsi(2)), Err(InsertError::Taken(other)));
+        assert_eq!(region.alias(slot, ltmsi(2)), Err(InsertError::InUse(other)));
         assert!(!region.rename(slot, ltmsi(10)), "it is no alias");
         (10..13).for_each(|n| region.alias(slot, ltmsi(n)).unwrap());
         region.alias(slot, ltmsi(12)).unwrap();
@@ -394,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ran_id_moves_to_another_ue() {
+    fn ran_id_moves_to_another_ue() {
         let region = Region::create(RegionConfig::new(16, 1, 32 << 20)).unwrap();
         let mut worker = region.join(0).unwrap();
         let (one, two) = (insert(&mut worker, 1), insert(&mut worker, 2));
@@ -403,7 +405,7 @@ mod tests {
         region.bind(one, Key::Ran, ran(3, 0)).unwrap();
         assert_eq!(region.lookup(Key::Ran, ran(3, 0)), Some(one));
         assert_eq!(region.lookup(Key::Ran, ran(4, 0)), None, "another association's");
-        assert_eq!(region.bind(two, Key::Ran, ran(3, 0)), Err(InsertError::Taken(one)));
+        assert_eq!(region.bind(two, Key::Ran, ran(3, 0)), Err(InsertError::InUse(one)));
         assert_eq!(region.bind_over(two, Key::Ran, ran(3, 0)), Ok(Some(one)));
         assert_eq!(region.lookup(Key::Ran, ran(3, 0)), Some(two));
         region.bind(one, Key::Ran, ran(3, u32::MAX)).unwrap();
@@ -415,11 +417,11 @@ mod tests {
         region.unbind(two, Key::Ran, ran(3, 0));
         assert_eq!(region.lookup(Key::Ran, ran(3, 0)), None);
         assert_eq!(region.lookup(Key::Ran, ran(4, 0)), Some(one));
-        assert_eq!(region.bind_over(two, Key::Ltmsi, 1), Err(InsertError::Taken(one)), "its own is not taken away");
+        assert_eq!(region.bind_over(two, Key::Ltmsi, 1), Err(InsertError::InUse(one)), "its own is not taken away");
     }
 
     #[test]
-    fn a_ue_turned_away_leaves_nothing() {
+    fn refused_ue_leaves_nothing() {
         let region = Region::create(RegionConfig::new(16, 1, 32 << 20)).unwrap();
         let mut worker = region.join(0).unwrap();
         let slot = worker.insert(ltmsi(1)).unwrap();

@@ -4,6 +4,9 @@
 
 use super::{RegionConfig, RegionError, TABLES};
 
+/// Maximum number of packets of a pool.
+pub(super) const MOST_PACKETS: u32 = 1 << 20;
+
 /// "VIREOreg" as a number.
 pub(super) const MAGIC: u64 = u64::from_be_bytes(*b"VIREOreg");
 /// Layout version. It grows with every change of the meaning of words: processes of different
@@ -22,8 +25,8 @@ pub(super) const H_RINGS: usize = 6;
 pub(super) const H_CELLS: usize = 7;
 pub(super) const H_READY: usize = 8;
 pub(super) const H_BOARD: usize = 9;
-pub(super) const H_BULLETINS: usize = 10;
-pub(super) const H_BULLETIN_BYTES: usize = 11;
+pub(super) const H_PUBLISHED: usize = 10;
+pub(super) const H_PUBLISHED_BYTES: usize = 11;
 pub(super) const H_LARGE: usize = 12;
 /// 1 + the number of the worker that uses the region exclusively; 0 = the region is shared.
 pub(super) const H_SOLE: usize = 16;
@@ -41,7 +44,7 @@ pub(super) const LINE: usize = 8;
 /// Words of a ring before its cells: head, tail and bell each have a cache line of their own.
 pub(super) const RING: usize = 24;
 /// Words of a published value before its two copies: the version, and the length of each copy.
-pub(super) const BULLETIN: usize = 8;
+pub(super) const PUBLISHED_HEADER: usize = 8;
 /// Words of a number table before its numbers: the search cursor, and the count of numbers in use.
 pub(super) const NUMBERS: usize = 16;
 /// Words of a packet, and of its header.
@@ -91,7 +94,7 @@ pub(super) struct Layout {
     pub(super) packets: usize,
     pub(super) large_packets: usize,
     pub(super) board: usize,
-    pub(super) bulletins: usize,
+    pub(super) published_values: usize,
     /// Offset of each number table; 0 if the region has no such table.
     pub(super) tables: [usize; TABLES],
     pub(super) chunks: usize,
@@ -120,7 +123,7 @@ impl Layout {
         let packets = take(config.packets as usize * PACKET);
         let large_packets = take(config.large_packets as usize * LARGE_PACKET);
         let board = take(config.board as usize);
-        let bulletins = take(usize::from(config.bulletins) * bulletin_words(config));
+        let published_values = take(usize::from(config.published_values) * published_words(config));
         // The owners of two numbers share a word.
         let tables = config.tables.map(|size| if size == 0 { 0 } else { take(NUMBERS + (size as usize).div_ceil(2)) });
         let page = if cfg!(loom) { LINE } else { 512 };
@@ -131,7 +134,10 @@ impl Layout {
         let least = usize::from(config.workers) + 1;
         if chunk_count < least {
             let needed = at + page + least * (CHUNK + CHUNK_META);
-            return Err(RegionError::TooSmall { needed: needed * super::mem::WORD, given: words * super::mem::WORD });
+            return Err(RegionError::TooSmall {
+                needed: needed * super::mem::WORD,
+                configured: words * super::mem::WORD,
+            });
         }
         if chunk_count * (CHUNK / UNIT) >= u32::MAX as usize {
             return Err(RegionError::Config("a region has at most 128 GiB of buffers"));
@@ -145,7 +151,7 @@ impl Layout {
             packets,
             large_packets,
             board,
-            bulletins,
+            published_values,
             tables,
             chunks,
             chunk_count,
@@ -155,8 +161,8 @@ impl Layout {
 }
 
 /// Returns the words of a published value: its header and two copies, each in whole cache lines.
-pub(super) fn bulletin_words(config: &RegionConfig) -> usize {
-    BULLETIN + 2 * (config.bulletin_bytes as usize).div_ceil(super::mem::WORD).next_multiple_of(LINE)
+pub(super) fn published_words(config: &RegionConfig) -> usize {
+    PUBLISHED_HEADER + 2 * (config.published_value_bytes as usize).div_ceil(super::mem::WORD).next_multiple_of(LINE)
 }
 
 /// Reserves `count` words at `at`, in whole cache lines, and returns their offset.

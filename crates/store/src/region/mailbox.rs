@@ -49,7 +49,7 @@ struct MailboxWord {
 }
 
 impl MailboxWord {
-    fn of(word: u64) -> Self {
+    fn from_word(word: u64) -> Self {
         MailboxWord {
             holder: word >> 56,
             count: word >> 48 & 0xff,
@@ -71,7 +71,7 @@ impl MailboxWord {
 impl Region {
     fn mail(&self, slot: Slot) -> (u64, MailboxWord) {
         let word = self.word(self.slot(slot.0, S_MAIL)).load(Ordering::Acquire);
-        (word, MailboxWord::of(word))
+        (word, MailboxWord::from_word(word))
     }
 
     fn change(&self, slot: Slot, old: u64, new: MailboxWord) -> bool {

@@ -17,8 +17,6 @@ pub use loom::sync::atomic::AtomicU64;
 #[cfg(loom)]
 pub(super) use loom::sync::atomic::{Ordering, fence};
 
-#[cfg(not(loom))]
-use super::worker::SingleWorker;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
@@ -31,8 +29,8 @@ const LINE: usize = 8;
 #[cfg(not(loom))]
 #[derive(Debug)]
 pub(super) struct Mem {
-    base: std::ptr::NonNull<AtomicU64>,
-    words: usize,
+    pub(super) base: std::ptr::NonNull<AtomicU64>,
+    pub(super) words: usize,
     fd: OwnedFd,
     huge: bool,
     faults: Faults,
@@ -192,24 +190,6 @@ impl Mem {
     /// Returns the descriptor of the mapping.
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
-    }
-}
-
-#[cfg(not(loom))]
-impl SingleWorker {
-    /// Returns the bytes of a current commit record in place.
-    ///
-    /// # Panics
-    ///
-    /// Panics if the range is outside of the region.
-    pub(crate) fn octets(&self, number: usize, octets: usize) -> &[u8] {
-        let mem = &self.region().mem;
-        assert!(number <= mem.words && octets <= (mem.words - number) * WORD, "octets outside of the region");
-        // SAFETY: within the mapping by the check. Nothing writes to the bytes while the borrow
-        // lives. Every write to a commit record goes through a worker that is borrowed mutably. The
-        // region has no other worker while this one exists (`Region::join_alone`), and this one is
-        // borrowed.
-        unsafe { std::slice::from_raw_parts(mem.base.as_ptr().add(number).cast(), octets) }
     }
 }
 

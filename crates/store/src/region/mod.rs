@@ -27,6 +27,9 @@ mod faults;
 mod file;
 mod heap;
 mod identity;
+#[cfg(not(loom))]
+#[allow(unsafe_code)]
+mod in_place;
 mod index;
 mod layout;
 mod mailbox;
@@ -36,6 +39,7 @@ mod number_table;
 mod pool;
 mod reclaim;
 mod ring;
+mod search;
 mod shared_words;
 mod slots;
 mod spsc;
@@ -54,6 +58,8 @@ pub use pool::{LARGE_PACKET_OCTETS, PACKET_OCTETS, Packet};
 pub use reclaim::Reclaim;
 pub use ring::{InFlightItem, Ring, RingFull};
 pub use shared_words::PublishError;
+#[cfg(not(loom))]
+pub(crate) use slots::ContextLocation;
 pub use slots::{CommitRecord, Committed, Slot, Snapshot, next_version};
 pub use spsc::{Receiver, Sender};
 pub(crate) use worker::SingleWorker;
@@ -62,7 +68,7 @@ pub use worker::{DeadWorker, JoinError, ReapError, Worker};
 use layout::Layout;
 #[cfg(not(loom))]
 use layout::{
-    H_BOARD, H_BULLETIN_BYTES, H_BULLETINS, H_BYTES, H_CELLS, H_LARGE, H_MAGIC, H_PACKETS, H_READY, H_RINGS, H_TABLES,
+    H_BOARD, H_BYTES, H_CELLS, H_LARGE, H_MAGIC, H_PACKETS, H_PUBLISHED, H_PUBLISHED_BYTES, H_READY, H_RINGS, H_TABLES,
     H_UES, H_VERSION, H_WORKERS, MAGIC, VERSION,
 };
 use mem::{Mem, Ordering};
@@ -93,9 +99,9 @@ pub struct RegionConfig {
     /// Number of shared words.
     pub board: u32,
     /// Number of published values.
-    pub bulletins: u8,
+    pub published_values: u8,
     /// Maximum size of a published value in bytes.
-    pub bulletin_bytes: u32,
+    pub published_value_bytes: u32,
     /// Numbers of each number table, at most 2^24; 0 = the table does not exist.
     pub tables: [u32; TABLES],
 }
@@ -120,8 +126,8 @@ impl RegionConfig {
             rings: u16::from(workers) * 2,
             ring_cells: 1024,
             board: 16384,
-            bulletins: 4,
-            bulletin_bytes: 1 << 20,
+            published_values: 4,
+            published_value_bytes: 1 << 20,
             tables: [0; TABLES],
         }
     }
@@ -130,7 +136,7 @@ impl RegionConfig {
         match () {
             () if self.ues == 0 || self.ues > 1 << 28 => Err(RegionError::Config("UEs are 1 to 2^28")),
             () if self.workers == 0 || self.workers > 250 => Err(RegionError::Config("workers are 1 to 250")),
-            () if self.packets > pool::MOST || self.large_packets > pool::MOST - self.packets => {
+            () if self.packets > layout::MOST_PACKETS || self.large_packets > layout::MOST_PACKETS - self.packets => {
                 Err(RegionError::Config("packets are at most 2^20"))
             }
             () if self.tables.iter().any(|size| *size > 1 << 24) => {
@@ -154,12 +160,12 @@ pub enum RegionError {
     #[error("the sizes of a state region are wrong: {0}")]
     Config(&'static str),
     /// The configured size is too small for the number of UEs.
-    #[error("a state region for so many UEs needs at least {needed} octets, and has {given}; give it more")]
+    #[error("a state region for so many UEs needs at least {needed} octets, and has {configured}; give it more")]
     TooSmall {
         /// Smallest sufficient size in bytes.
         needed: usize,
         /// Configured size in bytes.
-        given: usize,
+        configured: usize,
     },
     /// The descriptor does not refer to a region.
     #[error("the descriptor is not that of a state region")]
@@ -169,7 +175,7 @@ pub enum RegionError {
     Layout(u64),
     /// Another process has locked the file of the region.
     #[error("another process has the state region")]
-    Taken,
+    Locked,
     /// The file system is on a disk, not in memory.
     #[error("a state region is in memory, and this file system is not: choose one that is, such as /dev/shm")]
     NotInMemory,
@@ -248,8 +254,8 @@ impl Region {
             ring_cells: small(get(H_CELLS))?,
             large_packets: small(get(H_LARGE))?,
             board: small(get(H_BOARD))?,
-            bulletins: small(get(H_BULLETINS))?,
-            bulletin_bytes: small(get(H_BULLETIN_BYTES))?,
+            published_values: small(get(H_PUBLISHED))?,
+            published_value_bytes: small(get(H_PUBLISHED_BYTES))?,
             tables,
         };
         if config.bytes / mem::WORD > mem.words() {
@@ -313,7 +319,7 @@ impl Region {
         self.write_header(&self.config);
         self.word(layout::H_SOLE).store(0, Ordering::Relaxed);
         if worker < self.config.workers {
-            self.dismiss(worker);
+            self.remove_worker(worker);
         }
         for ring in rings.filter_map(|number| self.ring(number)) {
             ring.clear();
@@ -332,8 +338,8 @@ impl Region {
         put(H_CELLS, u64::from(config.ring_cells));
         put(H_LARGE, u64::from(config.large_packets));
         put(H_BOARD, u64::from(config.board));
-        put(H_BULLETINS, u64::from(config.bulletins));
-        put(H_BULLETIN_BYTES, u64::from(config.bulletin_bytes));
+        put(H_PUBLISHED, u64::from(config.published_values));
+        put(H_PUBLISHED_BYTES, u64::from(config.published_value_bytes));
         for (number, size) in config.tables.iter().enumerate() {
             put(H_TABLES + number, u64::from(*size));
         }
@@ -353,11 +359,6 @@ impl Region {
     /// Returns true: a model has all of its memory.
     fn reserve_chunk(&self, _chunk: usize) -> bool {
         true
-    }
-
-    /// Treats a worker of a model as killed.
-    pub fn declare_dead(&self, number: u8) -> DeadWorker {
-        DeadWorker { number }
     }
 
     /// Returns how many buffers in the chunks of a worker no slot refers to.

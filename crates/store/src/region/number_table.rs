@@ -49,13 +49,13 @@ impl Region {
     ///
     /// [`Region::clear_taken`] clears them. They are a hint: [`NumberTable::owner`] returns the
     /// true owner.
-    pub fn taken(&self, slot: Slot) -> [Option<(u8, u32)>; 2] {
+    pub fn noted_numbers(&self, slot: Slot) -> [Option<(u8, u32)>; 2] {
         self.notes(slot).map(|word| noted(word.load(Ordering::Acquire)))
     }
 
     /// Clears the notes of a slot. Its committed context contains the noted numbers, or they are
     /// freed.
-    pub fn clear_taken(&self, slot: Slot) {
+    pub fn clear_notes(&self, slot: Slot) {
         for note in self.notes(slot) {
             if note.load(Ordering::Relaxed) != 0 {
                 note.store(0, Ordering::Release);
@@ -64,13 +64,13 @@ impl Region {
     }
 
     /// Frees the noted numbers of a slot whose UE was removed.
-    pub(super) fn return_taken(&self, slot: Slot) {
-        for (table, number) in self.taken(slot).into_iter().flatten() {
+    pub(super) fn free_noted(&self, slot: Slot) {
+        for (table, number) in self.noted_numbers(slot).into_iter().flatten() {
             if let Some(numbers) = self.numbers(table) {
-                numbers.give_back(number, slot);
+                numbers.free(number, slot);
             }
         }
-        self.clear_taken(slot);
+        self.clear_notes(slot);
     }
 }
 
@@ -206,7 +206,7 @@ impl NumberTable {
     /// before it frees the number, the number is not lost. Returns false if the slot has no free
     /// note.
     pub fn note(&self, number: u32, slot: Slot) -> bool {
-        let noted = self.region.taken(slot).contains(&Some((self.table, number)));
+        let noted = self.region.noted_numbers(slot).contains(&Some((self.table, number)));
         let free = if noted { None } else { self.free_note(slot) };
         if let Some(note) = free {
             note.store(self.to_note(number), Ordering::Release);
@@ -215,7 +215,7 @@ impl NumberTable {
     }
 
     /// Frees a number of a slot. Returns false if the slot does not own it.
-    pub fn give_back(&self, number: u32, slot: Slot) -> bool {
+    pub fn free(&self, number: u32, slot: Slot) -> bool {
         let done = number < self.size && self.change(number, slot.0 + 1, 0);
         if done {
             self.count(-1);
@@ -265,49 +265,49 @@ mod tests {
     }
 
     #[test]
-    fn a_number_is_one_slots() {
+    fn number_belongs_to_one_slot() {
         let region = region([5, 1 << 24]);
         assert!(region.numbers(0).is_none() && region.numbers(8).is_none());
         let numbers = region.numbers(1).unwrap();
         let (one, two) = (region.slot_at(1_u32).unwrap(), region.slot_at(2_u32).unwrap());
         let take = |slot: Slot| {
             let number = numbers.take(slot);
-            region.clear_taken(slot);
+            region.clear_notes(slot);
             number
         };
         assert_eq!([take(one), take(two), take(one)], [Some(0), Some(1), Some(2)]);
-        assert!(!numbers.give_back(1, one) && numbers.give_back(1, two) && !numbers.give_back(1, two));
+        assert!(!numbers.free(1, one) && numbers.free(1, two) && !numbers.free(1, two));
         assert_eq!([take(one), take(one), take(two), take(two)], [Some(3), Some(4), Some(1), None], "1 again at last");
         assert_eq!((numbers.used(), numbers.size(), numbers.owner(1)), (5, 5, Some(two)));
         assert!(!numbers.reserve(1, one) && numbers.reserve(1, two) && !numbers.reserve(5, one));
-        assert!(numbers.give_back(1, two) && numbers.reserve(1, one));
+        assert!(numbers.free(1, two) && numbers.reserve(1, one));
         assert_eq!(numbers.owner(1), Some(one));
-        assert!(!numbers.give_back(5, one) && numbers.owner(5).is_none());
+        assert!(!numbers.free(5, one) && numbers.owner(5).is_none());
         let large = region.numbers(2).unwrap();
         assert!(large.reserve((1 << 24) - 1, one) && large.owner((1 << 24) - 1) == Some(one));
         assert_eq!(large.take(one), None, "it has two notes");
     }
 
     #[test]
-    fn what_was_not_confirmed_is_found() {
+    fn unconfirmed_number_is_found() {
         let region = region([5, 300]);
         let mut worker = region.join(0).unwrap();
         let slot = worker.insert(Ltmsi::from_raw(1)).unwrap();
         let (first, second) = (region.numbers(1).unwrap(), region.numbers(2).unwrap());
         let (a, b) = (first.take(slot).unwrap(), second.take(slot).unwrap());
-        assert_eq!(region.taken(slot), [Some((1, a)), Some((2, b))]);
+        assert_eq!(region.noted_numbers(slot), [Some((1, a)), Some((2, b))]);
         assert_eq!(first.take(slot), None, "there is no room for another note");
-        assert!(first.give_back(a, slot));
+        assert!(first.free(a, slot));
         let c = first.take(slot).unwrap();
         assert_ne!(a, c);
-        assert_eq!(region.taken(slot), [Some((1, c)), Some((2, b))]);
-        region.clear_taken(slot);
-        assert_eq!(region.taken(slot), [None, None]);
+        assert_eq!(region.noted_numbers(slot), [Some((1, c)), Some((2, b))]);
+        region.clear_notes(slot);
+        assert_eq!(region.noted_numbers(slot), [None, None]);
         assert!(second.note(b, slot) && second.note(b, slot));
-        assert_eq!(region.taken(slot), [Some((2, b)), None]);
+        assert_eq!(region.noted_numbers(slot), [Some((2, b)), None]);
         assert!(worker.abandon(slot));
         assert_eq!((first.owner(c), second.owner(b)), (Some(slot), None), "what is noted is given back with the slot");
-        assert_eq!((first.used(), second.used(), region.taken(slot)), (1, 0, [None, None]));
+        assert_eq!((first.used(), second.used(), region.noted_numbers(slot)), (1, 0, [None, None]));
     }
 
     #[test]
@@ -322,12 +322,12 @@ mod tests {
                     scope.spawn(move || {
                         let take = || {
                             let number = numbers.take(slot).unwrap();
-                            region.clear_taken(slot);
+                            region.clear_notes(slot);
                             number
                         };
                         let mut mine: Vec<u32> = (0..200).map(|_| take()).collect();
                         for _ in 0..5000 {
-                            assert!(numbers.give_back(mine.remove(0), slot));
+                            assert!(numbers.free(mine.remove(0), slot));
                             mine.push(take());
                         }
                         mine
@@ -340,19 +340,19 @@ mod tests {
     }
 
     #[test]
-    fn a_number_that_is_lent_is_nobodys_until_it_comes_back() {
+    fn lent_number_is_not_assigned() {
         let region = region([5, 0]);
         let numbers = region.numbers(1).unwrap();
         let (one, other) = (Slot(1), Slot(2));
         let number = numbers.take(one).unwrap();
-        region.clear_taken(one);
+        region.clear_notes(one);
         assert!(!numbers.is_lent(number));
         assert!(!numbers.lend(number, other) && numbers.lend(number, one) && !numbers.lend(number, one));
         assert!(numbers.is_lent(number) && !numbers.is_lent(number + 1) && !numbers.is_lent(5));
-        let take = || numbers.take(other).inspect(|_| region.clear_taken(other));
+        let take = || numbers.take(other).inspect(|_| region.clear_notes(other));
         assert_eq!(std::iter::from_fn(take).count(), 4, "all but that one");
-        assert!(!numbers.give_back(number, one) && numbers.reserve(number, one), "its UE is here again");
-        region.clear_taken(one);
+        assert!(!numbers.free(number, one) && numbers.reserve(number, one), "its UE is here again");
+        region.clear_notes(one);
         assert!(numbers.lend(number, one) && numbers.unlend(number) && !numbers.unlend(number));
         assert_eq!((take(), numbers.used()), (Some(number), 5));
     }

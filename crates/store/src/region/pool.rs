@@ -3,7 +3,7 @@
 //! The large packets are numbered after the small ones. The state of a packet is one word
 //! {generation, state, owner}. A worker's list of free packets is a private hint.
 
-use super::layout::{LARGE_PACKET, PACKET, PACKET_HEADER};
+use super::layout::{LARGE_PACKET, MOST_PACKETS, PACKET, PACKET_HEADER};
 use super::mem::{Ordering, WORD, fence};
 use super::{Region, Slot, Worker, halves, joined};
 
@@ -19,8 +19,6 @@ pub(super) const POSTED: u32 = 2 << 8;
 
 /// Mask of a generation: the bits that fit into 40 bits beside the number.
 const GENERATIONS: u32 = (1 << 20) - 1;
-/// Maximum number of packets of a pool.
-pub(super) const MOST: u32 = 1 << 20;
 
 /// Capacity of a small packet in bytes.
 pub const PACKET_OCTETS: usize = (PACKET - PACKET_HEADER) * WORD;
@@ -42,7 +40,7 @@ impl Packet {
 
     /// Decodes the packet of a ring item.
     pub const fn from_item(item: u64) -> Self {
-        Packet { number: item as u32 & (MOST - 1), generation: (item >> 20) as u32 & GENERATIONS }
+        Packet { number: item as u32 & (MOST_PACKETS - 1), generation: (item >> 20) as u32 & GENERATIONS }
     }
 }
 
@@ -136,52 +134,6 @@ impl Region {
     }
 }
 
-/// Part of the pool in which a worker searches a free packet.
-///
-/// It grows when too many of its packets are in use, and shrinks when none is.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct SearchWindow {
-    /// First packet of the window; each worker has another one.
-    base: u32,
-    size: u32,
-    /// Offset from `base` of the next packet to check.
-    at: u32,
-    /// True if a packet checked in this round was in use.
-    busy: bool,
-}
-
-impl SearchWindow {
-    /// Minimum number of packets in a window.
-    const LEAST: u32 = 256;
-    /// The window grows after this many used packets in a row.
-    const MISSES: u32 = 32;
-
-    pub(super) fn new(base: u32) -> Self {
-        SearchWindow { base, size: Self::LEAST, at: 0, busy: false }
-    }
-
-    /// Returns the next packet to try, of `count`, after `missed` failed attempts.
-    ///
-    /// Returns `None` if all packets have been tried.
-    fn next(&mut self, count: u32, missed: &mut u32) -> Option<u32> {
-        self.size = self.size.min(count);
-        self.busy |= *missed > 0;
-        if self.size < count && *missed >= Self::MISSES.min(self.size) {
-            (self.at, self.size, *missed) = (self.size, (self.size * 2).min(count), 0);
-        } else if *missed >= count {
-            return None;
-        }
-        if self.at >= self.size {
-            let shrinks = !self.busy && self.size / 2 >= Self::LEAST;
-            self.size = if shrinks { self.size / 2 } else { self.size };
-            (self.at, self.busy) = (0, false);
-        }
-        let number = (self.base + self.at) % count;
-        (self.at, *missed) = (self.at + 1, *missed + 1);
-        Some(number)
-    }
-}
-
 impl Worker {
     /// Allocates a packet with these bytes; `None` if no packet that is large enough is free.
     ///
@@ -213,7 +165,7 @@ impl Worker {
         let mut missed = 0;
         loop {
             let number = self.spare.pop().or_else(|| self.packets.next(count, &mut missed))?;
-            if let Some(packet) = self.own(number) {
+            if let Some(packet) = self.claim(number) {
                 return Some(packet);
             }
         }
@@ -222,11 +174,11 @@ impl Worker {
     /// Allocates a large packet by a search over all of them: they are few and seldom needed.
     fn large_one(&mut self) -> Option<Packet> {
         let region = &self.region;
-        (region.config.packets..region.packet_count()).find_map(|number| self.own(number))
+        (region.config.packets..region.packet_count()).find_map(|number| self.claim(number))
     }
 
     /// Allocates a packet to the worker if it is free.
-    fn own(&self, number: u32) -> Option<Packet> {
+    fn claim(&self, number: u32) -> Option<Packet> {
         let word = self.region.word(self.region.packet(number, P_STATE));
         let now = word.load(Ordering::Relaxed);
         let (generation, state) = halves(now);
@@ -252,7 +204,7 @@ mod tests {
     use vireo_types::Ltmsi;
 
     #[test]
-    fn few_packets_are_used_as_long_as_few_are_in_use() {
+    fn packets_are_reused_before_new_ones() {
         let config = RegionConfig { packets: 2048, ..RegionConfig::new(4, 2, 32 << 20) };
         let region = Region::create(config).unwrap();
         let mut worker = region.join(1).unwrap();

@@ -31,7 +31,7 @@ pub struct Reclaim {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ReclaimPhase {
-    Giving,
+    Freeing,
     Slots,
     Buffers,
     Packets,
@@ -45,7 +45,7 @@ impl Region {
     /// Before this call, its items in flight and its UEs must be taken over, and the effects of its
     /// commit records sent.
     pub fn reclaim_begin(&self, dead: DeadWorker) -> Reclaim {
-        Reclaim { region: self.clone(), dead, part: ReclaimPhase::Giving, at: 0, freed: 0 }
+        Reclaim { region: self.clone(), dead, part: ReclaimPhase::Freeing, at: 0, freed: 0 }
     }
 
     /// Runs [`Region::reclaim_begin`] to its end. Returns how many buffers became free.
@@ -71,7 +71,7 @@ impl Reclaim {
         let (region, worker) = (&self.region, self.dead.number);
         let chunks = region.lay.chunk_count;
         let (size, next) = match self.part {
-            ReclaimPhase::Giving => (1, ReclaimPhase::Slots),
+            ReclaimPhase::Freeing => (1, ReclaimPhase::Slots),
             ReclaimPhase::Slots => (region.lay.slot_count, ReclaimPhase::Buffers),
             ReclaimPhase::Buffers => (chunks, ReclaimPhase::Packets),
             ReclaimPhase::Packets => (region.packet_count() as usize, ReclaimPhase::Chunks),
@@ -82,8 +82,8 @@ impl Reclaim {
         let end = self.at.saturating_add(amount.max(1)).min(size);
         let places = self.at..end;
         match self.part {
-            ReclaimPhase::Giving => {
-                Buffer::from_word(region.giving(worker)).into_iter().for_each(|buffer| region.finish_free(buffer));
+            ReclaimPhase::Freeing => {
+                Buffer::from_word(region.freeing(worker)).into_iter().for_each(|buffer| region.finish_free(buffer));
             }
             ReclaimPhase::Slots => places.for_each(|slot| region.reclaim_slot(slot as u32, worker)),
             ReclaimPhase::Buffers => {
@@ -102,7 +102,7 @@ impl Reclaim {
             (self.part, self.at) = (next, 0);
         }
         if self.part == ReclaimPhase::Done {
-            region.dismiss(worker);
+            region.remove_worker(worker);
         }
         self.part == ReclaimPhase::Done
     }

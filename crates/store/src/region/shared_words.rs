@@ -4,7 +4,7 @@
 //! replaces it as a whole. The region does not interpret either.
 
 use super::Region;
-use super::layout::{BULLETIN, bulletin_words};
+use super::layout::{PUBLISHED_HEADER, published_words};
 use super::mem::{AtomicU64, Ordering, fence};
 
 /// Word of a published value: how often it was published.
@@ -19,10 +19,10 @@ const ATTEMPTS: u32 = 4;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PublishError {
     /// The region has no published value of this number.
-    #[error("the state region has no bulletin {0}; make it with more of them")]
+    #[error("the state region has no published value {0}; make it with more of them")]
     Number(u8),
     /// The value exceeds the configured maximum.
-    #[error("{octets} octets do not fit into a bulletin of {room}; make the state region with larger ones")]
+    #[error("{octets} octets do not fit into a published value of {room}; make the state region with larger ones")]
     TooLarge {
         /// Size of the value in bytes.
         octets: usize,
@@ -44,17 +44,17 @@ impl Region {
         self.word(self.lay.board + number as usize)
     }
 
-    fn bulletin(&self, number: u8, word: usize) -> Option<usize> {
-        let base = self.lay.bulletins + usize::from(number) * bulletin_words(&self.config);
-        (number < self.config.bulletins).then_some(base + word)
+    fn published_word(&self, number: u8, word: usize) -> Option<usize> {
+        let base = self.lay.published_values + usize::from(number) * published_words(&self.config);
+        (number < self.config.published_values).then_some(base + word)
     }
 
     /// Returns the word number at which the copy of a version begins.
     ///
     /// The copy is overwritten only after the following version is published.
     fn copy_of(&self, base: usize, version: u64) -> usize {
-        let half = (bulletin_words(&self.config) - BULLETIN) / 2;
-        base + BULLETIN + (version & 1) as usize * half
+        let half = (published_words(&self.config) - PUBLISHED_HEADER) / 2;
+        base + PUBLISHED_HEADER + (version & 1) as usize * half
     }
 
     /// Publishes a value. Readers see the new or the previous version, never a mixture.
@@ -66,8 +66,8 @@ impl Region {
     /// Returns an error if the number does not exist or the value is too large. The previous
     /// version stays published.
     pub fn publish(&self, number: u8, octets: &[u8]) -> Result<(), PublishError> {
-        let base = self.bulletin(number, 0).ok_or(PublishError::Number(number))?;
-        let room = self.config.bulletin_bytes as usize;
+        let base = self.published_word(number, 0).ok_or(PublishError::Number(number))?;
+        let room = self.config.published_value_bytes as usize;
         if octets.len() > room {
             return Err(PublishError::TooLarge { octets: octets.len(), room });
         }
@@ -85,12 +85,12 @@ impl Region {
     /// The result is 0 if it was never published or the number does not exist.
     #[inline]
     pub fn published_version(&self, number: u8) -> u64 {
-        self.bulletin(number, U_VERSION).map_or(0, |word| self.word(word).load(Ordering::Acquire))
+        self.published_word(number, U_VERSION).map_or(0, |word| self.word(word).load(Ordering::Acquire))
     }
 
     /// Copies the newest version into `to` and returns its number; 0 = never published.
     pub fn read_published(&self, number: u8, to: &mut Vec<u8>) -> u64 {
-        let Some(base) = self.bulletin(number, 0) else {
+        let Some(base) = self.published_word(number, 0) else {
             to.clear();
             return 0;
         };
@@ -102,7 +102,7 @@ impl Region {
                 return 0;
             }
             let length = self.word(base + U_LENGTHS + (version & 1) as usize).load(Ordering::Relaxed) as usize;
-            self.mem.read(self.copy_of(base, version), length.min(self.config.bulletin_bytes as usize), to);
+            self.mem.read(self.copy_of(base, version), length.min(self.config.published_value_bytes as usize), to);
             fence(Ordering::Acquire);
             if self.word(base + U_VERSION).load(Ordering::Relaxed) == version {
                 return version;
@@ -124,9 +124,9 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
 
     #[test]
-    fn a_bulletin_is_whole_whoever_reads_it() {
+    fn published_value_is_read_whole() {
         let region =
-            Region::create(RegionConfig { bulletin_bytes: 4096, ..RegionConfig::new(1, 1, 16 << 20) }).unwrap();
+            Region::create(RegionConfig { published_value_bytes: 4096, ..RegionConfig::new(1, 1, 16 << 20) }).unwrap();
         let mut seen = vec![1];
         assert_eq!((region.published_version(3), region.read_published(3, &mut seen)), (0, 0), "never published");
         assert!(seen.is_empty());
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn the_board_and_its_sizes_are_seen_by_who_attaches() {
+    fn attached_process_sees_shared_words() {
         let mut tables = [0; super::super::TABLES];
         (tables[0], tables[2]) = (5, 7);
         let config = RegionConfig { tables, ..RegionConfig::new(10, 2, 32 << 20) };

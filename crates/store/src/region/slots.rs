@@ -105,10 +105,20 @@ pub struct Committed {
     pub old: Option<Buffer>,
 }
 
+/// Location of a context in its buffer, and its deadline.
+#[cfg(not(loom))]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ContextLocation {
+    /// Number of the first word in the region.
+    pub(crate) word: usize,
+    pub(crate) length: usize,
+    pub(crate) deadline: Option<Instant>,
+}
+
 impl Committed {
     /// Returns a snapshot of this commit record without context and effects, as the base of the
     /// next commit.
-    pub fn seen(&self, consumed: u64) -> Snapshot {
+    pub fn snapshot(&self, consumed: u64) -> Snapshot {
         let word = joined(self.version, self.buffer.number);
         Snapshot { word, buffer: Some(self.buffer), consumed, ..Snapshot::default() }
     }
@@ -288,12 +298,13 @@ impl Region {
         self.current(slot.0)
     }
 
-    /// Returns the word number, length in bytes and deadline of the context in a buffer.
+    /// Returns the location and deadline of the context in a buffer.
     #[cfg(not(loom))]
-    pub(crate) fn context_at(&self, number: u32) -> (usize, usize, Option<Instant>) {
+    pub(crate) fn context_at(&self, number: u32) -> ContextLocation {
         let base = self.buffer(number);
         let length = halves(self.word(base + B_LENGTHS).load(Ordering::Relaxed)).0 as usize;
-        (base + BUFFER_HEADER, length, deadline(self.word(base + B_DEADLINE).load(Ordering::Relaxed)))
+        let deadline = deadline(self.word(base + B_DEADLINE).load(Ordering::Relaxed));
+        ContextLocation { word: base + BUFFER_HEADER, length, deadline }
     }
 
     /// Returns one header word of the slot's current commit record; `None` if there is no record.
@@ -442,7 +453,7 @@ impl Worker {
         }
         self.region.sign(slot.0, self.number, true);
         self.region.release(slot.0);
-        self.vacant.freed(slot);
+        self.vacant.on_freed(slot.0);
         true
     }
 
@@ -551,7 +562,7 @@ impl Worker {
         self.region.word(self.region.slot(slot.0, S_LEAVING)).store(0, Ordering::Release);
         done.map_err(|_| CommitError::Conflict)?;
         self.region.release(slot.0);
-        self.vacant.freed(slot);
+        self.vacant.on_freed(slot.0);
         Ok(())
     }
 
@@ -563,7 +574,7 @@ impl Worker {
     pub(super) fn done(&mut self, buffer: Buffer, flag: u32) {
         if self.region.mark(buffer, flag, Some(self.number)) == FlagOutcome::Free {
             self.arena.free(&self.region, self.number, buffer.number);
-            self.region.note_giving(Some(self.number), 0);
+            self.region.note_freeing(Some(self.number), 0);
         }
     }
 }

@@ -19,7 +19,7 @@ struct SpscRing {
 }
 
 impl SpscRing {
-    fn of(region: &Region, number: u16) -> Option<Self> {
+    fn new(region: &Region, number: u16) -> Option<Self> {
         let base = region.ring_base(number)?;
         Some(SpscRing { region: region.clone(), base, cells: region.config.ring_cells.into() })
     }
@@ -58,14 +58,14 @@ pub struct Receiver {
 impl Region {
     /// Returns the producer's end of a ring; `None` if the ring does not exist.
     pub fn sender(&self, number: u16) -> Option<Sender> {
-        let pipe = SpscRing::of(self, number)?;
+        let pipe = SpscRing::new(self, number)?;
         let tail = pipe.at(TAIL).load(Ordering::Acquire);
         Some(Sender { head: pipe.at(HEAD).load(Ordering::Acquire), tail, pipe })
     }
 
     /// Returns the consumer's end of a ring; `None` if the ring does not exist.
     pub fn receiver(&self, number: u16) -> Option<Receiver> {
-        let pipe = SpscRing::of(self, number)?;
+        let pipe = SpscRing::new(self, number)?;
         let head = pipe.at(HEAD).load(Ordering::Acquire);
         Some(Receiver { tail: head, head, pipe })
     }
@@ -129,7 +129,7 @@ mod tests {
     use crate::region::{Region, RegionConfig, RingFull};
 
     #[test]
-    fn items_come_in_order_and_outlive_their_producer() {
+    fn items_keep_order_and_outlive_producer() {
         let region = Region::create(RegionConfig { ring_cells: 64, ..RegionConfig::new(1, 1, 32 << 20) }).unwrap();
         let mut receiver = region.receiver(1).unwrap();
         assert!(receiver.take().is_none() && region.sender(2).is_none());

@@ -13,37 +13,12 @@ use super::layout::{H_USED, Key};
 use super::mem::Ordering;
 use super::slots::S_ID;
 use super::{Region, Slot, Worker};
-use std::collections::VecDeque;
 use vireo_types::Ltmsi;
 
 /// Freed slots that one insertion checks. A slot that a worker still processes is not reused.
 const FREED_LOOKS: usize = 8;
 /// Slots that one insertion checks after a round without a free slot.
 const LOOKS: usize = 64;
-
-/// A worker's private view of free slots.
-#[derive(Debug)]
-pub(super) struct Vacant {
-    /// Slots that this worker has freed, the oldest first; another worker may have taken them
-    /// since.
-    freed: VecDeque<u32>,
-    /// Slot at which the search continues.
-    cursor: u32,
-    /// True if a whole round found no free slot.
-    searched: bool,
-}
-
-impl Vacant {
-    /// Creates an empty view; the search begins at `cursor`.
-    pub(super) fn new(cursor: u32) -> Self {
-        Vacant { freed: VecDeque::new(), cursor, searched: false }
-    }
-
-    /// Adds a slot that the worker has freed.
-    pub(super) fn freed(&mut self, slot: Slot) {
-        self.freed.push_back(slot.0);
-    }
-}
 
 impl Region {
     /// Returns the number of slots with a UE, with or without a commit record.
@@ -90,9 +65,9 @@ impl Worker {
         self.region.enter(Key::Ltmsi, u64::from(ltmsi.get()), slot).map(|()| Slot(slot)).or_else(|error| {
             self.region.word(self.region.slot(slot, S_ID)).store(0, Ordering::Release);
             self.region.vacated();
-            self.vacant.freed(Slot(slot));
+            self.vacant.on_freed(slot);
             match insert_error(error) {
-                InsertError::Taken(slot) => Ok(slot),
+                InsertError::InUse(slot) => Ok(slot),
                 full => Err(full),
             }
         })
@@ -189,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn slots_that_another_worker_frees_are_found() {
+    fn slots_freed_by_other_worker_are_found() {
         let (region, mut worker, slots) = full(2000);
         let mut other = region.join(1).unwrap();
         for slot in &slots[500..1500] {
@@ -220,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_slot_freed_is_used_first() {
+    fn oldest_slot_freed_is_used_first() {
         let region = Region::create(RegionConfig::new(100, 1, 64 << 20)).unwrap();
         let mut worker = region.join(0).unwrap();
         let slots: Vec<Slot> = (0..10).map(|n| insert(&mut worker, n)).collect();
@@ -234,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_that_is_still_worked_on_is_left_alone() {
+    fn busy_slot_is_not_reclaimed() {
         let region = Region::create(RegionConfig::new(100, 2, 64 << 20)).unwrap();
         let (mut host, mut worker) = (region.join(0).unwrap(), region.join(1).unwrap());
         let slot = insert(&mut host, 1);

@@ -6,8 +6,7 @@ use super::Region;
 use super::heap::Arena;
 use super::layout::{H_SOLE, WORKER};
 use super::mem::Ordering;
-use super::pool::SearchWindow;
-use super::vacancy::Vacant;
+use super::search::{SearchWindow, Vacant};
 
 /// Words of a worker's entry.
 const W_STATE: usize = 0;
@@ -16,11 +15,11 @@ const W_BEAT: usize = 2;
 /// Buffer of the worker's last commit record.
 const W_LAST: usize = 3;
 /// Buffer of another worker's chunk that the worker is freeing.
-const W_GIVING: usize = 4;
+const W_FREEING: usize = 4;
 
 /// Flags of the state word, beside the process id.
 const JOINED: u64 = 1 << 32;
-const BURIED: u64 = 2 << 32;
+const DEAD: u64 = 2 << 32;
 
 /// Membership of a worker in a region.
 ///
@@ -59,7 +58,7 @@ pub enum JoinError {
     Number,
     /// Another worker uses the number, or died and is not reclaimed yet.
     #[error("another worker has this number")]
-    Taken,
+    NumberInUse,
     /// Another worker uses the region exclusively.
     #[error("another worker has the state region for itself")]
     Sole,
@@ -73,7 +72,7 @@ pub enum ReapError {
     Alive(u32),
     /// No worker has this number.
     #[error("there is no such worker")]
-    Nobody,
+    NoWorker,
 }
 
 /// A worker whose process has ended and been reaped. Other workers may take over what it held.
@@ -130,7 +129,7 @@ impl Region {
         let pid = std::process::id();
         let state = self.word(self.worker_word(number, W_STATE));
         let joined = JOINED | u64::from(pid);
-        state.compare_exchange(0, joined, Ordering::SeqCst, Ordering::SeqCst).map_err(|_| JoinError::Taken)?;
+        state.compare_exchange(0, joined, Ordering::SeqCst, Ordering::SeqCst).map_err(|_| JoinError::NumberInUse)?;
         self.word(self.worker_word(number, W_START)).store(start_of(pid).unwrap_or(0), Ordering::Release);
         let share = self.lay.slot_count / usize::from(self.config.workers);
         Ok(Worker {
@@ -152,14 +151,14 @@ impl Region {
     /// # Errors
     ///
     /// Returns an error if the process still exists, or there is no such worker.
-    pub fn bury(&self, number: u8) -> Result<DeadWorker, ReapError> {
+    pub fn declare_dead(&self, number: u8) -> Result<DeadWorker, ReapError> {
         if number >= self.config.workers {
-            return Err(ReapError::Nobody);
+            return Err(ReapError::NoWorker);
         }
         let word = self.word(self.worker_word(number, W_STATE));
         let state = word.load(Ordering::Acquire);
         if state == 0 {
-            return Err(ReapError::Nobody);
+            return Err(ReapError::NoWorker);
         }
         let pid = state as u32;
         // Start time 0: the worker died before it stored its start time. Another process may have
@@ -168,7 +167,7 @@ impl Region {
         if start_of(pid).is_some_and(|now| start == 0 || now == start) {
             return Err(ReapError::Alive(pid));
         }
-        word.store(BURIED | u64::from(pid), Ordering::Release);
+        word.store(DEAD | u64::from(pid), Ordering::Release);
         Ok(DeadWorker { number })
     }
 
@@ -177,20 +176,20 @@ impl Region {
     /// The process had locked the region, and this process holds the lock. Whether another process
     /// has the same pid does not matter.
     #[cfg(not(loom))]
-    pub(crate) fn bury_unlocked(&self, number: u8) -> Option<DeadWorker> {
+    pub(crate) fn declare_dead_unlocked(&self, number: u8) -> Option<DeadWorker> {
         let word = self.word(self.worker_word(number, W_STATE));
         let state = word.load(Ordering::Acquire);
         (state != 0).then(|| {
-            word.store(BURIED | u64::from(state as u32), Ordering::Release);
+            word.store(DEAD | u64::from(state as u32), Ordering::Release);
             DeadWorker { number }
         })
     }
 
     /// Marks a worker as dead whose process this process has reaped, whatever the region contains.
     #[cfg(not(loom))]
-    pub fn bury_reaped(&self, number: u8, pid: u32) -> Option<DeadWorker> {
+    pub fn declare_dead_reaped(&self, number: u8, pid: u32) -> Option<DeadWorker> {
         let word = (number < self.config.workers).then(|| self.word(self.worker_word(number, W_STATE)))?;
-        word.store(BURIED | u64::from(pid), Ordering::Release);
+        word.store(DEAD | u64::from(pid), Ordering::Release);
         Some(DeadWorker { number })
     }
 
@@ -208,7 +207,7 @@ impl Region {
 
     /// Returns the time of a worker's last [`Worker::beat`], in the worker's unit; 0 if there was
     /// none.
-    pub fn heard_of(&self, number: u8) -> u64 {
+    pub fn last_beat(&self, number: u8) -> u64 {
         if number < self.config.workers {
             self.word(self.worker_word(number, W_BEAT)).load(Ordering::Relaxed)
         } else {
@@ -228,21 +227,21 @@ impl Region {
 
     /// Stores the buffer of another worker's chunk that a worker is freeing; 0 afterwards.
     #[inline]
-    pub(super) fn note_giving(&self, number: Option<u8>, buffer: u64) {
+    pub(super) fn note_freeing(&self, number: Option<u8>, buffer: u64) {
         if let Some(number) = number {
-            self.word(self.worker_word(number, W_GIVING)).store(buffer, Ordering::Release);
+            self.word(self.worker_word(number, W_FREEING)).store(buffer, Ordering::Release);
         }
     }
 
-    pub(super) fn giving(&self, number: u8) -> u64 {
-        self.word(self.worker_word(number, W_GIVING)).load(Ordering::Acquire)
+    pub(super) fn freeing(&self, number: u8) -> u64 {
+        self.word(self.worker_word(number, W_FREEING)).load(Ordering::Acquire)
     }
 
-    pub(super) fn dismiss(&self, number: u8) {
+    pub(super) fn remove_worker(&self, number: u8) {
         let sole = u64::from(number) + 1;
         // Fails, as intended, if the worker had not claimed the region.
         let _ = self.word(H_SOLE).compare_exchange(sole, 0, Ordering::SeqCst, Ordering::SeqCst);
-        for word in [W_BEAT, W_LAST, W_GIVING, W_START] {
+        for word in [W_BEAT, W_LAST, W_FREEING, W_START] {
             self.word(self.worker_word(number, word)).store(0, Ordering::Relaxed);
         }
         self.word(self.worker_word(number, W_STATE)).store(0, Ordering::Release);
@@ -279,6 +278,14 @@ impl Worker {
     /// Stores `now` as the time of the worker's heartbeat.
     pub fn beat(&self, now: u64) {
         self.region.word(self.region.worker_word(self.number, W_BEAT)).store(now, Ordering::Relaxed);
+    }
+}
+
+#[cfg(loom)]
+impl Region {
+    /// Treats a worker of a model as killed.
+    pub fn model_death(&self, number: u8) -> DeadWorker {
+        DeadWorker { number }
     }
 }
 

@@ -99,7 +99,7 @@ fn come_and_go(worker: &mut Worker, random: &mut Random, seen: &mut Snapshot) {
         assert_eq!(region.slot_of(alias(n)), Some(slot));
         assert_eq!(numbers.owner(number(seen)), Some(slot), "it has the number still");
         // A number that the worker allocated and committed, or was about to free.
-        assert!(region.taken(slot).iter().flatten().all(|noted| *noted == (0, number(seen))));
+        assert!(region.noted_numbers(slot).iter().flatten().all(|noted| *noted == (0, number(seen))));
         assert!(numbers.note(number(seen), slot), "from here on it is given back with the slot");
         worker.remove(slot, seen).expect("nobody else knows it");
         return;
@@ -111,7 +111,7 @@ fn come_and_go(worker: &mut Worker, random: &mut Random, seen: &mut Snapshot) {
     let context = [&number.to_le_bytes()[..], &[n as u8; 300]].concat();
     let _ =
         worker.commit(slot, seen, &CommitRecord { context: &context, ..CommitRecord::default() }).expect("as above");
-    region.clear_taken(slot);
+    region.clear_notes(slot);
 }
 
 #[test]
@@ -123,7 +123,7 @@ fn worker() {
 }
 
 /// Checks that every UE is intact and not older than at the last check.
-fn look(region: &Region, steps: &mut [u64]) {
+fn check_steps(region: &Region, steps: &mut [u64]) {
     let (mut seen, mut octets) = (Snapshot::default(), Vec::new());
     for n in 0..UES {
         let slot = region.slot_of(ltmsi(n)).filter(|slot| region.read(*slot, &mut seen));
@@ -136,7 +136,7 @@ fn look(region: &Region, steps: &mut [u64]) {
 
 /// Checks that identifiers and numbers belong exactly to the present UEs. Rebuilt indexes must be
 /// the same.
-fn look_at_what_they_have(region: &Region) {
+fn check_owners(region: &Region) {
     let (mut seen, mut owners) = (Snapshot::default(), HashMap::new());
     for slot in region.slots() {
         let ltmsi = region.ltmsi_of(slot).expect("it is somebody's");
@@ -174,7 +174,7 @@ fn take_over(region: &Region, dead: DeadWorker, log: &mut Log) {
 #[derive(Default)]
 struct Sent {
     /// Fingerprint of the sent effects by UE and step. Old entries are checked and removed.
-    left: HashMap<(u64, u64), u64>,
+    emitted: HashMap<(u64, u64), u64>,
     /// Steps of each UE whose effects are all checked, and those at the time of that check.
     past: Vec<u64>,
     settled: Vec<u64>,
@@ -186,7 +186,7 @@ impl Sent {
     /// Reads the log. Effects that are sent twice must be identical.
     fn read(&mut self, log: &mut Log) {
         for [ltmsi, n, hash] in log.read() {
-            if let Some(before) = self.left.insert((ltmsi, n), hash) {
+            if let Some(before) = self.emitted.insert((ltmsi, n), hash) {
                 assert_eq!(before, hash, "step {n} of {ltmsi:x} was sent twice, with different octets");
                 self.repeats += 1;
             }
@@ -213,12 +213,12 @@ impl Sent {
         for (ue, (past, settled)) in (0..).zip(self.past.iter_mut().zip(&self.settled)) {
             let ltmsi = u64::from(ltmsi(ue).get());
             for n in (*past + 1..=*settled).filter(|n| n % 2 == 1) {
-                assert!(self.left.remove(&(ltmsi, n)).is_some(), "the effects of step {n} of UE {ue} never left");
+                assert!(self.emitted.remove(&(ltmsi, n)).is_some(), "the effects of step {n} of UE {ue} never left");
             }
             *past = *settled;
         }
         let past = |ltmsi: u64| (0..).zip(&self.past).find(|(ue, _)| u64::from(self::ltmsi(*ue).get()) == ltmsi);
-        let late = self.left.keys().find(|(ltmsi, n)| past(*ltmsi).is_none_or(|(_, past)| n <= past));
+        let late = self.emitted.keys().find(|(ltmsi, n)| past(*ltmsi).is_none_or(|(_, past)| n <= past));
         assert_eq!(late, None, "it left again long after");
         self.settled.copy_from_slice(steps);
     }
@@ -254,7 +254,7 @@ fn killed_workers_leave_old_or_new() {
         std::thread::sleep(Duration::from_micros(random.below(8000)));
         let number = random.below(WORKERS.into()) as u8;
         let dead = deaths.die(&region, number, &mut workers[usize::from(number)]);
-        look(&region, &mut steps);
+        check_steps(&region, &mut steps);
         if let Some(dead) = dead {
             take_over(&region, dead, &mut log);
             deaths.stays_dead();
@@ -267,13 +267,13 @@ fn killed_workers_leave_old_or_new() {
             take_over(&region, dead, &mut log);
         }
     }
-    look(&region, &mut steps);
+    check_steps(&region, &mut steps);
     assert_eq!(region.heap_use().0, region.slots().count(), "a buffer in use is a UE's record");
-    look_at_what_they_have(&region);
+    check_owners(&region);
     sent.read(&mut log);
     // Steps before this point, and steps until now.
     (0..2).for_each(|_| sent.settle(&steps));
-    assert!(sent.left.is_empty(), "something left that was never done");
+    assert!(sent.emitted.is_empty(), "something left that was never done");
     let repeats = sent.repeats;
     let deaths_in_all = deaths.count() + u32::from(WORKERS);
     assert!(repeats <= deaths_in_all as usize, "{repeats} repeats: one for each death at most");

@@ -51,15 +51,15 @@ impl Context {
         (0..effects).for_each(|_| outbox.push(random.below(256) as u8));
     }
 
-    fn decode(seen: &Snapshot) -> Self {
-        let word = |n: usize| u64::from_le_bytes(seen.context[n * 8..][..8].try_into().unwrap());
+    fn decode(snapshot: &Snapshot) -> Self {
+        let word = |n: usize| u64::from_le_bytes(snapshot.context[n * 8..][..8].try_into().unwrap());
         let number = (word(2) as u32).checked_sub(1);
         let ltmsi = Ltmsi::from_raw(word(1) as u32);
         let context = Context { ue: word(0), ltmsi, number, sequence: word(3), salt: word(4) };
         let (mut octets, mut outbox) = (Vec::new(), Vec::new());
         context.encode(&mut octets, &mut outbox);
-        assert_eq!((&seen.context, &seen.outbox), (&octets, &outbox), "the record is whole");
-        assert_eq!(seen.consumed, context.sequence);
+        assert_eq!((&snapshot.context, &snapshot.outbox), (&octets, &outbox), "the record is whole");
+        assert_eq!(snapshot.consumed, context.sequence);
         context
     }
 }
@@ -70,7 +70,7 @@ struct Work {
     numbers: NumberTable,
     egress: Sender,
     random: Random,
-    seen: Snapshot,
+    snapshot: Snapshot,
     context: Vec<u8>,
     outbox: Vec<u8>,
 }
@@ -80,13 +80,13 @@ impl Work {
     ///
     /// It completes the work of a dead worker, or the pending work of this one.
     fn repair(&self, slot: Slot, context: &Context) {
-        for (table, number) in self.region.taken(slot).into_iter().flatten() {
+        for (table, number) in self.region.noted_numbers(slot).into_iter().flatten() {
             assert_eq!(table, 0, "there is one table");
             if context.number != Some(number) {
-                self.numbers.give_back(number, slot);
+                self.numbers.free(number, slot);
             }
         }
-        self.region.clear_taken(slot);
+        self.region.clear_notes(slot);
         assert!(self.region.rename(slot, context.ltmsi), "the LTMSI of the context leads here");
         for alias in self.region.aliases(slot) {
             assert!(self.region.drop_alias(slot, alias));
@@ -114,12 +114,12 @@ impl Work {
     fn step(&mut self, slot: Slot, packet: Packet) {
         let mut input = Vec::new();
         let sequence = self.region.read_packet(packet, &mut input).expect("it is in flight");
-        assert!(self.region.read(slot, &mut self.seen), "the UE is there");
-        let mut context = Context::decode(&self.seen);
+        assert!(self.region.read(slot, &mut self.snapshot), "the UE is there");
+        let mut context = Context::decode(&self.snapshot);
         self.repair(slot, &context);
         let buffer = if sequence <= context.sequence {
             assert_eq!(sequence, context.sequence, "only the last input is carried out again");
-            self.seen.buffer().expect("it has a record")
+            self.snapshot.buffer().expect("it has a record")
         } else {
             assert_eq!(sequence, context.sequence + 1, "no input is lost, none overtakes another");
             assert_eq!(input[0], context.ue as u8, "it is this UE's");
@@ -128,7 +128,7 @@ impl Work {
             context.encode(&mut self.context, &mut self.outbox);
             let (octets, outbox) = (&self.context, &self.outbox);
             let record = CommitRecord { consumed: sequence, context: octets, outbox, ..CommitRecord::default() };
-            self.worker.commit(slot, &self.seen, &record).expect("nobody else holds the UE").buffer
+            self.worker.commit(slot, &self.snapshot, &record).expect("nobody else holds the UE").buffer
         };
         while self.egress.push(buffer.to_item()).is_err() {
             yield_now();
@@ -160,8 +160,8 @@ fn worker() {
         let region = worker.region().clone();
         let egress = region.sender(rings(worker.number()).1).unwrap();
         let (numbers, random) = (region.numbers(0).unwrap(), Random(std::process::id().into()));
-        let (seen, context, outbox) = (Snapshot::default(), Vec::new(), Vec::new());
-        Work { worker, region, numbers, egress, random, seen, context, outbox }.run();
+        let (snapshot, context, outbox) = (Snapshot::default(), Vec::new(), Vec::new());
+        Work { worker, region, numbers, egress, random, snapshot, context, outbox }.run();
     }
 }
 
@@ -177,7 +177,7 @@ struct Host {
     random: Random,
     sent: HashMap<(Slot, u64), u64>,
     repeats: u32,
-    seen: Snapshot,
+    snapshot: Snapshot,
 }
 
 impl Host {
@@ -204,7 +204,7 @@ impl Host {
             random: Random(0x5eed),
             sent: HashMap::new(),
             repeats: 0,
-            seen: Snapshot::default(),
+            snapshot: Snapshot::default(),
             worker,
             region,
         }
@@ -212,9 +212,9 @@ impl Host {
 
     /// Sends the effects of a commit record.
     fn send(&mut self, buffer: Buffer) {
-        if self.region.read_outbox(buffer, &mut self.seen) && !self.seen.sent {
-            let (slot, sequence) = (self.region.slot_of_buffer(buffer).unwrap(), self.seen.consumed);
-            let fingerprint = hash(&self.seen.outbox);
+        if self.region.read_outbox(buffer, &mut self.snapshot) && !self.snapshot.sent {
+            let (slot, sequence) = (self.region.slot_of_buffer(buffer).unwrap(), self.snapshot.consumed);
+            let fingerprint = hash(&self.snapshot.outbox);
             if let Some(before) = self.sent.insert((slot, sequence), fingerprint) {
                 assert_eq!(before, fingerprint, "effects of step {sequence} left twice, with different octets");
                 self.repeats += 1;
@@ -233,7 +233,7 @@ impl Host {
         }
     }
 
-    fn tell(&mut self, slot: Slot, number: u8) {
+    fn notify(&mut self, slot: Slot, number: u8) {
         let ring = self.region.ring(rings(number).0).unwrap();
         while ring.push(slot.number().into()).is_err() {
             self.drain();
@@ -254,7 +254,7 @@ impl Host {
             Ok(posted) => {
                 self.posted[ue] += 1;
                 if posted == Posted::Holder {
-                    self.tell(self.slots[ue], number);
+                    self.notify(self.slots[ue], number);
                 }
             }
             Err(_) => assert!(self.worker.free(packet)),
@@ -285,7 +285,7 @@ impl Host {
             let slot = self.region.slot_at(taken.item).unwrap();
             let other = (dead.number() + 1 + self.random.below(u64::from(WORKERS) - 1) as u8) % WORKERS;
             if self.region.take_over(slot, &dead, other) {
-                self.tell(slot, other);
+                self.notify(slot, other);
             }
             assert!(ring.acknowledge(&self.worker, taken));
         }
@@ -295,10 +295,10 @@ impl Host {
     }
 
     /// Checks that every UE is intact and not older than at the last check.
-    fn look(&mut self) {
+    fn check_contexts(&mut self) {
         for ue in 0..self.slots.len() {
-            assert!(self.region.read(self.slots[ue], &mut self.seen), "UE {ue} was lost");
-            let context = Context::decode(&self.seen);
+            assert!(self.region.read(self.slots[ue], &mut self.snapshot), "UE {ue} was lost");
+            let context = Context::decode(&self.snapshot);
             assert_eq!(context.ue, ue as u64);
             assert!(context.sequence >= self.consumed[ue], "UE {ue} went back");
             assert!(context.sequence <= self.posted[ue], "UE {ue} has got what nobody sent");
@@ -311,7 +311,7 @@ impl Host {
         let end = Instant::now() + Duration::from_secs(30);
         while self.consumed != self.posted && Instant::now() < end {
             self.drain();
-            self.look();
+            self.check_contexts();
         }
         // The workers complete their current work.
         sleep(Duration::from_millis(50));
@@ -321,27 +321,27 @@ impl Host {
             assert_eq!(self.region.held_by(&dead).count(), 0, "nobody holds a UE that nothing waits for");
             self.take_over(dead).join().unwrap();
         }
-        self.look();
+        self.check_contexts();
         assert_eq!(self.consumed, self.posted, "all inputs were consumed");
         assert_eq!(self.region.packets_used(), 0, "no packet is left behind");
         assert_eq!(self.region.heap_use().0, self.slots.len(), "a buffer in use is a UE's record");
-        self.look_at_what_they_have();
+        self.check_owners();
         self.region.rebuild().unwrap();
-        self.look_at_what_they_have();
+        self.check_owners();
         let all: u64 = self.posted.iter().sum();
         assert_eq!(self.sent.len() as u64, all, "every effect left");
         (all, self.repeats)
     }
 
     /// Checks that LTMSIs and numbers belong to the UEs whose contexts contain them.
-    fn look_at_what_they_have(&mut self) {
+    fn check_owners(&mut self) {
         let (mut ltmsis, mut owners) = (HashMap::new(), HashMap::new());
         for slot in &self.slots {
-            assert!(self.region.read(*slot, &mut self.seen));
-            let context = Context::decode(&self.seen);
+            assert!(self.region.read(*slot, &mut self.snapshot));
+            let context = Context::decode(&self.snapshot);
             assert_eq!(self.region.ltmsi_of(*slot), Some(context.ltmsi));
             assert_eq!(self.region.aliases(*slot).count(), 0);
-            assert_eq!(self.region.taken(*slot), [None, None]);
+            assert_eq!(self.region.noted_numbers(*slot), [None, None]);
             assert_eq!(ltmsis.insert(context.ltmsi, *slot), None, "two UEs have one LTMSI");
             context.number.into_iter().for_each(|n| assert_eq!(owners.insert(n, *slot), None, "two have number {n}"));
         }
@@ -364,7 +364,7 @@ fn inputs_survive_their_workers() {
         host.forward_for(life);
         let number = host.random.below(WORKERS.into()) as u8;
         let dead = deaths.die(&host.region, number, &mut workers[usize::from(number)]);
-        host.look();
+        host.check_contexts();
         if let Some(dead) = dead {
             let reclaim = host.take_over(dead);
             host.forward_for(300);

@@ -72,7 +72,7 @@ impl Deaths {
         } else {
             kill(child);
         }
-        let dead = region.bury(number).ok();
+        let dead = region.declare_dead(number).ok();
         let count = if dead.is_none() {
             &mut self.early
         } else if stop {
@@ -102,7 +102,7 @@ impl Deaths {
     /// Kills a worker at the end of a test.
     pub(crate) fn last(region: &Region, number: u8, mut child: Child) -> Option<DeadWorker> {
         kill(&mut child);
-        region.bury(number).ok()
+        region.declare_dead(number).ok()
     }
 }
 
@@ -120,11 +120,11 @@ fn stop_and_kill(region: &Region, number: u8, child: &mut Child) -> OwnedFd {
     let pid = Pid::from_child(child);
     kill_process(pid, Signal::STOP).unwrap();
     let pidfd = pidfd_open(pid, PidfdFlags::empty()).unwrap();
-    let alive = |error: Option<ReapError>| matches!(error, Some(ReapError::Alive(_) | ReapError::Nobody));
-    assert!(alive(region.bury(number).err()), "a stopped worker is not buried");
+    let alive = |error: Option<ReapError>| matches!(error, Some(ReapError::Alive(_) | ReapError::NoWorker));
+    assert!(alive(region.declare_dead(number).err()), "a stopped worker is not buried");
     pidfd_send_signal(&pidfd, Signal::KILL).unwrap();
     pidfd_send_signal(&pidfd, Signal::CONT).unwrap();
-    assert!(alive(region.bury(number).err()), "nor one that was not waited for");
+    assert!(alive(region.declare_dead(number).err()), "nor one that was not waited for");
     assert_eq!(child.wait().unwrap().code(), None, "it was killed, and had not failed");
     pidfd
 }

@@ -11,7 +11,7 @@ fn name(id: u64) -> Name {
 
 /// Results of the writers.
 #[derive(Default)]
-pub(crate) struct Told {
+pub(crate) struct WriteLog {
     commits: AtomicU32,
     failed: AtomicU32,
     /// Longest time in milliseconds between two commits of a record: the failover time.
@@ -20,7 +20,7 @@ pub(crate) struct Told {
 
 /// Commits a record repeatedly and returns its last confirmed count. Loads resolve unknown
 /// outcomes.
-fn write(store: &mut dyn RecordStore, id: u64, stop: &AtomicBool, told: &Told) -> u32 {
+fn write(store: &mut dyn RecordStore, id: u64, stop: &AtomicBool, log: &WriteLog) -> u32 {
     let (mut version, mut count) = there(store, id);
     let mut last = Instant::now();
     loop {
@@ -28,8 +28,8 @@ fn write(store: &mut dyn RecordStore, id: u64, stop: &AtomicBool, told: &Told) -
         match store.change(&[(name(id), Change::Commit { expected: version, octets: &octets })]).remove(0) {
             Ok(next) => {
                 (version, count) = (next, count + 1);
-                told.commits.fetch_add(1, Ordering::Relaxed);
-                told.worst_ms.fetch_max(last.elapsed().as_millis() as u32, Ordering::Relaxed);
+                log.commits.fetch_add(1, Ordering::Relaxed);
+                log.worst_ms.fetch_max(last.elapsed().as_millis() as u32, Ordering::Relaxed);
                 last = Instant::now();
                 // The last commit of a writer is a confirmed one.
                 if stop.load(Ordering::Relaxed) {
@@ -38,13 +38,13 @@ fn write(store: &mut dyn RecordStore, id: u64, stop: &AtomicBool, told: &Told) -
             }
             // A conflict can only be with an own commit that a server has applied late.
             Err(RecordError::OutcomeUnknown(_) | RecordError::Conflict) => {
-                told.failed.fetch_add(1, Ordering::Relaxed);
+                log.failed.fetch_add(1, Ordering::Relaxed);
                 let found = there(store, id);
                 assert!((count..=count + 1).contains(&found.1), "record {id} has {found:?}, {count} are confirmed");
                 (version, count) = found;
             }
             Err(RecordError::Down(_)) => {
-                told.failed.fetch_add(1, Ordering::Relaxed);
+                log.failed.fetch_add(1, Ordering::Relaxed);
                 std::thread::sleep(Duration::from_millis(20));
             }
             Err(error) => panic!("record {id}: {error}"),
@@ -70,17 +70,17 @@ fn counted(octets: &[u8]) -> u32 {
 
 /// Has each store write its own record while `fail` causes failures, and returns the confirmed
 /// counts.
-pub(crate) fn write_through(stores: Vec<Box<dyn RecordStore>>, told: &Told, mut fail: impl FnMut()) -> Vec<u32> {
+pub(crate) fn write_through(stores: Vec<Box<dyn RecordStore>>, log: &WriteLog, mut fail: impl FnMut()) -> Vec<u32> {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let stop = &stop;
         let mut writers = Vec::new();
         for (mut store, id) in stores.into_iter().zip(0..) {
-            writers.push(scope.spawn(move || write(&mut *store, id, stop, told)));
+            writers.push(scope.spawn(move || write(&mut *store, id, stop, log)));
         }
         let commits = |more: u32| {
-            let wanted = told.commits.load(Ordering::Relaxed) + more;
-            until("commits go on", || told.commits.load(Ordering::Relaxed) >= wanted);
+            let wanted = log.commits.load(Ordering::Relaxed) + more;
+            until("commits go on", || log.commits.load(Ordering::Relaxed) >= wanted);
         };
         commits(1000);
         fail();
@@ -97,9 +97,9 @@ pub(crate) fn check(store: &mut dyn RecordStore, counts: &[u32]) {
     }
 }
 
-pub(crate) fn report(counts: &[u32], told: &Told) {
+pub(crate) fn report(counts: &[u32], log: &WriteLog) {
     let all: u32 = counts.iter().sum();
-    let (failed, worst) = (told.failed.load(Ordering::Relaxed), told.worst_ms.load(Ordering::Relaxed));
+    let (failed, worst) = (log.failed.load(Ordering::Relaxed), log.worst_ms.load(Ordering::Relaxed));
     println!("{all} commits confirmed and there; {failed} failed cleanly; the longest wait was {worst} ms");
     assert!(all >= 2000, "{all}");
 }

@@ -2,7 +2,7 @@
 //!
 //! They use FerretDB because no distribution has MongoDB.
 
-use crate::load::{self, Told};
+use crate::load::{self, WriteLog};
 use crate::servers::{Process, free_port, until};
 use std::net::{Ipv4Addr, TcpStream};
 use std::os::unix::fs::chown;
@@ -85,9 +85,9 @@ impl Postgres {
         self.process = Some(process);
         // The server listens before it accepts queries ("the database system is starting up").
         until("PostgreSQL is ready", || {
-            let mut ask = Command::new(program("pg_isready"));
-            ask.args(["--quiet", "--host=127.0.0.1", "--username=postgres", "--port", &self.port.to_string()]);
-            ask.status().expect("pg_isready comes with PostgreSQL").success()
+            let mut query = Command::new(program("pg_isready"));
+            query.args(["--quiet", "--host=127.0.0.1", "--username=postgres", "--port", &self.port.to_string()]);
+            query.status().expect("pg_isready comes with PostgreSQL").success()
         });
     }
 
@@ -131,9 +131,9 @@ impl Ferret {
         until("FerretDB's answer", || answers(self.port));
     }
 
-    fn records(&self, format: Format, patience: Duration, life: Duration) -> MongoRecords {
+    fn records(&self, format: Format, timeout: Duration, life: Duration) -> MongoRecords {
         let url = format!("mongodb://127.0.0.1:{}/", self.port);
-        let config = MongoConfig { url, database: "vireo".into(), patience, format };
+        let config = MongoConfig { url, database: "vireo".into(), timeout, format };
         MongoRecords::new(&config, life).unwrap()
     }
 
@@ -160,7 +160,7 @@ fn mongodb_keeps_the_contract() {
 
 #[test]
 #[ignore = "make test-stores"]
-fn mongodb_that_is_down_slow_or_back_is_told() {
+fn mongodb_outage_is_reported() {
     let mut server = Ferret::start(None);
     let mut store = server.records(Format::Json, Duration::from_secs(1), LIFE);
     let commit = |store: &mut MongoRecords, expected, octets: &[u8]| {
@@ -199,23 +199,23 @@ fn mongodb_that_is_down_slow_or_back_is_told() {
 
 #[test]
 #[ignore = "make test-stores"]
-fn mongodb_dies_under_load_and_no_confirmed_commit_is_lost() {
+fn mongodb_death_keeps_confirmed_commits() {
     let server = Ferret::start(None);
     let first = server.records(Format::Json, Duration::from_secs(2), LIFE);
     let stores = (0..8).map(|_| Box::new(first.another()) as Box<dyn RecordStore>).collect();
-    let (told, server) = (Told::default(), std::cell::RefCell::new(server));
-    let counts = load::write_through(stores, &told, || {
+    let (log, server) = (WriteLog::default(), std::cell::RefCell::new(server));
+    let counts = load::write_through(stores, &log, || {
         server.borrow_mut().process = None;
         server.borrow_mut().start_again();
     });
     let mut store = first.another();
     load::check(&mut store, &counts);
-    load::report(&counts, &told);
+    load::report(&counts, &log);
 }
 
 #[test]
 #[ignore = "make test-stores"]
-fn a_full_mongodb_refuses_and_changes_nothing() {
+fn full_mongodb_refuses_and_changes_nothing() {
     let server = Ferret::start(Some(2048));
     let mut store = server.records(Format::Binary, PATIENCE, LIFE);
     // Bytes that do not compress.

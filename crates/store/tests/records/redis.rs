@@ -14,7 +14,7 @@ fn start(arguments: &[&str]) -> Option<Redis> {
 fn records(port: u16, life: Duration) -> RedisRecords {
     let config = LinkConfig {
         url: format!("redis://127.0.0.1:{port}"),
-        patience: Duration::from_millis(200),
+        timeout: Duration::from_millis(200),
         tls: DatabaseTls::default(),
     };
     RedisRecords::new(config, "vireo", life)
@@ -57,7 +57,7 @@ fn sealed_records_hide_their_content() {
 }
 
 #[test]
-fn a_database_that_is_down_slow_or_back_is_told() {
+fn redis_outage_is_reported() {
     let Some(server) = start(&[]) else { return };
     let mut store = records(server.port, LIFE);
     assert!(store.load(&[ONE]).is_ok());
@@ -87,18 +87,18 @@ fn a_database_that_is_down_slow_or_back_is_told() {
 }
 
 #[test]
-fn a_database_that_has_forgotten_the_scripts_of_commits_is_given_them_again() {
+fn flushed_scripts_are_loaded_again() {
     let Some(server) = start(&[]) else { return };
     let mut store = records(server.port, LIFE);
     assert_eq!(commit(&mut store, b"x"), Ok(1));
-    assert!(server.ask("SCRIPT FLUSH").is_ok_and(|answer| answer.starts_with("+OK")));
+    assert!(server.query("SCRIPT FLUSH").is_ok_and(|answer| answer.starts_with("+OK")));
     let mut change = |expected| store.change(&[(ONE, Change::Commit { expected, octets: b"y" })]).remove(0);
     assert!(change(1).is_err_and(|error| error.is_retryable()), "it is said that nothing was done");
     assert_eq!(change(1), Ok(2), "the next one finds the record as it was");
 }
 
 #[test]
-fn a_full_database_refuses_and_changes_nothing() {
+fn full_database_refuses_and_changes_nothing() {
     let Some(server) = start(&["--maxmemory", "3mb", "--maxmemory-policy", "noeviction"]) else { return };
     let mut store = records(server.port, LIFE);
     let octets = vec![7; 100_000];
@@ -116,11 +116,11 @@ fn a_full_database_refuses_and_changes_nothing() {
 }
 
 #[test]
-fn what_is_no_record_is_told() {
+fn foreign_key_is_reported() {
     let Some(server) = start(&[]) else { return };
     let mut store = records(server.port, LIFE);
     for command in ["SET vireo:ue:{1} abc", "HSET vireo:ue:{2} some thing"] {
-        assert!(server.ask(command).is_ok_and(|answer| !answer.starts_with('-')));
+        assert!(server.query(command).is_ok_and(|answer| !answer.starts_with('-')));
     }
     for id in [1, 2] {
         let name = Name { collection: "ue", id };

@@ -79,7 +79,7 @@ impl Redis {
             return None;
         };
         let server = Redis { process, port };
-        until("redis-server's answer", || server.ask("PING").is_ok_and(|answer| answer.starts_with("+PONG")));
+        until("redis-server's answer", || server.query("PING").is_ok_and(|answer| answer.starts_with("+PONG")));
         Some(server)
     }
 
@@ -94,7 +94,7 @@ impl Redis {
     }
 
     /// Returns the immediately available part of the answer to a command.
-    pub(crate) fn ask(&self, command: &str) -> std::io::Result<String> {
+    pub(crate) fn query(&self, command: &str) -> std::io::Result<String> {
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port))?;
         stream.set_read_timeout(Some(Duration::from_secs(2)))?;
         stream.write_all(format!("{command}\r\n").as_bytes())?;

@@ -14,8 +14,8 @@ const ONE: Name = Name { collection: "ue", id: 1 };
 const HOST: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 
 fn place(url: &str, tls: DatabaseTls) -> StoreUrl {
-    let (life, patience) = (Duration::from_secs(60), Duration::from_secs(5));
-    StoreUrl { url: url.into(), prefix: "vireo".into(), life, patience, format: Format::Binary, confirm: 0, tls }
+    let (life, timeout) = (Duration::from_secs(60), Duration::from_secs(5));
+    StoreUrl { url: url.into(), prefix: "vireo".into(), life, timeout, format: Format::Binary, confirm: 0, tls }
 }
 
 fn by(files: &Files) -> DatabaseTls {
@@ -58,7 +58,7 @@ fn redis_is_asked_over_mutual_tls() {
     let Some((redis, port)) = start(&server, &[]) else { return };
     let url = format!("rediss://{HOST}:{port}");
     assert_eq!(commit(&place(&url, by(&own)), b"x"), Ok(1));
-    assert!(redis.ask("HGETALL vireo:ue:{1}").is_ok_and(|answer| answer.contains('x')), "it is in this database");
+    assert!(redis.query("HGETALL vireo:ue:{1}").is_ok_and(|answer| answer.contains('x')), "it is in this database");
 
     let refused = |tls: DatabaseTls| commit(&place(&url, tls), b"y").unwrap_err().to_string();
     // No client certificate, and one of another authority.
@@ -77,7 +77,7 @@ fn redis_is_asked_over_mutual_tls() {
     assert!(named.contains("not valid for name"), "{named}");
     // Neither end falls back to no TLS.
     for url in [format!("redis://{HOST}:{port}"), format!("rediss://{HOST}:{}", redis.port)] {
-        let soon = StoreUrl { patience: Duration::from_millis(300), ..place(&url, by(&own)) };
+        let soon = StoreUrl { timeout: Duration::from_millis(300), ..place(&url, by(&own)) };
         assert!(commit(&soon, b"y").is_err(), "{url}");
     }
     let gone = DatabaseTls { key: Some(directory.path().join("gone")), ..by(&own) };
@@ -96,12 +96,12 @@ fn redis_cluster_is_asked_over_tls() {
     let slots: Vec<_> = (0..16_384).map(|slot: u32| slot.to_string()).collect();
     // The length of a command in one line is limited.
     for slots in slots.chunks(4096) {
-        let answer = redis.ask(&format!("CLUSTER ADDSLOTS {}", slots.join(" "))).unwrap();
+        let answer = redis.query(&format!("CLUSTER ADDSLOTS {}", slots.join(" "))).unwrap();
         assert!(answer.starts_with("+OK"), "{answer}");
     }
-    until("the cluster works", || redis.ask("CLUSTER INFO").is_ok_and(|info| info.contains("cluster_state:ok")));
+    until("the cluster works", || redis.query("CLUSTER INFO").is_ok_and(|info| info.contains("cluster_state:ok")));
     assert_eq!(commit(&place(&format!("rediss-cluster://{HOST}:{port}"), by(&own)), b"x"), Ok(1));
     let plain =
-        StoreUrl { patience: Duration::from_millis(300), ..place(&format!("redis-cluster://{HOST}:{port}"), by(&own)) };
+        StoreUrl { timeout: Duration::from_millis(300), ..place(&format!("redis-cluster://{HOST}:{port}"), by(&own)) };
     assert!(commit(&plain, b"y").is_err());
 }

@@ -159,7 +159,7 @@ impl<'de> Deserializer<'de> for Join<'de> {
     }
 
     fn deserialize_tuple<V: Visitor<'de>>(self, _: usize, visitor: V) -> Result<V::Value, FormatError> {
-        visitor.visit_seq(Each(self))
+        visitor.visit_seq(EachStruct(self))
     }
 
     fn deserialize_newtype_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Result<V::Value, FormatError> {
@@ -173,9 +173,9 @@ impl<'de> Deserializer<'de> for Join<'de> {
 }
 
 /// The structs of a tuple, each decoded from the same parts.
-struct Each<'a>(Join<'a>);
+struct EachStruct<'a>(Join<'a>);
 
-impl<'de> SeqAccess<'de> for Each<'de> {
+impl<'de> SeqAccess<'de> for EachStruct<'de> {
     type Error = FormatError;
 
     fn next_element_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, FormatError> {

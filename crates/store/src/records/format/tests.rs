@@ -119,7 +119,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 16, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_is_encoded_comes_back(value in all()) {
+    fn encoded_value_round_trips(value in all()) {
         for format in FORMATS {
             let whole = format.encode(&value).unwrap();
             prop_assert_eq!(&format.decode::<All>(&whole).unwrap(), &value, "{:?}", format);
@@ -139,7 +139,7 @@ proptest! {
 }
 
 #[test]
-fn only_fields_that_have_changed_are_written() {
+fn only_changed_fields_are_written() {
     let before = All { number: 1, text: "a".into(), ..All::default() };
     let after = All { number: 2, kind: Kind::One(7), ..before.clone() };
     for format in FORMATS {
@@ -153,7 +153,7 @@ fn only_fields_that_have_changed_are_written() {
 
 /// Tests a record of several structs, each of which decodes its own parts.
 #[test]
-fn a_tuple_of_structs_is_the_fields_of_all() {
+fn tuple_of_structs_has_all_fields() {
     #[derive(Debug, PartialEq, Serialize, Deserialize)]
     struct Head {
         owner: u64,
@@ -173,7 +173,7 @@ fn a_tuple_of_structs_is_the_fields_of_all() {
 
 /// Compares with the bytes of protoc for `message RecordPart { Inner value = 1; }` and so on.
 #[test]
-fn protocol_buffers_are_what_the_specification_says() {
+fn protocol_buffers_are_what_specification_says() {
     fn encode<T: Serialize + ?Sized>(value: &T) -> Vec<u8> {
         Format::Protobuf.encode(value).unwrap()
     }

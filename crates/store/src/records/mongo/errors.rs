@@ -24,21 +24,21 @@ impl Failure {
 }
 
 /// Converts the error of an operation that changes nothing.
-pub(super) fn of_load(error: Error) -> Failure {
-    match of_change(error) {
+pub(super) fn from_load(error: Error) -> Failure {
+    match from_change(error) {
         Failure::Record(RecordError::OutcomeUnknown(text)) => Failure::Record(RecordError::Down(text)),
         failure => failure,
     }
 }
 
 /// Converts the error of a change.
-pub(super) fn of_change(error: Error) -> Failure {
+pub(super) fn from_change(error: Error) -> Failure {
     let record = match &*error.kind {
         ErrorKind::Write(WriteFailure::WriteError(write)) if write.code == DUPLICATE => return Failure::Exists,
         ErrorKind::Command(command) if command.code == DUPLICATE => return Failure::Exists,
         ErrorKind::Command(command) if command.code == NOT_IMPLEMENTED => return Failure::Unknown,
-        ErrorKind::Write(WriteFailure::WriteError(write)) => of_code(write.code, &write.message),
-        ErrorKind::Command(command) => of_code(command.code, &command.message),
+        ErrorKind::Write(WriteFailure::WriteError(write)) => from_code(write.code, &write.message),
+        ErrorKind::Command(command) => from_code(command.code, &command.message),
         // The change was applied, but the required members have not acknowledged it.
         ErrorKind::Write(_) => RecordError::OutcomeUnknown(error.to_string()),
         ErrorKind::Io(_) => RecordError::OutcomeUnknown(error.to_string()),
@@ -61,7 +61,7 @@ const NOT_DONE: [i32; 9] = [10_107, 10_058, 13_435, 13_436, 18, 13, 26, 59, 2];
 /// Messages of PostgreSQL below FerretDB when it is out of space.
 const NO_ROOM: [&str; 3] = ["No space left on device", "could not extend file", "53100"];
 
-fn of_code(code: i32, message: &str) -> RecordError {
+fn from_code(code: i32, message: &str) -> RecordError {
     if FULL.contains(&code) || NO_ROOM.iter().any(|text| message.contains(text)) {
         return RecordError::Full;
     }

@@ -42,7 +42,7 @@ pub struct MongoConfig {
     /// Database that contains the collections.
     pub database: String,
     /// Timeout of an operation.
-    pub patience: Duration,
+    pub timeout: Duration,
     /// Encoding of the parts: JSON is stored as BSON, other formats as bytes.
     pub format: Format,
 }
@@ -52,7 +52,7 @@ pub struct MongoConfig {
 pub struct MongoRecords {
     runtime: Arc<Runtime>,
     database: Database,
-    patience: Duration,
+    timeout: Duration,
     life: Duration,
     shape: Shape,
     /// Prepared collections, with the time of the last sweep where the server has no TTL index.
@@ -81,7 +81,7 @@ enum MongoCommand {
 impl MongoCommand {
     /// Executes the command. Returns the number of additional requests, and whether a document
     /// matched.
-    async fn ask(self, collection: &Collection<Document>) -> (u64, Result<bool, Failure>) {
+    async fn execute(self, collection: &Collection<Document>) -> (u64, Result<bool, Failure>) {
         let mut more = 0;
         let done = match self {
             MongoCommand::Remove { there } => collection.delete_one(there).await.map(|done| done.deleted_count),
@@ -90,7 +90,7 @@ impl MongoCommand {
             }
             MongoCommand::Put { there, whole, is_new } => {
                 if is_new {
-                    let inserted = collection.insert_one(&whole).await.map(|_| true).map_err(errors::of_change);
+                    let inserted = collection.insert_one(&whole).await.map(|_| true).map_err(errors::from_change);
                     if !matches!(inserted, Err(Failure::Exists)) {
                         return (more, inserted);
                     }
@@ -100,7 +100,7 @@ impl MongoCommand {
                 collection.replace_one(there, whole).await.map(|done| done.matched_count)
             }
         };
-        (more, done.map(|count| count == 1).map_err(errors::of_change))
+        (more, done.map(|count| count == 1).map_err(errors::from_change))
     }
 }
 
@@ -126,8 +126,8 @@ impl MongoRecords {
         let runtime = runtime().map_err(|e| down(&e))?;
         let client = runtime.block_on(async {
             let mut options = ClientOptions::parse(&config.url).await?;
-            options.server_selection_timeout = Some(config.patience);
-            options.connect_timeout = Some(config.patience);
+            options.server_selection_timeout = Some(config.timeout);
+            options.connect_timeout = Some(config.timeout);
             // The caller handles lost answers, because it compares versions.
             options.retry_writes = Some(false);
             Client::with_options(options)
@@ -136,7 +136,7 @@ impl MongoRecords {
         Ok(MongoRecords {
             runtime,
             database,
-            patience: config.patience,
+            timeout: config.timeout,
             life,
             shape: Shape { format: config.format },
             known: FxHashMap::default(),
@@ -162,13 +162,13 @@ impl MongoRecords {
     }
 
     /// Executes a request with a time limit.
-    fn ask<T>(&mut self, until: Instant, question: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    fn request<T>(&mut self, until: Instant, question: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
         self.pause.check().map_err(Failure::Record)?;
         self.operations.round_trips += 1;
         let left = until.saturating_duration_since(Instant::now());
         // Created inside the runtime, which the timer needs.
-        let asked = async { tokio::time::timeout(left, question).await };
-        let answer = self.runtime.block_on(asked).unwrap_or_else(|_| {
+        let request = async { tokio::time::timeout(left, question).await };
+        let answer = self.runtime.block_on(request).unwrap_or_else(|_| {
             Err(Failure::Record(RecordError::OutcomeUnknown("it takes longer than is waited for".into())))
         });
         match &answer {
@@ -185,7 +185,8 @@ impl MongoRecords {
         match self.known.get(name) {
             Some(Some(last)) if last.elapsed() > SWEEP => {
                 let ended = doc! { document::EXPIRES: { "$lte": DateTime::now() } };
-                let swept = self.ask(until, async { collection.delete_many(ended).await.map_err(errors::of_load) });
+                let swept =
+                    self.request(until, async { collection.delete_many(ended).await.map_err(errors::from_load) });
                 swept.map_err(Failure::record)?;
                 self.known.insert(name, Some(Instant::now()));
             }
@@ -193,7 +194,8 @@ impl MongoRecords {
             None => {
                 let options = IndexOptions::builder().expire_after(Duration::ZERO).build();
                 let index = IndexModel::builder().keys(doc! { document::EXPIRES: 1 }).options(options).build();
-                let made = self.ask(until, async { collection.create_index(index).await.map_err(errors::of_load) });
+                let made =
+                    self.request(until, async { collection.create_index(index).await.map_err(errors::from_load) });
                 let sweeps = match made {
                     Ok(_) => None,
                     Err(Failure::Unknown) => Some(Instant::now()),
@@ -232,20 +234,20 @@ impl MongoRecords {
 
     /// Executes changes concurrently and returns their results.
     fn change_together(&mut self, changes: &[(Name, Change<'_>)]) -> Vec<Result<Version, RecordError>> {
-        let until = Instant::now() + self.patience;
-        let mut asked = Vec::with_capacity(changes.len());
+        let until = Instant::now() + self.timeout;
+        let mut request = Vec::with_capacity(changes.len());
         for (name, change) in changes {
             let question = self.question(until, *name, change);
             let collection = self.collection(name.collection);
             let left = until.saturating_duration_since(Instant::now());
             // Created inside the runtime, which the timer needs.
-            asked.push(question.map(|question| {
-                self.runtime.spawn(async move { tokio::time::timeout(left, question.ask(&collection)).await })
+            request.push(question.map(|question| {
+                self.runtime.spawn(async move { tokio::time::timeout(left, question.execute(&collection)).await })
             }));
         }
         let mut works = None;
         let mut results = Vec::with_capacity(changes.len());
-        for (task, (_, change)) in asked.into_iter().zip(changes) {
+        for (task, (_, change)) in request.into_iter().zip(changes) {
             results.push(task.and_then(|task| {
                 self.operations.round_trips += 1;
                 let silent = |text: &str| Failure::Record(RecordError::OutcomeUnknown(text.into()));
@@ -278,11 +280,11 @@ impl MongoRecords {
     /// Returns the documents of a collection that match a filter.
     fn find(&mut self, until: Instant, name: &str, filter: Document, most: u32) -> Result<Vec<Document>, RecordError> {
         let collection = self.collection(name);
-        let found = self.ask(until, async {
-            let mut cursor = collection.find(filter).batch_size(most).await.map_err(errors::of_load)?;
+        let found = self.request(until, async {
+            let mut cursor = collection.find(filter).batch_size(most).await.map_err(errors::from_load)?;
             let mut found = Vec::new();
-            while cursor.advance().await.map_err(errors::of_load)? {
-                found.push(cursor.deserialize_current().map_err(errors::of_load)?);
+            while cursor.advance().await.map_err(errors::from_load)? {
+                found.push(cursor.deserialize_current().map_err(errors::from_load)?);
             }
             Ok(found)
         });
@@ -293,7 +295,7 @@ impl MongoRecords {
 impl RecordStore for MongoRecords {
     fn load(&mut self, names: &[Name]) -> Result<Vec<Option<StoredRecord>>, RecordError> {
         self.operations.reads += names.len() as u64;
-        let until = Instant::now() + self.patience;
+        let until = Instant::now() + self.timeout;
         let mut found: Vec<Option<StoredRecord>> = names.iter().map(|_| None).collect();
         let mut collections: Vec<&'static str> = names.iter().map(|name| name.collection).collect();
         collections.sort_unstable();
@@ -321,14 +323,14 @@ impl RecordStore for MongoRecords {
     }
 
     fn list_ids(&mut self, collection: &'static str) -> Result<Vec<u64>, RecordError> {
-        let until = Instant::now() + self.patience;
+        let until = Instant::now() + self.timeout;
         let collection = self.collection(collection);
-        let found = self.ask(until, async {
+        let found = self.request(until, async {
             let find = collection.find(document::all_living()).projection(document::only_key());
-            let mut cursor = find.await.map_err(errors::of_load)?;
+            let mut cursor = find.await.map_err(errors::from_load)?;
             let mut numbers = Vec::new();
-            while cursor.advance().await.map_err(errors::of_load)? {
-                numbers.push(document::number(&cursor.deserialize_current().map_err(errors::of_load)?));
+            while cursor.advance().await.map_err(errors::from_load)? {
+                numbers.push(document::number(&cursor.deserialize_current().map_err(errors::from_load)?));
             }
             Ok(numbers)
         });
@@ -358,8 +360,8 @@ mod tests {
     fn lasting_commits_need_journals_of_the_majority() {
         let lasts = |options: &str| {
             let url = format!("mongodb://127.0.0.1:1/?{options}");
-            let (patience, database) = (Duration::from_millis(100), "vireo".to_owned());
-            let config = MongoConfig { url, database, patience, format: Format::Json };
+            let (timeout, database) = (Duration::from_millis(100), "vireo".to_owned());
+            let config = MongoConfig { url, database, timeout, format: Format::Json };
             let mut records = MongoRecords::new(&config, Duration::from_secs(60)).unwrap();
             records.incarnation().unwrap().is_some()
         };

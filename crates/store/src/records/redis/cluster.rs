@@ -15,7 +15,7 @@ use super::commands::{self, Keys, Redirect};
 use super::link::{LinkConfig, RedisConnection};
 use super::map::SlotMap;
 use crate::Version;
-use crate::records::backoff::AGAIN_AFTER;
+use crate::records::backoff::FIRST_PAUSE;
 use crate::records::{Change, DatabaseTls, Name, Operations, RecordError, RecordStore, StoredRecord};
 use redis::Value;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -35,7 +35,7 @@ pub struct ClusterConfig {
     /// `HOST:PORT` of some of its nodes; they report the others.
     pub nodes: Vec<String>,
     /// Timeout of an operation, including all its attempts.
-    pub patience: Duration,
+    pub timeout: Duration,
     /// Number of replicas that must have a commit before it counts (WAIT).
     pub confirm: u16,
     /// True to accept fewer replicas if the cluster reports fewer for the master, as after a
@@ -47,9 +47,9 @@ pub struct ClusterConfig {
 
 impl ClusterConfig {
     /// Returns the connection options of a node.
-    fn link(&self, node: &str, patience: Duration) -> LinkConfig {
+    fn link(&self, node: &str, timeout: Duration) -> LinkConfig {
         let scheme = if self.tls.is_some() { "rediss" } else { "redis" };
-        LinkConfig { url: format!("{scheme}://{node}"), patience, tls: self.tls.clone().unwrap_or_default() }
+        LinkConfig { url: format!("{scheme}://{node}"), timeout, tls: self.tls.clone().unwrap_or_default() }
     }
 }
 
@@ -62,7 +62,7 @@ pub struct RedisCluster {
     /// True if the slot map must be requested before the next attempt.
     stale: bool,
     /// Time of the last slot map request.
-    asked: Option<Instant>,
+    map_requested_at: Option<Instant>,
     /// Index of the node that answered the last slot map request.
     turn: usize,
     links: FxHashMap<String, RedisConnection>,
@@ -112,7 +112,7 @@ enum Answer {
 #[derive(Debug)]
 struct Item<'a> {
     name: Name,
-    ask: Operation<'a>,
+    operation: Operation<'a>,
     /// Node of the last redirection, and whether ASKING must precede the request.
     sent_to: Option<(String, bool)>,
     done: Option<Result<Answer, RecordError>>,
@@ -121,9 +121,9 @@ struct Item<'a> {
 }
 
 impl<'a> Item<'a> {
-    fn new(name: Name, ask: Operation<'a>) -> Self {
+    fn new(name: Name, operation: Operation<'a>) -> Self {
         let reason = RecordError::Down("no node of the cluster has answered".into());
-        Item { name, ask, sent_to: None, done: None, reason }
+        Item { name, operation, sent_to: None, done: None, reason }
     }
 }
 
@@ -135,7 +135,7 @@ impl RedisCluster {
             keys: Keys::new(prefix, life),
             map: SlotMap::default(),
             stale: true,
-            asked: None,
+            map_requested_at: None,
             turn: 0,
             links: FxHashMap::default(),
             scouts: FxHashMap::default(),
@@ -146,10 +146,10 @@ impl RedisCluster {
 
     /// Executes operations in one or more attempts.
     fn run<'a>(&mut self, mut items: Vec<Item<'a>>) -> Vec<Result<Answer, RecordError>> {
-        let until = Instant::now() + self.config.patience;
-        let (mut pause, mut sent_on) = (AGAIN_AFTER, 0);
+        let until = Instant::now() + self.config.timeout;
+        let (mut pause, mut sent_on) = (FIRST_PAUSE, 0);
         loop {
-            self.look();
+            self.refresh_map();
             self.attempt(&mut items);
             if items.iter().all(|item| item.done.is_some()) {
                 break;
@@ -188,23 +188,23 @@ impl RedisCluster {
     }
 
     /// Returns the number of replicas of a node that a commit waits for.
-    fn wanted(&self, node: &str) -> u16 {
+    fn required_replicas(&self, node: &str) -> u16 {
         let there = if self.config.alone { self.map.replicas(node) } else { u16::MAX };
         self.config.confirm.min(there)
     }
 
     fn attempt_at(&mut self, node: &str, indexes: &[usize], items: &mut [Item<'_>]) {
-        let asked = || indexes.iter().map(|index| &items[*index]);
-        let unsure = |item: &Item<'_>| matches!(item.ask, Operation::Load) && self.unsure.has(item.name);
-        let writes = asked().any(|item| matches!(item.ask, Operation::Change(_)) || unsure(item));
-        let wanted = if writes { self.wanted(node) } else { 0 };
+        let sent = || indexes.iter().map(|index| &items[*index]);
+        let unsure = |item: &Item<'_>| matches!(item.operation, Operation::Load) && self.unsure.has(item.name);
+        let writes = sent().any(|item| matches!(item.operation, Operation::Change(_)) || unsure(item));
+        let required_replicas = if writes { self.required_replicas(node) } else { 0 };
         self.operations.round_trips += 1;
-        let config = self.config.link(node, self.config.patience);
+        let config = self.config.link(node, self.config.timeout);
         let link = self.links.entry(node.to_owned()).or_insert_with(|| RedisConnection::new(config));
-        let answers = link.ask_scripts(|connection, scripts| {
+        let answers = link.request_with_scripts(|connection, scripts| {
             let mut pipeline = redis::pipe();
             pipeline.ignore_errors();
-            for item in asked() {
+            for item in sent() {
                 if item.sent_to.as_ref().is_some_and(|(_, asking)| *asking) {
                     pipeline.cmd("ASKING").ignore();
                 }
@@ -212,21 +212,22 @@ impl RedisCluster {
                     self.keys.touch(&mut pipeline, item.name);
                     pipeline.ignore();
                 }
-                match item.ask {
+                match item.operation {
                     Operation::Load => self.keys.load(&mut pipeline, item.name),
                     Operation::Change(change) => self.keys.change(&mut pipeline, scripts, item.name, change),
                 }
             }
-            if wanted > 0 {
+            if required_replicas > 0 {
                 // WAIT must end before the timeout of the answer.
-                let wait = (self.config.patience * 3 / 4).as_millis().max(1) as u64;
-                pipeline.cmd("WAIT").arg(wanted).arg(wait);
+                let wait = (self.config.timeout * 3 / 4).as_millis().max(1) as u64;
+                pipeline.cmd("WAIT").arg(required_replicas).arg(wait);
             }
             pipeline.query(connection)
         });
         match answers {
             Ok(mut answers) => {
-                let confirmed = wanted == 0 || matches!(answers.pop(), Some(Value::Int(n)) if n >= i64::from(wanted));
+                let confirmed = required_replicas == 0
+                    || matches!(answers.pop(), Some(Value::Int(n)) if n >= i64::from(required_replicas));
                 self.stale |= !confirmed;
                 for (index, answer) in indexes.iter().zip(answers) {
                     self.answered(&mut items[*index], answer, node, confirmed);
@@ -243,12 +244,12 @@ impl RedisCluster {
     fn answered(&mut self, item: &mut Item<'_>, answer: Value, node: &str, confirmed: bool) {
         item.sent_to = None;
         if let Value::ServerError(error) = &answer {
-            match Redirect::of(error, node) {
+            match Redirect::from_error(error, node) {
                 Some(Redirect::Moved(to)) => {
                     (item.sent_to, self.stale) = (Some((to, false)), true);
                     return;
                 }
-                Some(Redirect::Ask(to)) => {
+                Some(Redirect::Once(to)) => {
                     item.sent_to = Some((to, true));
                     return;
                 }
@@ -259,11 +260,11 @@ impl RedisCluster {
                 None => {}
             }
         }
-        let done = match item.ask {
+        let done = match item.operation {
             Operation::Load => commands::found(answer).map(Answer::Found),
             Operation::Change(change) => commands::changed(answer, change).map(Answer::Version),
         };
-        let matters = matches!(item.ask, Operation::Change(_)) || self.unsure.has(item.name);
+        let matters = matches!(item.operation, Operation::Change(_)) || self.unsure.has(item.name);
         item.done = Some(match done {
             Ok(_) if matters && !confirmed => {
                 self.unsure.add(item.name);
@@ -282,30 +283,30 @@ impl RedisCluster {
     fn failed(&mut self, item: &mut Item<'_>, error: &RecordError) {
         item.sent_to = None;
         item.reason = error.clone();
-        if let (Operation::Change(_), RecordError::OutcomeUnknown(_)) = (item.ask, error) {
+        if let (Operation::Change(_), RecordError::OutcomeUnknown(_)) = (item.operation, error) {
             self.unsure.add(item.name);
             item.done = Some(Err(error.clone()));
         }
     }
 
     /// Requests the slot map if it is outdated, or if missing replicas may be back.
-    fn look(&mut self) {
+    fn refresh_map(&mut self) {
         let missing = self.config.confirm > 0
             && self.map.nodes.iter().any(|node| self.map.lacks_replicas(node, self.config.confirm));
-        let due = self.asked.is_none_or(|asked| asked.elapsed() > LOOK_FOR_REPLICAS);
+        let due = self.map_requested_at.is_none_or(|at| at.elapsed() > LOOK_FOR_REPLICAS);
         if !(self.stale || (missing && due)) {
             return;
         }
-        self.asked = Some(Instant::now());
+        self.map_requested_at = Some(Instant::now());
         let known = self.map.nodes.iter().chain(&self.config.nodes).cloned().collect::<Vec<_>>();
         for _ in 0..known.len() {
             self.turn = (self.turn + 1) % known.len();
             let node = &known[self.turn];
-            let config = self.config.link(node, self.config.patience / 4);
+            let config = self.config.link(node, self.config.timeout / 4);
             let scout = self.scouts.entry(node.clone()).or_insert_with(|| RedisConnection::new(config));
             let mut question = redis::cmd("CLUSTER");
-            let answer = scout.ask(|connection| question.arg("SLOTS").query::<Value>(connection));
-            if let Some(map) = answer.ok().and_then(|answer| SlotMap::of(&answer, node)) {
+            let answer = scout.request(|connection| question.arg("SLOTS").query::<Value>(connection));
+            if let Some(map) = answer.ok().and_then(|answer| SlotMap::parse(&answer, node)) {
                 (self.map, self.stale) = (map, false);
                 let nodes = &self.map.nodes;
                 self.links.retain(|node, _| nodes.contains(node));
@@ -341,27 +342,27 @@ impl RecordStore for RedisCluster {
     /// Lists the records of all masters. Records in a migrating slot may be missed, so the scan is
     /// repeated if the slot map has changed meanwhile.
     fn list_ids(&mut self, collection: &'static str) -> Result<Vec<u64>, RecordError> {
-        let until = Instant::now() + self.config.patience;
+        let until = Instant::now() + self.config.timeout;
         loop {
             self.stale = true;
-            self.look();
+            self.refresh_map();
             let (before, mut numbers) = (self.map.clone(), Vec::new());
             for node in before.masters() {
                 self.operations.round_trips += 1;
-                let config = self.config.link(node, self.config.patience);
+                let config = self.config.link(node, self.config.timeout);
                 let link = self.links.entry(node.to_owned()).or_insert_with(|| RedisConnection::new(config));
                 let keys = &self.keys;
-                numbers.extend(link.ask(|connection| keys.numbers(collection, connection))?);
+                numbers.extend(link.request(|connection| keys.numbers(collection, connection))?);
             }
             self.stale = true;
-            self.look();
+            self.refresh_map();
             if !self.stale && self.map == before {
                 return Ok(commands::once(numbers));
             }
             if Instant::now() >= until {
                 return Err(RecordError::Down("the nodes of the cluster do not agree who has what".into()));
             }
-            std::thread::sleep(AGAIN_AFTER);
+            std::thread::sleep(FIRST_PAUSE);
         }
     }
 
@@ -369,7 +370,7 @@ impl RecordStore for RedisCluster {
     /// predecessor.
     fn incarnation(&mut self) -> Result<Option<String>, RecordError> {
         self.stale = true;
-        self.look();
+        self.refresh_map();
         if self.stale {
             return Err(RecordError::Down("no node of the cluster has answered".into()));
         }
@@ -377,9 +378,9 @@ impl RecordStore for RedisCluster {
         let mut all = Vec::with_capacity(masters.len());
         for node in masters {
             self.operations.round_trips += 1;
-            let config = self.config.link(&node, self.config.patience);
+            let config = self.config.link(&node, self.config.timeout);
             let link = self.links.entry(node).or_insert_with(|| RedisConnection::new(config));
-            match link.ask(commands::incarnation)? {
+            match link.request(commands::incarnation)? {
                 Some(incarnation) => all.push(incarnation),
                 None => return Ok(None),
             }

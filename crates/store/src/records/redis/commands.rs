@@ -48,7 +48,7 @@ impl Scripts {
 }
 
 /// Keys that a server scans for each SCAN request of a collection listing.
-const LOOKED_THROUGH: u32 = 1000;
+const SCAN_COUNT: u32 = 1000;
 
 /// Key format and lifetime of the records.
 #[derive(Clone, Debug)]
@@ -76,7 +76,7 @@ impl Keys {
         let (mut cursor, mut numbers) = (0, Vec::new());
         loop {
             let mut scan = redis::cmd("SCAN");
-            scan.arg(cursor).arg("MATCH").arg(pattern(&beginning)).arg("COUNT").arg(LOOKED_THROUGH);
+            scan.arg(cursor).arg("MATCH").arg(pattern(&beginning)).arg("COUNT").arg(SCAN_COUNT);
             let (next, keys): (u64, Vec<String>) = scan.query(connection)?;
             let number = |key: &String| u64::from_str_radix(key.strip_prefix(&beginning)?.strip_suffix('}')?, 16).ok();
             numbers.extend(keys.iter().filter_map(number));
@@ -212,23 +212,23 @@ pub(super) enum Redirect {
     /// MOVED: permanently, to this node.
     Moved(String),
     /// ASK: for this request only, to this node, preceded by ASKING.
-    Ask(String),
+    Once(String),
     /// No node serves the key at present. Nothing was done.
     TryAgain(String),
 }
 
 impl Redirect {
     /// Returns the redirection of a server error; `None` for other errors.
-    pub(super) fn of(error: &ServerError, asked: &str) -> Option<Self> {
+    pub(super) fn from_error(error: &ServerError, sent_to: &str) -> Option<Self> {
         let node = || {
             let node = error.details().and_then(|text| text.split(' ').nth(1)).unwrap_or_default();
             // An empty host in the answer means the host of the asked node.
-            let host = asked.rsplit_once(':').map_or(asked, |(host, _)| host);
+            let host = sent_to.rsplit_once(':').map_or(sent_to, |(host, _)| host);
             if node.starts_with(':') { format!("{host}{node}") } else { node.to_owned() }
         };
         match error.kind()? {
             ServerErrorKind::Moved => Some(Redirect::Moved(node())),
-            ServerErrorKind::Ask => Some(Redirect::Ask(node())),
+            ServerErrorKind::Ask => Some(Redirect::Once(node())),
             ServerErrorKind::TryAgain
             | ServerErrorKind::ClusterDown
             | ServerErrorKind::MasterDown

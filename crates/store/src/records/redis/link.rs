@@ -12,7 +12,7 @@ pub struct LinkConfig {
     /// `redis://HOST:PORT`, `redis+unix:///PATH` or, with TLS, `rediss://HOST:PORT`.
     pub url: String,
     /// Timeout of an answer.
-    pub patience: Duration,
+    pub timeout: Duration,
     /// TLS options, used by `rediss://` only.
     pub tls: DatabaseTls,
 }
@@ -39,15 +39,15 @@ impl RedisConnection {
     }
 
     fn connect(&self) -> Result<Connection, RedisError> {
-        let patience = self.config.patience;
+        let timeout = self.config.timeout;
         let url = self.config.url.as_str();
         let client = match url.starts_with("rediss://") {
             true => Client::build_with_tls(url, self.config.tls.read().map_err(std::io::Error::other)?)?,
             false => Client::open(url)?,
         };
-        let connection = client.get_connection_with_timeout(patience)?;
-        connection.set_read_timeout(Some(patience))?;
-        connection.set_write_timeout(Some(patience))?;
+        let connection = client.get_connection_with_timeout(timeout)?;
+        connection.set_read_timeout(Some(timeout))?;
+        connection.set_write_timeout(Some(timeout))?;
         Ok(connection)
     }
 
@@ -56,13 +56,16 @@ impl RedisConnection {
     /// # Errors
     ///
     /// Returns [`RecordError::Down`] without a request while the back-off after a failure lasts.
-    pub fn ask<T>(&mut self, ask: impl FnOnce(&mut Connection) -> Result<T, RedisError>) -> Result<T, RecordError> {
+    pub fn request<T>(
+        &mut self,
+        send: impl FnOnce(&mut Connection) -> Result<T, RedisError>,
+    ) -> Result<T, RecordError> {
         self.pause.check()?;
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
             None => self.connect().map_err(|error| self.failed(RecordError::Down(error.to_string())))?,
         };
-        match ask(&mut connection) {
+        match send(&mut connection) {
             Ok(answer) => {
                 self.connection = Some(connection);
                 self.pause.succeeded();
@@ -82,23 +85,23 @@ impl RedisConnection {
     ///
     /// # Errors
     ///
-    /// Fails as [`RedisConnection::ask`]. If the server has dropped the scripts, nothing was done,
-    /// and the next request loads them again.
-    pub(super) fn ask_scripts(
+    /// Fails as [`RedisConnection::request`]. If the server has dropped the scripts, nothing was
+    /// done, and the next request loads them again.
+    pub(super) fn request_with_scripts(
         &mut self,
-        ask: impl FnOnce(&mut Connection, &Scripts) -> Result<Vec<Value>, RedisError>,
+        send: impl FnOnce(&mut Connection, &Scripts) -> Result<Vec<Value>, RedisError>,
     ) -> Result<Vec<Value>, RecordError> {
         let known = self.scripts.take().filter(|_| self.connection.is_some());
-        let mut asked = None;
-        let answers = self.ask(|connection| {
+        let mut used = None;
+        let answers = self.request(|connection| {
             let scripts = match known {
                 Some(scripts) => scripts,
                 None => Scripts::load(connection)?,
             };
-            ask(connection, asked.insert(scripts))
+            send(connection, used.insert(scripts))
         })?;
         let forgotten = |answer: &Value| matches!(answer, Value::ServerError(error) if error.kind() == Some(ServerErrorKind::NoScript));
-        self.scripts = asked.filter(|_| !answers.iter().any(forgotten));
+        self.scripts = used.filter(|_| !answers.iter().any(forgotten));
         Ok(answers)
     }
 

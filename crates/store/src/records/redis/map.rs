@@ -26,7 +26,7 @@ pub(super) struct SlotMap {
 
 impl SlotMap {
     /// Parses the answer of a node to CLUSTER SLOTS; `None` if it is invalid.
-    pub(super) fn of(answer: &Value, asked: &str) -> Option<Self> {
+    pub(super) fn parse(answer: &Value, asked: &str) -> Option<Self> {
         let Value::Array(ranges) = answer else { return None };
         let mut map = SlotMap::default();
         for range in ranges {
@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_has_the_slot_that_the_specification_says() {
+    fn key_slot_matches_specification() {
         // The check value of CRC16 XMODEM is 0x31c3.
         assert_eq!(slot("123456789"), 0x31c3, "below 16384");
         assert_eq!(slot("{user1000}.following"), slot("{user1000}.followers"));
@@ -114,14 +114,14 @@ mod tests {
     }
 
     #[test]
-    fn a_map_says_whose_a_key_is() {
+    fn map_says_whose_key_is() {
         let text = |text: &str| Value::BulkString(text.as_bytes().to_vec());
         let node = |host: &str, port| Value::Array(vec![text(host), Value::Int(port), text("id")]);
         let range =
             |first, last, nodes: &[Value]| Value::Array([&[Value::Int(first), Value::Int(last)][..], nodes].concat());
         let upper = range(8192, 16383, &[node("b", 2)]);
         let lower = range(0, 8190, &[node("", 1), node("c", 3)]);
-        let map = SlotMap::of(&Value::Array(vec![upper, lower]), "a:7000").unwrap();
+        let map = SlotMap::parse(&Value::Array(vec![upper, lower]), "a:7000").unwrap();
         assert_eq!(map.nodes, ["a:1", "b:2", "c:3"]);
         assert_eq!((map.replicas("a:1"), map.replicas("b:2")), (1, 0));
         assert_eq!(map.master("123456789"), Some(("b:2", 0)), "slot 12739");
@@ -130,7 +130,7 @@ mod tests {
             let expected = if slot(&key) < 8191 { Some("a:1") } else { Some("b:2") };
             assert_eq!(of(&key).as_deref(), expected.filter(|_| slot(&key) != 8191));
         }
-        assert_eq!(SlotMap::of(&Value::Int(1), "a:7000"), None);
-        assert_eq!(SlotMap::of(&Value::Array(vec![range(0, 16384, &[node("a", 1)])]), "a:1"), None, "no such slot");
+        assert_eq!(SlotMap::parse(&Value::Int(1), "a:7000"), None);
+        assert_eq!(SlotMap::parse(&Value::Array(vec![range(0, 16384, &[node("a", 1)])]), "a:1"), None, "no such slot");
     }
 }

@@ -43,7 +43,7 @@ impl RecordStore for RedisRecords {
         names.iter().for_each(|name| self.keys.load(&mut pipeline, *name));
         self.operations.reads += names.len() as u64;
         self.operations.round_trips += 1;
-        let values: Vec<Value> = self.link.ask(|connection| pipeline.query(connection))?;
+        let values: Vec<Value> = self.link.request(|connection| pipeline.query(connection))?;
         values.into_iter().map(commands::found).collect()
     }
 
@@ -51,7 +51,7 @@ impl RecordStore for RedisRecords {
         self.operations.changed(changes);
         self.operations.round_trips += 1;
         let keys = &self.keys;
-        let answers = self.link.ask_scripts(|connection, scripts| {
+        let answers = self.link.request_with_scripts(|connection, scripts| {
             let mut pipeline = redis::pipe();
             // The result of one change does not affect the others.
             pipeline.ignore_errors();
@@ -68,12 +68,12 @@ impl RecordStore for RedisRecords {
     fn list_ids(&mut self, collection: &'static str) -> Result<Vec<u64>, RecordError> {
         self.operations.round_trips += 1;
         let keys = &self.keys;
-        self.link.ask(|connection| keys.numbers(collection, connection)).map(commands::once)
+        self.link.request(|connection| keys.numbers(collection, connection)).map(commands::once)
     }
 
     fn incarnation(&mut self) -> Result<Option<String>, RecordError> {
         self.operations.round_trips += 1;
-        self.link.ask(commands::incarnation)
+        self.link.request(commands::incarnation)
     }
 
     fn operations(&self) -> Operations {

@@ -23,7 +23,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Pause after a failure of the store.
-const AGAIN: Duration = Duration::from_millis(20);
+const PAUSE: Duration = Duration::from_millis(20);
 /// Maximum number of changes that a writer sends in one request.
 const TOGETHER: usize = 32;
 
@@ -35,12 +35,12 @@ pub struct WritersConfig {
     /// Maximum total size of the queued changes in bytes.
     pub octets: usize,
     /// Maximum time that a caller waits for room, or at a barrier.
-    pub patience: Duration,
+    pub timeout: Duration,
 }
 
 impl Default for WritersConfig {
     fn default() -> Self {
-        WritersConfig { waiting: 4096, octets: 16 << 20, patience: Duration::from_secs(1) }
+        WritersConfig { waiting: 4096, octets: 16 << 20, timeout: Duration::from_secs(1) }
     }
 }
 
@@ -117,21 +117,21 @@ impl Writers {
     /// # Errors
     ///
     /// Returns an error if a thread cannot be started.
-    pub fn start(config: WritersConfig, ways: Vec<Box<dyn RecordStore>>) -> std::io::Result<Self> {
+    pub fn start(config: WritersConfig, handles: Vec<Box<dyn RecordStore>>) -> std::io::Result<Self> {
         let (work, done) = (Condvar::new(), Condvar::new());
-        let shared = Arc::new(Shared { config, writers: ways.len().max(1), state: Mutex::default(), work, done });
+        let shared = Arc::new(Shared { config, writers: handles.len().max(1), state: Mutex::default(), work, done });
         let mut writers = Writers { shared, threads: Vec::new() };
-        for (number, mut place) in ways.into_iter().enumerate() {
+        for (number, mut store) in handles.into_iter().enumerate() {
             let shared = writers.shared.clone();
             let thread = std::thread::Builder::new().name(format!("writer {number}"));
-            writers.threads.push(thread.spawn(move || shared.write(&mut *place))?);
+            writers.threads.push(thread.spawn(move || shared.write(&mut *store))?);
         }
         Ok(writers)
     }
 
     /// Returns a store that loads through `place` and writes through the pool.
-    pub fn records(&self, place: Box<dyn RecordStore>) -> WriteBehindRecords {
-        WriteBehindRecords { shared: self.shared.clone(), place, changed: Operations::default() }
+    pub fn records(&self, store: Box<dyn RecordStore>) -> WriteBehindRecords {
+        WriteBehindRecords { shared: self.shared.clone(), store, changed: Operations::default() }
     }
 
     /// Returns the number of changes that are queued or in progress.
@@ -169,7 +169,7 @@ impl Drop for Writers {
 
 impl Shared {
     /// Runs a writer until the pool ends and its queue is empty.
-    fn write(&self, place: &mut dyn RecordStore) {
+    fn write(&self, store: &mut dyn RecordStore) {
         let mut state = self.lock();
         loop {
             let together = state.ready.len().div_ceil(self.writers).min(TOGETHER);
@@ -185,10 +185,10 @@ impl Shared {
             let kept: Vec<(Name, QueuedChange)> =
                 names.into_iter().filter_map(|name| Some((name, state.take(name)?))).collect();
             drop(state);
-            let before = place.operations();
-            let results = carry_out(place, &kept);
+            let before = store.operations();
+            let results = carry_out(store, &kept);
             state = self.lock();
-            state.operations.add(before, place.operations());
+            state.operations.add(before, store.operations());
             let mut works = true;
             for ((name, kept), result) in kept.into_iter().zip(results) {
                 match result {
@@ -205,7 +205,7 @@ impl Shared {
             self.done.notify_all();
             if !works {
                 drop(state);
-                std::thread::sleep(AGAIN);
+                std::thread::sleep(PAUSE);
                 state = self.lock();
             }
         }
@@ -215,13 +215,13 @@ impl Shared {
 /// Applies changes and returns their results.
 ///
 /// After a lost answer, a change may have been applied already. The stored version tells.
-fn carry_out(place: &mut dyn RecordStore, kept: &[(Name, QueuedChange)]) -> Vec<Result<Version, RecordError>> {
+fn carry_out(store: &mut dyn RecordStore, kept: &[(Name, QueuedChange)]) -> Vec<Result<Version, RecordError>> {
     let parts: Vec<_> = kept.iter().map(|(_, kept)| kept.parts()).collect();
     let changes: Vec<_> = kept.iter().zip(&parts).map(|((name, kept), parts)| (*name, kept.change(parts))).collect();
-    let mut results = place.change(&changes);
+    let mut results = store.change(&changes);
     for ((result, (name, change)), (_, kept)) in results.iter_mut().zip(&changes).zip(kept) {
         if *result == Err(RecordError::Conflict) && kept.doubtful {
-            let there = place.load(&[*name]).map(|mut found| found.pop().flatten().map_or(0, |found| found.version));
+            let there = store.load(&[*name]).map(|mut found| found.pop().flatten().map_or(0, |found| found.version));
             *result = match there {
                 Ok(version) if version == change.result() => Ok(version),
                 Ok(_) => Err(RecordError::Conflict),
@@ -266,7 +266,7 @@ impl State {
     }
 
     /// Returns the unreported error of a record, once.
-    fn told(&mut self, name: Name) -> Option<RecordError> {
+    fn take_error(&mut self, name: Name) -> Option<RecordError> {
         let error = self.records.get(&name)?.error.clone()?;
         self.records.remove(&name);
         self.errors -= 1;
@@ -274,7 +274,7 @@ impl State {
     }
 
     fn push(&mut self, name: Name, change: &Change<'_>) {
-        let kept = QueuedChange::of(change);
+        let kept = QueuedChange::new(change);
         (self.waiting, self.octets) = (self.waiting + 1, self.octets + kept.size());
         let pending = self.records.entry(name).or_default();
         if pending.changes.is_empty() && !pending.busy {
@@ -288,7 +288,7 @@ impl State {
 /// Records that a writer pool writes.
 pub struct WriteBehindRecords {
     shared: Arc<Shared>,
-    place: Box<dyn RecordStore>,
+    store: Box<dyn RecordStore>,
     changed: Operations,
 }
 
@@ -300,12 +300,12 @@ impl std::fmt::Debug for WriteBehindRecords {
 
 impl WriteBehindRecords {
     /// Queues one change, or returns the unreported error of its record.
-    fn hand_over(&mut self, name: Name, change: &Change<'_>) -> Result<Version, RecordError> {
+    fn enqueue(&mut self, name: Name, change: &Change<'_>) -> Result<Version, RecordError> {
         let (size, config) = (QueuedChange::size_of(change), self.shared.config);
-        let until = Instant::now() + config.patience;
+        let until = Instant::now() + config.timeout;
         let mut state = self.shared.lock();
         loop {
-            if let Some(error) = state.told(name) {
+            if let Some(error) = state.take_error(name) {
                 return Err(error);
             }
             let pending = state.records.get(&name);
@@ -318,7 +318,7 @@ impl WriteBehindRecords {
             if pending.is_none() && state.errors >= config.waiting {
                 // There is no room for another unreported error: the change is made directly.
                 drop(state);
-                return self.place.change(&[(name, *change)]).remove(0);
+                return self.store.change(&[(name, *change)]).remove(0);
             }
             // A change larger than the limit is queued alone.
             let room = state.waiting < config.waiting.max(1) && state.octets + size <= config.octets;
@@ -334,10 +334,10 @@ impl WriteBehindRecords {
 
 impl RecordStore for WriteBehindRecords {
     fn load(&mut self, names: &[Name]) -> Result<Vec<Option<StoredRecord>>, RecordError> {
-        let until = Instant::now() + self.shared.config.patience;
+        let until = Instant::now() + self.shared.config.timeout;
         let mut state = self.shared.lock();
         loop {
-            if let Some(error) = names.iter().find_map(|name| state.told(*name)) {
+            if let Some(error) = names.iter().find_map(|name| state.take_error(*name)) {
                 return Err(error);
             }
             if !names.iter().any(|name| state.records.contains_key(name)) {
@@ -346,22 +346,22 @@ impl RecordStore for WriteBehindRecords {
             state = wait_until(&self.shared.done, state, until)?;
         }
         drop(state);
-        self.place.load(names)
+        self.store.load(names)
     }
 
     fn change(&mut self, changes: &[(Name, Change<'_>)]) -> Vec<Result<Version, RecordError>> {
         self.changed.changed(changes);
-        changes.iter().map(|(name, change)| self.hand_over(*name, change)).collect()
+        changes.iter().map(|(name, change)| self.enqueue(*name, change)).collect()
     }
 
     /// Lists the stored records. Records with queued changes may be included or not.
     fn list_ids(&mut self, collection: &'static str) -> Result<Vec<u64>, RecordError> {
-        self.place.list_ids(collection)
+        self.store.list_ids(collection)
     }
 
     /// Returns the counters of this handle. The pool has its own ([`Writers::operations`]).
     fn operations(&self) -> Operations {
-        let loaded = self.place.operations();
+        let loaded = self.store.operations();
         Operations { writes: self.changed.writes, removals: self.changed.removals, ..loaded }
     }
 }

@@ -23,7 +23,7 @@ enum Kind {
 }
 
 impl QueuedChange {
-    pub(super) fn of(change: &Change<'_>) -> Self {
+    pub(super) fn new(change: &Change<'_>) -> Self {
         let (kind, version) = match change {
             Change::Commit { expected, .. } => (Kind::Commit, *expected),
             Change::Replace { expected, .. } => (Kind::Replace, *expected),

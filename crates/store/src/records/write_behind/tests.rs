@@ -10,7 +10,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// A store with random delays and, by rates, refusals, failures and lost answers.
 #[derive(Clone)]
 struct Moody {
-    place: MemoryRecords,
+    store: MemoryRecords,
     seed: Arc<AtomicU64>,
     /// Refused changes per thousand.
     fails: u64,
@@ -25,9 +25,9 @@ struct Moody {
 
 impl Moody {
     fn new(seed: u64, fails: u64) -> Self {
-        let place = MemoryRecords::new(LIFE);
+        let store = MemoryRecords::new(LIFE);
         let seed = Arc::new(AtomicU64::new(seed));
-        Moody { place, seed, fails, stumbles: 0, loses: 0, closed: Arc::default(), failed: Arc::default() }
+        Moody { store, seed, fails, stumbles: 0, loses: 0, closed: Arc::default(), failed: Arc::default() }
     }
 
     /// Returns a SplitMix64 number, from a counter that all clones share.
@@ -41,7 +41,7 @@ impl Moody {
 
 impl RecordStore for Moody {
     fn load(&mut self, names: &[Name]) -> Result<Vec<Option<StoredRecord>>, RecordError> {
-        self.place.load(names)
+        self.store.load(names)
     }
 
     fn change(&mut self, changes: &[(Name, Change<'_>)]) -> Vec<Result<Version, RecordError>> {
@@ -57,7 +57,7 @@ impl RecordStore for Moody {
             if self.random() % 1000 < self.stumbles {
                 return Err(RecordError::Down("it was told to be".into()));
             }
-            let done = self.place.clone().change(std::slice::from_ref(change)).remove(0);
+            let done = self.store.clone().change(std::slice::from_ref(change)).remove(0);
             if self.random() % 1000 < self.loses {
                 Err(RecordError::OutcomeUnknown("it is told to be".into()))
             } else {
@@ -68,11 +68,11 @@ impl RecordStore for Moody {
     }
 
     fn list_ids(&mut self, collection: &'static str) -> Result<Vec<u64>, RecordError> {
-        self.place.list_ids(collection)
+        self.store.list_ids(collection)
     }
 
     fn operations(&self) -> Operations {
-        self.place.operations()
+        self.store.operations()
     }
 }
 
@@ -80,27 +80,27 @@ fn name(id: u64) -> Name {
     Name { collection: "ue", id }
 }
 
-fn start(place: &Moody, config: WritersConfig) -> (Writers, WriteBehindRecords) {
-    let writers = Writers::start(config, ways(place, 2)).unwrap();
-    let records = writers.records(Box::new(place.clone()));
+fn start(store: &Moody, config: WritersConfig) -> (Writers, WriteBehindRecords) {
+    let writers = Writers::start(config, ways(store, 2)).unwrap();
+    let records = writers.records(Box::new(store.clone()));
     (writers, records)
 }
 
-fn ways(place: &Moody, count: usize) -> Vec<Box<dyn RecordStore>> {
-    (0..count).map(|_| Box::new(place.clone()) as Box<dyn RecordStore>).collect()
+fn ways(store: &Moody, count: usize) -> Vec<Box<dyn RecordStore>> {
+    (0..count).map(|_| Box::new(store.clone()) as Box<dyn RecordStore>).collect()
 }
 
 #[test]
 fn writers_keep_the_contract() {
     // A conflict is reported by the next operation, so both handles are of one pool.
-    let place = Moody::new(1, 0);
-    let (writers, mut one) = start(&place, WritersConfig::default());
+    let store = Moody::new(1, 0);
+    let (writers, mut one) = start(&store, WritersConfig::default());
     let commit = |expected, octets| Change::Commit { expected, octets };
     let alone = |store: &mut WriteBehindRecords, change| store.change(&[(name(1), change)]).remove(0);
     let first = alone(&mut one, commit(0, b"a")).unwrap();
     let second = alone(&mut one, commit(first, b"b")).unwrap();
     assert_eq!(one.load(&[name(1)]).unwrap()[0].as_ref().unwrap().octets, b"b", "the barrier");
-    let mut other = place.place.clone();
+    let mut other = store.store.clone();
     other.change(&[(name(1), commit(second, b"c"))]).remove(0).unwrap();
     assert_eq!(alone(&mut one, commit(second, b"d")), Ok(second + 1), "nobody knows yet");
     assert_eq!(one.load(&[name(1)]), Err(RecordError::Conflict), "the next operation is told");
@@ -111,16 +111,16 @@ fn writers_keep_the_contract() {
 }
 
 #[test]
-fn what_waits_is_bounded_and_is_done_at_the_end() {
-    let place = Moody::new(2, 0);
-    place.closed.store(true, Ordering::Relaxed);
-    let config = WritersConfig { waiting: 8, octets: 1000, patience: PATIENCE };
-    let (writers, mut records) = start(&place, config);
+fn queue_is_bounded_and_drained_at_end() {
+    let store = Moody::new(2, 0);
+    store.closed.store(true, Ordering::Relaxed);
+    let config = WritersConfig { waiting: 8, octets: 1000, timeout: PATIENCE };
+    let (writers, mut records) = start(&store, config);
     let octets = [7; 100];
     let commit = |id| (name(id), Change::Commit { expected: 0, octets: &octets });
     assert!(records.change(&(0..8).map(commit).collect::<Vec<_>>()).iter().all(Result::is_ok));
     // The ninth change waits for room. Waiting alone cannot prove it, so the test checks the bound.
-    let (mut more, seen) = (writers.records(Box::new(place.clone())), Arc::new(AtomicBool::new(false)));
+    let (mut more, seen) = (writers.records(Box::new(store.clone())), Arc::new(AtomicBool::new(false)));
     let handing = std::thread::spawn({
         let seen = seen.clone();
         move || {
@@ -131,21 +131,21 @@ fn what_waits_is_bounded_and_is_done_at_the_end() {
     });
     std::thread::sleep(Duration::from_millis(50));
     assert!(!seen.load(Ordering::SeqCst) && writers.waiting() == 8, "it waits");
-    place.closed.store(false, Ordering::Relaxed);
+    store.closed.store(false, Ordering::Relaxed);
     assert_eq!(handing.join().unwrap(), Ok(1));
     // A change larger than the limit is queued alone.
     assert_eq!(records.change(&[(name(9), Change::Commit { expected: 0, octets: &[1; 5000] })]).remove(0), Ok(1));
     assert_eq!(writers.finish(), []);
-    assert!(place.place.clone().load(&(0..10).map(name).collect::<Vec<_>>()).unwrap().iter().all(Option::is_some));
+    assert!(store.store.clone().load(&(0..10).map(name).collect::<Vec<_>>()).unwrap().iter().all(Option::is_some));
     let late = records.change(&[commit(10)]).remove(0);
     assert!(matches!(late, Err(RecordError::Down(_))), "{late:?}");
 }
 
 #[test]
-fn errors_that_nobody_is_told_of_do_not_heap_up() {
-    let place = Moody::new(3, 1000);
-    let config = WritersConfig { waiting: 4, octets: 1000, patience: PATIENCE };
-    let (writers, mut records) = start(&place, config);
+fn unreported_errors_are_bounded() {
+    let store = Moody::new(3, 1000);
+    let config = WritersConfig { waiting: 4, octets: 1000, timeout: PATIENCE };
+    let (writers, mut records) = start(&store, config);
     let results: Vec<_> = (0..100)
         .map(|id| {
             let done = records.change(&[(name(id), Change::Commit { expected: 0, octets: b"x" })]).remove(0);
@@ -165,14 +165,14 @@ fn errors_that_nobody_is_told_of_do_not_heap_up() {
 /// The threads commit their own records and load some; some commits fail. A load returns the last
 /// committed contents. If it reports a failure, the contents before it are stored.
 fn stress(seed: u64) {
-    let place = Moody { stumbles: 10, ..Moody::new(seed, 20) };
-    let config = WritersConfig { waiting: 16, octets: 4096, patience: PATIENCE };
-    let writers = Writers::start(config, ways(&place, 3)).unwrap();
+    let store = Moody { stumbles: 10, ..Moody::new(seed, 20) };
+    let config = WritersConfig { waiting: 16, octets: 4096, timeout: PATIENCE };
+    let writers = Writers::start(config, ways(&store, 3)).unwrap();
     let told: u64 = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..4u64)
             .map(|thread| {
-                let (records, place) = (writers.records(Box::new(place.clone())), &place);
-                scope.spawn(move || work(records, place, thread * 100))
+                let (records, store) = (writers.records(Box::new(store.clone())), &store);
+                scope.spawn(move || work(records, store, thread * 100))
             })
             .collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).sum()
@@ -180,13 +180,13 @@ fn stress(seed: u64) {
     // Changes that fail while the pool ends are not retried.
     let refused = |(_, error): &&(Name, RecordError)| !error.is_retryable();
     let at_last = writers.finish().iter().filter(refused).count() as u64;
-    assert_eq!(told + at_last, place.failed.load(Ordering::Relaxed), "each failure is told once");
+    assert_eq!(told + at_last, store.failed.load(Ordering::Relaxed), "each failure is told once");
 }
 
-fn work(mut records: WriteBehindRecords, place: &Moody, base: u64) -> u64 {
+fn work(mut records: WriteBehindRecords, store: &Moody, base: u64) -> u64 {
     let (mut versions, mut told) = ([0 as Version; 8], 0);
     for _ in 0..400 {
-        let random = place.random();
+        let random = store.random();
         let index = (random % 8) as usize;
         let (name, expected) = (name(base + index as u64), versions[index]);
         if random >> 32 & 3 == 0 {
@@ -220,7 +220,7 @@ fn work(mut records: WriteBehindRecords, place: &Moody, base: u64) -> u64 {
 }
 
 #[test]
-fn the_barrier_and_the_order_hold_whatever_the_order_of_threads() {
+fn barrier_and_order_hold_under_any_schedule() {
     (0..8).for_each(stress);
 }
 
@@ -228,26 +228,26 @@ fn the_barrier_and_the_order_hold_whatever_the_order_of_threads() {
 ///
 /// Meanwhile callers wait at most the timeout.
 #[test]
-fn what_a_place_does_not_take_now_it_takes_later() {
-    let place = Moody::new(4, 0);
-    place.closed.store(true, Ordering::Relaxed);
-    let config = WritersConfig { waiting: 2, octets: 1000, patience: Duration::from_millis(50) };
-    let (writers, mut records) = start(&place, config);
+fn failed_change_is_retried_later() {
+    let store = Moody::new(4, 0);
+    store.closed.store(true, Ordering::Relaxed);
+    let config = WritersConfig { waiting: 2, octets: 1000, timeout: Duration::from_millis(50) };
+    let (writers, mut records) = start(&store, config);
     let commit = |id, expected| (name(id), Change::Commit { expected, octets: b"x" });
     assert_eq!(records.change(&[commit(1, 0), commit(1, 1)]), [Ok(1), Ok(2)]);
     assert!(records.change(&[commit(2, 0)])[0].as_ref().is_err_and(RecordError::is_retryable), "there is no room");
     assert!(records.load(&[name(1)]).is_err_and(|error| error.is_retryable()), "the barrier is shut");
-    place.closed.store(false, Ordering::Relaxed);
+    store.closed.store(false, Ordering::Relaxed);
     assert_eq!(writers.finish(), []);
-    assert_eq!(place.place.clone().load(&[name(1)]).unwrap()[0].as_ref().map(|found| found.version), Some(2));
+    assert_eq!(store.store.clone().load(&[name(1)]).unwrap()[0].as_ref().map(|found| found.version), Some(2));
 }
 
 /// Tests lost answers and failures: each commit is still applied once, in order.
 #[test]
-fn what_is_tried_again_is_done_once() {
-    let place = Moody { stumbles: 200, loses: 200, ..Moody::new(5, 0) };
-    let config = WritersConfig { waiting: 64, octets: 4096, patience: PATIENCE };
-    let (writers, mut records) = start(&place, config);
+fn retried_change_is_applied_once() {
+    let store = Moody { stumbles: 200, loses: 200, ..Moody::new(5, 0) };
+    let config = WritersConfig { waiting: 64, octets: 4096, timeout: PATIENCE };
+    let (writers, mut records) = start(&store, config);
     for version in 0..12 {
         for id in 0..4 {
             assert_eq!(

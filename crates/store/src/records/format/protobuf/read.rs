@@ -13,7 +13,7 @@ pub(in super::super) fn from_slice_seed<'de, S: DeserializeSeed<'de>>(
     octets: &'de [u8],
     seed: S,
 ) -> Result<S::Value, FormatError> {
-    seed.deserialize(Value { occurrences: Message::of(octets)?.field(1), explicit: false })
+    seed.deserialize(Value { occurrences: Message::parse(octets)?.field(1), explicit: false })
 }
 
 fn damaged<T>() -> Result<T, FormatError> {
@@ -32,7 +32,7 @@ enum Raw<'de> {
 struct Message<'de>(Vec<(u32, Raw<'de>)>);
 
 impl<'de> Message<'de> {
-    fn of(mut octets: &'de [u8]) -> Result<Self, FormatError> {
+    fn parse(mut octets: &'de [u8]) -> Result<Self, FormatError> {
         let mut fields = Vec::new();
         let error = |_| FormatError::Octets("it is cut short".into());
         while !octets.is_empty() {
@@ -98,7 +98,7 @@ impl<'de> Value<'de> {
     }
 
     fn message(&self) -> Result<Message<'de>, FormatError> {
-        Message::of(self.octets()?)
+        Message::parse(self.octets()?)
     }
 
     fn elements(self) -> Result<Elements<'de>, FormatError> {
