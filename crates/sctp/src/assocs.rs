@@ -122,14 +122,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn streams_are_reduced_to_what_is_allowed_and_never_to_stream_0() {
+    fn stream_is_reduced_but_not_to_0() {
         assert_eq!([0, 1, 2, 3, 4].map(|wanted| stream(wanted, 3)), [0, 1, 2, 1, 2]);
         assert_eq!([0, 1, u16::MAX].map(|wanted| stream(wanted, 1)), [0, 0, 0]);
         assert_eq!(stream(u16::MAX, 16), 1 + (u16::MAX - 1) % 15);
     }
 
     #[test]
-    fn an_association_goes_by_both_names_until_it_is_removed() {
+    fn association_has_both_keys_until_removed() {
         let mut assocs = AssociationMap::default();
         let first = assocs.insert(9, "first");
         assert_eq!((assocs.id(9), assocs.get(first), assocs.len()), (Some(first), Some(&"first"), 1));

@@ -119,14 +119,14 @@ pub enum BindError {
     Invalid { key: &'static str, value: String, allowed: &'static str },
     #[error("this process has {0} userspace SCTP endpoints already, the most there can be: drop one first")]
     TooManyEndpoints(usize),
-    #[error("{what} failed: {error}")]
-    System { what: &'static str, error: io::Error },
+    #[error("{operation} failed: {error}")]
+    System { operation: &'static str, error: io::Error },
 }
 
 impl BindError {
     /// Returns a converter of system call errors, for `map_err`.
-    pub(crate) fn system(what: &'static str) -> impl Fn(io::Error) -> Self {
-        move |error| Self::System { what, error }
+    pub(crate) fn system(operation: &'static str) -> impl Fn(io::Error) -> Self {
+        move |error| Self::System { operation, error }
     }
 }
 

@@ -8,6 +8,10 @@ use std::os::fd::RawFd;
 use std::time::Duration;
 use vireo_types::AssocId;
 
+/// Maximum bytes of a message that is sent or received. A peer that exceeds it loses its
+/// association.
+pub const MAX_MESSAGE: usize = 65_535;
+
 /// An event that an endpoint reports to its owner.
 #[derive(Debug)]
 pub enum Event<'a> {
@@ -47,7 +51,7 @@ pub enum SendError {
     Full,
     /// The association does not exist, is not up yet, or is being shut down.
     #[error("the association is gone")]
-    Gone,
+    NoAssociation,
     /// The driver refused the message, for example because it is empty or larger than
     /// [`crate::MAX_MESSAGE`].
     #[error(transparent)]
@@ -114,7 +118,7 @@ pub trait Endpoint: Send {
     /// Returns the state that another process needs to continue this endpoint.
     ///
     /// The other process may continue when this endpoint is not polled further and ends by
-    /// [`Endpoint::let_go`]. If it does not, this endpoint continues unaffected.
+    /// [`Endpoint::detach`]. If it does not, this endpoint continues unaffected.
     ///
     /// # Errors
     ///
@@ -124,5 +128,5 @@ pub trait Endpoint: Send {
     }
 
     /// Drops this endpoint without ending its associations, which another process continues.
-    fn let_go(self: Box<Self>);
+    fn detach(self: Box<Self>);
 }

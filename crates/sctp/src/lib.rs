@@ -16,13 +16,9 @@ mod sys;
 mod userspace;
 
 pub use config::{BindError, Config, Driver, UDP_ENCAPSULATION_PORT};
-pub use endpoint::{Endpoint, Event, SendError};
+pub use endpoint::{Endpoint, Event, MAX_MESSAGE, SendError};
 pub use hot_restart::{AssociationTable, EndpointHandoff, HandoffError};
 pub use sys::Waker;
-
-/// Maximum bytes of a message that is sent or received. A peer that exceeds it loses its
-/// association.
-pub const MAX_MESSAGE: usize = 65_535;
 
 /// Creates an endpoint with the configured driver, or, with [`Driver::Auto`], the best available
 /// one.

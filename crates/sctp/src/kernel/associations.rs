@@ -4,7 +4,7 @@ use super::ffi;
 use super::socket::Socket;
 use crate::assocs::{AssociationMap, FastMap, stream};
 use crate::config::Config;
-use crate::endpoint::{Event, SendError};
+use crate::endpoint::{Event, MAX_MESSAGE, SendError};
 use crate::hot_restart::{self, AssociationTable};
 use std::io;
 use std::net::SocketAddr;
@@ -107,7 +107,7 @@ impl Associations {
     }
 
     /// Reports the associations that this side ended.
-    pub(super) fn tell_ended(&mut self, sink: &mut dyn FnMut(Event<'_>)) -> usize {
+    pub(super) fn report_ended(&mut self, sink: &mut dyn FnMut(Event<'_>)) -> usize {
         let count = self.ended.len();
         for (assoc, reason) in self.ended.drain(..) {
             sink(Event::Down { assoc, reason });
@@ -117,11 +117,11 @@ impl Associations {
 
     pub(super) fn send(&mut self, id: AssocId, wanted: u16, ppid: u32, data: &[u8]) -> Result<(), SendError> {
         let Some(assoc) = self.assocs.get_mut(id).filter(|assoc| assoc.phase == Phase::Up) else {
-            return Err(SendError::Gone);
+            return Err(SendError::NoAssociation);
         };
-        let Some(socket) = self.sockets.get(&assoc.socket) else { return Err(SendError::Gone) };
+        let Some(socket) = self.sockets.get(&assoc.socket) else { return Err(SendError::NoAssociation) };
         if assoc.queued + data.len() > self.config.send_buffer as usize {
-            let Some(chunks) = socket.outstanding(assoc.raw) else { return Err(SendError::Gone) };
+            let Some(chunks) = socket.outstanding(assoc.raw) else { return Err(SendError::NoAssociation) };
             assoc.queued = assoc.queued.min(chunks * CHUNK);
             if assoc.queued + data.len() > self.config.send_buffer as usize {
                 return Err(self.block(id));
@@ -138,7 +138,7 @@ impl Associations {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(self.block(id)),
             Err(error) => match error.raw_os_error() {
                 Some(libc::EINVAL | libc::EPIPE | libc::ENOTCONN | libc::ESHUTDOWN | libc::ECONNRESET) => {
-                    Err(SendError::Gone)
+                    Err(SendError::NoAssociation)
                 }
                 _ => Err(error.into()),
             },
@@ -163,7 +163,7 @@ impl Associations {
     ) -> bool {
         let Some(id) = self.assocs.id(key(number, info.assoc_id)) else { return false };
         let Some(assoc) = self.assocs.get_mut(id) else { return false };
-        if assoc.partial.len() + data.len() > crate::MAX_MESSAGE || (!whole && data.len() == crate::MAX_MESSAGE) {
+        if assoc.partial.len() + data.len() > MAX_MESSAGE || (!whole && data.len() == MAX_MESSAGE) {
             self.end(id, "the peer sent a message that is too long");
             return false;
         }
@@ -293,7 +293,7 @@ impl Associations {
     }
 
     /// Reports the peers that have answered a probe.
-    pub(super) fn tell_alive(&mut self, sink: &mut dyn FnMut(Event<'_>)) -> usize {
+    pub(super) fn report_alive(&mut self, sink: &mut dyn FnMut(Event<'_>)) -> usize {
         let (mut count, assocs, sockets) = (0, &self.assocs, &self.sockets);
         self.probed.retain(|(id, before)| {
             let Some(assoc) = assocs.get(*id) else { return false };

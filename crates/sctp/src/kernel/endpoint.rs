@@ -49,7 +49,7 @@ impl Kernel {
             // Reports errors at bind time that would otherwise occur with the first association.
             Socket::open(config, 0)?;
         } else {
-            this.own(Socket::open(config, config.port)?)?;
+            this.add_socket(Socket::open(config, config.port)?)?;
         }
         Ok(Box::new(this))
     }
@@ -67,14 +67,14 @@ impl Kernel {
             let allowed = "the port of the socket that is taken over, which stays where it is";
             return Err(BindError::Invalid { key: "port", value: config.port.to_string(), allowed });
         }
-        this.own(socket)?;
+        this.add_socket(socket)?;
         this.associations.adopt(handover.known);
         this.borrowed = true;
         Ok(Box::new(this))
     }
 
     /// Installs the socket with the endpoint's own port.
-    fn own(&mut self, socket: Socket) -> Result<(), BindError> {
+    fn add_socket(&mut self, socket: Socket) -> Result<(), BindError> {
         self.reactor.add(socket.fd(), MAIN).map_err(BindError::system("watching a socket"))?;
         self.associations.sockets.insert(MAIN, socket);
         Ok(())
@@ -110,7 +110,7 @@ impl Kernel {
 
     /// Waits once and handles the ready descriptors. Returns the number of events, and whether
     /// woken.
-    fn turn(&mut self, wait: Option<Duration>, sink: &mut dyn FnMut(Event<'_>)) -> io::Result<(usize, bool)> {
+    fn poll_once(&mut self, wait: Option<Duration>, sink: &mut dyn FnMut(Event<'_>)) -> io::Result<(usize, bool)> {
         let woken = self.reactor.wait(wait)?;
         let ready = self.reactor.take_ready();
         let mut count = 0;
@@ -124,8 +124,8 @@ impl Kernel {
             }
         }
         self.reactor.put_back(ready);
-        count += self.associations.tell_ended(sink);
-        count += self.associations.tell_alive(sink);
+        count += self.associations.report_ended(sink);
+        count += self.associations.report_alive(sink);
         Ok((count + self.associations.unblock(sink), woken))
     }
 }
@@ -141,7 +141,7 @@ impl Endpoint for Kernel {
                 (false, false) => rest,
                 (false, true) => Some(rest.map_or(TICK, |rest| rest.min(TICK))),
             };
-            let (count, woken) = self.turn(wait, sink)?;
+            let (count, woken) = self.poll_once(wait, sink)?;
             if count > 0 || woken || rest.is_some_and(|rest| rest.is_zero()) {
                 return Ok(count);
             }
@@ -213,7 +213,7 @@ impl Endpoint for Kernel {
         Ok(EndpointHandoff { socket: main.share()?, known: self.associations.known() })
     }
 
-    fn let_go(mut self: Box<Self>) {
+    fn detach(mut self: Box<Self>) {
         self.borrowed = true;
     }
 }

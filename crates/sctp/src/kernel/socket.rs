@@ -1,8 +1,8 @@
 //! A one-to-many SCTP socket of the kernel behind safe functions.
 
 use super::ffi;
-use crate::MAX_MESSAGE;
 use crate::config::{BindError, Config};
+use crate::endpoint::MAX_MESSAGE;
 use crate::sys::{SockAddr, check, socket};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -110,8 +110,10 @@ impl Socket {
             move |error: io::Error| match error.kind() {
                 io::ErrorKind::AddrInUse => BindError::PortInUse { address, port },
                 io::ErrorKind::AddrNotAvailable => BindError::NoSuchAddress(address),
-                io::ErrorKind::PermissionDenied => BindError::System { what: "binding an SCTP port below 1024", error },
-                _ => BindError::System { what: "binding the SCTP socket", error },
+                io::ErrorKind::PermissionDenied => {
+                    BindError::System { operation: "binding an SCTP port below 1024", error }
+                }
+                _ => BindError::System { operation: "binding the SCTP socket", error },
             }
         };
         let Some((first, rest)) = addresses.split_first() else { return Ok(()) };

@@ -2,7 +2,7 @@
 
 use super::network::{Network, Queued};
 use crate::assocs::stream;
-use crate::endpoint::{Endpoint, Event, SendError};
+use crate::endpoint::{Endpoint, Event, MAX_MESSAGE, SendError};
 use crate::hot_restart::{AssociationTable, EndpointHandoff, HandoffError};
 use crate::sys::{Reactor, Ready, Waker};
 use std::collections::VecDeque;
@@ -22,17 +22,17 @@ pub(super) struct Memory {
     port: u16,
     reactor: Reactor,
     /// Events being delivered; empty between polls.
-    taken: VecDeque<Queued>,
+    delivering: VecDeque<Queued>,
     /// Buffers of delivered messages, for reuse by the network.
     used: Vec<Vec<u8>>,
-    /// True if another endpoint owns the state: after `let_go`, and for an adopted one until the
+    /// True if another endpoint owns the state: after `detach`, and for an adopted one until the
     /// first poll.
     borrowed: bool,
 }
 
 impl Memory {
     pub(super) fn new(network: Network, number: u64, port: u16, reactor: Reactor) -> Self {
-        Self { network, number, port, reactor, taken: VecDeque::new(), used: Vec::new(), borrowed: false }
+        Self { network, number, port, reactor, delivering: VecDeque::new(), used: Vec::new(), borrowed: false }
     }
 
     /// Creates an endpoint that continues another one.
@@ -46,17 +46,17 @@ impl Memory {
     fn take(&mut self) {
         let mut state = self.network.lock();
         let Some(node) = state.nodes.get_mut(&self.number) else { return };
-        std::mem::swap(&mut node.queue, &mut self.taken);
+        std::mem::swap(&mut node.queue, &mut self.delivering);
         let room = SPARE.saturating_sub(node.spare.len());
         node.spare.extend(self.used.drain(..).take(room));
-        for event in &self.taken {
+        for event in &self.delivering {
             let Queued::Message { assoc, data, .. } = event else { continue };
             let Some(other) = state.halves.get(assoc).and_then(|half| half.other) else { continue };
             let Some(half) = state.halves.get_mut(&other) else { continue };
             half.queued = half.queued.saturating_sub(data.len());
             if half.full && half.queued <= half.limit / 2 {
                 half.full = false;
-                state.tell(other, Queued::Writable { assoc: other });
+                state.notify(other, Queued::Writable { assoc: other });
             }
         }
         // A shutdown is complete when everything that the closing side sent has been received.
@@ -68,8 +68,8 @@ impl Memory {
     }
 
     fn deliver(&mut self, sink: &mut dyn FnMut(Event<'_>)) -> usize {
-        let count = self.taken.len();
-        for event in self.taken.drain(..) {
+        let count = self.delivering.len();
+        for event in self.delivering.drain(..) {
             match event {
                 Queued::Up { assoc, peer, outbound_streams } => sink(Event::Up { assoc, peer, outbound_streams }),
                 Queued::Restarted { assoc } => sink(Event::Restarted { assoc }),
@@ -122,13 +122,14 @@ impl Endpoint for Memory {
     }
 
     fn send(&mut self, assoc: AssocId, wanted: u16, ppid: u32, data: &[u8]) -> Result<(), SendError> {
-        if data.is_empty() || data.len() > crate::MAX_MESSAGE {
+        if data.is_empty() || data.len() > MAX_MESSAGE {
             return Err(SendError::Io(io::ErrorKind::InvalidInput.into()));
         }
         let mut state = self.network.lock();
-        let half = state.halves.get_mut(&assoc).filter(|half| half.owner == self.number).ok_or(SendError::Gone)?;
+        let half =
+            state.halves.get_mut(&assoc).filter(|half| half.owner == self.number).ok_or(SendError::NoAssociation)?;
         if !half.up || half.closing {
-            return Err(SendError::Gone);
+            return Err(SendError::NoAssociation);
         }
         if half.queued + data.len() > half.limit {
             half.full = true;
@@ -136,12 +137,12 @@ impl Endpoint for Memory {
         }
         half.queued += data.len();
         let stream = stream(wanted, half.outbound_streams);
-        let Some(half) = state.halves.get(&assoc) else { return Err(SendError::Gone) };
+        let Some(half) = state.halves.get(&assoc) else { return Err(SendError::NoAssociation) };
         let other = half.other.filter(|_| state.reaches(half));
         if other.is_none()
             && let Some(half) = state.halves.get_mut(&assoc)
         {
-            half.unheard.push((stream, ppid, data.to_vec()));
+            half.unacknowledged.push((stream, ppid, data.to_vec()));
         }
         if let Some(other) = other {
             let owner = state.halves.get(&other).map(|half| half.owner);
@@ -185,7 +186,7 @@ impl Endpoint for Memory {
         let is_answer = |event: &Queued| matches!(event, Queued::Alive { assoc: of } if *of == assoc);
         let answered = state.nodes.get(&self.number).is_some_and(|node| node.queue.iter().any(is_answer));
         if answers && !answered {
-            state.tell(assoc, Queued::Alive { assoc });
+            state.notify(assoc, Queued::Alive { assoc });
         }
     }
 
@@ -210,7 +211,7 @@ impl Endpoint for Memory {
         Ok(EndpointHandoff { socket: self.reactor.waker().share()?, known: AssociationTable::default() })
     }
 
-    fn let_go(mut self: Box<Self>) {
+    fn detach(mut self: Box<Self>) {
         self.borrowed = true;
     }
 }

@@ -8,7 +8,8 @@ mod network;
 
 pub use network::Network;
 
-use crate::{Config, Endpoint};
+use crate::config::Config;
+use crate::endpoint::Endpoint;
 use std::net::{IpAddr, Ipv4Addr};
 
 /// Creates two endpoints on a new network: a server at 10.0.0.1:38412, and a client at 10.0.0.2.
@@ -52,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pair_exchanges_messages_in_order() {
+    fn pair_exchanges_messages_in_order() {
         let (mut server, mut client) = pair();
         let assoc = associate(&mut *server, &mut *client);
         for n in 0..3 {
@@ -63,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_association_ends_on_both_sides() {
+    fn lost_association_ends_on_both_sides() {
         let network = Network::new();
         let at = |last| vec![IpAddr::from(Ipv4Addr::new(10, 0, 0, last))];
         let config = Config { addresses: at(1), port: 38412, listen: true, ..Config::default() };
@@ -71,14 +72,14 @@ mod tests {
         let mut client = network.bind(&Config { addresses: at(2), ..Config::default() }).expect("bind");
         assert!(matches!(network.bind(&config), Err(crate::BindError::PortInUse { port: 38412, .. })));
         let assoc = associate(&mut *server, &mut *client);
-        network.lose(assoc);
+        network.fail(assoc);
         for endpoint in [&mut server, &mut client] {
             assert_eq!(events(&mut **endpoint), ["down: the peer stopped answering"]);
         }
     }
 
     #[test]
-    fn nobody_listening_refuses_and_silence_does_not_answer() {
+    fn closed_port_refuses_and_silent_does_not() {
         let (_server, mut client) = pair();
         client.connect("10.0.0.1:1".parse().expect("an address")).expect("connect");
         assert_eq!(events(&mut *client), ["down: refused by the peer"]);
@@ -87,7 +88,7 @@ mod tests {
         let mut client = network.bind(&Config::default()).expect("bind");
         client.connect("10.0.0.1:38412".parse().expect("an address")).expect("connect");
         assert!(events(&mut *client).is_empty());
-        network.give_up();
+        network.time_out();
         assert_eq!(events(&mut *client), ["down: no answer from the peer"]);
     }
 }

@@ -2,9 +2,10 @@
 
 use super::endpoint::Memory;
 use crate::assocs::next_id;
+use crate::config::{BindError, Config};
+use crate::endpoint::Endpoint;
 use crate::hot_restart::EndpointHandoff;
 use crate::sys::Waker;
-use crate::{BindError, Config, Endpoint};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -43,7 +44,7 @@ pub(super) struct AssociationSide {
     pub(super) limit: usize,
     pub(super) full: bool,
     /// Messages sent that did not reach the other side.
-    pub(super) unheard: Vec<(u16, u32, Vec<u8>)>,
+    pub(super) unacknowledged: Vec<(u16, u32, Vec<u8>)>,
 }
 
 #[derive(Debug)]
@@ -126,7 +127,7 @@ impl Network {
 
     /// Isolates `address`: it neither sends nor receives.
     ///
-    /// Its associations stay, and their sent messages accumulate, until [`Network::give_up`].
+    /// Its associations stay, and their sent messages accumulate, until [`Network::time_out`].
     pub fn silence(&self, address: IpAddr) {
         self.lock().silent.insert(address);
     }
@@ -137,7 +138,7 @@ impl Network {
     }
 
     /// Ends every association with a silent or crashed side, as after all retransmissions.
-    pub fn give_up(&self) {
+    pub fn time_out(&self) {
         let mut state = self.lock();
         let silent =
             |half: &AssociationSide| state.silent.contains(&half.local.ip()) || state.silent.contains(&half.peer.ip());
@@ -172,7 +173,7 @@ impl Network {
 
     /// Ends an association at both sides, as when the path is cut for longer than the
     /// retransmissions.
-    pub fn lose(&self, assoc: AssocId) {
+    pub fn fail(&self, assoc: AssocId) {
         let mut state = self.lock();
         let other = state.halves.get(&assoc).and_then(|half| half.other);
         for assoc in [Some(assoc), other].into_iter().flatten() {
@@ -183,7 +184,7 @@ impl Network {
 
 impl State {
     /// Queues an event for the owner of an association and wakes it.
-    pub(super) fn tell(&mut self, assoc: AssocId, event: Queued) {
+    pub(super) fn notify(&mut self, assoc: AssocId, event: Queued) {
         if let Some(waker) = self.queue(assoc, event) {
             waker.wake();
         }
@@ -199,11 +200,11 @@ impl State {
 
     /// Ends one side of an association.
     pub(super) fn end(&mut self, assoc: AssocId, reason: &'static str) {
-        let unheard = self.halves.get_mut(&assoc).map(|half| std::mem::take(&mut half.unheard));
-        for (stream, ppid, data) in unheard.into_iter().flatten() {
-            self.tell(assoc, Queued::Unacknowledged { assoc, stream, ppid, data });
+        let unacknowledged = self.halves.get_mut(&assoc).map(|half| std::mem::take(&mut half.unacknowledged));
+        for (stream, ppid, data) in unacknowledged.into_iter().flatten() {
+            self.notify(assoc, Queued::Unacknowledged { assoc, stream, ppid, data });
         }
-        self.tell(assoc, Queued::Down { assoc, reason });
+        self.notify(assoc, Queued::Down { assoc, reason });
         if let Some(half) = self.halves.remove(&assoc)
             && let Some(other) = half.other.and_then(|other| self.halves.get_mut(&other))
         {
@@ -268,12 +269,12 @@ impl State {
         for (one, two, streams) in [(assoc, other, outbound_streams), (other, assoc, their_streams)] {
             if let Some(half) = self.halves.get_mut(&one) {
                 (half.other, half.up, half.queued, half.outbound_streams) = (Some(two), true, 0, streams);
-                half.unheard.clear();
+                half.unacknowledged.clear();
             }
         }
         let up = Queued::Up { assoc: other, peer: local, outbound_streams: their_streams };
-        self.tell(other, if known.is_some() { Queued::Restarted { assoc: other } } else { up });
-        self.tell(assoc, Queued::Up { assoc, peer, outbound_streams });
+        self.notify(other, if known.is_some() { Queued::Restarted { assoc: other } } else { up });
+        self.notify(assoc, Queued::Up { assoc, peer, outbound_streams });
     }
 
     /// Returns true if messages of this side arrive.
@@ -294,6 +295,6 @@ fn half(owner: u64, local: SocketAddr, peer: SocketAddr, config: &Config) -> Ass
         queued: 0,
         limit: config.send_buffer as usize,
         full: false,
-        unheard: Vec::new(),
+        unacknowledged: Vec::new(),
     }
 }

@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_survives_the_kernels_form() {
+    fn address_converts_back() {
         for text in ["127.0.0.5:38412", "[2001:db8::1]:38412", "0.0.0.0:0", "[::]:9899"] {
             let address: SocketAddr = text.parse().expect("an address");
             assert_eq!(SockAddr::new(address).get(), Some(address));

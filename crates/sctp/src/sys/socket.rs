@@ -123,7 +123,7 @@ mod tests {
     use std::net::Ipv4Addr;
 
     #[test]
-    fn a_raw_socket_has_nothing_that_came_before_it_was_bound() {
+    fn raw_socket_has_no_packets_before_bind() {
         let (at, other) = (Ipv4Addr::new(127, 78, 40, 1), Ipv4Addr::new(127, 78, 40, 2));
         let raw = || open(at.into(), libc::SOCK_RAW, libc::IPPROTO_SCTP).expect("root");
         let socket = raw();

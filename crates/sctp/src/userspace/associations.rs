@@ -2,7 +2,7 @@
 
 use super::callbacks::{EventKind, Events, LibraryEvent, Tag};
 use super::ffi;
-use super::library::{self, Library, Socket};
+use super::library::{self, Library, MessageHeader, Socket};
 use super::peers::Peer;
 use super::ports::{self, Lease};
 use super::shared::Shared;
@@ -190,7 +190,9 @@ impl Associations {
                 return Err(error);
             }
         };
-        Ok(self.insert(shared, number, raw, (peer, Phase::Connecting, config.outbound_streams)))
+        let (outbound_streams, phase) = (config.outbound_streams, Phase::Connecting);
+        let assoc = Association { id: AssocId(0), raw, outbound_streams, phase, socket: number, peer };
+        Ok(self.insert(shared, assoc))
     }
 
     /// Opens a socket with a port of its own.
@@ -205,12 +207,10 @@ impl Associations {
         Ok(number)
     }
 
-    fn insert(&mut self, shared: &Shared, socket: u32, raw: u32, (peer, phase, streams): (u16, Phase, u16)) -> AssocId {
-        shared.routes().peers.pin(peer);
-        let id = AssocId(0);
-        let id = self
-            .assocs
-            .insert(key(socket, raw), Association { id, raw, outbound_streams: streams, phase, socket, peer });
+    /// Adds an association, whose `id` is assigned here.
+    fn insert(&mut self, shared: &Shared, assoc: Association) -> AssocId {
+        shared.routes().peers.pin(assoc.peer);
+        let id = self.assocs.insert(key(assoc.socket, assoc.raw), assoc);
         if let Some(assoc) = self.assocs.get_mut(id) {
             assoc.id = id;
         }
@@ -252,7 +252,7 @@ impl Associations {
         assoc.phase = Phase::Closing;
         if let Some(bound) = self.sockets.get(&socket) {
             // It fails only when the association is already ending, which an event reports.
-            let _ = library.send(&bound.socket, raw, (0, 0, ffi::SCTP_EOF), &[]);
+            let _ = library.send(&bound.socket, raw, MessageHeader::ending(ffi::SCTP_EOF), &[]);
         }
     }
 
@@ -290,7 +290,7 @@ impl Associations {
 
     fn abort_raw(&self, library: &mut Library, socket: u32, raw: u32) {
         if let Some(bound) = self.sockets.get(&socket) {
-            let _ = library.send(&bound.socket, raw, (0, 0, ffi::SCTP_ABORT), &[]);
+            let _ = library.send(&bound.socket, raw, MessageHeader::ending(ffi::SCTP_ABORT), &[]);
         }
     }
 
@@ -345,10 +345,10 @@ impl Associations {
     }
 
     fn apply_one(&mut self, shared: &Shared, event: &LibraryEvent, bytes: &[u8], sink: &mut dyn FnMut(Event<'_>)) {
-        let LibraryEvent { tag: Tag { socket, .. }, assoc: raw, what } = *event;
+        let LibraryEvent { tag: Tag { socket, .. }, assoc: raw, kind } = *event;
         let key = key(socket, raw);
         let known = self.assocs.id(key);
-        match (what, known) {
+        match (kind, known) {
             (EventKind::Unacknowledged { stream, ppid, start, end }, known) => {
                 let ended = || self.ended.iter().find(|(_, of, _)| *of == key).map(|(assoc, ..)| *assoc);
                 if let Some(assoc) = known.or_else(ended) {
@@ -399,7 +399,10 @@ impl Associations {
         let Some(peer) = peer.filter(|_| !full) else {
             return self.abort_raw(&mut library::lock(), socket, raw);
         };
-        let assoc = known.unwrap_or_else(|| self.insert(shared, socket, raw, (port, Phase::Up, outbound_streams)));
+        let assoc = known.unwrap_or_else(|| {
+            let id = AssocId(0);
+            self.insert(shared, Association { id, raw, outbound_streams, phase: Phase::Up, socket, peer: port })
+        });
         if let Some(state) = self.assocs.get_mut(assoc) {
             state.outbound_streams = outbound_streams;
             if state.phase == Phase::Connecting {

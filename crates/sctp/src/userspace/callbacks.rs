@@ -57,7 +57,7 @@ pub(super) enum EventKind {
 pub(super) struct LibraryEvent {
     pub(super) tag: Tag,
     pub(super) assoc: u32,
-    pub(super) what: EventKind,
+    pub(super) kind: EventKind,
 }
 
 /// Events in order, with the bytes of their messages.
@@ -77,7 +77,7 @@ impl Events {
 
     /// Appends an event of another list.
     pub(super) fn copy(&mut self, mut event: LibraryEvent, bytes: &[u8]) {
-        if let EventKind::Message { start, end, .. } | EventKind::Unacknowledged { start, end, .. } = &mut event.what {
+        if let EventKind::Message { start, end, .. } | EventKind::Unacknowledged { start, end, .. } = &mut event.kind {
             let from = self.bytes.len();
             self.bytes.extend_from_slice(bytes.get(*start..*end).unwrap_or_default());
             (*start, *end) = (from, self.bytes.len());
@@ -173,14 +173,14 @@ pub(super) extern "C" fn receive(
 }
 
 fn message(events: &mut Events, tag: Tag, bytes: &[u8], info: &ffi::sctp_rcvinfo, flags: c_int) {
-    let what = if flags & libc::MSG_EOR == 0 {
+    let kind = if flags & libc::MSG_EOR == 0 {
         EventKind::TooLong
     } else {
         let start = events.bytes.len();
         events.bytes.extend_from_slice(bytes);
         EventKind::Message { stream: info.sid, ppid: u32::from_be(info.ppid), start, end: events.bytes.len() }
     };
-    events.list.push(LibraryEvent { tag, assoc: info.assoc_id, what });
+    events.list.push(LibraryEvent { tag, assoc: info.assoc_id, kind });
 }
 
 /// Decodes a failed message that is complete. Parts of a message are dropped.
@@ -197,7 +197,7 @@ fn failed(events: &mut Events, tag: Tag, bytes: &[u8]) -> Option<LibraryEvent> {
     let start = events.bytes.len();
     events.bytes.extend_from_slice(data);
     let (stream, ppid, end) = (failed.info.sid, u32::from_be(failed.info.ppid), events.bytes.len());
-    Some(LibraryEvent { tag, assoc: failed.assoc_id, what: EventKind::Unacknowledged { stream, ppid, start, end } })
+    Some(LibraryEvent { tag, assoc: failed.assoc_id, kind: EventKind::Unacknowledged { stream, ppid, start, end } })
 }
 
 fn notification(tag: Tag, bytes: &[u8], peer: ffi::sockaddr_conn) -> Option<LibraryEvent> {
@@ -207,11 +207,11 @@ fn notification(tag: Tag, bytes: &[u8], peer: ffi::sockaddr_conn) -> Option<Libr
     }
     // SAFETY: there are enough bytes, and every bit pattern is a value of this plain structure.
     let change = unsafe { bytes.as_ptr().cast::<ffi::sctp_assoc_change>().read_unaligned() };
-    let what = EventKind::Change {
+    let kind = EventKind::Change {
         state: change.state,
         outbound_streams: change.outbound_streams,
         aborted: bytes.len() > size,
         port: u16::from_be(peer.port),
     };
-    Some(LibraryEvent { tag, assoc: change.assoc_id, what })
+    Some(LibraryEvent { tag, assoc: change.assoc_id, kind })
 }

@@ -40,7 +40,7 @@ mod tests {
     }
 
     #[test]
-    fn the_checksum_is_that_of_the_packet_with_a_zero_field() {
+    fn checksum_covers_zeroed_field() {
         assert_eq!(reference(b"123456789"), 0xe306_9283_u32.to_le_bytes(), "the catalogued check value");
         for length in 12..600_usize {
             let mut packet: Vec<u8> = (0..length).map(|at| (at * 7 + length) as u8).collect();

@@ -2,7 +2,7 @@
 
 use super::associations::{Associations, Phase};
 use super::callbacks::Events;
-use super::library::{self, TICK};
+use super::library::{self, MessageHeader, TICK};
 use super::packets::{self, Packets};
 use super::peers::{Peer, is_unicast};
 use super::shared::Shared;
@@ -48,7 +48,7 @@ pub(crate) struct Userspace {
     config: Config,
     driver: String,
     /// Time since which acknowledgements wait to be bundled.
-    held: Option<Instant>,
+    sacks_since: Option<Instant>,
     /// True if wrong checksums have been logged.
     warned: bool,
 }
@@ -63,11 +63,11 @@ impl Userspace {
         let mtu = transports.iter().map(|transport| transport.mtu(config.path_mtu)).min().unwrap_or(512);
         let waker = reactor.waker();
         let mut library = library::lock();
-        let shared = library.enter(|number| Shared::new(number, transports, waker))?;
+        let shared = library.register(|number| Shared::new(number, transports, waker))?;
         let associations = match Associations::open(&mut library, &shared, config, mtu) {
             Ok(associations) => associations,
             Err(error) => {
-                library.leave(shared.number);
+                library.unregister(shared.number);
                 return Err(error);
             }
         };
@@ -81,13 +81,13 @@ impl Userspace {
             associations,
             config: config.clone(),
             driver,
-            held: None,
+            sacks_since: None,
             warned: false,
         }))
     }
 
     fn flush(&mut self) {
-        self.held = None;
+        self.sacks_since = None;
         if self.packets.len() > 0 {
             self.shared.transmit(&mut self.packets);
         }
@@ -98,7 +98,7 @@ impl Userspace {
     /// The owner's answers may still be bundled with these. Returns how long they may wait.
     fn flush_or_hold(&mut self) -> Option<Duration> {
         if self.packets.len() > 0 && self.packets.are_sacks() {
-            let left = HOLD.saturating_sub(self.held.get_or_insert_with(Instant::now).elapsed());
+            let left = HOLD.saturating_sub(self.sacks_since.get_or_insert_with(Instant::now).elapsed());
             if !left.is_zero() {
                 return Some(left);
             }
@@ -140,7 +140,7 @@ impl Userspace {
                 }
                 if routes.peers.is_probed(source) {
                     let answer = packets::chunk(incoming.packet, HEARTBEAT_ACK).unwrap_or_default();
-                    routes.peers.answered(source, tag, answer);
+                    routes.peers.on_heartbeat_ack(source, tag, answer);
                 }
                 incoming.packet[..2].copy_from_slice(&source.to_be_bytes());
                 incoming.packet[2..4].copy_from_slice(&destination.to_be_bytes());
@@ -157,7 +157,7 @@ impl Userspace {
 
     /// Waits once and handles the ready descriptors. Returns the number of events, and whether
     /// woken.
-    fn turn(&mut self, wait: Duration, sink: &mut dyn FnMut(Event<'_>)) -> io::Result<(usize, bool)> {
+    fn poll_once(&mut self, wait: Duration, sink: &mut dyn FnMut(Event<'_>)) -> io::Result<(usize, bool)> {
         let woken = self.reactor.wait(Some(wait))?;
         let mut count = 0;
         let ready = self.reactor.take_ready();
@@ -224,7 +224,7 @@ impl Endpoint for Userspace {
             let pending = total > 0 || self.associations.has_pending() || !self.events.list.is_empty();
             let wait = if pending { Duration::ZERO } else { rest.map_or(most, |rest| rest.min(most)) };
             let wait = hold.map_or(wait, |hold| hold.min(wait));
-            let (count, woken) = self.turn(wait, sink)?;
+            let (count, woken) = self.poll_once(wait, sink)?;
             total += count;
             if total > 0 || woken || rest.is_some_and(|rest| rest.is_zero()) {
                 return Ok(total);
@@ -236,14 +236,14 @@ impl Endpoint for Userspace {
         if data.is_empty() || data.len() > crate::MAX_MESSAGE {
             return Err(SendError::Io(io::ErrorKind::InvalidInput.into()));
         }
-        let Some((assoc, socket)) = self.associations.get(assoc) else { return Err(SendError::Gone) };
+        let Some((assoc, socket)) = self.associations.get(assoc) else { return Err(SendError::NoAssociation) };
         if assoc.phase != Phase::Up {
-            return Err(SendError::Gone);
+            return Err(SendError::NoAssociation);
         }
         let flags = if self.config.sack_immediately { ffi::SCTP_SACK_IMMEDIATELY } else { 0 };
         let stream = stream(wanted, assoc.outbound_streams);
         let mut library = library::lock();
-        let sent = library.send(socket, assoc.raw, (stream, ppid, flags), data);
+        let sent = library.send(socket, assoc.raw, MessageHeader { stream, ppid, flags }, data);
         library.collect(&self.shared, &mut self.packets, &mut self.events);
         drop(library);
         match sent {
@@ -259,7 +259,7 @@ impl Endpoint for Userspace {
                 Err(SendError::Full)
             }
             Err(error) => match error.raw_os_error() {
-                Some(libc::ENOENT | libc::ENOTCONN | libc::EPIPE | libc::ECONNRESET) => Err(SendError::Gone),
+                Some(libc::ENOENT | libc::ENOTCONN | libc::EPIPE | libc::ECONNRESET) => Err(SendError::NoAssociation),
                 _ => Err(error.into()),
             },
         }
@@ -321,7 +321,7 @@ impl Endpoint for Userspace {
         self.config.port
     }
 
-    fn let_go(self: Box<Self>) {
+    fn detach(self: Box<Self>) {
         // Nothing of the endpoint can be handed off, so it ends.
     }
 }
@@ -331,7 +331,7 @@ impl Drop for Userspace {
         let mut library = library::lock();
         self.associations.close(&mut library);
         library.collect(&self.shared, &mut self.packets, &mut self.events);
-        library.leave(self.shared.number);
+        library.unregister(self.shared.number);
         drop(library);
         self.flush();
     }

@@ -40,6 +40,21 @@ pub(super) struct Socket {
 // SAFETY: the pointer is used only under the lock of `LIBRARY`, from whichever thread.
 unsafe impl Send for Socket {}
 
+/// Stream, payload protocol and `SCTP_*` flags of a message to send.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct MessageHeader {
+    pub(super) stream: u16,
+    pub(super) ppid: u32,
+    pub(super) flags: u16,
+}
+
+impl MessageHeader {
+    /// Returns the header of an empty message that only ends an association.
+    pub(super) fn ending(flags: u16) -> Self {
+        Self { flags, ..Self::default() }
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct Library {
     endpoints: Vec<Option<Arc<Shared>>>,
@@ -92,7 +107,7 @@ impl Library {
     }
 
     /// Registers an endpoint, created by `make` with its number.
-    pub(super) fn enter(&mut self, make: impl FnOnce(u8) -> Shared) -> Result<Arc<Shared>, BindError> {
+    pub(super) fn register(&mut self, make: impl FnOnce(u8) -> Shared) -> Result<Arc<Shared>, BindError> {
         let free = (1..=MAX_ENDPOINTS).find(|number| self.endpoints[*number].is_none());
         let number = free.ok_or(BindError::TooManyEndpoints(MAX_ENDPOINTS))?;
         let number = number as u8;
@@ -107,7 +122,7 @@ impl Library {
     }
 
     /// Removes an endpoint.
-    pub(super) fn leave(&mut self, number: u8) {
+    pub(super) fn unregister(&mut self, number: u8) {
         self.endpoints[usize::from(number)] = None;
     }
 
@@ -187,13 +202,8 @@ impl Library {
     }
 
     /// Queues a message, or (with SCTP_EOF or SCTP_ABORT and no data) ends an association.
-    pub(super) fn send(
-        &mut self,
-        socket: &Socket,
-        assoc: u32,
-        (stream, ppid, flags): (u16, u32, u16),
-        data: &[u8],
-    ) -> io::Result<()> {
+    pub(super) fn send(&mut self, socket: &Socket, assoc: u32, header: MessageHeader, data: &[u8]) -> io::Result<()> {
+        let MessageHeader { stream, ppid, flags } = header;
         let mut info = ffi::sctp_sndinfo { sid: stream, flags, ppid: ppid.to_be(), context: 0, assoc_id: assoc };
         let (bytes, none) = (data.as_ptr().cast::<c_void>(), std::ptr::null_mut());
         let size = size_of::<ffi::sctp_sndinfo>() as libc::socklen_t;

@@ -2,8 +2,8 @@
 
 use super::ffi;
 use super::library::{Socket, set_option};
-use crate::MAX_MESSAGE;
 use crate::config::Config;
+use crate::endpoint::MAX_MESSAGE;
 use std::io;
 use std::time::Duration;
 

@@ -6,7 +6,7 @@
 //! packets that are present when the endpoint sends.
 
 use super::checksum;
-use super::shared::Routes;
+use super::shared::{Route, Routes};
 use crate::assocs::FastMap;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
@@ -74,7 +74,7 @@ impl Packets {
         {
             return;
         }
-        let Some((peer, transport, source)) = routes.find(virtual_peer) else { return };
+        let Some(Route { peer, transport, source }) = routes.find(virtual_peer) else { return };
         if let Some(&[INIT, _, _, _, t, a, g, s]) = packet.get(HEADER..).and_then(|chunk| chunk.first_chunk()) {
             routes.peers.propose_tag(virtual_peer, u32::from_be_bytes([t, a, g, s]));
         }
@@ -82,7 +82,7 @@ impl Packets {
             && routes.peers.is_probed(virtual_peer)
             && let Some(heartbeat) = chunk(packet, HEARTBEAT)
         {
-            routes.peers.asked(virtual_peer, heartbeat);
+            routes.peers.on_heartbeat_sent(virtual_peer, heartbeat);
         }
         let room = if shape == PacketContents::Alone { packet.len() } else { self.room.max(packet.len()) };
         let (start, length) = (self.bytes.len(), packet.len());
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_share_a_packet_with_the_latest_sack_in_front() {
+    fn messages_share_packet_with_latest_sack() {
         let (mut routes, peer, ports) = setup();
         let mut packets = Packets::new(1480);
         let (first, second) = (chunk(SACK, 1, 12), chunk(SACK, 2, 20));
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_packet_is_followed_by_another_and_nothing_is_lost() {
+    fn full_packet_is_followed_by_another() {
         let (mut routes, peer, ports) = setup();
         let mut packets = Packets::new(300);
         for mark in 0..20 {
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn other_chunks_and_other_associations_stay_apart() {
+    fn other_chunks_are_not_bundled() {
         let (mut routes, peer, ports) = setup();
         let mut packets = Packets::new(1480);
         let (data, heartbeat) = (chunk(DATA, 1, 8), chunk(4, 2, 40));
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn chunks_are_found_behind_others() {
+    fn chunk_is_found_after_others() {
         let whole = packet(1, 1, &[chunk(SACK, 1, 12), chunk(5, 2, 7), chunk(HEARTBEAT, 3, 40)]);
         assert_eq!(super::chunk(&whole, 5), Some(&[2; 7][..]));
         assert_eq!(super::chunk(&whole, HEARTBEAT), Some(&[3; 40][..]));
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn the_shape_of_broken_packets_is_alone() {
+    fn broken_packets_are_not_bundled() {
         assert_eq!(shape(&packet(1, 1, &[])), PacketContents::Alone);
         assert_eq!(shape(&[0; 3]), PacketContents::Alone);
         let whole = packet(1, 1, &[chunk(SACK, 1, 12), chunk(DATA, 1, 50)]);

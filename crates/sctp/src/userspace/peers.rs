@@ -142,7 +142,7 @@ impl Peers {
     }
 
     /// Remembers a heartbeat that is sent to a peer with an open probe.
-    pub(super) fn asked(&mut self, port: u16, heartbeat: &[u8]) {
+    pub(super) fn on_heartbeat_sent(&mut self, port: u16, heartbeat: &[u8]) {
         let hash = self.key.hash_one(heartbeat);
         let entry = self.by_port.get_mut(&u32::from(port));
         if let Some(probe) = entry.and_then(|entry| entry.probe.as_mut()) {
@@ -155,7 +155,7 @@ impl Peers {
 
     /// Handles an answer to a heartbeat. It counts only with the correct verification tag and
     /// contents.
-    pub(super) fn answered(&mut self, port: u16, tag: u32, answer: &[u8]) {
+    pub(super) fn on_heartbeat_ack(&mut self, port: u16, tag: u32, answer: &[u8]) {
         let hash = self.key.hash_one(answer);
         let entry = self.by_port.get_mut(&u32::from(port)).filter(|entry| entry.tag == tag);
         if let Some(probe) = entry.and_then(|entry| entry.probe.as_mut()) {
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_of_peers_is_bounded_and_spares_those_with_associations() {
+    fn peer_flood_is_bounded() {
         let mut peers = Peers::default();
         let kept = peers.enter(peer(0)).expect("a port");
         peers.pin(kept);
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn peers_that_shake_hands_at_the_same_time_keep_the_ports_of_their_cookies() {
+    fn concurrent_handshakes_keep_ports() {
         let mut peers = Peers::default();
         let inits: Vec<_> = (0..4000).filter_map(|n| Some((n, peers.enter(peer(n))?))).collect();
         // In one run of a hundred, all four possible ports of one of them are in use.
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_further_address_is_known_by_its_tag_while_the_association_lives() {
+    fn further_address_is_known_by_tag() {
         let mut peers = Peers::default();
         let (first, further) = (peer(1), peer(2));
         let port = peers.enter(first).expect("a port");
@@ -292,21 +292,21 @@ mod tests {
     }
 
     #[test]
-    fn only_the_heartbeat_that_was_sent_is_answered() {
+    fn only_sent_heartbeat_is_acknowledged() {
         let mut peers = Peers::default();
         let port = peers.enter(peer(1)).expect("a port");
         peers.propose_tag(port, 77);
         peers.pin(port);
-        peers.asked(port, b"nobody asked");
+        peers.on_heartbeat_sent(port, b"nobody asked");
         peers.probe(port);
         assert!(peers.is_probed(port) && !peers.is_probed(port ^ 1));
-        peers.asked(port, b"first");
-        peers.asked(port, b"second");
+        peers.on_heartbeat_sent(port, b"first");
+        peers.on_heartbeat_sent(port, b"second");
         for (tag, answer) in [(77, &b"third"[..]), (78, b"first"), (77, b"nobody asked"), (77, b"")] {
-            peers.answered(port, tag, answer);
+            peers.on_heartbeat_ack(port, tag, answer);
             assert!(!peers.take_answer(port), "{answer:?}");
         }
-        peers.answered(port, 77, b"first");
+        peers.on_heartbeat_ack(port, 77, b"first");
         assert!(peers.take_answer(port) && !peers.take_answer(port) && !peers.is_probed(port));
         peers.probe(port);
         peers.unpin(port);
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn many_associations_find_room_and_keep_their_ports() {
+    fn many_associations_keep_ports() {
         let mut peers = Peers::default();
         let ports: Vec<_> = (0..16_384)
             .map(|n| {

@@ -26,7 +26,7 @@ pub(super) fn claim(addresses: impl Iterator<Item = IpAddr>, port: u16, shared: 
     for address in addresses.filter(|_| shared) {
         let claimed = claim_name(&format!("vireo/sctp/{address}/{port}")).map_err(|error| match error.kind() {
             io::ErrorKind::AddrInUse => BindError::PortInUse { address, port },
-            _ => BindError::System { what: "claiming the SCTP port", error },
+            _ => BindError::System { operation: "claiming the SCTP port", error },
         })?;
         claims.push(claimed);
     }
@@ -59,7 +59,7 @@ mod tests {
     use std::net::Ipv4Addr;
 
     #[test]
-    fn a_port_is_in_use_on_its_address_until_the_lease_is_dropped() {
+    fn port_is_in_use_until_lease_is_dropped() {
         let on = |last: u8| std::iter::once(IpAddr::from(Ipv4Addr::new(192, 0, 2, last)));
         let lease = claim(on(1), 7, true).expect("free");
         let refused = claim(on(1), 7, true).expect_err("in use");
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn dynamic_ports_wrap_around_and_skip_those_in_use() {
+    fn dynamic_ports_wrap_and_skip_used() {
         let mut next = 65_535;
         let first = claim_dynamic(&mut next, false, |_| false).expect("a port");
         let second = claim_dynamic(&mut next, false, |port| port == 49_152).expect("a port");

@@ -32,17 +32,25 @@ pub(super) struct Routes {
     locals: Vec<(u8, Option<IpAddr>)>,
 }
 
+/// Path of packets to a peer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Route {
+    pub(super) peer: Peer,
+    pub(super) transport: u8,
+    /// Source address to request; `None` if the transport is bound to one address.
+    pub(super) source: Option<IpAddr>,
+}
+
 impl Routes {
     pub(super) fn new(transports: u8) -> Self {
         Self { peers: Peers::default(), locals: (0..transports).map(|transport| (transport, None)).collect() }
     }
 
-    /// Returns the peer of a virtual port, its transport, and the source address to request from
-    /// it.
-    pub(super) fn find(&self, port: u16) -> Option<(Peer, u8, Option<IpAddr>)> {
+    /// Returns the route to the peer of a virtual port.
+    pub(super) fn find(&self, port: u16) -> Option<Route> {
         let peer = *self.peers.get(port)?;
         let (transport, source) = *self.locals.get(usize::from(peer.local))?;
-        Some((peer, transport, source))
+        Some(Route { peer, transport, source })
     }
 
     /// Returns the number of a local address.

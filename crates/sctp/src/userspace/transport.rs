@@ -46,7 +46,7 @@ impl Transport {
         let (kind, protocol) = if udp { (libc::SOCK_DGRAM, 0) } else { (libc::SOCK_RAW, libc::IPPROTO_SCTP) };
         let fd = socket::open(local, kind, protocol).map_err(|error| match error.kind() {
             io::ErrorKind::PermissionDenied => BindError::NoRawSockets,
-            _ => BindError::System { what: "opening a socket for SCTP packets", error },
+            _ => BindError::System { operation: "opening a socket for SCTP packets", error },
         })?;
         let transport = Self { fd, local, udp };
         transport.set_options().map_err(BindError::system("setting up the socket for SCTP packets"))?;
@@ -54,7 +54,7 @@ impl Transport {
         socket::bind(&transport.fd, SocketAddr::new(local, port)).map_err(|error| match error.kind() {
             io::ErrorKind::AddrInUse => BindError::UdpPortInUse { address: local, port },
             io::ErrorKind::AddrNotAvailable => BindError::NoSuchAddress(local),
-            _ => BindError::System { what: "binding the socket for SCTP packets", error },
+            _ => BindError::System { operation: "binding the socket for SCTP packets", error },
         })?;
         if !udp && !local.is_unspecified() {
             socket::discard(&transport.fd);
@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_ipv4_header_is_skipped_with_its_options() {
+    fn ipv4_header_is_skipped_with_its_options() {
         let mut datagram = vec![0x46, 0, 0, 28, 0, 0, 0, 0, 64, 132, 0, 0, 192, 0, 2, 1, 192, 0, 2, 2, 1, 1, 1, 1];
         datagram.extend_from_slice(b"sctp");
         let incoming = parse_ipv4(&mut datagram, true).expect("a packet");
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_longer_than_the_datagram_is_refused() {
+    fn header_longer_than_datagram_is_refused() {
         for length in 0..20 {
             assert!(parse_ipv4(&mut vec![0x4f; length], false).is_none(), "{length}");
         }

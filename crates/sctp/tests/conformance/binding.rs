@@ -61,7 +61,7 @@ fn soon<T, E: std::fmt::Debug>(mut act: impl FnMut() -> Result<T, E>) -> T {
 }
 
 #[test]
-fn a_port_is_bound_once_and_free_when_its_endpoint_is_dropped() {
+fn port_is_free_after_endpoint_drop() {
     let config = Config { port: 38412, listen: true, ..at(1) };
     let first = bind(&config).expect("bind");
     let error = refused(&config);
@@ -79,7 +79,7 @@ fn a_port_is_bound_once_and_free_when_its_endpoint_is_dropped() {
 }
 
 #[test]
-fn what_cannot_be_is_said_clearly() {
+fn bind_errors_name_cause() {
     let elsewhere = Config { addresses: vec![Ipv4Addr::new(192, 0, 2, 1).into()], ..at(1) };
     assert!(matches!(refused(&elsewhere), BindError::NoSuchAddress(_)));
     for (key, config) in [
@@ -102,7 +102,7 @@ fn what_cannot_be_is_said_clearly() {
 }
 
 #[test]
-fn a_process_has_room_for_many_endpoints() {
+fn process_has_room_for_many_endpoints() {
     let endpoints: Vec<Box<dyn Endpoint>> =
         (0..60).map(|last| bind(&Config { port: 38412, listen: true, ..at(100 + last) }).expect("bind")).collect();
     assert_eq!(endpoints.len(), 60);

@@ -41,7 +41,7 @@ pub(crate) fn streams_are_negotiated(world: &dyn World) {
     assert!(streams.iter().all(|stream| *stream < 3), "{streams:?}");
 }
 
-pub(crate) fn messages_of_every_size_arrive_whole_both_ways(world: &dyn World) {
+pub(crate) fn messages_of_every_size_arrive_whole(world: &dyn World) {
     let (mut server, mut client) = connected(world, 38412, |_| ());
     let sizes = [1, 2, 3, 4, 100, 1000, 1400, 1448, 1452, 1460, 1468, 1500, 2000, 4096, 16_384, 60_000, 65_535];
     let sent: Vec<(u16, u32, Vec<u8>)> = (sizes.iter().enumerate())
@@ -71,7 +71,7 @@ pub(crate) fn messages_out_of_bounds_are_refused(world: &dyn World) {
         assert!(matches!(client.endpoint.send(assoc, 0, NGAP, &data), Err(SendError::Io(_))), "{}", data.len());
     }
     let unknown = vireo_types::AssocId(u32::MAX);
-    assert!(matches!(client.endpoint.send(unknown, 0, NGAP, &[1]), Err(SendError::Gone)));
+    assert!(matches!(client.endpoint.send(unknown, 0, NGAP, &[1]), Err(SendError::NoAssociation)));
     client.endpoint.abort(unknown);
     client.endpoint.shutdown(unknown);
 }
@@ -101,7 +101,7 @@ pub(crate) fn each_stream_keeps_its_order(world: &dyn World) {
     }
 }
 
-pub(crate) fn several_peers_are_told_apart(world: &dyn World) {
+pub(crate) fn several_peers_are_distinct(world: &dyn World) {
     let mut server = Peer::new(world.bind(&server_config(world, 38412)));
     server.echo = true;
     let mut clients: Vec<Peer> = (2..6)
@@ -123,7 +123,7 @@ pub(crate) fn several_peers_are_told_apart(world: &dyn World) {
     }
 }
 
-pub(crate) fn a_hundred_associations(world: &dyn World) {
+pub(crate) fn hundred_associations_are_served(world: &dyn World) {
     let mut server = Peer::new(world.bind(&server_config(world, 38412)));
     server.echo = true;
     let mut client = Peer::new(world.bind(&client_config(world)));
@@ -156,7 +156,7 @@ pub(crate) fn too_many_associations_are_refused(world: &dyn World) {
     assert!(server.down.is_empty());
 }
 
-pub(crate) fn a_full_buffer_says_so_and_then_that_it_is_not(world: &dyn World) {
+pub(crate) fn full_buffer_reports_full_then_writable(world: &dyn World) {
     let (mut server, mut client) = connected(world, 38412, |config| config.send_buffer = 256 << 10);
     let assoc = client.only();
     let mut sent = 0;
@@ -180,22 +180,25 @@ pub(crate) fn a_full_buffer_says_so_and_then_that_it_is_not(world: &dyn World) {
     }
 }
 
-pub(crate) fn shutdown_delivers_what_is_queued(world: &dyn World) {
+pub(crate) fn shutdown_delivers_queued_messages(world: &dyn World) {
     let (mut server, mut client) = connected(world, 38412, |_| ());
     let (assoc, theirs) = (client.only(), server.only());
     for n in 0..60 {
         client.endpoint.send(assoc, n % 16, NGAP, &payload(n.into(), 5000)).expect("send");
     }
     client.endpoint.shutdown(assoc);
-    assert!(matches!(client.endpoint.send(assoc, 0, NGAP, &[1]), Err(SendError::Gone)), "no more after a shutdown");
+    assert!(
+        matches!(client.endpoint.send(assoc, 0, NGAP, &[1]), Err(SendError::NoAssociation)),
+        "no more after a shutdown"
+    );
     run(&mut [&mut server, &mut client], "both down", LIMIT, |peers| peers.iter().all(|peer| peer.up.is_empty()));
     assert_eq!(server.messages.len(), 60);
     assert_eq!((client.down[&assoc], server.down[&theirs]), ("shut down", "shut down"));
-    assert!(matches!(client.endpoint.send(assoc, 0, NGAP, &[1]), Err(SendError::Gone)));
+    assert!(matches!(client.endpoint.send(assoc, 0, NGAP, &[1]), Err(SendError::NoAssociation)));
     connect(&mut server, &mut client, world.address(1), 38412);
 }
 
-pub(crate) fn abort_tells_both_sides_why(world: &dyn World) {
+pub(crate) fn abort_reports_reason_to_both_sides(world: &dyn World) {
     let (mut server, mut client) = connected(world, 38412, |_| ());
     let (assoc, theirs) = (client.only(), server.only());
     server.endpoint.abort(theirs);
@@ -204,7 +207,7 @@ pub(crate) fn abort_tells_both_sides_why(world: &dyn World) {
     let assoc = connect(&mut server, &mut client, world.address(1), 38412);
     let theirs = server.only();
     client.endpoint.abort(assoc);
-    assert!(matches!(client.endpoint.send(assoc, 0, NGAP, &[1]), Err(SendError::Gone)));
+    assert!(matches!(client.endpoint.send(assoc, 0, NGAP, &[1]), Err(SendError::NoAssociation)));
     run(&mut [&mut server, &mut client], "both down", LIMIT, |peers| peers.iter().all(|peer| peer.up.is_empty()));
     assert_eq!((server.down[&theirs], client.down[&assoc]), ("aborted by the peer", "aborted by this side"));
     connect(&mut server, &mut client, world.address(1), 38412);
@@ -224,7 +227,7 @@ pub(crate) fn dropping_an_endpoint_aborts(world: &dyn World) {
     assert_eq!(server.down[&theirs], "aborted by the peer");
 }
 
-pub(crate) fn a_connect_without_a_server_fails(world: &dyn World) {
+pub(crate) fn connect_without_server_fails(world: &dyn World) {
     let mut client = Peer::new(world.bind(&short(client_config(world))));
     let to = SocketAddr::new(world.silent_address(), 38412);
     let assoc = client.endpoint.connect(to).expect("connect starts");
@@ -234,7 +237,7 @@ pub(crate) fn a_connect_without_a_server_fails(world: &dyn World) {
     assert_eq!((client.down[&assoc], client.ups.len()), ("no answer from the peer", 0));
 }
 
-pub(crate) fn a_dead_peer_is_given_up(world: &dyn World) {
+pub(crate) fn dead_peer_ends_association(world: &dyn World) {
     let mut server = Peer::new(world.bind(&short(server_config(world, 38412))));
     let mut client = world.doomed(2, 0, SocketAddr::new(world.address(1), 38412));
     run(&mut [&mut server], "an association", LIMIT, |peers| {
@@ -248,7 +251,7 @@ pub(crate) fn a_dead_peer_is_given_up(world: &dyn World) {
     assert_eq!(server.down[&assoc], "the peer stopped answering");
 }
 
-pub(crate) fn what_a_dead_peer_has_not_acknowledged_is_given_back(world: &dyn World) {
+pub(crate) fn dead_peer_returns_unacknowledged(world: &dyn World) {
     if !world.gives_back() {
         return;
     }
@@ -284,7 +287,7 @@ pub(crate) fn what_a_dead_peer_has_not_acknowledged_is_given_back(world: &dyn Wo
     }
 }
 
-pub(crate) fn a_peer_that_comes_back_restarts_its_association(world: &dyn World) {
+pub(crate) fn restarted_peer_restarts_association(world: &dyn World) {
     let mut server = Peer::new(world.bind(&server_config(world, 38412)));
     let to = SocketAddr::new(world.address(1), 38412);
     let mut client = world.doomed(2, 5000, to);
@@ -313,13 +316,13 @@ pub(crate) fn a_peer_that_comes_back_restarts_its_association(world: &dyn World)
     assert_eq!(server.down[&now], "shut down", "the peer that came back answers");
 }
 
-pub(crate) fn an_idle_association_stays_up(world: &dyn World) {
+pub(crate) fn idle_association_stays_up(world: &dyn World) {
     let (mut server, mut client) = connected(world, 38412, |_| ());
     idle(&mut [&mut server, &mut client], Duration::from_millis(2500));
     assert_eq!((server.up.len(), client.up.len()), (1, 1), "heartbeats keep it");
 }
 
-pub(crate) fn a_living_peer_answers_a_probe(world: &dyn World) {
+pub(crate) fn living_peer_answers_probe(world: &dyn World) {
     // Heartbeats are sent only on demand.
     let (mut server, mut client) = connected(world, 38412, |config| config.heartbeat = Duration::ZERO);
     let (assoc, theirs) = (client.only(), server.only());
@@ -339,7 +342,7 @@ pub(crate) fn a_living_peer_answers_a_probe(world: &dyn World) {
     assert_eq!((server.down.len(), client.down.len()), (0, 0));
 }
 
-pub(crate) fn a_dead_peer_answers_no_probe(world: &dyn World) {
+pub(crate) fn dead_peer_answers_no_probe(world: &dyn World) {
     let mut server = Peer::new(world.bind(&server_config(world, 38412)));
     let mut client = world.doomed(2, 0, SocketAddr::new(world.address(1), 38412));
     run(&mut [&mut server], "an association", LIMIT, |peers| {
@@ -359,7 +362,7 @@ pub(crate) fn a_dead_peer_answers_no_probe(world: &dyn World) {
     assert!(server.alive.is_empty(), "the peer is dead");
 }
 
-pub(crate) fn a_second_association_with_the_same_ports_is_refused(world: &dyn World) {
+pub(crate) fn second_association_with_same_ports_is_refused(world: &dyn World) {
     let mut server = Peer::new(world.bind(&server_config(world, 38412)));
     let mut client = Peer::new(world.bind(&Config { port: 4000, ..client_config(world) }));
     let assoc = connect(&mut server, &mut client, world.address(1), 38412);
@@ -368,7 +371,7 @@ pub(crate) fn a_second_association_with_the_same_ports_is_refused(world: &dyn Wo
     run(&mut [&mut server, &mut client], "a message", LIMIT, |peers| peers[0].messages.len() == 1);
 }
 
-pub(crate) fn a_wake_ends_the_wait(world: &dyn World) {
+pub(crate) fn wake_ends_wait(world: &dyn World) {
     let mut server = world.bind(&server_config(world, 38412));
     let waker = server.waker();
     let start = Instant::now();
@@ -423,7 +426,7 @@ pub(crate) fn garbage_is_ignored(world: &dyn World) {
     assert_eq!((server.ups.len(), server.down.len()), (1, 0));
 }
 
-pub(crate) fn another_endpoint_goes_on_with_what_is_handed_over(world: &dyn World) {
+pub(crate) fn adopted_endpoint_continues_associations(world: &dyn World) {
     let (mut server, mut client) = connected(world, 38412, |_| ());
     let (from, to) = (client.only(), server.only());
     let handover = match server.endpoint.hand_over() {
@@ -440,7 +443,7 @@ pub(crate) fn another_endpoint_goes_on_with_what_is_handed_over(world: &dyn Worl
     let next = world.adopt(&server_config(world, 38412), server.endpoint.hand_over().expect("it is handed over"));
     let next = Peer { up: std::mem::take(&mut server.up), ..Peer::new(next) };
     let before = std::mem::replace(&mut server, next);
-    before.endpoint.let_go();
+    before.endpoint.detach();
     run(&mut [&mut server, &mut client], "what was on its way", LIMIT, |peers| peers[0].messages.len() == 1);
     assert_eq!((server.messages[0].assoc, &server.messages[0].data[..]), (to, &[2][..]));
     server.endpoint.send(to, 1, NGAP, &payload(3, 60_000)).expect("send");

@@ -44,26 +44,26 @@ macro_rules! suite {
 suite! {
     connects_and_accepts
     streams_are_negotiated
-    messages_of_every_size_arrive_whole_both_ways
+    messages_of_every_size_arrive_whole
     messages_out_of_bounds_are_refused
     each_stream_keeps_its_order
-    several_peers_are_told_apart
-    a_hundred_associations
+    several_peers_are_distinct
+    hundred_associations_are_served
     too_many_associations_are_refused
-    a_full_buffer_says_so_and_then_that_it_is_not
-    shutdown_delivers_what_is_queued
-    abort_tells_both_sides_why
+    full_buffer_reports_full_then_writable
+    shutdown_delivers_queued_messages
+    abort_reports_reason_to_both_sides
     dropping_an_endpoint_aborts
-    a_connect_without_a_server_fails
-    a_dead_peer_is_given_up
-    what_a_dead_peer_has_not_acknowledged_is_given_back
-    a_peer_that_comes_back_restarts_its_association
-    an_idle_association_stays_up
-    a_living_peer_answers_a_probe
-    a_dead_peer_answers_no_probe
-    a_second_association_with_the_same_ports_is_refused
-    a_wake_ends_the_wait
+    connect_without_server_fails
+    dead_peer_ends_association
+    dead_peer_returns_unacknowledged
+    restarted_peer_restarts_association
+    idle_association_stays_up
+    living_peer_answers_probe
+    dead_peer_answers_no_probe
+    second_association_with_same_ports_is_refused
+    wake_ends_wait
     watched_descriptors_are_reported
     garbage_is_ignored
-    another_endpoint_goes_on_with_what_is_handed_over
+    adopted_endpoint_continues_associations
 }

@@ -7,7 +7,7 @@ use vireo_sctp::Config;
 
 #[test]
 #[ignore = "make test-kernel-sctp"]
-fn kernel_an_association_survives_the_loss_of_a_path() {
+fn kernel_association_survives_loss_of_path() {
     let world = worlds::kernel();
     let address = |n| world.address(n);
     let config = Config { addresses: vec![address(1), address(3)], ..server_config(&world, 38412) };

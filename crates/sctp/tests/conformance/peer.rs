@@ -92,7 +92,7 @@ impl Peer {
             for message in self.messages.drain(before..).collect::<Vec<_>>() {
                 let Message { assoc, stream, ppid, data } = message;
                 match self.endpoint.send(assoc, stream, ppid, &data) {
-                    Ok(()) | Err(SendError::Gone) => {}
+                    Ok(()) | Err(SendError::NoAssociation) => {}
                     Err(error) => panic!("echo: {error}"),
                 }
             }

@@ -47,7 +47,7 @@ impl World for Memory {
     }
 
     fn time_out(&self) {
-        self.0.give_up();
+        self.0.time_out();
     }
 }
 

@@ -53,7 +53,7 @@ fn resident_kb() -> u64 {
 }
 
 #[test]
-fn a_handmade_client_is_served() {
+fn handmade_client_is_served() {
     let (at, to) = (Ipv4Addr::new(127, 78, 1, 2), Ipv4Addr::new(127, 78, 1, 1));
     let mut server = server(to);
     is_well(&mut server, at, to);
@@ -61,7 +61,7 @@ fn a_handmade_client_is_served() {
 }
 
 #[test]
-fn data_is_acknowledged_at_once_and_asks_for_the_same() {
+fn data_is_acknowledged_at_once() {
     let (at, to) = (Ipv4Addr::new(127, 78, 8, 2), Ipv4Addr::new(127, 78, 8, 1));
     let mut server = server(to);
     let mut client = Client::new(at, 7, to, PORT);
@@ -117,7 +117,7 @@ fn random_chunks_with_right_checksums_do_no_harm() {
 }
 
 #[test]
-fn mutated_packets_of_live_associations_do_no_harm() {
+fn mutated_packets_do_no_harm() {
     let to = Ipv4Addr::new(127, 78, 3, 1);
     let mut server = server(to);
     let mut random = Random(0xfeed);
@@ -159,7 +159,7 @@ fn mutated_packets_of_live_associations_do_no_harm() {
 }
 
 #[test]
-fn a_flood_of_inits_takes_no_memory() {
+fn flood_of_inits_takes_no_memory() {
     let to = Ipv4Addr::new(127, 78, 4, 1);
     let mut server = server(to);
     is_well(&mut server, Ipv4Addr::new(127, 78, 4, 2), to);
@@ -185,7 +185,7 @@ fn a_flood_of_inits_takes_no_memory() {
 }
 
 #[test]
-fn a_cookie_is_good_for_the_address_it_was_given_to() {
+fn cookie_is_valid_for_its_address_only() {
     let (at, to) = (Ipv4Addr::new(127, 78, 5, 2), Ipv4Addr::new(127, 78, 5, 1));
     let mut server = server(to);
     let client = Client::new(at, 7, to, PORT);
@@ -202,7 +202,7 @@ fn a_cookie_is_good_for_the_address_it_was_given_to() {
 }
 
 #[test]
-fn a_peer_is_heard_from_its_further_addresses() {
+fn further_addresses_of_peer_are_accepted() {
     let (at, to) = (Ipv4Addr::new(127, 78, 9, 2), Ipv4Addr::new(127, 78, 9, 1));
     let mut server = server(to);
     let mut client = Client::new(at, 7, to, PORT);
@@ -221,7 +221,7 @@ fn a_peer_is_heard_from_its_further_addresses() {
 }
 
 #[test]
-fn a_message_without_end_ends_the_association() {
+fn message_without_end_ends_association() {
     let (at, to) = (Ipv4Addr::new(127, 78, 6, 2), Ipv4Addr::new(127, 78, 6, 1));
     let mut server = server(to);
     let mut client = Client::new(at, 7, to, PORT);
@@ -247,7 +247,7 @@ fn a_message_without_end_ends_the_association() {
 }
 
 #[test]
-fn packets_for_other_ports_and_with_wrong_checksums_get_no_answer() {
+fn misaddressed_packets_get_no_answer() {
     let (at, to) = (Ipv4Addr::new(127, 78, 7, 2), Ipv4Addr::new(127, 78, 7, 1));
     let mut server = server(to);
     let other = Client::new(at, 7, to, PORT + 1);

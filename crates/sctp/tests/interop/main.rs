@@ -74,12 +74,12 @@ impl Peer {
             match self.endpoint.send(assoc, stream, ppid, data) {
                 Err(SendError::Full) => self.poll(),
                 Err(SendError::Io(error)) => panic!("{error}"),
-                Ok(()) | Err(SendError::Gone) => return,
+                Ok(()) | Err(SendError::NoAssociation) => return,
             }
         }
     }
 
-    fn ask(&mut self, assoc: AssocId, order: &[u8]) -> String {
+    fn request(&mut self, assoc: AssocId, order: &[u8]) -> String {
         self.messages.clear();
         self.endpoint.send(assoc, 0, ORDER, order).expect("send");
         self.poll_until("an answer", |peer| !peer.messages.is_empty());
@@ -236,14 +236,14 @@ fn host() {
     client.endpoint.abort(assoc);
     client.poll_until("down", |peer| peer.downs.len() == 2);
     let assoc = client.connect(to);
-    assert_eq!(client.ask(assoc, WHY), "aborted by the peer");
+    assert_eq!(client.request(assoc, WHY), "aborted by the peer");
 
     println!("a client that is killed and comes back at the same port");
     for _ in 0..2 {
         let mut doomed = Doomed::start();
         doomed.wait_until_up();
     }
-    assert_eq!(client.ask(assoc, RESTARTS), "1");
+    assert_eq!(client.request(assoc, RESTARTS), "1");
 
     println!("the kernel to usrsctp over raw IP, from a port with two addresses");
     let mut server = Peer::new(&Config { port: HOST_PORT, listen: true, ..config.clone() });
