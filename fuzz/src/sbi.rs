@@ -3,7 +3,7 @@
 use serde_json::Value;
 use vireo_sbi::amf::{self, N1N2MessageTransferReqData, N1N2MessageTransferRspData, N1N2MsgTxfrFailureNotification};
 use vireo_sbi::common::ProblemDetails;
-use vireo_sbi::grpc::{self, Code, Method};
+use vireo_sbi::grpc::{self, Code, GrpcStatus, Method};
 use vireo_sbi::message::{Model, TypedBody};
 use vireo_sbi::smf::{
     self, Operation, SM_CONTEXTS, SmContextCreateData, SmContextError, SmContextReleaseData,
@@ -21,14 +21,14 @@ pub fn message(octets: &[u8]) {
     if media_type.is_some() {
         assert_eq!(Message::decode(media_type.as_deref(), &body), Ok(message.clone()), "a message changes");
     }
-    again::<SmContextCreateData>(&message);
-    again::<SmContextUpdateData>(&message);
-    again::<SmContextUpdatedData>(&message);
-    again::<SmContextError>(&message);
-    again::<SmContextStatusNotification>(&message);
-    again::<N1N2MessageTransferReqData>(&message);
-    again::<N1N2MessageTransferRspData>(&message);
-    again::<ProblemDetails>(&message);
+    check_round_trip::<SmContextCreateData>(&message);
+    check_round_trip::<SmContextUpdateData>(&message);
+    check_round_trip::<SmContextUpdatedData>(&message);
+    check_round_trip::<SmContextError>(&message);
+    check_round_trip::<SmContextStatusNotification>(&message);
+    check_round_trip::<N1N2MessageTransferReqData>(&message);
+    check_round_trip::<N1N2MessageTransferRspData>(&message);
+    check_round_trip::<ProblemDetails>(&message);
 }
 
 /// Decodes an SM context that an AMF sends (piggyback).
@@ -43,9 +43,9 @@ pub fn sm_context_seeds() -> Vec<Vec<u8>> {
 }
 
 /// Checks that encoding and decoding again yields the same message.
-fn again<T: TypedBody + PartialEq + std::fmt::Debug>(message: &Message) {
+fn check_round_trip<T: TypedBody + PartialEq + std::fmt::Debug>(message: &Message) {
     if let Ok(value) = message.value::<T>() {
-        let (media_type, body) = Message::of(value.clone()).encode("application/json");
+        let (media_type, body) = Message::new(value.clone()).encode("application/json");
         let message = Message::decode(media_type.as_deref(), &body).expect("what was written");
         assert_eq!(message.value::<T>().ok(), Some(value), "a model changes");
     }
@@ -63,19 +63,24 @@ pub fn is_grpc(octets: &[u8]) -> bool {
     let method = Method::ALL[kind % methods];
     match kind / methods % KINDS {
         ASKED => {
-            let Ok((path, message)) = grpc::asked(method, octets) else { return false };
-            let (again, written) = grpc::request(&path, &message).expect("what was read can be said");
-            assert_eq!((again, grpc::asked(method, &written)), (method, Ok((path, message))), "a request changes");
+            let Ok((path, message)) = grpc::decode_request(method, octets) else { return false };
+            let (again, written) = grpc::encode_request(&path, &message).expect("what was read can be said");
+            assert_eq!(
+                (again, grpc::decode_request(method, &written)),
+                (method, Ok((path, message))),
+                "a request changes"
+            );
         }
         ANSWERED => {
-            let Ok(reply) = grpc::answered(method, octets) else { return false };
-            let written = grpc::answer(method, &reply).expect("what was read can be said");
-            assert_eq!(grpc::answered(method, &written), Ok(reply), "an answer changes");
+            let Ok(reply) = grpc::decode_response(method, octets) else { return false };
+            let written = grpc::encode_response(method, &reply).expect("what was read can be said");
+            assert_eq!(grpc::decode_response(method, &written), Ok(reply), "an answer changes");
         }
         _ => {
-            let Ok(reply) = grpc::problem_of(Code::Unknown, "words", octets) else { return false };
-            let (code, words, details) = grpc::problem(&reply).expect("what was read can be said");
-            assert_eq!(grpc::problem_of(code, &words, &details), Ok(reply), "a problem changes");
+            let Ok(reply) = grpc::decode_problem(Code::Unknown, "words", octets) else { return false };
+            let GrpcStatus { code, message, details } =
+                grpc::encode_problem(&reply).expect("what was read can be said");
+            assert_eq!(grpc::decode_problem(code, &message, &details), Ok(reply), "a problem changes");
         }
     }
     true
@@ -89,47 +94,47 @@ const REFUSED: usize = 2;
 
 /// Returns request, response and error of each operation.
 pub fn grpc_seeds() -> Vec<Vec<u8>> {
-    fn of<T: TypedBody>(json: &Value) -> Model {
-        Message::of_json(json.to_string().into_bytes()).value::<T>().expect("a model").into()
+    fn model<T: TypedBody>(json: &Value) -> Model {
+        Message::from_json(json.to_string().into_bytes()).value::<T>().expect("a model").into()
     }
-    let [create, update, transfer, error] = said_with_parts();
-    let [status, cause, problem] = said_alone();
+    let [create, update, transfer, error] = bodies_with_parts();
+    let [status, cause, problem] = bodies_without_parts();
     let failure = serde_json::json!({ "cause": "UE_NOT_RESPONDING", "n1n2MsgDataUri": "http://127.0.0.18:7777/x" });
     let context = format!("{SM_CONTEXTS}/0123456789abcdef");
     let supi = "imsi-999700000000001";
     let asked = [
-        (SM_CONTEXTS.to_owned(), of::<SmContextCreateData>(&create)),
-        (Operation::Modify.of(&context), of::<SmContextUpdateData>(&update)),
-        (Operation::Release.of(&context), of::<SmContextReleaseData>(&serde_json::json!({ "cause": "x" }))),
-        (amf::status_callback_uri(supi, 7), of::<SmContextStatusNotification>(&status)),
-        (amf::message_transfer_uri(supi), of::<N1N2MessageTransferReqData>(&transfer)),
-        ("/nsmf-callback/v1/unreached/0".to_owned(), of::<N1N2MsgTxfrFailureNotification>(&failure)),
+        (SM_CONTEXTS.to_owned(), model::<SmContextCreateData>(&create)),
+        (Operation::Modify.uri(&context), model::<SmContextUpdateData>(&update)),
+        (Operation::Release.uri(&context), model::<SmContextReleaseData>(&serde_json::json!({ "cause": "x" }))),
+        (amf::status_callback_uri(supi, 7), model::<SmContextStatusNotification>(&status)),
+        (amf::message_transfer_uri(supi), model::<N1N2MessageTransferReqData>(&transfer)),
+        ("/nsmf-callback/v1/unreached/0".to_owned(), model::<N1N2MsgTxfrFailureNotification>(&failure)),
     ];
-    let asked = asked.map(|(path, model)| (path, parts(Message::of(model))));
+    let asked = asked.map(|(path, model)| (path, parts(Message::new(model))));
     let asked = asked.into_iter().chain([(amf::held_sm_context_uri(supi, 7), Message::default())]);
     let place = |method: Method| Method::ALL.iter().position(|of| *of == method).unwrap_or_default();
     let seed = |kind: usize, method: Method, octets: Vec<u8>| {
         [vec![(kind * Method::ALL.len() + place(method)) as u8], octets].concat()
     };
     let asked = asked.map(|(path, message)| {
-        let (method, octets) = grpc::request(&path, &message).expect("a request");
+        let (method, octets) = grpc::encode_request(&path, &message).expect("a request");
         seed(ASKED, method, octets)
     });
     let answers = [
-        (Method::CreateSmContext, of::<smf::SmContextCreatedData>(&serde_json::json!({ "pduSessionId": 5 }))),
-        (Method::UpdateSmContext, of::<SmContextUpdatedData>(&update)),
-        (Method::ReleaseSmContext, of::<SmContextUpdatedData>(&update)),
-        (Method::N1N2MessageTransfer, of::<N1N2MessageTransferRspData>(&cause)),
-        (Method::FetchSmContext, of::<N1N2MessageTransferRspData>(&cause)),
+        (Method::CreateSmContext, model::<smf::SmContextCreatedData>(&serde_json::json!({ "pduSessionId": 5 }))),
+        (Method::UpdateSmContext, model::<SmContextUpdatedData>(&update)),
+        (Method::ReleaseSmContext, model::<SmContextUpdatedData>(&update)),
+        (Method::N1N2MessageTransfer, model::<N1N2MessageTransferRspData>(&cause)),
+        (Method::FetchSmContext, model::<N1N2MessageTransferRspData>(&cause)),
     ];
     let location = || Some("http://127.0.0.19:7777/x".to_owned());
     let answers = answers.map(|(method, model)| {
-        let reply = Reply { status: 200, location: location(), message: parts(Message::of(model)) };
-        seed(ANSWERED, method, grpc::answer(method, &reply).expect("an answer"))
+        let reply = Reply { status: 200, location: location(), message: parts(Message::new(model)) };
+        seed(ANSWERED, method, grpc::encode_response(method, &reply).expect("an answer"))
     });
-    let refused = [of::<SmContextError>(&error), of::<ProblemDetails>(&problem)].map(|model| {
-        let reply = Reply { status: 403, location: None, message: parts(Message::of(model)) };
-        seed(REFUSED, Method::UpdateSmContext, grpc::problem(&reply).expect("a problem").2)
+    let refused = [model::<SmContextError>(&error), model::<ProblemDetails>(&problem)].map(|model| {
+        let reply = Reply { status: 403, location: None, message: parts(Message::new(model)) };
+        seed(REFUSED, Method::UpdateSmContext, grpc::encode_problem(&reply).expect("a problem").details)
     });
     asked.chain(answers).chain(refused).collect()
 }
@@ -143,7 +148,7 @@ fn parts(message: Message) -> Message {
 }
 
 /// Returns JSON values that refer to parts: a creation, an update, a transfer, an error.
-fn said_with_parts() -> [Value; 4] {
+fn bodies_with_parts() -> [Value; 4] {
     let part = |id: &str| serde_json::json!({ "contentId": id });
     let slice = serde_json::json!({ "sst": 1, "sd": "0a0b0c" });
     let plmn = serde_json::json!({ "mcc": "999", "mnc": "70" });
@@ -174,7 +179,7 @@ fn said_with_parts() -> [Value; 4] {
 }
 
 /// Returns JSON values without parts: a notification, the result of a transfer, a problem.
-fn said_alone() -> [Value; 3] {
+fn bodies_without_parts() -> [Value; 3] {
     [
         serde_json::json!({ "statusInfo": { "resourceStatus": "RELEASED" } }),
         serde_json::json!({ "cause": "ATTEMPTING_TO_REACH_UE" }),
@@ -184,11 +189,11 @@ fn said_alone() -> [Value; 3] {
 
 /// Returns requests and responses of each kind.
 pub fn seeds() -> Vec<Vec<u8>> {
-    let json = |value: &Value| Message::of_json(value.to_string().into_bytes());
+    let json = |value: &Value| Message::from_json(value.to_string().into_bytes());
     let seed = |message: Message| {
         let (media_type, body) = message.encode("application/json");
         [media_type.unwrap_or_default().into_bytes(), b"\n".to_vec(), body].concat()
     };
-    let with_parts = said_with_parts();
-    with_parts.iter().map(|value| parts(json(value))).chain(said_alone().iter().map(json)).map(seed).collect()
+    let with_parts = bodies_with_parts();
+    with_parts.iter().map(|value| parts(json(value))).chain(bodies_without_parts().iter().map(json)).map(seed).collect()
 }

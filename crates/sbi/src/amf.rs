@@ -11,7 +11,7 @@ const UE_CONTEXTS: &str = "/namf-comm/v1/ue-contexts";
 /// Messages for a UE, below its UE context (TS 29.518 6.1.3.5).
 const MESSAGES: &str = "n1-n2-messages";
 /// Path of the SM contexts that the AMF stores for the SMF. Specific to Vireo.
-const LEFT: &str = "/vireo-sm-context/v1";
+const HELD_SM_CONTEXTS: &str = "/vireo-sm-context/v1";
 /// Path for notifications of released SM contexts. The AMF chooses it (TS 29.502 6.1.5.2).
 const STATUS: &str = "/namf-callback/v1/sm-contexts";
 
@@ -28,7 +28,7 @@ pub fn status_callback_uri(supi: &str, number: u32) -> String {
 /// Returns the path of an SM context that the AMF stores. `number` is the low [`NUMBER_BITS`] of
 /// the AMF's session number.
 pub fn held_sm_context_uri(supi: &str, number: u32) -> String {
-    format!("{LEFT}/{supi}/{number}")
+    format!("{HELD_SM_CONTEXTS}/{supi}/{number}")
 }
 
 /// Bits of the AMF's session numbers that identify a session. They differ for all sessions that a
@@ -39,7 +39,7 @@ pub const NUMBER_BITS: u32 = 14;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resource<'a> {
     /// A stored SM context: SUPI, and the low bits of the AMF's session number.
-    Left(&'a str, u32),
+    HeldSmContext(&'a str, u32),
     /// Messages to the UE with this SUPI.
     Messages(&'a str),
     /// Notification of a released session: SUPI, and the AMF's session number.
@@ -49,12 +49,12 @@ pub enum Resource<'a> {
 /// Parses a path; `None` if it matches no resource.
 pub fn resource(path: &str) -> Option<Resource<'_>> {
     if let Some(rest) = path.strip_prefix(UE_CONTEXTS) {
-        let (supi, what) = rest.strip_prefix('/')?.split_once('/')?;
-        return (what == MESSAGES && !supi.is_empty()).then_some(Resource::Messages(supi));
+        let (supi, collection) = rest.strip_prefix('/')?.split_once('/')?;
+        return (collection == MESSAGES && !supi.is_empty()).then_some(Resource::Messages(supi));
     }
-    if let Some(rest) = path.strip_prefix(LEFT) {
+    if let Some(rest) = path.strip_prefix(HELD_SM_CONTEXTS) {
         let (supi, number) = rest.strip_prefix('/')?.split_once('/')?;
-        return Some(Resource::Left(supi, number.parse().ok()?));
+        return Some(Resource::HeldSmContext(supi, number.parse().ok()?));
     }
     let (supi, number) = path.strip_prefix(STATUS)?.strip_prefix('/')?.split_once('/')?;
     Some(Resource::Status(supi, number.parse().ok()?))
@@ -70,7 +70,6 @@ pub struct N1N2MessageTransferReqData {
     /// N2 information for the RAN.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub n2_info_container: Option<N2InfoContainer>,
-    /// PDU session identity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pdu_session_id: Option<u8>,
     /// Callback URI for a UE that does not respond to paging.
@@ -98,7 +97,6 @@ pub struct CreatedSmContext {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct N1MessageContainer {
-    /// Always [`SM`].
     pub n1_message_class: String,
     pub n1_message_content: RefToBinaryData,
 }
@@ -107,9 +105,7 @@ pub struct N1MessageContainer {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct N2InfoContainer {
-    /// Always [`SM`].
     pub n2_information_class: String,
-    /// Session management information.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sm_info: Option<N2SmInformation>,
 }
@@ -118,9 +114,7 @@ pub struct N2InfoContainer {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct N2SmInformation {
-    /// PDU session identity.
     pub pdu_session_id: u8,
-    /// NGAP transfer IE.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub n2_info_content: Option<N2InfoContent>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -193,7 +187,7 @@ mod tests {
         let supi = "imsi-999700000000001";
         assert_eq!(resource(&message_transfer_uri(supi)), Some(Resource::Messages(supi)));
         assert_eq!(resource(&status_callback_uri(supi, 7)), Some(Resource::Status(supi, 7)));
-        assert_eq!(resource(&held_sm_context_uri(supi, 7)), Some(Resource::Left(supi, 7)));
+        assert_eq!(resource(&held_sm_context_uri(supi, 7)), Some(Resource::HeldSmContext(supi, 7)));
         assert_eq!(resource(&format!("{}/x", held_sm_context_uri(supi, 7))), None);
         for wrong in ["/namf-comm/v1/ue-contexts", "/namf-comm/v1/ue-contexts//n1-n2-messages", "/", ""] {
             assert_eq!(resource(wrong), None, "{wrong}");

@@ -8,8 +8,9 @@
 use crate::common::ProblemDetails;
 use crate::grpc::{self, Encoding};
 use crate::message::{BODY_OCTETS, Message};
-use crate::server::{REQUEST_INFO, Reply};
-use crate::tls::{ErrorReportingStream, Tls};
+use crate::reply::{HttpBody, Reply};
+use crate::server::REQUEST_INFO;
+use crate::tls::{ErrorReportingStream, HandshakeError, Tls};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Either, Full, Limited};
 use hyper::body::Incoming;
@@ -20,6 +21,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use std::collections::{HashMap, VecDeque};
 use std::error::Error;
 use std::fmt;
+use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -57,7 +59,7 @@ pub enum ClientError {
     Silent(String),
     /// The encoding cannot express the request.
     #[error("the request cannot be said: {0}")]
-    Unsaid(String),
+    NotEncodable(String),
     /// The peer uses another encoding.
     #[error("the peer is not asked in this encoding (sbi.encoding is the same at all functions): {0}")]
     Encoding(String),
@@ -101,10 +103,9 @@ pub type Done = Box<dyn FnOnce(Result<Reply, ClientError>) + Send>;
 
 /// A POST request.
 pub struct Outgoing {
-    /// Absolute URI.
     pub uri: String,
     /// Roots of further peers that can execute the request (`http://HOST:PORT`).
-    pub others: Vec<String>,
+    pub fallback_roots: Vec<String>,
     pub message: Message,
     /// Idempotency key that a repeat by another sender also uses, such as a restarted process.
     /// `None` = the client creates a unique key.
@@ -156,13 +157,37 @@ pub(crate) struct ClientConfig {
     pub(crate) tls: Option<Tls>,
 }
 
-/// Body of requests and responses: complete JSON, or gRPC with trailers.
-pub(crate) type Body = Either<Full<Bytes>, tonic::body::Body>;
+/// Reason why a connection cannot be made or has ended.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ConnectionError {
+    /// The peer cannot be reached.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// The TLS handshake failed.
+    #[error("the connection is not secure: {0}")]
+    Insecure(#[from] HandshakeError),
+    /// The HTTP/2 handshake failed.
+    #[error("{}", words(.0))]
+    Http(hyper::Error),
+    /// The connection ended without a response.
+    #[error("{why}{}", if *hint { "; if its connections are secured, set sbi.tls here as there" } else { "" })]
+    Ended {
+        why: String,
+        /// True if the peer may require TLS, which this side does not use.
+        hint: bool,
+    },
+}
+
+impl From<ConnectionError> for ClientError {
+    fn from(error: ConnectionError) -> Self {
+        ClientError::Silent(error.to_string())
+    }
+}
 
 /// A connection to a peer, which may be closed.
 #[derive(Clone)]
 pub(crate) struct Http2Connection {
-    sender: SendRequest<Body>,
+    sender: SendRequest<HttpBody>,
     ended: Arc<Ended>,
     /// True if the connection uses TLS.
     secured: bool,
@@ -173,8 +198,8 @@ impl Http2Connection {
     ///
     /// # Errors
     ///
-    /// Returns the reason as text if there is no response.
-    pub(crate) async fn send(&mut self, request: Request<Body>) -> Result<Response<Incoming>, String> {
+    /// Returns [`ConnectionError::Ended`] if there is no response.
+    pub(crate) async fn send(&mut self, request: Request<HttpBody>) -> Result<Response<Incoming>, ConnectionError> {
         self.sender.ready().await.map_err(|error| self.why(&error))?;
         let response = self.sender.send_request(request).await.map_err(|error| self.why(&error))?;
         self.ended.answered.store(true, Ordering::Relaxed);
@@ -182,12 +207,10 @@ impl Http2Connection {
     }
 
     /// Describes why a request has no response.
-    fn why(&self, error: &hyper::Error) -> String {
+    fn why(&self, error: &hyper::Error) -> ConnectionError {
         let why = self.ended.why.get().cloned().unwrap_or_else(|| words(error));
-        if self.secured || self.ended.answered.load(Ordering::Relaxed) {
-            return why;
-        }
-        format!("{why}; if its connections are secured, set sbi.tls here as there")
+        let hint = !self.secured && !self.ended.answered.load(Ordering::Relaxed);
+        ConnectionError::Ended { why, hint }
     }
 }
 
@@ -204,7 +227,7 @@ type ConnectionSlot = Arc<AsyncMutex<Option<Http2Connection>>>;
 
 /// Client with its connections.
 struct RequestSender {
-    manner: ClientConfig,
+    config: ClientConfig,
     connections: Mutex<HashMap<String, ConnectionSlot>>,
     /// Unresponsive peers, each with the time of the failure. Only for requests with several peers.
     silent: Mutex<HashMap<String, Instant>>,
@@ -226,8 +249,8 @@ impl Target {
 }
 
 /// Runs the client until all senders are dropped.
-pub(crate) async fn run(manner: ClientConfig, mut requests: mpsc::Receiver<Outgoing>) {
-    let asker = Arc::new(RequestSender { manner, connections: Mutex::default(), silent: Mutex::default() });
+pub(crate) async fn run(config: ClientConfig, mut requests: mpsc::Receiver<Outgoing>) {
+    let sender = Arc::new(RequestSender { config, connections: Mutex::default(), silent: Mutex::default() });
     // Requests that wait behind the one in progress, for each active lane.
     let mut lanes: HashMap<u64, VecDeque<Outgoing>> = HashMap::new();
     let (finished, mut free) = mpsc::channel(LANES);
@@ -265,11 +288,11 @@ pub(crate) async fn run(manner: ClientConfig, mut requests: mpsc::Receiver<Outgo
             },
         };
         number += 1;
-        let (asker, finished) = (Arc::clone(&asker), finished.clone());
+        let (sender, finished) = (Arc::clone(&sender), finished.clone());
         tokio::spawn(async move {
-            let Outgoing { uri, others, message, key, withdrawn, done, .. } = request;
-            let key = key.unwrap_or_else(|| format!("{:016x}-{number:x}", asker.manner.nonce));
-            let asked = asker.ask((&uri, &others), &message, &key);
+            let Outgoing { uri, fallback_roots, message, key, withdrawn, done, .. } = request;
+            let key = key.unwrap_or_else(|| format!("{:016x}-{number:x}", sender.config.nonce));
+            let asked = sender.send((&uri, &fallback_roots), &message, &key);
             done(match withdrawn {
                 None => asked.await,
                 Some(CancelSignal(withdrawn)) => tokio::select! {
@@ -286,7 +309,7 @@ pub(crate) async fn run(manner: ClientConfig, mut requests: mpsc::Receiver<Outgo
 
 /// Returns true if a repeat may give another result. `doubtful` = one of several peers has not
 /// answered.
-fn is_asked_again((result, doubtful): &(Result<Reply, ClientError>, bool)) -> bool {
+fn is_retryable((result, doubtful): &(Result<Reply, ClientError>, bool)) -> bool {
     match result {
         // Congestion (TS 29.500 6.4): the peer may have room later.
         Ok(reply) => *doubtful || matches!(reply.status, 429 | 503),
@@ -297,17 +320,22 @@ fn is_asked_again((result, doubtful): &(Result<Reply, ClientError>, bool)) -> bo
 impl RequestSender {
     /// Returns the scheme of request URIs.
     fn scheme(&self) -> &'static str {
-        if self.manner.tls.is_some() { "https" } else { "http" }
+        if self.config.tls.is_some() { "https" } else { "http" }
     }
 
     /// Sends a request, and repeats it until there is a response or attempts and time are used up.
-    async fn ask(&self, (uri, others): (&str, &[String]), message: &Message, key: &str) -> Result<Reply, ClientError> {
+    async fn send(
+        &self,
+        (uri, fallback_roots): (&str, &[String]),
+        message: &Message,
+        key: &str,
+    ) -> Result<Reply, ClientError> {
         let mut targets = vec![Target::new(uri, self.scheme())?];
         let path = targets[0].uri.path_and_query().map_or("/", |path| path.as_str()).to_owned();
-        for root in others {
+        for root in fallback_roots {
             targets.push(Target::new(&format!("{root}{path}"), self.scheme())?);
         }
-        let end = Instant::now() + self.manner.timeout * self.manner.attempts;
+        let end = Instant::now() + self.config.timeout * self.config.attempts;
         let mut wait = AGAIN_AFTER;
         let mut attempt = 1;
         loop {
@@ -315,7 +343,7 @@ impl RequestSender {
                 targets.sort_by_key(|target| self.is_unresponsive(&target.authority));
             }
             let result = self.try_each_peer(&targets, message, (key, attempt > 1)).await;
-            if !is_asked_again(&result) || attempt >= self.manner.attempts && Instant::now() + wait >= end {
+            if !is_retryable(&result) || attempt >= self.config.attempts && Instant::now() + wait >= end {
                 return result.0;
             }
             tracing::debug!(uri, attempt, result = ?result.0, "a request is repeated");
@@ -335,17 +363,17 @@ impl RequestSender {
         let (mut unknown, mut silent) = (None, None);
         for Target { authority, uri } in targets {
             let asked = self.once(authority, uri, message, (key, repeated));
-            let result = match tokio::time::timeout(self.manner.timeout, asked).await {
+            let result = match tokio::time::timeout(self.config.timeout, asked).await {
                 Ok(result) => result,
-                Err(_) => Err(ClientError::Silent(format!("no answer within {:?}", self.manner.timeout))),
+                Err(_) => Err(ClientError::Silent(format!("no answer within {:?}", self.config.timeout))),
             };
             if targets.len() == 1 {
                 return (result, false);
             }
-            self.mark_unresponsive(authority, is_asked_again(&(result.clone(), false)));
+            self.mark_unresponsive(authority, is_retryable(&(result.clone(), false)));
             match &result {
                 Ok(reply) if reply.status == NOT_FOUND => unknown = Some(result),
-                _ if is_asked_again(&(result.clone(), false)) => silent = Some(result),
+                _ if is_retryable(&(result.clone(), false)) => silent = Some(result),
                 _ => return (result, false),
             }
         }
@@ -378,10 +406,10 @@ impl RequestSender {
         (key, repeated): (&str, bool),
     ) -> Result<Reply, ClientError> {
         let info = format!("retrans={repeated}; idempotency-key=\"{key}\"");
-        let wire = self.connection(authority).await.map_err(ClientError::Silent)?;
-        match self.manner.encoding {
+        let wire = self.connection(authority).await?;
+        match self.config.encoding {
             Encoding::Json => self.in_json(wire, uri, message, info).await,
-            Encoding::Grpc => grpc::client::ask(wire, &self.manner.agent, uri, message, &info).await,
+            Encoding::Grpc => grpc::client::send(wire, &self.config.agent, uri, message, &info).await,
         }
     }
 
@@ -396,14 +424,14 @@ impl RequestSender {
         let mut request = Request::builder()
             .method(Method::POST)
             .uri(uri.clone())
-            .header(USER_AGENT, &self.manner.agent)
+            .header(USER_AGENT, &self.config.agent)
             .header(REQUEST_INFO, info);
         if let Some(media_type) = media_type {
             request = request.header(CONTENT_TYPE, media_type);
         }
         let request = request.body(Either::Left(Full::new(Bytes::from(body))));
         let request = request.map_err(|_| ClientError::Address(uri.to_string()))?;
-        let response = wire.send(request).await.map_err(ClientError::Silent)?;
+        let response = wire.send(request).await?;
         let (head, body) = response.into_parts();
         let silent = |error: Box<dyn Error + Send + Sync>| ClientError::Silent(words(&*error));
         let body = Limited::new(body, BODY_OCTETS).collect().await.map_err(silent)?.to_bytes();
@@ -421,8 +449,8 @@ impl RequestSender {
     ///
     /// # Errors
     ///
-    /// Returns the reason as text if there is no connection.
-    async fn connection(&self, authority: &str) -> Result<Http2Connection, String> {
+    /// Returns an error if the peer cannot be reached or a handshake fails.
+    async fn connection(&self, authority: &str) -> Result<Http2Connection, ConnectionError> {
         let connection = {
             let mut connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
             if connections.len() >= PEERS && !connections.contains_key(authority) {
@@ -435,19 +463,18 @@ impl RequestSender {
         if let Some(wire) = connection.as_ref().filter(|wire| !wire.sender.is_closed()) {
             return Ok(wire.clone());
         }
-        let stream = TcpStream::connect(authority).await.map_err(|error| error.to_string())?;
-        stream.set_nodelay(true).map_err(|error| error.to_string())?;
+        let stream = TcpStream::connect(authority).await?;
+        stream.set_nodelay(true)?;
         let ended = Arc::new(Ended::default());
-        let wire = match &self.manner.tls {
+        let wire = match &self.config.tls {
             None => self.handshake(authority, stream, ended).await?,
             Some(tls) => {
-                let insecure = |why: String| format!("the connection is not secure: {why}");
-                let stream = tls.connect(stream).await.map_err(insecure)?;
+                let stream = tls.connect(stream).await?;
                 let (tls, known) = (tls.clone(), Arc::clone(&ended));
                 // In TLS 1.3, the server rejects the client's certificate after the handshake.
                 let stream = ErrorReportingStream::new(stream, move |error| {
-                    if let Some(why) = tls.why(error) {
-                        let _ = known.why.set(insecure(why));
+                    if let Some(error) = tls.why(error) {
+                        let _ = known.why.set(ConnectionError::Insecure(error).to_string());
                     }
                 });
                 self.handshake(authority, stream, ended).await?
@@ -463,15 +490,15 @@ impl RequestSender {
         authority: &str,
         stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
         ended: Arc<Ended>,
-    ) -> Result<Http2Connection, String> {
+    ) -> Result<Http2Connection, ConnectionError> {
         let made = http2::Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())
             .keep_alive_interval(KEEP_ALIVE)
-            .keep_alive_timeout(self.manner.timeout)
+            .keep_alive_timeout(self.config.timeout)
             .max_header_list_size(grpc::server::HEADERS_OCTETS)
             .handshake(TokioIo::new(stream))
             .await;
-        let (sender, driver) = made.map_err(|error| words(&error))?;
+        let (sender, driver) = made.map_err(ConnectionError::Http)?;
         let (peer, known) = (authority.to_owned(), Arc::clone(&ended));
         tokio::spawn(async move {
             if let Err(error) = driver.await {
@@ -479,7 +506,7 @@ impl RequestSender {
                 tracing::debug!(peer, why, "a connection has ended");
             }
         });
-        Ok(Http2Connection { sender, ended, secured: self.manner.tls.is_some() })
+        Ok(Http2Connection { sender, ended, secured: self.config.tls.is_some() })
     }
 }
 

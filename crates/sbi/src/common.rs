@@ -1,18 +1,16 @@
 //! Common data types of the services (TS 29.571).
 
 use serde::{Deserialize, Serialize};
+use std::fmt;
 use vireo_types::{GnbId, Guami as CoreGuami, NrCgi, Plmn, Snssai as CoreSnssai, Tai as CoreTai};
 
 /// ProblemDetails (TS 29.571 5.2.4.1, RFC 9457).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProblemDetails {
-    /// HTTP status code.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
-    /// 3GPP application error.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cause: Option<String>,
-    /// Text for operators.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
 }
@@ -25,8 +23,8 @@ impl ProblemDetails {
     }
 
     /// Creates a problem for a request that cannot be parsed (TS 29.500 table 5.2.7.2-1).
-    pub fn unreadable(detail: &str) -> Self {
-        Self::new(400, "INVALID_MSG_FORMAT", detail)
+    pub fn unreadable(detail: &(impl fmt::Display + ?Sized)) -> Self {
+        Self::new(400, "INVALID_MSG_FORMAT", &detail.to_string())
     }
 
     /// Creates a problem for an invalid attribute (TS 29.500 table 5.2.7.2-1).
@@ -47,7 +45,6 @@ pub struct RefToBinaryData {
 /// supported.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlmnId {
-    /// Three digits.
     pub mcc: String,
     /// Two or three digits.
     pub mnc: String,
@@ -62,7 +59,6 @@ impl From<Plmn> for PlmnId {
 /// Snssai (TS 29.571 5.4.4.2).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Snssai {
-    /// Slice/Service Type.
     pub sst: u8,
     /// Slice Differentiator: six hexadecimal digits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -106,7 +102,6 @@ impl From<CoreGuami> for Guami {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct UserLocation {
-    /// Location in NR.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nr_location: Option<NrLocation>,
 }
@@ -114,7 +109,6 @@ pub struct UserLocation {
 /// NrLocation (TS 29.571 5.4.4.9).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NrLocation {
-    /// Tracking area identity.
     pub tai: Tai,
     /// NR cell global identity.
     pub ncgi: Ncgi,
@@ -125,7 +119,6 @@ pub struct NrLocation {
 #[serde(rename_all = "camelCase")]
 pub struct Tai {
     pub plmn_id: PlmnId,
-    /// Six hexadecimal digits.
     pub tac: String,
 }
 
@@ -134,7 +127,6 @@ pub struct Tai {
 #[serde(rename_all = "camelCase")]
 pub struct Ncgi {
     pub plmn_id: PlmnId,
-    /// Nine hexadecimal digits.
     pub nr_cell_id: String,
 }
 
@@ -146,7 +138,7 @@ impl From<CoreTai> for Tai {
 
 impl UserLocation {
     /// Creates the location for a tracking area and cell.
-    pub fn of(tai: CoreTai, cell: NrCgi) -> Self {
+    pub fn new(tai: CoreTai, cell: NrCgi) -> Self {
         let ncgi = Ncgi { plmn_id: cell.plmn.into(), nr_cell_id: format!("{:09x}", cell.cell) };
         UserLocation { nr_location: Some(NrLocation { tai: tai.into(), ncgi }) }
     }
@@ -157,7 +149,6 @@ impl UserLocation {
 #[serde(rename_all = "camelCase")]
 pub struct NgRanTargetId {
     pub ran_node_id: GlobalRanNodeId,
-    /// Tracking area identity.
     pub tai: Tai,
 }
 
@@ -166,7 +157,6 @@ pub struct NgRanTargetId {
 #[serde(rename_all = "camelCase")]
 pub struct GlobalRanNodeId {
     pub plmn_id: PlmnId,
-    /// gNB identity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub g_nb_id: Option<GNbId>,
 }
@@ -184,7 +174,7 @@ pub struct GNbId {
 
 impl NgRanTargetId {
     /// Creates the target for a gNB and one of its tracking areas.
-    pub fn of(gnb: GnbId, tai: CoreTai) -> Self {
+    pub fn new(gnb: GnbId, tai: CoreTai) -> Self {
         let digits = usize::from(gnb.bits).div_ceil(4);
         let id = GNbId { bit_length: gnb.bits, g_n_b_value: format!("{:0digits$x}", gnb.id) };
         NgRanTargetId { ran_node_id: GlobalRanNodeId { plmn_id: gnb.plmn.into(), g_nb_id: Some(id) }, tai: tai.into() }
@@ -256,7 +246,7 @@ mod tests {
         for sd in ["", "0a0b0", "0a0b0c0", "+a0b0c", "0a0b0g"] {
             assert_eq!(Snssai { sst: 1, sd: Some(sd.into()) }.slice(), None, "{sd}");
         }
-        let location = UserLocation::of(CoreTai { plmn, tac: vireo_types::Tac(1) }, NrCgi { plmn, cell: 0x10 });
+        let location = UserLocation::new(CoreTai { plmn, tac: vireo_types::Tac(1) }, NrCgi { plmn, cell: 0x10 });
         let text = serde_json::to_string(&location).unwrap();
         let plmn = r#"{"mcc":"999","mnc":"70"}"#;
         let expected = format!(

@@ -3,7 +3,7 @@
 use crate::client::{self, Client, ClientConfig};
 use crate::grpc::Encoding;
 use crate::server::{IncomingRequest, Server};
-use crate::tls::Tls;
+use crate::tls::{HandshakeError, Tls};
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -18,7 +18,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 /// Maximum of simultaneous connections of peers.
 const CONNECTIONS: usize = 256;
 /// Minimum interval between two log lines about refused peers.
-const SAID_FOR: Duration = Duration::from_secs(10);
+const LOG_INTERVAL: Duration = Duration::from_secs(10);
 /// Maximum of simultaneous requests of one connection.
 const STREAMS: u32 = 1024;
 
@@ -77,11 +77,11 @@ impl Endpoint {
         let (requests, waiting) = mpsc::channel(client::WAITING);
         let (stop, stopped) = oneshot::channel();
         let Settings { agent, timeout, attempts, nonce, encoding, tls, .. } = settings.clone();
-        let manner = ClientConfig { agent, timeout, attempts, nonce, encoding, tls: tls.clone() };
+        let client_config = ClientConfig { agent, timeout, attempts, nonce, encoding, tls: tls.clone() };
         let server = Arc::new(Server::new(Arc::new(handler), timeout * attempts, encoding));
         let run = async move {
             tokio::select! {
-                () = client::run(manner, waiting) => {}
+                () = client::run(client_config, waiting) => {}
                 () = accept(listener, tls, server) => {}
                 _ = stopped => {}
             }
@@ -125,7 +125,7 @@ async fn accept(listener: TcpListener, tls: Option<Tls>, server: Arc<Server>) {
     let room = Arc::new(Semaphore::new(CONNECTIONS));
     let refused = Arc::new(RefusalLog::default());
     loop {
-        let Ok(place) = Arc::clone(&room).acquire_owned().await else { return };
+        let Ok(permit) = Arc::clone(&room).acquire_owned().await else { return };
         let (stream, peer) = match listener.accept().await {
             Ok(accepted) => accepted,
             Err(error) => {
@@ -142,10 +142,10 @@ async fn accept(listener: TcpListener, tls: Option<Tls>, server: Arc<Server>) {
                 None => serve(stream, server).await,
                 Some(tls) => match tls.accept(stream).await {
                     Ok(stream) => serve(stream, server).await,
-                    Err(why) => refused.say(peer, &why),
+                    Err(why) => refused.log(peer, &why),
                 },
             }
-            drop(place);
+            drop(permit);
         });
     }
 }
@@ -155,13 +155,13 @@ async fn accept(listener: TcpListener, tls: Option<Tls>, server: Arc<Server>) {
 struct RefusalLog(Mutex<Option<Instant>>);
 
 impl RefusalLog {
-    fn say(&self, peer: SocketAddr, why: &str) {
-        let mut said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if said.is_some_and(|at| at.elapsed() < SAID_FOR) {
-            return tracing::debug!(%peer, why, "the connection of a peer is not secure");
+    fn log(&self, peer: SocketAddr, why: &HandshakeError) {
+        let mut logged = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if logged.is_some_and(|at| at.elapsed() < LOG_INTERVAL) {
+            return tracing::debug!(%peer, %why, "the connection of a peer is not secure");
         }
-        *said = Some(Instant::now());
-        tracing::warn!(%peer, why, "the connection of a peer is not secure");
+        *logged = Some(Instant::now());
+        tracing::warn!(%peer, %why, "the connection of a peer is not secure");
     }
 }
 

@@ -56,7 +56,7 @@ impl PartContent {
         }
     }
 
-    fn of(media_type: &str) -> Option<Self> {
+    fn from_media_type(media_type: &str) -> Option<Self> {
         let all = [PartContent::Nas, PartContent::Ngap, PartContent::SmContext, PartContent::AmfContext];
         all.into_iter().find(|content| media_type.eq_ignore_ascii_case(content.media_type()))
     }
@@ -106,7 +106,7 @@ macro_rules! models {
             }
 
             impl TypedBody for $name {
-                fn of(model: &Model) -> Option<&Self> {
+                fn from_model(model: &Model) -> Option<&Self> {
                     if let Model::$name(value) = model { Some(value) } else { None }
                 }
             }
@@ -132,7 +132,7 @@ models! {
 /// Model that can be the body of a message.
 pub trait TypedBody: Clone + DeserializeOwned + Into<Model> {
     /// Returns the model if it has this type.
-    fn of(model: &Model) -> Option<&Self>;
+    fn from_model(model: &Model) -> Option<&Self>;
 }
 
 /// Body of a message, without its parts.
@@ -175,14 +175,26 @@ pub enum MessageError {
     NoId,
 }
 
+/// Reasons why a body is not of the requested type. The text is the detail of a problem.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BodyError {
+    #[error("there is no body")]
+    Missing,
+    /// Text of the JSON parser.
+    #[error("{0}")]
+    Json(String),
+    #[error("the body is that of another operation")]
+    OtherOperation,
+}
+
 impl Message {
     /// Creates a message with a model.
-    pub fn of(value: impl Into<Model>) -> Self {
+    pub fn new(value: impl Into<Model>) -> Self {
         Message { body: Body::Model(Box::new(value.into())), parts: Vec::new() }
     }
 
     /// Creates a message with JSON.
-    pub fn of_json(json: Vec<u8>) -> Self {
+    pub fn from_json(json: Vec<u8>) -> Self {
         Message { body: Body::Json(json), parts: Vec::new() }
     }
 
@@ -196,17 +208,17 @@ impl Message {
     ///
     /// # Errors
     ///
-    /// Returns the text of the parser as detail of a problem, if the body has another type.
-    pub fn value<T: TypedBody>(&self) -> Result<T, String> {
+    /// Returns a [`BodyError`] if the body has another type.
+    pub fn value<T: TypedBody>(&self) -> Result<T, BodyError> {
         match &self.body {
-            Body::Nothing => Err("there is no body".into()),
-            Body::Json(json) => serde_json::from_slice(json).map_err(|error| error.to_string()),
-            Body::Model(model) => T::of(model).cloned().ok_or_else(|| "the body is that of another operation".into()),
+            Body::Nothing => Err(BodyError::Missing),
+            Body::Json(json) => serde_json::from_slice(json).map_err(|error| BodyError::Json(error.to_string())),
+            Body::Model(model) => T::from_model(model).cloned().ok_or(BodyError::OtherOperation),
         }
     }
 
     /// Returns true if the body is empty. The message may have parts.
-    pub fn says_nothing(&self) -> bool {
+    pub fn is_body_empty(&self) -> bool {
         match &self.body {
             Body::Nothing => true,
             Body::Json(json) => json.is_empty() || json == EMPTY,
@@ -256,7 +268,7 @@ impl Message {
         let (essence, parameters) = media_type.split_once(';').unwrap_or((media_type, ""));
         let essence = essence.trim();
         if is_json(essence) {
-            return Ok(Message::of_json(body.to_vec()));
+            return Ok(Message::from_json(body.to_vec()));
         }
         if !essence.eq_ignore_ascii_case("multipart/related") {
             return Err(MessageError::MediaType);
@@ -267,12 +279,12 @@ impl Message {
         if !root.media_type.is_some_and(is_json) {
             return Err(MessageError::PartType);
         }
-        let mut message = Message::of_json(root.octets.to_vec());
+        let mut message = Message::from_json(root.octets.to_vec());
         for section in sections {
             if message.parts.len() == PARTS {
                 return Err(MessageError::TooMany);
             }
-            let content = section.media_type.and_then(PartContent::of).ok_or(MessageError::PartType)?;
+            let content = section.media_type.and_then(PartContent::from_media_type).ok_or(MessageError::PartType)?;
             let id = section.id.ok_or(MessageError::NoId)?.to_owned();
             message.parts.push(Part { id, content, octets: section.octets.to_vec() });
         }
@@ -292,13 +304,13 @@ mod tests {
     const JSON: &str = "application/json";
 
     fn message() -> Message {
-        Message::of_json(br#"{"n1SmMsg":{"contentId":"n1"}}"#.to_vec())
+        Message::from_json(br#"{"n1SmMsg":{"contentId":"n1"}}"#.to_vec())
             .with("n1", PartContent::Nas, vec![0x2e, 1, 1, 0xc1, 0xff, 0xff])
             .with("n2", PartContent::Ngap, b"\r\n--vireo-0\r\n--".to_vec())
     }
 
     #[test]
-    fn a_message_comes_back_whatever_its_parts_hold() {
+    fn message_round_trips_with_any_parts() {
         for message in [message(), Message { parts: Vec::new(), ..message() }, Message::default()] {
             let (media_type, body) = message.encode(JSON);
             assert_eq!(Message::decode(media_type.as_deref(), &body), Ok(message));
@@ -309,17 +321,17 @@ mod tests {
     }
 
     #[test]
-    fn a_message_of_another_implementation_is_read() {
+    fn foreign_message_is_decoded() {
         let body = "preamble\r\n--=-_\r\ncontent-type: application/json\r\n\r\n{}\r\n--=-_ \t\r\nContent-Id: <x@y>\r\n\
                     Content-Type: application/vnd.3gpp.ngap; x=1\r\n\r\n\0\r\n\r\n--=-_--\r\nepilogue";
         let media_type = "Multipart/Related;boundary=\"=-_\" ; type=application/json";
         let read = Message::decode(Some(media_type), body.as_bytes()).unwrap();
-        assert_eq!((read.says_nothing(), read.parts.len()), (true, 1));
+        assert_eq!((read.is_body_empty(), read.parts.len()), (true, 1));
         assert_eq!((read.parts[0].id.as_str(), read.parts[0].octets.as_slice()), ("x@y", &b"\0\r\n"[..]));
     }
 
     #[test]
-    fn what_is_no_message_is_refused() {
+    fn malformed_message_is_refused() {
         let decode = |media_type: &str, body: &str| Message::decode(Some(media_type), body.as_bytes());
         assert_eq!(decode("text/plain", "{}"), Err(MessageError::MediaType));
         assert_eq!(Message::decode(None, b"{}"), Err(MessageError::MediaType));

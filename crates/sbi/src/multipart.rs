@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_boundary_is_none_that_a_part_has() {
+    fn boundary_is_not_in_any_part() {
         let part = Part { id: "n".into(), content: crate::PartContent::Nas, octets: b"vireo-0 vireo-1".to_vec() };
         assert_eq!(write(b"{}", "application/json", &[part]).0, "vireo-2");
     }

@@ -3,10 +3,10 @@
 //! The handler receives each request with a reply channel. A repeated request gets the response of
 //! the first one and is not executed again.
 
-use crate::client::Body;
 use crate::common::ProblemDetails;
 use crate::grpc::{self, Encoding};
-use crate::message::{BODY_OCTETS, Message, Model};
+use crate::message::{BODY_OCTETS, Message};
+use crate::reply::{HttpBody, Reply};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Either, Full, Limited};
 use hyper::body::Incoming;
@@ -19,9 +19,9 @@ use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
 /// Maximum of stored responses for repeats.
-const KEPT: usize = 16_384;
+const MAX_REPLIES: usize = 16_384;
 /// Lifetime of stored responses, longer than any client repeats a request.
-const KEPT_FOR: Duration = Duration::from_secs(30);
+const REPLY_LIFETIME: Duration = Duration::from_secs(30);
 /// Maximum length of an idempotency key in bytes.
 const KEY_OCTETS: usize = 64;
 /// Header with the idempotency key and the repeat flag (TS 29.500 5.2.3.2.18).
@@ -29,38 +29,6 @@ pub(crate) const REQUEST_INFO: &str = "3gpp-sbi-request-info";
 /// Media types of responses.
 const JSON: &str = "application/json";
 const PROBLEM: &str = "application/problem+json";
-
-/// A response.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Reply {
-    /// HTTP status code.
-    pub status: u16,
-    /// URI of the created resource.
-    pub location: Option<String>,
-    pub message: Message,
-}
-
-impl Reply {
-    /// Creates a response without content (204).
-    pub fn done() -> Self {
-        Reply { status: 204, ..Reply::default() }
-    }
-
-    /// Creates a response with a status and a body.
-    pub fn of(status: u16, value: impl Into<Model>) -> Self {
-        Reply { status, location: None, message: Message::of(value) }
-    }
-
-    /// Creates an error response.
-    pub fn problem(problem: &ProblemDetails) -> Self {
-        Reply::of(problem.status.unwrap_or(500), problem)
-    }
-
-    /// Returns true if the status is 2xx.
-    pub fn is_success(&self) -> bool {
-        (200..300).contains(&self.status)
-    }
-}
 
 /// A received request.
 #[derive(Debug)]
@@ -86,7 +54,7 @@ impl ReplyTo {
     }
 
     /// Creates a channel whose reply is dropped.
-    pub fn nobody() -> Self {
+    pub fn disconnected() -> Self {
         ReplyTo(watch::Sender::new(None))
     }
 
@@ -113,7 +81,7 @@ impl ReplyCache {
     /// reply channel.
     fn enter(&mut self, key: String) -> (Answer, Option<ReplyTo>) {
         while let Some((at, _)) = self.order.front()
-            && (self.order.len() >= KEPT || at.elapsed() > KEPT_FOR)
+            && (self.order.len() >= MAX_REPLIES || at.elapsed() > REPLY_LIFETIME)
             && let Some((_, old)) = self.order.pop_front()
         {
             self.answers.remove(&old);
@@ -143,22 +111,22 @@ fn is_transient(reply: &Reply) -> bool {
 pub(crate) struct Server {
     pub(crate) handler: Handler,
     /// Maximum wait for the handler's reply.
-    pub(crate) patience: Duration,
+    pub(crate) timeout: Duration,
     encoding: Encoding,
-    kept: Mutex<ReplyCache>,
+    replies: Mutex<ReplyCache>,
 }
 
 impl Server {
-    pub(crate) fn new(handler: Handler, patience: Duration, encoding: Encoding) -> Self {
-        Server { handler, patience, encoding, kept: Mutex::default() }
+    pub(crate) fn new(handler: Handler, timeout: Duration, encoding: Encoding) -> Self {
+        Server { handler, timeout, encoding, replies: Mutex::default() }
     }
 
     /// Serves one request.
-    pub(crate) async fn serve(self: Arc<Self>, request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
+    pub(crate) async fn serve(self: Arc<Self>, request: Request<Incoming>) -> Result<Response<HttpBody>, Infallible> {
         let reply = match (self.encoding, grpc::is_grpc(request.headers())) {
             (Encoding::Grpc, true) => return Ok(grpc::server::serve(self, request).await.map(Either::Right)),
             (Encoding::Json, true) => return Ok(grpc::server::refusal().map(Either::Right)),
-            (Encoding::Json, false) => self.ask(request).await,
+            (Encoding::Json, false) => self.serve_json(request).await,
             (Encoding::Grpc, false) => {
                 let why = "this function is asked in gRPC: sbi.encoding is the same at all functions";
                 Err(ProblemDetails::new(415, "UNSUPPORTED_MEDIA_TYPE", why))
@@ -168,7 +136,7 @@ impl Server {
         Ok(response(&reply).map(Either::Left))
     }
 
-    async fn ask(&self, request: Request<Incoming>) -> Result<Arc<Reply>, ProblemDetails> {
+    async fn serve_json(&self, request: Request<Incoming>) -> Result<Arc<Reply>, ProblemDetails> {
         let (head, body) = request.into_parts();
         if head.method != Method::POST {
             return Err(ProblemDetails::new(405, "METHOD_NOT_ALLOWED", "all operations of this function are POST"));
@@ -178,11 +146,11 @@ impl Server {
         let body = Limited::new(body, BODY_OCTETS).collect().await.map_err(too_long)?.to_bytes();
         let media_type = head.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
         let message = Message::decode(media_type, &body).map_err(|e| ProblemDetails::unreadable(&e.to_string()))?;
-        self.hand(path, message, RequestInfo::of(&head.headers)).await
+        self.dispatch(path, message, RequestInfo::from_headers(&head.headers)).await
     }
 
     /// Passes a request to the handler, once for all its repeats, and waits for the reply.
-    pub(crate) async fn hand(
+    pub(crate) async fn dispatch(
         &self,
         path: String,
         message: Message,
@@ -191,8 +159,8 @@ impl Server {
         let name = key.as_ref().map(|key| format!("{key} {path}"));
         let (mut answer, reply) = match &name {
             Some(name) => {
-                let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-                kept.enter(name.clone())
+                let mut replies = self.replies.lock().unwrap_or_else(PoisonError::into_inner);
+                replies.enter(name.clone())
             }
             None => {
                 let (reply, answer) = watch::channel(None);
@@ -202,10 +170,10 @@ impl Server {
         if let Some(reply) = reply {
             (self.handler)(IncomingRequest { path, message, key, repeated, reply });
         }
-        let answered = tokio::time::timeout(self.patience, answer.wait_for(Option::is_some)).await;
+        let answered = tokio::time::timeout(self.timeout, answer.wait_for(Option::is_some)).await;
         let answered = answered.ok().and_then(Result::ok).and_then(|answer| (*answer).clone());
         if let Some(name) = name.filter(|_| answered.as_deref().is_some_and(is_transient)) {
-            self.kept.lock().unwrap_or_else(PoisonError::into_inner).forget(&name);
+            self.replies.lock().unwrap_or_else(PoisonError::into_inner).forget(&name);
         }
         answered.ok_or_else(|| ProblemDetails::new(504, "TIMED_OUT_REQUEST", "this function has not answered in time"))
     }
@@ -214,14 +182,13 @@ impl Server {
 /// Content of the request information header (TS 29.500 5.2.3.2.18).
 #[derive(Debug, Default)]
 pub(crate) struct RequestInfo {
-    /// Idempotency key.
     key: Option<String>,
     /// True if the request was sent before.
     repeated: bool,
 }
 
 impl RequestInfo {
-    pub(crate) fn of(headers: &HeaderMap) -> Self {
+    pub(crate) fn from_headers(headers: &HeaderMap) -> Self {
         RequestInfo { key: idempotency_key(headers).map(str::to_owned), repeated: is_repeat(headers) }
     }
 }
@@ -261,21 +228,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_repeat_is_known_by_its_key() {
+    fn repeat_is_recognised_by_key() {
         let mut headers = HeaderMap::new();
         assert_eq!(idempotency_key(&headers), None);
         headers.insert(REQUEST_INFO, "retrans=true; idempotency-key=\"a-1\"".parse().unwrap());
         assert_eq!((idempotency_key(&headers), is_repeat(&headers)), (Some("a-1"), true));
-        let mut kept = ReplyCache::default();
-        let (first, reply) = kept.enter("a-1".into());
-        let (again, none) = kept.enter("a-1".into());
+        let mut replies = ReplyCache::default();
+        let (first, reply) = replies.enter("a-1".into());
+        let (again, none) = replies.enter("a-1".into());
         assert!(none.is_none(), "it is not done again");
         reply.unwrap().send(Reply::done());
-        for answer in [first, again, kept.enter("a-1".into()).0] {
+        for answer in [first, again, replies.enter("a-1".into()).0] {
             assert_eq!(answer.borrow().as_deref(), Some(&Reply::done()));
         }
-        assert!(kept.enter("a-2".into()).1.is_some());
-        (0..2 * KEPT).for_each(|n| drop(kept.enter(n.to_string())));
-        assert!(kept.answers.len() <= KEPT && kept.order.len() <= KEPT);
+        assert!(replies.enter("a-2".into()).1.is_some());
+        (0..2 * MAX_REPLIES).for_each(|n| drop(replies.enter(n.to_string())));
+        assert!(replies.answers.len() <= MAX_REPLIES && replies.order.len() <= MAX_REPLIES);
     }
 }

@@ -26,7 +26,7 @@ impl Operation {
     }
 
     /// Returns the URI of the operation on an SM context.
-    pub fn of(self, reference: &str) -> String {
+    pub fn uri(self, reference: &str) -> String {
         format!("{reference}/{}", self.word())
     }
 }
@@ -60,7 +60,6 @@ pub struct SmContextCreateData {
     /// Digits of the IMEISV after `imeisv-`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pei: Option<String>,
-    /// PDU session identity.
     pub pdu_session_id: u8,
     pub dnn: String,
     pub s_nssai: Snssai,
@@ -70,15 +69,12 @@ pub struct SmContextCreateData {
     pub guami: Guami,
     /// Network of the AMF.
     pub serving_network: PlmnId,
-    /// Always `INITIAL_REQUEST`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_type: Option<String>,
     /// 5GSM message of the UE.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub n1_sm_msg: Option<RefToBinaryData>,
-    /// Always `3GPP_ACCESS`.
     pub an_type: String,
-    /// Always `NR`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rat_type: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -88,8 +84,8 @@ pub struct SmContextCreateData {
     /// Vireo extension, ignored by other SMFs: the AMF stores the SM context for the SMF
     /// ([`crate::PartContent::SmContext`]). The value is the AMF's session number, which no other
     /// session of the UE has had for a long time.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub vireo_carried: Option<u32>,
+    #[serde(rename = "vireoCarried", default, skip_serializing_if = "Option::is_none")]
+    pub vireo_piggyback: Option<u32>,
     /// Vireo extension: the first N1N2MessageTransfer of the session may announce the SM context
     /// ([`crate::amf::CreatedSmContext`]), and then replaces the response. The value is the AMF's
     /// session number. An SMF without this extension sends a response.
@@ -101,7 +97,6 @@ pub struct SmContextCreateData {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SmContextCreatedData {
-    /// PDU session identity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pdu_session_id: Option<u8>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -269,7 +264,7 @@ mod tests {
 
     /// The enumeration is extensible (TS 29.501 5.3.10), and other members must still be parsed.
     #[test]
-    fn a_state_of_a_handover_that_is_not_known_is_another_one() {
+    fn unknown_handover_state_is_other() {
         let text = r#"{"upCnxState":"ACTIVATED","hoState":"SOME_OTHER_STATE"}"#;
         let told: SmContextUpdatedData = serde_json::from_str(text).unwrap();
         assert_eq!((told.up_cnx_state, told.ho_state), (Some(UpCnxState::Activated), Some(HoState::Other)));
@@ -300,7 +295,7 @@ mod tests {
         let plmn: vireo_types::Plmn = "99970".parse().unwrap();
         let target = vireo_types::GnbId { plmn, id: 10, bits: 22 };
         let tai = vireo_types::Tai { plmn, tac: vireo_types::Tac(1) };
-        assert_eq!(update.target_id, Some(NgRanTargetId::of(target, tai)));
+        assert_eq!(update.target_id, Some(NgRanTargetId::new(target, tai)));
         assert_eq!(serde_json::to_string(&update).unwrap(), text);
         // Members of other releases or vendors are ignored.
         let updated = serde_json::from_str::<SmContextUpdatedData>(r#"{"cause":"X","hoState":"NONE"}"#).unwrap();

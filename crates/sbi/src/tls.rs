@@ -20,7 +20,21 @@ use tokio_rustls::{TlsAcceptor, TlsConnector, client, server};
 /// ALPN protocol ID of HTTP/2.
 const H2: &[u8] = b"h2";
 /// Maximum duration of a TLS handshake.
-const PATIENCE: Duration = Duration::from_secs(5);
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Reason why a TLS handshake failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum HandshakeError {
+    /// TLS error, as described by [`TlsErrorText`].
+    #[error("{0}")]
+    Tls(String),
+    #[error(transparent)]
+    Io(io::Error),
+    #[error("it has not shown within {HANDSHAKE_TIMEOUT:?} what it is")]
+    TimedOut,
+    #[error("it does not agree on HTTP/2 (ALPN)")]
+    NoHttp2,
+}
 
 /// Function that describes a TLS error of a peer.
 pub type TlsErrorText = fn(&rustls::Error) -> String;
@@ -59,8 +73,8 @@ impl Tls {
     ///
     /// # Errors
     ///
-    /// Returns the problem as text.
-    pub(crate) async fn connect(&self, stream: TcpStream) -> Result<client::TlsStream<TcpStream>, String> {
+    /// Returns a [`HandshakeError`] if the peer is not accepted, or does not accept this side.
+    pub(crate) async fn connect(&self, stream: TcpStream) -> Result<client::TlsStream<TcpStream>, HandshakeError> {
         let stream = self.within(self.client.connect(self.name.clone(), stream)).await?;
         agreed(stream.get_ref().1)?;
         Ok(stream)
@@ -70,29 +84,29 @@ impl Tls {
     ///
     /// # Errors
     ///
-    /// Returns the problem as text.
-    pub(crate) async fn accept(&self, stream: TcpStream) -> Result<server::TlsStream<TcpStream>, String> {
+    /// Returns a [`HandshakeError`] if the peer is not accepted, or does not accept this side.
+    pub(crate) async fn accept(&self, stream: TcpStream) -> Result<server::TlsStream<TcpStream>, HandshakeError> {
         let stream = self.within(self.server.accept(stream)).await?;
         agreed(stream.get_ref().1)?;
         Ok(stream)
     }
 
-    async fn within<T>(&self, handshake: impl Future<Output = io::Result<T>>) -> Result<T, String> {
-        match tokio::time::timeout(PATIENCE, handshake).await {
-            Ok(result) => result.map_err(|error| self.why(&error).unwrap_or_else(|| error.to_string())),
-            Err(_) => Err(format!("it has not shown within {PATIENCE:?} what it is")),
+    async fn within<T>(&self, handshake: impl Future<Output = io::Result<T>>) -> Result<T, HandshakeError> {
+        match tokio::time::timeout(HANDSHAKE_TIMEOUT, handshake).await {
+            Ok(result) => result.map_err(|error| self.why(&error).unwrap_or(HandshakeError::Io(error))),
+            Err(_) => Err(HandshakeError::TimedOut),
         }
     }
 
     /// Describes an error, if a TLS error caused it. In TLS 1.3, a server may reject the client's
     /// certificate after the client's handshake has completed.
-    pub(crate) fn why(&self, error: &(dyn Error + 'static)) -> Option<String> {
+    pub(crate) fn why(&self, error: &(dyn Error + 'static)) -> Option<HandshakeError> {
         let mut next = Some(error);
         while let Some(error) = next {
             let inner = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
             let inner = inner.and_then(|inner| inner.downcast_ref::<rustls::Error>());
             if let Some(error) = inner.or_else(|| error.downcast_ref()) {
-                return Some((self.words)(error));
+                return Some(HandshakeError::Tls((self.words)(error)));
             }
             next = error.source();
         }
@@ -100,10 +114,10 @@ impl Tls {
     }
 }
 
-fn agreed(connection: &CommonState) -> Result<(), String> {
+fn agreed(connection: &CommonState) -> Result<(), HandshakeError> {
     match connection.alpn_protocol() {
         Some(H2) => Ok(()),
-        _ => Err("it does not agree on HTTP/2 (ALPN)".into()),
+        _ => Err(HandshakeError::NoHttp2),
     }
 }
 
@@ -113,14 +127,14 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 /// A connection that passes the error of a failed read to a callback.
 pub(crate) struct ErrorReportingStream<S, F> {
     stream: S,
-    tell: F,
+    on_error: F,
     /// Error of a failed write, and the deadline for reading pending data of the peer.
     failed: Option<(io::Error, Pin<Box<Sleep>>)>,
 }
 
 impl<S, F: FnMut(&io::Error)> ErrorReportingStream<S, F> {
-    pub(crate) fn new(stream: S, tell: F) -> Self {
-        ErrorReportingStream { stream, tell, failed: None }
+    pub(crate) fn new(stream: S, on_error: F) -> Self {
+        ErrorReportingStream { stream, on_error, failed: None }
     }
 }
 
@@ -167,7 +181,7 @@ impl<S: AsyncRead + Unpin, F: FnMut(&io::Error) + Unpin> AsyncRead for ErrorRepo
     ) -> Poll<io::Result<()>> {
         let read = Pin::new(&mut self.stream).poll_read(context, buffer);
         if let Poll::Ready(Err(error)) = &read {
-            (self.tell)(error);
+            (self.on_error)(error);
         }
         read
     }
@@ -192,10 +206,10 @@ mod tests {
     use super::*;
     use tokio::io::AsyncWriteExt;
 
-    type Says = fn(&mut ReadBuf<'_>) -> Poll<io::Result<()>>;
+    type ReadResult = fn(&mut ReadBuf<'_>) -> Poll<io::Result<()>>;
 
     /// A connection that fails all writes, with given results of reads.
-    struct Broken(Says);
+    struct Broken(ReadResult);
 
     impl AsyncRead for Broken {
         fn poll_read(self: Pin<&mut Self>, _: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
@@ -223,23 +237,23 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_that_does_not_close_is_not_waited_for_for_long() {
-        let cases: [(Says, io::ErrorKind, bool); 4] = [
+    fn unclosed_connection_times_out() {
+        let cases: [(ReadResult, io::ErrorKind, bool); 4] = [
             (|_| Poll::Pending, io::ErrorKind::BrokenPipe, false),
             (talks, io::ErrorKind::BrokenPipe, false),
             (|_| Poll::Ready(Ok(())), io::ErrorKind::BrokenPipe, false),
             (|_| Poll::Ready(Err(io::ErrorKind::InvalidData.into())), io::ErrorKind::InvalidData, true),
         ];
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        for (n, (says, expected, is_told)) in cases.into_iter().enumerate() {
-            let mut told = Vec::new();
-            let mut watched = ErrorReportingStream::new(Broken(says), |error: &io::Error| told.push(error.kind()));
+        for (n, (says, expected, is_reported)) in cases.into_iter().enumerate() {
+            let mut reported = Vec::new();
+            let mut watched = ErrorReportingStream::new(Broken(says), |error: &io::Error| reported.push(error.kind()));
             let written = runtime.block_on(async {
                 // Longer than the operation takes on a loaded machine.
                 tokio::time::timeout(Duration::from_secs(60), watched.write(b"x")).await.expect("an end")
             });
             assert_eq!(written.unwrap_err().kind(), expected, "{n}");
-            assert_eq!(told.contains(&expected), is_told, "{n}");
+            assert_eq!(reported.contains(&expected), is_reported, "{n}");
         }
     }
 }

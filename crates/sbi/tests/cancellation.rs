@@ -29,12 +29,12 @@ fn settings(encoding: Encoding) -> Settings {
     Settings { listen: LOCAL, agent: "AMF".into(), timeout, attempts: 1, nonce: 7, encoding, tls: None }
 }
 
-type Asked = Receiver<Result<Reply, ClientError>>;
+type PendingReply = Receiver<Result<Reply, ClientError>>;
 
-fn ask(from: &Endpoint, uri: String, message: Message, withdrawn: Option<CancelSignal>) -> Asked {
+fn request(from: &Endpoint, uri: String, message: Message, withdrawn: Option<CancelSignal>) -> PendingReply {
     let (sender, receiver) = sync_channel(1);
     let done = Box::new(move |result| drop(sender.send(result)));
-    from.client().send(Outgoing { uri, others: Vec::new(), message, key: None, lane: 1, withdrawn, done });
+    from.client().send(Outgoing { uri, fallback_roots: Vec::new(), message, key: None, lane: 1, withdrawn, done });
     receiver
 }
 
@@ -43,19 +43,19 @@ fn soon<T>(receiver: &Receiver<T>) -> T {
 }
 
 #[test]
-fn a_request_that_is_withdrawn_ends_and_the_next_one_goes() {
+fn cancelled_request_ends_and_next_is_sent() {
     for encoding in [Encoding::Json, Encoding::Grpc] {
         let (seen, calls) = sync_channel(8);
         let server = Endpoint::start(settings(encoding), move |call: IncomingRequest| drop(seen.send(call))).unwrap();
         let client = Endpoint::start(settings(encoding), |_| {}).unwrap();
         let uri = |context: &str| {
-            format!("http://{}{}", server.address(), Operation::Release.of(&format!("{SM_CONTEXTS}/{context}")))
+            format!("http://{}{}", server.address(), Operation::Release.uri(&format!("{SM_CONTEXTS}/{context}")))
         };
-        let message = || Message::of(SmContextReleaseData::default());
+        let message = || Message::new(SmContextReleaseData::default());
         let (withdrawal, withdrawn) = CancelHandle::new();
-        let first = ask(&client, uri("1"), message(), Some(withdrawn));
+        let first = request(&client, uri("1"), message(), Some(withdrawn));
         let held = soon(&calls);
-        let second = ask(&client, uri("2"), message(), None);
+        let second = request(&client, uri("2"), message(), None);
         withdrawal.withdraw();
         assert_eq!(soon(&first), Err(ClientError::Withdrawn));
         let next = soon(&calls);
@@ -66,13 +66,13 @@ fn a_request_that_is_withdrawn_ends_and_the_next_one_goes() {
         assert_eq!(soon(&second), Ok(Reply::done()));
         // A request that is not cancelled gets its response; a later cancellation has no effect.
         let (withdrawal, withdrawn) = CancelHandle::new();
-        let third = ask(&client, uri("3"), message(), Some(withdrawn));
+        let third = request(&client, uri("3"), message(), Some(withdrawn));
         soon(&calls).reply.send(Reply::done());
         assert_eq!(soon(&third), Ok(Reply::done()));
         withdrawal.withdraw();
         let (dropped, withdrawn) = CancelHandle::new();
         drop(dropped);
-        let fourth = ask(&client, uri("4"), message(), Some(withdrawn));
+        let fourth = request(&client, uri("4"), message(), Some(withdrawn));
         soon(&calls).reply.send(Reply::done());
         assert_eq!(soon(&fourth), Ok(Reply::done()));
     }
@@ -113,7 +113,7 @@ fn n1(message: Message) -> Message {
 
 fn create(implied: Option<u32>) -> Message {
     let plmn = PlmnId { mcc: "999".into(), mnc: "70".into() };
-    n1(Message::of(SmContextCreateData {
+    n1(Message::new(SmContextCreateData {
         supi: SUPI.into(),
         pei: None,
         pdu_session_id: 5,
@@ -128,14 +128,14 @@ fn create(implied: Option<u32>) -> Message {
         rat_type: None,
         ue_location: None,
         sm_context_status_uri: "http://127.0.0.18:7777/namf-callback/v1/sm-contexts/x/0".into(),
-        vireo_carried: None,
+        vireo_piggyback: None,
         vireo_implied: implied,
     }))
 }
 
 fn transfer(created: Option<CreatedSmContext>) -> Message {
     let n1_message_content = RefToBinaryData { content_id: N1.into() };
-    n1(Message::of(N1N2MessageTransferReqData {
+    n1(Message::new(N1N2MessageTransferReqData {
         n1_message_container: Some(N1MessageContainer { n1_message_class: SM.into(), n1_message_content }),
         pdu_session_id: Some(5),
         failure_uri: Some("http://127.0.0.19:7777/nsmf-callback/v1/unreached/0000000000000005".into()),
@@ -163,7 +163,7 @@ fn octets_of_a_session(encoding: Encoding, is_implied: bool) -> u64 {
         {
             withdrawal.withdraw();
         }
-        call.reply.send(Reply::of(200, N1N2MessageTransferRspData { cause: TransferCause::Initiated }));
+        call.reply.send(Reply::new(200, N1N2MessageTransferRspData { cause: TransferCause::Initiated }));
     });
     let (smf, amf, octets) = (smf.unwrap(), amf.unwrap(), Arc::new(AtomicU64::new(0)));
     let (to_smf, to_amf) = (counted(smf.address(), &octets), counted(amf.address(), &octets));
@@ -174,9 +174,9 @@ fn octets_of_a_session(encoding: Encoding, is_implied: bool) -> u64 {
         let (withdrawal, withdrawn) = CancelHandle::new();
         *pending.lock().unwrap() = Some(withdrawal);
         let number = is_implied.then_some(session as u32);
-        let created = ask(&amf, format!("http://{to_smf}{SM_CONTEXTS}"), create(number), Some(withdrawn));
+        let created = request(&amf, format!("http://{to_smf}{SM_CONTEXTS}"), create(number), Some(withdrawn));
         let data = SmContextCreatedData { pdu_session_id: Some(5), s_nssai: Some(Snssai { sst: 1, sd: None }) };
-        let answer = Reply { location: Some(location), ..Reply::of(201, data) };
+        let answer = Reply { location: Some(location), ..Reply::new(201, data) };
         let call = soon(&creations);
         let mut unanswered = Some(call.reply);
         if !is_implied {
@@ -186,11 +186,11 @@ fn octets_of_a_session(encoding: Encoding, is_implied: bool) -> u64 {
         let sm_context_ref = format!("{session:016x}");
         let implied = number.map(|number| CreatedSmContext { key: "0123456789abcdef".into(), number, sm_context_ref });
         let uri = format!("http://{to_amf}{}", amf::message_transfer_uri(SUPI));
-        assert_eq!(soon(&ask(&smf, uri, transfer(implied), None)).unwrap().status, 200);
+        assert_eq!(soon(&request(&smf, uri, transfer(implied), None)).unwrap().status, 200);
         let update =
             SmContextUpdateData { up_cnx_state: Some(UpCnxState::Deactivated), ..SmContextUpdateData::default() };
-        let uri = format!("http://{to_smf}{}", Operation::Modify.of(&context));
-        assert_eq!(soon(&ask(&amf, uri, Message::of(update), None)), Ok(Reply::done()));
+        let uri = format!("http://{to_smf}{}", Operation::Modify.uri(&context));
+        assert_eq!(soon(&request(&amf, uri, Message::new(update), None)), Ok(Reply::done()));
         if let Some(unanswered) = unanswered {
             assert_eq!(soon(&created), Err(ClientError::Withdrawn));
             unanswered.send(answer);
@@ -204,7 +204,7 @@ fn octets_of_a_session(encoding: Encoding, is_implied: bool) -> u64 {
 }
 
 #[test]
-fn an_answer_that_a_transfer_implies_is_a_message_less_and_costs_no_octets() {
+fn implied_response_saves_message() {
     for encoding in [Encoding::Json, Encoding::Grpc] {
         let [answered, implied] = [false, true].map(|is_implied| octets_of_a_session(encoding, is_implied));
         println!("{encoding:?}: {answered} octets for a session that is made and updated, {implied} without an answer");

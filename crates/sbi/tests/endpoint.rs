@@ -25,22 +25,22 @@ const ENCODINGS: [Encoding; 2] = [Encoding::Json, Encoding::Grpc];
 
 /// Returns a path and a message that both encodings support.
 fn release() -> (String, Message) {
-    (Operation::Release.of(&format!("{SM_CONTEXTS}/x")), Message::of(SmContextReleaseData::default()))
+    (Operation::Release.uri(&format!("{SM_CONTEXTS}/x")), Message::new(SmContextReleaseData::default()))
 }
 
-fn ask(client: &Client, uri: String, message: Message, lane: u64) -> Receiver<Result<Reply, ClientError>> {
-    ask_one_of(client, (uri, Vec::new()), message, lane)
+fn request(client: &Client, uri: String, message: Message, lane: u64) -> Receiver<Result<Reply, ClientError>> {
+    request_any(client, (uri, Vec::new()), message, lane)
 }
 
-fn ask_one_of(
+fn request_any(
     client: &Client,
-    (uri, others): (String, Vec<String>),
+    (uri, fallback_roots): (String, Vec<String>),
     message: Message,
     lane: u64,
 ) -> Receiver<Result<Reply, ClientError>> {
     let (sender, receiver) = sync_channel(1);
     let done = Box::new(move |result| drop(sender.send(result)));
-    client.send(Outgoing { uri, others, message, key: None, lane, withdrawn: None, done });
+    client.send(Outgoing { uri, fallback_roots, message, key: None, lane, withdrawn: None, done });
     receiver
 }
 
@@ -49,11 +49,11 @@ fn soon<T>(receiver: &Receiver<T>) -> T {
 }
 
 fn json() -> Message {
-    Message::of_json(b"{}".to_vec())
+    Message::from_json(b"{}".to_vec())
 }
 
 #[test]
-fn a_request_with_parts_is_answered_with_parts_and_a_location() {
+fn multipart_request_gets_multipart_response() {
     let server = Endpoint::start(settings(), |call: IncomingRequest| {
         let reply = Reply { status: 201, location: Some(call.path), message: call.message };
         call.reply.send(reply);
@@ -61,23 +61,23 @@ fn a_request_with_parts_is_answered_with_parts_and_a_location() {
     let server = server.unwrap();
     let client = Endpoint::start(settings(), |_| {}).unwrap().client();
     // The client's endpoint has stopped, so it sends no requests.
-    assert_eq!(soon(&ask(&client, "http://x/".into(), json(), 1)), Err(ClientError::Full));
+    assert_eq!(soon(&request(&client, "http://x/".into(), json(), 1)), Err(ClientError::Full));
 
     let endpoint = Endpoint::start(settings(), |_| {}).unwrap();
     let message = json().with("n1", PartContent::Nas, vec![0x2e, 0, 1]).with("n2", PartContent::Ngap, vec![0; 60_000]);
     let uri = format!("http://{}/a/b", server.address());
-    let reply = soon(&ask(&endpoint.client(), uri, message.clone(), 1)).unwrap();
+    let reply = soon(&request(&endpoint.client(), uri, message.clone(), 1)).unwrap();
     assert_eq!(reply, Reply { status: 201, location: Some("/a/b".into()), message });
-    let bad = soon(&ask(&endpoint.client(), "ftp://x/".into(), json(), 1));
+    let bad = soon(&request(&endpoint.client(), "ftp://x/".into(), json(), 1));
     assert_eq!(bad, Err(ClientError::Address("ftp://x/".into())));
 }
 
 #[test]
-fn what_gets_no_answer_is_asked_again_and_done_once() {
-    ENCODINGS.into_iter().for_each(is_asked_again_and_done_once);
+fn unanswered_request_is_retried_and_done_once() {
+    ENCODINGS.into_iter().for_each(retries_and_executes_once);
 }
 
-fn is_asked_again_and_done_once(encoding: Encoding) {
+fn retries_and_executes_once(encoding: Encoding) {
     let (path, message) = release();
     let calls = Arc::new(Mutex::new(Vec::new()));
     let kept = Arc::clone(&calls);
@@ -87,7 +87,7 @@ fn is_asked_again_and_done_once(encoding: Encoding) {
     });
     let server = server.unwrap();
     let client = Endpoint::start(settings_in(encoding), |_| {}).unwrap();
-    let answer = ask(&client.client(), format!("http://{}{path}", server.address()), message, 1);
+    let answer = request(&client.client(), format!("http://{}{path}", server.address()), message, 1);
     // Longer than the client's timeout: the client has repeated the request.
     std::thread::sleep(Duration::from_millis(600));
     let mut calls = std::mem::take(&mut *calls.lock().unwrap());
@@ -97,12 +97,12 @@ fn is_asked_again_and_done_once(encoding: Encoding) {
 }
 
 #[test]
-fn requests_of_one_lane_go_one_after_the_other_and_others_beside_them() {
+fn requests_of_one_lane_are_sequential() {
     let (seen, calls) = sync_channel(8);
     let server = Endpoint::start(settings(), move |call| drop(seen.send(call))).unwrap();
     let client = Endpoint::start(settings(), |_| {}).unwrap();
     let uri = |path: &str| format!("http://{}/{path}", server.address());
-    let answers = [("1", 1), ("2", 1), ("3", 2)].map(|(path, lane)| ask(&client.client(), uri(path), json(), lane));
+    let answers = [("1", 1), ("2", 1), ("3", 2)].map(|(path, lane)| request(&client.client(), uri(path), json(), lane));
     let mut first = [soon(&calls), soon(&calls)];
     first.sort_by_key(|call| call.path.clone());
     assert_eq!(first.each_ref().map(|call| call.path.as_str()), ["/1", "/3"]);
@@ -118,12 +118,12 @@ fn requests_of_one_lane_go_one_after_the_other_and_others_beside_them() {
 }
 
 #[test]
-fn a_peer_that_comes_late_is_reached_and_one_that_is_not_there_is_told() {
+fn late_peer_is_reached_and_absent_reported() {
     let client = Endpoint::start(settings(), |_| {}).unwrap();
     let address = TcpListener::bind(LOCAL).unwrap().local_addr().unwrap();
-    let silent = ask(&client.client(), format!("http://{address}/x"), json(), 1);
+    let silent = request(&client.client(), format!("http://{address}/x"), json(), 1);
     assert!(matches!(soon(&silent), Err(ClientError::Silent(_))));
-    let late = ask(&client.client(), format!("http://{address}/x"), json(), 1);
+    let late = request(&client.client(), format!("http://{address}/x"), json(), 1);
     std::thread::sleep(Duration::from_millis(30));
     let settings = Settings { listen: address, ..settings() };
     let server = Endpoint::start(settings.clone(), |call| call.reply.send(Reply::done())).unwrap();
@@ -131,11 +131,11 @@ fn a_peer_that_comes_late_is_reached_and_one_that_is_not_there_is_told() {
     // The server restarts: the client reconnects.
     drop(server);
     let _server = Endpoint::start(settings, |call| call.reply.send(Reply::done())).unwrap();
-    assert_eq!(soon(&ask(&client.client(), format!("http://{address}/x"), json(), 1)), Ok(Reply::done()));
+    assert_eq!(soon(&request(&client.client(), format!("http://{address}/x"), json(), 1)), Ok(Reply::done()));
 }
 
 #[test]
-fn a_call_that_nobody_answers_ends_in_time_and_octets_that_are_no_http_harm_nobody() {
+fn unanswered_call_times_out() {
     use std::io::Write;
     let server = Endpoint::start(settings(), |call: IncomingRequest| match call.path.as_str() {
         "/drop" => drop(call),
@@ -146,9 +146,9 @@ fn a_call_that_nobody_answers_ends_in_time_and_octets_that_are_no_http_harm_nobo
     stranger.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
     let client = Endpoint::start(settings(), |_| {}).unwrap();
     let of = |path: &str| format!("http://{}/{path}", server.address());
-    let dropped = soon(&ask(&client.client(), of("drop"), json(), 1)).unwrap();
+    let dropped = soon(&request(&client.client(), of("drop"), json(), 1)).unwrap();
     assert_eq!(dropped.status, 504);
-    assert_eq!(soon(&ask(&client.client(), of("x"), json(), 1)), Ok(Reply::done()));
+    assert_eq!(soon(&request(&client.client(), of("x"), json(), 1)), Ok(Reply::done()));
 }
 
 /// Starts a peer that returns 404 to the first `times` requests.
@@ -165,7 +165,7 @@ fn forgetful(encoding: Encoding, times: u32) -> (Endpoint, Arc<Mutex<u32>>) {
 }
 
 #[test]
-fn of_several_peers_the_one_is_found_that_knows_what_is_asked_for() {
+fn peer_with_resource_is_found() {
     ENCODINGS.into_iter().for_each(the_one_is_found_that_knows_it);
 }
 
@@ -176,17 +176,17 @@ fn the_one_is_found_that_knows_it(encoding: Encoding) {
     let root = |address: SocketAddr| format!("http://{address}");
     let ((one, asked_one), (other, asked_other)) = (forgetful(u32::MAX), forgetful(0));
     let of = (format!("{}{path}", root(one.address())), vec![root(other.address())]);
-    assert_eq!(soon(&ask_one_of(&client.client(), of, message.clone(), 1)), Ok(Reply::done()));
+    assert_eq!(soon(&request_any(&client.client(), of, message.clone(), 1)), Ok(Reply::done()));
     assert_eq!((*asked_one.lock().unwrap(), *asked_other.lock().unwrap()), (1, 1));
     // All peers return 404.
     let ((one, _), (other, _)) = (forgetful(u32::MAX), forgetful(u32::MAX));
     let of = (format!("{}{path}", root(one.address())), vec![root(other.address())]);
-    assert_eq!(soon(&ask_one_of(&client.client(), of, message.clone(), 1)).unwrap().status, 404);
+    assert_eq!(soon(&request_any(&client.client(), of, message.clone(), 1)).unwrap().status, 404);
 
     // One peer is dead, and the other takes over its state during the test.
     let dead = TcpListener::bind(LOCAL).unwrap().local_addr().unwrap();
     let (heir, asked) = forgetful(2);
     let of = (format!("{}{path}", root(dead)), vec![root(heir.address())]);
-    assert_eq!(soon(&ask_one_of(&client.client(), of, message.clone(), 1)), Ok(Reply::done()));
+    assert_eq!(soon(&request_any(&client.client(), of, message.clone(), 1)), Ok(Reply::done()));
     assert_eq!(*asked.lock().unwrap(), 3, "an answer that nothing was done is not kept for repeats");
 }

@@ -28,11 +28,11 @@ fn settings(encoding: Encoding) -> Settings {
 }
 
 /// Sends a request with a key that is unique for each `place`.
-fn ask(from: &Endpoint, place: usize, uri: String, message: Message) -> Receiver<Result<Reply, ClientError>> {
+fn request(from: &Endpoint, place: usize, uri: String, message: Message) -> Receiver<Result<Reply, ClientError>> {
     let (sender, receiver) = sync_channel(1);
     let done = Box::new(move |result| drop(sender.send(result)));
     let (key, withdrawn) = (Some(format!("k{place}")), None);
-    from.client().send(Outgoing { uri, others: Vec::new(), message, key, lane: 1, withdrawn, done });
+    from.client().send(Outgoing { uri, fallback_roots: Vec::new(), message, key, lane: 1, withdrawn, done });
     receiver
 }
 
@@ -52,7 +52,7 @@ fn with_both(message: Message) -> Message {
     with_n1(message).with(N2, PartContent::Ngap, vec![0, 7])
 }
 
-fn carried(message: Message) -> Message {
+fn piggybacked(message: Message) -> Message {
     message.with(SM_CONTEXT, PartContent::SmContext, vec![0, 0, 0, 9, 1, 2, 3])
 }
 
@@ -77,7 +77,7 @@ fn create() -> SmContextCreateData {
         rat_type: None,
         ue_location: None,
         sm_context_status_uri: "http://127.0.0.18:7777/namf-callback/v1/sm-contexts/x/0".into(),
-        vireo_carried: Some(3),
+        vireo_piggyback: Some(3),
         vireo_implied: Some(4),
     }
 }
@@ -86,9 +86,9 @@ fn update() -> SmContextUpdateData {
     let plmn = "99970".parse().unwrap();
     let tai = vireo_types::Tai { plmn, tac: vireo_types::Tac(1) };
     SmContextUpdateData {
-        ue_location: Some(UserLocation::of(tai, vireo_types::NrCgi { plmn, cell: 0x10 })),
+        ue_location: Some(UserLocation::new(tai, vireo_types::NrCgi { plmn, cell: 0x10 })),
         ho_state: Some(HoState::Preparing),
-        target_id: Some(NgRanTargetId::of(vireo_types::GnbId { plmn, id: 10, bits: 22 }, tai)),
+        target_id: Some(NgRanTargetId::new(vireo_types::GnbId { plmn, id: 10, bits: 22 }, tai)),
         to_be_switched: Some(true),
         failed_to_be_switched: Some(false),
         up_cnx_state: Some(UpCnxState::Activating),
@@ -129,39 +129,43 @@ fn operations() -> Vec<(String, Message, Reply)> {
         ho_state: Some(HoState::Completed),
         ..SmContextUpdatedData::default()
     };
-    let transferred = |cause| Message::of(N1N2MessageTransferRspData { cause });
-    let created = Message::of(SmContextCreatedData { pdu_session_id: Some(5), s_nssai: Some(create().s_nssai) });
-    let (modify, release) = (Operation::Modify.of(&context), Operation::Release.of(&context));
+    let transferred = |cause| Message::new(N1N2MessageTransferRspData { cause });
+    let created = Message::new(SmContextCreatedData { pdu_session_id: Some(5), s_nssai: Some(create().s_nssai) });
+    let (modify, release) = (Operation::Modify.uri(&context), Operation::Release.uri(&context));
     let (attempting, sent) = (TransferCause::AttemptingToReachUe, TransferCause::Initiated);
-    let nothing = || committed(Message::of(SmContextReleaseData::default()));
+    let nothing = || committed(Message::new(SmContextReleaseData::default()));
     vec![
-        (SM_CONTEXTS.into(), committed(with_n1(Message::of(create()))), at("http://smf/x", of(201, carried(created)))),
+        (
+            SM_CONTEXTS.into(),
+            committed(with_n1(Message::new(create()))),
+            at("http://smf/x", of(201, piggybacked(created))),
+        ),
         (
             modify.clone(),
-            committed(carried(with_both(Message::of(update())))),
-            of(200, with_both(Message::of(command))),
+            committed(piggybacked(with_both(Message::new(update())))),
+            of(200, with_both(Message::new(command))),
         ),
-        (modify.clone(), carried(Message::of(SmContextUpdateData::default())), of(200, Message::of(up))),
-        (modify, Message::of(SmContextUpdateData::default()), of(200, carried(Message::default()))),
+        (modify.clone(), piggybacked(Message::new(SmContextUpdateData::default())), of(200, Message::new(up))),
+        (modify, Message::new(SmContextUpdateData::default()), of(200, piggybacked(Message::default()))),
         (release, nothing(), Reply::done()),
-        (amf::status_callback_uri(SUPI, 7), Message::of(status), Reply::done()),
+        (amf::status_callback_uri(SUPI, 7), Message::new(status), Reply::done()),
         (
             amf::message_transfer_uri(SUPI),
-            carried(with_both(Message::of(transfer()))),
-            of(200, carried(transferred(sent))),
+            piggybacked(with_both(Message::new(transfer()))),
+            of(200, piggybacked(transferred(sent))),
         ),
         (
             amf::message_transfer_uri(SUPI),
-            with_both(Message::of(transfer())),
+            with_both(Message::new(transfer())),
             at("http://amf/m", of(202, transferred(attempting))),
         ),
-        ("/nsmf-callback/v1/unreached/0123456789abcdef".into(), committed(Message::of(failure)), Reply::done()),
-        (amf::held_sm_context_uri(SUPI, 7), Message::default(), of(200, carried(Message::default()))),
+        ("/nsmf-callback/v1/unreached/0123456789abcdef".into(), committed(Message::new(failure)), Reply::done()),
+        (amf::held_sm_context_uri(SUPI, 7), Message::default(), of(200, piggybacked(Message::default()))),
     ]
 }
 
 #[test]
-fn every_operation_is_asked_and_answered_as_it_was_said() {
+fn every_operation_round_trips() {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let replies: Vec<_> = operations().into_iter().map(|(_, _, reply)| reply).collect();
     let calls = Arc::clone(&seen);
@@ -173,7 +177,7 @@ fn every_operation_is_asked_and_answered_as_it_was_said() {
     let server = server.unwrap();
     let client = Endpoint::start(settings(Encoding::Grpc), |_| {}).unwrap();
     for (place, (path, message, reply)) in operations().into_iter().enumerate() {
-        let answer = soon(&ask(&client, place, format!("http://{}{path}", server.address()), message.clone()));
+        let answer = soon(&request(&client, place, format!("http://{}{path}", server.address()), message.clone()));
         assert_eq!(answer, Ok(reply), "{path}");
         let call = seen.lock().unwrap().last().cloned().unwrap();
         assert_eq!(call, (path, message, Some(format!("k{place}")), false));
@@ -205,10 +209,10 @@ fn every_operation_has_octets_for_the_witness() {
     };
     let mut out = String::new();
     for (path, message, reply) in operations() {
-        let (method, asked) = grpc::request(&path, &message).unwrap();
+        let (method, asked) = grpc::encode_request(&path, &message).unwrap();
         let [request, answer] = names(method);
         out += &line(request, &asked, &message);
-        out += &line(answer, &grpc::answer(method, &reply).unwrap(), &reply.message);
+        out += &line(answer, &grpc::encode_response(method, &reply).unwrap(), &reply.message);
     }
     assert_eq!(out.lines().count(), 2 * operations().len());
     if let Some(file) = std::env::var_os("VIREO_GRPC_OUT") {
@@ -217,7 +221,7 @@ fn every_operation_has_octets_for_the_witness() {
 }
 
 #[test]
-fn a_problem_comes_with_its_cause_and_what_the_ue_is_told() {
+fn problem_has_cause_and_n1_message() {
     let problem = |status, cause| ProblemDetails::new(status, cause, "because");
     let told = SmContextError {
         error: problem(403, "DNN_DENIED"),
@@ -225,7 +229,7 @@ fn a_problem_comes_with_its_cause_and_what_the_ue_is_told() {
         n2_sm_info: Some(part(N2)),
         n2_sm_info_type: Some(N2SmInfoType::PduResSetupFail),
     };
-    let told = Reply { status: 403, location: None, message: carried(with_both(Message::of(told))) };
+    let told = Reply { status: 403, location: None, message: piggybacked(with_both(Message::new(told))) };
     let problems = [
         told,
         Reply::problem(&problem(404, "CONTEXT_NOT_FOUND")),
@@ -234,7 +238,7 @@ fn a_problem_comes_with_its_cause_and_what_the_ue_is_told() {
         Reply::problem(&problem(500, "INSUFFICIENT_RESOURCES_SLICE_DNN")),
         // A piggybacked SM context of the maximum size.
         Reply {
-            message: Message::of(problem(403, "X")).with(SM_CONTEXT, PartContent::SmContext, vec![7; 8 * 1024]),
+            message: Message::new(problem(403, "X")).with(SM_CONTEXT, PartContent::SmContext, vec![7; 8 * 1024]),
             ..Reply::problem(&problem(403, "X"))
         },
     ];
@@ -245,50 +249,51 @@ fn a_problem_comes_with_its_cause_and_what_the_ue_is_told() {
     let server = server.unwrap();
     let client = Endpoint::start(settings(Encoding::Grpc), |_| {}).unwrap();
     for (place, problem) in problems.into_iter().enumerate() {
-        let path = Operation::Modify.of(&format!("{SM_CONTEXTS}/x"));
-        let message = Message::of(SmContextUpdateData::default());
-        let answer = soon(&ask(&client, place, format!("http://{}{path}", server.address()), message));
+        let path = Operation::Modify.uri(&format!("{SM_CONTEXTS}/x"));
+        let message = Message::new(SmContextUpdateData::default());
+        let answer = soon(&request(&client, place, format!("http://{}{path}", server.address()), message));
         assert_eq!(answer, Ok(problem));
     }
 }
 
 #[test]
-fn what_is_no_request_and_what_is_too_long_is_refused_with_words() {
+fn malformed_and_oversized_requests_are_refused() {
     let server =
         Endpoint::start(settings(Encoding::Grpc), |call: IncomingRequest| call.reply.send(Reply::done())).unwrap();
     let client = Endpoint::start(settings(Encoding::Grpc), |_| {}).unwrap();
-    let modify = Operation::Modify.of(&format!("{SM_CONTEXTS}/x"));
-    let ask = |path: &str, message| soon(&ask(&client, 0, format!("http://{}{path}", server.address()), message));
+    let modify = Operation::Modify.uri(&format!("{SM_CONTEXTS}/x"));
+    let request =
+        |path: &str, message| soon(&request(&client, 0, format!("http://{}{path}", server.address()), message));
     let data = SmContextUpdateData { n1_sm_msg: Some(part(N1)), ..SmContextUpdateData::default() };
-    let long = Message::of(data).with(N1, PartContent::Nas, vec![0; BODY_OCTETS]);
-    assert_eq!(ask(&modify, long).unwrap().status, 413);
+    let long = Message::new(data).with(N1, PartContent::Nas, vec![0; BODY_OCTETS]);
+    assert_eq!(request(&modify, long).unwrap().status, 413);
     let unsaid = [
-        (modify.as_str(), Message::of_json(b"{}".to_vec())),
-        (modify.as_str(), Message::of(SmContextReleaseData::default())),
-        (modify.as_str(), Message::of(update())),
-        ("/x", Message::of(transfer())),
-        (SM_CONTEXTS, Message::of(ProblemDetails::default())),
+        (modify.as_str(), Message::from_json(b"{}".to_vec())),
+        (modify.as_str(), Message::new(SmContextReleaseData::default())),
+        (modify.as_str(), Message::new(update())),
+        ("/x", Message::new(transfer())),
+        (SM_CONTEXTS, Message::new(ProblemDetails::default())),
     ];
     for (path, message) in unsaid {
-        let answer = ask(path, message);
-        assert!(matches!(answer, Err(ClientError::Unsaid(_))), "{answer:?}");
+        let answer = request(path, message);
+        assert!(matches!(answer, Err(ClientError::NotEncodable(_))), "{answer:?}");
     }
     // A name with an encoded slash, and an update without a state.
     let context = format!("{SM_CONTEXTS}/x%2fy/modify");
-    let refused = ask(&context, Message::of(SmContextUpdateData::default())).unwrap();
+    let refused = request(&context, Message::new(SmContextUpdateData::default())).unwrap();
     let problem: ProblemDetails = refused.message.value().unwrap();
     assert_eq!((refused.status, problem.cause.as_deref()), (400, Some("INVALID_MSG_FORMAT")));
 }
 
 #[test]
-fn who_speaks_the_other_encoding_is_told_so_at_once() {
+fn other_encoding_is_refused_at_once() {
     for (asks, is_asked) in [(Encoding::Json, Encoding::Grpc), (Encoding::Grpc, Encoding::Json)] {
         let server =
             Endpoint::start(settings(is_asked), |call: IncomingRequest| call.reply.send(Reply::done())).unwrap();
         let client = Endpoint::start(settings(asks), |_| {}).unwrap();
-        let path = Operation::Modify.of(&format!("{SM_CONTEXTS}/x"));
-        let message = Message::of(SmContextUpdateData::default());
-        let answer = soon(&ask(&client, 0, format!("http://{}{path}", server.address()), message));
+        let path = Operation::Modify.uri(&format!("{SM_CONTEXTS}/x"));
+        let message = Message::new(SmContextUpdateData::default());
+        let answer = soon(&request(&client, 0, format!("http://{}{path}", server.address()), message));
         let Err(error @ ClientError::Encoding(_)) = answer else { panic!("{answer:?}") };
         assert!(error.to_string().contains("sbi.encoding is the same at all functions"), "{error}");
     }

@@ -1,9 +1,11 @@
 //! gRPC requests on an existing connection.
 
 use super::codec::Octets;
-use crate::client::{ClientError, Http2Connection};
+use super::error::GrpcError;
+use crate::client::{ClientError, ConnectionError, Http2Connection};
 use crate::message::{BODY_OCTETS, Message};
-use crate::server::{REQUEST_INFO, Reply};
+use crate::reply::Reply;
+use crate::server::REQUEST_INFO;
 use http_body_util::Either;
 use hyper::body::Incoming;
 use hyper::header::{HeaderValue, USER_AGENT};
@@ -20,7 +22,7 @@ use tonic::{Code, Status};
 #[derive(Debug)]
 enum Failed {
     /// The connection broke.
-    Broken(String),
+    Broken(ConnectionError),
     /// The response is not gRPC; its HTTP status.
     Foreign(u16),
 }
@@ -28,7 +30,7 @@ enum Failed {
 impl fmt::Display for Failed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Failed::Broken(why) => f.write_str(why),
+            Failed::Broken(why) => why.fmt(f),
             Failed::Foreign(status) => write!(f, "its answer, of HTTP status {status}, is not in gRPC"),
         }
     }
@@ -66,14 +68,15 @@ impl GrpcService<tonic::body::Body> for Channel {
 }
 
 /// Sends a request once.
-pub(crate) async fn ask(
+pub(crate) async fn send(
     wire: Http2Connection,
     agent: &str,
     uri: &Uri,
     message: &Message,
     info: &str,
 ) -> Result<Reply, ClientError> {
-    let (method, octets) = super::request(uri.path(), message).map_err(ClientError::Unsaid)?;
+    let (method, octets) =
+        super::encode_request(uri.path(), message).map_err(|error| ClientError::NotEncodable(error.to_string()))?;
     let bad = || ClientError::Address(uri.to_string());
     let agent = HeaderValue::from_str(agent).map_err(|_| bad())?;
     let mut request = tonic::Request::new(octets);
@@ -83,22 +86,26 @@ pub(crate) async fn ask(
     let origin = Uri::from_parts(origin).map_err(|_| bad())?;
     let mut client = Grpc::with_origin(Channel { wire, agent }, origin).max_decoding_message_size(BODY_OCTETS);
     match client.unary(request, PathAndQuery::from_static(method.path()), Octets).await {
-        Ok(answer) => super::answered(method, answer.get_ref()).map_err(ClientError::Unreadable),
+        Ok(answer) => super::decode_response(method, answer.get_ref()).map_err(unreadable),
         Err(status) => refused(&status),
     }
+}
+
+fn unreadable(error: GrpcError) -> ClientError {
+    ClientError::Unreadable(error.to_string())
 }
 
 /// Converts a gRPC error status.
 fn refused(status: &Status) -> Result<Reply, ClientError> {
     let source = status.source();
     match source.and_then(|source| source.downcast_ref()) {
-        Some(Failed::Broken(why)) => Err(ClientError::Silent(why.clone())),
+        Some(Failed::Broken(why)) => Err(ClientError::Silent(why.to_string())),
         Some(failed @ Failed::Foreign(_)) => Err(ClientError::Encoding(failed.to_string())),
         // The connection broke during the response.
         None if source.is_some() => Err(ClientError::Silent(status.message().to_owned())),
         None if status.code() == Code::Unimplemented && status.details().is_empty() => {
             Err(ClientError::Encoding(status.message().to_owned()))
         }
-        None => super::problem_of(status.code(), status.message(), status.details()).map_err(ClientError::Unreadable),
+        None => super::decode_problem(status.code(), status.message(), status.details()).map_err(unreadable),
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! Both have the same members. In gRPC, binary parts replace the references to them.
 
+use super::error::GrpcError;
 use super::messages as wire;
 use crate::amf::{self, TransferCause};
 use crate::common::{self, N2SmInfoType, ProblemDetails, RefToBinaryData};
@@ -13,10 +14,10 @@ fn part(
     message: &Message,
     reference: Option<&RefToBinaryData>,
     content: PartContent,
-) -> Result<Option<Vec<u8>>, String> {
+) -> Result<Option<Vec<u8>>, GrpcError> {
     let found = |reference: &RefToBinaryData| {
         let part = message.part(reference, content).map(<[u8]>::to_vec);
-        part.ok_or_else(|| format!("there is no part {:?}", reference.content_id))
+        part.ok_or_else(|| GrpcError::NoPart(reference.content_id.clone()))
     };
     reference.map(found).transpose()
 }
@@ -58,9 +59,9 @@ impl Parts {
     }
 
     /// Creates a message from a model, these parts and a piggybacked SM context.
-    pub(super) fn of(mut self, model: impl Into<Model>, sm_context: Option<Vec<u8>>) -> Message {
+    pub(super) fn into_message(mut self, model: impl Into<Model>, sm_context: Option<Vec<u8>>) -> Message {
         self.put(SM_CONTEXT, PartContent::SmContext, sm_context);
-        Message { parts: self.0, ..Message::of(model) }
+        Message { parts: self.0, ..Message::new(model) }
     }
 }
 
@@ -71,41 +72,37 @@ pub(super) fn nothing_but(sm_context: Option<Vec<u8>>) -> Message {
     Message { body: Body::Nothing, parts: parts.0 }
 }
 
-fn octet(number: u32, name: &str) -> Result<u8, String> {
-    number.try_into().map_err(|_| format!("{name} is 0 to 255"))
-}
-
-fn missing(name: &str) -> String {
-    format!("{name} is missing")
+fn octet(number: u32, name: &'static str) -> Result<u8, GrpcError> {
+    number.try_into().map_err(|_| GrpcError::NotAnOctet(name))
 }
 
 /// Returns the value of a number; numbers start at 1, and 0 = none.
-fn of_number<T: Copy>(all: &[T], number: Option<i32>, name: &str) -> Result<Option<T>, String> {
+fn from_number<T: Copy>(all: &[T], number: Option<i32>, name: &'static str) -> Result<Option<T>, GrpcError> {
     let number = number.unwrap_or_default();
     if number == 0 {
         return Ok(None);
     }
     let index = number.checked_sub(1).and_then(|index| usize::try_from(index).ok());
     let found = index.and_then(|index| all.get(index).copied());
-    found.map(Some).ok_or_else(|| format!("{name} {number} is not known"))
+    found.map(Some).ok_or(GrpcError::UnknownNumber { name, number })
 }
 
-fn kind(number: Option<i32>) -> Result<Option<N2SmInfoType>, String> {
-    of_number(&N2SmInfoType::ALL, number, "n2SmInfoType")
+fn kind(number: Option<i32>) -> Result<Option<N2SmInfoType>, GrpcError> {
+    from_number(&N2SmInfoType::ALL, number, "n2SmInfoType")
 }
 
-fn state(number: Option<i32>) -> Result<Option<UpCnxState>, String> {
-    of_number(&UpCnxState::ALL, number, "upCnxState")
+fn state(number: Option<i32>) -> Result<Option<UpCnxState>, GrpcError> {
+    from_number(&UpCnxState::ALL, number, "upCnxState")
 }
 
 /// Decodes a handover state. Unknown numbers give `Other`, as in JSON.
 fn ho_state(number: Option<i32>) -> Option<HoState> {
-    of_number(&HoState::ALL, number, "hoState").unwrap_or(Some(HoState::Other))
+    from_number(&HoState::ALL, number, "hoState").unwrap_or(Some(HoState::Other))
 }
 
 /// Decodes a cause. Unknown numbers give `Other`, as in JSON.
 fn cause(number: i32) -> TransferCause {
-    of_number(&TransferCause::ALL, Some(number), "cause").ok().flatten().unwrap_or(TransferCause::Other)
+    from_number(&TransferCause::ALL, Some(number), "cause").ok().flatten().unwrap_or(TransferCause::Other)
 }
 
 impl From<&common::PlmnId> for wire::PlmnId {
@@ -127,19 +124,19 @@ impl From<&common::Snssai> for wire::Snssai {
 }
 
 impl TryFrom<wire::Snssai> for common::Snssai {
-    type Error = String;
+    type Error = GrpcError;
 
-    fn try_from(slice: wire::Snssai) -> Result<Self, String> {
+    fn try_from(slice: wire::Snssai) -> Result<Self, GrpcError> {
         Ok(common::Snssai { sst: octet(slice.sst, "sst")?, sd: slice.sd })
     }
 }
 
-fn plmn(plmn: Option<wire::PlmnId>) -> Result<common::PlmnId, String> {
-    plmn.map(Into::into).ok_or_else(|| missing("plmnId"))
+fn plmn(plmn: Option<wire::PlmnId>) -> Result<common::PlmnId, GrpcError> {
+    plmn.map(Into::into).ok_or(GrpcError::Missing("plmnId"))
 }
 
-fn tai(tai: Option<wire::Tai>) -> Result<common::Tai, String> {
-    let tai = tai.ok_or_else(|| missing("tai"))?;
+fn tai(tai: Option<wire::Tai>) -> Result<common::Tai, GrpcError> {
+    let tai = tai.ok_or(GrpcError::Missing("tai"))?;
     Ok(common::Tai { plmn_id: plmn(tai.plmn_id)?, tac: tai.tac })
 }
 
@@ -161,12 +158,12 @@ impl From<&common::NgRanTargetId> for wire::NgRanTargetId {
 }
 
 impl TryFrom<wire::NgRanTargetId> for common::NgRanTargetId {
-    type Error = String;
+    type Error = GrpcError;
 
-    fn try_from(target: wire::NgRanTargetId) -> Result<Self, String> {
-        let node = target.ran_node_id.ok_or_else(|| missing("ranNodeId"))?;
+    fn try_from(target: wire::NgRanTargetId) -> Result<Self, GrpcError> {
+        let node = target.ran_node_id.ok_or(GrpcError::Missing("ranNodeId"))?;
         let gnb = |id: wire::GNbId| {
-            Ok::<_, String>(common::GNbId {
+            Ok::<_, GrpcError>(common::GNbId {
                 bit_length: octet(id.bit_length, "bitLength")?,
                 g_n_b_value: id.g_n_b_value,
             })
@@ -188,21 +185,21 @@ impl From<&common::UserLocation> for wire::UserLocation {
 }
 
 impl TryFrom<wire::UserLocation> for common::UserLocation {
-    type Error = String;
+    type Error = GrpcError;
 
-    fn try_from(location: wire::UserLocation) -> Result<Self, String> {
+    fn try_from(location: wire::UserLocation) -> Result<Self, GrpcError> {
         let nr = |nr: wire::NrLocation| {
-            let ncgi = nr.ncgi.ok_or_else(|| missing("ncgi"))?;
+            let ncgi = nr.ncgi.ok_or(GrpcError::Missing("ncgi"))?;
             let tai = tai(nr.tai)?;
             let ncgi = common::Ncgi { plmn_id: plmn(ncgi.plmn_id)?, nr_cell_id: ncgi.nr_cell_id };
-            Ok::<_, String>(common::NrLocation { tai, ncgi })
+            Ok::<_, GrpcError>(common::NrLocation { tai, ncgi })
         };
         Ok(common::UserLocation { nr_location: location.nr_location.map(nr).transpose()? })
     }
 }
 
 impl wire::SmContextCreateData {
-    pub(super) fn of(data: &smf::SmContextCreateData, message: &Message) -> Result<Self, String> {
+    pub(super) fn from_message(data: &smf::SmContextCreateData, message: &Message) -> Result<Self, GrpcError> {
         Ok(wire::SmContextCreateData {
             supi: data.supi.clone(),
             pei: data.pei.clone(),
@@ -218,43 +215,43 @@ impl wire::SmContextCreateData {
             rat_type: data.rat_type.clone(),
             ue_location: data.ue_location.as_ref().map(Into::into),
             sm_context_status_uri: data.sm_context_status_uri.clone(),
-            vireo_carried: data.vireo_carried,
+            vireo_piggyback: data.vireo_piggyback,
             vireo_implied: data.vireo_implied,
             sm_context: sm_context(message),
             amf_context: amf_context(message),
         })
     }
 
-    pub(super) fn read(self) -> Result<Message, String> {
+    pub(super) fn into_message(self) -> Result<Message, GrpcError> {
         let mut parts = Parts::default();
-        let guami = self.guami.ok_or_else(|| missing("guami"))?;
+        let guami = self.guami.ok_or(GrpcError::Missing("guami"))?;
         let data = smf::SmContextCreateData {
             supi: self.supi,
             pei: self.pei,
             pdu_session_id: octet(self.pdu_session_id, "pduSessionId")?,
             dnn: self.dnn,
-            s_nssai: self.s_nssai.ok_or_else(|| missing("sNssai"))?.try_into()?,
+            s_nssai: self.s_nssai.ok_or(GrpcError::Missing("sNssai"))?.try_into()?,
             serving_nf_id: self.serving_nf_id,
             guami: common::Guami {
-                plmn_id: guami.plmn_id.ok_or_else(|| missing("plmnId"))?.into(),
+                plmn_id: guami.plmn_id.ok_or(GrpcError::Missing("plmnId"))?.into(),
                 amf_id: guami.amf_id,
             },
-            serving_network: self.serving_network.ok_or_else(|| missing("servingNetwork"))?.into(),
+            serving_network: self.serving_network.ok_or(GrpcError::Missing("servingNetwork"))?.into(),
             request_type: self.request_type,
             n1_sm_msg: parts.n1(self.n1_sm_msg),
             an_type: self.an_type,
             rat_type: self.rat_type,
             ue_location: self.ue_location.map(TryInto::try_into).transpose()?,
             sm_context_status_uri: self.sm_context_status_uri,
-            vireo_carried: self.vireo_carried,
+            vireo_piggyback: self.vireo_piggyback,
             vireo_implied: self.vireo_implied,
         };
-        Ok(with_amf_context(parts.of(data, self.sm_context), self.amf_context))
+        Ok(with_amf_context(parts.into_message(data, self.sm_context), self.amf_context))
     }
 }
 
 impl wire::SmContextCreatedData {
-    pub(super) fn of(location: String, data: &smf::SmContextCreatedData, message: &Message) -> Self {
+    pub(super) fn from_message(location: String, data: &smf::SmContextCreatedData, message: &Message) -> Self {
         wire::SmContextCreatedData {
             location,
             pdu_session_id: data.pdu_session_id.map(Into::into),
@@ -264,17 +261,21 @@ impl wire::SmContextCreatedData {
     }
 
     /// Decodes the message, without its location.
-    pub(super) fn read(self) -> Result<Message, String> {
+    pub(super) fn into_message(self) -> Result<Message, GrpcError> {
         let data = smf::SmContextCreatedData {
             pdu_session_id: self.pdu_session_id.map(|psi| octet(psi, "pduSessionId")).transpose()?,
             s_nssai: self.s_nssai.map(TryInto::try_into).transpose()?,
         };
-        Ok(Parts::default().of(data, self.sm_context))
+        Ok(Parts::default().into_message(data, self.sm_context))
     }
 }
 
 impl wire::SmContextUpdateData {
-    pub(super) fn of(reference: String, data: &smf::SmContextUpdateData, message: &Message) -> Result<Self, String> {
+    pub(super) fn from_message(
+        reference: String,
+        data: &smf::SmContextUpdateData,
+        message: &Message,
+    ) -> Result<Self, GrpcError> {
         Ok(wire::SmContextUpdateData {
             sm_context_ref: reference,
             up_cnx_state: data.up_cnx_state.map(|state| state as i32),
@@ -292,7 +293,7 @@ impl wire::SmContextUpdateData {
     }
 
     /// Decodes the message, without the SM context reference.
-    pub(super) fn read(self) -> Result<Message, String> {
+    pub(super) fn into_message(self) -> Result<Message, GrpcError> {
         let mut parts = Parts::default();
         let data = smf::SmContextUpdateData {
             ue_location: self.ue_location.map(TryInto::try_into).transpose()?,
@@ -305,12 +306,12 @@ impl wire::SmContextUpdateData {
             n2_sm_info: parts.n2(self.n2_sm_info),
             n2_sm_info_type: kind(self.n2_sm_info_type)?,
         };
-        Ok(with_amf_context(parts.of(data, self.sm_context), self.amf_context))
+        Ok(with_amf_context(parts.into_message(data, self.sm_context), self.amf_context))
     }
 }
 
 impl wire::SmContextUpdatedData {
-    pub(super) fn of(data: &smf::SmContextUpdatedData, message: &Message) -> Result<Self, String> {
+    pub(super) fn from_message(data: &smf::SmContextUpdatedData, message: &Message) -> Result<Self, GrpcError> {
         Ok(wire::SmContextUpdatedData {
             up_cnx_state: data.up_cnx_state.map(|state| state as i32),
             n1_sm_msg: part(message, data.n1_sm_msg.as_ref(), PartContent::Nas)?,
@@ -321,7 +322,7 @@ impl wire::SmContextUpdatedData {
         })
     }
 
-    pub(super) fn read(self) -> Result<Message, String> {
+    pub(super) fn into_message(self) -> Result<Message, GrpcError> {
         let mut parts = Parts::default();
         let data = smf::SmContextUpdatedData {
             ho_state: ho_state(self.ho_state),
@@ -333,33 +334,37 @@ impl wire::SmContextUpdatedData {
         if data == smf::SmContextUpdatedData::default() {
             return Ok(nothing_but(self.sm_context));
         }
-        Ok(parts.of(data, self.sm_context))
+        Ok(parts.into_message(data, self.sm_context))
     }
 }
 
 impl wire::N1N2MessageTransferReqData {
-    pub(super) fn of(supi: String, data: &amf::N1N2MessageTransferReqData, message: &Message) -> Result<Self, String> {
+    pub(super) fn from_message(
+        supi: String,
+        data: &amf::N1N2MessageTransferReqData,
+        message: &Message,
+    ) -> Result<Self, GrpcError> {
         let n1 = |n1: &amf::N1MessageContainer| {
-            Ok::<_, String>(wire::N1MessageContainer {
+            Ok::<_, GrpcError>(wire::N1MessageContainer {
                 n1_message_class: n1.n1_message_class.clone(),
                 n1_message_content: part(message, Some(&n1.n1_message_content), PartContent::Nas)?.unwrap_or_default(),
             })
         };
         let content = |content: &amf::N2InfoContent| {
-            Ok::<_, String>(wire::N2InfoContent {
+            Ok::<_, GrpcError>(wire::N2InfoContent {
                 ngap_ie_type: content.ngap_ie_type.map(|kind| kind as i32),
                 ngap_data: part(message, Some(&content.ngap_data), PartContent::Ngap)?.unwrap_or_default(),
             })
         };
         let sm = |sm: &amf::N2SmInformation| {
-            Ok::<_, String>(wire::N2SmInformation {
+            Ok::<_, GrpcError>(wire::N2SmInformation {
                 pdu_session_id: sm.pdu_session_id.into(),
                 n2_info_content: sm.n2_info_content.as_ref().map(content).transpose()?,
                 s_nssai: sm.s_nssai.as_ref().map(Into::into),
             })
         };
         let n2 = |n2: &amf::N2InfoContainer| {
-            Ok::<_, String>(wire::N2InfoContainer {
+            Ok::<_, GrpcError>(wire::N2InfoContainer {
                 n2_information_class: n2.n2_information_class.clone(),
                 sm_info: n2.sm_info.as_ref().map(sm).transpose()?,
             })
@@ -379,25 +384,25 @@ impl wire::N1N2MessageTransferReqData {
     }
 
     /// Decodes the message, without the SUPI.
-    pub(super) fn read(self) -> Result<Message, String> {
+    pub(super) fn into_message(self) -> Result<Message, GrpcError> {
         let mut parts = Parts::default();
         let n1 = self.n1_message_container.and_then(|n1| {
             let n1_message_content = parts.n1(Some(n1.n1_message_content))?;
             Some(amf::N1MessageContainer { n1_message_class: n1.n1_message_class, n1_message_content })
         });
         let mut content = |content: wire::N2InfoContent| {
-            let ngap_data = parts.n2(Some(content.ngap_data)).ok_or_else(|| missing("ngapData"))?;
-            Ok::<_, String>(amf::N2InfoContent { ngap_ie_type: kind(content.ngap_ie_type)?, ngap_data })
+            let ngap_data = parts.n2(Some(content.ngap_data)).ok_or(GrpcError::Missing("ngapData"))?;
+            Ok::<_, GrpcError>(amf::N2InfoContent { ngap_ie_type: kind(content.ngap_ie_type)?, ngap_data })
         };
         let mut sm = |sm: wire::N2SmInformation| {
-            Ok::<_, String>(amf::N2SmInformation {
+            Ok::<_, GrpcError>(amf::N2SmInformation {
                 pdu_session_id: octet(sm.pdu_session_id, "pduSessionId")?,
                 n2_info_content: sm.n2_info_content.map(&mut content).transpose()?,
                 s_nssai: sm.s_nssai.map(TryInto::try_into).transpose()?,
             })
         };
         let n2 = |n2: wire::N2InfoContainer| {
-            Ok::<_, String>(amf::N2InfoContainer {
+            Ok::<_, GrpcError>(amf::N2InfoContainer {
                 n2_information_class: n2.n2_information_class,
                 sm_info: n2.sm_info.map(&mut sm).transpose()?,
             })
@@ -412,29 +417,29 @@ impl wire::N1N2MessageTransferReqData {
                 amf::CreatedSmContext { key, number, sm_context_ref }
             }),
         };
-        Ok(parts.of(data, self.sm_context))
+        Ok(parts.into_message(data, self.sm_context))
     }
 }
 
 impl wire::N1N2MessageTransferRspData {
     /// Decodes the message, without its location.
-    pub(super) fn read(self) -> Message {
-        Parts::default().of(amf::N1N2MessageTransferRspData { cause: cause(self.cause) }, self.sm_context)
+    pub(super) fn into_message(self) -> Message {
+        Parts::default().into_message(amf::N1N2MessageTransferRspData { cause: cause(self.cause) }, self.sm_context)
     }
 }
 
 impl wire::N1N2MsgTxfrFailureNotification {
     /// Decodes the message, without the path.
-    pub(super) fn read(self) -> Message {
+    pub(super) fn into_message(self) -> Message {
         let (cause, n1n2_msg_data_uri) = (cause(self.cause), self.n1n2_msg_data_uri);
         let data = amf::N1N2MsgTxfrFailureNotification { cause, n1n2_msg_data_uri };
-        with_amf_context(Parts::default().of(data, self.sm_context), self.amf_context)
+        with_amf_context(Parts::default().into_message(data, self.sm_context), self.amf_context)
     }
 }
 
 impl wire::Problem {
     /// Encodes an error response with this status.
-    pub(super) fn of(status: u16, message: &Message) -> Result<Self, String> {
+    pub(super) fn from_message(status: u16, message: &Message) -> Result<Self, GrpcError> {
         let mut error = match &message.body {
             Body::Model(model) => match &**model {
                 Model::SmContextError(error) => error.clone(),
@@ -457,18 +462,18 @@ impl wire::Problem {
     }
 
     /// Decodes the status and the message.
-    pub(super) fn read(self) -> Result<(u16, Message), String> {
+    pub(super) fn into_message(self) -> Result<(u16, Message), GrpcError> {
         let status = u16::try_from(self.status).ok().filter(|status| (400..600).contains(status));
-        let status = status.ok_or_else(|| format!("status {} is that of no problem", self.status))?;
+        let status = status.ok_or(GrpcError::Status(self.status))?;
         let error = ProblemDetails { status: Some(status), cause: self.cause, detail: self.detail };
         let mut parts = Parts::default();
         let (n1_sm_msg, n2_sm_info) = (parts.n1(self.n1_sm_msg), parts.n2(self.n2_sm_info));
         if n1_sm_msg.is_none() && n2_sm_info.is_none() {
-            return Ok((status, parts.of(error, self.sm_context)));
+            return Ok((status, parts.into_message(error, self.sm_context)));
         }
         let n2_sm_info_type = kind(self.n2_sm_info_type)?;
         let error = smf::SmContextError { error, n1_sm_msg, n2_sm_info, n2_sm_info_type };
-        Ok((status, parts.of(error, self.sm_context)))
+        Ok((status, parts.into_message(error, self.sm_context)))
     }
 }
 

@@ -113,7 +113,7 @@ pub(crate) struct SmContextCreateData {
     #[prost(string, tag = "14")]
     pub(crate) sm_context_status_uri: String,
     #[prost(uint32, optional, tag = "15")]
-    pub(crate) vireo_carried: Option<u32>,
+    pub(crate) vireo_piggyback: Option<u32>,
     #[prost(bytes = "vec", optional, tag = "16")]
     pub(crate) sm_context: Option<Vec<u8>>,
     #[prost(bytes = "vec", optional, tag = "17")]
@@ -365,7 +365,7 @@ mod tests {
 
     /// Every field of the proto file must exist here with its number and type, and no others.
     #[test]
-    fn the_messages_are_those_of_the_file() {
+    fn messages_match_proto_file() {
         let (file, here) = (include_str!("../../proto/vireo-sbi.proto"), include_str!("messages.rs"));
         let here = here.split_once("/// google.rpc.Status").unwrap().0;
         let mut fields = 0;

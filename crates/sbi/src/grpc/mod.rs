@@ -6,14 +6,16 @@
 pub(crate) mod client;
 mod codec;
 mod convert;
+mod error;
 mod messages;
 pub(crate) mod server;
 
 use crate::amf::{self, N1N2MessageTransferRspData, TransferCause};
 use crate::message::{Body, Message, Model};
-use crate::server::Reply;
+use crate::reply::Reply;
 use crate::smf::{self, Operation, SM_CONTEXTS, SmContextCreatedData, SmContextUpdatedData};
 use convert::{Parts, amf_context, nothing_but, sm_context, with_amf_context};
+pub use error::GrpcError;
 use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use messages as wire;
 use prost::Message as _;
@@ -74,7 +76,7 @@ impl Method {
     }
 
     /// Returns the operation of a path.
-    pub fn of(path: &str) -> Option<Self> {
+    pub fn from_path(path: &str) -> Option<Self> {
         Method::ALL.into_iter().find(|method| method.path() == path)
     }
 }
@@ -91,10 +93,11 @@ pub(crate) fn is_grpc(headers: &HeaderMap) -> bool {
 /// # Errors
 ///
 /// Returns an error if no operation can express the request.
-pub fn request(path: &str, message: &Message) -> Result<(Method, Vec<u8>), String> {
+pub fn encode_request(path: &str, message: &Message) -> Result<(Method, Vec<u8>), GrpcError> {
+    let other_resource = |expected| GrpcError::OtherResource { path: path.to_owned(), expected };
     let reference = |operation| match smf::resource(path) {
         Some(smf::Resource::One(reference, of)) if of == operation => Ok(reference.to_owned()),
-        _ => Err(format!("{path:?} is not where an SM context is asked for that")),
+        _ => Err(other_resource("an SM context is asked for that")),
     };
     let release = |cause| {
         let sm_context_ref = reference(Operation::Release)?;
@@ -103,9 +106,9 @@ pub fn request(path: &str, message: &Message) -> Result<(Method, Vec<u8>), Strin
         Ok((Method::ReleaseSmContext, data.encode_to_vec()))
     };
     let model = match &message.body {
-        Body::Json(_) => return Err("what is in JSON already is not said in gRPC".into()),
+        Body::Json(_) => return Err(GrpcError::Json),
         Body::Nothing => {
-            let Some(amf::Resource::Left(supi, number)) = amf::resource(path) else { return release(None) };
+            let Some(amf::Resource::HeldSmContext(supi, number)) = amf::resource(path) else { return release(None) };
             let data = wire::HeldSmContext { ue_context_id: supi.to_owned(), number };
             return Ok((Method::FetchSmContext, data.encode_to_vec()));
         }
@@ -114,12 +117,12 @@ pub fn request(path: &str, message: &Message) -> Result<(Method, Vec<u8>), Strin
     Ok(match model {
         Model::SmContextCreateData(data) => {
             if path != SM_CONTEXTS {
-                return Err(format!("{path:?} is not where SM contexts are"));
+                return Err(other_resource("SM contexts are"));
             }
-            (Method::CreateSmContext, wire::SmContextCreateData::of(data, message)?.encode_to_vec())
+            (Method::CreateSmContext, wire::SmContextCreateData::from_message(data, message)?.encode_to_vec())
         }
         Model::SmContextUpdateData(data) => {
-            let data = wire::SmContextUpdateData::of(reference(Operation::Modify)?, data, message)?;
+            let data = wire::SmContextUpdateData::from_message(reference(Operation::Modify)?, data, message)?;
             (Method::UpdateSmContext, data.encode_to_vec())
         }
         Model::SmContextReleaseData(data) => return release(data.cause.clone()),
@@ -131,9 +134,9 @@ pub fn request(path: &str, message: &Message) -> Result<(Method, Vec<u8>), Strin
         }
         Model::N1N2MessageTransferReqData(data) => {
             let Some(amf::Resource::Messages(supi)) = amf::resource(path) else {
-                return Err(format!("{path:?} is not where messages for a UE are"));
+                return Err(other_resource("messages for a UE are"));
             };
-            let data = wire::N1N2MessageTransferReqData::of(supi.to_owned(), data, message)?;
+            let data = wire::N1N2MessageTransferReqData::from_message(supi.to_owned(), data, message)?;
             (Method::N1N2MessageTransfer, data.encode_to_vec())
         }
         Model::N1N2MsgTxfrFailureNotification(data) => {
@@ -146,7 +149,7 @@ pub fn request(path: &str, message: &Message) -> Result<(Method, Vec<u8>), Strin
             };
             (Method::N1N2TransferFailureNotify, data.encode_to_vec())
         }
-        _ => return Err("what answers is no request".into()),
+        _ => return Err(GrpcError::NotARequest),
     })
 }
 
@@ -154,32 +157,34 @@ pub fn request(path: &str, message: &Message) -> Result<(Method, Vec<u8>), Strin
 ///
 /// # Errors
 ///
-/// Returns the problem as text, for the detail of a response.
-pub fn asked(method: Method, octets: &[u8]) -> Result<(String, Message), String> {
+/// Returns a [`GrpcError`], whose text is the detail of a response.
+pub fn decode_request(method: Method, octets: &[u8]) -> Result<(String, Message), GrpcError> {
     Ok(match method {
-        Method::CreateSmContext => (SM_CONTEXTS.to_owned(), decode::<wire::SmContextCreateData>(octets)?.read()?),
+        Method::CreateSmContext => {
+            (SM_CONTEXTS.to_owned(), decode::<wire::SmContextCreateData>(octets)?.into_message()?)
+        }
         Method::UpdateSmContext => {
             let data = decode::<wire::SmContextUpdateData>(octets)?;
-            (of_sm_context(&data.sm_context_ref, Operation::Modify)?, data.read()?)
+            (sm_context_path(&data.sm_context_ref, Operation::Modify)?, data.into_message()?)
         }
         Method::ReleaseSmContext => {
             let wire::SmContextReleaseData { sm_context_ref, cause, sm_context, amf_context } = decode(octets)?;
             let data = smf::SmContextReleaseData { cause };
-            let message = with_amf_context(Parts::default().of(data, sm_context), amf_context);
-            (of_sm_context(&sm_context_ref, Operation::Release)?, message)
+            let message = with_amf_context(Parts::default().into_message(data, sm_context), amf_context);
+            (sm_context_path(&sm_context_ref, Operation::Release)?, message)
         }
         Method::SmContextStatusNotify => {
             let wire::SmContextStatusNotification { path, resource_status, sm_context } = decode(octets)?;
             let data = smf::SmContextStatusNotification { status_info: smf::StatusInfo { resource_status } };
-            (own_path(path)?, Parts::default().of(data, sm_context))
+            (own_path(path)?, Parts::default().into_message(data, sm_context))
         }
         Method::N1N2MessageTransfer => {
             let data = decode::<wire::N1N2MessageTransferReqData>(octets)?;
-            (amf::message_transfer_uri(name(&data.ue_context_id)?), data.read()?)
+            (amf::message_transfer_uri(name(&data.ue_context_id)?), data.into_message()?)
         }
         Method::N1N2TransferFailureNotify => {
             let data = decode::<wire::N1N2MsgTxfrFailureNotification>(octets)?;
-            (own_path(data.path.clone())?, data.read())
+            (own_path(data.path.clone())?, data.into_message())
         }
         Method::FetchSmContext => {
             let wire::HeldSmContext { ue_context_id, number } = decode(octets)?;
@@ -188,26 +193,26 @@ pub fn asked(method: Method, octets: &[u8]) -> Result<(String, Message), String>
     })
 }
 
-fn decode<M: prost::Message + Default>(octets: &[u8]) -> Result<M, String> {
-    M::decode(octets).map_err(|error| error.to_string())
+fn decode<M: prost::Message + Default>(octets: &[u8]) -> Result<M, GrpcError> {
+    Ok(M::decode(octets)?)
 }
 
 /// Returns the path of an operation on an SM context.
-fn of_sm_context(reference: &str, operation: Operation) -> Result<String, String> {
-    Ok(operation.of(&format!("{SM_CONTEXTS}/{}", name(reference)?)))
+fn sm_context_path(reference: &str, operation: Operation) -> Result<String, GrpcError> {
+    Ok(operation.uri(&format!("{SM_CONTEXTS}/{}", name(reference)?)))
 }
 
 /// Checks that a name can be one segment of a path.
-fn name(name: &str) -> Result<&str, String> {
+fn name(name: &str) -> Result<&str, GrpcError> {
     let plain = |octet: u8| octet.is_ascii_alphanumeric() || b"-._~".contains(&octet);
     let good = (1..=NAME_OCTETS).contains(&name.len()) && name.bytes().all(plain);
-    good.then_some(name).ok_or_else(|| "a name has letters, digits, and - . _ ~".into())
+    good.then_some(name).ok_or(GrpcError::Name)
 }
 
 /// Checks the path of a callback URI that this endpoint has supplied.
-fn own_path(path: String) -> Result<String, String> {
+fn own_path(path: String) -> Result<String, GrpcError> {
     let good = path.starts_with('/') && path.len() <= NAME_OCTETS && path.bytes().all(|octet| octet.is_ascii_graphic());
-    good.then_some(path).ok_or_else(|| "a path begins with / and is at most 512 octets".into())
+    good.then_some(path).ok_or(GrpcError::Path)
 }
 
 /// Encodes a successful response.
@@ -215,17 +220,17 @@ fn own_path(path: String) -> Result<String, String> {
 /// # Errors
 ///
 /// Returns an error if the operation has no such response.
-pub fn answer(method: Method, reply: &Reply) -> Result<Vec<u8>, String> {
+pub fn encode_response(method: Method, reply: &Reply) -> Result<Vec<u8>, GrpcError> {
     let message = &reply.message;
     Ok(match method {
         Method::CreateSmContext => {
-            let data = if message.says_nothing() { SmContextCreatedData::default() } else { message.value()? };
-            let location = reply.location.clone().ok_or("what was made has no name")?;
-            wire::SmContextCreatedData::of(location, &data, message).encode_to_vec()
+            let data = if message.is_body_empty() { SmContextCreatedData::default() } else { message.value()? };
+            let location = reply.location.clone().ok_or(GrpcError::NoLocation)?;
+            wire::SmContextCreatedData::from_message(location, &data, message).encode_to_vec()
         }
         Method::UpdateSmContext | Method::ReleaseSmContext => {
-            let data = if message.says_nothing() { SmContextUpdatedData::default() } else { message.value()? };
-            wire::SmContextUpdatedData::of(&data, message)?.encode_to_vec()
+            let data = if message.is_body_empty() { SmContextUpdatedData::default() } else { message.value()? };
+            wire::SmContextUpdatedData::from_message(&data, message)?.encode_to_vec()
         }
         Method::N1N2MessageTransfer => {
             let N1N2MessageTransferRspData { cause } = message.value()?;
@@ -242,8 +247,8 @@ pub fn answer(method: Method, reply: &Reply) -> Result<Vec<u8>, String> {
 ///
 /// # Errors
 ///
-/// Returns the problem as text.
-pub fn answered(method: Method, octets: &[u8]) -> Result<Reply, String> {
+/// Returns a [`GrpcError`] if the octets are no response of the operation.
+pub fn decode_response(method: Method, octets: &[u8]) -> Result<Reply, GrpcError> {
     let of = |message: Message| Reply {
         status: if message == Message::default() { 204 } else { 200 },
         location: None,
@@ -252,14 +257,16 @@ pub fn answered(method: Method, octets: &[u8]) -> Result<Reply, String> {
     Ok(match method {
         Method::CreateSmContext => {
             let data = decode::<wire::SmContextCreatedData>(octets)?;
-            Reply { status: 201, location: Some(data.location.clone()), message: data.read()? }
+            Reply { status: 201, location: Some(data.location.clone()), message: data.into_message()? }
         }
-        Method::UpdateSmContext | Method::ReleaseSmContext => of(decode::<wire::SmContextUpdatedData>(octets)?.read()?),
+        Method::UpdateSmContext | Method::ReleaseSmContext => {
+            of(decode::<wire::SmContextUpdatedData>(octets)?.into_message()?)
+        }
         Method::N1N2MessageTransfer => {
             let data = decode::<wire::N1N2MessageTransferRspData>(octets)?;
             let (attempting, location) = (TransferCause::AttemptingToReachUe as i32, data.location.clone());
             let status = if data.cause == attempting { 202 } else { 200 };
-            Reply { status, location, message: data.read() }
+            Reply { status, location, message: data.into_message() }
         }
         Method::SmContextStatusNotify | Method::N1N2TransferFailureNotify | Method::FetchSmContext => {
             of(nothing_but(decode::<wire::PiggybackedSmContext>(octets)?.sm_context))
@@ -267,19 +274,29 @@ pub fn answered(method: Method, octets: &[u8]) -> Result<Reply, String> {
     })
 }
 
-/// Encodes an error response as gRPC status: code, message and details.
+/// gRPC status of an error response.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GrpcStatus {
+    pub code: Code,
+    /// Cause and detail of the problem, for peers that do not decode `details`.
+    pub message: String,
+    /// Encoded `google.rpc.Status` with the problem.
+    pub details: Vec<u8>,
+}
+
+/// Encodes an error response as gRPC status.
 ///
 /// # Errors
 ///
 /// Returns an error if the response cannot be encoded.
-pub fn problem(reply: &Reply) -> Result<(Code, String, Vec<u8>), String> {
-    let problem = wire::Problem::of(reply.status, &reply.message)?;
+pub fn encode_problem(reply: &Reply) -> Result<GrpcStatus, GrpcError> {
+    let problem = wire::Problem::from_message(reply.status, &reply.message)?;
     let words = [problem.cause.as_deref(), problem.detail.as_deref()];
     let words = words.into_iter().flatten().collect::<Vec<_>>().join(": ");
     let code = code(reply.status);
     let details = vec![wire::Any { type_url: PROBLEM.into(), value: problem.encode_to_vec() }];
     let status = wire::Status { code: code.into(), message: words.clone(), details };
-    Ok((code, words, status.encode_to_vec()))
+    Ok(GrpcStatus { code, message: words, details: status.encode_to_vec() })
 }
 
 /// Decodes a gRPC status as error response. Without known details, the result has only code and
@@ -288,13 +305,13 @@ pub fn problem(reply: &Reply) -> Result<(Code, String, Vec<u8>), String> {
 /// # Errors
 ///
 /// Returns an error if the details are invalid.
-pub fn problem_of(code: Code, words: &str, details: &[u8]) -> Result<Reply, String> {
+pub fn decode_problem(code: Code, words: &str, details: &[u8]) -> Result<Reply, GrpcError> {
     let wire::Status { details, .. } = decode(details)?;
     let Some(found) = details.into_iter().find(|detail| detail.type_url == PROBLEM) else {
         let cause = format!("{code:?}");
         return Ok(Reply::problem(&crate::common::ProblemDetails::new(status(code), &cause, words)));
     };
-    let (status, message) = decode::<wire::Problem>(&found.value)?.read()?;
+    let (status, message) = decode::<wire::Problem>(&found.value)?.into_message()?;
     Ok(Reply { status, location: None, message })
 }
 

@@ -1,10 +1,11 @@
 //! gRPC requests of peers.
 
-use super::Method;
 use super::codec::Octets;
+use super::{GrpcError, GrpcStatus, Method};
 use crate::common::ProblemDetails;
 use crate::message::BODY_OCTETS;
-use crate::server::{Reply, RequestInfo, Server};
+use crate::reply::Reply;
+use crate::server::{RequestInfo, Server};
 use bytes::Bytes;
 use hyper::body::Incoming;
 use hyper::{Request, Response};
@@ -21,10 +22,10 @@ pub(crate) const HEADERS_OCTETS: u32 = 64 * 1024;
 
 /// Serves one request.
 pub(crate) async fn serve(server: Arc<Server>, request: Request<Incoming>) -> Response<tonic::body::Body> {
-    let Some(method) = Method::of(request.uri().path()) else {
+    let Some(method) = Method::from_path(request.uri().path()) else {
         return Status::unimplemented("this function has no such operation").into_http();
     };
-    let info = RequestInfo::of(request.headers());
+    let info = RequestInfo::from_headers(request.headers());
     let mut grpc = Grpc::new(Octets).max_decoding_message_size(BODY_OCTETS);
     grpc.unary(Operation { server, method, info: Some(info) }, request).await
 }
@@ -48,9 +49,10 @@ impl UnaryService<Bytes> for Operation {
     fn call(&mut self, request: tonic::Request<Bytes>) -> Self::Future {
         let (server, method, info) = (Arc::clone(&self.server), self.method, self.info.take().unwrap_or_default());
         Box::pin(async move {
-            let asked = super::asked(method, request.get_ref()).map_err(|why| ProblemDetails::unreadable(&why));
+            let asked =
+                super::decode_request(method, request.get_ref()).map_err(|why| ProblemDetails::unreadable(&why));
             let reply = match asked {
-                Ok((path, message)) => server.hand(path, message, info).await,
+                Ok((path, message)) => server.dispatch(path, message, info).await,
                 Err(problem) => Err(problem),
             };
             answer(method, &reply.unwrap_or_else(|problem| Arc::new(Reply::problem(&problem))))
@@ -60,13 +62,13 @@ impl UnaryService<Bytes> for Operation {
 
 fn answer(method: Method, reply: &Reply) -> Result<tonic::Response<Vec<u8>>, Status> {
     // A response that cannot be encoded is an error of this process.
-    let unsaid = |why: String| Status::internal(format!("the answer cannot be said: {why}"));
+    let not_encodable = |why: GrpcError| Status::internal(format!("the answer cannot be said: {why}"));
     if reply.is_success() {
-        return super::answer(method, reply).map(tonic::Response::new).map_err(unsaid);
+        return super::encode_response(method, reply).map(tonic::Response::new).map_err(not_encodable);
     }
-    let (code, words, details) = super::problem(reply).map_err(unsaid)?;
+    let GrpcStatus { code, message, details } = super::encode_problem(reply).map_err(not_encodable)?;
     if details.len() > DETAILS_OCTETS {
         return Err(Status::new(Code::Internal, "the answer is too long"));
     }
-    Err(Status::with_details(code, words, details.into()))
+    Err(Status::with_details(code, message, details.into()))
 }
