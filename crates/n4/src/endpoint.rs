@@ -62,13 +62,13 @@ impl Endpoint {
 
     /// Resumes an endpoint with the socket and the snapshot of another process, without a UPF of
     /// this process.
-    pub fn resume(socket: UdpSocket, config: Config, carried: N4Snapshot) -> io::Result<Self> {
-        Endpoint::over(socket, N4::resume(config, carried), None)
+    pub fn resume(socket: UdpSocket, config: Config, snapshot: N4Snapshot) -> io::Result<Self> {
+        Endpoint::over(socket, N4::resume(config, snapshot), None)
     }
 
-    /// See [`N4::carry`].
-    pub fn carry(&self) -> N4Snapshot {
-        self.n4.carry()
+    /// See [`N4::snapshot`].
+    pub fn snapshot(&self) -> N4Snapshot {
+        self.n4.snapshot()
     }
 
     fn over(socket: UdpSocket, n4: N4, direct: Option<Box<dyn InProcess>>) -> io::Result<Self> {
@@ -134,9 +134,9 @@ impl Endpoint {
         for _ in 0..BATCHES {
             match self.inbox.receive(&self.socket) {
                 Ok(count) => {
-                    let (mut hands, inbox) = self.hands(events);
+                    let (mut split, inbox) = self.split(events);
                     for (from, datagram) in inbox.datagrams(count) {
-                        hands.act(now, |n4, wire| n4.on_datagram(now, from, datagram, wire));
+                        split.act(now, |n4, wire| n4.on_datagram(now, from, datagram, wire));
                     }
                     if count < DatagramReceiver::BATCH {
                         return Ok(false);
@@ -168,15 +168,15 @@ impl Endpoint {
         self.with(now, events, |n4, wire| n4.submit(now, upf, key, seid, message, wire))
     }
 
-    /// See [`N4::hold`].
+    /// See [`N4::activate`].
     pub fn activate(&mut self, now: Instant, takes_over: bool, events: &mut dyn FnMut(Event<'_>)) {
-        self.with(now, events, |n4, wire| n4.hold(now, takes_over, wire));
+        self.with(now, events, |n4, wire| n4.activate(now, takes_over, wire));
         self.flush();
     }
 
-    /// See [`N4::let_go`].
+    /// See [`N4::deactivate`].
     pub fn deactivate(&mut self, now: Instant) {
-        self.n4.let_go(now);
+        self.n4.deactivate(now);
     }
 
     /// See [`N4::refuse_report`].
@@ -197,11 +197,11 @@ impl Endpoint {
         events: &mut dyn FnMut(Event<'_>),
         act: impl FnMut(&mut N4, &mut N4Output<'_>) -> R,
     ) -> R {
-        self.hands(events).0.act(now, act)
+        self.split(events).0.act(now, act)
     }
 
     /// Splits the endpoint into the state with its output, and the received datagrams.
-    fn hands<'a>(&'a mut self, events: &'a mut dyn FnMut(Event<'_>)) -> (EndpointContext<'a>, &'a DatagramReceiver) {
+    fn split<'a>(&'a mut self, events: &'a mut dyn FnMut(Event<'_>)) -> (EndpointContext<'a>, &'a DatagramReceiver) {
         let Endpoint { socket, address, direct, n4, inbox, outbox, answers, .. } = self;
         let wire = N4Output { socket, address: *address, direct: direct.as_deref(), answers, outbox, events };
         (EndpointContext { n4, wire }, inbox)

@@ -123,7 +123,7 @@ pub struct Counters {
     /// Datagrams that are not PFCP, or not for a control plane.
     pub garbage: u64,
     /// Messages from addresses of no configured UPF, or of one without an association.
-    pub strangers: u64,
+    pub unassociated: u64,
     /// Datagrams from addresses that are not permitted.
     pub unlisted: u64,
     /// Datagrams from addresses of UEs.

@@ -16,8 +16,8 @@
 //! - If an establishment succeeds after its timeout, the endpoint deletes the session, which the
 //!   control plane does not know.
 //! - Several endpoints may share one Node ID and one Recovery Time Stamp; one of them is active
-//!   ([`N4::hold`], [`N4::let_go`]). A newly active one takes over the associations with the
-//!   sessions of the UPFs (Session Retention Information, TS 29.244 7.4.4.1; TS 23.527 4.3).
+//!   ([`N4::activate`], [`N4::deactivate`]). A newly active one takes over the associations with
+//!   the sessions of the UPFs (Session Retention Information, TS 29.244 7.4.4.1; TS 23.527 4.3).
 //!   Requests meanwhile leave after the takeover.
 //! - Queues, stored responses and the work per datagram are bounded.
 #![forbid(unsafe_code)]
@@ -79,7 +79,7 @@ pub struct N4 {
     /// Source of the last datagram from a UE.
     last_ue: Option<IpAddr>,
     /// True if this endpoint is active. At most one endpoint of a Node ID should be.
-    holds: bool,
+    active: bool,
     /// The latest time of any call. The time of a caller may step back, deadlines may not.
     now: Instant,
     scratch: Vec<u8>,
@@ -99,7 +99,7 @@ impl N4 {
             counters: Counters::default(),
             lines: LogLimit::default(),
             last_ue: None,
-            holds: true,
+            active: true,
             now: Instant::default(),
             scratch: Vec::new(),
             config,
@@ -116,32 +116,32 @@ impl N4 {
     /// It then refuses requests of the caller and drops reports, which UPFs retransmit to the
     /// active endpoint. It sends nothing to UPFs and raises no timeouts: the other endpoint repeats
     /// the pending requests.
-    pub fn let_go(&mut self, now: Instant) {
+    pub fn deactivate(&mut self, now: Instant) {
         let now = self.advance(now);
-        self.holds = false;
+        self.active = false;
         self.waiting.clear();
         for peer in 0..self.peers.len() as PeerIndex {
             self.pending.abandon(now, peer, |_| true, |_| {});
             let entry = &mut self.peers[usize::from(peer)];
             (entry.state, entry.recovery) = (State::Idle { at: now }, None);
-            (entry.takes_over, entry.is_said_up) = (false, false);
+            (entry.takes_over, entry.reported_up) = (false, false);
         }
     }
 
     /// Activates the endpoint. With `takes_over` it asks the UPFs to retain the sessions of the
     /// previously active endpoint. A UPF that does not confirm them has lost them
     /// ([`Event::UpfRestarted`]).
-    pub fn hold(&mut self, now: Instant, takes_over: bool, sink: &mut dyn Sink) {
+    pub fn activate(&mut self, now: Instant, takes_over: bool, sink: &mut dyn Sink) {
         let now = self.advance(now);
-        if self.holds {
+        if self.active {
             return;
         }
-        self.holds = true;
+        self.active = true;
         for peer in 0..self.peers.len() as PeerIndex {
             let entry = &mut self.peers[usize::from(peer)];
             entry.reset_backoff(self.config.retry_first);
             entry.state = State::Idle { at: now };
-            (entry.takes_over, entry.is_said_up) = (takes_over, takes_over);
+            (entry.takes_over, entry.reported_up) = (takes_over, takes_over);
             self.tend(now, peer, sink);
         }
     }
@@ -157,8 +157,8 @@ impl N4 {
     }
 
     /// Returns true if the endpoint is active.
-    pub fn holds(&self) -> bool {
-        self.holds
+    pub fn is_active(&self) -> bool {
+        self.active
     }
 
     /// Returns true if the UPF accepts session requests.
@@ -270,7 +270,7 @@ impl N4 {
             return;
         }
         if !self.config.allow.is_empty() && !self.config.allow.iter().any(|network| network.contains(from.ip())) {
-            return self.turn_away(now, from);
+            return self.drop_unlisted(now, from);
         }
         match Message::new(datagram) {
             Ok(message) if message.message_type().is_response() => {
@@ -281,14 +281,14 @@ impl N4 {
                 if MessageType(kind) != MessageType::VERSION_NOT_SUPPORTED_RESPONSE =>
             {
                 self.counters.garbage += 1;
-                self.answer_unkept(from, sequence, &VersionNotSupportedResponse {}, sink);
+                self.send_unstored(from, sequence, &VersionNotSupportedResponse {}, sink);
             }
             _ => self.counters.garbage += 1,
         }
     }
 
     /// Drops a datagram from an address that is not permitted.
-    fn turn_away(&mut self, now: Instant, from: SocketAddr) {
+    fn drop_unlisted(&mut self, now: Instant, from: SocketAddr) {
         self.counters.unlisted += 1;
         if let Some(left_out) = self.lines.admit((), from.ip(), now) {
             tracing::warn!(peer = %from, left_out, "PFCP from an address that is not in n4.allow");
@@ -300,18 +300,18 @@ impl N4 {
         let now = self.advance(now);
         while let Some(expiry) = self.pending.expire(now) {
             match expiry {
-                Expiry::Again(peer, octets) => {
+                Expiry::Repeat(peer, octets) => {
                     self.counters.repeated += 1;
                     self.counters.sent += 1;
                     sink.send(self.peers[usize::from(peer)].address, octets);
                 }
-                Expiry::Over(request) => self.on_timeout(now, request, sink),
+                Expiry::TimedOut(request) => self.on_timeout(now, request, sink),
             }
         }
         for peer in 0..self.peers.len() as PeerIndex {
             self.tend(now, peer, sink);
         }
-        let peers = self.peers.iter().filter(|_| self.holds).filter_map(|peer| peer.state.due()).min();
+        let peers = self.peers.iter().filter(|_| self.active).filter_map(|peer| peer.state.due()).min();
         peers.into_iter().chain(self.pending.next_deadline()).min()
     }
 
@@ -326,7 +326,7 @@ impl N4 {
         self.advance(now);
         for peer in 0..self.peers.len() as PeerIndex {
             if self.peers[usize::from(peer)].state.is_up() {
-                self.ask_release(peer, sink);
+                self.request_release(peer, sink);
             }
         }
     }
@@ -375,7 +375,7 @@ impl N4 {
     }
 
     /// Sends a node-related response that is not stored, because it is the same for each repeat.
-    fn answer_unkept<T: Body>(&mut self, to: SocketAddr, sequence: u32, body: &T, sink: &mut dyn Sink) {
+    fn send_unstored<T: Body>(&mut self, to: SocketAddr, sequence: u32, body: &T, sink: &mut dyn Sink) {
         if let Some(octets) = encode(std::mem::take(&mut self.scratch), sequence, body) {
             self.counters.sent += 1;
             sink.send(to, &octets);
@@ -394,7 +394,7 @@ impl N4 {
 
     /// Runs the due actions for one UPF.
     fn tend(&mut self, now: Instant, peer: PeerIndex, sink: &mut dyn Sink) {
-        if !self.holds {
+        if !self.active {
             return;
         }
         let state = &mut self.peers[usize::from(peer)].state;
@@ -403,20 +403,20 @@ impl N4 {
         }
         match state {
             State::Idle { .. } => {
-                *state = State::Asking;
-                self.ask_setup(peer, sink);
+                *state = State::SettingUp;
+                self.request_setup(peer, sink);
             }
-            State::Up { release_at: Some(at), .. } if *at <= now => self.ask_release(peer, sink),
+            State::Up { release_at: Some(at), .. } if *at <= now => self.request_release(peer, sink),
             State::Up { heartbeat_at: at, .. } | State::Lost { heartbeat_at: at } => {
                 *at = None;
                 let body = HeartbeatRequest { recovery_time_stamp: self.config.recovery_time_stamp };
                 self.request_node(peer, Purpose::Heartbeat, self.config.heartbeat_n1, &body, sink);
             }
-            State::Asking | State::Releasing => {}
+            State::SettingUp | State::Releasing => {}
         }
     }
 
-    fn ask_setup(&mut self, peer: PeerIndex, sink: &mut dyn Sink) {
+    fn request_setup(&mut self, peer: PeerIndex, sink: &mut dyn Sink) {
         let body = AssociationSetupRequest {
             node_id: self.node_id(),
             recovery_time_stamp: self.config.recovery_time_stamp,
@@ -428,7 +428,7 @@ impl N4 {
         self.request_node(peer, Purpose::Setup, self.config.n1, &body, sink);
     }
 
-    fn ask_release(&mut self, peer: PeerIndex, sink: &mut dyn Sink) {
+    fn request_release(&mut self, peer: PeerIndex, sink: &mut dyn Sink) {
         self.peers[usize::from(peer)].state = State::Releasing;
         let body = AssociationReleaseRequest { node_id: self.node_id() };
         self.request_node(peer, Purpose::Release, self.config.n1, &body, sink);

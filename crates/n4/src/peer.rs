@@ -9,7 +9,7 @@ pub(super) enum State {
     /// No association; `at` is the time of the next attempt.
     Idle { at: Instant },
     /// An Association Setup Request is unanswered.
-    Asking,
+    SettingUp,
     /// The association exists.
     Up {
         since: Instant,
@@ -39,7 +39,7 @@ impl State {
             State::Idle { at } => Some(at),
             State::Up { heartbeat_at, release_at, .. } => heartbeat_at.into_iter().chain(release_at).min(),
             State::Lost { heartbeat_at } => heartbeat_at,
-            State::Asking | State::Releasing => None,
+            State::SettingUp | State::Releasing => None,
         }
     }
 }
@@ -56,7 +56,7 @@ pub(super) struct Peer {
     pub(super) takes_over: bool,
     /// True if the control plane regards the UPF as up, by an event of this or the previously
     /// active endpoint.
-    pub(super) is_said_up: bool,
+    pub(super) reported_up: bool,
     /// Time from a failed attempt to the next one.
     backoff: Duration,
     sequence: u32,
@@ -72,7 +72,7 @@ impl Peer {
             recovery: None,
             features: UpFunctionFeatures::default(),
             takes_over: false,
-            is_said_up: false,
+            reported_up: false,
             backoff,
             sequence: first_sequence & SEQUENCE_MASK,
         }
@@ -85,7 +85,7 @@ impl Peer {
 
     /// Returns true if a takeover of the association is in progress.
     pub(super) fn is_taken_over(&self) -> bool {
-        self.takes_over && self.state == State::Asking
+        self.takes_over && self.state == State::SettingUp
     }
 
     /// Returns the next sequence number: 24 bits, wrapping to 0.

@@ -1,6 +1,5 @@
 //! Unanswered requests.
 
-use super::snapshot::before;
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
@@ -9,10 +8,13 @@ use vireo_types::{Duration, Instant, Seid};
 use vireo_wire::pfcp::MessageType;
 
 /// Time after its timeout for which a response to a session establishment is still processed.
-const GIVEN_UP_MEMORY: Duration = Duration::from_secs(60);
+const TIMED_OUT_MEMORY: Duration = Duration::from_secs(60);
 
 /// Index of a configured UPF.
 pub(super) type PeerIndex = u16;
+
+/// UPF and sequence number of a request.
+pub(super) type RequestNumber = (PeerIndex, u32);
 
 /// Purpose of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,6 +44,39 @@ pub(super) struct Request {
     pub(super) key: Option<u64>,
 }
 
+/// An unanswered request.
+#[derive(Debug)]
+pub(super) struct OpenRequest<'a> {
+    /// Time of the next repeat, or of the timeout.
+    pub(super) due: Instant,
+    pub(super) request: Request,
+    pub(super) repeats_left: u8,
+    pub(super) octets: &'a [u8],
+}
+
+/// An answered request, which the caller may submit again.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct AnsweredRequest {
+    expires_at: Instant,
+    key: u64,
+    number: RequestNumber,
+}
+
+/// A number that other requests must not use yet, or whose response may still arrive.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct RecentNumber {
+    expires_at: Instant,
+    number: RequestNumber,
+}
+
+/// Requests that are remembered after their end, each list by the end of its retention.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct RecentRequests {
+    answered: Vec<AnsweredRequest>,
+    spared: Vec<RecentNumber>,
+    timed_out: Vec<RecentNumber>,
+}
+
 #[derive(Debug)]
 struct Slot {
     request: Option<Request>,
@@ -63,9 +98,9 @@ struct Due {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Expiry<'a> {
     /// Repeat the encoded request to this UPF.
-    Again(PeerIndex, &'a [u8]),
+    Repeat(PeerIndex, &'a [u8]),
     /// The request has no repeats left.
-    Over(Request),
+    TimedOut(Request),
 }
 
 /// Unanswered requests by slot, number and key.
@@ -80,17 +115,17 @@ pub(super) struct Pending {
     t1: Duration,
     due: VecDeque<Due>,
     // Only this endpoint chooses these numbers and keys, so no peer can force collisions.
-    by_number: FxHashMap<(PeerIndex, u32), u32>,
+    by_number: FxHashMap<RequestNumber, u32>,
     by_key: FxHashMap<u64, u32>,
     /// Numbers of answered requests with keys. If `spares` is set, other requests do not use
     /// answered numbers. Numbers derive from keys then, and a UPF would take another request for a
     /// repeat.
-    answered: Recent<u64, (PeerIndex, u32)>,
+    answered: Recent<u64, RequestNumber>,
     spares: bool,
-    spared: Recent<(PeerIndex, u32), ()>,
+    spared: Recent<RequestNumber, ()>,
     /// Numbers of session establishments without response after all repeats. Their responses may
     /// still arrive.
-    given_up: Recent<(PeerIndex, u32), ()>,
+    timed_out: Recent<RequestNumber, ()>,
 }
 
 impl Pending {
@@ -106,43 +141,51 @@ impl Pending {
             answered: Recent::new(limit, memory),
             spares,
             spared: Recent::new(limit, memory),
-            given_up: Recent::new(limit, GIVEN_UP_MEMORY),
+            timed_out: Recent::new(limit, TIMED_OUT_MEMORY),
         }
     }
 
-    /// Returns the unanswered requests by deadline, each with its deadline, remaining repeats and
-    /// octets.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (Instant, Request, u8, &[u8])> {
+    /// Returns the unanswered requests by deadline.
+    pub(super) fn iter(&self) -> impl Iterator<Item = OpenRequest<'_>> {
         self.due.iter().filter_map(|due| {
             let slot = &self.slots[due.slot as usize];
             let request = slot.request.filter(|_| slot.generation == due.generation)?;
-            Some((due.at, request, slot.repeats_left, &slot.octets[..]))
+            Some(OpenRequest { due: due.at, request, repeats_left: slot.repeats_left, octets: &slot.octets })
         })
     }
 
-    /// Returns the recently answered, reserved and timed-out requests, each with the end of its
-    /// retention.
-    #[allow(clippy::type_complexity, reason = "three lists of the same kind")]
-    pub(super) fn recent(
-        &self,
-    ) -> (
-        impl Iterator<Item = (Instant, u64, &(PeerIndex, u32))>,
-        impl Iterator<Item = (Instant, (PeerIndex, u32), &())>,
-        impl Iterator<Item = (Instant, (PeerIndex, u32), &())>,
-    ) {
-        (self.answered.iter(), self.spared.iter(), self.given_up.iter())
+    /// Returns the requests that are remembered after their end.
+    pub(super) fn recent(&self) -> RecentRequests {
+        let numbers = |recent: &Recent<RequestNumber, ()>| {
+            recent.iter().map(|entry| RecentNumber { expires_at: entry.expires_at, number: entry.key }).collect()
+        };
+        let answered = self.answered.iter().map(|RecentEntry { expires_at, key, value }| AnsweredRequest {
+            expires_at,
+            key,
+            number: *value,
+        });
+        RecentRequests {
+            answered: answered.collect(),
+            spared: numbers(&self.spared),
+            timed_out: numbers(&self.timed_out),
+        }
     }
 
-    /// Adds recently answered, reserved and timed-out requests with the end of their retention.
-    pub(super) fn remember(
-        &mut self,
-        answered: impl Iterator<Item = (Instant, u64, (PeerIndex, u32))>,
-        spared: impl Iterator<Item = (Instant, (PeerIndex, u32))>,
-        given_up: impl Iterator<Item = (Instant, (PeerIndex, u32))>,
-    ) {
-        answered.for_each(|(until, key, at)| self.answered.restore(until, key, at));
-        spared.for_each(|(until, at)| self.spared.restore(until, at, ()));
-        given_up.for_each(|(until, at)| self.given_up.restore(until, at, ()));
+    /// Adds requests of another process, except those to UPFs without an index in `peers`.
+    pub(super) fn restore(&mut self, recent: RecentRequests, peers: impl Fn(PeerIndex) -> Option<PeerIndex>) {
+        let number = |(peer, sequence): RequestNumber| Some((peers(peer)?, sequence));
+        for AnsweredRequest { expires_at, key, number: at } in recent.answered {
+            if let Some(at) = number(at) {
+                self.answered.restore(expires_at, key, at);
+            }
+        }
+        for (numbers, to) in [(recent.spared, &mut self.spared), (recent.timed_out, &mut self.timed_out)] {
+            for RecentNumber { expires_at, number: at } in numbers {
+                if let Some(at) = number(at) {
+                    to.restore(expires_at, at, ());
+                }
+            }
+        }
     }
 
     /// Returns the number of unanswered requests.
@@ -169,20 +212,20 @@ impl Pending {
     }
 
     /// Returns the UPF and sequence number of a recently answered request with this key.
-    pub(super) fn answered(&mut self, now: Instant, key: u64) -> Option<(PeerIndex, u32)> {
+    pub(super) fn answered(&mut self, now: Instant, key: u64) -> Option<RequestNumber> {
         self.answered.get(now, key).copied()
     }
 
     /// Records the timeout of an establishment, whose response may still arrive.
-    pub(super) fn give_up(&mut self, now: Instant, request: &Request) {
+    pub(super) fn record_timeout(&mut self, now: Instant, request: &Request) {
         if request.kind == MessageType::SESSION_ESTABLISHMENT_REQUEST {
-            self.given_up.put(now, (request.peer, request.sequence), ());
+            self.timed_out.put(now, (request.peer, request.sequence), ());
         }
     }
 
     /// Returns true if this is the number of a timed-out establishment, and removes it.
-    pub(super) fn was_given_up(&mut self, now: Instant, peer: PeerIndex, sequence: u32) -> bool {
-        self.given_up.take(now, (peer, sequence)).is_some()
+    pub(super) fn take_timed_out(&mut self, now: Instant, peer: PeerIndex, sequence: u32) -> bool {
+        self.timed_out.take(now, (peer, sequence)).is_some()
     }
 
     /// Registers a request. The caller must have checked that its number is free and the table is
@@ -251,7 +294,7 @@ impl Pending {
         for slot in 0..self.slots.len() as u32 {
             let hit = self.slots[slot as usize].request.is_some_and(|r| r.peer == peer && which(&r));
             if hit && let Some(request) = self.free(slot) {
-                self.give_up(now, &request);
+                self.record_timeout(now, &request);
                 each(request);
             }
         }
@@ -264,12 +307,12 @@ impl Pending {
         self.due.pop_front();
         let again = self.slots[due.slot as usize].repeats_left > 0;
         if !again {
-            return self.free(due.slot).map(Expiry::Over);
+            return self.free(due.slot).map(Expiry::TimedOut);
         }
         self.due.push_back(Due { at: now + self.t1, ..due });
         let entry = &mut self.slots[due.slot as usize];
         entry.repeats_left -= 1;
-        entry.request.map(|request| Expiry::Again(request.peer, &entry.octets[..]))
+        entry.request.map(|request| Expiry::Repeat(request.peer, &entry.octets[..]))
     }
 
     /// Returns the deadline of the next request.
@@ -298,6 +341,13 @@ struct Recent<K, V> {
     order: VecDeque<(Instant, K)>,
 }
 
+/// An entry of [`Recent`].
+struct RecentEntry<'a, K, V> {
+    expires_at: Instant,
+    key: K,
+    value: &'a V,
+}
+
 impl<K: Copy + Eq + Hash, V> Recent<K, V> {
     fn new(limit: usize, memory: Duration) -> Self {
         Recent { limit, memory, values: FxHashMap::default(), order: VecDeque::new() }
@@ -316,13 +366,15 @@ impl<K: Copy + Eq + Hash, V> Recent<K, V> {
     }
 
     /// Returns all entries in insertion order.
-    fn iter(&self) -> impl Iterator<Item = (Instant, K, &V)> {
-        self.order.iter().filter_map(|(until, key)| Some((*until, *key, self.values.get(key)?)))
+    fn iter(&self) -> impl Iterator<Item = RecentEntry<'_, K, V>> {
+        self.order.iter().filter_map(|(expires_at, key)| {
+            Some(RecentEntry { expires_at: *expires_at, key: *key, value: self.values.get(key)? })
+        })
     }
 
     /// Adds an entry with the end of its retention. Calls must be ordered by that time.
-    fn restore(&mut self, until: Instant, key: K, value: V) {
-        self.put(before(until, self.memory), key, value);
+    fn restore(&mut self, expires_at: Instant, key: K, value: V) {
+        self.put(before(expires_at, self.memory), key, value);
     }
 
     fn get(&mut self, now: Instant, key: K) -> Option<&V> {
@@ -336,9 +388,14 @@ impl<K: Copy + Eq + Hash, V> Recent<K, V> {
     }
 
     fn forget(&mut self, now: Instant) {
-        while let Some((_, key)) = self.order.front().filter(|(until, _)| *until <= now) {
+        while let Some((_, key)) = self.order.front().filter(|(expires_at, _)| *expires_at <= now) {
             self.values.remove(key);
             self.order.pop_front();
         }
     }
+}
+
+/// Returns the time at which something that expires then was recorded.
+pub(super) fn before(expires_at: Instant, span: Duration) -> Instant {
+    Instant(expires_at.0.saturating_sub(span.0))
 }

@@ -16,7 +16,7 @@ pub(super) struct Reply {
     pub(super) kind: MessageType,
     /// Source of the request, and hence destination of the response (TS 29.244 6.1).
     pub(super) from: SocketAddr,
-    pub(super) until: Instant,
+    pub(super) expires_at: Instant,
     /// The response; empty while there is none.
     pub(super) octets: Vec<u8>,
 }
@@ -63,15 +63,15 @@ impl Replies {
         from: SocketAddr,
     ) -> RepeatCheck<'_> {
         let known = self.index.get(&(peer, sequence)).copied();
-        let current = known.filter(|at| self.ring[*at].kind == kind && self.ring[*at].until > now);
+        let current = known.filter(|at| self.ring[*at].kind == kind && self.ring[*at].expires_at > now);
         if let Some(at) = current {
             let reply = &mut self.ring[at];
             reply.from = from;
             return if reply.octets.is_empty() { RepeatCheck::Waiting } else { RepeatCheck::Answered(&reply.octets) };
         }
-        let until = now + self.memory;
+        let expires_at = now + self.memory;
         if self.ring.len() < self.limit {
-            self.ring.push(Reply { peer, sequence, kind, from, until, octets: Vec::new() });
+            self.ring.push(Reply { peer, sequence, kind, from, expires_at, octets: Vec::new() });
             self.index.insert((peer, sequence), self.ring.len() - 1);
             return RepeatCheck::New;
         }
@@ -82,7 +82,8 @@ impl Replies {
         if self.index.get(&old) == Some(&at) {
             self.index.remove(&old);
         }
-        (reply.peer, reply.sequence, reply.kind, reply.from, reply.until) = (peer, sequence, kind, from, until);
+        (reply.peer, reply.sequence, reply.kind, reply.from, reply.expires_at) =
+            (peer, sequence, kind, from, expires_at);
         reply.octets.clear();
         self.index.insert((peer, sequence), at);
         RepeatCheck::New

@@ -22,8 +22,8 @@ impl N4 {
             return self.on_heartbeat(now, from, message, sink);
         }
         let Some(peer) = self.peer_of(from) else {
-            self.counters.strangers += 1;
-            return self.refuse_stranger(from, message, Cause::NO_ESTABLISHED_ASSOCIATION, sink);
+            self.counters.unassociated += 1;
+            return self.refuse_unassociated(from, message, Cause::NO_ESTABLISHED_ASSOCIATION, sink);
         };
         let taken = matches!(
             kind,
@@ -39,9 +39,9 @@ impl N4 {
             self.counters.garbage += 1;
             return;
         }
-        if !self.holds {
+        if !self.active {
             // Not for this endpoint: the UPF repeats the request to the active endpoint.
-            self.counters.strangers += 1;
+            self.counters.unassociated += 1;
             return;
         }
         match self.replies.take(now, peer, message.sequence(), kind, from) {
@@ -59,7 +59,7 @@ impl N4 {
         match kind {
             MessageType::ASSOCIATION_SETUP_REQUEST => self.on_setup(now, peer, message, sink),
             _ if !self.has_association(peer) => {
-                self.counters.strangers += 1;
+                self.counters.unassociated += 1;
                 self.refuse(peer, message, Cause::NO_ESTABLISHED_ASSOCIATION, sink);
             }
             MessageType::ASSOCIATION_UPDATE_REQUEST => self.on_update(now, peer, message, sink),
@@ -71,17 +71,17 @@ impl N4 {
     }
 
     fn has_association(&self, peer: PeerIndex) -> bool {
-        !matches!(self.peers[usize::from(peer)].state, State::Idle { .. } | State::Asking)
+        !matches!(self.peers[usize::from(peer)].state, State::Idle { .. } | State::SettingUp)
     }
 
     /// Answers a heartbeat, with or without an association (TS 29.244 6.2.2). An inactive endpoint
     /// does not answer: before a takeover the UPF checks whether the old endpoint is alive.
     fn on_heartbeat(&mut self, now: Instant, from: SocketAddr, message: &Message<'_>, sink: &mut dyn Sink) {
-        if !self.holds {
+        if !self.active {
             return;
         }
         let body = HeartbeatResponse { recovery_time_stamp: self.config.recovery_time_stamp };
-        self.answer_unkept(from, message.sequence(), &body, sink);
+        self.send_unstored(from, message.sequence(), &body, sink);
         let (Some(peer), Ok(request)) = (self.peer_of(from), HeartbeatRequest::parse(message)) else { return };
         let entry = &mut self.peers[usize::from(peer)];
         // An older time stamp belongs to an overtaken request (TS 29.244 6.2.2.2). Stamps are
@@ -111,7 +111,7 @@ impl N4 {
             let takes_over = std::mem::take(&mut self.peers[usize::from(peer)].takes_over);
             if self.starts_over(now, peer) || takes_over {
                 self.forget_sessions(peer, sink);
-                self.peers[usize::from(peer)].state = State::Asking;
+                self.peers[usize::from(peer)].state = State::SettingUp;
                 self.peers[usize::from(peer)].recovery = None;
             }
             self.associated(now, peer, request.recovery_time_stamp, features, sink);
@@ -124,7 +124,7 @@ impl N4 {
         match self.peers[usize::from(peer)].state {
             State::Up { since, .. } => now.since(since) > Duration(self.config.t1.0 * (u64::from(self.config.n1) + 1)),
             State::Lost { .. } | State::Releasing => true,
-            State::Idle { .. } | State::Asking => false,
+            State::Idle { .. } | State::SettingUp => false,
         }
     }
 
@@ -216,7 +216,7 @@ impl N4 {
     }
 
     /// Rejects a request of an address of no UPF, without storing the response.
-    fn refuse_stranger(&mut self, to: SocketAddr, request: &Message<'_>, cause: Cause, sink: &mut dyn Sink) {
+    fn refuse_unassociated(&mut self, to: SocketAddr, request: &Message<'_>, cause: Cause, sink: &mut dyn Sink) {
         let mut scratch = std::mem::take(&mut self.scratch);
         if refusal(&mut scratch, &self.config, request, cause) {
             self.counters.sent += 1;

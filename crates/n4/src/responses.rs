@@ -20,7 +20,7 @@ impl N4 {
         sink: &mut dyn Sink,
     ) {
         let Some(peer) = self.peer_of(from) else {
-            self.counters.strangers += 1;
+            self.counters.unassociated += 1;
             return;
         };
         let Some(request) = self.pending.close(now, peer, message.sequence(), message.message_type()) else {
@@ -47,7 +47,7 @@ impl N4 {
                 Err(error) => self.setup_failed(now, peer, Some(error.cause), sink),
             },
             Purpose::Heartbeat => match HeartbeatResponse::parse(message) {
-                Ok(response) => self.alive(now, peer, response.recovery_time_stamp, sink),
+                Ok(response) => self.on_heartbeat_response(now, peer, response.recovery_time_stamp, sink),
                 Err(_) => self.on_timeout(now, request, sink),
             },
             Purpose::Release => self.released(now, peer, sink),
@@ -61,8 +61,8 @@ impl N4 {
         let sequence = message.sequence();
         if message.message_type() != MessageType::SESSION_ESTABLISHMENT_RESPONSE
             // The active endpoint has repeated the request.
-            || !self.holds
-            || !self.pending.was_given_up(now, peer, sequence)
+            || !self.active
+            || !self.pending.take_timed_out(now, peer, sequence)
             || self.pending.is_full()
         {
             return;
@@ -103,11 +103,11 @@ impl N4 {
         let peer = &mut self.peers[usize::from(request.peer)];
         match request.purpose {
             Purpose::Session => {
-                self.pending.give_up(now, &request);
+                self.pending.record_timeout(now, &request);
                 sink.event(Event::Timeout { upf: peer.address, seid: request.seid, key: request.key });
             }
             Purpose::Setup => self.setup_failed(now, request.peer, None, sink),
-            Purpose::Heartbeat => self.silent(now, request.peer, sink),
+            Purpose::Heartbeat => self.on_heartbeat_timeout(now, request.peer, sink),
             Purpose::Release => self.released(now, request.peer, sink),
             Purpose::CleanUp => {}
         }
@@ -115,12 +115,12 @@ impl N4 {
 
     fn setup_failed(&mut self, now: Instant, peer: PeerIndex, cause: Option<Cause>, sink: &mut dyn Sink) {
         let entry = &mut self.peers[usize::from(peer)];
-        if entry.state == State::Asking {
+        if entry.state == State::SettingUp {
             let retry_in = entry.back_off(self.config.retry_longest);
             entry.state = State::Idle { at: now + retry_in };
             let upf = entry.address;
             sink.event(Event::SetupFailed { upf, cause, retry_in });
-            if std::mem::take(&mut entry.is_said_up) {
+            if std::mem::take(&mut entry.reported_up) {
                 sink.event(Event::UpfDown { upf, sessions_kept: true });
             }
             self.abandon_sessions(peer, sink);
@@ -153,7 +153,7 @@ impl N4 {
         if self.peers[index].recovery.is_some_and(|before| before != recovery) {
             self.forget_sessions(peer, sink);
             // the association that is reported below is a new one
-            self.peers[index].state = State::Asking;
+            self.peers[index].state = State::SettingUp;
         }
         let entry = &mut self.peers[index];
         entry.recovery = Some(recovery);
@@ -162,14 +162,20 @@ impl N4 {
         if !entry.state.is_up() {
             let heartbeat_at = Some(now + self.config.heartbeat_interval);
             entry.state = State::Up { since: now, heartbeat_at, release_at: None };
-            entry.is_said_up = true;
+            entry.reported_up = true;
             sink.event(Event::UpfUp { upf: entry.address, features });
         }
         self.send_waiting(now, peer, sink);
     }
 
     /// Handles a Heartbeat Response.
-    fn alive(&mut self, now: Instant, peer: PeerIndex, recovery: RecoveryTimeStamp, sink: &mut dyn Sink) {
+    fn on_heartbeat_response(
+        &mut self,
+        now: Instant,
+        peer: PeerIndex,
+        recovery: RecoveryTimeStamp,
+        sink: &mut dyn Sink,
+    ) {
         let entry = &mut self.peers[usize::from(peer)];
         let next = Some(now + self.config.heartbeat_interval);
         if !matches!(entry.state, State::Up { .. } | State::Lost { .. }) {
@@ -183,7 +189,7 @@ impl N4 {
             State::Up { heartbeat_at, .. } => *heartbeat_at = next,
             state => {
                 *state = State::Up { since: now, heartbeat_at: next, release_at: None };
-                entry.is_said_up = true;
+                entry.reported_up = true;
                 entry.reset_backoff(self.config.retry_first);
                 sink.event(Event::UpfUp { upf: entry.address, features: entry.features });
             }
@@ -191,12 +197,12 @@ impl N4 {
     }
 
     /// Handles an unanswered heartbeat.
-    fn silent(&mut self, now: Instant, peer: PeerIndex, sink: &mut dyn Sink) {
+    fn on_heartbeat_timeout(&mut self, now: Instant, peer: PeerIndex, sink: &mut dyn Sink) {
         let entry = &mut self.peers[usize::from(peer)];
         match entry.state {
             State::Up { .. } => {
                 let heartbeat_at = Some(now + entry.back_off(self.config.retry_longest));
-                (entry.state, entry.is_said_up) = (State::Lost { heartbeat_at }, false);
+                (entry.state, entry.reported_up) = (State::Lost { heartbeat_at }, false);
                 sink.event(Event::UpfDown { upf: entry.address, sessions_kept: true });
                 self.abandon_sessions(peer, sink);
             }
@@ -204,7 +210,7 @@ impl N4 {
                 let heartbeat_at = Some(now + entry.back_off(self.config.retry_longest));
                 entry.state = State::Lost { heartbeat_at };
             }
-            State::Idle { .. } | State::Asking | State::Releasing => {}
+            State::Idle { .. } | State::SettingUp | State::Releasing => {}
         }
     }
 
@@ -220,7 +226,7 @@ impl N4 {
     pub(super) fn released(&mut self, now: Instant, peer: PeerIndex, sink: &mut dyn Sink) {
         self.pending.abandon(now, peer, |request| request.purpose != Purpose::Session, |_| {});
         let entry = &mut self.peers[usize::from(peer)];
-        (entry.state, entry.is_said_up) = (State::Idle { at: now + self.config.retry_longest }, false);
+        (entry.state, entry.reported_up) = (State::Idle { at: now + self.config.retry_longest }, false);
         sink.event(Event::UpfDown { upf: entry.address, sessions_kept: false });
         self.abandon_sessions(peer, sink);
     }

@@ -30,7 +30,7 @@ pub struct UePeers {
 
 impl UePeers {
     /// Creates a filter for an interface, named as in the log.
-    pub fn of(interface: &'static str, pools: Vec<Network>) -> Self {
+    pub fn new(interface: &'static str, pools: Vec<Network>) -> Self {
         UePeers { interface, pools, logged: None, left_out: 0 }
     }
 

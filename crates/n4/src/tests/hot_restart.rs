@@ -2,7 +2,7 @@ use super::*;
 
 /// Resumes the endpoint in another process.
 fn handed_over(bench: &mut Bench, change: impl FnOnce(&mut Config)) {
-    let octets = postcard::to_stdvec(&bench.n4.carry()).expect("it encodes");
+    let octets = postcard::to_stdvec(&bench.n4.snapshot()).expect("it encodes");
     let carried = postcard::from_bytes(&octets).expect("it decodes");
     // A configuration with another first sequence number.
     let mut config = Config::new(CP, vec![UPF], RecoveryTimeStamp(1), 7_000);
@@ -11,7 +11,7 @@ fn handed_over(bench: &mut Bench, change: impl FnOnce(&mut Config)) {
 }
 
 #[test]
-fn what_is_asked_is_answered_and_repeated_after_a_handover() {
+fn request_survives_hot_restart() {
     let mut bench = Bench::associated_with(|config| config.shared = true);
     bench.submit(Some(5), seid(1), &deletion()).expect("sent");
     let answered = view(&bench.sent_one()).sequence();
@@ -21,49 +21,57 @@ fn what_is_asked_is_answered_and_repeated_after_a_handover() {
     bench.submit(None, seid(3), &deletion()).expect("sent");
     let own = view(&bench.sent_one()).sequence();
     bench.pass(Duration::from_millis(400));
-    bench.seen();
+    bench.take_events();
 
     handed_over(&mut bench, |config| config.shared = true);
-    assert!(bench.n4.is_up(UPF) && bench.n4.holds());
-    assert_eq!((bench.tick().is_some(), bench.sent().len(), bench.seen()), (true, 0, vec![]), "nothing is set up anew");
+    assert!(bench.n4.is_up(UPF) && bench.n4.active());
+    assert_eq!(
+        (bench.tick().is_some(), bench.sent().len(), bench.take_events()),
+        (true, 0, vec![]),
+        "nothing is set up anew"
+    );
     assert_eq!(bench.submit(Some(6), seid(2), &deletion()), Ok(Submitted::Waiting));
     bench.pass(Duration::from_millis(600));
     let again: Vec<u32> = bench.sent().iter().map(|octets| view(octets).sequence()).collect();
     assert_eq!(again, [waits, own], "when their time has come");
     bench.receive(&deletion_response(Cause::REQUEST_ACCEPTED, seid(2).0, waits));
-    assert!(matches!(&bench.seen()[..], [Seen::Delivered { seid, .. }] if *seid == self::seid(2)));
+    assert!(matches!(&bench.take_events()[..], [OwnedEvent::Delivered { seid, .. }] if *seid == self::seid(2)));
     bench.submit(Some(5), seid(1), &deletion()).expect("sent");
     assert_eq!(view(&bench.sent_one()).sequence(), answered, "a repeat is known by its number");
     bench.submit(None, seid(4), &deletion()).expect("sent");
     assert_eq!(view(&bench.sent_one()).sequence(), own + 1, "numbers go on");
     bench.pass(Duration::from_secs(3));
-    assert!(bench.seen().contains(&Seen::Timeout(seid(3), None)));
+    assert!(bench.take_events().contains(&OwnedEvent::Timeout(seid(3), None)));
 }
 
 #[test]
-fn reports_that_were_answered_are_known_after_a_handover_and_the_others_can_be_answered() {
+fn reports_survive_hot_restart() {
     let mut bench = Bench::associated();
     for sequence in [7, 8] {
         bench.receive(&report(seid(4).0, sequence));
     }
     bench.n4.send_response(bench.now, UPF, &report_response(7), &mut bench.net);
     let answer = bench.sent_one();
-    bench.seen();
+    bench.take_events();
     handed_over(&mut bench, |_| {});
     bench.receive(&report(seid(4).0, 7));
     bench.receive(&report(seid(4).0, 8));
-    assert_eq!((bench.sent_one(), bench.seen()), (answer, vec![]), "one is answered again, the other was delivered");
+    assert_eq!(
+        (bench.sent_one(), bench.take_events()),
+        (answer, vec![]),
+        "one is answered again, the other was delivered"
+    );
     let from = (CP, 40_000).into();
     bench.n4.send_response(bench.now, from, &report_response(8), &mut bench.net);
     bench.sent();
     // Heartbeats continue on schedule.
     bench.pass(Duration::from_secs(10));
     bench.answer_heartbeat();
-    assert_eq!(bench.seen(), []);
+    assert_eq!(bench.take_events(), []);
 }
 
 #[test]
-fn a_upf_that_is_gone_from_the_configuration_is_forgotten_and_a_new_one_is_associated_with() {
+fn hot_restart_applies_new_configuration() {
     let mut bench = Bench::associated();
     bench.submit(Some(6), seid(2), &deletion()).expect("sent");
     bench.sent();

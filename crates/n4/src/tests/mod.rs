@@ -1,11 +1,11 @@
 //! N4 endpoint with virtual time and a list of datagrams as network.
 
 mod association;
-mod handover;
+mod hot_restart;
 mod session;
 mod shell;
-mod strangers;
 mod takeover;
+mod unassociated;
 
 use super::*;
 use std::net::{IpAddr, Ipv4Addr};
@@ -19,7 +19,7 @@ const STARTED: RecoveryTimeStamp = RecoveryTimeStamp(3_900_000_000);
 
 /// An event with its message owned.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Seen {
+enum OwnedEvent {
     Delivered { seid: Seid, request: bool, message: Vec<u8> },
     Timeout(Seid, Option<u64>),
     Up,
@@ -33,7 +33,7 @@ enum Seen {
 #[derive(Default)]
 struct Net {
     sent: Vec<(SocketAddr, Vec<u8>)>,
-    seen: Vec<Seen>,
+    events: Vec<OwnedEvent>,
 }
 
 impl Sink for Net {
@@ -42,17 +42,17 @@ impl Sink for Net {
     }
 
     fn event(&mut self, event: Event<'_>) {
-        self.seen.push(match event {
+        self.events.push(match event {
             Event::Deliver { seid, request, message, .. } => {
-                Seen::Delivered { seid, request, message: message.to_vec() }
+                OwnedEvent::Delivered { seid, request, message: message.to_vec() }
             }
-            Event::Timeout { seid, key, .. } => Seen::Timeout(seid, key),
-            Event::UpfUp { .. } => Seen::Up,
-            Event::SetupFailed { cause, .. } => Seen::Failed(cause),
-            Event::UpfDown { sessions_kept, .. } => Seen::Down { sessions_kept },
-            Event::UpfRestarted { .. } => Seen::Restarted,
-            Event::UpfReleasing { within, .. } => Seen::Releasing(within),
-            Event::GtpuPath { peer, works, .. } => Seen::Path(peer, works),
+            Event::Timeout { seid, key, .. } => OwnedEvent::Timeout(seid, key),
+            Event::UpfUp { .. } => OwnedEvent::Up,
+            Event::SetupFailed { cause, .. } => OwnedEvent::Failed(cause),
+            Event::UpfDown { sessions_kept, .. } => OwnedEvent::Down { sessions_kept },
+            Event::UpfRestarted { .. } => OwnedEvent::Restarted,
+            Event::UpfReleasing { within, .. } => OwnedEvent::Releasing(within),
+            Event::GtpuPath { peer, works, .. } => OwnedEvent::Path(peer, works),
         });
     }
 }
@@ -81,7 +81,7 @@ impl Bench {
         let mut bench = Bench::new(change);
         bench.tick();
         bench.answer_setup();
-        assert_eq!(bench.seen(), [Seen::Up]);
+        assert_eq!(bench.take_events(), [OwnedEvent::Up]);
         bench
     }
 
@@ -128,8 +128,8 @@ impl Bench {
         self.sent().iter().map(|octets| view(octets).message_type()).collect()
     }
 
-    fn seen(&mut self) -> Vec<Seen> {
-        std::mem::take(&mut self.net.seen)
+    fn take_events(&mut self) -> Vec<OwnedEvent> {
+        std::mem::take(&mut self.net.events)
     }
 
     /// Answers the setup request that was just sent.

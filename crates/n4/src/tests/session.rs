@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn a_lost_request_is_repeated_under_its_number_and_given_up() {
+fn lost_request_is_repeated_then_times_out() {
     let mut bench = Bench::associated();
     assert_eq!(bench.submit(Some(5), seid(1), &deletion()), Ok(Submitted::Sent));
     let first = bench.sent_one();
@@ -12,16 +12,16 @@ fn a_lost_request_is_repeated_under_its_number_and_given_up() {
         bench.tick();
         assert_eq!(bench.sent_one(), first);
     }
-    assert_eq!(bench.seen(), []);
+    assert_eq!(bench.take_events(), []);
     bench.pass(SECOND);
     bench.tick();
-    assert_eq!(bench.seen(), [Seen::Timeout(seid(1), Some(5))]);
+    assert_eq!(bench.take_events(), [OwnedEvent::Timeout(seid(1), Some(5))]);
     assert_eq!((bench.sent().len(), bench.n4.counters().outstanding), (0, 0));
     assert_eq!((bench.n4.counters().repeated, bench.n4.counters().timeouts), (3, 1));
 }
 
 #[test]
-fn a_lost_response_comes_with_the_repeat() {
+fn repeat_recovers_lost_response() {
     let mut bench = Bench::associated();
     bench.submit(None, seid(1), &deletion()).expect("sent");
     bench.pass(Duration::from_millis(2_500));
@@ -29,29 +29,29 @@ fn a_lost_response_comes_with_the_repeat() {
     assert_eq!(sent.len(), 3);
     let response = deletion_response(Cause::REQUEST_ACCEPTED, seid(1).0, view(&sent[2]).sequence());
     bench.receive(&response);
-    assert_eq!(bench.seen(), [Seen::Delivered { seid: seid(1), request: false, message: response }]);
+    assert_eq!(bench.take_events(), [OwnedEvent::Delivered { seid: seid(1), request: false, message: response }]);
     bench.pass(Duration::from_secs(5));
-    assert_eq!((bench.sent().len(), bench.seen()), (0, vec![]));
+    assert_eq!((bench.sent().len(), bench.take_events()), (0, vec![]));
 }
 
 #[test]
-fn a_repeated_response_and_a_late_one_are_dropped() {
+fn repeated_and_late_responses_are_dropped() {
     let mut bench = Bench::associated();
     bench.submit(None, seid(1), &deletion()).expect("sent");
     let response = deletion_response(Cause::REQUEST_ACCEPTED, seid(1).0, view(&bench.sent_one()).sequence());
     bench.receive(&response);
     bench.receive(&response);
-    assert_eq!(bench.seen().len(), 1);
+    assert_eq!(bench.take_events().len(), 1);
     bench.submit(None, seid(2), &deletion()).expect("sent");
     let response = deletion_response(Cause::REQUEST_ACCEPTED, seid(2).0, view(&bench.sent_one()).sequence());
     bench.pass(Duration::from_millis(4_001));
-    assert_eq!(bench.seen(), [Seen::Timeout(seid(2), None)]);
+    assert_eq!(bench.take_events(), [OwnedEvent::Timeout(seid(2), None)]);
     bench.receive(&response);
-    assert_eq!((bench.seen(), bench.n4.counters().unexpected), (vec![], 2));
+    assert_eq!((bench.take_events(), bench.n4.counters().unexpected), (vec![], 2));
 }
 
 #[test]
-fn a_session_that_comes_too_late_is_ended() {
+fn late_session_is_deleted() {
     let mut bench = Bench::associated();
     let mut establishment = Vec::new();
     let request = SessionEstablishmentRequest::new(CP.into(), FSeid::new(seid(1).0, CP));
@@ -59,7 +59,7 @@ fn a_session_that_comes_too_late_is_ended() {
     bench.submit(Some(1), seid(1), &establishment).expect("sent");
     let sequence = view(&bench.sent_one()).sequence();
     bench.pass(Duration::from_millis(4_001));
-    assert_eq!(bench.seen(), [Seen::Timeout(seid(1), Some(1))]);
+    assert_eq!(bench.take_events(), [OwnedEvent::Timeout(seid(1), Some(1))]);
     bench.sent();
     let mut late = Vec::new();
     let response = SessionEstablishmentResponse::accepted(upf_node_id(), FSeid::new(0xabc, UPF.ip()));
@@ -78,32 +78,32 @@ fn a_session_that_comes_too_late_is_ended() {
     response.emit(&mut good, seid(2).0, view(&bench.sent_one()).sequence()).expect("fits");
     bench.receive(&good);
     bench.receive(&good);
-    assert_eq!((bench.sent().len(), bench.seen().len(), bench.n4.counters().outstanding), (0, 1, 0));
+    assert_eq!((bench.sent().len(), bench.take_events().len(), bench.n4.counters().outstanding), (0, 1, 0));
 }
 
 #[test]
-fn a_response_belongs_to_the_session_that_asked() {
+fn response_goes_to_requesting_session() {
     let mut bench = Bench::associated();
     // the UPF does not know the session and sends SEID 0, or a wrong one
     for wrong in [0, seid(9).0] {
         bench.submit(None, seid(1), &deletion()).expect("sent");
         let response = deletion_response(Cause::SESSION_CONTEXT_NOT_FOUND, wrong, view(&bench.sent_one()).sequence());
         bench.receive(&response);
-        assert_eq!(bench.seen(), [Seen::Delivered { seid: seid(1), request: false, message: response }]);
+        assert_eq!(bench.take_events(), [OwnedEvent::Delivered { seid: seid(1), request: false, message: response }]);
     }
     // a response of another type with this number answers nothing
     bench.submit(None, seid(1), &deletion()).expect("sent");
     let sequence = view(&bench.sent_one()).sequence();
     bench.receive(&heartbeat_response(STARTED, sequence));
-    assert_eq!(bench.seen(), []);
+    assert_eq!(bench.take_events(), []);
     // nor does a response from another address
     let other = SocketAddr::from(([192, 0, 2, 66], PORT));
     bench.receive_from(other, &deletion_response(Cause::REQUEST_ACCEPTED, seid(1).0, sequence));
-    assert_eq!((bench.seen(), bench.n4.counters().outstanding), (vec![], 1));
+    assert_eq!((bench.take_events(), bench.n4.counters().outstanding), (vec![], 1));
 }
 
 #[test]
-fn a_key_names_one_request() {
+fn key_identifies_one_request() {
     let mut bench = Bench::associated();
     bench.submit(Some(9), seid(1), &deletion()).expect("sent");
     let first = bench.sent_one();
@@ -119,8 +119,8 @@ fn a_key_names_one_request() {
     bench.submit(Some(9), seid(1), &deletion()).expect("sent");
     assert_eq!(bench.sent_one(), first);
     bench.receive(&response);
-    let delivered = Seen::Delivered { seid: seid(1), request: false, message: response };
-    assert_eq!(bench.seen(), [delivered.clone(), delivered]);
+    let delivered = OwnedEvent::Delivered { seid: seid(1), request: false, message: response };
+    assert_eq!(bench.take_events(), [delivered.clone(), delivered]);
     // after the retention at the UPF it is a new request
     bench.now = bench.now + Duration::from_secs(11);
     bench.submit(Some(9), seid(1), &deletion()).expect("sent");
@@ -146,7 +146,7 @@ fn numbers_wrap_and_skip_those_in_use() {
 }
 
 #[test]
-fn what_waits_is_bounded() {
+fn pending_requests_are_bounded() {
     let mut bench = Bench::associated_with(|config| config.outstanding = 3);
     for n in 0..3 {
         bench.submit(None, seid(n), &deletion()).expect("room");
@@ -158,25 +158,25 @@ fn what_waits_is_bounded() {
 }
 
 #[test]
-fn a_report_is_delivered_once_and_its_answer_repeated() {
+fn report_is_delivered_once() {
     let mut bench = Bench::associated();
     // from another port of the UPF than the configured one
     let from = SocketAddr::new(UPF.ip(), 40_000);
     let request = report(seid(4).0, 7);
     bench.receive_from(from, &request);
     bench.receive_from(from, &request);
-    assert_eq!(bench.seen(), [Seen::Delivered { seid: seid(4), request: true, message: request.clone() }]);
+    assert_eq!(bench.take_events(), [OwnedEvent::Delivered { seid: seid(4), request: true, message: request.clone() }]);
     assert_eq!(bench.sent().len(), 0);
     let response = report_response(7);
     assert_eq!(bench.submit(None, seid(4), &response), Ok(Submitted::Sent));
     assert_eq!(bench.net.sent, [(from, response.clone())]);
     bench.sent();
     bench.receive_from(from, &request);
-    assert_eq!((bench.sent_one(), bench.seen()), (response, vec![]));
+    assert_eq!((bench.sent_one(), bench.take_events()), (response, vec![]));
     // the number is free for another report after the retention of repeats
     bench.now = bench.now + Duration::from_secs(11);
     bench.receive_from(from, &request);
-    assert_eq!(bench.seen().len(), 1);
+    assert_eq!(bench.take_events().len(), 1);
 }
 
 #[test]
@@ -186,32 +186,32 @@ fn answers_kept_for_repeats_are_bounded() {
         bench.receive(&report(seid(4).0, sequence));
         bench.n4.send_response(bench.now, UPF, &report_response(sequence), &mut bench.net);
     }
-    assert_eq!((bench.seen().len(), bench.sent().len()), (5, 5));
+    assert_eq!((bench.take_events().len(), bench.sent().len()), (5, 5));
     bench.receive(&report(seid(4).0, 4));
     bench.receive(&report(seid(4).0, 3));
-    assert_eq!((bench.seen().len(), bench.sent().len()), (0, 2));
+    assert_eq!((bench.take_events().len(), bench.sent().len()), (0, 2));
     bench.receive(&report(seid(4).0, 2));
-    assert_eq!(bench.seen().len(), 1);
+    assert_eq!(bench.take_events().len(), 1);
 }
 
 #[test]
-fn reports_that_nobody_wants_are_refused() {
+fn unknown_reports_are_refused() {
     let mut bench = Bench::associated();
     bench.receive(&report(0, 1));
     assert_eq!(view(&bench.sent_one()).get(), Ok(Some(Cause::SESSION_CONTEXT_NOT_FOUND)));
     let request = report(seid(4).0, 2);
     bench.receive(&request);
-    assert_eq!(bench.seen().len(), 1);
+    assert_eq!(bench.take_events().len(), 1);
     let error = Error { cause: Cause::SESSION_CONTEXT_NOT_FOUND, offending_ie: None };
     bench.n4.refuse_report(bench.now, UPF, &request, error, &mut bench.net);
     let response = bench.sent_one();
     assert_eq!(view(&response).sequence(), 2);
     bench.receive(&request);
-    assert_eq!((bench.sent_one(), bench.seen()), (response, vec![]));
+    assert_eq!((bench.sent_one(), bench.take_events()), (response, vec![]));
 }
 
 #[test]
-fn a_clock_that_steps_back_delays_nothing_for_ever() {
+fn clock_step_back_delays_briefly() {
     let mut bench = Bench::associated();
     bench.submit(None, seid(1), &deletion()).expect("sent");
     bench.sent();

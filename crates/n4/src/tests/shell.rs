@@ -4,7 +4,7 @@ use std::time::Duration as Span;
 
 /// An [`Endpoint`] over loopback: the association, a request and its response.
 #[test]
-fn the_shell_moves_datagrams() {
+fn shell_sends_and_receives_datagrams() {
     let upf = UdpSocket::bind("127.0.0.1:0").expect("loopback");
     upf.set_read_timeout(Some(Span::from_secs(5))).expect("a timeout");
     let upf_address = upf.local_addr().expect("bound");

@@ -7,15 +7,15 @@ fn shared(config: &mut Config) {
 /// Creates an endpoint that takes over and has sent its setup request.
 fn taking_over() -> Bench {
     let mut bench = Bench::new(shared);
-    bench.n4.let_go(bench.now);
+    bench.n4.deactivate(bench.now);
     bench.pass(SECOND);
-    assert_eq!((bench.sent().len(), bench.seen()), (0, vec![]), "it says nothing until it is its turn");
-    bench.n4.hold(bench.now, true, &mut bench.net);
+    assert_eq!((bench.sent().len(), bench.take_events()), (0, vec![]), "it says nothing until it is its turn");
+    bench.n4.activate(bench.now, true, &mut bench.net);
     bench
 }
 
 #[test]
-fn what_waits_for_an_association_that_is_not_to_be_had_is_given_up() {
+fn queued_request_without_association_fails() {
     let mut bench = taking_over();
     let setup = bench.sent_one();
     let request = AssociationSetupRequest::parse(&view(&setup)).expect("sound");
@@ -24,29 +24,30 @@ fn what_waits_for_an_association_that_is_not_to_be_had_is_given_up() {
     bench.pass(Duration::from_millis(4_000));
     bench.tick();
     // The UPF's state at the previous endpoint is invalid.
-    let seen = [Seen::Failed(None), Seen::Down { sessions_kept: true }, Seen::Timeout(seid(1), Some(5))];
-    assert_eq!(bench.seen(), seen);
+    let seen =
+        [OwnedEvent::Failed(None), OwnedEvent::Down { sessions_kept: true }, OwnedEvent::Timeout(seid(1), Some(5))];
+    assert_eq!(bench.take_events(), seen);
     assert_eq!(bench.submit(Some(6), seid(2), &deletion()), Err(SubmitError::NoAssociation(UPF)));
     bench.pass(Duration::from_secs(10));
-    let seen = bench.seen();
-    assert!(!seen.contains(&Seen::Down { sessions_kept: true }), "said once: {seen:?}");
+    let seen = bench.take_events();
+    assert!(!seen.contains(&OwnedEvent::Down { sessions_kept: true }), "said once: {seen:?}");
 }
 
 #[test]
-fn who_lets_go_says_nothing_of_what_has_waited() {
+fn deactivation_drops_queued_requests() {
     let mut bench = taking_over();
     bench.sent();
     bench.submit(Some(5), seid(1), &deletion()).expect("it waits");
-    bench.n4.let_go(bench.now);
+    bench.n4.deactivate(bench.now);
     bench.pass(Duration::from_secs(30));
-    assert_eq!((bench.sent().len(), bench.seen(), bench.n4.counters().outstanding), (0, vec![], 0));
+    assert_eq!((bench.sent().len(), bench.take_events(), bench.n4.counters().outstanding), (0, vec![], 0));
     let heartbeat = node(&HeartbeatRequest { recovery_time_stamp: STARTED }, 4);
     bench.receive(&heartbeat);
     assert_eq!(bench.sent_kinds(), [], "the UPF asks whether it may give its sessions to another endpoint");
 }
 
 #[test]
-fn a_number_that_follows_from_a_name_is_not_that_of_another_request() {
+fn derived_number_is_not_reused() {
     let mut bench = Bench::associated_with(shared);
     bench.submit(Some(5), seid(1), &deletion()).expect("sent");
     let number = view(&bench.sent_one()).sequence();
@@ -62,7 +63,7 @@ fn a_number_that_follows_from_a_name_is_not_that_of_another_request() {
 }
 
 #[test]
-fn a_session_is_reported_to_the_endpoint_that_sets_it_up() {
+fn report_goes_to_endpoint_of_session() {
     let mut bench = Bench::associated_with(shared);
     let elsewhere = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 99));
     let mut octets = Vec::new();

@@ -30,7 +30,7 @@ fn strangers_get_the_cause_of_the_specification() {
     }
     bench.receive_from(STRANGER, &node(&HeartbeatRequest { recovery_time_stamp: STARTED }, 4));
     assert_eq!(bench.sent_kinds(), [MessageType::HEARTBEAT_RESPONSE]);
-    assert_eq!(bench.seen(), []);
+    assert_eq!(bench.take_events(), []);
 }
 
 /// A UE that reaches the endpoint is no UPF: its datagrams are dropped.
@@ -48,7 +48,7 @@ fn datagrams_of_ues_are_ignored() {
         }
         assert_eq!((bench.sent().len(), bench.n4.take_ue(), bench.n4.take_ue()), (0, Some(ue), None));
     }
-    assert_eq!((bench.n4.counters().from_ues, bench.seen()), (6, vec![]));
+    assert_eq!((bench.n4.counters().from_ues, bench.take_events()), (6, vec![]));
     bench.receive_from(STRANGER, &heartbeat);
     assert_eq!(bench.sent_kinds(), [MessageType::HEARTBEAT_RESPONSE]);
 }
@@ -60,37 +60,37 @@ fn addresses_outside_the_list_are_not_read() {
     {
         bench.receive_from(STRANGER, &request);
     }
-    assert_eq!((bench.sent().len(), bench.seen()), (0, vec![]));
-    assert_eq!((bench.n4.counters().unlisted, bench.n4.counters().strangers), (3, 0));
+    assert_eq!((bench.sent().len(), bench.take_events()), (0, vec![]));
+    assert_eq!((bench.n4.counters().unlisted, bench.n4.counters().unassociated), (3, 0));
     bench.receive(&report(seid(1).0, 3));
-    assert_eq!(bench.seen().len(), 1, "the UPF is heard");
+    assert_eq!(bench.take_events().len(), 1, "the UPF is heard");
     let neighbour = SocketAddr::from(([192, 0, 2, 9], PORT));
     bench.receive_from(neighbour, &node(&HeartbeatRequest { recovery_time_stamp: RecoveryTimeStamp(u32::MAX) }, 5));
-    assert_eq!((bench.sent_kinds(), bench.seen()), (vec![MessageType::HEARTBEAT_RESPONSE], vec![]));
+    assert_eq!((bench.sent_kinds(), bench.take_events()), (vec![MessageType::HEARTBEAT_RESPONSE], vec![]));
 }
 
 #[test]
-fn a_upf_without_an_association_is_a_stranger_too() {
+fn upf_without_association_is_stranger_too() {
     let mut bench = Bench::new(|_| {});
     bench.receive(&report(seid(1).0, 3));
     assert_eq!(view(&bench.sent_one()).get(), Ok(Some(Cause::NO_ESTABLISHED_ASSOCIATION)));
-    assert_eq!(bench.seen(), []);
+    assert_eq!(bench.take_events(), []);
 }
 
 #[test]
-fn what_a_control_plane_does_not_take_is_dropped() {
+fn unexpected_messages_are_dropped() {
     let mut bench = Bench::associated();
     bench.receive(&deletion());
     bench.receive_from(STRANGER, &deletion());
     let mut unknown = deletion();
     unknown[1] = 99;
     bench.receive(&unknown);
-    assert_eq!((bench.sent().len(), bench.seen()), (0, vec![]));
-    assert_eq!((bench.n4.counters().garbage, bench.n4.counters().strangers), (2, 1));
+    assert_eq!((bench.sent().len(), bench.take_events()), (0, vec![]));
+    assert_eq!((bench.n4.counters().garbage, bench.n4.counters().unassociated), (2, 1));
 }
 
 #[test]
-fn another_version_is_answered_once_per_datagram_and_never_in_a_circle() {
+fn other_version_is_answered_without_loop() {
     let mut bench = Bench::associated();
     let mut other = deletion();
     other[0] = 2 << 5 | 1;
@@ -107,7 +107,7 @@ fn another_version_is_answered_once_per_datagram_and_never_in_a_circle() {
     bench.submit(None, seid(1), &deletion()).expect("sent");
     let sequence = view(&bench.sent_one()).sequence();
     bench.receive(&node(&VersionNotSupportedResponse {}, sequence));
-    assert_eq!(bench.seen(), [Seen::Timeout(seid(1), None)]);
+    assert_eq!(bench.take_events(), [OwnedEvent::Timeout(seid(1), None)]);
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn garbage_is_counted_and_dropped() {
     for length in 0..sound.len() {
         bench.receive(&sound[..length]);
     }
-    assert_eq!((bench.sent().len(), bench.seen()), (0, vec![]));
+    assert_eq!((bench.sent().len(), bench.take_events()), (0, vec![]));
     assert_eq!(bench.n4.counters().garbage, sound.len() as u64);
     // a linear congruential generator suffices as noise
     let mut state = 1_u64;
@@ -139,7 +139,7 @@ fn garbage_is_counted_and_dropped() {
 }
 
 #[test]
-fn what_cannot_be_sent_is_told() {
+fn unsendable_message_is_reported() {
     let mut bench = Bench::associated();
     let nobody = SocketAddr::from(([192, 0, 2, 99], PORT));
     let result = bench.n4.submit(bench.now, nobody, None, seid(1), &deletion(), &mut bench.net);
