@@ -99,7 +99,7 @@ struct Bench {
     ue: UeContext,
     node: Option<ran::RanNode>,
     card: Option<NasSecurityContext>,
-    asked: Vec<u8>,
+    requested: Vec<u8>,
     counts: Vec<(Vec<u8>, u8)>,
     succeeded: Vec<Kind>,
 }
@@ -118,7 +118,7 @@ pub fn succeeded(data: &[u8]) -> Vec<Kind> {
         ue: UeContext::new(Ltmsi::new(Bucket::new(7), 1234)),
         node: None,
         card: None,
-        asked: Vec::new(),
+        requested: Vec::new(),
         counts: Vec::new(),
         succeeded: Vec::new(),
     };
@@ -179,7 +179,7 @@ impl Bench {
             step::NO_VECTOR => self.event(Event::Authentication(Err(refusal(piece)))),
             step::UPF_ANSWER => {
                 let seid = self.ue.sessions.last().map_or(Seid(0), |s| s.cp_seid);
-                let answer = pfcp_answer(&self.asked, piece, seid);
+                let answer = pfcp_answer(&self.requested, piece, seid);
                 self.upf(&answer);
             }
             step::UPF_RAW => self.upf(piece),
@@ -339,7 +339,7 @@ impl Bench {
         }
         if out.effects.contains(&Effect::Forget) {
             self.ue = UeContext::new(self.ue.ltmsi);
-            (self.card, self.asked) = (None, Vec::new());
+            (self.card, self.requested) = (None, Vec::new());
         }
     }
 
@@ -356,7 +356,7 @@ impl Bench {
                 }
                 Effect::Pfcp { message, .. } => {
                     assert!(pfcp::walk(message).is_some(), "a PFCP message that does not read: {message:02x?}");
-                    self.asked.clone_from(message);
+                    self.requested.clone_from(message);
                 }
                 _ => {}
             }

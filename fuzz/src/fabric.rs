@@ -30,18 +30,18 @@ pub fn connection(octets: &[u8]) {
         }
     }
     while let Ok(Some(frame)) = inbox.frame() {
-        again(frame, |octets| decode::<ToHost<'_>>(octets).ok().map(|message| written(&message)));
-        again(frame, |octets| decode::<ToBalancer<'_>>(octets).ok().map(|message| written(&message)));
-        again(frame, |octets| decode::<ToReplica<'_>>(octets).ok().map(|message| written(&message)));
-        again(frame, |octets| decode::<ToOwner>(octets).ok().map(|message| written(&message)));
-        again(frame, |octets| decode::<ToController>(octets).ok().map(|message| written(&message)));
-        again(frame, |octets| decode::<ToMember>(octets).ok().map(|message| written(&message)));
+        check_round_trip(frame, |octets| decode::<ToHost<'_>>(octets).ok().map(|message| written(&message)));
+        check_round_trip(frame, |octets| decode::<ToBalancer<'_>>(octets).ok().map(|message| written(&message)));
+        check_round_trip(frame, |octets| decode::<ToReplica<'_>>(octets).ok().map(|message| written(&message)));
+        check_round_trip(frame, |octets| decode::<ToOwner>(octets).ok().map(|message| written(&message)));
+        check_round_trip(frame, |octets| decode::<ToController>(octets).ok().map(|message| written(&message)));
+        check_round_trip(frame, |octets| decode::<ToMember>(octets).ok().map(|message| written(&message)));
     }
 }
 
 /// Checks that a decoded message survives encoding and decoding. It compares octets, since a load
 /// may be NaN, which equals nothing.
-fn again(frame: &[u8], rewritten: impl Fn(&[u8]) -> Option<Vec<u8>>) {
+fn check_round_trip(frame: &[u8], rewritten: impl Fn(&[u8]) -> Option<Vec<u8>>) {
     let Some(first) = rewritten(frame) else { return };
     let (mut inbox, mut source) = (FrameReader::default(), &first[..]);
     while inbox.fill(&mut source).is_ok_and(|read| read > 0) {}
@@ -120,7 +120,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
         ToReplica::AddressAuditReply { number: 4, epoch: 3, table: 1, numbers: vec![1, 70_000], last: true },
         ToReplica::ReconcileRequest { number: 5, buckets: [0, 4095].map(Bucket::new).into() },
         ToReplica::ReconcileRemove { number: 6, ues: vec![Ltmsi::from_raw(5)] },
-        ToReplica::EffectWatermark { number: 7, until: 4 },
+        ToReplica::EffectWatermark { number: 7, watermark: 4 },
     ];
     let others = ToOwner::ReconcileReply { number: 5, ues: vec![Ltmsi::from_raw(5), Ltmsi::from_raw(0x0fff_ffff)] };
     let to_primary = [ToOwner::CopyAck { number: 1 }, ToOwner::Fenced { epoch: 3 }, others];
@@ -167,7 +167,7 @@ fn to_member() -> [ToMember; 4] {
 }
 
 fn connection_of(role: Role, frames: impl Iterator<Item = Vec<u8>>) -> Vec<u8> {
-    let mut octets = Greeting::of(role).encode().to_vec();
+    let mut octets = Greeting::new(role).encode().to_vec();
     frames.for_each(|frame| octets.extend(frame));
     octets
 }

@@ -56,9 +56,9 @@ struct Number(i32);
 /// Decodes a protocol-buffer record as a whole, and as the only changed part. Encoding and decoding
 /// again yields the same record.
 pub fn protobuf(octets: &[u8]) {
-    again::<All>(octets);
-    again::<Vec<Kind>>(octets);
-    again::<Inner>(octets);
+    check_round_trip::<All>(octets);
+    check_round_trip::<Vec<Kind>>(octets);
+    check_round_trip::<Inner>(octets);
     let parts = Format::Protobuf.split(&All::default()).expect("a struct has parts");
     for name in ["number", "text", "lists", "mixed", "map", "kinds", "inner"] {
         let part = |part: &RecordPart<'_>| {
@@ -73,7 +73,7 @@ pub fn protobuf(octets: &[u8]) {
     }
 }
 
-fn again<T: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug>(octets: &[u8]) {
+fn check_round_trip<T: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug>(octets: &[u8]) {
     if let Ok(value) = Format::Protobuf.decode::<T>(octets) {
         let octets = Format::Protobuf.encode(&value).expect("what is read can be written");
         assert_eq!(Format::Protobuf.decode::<T>(&octets).ok(), Some(value), "a record changes");

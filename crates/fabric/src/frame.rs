@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_arrive_whole_and_in_order_however_they_are_cut() {
+    fn split_frames_arrive_whole_and_in_order() {
         let mut outbox = FrameWriter::default();
         let messages: Vec<Vec<u8>> = [0, 1, 5, 70_000].map(|length| vec![length as u8; length]).into();
         messages.iter().for_each(|message| assert!(outbox.put(message).is_some()));
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_length_beyond_the_bound_and_octets_that_are_too_many_are_refused() {
+    fn oversized_frame_is_refused() {
         let mut inbox = FrameReader::default();
         inbox.fill(&mut &[0x7f, 0xff, 0xff, 0xff, 1][..]).unwrap();
         assert!(matches!(inbox.frame(), Err(FrameError::Length(0x7fff_ffff))));

@@ -79,7 +79,7 @@ pub struct CertificateRoles(u8);
 
 impl CertificateRoles {
     /// Returns the set of `roles`.
-    pub const fn of(roles: &[CertificateRole]) -> Self {
+    pub const fn new(roles: &[CertificateRole]) -> Self {
         let (mut bits, mut n) = (0, 0);
         while n < roles.len() {
             bits |= 1 << roles[n] as u8;
@@ -89,7 +89,7 @@ impl CertificateRoles {
     }
 
     /// Returns the roles of a certificate in a cluster; none if it cannot be parsed.
-    pub fn of_certificate(certificate: &CertificateDer<'_>, cluster: &str) -> Self {
+    pub fn from_certificate(certificate: &CertificateDer<'_>, cluster: &str) -> Self {
         let Ok(parsed) = webpki::EndEntityCert::try_from(certificate) else { return CertificateRoles::default() };
         let mut roles = CertificateRoles::default();
         for uri in parsed.valid_uri_names() {
@@ -179,7 +179,7 @@ impl TlsConfig {
         for authority in certificates(table, "authorities", &self.authorities)? {
             roots.add(authority).map_err(|error| TlsError::Unfit { table, error })?;
         }
-        let has = chain.first().map(|own| CertificateRoles::of_certificate(own, &self.name)).unwrap_or_default();
+        let has = chain.first().map(|own| CertificateRoles::from_certificate(own, &self.name)).unwrap_or_default();
         if !has.contains(own) {
             let (path, cluster) = (self.certificate.clone(), self.name.clone());
             return Err(TlsError::Role { table, path, cluster, has, needs: own });
@@ -237,7 +237,7 @@ impl Identity {
 
     /// Returns the roles of a peer's certificate.
     pub fn roles_of(&self, certificate: &CertificateDer<'_>) -> CertificateRoles {
-        CertificateRoles::of_certificate(certificate, &self.cluster)
+        CertificateRoles::from_certificate(certificate, &self.cluster)
     }
 
     fn peers(&self, expected: CertificateRoles) -> Result<Peers, TlsError> {
@@ -268,7 +268,7 @@ struct Peers {
 
 impl Peers {
     fn check(&self, end: &CertificateDer<'_>) -> Result<(), Error> {
-        let has = CertificateRoles::of_certificate(end, &self.cluster);
+        let has = CertificateRoles::from_certificate(end, &self.cluster);
         if has.meets(self.expected) {
             return Ok(());
         }
@@ -482,7 +482,7 @@ pub fn is_signed_by(certificate: &str, authority: &str) -> Result<(), String> {
 
 /// Describes a TLS error of a peer and its remedy. `table` is the configuration table of the TLS
 /// files.
-pub fn told(table: &str, error: &Error) -> String {
+pub fn describe(table: &str, error: &Error) -> String {
     use CertificateError as Wrong;
     let certificate = match error {
         Error::InvalidCertificate(wrong) => wrong,

@@ -79,7 +79,7 @@ pub enum GreetingError {
     #[error(
         "whoever is there does not speak Vireo's fabric; check cluster.controller, cluster.balancer and cluster.listen"
     )]
-    Stranger,
+    NotFabric,
     /// The peer uses TLS, and this member does not.
     #[error("it speaks TLS, and this member without: set cluster.tls here as there, or for no member")]
     Tls,
@@ -100,7 +100,7 @@ pub enum GreetingError {
 
 impl Greeting {
     /// Creates the greeting of this release for a role.
-    pub fn of(role: Role) -> Self {
+    pub fn new(role: Role) -> Self {
         Greeting { newest: VERSION, oldest: OLDEST, role }
     }
 
@@ -127,14 +127,14 @@ impl Greeting {
     pub fn decode(octets: &[u8; GREETING]) -> Result<Self, GreetingError> {
         let [m0, m1, m2, m3, m4, m5, m6, m7, n0, n1, o0, o1, role] = *octets;
         if [m0, m1, m2, m3, m4, m5, m6, m7] != MAGIC {
-            return Err(GreetingError::Stranger);
+            return Err(GreetingError::NotFabric);
         }
         let role = match role {
             1 => Role::Balancer,
             2 => Role::Host,
             3 => Role::Peer,
             4 => Role::Controller,
-            _ => return Err(GreetingError::Stranger),
+            _ => return Err(GreetingError::NotFabric),
         };
         Ok(Greeting { newest: u16::from_be_bytes([n0, n1]), oldest: u16::from_be_bytes([o0, o1]), role })
     }
@@ -161,9 +161,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_newest_common_version_is_spoken() {
+    fn newest_common_version_is_chosen() {
         for role in [Role::Balancer, Role::Host, Role::Peer, Role::Controller] {
-            let greeting = Greeting::of(role);
+            let greeting = Greeting::new(role);
             assert_eq!(Greeting::decode(&greeting.encode()), Ok(greeting));
             assert_eq!(greeting.agree(&[role]), Ok(VERSION));
         }
@@ -178,9 +178,9 @@ mod tests {
 
     #[test]
     fn something_else_is_no_greeting() {
-        assert_eq!(Greeting::decode(b"GET / HTTP/1."), Err(GreetingError::Stranger));
-        let mut octets = Greeting::of(Role::Host).encode();
+        assert_eq!(Greeting::decode(b"GET / HTTP/1."), Err(GreetingError::NotFabric));
+        let mut octets = Greeting::new(Role::Host).encode();
         octets[12] = 9;
-        assert_eq!(Greeting::decode(&octets), Err(GreetingError::Stranger));
+        assert_eq!(Greeting::decode(&octets), Err(GreetingError::NotFabric));
     }
 }

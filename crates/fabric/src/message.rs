@@ -292,7 +292,7 @@ pub enum ToReplica<'a> {
         /// Number in the sequence of copies.
         number: u64,
         /// Number of the last copy whose effects have left.
-        until: u64,
+        watermark: u64,
     },
 }
 

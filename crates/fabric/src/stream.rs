@@ -24,7 +24,7 @@ pub struct Stream {
     /// Role of the peer.
     role: Option<Role>,
     /// True if data was received since the last query.
-    heard: bool,
+    received: bool,
     /// True if epoll waits for room in the socket.
     waits: bool,
     /// Readability, if the caller reports it; `None`: each call reads.
@@ -43,7 +43,7 @@ pub struct StreamSnapshot {
 
 impl Stream {
     /// Returns the state for another process; `None` with TLS, whose keys cannot be passed on.
-    pub fn carry(&self) -> Option<StreamSnapshot> {
+    pub fn snapshot(&self) -> Option<StreamSnapshot> {
         let (inbox, outbox) = (self.inbox.rest().to_vec(), self.outbox.rest().to_vec());
         self.socket.is_plain().then_some(StreamSnapshot { role: self.role, inbox, outbox })
     }
@@ -54,20 +54,20 @@ impl Stream {
         socket: TcpStream,
         security: &Security,
         expected: &'static [Role],
-        carried: StreamSnapshot,
+        snapshot: StreamSnapshot,
     ) -> std::io::Result<Self> {
         socket.set_nonblocking(true)?;
         let mut outbox = FrameWriter::default();
-        outbox.raw(&carried.outbox);
+        outbox.raw(&snapshot.outbox);
         Ok(Stream {
             peer: socket.peer_addr().ok(),
             socket: Socket::new(socket, None),
             security: security.clone(),
-            inbox: FrameReader::with(carried.inbox),
+            inbox: FrameReader::with(snapshot.inbox),
             outbox,
-            expected: carried.role.is_none().then_some(expected),
-            role: carried.role,
-            heard: true,
+            expected: snapshot.role.is_none().then_some(expected),
+            role: snapshot.role,
+            received: true,
             waits: false,
             readable: None,
         })
@@ -114,7 +114,7 @@ impl Stream {
         // Frames are buffered here; written data must leave immediately.
         socket.set_nodelay(true)?;
         let mut outbox = FrameWriter::default();
-        outbox.raw(&Greeting::of(own).encode());
+        outbox.raw(&Greeting::new(own).encode());
         Ok(Stream {
             socket: Socket::new(socket, tls),
             peer,
@@ -123,7 +123,7 @@ impl Stream {
             outbox,
             expected: Some(expected),
             role: None,
-            heard: true,
+            received: true,
             waits: false,
             readable: None,
         })
@@ -187,7 +187,7 @@ impl Stream {
 
     /// Reports whether the socket is readable (data or end). A caller that reports it once must
     /// always do so: reads are skipped otherwise.
-    pub fn tell_readable(&mut self, readable: bool) {
+    pub fn set_readable(&mut self, readable: bool) {
         self.readable = Some(readable);
     }
 
@@ -205,7 +205,7 @@ impl Stream {
             self.security.refuses(self.peer, error);
         }
         let read = filled?;
-        self.heard |= read > 0;
+        self.received |= read > 0;
         Ok(read)
     }
 
@@ -243,8 +243,8 @@ impl Stream {
     }
 
     /// Returns true if data was received since the last call.
-    pub fn was_heard(&mut self) -> bool {
-        std::mem::take(&mut self.heard)
+    pub fn take_received(&mut self) -> bool {
+        std::mem::take(&mut self.received)
     }
 }
 

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// Minimum time between two log lines about the same refused address, which retries continuously.
-const SAID_FOR: Duration = Duration::from_secs(60);
+const LOG_INTERVAL: Duration = Duration::from_secs(60);
 /// Maximum number of addresses with a recent log line.
 const ADDRESSES: usize = 64;
 
@@ -20,7 +20,7 @@ pub enum TlsPeerError {
     #[error("it speaks without TLS, and this member with it: set cluster.tls there too, or for no member")]
     Plain,
     /// Error of the TLS library.
-    #[error("{}", identity::told("cluster.tls", .0))]
+    #[error("{}", identity::describe("cluster.tls", .0))]
     Tls(Error),
 }
 
@@ -37,14 +37,14 @@ impl Role {
 
 /// Returns the certificate roles of members with these roles.
 fn certificates(roles: &[Role]) -> CertificateRoles {
-    CertificateRoles::of(&roles.iter().map(|role| role.certificate()).collect::<Vec<_>>())
+    CertificateRoles::new(&roles.iter().map(|role| role.certificate()).collect::<Vec<_>>())
 }
 
 /// Security of connections, if TLS is configured, and the refused peers with a recent log line.
 #[derive(Clone, Default)]
 pub struct Security {
     tls: Option<Arc<Tls>>,
-    said: Arc<Mutex<Vec<(IpAddr, Instant)>>>,
+    logged: Arc<Mutex<Vec<(IpAddr, Instant)>>>,
 }
 
 impl std::fmt::Debug for Security {
@@ -60,14 +60,21 @@ const PEERS: [&[Role]; 4] = [&[Role::Controller], &[Role::Balancer], &[Role::Hos
 struct Tls {
     identity: Identity,
     /// One element per set of roles in [`PEERS`].
-    sides: Vec<(CertificateRoles, Arc<ClientConfig>, Arc<ServerConfig>)>,
+    sides: Vec<Side>,
+}
+
+/// TLS configuration of connections to peers that have one of `roles`.
+struct Side {
+    roles: CertificateRoles,
+    client: Arc<ClientConfig>,
+    server: Arc<ServerConfig>,
 }
 
 impl Tls {
     /// Returns the TLS configuration for peers of these roles.
-    fn with(&self, expected: &[Role]) -> Result<&(CertificateRoles, Arc<ClientConfig>, Arc<ServerConfig>), Error> {
+    fn with(&self, expected: &[Role]) -> Result<&Side, Error> {
         let expected = certificates(expected);
-        let side = self.sides.iter().find(|(roles, ..)| *roles == expected);
+        let side = self.sides.iter().find(|side| side.roles == expected);
         side.ok_or_else(|| Error::General(format!("bug: no connection is for {expected}")))
     }
 }
@@ -85,24 +92,24 @@ impl Security {
         let identity = config.load("cluster.tls", certificates(own))?;
         let side = |roles: &&[Role]| {
             let roles = certificates(roles);
-            Ok((roles, Arc::new(identity.client(roles)?), Arc::new(identity.server(roles)?)))
+            Ok(Side { roles, client: Arc::new(identity.client(roles)?), server: Arc::new(identity.server(roles)?) })
         };
         let sides = PEERS.iter().map(side).collect::<Result<_, TlsError>>()?;
-        Ok(Security { tls: Some(Arc::new(Tls { identity, sides })), said: Arc::default() })
+        Ok(Security { tls: Some(Arc::new(Tls { identity, sides })), logged: Arc::default() })
     }
 
     /// Creates the connecting side for a peer of these roles; `None` without TLS.
     pub(super) fn connecting(&self, expected: &[Role]) -> Result<Option<Connection>, Error> {
         let Some(tls) = &self.tls else { return Ok(None) };
-        let (_, client, _) = tls.with(expected)?;
-        Ok(Some(ClientConnection::new(Arc::clone(client), identity::any_name())?.into()))
+        let client = Arc::clone(&tls.with(expected)?.client);
+        Ok(Some(ClientConnection::new(client, identity::any_name())?.into()))
     }
 
     /// Creates the accepting side for a peer of these roles; `None` without TLS.
     pub(super) fn accepting(&self, expected: &[Role]) -> Result<Option<Connection>, Error> {
         let Some(tls) = &self.tls else { return Ok(None) };
-        let (_, _, server) = tls.with(expected)?;
-        Ok(Some(ServerConnection::new(Arc::clone(server))?.into()))
+        let server = Arc::clone(&tls.with(expected)?.server);
+        Ok(Some(ServerConnection::new(server)?.into()))
     }
 
     /// Returns true if the peer may greet with this role: its certificate contains it, or TLS is
@@ -111,7 +118,7 @@ impl Security {
         let Some(tls) = &self.tls else { return true };
         let shown = connection.and_then(|connection| connection.peer_certificates()?.first());
         let roles = shown.map(|certificate| tls.identity.roles_of(certificate)).unwrap_or_default();
-        roles.contains(CertificateRoles::of(&[role.certificate()]))
+        roles.contains(CertificateRoles::new(&[role.certificate()]))
     }
 
     /// Logs that a peer is refused, at a limited rate.
@@ -123,11 +130,11 @@ impl Security {
 
     fn is_news(&self, address: IpAddr, now: Instant) -> bool {
         // Never poisoned: the code under the lock does not panic.
-        let Ok(mut said) = self.said.lock() else { return false };
-        said.retain(|(_, at)| now.duration_since(*at) < SAID_FOR);
-        let is_new = said.len() < ADDRESSES && !said.iter().any(|(known, _)| *known == address);
+        let Ok(mut logged) = self.logged.lock() else { return false };
+        logged.retain(|(_, at)| now.duration_since(*at) < LOG_INTERVAL);
+        let is_new = logged.len() < ADDRESSES && !logged.iter().any(|(known, _)| *known == address);
         if is_new {
-            said.push((address, now));
+            logged.push((address, now));
         }
         is_new
     }
@@ -146,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn of_an_address_that_comes_again_and_again_is_spoken_once_a_minute() {
+    fn repeated_address_is_logged_once_a_minute() {
         let (security, now) = (Security::default(), Instant::now());
         let address = |n: u8| IpAddr::from([192, 0, 2, n]);
         assert!(security.is_news(address(1), now));

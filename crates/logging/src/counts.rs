@@ -11,12 +11,12 @@ use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// Environment variable of a worker process: its place in the file at its standard output.
-pub const PLACE: &str = "VIREO_LOG_COUNTS";
+/// Environment variable of a worker process: its slot in the file at its standard output.
+pub const SLOT_VARIABLE: &str = "VIREO_LOG_COUNTS";
 
 /// Maximum number of concurrent worker processes. Further ones report nothing.
-const PLACES: u32 = 1024;
-/// Bytes of a place: two numbers in native byte order.
+const SLOTS: u32 = 1024;
+/// Bytes of a slot: two numbers in native byte order.
 const OCTETS: u64 = 16;
 
 /// Counts of log lines since the start of the process.
@@ -49,22 +49,22 @@ pub(crate) fn suppressed() {
 }
 
 /// Returns the counts of this process alone.
-pub fn own() -> Counts {
+pub fn this_process() -> Counts {
     Counts { dropped: DROPPED.load(Relaxed), suppressed: SUPPRESSED.load(Relaxed) }
 }
 
 /// Returns the counts of this process and of all its worker processes, including those that ended.
 pub fn all() -> Counts {
-    let mut counts = own();
-    counts.add(of_workers());
+    let mut counts = this_process();
+    counts.add(worker_processes());
     counts
 }
 
-fn of_workers() -> Counts {
+fn worker_processes() -> Counts {
     let mut counts = Counts::default();
     if let Some(workers) = &*workers() {
         counts.add(workers.ended);
-        (0..workers.used).for_each(|place| counts.add(workers.read(place)));
+        (0..workers.used).for_each(|slot| counts.add(workers.read(slot)));
     }
     counts
 }
@@ -72,7 +72,7 @@ fn of_workers() -> Counts {
 /// Counts of the worker processes.
 struct Workers {
     file: File,
-    /// Places from this number on were never assigned.
+    /// Slots from this number on were never assigned.
     used: u32,
     free: Vec<u32>,
     /// Sum over the processes that have ended.
@@ -82,17 +82,17 @@ struct Workers {
 impl Workers {
     fn new() -> io::Result<Self> {
         let file = memfd_create("vireo-log-counts", MemfdFlags::CLOEXEC)?;
-        ftruncate(&file, u64::from(PLACES) * OCTETS)?;
+        ftruncate(&file, u64::from(SLOTS) * OCTETS)?;
         let mut file = File::from(file);
         // accidental output of a worker is written after the counts
         io::Seek::seek(&mut file, io::SeekFrom::End(0))?;
         Ok(Workers { file, used: 0, free: Vec::new(), ended: Counts::default() })
     }
 
-    fn read(&self, place: u32) -> Counts {
+    fn read(&self, slot: u32) -> Counts {
         let mut octets = [[0; 8]; 2];
         // reading an in-memory file does not fail; if it did, the counts would be 0
-        let _ = self.file.read_exact_at(octets.as_flattened_mut(), u64::from(place) * OCTETS);
+        let _ = self.file.read_exact_at(octets.as_flattened_mut(), u64::from(slot) * OCTETS);
         let [dropped, suppressed] = octets.map(u64::from_ne_bytes);
         Counts { dropped, suppressed }
     }
@@ -102,14 +102,14 @@ fn workers() -> MutexGuard<'static, Option<Workers>> {
     WORKERS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The place of one worker process, held by its parent. Drop it when the process has ended.
+/// The slot of one worker process, held by its parent. Drop it when the process has ended.
 #[derive(Debug)]
 pub struct Report {
-    place: u32,
+    slot: u32,
 }
 
 impl Report {
-    /// Allocates a place; `None` if none is free.
+    /// Allocates a slot; `None` if none is free.
     ///
     /// # Errors
     ///
@@ -120,20 +120,20 @@ impl Report {
             Some(all) => all,
             empty => empty.insert(Workers::new()?),
         };
-        let place = match all.free.pop() {
-            Some(place) => place,
-            None if all.used < PLACES => {
+        let slot = match all.free.pop() {
+            Some(slot) => slot,
+            None if all.used < SLOTS => {
                 all.used += 1;
                 all.used - 1
             }
             None => return Ok(None),
         };
-        Ok(Some(Report { place }))
+        Ok(Some(Report { slot }))
     }
 
     /// Returns the value of [`PLACE`] for the worker process.
-    pub fn place(&self) -> u32 {
-        self.place
+    pub fn slot(&self) -> u32 {
+        self.slot
     }
 
     /// Returns the descriptor that the worker process needs as its standard output.
@@ -151,24 +151,24 @@ impl Report {
 impl Drop for Report {
     fn drop(&mut self) {
         if let Some(all) = &mut *workers() {
-            let counts = all.read(self.place);
+            let counts = all.read(self.slot);
             all.ended.add(counts);
             // fails as little as reading does
-            let _ = all.file.write_all_at(&[0; OCTETS as usize], u64::from(self.place) * OCTETS);
-            all.free.push(self.place);
+            let _ = all.file.write_all_at(&[0; OCTETS as usize], u64::from(self.slot) * OCTETS);
+            all.free.push(self.slot);
         }
     }
 }
 
 /// Makes this worker process report its counts to its parent's file. Only the first call has an
 /// effect.
-pub fn report_through(file: File, place: u32) {
-    let _ = PARENT.set((file, u64::from(place.min(PLACES - 1)) * OCTETS));
+pub fn report_through(file: File, slot: u32) {
+    let _ = PARENT.set((file, u64::from(slot.min(SLOTS - 1)) * OCTETS));
 }
 
 /// Reports changed counts to the parent.
 pub(crate) fn report(last: &mut Counts) {
-    let now = own();
+    let now = this_process();
     if now == *last {
         return;
     }
@@ -190,16 +190,16 @@ mod tests {
         let file = File::from(report.descriptor().expect("a descriptor"));
         // The test writes as a worker does, at the assigned place of the file.
         let octets = [7_u64.to_ne_bytes(), 11_u64.to_ne_bytes()];
-        file.write_all_at(octets.as_flattened(), u64::from(report.place()) * OCTETS).expect("written");
+        file.write_all_at(octets.as_flattened(), u64::from(report.slot()) * OCTETS).expect("written");
         let counts = Counts { dropped: 7, suppressed: 11 };
-        assert_eq!(of_workers(), counts);
-        let place = report.place();
+        assert_eq!(worker_processes(), counts);
+        let slot = report.slot();
         drop(report);
-        assert_eq!(of_workers(), counts, "the process has ended");
+        assert_eq!(worker_processes(), counts, "the process has ended");
         let next = Report::new().expect("memory").expect("a place");
-        assert_eq!((next.place(), of_workers()), (place, counts), "its place is free and zero");
+        assert_eq!((next.slot(), worker_processes()), (slot, counts), "its place is free and zero");
         // Accidental output is written after the counts.
         io::Write::write_all(&mut File::from(next.descriptor().expect("a descriptor")), &[255; 64]).expect("written");
-        assert_eq!(of_workers(), counts);
+        assert_eq!(worker_processes(), counts);
     }
 }

@@ -46,7 +46,7 @@ impl<const N: usize> Default for Short<N> {
 }
 
 impl<const N: usize> Short<N> {
-    pub(crate) fn of(value: &dyn fmt::Debug) -> Self {
+    pub(crate) fn new(value: &dyn fmt::Debug) -> Self {
         let mut text = Self::default();
         // a longer text is truncated, and a value whose formatting fails is empty
         let _ = write!(text, "{value:?}");
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_without_a_peer_have_the_limit_of_the_kind() {
+    fn lines_without_peer_use_limit_of_kind() {
         let [site, _] = sites();
         let mut log = Log::new();
         assert_eq!((0..100).filter(|_| log.admits(&site, "", "")).count(), 20);
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_kind_is_never_limited() {
+    fn slow_kind_is_never_limited() {
         let [site, _] = sites();
         let mut log = Log::new();
         for _ in 0..100 {
@@ -356,7 +356,7 @@ mod tests {
 
     #[test]
     fn long_values_are_cut() {
-        let text = Short::<8>::of(&format_args!("{}", "ü".repeat(9)));
+        let text = Short::<8>::new(&format_args!("{}", "ü".repeat(9)));
         assert_eq!(text.as_str(), "üüüü");
         assert_eq!(host("[2001:db8::1]:8805").as_str(), "2001:db8::1");
         assert_eq!(host("gnb-7").as_str(), "gnb-7");

@@ -38,7 +38,7 @@ struct Shared {
     /// Bytes of the queued lines.
     waiting: AtomicUsize,
     /// Lines received since the start.
-    taken: AtomicU64,
+    accepted: AtomicU64,
     /// Lines written or dropped, out of `taken`.
     settled: AtomicU64,
     /// True if everything suppressed must be reported.
@@ -64,7 +64,7 @@ impl Output {
             lines,
             shared: shared.clone(),
             suppressed: Box::new(suppressed),
-            dropped: counts::own().dropped,
+            dropped: counts::this_process().dropped,
             reported: Counts::default(),
             torn: false,
         };
@@ -87,7 +87,7 @@ impl Output {
         let octets: Box<[u8]> =
             if octets.len() > LINE { [&octets[..LINE - 1], b"\n"].concat().into() } else { octets.into() };
         let length = octets.len();
-        self.shared.taken.fetch_add(1, Ordering::Release);
+        self.shared.accepted.fetch_add(1, Ordering::Release);
         if self.shared.waiting.fetch_add(length, Ordering::Relaxed) + length > OCTETS
             || self.queue.try_send(octets).is_err()
         {
@@ -101,8 +101,8 @@ impl Output {
     ///
     /// Returns true if they are.
     pub fn flush(&self, within: Duration) -> bool {
-        let taken = self.shared.taken.load(Ordering::Acquire);
-        wait(within, || self.shared.settled.load(Ordering::Acquire) >= taken)
+        let accepted = self.shared.accepted.load(Ordering::Acquire);
+        wait(within, || self.shared.settled.load(Ordering::Acquire) >= accepted)
     }
 
     /// Flushes as [`Output::flush`] does, and reports everything suppressed and dropped.
@@ -167,7 +167,7 @@ struct Thread {
 
 impl Thread {
     fn run(mut self) {
-        let mut looked = Instant::now();
+        let mut reported_at = Instant::now();
         loop {
             match self.lines.recv_timeout(TICK) {
                 // an empty line only wakes this thread
@@ -183,11 +183,11 @@ impl Thread {
                 Err(RecvTimeoutError::Disconnected) => return,
             }
             let all_written =
-                || self.shared.settled.load(Ordering::Acquire) >= self.shared.taken.load(Ordering::Acquire);
+                || self.shared.settled.load(Ordering::Acquire) >= self.shared.accepted.load(Ordering::Acquire);
             let finish = self.shared.finish.load(Ordering::Acquire) && all_written();
-            if finish || looked.elapsed() >= TICK {
-                self.look(finish);
-                looked = Instant::now();
+            if finish || reported_at.elapsed() >= TICK {
+                self.report_losses(finish);
+                reported_at = Instant::now();
             }
             if finish {
                 self.shared.finish.store(false, Ordering::Release);
@@ -197,7 +197,7 @@ impl Thread {
     }
 
     /// Reports suppressed and dropped lines, bypassing the queue and the filters.
-    fn look(&mut self, finish: bool) {
+    fn report_losses(&mut self, finish: bool) {
         for Suppressed { level, text, count, peers, peer } in (self.suppressed)(finish) {
             let mut fields = format!("line={text:?} count={count}");
             if peers > 0 {
@@ -206,7 +206,7 @@ impl Thread {
             }
             self.report(level, "log lines suppressed", &fields);
         }
-        let dropped = counts::own().dropped;
+        let dropped = counts::this_process().dropped;
         let count = dropped - self.dropped;
         if count > 0 && self.report(Level::WARN, "log lines dropped", &format!("count={count} reason=\"output\"")) {
             self.dropped = dropped;
@@ -267,7 +267,7 @@ mod tests {
     use std::sync::{Mutex, MutexGuard, PoisonError};
 
     /// Serialises the tests, because dropped lines are counted for the whole process.
-    fn alone() -> MutexGuard<'static, ()> {
+    fn exclusive() -> MutexGuard<'static, ()> {
         static ALONE: Mutex<()> = Mutex::new(());
         ALONE.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -282,15 +282,15 @@ mod tests {
 
     #[test]
     fn full_pipe_drops_lines_and_reports_them() {
-        let _alone = alone();
+        let _guard = exclusive();
         let (from, to) = pipe();
         let output = Output::start(to, |_| Vec::new()).expect("a thread");
-        let before = counts::own().dropped;
+        let before = counts::this_process().dropped;
         // Ten times the capacity of the pipe and the queue. Without a reader, a blocking write
         // would never return.
         const ALL: u64 = 60_000;
         (0..ALL).for_each(|n| output.line(format!("line {n:040}\n").as_bytes()));
-        let dropped = counts::own().dropped - before;
+        let dropped = counts::this_process().dropped - before;
         assert!(dropped > ALL / 2, "{dropped}");
         assert!(!output.flush(SOMETIME) && !output.finish(SOMETIME), "the pipe is full");
         let mut written = 0;
@@ -306,30 +306,30 @@ mod tests {
 
     #[test]
     fn closed_pipe_drops_lines() {
-        let _alone = alone();
+        let _guard = exclusive();
         let (from, to) = pipe();
         drop(from);
         let output = Output::start(to, |_| Vec::new()).expect("a thread");
-        let before = counts::own().dropped;
+        let before = counts::this_process().dropped;
         (0..100).for_each(|_| output.line(b"nobody reads this\n"));
         assert!(output.flush(SOON) && output.finish(SOON));
-        assert_eq!(counts::own().dropped - before, 100);
+        assert_eq!(counts::this_process().dropped - before, 100);
     }
 
     #[test]
     fn full_device_drops_lines() {
-        let _alone = alone();
+        let _guard = exclusive();
         let full = File::options().write(true).open("/dev/full").expect("the device");
         let output = Output::start(full, |_| Vec::new()).expect("a thread");
-        let before = counts::own().dropped;
+        let before = counts::this_process().dropped;
         output.line(b"there is no space left\n");
         assert!(output.flush(SOON));
-        assert_eq!(counts::own().dropped - before, 1);
+        assert_eq!(counts::this_process().dropped - before, 1);
     }
 
     #[test]
     fn non_blocking_pipe_takes_all_lines() {
-        let _alone = alone();
+        let _guard = exclusive();
         let (from, to) = pipe();
         rustix::fs::fcntl_setfl(&to, rustix::fs::OFlags::NONBLOCK).expect("non-blocking");
         let output = Output::start(to, |_| Vec::new()).expect("a thread");
@@ -341,7 +341,7 @@ mod tests {
 
     #[test]
     fn suppressed_lines_are_reported_at_the_end() {
-        let _alone = alone();
+        let _guard = exclusive();
         let (from, to) = pipe();
         let of = |all: bool| Suppressed {
             level: Level::INFO,

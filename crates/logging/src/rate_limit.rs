@@ -83,11 +83,11 @@ impl Visit for Fields {
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
         let name = field.name();
         if name == "message" {
-            self.text = Short::of(value);
+            self.text = Short::new(value);
         } else if DETAIL_FIELDS.contains(&name) {
-            self.detail = Short::of(value);
+            self.detail = Short::new(value);
         } else if let Some(rank) = PEER_FIELDS[..self.rank].iter().position(|peer| *peer == name) {
-            (self.peer, self.rank) = (Short::of(value), rank);
+            (self.peer, self.rank) = (Short::new(value), rank);
         }
     }
 

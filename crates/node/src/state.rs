@@ -85,7 +85,7 @@ impl RecordsConfig {
     pub fn open_for(&self, life: Duration) -> Result<Box<dyn RecordStore>, RecordError> {
         let (url, prefix, confirm) = (self.database.clone(), self.key.clone(), self.confirm);
         let (tls, format) = (self.tls.clone(), self.codec().format);
-        let records = records::open(&StoreUrl { url, prefix, life, patience: PATIENCE, format, confirm, tls })?;
+        let records = records::open(&StoreUrl { url, prefix, life, timeout: PATIENCE, format, confirm, tls })?;
         Ok(match &self.sealing {
             Some(key) => Box::new(Sealed::new(records, key.clone(), self.of_octets() == Format::Json)),
             None => records,

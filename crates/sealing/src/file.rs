@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_file_is_made_once_for_its_owner() {
+    fn key_file_is_made_once_for_its_owner() {
         let directory = tempfile::tempdir().unwrap();
         let source = source(&directory);
         assert!(matches!(source.load(), Err(KeyFileError::Missing { .. })));

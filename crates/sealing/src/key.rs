@@ -70,7 +70,7 @@ pub struct SealingKey {
     own: ([u8; SALT], LessSafeKey),
     counter: AtomicU64,
     /// Derived keys of the salts of other processes.
-    others: RwLock<FxHashMap<[u8; SALT], Arc<LessSafeKey>>>,
+    foreign_keys: RwLock<FxHashMap<[u8; SALT], Arc<LessSafeKey>>>,
 }
 
 impl fmt::Debug for SealingKey {
@@ -128,7 +128,7 @@ impl SealingKey {
         let id = KeyId(hash.as_ref()[..4].try_into().unwrap_or_default());
         let salt = random();
         let own = (salt, derive(&octets, &salt));
-        SealingKey { octets, id, own, counter: AtomicU64::new(0), others: RwLock::default() }
+        SealingKey { octets, id, own, counter: AtomicU64::new(0), foreign_keys: RwLock::default() }
     }
 
     /// Generates a random key.
@@ -188,24 +188,24 @@ impl SealingKey {
         let place = Aad::from(place);
         let opened = match salt == self.own.0 {
             true => self.own.1.open_in_place(nonce(counter), place, &mut plain).map(|plain| plain.len()),
-            false => self.of(salt).open_in_place(nonce(counter), place, &mut plain).map(|plain| plain.len()),
+            false => self.key_for(salt).open_in_place(nonce(counter), place, &mut plain).map(|plain| plain.len()),
         };
         plain.truncate(opened.map_err(|_| OpenError::Damaged)?);
         Ok(plain)
     }
 
     /// Returns the derived key of another process's salt.
-    fn of(&self, salt: [u8; SALT]) -> Arc<LessSafeKey> {
-        if let Some(key) = self.others.read().unwrap_or_else(PoisonError::into_inner).get(&salt) {
+    fn key_for(&self, salt: [u8; SALT]) -> Arc<LessSafeKey> {
+        if let Some(key) = self.foreign_keys.read().unwrap_or_else(PoisonError::into_inner).get(&salt) {
             return Arc::clone(key);
         }
         let key = Arc::new(derive(&self.octets, &salt));
-        let mut others = self.others.write().unwrap_or_else(PoisonError::into_inner);
+        let mut foreign_keys = self.foreign_keys.write().unwrap_or_else(PoisonError::into_inner);
         // Salts come from storage that others can write to, so the cache is bounded.
-        if others.len() >= REMEMBERED {
-            others.clear();
+        if foreign_keys.len() >= REMEMBERED {
+            foreign_keys.clear();
         }
-        others.insert(salt, Arc::clone(&key));
+        foreign_keys.insert(salt, Arc::clone(&key));
         key
     }
 }

@@ -55,7 +55,7 @@ impl Module {
 
     /// Creates a module whose cores reach `utilisation` of the scale-up limit, half of it in each
     /// direction.
-    pub fn of(time: PacketTime, cores: u32, devices: f64, utilisation: f64) -> Self {
+    pub fn new(time: PacketTime, cores: u32, devices: f64, utilisation: f64) -> Self {
         Module { pps: time.limit() * f64::from(cores) / 2.0 * utilisation, devices, cores }
     }
 
@@ -115,7 +115,7 @@ mod tests {
 
     /// Table 2 and the sentences below it.
     #[test]
-    fn the_papers_scale_up_limit() {
+    fn scale_up_limit_matches_paper() {
         let time = PacketTime::PAPER;
         assert_eq!(time.total(), 3694.0);
         assert!((time.limit() / 1000.0 - 270.0).abs() < 1.0, "270 Kpps: {}", time.limit());
@@ -125,12 +125,12 @@ mod tests {
     /// Section VII: 2 Mpps in each direction for 250,000 devices need 8 modules; in the cloud, 10
     /// of 200 Kpps.
     #[test]
-    fn the_papers_scale_out() {
+    fn scale_out_matches_paper() {
         assert_eq!(Module::PAPER.needed(250_000.0, 2e6), 8);
         assert_eq!(Module { pps: 200_000.0, ..Module::PAPER }.needed(250_000.0, 2e6), 10);
         let eight = plan(&Demand { markets: vec![8.0], densities: vec![2_500.0], area: 100.0 }, &Module::PAPER);
         assert_eq!((eight[0].devices, eight[0].pps, eight[0].modules, eight[0].cores), (250_000.0, 2e6, 8, 16));
-        let two_cores = Module::of(PacketTime::PAPER, 2, 50_000.0, 1.0);
+        let two_cores = Module::new(PacketTime::PAPER, 2, 50_000.0, 1.0);
         assert!(
             (two_cores.pps - 250_000.0).abs() / 250_000.0 < 0.1,
             "two cores at 270 Kpps in all each: {two_cores:?}"
@@ -139,7 +139,7 @@ mod tests {
 
     /// Section V.B: 500 Kpps for 50,000 devices are 10 packets per second each.
     #[test]
-    fn the_papers_module_at_500_kpps() {
+    fn module_at_500_kpps_matches_paper() {
         let module = Module { pps: 500_000.0, ..Module::PAPER };
         assert_eq!(module.needed(50_000.0, 50_000.0 * 10.0), 1);
         assert_eq!(module.needed(50_000.0, 50_000.0 * 10.1), 2);

@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seed_is_a_schedule() {
+    fn same_seed_gives_same_schedule() {
         let of = |seed| schedule(seed, 30.0, (0.0, 600.0), 0.1);
         assert_eq!(of(1), of(1));
         assert_ne!(of(1), of(2));

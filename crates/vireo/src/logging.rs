@@ -128,11 +128,11 @@ pub(crate) fn finish() {
 ///
 /// Returns an error if the system provides no descriptor.
 pub(crate) fn report_to_parent() -> io::Result<()> {
-    let place = std::env::var(counts::PLACE).ok().and_then(|place| place.parse().ok());
-    if let Some(place) = place {
+    let slot = std::env::var(counts::SLOT_VARIABLE).ok().and_then(|slot| slot.parse().ok());
+    if let Some(slot) = slot {
         let file = File::from(io::stdout().as_fd().try_clone_to_owned()?);
         rustix::stdio::dup2_stdout(File::options().write(true).open("/dev/null")?)?;
-        counts::report_through(file, place);
+        counts::report_through(file, slot);
     }
     Ok(())
 }

@@ -9,7 +9,7 @@ fn uri(role: CertificateRole) -> String {
 }
 
 #[test]
-fn files_that_are_not_good_are_named_by_their_keys() {
+fn bad_files_are_named_by_their_keys() {
     let directory = tempfile::tempdir().unwrap();
     let (one, other) = (Authority::new().unwrap(), Authority::new().unwrap());
     let host = uri(CertificateRole::Host);
@@ -42,7 +42,7 @@ fn own_certificate_of_another_role_is_refused() {
         let files = authority.member(directory.path(), member, names).unwrap();
         let (certificate, key, authorities) = (files.certificate, files.key, files.authorities);
         let config = TlsConfig { certificate, key, authorities, name: name.into() };
-        config.load("cluster.tls", CertificateRoles::of(own)).map(|_| ()).map_err(|error| error.to_string())
+        config.load("cluster.tls", CertificateRoles::new(own)).map(|_| ()).map_err(|error| error.to_string())
     };
     use CertificateRole::{Balancer, Controller, Host, Smf};
     assert_eq!(load("smf", &[&smf], &[Smf], NAME), Ok(()));

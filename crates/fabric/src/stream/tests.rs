@@ -41,7 +41,7 @@ fn between(
 }
 
 /// Sends and reads once at an end; returns the received messages.
-fn turn(end: &mut Stream) -> Result<Vec<Vec<u8>>, FrameError> {
+fn exchange(end: &mut Stream) -> Result<Vec<Vec<u8>>, FrameError> {
     let mut came = Vec::new();
     let read = end.fill();
     while let Some(frame) = end.frame()? {
@@ -64,7 +64,7 @@ fn ended(ends: [Stream; 2]) -> [FrameError; 2] {
         assert!(Instant::now() < until, "{said:?}");
         for (there, said) in ends.iter_mut().zip(&mut said) {
             let Some(end) = there else { continue };
-            match turn(end) {
+            match exchange(end) {
                 Ok(came) => assert!(came.is_empty(), "nothing is heard of a stranger"),
                 Err(error) => (*said, *there) = (Some(error), None),
             }
@@ -109,7 +109,7 @@ fn much_goes_both_ways_at_once_and_arrives_whole() {
         while came.iter().any(|came| came.len() < messages.len()) {
             assert!(Instant::now() < until, "{:?}", came.map(|came| came.len()));
             for (end, came) in ends.iter_mut().zip(&mut came) {
-                came.extend(turn(end).unwrap());
+                came.extend(exchange(end).unwrap());
             }
         }
         assert!(came.iter().all(|came| *came == messages));
@@ -117,13 +117,13 @@ fn much_goes_both_ways_at_once_and_arrives_whole() {
         let until = Instant::now() + WITHIN;
         while ends.iter().any(|end| end.unsent() > 0 || end.wants_room()) {
             assert!(Instant::now() < until);
-            ends.iter_mut().for_each(|end| assert!(turn(end).unwrap().is_empty()));
+            ends.iter_mut().for_each(|end| assert!(exchange(end).unwrap().is_empty()));
         }
     }
 }
 
 #[test]
-fn member_of_another_authority_is_refused_at_both_ends() {
+fn foreign_authority_is_refused_at_both_ends() {
     let (at, elsewhere) = (directory(), directory());
     let (ours, others) = (Authority::new().unwrap(), Authority::new().unwrap());
     let good = member(&ours, at.path(), Role::Balancer);
@@ -142,8 +142,8 @@ fn member_of_another_authority_is_refused_at_both_ends() {
 }
 
 /// All connections of the fabric: connecting and accepting role, and the expected roles of each.
-type Way = ((Role, Role), (&'static [Role], &'static [Role]));
-const WAYS: [Way; 4] = [
+type ConnectionRoles = ((Role, Role), (&'static [Role], &'static [Role]));
+const CONNECTIONS: [ConnectionRoles; 4] = [
     ((Role::Host, Role::Controller), (&[Role::Controller], &[Role::Host, Role::Balancer])),
     ((Role::Balancer, Role::Controller), (&[Role::Controller], &[Role::Host, Role::Balancer])),
     ((Role::Host, Role::Balancer), (&[Role::Balancer], &[Role::Host])),
@@ -157,12 +157,12 @@ fn each_pair_of_roles_takes_its_own_and_no_other() {
     let has: Vec<(&str, Security)> =
         all.iter().map(|role| (*role, security(&files(&authority, at.path(), role), &[]))).collect();
     let of = |role: Role| has.iter().find(|(name, _)| *name == shown(role)).map(|(_, security)| security).unwrap();
-    for ((connects, takes), expected) in WAYS {
+    for ((connects, takes), expected) in CONNECTIONS {
         let mut ends = between((of(connects), connects), (of(takes), takes), expected);
         let until = Instant::now() + WITHIN;
         while ends.iter().any(|end| end.role().is_none()) {
             assert!(Instant::now() < until, "{connects:?} to {takes:?}");
-            ends.iter_mut().for_each(|end| drop(turn(end).unwrap()));
+            ends.iter_mut().for_each(|end| drop(exchange(end).unwrap()));
         }
         for (name, thief) in &has {
             // Connects with another certificate, with any greeting.
@@ -195,7 +195,7 @@ fn each_pair_of_roles_takes_its_own_and_no_other() {
 }
 
 #[test]
-fn a_member_without_tls_and_one_with_it_say_what_helps() {
+fn tls_mismatch_error_names_remedy() {
     let (at, authority) = (directory(), Authority::new().unwrap());
     let (plain, tls) = (Security::default(), member(&authority, at.path(), Role::Balancer));
     for [with, without] in [refusals(&tls, &plain), {
@@ -222,7 +222,7 @@ fn something_else_ends_it() {
         let until = Instant::now() + WITHIN;
         let error = loop {
             assert!(Instant::now() < until);
-            match turn(&mut end) {
+            match exchange(&mut end) {
                 Ok(came) => assert!(came.is_empty()),
                 Err(error) => break error,
             }

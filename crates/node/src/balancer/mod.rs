@@ -227,7 +227,7 @@ impl Balancer {
             waker: endpoint.waker(),
             followed: Arc::clone(&followed),
         };
-        let ue_peers = ["n2", "n4"].map(|interface| UePeers::of(interface, n4.n4().ue_pools().to_vec()));
+        let ue_peers = ["n2", "n4"].map(|interface| UePeers::new(interface, n4.n4().ue_pools().to_vec()));
         let balancer = Balancer {
             endpoint,
             n4,
@@ -373,7 +373,7 @@ impl Balancer {
     fn update_n4_role(&mut self) {
         let Hosts::Fabric(fleet) = &mut self.hosts else { return };
         let (holds, takes_over, now) = (fleet.holds_n4(), !fleet.is_first_map(), clock());
-        match (holds, self.n4.n4().holds()) {
+        match (holds, self.n4.n4().is_active()) {
             (true, false) => {
                 tracing::info!(takes_over, "this balancer talks to the UPFs from now on");
                 let (hosts, held) = (&mut self.hosts, &mut self.held);
@@ -555,7 +555,7 @@ impl Balancer {
                 self.send(assoc, ue, pdu);
             }
             // Hosts send these again to the active N4 balancer.
-            Command::Pfcp { .. } | Command::RefuseReport { .. } if !self.n4.n4().holds() => {}
+            Command::Pfcp { .. } | Command::RefuseReport { .. } if !self.n4.n4().is_active() => {}
             Command::Pfcp { upf, key, seid, message } => {
                 let (hosts, held) = (&mut self.hosts, &mut self.held);
                 let now = clock();
@@ -640,7 +640,7 @@ impl Balancer {
         }
         if association.unsent.is_empty() {
             match self.endpoint.send(assoc, stream, PPID_NGAP, &pdu) {
-                Ok(()) | Err(SendError::Gone) => return,
+                Ok(()) | Err(SendError::NoAssociation) => return,
                 Err(SendError::Full) => {}
                 Err(SendError::Io(error)) => {
                     tracing::warn!(assoc = assoc.0, %error, "a message was not taken by SCTP");
@@ -679,7 +679,7 @@ impl Balancer {
         // Another balancer takes over the PFCP associations and sessions.
         if matches!(&self.hosts, Hosts::Fabric(fleet) if !fleet.is_alone()) {
             tracing::info!("the associations with UPFs stay for another balancer");
-        } else if self.n4.n4().holds() {
+        } else if self.n4.n4().is_active() {
             self.n4.release_all(clock());
         }
         for assoc in self.associations.keys() {

@@ -288,7 +288,7 @@ impl ControllerClient {
         while self.receive(news)? {}
         let Some(stream) = &mut self.stream else { return Ok(()) };
         stream.flush()?;
-        if stream.was_heard() {
+        if stream.take_received() {
             self.heard = now;
             // Data before the greeting is not from a controller.
             self.answered = if self.joined { now } else { self.answered };
@@ -401,7 +401,7 @@ impl ControllerClient {
 
     /// Reports whether the socket is readable.
     pub(crate) fn tell_readable(&mut self, readable: bool) {
-        self.stream.iter_mut().for_each(|stream| stream.tell_readable(readable));
+        self.stream.iter_mut().for_each(|stream| stream.set_readable(readable));
     }
 
     /// Returns true if data would be sent if the socket had room.

@@ -210,7 +210,7 @@ impl HeartbeatConnection {
             // Any message proves that the peer is alive.
             while stream.frame()?.is_some() {}
         }
-        if stream.was_heard() {
+        if stream.take_received() {
             self.heard = now;
         } else if now.saturating_duration_since(self.heard) > PATIENCE {
             return Err(FrameError::Refused("nothing is heard".into()));
@@ -285,7 +285,7 @@ mod tests {
         // Both connections block until both ends have greeted.
         heart.beat(at(1000));
         let (mut socket, _) = listener.accept().unwrap();
-        socket.write_all(&Greeting::of(Role::Balancer).encode()).unwrap();
+        socket.write_all(&Greeting::new(Role::Balancer).encode()).unwrap();
         while heart.ways[0].stream.as_ref().and_then(Stream::role).is_none() {
             assert!(Instant::now() < until);
             heart.beat(at(1001));
@@ -304,7 +304,7 @@ mod tests {
 
         let mut inbox = FrameReader::default();
         while inbox.fill(&mut socket).is_ok() {}
-        assert_eq!(inbox.raw(), Some(Greeting::of(Role::Host).encode()));
+        assert_eq!(inbox.raw(), Some(Greeting::new(Role::Host).encode()));
         let expected = [ToBalancer::HeartbeatOnly(HostId(7)), ToBalancer::Beat, ToBalancer::Beat];
         for said in &expected {
             let frame = inbox.frame().unwrap().expect("a frame");

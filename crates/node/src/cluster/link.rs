@@ -678,7 +678,7 @@ impl Link {
             self.caller.tell_readable(ready.next() == Some(true));
         }
         for stream in self.balancers.values_mut().filter_map(|way| way.stream.as_mut()) {
-            stream.tell_readable(ready.next() == Some(true));
+            stream.set_readable(ready.next() == Some(true));
         }
         Ok(())
     }

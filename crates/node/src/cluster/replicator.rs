@@ -554,7 +554,7 @@ impl ReplicatorThread {
         self.knocked = ready.next() == Some(true);
         let outgoing = self.peers.values_mut().filter_map(|peer| peer.stream.as_mut());
         for stream in outgoing.chain(self.incoming.iter_mut().map(|incoming| &mut incoming.stream)) {
-            stream.tell_readable(ready.next() == Some(true));
+            stream.set_readable(ready.next() == Some(true));
         }
         waited.map(|_| ())
     }
@@ -631,7 +631,9 @@ fn take(
         ToReplica::ReconcileRemove { number, ues } => {
             shadows.remove_orphans(from, number, &ues).map(|()| heard(number))
         }
-        ToReplica::EffectWatermark { number, until } => shadows.left(from, number, until).map(|()| heard(number)),
+        ToReplica::EffectWatermark { number, watermark: until } => {
+            shadows.left(from, number, until).map(|()| heard(number))
+        }
         ToReplica::AddressAuditRequest { number, epoch } => match shadows.check_sequence(from, number) {
             Ok(first) => {
                 if first {

@@ -509,7 +509,7 @@ impl<'a> ControllerLoop<'a> {
     fn read(&mut self, token: u64, now: Instant) {
         let Some(connection) = self.connections.get_mut(&token) else { return };
         let mut said = Vec::new();
-        connection.stream.tell_readable(true);
+        connection.stream.set_readable(true);
         let heard = connection.read(&mut said);
         // Heartbeats count only for connected members.
         let pulse = connection.pulse.filter(|member| self.members.contains_key(member));

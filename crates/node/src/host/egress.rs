@@ -359,7 +359,7 @@ impl Host {
     pub(super) fn bind(&mut self, slot: Slot, key: Key, value: u64) {
         match self.region.bind(slot, key, value) {
             Ok(()) => {}
-            Err(InsertError::Taken(_)) => {
+            Err(InsertError::InUse(_)) => {
                 // The second UE with the same 5G-TMSI is not found by it and identifies itself.
                 tracing::debug!(?key, "an identifier is another UE's");
             }

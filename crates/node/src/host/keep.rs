@@ -31,7 +31,7 @@ use std::collections::VecDeque;
 use std::hash::Hasher;
 use vireo_core::amf::context::{self, Counts, EncodedContext};
 use vireo_core::config::CoreConfig;
-use vireo_store::records::{KeptContext, KeptContexts, Opened, ShmError};
+use vireo_store::records::{ContextFile, Opened, OpenedContext, ShmError};
 use vireo_store::region::{Region, Slot, Snapshot};
 use vireo_types::{Duration, Instant};
 
@@ -47,7 +47,7 @@ const FORM: u64 = 1;
 /// File of a host's kept contexts.
 #[derive(Debug)]
 pub(super) struct Keep {
-    file: KeptContexts,
+    file: ContextFile,
     /// Indexed by slot number.
     entries: Vec<Entry>,
     /// Slots whose contexts must be stored again, in the order of their changes.
@@ -103,8 +103,8 @@ impl Keep {
     fn open(config: &KeepFile, ues: u32, core: &CoreConfig) -> Result<Option<(Self, Opened)>, HostError> {
         let until = std::time::Instant::now() + TAKEN_WITHIN;
         let opened = loop {
-            match KeptContexts::open(&config.path, ues, mark(core), config.key.clone()) {
-                Err(ShmError::Taken(_)) if std::time::Instant::now() < until => {
+            match ContextFile::open(&config.path, ues, mark(core), config.key.clone()) {
+                Err(ShmError::InUse(_)) if std::time::Instant::now() < until => {
                     std::thread::sleep(std::time::Duration::from_millis(20));
                 }
                 opened => break opened,
@@ -120,7 +120,7 @@ impl Keep {
         }
     }
 
-    fn of(file: KeptContexts) -> Self {
+    fn of(file: ContextFile) -> Self {
         Keep { file, entries: Vec::new(), changed: VecDeque::new(), is_full: false, snapshot: Snapshot::default() }
     }
 
@@ -230,7 +230,7 @@ impl Host {
     pub(super) fn resume(&mut self, mut keep: Keep, opened: Opened) {
         let (began, now) = (std::time::Instant::now(), clock());
         let mut tally = Tally::default();
-        for KeptContext { place, word, octets } in opened.contexts {
+        for OpenedContext { index: place, word, octets } in opened.contexts {
             if !self.resume_one(&mut keep, (place, word), &octets, &mut tally, now) {
                 keep.file.take_out(place);
             }
@@ -336,7 +336,7 @@ mod tests {
         }
 
         fn open(&self) -> (Keep, Opened) {
-            let file = KeptContexts::open(&self.config.path, 4, 1, self.config.key.clone()).unwrap();
+            let file = ContextFile::open(&self.config.path, 4, 1, self.config.key.clone()).unwrap();
             (Keep::of(file.0), file.1)
         }
 
@@ -361,7 +361,7 @@ mod tests {
     fn next(bench: &Bench) -> Vec<Option<(u32, u32)>> {
         let (keep, opened) = bench.open();
         drop(keep);
-        let of = |found: &KeptContext| {
+        let of = |found: &OpenedContext| {
             Counts::read(found.word, EncodedContext::new(&found.octets).unwrap().versions.perpetual)
         };
         opened.contexts.iter().map(of).collect()

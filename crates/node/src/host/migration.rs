@@ -123,7 +123,7 @@ impl Host {
         self.knows_nodes(number);
         let Some(cluster) = self.cluster.as_mut() else { return };
         for WatermarkUpdate { to, number, until } in cluster.primary.left(number, whole) {
-            cluster.member.replicator.send(to, number, &ToReplica::EffectWatermark { number, until });
+            cluster.member.replicator.send(to, number, &ToReplica::EffectWatermark { number, watermark: until });
         }
         if cluster.last_sync == Some(number) {
             cluster.has_left = true;

@@ -196,7 +196,7 @@ impl SmfLink {
             // queue.
             question.inspect(|(name, unanswered)| drop(questions(unanswered).remove(name)));
         });
-        self.client.send(Outgoing { uri, others: Vec::new(), message, key: name, lane, withdrawn, done });
+        self.client.send(Outgoing { uri, fallback_roots: Vec::new(), message, key: name, lane, withdrawn, done });
     }
 
     /// Answers a notification that a session has ended. `is_here` = this AMF has the UE.
@@ -236,15 +236,15 @@ fn request(names: &AmfIdentity, number: SessionNumber, ask: &SmfRequest) -> (Str
     match ask {
         SmfRequest::Create(create) => {
             let told = N1N2Content { n1: Some(create.n1.clone()), n2: None };
-            let message = Message::of(create_data(names, number, create, &told));
+            let message = Message::new(create_data(names, number, create, &told));
             (format!("{}{SM_CONTEXTS}", names.smf), with_parts(message, told))
         }
         SmfRequest::Update { reference, update } => {
             let (data, told) = update_data(update);
-            (Operation::Modify.of(reference), with_parts(Message::of(data), told))
+            (Operation::Modify.uri(reference), with_parts(Message::new(data), told))
         }
         SmfRequest::Release { reference } => {
-            (Operation::Release.of(reference), Message::of(SmContextReleaseData { cause: None }))
+            (Operation::Release.uri(reference), Message::new(SmContextReleaseData { cause: None }))
         }
         SmfRequest::Unreached { uri, supi, transfer } => {
             // The Location header of the transfer's response.
@@ -252,7 +252,7 @@ fn request(names: &AmfIdentity, number: SessionNumber, ask: &SmfRequest) -> (Str
                 cause: TransferCause::UeNotResponding,
                 n1n2_msg_data_uri: message_uri(&names.own, *supi, *transfer),
             };
-            (uri.clone(), Message::of(notification))
+            (uri.clone(), Message::new(notification))
         }
     }
 }
@@ -274,7 +274,7 @@ fn update_data(update: &SmfUpdateRequest) -> (SmContextUpdateData, N1N2Content) 
             (SmContextUpdateData { up_cnx_state: Some(UpCnxState::Deactivated), ..says }, N1N2Content::default())
         }
         SmfUpdateRequest::Switch(octets, (tai, cell)) => {
-            let ue_location = Some(UserLocation::of(*tai, *cell));
+            let ue_location = Some(UserLocation::new(*tai, *cell));
             let data = SmContextUpdateData { ue_location, to_be_switched: Some(true), ..says };
             (data, n2(N2Sm::PathSwitchRequest, octets))
         }
@@ -290,12 +290,12 @@ fn handover_data(step: &HandoverStep) -> (SmContextUpdateData, N1N2Content) {
     let at = |state| SmContextUpdateData { ho_state: Some(state), ..SmContextUpdateData::default() };
     match step {
         HandoverStep::Prepare { target: (gnb, tai), transfer } => {
-            let target_id = Some(NgRanTargetId::of(*gnb, *tai));
+            let target_id = Some(NgRanTargetId::new(*gnb, *tai));
             (SmContextUpdateData { target_id, ..at(HoState::Preparing) }, n2(N2Sm::HandoverRequired, transfer))
         }
         HandoverStep::Prepared(kind, transfer) => (at(HoState::Prepared), n2(*kind, transfer)),
         HandoverStep::Complete((tai, cell)) => {
-            let ue_location = Some(UserLocation::of(*tai, *cell));
+            let ue_location = Some(UserLocation::new(*tai, *cell));
             (SmContextUpdateData { ue_location, ..at(HoState::Completed) }, N1N2Content::default())
         }
         HandoverStep::Cancel => (at(HoState::Cancelled), N1N2Content::default()),
@@ -323,8 +323,8 @@ fn create_data(
         n1_sm_msg: references(told).0,
         an_type: "3GPP_ACCESS".into(),
         rat_type: Some("NR".into()),
-        ue_location: create.location.map(|(tai, cell)| UserLocation::of(tai, cell)),
-        vireo_carried: names.carries.then_some(number),
+        ue_location: create.location.map(|(tai, cell)| UserLocation::new(tai, cell)),
+        vireo_piggyback: names.carries.then_some(number),
         vireo_implied: names.implies.then_some(number),
     }
 }
@@ -344,7 +344,7 @@ fn answer(root: &str, ask: &SmfRequest, result: Result<Reply, ClientError>) -> S
             .and_then(|location| reference(root, location))
             .map_or(SmfResponse::Silence, SmfResponse::Created),
         _ if reply.is_success() => {
-            if reply.message.says_nothing() {
+            if reply.message.is_body_empty() {
                 return SmfResponse::Done(N1N2Content::default());
             }
             let data = reply.message.value::<SmContextUpdatedData>().map_err(|e| ProblemDetails::unreadable(&e));
@@ -356,7 +356,10 @@ fn answer(root: &str, ask: &SmfRequest, result: Result<Reply, ClientError>) -> S
             let error = reply.message.value::<SmContextError>();
             // A plain ProblemDetails has no further members.
             let error = error.or_else(|_| {
-                Ok::<_, String>(SmContextError { error: reply.message.value()?, ..SmContextError::default() })
+                Ok::<_, vireo_sbi::BodyError>(SmContextError {
+                    error: reply.message.value()?,
+                    ..SmContextError::default()
+                })
             });
             let error = error.unwrap_or_default();
             let cause = error.error.cause.clone().unwrap_or_default();
@@ -414,7 +417,7 @@ impl SmfRequestHandler {
                     self.put(Input::Transfer { supi, key, transfer, input }, (token, waiter));
                 }
             },
-            Some(Resource::Left(supi, number)) => match supi_of(supi) {
+            Some(Resource::HeldSmContext(supi, number)) => match supi_of(supi) {
                 Err(problem) => reply.send(Reply::problem(&problem)),
                 Ok(supi) => {
                     let mask = (1 << amf::NUMBER_BITS) - 1;
@@ -548,17 +551,19 @@ fn message_uri(own: &str, supi: Supi, token: u64) -> String {
 pub(super) fn transfer_reply(own: &str, (supi, token): (Supi, u64), result: N1N2TransferResult) -> Reply {
     let error = |status, cause: &str, detail: &str| {
         let error = ProblemDetails::new(status, cause, detail);
-        Reply::of(status, amf::N1N2MessageTransferError { error })
+        Reply::new(status, amf::N1N2MessageTransferError { error })
     };
     match result {
-        N1N2TransferResult::Initiated => Reply::of(200, N1N2MessageTransferRspData { cause: TransferCause::Initiated }),
+        N1N2TransferResult::Initiated => {
+            Reply::new(200, N1N2MessageTransferRspData { cause: TransferCause::Initiated })
+        }
         N1N2TransferResult::Attempting => {
             let answer = N1N2MessageTransferRspData { cause: TransferCause::AttemptingToReachUe };
-            Reply { location: Some(message_uri(own, supi, token)), ..Reply::of(202, answer) }
+            Reply { location: Some(message_uri(own, supi, token)), ..Reply::new(202, answer) }
         }
         N1N2TransferResult::Idle => error(409, IN_IDLE_STATE, "the RAN has nothing of the session"),
         N1N2TransferResult::Unreachable => error(504, "UE_NOT_REACHABLE", "the UE was not heard of for too long"),
-        N1N2TransferResult::Unknown => Reply::of(404, amf::N1N2MessageTransferError { error: unknown() }),
+        N1N2TransferResult::Unknown => Reply::new(404, amf::N1N2MessageTransferError { error: unknown() }),
     }
 }
 
@@ -649,9 +654,9 @@ mod tests {
                 ..N1N2MessageTransferReqData::default()
             };
             let uri = format!("{}{}", self.amf, amf::message_transfer_uri(&supi_text(self.supi)));
-            let message = with_parts(Message::of(data), n1);
+            let message = with_parts(Message::new(data), n1);
             let (key, lane, withdrawn, done) = (None, rand::random(), None, Box::new(|_| ()));
-            self.smf.client().send(Outgoing { uri, others: Vec::new(), message, key, lane, withdrawn, done });
+            self.smf.client().send(Outgoing { uri, fallback_roots: Vec::new(), message, key, lane, withdrawn, done });
             match self.inputs.recv_timeout(SOON) {
                 Ok(Input::Transfer { transfer, input, .. }) => {
                     self.link.transferred(transfer.token, result, None);
@@ -667,7 +672,7 @@ mod tests {
     }
 
     fn answer() -> Reply {
-        Reply { location: Some("/x".into()), ..Reply::of(201, vireo_sbi::smf::SmContextCreatedData::default()) }
+        Reply { location: Some("/x".into()), ..Reply::new(201, vireo_sbi::smf::SmContextCreatedData::default()) }
     }
 
     /// TS 29.502 5.2.2.3.3.
@@ -682,7 +687,7 @@ mod tests {
         world.link.ask((Ltmsi::from_raw(7), 1), 3, ask, RequestExtras::default());
         let call = world.asked.recv_timeout(SOON).expect("a request");
         let data: SmContextUpdateData = call.message.value().unwrap();
-        assert_eq!(data.ue_location, Some(UserLocation::of(tai, cell)));
+        assert_eq!(data.ue_location, Some(UserLocation::new(tai, cell)));
         assert_eq!((data.to_be_switched, data.n2_sm_info_type), (Some(true), Some(N2SmInfoType::PathSwitchReq)));
     }
 
@@ -693,11 +698,11 @@ mod tests {
         let (tai, cell) =
             (vireo_types::Tai { plmn, tac: vireo_types::Tac(2) }, vireo_types::NrCgi { plmn, cell: 0x20 });
         let gnb = GnbId { plmn, id: 2, bits: 22 };
-        let target = NgRanTargetId::of(gnb, tai);
+        let target = NgRanTargetId::new(gnb, tai);
         let prepare = HandoverStep::Prepare { target: (gnb, tai), transfer: vec![1] };
         let taken = HandoverStep::Prepared(N2Sm::HandoverRequestAcknowledge, vec![2]);
         let not_taken = HandoverStep::Prepared(N2Sm::HandoverAllocationUnsuccessful, vec![2]);
-        let located = Some(UserLocation::of(tai, cell));
+        let located = Some(UserLocation::new(tai, cell));
         let cases = [
             (prepare, (HoState::Preparing, Some(N2SmInfoType::HandoverRequired), Some(target), None)),
             (taken, (HoState::Prepared, Some(N2SmInfoType::HandoverReqAck), None, None)),

@@ -106,8 +106,8 @@ impl SbiConfig {
 
 /// Returns the TLS configuration for connections with peers of one role.
 fn secured(tls: &TlsConfig, own: &[CertificateRole], peer: CertificateRole) -> Result<Tls, TlsError> {
-    let identity = tls.load("sbi.tls", CertificateRoles::of(own))?;
-    let peer = CertificateRoles::of(&[peer]);
+    let identity = tls.load("sbi.tls", CertificateRoles::new(own))?;
+    let peer = CertificateRoles::new(&[peer]);
     let (client, server) = (identity.client(peer)?, identity.server(peer)?);
     Ok(Tls::new(client, server, any_name(), |error| told("sbi.tls", error)))
 }
@@ -157,8 +157,16 @@ mod tests {
     fn ask(from: &Endpoint, uri: String) -> Asked {
         let (sender, answer) = sync_channel(1);
         let done = Box::new(move |result: Result<Reply, _>| drop(sender.send(result.map(|reply| reply.status))));
-        let (message, lane) = (Message::of(SmContextReleaseData::default()), rand::rng().next_u64());
-        from.client().send(Outgoing { uri, others: Vec::new(), message, key: None, lane, withdrawn: None, done });
+        let (message, lane) = (Message::new(SmContextReleaseData::default()), rand::rng().next_u64());
+        from.client().send(Outgoing {
+            uri,
+            fallback_roots: Vec::new(),
+            message,
+            key: None,
+            lane,
+            withdrawn: None,
+            done,
+        });
         answer
     }
 
@@ -227,7 +235,7 @@ mod tests {
         });
         // A client without a certificate.
         let shown = config_files(&amf).load("sbi.tls", CertificateRoles::default()).unwrap();
-        let shown = shown.server(CertificateRoles::of(&[CertificateRole::Smf])).unwrap();
+        let shown = shown.server(CertificateRoles::new(&[CertificateRole::Smf])).unwrap();
         let name = ServerName::try_from(NAME).unwrap();
         let bare = Tls::new(anonymous(&config_files(&amf)), shown, name, |error| told("sbi.tls", error));
         let bare = start(Settings { tls: Some(bare), ..settings(Some(&amf), CertificateRole::Smf) });

@@ -9,7 +9,7 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-use vireo_logging::counts::{PLACE, Report};
+use vireo_logging::counts::{Report, SLOT_VARIABLE};
 
 use super::ExitCause;
 
@@ -76,7 +76,7 @@ impl Process {
         let report = Report::new()?;
         let stdout = match &report {
             Some(report) => {
-                command.env(PLACE, report.place().to_string());
+                command.env(SLOT_VARIABLE, report.slot().to_string());
                 report.descriptor()?.into()
             }
             None => Stdio::null(),

@@ -236,11 +236,11 @@ impl SupervisorThread {
         let why = ending.as_ref().map_or(status, |e| e.why);
         let dead = match self.region.pid_of(worker) {
             // It may have joined just before it ended.
-            Some(of) if of == pid => self.region.bury_reaped(worker, pid),
+            Some(of) if of == pid => self.region.declare_dead_reaped(worker, pid),
             // It left the region properly.
             None if matches!(status, ExitCause::Exited(_)) => None,
             // No correct worker writes this value to the region.
-            _ if joined => self.region.bury_reaped(worker, pid),
+            _ if joined => self.region.declare_dead_reaped(worker, pid),
             _ => None,
         };
         if !joined && dead.is_none() {
@@ -272,7 +272,7 @@ impl SupervisorThread {
                     let took = member.process.started.elapsed();
                     if self.region.pid_of(worker) == Some(pid) {
                         member.joined = true;
-                        member.heard = self.region.heard_of(worker);
+                        member.heard = self.region.last_beat(worker);
                         (self.notify)(WorkerEvent::Up { worker, pid, took });
                     } else if took > self.config.joins_within {
                         member.kill(ExitCause::Stuck);
@@ -283,7 +283,7 @@ impl SupervisorThread {
                     }
                 }
                 None => {
-                    let heard = self.region.heard_of(member.worker);
+                    let heard = self.region.last_beat(member.worker);
                     if heard == member.heard && (self.waiting)(member.worker) {
                         member.silent += passed;
                         judge(member, &self.config);

@@ -315,7 +315,7 @@ fn start_over(
         by_turns: config.slices.len() > 1,
         rebalance: config.rebalance.then(Rebalance::default),
         // the tables contain the pools
-        ue_peers: UePeers::of("n4", vec![]),
+        ue_peers: UePeers::new("n4", vec![]),
     };
     let thread = std::thread::Builder::new().name("upf-n4".to_owned()).spawn(move || server.run())?;
     Ok(UpfHandle { n4, served, datapath: view, shared, host_routes, stop, thread: Some(thread) })

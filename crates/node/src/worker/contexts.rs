@@ -503,7 +503,7 @@ impl Contexts {
         let record = CommitRecord { consumed, deadline, pin, context: &self.buffer, outbox };
         let committed = worker.commit(hand.slot, before, &record)?;
         if !forgets && hand.parts.is_some() {
-            hand.record = Some(committed.seen(consumed));
+            hand.record = Some(committed.snapshot(consumed));
             (hand.fresh, hand.consumed) = (false, consumed);
             self.keep(hand);
         }

@@ -138,7 +138,7 @@ impl IdAllocator {
         if kind != PduSessionType::Ipv4 {
             let prefix = ranges[1].and_then(|range| Some(range.ipv6_at(take(numbers(1)?)?)));
             if prefix.is_none() {
-                ipv4.and_then(|(_, number)| Some(numbers(0)?.give_back(number, slot)));
+                ipv4.and_then(|(_, number)| Some(numbers(0)?.free(number, slot)));
                 return None;
             }
             address.ipv6_prefix = prefix;
@@ -158,7 +158,7 @@ impl IdAllocator {
                 tracing::error!(?address, "an address of a UE that was taken over is another UE's: please report it");
             }
         }
-        self.region.clear_taken(slot);
+        self.region.clear_notes(slot);
     }
 
     /// Returns the pool partitions of a session's addresses.
@@ -180,7 +180,7 @@ impl IdAllocator {
     pub(crate) fn give_back(&self, slot: Slot, dnn: &Dnn, address: &SessionAddress) -> Option<u16> {
         let mut lender = None;
         for (numbers, number) in self.numbers_of(dnn, address) {
-            numbers.give_back(number, slot);
+            numbers.free(number, slot);
             lender = Some(self.part_of(&numbers, number)).filter(|part| *part != self.part.0);
         }
         lender
@@ -254,7 +254,7 @@ impl IdAllocator {
             if self.part_of(&numbers, number) == self.part.0 {
                 numbers.lend(number, slot);
             } else {
-                numbers.give_back(number, slot);
+                numbers.free(number, slot);
             }
         }
     }
@@ -269,7 +269,7 @@ impl IdAllocator {
     /// Frees numbers that a worker allocated for the UE before it died without a commit. `kept`
     /// returns true if the committed record has the number.
     pub(crate) fn settle_taken(&self, slot: Slot, kept: impl Fn(&Dnn, u32, bool) -> bool) {
-        let taken = self.region.taken(slot);
+        let taken = self.region.noted_numbers(slot);
         if taken == [None; 2] {
             return;
         }
@@ -279,10 +279,10 @@ impl IdAllocator {
             if !kept(dnn, number, table % 2 == 1) {
                 // Only if the UE still owns it: the note may come from an attempt that was too
                 // late.
-                numbers.give_back(number, slot);
+                numbers.free(number, slot);
             }
         }
-        self.region.clear_taken(slot);
+        self.region.clear_notes(slot);
     }
 
     /// Frees all addresses of these UEs.
@@ -291,7 +291,7 @@ impl IdAllocator {
             let Some(numbers) = self.region.numbers(table).filter(|numbers| numbers.used() > 0) else { continue };
             for number in 0..numbers.size() {
                 if let Some(owner) = numbers.owner(number).filter(|owner| of(*owner)) {
-                    numbers.give_back(number, owner);
+                    numbers.free(number, owner);
                 }
             }
         }
@@ -383,7 +383,7 @@ mod tests {
         let dnn: Dnn = "internet".parse().unwrap();
         let [one, two] = [(), ()].map(|()| {
             let address = here.take(slot, &dnn, PduSessionType::Ipv4).unwrap();
-            here.region.clear_taken(slot);
+            here.region.clear_notes(slot);
             address
         });
         assert!(!here.lends() && here.has_of(0) && !here.has_of(1) && !there.has_of(0));

@@ -640,7 +640,7 @@ impl NfWorker {
 
     /// Passes the effects of a committed step to the host.
     fn committed(&mut self, slot: Slot, done: CommitHandle) {
-        self.region.clear_taken(slot);
+        self.region.clear_notes(slot);
         match done {
             CommitHandle::Committed(buffer) => self.hand_over(buffer.to_item()),
             CommitHandle::Private(packet) => self.push(false, packet.to_item()),

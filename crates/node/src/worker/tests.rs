@@ -74,8 +74,8 @@ fn worker_that_waits_for_its_host_shows_progress() {
     // The host reads nothing for a while.
     let until = Instant::now() + Span::from_secs(10);
     for _ in 0..3 {
-        let before = region.heard_of(1);
-        while region.heard_of(1) == before {
+        let before = region.last_beat(1);
+        while region.last_beat(1) == before {
             assert!(Instant::now() < until, "the worker looks stuck");
             std::thread::sleep(Span::from_millis(1));
         }
@@ -95,12 +95,12 @@ fn ue_with_many_events_goes_on_behind_others() {
     let mut served = Vec::new();
     let mut events = 0;
     while events < 41 {
-        let before = nf.region.heard_of(1);
+        let before = nf.region.last_beat(1);
         let (more, _) = nf.serve(0);
         assert!(more > 0, "{served:?}");
         events += more;
         served.push(more);
-        assert!(more < IN_A_ROW || nf.region.heard_of(1) != before, "it shows progress");
+        assert!(more < IN_A_ROW || nf.region.last_beat(1) != before, "it shows progress");
     }
     assert_eq!(served, [IN_A_ROW, 1, IN_A_ROW, 8]);
     assert_eq!(nf.serve(0), (0, 0));

@@ -62,7 +62,7 @@ fn a_starved_worker_is_not_stuck() {
     let (begun, mut last, mut heard, mut longest) = (Instant::now(), Instant::now(), 0, Duration::ZERO);
     while begun.elapsed() < Duration::from_millis(1200) {
         std::thread::sleep(Duration::from_millis(1));
-        let now = lab.region.heard_of(1);
+        let now = lab.region.last_beat(1);
         if now != heard {
             (heard, last) = (now, Instant::now());
         }

@@ -344,7 +344,7 @@ impl Fleet {
                     calls = true;
                 }
                 token => {
-                    self.members.get_mut(&token).into_iter().for_each(|member| member.stream.tell_readable(true));
+                    self.members.get_mut(&token).into_iter().for_each(|member| member.stream.set_readable(true));
                     self.read(token);
                 }
             }
@@ -629,11 +629,11 @@ impl Fleet {
     fn check_silent_hosts(&mut self, now: Instant) {
         let mut late = Vec::new();
         let pulses = self.members.values_mut().filter(|member| member.state == State::Pulse);
-        let beats = pulses.filter_map(|member| member.host.filter(|_| member.stream.was_heard()));
+        let beats = pulses.filter_map(|member| member.host.filter(|_| member.stream.take_received()));
         let beats: BTreeSet<HostId> = beats.collect();
         for (token, member) in &mut self.members {
             member.stream.put(&ToHost::Heartbeat);
-            let heard = member.stream.was_heard() || member.host.is_some_and(|host| beats.contains(&host));
+            let heard = member.stream.take_received() || member.host.is_some_and(|host| beats.contains(&host));
             match (member.state, member.host) {
                 (State::Pulse, Some(host)) if self.serving.contains_key(&host) => member.since = now,
                 (State::Serving, Some(host)) if !heard => *self.misses.entry(host).or_default() += 1,

@@ -136,7 +136,7 @@ impl Fleet {
         for member in self.members.values().filter(stays) {
             sockets.push(member.stream.fd());
             members.push(MemberSnapshot {
-                stream: member.stream.carry()?,
+                stream: member.stream.snapshot()?,
                 host: member.host,
                 state: member.state,
                 since: member.since,

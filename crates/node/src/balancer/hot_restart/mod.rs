@@ -252,7 +252,7 @@ impl Balancer {
             first: self.edge.first(),
             associations: associations.collect(),
             held: held.collect(),
-            n4: self.n4.carry(),
+            n4: self.n4.snapshot(),
             api,
             controller,
             fleet,
@@ -264,7 +264,7 @@ impl Balancer {
         if let Some(desk) = &mut self.desk {
             desk.give();
         }
-        self.endpoint.let_go();
+        self.endpoint.detach();
         self.followed.store(true, std::sync::atomic::Ordering::SeqCst);
     }
 }

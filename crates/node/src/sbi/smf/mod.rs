@@ -456,7 +456,15 @@ impl SmfThread {
                         let known = self.keeper.is_found_again();
                         let key = known.then(|| format!("{:016x}-{:x}", of.seid.0, of.number));
                         let lane = lane(of.seid);
-                        self.client.send(Outgoing { uri, others, message, key, lane, withdrawn: None, done });
+                        self.client.send(Outgoing {
+                            uri,
+                            fallback_roots: others,
+                            message,
+                            key,
+                            lane,
+                            withdrawn: None,
+                            done,
+                        });
                     }
                     Action::Notify { seid, uri, message } => {
                         let door = self.door.clone();
@@ -470,7 +478,7 @@ impl SmfThread {
                         // The AMF of the callback URI may be dead.
                         let others = self.others_than(&uri);
                         let (key, lane, withdrawn) = (None, lane(seid), None);
-                        self.client.send(Outgoing { uri, others, message, key, lane, withdrawn, done });
+                        self.client.send(Outgoing { uri, fallback_roots: others, message, key, lane, withdrawn, done });
                     }
                     Action::Fetch { ltmsi, seid, of: (supi, number) } => {
                         let door = self.door.clone();
@@ -481,7 +489,7 @@ impl SmfThread {
                         let uri = format!("{}{}", self.amf_of(None), wire::left_path(supi, number));
                         let (others, message) = (self.others_than(&uri), Message::default());
                         let (key, lane, withdrawn) = (None, lane(seid), None);
-                        self.client.send(Outgoing { uri, others, message, key, lane, withdrawn, done });
+                        self.client.send(Outgoing { uri, fallback_roots: others, message, key, lane, withdrawn, done });
                     }
                 }
             }

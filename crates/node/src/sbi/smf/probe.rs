@@ -101,8 +101,8 @@ pub fn take(config: CoreConfig, octets: &[u8]) {
     let carried = PiggybackedSmContext { version: 1, octets: octets.to_vec() };
     let path = format!("{SM_CONTEXTS}/{}", wire::reference(seid));
     let states = [UpCnxState::Deactivated, UpCnxState::Activating].map(Some);
-    let updates =
-        states.map(|up_cnx_state| Message::of(&SmContextUpdateData { up_cnx_state, ..SmContextUpdateData::default() }));
+    let updates = states
+        .map(|up_cnx_state| Message::new(&SmContextUpdateData { up_cnx_state, ..SmContextUpdateData::default() }));
     let releases = std::iter::once((Operation::Release, Message::default()));
     for (operation, message) in updates.map(|update| (Operation::Modify, update)).into_iter().chain(releases) {
         let message = with_carried(message, Some(&carried));
@@ -111,7 +111,7 @@ pub fn take(config: CoreConfig, octets: &[u8]) {
             message,
             key: None,
             repeated: false,
-            reply: ReplyTo::nobody(),
+            reply: ReplyTo::disconnected(),
         };
         sessions.call(call, now, &mut |_| Ok(None));
         let mut report = Vec::new();

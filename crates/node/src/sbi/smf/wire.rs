@@ -51,7 +51,7 @@ pub(super) fn create(message: &Message) -> Result<CreateRequest, ProblemDetails>
     let data: SmContextCreateData = message.value().map_err(|e| ProblemDetails::unreadable(&e))?;
     let wrong = ProblemDetails::incorrect;
     let N1N2Content { n1, .. } = n1n2_content(message, &(data.n1_sm_msg, None, None))?;
-    let (status_uri, carried) = (data.sm_context_status_uri, data.vireo_carried);
+    let (status_uri, carried) = (data.sm_context_status_uri, data.vireo_piggyback);
     if !is_uri(&status_uri) || status_uri.len() > URI_OCTETS {
         return Err(wrong("smContextStatusUri is http:// or https:// and at most 512 octets"));
     }
@@ -160,7 +160,7 @@ pub(super) fn unreached(path: &str) -> Option<Seid> {
 pub(super) fn created(root: &str, seid: Seid, psi: u8, snssai: Snssai) -> Reply {
     let data = SmContextCreatedData { pdu_session_id: Some(psi), s_nssai: Some(snssai.into()) };
     let location = format!("{root}{SM_CONTEXTS}/{}", reference(seid));
-    Reply { location: Some(location), ..Reply::of(201, data) }
+    Reply { location: Some(location), ..Reply::new(201, data) }
 }
 
 /// Returns the response for a rejected SM context. `n1` has the cause for the UE.
@@ -174,7 +174,7 @@ fn refused(error: ProblemDetails, told: N1N2Content) -> Reply {
     let (n1_sm_msg, n2_sm_info, n2_sm_info_type) = references(&told);
     let status = error.status.unwrap_or(500);
     let error = SmContextError { error, n1_sm_msg, n2_sm_info, n2_sm_info_type };
-    Reply { status, location: None, message: with_parts(Message::of(error), told) }
+    Reply { status, location: None, message: with_parts(Message::new(error), told) }
 }
 
 /// Returns the application error (TS 29.502 table 6.1.7.3-1) for the 5GSM cause of a PDU Session
@@ -279,7 +279,7 @@ pub(super) fn done(told: N1N2Content, ResponseState { state, mut handover }: Res
     }
     let (n1_sm_msg, n2_sm_info, n2_sm_info_type): References = references(&told);
     let data = SmContextUpdatedData { up_cnx_state: state, ho_state: handover, n1_sm_msg, n2_sm_info, n2_sm_info_type };
-    Reply { status: 200, location: None, message: with_parts(Message::of(data), told) }
+    Reply { status: 200, location: None, message: with_parts(Message::new(data), told) }
 }
 
 /// Returns the request for an N1N2 transfer.
@@ -303,13 +303,13 @@ pub(super) fn transfer(root: &str, (seid, psi, snssai): (Seid, u8, Snssai), told
         failure_uri: Some(format!("{root}{UNREACHED}/{}", reference(seid))),
         vireo_created: None,
     };
-    with_parts(Message::of(request), told)
+    with_parts(Message::new(request), told)
 }
 
 /// Adds the announcement of a new SM context to a transfer.
 pub(super) fn with_created(mut message: Message, created: CreatedSmContext) -> Message {
     if let Ok(request) = message.value::<N1N2MessageTransferReqData>() {
-        message.body = Message::of(N1N2MessageTransferReqData { vireo_created: Some(created), ..request }).body;
+        message.body = Message::new(N1N2MessageTransferReqData { vireo_created: Some(created), ..request }).body;
     }
     message
 }
@@ -347,7 +347,7 @@ fn is_idle(reply: &Reply) -> bool {
 
 /// Returns the notification that the SM context is released.
 pub(super) fn released() -> Message {
-    Message::of(SmContextStatusNotification { status_info: StatusInfo { resource_status: RELEASED.into() } })
+    Message::new(SmContextStatusNotification { status_info: StatusInfo { resource_status: RELEASED.into() } })
 }
 
 #[cfg(test)]

@@ -90,9 +90,9 @@ fn controls(b: &mut Bench) -> ([Control; 2], u64) {
     let networks = [SMF, SECOND].map(|address| Network::host(address.into())).to_vec();
     b.upf.settings.associations.control_planes = vec![ControlPlane { node_id: Some(node()), networks }];
     let (mut first, mut second) = (Control::new(SMF, 100), Control::new(SECOND, 9_000));
-    second.n4.let_go(b.now.instant);
+    second.n4.deactivate(b.now.instant);
     second.talk(b, 9);
-    assert!(!second.n4.holds() && second.told().is_empty(), "it says nothing");
+    assert!(!second.n4.is_active() && second.told().is_empty(), "it says nothing");
     first.talk(b, 9);
     assert_eq!(first.told(), [Told::Up]);
     let mut octets = vec![];
@@ -127,7 +127,7 @@ fn another_endpoint_takes_over_with_all_sessions() {
     first.talk(&mut b, 0);
     assert_eq!(b.upf.sessions(), 2);
 
-    second.n4.hold(b.now.instant, true, &mut second.net);
+    second.n4.activate(b.now.instant, true, &mut second.net);
     second.talk(&mut b, 9);
     assert_eq!(second.told(), [Told::Up], "nothing is lost");
     assert_eq!(b.upf.sessions(), 2);
@@ -151,7 +151,7 @@ fn another_endpoint_takes_over_with_all_sessions() {
     second.talk(&mut b, 9);
     assert_eq!(b.upf.sessions(), 1);
     // The first endpoint returns, learns that it is not active, and sends nothing.
-    first.n4.let_go(b.now.instant);
+    first.n4.deactivate(b.now.instant);
     b.now.instant = b.now.instant + Duration::from_secs(30);
     first.talk(&mut b, 9);
     assert!(first.told().is_empty(), "its requests are the other's");
@@ -163,7 +163,7 @@ fn a_upf_that_has_restarted_meanwhile_has_lost_its_sessions() {
     let mut b = bench();
     let ([_, mut second], _) = controls(&mut b);
     b.upf = Upf::new(Settings { started: STARTED + 5, ..b.upf.settings.clone() });
-    second.n4.hold(b.now.instant, true, &mut second.net);
+    second.n4.activate(b.now.instant, true, &mut second.net);
     second.talk(&mut b, 9);
     assert_eq!(second.told(), [Told::Restarted, Told::Up]);
 }
@@ -172,11 +172,11 @@ fn a_upf_that_has_restarted_meanwhile_has_lost_its_sessions() {
 fn an_endpoint_takes_over_what_it_had_before() {
     let mut b = bench();
     let ([mut first, mut second], session) = controls(&mut b);
-    first.n4.let_go(b.now.instant);
-    second.n4.hold(b.now.instant, true, &mut second.net);
+    first.n4.deactivate(b.now.instant);
+    second.n4.activate(b.now.instant, true, &mut second.net);
     second.talk(&mut b, 9);
-    second.n4.let_go(b.now.instant);
-    first.n4.hold(b.now.instant, true, &mut first.net);
+    second.n4.deactivate(b.now.instant);
+    first.n4.activate(b.now.instant, true, &mut first.net);
     first.talk(&mut b, 9);
     assert_eq!((first.told(), b.upf.sessions()), (vec![Told::Up], 1));
     assert_eq!(reported(&mut b, session), first.address);
@@ -188,7 +188,7 @@ fn what_is_asked_while_an_endpoint_takes_over_waits_for_that() {
     let ([_, mut second], session) = controls(&mut b);
     let mut deletion = vec![];
     (SessionDeletionRequest {}).emit(&mut deletion, session, 0).expect("short");
-    second.n4.hold(b.now.instant, true, &mut second.net);
+    second.n4.activate(b.now.instant, true, &mut second.net);
     let seid = Seid::new(Ltmsi::new(Bucket::new(7), 8), 1, 5);
     let upf = (UPF, PORT).into();
     let submitted = second.n4.submit(b.now.instant, upf, Some(9), seid, &deletion, &mut second.net);
@@ -203,13 +203,13 @@ fn what_is_asked_while_an_endpoint_takes_over_waits_for_that() {
 fn what_an_endpoint_without_predecessor_sets_up_begins_anew() {
     let mut b = bench();
     let ([mut first, mut second], _) = controls(&mut b);
-    first.n4.let_go(b.now.instant);
+    first.n4.deactivate(b.now.instant);
     // An endpoint of a cluster that started after the end of the other one.
     let upfs = vec![(UPF, PORT).into()];
     let own = n4::Config::new(SECOND.into(), upfs, RecoveryTimeStamp(2_000), 7);
     second.n4 = N4::new(n4::Config { node_id: node(), shared: true, ..own });
-    second.n4.let_go(b.now.instant);
-    second.n4.hold(b.now.instant, false, &mut second.net);
+    second.n4.deactivate(b.now.instant);
+    second.n4.activate(b.now.instant, false, &mut second.net);
     second.talk(&mut b, 9);
     assert_eq!((second.told(), b.upf.sessions()), (vec![Told::Up], 0));
 }

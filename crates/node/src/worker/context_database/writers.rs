@@ -13,7 +13,7 @@ use vireo_store::region::{Region, Snapshot, Worker};
 
 /// Number of writer threads of a worker, and the limits of their commits in flight.
 const THREADS: usize = 2;
-const WRITERS: WritersConfig = WritersConfig { waiting: 4096, octets: 16 << 20, patience: Duration::from_millis(300) };
+const WRITERS: WritersConfig = WritersConfig { waiting: 4096, octets: 16 << 20, timeout: Duration::from_millis(300) };
 /// Maximum wait for another worker's writers. After that the UE continues from the region.
 const BARRIER: Duration = Duration::from_millis(300);
 /// Interval of the checks meanwhile.

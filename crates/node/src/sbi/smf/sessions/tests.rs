@@ -392,7 +392,7 @@ impl World {
         let message = self.with_wish((path, key), message);
         let key = Some(key.to_owned());
         let repeated = std::mem::replace(&mut self.last_key, key.clone()) == key;
-        let call = IncomingRequest { path: path.to_owned(), message, key, repeated, reply: ReplyTo::nobody() };
+        let call = IncomingRequest { path: path.to_owned(), message, key, repeated, reply: ReplyTo::disconnected() };
         let mut lookup = |supi: Supi| {
             let known = format!("imsi-{}", supi.reveal()) == SUPI;
             let slices = vec![SliceSubscription::default()];
@@ -437,7 +437,7 @@ impl World {
     }
 
     fn update(&mut self, path: &str, data: &SmContextUpdateData, told: &N1N2Content) -> SmContextUpdatedData {
-        let mut message = Message::of(data);
+        let mut message = Message::new(data);
         if let Some(n1) = &told.n1 {
             message = message.with("n1", PartContent::Nas, n1.clone());
         }
@@ -522,13 +522,13 @@ fn data() -> SmContextCreateData {
         rat_type: None,
         ue_location: None,
         sm_context_status_uri: "http://amf/status/0".into(),
-        vireo_carried: None,
+        vireo_piggyback: None,
         vireo_implied: None,
     }
 }
 
 fn create_message(data: &SmContextCreateData) -> Message {
-    Message::of(data).with("n1", PartContent::Nas, REQUEST.to_vec())
+    Message::new(data).with("n1", PartContent::Nas, REQUEST.to_vec())
 }
 
 fn setup_response() -> Vec<u8> {
@@ -563,7 +563,7 @@ fn a_session_is_created_used_idle_and_released() {
             (Some(UpCnxState::Activating), Some(N2SmInfoType::PduResSetupReq))
         );
         world.ran_up(&path);
-        world.call(&format!("{path}/release"), Message::of(smf::SmContextReleaseData::default()));
+        world.call(&format!("{path}/release"), Message::new(smf::SmContextReleaseData::default()));
         assert_eq!((world.last().status, world.smf.len()), (204, 0));
         assert!(world.notified.is_empty(), "the AMF knows it");
         world.call(&format!("{path}/release"), Message::default());
@@ -685,10 +685,10 @@ fn whole_life(world: &mut World) {
         n2_sm_info_type: Some(N2SmInfoType::PduResSetupRsp),
         ..SmContextUpdateData::default()
     };
-    let up = Message::of(&n2).with("n2", PartContent::Ngap, setup_response());
+    let up = Message::new(&n2).with("n2", PartContent::Ngap, setup_response());
     assert_eq!(world.insist(&modify, &up).status, 204);
     let state =
-        |state| Message::of(&SmContextUpdateData { up_cnx_state: Some(state), ..SmContextUpdateData::default() });
+        |state| Message::new(&SmContextUpdateData { up_cnx_state: Some(state), ..SmContextUpdateData::default() });
     assert_eq!(world.insist(&modify, &state(UpCnxState::Deactivated)).status, 200);
     let back: SmContextUpdatedData = world.insist(&modify, &state(UpCnxState::Activating)).message.value().unwrap();
     assert_eq!(back.n2_sm_info_type, Some(N2SmInfoType::PduResSetupReq));
@@ -701,7 +701,7 @@ fn whole_life(world: &mut World) {
     assert_eq!(world.session().sm.downlink.map(|tunnel| tunnel.teid), Some(Teid(0x301)));
     handover::by_n2(world, &modify);
     // If the response is lost after the removal, a repeat gets 404.
-    let released = world.insist(&format!("{path}/release"), &Message::of(smf::SmContextReleaseData::default()));
+    let released = world.insist(&format!("{path}/release"), &Message::new(smf::SmContextReleaseData::default()));
     assert!([204, 404].contains(&released.status), "{released:?}");
     assert!(world.is_empty() && world.notified.is_empty());
 }
@@ -737,7 +737,7 @@ fn what_a_killed_smf_had_to_say_by_itself_is_said() {
         let path = world.active();
         world.fuse = Some(fuse);
         let n1 = SmContextUpdateData { n1_sm_msg: Some(part("n1")), ..SmContextUpdateData::default() };
-        let said = |octets: Vec<u8>| Message::of(&n1).with("n1", PartContent::Nas, octets);
+        let said = |octets: Vec<u8>| Message::new(&n1).with("n1", PartContent::Nas, octets);
         let modify = format!("{path}/modify");
         assert_eq!(world.insist(&modify, &said(vec![0x2e, 5, 2, 0xd1])).status, 200);
         let complete = world.insist(&modify, &said(vec![0x2e, 5, 2, 0xd4]));

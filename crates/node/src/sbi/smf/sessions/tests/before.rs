@@ -18,7 +18,7 @@ fn what_the_release_before_has_left_is_gone_on_with() {
             world.upf_answers = false;
             let key = "1/left";
             let idle = SmContextUpdateData { up_cnx_state: Some(UpCnxState::Deactivated), ..Default::default() };
-            world.call_as(&format!("{path}/modify"), Message::of(&idle), key);
+            world.call_as(&format!("{path}/modify"), Message::new(&idle), key);
             let session = world.session();
             assert!(!session.rests(), "the UPF is waited for");
             let codec = world.codec();

@@ -23,8 +23,8 @@ impl World {
             return message;
         }
         if let (SM_CONTEXTS, Ok(mut data)) = (path, message.value::<SmContextCreateData>()) {
-            data.vireo_carried = data.sm_context_status_uri.rsplit('/').next().and_then(|number| number.parse().ok());
-            return Message { parts: message.parts, ..Message::of(data) };
+            data.vireo_piggyback = data.sm_context_status_uri.rsplit('/').next().and_then(|number| number.parse().ok());
+            return Message { parts: message.parts, ..Message::new(data) };
         }
         let seid = path.split('/').find_map(wire::seid_of);
         crate::sbi::translate::with_carried(message, seid.and_then(|seid| self.left.get(&seid)))
@@ -150,7 +150,7 @@ fn an_older_one_is_refused_once() {
     world.ran_up(&path);
     let new = std::mem::replace(&mut world.left, old);
     let deactivated =
-        Message::of(&SmContextUpdateData { up_cnx_state: Some(UpCnxState::Deactivated), ..Default::default() });
+        Message::new(&SmContextUpdateData { up_cnx_state: Some(UpCnxState::Deactivated), ..Default::default() });
     let modify = format!("{path}/modify");
     world.call(&modify, deactivated.clone());
     assert_eq!(world.last().status, 412, "{:?}", world.last());
@@ -174,7 +174,7 @@ fn what_is_no_sm_context_is_refused() {
     let mut ask = |octets: Vec<u8>| {
         world.smf = World::start(SessionStorage::Amf(PATIENCE), 1);
         let carried = PiggybackedSmContext { version: 9, octets };
-        let message = translate::with_carried(Message::of(&data), Some(&carried));
+        let message = translate::with_carried(Message::new(&data), Some(&carried));
         world.call(&format!("{path}/modify"), message);
         world.last().status
     };
@@ -230,21 +230,26 @@ fn an_amf_that_does_not_know_of_it_is_served_as_ever() {
     };
     let mut call = |world: &mut World, path: &str, message: Message| {
         assert!(message.sm_context().is_none());
-        let call =
-            IncomingRequest { path: path.to_owned(), message, key: None, repeated: false, reply: ReplyTo::nobody() };
+        let call = IncomingRequest {
+            path: path.to_owned(),
+            message,
+            key: None,
+            repeated: false,
+            reply: ReplyTo::disconnected(),
+        };
         world.smf.call(call, world.now, &mut lookup);
         world.act();
     };
     call(&mut world, SM_CONTEXTS, create_message(&data()));
     let location = world.last().location.clone().unwrap();
     let path = location.strip_prefix("http://smf").unwrap().to_owned();
-    let state = |state| Message::of(&SmContextUpdateData { up_cnx_state: Some(state), ..Default::default() });
+    let state = |state| Message::new(&SmContextUpdateData { up_cnx_state: Some(state), ..Default::default() });
     let n2 = SmContextUpdateData {
         n2_sm_info: Some(part("n2")),
         n2_sm_info_type: Some(N2SmInfoType::PduResSetupRsp),
         ..SmContextUpdateData::default()
     };
-    call(&mut world, &format!("{path}/modify"), Message::of(&n2).with("n2", PartContent::Ngap, setup_response()));
+    call(&mut world, &format!("{path}/modify"), Message::new(&n2).with("n2", PartContent::Ngap, setup_response()));
     call(&mut world, &format!("{path}/modify"), state(UpCnxState::Deactivated));
     assert_eq!((world.last().status, world.held(), world.left.len()), (200, 1, 0));
     call(&mut world, &format!("{path}/release"), Message::default());

@@ -22,7 +22,7 @@ fn a_transaction_costs_one_read_and_one_write() {
     assert_eq!((world.last().status, count(&world)), (200, (5, 6, 0)));
     world.state(&path, UpCnxState::Deactivated);
     assert_eq!(count(&world), (7, 8, 0));
-    world.call(&format!("{path}/release"), Message::of(smf::SmContextReleaseData::default()));
+    world.call(&format!("{path}/release"), Message::new(smf::SmContextReleaseData::default()));
     assert_eq!(count(&world), (9, 9, 1));
     assert!(world.is_empty());
 }
@@ -51,7 +51,7 @@ fn a_procedure_costs_one_read_and_one_write_and_is_lost_with_who_carries_it_out(
     world.ran_up(&path);
     let now = count(&world);
     assert_eq!((now.0 - operations.0, now.1 - operations.1), (1, 1));
-    world.call(&format!("{path}/release"), Message::of(smf::SmContextReleaseData::default()));
+    world.call(&format!("{path}/release"), Message::new(smf::SmContextReleaseData::default()));
     assert_eq!(world.last().status, 204);
     assert!(world.is_empty());
     // A session that was never committed is lost: the AMF gets 404.

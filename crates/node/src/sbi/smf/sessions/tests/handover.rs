@@ -18,23 +18,23 @@ pub(super) fn path_switch() -> Message {
         n2_sm_info_type: Some(N2SmInfoType::PathSwitchReq),
         ..SmContextUpdateData::default()
     };
-    Message::of(&data).with("n2", PartContent::Ngap, encode_open_type(&transfer).unwrap().to_vec())
+    Message::new(&data).with("n2", PartContent::Ngap, encode_open_type(&transfer).unwrap().to_vec())
 }
 
 /// Returns an update with the state of an N2 handover and the RAN's N2 content.
 fn step(state: HoState, said: Option<(N2SmInfoType, Vec<u8>)>) -> Message {
     let plmn: Plmn = "99970".parse().unwrap();
     let tai = Tai { plmn, tac: Tac(1) };
-    let target = NgRanTargetId::of(GnbId { plmn, id: 2, bits: 22 }, tai);
+    let target = NgRanTargetId::new(GnbId { plmn, id: 2, bits: 22 }, tai);
     let data = SmContextUpdateData {
         ho_state: Some(state),
         target_id: (state == HoState::Preparing).then_some(target),
-        ue_location: (state == HoState::Completed).then(|| UserLocation::of(tai, NrCgi { plmn, cell: 0x20 })),
+        ue_location: (state == HoState::Completed).then(|| UserLocation::new(tai, NrCgi { plmn, cell: 0x20 })),
         n2_sm_info: said.as_ref().map(|_| part("n2")),
         n2_sm_info_type: said.as_ref().map(|(kind, _)| *kind),
         ..SmContextUpdateData::default()
     };
-    let message = Message::of(&data);
+    let message = Message::new(&data);
     match said {
         Some((_, transfer)) => message.with("n2", PartContent::Ngap, transfer),
         None => message,
@@ -133,7 +133,7 @@ fn a_path_that_is_not_switched_is_refused_and_the_session_ends() {
             n2_sm_info_type: Some(N2SmInfoType::PathSwitchSetupFail),
             ..SmContextUpdateData::default()
         };
-        world.call(&format!("{path}/modify"), Message::of(&failed).with("n2", PartContent::Ngap, vec![0]));
+        world.call(&format!("{path}/modify"), Message::new(&failed).with("n2", PartContent::Ngap, vec![0]));
         let data: SmContextUpdatedData = world.last().message.value().unwrap();
         assert_eq!((data.n1_sm_msg.is_some(), data.n2_sm_info_type), (true, None));
         assert!(!world.session().rests());

@@ -63,7 +63,7 @@ fn a_transaction_costs_one_write() {
     assert_eq!(count(&world), (0, 4, 0));
     world.state(&path, UpCnxState::Deactivated);
     assert_eq!(count(&world), (0, 6, 0));
-    world.call(&format!("{path}/release"), Message::of(smf::SmContextReleaseData::default()));
+    world.call(&format!("{path}/release"), Message::new(smf::SmContextReleaseData::default()));
     assert_eq!(count(&world), (0, 7, 1));
     assert!(world.is_empty());
 }

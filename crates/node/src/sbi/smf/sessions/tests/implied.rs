@@ -31,7 +31,7 @@ impl World {
         }
         let Ok(mut data) = message.value::<SmContextCreateData>() else { return message };
         data.vireo_implied = Some(NUMBER);
-        Message { parts: message.parts, ..Message::of(data) }
+        Message { parts: message.parts, ..Message::new(data) }
     }
 
     /// Returns true if the request of a response was cancelled.
@@ -145,7 +145,7 @@ fn who_does_not_ask_for_it_is_answered() {
     world.upf_answers = false;
     world.create();
     let wishes = SmContextCreateData { vireo_implied: Some(NUMBER), pdu_session_id: 5, ..data() };
-    let (reply, before) = (ReplyTo::nobody(), world.replies.len());
+    let (reply, before) = (ReplyTo::disconnected(), world.replies.len());
     let call = IncomingRequest {
         path: SM_CONTEXTS.into(),
         message: create_message(&wishes),

@@ -16,10 +16,10 @@ fn a_commit_that_comes_too_late_is_done_again_over_what_is_there() {
         let mut lookup = |_| Ok(None);
         let call = IncomingRequest {
             path: format!("{path}/modify"),
-            message: Message::of(&data),
+            message: Message::new(&data),
             key: None,
             repeated: false,
-            reply: ReplyTo::nobody(),
+            reply: ReplyTo::disconnected(),
         };
         world.smf.call(call, world.now, &mut lookup);
         assert!(world.work(), "it is loaded");
@@ -63,8 +63,13 @@ fn who_asks_is_told_when_the_database_does_not_answer_and_nothing_is_done() {
         Ok(Some(Subscription { slices, ..Subscription::default() }))
     };
     let mut call = |world: &mut World, path: &str, message| {
-        let call =
-            IncomingRequest { path: path.to_owned(), message, key: None, repeated: false, reply: ReplyTo::nobody() };
+        let call = IncomingRequest {
+            path: path.to_owned(),
+            message,
+            key: None,
+            repeated: false,
+            reply: ReplyTo::disconnected(),
+        };
         world.smf.call(call, world.now, &mut lookup);
     };
     call(&mut world, SM_CONTEXTS, create_message(&data()));

@@ -84,7 +84,7 @@ fn idle_answer_of_amf_is_read_by_smf() {
         N1N2TransferResult::Unknown,
     ] {
         let reply = transfer_reply("http://amf", (supi, 7), result);
-        let json = Message::of_json(reply.message.encode("application/json").1);
+        let json = Message::from_json(reply.message.encode("application/json").1);
         let read = wire::transferred(Ok(Reply { message: json, ..reply.clone() }));
         assert_eq!((read, wire::transferred(Ok(reply))), (result, result));
     }

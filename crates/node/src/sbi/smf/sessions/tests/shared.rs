@@ -158,7 +158,7 @@ fn one_write_commits(mut world: World) {
     costs(&mut world, (2, 2));
     world.state(&path, UpCnxState::Deactivated);
     costs(&mut world, (2, 2));
-    world.call(&format!("{path}/release"), Message::of(smf::SmContextReleaseData::default()));
+    world.call(&format!("{path}/release"), Message::new(smf::SmContextReleaseData::default()));
     costs(&mut world, (2, 2));
     // A request that changes only the AMF's part.
     world.call(SM_CONTEXTS, create_message(&SmContextCreateData { pdu_session_id: 6, ..data() }));
@@ -201,7 +201,7 @@ fn an_amf_that_was_taken_over_from_changes_nothing() {
     // The next AMF claims the record between the SMF's load and its commit.
     for operations in [0, 1] {
         let next = Amf { owner: old.owner + 1 + u64::from(operations), step: world.head().step, ..old };
-        let message = Message::of(&SmContextUpdateData {
+        let message = Message::new(&SmContextUpdateData {
             up_cnx_state: Some(UpCnxState::Deactivated),
             ..SmContextUpdateData::default()
         });
@@ -277,7 +277,7 @@ fn with_the_last_session_of_a_ue_that_is_gone_the_record_goes() {
         .encode()
         .unwrap();
     let travels = DelegatedCommit { record: RECORD, part: Some(gone) };
-    let release = Message::of(smf::SmContextReleaseData::default());
+    let release = Message::new(smf::SmContextReleaseData::default());
     world.call(&format!("{path}/release"), translate::with_travels(release, Some(&travels)));
     assert_eq!((world.last().status, world.record().is_none()), (204, true));
     assert!(world.is_empty());
