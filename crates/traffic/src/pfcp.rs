@@ -148,7 +148,7 @@ impl ControlPlane {
         let sequence = plane.next();
         let mut octets = vec![];
         request.emit(&mut octets, sequence).map_err(too_long)?;
-        let response: AssociationSetupResponse = plane.request(&octets, sequence)?;
+        let response: AssociationSetupResponse = plane.exchange(&octets, sequence)?;
         if response.cause.is_accepted() { Ok(plane) } else { Err(PfcpError::Association(response.cause)) }
     }
 
@@ -214,7 +214,7 @@ impl ControlPlane {
         let mut octets = vec![];
         let request = AssociationReleaseRequest { node_id: NodeId::Ipv4(self.address) };
         request.emit(&mut octets, sequence).map_err(too_long)?;
-        let _: AssociationReleaseResponse = self.request(&octets, sequence)?;
+        let _: AssociationReleaseResponse = self.exchange(&octets, sequence)?;
         Ok(())
     }
 
@@ -224,7 +224,7 @@ impl ControlPlane {
     }
 
     /// Sends a request, with retransmissions, until it is answered.
-    fn request<T: Body>(&mut self, request: &[u8], sequence: u32) -> Result<T, PfcpError> {
+    fn exchange<T: Body>(&mut self, request: &[u8], sequence: u32) -> Result<T, PfcpError> {
         let mut buffer = [0; DATAGRAM];
         self.socket.set_read_timeout(Some(RESPONSE_TIME))?;
         for _ in 0..ATTEMPTS {

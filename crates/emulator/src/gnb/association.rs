@@ -111,7 +111,7 @@ impl Gnb {
     }
 
     fn set_up_by(&mut self, by: u8, streams: u16, out: &mut Outbox) -> Result<(), SendError> {
-        self.lost();
+        self.on_association_lost();
         *self.association(by) = Association { state: NgState::SettingUp, streams };
         self.current = by;
         self.request_set_up(out)?;
@@ -129,7 +129,7 @@ impl Gnb {
     pub fn detach(&mut self, by: u8) -> bool {
         *self.association(by) = Association::DOWN;
         if self.state != NgState::Up || self.associations_up() == 0 {
-            self.lost();
+            self.on_association_lost();
             return false;
         }
         let next = self.pick_live(by);

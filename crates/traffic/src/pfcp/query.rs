@@ -26,7 +26,7 @@ impl ControlPlane {
             request.query_urrs.push(QueryUrr { urr_id: UrrId(1) });
             let (sequence, mut octets) = (self.next(), vec![]);
             request.emit(&mut octets, *seid, sequence).map_err(too_long)?;
-            let response: SessionModificationResponse = self.request(&octets, sequence)?;
+            let response: SessionModificationResponse = self.exchange(&octets, sequence)?;
             let volume = response.usage_reports.first().and_then(|report| report.0.volume.as_ref());
             let octets = |octets: Option<u64>| octets.unwrap_or(0);
             all.push(
