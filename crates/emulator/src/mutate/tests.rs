@@ -4,7 +4,6 @@ use super::nas::Names;
 use super::ngap::{Ids, Library};
 use super::report::{Depth, Growth, Level, Mutations, State};
 use super::{asn1, nas, ngap, octets};
-use crate::engine::gnb_config;
 use crate::gnb::{Gnb, GnbConfig};
 use crate::load::Rng;
 use crate::options::Options;
@@ -21,7 +20,7 @@ fn options() -> Options {
 }
 
 fn config() -> GnbConfig {
-    gnb_config(&options(), 0)
+    options().gnb_config(0)
 }
 
 fn names() -> Names {

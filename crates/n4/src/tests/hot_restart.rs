@@ -24,7 +24,7 @@ fn request_survives_hot_restart() {
     bench.take_events();
 
     handed_over(&mut bench, |config| config.shared = true);
-    assert!(bench.n4.is_up(UPF) && bench.n4.active());
+    assert!(bench.n4.is_up(UPF) && bench.n4.is_active());
     assert_eq!(
         (bench.tick().is_some(), bench.sent().len(), bench.take_events()),
         (true, 0, vec![]),

@@ -100,7 +100,7 @@ impl ControllerClient {
     pub(crate) fn hand_over(&self, apart: bool) -> Option<ControllerClientSnapshot> {
         let LocalMember::Balancer(address) = self.me else { return None };
         let millis = |span: Duration| u32::try_from(span.as_millis()).unwrap_or(u32::MAX);
-        let stream = self.stream.as_ref().filter(|_| self.joined && apart).map(Stream::carry);
+        let stream = self.stream.as_ref().filter(|_| self.joined && apart).map(Stream::snapshot);
         let stream = match stream {
             // A new connection would look like a second balancer, and this one would count as dead.
             Some(None) => return None,

@@ -10,7 +10,7 @@ mod translate;
 use rand::RngCore;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
-use vireo_fabric::identity::{CertificateRole, CertificateRoles, TlsConfig, TlsError, any_name, permits, told};
+use vireo_fabric::identity::{CertificateRole, CertificateRoles, TlsConfig, TlsError, any_name, describe, permits};
 pub use vireo_sbi::Encoding;
 use vireo_sbi::{EndpointError, Settings, Tls};
 
@@ -109,7 +109,7 @@ fn secured(tls: &TlsConfig, own: &[CertificateRole], peer: CertificateRole) -> R
     let identity = tls.load("sbi.tls", CertificateRoles::new(own))?;
     let peer = CertificateRoles::new(&[peer]);
     let (client, server) = (identity.client(peer)?, identity.server(peer)?);
-    Ok(Tls::new(client, server, any_name(), |error| told("sbi.tls", error)))
+    Ok(Tls::new(client, server, any_name(), |error| describe("sbi.tls", error)))
 }
 
 /// Returns true if a text is a URI of an AMF or SMF. A request to it fails later if its scheme
@@ -237,7 +237,7 @@ mod tests {
         let shown = config_files(&amf).load("sbi.tls", CertificateRoles::default()).unwrap();
         let shown = shown.server(CertificateRoles::new(&[CertificateRole::Smf])).unwrap();
         let name = ServerName::try_from(NAME).unwrap();
-        let bare = Tls::new(anonymous(&config_files(&amf)), shown, name, |error| told("sbi.tls", error));
+        let bare = Tls::new(anonymous(&config_files(&amf)), shown, name, |error| describe("sbi.tls", error));
         let bare = start(Settings { tls: Some(bare), ..settings(Some(&amf), CertificateRole::Smf) });
         let refused = why(&ask(&bare, https(&server)));
         assert!(refused.contains("it does not take this member's certificate (CertificateRequired)"), "{refused}");

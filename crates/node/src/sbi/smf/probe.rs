@@ -107,7 +107,7 @@ pub fn take(config: CoreConfig, octets: &[u8]) {
     for (operation, message) in updates.map(|update| (Operation::Modify, update)).into_iter().chain(releases) {
         let message = with_carried(message, Some(&carried));
         let call = IncomingRequest {
-            path: operation.of(&path),
+            path: operation.uri(&path),
             message,
             key: None,
             repeated: false,
