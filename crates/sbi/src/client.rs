@@ -105,7 +105,7 @@ pub type Done = Box<dyn FnOnce(Result<Reply, ClientError>) + Send>;
 pub struct Outgoing {
     pub uri: String,
     /// Roots of further peers that can execute the request (`http://HOST:PORT`).
-    pub fallback_roots: Vec<String>,
+    pub fallbacks: Vec<String>,
     pub message: Message,
     /// Idempotency key that a repeat by another sender also uses, such as a restarted process.
     /// `None` = the client creates a unique key.
@@ -290,9 +290,9 @@ pub(crate) async fn run(config: ClientConfig, mut requests: mpsc::Receiver<Outgo
         number += 1;
         let (sender, finished) = (Arc::clone(&sender), finished.clone());
         tokio::spawn(async move {
-            let Outgoing { uri, fallback_roots, message, key, withdrawn, done, .. } = request;
+            let Outgoing { uri, fallbacks, message, key, withdrawn, done, .. } = request;
             let key = key.unwrap_or_else(|| format!("{:016x}-{number:x}", sender.config.nonce));
-            let asked = sender.send((&uri, &fallback_roots), &message, &key);
+            let asked = sender.send((&uri, &fallbacks), &message, &key);
             done(match withdrawn {
                 None => asked.await,
                 Some(CancelSignal(withdrawn)) => tokio::select! {
@@ -326,13 +326,13 @@ impl RequestSender {
     /// Sends a request, and repeats it until there is a response or attempts and time are used up.
     async fn send(
         &self,
-        (uri, fallback_roots): (&str, &[String]),
+        (uri, fallbacks): (&str, &[String]),
         message: &Message,
         key: &str,
     ) -> Result<Reply, ClientError> {
         let mut targets = vec![Target::new(uri, self.scheme())?];
         let path = targets[0].uri.path_and_query().map_or("/", |path| path.as_str()).to_owned();
-        for root in fallback_roots {
+        for root in fallbacks {
             targets.push(Target::new(&format!("{root}{path}"), self.scheme())?);
         }
         let end = Instant::now() + self.config.timeout * self.config.attempts;

@@ -34,7 +34,7 @@ type PendingReply = Receiver<Result<Reply, ClientError>>;
 fn request(from: &Endpoint, uri: String, message: Message, withdrawn: Option<CancelSignal>) -> PendingReply {
     let (sender, receiver) = sync_channel(1);
     let done = Box::new(move |result| drop(sender.send(result)));
-    from.client().send(Outgoing { uri, fallback_roots: Vec::new(), message, key: None, lane: 1, withdrawn, done });
+    from.client().send(Outgoing { uri, fallbacks: Vec::new(), message, key: None, lane: 1, withdrawn, done });
     receiver
 }
 

@@ -34,13 +34,13 @@ fn request(client: &Client, uri: String, message: Message, lane: u64) -> Receive
 
 fn request_any(
     client: &Client,
-    (uri, fallback_roots): (String, Vec<String>),
+    (uri, fallbacks): (String, Vec<String>),
     message: Message,
     lane: u64,
 ) -> Receiver<Result<Reply, ClientError>> {
     let (sender, receiver) = sync_channel(1);
     let done = Box::new(move |result| drop(sender.send(result)));
-    client.send(Outgoing { uri, fallback_roots, message, key: None, lane, withdrawn: None, done });
+    client.send(Outgoing { uri, fallbacks, message, key: None, lane, withdrawn: None, done });
     receiver
 }
 

@@ -32,7 +32,7 @@ fn request(from: &Endpoint, place: usize, uri: String, message: Message) -> Rece
     let (sender, receiver) = sync_channel(1);
     let done = Box::new(move |result| drop(sender.send(result)));
     let (key, withdrawn) = (Some(format!("k{place}")), None);
-    from.client().send(Outgoing { uri, fallback_roots: Vec::new(), message, key, lane: 1, withdrawn, done });
+    from.client().send(Outgoing { uri, fallbacks: Vec::new(), message, key, lane: 1, withdrawn, done });
     receiver
 }
 

@@ -196,7 +196,7 @@ impl SmfLink {
             // queue.
             question.inspect(|(name, unanswered)| drop(questions(unanswered).remove(name)));
         });
-        self.client.send(Outgoing { uri, fallback_roots: Vec::new(), message, key: name, lane, withdrawn, done });
+        self.client.send(Outgoing { uri, fallbacks: Vec::new(), message, key: name, lane, withdrawn, done });
     }
 
     /// Answers a notification that a session has ended. `is_here` = this AMF has the UE.
@@ -355,12 +355,8 @@ fn answer(root: &str, ask: &SmfRequest, result: Result<Reply, ClientError>) -> S
         _ => {
             let error = reply.message.value::<SmContextError>();
             // A plain ProblemDetails has no further members.
-            let error = error.or_else(|_| {
-                Ok::<_, vireo_sbi::BodyError>(SmContextError {
-                    error: reply.message.value()?,
-                    ..SmContextError::default()
-                })
-            });
+            let plain = || reply.message.value().map(|error| SmContextError { error, ..SmContextError::default() });
+            let error = error.or_else(|_| plain());
             let error = error.unwrap_or_default();
             let cause = error.error.cause.clone().unwrap_or_default();
             tracing::debug!(status = reply.status, cause, "the SMF refuses");
@@ -656,7 +652,7 @@ mod tests {
             let uri = format!("{}{}", self.amf, amf::message_transfer_uri(&supi_text(self.supi)));
             let message = with_parts(Message::new(data), n1);
             let (key, lane, withdrawn, done) = (None, rand::random(), None, Box::new(|_| ()));
-            self.smf.client().send(Outgoing { uri, fallback_roots: Vec::new(), message, key, lane, withdrawn, done });
+            self.smf.client().send(Outgoing { uri, fallbacks: Vec::new(), message, key, lane, withdrawn, done });
             match self.inputs.recv_timeout(SOON) {
                 Ok(Input::Transfer { transfer, input, .. }) => {
                     self.link.transferred(transfer.token, result, None);

@@ -158,15 +158,7 @@ mod tests {
         let (sender, answer) = sync_channel(1);
         let done = Box::new(move |result: Result<Reply, _>| drop(sender.send(result.map(|reply| reply.status))));
         let (message, lane) = (Message::new(SmContextReleaseData::default()), rand::rng().next_u64());
-        from.client().send(Outgoing {
-            uri,
-            fallback_roots: Vec::new(),
-            message,
-            key: None,
-            lane,
-            withdrawn: None,
-            done,
-        });
+        from.client().send(Outgoing { uri, fallbacks: Vec::new(), message, key: None, lane, withdrawn: None, done });
         answer
     }
 

@@ -458,7 +458,7 @@ impl SmfThread {
                         let lane = lane(of.seid);
                         self.client.send(Outgoing {
                             uri,
-                            fallback_roots: others,
+                            fallbacks: others,
                             message,
                             key,
                             lane,
@@ -478,7 +478,7 @@ impl SmfThread {
                         // The AMF of the callback URI may be dead.
                         let others = self.others_than(&uri);
                         let (key, lane, withdrawn) = (None, lane(seid), None);
-                        self.client.send(Outgoing { uri, fallback_roots: others, message, key, lane, withdrawn, done });
+                        self.client.send(Outgoing { uri, fallbacks: others, message, key, lane, withdrawn, done });
                     }
                     Action::Fetch { ltmsi, seid, of: (supi, number) } => {
                         let door = self.door.clone();
@@ -489,7 +489,7 @@ impl SmfThread {
                         let uri = format!("{}{}", self.amf_of(None), wire::left_path(supi, number));
                         let (others, message) = (self.others_than(&uri), Message::default());
                         let (key, lane, withdrawn) = (None, lane(seid), None);
-                        self.client.send(Outgoing { uri, fallback_roots: others, message, key, lane, withdrawn, done });
+                        self.client.send(Outgoing { uri, fallbacks: others, message, key, lane, withdrawn, done });
                     }
                 }
             }
