@@ -112,7 +112,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     if time.total() <= 0.0 {
         return Err(Failure("a packet cannot take no time at all: give --tn and --tc as they were measured".into()));
     }
-    let module = Module::of(time, args.cores, args.devices, args.utilisation);
+    let module = Module::new(time, args.cores, args.devices, args.utilisation);
     let demand = Demand { markets: args.markets.clone(), densities: args.densities.clone(), area: args.area };
     let cells = plan(&demand, &module);
     print!("{}", text(time, &module, args, &cells));
