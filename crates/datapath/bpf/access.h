@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause OR Apache-2.0 */
 /*
  * Address table: destinations that UEs must not reach, and permitted sources of G-PDUs.
- * src/access/table.rs has the same layout. Only user space writes it.
+ * src/engine/access/table.rs has the same layout. Only user space writes it.
  */
 #pragma once
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause OR Apache-2.0 */
-/* Layouts shared by user space and the program: src/entry.rs and src/xdp/shared.rs. */
+/* Layouts shared by user space and the program: src/engine/entry and src/drivers. */
 #pragma once
 
 #include <linux/types.h>
@@ -16,8 +16,8 @@ struct state {
 #define UP_IPV4 (1u << 2)
 #define UP_IPV6 (1u << 3)
 #define UP_OVERFLOW (1u << 4) /* a rule list applies: rules.h */
-#define UP_LEAN (1u << 5) /* nothing is counted: src/entry/lean.rs */
-#define UP_WATCH_SHIFT 8 /* src/entry.rs: watched */
+#define UP_LEAN (1u << 5) /* nothing is counted: src/engine/entry/lean.rs */
+#define UP_WATCH_SHIFT 8 /* src/engine/entry: watched */
 #define UP_PEER_SHIFT 16 /* 15 bits: required source of the packets (access.h) */
 #define UP_PEER 0x7fffu
 #define WATCH 0x3fu
@@ -66,7 +66,7 @@ struct downlink {
 };
 
 /*
- * Element of rule lists (src/flow_rules/cells.rs, lists.rs). An entry points to the first of a
+ * Element of rule lists (src/engine/flow_rules). An entry points to the first of a
  * chain of matches. The first match that fits a packet names an action. The action names meters
  * (URRs) and policers (QERs), which rules share. Matches and actions do not change while an entry
  * points to them.
@@ -218,7 +218,7 @@ struct hop {
 	__u32 unused;
 };
 
-/* In the order of DropReason in src/counters.rs. */
+/* In the order of DropReason in src/engine/counters.rs. */
 enum reason {
 	MALFORMED,
 	FROM_UE,

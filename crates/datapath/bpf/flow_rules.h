@@ -13,7 +13,7 @@
 #include "tables.h"
 #include "tunnel.h"
 
-/* Numbers of the programs (src/xdp/mod.rs: PROGRAMS). */
+/* Numbers of the programs (src/drivers/xdp/mod.rs: PROGRAMS). */
 #define UPLINK_RULES 0
 #define DOWNLINK_RULES 1
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause OR Apache-2.0 */
 /*
- * Map from packets to workers (src/slices/worker_map.rs): the number of a worker for each TEID
+ * Map from packets to workers (src/engine/worker_map.rs): the number of a worker for each TEID
  * index and for each position in the arrays of UE addresses. The including file must define
  * `config`.
  */

@@ -116,7 +116,7 @@ impl Bench {
 }
 
 #[test]
-fn each_packet_goes_by_the_first_rule_that_matches() {
+fn first_matching_rule_applies() {
     let mut b = bench();
     b.send_up(9, &up(DNS, 60));
     b.send_up(9, &up(WEB, 100));
@@ -164,7 +164,7 @@ fn flows_gates_and_shared_rates_hold() {
 }
 
 #[test]
-fn a_quota_stops_its_packets_and_no_others() {
+fn spent_quota_stops_its_packets_only() {
     let mut b = bench();
     b.flows.meters[1].1 = Quota { total: Some(250), ..Quota::default() };
     b.apply();
@@ -186,7 +186,7 @@ fn a_quota_stops_its_packets_and_no_others() {
 }
 
 #[test]
-fn what_waits_is_let_go_by_the_rules_that_then_hold() {
+fn buffered_packets_leave_by_new_rules() {
     let mut b = bench();
     for rule in b.flows.rules.iter_mut().filter(|rule| !rule.uplink) {
         rule.target = Target::Buffer { notify: true };
@@ -207,7 +207,7 @@ fn what_waits_is_let_go_by_the_rules_that_then_hold() {
 }
 
 #[test]
-fn packets_go_on_to_another_upf_and_come_back_from_it() {
+fn packets_are_relayed_to_and_from_other_upf() {
     let mut b = bench();
     let tunnel = Tunnel { teid: Teid(0x99), address: FAR_UPF };
     b.flows.rules[2].target = Target::Tunnel { tunnel, marked: None };
@@ -224,7 +224,7 @@ fn packets_go_on_to_another_upf_and_come_back_from_it() {
 }
 
 #[test]
-fn a_network_behind_the_ue_is_the_ues() {
+fn framed_network_belongs_to_ue() {
     let mut b = bench();
     b.upf.receive_n6(&udp(SERVER, BEHIND, [WEB, 4000], 60), NOW);
     assert_eq!(b.upf.stats.dropped(DropReason::UnknownUe), 1);

@@ -113,7 +113,7 @@ fn ipv6(source: Ipv6Addr, destination: Ipv6Addr) -> Vec<u8> {
 }
 
 #[test]
-fn packets_cross_both_ways_unchanged_and_are_counted() {
+fn packets_pass_unchanged_and_are_counted() {
     let mut b = bench();
     let up = ipv4(UE, SERVER, 100);
     b.send_up(&up);
@@ -140,7 +140,7 @@ fn packets_cross_both_ways_unchanged_and_are_counted() {
 }
 
 #[test]
-fn a_volume_is_told_of_the_session_whose_it_is() {
+fn volume_report_names_its_session() {
     for up in [true, false] {
         let mut b = bench();
         // Watch every 256 octets.
@@ -157,7 +157,7 @@ fn a_volume_is_told_of_the_session_whose_it_is() {
 }
 
 #[test]
-fn a_source_that_is_not_the_ues_is_dropped() {
+fn spoofed_source_is_dropped() {
     let mut b = bench();
     b.send_up(&ipv4(Ipv4Addr::new(10, 45, 0, 3), SERVER, 10));
     b.send_up(&ipv6("2001:db8:45:3::1".parse().expect("an address"), PREFIX));
@@ -166,7 +166,7 @@ fn a_source_that_is_not_the_ues_is_dropped() {
 }
 
 #[test]
-fn broken_packets_are_dropped_and_others_still_pass() {
+fn malformed_packets_are_dropped_others_pass() {
     let mut b = bench();
     let from = SocketAddr::new(GNB, 2152);
     b.upf.receive_n3(from, &[], NOW);
@@ -229,7 +229,7 @@ fn both_directions_are_held_to_their_rate() {
 }
 
 #[test]
-fn a_session_that_is_flooded_takes_nothing_from_another() {
+fn flooded_session_takes_no_buffer_of_others() {
     let mut b = bench();
     let other = Ipv4Addr::new(10, 45, 0, 77);
     let ue = SessionAddress { ipv4: Some(other), ipv6_prefix: None };
@@ -259,7 +259,7 @@ fn a_session_that_is_flooded_takes_nothing_from_another() {
 }
 
 #[test]
-fn an_unknown_tunnel_gives_an_error_indication_within_limits() {
+fn unknown_tunnel_gets_limited_error_indications() {
     let mut b = bench();
     let stale = Teid(b.teid.0 + 1);
     b.upf.receive_n3(SocketAddr::new(GNB, 40_000), &g_pdu(stale, None, &ipv4(UE, SERVER, 10)), NOW);
@@ -288,7 +288,7 @@ fn echo_is_answered_where_it_came_from() {
 }
 
 #[test]
-fn an_extension_header_that_must_be_understood_is_answered() {
+fn unsupported_extension_header_is_answered() {
     let mut b = bench();
     let mut datagram = g_pdu(b.teid, Some(PduSession::Uplink { qfi: 9 }), &ipv4(UE, SERVER, 10));
     datagram[11] = 0x81;
@@ -302,7 +302,7 @@ fn an_extension_header_that_must_be_understood_is_answered() {
 }
 
 #[test]
-fn an_error_indication_is_reported_once_for_a_tunnel() {
+fn error_indication_is_reported_once_per_tunnel() {
     let mut b = bench();
     let mut buffer = [0; gtpu::SIGNALLING_OCTETS];
     let indication = gtpu::error_indication_message(&mut buffer, 1, RAN_TEID, GNB).expect("room").to_vec();
@@ -335,7 +335,7 @@ fn error_indication_counts_from_own_peer() {
 }
 
 #[test]
-fn packets_wait_are_reported_once_and_leave_in_order() {
+fn buffered_packets_are_reported_once_in_order() {
     let mut b = bench();
     b.set_downlink(|rule| {
         rule.action = Action::Buffer { notify: true };
@@ -371,7 +371,7 @@ fn packets_wait_are_reported_once_and_leave_in_order() {
 }
 
 #[test]
-fn a_new_tunnel_ends_the_old_one() {
+fn new_tunnel_sends_end_marker_to_old() {
     let mut b = bench();
     let released = b.set_downlink(|rule| rule.tunnel = Some(Tunnel { teid: Teid(0x88), address: GNB }));
     let kinds: Vec<_> =
@@ -381,7 +381,7 @@ fn a_new_tunnel_ends_the_old_one() {
 }
 
 #[test]
-fn a_router_solicitation_is_answered_through_the_tunnel() {
+fn router_solicitation_is_answered_in_tunnel() {
     let mut b = bench();
     // fe80::5 to ff02::2, checksum computed by hand.
     let mut solicitation = vec![0x60, 0, 0, 0, 0, 8, 58, 255];
@@ -405,7 +405,7 @@ fn a_router_solicitation_is_answered_through_the_tunnel() {
 }
 
 #[test]
-fn a_router_is_asked_from_any_address_of_the_ue() {
+fn solicitation_from_any_ue_address_is_answered() {
     let mut b = bench();
     let router = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0xffff);
     let own = Ipv6Addr::from_bits(PREFIX.to_bits() | 0x1234);
@@ -433,7 +433,7 @@ fn a_router_is_asked_from_any_address_of_the_ue() {
 }
 
 #[test]
-fn a_ue_cannot_play_a_ran_node_through_its_tunnel() {
+fn ue_cannot_act_as_ran_node_in_tunnel() {
     let mut b = bench();
     let datagram = g_pdu(b.teid, None, &ipv4(UE, SERVER, 10));
     b.upf.receive_n3((Ipv4Addr::new(10, 45, 77, 1), 2152).into(), &datagram, NOW);
@@ -443,7 +443,7 @@ fn a_ue_cannot_play_a_ran_node_through_its_tunnel() {
 }
 
 #[test]
-fn an_active_ue_hears_its_prefix_again_in_time() {
+fn active_ue_gets_prefix_before_expiry() {
     let mut b = bench();
     let heard = |b: &mut Bench, hours: u32| {
         b.upf.n3.clear();
@@ -456,7 +456,7 @@ fn an_active_ue_hears_its_prefix_again_in_time() {
 }
 
 #[test]
-fn what_is_removed_is_unknown_at_once_and_room_comes_back() {
+fn removed_entries_are_unknown_and_free_room() {
     let mut b = bench();
     b.upf.tables.remove_uplink(b.teid);
     b.upf.tables.remove_downlink(b.downlink, &mut Released::default());
@@ -497,7 +497,7 @@ fn tables_refuse_what_they_cannot_hold() {
 }
 
 #[test]
-fn packets_of_a_lean_session_fare_as_others_and_are_not_counted() {
+fn lean_session_packets_are_not_counted() {
     let mut b = bench();
     let ue = SessionAddress { ipv4: Some(UE), ipv6_prefix: None };
     b.set_uplink(|rule| rule.ue = ue);

@@ -2,8 +2,7 @@
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
-use vireo_datapath::Volume;
-use vireo_datapath::udp::{BATCH, Receiver, Sender};
+use vireo_datapath::{UDP_BATCH, UdpReceiver, UdpSender};
 
 /// Receive buffer in bytes for a burst of requests. A failing gNB with thousands of sessions causes
 /// one PFCP request for each at once. Requests beyond the default buffer would be repeated only
@@ -25,7 +24,7 @@ pub fn bind(address: SocketAddr) -> io::Result<UdpSocket> {
 
 /// Receiver of datagrams in batches.
 #[derive(Debug)]
-pub struct DatagramReceiver(Receiver);
+pub struct DatagramReceiver(UdpReceiver);
 
 impl Default for DatagramReceiver {
     fn default() -> Self {
@@ -36,7 +35,7 @@ impl Default for DatagramReceiver {
 impl DatagramReceiver {
     /// Creates a receiver for datagrams of any length. The system allocates its memory on use.
     pub fn new() -> Self {
-        DatagramReceiver(Receiver::new(DATAGRAM))
+        DatagramReceiver(UdpReceiver::new(DATAGRAM))
     }
 
     /// Receives up to [`DatagramReceiver::BATCH`] datagrams and returns their number; 0 if there
@@ -46,7 +45,7 @@ impl DatagramReceiver {
     }
 
     /// Maximum number of datagrams per call. A full batch means that more may be waiting.
-    pub const BATCH: usize = BATCH;
+    pub const BATCH: usize = UDP_BATCH;
 
     /// Returns the last `count` received datagrams with their sources.
     pub fn datagrams(&self, count: usize) -> impl Iterator<Item = (SocketAddr, &[u8])> {
@@ -60,7 +59,7 @@ impl DatagramReceiver {
 /// Sender of datagrams in batches. A batch leaves when it is full, or by [`DatagramSender::flush`].
 #[derive(Debug, Default)]
 pub struct DatagramSender {
-    sender: Sender,
+    sender: UdpSender,
     octets: Vec<u8>,
     unsent: u64,
 }
@@ -71,7 +70,7 @@ impl DatagramSender {
         let start = self.octets.len();
         self.octets.extend_from_slice(datagram);
         self.sender.queue(to, start, self.octets.len(), datagram.len());
-        if self.sender.len() == BATCH {
+        if self.sender.len() == UDP_BATCH {
             self.flush(socket);
         }
     }
@@ -79,7 +78,7 @@ impl DatagramSender {
     /// Sends the queued datagrams. A datagram that the socket refuses is lost as on the network.
     pub fn flush(&mut self, socket: &UdpSocket) {
         if !self.sender.is_empty() {
-            self.unsent += self.sender.flush(socket, &self.octets, &mut Volume::default());
+            self.unsent += self.sender.flush(socket, &self.octets, |_| {});
             self.octets.clear();
         }
     }
@@ -100,13 +99,13 @@ mod tests {
         let (ours, peer) = (bind(local).expect("bound"), bind(local).expect("bound"));
         let to = peer.local_addr().expect("bound");
         let mut outbox = DatagramSender::default();
-        for n in 0..=BATCH as u8 {
+        for n in 0..=UDP_BATCH as u8 {
             outbox.push(&ours, to, &vec![n; usize::from(n) + 1]);
         }
         let mut inbox = DatagramReceiver::new();
-        assert_eq!(inbox.receive(&peer).expect("received"), BATCH, "the last one waits");
+        assert_eq!(inbox.receive(&peer).expect("received"), UDP_BATCH, "the last one waits");
         let from = ours.local_addr().expect("bound");
-        for (n, got) in inbox.datagrams(BATCH).enumerate() {
+        for (n, got) in inbox.datagrams(UDP_BATCH).enumerate() {
             assert_eq!(got, (from, &vec![n as u8; n + 1][..]));
         }
         assert_eq!(inbox.receive(&peer).expect("nothing"), 0);

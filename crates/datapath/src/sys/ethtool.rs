@@ -10,7 +10,7 @@ const CHANNELS: u32 = 0x3c;
 /// Size of `struct ethtool_drvinfo` in bytes, the larger of the two structures.
 const LONGEST: usize = 196;
 
-fn ask<const WORDS: usize>(name: &str, command: u32) -> Option<[u32; WORDS]> {
+fn query<const WORDS: usize>(name: &str, command: u32) -> Option<[u32; WORDS]> {
     let socket = std::os::unix::net::UnixDatagram::unbound().ok()?;
     let mut words = [0; WORDS];
     words[0] = command;
@@ -28,14 +28,14 @@ fn ask<const WORDS: usize>(name: &str, command: u32) -> Option<[u32; WORDS]> {
 
 /// Returns the name of the network driver.
 pub(crate) fn driver(name: &str) -> Option<String> {
-    let words: [u32; LONGEST / 4] = ask(name, DRIVER_INFO)?;
+    let words: [u32; LONGEST / 4] = query(name, DRIVER_INFO)?;
     let octets: Vec<u8> = words[1..9].iter().flat_map(|word| word.to_ne_bytes()).take_while(|o| *o != 0).collect();
     String::from_utf8(octets).ok()
 }
 
 /// Returns the number of receive queues.
 pub(crate) fn receive_queues(name: &str) -> Option<u32> {
-    let words: [u32; 9] = ask(name, CHANNELS)?;
+    let words: [u32; 9] = query(name, CHANNELS)?;
     // Fields `rx_count` and `combined_count`.
     Some(words[5] + words[8]).filter(|count| *count > 0)
 }

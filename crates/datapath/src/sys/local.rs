@@ -6,7 +6,7 @@
 use super::netlink::Netlink;
 use super::route::{address_of, attributes};
 use super::{check, check_size};
-use crate::filter::Network;
+use crate::network::Network;
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};

@@ -1,27 +1,20 @@
 //! System calls missing in the standard library, each in a safe function.
 
 pub(crate) mod bpf;
+pub(crate) mod clock;
 pub(crate) mod ethtool;
-pub(crate) mod link;
 pub(crate) mod local;
 pub(crate) mod netlink;
-pub mod poll;
-pub(crate) mod ring;
+pub(crate) mod poll;
 pub(crate) mod route;
 pub(crate) mod shared;
 pub(crate) mod tun;
-pub mod udp;
-pub(crate) mod xsk;
+pub(crate) mod udp;
 
 use std::io;
 
-/// Returns the clock of BPF programs: monotonic, with an arbitrary start, in ns.
-pub(crate) fn monotonic_ns() -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the structure is writable; this clock always exists, so the call does not fail.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
-}
+/// Maximum number of packets that one call receives or sends.
+pub const BATCH: usize = 32;
 
 /// Pins the calling thread to the processor.
 pub(crate) fn run_on(processor: usize) -> io::Result<()> {
@@ -50,7 +43,7 @@ const SHORT_TURN: u64 = 100_000;
 /// # Errors
 ///
 /// Returns an error if the kernel does not return or accept the scheduling attributes.
-pub fn take_short_turns() -> io::Result<()> {
+pub fn request_short_time_slices() -> io::Result<()> {
     const SIZE: usize = size_of::<libc::sched_attr>();
     let mut attributes = libc::sched_attr {
         size: SIZE as u32,
@@ -90,7 +83,7 @@ pub(crate) fn prefetch<T>(what: &T) {
 }
 
 /// Converts the result of a call that returns -1 on failure.
-fn check(result: i32) -> io::Result<usize> {
+pub(crate) fn check(result: i32) -> io::Result<usize> {
     usize::try_from(result).map_err(|_| io::Error::last_os_error())
 }
 
@@ -111,7 +104,7 @@ mod tests {
             rustix::process::nice(3).expect("nicer");
             let before = nice();
             assert!(before > 0, "as it was made");
-            take_short_turns().expect("allowed");
+            request_short_time_slices().expect("allowed");
             assert_eq!(nice(), before);
         })
         .join()

@@ -31,7 +31,7 @@ pub(super) struct Request(Vec<u8>);
 
 impl Request {
     /// Creates a query, whose answer replaces the acknowledgement.
-    pub(super) fn question(kind: u16, body: &[u8]) -> Self {
+    pub(super) fn query(kind: u16, body: &[u8]) -> Self {
         let mut request = Request::new(kind, 0, body);
         request.0[6..8].copy_from_slice(&(libc::NLM_F_REQUEST as u16).to_ne_bytes());
         request
@@ -118,11 +118,11 @@ impl Netlink {
         let specific = attribute(libc::AF_INET6 as u16 | NESTED, &mode);
         let quiet = Request::new(libc::RTM_NEWLINK, 0, &body).attribute(libc::IFLA_AF_SPEC | NESTED, &specific);
         // A kernel without IPv6 has no such mode and needs none.
-        let _ = self.ask(quiet);
+        let _ = self.request(quiet);
         let up = (libc::IFF_UP as u32).to_ne_bytes();
         body[8..12].copy_from_slice(&up);
         body[12..16].copy_from_slice(&up);
-        self.ask(
+        self.request(
             Request::new(libc::RTM_NEWLINK, 0, &body)
                 .attribute(libc::IFLA_MTU, &mtu.to_ne_bytes())
                 .attribute(libc::IFLA_TXQLEN, &QUEUE_PACKETS.to_ne_bytes()),
@@ -135,7 +135,7 @@ impl Netlink {
         let nodad = if address.is_ipv6() { IFA_F_NODAD } else { 0 };
         let mut body = vec![family(address), octets.len() as u8 * 8, nodad, libc::RT_SCOPE_UNIVERSE];
         body.extend(index.to_ne_bytes());
-        self.ask(
+        self.request(
             Request::new(libc::RTM_NEWADDR, libc::NLM_F_CREATE | libc::NLM_F_EXCL, &body)
                 .attribute(libc::IFA_LOCAL, &octets)
                 .attribute(libc::IFA_ADDRESS, &octets),
@@ -144,7 +144,7 @@ impl Netlink {
 
     /// Adds a route for a network to an interface, with the MTU of its packets.
     pub(crate) fn route(&self, index: u32, network: IpAddr, length: u8, mtu: u32) -> io::Result<()> {
-        self.ask(
+        self.request(
             network_route(libc::RTM_NEWROUTE, libc::NLM_F_CREATE | libc::NLM_F_EXCL, index, (network, length))
                 .attribute(libc::RTA_METRICS | NESTED, &attribute(RTAX_MTU, &mtu.to_ne_bytes())),
         )
@@ -153,7 +153,7 @@ impl Netlink {
     /// Adds a route for a network to an interface with a metric. Routes with lower metrics take
     /// precedence.
     pub(crate) fn add_metric_route(&self, index: u32, network: (IpAddr, u8), mtu: u32, metric: u32) -> io::Result<()> {
-        self.ask(
+        self.request(
             network_route(libc::RTM_NEWROUTE, libc::NLM_F_CREATE, index, network)
                 .attribute(libc::RTA_PRIORITY, &metric.to_ne_bytes())
                 .attribute(libc::RTA_METRICS | NESTED, &attribute(RTAX_MTU, &mtu.to_ne_bytes())),
@@ -162,7 +162,7 @@ impl Netlink {
 
     /// Removes the route of a network to an interface, regardless of its metric.
     pub(crate) fn remove_route(&self, index: u32, network: (IpAddr, u8)) -> io::Result<()> {
-        self.ask(network_route(libc::RTM_DELROUTE, 0, index, network))
+        self.request(network_route(libc::RTM_DELROUTE, 0, index, network))
     }
 
     /// Makes the kernel resolve a neighbour and cache it for a while.
@@ -172,11 +172,11 @@ impl Netlink {
         body[4..8].copy_from_slice(&interface.to_ne_bytes());
         body[10] = libc::NTF_USE;
         let request = Request::new(libc::RTM_NEWNEIGH, libc::NLM_F_CREATE, &body);
-        self.ask(request.attribute(libc::NDA_DST, &octets(address)))
+        self.request(request.attribute(libc::NDA_DST, &octets(address)))
     }
 
     /// Sends a request and waits for the acknowledgement.
-    fn ask(&self, request: Request) -> io::Result<()> {
+    fn request(&self, request: Request) -> io::Result<()> {
         let mut answer = [0; ANSWER];
         match self.send(request, &mut answer)? {
             (libc::NLMSG_ERROR, _) => Ok(()),

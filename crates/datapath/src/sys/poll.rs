@@ -10,6 +10,9 @@ use std::time::Duration;
 #[derive(Debug)]
 pub struct Poller(OwnedFd);
 
+/// Token of the stop signal.
+pub(crate) const STOP: u64 = u64::MAX;
+
 /// Maximum number of descriptors that one wait returns.
 const READY: usize = 16;
 
@@ -94,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_waker_ends_the_wait_until_it_is_cleared() {
+    fn waker_ends_wait_until_cleared() {
         let (poller, waker) = (Poller::new().expect("epoll"), Waker::new().expect("eventfd"));
         poller.add(waker.as_fd(), 7).expect("added");
         let wait = || {

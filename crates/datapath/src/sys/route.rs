@@ -62,9 +62,9 @@ impl Routes {
         let address = octets(to);
         let mut body = [0; BODY];
         (body[0], body[1]) = (family(to), address.len() as u8 * 8);
-        let question = Request::question(libc::RTM_GETROUTE, &body).attribute(libc::RTA_DST, &address);
+        let query = Request::query(libc::RTM_GETROUTE, &body).attribute(libc::RTA_DST, &address);
         let mut answer = [0; ANSWER];
-        let (kind, body) = self.netlink.send(question, &mut answer).ok()?;
+        let (kind, body) = self.netlink.send(query, &mut answer).ok()?;
         let (header, rest) = body.split_first_chunk::<BODY>()?;
         if kind != libc::c_int::from(libc::RTM_NEWROUTE) || header[7] != libc::RTN_UNICAST {
             return None;
@@ -91,9 +91,9 @@ impl Routes {
         let mut body = [0; BODY];
         body[0] = family(address);
         body[4..8].copy_from_slice(&interface.to_ne_bytes());
-        let question = Request::question(libc::RTM_GETNEIGH, &body).attribute(libc::NDA_DST, &octets(address));
+        let query = Request::query(libc::RTM_GETNEIGH, &body).attribute(libc::NDA_DST, &octets(address));
         let mut answer = [0; ANSWER];
-        let (kind, body) = self.netlink.send(question, &mut answer).ok()?;
+        let (kind, body) = self.netlink.send(query, &mut answer).ok()?;
         let (header, rest) = body.split_first_chunk::<BODY>()?;
         if kind != libc::c_int::from(libc::RTM_NEWNEIGH) {
             return None;
@@ -110,7 +110,7 @@ impl Routes {
 
     /// Returns the current state of an Ethernet interface.
     pub(crate) fn interface(&self, name: &str) -> io::Result<Interface> {
-        let ask = |what| {
+        let query_interface = |what| {
             // SAFETY: an ifreq is plain data for which zeros are valid.
             let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
             for (to, from) in request.ifr_name.iter_mut().zip(name.bytes().take(libc::IFNAMSIZ - 1)) {
@@ -121,12 +121,12 @@ impl Routes {
             Ok::<_, io::Error>(request)
         };
         // SAFETY: the kernel has written this member of the union.
-        let mac = unsafe { ask(libc::SIOCGIFHWADDR)?.ifr_ifru.ifru_hwaddr };
+        let mac = unsafe { query_interface(libc::SIOCGIFHWADDR)?.ifr_ifru.ifru_hwaddr };
         if mac.sa_family != libc::ARPHRD_ETHER {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no Ethernet interface"));
         }
         // SAFETY: the kernel has written this member of the union.
-        let mtu = unsafe { ask(libc::SIOCGIFMTU)?.ifr_ifru.ifru_mtu };
+        let mtu = unsafe { query_interface(libc::SIOCGIFMTU)?.ifr_ifru.ifru_mtu };
         let mut address = [0; 6];
         for (to, from) in address.iter_mut().zip(mac.sa_data) {
             *to = from as u8;
@@ -142,9 +142,9 @@ impl Netlink {
         let mut body = [0; BODY];
         (body[0], body[1]) = (family(network), address.len() as u8 * 8);
         body[8..].copy_from_slice(&FIB_MATCH.to_ne_bytes());
-        let question = Request::question(libc::RTM_GETROUTE, &body).attribute(libc::RTA_DST, &address);
+        let query = Request::query(libc::RTM_GETROUTE, &body).attribute(libc::RTA_DST, &address);
         let mut answer = [0; ANSWER];
-        let (_, body) = self.send(question, &mut answer).ok()?;
+        let (_, body) = self.send(query, &mut answer).ok()?;
         let (header, rest) = body.split_first_chunk::<BODY>()?;
         let (_, metric) = attributes(rest).find(|(kind, _)| *kind == libc::RTA_PRIORITY)?;
         (header[1] == length).then(|| metric.first_chunk().map(|metric| u32::from_ne_bytes(*metric))).flatten()

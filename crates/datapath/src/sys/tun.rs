@@ -34,7 +34,7 @@ impl Tun {
     }
 
     /// Sets the program that selects the queue of a packet by its position in the order of opening.
-    pub(crate) fn divide_by(&self, program: BorrowedFd<'_>) -> io::Result<()> {
+    pub(crate) fn set_program(&self, program: BorrowedFd<'_>) -> io::Result<()> {
         let program: libc::c_int = program.as_raw_fd();
         // SAFETY: TUNSETSTEERINGEBPF takes a pointer to an int, which outlives the call.
         check(unsafe { libc::ioctl(self.0.as_raw_fd(), TUNSETSTEERINGEBPF, &program) })?;
@@ -42,7 +42,7 @@ impl Tun {
     }
 
     /// Duplicates the queue, for another thread that writes to it.
-    pub(crate) fn again(&self) -> io::Result<Self> {
+    pub(crate) fn duplicate(&self) -> io::Result<Self> {
         self.0.try_clone().map(Tun)
     }
 

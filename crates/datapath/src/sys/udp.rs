@@ -1,14 +1,11 @@
 //! UDP sockets with batches: `recvmmsg` and `sendmmsg`.
 
-use super::check;
-use crate::counters::Volume;
+use super::{BATCH, check};
 use std::io;
 use std::mem::{size_of, zeroed};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-/// Maximum number of packets in one call.
-pub const BATCH: usize = 32;
 /// Requested kernel buffer in bytes for each direction. The kernel applies its limits.
 const SOCKET_BUFFER: libc::c_int = 8 << 20;
 
@@ -70,7 +67,7 @@ pub(crate) struct Socket {
 
 impl Socket {
     /// Takes a socket that another process has bound to this address.
-    pub(crate) fn of(fd: OwnedFd, local: IpAddr) -> Self {
+    pub(crate) fn from_fd(fd: OwnedFd, local: IpAddr) -> Self {
         Socket { fd, local }
     }
 
@@ -108,7 +105,7 @@ impl Socket {
 
     /// Sets the program that selects one of the sockets with this address for a datagram, by its
     /// position in the order of binding.
-    pub(crate) fn divide_by(&self, program: BorrowedFd<'_>) -> io::Result<()> {
+    pub(crate) fn set_program(&self, program: BorrowedFd<'_>) -> io::Result<()> {
         self.set(libc::SOL_SOCKET, libc::SO_ATTACH_REUSEPORT_EBPF, program.as_raw_fd())
     }
 
@@ -273,9 +270,9 @@ impl Sender {
         self.count += 1;
     }
 
-    /// Sends the queued datagrams from `buffer`. Counts sent packets in `done`. Returns the number
-    /// of refused ones.
-    pub fn flush(&mut self, socket: &impl AsFd, buffer: &[u8], done: &mut Volume) -> u64 {
+    /// Sends the queued datagrams from `buffer`. Calls `sent_packet` with the user packet length of
+    /// each sent datagram. Returns the number of refused ones.
+    pub fn flush(&mut self, socket: &impl AsFd, buffer: &[u8], mut sent_packet: impl FnMut(usize)) -> u64 {
         let count = std::mem::take(&mut self.count);
         for vector in &mut self.arrays.vectors[..count] {
             let start = vector.iov_base as usize;
@@ -291,7 +288,7 @@ impl Sender {
             let result = unsafe { libc::sendmmsg(fd, first.add(sent), (count - sent) as u32, 0) };
             match check(result) {
                 Ok(taken) if taken > 0 => {
-                    self.octets[sent..sent + taken].iter().for_each(|octets| done.add(*octets));
+                    self.octets[sent..sent + taken].iter().for_each(|octets| sent_packet(*octets));
                     sent += taken;
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -326,9 +323,9 @@ mod tests {
         let buffer: Vec<u8> = (0..100).collect();
         sender.queue(peer_address, 10, 20, 7);
         sender.queue(peer_address, 50, 55, 3);
-        let mut done = Volume::default();
-        assert_eq!(sender.flush(&ours, &buffer, &mut done), 0);
-        assert_eq!(done, Volume { packets: 2, octets: 10 });
+        let mut done = vec![];
+        assert_eq!(sender.flush(&ours, &buffer, |octets| done.push(octets)), 0);
+        assert_eq!(done, [7, 3]);
         let mut got = [0; 200];
         let (length, from) = peer.recv_from(&mut got).expect("received");
         assert_eq!(got[..length], buffer[10..20]);
@@ -356,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_refused_does_not_hold_up_the_others() {
+    fn refused_datagram_does_not_delay_others() {
         let ours = Socket::bind("127.0.0.1:0".parse().expect("an address"), false).expect("bound");
         let peer = UdpSocket::bind("127.0.0.1:0").expect("bound");
         let to = peer.local_addr().expect("bound");
@@ -364,8 +361,8 @@ mod tests {
         // A loopback socket has no route to external addresses.
         sender.queue("192.0.2.1:9".parse().expect("an address"), 0, 1, 1);
         sender.queue(to, 1, 2, 1);
-        let mut done = Volume::default();
-        assert_eq!((sender.flush(&ours, &[1, 2], &mut done), done.packets), (1, 1));
+        let mut done = 0;
+        assert_eq!((sender.flush(&ours, &[1, 2], |_| done += 1), done), (1, 1));
         let mut got = [0; 2];
         assert_eq!(peer.recv(&mut got).expect("received"), 1);
         assert_eq!(got[0], 2);

@@ -243,7 +243,7 @@ fn acquire(
     for far in &rules.fars {
         check_far(far)?;
         // no RAN node and no UPF has an address of a UE
-        if far.tunnel.is_some_and(|tunnel| tables.is_of_a_ue(tunnel.address)) {
+        if far.tunnel.is_some_and(|tunnel| tables.is_in_pools(tunnel.address)) {
             return Err(Refused {
                 error: Error { cause: Cause::RULE_FAILURE, offending_ie: Some(OuterHeaderCreation::ID) },
                 rule: Some(FailedRuleId::Far(far.id)),

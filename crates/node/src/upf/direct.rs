@@ -9,8 +9,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 use tracing::debug;
-use vireo_datapath::poll::Waker;
-use vireo_datapath::{Clock, Sockets, TablesHandle};
+use vireo_datapath::{Clock, TablesHandle, UserPlane, Waker};
 use vireo_n4::InProcess;
 use vireo_types::Instant;
 
@@ -35,8 +34,8 @@ pub(super) struct UpfShared {
 }
 
 impl UpfShared {
-    pub(super) fn new(upf: Upf, socket: UdpSocket, datapath: &Sockets, wake: Waker) -> Self {
-        UpfShared { upf: Mutex::new(upf), socket, editor: datapath.editor(), clock: datapath.clock(), wake }
+    pub(super) fn new(upf: Upf, socket: UdpSocket, datapath: &UserPlane, wake: Waker) -> Self {
+        UpfShared { upf: Mutex::new(upf), socket, editor: datapath.handle(), clock: datapath.clock(), wake }
     }
 
     pub(super) fn now(&self) -> Timestamps {

@@ -107,7 +107,7 @@ impl UpfMetrics {
         self.rule_sessions[0].set(in_kernel as f64);
         self.rule_sessions[1].set((all - in_kernel) as f64);
         self.rule_packets[0].absolute(stats.flow_packets.decided);
-        self.rule_packets[1].absolute(stats.flow_packets.left);
+        self.rule_packets[1].absolute(stats.flow_packets.punted);
         self.no_room.absolute(pfcp.no_room);
         self.ran_addresses.set(stats.ran_addresses as f64);
         self.released.absolute(pfcp.released);
@@ -171,7 +171,7 @@ mod tests {
         (stats.pfcp.repeated, stats.pfcp.no_room, stats.pfcp.unlisted, stats.pfcp.released) = (7, 2, 11, 12);
         (stats.pfcp.from_ues, stats.ran_addresses) = (4, 12);
         stats.flow_sessions = FlowSessions { all: 9, in_kernel: 8 };
-        stats.flow_packets.left = 10;
+        stats.flow_packets.punted = 10;
         upf.set(&stats);
         let text = metrics.render();
         for line in [

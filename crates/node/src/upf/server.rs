@@ -24,10 +24,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tracing::{debug, info, warn};
-use vireo_datapath::poll::{Poller, Waker};
 use vireo_datapath::{
-    Event, FlowPackets, FlowSessions, Limits, ProcessSpawner, Sockets, SocketsConfig, StartError, Stats, StatsHandle,
-    TakeoverStats, Use,
+    Event, FlowPackets, FlowSessions, Limits, Poller, ProcessSpawner, StartError, Stats, StatsHandle, TakeoverStats,
+    Use, UserPlane, UserPlaneConfig, Waker,
 };
 use vireo_n4::udp::{DatagramReceiver, DatagramSender};
 use vireo_n4::ue_peers::UePeers;
@@ -123,7 +122,7 @@ struct Shared {
 impl Shared {
     fn stats(&self, datapath: &StatsHandle) -> UpfStats {
         let (buffered_octets, flow_sessions, ran_addresses) =
-            datapath.look(|tables| (tables.buffered_octets(), tables.flow_sessions(), tables.known_nodes()));
+            datapath.read(|tables| (tables.buffered_octets(), tables.flow_sessions(), tables.known_nodes()));
         let Shared { associations, sessions, pfcp, .. } = *self;
         let (packets, flow_packets) = (datapath.stats(), datapath.flow_packets());
         let takeovers = datapath.takeovers();
@@ -267,7 +266,7 @@ fn start_over(
     };
     let mut datapath = datapath_config(&config);
     datapath.limits.restoring = begun.is_some();
-    let datapath = Sockets::start(datapath, Arc::new(sink))?;
+    let datapath = UserPlane::start(datapath, Arc::new(sink))?;
     let settings = Settings {
         address: n4.ip(),
         n3: config.told(),
@@ -288,7 +287,7 @@ fn start_over(
         warn!(%n4, "any control plane may use this UPF; list those that may in upf.control-planes");
     }
     info!("UPF: N4 {n4}, N3 {:?}, N6 {}", config.n3, config.tun);
-    let (shared, view) = (Arc::default(), datapath.view());
+    let (shared, view) = (Arc::default(), datapath.stats());
     let served = Arc::new(UpfShared::new(Upf::new(settings), socket, &datapath, wake.clone()));
     let keeper = begun.map(|(begun, metrics)| {
         let mut on = TransactionContext {
@@ -321,7 +320,7 @@ fn start_over(
     Ok(UpfHandle { n4, served, datapath: view, shared, host_routes, stop, thread: Some(thread) })
 }
 
-fn datapath_config(config: &UpfConfig) -> SocketsConfig {
+fn datapath_config(config: &UpfConfig) -> UserPlaneConfig {
     let pools = config.pools.iter().map(|pool| vireo_datapath::Pool {
         ipv4: pool.ipv4,
         ipv6: pool.ipv6,
@@ -342,7 +341,7 @@ fn datapath_config(config: &UpfConfig) -> SocketsConfig {
         }
         vireo_datapath::Pool { ipv4, ipv6, mtu, dns: vec![], isolated }
     });
-    SocketsConfig {
+    UserPlaneConfig {
         n3: config.n3.clone(),
         tun: config.tun.clone(),
         pools: pools.chain(framed).collect(),
@@ -408,7 +407,7 @@ struct Server {
     wake: Waker,
     events: Receiver<Event>,
     /// Owned by this thread, so that cleanup runs in the network namespace where the set-up ran.
-    datapath: Sockets,
+    datapath: UserPlane,
     view: StatsHandle,
     shared: Arc<Mutex<Shared>>,
     /// Queued requests, if there are several slices.
@@ -428,7 +427,7 @@ impl Server {
         let mut out = Outgoing::new();
         let mut upkeep = self.served.now().instant + UPKEEP.into();
         // a peer that waits for a response must not wait for the processing of packets
-        if let Err(error) = vireo_datapath::take_short_turns() {
+        if let Err(error) = vireo_datapath::request_short_time_slices() {
             debug!("the N4 thread takes turns of the usual length: {error}");
         }
         loop {
@@ -513,7 +512,7 @@ impl Server {
                 let (mut upf, now, mut plane) = (self.served.upf(), self.served.now(), self.served.plane());
                 let mut ues = vec![];
                 for (from, datagram) in self.inbox.datagrams(count) {
-                    match self.view.look(|tables| tables.is_of_a_ue(from.ip())) {
+                    match self.view.read(|tables| tables.is_in_pools(from.ip())) {
                         true => ues.push(from.ip()),
                         false if !upf.admits(from.ip()) => upf.receive(from, datagram, now, &mut plane, out),
                         false if self.turns.push(&upf, from, datagram) => {}
@@ -547,7 +546,7 @@ impl Server {
             };
             for (from, datagram) in self.inbox.datagrams(count) {
                 // a UE reaches the address through its tunnel, and is not a control plane
-                if self.view.look(|tables| tables.is_of_a_ue(from.ip())) {
+                if self.view.read(|tables| tables.is_in_pools(from.ip())) {
                     self.served.upf().stats.from_ues += 1;
                     self.ue_peers.log(from.ip(), 1);
                     continue;

@@ -253,7 +253,7 @@ impl Slices {
 impl SessionEntries {
     /// Assigns the packets of the entries to a worker.
     pub(super) fn give(&self, tables: &Tables, worker: u8) {
-        tables.owners().give(&self.uplinks, self.downlinks.iter().map(|(ue, _)| *ue), worker);
+        tables.worker_map().assign(&self.uplinks, self.downlinks.iter().map(|(ue, _)| *ue), worker);
     }
 
     /// Returns the volume of each entry.
@@ -325,7 +325,7 @@ impl Upf {
 
     /// Adds the volume of the sessions' entries to `sum`.
     fn counted(&self, seids: &[u64], view: &StatsHandle, mut sum: SliceCounted) -> SliceCounted {
-        view.look(|tables| {
+        view.read(|tables| {
             for session in seids.iter().filter_map(|seid| self.sessions.get(seid)) {
                 for volume in session.records.volumes(tables) {
                     (sum.packets, sum.octets) = (sum.packets + volume.packets, sum.octets + volume.octets);

@@ -165,7 +165,7 @@ fn measure(
 ) -> Result<Observation, Failure> {
     session.interrupt.check()?;
     // The control plane would run on another machine, where it does not compete with packets.
-    vireo_datapath::take_short_turns()?;
+    vireo_datapath::request_short_time_slices()?;
     let network = Network::build(&session.lab, InterfaceMode::Fanout, processors.min(2))?;
     let room = users + 3 * SET_UPS;
     let toml = config(&network, (&BUSY, way.workers()), room, &way.slices(processors));

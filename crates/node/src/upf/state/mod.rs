@@ -60,7 +60,7 @@ impl TablesAccess for &TablesHandle {
     }
 
     fn look<R>(&mut self, look: impl FnOnce(&Tables) -> R) -> R {
-        TablesHandle::look(self, look)
+        TablesHandle::read(self, look)
     }
 
     fn lead(&mut self, ue: SessionAddress, here: bool) {

@@ -49,9 +49,9 @@ fn session_of(b: &mut Bench, host: u8, snssai: Option<Snssai>, network: Option<&
 
 /// Returns the workers of a session's packets, by tunnel and by address.
 fn workers(b: &Bench, teid: Teid, host: u8) -> (u8, u8) {
-    let owners = b.plane.tables.owners();
+    let owners = b.plane.tables.worker_map();
     let address = SessionAddress { ipv4: Some(ue(host)), ipv6_prefix: None };
-    (owners.of_tunnel(teid), owners.of_address(address))
+    (owners.worker_by_tunnel(teid), owners.worker_by_address(address))
 }
 
 fn moved(b: &mut Bench, who: UserSelector, to: &str, worker: Option<u8>) -> Result<MoveResult, MoveError> {

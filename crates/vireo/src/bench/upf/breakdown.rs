@@ -188,7 +188,7 @@ impl TestBed<'_> {
         let made = self.made()?;
         let received = {
             let bare = driver.bare(self.network, self.processor, false)?;
-            let view = bare.view();
+            let view = bare.stats();
             let load = self.load(Teid(1))?;
             self.both(|direction| {
                 self.paced(&load, direction, ahead, |load| {

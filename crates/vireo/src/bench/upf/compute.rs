@@ -193,7 +193,7 @@ impl Compute {
 
     /// Sets whether the tables have several workers, whose concurrent counts must all be kept.
     pub(crate) fn one_of_several(&mut self, several: bool) {
-        self.frames.tables.change(|tables, _| tables.decided_by_one(!several), |_| ());
+        self.frames.tables.change(|tables, _| tables.set_single_worker(!several), |_| ());
     }
 
     /// Decides on one batch of packets of random sessions. Returns the time taken.

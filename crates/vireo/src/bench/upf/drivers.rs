@@ -9,7 +9,7 @@ use super::process::Upf;
 use crate::cli::Failure;
 use crate::lab::Interrupt;
 use crate::lab::process::on_processors;
-use vireo_datapath::{Bare, FrameIo, FramesConfig, Limits, Pool, Sockets, SocketsConfig, Tunnel, XdpMode};
+use vireo_datapath::{Bare, FrameIo, FramesConfig, Limits, Pool, Tunnel, UserPlane, UserPlaneConfig, XdpMode};
 use vireo_traffic::frame_loop::{Direction, FrameLoop, Teids};
 use vireo_types::Teid;
 
@@ -65,9 +65,9 @@ impl Driver {
     }
 
     /// Starts the driver with header handling only. Dropping the result stops the driver.
-    pub(crate) fn bare(&self, network: &Network, processor: usize, forward: bool) -> Result<Sockets, Failure> {
+    pub(crate) fn bare(&self, network: &Network, processor: usize, forward: bool) -> Result<UserPlane, Failure> {
         let interfaces = vec![network.ours.n3.name.clone(), network.ours.n6.name.clone()];
-        let config = SocketsConfig {
+        let config = UserPlaneConfig {
             n3: vec![UPF_N3.into()],
             tun: "bare".into(),
             pools: vec![Pool { ipv4: Some(POOL), mtu: 1400, ..Pool::default() }],
@@ -83,7 +83,7 @@ impl Driver {
         };
         let tunnel = Tunnel { teid: Teid(1), address: GNB.into() };
         let bare = Bare { tunnel, qfi: 1, server: SERVER.into(), octets: LENGTH, forward };
-        Ok(on_processors(&[processor], || Sockets::bare(config, bare))??)
+        Ok(on_processors(&[processor], || UserPlane::bare(config, bare))??)
     }
 
     /// Measures packets of the given sessions through the running forwarder.

@@ -50,7 +50,7 @@ fn add(tables: &mut Tables, user: u32, released: &mut Released) -> Result<Downli
     let teid = tables.add_uplink(None, uplink)?;
     let id = tables.add_downlink(ue, user.into())?;
     tables.set_downlink(id, rule(user, None), false, released);
-    tables.owners().give(&[teid], std::iter::once(ue), 1);
+    tables.worker_map().assign(&[teid], std::iter::once(ue), 1);
     Ok(id)
 }
 
@@ -80,7 +80,7 @@ pub(super) fn measure(plane: &Plane, users: u32, hot_users: usize) -> Result<Idl
             |_| (),
         )?;
     }
-    let frames = MemoryFrames::of(tables, &[], &[]);
+    let frames = MemoryFrames::sharing(tables, &[], &[]);
     let spent = began.elapsed().as_secs_f64();
     let octets = resident()?.saturating_sub(before) as f64 / f64::from(users);
     Ok(Idle { octets, rate: f64::from(users) / spent, lost: wake(plane, frames, &some)? })
@@ -103,8 +103,8 @@ fn wake(plane: &Plane, mut frames: MemoryFrames, some: &[(u32, DownlinkId)]) -> 
             None => return Err(Failure("a batch has no room".into())),
         }
         frames.process(vireo_types::Instant(1_000_000));
-        frames.tables.turn_hot();
-        let told = frames.beside().events;
+        frames.tables.maintain_hot_table();
+        let told = frames.take_side_output().events;
         let tunnel = Tunnel { teid: Teid(user + 1), address: GNB.into() };
         let mut datagrams = 0;
         frames.tables.change(

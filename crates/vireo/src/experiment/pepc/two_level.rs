@@ -108,7 +108,7 @@ fn sweep(plane: &Plane, size: &Size, seed: u32) -> Result<[Point; ACTIVE.len()],
         let before = measure(&mut one)?;
         let both = measure(&mut two)?;
         let after = measure(&mut one)?;
-        let hot = two.tables().look(Tables::hot);
+        let hot = two.tables().read(Tables::hot);
         Ok::<_, Failure>(Point { one: [before, after], two: both, alone: measure(&mut alone)?, hot })
     });
     let [a, b, c, d] = points;
@@ -135,7 +135,7 @@ fn warm(compute: &mut Compute, between: usize) -> Result<(), Failure> {
         for _ in 0..between {
             compute.batch(Direction::Downlink)?;
         }
-        compute.tables().turn_hot();
+        compute.tables().maintain_hot_table();
     }
     Ok(())
 }
@@ -148,7 +148,7 @@ fn beside_turns(compute: &mut Compute, span: Duration, (data, control): (usize, 
         let beside = scope.spawn(|| {
             on_processors(&[control], || {
                 while !stop.load(Relaxed) {
-                    tables.turn_hot();
+                    tables.maintain_hot_table();
                     std::thread::sleep(TURN);
                 }
             })

@@ -8,7 +8,7 @@ use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use vireo_datapath::{Volume, udp};
+use vireo_datapath::{UDP_BATCH, UdpReceiver, UdpSender};
 
 /// Longest message in octets.
 const LONGEST: usize = 512;
@@ -41,7 +41,7 @@ pub(super) enum LinkSender {
     Socket {
         socket: Arc<UdpSocket>,
         to: SocketAddr,
-        sender: Box<udp::Sender>,
+        sender: Box<UdpSender>,
         octets: Vec<u8>,
         /// Number of messages sent, shared with the other end.
         sent: Arc<AtomicU64>,
@@ -53,7 +53,7 @@ pub(super) enum LinkSender {
 pub(super) enum LinkReceiver {
     Socket {
         socket: Arc<UdpSocket>,
-        receiver: Box<udp::Receiver>,
+        receiver: Box<UdpReceiver>,
         /// Number of messages that the other end has sent. It avoids system calls without result.
         sent: Arc<AtomicU64>,
         received: u64,
@@ -80,11 +80,11 @@ pub(super) fn link(carrier: Carrier) -> Result<(LinkEnd, LinkEnd), Failure> {
                 let out = LinkSender::Socket {
                     socket: Arc::clone(&own.0),
                     to: far.0.local_addr()?,
-                    sender: Box::new(udp::Sender::new()),
+                    sender: Box::new(UdpSender::new()),
                     octets: vec![],
                     sent: Arc::clone(&own.1),
                 };
-                let receiver = Box::new(udp::Receiver::new(LONGEST));
+                let receiver = Box::new(UdpReceiver::new(LONGEST));
                 let inbox = LinkReceiver::Socket {
                     socket: Arc::clone(&own.0),
                     receiver,
@@ -113,7 +113,7 @@ impl LinkSender {
                 let start = octets.len();
                 octets.extend_from_slice(message);
                 sender.queue(*to, start, octets.len(), message.len());
-                if sender.len() == udp::BATCH { self.flush() } else { Ok(()) }
+                if sender.len() == UDP_BATCH { self.flush() } else { Ok(()) }
             }
         }
     }
@@ -123,14 +123,14 @@ impl LinkSender {
         if let LinkSender::Socket { socket, sender, octets, sent, .. } = self
             && !sender.is_empty()
         {
-            let mut volume = Volume::default();
-            if sender.flush(socket, octets, &mut volume) > 0 {
+            let mut messages = 0;
+            if sender.flush(socket, octets, |_| messages += 1) > 0 {
                 return Err(Failure(
                     "a message between the parts cannot be sent: is the loopback interface up?".into(),
                 ));
             }
             octets.clear();
-            sent.fetch_add(volume.packets, Relaxed);
+            sent.fetch_add(messages, Relaxed);
         }
         Ok(())
     }
@@ -142,7 +142,7 @@ impl LinkReceiver {
         let mut count = 0;
         match self {
             LinkReceiver::Queue(queue) => {
-                while count < udp::BATCH
+                while count < UDP_BATCH
                     && let Ok(Entry { octets, length }) = queue.try_recv()
                 {
                     each(&octets[..length])?;

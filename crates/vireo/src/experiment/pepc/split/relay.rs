@@ -95,7 +95,7 @@ impl Node for Relay {
     }
 
     fn downlink(&mut self, frames: &mut MemoryFrames) {
-        self.relay(Direction::Down, frames, MemoryFrames::left_mut);
+        self.relay(Direction::Down, frames, MemoryFrames::output_mut);
     }
 }
 

@@ -1,0 +1,37 @@
+//! Engine: rules, classification, buffering and counting. It knows no driver.
+
+pub(crate) mod access;
+pub(crate) mod advertiser;
+pub(crate) mod answer;
+pub(crate) mod arrays;
+pub(crate) mod batch;
+pub(crate) mod buffer;
+pub(crate) mod classifier;
+pub(crate) mod counters;
+pub(crate) mod datagram;
+pub(crate) mod entry;
+pub(crate) mod event;
+pub(crate) mod filter;
+pub(crate) mod flow_rules;
+pub(crate) mod frame_layout;
+pub(crate) mod hot;
+pub(crate) mod index;
+pub(crate) mod inner;
+pub(crate) mod limits;
+pub(crate) mod locking;
+pub(crate) mod ndp;
+pub(crate) mod pipeline;
+pub(crate) mod quiescence;
+pub(crate) mod rate;
+pub(crate) mod read_section;
+pub(crate) mod rule;
+pub(crate) mod shared_tables;
+pub(crate) mod slab;
+pub(crate) mod table_memory;
+pub(crate) mod tables;
+pub(crate) mod tunnel_target;
+pub(crate) mod tunnels;
+pub(crate) mod verdict;
+pub(crate) mod worker_load;
+pub(crate) mod worker_map;
+pub(crate) mod worker_slot;
