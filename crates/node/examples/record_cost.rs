@@ -91,7 +91,7 @@ fn smf(up: bool) -> SmContext {
         end_marker: false,
         stage: Stage::Established,
         ran: if up { RanState::Up } else { RanState::Idle },
-        n4: N4State::Told,
+        n4: N4State::Synced,
         usage: Usage::default(),
         relocation: None,
         deadline: None,

@@ -97,7 +97,7 @@ pub(super) fn add(sm: &mut SmContext, octets: &[u8], env: &Env<'_>, out: &mut Ve
 /// Grants the rest of the quota to a UPF that has used up its volume, once no other request is
 /// outstanding.
 pub(super) fn proceed(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
-    if !sm.usage.spent || sm.n4 != N4State::Told || sm.relocation.is_some() || sm.stage != Stage::Established {
+    if !sm.usage.spent || sm.n4 != N4State::Synced || sm.relocation.is_some() || sm.stage != Stage::Established {
         return;
     }
     sm.usage.spent = false;
@@ -108,7 +108,7 @@ pub(super) fn proceed(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) 
 
 /// Sends a charging request to the session's UPF.
 pub(super) fn ask(sm: &mut SmContext, request: Output, out: &mut Vec<Output>) {
-    sm.n4 = N4State::Telling { stale: false };
+    sm.n4 = N4State::Updating { stale: false };
     sm.usage.asked = true;
     out.push(request);
 }

@@ -124,9 +124,11 @@ pub enum N4State {
     /// A session establishment is outstanding.
     Establishing,
     /// The UPF has the session and applies [`SmContext::downlink`].
-    Told,
+    #[serde(rename = "Told")]
+    Synced,
     /// A session modification is outstanding; `stale` if `downlink` has changed since it was sent.
-    Telling {
+    #[serde(rename = "Telling")]
+    Updating {
         /// True if another modification must follow.
         stale: bool,
     },

@@ -46,7 +46,7 @@ pub(super) fn end(sm: &mut SmContext, out: &mut Vec<Output>) {
 
 /// Deletes the session at the UPF, once no other request is outstanding there.
 pub(super) fn delete(sm: &mut SmContext, out: &mut Vec<Output>) {
-    if sm.n4 == N4State::Told {
+    if sm.n4 == N4State::Synced {
         sm.n4 = N4State::Deleting;
         out.push(n4::deletion_request(sm));
     }

@@ -96,7 +96,7 @@ impl Step {
 /// Starts the relocation to another UPF, with this SEID at the SMF.
 pub(super) fn begin(sm: &mut SmContext, to: SocketAddr, cp_seid: Seid, env: &Env<'_>, out: &mut Vec<Output>) {
     let ready =
-        sm.stage == Stage::Established && sm.n4 == N4State::Told && sm.relocation.is_none() && sm.target.is_none();
+        sm.stage == Stage::Established && sm.n4 == N4State::Synced && sm.relocation.is_none() && sm.target.is_none();
     if !ready || !is_settled(sm) || to == sm.upf || cp_seid == sm.cp_seid {
         return out.push(Output::NotRelocated);
     }
@@ -341,7 +341,7 @@ pub(super) fn proceed(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) 
         Step::QueryingUsage | Step::SplittingQuota(_) => {}
         // A RAN node that is receiving the source's tunnel end must have it before it can get
         // another.
-        Step::Prepared(_) if sm.n4 != N4State::Told || sm.target.is_some() || !is_settled(sm) => {}
+        Step::Prepared(_) if sm.n4 != N4State::Synced || sm.target.is_some() || !is_settled(sm) => {}
         Step::Prepared(tunnel) => {
             let tunnel = *tunnel;
             switch(sm, &mut relocation, tunnel, env, out);

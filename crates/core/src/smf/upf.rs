@@ -14,12 +14,12 @@ pub(super) fn received(sm: &mut SmContext, octets: &[u8], env: &Env<'_>, out: &m
     match (answer, sm.n4) {
         (Answer::Established(Ok(up)), N4State::Establishing) => {
             (sm.up_seid, sm.uplink) = (up.seid, up.tunnel);
-            sm.n4 = N4State::Told;
+            sm.n4 = N4State::Synced;
             established(sm, env, out);
         }
         (Answer::Established(Err(cause)), N4State::Establishing) => not_established(sm, cause.of_reject(), env, out),
-        (Answer::Modified(Ok(())), N4State::Telling { stale }) => {
-            sm.n4 = N4State::Told;
+        (Answer::Modified(Ok(())), N4State::Updating { stale }) => {
+            sm.n4 = N4State::Synced;
             let asked = std::mem::take(&mut sm.usage.asked);
             match sm.stage {
                 Stage::Releasing { .. } | Stage::Ended => release::delete(sm, out),
@@ -27,15 +27,15 @@ pub(super) fn received(sm: &mut SmContext, octets: &[u8], env: &Env<'_>, out: &m
                 _ if stale => {}
                 _ => user_plane::settled(sm, out),
             }
-            if stale && sm.n4 == N4State::Told && !matches!(sm.stage, Stage::Releasing { .. } | Stage::Ended) {
+            if stale && sm.n4 == N4State::Synced && !matches!(sm.stage, Stage::Releasing { .. } | Stage::Ended) {
                 user_plane::tell(sm, out);
             }
         }
-        (Answer::Modified(Err(cause)), N4State::Telling { .. }) => {
+        (Answer::Modified(Err(cause)), N4State::Updating { .. }) => {
             if cause.is_session_lost() {
                 return user_plane::upf_lost(sm, env, out);
             }
-            sm.n4 = N4State::Told;
+            sm.n4 = N4State::Synced;
             give_up(sm, GsmCause::NetworkFailure, env, out);
         }
         (Answer::Deleted, N4State::Deleting) => deleted(sm, out),
@@ -49,12 +49,12 @@ pub(super) fn received(sm: &mut SmContext, octets: &[u8], env: &Env<'_>, out: &m
 pub(super) fn silent(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
     match sm.n4 {
         N4State::Establishing => not_established(sm, GsmCause::NetworkFailure, env, out),
-        N4State::Telling { .. } => {
-            sm.n4 = N4State::Told;
+        N4State::Updating { .. } => {
+            sm.n4 = N4State::Synced;
             give_up(sm, GsmCause::ReactivationRequested, env, out);
         }
         N4State::Deleting => deleted(sm, out),
-        N4State::Told | N4State::Deleted => {}
+        N4State::Synced | N4State::Deleted => {}
     }
 }
 

@@ -25,7 +25,7 @@ pub(super) fn activate(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>)
 /// Requests setup from the RAN, immediately or when the UPF has allocated its tunnel.
 pub(super) fn set_up(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
     match (sm.n4, n2::setup_request(sm)) {
-        (N4State::Told | N4State::Telling { .. }, Some(request)) => {
+        (N4State::Synced | N4State::Updating { .. }, Some(request)) => {
             sm.ran = RanState::Asked;
             sm.deadline = Some(env.now + env.config.timers.ran_response);
             out.push(request);
@@ -93,8 +93,8 @@ pub(super) fn unreachable(sm: &mut SmContext, out: &mut Vec<Output>) {
     match sm.stage {
         // The UE learns it from the PDU session status of its next request.
         Stage::Releasing { .. } => release::end(sm, out),
-        Stage::Established if sm.ran == RanState::Idle && sm.downlink.is_none() && sm.n4 == N4State::Told => {
-            sm.n4 = N4State::Telling { stale: false };
+        Stage::Established if sm.ran == RanState::Idle && sm.downlink.is_none() && sm.n4 == N4State::Synced => {
+            sm.n4 = N4State::Updating { stale: false };
             out.push(n4::drop_buffered(sm));
         }
         _ => {}
@@ -135,7 +135,7 @@ pub(super) fn ran_answered(sm: &mut SmContext, kind: N2Sm, octets: &[u8], env: &
 pub(super) fn ran_is_up(sm: &mut SmContext, tunnel: Tunnel, out: &mut Vec<Output>) {
     sm.ran = RanState::Up;
     sm.deadline = None;
-    if sm.downlink == Some(tunnel) && sm.n4 == N4State::Told {
+    if sm.downlink == Some(tunnel) && sm.n4 == N4State::Synced {
         settled(sm, out);
     } else {
         forward_to(sm, Some(tunnel), out);
@@ -185,15 +185,15 @@ pub(super) fn forward_to(sm: &mut SmContext, tunnel: Option<Tunnel>, out: &mut V
     sm.end_marker = sm.downlink.is_some() && tunnel.is_some();
     sm.downlink = tunnel;
     match sm.n4 {
-        N4State::Told => tell(sm, out),
-        N4State::Telling { .. } => sm.n4 = N4State::Telling { stale: true },
+        N4State::Synced => tell(sm, out),
+        N4State::Updating { .. } => sm.n4 = N4State::Updating { stale: true },
         N4State::Establishing | N4State::Deleting | N4State::Deleted => {}
     }
 }
 
 /// Sends the UPF the value of `downlink`.
 pub(super) fn tell(sm: &mut SmContext, out: &mut Vec<Output>) {
-    sm.n4 = N4State::Telling { stale: false };
+    sm.n4 = N4State::Updating { stale: false };
     out.push(n4::modification_request(sm));
     sm.end_marker = false;
 }

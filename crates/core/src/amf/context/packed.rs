@@ -283,7 +283,8 @@ impl<'a> SessionProgress<SessionProgressFields<&'a Stage, &'a Option<Box<Relocat
     #[inline]
     pub(super) fn of(sm: &'a SmContext) -> Self {
         let nothing = sm.target.is_none() && !sm.end_marker && sm.relocation.is_none() && sm.deadline.is_none();
-        let rest = nothing && sm.stage == Stage::Established && sm.n4 == N4State::Told && sm.usage == Usage::default();
+        let rest =
+            nothing && sm.stage == Stage::Established && sm.n4 == N4State::Synced && sm.usage == Usage::default();
         match (rest, sm.ran, sm.downlink) {
             (true, RanState::Idle, None) => SessionProgress::Idle(sm.since),
             (true, RanState::Up, Some(tunnel)) => SessionProgress::Up(tunnel, sm.since),

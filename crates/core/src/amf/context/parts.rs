@@ -436,7 +436,7 @@ impl StoredSession {
             end_marker: false,
             stage: Stage::Established,
             ran: RanState::Idle,
-            n4: N4State::Told,
+            n4: N4State::Synced,
             usage: Usage::default(),
             relocation: None,
             deadline: None,

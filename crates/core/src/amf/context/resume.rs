@@ -91,7 +91,7 @@ fn is_there(session: &SmContext) -> bool {
 }
 
 fn rest(session: &mut SmContext) {
-    (session.stage, session.ran, session.n4) = (Stage::Established, RanState::Idle, N4State::Told);
+    (session.stage, session.ran, session.n4) = (Stage::Established, RanState::Idle, N4State::Synced);
     (session.downlink, session.target, session.relocation) = (None, None, None);
     (session.end_marker, session.deadline) = (false, None);
 }

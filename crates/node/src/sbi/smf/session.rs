@@ -226,8 +226,9 @@ impl Session {
     /// Returns true if no procedure is in progress.
     pub(super) fn rests(&self) -> bool {
         let sm = &self.sm;
-        let settled =
-            sm.n4 == N4State::Told && sm.stage == Stage::Established && matches!(sm.ran, RanState::Idle | RanState::Up);
+        let settled = sm.n4 == N4State::Synced
+            && sm.stage == Stage::Established
+            && matches!(sm.ran, RanState::Idle | RanState::Up);
         self.ended || settled && self.pending.is_none() && !self.calling
     }
 
@@ -678,7 +679,7 @@ impl SmTransaction<'_> {
             return self.forget();
         }
         let sm = &self.session.sm;
-        let waits_for_upf = matches!(sm.n4, N4State::Telling { .. } | N4State::Deleting);
+        let waits_for_upf = matches!(sm.n4, N4State::Updating { .. } | N4State::Deleting);
         // A released session waits only for the UPF.
         let ends = self.session.let_go && sm.stage == Stage::Ended && sm.n4 != N4State::Deleted;
         if !waits_for_upf && !ends {

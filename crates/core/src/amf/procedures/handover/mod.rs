@@ -170,7 +170,7 @@ pub fn proceed(turn: &mut StepContext<'_, '_>) {
 fn switched(turn: &mut StepContext<'_, '_>) {
     let Some(Handover::Switching(switching)) = turn.ue.handover else { return };
     let asked = |psi: u8| has(switching.asked, psi);
-    let waits = |s: &crate::smf::SmContext| asked(s.psi) && s.is_live() && matches!(s.n4, N4State::Telling { .. });
+    let waits = |s: &crate::smf::SmContext| asked(s.psi) && s.is_live() && matches!(s.n4, N4State::Updating { .. });
     if turn.ue.sessions.iter().any(waits) || smf_updates::is_waiting(turn.ue) {
         return;
     }

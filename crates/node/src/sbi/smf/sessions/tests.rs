@@ -694,7 +694,7 @@ fn whole_life(world: &mut World) {
     assert_eq!(back.n2_sm_info_type, Some(N2SmInfoType::PduResSetupReq));
     assert_eq!(world.insist(&modify, &up).status, 204);
     let session = world.session();
-    assert_eq!((session.sm.n4, session.sm.address), (N4State::Told, address));
+    assert_eq!((session.sm.n4, session.sm.address), (N4State::Synced, address));
     assert!(session.sm.downlink.is_some());
     let switched: SmContextUpdatedData = world.insist(&modify, &handover::path_switch()).message.value().unwrap();
     assert_eq!(switched.n2_sm_info_type, Some(N2SmInfoType::PathSwitchReqAck));

@@ -38,7 +38,7 @@ fn a_packet_for_an_idle_ue_is_told_and_the_ue_comes_back() {
                 }
             }
             let session = world.session();
-            assert!(session.sm.downlink.is_some() && session.sm.n4 == N4State::Told, "{result:?}");
+            assert!(session.sm.downlink.is_some() && session.sm.n4 == N4State::Synced, "{result:?}");
         }
         // The UE's own service request arrives before the AMF's reply that it pages the UE.
         let mut world = start();
