@@ -178,7 +178,7 @@ impl Bench {
             step::VECTOR => self.event(Event::Authentication(Ok(vector()))),
             step::NO_VECTOR => self.event(Event::Authentication(Err(refusal(piece)))),
             step::UPF_ANSWER => {
-                let seid = self.ue.sessions.last().map_or(Seid(0), |s| s.cp_seid);
+                let seid = self.ue.sessions.last().map_or(Seid(0), |s| s.pfcp.cp_seid);
                 let answer = pfcp_answer(&self.requested, piece, seid);
                 self.upf(&answer);
             }
@@ -242,7 +242,7 @@ impl Bench {
     }
 
     fn on_session<'a>(&mut self, event: impl FnOnce(Seid) -> Event<'a>) {
-        if let Some(seid) = self.ue.sessions.last().map(|s| s.cp_seid) {
+        if let Some(seid) = self.ue.sessions.last().map(|s| s.pfcp.cp_seid) {
             self.event(event(seid));
         }
     }
@@ -335,7 +335,11 @@ impl Bench {
         let stored = context::encode(&self.ue, Vec::new()).expect("a context is stored");
         assert_eq!(context::decode(&stored).as_ref(), Ok(&self.ue), "a context changes when it is stored");
         if procedure_in_progress(&self.ue).is_none() {
-            assert_eq!(self.ue.deadline(), self.ue.expires, "nothing is under way, so nothing is waited for");
+            assert_eq!(
+                self.ue.deadline(),
+                self.ue.reachability.expires,
+                "nothing is under way, so nothing is waited for"
+            );
         }
         if out.effects.contains(&Effect::Forget) {
             self.ue = UeContext::new(self.ue.ltmsi);

@@ -119,7 +119,7 @@ pub fn sent(data: &[u8]) -> Vec<Vec<u8>> {
             break;
         }
         let (step, piece) = (script.byte(), script.piece());
-        let answer = answer(&out, piece, sm.cp_seid);
+        let answer = answer(&out, piece, sm.pfcp.cp_seid);
         let input = match step % 14 {
             0 => Input::N1(piece),
             1 => Input::N2(N2Sm::SetupResponse, piece),

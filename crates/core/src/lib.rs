@@ -10,6 +10,7 @@ pub mod config;
 mod env;
 mod hash;
 pub mod ids;
+mod octets;
 pub mod placement;
 pub mod postcard_writer;
 pub mod sba;

@@ -23,7 +23,7 @@ pub enum SubscriberIdentity {
     /// SUPI known from an earlier registration.
     Supi(Supi),
     /// SUCI: the contents of the 5GS mobile identity IE (TS 24.501 9.11.3.4), as received.
-    Suci(#[serde(with = "crate::amf::context::octets")] Vec<u8>),
+    Suci(#[serde(with = "crate::octets")] Vec<u8>),
 }
 
 /// AUTS with the RAND of the challenge that it answers (TS 33.102 6.3.3).

@@ -8,7 +8,7 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Instant;
 use vireo_core::amf::context::{Connection, NasSecurity, RanContext, Registration, UeContext, encode};
-use vireo_core::smf::{N4State, RanState, SmContext, Stage, Tunnel, Usage};
+use vireo_core::smf::{N4State, PfcpSession, RanState, SessionTerms, SmContext, Stage, Tunnel, Usage};
 use vireo_core::subscription::{Ambr, DnnSubscription, SliceSubscription, Subscription};
 use vireo_store::records::{Format, StoredRecord};
 use vireo_types::{
@@ -54,7 +54,7 @@ fn amf(connected: bool) -> UeContext {
     ue.subscription = Some(Arc::new(Subscription { slices: vec![slice], ambr: Ambr::default() }));
     ue.allowed.push(SLICE);
     ue.radio_capability = (0..120).collect();
-    ue.area.push(tai);
+    ue.reachability.area.push(tai);
     ue.connections = 3 + u16::from(connected);
     ue.connection = connected.then(|| Connection {
         assoc: AssocId(7),
@@ -73,18 +73,16 @@ fn smf(up: bool) -> SmContext {
     SmContext {
         psi: 1,
         index: SessionIndex::default(),
-        snssai: SLICE,
-        dnn: dnn(),
+        terms: SessionTerms { snssai: SLICE, dnn: dnn(), ambr: Ambr::default(), five_qi: 9, arp_priority: 8 },
         kind: PduSessionType::Ipv4,
         address: SessionAddress { ipv4: Some(Ipv4Addr::new(10, 45, 0, 9)), ipv6_prefix: None },
-        ambr: Ambr::default(),
-        five_qi: 9,
-        arp_priority: 8,
         always_on: false,
         integrity_rate: 0xffff,
-        upf: "10.0.0.3:8805".parse().expect("an address"),
-        cp_seid: Seid(0x0004_d4d2_0000_0001),
-        up_seid: 99,
+        pfcp: PfcpSession {
+            upf: "10.0.0.3:8805".parse().expect("an address"),
+            cp_seid: Seid(0x0004_d4d2_0000_0001),
+            up_seid: 99,
+        },
         uplink: Some(tunnel(3)),
         downlink: up.then(|| tunnel(2)),
         target: None,

@@ -9,31 +9,18 @@
 //! never exceed the quota.
 
 use super::context::{N4State, SmContext, Stage};
-use super::{Output, n4};
+use super::interface::Output;
+use super::n4;
 use crate::Env;
 use crate::config::{Charging, CoreConfig};
-use serde::{Deserialize, Serialize};
 use vireo_wire::pfcp::*;
 
 /// URR ID of the only URR of a session.
 pub(super) const URR: UrrId = UrrId(1);
 
-/// Volume that a session has carried, in octets of user packets.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Usage {
-    /// Octets from the UE.
-    pub uplink: u64,
-    /// Octets to the UE.
-    pub downlink: u64,
-    /// True if the UPF's granted volume is used up.
-    pub spent: bool,
-    /// True if the outstanding request to the UPF concerns charging only.
-    pub asked: bool,
-}
-
 /// Returns the charging settings of the session's slice, if any.
 pub(super) fn of(sm: &SmContext, config: &CoreConfig) -> Option<Charging> {
-    config.charging(sm.snssai).filter(Charging::is_on)
+    config.charging(sm.terms.snssai).filter(Charging::is_on)
 }
 
 /// Returns the remaining quota in octets, as far as reported; `None` without a quota.

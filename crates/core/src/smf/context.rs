@@ -1,9 +1,9 @@
-use super::charging::Usage;
-use super::relocate::Relocation;
+//! SM context: the state of one PDU session, as plain data.
+
 use crate::subscription::Ambr;
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, SocketAddr};
-use vireo_types::{Dnn, Instant, PduSessionType, Seid, SessionAddress, SessionIndex, Snssai, Teid};
+use vireo_types::{Dnn, Instant, Ltmsi, PduSessionType, Seid, SessionAddress, SessionIndex, Snssai, Teid};
 
 /// SM context: one PDU session as the SMF stores it. Plain data, loaded and stored with its UE at
 /// every step.
@@ -13,28 +13,16 @@ pub struct SmContext {
     pub psi: u8,
     /// Index in the UE's context.
     pub index: SessionIndex,
-    pub snssai: Snssai,
-    pub dnn: Dnn,
+    pub terms: SessionTerms,
     pub kind: PduSessionType,
     /// Addresses assigned to the UE.
     pub address: SessionAddress,
-    /// Session aggregate maximum bit rate.
-    pub ambr: Ambr,
-    /// 5QI of the default QoS flow.
-    pub five_qi: u8,
-    /// ARP priority of the default QoS flow.
-    pub arp_priority: u8,
     /// True for an always-on PDU session (TS 24.501 6.1.4.2).
     pub always_on: bool,
     /// Maximum data rate per UE for user data integrity protection, as received (TS 24.501
     /// 9.11.4.7).
     pub integrity_rate: u16,
-    /// PFCP endpoint of the UPF.
-    pub upf: SocketAddr,
-    /// SEID at the SMF.
-    pub cp_seid: Seid,
-    /// SEID at the UPF; 0 until the UPF has answered.
-    pub up_seid: u64,
+    pub pfcp: PfcpSession,
     /// UPF end of N3, to which the RAN sends.
     pub uplink: Option<Tunnel>,
     /// RAN end of N3, to which the UPF must forward; `None` if the UPF must buffer.
@@ -57,6 +45,30 @@ pub struct SmContext {
     pub deadline: Option<Instant>,
     /// Time at which the UE requested the session or its user plane; start of latency measurements.
     pub since: Instant,
+}
+
+/// Terms of a session, from the subscription at its establishment. They never change.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionTerms {
+    pub snssai: Snssai,
+    pub dnn: Dnn,
+    /// Session aggregate maximum bit rate.
+    pub ambr: Ambr,
+    /// 5QI of the default QoS flow.
+    pub five_qi: u8,
+    /// ARP priority of the default QoS flow.
+    pub arp_priority: u8,
+}
+
+/// Name of a session's PFCP session: the UPF, and the SEIDs at both ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PfcpSession {
+    /// PFCP endpoint of the UPF.
+    pub upf: SocketAddr,
+    /// SEID at the SMF.
+    pub cp_seid: Seid,
+    /// SEID at the UPF; 0 until the UPF has answered.
+    pub up_seid: u64,
 }
 
 /// One end of a GTP-U tunnel (F-TEID).
@@ -138,6 +150,76 @@ pub enum N4State {
     Deleted,
 }
 
+/// Volume that a session has carried, in octets of user packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Usage {
+    /// Octets from the UE.
+    pub uplink: u64,
+    /// Octets to the UE.
+    pub downlink: u64,
+    /// True if the UPF's granted volume is used up.
+    pub spent: bool,
+    /// True if the outstanding request to the UPF concerns charging only.
+    pub asked: bool,
+}
+
+/// Relocation of a session from one UPF to another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Relocation {
+    /// Session at the UPF that is not [`SmContext::pfcp`]'s: first the target, then the source.
+    pub pfcp: PfcpSession,
+    pub step: RelocationStep,
+    /// End of the time for packets in transit, or of the wait for the RAN's answer.
+    pub deadline: Option<Instant>,
+    /// Time of the request.
+    pub since: Instant,
+}
+
+/// Step of a relocation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum RelocationStep {
+    /// The source is asked for the carried volume, because the quota must be divided.
+    QueryingUsage,
+    /// The source is limited to this part of the quota, in octets.
+    SplittingQuota(u64),
+    /// The target is asked to establish the session.
+    Preparing,
+    /// The target has established it with this tunnel end; the source must answer another request
+    /// first.
+    Prepared(Tunnel),
+    /// The session is at the target. The source is asked to send the End Marker to the RAN.
+    Ending {
+        /// RAN end of the tunnel.
+        to: Tunnel,
+        /// True if an answer of the RAN is outstanding.
+        ran: bool,
+        /// True if the target has buffered a downlink packet.
+        waits: bool,
+    },
+    /// Packets in transit pass through the source.
+    Draining {
+        /// True if an answer of the RAN is outstanding.
+        ran: bool,
+        /// True if the source buffers downlink packets for an idle UE.
+        waits: bool,
+    },
+    /// A session deletion is outstanding at the UPF that the session has left.
+    Deleting {
+        /// True if the session has moved: the deletion completes the relocation. Else the
+        /// relocation failed.
+        done: bool,
+    },
+}
+
+impl RelocationStep {
+    pub(super) fn ran(&mut self) -> Option<&mut bool> {
+        match self {
+            RelocationStep::Ending { ran, .. } | RelocationStep::Draining { ran, .. } => Some(ran),
+            _ => None,
+        }
+    }
+}
+
 /// Status of one session for the status interface.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionStatus {
@@ -172,36 +254,41 @@ pub enum SessionState {
 }
 
 impl SmContext {
+    /// Returns true if the session is also at another UPF than that of [`SmContext::pfcp`].
+    pub fn is_relocating(&self) -> bool {
+        self.relocation.is_some()
+    }
+
     /// Returns the session for the status interface.
     pub fn summary(&self) -> SessionStatus {
         SessionStatus {
             psi: self.psi,
-            snssai: self.snssai,
-            dnn: self.dnn.clone(),
+            snssai: self.terms.snssai,
+            dnn: self.terms.dnn.clone(),
             kind: self.kind,
             address: self.address,
-            ambr: self.ambr,
-            five_qi: self.five_qi,
-            upf: self.upf,
+            ambr: self.terms.ambr,
+            five_qi: self.terms.five_qi,
+            upf: self.pfcp.upf,
             state: self.state(),
         }
     }
 
     /// Returns the SEID at the SMF that the session has with a UPF.
     pub fn seid_at(&self, upf: SocketAddr) -> Seid {
-        self.relocation.as_ref().filter(|other| other.upf == upf).map_or(self.cp_seid, |other| other.cp_seid)
+        self.relocation.as_ref().map(|other| other.pfcp).filter(|other| other.upf == upf).unwrap_or(self.pfcp).cp_seid
     }
 
     /// Returns true if the session is at a UPF under an SMF SEID, also during a relocation to or
     /// from that UPF.
     pub fn is_at(&self, upf: SocketAddr, seid: Seid) -> bool {
-        let moves = |other: &Relocation| (other.upf, other.cp_seid) == (upf, seid);
-        (self.upf, self.cp_seid) == (upf, seid) || self.relocation.as_deref().is_some_and(moves)
+        let is_it = |pfcp: &PfcpSession| (pfcp.upf, pfcp.cp_seid) == (upf, seid);
+        is_it(&self.pfcp) || self.relocation.as_deref().is_some_and(|other| is_it(&other.pfcp))
     }
 
     /// Returns the session's SEIDs at the SMF, including that for the other UPF of a relocation.
     pub fn seids(&self) -> impl Iterator<Item = Seid> {
-        std::iter::once(self.cp_seid).chain(self.relocation.as_ref().map(|other| other.cp_seid))
+        std::iter::once(self.pfcp.cp_seid).chain(self.relocation.as_ref().map(|other| other.pfcp.cp_seid))
     }
 
     /// Returns true if the UE has the session.
@@ -234,4 +321,15 @@ impl SmContext {
             (Stage::Releasing { .. } | Stage::Ended, _) => SessionState::Releasing,
         }
     }
+}
+
+/// Returns the time at which the session expects [`super::Input::Deadline`].
+pub fn deadline(sm: &SmContext) -> Option<Instant> {
+    let relocation = sm.relocation.as_ref().and_then(|relocation| relocation.deadline);
+    sm.deadline.into_iter().chain(relocation).min()
+}
+
+/// Returns the session's SEID at the SMF.
+pub fn seid(ltmsi: Ltmsi, index: SessionIndex, generation: u32) -> Seid {
+    Seid::new(ltmsi, index, generation)
 }

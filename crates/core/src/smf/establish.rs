@@ -2,10 +2,10 @@
 //!
 //! From the UE's request to the request to the UPF, and from the UPF's answer to the accept.
 
-use super::charging::Usage;
-use super::context::{N4State, RanState, SmContext, Stage};
+use super::context::{N4State, PfcpSession, RanState, SessionTerms, SmContext, Stage, Usage, seid};
+use super::interface::{Create, Output};
 use super::n1::{self, Received5gsm};
-use super::{Create, Output, n2, n4, options, release, seid};
+use super::{n2, n4, options, release};
 use crate::Env;
 use crate::config::{CoreConfig, DnnConfig, UpfConfig};
 use vireo_types::{Dnn, Ltmsi, PduSessionType};
@@ -40,18 +40,18 @@ fn begin(request: &Create<'_>, env: &mut Env<'_>) -> Result<(SmContext, Output),
     let sm = SmContext {
         psi: request.psi,
         index: request.index,
-        snssai: request.snssai,
-        dnn: request.dnn.clone(),
+        terms: SessionTerms {
+            snssai: request.snssai,
+            dnn: request.dnn.clone(),
+            ambr: request.subscription.ambr,
+            five_qi: request.subscription.five_qi,
+            arp_priority: request.subscription.arp_priority,
+        },
         kind,
         address,
-        ambr: request.subscription.ambr,
-        five_qi: request.subscription.five_qi,
-        arp_priority: request.subscription.arp_priority,
         always_on: asked.always_on_pdu_session_requested.as_ref().is_some_and(|ie| ie.apsr()),
         integrity_rate: asked.integrity_protection_maximum_data_rate.value,
-        upf: upf.n4,
-        cp_seid: seid(request.ltmsi, request.index, generation),
-        up_seid: 0,
+        pfcp: PfcpSession { upf: upf.n4, cp_seid: seid(request.ltmsi, request.index, generation), up_seid: 0 },
         uplink: None,
         downlink: None,
         target: None,
@@ -150,14 +150,6 @@ pub(super) fn upf_ready(sm: &mut SmContext, pti: u8, env: &Env<'_>, out: &mut Ve
             out.extend([accept, setup]);
         }
         // The pool assigned no address of the selected type: there is nothing to send to the UE.
-        _ => refuse(sm, GsmCause::NetworkFailure, out),
+        _ => release::reject(sm, GsmCause::NetworkFailure, out),
     }
-}
-
-/// Refuses the session: sends a reject to the UE, and a deletion to the UPF if it has the session.
-pub(super) fn refuse(sm: &mut SmContext, cause: GsmCause, out: &mut Vec<Output>) {
-    if let Stage::Requested { pti, .. } | Stage::Accepted { pti } = sm.stage {
-        out.extend(n1::establishment_reject(sm.psi, pti, cause));
-    }
-    release::end(sm, out);
 }

@@ -3,8 +3,9 @@
 //! The RAN end of N3 changes, and an end marker ends the path to the previous one.
 
 use super::context::{N4State, RanState, SmContext, Stage};
+use super::interface::{N2Sm, Output};
 use super::n2::{self, HandoverRefusal};
-use super::{N2Sm, Output, release, relocate, user_plane};
+use super::{release, relocate, user_plane};
 use crate::Env;
 use vireo_types::Instant;
 use vireo_wire::nas::GsmCause;

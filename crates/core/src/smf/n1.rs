@@ -1,8 +1,9 @@
 //! Decoding and encoding of the 5GSM messages of the SMF (TS 24.501 clause 8.3).
 
 use super::context::SmContext;
+use super::interface::Output;
 use super::n2::DEFAULT_QFI;
-use super::{Output, options};
+use super::options;
 use std::net::Ipv6Addr;
 use vireo_types::{PduSessionType, Snssai};
 use vireo_wire::nas::*;
@@ -91,8 +92,8 @@ pub(super) fn establishment_accept(sm: &SmContext, pti: u8, cause: Option<u8>, o
     // Default QoS rule (TS 24.501 9.11.4.13): rule 1, create, default, one bidirectional match-all
     // filter, lowest precedence. Description of its flow (9.11.4.12): create, 5QI.
     let rule = vec![1, 0, 6, 0x31, 0x31, 1, 1, 0xff, DEFAULT_QFI];
-    let flow = vec![DEFAULT_QFI, 0x20, 0x41, 1, 1, sm.five_qi];
-    let (down, up) = (ambr(sm.ambr.downlink_bps), ambr(sm.ambr.uplink_bps));
+    let flow = vec![DEFAULT_QFI, 0x20, 0x41, 1, 1, sm.terms.five_qi];
+    let (down, up) = (ambr(sm.terms.ambr.downlink_bps), ambr(sm.terms.ambr.uplink_bps));
     let mut accept = NasPduSessionEstablishmentAccept::new(
         NasPduSessionType::from_session_type(kind),
         NasSscMode::from_mode(SscModeValue::Ssc1),
@@ -100,9 +101,9 @@ pub(super) fn establishment_accept(sm: &SmContext, pti: u8, cause: Option<u8>, o
         NasSessionAmbr::from_raw_fields(down.0, down.1, up.0, up.1),
     )
     .with_pdu_address(address)
-    .with_s_nssai(snssai(sm.snssai))
+    .with_s_nssai(snssai(sm.terms.snssai))
     .with_authorized_qos_flow_descriptions(NasQosFlowDescriptions::new(flow))
-    .with_dnn(NasDnn::from_string(sm.dnn.as_str()).ok()?);
+    .with_dnn(NasDnn::from_string(sm.terms.dnn.as_str()).ok()?);
     if let Some(cause) = cause {
         accept.set_fgsm_cause(NasFGsmCause::new(cause));
     }

@@ -1,7 +1,7 @@
 //! NGAP transfers of a PDU session between SMF and RAN (TS 38.413 9.3.4), forwarded by the AMF.
 
 use super::context::{SmContext, Tunnel};
-use super::{N2Sm, Output};
+use super::interface::{N2Sm, Output};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use vireo_types::{PduSessionType, Teid};
 use vireo_wire::ngap::*;
@@ -22,10 +22,11 @@ pub(super) fn setup_request(sm: &SmContext) -> Option<Output> {
         PduSessionType::Ipv4v6 => PDUSessionType::ipv4v6,
     };
     let rate = |bps: u64| BitRate(bps.min(MAX_BIT_RATE));
-    let ambr = PDUSessionAggregateMaximumBitRate::new(rate(sm.ambr.downlink_bps), rate(sm.ambr.uplink_bps), None);
-    let five_qi = NonDynamic5QIDescriptor::new(FiveQI(sm.five_qi.into()), None, None, None, None);
+    let ambr =
+        PDUSessionAggregateMaximumBitRate::new(rate(sm.terms.ambr.downlink_bps), rate(sm.terms.ambr.uplink_bps), None);
+    let five_qi = NonDynamic5QIDescriptor::new(FiveQI(sm.terms.five_qi.into()), None, None, None, None);
     let arp = AllocationAndRetentionPriority::new(
-        PriorityLevelARP(sm.arp_priority.clamp(1, 15)),
+        PriorityLevelARP(sm.terms.arp_priority.clamp(1, 15)),
         PreEmptionCapability::shall_not_trigger_pre_emption,
         PreEmptionVulnerability::not_pre_emptable,
         None,

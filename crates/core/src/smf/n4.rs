@@ -5,9 +5,10 @@
 //! simple devices ([`SliceProfile::Iot`]) omits the rate and the match of the uplink QFI, which
 //! cannot apply there.
 
+use super::charging;
 use super::context::{SmContext, Tunnel};
+use super::interface::Output;
 use super::n2::DEFAULT_QFI;
-use super::{Output, charging};
 use crate::config::{CoreConfig, SliceProfile};
 use vireo_types::{PduSessionType, Seid};
 use vireo_wire::nas::GsmCause;
@@ -37,9 +38,9 @@ fn buffer() -> ApplyAction {
 pub(super) fn establishment_request(sm: &SmContext, config: &CoreConfig, kept: u64) -> Output {
     let counted = charging::of(sm, config);
     let grant = charging::quota_remaining(sm, config).map(|left| left.saturating_sub(kept));
-    let network = NetworkInstance::from(sm.dnn.as_str());
+    let network = NetworkInstance::from(sm.terms.dnn.as_str());
     // A simple device has only one QoS flow, and the RAN enforces its rate.
-    let simple = config.profile(sm.snssai) == SliceProfile::Iot;
+    let simple = config.profile(sm.terms.snssai) == SliceProfile::Iot;
     let pdn_type = match sm.kind {
         PduSessionType::Ipv4 => PdnType::IPV4,
         PduSessionType::Ipv6 => PdnType::IPV6,
@@ -48,7 +49,7 @@ pub(super) fn establishment_request(sm: &SmContext, config: &CoreConfig, kept: u
     request(sm, MessageType::SESSION_ESTABLISHMENT_REQUEST, 0, |message| {
         message
             .put(&config.n4_node.id())
-            .put(&FSeid::new(sm.cp_seid.0, config.n4_address))
+            .put(&FSeid::new(sm.pfcp.cp_seid.0, config.n4_address))
             .group(CreatePdr::ID, |rule| {
                 rule.put(&UPLINK_PDR)
                     .put(&PRECEDENCE)
@@ -100,19 +101,19 @@ pub(super) fn establishment_request(sm: &SmContext, config: &CoreConfig, kept: u
                 rule.put(&Qfi(DEFAULT_QFI));
             })
             .put(&pdn_type)
-            .put(&SliceId(sm.snssai));
+            .put(&SliceId(sm.terms.snssai));
     })
 }
 
 fn session_rate(sm: &SmContext) -> Mbr {
     let kbps = |bps: u64| bps.div_ceil(1000);
-    Mbr { uplink_kbps: kbps(sm.ambr.uplink_bps), downlink_kbps: kbps(sm.ambr.downlink_bps) }
+    Mbr { uplink_kbps: kbps(sm.terms.ambr.uplink_bps), downlink_kbps: kbps(sm.terms.ambr.downlink_bps) }
 }
 
 /// Builds a Session Modification Request: forward downlink packets to the tunnel in `downlink`, or
 /// buffer them.
 pub(super) fn modification_request(sm: &SmContext) -> Output {
-    request(sm, MessageType::SESSION_MODIFICATION_REQUEST, sm.up_seid, |message| {
+    request(sm, MessageType::SESSION_MODIFICATION_REQUEST, sm.pfcp.up_seid, |message| {
         message.group(UpdateFar::ID, |rule| {
             rule.put(&DOWNLINK_FAR);
             match sm.downlink {
@@ -133,7 +134,7 @@ pub(super) fn modification_request(sm: &SmContext) -> Output {
 /// Builds a Session Modification Request that queries the volume since the last report and, with
 /// `grant`, sets a new quota.
 pub(super) fn charging_request(sm: &SmContext, grant: Option<u64>) -> Output {
-    request(sm, MessageType::SESSION_MODIFICATION_REQUEST, sm.up_seid, |message| {
+    request(sm, MessageType::SESSION_MODIFICATION_REQUEST, sm.pfcp.up_seid, |message| {
         if let Some(octets) = grant {
             message.group(UpdateUrr::ID, |rule| {
                 rule.put(&charging::URR).put(&charging::quota(octets));
@@ -145,19 +146,19 @@ pub(super) fn charging_request(sm: &SmContext, grant: Option<u64>) -> Output {
 
 /// Builds a Session Modification Request that drops buffered packets.
 pub(super) fn drop_buffered(sm: &SmContext) -> Output {
-    request(sm, MessageType::SESSION_MODIFICATION_REQUEST, sm.up_seid, |message| {
+    request(sm, MessageType::SESSION_MODIFICATION_REQUEST, sm.pfcp.up_seid, |message| {
         message.put(&SmReqFlags::DROBU);
     })
 }
 
 /// Builds a Session Deletion Request.
 pub(super) fn deletion_request(sm: &SmContext) -> Output {
-    request(sm, MessageType::SESSION_DELETION_REQUEST, sm.up_seid, |_| {})
+    request(sm, MessageType::SESSION_DELETION_REQUEST, sm.pfcp.up_seid, |_| {})
 }
 
 /// Builds a Session Report Response to the request with this sequence number.
 pub(super) fn report_response(sm: &SmContext, sequence: u32) -> Output {
-    message(sm, MessageType::SESSION_REPORT_RESPONSE, sm.up_seid, sequence, |message| {
+    message(sm, MessageType::SESSION_REPORT_RESPONSE, sm.pfcp.up_seid, sequence, |message| {
         message.put(&Cause::REQUEST_ACCEPTED);
     })
 }
@@ -171,7 +172,7 @@ fn message(sm: &SmContext, kind: MessageType, seid: u64, sequence: u32, fill: im
     let mut builder = Builder::new(&mut message, kind, Some(seid), sequence);
     fill(&mut builder);
     builder.finish().expect("a session's few rules are far below 65,539 octets");
-    Output::Pfcp { upf: sm.upf, message }
+    Output::Pfcp { upf: sm.pfcp.upf, message }
 }
 
 /// Message of the UPF for a session.

@@ -63,11 +63,18 @@ fn dns4(dnn: &DnnConfig) -> impl Iterator<Item = Ipv4Addr> {
     })
 }
 
-/// Returns code, identifier and data of a PPP control packet (RFC 1661 5) whose length is valid.
-fn packet(octets: &[u8]) -> Option<(u8, u8, &[u8])> {
+/// PPP control packet (RFC 1661 5).
+struct ControlPacket<'a> {
+    code: u8,
+    identifier: u8,
+    data: &'a [u8],
+}
+
+/// Returns a PPP control packet whose length is valid.
+fn packet(octets: &[u8]) -> Option<ControlPacket<'_>> {
     let (&[code, identifier, l1, l2], _) = octets.split_first_chunk()?;
     let data = octets.get(4..usize::from(u16::from_be_bytes([l1, l2])))?;
-    Some((code, identifier, data))
+    Some(ControlPacket { code, identifier, data })
 }
 
 /// Returns the reply to an IPCP Configure-Request (RFC 1332). There is one round only. A
@@ -75,7 +82,7 @@ fn packet(octets: &[u8]) -> Option<(u8, u8, &[u8])> {
 /// without either the reply is a Configure-Ack.
 fn ipcp(octets: &[u8], dnn: &DnnConfig) -> Option<Vec<u8>> {
     const CONFIGURE_REQUEST: u8 = 1;
-    let (CONFIGURE_REQUEST, identifier, mut data) = packet(octets)? else {
+    let ControlPacket { code: CONFIGURE_REQUEST, identifier, mut data } = packet(octets)? else {
         return None;
     };
     let asked = data;
@@ -105,7 +112,7 @@ fn ipcp(octets: &[u8], dnn: &DnnConfig) -> Option<Vec<u8>> {
 /// Returns the reply to a PAP Authenticate-Request (RFC 1334 2.2): Authenticate-Ack with an empty
 /// message.
 fn pap(octets: &[u8], _: &DnnConfig) -> Option<Vec<u8>> {
-    let (1, identifier, _) = packet(octets)? else {
+    let ControlPacket { code: 1, identifier, .. } = packet(octets)? else {
         return None;
     };
     reply(2, identifier, &[0])
@@ -114,7 +121,7 @@ fn pap(octets: &[u8], _: &DnnConfig) -> Option<Vec<u8>> {
 /// Returns the reply to a CHAP Response (RFC 1994 4.2): Success. The UE chooses the Challenge
 /// itself and sends it along.
 fn chap(octets: &[u8], _: &DnnConfig) -> Option<Vec<u8>> {
-    let (1 | 2, identifier, _) = packet(octets)? else {
+    let ControlPacket { code: 1 | 2, identifier, .. } = packet(octets)? else {
         return None;
     };
     reply(3, identifier, &[])

@@ -4,7 +4,8 @@
 //! UPF and UE are informed in the same step; the address is free when both have finished.
 
 use super::context::{N4State, RanState, SmContext, Stage};
-use super::{Output, establish, n1, n2, n4, relocate};
+use super::interface::Output;
+use super::{n1, n2, n4};
 use crate::Env;
 use vireo_wire::nas::GsmCause;
 
@@ -18,7 +19,7 @@ pub(super) fn start(sm: &mut SmContext, pti: u8, cause: u8, env: &Env<'_>, out: 
     match sm.stage {
         Stage::Requested { .. } => {
             let cause = GsmCause::from_u8(cause).unwrap_or(GsmCause::RequestRejectedUnspecified);
-            establish::refuse(sm, cause, out);
+            reject(sm, cause, out);
         }
         Stage::Accepted { .. } | Stage::Established => {
             sm.stage = Stage::Releasing { pti, cause, repeats: 0 };
@@ -33,6 +34,14 @@ pub(super) fn start(sm: &mut SmContext, pti: u8, cause: u8, env: &Env<'_>, out: 
         }
         Stage::Releasing { .. } | Stage::Ended => {}
     }
+}
+
+/// Refuses the session: sends a reject to the UE, and a deletion to the UPF if it has the session.
+pub(super) fn reject(sm: &mut SmContext, cause: GsmCause, out: &mut Vec<Output>) {
+    if let Stage::Requested { pti, .. } | Stage::Accepted { pti } = sm.stage {
+        out.extend(n1::establishment_reject(sm.psi, pti, cause));
+    }
+    end(sm, out);
 }
 
 /// Releases a session without a message to UE and RAN.
@@ -54,8 +63,8 @@ pub(super) fn delete(sm: &mut SmContext, out: &mut Vec<Output>) {
 
 /// Outputs the end of the session once both the UE and the UPF have released it.
 pub(super) fn finish(sm: &SmContext, out: &mut Vec<Output>) {
-    if sm.stage == Stage::Ended && sm.n4 == N4State::Deleted && !relocate::is_elsewhere(sm) {
-        out.push(Output::FreeAddress(Box::new(sm.dnn.clone()), sm.address));
+    if sm.stage == Stage::Ended && sm.n4 == N4State::Deleted && !sm.is_relocating() {
+        out.push(Output::FreeAddress(Box::new(sm.terms.dnn.clone()), sm.address));
         out.push(Output::Released);
     }
 }

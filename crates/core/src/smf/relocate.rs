@@ -15,11 +15,11 @@
 //! session may become idle, be handed over, or be released. This Rust module handles only the
 //! source, or a target that is not reached.
 
-use super::context::{N4State, RanState, SmContext, Stage, Tunnel};
+use super::context::{N4State, PfcpSession, RanState, Relocation, RelocationStep, SmContext, Stage, Tunnel};
+use super::interface::Output;
 use super::n4::{self, Answer};
-use super::{Output, charging, n2, release, user_plane};
+use super::{charging, n2, release, user_plane};
 use crate::Env;
-use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use vireo_types::{Duration, Instant, Seid};
 use vireo_wire::nas::GsmCause;
@@ -32,76 +32,16 @@ const ON_THE_WAY: Duration = Duration::from_millis(200);
 /// for that time.
 const KEPT: u64 = 64 << 20;
 
-/// Relocation of a session from one UPF to another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Relocation {
-    /// UPF that is not [`SmContext::upf`]: first the target, then the source.
-    pub upf: SocketAddr,
-    /// SEID at the SMF for the session at that UPF.
-    pub cp_seid: Seid,
-    /// SEID at that UPF; 0 until it has answered.
-    pub up_seid: u64,
-    pub step: Step,
-    /// End of the time for packets in transit, or of the wait for the RAN's answer.
-    pub deadline: Option<Instant>,
-    /// Time of the request.
-    pub since: Instant,
-}
-
-/// Step of a relocation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Step {
-    /// The source is asked for the carried volume, because the quota must be divided.
-    QueryingUsage,
-    /// The source is limited to this part of the quota, in octets.
-    SplittingQuota(u64),
-    /// The target is asked to establish the session.
-    Preparing,
-    /// The target has established it with this tunnel end; the source must answer another request
-    /// first.
-    Prepared(Tunnel),
-    /// The session is at the target. The source is asked to send the End Marker to the RAN.
-    Ending {
-        /// RAN end of the tunnel.
-        to: Tunnel,
-        /// True if an answer of the RAN is outstanding.
-        ran: bool,
-        /// True if the target has buffered a downlink packet.
-        waits: bool,
-    },
-    /// Packets in transit pass through the source.
-    Draining {
-        /// True if an answer of the RAN is outstanding.
-        ran: bool,
-        /// True if the source buffers downlink packets for an idle UE.
-        waits: bool,
-    },
-    /// A session deletion is outstanding at the UPF that the session has left.
-    Deleting {
-        /// True if the session has moved: the deletion completes the relocation. Else the
-        /// relocation failed.
-        done: bool,
-    },
-}
-
-impl Step {
-    fn ran(&mut self) -> Option<&mut bool> {
-        match self {
-            Step::Ending { ran, .. } | Step::Draining { ran, .. } => Some(ran),
-            _ => None,
-        }
-    }
-}
-
 /// Starts the relocation to another UPF, with this SEID at the SMF.
 pub(super) fn begin(sm: &mut SmContext, to: SocketAddr, cp_seid: Seid, env: &Env<'_>, out: &mut Vec<Output>) {
     let ready =
         sm.stage == Stage::Established && sm.n4 == N4State::Synced && sm.relocation.is_none() && sm.target.is_none();
-    if !ready || !is_settled(sm) || to == sm.upf || cp_seid == sm.cp_seid {
+    if !ready || !is_settled(sm) || to == sm.pfcp.upf || cp_seid == sm.pfcp.cp_seid {
         return out.push(Output::NotRelocated);
     }
-    let step = Step::QueryingUsage;
-    let relocation = Relocation { upf: to, cp_seid, up_seid: 0, step, deadline: None, since: env.now };
+    let step = RelocationStep::QueryingUsage;
+    let pfcp = PfcpSession { upf: to, cp_seid, up_seid: 0 };
+    let relocation = Relocation { pfcp, step, deadline: None, since: env.now };
     sm.relocation = Some(Box::new(relocation));
     match charging::quota_remaining(sm, env.config) {
         Some(_) => charging::ask(sm, n4::charging_request(sm, None), out),
@@ -121,7 +61,7 @@ fn is_settled(sm: &SmContext) -> bool {
 /// Requests the session at the target; `kept` octets of its quota remain at the source.
 fn prepare(sm: &mut SmContext, kept: u64, env: &Env<'_>, out: &mut Vec<Output>) {
     let Some(relocation) = sm.relocation.as_deref_mut() else { return };
-    relocation.step = Step::Preparing;
+    relocation.step = RelocationStep::Preparing;
     let relocation = *relocation;
     out.push(n4::establishment_request(&at(sm, &relocation), env.config, kept));
 }
@@ -132,26 +72,25 @@ pub(super) fn reported(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>)
     let left = charging::quota_remaining(sm, env.config).unwrap_or(0);
     let Some(relocation) = sm.relocation.as_deref_mut() else { return };
     match relocation.step {
-        Step::QueryingUsage => {
+        RelocationStep::QueryingUsage => {
             let kept = KEPT.min(left / 2);
-            relocation.step = Step::SplittingQuota(kept);
+            relocation.step = RelocationStep::SplittingQuota(kept);
             charging::ask(sm, n4::charging_request(sm, Some(kept)), out);
         }
-        Step::SplittingQuota(kept) => prepare(sm, kept, env, out),
+        RelocationStep::SplittingQuota(kept) => prepare(sm, kept, env, out),
         _ => {}
     }
 }
 
 /// Returns the session in the form for messages to the other UPF.
 fn at(sm: &SmContext, relocation: &Relocation) -> SmContext {
-    let Relocation { upf, cp_seid, up_seid, .. } = *relocation;
-    SmContext { upf, cp_seid, up_seid, relocation: None, ..sm.clone() }
+    SmContext { pfcp: relocation.pfcp, relocation: None, ..sm.clone() }
 }
 
 /// Handles a PFCP message of the other UPF.
 pub(super) fn received(sm: &mut SmContext, octets: &[u8], env: &Env<'_>, out: &mut Vec<Output>) {
     let Some(mut relocation) = sm.relocation.take() else { return };
-    let answer = n4::decode_for(octets, relocation.cp_seid);
+    let answer = n4::decode_for(octets, relocation.pfcp.cp_seid);
     if answer.is_some() {
         let spent = sm.usage.spent;
         charging::add(sm, octets, env, out);
@@ -160,26 +99,26 @@ pub(super) fn received(sm: &mut SmContext, octets: &[u8], env: &Env<'_>, out: &m
         sm.usage.spent = spent;
     }
     let left = match (answer, relocation.step) {
-        (Some(Answer::Established(Ok(up))), Step::Preparing) => {
-            relocation.up_seid = up.seid;
+        (Some(Answer::Established(Ok(up))), RelocationStep::Preparing) => {
+            relocation.pfcp.up_seid = up.seid;
             match up.tunnel {
-                Some(tunnel) => relocation.step = Step::Prepared(tunnel),
+                Some(tunnel) => relocation.step = RelocationStep::Prepared(tunnel),
                 None => let_go(sm, &mut relocation, false, out),
             }
             true
         }
-        (Some(Answer::Established(Err(_))), Step::Preparing) => false,
-        (Some(Answer::Modified(_)), Step::Ending { .. }) => {
+        (Some(Answer::Established(Err(_))), RelocationStep::Preparing) => false,
+        (Some(Answer::Modified(_)), RelocationStep::Ending { .. }) => {
             ended(sm, &mut relocation, env, out);
             true
         }
-        (Some(Answer::Deleted), Step::Deleting { done }) => {
+        (Some(Answer::Deleted), RelocationStep::Deleting { done }) => {
             gone(done, &relocation, out);
             return;
         }
         (Some(Answer::Report(report)), _) => {
             out.push(n4::report_response(&at(sm, &relocation), report.sequence));
-            if let (true, Step::Draining { waits, .. }) = (report.downlink_data, &mut relocation.step) {
+            if let (true, RelocationStep::Draining { waits, .. }) = (report.downlink_data, &mut relocation.step) {
                 *waits = true;
                 if sm.ran == RanState::Idle {
                     out.push(Output::DownlinkData);
@@ -201,13 +140,15 @@ pub(super) fn on_target_timeout(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec
     let Some(mut relocation) = sm.relocation.take() else { return };
     match relocation.step {
         // If the session is established late, the N4 endpoint deletes it.
-        Step::Preparing | Step::Prepared(_) => out.push(Output::NotRelocated),
-        Step::Ending { .. } => {
+        RelocationStep::Preparing | RelocationStep::Prepared(_) => out.push(Output::NotRelocated),
+        RelocationStep::Ending { .. } => {
             ended(sm, &mut relocation, env, out);
             sm.relocation = Some(relocation);
         }
-        Step::QueryingUsage | Step::SplittingQuota(_) | Step::Draining { .. } => sm.relocation = Some(relocation),
-        Step::Deleting { done } => gone(done, &relocation, out),
+        RelocationStep::QueryingUsage | RelocationStep::SplittingQuota(_) | RelocationStep::Draining { .. } => {
+            sm.relocation = Some(relocation)
+        }
+        RelocationStep::Deleting { done } => gone(done, &relocation, out),
     }
 }
 
@@ -215,7 +156,7 @@ pub(super) fn on_target_timeout(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec
 pub(super) fn lost(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
     on_target_timeout(sm, env, out);
     if let Some(relocation) = &mut sm.relocation {
-        relocation.up_seid = 0;
+        relocation.pfcp.up_seid = 0;
     }
 }
 
@@ -224,7 +165,7 @@ pub(super) fn on_source_lost(sm: &mut SmContext, out: &mut Vec<Output>) {
     if let Some(mut relocation) = sm.relocation.take() {
         match relocation.step {
             // A session that is being established there must be known before it can be deleted.
-            Step::Deleting { .. } | Step::Preparing => {}
+            RelocationStep::Deleting { .. } | RelocationStep::Preparing => {}
             _ => let_go(sm, &mut relocation, false, out),
         }
         sm.relocation = Some(relocation);
@@ -233,8 +174,8 @@ pub(super) fn on_source_lost(sm: &mut SmContext, out: &mut Vec<Output>) {
 
 /// Handles that the source has sent the End Marker: the target may send.
 fn ended(sm: &mut SmContext, relocation: &mut Relocation, env: &Env<'_>, out: &mut Vec<Output>) {
-    let Step::Ending { to, ran, waits } = relocation.step else { return };
-    relocation.step = Step::Draining { ran, waits: false };
+    let RelocationStep::Ending { to, ran, waits } = relocation.step else { return };
+    relocation.step = RelocationStep::Draining { ran, waits: false };
     relocation.deadline = Some(env.now + ON_THE_WAY);
     if sm.downlink.is_some() || sm.stage != Stage::Established {
         return;
@@ -249,7 +190,7 @@ fn ended(sm: &mut SmContext, relocation: &mut Relocation, env: &Env<'_>, out: &m
 
 /// Records that the target has a downlink packet, which it reports only once.
 pub(super) fn noticed(sm: &mut SmContext) {
-    if let Some(Relocation { step: Step::Ending { waits, .. }, .. }) = sm.relocation.as_deref_mut() {
+    if let Some(Relocation { step: RelocationStep::Ending { waits, .. }, .. }) = sm.relocation.as_deref_mut() {
         *waits = true;
     }
 }
@@ -290,7 +231,7 @@ impl SmContext {
         let relocation = self.relocation.as_deref_mut()?;
         let ran = relocation.step.ran()?;
         *ran = false;
-        if matches!(relocation.step, Step::Draining { .. }) {
+        if matches!(relocation.step, RelocationStep::Draining { .. }) {
             relocation.deadline = Some(now + ON_THE_WAY);
         }
         self.uplink
@@ -302,7 +243,7 @@ pub(super) fn deadline_passed(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<O
     let Some(mut relocation) = sm.relocation.take_if(|r| r.deadline.is_some_and(|at| at <= env.now)) else { return };
     relocation.deadline = None;
     match relocation.step {
-        Step::Draining { ran: true, .. } => {
+        RelocationStep::Draining { ran: true, .. } => {
             // Wait until the normal response time of the RAN is over.
             let by = relocation.since + env.config.timers.ran_response;
             match by > env.now && sm.ran != RanState::Idle {
@@ -315,8 +256,8 @@ pub(super) fn deadline_passed(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<O
             }
         }
         // The session is deleted at the source once its buffered packets are delivered.
-        Step::Draining { waits: true, .. } => {}
-        Step::Draining { .. } => let_go(sm, &mut relocation, true, out),
+        RelocationStep::Draining { waits: true, .. } => {}
+        RelocationStep::Draining { .. } => let_go(sm, &mut relocation, true, out),
         _ => {}
     }
     sm.relocation = Some(relocation);
@@ -327,28 +268,28 @@ pub(super) fn proceed(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) 
     let Some(mut relocation) = sm.relocation.take() else { return };
     let ends = matches!(sm.stage, Stage::Releasing { .. } | Stage::Ended);
     match &mut relocation.step {
-        Step::Deleting { .. } | Step::Preparing => {}
-        Step::QueryingUsage
-        | Step::SplittingQuota(_)
-        | Step::Prepared(_)
-        | Step::Ending { .. }
-        | Step::Draining { .. }
+        RelocationStep::Deleting { .. } | RelocationStep::Preparing => {}
+        RelocationStep::QueryingUsage
+        | RelocationStep::SplittingQuota(_)
+        | RelocationStep::Prepared(_)
+        | RelocationStep::Ending { .. }
+        | RelocationStep::Draining { .. }
             if ends =>
         {
-            let done = matches!(relocation.step, Step::Ending { .. } | Step::Draining { .. });
+            let done = matches!(relocation.step, RelocationStep::Ending { .. } | RelocationStep::Draining { .. });
             let_go(sm, &mut relocation, done, out);
         }
-        Step::QueryingUsage | Step::SplittingQuota(_) => {}
+        RelocationStep::QueryingUsage | RelocationStep::SplittingQuota(_) => {}
         // A RAN node that is receiving the source's tunnel end must have it before it can get
         // another.
-        Step::Prepared(_) if sm.n4 != N4State::Synced || sm.target.is_some() || !is_settled(sm) => {}
-        Step::Prepared(tunnel) => {
+        RelocationStep::Prepared(_) if sm.n4 != N4State::Synced || sm.target.is_some() || !is_settled(sm) => {}
+        RelocationStep::Prepared(tunnel) => {
             let tunnel = *tunnel;
             switch(sm, &mut relocation, tunnel, env, out);
         }
         // No packets are sent through a RAN node that the UE has left.
-        Step::Ending { ran, .. } => *ran &= sm.ran != RanState::Idle,
-        Step::Draining { ran, waits } => {
+        RelocationStep::Ending { ran, .. } => *ran &= sm.ran != RanState::Idle,
+        RelocationStep::Draining { ran, waits } => {
             *ran &= sm.ran != RanState::Idle;
             if let (true, Some(_)) = (*waits, sm.downlink) {
                 *waits = false;
@@ -359,9 +300,9 @@ pub(super) fn proceed(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) 
         }
     }
     // Without a session to delete, the relocation is over.
-    let over = relocation.up_seid == 0 && matches!(relocation.step, Step::Deleting { .. });
+    let over = relocation.pfcp.up_seid == 0 && matches!(relocation.step, RelocationStep::Deleting { .. });
     match (over, relocation.step) {
-        (true, Step::Deleting { done }) => gone(done, &relocation, out),
+        (true, RelocationStep::Deleting { done }) => gone(done, &relocation, out),
         _ => sm.relocation = Some(relocation),
     }
 }
@@ -369,9 +310,7 @@ pub(super) fn proceed(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) 
 /// Switches the session to the target.
 fn switch(sm: &mut SmContext, relocation: &mut Relocation, tunnel: Tunnel, env: &Env<'_>, out: &mut Vec<Output>) {
     let modify = sm.downlink.filter(|_| sm.ran == RanState::Up).and_then(|to| n2::modify_request(tunnel, to));
-    std::mem::swap(&mut sm.upf, &mut relocation.upf);
-    std::mem::swap(&mut sm.cp_seid, &mut relocation.cp_seid);
-    std::mem::swap(&mut sm.up_seid, &mut relocation.up_seid);
+    std::mem::swap(&mut sm.pfcp, &mut relocation.pfcp);
     sm.uplink = Some(tunnel);
     // Whether the source has used up its quota does not concern the target.
     sm.usage.spent = false;
@@ -379,12 +318,12 @@ fn switch(sm: &mut SmContext, relocation: &mut Relocation, tunnel: Tunnel, env: 
     out.extend(modify);
     match sm.downlink.take() {
         Some(to) => {
-            relocation.step = Step::Ending { to, ran, waits: false };
+            relocation.step = RelocationStep::Ending { to, ran, waits: false };
             let there = SmContext { downlink: Some(to), end_marker: true, ..at(sm, relocation) };
             out.push(n4::modification_request(&there));
         }
         None => {
-            relocation.step = Step::Draining { ran, waits: false };
+            relocation.step = RelocationStep::Draining { ran, waits: false };
             relocation.deadline = Some(env.now + ON_THE_WAY);
         }
     }
@@ -392,9 +331,9 @@ fn switch(sm: &mut SmContext, relocation: &mut Relocation, tunnel: Tunnel, env: 
 
 /// Deletes the session at the other UPF.
 fn let_go(sm: &SmContext, relocation: &mut Relocation, done: bool, out: &mut Vec<Output>) {
-    relocation.step = Step::Deleting { done };
+    relocation.step = RelocationStep::Deleting { done };
     relocation.deadline = None;
-    if relocation.up_seid != 0 {
+    if relocation.pfcp.up_seid != 0 {
         out.push(n4::deletion_request(&at(sm, relocation)));
     }
 }
@@ -406,20 +345,15 @@ fn gone(done: bool, relocation: &Relocation, out: &mut Vec<Output>) {
     });
 }
 
-/// Returns true if the session exists at a second UPF.
-pub(super) fn is_elsewhere(sm: &SmContext) -> bool {
-    sm.relocation.is_some()
-}
-
 /// Returns true if the session's UPF waits for the End Marker through the other one before it
 /// forwards.
 pub(super) fn is_ending(sm: &SmContext) -> bool {
-    matches!(sm.relocation.as_deref(), Some(Relocation { step: Step::Ending { .. }, .. }))
+    matches!(sm.relocation.as_deref(), Some(Relocation { step: RelocationStep::Ending { .. }, .. }))
 }
 
 /// Handles a step that may have ended the relocation: ends a session that was released meanwhile.
 pub(super) fn finish(sm: &SmContext, was_elsewhere: bool, out: &mut Vec<Output>) {
-    if was_elsewhere && !is_elsewhere(sm) {
+    if was_elsewhere && !sm.is_relocating() {
         release::finish(sm, out);
     }
 }

@@ -3,8 +3,9 @@
 //! Dispatch of the messages, and the answers of TS 24.501 clauses 6.5 and 7 to unexpected ones.
 
 use super::context::{RanState, SmContext, Stage};
+use super::interface::Output;
 use super::n1::{self, Received5gsm};
-use super::{Output, n2, release};
+use super::{n2, release};
 use crate::Env;
 use vireo_wire::nas::{GsmCause, Nas5gsmMessage as Message, NasPduSessionModificationRequest};
 

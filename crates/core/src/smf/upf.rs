@@ -1,19 +1,20 @@
 //! Messages of the UPF about a session: answers to requests, and reports (TS 29.244 7.5).
 
 use super::context::{N4State, RanState, SmContext, Stage};
+use super::interface::Output;
 use super::n4::{self, Answer, Report};
-use super::{Output, charging, establish, release, relocate, user_plane};
+use super::{charging, establish, release, relocate, user_plane};
 use crate::Env;
 use vireo_wire::nas::GsmCause;
 
 pub(super) fn received(sm: &mut SmContext, octets: &[u8], env: &Env<'_>, out: &mut Vec<Output>) {
-    let Some(answer) = n4::decode_for(octets, sm.cp_seid) else {
+    let Some(answer) = n4::decode_for(octets, sm.pfcp.cp_seid) else {
         return;
     };
     charging::add(sm, octets, env, out);
     match (answer, sm.n4) {
         (Answer::Established(Ok(up)), N4State::Establishing) => {
-            (sm.up_seid, sm.uplink) = (up.seid, up.tunnel);
+            (sm.pfcp.up_seid, sm.uplink) = (up.seid, up.tunnel);
             sm.n4 = N4State::Synced;
             established(sm, env, out);
         }
@@ -75,7 +76,7 @@ fn established(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
 fn not_established(sm: &mut SmContext, cause: GsmCause, env: &Env<'_>, out: &mut Vec<Output>) {
     sm.n4 = N4State::Deleted;
     match sm.stage {
-        Stage::Requested { .. } => establish::refuse(sm, cause, out),
+        Stage::Requested { .. } => release::reject(sm, cause, out),
         // The UPF was to establish the session anew. The UE must request it itself, and may get
         // another UPF.
         Stage::Accepted { .. } | Stage::Established => give_up(sm, GsmCause::ReactivationRequested, env, out),

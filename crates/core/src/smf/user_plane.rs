@@ -5,7 +5,8 @@
 //! behaviour differs, a request is sent.
 
 use super::context::{N4State, RanState, SmContext, Stage, Tunnel};
-use super::{N2Sm, Output, establish, n2, n4, release, relocate};
+use super::interface::{N2Sm, Output};
+use super::{n2, n4, release, relocate};
 use crate::Env;
 use vireo_wire::nas::GsmCause;
 
@@ -114,7 +115,7 @@ pub(super) fn ran_answered(sm: &mut SmContext, kind: N2Sm, octets: &[u8], env: &
             // The RAN does not deliver the accept of a session that it did not set up (TS 38.413
             // 8.2.1.3).
             if matches!(sm.stage, Stage::Accepted { .. }) {
-                establish::refuse(sm, GsmCause::InsufficientResources, out);
+                release::reject(sm, GsmCause::InsufficientResources, out);
             }
         }
         (N2Sm::ReleaseResponse, RanState::Releasing { again }) => {
@@ -215,7 +216,7 @@ pub(super) fn settled(sm: &mut SmContext, out: &mut Vec<Output>) {
 /// The tunnel then differs, so a RAN node that sends to the old one releases its part and sets it
 /// up again.
 pub(super) fn upf_lost(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
-    (sm.up_seid, sm.uplink, sm.downlink, sm.target) = (0, None, None, None);
+    (sm.pfcp.up_seid, sm.uplink, sm.downlink, sm.target) = (0, None, None, None);
     (sm.usage.asked, sm.usage.spent) = (false, false);
     match sm.stage {
         Stage::Requested { .. } => {}

@@ -11,11 +11,11 @@ use crate::lab::nas::{CIPHERED, downlink, protected};
 use crate::lab::{ASSOC, Lab};
 use smf::{ALL, amf, answers, is_at, succeeded, with_sessions};
 pub(crate) use smf::{Smf, idle, stages, transferred, with_session};
-use vireo_core::amf::context::{self, Procedure};
+use vireo_core::amf::context::{Procedure, RemoteStage};
 use vireo_core::amf::engine::Event;
 use vireo_core::sba::{
-    HandoverSmfStage, HandoverSmfState, ImpliedCreateResponse, N1N2Content, N1N2Transfer, N1N2TransferResult,
-    PiggybackedSmContext, RemoteStage, SmfCreateRequest as CreateAsk, SmfRequest, SmfResponse, SmfUpdateRequest,
+    ImpliedCreateResponse, N1N2Content, N1N2Transfer, N1N2TransferResult, PiggybackedSmContext,
+    SmfCreateRequest as CreateAsk, SmfRequest, SmfResponse, SmfUpdateRequest,
 };
 use vireo_core::smf::{Input, N2Sm, RanState};
 use vireo_core::step::{Effect, Kind, Note};
@@ -279,7 +279,7 @@ fn reject_of_smf_counts_once_by_its_cause() {
             lab.event(Event::Transfer(transfer));
             lab.event(Event::SmContextReleased { number });
         } else {
-            let answer = SmfResponse::Refused { told, unknown: false };
+            let answer = SmfResponse::Refused { content: told, unknown: false };
             lab.event(Event::Smf { number, ask, answer, carried: None });
         }
         lab.settle();
@@ -345,7 +345,7 @@ fn a_session_that_is_said_to_be_there_too_late_is_let_go() {
         assert_eq!((stages(&lab)[0], smf.asked(&lab)), ((RemoteStage::Ending, false), vec![]));
         let transfer = |created| {
             let (told, carried) = (told.clone(), left.clone());
-            N1N2Transfer { token: 9, psi: 5, told, unreached: None, carried, created, wants: None }
+            N1N2Transfer { token: 9, psi: 5, content: told, unreached: None, carried, created, wants: None }
         };
         let notes = lab.notes.len();
         lab.event(Event::Transfer(transfer(created(number, &reference))));
@@ -378,7 +378,7 @@ fn a_transfer_of_another_question_is_not_taken() {
         Event::Transfer(N1N2Transfer {
             token: 9,
             psi: 5,
-            told: told.clone(),
+            content: told.clone(),
             unreached: None,
             carried: None,
             created,
@@ -451,7 +451,7 @@ fn an_sm_context_that_travels_is_the_one_of_the_answer_before() {
     // A UPF report has the SMF request the SM context from the AMF.
     let wants = |number| {
         let (told, unreached, carried, wants) = (N1N2Content::default(), None, None, Some((number, 0x3fff)));
-        N1N2Transfer { token: 9, psi: 0, told, unreached, carried, created: None, wants }
+        N1N2Transfer { token: 9, psi: 0, content: told, unreached, carried, created: None, wants }
     };
     for (name, known) in [(number, true), (1, false)] {
         lab.event(Event::Transfer(wants(name)));
@@ -464,25 +464,4 @@ fn an_sm_context_that_travels_is_the_one_of_the_answer_before() {
     assert!(asked_with(&lab, &mut smf).len() < 4);
     lab.settle();
     assert!(lab.events.contains(&UeEvent::ServiceAccepted), "the UE is served without it");
-}
-
-/// Encodings of earlier releases, which had no handovers in SBA mode, or only path switches; and
-/// the JSON form of the latter.
-#[test]
-fn what_the_releases_before_stored_of_a_chain_is_read() {
-    let (mut lab, _) = with_sessions(&[5, 6]);
-    let cut = |lab: &Lab| {
-        let octets = lab.octets();
-        assert_eq!(octets.last(), Some(&0), "nothing of a handover, or a path switch");
-        assert_eq!(context::decode(&octets[..octets.len() - 1]), Ok(lab.context().expect("a context")));
-        assert!(context::decode(&octets[..octets.len() - 2]).is_err());
-    };
-    cut(&lab);
-    lab.xn(ALL, |_| true);
-    cut(&lab);
-    let crossing = lab.context().and_then(|c| c.chain.handover).expect("SMFs are asked");
-    assert_eq!((crossing.waiting.len(), &crossing.stage), (2, &HandoverSmfStage::Switching));
-    let mut json = serde_json::to_value(&*crossing).expect("it is written");
-    json.as_object_mut().expect("an object").remove("stage").expect("it is said");
-    assert_eq!(serde_json::from_value::<HandoverSmfState>(json).expect("it is read"), *crossing);
 }

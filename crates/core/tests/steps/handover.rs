@@ -180,7 +180,7 @@ fn the_answer_waits_for_the_user_plane() {
     lab.upf_answers = false;
     lab.xn(ALL, |_| true);
     assert!(!sends(&lab, NgapPduKind::Successful_PathSwitchRequest));
-    let seid = lab.context().expect("a context").sessions[0].cp_seid;
+    let seid = lab.context().expect("a context").sessions[0].pfcp.cp_seid;
     // The UPF never responds: the session is ended, and with it the path switch.
     lab.upf_answers = true;
     lab.event(Event::PfcpTimeout { seid });
@@ -421,7 +421,7 @@ fn what_the_source_says_after_the_ue_has_left_is_heard_quietly() {
 
 #[test]
 fn what_sessions_say_while_the_ue_is_on_its_way_is_said_where_it_arrives() {
-    let upf = |lab: &Lab| lab.context().expect("a context").sessions[0].upf;
+    let upf = |lab: &Lab| lab.context().expect("a context").sessions[0].pfcp.upf;
     let on_its_way = || {
         let mut lab = connected(&[1]);
         lab.arrives = false;
@@ -433,7 +433,7 @@ fn what_sessions_say_while_the_ue_is_on_its_way_is_said_where_it_arrives() {
         lab.event(Event::UpfLost { upf });
         lab.settle();
         assert_eq!(lab.sent.len(), sent, "nobody is told yet");
-        assert_eq!(lab.context().map(|c| c.held.len()), Some(1));
+        assert_eq!(lab.context().map(|c| c.deferred.len()), Some(1));
         lab
     };
     let mut lab = on_its_way();
@@ -448,7 +448,7 @@ fn what_sessions_say_while_the_ue_is_on_its_way_is_said_where_it_arrives() {
     let mut lab = on_its_way();
     lab.event(Event::ConnectionLost { assoc: ASSOC });
     lab.settle();
-    assert!(lab.context().is_some_and(|c| c.held.is_empty() && c.connection.is_none() && c.is_registered()));
+    assert!(lab.context().is_some_and(|c| c.deferred.is_empty() && c.connection.is_none() && c.is_registered()));
     // A deregistration by the operator waits until the UE is at a RAN node.
     let mut lab = on_its_way();
     lab.event(Event::Deregister { again: false });

@@ -1,58 +1,10 @@
-//! Stored form of contexts across releases.
-//!
-//! Contexts of the previous release are decoded and used, and a step encodes again only what it has
-//! changed.
+//! Stored form of contexts: what a step encodes again, and the size.
 
 use crate::lab;
 use std::sync::Arc;
-use vireo_core::amf::context::{self, CodecError, EncodedContext, LAYOUT_VERSION, Versions};
+use vireo_core::amf::context::{EncodedContext, Versions};
 use vireo_core::config::SliceProfile;
 use vireo_emulator::ue;
-
-/// Contexts that a build with layout 4 has stored, in the states of [`lab::in_each_state`].
-const LAYOUT_4: &str = include_str!("data/layout-4.txt");
-
-fn of_layout_4(state: &str) -> Vec<u8> {
-    let line = LAYOUT_4.lines().find_map(|line| line.strip_prefix(state)).expect("the state is in the file");
-    hex::decode(line.trim()).expect("hexadecimal digits")
-}
-
-#[test]
-fn what_the_release_before_stored_is_what_this_one_would() {
-    for (state, lab) in lab::in_each_state() {
-        let octets = of_layout_4(state);
-        assert_eq!(octets[0], 4);
-        let (mut old, mut new) = (context::decode(&octets).expect("it decodes"), lab.context().expect("a context"));
-        if let (Some(old), Some(new)) = (&mut old.security, &mut new.security) {
-            // Layout 4 stores the start of an NH chain as its KgNB.
-            assert_eq!(old.advance(), new.advance(), "{state}");
-        }
-        assert_eq!(old, new, "{state}");
-        assert_eq!(EncodedContext::new(&octets), Err(CodecError::Version(4)));
-        assert_eq!(context::decode(&octets[..octets.len() - 1]), Err(CodecError::Damaged));
-    }
-}
-
-#[test]
-fn a_ue_goes_on_across_an_upgrade() {
-    for (state, mut lab) in lab::in_each_state() {
-        lab.store(of_layout_4(state));
-        match state {
-            "idle" => lab.ue_does(|ue, _, out| ue.service_request(ue::Service::Data, out).expect("a request")),
-            "connected" => lab.ue_does(|ue, _, out| ue.release(1, out).expect("a request")),
-            _ => {
-                // The lost Authentication Request is retransmitted.
-                lab.reachable = true;
-                lab.wait(vireo_types::Duration::from_secs(7));
-                assert_eq!(lab.ue.mm(), ue::MmState::Registered);
-            }
-        }
-        let context = lab.context().expect("a context");
-        assert!(context.is_registered() && context.procedure.is_none() && context.connection.is_some(), "{state}");
-        assert_eq!(context.sessions.len(), usize::from(state == "idle"), "{state}");
-        assert_eq!(lab.octets()[0], LAYOUT_VERSION);
-    }
-}
 
 #[test]
 fn a_service_request_leaves_the_perpetual_part_alone() {

@@ -2,8 +2,9 @@
 
 use crate::chain::{idle as idle_with_smf, stages, transferred, with_session};
 use crate::lab::{Lab, pfcp_report};
+use vireo_core::amf::context::RemoteStage;
 use vireo_core::amf::engine::Event;
-use vireo_core::sba::{N1N2TransferResult, RemoteStage};
+use vireo_core::sba::N1N2TransferResult;
 use vireo_core::smf::{Input, N2Sm, RanState, SmContext};
 use vireo_emulator::gnb;
 use vireo_emulator::ue::{self, Event as UeEvent};
@@ -14,7 +15,7 @@ use vireo_wire::pfcp::{self, Element, ReportType};
 /// Encodes the report of an Error Indication for this tunnel of the session.
 fn lost(sm: &SmContext, teid: Teid) -> Vec<u8> {
     let address = sm.downlink.map_or([127, 0, 0, 2].into(), |tunnel| tunnel.address);
-    pfcp_report(sm.cp_seid, ReportType::ERIR, |report| {
+    pfcp_report(sm.pfcp.cp_seid, ReportType::ERIR, |report| {
         report.group(pfcp::ErrorIndicationReport::ID, |error| {
             error.put(&pfcp::FTeid::new(teid, address));
         });
@@ -22,7 +23,7 @@ fn lost(sm: &SmContext, teid: Teid) -> Vec<u8> {
 }
 
 fn packet(sm: &SmContext) -> Vec<u8> {
-    pfcp_report(sm.cp_seid, ReportType::DLDR, |report| {
+    pfcp_report(sm.pfcp.cp_seid, ReportType::DLDR, |report| {
         report.group(pfcp::DownlinkDataReport::ID, |data| {
             data.put(&pfcp::PdrId(2));
         });
@@ -34,7 +35,7 @@ fn session(lab: &Lab) -> SmContext {
 }
 
 fn reported(lab: &mut Lab, message: &[u8]) {
-    let seid = session(lab).cp_seid;
+    let seid = session(lab).pfcp.cp_seid;
     lab.event(Event::Pfcp { seid, message });
 }
 
@@ -191,7 +192,7 @@ fn lost_tunnel_of_idle_ue_is_said_to_smf() {
         lab.event(Event::Transfer(transfer));
         lab.settle();
         assert_eq!((transferred(lab), lab.sent.len(), pages(lab)), (Some(N1N2TransferResult::Idle), before, 0));
-        assert!(lab.context().is_some_and(|c| c.wanted.sessions == 0 && c.procedure.is_none()));
+        assert!(lab.context().is_some_and(|c| c.pending.sessions == 0 && c.procedure.is_none()));
     };
     let (mut lab, mut smf) = idle_with_smf();
     release(&mut lab, &mut smf);

@@ -23,7 +23,7 @@ fn idle() -> Lab {
 
 /// Has the UPF report a packet for session 1.
 fn downlink_packet(lab: &mut Lab) {
-    let seid = lab.context().expect("a context").sessions[0].cp_seid;
+    let seid = lab.context().expect("a context").sessions[0].pfcp.cp_seid;
     let octets = lab::pfcp_report(seid, pfcp::ReportType::DLDR, |report| {
         report.group(pfcp::DownlinkDataReport::ID, |data| {
             data.put(&pfcp::PdrId(2));
@@ -51,7 +51,7 @@ fn a_downlink_packet_brings_an_idle_ue_back() {
     assert_eq!(paged(&lab), (1, 0));
     assert!(lab.events.contains(&UeEvent::ServiceAccepted));
     let context = lab.context().expect("a context");
-    assert!(context.procedure.is_none() && context.wanted == PendingWork::default());
+    assert!(context.procedure.is_none() && context.pending == PendingWork::default());
     assert!(context.connection.is_some() && context.sessions[0].ran == RanState::Up, "its user plane is back");
     assert!(context.sessions[0].downlink.is_some());
 }
@@ -108,12 +108,12 @@ fn a_page_is_repeated_and_then_given_up() {
 fn nobody_is_paged_after_the_mobile_reachable_timer() {
     let mut lab = idle();
     lab.wait(Duration::from_secs(58 * 60 + 1));
-    assert!(lab.context().is_some_and(|c| c.unreachable && c.is_registered()));
+    assert!(lab.context().is_some_and(|c| c.reachability.unreachable && c.is_registered()));
     downlink_packet(&mut lab);
     lab.settle();
     assert_eq!((pages(&lab), paged(&lab)), (0, (0, 1)));
     lab.ue_does(|ue, p, out| ue.register(p, ue::Registration::Periodic, out).expect("a request"));
-    assert!(lab.context().is_some_and(|c| !c.unreachable && c.sessions.len() == 1), "it is back in time");
+    assert!(lab.context().is_some_and(|c| !c.reachability.unreachable && c.sessions.len() == 1), "it is back in time");
 }
 
 #[test]
@@ -136,7 +136,7 @@ fn a_ue_that_does_not_answer_is_deregistered_all_the_same() {
     lab.wait(Duration::from_secs(2));
     assert!(
         lab.context()
-            .is_some_and(|c| !c.is_registered() && c.sessions.is_empty() && c.wanted == PendingWork::default())
+            .is_some_and(|c| !c.is_registered() && c.sessions.is_empty() && c.pending == PendingWork::default())
     );
 }
 
@@ -165,8 +165,8 @@ fn a_release_is_over_when_the_ue_cannot_be_reached() {
 /// Has the UPF lose the session and refuse to establish it again.
 fn lose_session(lab: &mut Lab) {
     lab.upf_answers = false;
-    let upf = lab.context().expect("a context").sessions[0].upf;
-    let seid = lab.context().expect("a context").sessions[0].cp_seid;
+    let upf = lab.context().expect("a context").sessions[0].pfcp.upf;
+    let seid = lab.context().expect("a context").sessions[0].pfcp.cp_seid;
     lab.event(Event::UpfLost { upf });
     lab.event(Event::PfcpTimeout { seid });
     lab.upf_answers = true;
@@ -178,16 +178,19 @@ fn updates_keep_sessions_and_slices_and_give_another_guti() {
     let (guti, allowed) = (lab.ue.guti(), lab.context().expect("a context").allowed);
     lab.ue_does(|ue, p, out| ue.register(p, ue::Registration::Periodic, out).expect("a request"));
     let context = lab.context().expect("a context");
-    assert!(context.connection.is_none() && context.expires.is_some(), "released: the UE had nothing more to say");
+    assert!(
+        context.connection.is_none() && context.reachability.expires.is_some(),
+        "released: the UE had nothing more to say"
+    );
     assert_eq!((context.sessions.len(), context.sessions[0].ran), (1, RanState::Idle));
     assert_eq!(context.allowed, allowed);
     assert_ne!(lab.ue.guti(), guti);
-    assert_eq!(context.area.len(), 2);
+    assert_eq!(context.reachability.area.len(), 2);
 
     lab.at = 1;
     lab.ue_does(|ue, p, out| ue.register(p, ue::Registration::Mobility, out).expect("a request"));
     let context = lab.context().expect("a context");
-    assert_eq!(context.area.first().map(|tai| tai.tac), Some(Tac(2)), "the area it is in comes first");
+    assert_eq!(context.reachability.area.first().map(|tai| tai.tac), Some(Tac(2)), "the area it is in comes first");
     assert_eq!(
         (context.sessions.len(), context.sessions[0].ran),
         (1, RanState::Up),
@@ -220,7 +223,7 @@ fn a_ue_that_answers_a_congested_network_is_not_paged_again_for_the_same_packet(
     assert_eq!(pages(&lab), 2, "one page in each cell");
     assert!(lab.events.iter().any(|e| matches!(e, UeEvent::ServiceRejected { cause: 22, .. })), "{:?}", lab.events);
     let context = lab.context().expect("a context");
-    assert!(context.procedure.is_none() && context.wanted == PendingWork::default() && context.connection.is_none());
+    assert!(context.procedure.is_none() && context.pending == PendingWork::default() && context.connection.is_none());
     let last = pfcp::Message::new(lab.pfcp.last().expect("a message")).expect("a PFCP message");
     assert_eq!(last.get::<pfcp::SmReqFlags>(), Ok(Some(pfcp::SmReqFlags::DROBU)), "what waited is dropped");
 }

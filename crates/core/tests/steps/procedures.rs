@@ -102,7 +102,7 @@ fn several_sessions_come_back_together() {
     lab.ue_does(|ue, _, out| ue.service_request(ue::Service::Data, out).expect("a request"));
     assert_eq!(succeeded(&lab, Kind::Activation), 4);
     let seids: std::collections::HashSet<_> =
-        lab.context().expect("it is kept").sessions.iter().map(|s| s.cp_seid).collect();
+        lab.context().expect("it is kept").sessions.iter().map(|s| s.pfcp.cp_seid).collect();
     assert_eq!(seids.len(), 4);
 }
 
@@ -448,9 +448,12 @@ fn a_ue_that_is_never_heard_of_again_is_deregistered() {
     lab.session(1);
     lab.idle();
     lab.wait(Duration::from_secs(54 * 60 + 239));
-    assert!(lab.context().is_some_and(|c| c.is_registered() && !c.unreachable));
+    assert!(lab.context().is_some_and(|c| c.is_registered() && !c.reachability.unreachable));
     lab.wait(Duration::from_secs(2));
-    assert!(lab.context().is_some_and(|c| c.is_registered() && c.unreachable), "the mobile reachable timer");
+    assert!(
+        lab.context().is_some_and(|c| c.is_registered() && c.reachability.unreachable),
+        "the mobile reachable timer"
+    );
     lab.wait(Duration::from_secs(240));
     assert!(lab.context().is_some_and(|c| !c.is_registered() && c.sessions.is_empty()));
     lab.wait(Duration::from_secs(601));
@@ -624,7 +627,7 @@ fn a_congested_network_turns_a_known_ue_away_for_a_while() {
     assert_eq!(failed(&lab, Kind::ServiceRequest), Some(22));
     let context = lab.context().expect("a context");
     assert!(context.is_registered() && context.connection.is_none() && context.sessions.len() == 1);
-    assert!(context.expires.is_some(), "the mobile reachable timer runs");
+    assert!(context.reachability.expires.is_some(), "the mobile reachable timer runs");
     lab.ue_does(|ue, p, out| ue.register(p, ue::Registration::Periodic, out).expect("a request"));
     let told = |e: &UeEvent| matches!(e, UeEvent::RegistrationRejected { cause: 22, retry_after_s: Some(30..=62) });
     assert!(lab.events.iter().any(told), "{:?}", lab.events);

@@ -12,7 +12,7 @@ fn lab() -> Lab {
     lab.config.upfs.push(upf(9));
     lab.register();
     lab.session(1);
-    let at = lab.context().expect("a context").sessions[0].upf;
+    let at = lab.context().expect("a context").sessions[0].pfcp.upf;
     // UEs are distributed over UPFs by their LTMSIs.
     lab.config.upfs.sort_by_key(|upf| upf.n4 != at);
     lab
@@ -46,7 +46,7 @@ fn the_gnb_of_a_connected_ue_sends_to_the_other_upf() {
     for (to, expected) in [(1, there), (0, lab.config.upfs[0].n4.ip())] {
         relocate(&mut lab, to);
         assert_eq!(uplink(&lab).0, expected);
-        assert_eq!(lab.context().expect("a context").sessions[0].upf.ip(), expected);
+        assert_eq!(lab.context().expect("a context").sessions[0].pfcp.upf.ip(), expected);
         lab.wait(Duration::from_secs(1));
     }
     assert_eq!(moved(&lab), (2, 0), "{:?}", lab.notes);

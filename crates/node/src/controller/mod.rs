@@ -230,7 +230,7 @@ impl ControllerSetup {
             at_once: config.at_once.into(),
             scaling: config.scaling.as_ref().map(|scaling| scaling.hosts),
             silence,
-            patience: vireo_types::Duration(silence.0 * u64::from(crate::cluster::PATIENCE)),
+            reconnect_timeout: vireo_types::Duration(silence.0 * u64::from(crate::cluster::PATIENCE)),
             listens: LISTENS,
             alone: beside,
         };
@@ -517,7 +517,7 @@ impl<'a> ControllerLoop<'a> {
             connection.since = now;
         }
         if let Some(member) = connection.member.or(pulse) {
-            self.controller.heard(member, now);
+            self.controller.on_message(member, now);
         }
         for message in said {
             self.said(token, message, now);
@@ -657,7 +657,7 @@ impl<'a> ControllerLoop<'a> {
         if self.members.get(&member) == Some(&token) {
             self.members.remove(&member);
             tracing::warn!(?member, %why, "the connection of a member is over");
-            self.controller.lost(member);
+            self.controller.on_disconnect(member);
         }
     }
 
@@ -743,11 +743,11 @@ impl<'a> ControllerLoop<'a> {
         let mut late = Vec::new();
         // A member that just became ready counts as alive until its heartbeat is due.
         let beating: BTreeSet<Member> = self.connections.values().filter_map(|connection| connection.pulse).collect();
-        let patience = self.setup.settings.patience;
-        let is_new = |connection: &&Connection| now.since(connection.since) < patience;
+        let timeout = self.setup.settings.reconnect_timeout;
+        let is_new = |connection: &&Connection| now.since(connection.since) < timeout;
         for member in self.connections.values().filter(is_new).filter_map(|connection| connection.member) {
             if !beating.contains(&member) {
-                self.controller.heard(member, now);
+                self.controller.on_message(member, now);
             }
         }
         for (token, connection) in &mut self.connections {

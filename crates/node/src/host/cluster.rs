@@ -519,9 +519,9 @@ impl Host {
             }
         }
         for session in &ue.sessions {
-            self.ids.adopt(slot, &session.dnn, &session.address);
+            self.ids.adopt(slot, &session.terms.dnn, &session.address);
             if let Some(cluster) = self.cluster.as_mut() {
-                cluster.parts.come(self.ids.parts_of(&session.dnn, &session.address));
+                cluster.parts.come(self.ids.parts_of(&session.terms.dnn, &session.address));
             }
         }
         let mut seen = Snapshot::default();

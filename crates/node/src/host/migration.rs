@@ -245,7 +245,7 @@ impl Host {
                 self.totals.change(Some(summary), None);
                 self.moved(slot, Some(summary), None);
                 for session in &ue.sessions {
-                    self.ids.lend(slot, &session.dnn, &session.address);
+                    self.ids.lend(slot, &session.terms.dnn, &session.address);
                 }
             }
             Err(error) => tracing::error!(%error, "a stored context does not decode: please report it"),

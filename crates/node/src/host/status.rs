@@ -104,9 +104,9 @@ impl Host {
         let node = ue.connection.and_then(|c| self.nodes.get(c.assoc)).map(|n| &n.record);
         let sessions = ue.sessions.iter().filter(|s| s.is_live()).map(|s| SessionStatus {
             psi: s.psi,
-            dnn: s.dnn.to_string(),
-            snssai: s.snssai.to_string(),
-            slice: self.slice_name(s.snssai),
+            dnn: s.terms.dnn.to_string(),
+            snssai: s.terms.snssai.to_string(),
+            slice: self.slice_name(s.terms.snssai),
             ipv4: s.address.ipv4.map(|a| a.to_string()),
             ipv6: s.address.ipv6_prefix.map(|a| format!("{a}/64")),
             state: match s.state() {
@@ -117,7 +117,7 @@ impl Host {
             }
             .into(),
             qfi: 1,
-            upf: self.upf_name(s.upf),
+            upf: self.upf_name(s.pfcp.upf),
             moves: s.relocation.is_some(),
         });
         UeStatus {

@@ -362,7 +362,7 @@ fn answer(root: &str, ask: &SmfRequest, result: Result<Reply, ClientError>) -> S
             tracing::debug!(status = reply.status, cause, "the SMF refuses");
             let told = n1n2_content(&reply.message, &(error.n1_sm_msg, error.n2_sm_info, error.n2_sm_info_type));
             let unknown = reply.status == 404;
-            SmfResponse::Refused { told: told.unwrap_or_default(), unknown }
+            SmfResponse::Refused { content: told.unwrap_or_default(), unknown }
         }
     }
 }
@@ -382,7 +382,7 @@ fn reference(root: &str, location: String) -> Option<String> {
 
 fn unreadable(problem: ProblemDetails) -> SmfResponse {
     tracing::warn!(detail = problem.detail, "the SMF's answer cannot be read");
-    SmfResponse::Refused { told: N1N2Content::default(), unknown: false }
+    SmfResponse::Refused { content: N1N2Content::default(), unknown: false }
 }
 
 /// Handler of SMF requests.
@@ -418,9 +418,9 @@ impl SmfRequestHandler {
                 Ok(supi) => {
                     let mask = (1 << amf::NUMBER_BITS) - 1;
                     let wants = Some((number & mask, mask));
-                    let (told, unreached, carried, created) = (N1N2Content::default(), None, None, None);
-                    let transfer = Box::new(N1N2Transfer { token, psi: 0, told, unreached, carried, created, wants });
-                    let input = Input::Transfer { supi, key: 0, transfer, input: 0 };
+                    let (content, unreached, carried, created) = (N1N2Content::default(), None, None, None);
+                    let transfer = N1N2Transfer { token, psi: 0, content, unreached, carried, created, wants };
+                    let input = Input::Transfer { supi, key: 0, transfer: Box::new(transfer), input: 0 };
                     self.put(input, (token, PendingReply { supi, reply, question: None }));
                 }
             },
@@ -518,17 +518,17 @@ fn transfer(
     let content = sm.and_then(|sm| sm.n2_info_content);
     let kind = content.as_ref().and_then(|content| content.ngap_ie_type);
     let parts = (n1.map(|n1| n1.n1_message_content), content.map(|content| content.ngap_data), kind);
-    let told = translate::n1n2_content(message, &parts)?;
+    let content = translate::n1n2_content(message, &parts)?;
     // Responses to the RAN's messages arrive as responses, not as transfers.
     let is_order = |kind| matches!(kind, N2Sm::SetupRequest | N2Sm::ReleaseCommand | N2Sm::ModifyRequest);
-    if told.n2.as_ref().is_some_and(|(kind, _)| !is_order(*kind)) {
+    if content.n2.as_ref().is_some_and(|(kind, _)| !is_order(*kind)) {
         return Err(ProblemDetails::incorrect(
             "what is transferred to the RAN sets a session up, modifies it or releases it",
         ));
     }
     let unreached = data.failure_uri.filter(|uri| uri.len() <= URI_OCTETS);
     let carried = translate::carried(message)?;
-    let transfer = N1N2Transfer { token, psi, told, unreached, carried, created: None, wants: None };
+    let transfer = N1N2Transfer { token, psi, content, unreached, carried, created: None, wants: None };
     Ok((supi, transfer, data.vireo_created))
 }
 

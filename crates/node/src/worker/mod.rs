@@ -773,7 +773,7 @@ fn leave(
 
 /// Returns true if a session of the UE has a number of a data network's table.
 fn has_address(ids: &IdAllocator, ue: &UeContext, dnn: &Dnn, number: u32, ipv6: bool) -> bool {
-    ue.sessions.iter().any(|s| s.dnn == *dnn && ids.is_of(dnn, number, ipv6, &s.address))
+    ue.sessions.iter().any(|s| s.terms.dnn == *dnn && ids.is_of(dnn, number, ipv6, &s.address))
 }
 
 /// Returns the LTMSIs other than its own by which peers still address a context.

@@ -59,7 +59,7 @@ impl Controller {
             at_once: AT_ONCE,
             scaling: None,
             silence: Duration(SILENCE),
-            patience: Duration(4 * SILENCE),
+            reconnect_timeout: Duration(4 * SILENCE),
             listens: Duration(0),
             alone: false,
         };
@@ -123,7 +123,7 @@ impl Controller {
         self.state.begin_tick(now);
         let member = self.members.entry(at).or_default();
         if let Some(member) = *member {
-            self.state.heard(member, now);
+            self.state.on_message(member, now);
         }
         match (message, *member) {
             (join @ (Message::JoinHost(_) | Message::JoinBalancer(_)), None) => {
@@ -186,7 +186,7 @@ impl Controller {
         self.state.begin_tick(wires.time(self.process));
         self.joins.remove(&at);
         if let Some(Some(member)) = self.members.remove(&at) {
-            self.state.lost(member);
+            self.state.on_disconnect(member);
         }
         self.advance(wires);
     }

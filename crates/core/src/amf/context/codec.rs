@@ -15,16 +15,14 @@
 //! that keeps it decoded between steps also keeps its [`IncrementalEncoder`], which encodes only
 //! what a step changed.
 
+use super::UeContext;
 use super::parts::{self, AllocationPart, Ephemeral, IdentityPart, Perpetual, SubscriptionPart};
-use super::{UeContext, layout4};
 use crate::postcard_writer;
-use crate::sba::RemoteSessions;
 
-/// Layout that this build writes, in the first octet of every encoded context. It grows with each
-/// change of [`UeContext`] or its components, so that a rolling upgrade can distinguish contexts.
+/// Layout that this build writes and reads, in the first octet of every encoded context. It grows
+/// with each change of [`UeContext`] or its components, so that contexts of other layouts are
+/// refused.
 pub const LAYOUT_VERSION: u8 = 5;
-/// Oldest layout that this build reads.
-pub const OLDEST_LAYOUT: u8 = 4;
 /// Length of the header in octets.
 const HEADER: usize = 12;
 /// Initial capacity for the perpetual part in octets; most perpetual parts fit.
@@ -33,8 +31,8 @@ const PERPETUAL: usize = 256;
 /// Error of encoding or decoding a context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CodecError {
-    /// Layout version of another release.
-    #[error("the context has layout version {0}, this release reads {OLDEST_LAYOUT} to {LAYOUT_VERSION}")]
+    /// Layout version of another build.
+    #[error("the context has layout version {0}, this release reads {LAYOUT_VERSION}")]
     Version(u8),
     /// Truncated, or a part does not decode.
     #[error("the context does not decode")]
@@ -67,8 +65,8 @@ impl<'a> EncodedContext<'a> {
     ///
     /// # Errors
     ///
-    /// Returns [`CodecError::Version`] for another layout, which must be decoded and encoded again,
-    /// and [`CodecError::Damaged`] for a truncated encoding.
+    /// Returns [`CodecError::Version`] for another layout, and [`CodecError::Damaged`] for a
+    /// truncated encoding.
     pub fn new(octets: &'a [u8]) -> Result<Self, CodecError> {
         let (header, rest) = match octets {
             [LAYOUT_VERSION, ..] => octets.split_first_chunk::<HEADER>().ok_or(CodecError::Damaged)?,
@@ -108,7 +106,7 @@ impl<'a> EncodedContext<'a> {
             postcard::take_from_bytes(self.ephemeral).map_err(|_| CodecError::Damaged)?;
         let mut context = parts::join(perpetual, ephemeral).ok_or(CodecError::Damaged)?;
         if !rest.is_empty() {
-            context.chain = chain(rest).map_err(|_| CodecError::Damaged)?;
+            context.chain = postcard::from_bytes(rest).map_err(|_| CodecError::Damaged)?;
         }
         Ok(context)
     }
@@ -142,17 +140,12 @@ fn piece(before: Option<&[u8]>, piece: &impl serde::Serialize, out: &mut Vec<u8>
     }
 }
 
-/// Appends the ephemeral part and, in SBA mode, the AMF's [`RemoteSessions`]. Without SBA mode
-/// nothing follows, so that the layout is the same.
+/// Appends the ephemeral part and, in SBA mode, the AMF's
+/// [`RemoteSessions`](crate::sba::RemoteSessions). Without SBA mode nothing follows, so that the
+/// layout is the same.
 fn put_ephemeral(context: &UeContext, out: &mut Vec<u8>) -> Result<(), CodecError> {
     put(&parts::ephemeral(context), out)?;
     if context.chain.is_empty() { Ok(()) } else { put(&context.chain, out) }
-}
-
-/// Decodes the AMF's [`RemoteSessions`]. Earlier releases encoded no handover, or path switches
-/// without their stage. The last octet is then missing and defaults to 0.
-fn chain(octets: &[u8]) -> postcard::Result<RemoteSessions> {
-    postcard::from_bytes(octets).or_else(|_| postcard::from_bytes(&[octets, &[0]].concat()))
 }
 
 /// Appends the encoding of a context that is stored for the first time.
@@ -198,10 +191,7 @@ fn encode_full(context: &UeContext, before: Option<EncodedContext<'_>>, out: &mu
 /// Returns [`CodecError::Version`] for a layout that this release does not read, and
 /// [`CodecError::Damaged`] for octets that are not a context.
 pub fn decode(octets: &[u8]) -> Result<UeContext, CodecError> {
-    match octets {
-        [4, rest @ ..] => layout4::decode(rest).ok_or(CodecError::Damaged),
-        _ => EncodedContext::new(octets)?.decode(),
-    }
+    EncodedContext::new(octets)?.decode()
 }
 
 /// Encoder of a context that stays decoded between steps. It detects by comparison which pieces of
@@ -223,11 +213,7 @@ impl IncrementalEncoder {
     ///
     /// As [`decode`].
     pub fn of(context: &UeContext, octets: &[u8]) -> Result<Self, CodecError> {
-        let record = match octets {
-            // Older layout: the next commit encodes both parts again.
-            [OLDEST_LAYOUT..LAYOUT_VERSION, ..] => return Self::new(context),
-            _ => EncodedContext::new(octets)?,
-        };
+        let record = EncodedContext::new(octets)?;
         let perpetual = parts::perpetual(context).into_static();
         Ok(IncrementalEncoder { versions: record.versions, perpetual, octets: record.perpetual.to_vec(), ends: None })
     }

@@ -5,31 +5,39 @@
 //! procedure ends. Ephemeral state belongs to a procedure in progress or a signalling connection,
 //! and is dropped with it (seed 1).
 
+mod capability;
 mod codec;
-mod layout4;
-pub(crate) mod octets;
+mod connection;
+mod deferred;
 mod packed;
 mod parts;
+mod remote_sessions;
 mod resume;
+mod retry;
 mod security;
 mod shared;
 
+pub use capability::UeSecurityCapability;
 pub use codec::{
-    CodecError, EncodedContext, IncrementalEncoder, LAYOUT_VERSION, OLDEST_LAYOUT, Versions, decode, encode,
-    encode_after,
+    CodecError, EncodedContext, IncrementalEncoder, LAYOUT_VERSION, Versions, decode, encode, encode_after,
 };
-pub use resume::Counts;
+pub use connection::{Connection, RanContext};
+pub use deferred::DeferredSessionMessage;
+pub use remote_sessions::{
+    HandoverSmfStage, HandoverSmfState, PendingServiceAccept, PiggybackState, RemoteSession, RemoteSessions,
+    RemoteStage,
+};
+pub use resume::{Counts, SKIPPED_STEPS, skip};
+pub use retry::Retry;
 pub use security::{NasSecurity, NextHop, NextHopChain, SecurityFault};
 
-use crate::amf::procedures::common::user_plane::DeferredSessionMessage;
 use crate::amf::procedures::{deregistration, handover, paging, registration, service_request};
-use crate::sba::RemoteSessions;
 use crate::smf::SmContext;
 use crate::subscription::{Ambr, Subscription};
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use std::sync::Arc;
-use vireo_types::{AmfUeNgapId, AssocId, Guti, Instant, Ltmsi, NrCgi, Pei, RanUeNgapId, Snssai, Supi, Tac, Tai, Tmsi};
+use vireo_types::{AmfUeNgapId, AssocId, Guti, Instant, Ltmsi, Pei, Snssai, Supi, Tac, Tai, Tmsi};
 
 /// Context of one UE. [`encode`] defines its stored form. The field-by-field serde form is for
 /// databases that an operator reads.
@@ -71,13 +79,19 @@ pub struct UeContext {
     pub handover: Option<handover::Handover>,
     /// Messages of sessions to UE and RAN, deferred while the UE moves from one RAN node to
     /// another.
-    pub held: Vec<DeferredSessionMessage>,
+    pub deferred: Vec<DeferredSessionMessage>,
     /// RAN node that the UE has left by a handover, until that node has released the UE.
     pub source: Option<handover::SourceNode>,
+    /// Work queued until the UE is reachable.
+    pub pending: PendingWork,
+    pub reachability: Reachability,
+}
+
+/// Where and until when a UE without connection is reachable.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reachability {
     /// Registration area, in which an idle UE is paged (TS 23.501 5.3.2.3).
     pub area: SmallVec<[Tai; 4]>,
-    /// Work queued until the UE is reachable.
-    pub wanted: PendingWork,
     /// True after the mobile reachable timer has expired: the UE is not paged (TS 24.501 5.3.7).
     pub unreachable: bool,
     /// Expiry of the mobile reachable or implicit deregistration timer (TS 24.501 5.3.7), or of the
@@ -115,94 +129,6 @@ pub enum Registration {
     Registered,
 }
 
-/// UE security capability: the octets of the IE's contents (2 to 8).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct UeSecurityCapability {
-    octets: [u8; 8],
-    length: u8,
-}
-
-impl UeSecurityCapability {
-    /// Returns the capability of an IE's contents. Octets after the 8 that TS 24.501 defines are
-    /// ignored.
-    pub fn new(ie: &[u8]) -> Self {
-        let length = ie.len().min(8);
-        let mut octets = [0; 8];
-        octets[..length].copy_from_slice(&ie[..length]);
-        UeSecurityCapability { octets, length: length as u8 }
-    }
-
-    /// Returns the octets of the IE's contents.
-    pub fn as_slice(&self) -> &[u8] {
-        &self.octets[..usize::from(self.length).min(8)]
-    }
-
-    /// Returns the 5G-EA bits; EA0 is the most significant.
-    pub fn ea(&self) -> u8 {
-        self.octets[0]
-    }
-
-    /// Returns the 5G-IA bits; IA0 is the most significant.
-    pub fn ia(&self) -> u8 {
-        self.octets[1]
-    }
-
-    /// Returns the EEA bits; zero if the UE has no EPS capability.
-    pub fn eea(&self) -> u8 {
-        self.octets[2]
-    }
-
-    /// Returns the EIA bits; zero if the UE has no EPS capability.
-    pub fn eia(&self) -> u8 {
-        self.octets[3]
-    }
-}
-
-/// NG connection of a UE.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Connection {
-    /// Association on which the RAN node has set up NG (`RanNodes`). Messages to the RAN node may
-    /// use another of its associations.
-    pub assoc: AssocId,
-    pub ran_id: RanUeNgapId,
-    pub amf_id: AmfUeNgapId,
-    /// Tracking area of the UE.
-    pub tai: Tai,
-    pub cell: NrCgi,
-    /// State of the UE context in the RAN.
-    pub ran: RanContext,
-}
-
-/// State of the UE context in the RAN.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum RanContext {
-    /// None: only NAS transport is possible. The network has sent no ciphered message on the
-    /// connection.
-    None,
-    /// INITIAL CONTEXT SETUP REQUEST was sent.
-    SettingUp {
-        /// Time by which the RAN node must respond.
-        deadline: Instant,
-    },
-    /// The RAN has a UE context.
-    SetUp,
-    /// UE CONTEXT RELEASE COMMAND was sent.
-    Releasing {
-        /// Time by which the RAN node must respond.
-        deadline: Instant,
-    },
-    /// None, and the secure exchange of NAS messages is established on the connection (TS 24.501
-    /// 4.4.2.5). It is established in every state but [`RanContext::None`].
-    Secured,
-}
-
-impl RanContext {
-    /// Returns true if the RAN has no UE context and was not asked to set one up.
-    pub fn is_none(self) -> bool {
-        matches!(self, RanContext::None | RanContext::Secured)
-    }
-}
-
 /// 5GMM procedure in progress, with its state.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Procedure {
@@ -218,27 +144,6 @@ impl Procedure {
     /// Wraps a registration in progress.
     pub fn registration(registering: registration::Registering) -> Self {
         Procedure::Registration(Box::new(registering))
-    }
-}
-
-/// Retransmission timer as data.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Retry {
-    /// Time of the next retransmission.
-    pub deadline: Instant,
-    /// Number of retransmissions so far.
-    pub repeats: u8,
-}
-
-impl Retry {
-    /// Starts the timer with the first transmission at `now`.
-    pub fn start(now: Instant, period: vireo_types::Duration) -> Self {
-        Retry { deadline: now + period, repeats: 0 }
-    }
-
-    /// Returns the timer of the next transmission; `None` after `limit` retransmissions.
-    pub fn next(self, now: Instant, period: vireo_types::Duration, limit: u8) -> Option<Self> {
-        (self.repeats < limit).then(|| Retry { deadline: now + period, repeats: self.repeats + 1 })
     }
 }
 
@@ -262,12 +167,10 @@ impl UeContext {
             connections: 0,
             procedure: None,
             handover: None,
-            held: Vec::new(),
+            deferred: Vec::new(),
             source: None,
-            area: SmallVec::new(),
-            wanted: PendingWork::default(),
-            unreachable: false,
-            expires: None,
+            pending: PendingWork::default(),
+            reachability: Reachability::default(),
         }
     }
 
@@ -323,7 +226,7 @@ impl UeContext {
         let sessions = self.sessions.iter().filter_map(crate::smf::deadline).min();
         let handover = self.handover.as_ref().and_then(handover::Handover::deadline);
         let source = self.source.map(|s| s.deadline());
-        [procedure, ran, sessions, handover, source, self.expires].into_iter().flatten().min()
+        [procedure, ran, sessions, handover, source, self.reachability.expires].into_iter().flatten().min()
     }
 
     /// Returns the 5G-GUTI with this 5G-TMSI.

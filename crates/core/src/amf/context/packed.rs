@@ -3,7 +3,7 @@
 //! They encode values that most UEs share, and numbers that follow from others, in fewer octets.
 
 use super::{Connection, Identity, RanContext, UeSecurityCapability};
-use crate::smf::{N4State, RanState, Relocation, SmContext, Stage, Tunnel, Usage};
+use crate::smf::{N4State, RanState, Relocation, SessionTerms, SmContext, Stage, Tunnel, Usage};
 use crate::subscription::{Ambr, DnnSubscription, SliceSubscription, Subscription};
 use serde::de::{DeserializeOwned, Deserializer, Error};
 use serde::ser::Serializer;
@@ -156,18 +156,18 @@ impl PackedForm for Option<Arc<Subscription>> {
     }
 }
 
-/// Terms that a session has from the subscription: a reference to the subscription, or the values.
+/// Stored form of the terms of a session: a reference to the subscription, or the values.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum SessionTerms {
+pub(super) enum StoredTerms {
     /// Indexes of the slice in the subscription and of the data network in the slice.
     Subscribed(u8, u8),
     /// Values that are not in the subscription: it was another one when the session was set up.
-    Own(Box<SessionOverrides>),
+    Own(Box<PackedTerms>),
 }
 
-/// Values of [`SessionTerms::Own`].
+/// [`SessionTerms`] with a packed bit rate.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct SessionOverrides {
+pub(super) struct PackedTerms {
     snssai: Snssai,
     dnn: Dnn,
     #[serde(with = "super::packed")]
@@ -176,37 +176,55 @@ pub(super) struct SessionOverrides {
     arp_priority: u8,
 }
 
-/// Resolved [`SessionTerms`]: S-NSSAI, DNN, Session-AMBR, 5QI and ARP priority level.
-pub(super) type ResolvedTerms<'a> = (Snssai, &'a Dnn, Ambr, u8, u8);
+/// [`SessionTerms`] that borrow from the subscription.
+#[derive(PartialEq, Eq)]
+struct ResolvedTerms<'a> {
+    snssai: Snssai,
+    dnn: &'a Dnn,
+    ambr: Ambr,
+    five_qi: u8,
+    arp_priority: u8,
+}
 
-impl SessionTerms {
-    pub(super) fn of(sm: &SmContext, subscription: Option<&Subscription>) -> Self {
+impl StoredTerms {
+    pub(super) fn pack(terms: &SessionTerms, subscription: Option<&Subscription>) -> Self {
         let own = || {
-            let SmContext { snssai, ref dnn, ambr, five_qi, arp_priority, .. } = *sm;
-            SessionTerms::Own(Box::new(SessionOverrides { snssai, dnn: dnn.clone(), ambr, five_qi, arp_priority }))
+            let SessionTerms { snssai, dnn, ambr, five_qi, arp_priority } = terms.clone();
+            StoredTerms::Own(Box::new(PackedTerms { snssai, dnn, ambr, five_qi, arp_priority }))
         };
         let slices = subscription.map_or(&[][..], |all| &all.slices[..]);
         let places = slices.iter().zip(0..=u8::MAX).flat_map(|(slice, at)| (0..slice.dnns.len()).map(move |n| (at, n)));
         let subscribed =
-            places.filter_map(|(slice, dnn)| Some(SessionTerms::Subscribed(slice, u8::try_from(dnn).ok()?)));
-        let mut same = subscribed.filter(|terms| terms.are_of(sm, subscription));
+            places.filter_map(|(slice, dnn)| Some(StoredTerms::Subscribed(slice, u8::try_from(dnn).ok()?)));
+        let mut same = subscribed.filter(|stored| stored.matches(terms, subscription));
         same.next().unwrap_or_else(own)
     }
 
-    /// Resolves the terms with this subscription; `None` if it has no such entry.
-    pub(super) fn agreed<'a>(&'a self, subscription: Option<&'a Subscription>) -> Option<ResolvedTerms<'a>> {
+    /// Returns the terms with this subscription; `None` if it has no such entry.
+    pub(super) fn unpack(&self, subscription: Option<&Subscription>) -> Option<SessionTerms> {
+        let ResolvedTerms { snssai, dnn, ambr, five_qi, arp_priority } = self.resolve(subscription)?;
+        Some(SessionTerms { snssai, dnn: dnn.clone(), ambr, five_qi, arp_priority })
+    }
+
+    fn resolve<'a>(&'a self, subscription: Option<&'a Subscription>) -> Option<ResolvedTerms<'a>> {
         Some(match self {
-            SessionTerms::Subscribed(slice, dnn) => {
+            StoredTerms::Subscribed(slice, dnn) => {
                 let slice = subscription?.slices.get(usize::from(*slice))?;
-                let dnn = slice.dnns.get(usize::from(*dnn))?;
-                (slice.snssai, &dnn.dnn, dnn.ambr, dnn.five_qi, dnn.arp_priority)
+                let DnnSubscription { ref dnn, ambr, five_qi, arp_priority, .. } =
+                    *slice.dnns.get(usize::from(*dnn))?;
+                ResolvedTerms { snssai: slice.snssai, dnn, ambr, five_qi, arp_priority }
             }
-            SessionTerms::Own(own) => (own.snssai, &own.dnn, own.ambr, own.five_qi, own.arp_priority),
+            StoredTerms::Own(own) => {
+                let PackedTerms { snssai, ref dnn, ambr, five_qi, arp_priority } = **own;
+                ResolvedTerms { snssai, dnn, ambr, five_qi, arp_priority }
+            }
         })
     }
 
-    pub(super) fn are_of(&self, sm: &SmContext, subscription: Option<&Subscription>) -> bool {
-        self.agreed(subscription) == Some((sm.snssai, &sm.dnn, sm.ambr, sm.five_qi, sm.arp_priority))
+    /// Returns true if these are the stored terms.
+    pub(super) fn matches(&self, terms: &SessionTerms, subscription: Option<&Subscription>) -> bool {
+        let SessionTerms { snssai, ref dnn, ambr, five_qi, arp_priority } = *terms;
+        self.resolve(subscription) == Some(ResolvedTerms { snssai, dnn, ambr, five_qi, arp_priority })
     }
 }
 

@@ -5,14 +5,14 @@
 //! connection: NAS COUNTs, the connection, the procedure and the progress of sessions. Every field
 //! of a context is in one of them.
 
-use super::packed::{PackedConnection, SessionProgress, SessionTerms, relative_seid};
+use super::packed::{PackedConnection, SessionProgress, StoredTerms, relative_seid};
 use super::{
-    Identity, NasSecurity, NextHopChain, PendingWork, Procedure, Registration, UeContext, UeSecurityCapability, octets,
-    security,
+    DeferredSessionMessage, Identity, NasSecurity, NextHopChain, PendingWork, Procedure, Reachability, Registration,
+    UeContext, UeSecurityCapability, security,
 };
-use crate::amf::procedures::common::user_plane::DeferredSessionMessage;
 use crate::amf::procedures::handover::{Handover, SourceNode};
-use crate::smf::{N4State, RanState, SmContext, Stage, Tunnel, Usage};
+use crate::octets;
+use crate::smf::{N4State, PfcpSession, RanState, SmContext, Stage, Tunnel, Usage};
 use crate::subscription::Subscription;
 use serde::{Deserialize, Serialize, Serializer};
 use smallvec::SmallVec;
@@ -90,9 +90,9 @@ impl Serialize for SessionProgressRef<'_> {
 pub(super) struct ProcedurePart<P = Option<Procedure>, H = Option<Handover>, M = Vec<DeferredSessionMessage>> {
     procedure: P,
     handover: H,
-    held: M,
+    deferred: M,
     source: Option<SourceNode>,
-    wanted: PendingWork,
+    pending: PendingWork,
     unreachable: bool,
 }
 
@@ -136,7 +136,7 @@ struct NasCounts {
 struct StoredSession {
     psi: u8,
     index: SessionIndex,
-    terms: SessionTerms,
+    terms: StoredTerms,
     kind: PduSessionType,
     address: SessionAddress,
     always_on: bool,
@@ -164,7 +164,7 @@ pub(super) fn ephemeral(ue: &UeContext) -> Ephemeral<SessionProgressRef<'_>, Pro
         connection: ue.connection.as_ref().map(|connection| PackedConnection::of(connection, ue.ltmsi)),
         connections: ue.connections,
         doing: ProcedurePartRef::of(ue),
-        expires: ue.expires,
+        expires: ue.reachability.expires,
     }
 }
 
@@ -198,31 +198,30 @@ pub(super) fn join(perpetual: Perpetual<'_>, ephemeral: Ephemeral) -> Option<UeC
         next_session: has.next_session,
         connection,
         connections: ephemeral.connections,
-        area: has.area,
-        expires: ephemeral.expires,
+        reachability: Reachability { area: has.area, unreachable: false, expires: ephemeral.expires },
         ..UeContext::new(ltmsi)
     };
     if let Some(doing) = ephemeral.doing {
         (ue.procedure, ue.handover) = (doing.procedure, doing.handover);
-        (ue.held, ue.source) = (doing.held, doing.source);
-        (ue.wanted, ue.unreachable) = (doing.wanted, doing.unreachable);
+        (ue.deferred, ue.source) = (doing.deferred, doing.source);
+        (ue.pending, ue.reachability.unreachable) = (doing.pending, doing.unreachable);
     }
     Some(ue)
 }
 
 impl<'a> ProcedurePartRef<'a> {
     fn of(ue: &'a UeContext) -> Option<Self> {
-        let nothing = ue.procedure.is_none() && ue.handover.is_none() && ue.held.is_empty() && ue.source.is_none();
-        if nothing && ue.wanted == PendingWork::default() && !ue.unreachable {
+        let nothing = ue.procedure.is_none() && ue.handover.is_none() && ue.deferred.is_empty() && ue.source.is_none();
+        if nothing && ue.pending == PendingWork::default() && !ue.reachability.unreachable {
             return None;
         }
         Some(ProcedurePart {
             procedure: &ue.procedure,
             handover: &ue.handover,
-            held: &ue.held,
+            deferred: &ue.deferred,
             source: ue.source,
-            wanted: ue.wanted,
-            unreachable: ue.unreachable,
+            pending: ue.pending,
+            unreachable: ue.reachability.unreachable,
         })
     }
 }
@@ -281,7 +280,7 @@ impl<'a> AllocationPart<'a> {
             radio_capability: Cow::Borrowed(&ue.radio_capability),
             sessions: ue.sessions.iter().map(|sm| StoredSession::of(sm, ue)).collect(),
             next_session: ue.next_session,
-            area: SmallVec::from_slice(&ue.area),
+            area: SmallVec::from_slice(&ue.reachability.area),
         }
     }
 
@@ -293,7 +292,7 @@ impl<'a> AllocationPart<'a> {
             && sessions.iter().zip(&ue.sessions).all(|(lasting, sm)| lasting.is_of(sm, ue))
             && *next_session == ue.next_session
             && allowed[..] == ue.allowed[..]
-            && area[..] == ue.area[..]
+            && area[..] == ue.reachability.area[..]
             && radio_capability.len() == ue.radio_capability.len()
             // Comparing two empty slices is slow: the processor reads the octets that an empty
             // slice does not have.
@@ -374,14 +373,14 @@ impl StoredSession {
         StoredSession {
             psi: sm.psi,
             index: sm.index,
-            terms: SessionTerms::of(sm, ue.subscription.as_deref()),
+            terms: StoredTerms::pack(&sm.terms, ue.subscription.as_deref()),
             kind: sm.kind,
             address: sm.address,
             always_on: sm.always_on,
             integrity_rate: !sm.integrity_rate,
-            upf: sm.upf,
-            cp_seid: relative_seid(sm.cp_seid, ue.ltmsi, sm.index),
-            up_seid: sm.up_seid,
+            upf: sm.pfcp.upf,
+            cp_seid: relative_seid(sm.pfcp.cp_seid, ue.ltmsi, sm.index),
+            up_seid: sm.pfcp.up_seid,
             uplink: sm.uplink,
         }
     }
@@ -403,33 +402,27 @@ impl StoredSession {
             uplink,
         } = self;
         let same = (*cp_seid, *up_seid, *uplink)
-            == (relative_seid(sm.cp_seid, ue.ltmsi, sm.index), sm.up_seid, sm.uplink)
+            == (relative_seid(sm.pfcp.cp_seid, ue.ltmsi, sm.index), sm.pfcp.up_seid, sm.uplink)
             && (*psi, *index, *kind, *address) == (sm.psi, sm.index, sm.kind, sm.address)
-            && (*always_on, *integrity_rate, *upf) == (sm.always_on, !sm.integrity_rate, sm.upf);
+            && (*always_on, *integrity_rate, *upf) == (sm.always_on, !sm.integrity_rate, sm.pfcp.upf);
         // The terms of a session never change, and a SEID belongs to one session. Comparing them
         // would load the subscription into the cache.
-        debug_assert!(!same || terms.are_of(sm, ue.subscription.as_deref()), "a session's terms have changed");
+        debug_assert!(!same || terms.matches(&sm.terms, ue.subscription.as_deref()), "a session's terms have changed");
         same
     }
 
     /// Returns the session, established and idle.
     fn session(self, ltmsi: Ltmsi, subscription: Option<&Subscription>) -> Option<SmContext> {
-        let (snssai, dnn, ambr, five_qi, arp_priority) = self.terms.agreed(subscription)?;
+        let cp_seid = Seid(relative_seid(Seid(self.cp_seid), ltmsi, self.index));
         Some(SmContext {
             psi: self.psi,
             index: self.index,
-            snssai,
-            dnn: dnn.clone(),
+            terms: self.terms.unpack(subscription)?,
             kind: self.kind,
             address: self.address,
-            ambr,
-            five_qi,
-            arp_priority,
             always_on: self.always_on,
             integrity_rate: !self.integrity_rate,
-            upf: self.upf,
-            cp_seid: Seid(relative_seid(Seid(self.cp_seid), ltmsi, self.index)),
-            up_seid: self.up_seid,
+            pfcp: PfcpSession { upf: self.upf, cp_seid, up_seid: self.up_seid },
             uplink: self.uplink,
             downlink: None,
             target: None,

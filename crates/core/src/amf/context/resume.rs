@@ -6,13 +6,18 @@
 
 use super::{EncodedContext, PendingWork, UeContext};
 use crate::config::CoreConfig;
-use crate::placement::replica::SKIPPED_STEPS;
 use crate::smf::{N4State, RanState, SmContext, Stage};
 use vireo_types::Instant;
 
 /// Bits of a NAS COUNT (TS 24.501 4.4.3.1).
 const COUNT_BITS: u32 = 24;
 const COUNT: u32 = (1 << COUNT_BITS) - 1;
+/// Number of steps that a new owner skips where copies may lag. The dead host may have executed
+/// them beyond its last copy. The keys of its sent effects derive from their sequence numbers and
+/// must not be used again.
+pub const SKIPPED_STEPS: u64 = 1 << 12;
+/// Number of NAS COUNTs that the new owner skips for the same reason (DESIGN decision 5).
+const SKIPPED_COUNTS: u32 = 32;
 
 /// NAS COUNTs of a stored context, with the version of its perpetual part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,15 +72,25 @@ impl UeContext {
         // numbers.
         self.sequence += SKIPPED_STEPS;
         (self.connection, self.procedure, self.handover, self.source) = (None, None, None, None);
-        self.held.clear();
-        (self.wanted, self.unreachable) = (PendingWork::default(), false);
+        self.deferred.clear();
+        (self.pending, self.reachability.unreachable) = (PendingWork::default(), false);
         // Mobile reachable timer (TS 24.501 5.3.7), started at the restart: the end of the UE's
         // last connection is unknown.
         let timers = config.timers;
-        self.expires = (timers.t3512.as_micros() > 0).then(|| now + timers.t3512 + timers.implicit_deregistration);
-        self.sessions.retain(|session| is_there(session) && config.upfs.iter().any(|upf| upf.n4 == session.upf));
+        self.reachability.expires =
+            (timers.t3512.as_micros() > 0).then(|| now + timers.t3512 + timers.implicit_deregistration);
+        self.sessions.retain(|session| is_there(session) && config.upfs.iter().any(|upf| upf.n4 == session.pfcp.upf));
         self.sessions.iter_mut().for_each(rest);
         true
+    }
+}
+
+/// Advances sequence number and NAS COUNTs beyond all that a dead host may have used without a
+/// copy.
+pub fn skip(ue: &mut UeContext) {
+    ue.sequence += SKIPPED_STEPS;
+    if let Some(security) = &mut ue.security {
+        security.downlink = security.downlink.saturating_add(SKIPPED_COUNTS);
     }
 }
 
@@ -146,7 +161,7 @@ mod tests {
             (ue.connection.is_none(), ue.sessions[0].ran, ue.sessions[0].downlink),
             (true, RanState::Idle, None)
         );
-        assert!(ue.expires.is_some_and(|at| at > Instant(5)));
+        assert!(ue.reachability.expires.is_some_and(|at| at > Instant(5)));
         // The next encoding has the same perpetual part.
         let mut next = Vec::new();
         context::encode_after(&ue, &octets, &mut next).unwrap();
@@ -164,7 +179,7 @@ mod tests {
         let mut ue = registered(bench.sm().clone());
         assert!(ue.resume((1, 1), &bench.config, Instant(0)) && ue.sessions.is_empty(), "it was being released");
         let mut elsewhere = Bench::active().sm().clone();
-        elsewhere.upf.set_port(1);
+        elsewhere.pfcp.upf.set_port(1);
         let mut ue = registered(elsewhere);
         assert!(ue.resume((1, 1), &bench.config, Instant(0)) && ue.sessions.is_empty(), "its UPF is not configured");
         ue.registration = Registration::Deregistered;

@@ -241,8 +241,7 @@ impl NasSecurity {
     pub fn initial_kgnb(&mut self) -> [u8; 32] {
         let count = match self.next_hop {
             Some(NextHopChain::KGnb(count)) => count,
-            // The previous release stored no COUNT. A request that was pending at the upgrade uses
-            // the last COUNT, unless an earlier connection left a chain.
+            // Not prepared: the last accepted message caused the set-up.
             Some(NextHopChain::At(_)) | None => self.last_uplink(),
         };
         self.next_hop = Some(NextHopChain::KGnb(count));

@@ -151,7 +151,7 @@ pub fn step(ue: &mut UeContext, event: Event<'_>, env: &mut Env<'_>) -> StepOutp
                 let procedure = deregistration::by_network(&mut turn, again, None);
                 turn.ue.procedure = procedure.map(Procedure::Deregistration);
             } else if turn.ue.is_registered() {
-                turn.ue.wanted.deregister = Some(again);
+                turn.ue.pending.deregister = Some(again);
             }
         }
         Event::Relocate { upf } => session::relocate(&mut turn, upf),
@@ -177,11 +177,11 @@ pub fn slice_of(ue: &UeContext) -> Option<Snssai> {
 
 /// Executes pending work of the UE as soon as possible. An idle UE is paged.
 fn reach_ue(turn: &mut StepContext<'_, '_>) {
-    if turn.ue.wanted == PendingWork::default() {
+    if turn.ue.pending == PendingWork::default() {
         return;
     }
     if !turn.ue.is_registered() {
-        turn.ue.wanted = PendingWork::default();
+        turn.ue.pending = PendingWork::default();
         return;
     }
     if turn.ue.procedure.is_some() || turn.ue.is_between_nodes() {
@@ -193,7 +193,7 @@ fn reach_ue(turn: &mut StepContext<'_, '_>) {
             None => on_unreachable(turn),
         },
         Some(RanContext::SetUp) => {
-            let wanted = std::mem::take(&mut turn.ue.wanted);
+            let wanted = std::mem::take(&mut turn.ue.pending);
             if let Some(again) = wanted.deregister {
                 let procedure = deregistration::by_network(turn, again, None);
                 turn.ue.procedure = procedure.map(Procedure::Deregistration);
@@ -210,7 +210,7 @@ fn reach_ue(turn: &mut StepContext<'_, '_>) {
 
 /// Executes pending work that does not need the UE, which did not respond.
 fn on_unreachable(turn: &mut StepContext<'_, '_>) {
-    if let Some(again) = turn.ue.wanted.deregister.take() {
+    if let Some(again) = turn.ue.pending.deregister.take() {
         deregistration::by_network(turn, again, None);
     }
 }
@@ -292,7 +292,7 @@ fn connect(turn: &mut StepContext<'_, '_>, assoc: AssocId, message: &InitialUeMe
         cell: message.cell,
         ran: RanContext::None,
     });
-    turn.ue.unreachable = false;
+    turn.ue.reachability.unreachable = false;
 }
 
 /// Returns the fault of a message about a UE that does not exist; `None` if the message is to be
@@ -479,7 +479,7 @@ fn is_registration(procedure: &mut Procedure) -> bool {
 
 fn pfcp<'a>(turn: &mut StepContext<'_, '_>, seid: Seid, here: Input<'a>, elsewhere: Input<'a>) {
     match turn.ue.sessions.iter().position(|s| s.seids().any(|own| own == seid)) {
-        Some(at) if turn.ue.sessions[at].cp_seid == seid => user_plane::step(turn, at, here),
+        Some(at) if turn.ue.sessions[at].pfcp.cp_seid == seid => user_plane::step(turn, at, here),
         Some(at) => user_plane::step(turn, at, elsewhere),
         None => turn.note(Note::fault("pfcp-unknown-session")),
     }
@@ -488,9 +488,9 @@ fn pfcp<'a>(turn: &mut StepContext<'_, '_>, seid: Seid, here: Input<'a>, elsewhe
 fn upf_lost(turn: &mut StepContext<'_, '_>, upf: SocketAddr) {
     for at in (0..turn.ue.sessions.len()).rev() {
         let session = &turn.ue.sessions[at];
-        if session.upf == upf {
+        if session.pfcp.upf == upf {
             user_plane::step(turn, at, Input::UpfLost);
-        } else if session.relocation.as_ref().is_some_and(|other| other.upf == upf) {
+        } else if session.relocation.as_ref().is_some_and(|other| other.pfcp.upf == upf) {
             user_plane::step(turn, at, Input::TargetUpfLost);
         }
     }
@@ -537,13 +537,13 @@ fn deadline(turn: &mut StepContext<'_, '_>) {
         }
         _ => {}
     }
-    if turn.ue.expires.is_some_and(|e| e <= now) {
-        turn.ue.expires = None;
-        if turn.ue.is_registered() && !turn.ue.unreachable {
+    if turn.ue.reachability.expires.is_some_and(|e| e <= now) {
+        turn.ue.reachability.expires = None;
+        if turn.ue.is_registered() && !turn.ue.reachability.unreachable {
             // Mobile reachable timer: paging ends, and the implicit deregistration timer starts (TS
             // 24.501 5.3.7).
-            turn.ue.unreachable = true;
-            turn.ue.expires = Some(now + turn.env.config.timers.implicit_deregistration);
+            turn.ue.reachability.unreachable = true;
+            turn.ue.reachability.expires = Some(now + turn.env.config.timers.implicit_deregistration);
         } else if turn.ue.is_registered() {
             turn.ue.procedure = None;
             // Implicit deregistration timer.

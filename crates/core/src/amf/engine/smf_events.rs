@@ -2,12 +2,12 @@
 //!
 //! They are responses to requests, N1N2 transfers, and notifications that a session was released.
 
-use crate::amf::context::RanContext;
+use crate::amf::context::{RanContext, RemoteStage};
 use crate::amf::procedures::common::smf_requests;
 use crate::amf::procedures::{handover, service_request, session};
 use crate::sba::{
     HandoverStep, ImpliedCreateResponse, N1N2Content, N1N2Transfer, N1N2TransferResult, PiggybackedSmContext,
-    RemoteStage, SessionNumber, SmfRequest, SmfResponse, SmfUpdateRequest,
+    SessionNumber, SmfRequest, SmfResponse, SmfUpdateRequest,
 };
 use crate::smf::N2Sm;
 use crate::step::{Effect, Kind, Note, StepContext};
@@ -89,8 +89,8 @@ fn created(turn: &mut StepContext<'_, '_>, number: SessionNumber, reference: Str
 /// 5.4.5.3.1 h).
 fn not_created(turn: &mut StepContext<'_, '_>, psi: u8, n1: &[u8], answer: SmfResponse) {
     match answer {
-        SmfResponse::Refused { told, .. } if told.n1.is_some() => {
-            smf_requests::forward_n1n2(turn, psi, N1N2Content { n2: None, ..told })
+        SmfResponse::Refused { content, .. } if content.n1.is_some() => {
+            smf_requests::forward_n1n2(turn, psi, N1N2Content { n2: None, ..content })
         }
         _ => {
             turn.note(Note::Failed(Kind::Session, 0));
@@ -105,15 +105,24 @@ fn send_back(turn: &mut StepContext<'_, '_>, psi: u8, n1: &[u8]) {
     }
 }
 
+/// Response of an SMF to an update.
+struct UpdateResponse {
+    /// Content for UE and RAN.
+    content: N1N2Content,
+    done: bool,
+    /// True if the SMF does not have the SM context.
+    unknown: bool,
+}
+
 fn updated(
     turn: &mut StepContext<'_, '_>,
     (psi, number): (u8, SessionNumber),
     update: &SmfUpdateRequest,
     answer: SmfResponse,
 ) {
-    let (told, done, unknown) = match answer {
-        SmfResponse::Done(told) => (told, true, false),
-        SmfResponse::Refused { told, unknown } => (told, false, unknown),
+    let (content, done, unknown) = match answer {
+        SmfResponse::Done(content) => (content, true, false),
+        SmfResponse::Refused { content, unknown } => (content, false, unknown),
         // A create response does not answer an update.
         SmfResponse::Created(_) | SmfResponse::Stale | SmfResponse::Silence => (N1N2Content::default(), false, false),
     };
@@ -121,13 +130,13 @@ fn updated(
         turn.note(Note::fault(if unknown { "smf-unknown-session" } else { "smf-refuses" }));
     }
     match update {
-        SmfUpdateRequest::Activate => return activated(turn, (psi, number), told, unknown),
-        // The previous release sent no location with it.
-        SmfUpdateRequest::Switch(..) | SmfUpdateRequest::N2(N2Sm::PathSwitchRequest, _) => {
-            return switched(turn, (psi, number), update, (told, done, unknown));
+        SmfUpdateRequest::Activate => return activated(turn, (psi, number), content, unknown),
+        SmfUpdateRequest::Switch(..) => {
+            return switched(turn, (psi, number), update, UpdateResponse { content, done, unknown });
         }
         SmfUpdateRequest::Handover(target, step) => {
-            return handed_over(turn, (psi, number), (update, *target, step), (told, done, unknown));
+            let response = UpdateResponse { content, done, unknown };
+            return handed_over(turn, (psi, number), update, (*target, step), response);
         }
         SmfUpdateRequest::N2(N2Sm::SetupResponse, _) if done => is_up(turn, number),
         SmfUpdateRequest::N2(N2Sm::SetupUnsuccessful, _) => {
@@ -137,7 +146,7 @@ fn updated(
         }
         // The SMF still has the session at the old RAN node, and the new one does not have it.
         SmfUpdateRequest::N2(N2Sm::PathSwitchSetupFailed, _) if !done && !unknown => handover::buffer(turn, psi),
-        SmfUpdateRequest::N1(n1) if !done && told.n1.is_none() => send_back(turn, psi, n1),
+        SmfUpdateRequest::N1(n1) if !done && content.n1.is_none() => send_back(turn, psi, n1),
         SmfUpdateRequest::N1(_) | SmfUpdateRequest::N2(..) | SmfUpdateRequest::Deactivate => {}
     }
     if unknown {
@@ -145,13 +154,13 @@ fn updated(
     }
     // A session that has ended since gets no messages.
     if turn.ue.chain.by_number(number).is_some_and(|s| s.is_live()) {
-        smf_requests::forward_n1n2(turn, psi, told);
+        smf_requests::forward_n1n2(turn, psi, content);
     }
 }
 
 /// Handles the response for a session whose user plane is being activated.
-fn activated(turn: &mut StepContext<'_, '_>, (psi, number): (u8, SessionNumber), told: N1N2Content, unknown: bool) {
-    let N1N2Content { n1, n2 } = told;
+fn activated(turn: &mut StepContext<'_, '_>, (psi, number): (u8, SessionNumber), content: N1N2Content, unknown: bool) {
+    let N1N2Content { n1, n2 } = content;
     let request = n2.filter(|(kind, _)| *kind == N2Sm::SetupRequest).map(|(_, transfer)| transfer);
     if unknown {
         forget(turn, number);
@@ -172,9 +181,8 @@ fn switched(
     turn: &mut StepContext<'_, '_>,
     (psi, number): (u8, SessionNumber),
     update: &SmfUpdateRequest,
-    (told, done, unknown): (N1N2Content, bool, bool),
+    UpdateResponse { content: N1N2Content { n1, n2 }, done, unknown }: UpdateResponse,
 ) {
-    let N1N2Content { n1, n2 } = told;
     let is_answer = |kind| matches!(kind, N2Sm::PathSwitchAcknowledge | N2Sm::PathSwitchUnsuccessful);
     let (answer, n2) = match n2 {
         Some((kind, octets)) if is_answer(kind) => (Some((kind, octets)), None),
@@ -212,10 +220,10 @@ fn switched(
 fn handed_over(
     turn: &mut StepContext<'_, '_>,
     (psi, number): (u8, SessionNumber),
-    (update, target, step): (&SmfUpdateRequest, AmfUeNgapId, &HandoverStep),
-    (told, done, unknown): (N1N2Content, bool, bool),
+    update: &SmfUpdateRequest,
+    (target, step): (AmfUeNgapId, &HandoverStep),
+    UpdateResponse { content: N1N2Content { n1, n2 }, done, unknown }: UpdateResponse,
 ) {
-    let N1N2Content { n1, n2 } = told;
     let wanted = match step {
         HandoverStep::Prepare { .. } => Some(N2Sm::SetupRequest),
         HandoverStep::Prepared(..) => Some(N2Sm::HandoverCommand),
@@ -285,15 +293,15 @@ fn wanted(
 }
 
 fn transferred(turn: &mut StepContext<'_, '_>, transfer: N1N2Transfer) -> N1N2TransferResult {
-    let N1N2Transfer { token, psi, told, unreached, carried, created: implied, .. } = transfer;
+    let N1N2Transfer { token, psi, content, unreached, carried, created: implied, .. } = transfer;
     let registered = turn.ue.is_registered();
-    let data = told.n1.is_none() && matches!(told.n2, Some((N2Sm::SetupRequest, _)));
-    let releases = told.n1.is_none() && matches!(told.n2, Some((N2Sm::ReleaseCommand, _)));
+    let data = content.n1.is_none() && matches!(content.n2, Some((N2Sm::SetupRequest, _)));
+    let releases = content.n1.is_none() && matches!(content.n2, Some((N2Sm::ReleaseCommand, _)));
     let accepting = turn.ue.chain.pending_accept.as_ref().is_some_and(|accept| accept.waiting >> psi & 1 == 1);
     let session = turn.ue.chain.by_psi(psi).filter(|_| registered);
     // The SMF then sends its create response after all, and the AMF releases that session. It is a
     // session that the UE does not have, or an earlier one with the same ID.
-    let session = session.filter(|session| implied.as_ref().is_none_or(|created| created.is_of(session)));
+    let session = session.filter(|session| implied.as_ref().is_none_or(|created| session.matches_response(created)));
     let Some(session) = session else { return N1N2TransferResult::Unknown };
     let (number, up) = (session.number, session.up);
     session.store_if_newer(carried);
@@ -313,19 +321,19 @@ fn transferred(turn: &mut StepContext<'_, '_>, transfer: N1N2Transfer) -> N1N2Tr
         return N1N2TransferResult::Idle;
     }
     if connected {
-        smf_requests::forward_n1n2(turn, psi, told);
+        smf_requests::forward_n1n2(turn, psi, content);
         return N1N2TransferResult::Initiated;
     }
-    if turn.ue.unreachable {
+    if turn.ue.reachability.unreachable {
         return N1N2TransferResult::Unreachable;
     }
     if let Some(session) = turn.ue.chain.by_number(number) {
         session.unreached = unreached.map(|uri| (uri, token));
     }
     if data {
-        turn.ue.wanted.sessions |= 1 << psi;
+        turn.ue.pending.sessions |= 1 << psi;
     } else {
-        smf_requests::forward_n1n2(turn, psi, told);
+        smf_requests::forward_n1n2(turn, psi, content);
     }
     N1N2TransferResult::Attempting
 }

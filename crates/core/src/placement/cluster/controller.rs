@@ -4,122 +4,19 @@
 //! Connections, storage and time belong to the caller.
 
 use super::ClusterMap;
-use super::pool_partitions::{PartitionState, PoolPartitions, lost, partition_of};
+use super::discovery::Discovery;
+use super::member::{Balancer, Host, Liveness, Member, MemberStage, Refusal};
+use super::pool_partitions::{PartitionState, PoolPartitions, lost_partitions, partition_of};
 use super::record::{DurableState, RejoinInfo, Secrets};
-use super::scaling::{HostUtilisation, Scaler, Scaling, ScalingDecision};
-use super::succession::Succession;
+use super::scaling::{HostUtilisation, Scaler, ScalingDecision};
+use super::settings::ControllerSettings;
 use crate::placement::balance::map::{BucketMap, SliceBuckets};
 use crate::placement::balance::migration::CatchUp;
 use crate::placement::balance::ring::WeightedHost;
 use crate::placement::balance::{BalancerId, HostId};
-use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
-use vireo_types::{Duration, Instant};
-
-/// Settings of a controller.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ControllerSettings {
-    /// Number of hosts that the first map waits for.
-    pub hosts: usize,
-    /// Maximum number of hosts at a time. Each has a pool partition, which is assigned again when
-    /// its host is gone and no UE uses it.
-    pub most_hosts: u16,
-    /// True if a host failure loses no acknowledged commit as long as there are copies.
-    pub lossless: bool,
-    /// Number of replicas for UEs of unknown slice (element 0) and for each slice.
-    pub replicas: Vec<usize>,
-    /// True if UEs can migrate between live hosts: false if no host has their contexts in shared
-    /// memory.
-    pub moves: bool,
-    /// Maximum number of buckets, of all [`crate::placement::balance::map::BUCKETS`], that migrate
-    /// at once. The next ones follow when all owners have what they were assigned.
-    pub at_once: usize,
-    /// Settings for the number of serving hosts; `None`: all hosts that have joined serve.
-    pub scaling: Option<Scaling>,
-    /// Time without a message after which a member is silent.
-    pub silence: Duration,
-    /// Time for which a new controller waits until known members have reconnected.
-    pub patience: Duration,
-    /// Time for which a controller without state waits for members of an existing cluster before it
-    /// creates one.
-    pub listens: Duration,
-    /// True if the controller runs in the process of the only balancer: when it starts, the
-    /// previous balancer is dead.
-    pub alone: bool,
-}
-
-/// Host or balancer of a cluster.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub enum Member {
-    Host(HostId),
-    Balancer(BalancerId),
-}
-
-/// Reason to refuse a join or to evict a member.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
-    /// The controller cannot decide yet.
-    #[error("the controller has only just started: ask again")]
-    NotYet,
-    /// All pool partitions are assigned or still in use.
-    #[error(
-        "each of the {0} parts of the UE addresses is a host's, or UEs still have addresses of it that is gone: wait for these, or \
-         raise cluster.address-parts and start the cluster anew"
-    )]
-    Hosts(u16),
-    /// All balancer IDs are in use.
-    #[error("there are {} balancers, and no more can be told apart", BalancerId::COUNT)]
-    Balancers,
-    /// The member knows a cluster, and this controller has created another one that has no map yet.
-    #[error("the controller does not know the cluster that this member is of: it starts anew, and learns it")]
-    Unlearned,
-    /// The member belongs to another cluster.
-    #[error("it is of another cluster than this controller's: start it anew, without what it has")]
-    OtherCluster,
-    /// The member was in a map and was removed from it.
-    #[error("the cluster has gone on without it since epoch {0}: start it anew")]
-    Fenced(u64),
-    /// The member was silent and was declared dead.
-    #[error("it has said nothing for too long, to the controller, a balancer or another host: others have taken over")]
-    Silent,
-}
-
-/// Stage of a member.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum MemberStage {
-    /// The member is not ready and sends no heartbeats.
-    Starting,
-    /// The member is ready and waits until it is needed.
-    Idle,
-    /// The member belongs in the map.
-    Serving,
-}
-
-#[derive(Clone, Debug)]
-struct Host {
-    copies: SocketAddr,
-    stage: MemberStage,
-    seen: Liveness,
-    /// Hosts that do not accept this host's copies.
-    unreached: BTreeSet<HostId>,
-}
-
-#[derive(Clone, Debug)]
-struct Balancer {
-    address: SocketAddr,
-    stage: MemberStage,
-    seen: Liveness,
-    /// Hosts that this balancer receives nothing from.
-    unheard: BTreeSet<HostId>,
-}
-
-/// Time of the last message of a member, and whether it is connected.
-#[derive(Clone, Copy, Debug)]
-struct Liveness {
-    at: Instant,
-    here: bool,
-}
+use vireo_types::Instant;
 
 /// State of the cluster controller.
 #[derive(Clone, Debug)]
@@ -138,39 +35,42 @@ pub struct Controller {
     parts: PoolPartitions,
     /// Balancer ID after which the search for a free one starts.
     last_balancer: u8,
-    /// Time of the last tick.
-    looked: Instant,
-    /// End of the period in which no member is declared dead, because members must reconnect.
-    waits: Instant,
-    /// True if that period ends early when all members are connected.
-    early: bool,
-    /// End of the period in which the controller may discover an existing cluster. It answers no
-    /// join before.
-    listens: Option<Instant>,
-    succession: Succession,
-    /// True if another cluster exists that this controller does not know.
-    ignorant: bool,
-    dismissed: Vec<(Member, Refusal)>,
-    /// Last scaling decision that the caller has not read.
-    scaled: Option<ScalingDecision>,
+    last_tick: Instant,
+    discovery: Discovery,
+    /// Members that were declared dead, until the caller reads them.
+    evicted: Vec<(Member, Refusal)>,
     /// Replicas that lack copies required by the map.
     catch_up: CatchUp,
     /// True if all buckets are where they belong.
     settled: bool,
-    /// Hosts that drain; `left`: hosts that have drained or were idle.
-    draining: BTreeSet<HostId>,
-    left: Vec<HostId>,
-    /// Wanted number of serving hosts, and the autoscaler that changes it.
-    wanted: usize,
+    drain: Drain,
+    fleet_size: FleetSize,
+}
+
+/// Hosts that leave the cluster.
+#[derive(Clone, Debug, Default)]
+struct Drain {
+    /// Hosts that migrate their buckets.
+    hosts: BTreeSet<HostId>,
+    /// Hosts that have drained or were idle, until the caller reads them.
+    departed: Vec<HostId>,
+}
+
+/// Number of serving hosts, and the autoscaler that changes it.
+#[derive(Clone, Debug)]
+struct FleetSize {
+    target: usize,
     scaler: Option<Scaler>,
+    /// Last decision, until the caller reads it.
+    decision: Option<ScalingDecision>,
 }
 
 impl Controller {
     /// Creates the controller of a cluster that, as far as it knows, does not exist yet.
     pub fn new(settings: ControllerSettings, secrets: Secrets, now: Instant) -> Self {
-        let listens = Some(now + settings.listens);
+        let discovery = Discovery::new(now, now + settings.listens);
         let scaler = settings.scaling.map(Scaler::new);
-        let wanted = settings.scaling.map_or(0, |scaling| scaling.least.max(settings.hosts));
+        let target = settings.scaling.map_or(0, |scaling| scaling.least.max(settings.hosts));
         Controller {
             settings,
             secrets,
@@ -182,27 +82,20 @@ impl Controller {
             joined: 0,
             parts: PoolPartitions::default(),
             last_balancer: BalancerId::COUNT - 1,
-            looked: now,
-            waits: now,
-            early: true,
-            listens,
-            succession: Succession::default(),
-            ignorant: false,
-            dismissed: Vec::new(),
-            scaled: None,
+            last_tick: now,
+            discovery,
+            evicted: Vec::new(),
             catch_up: CatchUp::default(),
             settled: true,
-            draining: BTreeSet::new(),
-            left: Vec::new(),
-            wanted,
-            scaler,
+            drain: Drain::default(),
+            fleet_size: FleetSize { target, scaler, decision: None },
         }
     }
 
     /// Creates the controller that succeeds another one, from its stored state.
     pub fn restore(settings: ControllerSettings, record: DurableState, now: Instant) -> Self {
         let mut controller = Controller::new(settings, record.secrets, now);
-        controller.listens = None;
+        controller.discovery.listen_until = None;
         if let Some(map) = record.map.filter(|map| map.buckets.is_complete()) {
             controller.follow(map, now);
         }
@@ -211,26 +104,28 @@ impl Controller {
 
     /// Adopts the map of a previous controller and waits for its members.
     fn follow(&mut self, map: ClusterMap, now: Instant) {
-        let seen = Liveness { at: now, here: false };
+        let liveness = Liveness { at: now, connected: false };
         self.joined = self.joined.max(map.joined);
         for (host, copies) in &map.hosts {
             self.joined = self.joined.max(host.0.saturating_add(1));
-            let new = || Host { copies: *copies, stage: MemberStage::Serving, seen, unreached: BTreeSet::new() };
+            let new = || Host { copies: *copies, stage: MemberStage::Serving, liveness, unreached: BTreeSet::new() };
             self.hosts.entry(*host).or_insert_with(new);
         }
         // In the same process as the controller, the only balancer of the map has died with it.
         for (balancer, address) in map.balancers.iter().filter(|_| !self.settings.alone) {
-            let new = || Balancer { address: *address, stage: MemberStage::Serving, seen, unheard: BTreeSet::new() };
+            let new =
+                || Balancer { address: *address, stage: MemberStage::Serving, liveness, silent_hosts: BTreeSet::new() };
             self.balancers.entry(*balancer).or_insert_with(new);
         }
         self.order.retain(|balancer| !map.has_balancer(*balancer));
         // The next balancer ID differs from those that members know.
         self.last_balancer = map.balancers.last().map_or(self.last_balancer, |(balancer, _)| balancer.0);
-        self.waits = now + self.settings.patience;
-        self.early = true;
-        self.draining = map.leaving.iter().copied().collect();
+        self.discovery.reconnect_until = now + self.settings.reconnect_timeout;
+        self.discovery.ends_early = true;
+        self.drain.hosts = map.leaving.iter().copied().collect();
         if let Some(scaling) = &self.settings.scaling {
-            self.wanted = map.hosts.len().saturating_sub(map.leaving.len()).clamp(scaling.least, scaling.most);
+            self.fleet_size.target =
+                map.hosts.len().saturating_sub(map.leaving.len()).clamp(scaling.least, scaling.most);
         }
         self.hold(map);
     }
@@ -259,20 +154,21 @@ impl Controller {
 
     /// Returns true while members must reconnect to this controller and none is declared dead.
     pub fn is_discovering(&self) -> bool {
-        self.looked < self.succession.until(self.waits, self.has_most_hosts()) && !(self.early && self.is_complete())
+        self.last_tick < self.discovery.succession.until(self.discovery.reconnect_until, self.has_most_hosts())
+            && !(self.discovery.ends_early && self.is_complete())
     }
 
     /// Returns true if most hosts of the map are connected.
     fn has_most_hosts(&self) -> bool {
         let Some(map) = &self.map else { return true };
-        let here = |host: &HostId| self.hosts.get(host).is_some_and(|host| host.seen.here);
+        let here = |host: &HostId| self.hosts.get(host).is_some_and(|host| host.liveness.connected);
         map.hosts.iter().filter(|(host, _)| here(host)).count() * 2 > map.hosts.len()
     }
 
     /// Returns true if a member belongs to a cluster that this controller should have learned
     /// before it created another one. The controller and its members must then restart.
     pub fn is_ignorant(&self) -> bool {
-        self.ignorant
+        self.discovery.missed_cluster
     }
 
     /// Returns true if a member is ready; `None` if it does not exist.
@@ -302,17 +198,17 @@ impl Controller {
             Some(own) => own,
             None => (self.next_host()?, false),
         };
-        let seen = Liveness { at: now, here: true };
+        let liveness = Liveness { at: now, connected: true };
         let is_in = self.latest().is_some_and(|map| map.has_host(host));
         let stage = if is_in { MemberStage::Serving } else { MemberStage::Starting };
         let others = self.has_part(partition_of(host, self.settings.most_hosts));
         match self.hosts.get_mut(&host) {
-            Some(known) => (known.copies, known.seen) = (copies, seen),
+            Some(known) => (known.copies, known.liveness) = (copies, liveness),
             // A host that was in a map without having received it has done nothing under it, and
             // joins as a new one.
             None if had && !is_in => return Err(Refusal::Fenced(self.epoch())),
             None if others && !is_in => return Err(Refusal::Hosts(self.settings.most_hosts)),
-            None => drop(self.hosts.insert(host, Host { copies, stage, seen, unreached: BTreeSet::new() })),
+            None => drop(self.hosts.insert(host, Host { copies, stage, liveness, unreached: BTreeSet::new() })),
         }
         self.joined = self.joined.max(host.0.saturating_add(1));
         Ok(host)
@@ -345,14 +241,14 @@ impl Controller {
                 (next.into_iter().find(|id| !known(id)).ok_or(Refusal::Balancers)?, false)
             }
         };
-        let seen = Liveness { at: now, here: true };
+        let liveness = Liveness { at: now, connected: true };
         let is_in = self.latest().is_some_and(|map| map.has_balancer(balancer));
         match self.balancers.get_mut(&balancer) {
-            Some(known) => (known.address, known.seen) = (address, seen),
+            Some(known) => (known.address, known.liveness) = (address, liveness),
             None if had && !is_in => return Err(Refusal::Fenced(self.epoch())),
             None => {
                 let stage = if is_in { MemberStage::Serving } else { MemberStage::Starting };
-                self.balancers.insert(balancer, Balancer { address, stage, seen, unheard: BTreeSet::new() });
+                self.balancers.insert(balancer, Balancer { address, stage, liveness, silent_hosts: BTreeSet::new() });
                 if !is_in {
                     self.order.push(balancer);
                 }
@@ -366,22 +262,24 @@ impl Controller {
     fn learn_from_rejoin(&mut self, record: Option<DurableState>, now: Instant) -> Result<(), Refusal> {
         // A member that was in no map has nothing to contribute until it is certain that no other
         // member was.
-        let tells = |record: &DurableState| record.map.is_some() || self.listens.is_none_or(|until| now >= until);
+        let tells = |record: &DurableState| {
+            record.map.is_some() || self.discovery.listen_until.is_none_or(|until| now >= until)
+        };
         let Some(record) = record.filter(tells) else {
-            return match self.listens {
+            return match self.discovery.listen_until {
                 Some(until) if now < until => Err(Refusal::NotYet),
                 _ => {
-                    self.listens = None;
+                    self.discovery.listen_until = None;
                     Ok(())
                 }
             };
         };
-        let learns = self.listens.take().is_some();
+        let learns = self.discovery.listen_until.take().is_some();
         if learns {
             self.secrets = record.secrets;
         } else if record.secrets != self.secrets {
-            self.ignorant |= self.latest().is_none() && record.map.is_some();
-            return Err(if self.ignorant { Refusal::Unlearned } else { Refusal::OtherCluster });
+            self.discovery.missed_cluster |= self.latest().is_none() && record.map.is_some();
+            return Err(if self.discovery.missed_cluster { Refusal::Unlearned } else { Refusal::OtherCluster });
         }
         // A newer map than the known one was sent by a controller without a store, which this one
         // does not know.
@@ -397,8 +295,8 @@ impl Controller {
             self.next = None;
             self.hosts.retain(|host, known| known.stage != MemberStage::Serving || map.has_host(*host));
             self.follow(map, now);
-            if learns || self.succession.is_on() {
-                self.succession.learned(now, self.settings.patience);
+            if learns || self.discovery.succession.is_on() {
+                self.discovery.succession.learned(now, self.settings.reconnect_timeout);
             }
         }
         Ok(())
@@ -416,7 +314,7 @@ impl Controller {
             match self.map.as_ref().filter(|_| part < self.joined) {
                 // The partition was never assigned, or its host has done nothing under any map.
                 None => return Ok(HostId(number)),
-                Some(map) => match self.parts.look(part, map) {
+                Some(map) => match self.parts.state_of(part, map) {
                     PartitionState::Free => return Ok(HostId(number)),
                     PartitionState::Unknown => unknown = true,
                     PartitionState::Used => {}
@@ -436,7 +334,7 @@ impl Controller {
     /// an epoch.
     pub fn report_used_partitions(&mut self, host: HostId, epoch: u64, parts: impl IntoIterator<Item = u16>) {
         if self.hosts.contains_key(&host) {
-            self.parts.said(host, epoch, parts);
+            self.parts.report(host, epoch, parts);
         }
     }
 
@@ -453,7 +351,7 @@ impl Controller {
     pub fn ready(&mut self, member: Member, now: Instant) {
         let (stage, ready) = match member {
             Member::Host(host) => {
-                let ready = if self.scaler.is_some() { MemberStage::Idle } else { MemberStage::Serving };
+                let ready = if self.fleet_size.scaler.is_some() { MemberStage::Idle } else { MemberStage::Serving };
                 (self.hosts.get_mut(&host).map(|host| &mut host.stage), ready)
             }
             Member::Balancer(balancer) => {
@@ -463,20 +361,20 @@ impl Controller {
         if let Some(stage) = stage.filter(|stage| **stage == MemberStage::Starting) {
             *stage = ready;
         }
-        self.heard(member, now);
+        self.on_message(member, now);
     }
 
     /// Records a message from a member.
-    pub fn heard(&mut self, member: Member, now: Instant) {
-        if let Some(seen) = self.seen(member) {
-            *seen = Liveness { at: now, here: true };
+    pub fn on_message(&mut self, member: Member, now: Instant) {
+        if let Some(liveness) = self.liveness_mut(member) {
+            *liveness = Liveness { at: now, connected: true };
         }
     }
 
-    fn seen(&mut self, member: Member) -> Option<&mut Liveness> {
+    fn liveness_mut(&mut self, member: Member) -> Option<&mut Liveness> {
         match member {
-            Member::Host(host) => self.hosts.get_mut(&host).map(|host| &mut host.seen),
-            Member::Balancer(balancer) => self.balancers.get_mut(&balancer).map(|balancer| &mut balancer.seen),
+            Member::Host(host) => self.hosts.get_mut(&host).map(|host| &mut host.liveness),
+            Member::Balancer(balancer) => self.balancers.get_mut(&balancer).map(|balancer| &mut balancer.liveness),
         }
     }
 
@@ -484,7 +382,7 @@ impl Controller {
     /// report.
     pub fn report_silent_hosts(&mut self, balancer: BalancerId, hosts: impl IntoIterator<Item = HostId>) {
         if let Some(balancer) = self.balancers.get_mut(&balancer) {
-            balancer.unheard = hosts.into_iter().collect();
+            balancer.silent_hosts = hosts.into_iter().collect();
         }
     }
 
@@ -505,11 +403,11 @@ impl Controller {
     /// unknown or not ready.
     pub fn drain(&mut self, host: HostId) -> bool {
         match self.hosts.get(&host).map(|host| host.stage) {
-            Some(MemberStage::Serving) => drop(self.draining.insert(host)),
+            Some(MemberStage::Serving) => drop(self.drain.hosts.insert(host)),
             // An idle host has no buckets.
             Some(MemberStage::Idle) => {
                 self.remove(Member::Host(host));
-                self.left.push(host);
+                self.drain.departed.push(host);
             }
             Some(MemberStage::Starting) | None => return false,
         }
@@ -518,7 +416,7 @@ impl Controller {
 
     /// Handles the load report of a host.
     pub fn reported(&mut self, host: HostId, load: HostUtilisation, now: Instant) {
-        if let Some(scaler) = self.scaler.as_mut().filter(|_| self.hosts.contains_key(&host)) {
+        if let Some(scaler) = self.fleet_size.scaler.as_mut().filter(|_| self.hosts.contains_key(&host)) {
             scaler.reported(host, load, now);
         }
     }
@@ -531,8 +429,8 @@ impl Controller {
     /// Returns the wanted number of hosts including idle ones, and how many of them are missing.
     pub fn missing_hosts(&self) -> (usize, usize) {
         let Some(scaling) = &self.settings.scaling else { return (0, 0) };
-        let all = (self.wanted + scaling.idle).min(usize::from(self.settings.most_hosts));
-        let there = self.hosts.keys().filter(|host| !self.draining.contains(host)).count();
+        let all = (self.fleet_size.target + scaling.idle).min(usize::from(self.settings.most_hosts));
+        let there = self.hosts.keys().filter(|host| !self.drain.hosts.contains(host)).count();
         (all, all.saturating_sub(there))
     }
 
@@ -543,15 +441,15 @@ impl Controller {
 
     /// Returns hosts whose state other hosts have completely: their processes may end.
     pub fn take_departed(&mut self) -> Vec<HostId> {
-        std::mem::take(&mut self.left)
+        std::mem::take(&mut self.drain.departed)
     }
 
     /// Handles the loss of a member's connection: the member is dead, unless members must reconnect
     /// to this controller.
-    pub fn lost(&mut self, member: Member) {
+    pub fn on_disconnect(&mut self, member: Member) {
         if self.is_discovering() {
-            if let Some(seen) = self.seen(member) {
-                seen.here = false;
+            if let Some(liveness) = self.liveness_mut(member) {
+                liveness.connected = false;
             }
         } else {
             self.remove(member);
@@ -563,8 +461,8 @@ impl Controller {
             Member::Host(host) => {
                 self.hosts.remove(&host);
                 self.parts.forget(host);
-                self.draining.remove(&host);
-                self.scaler.iter_mut().for_each(|scaler| scaler.forget(host));
+                self.drain.hosts.remove(&host);
+                self.fleet_size.scaler.iter_mut().for_each(|scaler| scaler.forget(host));
             }
             Member::Balancer(balancer) => {
                 self.balancers.remove(&balancer);
@@ -575,29 +473,30 @@ impl Controller {
 
     /// Returns true if all awaited members are connected.
     fn is_complete(&self) -> bool {
-        self.hosts.values().all(|host| host.seen.here) && self.balancers.values().all(|balancer| balancer.seen.here)
+        self.hosts.values().all(|host| host.liveness.connected)
+            && self.balancers.values().all(|balancer| balancer.liveness.connected)
     }
 
     fn all(&self) -> impl Iterator<Item = (Member, Liveness)> {
-        let hosts = self.hosts.iter().map(|(id, host)| (Member::Host(*id), host.seen));
-        hosts.chain(self.balancers.iter().map(|(id, balancer)| (Member::Balancer(*id), balancer.seen)))
+        let hosts = self.hosts.iter().map(|(id, host)| (Member::Host(*id), host.liveness));
+        hosts.chain(self.balancers.iter().map(|(id, balancer)| (Member::Balancer(*id), balancer.liveness)))
     }
 
     /// Advances time. The caller does so before it reports later events, and at least four times
     /// per `silence`. A controller that was suspended itself grants all members a new period before
     /// it declares any dead.
     pub fn begin_tick(&mut self, now: Instant) {
-        let held_up = now.since(self.looked).as_micros();
-        self.looked = now;
+        let held_up = now.since(self.last_tick).as_micros();
+        self.last_tick = now;
         if held_up > self.settings.silence.as_micros() {
-            self.hosts.values_mut().for_each(|host| host.seen.at = now);
-            self.balancers.values_mut().for_each(|balancer| balancer.seen.at = now);
+            self.hosts.values_mut().for_each(|host| host.liveness.at = now);
+            self.balancers.values_mut().for_each(|balancer| balancer.liveness.at = now);
         }
-        if held_up * 2 > self.settings.patience.as_micros() {
+        if held_up * 2 > self.settings.reconnect_timeout.as_micros() {
             // After such a time members may have dropped this controller: they return on
             // connections other than those that are about to end.
-            self.waits = now + self.settings.patience;
-            self.early = false;
+            self.discovery.reconnect_until = now + self.settings.reconnect_timeout;
+            self.discovery.ends_early = false;
         }
     }
 
@@ -607,7 +506,7 @@ impl Controller {
         if self.is_discovering() {
             return;
         }
-        self.succession.is_over();
+        self.discovery.succession.is_over();
         self.declare_dead(now);
         self.resolve_balancer_partition();
         self.resolve_host_partition();
@@ -618,14 +517,14 @@ impl Controller {
     /// Declares silent members dead, if other members have sent something since.
     fn declare_dead(&mut self, now: Instant) {
         let silence = self.settings.silence;
-        let newest = self.all().map(|(_, seen)| seen.at).max().unwrap_or_default();
-        let is_silent = |seen: &Liveness| {
-            let since = newest.since(seen.at);
-            now.since(seen.at) >= silence && since.as_micros() * 2 >= silence.as_micros()
+        let newest = self.all().map(|(_, liveness)| liveness.at).max().unwrap_or_default();
+        let is_silent = |liveness: &Liveness| {
+            let since = newest.since(liveness.at);
+            now.since(liveness.at) >= silence && since.as_micros() * 2 >= silence.as_micros()
         };
-        let is_dead = |(member, seen): &(Member, Liveness)| {
+        let is_dead = |(member, liveness): &(Member, Liveness)| {
             // A starting member sends no heartbeats; when it dies, its connection ends.
-            !seen.here || is_silent(seen) && self.is_ready(*member) == Some(true)
+            !liveness.connected || is_silent(liveness) && self.is_ready(*member) == Some(true)
         };
         let dead: Vec<Member> = self.all().filter(is_dead).map(|(member, _)| member).collect();
         for member in dead {
@@ -638,9 +537,9 @@ impl Controller {
     fn resolve_balancer_partition(&mut self) {
         let Some(map) = &self.map else { return };
         let here: BTreeSet<HostId> = self.hosts.keys().copied().filter(|host| map.has_host(*host)).collect();
-        let unheard = |balancer: &Balancer| balancer.unheard.intersection(&here).copied().collect::<Vec<_>>();
+        let silent = |balancer: &Balancer| balancer.silent_hosts.intersection(&here).copied().collect::<Vec<_>>();
         let missed: Vec<(BalancerId, Vec<HostId>)> =
-            self.balancers.iter().map(|(id, balancer)| (*id, unheard(balancer))).collect();
+            self.balancers.iter().map(|(id, balancer)| (*id, silent(balancer))).collect();
         for (balancer, hosts) in missed {
             let others = self.map.as_ref().is_some_and(|map| {
                 map.balancers.iter().any(|(other, _)| *other != balancer && self.balancers.contains_key(other))
@@ -674,14 +573,14 @@ impl Controller {
 
     fn evict(&mut self, member: Member) {
         self.remove(member);
-        self.dismissed.push((member, Refusal::Silent));
+        self.evicted.push((member, Refusal::Silent));
     }
 
     /// Activates as many hosts as are wanted, and decides whether that number changes.
     fn scale(&mut self, now: Instant) {
-        let Some(scaler) = self.scaler.as_mut() else { return };
+        let Some(scaler) = self.fleet_size.scaler.as_mut() else { return };
         let works = |(id, host): (&HostId, &Host)| {
-            (host.stage == MemberStage::Serving && !self.draining.contains(id)).then_some(*id)
+            (host.stage == MemberStage::Serving && !self.drain.hosts.contains(id)).then_some(*id)
         };
         let working: Vec<HostId> = self.hosts.iter().filter_map(works).collect();
         if self.next.is_some() || !self.settled || self.map.is_none() {
@@ -689,17 +588,17 @@ impl Controller {
         } else {
             let step = scaler.decide(&working, now);
             match step {
-                Some(ScalingDecision::ScaleOut) => self.wanted = working.len() + 1,
+                Some(ScalingDecision::ScaleOut) => self.fleet_size.target = working.len() + 1,
                 Some(ScalingDecision::ScaleIn(host)) => {
-                    self.wanted = working.len() - 1;
-                    self.draining.insert(host);
+                    self.fleet_size.target = working.len() - 1;
+                    self.drain.hosts.insert(host);
                 }
                 None => {}
             }
-            self.scaled = step.or(self.scaled);
+            self.fleet_size.decision = step.or(self.fleet_size.decision);
         }
-        let missing = self.wanted.saturating_sub(working.len());
-        let idle = self.hosts.values_mut().filter(|host| host.stage == MemberStage::Idle && host.seen.here);
+        let missing = self.fleet_size.target.saturating_sub(working.len());
+        let idle = self.hosts.values_mut().filter(|host| host.stage == MemberStage::Idle && host.liveness.connected);
         idle.take(missing).for_each(|host| host.stage = MemberStage::Serving);
     }
 
@@ -715,7 +614,8 @@ impl Controller {
         let address = |id: &BalancerId| Some((*id, ready(id)?.address));
         let before = self.map.iter().flat_map(|map| &map.balancers).map(|(id, _)| id);
         let balancers: Vec<(BalancerId, SocketAddr)> = before.chain(&self.order).filter_map(address).collect();
-        let leaving: Vec<HostId> = self.draining.iter().copied().filter(|host| self.hosts.contains_key(host)).collect();
+        let leaving: Vec<HostId> =
+            self.drain.hosts.iter().copied().filter(|host| self.hosts.contains_key(host)).collect();
         let same = |map: &ClusterMap| map.hosts == hosts && map.balancers == balancers && map.leaving == leaving;
         let same = self.map.as_ref().is_some_and(same);
         // Without hosts or balancers the map stays: members that reconnect continue with it.
@@ -741,8 +641,11 @@ impl Controller {
         match buckets {
             Some(buckets) => {
                 let ids: Vec<HostId> = hosts.iter().map(|(host, _)| *host).collect();
-                let buckets = self.succession.next(buckets);
-                let lost = self.map.as_ref().map_or_else(Vec::new, |map| lost(map, &ids, &self.settings, self.settled));
+                let buckets = self.discovery.succession.next(buckets);
+                let lost = self
+                    .map
+                    .as_ref()
+                    .map_or_else(Vec::new, |map| lost_partitions(map, &ids, &self.settings, self.settled));
                 self.next = Some(ClusterMap { hosts, buckets, balancers, joined: self.joined, lost, leaving });
             }
             None => self.on_migration_complete(leaving.len() == hosts.len() || !self.settings.moves),
@@ -754,10 +657,11 @@ impl Controller {
     fn on_migration_complete(&mut self, all: bool) {
         self.settled = true;
         let Some(map) = &self.map else { return };
-        let done: Vec<HostId> = self.draining.iter().copied().filter(|host| all || !map.buckets.has(*host)).collect();
+        let done: Vec<HostId> =
+            self.drain.hosts.iter().copied().filter(|host| all || !map.buckets.has(*host)).collect();
         for host in done {
             self.remove(Member::Host(host));
-            self.left.push(host);
+            self.drain.departed.push(host);
         }
     }
 
@@ -781,11 +685,11 @@ impl Controller {
 
     /// Drains the evicted members with the reasons.
     pub fn take_evicted(&mut self) -> Vec<(Member, Refusal)> {
-        std::mem::take(&mut self.dismissed)
+        std::mem::take(&mut self.evicted)
     }
 
     /// Returns and clears the last scaling decision.
     pub fn take_scaled(&mut self) -> Option<ScalingDecision> {
-        self.scaled.take()
+        self.fleet_size.decision.take()
     }
 }

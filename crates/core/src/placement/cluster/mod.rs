@@ -10,17 +10,22 @@
 //! and declares no member dead. Hosts and balancers continue without a controller.
 
 mod controller;
+mod discovery;
+mod member;
 mod pool_partitions;
 mod record;
 mod scaling;
+mod settings;
 mod succession;
 #[cfg(test)]
 mod tests;
 
-pub use controller::{Controller, ControllerSettings, Member, Refusal};
+pub use controller::Controller;
+pub use member::{Member, Refusal};
 pub use pool_partitions::partition_of;
 pub use record::{DurableState, RejoinInfo, Secrets};
 pub use scaling::{HostUtilisation, Scaling, ScalingDecision};
+pub use settings::ControllerSettings;
 
 use crate::placement::balance::map::{BucketMap, FIRST_EPOCH};
 use crate::placement::balance::{BalancerId, HostId};

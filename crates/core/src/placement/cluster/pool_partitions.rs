@@ -5,7 +5,8 @@
 //! address of it. As no host assigns addresses of it meanwhile, a partition that is once known to
 //! be unused stays unused.
 
-use super::{ClusterMap, ControllerSettings};
+use super::ClusterMap;
+use super::settings::ControllerSettings;
 use crate::placement::balance::HostId;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,31 +28,31 @@ pub(super) enum PartitionState {
 #[derive(Clone, Debug, Default)]
 pub(super) struct PoolPartitions {
     /// Per host, the epoch of its last report and the partitions that its UEs use.
-    said: BTreeMap<HostId, (u64, BTreeSet<u16>)>,
+    reports: BTreeMap<HostId, (u64, BTreeSet<u16>)>,
 }
 
 impl PoolPartitions {
     /// Records all partitions that the UEs of a host use in an epoch.
-    pub(super) fn said(&mut self, host: HostId, epoch: u64, parts: impl IntoIterator<Item = u16>) {
-        self.said.insert(host, (epoch, parts.into_iter().collect()));
+    pub(super) fn report(&mut self, host: HostId, epoch: u64, parts: impl IntoIterator<Item = u16>) {
+        self.reports.insert(host, (epoch, parts.into_iter().collect()));
     }
 
     /// Removes the report of a host that is gone.
     pub(super) fn forget(&mut self, host: HostId) {
-        self.said.remove(&host);
+        self.reports.remove(&host);
     }
 
     /// Returns the state of a partition that no host has, by the current map.
-    pub(super) fn look(&self, part: u16, map: &ClusterMap) -> PartitionState {
+    pub(super) fn state_of(&self, part: u16, map: &ClusterMap) -> PartitionState {
         if map.lost.contains(&part) {
             return PartitionState::Used;
         }
-        let said = |host: &HostId| self.said.get(host).filter(|(epoch, _)| *epoch == map.epoch());
-        let mut parts = map.hosts.iter().map(|(host, _)| said(host));
+        let report = |host: &HostId| self.reports.get(host).filter(|(epoch, _)| *epoch == map.epoch());
+        let mut parts = map.hosts.iter().map(|(host, _)| report(host));
         if parts.clone().flatten().any(|(_, parts)| parts.contains(&part)) {
             return PartitionState::Used;
         }
-        if parts.all(|said| said.is_some()) { PartitionState::Free } else { PartitionState::Unknown }
+        if parts.all(|report| report.is_some()) { PartitionState::Free } else { PartitionState::Unknown }
     }
 }
 
@@ -59,7 +60,12 @@ impl PoolPartitions {
 /// may still have PFCP sessions of their UEs: of UEs without a copy, or without one of the last
 /// commit. Until all copies required by a map exist (`settled`), every such partition counts as
 /// lost.
-pub(super) fn lost(map: &ClusterMap, next: &[HostId], settings: &ControllerSettings, settled: bool) -> Vec<u16> {
+pub(super) fn lost_partitions(
+    map: &ClusterMap,
+    next: &[HostId],
+    settings: &ControllerSettings,
+    settled: bool,
+) -> Vec<u16> {
     let gone = map.hosts.iter().map(|(host, _)| *host).filter(|host| !next.contains(host));
     let loses = |host: &HostId| {
         let mut owned = map.buckets.buckets_owned_by(*host);

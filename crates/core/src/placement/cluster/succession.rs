@@ -19,32 +19,32 @@ const LEFT_OUT: u64 = 1 << 10;
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Succession {
     /// End of the wait for most hosts of the adopted map.
-    until: Option<Instant>,
+    deadline: Option<Instant>,
     /// True if the next map is the first one of this controller.
     leaps: bool,
 }
 
 impl Succession {
     /// Handles that a map was adopted from a member, the first one or a newer one.
-    pub(super) fn learned(&mut self, now: Instant, patience: Duration) {
-        self.until.get_or_insert(now + Duration(patience.0 * MOST_WITHIN));
+    pub(super) fn learned(&mut self, now: Instant, reconnect_timeout: Duration) {
+        self.deadline.get_or_insert(now + Duration(reconnect_timeout.0 * MOST_WITHIN));
         self.leaps = true;
     }
 
     /// Returns true if maps of members are still adopted.
     pub(super) fn is_on(&self) -> bool {
-        self.until.is_some()
+        self.deadline.is_some()
     }
 
     /// Returns the end of the wait for members: `else_until` if most hosts are present, else at
     /// least the end of the wait for most hosts.
     pub(super) fn until(&self, else_until: Instant, most_are_there: bool) -> Instant {
-        self.until.filter(|_| !most_are_there).map_or(else_until, |until| until.max(else_until))
+        self.deadline.filter(|_| !most_are_there).map_or(else_until, |deadline| deadline.max(else_until))
     }
 
     /// Ends the wait for members.
     pub(super) fn is_over(&mut self) {
-        self.until = None;
+        self.deadline = None;
     }
 
     /// Returns the next map, with a higher epoch if it is the first one of this controller.

@@ -18,7 +18,7 @@ fn settings(hosts: usize) -> ControllerSettings {
         at_once: 4096,
         scaling: None,
         silence: Duration::from_millis(200),
-        patience: Duration::from_secs(1),
+        reconnect_timeout: Duration::from_secs(1),
         listens: Duration::from_millis(600),
         alone: false,
     }
@@ -91,7 +91,7 @@ impl Bench {
         self.controller.check_liveness(self.now);
         let members = (0..16).map(host).chain((0..16).map(balancer));
         for member in members.filter(|member| !self.silent.contains(member)) {
-            self.controller.heard(member, self.now);
+            self.controller.on_message(member, self.now);
         }
         self.controller.check_liveness(self.now);
     }
@@ -178,7 +178,7 @@ fn the_first_map_waits_for_hosts_that_are_ready_and_a_balancer() {
 fn a_dead_hosts_buckets_go_to_who_has_copies_and_its_number_to_nobody() {
     let mut bench = Bench::new(3, 1);
     let before = bench.map().clone();
-    bench.controller.lost(host(1));
+    bench.controller.on_disconnect(host(1));
     bench.pass(50);
     assert_eq!((bench.epoch(), bench.hosts()), (2, vec![0, 2]));
     for bucket in (0..Bucket::COUNT).map(Bucket::new) {
@@ -210,7 +210,7 @@ fn who_falls_silent_is_dead_unless_nobody_is_heard() {
     bench.pass(100);
     assert_eq!((bench.epoch(), bench.hosts()), (2, vec![0, 1]));
     // The balancer that holds N4 fails: the next one takes N4 over.
-    bench.controller.lost(balancer(0));
+    bench.controller.on_disconnect(balancer(0));
     bench.pass(50);
     assert_eq!((bench.epoch(), bench.balancers()), (3, vec![1]));
     let again = bench.balancer(100);
@@ -230,7 +230,7 @@ fn a_controller_that_was_held_up_takes_nobody_for_dead_for_that() {
     let past = bench.past(HostId(0));
     assert_eq!(bench.controller.join_host(address(0), past, bench.now), Ok(HostId(0)));
     for member in [host(1), balancer(0)] {
-        bench.controller.lost(member);
+        bench.controller.on_disconnect(member);
         bench.silent.insert(member);
     }
     bench.pass(200);
@@ -246,14 +246,14 @@ fn a_controller_that_was_held_up_takes_nobody_for_dead_for_that() {
 fn without_the_last_host_there_is_no_map_and_it_goes_on_when_it_is_back() {
     let mut bench = Bench::new(1, 1);
     let past = bench.past(HostId(0));
-    bench.controller.lost(host(0));
+    bench.controller.on_disconnect(host(0));
     bench.pass(300);
     assert_eq!(bench.epoch(), 1);
     assert_eq!(bench.controller.join_host(address(0), past.clone(), bench.now), Ok(HostId(0)));
     bench.pass(100);
     assert_eq!((bench.epoch(), bench.controller.is_ready(host(0))), (1, Some(true)));
     // Another host joins first: the assignments of the first one are dropped.
-    bench.controller.lost(host(0));
+    bench.controller.on_disconnect(host(0));
     let other = bench.host(1);
     bench.pass(50);
     assert_eq!((bench.epoch(), bench.hosts()), (2, vec![other.0]));
@@ -304,7 +304,7 @@ fn of_two_hosts_without_a_link_the_one_goes_that_others_do_not_reach_either_else
 fn a_map_that_was_written_and_not_told_is_told_by_the_next_controller() {
     let mut bench = Bench::new(3, 1);
     let before = bench.controller.record();
-    bench.controller.lost(host(2));
+    bench.controller.on_disconnect(host(2));
     bench.step();
     let written = bench.controller.to_write().unwrap();
     assert_eq!(bench.epoch(), 1, "not written: it holds for nobody");
@@ -328,7 +328,7 @@ fn a_map_that_was_written_and_not_told_is_told_by_the_next_controller() {
 fn a_controller_that_died_before_it_wrote_is_followed_from_the_map_before() {
     let mut bench = Bench::new(3, 1);
     let kept = bench.controller.record();
-    bench.controller.lost(host(2));
+    bench.controller.on_disconnect(host(2));
     bench.step();
     assert!(bench.controller.to_write().is_some());
     let mut next = Bench::of(Controller::restore(settings(3), kept.clone(), bench.now), bench.now);
@@ -349,7 +349,7 @@ fn a_controller_that_died_before_it_wrote_is_followed_from_the_map_before() {
 fn a_controller_without_a_memory_learns_the_newest_map_from_who_joins_again() {
     let mut bench = Bench::new(3, 1);
     let old = bench.controller.record();
-    bench.controller.lost(host(0));
+    bench.controller.on_disconnect(host(0));
     bench.pass(50);
     let new = bench.controller.record();
     let other = Secrets { recovery: 1, ..SECRETS };
@@ -446,7 +446,7 @@ fn hosts_wait_until_one_dies_or_is_needed_and_leave_when_they_are_not() {
     bench.balancer(100);
     bench.pass(50);
     assert_eq!((bench.hosts(), bench.controller.idle(), bench.controller.missing_hosts()), (vec![0, 1], 1, (3, 0)));
-    bench.controller.lost(host(0));
+    bench.controller.on_disconnect(host(0));
     bench.pass(50);
     assert_eq!((bench.hosts(), bench.controller.idle(), bench.controller.missing_hosts()), (vec![1, 2], 0, (3, 1)));
     assert_eq!(bench.host(9), HostId(3));
@@ -541,11 +541,11 @@ impl World {
                     let at = self.dice(self.hosts.len() as u64) as usize;
                     let dead = *self.hosts.keys().nth(at).unwrap();
                     self.hosts.remove(&dead);
-                    self.leaders[0].lost(host(dead));
+                    self.leaders[0].on_disconnect(host(dead));
                 }
                 4 if self.balancers.len() > 1 => {
                     let (dead, _) = self.balancers.pop_first().unwrap();
-                    self.leaders[0].lost(balancer(dead));
+                    self.leaders[0].on_disconnect(balancer(dead));
                 }
                 _ => {}
             }

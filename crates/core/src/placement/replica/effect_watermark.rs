@@ -16,15 +16,6 @@ use vireo_types::Duration;
 /// Interval between two barriers to the balancers.
 pub const ASKED_EVERY: Duration = Duration::from_millis(100);
 
-/// Watermarks sent to the replicas, and the pending barrier.
-#[derive(Debug, Default)]
-pub(super) struct EffectWatermark {
-    /// Number of the pending barrier; for each replica, the last copy whose effects had all been
-    /// released when it was sent.
-    asked: Option<(u64, Vec<(HostId, u64)>)>,
-    told: FxHashMap<HostId, u64>,
-}
-
 /// Message to a replica: all effects of its copies up to a number have left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WatermarkUpdate {

@@ -27,6 +27,15 @@ pub struct InflightInputs<I> {
     ended: Vec<LoadShare>,
 }
 
+/// Input that was sent to a host and is not acknowledged.
+#[derive(Clone, Copy, Debug)]
+pub struct SentInput<'a, I> {
+    pub number: u64,
+    /// Time at which it was sent.
+    pub at: Instant,
+    pub input: &'a I,
+}
+
 impl<I> Default for InflightInputs<I> {
     fn default() -> Self {
         InflightInputs { inputs: BTreeMap::new(), ended: Vec::new() }
@@ -68,8 +77,8 @@ impl<I> InflightInputs<I> {
     }
 
     /// Returns all unacknowledged inputs in order of their numbers, with the time they were sent.
-    pub fn iter(&self) -> impl Iterator<Item = (u64, Instant, &I)> {
-        self.inputs.iter().map(|(number, (at, input, _))| (*number, *at, input))
+    pub fn iter(&self) -> impl Iterator<Item = SentInput<'_, I>> {
+        self.inputs.iter().map(|(number, (at, input, _))| SentInput { number: *number, at: *at, input })
     }
 
     /// Returns the recent unacknowledged inputs in order of their numbers.

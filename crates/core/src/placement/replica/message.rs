@@ -1,7 +1,7 @@
-//! Message from an owner to a replica.
+//! Messages from an owner to a replica.
 
 use serde::{Deserialize, Serialize};
-use vireo_types::{AssocId, Ltmsi};
+use vireo_types::{AssocId, Bucket, Ltmsi};
 
 /// Associations that the effects of a UE use, each with the association ID of its RAN node. A UE
 /// uses at most two RAN nodes.
@@ -33,6 +33,16 @@ pub struct ReplicaUpdate<'a> {
     /// Associations of the effects towards the RAN. A new owner uses the same balancers when it
     /// re-executes the effects, because these know what they have sent.
     pub ways: EffectAssociations,
+}
+
+/// Request behind the last copy: the owner has sent all its UEs of these buckets. Which UEs does
+/// the replica have from other hosts?
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReconcileRequest {
+    /// Number of the request in the sequence of copies.
+    pub number: u64,
+    /// Buckets that the sender owns and of which the receiver is a replica.
+    pub buckets: Vec<Bucket>,
 }
 
 mod optional_octets {

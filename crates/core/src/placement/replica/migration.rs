@@ -9,32 +9,11 @@
 //! continues with its own state or with its copies.
 
 use super::owner::{BucketOwner, ReplicaAcks, SlotKey};
+use super::owner_state::{MigrationStage, OutgoingBuckets};
 use crate::placement::balance::HostId;
-use crate::placement::balance::map::{BucketMap, BucketPlacement};
+use crate::placement::balance::map::BucketMap;
 use rustc_hash::FxHashMap;
 use vireo_types::Bucket;
-
-/// Buckets that migrate to other hosts.
-#[derive(Debug)]
-pub(super) struct OutgoingBuckets<S> {
-    /// Placement before the migration.
-    pub(super) owners: FxHashMap<Bucket, BucketPlacement>,
-    /// Epoch whose map moves the buckets.
-    epoch: u64,
-    stage: MigrationStage<S>,
-}
-
-/// Stage of a migration.
-#[derive(Debug)]
-enum MigrationStage<S> {
-    /// The balancers may have routed inputs by the old map until they answer this barrier.
-    Asked(u64),
-    /// UEs with a procedure in progress.
-    Ending(Vec<S>),
-    /// No procedure is in progress and none is started. When the balancers answer this barrier,
-    /// they have all effects.
-    Quiesced(u64),
-}
 
 /// Treatment of an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

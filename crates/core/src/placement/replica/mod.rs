@@ -39,6 +39,7 @@ mod message;
 mod migration;
 mod nodes;
 mod owner;
+mod owner_state;
 mod reconcile;
 mod store;
 #[cfg(test)]
@@ -46,22 +47,15 @@ mod tests;
 
 pub use claims::{Claim, ClaimResolution, Claims};
 pub use effect_watermark::{ASKED_EVERY, WatermarkUpdate};
-pub use inflight::{EffectDedup, InflightInputs, LoadShare, RecentEffects};
-pub use message::{EffectAssociations, ReplicaUpdate};
+pub use inflight::{EffectDedup, InflightInputs, LoadShare, RecentEffects, SentInput};
+pub use message::{EffectAssociations, ReconcileRequest, ReplicaUpdate};
 pub use migration::{BarrierResult, InputDisposition, MigratedBuckets};
-pub use nodes::Origin;
 pub use owner::{BucketOwner, Commit, ReplicaAcks, ResentCommit, SlotKey};
-pub use reconcile::{NAMED, ReconcileRequest};
+pub use owner_state::Origin;
+pub use reconcile::NAMED;
 pub use store::{ApplyResult, DONE_AGAIN, Fenced, ReplicaEntry, ReplicaStore, TakeoverSet, UnsentOutbox};
 
-use crate::amf::context::UeContext;
-
-/// Number of steps that the new owner skips where copies may lag. The dead host may have executed
-/// them beyond its last copy. The keys of its sent effects derive from their sequence numbers and
-/// must not be used again.
-pub const SKIPPED_STEPS: u64 = 1 << 12;
-/// Number of NAS COUNTs that the new owner skips for the same reason (DESIGN decision 5).
-const SKIPPED_COUNTS: u32 = 32;
+pub use crate::amf::context::{SKIPPED_STEPS, skip};
 
 /// Replication settings: which commits are copied, to how many hosts, and which acknowledgements
 /// effects wait for.
@@ -155,14 +149,5 @@ impl Ack {
     /// Returns the value with a configuration name.
     pub fn from_name(name: &str) -> Option<Self> {
         Ack::ALL.into_iter().find(|ack| ack.name() == name)
-    }
-}
-
-/// Advances sequence number and NAS COUNTs beyond all that a dead host may have used without a
-/// copy.
-pub fn skip(ue: &mut UeContext) {
-    ue.sequence += SKIPPED_STEPS;
-    if let Some(security) = &mut ue.security {
-        security.downlink = security.downlink.saturating_add(SKIPPED_COUNTS);
     }
 }

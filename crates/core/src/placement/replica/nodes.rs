@@ -18,47 +18,10 @@
 //! sent when this host has that map.
 
 use super::owner::{BucketOwner, SlotKey};
+use super::owner_state::{Kept, Origin};
 use super::{ReplicaEntry, TakeoverSet};
-use crate::placement::balance::HostId;
 use crate::placement::balance::map::BucketMap;
-use vireo_types::{Bucket, Ltmsi};
-
-/// How a UE arrived at its owner.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Origin {
-    /// Takeover: the previous owner is dead.
-    Dead,
-    /// Migration: the previous owner has handed the UE off; see [`TakeoverSet::handed`].
-    Handed(Option<HostId>),
-}
-
-/// UE that is held back.
-#[derive(Debug)]
-struct Kept {
-    ltmsi: Ltmsi,
-    shadow: ReplicaEntry,
-    origin: Origin,
-    /// Number of the barrier sent since the UE arrived.
-    question: Option<u64>,
-}
-
-/// Pending barriers and UEs that are held back.
-#[derive(Debug, Default)]
-pub(super) struct Nodes {
-    /// Barriers that not all balancers have answered, each with the epoch whose balancers received
-    /// it.
-    asked: Vec<(u64, u64)>,
-    /// Last epoch whose balancers have all answered.
-    known: u64,
-    kept: Vec<Kept>,
-}
-
-impl Nodes {
-    /// Returns the buckets of UEs that are held back.
-    pub(super) fn buckets(&self) -> impl Iterator<Item = Bucket> {
-        self.kept.iter().map(|kept| kept.ltmsi.bucket())
-    }
-}
+use vireo_types::Ltmsi;
 
 impl<S: SlotKey, P> BucketOwner<S, P> {
     /// Holds back a UE whose RAN node is unknown. Inputs for its bucket wait.
@@ -119,6 +82,8 @@ mod tests {
     use super::super::reconcile::tests::{NOW, Said, World, copy, parts};
     use super::super::{Ack, InputDisposition, Mode, ReplicaStore, ReplicationConfig};
     use super::*;
+    use crate::placement::balance::HostId;
+    use vireo_types::Bucket;
 
     #[test]
     fn host_has_caught_up_when_it_knows_the_nodes() {

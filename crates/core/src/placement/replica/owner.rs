@@ -3,11 +3,9 @@
 //! [`BucketOwner`] decides which copies each replica receives and when the effects of a commit may
 //! leave.
 
-use super::effect_watermark::EffectWatermark;
-use super::migration::OutgoingBuckets;
-use super::nodes::Nodes;
-use super::reconcile::{ReconcileRequest, ReplicaProgress};
-use super::{EffectAssociations, Mode, ReplicaUpdate, ReplicationConfig};
+use super::message::{EffectAssociations, ReconcileRequest, ReplicaUpdate};
+use super::owner_state::{EffectWatermark, Nodes, OutgoingBuckets, ReplicaProgress};
+use super::{Mode, ReplicationConfig};
 use crate::amf::context::{self, EncodedContext as Parts};
 use crate::placement::balance::HostId;
 use crate::placement::balance::map::{BucketMap, BucketPlacement};

@@ -15,34 +15,15 @@
 //! The owner decides, not the replica. The sender of a copy proves nothing where messages of
 //! several hosts overtake each other, but the owner knows which UEs exist.
 
+use super::message::ReconcileRequest;
 use super::owner::{BucketOwner, SlotKey};
+use super::owner_state::ReplicaProgress;
 use super::{Fenced, ReplicaEntry, ReplicaStore};
 use crate::placement::balance::HostId;
 use vireo_types::{Bucket, Ltmsi};
 
 /// Maximum number of UEs named in one answer. For more, the owner asks again.
 pub const NAMED: usize = 4096;
-
-/// Progress of a replica towards having copies of all UEs of some buckets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ReplicaProgress {
-    /// The owner scans its UEs for missing copies.
-    Looked,
-    /// All copies were sent, and the reconcile request with this number is pending.
-    Asked(u64),
-    /// The replica has everything once it has acknowledged this number.
-    Kept(u64),
-}
-
-/// Request behind the last copy: the owner has sent all its UEs of these buckets. Which UEs does
-/// the replica have from other hosts?
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ReconcileRequest {
-    /// Number of the request in the sequence of copies.
-    pub number: u64,
-    /// Buckets that the sender owns and of which the receiver is a replica.
-    pub buckets: Vec<Bucket>,
-}
 
 impl<S: SlotKey, P> BucketOwner<S, P> {
     /// Returns the request to a replica that was sent all copies; `None` if it is not a replica.

@@ -165,7 +165,7 @@ impl World {
             Event::Pfcp(octets) => self.step(Input::Pfcp(octets)),
             Event::Report(kind) => {
                 let mut octets = Vec::new();
-                let seid = Some(self.bench.sm().cp_seid.0);
+                let seid = Some(self.bench.sm().pfcp.cp_seid.0);
                 let mut report = pfcp::Builder::new(&mut octets, MessageType::SESSION_REPORT_REQUEST, seid, 5);
                 report.put(&pfcp::ReportType(*kind)).group(pfcp::ErrorIndicationReport::ID, |report| {
                     report.put(&pfcp::FTeid::new(Teid(1), Ipv4Addr::new(10, 3, 0, 2).into()));

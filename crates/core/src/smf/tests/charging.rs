@@ -64,13 +64,14 @@ fn what_is_reported_adds_up() {
     bench.established();
     bench.ran_up(0x201);
     bench.modified();
-    let report = message(Kind::SESSION_REPORT_REQUEST, bench.sm().cp_seid, 300, 500, pfcp::UsageReportTrigger::PERIO);
+    let report =
+        message(Kind::SESSION_REPORT_REQUEST, bench.sm().pfcp.cp_seid, 300, 500, pfcp::UsageReportTrigger::PERIO);
     let out = bench.step(Input::Pfcp(&report));
     assert_eq!(out[0], Output::UsageReported { uplink: 300, downlink: 500 });
     assert_eq!(brief(&out[1..]), "report-response");
     assert_eq!((bench.sm().usage.uplink, bench.sm().usage.downlink), (300, 500));
     bench.step(Input::ReleaseLocally);
-    let last = message(Kind::SESSION_DELETION_RESPONSE, bench.sm().cp_seid, 1, 2, pfcp::UsageReportTrigger::TERMR);
+    let last = message(Kind::SESSION_DELETION_RESPONSE, bench.sm().pfcp.cp_seid, 1, 2, pfcp::UsageReportTrigger::TERMR);
     assert_eq!(bench.step(Input::Pfcp(&last))[0], Output::UsageReported { uplink: 1, downlink: 2 });
 }
 
@@ -87,11 +88,11 @@ fn a_slice_that_counts_nothing_asks_for_nothing() {
 fn what_is_left_of_a_quota_is_granted_and_no_more() {
     let mut bench = active();
     let spent = pfcp::UsageReportTrigger::VOLQU;
-    let report = message(Kind::SESSION_REPORT_REQUEST, bench.sm().cp_seid, 100_000, 500_000, spent);
+    let report = message(Kind::SESSION_REPORT_REQUEST, bench.sm().pfcp.cp_seid, 100_000, 500_000, spent);
     let out = bench.step(Input::Pfcp(&report));
     assert_eq!(granted(&out), Some(QUOTA - 600_000), "another UPF may have had a part");
     assert_eq!(bench.modified(), [], "nothing of the session has changed");
-    let report = message(Kind::SESSION_REPORT_REQUEST, bench.sm().cp_seid, 400_000, 0, spent);
+    let report = message(Kind::SESSION_REPORT_REQUEST, bench.sm().pfcp.cp_seid, 400_000, 0, spent);
     assert_eq!(granted(&bench.step(Input::Pfcp(&report))), None, "nothing is left");
 }
 
@@ -103,7 +104,7 @@ fn a_session_that_goes_to_another_upf_divides_what_is_left() {
     let out = bench.step(Input::Relocate(there, seid));
     assert_eq!((brief(&out), granted(&out)), ("modification-request".into(), None), "first it is asked");
     let asked = pfcp::UsageReportTrigger::IMMER;
-    let source = bench.sm().cp_seid;
+    let source = bench.sm().pfcp.cp_seid;
     let answer = message(Kind::SESSION_MODIFICATION_RESPONSE, source, 100_000, 100_000, asked);
     let out = bench.step(Input::Pfcp(&answer));
     let kept = granted(&out).expect("a part");

@@ -185,7 +185,7 @@ fn upfs_are_shared_by_the_ues() {
     bench.config.upfs.extend([of_another_network, another]);
     bench.create(REQUEST);
     // 1234 + 7 << 16 is even.
-    assert_eq!(bench.sm().upf, UPF.parse().expect("an address"));
+    assert_eq!(bench.sm().pfcp.upf, UPF.parse().expect("an address"));
 }
 
 #[test]
@@ -211,7 +211,7 @@ fn a_upf_that_gives_no_tunnel_is_left_again() {
     bench.create(REQUEST);
     let mut octets = Vec::new();
     let kind = pfcp::MessageType::SESSION_ESTABLISHMENT_RESPONSE;
-    let mut message = pfcp::Builder::new(&mut octets, kind, Some(bench.sm().cp_seid.0), 1);
+    let mut message = pfcp::Builder::new(&mut octets, kind, Some(bench.sm().pfcp.cp_seid.0), 1);
     message.put(&pfcp::Cause::REQUEST_ACCEPTED).put(&pfcp::FSeid::new(9, Ipv4Addr::LOCALHOST.into()));
     message.finish().expect("a short message");
     assert_eq!(brief(&bench.step(Input::Pfcp(&octets))), "reject/1#38 deletion-request");

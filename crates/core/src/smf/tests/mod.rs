@@ -13,8 +13,9 @@ use crate::config::{
     Charging, CoreConfig, DnnConfig, NodeName, SecurityConfig, SliceConfig, SliceProfile, Timers, UpfConfig,
 };
 use crate::subscription::DnnSubscription;
+use std::net::SocketAddr;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use vireo_types::{Bucket, Duration, PduSessionType, Tac, Teid, Tmsi};
+use vireo_types::{Bucket, Dnn, Duration, Instant, Ltmsi, PduSessionType, Seid, Snssai, Tac, Teid, Tmsi};
 use vireo_wire::nas::{Nas5gsMessage, Nas5gsmMessage};
 use vireo_wire::ngap::*;
 use vireo_wire::pfcp;
@@ -180,7 +181,7 @@ impl Bench {
     pub(super) fn upf_message(&self, kind: pfcp::MessageType, cause: pfcp::Cause) -> Vec<u8> {
         use pfcp::Element;
         let mut octets = Vec::new();
-        let mut message = pfcp::Builder::new(&mut octets, kind, Some(self.sm().cp_seid.0), 77);
+        let mut message = pfcp::Builder::new(&mut octets, kind, Some(self.sm().pfcp.cp_seid.0), 77);
         message.put(&pfcp::NodeId::Ipv4(Ipv4Addr::new(127, 0, 0, 7))).put(&cause);
         if kind == pfcp::MessageType::SESSION_ESTABLISHMENT_RESPONSE && cause.is_accepted() {
             message.put(&pfcp::FSeid::new(UP_SEID, Ipv4Addr::new(127, 0, 0, 7).into()));

@@ -18,7 +18,7 @@ fn our_seid() -> Seid {
 /// Handles a message of the other UPF.
 fn elsewhere(bench: &mut Bench, kind: Kind, cause: Cause) -> Vec<Output> {
     use pfcp::Element;
-    let seid = bench.sm().relocation.as_ref().expect("a relocation").cp_seid;
+    let seid = bench.sm().relocation.as_ref().expect("a relocation").pfcp.cp_seid;
     let mut octets = Vec::new();
     let mut message = pfcp::Builder::new(&mut octets, kind, Some(seid.0), 78);
     message.put(&cause);
@@ -86,10 +86,10 @@ fn switched() -> (Bench, Vec<Output>) {
 #[test]
 fn an_active_session_goes_to_another_upf_and_keeps_its_addresses() {
     let mut bench = Bench::active();
-    let (before, address) = (bench.sm().upf, bench.sm().address);
+    let (before, address) = (bench.sm().pfcp.upf, bench.sm().address);
     let out = bench.step(Input::Relocate(there(), our_seid()));
     assert_eq!(pfcp(&out), [(there(), 0, None)]);
-    assert_eq!(bench.sm().upf, before, "it is not there yet");
+    assert_eq!(bench.sm().pfcp.upf, before, "it is not there yet");
     let out = done(&mut bench, Kind::SESSION_ESTABLISHMENT_RESPONSE);
     // The source sends the end marker to the RAN and continues; the target still buffers packets.
     assert_eq!(pfcp(&out), [(before, UP_SEID, Some(0x201))]);
@@ -97,8 +97,8 @@ fn an_active_session_goes_to_another_upf_and_keeps_its_addresses() {
     assert_eq!((uplink.address, uplink.teid), (Ipv4Addr::new(10, 3, 0, 9).into(), Teid(THERE_TEID)));
     assert_eq!((own.address, own.teid), (Ipv4Addr::new(10, 3, 0, 2).into(), Teid(0x201)));
     let sm = bench.sm();
-    assert_eq!((sm.upf, sm.cp_seid, sm.up_seid, sm.address), (there(), our_seid(), THERE_SEID, address));
-    let old = sm.relocation.as_ref().expect("a relocation").cp_seid;
+    assert_eq!((sm.pfcp.upf, sm.pfcp.cp_seid, sm.pfcp.up_seid, sm.address), (there(), our_seid(), THERE_SEID, address));
+    let old = sm.relocation.as_ref().expect("a relocation").pfcp.cp_seid;
     assert_eq!(sm.seid_at(before), old);
     let elsewhere = SocketAddr::from(([203, 0, 113, 1], 8805));
     assert!(sm.is_at(there(), our_seid()) && sm.is_at(before, old));
@@ -125,12 +125,12 @@ fn an_active_session_goes_to_another_upf_and_keeps_its_addresses() {
 #[test]
 fn an_idle_session_goes_and_what_the_source_keeps_reaches_the_ue() {
     let mut bench = Bench::inactive();
-    let before = bench.sm().upf;
+    let before = bench.sm().pfcp.upf;
     bench.step(Input::Relocate(there(), our_seid()));
     assert_eq!(done(&mut bench, Kind::SESSION_ESTABLISHMENT_RESPONSE), [], "nobody else hears of it");
     let mut report = Vec::new();
     {
-        let seid = bench.sm().relocation.as_ref().expect("a relocation").cp_seid;
+        let seid = bench.sm().relocation.as_ref().expect("a relocation").pfcp.cp_seid;
         let mut message = pfcp::Builder::new(&mut report, Kind::SESSION_REPORT_REQUEST, Some(seid.0), 5);
         message.put(&pfcp::ReportType::DLDR);
         message.finish().expect("a short message");
@@ -173,7 +173,7 @@ fn what_is_about_something_else_is_refused() {
     bench.step(Input::Activate);
     assert_eq!(bench.step(Input::Relocate(there(), our_seid())), [Output::NotRelocated], "the RAN is being asked");
     let mut bench = Bench::active();
-    let here = bench.sm().upf;
+    let here = bench.sm().pfcp.upf;
     assert_eq!(bench.step(Input::Relocate(here, our_seid())), [Output::NotRelocated], "it is there");
     bench.step(Input::Relocate(there(), our_seid()));
     assert_eq!(bench.step(Input::Relocate(there(), our_seid())), [Output::NotRelocated], "it is on its way");
@@ -183,18 +183,19 @@ fn what_is_about_something_else_is_refused() {
 fn a_ue_that_becomes_idle_while_its_session_goes_is_found_at_the_target() {
     // Before the target has answered: the switch waits for the source.
     let mut bench = Bench::active();
-    let before = bench.sm().upf;
+    let before = bench.sm().pfcp.upf;
     bench.step(Input::Relocate(there(), our_seid()));
     assert_eq!(pfcp(&bench.step(Input::Deactivate)), [(before, UP_SEID, Some(0))]);
     assert_eq!(done(&mut bench, Kind::SESSION_ESTABLISHMENT_RESPONSE), []);
-    assert_eq!(bench.sm().upf, before);
+    assert_eq!(bench.sm().pfcp.upf, before);
     assert_eq!(bench.modified(), []);
-    assert_eq!(bench.sm().upf, there());
+    assert_eq!(bench.sm().pfcp.upf, there());
     // After it: the target has reported a packet when no UE had to be paged for it.
     let (mut bench, _) = switched();
     let mut report = Vec::new();
     {
-        let mut message = pfcp::Builder::new(&mut report, Kind::SESSION_REPORT_REQUEST, Some(bench.sm().cp_seid.0), 5);
+        let mut message =
+            pfcp::Builder::new(&mut report, Kind::SESSION_REPORT_REQUEST, Some(bench.sm().pfcp.cp_seid.0), 5);
         message.put(&pfcp::ReportType::DLDR);
         message.finish().expect("a short message");
     }
@@ -208,14 +209,14 @@ fn a_ue_that_becomes_idle_while_its_session_goes_is_found_at_the_target() {
 #[test]
 fn a_ue_that_comes_back_while_its_session_goes_is_told_of_the_target_afterwards() {
     let mut bench = Bench::inactive();
-    let before = bench.sm().upf;
+    let before = bench.sm().pfcp.upf;
     bench.step(Input::Relocate(there(), our_seid()));
     assert_eq!(brief(&bench.step(Input::Activate)), "SetupRequest", "with the source's tunnel end");
     assert_eq!(done(&mut bench, Kind::SESSION_ESTABLISHMENT_RESPONSE), []);
     assert_eq!(pfcp(&bench.ran_up(0x300)), [(before, UP_SEID, Some(0x300))]);
     let out = bench.modified();
     assert_eq!(brief(&out), "activated ModifyRequest modification-request");
-    assert_eq!((bench.sm().upf, told_ran(&out).0.teid), (there(), Teid(THERE_TEID)));
+    assert_eq!((bench.sm().pfcp.upf, told_ran(&out).0.teid), (there(), Teid(THERE_TEID)));
 }
 
 #[test]
@@ -266,7 +267,7 @@ fn a_upf_that_restarts_on_the_way_is_not_waited_for() {
     bench.wait(on_the_way());
     assert_eq!(brief(&bench.step(Input::Deadline)), "relocated(instant(1000000))");
     let (mut bench, _) = switched();
-    let source = bench.sm().relocation.as_ref().expect("a relocation").upf;
+    let source = bench.sm().relocation.as_ref().expect("a relocation").pfcp.upf;
     let out = bench.step(Input::UpfLost);
     assert_eq!(pfcp(&out).iter().filter(|(upf, seid, _)| (*upf, *seid) == (source, UP_SEID)).count(), 1, "{out:?}");
     assert_eq!(brief(&done(&mut bench, Kind::SESSION_DELETION_RESPONSE)), "notrelocated");

@@ -188,7 +188,7 @@ fn lost_tunnel_of_new_session_leaves_session() {
 fn report(bench: &Bench, kind: pfcp::ReportType, error: Option<u32>) -> Vec<u8> {
     use pfcp::Element;
     let mut octets = Vec::new();
-    let seid = Some(bench.sm().cp_seid.0);
+    let seid = Some(bench.sm().pfcp.cp_seid.0);
     let mut message = pfcp::Builder::new(&mut octets, MessageType::SESSION_REPORT_REQUEST, seid, 0x00ab_cdef);
     message.put(&kind);
     if let Some(teid) = error {
@@ -273,7 +273,7 @@ fn messages_of_other_sessions_and_other_requests_are_not_heard() {
     bench.step(Input::Deactivate);
     let before = bench.sm().clone();
     let mut of_another = bench.upf_message(MessageType::SESSION_MODIFICATION_RESPONSE, Cause::REQUEST_ACCEPTED);
-    pfcp::set_seid(&mut of_another, bench.sm().cp_seid.0 ^ 1);
+    pfcp::set_seid(&mut of_another, bench.sm().pfcp.cp_seid.0 ^ 1);
     assert_eq!(bench.step(Input::Pfcp(&of_another)), []);
     assert_eq!(bench.established(), []);
     assert_eq!(bench.deleted(), []);

@@ -3,8 +3,9 @@
 //! Success; loss of a session, an SMF, the target or the UE; cancellation.
 
 use super::*;
+use vireo_core::amf::context::PendingServiceAccept;
 use vireo_core::amf::procedures::service_request::Request;
-use vireo_core::sba::{HandoverStep, PendingServiceAccept};
+use vireo_core::sba::HandoverStep;
 use vireo_wire::ngap::{NGAP_PDU, NgapPduKind};
 
 /// Returns the session number and the handover step of each request.

@@ -4,10 +4,11 @@
 
 use crate::lab::{ASSOC, Ids, Lab, upf_answer};
 use vireo_core::Env;
+use vireo_core::amf::context::{RemoteSession, RemoteStage};
 use vireo_core::amf::engine::Event;
 use vireo_core::sba::{
-    HandoverStep, N1N2Content, N1N2Transfer, N1N2TransferResult, RemoteSession, RemoteStage,
-    SmfCreateRequest as CreateAsk, SmfRequest, SmfResponse, SmfUpdateRequest,
+    HandoverStep, N1N2Content, N1N2Transfer, N1N2TransferResult, SmfCreateRequest as CreateAsk, SmfRequest,
+    SmfResponse, SmfUpdateRequest,
 };
 use vireo_core::smf::{self, Create, Input, N2Sm, Output, SmContext};
 use vireo_core::step::{Effect, Kind, Note};
@@ -50,7 +51,7 @@ impl Smf {
                 Output::N1(n1) => told.n1 = Some(n1),
                 Output::N2(kind, octets) => told.n2 = Some((kind, octets)),
                 Output::Pfcp { upf, message } => {
-                    if let Some(answer) = upf_answer(&message, upf, sm.cp_seid) {
+                    if let Some(answer) = upf_answer(&message, upf, sm.pfcp.cp_seid) {
                         let (more, ended) = self.run(lab, sm, Input::Pfcp(&answer));
                         told = N1N2Content { n1: told.n1.or(more.n1), n2: told.n2.or(more.n2) };
                         gone |= ended;
@@ -192,12 +193,12 @@ impl Smf {
                             _ => false,
                         };
                         let answer = match is_refused {
-                            true => SmfResponse::Refused { told, unknown: false },
+                            true => SmfResponse::Refused { content: told, unknown: false },
                             false => SmfResponse::Done(told),
                         };
                         (answer, gone.then_some(Event::SmContextReleased { number }).or(other))
                     }
-                    None => (SmfResponse::Refused { told: N1N2Content::default(), unknown: true }, None),
+                    None => (SmfResponse::Refused { content: N1N2Content::default(), unknown: true }, None),
                 }
             }
             SmfRequest::Release { reference } => {
@@ -213,7 +214,7 @@ impl Smf {
     pub(crate) fn transfer(&mut self, psi: u8, told: N1N2Content) -> N1N2Transfer {
         self.token += 1;
         let unreached = Some("http://smf/unreached".into());
-        N1N2Transfer { token: self.token, psi, told, unreached, carried: None, created: None, wants: None }
+        N1N2Transfer { token: self.token, psi, content: told, unreached, carried: None, created: None, wants: None }
     }
 
     /// Reports a packet for an idle UE's session. Returns the result of the transfer.

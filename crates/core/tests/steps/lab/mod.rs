@@ -278,11 +278,6 @@ impl Lab {
         self.stored.as_ref().map(|octets| context::decode(octets).expect("it decodes"))
     }
 
-    /// Replaces the UE's context with a stored form.
-    pub(crate) fn store(&mut self, octets: Vec<u8>) {
-        self.stored = Some(octets);
-    }
-
     /// Returns the UE's context in its stored form.
     pub(crate) fn octets(&self) -> &[u8] {
         self.stored.as_deref().expect("a context")
@@ -404,7 +399,7 @@ impl Lab {
         assert_eq!(context::decode(&octets).as_ref(), Ok(&*ue), "a context is all in its stored form");
         assert_eq!(through_json(ue), *ue, "and in the one that an operator reads");
         if procedure_in_progress(ue).is_none() {
-            assert_eq!(ue.deadline(), ue.expires, "nothing is under way, so nothing is waited for");
+            assert_eq!(ue.deadline(), ue.reachability.expires, "nothing is under way, so nothing is waited for");
         }
         self.stored = (!forgotten).then_some(octets);
         self.notes.extend(outcome.notes);

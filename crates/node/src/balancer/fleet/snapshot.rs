@@ -98,7 +98,7 @@ impl FleetSnapshot {
 }
 
 fn carried(flying: &InflightInputs<Input>) -> Vec<InputSnapshot> {
-    flying.iter().filter_map(|(number, at, input)| InputSnapshot::new(number, at, input)).collect()
+    flying.iter().filter_map(|sent| InputSnapshot::new(sent.number, sent.at, sent.input)).collect()
 }
 
 /// The snapshot lacks the load share of the inputs, because hosts report their load several times a

@@ -30,8 +30,8 @@ impl Back {
     /// Adds the sessions of a resumed UE.
     pub(super) fn awaits(&mut self, ue: &UeContext) {
         for session in &ue.sessions {
-            self.upfs.insert(session.upf);
-            self.sessions.insert(session.cp_seid);
+            self.upfs.insert(session.pfcp.upf);
+            self.sessions.insert(session.pfcp.cp_seid);
         }
     }
 }

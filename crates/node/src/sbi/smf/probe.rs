@@ -93,7 +93,10 @@ fn commit(octets: &[u8]) {
 /// Processes the input as a piggybacked SM context: AMF requests, a UPF report, and deadlines.
 pub fn take(config: CoreConfig, octets: &[u8]) {
     commit(octets);
-    let Some((upf, seid)) = Session::decode(octets).map(|session| (session.sm.upf, session.sm.cp_seid)) else { return };
+    let Some((upf, seid)) = Session::decode(octets).map(|session| (session.sm.pfcp.upf, session.sm.pfcp.cp_seid))
+    else {
+        return;
+    };
     let patience = Duration::from_secs(4);
     let mut sessions =
         Sessions::new(config, "http://smf".into(), StdRng::seed_from_u64(1), SessionStorage::Amf(patience));

@@ -110,18 +110,19 @@ pub(super) fn look(
     let mut sessions = Vec::new();
     read_all(records, COLLECTION, |id, found| {
         let session = Session::found(codec, found);
-        let session = session.filter(|(session, _)| name(session.sm.cp_seid.ltmsi()).id == id);
+        let session = session.filter(|(session, _)| name(session.sm.pfcp.cp_seid.ltmsi()).id == id);
         let (session, known) = session.ok_or(DatabaseError::Stranger)?;
-        sessions.push((session.sm.cp_seid.ltmsi(), session, known.version));
+        sessions.push((session.sm.pfcp.cp_seid.ltmsi(), session, known.version));
         Ok(())
     })?;
     if scope.is_shared() {
         read_all(records, shared_record::COLLECTION, |_, found| {
             for (name, octets) in &found.parts {
                 let Some(number) = shared_record::sm_of(name) else { continue };
-                let session = Session::of_part(codec.format, octets).filter(|s| s.sm.cp_seid.ltmsi().get() == number);
+                let session =
+                    Session::of_part(codec.format, octets).filter(|s| s.sm.pfcp.cp_seid.ltmsi().get() == number);
                 let session = session.ok_or(DatabaseError::Stranger)?;
-                sessions.push((session.sm.cp_seid.ltmsi(), session, found.version));
+                sessions.push((session.sm.pfcp.cp_seid.ltmsi(), session, found.version));
             }
             Ok(())
         })?;

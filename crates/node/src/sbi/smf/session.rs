@@ -268,7 +268,7 @@ impl Session {
     }
 
     fn transfer_message(&self, root: &str, name: u32, told: N1N2Content) -> Message {
-        let message = wire::transfer(root, (self.sm.cp_seid, self.sm.psi, self.sm.snssai), told);
+        let message = wire::transfer(root, (self.sm.pfcp.cp_seid, self.sm.psi, self.sm.terms.snssai), told);
         self.with_created(name, message)
     }
 
@@ -276,7 +276,7 @@ impl Session {
     fn with_created(&self, name: u32, message: Message) -> Message {
         match (&self.implied, &self.made_by) {
             (Some(Implied { number, by: Some(by) }), Some(key)) if *by == name => {
-                let (key, sm_context_ref) = (key.clone(), wire::reference(self.sm.cp_seid));
+                let (key, sm_context_ref) = (key.clone(), wire::reference(self.sm.pfcp.cp_seid));
                 wire::with_created(message, CreatedSmContext { key, number: *number, sm_context_ref })
             }
             _ => message,
@@ -344,7 +344,7 @@ fn create(
     // The AMF finds the answered request by its key.
     let implied = implied.filter(|_| key.is_some()).map(|number| Implied { number, by: None });
     let creating = carried.is_some() || implied.is_some();
-    let own = (!creating).then(|| wire::created(&means.root, sm.cp_seid, *psi, *snssai));
+    let own = (!creating).then(|| wire::created(&means.root, sm.pfcp.cp_seid, *psi, *snssai));
     let session = Session {
         format: FORMAT,
         sm,
@@ -393,7 +393,7 @@ impl SmTransaction<'_> {
             // A previous request has created the SM context.
             SmEvent::Create(_) => {
                 let sm = &self.session.sm;
-                self.out.own = Some(wire::created(&self.means.root, sm.cp_seid, sm.psi, sm.snssai));
+                self.out.own = Some(wire::created(&self.means.root, sm.pfcp.cp_seid, sm.psi, sm.terms.snssai));
                 false
             }
             SmEvent::Update(said) => self.update(said, key),
@@ -411,7 +411,7 @@ impl SmTransaction<'_> {
                 self.step(Input::ReleaseLocally)
             }
             // With piggyback, the UPF of the session was unknown before the SM context arrived.
-            SmEvent::Pfcp(upf, message) if *upf != self.session.sm.upf => {
+            SmEvent::Pfcp(upf, message) if *upf != self.session.sm.pfcp.upf => {
                 self.refuse(*upf, message);
                 false
             }
@@ -546,7 +546,7 @@ impl SmTransaction<'_> {
         if !smf::address_is_taken(sm, message) {
             return None;
         }
-        let address = addresses.address(&sm.dnn, sm.kind)?;
+        let address = addresses.address(&sm.terms.dnn, sm.kind)?;
         Some(smf::establish_with(sm, address, config))
     }
 
@@ -603,10 +603,10 @@ impl SmTransaction<'_> {
     }
 
     fn pfcp(&mut self, upf: SocketAddr, mut message: Vec<u8>) {
-        let key = outbox::key(self.session.sm.cp_seid.ltmsi(), self.name());
+        let key = outbox::key(self.session.sm.pfcp.cp_seid.ltmsi(), self.name());
         let request = pfcp::Message::new(&message).is_ok_and(|message| message.message_type().is_request());
         if let Some(record) = self.session.record.filter(|_| request && self.means.with_upf) {
-            shared_record::with_place(&mut message, (record, self.session.sm.cp_seid.ltmsi().get()));
+            shared_record::with_place(&mut message, (record, self.session.sm.pfcp.cp_seid.ltmsi().get()));
         }
         if request && self.means.stored {
             self.session.to_upf.push(PendingPfcpRequest { upf, key, message: message.clone() });
@@ -665,7 +665,7 @@ impl SmTransaction<'_> {
         self.session.to_amf.retain(|to_amf| now.since(to_amf.at) <= SAID_AGAIN);
         if self.session.creating && (gone || self.session.sm.n4 != N4State::Establishing) {
             let sm = &self.session.sm;
-            let created = Some(wire::created(&self.means.root, sm.cp_seid, sm.psi, sm.snssai));
+            let created = Some(wire::created(&self.means.root, sm.pfcp.cp_seid, sm.psi, sm.terms.snssai));
             self.session.creating = false;
             // With piggyback, the response follows the first transfer too. After it the AMF repeats
             // nothing.

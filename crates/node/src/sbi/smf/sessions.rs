@@ -252,7 +252,7 @@ impl Sessions {
 
     /// Adds an SM context of a previous SMF and repeats its pending messages.
     pub(super) fn restore(&mut self, ltmsi: Ltmsi, session: &Session, now: Instant) {
-        self.means.addresses.are_taken(&session.sm.dnn, &session.sm.address);
+        self.means.addresses.are_taken(&session.sm.terms.dnn, &session.sm.address);
         for leave in session.again(&self.means.root, now) {
             self.leave(ltmsi, session, leave);
         }
@@ -616,7 +616,7 @@ impl Sessions {
     /// Frees the addresses of an SM context that is not created.
     fn give_back(&mut self, outcome: &mut Outcome) {
         if let Some(session) = outcome.session.take() {
-            self.means.addresses.give_back(&session.sm.dnn, &session.sm.address);
+            self.means.addresses.give_back(&session.sm.terms.dnn, &session.sm.address);
         }
     }
 
@@ -698,7 +698,7 @@ impl Sessions {
     }
 
     fn leave(&mut self, ltmsi: Ltmsi, session: &Session, leave: OutgoingMessage) {
-        self.leave_as(ltmsi, (session.sm.cp_seid, session.supi), Some(session.status_uri()), leave);
+        self.leave_as(ltmsi, (session.sm.pfcp.cp_seid, session.supi), Some(session.status_uri()), leave);
     }
 
     /// Executes the effects of a removed SM context.
@@ -723,7 +723,7 @@ impl Sessions {
     /// Adds an SM context to the index.
     fn enter(&mut self, ltmsi: Ltmsi, session: &Session, made_by: Option<Box<str>>) {
         let Session { sm, supi, .. } = session;
-        let (seid, psi, upf, lives) = (sm.cp_seid, sm.psi, sm.upf, !session.has_ended());
+        let (seid, psi, upf, lives) = (sm.pfcp.cp_seid, sm.psi, sm.pfcp.upf, !session.has_ended());
         let (supi, record) = (*supi, session.record);
         let entry = Entry { seid, supi, psi, upf, lives, due: None, record, made_by, taken: None, given: 0 };
         self.index.insert(ltmsi, entry);
@@ -736,7 +736,7 @@ impl Sessions {
     /// Updates index and deadline of an SM context.
     fn note(&mut self, ltmsi: Ltmsi, session: &Session, now: Instant) {
         let Some(entry) = self.index.get_mut(&ltmsi) else { return };
-        entry.upf = session.sm.upf;
+        entry.upf = session.sm.pfcp.upf;
         if entry.lives && session.has_ended() {
             entry.lives = false;
             self.lives -= 1;

@@ -35,7 +35,7 @@ pub fn released(turn: &mut StepContext<'_, '_>) {
     let timers = turn.env.config.timers;
     if turn.ue.is_registered() {
         // Mobile reachable timer (TS 24.501 5.3.7).
-        turn.ue.expires =
+        turn.ue.reachability.expires =
             (timers.t3512.as_micros() > 0).then(|| turn.now() + timers.t3512 + timers.implicit_deregistration);
     }
     forget_if_empty(turn);

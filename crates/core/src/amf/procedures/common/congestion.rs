@@ -39,11 +39,11 @@ fn seconds(mean: u64, random: u32) -> u64 {
 /// Drops the pending work of a UE that is rejected for congestion, as if it had not responded to
 /// paging. A pending deregistration is kept.
 pub fn drop_pending_work(turn: &mut StepContext<'_, '_>) {
-    if turn.ue.wanted.sessions == 0 && !turn.ue.wanted.signalling {
+    if turn.ue.pending.sessions == 0 && !turn.ue.pending.signalling {
         return;
     }
     user_plane::step_all(turn, || Input::Unreachable);
-    (turn.ue.wanted.sessions, turn.ue.wanted.signalling) = (0, false);
+    (turn.ue.pending.sessions, turn.ue.pending.signalling) = (0, false);
 }
 
 #[cfg(test)]

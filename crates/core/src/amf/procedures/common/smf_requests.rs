@@ -3,11 +3,9 @@
 //! Events of the UE become requests to the SMF, and N1N2 content of the SMF is forwarded to UE and
 //! RAN. `engine::smf_events` handles the responses.
 
-use super::user_plane::{self, DeferredSessionMessage, HELD_LIMIT};
-use crate::amf::context::RanContext;
-use crate::sba::{
-    N1N2Content, RemoteSession, RemoteStage, SessionNumber, SmfCreateRequest, SmfRequest, SmfUpdateRequest,
-};
+use super::user_plane::{self, HELD_LIMIT};
+use crate::amf::context::{DeferredSessionMessage, RanContext, RemoteSession, RemoteStage};
+use crate::sba::{N1N2Content, SessionNumber, SmfCreateRequest, SmfRequest, SmfUpdateRequest};
 use crate::smf::{Input, N2Sm};
 use crate::step::{Effect, Kind, Note, StepContext};
 use vireo_types::limits::SM_INFORMATION_OCTETS;
@@ -141,7 +139,7 @@ fn deactivate(turn: &mut StepContext<'_, '_>) {
     // N2 content is void; N1 content waits until the UE returns.
     turn.ue.chain.deferred.iter_mut().for_each(|held| held.n2 = None);
     turn.ue.chain.deferred.retain(|held| held.n1.is_some());
-    turn.ue.wanted.signalling |= !turn.ue.chain.deferred.is_empty();
+    turn.ue.pending.signalling |= !turn.ue.chain.deferred.is_empty();
 }
 
 /// Deactivates a session that the RAN has released or did not set up.
@@ -212,7 +210,7 @@ pub fn forward_n1n2(turn: &mut StepContext<'_, '_>, psi: u8, told: N1N2Content) 
             wait(turn, DeferredSessionMessage { psi, n1, n2 })
         }
         Some(RanContext::Releasing { .. }) | None => {
-            turn.ue.wanted.signalling |= n1.is_some();
+            turn.ue.pending.signalling |= n1.is_some();
             if n1.is_some() {
                 wait(turn, DeferredSessionMessage { psi, n1, n2: None });
             }

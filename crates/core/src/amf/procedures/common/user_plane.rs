@@ -1,11 +1,10 @@
 //! Delivery of the output of session steps to UE, RAN, UPF and counters.
 
 use super::smf_requests;
-use crate::amf::context::{RanContext, UeContext};
+use crate::amf::context::{DeferredSessionMessage, RanContext, UeContext};
 use crate::amf::n2::{self, SessionSetup};
 use crate::smf::{self, Input, N2Sm, Output};
 use crate::step::{Effect, Kind, Note, StepContext};
-use serde::{Deserialize, Serialize};
 use vireo_types::{SessionIndex, limits};
 use vireo_wire::nas::*;
 
@@ -34,7 +33,7 @@ pub fn activate(turn: &mut StepContext<'_, '_>, wanted: impl Fn(u8) -> bool) -> 
         if !sm.is_live() || !wanted(sm.psi) {
             continue;
         }
-        let (psi, index, snssai) = (sm.psi, sm.index, sm.snssai);
+        let (psi, index, snssai) = (sm.psi, sm.index, sm.terms.snssai);
         let mut rest = Vec::new();
         for output in smf::step(sm, Input::Activate, turn.env) {
             match output {
@@ -87,7 +86,7 @@ pub fn deliver(turn: &mut StepContext<'_, '_>, psi: u8, index: SessionIndex, out
             Output::Established => finished(turn, index, Kind::Session),
             Output::Activated => finished(turn, index, Kind::Activation),
             // The engine pages an idle UE, and activates the user plane of a connected one.
-            Output::DownlinkData => turn.ue.wanted.sessions |= 1 << psi,
+            Output::DownlinkData => turn.ue.pending.sessions |= 1 << psi,
             Output::UsageReported { uplink, downlink } => turn.note(Note::UsageReported { uplink, downlink }),
             Output::Relocated(since) => turn.note(Note::Succeeded(Kind::Relocation, since)),
             Output::NotRelocated => turn.note(Note::Failed(Kind::Relocation, 0)),
@@ -110,22 +109,6 @@ pub fn count_reject(turn: &mut StepContext<'_, '_>, n1: &[u8]) -> Option<Kind> {
     Some(kind)
 }
 
-/// N1 and N2 output of a session step. While the UE moves from one RAN node to another, neither can
-/// receive it: the context stores it until the UE is at one of them.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DeferredSessionMessage {
-    pub(super) psi: u8,
-    pub(super) n1: Option<Vec<u8>>,
-    pub(super) n2: Option<(N2Sm, Vec<u8>)>,
-}
-
-impl DeferredSessionMessage {
-    /// Returns true if the message has the RAN set up this session.
-    pub fn sets_up(&self, psi: u8) -> bool {
-        self.psi == psi && matches!(self.n2, Some((N2Sm::SetupRequest, _)))
-    }
-}
-
 /// Maximum number of deferred messages of a UE: three per session. A handover takes seconds.
 pub(super) const HELD_LIMIT: usize = 3 * limits::SESSIONS_PER_UE;
 
@@ -134,8 +117,8 @@ fn pass_on(turn: &mut StepContext<'_, '_>, message: DeferredSessionMessage) {
     if !turn.ue.is_between_nodes() || message.n1.is_none() && message.n2.is_none() {
         return send(turn, message);
     }
-    if turn.ue.held.len() < HELD_LIMIT {
-        turn.ue.held.push(message);
+    if turn.ue.deferred.len() < HELD_LIMIT {
+        turn.ue.deferred.push(message);
     } else {
         turn.note(Note::fault("handover-held-too-much"));
     }
@@ -154,7 +137,7 @@ pub fn send_deferred(turn: &mut StepContext<'_, '_>) {
     if turn.ue.is_between_nodes() {
         return;
     }
-    for message in std::mem::take(&mut turn.ue.held) {
+    for message in std::mem::take(&mut turn.ue.deferred) {
         send(turn, message);
     }
 }
@@ -162,7 +145,7 @@ pub fn send_deferred(turn: &mut StepContext<'_, '_>) {
 /// Drops the deferred messages of a UE that is at neither RAN node. Its session sends N1 messages
 /// again when the UE is back, and the RAN request is created again then.
 pub fn drop_deferred(turn: &mut StepContext<'_, '_>) {
-    turn.ue.wanted.signalling |= std::mem::take(&mut turn.ue.held).iter().any(|held| held.n1.is_some());
+    turn.ue.pending.signalling |= std::mem::take(&mut turn.ue.deferred).iter().any(|held| held.n1.is_some());
 }
 
 fn finished(turn: &mut StepContext<'_, '_>, index: SessionIndex, kind: Kind) {
@@ -197,7 +180,7 @@ fn transport(turn: &mut StepContext<'_, '_>, psi: u8, message: Vec<u8>) -> Optio
 /// again.
 fn send_n1(turn: &mut StepContext<'_, '_>, psi: u8, message: Vec<u8>) {
     if turn.ue.connection.is_none() {
-        turn.ue.wanted.signalling = true;
+        turn.ue.pending.signalling = true;
         return;
     }
     if let Some(nas) = transport(turn, psi, message) {
@@ -207,7 +190,7 @@ fn send_n1(turn: &mut StepContext<'_, '_>, psi: u8, message: Vec<u8>) {
 
 fn send_n2(turn: &mut StepContext<'_, '_>, psi: u8, kind: N2Sm, transfer: Vec<u8>, n1: Option<Vec<u8>>) {
     if turn.ue.connection.is_none() {
-        turn.ue.wanted.signalling |= n1.is_some();
+        turn.ue.pending.signalling |= n1.is_some();
         return;
     }
     if turn.is_being_released() {
@@ -218,7 +201,7 @@ fn send_n2(turn: &mut StepContext<'_, '_>, psi: u8, kind: N2Sm, transfer: Vec<u8
     let nas = n1.and_then(|n1| transport(turn, psi, n1));
     match kind {
         N2Sm::SetupRequest => {
-            let here = turn.ue.session(psi).map(|s| s.snssai);
+            let here = turn.ue.session(psi).map(|s| s.terms.snssai);
             let Some(snssai) = here.or_else(|| turn.ue.chain.by_psi(psi).map(|s| s.snssai)) else { return };
             let ambr = turn.ue.ambr();
             turn.send(|c| n2::session_setup_request(c, ambr, SessionSetup { psi, snssai, nas, transfer }));

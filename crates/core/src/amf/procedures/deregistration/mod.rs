@@ -1,35 +1,21 @@
 //! Deregistration by the UE and the network (TS 24.501 5.5.2, TS 23.502 4.2.2.3).
 
 pub mod nr;
+mod state;
+
+pub use state::Deregistering;
 
 use crate::amf::context::{Registration, Retry};
 use crate::amf::n2::Cause;
 use crate::amf::procedures::common::user_plane;
 use crate::smf::Input;
 use crate::step::{Effect, Kind, Note, StepContext};
-use serde::{Deserialize, Serialize};
-use vireo_types::{Duration, Instant};
+use vireo_types::Duration;
 use vireo_wire::nas::GmmCause;
 use vireo_wire::ngap::CauseNas;
 
 /// Time for which the security context and the 5G-GUTI of a deregistered UE are kept.
 const KEPT_FOR: Duration = Duration::from_secs(600);
-
-/// Deregistration by the network in progress: DEREGISTRATION REQUEST was sent (T3522).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Deregistering {
-    retry: Retry,
-    started: Instant,
-    again: bool,
-    cause: Option<u8>,
-}
-
-impl Deregistering {
-    /// Returns the time of the next timer expiry.
-    pub fn deadline(&self) -> Instant {
-        self.retry.deadline
-    }
-}
 
 /// Handles DEREGISTRATION REQUEST of the UE. A UE that switches off gets no response (TS 24.501
 /// 5.5.2.2.2).
@@ -102,7 +88,7 @@ pub fn complete(turn: &mut StepContext<'_, '_>) {
     user_plane::step_all(turn, || Input::ReleaseLocally);
     turn.ue.registration = Registration::Deregistered;
     turn.ue.allowed.clear();
-    turn.ue.expires = Some(turn.now() + KEPT_FOR);
+    turn.ue.reachability.expires = Some(turn.now() + KEPT_FOR);
 }
 
 /// Ends this context without informing the UE, because another context became the subscriber's. It

@@ -8,86 +8,20 @@
 pub mod nr;
 mod smf_updates;
 mod source;
+mod state;
 
+use nr::RequestedSession;
 pub use smf_updates::{buffer, buffer_unconfirmed, completed, smf_answered};
-pub use source::SourceNode;
+pub use state::{Handover, N2Handover, SourceNode, XnHandover};
 
-use crate::amf::context::{Connection, RanContext, is_served};
+use crate::amf::context::{Connection, HandoverSmfStage, RanContext, is_served};
 use crate::amf::n2::{Cause, HandoverRequired, PathSwitch, SessionItems, UeMessage};
 use crate::amf::procedures::common::user_plane;
-use crate::sba::HandoverSmfStage;
 use crate::smf::{self, HandoverRefusal, Input, N2Sm, N4State, RanState, refusal};
 use crate::step::{Effect, Kind, Note, StepContext};
-use serde::{Deserialize, Serialize};
 use vireo_types::limits::HANDOVER_CONTAINER_OCTETS;
-use vireo_types::{AmfUeNgapId, AssocId, Instant, NrCgi, RanUeNgapId, Snssai, Tai};
+use vireo_types::{AssocId, NrCgi, RanUeNgapId, Tai};
 use vireo_wire::ngap::{CauseRadioNetwork as Radio, decode_open_type};
-
-/// Handover in progress, with its state.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Handover {
-    /// Xn handover: the UPFs are being updated.
-    Switching(XnHandover),
-    /// N2 handover: the target prepares, or the UE moves to it.
-    Moving(N2Handover),
-}
-
-/// Xn handover; the UE is at the target already.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct XnHandover {
-    /// Sessions to be switched, one bit each.
-    asked: u16,
-    /// Sessions that the target did not set up, one bit each.
-    failed: u16,
-    /// The RAN has other UE security capabilities than the context; the acknowledgement corrects
-    /// them.
-    mismatch: bool,
-    started: Instant,
-}
-
-/// N2 handover (TS 23.502 4.9.1.3).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct N2Handover {
-    pub assoc: AssocId,
-    /// AMF-UE-NGAP-ID for the target.
-    pub amf_id: AmfUeNgapId,
-    /// RAN-UE-NGAP-ID of the target, once known.
-    pub ran_id: Option<RanUeNgapId>,
-    tai: Tai,
-    /// Sessions that the target is or will be requested to set up, one bit each. After HANDOVER
-    /// COMMAND: the sessions that are handed over.
-    asked: u16,
-    /// HANDOVER COMMAND was sent: the UE moves to the target.
-    commanded: bool,
-    started: Instant,
-    deadline: Instant,
-}
-
-impl N2Handover {
-    /// Returns true if HANDOVER COMMAND was sent to the source.
-    pub fn is_commanded(&self) -> bool {
-        self.commanded
-    }
-}
-
-impl Handover {
-    /// Returns the time at which the handover is aborted. A path switch has no deadline: it ends
-    /// with the responses of the UPFs, each of which has its own time limit.
-    pub fn deadline(&self) -> Option<Instant> {
-        match self {
-            Handover::Switching(_) => None,
-            Handover::Moving(moving) => Some(moving.deadline),
-        }
-    }
-
-    /// Returns the target of an N2 handover.
-    pub fn target(&self) -> Option<&N2Handover> {
-        match self {
-            Handover::Switching(_) => None,
-            Handover::Moving(moving) => Some(moving),
-        }
-    }
-}
 
 fn bits<'a>(items: impl IntoIterator<Item = &'a (u8, Vec<u8>)>) -> u16 {
     // PDU session IDs are octets in NGAP; 5GSM uses 1 to 15.
@@ -215,9 +149,9 @@ pub fn required(turn: &mut StepContext<'_, '_>, request: &HandoverRequired) {
     let mut items = Vec::new();
     for (psi, transfer) in &request.sessions {
         let Some(at) = position(turn, *psi) else { continue };
-        let snssai = turn.ue.sessions[at].snssai;
+        let snssai = turn.ue.sessions[at].terms.snssai;
         if let Some(transfer) = user_plane::ask(turn, at, Input::N2(N2Sm::HandoverRequired, transfer)) {
-            items.push((*psi, snssai, transfer));
+            items.push(RequestedSession { psi: *psi, snssai, transfer });
         }
     }
     let amf_id = turn.next_amf_id();
@@ -257,7 +191,7 @@ fn ask_target(
     turn: &mut StepContext<'_, '_>,
     moving: N2Handover,
     cause: Cause,
-    sessions: Vec<(u8, Snssai, Vec<u8>)>,
+    sessions: Vec<RequestedSession>,
     container: &[u8],
 ) {
     let next_hop = turn.ue.security.as_mut().and_then(|s| s.advance());
@@ -266,7 +200,7 @@ fn ask_target(
         smf_updates::cancel(turn, &moving);
         return refuse(turn, Radio::unspecified);
     };
-    let asked = sessions.iter().fold(0, |bits, (psi, ..)| bits | 1 << psi);
+    let asked = sessions.iter().fold(0, |bits, session| bits | 1 << session.psi);
     let deadline = turn.now() + turn.env.config.timers.ran_response;
     let request = nr::Request {
         guami: turn.env.config.guami(),
@@ -298,7 +232,10 @@ fn smfs_have_answered(turn: &mut StepContext<'_, '_>) {
             // have prepared its session: cancel it.
             let lost = smf_updates::settled(turn.ue, &mut items);
             smf_updates::cancel_some(turn, &moving, moving.asked & !bits(&items) & !bits(&lost));
-            let with_slice = |(psi, transfer)| Some((psi, turn.ue.chain.by_psi(psi)?.snssai, transfer));
+            let with_slice = |(psi, transfer)| {
+                let snssai = turn.ue.chain.by_psi(psi)?.snssai;
+                Some(RequestedSession { psi, snssai, transfer })
+            };
             let items = items.into_iter().filter_map(with_slice).collect();
             ask_target(turn, moving, cause, items, &container);
         }

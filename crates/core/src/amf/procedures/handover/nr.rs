@@ -70,6 +70,16 @@ pub fn path_switch_failure(amf_id: AmfUeNgapId, ran_id: RanUeNgapId, sessions: V
     ))
 }
 
+/// Session that the target is requested to set up.
+#[derive(Debug)]
+pub struct RequestedSession {
+    /// PDU session identity, 1 to 15.
+    pub psi: u8,
+    pub snssai: Snssai,
+    /// Handover Request Transfer of the SMF.
+    pub transfer: Vec<u8>,
+}
+
 /// Contents of HANDOVER REQUEST.
 #[derive(Debug)]
 pub struct Request<'a> {
@@ -79,8 +89,7 @@ pub struct Request<'a> {
     pub ambr: Ambr,
     pub capability: UeSecurityCapability,
     pub next_hop: NextHop,
-    /// PDU session ID, slice and Handover Request Transfer of each session.
-    pub sessions: Vec<(u8, Snssai, Vec<u8>)>,
+    pub sessions: Vec<RequestedSession>,
     pub allowed: &'a [Snssai],
     /// Source to Target Transparent Container.
     pub container: &'a [u8],
@@ -88,7 +97,7 @@ pub struct Request<'a> {
 
 /// Encodes HANDOVER REQUEST (9.2.3.4).
 pub fn handover_request(amf_id: AmfUeNgapId, request: Request<'_>) -> Vec<u8> {
-    let item = |(psi, snssai, transfer): (u8, Snssai, Vec<u8>)| {
+    let item = |RequestedSession { psi, snssai, transfer }: RequestedSession| {
         PDUSessionResourceSetupItemHOReq::new(PDUSessionID(psi), snssai_to(snssai), transfer.into(), None)
     };
     let sessions = PDUSessionResourceSetupListHOReq(request.sessions.into_iter().map(item).collect());

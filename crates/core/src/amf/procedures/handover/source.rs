@@ -4,31 +4,13 @@
 //! commanded to release the UE, and its response is awaited.
 
 use super::smf_updates;
+use super::state::SourceNode;
 use crate::amf::context::Connection;
 use crate::amf::n2::{self, Cause};
 use crate::amf::ran::{self, ResetItem};
 use crate::smf::N4State;
 use crate::step::{Effect, Note, StepContext};
-use serde::{Deserialize, Serialize};
-use vireo_types::Instant;
 use vireo_wire::ngap::CauseRadioNetwork as Radio;
-
-/// RAN node that the UE has left.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SourceNode {
-    /// Connection of the UE to this RAN node.
-    pub connection: Connection,
-    /// UE CONTEXT RELEASE COMMAND was sent.
-    commanded: bool,
-    deadline: Instant,
-}
-
-impl SourceNode {
-    /// Returns the time limit of the UPFs, or of the response to UE CONTEXT RELEASE COMMAND.
-    pub fn deadline(&self) -> Instant {
-        self.deadline
-    }
-}
 
 /// Starts to wait for the UPFs; the UE is at the target.
 pub(super) fn start(turn: &mut StepContext<'_, '_>, connection: Connection) {

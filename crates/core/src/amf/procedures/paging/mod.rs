@@ -6,32 +6,19 @@
 //! connected.
 
 pub mod nr;
+mod state;
+
+pub use state::Paging;
 
 use crate::amf::context::Retry;
 use crate::amf::procedures::common::user_plane;
 use crate::smf::Input;
 use crate::step::{Effect, Kind, Note, StepContext};
-use serde::{Deserialize, Serialize};
-use vireo_types::Instant;
-
-/// Paging in progress (T3513).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Paging {
-    retry: Retry,
-    started: Instant,
-}
-
-impl Paging {
-    /// Returns the time of the next timer expiry.
-    pub fn deadline(&self) -> Instant {
-        self.retry.deadline
-    }
-}
 
 /// Pages the UE. Returns `None` if it cannot be paged; it is then handled as unreachable.
 pub fn begin(turn: &mut StepContext<'_, '_>) -> Option<Paging> {
     turn.note(Note::Started(Kind::Paging));
-    if turn.ue.unreachable || turn.ue.identity.tmsi.is_none() {
+    if turn.ue.reachability.unreachable || turn.ue.identity.tmsi.is_none() {
         on_no_response(turn);
         return None;
     }
@@ -45,8 +32,8 @@ pub fn begin(turn: &mut StepContext<'_, '_>) -> Option<Paging> {
 fn page(turn: &mut StepContext<'_, '_>) {
     let (ue, env) = (&turn.ue, &turn.env);
     let tmsis = [ue.identity.tmsi, ue.identity.old_tmsi].into_iter().flatten();
-    let pdus: Vec<_> = tmsis.map(|tmsi| nr::paging(env.config.guami(), tmsi, &ue.area)).collect();
-    for assoc in env.ran.serving(&ue.area) {
+    let pdus: Vec<_> = tmsis.map(|tmsi| nr::paging(env.config.guami(), tmsi, &ue.reachability.area)).collect();
+    for assoc in env.ran.serving(&ue.reachability.area) {
         for pdu in &pdus {
             turn.out.effects.push(Effect::Ngap { assoc, pdu: pdu.clone() });
         }
@@ -81,6 +68,6 @@ pub fn on_deadline(turn: &mut StepContext<'_, '_>, paging: Paging) -> Option<Pag
 fn on_no_response(turn: &mut StepContext<'_, '_>) {
     turn.note(Note::Failed(Kind::Paging, 0));
     user_plane::step_all(turn, || Input::Unreachable);
-    let wanted = &mut turn.ue.wanted;
+    let wanted = &mut turn.ue.pending;
     (wanted.sessions, wanted.signalling) = (0, false);
 }

@@ -3,120 +3,23 @@
 //! Initial, mobility and periodic registration, with a SUCI or a 5G-GUTI.
 
 pub mod nr;
+mod state;
 
-use crate::amf::context::{PendingWork, Registration, Retry, UeSecurityCapability};
+pub use state::{Registering, Request, RequestIdentity, RequestKind};
+
+use crate::amf::context::{PendingWork, Registration, Retry};
 use crate::amf::n2::{self, Cause};
-use crate::amf::procedures::common::security_setup::{Awaited, Progress, SecuritySetup};
+use crate::amf::procedures::common::security_setup::{Progress, SecuritySetup};
 use crate::amf::procedures::common::{context_setup, smf_requests, user_plane};
 use crate::config::SliceProfile;
 use crate::smf::{Input, RanState};
 use crate::step::{Effect, Kind, Note, StepContext};
 use crate::subscription::{SubscriberIdentity, Subscription};
-use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
+use state::Stage;
 use vireo_types::{Instant, Snssai, Tai, limits};
 use vireo_wire::nas::GmmCause;
 use vireo_wire::ngap::{CauseNas, CauseRadioNetwork};
-
-/// Contents of REGISTRATION REQUEST.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Request {
-    pub kind: RequestKind,
-    /// True if the UE has a follow-on request pending.
-    pub follow_on: bool,
-    /// ngKSI of the UE; 7 = no key.
-    pub ngksi: u8,
-    pub identity: RequestIdentity,
-    pub capability: Option<UeSecurityCapability>,
-    pub requested: Vec<Snssai>,
-    /// Sessions with uplink data, one bit each.
-    pub uplink_data: u16,
-    /// Sessions that the UE has, one bit each; `None` if the IE is absent.
-    pub session_status: Option<u16>,
-}
-
-/// 5GS registration type (TS 24.501 9.11.3.7).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum RequestKind {
-    Initial,
-    Mobility,
-    Periodic,
-    /// Emergency registration, and types that are not served.
-    Unserved,
-}
-
-impl RequestKind {
-    /// Returns the kind under which the registration is counted.
-    pub const fn counted(self) -> Kind {
-        match self {
-            RequestKind::Initial | RequestKind::Unserved => Kind::Registration,
-            RequestKind::Mobility | RequestKind::Periodic => Kind::Mobility,
-        }
-    }
-}
-
-/// Identity in REGISTRATION REQUEST.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum RequestIdentity {
-    /// SUCI: the octets of the mobile identity.
-    Suci(Vec<u8>),
-    Guti,
-    /// Identity that names no subscriber.
-    Other,
-    /// 5G-GUTI that a UE from EPS has mapped from its 4G-GUTI (TS 24.501 5.5.1.3.2).
-    MappedGuti,
-}
-
-/// Registration in progress, with its request.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Registering {
-    request: Request,
-    started: Instant,
-    stage: Stage,
-}
-
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-enum Stage {
-    /// Identification, authentication and security mode control.
-    Securing(SecuritySetup),
-    /// Registration Accept sent (T3550).
-    Accepted {
-        retry: Retry,
-        /// Sessions whose user plane was activated with it, one bit each.
-        back: u16,
-    },
-}
-
-impl Registering {
-    /// Returns the registration type.
-    pub fn kind(&self) -> RequestKind {
-        self.request.kind
-    }
-
-    /// Returns the time of the next timer expiry.
-    pub fn deadline(&self) -> Option<Instant> {
-        match &self.stage {
-            Stage::Securing(securing) => Some(securing.deadline()),
-            Stage::Accepted { retry, .. } => Some(retry.deadline),
-        }
-    }
-
-    /// Returns the response that the network waits for.
-    pub fn awaited(&self) -> Awaited {
-        match &self.stage {
-            Stage::Securing(securing) => securing.awaited(),
-            Stage::Accepted { .. } => Awaited::Nothing,
-        }
-    }
-
-    /// Returns the security sub-procedure while it is in progress.
-    pub fn securing(&mut self) -> Option<&mut SecuritySetup> {
-        match &mut self.stage {
-            Stage::Securing(securing) => Some(securing),
-            Stage::Accepted { .. } => None,
-        }
-    }
-}
 
 /// Result of a step of registration: the procedure in progress, or `None` after its end.
 pub type Next = Option<Registering>;
@@ -259,12 +162,12 @@ fn accept(turn: &mut StepContext<'_, '_>, request: Request, started: Instant) ->
         turn.effect(Effect::FreeTmsi(superseded));
     }
     turn.ue.registration = Registration::Registered;
-    turn.ue.expires = None;
+    turn.ue.reachability.expires = None;
     context_setup::begin(turn);
-    turn.ue.area = area(turn);
+    turn.ue.reachability.area = area(turn);
     // Sessions for which an idle UE was paged are activated with those that it requests (TS 23.502
     // 4.2.2.2.2 step 17).
-    let wanted = request.uplink_data | std::mem::take(&mut turn.ue.wanted.sessions);
+    let wanted = request.uplink_data | std::mem::take(&mut turn.ue.pending.sessions);
     let sessions = user_plane::activate(turn, |psi| wanted >> psi & 1 == 1);
     // Separate SMFs have not responded yet; their N2 content follows.
     let asked = smf_requests::activate(turn, wanted);
@@ -290,7 +193,7 @@ fn area(turn: &StepContext<'_, '_>) -> SmallVec<[Tai; 4]> {
 /// 4.2.2.2.2).
 fn release_if_done(turn: &mut StepContext<'_, '_>, request: &Request) {
     let update = matches!(request.kind, RequestKind::Mobility | RequestKind::Periodic);
-    let idle = turn.ue.sessions.iter().all(|s| s.ran == RanState::Idle) && turn.ue.wanted == PendingWork::default();
+    let idle = turn.ue.sessions.iter().all(|s| s.ran == RanState::Idle) && turn.ue.pending == PendingWork::default();
     let idle = idle && turn.ue.chain.sessions.iter().all(|s| !s.up) && turn.ue.chain.deferred.is_empty();
     if update && !request.follow_on && idle {
         turn.release(Cause::nas(CauseNas::normal_release));

@@ -99,7 +99,7 @@ pub fn accept(turn: &mut StepContext<'_, '_>, request: &Request, rejected: &[Sns
             // No IMS voice and no emergency services: sent explicitly, so that a phone does not
             // search for them.
             .with_fgs_network_feature_support(NasFGsNetworkFeatureSupport::new(vec![0, 0]));
-    if let Some(areas) = tai_list(&turn.ue.area) {
+    if let Some(areas) = tai_list(&turn.ue.reachability.area) {
         message = message.with_tai_list(areas);
     }
     if let Some(tmsi) = turn.ue.identity.tmsi {

@@ -3,51 +3,29 @@
 //! The UE changes from idle to connected, and the user plane of sessions with data is activated.
 
 pub mod nr;
+mod state;
 
+pub use state::{Request, ServiceRequestPending};
+
+use crate::amf::context::PendingServiceAccept;
 use crate::amf::n2::{Cause, SessionSetup};
 use crate::amf::procedures::common::{context_setup, smf_requests, user_plane};
-use crate::sba::PendingServiceAccept;
 use crate::step::{Kind, Note, StepContext};
-use serde::{Deserialize, Serialize};
-use vireo_types::Instant;
 use vireo_wire::nas::GmmCause;
 use vireo_wire::ngap::CauseNas;
-
-/// Contents of SERVICE REQUEST.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Request {
-    /// Sessions with uplink data, one bit each.
-    pub uplink_data: u16,
-    /// Sessions that the UE has, one bit each; `None` if the IE is absent.
-    pub session_status: Option<u16>,
-}
-
-/// Accepted service request; the response of the RAN is pending.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ServiceRequestPending {
-    started: Instant,
-    deadline: Instant,
-}
-
-impl ServiceRequestPending {
-    /// Returns the time at which the service request fails.
-    pub fn deadline(&self) -> Instant {
-        self.deadline
-    }
-}
 
 /// Handles a verified SERVICE REQUEST of a registered UE.
 pub fn begin(turn: &mut StepContext<'_, '_>, request: Request) -> Option<ServiceRequestPending> {
     turn.note(Note::Started(Kind::ServiceRequest));
     let started = turn.received_at();
-    turn.ue.expires = None;
+    turn.ue.reachability.expires = None;
     context_setup::begin(turn);
     if let Some(status) = request.session_status {
         user_plane::drop_unknown(turn, status);
     }
     // Sessions for which the UE was paged are activated with those that it requests (TS 23.502
     // 4.2.3.2 step 4).
-    let wanted = request.uplink_data | std::mem::take(&mut turn.ue.wanted.sessions);
+    let wanted = request.uplink_data | std::mem::take(&mut turn.ue.pending.sessions);
     let sessions = user_plane::activate(turn, |psi| wanted >> psi & 1 == 1);
     match smf_requests::activate(turn, wanted) {
         0 => accept(turn, request, sessions),

@@ -98,7 +98,7 @@ fn create(turn: &mut StepContext<'_, '_>, transport: UlNasTransport<'_>) {
     let chosen = choose(&subscription, &turn.ue.allowed, transport.snssai, transport.dnn.as_ref());
     // A UE with a session in an IoT slice has only that session.
     let is_simple = |slice: Snssai| turn.env.config.profile(slice) == SliceProfile::Iot;
-    let here = turn.ue.sessions.iter().filter(|session| session.is_live()).map(|session| session.snssai);
+    let here = turn.ue.sessions.iter().filter(|session| session.is_live()).map(|session| session.terms.snssai);
     let remote = turn.ue.chain.sessions.iter().filter(|session| session.is_live()).map(|session| session.snssai);
     let is_second =
         here.chain(remote).any(|other| is_simple(other) || chosen.as_ref().is_ok_and(|new| is_simple(new.0)));
@@ -159,11 +159,11 @@ pub fn relocate(turn: &mut StepContext<'_, '_>, upf: SocketAddr) {
     let busy = turn.ue.procedure.is_some() || turn.ue.handover.is_some() || !turn.ue.is_registered() || !settled;
     for at in (0..turn.ue.sessions.len()).rev() {
         let session = &turn.ue.sessions[at];
-        if !session.is_live() || session.upf == upf {
+        if !session.is_live() || session.pfcp.upf == upf {
             continue;
         }
-        let can = turn.env.config.upfs.iter().any(|to| to.n4 == upf && to.reaches(&session.dnn));
-        let (index, old) = (session.index, session.cp_seid);
+        let can = turn.env.config.upfs.iter().any(|to| to.n4 == upf && to.reaches(&session.terms.dnn));
+        let (index, old) = (session.index, session.pfcp.cp_seid);
         turn.note(Note::Started(Kind::Relocation));
         if busy || !can {
             turn.note(Note::Failed(Kind::Relocation, 0));

@@ -69,7 +69,7 @@ fn successor_gives_buckets_of_hosts_that_died_meanwhile_to_others() {
 fn successor_waits_for_most_hosts_of_the_newest_map() {
     let mut before = of_one_balancer(3);
     let stale = before.controller.record();
-    before.controller.lost(host(0));
+    before.controller.on_disconnect(host(0));
     before.pass(50);
     let newest = before.controller.record();
     let mut next = successor(&before);

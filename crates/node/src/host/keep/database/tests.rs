@@ -52,7 +52,7 @@ fn stored_ue_is_resumed_with_its_own_counts() {
     let (taken, done) = resumption.next(&mut way, |stored| resumed(stored, &core(), Instant(7)));
     assert!(done.is_ok() && resumption.is_done());
     let [(1, ue)] = &taken[..] else { panic!("{taken:?}") };
-    assert!(ue.connection.is_none() && ue.expires.is_some());
+    assert!(ue.connection.is_none() && ue.reachability.expires.is_some());
     let stored = bench.load(1).unwrap();
     let mine = context::decode(&stored.context).unwrap();
     assert_eq!((stored.owner, stored.consumed, stored.step), (2, 0, 4), "the last life's steps over it are void");

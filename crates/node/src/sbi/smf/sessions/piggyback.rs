@@ -49,7 +49,7 @@ impl Sessions {
             false => None,
         };
         let Some(PiggybackedSmContext { version, octets }) = carried else { return Ok(self.of(seid)) };
-        let session = Session::decode(&octets).filter(|session| session.carried && session.sm.cp_seid == seid);
+        let session = Session::decode(&octets).filter(|session| session.carried && session.sm.pfcp.cp_seid == seid);
         let wrong = "the SM context is another session's, or none of this release";
         let session = session.ok_or_else(|| Reply::problem(&ProblemDetails::incorrect(wrong)))?;
         if !self.make_room(seid) {
@@ -90,9 +90,9 @@ impl Sessions {
     /// Adds an SM context to memory. Repeats messages to the UPF that a previous SMF may not have
     /// sent.
     fn bring(&mut self, session: Box<Session>, version: Version, now: Instant) {
-        let ltmsi = session.sm.cp_seid.ltmsi();
+        let ltmsi = session.sm.pfcp.cp_seid.ltmsi();
         if !self.index.contains_key(&ltmsi) {
-            self.means.addresses.are_taken(&session.sm.dnn, &session.sm.address);
+            self.means.addresses.are_taken(&session.sm.terms.dnn, &session.sm.address);
             for leave in session.again(&self.means.root, now) {
                 self.leave(ltmsi, &session, leave);
             }
@@ -148,8 +148,8 @@ impl Sessions {
 
     /// Handles the SM context fetched from the AMF.
     pub(super) fn fetched(&mut self, ltmsi: Ltmsi, task: Task, session: Box<Session>, known: RecordBase, now: Instant) {
-        let is_it = self.index.get(&ltmsi).is_none_or(|entry| entry.seid == session.sm.cp_seid);
-        if !is_it || !session.carried || session.sm.cp_seid.ltmsi() != ltmsi {
+        let is_it = self.index.get(&ltmsi).is_none_or(|entry| entry.seid == session.sm.pfcp.cp_seid);
+        if !is_it || !session.carried || session.sm.pfcp.cp_seid.ltmsi() != ltmsi {
             tracing::error!("the AMF has another SM context than the one asked for");
             return self.give_up(ltmsi, task, None, now);
         }

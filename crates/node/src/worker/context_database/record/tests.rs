@@ -4,9 +4,9 @@ use super::*;
 use crate::state::RecordsConfig;
 use crate::worker::context_database::{BucketClaim, ContextDatabase, DatabaseRef, name};
 use std::sync::{Arc, Mutex};
-use vireo_core::amf::context::NasSecurity;
+use vireo_core::amf::context::{HandoverSmfStage, HandoverSmfState, NasSecurity};
 use vireo_core::config::{StateChange, StateFormat, StateScope};
-use vireo_core::sba::{HandoverSmfStage, HandoverSmfState, PiggybackedSmContext, SmfRequest};
+use vireo_core::sba::{PiggybackedSmContext, SmfRequest};
 use vireo_store::records::{LIFE, MemoryRecords, Name, Operations, RecordError, RecordStore};
 use vireo_types::{Bucket, Ltmsi};
 

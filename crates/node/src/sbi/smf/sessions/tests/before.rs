@@ -22,7 +22,7 @@ fn what_the_release_before_has_left_is_gone_on_with() {
             let session = world.session();
             assert!(!session.rests(), "the UPF is waited for");
             let codec = world.codec();
-            let name = recovery::name(session.sm.cp_seid.ltmsi());
+            let name = recovery::name(session.sm.pfcp.cp_seid.ltmsi());
             let records = world.records.as_mut().unwrap();
             let version = records.load(&[name]).unwrap()[0].as_ref().unwrap().version;
             let mut known = RecordBase::at(version);
@@ -59,7 +59,7 @@ fn octets_of_the_release_before_are_read_and_others_are_not() {
         octets[0] = other;
         assert_eq!(Session::decode(&octets), None);
         let mut records = Memory::new();
-        let name = recovery::name(session.sm.cp_seid.ltmsi());
+        let name = recovery::name(session.sm.pfcp.cp_seid.ltmsi());
         records.change(&[(name, Change::Commit { expected: 0, octets: &octets })]).remove(0).unwrap();
         let looked = recovery::look(&mut records, (Codec::default(), StateScope::Function), 7);
         assert!(matches!(looked, Err(crate::database::DatabaseError::Stranger)), "it is refused");

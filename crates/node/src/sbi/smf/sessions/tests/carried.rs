@@ -11,7 +11,7 @@ impl World {
         message.parts.retain(|part| part.content != PartContent::SmContext);
         let Some(carried) = carried else { return };
         assert!(self.smf.carries());
-        let seid = Session::decode(&carried.octets).unwrap().sm.cp_seid;
+        let seid = Session::decode(&carried.octets).unwrap().sm.pfcp.cp_seid;
         if self.left.get(&seid).is_none_or(|left| left.version <= carried.version) {
             self.left.insert(seid, carried);
         }

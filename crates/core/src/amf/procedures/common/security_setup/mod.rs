@@ -2,12 +2,16 @@
 //!
 //! This sub-procedure takes a UE from a claimed identity to a NAS security context in use.
 
+mod state;
+
+pub use state::{Awaited, SecuritySetup};
+
 use crate::amf::context::{NasSecurity, Retry, UeSecurityCapability};
 use crate::step::{Effect, Note, StepContext};
 use crate::subscription::{AuthenticationError, AuthenticationInfo, AuthenticationRequest, Resync, SubscriberIdentity};
-use serde::{Deserialize, Serialize};
+use state::SecurityStage;
 use std::sync::Arc;
-use vireo_types::{Duration, Instant};
+use vireo_types::Duration;
 use vireo_wire::nas::*;
 use vireo_wire::security::nas_5gs::{KSeaf, derive_kamf};
 use vireo_wire::security::{
@@ -22,45 +26,6 @@ const VECTOR_LIMIT: Duration = Duration::from_secs(10);
 /// Number of consecutive synchronisation failures or ngKSI clashes that are retried; the next one
 /// ends the procedure (TS 24.501 5.4.1.3.7 e, f: the UE itself aborts after three).
 const LIMIT: u8 = 2;
-
-/// State of the sub-procedure.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct SecuritySetup {
-    /// ngKSI that the UE uses; the new ngKSI differs from it (TS 24.501 5.4.1.3.2).
-    ue_ngksi: u8,
-    /// UE security capability of the initial message, used for algorithm selection and replayed to
-    /// the UE.
-    capability: UeSecurityCapability,
-    /// True if the UE sent its SUCI in this run: another Identity Request would not help.
-    identified: bool,
-    /// Synchronisation failures and ngKSI clashes in this run.
-    repeats: u8,
-    stage: SecurityStage,
-}
-
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-enum SecurityStage {
-    /// Identity Request sent (T3570).
-    Identity(Retry),
-    /// Vector requested from the subscriber service.
-    Vector { deadline: Instant },
-    /// Authentication Request sent (T3560).
-    Challenge { info: Box<AuthenticationInfo>, ngksi: u8, retry: Retry },
-    /// Security Mode Command sent (T3560).
-    SecurityMode { pending: Box<NasSecurity>, retry: Retry },
-}
-
-/// Response that the network waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Awaited {
-    Nothing,
-    /// SUCI, requested by an Identity Request.
-    Identity,
-    /// Response to an Authentication Request.
-    Challenge,
-    /// Response to a Security Mode Command.
-    SecurityMode,
-}
 
 /// Result of an event.
 #[derive(Debug, PartialEq)]
@@ -93,34 +58,6 @@ impl SecuritySetup {
             None => ask_identity(turn),
         };
         Progress::Waiting(SecuritySetup { ue_ngksi, capability, identified, repeats: 0, stage })
-    }
-
-    /// Returns the time of the next timer expiry.
-    pub fn deadline(&self) -> Instant {
-        match &self.stage {
-            SecurityStage::Identity(retry)
-            | SecurityStage::Challenge { retry, .. }
-            | SecurityStage::SecurityMode { retry, .. } => retry.deadline,
-            SecurityStage::Vector { deadline } => *deadline,
-        }
-    }
-
-    /// Returns the response that the network waits for.
-    pub fn awaited(&self) -> Awaited {
-        match &self.stage {
-            SecurityStage::Identity(_) => Awaited::Identity,
-            SecurityStage::Vector { .. } => Awaited::Nothing,
-            SecurityStage::Challenge { .. } => Awaited::Challenge,
-            SecurityStage::SecurityMode { .. } => Awaited::SecurityMode,
-        }
-    }
-
-    /// Returns the security context of a message with header type *new context*.
-    pub fn pending(&mut self) -> Option<&mut NasSecurity> {
-        match &mut self.stage {
-            SecurityStage::SecurityMode { pending, .. } => Some(pending),
-            _ => None,
-        }
     }
 
     /// Handles IDENTITY RESPONSE.

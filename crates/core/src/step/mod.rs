@@ -3,146 +3,18 @@
 //! The state machines change [`StepContext`] in place and append [`Effect`]s and [`Note`]s. Effects
 //! are executed only after the commit of the context.
 
+mod effect;
+mod note;
+
+pub use effect::Effect;
+pub use note::{Kind, Note};
+
 use crate::Env;
-use crate::amf::context::{Connection, NasSecurity, RanContext, UeContext, octets};
+use crate::amf::context::{Connection, NasSecurity, RanContext, UeContext};
 use crate::amf::n2::{self, Cause};
-use crate::sba::{N1N2TransferResult, PiggybackedSmContext, SessionNumber, SmfRequest};
-use crate::subscription::AuthenticationRequest;
 use serde::{Deserialize, Serialize};
-use std::borrow::Cow;
-use std::net::SocketAddr;
-use vireo_types::{AmfUeNgapId, AssocId, Dnn, Instant, Ltmsi, RanUeNgapId, SessionAddress, SessionIndex, Supi, Tmsi};
+use vireo_types::{AmfUeNgapId, Instant, Ltmsi};
 use vireo_wire::nas::{Nas5gmmMessage, Nas5gsMessage, Nas5gsSecurityHeaderType as Header, NasFGmmCause, NasFGmmStatus};
-
-/// Action requested by a step. Effects are executed in order, after the commit of the step, and
-/// never before it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum Effect {
-    /// Sends an NGAP PDU about the UE to a RAN node.
-    Ngap {
-        assoc: AssocId,
-        #[serde(with = "octets")]
-        pdu: Vec<u8>,
-    },
-    /// Has a RAN node release a UE-associated logical connection that the UE context does not have
-    /// (TS 38.413 10.6). The UE would never be served on that connection. The message goes only to
-    /// this RAN node. It is dropped if there are too many of its kind.
-    ReleaseStale {
-        assoc: AssocId,
-        /// AMF-UE-NGAP-ID as the RAN node sent it.
-        amf_id: AmfUeNgapId,
-        ran_id: RanUeNgapId,
-    },
-    /// Sends a PFCP message to a UPF. The N4 endpoint sets the sequence number of a request.
-    Pfcp {
-        upf: SocketAddr,
-        session: SessionIndex,
-        #[serde(with = "octets")]
-        message: Vec<u8>,
-    },
-    /// Sends a request to the subscriber service. The response arrives as an event.
-    Authenticate(AuthenticationRequest),
-    /// Maps this 5G-TMSI to the UE.
-    BindTmsi(Tmsi),
-    /// Releases this 5G-TMSI for other UEs.
-    FreeTmsi(Tmsi),
-    /// Makes this context the subscriber's context. An earlier context of the subscriber is
-    /// superseded.
-    BindSupi(Supi),
-    /// As [`Effect::BindSupi`], for a registration that began at this time and was not completed.
-    /// It has no effect if another registration was completed since.
-    BindSupiSince(Supi, Instant),
-    /// Returns these addresses to the address pool.
-    FreeAddress(Dnn, SessionAddress),
-    /// Deletes the context, which has no state worth keeping.
-    Forget,
-    /// Sends a request to the SMF about one of its sessions. The response arrives as an event.
-    /// Requests about one session are sent one at a time.
-    SmfRequest {
-        number: SessionNumber,
-        ask: SmfRequest,
-        /// SM context, if it is piggybacked.
-        carried: Option<PiggybackedSmContext>,
-    },
-    /// Sends the result of an N1N2 transfer to the SMF that requested it.
-    N1N2TransferReply {
-        /// Token of the request, [`N1N2Transfer::token`](crate::sba::N1N2Transfer::token).
-        token: u64,
-        result: N1N2TransferResult,
-        /// SM context, if the SMF requested it.
-        carried: Option<PiggybackedSmContext>,
-    },
-}
-
-impl Effect {
-    /// Returns the subscriber whose context this effect sets, and the time from which it is valid.
-    /// `at` is the time of the commit.
-    pub fn claims_subscriber(&self, at: Instant) -> Option<(Supi, Instant)> {
-        match self {
-            Effect::BindSupi(supi) => Some((*supi, at)),
-            Effect::BindSupiSince(supi, began) => Some((*supi, *began)),
-            _ => None,
-        }
-    }
-}
-
-/// Kind of procedure, for counters and latencies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Kind {
-    /// Initial registration, from the request to Registration Complete.
-    Registration,
-    /// PDU session establishment, from the request until the user plane is set up.
-    Session,
-    SessionRelease,
-    /// Activation of the user plane of an existing session, from the service request until the UPF
-    /// forwards again.
-    Activation,
-    /// Service request, from the request to the response of the RAN node.
-    ServiceRequest,
-    Deregistration,
-    Release,
-    /// Xn handover, from Path Switch Request to its response.
-    PathSwitch,
-    /// N2 handover, from Handover Required to Handover Notify.
-    Handover,
-    /// Paging, from the first page to the response of the UE.
-    Paging,
-    /// Mobility or periodic registration update, from the request to Registration Complete.
-    Mobility,
-    /// Relocation of a PDU session to another UPF, from the order to the end of the PFCP session at
-    /// the old UPF.
-    Relocation,
-}
-
-/// Output of a step for counters and logs. It has no effect on state.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Note {
-    /// A procedure of this kind started.
-    Started(Kind),
-    /// The procedure that began at this time succeeded.
-    Succeeded(Kind, Instant),
-    /// The procedure failed with this 5GMM or 5GSM cause; 0 for none.
-    Failed(Kind, u8),
-    /// A UPF reported the volume of a session.
-    UsageReported {
-        /// Octets from the UE.
-        uplink: u64,
-        /// Octets to the UE.
-        downlink: u64,
-    },
-    /// A message was faulty or not valid in this state. The word labels a counter.
-    Fault(Cow<'static, str>),
-    /// The procedure failed because the UE did not prove its identity: Authentication Failure or
-    /// wrong RES*. A wrong K or OPc in the USIM or in the subscriber record has the same result.
-    NotAuthenticated(Kind),
-}
-
-impl Note {
-    /// Returns a [`Note::Fault`] with this counter label.
-    pub const fn fault(word: &'static str) -> Self {
-        Note::Fault(Cow::Borrowed(word))
-    }
-}
 
 /// Output of a step besides the context.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -318,6 +190,7 @@ fn protect(security: &mut NasSecurity, plain: &[u8], header: Header, out: &mut S
 #[cfg(test)]
 mod tests {
     use super::*;
+    use vireo_types::{AssocId, Tmsi};
 
     #[test]
     fn an_outcome_survives_its_binary_encoding() {

@@ -1,0 +1,88 @@
+//! State of a handover: an Xn or N2 handover in progress, and the source node that the UE has left.
+
+use crate::amf::context::Connection;
+use serde::{Deserialize, Serialize};
+use vireo_types::{AmfUeNgapId, AssocId, Instant, RanUeNgapId, Tai};
+
+/// Handover in progress, with its state.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Handover {
+    /// Xn handover: the UPFs are being updated.
+    Switching(XnHandover),
+    /// N2 handover: the target prepares, or the UE moves to it.
+    Moving(N2Handover),
+}
+
+/// Xn handover; the UE is at the target already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct XnHandover {
+    /// Sessions to be switched, one bit each.
+    pub(super) asked: u16,
+    /// Sessions that the target did not set up, one bit each.
+    pub(super) failed: u16,
+    /// The RAN has other UE security capabilities than the context; the acknowledgement corrects
+    /// them.
+    pub(super) mismatch: bool,
+    pub(super) started: Instant,
+}
+
+/// N2 handover (TS 23.502 4.9.1.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct N2Handover {
+    pub assoc: AssocId,
+    /// AMF-UE-NGAP-ID for the target.
+    pub amf_id: AmfUeNgapId,
+    /// RAN-UE-NGAP-ID of the target, once known.
+    pub ran_id: Option<RanUeNgapId>,
+    pub(super) tai: Tai,
+    /// Sessions that the target is or will be requested to set up, one bit each. After HANDOVER
+    /// COMMAND: the sessions that are handed over.
+    pub(super) asked: u16,
+    /// HANDOVER COMMAND was sent: the UE moves to the target.
+    pub(super) commanded: bool,
+    pub(super) started: Instant,
+    pub(super) deadline: Instant,
+}
+
+impl N2Handover {
+    /// Returns true if HANDOVER COMMAND was sent to the source.
+    pub fn is_commanded(&self) -> bool {
+        self.commanded
+    }
+}
+
+impl Handover {
+    /// Returns the time at which the handover is aborted. A path switch has no deadline: it ends
+    /// with the responses of the UPFs, each of which has its own time limit.
+    pub fn deadline(&self) -> Option<Instant> {
+        match self {
+            Handover::Switching(_) => None,
+            Handover::Moving(moving) => Some(moving.deadline),
+        }
+    }
+
+    /// Returns the target of an N2 handover.
+    pub fn target(&self) -> Option<&N2Handover> {
+        match self {
+            Handover::Switching(_) => None,
+            Handover::Moving(moving) => Some(moving),
+        }
+    }
+}
+
+/// RAN node that the UE has left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SourceNode {
+    /// Connection of the UE to this RAN node.
+    pub connection: Connection,
+    /// UE CONTEXT RELEASE COMMAND was sent.
+    pub(super) commanded: bool,
+    pub(super) deadline: Instant,
+}
+
+impl SourceNode {
+    /// Returns the time limit of the UPFs, or of the response to UE CONTEXT RELEASE COMMAND.
+    pub fn deadline(&self) -> Instant {
+        self.deadline
+    }
+}

@@ -1,0 +1,79 @@
+//! Members of a cluster, and why a member is refused.
+
+use crate::placement::balance::{BalancerId, HostId};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use vireo_types::Instant;
+
+/// Host or balancer of a cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Member {
+    Host(HostId),
+    Balancer(BalancerId),
+}
+
+/// Reason to refuse a join or to evict a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// The controller cannot decide yet.
+    #[error("the controller has only just started: ask again")]
+    NotYet,
+    /// All pool partitions are assigned or still in use.
+    #[error(
+        "each of the {0} parts of the UE addresses is a host's, or UEs still have addresses of it that is gone: wait for these, or \
+         raise cluster.address-parts and start the cluster anew"
+    )]
+    Hosts(u16),
+    /// All balancer IDs are in use.
+    #[error("there are {} balancers, and no more can be told apart", BalancerId::COUNT)]
+    Balancers,
+    /// The member knows a cluster, and this controller has created another one that has no map yet.
+    #[error("the controller does not know the cluster that this member is of: it starts anew, and learns it")]
+    Unlearned,
+    /// The member belongs to another cluster.
+    #[error("it is of another cluster than this controller's: start it anew, without what it has")]
+    OtherCluster,
+    /// The member was in a map and was removed from it.
+    #[error("the cluster has gone on without it since epoch {0}: start it anew")]
+    Fenced(u64),
+    /// The member was silent and was declared dead.
+    #[error("it has said nothing for too long, to the controller, a balancer or another host: others have taken over")]
+    Silent,
+}
+
+/// Stage of a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum MemberStage {
+    /// The member is not ready and sends no heartbeats.
+    Starting,
+    /// The member is ready and waits until it is needed.
+    Idle,
+    /// The member belongs in the map.
+    Serving,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Host {
+    pub(super) copies: SocketAddr,
+    pub(super) stage: MemberStage,
+    pub(super) liveness: Liveness,
+    /// Hosts that do not accept this host's copies.
+    pub(super) unreached: BTreeSet<HostId>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Balancer {
+    pub(super) address: SocketAddr,
+    pub(super) stage: MemberStage,
+    pub(super) liveness: Liveness,
+    /// Hosts that this balancer receives nothing from.
+    pub(super) silent_hosts: BTreeSet<HostId>,
+}
+
+/// Time of the last message of a member, and whether it is connected.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Liveness {
+    pub(super) at: Instant,
+    pub(super) connected: bool,
+}

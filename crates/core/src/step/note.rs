@@ -1,0 +1,63 @@
+//! Output of a step for counters and logs.
+
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
+use vireo_types::Instant;
+
+/// Kind of procedure, for counters and latencies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Kind {
+    /// Initial registration, from the request to Registration Complete.
+    Registration,
+    /// PDU session establishment, from the request until the user plane is set up.
+    Session,
+    SessionRelease,
+    /// Activation of the user plane of an existing session, from the service request until the UPF
+    /// forwards again.
+    Activation,
+    /// Service request, from the request to the response of the RAN node.
+    ServiceRequest,
+    Deregistration,
+    Release,
+    /// Xn handover, from Path Switch Request to its response.
+    PathSwitch,
+    /// N2 handover, from Handover Required to Handover Notify.
+    Handover,
+    /// Paging, from the first page to the response of the UE.
+    Paging,
+    /// Mobility or periodic registration update, from the request to Registration Complete.
+    Mobility,
+    /// Relocation of a PDU session to another UPF, from the order to the end of the PFCP session at
+    /// the old UPF.
+    Relocation,
+}
+
+/// Output of a step for counters and logs. It has no effect on state.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Note {
+    /// A procedure of this kind started.
+    Started(Kind),
+    /// The procedure that began at this time succeeded.
+    Succeeded(Kind, Instant),
+    /// The procedure failed with this 5GMM or 5GSM cause; 0 for none.
+    Failed(Kind, u8),
+    /// A UPF reported the volume of a session.
+    UsageReported {
+        /// Octets from the UE.
+        uplink: u64,
+        /// Octets to the UE.
+        downlink: u64,
+    },
+    /// A message was faulty or not valid in this state. The word labels a counter.
+    Fault(Cow<'static, str>),
+    /// The procedure failed because the UE did not prove its identity: Authentication Failure or
+    /// wrong RES*. A wrong K or OPc in the USIM or in the subscriber record has the same result.
+    NotAuthenticated(Kind),
+}
+
+impl Note {
+    /// Returns a [`Note::Fault`] with this counter label.
+    pub const fn fault(word: &'static str) -> Self {
+        Note::Fault(Cow::Borrowed(word))
+    }
+}
