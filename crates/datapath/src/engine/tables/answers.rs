@@ -28,7 +28,7 @@ impl Tables {
             }
             Answer::Router(id, ndp::Solicitation::Neighbor { reply_to, solicited }) => {
                 let length = ndp::neighbor_advertisement(&mut buffer[gtpu::G_PDU_HEADER..], reply_to, solicited);
-                self.into_tunnel(id, buffer, length)
+                self.wrap_for_tunnel(id, buffer, length)
             }
         }
     }
@@ -44,10 +44,10 @@ impl Tables {
         let prefix = self.downlink_ue(id)?.ipv6_prefix?;
         let link = self.link(prefix)?;
         let length = ndp::router_advertisement(&mut buffer[gtpu::G_PDU_HEADER..], destination, prefix, link);
-        self.into_tunnel(id, buffer, length)
+        self.wrap_for_tunnel(id, buffer, length)
     }
 
-    fn into_tunnel<'b>(
+    fn wrap_for_tunnel<'b>(
         &self,
         id: DownlinkId,
         buffer: &'b mut [u8; answer::LONGEST],
