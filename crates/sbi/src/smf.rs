@@ -84,7 +84,7 @@ pub struct SmContextCreateData {
     /// Vireo extension, ignored by other SMFs: the AMF stores the SM context for the SMF
     /// ([`crate::PartContent::SmContext`]). The value is the AMF's session number, which no other
     /// session of the UE has had for a long time.
-    #[serde(rename = "vireoCarried", default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vireo_piggyback: Option<u32>,
     /// Vireo extension: the first N1N2MessageTransfer of the session may announce the SM context
     /// ([`crate::amf::CreatedSmContext`]), and then replaces the response. The value is the AMF's
