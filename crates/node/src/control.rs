@@ -2,19 +2,10 @@
 //!
 //! The parts start in the order of their dependencies and stop in reverse.
 
-use crate::api::{
-    self, MoveError, MoveRequest, MoveResult, RelocateError, SlicesStatus, Status, StatusFilter, StatusSource,
-};
 use crate::balancer::{Balancer, StopHandle};
-use crate::clock::clock;
-use crate::config::{ApiConfig, N2Config, N4Config};
-use crate::config::{OverloadConfig, PoolsConfig, SliceRuntime, StateConfig};
 use crate::host::{Host, HostBuilder, HostConfig, HostError, HostSender, Input, RegionUsage};
-use crate::metrics::Metrics;
-use crate::reload::Reload;
 use crate::sbi::SbiConfig;
 use crate::sbi::amf::SmfLink;
-use crate::supervisor::Program;
 use crate::upf::UpfHandle;
 use crossbeam_channel::{Sender, bounded};
 use rand::RngCore;
@@ -24,6 +15,15 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use vireo_core::config::CoreConfig;
 use vireo_n4 as n4;
+use vireo_ops::api::{
+    self, MoveError, MoveRequest, MoveResult, RelocateError, SlicesStatus, Status, StatusFilter, StatusSource,
+};
+use vireo_ops::clock::clock;
+use vireo_ops::config::{ApiConfig, N2Config, N4Config};
+use vireo_ops::config::{OverloadConfig, PoolsConfig, SliceRuntime, StateConfig};
+use vireo_ops::metrics::Metrics;
+use vireo_ops::reload::Reload;
+use vireo_ops::supervisor::Program;
 use vireo_sctp::Endpoint;
 use vireo_subscribers::{Store, Udm, UdmConfig, UdmError};
 use vireo_types::{Instant, Ltmsi, Supi};
@@ -304,7 +304,7 @@ impl StatusSource for ControlStatus {
         status.copies = self.copies.as_ref().map_or(0, crate::cluster::ReplicatorStatus::copies);
         for worker in &mut status.workers {
             // A worker that has exited meanwhile has no CPU time.
-            worker.cpu_us = crate::metrics::process::cpu_us_of(worker.pid).unwrap_or(0);
+            worker.cpu_us = vireo_ops::metrics::process::cpu_us_of(worker.pid).unwrap_or(0);
         }
         if let Some(upf) = &self.upf {
             let node = upf.n4().to_string();

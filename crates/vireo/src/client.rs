@@ -18,7 +18,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs}
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use vireo_node::api::{ApiSocket, Token};
+use vireo_ops::api::{ApiSocket, Token};
 
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// Upper bound of a response in bytes: 1,000 UEs with 15 sessions each fit.

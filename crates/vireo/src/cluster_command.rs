@@ -6,7 +6,7 @@ use crate::cli::Failure;
 use crate::client::{Answer, ApiArgs};
 use crate::status::table;
 use clap::Subcommand;
-use vireo_node::api::{BalancerStatus, HostStatus, Status};
+use vireo_ops::api::{BalancerStatus, HostStatus, Status};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {

@@ -14,9 +14,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use vireo_node::cluster::{BalancerConfig, BalancerNode, ControllerConfig, ControllerNode, HostNode, HostNodeConfig};
 use vireo_node::host::HostConfig;
-use vireo_node::metrics::Metrics;
 use vireo_node::sbi::SbiConfig;
 use vireo_node::upf::UpfHandle;
+use vireo_ops::metrics::Metrics;
 use vireo_subscribers::Store;
 
 #[derive(Debug, clap::Args)]
@@ -58,7 +58,7 @@ pub(crate) fn balancer(args: &BalancerArgs) -> Result<(), Failure> {
     log_of_data_workers(config.upf.as_mut(), &config.log);
     let upf = config.upf.take().map(vireo_node::upf::start).transpose()?.map(Arc::new);
     if let Some(upf) = &upf {
-        upf.publish(metrics.upf());
+        upf.publish(&metrics);
     }
     let hosts = config.cluster.hosts;
     let settings = settings(config, upf.clone());

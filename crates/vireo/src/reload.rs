@@ -6,7 +6,7 @@
 use crate::config::{Config, Written};
 use crate::logging;
 use std::path::{Path, PathBuf};
-use vireo_node::reload::Reload;
+use vireo_ops::reload::Reload;
 
 /// Role of this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

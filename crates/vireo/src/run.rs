@@ -9,12 +9,12 @@ use crate::reload::{self, Function, Reloader};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use vireo_node::config::{StateAnswer, StateCarry};
 use vireo_node::control::{Control, ControlConfig};
-use vireo_node::metrics::Metrics;
-use vireo_node::privileges;
-use vireo_node::supervisor::Program;
 use vireo_node::upf::{UpfConfig, UpfHandle};
+use vireo_ops::config::{StateAnswer, StateCarry};
+use vireo_ops::metrics::Metrics;
+use vireo_ops::privileges;
+use vireo_ops::supervisor::Program;
 use vireo_subscribers::Store;
 
 #[derive(Debug, clap::Args)]
@@ -129,7 +129,7 @@ pub(crate) fn prepare(mut config: Config) -> Result<Prepared, Failure> {
     serve_this_core(&mut config)?;
     let upf = config.upf.map(vireo_node::upf::start).transpose()?.map(Arc::new);
     if let Some(upf) = &upf {
-        upf.publish(metrics.upf());
+        upf.publish(&metrics);
     }
     let control = ControlConfig {
         core: config.core,
@@ -194,7 +194,7 @@ pub(crate) fn data_worker() -> Result<(), Failure> {
     log_as_told()?;
     ignore_hangup()?;
     kept.log();
-    Ok(vireo_node::supervisor::data_worker()?)
+    Ok(vireo_ops::supervisor::data_worker()?)
 }
 
 /// Applies the log level that the host reloaded.

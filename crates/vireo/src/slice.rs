@@ -12,7 +12,7 @@ use crate::status::table;
 use clap::Subcommand;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
-use vireo_node::api::{MoveResult, SessionStatus, SliceStatus, SlicesStatus, Status, UeStatus};
+use vireo_ops::api::{MoveResult, SessionStatus, SliceStatus, SlicesStatus, Status, UeStatus};
 use vireo_types::Supi;
 
 #[derive(Debug, clap::Args)]
@@ -271,7 +271,7 @@ fn render(status: &SlicesStatus) -> String {
 /// Returns one table line per worker.
 fn lines(slice: &SliceStatus) -> Vec<Vec<String>> {
     let who = [slice.name.clone(), slice.snssai.clone().unwrap_or_default(), slice.users.to_string()];
-    let line = |(n, worker): (usize, &vireo_node::api::SliceWorkerStatus)| {
+    let line = |(n, worker): (usize, &vireo_ops::api::SliceWorkerStatus)| {
         let who = if n == 0 { who.clone() } else { Default::default() };
         let core = worker.core.map_or_else(|| "any".to_owned(), |core| core.to_string());
         let numbers = [worker.users, worker.uplink_packets, worker.downlink_packets, worker.dropped_packets];
@@ -283,7 +283,7 @@ fn lines(slice: &SliceStatus) -> Vec<Vec<String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use vireo_node::api::SliceWorkerStatus;
+    use vireo_ops::api::SliceWorkerStatus;
 
     #[test]
     fn users_are_named_in_many_ways() {

@@ -5,7 +5,7 @@
 use crate::cli::Failure;
 use crate::client::ApiArgs;
 use std::fmt::Write as _;
-use vireo_node::api::{GnbStatus, NfStatus, SessionStatus, Status, UeStatus, UpfStatus, WorkerStatus};
+use vireo_ops::api::{GnbStatus, NfStatus, SessionStatus, Status, UeStatus, UpfStatus, WorkerStatus};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -160,9 +160,9 @@ mod tests {
     use super::*;
     use crate::client::Api;
     use std::sync::Arc;
-    use vireo_node::api::{Counts, Server, StatusFilter, StatusSource};
-    use vireo_node::config::ApiConfig;
-    use vireo_node::metrics::Metrics;
+    use vireo_ops::api::{Counts, Server, StatusFilter, StatusSource};
+    use vireo_ops::config::ApiConfig;
+    use vireo_ops::metrics::Metrics;
 
     struct Core;
 

@@ -10,10 +10,10 @@ use crate::reload::{Function, Reloader};
 use crate::run::Signals;
 use std::path::PathBuf;
 use std::sync::Arc;
-use vireo_node::api;
-use vireo_node::metrics::Metrics;
-use vireo_node::state::DurableRecords;
 use vireo_node::upf::{StandaloneStatus, start, start_stored};
+use vireo_ops::api;
+use vireo_ops::metrics::Metrics;
+use vireo_ops::state::DurableRecords;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -36,12 +36,12 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     config.unlock_state()?;
     config.state.check_tls()?;
     let metrics = Arc::new(Metrics::new());
-    let upf = match DurableRecords::of(&config.state) {
+    let upf = match DurableRecords::from_state(&config.state) {
         Some(records) => start_stored(upf, &records, Arc::clone(&metrics))?,
         None => start(upf)?,
     };
     let upf = Arc::new(upf);
-    upf.publish(metrics.upf());
+    upf.publish(&metrics);
     let source = Arc::new(StandaloneStatus::new(Arc::clone(&upf)));
     let api = api::Server::start(&config.api, source, metrics)?;
     tracing::info!(n4 = %upf.n4(), api = ?api.as_ref().and_then(api::Server::address), "the UPF is up");

@@ -51,6 +51,10 @@ pub(super) const LAYERS: &[(&str, &[&str])] = &[
     ("vireo-emulator", &["vireo-types", "vireo-wire", "vireo-sctp"]),
     ("vireo-traffic", &["vireo-types", "vireo-wire"]),
     (
+        "vireo-ops",
+        &["vireo-types", "vireo-wire", "vireo-core", "vireo-logging", "vireo-sctp", "vireo-store", "vireo-datapath"],
+    ),
+    (
         "vireo-simulator",
         &[
             "vireo-types",
@@ -77,7 +81,7 @@ pub(super) const LAYERS: &[(&str, &[&str])] = &[
             "vireo-datapath",
             "vireo-sbi",
             "vireo-subscribers",
-            "vireo-logging",
+            "vireo-ops",
         ],
     ),
     (
@@ -88,6 +92,7 @@ pub(super) const LAYERS: &[(&str, &[&str])] = &[
             "vireo-wire",
             "vireo-core",
             "vireo-fabric",
+            "vireo-ops",
             "vireo-node",
             "vireo-sctp",
             "vireo-subscribers",
@@ -116,14 +121,14 @@ pub(super) const USERS: &[(&str, &[&str])] = &[
             "vireo-store",
             "vireo-datapath",
             "vireo-fabric",
-            "vireo-node",
+            "vireo-ops",
             "vireo-emulator",
             "vireo-traffic",
             "vireo",
         ],
     ),
-    ("tokio", &["vireo-sbi", "vireo-store", "vireo-subscribers", "vireo-node", "vireo"]),
-    ("getrandom", &["vireo-subscribers", "vireo-node", "vireo-emulator", "vireo"]),
+    ("tokio", &["vireo-sbi", "vireo-store", "vireo-subscribers", "vireo-ops", "vireo-node", "vireo"]),
+    ("getrandom", &["vireo-subscribers", "vireo-ops", "vireo-emulator", "vireo"]),
     (
         "tracing",
         &[
@@ -135,6 +140,7 @@ pub(super) const USERS: &[(&str, &[&str])] = &[
             "vireo-store",
             "vireo-sbi",
             "vireo-subscribers",
+            "vireo-ops",
             "vireo-node",
             "vireo-emulator",
             "vireo",
@@ -213,7 +219,7 @@ pub(super) const UNSAFE_ALLOWED: &[&str] = &[
     "crates/store/src/region/in_place.rs",
     "crates/store/src/region/mem.rs",
     "crates/datapath/src/",
-    "crates/node/src/sys/",
+    "crates/ops/src/sys/",
     "crates/emulator/src/sys/",
     "crates/traffic/src/sys.rs",
     "crates/traffic/src/sys/",

@@ -3,10 +3,10 @@
 //! Criteria are the peer's address, its number of associations, and a deadline for NG Setup. The
 //! module does no I/O: the caller supplies time and addresses.
 
-use crate::config::N2Config;
 use rustc_hash::FxHashMap;
 use std::net::IpAddr;
 use vireo_core::amf::ran::admission::{Allow, Refusal, allows};
+use vireo_ops::config::N2Config;
 use vireo_types::{AssocId, Duration, Instant};
 
 /// NG SETUP RESPONSE and RAN CONFIGURATION UPDATE ACKNOWLEDGE (TS 38.413 9.4.7). After one of them,

@@ -17,14 +17,8 @@ pub use hot_restart::HotRestartError;
 pub use outbound::{Command, CommandSender};
 pub(crate) use outbound::{CommandReceiver, channel};
 
-use crate::clock::clock;
 use crate::cluster::UnackedMessage;
-use crate::config::N2Config;
 use crate::host::{HostSender, Input};
-use crate::metrics::{Fault, Flow, Metrics};
-use crate::priority_boost::PriorityBoost;
-use crate::privileges;
-use crate::reload::AllowLists;
 use admission::Admission;
 use assoc_ids::AssocIdMap;
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
@@ -42,6 +36,12 @@ use vireo_core::amf::n2::{self, Route};
 use vireo_core::amf::ran::admission::Refusal;
 use vireo_n4 as n4;
 use vireo_n4::ue_peers::UePeers;
+use vireo_ops::clock::clock;
+use vireo_ops::config::N2Config;
+use vireo_ops::metrics::{Fault, Flow, Metrics};
+use vireo_ops::priority_boost::PriorityBoost;
+use vireo_ops::privileges;
+use vireo_ops::reload::AllowLists;
 use vireo_sctp::{Endpoint, Event, SendError, Waker};
 use vireo_types::{AssocId, Instant, Ltmsi, Seid, limits};
 use vireo_wire::pfcp::{Cause, Error};
@@ -305,7 +305,7 @@ impl Balancer {
             Hosts::Here(_) => None,
         };
         while !self.stop.load(Ordering::SeqCst) {
-            punctual.iter_mut().for_each(|punctual| punctual.look(Monotonic::now()));
+            punctual.iter_mut().for_each(|punctual| punctual.update(Monotonic::now()));
             self.run_once()?;
             // At this point, all commands received from hosts have been executed.
             if self.is_followed() {

@@ -6,7 +6,6 @@
 //! a member with a thread that has made no progress for a second, so that others take over.
 
 use crate::host::HostSender;
-use crate::sys::policy;
 use rustix::process::setpriority_process;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,6 +17,7 @@ use vireo_fabric::membership::ToController;
 use vireo_fabric::message::ToBalancer;
 use vireo_fabric::stream::Stream;
 use vireo_fabric::{Role, Security};
+use vireo_ops::sys::policy;
 
 /// Time without progress after which a thread counts as hung.
 const HUNG: Duration = Duration::from_secs(1);

@@ -12,9 +12,7 @@ use super::introductions::Introductions;
 use super::pending_pfcp::PendingPfcp;
 use super::unacked::{UnackedMessage, UnackedQueue};
 use crate::balancer::{Command, CommandReceiver};
-use crate::clock::clock;
 use crate::host::{HostSender, Input};
-use crate::priority_boost::PriorityBoost;
 use crossbeam_channel::TrySendError;
 use rustix::event::{PollFd, PollFlags, poll};
 use smallvec::{SmallVec, smallvec};
@@ -32,6 +30,8 @@ use vireo_fabric::membership::{ToController, ToMember};
 use vireo_fabric::message::{AssociationOwner, ClusterMap, ToBalancer, ToHost, Welcome};
 use vireo_fabric::stream::Stream;
 use vireo_fabric::{Role, Security};
+use vireo_ops::clock::clock;
+use vireo_ops::priority_boost::PriorityBoost;
 use vireo_sctp::Waker;
 use vireo_types::AssocId;
 
@@ -235,7 +235,7 @@ impl Link {
             self.turns.turn();
             self.take(commands, door);
             let now = Instant::now();
-            punctual.look(now);
+            punctual.update(now);
             self.controller(now, door)?;
             if self.is_news_to(&told) {
                 told = self.audience();

@@ -3,9 +3,7 @@
 //! Unacknowledged copies are kept and sent again after a connection was lost.
 
 use super::heartbeat::ProgressCounter;
-use crate::clock::clock;
 use crate::host::HostSender;
-use crate::metrics::{Flow, Metrics};
 use crossbeam_channel::{Receiver, Sender, bounded};
 use rustc_hash::FxHashMap;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -23,6 +21,8 @@ use vireo_fabric::frame::{self, FrameError};
 use vireo_fabric::message::{ClusterMap, ToOwner, ToReplica};
 use vireo_fabric::stream::Stream;
 use vireo_fabric::{Role, Security};
+use vireo_ops::clock::clock;
+use vireo_ops::metrics::{Flow, Metrics};
 use vireo_sctp::Waker;
 use vireo_types::Ltmsi;
 

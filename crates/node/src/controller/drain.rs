@@ -1,9 +1,9 @@
 //! Draining of hosts on request of another thread.
 
 use super::View;
-use crate::api::DrainError;
 use crossbeam_channel::Sender;
 use vireo_core::placement::balance::HostId;
+use vireo_ops::api::DrainError;
 use vireo_sctp::Waker;
 
 /// Handle of other threads that drains hosts.

@@ -4,15 +4,15 @@
 //! its members try to reconnect at its listening address, and then report the state that it needs.
 
 use super::{ControllerHandle, View};
-use crate::api::DrainError;
 use crate::cluster::ClusterConfig;
-use crate::config::SliceRuntime;
 use std::io;
 use std::net::TcpListener;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use vireo_core::placement::cluster::{ClusterMap, DurableState};
 use vireo_fabric::Security;
+use vireo_ops::api::DrainError;
+use vireo_ops::config::SliceRuntime;
 
 /// Controller in the only balancer's process, running or not.
 #[derive(Debug)]

@@ -14,9 +14,7 @@ pub(crate) use embedded::EmbeddedController;
 pub use etcd::{EtcdError, EtcdTls};
 pub use leader_store::{kept, record};
 
-use crate::clock::clock;
 use crate::cluster::ClusterConfig;
-use crate::config::{NF_KINDS, SliceRuntime};
 use crate::control::recovery;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use etcd::Etcd;
@@ -41,6 +39,8 @@ use vireo_fabric::membership::{BalancerAssignment, ToController, ToMember};
 use vireo_fabric::message::{ClusterMap, PoolLoad, Welcome};
 use vireo_fabric::stream::Stream;
 use vireo_fabric::{Role, Security};
+use vireo_ops::clock::clock;
+use vireo_ops::config::{NF_KINDS, SliceRuntime};
 use vireo_sctp::Waker;
 use vireo_types::Instant;
 

@@ -1,12 +1,12 @@
 //! Configuration and unstarted parts of a host.
 
 use super::{HostError, HostSender, INPUTS, Membership, RegionUsage, WORKERS, queue};
-use crate::config::{OverloadConfig, PoolsConfig, SliceRuntime, StateConfig};
 use crate::sbi::amf::SmfLink;
-use crate::supervisor;
 use crate::worker::region_layout::{self, RegionLayout};
 use vireo_core::amf::ran::admission::Allow;
 use vireo_core::config::CoreConfig;
+use vireo_ops::config::{OverloadConfig, PoolsConfig, SliceRuntime, StateConfig};
+use vireo_ops::supervisor;
 use vireo_store::region::Region;
 
 /// Configuration of a host.

@@ -2,11 +2,11 @@
 
 use super::{EventMessage, Host};
 use crate::balancer::Command;
-use crate::clock::clock;
 use vireo_core::amf::context::UeContext;
 use vireo_core::config::Timers;
 use vireo_core::placement::replica::{Claim, ClaimResolution, Claims};
 use vireo_core::schedule::kind::NfKind;
+use vireo_ops::clock::clock;
 use vireo_store::region::{Key, Slot};
 use vireo_types::{Instant, Supi};
 

@@ -16,12 +16,8 @@ use super::entry::Unsure;
 use super::nodes::select_association;
 use super::{DeferredEvent, Host, Input};
 use crate::balancer::Command;
-use crate::clock::clock;
 use crate::cluster::config::ReplicationConfig;
 use crate::cluster::replicator::Replicator;
-use crate::config::NF_KINDS;
-use crate::metrics::{Flow, process};
-use crate::supervisor::quota;
 use crate::worker::outbox::{Outbox, Summary};
 use crate::worker::references;
 use rustc_hash::FxHashSet;
@@ -37,6 +33,10 @@ use vireo_core::placement::replica::{
 use vireo_core::schedule::kind::NfKind;
 use vireo_core::step::Effect;
 use vireo_fabric::message::{ClusterMap, EffectAssociations, PoolLoad, Welcome};
+use vireo_ops::clock::clock;
+use vireo_ops::config::NF_KINDS;
+use vireo_ops::metrics::{Flow, process};
+use vireo_ops::supervisor::quota;
 use vireo_store::region::{Buffer, CommitRecord, Key, Slot, Snapshot};
 use vireo_types::{Bucket, Duration, Instant, Ltmsi};
 

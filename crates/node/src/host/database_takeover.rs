@@ -7,10 +7,7 @@
 use super::cluster::Cluster;
 use super::{Host, Input};
 use crate::balancer::Command;
-use crate::clock::clock;
-use crate::metrics::{Flow, StateOperation, Transaction};
 use crate::sbi::amf::RequestExtras;
-use crate::shared_record::DelegatedCommit;
 use crate::worker::Location;
 use crate::worker::context_database::{
     BucketClaim, ClaimedUe, ContextDatabaseConfig, DatabaseRef, PendingOutbox, PendingSmfRequest, UeRecord,
@@ -28,6 +25,9 @@ use vireo_core::placement::balance::map::BucketMap;
 use vireo_core::placement::replica::DONE_AGAIN;
 use vireo_core::step::Effect;
 use vireo_fabric::message::EffectAssociations;
+use vireo_ops::clock::clock;
+use vireo_ops::metrics::{Flow, StateOperation, Transaction};
+use vireo_ops::shared_record::DelegatedCommit;
 use vireo_store::records::RecordError;
 use vireo_store::region::{Key, Region, Slot};
 use vireo_types::{Bucket, Instant, Ltmsi, Supi};

@@ -5,10 +5,7 @@
 
 use super::{BATCH, EventMessage, Host, nodes};
 use crate::balancer::Command;
-use crate::clock::clock;
-use crate::metrics::TurnedAway;
 use crate::sbi::amf::RequestExtras;
-use crate::shared_record::DelegatedCommit;
 use crate::worker::context_database::DatabaseRef;
 use crate::worker::event_message;
 use crate::worker::outbox::Outbox;
@@ -17,6 +14,9 @@ use vireo_core::sba::{N1N2TransferResult, PiggybackedSmContext, SessionNumber, S
 use vireo_core::schedule::kind::NfKind;
 use vireo_core::step::Effect;
 use vireo_fabric::message::EffectAssociations;
+use vireo_ops::clock::clock;
+use vireo_ops::metrics::TurnedAway;
+use vireo_ops::shared_record::DelegatedCommit;
 use vireo_store::Version;
 use vireo_store::region::{Buffer, InsertError, Key, Packet, Slot, next_version};
 use vireo_types::Ltmsi;

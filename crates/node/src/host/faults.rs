@@ -8,10 +8,10 @@
 //! - Before a worker starts, the host restores the words that it starts with.
 
 use super::{Host, WORKERS};
-use crate::clock::{self, clock};
-use crate::metrics::Fault;
 use crate::worker::region_layout;
 use std::sync::atomic::Ordering;
+use vireo_ops::clock::{self, clock};
+use vireo_ops::metrics::Fault;
 use vireo_store::region::{Buffer, Slot};
 use vireo_types::{Duration, Instant};
 

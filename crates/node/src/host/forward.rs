@@ -4,8 +4,6 @@
 
 use super::{DeferredEvent, Host, WorkerRings};
 use crate::balancer::Command;
-use crate::clock::clock;
-use crate::metrics::TurnedAway;
 use crate::worker::event_message::EventMessage;
 use crate::worker::region_layout;
 use rustc_hash::FxHashSet;
@@ -15,6 +13,8 @@ use std::sync::atomic::Ordering;
 use vireo_core::amf::engine;
 use vireo_core::amf::n2::{self, Fault, Route, ShallowView};
 use vireo_core::schedule::kind::NfKind;
+use vireo_ops::clock::clock;
+use vireo_ops::metrics::TurnedAway;
 use vireo_store::region::{Key, LARGE_PACKET_OCTETS, PACKET_OCTETS, Posted, Slot};
 use vireo_types::{AssocId, Duration, Instant, Ltmsi, RanUeNgapId, Seid, Tmsi};
 

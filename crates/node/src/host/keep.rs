@@ -23,14 +23,14 @@ pub(super) use database::{Kept, take};
 pub(super) use holder::Renewal;
 
 use super::{Host, HostConfig, HostError};
-use crate::clock::clock;
-use crate::config::{KeepConfig, KeepFile};
 use crate::worker::region_layout;
 use rustc_hash::FxHasher;
 use std::collections::VecDeque;
 use std::hash::Hasher;
 use vireo_core::amf::context::{self, Counts, EncodedContext};
 use vireo_core::config::CoreConfig;
+use vireo_ops::clock::clock;
+use vireo_ops::config::{KeepConfig, KeepFile};
 use vireo_store::records::{ContextFile, Opened, OpenedContext, ShmError};
 use vireo_store::region::{Region, Slot, Snapshot};
 use vireo_types::{Duration, Instant};

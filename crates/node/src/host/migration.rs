@@ -4,8 +4,6 @@ use super::cluster::{Cluster, Membership, as_it_is};
 use super::database_takeover::introduces;
 use super::{DeferredEvent, Host, Input};
 use crate::balancer::Command;
-use crate::clock::clock;
-use crate::metrics::Flow;
 use crate::worker::outbox::{Outbox, Summary};
 use crate::worker::region_layout;
 use vireo_core::amf::context::{self, EncodedContext as Parts};
@@ -16,6 +14,8 @@ use vireo_core::placement::replica::{
 };
 use vireo_core::step::Effect;
 use vireo_fabric::message::ToReplica;
+use vireo_ops::clock::clock;
+use vireo_ops::metrics::Flow;
 use vireo_store::region::{Slot, Snapshot, next_version};
 use vireo_types::{Instant, Ltmsi};
 

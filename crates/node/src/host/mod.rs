@@ -53,16 +53,9 @@ pub(crate) use pools::pin;
 pub use queue::HostSender;
 pub(crate) use region_usage::RegionUsage;
 
-use crate::api::{Status, StatusFilter};
 use crate::balancer::{Command, CommandSender};
-use crate::clock::{self, clock};
 use crate::cluster::{LostBalancer, UnackedMessage};
-use crate::evicted_claims::EvictedClaims;
-use crate::metrics::{Metrics, Population, Queue};
-use crate::reload::Reload;
 use crate::sbi::amf::SmfLink;
-use crate::shared_record::DelegatedCommit;
-use crate::supervisor::{ExitCause, Supervisor, WorkerEvent};
 use crate::worker::context_database;
 use crate::worker::event_message::EventMessage;
 use crate::worker::ids::IdAllocator;
@@ -91,6 +84,13 @@ use vireo_core::sba::{N1N2Transfer, PiggybackedSmContext, SessionNumber, SmfRequ
 use vireo_core::schedule::kind::NfKind;
 use vireo_core::subscription::{AuthenticationError, AuthenticationInfo};
 use vireo_fabric::message::{AssociationOwner, ClusterMap};
+use vireo_ops::api::{Status, StatusFilter};
+use vireo_ops::clock::{self, clock};
+use vireo_ops::evicted_claims::EvictedClaims;
+use vireo_ops::metrics::{Metrics, Population, Queue};
+use vireo_ops::reload::Reload;
+use vireo_ops::shared_record::DelegatedCommit;
+use vireo_ops::supervisor::{ExitCause, Supervisor, WorkerEvent};
 use vireo_store::region::{Bell, Receiver, Region, Slot, Snapshot, Worker};
 use vireo_subscribers::Udm;
 use vireo_types::{AssocId, Bucket, Dnn, Instant, Ltmsi, Seid, SessionAddress, Supi};
@@ -516,7 +516,7 @@ impl Host {
                 self.show_half_open(now);
                 // The count matters only in a cluster.
                 if self.cluster.is_some() {
-                    self.forgotten.look(&mut self.claims, &self.account.metrics, now);
+                    self.forgotten.update(&mut self.claims, &self.account.metrics, now);
                 }
             }
             if !self.keep_contexts(!busy, now) && !busy {

@@ -1,16 +1,16 @@
 //! NF scaler: number and states of the NFs of a host (seed 1).
 //!
 //! It puts idle NFs into pools that miss their objectives, retires NFs that are not needed, keeps
-//! idle NFs ready, and replaces workers that died. [`crate::supervisor`] watches the processes
+//! idle NFs ready, and replaces workers that died. [`vireo_ops::supervisor`] watches the processes
 //! themselves.
 
 use super::pools::{Purpose, State};
 use super::{Host, HostConfig, HostSender, Input};
-use crate::supervisor::{self, Supervisor, SupervisorConfig, WorkerEvent};
 use crate::worker::region_layout::{HOST, NF_SERVING, RegionLayout};
 use rustc_hash::FxHashMap;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+use vireo_ops::supervisor::{self, Supervisor, SupervisorConfig, WorkerEvent};
 use vireo_store::region::{DeadWorker, Region, Slot};
 use vireo_types::Instant;
 
@@ -130,7 +130,7 @@ pub(super) fn crew(
         // A worker that waits for its database is not stuck: it loads, commits, and checks the
         // result.
         stuck_after: match config.state.location.is_database() {
-            true => config.pools.stuck_after.max(crate::state::PATIENCE * 4),
+            true => config.pools.stuck_after.max(vireo_ops::state::PATIENCE * 4),
             false => config.pools.stuck_after,
         },
         cores: config.pools.cores.clone(),

@@ -8,9 +8,7 @@ pub(super) use table::{Node, Nodes};
 use super::forward::ran_key;
 use super::{EventMessage, Host};
 use crate::balancer::Command;
-use crate::clock::clock;
 use crate::cluster::{LostBalancer, UnackedMessage};
-use crate::metrics::{Failure, Procedure};
 use crate::worker::outbox::Summary;
 use crate::worker::ran::PublishedNode;
 use crate::worker::region_layout;
@@ -20,6 +18,8 @@ use vireo_core::amf::context;
 use vireo_core::amf::ran::{self, RanNode, RanStepRequest, ResetItem};
 use vireo_core::schedule::kind::NfKind;
 use vireo_fabric::message::{AssociationOwner, EffectAssociations};
+use vireo_ops::clock::clock;
+use vireo_ops::metrics::{Failure, Procedure};
 use vireo_store::region::{Key, Slot, Snapshot};
 use vireo_types::{AssocId, Ltmsi};
 

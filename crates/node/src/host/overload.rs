@@ -5,14 +5,14 @@
 
 use super::forward::MOST_HELD;
 use super::{Host, INPUTS};
-use crate::api::OverloadStatus;
 use crate::balancer::Command;
-use crate::clock::clock;
-use crate::config::OverloadConfig;
 use rustc_hash::FxHashMap;
 use vireo_core::amf::n2::ShallowView;
 use vireo_core::amf::ran;
 use vireo_core::schedule::shed::{Level, OverloadAction, Thresholds, relief};
+use vireo_ops::api::OverloadStatus;
+use vireo_ops::clock::clock;
+use vireo_ops::config::OverloadConfig;
 use vireo_types::{AssocId, Duration};
 
 /// State of the overload control.
@@ -61,9 +61,9 @@ impl Host {
 
     /// Updates the overload level and the requests to RAN nodes.
     pub(super) fn look_at_room(&mut self) {
-        let OverloadConfig { registrations, others, start, stop, .. } = self.overload.config;
+        let OverloadConfig { registrations, procedures, start, stop, .. } = self.overload.config;
         let fill = self.fill();
-        let level = self.overload.level.after(fill, &Thresholds { registrations, others });
+        let level = self.overload.level.after(fill, &Thresholds { registrations, others: procedures });
         if level != self.overload.level {
             tracing::info!(?level, fill, "what is turned away has changed");
             self.overload.level = level;

@@ -3,7 +3,6 @@
 //! The selection is Algorithm 2 of seed 1. An NF is one queue of a worker process. It is active (in
 //! a pool) or idle (started, and ready to be put into a pool).
 
-use crate::config::{NF_KINDS, PoolKey, PoolsConfig, SliceRuntime};
 use crate::worker::region_layout::{self, RegionLayout};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -12,6 +11,7 @@ use vireo_core::schedule::dispatch::{self, NfLoad};
 use vireo_core::schedule::estimate::ServiceTime;
 use vireo_core::schedule::kind::NfKind;
 use vireo_core::schedule::shares::{NfDemand, shares};
+use vireo_ops::config::{NF_KINDS, PoolKey, PoolsConfig, SliceRuntime};
 use vireo_store::region::{Region, Ring};
 use vireo_types::Duration;
 

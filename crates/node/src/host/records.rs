@@ -2,12 +2,12 @@
 
 use super::keep::{self, Kept};
 use super::{HostConfig, HostError, HostSender};
-use crate::config::StateLocation;
-use crate::state::RecordsConfig;
 use crate::worker::Location;
 use crate::worker::context_database::{self, ContextDatabaseConfig};
 use rand::RngCore;
 use rand::rngs::StdRng;
+use vireo_ops::config::StateLocation;
+use vireo_ops::state::RecordsConfig;
 
 /// Returns the location of the contexts, and the kept contexts of the previous run if they outlive
 /// it in a database. `shared` is true if the host shares its records with others.
@@ -22,7 +22,7 @@ pub(super) fn location(
     rng: &mut StdRng,
 ) -> Result<(Location, Option<Kept>), HostError> {
     let state = &config.state;
-    let Some(mut records) = RecordsConfig::of(state) else {
+    let Some(mut records) = RecordsConfig::from_state(state) else {
         let memory = state.location == StateLocation::Memory;
         return Ok((if memory { Location::Worker } else { Location::Region }, None));
     };

@@ -1,8 +1,8 @@
 //! Fill level of the state region, by a scan on a thread other than the host's.
 
-use crate::metrics::{Metrics, StateFunction, StateOperation, Transaction, Usage};
 use crate::worker::region_layout;
 use std::sync::atomic::Ordering;
+use vireo_ops::metrics::{Metrics, StateFunction, StateOperation, Transaction, Usage};
 use vireo_store::region::{Region, TABLES};
 
 /// Reader of the region's fill level.

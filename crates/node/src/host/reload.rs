@@ -1,8 +1,8 @@
 //! Application of a reloaded configuration by a running host and its workers.
 
 use super::Host;
-use crate::reload::Reload;
 use std::sync::Arc;
+use vireo_ops::reload::Reload;
 
 impl Host {
     /// Applies the configuration, and publishes it to the workers in the value of their start-up

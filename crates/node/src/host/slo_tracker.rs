@@ -4,10 +4,10 @@
 //! latency of a procedure extends from the step of its first message to that of its last. It
 //! includes the times of RAN, UE and UPF in between. It excludes the queueing of the first message.
 
-use crate::api::LatencyStatus;
-use crate::config::{NF_KINDS, SliceRuntime};
 use hdrhistogram::Histogram;
 use vireo_core::schedule::kind::NfKind;
+use vireo_ops::api::LatencyStatus;
+use vireo_ops::config::{NF_KINDS, SliceRuntime};
 use vireo_types::{Duration, Instant};
 
 /// Length of a window. Status shows the last complete window and the current one: 5 to 10 s.

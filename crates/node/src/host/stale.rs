@@ -6,9 +6,9 @@
 
 use super::Host;
 use crate::balancer::Command;
-use crate::clock::clock;
 use rustc_hash::FxHashMap;
 use vireo_core::amf::n2;
+use vireo_ops::clock::clock;
 use vireo_store::region::Slot;
 use vireo_types::{AmfUeNgapId, AssocId, Instant, Ltmsi, RanUeNgapId};
 

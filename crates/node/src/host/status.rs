@@ -3,13 +3,15 @@
 use super::nodes::Node;
 use super::pools::{Nf, State};
 use super::{Host, WorkerRings};
-use crate::api::{Counts, GnbStatus, NfStatus, SessionStatus, Status, StatusFilter, UeStatus, UpfStatus, WorkerStatus};
-use crate::clock::clock;
 use crate::worker::region_layout;
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 use vireo_core::amf::context::{self, Procedure, UeContext};
 use vireo_core::smf::SessionState;
+use vireo_ops::api::{
+    Counts, GnbStatus, NfStatus, SessionStatus, Status, StatusFilter, UeStatus, UpfStatus, WorkerStatus,
+};
+use vireo_ops::clock::clock;
 use vireo_store::region::Snapshot;
 use vireo_types::Snssai;
 

@@ -1,12 +1,12 @@
 //! Counters of the notes of steps and of UE states.
 
 use super::slo_tracker::SloTracker;
-use crate::config::SliceRuntime;
-use crate::metrics::{Failure, Fault, Metrics, Procedure};
 use crate::worker::outbox::Summary;
 use std::sync::Arc;
 use vireo_core::schedule::kind::NfKind;
 use vireo_core::step::{Kind, Note};
+use vireo_ops::config::SliceRuntime;
+use vireo_ops::metrics::{Failure, Fault, Metrics, Procedure};
 use vireo_types::Instant;
 
 /// Totals over all contexts.
@@ -85,7 +85,7 @@ impl StepMetrics {
                 }
                 tracing::debug!(%whom, procedure = ?kind, "a UE has not proved who it is");
             }
-            Note::UsageReported { uplink, downlink } => self.metrics.carried(*uplink, *downlink),
+            Note::UsageReported { uplink, downlink } => self.metrics.session_octets(*uplink, *downlink),
             Note::Fault(word) => self.fault(word, now, whom),
         }
     }

@@ -5,12 +5,12 @@
 //! still take effect (DESIGN decision 3).
 
 use super::{Host, Input};
-use crate::clock::clock;
 use crate::worker::outbox::Summary;
 use crate::worker::region_layout;
 use rustc_hash::FxHashSet;
 use std::sync::atomic::Ordering;
 use vireo_core::schedule::kind::NfKind;
+use vireo_ops::clock::clock;
 use vireo_store::region::{DeadWorker, Slot};
 
 /// Crashed workers per event of a UE, before the event is skipped.

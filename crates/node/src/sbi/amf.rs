@@ -6,9 +6,7 @@ use super::translate::{
     self, n1n2_content, references, reply_with_carried, supi_of, supi_text, with_carried, with_parts, with_travels,
 };
 use super::{SbiConfig, SbiError, is_uri};
-use crate::config::StateConfig;
 use crate::host::{HostSender, Input};
-use crate::shared_record::DelegatedCommit;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,6 +17,8 @@ use vireo_core::sba::{
 };
 use vireo_core::smf::N2Sm;
 use vireo_fabric::identity::CertificateRole;
+use vireo_ops::config::StateConfig;
+use vireo_ops::shared_record::DelegatedCommit;
 use vireo_sbi::amf::{
     self, CreatedSmContext, N1N2MessageTransferReqData, N1N2MessageTransferRspData, Resource, TransferCause,
 };

@@ -1,8 +1,8 @@
 //! Conversion between messages of [`vireo_core::sba`] and of [`vireo_sbi`].
 
-use crate::shared_record::DelegatedCommit;
 use vireo_core::sba::{N1N2Content, PiggybackedSmContext};
 use vireo_core::smf::N2Sm;
+use vireo_ops::shared_record::DelegatedCommit;
 use vireo_sbi::common::{N2SmInfoType, ProblemDetails, RefToBinaryData};
 use vireo_sbi::message::{AMF_CONTEXT, N1, N2, SM_CONTEXT};
 use vireo_sbi::{Message, PartContent, Reply};

@@ -1,9 +1,9 @@
 use super::control_planes::AssociationConfig;
 use super::slices::{DataSlice, LeanSlice};
-use crate::supervisor::Program;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 use vireo_datapath::{Access, BufferLimits, FramesConfig, Locking, Module, XdpConfig};
+use vireo_ops::supervisor::Program;
 use vireo_types::Dnn;
 
 /// Configuration of a UPF at start.

@@ -8,10 +8,10 @@
 //! - `vireo_upf_control_packets_sent_total`
 //! - `vireo_upf_worker_takeovers_total`
 //! - `vireo_upf_dropped_packets_total{reason}`
-//! - `vireo_upf_flow_rule_sessions{path}` (`fast`, `slow`): sessions with flow rules, by whether the
-//!   BPF program or a data worker decides
-//! - `vireo_upf_flow_rule_packets_total{path}` (`fast`, `slow`): packets of these sessions, with XDP
-//!   only
+//! - `vireo_upf_flow_rule_sessions{path}` (`fast`, `slow`): sessions with flow rules. The BPF
+//!   program decides on the fast path, a data worker on the slow path.
+//! - `vireo_upf_flow_rule_packets_total{path}` (`fast`, `slow`): packets of these sessions, only
+//!   with XDP
 //! - `vireo_upf_sessions_rejected_total{reason}` (`storage_full`)
 //! - `vireo_upf_sessions_released_total`
 //! - `vireo_upf_pfcp_requests_total{outcome}` (`accepted`, `rejected`, `discarded`, `repeated`,
@@ -26,7 +26,7 @@ use vireo_datapath::{DropReason, FlowSessions};
 const METADATA: Metadata<'static> = Metadata::new(module_path!(), Level::INFO, None);
 
 /// Handles of the registered metrics.
-pub struct UpfMetrics {
+pub(super) struct UpfMetrics {
     sessions: Gauge,
     buffered_octets: Gauge,
     packets: [Counter; 2],
@@ -52,7 +52,7 @@ impl std::fmt::Debug for UpfMetrics {
 
 impl UpfMetrics {
     /// Registers all metrics with the value zero.
-    pub fn register(recorder: &dyn Recorder) -> Self {
+    pub(super) fn register(recorder: &dyn Recorder) -> Self {
         describe(recorder);
         let counter = |name: &'static str, labels: Vec<Label>| {
             recorder.register_counter(&Key::from_parts(name, labels), &METADATA)
@@ -89,7 +89,7 @@ impl UpfMetrics {
     }
 
     /// Sets all metrics from the statistics.
-    pub fn set(&self, stats: &UpfStats) {
+    pub(super) fn set(&self, stats: &UpfStats) {
         self.sessions.set(stats.sessions as f64);
         self.buffered_octets.set(stats.buffered_octets as f64);
         let UpfStats { packets, pfcp, .. } = stats;
@@ -159,12 +159,12 @@ fn describe(recorder: &dyn Recorder) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::Metrics;
+    use vireo_ops::metrics::Metrics;
 
     #[test]
     fn every_count_is_told_by_name() {
         let metrics = Metrics::new();
-        let upf = metrics.upf();
+        let upf = metrics.register(UpfMetrics::register);
         let mut stats = UpfStats { sessions: 3, buffered_octets: 44, ..UpfStats::default() };
         stats.packets.downlink.packets = 5;
         stats.packets.drops[DropReason::Spoofed as usize] = 6;

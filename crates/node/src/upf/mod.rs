@@ -44,7 +44,6 @@ mod tests;
 pub use config::{Pool, UpfConfig};
 pub use control_planes::{AssociationConfig, ControlPlane};
 pub use direct::InProcessN4;
-pub use metrics::UpfMetrics;
 pub use server::{UpfError, UpfHandle, UpfStats, start, start_stored};
 pub use slices::{DataSlice, LeanSlice};
 pub use standalone::StandaloneStatus;

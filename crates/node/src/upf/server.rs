@@ -12,10 +12,6 @@ use super::persistence::{self, PersistenceBackend, TransactionContext};
 use super::rebalance::Rebalance;
 use super::slice_queues::SliceQueues;
 use super::state::{PfcpStats, Settings, TablesAccess, Timestamps, Upf};
-use crate::api::{MoveError, MoveRequest, MoveResult, SlicesStatus};
-use crate::database::DatabaseError;
-use crate::metrics::Metrics;
-use crate::state::DurableRecords;
 use crossbeam_channel::{Receiver, bounded};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -30,6 +26,10 @@ use vireo_datapath::{
 };
 use vireo_n4::udp::{DatagramReceiver, DatagramSender};
 use vireo_n4::ue_peers::UePeers;
+use vireo_ops::api::{MoveError, MoveRequest, MoveResult, SlicesStatus};
+use vireo_ops::database::DatabaseError;
+use vireo_ops::metrics::Metrics;
+use vireo_ops::state::DurableRecords;
 
 /// Maximum number of queued events for the N4 thread. A lost event is raised again by its next
 /// packet.
@@ -146,9 +146,9 @@ impl UpfHandle {
         self.shared().stats(&self.datapath)
     }
 
-    /// Publishes the statistics in these metrics, once a second.
-    pub fn publish(&self, metrics: UpfMetrics) {
-        self.shared().metrics = Some(metrics);
+    /// Registers the metrics of the UPF, `vireo_upf_*`, and updates them once a second.
+    pub fn publish(&self, metrics: &Metrics) {
+        self.shared().metrics = Some(metrics.register(UpfMetrics::register));
     }
 
     fn shared(&self) -> MutexGuard<'_, Shared> {

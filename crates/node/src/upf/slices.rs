@@ -7,14 +7,14 @@
 
 use super::compile::SessionEntries;
 use super::state::{TablesAccess, Upf};
-use crate::api::{
-    MoveError, MoveRequest, MoveResult, SliceCounted, SliceStatus, SliceWorkerStatus, SlicesStatus, UserSelector,
-};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::net::IpAddr;
 use std::ops::Range;
 use vireo_datapath::{SliceWorkers, StatsHandle, Tables, Volume, WorkerLoad};
+use vireo_ops::api::{
+    MoveError, MoveRequest, MoveResult, SliceCounted, SliceStatus, SliceWorkerStatus, SlicesStatus, UserSelector,
+};
 use vireo_types::{Dnn, Snssai};
 use vireo_wire::pfcp::{Message, MessageType, NetworkInstance, SessionEstablishmentRequest};
 
@@ -378,7 +378,7 @@ pub(super) fn move_users<P: TablesAccess>(
     with(&mut |upf, _| to = upf.slices.target(&order.to, order.worker));
     let to = to?;
     let (mut users, mut moved) = (0, 0);
-    match &order.who {
+    match &order.users {
         UserSelector::Seid(seid) => with(&mut |upf, plane| {
             users += u64::from(upf.sessions.contains_key(seid));
             moved += upf.hand_over(&[*seid], &to, plane);

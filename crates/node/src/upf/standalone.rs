@@ -1,9 +1,9 @@
 //! Status interface of a UPF without a core, under an external control plane.
 
 use super::server::UpfHandle;
-use crate::api::{MoveError, MoveRequest, MoveResult, SlicesStatus, Status, StatusFilter, StatusSource, UpfStatus};
 use std::sync::Arc;
 use std::time::Instant;
+use vireo_ops::api::{MoveError, MoveRequest, MoveResult, SlicesStatus, Status, StatusFilter, StatusSource, UpfStatus};
 use vireo_types::Supi;
 
 /// Status of one UPF, without subscribers.

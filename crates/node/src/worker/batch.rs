@@ -7,9 +7,9 @@
 
 use super::contexts::PendingCommit;
 use super::{EventOutcome, IN_A_ROW, NfWorker, not_carried_out, region_layout};
-use crate::metrics::Transaction;
 use crate::worker::event_message::EventMessage;
 use std::time::Instant;
+use vireo_ops::metrics::Transaction;
 use vireo_store::region::{Packet, Slot};
 
 /// Maximum number of UEs in a batch.

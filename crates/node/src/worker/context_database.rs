@@ -26,7 +26,7 @@
 //! void, and no effect is sent. The key of a record is the first LTMSI of its UE. Its bucket is in
 //! the same column as all later LTMSIs of the UE, and thus always at the same host.
 //!
-//! A record may be [shared](crate::shared_record) with the SMF. The SMF then commits the result of
+//! A record may be [shared](vireo_ops::shared_record) with the SMF. The SMF then commits the result of
 //! a step whose only effect is a request to it. Until then only the region has that result, and the
 //! results of responses without effects. A new owner finds the request open in the record, repeats
 //! it with the same key and gets the same response.
@@ -41,8 +41,6 @@ pub(crate) use resumed::{Becomes, Resumption};
 pub(super) use writers::LatestUe;
 pub(crate) use writers::Writer;
 
-use crate::shared_record;
-use crate::state::RecordsConfig;
 use batch::Prefetched;
 use record::{EncodedUeRecord, stored};
 use serde::{Deserialize, Serialize};
@@ -51,6 +49,8 @@ use vireo_core::amf::context;
 use vireo_core::config::{StatePersist, StateWrite};
 use vireo_core::placement::replica;
 use vireo_core::sba::{N1N2TransferResult, PiggybackedSmContext, SessionNumber, SmfRequest};
+use vireo_ops::shared_record;
+use vireo_ops::state::RecordsConfig;
 use vireo_store::Version;
 use vireo_store::records::{Change, LIFE, Name, RecordBase, RecordError, RecordStore, StoredRecord, Writers};
 use vireo_types::{Bucket, Instant, Ltmsi};
@@ -228,7 +228,7 @@ pub(crate) struct UeRecord {
     pub(crate) step: u64,
     /// True if the context is removed. These three fields come first
     /// ([`shared_record::AmfPartHeader`]).
-    pub(crate) gone: bool,
+    pub(crate) removed: bool,
     /// Last processed input in the owner's numbering; 0: none since it took the UE over.
     pub(crate) consumed: u64,
     pub(crate) deadline: Option<Instant>,
@@ -249,11 +249,11 @@ impl UeRecord {
     }
 
     pub(crate) fn decode(octets: &[u8]) -> Result<Self, ContextDatabaseError> {
-        postcard::from_bytes(octets).map_err(|_| ContextDatabaseError::Stranger)
+        postcard::from_bytes(octets).map_err(|_| ContextDatabaseError::UnknownFormat)
     }
 
     pub(crate) fn encode(&self) -> Result<Vec<u8>, ContextDatabaseError> {
-        postcard::to_stdvec(self).map_err(|_| ContextDatabaseError::Stranger)
+        postcard::to_stdvec(self).map_err(|_| ContextDatabaseError::UnknownFormat)
     }
 
     /// Returns the region's content while the database is behind; `None` if it is too long.
@@ -273,7 +273,7 @@ pub enum ContextDatabaseError {
     #[error(
         "the database of contexts (state.database) has something else than a context: is it another program's too?"
     )]
-    Stranger,
+    UnknownFormat,
     /// The record is missing although it was stored.
     #[error(
         "the database of contexts (state.database) has lost a UE: was it emptied, or does it let go of what is old?"
@@ -326,7 +326,7 @@ pub(crate) fn clear(config: &ContextDatabaseConfig) -> Result<(), ContextDatabas
     // A shared record may belong to another AMF, and to the SMF while it has an SM context there.
     let own = |found: &StoredRecord| {
         let alone = found.parts.iter().all(|(name, _)| name == shared_record::AMF);
-        let head = || shared_record::AmfPartHeader::kept(config.records.codec().format, found);
+        let head = || shared_record::AmfPartHeader::from_record(config.records.codec().format, found);
         !config.records.is_shared() || alone && head().is_some_and(|head| head.owner == config.owner)
     };
     for part in names.chunks(BATCH) {
@@ -528,7 +528,7 @@ mod tests {
     use vireo_store::records::{MemoryRecords, Operations};
 
     fn config(owner: u64) -> ContextDatabaseConfig {
-        ContextDatabaseConfig { records: RecordsConfig::at("redis://127.0.0.1:1"), owner, shared: true }
+        ContextDatabaseConfig { records: RecordsConfig::for_redis("redis://127.0.0.1:1"), owner, shared: true }
     }
 
     fn stored(owner: u64, ltmsi: Ltmsi) -> UeRecord {

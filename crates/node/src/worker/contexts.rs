@@ -8,8 +8,6 @@ use super::context_database::{
     ContextDatabase, ContextDatabaseError, DatabaseRef, LatestUe, PendingSmfRequest, RecoveryLog, UeRecord, Writer,
 };
 use super::outbox::{self, Outbox};
-use crate::clock::clock;
-use crate::metrics::StateOperation;
 use rustc_hash::FxHashMap;
 use std::time::{Duration, Instant};
 use vireo_core::amf::context::{self, IncrementalEncoder, UeContext};
@@ -17,6 +15,8 @@ use vireo_core::config::StatePersist;
 use vireo_core::placement::replica;
 use vireo_core::sba::N1N2TransferResult;
 use vireo_core::step::Effect;
+use vireo_ops::clock::clock;
+use vireo_ops::metrics::StateOperation;
 use vireo_store::records::RecordBase;
 use vireo_store::region::{Buffer, CommitRecord, Packet, Region, Slot, Snapshot, Worker};
 use vireo_store::{CommitError, Version};
@@ -542,7 +542,7 @@ impl Contexts {
         }
         let (version, step, ahead) = (*version, *step + 1, *ahead);
         let (known, course, context) = (std::mem::take(known), std::mem::take(course), Vec::new());
-        let mut stored = UeRecord { owner, step, gone: forgets, consumed, deadline, pin, course, context, known };
+        let mut stored = UeRecord { owner, step, removed: forgets, consumed, deadline, pin, course, context, known };
         if !forgets {
             stored.context = context::encode(&hand.ue, Vec::new()).map_err(|_| CommitError::TooLarge(0))?;
         }

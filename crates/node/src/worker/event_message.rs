@@ -1,12 +1,12 @@
 //! Events in transit to a worker: content of a packet of the region.
 
-use crate::metrics::Transaction;
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use vireo_core::amf::engine::Event;
 use vireo_core::postcard_writer;
 use vireo_core::sba::{N1N2Transfer, PiggybackedSmContext, SessionNumber, SmfRequest, SmfResponse};
 use vireo_core::subscription::{AuthenticationError, AuthenticationInfo};
+use vireo_ops::metrics::Transaction;
 use vireo_types::{AmfUeNgapId, AssocId, Instant, RanUeNgapId, Seid};
 
 /// An event for one UE, encoded for another process.

@@ -16,10 +16,6 @@ pub(crate) mod region_layout;
 
 pub(crate) use contexts::OUTBOX;
 
-use crate::clock::{self, clock};
-use crate::metrics::Transaction;
-use crate::privileges::{self, Profile};
-use crate::supervisor::{self, EnlistError};
 use context_database::{ContextDatabaseConfig, ContextDatabaseError, PendingSmfRequest};
 use contexts::{CommitHandle, CommitPath, Contexts, LoadResult, LoadedContext, PendingCommit, StepError, StepOutcome};
 use event_message::{EventMessage, RepeatKey};
@@ -42,6 +38,10 @@ use vireo_core::sba::{N1N2TransferResult, SmfResponse};
 use vireo_core::schedule::deficit::Deficit;
 use vireo_core::schedule::kind;
 use vireo_core::step::{Effect, StepOutput};
+use vireo_ops::clock::{self, clock};
+use vireo_ops::metrics::Transaction;
+use vireo_ops::privileges::{self, Profile};
+use vireo_ops::supervisor::{self, WorkerInitError};
 use vireo_store::CommitError;
 use vireo_store::region::{Bell, Packet, Region, Ring, Sender, Slot, Worker};
 use vireo_types::{Dnn, Ltmsi};
@@ -122,7 +122,7 @@ pub(crate) enum Location {
 pub enum WorkerError {
     /// No host started the process, or the region refuses it.
     #[error(transparent)]
-    Enlist(#[from] EnlistError),
+    Init(#[from] WorkerInitError),
     /// The region has no worker configuration.
     #[error("the host has left no instructions in the state region: a worker is started by `vireo run` alone")]
     Instructions,

@@ -2,10 +2,10 @@
 //!
 //! Host and workers compute the layout from the same few sizes.
 
-use crate::metrics::{StateOperation, Transaction};
 use std::sync::atomic::Ordering;
 use vireo_core::config::{CoreConfig, DnnConfig};
 use vireo_core::ids::address_pool::Range;
+use vireo_ops::metrics::{StateOperation, Transaction};
 use vireo_store::region::{Bell, Region, RegionConfig, Ring, Slot, TABLES};
 use vireo_types::Bucket;
 
@@ -170,7 +170,7 @@ pub(crate) fn ranges(dnn: &DnnConfig) -> [Option<Range>; 2] {
 /// Returns the configuration of a host's region.
 pub(crate) fn region_config(
     plan: RegionLayout,
-    state: &crate::config::StateConfig,
+    state: &vireo_ops::config::StateConfig,
     workers: u8,
     config: &CoreConfig,
 ) -> RegionConfig {

@@ -1,10 +1,10 @@
 //! Tests of a busy worker: progress and fairness between UEs.
 
 use super::*;
-use crate::config::StateConfig;
 use std::net::Ipv4Addr;
 use std::time::Duration as Span;
 use vireo_core::config::{NodeName, SecurityConfig, Timers};
+use vireo_ops::config::StateConfig;
 use vireo_store::region::{Posted, Receiver};
 
 const PLAN: RegionLayout = RegionLayout { nfs: 1 };

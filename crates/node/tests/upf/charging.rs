@@ -11,8 +11,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use vireo_datapath::SliceWorkers;
-use vireo_node::api::{MoveRequest, UserSelector};
 use vireo_node::upf::{DataSlice, LeanSlice, UpfConfig, UpfHandle};
+use vireo_ops::api::{MoveRequest, UserSelector};
 use vireo_types::{Snssai, Teid};
 use vireo_wire::gtpu::{self, PduSession};
 use vireo_wire::pfcp::*;
@@ -332,8 +332,8 @@ fn traffic(w: &World, upf: &UpfHandle, charging: &mut Charging, teids: &[Teid]) 
             let user = turn % USERS;
             // each user migrates to the other slice and back
             let to = SLICES[(user / PLANS.len() + turn / USERS + 1) % SLICES.len()].to_owned();
-            let who = UserSelector::Addresses(ue(user).into(), ue(user).into());
-            moved += upf.move_users(&MoveRequest { who, to, worker: None }).expect("moved").moved;
+            let users = UserSelector::Addresses(ue(user).into(), ue(user).into());
+            moved += upf.move_users(&MoveRequest { users, to, worker: None }).expect("moved").moved;
             turn += 1;
             charging.attend(Duration::from_millis(1));
         }

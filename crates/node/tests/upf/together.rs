@@ -8,8 +8,8 @@ use crate::world::*;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 use vireo_datapath::SliceWorkers;
-use vireo_node::api::{MoveRequest, UserSelector};
 use vireo_node::upf::{DataSlice, LeanSlice, UpfConfig};
+use vireo_ops::api::{MoveRequest, UserSelector};
 use vireo_types::{Snssai, Teid};
 use vireo_wire::pfcp::*;
 
@@ -57,7 +57,7 @@ fn together(driver: &str) {
             if (usize::from(round) + n) % 5 == 0 {
                 let to = NAMES[(n + usize::from(round / 5)) % 2].to_owned();
                 let moved = upf.move_users(&MoveRequest {
-                    who: UserSelector::Addresses((*ue).into(), (*ue).into()),
+                    users: UserSelector::Addresses((*ue).into(), (*ue).into()),
                     to,
                     worker: None,
                 });

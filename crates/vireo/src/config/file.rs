@@ -16,8 +16,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use vireo_core::config::Timers as CoreTimers;
 use vireo_core::schedule::dispatch::Policy;
 use vireo_node::cluster::{ClusterConfig, ReplicationConfig};
-use vireo_node::config::{OverloadConfig, PoolsConfig, SliceRuntime};
 use vireo_node::upf::UpfConfig;
+use vireo_ops::config::{OverloadConfig, PoolsConfig, SliceRuntime};
 use vireo_types::{Duration, Plmn};
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -510,7 +510,8 @@ pub(super) struct Overload {
 
 impl Default for Overload {
     fn default() -> Self {
-        let OverloadConfig { wait, start, stop, registrations, others, back_off, .. } = OverloadConfig::default();
+        let OverloadConfig { wait, start, stop, registrations, procedures: others, back_off, .. } =
+            OverloadConfig::default();
         Overload {
             wait: DurationText(wait.into()),
             start,

@@ -3,7 +3,7 @@
 use super::check::Problems;
 use super::values::DurationText;
 use serde::{Deserialize, Serialize};
-use vireo_node::config::HalfOpenConfig;
+use vireo_ops::config::HalfOpenConfig;
 use vireo_types::Duration;
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]

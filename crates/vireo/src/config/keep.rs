@@ -8,7 +8,7 @@ use crate::cli::Failure;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use vireo_core::config::{StateLocation, StatePersist, StateWrite};
-use vireo_node::config::{KeepConfig, KeepFile, StateConfig};
+use vireo_ops::config::{KeepConfig, KeepFile, StateConfig};
 use vireo_sealing::KeySource;
 
 /// Storage of contexts for the next start of the core.

@@ -4,7 +4,7 @@ use super::state::State;
 use super::{Config, SubscribersConfig};
 use crate::cli::Failure;
 use std::path::PathBuf;
-use vireo_node::config::StateConfig;
+use vireo_ops::config::StateConfig;
 use vireo_sealing::KeySource;
 use vireo_subscribers::{Store, StoreError, key_source};
 

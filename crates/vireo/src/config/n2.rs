@@ -5,7 +5,7 @@ use super::values::{DurationText, LocalAddress};
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 use vireo_core::amf::ran::admission::Allow as Entry;
-use vireo_node::config::N2Config;
+use vireo_ops::config::N2Config;
 use vireo_sctp::Driver;
 use vireo_types::Plmn;
 

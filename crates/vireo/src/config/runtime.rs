@@ -13,9 +13,9 @@ use std::time::Duration;
 use vireo_core::config::{SliceConfig, StateLocation, StateMode};
 use vireo_core::schedule::kind::NfKind;
 use vireo_node::cluster::ReplicationConfig;
-use vireo_node::config::{NF_KINDS, OverloadConfig, PoolKey, PoolsConfig, SliceRuntime, StateConfig};
 use vireo_node::sbi::SbiConfig;
-use vireo_node::state::HAS_MONGODB;
+use vireo_ops::config::{NF_KINDS, OverloadConfig, PoolKey, PoolsConfig, SliceRuntime, StateConfig};
+use vireo_ops::state::HAS_MONGODB;
 
 /// Upper bound of worker processes, excluding the host (`vireo_store::region::RegionConfig`).
 const WORKERS: usize = 249;
@@ -264,5 +264,5 @@ pub(super) fn overload(file: &file::File, problems: &mut Problems) -> OverloadCo
     let good = (Duration::from_millis(10)..=Duration::from_secs(10)).contains(&wait);
     problems.check(good, "overload.wait", "10ms to 10s is allowed: UEs ask again after that");
     let half_open = file.half_open.check(problems);
-    OverloadConfig { wait, start, stop, registrations, others, back_off: span, half_open }
+    OverloadConfig { wait, start, stop, registrations, procedures: others, back_off: span, half_open }
 }

@@ -7,7 +7,7 @@ use vireo_core::config::{
     StateAnswer, StateAxes, StateCarry, StateChange, StateFormat, StateLocation, StateMode, StatePersist, StatePreset,
     StateScope, StateWrite,
 };
-use vireo_node::config::StateConfig;
+use vireo_ops::config::StateConfig;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]

@@ -4,8 +4,8 @@ use vireo_core::amf::ran::admission::Allow;
 use vireo_core::config::SliceProfile;
 use vireo_core::schedule::dispatch::Policy;
 use vireo_core::schedule::kind::NfKind;
-use vireo_node::config::{HalfOpenConfig, PoolKey, StateLocation};
 use vireo_node::upf::{Fanout, FrameIo, FramesConfig, LeanSlice, Locking, XdpConfig, XdpMode};
+use vireo_ops::config::{HalfOpenConfig, PoolKey, StateLocation};
 use vireo_types::{Duration, PduSessionType, Snssai, Tac};
 use vireo_wire::security::{CipheringAlgorithm, IntegrityAlgorithm};
 
@@ -220,7 +220,7 @@ fn how_the_host_runs_is_what_was_written() {
 
 #[test]
 fn records_are_kept_as_they_are_said_to_be() {
-    use vireo_node::config::{StateAnswer, StateCarry, StateChange, StateFormat, StateScope};
+    use vireo_ops::config::{StateAnswer, StateCarry, StateChange, StateFormat, StateScope};
     let state = |text: &str| load(text).expect("right").state;
     let cluster = state("state.location = 'redis'\nstate.database = 'redis-cluster://a:1,b:2'");
     assert_eq!((cluster.confirm, cluster.format, cluster.change), (1, StateFormat::Binary, StateChange::Replace));
@@ -232,7 +232,7 @@ fn records_are_kept_as_they_are_said_to_be() {
     let shared = state("state.preset = 'shared-amf-smf'\nstate.format = 'binary'");
     assert_eq!((shared.scope, shared.change), (StateScope::AmfSmf, StateChange::Update));
     let mongodb = "state.preset = 'transactional'\nstate.database = 'mongodb://a:1'";
-    if vireo_node::state::HAS_MONGODB {
+    if vireo_ops::state::HAS_MONGODB {
         assert_eq!(state(mongodb).location, StateLocation::Mongodb);
         assert!(problem(&format!("{mongodb}\nstate.key = 'a.b'")).contains("state.key: it begins the names"));
         assert_eq!(state("state.location = 'mongodb'").database, "mongodb://127.0.0.1:27017");

@@ -18,7 +18,7 @@ use crate::lab::redis_cluster::RedisCluster;
 use clap::ValueEnum;
 use std::time::{Duration, Instant};
 use vireo_node::sbi::Encoding;
-use vireo_node::state::HAS_MONGODB;
+use vireo_ops::state::HAS_MONGODB;
 
 /// Location of the state of AMF, SMF and UPF.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

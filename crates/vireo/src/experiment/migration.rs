@@ -17,7 +17,7 @@ use std::net::Ipv4Addr;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
-use vireo_node::api::SlicesStatus;
+use vireo_ops::api::SlicesStatus;
 use vireo_simulator::results::plot::{Axis, Chart};
 use vireo_simulator::results::{Bound, Configuration, Figure, Measured, Table};
 use vireo_traffic::frame_loop::{Direction, FrameLoop, LoopCounters, Teids};
@@ -319,7 +319,7 @@ pub(super) fn ended(load: &FrameLoop, all: u64) -> Result<LoopCounters, Failure>
 /// Returns the difference between the counts of the sessions' entries and the packets that left the
 /// user plane.
 pub(super) fn miscounted(slices: &SlicesStatus, packets: u64) -> u64 {
-    let sum = |of: fn(&vireo_node::api::SliceCounted) -> u64| -> u64 {
+    let sum = |of: fn(&vireo_ops::api::SliceCounted) -> u64| -> u64 {
         slices.slices.iter().filter_map(|slice| slice.counted.as_ref()).map(of).sum()
     };
     let of_records = (sum(|one| one.packets), sum(|one| one.octets));
@@ -465,7 +465,7 @@ fn findings(passes: &[Pass], users: u32, processors: usize) -> Result<Findings, 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use vireo_node::api::{SliceCounted, SliceStatus};
+    use vireo_ops::api::{SliceCounted, SliceStatus};
 
     #[test]
     fn a_count_that_is_wrong_is_seen() {

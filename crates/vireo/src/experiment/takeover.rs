@@ -16,7 +16,7 @@ use crate::lab::workers::Worker;
 use rustix::process::{Pid, Signal, kill_process};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
-use vireo_node::api::{Status, UpfStatus};
+use vireo_ops::api::{Status, UpfStatus};
 use vireo_simulator::results::plot::{Axis, Chart};
 use vireo_simulator::results::{Bound, Configuration, Figure, Table};
 use vireo_traffic::frame_loop::{Direction, FrameLoop, Teids};

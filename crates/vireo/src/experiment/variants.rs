@@ -98,7 +98,7 @@ mod tests {
     use super::*;
     use crate::config::Config;
     use crate::lab::core::{CoreOptions, config};
-    use vireo_node::config::{PoolKey, StateLocation};
+    use vireo_ops::config::{PoolKey, StateLocation};
 
     fn read(variant: &Variant) -> Config {
         let directory = tempfile::tempdir().unwrap();

@@ -10,7 +10,7 @@ use clap::ValueEnum;
 use std::fs::File;
 use std::sync::Arc;
 use std::time::Duration;
-use vireo_node::api::Status;
+use vireo_ops::api::Status;
 
 /// API port of each process.
 const API_PORT: u16 = 9090;

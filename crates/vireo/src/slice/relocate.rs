@@ -7,7 +7,7 @@ use crate::cli::Failure;
 use crate::client::{Answer, Api};
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
-use vireo_node::api::{MoveResult, SessionStatus, UeStatus};
+use vireo_ops::api::{MoveResult, SessionStatus, UeStatus};
 
 /// Time without progress after which the command fails.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -3,7 +3,7 @@
 use crate::cli::Failure;
 use crate::client::Api;
 use std::time::Instant;
-use vireo_node::api::Status;
+use vireo_ops::api::Status;
 
 /// Status and metrics of a core at one time.
 #[derive(Clone, Debug)]

@@ -5,7 +5,7 @@
 use super::sample::ApiSample;
 use crate::status::{table, uptime};
 use std::fmt;
-use vireo_node::api::{LatencyStatus, NfStatus, OverloadStatus, WorkerStatus};
+use vireo_ops::api::{LatencyStatus, NfStatus, OverloadStatus, WorkerStatus};
 
 /// Table of text cells.
 #[derive(Clone, Debug, PartialEq)]
@@ -265,7 +265,7 @@ pub(super) mod tests {
     use super::super::sample::Metrics;
     use super::*;
     use std::time::{Duration, Instant};
-    use vireo_node::api::{Counts, Status};
+    use vireo_ops::api::{Counts, Status};
 
     fn nf(id: u32, slice: &str, state: &str, processed: u64) -> NfStatus {
         NfStatus {

@@ -1,7 +1,6 @@
 //! Fabric connection of a balancer: a host, or a peer not yet identified.
 
 use crate::balancer::Command;
-use crate::clock::clock;
 use crate::host::Input;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
@@ -10,6 +9,7 @@ use vireo_core::placement::replica::{Claim, EffectDedup, InflightInputs, RecentE
 use vireo_fabric::frame::{self, FrameError};
 use vireo_fabric::message::{AssociationOwner, ClusterMap, PoolLoad, ToBalancer};
 use vireo_fabric::stream::Stream;
+use vireo_ops::clock::clock;
 use vireo_types::{Dnn, Instant, SessionAddress};
 
 /// Maximum number of reads of one connection before other connections are read.

@@ -12,16 +12,11 @@ pub(super) mod snapshot;
 mod steer;
 
 use super::Command;
-use crate::api::{BalancerStatus, HostStatus};
-use crate::clock::clock;
 use crate::cluster::{
     ClusterConfig, ControllerClient, HeartbeatHandle, HeartbeatTargets, JoinReply, LinkError, LocalMember,
     ProgressCounter, told,
 };
-use crate::config::{NF_KINDS, SliceRuntime};
-use crate::evicted_claims::EvictedClaims;
 use crate::host::Input;
-use crate::metrics::{Flow, Metrics};
 use member::{HostConnection, HostReport, State};
 use rustc_hash::FxHashMap;
 use rustix::event::epoll;
@@ -40,6 +35,11 @@ use vireo_fabric::membership::{BalancerAssignment, ToController, ToMember};
 use vireo_fabric::message::{AssociationOwner, ClusterMap, ToHost};
 use vireo_fabric::stream::Stream;
 use vireo_fabric::{Role, Security};
+use vireo_ops::api::{BalancerStatus, HostStatus};
+use vireo_ops::clock::clock;
+use vireo_ops::config::{NF_KINDS, SliceRuntime};
+use vireo_ops::evicted_claims::EvictedClaims;
+use vireo_ops::metrics::{Flow, Metrics};
 use vireo_types::{AssocId, Duration, Instant};
 
 /// Maximum of unsent bytes of a host that does not read. Beyond it, the balancer stops reading from
@@ -356,7 +356,7 @@ impl Fleet {
             self.looked = now;
             self.check_silent_hosts(now);
             self.repeats.forget(now);
-            self.forgotten.look(&mut self.claims, &self.metrics, now);
+            self.forgotten.update(&mut self.claims, &self.metrics, now);
         }
         self.replay_inputs();
         self.flush();

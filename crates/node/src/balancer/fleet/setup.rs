@@ -6,12 +6,12 @@
 use super::steer::{NG_SETUP, put};
 use super::{Fleet, UNSENT};
 use crate::balancer::admission::SETUP_FAILED;
-use crate::clock::clock;
 use crate::host::Input;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use vireo_core::amf::n2::{self, Route, ShallowView};
 use vireo_core::placement::balance::HostId;
+use vireo_ops::clock::clock;
 use vireo_types::AssocId;
 
 /// NG SETUP RESPONSE (TS 38.413 9.4.7).

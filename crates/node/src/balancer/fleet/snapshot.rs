@@ -8,11 +8,8 @@ use super::member::{HostConnection, State};
 use super::setup::Setup;
 use super::steer::message;
 use super::{Fleet, KnownRanNode, SAID};
-use crate::clock::clock;
 use crate::cluster::{CarriedCaller, ClusterConfig, ControllerClient, LinkError, input};
-use crate::config::SliceRuntime;
 use crate::host::Input;
-use crate::metrics::Metrics;
 use rustix::event::epoll;
 use serde::{Deserialize, Serialize};
 use std::io;
@@ -28,6 +25,9 @@ use vireo_fabric::membership::BalancerAssignment;
 use vireo_fabric::message::{AssociationOwner, ClusterMap, ToHost};
 use vireo_fabric::stream::{self, Stream};
 use vireo_fabric::{Role, Security};
+use vireo_ops::clock::clock;
+use vireo_ops::config::SliceRuntime;
+use vireo_ops::metrics::Metrics;
 use vireo_types::{AssocId, Instant, Ltmsi, Supi};
 
 /// Snapshot of a [`Fleet`].

@@ -2,8 +2,6 @@
 
 use super::setup::is_setup;
 use super::{Fleet, KnownRanNode, SAID, UNSENT, pools};
-use crate::clock::clock;
-use crate::config::{NF_KINDS, SliceRuntime};
 use crate::host::Input;
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -17,6 +15,8 @@ use vireo_core::placement::balance::steer::{self, HostSet as Hosts, Policy, Requ
 use vireo_core::placement::replica::LoadShare;
 use vireo_core::schedule::estimate::ServiceTime;
 use vireo_fabric::message::{PoolLoad, ToHost};
+use vireo_ops::clock::clock;
+use vireo_ops::config::{NF_KINDS, SliceRuntime};
 use vireo_types::{Bucket, Tmsi};
 
 /// Assumed service time of a procedure in nanoseconds, until a host reports a measured one.

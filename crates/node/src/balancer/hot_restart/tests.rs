@@ -7,7 +7,6 @@ use crate::balancer::fleet::tests::core;
 use crate::cluster::{
     BalancerConfig, BalancerNode, ControllerClient, HeartbeatHandle, HeartbeatTargets, JoinReply, LocalMember,
 };
-use crate::config::{ApiConfig, N2Config, N4Config};
 use crate::controller;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -19,6 +18,7 @@ use vireo_fabric::identity::TlsConfig;
 use vireo_fabric::membership::ToMember;
 use vireo_fabric::message::{ToBalancer, ToHost};
 use vireo_fabric::stream::Stream;
+use vireo_ops::config::{ApiConfig, N2Config, N4Config};
 use vireo_sctp::memory::Network;
 use vireo_sctp::{Config, Event};
 

@@ -18,9 +18,6 @@ mod table;
 
 use super::{Host, Nodes};
 use crate::balancer::Command;
-use crate::clock::clock;
-use crate::config::HalfOpenConfig;
-use crate::metrics::{Eviction, Fault, Population, TurnedAway};
 use crate::worker::event_message::EventMessage;
 use crate::worker::outbox::Summary;
 use line::Line;
@@ -32,6 +29,9 @@ use vireo_core::amf::n2::{self, EstablishmentCause, ShallowView, UeMessage};
 use vireo_core::schedule::kind::NfKind;
 use vireo_core::step::Effect;
 use vireo_core::{Env, Identifiers};
+use vireo_ops::clock::clock;
+use vireo_ops::config::HalfOpenConfig;
+use vireo_ops::metrics::{Eviction, Fault, Population, TurnedAway};
 use vireo_store::region::Slot;
 use vireo_types::{AssocId, Dnn, Duration, Instant, Ltmsi, PduSessionType, SessionAddress, Snssai, Tmsi};
 

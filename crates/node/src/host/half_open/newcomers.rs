@@ -7,10 +7,10 @@
 //! Overload Start.
 
 use super::{Host, TurnedAway, origin};
-use crate::clock::clock;
 use crate::host::{BATCH, Input};
 use vireo_core::amf::n2::{Route, ShallowView};
 use vireo_core::schedule::shed::Level;
+use vireo_ops::clock::clock;
 use vireo_store::region::Slot;
 use vireo_types::{AssocId, Bucket, Duration, Instant};
 

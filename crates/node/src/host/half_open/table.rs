@@ -5,10 +5,10 @@
 //! operation takes constant time plus the logarithm of the number of RAN nodes. A UE that is being
 //! evicted is in no list, but counts as a slot until its context is gone. The table is plain data.
 
-use crate::config::HalfOpenConfig;
 use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
+use vireo_ops::config::HalfOpenConfig;
 use vireo_store::region::Slot;
 use vireo_types::{AssocId, Duration, Instant};
 

@@ -8,10 +8,7 @@
 
 use super::holder::{self, Held, Renewal};
 use super::{Tally, mark};
-use crate::clock::clock;
-use crate::config::{KeepConfig, StateConfig};
 use crate::host::{Host, HostError, HostSender};
-use crate::state::RecordsConfig;
 use crate::worker::Location;
 use crate::worker::context_database::{Becomes, ContextDatabaseConfig, DatabaseRef, LAYOUT, Resumption, UeRecord};
 use rustc_hash::FxHasher;
@@ -20,6 +17,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use vireo_core::amf::context::{self, Counts, UeContext};
 use vireo_core::config::CoreConfig;
+use vireo_ops::clock::clock;
+use vireo_ops::config::{KeepConfig, StateConfig};
+use vireo_ops::state::RecordsConfig;
 use vireo_store::records::{RecordError, RecordStore};
 use vireo_types::Instant;
 

@@ -9,9 +9,9 @@
 
 use crate::balancer::Command;
 use crate::host::Host;
-use crate::metrics::{Failure, Procedure};
 use vireo_core::amf::ran::RanNode;
 use vireo_core::amf::ran::admission::{self, Refusal, Verdict};
+use vireo_ops::metrics::{Failure, Procedure};
 use vireo_types::{AssocId, Duration, GnbId, Instant};
 
 /// Time for the existing RAN node to answer a probe.

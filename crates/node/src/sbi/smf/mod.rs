@@ -17,14 +17,7 @@ mod supi_seid;
 mod wire;
 
 use super::{SbiConfig, SbiError};
-use crate::api::{self, Counts, Status, StatusFilter, StatusSource, UpfStatus};
-use crate::clock::clock;
-use crate::config::{ApiConfig, N4Config, StateConfig};
 use crate::control::{StartError, bind_n4, recovery};
-use crate::database::{Database, DatabaseError, DatabaseJob, OperationResult};
-use crate::metrics::{Fault, Metrics, StateFunction};
-use crate::reload::Reload;
-use crate::state::DurableRecords;
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
@@ -42,6 +35,13 @@ use vireo_core::config::{CoreConfig, StateCarry};
 use vireo_core::sba::N1N2TransferResult;
 use vireo_fabric::identity::CertificateRole;
 use vireo_n4 as n4;
+use vireo_ops::api::{self, Counts, Status, StatusFilter, StatusSource, UpfStatus};
+use vireo_ops::clock::clock;
+use vireo_ops::config::{ApiConfig, N4Config, StateConfig};
+use vireo_ops::database::{Database, DatabaseError, DatabaseJob, OperationResult};
+use vireo_ops::metrics::{Fault, Metrics, StateFunction};
+use vireo_ops::reload::Reload;
+use vireo_ops::state::DurableRecords;
 use vireo_sbi::common::ProblemDetails;
 use vireo_sbi::{Client, Endpoint, IncomingRequest, Message, Outgoing, Reply};
 use vireo_store::records::{Codec, RecordError, RecordStore, StoredRecord};
@@ -190,7 +190,7 @@ impl Smf {
         // The database wait is shorter than the total time that an AMF waits for a response.
         let patience = (sbi.timeout * sbi.attempts * 2 / 3).into();
         let carries = state.carry == StateCarry::Piggyback;
-        let found = DurableRecords::of(&state).filter(|_| !carries);
+        let found = DurableRecords::from_state(&state).filter(|_| !carries);
         let found = found.map(|keeping| recovery::open(&keeping, patience, recovery(now))).transpose()?;
         let (keeper, stamp) = match &found {
             _ if carries => (SessionStorage::Amf(patience), NEVER),

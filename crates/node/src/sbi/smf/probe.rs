@@ -9,7 +9,6 @@ use super::sessions::{SessionStorage, Sessions};
 use super::supi_seid;
 use super::wire::{self, CreateRequest};
 use crate::sbi::translate::with_carried;
-use crate::shared_record::{self, DelegatedCommit};
 use crate::worker::context_database;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
@@ -17,6 +16,7 @@ use vireo_core::amf::context::{self, UeContext};
 use vireo_core::config::CoreConfig;
 use vireo_core::sba::PiggybackedSmContext;
 use vireo_core::subscription::DnnSubscription;
+use vireo_ops::shared_record::{self, DelegatedCommit};
 use vireo_sbi::smf::{Operation, SM_CONTEXTS, SmContextUpdateData, UpCnxState};
 use vireo_sbi::{IncomingRequest, Message, ReplyTo};
 use vireo_store::records::Format;
@@ -72,7 +72,7 @@ pub fn brought() -> Vec<u8> {
 fn commit(octets: &[u8]) {
     let travels = DelegatedCommit::decode(octets).or_else(|| DelegatedCommit::decode(&[&[0; 8], octets].concat()));
     if let Some(part) = travels.and_then(|travels| travels.part) {
-        let _ = shared_record::AmfPartHeader::of(&part);
+        let _ = shared_record::AmfPartHeader::decode(&part);
         for format in [Format::Binary, Format::Json, Format::Protobuf] {
             let Some(kept) = context_database::kept(format, &part) else { continue };
             assert!(format.decode::<shared_record::AmfPartHeader>(&kept).is_ok(), "what was put is not read");
@@ -86,7 +86,7 @@ fn commit(octets: &[u8]) {
     if pfcp::Builder::new(&mut answer, kind, Some(1), 7).finish().is_ok()
         && shared_record::with_part(&mut answer, octets)
     {
-        let _ = shared_record::part(&answer).and_then(shared_record::UpfPartHeader::of);
+        let _ = shared_record::part(&answer).and_then(shared_record::UpfPartHeader::decode);
     }
 }
 

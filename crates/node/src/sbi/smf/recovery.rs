@@ -4,10 +4,10 @@
 
 use super::session::Session;
 use super::sessions::SessionStorage;
-use crate::database::{DatabaseError, read_all};
-use crate::shared_record;
-use crate::state::{DurableRecords, RecordsConfig};
 use vireo_core::config::{StatePersist, StateScope};
+use vireo_ops::database::{DatabaseError, read_all};
+use vireo_ops::shared_record;
+use vireo_ops::state::{DurableRecords, RecordsConfig};
 use vireo_store::Version;
 use vireo_store::records::{Change, Codec, Format, Name, RecordStore};
 use vireo_types::{Duration, Ltmsi};
@@ -72,7 +72,7 @@ pub(super) fn open(
     let (mut records, codec, keeper): (Box<dyn RecordStore>, _, _) = match keeping {
         DurableRecords::Database(config) => {
             let (codec, &RecordsConfig { persist, scope, .. }) = (config.codec(), config);
-            let octets = config.of_octets();
+            let octets = config.octets_format();
             config.prove_key()?;
             (
                 config.open()?,
@@ -102,7 +102,7 @@ pub(super) fn look(
     let (version, stamp) = match &node {
         None => (0, recovery),
         Some(found) => {
-            let octets = found.octets.as_slice().try_into().map_err(|_| DatabaseError::Stranger)?;
+            let octets = found.octets.as_slice().try_into().map_err(|_| DatabaseError::UnknownFormat)?;
             (found.version, u32::from_be_bytes(octets))
         }
     };
@@ -111,7 +111,7 @@ pub(super) fn look(
     read_all(records, COLLECTION, |id, found| {
         let session = Session::found(codec, found);
         let session = session.filter(|(session, _)| name(session.sm.pfcp.cp_seid.ltmsi()).id == id);
-        let (session, known) = session.ok_or(DatabaseError::Stranger)?;
+        let (session, known) = session.ok_or(DatabaseError::UnknownFormat)?;
         sessions.push((session.sm.pfcp.cp_seid.ltmsi(), session, known.version));
         Ok(())
     })?;
@@ -121,7 +121,7 @@ pub(super) fn look(
                 let Some(number) = shared_record::sm_of(name) else { continue };
                 let session =
                     Session::of_part(codec.format, octets).filter(|s| s.sm.pfcp.cp_seid.ltmsi().get() == number);
-                let session = session.ok_or(DatabaseError::Stranger)?;
+                let session = session.ok_or(DatabaseError::UnknownFormat)?;
                 sessions.push((session.sm.pfcp.cp_seid.ltmsi(), session, found.version));
             }
             Ok(())
@@ -146,7 +146,7 @@ mod tests {
         records.change(&[(stranger, Change::Commit { expected: 0, octets: b"x" })]).remove(0).unwrap();
         assert!(matches!(
             look(&mut records, (Codec::default(), StateScope::Function), 8),
-            Err(DatabaseError::Stranger)
+            Err(DatabaseError::UnknownFormat)
         ));
     }
 }

@@ -26,9 +26,6 @@ use super::addresses::Addresses;
 use super::recovery::{self, StorageConfig};
 use super::session::{self, Outcome, OutgoingMessage, Session, SmEvent, TransactionEnv};
 use super::wire;
-use crate::database::{DatabaseJob, DatabaseOperation, OperationResult};
-use crate::metrics::Transaction;
-use crate::reload::Reload;
 use rand::RngCore;
 use rand::rngs::StdRng;
 use rustc_hash::FxHashMap;
@@ -38,6 +35,9 @@ use std::net::SocketAddr;
 use vireo_core::config::{CoreConfig, StatePersist};
 use vireo_core::sba::N1N2TransferResult;
 use vireo_core::subscription::Subscription;
+use vireo_ops::database::{DatabaseJob, DatabaseOperation, OperationResult};
+use vireo_ops::metrics::Transaction;
+use vireo_ops::reload::Reload;
 use vireo_sbi::common::ProblemDetails;
 use vireo_sbi::smf::{self, Operation, Resource};
 use vireo_sbi::{IncomingRequest, Message, Reply, ReplyTo};
@@ -130,7 +130,7 @@ struct Task {
     key: Option<String>,
     reply: Option<ReplyTo>,
     /// Deadline for the database; `None` = none.
-    until: Option<Instant>,
+    deadline: Option<Instant>,
     /// Shared record: its number, and the AMF part to commit.
     brought: Option<AmfCommitRequest>,
 }
@@ -421,13 +421,14 @@ impl Sessions {
         (key, reply, brought): (Option<String>, ReplyTo, Option<AmfCommitRequest>),
         now: Instant,
     ) {
-        let until = if let SessionBackend::Database(stored) = &self.place { Some(now + stored.patience) } else { None };
-        self.begin_or_wait(ltmsi, Task { turn, kind, key, reply: Some(reply), until, brought }, now);
+        let deadline =
+            if let SessionBackend::Database(stored) = &self.place { Some(now + stored.patience) } else { None };
+        self.begin_or_wait(ltmsi, Task { turn, kind, key, reply: Some(reply), deadline, brought }, now);
     }
 
     /// Enqueues a transaction without a request.
     fn enqueue(&mut self, ltmsi: Ltmsi, turn: SmEvent, kind: Transaction, now: Instant) {
-        self.begin_or_wait(ltmsi, Task { turn, kind, key: None, reply: None, until: None, brought: None }, now);
+        self.begin_or_wait(ltmsi, Task { turn, kind, key: None, reply: None, deadline: None, brought: None }, now);
     }
 
     fn begin_or_wait(&mut self, ltmsi: Ltmsi, task: Task, now: Instant) {
@@ -467,19 +468,19 @@ impl Sessions {
     }
 
     /// Enqueues a database job.
-    fn put(&mut self, ltmsi: Ltmsi, what: DatabaseOperation, running: Running) {
+    fn put(&mut self, ltmsi: Ltmsi, operation: DatabaseOperation, running: Running) {
         let task = match &running {
             Running::Loading(task) => task,
             Running::Committing(commit) | Running::Checking(commit) => &commit.task,
         };
         let of = recovery::name(ltmsi);
-        let name = self.record_of(ltmsi, task).map_or(of, crate::shared_record::name);
+        let name = self.record_of(ltmsi, task).map_or(of, vireo_ops::shared_record::name);
         let SessionBackend::Database(stored) = &mut self.place else { return };
         // Without a deadline: the result of a commit must be known, and the commit of a whole
         // procedure is not abandoned.
         let patient = matches!(running, Running::Checking(_)) || stored.persist == StatePersist::Procedure;
-        let until = if patient && !matches!(what, DatabaseOperation::Load) { None } else { task.until };
-        stored.jobs.push_back(DatabaseJob { name, of, what, kind: task.kind, until });
+        let deadline = if patient && !matches!(operation, DatabaseOperation::Load) { None } else { task.deadline };
+        stored.jobs.push_back(DatabaseJob { name, of, operation, kind: task.kind, deadline });
         stored.lanes.entry(ltmsi).or_default().running = Some(running);
     }
 
@@ -516,7 +517,7 @@ impl Sessions {
             }
             SessionBackend::Database(stored) => stored.codec,
         };
-        let what = match outcome.session.as_ref().map(|session| codec.encode(session)) {
+        let operation = match outcome.session.as_ref().map(|session| codec.encode(session)) {
             Some(Ok(value)) => DatabaseOperation::Put { known, value },
             None => DatabaseOperation::Remove { expected: known.version },
             Some(Err(error)) => {
@@ -524,7 +525,7 @@ impl Sessions {
                 return self.give_up(ltmsi, task, Some(outcome), now);
             }
         };
-        self.put(ltmsi, what, Running::Committing(Box::new(Commit { task, outcome })));
+        self.put(ltmsi, operation, Running::Committing(Box::new(Commit { task, outcome })));
     }
 
     /// Handles the result of a database job.

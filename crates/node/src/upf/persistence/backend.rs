@@ -3,13 +3,6 @@
 //! The database thread communicates by channels. The N4 thread writes to shared memory itself.
 
 use super::{COLLECTION, NODE, PersistentUpf, PreviousState, SharedRecordConfig, TransactionContext, WriterMode};
-use crate::config::StateWrite;
-use crate::database::{
-    BATCH, Database, DatabaseError, DatabaseJob, DatabaseOperation, OperationResult, RENEWED, read_all, renew,
-};
-use crate::metrics::{Metrics, StateFunction};
-use crate::shared_record::COLLECTION as COLLECTION_OF_ALL;
-use crate::state::{DurableRecords, RecordsConfig, SharedConfig};
 use crate::upf::state::{CapacityCheck, TablesAccess};
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 use std::io;
@@ -18,6 +11,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use vireo_datapath::{Clock, Waker};
+use vireo_ops::config::StateWrite;
+use vireo_ops::database::{
+    BATCH, Database, DatabaseError, DatabaseJob, DatabaseOperation, OperationResult, RENEWAL_INTERVAL, read_all, renew,
+};
+use vireo_ops::metrics::{Metrics, StateFunction};
+use vireo_ops::shared_record::COLLECTION as COLLECTION_OF_ALL;
+use vireo_ops::state::{DurableRecords, RecordsConfig, SharedConfig};
 use vireo_store::Version;
 use vireo_store::records::{Change, Codec, Name, Operations, RecordError, RecordStore, ShmRecords, StoredRecord};
 use vireo_store::region::LARGEST_RECORD;
@@ -67,7 +67,7 @@ pub(in crate::upf) fn begin(
             let mut records = alone.open()?;
             if config.scope.is_of_all() {
                 records = Box::new(SplitRecords { alone: records, shared: config.open()? });
-                shared = Some((SharedRecordConfig { own, format: config.of_octets() }, config.clone()));
+                shared = Some((SharedRecordConfig { own, format: config.octets_format() }, config.clone()));
             }
             let way = if config.write == StateWrite::NonBlocking { WriterMode::Behind } else { WriterMode::Shared };
             (records, way, config.codec())
@@ -236,7 +236,7 @@ impl std::fmt::Debug for ShmBackend {
 impl ShmBackend {
     fn work(&mut self, job: &DatabaseJob) -> OperationResult {
         let begun = Instant::now();
-        let change = match &job.what {
+        let change = match &job.operation {
             DatabaseOperation::Load => None,
             DatabaseOperation::Commit { expected, octets } => Some(Change::Commit { expected: *expected, octets }),
             DatabaseOperation::Remove { expected } => Some(Change::Remove { expected: *expected }),
@@ -249,7 +249,7 @@ impl ShmBackend {
             None => OperationResult::Loaded(self.records.load(&[job.name]).map(|mut found| found.pop().flatten())),
             Some(change) => OperationResult::Changed(self.records.change(&[(job.name, change)]).remove(0)),
         };
-        self.metrics.state_operation(StateFunction::Upf, job.kind, job.what.operation(), begun.elapsed());
+        self.metrics.state_operation(StateFunction::Upf, job.kind, job.operation.state_operation(), begun.elapsed());
         done
     }
 
@@ -264,7 +264,7 @@ impl ShmBackend {
     /// Retries commits that found no room, and renews the node's record when due.
     fn on_time<P: TablesAccess>(&mut self, stored: &mut PersistentUpf, on: &mut TransactionContext<'_, P>) {
         stored.try_again(on);
-        if self.renewed.elapsed() >= RENEWED {
+        if self.renewed.elapsed() >= RENEWAL_INTERVAL {
             self.renewed = Instant::now();
             renew(&mut *self.records, NODE);
         }

@@ -40,13 +40,13 @@ pub(super) use shared::SharedRecordConfig;
 use super::exchange::{Answered, Outgoing};
 use super::session::Session;
 use super::state::{DirtyState, Node, TablesAccess, Timestamps, Upf, Written};
-use crate::database::{DatabaseError, DatabaseJob, DatabaseOperation, OperationResult, read_all};
-use crate::metrics::Transaction;
 use rustc_hash::{FxHashMap, FxHashSet};
 use shared::PartLocations;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use tracing::{debug, error, warn};
+use vireo_ops::database::{DatabaseError, DatabaseJob, DatabaseOperation, OperationResult, read_all};
+use vireo_ops::metrics::Transaction;
 use vireo_store::Version;
 use vireo_store::records::{Change, Codec, Encoded, LIFE, Name, RecordBase, RecordError, RecordStore, StoredRecord};
 use vireo_types::{Duration, Instant};
@@ -86,7 +86,7 @@ struct Request {
     sequence: u32,
     datagram: Vec<u8>,
     kind: Transaction,
-    until: Instant,
+    deadline: Instant,
     /// True if the control plane commits the result.
     shared: bool,
 }
@@ -210,14 +210,14 @@ pub(super) fn look(
     let node = begin_life(records, node)?;
     let (mut sessions, mut versions) = (Vec::new(), Vec::new());
     read_all(records, COLLECTION, |seid, found| {
-        let (session, answered, known) = Session::found(codec, found, ntp).ok_or(DatabaseError::Stranger)?;
+        let (session, answered, known) = Session::found(codec, found, ntp).ok_or(DatabaseError::UnknownFormat)?;
         sessions.push((seid, session, answered));
         versions.push((seid, known.version));
         Ok(())
     })?;
     let mut places = PartLocations::new(sharing.cloned());
     if sharing.is_some() {
-        read_all(records, crate::shared_record::COLLECTION, |id, found| {
+        read_all(records, vireo_ops::shared_record::COLLECTION, |id, found| {
             sessions.extend(places.found(id, &found, ntp));
             Ok(())
         })?;
@@ -228,8 +228,8 @@ pub(super) fn look(
 /// Returns the node of the next incarnation, after its record has been written.
 fn begin_life(records: &mut dyn RecordStore, mut found: StoredRecord) -> Result<Node, DatabaseError> {
     for _ in 0..ATTEMPTS {
-        let node = Node::decode(&found.octets).ok_or(DatabaseError::Stranger)?.after_restart();
-        let octets = node.encode().ok_or(DatabaseError::Stranger)?;
+        let node = Node::decode(&found.octets).ok_or(DatabaseError::UnknownFormat)?.after_restart();
+        let octets = node.encode().ok_or(DatabaseError::UnknownFormat)?;
         let change = Change::Commit { expected: found.version, octets: &octets };
         match records.change(&[(NODE, change)]).remove(0) {
             Ok(_) => return Ok(node),
@@ -238,7 +238,7 @@ fn begin_life(records: &mut dyn RecordStore, mut found: StoredRecord) -> Result<
             Err(RecordError::Conflict | RecordError::OutcomeUnknown(_)) => {}
             Err(error) => return Err(error.into()),
         }
-        found = records.load(&[NODE])?.pop().flatten().ok_or(DatabaseError::Stranger)?;
+        found = records.load(&[NODE])?.pop().flatten().ok_or(DatabaseError::UnknownFormat)?;
     }
     Err(RecordError::Conflict.into())
 }
@@ -307,10 +307,10 @@ impl PersistentUpf {
         if let Some(place) = place {
             self.places.enter(seid, place, kind == Transaction::PfcpEstablishment);
         }
-        let until = on.now.instant + PATIENCE;
+        let deadline = on.now.instant + PATIENCE;
         self.requests.insert((from, sequence));
         let (datagram, shared) = (datagram.to_vec(), place.is_some());
-        let request = Request { from, sequence, datagram, kind, until, shared };
+        let request = Request { from, sequence, datagram, kind, deadline, shared };
         let waits = self.lanes.contains_key(&name) && !self.gives_way(name);
         if let Some(versions) = self.versions.as_ref().filter(|_| !waits) {
             let version = versions.get(&name.id).copied().unwrap_or(0);
@@ -414,16 +414,16 @@ impl PersistentUpf {
     }
 
     fn load(&mut self, name: Name, task: Task) {
-        let (kind, until) = match &task {
-            Task::Request(request) => (request.kind, Some(request.until)),
+        let (kind, deadline) = match &task {
+            Task::Request(request) => (request.kind, Some(request.deadline)),
             Task::Changed(_) => (Transaction::Other, None),
         };
         self.jobs.push_back(DatabaseJob {
             name: self.places.record(name),
             of: name,
-            what: DatabaseOperation::Load,
+            operation: DatabaseOperation::Load,
             kind,
-            until,
+            deadline,
         });
         self.lanes.entry(name).or_default().running = Some(Running::Loading(task));
     }
@@ -435,7 +435,9 @@ impl PersistentUpf {
         name: Name,
         done: OperationResult,
     ) {
-        if let (crate::shared_record::COLLECTION, OperationResult::Loaded(Ok(Some(found)))) = (name.collection, &done) {
+        if let (vireo_ops::shared_record::COLLECTION, OperationResult::Loaded(Ok(Some(found)))) =
+            (name.collection, &done)
+        {
             return self.late(on, name.id, found);
         }
         let Some(running) = self.lanes.get_mut(&name).and_then(|lane| lane.running.take()) else { return };
@@ -452,8 +454,14 @@ impl PersistentUpf {
                 self.done(on, name, commit);
             }
             (Running::Committing(commit), OperationResult::Changed(Err(RecordError::Conflict))) => {
-                let (what, kind) = (DatabaseOperation::Load, commit.kind);
-                self.jobs.push_back(DatabaseJob { name: self.places.record(name), of: name, what, kind, until: None });
+                let (operation, kind) = (DatabaseOperation::Load, commit.kind);
+                self.jobs.push_back(DatabaseJob {
+                    name: self.places.record(name),
+                    of: name,
+                    operation,
+                    kind,
+                    deadline: None,
+                });
                 self.lanes.entry(name).or_default().running = Some(Running::Checking(commit));
             }
             (Running::Committing(commit), OperationResult::Changed(Err(error)))
@@ -627,13 +635,14 @@ impl PersistentUpf {
             value => value.flatten(),
         };
         commit.expected = version;
-        let what = match &commit.value {
+        let operation = match &commit.value {
             value if placed => self.part(name, version, value.as_ref().map(whole)),
             Some(Encoded::Whole(octets)) => DatabaseOperation::Commit { expected: version, octets: octets.clone() },
             Some(value) => DatabaseOperation::Put { known, value: value.clone() },
             None => DatabaseOperation::Remove { expected: version },
         };
-        let job = DatabaseJob { name: self.places.record(name), of: name, what, kind: commit.kind, until: None };
+        let job =
+            DatabaseJob { name: self.places.record(name), of: name, operation, kind: commit.kind, deadline: None };
         match self.versions.is_some() && commit.kind == Transaction::PfcpModification {
             // No other commit takes the room that was found for the modification.
             true => self.jobs.push_front(job),

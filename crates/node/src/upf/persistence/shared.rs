@@ -6,8 +6,8 @@
 //! A session that exists in the UPF prevails, because packets use its rules.
 
 use super::*;
-use crate::shared_record::{self, UpfPartHeader};
 use serde::{Deserialize, Serialize};
+use vireo_ops::shared_record::{self, UpfPartHeader};
 use vireo_store::records::Format;
 use vireo_wire::pfcp::FSeid;
 
@@ -92,7 +92,8 @@ impl PartLocations {
         let mut all = Vec::new();
         for (name, kept) in &found.parts {
             let Some(number) = shared_record::up_of(name) else { continue };
-            let part = shared_record::opened(*format, kept).and_then(|part| postcard::from_bytes::<Part>(&part).ok());
+            let part =
+                shared_record::decode_octets(*format, kept).and_then(|part| postcard::from_bytes::<Part>(&part).ok());
             let Some(Part { head, upf, session }) = part else {
                 error!("a part of a record is no session of this release: is state.key another program's too?");
                 continue;
@@ -182,7 +183,8 @@ impl PersistentUpf {
         let found = found?;
         let format = self.places.sharing.as_ref()?.format;
         let kept = found.part(&shared_record::upf_part_name(place.number));
-        let part = kept.and_then(|kept| postcard::from_bytes::<Part>(&shared_record::opened(format, kept)?).ok());
+        let part =
+            kept.and_then(|kept| postcard::from_bytes::<Part>(&shared_record::decode_octets(format, kept)?).ok());
         let version = found.version;
         self.lanes.entry(name).or_default().record = found;
         let part = part.filter(|part| part.head.seid == name.id)?;
@@ -198,7 +200,7 @@ impl PersistentUpf {
         let format = self.places.sharing.as_ref().map_or(Format::default(), |sharing| sharing.format);
         match session.and_then(|session| self.places.next(name.id, session.to_vec())) {
             Some(part) => {
-                let parts = vec![(own, shared_record::kept(format, part))];
+                let parts = vec![(own, shared_record::encode_octets(format, part))];
                 DatabaseOperation::Parts { expected, parts, whole: false }
             }
             None => {

@@ -1,12 +1,12 @@
 //! Slices: selection of slice and worker, and migration of users.
 
 use super::*;
-use crate::api::{MoveError, MoveRequest, MoveResult, UserSelector};
 use crate::upf::rebalance::Rebalance;
 use crate::upf::slice_queues::SliceQueues;
 use crate::upf::slices::move_users;
 use crate::upf::{DataSlice, LeanSlice};
 use vireo_datapath::SliceWorkers;
+use vireo_ops::api::{MoveError, MoveRequest, MoveResult, UserSelector};
 use vireo_types::{SessionAddress, Snssai};
 
 const PHONES: Snssai = Snssai { sst: 1, sd: None };
@@ -54,9 +54,9 @@ fn workers(b: &Bench, teid: Teid, host: u8) -> (u8, u8) {
     (owners.worker_by_tunnel(teid), owners.worker_by_address(address))
 }
 
-fn moved(b: &mut Bench, who: UserSelector, to: &str, worker: Option<u8>) -> Result<MoveResult, MoveError> {
+fn moved(b: &mut Bench, users: UserSelector, to: &str, worker: Option<u8>) -> Result<MoveResult, MoveError> {
     let Bench { upf, plane, .. } = b;
-    move_users::<Memory>(&MoveRequest { who, to: to.to_owned(), worker }, |act| act(upf, plane))
+    move_users::<Memory>(&MoveRequest { users, to: to.to_owned(), worker }, |act| act(upf, plane))
 }
 
 fn users(b: &Bench) -> Vec<u64> {
@@ -144,7 +144,7 @@ fn a_whole_slice_moves_in_pieces_and_others_get_their_turns() {
     let mut pieces = 0;
     let Bench { upf, plane, .. } = &mut b;
     let order = MoveRequest {
-        who: UserSelector::Slice { name: "phones".into(), count: None },
+        users: UserSelector::Slice { name: "phones".into(), count: None },
         to: "meters".into(),
         worker: None,
     };

@@ -1,10 +1,10 @@
 //! Restarts of a UPF whose sessions are in a database.
 
 use super::*;
-use crate::database::{DatabaseJob, DatabaseOperation, OperationResult};
-use crate::metrics::Transaction;
 use crate::upf::persistence::{PersistentUpf, SharedRecordConfig, TransactionContext, WriterMode, look};
 use std::collections::BTreeMap;
+use vireo_ops::database::{DatabaseJob, DatabaseOperation, OperationResult};
+use vireo_ops::metrics::Transaction;
 use vireo_store::records::{
     Change, Codec, Format, LIFE, MemoryRecords, Name, RecordError, RecordPart, RecordStore, UpdateMode,
 };
@@ -138,11 +138,13 @@ impl World {
     fn ask(&mut self, job: &DatabaseJob) -> OperationResult {
         let counts = self.asked.entry(job.kind.label()).or_default();
         let records = &mut *self.records;
-        if let Some(refusal) = self.refusal.clone().filter(|_| matches!(job.what, DatabaseOperation::Commit { .. })) {
+        if let Some(refusal) =
+            self.refusal.clone().filter(|_| matches!(job.operation, DatabaseOperation::Commit { .. }))
+        {
             return OperationResult::Changed(Err(refusal));
         }
         let mut change = |change| OperationResult::Changed(records.change(&[(job.name, change)]).remove(0));
-        match &job.what {
+        match &job.operation {
             DatabaseOperation::Load => {
                 counts[0] += 1;
                 OperationResult::Loaded(records.load(&[job.name]).map(|mut found| found.remove(0)))
@@ -324,7 +326,7 @@ fn an_update_writes_what_has_changed() {
     let done = world.ask(&load);
     world.with(|stored, on| stored.answered(on, load.of, done));
     let jobs = world.stored.jobs().make_contiguous();
-    let [DatabaseJob { what: DatabaseOperation::Put { known, value }, .. }] = jobs else { panic!("{jobs:?}") };
+    let [DatabaseJob { operation: DatabaseOperation::Put { known, value }, .. }] = jobs else { panic!("{jobs:?}") };
     let mut names: Vec<_> = codec.parts(known, value).iter().map(|part| part.name).collect();
     names.sort_unstable();
     assert_eq!(names, ["answered", "fars"]);
@@ -500,7 +502,7 @@ fn what_is_said_before_it_is_written_is_lost_with_the_upf_and_nothing_else() {
     assert_eq!(world.with(|stored, on| stored.answered(on, load.name, done)).len(), 1, "the answer");
     let jobs = world.stored.jobs().make_contiguous();
     assert!(
-        matches!(jobs, [DatabaseJob { what: DatabaseOperation::Commit { .. }, .. }]),
+        matches!(jobs, [DatabaseJob { operation: DatabaseOperation::Commit { .. }, .. }]),
         "its commit is under way: {jobs:?}"
     );
     assert_eq!(world.send(&octets).len(), 1, "the very same answer");
@@ -728,7 +730,7 @@ fn what_a_database_does_not_answer(codec: Codec) {
     forward(RAN_TEID).emit(&mut octets, seid, 99).expect("short");
     assert_eq!(world.send(&octets), vec![]);
     let job = world.stored.jobs().pop_front().expect("a load");
-    assert!(job.until.is_some(), "it is not waited for without end");
+    assert!(job.deadline.is_some(), "it is not waited for without end");
     let down = OperationResult::Loaded(Err(RecordError::Down("gone".into())));
     let out = world.with(|stored, on| stored.answered(on, job.of, down));
     let message = Message::new(&out[0].1).expect("sound");
@@ -748,7 +750,7 @@ fn what_a_database_does_not_answer(codec: Codec) {
     let done = world.ask(&load);
     world.with(|stored, on| stored.answered(on, load.of, done));
     let commit = world.stored.jobs().pop_front().expect("a commit");
-    assert_eq!(commit.until, None, "what was done is committed however long that takes");
+    assert_eq!(commit.deadline, None, "what was done is committed however long that takes");
     world.ask(&commit);
     let again = world.ask(&commit);
     assert!(matches!(again, OperationResult::Changed(Err(RecordError::Conflict))));

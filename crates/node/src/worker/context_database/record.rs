@@ -2,7 +2,7 @@
 //!
 //! A record is binary, or a document of named fields in JSON or protocol buffers by the [`Codec`]
 //! of the SMF's records. A document has the fields of [`UeDocument`] and those of the context. In a
-//! [shared](crate::shared_record) record all of it is one part, with the context as a field.
+//! [shared](vireo_ops::shared_record) record all of it is one part, with the context as a field.
 //!
 //! The region and requests to the SMF use the binary form in every format. The committing NF
 //! converts it to a document. A binary record is always written as a whole. A record that is a
@@ -15,10 +15,10 @@
 //! record is the only copy of a UE.
 
 use super::{ContextDatabaseConfig, ContextDatabaseError, PendingOutbox, PendingSmfRequest, RecoveryLog, UeRecord};
-use crate::shared_record;
 use serde::{Deserialize, Serialize};
 use vireo_core::amf::context::{self, UeContext};
 use vireo_core::sba::N1N2TransferResult;
+use vireo_ops::shared_record;
 use vireo_store::Version;
 use vireo_store::records::{Change, Codec, Encoded, Format, RecordBase, RecordPart, StoredRecord, UpdateMode};
 use vireo_types::Instant;
@@ -32,7 +32,7 @@ struct UeDocument {
     /// These three fields come first ([`shared_record::AmfPartHeader`]).
     owner: u64,
     step: u64,
-    gone: bool,
+    removed: bool,
     /// [`LAYOUT`] of the writer.
     layout: u16,
     consumed: u64,
@@ -55,7 +55,7 @@ impl UeDocument {
     fn of(stored: &UeRecord) -> Result<(Self, Option<UeContext>), ContextDatabaseError> {
         let ue = match &stored.context[..] {
             [] => None,
-            octets => Some(context::decode(octets).map_err(|_| ContextDatabaseError::Stranger)?),
+            octets => Some(context::decode(octets).map_err(|_| ContextDatabaseError::UnknownFormat)?),
         };
         let &UeRecord { owner, step, consumed, deadline, pin, .. } = stored;
         let RecoveryLog { wanted, asked, taken } = stored.course.clone();
@@ -63,7 +63,7 @@ impl UeDocument {
         let document = UeDocument {
             owner,
             step,
-            gone: ue.is_none(),
+            removed: ue.is_none(),
             layout: LAYOUT,
             consumed,
             deadline,
@@ -79,20 +79,20 @@ impl UeDocument {
 
     /// Joins document and context to a UE.
     fn stored(self, ue: Option<UeContext>) -> Result<UeRecord, ContextDatabaseError> {
-        if self.layout != LAYOUT || self.gone != ue.is_none() {
-            return Err(ContextDatabaseError::Stranger);
+        if self.layout != LAYOUT || self.removed != ue.is_none() {
+            return Err(ContextDatabaseError::UnknownFormat);
         }
         let mut octets = Vec::new();
         if let Some(mut ue) = ue {
             ue.security.iter_mut().for_each(|keys| keys.derives_keys = self.derives_keys);
-            octets = context::encode(&ue, octets).map_err(|_| ContextDatabaseError::Stranger)?;
+            octets = context::encode(&ue, octets).map_err(|_| ContextDatabaseError::UnknownFormat)?;
         }
-        let UeDocument { owner, step, gone, consumed, deadline, pin, outboxes: wanted, asked, taken, .. } = self;
+        let UeDocument { owner, step, removed, consumed, deadline, pin, outboxes: wanted, asked, taken, .. } = self;
         let course = RecoveryLog { wanted, asked, taken };
         Ok(UeRecord {
             owner,
             step,
-            gone,
+            removed,
             consumed,
             deadline,
             pin,
@@ -124,14 +124,14 @@ fn of_stored(format: Format, stored: &UeRecord) -> Result<Vec<u8>, ContextDataba
     }
     let (document, ue) = UeDocument::of(stored)?;
     let document = UeDocument { context: ue.map(Box::new), ..document };
-    format.encode(&document).map_err(|_| ContextDatabaseError::Stranger)
+    format.encode(&document).map_err(|_| ContextDatabaseError::UnknownFormat)
 }
 
 fn of_part(format: Format, part: &[u8]) -> Result<UeRecord, ContextDatabaseError> {
     if format == Format::Binary {
         return UeRecord::decode(part);
     }
-    let mut document: UeDocument = format.decode(part).map_err(|_| ContextDatabaseError::Stranger)?;
+    let mut document: UeDocument = format.decode(part).map_err(|_| ContextDatabaseError::UnknownFormat)?;
     let ue = document.context.take().map(|ue| *ue);
     document.stored(ue)
 }
@@ -140,18 +140,19 @@ fn of_part(format: Format, part: &[u8]) -> Result<UeRecord, ContextDatabaseError
 pub(super) fn stored(config: &ContextDatabaseConfig, found: StoredRecord) -> Result<UeRecord, ContextDatabaseError> {
     let codec = codec(config);
     if config.records.is_shared() {
-        return of_part(codec.format, found.part(shared_record::AMF).ok_or(ContextDatabaseError::Stranger)?);
+        return of_part(codec.format, found.part(shared_record::AMF).ok_or(ContextDatabaseError::UnknownFormat)?);
     }
     if found.parts.is_empty() {
         return Ok(UeRecord { known: RecordBase::at(found.version), ..UeRecord::decode(&found.octets)? });
     }
-    let stranger = |_| ContextDatabaseError::Stranger;
-    let gone = found.part("gone").filter(|_| codec.format != Format::Binary).ok_or(ContextDatabaseError::Stranger)?;
-    let (stored, known) = if codec.format.decode::<bool>(gone).map_err(stranger)? {
-        let (document, known) = codec.found::<UeDocument>(found).map_err(stranger)?;
+    let unknown_format = |_| ContextDatabaseError::UnknownFormat;
+    let removed =
+        found.part("removed").filter(|_| codec.format != Format::Binary).ok_or(ContextDatabaseError::UnknownFormat)?;
+    let (stored, known) = if codec.format.decode::<bool>(removed).map_err(unknown_format)? {
+        let (document, known) = codec.found::<UeDocument>(found).map_err(unknown_format)?;
         (document.stored(None)?, known)
     } else {
-        let ((document, ue), known) = codec.found::<(UeDocument, UeContext)>(found).map_err(stranger)?;
+        let ((document, ue), known) = codec.found::<(UeDocument, UeContext)>(found).map_err(unknown_format)?;
         (document.stored(Some(ue))?, known)
     };
     Ok(UeRecord { known, ..stored })
@@ -184,7 +185,7 @@ impl EncodedUeRecord {
                     (document, Some(ue)) => format.split(&(document, ue)),
                     (document, None) => format.split(&document),
                 };
-                Encoded::Parts(parts.map_err(|_| ContextDatabaseError::Stranger)?)
+                Encoded::Parts(parts.map_err(|_| ContextDatabaseError::UnknownFormat)?)
             }
         };
         // The record of a removed context keeps no field.

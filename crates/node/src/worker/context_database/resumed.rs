@@ -103,7 +103,7 @@ impl<'a> Resumption<'a> {
     fn mine(&self, stored: UeRecord, context: Vec<u8>, deadline: Option<Instant>) -> UeRecord {
         let (owner, step) = (self.config.owner, stored.step + 1);
         let course = RecoveryLog::default();
-        UeRecord { owner, step, gone: false, consumed: 0, deadline, pin: 0, course, context, known: stored.known }
+        UeRecord { owner, step, removed: false, consumed: 0, deadline, pin: 0, course, context, known: stored.known }
     }
 
     fn change<T>(

@@ -4,9 +4,9 @@
 //! are not lost with it.
 
 use super::{ContextDatabase, ContextDatabaseError, DatabaseRef, RecordsHandle, UeRecord};
-use crate::clock::clock;
 use crate::worker::outbox::Outbox;
 use std::time::Duration;
+use vireo_ops::clock::clock;
 use vireo_store::Version;
 use vireo_store::records::{RecordError, RecordStore, Writers, WritersConfig};
 use vireo_store::region::{Region, Snapshot, Worker};

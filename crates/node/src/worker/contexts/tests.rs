@@ -4,9 +4,9 @@ mod group;
 mod shared;
 
 use super::*;
-use crate::state::RecordsConfig;
 use crate::worker::context_database::{BucketClaim, ContextDatabaseConfig};
 use std::process::{Child, Command, Stdio};
+use vireo_ops::state::RecordsConfig;
 use vireo_store::records::{LIFE, MemoryRecords, RecordStore};
 use vireo_store::region::RegionConfig;
 use vireo_types::Ltmsi;
@@ -30,7 +30,7 @@ impl Server {
 
     fn config(&self) -> ContextDatabaseConfig {
         let socket = self.1.path().join("socket");
-        let records = RecordsConfig::at(&format!("redis+unix://{}", socket.display()));
+        let records = RecordsConfig::for_redis(&format!("redis+unix://{}", socket.display()));
         ContextDatabaseConfig { records, owner: 5, shared: false }
     }
 }
@@ -128,7 +128,8 @@ fn any_worker_goes_on_from_what_the_database_has() {
 
 #[test]
 fn without_a_database_a_step_is_void() {
-    let nowhere = ContextDatabaseConfig { records: RecordsConfig::at("redis://127.0.0.1:1"), owner: 5, shared: false };
+    let nowhere =
+        ContextDatabaseConfig { records: RecordsConfig::for_redis("redis://127.0.0.1:1"), owner: 5, shared: false };
     assert!(crate::worker::context_database::check(&nowhere).unwrap_err().to_string().contains("state.database"));
     let region = Region::create(RegionConfig::new(4, 2, 32 << 20)).unwrap();
     let (mut host, mut worker) = (region.join(0).unwrap(), region.join(1).unwrap());
@@ -252,7 +253,7 @@ impl Amf {
 }
 
 fn config(owner: u64) -> ContextDatabaseConfig {
-    ContextDatabaseConfig { records: RecordsConfig::at("redis://127.0.0.1:1"), owner, shared: true }
+    ContextDatabaseConfig { records: RecordsConfig::for_redis("redis://127.0.0.1:1"), owner, shared: true }
 }
 
 /// An AMF is killed before a commit or after it, or only stopped. Another one continues from the

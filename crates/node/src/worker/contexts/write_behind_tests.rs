@@ -2,11 +2,11 @@
 
 use super::tests::elsewhere;
 use super::*;
-use crate::state::RecordsConfig;
 use crate::worker::context_database::{BucketClaim, ContextDatabaseConfig};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use vireo_core::config::StateWrite;
+use vireo_ops::state::RecordsConfig;
 use vireo_store::records::{Change, LIFE, MemoryRecords, Name, Operations, RecordError, RecordStore};
 use vireo_store::region::RegionConfig;
 use vireo_types::Ltmsi;
@@ -62,7 +62,7 @@ struct Nf {
 impl Nf {
     fn new(region: &Region, number: u8, records: &MemoryRecords) -> Self {
         let gate = Gate::before(records);
-        let mut records = RecordsConfig::at("redis://127.0.0.1:1");
+        let mut records = RecordsConfig::for_redis("redis://127.0.0.1:1");
         records.write = StateWrite::NonBlocking;
         let config = ContextDatabaseConfig { records, owner: 5, shared: false };
         let mut contexts = Contexts::new(Location::Region);

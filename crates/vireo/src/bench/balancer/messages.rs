@@ -18,9 +18,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use vireo_emulator::run_with;
-use vireo_node::api::Status;
 use vireo_node::cluster::BalancerNode;
-use vireo_node::metrics::Metrics;
+use vireo_ops::api::Status;
+use vireo_ops::metrics::Metrics;
 use vireo_sctp::memory::Network;
 
 /// Number of hosts of the cluster.
@@ -114,7 +114,7 @@ fn messages_of(metrics: &Metrics) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use vireo_node::metrics::Flow;
+    use vireo_ops::metrics::Flow;
 
     #[test]
     fn messages_of_both_directions_are_counted() {

@@ -55,7 +55,7 @@ impl CpuBreakdown {
         match thread {
             "host" => &mut self.host,
             "balancer" => &mut self.balancer,
-            "crew" | "reclaim" => &mut self.crew,
+            "supervisor" | "reclaim" => &mut self.crew,
             EMULATOR => &mut self.emulator,
             name if name.starts_with("udm-") => &mut self.udm,
             name if name.starts_with("upf-") => &mut self.upf,
@@ -156,7 +156,7 @@ mod tests {
         for (thread, used) in [
             ("host", 1.0),
             ("balancer", 2.0),
-            ("crew", 4.0),
+            ("supervisor", 4.0),
             ("udm-database", 8.0),
             ("udm-sidf-1", 16.0),
             ("upf-n4", 32.0),

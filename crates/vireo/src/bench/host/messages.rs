@@ -21,8 +21,8 @@ use vireo_emulator::scenario::Scenario;
 use vireo_emulator::usim::{Concealment, HomeNetworkPublicKey, Keys};
 use vireo_emulator::{LAB_K, LAB_OPC, Load, Options, Phase, Procedure, Report, Retry, Subscribers, run_with};
 use vireo_node::control::Control;
-use vireo_node::metrics::Metrics;
 use vireo_node::upf::UpfHandle;
+use vireo_ops::metrics::Metrics;
 use vireo_sctp::memory::Network;
 
 /// Address of the core in the network in memory.

@@ -38,7 +38,7 @@ mod tests {
     use super::*;
     use crate::config::Config;
     use crate::lab::core::{CoreOptions, config};
-    use vireo_node::config::{PoolKey, StateLocation};
+    use vireo_ops::config::{PoolKey, StateLocation};
 
     #[test]
     fn every_configuration_is_accepted_and_means_what_it_says() {

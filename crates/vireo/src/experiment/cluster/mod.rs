@@ -206,7 +206,7 @@ mod tests {
     use crate::experiment::steady::tests::outcome;
     use crate::lab::core::{CoreOptions, config};
     use vireo_node::cluster::{Ack, Mode};
-    use vireo_node::config::StateLocation;
+    use vireo_ops::config::StateLocation;
     use vireo_simulator::faults::Kind;
 
     /// Returns a failure at 1 s with the given worst latency and number of lost UEs.

@@ -12,7 +12,7 @@ use crate::lab::mongodb::Mongodb;
 use crate::lab::redis::{OperationCounts, Redis};
 use std::path::Path;
 use std::time::Duration;
-use vireo_node::state::HAS_MONGODB;
+use vireo_ops::state::HAS_MONGODB;
 use vireo_simulator::results::Table;
 
 /// The functions, in the order in which a request passes them.

@@ -335,7 +335,7 @@ mod tests {
     use crate::config::Config;
     use crate::lab::core::{CoreOptions, config};
     use vireo_node::cluster::{Ack, Mode};
-    use vireo_node::config::StateLocation;
+    use vireo_ops::config::StateLocation;
 
     #[test]
     fn configurations_differ_in_where_the_state_is_and_in_nothing_else() {

@@ -11,7 +11,7 @@ use crate::lab::{Interrupt, Lab, api};
 use std::fs::File;
 use std::io::Write;
 use std::path::PathBuf;
-use vireo_node::api::Status;
+use vireo_ops::api::Status;
 
 /// Upper bound of RAN nodes in a lab.
 const NODES: usize = 64;

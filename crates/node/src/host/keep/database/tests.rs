@@ -27,7 +27,7 @@ struct Bench {
 impl Bench {
     fn new() -> Self {
         let config =
-            ContextDatabaseConfig { records: RecordsConfig::at("redis://127.0.0.1:1"), owner: 2, shared: false };
+            ContextDatabaseConfig { records: RecordsConfig::for_redis("redis://127.0.0.1:1"), owner: 2, shared: false };
         Bench { records: MemoryRecords::new(LIFE), config }
     }
 
@@ -66,7 +66,7 @@ fn unusable_records_are_removed() {
     let mut bench = Bench::new();
     bench.commit(1, &record(1, None).encode().unwrap());
     bench.commit(2, &record(2, Some((1 << 24, 5))).encode().unwrap());
-    bench.commit(3, &UeRecord { gone: true, ..UeRecord::default() }.encode().unwrap());
+    bench.commit(3, &UeRecord { removed: true, ..UeRecord::default() }.encode().unwrap());
     bench.commit(4, b"x");
     let others = Name { collection: "smf", id: 1 };
     bench.records.change(&[(others, Change::Commit { expected: 0, octets: b"y" })]).remove(0).unwrap();

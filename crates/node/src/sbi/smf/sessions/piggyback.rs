@@ -126,7 +126,7 @@ impl Sessions {
         now: Instant,
     ) {
         let kind = Transaction::CreateSmContext;
-        self.fetch(ltmsi, Task { turn, kind, key, reply: Some(reply), until: None, brought: None }, now);
+        self.fetch(ltmsi, Task { turn, kind, key, reply: Some(reply), deadline: None, brought: None }, now);
     }
 
     /// Starts a transaction on an SM context that only the AMF stores, by fetching it.

@@ -10,8 +10,8 @@
 
 use super::*;
 use crate::sbi::translate;
-use crate::shared_record::{self, AmfPartHeader, DelegatedCommit, UpfPartHeader};
 use crate::worker::context_database;
+use vireo_ops::shared_record::{self, AmfPartHeader, DelegatedCommit, UpfPartHeader};
 
 /// The commit that an AMF delegates with a request.
 #[derive(Debug)]
@@ -33,7 +33,7 @@ impl Sessions {
             SessionBackend::Database(stored) if stored.shares.is_some() => translate::travels(message)?,
             _ => None,
         };
-        let kept = |part: Vec<u8>| Some((AmfPartHeader::of(&part)?, context_database::kept(self.format(), &part)?));
+        let kept = |part: Vec<u8>| Some((AmfPartHeader::decode(&part)?, context_database::kept(self.format(), &part)?));
         let brought = |DelegatedCommit { record, part }| {
             let part = part.map(|part| kept(part).ok_or_else(translate::strange_part)).transpose()?;
             Ok(AmfCommitRequest { record, part })
@@ -79,7 +79,7 @@ impl Sessions {
         let record = self.record_of(ltmsi, task);
         let brought = task.brought.as_ref().filter(|brought| Some(brought.record) == record)?;
         let (own, part) = brought.part.as_ref()?;
-        Some((part, *own, AmfPartHeader::kept(self.format(), there)?))
+        Some((part, *own, AmfPartHeader::from_record(self.format(), there)?))
     }
 
     /// Handles the loaded record.
@@ -90,7 +90,7 @@ impl Sessions {
             self.forget(ltmsi);
             return self.next(ltmsi, now);
         };
-        if there.part(shared_record::AMF).is_some() && AmfPartHeader::kept(self.format(), &there).is_none() {
+        if there.part(shared_record::AMF).is_some() && AmfPartHeader::from_record(self.format(), &there).is_none() {
             tracing::error!(
                 "the AMF's part of a record is of another release or format: do AMF and SMF have the same state.format?"
             );
@@ -133,11 +133,12 @@ impl Sessions {
         let of_upf = if let SmEvent::Pfcp(_, message) = &task.turn { shared_record::part(message) } else { None };
         let name = shared_record::upf_part_name(ltmsi.get());
         let before = there.part(&name);
-        match of_upf.map(|part| (part, UpfPartHeader::of(part))) {
+        match of_upf.map(|part| (part, UpfPartHeader::decode(part))) {
             Some((part, Some(own))) => {
-                let before = before.and_then(|kept| UpfPartHeader::of(&shared_record::opened(format, kept)?));
+                let before =
+                    before.and_then(|kept| UpfPartHeader::decode(&shared_record::decode_octets(format, kept)?));
                 if own.follows(before) {
-                    put.push((name, shared_record::kept(format, part.to_vec())));
+                    put.push((name, shared_record::encode_octets(format, part.to_vec())));
                 }
             }
             Some((_, None)) => out = before.map(|_| name),
@@ -184,13 +185,13 @@ impl Sessions {
             put.extend(others);
         }
         let is_amf = |(name, octets): &(String, Vec<u8>)| {
-            name == shared_record::AMF && self.format().decode::<AmfPartHeader>(octets).is_ok_and(|head| head.gone)
+            name == shared_record::AMF && self.format().decode::<AmfPartHeader>(octets).is_ok_and(|head| head.removed)
         };
-        let what = match whole && put.iter().all(is_amf) {
+        let operation = match whole && put.iter().all(is_amf) {
             true => DatabaseOperation::Remove { expected },
             false => DatabaseOperation::Parts { expected, parts: put, whole },
         };
-        self.put(ltmsi, what, Running::Committing(Box::new(Commit { task, outcome })));
+        self.put(ltmsi, operation, Running::Committing(Box::new(Commit { task, outcome })));
     }
 
     /// Handles the record loaded after a commit conflict: completes the transaction if it is

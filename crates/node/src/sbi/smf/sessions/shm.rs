@@ -10,11 +10,11 @@
 //! error response.
 
 use super::*;
-use crate::database::RENEWED as NODE_RENEWED;
-use crate::database::renew;
-use crate::metrics::{Metrics, StateFunction, StateOperation};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use vireo_ops::database::RENEWAL_INTERVAL;
+use vireo_ops::database::renew;
+use vireo_ops::metrics::{Metrics, StateFunction, StateOperation};
 use vireo_store::records::{Change, Encoded, Name, RecordStore};
 
 /// Delay before a failed commit is retried.
@@ -182,8 +182,8 @@ impl Sessions {
     /// Retries failed commits that are due, and renews the PFCP recovery time stamp.
     pub(super) fn on_time_here(&mut self, now: Instant) {
         let SessionBackend::Here(here) = &mut self.place else { return };
-        if *here.renewal.get_or_insert(now + NODE_RENEWED.into()) <= now {
-            here.renewal = Some(now + NODE_RENEWED.into());
+        if *here.renewal.get_or_insert(now + RENEWAL_INTERVAL.into()) <= now {
+            here.renewal = Some(now + RENEWAL_INTERVAL.into());
             renew(&mut *here.records, here.node);
         }
         if here.again.take_if(|again| *again <= now).is_none() {

@@ -3,7 +3,7 @@
 //! The test acts as the SMF, which commits the parts in responses.
 
 use super::*;
-use crate::shared_record::{self, UpfPartHeader};
+use vireo_ops::shared_record::{self, UpfPartHeader};
 use vireo_store::records::{Format, StoredRecord};
 
 /// The UE's record, and the number of the part.
@@ -44,14 +44,15 @@ impl World {
         let Some(sharing) = self.sharing.clone() else { return assert_eq!(shared_record::part(answer), None) };
         let Some(part) = shared_record::part(answer) else { return };
         let (found, name) = (self.record(), shared_record::upf_part_name(NUMBER));
-        let before =
-            found.part(&name).and_then(|kept| UpfPartHeader::of(&shared_record::opened(sharing.format, kept)?));
-        let kept = shared_record::kept(sharing.format, part.to_vec());
+        let before = found
+            .part(&name)
+            .and_then(|kept| UpfPartHeader::decode(&shared_record::decode_octets(sharing.format, kept)?));
+        let kept = shared_record::encode_octets(sharing.format, part.to_vec());
         let others: Vec<_> = found.parts.iter().filter(|(of, _)| *of != name).collect();
         let others: Vec<_> = others.iter().map(|(name, octets)| RecordPart { name, octets }).collect();
         let own = [RecordPart { name: &name, octets: &kept }];
         let expected = found.version;
-        let change = match UpfPartHeader::of(part) {
+        let change = match UpfPartHeader::decode(part) {
             None => Change::Replace { expected, parts: &others },
             Some(head) if head.follows(before) => Change::Update { expected, parts: &own },
             Some(_) => return,

@@ -1,12 +1,12 @@
 //! Tests of UE records in each format and update mode.
 
 use super::*;
-use crate::state::RecordsConfig;
 use crate::worker::context_database::{BucketClaim, ContextDatabase, DatabaseRef, name};
 use std::sync::{Arc, Mutex};
 use vireo_core::amf::context::{HandoverSmfStage, HandoverSmfState, NasSecurity};
 use vireo_core::config::{StateChange, StateFormat, StateScope};
 use vireo_core::sba::{PiggybackedSmContext, SmfRequest};
+use vireo_ops::state::RecordsConfig;
 use vireo_store::records::{LIFE, MemoryRecords, Name, Operations, RecordError, RecordStore};
 use vireo_types::{Bucket, Ltmsi};
 
@@ -50,7 +50,7 @@ impl RecordStore for Told {
 }
 
 fn config(format: StateFormat, change: StateChange, scope: StateScope, owner: u64) -> ContextDatabaseConfig {
-    let records = RecordsConfig { format, change, scope, ..RecordsConfig::at("redis://127.0.0.1:1") };
+    let records = RecordsConfig { format, change, scope, ..RecordsConfig::for_redis("redis://127.0.0.1:1") };
     ContextDatabaseConfig { records, owner, shared: true }
 }
 
@@ -142,7 +142,7 @@ fn a_ue_comes_back_in_every_format_and_manner_of_change() {
         let next = UeRecord { step: 3, consumed: 8, context, ..there };
         let there = again(&mut central, &next);
         assert_eq!(plain(&there), plain(&next), "{case}");
-        let gone = UeRecord { step: 4, consumed: 9, gone: true, context: Vec::new(), ..there };
+        let gone = UeRecord { step: 4, consumed: 9, removed: true, context: Vec::new(), ..there };
         assert_eq!(plain(&again(&mut central, &gone)), plain(&gone), "{case}");
         let left = records.clone().load(&[name(central.config(), id())]).unwrap().remove(0).unwrap();
         let text = String::from_utf8_lossy(&left.parts.iter().flat_map(|(_, part)| part.clone()).collect::<Vec<_>>())
@@ -168,7 +168,7 @@ fn who_looks_into_a_json_record_reads_names() {
                 (all.clone(), all)
             }
         };
-        assert_eq!((&all["owner"], &all["gone"]), (&u64::MAX.into(), &false.into()));
+        assert_eq!((&all["owner"], &all["removed"]), (&u64::MAX.into(), &false.into()));
         assert_eq!(all["outboxes"][0]["outbox"], "00ff11");
         assert_eq!(all["asked"][0]["ask"]["Release"]["reference"], "x");
         assert_eq!(
@@ -237,7 +237,7 @@ fn a_record_of_another_form_is_read_or_refused_and_never_taken_for_something_els
                 let parts = [RecordPart { name: shared_record::AMF, octets: &before }];
                 put(&records, at, Change::Update { expected: 0, parts: &parts });
                 let there = ContextDatabase::over(config.clone(), &records).read(id());
-                assert!(matches!(there, Err(ContextDatabaseError::Stranger)), "{case}: {there:?}");
+                assert!(matches!(there, Err(ContextDatabaseError::UnknownFormat)), "{case}: {there:?}");
             }
         }
         // Every other format.
@@ -249,7 +249,7 @@ fn a_record_of_another_form_is_read_or_refused_and_never_taken_for_something_els
             };
             again(&mut ContextDatabase::over(others, &records), &ue());
             match ContextDatabase::over(config.clone(), &records).read(id()) {
-                Err(ContextDatabaseError::Stranger) => {}
+                Err(ContextDatabaseError::UnknownFormat) => {}
                 Ok(Some((_, there))) if other == StateFormat::Binary && scope == StateScope::Function => {
                     assert_eq!(plain(&there), ue(), "{case}");
                 }
@@ -293,8 +293,8 @@ fn the_smf_puts_the_same_part_as_the_amf() {
         let part = kept(codec.format, &stored.encode().unwrap()).unwrap();
         assert_eq!(kept_here.parts()[0].octets, part);
         let found = StoredRecord { parts: vec![(shared_record::AMF.to_owned(), part)], ..StoredRecord::default() };
-        let head = shared_record::AmfPartHeader { owner: u64::MAX, step: 2, gone: false };
-        assert_eq!(shared_record::AmfPartHeader::kept(codec.format, &found), Some(head), "{format:?}");
+        let head = shared_record::AmfPartHeader { owner: u64::MAX, step: 2, removed: false };
+        assert_eq!(shared_record::AmfPartHeader::from_record(codec.format, &found), Some(head), "{format:?}");
     }
     assert_eq!((kept(Format::Json, b"x"), kept(Format::Protobuf, &[])), (None, None));
 }

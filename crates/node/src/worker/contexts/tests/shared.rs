@@ -1,9 +1,9 @@
 //! Tests of records that the SMF also commits to: the test plays the SMF.
 
 use super::*;
-use crate::shared_record::{self, AmfPartHeader, DelegatedCommit};
 use crate::worker::context_database;
 use vireo_core::config::{StateFormat, StateScope};
+use vireo_ops::shared_record::{self, AmfPartHeader, DelegatedCommit};
 use vireo_store::records::{Change, Format, RecordPart};
 
 fn config(owner: u64) -> ContextDatabaseConfig {
@@ -56,8 +56,8 @@ fn smf(records: &MemoryRecords, travels: &DelegatedCommit, octets: &[u8]) -> boo
     let mut records = records.clone();
     let name = shared_record::name(travels.record);
     let there = records.load(&[name]).unwrap().remove(0).unwrap();
-    let before = AmfPartHeader::kept(Format::Json, &there).unwrap();
-    let own = AmfPartHeader::of(travels.part.as_ref().unwrap()).unwrap();
+    let before = AmfPartHeader::from_record(Format::Json, &there).unwrap();
+    let own = AmfPartHeader::decode(travels.part.as_ref().unwrap()).unwrap();
     let kept = context_database::kept(Format::Json, travels.part.as_ref().unwrap()).unwrap();
     let (sm, amf) = (shared_record::sm_context_part_name(5), RecordPart { name: shared_record::AMF, octets: &kept });
     let parts = [RecordPart { name: &sm, octets }, amf];

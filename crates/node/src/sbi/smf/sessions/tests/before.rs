@@ -62,6 +62,6 @@ fn octets_of_the_release_before_are_read_and_others_are_not() {
         let name = recovery::name(session.sm.pfcp.cp_seid.ltmsi());
         records.change(&[(name, Change::Commit { expected: 0, octets: &octets })]).remove(0).unwrap();
         let looked = recovery::look(&mut records, (Codec::default(), StateScope::Function), 7);
-        assert!(matches!(looked, Err(crate::database::DatabaseError::Stranger)), "it is refused");
+        assert!(matches!(looked, Err(vireo_ops::database::DatabaseError::UnknownFormat)), "it is refused");
     }
 }

@@ -26,7 +26,7 @@ fn a_commit_that_comes_too_late_is_done_again_over_what_is_there() {
         let records = world.records.as_mut().unwrap();
         let found = records.load(&[name]).unwrap().remove(0).unwrap();
         let job = world.smf.jobs().unwrap().front().unwrap();
-        let DatabaseOperation::Put { known, value: Encoded::Whole(octets) } = &job.what else { panic!("{job:?}") };
+        let DatabaseOperation::Put { known, value: Encoded::Whole(octets) } = &job.operation else { panic!("{job:?}") };
         let octets = if lost { octets } else { &found.octets };
         records.change(&[(name, Change::Commit { expected: known.version, octets })]).remove(0).unwrap();
         world.act();
@@ -47,9 +47,9 @@ fn who_asks_is_told_when_the_database_does_not_answer_and_nothing_is_done() {
     let down = |error| RecordError::Down(error);
     let fail = |world: &mut World| {
         let job = world.smf.jobs().unwrap().pop_front().expect("it asks");
-        assert!(job.until.is_some(), "it does not wait for ever");
+        assert!(job.deadline.is_some(), "it does not wait for ever");
         let error = down("gone".into());
-        let done = if let DatabaseOperation::Load = job.what {
+        let done = if let DatabaseOperation::Load = job.operation {
             OperationResult::Loaded(Err(error))
         } else {
             OperationResult::Changed(Err(error))

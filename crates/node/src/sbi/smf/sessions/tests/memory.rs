@@ -1,8 +1,8 @@
-use crate::database::{Database, DatabaseJob, OperationResult, Pending};
-use crate::metrics::{Metrics, StateFunction};
 use crate::sbi::smf::recovery;
 use crossbeam_channel::never;
 use std::sync::{Arc, LazyLock, Mutex};
+use vireo_ops::database::{Database, DatabaseJob, OperationResult, Pending};
+use vireo_ops::metrics::{Metrics, StateFunction};
 use vireo_store::Version;
 use vireo_store::records::{
     Change, Codec, LIFE, MemoryRecords, Name, Operations, RecordError, RecordStore, StoredRecord,

@@ -4,9 +4,9 @@
 
 use super::*;
 use crate::sbi::translate;
-use crate::shared_record::{self, AmfPartHeader, DelegatedCommit, UpfPartHeader};
 use crate::worker::context_database;
 use vireo_core::amf::context::{self, UeContext};
+use vireo_ops::shared_record::{self, AmfPartHeader, DelegatedCommit, UpfPartHeader};
 
 /// Number of the UE record.
 const RECORD: u64 = 77;
@@ -63,7 +63,7 @@ impl World {
     /// Returns the header of the AMF's part in the record.
     fn head(&mut self) -> AmfPartHeader {
         let format = self.codec().format;
-        AmfPartHeader::kept(format, &self.record().unwrap()).unwrap()
+        AmfPartHeader::from_record(format, &self.record().unwrap()).unwrap()
     }
 
     /// Commits a step of the AMF.
@@ -112,7 +112,7 @@ impl World {
     fn up_head(&mut self) -> Option<UpfPartHeader> {
         let (format, parts) = (self.codec().format, self.record().unwrap().parts);
         let (_, kept) = parts.iter().find(|(name, _)| shared_record::up_of(name).is_some())?;
-        UpfPartHeader::of(&shared_record::opened(format, kept).unwrap())
+        UpfPartHeader::decode(&shared_record::decode_octets(format, kept).unwrap())
     }
 
     /// Returns the SM contexts in the record.
@@ -181,7 +181,7 @@ fn what_the_amf_commits_meanwhile_stays() {
             world.amf.as_mut().unwrap().commits_in = Some(commits_in);
             whole_life(&mut world);
             let amf = world.amf.unwrap();
-            assert_eq!(world.head(), AmfPartHeader { owner: amf.owner, step: amf.step, gone: false });
+            assert_eq!(world.head(), AmfPartHeader { owner: amf.owner, step: amf.step, removed: false });
             if amf.commits_in.is_some() {
                 break;
             }
@@ -223,7 +223,7 @@ fn an_amf_that_was_taken_over_from_changes_nothing() {
 fn what_cannot_be_committed_with_an_sm_context_is_said() {
     let mut world = World::shared(Format::Json);
     // The second one has the header of a part and no content.
-    let head = postcard::to_stdvec(&AmfPartHeader { owner: 1, step: 9, gone: false }).unwrap();
+    let head = postcard::to_stdvec(&AmfPartHeader { owner: 1, step: 9, removed: false }).unwrap();
     for broken in [vec![1], DelegatedCommit { record: RECORD, part: Some(head) }.encode()] {
         world.call(SM_CONTEXTS, Message::default().with("x", PartContent::AmfContext, broken));
         assert_eq!(world.last().status, 400);
@@ -250,7 +250,7 @@ fn an_earlier_part_of_the_upf_is_never_put_over_a_later_one() {
     world.state(&path, UpCnxState::Deactivated);
     let name = shared_record::upf_part_name(wire::seid_of(path.rsplit('/').next().unwrap()).unwrap().ltmsi().get());
     let put = |world: &mut World, seid, step| {
-        let octets = shared_record::kept(Format::Json, up_part(seid, step));
+        let octets = shared_record::encode_octets(Format::Json, up_part(seid, step));
         let parts = [vireo_store::records::RecordPart { name: &name, octets: &octets }];
         let change = Change::Update { expected: world.record().unwrap().version, parts: &parts };
         world.records.as_mut().unwrap().change(&[(shared_record::name(RECORD), change)]).remove(0).unwrap();
@@ -273,7 +273,7 @@ fn with_the_last_session_of_a_ue_that_is_gone_the_record_goes() {
     let mut world = World::shared(Format::Json);
     let path = world.active();
     let step = world.amf.unwrap().step + 1;
-    let gone = context_database::UeRecord { owner: 1, step, gone: true, ..context_database::UeRecord::default() }
+    let gone = context_database::UeRecord { owner: 1, step, removed: true, ..context_database::UeRecord::default() }
         .encode()
         .unwrap();
     let travels = DelegatedCommit { record: RECORD, part: Some(gone) };

@@ -1,0 +1,277 @@
+//! Access control of the API: Host and Origin headers, tokens, unix-socket users.
+//!
+//! | connection | reads | SUPIs, changes |
+//! |---|---|---|
+//! | unix socket, same user or root | yes | yes |
+//! | unix socket, another user | yes | token |
+//! | TCP, listening on a loopback address | yes | token |
+//! | TCP, listening on any other address | token, but `/metrics` and `/healthz` | token |
+//!
+//! Requests that a browser makes for a web page are refused, whatever their path.
+
+use super::token::Token;
+use crate::metrics::{ApiRefusal, Metrics};
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, Method, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Paths without confidential content, for scrapers and supervisors.
+const OPEN: [&str; 2] = ["/metrics", "/healthz"];
+/// Minimum interval between two log lines of the same kind of refusal. Refusals in between are
+/// counted.
+const LOGGED_EVERY: Duration = Duration::from_secs(60);
+
+/// Origin of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Client {
+    /// `trusted` = the peer's user is root or the user of this process.
+    Unix { trusted: bool },
+    /// `loopback` = the API listens on a loopback address.
+    Tcp { loopback: bool },
+}
+
+/// Rights of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Access {
+    /// If true, the request may change state and read SUPIs.
+    pub(super) full: bool,
+}
+
+/// Access rules and the log of refusals.
+#[derive(Clone, Debug)]
+pub(super) struct Guard {
+    token: Option<Arc<Token>>,
+    host_names: Arc<[String]>,
+    metrics: Arc<Metrics>,
+    /// Indexed by kind of refusal.
+    logged: Arc<Mutex<[Logged; ApiRefusal::ALL.len()]>>,
+}
+
+/// Time of the last log line of a kind, and the number of unlogged refusals since.
+type Logged = (Option<Instant>, u64);
+
+impl Guard {
+    pub(super) fn new(token: Option<Token>, host_names: &[String], metrics: Arc<Metrics>) -> Self {
+        Guard { token: token.map(Arc::new), host_names: host_names.into(), metrics, logged: Arc::default() }
+    }
+
+    /// Returns the rights of a request.
+    ///
+    /// # Errors
+    ///
+    /// Returns the reason if the request is refused.
+    fn access(&self, client: Client, method: &Method, path: &str, headers: &HeaderMap) -> Result<Access, ApiRefusal> {
+        if is_from_web_page(headers) {
+            return Err(ApiRefusal::Origin);
+        }
+        let shown = headers.get(header::AUTHORIZATION).map(|shown| shown.as_bytes());
+        let good = self.token.as_ref().zip(shown).map(|(token, shown)| token.is_shown_by(shown));
+        // A wrong token is refused even where none is needed, so that its owner notices the
+        // mistake.
+        if good == Some(false) {
+            return Err(ApiRefusal::Token);
+        }
+        let full = good == Some(true) || client == Client::Unix { trusted: true };
+        let reads = match client {
+            Client::Unix { .. } => true,
+            Client::Tcp { loopback } => {
+                if !self.is_known(headers) {
+                    return Err(ApiRefusal::Host);
+                }
+                loopback || OPEN.contains(&path)
+            }
+        };
+        let safe = [Method::GET, Method::HEAD].contains(method);
+        if full || reads && safe { Ok(Access { full }) } else { Err(ApiRefusal::Token) }
+    }
+
+    /// Returns true if the Host header is an address, `localhost` or a configured name. A web page
+    /// that uses DNS rebinding sends its own name.
+    fn is_known(&self, headers: &HeaderMap) -> bool {
+        let mut hosts = headers.get_all(header::HOST).iter();
+        let (Some(host), None) = (hosts.next(), hosts.next()) else { return false };
+        let Ok(host) = host.to_str() else { return false };
+        let name = match host.strip_prefix('[') {
+            Some(v6) => v6.split(']').next().unwrap_or_default(),
+            None => host.rsplit_once(':').map_or(host, |(name, _)| name),
+        };
+        name.parse::<IpAddr>().is_ok()
+            || name.eq_ignore_ascii_case("localhost")
+            || self.host_names.iter().any(|known| known.eq_ignore_ascii_case(name))
+    }
+
+    /// Counts a refusal. Logs at most one of a kind per [`LOGGED_EVERY`].
+    pub(super) fn refuse(&self, refusal: ApiRefusal) {
+        self.metrics.api_refused(refusal);
+        // The lock is never poisoned: no code under it panics.
+        let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
+        let (last, left_out) = &mut logged[refusal as usize];
+        if last.is_some_and(|last| last.elapsed() < LOGGED_EVERY) {
+            *left_out += 1;
+            return;
+        }
+        tracing::warn!(reason = refusal.label(), left_out, "refused a request to the API");
+        (*last, *left_out) = (Some(Instant::now()), 0);
+    }
+
+    fn answer(&self, refusal: ApiRefusal) -> Response {
+        let token = match self.token {
+            Some(_) => {
+                "a token is needed: send the one of api.token-file as `Authorization: Bearer`, or use the unix socket\n"
+            }
+            None => "this process has no token (see its log): use the unix socket\n",
+        };
+        match refusal {
+            ApiRefusal::Token => {
+                let challenge = [(header::WWW_AUTHENTICATE, "Bearer realm=\"vireo\"")];
+                (StatusCode::UNAUTHORIZED, challenge, token).into_response()
+            }
+            ApiRefusal::Host => {
+                let text = "unknown host name: use an address, or add the name to api.host-names\n";
+                (StatusCode::MISDIRECTED_REQUEST, text).into_response()
+            }
+            ApiRefusal::Origin | ApiRefusal::Connections => (StatusCode::FORBIDDEN, NOT_FOR_PAGES).into_response(),
+        }
+    }
+
+    /// Returns the 401 response if the request lacks the rights for SUPIs and changes.
+    pub(super) fn refusal(&self, access: Access) -> Option<Response> {
+        (!access.full).then(|| {
+            self.refuse(ApiRefusal::Token);
+            self.answer(ApiRefusal::Token)
+        })
+    }
+}
+
+const NOT_FOR_PAGES: &str = "not for web pages\n";
+
+/// Returns true if a browser made the request for a web page. Browsers send the page's origin or
+/// Fetch Metadata headers (W3C Fetch Metadata).
+fn is_from_web_page(headers: &HeaderMap) -> bool {
+    let site = headers.get("sec-fetch-site").map(|site| site.as_bytes());
+    headers.contains_key(header::ORIGIN) || site.is_some_and(|site| site != b"none")
+}
+
+/// Middleware that passes permitted requests on and answers the others.
+pub(super) async fn check(State(guard): State<Guard>, mut request: Request, next: Next) -> Response {
+    // A connection of unknown origin has no rights.
+    let client = request.extensions().get().copied().unwrap_or(Client::Tcp { loopback: false });
+    match guard.access(client, request.method(), request.uri().path(), request.headers()) {
+        Ok(access) => {
+            request.extensions_mut().insert(access);
+            next.run(request).await
+        }
+        Err(refusal) => {
+            guard.refuse(refusal);
+            guard.answer(refusal)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::http::HeaderValue;
+
+    const TOKEN: &str = "0123456789abcdef";
+    const LOCAL: Client = Client::Tcp { loopback: true };
+    const REMOTE: Client = Client::Tcp { loopback: false };
+    const OWN: Client = Client::Unix { trusted: true };
+    const OTHER: Client = Client::Unix { trusted: false };
+
+    fn guard() -> Guard {
+        Guard::new(Token::parse(TOKEN), &["core.example".to_owned()], Arc::new(Metrics::new()))
+    }
+
+    fn request_access(
+        client: Client,
+        method: &Method,
+        path: &str,
+        headers: &[(&'static str, &str)],
+    ) -> Result<Access, ApiRefusal> {
+        let mut map = HeaderMap::from_iter([(header::HOST, HeaderValue::from_static("127.0.0.1:9090"))]);
+        for (name, value) in headers {
+            map.insert(*name, HeaderValue::from_str(value).unwrap());
+        }
+        guard().access(client, method, path, &map)
+    }
+
+    #[test]
+    fn each_client_has_its_rights() {
+        let good = ("authorization", "Bearer 0123456789abcdef");
+        let (full, some) = (Ok(Access { full: true }), Ok(Access { full: false }));
+        let no = Err(ApiRefusal::Token);
+        for (client, metrics, status, change) in
+            [(OWN, full, full, full), (OTHER, some, some, no), (LOCAL, some, some, no), (REMOTE, some, no, no)]
+        {
+            assert_eq!(request_access(client, &Method::GET, "/metrics", &[]), metrics, "{client:?}");
+            assert_eq!(request_access(client, &Method::GET, "/status", &[]), status, "{client:?}");
+            for method in [Method::POST, Method::DELETE, Method::PUT, Method::OPTIONS] {
+                assert_eq!(request_access(client, &method, "/deregister", &[]), change, "{client:?}");
+                assert_eq!(request_access(client, &method, "/deregister", &[good]), full, "{client:?}");
+            }
+            for path in ["/metrics", "/status"] {
+                assert_eq!(request_access(client, &Method::GET, path, &[good]), full, "{client:?}");
+                assert_eq!(
+                    request_access(client, &Method::GET, path, &[("authorization", "Bearer x")]),
+                    no,
+                    "{client:?}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn rebound_names_and_pages_are_refused() {
+        for host in
+            ["127.0.0.1", "127.0.0.1:9090", "[::1]:9090", "[::1]", "localhost:9090", "10.0.0.1", "Core.Example:1"]
+        {
+            assert!(request_access(LOCAL, &Method::GET, "/status", &[("host", host)]).is_ok(), "{host}");
+        }
+        for host in
+            ["evil.example", "evil.example:9090", "127.0.0.1.evil.example", "localhost.evil.example", "", "[", ":1"]
+        {
+            for path in ["/metrics", "/status", "/healthz"] {
+                let access = request_access(LOCAL, &Method::GET, path, &[("host", host)]);
+                assert_eq!(access, Err(ApiRefusal::Host), "{host}");
+            }
+            // No browser uses the unix socket.
+            assert!(request_access(OWN, &Method::GET, "/status", &[("host", host)]).is_ok(), "{host}");
+        }
+        let token = ("authorization", "Bearer 0123456789abcdef");
+        for page in [("origin", "http://127.0.0.1:9090"), ("origin", "null"), ("sec-fetch-site", "cross-site")] {
+            for client in [OWN, LOCAL, REMOTE] {
+                let access = request_access(client, &Method::POST, "/deregister", &[page, token]);
+                assert_eq!(access, Err(ApiRefusal::Origin), "{page:?}");
+                assert_eq!(
+                    request_access(client, &Method::GET, "/metrics", &[page]),
+                    Err(ApiRefusal::Origin),
+                    "{page:?}"
+                );
+            }
+        }
+        assert!(
+            request_access(LOCAL, &Method::GET, "/status", &[("sec-fetch-site", "none")]).is_ok(),
+            "an address that is typed in"
+        );
+        let mut two = HeaderMap::new();
+        for host in ["127.0.0.1", "evil.example"] {
+            two.append(header::HOST, HeaderValue::from_str(host).unwrap());
+        }
+        assert_eq!(guard().access(LOCAL, &Method::GET, "/status", &two), Err(ApiRefusal::Host));
+        assert_eq!(guard().access(LOCAL, &Method::GET, "/status", &HeaderMap::new()), Err(ApiRefusal::Host));
+    }
+
+    #[test]
+    fn missing_token_grants_none() {
+        let guard = Guard::new(None, &[], Arc::new(Metrics::new()));
+        let mut headers = HeaderMap::from_iter([(header::HOST, HeaderValue::from_static("127.0.0.1"))]);
+        headers.insert(header::AUTHORIZATION, HeaderValue::from_static("Bearer "));
+        assert_eq!(guard.access(LOCAL, &Method::POST, "/deregister", &headers), Err(ApiRefusal::Token));
+        assert_eq!(guard.access(OWN, &Method::POST, "/deregister", &HeaderMap::new()), Ok(Access { full: true }));
+    }
+}

@@ -1,0 +1,352 @@
+//! Data types of `GET /status`, and the trait that supplies them.
+
+use super::slices::{MoveError, MoveRequest, MoveResult, SlicesStatus};
+use serde::{Deserialize, Serialize};
+use vireo_types::Supi;
+
+/// Maximum of UEs and of gNBs in one response.
+const LIMIT_MAX: usize = 1000;
+
+/// Query of `GET /status`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct StatusFilter {
+    /// Number of UEs and gNBs to skip.
+    pub offset: usize,
+    /// Maximum of UEs and of gNBs to list, at most 1,000.
+    pub limit: usize,
+    /// If true, SUPIs are not masked.
+    pub reveal_supi: bool,
+}
+
+impl Default for StatusFilter {
+    fn default() -> Self {
+        StatusFilter { offset: 0, limit: 100, reveal_supi: false }
+    }
+}
+
+impl StatusFilter {
+    /// Returns the filter with `limit` reduced to the maximum.
+    pub fn bounded(self) -> Self {
+        StatusFilter { limit: self.limit.min(LIMIT_MAX), ..self }
+    }
+}
+
+/// Source of the status of a core.
+///
+/// The API calls it on its own thread. An implementation must return within milliseconds and must
+/// not wait for a peer. It masks SUPIs unless the filter has `reveal_supi`.
+pub trait StatusSource: Send + Sync {
+    /// Returns the current status. Lists hold at most `filter.limit` entries, starting at
+    /// `filter.offset`.
+    fn status(&self, filter: &StatusFilter) -> Status;
+
+    /// Deregisters the UE of a subscriber (TS 24.501 5.5.2.3). If `again`, the UE is asked to
+    /// register again. Returns true if there is such a UE.
+    fn deregister(&self, supi: Supi, again: bool) -> bool;
+
+    /// Returns the slices of the user plane. If `_counts`, the result contains the traffic counts
+    /// of the users.
+    fn slices(&self, _counts: bool) -> SlicesStatus {
+        SlicesStatus::default()
+    }
+
+    /// Moves users between slices or workers.
+    fn move_users(&self, _: &MoveRequest) -> Result<MoveResult, MoveError> {
+        Err(MoveError::NoSlices)
+    }
+
+    /// Starts to move the sessions of a subscriber's UE to the UPF of this name (TS 23.502
+    /// 4.3.5.3). The status shows the outcome.
+    fn relocate(&self, _supi: Supi, _to: &str) -> Result<(), RelocateError> {
+        Err(RelocateError::NoCore)
+    }
+
+    /// Starts to drain a host: the cluster migrates its UEs to other hosts, and it leaves. The
+    /// status shows the outcome.
+    fn drain(&self, _host: u16) -> Result<(), DrainError> {
+        Err(DrainError::NoController)
+    }
+
+    /// Updates metrics that are not counted by events. Called every few seconds on the API's
+    /// thread.
+    fn upkeep(&self) {}
+
+    /// Updates metrics that are cheap to read. Called before each response of `GET /metrics`.
+    fn count(&self) {}
+}
+
+/// Reasons why a host is not drained.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DrainError {
+    /// This process is not the controller.
+    #[error("hosts leave at the word of the controller: give the address of its API (--api)")]
+    NoController,
+    /// The cluster map has no such host.
+    #[error("the map that holds has no such host: `vireo cluster status` shows those that there are")]
+    NoHost,
+}
+
+/// Reasons why the sessions of a UE are not relocated to another UPF.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RelocateError {
+    /// This process is a UPF without a core.
+    #[error("sessions are moved between UPFs by the core that has them: give the address of its API (--api)")]
+    NoCore,
+    /// No UPF has this name.
+    #[error("there is no UPF {name}: this core has {known}")]
+    UnknownUpf {
+        /// Name in the request.
+        name: String,
+        /// Names of the configured UPFs.
+        known: String,
+    },
+    /// No UE of this subscriber has a context.
+    #[error("no such UE is known")]
+    NoUe,
+    /// The host does not answer in time.
+    #[error("the core is too busy to take the order: try again")]
+    Busy,
+}
+
+/// Status of a host of a cluster.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostStatus {
+    pub host: u16,
+    /// Replication address of the host.
+    pub address: String,
+    /// Buckets that the host owns, of 4,096.
+    pub buckets: usize,
+    /// Buckets of other hosts that this host replicates.
+    #[serde(default)]
+    pub replicas: usize,
+    /// Epoch of the current cluster map.
+    pub epoch: u64,
+}
+
+/// Status of a balancer of a cluster.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BalancerStatus {
+    pub balancer: u8,
+    /// Address to which hosts connect.
+    pub address: String,
+    /// If true, this balancer exchanges PFCP with the UPFs.
+    pub holds_n4: bool,
+}
+
+/// Status of a core.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Status {
+    pub version: String,
+    /// Time since the start in seconds.
+    pub uptime_s: u64,
+    /// Totals, independent of offset and limit of the lists.
+    pub counts: Counts,
+    /// gNBs with NG Setup done.
+    pub gnbs: Vec<GnbStatus>,
+    /// UEs with a context.
+    pub ues: Vec<UeStatus>,
+    pub upfs: Vec<UpfStatus>,
+    /// Worker processes of the host.
+    pub workers: Vec<WorkerStatus>,
+    /// Latency of procedures in the last seconds, by slice and kind of procedure.
+    #[serde(default)]
+    pub latencies: Vec<LatencyStatus>,
+    /// State of the overload control.
+    #[serde(default)]
+    pub overload: OverloadStatus,
+    /// Hosts of the current cluster map. Filled by controller and balancers.
+    #[serde(default)]
+    pub hosts: Vec<HostStatus>,
+    /// Balancers of the current cluster map. Filled by controller and balancers.
+    #[serde(default)]
+    pub balancers: Vec<BalancerStatus>,
+    /// UEs of other hosts with a replica entry here. Filled by hosts of a cluster.
+    #[serde(default)]
+    pub copies: usize,
+}
+
+/// State of the overload control.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct OverloadStatus {
+    /// Procedures that are rejected: `normal` (none), `registrations`, `low-priority` or `others`.
+    pub level: String,
+    /// Used part of the message buffers, 0 to 1.
+    pub fill: f64,
+    /// Initial messages rejected since the start.
+    pub refused: u64,
+    /// Reduction of signalling that RAN nodes are asked for, in percent; `None` = none (Overload
+    /// Start).
+    pub reduction_percent: Option<u8>,
+}
+
+/// Totals of a core.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counts {
+    /// gNBs with NG Setup done.
+    pub gnbs: usize,
+    /// UEs with a context.
+    pub ues: usize,
+    /// UEs in state 5GMM-REGISTERED (TS 24.501 5.1.3).
+    pub registered: usize,
+    /// UEs in state CM-CONNECTED (TS 23.501 5.3.3).
+    pub connected: usize,
+    pub sessions: usize,
+}
+
+/// Status of a gNB.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GnbStatus {
+    /// RAN Node Name; empty if the gNB sent none.
+    pub name: String,
+    /// Global gNB ID as `PLMN-number`.
+    pub id: String,
+    /// Peer address of its first association.
+    pub address: String,
+    /// Number of its SCTP associations.
+    #[serde(default)]
+    pub associations: usize,
+    /// Supported TACs, as decimal numbers.
+    pub tacs: Vec<u32>,
+    /// Supported S-NSSAIs, as `SST` or `SST-SD`.
+    pub slices: Vec<String>,
+    /// UEs that are connected through the gNB.
+    pub ues: usize,
+}
+
+/// Status of a UE.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UeStatus {
+    /// SUPI, masked unless the filter has `reveal_supi`; empty while it is unknown.
+    pub supi: String,
+    /// 5G-TMSI in hexadecimal; empty if none is assigned.
+    pub tmsi: String,
+    /// `REGISTERED`, `REGISTERING` or `DEREGISTERED`.
+    pub rm: String,
+    /// CM state: `CONNECTED` or `IDLE`.
+    pub cm: String,
+    /// Last known tracking area, as `PLMN-TAC`.
+    pub tai: String,
+    /// Serving gNB, if the UE is connected.
+    pub gnb: Option<String>,
+    pub sessions: Vec<SessionStatus>,
+}
+
+/// Status of a PDU session.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionStatus {
+    /// PDU session identity, 1 to 15.
+    pub psi: u8,
+    pub dnn: String,
+    pub snssai: String,
+    /// Name of the slice.
+    #[serde(default)]
+    pub slice: String,
+    /// IPv4 address of the UE.
+    pub ipv4: Option<String>,
+    /// IPv6 prefix of the UE.
+    pub ipv6: Option<String>,
+    /// `ACTIVE`, `INACTIVE` (no user plane), or the procedure in progress.
+    pub state: String,
+    /// QoS flow identifier of the default flow.
+    pub qfi: u8,
+    /// Name of the session's UPF.
+    #[serde(default)]
+    pub upf: String,
+    /// True during a relocation, until the source UPF has released the session.
+    #[serde(default)]
+    pub moves: bool,
+}
+
+/// Status of a UPF.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UpfStatus {
+    /// Name in the configuration.
+    #[serde(default)]
+    pub name: String,
+    /// Node ID in PFCP (TS 29.244 8.2.38).
+    pub node: String,
+    /// True if the PFCP association is up.
+    pub associated: bool,
+    /// Number of PFCP sessions.
+    pub sessions: u64,
+    /// Packets forwarded from UEs.
+    pub uplink_packets: u64,
+    /// Bytes forwarded from UEs, without tunnel headers.
+    pub uplink_bytes: u64,
+    /// Packets forwarded to UEs.
+    pub downlink_packets: u64,
+    /// Bytes forwarded to UEs, without tunnel headers.
+    pub downlink_bytes: u64,
+    /// Packets dropped for any reason.
+    pub dropped_packets: u64,
+    /// Takeovers of data worker processes that died.
+    #[serde(default)]
+    pub takeovers: u64,
+    /// Longest takeover in microseconds, from the detection of a data worker's death until the next
+    /// worker forwards.
+    #[serde(default)]
+    pub longest_takeover_us: u64,
+    /// Upper bound of packets lost in data workers that died.
+    #[serde(default)]
+    pub packets_died: u64,
+}
+
+/// Status of a worker process.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct WorkerStatus {
+    /// Worker number in the host.
+    pub number: u8,
+    pub pid: u32,
+    /// CPU time in microseconds, as counted by the kernel.
+    #[serde(default)]
+    pub cpu_us: u64,
+    /// NFs of the worker.
+    pub nfs: Vec<NfStatus>,
+}
+
+/// Status of an NF, which runs one kind of procedure of one slice.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct NfStatus {
+    /// Number of the NF. It is not reused while the core runs.
+    pub id: u32,
+    /// Name of the slice; empty for UEs whose slice is not yet known, and for a unified NF.
+    pub slice: String,
+    /// Kind of procedure, or `unified`.
+    pub kind: String,
+    /// State of the NF: `active` or `idle`.
+    pub state: String,
+    /// Procedures that are queued or in progress.
+    pub queue: u32,
+    /// CPU share of the NF, 0 to 1.
+    pub share: f64,
+    /// Steps that the NF has run.
+    pub processed: u64,
+    /// Latency estimates that exceeded the objective.
+    pub violations: u64,
+    /// Measured service time of a procedure in microseconds, with a CPU for the NF alone.
+    pub service_time_us: f64,
+}
+
+/// Latency of procedures that succeeded in the last 5 to 10 seconds, from the step of the first
+/// message to the step of the last.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LatencyStatus {
+    /// Name of the slice; empty for UEs whose slice is unknown.
+    pub slice: String,
+    pub kind: String,
+    /// Latency objective in microseconds.
+    pub slo_us: u64,
+    /// Procedures in the interval.
+    pub count: u64,
+    /// Procedures in the interval that exceeded the objective.
+    pub violations: u64,
+    /// Median latency in the interval, in microseconds.
+    pub p50_us: u64,
+    /// 99th percentile of the latency in the interval, in microseconds.
+    pub p99_us: u64,
+    /// Procedures since the start.
+    pub total: u64,
+    /// Procedures since the start that exceeded the objective.
+    pub total_violations: u64,
+}

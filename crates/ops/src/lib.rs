@@ -1,0 +1,18 @@
+//! Configuration, metrics, API and process primitives that all parts of a running core share.
+//!
+//! The crate contains no network function. It does not know balancer, host, SMF, UPF or
+//! controller: they fill the data types of the API and register their own metrics.
+
+pub mod api;
+pub mod clock;
+pub mod config;
+pub mod database;
+pub mod evicted_claims;
+pub mod metrics;
+pub mod priority_boost;
+pub mod privileges;
+pub mod reload;
+pub mod shared_record;
+pub mod state;
+pub mod supervisor;
+pub mod sys;

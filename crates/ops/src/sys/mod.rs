@@ -1,0 +1,4 @@
+//! System calls that no safe crate provides.
+
+pub mod policy;
+pub(crate) mod refused;
