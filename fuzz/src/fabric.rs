@@ -9,11 +9,12 @@ use vireo_core::amf::ran::RanNode;
 use vireo_core::placement::balance::map::BucketMap;
 use vireo_core::placement::balance::{BalancerId, HostId};
 use vireo_core::placement::cluster::{ClusterMap, DurableState, Member, RejoinInfo, Secrets};
-use vireo_fabric::frame::decode;
-use vireo_fabric::membership::{BalancerAssignment, ToController, ToMember};
-use vireo_fabric::message::{
-    AssociationOwner, PoolLoad, ReplicaUpdate, ToBalancer, ToHost, ToOwner, ToReplica, Welcome,
+use vireo_core::placement::message::{
+    AssociationOwner, BalancerAssignment, PoolLoad, ToBalancer, ToController, ToHost, ToMember, ToOwner, ToReplica,
+    Welcome,
 };
+use vireo_core::placement::replica::ReplicaUpdate;
+use vireo_fabric::frame::decode;
 use vireo_fabric::{FrameReader, FrameWriter, GREETING, Greeting, Role};
 use vireo_types::{AssocId, Bucket, Dnn, GnbId, Instant, Ltmsi, Seid, SessionAddress, Supi};
 

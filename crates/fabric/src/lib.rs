@@ -12,11 +12,11 @@
 //! ```
 //!
 //! Both sides continue in the newest common version. Without one, the connection ends with an error
-//! message. *Frames* follow: a length of four bytes, big-endian, then one message ([`message`],
-//! [`membership`]). One write may contain several frames. Messages are enumerations in postcard
-//! encoding, where a variant is a number. A later version adds variants and never moves or changes
-//! an existing one. It sends new ones only to peers that support that version. A cluster can
-//! therefore be upgraded host by host.
+//! message. *Frames* follow: a length of four bytes, big-endian, then one message
+//! ([`vireo_core::placement::message`]). One write may contain several frames. Messages are
+//! enumerations in postcard encoding, where a variant is a number. A later version adds variants
+//! and never moves or changes an existing one. It sends new ones only to peers that support that
+//! version. A cluster can therefore be upgraded host by host.
 //!
 //! The fabric trusts no peer: lengths are checked before memory is allocated, and a message that
 //! cannot be decoded ends the connection. With [`crate::identity::TlsConfig`] all connections use
@@ -30,8 +30,6 @@
 mod authority;
 pub mod frame;
 pub mod identity;
-pub mod membership;
-pub mod message;
 mod socket;
 pub mod stream;
 mod tls;

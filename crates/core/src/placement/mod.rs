@@ -2,7 +2,9 @@
 //!
 //! [`balance`] maps buckets to hosts and chooses hosts for messages. [`cluster`] is the
 //! controller's state machine. [`replica`] has the owner's and the replicas' side of replication.
+//! [`message`] has the messages between controller, balancers and hosts.
 
 pub mod balance;
 pub mod cluster;
+pub mod message;
 pub mod replica;

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 use vireo_core::placement::balance::HostId;
-use vireo_fabric::message::{AssociationOwner, PoolLoad};
+use vireo_core::placement::message::{AssociationOwner, PoolLoad};
 use vireo_sctp::Waker;
 use vireo_types::{AssocId, Dnn, Instant, Ltmsi, Seid, SessionAddress, Supi};
 

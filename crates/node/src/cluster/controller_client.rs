@@ -11,10 +11,9 @@ use std::net::{SocketAddr, TcpStream};
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 use vireo_core::placement::balance::{BalancerId, HostId};
-use vireo_core::placement::cluster::{DurableState, RejoinInfo, Secrets};
+use vireo_core::placement::cluster::{ClusterMap, DurableState, RejoinInfo, Secrets};
+use vireo_core::placement::message::{BalancerAssignment, ToController, ToMember, Welcome};
 use vireo_fabric::frame::{self, FrameError};
-use vireo_fabric::membership::{BalancerAssignment, ToController, ToMember};
-use vireo_fabric::message::{ClusterMap, Welcome};
 use vireo_fabric::stream::{self, Stream};
 use vireo_fabric::{Role, Security};
 

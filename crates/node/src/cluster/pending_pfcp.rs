@@ -6,7 +6,7 @@
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use vireo_fabric::message::ToBalancer;
+use vireo_core::placement::message::ToBalancer;
 use vireo_types::{Duration, Instant, Seid};
 use vireo_wire::pfcp::{Message, MessageType};
 

@@ -1,9 +1,9 @@
 //! One connection to the controller.
 
 use vireo_core::placement::cluster::Member;
+use vireo_core::placement::message::{ToController, ToMember};
 use vireo_fabric::Role;
 use vireo_fabric::frame::{self, FrameError};
-use vireo_fabric::membership::{ToController, ToMember};
 use vireo_fabric::stream::Stream;
 use vireo_types::Instant;
 

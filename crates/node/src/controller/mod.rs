@@ -32,11 +32,10 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use vireo_core::placement::balance::HostId;
 use vireo_core::placement::cluster::{
-    self, ControllerSettings, DurableState, HostUtilisation, Member, Refusal, ScalingDecision, Secrets,
+    self, ClusterMap, ControllerSettings, DurableState, HostUtilisation, Member, Refusal, ScalingDecision, Secrets,
 };
+use vireo_core::placement::message::{BalancerAssignment, PoolLoad, ToController, ToMember, Welcome};
 use vireo_fabric::frame::FrameError;
-use vireo_fabric::membership::{BalancerAssignment, ToController, ToMember};
-use vireo_fabric::message::{ClusterMap, PoolLoad, Welcome};
 use vireo_fabric::stream::Stream;
 use vireo_fabric::{Role, Security};
 use vireo_ops::clock::clock;

@@ -15,7 +15,7 @@ use crate::balancer::Command;
 use crate::cluster::replicator::PeerMessage;
 use rustc_hash::{FxHashMap, FxHashSet};
 use vireo_core::placement::balance::HostId;
-use vireo_fabric::message::ToReplica;
+use vireo_core::placement::message::ToReplica;
 
 /// Addresses per message.
 const PIECE: usize = 8192;

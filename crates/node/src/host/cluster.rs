@@ -26,13 +26,14 @@ use vireo_core::amf::context::UeContext;
 use vireo_core::placement::balance::load_table::MovingAverage;
 use vireo_core::placement::balance::map::BucketMap;
 use vireo_core::placement::balance::{BalancerId, HostId};
-use vireo_core::placement::cluster::partition_of;
+use vireo_core::placement::cluster::{ClusterMap, partition_of};
+use vireo_core::placement::message::{PoolLoad, Welcome};
 use vireo_core::placement::replica::{
-    self, ASKED_EVERY, BucketOwner, Commit, Origin, ReplicaEntry, ResentCommit, TakeoverSet, UnsentOutbox,
+    self, ASKED_EVERY, BucketOwner, Commit, EffectAssociations, Origin, ReplicaEntry, ResentCommit, TakeoverSet,
+    UnsentOutbox,
 };
 use vireo_core::schedule::kind::NfKind;
 use vireo_core::step::Effect;
-use vireo_fabric::message::{ClusterMap, EffectAssociations, PoolLoad, Welcome};
 use vireo_ops::clock::clock;
 use vireo_ops::config::NF_KINDS;
 use vireo_ops::metrics::{Flow, process};

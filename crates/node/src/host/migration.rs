@@ -9,11 +9,11 @@ use crate::worker::region_layout;
 use vireo_core::amf::context::{self, EncodedContext as Parts};
 use vireo_core::amf::n2::{Route, ShallowView};
 use vireo_core::placement::balance::HostId;
+use vireo_core::placement::message::ToReplica;
 use vireo_core::placement::replica::{
     BarrierResult, InputDisposition, MigratedBuckets, Origin, ReplicaEntry, WatermarkUpdate,
 };
 use vireo_core::step::Effect;
-use vireo_fabric::message::ToReplica;
 use vireo_ops::clock::clock;
 use vireo_ops::metrics::Flow;
 use vireo_store::region::{Slot, Snapshot, next_version};

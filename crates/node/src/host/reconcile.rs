@@ -7,8 +7,8 @@ use super::Host;
 use super::cluster::{Cluster, Membership, as_it_is};
 use crate::worker::outbox::Outbox;
 use vireo_core::placement::balance::HostId;
+use vireo_core::placement::message::ToReplica;
 use vireo_core::placement::replica::{Commit, ReconcileRequest};
-use vireo_fabric::message::ToReplica;
 use vireo_store::region::{Slot, Snapshot};
 use vireo_types::Ltmsi;
 

@@ -6,8 +6,8 @@ use vireo_core::config::{NodeName, SecurityConfig, Timers};
 use vireo_core::placement::balance::map::SliceBuckets;
 use vireo_core::placement::balance::ring::WeightedHost;
 use vireo_core::placement::cluster::Member as Joined;
+use vireo_core::placement::message::ToBalancer;
 use vireo_fabric::frame::decode;
-use vireo_fabric::message::ToBalancer;
 use vireo_types::{Ltmsi, Supi};
 
 const WITHIN: Span = Span::from_secs(20);

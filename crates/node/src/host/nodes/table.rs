@@ -13,8 +13,8 @@ use std::hash::Hasher;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use vireo_core::amf::ran::RanNode;
 use vireo_core::amf::ran::admission::{self, Allow, Verdict};
+use vireo_core::placement::replica::EffectAssociations;
 use vireo_core::step::Effect;
-use vireo_fabric::message::EffectAssociations;
 use vireo_store::region::Slot;
 use vireo_types::{AssocId, Duration, GnbId, Instant};
 

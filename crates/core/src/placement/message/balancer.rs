@@ -1,33 +1,12 @@
-//! Messages between balancers and hosts, and between hosts.
-//!
-//! The encoding numbers the variants in their order: new ones are appended only (see [`super`]).
+//! Messages between balancers and hosts.
 
+use crate::amf::n2::ShallowView;
+use crate::amf::ran::RanNode;
+use crate::placement::balance::HostId;
+use crate::placement::cluster::ClusterMap;
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, SocketAddr};
-use vireo_core::amf::n2::ShallowView;
-use vireo_core::amf::ran::RanNode;
-use vireo_core::placement::balance::HostId;
-pub use vireo_core::placement::cluster::ClusterMap;
-pub use vireo_core::placement::replica::{EffectAssociations, ReplicaUpdate};
 use vireo_types::{AssocId, Bucket, Dnn, Instant, Ltmsi, Seid, SessionAddress, Supi};
-
-/// Join reply of the controller to a host.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Welcome {
-    /// Host ID; no other host of the cluster ever has it.
-    pub host: HostId,
-    /// Key from which 5G-TMSIs are derived: every host decodes those of every other.
-    pub tmsi_key: [u8; 16],
-    /// Pool partition of the host, and the number of partitions.
-    pub part: (u16, u16),
-    /// Heartbeat interval in milliseconds, and the number of missed heartbeats after which a peer
-    /// is silent.
-    pub heartbeat: (u32, u32),
-    /// Interval of load reports in milliseconds.
-    pub report: u32,
-    /// Recovery Time Stamp of the cluster's N4 (TS 29.244 8.2.65), in seconds since 1900.
-    pub recovery: u32,
-}
 
 /// Message from a balancer to a host. `number` identifies an input: a redelivered one is dropped if
 /// it was executed.
@@ -232,86 +211,4 @@ pub enum ToBalancer<'a> {
     HeartbeatOnly(HostId),
     /// Requests a heartbeat of the peer of an association.
     Probe { assoc: AssocId },
-}
-
-/// Message from an owner to a replica.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum ToReplica<'a> {
-    /// Sender and the epoch of its map; sent again with each new map.
-    Hello {
-        host: HostId,
-        /// Epoch of the sender's map.
-        epoch: u64,
-    },
-    /// State of a UE after a commit.
-    #[serde(borrow)]
-    Copy(ReplicaUpdate<'a>),
-    /// The receiver owns the UEs of the buckets that an epoch moves to it, in the state of the
-    /// previous copies. All effects of the sender for them are done.
-    BucketHandoff {
-        /// Number in the sequence of copies.
-        number: u64,
-        /// Epoch whose map moves the buckets.
-        epoch: u64,
-    },
-    /// Asks which addresses of the sender's pool partition the receiver's UEs use.
-    AddressAuditRequest {
-        /// Number in the sequence of copies.
-        number: u64,
-        /// Epoch of the audit: no bucket migrates while it is answered.
-        epoch: u64,
-    },
-    /// Answer to an address audit, or a part of it.
-    AddressAuditReply {
-        /// Number in the sequence of copies.
-        number: u64,
-        /// Epoch of the audit.
-        epoch: u64,
-        /// Number of the address table.
-        table: u8,
-        /// Numbers in the table that UEs use.
-        numbers: Vec<u32>,
-        /// True for the last part.
-        last: bool,
-    },
-    /// The sender, which owns these buckets, has sent all their UEs. It asks which of their UEs the
-    /// receiver has from other hosts.
-    ReconcileRequest {
-        /// Number in the sequence of copies.
-        number: u64,
-        buckets: Vec<Bucket>,
-    },
-    /// The owner does not have these UEs: the receiver's entries were never acknowledged.
-    ReconcileRemove {
-        /// Number in the sequence of copies.
-        number: u64,
-        ues: Vec<Ltmsi>,
-    },
-    /// All effects of the sender's copies up to a number have left.
-    EffectWatermark {
-        /// Number in the sequence of copies.
-        number: u64,
-        /// Number of the last copy whose effects have left.
-        watermark: u64,
-    },
-}
-
-/// Message from a replica to an owner.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum ToOwner {
-    /// All copies up to this number are stored.
-    CopyAck { number: u64 },
-    /// The sender of the copies is not the owner: its epoch is over.
-    Fenced {
-        /// Epoch of the receiver's map.
-        epoch: u64,
-    },
-    /// Answer to a pending [`ToReplica::ReconcileRequest`].
-    ReconcileReply {
-        /// Number of the request.
-        number: u64,
-        /// UEs of the buckets that other hosts have sent and the requesting host has not; a part of
-        /// them if there are very many.
-        ues: Vec<Ltmsi>,
-    },
 }

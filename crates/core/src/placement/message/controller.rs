@@ -1,12 +1,28 @@
 //! Messages between the controller and the members of its cluster, hosts and balancers.
-//!
-//! The encoding numbers the variants in their order: new ones are appended only (see [`super`]).
 
-use super::message::{PoolLoad, Welcome};
+use super::PoolLoad;
+use crate::placement::balance::{BalancerId, HostId};
+use crate::placement::cluster::{ClusterMap, Member, RejoinInfo};
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
-use vireo_core::placement::balance::{BalancerId, HostId};
-use vireo_core::placement::cluster::{ClusterMap, Member, RejoinInfo};
+
+/// Join reply of the controller to a host.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Welcome {
+    /// Host ID; no other host of the cluster ever has it.
+    pub host: HostId,
+    /// Key from which 5G-TMSIs are derived: every host decodes those of every other.
+    pub tmsi_key: [u8; 16],
+    /// Pool partition of the host, and the number of partitions.
+    pub part: (u16, u16),
+    /// Heartbeat interval in milliseconds, and the number of missed heartbeats after which a peer
+    /// is silent.
+    pub heartbeat: (u32, u32),
+    /// Interval of load reports in milliseconds.
+    pub report: u32,
+    /// Recovery Time Stamp of the cluster's N4 (TS 29.244 8.2.65), in seconds since 1900.
+    pub recovery: u32,
+}
 
 /// Join reply of the controller to a balancer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
