@@ -3,6 +3,7 @@
 use crate::lab::{self, Lab};
 use vireo_core::amf::engine;
 use vireo_core::amf::n2::{self, EstablishmentCause, Route};
+use vireo_core::placement::host::{NamedUe, named_ue};
 use vireo_core::schedule::kind::{NfKind, procedure_in_progress};
 use vireo_emulator::gnb::Outbox;
 use vireo_emulator::ue;
@@ -57,6 +58,21 @@ fn container_cut_short_is_transfer_syntax_error() {
         assert_eq!(fault.cause, answered.then_some(cause), "{decoded}");
         assert_eq!(fault.answer().is_some(), answered);
     }
+}
+
+#[test]
+fn faulty_first_message_names_no_ue() {
+    let mut lab = Lab::new();
+    lab.register();
+    let named = |lab: &Lab, pdu: &[u8]| n2::peek(pdu).and_then(|view| named_ue(&view, pdu, &lab.config));
+    let is_first = |pdu: &&Vec<u8>| matches!(n2::route(pdu), Ok(Route::Initial { .. }));
+    let mut pdu = lab.received.iter().find(is_first).cloned().expect("a first message");
+    assert!(matches!(named(&lab, &pdu), Ok(NamedUe::Initial { tmsi: None, .. })), "the UE has no 5G-GUTI");
+    let head = if pdu[3] & 0x80 == 0 { 4 } else { 5 };
+    // The count of IEs is two octets after the preamble.
+    pdu[head + 1] = 4;
+    assert!(n2::peek(&pdu).is_ok(), "the IEs for routing decode");
+    assert!(named(&lab, &pdu).expect_err("the container does not decode").answer().is_some());
 }
 
 #[test]

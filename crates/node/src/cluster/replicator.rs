@@ -9,7 +9,6 @@ use rustc_hash::FxHashMap;
 use rustix::event::{PollFd, PollFlags, poll};
 use smallvec::{SmallVec, smallvec};
 use std::cell::RefCell;
-use std::collections::VecDeque;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,8 +16,9 @@ use std::time::{Duration, Instant};
 use vireo_core::amf::context::EncodedContext;
 use vireo_core::placement::balance::HostId;
 use vireo_core::placement::cluster::ClusterMap;
+use vireo_core::placement::host::{AddressAuditMessage, CopyQueue, Received, receive};
 use vireo_core::placement::message::{ToOwner, ToReplica};
-use vireo_core::placement::replica::{ApplyResult, Fenced, ReplicaAcks, ReplicaStore, ReplicaUpdate, TakeoverSet};
+use vireo_core::placement::replica::{ReplicaAcks, ReplicaStore, TakeoverSet};
 use vireo_fabric::frame::{self, FrameError};
 use vireo_fabric::stream::Stream;
 use vireo_fabric::{Role, Security};
@@ -49,29 +49,13 @@ const PIECES: usize = 16;
 /// Maximum number of queued messages of peers that are not copies.
 const SAID: usize = 4096;
 
-/// Message of a peer that is not a copy: address audits and reconcile replies.
+/// Message of a peer that is not a copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum PeerMessage {
-    /// The peer asks which addresses of its pool partition this host's UEs use.
-    Asks {
-        from: HostId,
-        /// Epoch of the audit.
-        epoch: u64,
-    },
-    /// The peer's UEs use these addresses of this host's pool partition.
-    Has {
-        from: HostId,
-        /// Epoch of the audit.
-        epoch: u64,
-        /// Number of the address table.
-        table: u8,
-        /// Numbers in the table that UEs use.
-        numbers: Vec<u32>,
-        /// True for the last part.
-        last: bool,
-    },
+    /// Message of the address audit.
+    AddressAudit { from: HostId, message: AddressAuditMessage },
     /// The peer has these UEs of this host from other hosts.
-    Others {
+    ReconcileReply {
         from: HostId,
         /// Number of the reconcile request.
         number: u64,
@@ -120,6 +104,17 @@ impl Shared {
     fn shadows(&self) -> MutexGuard<'_, ReplicaStore> {
         // A panic under the lock leaves the store consistent: each step is complete.
         self.shadows.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Passes the result of an owner's message to the host. Returns the answer to the owner.
+    fn take(&self, from: HostId, received: Received) -> Result<Option<ToOwner>, FrameError> {
+        if let Some(ltmsi) = received.missing_base {
+            tracing::error!(%ltmsi, "a copy builds on none: please report it");
+        }
+        self.handed.fetch_or(received.is_handoff, Ordering::Release);
+        let audit = received.audit.map(|message| PeerMessage::AddressAudit { from, message });
+        audit.map_or(Ok(()), |audit| self.says(audit))?;
+        Ok(received.answer)
     }
 
     /// Queues a message that is not a copy; returns an error if too many are queued.
@@ -191,14 +186,10 @@ pub(crate) struct ReplicatorThread {
 struct Peer {
     address: SocketAddr,
     stream: Option<Stream>,
-    /// Batches that the host has not acknowledged, oldest first.
-    unkept: VecDeque<Batch>,
-    /// Number of these that were written to the current connection.
-    given: usize,
-    again: Instant,
-    /// Time of the last acknowledgement, or of the first batch after none was pending; `None`: none
-    /// is pending.
-    since: Option<Instant>,
+    /// Frames that the host has not acknowledged.
+    queue: CopyQueue<frame::FrameWriter>,
+    /// Time of the next connection attempt.
+    retry_at: Instant,
 }
 
 /// Connection from a host that sends copies.
@@ -257,11 +248,6 @@ impl ReplicaAcks for Replicator {
 }
 
 impl Replicator {
-    /// Buffers a copy of a UE for a host until [`Replicator::flush`]; returns its length in bytes.
-    pub(crate) fn send_copy(&self, to: HostId, copy: ReplicaUpdate<'_>) -> usize {
-        self.send(to, copy.number, &ToReplica::Copy(copy))
-    }
-
     /// Returns true if a host has left copies unacknowledged for too long.
     pub(crate) fn is_unreached(&self, host: HostId) -> bool {
         self.shared.unreached.get(host.index()).is_some_and(|unreached| unreached.load(Ordering::Relaxed))
@@ -269,7 +255,7 @@ impl Replicator {
 
     /// Buffers a message for a host, with its number in the sequence of copies, until
     /// [`Replicator::flush`]. Returns its length in bytes.
-    pub(crate) fn send(&self, to: HostId, number: u64, message: &ToReplica<'_>) -> usize {
+    pub(crate) fn put(&self, to: HostId, number: u64, message: &ToReplica<'_>) -> usize {
         let mut gathered = self.gathered.borrow_mut();
         let place = gathered.iter().position(|(host, _)| *host == to).unwrap_or_else(|| {
             gathered.push((to, Batch { last: number, frames: frame::FrameWriter::with_room(ROOM) }));
@@ -348,13 +334,13 @@ impl Replicator {
 
     /// Returns true if a message other than a copy was received.
     #[inline]
-    pub(crate) fn has_said(&self) -> bool {
+    pub(crate) fn has_peer_message(&self) -> bool {
         self.shared.has_said.load(Ordering::Acquire)
     }
 
     /// Returns the messages received since the last call.
     pub(crate) fn take_peer_messages(&self) -> Vec<PeerMessage> {
-        if !self.has_said() {
+        if !self.has_peer_message() {
             return Vec::new();
         }
         self.shared.has_said.store(false, Ordering::Release);
@@ -395,8 +381,7 @@ impl ReplicatorThread {
                 match order {
                     ReplicatorCommand::Send(to, batch) => {
                         if let Some(peer) = self.peers.get_mut(&to) {
-                            peer.unkept.push_back(batch);
-                            peer.since.get_or_insert_with(Instant::now);
+                            peer.queue.push(batch.last, batch.frames, clock());
                         }
                     }
                     ReplicatorCommand::Peers(peers, epoch) => self.update_peers(peers, epoch),
@@ -425,14 +410,7 @@ impl ReplicatorThread {
         self.shared.unreached.iter().for_each(|unreached| unreached.store(false, Ordering::Relaxed));
         self.peers.retain(|host, _| peers.iter().any(|(other, _)| other == host));
         for (host, address) in peers {
-            let new = || Peer {
-                address,
-                stream: None,
-                unkept: VecDeque::new(),
-                given: 0,
-                again: Instant::now(),
-                since: None,
-            };
+            let new = || Peer { address, stream: None, queue: CopyQueue::default(), retry_at: Instant::now() };
             let peer = self.peers.entry(host).or_insert_with(new);
             if let Some(stream) = &mut peer.stream {
                 stream.put(&ToReplica::Hello { host: self.own, epoch });
@@ -457,9 +435,9 @@ impl ReplicatorThread {
     fn send(&mut self) {
         let (own, epoch) = (self.own, self.epoch);
         for (host, peer) in &mut self.peers {
-            if peer.stream.is_none() && Instant::now() >= peer.again {
-                peer.again = Instant::now() + AGAIN;
-                peer.given = 0;
+            if peer.stream.is_none() && Instant::now() >= peer.retry_at {
+                peer.retry_at = Instant::now() + AGAIN;
+                peer.queue.on_connection_lost();
                 match Stream::connect(peer.address, &self.security, Role::Peer, &[Role::Peer]) {
                     Ok(mut stream) => {
                         stream.put(&ToReplica::Hello { host: own, epoch });
@@ -469,9 +447,10 @@ impl ReplicatorThread {
                 }
             }
             let Some(stream) = &mut peer.stream else { continue };
-            while peer.given < peer.unkept.len() && stream.unsent() < UNSENT {
-                stream.frames(&peer.unkept[peer.given].frames);
-                peer.given += 1;
+            while stream.unsent() < UNSENT
+                && let Some(frames) = peer.queue.next_unwritten()
+            {
+                stream.frames(frames);
             }
             if let Err(error) = stream.flush() {
                 peer.lose(*host, &error);
@@ -509,8 +488,7 @@ impl ReplicatorThread {
     fn look_at_replicas(&self) {
         for (host, peer) in &self.peers {
             if let Some(unreached) = self.shared.unreached.get(host.index()) {
-                let is_late = peer.since.is_some_and(|since| since.elapsed() >= self.patience);
-                unreached.store(is_late, Ordering::Relaxed);
+                unreached.store(peer.queue.is_late(self.patience.into(), clock()), Ordering::Relaxed);
             }
         }
     }
@@ -576,18 +554,14 @@ impl Peer {
         while let Some(octets) = stream.frame()? {
             match frame::decode(octets)? {
                 ToOwner::CopyAck { number } => {
-                    while self.unkept.front().is_some_and(|batch| batch.last <= number) {
-                        self.unkept.pop_front();
-                        self.given = self.given.saturating_sub(1);
-                    }
-                    self.since = (!self.unkept.is_empty()).then(Instant::now);
+                    self.queue.acknowledge(number, clock());
                     heard.kept = Some(number);
                 }
                 ToOwner::Fenced { epoch } => heard.fenced = Some(epoch),
                 // The host sends this reply before it acknowledges the request: a lost connection
                 // repeats it.
                 ToOwner::ReconcileReply { number, ues } => {
-                    shared.says(PeerMessage::Others { from: host, number, ues })?
+                    shared.says(PeerMessage::ReconcileReply { from: host, number, ues })?
                 }
             }
         }
@@ -597,65 +571,8 @@ impl Peer {
     fn lose(&mut self, host: HostId, why: &FrameError) {
         tracing::debug!(host = host.0, %why, "a connection to another host is lost");
         self.stream = None;
-        self.given = 0;
+        self.queue.on_connection_lost();
     }
-}
-
-/// Number to acknowledge, and answer to send.
-type Answered = (Option<u64>, Option<ToOwner>);
-
-/// Handles a message of an owner; returns [`Fenced`] if its epoch is over.
-fn take(
-    message: ToReplica<'_>,
-    from: (HostId, u64),
-    shadows: &mut ReplicaStore,
-    shared: &Shared,
-) -> Result<Result<Answered, Fenced>, FrameError> {
-    let heard = |number: u64| (Some(number), None);
-    Ok(match message {
-        // Handled by the connection.
-        ToReplica::Hello { .. } => Ok((None, None)),
-        ToReplica::Copy(copy) => shadows.apply(from, &copy, clock()).map(|of| {
-            if of == ApplyResult::MissingBase {
-                tracing::error!(ltmsi = %copy.ltmsi, "a copy builds on none: please report it");
-            }
-            heard(copy.number)
-        }),
-        ToReplica::BucketHandoff { number, epoch } => shadows.on_handoff(from, number, epoch).map(|awaited| {
-            shared.handed.fetch_or(awaited, Ordering::Release);
-            heard(number)
-        }),
-        ToReplica::ReconcileRequest { number, buckets } => {
-            let others = shadows.foreign_entries(from, number, &buckets);
-            others.map(|ues| (Some(number), Some(ToOwner::ReconcileReply { number, ues })))
-        }
-        ToReplica::ReconcileRemove { number, ues } => {
-            shadows.remove_orphans(from, number, &ues).map(|()| heard(number))
-        }
-        ToReplica::EffectWatermark { number, watermark: until } => {
-            shadows.left(from, number, until).map(|()| heard(number))
-        }
-        ToReplica::AddressAuditRequest { number, epoch } => match shadows.check_sequence(from, number) {
-            Ok(first) => {
-                if first {
-                    shared.says(PeerMessage::Asks { from: from.0, epoch })?;
-                }
-                Ok(heard(number))
-            }
-            Err(error) => Err(error),
-        },
-        ToReplica::AddressAuditReply { number, epoch, table, numbers, last } => {
-            match shadows.check_sequence(from, number) {
-                Ok(first) => {
-                    if first {
-                        shared.says(PeerMessage::Has { from: from.0, epoch, table, numbers, last })?;
-                    }
-                    Ok(heard(number))
-                }
-                Err(error) => Err(error),
-            }
-        }
-    })
 }
 
 impl OwnerConnection {
@@ -674,10 +591,10 @@ impl OwnerConnection {
                 }
                 let from = self.from.ok_or(FrameError::Message)?;
                 count += u64::from(matches!(message, ToReplica::Copy(_)));
-                match take(message, from, shadows.get_or_insert_with(|| shared.shadows()), shared)? {
-                    Ok((number, answer)) => {
-                        kept = number.or(kept);
-                        if let Some(answer) = answer {
+                match receive(shadows.get_or_insert_with(|| shared.shadows()), from, message, clock()) {
+                    Ok(received) => {
+                        kept = received.acknowledged.or(kept);
+                        if let Some(answer) = shared.take(from.0, received)? {
                             self.stream.put(&answer);
                         }
                     }

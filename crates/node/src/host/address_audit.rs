@@ -10,11 +10,12 @@
 //! early starts again.
 
 use super::Host;
-use super::cluster::Cluster;
+use super::cluster::{Cluster, Owner};
 use crate::balancer::Command;
 use crate::cluster::replicator::PeerMessage;
 use rustc_hash::{FxHashMap, FxHashSet};
 use vireo_core::placement::balance::HostId;
+use vireo_core::placement::host::{self as machine, AddressAuditMessage};
 use vireo_core::placement::message::ToReplica;
 
 /// Addresses per message.
@@ -121,30 +122,36 @@ impl GoneParts {
 
 impl Host {
     /// Processes messages of other hosts besides copies, and runs the audit.
-    pub(super) fn count_addresses(&mut self) {
+    pub(super) fn audit_addresses(&mut self) {
         let Some(cluster) = self.cluster.as_mut() else { return };
-        let (mut all, mut others) = (None, Vec::new());
-        for said in cluster.member.replicator.take_peer_messages() {
-            match said {
-                PeerMessage::Asks { from, epoch } => cluster.census.asked(from, epoch),
-                PeerMessage::Has { from, epoch, table, numbers, last } => {
-                    all = cluster.census.has((from, epoch), table, &numbers, last).or(all);
+        let (mut all, mut replies) = (None, Vec::new());
+        for message in cluster.member.replicator.take_peer_messages() {
+            match message {
+                PeerMessage::AddressAudit { from, message: AddressAuditMessage::Request { epoch } } => {
+                    cluster.audit.asked(from, epoch);
                 }
-                PeerMessage::Others { from, number, ues } => others.push((from, number, ues)),
+                PeerMessage::AddressAudit {
+                    from,
+                    message: AddressAuditMessage::Reply { epoch, table, numbers, last },
+                } => all = cluster.audit.has((from, epoch), table, &numbers, last).or(all),
+                PeerMessage::ReconcileReply { from, number, ues } => replies.push((from, number, ues)),
             }
         }
-        others.into_iter().for_each(|(from, number, ues)| self.has_others(from, number, &ues));
-        let Some(cluster) = self.cluster.as_mut() else { return };
-        let Some(epoch) = cluster.primary.settled() else { return };
-        for to in cluster.census.answers(epoch) {
-            let part = cluster.part_of(to);
-            cluster.answer(to, epoch, self.ids.foreign_numbers(part, PIECE));
+        for (from, number, ues) in replies {
+            self.on(machine::Input::ReconcileReply { from, number, ues: &ues });
         }
-        if cluster.census.is_due() {
+        let owner = self.machine.as_mut().and_then(|machine| machine.owner_mut());
+        let (Some(cluster), Some(owner)) = (self.cluster.as_mut(), owner) else { return };
+        let Some(epoch) = owner.settled() else { return };
+        for to in cluster.audit.answers(epoch) {
+            let part = cluster.part_of(to);
+            cluster.answer(owner, to, epoch, self.ids.foreign_numbers(part, PIECE));
+        }
+        if cluster.audit.is_due() {
             if self.ids.lends() {
-                all = cluster.count(epoch).or(all);
+                all = cluster.begin_audit(owner, epoch).or(all);
             } else {
-                cluster.census.is_over();
+                cluster.audit.is_over();
             }
         }
         if let Some(all) = all {
@@ -152,15 +159,14 @@ impl Host {
             tracing::info!(freed, lent = all.len(), "addresses that nobody has any more were counted");
         }
     }
-}
 
-impl Host {
     /// Reports to the controller the partitions of lost hosts from which local UEs have addresses.
     /// The controller assigns a partition again when no host reports it.
-    pub(super) fn tell_parts(&mut self) {
-        let Some(cluster) = self.cluster.as_mut() else { return };
-        let Some(epoch) = cluster.primary.settled() else { return };
-        let gone: Vec<u16> = cluster.gone_parts().collect();
+    pub(super) fn report_parts(&mut self) {
+        let owner = self.machine.as_ref().and_then(|machine| machine.owner());
+        let (Some(cluster), Some(owner)) = (self.cluster.as_mut(), owner) else { return };
+        let Some(epoch) = owner.settled() else { return };
+        let gone: Vec<u16> = cluster.gone_parts(owner).collect();
         if let Some(parts) = cluster.parts.news(epoch, &gone, |part| self.ids.has_of(part)) {
             self.egress.send(Command::PoolPartitions { epoch, parts });
         }
@@ -169,26 +175,26 @@ impl Host {
 
 impl Cluster {
     /// Requests from all other hosts the numbers that they use of this host's partition.
-    fn count(&mut self, epoch: u64) -> Option<FxHashSet<Number>> {
-        let own = self.primary.own();
-        let others: Vec<HostId> = self.primary.hosts().iter().copied().filter(|host| *host != own).collect();
+    fn begin_audit(&mut self, owner: &mut Owner, epoch: u64) -> Option<FxHashSet<Number>> {
+        let own = owner.own();
+        let others: Vec<HostId> = owner.hosts().iter().copied().filter(|host| *host != own).collect();
         for to in &others {
-            let number = self.primary.number(*to);
-            self.member.replicator.send(*to, number, &ToReplica::AddressAuditRequest { number, epoch });
+            let number = owner.number(*to);
+            self.member.replicator.put(*to, number, &ToReplica::AddressAuditRequest { number, epoch });
         }
-        self.census.begin(epoch, others)
+        self.audit.begin(epoch, others)
     }
 
     /// Sends the numbers that this host uses of another host's partition, in pieces.
-    fn answer(&mut self, to: HostId, epoch: u64, mut pieces: Vec<(u8, Vec<u32>)>) {
+    fn answer(&self, owner: &mut Owner, to: HostId, epoch: u64, mut pieces: Vec<(u8, Vec<u32>)>) {
         if pieces.is_empty() {
             pieces.push((0, Vec::new()));
         }
         let last = pieces.len() - 1;
         for (n, (table, numbers)) in pieces.into_iter().enumerate() {
-            let number = self.primary.number(to);
-            let has = ToReplica::AddressAuditReply { number, epoch, table, numbers, last: n == last };
-            self.member.replicator.send(to, number, &has);
+            let number = owner.number(to);
+            let reply = ToReplica::AddressAuditReply { number, epoch, table, numbers, last: n == last };
+            self.member.replicator.put(to, number, &reply);
         }
     }
 }

@@ -4,7 +4,7 @@
 //! replica entries. Inputs for these UEs wait meanwhile, as in a migration. A host that starts also
 //! claims the existing records of its buckets, so the only AMF may be restarted.
 
-use super::cluster::Cluster;
+use super::cluster::Owner;
 use super::{Host, Input};
 use crate::balancer::Command;
 use crate::sbi::amf::RequestExtras;
@@ -44,8 +44,6 @@ pub struct LoadedBuckets {
 /// Buckets that are being loaded.
 #[derive(Debug, Default)]
 pub(super) struct LoadingBuckets {
-    /// Buckets whose UEs are not loaded yet.
-    pub(super) buckets: FxHashSet<Bucket>,
     /// Number of the barrier of a starting host. Its reply means that the host knows the RAN nodes.
     /// Until then loaded UEs wait: a UE whose RAN node is unknown would become idle.
     question: Option<u64>,
@@ -55,8 +53,8 @@ pub(super) struct LoadingBuckets {
 }
 
 /// Returns the buckets that this host owns in the next map and not in the present one.
-pub(super) fn newly_owned_buckets(cluster: &Cluster, next: &BucketMap) -> FxHashSet<Bucket> {
-    let (own, before) = (cluster.primary.own(), cluster.primary.map());
+pub(super) fn newly_owned_buckets(owner: &Owner, next: &BucketMap) -> FxHashSet<Bucket> {
+    let (own, before) = (owner.own(), owner.map());
     let had = |bucket: Bucket| before.is_some_and(|before| before.owners(bucket).owner() == Some(own));
     let buckets = (0..Bucket::COUNT).map(Bucket::new);
     buckets.filter(|bucket| next.owners(*bucket).owner() == Some(own) && !had(*bucket)).collect()
@@ -74,9 +72,8 @@ impl Host {
         if buckets.is_empty() {
             return;
         }
-        cluster.loading.buckets.extend(buckets.iter().copied());
-        if begins {
-            let number = cluster.primary.ask();
+        if begins && let Some(owner) = self.machine.as_mut().and_then(|machine| machine.owner_mut()) {
+            let number = owner.ask();
             cluster.loading.question = Some(number);
             self.egress.send(Command::Introduce { number });
         }
@@ -95,8 +92,8 @@ impl Host {
 
     /// Returns true if an SMF's message about a subscriber waits: the UE may be loading.
     pub(super) fn is_to_come(&self, supi: Supi) -> bool {
-        let coming = self.cluster.as_ref().is_some_and(|cluster| !cluster.loading.buckets.is_empty());
-        coming && self.region.lookup(Key::Supi, supi.as_u64()).is_none()
+        self.machine.as_ref().is_some_and(|machine| machine.is_loading())
+            && self.region.lookup(Key::Supi, supi.as_u64()).is_none()
     }
 
     /// Enters loaded UEs after the balancers have sent all RAN nodes.
@@ -117,23 +114,18 @@ impl Host {
         }
         let LoadedBuckets { buckets, ues } = loaded;
         let (newest, inputs) = last_of(&ues);
-        cluster.were_carried_out(inputs, now);
-        cluster.loading.buckets.retain(|bucket| !buckets.contains(bucket));
-        let awaited = cluster.primary.coming().iter().copied().filter(|bucket| !buckets.contains(bucket)).collect();
-        cluster.primary.entered(awaited);
-        cluster.primary.sorts_again();
+        let Some(machine) = self.machine.as_mut() else { return };
+        machine.on_loaded(&buckets, inputs, now);
         // A starting host first processes RAN nodes: a UE without its RAN node would become idle.
-        let nodes = if cluster.primary.coming().is_empty() { introductions(&mut cluster.waiting) } else { Vec::new() };
+        let is_complete = machine.owner().is_some_and(|owner| owner.coming().is_empty());
+        let nodes = if is_complete { introductions(machine.waiting_mut()) } else { Vec::new() };
         nodes.into_iter().for_each(|input| self.input(input));
         let count = ues.len();
         for ClaimedUe { id, before, stored } in ues {
             self.inputs.turn();
-            self.enter_one((id, newest.get(&before).copied().unwrap_or_default()), stored, now);
+            self.enter_one((id, newest.get(&before).copied().unwrap_or_default()), stored);
         }
-        self.tell_own();
-        if let Some(cluster) = self.cluster.as_mut() {
-            cluster.primary.rescan();
-        }
+        self.drive(|machine, io| machine.finish_entry(io));
         self.release_waiting();
         if count > 0 {
             self.account.metrics.messages(Flow::Promoted, count as u64);
@@ -143,7 +135,7 @@ impl Host {
 
     /// Enters a UE and executes effects that may not have been sent. `newest` is the time of the
     /// last step of its previous host.
-    fn enter_one(&mut self, (id, newest): (u64, Instant), stored: UeRecord, now: Instant) {
+    fn enter_one(&mut self, (id, newest): (u64, Instant), stored: UeRecord) {
         let UeRecord { course, context, .. } = stored;
         let (mut slot, mut ltmsi) = (None, Ltmsi::default());
         if !context.is_empty() {
@@ -152,7 +144,7 @@ impl Host {
             };
             let octets = DatabaseRef { id, base: self.sequence, ..DatabaseRef::default() }.octets();
             ltmsi = ue.ltmsi;
-            slot = self.enter_context(ltmsi, &ue, &octets, || claimed(&course.wanted, newest), now);
+            slot = self.enter_context((ltmsi, &ue), &octets, || claimed(&course.wanted, newest));
             if slot.is_none() {
                 return;
             }
@@ -185,7 +177,8 @@ impl Host {
             // The position of an effect is part of its key, so later effects keep theirs.
             outbox.effects.iter_mut().filter(|effect| asks(effect)).for_each(|effect| *effect = Effect::Forget);
         }
-        self.do_one_again(slot, outbox, EffectAssociations::default());
+        let repeated = (outbox, EffectAssociations::default());
+        self.drive(|machine, io| machine.repeat_outbox(slot, repeated, clock(), io));
     }
 }
 

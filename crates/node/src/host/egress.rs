@@ -3,6 +3,7 @@
 //! Effects are sent in commit order. The commit record is then marked as sent, so its effects are
 //! not executed again, whoever offers the record (DESIGN decision 4).
 
+use super::cluster::Owner;
 use super::{BATCH, EventMessage, Host, nodes};
 use crate::balancer::Command;
 use crate::sbi::amf::RequestExtras;
@@ -10,6 +11,8 @@ use crate::worker::context_database::DatabaseRef;
 use crate::worker::event_message;
 use crate::worker::outbox::Outbox;
 use crate::worker::{Location, OUTBOX};
+use vireo_core::amf::n2;
+use vireo_core::placement::host::{NamedUe, named_ue};
 use vireo_core::placement::replica::EffectAssociations;
 use vireo_core::sba::{N1N2TransferResult, PiggybackedSmContext, SessionNumber, SmfRequest};
 use vireo_core::schedule::kind::NfKind;
@@ -19,7 +22,7 @@ use vireo_ops::metrics::TurnedAway;
 use vireo_ops::shared_record::DelegatedCommit;
 use vireo_store::Version;
 use vireo_store::region::{Buffer, InsertError, Key, Packet, Slot, next_version};
-use vireo_types::Ltmsi;
+use vireo_types::{AssocId, Ltmsi};
 
 /// Number of returned inputs that are remembered.
 const REMEMBERED: usize = 1024;
@@ -43,6 +46,11 @@ impl CommitOrder {
         &mut self.last[at]
     }
 
+    /// Returns the version of the last emitted record of a slot.
+    pub(super) fn last_of(&self, slot: Slot) -> Version {
+        self.last.get(slot.number() as usize).copied().unwrap_or_default()
+    }
+
     /// Returns true if all records before this version were emitted.
     fn is_next(&mut self, slot: Slot, version: Version) -> bool {
         next_version(*self.last(slot)) == version
@@ -53,7 +61,7 @@ impl Host {
     /// Reads the rings of all workers. Returns true if a ring had an item.
     pub(super) fn committed(&mut self) -> bool {
         (self.arrived, self.input) = (clock(), 0);
-        if self.cluster.as_ref().is_some_and(|cluster| cluster.is_full()) {
+        if self.awaits_too_many() {
             return false;
         }
         let mut busy = false;
@@ -112,7 +120,7 @@ impl Host {
     /// Emits the effects of a record after those of its predecessor, unless they were emitted.
     pub(super) fn emit(&mut self, buffer: Buffer) {
         let mut snapshot = std::mem::take(&mut self.snapshot);
-        let copied = self.cluster.as_ref().is_some_and(|cluster| cluster.primary.copies());
+        let copied = self.owner().is_some_and(Owner::copies);
         let whole = copied || self.smf_commits() || self.keep.is_some();
         if self.region.read_record(buffer, &mut snapshot, whole) && !snapshot.sent {
             match (Outbox::decode(&snapshot.outbox), self.region.place_of_buffer(buffer)) {
@@ -213,18 +221,7 @@ impl Host {
         (self.input, self.bucket) = (decoded.as_ref().map_or(0, |(_, input, _)| *input), None);
         // Event messages name the RAN node.
         match decoded.map(|(_, _, parcel)| parcel) {
-            Some(EventMessage::Initial { assoc: node, pdu, .. }) => match vireo_core::amf::n2::peek(pdu) {
-                Err(fault) => self.fault_of(node, &fault),
-                Ok(view) => match vireo_core::amf::n2::ue_message(pdu) {
-                    Err(fault) => self.fault_of(node, &fault),
-                    Ok(_) => {
-                        // The balancer routed the message by this bucket, and does so on
-                        // redelivery.
-                        self.bucket = self.named(&view, pdu).ok().flatten().map(|tmsi| self.ids.bucket_of(tmsi));
-                        self.create_ue((None, node), pdu, &view);
-                    }
-                },
-            },
+            Some(EventMessage::Initial { assoc: node, pdu, .. }) => self.redeliver_initial(node, pdu),
             Some(EventMessage::Congested { assoc: node, pdu }) => {
                 self.turn_away((None, node), pdu, TurnedAway::Overload);
             }
@@ -239,6 +236,23 @@ impl Host {
                 self.transferred(transfer.token, N1N2TransferResult::Unknown, None)
             }
             _ => {}
+        }
+    }
+
+    /// Creates a UE for a first message that named another one.
+    fn redeliver_initial(&mut self, node: AssocId, pdu: &[u8]) {
+        let view = n2::peek(pdu);
+        match view.and_then(|view| Ok((view, named_ue(&view, pdu, &self.config)?, n2::ue_message(pdu)?))) {
+            Ok((view, NamedUe::Initial { tmsi, .. }, _)) => {
+                // The balancer routed the message by this bucket, and does so on redelivery.
+                self.bucket = tmsi.map(|tmsi| self.ids.bucket_of(tmsi));
+                self.create_ue((None, node), pdu, &view);
+            }
+            Ok(_) => self.done(),
+            Err(fault) => {
+                self.fault_of(node, &fault);
+                self.done();
+            }
         }
     }
 
@@ -279,12 +293,16 @@ impl Host {
                 Effect::Authenticate(request) => self.authenticate(slot, ltmsi, request),
                 Effect::BindTmsi(tmsi) => self.bind(slot, Key::Tmsi, u64::from(tmsi.0)),
                 Effect::FreeTmsi(tmsi) => self.region.unbind(slot, Key::Tmsi, u64::from(tmsi.0)),
-                Effect::BindSupi(supi) => self.bind_supi(slot, supi, at),
-                Effect::BindSupiSince(supi, began) => self.bind_supi_since(slot, supi, began),
+                Effect::BindSupi(supi) => {
+                    self.drive(|machine, io| machine.bind_subscriber((slot, supi), at, clock(), io));
+                }
+                Effect::BindSupiSince(supi, began) => {
+                    self.drive(|machine, io| machine.bind_subscriber_since((slot, supi), began, clock(), io));
+                }
                 Effect::FreeAddress(dnn, address) => {
                     // The lender of a foreign address may allocate it again.
                     let part = self.ids.give_back(slot, &dnn, &address);
-                    if let Some(to) = part.and_then(|part| self.cluster.as_ref()?.lender(part)) {
+                    if let Some(to) = part.and_then(|part| self.lender(part)) {
                         self.egress.send(Command::ReturnAddress { to, of: Box::new((dnn, address)) });
                     }
                 }

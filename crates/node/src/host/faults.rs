@@ -117,6 +117,6 @@ impl Host {
             tracing::error!(%error, "instructions of workers are damaged and cannot be written again");
         }
         self.post_nodes();
-        self.tell_own();
+        self.publish_own_buckets();
     }
 }

@@ -11,7 +11,8 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 use vireo_core::amf::engine;
-use vireo_core::amf::n2::{self, Fault, Route, ShallowView};
+use vireo_core::amf::n2::{Fault, Route, ShallowView};
+use vireo_core::placement::host::{NamedUe, named_ue};
 use vireo_core::schedule::kind::NfKind;
 use vireo_ops::clock::clock;
 use vireo_ops::metrics::TurnedAway;
@@ -60,8 +61,12 @@ impl Host {
             );
             return self.done();
         }
-        match (view.route, node) {
-            (Route::Ue(amf_id), Some(node)) => match self.region.slot_of(amf_id.ltmsi()) {
+        // On an unbound association every message is a message of the RAN node, and faulty there.
+        let named = node.map_or(Ok((NamedUe::RanNode, assoc)), |node| {
+            named_ue(&view, pdu, &self.config).map(|named| (named, node))
+        });
+        match named {
+            Ok((NamedUe::Connected(amf_id), node)) => match self.region.slot_of(amf_id.ltmsi()) {
                 Some(slot) => {
                     self.nodes.heard(node, assoc, slot);
                     self.deliver(slot, &EventMessage::Ngap { assoc: node, amf_id, pdu }, view.kind);
@@ -71,11 +76,16 @@ impl Host {
                     self.done();
                 }
             },
-            (Route::Initial { ran_id, .. }, Some(node)) => self.initial((assoc, node), ran_id, &view, pdu),
-            // On an unbound association every message is a message of the RAN node, and faulty
-            // there.
-            (Route::Ue(_) | Route::Initial { .. }, None) | (Route::Node, _) => {
+            Ok((NamedUe::Initial { ran_id, tmsi }, node)) => self.initial((assoc, node), (ran_id, tmsi), &view, pdu),
+            Ok((NamedUe::RanNode, _)) => {
                 self.node_message(assoc, pdu, answers);
+                self.done();
+            }
+            Err(fault) => {
+                if let (Some(node), Route::Initial { ran_id, .. }) = (node, view.route) {
+                    self.forget_ran_id(node, ran_id);
+                }
+                self.fault(assoc, &fault);
                 self.done();
             }
         }
@@ -104,14 +114,15 @@ impl Host {
 
     /// Handles the first message of an NG connection. It goes to the context of the UE that it
     /// names; the step verifies the identity. Without such a context the host creates a UE.
-    fn initial(&mut self, (assoc, node): (AssocId, AssocId), ran_id: RanUeNgapId, view: &ShallowView, pdu: &[u8]) {
+    fn initial(
+        &mut self,
+        (assoc, node): (AssocId, AssocId),
+        (ran_id, tmsi): (RanUeNgapId, Option<Tmsi>),
+        view: &ShallowView,
+        pdu: &[u8],
+    ) {
         self.forget_ran_id(node, ran_id);
-        let named = match self.named(view, pdu) {
-            Ok(named) => named,
-            Err(Some(fault)) => return self.fault(assoc, &fault),
-            Err(None) => return,
-        };
-        let known = named.and_then(|tmsi| self.region.lookup(Key::Tmsi, u64::from(tmsi.0)));
+        let known = tmsi.and_then(|tmsi| self.region.lookup(Key::Tmsi, u64::from(tmsi.0)));
         let Some(slot) = known else { return self.newcomer((assoc, node), pdu, view) };
         let refused = !self.admits(view, true);
         self.nodes.heard(node, assoc, slot);
@@ -127,26 +138,6 @@ impl Host {
             let input = std::mem::take(&mut self.input);
             self.deliver(before, &EventMessage::RanIdReused { assoc: node, ran_id }, NfKind::StateManagement);
             self.input = input;
-        }
-    }
-
-    /// Returns the 5G-TMSI of this AMF that a first message names.
-    ///
-    /// # Errors
-    ///
-    /// Returns the fault of the message, or `None` if it is not a first message.
-    pub(super) fn named(&self, view: &ShallowView, pdu: &[u8]) -> Result<Option<Tmsi>, Option<Box<Fault>>> {
-        let ours = |(set, pointer, tmsi): (u16, u8, Tmsi)| {
-            (set == self.config.amf_set && pointer == self.config.amf_pointer).then_some(tmsi)
-        };
-        let Route::Initial { s_tmsi, .. } = view.route else { return Err(None) };
-        match s_tmsi.and_then(ours) {
-            Some(tmsi) => Ok(Some(tmsi)),
-            None => match n2::ue_message(pdu) {
-                Ok((_, n2::UeMessage::Initial(message))) => Ok(engine::named_tmsi(&message.nas, &self.config)),
-                Ok(_) => Err(None),
-                Err(fault) => Err(Some(fault)),
-            },
         }
     }
 
@@ -208,8 +199,12 @@ impl Host {
                 let parcel = EventMessage::Pfcp { upf, seid, request, message };
                 self.deliver(slot, &parcel, NfKind::of_pfcp(message));
             }
-            None if request => self.unknown_session(upf, message),
-            None => {}
+            None => {
+                if request {
+                    self.unknown_session(upf, message);
+                }
+                self.done();
+            }
         }
     }
 
@@ -219,23 +214,24 @@ impl Host {
         self.egress.send(Command::RefuseReport { upf, message: message.to_vec() });
     }
 
-    /// Delivers an event to the UE with this LTMSI. Drops it if there is none.
+    /// Delivers an event to the UE with this LTMSI. Drops it if there is none, and acknowledges its
+    /// input.
     pub(super) fn deliver_to(&mut self, ltmsi: Ltmsi, parcel: &EventMessage<'_>, kind: NfKind) {
-        if let Some(slot) = self.region.slot_of(ltmsi) {
-            self.deliver(slot, parcel, kind);
+        match self.region.slot_of(ltmsi) {
+            Some(slot) => self.deliver(slot, parcel, kind),
+            None => self.done(),
         }
     }
 
     /// Delivers an event to the UE of a slot.
     pub(super) fn deliver(&mut self, slot: Slot, parcel: &EventMessage<'_>, kind: NfKind) {
         let (arrived, input) = (self.arrived, self.input);
-        if self.cluster.is_some() {
-            let ltmsi = self.region.ltmsi_of(slot);
-            let octets = || parcel.encode(arrived, input, Vec::new());
-            let held = || DeferredEvent { slot, ltmsi: ltmsi.unwrap_or_default(), kind, octets: octets() };
-            if self.defer_if_quiesced(held, ltmsi) {
-                return;
-            }
+        if self.cluster.is_some()
+            && let Some(ltmsi) = self.region.ltmsi_of(slot)
+            && let Some(machine) = self.machine.as_mut().filter(|machine| machine.is_quiesced(ltmsi))
+        {
+            let octets = parcel.encode(arrived, input, Vec::new());
+            return machine.defer(ltmsi, DeferredEvent { slot, ltmsi, kind, octets });
         }
         let mut octets = std::mem::take(&mut self.scratch);
         octets.clear();

@@ -281,7 +281,7 @@ impl Host {
         };
         let mut next = Vec::new();
         let goes_on = ue.resume(counts, &self.config, now) && context::encode_after(&ue, octets, &mut next).is_ok();
-        let slot = if goes_on { self.enter_context(ue.ltmsi, &ue, &next, || None, now) } else { None };
+        let slot = if goes_on { self.enter_context((ue.ltmsi, &ue), &next, || None) } else { None };
         let Some(slot) = slot else {
             tally.void += 1;
             return false;

@@ -17,24 +17,21 @@
 
 mod address_audit;
 mod builder;
-mod claims;
 mod cluster;
 mod database_takeover;
 mod egress;
-mod entry;
 mod error;
 mod faults;
 mod forward;
 mod half_open;
 mod keep;
-mod migration;
+mod machine_io;
 mod nf_scaler;
 mod nodes;
 mod orders;
 mod overload;
 pub(crate) mod pools;
 mod queue;
-mod reconcile;
 mod records;
 mod region_usage;
 mod reload;
@@ -80,8 +77,9 @@ use vireo_core::amf::n2::{Cause, Fault, ShallowView};
 use vireo_core::amf::ran;
 use vireo_core::config::CoreConfig;
 use vireo_core::placement::cluster::ClusterMap;
+use vireo_core::placement::host as machine;
 use vireo_core::placement::message::AssociationOwner;
-use vireo_core::placement::replica::{Claim, Claims};
+use vireo_core::placement::replica::Claim;
 use vireo_core::sba::{N1N2Transfer, PiggybackedSmContext, SessionNumber, SmfRequest, SmfResponse};
 use vireo_core::schedule::kind::NfKind;
 use vireo_core::subscription::{AuthenticationError, AuthenticationInfo};
@@ -314,8 +312,8 @@ pub struct Host {
     /// Balancer's number of the current input (0 = none), and the bucket that selected this host.
     input: u64,
     bucket: Option<Bucket>,
-    /// Most recent claims of subscribers.
-    claims: Claims,
+    /// Decisions as cluster member, and about subscribers. Absent only while it acts.
+    machine: Option<Box<machine_io::Machine>>,
     forgotten: EvictedClaims,
     /// Only in a cluster.
     cluster: Option<Box<Cluster>>,
@@ -399,6 +397,7 @@ impl Host {
         pools.calibrate(nf_scaler::calibrated());
         let crew = nf_scaler::crew(&region, &config, plan, door.clone()).map_err(HostError::Crew)?;
         let ids = IdAllocator::new(region.clone(), &config.core, (&tmsi_key, part), StdRng::from_os_rng());
+        let owner = member.as_ref().map(Membership::owner);
         let mut host = Host {
             inputs,
             door,
@@ -435,7 +434,7 @@ impl Host {
             arrived: Instant::default(),
             input: 0,
             bucket: None,
-            claims: claims::claims(&config.core.timers),
+            machine: Some(machine_io::new_machine(owner, &config.core.timers)),
             forgotten: EvictedClaims::default(),
             cluster: member.map(|member| Box::new(Cluster::new(member))),
             smf,
@@ -502,7 +501,7 @@ impl Host {
                 }
                 busy = true;
             }
-            if self.cluster.as_ref().is_some_and(|cluster| cluster.has_left) {
+            if self.has_left() {
                 return self.finish();
             }
             busy |= self.serve_newcomers();
@@ -516,8 +515,10 @@ impl Host {
                 self.gauges();
                 self.show_half_open(now);
                 // The count matters only in a cluster.
-                if self.cluster.is_some() {
-                    self.forgotten.update(&mut self.claims, &self.account.metrics, now);
+                if self.cluster.is_some()
+                    && let Some(machine) = &mut self.machine
+                {
+                    self.forgotten.update(machine.claims_mut(), &self.account.metrics, now);
                 }
             }
             if !self.keep_contexts(!busy, now) && !busy {
@@ -534,7 +535,7 @@ impl Host {
     /// Waits for an input, a worker or the next deadline.
     fn sleep(&mut self) {
         let blocked = self.is_held_up();
-        let moving = self.cluster.as_ref().is_some_and(|cluster| cluster.is_moving());
+        let moving = self.is_moving();
         let again = blocked || moving || self.nodes.is_disconnecting() || self.has_newcomers();
         let now = clock();
         let due = self.timers.next().into_iter().chain(self.nodes.contests.due()).min();
@@ -542,10 +543,10 @@ impl Host {
         // A worker that makes room does not wake the host for it.
         let wait = wait.min(if again { Duration::from_micros(200) } else { self.controller.next(now) });
         let (inputs, rings) = (&self.inputs, &self.rings);
-        let acknowledged = self.cluster.as_deref();
+        let member = self.cluster.as_deref().zip(self.owner());
         self.bell.wait(wait, || {
             let work = !inputs.urgent.is_empty()
-                || acknowledged.is_some_and(|acknowledged| acknowledged.is_news())
+                || member.is_some_and(|(cluster, owner)| cluster.has_news(owner))
                 || !blocked && !inputs.queue.is_empty()
                 || rings.iter().any(|w| !w.committed.is_empty() || !w.returned.is_empty());
             work.then_some(())
@@ -616,9 +617,6 @@ impl Host {
         };
         if self.input != 0 {
             self.cluster.iter_mut().for_each(|cluster| cluster.inputs += 1);
-            if self.was_carried_out() {
-                return;
-            }
         }
         match input {
             Input::Up { assoc, peer } => self.nodes.up(assoc, peer),
@@ -658,9 +656,6 @@ impl Host {
                 let carried = carried.map(|carried| *carried);
                 self.input = input;
                 self.deliver_to(ltmsi, &EventMessage::Smf { key, number, ask, answer, carried }, NfKind::Session);
-                if self.region.slot_of(ltmsi).is_none() {
-                    self.done();
-                }
             }
             Input::Transfer { supi, key, transfer, input } => {
                 self.input = input;
@@ -668,12 +663,14 @@ impl Host {
             }
             Input::SmContextReleased { supi, number, token } => self.released(supi, number, token),
             Input::DatabaseLoaded(loaded) => self.enter_stored(*loaded),
-            Input::Map(map) => self.adopt(*map),
-            Input::Claimed { supi, ue, at } => self.claimed(Claim { supi, ue, at }),
-            Input::BarrierReply { number, whole } => self.synced(number, whole),
+            Input::Map(map) => self.adopt(&map),
+            Input::Claimed { supi, ue, at } => {
+                self.on(machine::Input::Claimed(Claim { supi, ue, at }));
+            }
+            Input::BarrierReply { number, whole } => self.on_barrier_reply(number, whole),
             Input::Returned { of } => self.ids.returned(&of.0, &of.1),
             Input::Leave => self.egress.send(Command::Leave),
-            Input::LeaveGranted => self.leave(),
+            Input::LeaveGranted => self.on_leave_granted(),
             Input::WorkerEvent(notice) => self.notice(notice),
             Input::Reclaimed { worker } => self.controller.reclaimed(worker),
             Input::Stop => {}

@@ -73,7 +73,7 @@ impl Host {
         }
         nodes.sort_unstable();
         nodes.dedup();
-        if self.cluster.as_ref().is_some_and(|cluster| cluster.speaks()) && !endpoints.is_empty() {
+        if self.speaks() && !endpoints.is_empty() {
             let pdu = ran::remove_associations(&endpoints);
             for node in nodes {
                 self.update_node(node, &pdu);
@@ -90,7 +90,7 @@ impl Host {
     pub(super) fn balancer_there(&mut self, addresses: &[IpAddr]) {
         let wanted: Vec<IpAddr> =
             addresses.iter().copied().filter(|address| self.config.n2_endpoints.contains(address)).collect();
-        if !wanted.is_empty() && self.cluster.as_ref().is_some_and(|cluster| cluster.speaks()) {
+        if !wanted.is_empty() && self.speaks() {
             let nodes: Vec<AssocId> = self.nodes.iter().map(|(node, _)| node).collect();
             let pdu = ran::add_associations(&wanted);
             nodes.into_iter().for_each(|node| self.update_node(node, &pdu));

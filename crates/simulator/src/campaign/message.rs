@@ -4,6 +4,7 @@ use super::oracle::Counts;
 use std::rc::Rc;
 use vireo_core::placement::balance::{BalancerId, HostId};
 use vireo_core::placement::cluster::{ClusterMap, RejoinInfo, Secrets};
+use vireo_core::placement::message::ToOwner;
 use vireo_core::placement::replica::Claim;
 use vireo_types::{AssocId, Bucket, Ltmsi, RanUeNgapId, Seid};
 
@@ -44,14 +45,7 @@ pub(super) enum Message {
     Claim(Claim),
     Sync(u64),
     Back(u64),
-    // Between hosts.
-    From { host: HostId, epoch: u64 },
-    Copy(Rc<[u8]>),
-    Yours { number: u64, epoch: u64 },
-    Whole { number: u64, buckets: Rc<[Bucket]> },
-    Others { number: u64, ues: Rc<[Ltmsi]> },
-    Gone { number: u64, ues: Rc<[Ltmsi]> },
-    AllLeft { number: u64, until: u64 },
-    Kept(u64),
-    Fenced,
+    // Between hosts: a `core::placement::message::ToReplica`, encoded, and its answer.
+    ToReplica(Rc<[u8]>),
+    ToOwner(ToOwner),
 }

@@ -4,8 +4,7 @@
 //!
 //! * the controller (`core::placement::cluster`),
 //! * the balancer (`core::placement::balance`, `core::placement::replica`),
-//! * hosts (`core::placement::replica` and the steps of `core::amf::engine` with real NAS
-//!   security),
+//! * hosts (`core::placement::host` and the steps of `core::amf::engine` with real NAS security),
 //! * the emulator's gNBs and UEs.
 //!
 //! Only sockets, threads and stores are simulated. Hosts crash, stop, become isolated, drain and

@@ -4,7 +4,7 @@
 
 use super::Mutation;
 use super::balancer::SLICES;
-use super::host::{Cluster, Host, encoded};
+use super::host::{Host, UeMail};
 use super::message::Message;
 use super::network::{Due, Network, Process};
 use super::oracle::{self, Counts};
@@ -18,7 +18,9 @@ use vireo_core::amf::engine::{self, Event};
 use vireo_core::amf::n2::{self, UeMessage};
 use vireo_core::ids::tmsi::TmsiCipher;
 use vireo_core::placement::balance::{HostId, migration};
-use vireo_core::placement::replica::{Claim, ClaimResolution, Commit, ReplicaEntry};
+use vireo_core::placement::host::{NamedUe, named_ue};
+use vireo_core::placement::message::ToReplica;
+use vireo_core::placement::replica::Commit;
 use vireo_core::schedule::kind;
 use vireo_core::step::Effect;
 use vireo_core::subscription::{AuthenticationError, AuthenticationInfo, AuthenticationRequest};
@@ -59,12 +61,6 @@ pub(super) struct Outbox {
     pub(super) effects: Vec<Effect>,
 }
 
-impl Outbox {
-    pub(super) fn decode(octets: &[u8]) -> Option<Self> {
-        postcard::from_bytes(octets).ok()
-    }
-}
-
 /// Commit whose effects wait for the acknowledgement of copies.
 #[derive(Debug)]
 pub(super) struct Pending {
@@ -96,13 +92,6 @@ impl Ue {
 
     fn decode(&self) -> Option<UeContext> {
         context::decode(&self.context).ok()
-    }
-
-    /// Returns the current state as a commit, for a replica that lacks it.
-    pub(super) fn as_it_is(&self, slot: u32) -> Commit<'_, u32> {
-        let before = Some(self.ltmsi).filter(|before| *before != self.newest);
-        let (context, outbox) = (&self.context[..], &[][..]);
-        Commit { slot, ltmsi: self.newest, before, input: 0, context, outbox, ways: [None; 2] }
     }
 }
 
@@ -190,7 +179,13 @@ impl Ues {
     }
 
     /// Enters a UE of another host.
-    fn enter(&mut self, wires: &mut Network, process: Process, ltmsi: Ltmsi, octets: Vec<u8>, ue: &UeContext) -> u32 {
+    pub(super) fn enter(
+        &mut self,
+        wires: &mut Network,
+        (process, ltmsi): (Process, Ltmsi),
+        octets: Vec<u8>,
+        ue: &UeContext,
+    ) -> u32 {
         let slot = self.insert(ltmsi);
         if let Some(entry) = self.ues.get_mut(&slot) {
             (entry.context, entry.newest) = (octets, ue.ltmsi);
@@ -211,11 +206,19 @@ impl Ues {
         self.ues.remove(&slot)
     }
 
-    /// Returns the UE that another context of its subscriber supersedes here.
-    fn superseded(&mut self, supi: Supi, by: Option<u32>) -> Option<u32> {
-        let old = self.supis.get(&supi.as_u64()).copied().filter(|old| Some(*old) != by)?;
-        self.supis.remove(&supi.as_u64());
-        Some(old)
+    /// Returns the UE that has the valid context of a subscriber.
+    pub(super) fn subscriber(&self, supi: Supi) -> Option<u32> {
+        self.supis.get(&supi.as_u64()).copied()
+    }
+
+    pub(super) fn bind_subscriber(&mut self, slot: u32, supi: Supi) {
+        self.supis.insert(supi.as_u64(), slot);
+    }
+
+    pub(super) fn unbind_subscriber(&mut self, slot: u32, supi: Supi) {
+        if self.subscriber(supi) == Some(slot) {
+            self.supis.remove(&supi.as_u64());
+        }
     }
 }
 
@@ -269,23 +272,25 @@ impl Identifiers for Ids<'_> {
 }
 
 impl Host {
-    /// Delivers an event to the UE of a slot.
-    pub(super) fn deliver(&mut self, wires: &mut Network, slot: u32, input: u64, what: UeEvent) {
-        let Some(cluster) = self.cluster.as_ref() else { return };
-        let Some(ue) = self.ues.ues.get_mut(&slot) else { return };
-        if cluster.primary.is_quiesced(ue.ltmsi.bucket()) {
-            return self.late.push((ue.ltmsi, input, what));
-        }
-        ue.mailbox.push_back((input, what));
-        if ue.mailbox.len() == 1 {
-            let after = wires.random.random_range(30..400);
-            wires.due(self.process, after, Due::Step(slot));
+    /// Delivers an event to the UE of a slot, unless its bucket is quiesced.
+    pub(super) fn deliver(&mut self, wires: &mut Network, slot: u32, input: u64, event: UeEvent) {
+        let (Some(ltmsi), mail) = (self.ues.get(slot).map(|ue| ue.ltmsi), UeMail { slot, input, event }) else {
+            return;
+        };
+        match self.machine() {
+            Some(machine) if machine.is_quiesced(ltmsi) => machine.defer(ltmsi, mail),
+            Some(_) => self.enqueue(wires, mail),
+            None => {}
         }
     }
 
-    pub(super) fn deliver_to(&mut self, wires: &mut Network, ltmsi: Ltmsi, input: u64, what: UeEvent) {
-        if let Some(slot) = self.ues.slot_of(ltmsi) {
-            self.deliver(wires, slot, input, what);
+    /// Adds an event to the mailbox of its UE.
+    pub(super) fn enqueue(&mut self, wires: &mut Network, UeMail { slot, input, event }: UeMail) {
+        let Some(ue) = self.ues.ues.get_mut(&slot) else { return };
+        ue.mailbox.push_back((input, event));
+        if ue.mailbox.len() == 1 {
+            let after = wires.random.random_range(30..400);
+            wires.due(self.process, after, Due::Step(slot));
         }
     }
 
@@ -295,72 +300,6 @@ impl Host {
         if due.is_some_and(|due| due <= now) {
             self.deliver(wires, slot, 0, UeEvent::Deadline);
         }
-    }
-
-    /// Handles another host's claim of a subscriber.
-    pub(super) fn claimed(&mut self, wires: &mut Network, claim: Claim) {
-        if self.claims.on_remote_claim(claim, wires.time(self.process)) {
-            let same = self.ues.slot_of(claim.ue);
-            self.supersede(wires, claim.supi, same);
-        }
-    }
-
-    /// Supersedes a context of the subscriber other than `by`, if it is here.
-    fn supersede(&mut self, wires: &mut Network, supi: Supi, by: Option<u32>) {
-        if let Some(old) = self.ues.superseded(supi, by) {
-            self.deliver(wires, old, 0, UeEvent::Superseded);
-        }
-    }
-
-    /// Enters a UE of another host. Of two contexts of one subscriber, one is removed.
-    pub(super) fn enter(
-        &mut self,
-        wires: &mut Network,
-        (ltmsi, shadow): (Ltmsi, &ReplicaEntry),
-        octets: Vec<u8>,
-        ue: &UeContext,
-    ) -> u32 {
-        let slot = self.ues.enter(wires, self.process, ltmsi, octets, ue);
-        let unknown = ue.associations().filter(|assoc| !self.ues.nodes.has(*assoc));
-        self.unsure.extend(unknown.map(|assoc| (slot, assoc)));
-        let Some(supi) = ue.identity.supi else { return slot };
-        let now = wires.time(self.process);
-        let claims = |outbox: Outbox| {
-            outbox.effects.iter().filter_map(|e| e.claims_subscriber(outbox.at)).map(|(_, at)| at).max()
-        };
-        let claimed = || shadow.unsent_outboxes(now).filter_map(|undone| claims(Outbox::decode(undone.outbox)?)).max();
-        let verdict = self.claims.resolve(ue, |ue| self.ues.slot_of(ue) == Some(slot), claimed);
-        let another = self.ues.supis.get(&supi.as_u64()).is_some_and(|here| *here != slot);
-        match verdict {
-            ClaimResolution::Goes => self.deliver(wires, slot, 0, UeEvent::Superseded),
-            ClaimResolution::Registers => {}
-            ClaimResolution::Unknown if another => {}
-            ClaimResolution::Stays | ClaimResolution::Unknown => {
-                self.supersede(wires, supi, Some(slot));
-                self.ues.supis.insert(supi.as_u64(), slot);
-            }
-        }
-        slot
-    }
-
-    /// Repeats the claims that a dead host may have made for a UE that this host now owns.
-    pub(super) fn claim_again(&mut self, wires: &mut Network, slot: u32, supi: Supi, at: Instant) {
-        // A superseded context is notified when it is entered, or here.
-        if !self.still_claims(wires, slot, supi, at) && self.ues.supis.get(&supi.as_u64()) == Some(&slot) {
-            self.supersede(wires, supi, None);
-        }
-    }
-
-    fn still_claims(&mut self, wires: &mut Network, slot: u32, supi: Supi, at: Instant) -> bool {
-        let Some(ue) = self.ues.get(slot).map(|ue| ue.ltmsi) else { return true };
-        let is_it = |ue| self.ues.slot_of(ue) == Some(slot);
-        let Ok(claim) = self.claims.repeat_for_takeover((supi, ue), is_it, at, wires.time(self.process)) else {
-            return false;
-        };
-        self.tell(wires, Message::Claim(claim));
-        self.supersede(wires, supi, Some(slot));
-        self.ues.supis.insert(supi.as_u64(), slot);
-        true
     }
 
     /// Runs the UE's next event.
@@ -388,11 +327,11 @@ impl Host {
     fn not_theirs(&mut self, wires: &mut Network, slot: u32, input: u64, what: UeEvent) {
         match what {
             UeEvent::Initial { assoc, pdu, .. } => {
-                let named = match n2::ue_message(&pdu) {
-                    Ok((_, UeMessage::Initial(message))) => engine::named_tmsi(&message.nas, &wires.config),
+                let named = n2::peek(&pdu).and_then(|view| named_ue(&view, &pdu, &wires.config));
+                let bucket = match (named, &self.ues.cipher) {
+                    (Ok(NamedUe::Initial { tmsi: Some(tmsi), .. }), Some(cipher)) => Some(cipher.bucket(tmsi)),
                     _ => None,
                 };
-                let bucket = named.zip(self.ues.cipher.as_ref()).map(|(tmsi, cipher)| cipher.bucket(tmsi));
                 self.stranger(wires, (input, assoc), bucket, &pdu);
             }
             UeEvent::Ngap { assoc, pdu, .. } => {
@@ -481,14 +420,15 @@ impl Host {
         (entry.context, entry.outbox, entry.newest) = (context.clone(), octets.clone(), ltmsi);
         entry.unsent += 1;
         self.ues.names.insert(ltmsi, slot);
-        let Some(Cluster { primary, kept, copies, .. }) = self.cluster.as_mut() else { return };
         let commit =
             Commit { slot, ltmsi, before, input: outbox.input, context: &context, outbox: &octets, ways: [None; 2] };
         let ended = !runs || outbox.forgets;
         let early = wires.is(Mutation::EffectsBeforeAcknowledgement).then(|| outbox.clone());
         let pending = Pending { slot, outbox, context: context.clone(), octets: octets.clone() };
-        let released =
-            primary.on_commit((&commit, ended), &*kept, pending, &mut |to, copy| copies.push(encoded(to, &copy)));
+        // `self.replicas` collects the copies.
+        let mut send = |to, number, message: &ToReplica<'_>| self.replicas.push(to, number, message);
+        let Some(machine) = self.machine.as_mut() else { return };
+        let released = machine.commit((&commit, ended), pending, &self.replicas, &mut send);
         if let Some(outbox) = early {
             self.send_effects(wires, Some(slot), &outbox);
         }
@@ -512,12 +452,18 @@ impl Host {
         if !wires.is(Mutation::EffectsBeforeAcknowledgement) {
             self.send_effects(wires, Some(slot), &outbox);
         }
+        let now = wires.time(self.process);
         for effect in &outbox.effects {
             match effect {
                 Effect::BindTmsi(tmsi) => drop(self.ues.tmsis.insert(*tmsi, slot)),
                 Effect::FreeTmsi(tmsi) => drop(self.ues.tmsis.remove(tmsi)),
-                Effect::BindSupi(supi) => self.bind_supi(wires, slot, *supi, outbox.at),
-                Effect::BindSupiSince(supi, began) => self.bind_supi_since(wires, slot, *supi, *began),
+                Effect::BindSupi(supi) => {
+                    let at = outbox.at;
+                    self.drive(wires, |machine, io| machine.bind_subscriber((slot, *supi), at, now, io));
+                }
+                Effect::BindSupiSince(supi, began) => {
+                    self.drive(wires, |machine, io| machine.bind_subscriber_since((slot, *supi), *began, now, io));
+                }
                 _ => {}
             }
         }
@@ -527,22 +473,6 @@ impl Host {
         // Unless the UE has returned to its slot.
         if outbox.forgets && self.ues.get(slot).is_some_and(|ue| !ue.has_context() && ue.mailbox.is_empty()) {
             self.ues.remove(slot);
-        }
-    }
-
-    fn bind_supi(&mut self, wires: &mut Network, slot: u32, supi: Supi, at: Instant) {
-        self.supersede(wires, supi, Some(slot));
-        if let Some(ue) = self.ues.get(slot).map(|ue| ue.ltmsi) {
-            let claim = self.claims.binds(supi, ue, at, wires.time(self.process));
-            self.tell(wires, Message::Claim(claim));
-        }
-        self.ues.supis.insert(supi.as_u64(), slot);
-    }
-
-    /// Supersedes the context if its claim, from when the registration `began`, has lost.
-    fn bind_supi_since(&mut self, wires: &mut Network, slot: u32, supi: Supi, began: Instant) {
-        if !self.still_claims(wires, slot, supi, began) {
-            self.deliver(wires, slot, 0, UeEvent::Superseded);
         }
     }
 

@@ -18,7 +18,7 @@
 //! sent when this host has that map.
 
 use super::owner::{BucketOwner, SlotKey};
-use super::owner_state::{Kept, Origin};
+use super::owner_state::{HeldBackUe, Origin};
 use super::{ReplicaEntry, TakeoverSet};
 use crate::placement::balance::map::BucketMap;
 use vireo_types::Ltmsi;
@@ -27,7 +27,7 @@ impl<S: SlotKey, P> BucketOwner<S, P> {
     /// Holds back a UE whose RAN node is unknown. Inputs for its bucket wait.
     pub fn keep_back(&mut self, ltmsi: Ltmsi, shadow: ReplicaEntry, origin: Origin) {
         self.incoming_buckets.insert(ltmsi.bucket());
-        self.nodes.kept.push(Kept { ltmsi, shadow, origin, question: None });
+        self.nodes.held_back.push(HeldBackUe { ltmsi, shadow, origin, question: None });
     }
 
     /// Returns the number of a barrier to send to all balancers of the map, if one is needed.
@@ -36,14 +36,14 @@ impl<S: SlotKey, P> BucketOwner<S, P> {
     pub fn asks_for_nodes(&mut self) -> Option<u64> {
         let epoch = self.map.as_ref().map(BucketMap::epoch)?;
         let is_new = self.nodes.known < epoch && !self.nodes.asked.iter().any(|(_, of)| *of == epoch);
-        let unasked = |kept: &Kept| kept.question.is_none() && kept.shadow.epoch <= epoch;
-        if !is_new && !self.nodes.kept.iter().any(unasked) {
+        let unasked = |ue: &HeldBackUe| ue.question.is_none() && ue.shadow.epoch <= epoch;
+        if !is_new && !self.nodes.held_back.iter().any(unasked) {
             return None;
         }
         let number = self.ask();
         self.nodes.asked.push((number, epoch));
-        let kept = self.nodes.kept.iter_mut().filter(|kept| unasked(kept));
-        kept.for_each(|kept| kept.question = Some(number));
+        let held_back = self.nodes.held_back.iter_mut().filter(|ue| unasked(ue));
+        held_back.for_each(|ue| ue.question = Some(number));
         Some(number)
     }
 
@@ -54,8 +54,8 @@ impl<S: SlotKey, P> BucketOwner<S, P> {
         let (_, epoch) = self.nodes.asked.remove(at);
         self.nodes.known = self.nodes.known.max(epoch);
         let mut taken = TakeoverSet::default();
-        for kept in self.nodes.kept.extract_if(.., |kept| kept.question == Some(question)) {
-            let Kept { ltmsi, shadow, origin, .. } = kept;
+        for ue in self.nodes.held_back.extract_if(.., |ue| ue.question == Some(question)) {
+            let HeldBackUe { ltmsi, shadow, origin, .. } = ue;
             match origin {
                 Origin::Dead => taken.ues.push((ltmsi, shadow)),
                 Origin::Handed(from) => taken.handed.push((from, ltmsi, shadow)),
@@ -63,7 +63,7 @@ impl<S: SlotKey, P> BucketOwner<S, P> {
         }
         let came = taken.ues.iter().map(|(ltmsi, _)| ltmsi).chain(taken.handed.iter().map(|(_, ltmsi, _)| ltmsi));
         for bucket in came.map(|ltmsi| ltmsi.bucket()) {
-            if !self.nodes.buckets().any(|kept| kept == bucket) {
+            if !self.nodes.buckets().any(|held_back| held_back == bucket) {
                 self.incoming_buckets.remove(&bucket);
             }
         }

@@ -48,7 +48,7 @@ pub(super) enum MigrationStage<S> {
 
 /// UE that is held back.
 #[derive(Debug)]
-pub(super) struct Kept {
+pub(super) struct HeldBackUe {
     pub(super) ltmsi: Ltmsi,
     pub(super) shadow: ReplicaEntry,
     pub(super) origin: Origin,
@@ -64,13 +64,13 @@ pub(super) struct Nodes {
     pub(super) asked: Vec<(u64, u64)>,
     /// Last epoch whose balancers have all answered.
     pub(super) known: u64,
-    pub(super) kept: Vec<Kept>,
+    pub(super) held_back: Vec<HeldBackUe>,
 }
 
 impl Nodes {
     /// Returns the buckets of UEs that are held back.
     pub(super) fn buckets(&self) -> impl Iterator<Item = Bucket> {
-        self.kept.iter().map(|kept| kept.ltmsi.bucket())
+        self.held_back.iter().map(|ue| ue.ltmsi.bucket())
     }
 }
 

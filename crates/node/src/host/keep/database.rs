@@ -187,7 +187,7 @@ impl Host {
                 until = std::time::Instant::now() + PATIENCE;
             }
             for (id, ue) in taken {
-                if !self.enter_resumed(id, &ue, &mut tally, now) {
+                if !self.enter_resumed(id, &ue, &mut tally) {
                     without_room.push(id);
                 }
             }
@@ -217,10 +217,10 @@ impl Host {
     }
 
     /// Enters a UE whose record this host has claimed. Returns false if there is no room.
-    fn enter_resumed(&mut self, id: u64, ue: &UeContext, tally: &mut Tally, now: Instant) -> bool {
+    fn enter_resumed(&mut self, id: u64, ue: &UeContext, tally: &mut Tally) -> bool {
         let octets = DatabaseRef { id, base: self.sequence, ..DatabaseRef::default() }.octets();
         let has_room = tally.resumed < self.region.config().ues as usize;
-        if !has_room || self.enter_context(ue.ltmsi, ue, &octets, || None, now).is_none() {
+        if !has_room || self.enter_context((ue.ltmsi, ue), &octets, || None).is_none() {
             return false;
         }
         self.back.awaits(ue);

@@ -1,0 +1,180 @@
+//! Reads and actions of a host machine: stored UEs, RAN nodes, replicas and balancers.
+
+use crate::amf::context::UeContext;
+use crate::placement::balance::HostId;
+use crate::placement::cluster::ClusterMap;
+use crate::placement::message::ToReplica;
+use crate::placement::replica::{Claim, EffectAssociations, ReplicaAcks, ResentCommit, SlotKey, TakeoverSet};
+use crate::step::Effect;
+use crate::subscription::AuthenticationRequest;
+use vireo_types::{AssocId, Bucket, Instant, Ltmsi, Supi};
+
+/// Messages to replicas, and their acknowledgements.
+pub trait ReplicaTransport: ReplicaAcks {
+    /// Sends a message with its number in the sequence of copies, behind all earlier ones.
+    fn send_to_replica(&self, to: HostId, number: u64, message: &ToReplica<'_>);
+}
+
+/// Outbox of a commit, as far as the machine reads it.
+pub trait StepOutbox: Sized {
+    /// Decodes a stored outbox; `None` if it is invalid.
+    fn decode(octets: &[u8]) -> Option<Self>;
+
+    /// Returns the time of the step.
+    fn at(&self) -> Instant;
+
+    /// Returns the effects of the step.
+    fn effects(&self) -> &[Effect];
+
+    /// Drops all effects except requests to the subscriber service.
+    fn retain_requests(&mut self);
+
+    /// Returns the time of the subscriber's claim by the step, if it made one.
+    fn claimed_at(&self) -> Option<Instant> {
+        self.effects().iter().filter_map(|effect| effect.claims_subscriber(self.at())).map(|(_, at)| at).max()
+    }
+
+    /// Returns true if the step sent a request to the subscriber service.
+    fn has_request(&self) -> bool {
+        self.effects().iter().any(|effect| matches!(effect, Effect::Authenticate(_)))
+    }
+}
+
+/// Stored state of a UE.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StoredUe {
+    /// LTMSI of the last commit. The slot has the previous one while effects wait.
+    pub ltmsi: Ltmsi,
+    /// Encoded context.
+    pub context: Vec<u8>,
+    /// Encoded outbox of the last commit.
+    pub outbox: Vec<u8>,
+    /// False if the last commit was not passed to [`super::HostMachine::commit`] yet.
+    pub is_passed: bool,
+}
+
+/// Event that the machine causes for a UE.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UeNotice {
+    /// Another context of the subscriber is valid.
+    Superseded,
+    /// The RAN node of a connection does not exist.
+    ConnectionLost { node: AssocId },
+}
+
+/// Message of a host to balancers or controller.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// To all connected balancers: all later messages belong to this epoch.
+    Epoch { epoch: u64 },
+    /// To all connected balancers: request for an answer when all earlier messages are done.
+    Barrier { number: u64 },
+    /// To all balancers of the map, connected or not: request for an answer when the balancer has
+    /// sent all RAN nodes that it knows.
+    Introduce { number: u64 },
+    /// To the balancer of an input: its UE belongs to another host.
+    ReturnInput { number: u64 },
+    /// To the balancer of an input: its result is committed and all effects were sent.
+    Done { number: u64 },
+    /// To all other hosts: this host has the valid context of a subscriber.
+    Claim(Claim),
+    /// To the controller: a host has all copies that an epoch requires.
+    CaughtUp {
+        epoch: u64,
+        /// A replica, or this host.
+        host: HostId,
+    },
+}
+
+/// Stored UEs of a host, its connections, and the actions that the machine decides. Actions take
+/// effect in the order of the calls.
+pub trait HostIo: ReplicaTransport {
+    /// Key of a UE at this host.
+    type Slot: SlotKey;
+    /// Commit whose effects wait for acknowledgements.
+    type Record;
+    /// Event for a UE.
+    type Event;
+    /// Outbox of a commit.
+    type Outbox: StepOutbox;
+
+    /// Returns the UE with this LTMSI, current or former.
+    fn slot_of(&self, ltmsi: Ltmsi) -> Option<Self::Slot>;
+
+    /// Returns the current LTMSI of a UE.
+    fn ltmsi_of(&self, slot: Self::Slot) -> Option<Ltmsi>;
+
+    /// Returns the UE that has the valid context of a subscriber.
+    fn slot_of_subscriber(&self, supi: Supi) -> Option<Self::Slot>;
+
+    /// Returns the stored UEs among `count` slots from number `from` on, with their numbers.
+    fn slots_from(&self, from: u32, count: u32) -> Vec<(u32, Self::Slot)>;
+
+    /// Returns all UEs, stored or not.
+    fn slots(&self) -> Vec<Self::Slot>;
+
+    /// Returns the upper bound (exclusive) of the slot numbers in use.
+    fn slot_bound(&self) -> u32;
+
+    /// Reads the stored state of a UE; `None` if there is none.
+    fn read(&self, slot: Self::Slot) -> Option<StoredUe>;
+
+    /// Returns the commit of a record, to be copied again.
+    fn read_record(&self, record: &Self::Record) -> Option<ResentCommit<Self::Slot>>;
+
+    /// Returns true if a UE has no event in progress and all its effects were sent.
+    fn is_at_rest(&self, slot: Self::Slot) -> bool;
+
+    /// Returns true if a RAN node is set up, as far as this host knows.
+    fn has_node(&self, node: AssocId) -> bool;
+
+    /// Stores a UE of another host with this encoded context and enters its identifiers, except the
+    /// subscriber. Returns `None` if that is impossible.
+    fn insert(&mut self, ltmsi: Ltmsi, ue: &UeContext, context: &[u8]) -> Option<Self::Slot>;
+
+    /// Removes a UE that belongs to another host. Returns its encoded context, if it has one.
+    fn remove(&mut self, slot: Self::Slot) -> Option<Vec<u8>>;
+
+    /// Makes a UE the one with the valid context of a subscriber.
+    fn bind_subscriber(&mut self, slot: Self::Slot, supi: Supi);
+
+    /// Undoes [`HostIo::bind_subscriber`].
+    fn unbind_subscriber(&mut self, slot: Self::Slot, supi: Supi);
+
+    /// Handles that the RAN node of an entered UE became known.
+    fn node_of_ue_known(&mut self, slot: Self::Slot, node: AssocId);
+
+    /// Creates an event for a UE.
+    fn event(&mut self, slot: Self::Slot, notice: UeNotice) -> Self::Event;
+
+    /// Delivers an event to its UE, if the UE is still there.
+    fn post(&mut self, event: Self::Event);
+
+    /// Sends a request of a UE to the subscriber service.
+    fn authenticate(&mut self, slot: Self::Slot, ltmsi: Ltmsi, request: AuthenticationRequest);
+
+    /// Executes the messages and requests of a commit of another host, under the same keys.
+    fn execute_again(&mut self, slot: Option<Self::Slot>, outbox: Self::Outbox, paths: EffectAssociations);
+
+    /// Applies a map to the replica store and to the connections of other hosts. Returns what this
+    /// host takes over.
+    fn apply_map(&mut self, map: &ClusterMap) -> TakeoverSet;
+
+    /// Returns the buckets handed off to this host since the last call.
+    fn handed_off(&mut self) -> TakeoverSet;
+
+    /// Stores replica entries of UEs that this host hands off.
+    fn store_own_entries(&mut self, ues: &[(Ltmsi, Vec<u8>)]);
+
+    /// Publishes the buckets in which new UEs of this host may get their LTMSIs.
+    fn publish_buckets(&mut self, may_allocate: &dyn Fn(Bucket) -> bool);
+
+    /// Handles that UEs were taken over from dead hosts, and that UEs were received from live ones.
+    fn on_entered(&mut self, taken_over: usize, migrated: usize);
+
+    /// Handles that a replica entry is invalid: its UE is lost.
+    fn on_invalid_entry(&mut self, ltmsi: Ltmsi);
+
+    /// Sends a message to balancers or controller.
+    fn send(&mut self, output: Output);
+}

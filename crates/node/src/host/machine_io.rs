@@ -1,0 +1,440 @@
+//! The host as driver of its machine (`core::placement::host`): reads of the state region, actions.
+
+use super::cluster::{Owner, Pending};
+use super::database_takeover::introduces;
+use super::{DeferredEvent, Host, Input, nodes};
+use crate::balancer::Command;
+use crate::worker::event_message::EventMessage;
+use crate::worker::outbox::{Outbox, Summary};
+use crate::worker::{references, region_layout};
+use vireo_core::amf::context::{self, EncodedContext, UeContext};
+use vireo_core::config::Timers;
+use vireo_core::placement::balance::HostId;
+use vireo_core::placement::cluster::ClusterMap;
+use vireo_core::placement::host::{
+    self as machine, HostIo, HostLimits, HostMachine, InputTarget, Output, ReplicaTransport, StepOutbox, StoredUe,
+    UeNotice,
+};
+use vireo_core::placement::message::ToReplica;
+use vireo_core::placement::replica::{Claims, EffectAssociations, ReplicaAcks, ResentCommit, TakeoverSet};
+use vireo_core::schedule::kind::NfKind;
+use vireo_core::step::Effect;
+use vireo_core::subscription::AuthenticationRequest;
+use vireo_ops::clock::clock;
+use vireo_ops::metrics::Flow;
+use vireo_store::region::{CommitRecord, Key, Slot, Snapshot, next_version};
+use vireo_types::{AssocId, Bucket, Instant, Ltmsi, Supi};
+
+const LIMITS: HostLimits = HostLimits { waiting_inputs: 16_384, scanned_slots: 64 };
+
+/// Decisions of a host about the UEs in its state region.
+pub(super) type Machine = HostMachine<Slot, Pending, Input, DeferredEvent>;
+
+/// Numbers of UEs that an input of the machine has entered or removed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct EnteredUes {
+    taken_over: usize,
+    received: usize,
+    handed_off: usize,
+}
+
+/// Creates the machine of a host; `owner` is present in a cluster. A claim lasts until the network
+/// abandons a registration that began before.
+pub(super) fn new_machine(owner: Option<Owner>, timers: &Timers) -> Box<Machine> {
+    Box::new(HostMachine::new(owner, Claims::new(timers.registration_given_up()), LIMITS))
+}
+
+impl Host {
+    /// Lets the machine act on this host. The actions of the machine do not call it again.
+    pub(super) fn drive<R>(&mut self, act: impl FnOnce(&mut Machine, &mut Io<'_>) -> R) -> Option<R> {
+        let mut machine = self.machine.take()?;
+        let result = act(&mut machine, &mut Io { host: self });
+        self.machine = Some(machine);
+        Some(result)
+    }
+
+    /// Passes an input to the machine, and processes the inputs that it releases.
+    pub(super) fn on(&mut self, input: machine::Input<'_>) {
+        let (began, now) = (std::time::Instant::now(), clock());
+        self.drive(|machine, io| machine.on(input, now, io));
+        self.report_entered(began);
+        self.release_waiting();
+    }
+
+    fn report_entered(&mut self, began: std::time::Instant) {
+        let Some(cluster) = self.cluster.as_mut() else { return };
+        let EnteredUes { taken_over, received, handed_off } = std::mem::take(&mut cluster.entered);
+        if taken_over > 0 {
+            self.account.metrics.messages(Flow::Promoted, taken_over as u64);
+            tracing::warn!(ues = taken_over, took = ?began.elapsed(), "UEs of a dead host were taken over");
+        }
+        if received > 0 {
+            self.account.metrics.messages(Flow::TakenOn, received as u64);
+            tracing::info!(ues = received, took = ?began.elapsed(), "UEs of other hosts are this one's now");
+        }
+        if handed_off > 0 {
+            tracing::info!(ues = handed_off, took = ?began.elapsed(), "UEs were handed over");
+        }
+    }
+
+    /// Processes waiting inputs, as far as their UEs are here.
+    pub(super) fn release_waiting(&mut self) {
+        while let Some(inputs) = self.machine.as_mut().and_then(|machine| machine.released_inputs()) {
+            inputs.into_iter().for_each(|input| self.input(input));
+            (self.arrived, self.input) = (clock(), 0);
+            self.drive(|machine, io| machine.disconnect_unsure(io));
+        }
+    }
+
+    /// Returns an input that can be processed now ([`HostMachine::admit`]).
+    pub(super) fn admit_input(&mut self, input: Input) -> Option<Input> {
+        if let Input::Transfer { supi, .. } | Input::SmContextReleased { supi, .. } = &input
+            && self.is_to_come(*supi)
+            && let Some(machine) = self.machine.as_mut().filter(|machine| machine.has_room())
+        {
+            machine.hold_back(input);
+            return None;
+        }
+        if self.cluster.is_none() {
+            return Some(input);
+        }
+        let (number, target) = match &input {
+            input if introduces(input) => (0, InputTarget::Introduction),
+            Input::Ngap { number, view, bucket, .. } => {
+                (*number, InputTarget::from_ngap(view.as_ref().ok(), *number, *bucket))
+            }
+            Input::Pfcp { number, seid, .. } | Input::PfcpTimeout { number, seid } => {
+                (*number, InputTarget::Bucket(seid.ltmsi().bucket()))
+            }
+            Input::Down { .. } | Input::BalancerGone(_) | Input::Unsent(_) | Input::UpfLost { .. } => {
+                (0, InputTarget::Node)
+            }
+            _ => return Some(input),
+        };
+        self.drive(|machine, io| machine.admit(input, (number, target), io)).flatten()
+    }
+
+    /// Publishes to the workers the buckets in which they may allocate LTMSIs.
+    pub(super) fn publish_own_buckets(&self) {
+        if let Some(owner) = self.owner() {
+            region_layout::set_own(&self.region, |bucket| owner.takes(bucket));
+        }
+    }
+
+    /// Begins to leave the cluster: all UEs of this host are handed off.
+    pub(super) fn on_leave_granted(&mut self) {
+        self.return_newcomers();
+        self.on(machine::Input::LeaveGranted);
+    }
+
+    /// Handles the reply of the balancers to a barrier.
+    pub(super) fn on_barrier_reply(&mut self, number: u64, is_whole: bool) {
+        self.on(machine::Input::BarrierReply { number, is_whole });
+        self.introduced(number);
+        if self.has_left()
+            && let Some(cluster) = &self.cluster
+        {
+            cluster.member.replicator.tell_left();
+        }
+    }
+
+    /// Returns true if the host has left its cluster.
+    pub(super) fn has_left(&self) -> bool {
+        self.machine.as_ref().is_some_and(|machine| machine.has_left())
+    }
+
+    /// Enters a UE with this encoded context, which this host did not have. Returns its slot.
+    pub(super) fn enter_context(
+        &mut self,
+        (ltmsi, ue): (Ltmsi, &UeContext),
+        octets: &[u8],
+        claimed: impl Fn() -> Option<Instant>,
+    ) -> Option<Slot> {
+        self.drive(|machine, io| machine.enter((ltmsi, ue), octets, claimed, io)).flatten()
+    }
+
+    /// Removes the entries of a UE that belongs to another host from the tables.
+    fn leave_tables(&mut self, slot: Slot, ue: &UeContext) {
+        let summary = Summary::of(ue);
+        self.totals.change(Some(summary), None);
+        self.moved(slot, Some(summary), None);
+        for session in &ue.sessions {
+            self.ids.lend(slot, &session.terms.dnn, &session.address);
+        }
+    }
+}
+
+impl StepOutbox for Outbox {
+    fn decode(octets: &[u8]) -> Option<Self> {
+        Outbox::decode(octets)
+    }
+
+    fn at(&self) -> Instant {
+        self.at
+    }
+
+    fn effects(&self) -> &[Effect] {
+        &self.effects
+    }
+
+    fn retain_requests(&mut self) {
+        self.effects.retain(|effect| matches!(effect, Effect::Authenticate(_)));
+    }
+}
+
+/// Reads and actions of a host's machine.
+#[derive(Debug)]
+pub(super) struct Io<'a> {
+    host: &'a mut Host,
+}
+
+impl ReplicaAcks for Io<'_> {
+    fn acked_up_to(&self, host: HostId) -> u64 {
+        self.host.cluster.as_ref().map_or(0, |cluster| cluster.member.replicator.acked_up_to(host))
+    }
+}
+
+impl ReplicaTransport for Io<'_> {
+    fn send_to_replica(&self, to: HostId, number: u64, message: &ToReplica<'_>) {
+        if let Some(cluster) = &self.host.cluster {
+            cluster.member.replicator.put(to, number, message);
+        }
+    }
+}
+
+impl HostIo for Io<'_> {
+    type Slot = Slot;
+    type Record = Pending;
+    type Event = DeferredEvent;
+    type Outbox = Outbox;
+
+    fn slot_of(&self, ltmsi: Ltmsi) -> Option<Slot> {
+        self.host.region.slot_of(ltmsi)
+    }
+
+    fn ltmsi_of(&self, slot: Slot) -> Option<Ltmsi> {
+        self.host.region.ltmsi_of(slot)
+    }
+
+    fn slot_of_subscriber(&self, supi: Supi) -> Option<Slot> {
+        self.host.region.lookup(Key::Supi, supi.as_u64())
+    }
+
+    fn slots_from(&self, from: u32, count: u32) -> Vec<(u32, Slot)> {
+        self.host.region.slots_from(from, count).map(|(slot, _)| (slot.number(), slot)).collect()
+    }
+
+    fn slots(&self) -> Vec<Slot> {
+        let slots = (0..self.host.slots).filter_map(|number| self.host.region.slot_at(number));
+        slots.filter(|slot| self.host.region.ltmsi_of(*slot).is_some()).collect()
+    }
+
+    fn slot_bound(&self) -> u32 {
+        self.host.slots
+    }
+
+    fn read(&self, slot: Slot) -> Option<StoredUe> {
+        let mut record = Snapshot::default();
+        if !self.host.region.read(slot, &mut record) {
+            return None;
+        }
+        let ltmsi = Outbox::decode(&record.outbox).map(|outbox| outbox.ltmsi);
+        let ltmsi = ltmsi.or_else(|| self.host.region.ltmsi_of(slot))?;
+        let is_passed = record.sent || self.host.order.last_of(slot) == record.version();
+        Some(StoredUe { ltmsi, context: record.context, outbox: record.outbox, is_passed })
+    }
+
+    fn read_record(&self, pending: &Pending) -> Option<ResentCommit<Slot>> {
+        let mut record = Snapshot::default();
+        let Pending { slot, outbox: Outbox { ltmsi, input, .. }, paths, .. } = *pending;
+        let found = self.host.region.read_record(pending.buffer, &mut record, true);
+        let before = self.host.region.ltmsi_of(slot).filter(|before| *before != ltmsi);
+        let (context, outbox) = (record.context, record.outbox);
+        found.then_some(ResentCommit { slot, ltmsi, before, input, context, outbox, ways: paths })
+    }
+
+    fn is_at_rest(&self, slot: Slot) -> bool {
+        if self.host.held.contains_key(&slot) || !self.host.region.is_idle_and_empty(slot) {
+            return false;
+        }
+        let mut record = Snapshot::default();
+        !self.host.region.read(slot, &mut record) || record.sent
+    }
+
+    fn has_node(&self, node: AssocId) -> bool {
+        self.host.nodes.get(node).is_some()
+    }
+
+    fn insert(&mut self, ltmsi: Ltmsi, ue: &UeContext, context: &[u8]) -> Option<Slot> {
+        self.host.inputs.turn();
+        if self.host.region.slot_of(ltmsi).is_some() {
+            // Inserting the UE would displace the other one.
+            tracing::error!(%ltmsi, "a UE was not taken over: another one here has its number; please report it");
+            return None;
+        }
+        let Ok(slot) = self.host.own.insert(ltmsi) else {
+            tracing::error!(%ltmsi, "a UE was not taken over: the state region is full (state.ues)");
+            return None;
+        };
+        self.host.used(slot);
+        for old in references(ue) {
+            if let Err(error) = self.host.region.alias(slot, old) {
+                tracing::debug!(%error, %ltmsi, "an earlier number of a UE does not lead to it");
+            }
+        }
+        for session in &ue.sessions {
+            self.host.ids.adopt(slot, &session.terms.dnn, &session.address);
+            if let Some(cluster) = self.host.cluster.as_mut() {
+                cluster.parts.come(self.host.ids.parts_of(&session.terms.dnn, &session.address));
+            }
+        }
+        let mut seen = Snapshot::default();
+        self.host.region.read(slot, &mut seen);
+        let record =
+            CommitRecord { consumed: self.host.sequence, deadline: ue.deadline(), context, ..CommitRecord::default() };
+        let committed = match self.host.own.commit(slot, &seen, &record) {
+            Ok(committed) => committed,
+            Err(error) => {
+                tracing::error!(%error, %ltmsi, "a UE was not taken over");
+                return None;
+            }
+        };
+        *self.host.order.last(slot) = committed.version;
+        for tmsi in [ue.identity.tmsi, ue.identity.old_tmsi].into_iter().flatten() {
+            self.host.bind(slot, Key::Tmsi, u64::from(tmsi.0));
+        }
+        let summary = Summary::of(ue);
+        self.host.totals.change(None, Some(summary));
+        self.host.connected(slot, None, Some(summary));
+        if let Some(deadline) = ue.deadline() {
+            self.host.timers.schedule(slot, deadline, clock());
+        }
+        Some(slot)
+    }
+
+    fn remove(&mut self, slot: Slot) -> Option<Vec<u8>> {
+        self.host.inputs.turn();
+        let mut record = Snapshot::default();
+        if !self.host.region.read(slot, &mut record) {
+            if self.host.own.abandon(slot) {
+                self.host.half_open.leave(slot);
+            }
+            return None;
+        }
+        match context::decode(&record.context) {
+            Ok(ue) => self.host.leave_tables(slot, &ue),
+            Err(error) => tracing::error!(%error, "a stored context does not decode: please report it"),
+        }
+        match self.host.own.remove(slot, &record) {
+            Ok(()) => *self.host.order.last(slot) = next_version(record.version()),
+            Err(error) => tracing::error!(%error, "a UE that is another host's is still here"),
+        }
+        if let Some(cluster) = self.host.cluster.as_mut() {
+            cluster.entered.handed_off += 1;
+        }
+        Some(record.context)
+    }
+
+    fn bind_subscriber(&mut self, slot: Slot, supi: Supi) {
+        self.host.bind(slot, Key::Supi, supi.as_u64());
+    }
+
+    fn unbind_subscriber(&mut self, slot: Slot, supi: Supi) {
+        self.host.region.unbind(slot, Key::Supi, supi.as_u64());
+    }
+
+    fn node_of_ue_known(&mut self, slot: Slot, node: AssocId) {
+        self.host.nodes.moved(slot, [None; 2], [Some(node), None]);
+    }
+
+    fn event(&mut self, slot: Slot, notice: UeNotice) -> DeferredEvent {
+        let message = match notice {
+            UeNotice::Superseded => EventMessage::Superseded,
+            UeNotice::ConnectionLost { node } => EventMessage::ConnectionLost { assoc: node },
+        };
+        let ltmsi = self.host.region.ltmsi_of(slot).unwrap_or_default();
+        let octets = message.encode(self.host.arrived, 0, Vec::new());
+        DeferredEvent { slot, ltmsi, kind: NfKind::StateManagement, octets }
+    }
+
+    fn post(&mut self, event: DeferredEvent) {
+        *self.host.held.entry(event.slot).or_default() += 1;
+        self.host.follow.push_back(event);
+    }
+
+    fn authenticate(&mut self, slot: Slot, ltmsi: Ltmsi, request: AuthenticationRequest) {
+        self.host.authenticate(slot, ltmsi, request);
+    }
+
+    fn execute_again(&mut self, slot: Option<Slot>, outbox: Outbox, paths: EffectAssociations) {
+        let Outbox { ltmsi, key, seids, effects, .. } = outbox;
+        if let Some(slot) = slot {
+            // Later messages to the UE use the same association.
+            paths.into_iter().flatten().for_each(|(node, by)| self.host.nodes.goes_by(node, by, slot));
+        }
+        let mut seids = seids.into_iter();
+        for (n, effect) in effects.into_iter().enumerate() {
+            let key = key | n as u64 & 0xf;
+            match effect {
+                Effect::Ngap { assoc: node, pdu } => {
+                    self.host.send_about((slot, ltmsi), (node, nodes::select_association(paths, node)), key, pdu);
+                }
+                Effect::Pfcp { upf, message, .. } => {
+                    let seid = seids.next().flatten();
+                    self.host.egress.send(Command::Pfcp { upf, key, seid, message });
+                }
+                Effect::Authenticate(request) => {
+                    slot.into_iter().for_each(|slot| self.host.authenticate(slot, ltmsi, request.clone()));
+                }
+                // The machine repeats claims. The other effects are part of the context or of the
+                // tables derived from it.
+                _ => {}
+            }
+        }
+    }
+
+    fn apply_map(&mut self, map: &ClusterMap) -> TakeoverSet {
+        self.host.cluster.as_ref().map(|cluster| cluster.member.replicator.adopt(map)).unwrap_or_default()
+    }
+
+    fn handed_off(&mut self) -> TakeoverSet {
+        self.host.cluster.as_ref().map(|cluster| cluster.member.replicator.take_handed()).unwrap_or_default()
+    }
+
+    fn store_own_entries(&mut self, ues: &[(Ltmsi, Vec<u8>)]) {
+        if let Some(cluster) = &self.host.cluster {
+            let parts = ues.iter().filter_map(|(ltmsi, octets)| Some((*ltmsi, EncodedContext::new(octets).ok()?)));
+            cluster.member.replicator.keep_own(parts);
+        }
+    }
+
+    fn publish_buckets(&mut self, may_allocate: &dyn Fn(Bucket) -> bool) {
+        region_layout::set_own(&self.host.region, may_allocate);
+    }
+
+    fn on_entered(&mut self, taken_over: usize, migrated: usize) {
+        if let Some(cluster) = self.host.cluster.as_mut() {
+            cluster.entered.taken_over += taken_over;
+            cluster.entered.received += migrated;
+        }
+    }
+
+    fn on_invalid_entry(&mut self, ltmsi: Ltmsi) {
+        tracing::error!(%ltmsi, "the copy of a UE does not decode: the UE is lost; please report it");
+    }
+
+    fn send(&mut self, output: Output) {
+        self.host.egress.send(match output {
+            Output::Epoch { epoch } => Command::Epoch { epoch },
+            Output::Barrier { number } => match self.host.cluster.as_ref().map(|cluster| cluster.member.welcome.host) {
+                Some(host) => Command::Barrier { host, number },
+                None => return,
+            },
+            Output::Introduce { number } => Command::Introduce { number },
+            Output::ReturnInput { number } => Command::ReturnInput { number },
+            Output::Done { number } => Command::Done { number },
+            Output::Claim(claim) => Command::Claim { supi: claim.supi, ue: claim.ue, at: claim.at },
+            Output::CaughtUp { epoch, host } => Command::CaughtUp { epoch, host },
+        });
+    }
+}

@@ -1,0 +1,245 @@
+//! Reads and actions of a simulated host's machine.
+
+use super::super::Mutation;
+use super::super::Violation;
+use super::super::message::Message;
+use super::super::network::Network;
+use super::super::ues::{Outbox, Pending, UeEvent};
+use super::{Host, UeMail, encoded};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use vireo_core::amf::context::{EncodedContext, UeContext};
+use vireo_core::placement::balance::HostId;
+use vireo_core::placement::cluster::ClusterMap;
+use vireo_core::placement::host::{HostIo, Output, ReplicaTransport, StepOutbox, StoredUe, UeNotice};
+use vireo_core::placement::message::ToReplica;
+use vireo_core::placement::replica::{EffectAssociations, ReplicaAcks, ResentCommit, TakeoverSet};
+use vireo_core::step::Effect;
+use vireo_core::subscription::AuthenticationRequest;
+use vireo_types::{AssocId, Bucket, Instant, Ltmsi, Supi};
+
+/// Encoded message to a replica, with its receiver and number.
+type CopyMessage = (HostId, u64, Rc<[u8]>);
+
+/// Messages to replicas that are not sent yet, and acknowledged copy numbers.
+#[derive(Debug, Default)]
+pub(in super::super) struct Replicas {
+    unsent: RefCell<Vec<CopyMessage>>,
+    acknowledged: BTreeMap<HostId, u64>,
+}
+
+impl Replicas {
+    /// Removes and returns the messages that are not sent yet.
+    pub(super) fn unsent(&self) -> Vec<CopyMessage> {
+        self.unsent.take()
+    }
+
+    /// Adds a message behind all earlier ones.
+    pub(in super::super) fn push(&self, to: HostId, number: u64, message: &ToReplica<'_>) {
+        self.unsent.borrow_mut().push((to, number, encoded(message)));
+    }
+
+    /// Records that a host has acknowledged all copies up to a number. After a reconnection it first
+    /// acknowledges repeats.
+    pub(super) fn acknowledge(&mut self, host: HostId, number: u64) {
+        let last = self.acknowledged.entry(host).or_default();
+        *last = number.max(*last);
+    }
+}
+
+impl ReplicaAcks for Replicas {
+    fn acked_up_to(&self, host: HostId) -> u64 {
+        self.acknowledged.get(&host).copied().unwrap_or_default()
+    }
+}
+
+impl StepOutbox for Outbox {
+    fn decode(octets: &[u8]) -> Option<Self> {
+        postcard::from_bytes(octets).ok()
+    }
+
+    fn at(&self) -> Instant {
+        self.at
+    }
+
+    fn effects(&self) -> &[Effect] {
+        &self.effects
+    }
+
+    fn retain_requests(&mut self) {
+        self.effects.retain(|effect| matches!(effect, Effect::Authenticate(_)));
+    }
+}
+
+/// A host on the network.
+#[derive(Debug)]
+pub(in super::super) struct Io<'a> {
+    pub(super) host: &'a mut Host,
+    pub(super) wires: &'a mut Network,
+}
+
+impl ReplicaAcks for Io<'_> {
+    fn acked_up_to(&self, host: HostId) -> u64 {
+        self.host.replicas.acked_up_to(host)
+    }
+}
+
+impl ReplicaTransport for Io<'_> {
+    fn send_to_replica(&self, to: HostId, number: u64, message: &ToReplica<'_>) {
+        self.host.replicas.push(to, number, message);
+    }
+}
+
+impl HostIo for Io<'_> {
+    type Slot = u32;
+    type Record = Pending;
+    type Event = UeMail;
+    type Outbox = Outbox;
+
+    fn slot_of(&self, ltmsi: Ltmsi) -> Option<u32> {
+        self.host.ues.slot_of(ltmsi)
+    }
+
+    fn ltmsi_of(&self, slot: u32) -> Option<Ltmsi> {
+        self.host.ues.get(slot).map(|ue| ue.ltmsi)
+    }
+
+    fn slot_of_subscriber(&self, supi: Supi) -> Option<u32> {
+        self.host.ues.subscriber(supi)
+    }
+
+    fn slots_from(&self, from: u32, count: u32) -> Vec<(u32, u32)> {
+        let ues = self.host.ues.from(from, count).filter(|(_, ue)| ue.has_context());
+        ues.map(|(slot, _)| (slot, slot)).collect()
+    }
+
+    fn slots(&self) -> Vec<u32> {
+        self.host.ues.all().map(|(slot, _)| slot).collect()
+    }
+
+    fn slot_bound(&self) -> u32 {
+        self.host.ues.slots()
+    }
+
+    fn read(&self, slot: u32) -> Option<StoredUe> {
+        let ue = self.host.ues.get(slot).filter(|ue| ue.has_context())?;
+        let (context, outbox) = (ue.context.clone(), ue.outbox.clone());
+        Some(StoredUe { ltmsi: ue.newest, context, outbox, is_passed: true })
+    }
+
+    fn read_record(&self, pending: &Pending) -> Option<ResentCommit<u32>> {
+        let Pending { slot, outbox, context, octets } = pending;
+        let (ltmsi, input) = (outbox.ltmsi, outbox.input);
+        let (context, outbox) = (context.clone(), octets.clone());
+        let before = self.ltmsi_of(*slot).filter(|before| *before != ltmsi);
+        Some(ResentCommit { slot: *slot, ltmsi, before, input, context, outbox, ways: [None; 2] })
+    }
+
+    fn is_at_rest(&self, slot: u32) -> bool {
+        self.host.ues.is_done(slot)
+    }
+
+    fn has_node(&self, node: AssocId) -> bool {
+        self.host.ues.nodes.has(node)
+    }
+
+    fn insert(&mut self, ltmsi: Ltmsi, ue: &UeContext, context: &[u8]) -> Option<u32> {
+        let process = self.host.process;
+        Some(self.host.ues.enter(self.wires, (process, ltmsi), context.to_vec(), ue))
+    }
+
+    fn remove(&mut self, slot: u32) -> Option<Vec<u8>> {
+        self.host.ues.remove(slot).filter(|ue| ue.has_context()).map(|ue| ue.context)
+    }
+
+    fn bind_subscriber(&mut self, slot: u32, supi: Supi) {
+        self.host.ues.bind_subscriber(slot, supi);
+    }
+
+    fn unbind_subscriber(&mut self, slot: u32, supi: Supi) {
+        self.host.ues.unbind_subscriber(slot, supi);
+    }
+
+    fn node_of_ue_known(&mut self, _: u32, _: AssocId) {}
+
+    fn event(&mut self, slot: u32, notice: UeNotice) -> UeMail {
+        let event = match notice {
+            UeNotice::Superseded => UeEvent::Superseded,
+            UeNotice::ConnectionLost { node } => UeEvent::ConnectionLost { assoc: node },
+        };
+        UeMail { slot, input: 0, event }
+    }
+
+    fn post(&mut self, event: UeMail) {
+        self.host.enqueue(self.wires, event);
+    }
+
+    fn authenticate(&mut self, slot: u32, _: Ltmsi, request: AuthenticationRequest) {
+        self.host.authenticate(self.wires, slot, request);
+    }
+
+    fn execute_again(&mut self, slot: Option<u32>, outbox: Outbox, _: EffectAssociations) {
+        self.host.send_effects(self.wires, slot, &outbox);
+    }
+
+    fn apply_map(&mut self, map: &ClusterMap) -> TakeoverSet {
+        let hosts: Vec<HostId> = map.hosts.iter().map(|(host, _)| *host).collect();
+        let store = self.host.store.as_mut();
+        let mut set = store.map(|store| store.adopt(&map.buckets, &hosts)).unwrap_or_default();
+        self.host.connect_peers(self.wires, map);
+        if self.wires.is(Mutation::CopiesForgotten) {
+            set.ues.clear();
+        }
+        set
+    }
+
+    fn handed_off(&mut self) -> TakeoverSet {
+        self.host.store.as_mut().map(|store| store.take_handed()).unwrap_or_default()
+    }
+
+    fn store_own_entries(&mut self, ues: &[(Ltmsi, Vec<u8>)]) {
+        let Some(store) = self.host.store.as_mut() else { return };
+        for (ltmsi, context) in ues {
+            if let Ok(parts) = EncodedContext::new(context) {
+                store.keep_own(*ltmsi, &parts);
+            }
+        }
+    }
+
+    /// Does nothing: new UEs consult the machine.
+    fn publish_buckets(&mut self, _: &dyn Fn(Bucket) -> bool) {}
+
+    fn on_entered(&mut self, taken_over: usize, migrated: usize) {
+        self.wires.taken += taken_over as u64;
+        self.wires.handed += migrated as u64;
+    }
+
+    fn on_invalid_entry(&mut self, _: Ltmsi) {
+        self.wires.oracle.record_violation(Violation::Baseless);
+    }
+
+    fn send(&mut self, output: Output) {
+        let Io { host, wires } = self;
+        match output {
+            Output::Epoch { .. } => match (host.balancer, &host.map) {
+                // Later messages follow this map.
+                (Some(at), Some(map)) => wires.send(at, Message::Map(Rc::clone(map))),
+                _ => host.connect(wires),
+            },
+            Output::Barrier { number } => host.tell(wires, Message::Sync(number)),
+            Output::Introduce { number } if wires.is(Mutation::NodesNotAwaited) => host.unawaited.push(number),
+            Output::Introduce { number } => {
+                host.introductions.insert(number);
+                host.tell(wires, Message::Sync(number));
+            }
+            Output::ReturnInput { number } => host.tell(wires, Message::Back(number)),
+            Output::Done { number } => host.tell(wires, Message::Done(number)),
+            Output::Claim(claim) => host.tell(wires, Message::Claim(claim)),
+            Output::CaughtUp { epoch, host: replica } => {
+                host.caught_up.push((epoch, replica));
+                wires.send(host.controller, Message::CaughtUp { epoch, host: replica });
+            }
+        }
+    }
+}
