@@ -6,7 +6,6 @@ use crate::balancer::{Balancer, StopHandle};
 use crate::host::{Host, HostBuilder, HostConfig, HostError, HostSender, Input, RegionUsage};
 use crate::sbi::SbiConfig;
 use crate::sbi::amf::SmfLink;
-use crate::upf::UpfHandle;
 use crossbeam_channel::{Sender, bounded};
 use rand::RngCore;
 use std::net::SocketAddr;
@@ -27,6 +26,7 @@ use vireo_ops::supervisor::Program;
 use vireo_sctp::Endpoint;
 use vireo_subscribers::{Store, Udm, UdmConfig, UdmError};
 use vireo_types::{Instant, Ltmsi, Supi};
+use vireo_upf::UpfHandle;
 use vireo_wire::pfcp::RecoveryTimeStamp;
 
 /// Maximum wait of the status API for an answer of the host.
@@ -308,7 +308,7 @@ impl StatusSource for ControlStatus {
         }
         if let Some(upf) = &self.upf {
             let node = upf.n4().to_string();
-            status.upfs.iter_mut().filter(|entry| entry.node == node).for_each(|entry| upf.tell(entry));
+            status.upfs.iter_mut().filter(|entry| entry.node == node).for_each(|entry| upf.fill_status(entry));
         }
         status
     }

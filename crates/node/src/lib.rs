@@ -13,5 +13,4 @@ pub mod control;
 pub mod controller;
 pub mod host;
 pub mod sbi;
-pub mod upf;
 pub mod worker;

@@ -15,9 +15,9 @@ use std::time::Duration;
 use vireo_node::cluster::{BalancerConfig, BalancerNode, ControllerConfig, ControllerNode, HostNode, HostNodeConfig};
 use vireo_node::host::HostConfig;
 use vireo_node::sbi::SbiConfig;
-use vireo_node::upf::UpfHandle;
 use vireo_ops::metrics::Metrics;
 use vireo_subscribers::Store;
+use vireo_upf::UpfHandle;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -56,7 +56,7 @@ pub(crate) fn balancer(args: &BalancerArgs) -> Result<(), Failure> {
     let mut signals = runtime.block_on(async { Signals::new() })?;
     let metrics = Arc::new(Metrics::new());
     log_of_data_workers(config.upf.as_mut(), &config.log);
-    let upf = config.upf.take().map(vireo_node::upf::start).transpose()?.map(Arc::new);
+    let upf = config.upf.take().map(vireo_upf::start).transpose()?.map(Arc::new);
     if let Some(upf) = &upf {
         upf.publish(&metrics);
     }

@@ -10,12 +10,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use vireo_node::control::{Control, ControlConfig};
-use vireo_node::upf::{UpfConfig, UpfHandle};
 use vireo_ops::config::{StateAnswer, StateCarry};
 use vireo_ops::metrics::Metrics;
 use vireo_ops::privileges;
 use vireo_ops::supervisor::Program;
 use vireo_subscribers::Store;
+use vireo_upf::{UpfConfig, UpfHandle};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -127,7 +127,7 @@ pub(crate) fn prepare(mut config: Config) -> Result<Prepared, Failure> {
     let store = config.subscribers.open()?;
     log_of_data_workers(config.upf.as_mut(), &config.log);
     serve_this_core(&mut config)?;
-    let upf = config.upf.map(vireo_node::upf::start).transpose()?.map(Arc::new);
+    let upf = config.upf.map(vireo_upf::start).transpose()?.map(Arc::new);
     if let Some(upf) = &upf {
         upf.publish(&metrics);
     }

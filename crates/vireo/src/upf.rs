@@ -10,10 +10,10 @@ use crate::reload::{Function, Reloader};
 use crate::run::Signals;
 use std::path::PathBuf;
 use std::sync::Arc;
-use vireo_node::upf::{StandaloneStatus, start, start_stored};
 use vireo_ops::api;
 use vireo_ops::metrics::Metrics;
 use vireo_ops::state::DurableRecords;
+use vireo_upf::{StandaloneStatus, start, start_stored};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {

@@ -55,6 +55,10 @@ pub(super) const LAYERS: &[(&str, &[&str])] = &[
         &["vireo-types", "vireo-wire", "vireo-core", "vireo-logging", "vireo-sctp", "vireo-store", "vireo-datapath"],
     ),
     (
+        "vireo-upf",
+        &["vireo-types", "vireo-wire", "vireo-core", "vireo-n4", "vireo-store", "vireo-datapath", "vireo-ops"],
+    ),
+    (
         "vireo-simulator",
         &[
             "vireo-types",
@@ -78,10 +82,10 @@ pub(super) const LAYERS: &[(&str, &[&str])] = &[
             "vireo-n4",
             "vireo-sctp",
             "vireo-store",
-            "vireo-datapath",
             "vireo-sbi",
             "vireo-subscribers",
             "vireo-ops",
+            "vireo-upf",
         ],
     ),
     (
@@ -93,6 +97,7 @@ pub(super) const LAYERS: &[(&str, &[&str])] = &[
             "vireo-core",
             "vireo-fabric",
             "vireo-ops",
+            "vireo-upf",
             "vireo-node",
             "vireo-sctp",
             "vireo-subscribers",
@@ -141,6 +146,7 @@ pub(super) const USERS: &[(&str, &[&str])] = &[
             "vireo-sbi",
             "vireo-subscribers",
             "vireo-ops",
+            "vireo-upf",
             "vireo-node",
             "vireo-emulator",
             "vireo",

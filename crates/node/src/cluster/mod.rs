@@ -31,7 +31,6 @@ use crate::controller::{self, EmbeddedController};
 use crate::host::{Host, HostBuilder, HostConfig, HostSender, Input, Membership};
 use crate::sbi::SbiConfig;
 use crate::sbi::amf::SmfLink;
-use crate::upf::UpfHandle;
 use link::{Link, LinkStatus};
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
@@ -49,6 +48,7 @@ use vireo_ops::reload::Reload;
 use vireo_sctp::{BindError, Endpoint, EndpointHandoff, Waker};
 use vireo_subscribers::{Store, UdmConfig};
 use vireo_types::{Bucket, Supi};
+use vireo_upf::UpfHandle;
 
 /// Maximum time for which a stopping host waits until other hosts have its UEs.
 const LEAVES_WITHIN: Duration = Duration::from_secs(10);
@@ -417,7 +417,7 @@ impl StatusSource for BalancerSource {
         }
         if let Some(upf) = &self.upf {
             let node = upf.n4().to_string();
-            status.upfs.iter_mut().filter(|entry| entry.node == node).for_each(|entry| upf.tell(entry));
+            status.upfs.iter_mut().filter(|entry| entry.node == node).for_each(|entry| upf.fill_status(entry));
         }
         status
     }

@@ -8,8 +8,8 @@ use super::values::Prefix;
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use vireo_datapath::{Access, Network};
-use vireo_node::upf::UpfConfig;
 use vireo_types::PduSessionType;
+use vireo_upf::UpfConfig;
 
 /// Upper bound of entries in a list.
 const ENTRIES: usize = 256;

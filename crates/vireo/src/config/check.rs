@@ -13,14 +13,14 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use vireo_core::config::{
     Charging, CoreConfig, DnnConfig, NodeName, SecurityConfig, SliceConfig, SliceProfile, Timers, UpfConfig,
 };
-use vireo_node::upf::{
-    DataSlice, Fanout, FrameIo, FramesConfig, LeanSlice, Locking, Module, Pool, UpfConfig as EmbeddedUpf, XdpConfig,
-    XdpMode,
-};
 use vireo_ops::config::DATA_NETWORKS;
 use vireo_ops::supervisor::Program;
 use vireo_subscribers::UdmConfig;
 use vireo_types::{Duration, PduSessionType, Snssai, Tac};
+use vireo_upf::{
+    DataSlice, Fanout, FrameIo, FramesConfig, LeanSlice, Locking, Module, Pool, UpfConfig as EmbeddedUpf, XdpConfig,
+    XdpMode,
+};
 use vireo_wire::security::{CipheringAlgorithm, IntegrityAlgorithm};
 
 /// Upper bound of PLMNs in a PLMN Support List (TS 38.413 9.2.6.2: maxnoofPLMNs).

@@ -16,9 +16,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use vireo_core::config::Timers as CoreTimers;
 use vireo_core::schedule::dispatch::Policy;
 use vireo_node::cluster::{ClusterConfig, ReplicationConfig};
-use vireo_node::upf::UpfConfig;
 use vireo_ops::config::{OverloadConfig, PoolsConfig, SliceRuntime};
 use vireo_types::{Duration, Plmn};
+use vireo_upf::UpfConfig;
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]

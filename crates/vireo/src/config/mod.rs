@@ -37,10 +37,10 @@ use std::path::{Path, PathBuf};
 use vireo_core::config::CoreConfig;
 use vireo_node::cluster::ClusterConfig;
 use vireo_node::sbi::SbiConfig;
-use vireo_node::upf::UpfConfig;
 use vireo_ops::config::{ApiConfig, N2Config, N4Config, OverloadConfig, PoolsConfig, SliceRuntime, StateConfig};
 use vireo_sealing::KeySource;
 use vireo_subscribers::UdmConfig;
+use vireo_upf::UpfConfig;
 pub(crate) use written::Written;
 
 /// Default configuration file.

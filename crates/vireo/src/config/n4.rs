@@ -6,9 +6,9 @@ use super::values::DurationText;
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, SocketAddr};
 use vireo_core::config::NodeName;
-use vireo_node::upf::{AssociationConfig, ControlPlane as Peer};
 use vireo_ops::config::N4Config;
 use vireo_types::{Duration, Network};
+use vireo_upf::{AssociationConfig, ControlPlane as Peer};
 use vireo_wire::pfcp::NodeId;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

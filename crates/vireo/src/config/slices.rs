@@ -3,8 +3,8 @@
 use super::check::{Problems, unique};
 use super::file::{self, File, PacketDriver};
 use vireo_core::config::{DnnConfig, SliceConfig, SliceProfile};
-use vireo_node::upf::{DataSlice, LeanSlice, SLICE_WORKERS, SliceWorkers};
 use vireo_types::Dnn;
+use vireo_upf::{DataSlice, LeanSlice, SLICE_WORKERS, SliceWorkers};
 
 /// Returns the slices in the order of the core's configuration, or none if no slice has its own
 /// workers.

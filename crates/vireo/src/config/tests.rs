@@ -4,9 +4,9 @@ use vireo_core::amf::ran::admission::Allow;
 use vireo_core::config::SliceProfile;
 use vireo_core::schedule::dispatch::Policy;
 use vireo_core::schedule::kind::NfKind;
-use vireo_node::upf::{Fanout, FrameIo, FramesConfig, LeanSlice, Locking, XdpConfig, XdpMode};
 use vireo_ops::config::{HalfOpenConfig, PoolKey, StateLocation};
 use vireo_types::{Duration, PduSessionType, Snssai, Tac};
+use vireo_upf::{Fanout, FrameIo, FramesConfig, LeanSlice, Locking, XdpConfig, XdpMode};
 use vireo_wire::security::{CipheringAlgorithm, IntegrityAlgorithm};
 
 /// No environment variable has this prefix.

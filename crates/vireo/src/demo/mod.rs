@@ -27,8 +27,8 @@ use report::Report;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use vireo_node::upf::UpfConfig;
 use vireo_ops::api::{SlicesStatus, UpfStatus};
+use vireo_upf::UpfConfig;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {

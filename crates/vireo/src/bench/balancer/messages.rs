@@ -36,7 +36,7 @@ pub(super) fn cost(lab: &Lab, ues: u32, interrupt: &Interrupt) -> Result<f64, Fa
     prepare(&CoreOptions { subscribers, tables, ..CoreOptions::default() })?;
     let mut config = Config::load(Some(Path::new(CONFIG)))?;
     let metrics = Arc::new(Metrics::new());
-    let upf = config.upf.take().map(vireo_node::upf::start).transpose()?.map(Arc::new);
+    let upf = config.upf.take().map(vireo_upf::start).transpose()?.map(Arc::new);
     let (network, at): (_, SocketAddr) = (Network::new(), CORE.parse()?);
     let listen =
         vireo_sctp::Config { addresses: vec![at.ip()], port: at.port(), listen: true, ..vireo_sctp::Config::default() };

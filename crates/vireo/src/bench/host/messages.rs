@@ -21,9 +21,9 @@ use vireo_emulator::scenario::Scenario;
 use vireo_emulator::usim::{Concealment, HomeNetworkPublicKey, Keys};
 use vireo_emulator::{LAB_K, LAB_OPC, Load, Options, Phase, Procedure, Report, Retry, Subscribers, run_with};
 use vireo_node::control::Control;
-use vireo_node::upf::UpfHandle;
 use vireo_ops::metrics::Metrics;
 use vireo_sctp::memory::Network;
+use vireo_upf::UpfHandle;
 
 /// Address of the core in the network in memory.
 pub(in crate::bench) const CORE: &str = "127.0.0.1:38412";

@@ -6,7 +6,7 @@ use super::*;
 /// once per transaction. The first transaction finds nothing to read, and the last removes the
 /// record.
 #[test]
-fn a_transaction_costs_one_read_and_one_write() {
+fn transaction_costs_one_read_and_one_write() {
     let mut world = World::stored();
     let count = |world: &World| {
         let now = world.records.as_ref().unwrap().operations();

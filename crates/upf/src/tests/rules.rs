@@ -1,0 +1,246 @@
+//! Rules that entries cannot hold.
+
+use super::*;
+use vireo_datapath::DropReason;
+
+/// Returns a UDP packet from or to port 4000 of the UE.
+fn udp(source: Ipv4Addr, destination: Ipv4Addr, [from, to]: [u16; 2], octets: u16) -> Vec<u8> {
+    let mut packet = ipv4(source, destination, octets);
+    packet[20..22].copy_from_slice(&from.to_be_bytes());
+    packet[22..24].copy_from_slice(&to.to_be_bytes());
+    packet
+}
+
+fn accepted(b: &mut Bench, request: &SessionEstablishmentRequest) -> SessionEstablishmentResponse {
+    let response = b.establish(request);
+    assert_eq!(response.cause, Cause::REQUEST_ACCEPTED, "{response:?}");
+    response
+}
+
+fn to_gnb(far: u32, teid: u32) -> CreateFar {
+    CreateFar {
+        far_id: FarId(far),
+        apply_action: ApplyAction::FORW,
+        forwarding_parameters: Some(ForwardingParameters {
+            outer_header_creation: Some(OuterHeaderCreation::gtpu(Teid(teid), GNB.into())),
+            ..ForwardingParameters::default()
+        }),
+        bar_id: None,
+    }
+}
+
+const SHARED: FTeid = FTeid::Choose { ipv4: true, ipv6: false, id: Some(5) };
+
+/// DNS in QoS flow 5 under QER and URR 5, all other packets in flow 1 under QER 1.
+pub(crate) fn two_flows() -> SessionEstablishmentRequest {
+    let mut request = request();
+    request.create_fars[1] = to_gnb(2, RAN_TEID.0);
+    let dns = "permit out 17 from 198.51.100.0/24 53 to assigned";
+    request.create_pdrs[0].pdi.f_teid = Some(SHARED);
+    request.create_qers.push(CreateQer { qer_id: QerId(5), qfi: Some(Qfi(5)), ..CreateQer::default() });
+    request.create_urrs.push(CreateUrr {
+        urr_id: UrrId(5),
+        measurement_method: MeasurementMethod::VOLUM,
+        ..CreateUrr::default()
+    });
+    let mut up = uplink_pdr(11, SHARED);
+    let mut down = downlink_pdr(12, Some(UE), None);
+    up.pdi.sdf_filters = vec![SdfFilter { id: Some(1), ..SdfFilter::new(dns) }];
+    // a reference to the same filter by ID
+    down.pdi.sdf_filters = vec![SdfFilter { id: Some(1), ..SdfFilter::default() }];
+    for mut pdr in [up, down] {
+        pdr.precedence = Precedence(10);
+        pdr.qer_ids = std::iter::once(QerId(5)).collect();
+        pdr.urr_ids = std::iter::once(UrrId(5)).collect();
+        request.create_pdrs.push(pdr);
+    }
+    request
+}
+
+fn flows_of(b: &mut Bench) -> Vec<Option<u8>> {
+    let sent = std::mem::take(&mut b.plane.n3);
+    sent.iter().map(|(_, d)| Packet::parse(d).expect("sound").pdu_session.map(PduSession::qfi)).collect()
+}
+
+#[test]
+fn filtered_pdrs_share_a_tunnel_and_an_address() {
+    let mut b = bench();
+    b.associate();
+    let response = accepted(&mut b, &two_flows());
+    let (seid, ends) = (response.up_f_seid.expect("there").seid, &response.created_pdrs);
+    let teid = ends[0].f_teid.and_then(|f_teid| f_teid.teid()).expect("chosen");
+    assert!(ends.len() == 2 && ends[1].f_teid == ends[0].f_teid);
+    b.uplink(teid, &udp(UE, SERVER, [4000, 53], 60));
+    b.uplink(teid, &udp(UE, SERVER, [4000, 80], 100));
+    b.plane.receive_n6(&udp(SERVER, UE, [53, 4000], 70), b.now.instant);
+    b.plane.receive_n6(&udp(SERVER, UE, [80, 4000], 100), b.now.instant);
+    assert_eq!((b.plane.n6.len(), flows_of(&mut b)), (2, vec![Some(5), Some(1)]));
+    // one gate is closed, the other flow continues; the measurement remains
+    let mut change = SessionModificationRequest::default();
+    let gate_status = Some(GateStatus { uplink_closed: true, downlink_closed: true });
+    change.update_qers.push(UpdateQer { qer_id: QerId(5), gate_status, ..UpdateQer::default() });
+    change.query_urrs.push(QueryUrr { urr_id: UrrId(5) });
+    let reports = b.modify(seid, &change).usage_reports;
+    assert_eq!(reports[0].0.volume.map(|v| (v.uplink, v.downlink)), Some((Some(60), Some(70))));
+    b.uplink(teid, &udp(UE, SERVER, [4000, 53], 60));
+    b.uplink(teid, &udp(UE, SERVER, [4000, 80], 100));
+    assert_eq!((b.plane.n6.len(), b.plane.stats.dropped(DropReason::GateClosed)), (3, 1));
+    // without the filtered PDRs entries suffice again
+    let mut change = SessionModificationRequest::default();
+    change.remove_pdrs.extend([11, 12].map(|id| RemovePdr { pdr_id: PdrId(id) }));
+    assert_eq!(b.modify(seid, &change).cause, Cause::REQUEST_ACCEPTED);
+    b.plane.receive_n6(&udp(SERVER, UE, [53, 4000], 70), b.now.instant);
+    assert_eq!(flows_of(&mut b), [Some(1)]);
+    let last = b.delete(seid).usage_reports;
+    assert_eq!(last[0].0.volume.and_then(|volume| volume.total), Some(0));
+    assert!(b.plane.tables.is_empty());
+}
+
+#[test]
+fn packets_of_one_flow_wait_while_others_pass() {
+    let mut b = bench();
+    b.associate();
+    let mut request = two_flows();
+    request.create_fars.push(CreateFar {
+        far_id: FarId(7),
+        apply_action: ApplyAction::BUFF | ApplyAction::NOCP,
+        ..CreateFar::default()
+    });
+    request.create_pdrs[3].far_id = Some(FarId(7));
+    let seid = accepted(&mut b, &request).up_f_seid.expect("there").seid;
+    b.plane.receive_n6(&udp(SERVER, UE, [53, 4000], 70), b.now.instant);
+    b.plane.receive_n6(&udp(SERVER, UE, [80, 4000], 100), b.now.instant);
+    assert_eq!(flows_of(&mut b), [Some(1)]);
+    let out = b.events();
+    let report = SessionReportRequest::parse(&Message::new(&out[0].1).expect("sound")).expect("a report");
+    assert_eq!(report.downlink_data.expect("there").pdr_ids[..], [PdrId(12)]);
+    let mut change = forward(RAN_TEID);
+    change.update_fars[0].far_id = FarId(7);
+    b.modify(seid, &change);
+    assert_eq!(flows_of(&mut b), [Some(5)]);
+}
+
+#[test]
+fn session_between_upfs_relays_and_ends_tunnels() {
+    let anchor: IpAddr = Ipv4Addr::new(192, 0, 2, 200).into();
+    let mut b = bench();
+    b.associate();
+    let mut request = request();
+    // no UE address: only the anchor knows it
+    request.create_fars[0].forwarding_parameters = Some(ForwardingParameters {
+        destination_interface: DestinationInterface::CORE,
+        outer_header_creation: Some(OuterHeaderCreation::gtpu(Teid(0xa), anchor)),
+        ..ForwardingParameters::default()
+    });
+    request.create_fars[1] = to_gnb(2, RAN_TEID.0);
+    let mut down = uplink_pdr(2, CHOOSE);
+    down.pdi.source_interface = SourceInterface::CORE;
+    down.far_id = Some(FarId(2));
+    request.create_pdrs[1] = down;
+    let response = accepted(&mut b, &request);
+    let ends: Vec<_> =
+        response.created_pdrs.iter().filter_map(|pdr| pdr.f_teid.and_then(|f_teid| f_teid.teid())).collect();
+    let sent = |b: &mut Bench| {
+        let sent = std::mem::take(&mut b.plane.n3);
+        let read = |(to, d): &(SocketAddr, Vec<u8>)| {
+            let packet = Packet::parse(d).expect("sound");
+            (to.ip(), packet.kind, packet.teid, packet.payload.len())
+        };
+        sent.iter().map(read).collect::<Vec<_>>()
+    };
+    b.uplink(ends[0], &ipv4(UE, SERVER, 60));
+    b.uplink(ends[1], &ipv4(SERVER, UE, 80));
+    let kind = gtpu::MessageType::GPdu;
+    assert_eq!(sent(&mut b), [(anchor, kind, Teid(0xa), 60), (GNB.into(), kind, RAN_TEID, 80)]);
+    assert!(b.plane.n6.is_empty());
+    let seid = response.up_f_seid.expect("there").seid;
+    b.modify(seid, &forward_to(Teid(0xcafe), GNB.into(), Some(SmReqFlags::SNDEM)));
+    assert_eq!(sent(&mut b), [(GNB.into(), gtpu::MessageType::EndMarker, RAN_TEID, 0)]);
+    b.uplink(ends[1], &ipv4(SERVER, UE, 80));
+    assert_eq!(sent(&mut b)[0].2, Teid(0xcafe));
+    b.delete(seid);
+    assert!(b.plane.tables.is_empty());
+}
+
+#[test]
+fn networks_behind_the_ue_are_reached_through_it() {
+    let behind = Ipv4Addr::new(10, 45, 77, 9);
+    let mut b = bench();
+    b.associate();
+    let mut request = request();
+    request.create_fars[1] = to_gnb(2, RAN_TEID.0);
+    request.create_pdrs[1].pdi.framed_routes = vec![FramedRoute::from("10.45.77.0/24 0.0.0.0 1")];
+    let response = accepted(&mut b, &request);
+    let (seid, teid) = established(&response);
+    b.uplink(teid, &ipv4(behind, SERVER, 60));
+    b.plane.receive_n6(&ipv4(SERVER, behind, 60), b.now.instant);
+    b.plane.receive_n6(&ipv4(SERVER, UE, 60), b.now.instant);
+    assert_eq!((b.plane.n6.len(), b.tunnelled().len()), (1, 2));
+    b.delete(seid);
+    b.plane.receive_n6(&ipv4(SERVER, behind, 60), b.now.instant);
+    assert_eq!(b.plane.stats.dropped(DropReason::UnknownUe), 1);
+}
+
+fn pool(name: &str, network: [u8; 4]) -> crate::Pool {
+    let dnn = name.parse().expect("a name");
+    crate::Pool { dnn, ipv4: Some((network.into(), 29)), ipv6: None, mtu: 1400, dns: vec![], isolated: false }
+}
+
+#[test]
+fn upf_assigns_address_of_network_instance() {
+    let mut b = bench_with(vec![pool("internet", [10, 45, 0, 0]), pool("ims", [10, 46, 0, 0])]);
+    let features = b.associate().up_function_features.expect("told");
+    assert!(features.contains(UpFunctionFeatures::UEIP));
+    let wanting = |b: &mut Bench, instance: Option<&str>, dnn: Option<&str>| {
+        let mut request = request();
+        request.create_fars[1] = to_gnb(2, RAN_TEID.0);
+        request.apn_dnn = dnn.and_then(ApnDnn::from_name);
+        for pdr in &mut request.create_pdrs {
+            let destination = pdr.pdi.source_interface == SourceInterface::CORE;
+            let wanted = UeIpAddress { choose_ipv4: true, destination, ..UeIpAddress::default() };
+            pdr.pdi.ue_ip_addresses = std::iter::once(wanted).collect();
+            pdr.pdi.network_instance = instance.map(NetworkInstance::from);
+        }
+        b.establish(&request)
+    };
+    let address = |response: &SessionEstablishmentResponse| {
+        let all: Vec<_> = response.created_pdrs.iter().map(|pdr| pdr.ue_ip_addresses[0]).collect();
+        assert_eq!((all.len(), all[0].destination, all[1].destination), (2, false, true));
+        assert_eq!(all[0].ipv4, all[1].ipv4);
+        all[0].ipv4.expect("chosen")
+    };
+    let ims = wanting(&mut b, Some("ims"), None);
+    assert_eq!(address(&ims), Ipv4Addr::new(10, 46, 0, 2));
+    let first = wanting(&mut b, Some("core.example"), Some("internet"));
+    assert_eq!(address(&first), Ipv4Addr::new(10, 45, 0, 2));
+    // the UE's packets with that address pass
+    let teid = first.created_pdrs[0].f_teid.and_then(|f_teid| f_teid.teid()).expect("chosen");
+    b.uplink(teid, &ipv4(UE, SERVER, 60));
+    b.plane.receive_n6(&ipv4(SERVER, UE, 60), b.now.instant);
+    assert_eq!((b.plane.n6.len(), b.tunnelled().len()), (1, 1));
+    assert_eq!(wanting(&mut b, None, None).offending_ie, Some(OffendingIe(NetworkInstance::ID)), "which of the two?");
+    // an address that the control plane has chosen itself is not allocated again
+    let mut given = request();
+    given.create_pdrs[1] = downlink_pdr(2, Some(Ipv4Addr::new(10, 45, 0, 3)), None);
+    assert_eq!(b.establish(&given).cause, Cause::REQUEST_ACCEPTED);
+    assert_eq!(address(&wanting(&mut b, Some("internet"), None)), Ipv4Addr::new(10, 45, 0, 4));
+    b.delete(ims.up_f_seid.expect("there").seid);
+    let seids: Vec<_> = (0..5).map(|_| wanting(&mut b, Some("ims"), None)).map(|r| (r.cause, r.up_f_seid)).collect();
+    let refused = seids.iter().filter(|(cause, _)| *cause == Cause::NO_RESOURCES).count();
+    assert_eq!(refused, 4, "the UPF's limit of sessions: {seids:?}");
+}
+
+#[test]
+fn exhausted_pool_is_reported_as_cause() {
+    let mut small = pool("internet", [10, 45, 0, 0]);
+    small.ipv4 = Some(([10, 45, 0, 0].into(), 30));
+    let mut b = bench_with(vec![small]);
+    b.associate();
+    let mut request = request();
+    request.create_pdrs[1].pdi.ue_ip_addresses[0] = UeIpAddress { choose_ipv4: true, ..UeIpAddress::default() };
+    let first = accepted(&mut b, &request);
+    let refused = b.establish(&request);
+    assert_eq!((refused.cause, b.upf.sessions()), (Cause::ALL_ADDRESSES_OCCUPIED, 1));
+    b.delete(first.up_f_seid.expect("there").seid);
+    assert_eq!(accepted(&mut b, &request).created_pdrs[1].ue_ip_addresses[0].ipv4, Some(UE));
+}
