@@ -33,13 +33,13 @@ pub fn message(octets: &[u8]) {
 
 /// Decodes an SM context that an AMF sends (piggyback).
 pub fn sm_context(octets: &[u8]) {
-    vireo_node::sbi::smf::probe::take(super::session::config(), octets);
+    vireo_smf::probe::take(super::session::config(), octets);
 }
 
 /// Returns an SM context as an SMF sends it and as an AMF has committed it.
 pub fn sm_context_seeds() -> Vec<Vec<u8>> {
-    use vireo_node::sbi::smf::probe;
-    vec![probe::given(super::session::config()), probe::brought()]
+    use vireo_smf::probe;
+    vec![probe::piggybacked_sm_context(super::session::config()), probe::delegated_commit()]
 }
 
 /// Checks that encoding and decoding again yields the same message.

@@ -9,6 +9,7 @@ pub use state::{
     StateScope, StateWrite,
 };
 
+use crate::ids::address_pool::Range;
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use vireo_types::{Dnn, Duration, Guami, PduSessionType, Plmn, Snssai, Tac};
@@ -158,6 +159,14 @@ pub struct DnnConfig {
     pub dns: Vec<IpAddr>,
     /// Link MTU in bytes, sent in the protocol configuration options and in router advertisements.
     pub mtu: u16,
+}
+
+impl DnnConfig {
+    /// Returns the address ranges of the IPv4 and of the IPv6 pool.
+    pub fn address_ranges(&self) -> [Option<Range>; 2] {
+        let ipv4 = self.ipv4_pool.map(|(network, length)| Range::ipv4(network, length));
+        [ipv4, self.ipv6_pool.map(|(network, length)| Range::ipv6(network, length))]
+    }
 }
 
 /// NAS security algorithms of the network.

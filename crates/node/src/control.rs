@@ -4,16 +4,14 @@
 
 use crate::balancer::{Balancer, StopHandle};
 use crate::host::{Host, HostBuilder, HostConfig, HostError, HostSender, Input, RegionUsage};
-use crate::sbi::SbiConfig;
-use crate::sbi::amf::SmfLink;
+use crate::smf_link::SmfLink;
 use crossbeam_channel::{Sender, bounded};
-use rand::RngCore;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 use vireo_core::config::CoreConfig;
-use vireo_n4 as n4;
+use vireo_n4::InProcess;
 use vireo_ops::api::{
     self, MoveError, MoveRequest, MoveResult, RelocateError, SlicesStatus, Status, StatusFilter, StatusSource,
 };
@@ -21,13 +19,14 @@ use vireo_ops::clock::clock;
 use vireo_ops::config::{ApiConfig, N2Config, N4Config};
 use vireo_ops::config::{OverloadConfig, PoolsConfig, SliceRuntime, StateConfig};
 use vireo_ops::metrics::Metrics;
+use vireo_ops::n4::{self, N4BindError, N4Identity};
 use vireo_ops::reload::Reload;
+use vireo_ops::sbi::SbiConfig;
 use vireo_ops::supervisor::Program;
 use vireo_sctp::Endpoint;
 use vireo_subscribers::{Store, Udm, UdmConfig, UdmError};
-use vireo_types::{Instant, Ltmsi, Supi};
+use vireo_types::{Ltmsi, Supi};
 use vireo_upf::UpfHandle;
-use vireo_wire::pfcp::RecoveryTimeStamp;
 
 /// Maximum wait of the status API for an answer of the host.
 const STATUS_WAIT: Duration = Duration::from_secs(2);
@@ -63,8 +62,8 @@ pub enum StartError {
     #[error("N2 does not start: {0}")]
     N2(#[from] vireo_sctp::BindError),
     /// The N4 endpoint cannot be bound.
-    #[error("N4 does not start: {address}: {error}; check n4.listen and that no other control plane runs there")]
-    N4 { address: std::net::SocketAddr, error: std::io::Error },
+    #[error(transparent)]
+    N4(#[from] N4BindError),
     /// The subscriber service does not start.
     #[error(transparent)]
     Subscribers(#[from] UdmError),
@@ -73,7 +72,7 @@ pub enum StartError {
     Host(#[from] HostError),
     /// The SBI client or server does not start.
     #[error(transparent)]
-    Sbi(#[from] crate::sbi::SbiError),
+    Sbi(#[from] vireo_ops::sbi::SbiError),
     /// The listener of the fabric cannot be opened.
     #[error(
         "the fabric does not start on {address}: {error}; check cluster.controller, cluster.balancer and cluster.listen"
@@ -130,7 +129,8 @@ impl Control {
     ) -> Result<Self, StartError> {
         // Fallible set-up comes first, so that an error leaves no part running.
         let driver = endpoint.driver().to_owned();
-        let n4 = bind_n4(&config.core, &config.n4, config.upf.as_ref(), (recovery(clock()), false))?;
+        let identity = N4Identity { recovery: n4::recovery_time_stamp(clock()), is_shared: false };
+        let n4 = n4::bind(&config.core, &config.n4, identity, in_process(config.upf.as_ref()))?;
         let (core, beside) = (config.core, config.upf.clone());
         let settings = HostConfig {
             core,
@@ -143,7 +143,7 @@ impl Control {
         };
         let mut frame = HostBuilder::new(&settings)?;
         if let Some(sbi) = &config.sbi {
-            frame.ask(SmfLink::start(sbi, &settings.core, &settings.state, frame.door(), false)?);
+            frame.ask(SmfLink::start(sbi, &settings.core, &settings.state, Arc::new(frame.door()), false)?);
         }
         let (inputs, gauge) = (frame.door(), frame.gauge());
         let udm = start_udm(store, config.udm, inputs.clone())?;
@@ -240,37 +240,9 @@ pub(crate) fn sctp(n2: &N2Config) -> vireo_sctp::Config {
     }
 }
 
-/// Returns the PFCP Recovery Time Stamp of a control plane that starts at `now`: seconds since 1900
-/// (TS 29.244 8.2.65, RFC 5905).
-pub(crate) fn recovery(now: Instant) -> u32 {
-    (now.as_micros() / 1_000_000 + 2_208_988_800) as u32
-}
-
-/// Binds the N4 endpoint and connects it to the embedded UPF, if there is one. `shared` = other
-/// endpoints may have the same Node ID.
-pub(crate) fn bind_n4(
-    core: &CoreConfig,
-    config: &N4Config,
-    upf: Option<&Arc<UpfHandle>>,
-    (recovery, shared): (u32, bool),
-) -> Result<n4::Endpoint, StartError> {
-    let (address, settings) = (config.listen, n4_settings(core, config, (recovery, shared)));
-    let upf = upf.filter(|_| config.direct).and_then(|upf| upf.direct());
-    if config.allow.is_empty() && !vireo_types::is_inside(address.ip()) {
-        tracing::warn!(n4 = %address, "PFCP is read from any address; list those of the UPFs in n4.allow");
-    }
-    n4::Endpoint::bind(address, settings, upf.map(|upf| Box::new(upf) as _))
-        .map_err(|error| StartError::N4 { address, error })
-}
-
-/// Returns the settings of the N4 endpoint.
-pub(crate) fn n4_settings(core: &CoreConfig, config: &N4Config, (recovery, shared): (u32, bool)) -> n4::Config {
-    let upfs = core.upfs.iter().map(|u| u.n4).collect();
-    let stamp = RecoveryTimeStamp(recovery);
-    let first = rand::rng().next_u32() & 0x00ff_ffff;
-    let ue_pools = vireo_n4::ue_peers::pools(&core.dnns);
-    let own = n4::Config::new(config.listen.ip(), upfs, stamp, first);
-    n4::Config { node_id: core.n4_node.id(), shared, allow: config.allow.clone(), ue_pools, ..own }
+/// Returns the access of a control plane to the UPF of this process, if there is one.
+pub(crate) fn in_process(upf: Option<&Arc<UpfHandle>>) -> Option<Box<dyn InProcess>> {
+    upf.and_then(|upf| upf.direct()).map(|upf| Box::new(upf) as _)
 }
 
 /// Status source that queries the host.

@@ -12,5 +12,6 @@ pub mod cluster;
 pub mod control;
 pub mod controller;
 pub mod host;
-pub mod sbi;
+mod smf_events;
+mod smf_link;
 pub mod worker;

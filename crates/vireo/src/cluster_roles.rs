@@ -14,8 +14,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use vireo_node::cluster::{BalancerConfig, BalancerNode, ControllerConfig, ControllerNode, HostNode, HostNodeConfig};
 use vireo_node::host::HostConfig;
-use vireo_node::sbi::SbiConfig;
 use vireo_ops::metrics::Metrics;
+use vireo_ops::sbi::SbiConfig;
 use vireo_subscribers::Store;
 use vireo_upf::UpfHandle;
 

@@ -12,8 +12,8 @@ use crate::run::{Prepared, Signals, prepare};
 use std::path::PathBuf;
 use std::sync::Arc;
 use vireo_node::control::Control;
-use vireo_node::sbi::smf::{Smf, SmfConfig};
 use vireo_ops::metrics::Metrics;
+use vireo_smf::{Smf, SmfConfig};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {

@@ -16,6 +16,16 @@ use serde::{Deserialize, Serialize};
 use vireo_types::{AmfUeNgapId, Instant, Ltmsi};
 use vireo_wire::nas::{Nas5gmmMessage, Nas5gsMessage, Nas5gsSecurityHeaderType as Header, NasFGmmCause, NasFGmmStatus};
 
+/// Returns the idempotency key of a UE's step. The lowest 4 bits number its effects.
+pub fn idempotency_key(ltmsi: Ltmsi, step: u32) -> u64 {
+    u64::from(ltmsi.get()) << 36 | u64::from(step) << 4
+}
+
+/// Returns the LTMSI of an [`idempotency_key`].
+pub fn ltmsi_of_key(key: u64) -> Ltmsi {
+    Ltmsi::from_raw((key >> 36) as u32)
+}
+
 /// Output of a step besides the context.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct StepOutput {

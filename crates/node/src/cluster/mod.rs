@@ -26,11 +26,10 @@ pub use unacked::UnackedMessage;
 use crate::balancer::fleet::{Fleet, FleetView};
 use crate::balancer::hot_restart::{HotRestartListener, ReceivedState, ResumeError, SuccessorConfig};
 use crate::balancer::{Balancer, COMMANDS, HotRestartError, StopHandle, channel};
-use crate::control::{ControlStatus, StartError, bind_n4, n4_settings, sctp, start_udm, upfs};
+use crate::control::{ControlStatus, StartError, in_process, sctp, start_udm, upfs};
 use crate::controller::{self, EmbeddedController};
 use crate::host::{Host, HostBuilder, HostConfig, HostSender, Input, Membership};
-use crate::sbi::SbiConfig;
-use crate::sbi::amf::SmfLink;
+use crate::smf_link::SmfLink;
 use link::{Link, LinkStatus};
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
@@ -44,7 +43,9 @@ use vireo_fabric::{Role, Security};
 use vireo_ops::api::{self, BalancerStatus, DrainError, HostStatus, Status, StatusFilter, StatusSource};
 use vireo_ops::config::{ApiConfig, N2Config, N4Config, SliceRuntime};
 use vireo_ops::metrics::Metrics;
+use vireo_ops::n4::{self, N4Identity};
 use vireo_ops::reload::Reload;
+use vireo_ops::sbi::SbiConfig;
 use vireo_sctp::{BindError, Endpoint, EndpointHandoff, Waker};
 use vireo_subscribers::{Store, UdmConfig};
 use vireo_types::{Bucket, Supi};
@@ -138,7 +139,8 @@ impl BalancerNode {
             fleet.is_only_balancer();
         }
         // Another balancer may take over, or another process if this is the only one.
-        let n4 = bind_n4(&config.core, &config.n4, config.upf.as_ref(), (fleet.assignment().recovery, true))?;
+        let identity = N4Identity { recovery: fleet.assignment().recovery, is_shared: true };
+        let n4 = n4::bind(&config.core, &config.n4, identity, in_process(config.upf.as_ref()))?;
         let controller = running.clone();
         let (view, beside) = (fleet.view(), config.upf.clone());
         let source = BalancerSource { view, controller, upf: config.upf, started: Instant::now() };
@@ -194,7 +196,7 @@ impl BalancerNode {
         });
         let by = SuccessorConfig {
             endpoint,
-            n4: n4_settings(&config.core, &config.n4, (taken.recovery(), true)),
+            n4: n4::settings(&config.core, &config.n4, N4Identity { recovery: taken.recovery(), is_shared: true }),
             core: &config.core,
             slices: &config.slices,
             cluster: &config.cluster,
@@ -486,7 +488,7 @@ impl HostNode {
         frame.join(Membership { welcome, replication, replicas, replicator });
         let inputs = frame.door();
         if let Some(sbi) = &config.sbi {
-            frame.ask(SmfLink::start(sbi, &config.host.core, &config.host.state, inputs.clone(), true)?);
+            frame.ask(SmfLink::start(sbi, &config.host.core, &config.host.state, Arc::new(inputs.clone()), true)?);
         }
         let udm = start_udm(store, config.udm, inputs.clone())?;
         let source = ControlStatus {

@@ -15,7 +15,6 @@ pub use etcd::{EtcdError, EtcdTls};
 pub use leader_store::{kept, record};
 
 use crate::cluster::ClusterConfig;
-use crate::control::recovery;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use etcd::Etcd;
 use leader_store::{LeaderEvent, LeaderStore};
@@ -40,6 +39,7 @@ use vireo_fabric::stream::Stream;
 use vireo_fabric::{Role, Security};
 use vireo_ops::clock::clock;
 use vireo_ops::config::{NF_KINDS, SliceRuntime};
+use vireo_ops::n4::recovery_time_stamp;
 use vireo_sctp::Waker;
 use vireo_types::Instant;
 
@@ -333,7 +333,7 @@ fn is_late(pools: &[PoolLoad], objectives: &[f32]) -> bool {
 fn secrets(now: Instant) -> Secrets {
     let mut tmsi_key = [0; 16];
     rand::rng().fill_bytes(&mut tmsi_key);
-    Secrets { tmsi_key, recovery: recovery(now) }
+    Secrets { tmsi_key, recovery: recovery_time_stamp(now) }
 }
 
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 //! Configuration and unstarted parts of a host.
 
 use super::{HostError, HostSender, INPUTS, Membership, RegionUsage, WORKERS, queue};
-use crate::sbi::amf::SmfLink;
+use crate::smf_link::SmfLink;
 use crate::worker::region_layout::{self, RegionLayout};
 use vireo_core::amf::ran::admission::Allow;
 use vireo_core::config::CoreConfig;

@@ -7,11 +7,9 @@
 use super::cluster::Owner;
 use super::{Host, Input};
 use crate::balancer::Command;
-use crate::sbi::amf::RequestExtras;
+use crate::smf_link::RequestExtras;
 use crate::worker::Location;
-use crate::worker::context_database::{
-    BucketClaim, ClaimedUe, ContextDatabaseConfig, DatabaseRef, PendingOutbox, PendingSmfRequest, UeRecord,
-};
+use crate::worker::context_database::{BucketClaim, ClaimedUe, ContextDatabaseConfig, DatabaseRef};
 use crate::worker::outbox::Outbox;
 use crate::worker::region_layout;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -27,6 +25,7 @@ use vireo_core::step::Effect;
 use vireo_ops::clock::clock;
 use vireo_ops::metrics::{Flow, StateOperation, Transaction};
 use vireo_ops::shared_record::DelegatedCommit;
+use vireo_ops::ue_record::{PendingOutbox, PendingSmfRequest, UeRecord};
 use vireo_store::records::RecordError;
 use vireo_store::region::{Key, Region, Slot};
 use vireo_types::{Bucket, Instant, Ltmsi, Supi};
@@ -136,7 +135,7 @@ impl Host {
     /// Enters a UE and executes effects that may not have been sent. `newest` is the time of the
     /// last step of its previous host.
     fn enter_one(&mut self, (id, newest): (u64, Instant), stored: UeRecord) {
-        let UeRecord { course, context, .. } = stored;
+        let UeRecord { recovery, context, .. } = stored;
         let (mut slot, mut ltmsi) = (None, Ltmsi::default());
         if !context.is_empty() {
             let Ok(ue) = context::decode(&context) else {
@@ -144,13 +143,13 @@ impl Host {
             };
             let octets = DatabaseRef { id, base: self.sequence, ..DatabaseRef::default() }.octets();
             ltmsi = ue.ltmsi;
-            slot = self.enter_context((ltmsi, &ue), &octets, || claimed(&course.wanted, newest));
+            slot = self.enter_context((ltmsi, &ue), &octets, || claimed(&recovery.outboxes, newest));
             if slot.is_none() {
                 return;
             }
         }
-        let last = course.wanted.len().saturating_sub(1);
-        for (n, PendingOutbox { at, outbox }) in course.wanted.into_iter().enumerate() {
+        let last = recovery.outboxes.len().saturating_sub(1);
+        for (n, PendingOutbox { at, outbox }) in recovery.outboxes.into_iter().enumerate() {
             match Outbox::decode(&outbox) {
                 Some(outbox) => {
                     let left = newest.since(at) > DONE_AGAIN;
@@ -159,7 +158,7 @@ impl Host {
                 None => tracing::error!(id, "what a record wants done does not decode: please report it"),
             }
         }
-        for PendingSmfRequest { key, number, ask, carried } in course.asked {
+        for PendingSmfRequest { key, number, request: ask, sm_context: carried } in recovery.requests {
             let travels = self.smf_commits().then_some(DelegatedCommit { record: id, part: None });
             let with = RequestExtras { carried: carried.as_ref(), travels: travels.as_ref(), input: 0 };
             self.ask_smf((ltmsi, key), number, ask, with);
@@ -187,7 +186,7 @@ fn last_of(ues: &[ClaimedUe]) -> (FxHashMap<u64, Instant>, Vec<u64>) {
     let (mut newest, mut inputs) = (FxHashMap::<u64, Instant>::default(), Vec::new());
     for ClaimedUe { before, stored, .. } in ues {
         let newest = newest.entry(*before).or_default();
-        for PendingOutbox { at, outbox } in &stored.course.wanted {
+        for PendingOutbox { at, outbox } in &stored.recovery.outboxes {
             *newest = (*newest).max(*at);
             inputs.extend(Outbox::decode(outbox).map(|outbox| outbox.input).filter(|input| *input != 0));
         }
@@ -262,7 +261,6 @@ fn claim_of(claim: &mut BucketClaim<'_>, region: &Region, buckets: &FxHashSet<Bu
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::worker::outbox;
     use vireo_core::schedule::kind::NfKind;
     use vireo_types::AssocId;
 
@@ -271,7 +269,7 @@ mod tests {
         let outbox = Outbox {
             at,
             ltmsi,
-            key: outbox::key(ltmsi, 1),
+            key: vireo_core::step::idempotency_key(ltmsi, 1),
             input,
             deadline: None,
             before: None,
@@ -289,7 +287,7 @@ mod tests {
         let supi: Supi = "999700000000001".parse().unwrap();
         let of = |before, wanted: Vec<PendingOutbox>| {
             let mut stored = UeRecord::default();
-            stored.course.wanted = wanted;
+            stored.recovery.outboxes = wanted;
             ClaimedUe { id: 1, before, stored }
         };
         let bound = wanted(5, 0, vec![Effect::BindSupi(supi)]);

@@ -6,7 +6,7 @@
 use super::cluster::Owner;
 use super::{BATCH, EventMessage, Host, nodes};
 use crate::balancer::Command;
-use crate::sbi::amf::RequestExtras;
+use crate::smf_link::RequestExtras;
 use crate::worker::context_database::DatabaseRef;
 use crate::worker::event_message;
 use crate::worker::outbox::Outbox;

@@ -23,7 +23,6 @@ pub(super) use database::{Kept, take};
 pub(super) use holder::Renewal;
 
 use super::{Host, HostConfig, HostError};
-use crate::worker::region_layout;
 use rustc_hash::FxHasher;
 use std::collections::VecDeque;
 use std::hash::Hasher;
@@ -73,7 +72,7 @@ struct Entry {
 /// meaning with another configuration.
 pub(super) fn mark(core: &CoreConfig) -> u64 {
     let slices: Vec<_> = core.slices.iter().map(|slice| slice.snssai).collect();
-    let dnns: Vec<_> = core.dnns.iter().map(|dnn| (&dnn.name, region_layout::ranges(dnn))).collect();
+    let dnns: Vec<_> = core.dnns.iter().map(|dnn| (&dnn.name, dnn.address_ranges())).collect();
     let amf = (&core.plmns, core.amf_region, core.amf_set, core.amf_pointer);
     let mut hasher = FxHasher::default();
     hasher.write(format!("{amf:?} {slices:?} {dnns:?}").as_bytes());

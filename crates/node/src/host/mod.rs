@@ -52,7 +52,7 @@ pub(crate) use region_usage::RegionUsage;
 
 use crate::balancer::{Command, CommandSender};
 use crate::cluster::{LostBalancer, UnackedMessage};
-use crate::sbi::amf::SmfLink;
+use crate::smf_link::SmfLink;
 use crate::worker::context_database;
 use crate::worker::event_message::EventMessage;
 use crate::worker::ids::IdAllocator;

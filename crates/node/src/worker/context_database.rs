@@ -32,28 +32,29 @@
 //! it with the same key and gets the same response.
 
 mod batch;
+mod config;
 mod record;
 mod resumed;
 mod writers;
 
-pub(crate) use record::{LAYOUT, kept};
+pub(crate) use config::ContextDatabaseConfig;
+pub use config::ContextDatabaseError;
 pub(crate) use resumed::{Becomes, Resumption};
-pub(super) use writers::LatestUe;
 pub(crate) use writers::Writer;
+pub(super) use writers::{LatestUe, pending_content};
 
 use batch::Prefetched;
 use record::{EncodedUeRecord, stored};
-use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use vireo_core::amf::context;
 use vireo_core::config::{StatePersist, StateWrite};
 use vireo_core::placement::replica;
-use vireo_core::sba::{N1N2TransferResult, PiggybackedSmContext, SessionNumber, SmfRequest};
 use vireo_ops::shared_record;
 use vireo_ops::state::RecordsConfig;
+use vireo_ops::ue_record::UeRecord;
 use vireo_store::Version;
 use vireo_store::records::{Change, LIFE, Name, RecordBase, RecordError, RecordStore, StoredRecord, Writers};
-use vireo_types::{Bucket, Instant, Ltmsi};
+use vireo_types::{Bucket, Ltmsi};
 use writers::behind;
 
 /// Collection of the AMF's records.
@@ -62,21 +63,6 @@ const COLLECTION: &str = "amf";
 const GONE: Duration = Duration::from_secs(60);
 /// Number of records per database operation.
 const BATCH: usize = 256;
-/// Maximum number of remembered outboxes, and of remembered transfer results.
-const REMEMBERED: usize = 16;
-/// Maximum number of remembered open requests. Beyond it every response is accepted.
-const ASKED: usize = 256;
-
-/// Location and format of the records.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct ContextDatabaseConfig {
-    /// The database, and the format of its records.
-    pub(crate) records: RecordsConfig,
-    /// Owner number of this host in its records: another one after each start.
-    pub(crate) owner: u64,
-    /// True if other hosts may take over this host's records.
-    pub(crate) shared: bool,
-}
 
 /// Content of the region in place of a context that is in the database.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -142,146 +128,10 @@ fn name(config: &ContextDatabaseConfig, id: u64) -> Name {
     Name { collection: collection(config), id }
 }
 
-/// Outbox of a step that is not known to be sent.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct PendingOutbox {
-    /// Time of the step.
-    pub(crate) at: Instant,
-    /// Encoded outbox.
-    #[serde(with = "record::octets")]
-    pub(crate) outbox: Vec<u8>,
-}
-
-/// An SMF request without response.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct PendingSmfRequest {
-    /// Idempotency key: the SMF recognises a repeat by it.
-    pub(crate) key: u64,
-    pub(crate) number: SessionNumber,
-    pub(crate) ask: SmfRequest,
-    /// Piggybacked SM context (`state.carry = "piggyback"`).
-    pub(crate) carried: Option<PiggybackedSmContext>,
-}
-
-/// State of a UE besides its context that a takeover needs.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct RecoveryLog {
-    /// Outboxes of the last steps in commit order. Effects of several steps may be unsent.
-    pub(crate) wanted: Vec<PendingOutbox>,
-    /// Open SMF requests.
-    pub(crate) asked: Vec<PendingSmfRequest>,
-    /// Keys and results of the last transfers.
-    taken: Vec<(u64, N1N2TransferResult)>,
-}
-
-impl RecoveryLog {
-    /// Adds the outbox of a step. Removes old outboxes, whose effects were sent.
-    pub(super) fn wants(&mut self, at: Instant, outbox: &[u8], shared: bool) {
-        if shared {
-            self.wanted.retain(|wanted| at.since(wanted.at) <= replica::DONE_AGAIN);
-            let over = (self.wanted.len() + 1).saturating_sub(REMEMBERED);
-            self.wanted.drain(..over);
-        } else {
-            self.wanted.clear();
-        }
-        self.wanted.push(PendingOutbox { at, outbox: outbox.to_vec() });
-    }
-
-    /// Adds an SMF request.
-    pub(super) fn asks(&mut self, asked: PendingSmfRequest) {
-        if self.asked.len() < ASKED {
-            self.asked.push(asked);
-        }
-    }
-
-    /// Removes an answered request. Returns true if this is its first response.
-    pub(super) fn is_answered(&mut self, key: u64) -> bool {
-        let before = self.asked.len();
-        self.asked.retain(|asked| asked.key != key);
-        self.asked.len() < before || before >= ASKED
-    }
-
-    /// Returns true if the request is open.
-    pub(super) fn has_asked(&self, key: u64) -> bool {
-        self.asked.len() >= ASKED || self.asked.iter().any(|asked| asked.key == key)
-    }
-
-    /// Returns the result of a repeated transfer.
-    pub(super) fn result_of(&self, key: u64) -> Option<N1N2TransferResult> {
-        self.taken.iter().find(|(taken, _)| *taken == key).map(|(_, result)| *result)
-    }
-
-    /// Adds the result of a transfer.
-    pub(super) fn takes(&mut self, key: u64, result: N1N2TransferResult) {
-        let over = (self.taken.len() + 1).saturating_sub(REMEMBERED);
-        self.taken.drain(..over);
-        self.taken.push((key, result));
-    }
-}
-
-/// A UE as stored in the database.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct UeRecord {
-    /// Owner number of the UE's host.
-    pub(crate) owner: u64,
-    /// Version of the record: number of commits of the UE.
-    pub(crate) step: u64,
-    /// True if the context is removed. These three fields come first
-    /// ([`shared_record::AmfPartHeader`]).
-    pub(crate) removed: bool,
-    /// Last processed input in the owner's numbering; 0: none since it took the UE over.
-    pub(crate) consumed: u64,
-    pub(crate) deadline: Option<Instant>,
-    pub(crate) pin: u64,
-    pub(crate) course: RecoveryLog,
-    /// Empty if the context is removed.
-    #[serde(with = "serde_bytes")]
-    pub(crate) context: Vec<u8>,
-    /// Content of the loaded record: equal fields are not written again.
-    #[serde(skip)]
-    pub(crate) known: RecordBase,
-}
-
-impl UeRecord {
-    /// Returns the outbox of the last step.
-    pub(super) fn outbox(&self) -> &[u8] {
-        self.course.wanted.last().map_or(&[], |wanted| &wanted.outbox)
-    }
-
-    pub(crate) fn decode(octets: &[u8]) -> Result<Self, ContextDatabaseError> {
-        postcard::from_bytes(octets).map_err(|_| ContextDatabaseError::UnknownFormat)
-    }
-
-    pub(crate) fn encode(&self) -> Result<Vec<u8>, ContextDatabaseError> {
-        postcard::to_stdvec(self).map_err(|_| ContextDatabaseError::UnknownFormat)
-    }
-
-    /// Returns the region's content while the database is behind; `None` if it is too long.
-    pub(super) fn ahead(&self, elsewhere: DatabaseRef) -> Option<Vec<u8>> {
-        let octets = self.encode().ok().filter(|octets| octets.len() <= shared_record::PART_OCTETS)?;
-        Some(elsewhere.before(&octets))
-    }
-}
-
-/// Error while loading or storing a context.
-#[derive(Debug, thiserror::Error)]
-pub enum ContextDatabaseError {
-    /// The database failed.
-    #[error("the database of contexts (state.database) does not answer: {0}")]
-    Database(#[from] RecordError),
-    /// The record is not a context.
-    #[error(
-        "the database of contexts (state.database) has something else than a context: is it another program's too?"
-    )]
-    UnknownFormat,
-    /// The record is missing although it was stored.
-    #[error(
-        "the database of contexts (state.database) has lost a UE: was it emptied, or does it let go of what is old?"
-    )]
-    Lost,
-    /// Another host owns the UE.
-    #[error("the UE is another host's by now: this one was taken for dead")]
-    Foreign,
+/// Returns the region's content while the database is behind; `None` if it is too long.
+pub(super) fn content_ahead(stored: &UeRecord, elsewhere: DatabaseRef) -> Option<Vec<u8>> {
+    let octets = stored.encode().ok().filter(|octets| octets.len() <= shared_record::PART_OCTETS)?;
+    Some(elsewhere.before(&octets))
 }
 
 /// Handle of the records, or the error that prevents one.
@@ -500,8 +350,8 @@ impl<'a> BucketClaim<'a> {
             context = context::encode(&ue, Vec::new()).unwrap_or(context);
         }
         let (owner, step) = (self.config.owner, stored.step + 1);
-        let (course, known) = (stored.course.clone(), stored.known.clone());
-        UeRecord { owner, step, consumed: 0, pin: 0, context, course, known, ..*stored }
+        let (recovery, known) = (stored.recovery.clone(), stored.known.clone());
+        UeRecord { owner, step, consumed: 0, pin: 0, context, recovery, known, ..*stored }
     }
 }
 
@@ -543,28 +393,6 @@ mod tests {
         assert_eq!(DatabaseRef::of(&one.octets()), Some(one));
         assert_eq!((bucket_of(one.id), DatabaseRef::of(&[MARK]), DatabaseRef::of(b"x")), (Bucket::new(77), None, None));
         assert_ne!(one.id, DatabaseRef::fresh(ltmsi, u64::MAX, 4).id);
-    }
-
-    #[test]
-    fn a_course_knows_what_was_wanted_lately_and_what_is_open() {
-        let mut course = RecoveryLog::default();
-        for n in 0..2 * REMEMBERED as u64 {
-            course.wants(Instant(n), &[n as u8], true);
-        }
-        assert_eq!((course.wanted.len(), course.wanted[0].outbox[0]), (REMEMBERED, REMEMBERED as u8));
-        course.wants(Instant(10_000_000), b"late", true);
-        assert_eq!(course.wanted.len(), 1, "the others were done long ago");
-        course.wants(Instant(10_000_000), b"later", false);
-        assert_eq!(course.wanted[0].outbox, b"later", "nobody else goes on: the region knows what was done");
-        let ask = SmfRequest::Release { reference: "x".into() };
-        course.asks(PendingSmfRequest { key: 3, number: 1, ask, carried: None });
-        assert_eq!([3, 4].map(|key| course.has_asked(key)), [true, false]);
-        assert_eq!([3, 3, 4].map(|key| course.is_answered(key)), [true, false, false]);
-        assert!(!course.has_asked(3));
-        course.takes(5, N1N2TransferResult::Initiated);
-        assert_eq!((course.result_of(5), course.result_of(6)), (Some(N1N2TransferResult::Initiated), None));
-        (0..100).for_each(|key| course.takes(100 + key, N1N2TransferResult::Initiated));
-        assert_eq!((course.taken.len(), course.result_of(5)), (REMEMBERED, None));
     }
 
     /// One host commits, another one claims, the first one wakes up.

@@ -5,18 +5,19 @@
 
 use super::Location;
 use super::context_database::{
-    ContextDatabase, ContextDatabaseError, DatabaseRef, LatestUe, PendingSmfRequest, RecoveryLog, UeRecord, Writer,
+    ContextDatabase, ContextDatabaseError, DatabaseRef, LatestUe, Writer, content_ahead, pending_content,
 };
-use super::outbox::{self, Outbox};
+use super::outbox::Outbox;
 use rustc_hash::FxHashMap;
 use std::time::{Duration, Instant};
 use vireo_core::amf::context::{self, IncrementalEncoder, UeContext};
 use vireo_core::config::StatePersist;
 use vireo_core::placement::replica;
 use vireo_core::sba::N1N2TransferResult;
-use vireo_core::step::Effect;
+use vireo_core::step::{Effect, idempotency_key};
 use vireo_ops::clock::clock;
 use vireo_ops::metrics::StateOperation;
+use vireo_ops::ue_record::{PendingSmfRequest, RecoveryLog, UeRecord};
 use vireo_store::records::RecordBase;
 use vireo_store::region::{Buffer, CommitRecord, Packet, Region, Slot, Snapshot, Worker};
 use vireo_store::{CommitError, Version};
@@ -163,7 +164,7 @@ struct DatabaseState {
     step: u64,
     /// True if the database has an earlier state than the region.
     ahead: bool,
-    course: RecoveryLog,
+    recovery: RecoveryLog,
     way: CommitPath,
 }
 
@@ -182,22 +183,22 @@ impl LoadedContext {
 
     /// Removes an answered request. Returns true if this is its first response.
     pub(super) fn is_answered(&mut self, key: u64) -> bool {
-        self.stored.course.is_answered(key)
+        self.stored.recovery.complete_request(key)
     }
 
     /// Returns true if the request is open.
     pub(super) fn has_asked(&self, key: u64) -> bool {
-        self.stored.course.has_asked(key)
+        self.stored.recovery.has_request(key)
     }
 
     /// Returns the result of a repeated transfer.
     pub(super) fn result_of(&self, key: u64) -> Option<N1N2TransferResult> {
-        self.stored.course.result_of(key)
+        self.stored.recovery.transfer_result(key)
     }
 
     /// Adds the result of a transfer.
     pub(super) fn takes(&mut self, key: u64, result: N1N2TransferResult) {
-        self.stored.course.takes(key, result);
+        self.stored.recovery.add_transfer(key, result);
     }
 
     /// Sets the way of the next commit.
@@ -206,8 +207,8 @@ impl LoadedContext {
     }
 
     /// Adds an SMF request.
-    pub(super) fn asks(&mut self, asked: PendingSmfRequest) {
-        self.stored.course.asks(asked);
+    pub(super) fn add_request(&mut self, request: PendingSmfRequest) {
+        self.stored.recovery.add_request(request);
     }
 }
 
@@ -367,7 +368,7 @@ impl Contexts {
             region.read(slot, &mut self.snapshot);
         }
         let unsent = self.snapshot.buffer().filter(|_| !self.snapshot.sent);
-        let UeRecord { context, course, step, known, .. } = stored;
+        let UeRecord { context, recovery, step, known, .. } = stored;
         if context.is_empty() {
             return Ok(LoadResult::Tombstone { consumed, unsent });
         }
@@ -376,7 +377,7 @@ impl Contexts {
         self.decoded(slot, consumed, Some(&context));
         if let Some(hand) = &mut self.loaded {
             let elsewhere = Some(elsewhere);
-            hand.stored = DatabaseState { elsewhere, version, known, step, course, ..DatabaseState::default() };
+            hand.stored = DatabaseState { elsewhere, version, known, step, recovery, ..DatabaseState::default() };
             if lost {
                 // A worker died during a procedure: its messages used these identifiers and COUNTs.
                 replica::skip(&mut hand.ue);
@@ -391,7 +392,7 @@ impl Contexts {
         let consumed = self.snapshot.consumed;
         let last = Outbox::decode(&self.snapshot.outbox).ok_or(ContextDatabaseError::Lost)?;
         let forget = Outbox {
-            key: outbox::key(last.ltmsi, ((last.key >> 4) as u32).wrapping_add(replica::SKIPPED_STEPS as u32)),
+            key: idempotency_key(last.ltmsi, ((last.key >> 4) as u32).wrapping_add(replica::SKIPPED_STEPS as u32)),
             input: 0,
             before: last.after,
             after: None,
@@ -526,12 +527,12 @@ impl Contexts {
         };
         let (owner, shared) = (central.config().owner, central.config().shared);
         let (slot, ltmsi) = (hand.slot, hand.ue.ltmsi);
-        let DatabaseState { elsewhere, version, known, step, ahead, course, way } = &mut hand.stored;
+        let DatabaseState { elsewhere, version, known, step, ahead, recovery, way } = &mut hand.stored;
         let later = *version != 0 && (*way == CommitPath::BySmf || *way == CommitPath::Deferred && !*ahead);
         let elsewhere = elsewhere.get_or_insert_with(|| DatabaseRef::fresh(ltmsi, owner, consumed));
         elsewhere.writer = Writer::own(worker);
         let elsewhere = *elsewhere;
-        course.wants(clock(), outbox, shared);
+        recovery.add_outbox(clock(), outbox, shared);
         if let Some(held) = held.as_mut().filter(|_| pin != 0 && !forgets) {
             // The procedure continues.
             let record = CommitRecord { consumed, deadline, pin, context: &elsewhere.octets(), outbox };
@@ -541,12 +542,12 @@ impl Contexts {
             return Ok(StepOutcome::Done(CommitHandle::Committed(committed.buffer)));
         }
         let (version, step, ahead) = (*version, *step + 1, *ahead);
-        let (known, course, context) = (std::mem::take(known), std::mem::take(course), Vec::new());
-        let mut stored = UeRecord { owner, step, removed: forgets, consumed, deadline, pin, course, context, known };
+        let (known, recovery, context) = (std::mem::take(known), std::mem::take(recovery), Vec::new());
+        let mut stored = UeRecord { owner, step, removed: forgets, consumed, deadline, pin, recovery, context, known };
         if !forgets {
             stored.context = context::encode(&hand.ue, Vec::new()).map_err(|_| CommitError::TooLarge(0))?;
         }
-        if let Some(later) = stored.ahead(elsewhere).filter(|_| later && !forgets) {
+        if let Some(later) = content_ahead(&stored, elsewhere).filter(|_| later && !forgets) {
             let record = CommitRecord { consumed, deadline, pin, context: &later, outbox };
             let committed = worker.commit(slot, &self.snapshot, &record)?;
             return Ok(StepOutcome::Done(CommitHandle::Committed(committed.buffer)));
@@ -575,7 +576,7 @@ impl Contexts {
         self.asked.extend((0..count).map(|_| (StateOperation::Write, took)));
         let each = rest.into_iter().zip(there).map(|((slot, before, elsewhere, ahead), there)| {
             let mut there = there?;
-            let behind = if central.writes_behind() { there.behind(elsewhere) } else { None };
+            let behind = if central.writes_behind() { pending_content(&mut there, elsewhere) } else { None };
             if central.writes_behind() && (ahead || behind.is_none()) {
                 // A slow writer may be dead, or the region has no room: this commit waits for the
                 // write.

@@ -38,7 +38,7 @@ impl IdAllocator {
         IdAllocator {
             region,
             slices: config.slices.iter().map(|s| s.snssai).collect(),
-            dnns: config.dnns.iter().map(|d| (d.name.clone(), region_layout::ranges(d))).collect(),
+            dnns: config.dnns.iter().map(|d| (d.name.clone(), d.address_ranges())).collect(),
             cipher: TmsiCipher::new(key),
             part,
             given: Vec::new(),

@@ -16,7 +16,7 @@ pub(crate) mod region_layout;
 
 pub(crate) use contexts::OUTBOX;
 
-use context_database::{ContextDatabaseConfig, ContextDatabaseError, PendingSmfRequest};
+use context_database::{ContextDatabaseConfig, ContextDatabaseError};
 use contexts::{CommitHandle, CommitPath, Contexts, LoadResult, LoadedContext, PendingCommit, StepError, StepOutcome};
 use event_message::{EventMessage, RepeatKey};
 use ids::IdAllocator;
@@ -37,7 +37,7 @@ use vireo_core::config::CoreConfig;
 use vireo_core::sba::{N1N2TransferResult, SmfResponse};
 use vireo_core::schedule::deficit::Deficit;
 use vireo_core::schedule::kind;
-use vireo_core::step::{Effect, StepOutput};
+use vireo_core::step::{Effect, StepOutput, idempotency_key, ltmsi_of_key};
 use vireo_ops::clock::{self, clock};
 use vireo_ops::metrics::Transaction;
 use vireo_ops::privileges::{self, Profile};
@@ -694,7 +694,7 @@ fn not_carried_out(error: &StepError) -> bool {
 fn implied(event: &mut Event<'_>, hand: &LoadedContext, are_shared: bool) -> Option<u64> {
     let Event::Transfer(transfer) = event else { return None };
     let created = transfer.created.as_mut()?;
-    let (asker, ue) = (outbox::asker(created.key), &hand.ue);
+    let (asker, ue) = (ltmsi_of_key(created.key), &hand.ue);
     let is_ours = || asker == ue.ltmsi || references(ue).contains(&asker);
     created.open &= if are_shared { hand.has_asked(created.key) } else { is_ours() };
     Some(created.key)
@@ -726,8 +726,8 @@ fn remember(hand: &mut LoadedContext, outbox: &Outbox, again: RepeatKey) {
     for (n, effect) in outbox.effects.iter().enumerate() {
         match (effect, again) {
             (Effect::SmfRequest { number, ask, carried }, _) => {
-                let (ask, carried) = (ask.clone(), carried.clone());
-                hand.asks(PendingSmfRequest { key: outbox.key_of(n), number: *number, ask, carried });
+                let (request, sm_context) = (ask.clone(), carried.clone());
+                hand.add_request(PendingSmfRequest { key: outbox.key_of(n), number: *number, request, sm_context });
             }
             // A result with an SM context is stored by the SMF, which repeats the transfer.
             (Effect::N1N2TransferReply { token, result, carried: None }, RepeatKey::Transfer(key, of))
@@ -759,7 +759,7 @@ fn leave(
     Outbox {
         at: now,
         ltmsi: ue.ltmsi,
-        key: outbox::key(ue.ltmsi, ue.sequence as u32),
+        key: idempotency_key(ue.ltmsi, ue.sequence as u32),
         input,
         before,
         after: (!forgets).then(|| Summary::of(ue)),

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use vireo_core::amf::context::UeContext;
 use vireo_core::postcard_writer;
-use vireo_core::step::{Effect, Note};
+use vireo_core::step::{Effect, Note, idempotency_key};
 use vireo_types::{AssocId, Instant, Ltmsi, RanUeNgapId, Seid};
 
 /// Fields of a context that the host counts and indexes.
@@ -49,8 +49,8 @@ pub(crate) struct Outbox {
     pub(crate) at: Instant,
     /// LTMSI of the UE after the step.
     pub(crate) ltmsi: Ltmsi,
-    /// Idempotency key of the step's effects, the same when it runs again (DESIGN decision 4). See
-    /// [`key`].
+    /// Idempotency key of the step's effects, the same when it runs again
+    /// ([`idempotency_key`]).
     pub(crate) key: u64,
     /// Balancer's number of the input that the step completes; 0 = none.
     pub(crate) input: u64,
@@ -67,23 +67,13 @@ pub(crate) struct Outbox {
     pub(crate) notes: Vec<Note>,
 }
 
-/// Returns the idempotency key of a UE's step. The lowest 4 bits number its effects.
-pub(crate) fn key(ltmsi: Ltmsi, step: u32) -> u64 {
-    u64::from(ltmsi.get()) << 36 | u64::from(step) << 4
-}
-
-/// Returns the LTMSI of a [`key`].
-pub(crate) fn asker(key: u64) -> Ltmsi {
-    Ltmsi::from_raw((key >> 36) as u32)
-}
-
 /// Stored form of an outbox. It stays in the record of a UE at rest, so it omits what follows from
 /// other fields or is unchanged.
 #[derive(Serialize, Deserialize)]
 struct EncodedOutbox<'a> {
     at: Instant,
     ltmsi: Ltmsi,
-    /// Step number of [`key`].
+    /// Step number of [`idempotency_key`].
     step: u32,
     input: u64,
     /// Deadline relative to `at`, in microseconds.
@@ -135,7 +125,7 @@ impl Outbox {
             effects: Cow::Borrowed(&self.effects),
             notes: Cow::Borrowed(&self.notes),
         };
-        (self.key == key(self.ltmsi, step)).then_some(())?;
+        (self.key == idempotency_key(self.ltmsi, step)).then_some(())?;
         postcard_writer::to_vec(&stored, &mut to).ok()?;
         Some(to)
     }
@@ -149,7 +139,7 @@ impl Outbox {
         Some(Outbox {
             at: stored.at,
             ltmsi: stored.ltmsi,
-            key: key(stored.ltmsi, stored.step),
+            key: idempotency_key(stored.ltmsi, stored.step),
             input: stored.input,
             deadline: stored.due.map(|due| Instant(stored.at.0.wrapping_add_signed(due))),
             before,
@@ -173,7 +163,7 @@ mod tests {
         let mut outbox = Outbox {
             at: Instant(1_795_000_000_000_000),
             ltmsi,
-            key: key(ltmsi, 77),
+            key: idempotency_key(ltmsi, 77),
             input: 1_000_000,
             deadline: Some(Instant(1_795_003_480_000_000)),
             before: Some(summary),
@@ -187,7 +177,7 @@ mod tests {
         assert!(octets.len() <= 36, "{} octets", octets.len());
         assert_eq!(Outbox::decode(&octets), Some(outbox.clone()));
         // An expired deadline, a removed context, and extreme values.
-        (outbox.deadline, outbox.after, outbox.key) = (Some(Instant(5)), None, key(ltmsi, u32::MAX));
+        (outbox.deadline, outbox.after, outbox.key) = (Some(Instant(5)), None, idempotency_key(ltmsi, u32::MAX));
         (outbox.settled, outbox.seids) = (vec![Ltmsi::from_raw(1)], vec![None, Some(Seid(u64::MAX))]);
         (outbox.effects, outbox.notes) = (vec![Effect::Forget], vec![Note::fault("x")]);
         let octets = outbox.encode(Vec::new()).unwrap();

@@ -3,8 +3,7 @@
 //! Host and workers compute the layout from the same few sizes.
 
 use std::sync::atomic::Ordering;
-use vireo_core::config::{CoreConfig, DnnConfig};
-use vireo_core::ids::address_pool::Range;
+use vireo_core::config::CoreConfig;
 use vireo_ops::metrics::{StateOperation, Transaction};
 use vireo_store::region::{Bell, Region, RegionConfig, Ring, Slot, TABLES};
 use vireo_types::Bucket;
@@ -156,15 +155,10 @@ pub(crate) fn set_own(region: &Region, is_own: impl Fn(Bucket) -> bool) {
 
 /// Returns the sizes of the address tables: IPv4 and IPv6 of each data network, 0 without a pool.
 pub(crate) fn address_tables(config: &CoreConfig) -> [u32; TABLES] {
-    let sizes = config.dnns.iter().flat_map(|dnn| ranges(dnn).map(|range| range.map_or(0, |r| r.size())));
+    let sizes = config.dnns.iter().flat_map(|dnn| dnn.address_ranges().map(|range| range.map_or(0, |r| r.size())));
     let mut tables = [0; TABLES];
     tables.iter_mut().zip(sizes).for_each(|(table, size)| *table = size);
     tables
-}
-
-/// Returns the address ranges of a data network's pools.
-pub(crate) fn ranges(dnn: &DnnConfig) -> [Option<Range>; 2] {
-    [dnn.ipv4_pool.map(|(a, length)| Range::ipv4(a, length)), dnn.ipv6_pool.map(|(a, length)| Range::ipv6(a, length))]
 }
 
 /// Returns the configuration of a host's region.

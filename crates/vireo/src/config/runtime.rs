@@ -13,8 +13,8 @@ use std::time::Duration;
 use vireo_core::config::{SliceConfig, StateLocation, StateMode};
 use vireo_core::schedule::kind::NfKind;
 use vireo_node::cluster::ReplicationConfig;
-use vireo_node::sbi::SbiConfig;
 use vireo_ops::config::{NF_KINDS, OverloadConfig, PoolKey, PoolsConfig, SliceRuntime, StateConfig};
+use vireo_ops::sbi::SbiConfig;
 use vireo_ops::state::HAS_MONGODB;
 
 /// Upper bound of worker processes, excluding the host (`vireo_store::region::RegionConfig`).

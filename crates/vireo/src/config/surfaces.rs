@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use vireo_node::cluster::{ClusterConfig, EtcdTls};
-use vireo_node::sbi::{Encoding, SbiConfig};
 use vireo_ops::config::{ApiConfig, ApiSocket, ApiToken, DatabaseTls};
+use vireo_ops::sbi::{Encoding, SbiConfig};
 
 /// Value for a default that depends on the process.
 const AUTO: &str = "auto";

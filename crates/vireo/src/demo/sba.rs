@@ -17,7 +17,7 @@ use crate::lab::redis::Redis;
 use crate::lab::redis_cluster::RedisCluster;
 use clap::ValueEnum;
 use std::time::{Duration, Instant};
-use vireo_node::sbi::Encoding;
+use vireo_ops::sbi::Encoding;
 use vireo_ops::state::HAS_MONGODB;
 
 /// Location of the state of AMF, SMF and UPF.

@@ -18,8 +18,8 @@ use crate::slice;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::time::{Duration, Instant};
-use vireo_node::sbi::Encoding;
 use vireo_ops::api::{Counts, HostStatus, SlicesStatus, Status, UpfStatus};
+use vireo_ops::sbi::Encoding;
 use vireo_subscribers::{OnExisting, Store, Subscriber, key_source};
 use vireo_types::Supi;
 

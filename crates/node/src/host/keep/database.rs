@@ -10,7 +10,7 @@ use super::holder::{self, Held, Renewal};
 use super::{Tally, mark};
 use crate::host::{Host, HostError, HostSender};
 use crate::worker::Location;
-use crate::worker::context_database::{Becomes, ContextDatabaseConfig, DatabaseRef, LAYOUT, Resumption, UeRecord};
+use crate::worker::context_database::{Becomes, ContextDatabaseConfig, DatabaseRef, Resumption};
 use rustc_hash::FxHasher;
 use std::hash::Hasher;
 use std::sync::Arc;
@@ -20,6 +20,7 @@ use vireo_core::config::CoreConfig;
 use vireo_ops::clock::clock;
 use vireo_ops::config::{KeepConfig, StateConfig};
 use vireo_ops::state::RecordsConfig;
+use vireo_ops::ue_record::{LAYOUT, UeRecord};
 use vireo_store::records::{RecordError, RecordStore};
 use vireo_types::Instant;
 

@@ -4,9 +4,10 @@
 //! compared and swapped by itself; only the round trip is shared.
 
 use super::record::{EncodedUeRecord, stored};
-use super::{ContextDatabase, ContextDatabaseError, UeRecord, name, there};
+use super::{ContextDatabase, ContextDatabaseError, name, there};
 use rustc_hash::FxHashMap;
 use std::time::Duration;
+use vireo_ops::ue_record::UeRecord;
 use vireo_store::Version;
 use vireo_store::records::{RecordError, StoredRecord};
 

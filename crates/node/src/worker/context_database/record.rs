@@ -14,94 +14,12 @@
 //! [`UpdateMode::DeleteCreate`]: a crash between its two operations leaves no record, and the AMF's
 //! record is the only copy of a UE.
 
-use super::{ContextDatabaseConfig, ContextDatabaseError, PendingOutbox, PendingSmfRequest, RecoveryLog, UeRecord};
-use serde::{Deserialize, Serialize};
-use vireo_core::amf::context::{self, UeContext};
-use vireo_core::sba::N1N2TransferResult;
+use super::config::{ContextDatabaseConfig, ContextDatabaseError};
+use vireo_core::amf::context::UeContext;
 use vireo_ops::shared_record;
+use vireo_ops::ue_record::{UeDocument, UeRecord};
 use vireo_store::Version;
 use vireo_store::records::{Change, Codec, Encoded, Format, RecordBase, RecordPart, StoredRecord, UpdateMode};
-use vireo_types::Instant;
-
-/// Version of the fields: grows with those beside the context and with the context's layout.
-pub(crate) const LAYOUT: u16 = 1 << 8 | context::LAYOUT_VERSION as u16;
-
-/// Fields of a document beside those of the context. Their names differ from the context's.
-#[derive(Debug, Serialize, Deserialize)]
-struct UeDocument {
-    /// These three fields come first ([`shared_record::AmfPartHeader`]).
-    owner: u64,
-    step: u64,
-    removed: bool,
-    /// [`LAYOUT`] of the writer.
-    layout: u16,
-    consumed: u64,
-    deadline: Option<Instant>,
-    pin: u64,
-    /// Outboxes of the last steps ([`RecoveryLog`]).
-    outboxes: Vec<PendingOutbox>,
-    asked: Vec<PendingSmfRequest>,
-    taken: Vec<(u64, N1N2TransferResult)>,
-    /// Field of the NAS security context that is no field of a context's document. The binary form
-    /// encodes it differently.
-    derives_keys: bool,
-    /// Only in a document of one part: the context, unless it is removed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    context: Option<Box<UeContext>>,
-}
-
-impl UeDocument {
-    /// Splits a UE into document and context.
-    fn of(stored: &UeRecord) -> Result<(Self, Option<UeContext>), ContextDatabaseError> {
-        let ue = match &stored.context[..] {
-            [] => None,
-            octets => Some(context::decode(octets).map_err(|_| ContextDatabaseError::UnknownFormat)?),
-        };
-        let &UeRecord { owner, step, consumed, deadline, pin, .. } = stored;
-        let RecoveryLog { wanted, asked, taken } = stored.course.clone();
-        let derives_keys = ue.as_ref().and_then(|ue| ue.security.as_ref()).is_some_and(|keys| keys.derives_keys);
-        let document = UeDocument {
-            owner,
-            step,
-            removed: ue.is_none(),
-            layout: LAYOUT,
-            consumed,
-            deadline,
-            pin,
-            outboxes: wanted,
-            asked,
-            taken,
-            derives_keys,
-            context: None,
-        };
-        Ok((document, ue))
-    }
-
-    /// Joins document and context to a UE.
-    fn stored(self, ue: Option<UeContext>) -> Result<UeRecord, ContextDatabaseError> {
-        if self.layout != LAYOUT || self.removed != ue.is_none() {
-            return Err(ContextDatabaseError::UnknownFormat);
-        }
-        let mut octets = Vec::new();
-        if let Some(mut ue) = ue {
-            ue.security.iter_mut().for_each(|keys| keys.derives_keys = self.derives_keys);
-            octets = context::encode(&ue, octets).map_err(|_| ContextDatabaseError::UnknownFormat)?;
-        }
-        let UeDocument { owner, step, removed, consumed, deadline, pin, outboxes: wanted, asked, taken, .. } = self;
-        let course = RecoveryLog { wanted, asked, taken };
-        Ok(UeRecord {
-            owner,
-            step,
-            removed,
-            consumed,
-            deadline,
-            pin,
-            course,
-            context: octets,
-            known: RecordBase::default(),
-        })
-    }
-}
 
 /// Returns the codec of the AMF's records.
 fn codec(config: &ContextDatabaseConfig) -> Codec {
@@ -110,37 +28,12 @@ fn codec(config: &ContextDatabaseConfig) -> Codec {
     Codec { format, manner }
 }
 
-/// Returns the stored form of the AMF's part from its transfer form; `None` for another release.
-pub(crate) fn kept(format: Format, part: &[u8]) -> Option<Vec<u8>> {
-    match format {
-        Format::Binary => Some(part.to_vec()),
-        Format::Json | Format::Protobuf => of_stored(format, &UeRecord::decode(part).ok()?).ok(),
-    }
-}
-
-fn of_stored(format: Format, stored: &UeRecord) -> Result<Vec<u8>, ContextDatabaseError> {
-    if format == Format::Binary {
-        return stored.encode();
-    }
-    let (document, ue) = UeDocument::of(stored)?;
-    let document = UeDocument { context: ue.map(Box::new), ..document };
-    format.encode(&document).map_err(|_| ContextDatabaseError::UnknownFormat)
-}
-
-fn of_part(format: Format, part: &[u8]) -> Result<UeRecord, ContextDatabaseError> {
-    if format == Format::Binary {
-        return UeRecord::decode(part);
-    }
-    let mut document: UeDocument = format.decode(part).map_err(|_| ContextDatabaseError::UnknownFormat)?;
-    let ue = document.context.take().map(|ue| *ue);
-    document.stored(ue)
-}
-
 /// Decodes the UE of a record.
 pub(super) fn stored(config: &ContextDatabaseConfig, found: StoredRecord) -> Result<UeRecord, ContextDatabaseError> {
     let codec = codec(config);
     if config.records.is_shared() {
-        return of_part(codec.format, found.part(shared_record::AMF).ok_or(ContextDatabaseError::UnknownFormat)?);
+        let part = found.part(shared_record::AMF).ok_or(ContextDatabaseError::UnknownFormat)?;
+        return Ok(UeRecord::from_part(codec.format, part)?);
     }
     if found.parts.is_empty() {
         return Ok(UeRecord { known: RecordBase::at(found.version), ..UeRecord::decode(&found.octets)? });
@@ -150,10 +43,10 @@ pub(super) fn stored(config: &ContextDatabaseConfig, found: StoredRecord) -> Res
         found.part("removed").filter(|_| codec.format != Format::Binary).ok_or(ContextDatabaseError::UnknownFormat)?;
     let (stored, known) = if codec.format.decode::<bool>(removed).map_err(unknown_format)? {
         let (document, known) = codec.found::<UeDocument>(found).map_err(unknown_format)?;
-        (document.stored(None)?, known)
+        (document.into_record(None)?, known)
     } else {
         let ((document, ue), known) = codec.found::<(UeDocument, UeContext)>(found).map_err(unknown_format)?;
-        (document.stored(Some(ue))?, known)
+        (document.into_record(Some(ue))?, known)
     };
     Ok(UeRecord { known, ..stored })
 }
@@ -178,10 +71,10 @@ impl EncodedUeRecord {
     ) -> Result<Self, ContextDatabaseError> {
         let (codec, is_part) = (codec(config), config.records.is_shared());
         let value = match codec.format {
-            format if is_part => Encoded::Whole(of_stored(format, stored)?),
+            format if is_part => Encoded::Whole(stored.to_part(format)?),
             Format::Binary => Encoded::Whole(stored.encode()?),
             format => {
-                let parts = match UeDocument::of(stored)? {
+                let parts = match UeDocument::from_record(stored)? {
                     (document, Some(ue)) => format.split(&(document, ue)),
                     (document, None) => format.split(&document),
                 };
@@ -208,24 +101,6 @@ impl EncodedUeRecord {
             true => Change::Update { expected: self.known.version, parts },
             false => self.codec.change(&self.known, &self.value, parts, false),
         }
-    }
-}
-
-/// Serde module for octet strings: hexadecimal digits in human-readable formats.
-pub(super) mod octets {
-    use serde::de::Error;
-    use serde::{Deserialize, Deserializer, Serializer};
-
-    pub(in super::super) fn serialize<S: Serializer>(octets: &[u8], s: S) -> Result<S::Ok, S::Error> {
-        if s.is_human_readable() { s.serialize_str(&hex::encode(octets)) } else { s.serialize_bytes(octets) }
-    }
-
-    pub(in super::super) fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<u8>, D::Error> {
-        if d.is_human_readable() {
-            let digits = String::deserialize(d)?;
-            return hex::decode(&*digits).map_err(D::Error::custom);
-        }
-        serde_bytes::deserialize(d)
     }
 }
 

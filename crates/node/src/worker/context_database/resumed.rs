@@ -1,7 +1,8 @@
 //! Resumption or removal of the records of a host's previous run.
 
 use super::record::{EncodedUeRecord, stored};
-use super::{BATCH, ContextDatabaseConfig, RecoveryLog, UeRecord, collection, name};
+use super::{BATCH, ContextDatabaseConfig, collection, name};
+use vireo_ops::ue_record::{RecoveryLog, UeRecord};
 use vireo_store::Version;
 use vireo_store::records::{Change, Name, RecordError, RecordPart, RecordStore, StoredRecord};
 use vireo_types::Instant;
@@ -102,8 +103,8 @@ impl<'a> Resumption<'a> {
     /// Returns the UE as owned by this host, without a procedure in progress.
     fn mine(&self, stored: UeRecord, context: Vec<u8>, deadline: Option<Instant>) -> UeRecord {
         let (owner, step) = (self.config.owner, stored.step + 1);
-        let course = RecoveryLog::default();
-        UeRecord { owner, step, removed: false, consumed: 0, deadline, pin: 0, course, context, known: stored.known }
+        let recovery = RecoveryLog::default();
+        UeRecord { owner, step, removed: false, consumed: 0, deadline, pin: 0, recovery, context, known: stored.known }
     }
 
     fn change<T>(

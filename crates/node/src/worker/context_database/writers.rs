@@ -3,10 +3,11 @@
 //! Until the write, the region has the context too. Commits in flight of a dead worker's writers
 //! are not lost with it.
 
-use super::{ContextDatabase, ContextDatabaseError, DatabaseRef, RecordsHandle, UeRecord};
+use super::{ContextDatabase, ContextDatabaseError, DatabaseRef, RecordsHandle, content_ahead};
 use crate::worker::outbox::Outbox;
 use std::time::Duration;
 use vireo_ops::clock::clock;
+use vireo_ops::ue_record::UeRecord;
 use vireo_store::Version;
 use vireo_store::records::{RecordError, RecordStore, Writers, WritersConfig};
 use vireo_store::region::{Region, Snapshot, Worker};
@@ -59,15 +60,13 @@ pub(in crate::worker) struct LatestUe {
     pub(in crate::worker) ahead: bool,
 }
 
-impl UeRecord {
-    /// Returns the region's content besides the outbox while the write is pending; `None` if it is
-    /// too long.
-    pub(in crate::worker) fn behind(&mut self, elsewhere: DatabaseRef) -> Option<Vec<u8>> {
-        let wanted = std::mem::take(&mut self.course.wanted);
-        let octets = self.ahead(elsewhere);
-        self.course.wanted = wanted;
-        octets
-    }
+/// Returns the region's content besides the outbox while the write is pending; `None` if it is too
+/// long.
+pub(in crate::worker) fn pending_content(stored: &mut UeRecord, elsewhere: DatabaseRef) -> Option<Vec<u8>> {
+    let outboxes = std::mem::take(&mut stored.recovery.outboxes);
+    let octets = content_ahead(stored, elsewhere);
+    stored.recovery.outboxes = outboxes;
+    octets
 }
 
 impl ContextDatabase {
@@ -130,13 +129,13 @@ impl ContextDatabase {
         }
         // The outbox is stored beside the content, and the content of the record is known.
         later.known = stored.known;
-        let mut wanted = stored.course.wanted;
+        let mut outboxes = stored.recovery.outboxes;
         if later.step == stored.step {
-            wanted.pop();
+            outboxes.pop();
         }
-        later.course.wanted = wanted;
+        later.recovery.outboxes = outboxes;
         let at = Outbox::decode(&here.outbox).map_or_else(clock, |outbox| outbox.at);
-        later.course.wants(at, &here.outbox, self.config.shared);
+        later.recovery.add_outbox(at, &here.outbox, self.config.shared);
         Ok(Some(LatestUe { version, stored: later, ahead: true }))
     }
 

@@ -102,7 +102,7 @@ fn any_worker_goes_on_from_what_the_database_has() {
     let mut central = ContextDatabase::new(server.config());
     let (version, mut stored) = central.read(id).unwrap().expect("stored");
     assert_eq!((stored.consumed, context::decode(&stored.context).unwrap().connections), (2, 2));
-    (stored.consumed, stored.course.wanted[0].outbox) = (3, b"not done".to_vec());
+    (stored.consumed, stored.recovery.outboxes[0].outbox) = (3, b"not done".to_vec());
     central.commit((id, version), stored).unwrap();
     let found = second.load(&region, &mut two, slot).unwrap();
     assert!(matches!(found, LoadResult::Context { consumed: 3, unsent: Some(_) }), "{found:?}");
@@ -156,7 +156,7 @@ fn step_of(
     let left = Outbox {
         at: vireo_types::Instant(1),
         ltmsi: hand.ue.ltmsi,
-        key: outbox::key(hand.ue.ltmsi, input as u32),
+        key: vireo_core::step::idempotency_key(hand.ue.ltmsi, input as u32),
         input: 0,
         deadline: None,
         before: None,
@@ -278,7 +278,7 @@ fn another_amf_goes_on_and_the_one_that_wakes_does_nothing() {
     let mut claim = BucketClaim::new(&taker);
     claim.go(&mut records.clone(), |_| true).unwrap();
     let [claimed] = &claim.claimed[..] else { panic!("{:?}", claim.claimed) };
-    let wanted: Vec<&[u8]> = claimed.stored.course.wanted.iter().map(|wanted| &wanted.outbox[..]).collect();
+    let wanted: Vec<&[u8]> = claimed.stored.recovery.outboxes.iter().map(|wanted| &wanted.outbox[..]).collect();
     assert_eq!(wanted, [b"one", b"two"], "neither may have left");
     let slot_there = second.enter(id, 40);
     let found = second.contexts.load(&second.region, &mut second.worker, slot_there).unwrap();
@@ -314,7 +314,7 @@ fn a_first_step_that_is_done_again_is_the_one_that_was_committed() {
     let elsewhere = DatabaseRef::fresh(Ltmsi::from_raw(7), 1, 9);
     let context = context::encode(&UeContext::new(Ltmsi::from_raw(7)), Vec::new()).unwrap();
     let mut stored = UeRecord { owner: 1, consumed: 9, context, ..UeRecord::default() };
-    stored.course.wants(clock(), b"first", true);
+    stored.recovery.add_outbox(clock(), b"first", true);
     ContextDatabase::over(config(1), &records).commit((elsewhere.id, 0), stored).unwrap();
     let CommitHandle::Committed(buffer) = amf.step(slot, 9, b"again").unwrap() else { panic!("it is the region's") };
     let mut seen = Snapshot::default();

@@ -176,7 +176,7 @@ fn what_a_dead_worker_has_not_written_is_gone_on_from() {
     assert!(matches!(found, LoadResult::Context { consumed: 3, unsent: Some(_) }), "{found:?}");
     let Some(hand) = two.contexts.loaded.as_deref() else { panic!("a context") };
     assert_eq!((hand.ue.connections, hand.ue.sequence), (3, 0), "nothing is lost, and no name or COUNT skipped");
-    let wanted: Vec<&[u8]> = hand.stored.course.wanted.iter().map(|wanted| &wanted.outbox[..]).collect();
+    let wanted: Vec<&[u8]> = hand.stored.recovery.outboxes.iter().map(|wanted| &wanted.outbox[..]).collect();
     assert_eq!(wanted, [b"outbox"], "the last one, as the region knows what was done");
     // A UE that was never written.
     let found = two.load(&region, other).unwrap();

@@ -16,8 +16,8 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 use vireo_fabric::identity::CertificateRole;
-use vireo_node::sbi::Encoding;
 use vireo_ops::api::{Counts, Status};
+use vireo_ops::sbi::Encoding;
 
 /// SBA process besides the AMF, which is the core's own process.
 #[derive(Debug)]

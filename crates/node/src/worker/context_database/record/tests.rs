@@ -3,12 +3,14 @@
 use super::*;
 use crate::worker::context_database::{BucketClaim, ContextDatabase, DatabaseRef, name};
 use std::sync::{Arc, Mutex};
+use vireo_core::amf::context;
 use vireo_core::amf::context::{HandoverSmfStage, HandoverSmfState, NasSecurity};
 use vireo_core::config::{StateChange, StateFormat, StateScope};
-use vireo_core::sba::{PiggybackedSmContext, SmfRequest};
+use vireo_core::sba::{N1N2TransferResult, PiggybackedSmContext, SmfRequest};
 use vireo_ops::state::RecordsConfig;
+use vireo_ops::ue_record::{PendingSmfRequest, RecoveryLog};
 use vireo_store::records::{LIFE, MemoryRecords, Name, Operations, RecordError, RecordStore};
-use vireo_types::{Bucket, Ltmsi};
+use vireo_types::{Bucket, Instant, Ltmsi};
 
 const FORMATS: [StateFormat; 3] = [StateFormat::Binary, StateFormat::Json, StateFormat::Protobuf];
 const CHANGES: [StateChange; 3] = [StateChange::Replace, StateChange::Update, StateChange::DeleteCreate];
@@ -85,18 +87,18 @@ fn context(change: impl FnOnce(&mut UeContext)) -> Vec<u8> {
 
 /// Returns a UE with every field of a record.
 fn ue() -> UeRecord {
-    let mut course = RecoveryLog::default();
-    course.wants(Instant(u64::MAX), &[0, 255, 17], true);
-    let carried = Some(PiggybackedSmContext { version: 3, octets: (0..=255).collect() });
-    course.asks(PendingSmfRequest {
+    let mut recovery = RecoveryLog::default();
+    recovery.add_outbox(Instant(u64::MAX), &[0, 255, 17], true);
+    let sm_context = Some(PiggybackedSmContext { version: 3, octets: (0..=255).collect() });
+    recovery.add_request(PendingSmfRequest {
         key: u64::MAX,
         number: 1,
-        ask: SmfRequest::Release { reference: "x".into() },
-        carried,
+        request: SmfRequest::Release { reference: "x".into() },
+        sm_context,
     });
-    course.takes(9, N1N2TransferResult::Attempting);
+    recovery.add_transfer(9, N1N2TransferResult::Attempting);
     let (deadline, context) = (Some(Instant(77)), context(|_| {}));
-    UeRecord { owner: u64::MAX, step: 2, consumed: 7, deadline, pin: 4, course, context, ..UeRecord::default() }
+    UeRecord { owner: u64::MAX, step: 2, consumed: 7, deadline, pin: 4, recovery, context, ..UeRecord::default() }
 }
 
 /// Returns the same UE without knowledge of the record.
@@ -170,7 +172,7 @@ fn who_looks_into_a_json_record_reads_names() {
         };
         assert_eq!((&all["owner"], &all["removed"]), (&u64::MAX.into(), &false.into()));
         assert_eq!(all["outboxes"][0]["outbox"], "00ff11");
-        assert_eq!(all["asked"][0]["ask"]["Release"]["reference"], "x");
+        assert_eq!(all["requests"][0]["request"]["Release"]["reference"], "x");
         assert_eq!(
             (&context["registration"], &context["security"]["downlink"]),
             (&"Deregistered".into(), &u32::MAX.into())
@@ -275,7 +277,7 @@ fn a_claim_goes_by_documents_too() {
         assert_eq!((claimed.before, &claimed.stored), (1, &plain(&own)), "{case}");
         let (version, mine) = second.read(id()).unwrap().unwrap();
         assert_eq!((version, mine.owner, mine.step, mine.consumed), (2, 2, 3, 0), "{case}");
-        assert_eq!(mine.course, own.course, "{case}");
+        assert_eq!(mine.recovery, own.recovery, "{case}");
         let woken = first.commit((id(), 1), UeRecord { step: 3, consumed: 8, ..own });
         assert!(matches!(woken, Err(ContextDatabaseError::Foreign)), "{case}");
         second.commit((id(), 2), UeRecord { step: 4, consumed: 1, ..mine.clone() }).unwrap();

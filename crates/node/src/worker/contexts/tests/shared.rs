@@ -1,7 +1,6 @@
 //! Tests of records that the SMF also commits to: the test plays the SMF.
 
 use super::*;
-use crate::worker::context_database;
 use vireo_core::config::{StateFormat, StateScope};
 use vireo_ops::shared_record::{self, AmfPartHeader, DelegatedCommit};
 use vireo_store::records::{Change, Format, RecordPart};
@@ -58,7 +57,7 @@ fn smf(records: &MemoryRecords, travels: &DelegatedCommit, octets: &[u8]) -> boo
     let there = records.load(&[name]).unwrap().remove(0).unwrap();
     let before = AmfPartHeader::from_record(Format::Json, &there).unwrap();
     let own = AmfPartHeader::decode(travels.part.as_ref().unwrap()).unwrap();
-    let kept = context_database::kept(Format::Json, travels.part.as_ref().unwrap()).unwrap();
+    let kept = vireo_ops::ue_record::stored_part(Format::Json, travels.part.as_ref().unwrap()).unwrap();
     let (sm, amf) = (shared_record::sm_context_part_name(5), RecordPart { name: shared_record::AMF, octets: &kept });
     let parts = [RecordPart { name: &sm, octets }, amf];
     let parts = if own.follows(before) { &parts[..] } else { &parts[..1] };
@@ -167,7 +166,7 @@ fn what_an_answer_has_led_to_is_found_out_again() {
     let (id, _) = claim(&records, 2);
     let mut central = ContextDatabase::over(config(2), &records);
     let (_, stored) = central.read(id).unwrap().unwrap();
-    assert_eq!(stored.course.asked.len(), 1, "it is asked again");
+    assert_eq!(stored.recovery.requests.len(), 1, "it is asked again");
 }
 
 /// If the SMF does not commit (it shares nothing, or refuses), the AMF commits with the response.
