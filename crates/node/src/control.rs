@@ -38,7 +38,6 @@ pub struct ControlConfig {
     pub core: CoreConfig,
     pub n2: N2Config,
     pub n4: N4Config,
-    /// The status API.
     pub api: ApiConfig,
     /// Run-time parameters of the slices, in the order of `core.slices`.
     pub slices: Vec<SliceRuntime>,

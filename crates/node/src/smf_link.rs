@@ -65,7 +65,7 @@ struct PendingRequest {
 /// Identity of this AMF in messages.
 #[derive(Debug)]
 struct AmfIdentity {
-    /// Roots of URIs.
+    /// Root of the URIs of this AMF.
     own: String,
     smf: String,
     guami: Guami,
@@ -83,7 +83,7 @@ struct AmfIdentity {
 /// Additional content of a request to the SMF.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RequestExtras<'a> {
-    /// Piggybacked SM context.
+    /// SM context to piggyback, if any.
     pub(crate) carried: Option<&'a PiggybackedSmContext>,
     /// With a shared UE record: its number, and the AMF part for the SMF to commit.
     pub(crate) travels: Option<&'a DelegatedCommit>,
@@ -118,7 +118,7 @@ impl SmfLink {
         let settings = config.endpoint(CertificateRole::Amf, config.own_amf())?;
         let nonce = settings.nonce;
         let (waiting, unanswered) = (Waiting::default(), Unanswered::default());
-        let desk = SmfRequestHandler {
+        let handler = SmfRequestHandler {
             // Transfer tokens are part of URIs, so they must differ after a restart.
             tokens: AtomicU64::new(nonce >> 1),
             events: Arc::clone(&events),
@@ -127,7 +127,7 @@ impl SmfLink {
             smf: config.root(config.smf),
             shared,
         };
-        let endpoint = Endpoint::start(settings, move |call| desk.take(call))?;
+        let endpoint = Endpoint::start(settings, move |call| handler.take(call))?;
         let guami = core.guami();
         let names = AmfIdentity {
             own: config.root(endpoint.address()),
@@ -143,7 +143,7 @@ impl SmfLink {
     }
 
     /// Sends a request of step `key` to the SMF. The response arrives in the host's queue.
-    pub(crate) fn ask(
+    pub(crate) fn send_request(
         &self,
         (ltmsi, key): (Ltmsi, u64),
         number: SessionNumber,
@@ -582,14 +582,14 @@ mod tests {
         link: SmfLink,
         inputs: Receiver<SmfEvent>,
         smf: Endpoint,
-        asked: mpsc::Receiver<IncomingRequest>,
+        requests: mpsc::Receiver<IncomingRequest>,
         amf: String,
         supi: Supi,
     }
 
     impl World {
         fn new(answer: StateAnswer, shared: bool) -> Self {
-            let (sender, asked) = mpsc::sync_channel(8);
+            let (sender, requests) = mpsc::sync_channel(8);
             let local = std::net::SocketAddr::from(([127, 0, 0, 1], 0));
             let sbi = SbiConfig { timeout: SOON, attempts: 1, ..SbiConfig::default() };
             let settings: Settings = sbi.endpoint(CertificateRole::Smf, local).unwrap();
@@ -599,7 +599,7 @@ mod tests {
             let state = StateConfig { answer, ..StateConfig::default() };
             let link = SmfLink::start(&sbi, &core(), &state, Arc::new(events), shared).unwrap();
             let (amf, supi) = (link.names.own.clone(), "999700000000001".parse().unwrap());
-            World { link, inputs, smf, asked, amf, supi }
+            World { link, inputs, smf, requests, amf, supi }
         }
 
         /// Creates a session by input 9. Returns the request that the SMF receives.
@@ -608,8 +608,8 @@ mod tests {
             let dnn: Dnn = "internet".parse().unwrap();
             let create = SmfCreateRequest { supi, pei: None, psi: 5, snssai, dnn, location: None, n1 };
             let with = RequestExtras { input: 9, ..RequestExtras::default() };
-            self.link.ask((Ltmsi::from_raw(7), key), number, SmfRequest::Create(Box::new(create)), with);
-            self.asked.recv_timeout(SOON).expect("a request")
+            self.link.send_request((Ltmsi::from_raw(7), key), number, SmfRequest::Create(Box::new(create)), with);
+            self.requests.recv_timeout(SOON).expect("a request")
         }
 
         /// Transfers a message of the SMF. Returns the host's input; the host replies `result`.
@@ -652,15 +652,15 @@ mod tests {
 
     /// TS 29.502 5.2.2.3.3.
     #[test]
-    fn an_smf_that_switches_a_path_hears_where_the_ue_is() {
+    fn path_switch_request_has_location() {
         let world = World::new(StateAnswer::Explicit, false);
         let plmn = "99970".parse().unwrap();
         let (tai, cell) =
             (vireo_types::Tai { plmn, tac: vireo_types::Tac(2) }, vireo_types::NrCgi { plmn, cell: 0x20 });
         let reference = format!("{}{SM_CONTEXTS}/x", world.link.names.smf);
         let ask = SmfRequest::Update { reference, update: SmfUpdateRequest::Switch(vec![1, 2], (tai, cell)) };
-        world.link.ask((Ltmsi::from_raw(7), 1), 3, ask, RequestExtras::default());
-        let call = world.asked.recv_timeout(SOON).expect("a request");
+        world.link.send_request((Ltmsi::from_raw(7), 1), 3, ask, RequestExtras::default());
+        let call = world.requests.recv_timeout(SOON).expect("a request");
         let data: SmContextUpdateData = call.message.value().unwrap();
         assert_eq!(data.ue_location, Some(UserLocation::new(tai, cell)));
         assert_eq!((data.to_be_switched, data.n2_sm_info_type), (Some(true), Some(N2SmInfoType::PathSwitchReq)));
@@ -668,7 +668,7 @@ mod tests {
 
     /// TS 29.502 5.2.2.3.4: handover state, target and location.
     #[test]
-    fn an_smf_hears_how_far_a_handover_by_n2_is() {
+    fn n2_handover_request_has_state_and_target() {
         let plmn = "99970".parse().unwrap();
         let (tai, cell) =
             (vireo_types::Tai { plmn, tac: vireo_types::Tac(2) }, vireo_types::NrCgi { plmn, cell: 0x20 });
@@ -701,7 +701,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_transfer_answers_has_no_answer_besides() {
+    fn transfer_replaces_the_create_response() {
         for shared in [false, true] {
             let world = World::new(StateAnswer::Implied, shared);
             let call = world.create(3, 0x57);
@@ -725,7 +725,7 @@ mod tests {
 
     /// The UE no longer has the session: only the response names the SM context to release.
     #[test]
-    fn what_is_not_taken_is_answered_all_the_same() {
+    fn refused_transfer_leaves_the_response() {
         for shared in [false, true] {
             let world = World::new(StateAnswer::Implied, shared);
             let call = world.create(3, 0x57);
@@ -742,7 +742,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_transfer_answers_is_answered() {
+    fn unrelated_transfer_leaves_the_response() {
         let world = World::new(StateAnswer::Implied, false);
         let call = world.create(3, 0x57);
         let name = call.key.clone().expect("a key");

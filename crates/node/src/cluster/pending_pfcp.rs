@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_answered_is_asked_again_in_its_order() {
+    fn unanswered_requests_are_repeated_in_order() {
         let mut asked = PendingPfcp::default();
         for key in [7, 3, 9, 5] {
             asked.add(SECOND, (upf(1), key, Some(seid(key as u32))), &deletion(), true);
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_of_its_kind_of_request() {
+    fn response_matches_its_kind_of_request() {
         let (mut asked, mut modification) = (PendingPfcp::default(), Vec::new());
         SessionModificationRequest::default().emit(&mut modification, 9, 0).expect("short");
         asked.add(SECOND, (upf(1), 1, Some(seid(1))), &modification, true);
@@ -226,7 +226,7 @@ mod tests {
 
     /// The only balancer is down for a minute.
     #[test]
-    fn request_that_no_balancer_was_told_waits_for_one() {
+    fn request_without_balancer_waits_for_one() {
         let mut asked = PendingPfcp::default();
         asked.add(Instant(0), (upf(1), 1, Some(seid(1))), &deletion(), true);
         asked.mark_undelivered();

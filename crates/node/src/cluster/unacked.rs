@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_said_to_be_sent_is_left() {
+    fn unacknowledged_message_remains() {
         let mut given = UnackedQueue::default();
         given.add(Some(message(1)));
         given.add(None);

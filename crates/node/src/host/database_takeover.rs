@@ -243,7 +243,7 @@ fn claim(
 
 fn claim_of(claim: &mut BucketClaim<'_>, region: &Region, buckets: &FxHashSet<Bucket>) -> Result<(), RecordError> {
     let mut records = claim.way()?;
-    let done = claim.go(&mut *records, |bucket| buckets.contains(&bucket));
+    let done = claim.run(&mut *records, |bucket| buckets.contains(&bucket));
     // Counted in the same words as the operations of workers.
     let asked = records.operations();
     let counts = [

@@ -329,7 +329,7 @@ impl Host {
     /// Returns the commit that a UE's requests to the SMF delegate, if the SMF commits to its
     /// record.
     fn travels(&self, context: &[u8]) -> Option<DelegatedCommit> {
-        let elsewhere = DatabaseRef::of(context).filter(|_| self.smf_commits())?;
+        let elsewhere = DatabaseRef::decode(context).filter(|_| self.smf_commits())?;
         Some(DelegatedCommit { record: elsewhere.id, part: DatabaseRef::part(context).map(<[u8]>::to_vec) })
     }
 
@@ -342,7 +342,7 @@ impl Host {
         with: RequestExtras<'_>,
     ) {
         match &self.smf {
-            Some(smf) => smf.ask((ltmsi, key), number, ask, with),
+            Some(smf) => smf.send_request((ltmsi, key), number, ask, with),
             None => tracing::error!(%ltmsi, "a step asks an SMF, and there is none: please report it"),
         }
     }

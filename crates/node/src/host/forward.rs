@@ -329,7 +329,7 @@ impl Host {
             && let Some((place, _)) = private.get(&slot)
         {
             // A stateful worker keeps its UEs for life.
-            return self.pools.by_pin(super::pin(place.worker, place.nf));
+            return self.pools.by_pin(region_layout::nf_pin(place.worker, place.nf));
         }
         let pin = self.region.pin_of(slot);
         if let Some(chosen) = self.pools.by_pin(pin) {

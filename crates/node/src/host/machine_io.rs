@@ -155,7 +155,7 @@ impl Host {
 
     /// Removes the entries of a UE that belongs to another host from the tables.
     fn leave_tables(&mut self, slot: Slot, ue: &UeContext) {
-        let summary = Summary::of(ue);
+        let summary = Summary::new(ue);
         self.totals.change(Some(summary), None);
         self.moved(slot, Some(summary), None);
         for session in &ue.sessions {
@@ -303,7 +303,7 @@ impl HostIo for Io<'_> {
         for tmsi in [ue.identity.tmsi, ue.identity.old_tmsi].into_iter().flatten() {
             self.host.bind(slot, Key::Tmsi, u64::from(tmsi.0));
         }
-        let summary = Summary::of(ue);
+        let summary = Summary::new(ue);
         self.host.totals.change(None, Some(summary));
         self.host.connected(slot, None, Some(summary));
         if let Some(deadline) = ue.deadline() {

@@ -46,7 +46,6 @@ pub use builder::{HostBuilder, HostConfig};
 pub(crate) use cluster::Membership;
 pub use error::HostError;
 pub use keep::KeepError;
-pub(crate) use pools::pin;
 pub use queue::HostSender;
 pub(crate) use region_usage::RegionUsage;
 

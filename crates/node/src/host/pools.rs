@@ -69,11 +69,6 @@ pub(crate) struct Nf {
 /// Initial value of `T_t` in nanoseconds: a procedure of a few messages.
 const FIRST_GUESS: u64 = 40_000;
 
-/// Returns the NF pin of a commit record: 1 + NF id; 0 = none.
-pub(crate) fn pin(worker: u8, nf: u8) -> u64 {
-    1 + (u64::from(worker) << 8 | u64::from(nf))
-}
-
 fn pinned(pin: u64) -> Option<NfId> {
     let place = pin.checked_sub(1)?;
     Some(NfId { worker: u8::try_from(place >> 8).ok()?, nf: place as u8 })
@@ -443,7 +438,11 @@ impl Pools {
             .iter()
             .map(|at| {
                 let nf = &self.nfs[*at];
-                NfLoad { queue: nf.queue.len() as u32, share: nf.share, id: pin(nf.place.worker, nf.place.nf) }
+                NfLoad {
+                    queue: nf.queue.len() as u32,
+                    share: nf.share,
+                    id: region_layout::nf_pin(nf.place.worker, nf.place.nf),
+                }
             })
             .collect();
         let policy = if slice == 0 && self.config.key == PoolKey::SliceProcedure {

@@ -6,7 +6,7 @@
 //! 4).
 
 use super::contexts::PendingCommit;
-use super::{EventOutcome, IN_A_ROW, NfWorker, not_carried_out, region_layout};
+use super::{EventOutcome, IN_A_ROW, NfWorker, log_failed_event, region_layout};
 use crate::worker::event_message::EventMessage;
 use std::time::Instant;
 use vireo_ops::metrics::Transaction;
@@ -55,7 +55,7 @@ impl NfWorker {
         if let [(slot, packet)] = open {
             return self.retry_single(nf, *slot, *packet);
         }
-        self.contexts.foresee(&self.region, open.iter().map(|(slot, _)| *slot));
+        self.contexts.prefetch(&self.region, open.iter().map(|(slot, _)| *slot));
         let (mut waiting, mut commits, mut again, mut procedures) = (Vec::new(), Vec::new(), Vec::new(), 0);
         for (slot, packet) in open {
             self.bump_heartbeat(Instant::now());
@@ -85,7 +85,7 @@ impl NfWorker {
             // The failed result is unknown.
             return waiting.into_iter().map(|waiting| self.retry_single(nf, waiting.slot, waiting.packet)).sum();
         };
-        self.count_asked(|place| waiting[place].transaction);
+        self.count_operations(|place| waiting[place].transaction);
         let mut procedures = 0;
         for (BatchEntry { slot, packet, ended, .. }, done) in waiting.into_iter().zip(done) {
             procedures += match done {
@@ -95,7 +95,7 @@ impl NfWorker {
                     u64::from(ended)
                 }
                 Err(error) if error.passes() => self.retry_single(nf, slot, packet),
-                Err(error) => u64::from(not_carried_out(&error)),
+                Err(error) => u64::from(log_failed_event(&error)),
             };
         }
         procedures
@@ -118,11 +118,11 @@ impl NfWorker {
             let (arrived, input, parcel) = EventMessage::decode(&octets)?;
             let transaction = parcel.transaction();
             let begun = self.begin((nf, slot), (sequence, input), (arrived, parcel), &octets);
-            self.count_asked(|_| transaction);
+            self.count_operations(|_| transaction);
             match begun {
                 Ok(begun) => Some((begun, transaction)),
                 Err(error) if error.passes() => None,
-                Err(error) => Some((EventOutcome::Ended(not_carried_out(&error)), transaction)),
+                Err(error) => Some((EventOutcome::Ended(log_failed_event(&error)), transaction)),
             }
         });
         self.packet = octets;

@@ -26,10 +26,10 @@
 //! void, and no effect is sent. The key of a record is the first LTMSI of its UE. Its bucket is in
 //! the same column as all later LTMSIs of the UE, and thus always at the same host.
 //!
-//! A record may be [shared](vireo_ops::shared_record) with the SMF. The SMF then commits the result of
-//! a step whose only effect is a request to it. Until then only the region has that result, and the
-//! results of responses without effects. A new owner finds the request open in the record, repeats
-//! it with the same key and gets the same response.
+//! A record may be [shared](vireo_ops::shared_record) with the SMF. The SMF then commits the result
+//! of a step whose only effect is a request to it. Until then only the region has that result, and
+//! the results of responses without effects. A new owner finds the request open in the record,
+//! repeats it with the same key and gets the same response.
 
 mod batch;
 mod config;
@@ -37,8 +37,7 @@ mod record;
 mod resumed;
 mod writers;
 
-pub(crate) use config::ContextDatabaseConfig;
-pub use config::ContextDatabaseError;
+pub(crate) use config::{ContextDatabaseConfig, ContextDatabaseError};
 pub(crate) use resumed::{Becomes, Resumption};
 pub(crate) use writers::Writer;
 pub(super) use writers::{LatestUe, pending_content};
@@ -67,7 +66,7 @@ const BATCH: usize = 256;
 /// Content of the region in place of a context that is in the database.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct DatabaseRef {
-    /// Record number.
+    /// Number of the record in its collection.
     pub(crate) id: u64,
     /// Last processed input when another host released the UE.
     pub(crate) base: u64,
@@ -98,7 +97,7 @@ impl DatabaseRef {
     }
 
     /// Decodes a reference.
-    pub(crate) fn of(octets: &[u8]) -> Option<Self> {
+    pub(crate) fn decode(octets: &[u8]) -> Option<Self> {
         let (id, rest) = octets.strip_prefix(&[MARK])?.split_first_chunk()?;
         let (base, rest) = rest.split_first_chunk()?;
         let (writer, _) = rest.split_first_chunk()?;
@@ -152,7 +151,7 @@ pub(super) struct ContextDatabase {
     brief: RecordsHandle,
     /// Writer threads, if steps do not wait for their commits.
     writers: Option<Writers>,
-    foreseen: Prefetched,
+    prefetched: Prefetched,
 }
 
 impl std::fmt::Debug for ContextDatabase {
@@ -198,7 +197,7 @@ impl ContextDatabase {
             let open = || config.records.open_for(LIFE);
             records = records.and_then(|records| behind(records, open, &mut writers));
         }
-        ContextDatabase { records, brief, writers, foreseen: Prefetched::default(), config }
+        ContextDatabase { records, brief, writers, prefetched: Prefetched::default(), config }
     }
 
     /// Creates an instance over existing records.
@@ -209,7 +208,7 @@ impl ContextDatabase {
         if config.records.write == StateWrite::NonBlocking {
             all = all.and_then(|records| behind(records, way, &mut writers));
         }
-        ContextDatabase { records: all, brief: way(), writers, foreseen: Prefetched::default(), config }
+        ContextDatabase { records: all, brief: way(), writers, prefetched: Prefetched::default(), config }
     }
 
     pub(super) fn config(&self) -> &ContextDatabaseConfig {
@@ -226,9 +225,9 @@ impl ContextDatabase {
 /// A UE of another host that this host has claimed.
 #[derive(Debug)]
 pub(crate) struct ClaimedUe {
-    /// Record number.
+    /// Number of the record in its collection.
     pub(crate) id: u64,
-    /// Previous owner number.
+    /// Owner number before the claim.
     pub(crate) before: u64,
     /// Content of the record.
     pub(crate) stored: UeRecord,
@@ -240,7 +239,7 @@ pub(crate) struct BucketClaim<'a> {
     config: &'a ContextDatabaseConfig,
     /// Records to claim; `None` before they are listed.
     waiting: Option<Vec<Name>>,
-    /// Claimed records.
+    /// Records that were claimed so far.
     pub(crate) claimed: Vec<ClaimedUe>,
 }
 
@@ -264,7 +263,7 @@ impl<'a> BucketClaim<'a> {
     /// # Errors
     ///
     /// Returns an error if a database operation fails. The call must then be repeated.
-    pub(crate) fn go(
+    pub(crate) fn run(
         &mut self,
         records: &mut dyn RecordStore,
         is_wanted: impl Fn(Bucket) -> bool,
@@ -387,17 +386,20 @@ mod tests {
     }
 
     #[test]
-    fn what_the_region_has_leads_to_the_record() {
+    fn reference_in_region_names_the_record() {
         let ltmsi = Ltmsi::new(Bucket::new(77), 5);
         let one = DatabaseRef { base: 9, ..DatabaseRef::fresh(ltmsi, u64::MAX, 3) };
-        assert_eq!(DatabaseRef::of(&one.octets()), Some(one));
-        assert_eq!((bucket_of(one.id), DatabaseRef::of(&[MARK]), DatabaseRef::of(b"x")), (Bucket::new(77), None, None));
+        assert_eq!(DatabaseRef::decode(&one.octets()), Some(one));
+        assert_eq!(
+            (bucket_of(one.id), DatabaseRef::decode(&[MARK]), DatabaseRef::decode(b"x")),
+            (Bucket::new(77), None, None)
+        );
         assert_ne!(one.id, DatabaseRef::fresh(ltmsi, u64::MAX, 4).id);
     }
 
     /// One host commits, another one claims, the first one wakes up.
     #[test]
-    fn who_was_taken_over_from_commits_nothing_any_more() {
+    fn fenced_host_commits_nothing() {
         let records = MemoryRecords::new(LIFE);
         let (mut first, mut second) =
             (ContextDatabase::over(config(1), &records), ContextDatabase::over(config(2), &records));
@@ -412,7 +414,7 @@ mod tests {
 
         let taker = config(2);
         let mut claim = BucketClaim::new(&taker);
-        claim.go(&mut records.clone(), |bucket| bucket == Bucket::new(4)).unwrap();
+        claim.run(&mut records.clone(), |bucket| bucket == Bucket::new(4)).unwrap();
         assert_eq!(claim.claimed.len(), 1, "the other bucket is not its own");
         let ClaimedUe { id: of, before, stored: left } = &claim.claimed[0];
         assert_eq!((*of, *before, left.consumed), (id, 1, 8));
@@ -470,7 +472,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_is_lost_is_found_out() {
+    fn lost_response_is_resolved_by_reading() {
         let records = MemoryRecords::new(LIFE);
         let ltmsi = Ltmsi::new(Bucket::new(4), 1);
         let id = DatabaseRef::fresh(ltmsi, 1, 7).id;
@@ -487,7 +489,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_goes_on_where_it_was_and_takes_what_was_committed_last() {
+    fn repeated_claim_continues_with_last_commits() {
         let mut records = MemoryRecords::new(LIFE);
         let mut first = ContextDatabase::over(config(1), &records);
         let ltmsis: Vec<Ltmsi> = (0..4).map(|n| Ltmsi::new(Bucket::new(4), n)).collect();
@@ -503,9 +505,9 @@ mod tests {
         let taker = config(2);
         let mut claim = BucketClaim::new(&taker);
         let mut failing = Failing { records: records.clone(), loses: 0, fails: 1, overtaken: None };
-        assert!(claim.go(&mut failing, |_| true).is_err());
+        assert!(claim.run(&mut failing, |_| true).is_err());
         failing.overtaken = overtaken;
-        claim.go(&mut failing, |_| true).unwrap();
+        claim.run(&mut failing, |_| true).unwrap();
         let mut consumed: Vec<_> = claim.claimed.iter().map(|claimed| claimed.stored.consumed).collect();
         consumed.sort_unstable();
         assert_eq!(consumed, [7, 7, 7, 8]);

@@ -35,14 +35,14 @@ pub(super) enum LoadResult {
     Nothing,
     /// The context was loaded.
     Context {
-        /// Last processed input.
+        /// Number of the last processed input.
         consumed: u64,
         /// Record whose effects were not sent.
         unsent: Option<Buffer>,
     },
     /// The context is removed; the host is about to free the slot.
     Tombstone {
-        /// Last processed input.
+        /// Number of the last processed input.
         consumed: u64,
         /// Record whose effects were not sent.
         unsent: Option<Buffer>,
@@ -57,9 +57,9 @@ enum ContextLocation {
     Region,
     /// Memory of this worker.
     Private(FxHashMap<Slot, Box<LoadedContext>>),
-    /// Database. `held` has the contexts of procedures in progress with
+    /// Database. `in_procedure` has the contexts of procedures in progress with
     /// [`StatePersist::Procedure`].
-    Central { central: Box<ContextDatabase>, held: Option<FxHashMap<Slot, Box<LoadedContext>>> },
+    Central { central: Box<ContextDatabase>, in_procedure: Option<FxHashMap<Slot, Box<LoadedContext>>> },
 }
 
 /// Error that makes a step void.
@@ -112,7 +112,7 @@ pub(super) struct PendingCommit {
     slot: Slot,
     /// State of the region before the step.
     before: Snapshot,
-    elsewhere: DatabaseRef,
+    reference: DatabaseRef,
     /// Version that the commit replaces.
     version: Version,
     /// True if the database has an earlier state than the region.
@@ -133,7 +133,7 @@ pub(super) enum CommitPath {
 }
 
 /// Number of contexts that a worker caches decoded; others are read from the region.
-const KEPT: usize = 1024;
+const CACHED: usize = 1024;
 
 /// A loaded context of a UE. It stays at one address while it is used, cached and found again.
 #[derive(Debug)]
@@ -146,7 +146,7 @@ pub(super) struct LoadedContext {
     parts: Option<IncrementalEncoder>,
     /// State after the last commit, if this worker made it.
     record: Option<Snapshot>,
-    /// Last processed input.
+    /// Number of the last processed input.
     consumed: u64,
     /// Only for a context in a database.
     stored: DatabaseState,
@@ -156,7 +156,7 @@ pub(super) struct LoadedContext {
 #[derive(Debug, Default)]
 struct DatabaseState {
     /// Reference to its record; `None` before the first commit.
-    elsewhere: Option<DatabaseRef>,
+    reference: Option<DatabaseRef>,
     version: Version,
     /// Content of that version.
     known: RecordBase,
@@ -165,7 +165,7 @@ struct DatabaseState {
     /// True if the database has an earlier state than the region.
     ahead: bool,
     recovery: RecoveryLog,
-    way: CommitPath,
+    path: CommitPath,
 }
 
 impl LoadedContext {
@@ -187,7 +187,7 @@ impl LoadedContext {
     }
 
     /// Returns true if the request is open.
-    pub(super) fn has_asked(&self, key: u64) -> bool {
+    pub(super) fn has_request(&self, key: u64) -> bool {
         self.stored.recovery.has_request(key)
     }
 
@@ -201,9 +201,9 @@ impl LoadedContext {
         self.stored.recovery.add_transfer(key, result);
     }
 
-    /// Sets the way of the next commit.
-    pub(super) fn goes(&mut self, way: CommitPath) {
-        self.stored.way = way;
+    /// Sets the path of the next commit.
+    pub(super) fn set_path(&mut self, path: CommitPath) {
+        self.stored.path = path;
     }
 
     /// Adds an SMF request.
@@ -215,16 +215,16 @@ impl LoadedContext {
 /// Contexts of a worker, with at most one loaded.
 #[derive(Debug, Default)]
 pub(super) struct Contexts {
-    place: ContextLocation,
+    location: ContextLocation,
     /// Cached contexts by slot; valid only while the region has the same record.
-    kept: Vec<Option<Box<LoadedContext>>>,
+    cached: Vec<Option<Box<LoadedContext>>>,
     loaded: Option<Box<LoadedContext>>,
     /// Last read of the region.
     snapshot: Snapshot,
     /// Record that was copied from the database to the region for a dead worker.
     found: Option<Buffer>,
     /// Database operations and their times since the last query.
-    asked: Vec<(StateOperation, Duration)>,
+    operations: Vec<(StateOperation, Duration)>,
     buffer: Vec<u8>,
 }
 
@@ -243,31 +243,31 @@ fn private_packet(worker: &mut Worker, sequence: u64, outbox: &[u8]) -> Result<P
 
 impl Contexts {
     pub(super) fn new(location: Location) -> Self {
-        let kept = std::iter::repeat_with(|| None).take(KEPT).collect();
-        let place = match location {
+        let cached = std::iter::repeat_with(|| None).take(CACHED).collect();
+        let location = match location {
             Location::Region => ContextLocation::Region,
             Location::Worker => ContextLocation::Private(FxHashMap::default()),
             Location::Central(config) => {
-                let held = (config.records.persist == StatePersist::Procedure).then(FxHashMap::default);
-                ContextLocation::Central { central: Box::new(ContextDatabase::new(config)), held }
+                let in_procedure = (config.records.persist == StatePersist::Procedure).then(FxHashMap::default);
+                ContextLocation::Central { central: Box::new(ContextDatabase::new(config)), in_procedure }
             }
         };
-        Contexts { place, kept, ..Contexts::default() }
+        Contexts { location, cached, ..Contexts::default() }
     }
 
     /// Returns true if UEs are served in batches: each one alone would wait for a database.
     pub(super) fn serves_groups(&self) -> bool {
-        matches!(self.place, ContextLocation::Central { .. })
+        matches!(self.location, ContextLocation::Central { .. })
     }
 
     /// Prefetches the records of UEs in one database operation.
-    pub(super) fn foresee(&mut self, region: &Region, slots: impl Iterator<Item = Slot>) {
-        let ContextLocation::Central { central, held } = &mut self.place else { return };
-        let is_held = |slot: &Slot| held.as_ref().is_some_and(|held| held.contains_key(slot));
+    pub(super) fn prefetch(&mut self, region: &Region, slots: impl Iterator<Item = Slot>) {
+        let ContextLocation::Central { central, in_procedure } = &mut self.location else { return };
+        let is_held = |slot: &Slot| in_procedure.as_ref().is_some_and(|in_procedure| in_procedure.contains_key(slot));
         let mut ids = Vec::new();
         for slot in slots {
             if !is_held(&slot) && region.read(slot, &mut self.snapshot) {
-                ids.extend(DatabaseRef::of(&self.snapshot.context).map(|elsewhere| elsewhere.id));
+                ids.extend(DatabaseRef::decode(&self.snapshot.context).map(|reference| reference.id));
             }
         }
         if ids.len() > 1 {
@@ -281,9 +281,9 @@ impl Contexts {
             // The loaded context was not used.
             self.keep(hand);
         }
-        let here = match &mut self.place {
+        let here = match &mut self.location {
             ContextLocation::Private(private) => private.remove(&slot),
-            ContextLocation::Region => self.kept[place(slot)]
+            ContextLocation::Region => self.cached[place(slot)]
                 .take_if(|hand| hand.slot == slot)
                 .filter(|hand| hand.record.as_ref().is_some_and(|record| region.is_current(slot, record))),
             ContextLocation::Central { .. } => None,
@@ -294,29 +294,29 @@ impl Contexts {
             self.loaded = Some(hand);
             return Ok(found);
         }
-        if matches!(self.place, ContextLocation::Private(_)) || !region.read(slot, &mut self.snapshot) {
+        if matches!(self.location, ContextLocation::Private(_)) || !region.read(slot, &mut self.snapshot) {
             return Ok(LoadResult::Nothing);
         }
-        if let ContextLocation::Central { central, held } = &mut self.place
-            && let Some(elsewhere) = DatabaseRef::of(&self.snapshot.context)
+        if let ContextLocation::Central { central, in_procedure } = &mut self.location
+            && let Some(reference) = DatabaseRef::decode(&self.snapshot.context)
         {
-            let (consumed, holds) = (self.snapshot.consumed, held.is_some());
-            let hand = held.as_mut().and_then(|held| held.remove(&slot));
+            let (consumed, holds) = (self.snapshot.consumed, in_procedure.is_some());
+            let hand = in_procedure.as_mut().and_then(|in_procedure| in_procedure.remove(&slot));
             if let Some(hand) = hand.filter(|hand| hand.consumed == consumed) {
                 self.loaded = Some(hand);
                 let unsent = self.snapshot.buffer().filter(|_| !self.snapshot.sent);
                 return Ok(LoadResult::Context { consumed, unsent });
             }
             let owner = central.config().owner;
-            let stored = match central.foreseen(elsewhere.id, consumed) {
+            let stored = match central.prefetched(reference.id, consumed) {
                 Some((took, version, stored)) => {
-                    self.asked.push((StateOperation::Read, took));
+                    self.operations.push((StateOperation::Read, took));
                     Some((version, stored))
                 }
                 None => {
                     let began = Instant::now();
-                    let stored = central.read_after(elsewhere, consumed, (region, Writer::own(worker)));
-                    self.asked.push((StateOperation::Read, began.elapsed()));
+                    let stored = central.read_after(reference, consumed, (region, Writer::this_process(worker)));
+                    self.operations.push((StateOperation::Read, began.elapsed()));
                     stored?
                 }
             };
@@ -325,11 +325,11 @@ impl Contexts {
             }
             return match central.latest(stored, &self.snapshot)? {
                 Some(LatestUe { version, stored, ahead }) => {
-                    let found = self.stored(region, worker, slot, (elsewhere, version, stored));
+                    let found = self.stored(region, worker, slot, (reference, version, stored));
                     self.loaded.iter_mut().for_each(|hand| hand.stored.ahead = ahead);
                     found
                 }
-                None if holds => self.lost(region, worker, slot),
+                None if holds => self.remove_unfinished(region, worker, slot),
                 None => Err(ContextDatabaseError::Lost.into()),
             };
         }
@@ -355,12 +355,12 @@ impl Contexts {
         region: &Region,
         worker: &mut Worker,
         slot: Slot,
-        (elsewhere, version, stored): (DatabaseRef, Version, UeRecord),
+        (reference, version, stored): (DatabaseRef, Version, UeRecord),
     ) -> Result<LoadResult, StepError> {
-        let octets = elsewhere.octets();
+        let octets = reference.octets();
         let here = if stored.context.is_empty() { &[][..] } else { &octets };
         // All inputs before the takeover from another host were processed, and none since.
-        let consumed = if stored.consumed == 0 { elsewhere.base } else { stored.consumed };
+        let consumed = if stored.consumed == 0 { reference.base } else { stored.consumed };
         if consumed > self.snapshot.consumed {
             let (deadline, pin, outbox) = (stored.deadline, stored.pin, stored.outbox());
             let record = CommitRecord { consumed, deadline, pin, context: here, outbox };
@@ -376,8 +376,8 @@ impl Contexts {
         let consumed = consumed.max(self.snapshot.consumed);
         self.decoded(slot, consumed, Some(&context));
         if let Some(hand) = &mut self.loaded {
-            let elsewhere = Some(elsewhere);
-            hand.stored = DatabaseState { elsewhere, version, known, step, recovery, ..DatabaseState::default() };
+            let reference = Some(reference);
+            hand.stored = DatabaseState { reference, version, known, step, recovery, ..DatabaseState::default() };
             if lost {
                 // A worker died during a procedure: its messages used these identifiers and COUNTs.
                 replica::skip(&mut hand.ue);
@@ -388,7 +388,7 @@ impl Contexts {
 
     /// Removes a UE whose worker died during the first procedure. The host frees the slot, and the
     /// UE starts anew.
-    fn lost(&mut self, region: &Region, worker: &mut Worker, slot: Slot) -> Result<LoadResult, StepError> {
+    fn remove_unfinished(&mut self, region: &Region, worker: &mut Worker, slot: Slot) -> Result<LoadResult, StepError> {
         let consumed = self.snapshot.consumed;
         let last = Outbox::decode(&self.snapshot.outbox).ok_or(ContextDatabaseError::Lost)?;
         let forget = Outbox {
@@ -417,19 +417,19 @@ impl Contexts {
     }
 
     /// Returns the database operations since the last call.
-    pub(super) fn asked(&mut self) -> impl Iterator<Item = (StateOperation, Duration)> {
-        self.asked.drain(..)
+    pub(super) fn operations(&mut self) -> impl Iterator<Item = (StateOperation, Duration)> {
+        self.operations.drain(..)
     }
 
     /// Returns true if another host may take the contexts over from a database. Requests and
     /// results are then stored too.
     pub(super) fn are_shared(&self) -> bool {
-        matches!(&self.place, ContextLocation::Central { central, .. } if central.config().shared)
+        matches!(&self.location, ContextLocation::Central { central, .. } if central.config().shared)
     }
 
     /// Returns true if the SMF commits to the same records.
-    pub(super) fn are_of_smf(&self) -> bool {
-        matches!(&self.place, ContextLocation::Central { central, .. } if central.config().records.is_shared())
+    pub(super) fn are_shared_with_smf(&self) -> bool {
+        matches!(&self.location, ContextLocation::Central { central, .. } if central.config().records.is_shared())
     }
 
     /// Returns an unused context.
@@ -439,7 +439,7 @@ impl Contexts {
 
     /// Returns true if the contexts exist only in this worker's memory.
     pub(super) fn are_private(&self) -> bool {
-        matches!(self.place, ContextLocation::Private(_))
+        matches!(self.location, ContextLocation::Private(_))
     }
 
     /// Returns the loaded context.
@@ -460,7 +460,7 @@ impl Contexts {
     pub(super) fn take(&mut self) -> Option<Box<LoadedContext>> {
         let mut hand = self.loaded.take()?;
         // The perpetual part, before the step changes it.
-        if hand.parts.is_none() && matches!(self.place, ContextLocation::Region) {
+        if hand.parts.is_none() && matches!(self.location, ContextLocation::Region) {
             let parts = if hand.fresh {
                 IncrementalEncoder::new(&hand.ue)
             } else {
@@ -480,7 +480,7 @@ impl Contexts {
         (consumed, deadline, pin): (u64, Option<vireo_types::Instant>, u64),
         outbox: &[u8],
     ) -> Result<StepOutcome, StepError> {
-        if matches!(self.place, ContextLocation::Private(_)) {
+        if matches!(self.location, ContextLocation::Private(_)) {
             let slot = u64::from(hand.slot.number());
             let packet = private_packet(worker, OUTBOX | slot, outbox)?;
             if !forgets {
@@ -489,7 +489,7 @@ impl Contexts {
             }
             return Ok(StepOutcome::Done(CommitHandle::Private(packet)));
         }
-        if matches!(self.place, ContextLocation::Central { .. }) {
+        if matches!(self.location, ContextLocation::Central { .. }) {
             return self.prepare(worker, hand, forgets, (consumed, deadline, pin), outbox);
         }
         self.buffer.clear();
@@ -522,23 +522,23 @@ impl Contexts {
         (consumed, deadline, pin): (u64, Option<vireo_types::Instant>, u64),
         outbox: &[u8],
     ) -> Result<StepOutcome, StepError> {
-        let ContextLocation::Central { central, held } = &mut self.place else {
+        let ContextLocation::Central { central, in_procedure } = &mut self.location else {
             return Err(CommitError::Conflict.into());
         };
         let (owner, shared) = (central.config().owner, central.config().shared);
         let (slot, ltmsi) = (hand.slot, hand.ue.ltmsi);
-        let DatabaseState { elsewhere, version, known, step, ahead, recovery, way } = &mut hand.stored;
-        let later = *version != 0 && (*way == CommitPath::BySmf || *way == CommitPath::Deferred && !*ahead);
-        let elsewhere = elsewhere.get_or_insert_with(|| DatabaseRef::fresh(ltmsi, owner, consumed));
-        elsewhere.writer = Writer::own(worker);
-        let elsewhere = *elsewhere;
+        let DatabaseState { reference, version, known, step, ahead, recovery, path } = &mut hand.stored;
+        let later = *version != 0 && (*path == CommitPath::BySmf || *path == CommitPath::Deferred && !*ahead);
+        let reference = reference.get_or_insert_with(|| DatabaseRef::fresh(ltmsi, owner, consumed));
+        reference.writer = Writer::this_process(worker);
+        let reference = *reference;
         recovery.add_outbox(clock(), outbox, shared);
-        if let Some(held) = held.as_mut().filter(|_| pin != 0 && !forgets) {
+        if let Some(in_procedure) = in_procedure.as_mut().filter(|_| pin != 0 && !forgets) {
             // The procedure continues.
-            let record = CommitRecord { consumed, deadline, pin, context: &elsewhere.octets(), outbox };
+            let record = CommitRecord { consumed, deadline, pin, context: &reference.octets(), outbox };
             let committed = worker.commit(slot, &self.snapshot, &record)?;
             (hand.fresh, hand.consumed) = (false, consumed);
-            held.insert(slot, hand);
+            in_procedure.insert(slot, hand);
             return Ok(StepOutcome::Done(CommitHandle::Committed(committed.buffer)));
         }
         let (version, step, ahead) = (*version, *step + 1, *ahead);
@@ -547,13 +547,13 @@ impl Contexts {
         if !forgets {
             stored.context = context::encode(&hand.ue, Vec::new()).map_err(|_| CommitError::TooLarge(0))?;
         }
-        if let Some(later) = content_ahead(&stored, elsewhere).filter(|_| later && !forgets) {
+        if let Some(later) = content_ahead(&stored, reference).filter(|_| later && !forgets) {
             let record = CommitRecord { consumed, deadline, pin, context: &later, outbox };
             let committed = worker.commit(slot, &self.snapshot, &record)?;
             return Ok(StepOutcome::Done(CommitHandle::Committed(committed.buffer)));
         }
         let before = std::mem::take(&mut self.snapshot);
-        Ok(StepOutcome::Pending(Box::new(PendingCommit { slot, before, elsewhere, version, ahead, stored })))
+        Ok(StepOutcome::Pending(Box::new(PendingCommit { slot, before, reference, version, ahead, stored })))
     }
 
     /// Commits the results of steps over several UEs to the database in one operation, and then to
@@ -563,26 +563,26 @@ impl Contexts {
         worker: &mut Worker,
         pending: Vec<PendingCommit>,
     ) -> Vec<Result<CommitHandle, StepError>> {
-        let ContextLocation::Central { central, .. } = &mut self.place else { return Vec::new() };
+        let ContextLocation::Central { central, .. } = &mut self.location else { return Vec::new() };
         let (mut rest, mut commits) = (Vec::new(), Vec::new());
         for pending in pending {
-            let PendingCommit { slot, before, elsewhere, version, ahead, stored } = pending;
-            commits.push(((elsewhere.id, version), stored));
-            rest.push((slot, before, elsewhere, ahead));
+            let PendingCommit { slot, before, reference, version, ahead, stored } = pending;
+            commits.push(((reference.id, version), stored));
+            rest.push((slot, before, reference, ahead));
         }
         let (began, count) = (Instant::now(), commits.len() as u32);
         let there = central.commit_all(commits);
         let took = began.elapsed() / count.max(1);
-        self.asked.extend((0..count).map(|_| (StateOperation::Write, took)));
-        let each = rest.into_iter().zip(there).map(|((slot, before, elsewhere, ahead), there)| {
+        self.operations.extend((0..count).map(|_| (StateOperation::Write, took)));
+        let each = rest.into_iter().zip(there).map(|((slot, before, reference, ahead), there)| {
             let mut there = there?;
-            let behind = if central.writes_behind() { pending_content(&mut there, elsewhere) } else { None };
+            let behind = if central.writes_behind() { pending_content(&mut there, reference) } else { None };
             if central.writes_behind() && (ahead || behind.is_none()) {
                 // A slow writer may be dead, or the region has no room: this commit waits for the
                 // write.
-                central.settle(elsewhere.id)?;
+                central.settle(reference.id)?;
             }
-            let octets = elsewhere.octets();
+            let octets = reference.octets();
             let octets = behind.as_deref().unwrap_or(&octets);
             let here = if there.context.is_empty() { &[][..] } else { octets };
             let (deadline, pin, outbox) = (there.deadline, there.pin, there.outbox());
@@ -613,17 +613,17 @@ impl Contexts {
             return;
         }
         let slot = hand.slot;
-        match &mut self.place {
+        match &mut self.location {
             ContextLocation::Private(private) => drop(private.insert(slot, hand)),
-            ContextLocation::Region if hand.record.is_some() => self.kept[place(slot)] = Some(hand),
-            ContextLocation::Central { held: Some(held), .. } => drop(held.insert(slot, hand)),
+            ContextLocation::Region if hand.record.is_some() => self.cached[place(slot)] = Some(hand),
+            ContextLocation::Central { in_procedure: Some(in_procedure), .. } => drop(in_procedure.insert(slot, hand)),
             ContextLocation::Region | ContextLocation::Central { .. } => {}
         }
     }
 }
 
 fn place(slot: Slot) -> usize {
-    slot.number() as usize % KEPT
+    slot.number() as usize % CACHED
 }
 
 #[cfg(test)]

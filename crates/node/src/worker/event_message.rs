@@ -111,7 +111,7 @@ pub(crate) enum RepeatKey {
 
 impl<'a> EventMessage<'a> {
     /// Returns the key by which a repeat is recognised.
-    pub(crate) fn again(&self) -> RepeatKey {
+    pub(crate) fn repeat_key(&self) -> RepeatKey {
         match self {
             EventMessage::Smf { key, .. } => RepeatKey::Answer(*key),
             EventMessage::Transfer { key, transfer } if *key != 0 => RepeatKey::Transfer(*key, transfer.token),

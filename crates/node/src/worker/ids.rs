@@ -28,7 +28,7 @@ pub(crate) struct IdAllocator {
     /// Pool partition of this host, and the number of partitions.
     part: (u16, u16),
     /// Numbers allocated by [`IdAllocator::fresh`] in each bucket; empty before the first.
-    given: Vec<u16>,
+    allocated: Vec<u16>,
     rng: StdRng,
 }
 
@@ -41,14 +41,14 @@ impl IdAllocator {
             dnns: config.dnns.iter().map(|d| (d.name.clone(), d.address_ranges())).collect(),
             cipher: TmsiCipher::new(key),
             part,
-            given: Vec::new(),
+            allocated: Vec::new(),
             rng,
         }
     }
 
     /// Returns the allocator of a step over the UE of a slot.
-    pub(crate) fn of(&mut self, slot: Slot) -> StepIds<'_> {
-        StepIds { giver: self, slot }
+    pub(crate) fn for_step(&mut self, slot: Slot) -> StepIds<'_> {
+        StepIds { allocator: self, slot }
     }
 
     /// Returns the slice of a bucket: buckets are assigned to slice 0 and the slices in turn.
@@ -97,9 +97,9 @@ impl IdAllocator {
 
     /// Allocates the next unused LTMSI of a bucket.
     fn next_of(&mut self, bucket: Bucket) -> Option<Ltmsi> {
-        self.given.resize(Bucket::COUNT.into(), 0);
+        self.allocated.resize(Bucket::COUNT.into(), 0);
         let first = self.first_number();
-        let given = &mut self.given[usize::from(bucket.get())];
+        let given = &mut self.allocated[usize::from(bucket.get())];
         let ltmsis = (0..=u16::MAX).map(|_| {
             *given = given.wrapping_add(1);
             Ltmsi::new(bucket, first.wrapping_add(*given))
@@ -298,7 +298,7 @@ impl IdAllocator {
     }
 
     /// Returns true if a session has a number of a data network's table.
-    pub(crate) fn is_of(&self, dnn: &Dnn, number: u32, ipv6: bool, address: &SessionAddress) -> bool {
+    pub(crate) fn has_number(&self, dnn: &Dnn, number: u32, ipv6: bool, address: &SessionAddress) -> bool {
         let Some((_, ranges)) = self.table(dnn) else { return false };
         let index = if ipv6 {
             address.ipv6_prefix.and_then(|a| ranges[1]?.index_of_ipv6(a))
@@ -312,18 +312,18 @@ impl IdAllocator {
 /// The identifier allocator of one step.
 #[derive(Debug)]
 pub(crate) struct StepIds<'a> {
-    giver: &'a mut IdAllocator,
+    allocator: &'a mut IdAllocator,
     slot: Slot,
 }
 
 impl Identifiers for StepIds<'_> {
     fn tmsi(&mut self, ltmsi: Ltmsi) -> Option<Tmsi> {
         for _ in 0..DRAWS {
-            let random = self.giver.rng.next_u32();
+            let random = self.allocator.rng.next_u32();
             // Two workers may draw the same one of 2^20 at the same time. The second UE is not
             // found by it and identifies itself.
-            if let Some(tmsi) = self.giver.cipher.seal(ltmsi.bucket(), random)
-                && self.giver.region.lookup(Key::Tmsi, u64::from(tmsi.0)).is_none()
+            if let Some(tmsi) = self.allocator.cipher.seal(ltmsi.bucket(), random)
+                && self.allocator.region.lookup(Key::Tmsi, u64::from(tmsi.0)).is_none()
             {
                 return Some(tmsi);
             }
@@ -332,23 +332,23 @@ impl Identifiers for StepIds<'_> {
     }
 
     fn rekey(&mut self, current: Ltmsi, slice: Snssai) -> Option<Ltmsi> {
-        let home = 1 + self.giver.slices.iter().position(|s| *s == slice)?;
-        if self.giver.owner(current.bucket()) == home {
+        let home = 1 + self.allocator.slices.iter().position(|s| *s == slice)?;
+        if self.allocator.owner(current.bucket()) == home {
             return None;
         }
         // In the same column: the UE keeps its hosts for ever.
-        let bucket = migration::in_column(current.bucket(), home, self.giver.owners())?;
+        let bucket = migration::in_column(current.bucket(), home, self.allocator.owners())?;
         // Numbers of slice 0 are allocated in turn, and so are these. If one is used, a distant one
         // is tried.
         let number = |n: u16| current.number().wrapping_add(n.wrapping_mul(STRIDE));
         let ltmsis = (0..=u16::MAX).map(|n| Ltmsi::new(bucket, number(n)));
-        let ltmsi = ltmsis.into_iter().find(|ltmsi| self.giver.region.slot_of(*ltmsi).is_none())?;
-        self.giver.region.alias(self.slot, ltmsi).ok()?;
+        let ltmsi = ltmsis.into_iter().find(|ltmsi| self.allocator.region.slot_of(*ltmsi).is_none())?;
+        self.allocator.region.alias(self.slot, ltmsi).ok()?;
         Some(ltmsi)
     }
 
     fn address(&mut self, dnn: &Dnn, kind: PduSessionType) -> Option<SessionAddress> {
-        self.giver.take(self.slot, dnn, kind)
+        self.allocator.take(self.slot, dnn, kind)
     }
 }
 
@@ -359,27 +359,27 @@ mod tests {
     use vireo_store::region::RegionConfig;
 
     /// One of two hosts, with an address table and a slot.
-    fn giver(part: u16) -> (IdAllocator, Slot) {
+    fn allocator(part: u16) -> (IdAllocator, Slot) {
         let range = Range::ipv4([10, 45, 0, 0].into(), 24);
         let mut config = RegionConfig::new(4, 1, 32 << 20);
         config.tables[0] = range.size();
         let region = Region::create(config).unwrap();
         let slot = region.slot_at(1_u32).unwrap();
-        let giver = IdAllocator {
+        let allocator = IdAllocator {
             region,
             slices: Vec::new(),
             dnns: vec![("internet".parse().unwrap(), [Some(range), None])],
             cipher: TmsiCipher::new(&[0; 16]),
             part: (part, 2),
-            given: Vec::new(),
+            allocated: Vec::new(),
             rng: StdRng::seed_from_u64(1),
         };
-        (giver, slot)
+        (allocator, slot)
     }
 
     #[test]
-    fn an_address_that_has_gone_along_is_counted_where_it_is_and_comes_back_when_nobody_has_it() {
-        let ((here, slot), (there, other)) = (giver(0), giver(1));
+    fn lent_address_returns_when_unused() {
+        let ((here, slot), (there, other)) = (allocator(0), allocator(1));
         let dnn: Dnn = "internet".parse().unwrap();
         let [one, two] = [(), ()].map(|()| {
             let address = here.take(slot, &dnn, PduSessionType::Ipv4).unwrap();
@@ -395,8 +395,8 @@ mod tests {
         assert!(here.foreign_numbers(0, 8).is_empty() && there.foreign_numbers(1, 8).is_empty());
         let pieces = there.foreign_numbers(0, 1);
         assert_eq!(pieces.len(), 2, "one in a piece");
-        let held = |giver: &IdAllocator| -> FxHashSet<(u8, u32)> {
-            let pieces = giver.foreign_numbers(0, 8);
+        let held = |allocator: &IdAllocator| -> FxHashSet<(u8, u32)> {
+            let pieces = allocator.foreign_numbers(0, 8);
             pieces.into_iter().flat_map(|(table, all)| all.into_iter().map(move |number| (table, number))).collect()
         };
         assert_eq!((here.returned_but(&held(&there)), held(&there).len()), (0, 2));

@@ -42,6 +42,7 @@ use vireo_ops::clock::{self, clock};
 use vireo_ops::metrics::Transaction;
 use vireo_ops::privileges::{self, Profile};
 use vireo_ops::supervisor::{self, WorkerInitError};
+use vireo_ops::ue_record::PendingSmfRequest;
 use vireo_store::CommitError;
 use vireo_store::region::{Bell, Packet, Region, Ring, Sender, Slot, Worker};
 use vireo_types::{Dnn, Ltmsi};
@@ -65,7 +66,7 @@ const SHARES_HOLD: u32 = 16;
 const IN_A_ROW: u64 = 16;
 
 /// Number of items per wake-up of the host while the worker has more to do.
-const UNTOLD: u32 = 8;
+const UNANNOUNCED: u32 = 8;
 
 /// Configuration that a worker reads at its start.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -182,7 +183,7 @@ struct NfWorker {
     bell: Bell,
     host: Bell,
     /// Number of items posted since the last wake-up of the host.
-    untold: u32,
+    unannounced: u32,
     deficit: Deficit,
     shares: Vec<f64>,
     ids: IdAllocator,
@@ -216,7 +217,7 @@ impl NfWorker {
             returned: region.sender(plan.returned(number)).expect("the region has rings for all its workers"),
             bell: plan.bell(&region, number),
             host: plan.bell(&region, region_layout::HOST),
-            untold: 0,
+            unannounced: 0,
             deficit: Deficit::default(),
             shares: vec![0.0; usize::from(plan.nfs)],
             ids: IdAllocator::new(
@@ -250,8 +251,8 @@ impl NfWorker {
                     trimmed = now;
                     self.worker.trim();
                 }
-                self.look_at_shares();
-                self.look_at_instructions();
+                self.read_shares();
+                self.apply_instructions();
                 until_look = SHARES_HOLD;
             }
             let queues = &self.queues;
@@ -269,7 +270,7 @@ impl NfWorker {
                     if self.region.shared_word(region_layout::BOARD_STOP).load(Ordering::Acquire) != 0 {
                         return;
                     }
-                    self.tell();
+                    self.wake_host();
                     let queues = &self.queues;
                     self.bell.wait(SLEEP, || queues.iter().any(|queue| !queue.is_empty()).then_some(()));
                     now = Instant::now();
@@ -285,7 +286,7 @@ impl NfWorker {
     }
 
     /// Applies a reloaded configuration. Its other parts never change.
-    fn look_at_instructions(&mut self) {
+    fn apply_instructions(&mut self) {
         if self.region.published_version(region_layout::BULLETIN_CONFIG) == self.instructed {
             return;
         }
@@ -299,7 +300,7 @@ impl NfWorker {
     }
 
     /// Reads the CPU shares of the NFs.
-    fn look_at_shares(&mut self) {
+    fn read_shares(&mut self) {
         let number = self.worker.number();
         for (nf, share) in self.shares.iter_mut().enumerate() {
             let word = self.region.shared_word(self.plan.nf_word(number, nf as u8, region_layout::NF_SHARE));
@@ -404,12 +405,12 @@ impl NfWorker {
 
     fn carry_out(&mut self, nf: usize, slot: Slot, sequence: u64, octets: &[u8]) -> bool {
         loop {
-            let Some((arrived, input, parcel)) = EventMessage::decode(octets) else {
+            let Some((arrived, input, message)) = EventMessage::decode(octets) else {
                 tracing::error!("an event does not decode: it is passed over; please report it");
                 return false;
             };
-            let transaction = parcel.transaction();
-            let begun = self.begin((nf, slot), (sequence, input), (arrived, parcel), octets);
+            let transaction = message.transaction();
+            let begun = self.begin((nf, slot), (sequence, input), (arrived, message), octets);
             let ended = begun.and_then(|begun| match begun {
                 EventOutcome::Ended(ended) => Ok(ended),
                 EventOutcome::Waits { pending, ended } => {
@@ -422,15 +423,15 @@ impl NfWorker {
                     }
                 }
             });
-            self.count_asked(|_| transaction);
+            self.count_operations(|_| transaction);
             match ended {
                 Err(error) if error.passes() && self.waits_for_database() => {
                     tracing::debug!(%error, "an event waits for the database");
-                    self.tell();
+                    self.wake_host();
                     std::thread::sleep(AGAIN);
                     self.bump_heartbeat(Instant::now());
                 }
-                Err(error) => return not_carried_out(&error),
+                Err(error) => return log_failed_event(&error),
                 Ok(ended) => {
                     self.database_down = None;
                     return ended;
@@ -441,8 +442,8 @@ impl NfWorker {
 
     /// Counts the database operations since the last call. `transaction` returns the transaction of
     /// the operation at an index.
-    fn count_asked(&mut self, transaction: impl Fn(usize) -> Transaction) {
-        for (place, (operation, took)) in self.contexts.asked().enumerate() {
+    fn count_operations(&mut self, transaction: impl Fn(usize) -> Transaction) {
+        for (place, (operation, took)) in self.contexts.operations().enumerate() {
             let [count, micros] = region_layout::state_words(transaction(place), operation);
             self.region.shared_word(count).fetch_add(1, Ordering::Relaxed);
             self.region.shared_word(micros).fetch_add(took.as_micros() as u64, Ordering::Relaxed);
@@ -459,17 +460,17 @@ impl NfWorker {
         &mut self,
         (nf, slot): (usize, Slot),
         (sequence, input): (u64, u64),
-        (arrived, parcel): (vireo_types::Instant, EventMessage<'_>),
+        (arrived, message): (vireo_types::Instant, EventMessage<'_>),
         octets: &[u8],
     ) -> Result<EventOutcome, StepError> {
         let found = match self.contexts.load(&self.region, &mut self.worker, slot) {
             Ok(found) => found,
             Err(error) => {
                 if matches!(error, StepError::Central(ContextDatabaseError::Foreign))
-                    && matches!(parcel, EventMessage::Transfer { .. })
+                    && matches!(message, EventMessage::Transfer { .. })
                 {
                     // The SMF looks up the present AMF of the UE.
-                    self.give_back(sequence, octets);
+                    self.return_to_host(sequence, octets);
                 }
                 return Err(error);
             }
@@ -487,14 +488,14 @@ impl NfWorker {
             }
             return Ok(EventOutcome::Ended(false));
         }
-        let Some(event) = self.admit(&parcel, slot, found) else {
-            self.give_back(sequence, octets);
+        let Some(event) = self.admit(&message, slot, found) else {
+            self.return_to_host(sequence, octets);
             return Ok(EventOutcome::Ended(false));
         };
-        let again = parcel.again();
+        let again = message.repeat_key();
         let answered =
-            matches!(&parcel, EventMessage::Smf { answer: SmfResponse::Created(_) | SmfResponse::Done(_), .. });
-        let event = event.or_else(|| parcel.into_event());
+            matches!(&message, EventMessage::Smf { answer: SmfResponse::Created(_) | SmfResponse::Done(_), .. });
+        let event = event.or_else(|| message.into_event());
         let Some(event) = event else { return Ok(EventOutcome::Ended(false)) };
         let numbers = (sequence, input);
         let stepped =
@@ -512,12 +513,12 @@ impl NfWorker {
 
     /// Checks that an event belongs to the UE of the slot. Returns the decoded first message of a
     /// connection. Returns `None` if the host has to handle the event.
-    fn admit(&mut self, parcel: &EventMessage<'_>, slot: Slot, found: LoadResult) -> Option<Option<Event<'static>>> {
+    fn admit(&mut self, message: &EventMessage<'_>, slot: Slot, found: LoadResult) -> Option<Option<Event<'static>>> {
         let initial = |pdu: &[u8]| match n2::ue_message(pdu) {
             Ok((_, n2::UeMessage::Initial(message))) => Some(message),
             _ => None,
         };
-        match (parcel, found) {
+        match (message, found) {
             (EventMessage::Initial { assoc, named, pdu }, LoadResult::Nothing | LoadResult::Context { .. }) => {
                 let message = initial(pdu)?;
                 if *named && !engine::is_authentic(self.contexts.current()?, &message.nas) {
@@ -566,7 +567,7 @@ impl NfWorker {
             return Ok(EventOutcome::Ended(false));
         }
         let implied = implied(&mut event, &hand, self.contexts.are_shared());
-        let before = (!hand.fresh).then(|| Summary::of(&hand.ue));
+        let before = (!hand.fresh).then(|| Summary::new(&hand.ue));
         let ue = &mut hand.ue;
         let mut old_references = references(ue);
         old_references.push(ue.ltmsi);
@@ -579,7 +580,7 @@ impl NfWorker {
         ue.sequence += 1;
         let rng = &mut self.rng;
         let mut random = |octets: &mut [u8]| rng.fill_bytes(octets);
-        let mut ids = self.ids.of(slot);
+        let mut ids = self.ids.for_step(slot);
         let mut env = Env {
             now,
             arrived: arrived.min(now),
@@ -600,21 +601,21 @@ impl NfWorker {
         }
         let ue = &hand.ue;
         let runs = kind::procedure_in_progress(ue).is_some();
-        let mut outbox = leave(ue, (now, input), before, &old_references, outcome);
+        let mut outbox = new_outbox(ue, (now, input), before, &old_references, outcome);
         let deadline = outbox.deadline;
         // A commit record stores the deadline beside its outbox.
         outbox.deadline = deadline.filter(|_| self.contexts.are_private());
         if self.contexts.are_shared() {
             remember(&mut hand, &outbox, again);
         }
-        if self.contexts.are_of_smf() {
-            hand.goes(way(&outbox.effects, answered));
+        if self.contexts.are_shared_with_smf() {
+            hand.set_path(commit_path(&outbox.effects, answered));
         }
         let octets = outbox.encode(std::mem::take(&mut self.outbox));
         let mut octets = octets.ok_or(CommitError::TooLarge(0))?;
         // A procedure in progress is pinned to its NF: its later messages are routed there
         // directly.
-        let pin = if runs { crate::host::pin(self.worker.number(), nf as u8) } else { 0 };
+        let pin = if runs { region_layout::nf_pin(self.worker.number(), nf as u8) } else { 0 };
         let forgets = outbox.forgets();
         let done = self.contexts.commit(&mut self.worker, hand, forgets, (sequence, deadline, pin), &octets);
         octets.clear();
@@ -660,22 +661,22 @@ impl NfWorker {
             // Only the host is stuck, not this worker.
             self.worker.beat(self.started.elapsed().as_micros() as u64 + 1);
         }
-        self.untold += 1;
-        if self.untold >= UNTOLD {
-            self.tell();
+        self.unannounced += 1;
+        if self.unannounced >= UNANNOUNCED {
+            self.wake_host();
         }
     }
 
     /// Wakes the host for posted items.
-    fn tell(&mut self) {
-        if std::mem::take(&mut self.untold) > 0 {
+    fn wake_host(&mut self) {
+        if std::mem::take(&mut self.unannounced) > 0 {
             self.host.ring();
         }
     }
 
     /// Returns an event to the host that belongs to another UE. Posts a copy: the packet itself is
     /// freed when the event is finished.
-    fn give_back(&mut self, sequence: u64, octets: &[u8]) {
+    fn return_to_host(&mut self, sequence: u64, octets: &[u8]) {
         match self.worker.packet(sequence, octets) {
             Some(copy) => self.push(false, copy.to_item()),
             None => tracing::warn!("no packet is free: an event is lost; make state.packets larger"),
@@ -684,7 +685,7 @@ impl NfWorker {
 }
 
 /// Logs that an event failed. Returns false: no procedure ended by it.
-fn not_carried_out(error: &StepError) -> bool {
+fn log_failed_event(error: &StepError) -> bool {
     tracing::error!(%error, "an event was not carried out");
     false
 }
@@ -696,7 +697,7 @@ fn implied(event: &mut Event<'_>, hand: &LoadedContext, are_shared: bool) -> Opt
     let created = transfer.created.as_mut()?;
     let (asker, ue) = (ltmsi_of_key(created.key), &hand.ue);
     let is_ours = || asker == ue.ltmsi || references(ue).contains(&asker);
-    created.open &= if are_shared { hand.has_asked(created.key) } else { is_ours() };
+    created.open &= if are_shared { hand.has_request(created.key) } else { is_ours() };
     Some(created.key)
 }
 
@@ -711,9 +712,9 @@ fn taken_before(hand: &LoadedContext, again: RepeatKey) -> Option<StepOutput> {
     Some(StepOutput { effects: vec![Effect::N1N2TransferReply { token, result, carried: None }], notes: Vec::new() })
 }
 
-/// Selects the way of a commit. The SMF commits a step whose only effect is a request to it. A step
-/// without effects after a positive response needs no commit of its own.
-fn way(effects: &[Effect], answered: bool) -> CommitPath {
+/// Selects the path of a commit. The SMF commits a step whose only effect is a request to it. A
+/// step without effects after a positive response needs no commit of its own.
+fn commit_path(effects: &[Effect], answered: bool) -> CommitPath {
     match effects {
         [Effect::SmfRequest { .. }] => CommitPath::BySmf,
         [] if answered => CommitPath::Deferred,
@@ -741,7 +742,7 @@ fn remember(hand: &mut LoadedContext, outbox: &Outbox, again: RepeatKey) {
 }
 
 /// Builds the outbox of a step.
-fn leave(
+fn new_outbox(
     ue: &UeContext,
     (now, input): (vireo_types::Instant, u64),
     before: Option<Summary>,
@@ -762,7 +763,7 @@ fn leave(
         key: idempotency_key(ue.ltmsi, ue.sequence as u32),
         input,
         before,
-        after: (!forgets).then(|| Summary::of(ue)),
+        after: (!forgets).then(|| Summary::new(ue)),
         settled: old_references.iter().filter(|old| !references.contains(old) && **old != ue.ltmsi).copied().collect(),
         seids: outcome.effects.iter().filter_map(seid).collect(),
         effects: outcome.effects,
@@ -773,7 +774,7 @@ fn leave(
 
 /// Returns true if a session of the UE has a number of a data network's table.
 fn has_address(ids: &IdAllocator, ue: &UeContext, dnn: &Dnn, number: u32, ipv6: bool) -> bool {
-    ue.sessions.iter().any(|s| s.terms.dnn == *dnn && ids.is_of(dnn, number, ipv6, &s.address))
+    ue.sessions.iter().any(|s| s.terms.dnn == *dnn && ids.has_number(dnn, number, ipv6, &s.address))
 }
 
 /// Returns the LTMSIs other than its own by which peers still address a context.

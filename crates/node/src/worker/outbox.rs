@@ -22,7 +22,7 @@ pub(crate) struct Summary {
 }
 
 impl Summary {
-    pub(crate) fn of(ue: &UeContext) -> Self {
+    pub(crate) fn new(ue: &UeContext) -> Self {
         let target = ue.handover.as_ref().and_then(|h| h.target());
         Summary {
             registered: ue.is_registered(),
@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_outbox_comes_back_and_one_that_changes_little_is_small() {
+    fn outbox_roundtrip_is_exact_and_small() {
         let summary = Summary { registered: true, sessions: 1, known: true, ..Summary::default() };
         let ltmsi = Ltmsi::from_raw(0x0abc_1234);
         let mut outbox = Outbox {

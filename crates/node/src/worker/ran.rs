@@ -19,16 +19,16 @@ pub(crate) struct PublishedNode {
 #[derive(Debug)]
 pub(crate) struct RanNodeView {
     region: Region,
-    seen: RefCell<(u64, Vec<PublishedNode>, Vec<u8>)>,
+    published: RefCell<(u64, Vec<PublishedNode>, Vec<u8>)>,
 }
 
 impl RanNodeView {
     pub(crate) fn new(region: Region) -> Self {
-        RanNodeView { region, seen: RefCell::default() }
+        RanNodeView { region, published: RefCell::default() }
     }
 
     fn with<T>(&self, read: impl FnOnce(&[PublishedNode]) -> T) -> T {
-        let mut seen = self.seen.borrow_mut();
+        let mut seen = self.published.borrow_mut();
         let (version, nodes, octets) = &mut *seen;
         if self.region.published_version(BULLETIN_RAN) != *version {
             octets.clear();

@@ -161,6 +161,11 @@ pub(crate) fn address_tables(config: &CoreConfig) -> [u32; TABLES] {
     tables
 }
 
+/// Returns the NF pin of a commit record: 1 + NF id; 0 = none.
+pub(crate) fn nf_pin(worker: u8, nf: u8) -> u64 {
+    1 + (u64::from(worker) << 8 | u64::from(nf))
+}
+
 /// Returns the configuration of a host's region.
 pub(crate) fn region_config(
     plan: RegionLayout,

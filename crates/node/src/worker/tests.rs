@@ -63,7 +63,7 @@ fn post(host: &mut Worker, ltmsi: u32, events: u64) -> Slot {
 }
 
 #[test]
-fn worker_that_waits_for_its_host_shows_progress() {
+fn worker_waiting_for_its_host_shows_progress() {
     let (_host, mut nf, mut committed) = worker();
     let region = nf.region.clone();
     let items = u64::from(region.config().ring_cells) + 1;

@@ -34,19 +34,19 @@ impl Default for Prefetched {
 impl ContextDatabase {
     /// Prefetches records in one operation. Records that are missing are read when needed.
     pub(in crate::worker) fn prefetch(&mut self, ids: &[u64]) {
-        self.foreseen = Prefetched::default();
+        self.prefetched = Prefetched::default();
         let names: Vec<_> = ids.iter().map(|id| name(&self.config, *id)).collect();
         let Ok(found) = there(&mut self.records).and_then(|records| records.load(&names)) else { return };
-        self.foreseen.took = self.foreseen.at.elapsed() / (names.len() as u32).max(1);
-        self.foreseen.records = ids.iter().zip(found).filter_map(|(id, found)| Some((*id, found?))).collect();
+        self.prefetched.took = self.prefetched.at.elapsed() / (names.len() as u32).max(1);
+        self.prefetched.records = ids.iter().zip(found).filter_map(|(id, found)| Some((*id, found?))).collect();
     }
 
     /// Returns a prefetched record if it has the last processed input, and the time it took.
-    pub(in crate::worker) fn foreseen(&mut self, id: u64, consumed: u64) -> Option<(Duration, Version, UeRecord)> {
-        let found = self.foreseen.records.remove(&id).filter(|_| self.foreseen.at.elapsed() <= FORESEEN_FOR)?;
+    pub(in crate::worker) fn prefetched(&mut self, id: u64, consumed: u64) -> Option<(Duration, Version, UeRecord)> {
+        let found = self.prefetched.records.remove(&id).filter(|_| self.prefetched.at.elapsed() <= FORESEEN_FOR)?;
         let version = found.version;
         let stored = stored(&self.config, found).ok().filter(|stored| stored.consumed == consumed)?;
-        Some((self.foreseen.took, version, stored))
+        Some((self.prefetched.took, version, stored))
     }
 
     /// Commits a record over this version.

@@ -9,7 +9,7 @@ use vireo_types::Instant;
 
 /// Maximum number of conflicts that are retried: a commit of the previous run may still be in
 /// flight.
-const AGAIN: usize = 1024;
+const MAX_RETRIES: usize = 1024;
 
 /// Decision about a record.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ pub(crate) enum Becomes<T> {
 pub(crate) struct Resumption<'a> {
     config: &'a ContextDatabaseConfig,
     waiting: Vec<Name>,
-    again: usize,
+    retries: usize,
     /// Number of removed records, without those of UEs that were removed before.
     pub(crate) removed: usize,
     /// Number of damaged records and of those in another format. Those with a version were removed.
@@ -51,7 +51,7 @@ impl<'a> Resumption<'a> {
     /// Creates a list of records with these numbers.
     pub(crate) fn new(config: &'a ContextDatabaseConfig, numbers: Vec<u64>) -> Self {
         let waiting = numbers.into_iter().map(|id| name(config, id)).collect();
-        Resumption { config, waiting, again: 0, removed: 0, damaged: 0 }
+        Resumption { config, waiting, retries: 0, removed: 0, damaged: 0 }
     }
 
     /// Returns true if no record is left.
@@ -79,7 +79,7 @@ impl<'a> Resumption<'a> {
             let found = match found {
                 There::Record(found) => found,
                 There::Nothing => continue,
-                There::Stranger => {
+                There::Foreign => {
                     self.damaged += 1;
                     continue;
                 }
@@ -126,8 +126,8 @@ impl<'a> Resumption<'a> {
             match (done, resumed) {
                 (Ok(_), Some((with, _))) => taken.push((name.id, with)),
                 (Ok(_), None) => self.removed += usize::from(!is_gone),
-                (Err(RecordError::Conflict), _) if self.again < AGAIN => {
-                    self.again += 1;
+                (Err(RecordError::Conflict), _) if self.retries < MAX_RETRIES => {
+                    self.retries += 1;
                     self.waiting.push(name);
                 }
                 (Err(error), _) => {
@@ -172,7 +172,7 @@ enum There {
     Nothing,
     Record(StoredRecord),
     /// Not a record, or sealed for another name: it stays until it expires.
-    Stranger,
+    Foreign,
 }
 
 /// Loads records, one by one if one of them is invalid.
@@ -188,7 +188,7 @@ fn load(records: &mut dyn RecordStore, names: &[Name]) -> Result<Vec<There>, Rec
     }
     let one = |name: &Name| match records.load(std::slice::from_ref(name)) {
         Ok(mut found) => Ok(there(found.pop().flatten())),
-        Err(RecordError::NotARecord | RecordError::OtherKey | RecordError::NotSealed) => Ok(There::Stranger),
+        Err(RecordError::NotARecord | RecordError::OtherKey | RecordError::NotSealed) => Ok(There::Foreign),
         Err(error) => Err(error),
     };
     names.iter().map(one).collect()

@@ -26,7 +26,7 @@ pub(crate) struct Writer(pub(super) u64);
 
 impl Writer {
     /// Returns the identity of this process.
-    pub(in crate::worker) fn own(worker: &Worker) -> Self {
+    pub(in crate::worker) fn this_process(worker: &Worker) -> Self {
         Writer(u64::from(worker.number()) << 32 | u64::from(std::process::id()))
     }
 

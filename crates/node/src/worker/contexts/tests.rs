@@ -53,14 +53,14 @@ fn step(contexts: &mut Contexts, region: &Region, worker: &mut Worker, slot: Slo
 }
 
 /// Returns the record reference of a slot's UE.
-pub(super) fn elsewhere(region: &Region, slot: Slot) -> DatabaseRef {
+pub(super) fn database_ref(region: &Region, slot: Slot) -> DatabaseRef {
     let mut seen = Snapshot::default();
     assert!(region.read(slot, &mut seen));
-    DatabaseRef::of(&seen.context).expect("the region has no context")
+    DatabaseRef::decode(&seen.context).expect("the region has no context")
 }
 
 #[test]
-fn what_waits_is_read_in_one_question_and_again_if_it_has_changed_since() {
+fn waiting_ues_are_prefetched_once() {
     let server = Server::start();
     let region = Region::create(RegionConfig::new(4, 3, 32 << 20)).unwrap();
     let (mut host, mut one, mut two) = (region.join(0).unwrap(), region.join(1).unwrap(), region.join(2).unwrap());
@@ -69,14 +69,14 @@ fn what_waits_is_read_in_one_question_and_again_if_it_has_changed_since() {
     let (mut first, mut second) = (contexts(), contexts());
     step(&mut first, &region, &mut one, first_ue, 1);
     step(&mut first, &region, &mut one, second_ue, 2);
-    second.foresee(&region, [first_ue, new_ue, second_ue].into_iter());
+    second.prefetch(&region, [first_ue, new_ue, second_ue].into_iter());
     step(&mut first, &region, &mut one, first_ue, 3);
     // From here on no read succeeds.
     drop(server);
     let found = second.load(&region, &mut two, second_ue).unwrap();
     assert!(matches!(found, LoadResult::Context { consumed: 2, .. }), "{found:?}");
     assert_eq!(second.current().map(|ue| ue.connections), Some(1));
-    assert_eq!(second.asked().count(), 1, "it is told as a read of this UE");
+    assert_eq!(second.operations().count(), 1, "it is told as a read of this UE");
     let stale = second.load(&region, &mut two, first_ue);
     assert!(stale.as_ref().is_err_and(StepError::passes), "what was read before its last step is no use: {stale:?}");
     assert!(second.load(&region, &mut two, second_ue).is_err(), "it is good for one load");
@@ -91,12 +91,12 @@ fn any_worker_goes_on_from_what_the_database_has() {
     let contexts = || Contexts::new(Location::Central(server.config()));
     let (mut first, mut second) = (contexts(), contexts());
     use StateOperation::{Read, Write};
-    let asked = |contexts: &mut Contexts| contexts.asked().map(|(operation, _)| operation).collect::<Vec<_>>();
+    let asked = |contexts: &mut Contexts| contexts.operations().map(|(operation, _)| operation).collect::<Vec<_>>();
     assert!(matches!(step(&mut first, &region, &mut one, slot, 1), LoadResult::Nothing));
     assert_eq!(asked(&mut first), [Write], "there was nothing to read");
     assert!(matches!(step(&mut second, &region, &mut two, slot, 2), LoadResult::Context { consumed: 1, .. }));
     assert_eq!(asked(&mut second), [Read, Write], "a read and a write for each transaction");
-    let (mut seen, id) = (Snapshot::default(), elsewhere(&region, slot).id);
+    let (mut seen, id) = (Snapshot::default(), database_ref(&region, slot).id);
 
     // The first worker dies after it has written to the database, before the region.
     let mut central = ContextDatabase::new(server.config());
@@ -120,7 +120,7 @@ fn any_worker_goes_on_from_what_the_database_has() {
     // The record of another UE is lost: this is an error, and its step is void.
     let other = host.insert(Ltmsi::from_raw(8)).unwrap();
     step(&mut first, &region, &mut one, other, 1);
-    assert!(central.read(elsewhere(&region, other).id).unwrap().is_some());
+    assert!(central.read(database_ref(&region, other).id).unwrap().is_some());
     crate::worker::context_database::clear(&server.config()).unwrap();
     let lost = second.load(&region, &mut two, other).unwrap_err();
     assert!(lost.to_string().contains("has lost a UE") && second.current().is_none());
@@ -160,7 +160,7 @@ fn step_of(
         input: 0,
         deadline: None,
         before: None,
-        after: Some(crate::worker::outbox::Summary::of(&hand.ue)),
+        after: Some(crate::worker::outbox::Summary::new(&hand.ue)),
         settled: Vec::new(),
         seids: Vec::new(),
         effects: Vec::new(),
@@ -172,7 +172,7 @@ fn step_of(
 }
 
 #[test]
-fn a_procedure_reads_once_and_writes_once_and_is_lost_with_its_worker() {
+fn procedure_reads_and_writes_once() {
     use StateOperation::{Read, Write};
     let server = Server::start();
     let region = Region::create(RegionConfig::new(4, 3, 32 << 20)).unwrap();
@@ -181,7 +181,7 @@ fn a_procedure_reads_once_and_writes_once_and_is_lost_with_its_worker() {
     config.records.persist = StatePersist::Procedure;
     let contexts = || Contexts::new(Location::Central(config.clone()));
     let (mut first, mut second) = (contexts(), contexts());
-    let asked = |contexts: &mut Contexts| contexts.asked().map(|(operation, _)| operation).collect::<Vec<_>>();
+    let asked = |contexts: &mut Contexts| contexts.operations().map(|(operation, _)| operation).collect::<Vec<_>>();
     let slot = host.insert(Ltmsi::from_raw(7)).unwrap();
     for (input, pin) in [(1, 5), (2, 5), (3, 0)] {
         step_of(&mut first, (&region, &mut one), slot, (input, pin));
@@ -227,7 +227,7 @@ impl Amf {
         let (host, worker) = (region.join(0).unwrap(), region.join(1).unwrap());
         let mut contexts = Contexts::new(Location::Region);
         let central = Box::new(ContextDatabase::over(config(owner), records));
-        contexts.place = ContextLocation::Central { central, held: None };
+        contexts.location = ContextLocation::Central { central, in_procedure: None };
         Amf { region, host, worker, contexts }
     }
 
@@ -259,16 +259,16 @@ fn config(owner: u64) -> ContextDatabaseConfig {
 /// An AMF is killed before a commit or after it, or only stopped. Another one continues from the
 /// last commit and knows its outbox. The stopped one does nothing when it wakes up.
 #[test]
-fn another_amf_goes_on_and_the_one_that_wakes_does_nothing() {
+fn next_amf_continues_and_fenced_amf_stops() {
     use StateOperation::{Read, Write};
     let records = MemoryRecords::new(LIFE);
     let (mut first, mut second) = (Amf::new(1, &records), Amf::new(2, &records));
     let slot = first.host.insert(Ltmsi::from_raw(7)).unwrap();
     first.step(slot, 1, b"one").unwrap();
     first.step(slot, 2, b"two").unwrap();
-    let asked: Vec<_> = first.contexts.asked().map(|(operation, _)| operation).collect();
+    let asked: Vec<_> = first.contexts.operations().map(|(operation, _)| operation).collect();
     assert_eq!(asked, [Write, Read, Write], "a read and a write for each transaction, and nothing to read at first");
-    let id = elsewhere(&first.region, slot).id;
+    let id = database_ref(&first.region, slot).id;
     // The first AMF is stopped before the commit of a third step.
     first.contexts.load(&first.region, &mut first.worker, slot).unwrap();
     let mut hand = first.contexts.take().unwrap();
@@ -276,7 +276,7 @@ fn another_amf_goes_on_and_the_one_that_wakes_does_nothing() {
 
     let taker = config(2);
     let mut claim = BucketClaim::new(&taker);
-    claim.go(&mut records.clone(), |_| true).unwrap();
+    claim.run(&mut records.clone(), |_| true).unwrap();
     let [claimed] = &claim.claimed[..] else { panic!("{:?}", claim.claimed) };
     let wanted: Vec<&[u8]> = claimed.stored.recovery.outboxes.iter().map(|wanted| &wanted.outbox[..]).collect();
     assert_eq!(wanted, [b"one", b"two"], "neither may have left");
@@ -307,15 +307,15 @@ fn another_amf_goes_on_and_the_one_that_wakes_does_nothing() {
 /// A worker dies between the first commit of a new UE and the region's. The next worker finds the
 /// event processed.
 #[test]
-fn a_first_step_that_is_done_again_is_the_one_that_was_committed() {
+fn repeated_first_step_finds_its_commit() {
     let records = MemoryRecords::new(LIFE);
     let mut amf = Amf::new(1, &records);
     let slot = amf.host.insert(Ltmsi::from_raw(7)).unwrap();
-    let elsewhere = DatabaseRef::fresh(Ltmsi::from_raw(7), 1, 9);
+    let reference = DatabaseRef::fresh(Ltmsi::from_raw(7), 1, 9);
     let context = context::encode(&UeContext::new(Ltmsi::from_raw(7)), Vec::new()).unwrap();
     let mut stored = UeRecord { owner: 1, consumed: 9, context, ..UeRecord::default() };
     stored.recovery.add_outbox(clock(), b"first", true);
-    ContextDatabase::over(config(1), &records).commit((elsewhere.id, 0), stored).unwrap();
+    ContextDatabase::over(config(1), &records).commit((reference.id, 0), stored).unwrap();
     let CommitHandle::Committed(buffer) = amf.step(slot, 9, b"again").unwrap() else { panic!("it is the region's") };
     let mut seen = Snapshot::default();
     assert!(amf.region.read_outbox(buffer, &mut seen) && seen.outbox == b"first", "what was committed leaves");

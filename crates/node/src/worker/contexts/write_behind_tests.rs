@@ -1,6 +1,6 @@
 //! Tests of write-behind contexts in a database.
 
-use super::tests::elsewhere;
+use super::tests::database_ref;
 use super::*;
 use crate::worker::context_database::{BucketClaim, ContextDatabaseConfig};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use vireo_types::Ltmsi;
 pub(super) struct Gate {
     pub(super) records: MemoryRecords,
     is_shut: Arc<AtomicBool>,
-    /// Number of reads.
+    /// Number of read operations.
     questions: Arc<AtomicU32>,
 }
 
@@ -66,8 +66,8 @@ impl Nf {
         records.write = StateWrite::NonBlocking;
         let config = ContextDatabaseConfig { records, owner: 5, shared: false };
         let mut contexts = Contexts::new(Location::Region);
-        contexts.place =
-            ContextLocation::Central { central: Box::new(ContextDatabase::over(config, &gate)), held: None };
+        contexts.location =
+            ContextLocation::Central { central: Box::new(ContextDatabase::over(config, &gate)), in_procedure: None };
         Nf { gate, worker: region.join(number).unwrap(), contexts }
     }
 
@@ -103,13 +103,13 @@ impl Nf {
     }
 
     fn config(&self) -> ContextDatabaseConfig {
-        let ContextLocation::Central { central, .. } = &self.contexts.place else { panic!("elsewhere") };
+        let ContextLocation::Central { central, .. } = &self.contexts.location else { panic!("elsewhere") };
         central.config().clone()
     }
 
     /// Returns the number of steps of a UE that the database has.
     fn in_database(&self, region: &Region, slot: Slot) -> Option<u32> {
-        let id = elsewhere(region, slot).id;
+        let id = database_ref(region, slot).id;
         let (_, stored) = ContextDatabase::over(self.config(), &self.gate.records).read(id).unwrap()?;
         Some(context::decode(&stored.context).unwrap().connections.into())
     }
@@ -121,7 +121,7 @@ impl Nf {
 
 /// Any worker that loads a UE reads the last commit.
 #[test]
-fn who_loads_next_waits_for_what_is_being_written() {
+fn next_load_waits_for_pending_write() {
     let region = Region::create(RegionConfig::new(4, 3, 32 << 20)).unwrap();
     let (mut host, records) = (region.join(0).unwrap(), MemoryRecords::new(LIFE));
     let [mut one, mut two] = [1, 2].map(|number| Nf::new(&region, number, &records));
@@ -159,7 +159,7 @@ fn who_loads_next_waits_for_what_is_being_written() {
 /// A worker dies with unwritten commits. The region has them, and the next worker continues from
 /// them. Late writes change nothing.
 #[test]
-fn what_a_dead_worker_has_not_written_is_gone_on_from() {
+fn unwritten_commit_of_dead_worker_is_continued() {
     let region = Region::create(RegionConfig::new(4, 3, 32 << 20)).unwrap();
     let (mut host, records) = (region.join(0).unwrap(), MemoryRecords::new(LIFE));
     let [mut one, mut two] = [1, 2].map(|number| Nf::new(&region, number, &records));
@@ -201,7 +201,7 @@ fn what_a_dead_worker_has_not_written_is_gone_on_from() {
 /// worker processes the event again with another result. That result counts, even if the dead
 /// worker's is written first.
 #[test]
-fn what_has_left_counts_and_not_what_a_dead_worker_writes_at_last() {
+fn sent_effects_outrank_late_write() {
     let region = Region::create(RegionConfig::new(4, 3, 32 << 20)).unwrap();
     let (mut host, records) = (region.join(0).unwrap(), MemoryRecords::new(LIFE));
     let [mut one, mut two] = [1, 2].map(|number| Nf::new(&region, number, &records));
@@ -209,8 +209,8 @@ fn what_has_left_counts_and_not_what_a_dead_worker_writes_at_last() {
     one.step(&region, slot, 1).unwrap();
     one.written(&region, slot);
     [&one, &two].into_iter().for_each(|nf| nf.gate.shut(true));
-    let ContextLocation::Central { central, .. } = &mut one.contexts.place else { panic!("elsewhere") };
-    let id = one.contexts.loaded.as_deref().and_then(|hand| hand.stored.elsewhere).expect("a record").id;
+    let ContextLocation::Central { central, .. } = &mut one.contexts.location else { panic!("elsewhere") };
+    let id = one.contexts.loaded.as_deref().and_then(|hand| hand.stored.reference).expect("a record").id;
     let (version, mut stored) = central.read(id).unwrap().expect("written");
     let mut ue = context::decode(&stored.context).unwrap();
     ue.connections = 77;
@@ -233,7 +233,7 @@ fn what_has_left_counts_and_not_what_a_dead_worker_writes_at_last() {
 /// flight are lost. Such a UE has its previous state with unused identifiers and COUNTs. A UE of
 /// which nothing was written does not exist.
 #[test]
-fn another_host_goes_on_from_what_was_written_and_nothing_else_is_lost() {
+fn other_host_continues_from_last_write() {
     let region = Region::create(RegionConfig::new(4, 2, 32 << 20)).unwrap();
     let (mut host, records) = (region.join(0).unwrap(), MemoryRecords::new(LIFE));
     let mut nf = Nf::new(&region, 1, &records);
@@ -251,7 +251,7 @@ fn another_host_goes_on_from_what_was_written_and_nothing_else_is_lost() {
     let mut config = nf.config();
     config.owner = 6;
     let mut claim = BucketClaim::new(&config);
-    claim.go(&mut records.clone(), |_| true).unwrap();
+    claim.run(&mut records.clone(), |_| true).unwrap();
     let mut there = Vec::new();
     for claimed in &claim.claimed {
         let (_, stored) = ContextDatabase::over(config.clone(), &records).read(claimed.id).unwrap().expect("a record");
@@ -272,7 +272,7 @@ fn another_host_goes_on_from_what_was_written_and_nothing_else_is_lost() {
 
 /// A removed record is not restored from the region.
 #[test]
-fn a_record_that_is_gone_does_not_come_back_from_the_region() {
+fn removed_record_is_not_restored_from_region() {
     let region = Region::create(RegionConfig::new(4, 3, 32 << 20)).unwrap();
     let (mut host, records) = (region.join(0).unwrap(), MemoryRecords::new(LIFE));
     let [mut one, mut two] = [1, 2].map(|number| Nf::new(&region, number, &records));
@@ -282,7 +282,7 @@ fn a_record_that_is_gone_does_not_come_back_from_the_region() {
     one.gate.shut(true);
     one.step(&region, slot, 2).unwrap();
     drop(one.worker);
-    let id = elsewhere(&region, slot).id;
+    let id = database_ref(&region, slot).id;
     let removal = (Name { collection: "amf", id }, Change::Remove { expected: 1 });
     records.clone().change(&[removal]).remove(0).unwrap();
     let lost = two.load(&region, slot);
@@ -292,8 +292,8 @@ fn a_record_that_is_gone_does_not_come_back_from_the_region() {
 impl Nf {
     /// Runs steps over UEs that were read in one operation, and returns their uncommitted results.
     fn begin_all(&mut self, region: &Region, slots: &[Slot], input: u64) -> Vec<PendingCommit> {
-        self.contexts.asked().for_each(drop);
-        self.contexts.foresee(region, slots.iter().copied());
+        self.contexts.operations().for_each(drop);
+        self.contexts.prefetch(region, slots.iter().copied());
         let begin = |slot: &Slot| {
             let found = self.load(region, *slot).unwrap();
             assert!(matches!(found, LoadResult::Context { .. }), "{found:?}");
@@ -315,7 +315,7 @@ impl Nf {
 /// A batch of UEs continues when its results are handed to the writers. The next read waits for all
 /// of them, and is one operation.
 #[test]
-fn several_ues_go_on_at_once_and_are_read_when_all_is_written() {
+fn grouped_ues_are_read_after_all_writes() {
     use StateOperation::{Read, Write};
     let region = Region::create(RegionConfig::new(4, 3, 32 << 20)).unwrap();
     let (mut host, records) = (region.join(0).unwrap(), MemoryRecords::new(LIFE));
@@ -330,7 +330,7 @@ fn several_ues_go_on_at_once_and_are_read_when_all_is_written() {
     assert!(nf.store_all(pending).iter().all(Result::is_ok), "nobody waits for what is not written");
     assert_eq!(slots.map(|slot| region.consumed_of(slot)), [2; 3], "what they want done leaves");
     assert_eq!(slots.map(|slot| nf.in_database(&region, slot)), [Some(1); 3]);
-    let asked: Vec<_> = nf.contexts.asked().map(|(operation, _)| operation).collect();
+    let asked: Vec<_> = nf.contexts.operations().map(|(operation, _)| operation).collect();
     assert_eq!(asked, [Read, Read, Read, Write, Write, Write], "a read and a write for each transaction");
     let opens = std::thread::spawn({
         let gate = nf.gate.clone();
@@ -353,7 +353,7 @@ fn several_ues_go_on_at_once_and_are_read_when_all_is_written() {
 /// has some. Each UE behaves as if it were alone. Commits in the region count, those only in the
 /// database are completed, and the others are processed again.
 #[test]
-fn a_worker_that_dies_amid_a_group_leaves_of_each_ue_what_it_would_have_left_of_one() {
+fn worker_death_in_group_is_like_single_ue() {
     let region = Region::create(RegionConfig::new(5, 3, 32 << 20)).unwrap();
     let (mut host, records) = (region.join(0).unwrap(), MemoryRecords::new(LIFE));
     let [mut one, mut two] = [1, 2].map(|number| Nf::new(&region, number, &records));
@@ -363,7 +363,7 @@ fn a_worker_that_dies_amid_a_group_leaves_of_each_ue_what_it_would_have_left_of_
         one.written(&region, slot);
     }
     let mut pending = one.begin_all(&region, &slots, 2).into_iter();
-    let handed_over = |pending: &PendingCommit| ((pending.elsewhere.id, pending.version), pending.stored.clone());
+    let handed_over = |pending: &PendingCommit| ((pending.reference.id, pending.version), pending.stored.clone());
     // In the database and the region; only in the database.
     let first = pending.next().expect("four");
     assert!(one.store_all(vec![first]).iter().all(Result::is_ok));
@@ -375,12 +375,12 @@ fn a_worker_that_dies_amid_a_group_leaves_of_each_ue_what_it_would_have_left_of_
     one.gate.shut(true);
     let third = pending.next().expect("four");
     assert!(one.store_all(vec![third]).iter().all(Result::is_ok));
-    let ContextLocation::Central { central, .. } = &mut one.contexts.place else { panic!("elsewhere") };
+    let ContextLocation::Central { central, .. } = &mut one.contexts.location else { panic!("elsewhere") };
     let fourth = central.commit_all(vec![handed_over(&pending.next().expect("four"))]);
     assert!(fourth.iter().all(Result::is_ok), "it is in hand: {fourth:?}");
     let Nf { gate, worker, contexts } = one;
     drop(worker);
-    two.contexts.foresee(&region, slots.into_iter());
+    two.contexts.prefetch(&region, slots.into_iter());
     let mut seen = Vec::new();
     for slot in slots {
         let found = two.load(&region, slot).unwrap();
@@ -407,7 +407,7 @@ fn a_worker_that_dies_amid_a_group_leaves_of_each_ue_what_it_would_have_left_of_
 /// Another host owns one UE of a batch: the writers find out when no step waits for them. The UE's
 /// next step is void, and the others continue.
 #[test]
-fn what_is_refused_to_the_writers_of_a_group_harms_no_other_ue() {
+fn refused_write_of_group_harms_no_other_ue() {
     let region = Region::create(RegionConfig::new(4, 3, 32 << 20)).unwrap();
     let (mut host, records) = (region.join(0).unwrap(), MemoryRecords::new(LIFE));
     let mut nf = Nf::new(&region, 1, &records);
@@ -417,13 +417,13 @@ fn what_is_refused_to_the_writers_of_a_group_harms_no_other_ue() {
         nf.written(&region, slot);
     }
     let pending = nf.begin_all(&region, &slots, 2);
-    let id = elsewhere(&region, slots[1]).id;
+    let id = database_ref(&region, slots[1]).id;
     let mut other = ContextDatabase::over(ContextDatabaseConfig { owner: 6, ..nf.config() }, &records);
     let (version, stored) = other.read(id).unwrap().expect("stored");
     other.commit((id, version), UeRecord { owner: 6, ..stored }).unwrap();
     other.settle(id).unwrap();
     assert!(nf.store_all(pending).iter().all(Result::is_ok), "nobody knows yet");
-    nf.contexts.foresee(&region, slots.into_iter());
+    nf.contexts.prefetch(&region, slots.into_iter());
     let found = slots.map(|slot| nf.load(&region, slot));
     assert!(
         matches!(

@@ -8,7 +8,7 @@ use vireo_core::amf::context::{HandoverSmfStage, HandoverSmfState, NasSecurity};
 use vireo_core::config::{StateChange, StateFormat, StateScope};
 use vireo_core::sba::{N1N2TransferResult, PiggybackedSmContext, SmfRequest};
 use vireo_ops::state::RecordsConfig;
-use vireo_ops::ue_record::{PendingSmfRequest, RecoveryLog};
+use vireo_ops::ue_record::{PendingSmfRequest, RecoveryLog, stored_part};
 use vireo_store::records::{LIFE, MemoryRecords, Name, Operations, RecordError, RecordStore};
 use vireo_types::{Bucket, Instant, Ltmsi};
 
@@ -21,9 +21,9 @@ type Written = Arc<Mutex<Vec<(Vec<String>, bool)>>>;
 
 /// Records that log the writes.
 #[derive(Clone)]
-struct Told(MemoryRecords, Written);
+struct LoggedRecords(MemoryRecords, Written);
 
-impl RecordStore for Told {
+impl RecordStore for LoggedRecords {
     fn load(&mut self, names: &[Name]) -> Result<Vec<Option<StoredRecord>>, RecordError> {
         self.0.load(names)
     }
@@ -112,7 +112,7 @@ fn each() -> impl Iterator<Item = (StateFormat, StateChange, StateScope)> {
 }
 
 /// Commits over the present record and reads it again.
-fn again(central: &mut ContextDatabase, stored: &UeRecord) -> UeRecord {
+fn commit_and_read(central: &mut ContextDatabase, stored: &UeRecord) -> UeRecord {
     let version = central.read(id()).unwrap().map_or(0, |(version, _)| version);
     central.commit((id(), version), stored.clone()).unwrap();
     let (next, there) = central.read(id()).unwrap().expect("a record");
@@ -121,13 +121,13 @@ fn again(central: &mut ContextDatabase, stored: &UeRecord) -> UeRecord {
 }
 
 #[test]
-fn a_ue_comes_back_in_every_format_and_manner_of_change() {
+fn ue_roundtrip_is_exact_in_every_format() {
     for (format, change, scope) in each() {
         let case = format!("{format:?} {change:?} {scope:?}");
         let records = MemoryRecords::new(LIFE);
         let mut central = ContextDatabase::over(config(format, change, scope, u64::MAX), &records);
         let first = ue();
-        let there = again(&mut central, &first);
+        let there = commit_and_read(&mut central, &first);
         assert_eq!(plain(&there), first, "{case}");
         // Derived keys and pending SMF requests of a handover are not stored in fields of the
         // context.
@@ -142,10 +142,10 @@ fn a_ue_comes_back_in_every_format_and_manner_of_change() {
         assert!(derived.chain.handover.is_some(), "{case}");
         assert!(derived.security.is_some_and(|keys| keys.derives_keys && keys.knas_int != [1; 16]), "{case}");
         let next = UeRecord { step: 3, consumed: 8, context, ..there };
-        let there = again(&mut central, &next);
+        let there = commit_and_read(&mut central, &next);
         assert_eq!(plain(&there), plain(&next), "{case}");
         let gone = UeRecord { step: 4, consumed: 9, removed: true, context: Vec::new(), ..there };
-        assert_eq!(plain(&again(&mut central, &gone)), plain(&gone), "{case}");
+        assert_eq!(plain(&commit_and_read(&mut central, &gone)), plain(&gone), "{case}");
         let left = records.clone().load(&[name(central.config(), id())]).unwrap().remove(0).unwrap();
         let text = String::from_utf8_lossy(&left.parts.iter().flat_map(|(_, part)| part.clone()).collect::<Vec<_>>())
             .into_owned();
@@ -154,12 +154,12 @@ fn a_ue_comes_back_in_every_format_and_manner_of_change() {
 }
 
 #[test]
-fn who_looks_into_a_json_record_reads_names() {
+fn json_record_has_readable_fields() {
     let records = MemoryRecords::new(LIFE);
     for scope in SCOPES {
         let config = config(StateFormat::Json, StateChange::Update, scope, u64::MAX);
         let mut central = ContextDatabase::over(config.clone(), &records);
-        again(&mut central, &ue());
+        commit_and_read(&mut central, &ue());
         let found = records.clone().load(&[name(&config, id())]).unwrap().remove(0).unwrap();
         let value = |octets: &[u8]| serde_json::from_slice::<serde_json::Value>(octets).unwrap();
         let (all, context) = match found.part(shared_record::AMF) {
@@ -183,15 +183,15 @@ fn who_looks_into_a_json_record_reads_names() {
 
 /// Update writes only changed fields if the present content is known.
 #[test]
-fn an_update_writes_the_fields_that_have_changed_and_replacing_all() {
+fn update_writes_changed_fields_replace_all() {
     for format in [StateFormat::Json, StateFormat::Protobuf] {
         for change in CHANGES {
-            let told = Told(MemoryRecords::new(LIFE), Arc::default());
+            let told = LoggedRecords(MemoryRecords::new(LIFE), Arc::default());
             let mut central = ContextDatabase::over(config(format, change, StateScope::Function, u64::MAX), &told);
-            let there = again(&mut central, &ue());
+            let there = commit_and_read(&mut central, &ue());
             let context = context(|ue| ue.connections = 3);
             let next = UeRecord { step: 3, consumed: 8, context, ..there };
-            let there = again(&mut central, &next);
+            let there = commit_and_read(&mut central, &next);
             let (names, others_stay) = told.1.lock().unwrap().pop().unwrap();
             if change == StateChange::Replace {
                 assert!(!others_stay && names.contains(&"security".to_owned()));
@@ -202,22 +202,22 @@ fn an_update_writes_the_fields_that_have_changed_and_replacing_all() {
                 );
             }
             // Without knowledge of the content all fields are written.
-            again(&mut central, &plain(&UeRecord { step: 4, consumed: 9, ..there }));
+            commit_and_read(&mut central, &plain(&UeRecord { step: 4, consumed: 9, ..there }));
             let (names, others_stay) = told.1.lock().unwrap().pop().unwrap();
             assert!(!others_stay && names.len() > 20, "{names:?}");
         }
     }
     // Binary records are one piece.
-    let told = Told(MemoryRecords::new(LIFE), Arc::default());
+    let told = LoggedRecords(MemoryRecords::new(LIFE), Arc::default());
     let mut central =
         ContextDatabase::over(config(StateFormat::Binary, StateChange::Update, StateScope::Function, 1), &told);
-    again(&mut central, &ue());
+    commit_and_read(&mut central, &ue());
     assert_eq!(told.1.lock().unwrap()[..], [(Vec::new(), false)]);
 }
 
 /// Records of releases before documents and of other formats are read correctly or refused.
 #[test]
-fn a_record_of_another_form_is_read_or_refused_and_never_taken_for_something_else() {
+fn record_of_other_form_is_read_or_refused() {
     let put = |records: &MemoryRecords, at: Name, change: Change<'_>| {
         records.clone().change(&[(at, change)]).remove(0).unwrap();
     };
@@ -229,7 +229,7 @@ fn a_record_of_another_form_is_read_or_refused_and_never_taken_for_something_els
         if scope == StateScope::Function {
             put(&records, at, Change::Commit { expected: 0, octets: &octets });
             let (_, before) = central.read(id()).unwrap().unwrap();
-            let there = again(&mut central, &UeRecord { consumed: 8, ..before });
+            let there = commit_and_read(&mut central, &UeRecord { consumed: 8, ..before });
             assert_eq!(plain(&there), UeRecord { consumed: 8, ..ue() }, "it was read, and is of this form now: {case}");
             let found = records.clone().load(&[at]).unwrap().remove(0).unwrap();
             assert_eq!(found.parts.is_empty(), format == StateFormat::Binary, "{case}");
@@ -249,7 +249,7 @@ fn a_record_of_another_form_is_read_or_refused_and_never_taken_for_something_els
                 records: RecordsConfig { format: other, ..config.records.clone() },
                 ..config.clone()
             };
-            again(&mut ContextDatabase::over(others, &records), &ue());
+            commit_and_read(&mut ContextDatabase::over(others, &records), &ue());
             match ContextDatabase::over(config.clone(), &records).read(id()) {
                 Err(ContextDatabaseError::UnknownFormat) => {}
                 Ok(Some((_, there))) if other == StateFormat::Binary && scope == StateScope::Function => {
@@ -263,16 +263,16 @@ fn a_record_of_another_form_is_read_or_refused_and_never_taken_for_something_els
 
 /// A new owner reads and writes the same content, and the previous owner cannot commit.
 #[test]
-fn a_claim_goes_by_documents_too() {
+fn claim_works_with_documents() {
     for (format, change, scope) in each() {
         let case = format!("{format:?} {change:?} {scope:?}");
         let records = MemoryRecords::new(LIFE);
         let [mut first, mut second] =
             [1, 2].map(|owner| ContextDatabase::over(config(format, change, scope, owner), &records));
-        let own = again(&mut first, &UeRecord { owner: 1, ..ue() });
+        let own = commit_and_read(&mut first, &UeRecord { owner: 1, ..ue() });
         let taker = config(format, change, scope, 2);
         let mut claim = BucketClaim::new(&taker);
-        claim.go(&mut records.clone(), |_| true).unwrap();
+        claim.run(&mut records.clone(), |_| true).unwrap();
         let [claimed] = &claim.claimed[..] else { panic!("{case}: {:?}", claim.claimed) };
         assert_eq!((claimed.before, &claimed.stored), (1, &plain(&own)), "{case}");
         let (version, mine) = second.read(id()).unwrap().unwrap();
@@ -287,16 +287,16 @@ fn a_claim_goes_by_documents_too() {
 
 /// The SMF stores the delegated part exactly as the AMF would.
 #[test]
-fn the_smf_puts_the_same_part_as_the_amf() {
+fn smf_stores_the_same_part_as_amf() {
     for format in FORMATS {
         let config = config(format, StateChange::Update, StateScope::AmfSmf, 1);
         let (codec, stored) = (config.records.codec(), ue());
         let kept_here = EncodedUeRecord::new(&config, 0, &stored).unwrap();
-        let part = kept(codec.format, &stored.encode().unwrap()).unwrap();
+        let part = stored_part(codec.format, &stored.encode().unwrap()).unwrap();
         assert_eq!(kept_here.parts()[0].octets, part);
         let found = StoredRecord { parts: vec![(shared_record::AMF.to_owned(), part)], ..StoredRecord::default() };
         let head = shared_record::AmfPartHeader { owner: u64::MAX, step: 2, removed: false };
         assert_eq!(shared_record::AmfPartHeader::from_record(codec.format, &found), Some(head), "{format:?}");
     }
-    assert_eq!((kept(Format::Json, b"x"), kept(Format::Protobuf, &[])), (None, None));
+    assert_eq!((stored_part(Format::Json, b"x"), stored_part(Format::Protobuf, &[])), (None, None));
 }

@@ -10,8 +10,8 @@ impl Amf {
         for slot in slots {
             self.step(slot, 1, b"one").unwrap();
         }
-        self.contexts.asked().for_each(drop);
-        self.contexts.foresee(&self.region, slots.into_iter());
+        self.contexts.operations().for_each(drop);
+        self.contexts.prefetch(&self.region, slots.into_iter());
         let pending = slots.iter().map(|slot| self.begin(*slot, 2)).collect();
         (slots, pending)
     }
@@ -33,14 +33,14 @@ impl Amf {
 }
 
 #[test]
-fn several_ues_are_stored_in_one_question_and_each_by_itself() {
+fn grouped_ues_are_stored_independently() {
     use StateOperation::{Read, Write};
     let records = MemoryRecords::new(LIFE);
     let mut amf = Amf::new(1, &records);
     let (slots, pending) = amf.three();
     assert_eq!(amf.consumed(slots), [1; 3], "nothing has happened yet");
     // Another AMF owns one of them.
-    let id = elsewhere(&amf.region, slots[1]).id;
+    let id = database_ref(&amf.region, slots[1]).id;
     let mut other = ContextDatabase::over(config(2), &records);
     let (version, stored) = other.read(id).unwrap().expect("stored");
     other.commit((id, version), UeRecord { owner: 2, ..stored }).unwrap();
@@ -50,22 +50,22 @@ fn several_ues_are_stored_in_one_question_and_each_by_itself() {
         "one has harmed no other: {done:?}"
     );
     assert_eq!(amf.consumed(slots), [2, 1, 2]);
-    let asked: Vec<_> = amf.contexts.asked().map(|(operation, _)| operation).collect();
+    let asked: Vec<_> = amf.contexts.operations().map(|(operation, _)| operation).collect();
     assert_eq!(asked, [Read, Read, Read, Write, Write, Write], "a read and a write for each transaction");
 }
 
 /// A worker dies after the database has the results of its steps and before the region does. The
 /// next worker finds each of them processed.
 #[test]
-fn what_a_worker_that_died_has_stored_of_several_ues_is_gone_on_from() {
+fn grouped_commits_of_dead_worker_are_continued() {
     let records = MemoryRecords::new(LIFE);
     let mut amf = Amf::new(1, &records);
     let (slots, pending) = amf.three();
-    let all = pending.into_iter().map(|pending| ((pending.elsewhere.id, pending.version), pending.stored));
+    let all = pending.into_iter().map(|pending| ((pending.reference.id, pending.version), pending.stored));
     let stored = ContextDatabase::over(config(1), &records).commit_all(all.take(2).collect());
     assert!(stored.iter().all(Result::is_ok), "{stored:?}");
     amf.contexts = Amf::new(1, &records).contexts;
-    amf.contexts.foresee(&amf.region, slots.into_iter());
+    amf.contexts.prefetch(&amf.region, slots.into_iter());
     for (slot, consumed) in slots.into_iter().zip([2, 2, 1]) {
         let found = amf.contexts.load(&amf.region, &mut amf.worker, slot).unwrap();
         let LoadResult::Context { consumed: there, unsent } = found else { panic!("{found:?}") };
@@ -76,11 +76,11 @@ fn what_a_worker_that_died_has_stored_of_several_ues_is_gone_on_from() {
 }
 
 #[test]
-fn steps_that_the_database_was_not_there_for_are_void_and_are_done_again() {
+fn steps_without_database_are_repeated() {
     let gate = Gate::before(&MemoryRecords::new(LIFE));
     let mut amf = Amf::new(1, &gate.records);
     let central = Box::new(ContextDatabase::over(config(1), &gate));
-    amf.contexts.place = ContextLocation::Central { central, held: None };
+    amf.contexts.location = ContextLocation::Central { central, in_procedure: None };
     let (slots, pending) = amf.three();
     gate.shut(true);
     let done = amf.contexts.store(&mut amf.worker, pending);

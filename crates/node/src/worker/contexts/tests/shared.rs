@@ -15,24 +15,24 @@ fn config(owner: u64) -> ContextDatabaseConfig {
 fn amf(owner: u64, records: &MemoryRecords) -> Amf {
     let mut amf = Amf::new(owner, records);
     let central = Box::new(ContextDatabase::over(config(owner), records));
-    amf.contexts.place = ContextLocation::Central { central, held: None };
+    amf.contexts.location = ContextLocation::Central { central, in_procedure: None };
     amf
 }
 
 impl Amf {
-    /// Runs a step with this way of commit.
-    fn goes(&mut self, slot: Slot, input: u64, way: CommitPath) -> Result<CommitHandle, StepError> {
+    /// Runs a step with this path of commit.
+    fn run_step(&mut self, slot: Slot, input: u64, path: CommitPath) -> Result<CommitHandle, StepError> {
         let found = self.contexts.load(&self.region, &mut self.worker, slot)?;
         self.contexts.fresh(&self.region, slot, found);
         let mut hand = self.contexts.take().expect("a context");
         hand.ue.connections += 1;
-        hand.goes(way);
+        hand.set_path(path);
         self.contexts.commit_alone(&mut self.worker, hand, false, (input, None, 0), &[input as u8])
     }
 
     /// Returns the database operations since the last call.
-    fn asked(&mut self) -> Vec<StateOperation> {
-        self.contexts.asked().map(|(operation, _)| operation).collect()
+    fn operations(&mut self) -> Vec<StateOperation> {
+        self.contexts.operations().map(|(operation, _)| operation).collect()
     }
 
     /// Returns the commit that the request of the last step delegates.
@@ -40,7 +40,7 @@ impl Amf {
         let mut seen = Snapshot::default();
         assert!(self.region.read(slot, &mut seen));
         let part = DatabaseRef::part(&seen.context).map(<[u8]>::to_vec);
-        DelegatedCommit { record: DatabaseRef::of(&seen.context).unwrap().id, part }
+        DelegatedCommit { record: DatabaseRef::decode(&seen.context).unwrap().id, part }
     }
 
     /// Returns the number of steps of the UE, as seen by this AMF.
@@ -69,7 +69,7 @@ fn smf(records: &MemoryRecords, travels: &DelegatedCommit, octets: &[u8]) -> boo
 fn claim(records: &MemoryRecords, owner: u64) -> (u64, u64) {
     let taker = config(owner);
     let mut claim = BucketClaim::new(&taker);
-    claim.go(&mut records.clone(), |_| true).unwrap();
+    claim.run(&mut records.clone(), |_| true).unwrap();
     let [claimed] = &claim.claimed[..] else { panic!("{:?}", claim.claimed) };
     (claimed.id, context::decode(&claimed.stored.context).unwrap().connections.into())
 }
@@ -77,25 +77,25 @@ fn claim(records: &MemoryRecords, owner: u64) -> (u64, u64) {
 /// A procedure of an AMF that shares a UE's record. The AMF commits its own results and the SMF
 /// those with a request. Results of its responses need no commit.
 #[test]
-fn what_goes_to_the_smf_is_committed_by_it() {
+fn delegated_part_is_committed_by_smf() {
     use StateOperation::{Read, Write};
     let records = MemoryRecords::new(LIFE);
     let mut amf = amf(1, &records);
     let slot = amf.host.insert(Ltmsi::from_raw(7)).unwrap();
-    amf.goes(slot, 1, CommitPath::BySmf).unwrap();
-    assert_eq!(amf.asked(), [Write], "the first step makes the record");
+    amf.run_step(slot, 1, CommitPath::BySmf).unwrap();
+    assert_eq!(amf.operations(), [Write], "the first step makes the record");
     assert_eq!(amf.travels(slot).part, None);
-    amf.goes(slot, 2, CommitPath::BySmf).unwrap();
-    assert_eq!(amf.asked(), [Read], "n-1 writes are saved");
+    amf.run_step(slot, 2, CommitPath::BySmf).unwrap();
+    assert_eq!(amf.operations(), [Read], "n-1 writes are saved");
     let travels = amf.travels(slot);
     assert!(smf(&records, &travels, b"{}"));
-    amf.goes(slot, 3, CommitPath::Deferred).unwrap();
-    assert_eq!(amf.asked(), [Read]);
+    amf.run_step(slot, 3, CommitPath::Deferred).unwrap();
+    assert_eq!(amf.operations(), [Read]);
     // The next message loads the UE. Its commit includes all earlier results.
     assert_eq!(amf.steps(slot).unwrap(), 3);
-    amf.asked();
-    amf.goes(slot, 4, CommitPath::Committed).unwrap();
-    assert_eq!(amf.asked(), [Read, Write]);
+    amf.operations();
+    amf.run_step(slot, 4, CommitPath::Committed).unwrap();
+    assert_eq!(amf.operations(), [Read, Write]);
     let there = records.clone().load(&[shared_record::name(travels.record)]).unwrap().remove(0).unwrap();
     assert_eq!(
         (there.part(&shared_record::sm_context_part_name(5)), there.parts.len()),
@@ -108,13 +108,13 @@ fn what_goes_to_the_smf_is_committed_by_it() {
 /// The AMF dies at each moment of a request: before the SMF receives it, before its commit, and
 /// after it. The new owner continues from the last commit, and nothing is done twice.
 #[test]
-fn an_amf_that_dies_while_it_asks_is_followed_from_what_the_smf_has_committed() {
+fn next_amf_continues_from_smf_commit() {
     for committed in [false, true] {
         let records = MemoryRecords::new(LIFE);
         let (mut first, mut second) = (amf(1, &records), amf(2, &records));
         let slot = first.host.insert(Ltmsi::from_raw(7)).unwrap();
-        first.goes(slot, 1, CommitPath::Committed).unwrap();
-        first.goes(slot, 2, CommitPath::BySmf).unwrap();
+        first.run_step(slot, 1, CommitPath::Committed).unwrap();
+        first.run_step(slot, 2, CommitPath::BySmf).unwrap();
         let travels = first.travels(slot);
         if committed {
             assert!(smf(&records, &travels, b"{}"));
@@ -127,11 +127,11 @@ fn an_amf_that_dies_while_it_asks_is_followed_from_what_the_smf_has_committed() 
         assert_eq!(second.steps(there).unwrap(), steps);
         let names = second.contexts.take();
         assert!(names.is_none());
-        second.goes(there, 41, CommitPath::BySmf).unwrap();
+        second.run_step(there, 41, CommitPath::BySmf).unwrap();
         assert!(smf(&records, &second.travels(there), b"{}"));
         assert_eq!(second.steps(there).unwrap(), steps + 1);
         // The first AMF wakes up and finds that another one owns the UE.
-        let woken = first.goes(slot, 3, CommitPath::Deferred);
+        let woken = first.run_step(slot, 3, CommitPath::Deferred);
         assert!(matches!(woken, Err(StepError::Central(ContextDatabaseError::Foreign))), "{woken:?}");
     }
 }
@@ -139,26 +139,26 @@ fn an_amf_that_dies_while_it_asks_is_followed_from_what_the_smf_has_committed() 
 /// A response without a commit is lost with the AMF. Its request is open in the record and is
 /// repeated.
 #[test]
-fn what_an_answer_has_led_to_is_found_out_again() {
+fn uncommitted_response_is_requested_again() {
     let records = MemoryRecords::new(LIFE);
     let mut first = amf(1, &records);
     let slot = first.host.insert(Ltmsi::from_raw(7)).unwrap();
-    first.goes(slot, 1, CommitPath::Committed).unwrap();
-    let ask = |hand: &mut LoadedContext| {
-        let ask = vireo_core::sba::SmfRequest::Release { reference: "x".into() };
-        hand.asks(PendingSmfRequest { key: 3, number: 1, ask, carried: None });
+    first.run_step(slot, 1, CommitPath::Committed).unwrap();
+    let add_request = |hand: &mut LoadedContext| {
+        let request = vireo_core::sba::SmfRequest::Release { reference: "x".into() };
+        hand.add_request(PendingSmfRequest { key: 3, number: 1, request, sm_context: None });
     };
     let found = first.contexts.load(&first.region, &mut first.worker, slot).unwrap();
     assert!(matches!(found, LoadResult::Context { .. }));
     let mut hand = first.contexts.take().unwrap();
-    ask(&mut hand);
-    hand.goes(CommitPath::BySmf);
+    add_request(&mut hand);
+    hand.set_path(CommitPath::BySmf);
     first.contexts.commit_alone(&mut first.worker, hand, false, (2, None, 0), b"asks").unwrap();
     assert!(smf(&records, &first.travels(slot), b"{}"));
     first.contexts.load(&first.region, &mut first.worker, slot).unwrap();
     let mut hand = first.contexts.take().unwrap();
     assert!(hand.is_answered(3));
-    hand.goes(CommitPath::Deferred);
+    hand.set_path(CommitPath::Deferred);
     first.contexts.commit_alone(&mut first.worker, hand, false, (3, None, 0), b"").unwrap();
     // This AMF knows the response, the new owner does not.
     first.contexts.load(&first.region, &mut first.worker, slot).unwrap();
@@ -172,25 +172,25 @@ fn what_an_answer_has_led_to_is_found_out_again() {
 /// If the SMF does not commit (it shares nothing, or refuses), the AMF commits with the response.
 /// Events before the response continue from the region.
 #[test]
-fn what_the_smf_does_not_commit_the_amf_does() {
+fn undelegated_part_is_committed_by_amf() {
     use StateOperation::{Read, Write};
     let records = MemoryRecords::new(LIFE);
     let mut amf = amf(1, &records);
     let slot = amf.host.insert(Ltmsi::from_raw(7)).unwrap();
-    amf.goes(slot, 1, CommitPath::Committed).unwrap();
-    amf.goes(slot, 2, CommitPath::BySmf).unwrap();
+    amf.run_step(slot, 1, CommitPath::Committed).unwrap();
+    amf.run_step(slot, 2, CommitPath::BySmf).unwrap();
     let late = amf.travels(slot);
-    amf.asked();
-    amf.goes(slot, 3, CommitPath::Deferred).unwrap();
-    assert_eq!(amf.asked(), [Read, Write]);
+    amf.operations();
+    amf.run_step(slot, 3, CommitPath::Deferred).unwrap();
+    assert_eq!(amf.operations(), [Read, Write]);
     assert_eq!(amf.steps(slot).unwrap(), 3);
     // The SMF commits late: only its own part, as the AMF's is newer.
     assert!(smf(&records, &late, b"{}"));
     assert_eq!(amf.steps(slot).unwrap(), 3);
     // Two requests: the second part includes the first, so both may be committed in any order.
-    amf.goes(slot, 4, CommitPath::BySmf).unwrap();
+    amf.run_step(slot, 4, CommitPath::BySmf).unwrap();
     let first = amf.travels(slot);
-    amf.goes(slot, 5, CommitPath::BySmf).unwrap();
+    amf.run_step(slot, 5, CommitPath::BySmf).unwrap();
     assert!(smf(&records, &amf.travels(slot), b"{}"));
     assert!(smf(&records, &first, b"{}"));
     assert_eq!(amf.steps(slot).unwrap(), 5);
@@ -198,12 +198,12 @@ fn what_the_smf_does_not_commit_the_amf_does() {
 
 /// The SMF commits repeatedly between the AMF's load and its commit.
 #[test]
-fn the_amf_commits_beside_what_the_smf_has_committed_meanwhile() {
+fn amf_commit_keeps_concurrent_smf_commit() {
     let records = MemoryRecords::new(LIFE);
     let mut amf = amf(1, &records);
     let slot = amf.host.insert(Ltmsi::from_raw(7)).unwrap();
-    amf.goes(slot, 1, CommitPath::Committed).unwrap();
-    amf.goes(slot, 2, CommitPath::BySmf).unwrap();
+    amf.run_step(slot, 1, CommitPath::Committed).unwrap();
+    amf.run_step(slot, 2, CommitPath::BySmf).unwrap();
     let travels = amf.travels(slot);
     amf.contexts.load(&amf.region, &mut amf.worker, slot).unwrap();
     let mut hand = amf.contexts.take().unwrap();
