@@ -211,20 +211,35 @@ impl Stream {
 
     /// Returns the next frame.
     pub fn frame(&mut self) -> Result<Option<&[u8]>, FrameError> {
-        if let Some(expected) = self.expected {
-            match self.greeted(expected) {
-                Ok(None) => return Ok(None),
-                Ok(role) => (self.expected, self.role) = (None, role),
-                Err(error) => {
-                    // The peer must receive this greeting too, to see the roles.
-                    let _ = self.flush();
-                    let error = error.into();
-                    self.security.refuses(self.peer, &error);
-                    return Err(error);
-                }
+        if self.receive_greeting()? { self.inbox.frame() } else { Ok(None) }
+    }
+
+    /// Takes all received data behind the greeting, so that its messages can be handled while this
+    /// stream sends. The caller returns it with [`Stream::return_frames`] before the next read.
+    pub fn take_frames(&mut self) -> Result<Option<FrameReader>, FrameError> {
+        Ok(self.receive_greeting()?.then(|| std::mem::take(&mut self.inbox)))
+    }
+
+    /// Returns the data of [`Stream::take_frames`], of which frames may be consumed.
+    pub fn return_frames(&mut self, frames: FrameReader) {
+        self.inbox = frames;
+    }
+
+    /// Returns true if the peer has greeted.
+    fn receive_greeting(&mut self) -> Result<bool, FrameError> {
+        let Some(expected) = self.expected else { return Ok(true) };
+        match self.greeted(expected) {
+            Ok(None) => return Ok(false),
+            Ok(role) => (self.expected, self.role) = (None, role),
+            Err(error) => {
+                // The peer must receive this greeting too, to see the roles.
+                let _ = self.flush();
+                let error = error.into();
+                self.security.refuses(self.peer, &error);
+                return Err(error);
             }
         }
-        self.inbox.frame()
+        Ok(true)
     }
 
     /// Returns the role of the peer, once its greeting is complete.

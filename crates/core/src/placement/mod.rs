@@ -1,12 +1,16 @@
 //! Placement of UEs: which host serves and owns which UEs, and who keeps copies of them.
 //!
-//! [`balance`] maps buckets to hosts and chooses hosts for messages. [`cluster`] is the
-//! controller's state machine. [`host`] is the state machine of a host, over [`replica`], the owner's
-//! and the replicas' side of replication. [`message`] has the messages between controller, balancers
-//! and hosts.
+//! [`balance`] maps buckets to hosts and chooses hosts for messages. [`balancer`], [`cluster`] and
+//! [`host`] are the state machines of balancer, controller and host. [`replica`] has the owner's
+//! and the replicas' side of replication. [`message`] has the messages between controller,
+//! balancers and hosts.
 
 pub mod balance;
+pub mod balancer;
 pub mod cluster;
+mod connection;
 pub mod host;
 pub mod message;
 pub mod replica;
+
+pub use connection::ConnectionId;

@@ -11,9 +11,9 @@ use vireo_types::{AssocId, Duration, Instant};
 
 /// NG SETUP RESPONSE and RAN CONFIGURATION UPDATE ACKNOWLEDGE (TS 38.413 9.4.7). After one of them,
 /// the association belongs to a RAN node.
-pub(super) const MAKES_NODE: [[u8; 2]; 2] = [[0x20, 21], [0x20, 35]];
+const MAKES_NODE: [[u8; 2]; 2] = [[0x20, 21], [0x20, 35]];
 /// NG SETUP FAILURE.
-pub(super) const SETUP_FAILED: [u8; 2] = [0x40, 21];
+const SETUP_FAILED: [u8; 2] = [0x40, 21];
 /// Longest Time to Wait (TS 38.413 9.3.1.56). After it, a node may retry NG Setup on the same
 /// association.
 const TIME_TO_WAIT: Duration = Duration::from_secs(60);

@@ -77,8 +77,16 @@ impl Hosts {
                 Ok(()) | Err(TrySendError::Disconnected(_)) => Ok(()),
                 Err(TrySendError::Full(input)) => Err(input),
             },
-            Hosts::Fabric(fleet) => fleet.route_input(input),
+            Hosts::Fabric(fleet) => {
+                fleet.route(input);
+                Ok(())
+            }
         }
+    }
+
+    /// Returns true if inputs wait for the hosts of a cluster.
+    fn is_congested(&self) -> bool {
+        matches!(self, Hosts::Fabric(fleet) if fleet.machine().is_congested())
     }
 
     /// Sends queued inputs and wakes the host.
@@ -100,7 +108,8 @@ pub struct Balancer {
     n4: n4::Endpoint,
     n4_due: Option<Instant>,
     hosts: Hosts,
-    /// Inputs for which the host's queue had no room. While it is not empty, no socket is read.
+    /// Inputs for which the queue of the host in this process had no room. While it is not empty,
+    /// no socket is read.
     held: VecDeque<Input>,
     commands: CommandReceiver,
     edge: AssocIdMap,
@@ -265,7 +274,7 @@ impl Balancer {
         self.admission.limit(config);
         let Hosts::Fabric(fleet) = &self.hosts else { return };
         for assoc in self.associations.keys() {
-            if let Some((peer, is_node)) = fleet.known(self.edge.to_cluster(*assoc)) {
+            if let Some((peer, is_node)) = fleet.machine().association(self.edge.to_cluster(*assoc)) {
                 self.admission.resume(*assoc, peer.ip(), is_node, clock());
             }
         }
@@ -327,7 +336,7 @@ impl Balancer {
         self.end_late();
         self.release_held();
         self.hosts.flush();
-        if !self.held.is_empty() {
+        if !self.held.is_empty() || self.hosts.is_congested() {
             // No socket is read until the host has room. The host does not signal that, so the
             // balancer polls.
             std::thread::sleep(Duration::from_micros(100));
@@ -361,7 +370,7 @@ impl Balancer {
     /// Aborts all associations if this balancer is isolated, so that RAN nodes use other balancers
     /// at once.
     fn drop_associations_if_isolated(&mut self) {
-        if matches!(&self.hosts, Hosts::Fabric(fleet) if fleet.is_isolated()) {
+        if matches!(&self.hosts, Hosts::Fabric(fleet) if fleet.machine().is_isolated()) {
             for assoc in self.associations.keys().copied().collect::<Vec<_>>() {
                 self.endpoint.abort(assoc);
             }
@@ -372,7 +381,8 @@ impl Balancer {
     /// with the UPFs.
     fn update_n4_role(&mut self) {
         let Hosts::Fabric(fleet) = &mut self.hosts else { return };
-        let (holds, takes_over, now) = (fleet.holds_n4(), !fleet.is_first_map(), clock());
+        let (holds, takes_over) = (fleet.machine().holds_n4(), !fleet.machine().is_first_map());
+        let now = clock();
         match (holds, self.n4.n4().is_active()) {
             (true, false) => {
                 tracing::info!(takes_over, "this balancer talks to the UPFs from now on");
@@ -382,7 +392,7 @@ impl Balancer {
             }
             (false, true) => {
                 tracing::warn!("another balancer talks to the UPFs from now on");
-                fleet.forget_upfs();
+                fleet.deactivate_n4();
                 self.n4.deactivate(now);
             }
             _ => {}
@@ -579,7 +589,7 @@ impl Balancer {
             }
             Command::Abort { assoc } => {
                 if let Hosts::Fabric(fleet) = &mut self.hosts {
-                    fleet.ends(assoc);
+                    fleet.on_abort(assoc);
                 }
                 if let Some(assoc) = self.edge.to_driver(assoc) {
                     self.endpoint.abort(assoc);
@@ -592,7 +602,7 @@ impl Balancer {
             }
             Command::Barrier { host, number } => {
                 if let Hosts::Fabric(fleet) = &mut self.hosts {
-                    fleet.synced(host, number);
+                    fleet.on_barrier(host, number);
                 }
             }
             // The fleet handles these commands of a cluster, so they do not arrive here.
@@ -618,7 +628,7 @@ impl Balancer {
             self.admission.sends(own, pdu, clock());
         }
         if let Hosts::Fabric(fleet) = &mut self.hosts {
-            fleet.sends(assoc, pdu);
+            fleet.on_node_message(assoc, pdu);
         }
     }
 
@@ -677,7 +687,7 @@ impl Balancer {
         }
         self.commands();
         // Another balancer takes over the PFCP associations and sessions.
-        if matches!(&self.hosts, Hosts::Fabric(fleet) if !fleet.is_alone()) {
+        if matches!(&self.hosts, Hosts::Fabric(fleet) if !fleet.machine().is_alone()) {
             tracing::info!("the associations with UPFs stay for another balancer");
         } else if self.n4.n4().is_active() {
             self.n4.release_all(clock());

@@ -14,16 +14,13 @@ pub(crate) mod replicator;
 mod unacked;
 
 pub use config::{Ack, ClusterConfig, EtcdTls, Mode, ReplicationConfig, ScalingConfig};
-pub(crate) use controller_client::{
-    ControllerClient, ControllerClientSnapshot as CarriedCaller, JoinReply, LocalMember, PATIENCE,
-};
+pub(crate) use controller_client::{ControllerClient, ControllerClientSnapshot, JoinReply, LocalMember, PATIENCE};
 pub(crate) use heartbeat::{HeartbeatHandle, HeartbeatTargets, ProgressCounter};
-pub(crate) use link::input;
 pub use link::{LinkError, LostBalancer};
 pub(crate) use replicator::ReplicatorStatus;
 pub use unacked::UnackedMessage;
 
-use crate::balancer::fleet::{Fleet, FleetView};
+use crate::balancer::fleet::{Fleet, FleetConfig, FleetView};
 use crate::balancer::hot_restart::{HotRestartListener, ReceivedState, ResumeError, SuccessorConfig};
 use crate::balancer::{Balancer, COMMANDS, HotRestartError, StopHandle, channel};
 use crate::control::{ControlStatus, StartError, in_process, sctp, start_udm, upfs};
@@ -128,13 +125,14 @@ impl BalancerNode {
             (running, address) = (Some(controller), SocketAddr::new(cluster.balancer.ip(), 0));
         }
         let listener = TcpListener::bind(address).map_err(|error| StartError::Fabric { address, error })?;
-        let mut fleet = Fleet::join(
-            listener,
-            (&cluster, &security, &config.n2.addresses),
-            &config.core,
-            &config.slices,
-            Arc::clone(&metrics),
-        )?;
+        let fleet_config = FleetConfig {
+            cluster: &cluster,
+            security: &security,
+            endpoints: &config.n2.addresses,
+            core: &config.core,
+            slices: &config.slices,
+        };
+        let mut fleet = Fleet::join(listener, fleet_config, Arc::clone(&metrics))?;
         if !several {
             fleet.is_only_balancer();
         }
@@ -282,7 +280,7 @@ fn listens_by(api: Option<&api::Server>) -> std::io::Result<Option<OwnedFd>> {
 }
 
 /// Returns the status entries of a map.
-pub(crate) fn told(map: &ClusterMap) -> (Vec<HostStatus>, Vec<BalancerStatus>) {
+pub(crate) fn member_status(map: &ClusterMap) -> (Vec<HostStatus>, Vec<BalancerStatus>) {
     let buckets = || (0..Bucket::COUNT).map(|bucket| map.buckets.owners(Bucket::new(bucket)));
     let hosts = map.hosts.iter().map(|(host, address)| HostStatus {
         host: host.0,
@@ -377,7 +375,7 @@ impl StatusSource for ControllerSource {
     fn status(&self, _: &StatusFilter) -> Status {
         // Never poisoned: the code under the lock does not panic.
         let map = self.view.lock().ok().and_then(|map| map.clone());
-        let (hosts, balancers) = map.as_deref().map(told).unwrap_or_default();
+        let (hosts, balancers) = map.as_deref().map(member_status).unwrap_or_default();
         let (version, uptime_s) = (env!("CARGO_PKG_VERSION").into(), self.started.elapsed().as_secs());
         Status { version, uptime_s, hosts, balancers, ..Status::default() }
     }

@@ -241,8 +241,14 @@ fn of_suci(octets: &[u8]) -> Option<Supi> {
     format!("99970{}", msin?).parse().ok()
 }
 
-fn assoc(gnb: usize) -> AssocId {
+/// Returns the association of a gNB, which does not end.
+pub(super) fn assoc(gnb: usize) -> AssocId {
     AssocId::at(0, 1 + gnb as u32)
+}
+
+/// Returns the address of a gNB.
+pub(super) fn address(gnb: usize) -> SocketAddr {
+    SocketAddr::from((Ipv4Addr::new(127, 0, 1, 1 + gnb as u8), 38412))
 }
 
 /// Sends a PDU to the gNB of an association in order.

@@ -24,6 +24,7 @@
 
 use crate::amf::context::{Procedure, UeContext};
 use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use vireo_types::{Duration, Instant, Ltmsi, Supi};
 
@@ -34,7 +35,7 @@ const KNOWN: Duration = Duration::from_secs(10);
 const MOST: usize = 1 << 18;
 
 /// Announcement that a subscriber has registered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Claim {
     pub supi: Supi,
     /// UE that has the context.

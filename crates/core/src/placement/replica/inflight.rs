@@ -20,20 +20,23 @@ const MOST: usize = 1 << 20;
 pub type LoadShare = (usize, ServiceTime);
 
 /// Inputs that a host was sent and has not acknowledged, by number.
-#[derive(Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct InflightInputs<I> {
-    inputs: BTreeMap<u64, (Instant, I, Option<LoadShare>)>,
+    inputs: BTreeMap<u64, SentInput<I>>,
     /// Load shares of inputs that have left the queue, until `ended` drains them.
+    #[serde(skip)]
     ended: Vec<LoadShare>,
 }
 
 /// Input that was sent to a host and is not acknowledged.
-#[derive(Clone, Copy, Debug)]
-pub struct SentInput<'a, I> {
-    pub number: u64,
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct SentInput<I> {
     /// Time at which it was sent.
-    pub at: Instant,
-    pub input: &'a I,
+    at: Instant,
+    input: I,
+    /// A hot restart drops it: hosts report their load several times a second.
+    #[serde(skip)]
+    share: Option<LoadShare>,
 }
 
 impl<I> Default for InflightInputs<I> {
@@ -44,15 +47,14 @@ impl<I> Default for InflightInputs<I> {
 
 impl<I> InflightInputs<I> {
     /// Adds an input that is sent to the host.
-    pub fn add(&mut self, number: u64, input: I, counted: Option<LoadShare>, now: Instant) {
-        self.inputs.insert(number, (now, input, counted));
+    pub fn add(&mut self, number: u64, input: I, share: Option<LoadShare>, now: Instant) {
+        self.inputs.insert(number, SentInput { at: now, input, share });
         // Two at a time, so that the queue shrinks while there are inputs to drop.
         for _ in 0..2 {
             let over = self.inputs.len() > MOST;
             match self.inputs.first_entry() {
-                Some(oldest) if over || now.since(oldest.get().0) > KEPT => {
-                    let (.., counted) = oldest.remove();
-                    self.ended.extend(counted);
+                Some(oldest) if over || now.since(oldest.get().at) > KEPT => {
+                    self.ended.extend(oldest.remove().share);
                 }
                 _ => break,
             }
@@ -66,9 +68,9 @@ impl<I> InflightInputs<I> {
 
     /// Removes and returns an input that the host has returned.
     pub fn returned(&mut self, number: u64) -> Option<I> {
-        let (_, input, counted) = self.inputs.remove(&number)?;
-        self.ended.extend(counted);
-        Some(input)
+        let sent = self.inputs.remove(&number)?;
+        self.ended.extend(sent.share);
+        Some(sent.input)
     }
 
     /// Drains the load shares of inputs that have ended since the last call.
@@ -76,16 +78,10 @@ impl<I> InflightInputs<I> {
         self.ended.drain(..)
     }
 
-    /// Returns all unacknowledged inputs in order of their numbers, with the time they were sent.
-    pub fn iter(&self) -> impl Iterator<Item = SentInput<'_, I>> {
-        self.inputs.iter().map(|(number, (at, input, _))| SentInput { number: *number, at: *at, input })
-    }
-
     /// Returns the recent unacknowledged inputs in order of their numbers.
     pub fn into_unfinished(self, now: Instant) -> Vec<(u64, I)> {
-        let late = |at: Instant| now.since(at) > KEPT;
-        let recent = self.inputs.into_iter().filter(|(_, (at, ..))| !late(*at));
-        recent.map(|(number, (_, input, _))| (number, input)).collect()
+        let recent = self.inputs.into_iter().filter(|(_, sent)| now.since(sent.at) <= KEPT);
+        recent.map(|(number, sent)| (number, sent.input)).collect()
     }
 }
 

@@ -47,7 +47,7 @@ mod tests;
 
 pub use claims::{Claim, ClaimResolution, Claims};
 pub use effect_watermark::{ASKED_EVERY, WatermarkUpdate};
-pub use inflight::{EffectDedup, InflightInputs, LoadShare, RecentEffects, SentInput};
+pub use inflight::{EffectDedup, InflightInputs, LoadShare, RecentEffects};
 pub use message::{EffectAssociations, ReconcileRequest, ReplicaUpdate};
 pub use migration::{BarrierResult, InputDisposition, MigratedBuckets};
 pub use owner::{BucketOwner, Commit, ReplicaAcks, ResentCommit, SlotKey};

@@ -6,8 +6,10 @@ use vireo_core::config::{NodeName, SecurityConfig, Timers};
 use vireo_core::placement::balance::map::SliceBuckets;
 use vireo_core::placement::balance::ring::WeightedHost;
 use vireo_core::placement::cluster::Member as Joined;
-use vireo_core::placement::message::ToBalancer;
+use vireo_core::placement::message::{ToBalancer, ToHost};
+use vireo_fabric::Role;
 use vireo_fabric::frame::decode;
+use vireo_fabric::stream::Stream;
 use vireo_types::{Ltmsi, Supi};
 
 const WITHIN: Span = Span::from_secs(20);
@@ -31,6 +33,11 @@ pub(in crate::balancer) fn core() -> CoreConfig {
         n2_endpoints: Vec::new(),
         smf_elsewhere: false,
     }
+}
+
+/// Returns the number of connected hosts of the map.
+fn connected(fleet: &Fleet) -> usize {
+    fleet.machine.connected_hosts().count()
 }
 
 fn listener() -> TcpListener {
@@ -63,8 +70,9 @@ impl World {
         let controller =
             controller::ControllerHandle::start(taken, (&config, &plain), &[], false).expect("a controller");
         let metrics = Arc::new(Metrics::new());
-        let fleet =
-            |_| Fleet::join(listener(), (&config, &plain, &[]), &core(), &[], Arc::clone(&metrics)).expect("it joins");
+        let core = core();
+        let fleet_config = FleetConfig { cluster: &config, security: &plain, endpoints: &[], core: &core, slices: &[] };
+        let fleet = |_| Fleet::join(listener(), fleet_config, Arc::clone(&metrics)).expect("it joins");
         let mut fleets: Vec<Fleet> = (0..balancers).map(fleet).collect();
         let (mut host, told) =
             ControllerClient::join(&config, &plain, LocalMember::Host((Ipv4Addr::LOCALHOST, 9).into()))
@@ -72,7 +80,7 @@ impl World {
         let JoinReply::Host(welcome) = told else { panic!("a host's welcome") };
         host.ready();
         let way = |fleet: &Fleet| {
-            let to = fleet.listener.local_addr().expect("an address");
+            let to = fleet.io.listener.local_addr().expect("an address");
             let mut stream = Stream::connect(to, &plain, Role::Host, &[Role::Balancer]).expect("it connects");
             stream.put(&ToBalancer::Host(welcome.host));
             stream
@@ -82,7 +90,7 @@ impl World {
         let (pulse, turns, number) = (None, ProgressCounter::default(), welcome.host);
         let mut world = World { controller, fleets, host, ways, pulse, turns, number, heartbeat };
         let serves = |fleet: &Fleet| {
-            fleet.serving.len() == 1 && fleet.map.as_ref().is_some_and(|map| map.balancers.len() == balancers)
+            connected(fleet) == 1 && fleet.machine.map().is_some_and(|map| map.balancers.len() == balancers)
         };
         world.run(true, |world| world.fleets.iter().all(serves));
         world
@@ -115,7 +123,7 @@ impl World {
             Some(pulse) => pulse,
             None => start().expect("a thread"),
         };
-        let balancers = self.fleets.iter().map(|fleet| fleet.listener.local_addr().expect("an address"));
+        let balancers = self.fleets.iter().map(|fleet| fleet.io.listener.local_addr().expect("an address"));
         pulse.goes_to(HeartbeatTargets { controller: self.host.controller(), balancers: balancers.collect() });
         self.pulse = Some(pulse);
     }
@@ -130,25 +138,28 @@ impl World {
 fn who_hears_neither_hosts_nor_the_controller_is_cut_off_unless_it_is_alone() {
     let mut world = World::new(2);
     world.wait(true, Span::from_millis(400));
-    assert!(world.fleets.iter().all(|fleet| !fleet.is_isolated()));
+    assert!(world.fleets.iter().all(|fleet| !fleet.machine.is_isolated()));
     // The controller has ended, and its machine refuses connections.
     world.controller.stop();
     world.wait(true, Span::from_millis(400));
-    assert!(world.fleets.iter().all(|fleet| !fleet.is_isolated()), "hosts are heard");
+    assert!(world.fleets.iter().all(|fleet| !fleet.machine.is_isolated()), "hosts are heard");
     world.wait(false, Span::from_millis(400));
-    assert!(world.fleets.iter().all(|fleet| !fleet.is_isolated()), "the way to the controller's machine is sound");
+    assert!(
+        world.fleets.iter().all(|fleet| !fleet.machine.is_isolated()),
+        "the way to the controller's machine is sound"
+    );
     // From here on the controller's address does not respond.
     let mute = listener();
     let nowhere = mute.local_addr().expect("an address");
-    world.fleets.iter_mut().for_each(|fleet| fleet.caller.look_at(nowhere));
-    world.run(false, |world| world.fleets.iter().all(Fleet::is_isolated));
-    world.run(true, |world| world.fleets.iter().all(|fleet| !fleet.is_isolated()));
+    world.fleets.iter_mut().for_each(|fleet| fleet.io.controller.look_at(nowhere));
+    world.run(false, |world| world.fleets.iter().all(|fleet| fleet.machine.is_isolated()));
+    world.run(true, |world| world.fleets.iter().all(|fleet| !fleet.machine.is_isolated()));
 
     let mut alone = World::new(1);
     alone.controller.stop();
-    alone.fleets[0].caller.look_at(nowhere);
+    alone.fleets[0].io.controller.look_at(nowhere);
     alone.wait(false, Span::from_millis(1000));
-    assert!(!alone.fleets[0].is_isolated(), "there is no other to go to");
+    assert!(!alone.fleets[0].machine.is_isolated(), "there is no other to go to");
 }
 
 /// The data connection of a busy host is full. Its heartbeats use another connection, and continue
@@ -171,13 +182,12 @@ fn a_host_that_is_too_busy_to_say_anything_is_heard_and_one_that_hangs_is_not() 
     }
     let fleet = &world.fleets[0];
     assert_eq!(world.ways[0].unsent(), unsent, "the host itself has said nothing");
-    let missed = fleet.misses.get(&world.number).copied().unwrap_or_default();
-    assert!(missed < fleet.seat.heartbeat.1, "missed {missed} times");
-    assert!(fleet.map.as_ref().is_some_and(|map| map.has_host(world.number)), "nobody takes it for dead");
+    assert_eq!(fleet.machine.silent_hosts(), [], "the balancer receives heartbeats");
+    assert!(fleet.machine.map().is_some_and(|map| map.has_host(world.number)), "nobody takes it for dead");
 
     // The host's thread hangs.
     let until = Monotonic::now() + WITHIN;
-    while !world.fleets[0].complained && world.fleets[0].serving.len() == 1 {
+    while world.fleets[0].machine.silent_hosts().is_empty() && connected(&world.fleets[0]) == 1 {
         assert!(Monotonic::now() < until, "not within {WITHIN:?}");
         world.fleets[0].pump();
         std::thread::sleep(Span::from_millis(5));
@@ -192,7 +202,7 @@ fn a_host_that_joins_is_told_what_was_claimed_lately() {
     let supi = Supi::from_digits("999700000000001").expect("an IMSI");
     let (ue, at) = (Ltmsi::from_raw(7), clock());
     world.ways[0].put(&ToBalancer::Claim { supi, ue, at });
-    world.run(true, |world| world.fleets[0].claims.of(supi) == Some(ue));
+    world.run(true, |world| world.fleets[0].machine.claims().of(supi) == Some(ue));
     let controllers = world.host.controller().into_iter().collect();
     let config = ClusterConfig { controllers, hosts: 1, heartbeat: world.heartbeat, ..ClusterConfig::default() };
     let plain = Security::default();
@@ -200,7 +210,7 @@ fn a_host_that_joins_is_told_what_was_claimed_lately() {
     let (mut second, told) = ControllerClient::join(&config, &plain, me).expect("the host joins");
     let JoinReply::Host(welcome) = told else { panic!("a host's welcome") };
     second.ready();
-    let to = world.fleets[0].listener.local_addr().expect("an address");
+    let to = world.fleets[0].io.listener.local_addr().expect("an address");
     let mut way = Stream::connect(to, &plain, Role::Host, &[Role::Balancer]).expect("it connects");
     way.put(&ToBalancer::Host(welcome.host));
     let (until, claimed) = (Monotonic::now() + WITHIN, ToHost::Claimed { supi, ue, at });
@@ -232,27 +242,28 @@ fn a_host_that_is_given_up_hears_that_before_its_connection_ends() {
     let number = world.number;
     let World { fleets, ways, .. } = &mut world;
     let (fleet, way) = (&mut fleets[0], &mut ways[0]);
-    let token = fleet.serving[&number];
+    let is_host = |id: &ConnectionId| fleet.machine.host_of(*id) == Some(number);
+    let connection = fleet.io.streams.keys().copied().find(is_host).expect("its connection");
     // More than the connection buffers while the host reads nothing, as if it were isolated.
     let before = ToHost::Endpoints(vec![Ipv4Addr::LOCALHOST.into(); 100_000]);
-    let member = fleet.members.get_mut(&token).expect("its connection");
+    let stream = fleet.io.streams.get_mut(&connection).expect("its connection");
     for _ in 0..16 {
-        member.stream.put(&before);
+        stream.put(&before);
     }
     fleet.flush();
-    assert!(fleet.members[&token].stream.unsent() > 0, "it waits for the host");
+    assert!(fleet.io.streams[&connection].unsent() > 0, "it waits for the host");
     // The host has also sent a message that is still unread.
     way.put(&ToBalancer::Done { number: 1 });
     way.flush().expect("there is a balancer");
 
-    let mut next = fleet.map.clone().expect("a map");
+    let mut next = fleet.machine.map().cloned().expect("a map");
     let heir = HostId(number.0 + 1);
     let part = SliceBuckets { weight: 1.0, replicas: 0, hosts: vec![WeightedHost { host: heir, weight: 1.0 }] };
     next.hosts = vec![(heir, (Ipv4Addr::LOCALHOST, 9).into())];
     next.buckets = next.buckets.next(&[part]);
     let epoch = next.epoch();
-    fleet.adopt(next);
-    assert!(fleet.serving.is_empty(), "nothing is given to it any more");
+    fleet.on(balancer::Input::Map(Box::new(next)));
+    assert_eq!(connected(fleet), 0, "nothing is given to it any more");
 
     let until = Monotonic::now() + WITHIN;
     let mut hears = |fleet: &mut Fleet, what: &dyn Fn(ToHost<'_>) -> bool| loop {
@@ -261,7 +272,7 @@ fn a_host_that_is_given_up_hears_that_before_its_connection_ends() {
         while let Some(command) = fleet.next_command() {
             // The balancer executes the barrier after all preceding commands.
             if let Command::Barrier { host, number } = command {
-                fleet.synced(host, number);
+                fleet.on_barrier(host, number);
             }
         }
         way.put(&ToBalancer::Done { number: 2 });
@@ -279,61 +290,11 @@ fn a_host_that_is_given_up_hears_that_before_its_connection_ends() {
     hears(fleet, &over).expect("the connection is there until then");
     // A host that leaves has sent a barrier and waits for the reply.
     hears(fleet, &|message| message == ToHost::BarrierReply { number: 7 }).expect("and as long as it likes");
-    fleet.synced(number, 6);
+    fleet.on_barrier(number, 6);
     hears(fleet, &|message| message == ToHost::BarrierReply { number: 6 }).expect("of what it had asked before, too");
     ways.clear();
-    while fleet.members.contains_key(&token) {
+    while fleet.io.streams.contains_key(&connection) {
         assert!(Monotonic::now() < until, "not within {WITHIN:?}");
         fleet.pump();
     }
-}
-
-/// Returns a reference encoding made with pycrate.
-fn golden(name: &str) -> Vec<u8> {
-    let golden = include_str!("../../../../../tests/reference/golden.txt");
-    let line = golden.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')).expect("a golden");
-    (0..line.len()).step_by(2).map(|at| u8::from_str_radix(&line[at..at + 2], 16).expect("octets")).collect()
-}
-
-/// Hosts that join later receive only an NG Setup that a host has accepted. An undecided one goes
-/// to another host if the deciding host is removed.
-#[test]
-fn ng_setup_counts_when_it_is_answered() {
-    // A long heartbeat: no member is declared dead during the test.
-    let mut world = World::beating(1, Span::from_secs(1));
-    let (fleet, assoc, setup) = (&mut world.fleets[0], AssocId(5), golden("NGSetupRequest"));
-    let peer = (Ipv4Addr::new(192, 0, 2, 1), 38412).into();
-    let input = || Input::Ngap {
-        assoc,
-        view: vireo_core::amf::n2::peek(&setup),
-        pdu: setup.clone(),
-        at: clock(),
-        number: 0,
-        answers: true,
-        bucket: None,
-    };
-    let said = |fleet: &Fleet| fleet.nodes[&assoc].said.iter().cloned().collect::<Vec<_>>();
-    fleet.route_input(Input::Up { assoc, peer }).expect("there is room");
-    fleet.route_input(input()).expect("there is room");
-    fleet.sends(assoc, &golden("NGSetupFailure"));
-    assert_eq!((said(fleet).len(), fleet.setups.len()), (0, 0), "it was refused");
-    fleet.route_input(input()).expect("there is room");
-    assert_eq!(said(fleet).len(), 0, "it is not answered");
-    fleet.sends(assoc, &golden("NGSetupResponse"));
-    assert_eq!((said(fleet), fleet.setups.len()), (vec![setup.clone()], 0));
-    fleet.sends(assoc, &golden("NGSetupResponse"));
-    assert_eq!(said(fleet).len(), 1, "an answer to nothing");
-
-    // The deciding host is removed.
-    fleet.route_input(input()).expect("there is room");
-    let mut next = fleet.map.clone().expect("a map");
-    let heir = HostId(world.number.0 + 1);
-    let part = SliceBuckets { weight: 1.0, replicas: 0, hosts: vec![WeightedHost { host: heir, weight: 1.0 }] };
-    next.hosts = vec![(heir, (Ipv4Addr::LOCALHOST, 9).into())];
-    next.buckets = next.buckets.next(&[part]);
-    fleet.adopt(next);
-    let waits = fleet.again.iter().filter(|(_, input)| super::setup::is_setup(input)).count();
-    assert_eq!((waits, fleet.setups.len()), (1, 0));
-    fleet.ends(assoc);
-    assert!(fleet.nodes.is_empty(), "a host that joins hears nothing of it");
 }

@@ -23,8 +23,8 @@ mod tests;
 
 pub(crate) use listener::HotRestartListener;
 
-use super::fleet::snapshot::{FleetSnapshot as CarriedFleet, InputSnapshot};
-use super::fleet::{Fleet, FleetView};
+use super::fleet::snapshot::FleetSnapshot;
+use super::fleet::{Fleet, FleetConfig, FleetView};
 use super::{Association, Balancer, DESK_TOKEN, Hosts, StopHandle};
 use crate::cluster::{ClusterConfig, ProgressCounter};
 use crate::controller::EmbeddedController;
@@ -48,13 +48,13 @@ use vireo_ops::clock;
 use vireo_ops::config::{N2Config, SliceRuntime};
 use vireo_ops::metrics::Metrics;
 use vireo_sctp::{AssociationTable, Endpoint, EndpointHandoff};
-use vireo_types::{AssocId, Instant};
+use vireo_types::AssocId;
 
 /// Maximum wait of each process for the next message of the other.
 const STEP: Duration = Duration::from_secs(1);
 /// Version of the snapshot's format, raised with every change, and version of the fabric, whose
 /// connections are transferred.
-const WORDS: (u16, u16) = (3, VERSION);
+const WORDS: (u16, u16) = (4, VERSION);
 
 /// Reasons why a hot restart fails. The running balancer continues.
 #[derive(Debug, thiserror::Error)]
@@ -133,13 +133,12 @@ struct BalancerSnapshot {
     /// Offset of the association IDs (`AssocIdMap`).
     first: u32,
     associations: Vec<AssociationSnapshot>,
-    held: Vec<InputSnapshot>,
     n4: n4::N4Snapshot,
     /// True if the sockets include the API's listener.
     api: bool,
     /// State of the embedded controller. If set, the sockets include its listener.
     controller: Option<DurableState>,
-    fleet: CarriedFleet,
+    fleet: FleetSnapshot,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -238,20 +237,18 @@ impl Balancer {
         sctp: AssociationTable,
         api: bool,
         controller: Option<DurableState>,
-        fleet: CarriedFleet,
+        fleet: FleetSnapshot,
     ) -> BalancerSnapshot {
         let associations = self.associations.iter().map(|(assoc, association)| AssociationSnapshot {
             assoc: *assoc,
             streams: association.streams,
             unsent: association.unsent.iter().cloned().collect(),
         });
-        let held = self.held.iter().filter_map(|input| InputSnapshot::new(0, Instant(0), input));
         BalancerSnapshot {
             clock: clock::offset(),
             sctp,
             first: self.edge.first(),
             associations: associations.collect(),
-            held: held.collect(),
             n4: self.n4.snapshot(),
             api,
             controller,
@@ -370,8 +367,14 @@ impl ReceivedState {
     ) -> Result<(ResumableBalancer, StopHandle), ResumeError> {
         let ReceivedState { line, path, listener, n4, snapshot, mut sockets, .. } = self;
         let n4 = n4::Endpoint::resume(n4, by.n4, snapshot.n4)?;
-        let config = (by.cluster, by.security, &by.n2.addresses[..]);
-        let mut fleet = Fleet::resume(snapshot.fleet, &mut sockets, config, by.core, by.slices, Arc::clone(&metrics))?;
+        let config = FleetConfig {
+            cluster: by.cluster,
+            security: by.security,
+            endpoints: &by.n2.addresses,
+            core: by.core,
+            slices: by.slices,
+        };
+        let mut fleet = Fleet::resume(snapshot.fleet, &mut sockets, config, Arc::clone(&metrics))?;
         let view = fleet.view();
         if by.cluster.controllers.is_empty() {
             fleet.is_only_balancer();
@@ -379,7 +382,6 @@ impl ReceivedState {
         let (mut balancer, stopper) = Balancer::of_followed(by.endpoint, n4, fleet, snapshot.first, metrics)?;
         balancer.associations = snapshot.associations.into_iter().map(Association::resumed).collect();
         balancer.resume_admission(by.n2);
-        balancer.held = snapshot.held.iter().filter_map(InputSnapshot::input).collect();
         Ok((ResumableBalancer { line, path, listener, view, balancer }, stopper))
     }
 }

@@ -1,0 +1,115 @@
+//! Messages of hosts and their acknowledgement.
+
+use super::BalancerMachine;
+use super::connection::ConnectionState;
+use super::output::{CloseReason, Notice, Output};
+use crate::placement::ConnectionId;
+use crate::placement::balance::HostId;
+use crate::placement::message::{ToBalancer, ToHost};
+use crate::placement::replica::Claim;
+use vireo_types::Instant;
+
+impl BalancerMachine {
+    /// Handles a message on a connection.
+    pub(super) fn on_message(
+        &mut self,
+        connection: ConnectionId,
+        message: ToBalancer<'_>,
+        now: Instant,
+        output: &mut dyn Output,
+    ) {
+        let epoch = self.epoch();
+        let Some(known) = self.connections.get_mut(&connection) else { return };
+        known.has_received = true;
+        match (message, known.state, known.host) {
+            // A drained host waits until all its earlier messages are executed.
+            (message @ ToBalancer::Sync { .. }, ConnectionState::Refused, Some(host)) => {
+                output.execute(host, &message);
+            }
+            (ToBalancer::Beat, ..) | (_, ConnectionState::Refused, _) => {}
+            (ToBalancer::Host(host), ..) => self.on_host_hello(connection, host, now, output),
+            (ToBalancer::HeartbeatOnly(host), ..) => {
+                if known.host.is_none() {
+                    (known.host, known.state) = (Some(host), ConnectionState::HeartbeatOnly);
+                }
+            }
+            // The following messages apply to the new map. If it lacks the host, they are dropped.
+            (ToBalancer::Map(map), ..) if map.epoch() > epoch => self.adopt(*map, now, output),
+            (ToBalancer::Map(_), ConnectionState::Serving, _) => {}
+            (ToBalancer::Map(map), ..) => self.close(connection, CloseReason::OldMap(map.epoch()), output),
+            (message, ConnectionState::Serving, Some(host)) => {
+                self.on_host_message(connection, host, message, now, output);
+            }
+            _ => self.close(connection, CloseReason::Message, output),
+        }
+    }
+
+    /// Handles a message of a host of the map.
+    fn on_host_message(
+        &mut self,
+        connection: ConnectionId,
+        host: HostId,
+        message: ToBalancer<'_>,
+        now: Instant,
+        output: &mut dyn Output,
+    ) {
+        let Some(known) = self.connections.get_mut(&connection) else { return };
+        let inputs = &mut known.in_progress.inputs;
+        let key = match &message {
+            ToBalancer::Ngap { key, .. } => {
+                known.ngap_received += 1;
+                *key
+            }
+            ToBalancer::Pfcp { key, .. } => *key,
+            ToBalancer::Done { number } => {
+                inputs.acknowledge(*number);
+                return self.steering.on_ended(host, inputs.ended());
+            }
+            ToBalancer::Back { number } => {
+                let returned = inputs.returned(*number).map(|input| (*number, input));
+                self.queue.redelivery.extend(returned);
+                return self.steering.on_ended(host, inputs.ended());
+            }
+            ToBalancer::Claim { supi, ue, at } => {
+                let (supi, ue, at) = (*supi, *ue, *at);
+                self.claims.on_remote_claim(Claim { supi, ue, at }, now);
+                return self.send_to_others(Some(host), &ToHost::Claimed { supi, ue, at }, output);
+            }
+            ToBalancer::Report { cpu, pools } => return self.steering.on_report(host, *cpu, pools, now),
+            ToBalancer::Return { to, dnn, address } => {
+                let message = ToHost::AddressReturned { dnn: dnn.clone(), address: *address };
+                return self.send_to(*to, &message, output);
+            }
+            ToBalancer::Node(owner) => return self.ran.set_owner(owner.clone()),
+            _ => 0,
+        };
+        if key != 0 && self.dedup.has(key) {
+            return output.notify(Notice::RepeatDropped);
+        }
+        known.in_progress.effects.add(key, now);
+        output.execute(host, &message);
+    }
+
+    /// Confirms a barrier to a host: all its preceding messages are executed.
+    pub(super) fn on_barrier(&mut self, host: HostId, number: u64, output: &mut dyn Output) {
+        // A drained host that has left the map since exits after the confirmation.
+        let removed = || self.connections.iter().find(|(_, known)| known.is_removed_host(host)).map(|(id, _)| *id);
+        if let Some(connection) = self.serving.get(&host).copied().or_else(removed) {
+            output.send(connection, &ToHost::BarrierReply { number });
+        }
+    }
+
+    /// Acknowledges all NGAP PDUs of hosts as sent. A host resends the others by other balancers if
+    /// this one is lost.
+    pub(super) fn acknowledge_ngap(&mut self, output: &mut dyn Output) {
+        if !self.settings.several {
+            return;
+        }
+        for (connection, known) in &mut self.connections {
+            if known.ngap_received > known.ngap_acknowledged {
+                known.ngap_acknowledged = known.ngap_received;
+                output.send(*connection, &ToHost::SentCount { count: known.ngap_received });
+            }
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! Outputs of the balancer.
+
+use crate::placement::ConnectionId;
+use crate::placement::balance::HostId;
+use crate::placement::cluster::ClusterMap;
+use crate::placement::message::{ToBalancer, ToController, ToHost};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+/// Receiver of what the balancer machine decides. The machine calls it in the order in which the
+/// outputs take effect.
+pub trait Output {
+    /// Returns true if a connection has room for an input. A peer that does not read has none.
+    fn has_room(&self, connection: ConnectionId) -> bool;
+
+    /// Sends a message on a connection.
+    fn send(&mut self, connection: ConnectionId, message: &ToHost<'_>);
+
+    /// Sends a message to the controller, if it is connected.
+    fn send_controller(&mut self, message: &ToController);
+
+    /// Closes a connection, which the machine has already removed.
+    fn close(&mut self, connection: ConnectionId, reason: CloseReason);
+
+    /// Executes a message of a host behind all earlier ones: sends to a RAN node or a UPF, aborts
+    /// or probes an association, or confirms a barrier ([`super::Input::BarrierReached`]).
+    fn execute(&mut self, host: HostId, message: &ToBalancer<'_>);
+
+    /// Handles a change of the machine's state, for logs, metrics and the controller client.
+    fn notify(&mut self, notice: Notice<'_>);
+}
+
+/// Reason to close a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CloseReason {
+    /// The peer may not send this message in its state.
+    #[error("a message that only a host of the map may send")]
+    Message,
+    /// The peer is in no known map and has an older one itself.
+    #[error("its map is of epoch {0}")]
+    OldMap(u64),
+    /// The peer did not identify itself, was refused, or stays outside the map.
+    #[error("it is no host of the cluster")]
+    NoHost,
+}
+
+/// Change of the machine's state.
+#[derive(Clone, Copy, Debug)]
+pub enum Notice<'a> {
+    /// A host of the map is connected from now on.
+    HostConnected(HostId),
+    /// A map is adopted.
+    MapAdopted {
+        map: &'a ClusterMap,
+        /// Number of hosts that the map has removed.
+        removed: usize,
+        /// Number of their inputs that are redelivered.
+        unfinished: usize,
+    },
+    /// A newer map lacks this balancer.
+    Fenced {
+        /// Epoch of that map.
+        epoch: u64,
+    },
+    /// UPFs, each with the state of its PFCP association, of which one has changed.
+    UpfsChanged(&'a BTreeMap<SocketAddr, bool>),
+    /// An effect was dropped because a dead host has already had it sent.
+    RepeatDropped,
+    /// Hosts and controller are silent: other balancers take over.
+    Isolated,
+}

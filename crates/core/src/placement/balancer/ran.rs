@@ -1,0 +1,160 @@
+//! RAN nodes as far as hosts that join later need them, and NG Setup in a cluster.
+//!
+//! One host decides on an NG Setup. The balancer sends the request to the other hosts only when the
+//! first host accepts it, before the NG Setup Response leaves. Hosts that join later receive it,
+//! too.
+
+use super::input::HostInput;
+use super::output::Output;
+use crate::amf::n2;
+use crate::placement::ConnectionId;
+use crate::placement::balance::HostId;
+use crate::placement::message::{AssociationOwner, ToHost};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+use vireo_types::AssocId;
+
+/// NG SETUP RESPONSE (TS 38.413 9.4.7).
+const NG_SETUP_RESPONSE: [u8; 2] = [0x20, 21];
+/// NG SETUP FAILURE.
+const NG_SETUP_FAILURE: [u8; 2] = [0x40, 21];
+/// Maximum of NG Setup Request and RAN Configuration Updates stored per RAN node.
+const MESSAGES_PER_NODE: usize = 32;
+
+/// State of a RAN node that hosts need when they join.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct KnownRanNode {
+    peer: SocketAddr,
+    /// The NG Setup Request and the RAN Configuration Updates since.
+    messages: VecDeque<Vec<u8>>,
+    /// Set if the node has done NG Setup on another association: the owner of this association.
+    owner: Option<AssociationOwner>,
+}
+
+/// An unanswered NG Setup.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct PendingSetup {
+    host: HostId,
+    number: u64,
+    #[serde(with = "serde_bytes")]
+    pdu: Vec<u8>,
+}
+
+impl PendingSetup {
+    /// Converts to a numbered input for redelivery.
+    fn into_input(self, assoc: AssocId) -> (u64, HostInput) {
+        let PendingSetup { number, pdu, .. } = self;
+        (number, HostInput::Ngap { assoc, view: n2::peek(&pdu).ok(), bucket: None, pdu })
+    }
+}
+
+/// NG Setup that a host has accepted.
+#[derive(Debug)]
+pub(super) struct AcceptedSetup {
+    /// Host that has accepted.
+    pub(super) host: HostId,
+    /// Number of the input.
+    pub(super) number: u64,
+    pub(super) input: HostInput,
+}
+
+/// RAN nodes and unanswered NG Setups.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct RanState {
+    nodes: BTreeMap<AssocId, KnownRanNode>,
+    setups: BTreeMap<AssocId, PendingSetup>,
+}
+
+impl RanState {
+    /// Stores the state that hosts need when they join later, from an input to all hosts.
+    pub(super) fn on_input(&mut self, input: &HostInput) {
+        match input {
+            HostInput::Up { assoc, peer } => {
+                let node = KnownRanNode { peer: *peer, messages: VecDeque::new(), owner: None };
+                self.nodes.insert(*assoc, node);
+            }
+            HostInput::Down { assoc, restarted: true } => {
+                self.setups.remove(assoc);
+                if let Some(node) = self.nodes.get_mut(assoc) {
+                    node.messages.clear();
+                    node.owner = None;
+                }
+            }
+            HostInput::Down { assoc, .. } => self.remove(*assoc),
+            HostInput::Ngap { assoc, pdu, .. } if input.is_configuration_update() => {
+                let Some(node) = self.nodes.get_mut(assoc) else { return };
+                if node.messages.len() == MESSAGES_PER_NODE {
+                    // Each update replaces the values it contains; the NG Setup at index 0 stays.
+                    node.messages.remove(1);
+                }
+                node.messages.push_back(pdu.clone());
+            }
+            _ => {}
+        }
+    }
+
+    /// Stores an NG Setup Request that a host decides on.
+    pub(super) fn on_setup_sent(&mut self, host: HostId, number: u64, input: HostInput) {
+        if let HostInput::Ngap { assoc, pdu, .. } = input {
+            self.setups.insert(assoc, PendingSetup { host, number, pdu });
+        }
+    }
+
+    /// Handles a host's message that does not concern a UE. Returns the NG Setup that it accepts.
+    pub(super) fn on_node_message(&mut self, assoc: AssocId, pdu: &[u8]) -> Option<AcceptedSetup> {
+        if pdu.starts_with(&NG_SETUP_FAILURE) {
+            self.setups.remove(&assoc);
+        }
+        if !pdu.starts_with(&NG_SETUP_RESPONSE) {
+            return None;
+        }
+        let setup = self.setups.remove(&assoc)?;
+        let node = self.nodes.get_mut(&assoc)?;
+        (node.messages, node.owner) = (VecDeque::from([setup.pdu.clone()]), None);
+        let host = setup.host;
+        let (number, input) = setup.into_input(assoc);
+        Some(AcceptedSetup { host, number, input })
+    }
+
+    /// Removes an association that has ended or is about to end.
+    pub(super) fn remove(&mut self, assoc: AssocId) {
+        self.nodes.remove(&assoc);
+        self.setups.remove(&assoc);
+    }
+
+    /// Stores the RAN node of an additional association. A host that joins later may not receive
+    /// that node's NG Setup.
+    pub(super) fn set_owner(&mut self, owner: AssociationOwner) {
+        if let Some(node) = self.nodes.get_mut(&owner.assoc) {
+            node.owner = Some(owner);
+        }
+    }
+
+    /// Removes and returns the NG Setups of removed hosts.
+    pub(super) fn take_setups(&mut self, is_removed: impl Fn(HostId) -> bool) -> Vec<(u64, HostInput)> {
+        let removed = self.setups.extract_if(.., |_, setup| is_removed(setup.host));
+        removed.map(|(assoc, setup)| setup.into_input(assoc)).collect()
+    }
+
+    /// Sends all associations and their RAN nodes to a host that joins.
+    pub(super) fn send_all(&self, connection: ConnectionId, output: &mut dyn Output) {
+        for (assoc, node) in &self.nodes {
+            output.send(connection, &ToHost::Up { assoc: *assoc, peer: node.peer });
+            if let Some(owner) = &node.owner {
+                output.send(connection, &ToHost::Node(owner.clone()));
+            }
+            for pdu in &node.messages {
+                let view = n2::peek(pdu).ok();
+                let message = ToHost::Ngap { number: 0, assoc: *assoc, answers: false, bucket: None, view, pdu };
+                output.send(connection, &message);
+            }
+        }
+    }
+
+    /// Returns the peer of an association, and true if the association belongs to a RAN node.
+    pub(super) fn node(&self, assoc: AssocId) -> Option<(SocketAddr, bool)> {
+        let node = self.nodes.get(&assoc)?;
+        Some((node.peer, node.owner.is_some() || !node.messages.is_empty()))
+    }
+}

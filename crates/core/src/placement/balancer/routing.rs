@@ -1,0 +1,187 @@
+//! Routing, numbering and redelivery of inputs.
+
+use super::BalancerMachine;
+use super::input::HostInput;
+use super::output::{Notice, Output};
+use crate::amf::n2::{Route, ShallowView};
+use crate::placement::ConnectionId;
+use crate::placement::balance::HostId;
+use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
+use vireo_types::{Bucket, Instant};
+
+/// Inputs that no host has received.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct InputQueue {
+    /// Number of the last input.
+    last: u64,
+    /// Numbered inputs to redeliver, which precede all new ones.
+    pub(super) redelivery: VecDeque<(u64, HostInput)>,
+    /// New inputs that wait for a host.
+    pub(super) waiting: VecDeque<HostInput>,
+}
+
+impl InputQueue {
+    pub(super) fn new(last: u64) -> Self {
+        InputQueue { last, ..InputQueue::default() }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.redelivery.len() + self.waiting.len()
+    }
+}
+
+impl BalancerMachine {
+    /// Sends queued inputs to hosts, as far as these have room.
+    pub(super) fn deliver(&mut self, now: Instant, output: &mut dyn Output) {
+        if self.map.is_none() || self.serving.is_empty() {
+            return;
+        }
+        while let Some((number, input)) = self.queue.redelivery.pop_front() {
+            if let Err(input) = self.dispatch(number, input, now, output) {
+                return self.queue.redelivery.push_front((number, input));
+            }
+        }
+        while let Some(input) = self.queue.waiting.pop_front() {
+            let own = self.queue.last + 1;
+            if let Err(input) = self.dispatch(self.settings.balancer.input(own), input, now, output) {
+                return self.queue.waiting.push_front(input);
+            }
+            self.queue.last = own;
+        }
+    }
+
+    /// Sends an input to the host that must handle it, or to all hosts.
+    ///
+    /// # Errors
+    ///
+    /// Returns the input if it must wait.
+    fn dispatch(
+        &mut self,
+        number: u64,
+        mut input: HostInput,
+        now: Instant,
+        output: &mut dyn Output,
+    ) -> Result<(), HostInput> {
+        let host = match &mut input {
+            // Redelivery: to the present owner of the bucket that was chosen first.
+            HostInput::Ngap { bucket: Some(bucket), .. } => self.owner(*bucket),
+            HostInput::Ngap { view, pdu, bucket, .. } => self.host_of_message(view.as_ref(), pdu, bucket, now),
+            HostInput::Pfcp { seid, .. } | HostInput::PfcpTimeout { seid } => self.owner(seid.ltmsi().bucket()),
+            HostInput::Undelivered { ue, .. } => self.owner(ue.bucket()),
+            _ => None,
+        };
+        match host {
+            Some(host) => self.send_to_one(host, number, input, now, output),
+            None if input.is_ng_setup() => self.send_setup(number, input, output),
+            None => self.send_to_all(number, input, now, output),
+        }
+    }
+
+    /// Returns the host of an NGAP message; `None` = all hosts. Sets the bucket by which an initial
+    /// message is routed.
+    fn host_of_message(
+        &mut self,
+        view: Option<&ShallowView>,
+        pdu: &[u8],
+        routed_by: &mut Option<Bucket>,
+        now: Instant,
+    ) -> Option<HostId> {
+        match view {
+            // An invalid message needs only one host, which sends the error indication.
+            None => self.responder_host(),
+            Some(ShallowView { route: Route::Node, .. }) => None,
+            Some(ShallowView { route: Route::Ue(id), .. }) => self.owner(id.ltmsi().bucket()),
+            Some(view @ ShallowView { route: Route::Initial { .. }, .. }) => {
+                if let Some(bucket) = self.steering.named_bucket(view, pdu, &self.settings) {
+                    *routed_by = Some(bucket);
+                    return self.owner(bucket);
+                }
+                let map = &self.map.as_ref()?.buckets;
+                let (host, bucket) = self.steering.place_new_ue(view, map, &self.settings, now)?;
+                *routed_by = Some(bucket);
+                Some(host)
+            }
+        }
+    }
+
+    fn owner(&self, bucket: Bucket) -> Option<HostId> {
+        self.map.as_ref()?.buckets.owners(bucket).owner()
+    }
+
+    /// Returns the host that answers messages sent to all hosts.
+    pub(super) fn responder_host(&self) -> Option<HostId> {
+        self.serving.keys().next().copied()
+    }
+
+    /// Sends an input to one host.
+    fn send_to_one(
+        &mut self,
+        host: HostId,
+        number: u64,
+        input: HostInput,
+        now: Instant,
+        output: &mut dyn Output,
+    ) -> Result<(), HostInput> {
+        let share = match &input {
+            HostInput::Ngap { view: Some(view), bucket, .. } => self.steering.load_share(view, *bucket, &self.settings),
+            _ => None,
+        };
+        if let Some(lost) = self.lost.get_mut(&host) {
+            // The input waits with those in flight until a map names the new owner.
+            lost.inputs.add(number, input, share, now);
+            return Ok(());
+        }
+        let Some(connection) = self.serving.get(&host).filter(|connection| output.has_room(**connection)) else {
+            return Err(input);
+        };
+        let Some(known) = self.connections.get_mut(connection) else { return Err(input) };
+        output.send(*connection, &input.message(number, true));
+        known.in_progress.inputs.add(number, input, share, now);
+        self.steering.on_ended(host, known.in_progress.inputs.ended());
+        share.into_iter().for_each(|share| self.steering.on_sent(host, share));
+        Ok(())
+    }
+
+    /// Sends an NG Setup to the responder host.
+    fn send_setup(&mut self, number: u64, input: HostInput, output: &mut dyn Output) -> Result<(), HostInput> {
+        let Some((host, connection)) = self.serving.first_key_value().filter(|(_, to)| output.has_room(**to)) else {
+            return Err(input);
+        };
+        output.send(*connection, &input.message(number, true));
+        self.ran.on_setup_sent(*host, number, input);
+        Ok(())
+    }
+
+    /// Sends an input to all hosts, one of which answers.
+    fn send_to_all(
+        &mut self,
+        number: u64,
+        input: HostInput,
+        now: Instant,
+        output: &mut dyn Output,
+    ) -> Result<(), HostInput> {
+        if self.serving.values().any(|connection| !output.has_room(*connection)) {
+            return Err(input);
+        }
+        self.ran.on_input(&input);
+        if let HostInput::Upf { upf, up } = &input {
+            self.upfs.insert(*upf, *up);
+            output.notify(Notice::UpfsChanged(&self.upfs));
+        }
+        let responder = self.responder_host();
+        for (host, connection) in &self.serving {
+            output.send(*connection, &input.message(number, Some(*host) == responder));
+        }
+        // A message that needs an answer is redelivered to the then responder if this one dies.
+        let known = self.responder_connection().and_then(|connection| self.connections.get_mut(&connection));
+        if let (HostInput::Ngap { .. }, Some(known)) = (&input, known) {
+            known.in_progress.inputs.add(number, input, None, now);
+        }
+        Ok(())
+    }
+
+    fn responder_connection(&self) -> Option<ConnectionId> {
+        self.serving.values().next().copied()
+    }
+}

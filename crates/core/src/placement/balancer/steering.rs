@@ -1,0 +1,135 @@
+//! Choice of the host for the first message of a UE.
+
+use super::settings::Settings;
+use crate::amf::engine;
+use crate::amf::n2::{self, Route, ShallowView};
+use crate::ids::tmsi::TmsiCipher;
+use crate::placement::balance::HostId;
+use crate::placement::balance::load_table::{LoadTable, PoolReport};
+use crate::placement::balance::map::BucketMap;
+use crate::placement::balance::steer::{self, HostSet, Request};
+use crate::placement::message::PoolLoad;
+use crate::placement::replica::LoadShare;
+use crate::schedule::estimate::ServiceTime;
+use crate::schedule::kind::NfKind;
+use vireo_types::{Bucket, Instant};
+
+/// Assumed service time of a procedure in nanoseconds, until a host reports a measured one.
+const FIRST_GUESS: u64 = 100_000;
+const KINDS: usize = NfKind::ALL.len();
+
+/// State of the host selection.
+#[derive(Debug)]
+pub(super) struct Steering {
+    cipher: TmsiCipher,
+    table: LoadTable,
+    hosts: HostSet,
+    times: Vec<ServiceTime>,
+    /// Number of UEs placed so far.
+    turn: u64,
+}
+
+impl Steering {
+    pub(super) fn new(settings: &Settings) -> Self {
+        let pools = (settings.objectives.len() + 1) * KINDS;
+        Steering {
+            cipher: TmsiCipher::new(&settings.tmsi_key),
+            table: LoadTable::new(pools, settings.stale),
+            hosts: HostSet::default(),
+            times: vec![ServiceTime::new(FIRST_GUESS); pools],
+            turn: 0,
+        }
+    }
+
+    /// Replaces the set of hosts for new UEs.
+    pub(super) fn set_hosts(&mut self, hosts: Vec<HostId>) {
+        if self.hosts.hosts() != hosts {
+            self.hosts = HostSet::new(hosts);
+        }
+    }
+
+    /// Removes the load of a host.
+    pub(super) fn forget(&mut self, host: HostId) {
+        self.table.forget(host);
+    }
+
+    /// Adds an input to the load of a host.
+    pub(super) fn on_sent(&mut self, host: HostId, (pool, time): LoadShare) {
+        self.table.sent(host, pool, time);
+    }
+
+    /// Subtracts inputs that the host has finished from its load.
+    pub(super) fn on_ended(&mut self, host: HostId, shares: impl Iterator<Item = LoadShare>) {
+        shares.for_each(|(pool, time)| self.table.ended(host, pool, time));
+    }
+
+    /// Stores a load report of a host.
+    pub(super) fn on_report(&mut self, host: HostId, cpu: f32, loads: &[PoolLoad], now: Instant) {
+        let reports: Vec<PoolReport> =
+            loads.iter().map(|load| PoolReport { backlog: load.backlog.into(), share: load.share.into() }).collect();
+        self.table.report(host, cpu.into(), &reports, now);
+        for (time, load) in self.times.iter_mut().zip(loads).filter(|(_, load)| load.time_us > 0.0) {
+            *time = ServiceTime::new((load.time_us * 1000.0) as u64);
+        }
+    }
+
+    /// Returns the bucket of the UE that an initial message names, if this AMF assigned its
+    /// 5G-TMSI.
+    pub(super) fn named_bucket(&self, view: &ShallowView, pdu: &[u8], settings: &Settings) -> Option<Bucket> {
+        let Route::Initial { s_tmsi, .. } = view.route else { return None };
+        let own = (settings.core.amf_set, settings.core.amf_pointer);
+        let tmsi = match s_tmsi {
+            Some((set, pointer, tmsi)) if (set, pointer) == own => Some(tmsi),
+            // A registration request may name its UE only in the NAS message.
+            _ => match n2::ue_message(pdu) {
+                Ok((_, n2::UeMessage::Initial(message))) => engine::named_tmsi(&message.nas, &settings.core),
+                _ => None,
+            },
+        }?;
+        Some(self.cipher.bucket(tmsi))
+    }
+
+    /// Returns the load share of a message at its host. `bucket` is that by which an initial
+    /// message was routed.
+    pub(super) fn load_share(
+        &self,
+        view: &ShallowView,
+        bucket: Option<Bucket>,
+        settings: &Settings,
+    ) -> Option<LoadShare> {
+        let bucket = match view.route {
+            Route::Ue(id) => id.ltmsi().bucket(),
+            _ => bucket?,
+        };
+        // The same mapping from buckets to slices as in hosts.
+        let slices = settings.objectives.len() + 1;
+        let pool = usize::from(bucket.get()) % slices * KINDS + view.kind.index();
+        Some((pool, *self.times.get(pool)?))
+    }
+
+    /// Selects a host by the policy for an unknown UE, and a bucket that this host owns. The
+    /// candidates are the hosts of a bucket for UEs of unknown slice.
+    pub(super) fn place_new_ue(
+        &mut self,
+        view: &ShallowView,
+        map: &BucketMap,
+        settings: &Settings,
+        now: Instant,
+    ) -> Option<(HostId, Bucket)> {
+        self.turn += 1;
+        // Round robin over the buckets of slice 0, whose columns have all slices. The UE later gets
+        // an LTMSI of its home slice in the same column.
+        let slices = settings.objectives.len() as u64 + 1;
+        let columns = u64::from(Bucket::COUNT) / slices;
+        let bucket = Bucket::new((self.turn % columns * slices) as u16);
+        let pool = view.kind.index();
+        let slo = settings.strictest_objective(view.kind);
+        let owners = map.owners(bucket);
+        let request = Request { bucket, owners, pool, time: self.times[pool], slo, turn: self.turn };
+        let choice = steer::select_host(settings.policy, &request, &self.hosts, &self.table, now)?;
+        let mut next = (0..columns).map(|n| Bucket::new(((self.turn + n) % columns * slices) as u16));
+        let own = next.find(|bucket| map.owners(*bucket).owner() == Some(choice.host));
+        // A host without buckets has just joined.
+        own.map(|bucket| (choice.host, bucket)).or_else(|| Some((owners.owner()?, bucket)))
+    }
+}

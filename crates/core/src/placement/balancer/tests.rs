@@ -1,0 +1,335 @@
+use super::*;
+use crate::amf::n2;
+use crate::config::{CoreConfig, NodeName, SecurityConfig, Timers};
+use crate::placement::balance::BalancerId;
+use crate::placement::balance::map::{BucketMap, SliceBuckets};
+use crate::placement::balance::ring::WeightedHost;
+use crate::placement::balance::steer::Policy;
+use crate::placement::message::{ToBalancer, ToController};
+use std::collections::BTreeSet;
+use std::net::Ipv4Addr;
+use vireo_types::{Bucket, Duration, Ltmsi, Seid};
+
+const ASSOC: AssocId = AssocId(5);
+const BEAT: Duration = Duration::from_millis(50);
+
+fn settings() -> Settings {
+    let core = CoreConfig {
+        name: "vireo".into(),
+        plmns: Vec::new(),
+        tacs: Vec::new(),
+        amf_region: 2,
+        amf_set: 1,
+        amf_pointer: 0,
+        relative_capacity: 255,
+        slices: Vec::new(),
+        dnns: Vec::new(),
+        security: SecurityConfig { integrity: Vec::new(), ciphering: Vec::new() },
+        timers: Timers::default(),
+        upfs: Vec::new(),
+        n4_address: Ipv4Addr::LOCALHOST.into(),
+        n4_node: NodeName::Address(Ipv4Addr::LOCALHOST.into()),
+        n2_endpoints: Vec::new(),
+        smf_elsewhere: false,
+    };
+    Settings {
+        balancer: BalancerId(0),
+        tmsi_key: [7; 16],
+        policy: Policy::SkewedCh,
+        core,
+        objectives: Vec::new(),
+        stale: Duration::from_secs(1),
+        misses: 4,
+        endpoints: Vec::new(),
+        several: true,
+    }
+}
+
+/// Outputs of the machine, with messages to hosts as encoded.
+#[derive(Default)]
+struct Recorder {
+    sent: Vec<(ConnectionId, Vec<u8>)>,
+    /// Numbers of executed barriers, and keys of other executed messages.
+    executed: Vec<u64>,
+    reports: Vec<Vec<HostId>>,
+    closed: Vec<CloseReason>,
+    repeats: usize,
+    full: BTreeSet<ConnectionId>,
+}
+
+impl Output for Recorder {
+    fn has_room(&self, connection: ConnectionId) -> bool {
+        !self.full.contains(&connection)
+    }
+
+    fn send(&mut self, connection: ConnectionId, message: &ToHost<'_>) {
+        self.sent.push((connection, postcard::to_stdvec(message).expect("an encoding")));
+    }
+
+    fn send_controller(&mut self, message: &ToController) {
+        if let ToController::SilentHosts(hosts) = message {
+            self.reports.push(hosts.clone());
+        }
+    }
+
+    fn close(&mut self, _: ConnectionId, reason: CloseReason) {
+        self.closed.push(reason);
+    }
+
+    fn execute(&mut self, _: HostId, message: &ToBalancer<'_>) {
+        self.executed.push(match message {
+            ToBalancer::Sync { number } => *number,
+            ToBalancer::Ngap { key, .. } | ToBalancer::Pfcp { key, .. } => *key,
+            _ => 0,
+        });
+    }
+
+    fn notify(&mut self, notice: Notice<'_>) {
+        self.repeats += usize::from(matches!(notice, Notice::RepeatDropped));
+    }
+}
+
+/// A balancer and the connections of its hosts: host N is on connection N.
+struct Fixture {
+    machine: BalancerMachine,
+    output: Recorder,
+    now: Instant,
+}
+
+impl Fixture {
+    /// Creates a balancer with these connected hosts.
+    fn new(hosts: &[u16]) -> Self {
+        let now = Instant(1_000_000_000);
+        let machine = BalancerMachine::new(settings(), now);
+        let mut fixture = Fixture { machine, output: Recorder::default(), now };
+        fixture.on(Input::Map(Box::new(map(1, hosts))));
+        for host in hosts {
+            fixture.connect(u64::from(*host), *host);
+        }
+        fixture.output.sent.clear();
+        fixture
+    }
+
+    fn on(&mut self, input: Input<'_>) {
+        self.machine.on(input, self.now, &mut self.output);
+    }
+
+    fn connect(&mut self, connection: u64, host: u16) {
+        self.on(Input::Connected(ConnectionId(connection)));
+        self.message(connection, ToBalancer::Host(HostId(host)));
+    }
+
+    fn message(&mut self, connection: u64, message: ToBalancer<'_>) {
+        self.on(Input::Message { connection: ConnectionId(connection), message });
+    }
+
+    fn disconnect(&mut self, connection: u64) {
+        self.on(Input::Disconnected(ConnectionId(connection)));
+    }
+
+    /// Passes a PFCP message about a UE.
+    fn pfcp(&mut self, ue: Ltmsi) {
+        let (upf, seid) = ((Ipv4Addr::LOCALHOST, 8805).into(), Seid::new(ue, 1, 1));
+        self.on(Input::Event(HostInput::Pfcp { upf, seid, request: true, message: vec![1] }));
+    }
+
+    /// Takes the inputs sent since the last call: connection, number, and true if the host answers.
+    fn take_inputs(&mut self) -> Vec<(u64, u64, bool)> {
+        let input = |(connection, octets): (ConnectionId, Vec<u8>)| {
+            let decoded = match postcard::from_bytes(&octets).expect("a message") {
+                ToHost::Ngap { number, answers, .. } => (number, answers),
+                ToHost::Pfcp { number, .. } => (number, true),
+                _ => return None,
+            };
+            Some((connection.0, decoded.0, decoded.1))
+        };
+        std::mem::take(&mut self.output.sent).into_iter().filter_map(input).collect()
+    }
+
+    /// Returns a UE of a host's bucket.
+    fn ue_of(&self, host: u16) -> Ltmsi {
+        let map = &self.machine.map().expect("a map").buckets;
+        let mut buckets = (0..Bucket::COUNT).map(Bucket::new);
+        let bucket = buckets.find(|bucket| map.owners(*bucket).owner() == Some(HostId(host))).expect("a bucket");
+        Ltmsi::new(bucket, 1)
+    }
+}
+
+/// Returns the map of an epoch with these hosts.
+fn map(epoch: u64, hosts: &[u16]) -> ClusterMap {
+    let weighted = hosts.iter().map(|host| WeightedHost { host: HostId(*host), weight: 1.0 });
+    let part = [SliceBuckets { weight: 1.0, replicas: 0, hosts: weighted.collect() }];
+    let address = (Ipv4Addr::LOCALHOST, 9).into();
+    ClusterMap {
+        hosts: hosts.iter().map(|host| (HostId(*host), address)).collect(),
+        buckets: BucketMap::new(epoch, &part),
+        balancers: vec![(BalancerId(0), address)],
+        joined: 9,
+        lost: Vec::new(),
+        leaving: Vec::new(),
+    }
+}
+
+/// Returns a reference encoding made with pycrate.
+fn golden(name: &str) -> Vec<u8> {
+    let golden = include_str!("../../../../../tests/reference/golden.txt");
+    let line = golden.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')).expect("a golden");
+    hex::decode(line).expect("octets")
+}
+
+fn ng_setup() -> HostInput {
+    let pdu = golden("NGSetupRequest");
+    HostInput::Ngap { assoc: ASSOC, view: n2::peek(&pdu).ok(), bucket: None, pdu }
+}
+
+#[test]
+fn input_of_lost_host_goes_to_next_owner() {
+    let mut fixture = Fixture::new(&[1, 2]);
+    let ue = fixture.ue_of(1);
+    fixture.pfcp(ue);
+    let sent = fixture.take_inputs();
+    assert_eq!((sent.len(), sent[0].0), (1, 1));
+    fixture.disconnect(1);
+    assert_eq!(fixture.output.reports, [vec![HostId(1)]]);
+    // Its buckets have no owner until the next map.
+    fixture.pfcp(ue);
+    assert_eq!(fixture.take_inputs(), []);
+    fixture.connect(7, 1);
+    fixture.on(Input::Map(Box::new(map(2, &[2]))));
+    let again = fixture.take_inputs();
+    assert_eq!(again, [(2, sent[0].1, true), (2, sent[0].1 + 1, true)]);
+    assert!(!fixture.machine.is_congested());
+}
+
+#[test]
+fn completed_input_is_not_redelivered() {
+    let mut fixture = Fixture::new(&[1, 2]);
+    fixture.pfcp(fixture.ue_of(1));
+    let number = fixture.take_inputs()[0].1;
+    fixture.message(1, ToBalancer::Done { number });
+    fixture.on(Input::Map(Box::new(map(2, &[2]))));
+    assert_eq!(fixture.take_inputs(), []);
+}
+
+#[test]
+fn inputs_wait_in_order_for_room() {
+    let mut fixture = Fixture::new(&[1, 2]);
+    let [one, two] = [1, 2].map(|host| fixture.ue_of(host));
+    fixture.output.full.insert(ConnectionId(1));
+    fixture.pfcp(one);
+    fixture.pfcp(two);
+    assert!(fixture.machine.is_congested() && fixture.take_inputs().is_empty());
+    fixture.output.full.clear();
+    fixture.on(Input::Room);
+    let sent: Vec<u64> = fixture.take_inputs().into_iter().map(|(connection, ..)| connection).collect();
+    assert_eq!((sent, fixture.machine.is_congested()), (vec![1, 2], false));
+}
+
+#[test]
+fn removed_host_is_fenced_except_for_barriers() {
+    let mut fixture = Fixture::new(&[1, 2]);
+    let ngap = |key| ToBalancer::Ngap { assoc: ASSOC, ue: None, key, pdu: &[] };
+    fixture.message(1, ngap(11));
+    fixture.on(Input::Map(Box::new(map(2, &[2]))));
+    fixture.message(1, ngap(12));
+    fixture.message(1, ToBalancer::Sync { number: 3 });
+    assert_eq!(fixture.output.executed, [11, 3]);
+    fixture.output.sent.clear();
+    fixture.on(Input::BarrierReached { host: HostId(1), number: 3 });
+    let reply = postcard::to_stdvec(&ToHost::BarrierReply { number: 3 }).expect("an encoding");
+    assert_eq!(fixture.output.sent, [(ConnectionId(1), reply)]);
+    // The next owner executes the last step again.
+    fixture.message(2, ngap(11));
+    fixture.message(2, ngap(13));
+    assert_eq!((&fixture.output.executed[2..], fixture.output.repeats), (&[13][..], 1));
+}
+
+#[test]
+fn second_connection_of_host_is_refused() {
+    let mut fixture = Fixture::new(&[1, 2]);
+    fixture.connect(3, 1);
+    assert_eq!(fixture.machine.host_of(ConnectionId(3)), None);
+    fixture.disconnect(1);
+    fixture.connect(4, 1);
+    assert_eq!(fixture.machine.connected_hosts().collect::<Vec<_>>(), [HostId(2)]);
+}
+
+#[test]
+fn unidentified_peer_sends_no_effects() {
+    let mut fixture = Fixture::new(&[1]);
+    fixture.connect(3, 3);
+    fixture.message(3, ToBalancer::Done { number: 1 });
+    fixture.connect(4, 3);
+    fixture.message(4, ToBalancer::Map(Box::new(map(1, &[3]))));
+    fixture.on(Input::Connected(ConnectionId(5)));
+    fixture.now = fixture.now + Duration::from_secs(6);
+    fixture.on(Input::Tick { controller_silent: false });
+    assert_eq!(fixture.output.closed, [CloseReason::Message, CloseReason::OldMap(1), CloseReason::NoHost]);
+    assert!(fixture.output.executed.is_empty());
+}
+
+#[test]
+fn silent_host_is_reported_until_heartbeat() {
+    let mut fixture = Fixture::new(&[1, 2]);
+    for (beats, host) in [(11, 1), (12, 2)] {
+        fixture.on(Input::Connected(ConnectionId(beats)));
+        fixture.message(beats, ToBalancer::HeartbeatOnly(HostId(host)));
+    }
+    let tick = |fixture: &mut Fixture, beats: bool| {
+        fixture.now = fixture.now + BEAT;
+        fixture.on(Input::DataReceived(ConnectionId(12)));
+        if beats {
+            fixture.on(Input::DataReceived(ConnectionId(11)));
+        }
+        fixture.on(Input::Tick { controller_silent: false });
+    };
+    (0..5).for_each(|_| tick(&mut fixture, false));
+    assert_eq!(fixture.output.reports, [vec![HostId(1)]]);
+    tick(&mut fixture, true);
+    tick(&mut fixture, true);
+    assert_eq!(fixture.output.reports[1..], [vec![]], "and an empty report once");
+}
+
+#[test]
+fn ng_setup_counts_when_accepted() {
+    let mut fixture = Fixture::new(&[1, 2]);
+    let peer = (Ipv4Addr::LOCALHOST, 38412).into();
+    fixture.on(Input::Event(HostInput::Up { assoc: ASSOC, peer }));
+    fixture.on(Input::Event(ng_setup()));
+    assert_eq!(fixture.take_inputs().len(), 1, "one host decides");
+    fixture.on(Input::NodeMessage { assoc: ASSOC, pdu: &golden("NGSetupFailure") });
+    assert_eq!(fixture.machine.association(ASSOC), Some((peer, false)));
+    fixture.on(Input::Event(ng_setup()));
+    let number = fixture.take_inputs()[0].1;
+    let accept = golden("NGSetupResponse");
+    fixture.on(Input::NodeMessage { assoc: ASSOC, pdu: &accept });
+    assert_eq!(fixture.take_inputs(), [(2, number, false)]);
+    assert_eq!(fixture.machine.association(ASSOC), Some((peer, true)));
+    fixture.on(Input::NodeMessage { assoc: ASSOC, pdu: &accept });
+    assert_eq!(fixture.take_inputs(), [], "a response without a request");
+
+    // The deciding host is removed.
+    fixture.on(Input::Event(ng_setup()));
+    let number = fixture.take_inputs()[0].1;
+    fixture.on(Input::Map(Box::new(map(2, &[2]))));
+    assert_eq!(fixture.take_inputs(), [(2, number, true)]);
+    fixture.on(Input::Abort(ASSOC));
+    assert_eq!(fixture.machine.association(ASSOC), None);
+}
+
+#[test]
+fn snapshot_keeps_inputs_and_hosts() {
+    let mut fixture = Fixture::new(&[1, 2]);
+    fixture.pfcp(fixture.ue_of(1));
+    let number = fixture.take_inputs()[0].1;
+    fixture.connect(3, 1);
+    let octets = postcard::to_stdvec(&fixture.machine.snapshot(fixture.now)).expect("an encoding");
+    let snapshot: Snapshot = postcard::from_bytes(&octets).expect("a snapshot");
+    let connections: Vec<u64> = snapshot.connections().map(|connection| connection.0).collect();
+    assert_eq!(connections, [1, 2], "a refused peer closes its connection itself");
+    fixture.machine = BalancerMachine::resume(settings(), snapshot, fixture.now);
+    fixture.message(1, ToBalancer::Back { number });
+    fixture.on(Input::Room);
+    fixture.pfcp(fixture.ue_of(2));
+    assert_eq!(fixture.take_inputs(), [(1, number, true), (2, number + 1, true)]);
+}

@@ -1,0 +1,148 @@
+//! Sockets of a fleet: the output side of the balancer machine.
+
+use super::FleetView;
+use crate::balancer::Command;
+use crate::cluster::{ControllerClient, LinkError, member_status};
+use rustix::event::epoll;
+use std::collections::{BTreeMap, VecDeque};
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use vireo_core::placement::ConnectionId;
+use vireo_core::placement::balance::HostId;
+use vireo_core::placement::balancer::{CloseReason, Notice, Output};
+use vireo_core::placement::cluster::ClusterMap;
+use vireo_core::placement::message::{ToBalancer, ToController, ToHost};
+use vireo_fabric::stream::Stream;
+use vireo_fabric::{Role, Security};
+use vireo_ops::metrics::{Flow, Metrics};
+
+/// Maximum of unsent bytes of a host that does not read. Beyond it, the balancer stops reading from
+/// the RAN.
+const UNSENT: usize = 8 << 20;
+
+/// Connections of hosts and the controller, and commands of hosts.
+#[derive(Debug)]
+pub(super) struct FleetIo {
+    pub(super) controller: ControllerClient,
+    pub(super) security: Security,
+    pub(super) listener: TcpListener,
+    pub(super) epoll: OwnedFd,
+    /// The epoll token of a connection is its number.
+    pub(super) streams: BTreeMap<ConnectionId, Stream>,
+    /// Number of the next connection.
+    pub(super) next_connection: u64,
+    /// Commands of hosts that the balancer has not executed yet.
+    pub(super) commands: VecDeque<Command>,
+    /// Reason why the cluster has removed this balancer, if it has.
+    pub(super) exit_reason: Option<LinkError>,
+    pub(super) metrics: Arc<Metrics>,
+    pub(super) view: FleetView,
+}
+
+impl FleetIo {
+    /// Adds an accepted or resumed connection.
+    pub(super) fn add(&mut self, connection: ConnectionId, stream: Stream) -> std::io::Result<()> {
+        let data = epoll::EventData::new_u64(connection.0);
+        epoll::add(&self.epoll, stream.fd(), data, epoll::EventFlags::IN)?;
+        self.streams.insert(connection, stream);
+        Ok(())
+    }
+
+    /// Accepts all waiting connections, while there are fewer than `limit`.
+    pub(super) fn accept(&mut self, limit: usize) -> Vec<ConnectionId> {
+        let mut accepted = Vec::new();
+        while let Ok((socket, peer)) = self.listener.accept() {
+            if self.streams.len() >= limit {
+                tracing::warn!(%peer, "too many connections to the fabric are of no host of the cluster");
+                continue;
+            }
+            let connection = ConnectionId(self.next_connection);
+            self.next_connection += 1;
+            let stream = Stream::accepted(socket, &self.security, Role::Balancer, &[Role::Host]);
+            match stream.and_then(|stream| self.add(connection, stream)) {
+                Ok(()) => accepted.push(connection),
+                Err(error) => tracing::warn!(%peer, %error, "a connection to the fabric"),
+            }
+        }
+        accepted
+    }
+
+    /// Removes a connection.
+    pub(super) fn remove(&mut self, connection: ConnectionId) {
+        if let Some(stream) = self.streams.remove(&connection) {
+            let _ = epoll::delete(&self.epoll, stream.fd());
+        }
+    }
+
+    /// Publishes the members of a map.
+    pub(super) fn show_members(&self, map: Option<&ClusterMap>) {
+        // The lock is never poisoned: no code under it panics.
+        if let (Some(map), Ok(mut view)) = (map, self.view.lock()) {
+            (view.hosts, view.balancers) = member_status(map);
+        }
+    }
+
+    /// Publishes the state of the UPFs.
+    pub(super) fn show_upfs(&self, upfs: impl Iterator<Item = (SocketAddr, bool)>) {
+        if let Ok(mut view) = self.view.lock() {
+            view.upfs = upfs.collect();
+        }
+    }
+}
+
+impl Output for FleetIo {
+    fn has_room(&self, connection: ConnectionId) -> bool {
+        self.streams.get(&connection).is_none_or(|stream| stream.unsent() <= UNSENT)
+    }
+
+    fn send(&mut self, connection: ConnectionId, message: &ToHost<'_>) {
+        if let Some(stream) = self.streams.get_mut(&connection) {
+            stream.put(message);
+        }
+    }
+
+    fn send_controller(&mut self, message: &ToController) {
+        self.controller.put(message);
+    }
+
+    fn close(&mut self, connection: ConnectionId, reason: CloseReason) {
+        tracing::debug!(%reason, "a connection to the fabric ended");
+        self.remove(connection);
+    }
+
+    fn execute(&mut self, host: HostId, message: &ToBalancer<'_>) {
+        self.commands.extend(command(host, message));
+    }
+
+    fn notify(&mut self, notice: Notice<'_>) {
+        match notice {
+            Notice::HostConnected(host) => tracing::info!(host = host.0, "a host is connected"),
+            Notice::MapAdopted { map, removed, unfinished } => {
+                self.show_members(Some(map));
+                self.controller.knows(map);
+                let (epoch, hosts) = (map.epoch(), map.hosts.len());
+                tracing::info!(epoch, hosts, gone = removed, again = unfinished, "a new epoch");
+            }
+            Notice::Fenced { epoch } => self.exit_reason = Some(LinkError::Fenced(epoch)),
+            Notice::UpfsChanged(upfs) => self.show_upfs(upfs.iter().map(|(upf, up)| (*upf, *up))),
+            Notice::RepeatDropped => self.metrics.messages(Flow::Repeats, 1),
+            Notice::Isolated => {
+                tracing::error!("neither hosts nor the controller are heard: RAN nodes are let go to other balancers");
+            }
+        }
+    }
+}
+
+/// Converts a message of a host to a command of the balancer; `None` if it needs none.
+fn command(host: HostId, message: &ToBalancer<'_>) -> Option<Command> {
+    Some(match *message {
+        ToBalancer::Ngap { assoc, ue, key, pdu } => Command::Ngap { assoc, ue, key, pdu: pdu.into() },
+        ToBalancer::Pfcp { upf, key, seid, message } => Command::Pfcp { upf, key, seid, message: message.into() },
+        ToBalancer::RefuseReport { upf, message } => Command::RefuseReport { upf, message: message.into() },
+        ToBalancer::Abort { assoc } => Command::Abort { assoc },
+        ToBalancer::Probe { assoc } => Command::Probe { assoc },
+        ToBalancer::Sync { number } => Command::Barrier { host, number },
+        _ => return None,
+    })
+}
