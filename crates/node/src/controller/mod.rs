@@ -1,12 +1,12 @@
-//! Controller process: connections of the members around [`vireo_core::placement::cluster`].
+//! Controller process: sockets and storage around [`ControllerMachine`].
 //!
 //! It has one thread and carries no signalling; no member waits for it.
 
 mod drain;
 mod embedded;
 mod etcd;
+mod io;
 mod leader_store;
-mod member;
 mod provisioner;
 
 pub(crate) use drain::DrainHandle;
@@ -17,26 +17,23 @@ pub use leader_store::{kept, record};
 use crate::cluster::ClusterConfig;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use etcd::Etcd;
+use io::ControllerIo;
 use leader_store::{LeaderEvent, LeaderStore};
-use member::Connection;
 use provisioner::{HostProvisioner, ProgramLauncher};
 use rand::RngCore;
 use rustix::event::epoll;
-use std::collections::{BTreeMap, BTreeSet};
 use std::net::TcpListener;
-use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
+use vireo_core::placement::ConnectionId;
 use vireo_core::placement::balance::HostId;
 use vireo_core::placement::cluster::{
-    self, ClusterMap, ControllerSettings, DurableState, HostUtilisation, Member, Refusal, ScalingDecision, Secrets,
+    self, ClusterMap, ControllerMachine, ControllerSettings, DurableState, Secrets, machine,
 };
-use vireo_core::placement::message::{BalancerAssignment, PoolLoad, ToController, ToMember, Welcome};
+use vireo_fabric::Security;
 use vireo_fabric::frame::FrameError;
-use vireo_fabric::stream::Stream;
-use vireo_fabric::{Role, Security};
 use vireo_ops::clock::clock;
 use vireo_ops::config::{NF_KINDS, SliceRuntime};
 use vireo_ops::n4::recovery_time_stamp;
@@ -44,9 +41,7 @@ use vireo_sctp::Waker;
 use vireo_types::Instant;
 
 /// Maximum number of connections of non-members.
-const STRANGERS: usize = 64;
-/// Maximum time for which a connection may remain without a member.
-const PATIENCE: vireo_types::Duration = vireo_types::Duration::from_secs(5);
+const UNIDENTIFIED: usize = 64;
 /// Time for which a controller without state waits for members of an existing cluster, which try to
 /// connect every 200 ms.
 const LISTENS: vireo_types::Duration = vireo_types::Duration::from_millis(600);
@@ -252,6 +247,19 @@ impl ControllerSetup {
         })
     }
 
+    /// Returns the settings of the connections; `stores` is true if maps are stored.
+    fn connection_settings(&self, stores: bool) -> machine::Settings {
+        machine::Settings {
+            heartbeat: self.config.heartbeat.into(),
+            misses: self.config.misses,
+            report: self.config.report.into(),
+            partitions: self.config.address_parts,
+            reconnect_timeout: self.settings.reconnect_timeout,
+            objectives: self.objectives.clone(),
+            stores,
+        }
+    }
+
     fn show(&self, map: Option<&ClusterMap>) {
         // Never poisoned: the code under the lock does not panic.
         if let Ok(mut view) = self.view.lock() {
@@ -286,10 +294,10 @@ impl ControllerSetup {
             };
             let Some(listener) = self.listen()? else { return Ok(()) };
             let mut shell = ControllerLoop::new(self, listener, controller, Some(kept))?;
-            self.show(shell.controller.map());
+            self.show(shell.machine.controller().map());
             let end = shell.carry()?;
             self.show(None);
-            keeper = shell.keeper.take();
+            keeper = shell.io.store.take();
             if end == ControllerExit::Deposed {
                 tracing::warn!("this controller leads no longer, and stands by");
             }
@@ -320,15 +328,6 @@ fn objectives(slices: &[SliceRuntime]) -> Vec<f32> {
     all.map(|slo| slo.as_micros() as f32).collect()
 }
 
-/// Returns true if a procedure that starts at this time would be late at a host: `(Q / C + 1) T_t`
-/// of a pool exceeds its objective (MMLite, seed 1, Algorithm 1).
-fn is_late(pools: &[PoolLoad], objectives: &[f32]) -> bool {
-    // A pool without NFs has no work.
-    let works = |load: &PoolLoad| load.share > 0.0;
-    let late = |(load, objective): (&PoolLoad, &f32)| works(load) && (load.backlog + 1.0) * load.time_us > *objective;
-    pools.iter().zip(objectives).any(late)
-}
-
 /// Creates the secrets that the hosts of a new cluster share.
 fn secrets(now: Instant) -> Secrets {
     let mut tmsi_key = [0; 16];
@@ -336,26 +335,14 @@ fn secrets(now: Instant) -> Secrets {
     Secrets { tmsi_key, recovery: recovery_time_stamp(now) }
 }
 
+/// The controller with its connections.
 #[derive(Debug)]
 struct ControllerLoop<'a> {
     setup: &'a ControllerSetup,
-    listener: TcpListener,
-    epoll: OwnedFd,
-    /// Connections by their epoll tokens.
-    connections: BTreeMap<u64, Connection>,
-    /// Token of each connected member.
-    members: BTreeMap<Member, u64>,
-    next_token: u64,
-    controller: cluster::Controller,
-    /// Store of the maps; `None`: maps take effect at once.
-    keeper: Option<LeaderStore>,
-    /// Epoch that is being stored.
-    writes: Option<u64>,
-    /// Epoch of the last map that was sent.
-    told: u64,
-    beaten: Instant,
+    machine: ControllerMachine,
+    io: ControllerIo<'a>,
     /// Starts missing hosts, if configured.
-    recruiter: Option<HostProvisioner>,
+    provisioner: Option<HostProvisioner>,
 }
 
 impl<'a> ControllerLoop<'a> {
@@ -363,29 +350,17 @@ impl<'a> ControllerLoop<'a> {
         setup: &'a ControllerSetup,
         listener: TcpListener,
         controller: cluster::Controller,
-        keeper: Option<LeaderStore>,
+        store: Option<LeaderStore>,
     ) -> std::io::Result<Self> {
-        listener.set_nonblocking(true)?;
-        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        epoll::add(&epoll, &listener, epoll::EventData::new_u64(LISTENER), epoll::EventFlags::IN)?;
-        epoll::add(&epoll, &setup.waker, epoll::EventData::new_u64(WAKER), epoll::EventFlags::IN)?;
-        tracing::info!(address = ?listener.local_addr().ok(), "the controller takes members");
+        let settings = setup.connection_settings(store.is_some());
+        let io = ControllerIo::new(setup, listener, store)?;
         let start = setup.config.scaling.as_ref().map(|scaling| &scaling.start).filter(|start| !start.is_empty());
-        let recruiter = start.map(|start| HostProvisioner::new(Box::new(ProgramLauncher::new(start.clone()))));
-        Ok(ControllerLoop {
-            setup,
-            listener,
-            epoll,
-            connections: BTreeMap::new(),
-            members: BTreeMap::new(),
-            next_token: WAKER + 1,
-            controller,
-            keeper,
-            writes: None,
-            told: 0,
-            beaten: clock(),
-            recruiter,
-        })
+        let provisioner = start.map(|start| HostProvisioner::new(Box::new(ProgramLauncher::new(start.clone()))));
+        Ok(ControllerLoop { setup, machine: ControllerMachine::new(controller, settings, clock()), io, provisioner })
+    }
+
+    fn on(&mut self, input: machine::Input, now: Instant) {
+        self.machine.on(input, now, &mut self.io);
     }
 
     fn run(mut self) -> std::io::Result<()> {
@@ -394,34 +369,29 @@ impl<'a> ControllerLoop<'a> {
 
     fn carry(&mut self) -> std::io::Result<ControllerExit> {
         while !self.setup.is_stopped() {
-            self.turn()?;
-            if self.controller.is_ignorant() {
+            self.run_once()?;
+            if self.machine.controller().is_ignorant() {
                 // Its members keep searching for a controller; those that have joined this one end.
                 let why = "a cluster was found after this controller had begun another one: restart it, it then learns that one";
                 return Err(std::io::Error::other(why));
             }
-            if !self.hear_keeper() {
+            if !self.poll_store() {
                 return Ok(ControllerExit::Deposed);
             }
         }
         if self.setup.beside && !self.setup.leaves.load(Ordering::SeqCst) {
-            let is_host = |connection: &&mut Connection| matches!(connection.member, Some(Member::Host(_)));
-            for connection in self.connections.values_mut().filter(is_host) {
-                connection.stream.put(&ToMember::Refused("the cluster's only balancer stops".into()));
-                let _ = connection.stream.flush();
-            }
+            self.on(machine::Input::Stop, clock());
+            self.flush();
         }
         Ok(ControllerExit::Stopped)
     }
 
     /// Handles events of the leader store. Returns true if this controller still leads.
-    fn hear_keeper(&mut self) -> bool {
-        while let Some(news) = self.keeper.as_ref().and_then(|keeper| keeper.news.try_recv().ok()) {
-            match news {
+    fn poll_store(&mut self) -> bool {
+        while let Some(event) = self.io.store.as_ref().and_then(|store| store.news.try_recv().ok()) {
+            match event {
                 LeaderEvent::Written(epoch) => {
-                    self.writes = None;
-                    self.controller.written(epoch);
-                    self.tell();
+                    self.on(machine::Input::Stored(epoch), clock());
                     self.flush();
                 }
                 LeaderEvent::Deposed(why) => {
@@ -434,361 +404,78 @@ impl<'a> ControllerLoop<'a> {
         true
     }
 
-    fn turn(&mut self) -> std::io::Result<()> {
+    fn run_once(&mut self) -> std::io::Result<()> {
         let mut events =
             [const { epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) } }; 32];
-        let heartbeat = self.setup.config.heartbeat;
-        let due = vireo_types::Duration::from(heartbeat).0.saturating_sub(clock().since(self.beaten).0);
-        let wait = Duration::from_micros(due).min(heartbeat / 2);
+        let due = Duration::from_micros(self.machine.due().since(clock()).as_micros());
+        let wait = due.min(self.setup.config.heartbeat / 2);
         let wait = rustix::event::Timespec { tv_sec: wait.as_secs() as _, tv_nsec: wait.subsec_nanos() as _ };
-        let ready = match epoll::wait(&self.epoll, &mut events[..], Some(&wait)) {
+        let ready = match epoll::wait(&self.io.epoll, &mut events[..], Some(&wait)) {
             Ok(ready) => ready,
             Err(rustix::io::Errno::INTR) => 0,
             Err(error) => return Err(error.into()),
         };
-        // Before all events: the controller thereby notices whether it was suspended itself.
         let now = clock();
-        self.controller.begin_tick(now);
         for event in &events[..ready] {
             match event.data.u64() {
-                LISTENER => self.accept(),
+                LISTENER => {
+                    let limit = UNIDENTIFIED + self.machine.member_count() * CONNECTIONS;
+                    let accepted = self.io.accept(limit);
+                    accepted.into_iter().for_each(|connection| self.on(machine::Input::Connected(connection), now));
+                }
                 WAKER => self.setup.waker.clear(),
-                token => self.read(token, now),
+                token => self.read(ConnectionId(token), now),
             }
         }
-        self.join_waiting(now);
         while let Ok(host) = self.setup.drains.1.try_recv() {
-            self.drain(host);
+            self.on(machine::Input::Drain(host), now);
         }
-        self.controller.check_liveness(now);
-        match self.controller.take_scaled() {
-            Some(ScalingDecision::ScaleOut) => {
-                tracing::info!("one more host is to work: those that do have too much to do")
-            }
-            Some(ScalingDecision::ScaleIn(host)) => {
-                tracing::info!(host = host.0, "the others have room for what this host does: it leaves")
-            }
-            None => {}
-        }
-        self.dismiss();
-        self.release_drained_hosts();
-        self.write();
-        self.tell();
-        if now.since(self.beaten) >= vireo_types::Duration::from(heartbeat) {
-            self.beaten = now;
-            self.beat(now);
+        let beats = now >= self.machine.due();
+        self.on(machine::Input::Advance, now);
+        if beats {
             self.start_missing_hosts();
         }
         self.flush();
         Ok(())
     }
 
-    fn accept(&mut self) {
-        while let Ok((socket, peer)) = self.listener.accept() {
-            if self.connections.len() >= STRANGERS + self.members.len() * CONNECTIONS {
-                tracing::warn!(%peer, "too many connections to the controller are of nobody who has joined");
-                continue;
-            }
-            let token = self.next_token;
-            self.next_token += 1;
-            let stream =
-                Stream::accepted(socket, &self.setup.security, Role::Controller, &[Role::Host, Role::Balancer]);
-            let stream = stream.and_then(|stream| {
-                epoll::add(&self.epoll, stream.fd(), epoll::EventData::new_u64(token), epoll::EventFlags::IN)?;
-                Ok(stream)
-            });
-            match stream {
-                Ok(stream) => drop(self.connections.insert(token, Connection::new(stream, clock()))),
-                Err(error) => tracing::warn!(%peer, %error, "a connection to the controller"),
-            }
-        }
-    }
-
     /// Reads and handles the messages of a connection.
-    fn read(&mut self, token: u64, now: Instant) {
-        let Some(connection) = self.connections.get_mut(&token) else { return };
-        let mut said = Vec::new();
-        connection.stream.set_readable(true);
-        let heard = connection.read(&mut said);
-        // Heartbeats count only for connected members.
-        let pulse = connection.pulse.filter(|member| self.members.contains_key(member));
-        if pulse.is_some() {
-            connection.since = now;
+    fn read(&mut self, connection: ConnectionId, now: Instant) {
+        let mut messages = Vec::new();
+        let mut received = self.io.read(connection, &mut messages);
+        self.on(machine::Input::DataReceived(connection), now);
+        for message in messages {
+            if !self.io.permits(connection, &message) {
+                received = Err(FrameError::Message);
+                break;
+            }
+            self.on(machine::Input::Message { connection, message }, now);
         }
-        if let Some(member) = connection.member.or(pulse) {
-            self.controller.on_message(member, now);
-        }
-        for message in said {
-            self.said(token, message, now);
-        }
-        if let Err(error) = heard {
-            self.lose(token, &error);
-        }
-    }
-
-    fn said(&mut self, token: u64, message: ToController, now: Instant) {
-        let Some(connection) =
-            self.connections.get_mut(&token).filter(|connection| !connection.refused && !connection.left)
-        else {
-            return;
-        };
-        match (message, connection.member) {
-            (join @ (ToController::Host { .. } | ToController::Balancer { .. }), None)
-                if connection.pulse.is_none() =>
-            {
-                connection.join = Some(join);
-                self.join(token, now);
-            }
-            (ToController::Ready, Some(member)) => {
-                if self.controller.is_ready(member) == Some(false) {
-                    tracing::info!(?member, "a member is ready");
-                }
-                self.controller.ready(member, now);
-                connection.since = now;
-            }
-            (ToController::SilentHosts(hosts), Some(Member::Balancer(balancer))) => {
-                self.controller.report_silent_hosts(balancer, hosts);
-            }
-            (ToController::CaughtUp { epoch, host }, Some(Member::Host(owner))) => {
-                self.controller.caught_up(owner, epoch, host);
-            }
-            (ToController::UnreachablePeers(hosts), Some(Member::Host(host))) => {
-                self.controller.report_unreachable_peers(host, hosts)
-            }
-            (ToController::PoolPartitions { epoch, parts }, Some(Member::Host(host))) => {
-                self.controller.report_used_partitions(host, epoch, parts);
-            }
-            (ToController::Leave, Some(Member::Host(host))) => self.drain(host),
-            (ToController::Report { cpu, rate, pools }, Some(Member::Host(host))) => {
-                let late = is_late(&pools, &self.setup.objectives);
-                tracing::debug!(host = host.0, cpu, rate, late, "a host's load");
-                self.controller.reported(host, HostUtilisation { cpu, late, rate }, now);
-            }
-            (ToController::Pulse(of), None) if connection.may_be_pulse(of) => connection.pulse = Some(of),
-            (ToController::Beat, Some(_)) => {}
-            (ToController::Beat, None) if connection.pulse.is_some() => {}
-            (message, member) => {
-                tracing::warn!(?member, ?message, "something that is not this member's to say");
-                self.lose(token, &FrameError::Message);
-            }
-        }
-    }
-
-    /// Handles the join requests that came too early.
-    fn join_waiting(&mut self, now: Instant) {
-        let waiting: Vec<u64> =
-            self.connections.iter().filter(|(_, c)| c.join.is_some()).map(|(token, _)| *token).collect();
-        waiting.into_iter().for_each(|token| self.join(token, now));
-    }
-
-    fn join(&mut self, token: u64, now: Instant) {
-        let Some(connection) = self.connections.get_mut(&token) else { return };
-        let role = connection.stream.role();
-        let joined = match &connection.join {
-            Some(ToController::Host { copies, past }) if role == Some(Role::Host) => {
-                let past = past.as_deref().cloned();
-                self.controller.join_host(*copies, past, now).map(Member::Host)
-            }
-            Some(ToController::Balancer { address, past }) if role == Some(Role::Balancer) => {
-                let past = past.as_deref().cloned();
-                self.controller.join_balancer(*address, past, now).map(Member::Balancer)
-            }
-            Some(_) => return self.lose(token, &FrameError::Message),
-            None => return,
-        };
-        let member = match joined {
-            Ok(member) => member,
-            Err(Refusal::NotYet | Refusal::Unlearned) => return,
-            Err(why) => {
-                tracing::warn!(peer = ?connection.stream.peer(), %why, "somebody may not join");
-                return connection.refuse(why.to_string());
-            }
-        };
-        let again = connection.join.take().is_some_and(|join| match join {
-            ToController::Host { past, .. } => past.is_some(),
-            ToController::Balancer { past, .. } => past.is_some(),
-            _ => false,
-        });
-        connection.member = Some(member);
-        let welcome = self.welcome(member);
-        if let Some(connection) = self.connections.get_mut(&token) {
-            connection.stream.put(&welcome);
-            if let Some(map) = self.controller.map() {
-                connection.stream.put(&ToMember::Map(Box::new(map.clone())));
-            }
-            tracing::info!(?member, again, peer = ?connection.stream.peer(), "a member joins");
-        }
-        // An earlier connection of the same member has ended unnoticed.
-        if let Some(earlier) = self.members.insert(member, token) {
-            self.close(earlier);
-        }
-        // So have its heartbeats, which use another connection.
-        let pulses = self.connections.iter().filter(|(_, connection)| connection.pulse == Some(member));
-        let pulses: Vec<u64> = pulses.map(|(token, _)| *token).collect();
-        for pulse in pulses {
-            self.close(pulse);
-        }
-    }
-
-    fn welcome(&self, member: Member) -> ToMember {
-        let millis = |span: Duration| u32::try_from(span.as_millis()).unwrap_or(u32::MAX);
-        let Secrets { tmsi_key, recovery } = self.controller.secrets();
-        let heartbeat = (millis(self.setup.config.heartbeat), self.setup.config.misses);
-        match member {
-            Member::Host(host) => ToMember::Welcome(Welcome {
-                host,
-                tmsi_key,
-                part: (cluster::partition_of(host, self.setup.config.address_parts), self.setup.config.address_parts),
-                heartbeat,
-                report: millis(self.setup.config.report),
-                recovery,
-            }),
-            Member::Balancer(balancer) => {
-                ToMember::Assignment(BalancerAssignment { balancer, tmsi_key, recovery, heartbeat })
-            }
+        if let Err(error) = received {
+            self.disconnect(connection, &error);
         }
     }
 
     /// Handles the end of a connection.
-    fn lose(&mut self, token: u64, why: &FrameError) {
-        let Some(member) = self.close(token) else { return };
-        // The member may already have another connection.
-        if self.members.get(&member) == Some(&token) {
-            self.members.remove(&member);
+    fn disconnect(&mut self, connection: ConnectionId, why: &FrameError) {
+        if let Some(member) = self.machine.member_of(connection) {
             tracing::warn!(?member, %why, "the connection of a member is over");
-            self.controller.on_disconnect(member);
         }
-    }
-
-    fn close(&mut self, token: u64) -> Option<Member> {
-        let connection = self.connections.remove(&token)?;
-        let _ = epoll::delete(&self.epoll, connection.stream.fd());
-        connection.member
-    }
-
-    /// Evicts members that were declared dead.
-    fn dismiss(&mut self) {
-        for (member, why) in self.controller.take_evicted() {
-            tracing::warn!(?member, %why, "a member is taken for dead");
-            let Some(token) = self.members.remove(&member) else { continue };
-            if let Some(connection) = self.connections.get_mut(&token) {
-                connection.refuse(why.to_string());
-                let _ = connection.stream.flush();
-            }
-            self.close(token);
-        }
-    }
-
-    fn drain(&mut self, host: HostId) {
-        if self.controller.drain(host) {
-            tracing::info!(host = host.0, "a host is to leave: others get its UEs");
-        }
-    }
-
-    /// Lets drained hosts end.
-    fn release_drained_hosts(&mut self) {
-        for host in self.controller.take_departed() {
-            tracing::info!(host = host.0, "a host leaves");
-            let Some(token) = self.members.remove(&Member::Host(host)) else { continue };
-            if let Some(connection) = self.connections.get_mut(&token) {
-                connection.stream.put(&ToMember::LeaveGranted);
-                // Not a member: it ends this connection itself.
-                (connection.member, connection.left, connection.since) = (None, true, clock());
-            }
-        }
+        self.io.remove(connection);
+        self.on(machine::Input::Disconnected(connection), clock());
     }
 
     /// Starts missing hosts. During discovery the hosts may exist already.
     fn start_missing_hosts(&mut self) {
-        if let Some(recruiter) = self.recruiter.as_mut().filter(|_| !self.controller.is_discovering()) {
-            recruiter.look(self.controller.missing_hosts(), std::time::Instant::now());
-        }
-    }
-
-    /// Stores the next map, and sends it once it is stored.
-    fn write(&mut self) {
-        if self.writes.is_some() {
-            return;
-        }
-        let Some(record) = self.controller.to_write() else { return };
-        let epoch = record.map.as_ref().map_or(0, ClusterMap::epoch);
-        match &self.keeper {
-            Some(keeper) => {
-                keeper.write(record);
-                self.writes = Some(epoch);
-            }
-            None => {
-                self.controller.written(epoch);
-            }
-        }
-    }
-
-    /// Sends the current map if it was not sent. It may be one that a member has brought.
-    fn tell(&mut self) {
-        let Some(map) = self.controller.map().filter(|map| map.epoch() != self.told) else { return };
-        self.told = map.epoch();
-        let (epoch, hosts, balancers) = (map.epoch(), map.hosts.len(), map.balancers.len());
-        tracing::info!(epoch, hosts, idle = self.controller.idle(), balancers, "a new epoch");
-        self.setup.show(Some(map));
-        let message = ToMember::Map(Box::new(map.clone()));
-        for token in self.members.values() {
-            if let Some(connection) = self.connections.get_mut(token) {
-                connection.stream.put(&message);
-            }
-        }
-    }
-
-    fn beat(&mut self, now: Instant) {
-        let mut late = Vec::new();
-        // A member that just became ready counts as alive until its heartbeat is due.
-        let beating: BTreeSet<Member> = self.connections.values().filter_map(|connection| connection.pulse).collect();
-        let timeout = self.setup.settings.reconnect_timeout;
-        let is_new = |connection: &&Connection| now.since(connection.since) < timeout;
-        for member in self.connections.values().filter(is_new).filter_map(|connection| connection.member) {
-            if !beating.contains(&member) {
-                self.controller.on_message(member, now);
-            }
-        }
-        for (token, connection) in &mut self.connections {
-            match connection.member.or(connection.pulse.filter(|member| self.members.contains_key(member))) {
-                Some(_) => {
-                    connection.stream.put(&ToMember::Beat);
-                }
-                None if now.since(connection.since) > PATIENCE => late.push(*token),
-                None => {}
-            }
-        }
-        for token in late {
-            self.close(token);
+        let controller = self.machine.controller();
+        if let Some(provisioner) = self.provisioner.as_mut().filter(|_| !controller.is_discovering()) {
+            provisioner.look(controller.missing_hosts(), std::time::Instant::now());
         }
     }
 
     fn flush(&mut self) {
-        let mut over = Vec::new();
-        for (token, connection) in &mut self.connections {
-            match connection.stream.flush_at(&self.epoll, *token) {
-                Err(error) => over.push((*token, error)),
-                Ok(()) if connection.refused && connection.stream.unsent() == 0 => {
-                    over.push((*token, FrameError::Refused("it was refused".into())));
-                }
-                Ok(()) => {}
-            }
+        for (connection, error) in self.io.flush() {
+            self.disconnect(connection, &error);
         }
-        over.into_iter().for_each(|(token, error)| self.lose(token, &error));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn whoever_has_too_much_to_do_is_late_and_whoever_has_nothing_is_not() {
-        let pool = |backlog, share| PoolLoad { backlog, share, time_us: 100.0 };
-        let objectives = objectives(&[]);
-        assert_eq!(objectives.len(), NF_KINDS);
-        let slo = objectives[0];
-        assert!(!is_late(&[pool(1e9, 0.0), pool(3.0, 0.5)], &objectives), "nobody works in the first");
-        assert!(is_late(&[pool(0.0, 1.0), pool(slo / 100.0, 0.5)], &objectives));
     }
 }

@@ -1,4 +1,4 @@
-//! Controller of the campaign: `core::placement::cluster` with simulated I/O.
+//! Controller of the campaign: [`ControllerMachine`] with simulated I/O.
 //!
 //! The controller writes its results to a store, which does not fail, before they take effect.
 
@@ -8,18 +8,30 @@ use rand::Rng;
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::rc::Rc;
+use vireo_core::placement::ConnectionId;
 use vireo_core::placement::balance::HostId;
-use vireo_core::placement::cluster::{self, ControllerSettings, DurableState, Member, Refusal, Secrets};
+use vireo_core::placement::cluster::machine::{self, Notice, Output};
+use vireo_core::placement::cluster::{
+    self, ClusterMap, ControllerMachine, ControllerSettings, DurableState, Member, Secrets,
+};
+use vireo_core::placement::message::{ToController, ToMember};
 use vireo_core::placement::replica::ReplicationConfig;
 use vireo_types::Duration;
 
 /// Heartbeat interval, and the silence of a member that means death: 4 heartbeats.
 pub(super) const BEAT: u64 = 50 * MS;
-pub(super) const SILENCE: u64 = 4 * BEAT;
+const MISSES: u32 = 4;
+pub(super) const SILENCE: u64 = MISSES as u64 * BEAT;
 const TICK: u64 = 10 * MS;
 /// Maximum number of buckets that migrate from living hosts at once. It is low, so that a rebalance
 /// needs several rounds.
 const AT_ONCE: usize = 1024;
+/// Number of pool partitions.
+const PARTITIONS: u16 = 32;
+/// Time for which a controller without state waits for members of the cluster.
+const LISTENS: Duration = Duration::from_millis(600);
+/// Recovery Time Stamp of N4; it does not change.
+const RECOVERY: u32 = 1;
 
 /// Returns the listening address of a process: the port is its number.
 pub(super) fn address(process: Process) -> SocketAddr {
@@ -34,17 +46,59 @@ pub(super) fn process(address: SocketAddr) -> Process {
 #[derive(Debug)]
 pub(super) struct Controller {
     pub(super) process: Process,
-    state: cluster::Controller,
+    machine: ControllerMachine,
     settings: ControllerSettings,
     /// Last stored state, from any controller instance.
     store: Option<DurableState>,
-    members: BTreeMap<ConnectionEnd, Option<Member>>,
-    joins: BTreeMap<ConnectionEnd, Message>,
-    writes: bool,
-    told: u64,
-    beaten: u64,
+    ends: BTreeMap<ConnectionId, ConnectionEnd>,
     /// Number of hosts that were declared dead.
-    pub(super) dismissed: u64,
+    pub(super) evicted_hosts: u64,
+}
+
+/// Output side of the machine.
+struct Wires<'a> {
+    network: &'a mut Network,
+    process: Process,
+    ends: &'a mut BTreeMap<ConnectionId, ConnectionEnd>,
+    store: &'a mut Option<DurableState>,
+    evicted_hosts: &'a mut u64,
+}
+
+impl Output for Wires<'_> {
+    fn send(&mut self, connection: ConnectionId, message: &ToMember) {
+        if let Some(end) = self.ends.get(&connection) {
+            self.network.send(*end, for_member(message));
+        }
+    }
+
+    fn close(&mut self, connection: ConnectionId) {
+        if let Some(end) = self.ends.remove(&connection) {
+            self.network.close(end);
+        }
+    }
+
+    fn store(&mut self, state: DurableState) {
+        let epoch = state.map.as_ref().map_or(0, ClusterMap::epoch);
+        // The store has it regardless of whether and when this controller receives the
+        // confirmation.
+        *self.store = Some(state);
+        let after = self.network.random.random_range(MS..15 * MS);
+        self.network.due(self.process, after, Due::Written(epoch));
+    }
+
+    fn notify(&mut self, notice: Notice<'_>) {
+        match notice {
+            Notice::Evicted { member, .. } => {
+                *self.evicted_hosts += u64::from(matches!(member, Member::Host(_)));
+                self.network.trace(format!("{member:?} is declared dead"));
+            }
+            Notice::MapSent { map, .. } => {
+                let hosts: Vec<u16> = map.hosts.iter().map(|(host, _)| host.0).collect();
+                self.network.trace(format!("epoch {}: hosts {hosts:?}", map.epoch()));
+            }
+            _ => {}
+        }
+    }
 }
 
 impl Controller {
@@ -52,7 +106,7 @@ impl Controller {
         let process = wires.spawn();
         let settings = ControllerSettings {
             hosts,
-            most_hosts: 32,
+            most_hosts: PARTITIONS,
             lossless: replication.is_lossless([replication.replicas]),
             replicas: replication.of_slices([replication.replicas]),
             moves: true,
@@ -63,194 +117,149 @@ impl Controller {
             listens: Duration(0),
             alone: false,
         };
-        let secrets = Secrets { tmsi_key: wires.random.random(), recovery: 1 };
-        let state = cluster::Controller::new(settings.clone(), secrets, wires.time(process));
+        let machine = new_machine(wires, process, settings.clone(), None);
         wires.due(process, TICK, Due::Tick);
-        Controller {
-            process,
-            state,
-            settings,
-            store: None,
-            members: BTreeMap::new(),
-            joins: BTreeMap::new(),
-            writes: false,
-            told: 0,
-            beaten: 0,
-            dismissed: 0,
-        }
+        Controller { process, machine, settings, store: None, ends: BTreeMap::new(), evicted_hosts: 0 }
     }
 
-    /// Replaces a dead controller by a new one that loads the state from the store.
-    pub(super) fn restart(&mut self, wires: &mut Network) {
-        let now = wires.time(self.process);
-        if let Some(record) = self.store.clone() {
-            self.state = cluster::Controller::restore(self.settings.clone(), record, now);
+    /// Replaces a dead controller by a new one, which loads the state from the store. Without the
+    /// store it learns the cluster from members.
+    pub(super) fn restart(&mut self, wires: &mut Network, has_store: bool) {
+        let mut settings = self.settings.clone();
+        if !has_store {
+            (self.store, settings.listens) = (None, LISTENS);
         }
-        (self.writes, self.told) = (false, 0);
-        self.members.clear();
-        self.joins.clear();
+        self.machine = new_machine(wires, self.process, settings, self.store.clone());
+        self.ends.clear();
         wires.due(self.process, TICK, Due::Tick);
+    }
+
+    fn map(&self) -> Option<&ClusterMap> {
+        self.machine.controller().map()
     }
 
     /// Returns the epoch of the current map.
     pub(super) fn epoch(&self) -> u64 {
-        self.state.map().map_or(0, cluster::ClusterMap::epoch)
+        self.map().map_or(0, ClusterMap::epoch)
     }
 
     /// Returns the hosts of the map.
     pub(super) fn hosts(&self) -> Vec<(HostId, Process)> {
-        let hosts = self.state.map().into_iter().flat_map(|map| &map.hosts);
+        let hosts = self.map().into_iter().flat_map(|map| &map.hosts);
         hosts.map(|(host, address)| (*host, process(*address))).collect()
     }
 
     /// Returns true if all buckets are at their planned hosts and have their copies.
     pub(super) fn is_settled(&self) -> bool {
-        self.state.is_settled()
+        self.machine.controller().is_settled()
     }
 
     /// Returns true if hosts drain.
     pub(super) fn is_draining(&self) -> bool {
-        self.state.map().is_some_and(|map| !map.leaving.is_empty())
+        self.map().is_some_and(|map| !map.leaving.is_empty())
     }
 
     /// Starts the drain of a host.
-    pub(super) fn drain(&mut self, host: HostId) {
-        self.state.drain(host);
+    pub(super) fn drain(&mut self, wires: &mut Network, host: HostId) {
+        self.on(wires, machine::Input::Drain(host));
+    }
+
+    fn on(&mut self, network: &mut Network, input: machine::Input) {
+        let now = network.time(self.process);
+        let (process, ends, store) = (self.process, &mut self.ends, &mut self.store);
+        let mut wires = Wires { network, process, ends, store, evicted_hosts: &mut self.evicted_hosts };
+        self.machine.on(input, now, &mut wires);
     }
 
     pub(super) fn on_message(&mut self, wires: &mut Network, at: ConnectionEnd, message: Message) {
-        let now = wires.time(self.process);
-        self.state.begin_tick(now);
-        let member = self.members.entry(at).or_default();
-        if let Some(member) = *member {
-            self.state.on_message(member, now);
+        let connection = ConnectionId(at.connection as u64);
+        if self.ends.insert(connection, at).is_none() {
+            self.on(wires, machine::Input::Connected(connection));
         }
-        match (message, *member) {
-            (join @ (Message::JoinHost(_) | Message::JoinBalancer(_)), None) => {
-                self.joins.insert(at, join);
-                self.join(wires, at);
-            }
-            (Message::Ready, Some(member)) => self.state.ready(member, now),
-            (Message::Unheard(hosts), Some(Member::Balancer(balancer))) => {
-                self.state.report_silent_hosts(balancer, hosts)
-            }
-            (Message::Unreached(hosts), Some(Member::Host(host))) => self.state.report_unreachable_peers(host, hosts),
-            (Message::CaughtUp { epoch, host }, Some(Member::Host(owner))) => self.state.caught_up(owner, epoch, host),
-            _ => {}
+        self.on(wires, machine::Input::DataReceived(connection));
+        let is_join = matches!(message, Message::JoinHost(_) | Message::JoinBalancer(_));
+        // Real members send nothing else before the join is answered.
+        let message = from_member(message, address(wires.peer(at)));
+        if let Some(message) = message.filter(|_| is_join || self.machine.member_of(connection).is_some()) {
+            self.on(wires, machine::Input::Message { connection, message });
         }
-        self.advance(wires);
+        self.on(wires, machine::Input::Advance);
     }
 
-    fn join(&mut self, wires: &mut Network, at: ConnectionEnd) {
-        let (now, from) = (wires.time(self.process), address(wires.peer(at)));
-        let joined = match self.joins.get(&at) {
-            Some(Message::JoinHost(past)) => {
-                self.state.join_host(from, past.as_deref().cloned(), now).map(Member::Host)
-            }
-            Some(Message::JoinBalancer(past)) => {
-                self.state.join_balancer(from, past.as_deref().cloned(), now).map(Member::Balancer)
-            }
-            _ => return,
-        };
-        let member = match joined {
-            Ok(member) => member,
-            Err(Refusal::NotYet) => return,
-            Err(_) => {
-                self.joins.remove(&at);
-                wires.send(at, Message::Refused);
-                return wires.close(at);
-            }
-        };
-        self.joins.remove(&at);
-        let secrets = self.state.secrets();
-        wires.send(
-            at,
-            match member {
-                Member::Host(host) => Message::Welcome(host, secrets),
-                Member::Balancer(balancer) => Message::Seat(balancer, secrets),
-            },
-        );
-        if let Some(map) = self.state.map() {
-            wires.send(at, Message::Map(Rc::new(map.clone())));
+    pub(super) fn on_disconnect(&mut self, wires: &mut Network, at: ConnectionEnd) {
+        let connection = ConnectionId(at.connection as u64);
+        if self.ends.remove(&connection).is_some() {
+            self.on(wires, machine::Input::Disconnected(connection));
         }
-        // An earlier connection of the same member has ended without notice.
-        let earlier = self.members.iter().find(|(_, other)| **other == Some(member)).map(|(end, _)| *end);
-        if let Some(earlier) = earlier.filter(|earlier| *earlier != at) {
-            self.members.remove(&earlier);
-            wires.close(earlier);
-        }
-        self.members.insert(at, Some(member));
-    }
-
-    pub(super) fn lost(&mut self, wires: &mut Network, at: ConnectionEnd) {
-        self.state.begin_tick(wires.time(self.process));
-        self.joins.remove(&at);
-        if let Some(Some(member)) = self.members.remove(&at) {
-            self.state.on_disconnect(member);
-        }
-        self.advance(wires);
+        self.on(wires, machine::Input::Advance);
     }
 
     pub(super) fn is_due(&mut self, wires: &mut Network, what: &Due) {
         match what {
             Due::Tick => {
-                self.state.begin_tick(wires.time(self.process));
-                let joins: Vec<ConnectionEnd> = self.joins.keys().copied().collect();
-                joins.into_iter().for_each(|at| self.join(wires, at));
-                self.advance(wires);
-                if wires.clock.now() >= self.beaten + BEAT {
-                    self.beaten = wires.clock.now();
-                    self.members.keys().for_each(|at| wires.send(*at, Message::Beat));
-                }
+                self.on(wires, machine::Input::Advance);
                 wires.due(self.process, TICK, Due::Tick);
             }
-            Due::Written(epoch) => {
-                self.writes = false;
-                self.state.written(*epoch);
-                self.tell(wires);
-            }
+            Due::Written(epoch) => self.on(wires, machine::Input::Stored(*epoch)),
             _ => {}
         }
     }
+}
 
-    fn advance(&mut self, wires: &mut Network) {
-        self.state.check_liveness(wires.time(self.process));
-        for (member, _) in self.state.take_evicted() {
-            self.dismissed += u64::from(matches!(member, Member::Host(_)));
-            wires.trace(format!("{member:?} is taken for dead"));
-            self.parts_from(wires, member, Message::Refused);
+/// Creates the machine of a controller that starts, with the state of the store if there is any.
+fn new_machine(
+    wires: &mut Network,
+    process: Process,
+    settings: ControllerSettings,
+    state: Option<DurableState>,
+) -> ControllerMachine {
+    let now = wires.time(process);
+    let connections = machine::Settings {
+        heartbeat: Duration(BEAT),
+        misses: MISSES,
+        report: Duration(BEAT),
+        partitions: PARTITIONS,
+        reconnect_timeout: settings.reconnect_timeout,
+        objectives: Vec::new(),
+        stores: true,
+    };
+    let controller = match state {
+        Some(state) => cluster::Controller::restore(settings, state, now),
+        None => {
+            let secrets = Secrets { tmsi_key: wires.random.random(), recovery: RECOVERY };
+            cluster::Controller::new(settings, secrets, now)
         }
-        for host in self.state.take_departed() {
-            self.parts_from(wires, Member::Host(host), Message::Left);
-        }
-        if let Some(record) = self.state.to_write().filter(|_| !self.writes) {
-            self.writes = true;
-            let epoch = record.map.as_ref().map_or(0, cluster::ClusterMap::epoch);
-            // The store has it regardless of whether and when this controller receives the
-            // confirmation.
-            self.store = Some(record);
-            let after = wires.random.random_range(MS..15 * MS);
-            wires.due(self.process, after, Due::Written(epoch));
-        }
-        self.tell(wires);
-    }
+    };
+    ControllerMachine::new(controller, connections, now)
+}
 
-    fn parts_from(&mut self, wires: &mut Network, member: Member, word: Message) {
-        let at = self.members.iter().find(|(_, other)| **other == Some(member)).map(|(end, _)| *end);
-        if let Some(at) = at {
-            self.members.remove(&at);
-            wires.send(at, word);
-            wires.close(at);
+fn for_member(message: &ToMember) -> Message {
+    match message {
+        ToMember::Welcome(welcome) => {
+            let secrets = Secrets { tmsi_key: welcome.tmsi_key, recovery: welcome.recovery };
+            Message::Welcome(welcome.host, secrets)
         }
+        ToMember::Assignment(assignment) => {
+            let secrets = Secrets { tmsi_key: assignment.tmsi_key, recovery: assignment.recovery };
+            Message::Seat(assignment.balancer, secrets)
+        }
+        ToMember::Refused(_) => Message::Refused,
+        ToMember::Beat => Message::Beat,
+        ToMember::Map(map) => Message::Map(Rc::new((**map).clone())),
+        ToMember::LeaveGranted => Message::Left,
     }
+}
 
-    fn tell(&mut self, wires: &mut Network) {
-        let Some(map) = self.state.map().filter(|map| map.epoch() != self.told) else { return };
-        self.told = map.epoch();
-        let hosts: Vec<u16> = map.hosts.iter().map(|(host, _)| host.0).collect();
-        wires.trace(format!("epoch {}: hosts {hosts:?}", map.epoch()));
-        let map = Rc::new(map.clone());
-        let members = self.members.iter().filter(|(_, member)| member.is_some());
-        members.for_each(|(at, _)| wires.send(*at, Message::Map(Rc::clone(&map))));
-    }
+/// Converts a message of a member at an address; `None` if it is not for a controller.
+fn from_member(message: Message, address: SocketAddr) -> Option<ToController> {
+    Some(match message {
+        Message::JoinHost(past) => ToController::Host { copies: address, past },
+        Message::JoinBalancer(past) => ToController::Balancer { address, past },
+        Message::Ready => ToController::Ready,
+        Message::Beat => ToController::Beat,
+        Message::CaughtUp { epoch, host } => ToController::CaughtUp { epoch, host },
+        Message::Unheard(hosts) => ToController::SilentHosts(hosts),
+        Message::Unreached(hosts) => ToController::UnreachablePeers(hosts),
+        _ => return None,
+    })
 }

@@ -78,7 +78,7 @@ impl Simulation {
         }
         self.campaign.procedures = self.ran.procedures();
         self.campaign.epochs = self.controller.epoch();
-        self.campaign.failures = self.controller.dismissed;
+        self.campaign.failures = self.controller.evicted_hosts;
         (self.campaign.taken, self.campaign.handed) = (self.wires.taken, self.wires.handed);
         self.campaign.seed = self.seed;
         self.campaign.story = std::mem::take(&mut self.wires.story);
@@ -104,14 +104,14 @@ impl Simulation {
                     return;
                 }
                 match wires.at(at) {
-                    of if of == controller => self.controller.lost(wires, at),
+                    of if of == controller => self.controller.on_disconnect(wires, at),
                     of if of == balancer => self.balancer.on_disconnect(wires, at),
                     of => self.host(of, |host, wires| host.on_disconnect(wires, at)),
                 }
             }
             Event::Due { of, what: Due::Starts } if of == controller => {
                 wires.revive(of);
-                self.controller.restart(wires);
+                self.controller.restart(wires, true);
             }
             Event::Due { of, what } if of == controller => self.controller.is_due(wires, &what),
             Event::Due { of, what } if of == balancer => self.balancer.is_due(wires, &what),
@@ -183,7 +183,7 @@ impl Simulation {
                 format!("the connections of {of:?} and {with:?} break")
             }
             76..86 if whole && !self.controller.is_draining() && hosts.len() > 3 => {
-                self.controller.drain(host);
+                self.controller.drain(&mut self.wires, host);
                 format!("{host:?} is drained")
             }
             86..92 if hosts.len() < HOSTS + 2 => {

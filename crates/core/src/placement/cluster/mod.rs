@@ -8,9 +8,12 @@
 //! its successor sends it. A controller without a store learns the last map from members that join
 //! again (`succession`). A controller that receives no heartbeat at all considers itself isolated
 //! and declares no member dead. Hosts and balancers continue without a controller.
+//!
+//! [`Controller`] decides; [`ControllerMachine`] handles the connections of the members around it.
 
 mod controller;
 mod discovery;
+pub mod machine;
 mod member;
 mod pool_partitions;
 mod record;
@@ -21,6 +24,7 @@ mod succession;
 mod tests;
 
 pub use controller::Controller;
+pub use machine::ControllerMachine;
 pub use member::{Member, Refusal};
 pub use pool_partitions::partition_of;
 pub use record::{DurableState, RejoinInfo, Secrets};

@@ -1,0 +1,196 @@
+//! Sockets of the controller: the output side of its machine.
+
+use super::leader_store::LeaderStore;
+use super::{ControllerSetup, LISTENER, WAKER};
+use rustix::event::epoll;
+use std::collections::BTreeMap;
+use std::net::TcpListener;
+use std::os::fd::OwnedFd;
+use vireo_core::placement::ConnectionId;
+use vireo_core::placement::cluster::machine::{Notice, Output};
+use vireo_core::placement::cluster::{DurableState, Member, ScalingDecision};
+use vireo_core::placement::message::{ToController, ToMember};
+use vireo_fabric::Role;
+use vireo_fabric::frame::{self, FrameError};
+use vireo_fabric::stream::Stream;
+use vireo_ops::clock::clock;
+use vireo_types::{Duration, Instant};
+
+/// Maximum number of reads from one connection before others are served.
+const READS: usize = 16;
+/// Maximum time for which a closed connection may still send.
+const CLOSED_WITHIN: Duration = Duration::from_secs(5);
+
+/// Connections of members, and the store of the maps.
+#[derive(Debug)]
+pub(super) struct ControllerIo<'a> {
+    setup: &'a ControllerSetup,
+    listener: TcpListener,
+    pub(super) epoll: OwnedFd,
+    /// The epoll token of a connection is its number.
+    streams: BTreeMap<ConnectionId, Stream>,
+    /// Deadline of each connection that the machine has closed and that still sends.
+    closing: BTreeMap<ConnectionId, Instant>,
+    next_connection: u64,
+    /// Store of the maps; `None`: maps take effect at once.
+    pub(super) store: Option<LeaderStore>,
+}
+
+impl<'a> ControllerIo<'a> {
+    pub(super) fn new(
+        setup: &'a ControllerSetup,
+        listener: TcpListener,
+        store: Option<LeaderStore>,
+    ) -> std::io::Result<Self> {
+        listener.set_nonblocking(true)?;
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        epoll::add(&epoll, &listener, epoll::EventData::new_u64(LISTENER), epoll::EventFlags::IN)?;
+        epoll::add(&epoll, &setup.waker, epoll::EventData::new_u64(WAKER), epoll::EventFlags::IN)?;
+        tracing::info!(address = ?listener.local_addr().ok(), "the controller takes members");
+        Ok(ControllerIo {
+            setup,
+            listener,
+            epoll,
+            streams: BTreeMap::new(),
+            closing: BTreeMap::new(),
+            next_connection: WAKER + 1,
+            store,
+        })
+    }
+
+    /// Accepts all waiting connections, while there are fewer than `limit`.
+    pub(super) fn accept(&mut self, limit: usize) -> Vec<ConnectionId> {
+        let mut accepted = Vec::new();
+        while let Ok((socket, peer)) = self.listener.accept() {
+            if self.streams.len() >= limit {
+                tracing::warn!(%peer, "too many connections to the controller are of nobody who has joined");
+                continue;
+            }
+            let connection = ConnectionId(self.next_connection);
+            self.next_connection += 1;
+            let expected = &[Role::Host, Role::Balancer];
+            let stream = Stream::accepted(socket, &self.setup.security, Role::Controller, expected);
+            let stream = stream.and_then(|stream| {
+                let data = epoll::EventData::new_u64(connection.0);
+                epoll::add(&self.epoll, stream.fd(), data, epoll::EventFlags::IN)?;
+                Ok(stream)
+            });
+            match stream {
+                Ok(stream) => {
+                    self.streams.insert(connection, stream);
+                    accepted.push(connection);
+                }
+                Err(error) => tracing::warn!(%peer, %error, "a connection to the controller"),
+            }
+        }
+        accepted
+    }
+
+    /// Reads and decodes messages of a connection, up to a limit.
+    pub(super) fn read(
+        &mut self,
+        connection: ConnectionId,
+        messages: &mut Vec<ToController>,
+    ) -> Result<(), FrameError> {
+        let Some(stream) = self.streams.get_mut(&connection) else { return Ok(()) };
+        stream.set_readable(true);
+        for _ in 0..READS {
+            let filled = stream.fill();
+            while let Some(octets) = stream.frame()? {
+                messages.push(frame::decode(octets)?);
+            }
+            if filled? == 0 {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns true if the role of a connection's peer permits a message.
+    pub(super) fn permits(&self, connection: ConnectionId, message: &ToController) -> bool {
+        let required = match message {
+            ToController::Host { .. } | ToController::Pulse(Member::Host(_)) => Role::Host,
+            ToController::Balancer { .. } | ToController::Pulse(Member::Balancer(_)) => Role::Balancer,
+            _ => return true,
+        };
+        self.streams.get(&connection).and_then(Stream::role) == Some(required)
+    }
+
+    /// Removes a connection.
+    pub(super) fn remove(&mut self, connection: ConnectionId) {
+        self.closing.remove(&connection);
+        if let Some(stream) = self.streams.remove(&connection) {
+            let _ = epoll::delete(&self.epoll, stream.fd());
+        }
+    }
+
+    /// Sends pending data, and ends closed connections. Returns the failed connections.
+    pub(super) fn flush(&mut self) -> Vec<(ConnectionId, FrameError)> {
+        let (mut ended, mut failed) = (Vec::new(), Vec::new());
+        let now = clock();
+        for (connection, stream) in &mut self.streams {
+            match stream.flush_at(&self.epoll, connection.0) {
+                Err(error) => failed.push((*connection, error)),
+                Ok(()) => {
+                    let deadline = self.closing.get(connection);
+                    if deadline.is_some_and(|deadline| stream.unsent() == 0 || now >= *deadline) {
+                        ended.push(*connection);
+                    }
+                }
+            }
+        }
+        ended.into_iter().for_each(|connection| self.remove(connection));
+        failed
+    }
+
+    fn peer(&self, connection: ConnectionId) -> Option<std::net::SocketAddr> {
+        self.streams.get(&connection)?.peer()
+    }
+}
+
+impl Output for ControllerIo<'_> {
+    fn send(&mut self, connection: ConnectionId, message: &ToMember) {
+        if let Some(stream) = self.streams.get_mut(&connection) {
+            stream.put(message);
+        }
+    }
+
+    fn close(&mut self, connection: ConnectionId) {
+        self.closing.insert(connection, clock() + CLOSED_WITHIN);
+    }
+
+    fn store(&mut self, state: DurableState) {
+        if let Some(store) = &self.store {
+            store.write(state);
+        }
+    }
+
+    fn notify(&mut self, notice: Notice<'_>) {
+        match notice {
+            Notice::Joined { connection, member, rejoined } => {
+                tracing::info!(?member, again = rejoined, peer = ?self.peer(connection), "a member joins");
+            }
+            Notice::JoinRefused { connection, reason } => {
+                tracing::warn!(peer = ?self.peer(connection), why = %reason, "somebody may not join");
+            }
+            Notice::Ready(member) => tracing::info!(?member, "a member is ready"),
+            Notice::Evicted { member, reason } => tracing::warn!(?member, why = %reason, "a member is taken for dead"),
+            Notice::Violation { member, message } => {
+                tracing::warn!(?member, ?message, "something that is not this member's to say");
+            }
+            Notice::Draining(host) => tracing::info!(host = host.0, "a host is to leave: others get its UEs"),
+            Notice::Departed(host) => tracing::info!(host = host.0, "a host leaves"),
+            Notice::Scaled(ScalingDecision::ScaleOut) => {
+                tracing::info!("one more host is to work: those that do have too much to do");
+            }
+            Notice::Scaled(ScalingDecision::ScaleIn(host)) => {
+                tracing::info!(host = host.0, "the others have room for what this host does: it leaves");
+            }
+            Notice::MapSent { map, idle } => {
+                let (epoch, hosts, balancers) = (map.epoch(), map.hosts.len(), map.balancers.len());
+                tracing::info!(epoch, hosts, idle, balancers, "a new epoch");
+                self.setup.show(Some(map));
+            }
+        }
+    }
+}
