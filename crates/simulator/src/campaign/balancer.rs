@@ -12,7 +12,9 @@ use vireo_core::amf::n2;
 use vireo_core::placement::ConnectionId;
 use vireo_core::placement::balance::steer::Policy;
 use vireo_core::placement::balance::{BalancerId, HostId};
-use vireo_core::placement::balancer::{self, BalancerMachine, CloseReason, HostInput, Notice, Output, Settings};
+use vireo_core::placement::balancer::{
+    self, BalancerMachine, CloseReason, HostInput, Notice, Output, Settings, Snapshot,
+};
 use vireo_core::placement::cluster::{DurableState, RejoinInfo, Secrets};
 use vireo_core::placement::message::{ToBalancer, ToController, ToHost};
 use vireo_core::placement::replica::Claim;
@@ -131,6 +133,16 @@ impl Balancer {
             }
         }
         wires.send(self.controller, Message::Ready);
+    }
+
+    /// Replaces the process by another one that inherits its connections (hot restart).
+    pub(super) fn restart(&mut self, wires: &mut Network) {
+        let now = wires.time(self.process);
+        let Some((secrets, machine)) = self.member.take() else { return };
+        let octets = postcard::to_stdvec(&machine.snapshot(now)).unwrap_or_default();
+        let snapshot: Option<Snapshot> = postcard::from_bytes(&octets).ok();
+        let resume = |snapshot| BalancerMachine::resume(machine.settings().clone(), snapshot, now);
+        self.member = snapshot.map(resume).map(|machine| (secrets, machine));
     }
 
     /// Handles the end of a connection.

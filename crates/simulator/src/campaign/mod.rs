@@ -2,14 +2,16 @@
 //!
 //! These parts decide as in a running cluster:
 //!
-//! * the controller (`core::placement::cluster`),
-//! * the balancer (`core::placement::balance`, `core::placement::replica`),
+//! * the controller (`core::placement::cluster::machine`),
+//! * the balancer (`core::placement::balancer`),
 //! * hosts (`core::placement::host` and the steps of `core::amf::engine` with real NAS security),
 //! * the emulator's gNBs and UEs.
 //!
-//! Only sockets, threads and stores are simulated. Hosts crash, stop, become isolated, drain and
-//! start. The controller crashes. Connections break, messages are slow, an attacker replays uplink
-//! messages, and clocks are wrong. A seed determines the whole simulation.
+//! Only sockets, threads and stores are simulated. Hosts crash, stop, become isolated, lose all
+//! connections, drain and start. The controller crashes with and without its store. The balancer is
+//! replaced by a hot restart. Connections break, messages of some connections are slow, an attacker
+//! replays uplink messages, and clocks are wrong. Messages of one connection keep their order,
+//! those of different connections overtake each other. A seed determines the whole simulation.
 //!
 //! [`Violation`] lists the invariants. Host faults occur one at a time, when all copies exist
 //! again. More faults could destroy all copies that acknowledged a commit. The balancer does not
@@ -100,6 +102,11 @@ pub fn campaign(seed: u64, setup: Setup) -> Campaign {
     simulation::Simulation::new(seed, setup).run()
 }
 
+/// Returns the first simulation of these seeds that violates an invariant.
+pub fn first_violation(seeds: impl IntoIterator<Item = u64>, setup: Setup) -> Option<Campaign> {
+    seeds.into_iter().map(|seed| campaign(seed, setup)).find(|campaign| campaign.broken.is_some())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -170,7 +177,7 @@ mod tests {
     /// Returns true if one of these seeds violates an invariant. A change of the messages changes
     /// the simulation of a seed, so the known seeds come first and others follow.
     fn breaks(known: &[u64], first: u64, setup: Setup) -> bool {
-        known.iter().copied().chain(1..=first).any(|seed| campaign(seed, setup).broken.is_some())
+        first_violation(known.iter().copied().chain(1..=first), setup).is_some()
     }
 
     /// The campaign detects the injected faults.

@@ -22,6 +22,9 @@ const BASE: u64 = 1_795_000_000_000_000;
 /// Maximum delay of TCP's retransmission after a partition.
 const AGAIN: u64 = 200 * MS;
 
+/// Maximum lag of a connection.
+const LAG: u64 = 20 * MS;
+
 /// Number of a process: the controller, the balancer, then hosts. Numbers are not reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Process(pub(super) usize);
@@ -51,7 +54,7 @@ pub(super) enum Due {
     Deadline(u32),
     /// Host: the subscriber database has answered.
     Authenticated(u32, Box<vireo_core::subscription::AuthenticationRequest>),
-    /// Controller with this start number: the map of an epoch is written.
+    /// Controller: the map of an epoch is written.
     Written(u64),
     Starts,
 }
@@ -74,6 +77,11 @@ pub(super) enum Event {
     Ran(RanEvent),
     /// A host starts.
     Starts,
+    /// The controller starts again.
+    ControllerStarts {
+        /// True if it has the state that an earlier one has stored.
+        has_store: bool,
+    },
     Fails,
 }
 
@@ -85,6 +93,8 @@ struct Connection {
     last: [u64; 2],
     /// Earliest arrival time of messages from each end.
     held: [u64; 2],
+    /// Additional delay of messages from each end.
+    lag: [u64; 2],
 }
 
 #[derive(Debug)]
@@ -193,11 +203,18 @@ impl Network {
         if late { self.clock.now() + self.random.random_range(MS..100 * MS) } else { 0 }
     }
 
+    /// Draws the lag of a new connection in one direction. A connection that is always late lets
+    /// longer sequences of other connections' messages overtake it than single late messages do.
+    fn lag(&mut self) -> u64 {
+        let late = self.clock.now() < self.faulty_until && self.random.random_bool(0.1);
+        if late { self.random.random_range(MS..LAG) } else { 0 }
+    }
+
     /// Opens a connection. The other process learns of it by the first message.
     pub(super) fn open(&mut self, from: Process, to: Process) -> ConnectionEnd {
         let open = [true, self.is_alive(to)];
-        let held = [self.hold(), self.hold()];
-        self.connections.push(Connection { of: [from, to], open, last: [0; 2], held });
+        let (held, lag) = ([self.hold(), self.hold()], [self.lag(), self.lag()]);
+        self.connections.push(Connection { of: [from, to], open, last: [0; 2], held, lag });
         let end = ConnectionEnd { connection: self.connections.len() - 1, side: 0 };
         if !open[1] {
             let after = self.delay();
@@ -227,9 +244,11 @@ impl Network {
         let now = self.clock.now();
         let cut = self.cut_until(of);
         let left = if cut > now { cut + self.random.random_range(0..AGAIN) } else { now };
+        let is_faulty = now < self.faulty_until;
         let at = left + self.delay();
-        let Connection { last, held, .. } = &mut self.connections[from.connection];
+        let Connection { last, held, lag, .. } = &mut self.connections[from.connection];
         let last = &mut last[from.side];
+        let at = if is_faulty { at + lag[from.side] } else { at };
         *last = at.max(*last + 1).max(held[from.side]);
         *last
     }
@@ -275,9 +294,17 @@ impl Network {
 
     /// Breaks the connections between two processes and drops messages in transit.
     pub(super) fn reset(&mut self, one: Process, two: Process) {
+        self.reset_where(|of| of == [one, two] || of == [two, one]);
+    }
+
+    /// Breaks all connections of a process.
+    pub(super) fn reset_all(&mut self, process: Process) {
+        self.reset_where(|of| of.contains(&process));
+    }
+
+    fn reset_where(&mut self, breaks: impl Fn([Process; 2]) -> bool) {
         for connection in 0..self.connections.len() {
-            let of = self.connections[connection].of;
-            if of != [one, two] && of != [two, one] {
+            if !breaks(self.connections[connection].of) {
                 continue;
             }
             for side in 0..2 {
@@ -322,10 +349,10 @@ impl Network {
             let of = match &event {
                 Event::Arrives { at, .. } | Event::Closed { at } => self.at(*at),
                 Event::Due { of, .. } => *of,
-                Event::Ran(_) | Event::Starts | Event::Fails => return Some(event),
+                Event::Ran(_) | Event::Starts | Event::ControllerStarts { .. } | Event::Fails => return Some(event),
             };
             let state = &self.processes[of.0];
-            if !state.alive && !matches!(event, Event::Due { what: Due::Starts, .. }) {
+            if !state.alive {
                 continue;
             }
             if state.stopped_until > self.clock.now() {

@@ -3,7 +3,7 @@
 use super::balancer::Balancer;
 use super::controller::Controller;
 use super::host::Host;
-use super::network::{Due, Event, MS, Network, Process};
+use super::network::{Event, MS, Network, Process};
 use super::oracle::Violation;
 use super::ran::Ran;
 use super::{Campaign, Setup};
@@ -109,9 +109,9 @@ impl Simulation {
                     of => self.host(of, |host, wires| host.on_disconnect(wires, at)),
                 }
             }
-            Event::Due { of, what: Due::Starts } if of == controller => {
-                wires.revive(of);
-                self.controller.restart(wires, true);
+            Event::ControllerStarts { has_store } => {
+                wires.revive(controller);
+                self.controller.restart(wires, has_store);
             }
             Event::Due { of, what } if of == controller => self.controller.is_due(wires, &what),
             Event::Due { of, what } if of == balancer => self.balancer.is_due(wires, &what),
@@ -152,7 +152,7 @@ impl Simulation {
         let next = now + APART + random.random_range(0..400 * MS);
         let which = random.random_range(0..hosts.len().max(1));
         let other = random.random_range(0..hosts.len().max(1));
-        let kind = random.random_range(0..100);
+        let kind = random.random_range(0..114);
         if next < FAULTS_UNTIL {
             self.wires.clock.at(next, Event::Fails);
         }
@@ -190,17 +190,33 @@ impl Simulation {
                 self.starts();
                 "one more host is started".into()
             }
-            92.. => {
-                let controller = self.controller.process;
-                self.wires.kill(controller);
-                let after = self.wires.random.random_range(50 * MS..600 * MS);
-                self.wires.clock.after(after, Event::Due { of: controller, what: Due::Starts });
+            92..100 => {
+                self.kill_controller(true);
                 "the controller dies".into()
+            }
+            100..105 if whole => {
+                self.kill_controller(false);
+                "the controller dies, and its store is lost".into()
+            }
+            105..110 => {
+                self.balancer.restart(&mut self.wires);
+                "another process continues as the balancer".into()
+            }
+            110.. if whole => {
+                self.wires.reset_all(of);
+                format!("all connections of {host:?} ({of:?}) break")
             }
             _ => return,
         };
         self.wires.trace(what);
         self.campaign.faults += 1;
+    }
+
+    /// Kills the controller, which starts again with or without its store.
+    fn kill_controller(&mut self, has_store: bool) {
+        self.wires.kill(self.controller.process);
+        let after = self.wires.random.random_range(50 * MS..600 * MS);
+        self.wires.clock.after(after, Event::ControllerStarts { has_store });
     }
 
     /// Returns true if a host runs without a fault.
