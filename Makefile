@@ -23,7 +23,7 @@ SEED ?= 1
 CHURN ?= 50
 CHURN_UES ?= 200
 
-.PHONY: help setup build demo cluster-demo cluster-churn test test-experiments test-stores check lint licences bench crash faults flood mutate-pfcp mutate-n2 test-kernel-sctp fuzz-smoke docs clean
+.PHONY: help setup build demo cluster-demo cluster-churn test test-experiments test-stores check lint licences bench crash faults faults-self-check flood mutate-pfcp mutate-n2 test-kernel-sctp fuzz-smoke docs clean
 
 help:
 	@echo 'make demo              build; 100 UEs register, exchange packets and deregister, in network namespaces'
@@ -37,6 +37,7 @@ help:
 	@echo 'make bench             CPU, rate, latency and memory of the control plane, to $(OUT) (OUT=FILE)'
 	@echo 'make crash             worker processes on the state region killed $(CRASH_KILLS) times and stopped $(CRASH_STOPS) times'
 	@echo 'make faults            the fault campaign: a cluster on a virtual clock for each of the seeds $(SEEDS)'
+	@echo 'make faults-self-check whether the fault campaign detects each injected fault, with the seeds $(SEEDS)'
 	@echo 'make flood             200,000 half-open registrations of 8 gNBs while UEs of another gNB register'
 	@echo 'make mutate-pfcp       300,000 (MUTATIONS=N) mutated PFCP messages to a UPF, to $(OUT); needs root'
 	@echo 'make mutate-n2         1,000,000 (MUTATIONS=N) mutated NGAP and NAS messages to a core, to $(OUT); needs root'
@@ -101,6 +102,9 @@ mutate-n2: build
 
 faults: build
 	$(VIREO) simulate --faults --seeds $(SEEDS)
+
+faults-self-check: build
+	$(VIREO) simulate --faults --self-check --seeds $(SEEDS)
 
 flood: setup
 	$(CARGO) test --release --locked -p vireo --test bad_input -- flood_of_200000 --ignored --nocapture

@@ -91,6 +91,11 @@ pub(crate) struct Args {
     /// With none, UEs may be lost that one and all keep.
     #[arg(long, value_name = "ACK", default_value = "one", requires = "faults", value_parser = ack)]
     ack: Ack,
+    /// Inject each known fault into the campaign and print the seed that detects it
+    ///
+    /// The command fails if no seed detects one of them.
+    #[arg(long, requires = "faults", conflicts_with = "ack")]
+    self_check: bool,
     /// Write the outcome as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -98,6 +103,9 @@ pub(crate) struct Args {
 
 /// Runs `vireo simulate`.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    if args.self_check {
+        return self_check(args.seeds);
+    }
     if args.faults {
         return faults(args.seeds, args.ack);
     }
@@ -164,6 +172,31 @@ fn faults((first, last): (u64, u64), ack: Ack) -> Result<(), Failure> {
     match broken.first() {
         None => Ok(()),
         Some(seed) => Err(Failure(format!("{} worlds are broken; the first again: {}", broken.len(), again(*seed)))),
+    }
+}
+
+/// Checks that the campaign detects each injected fault.
+fn self_check((first, last): (u64, u64)) -> Result<(), Failure> {
+    let mut undetected = Vec::new();
+    for mutation in campaign::Mutation::ALL {
+        let setup = campaign::Setup { mutation: Some(mutation), ..campaign::Setup::default() };
+        let found = campaign::first_violation(first..=last, setup);
+        match found.as_ref().and_then(|campaign| campaign.broken.map(|broken| (campaign.seed, broken))) {
+            Some((seed, (at_us, what))) => {
+                println!("{mutation:?}: detected by seed {seed}, at {:.3} s: {what}", at_us as f64 / 1e6);
+            }
+            None => {
+                println!("{mutation:?}: not detected by seeds {first}..{last}");
+                undetected.push(format!("{mutation:?}"));
+            }
+        }
+    }
+    match undetected.is_empty() {
+        true => Ok(()),
+        false => Err(Failure(format!(
+            "fault campaign: injected faults not detected ({}); try more --seeds, else mend the campaign",
+            undetected.join(", ")
+        ))),
     }
 }
 
