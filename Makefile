@@ -11,6 +11,8 @@ OUT ?= bench.json
 
 # What cargo does to lint everything.
 LINT ?= clippy --workspace --all-targets --locked -- -D warnings
+# The binary without the features for demo, benchmarks and experiments.
+LINT_PRODUCT ?= clippy --locked -p vireo --no-default-features -- -D warnings
 
 CRASH_KILLS ?= 10000
 CRASH_STOPS ?= 1000
@@ -68,6 +70,7 @@ check: lint licences
 lint: setup
 	$(CARGO) fmt --all --check
 	$(CARGO) $(LINT)
+	$(CARGO) $(LINT_PRODUCT)
 	$(CARGO) run --quiet --locked --bin xtask -- tidy
 
 licences: setup

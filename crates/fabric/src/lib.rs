@@ -25,9 +25,6 @@
 
 #![forbid(unsafe_code)]
 
-#[cfg(test)]
-#[path = "../../vireo/src/pki/authority.rs"]
-mod authority;
 pub mod frame;
 pub mod identity;
 mod socket;

@@ -3,10 +3,6 @@
 //! `ARCHITECTURE.md` describes the processes and how they work together. The steps themselves are
 //! in `vireo_core`.
 
-#[cfg(test)]
-#[path = "../../vireo/src/pki/authority.rs"]
-pub(crate) mod authority;
-
 pub mod balancer;
 pub mod cluster;
 pub mod control;

@@ -3,10 +3,6 @@
 //! The crate contains no network function. It does not know balancer, host, SMF, UPF or
 //! controller: they fill the data types of the API and register their own metrics.
 
-#[cfg(test)]
-#[path = "../../vireo/src/pki/authority.rs"]
-pub(crate) mod authority;
-
 pub mod api;
 pub mod clock;
 pub mod config;

@@ -1,19 +1,11 @@
-//! Evaluation of experiments, and simulations of clusters.
+//! Simulations of clusters on a virtual clock, with the core's own decisions.
 //!
-//! * [`results`]: the output of an experiment (summary, tables, plots)
-//! * [`analysis`]: figures from measurements
-//! * [`capacity`]: the capacity model of packet figures
-//! * [`cluster`]: hosts on a virtual clock
-//! * [`campaign`]: failing hosts on a virtual clock
+//! * [`cluster`]: placement and latency of procedures
+//! * [`campaign`]: failing hosts
 //!
-//! This crate starts no core, reads no clock and decodes no messages of a real run. `vireo
-//! experiment` runs the real core and passes its observations.
+//! This crate starts no core, reads no clock and decodes no messages of a real run.
 
 #![forbid(unsafe_code)]
 
-pub mod analysis;
 pub mod campaign;
-pub mod capacity;
 pub mod cluster;
-pub mod faults;
-pub mod results;

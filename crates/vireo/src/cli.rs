@@ -1,10 +1,11 @@
-//! Commands of the command line and their common failure type.
+//! Commands of the command line.
 //!
 //! Exit codes: 0 success, 1 failure (one sentence on standard error), 2 invalid command line (set
 //! by clap).
 
+use crate::optional;
 use clap::{Parser, Subcommand};
-use std::fmt;
+use vireo_config::worker_process::{DATA_WORKER, NF_WORKER};
 
 /// Elastic 4G/5G mobile packet core
 #[derive(Debug, Parser)]
@@ -13,11 +14,6 @@ pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
 }
-
-/// Name of the hidden command that runs an NF worker process.
-pub(crate) const NF_WORKER: &str = "nf-worker";
-/// Name of the hidden command that runs a data worker process.
-pub(crate) const DATA_WORKER: &str = "data-worker";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
@@ -44,15 +40,15 @@ pub(crate) enum Command {
     /// Run a UPF for any control plane that speaks PFCP
     Upf(crate::upf::Args),
     /// Measure this machine
-    Bench(crate::bench::Args),
+    Bench(optional::bench::Args),
     /// Run core, RAN and data network in namespaces and check every UE
-    Demo(crate::demo::Args),
+    Demo(optional::demo::Args),
     /// Check, show or explain configurations
     Config(crate::config::Args),
     /// Repeat an experiment of a paper and write its results
-    Experiment(crate::experiment::Args),
+    Experiment(optional::experiment::Args),
     /// Plan the number of user-plane modules for traffic and device density
-    Plan(crate::plan::Args),
+    Plan(optional::plan::Args),
     /// Simulate a cluster: placement and latency of procedures, or faults
     Simulate(crate::simulate::Args),
     /// Create certificates for cluster and SBA processes
@@ -71,20 +67,4 @@ pub(crate) enum Command {
     Slice(crate::slice::Args),
     /// Add, import, export, list and remove subscribers
     Subscriber(crate::subscriber::Args),
-}
-
-/// Reason why a command failed: one sentence with the remedy.
-#[derive(Debug)]
-pub(crate) struct Failure(pub(crate) String);
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl<E: std::error::Error> From<E> for Failure {
-    fn from(error: E) -> Self {
-        Failure(error.to_string())
-    }
 }

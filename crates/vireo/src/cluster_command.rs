@@ -2,10 +2,10 @@
 //!
 //! Uses the API of a controller or a balancer.
 
-use crate::cli::Failure;
-use crate::client::{Answer, ApiArgs};
 use crate::status::table;
 use clap::Subcommand;
+use vireo_client::{Answer, ApiArgs};
+use vireo_config::Failure;
 use vireo_ops::api::{BalancerStatus, HostStatus, Status};
 
 #[derive(Debug, clap::Args)]
@@ -39,7 +39,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             print!("{}", render(&status));
             Ok(())
         }
-        Command::Drain { host } => match api.ask("POST", &format!("/cluster/drain?host={host}"))? {
+        Command::Drain { host } => match api.request("POST", &format!("/cluster/drain?host={host}"))? {
             Answer { status: 202, .. } => {
                 println!("host {host} gives its UEs to others and leaves: see `vireo cluster status`");
                 Ok(())

@@ -3,21 +3,20 @@
 //! Each role runs until a signal ends it and reads the same file as `vireo run`. A balancer also
 //! runs the user plane of `[upf]`; the other roles have none.
 
-use crate::cli::Failure;
-use crate::config::{Config, SubscribersConfig};
 use crate::logging;
 use crate::reload::{self, Function, Reloader};
-use crate::run::{Signals, log_of_data_workers, program};
+use crate::run::Signals;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use vireo_node::cluster::{BalancerConfig, BalancerNode, ControllerConfig, ControllerNode, HostNode, HostNodeConfig};
+use vireo_config::worker_process::{log_of_data_workers, program};
+use vireo_config::{Config, Failure, SubscribersConfig, roles};
+use vireo_node::cluster::{BalancerNode, ControllerConfig, ControllerNode, HostNode, HostNodeConfig};
 use vireo_node::host::HostConfig;
 use vireo_ops::metrics::Metrics;
 use vireo_ops::sbi::SbiConfig;
 use vireo_subscribers::Store;
-use vireo_upf::UpfHandle;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -61,7 +60,7 @@ pub(crate) fn balancer(args: &BalancerArgs) -> Result<(), Failure> {
         upf.publish(&metrics);
     }
     let hosts = config.cluster.hosts;
-    let settings = settings(config, upf.clone());
+    let settings = roles::balancer(config, upf.clone());
     let node = match take_over {
         true => BalancerNode::take_over(settings, metrics)?,
         false => BalancerNode::start(settings, metrics)?,
@@ -70,7 +69,7 @@ pub(crate) fn balancer(args: &BalancerArgs) -> Result<(), Failure> {
     let has_failed = || node.has_failed() || upf.as_ref().is_some_and(|upf| upf.has_failed());
     let reload = || {
         if let Some(mut config) = reloader.read() {
-            node.reload(&reload::of(&config));
+            node.reload(&reload::reloadable(&config));
             if let (Some(upf), Some(config)) = (&upf, config.upf.take()) {
                 upf.reload(config);
             }
@@ -93,12 +92,6 @@ pub(crate) fn leave_sessions_to_smf(config: &mut Config) {
     config.core.upfs.clear();
     config.upf = None;
     config.n4.listen = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-}
-
-/// Returns the balancer's configuration, beside a UPF that already runs.
-pub(crate) fn settings(config: Config, upf: Option<Arc<UpfHandle>>) -> BalancerConfig {
-    let Config { core, slices, n2, n4, api, cluster, .. } = config;
-    BalancerConfig { core, slices, n2, n4, api, cluster, upf }
 }
 
 /// Runs the controller.
@@ -160,7 +153,7 @@ pub(crate) fn run_host(path: Option<&Path>, mut config: Config, sbi: Option<SbiC
     tracing::info!(host = node.number(), api = ?node.api(), "the host is up");
     let reload = || {
         if let Some(config) = reloader.read() {
-            node.reload(reload::of(&config));
+            node.reload(reload::reloadable(&config));
         }
     };
     let meaning = "the host leaves: others get its UEs";

@@ -4,7 +4,6 @@
 //! the order of data. The delayed data is bounded. At the bound the proxy stops reading, and TCP
 //! flow control stops the sender.
 
-use crate::cli::Failure;
 use rand::Rng;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -12,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
+use vireo_config::Failure;
 
 /// Upper bound of one read, in bytes.
 const CHUNK: usize = 16 * 1024;
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_there_and_back_is_later_by_twice_the_delay() {
+    fn round_trip_takes_twice_the_delay() {
         let delay = Duration::from_millis(60);
         let mut client = proxy(delay, Duration::ZERO, echo);
         for _ in 0..3 {
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_held_is_bounded() {
+    fn delayed_bytes_are_bounded() {
         // The server accepts the connection and reads nothing until the test ends.
         let client = proxy(Duration::from_secs(3600), Duration::ZERO, std::mem::forget);
         client.set_write_timeout(Some(Duration::from_secs(1))).unwrap();

@@ -8,7 +8,6 @@
 //! [`vireo_logging`] writes the lines: they wait in a bounded queue, and the lines of one peer are
 //! rate-limited.
 
-use crate::config::LogConfig;
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::fmt::{self, Debug};
 use std::fs::File;
@@ -18,18 +17,13 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 use tracing::field::Field;
 use tracing_subscriber::field::MakeExt;
-use tracing_subscriber::filter::ParseError;
 use tracing_subscriber::fmt::format::{Writer, debug_fn};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Registry, reload};
+use vireo_config::{LogConfig, directives};
 use vireo_logging::{Escaped, Limits, Output, RateLimit, counts};
 use vireo_types::Supi;
-
-/// Parses a level or directives into a filter.
-pub(crate) fn directives(text: &str) -> Result<EnvFilter, ParseError> {
-    EnvFilter::builder().parse(text)
-}
 
 /// Output of the log lines of this process, set by [`start`].
 static OUTPUT: OnceLock<Output> = OnceLock::new();
@@ -154,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_supi_shows_whole_only_when_the_configuration_says_so() {
+    fn supi_is_complete_only_if_configured() {
         let supi: Supi = "999700000000001".parse().expect("an IMSI");
         let line = |name: &str, value: &dyn Debug, reveal| {
             let mut text = String::new();

@@ -3,20 +3,17 @@
 //! Parses the command line and calls the module of the command. The commands live in their own
 //! modules.
 
-mod bench;
 mod cli;
-mod client;
 mod cluster_command;
 mod cluster_roles;
 mod config;
 mod delay_proxy;
-mod demo;
 mod emulate;
-mod experiment;
-mod lab;
 mod logging;
+mod numbers;
+mod optional;
 mod pki;
-mod places;
+#[cfg(feature = "experiment")]
 mod plan;
 mod reload;
 mod run;
@@ -51,11 +48,11 @@ fn main() -> ExitCode {
         cli::Command::Smf(args) => sba_roles::smf(&args),
         cli::Command::Upf(args) => upf::run(&args),
         cli::Command::Emulate(args) => emulate::run(&args),
-        cli::Command::Bench(args) => bench::run(&args),
-        cli::Command::Experiment(args) => experiment::run(&args),
-        cli::Command::Plan(args) => plan::run(&args),
+        cli::Command::Bench(args) => optional::bench::run(&args),
+        cli::Command::Experiment(args) => optional::experiment::run(&args),
+        cli::Command::Plan(args) => optional::plan::run(&args),
         cli::Command::Simulate(args) => simulate::run(&args),
-        cli::Command::Demo(args) => demo::run(&args),
+        cli::Command::Demo(args) => optional::demo::run(&args),
         cli::Command::Pki(args) => pki::run(&args),
         cli::Command::Status(args) => status::run(&args),
         cli::Command::Distance(args) => delay_proxy::run(&args),

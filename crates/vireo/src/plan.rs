@@ -2,12 +2,13 @@
 //!
 //! Calculates from the time that one packet costs.
 
-use crate::cli::Failure;
+use crate::numbers::{amount, number};
 use std::fs;
 use std::path::PathBuf;
-use vireo_simulator::capacity::{Cell, Demand, Module, PacketTime, plan};
-use vireo_simulator::results::plot::{Axis, Chart};
-use vireo_simulator::results::{Summary, Table};
+use vireo_bench::results::{Summary, Table};
+use vireo_config::Failure;
+use vireo_experiments::capacity::{Cell, Demand, Module, PacketTime, plan};
+use vireo_experiments::plot::{Axis, Chart};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -88,18 +89,8 @@ fn measured(summary: &[u8], driver: &str) -> Result<PacketTime, String> {
     }
 }
 
-fn number(text: &str, fits: fn(f64) -> bool, what: &str) -> Result<f64, String> {
-    let number = text.trim().parse::<f64>().ok().filter(|number| number.is_finite() && fits(*number));
-    number.ok_or_else(|| format!("{text:?} is not {what}"))
-}
-
 fn time(text: &str) -> Result<f64, String> {
     number(text, |ns| (0.0..=1e9).contains(&ns), "a time in ns from 0 to a second (1e9)")
-}
-
-/// Parses a number of the command line.
-pub(crate) fn amount(text: &str) -> Result<f64, String> {
-    number(text, |n| n > 0.0 && n <= 1e9, "a number above 0 and up to 1e9")
 }
 
 fn share(text: &str) -> Result<f64, String> {
@@ -202,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn the_matrix_is_written_as_table_and_plot() {
+    fn plan_matrix_is_written_as_csv_and_svg() {
         let directory = tempfile::tempdir().unwrap();
         let file = |name: &str| directory.path().join(name);
         let mut args = parse(&["--markets", "10,8", "--densities", "2500,500", "--utilisation", "1"]).unwrap();
@@ -228,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_those_of_a_driver_that_was_measured() {
+    fn measured_times_are_read_by_driver() {
         let figure = |name: &str, ns: f64| {
             serde_json::json!({ "name": name, "unit": "ns", "ours": { "median": ns, "min": ns, "max": ns, "runs": [ns] },
                 "paper": null, "baseline": null, "mark": null, "met": true })
@@ -242,7 +233,7 @@ mod tests {
             figure("xdp, T_c", 90.0),
         ];
         let summary = |figures: &[serde_json::Value]| {
-            let machine = serde_json::json!({ "cpu": "x", "cpus": 2, "kernel": "6", "release": "0.1.0" });
+            let machine = serde_json::json!({ "cpu": "x", "cpus": 2, "kernel": "6", "release": "0.2.0" });
             let json = serde_json::json!({ "experiment": "cloud-breakdown", "about": "?", "paper": "", "machine": machine,
                 "quick": false, "runs": 1, "configurations": [], "figures": figures, "met": true, "notes": [] });
             json.to_string().into_bytes()
@@ -262,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_amount_is_refused() {
+    fn invalid_amounts_are_refused() {
         for line in
             [["--other", "-1"], ["--area", "-1"], ["--utilisation", "1.1"], ["--markets", "1,x"], ["--other", "nan"]]
         {

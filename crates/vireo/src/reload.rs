@@ -3,9 +3,9 @@
 //! Applies the keys that are reloadable, logs the keys that need a restart, and does not end the
 //! process.
 
-use crate::config::{Config, Written};
 use crate::logging;
 use std::path::{Path, PathBuf};
+use vireo_config::{Config, Written};
 use vireo_ops::reload::Reload;
 
 /// Role of this process.
@@ -52,7 +52,7 @@ fn is_live(function: Function, key: &str) -> bool {
 pub(crate) struct Reloader {
     path: Option<PathBuf>,
     function: Function,
-    /// Configuration in force.
+    /// Values of the configuration in force, by key.
     written: Written,
 }
 
@@ -88,7 +88,7 @@ impl Reloader {
 }
 
 /// Returns the reloadable part of a configuration.
-pub(crate) fn of(config: &Config) -> Reload {
+pub(crate) fn reloadable(config: &Config) -> Reload {
     Reload {
         n2_allow: config.n2.allow.clone(),
         n4_allow: config.n4.allow.clone(),

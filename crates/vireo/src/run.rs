@@ -1,21 +1,17 @@
 //! `vireo run`: the whole core as one process.
 //!
-//! A signal ends the process. [`Signals`] and [`prepare`] also serve the other roles.
+//! A signal ends the process. [`Signals`] also serves the other roles.
 
-use crate::cli::Failure;
-use crate::config::{self, Config, LogConfig};
 use crate::logging;
 use crate::reload::{self, Function, Reloader};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
-use vireo_node::control::{Control, ControlConfig};
+use vireo_config::roles::{Prepared, prepare, serve_this_core};
+use vireo_config::{Config, Failure, worker_process};
+use vireo_node::control::Control;
 use vireo_ops::config::{StateAnswer, StateCarry};
-use vireo_ops::metrics::Metrics;
 use vireo_ops::privileges;
-use vireo_ops::supervisor::Program;
-use vireo_subscribers::Store;
-use vireo_upf::{UpfConfig, UpfHandle};
+use vireo_upf::UpfHandle;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -34,7 +30,7 @@ const WATCH: Duration = Duration::from_millis(500);
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let mut config = Config::load(args.config.as_deref())?;
     if args.print_config {
-        print!("{}", config::shown(args.config.as_deref())?);
+        print!("{}", vireo_config::shown(args.config.as_deref())?);
         return Ok(());
     }
     if config.cluster.replication.is_on() {
@@ -76,7 +72,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let has_failed = || control.has_failed() || upf.as_ref().is_some_and(|upf| upf.has_failed());
     let reload = || {
         if let Some(mut config) = reloader.read() {
-            control.reload(reload::of(&config));
+            control.reload(reload::reloadable(&config));
             reload_upf(&mut config, upf.as_deref());
         }
     };
@@ -96,93 +92,10 @@ fn reload_upf(config: &mut Config, upf: Option<&UpfHandle>) {
     }
 }
 
-/// Configuration of a control plane, and the running embedded UPF.
-#[derive(Debug)]
-pub(crate) struct Prepared {
-    pub(crate) control: ControlConfig,
-    pub(crate) store: Store,
-    pub(crate) metrics: Arc<Metrics>,
-    /// Embedded UPF, if configured. It must outlive the control plane.
-    pub(crate) upf: Option<Arc<UpfHandle>>,
-}
-
-/// Allows the embedded UPF to associate with its own core, and with other control planes only if
-/// `upf.control-planes` lists them.
-fn serve_this_core(config: &mut Config) -> Result<(), Failure> {
-    let Some(upf) = &mut config.upf else { return Ok(()) };
-    let own = config.n4.listen.ip();
-    upf.associations.or_only(own);
-    match upf.associations.may_associate(own, &config.core.n4_node.id()) {
-        true => Ok(()),
-        false => Err(Failure(format!("upf.control-planes: this core's own {own} (n4.listen) is not in it; add it"))),
-    }
-}
-
-/// Opens the subscriber database and starts the UPF. The UPF starts first so that the control plane
-/// can associate with it.
-pub(crate) fn prepare(mut config: Config) -> Result<Prepared, Failure> {
-    config.state.check_tls()?;
-    let metrics = Arc::new(Metrics::new());
-    config.unlock_state()?;
-    let store = config.subscribers.open()?;
-    log_of_data_workers(config.upf.as_mut(), &config.log);
-    serve_this_core(&mut config)?;
-    let upf = config.upf.map(vireo_upf::start).transpose()?.map(Arc::new);
-    if let Some(upf) = &upf {
-        upf.publish(&metrics);
-    }
-    let control = ControlConfig {
-        core: config.core,
-        n2: config.n2,
-        n4: config.n4,
-        api: config.api,
-        slices: config.slices,
-        pools: config.pools,
-        state: config.state,
-        overload: config.overload,
-        program: program(&config.log),
-        udm: config.subscribers.udm,
-        upf: upf.clone(),
-        sbi: None,
-    };
-    Ok(Prepared { control, store, metrics, upf })
-}
-
-/// Environment variable of a worker process: its log level or directives.
-const WORKER_LOG: &str = "VIREO_WORKER_LOG";
-/// Environment variable of a worker process: log unmasked SUPIs.
-const WORKER_REVEALS: &str = "VIREO_WORKER_REVEALS";
-/// Environment variable of a worker process: log lines above the rate limit.
-const WORKER_LOGS_ALL: &str = "VIREO_WORKER_LOGS_ALL";
-
-/// Returns the program that starts worker processes, with the log settings of this process.
-pub(crate) fn program(log: &LogConfig) -> Program {
-    let mut program = Program::this([crate::cli::NF_WORKER]);
-    tell_log(&mut program, log);
-    program
-}
-
-/// Passes the log settings of this process to data worker processes, if configured.
-pub(crate) fn log_of_data_workers(upf: Option<&mut UpfConfig>, log: &LogConfig) {
-    if let Some(program) = upf.and_then(|upf| upf.processes.as_mut()) {
-        tell_log(program, log);
-    }
-}
-
-fn tell_log(program: &mut Program, log: &LogConfig) {
-    program.env.push((WORKER_LOG.into(), log.level.clone().into()));
-    if log.reveal_supi {
-        program.env.push((WORKER_REVEALS.into(), "1".into()));
-    }
-    if !log.limit {
-        program.env.push((WORKER_LOGS_ALL.into(), "1".into()));
-    }
-}
-
 /// Runs this process as a worker of the core that started it.
 pub(crate) fn worker() -> Result<(), Failure> {
     let kept = privileges::shed();
-    log_as_told()?;
+    start_log()?;
     ignore_hangup()?;
     kept.log();
     Ok(vireo_node::worker::run(set_log_level)?)
@@ -191,7 +104,7 @@ pub(crate) fn worker() -> Result<(), Failure> {
 /// Runs this process as a data worker of the user plane that started it.
 pub(crate) fn data_worker() -> Result<(), Failure> {
     let kept = privileges::shed();
-    log_as_told()?;
+    start_log()?;
     ignore_hangup()?;
     kept.log();
     Ok(vireo_ops::supervisor::data_worker()?)
@@ -212,10 +125,9 @@ fn ignore_hangup() -> std::io::Result<()> {
     tokio::signal::unix::signal(tokio::signal::unix::SignalKind::hangup()).map(drop)
 }
 
-fn log_as_told() -> Result<(), Failure> {
-    let level = std::env::var(WORKER_LOG).unwrap_or_else(|_| "info".into());
-    let is_set = |name| std::env::var_os(name).is_some();
-    logging::start(&LogConfig { level, reveal_supi: is_set(WORKER_REVEALS), limit: !is_set(WORKER_LOGS_ALL) })?;
+/// Starts the log with the settings that the parent passed.
+fn start_log() -> Result<(), Failure> {
+    logging::start(&worker_process::log_of_parent())?;
     Ok(logging::report_to_parent()?)
 }
 

@@ -3,14 +3,14 @@
 //! Each runs until a signal ends it; `vireo upf` is the third process. All read the same file as
 //! `vireo run`; `[sbi]` holds their addresses.
 
-use crate::cli::Failure;
 use crate::cluster_roles::{leave_sessions_to_smf, run_host};
-use crate::config::Config;
 use crate::logging;
 use crate::reload::{self, Function, Reloader};
-use crate::run::{Prepared, Signals, prepare};
+use crate::run::Signals;
 use std::path::PathBuf;
 use std::sync::Arc;
+use vireo_config::roles::{Prepared, prepare};
+use vireo_config::{Config, Failure};
 use vireo_node::control::Control;
 use vireo_ops::metrics::Metrics;
 use vireo_smf::{Smf, SmfConfig};
@@ -63,7 +63,7 @@ pub(crate) fn amf(args: &AmfArgs) -> Result<(), Failure> {
     tracing::info!(sctp = control.driver(), api = ?control.api(), sbi = %sbi.own_amf(), smf = %sbi.smf, "the AMF is up");
     let reload = || {
         if let Some(config) = reloader.read() {
-            control.reload(reload::of(&config));
+            control.reload(reload::reloadable(&config));
         }
     };
     let failed = runtime.block_on(signals.unless("the AMF stops", || control.has_failed(), reload));
@@ -93,7 +93,7 @@ pub(crate) fn smf(args: &Args) -> Result<(), Failure> {
     tracing::info!(sbi = %smf.address(), api = ?smf.api(), "the SMF is up");
     let reload = || {
         if let Some(config) = reloader.read() {
-            smf.reload(reload::of(&config));
+            smf.reload(reload::reloadable(&config));
         }
     };
     let failed = runtime.block_on(signals.unless("the SMF stops", || smf.has_failed(), reload));

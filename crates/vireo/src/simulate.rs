@@ -2,11 +2,11 @@
 //!
 //! `--faults` runs the fault campaign, in which hosts fail.
 
-use crate::cli::Failure;
-use crate::plan::amount;
+use crate::numbers::amount;
 use crate::status::table;
 use std::fs;
 use std::path::PathBuf;
+use vireo_config::Failure;
 use vireo_core::placement::balance::steer;
 use vireo_core::placement::replica::Ack;
 use vireo_core::schedule::dispatch;
@@ -256,7 +256,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_broken_world_is_a_failure_that_names_its_seed() {
+    fn broken_seed_fails_with_its_number() {
         assert!(faults((1, 1), Ack::One).is_ok());
         let breaks = |seed| faults((seed, seed), Ack::None).err().map(|failure| (seed, failure));
         // Few seeds fail, and every change of the protocol between hosts changes which ones.
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn the_built_in_workload_runs() {
+    fn built_in_workload_runs() {
         let workload: Workload = toml::from_str(MIXED).expect("a workload");
         let second = Duration(200_000);
         let outcome = simulate(Setup::default(), &workload, 1, second, second).expect("it makes sense");

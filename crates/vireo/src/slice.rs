@@ -4,15 +4,14 @@
 
 mod relocate;
 
-pub(crate) use relocate::order as order_relocation;
-
-use crate::cli::Failure;
-use crate::client::{Answer, Api, ApiArgs};
 use crate::status::table;
 use clap::Subcommand;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
-use vireo_ops::api::{MoveResult, SessionStatus, SliceStatus, SlicesStatus, Status, UeStatus};
+use vireo_client::slices::{self, move_users};
+use vireo_client::{Api, ApiArgs};
+use vireo_config::Failure;
+use vireo_ops::api::{MoveResult, SessionStatus, SliceStatus, SlicesStatus, UeStatus};
 use vireo_types::Supi;
 
 #[derive(Debug, clap::Args)]
@@ -40,7 +39,8 @@ struct MoveArgs {
     ///
     /// An address, a network (10.45.0.0/24), a range (10.45.0.2-10.45.0.99), a SUPI (of a core's
     /// subscriber), a session (seid:17) or all users of a slice (its name).
-    who: UserSelector,
+    #[arg(value_name = "WHO")]
+    users: UserSelector,
     /// Migrate users to this slice
     #[arg(long, value_name = "NAME", value_parser = slice_name, required_unless_present = "to_upf")]
     to: Option<String>,
@@ -130,11 +130,11 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     match &args.command {
         Command::List => list(args, &api),
         Command::Move(order) => {
-            if order.count.is_some() && !matches!(order.who, UserSelector::Slice(_)) {
+            if order.count.is_some() && !matches!(order.users, UserSelector::Slice(_)) {
                 return Err(Failure("--count says how many users of a slice: name a slice, or leave it out".into()));
             }
             let (moved, to) = match (&order.to_upf, &order.to) {
-                (Some(upf), _) => (relocate::relocate(&api, &order.who, order.count, upf)?, upf),
+                (Some(upf), _) => (relocate::relocate(&api, &order.users, order.count, upf)?, upf),
                 (None, Some(slice)) => (move_to_slice(&api, order, slice)?, slice),
                 (None, None) => return Err(Failure("say where to: --to SLICE or --to-upf UPF".into())),
             };
@@ -149,11 +149,11 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 
 /// Migrates users to another slice of their user plane.
 fn move_to_slice(api: &Api, order: &MoveArgs, to: &str) -> Result<MoveResult, Failure> {
-    let addresses = match &order.who {
+    let addresses = match &order.users {
         UserSelector::Supi(supi) => addresses_of(api, *supi)?,
         _ => vec![],
     };
-    let who = match &order.who {
+    let who = match &order.users {
         UserSelector::Addresses(first, last) => vec![format!("address={first}&last={last}")],
         UserSelector::Seid(seid) => vec![format!("seid={seid}")],
         UserSelector::Slice(name) => {
@@ -171,52 +171,13 @@ fn move_to_slice(api: &Api, order: &MoveArgs, to: &str) -> Result<MoveResult, Fa
     Ok(sum)
 }
 
-/// Requests a migration of users; `query` is the query of the API.
-pub(crate) fn move_users(api: &Api, query: &str) -> Result<MoveResult, Failure> {
-    match api.ask("POST", &format!("/slices/move?{query}"))? {
-        Answer { status: 200, body, .. } => Ok(serde_json::from_str(&body)?),
-        Answer { status: 400 | 404, body, .. } if !body.trim().is_empty() => Err(Failure(body.trim().to_owned())),
-        Answer { line, body, .. } => Err(Failure(format!("{api} answers '{line}' {}", body.trim()))),
-    }
-}
-
-/// Requests the migration of the user of an address. Returns `None` if no user has the address.
-pub(crate) fn move_user(api: &Api, address: &str, to: &str) -> Result<Option<MoveResult>, Failure> {
-    match api.ask("POST", &format!("/slices/move?address={address}&to={to}"))? {
-        Answer { status: 200, body, .. } => Ok(Some(serde_json::from_str(&body)?)),
-        Answer { status: 404, .. } => Ok(None),
-        Answer { line, body, .. } => Err(Failure(format!("{api} answers '{line}' {}", body.trim()))),
-    }
-}
-
-/// Returns the slices from the API.
-pub(crate) fn slices(api: &Api) -> Result<SlicesStatus, Failure> {
-    Ok(serde_json::from_str(&api.fetch("/slices")?)?)
-}
-
-/// UEs per API request.
-const PAGE: usize = 1000;
-
-/// Calls `more` for each UE of a core, page by page, until it returns false.
-fn each_ue(api: &Api, mut more: impl FnMut(&UeStatus) -> bool) -> Result<(), Failure> {
-    for offset in (0..).step_by(PAGE) {
-        let page = api.fetch(&format!("/status?offset={offset}&limit={PAGE}&reveal_supi=true"))?;
-        let status: Status = serde_json::from_str(&page)?;
-        if !status.ues.iter().all(&mut more) || offset + status.ues.len() >= status.counts.ues || status.ues.is_empty()
-        {
-            break;
-        }
-    }
-    Ok(())
-}
-
 /// Returns the address of a session.
 fn address_of(session: &SessionStatus) -> Option<IpAddr> {
     let text = session.ipv4.as_ref().or(session.ipv6.as_ref())?;
     text.split('/').next()?.parse().ok()
 }
 
-fn is_of(ue: &UeStatus, supi: Supi) -> bool {
+fn belongs_to(ue: &UeStatus, supi: Supi) -> bool {
     ue.supi.strip_prefix("imsi-").unwrap_or(&ue.supi) == supi.reveal()
 }
 
@@ -224,8 +185,8 @@ fn is_of(ue: &UeStatus, supi: Supi) -> bool {
 /// does not know SUPIs.
 fn addresses_of(api: &Api, supi: Supi) -> Result<Vec<IpAddr>, Failure> {
     let mut found: Option<Vec<IpAddr>> = None;
-    each_ue(api, |ue| {
-        if is_of(ue, supi) {
+    slices::each_ue(api, |ue| {
+        if belongs_to(ue, supi) {
             found = Some(ue.sessions.iter().filter_map(address_of).collect());
         }
         found.is_none()
@@ -239,17 +200,12 @@ fn addresses_of(api: &Api, supi: Supi) -> Result<Vec<IpAddr>, Failure> {
     }
 }
 
-/// Returns the slices with the packet counts of the users' entries.
-pub(crate) fn counted(api: &Api) -> Result<SlicesStatus, Failure> {
-    Ok(serde_json::from_str(&api.fetch("/slices?counts=true")?)?)
-}
-
 fn list(args: &Args, api: &Api) -> Result<(), Failure> {
     if args.json {
         println!("{}", api.fetch("/slices")?.trim_end());
         return Ok(());
     }
-    print!("{}", render(&slices(api)?));
+    print!("{}", render(&slices::list(api)?));
     Ok(())
 }
 
@@ -305,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn the_slice_that_users_go_to_is_a_name() {
+    fn slice_names_without_query_characters_pass() {
         assert_eq!(slice_name("iot-meters_2"), Ok("iot-meters_2".into()));
         for bad in ["", "a&worker=1", "a b", "a?b", "a%20b", "a\r\nHost: b", "a/b"] {
             assert!(slice_name(bad).is_err_and(|says| says.contains("slice list")), "{bad:?}");

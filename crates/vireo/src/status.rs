@@ -2,9 +2,9 @@
 //!
 //! Requests `/status` from the API. Depends only on the structures of the response.
 
-use crate::cli::Failure;
-use crate::client::ApiArgs;
 use std::fmt::Write as _;
+use vireo_client::ApiArgs;
+use vireo_config::Failure;
 use vireo_ops::api::{GnbStatus, NfStatus, SessionStatus, Status, UeStatus, UpfStatus, WorkerStatus};
 
 #[derive(Debug, clap::Args)]
@@ -158,8 +158,8 @@ pub(crate) fn table(text: &mut String, header: &[&str], lines: impl Iterator<Ite
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::client::Api;
     use std::sync::Arc;
+    use vireo_client::Api;
     use vireo_ops::api::{Counts, Server, StatusFilter, StatusSource};
     use vireo_ops::config::ApiConfig;
     use vireo_ops::metrics::Metrics;
@@ -205,7 +205,7 @@ mod tests {
                 sessions: vec![session(1, "10.45.0.2"), session(2, "10.45.0.3")],
             };
             Status {
-                version: "0.1.0".into(),
+                version: "0.2.0".into(),
                 uptime_s: 61,
                 counts: Counts { gnbs: 1, ues: 3, registered: 1, connected: 1, sessions: 2 },
                 ues: vec![ue; filter.limit.min(1)],
@@ -236,7 +236,7 @@ mod tests {
         let body = api.fetch("/status?limit=1").unwrap();
         let text = render(&serde_json::from_str(&body).unwrap(), 0);
         let lines: Vec<Vec<&str>> = text.lines().map(|l| l.split_whitespace().collect()).collect();
-        assert!(text.starts_with("vireo 0.1.0, up 1 min: 1 gNBs, 3 UEs known, 1 registered"), "{text}");
+        assert!(text.starts_with("vireo 0.2.0, up 1 min: 1 gNBs, 3 UEs known, 1 registered"), "{text}");
         let first: Vec<&str> =
             "imsi-99970********** 0a0b0c0d REGISTERED CONNECTED 99970-1 gnb-1 1 internet 1 10.45.0.2 ACTIVE 9"
                 .split(' ')

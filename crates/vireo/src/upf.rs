@@ -3,13 +3,13 @@
 //! A signal ends the process. It reads the same file as `vireo run` and uses only `[upf]`, `[dnn]`,
 //! `[datapath]`, `[state]`, `[api]` and `[log]`.
 
-use crate::cli::Failure;
-use crate::config::Config;
 use crate::logging;
 use crate::reload::{Function, Reloader};
 use crate::run::Signals;
 use std::path::PathBuf;
 use std::sync::Arc;
+use vireo_config::worker_process::log_of_data_workers;
+use vireo_config::{Config, Failure};
 use vireo_ops::api;
 use vireo_ops::metrics::Metrics;
 use vireo_ops::state::DurableRecords;
@@ -30,7 +30,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let Some(mut upf) = config.upf.take() else {
         return Err(Failure("upf.enabled is false in the configuration: `vireo upf` needs it to be true".into()));
     };
-    crate::run::log_of_data_workers(Some(&mut upf), &config.log);
+    log_of_data_workers(Some(&mut upf), &config.log);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut signals = runtime.block_on(async { Signals::new() })?;
     config.unlock_state()?;

@@ -73,7 +73,7 @@ impl Core {
     }
 
     /// Returns the status code of a request with further headers.
-    fn ask(&self, method: &str, path: &str, headers: &str) -> (u16, String) {
+    fn request(&self, method: &str, path: &str, headers: &str) -> (u16, String) {
         let mut stream = TcpStream::connect(self.api).unwrap();
         write!(stream, "{method} {path} HTTP/1.1\r\nHost: {}\r\n{headers}Connection: close\r\n\r\n", self.api).unwrap();
         let mut answer = String::new();
@@ -107,16 +107,16 @@ const DEREGISTER: &str = "/deregister?supi=imsi-999700000000001";
 #[test]
 fn only_token_and_socket_change_anything() {
     let core = Core::start();
-    assert_eq!(core.ask("POST", DEREGISTER, "").0, 401);
-    assert_eq!(core.ask("GET", "/status?reveal_supi=true", "").0, 401);
-    assert_eq!(core.ask("POST", DEREGISTER, "Authorization: Bearer 0000000000000000\r\n").0, 401);
+    assert_eq!(core.request("POST", DEREGISTER, "").0, 401);
+    assert_eq!(core.request("GET", "/status?reveal_supi=true", "").0, 401);
+    assert_eq!(core.request("POST", DEREGISTER, "Authorization: Bearer 0000000000000000\r\n").0, 401);
     assert_eq!(mode(&core.token()), 0o600, "made at the first start");
     let token = format!("Authorization: Bearer {}\r\n", fs::read_to_string(core.token()).unwrap().trim());
-    assert_eq!(core.ask("POST", DEREGISTER, &token).0, NOT_FOUND);
-    assert_eq!(core.ask("GET", "/status?reveal_supi=true", &token).0, 200);
-    assert_eq!(core.ask("POST", DEREGISTER, &format!("{token}Origin: http://evil.example\r\n")).0, 403);
+    assert_eq!(core.request("POST", DEREGISTER, &token).0, NOT_FOUND);
+    assert_eq!(core.request("GET", "/status?reveal_supi=true", &token).0, 200);
+    assert_eq!(core.request("POST", DEREGISTER, &format!("{token}Origin: http://evil.example\r\n")).0, 403);
     for path in ["/metrics", "/healthz", "/status"] {
-        let (status, answer) = core.ask("GET", path, "");
+        let (status, answer) = core.request("GET", path, "");
         assert_eq!(status, 200);
         assert!(!answer.contains(token.trim().rsplit(' ').next().unwrap()), "{path}");
     }

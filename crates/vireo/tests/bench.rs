@@ -23,7 +23,7 @@ fn measured(words: &[&str]) -> Option<(serde_json::Value, String)> {
 
 #[test]
 #[ignore = "make test-experiments"]
-fn the_host_is_measured_with_messages_in_memory() {
+fn host_is_measured_with_messages_in_memory() {
     let Some((json, printed)) = measured(&["host", "--quick", "--only", "messages", "--ues", "100"]) else { return };
     let median = |name: &str| {
         let figures = json["figures"].as_array().unwrap();
@@ -48,7 +48,7 @@ fn the_host_is_measured_with_messages_in_memory() {
 
 #[test]
 #[ignore = "make test-experiments"]
-fn the_user_plane_is_measured_by_every_driver() {
+fn user_plane_is_measured_by_every_driver() {
     let Some((json, _)) = measured(&["upf", "--quick"]) else { return };
     let figures = json["figures"].as_array().unwrap();
     let median = |name: String| {
@@ -69,7 +69,7 @@ fn the_user_plane_is_measured_by_every_driver() {
 }
 
 #[test]
-fn a_message_of_the_balancer_is_measured_with_hosts_behind_it() {
+fn balancer_message_is_measured_with_hosts() {
     let Some((json, _)) = measured(&["balancer", "--quick"]) else { return };
     let figures = json["figures"].as_array().unwrap();
     let of = |name: &str| {

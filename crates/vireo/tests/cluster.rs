@@ -66,7 +66,7 @@ impl Part {
     }
 
     /// Waits until the process has exited with an error.
-    fn fails(&mut self) {
+    fn fail(&mut self) {
         let deadline = Instant::now() + WITHIN;
         while Instant::now() < deadline {
             if let Some(status) = self.process.try_wait().expect("it is ours") {
@@ -86,7 +86,7 @@ impl Part {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    fn ask(&self, path: &str) -> Option<String> {
+    fn request(&self, path: &str) -> Option<String> {
         let mut stream = TcpStream::connect(self.api).ok()?;
         write!(stream, "GET {path} HTTP/1.0\r\nHost: {}\r\n\r\n", self.api).ok()?;
         let mut answer = String::new();
@@ -95,12 +95,12 @@ impl Part {
     }
 
     fn status(&self) -> Option<Value> {
-        serde_json::from_str(&self.ask("/status?limit=0")?).ok()
+        serde_json::from_str(&self.request("/status?limit=0")?).ok()
     }
 
     /// Returns the number of successful procedures of this host.
     fn procedures(&self, name: &str) -> f64 {
-        let metrics = self.ask("/metrics").unwrap_or_default();
+        let metrics = self.request("/metrics").unwrap_or_default();
         let wanted = |line: &&str| {
             let has = |label: &str| line.contains(label);
             line.starts_with("vireo_procedures_completed_total")
@@ -112,7 +112,7 @@ impl Part {
 
     /// Returns the bytes of copies sent to other hosts.
     fn copied(&self) -> f64 {
-        let metrics = self.ask("/metrics").expect("it answers");
+        let metrics = self.request("/metrics").expect("it answers");
         let copies = metrics.lines().filter(|line| line.starts_with("vireo_replication_sent_bytes_total"));
         copies.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
     }
@@ -355,13 +355,13 @@ impl Cluster {
         let mut first = RanNode::set_up(2, one);
         let mut second = RanNode::connect(3, two);
         second.send(&golden("NGSetupRequest"));
-        while second.poll_heard() == 0 {
+        while second.poll_received() == 0 {
             first.poll();
         }
         assert_eq!(second.answer(), NG_SETUP_FAILURE);
         self.knows_gnb_at("127.0.0.2");
         // From here on the node is silent.
-        assert_eq!(second.ask(&golden("NGSetupRequest")), NG_SETUP_RESPONSE, "{}", self.logs());
+        assert_eq!(second.request(&golden("NGSetupRequest")), NG_SETUP_RESPONSE, "{}", self.logs());
         self.knows_gnb_at("127.0.0.3");
         first.until("its end", |node| node.down.is_some());
     }
@@ -370,7 +370,7 @@ impl Cluster {
     fn knows_gnb_at(&self, address: &str) {
         let deadline = Instant::now() + WITHIN;
         let known = |host: &Part| {
-            let gnbs = host.ask("/status?limit=9")?;
+            let gnbs = host.request("/status?limit=9")?;
             let gnbs = serde_json::from_str::<Value>(&gnbs).ok()?["gnbs"].clone();
             let [gnb] = &gnbs.as_array()?[..] else { return None };
             gnb["address"].as_str()?.starts_with(&format!("{address}:")).then_some(())
@@ -409,7 +409,7 @@ impl Cluster {
         ];
         for (variables, says) in hosts {
             let mut host = start(path, "stranger", "host", variables);
-            host.fails();
+            host.fail();
             assert!(host.log().contains(says), "{says}\n{}", host.log());
         }
         let log = self.controller.log();
@@ -446,7 +446,7 @@ impl Cluster {
 }
 
 #[test]
-fn ues_are_served_without_a_controller_by_whichever_balancers_and_hosts_are_left() {
+fn ues_are_served_without_controller() {
     let mut cluster = Cluster::start(Setting::Members, None);
     let epoch = cluster.balancers.iter().map(|balancer| balancer.wait_for(2, 2)).max();
     cluster.serves(0);
@@ -479,7 +479,7 @@ fn ues_are_served_without_a_controller_by_whichever_balancers_and_hosts_are_left
 }
 
 #[test]
-fn sessions_survive_the_balancer_that_talks_to_the_upf() {
+fn sessions_survive_loss_of_n4_balancer() {
     let Some(space) = Space::new() else {
         eprintln!("skipped: only root may make network namespaces here");
         return;
@@ -521,7 +521,7 @@ fn sessions_survive_the_balancer_that_talks_to_the_upf() {
 }
 
 #[test]
-fn ues_go_on_by_another_balancer_when_theirs_is_cut_off() {
+fn ues_continue_when_balancer_is_isolated() {
     let (Some(space), Some(apart)) = (Space::new(), Space::new()) else {
         eprintln!("skipped: only root may make network namespaces here");
         return;
@@ -562,7 +562,7 @@ fn ues_go_on_by_another_balancer_when_theirs_is_cut_off() {
     // When the balancer reaches the other members again, it learns that they have continued without
     // it.
     space.run("ip link set fabric up");
-    cluster.balancers[0].fails();
+    cluster.balancers[0].fail();
 }
 
 /// Cluster whose only balancer is also its controller.
@@ -655,7 +655,7 @@ fn only_balancer_killed_successor_keeps_contexts() {
     cluster.wait_for("service_request", requests + 3.0 * UES as f64);
     cluster.wait_for("paging", pages + 2.0 * UES as f64);
     for host in &cluster.hosts {
-        let gnbs = host.ask("/status?limit=9").and_then(|text| serde_json::from_str::<Value>(&text).ok());
+        let gnbs = host.request("/status?limit=9").and_then(|text| serde_json::from_str::<Value>(&text).ok());
         let gnbs = gnbs.map(|status| status["gnbs"].clone()).unwrap_or_default();
         assert_eq!(gnbs.as_array().map(Vec::len), Some(1), "the gNB, which has set NG up anew: {gnbs}");
     }

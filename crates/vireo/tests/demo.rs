@@ -1,14 +1,11 @@
 //! `vireo demo` from a user's view: results and clean-up, with and without root.
 
-#[path = "../src/pki/authority.rs"]
-mod authority;
-
-use authority::{Authority, Files, NAME};
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
+use vireo_pki::{Authority, Files, NAME};
 
 const VIREO: &str = env!("CARGO_BIN_EXE_vireo");
 
@@ -108,7 +105,7 @@ fn users_move_between_upfs() {
 /// Data workers are killed repeatedly while the UEs are busy. The demo itself fails if a data
 /// worker has no takeover.
 #[test]
-fn every_ue_succeeds_while_data_workers_are_killed() {
+fn killed_data_workers_fail_no_ue() {
     if !is_root() {
         eprintln!("skipped: a driver on frames is root's alone");
         return;
@@ -124,7 +121,7 @@ fn every_ue_succeeds_while_data_workers_are_killed() {
 
 /// Slices have worker processes. Users migrate between them while the workers are killed.
 #[test]
-fn users_move_between_processes_that_are_killed() {
+fn users_migrate_between_killed_processes() {
     if !is_root() {
         eprintln!("skipped: BPF programs are loaded by root alone");
         return;
@@ -154,7 +151,7 @@ fn every_ue_succeeds_while_a_host_fails() {
 /// message is retransmitted. The demo itself fails if any host, also the new one, never had a UE,
 /// or if the drained host does not exit in order.
 #[test]
-fn every_ue_succeeds_while_a_host_joins_and_one_leaves() {
+fn joining_and_leaving_host_fail_no_ue() {
     let arguments = ["--hosts", "2", "--join-after", "300ms", "--leave-after", "1500ms"];
     let Some(report) = report_of(90, &arguments) else { return };
     assert_eq!((report["hosts"].as_array().map(Vec::len), &report["lost"]), (Some(3), &Value::from(0)), "{report}");
@@ -164,7 +161,7 @@ fn every_ue_succeeds_while_a_host_joins_and_one_leaves() {
 /// A cluster with etcd, a controller and two balancers. The controller is killed and restarted, a
 /// balancer dies, and two hosts are partitioned. `make cluster-demo` does far more.
 #[test]
-fn no_ue_is_lost_while_a_cluster_has_no_controller_or_loses_a_balancer_or_a_link() {
+fn cluster_faults_lose_no_ue() {
     let directory = tempfile::tempdir().unwrap();
     let json = directory.path().join("out.json");
     let mut command = Command::new(VIREO);
@@ -326,7 +323,7 @@ fn signal(pid: u32, name: &str) {
 }
 
 /// Waits until none of the processes runs (a zombie does not).
-fn gone(pids: &[u32]) {
+fn assert_ended(pids: &[u32]) {
     let runs = |pid: &u32| {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         stat.rsplit(')').next().is_some_and(|rest| !rest.trim().is_empty() && !rest.trim().starts_with(['Z', 'X']))
@@ -339,7 +336,7 @@ fn gone(pids: &[u32]) {
 }
 
 #[test]
-fn an_interrupt_ends_it_in_order() {
+fn interrupt_ends_demo_in_order() {
     let Some((mut demo, mut stderr)) = long_demo() else { return };
     let pids = children(demo.id());
     signal(demo.id(), "INT");
@@ -348,7 +345,7 @@ fn an_interrupt_ends_it_in_order() {
     let mut text = String::new();
     std::io::Read::read_to_string(&mut stderr, &mut text).unwrap();
     assert!(text.contains("vireo: interrupted"), "{text}");
-    gone(&pids);
+    assert_ended(&pids);
 }
 
 #[test]
@@ -359,7 +356,7 @@ fn nothing_remains_after_it_is_killed() {
     let before = files();
     signal(demo.id(), "KILL");
     assert_eq!(demo.wait().unwrap().code(), None);
-    gone(&pids);
+    assert_ended(&pids);
     // Namespaces and the private /tmp exist only through their processes; nothing remains outside.
     assert_eq!(files(), before);
     let links = Command::new("ip").args(["-o", "link"]).output().unwrap();
@@ -377,7 +374,7 @@ fn every_ue_succeeds_in_a_service_based_chain() {
 
 /// Xn handover to and fro: the SMFs of a UE's sessions switch the UPF's tunnel to the target gNB.
 #[test]
-fn every_ue_goes_from_gnb_to_gnb_in_a_service_based_chain() {
+fn sba_xn_handover_succeeds_for_every_ue() {
     let options =
         ["--chain", "sba", "--state", "redis", "--scope", "amf-smf", "--sbi", "grpc", "--scenario", "xn-handover"];
     let Some(report) = report_of(20, &options) else { return };
@@ -387,7 +384,7 @@ fn every_ue_goes_from_gnb_to_gnb_in_a_service_based_chain() {
 /// N2 handover to and fro while an SMF is killed. Its prepared state is stored, and the next SMF
 /// receives the handover notification.
 #[test]
-fn every_ue_goes_from_gnb_to_gnb_by_n2_in_a_service_based_chain() {
+fn sba_n2_handover_succeeds_for_every_ue() {
     let options = ["--chain", "sba", "--state", "redis", "--kill", "smf", "--scenario", "n2-handover"];
     let Some(report) = report_of(60, &options) else { return };
     assert_eq!((&report["lost"], &report["failures"]), (&0.into(), &0.into()), "{report}");
@@ -396,7 +393,7 @@ fn every_ue_goes_from_gnb_to_gnb_by_n2_in_a_service_based_chain() {
 /// Network functions with certificates for another name connect to no peer, and log the reason.
 /// Without a certificate none starts.
 #[test]
-fn functions_whose_certificates_are_not_good_say_so() {
+fn sba_process_with_bad_certificate_says_so() {
     // The lab has a private /tmp.
     let directory = tempfile::tempdir_in("/var/tmp").unwrap();
     let [amf, smf] = ["amf", "smf"].map(|role| format!("vireo://{NAME}/{role}"));
@@ -431,7 +428,7 @@ fn functions_whose_certificates_are_not_good_say_so() {
 /// removes the record. The AMF treats the SMF's first transfer of a session as its answer and has
 /// no transaction for one.
 #[test]
-fn each_transaction_of_the_smf_is_a_read_and_a_write_in_its_database() {
+fn smf_transaction_is_one_read_and_one_write() {
     let Some(report) = report_of(30, &["--chain", "sba", "--state", "redis", "--implied"]) else { return };
     let count = |transaction: &str, operation: &str| {
         report["state_operations"][format!("{transaction}.{operation}")].as_u64().unwrap_or(0)
@@ -453,7 +450,7 @@ fn each_transaction_of_the_smf_is_a_read_and_a_write_in_its_database() {
 /// SM contexts are piggybacked: the SMF queries no database, and loses nothing when it is killed.
 /// gRPC also transports them.
 #[test]
-fn no_ue_notices_an_smf_that_is_killed_with_its_state_at_the_amf() {
+fn killed_smf_with_piggyback_fails_no_ue() {
     let options = ["--chain", "sba", "--state", "redis", "--piggyback", "--sbi", "grpc", "--kill", "smf"];
     let Some(report) = report_of(30, &options) else { return };
     assert_eq!(report["lost"], 0, "{report}");
@@ -465,7 +462,7 @@ fn no_ue_notices_an_smf_that_is_killed_with_its_state_at_the_amf() {
 /// A UPF is killed and restarted while UEs register, use the user plane and leave: all sessions
 /// continue with their tunnels.
 #[test]
-fn no_ue_notices_a_upf_that_is_killed_with_its_sessions_in_a_database() {
+fn killed_upf_with_database_fails_no_ue() {
     let Some(report) = report_of(20, &["--chain", "sba", "--state", "redis", "--kill", "upf"]) else { return };
     assert_eq!(report["lost"], 0, "{report}");
 }
@@ -473,7 +470,7 @@ fn no_ue_notices_a_upf_that_is_killed_with_its_sessions_in_a_database() {
 /// The same with an SMF and with a UPF whose sessions are in shared memory. No request reads the
 /// store, and each transaction is a write.
 #[test]
-fn no_ue_notices_a_function_that_is_killed_with_its_state_in_shared_memory() {
+fn killed_process_with_shm_fails_no_ue() {
     for victim in ["smf", "upf"] {
         let Some(report) = report_of(20, &["--chain", "sba", "--state", "shm", "--kill", victim]) else { return };
         assert_eq!(report["lost"], 0, "{report}");
@@ -487,7 +484,7 @@ fn no_ue_notices_a_function_that_is_killed_with_its_state_in_shared_memory() {
 
 /// AMF and UPF do not wait for their writes. The SMF does, so that a killed SMF has lost nothing.
 #[test]
-fn no_ue_notices_an_smf_that_is_killed_where_amf_and_upf_wait_for_no_write() {
+fn killed_smf_with_non_blocking_fails_no_ue() {
     let options = ["--chain", "sba", "--state", "redis", "--write", "non-blocking", "--kill", "smf"];
     let Some(report) = report_of(20, &options) else { return };
     assert_eq!(report["lost"], 0, "{report}");
@@ -497,7 +494,7 @@ fn no_ue_notices_an_smf_that_is_killed_where_amf_and_upf_wait_for_no_write() {
 /// register.
 #[test]
 #[ignore = "make test-stores"]
-fn stores_no_ue_is_lost_with_a_master_of_a_redis_cluster() {
+fn stores_killed_redis_master_loses_no_ue() {
     let Some(report) = report_of(100, &["--chain", "sba", "--state", "redis-cluster", "--kill", "master"]) else {
         return;
     };
@@ -518,14 +515,14 @@ fn stores_no_ue_is_lost_over_mongodb() {
 /// SBA mode with its state in a database. An SMF is killed and restarted while UEs register: all
 /// sessions continue.
 #[test]
-fn no_ue_notices_an_smf_that_is_killed_with_its_state_in_a_database() {
+fn killed_smf_with_database_fails_no_ue() {
     let Some(report) = report_of(60, &["--chain", "sba", "--state", "redis", "--kill", "smf"]) else { return };
     assert_eq!(report["lost"], 0, "{report}");
 }
 
 /// The same with one record of each UE for AMF and SMF, in which the SMF commits for both.
 #[test]
-fn no_ue_notices_an_amf_that_is_killed_while_the_smf_commits_for_it() {
+fn killed_amf_with_smf_scope_fails_no_ue() {
     let options = ["--chain", "sba", "--state", "redis", "--scope", "amf-smf", "--kill", "amf"];
     let Some(report) = report_of(30, &options) else { return };
     assert_eq!((&report["lost"], &report["failed_hosts"]), (&0.into(), &1.into()), "{report}");
@@ -533,7 +530,7 @@ fn no_ue_notices_an_amf_that_is_killed_while_the_smf_commits_for_it() {
 
 /// A UPF is killed while the SMF commits for it.
 #[test]
-fn no_ue_notices_a_upf_that_is_killed_while_the_smf_commits_for_it() {
+fn killed_upf_with_smf_scope_fails_no_ue() {
     let options = ["--chain", "sba", "--state", "redis", "--scope", "all", "--kill", "upf"];
     let Some(report) = report_of(20, &options) else { return };
     assert_eq!(report["lost"], 0, "{report}");
@@ -551,7 +548,7 @@ fn no_ue_notices_a_upf_that_is_killed_while_the_smf_commits_for_it() {
 /// One of two AMFs is killed while UEs register. N2 stays in the balancer, and the other AMF
 /// continues from the database.
 #[test]
-fn no_ue_notices_an_amf_that_is_killed_with_its_state_in_a_database() {
+fn killed_amf_with_database_fails_no_ue() {
     let Some(report) = report_of(30, &["--chain", "sba", "--state", "redis", "--kill", "amf"]) else { return };
     assert_eq!((&report["lost"], &report["failed_hosts"]), (&0.into(), &1.into()), "{report}");
 }

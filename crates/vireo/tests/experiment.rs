@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::sync::{Mutex, PoisonError};
-use vireo_simulator::results::Summary;
+use vireo_bench::results::Summary;
 
 const VIREO: &str = env!("CARGO_BIN_EXE_vireo");
 /// Experiments are measurements: one at a time.
@@ -63,7 +63,7 @@ fn median(summary: &Summary, name: &str) -> f64 {
 }
 
 #[test]
-fn an_experiment_leaves_its_results() {
+fn experiment_writes_its_results() {
     let Some(quick) = Quick::run("service-load") else { return };
     let summary = quick.summary();
     assert_eq!((summary.experiment.as_str(), summary.quick, summary.runs), ("service-load", true, 1));
@@ -77,7 +77,7 @@ fn an_experiment_leaves_its_results() {
 
 #[test]
 #[ignore = "make test-experiments"]
-fn the_time_of_a_packet_is_told_by_driver() {
+fn packet_time_is_measured_by_driver() {
     let Some(quick) = Quick::run("cloud-breakdown") else { return };
     if quick.errors.contains("measure again on an idle machine") {
         // Other test programs may run concurrently. The experiment correctly refuses impossible
@@ -109,7 +109,7 @@ fn migrations_lose_no_packet_and_no_count() {
 
 #[test]
 #[ignore = "make test-experiments"]
-fn a_flood_is_measured_with_slices_and_without() {
+fn flood_is_measured_with_and_without_slices() {
     let Some(quick) = Quick::run("pepc-isolation") else { return };
     let summary = quick.summary();
     for way in ["slices, control side placed", "slices", "shared workers"] {
@@ -121,7 +121,7 @@ fn a_flood_is_measured_with_slices_and_without() {
 
 #[test]
 #[ignore = "make test-experiments"]
-fn users_go_to_the_worker_with_less_to_do_and_lose_nothing() {
+fn rebalance_moves_users_without_loss() {
     let Some(quick) = Quick::run("pepc-rebalance") else { return };
     let summary = quick.summary();
     let of = |what: &str| median(&summary, &format!("sockets, {what}"));
@@ -133,7 +133,7 @@ fn users_go_to_the_worker_with_less_to_do_and_lose_nothing() {
 
 #[test]
 #[ignore = "make test-experiments"]
-fn deaths_of_data_workers_are_measured_beside_those_of_the_user_plane() {
+fn data_worker_deaths_are_measured() {
     let Some(quick) = Quick::run("pepc-takeover") else { return };
     let summary = quick.summary();
     let figure = |what: &str| {
@@ -149,7 +149,7 @@ fn deaths_of_data_workers_are_measured_beside_those_of_the_user_plane() {
 
 #[test]
 #[ignore = "make test-experiments"]
-fn packets_beside_signalling_are_measured_in_a_slice_and_in_a_split_core() {
+fn signalling_is_measured_beside_split_core() {
     let Some(quick) = Quick::run("pepc-signalling") else { return };
     let summary = quick.summary();
     for core in ["slice", "slice, one processor", "coarse", "split, sockets", "split, queues"] {
@@ -164,7 +164,7 @@ fn packets_beside_signalling_are_measured_in_a_slice_and_in_a_split_core() {
 
 #[test]
 #[ignore = "make test-experiments"]
-fn simple_devices_are_measured_against_any_others() {
+fn iot_devices_are_measured_against_others() {
     let Some(quick) = Quick::run("pepc-iot") else { return };
     let summary = quick.summary();
     for path in ["user space", "XDP"] {
@@ -193,7 +193,7 @@ fn idle_users_cost_memory_and_lose_no_packet() {
 
 #[test]
 #[ignore = "make test-experiments"]
-fn scale_out_is_measured_by_interfaces_and_by_queues() {
+fn scale_out_is_measured_by_both_modes() {
     let Some(quick) = Quick::run("cloud-scaleout") else { return };
     let summary = quick.summary();
     for mode in ["separate interfaces", "fanout"] {
@@ -207,7 +207,7 @@ fn scale_out_is_measured_by_interfaces_and_by_queues() {
 }
 
 #[test]
-fn the_death_of_a_host_is_measured_with_copies_and_without() {
+fn host_failure_is_measured_by_replication_mode() {
     let Some(quick) = Quick::run("mmlite-fig7-host") else { return };
     let summary = quick.summary();
     let place = "host killed, 50% load, hot, ack one";
@@ -222,7 +222,7 @@ fn the_death_of_a_host_is_measured_with_copies_and_without() {
 
 #[test]
 #[ignore = "make test-experiments"]
-fn three_hosts_are_simulated_as_they_are_measured() {
+fn simulation_of_three_hosts_is_measured() {
     let Some(quick) = Quick::run("mmlite-agreement") else { return };
     if quick.errors.contains("measure again on an idle machine") {
         // Short loads beside other test programs permit no conclusion, and the program reports
@@ -239,7 +239,7 @@ fn three_hosts_are_simulated_as_they_are_measured() {
 
 /// Simulated experiments need no privileges, and yield the same results for the same seed.
 #[test]
-fn simulated_experiments_leave_the_same_results_each_time() {
+fn simulated_experiments_are_reproducible() {
     for (name, plot, ours) in [
         ("mmlite-fig10a", "schemes.svg", "standard deviation of hosts' CPU, UEs skewed, ours"),
         ("mmlite-fig10b", "schemes.svg", "late procedures, UEs skewed, ours"),
@@ -258,7 +258,7 @@ fn simulated_experiments_leave_the_same_results_each_time() {
 }
 
 #[test]
-fn what_there_is_not_is_told_before_anything_runs() {
+fn unknown_experiment_is_refused_at_once() {
     let output = Command::new(VIREO).args(["experiment", "nothing"]).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&output.stderr).contains("vireo experiment --list"));
@@ -288,7 +288,7 @@ fn what_there_is_not_is_told_before_anything_runs() {
 
 #[test]
 #[ignore = "make test-experiments"]
-fn shared_memory_and_a_replica_are_measured_beside_a_core_that_keeps_its_state() {
+fn consolidated_core_is_measured_by_state() {
     let Some(quick) = Quick::run("stateless-shm") else { return };
     let summary = quick.summary();
     for kind in ["bursts", "4 under way"] {
@@ -308,7 +308,7 @@ fn shared_memory_and_a_replica_are_measured_beside_a_core_that_keeps_its_state()
 /// The server itself counts its requests: reads and commits of two network functions for each
 /// transaction.
 #[test]
-fn statelessness_is_measured_over_a_chain_and_a_database() {
+fn statelessness_is_measured_over_database() {
     if Command::new("redis-server").arg("--version").output().is_err() {
         return eprintln!("skipped: redis-server is not installed");
     }
@@ -326,7 +326,7 @@ fn statelessness_is_measured_over_a_chain_and_a_database() {
 
 #[test]
 #[ignore = "make test-experiments"]
-fn cpu_and_queues_of_a_chain_are_measured_over_time() {
+fn sba_cpu_and_queues_are_measured_over_time() {
     let Some(quick) = Quick::run("stateless-fig7") else { return };
     assert!(quick.lines("moments.csv") > 10, "{}", quick.text("moments.csv"));
     assert!(quick.summary().figures.iter().any(|figure| figure.name.contains("SMF") && figure.ours.max >= 0.0));

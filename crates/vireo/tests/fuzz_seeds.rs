@@ -111,7 +111,7 @@ fn replay(name: &str) {
 
 /// Seeds are useful only if they are accepted completely.
 #[test]
-fn the_seeds_reach_what_they_are_for() {
+fn seeds_reach_their_targets() {
     use vireo_core::step::Kind;
     use vireo_wire::{gtpu, nas::Nas5gsMessage, ngap::NGAP_PDU, pfcp};
     assert!(targets::seeds::ngap().iter().all(|seed| NGAP_PDU::decode(seed).is_ok()));

@@ -209,7 +209,7 @@ fn there_may_be_several_slices() {
 }
 
 #[test]
-fn ues_that_are_turned_away_come_back_and_are_served() {
+fn rejected_ues_return_and_are_served() {
     let configuration = [
         // A message that waits for a millisecond is already too late.
         ("VIREO_OVERLOAD__WAIT", "10ms"),

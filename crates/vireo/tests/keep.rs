@@ -173,7 +173,7 @@ fn kill(mut core: Child) {
 
 /// Kills the core while its UEs are idle, and restarts it. gNBs notice by their heartbeats, within
 /// about 12 s. UEs return because of paging, or by themselves after `idle`.
-fn goes_on(world: &World, calls: bool, idle: Duration) {
+fn check_continuation(world: &World, calls: bool, idle: Duration) {
     let core = world.start();
     let line = format!(
         "emulate --core 192.168.127.1 --scenario full --ues {UES} --gnbs 2 --window {UES} --idle {} --timeout 20 \
@@ -241,7 +241,7 @@ fn addresses(status: &Value) -> Vec<String> {
 fn killed_core_goes_on_with_its_ues() {
     match World::new("[upf]\nn3 = [\"192.168.127.1\"]\n") {
         Some(world) => {
-            goes_on(&world, false, Duration::from_secs(20));
+            check_continuation(&world, false, Duration::from_secs(20));
             file_is_private(&world);
         }
         None => eprintln!("skipped: only root may make network namespaces here"),
@@ -260,7 +260,7 @@ fn killed_core_goes_on_with_a_upf_beside_it() {
         "[upf]\nn4 = \"127.0.0.2:8805\"\nn3 = [\"192.168.127.1\"]\n[dnn.internet]\nipv4-pool = \"10.45.0.0/16\"\n";
     fs::write(&config, upf).unwrap();
     let _upf = world.core.start_upf(&config);
-    goes_on(&world, true, Duration::from_secs(60));
+    check_continuation(&world, true, Duration::from_secs(60));
 }
 
 /// The same with contexts in Redis. A core without the record key does not change them.
@@ -271,7 +271,7 @@ fn killed_core_goes_on_from_redis() {
     };
     let Some(redis) = world.start_redis() else { return eprintln!("skipped: no redis-server here") };
     world.state(&format!("keep = true\nlocation = \"redis\"\ndatabase = \"redis+unix://{}\"", world.redis().display()));
-    goes_on(&world, true, Duration::from_secs(60));
+    check_continuation(&world, true, Duration::from_secs(60));
     world.key("another.key");
     let words = world.refused();
     assert!(words.contains("state.keep: the records are sealed with another key"), "{words}");

@@ -58,7 +58,7 @@ fn role(pod: &Value) -> (&str, Vec<&str>) {
 }
 
 #[test]
-fn the_manifests_are_of_one_cluster_and_its_configuration_is_right() {
+fn manifests_configure_one_valid_cluster() {
     let (objects, job) = (objects("vireo.yaml"), objects("host.yaml"));
     for object in objects.iter().chain(&job) {
         assert!(object["apiVersion"].is_string() && object["kind"].is_string(), "{object}");
@@ -143,7 +143,7 @@ fn start(hosts: &str, pods: usize, kubectl_fails: bool) -> (Output, Vec<String>)
 }
 
 #[test]
-fn a_host_that_is_missing_is_asked_for_once() {
+fn missing_host_is_requested_once() {
     let (done, calls) = start("3", 2, false);
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
     let job = format!("create --filename {}", example("host.yaml").display());

@@ -52,7 +52,7 @@ fn field(line: &str, name: &str) -> u64 {
 }
 
 #[test]
-fn flood_of_messages_makes_few_lines_and_one_count() {
+fn message_flood_makes_few_lines_and_one_count() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("log");
     let mut core = Core::start(directory.path(), ("", "level = \"debug\""), File::create(&path).expect("a log"));

@@ -131,7 +131,7 @@ fn sessions_take_turns_among_modules_of_xdp() {
 }
 
 #[test]
-fn sessions_take_turns_among_modules_of_af_packet() {
+fn af_packet_modules_take_sessions_in_turn() {
     through("af-packet");
 }
 
@@ -142,7 +142,7 @@ fn sessions_take_turns_among_modules_of_af_xdp() {
 
 /// Virtual links have no address filters, and there is no silent fallback.
 #[test]
-fn what_a_network_card_cannot_is_said() {
+fn unsupported_nic_filter_is_named() {
     let Some(space) = Space::new() else {
         eprintln!("skipped: only root may make network namespaces here");
         return;

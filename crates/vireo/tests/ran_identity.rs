@@ -6,7 +6,9 @@
 
 mod ran;
 
-use ran::{Core, NG_SETUP_FAILURE, NG_SETUP_RESPONSE, RanNode, UPDATE_ACKNOWLEDGE, UPDATE_FAILURE, golden, of_gnb};
+use ran::{
+    Core, NG_SETUP_FAILURE, NG_SETUP_RESPONSE, RanNode, UPDATE_ACKNOWLEDGE, UPDATE_FAILURE, golden, with_gnb_id,
+};
 use std::fs::{self, File};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -32,22 +34,22 @@ fn identity_of_a_live_node_is_not_taken_over() {
     let began = Instant::now();
     second.send(&golden("NGSetupRequest"));
     // The first node answers its heartbeat.
-    while second.poll_heard() == 0 {
+    while second.poll_received() == 0 {
         first.poll();
     }
     assert_eq!(second.answer(), NG_SETUP_FAILURE);
     assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
-    assert_eq!(first.ask(&golden("RANConfigurationUpdate")), UPDATE_ACKNOWLEDGE, "it is what it was");
+    assert_eq!(first.request(&golden("RANConfigurationUpdate")), UPDATE_ACKNOWLEDGE, "it is what it was");
     assert_eq!((first.down, second.down), (None, None));
     assert_eq!(core.refused("identity_in_use"), 1.0);
     // Only its own address may open a further association.
     let mut further = RanNode::connect(3, core.n2);
-    assert_eq!(further.ask(&golden("RANConfigurationUpdate")), UPDATE_FAILURE);
+    assert_eq!(further.request(&golden("RANConfigurationUpdate")), UPDATE_FAILURE);
     let mut further = RanNode::connect(2, core.n2);
-    assert_eq!(further.ask(&golden("RANConfigurationUpdate")), UPDATE_ACKNOWLEDGE);
+    assert_eq!(further.request(&golden("RANConfigurationUpdate")), UPDATE_ACKNOWLEDGE);
     assert_eq!(core.refused("binding"), 1.0);
     // The node may not change to another identity.
-    assert_eq!(first.ask(&of_gnb("RANConfigurationUpdate", 9)), UPDATE_FAILURE);
+    assert_eq!(first.request(&with_gnb_id("RANConfigurationUpdate", 9)), UPDATE_FAILURE);
     let log = log(&directory);
     for line in ["NG Setup refused", "reason=\"identity_in_use\"", "further association refused", "reason=\"binding\""]
     {
@@ -62,7 +64,7 @@ fn identity_of_a_dead_node_is_taken_over_in_2s() {
     let mut dead = RanNode::set_up(2, core.n2);
     let mut second = RanNode::connect(3, core.n2);
     let began = Instant::now();
-    assert_eq!(second.ask(&golden("NGSetupRequest")), NG_SETUP_RESPONSE);
+    assert_eq!(second.request(&golden("NGSetupRequest")), NG_SETUP_RESPONSE);
     let waited = began.elapsed();
     assert!((1500..4000).contains(&waited.as_millis()), "{waited:?}");
     dead.until("its end", |node| node.down.is_some());
@@ -76,7 +78,7 @@ fn identity_of_a_dead_node_is_taken_over_in_2s() {
 }
 
 #[test]
-fn lists_say_who_may_come_from_where() {
+fn allow_list_binds_nodes_to_addresses() {
     let list = "[[n2.allow]]\naddresses = \"127.0.0.2\"\nplmn = \"99970\"\nnode-ids = [256, 258]\n\
                 [[n2.allow]]\naddresses = \"127.0.0.4/30\"\nnode-ids = [258, 258]";
     let (core, directory) = core(list);
@@ -86,12 +88,12 @@ fn lists_say_who_may_come_from_where() {
     stranger.until("its end", ended);
     assert_eq!(core.refused("address"), 1.0);
     let mut node = RanNode::connect(2, core.n2);
-    assert_eq!(node.ask(&of_gnb("NGSetupRequest", 3)), NG_SETUP_FAILURE, "gNB 259");
+    assert_eq!(node.request(&with_gnb_id("NGSetupRequest", 3)), NG_SETUP_FAILURE, "gNB 259");
     assert_eq!(core.refused("identity"), 1.0);
-    assert_eq!(node.ask(&of_gnb("NGSetupRequest", 2)), NG_SETUP_RESPONSE, "gNB 258");
+    assert_eq!(node.request(&with_gnb_id("NGSetupRequest", 2)), NG_SETUP_RESPONSE, "gNB 258");
     // The list permits this identity at another address too, including a further association.
     let mut further = RanNode::connect(7, core.n2);
-    assert_eq!(further.ask(&golden("RANConfigurationUpdate")), UPDATE_ACKNOWLEDGE);
+    assert_eq!(further.request(&golden("RANConfigurationUpdate")), UPDATE_ACKNOWLEDGE);
     let log = log(&directory);
     assert!(log.contains("association refused peer=127.0.0.9:") && log.contains("reason=\"identity\""), "{log}");
 }

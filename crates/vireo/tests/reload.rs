@@ -24,7 +24,7 @@ fn wait_for_line(log: &Path, parts: &[&str]) {
 }
 
 #[test]
-fn hangup_reloads_what_can_change_and_names_what_cannot() {
+fn hangup_reloads_live_keys_and_names_others() {
     let directory = tempfile::tempdir().expect("a directory");
     let (log, file) = (directory.path().join("log"), directory.path().join("vireo.toml"));
     let mut core = Core::start(directory.path(), ("", "level = \"info\""), File::create(&log).expect("a log"));

@@ -66,7 +66,7 @@ fn rekey_changes_the_key_and_keeps_subscribers() {
 }
 
 #[test]
-fn a_range_is_added_listed_and_removed() {
+fn subscriber_range_is_added_listed_and_removed() {
     let lab = Lab::new();
     let add = ["add", "--imsi", "999700000000001", "--k", K, "--opc", OPC];
     assert_eq!(lab.good(&[&add[..], &["--count", "30"]].concat()), "added 30\n");
@@ -96,7 +96,7 @@ fn a_range_is_added_listed_and_removed() {
 }
 
 #[test]
-fn an_export_carries_keys_only_when_asked_and_an_import_takes_it_back() {
+fn export_has_keys_only_on_request() {
     let lab = Lab::new();
     lab.write("in.csv", &format!("imsi,k,opc,sst\n999700000000001,{K},{OPC},1\n999700000000002,{K},{OPC},3\n"));
     assert_eq!(lab.good(&["import", "in.csv", "--database", "a.db"]), "imported 2\n");
@@ -184,7 +184,7 @@ fn keys_are_read_from_standard_input() {
 }
 
 #[test]
-fn a_bad_file_imports_nothing() {
+fn bad_file_imports_nothing() {
     let lab = Lab::new();
     lab.write("in.csv", &format!("imsi,k,opc\n999700000000001,{K},{OPC}\nx,{K},{OPC}\n999700000000003,{K}00,{OPC}\n"));
     let error = lab.bad(1, &["import", "in.csv"]);
@@ -216,7 +216,7 @@ fn errors_are_one_sentence_and_show_no_key() {
 }
 
 #[test]
-fn the_configuration_names_the_database() {
+fn configuration_names_database() {
     let lab = Lab::new();
     lab.write("my.toml", "subscribers.database = 'mine.db'");
     lab.good(&["add", "--config", "my.toml", "--imsi", "999700000000001", "--k", K, "--op", OPC]);
@@ -225,7 +225,7 @@ fn the_configuration_names_the_database() {
 }
 
 #[test]
-fn a_home_network_key_is_made_for_the_configuration() {
+fn home_network_key_is_valid_configuration() {
     let lab = Lab::new();
     for profile in ["A", "B"] {
         let text = lab.good(&["hn-key", "--profile", profile, "--id", "7"]);

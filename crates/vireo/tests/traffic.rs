@@ -53,7 +53,7 @@ fn read(json: &Path) -> Value {
     serde_json::from_slice(&std::fs::read(json).unwrap()).unwrap()
 }
 
-fn says(output: &Output) -> String {
+fn output_text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
@@ -74,7 +74,7 @@ fn through(datapath: &str, past: bool) {
     let closed = "--n4 192.168.127.1 --users 100 --cells 2 --threads 2 --in-flight 16 --packets 3000 --size 128:9,1000:1 \
                   --max-loss 0";
     let output = world.generate(&ours, closed);
-    assert!(output.status.success(), "{}", says(&output));
+    assert!(output.status.success(), "{}", output_text(&output));
     let report = read(&ours);
     let count = |report: &Value, way: &str, what: &str| report[way][what].as_u64().unwrap();
     assert_eq!([count(&report, "uplink", "sent"), count(&report, "uplink", "received")], [3000; 2], "{report}");
@@ -86,14 +86,14 @@ fn through(datapath: &str, past: bool) {
 
     let open = "--n4 192.168.127.1 --users 50 --rate 3000 --packets 3000 --pick zipf:1 --max-loss 1";
     let output = world.generate(&ours, open);
-    assert!(output.status.success(), "{}", says(&output));
+    assert!(output.status.success(), "{}", output_text(&output));
     let report = read(&ours);
     assert_eq!((count(&report, "uplink", "sent"), &report["offered_pps"]), (3000, &Value::from(3000.0)), "{report}");
     assert!((0.9..1.5).contains(&report["seconds"].as_f64().unwrap()), "{report}");
 
     let chosen = "--n4 192.168.127.1 --n3 192.168.127.1 --teid 70000 --users 3 --packets 100 --max-loss 0";
     let output = world.generate(&ours, chosen);
-    assert!(output.status.success(), "tunnels that the control plane chooses: {}", says(&output));
+    assert!(output.status.success(), "tunnels that the control plane chooses: {}", output_text(&output));
 
     assert!(mirror.wait().unwrap().success());
     assert_eq!(read(&mirrored)["packets"], 6100);
@@ -109,17 +109,17 @@ fn through(datapath: &str, past: bool) {
     // The sessions ended with their control plane.
     let output = world.generate(&ours, "--n3 192.168.127.1 --teid 256 --packets 5 --timeout 200ms");
     assert_eq!(output.status.code(), Some(1));
-    assert!(says(&output).contains("does not know their tunnels"), "{}", says(&output));
+    assert!(output_text(&output).contains("does not know their tunnels"), "{}", output_text(&output));
     drop(upf);
 }
 
 #[test]
-fn a_load_goes_through_sockets_and_back() {
+fn load_returns_through_sockets() {
     through("", false);
 }
 
 #[test]
-fn a_load_goes_through_xdp_and_back() {
+fn load_returns_through_xdp() {
     through("[datapath]\ndriver = \"xdp\"\ninterfaces = [\"n3\", \"n6\"]\nmode = \"native\"\n", true);
 }
 
@@ -146,7 +146,7 @@ fn mutated_pfcp_harms_no_other_control_plane() {
         upf.id()
     );
     let output = world.ran.output(Command::new(VIREO).args(line.split_whitespace()).arg(&ours));
-    assert!(output.status.success(), "{}", says(&output));
+    assert!(output.status.success(), "{}", output_text(&output));
     let report = read(&ours);
     assert_eq!([&report["messages"], &report["sessions"]["found"]], [4000, 20], "{report}");
     assert!(report["decoded"].as_f64().unwrap() >= 0.3, "{report}");
@@ -235,7 +235,7 @@ fn mutated_ngap_and_nas_harm_no_good_ue() {
         process.id()
     );
     let output = ran.output(Command::new(VIREO).args(line.split_whitespace()).arg(path("mutate.json")));
-    assert!(output.status.success(), "{}\n{}", says(&output), said());
+    assert!(output.status.success(), "{}\n{}", output_text(&output), said());
     let report = read(&path("mutate.json"));
     let mutations = &report["mutations"];
     assert_eq!([&mutations["messages"], &mutations["associations_lost"]], [10000, 0], "{mutations}");
@@ -263,7 +263,7 @@ fn mutated_ngap_and_nas_harm_no_good_ue() {
 }
 
 #[test]
-fn what_is_wrong_is_said_with_what_helps() {
+fn errors_name_the_remedy() {
     let taken = UdpSocket::bind("127.9.8.7:2152").unwrap();
     let cases = [
         ("--gnb 192.0.2.77 --n3 192.0.2.1 --teid 1", "no interface here has the address 192.0.2.77"),
@@ -282,9 +282,13 @@ fn what_is_wrong_is_said_with_what_helps() {
     for (run, text) in runs {
         let output = run.join().unwrap();
         assert_eq!(output.status.code(), Some(1), "{text}");
-        assert!(says(&output).contains(text) && output.stderr.ends_with(b"\n"), "{text}: {}", says(&output));
+        assert!(
+            output_text(&output).contains(text) && output.stderr.ends_with(b"\n"),
+            "{text}: {}",
+            output_text(&output)
+        );
     }
     drop(taken);
     let output = Command::new(VIREO).args(["traffic", "respond", "--listen", "192.0.2.77"]).output().unwrap();
-    assert!(says(&output).contains("ip address add 192.0.2.77/32"), "{}", says(&output));
+    assert!(output_text(&output).contains("ip address add 192.0.2.77/32"), "{}", output_text(&output));
 }

@@ -83,20 +83,8 @@ pub(super) const LAYERS: &[(&str, &[&str])] = &[
         "vireo-upf",
         &["vireo-types", "vireo-wire", "vireo-core", "vireo-n4", "vireo-store", "vireo-datapath", "vireo-ops"],
     ),
-    (
-        "vireo-simulator",
-        &[
-            "vireo-types",
-            "vireo-wire",
-            "vireo-core",
-            "vireo-sctp",
-            "vireo-store",
-            "vireo-datapath",
-            "vireo-subscribers",
-            "vireo-emulator",
-            "vireo-node",
-        ],
-    ),
+    ("vireo-simulator", &["vireo-types", "vireo-wire", "vireo-core", "vireo-emulator"]),
+    ("vireo-pki", &[]),
     (
         "vireo-node",
         &[
@@ -114,33 +102,106 @@ pub(super) const LAYERS: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "vireo",
+        "vireo-config",
         &[
-            "vireo-logging",
             "vireo-types",
             "vireo-wire",
             "vireo-core",
             "vireo-fabric",
+            "vireo-sctp",
+            "vireo-datapath",
+            "vireo-sealing",
+            "vireo-subscribers",
+            "vireo-ops",
+            "vireo-upf",
+            "vireo-node",
+        ],
+    ),
+    ("vireo-client", &["vireo-config", "vireo-ops"]),
+    (
+        "vireo-lab",
+        &[
+            "vireo-types",
+            "vireo-fabric",
+            "vireo-subscribers",
+            "vireo-traffic",
+            "vireo-pki",
+            "vireo-ops",
+            "vireo-upf",
+            "vireo-config",
+            "vireo-client",
+        ],
+    ),
+    (
+        "vireo-bench",
+        &[
+            "vireo-types",
+            "vireo-core",
+            "vireo-datapath",
+            "vireo-sctp",
+            "vireo-emulator",
+            "vireo-traffic",
+            "vireo-ops",
+            "vireo-upf",
+            "vireo-node",
+            "vireo-config",
+            "vireo-lab",
+        ],
+    ),
+    (
+        "vireo-experiments",
+        &[
+            "vireo-types",
+            "vireo-wire",
+            "vireo-core",
+            "vireo-datapath",
+            "vireo-traffic",
+            "vireo-ops",
+            "vireo-node",
+            "vireo-simulator",
+            "vireo-config",
+            "vireo-client",
+            "vireo-lab",
+            "vireo-bench",
+        ],
+    ),
+    (
+        "vireo",
+        &[
+            "vireo-types",
+            "vireo-core",
+            "vireo-logging",
+            "vireo-fabric",
+            "vireo-sctp",
+            "vireo-subscribers",
+            "vireo-emulator",
+            "vireo-traffic",
+            "vireo-simulator",
+            "vireo-pki",
             "vireo-ops",
             "vireo-upf",
             "vireo-smf",
             "vireo-node",
-            "vireo-sctp",
-            "vireo-subscribers",
-            "vireo-sealing",
-            "vireo-emulator",
-            "vireo-simulator",
-            "vireo-datapath",
-            "vireo-sbi",
-            "vireo-traffic",
+            "vireo-config",
+            "vireo-client",
+            "vireo-lab",
+            "vireo-bench",
+            "vireo-experiments",
         ],
     ),
     ("xtask", &[]),
 ];
 
 /// Further edges that tests alone may have.
-pub(super) const DEV_ONLY: &[(&str, &[&str])] =
-    &[("vireo-core", &["vireo-emulator"]), ("vireo-node", &["vireo-emulator"]), ("vireo", &["vireo-store"])];
+pub(super) const DEV_ONLY: &[(&str, &[&str])] = &[
+    ("vireo-core", &["vireo-emulator"]),
+    ("vireo-fabric", &["vireo-pki"]),
+    ("vireo-store", &["vireo-pki"]),
+    ("vireo-ops", &["vireo-pki"]),
+    ("vireo-node", &["vireo-emulator", "vireo-pki"]),
+    ("vireo-lab", &["vireo-emulator"]),
+    ("vireo", &["vireo-wire", "vireo-datapath", "vireo-sbi", "vireo-store"]),
+];
 
 /// Dependencies from outside that only the named crates of the workspace may use. (`deny.toml` says
 /// the same of crates that nothing outside the workspace uses.)
@@ -155,11 +216,14 @@ pub(super) const USERS: &[(&str, &[&str])] = &[
             "vireo-ops",
             "vireo-emulator",
             "vireo-traffic",
-            "vireo",
+            "vireo-lab",
         ],
     ),
-    ("tokio", &["vireo-sbi", "vireo-store", "vireo-subscribers", "vireo-ops", "vireo-node", "vireo"]),
-    ("getrandom", &["vireo-subscribers", "vireo-ops", "vireo-emulator", "vireo"]),
+    ("tokio", &["vireo-sbi", "vireo-store", "vireo-subscribers", "vireo-ops", "vireo-node", "vireo-lab", "vireo"]),
+    ("getrandom", &["vireo-subscribers", "vireo-ops", "vireo-emulator"]),
+    // A build without the feature `experiment` has neither.
+    ("good_lp", &["vireo-experiments"]),
+    ("plotters", &["vireo-experiments"]),
     (
         "tracing",
         &[
@@ -176,6 +240,7 @@ pub(super) const USERS: &[(&str, &[&str])] = &[
             "vireo-smf",
             "vireo-node",
             "vireo-emulator",
+            "vireo-config",
             "vireo",
         ],
     ),
@@ -185,8 +250,24 @@ pub(super) const USERS: &[(&str, &[&str])] = &[
 pub(super) const PURE: &[&str] = &["types", "wire", "core"];
 
 /// Crates whose root forbids unsafe code.
-pub(super) const FORBID_UNSAFE: &[&str] =
-    &["types", "sealing", "wire", "core", "logging", "fabric", "n4", "sbi", "subscribers", "emulator", "simulator"];
+pub(super) const FORBID_UNSAFE: &[&str] = &[
+    "types",
+    "sealing",
+    "wire",
+    "core",
+    "logging",
+    "fabric",
+    "n4",
+    "sbi",
+    "subscribers",
+    "emulator",
+    "simulator",
+    "pki",
+    "config",
+    "client",
+    "bench",
+    "experiments",
+];
 
 /// Paths that a pure crate must not name; everything below a path is meant too.
 pub(super) const IMPURE_PATHS: &[&str] = &[
@@ -257,7 +338,7 @@ pub(super) const UNSAFE_ALLOWED: &[&str] = &[
     "crates/traffic/src/sys.rs",
     "crates/traffic/src/sys/",
     "crates/traffic/src/frame_loop/",
-    "crates/vireo/src/lab/netns.rs",
-    "crates/vireo/src/lab/process.rs",
-    "crates/vireo/src/lab/capture.rs",
+    "crates/lab/src/netns.rs",
+    "crates/lab/src/process.rs",
+    "crates/lab/src/capture.rs",
 ];

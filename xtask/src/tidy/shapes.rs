@@ -168,8 +168,8 @@ mod tests {
         let args = large.replace("Debug", "Debug, clap::Args");
         assert_eq!(found("crates/vireo/src/a.rs", &args), [0; 0], "command line");
         let report = large.replace("struct A", "struct Report");
-        assert_eq!(found("crates/vireo/src/demo/report.rs", &report), [0; 0], "named by the table");
-        assert_eq!(found("crates/vireo/src/demo/report.rs", &large), [2], "not named by the table");
+        assert_eq!(found("crates/lab/src/demo/report.rs", &report), [0; 0], "named by the table");
+        assert_eq!(found("crates/lab/src/demo/report.rs", &large), [2], "not named by the table");
     }
 
     #[test]

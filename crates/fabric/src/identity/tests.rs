@@ -1,8 +1,8 @@
 //! Tests of TLS files and certificate roles.
 
 use super::*;
-use crate::authority::{Authority, NAME};
 use std::net::Ipv4Addr;
+use vireo_pki::{Authority, NAME};
 
 fn uri(role: CertificateRole) -> String {
     role.uri(NAME)

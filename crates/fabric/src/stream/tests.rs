@@ -1,13 +1,13 @@
 //! Both ends of a connection, with and without TLS.
 
 use super::super::TlsPeerError;
-use super::super::authority::{Authority, Files, NAME};
 use super::super::frame::decode;
 use super::*;
 use crate::identity::TlsConfig;
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::Path;
 use std::time::{Duration, Instant};
+use vireo_pki::{Authority, Files, NAME};
 
 const WITHIN: Duration = Duration::from_secs(10);
 

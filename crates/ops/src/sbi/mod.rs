@@ -122,13 +122,13 @@ pub fn is_uri(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::authority::{Authority, Files, NAME};
     use rustls::pki_types::pem::PemObject;
     use rustls::pki_types::{CertificateDer, ServerName};
     use rustls::{ClientConfig, RootCertStore};
     use std::path::Path;
     use std::sync::Arc;
     use std::sync::mpsc::{Receiver, sync_channel};
+    use vireo_pki::{Authority, Files, NAME};
     use vireo_sbi::smf::{SM_CONTEXTS, SmContextReleaseData};
     use vireo_sbi::{ClientError, Endpoint, IncomingRequest, Message, Outgoing, Reply};
 

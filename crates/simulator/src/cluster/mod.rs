@@ -12,7 +12,6 @@ mod cap;
 pub(crate) mod clock;
 mod comparison;
 mod host;
-mod ilp;
 mod outcome;
 mod run;
 #[cfg(test)]
@@ -21,9 +20,8 @@ mod workload;
 
 pub use cap::Cap;
 pub use comparison::Comparison;
-pub use ilp::{Optimum, OptimumError, optimum};
 pub use outcome::{Outcome, PoolOutcome};
-pub use run::simulate;
+pub use run::{Arrival, simulate, trace};
 pub use workload::{Heavy, Procedure, Slice, Workload, WorkloadError};
 
 use vireo_core::placement::balance::load_table::Estimate;

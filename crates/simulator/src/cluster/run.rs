@@ -145,17 +145,17 @@ pub fn simulate(
 
 /// Procedure of a trace.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Arrival {
+pub struct Arrival {
     /// Seconds since the measured time began.
-    pub(super) at_s: f64,
+    pub at_s: f64,
     /// Seconds of work on one core of a host, alone.
-    pub(super) work_s: f64,
-    /// Objective in seconds.
-    pub(super) slo_s: f64,
+    pub work_s: f64,
+    /// Latency objective, in seconds.
+    pub slo_s: f64,
 }
 
 /// Returns the procedures that begin in the measured time, as in [`simulate`].
-pub(super) fn trace(
+pub fn trace(
     setup: Setup,
     workload: &Workload,
     seed: u64,

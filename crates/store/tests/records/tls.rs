@@ -1,13 +1,10 @@
 //! Tests of TLS with a Redis server and a Redis Cluster of one node.
 
-#[path = "../../../vireo/src/pki/authority.rs"]
-mod authority;
-
 use crate::servers::{Redis, free_port, until};
-use authority::{Authority, Files};
 use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
+use vireo_pki::{Authority, Files};
 use vireo_store::records::{Change, DatabaseTls, Format, Name, RecordError, StoreUrl, open};
 
 const ONE: Name = Name { collection: "ue", id: 1 };

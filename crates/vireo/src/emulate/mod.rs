@@ -6,13 +6,13 @@ mod options;
 
 pub(crate) use args::Args;
 
-use crate::cli::Failure;
 use indicatif::{ProgressBar, ProgressStyle};
 use options::options;
 use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use vireo_config::Failure;
 use vireo_emulator::scenario::ALL;
 use vireo_emulator::{Phase, Progress};
 
@@ -82,7 +82,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     }))
 }
 
-fn create(path: &Path) -> Result<std::fs::File, Failure> {
+/// Creates a file for writing.
+pub(crate) fn create(path: &Path) -> Result<std::fs::File, Failure> {
     std::fs::File::create(path).map_err(|error| Failure(format!("{}: {error}", path.display())))
 }
 

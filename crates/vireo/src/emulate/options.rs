@@ -1,9 +1,9 @@
 //! Conversion of command-line arguments into emulator options.
 
 use super::args::{Args, LoadArgs, Persistence, Sctp, SessionType, SubscriberArgs, octets};
-use crate::cli::Failure;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
+use vireo_config::Failure;
 use vireo_emulator::load::Pattern;
 use vireo_emulator::mix::{Mix, Steady};
 use vireo_emulator::scenario::{Scenario, Scheme};
@@ -188,8 +188,16 @@ mod tests {
         options(&line.args).map_err(|failure| failure.0)
     }
 
+    /// A load of `vireo experiment`, as its own test writes the line.
     #[test]
-    fn the_stable_contract_is_understood() {
+    fn line_of_experiment_is_accepted() {
+        let line = "--core 127.0.0.1 --rate 100 --load service-request=0.6,registration-session=0.4 --duration 2.5 \
+                    --settle 625ms --timeline /tmp/timeline.csv --timeline-interval 100ms --retry 1s";
+        parse(&line.split_whitespace().collect::<Vec<_>>()).expect("is right");
+    }
+
+    #[test]
+    fn stable_options_are_accepted() {
         let line = ["--core", "127.0.0.1", "--scenario", "full", "--gnbs", "2", "--ues", "500", "--rate", "100"];
         let options = parse(&[&line[..], &["--pattern", "T1", "--echo-v4", "10.45.0.1"]].concat()).expect("is right");
         assert_eq!(options.core, ["127.0.0.1:38412".parse().expect("an address")]);
@@ -200,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_steady_load_is_understood() {
+    fn steady_load_options_are_accepted() {
         let core = ["--core", "127.0.0.1", "--ues", "1000", "--duration", "30s"];
         let with = |more: &[&str]| parse(&[&core[..], more].concat());
         let load = ["--load", "service-request=0.7,handover=0.3", "--rate", "5000", "--pattern", "T4:alpha=1"];
@@ -236,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_told() {
+    fn contradictory_options_are_refused() {
         assert!(parse(&[]).is_err_and(|why| why.contains("--core")));
         let core = ["--core", "[::1]:5000"];
         let with = |more: &[&str]| parse(&[&core[..], more].concat());

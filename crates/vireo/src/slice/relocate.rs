@@ -2,11 +2,12 @@
 //!
 //! The core relocates session by session and reports progress in its status.
 
-use super::{UserSelector, address_of, each_ue, is_of};
-use crate::cli::Failure;
-use crate::client::{Answer, Api};
+use super::{UserSelector, address_of, belongs_to};
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
+use vireo_client::Api;
+use vireo_client::slices::{each_ue, relocate as request_relocation};
+use vireo_config::Failure;
 use vireo_ops::api::{MoveResult, SessionStatus, UeStatus};
 
 /// Time without progress after which the command fails.
@@ -35,7 +36,7 @@ pub(super) fn relocate(api: &Api, who: &UserSelector, count: Option<usize>, upf:
     let mut left: Vec<String> = supis.into_iter().filter(|(_, there)| !there).map(|(supi, _)| supi).collect();
     let to_move = left.len();
     for supi in &left {
-        if !order(api, supi, upf)? {
+        if !request_relocation(api, supi, upf)? {
             return Err(Failure(format!("{supi} has gone meanwhile: look with `vireo status`")));
         }
     }
@@ -64,20 +65,10 @@ pub(super) fn relocate(api: &Api, who: &UserSelector, count: Option<usize>, upf:
     }
 }
 
-/// Orders the relocation of a subscriber's sessions. Returns true if the core knows such a UE.
-pub(crate) fn order(api: &Api, supi: &str, upf: &str) -> Result<bool, Failure> {
-    match api.ask("POST", &format!("/sessions/move?supi={supi}&to={upf}"))? {
-        Answer { status: 202, .. } => Ok(true),
-        Answer { status: 404, body, .. } if body.starts_with("no such UE") => Ok(false),
-        Answer { status: 400 | 404 | 503, body, .. } if !body.trim().is_empty() => Err(Failure(body.trim().to_owned())),
-        Answer { line, body, .. } => Err(Failure(format!("{api} answers '{line}' {}", body.trim()))),
-    }
-}
-
 /// Returns true if the selector matches the session.
 fn is_meant(who: &UserSelector, ue: &UeStatus, session: &SessionStatus) -> bool {
     match who {
-        UserSelector::Supi(supi) => is_of(ue, *supi),
+        UserSelector::Supi(supi) => belongs_to(ue, *supi),
         UserSelector::Slice(name) => session.slice == *name,
         UserSelector::Seid(_) => false,
         UserSelector::Addresses(first, last) => {

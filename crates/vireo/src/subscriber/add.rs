@@ -1,7 +1,7 @@
-use crate::cli::Failure;
 use clap::{ArgGroup, Args as ClapArgs};
 use std::io::{self, BufRead, IsTerminal, Read};
 use std::net::Ipv4Addr;
+use vireo_config::Failure;
 use vireo_core::subscription::{DnnSubscription, SliceSubscription, Subscription};
 use vireo_subscribers::{Key, OnExisting, Store, Subscriber};
 use vireo_types::{Dnn, PduSessionType, Snssai, Supi, SupiError};
@@ -45,7 +45,7 @@ pub(super) struct Args {
     /// Add N subscribers with consecutive IMSIs and equal keys, for a lab
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     count: u64,
-    /// Replace existing subscribers
+    /// Replace existing subscribers with the same SUPI
     #[arg(long)]
     replace: bool,
 }

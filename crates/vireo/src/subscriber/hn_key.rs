@@ -1,7 +1,7 @@
 //! `vireo subscriber hn-key`: home network key pairs for SUCIs of ECIES profiles.
 
-use crate::cli::Failure;
 use clap::{Args as ClapArgs, ValueEnum};
+use vireo_config::Failure;
 use vireo_subscribers::{HomeNetworkKey, Profile};
 
 #[derive(Clone, Copy, Debug, ValueEnum)]

@@ -1,7 +1,7 @@
-use crate::cli::Failure;
 use clap::Args as ClapArgs;
 use serde_json::json;
 use std::io::{self, Write};
+use vireo_config::Failure;
 use vireo_subscribers::{Filter, Page, Store, Subscriber};
 use vireo_types::Supi;
 
@@ -16,7 +16,7 @@ pub(super) struct Args {
     /// List at most N subscribers
     #[arg(long, default_value_t = 100)]
     limit: u32,
-    /// Print JSON
+    /// Print subscribers and total as JSON
     #[arg(long)]
     json: bool,
     /// Print only the number of subscribers

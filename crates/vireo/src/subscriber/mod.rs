@@ -8,10 +8,9 @@ mod list;
 mod private;
 mod transfer;
 
-use crate::cli::Failure;
-use crate::config::{Config, SubscribersConfig};
 use clap::Subcommand;
 use std::path::PathBuf;
+use vireo_config::{Config, Failure, SubscribersConfig};
 use vireo_subscribers::{Store, UdmConfig};
 use vireo_types::Supi;
 

@@ -2,11 +2,11 @@
 //!
 //! Only the owner can read them. A file appears completely or not at all.
 
-use crate::cli::Failure;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use vireo_config::Failure;
 
 /// File in progress, beside the file that it replaces. If dropped before [`Private::finish`], it
 /// leaves no file.

@@ -1,11 +1,11 @@
 //! `vireo subscriber import` and `export`.
 
 use super::private::Private;
-use crate::cli::Failure;
 use clap::{Args as ClapArgs, ValueEnum};
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
+use vireo_config::Failure;
 use vireo_subscribers::format::{FormatError, Keys, read_csv, read_json, write_csv, write_json};
 use vireo_subscribers::{Filter, OnExisting, Page, Store};
 

@@ -7,12 +7,12 @@ mod sample;
 mod screen;
 mod view;
 
-use crate::cli::Failure;
-use crate::client::ApiArgs;
 use sample::ApiSample;
 use std::io::IsTerminal;
 use std::time::Duration;
 use view::View;
+use vireo_client::ApiArgs;
+use vireo_config::Failure;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -41,6 +41,6 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     }
     std::thread::sleep(args.interval);
     let now = ApiSample::take(&api)?;
-    print!("{}", View::of(&before, &now));
+    print!("{}", View::new(&before, &now));
     Ok(())
 }

@@ -1,8 +1,8 @@
 //! Responses of the core's API at one time.
 
-use crate::cli::Failure;
-use crate::client::Api;
 use std::time::Instant;
+use vireo_client::Api;
+use vireo_config::Failure;
 use vireo_ops::api::Status;
 
 /// Status and metrics of a core at one time.

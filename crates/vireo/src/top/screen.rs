@@ -5,8 +5,6 @@
 use super::Args;
 use super::sample::ApiSample;
 use super::view::{Table, View};
-use crate::cli::Failure;
-use crate::client::Api;
 use ratatui::Frame;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -14,6 +12,8 @@ use ratatui::style::{Style, Stylize};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{self, Block, Borders, Paragraph, Row};
 use std::time::Instant;
+use vireo_client::Api;
+use vireo_config::Failure;
 
 /// Lines per page key.
 const PAGE: usize = 10;
@@ -27,7 +27,7 @@ pub(super) fn run(asked: (&Args, &Api), first: ApiSample) -> Result<(), Failure>
 }
 
 fn watch(terminal: &mut ratatui::DefaultTerminal, (args, api): (&Args, &Api), first: ApiSample) -> Result<(), Failure> {
-    let (mut view, mut before) = (View::of(&first, &first), first);
+    let (mut view, mut before) = (View::new(&first, &first), first);
     let mut due = Instant::now() + args.interval;
     let mut offset = 0;
     // If the core does not answer, the last view stays, with the reason.
@@ -54,7 +54,7 @@ fn watch(terminal: &mut ratatui::DefaultTerminal, (args, api): (&Args, &Api), fi
         due = Instant::now() + args.interval;
         match ApiSample::take(api) {
             Ok(now) => {
-                view = View::of(&before, &now);
+                view = View::new(&before, &now);
                 (before, trouble) = (now, None);
             }
             Err(failure) => trouble = Some(failure.to_string()),
@@ -117,7 +117,7 @@ mod tests {
     fn drawn(width: u16, height: u16, offset: &mut usize, trouble: Option<&str>) -> Vec<String> {
         let [before, now] = super::super::view::tests::samples();
         let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
-        terminal.draw(|frame| draw(frame, &View::of(&before, &now), trouble, offset)).unwrap();
+        terminal.draw(|frame| draw(frame, &View::new(&before, &now), trouble, offset)).unwrap();
         let buffer = terminal.backend().buffer();
         let line = |y: u16| (0..width).map(|x| buffer[(x, y)].symbol()).collect::<String>();
         (0..height).map(|y| line(y).split_whitespace().collect::<Vec<_>>().join(" ")).collect()
@@ -126,14 +126,14 @@ mod tests {
     #[test]
     fn everything_has_its_place() {
         let lines = drawn(120, 40, &mut 0, None);
-        assert!(lines[0].starts_with("vireo 0.1.0, up 1 min q quits"), "{lines:#?}");
+        assert!(lines[0].starts_with("vireo 0.2.0, up 1 min q quits"), "{lines:#?}");
         for line in ["phones handover active 3 2 0.250 12 us 200 1400 2 14", "3 14 0.0 % 1 1 4 200"] {
             assert!(lines.iter().any(|l| l == line), "{line}: {lines:#?}");
         }
     }
 
     #[test]
-    fn a_small_terminal_shows_a_part_and_moves() {
+    fn small_terminal_scrolls() {
         for size in [(1, 1), (20, 5), (80, 12)] {
             drawn(size.0, size.1, &mut 3, None);
         }

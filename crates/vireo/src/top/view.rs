@@ -34,7 +34,7 @@ const MISSED: f64 = 0.01;
 
 impl View {
     /// Creates the view of the state in `now`, with rates since `before`.
-    pub(super) fn of(before: &ApiSample, now: &ApiSample) -> Self {
+    pub(super) fn new(before: &ApiSample, now: &ApiSample) -> Self {
         let status = &now.status;
         let rates = Rates { before, seconds: now.at.duration_since(before.at).as_secs_f64().max(1e-3) };
         let objectives = status.latencies.iter().map(objective);
@@ -47,17 +47,17 @@ impl View {
         View {
             title: format!("vireo {}, up {}", status.version, uptime(status.uptime_s)),
             totals: totals(now, &rates),
-            objectives: Table::of(
+            objectives: Table::new(
                 "latency objectives",
                 &["slice", "procedure", "objective", "ended", "met", "p50", "p99", "since start", "met"],
                 objectives,
             ),
-            nfs: Table::of(
+            nfs: Table::new(
                 "network functions",
                 &["slice", "NF", "state", "worker", "queue", "share", "takes", "done/s", "done", "late/s", "late"],
                 nfs.into_iter().map(|(worker, nf)| network_function(worker, nf, &rates)),
             ),
-            workers: Table::of(
+            workers: Table::new(
                 "workers",
                 &["worker", "process", "CPU", "active NFs", "idle NFs", "queue", "done/s"],
                 status.workers.iter().map(|w| worker(w, &rates)),
@@ -72,7 +72,7 @@ impl View {
 }
 
 impl Table {
-    fn of(
+    fn new(
         name: &'static str,
         header: &'static [&'static str],
         lines: impl Iterator<Item = (Vec<String>, bool)>,
@@ -307,7 +307,7 @@ pub(super) mod tests {
                 total_violations: 3,
             };
             let status = Status {
-                version: "0.1.0".into(),
+                version: "0.2.0".into(),
                 uptime_s: 61,
                 counts: Counts { gnbs: 1, ues: 3, registered: 2, connected: 1, sessions: 2 },
                 workers,
@@ -333,7 +333,7 @@ pub(super) mod tests {
     #[test]
     fn rates_are_of_what_changed() {
         let [before, now] = samples();
-        let view = View::of(&before, &now);
+        let view = View::new(&before, &now);
         let total = |name: &str| view.totals.iter().find(|(n, _)| *n == name).unwrap().1.as_str();
         assert_eq!(total("NGAP messages/s"), "15 in, 0 out");
         assert_eq!(total("procedures/s"), "4, 0 failed");
@@ -363,8 +363,8 @@ pub(super) mod tests {
     #[test]
     fn all_of_it_is_printed() {
         let [before, now] = samples();
-        let text = View::of(&before, &now).to_string();
-        assert!(text.starts_with("vireo 0.1.0, up 1 min\ngNBs             1\n"), "{text}");
+        let text = View::new(&before, &now).to_string();
+        assert!(text.starts_with("vireo 0.2.0, up 1 min\ngNBs             1\n"), "{text}");
         let words: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
         for line in ["3 14 0.0 % 1 1 4 200", "slice NF state worker queue share takes done/s done late/s late"] {
             assert!(words.contains(&line.split(' ').collect()), "{text}");

@@ -1,7 +1,6 @@
 //! `vireo traffic generate`: load generator on N3.
 
-use super::{PFCP, create, mirror, n4, span, write_json};
-use crate::cli::Failure;
+use super::options::{PFCP, create, mirror, n4, span, write_json};
 use crate::emulate::stop_on_signal;
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -9,6 +8,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+use vireo_config::Failure;
 use vireo_traffic::distribution::{SizeDistribution, UserDistribution};
 use vireo_traffic::generate::{CELLS, Cells, Load, Pace, Report, Tunnel, USERS, generate};
 use vireo_traffic::pfcp::{ControlPlane, PfcpError, Session};
@@ -187,7 +187,7 @@ impl Args {
     }
 
     /// Returns the uplink tunnel of a user, if the UPF does not choose it.
-    fn given(&self, user: u32) -> Option<(Teid, Ipv4Addr)> {
+    fn configured_tunnel(&self, user: u32) -> Option<(Teid, Ipv4Addr)> {
         let (first, upf) = self.teid.zip(self.n3)?;
         Some((Teid(first.wrapping_add(user.wrapping_mul(self.teid_step))), upf))
     }
@@ -201,9 +201,9 @@ impl Args {
         let began = Instant::now();
         let tunnels = match plane.as_deref_mut() {
             Some(plane) => self.establish(cells, plane)?,
-            None => {
-                (0..self.users).filter_map(|user| self.given(user).map(|(teid, upf)| Tunnel { teid, upf })).collect()
-            }
+            None => (0..self.users)
+                .filter_map(|user| self.configured_tunnel(user).map(|(teid, upf)| Tunnel { teid, upf }))
+                .collect(),
         };
         let seconds = began.elapsed().as_secs_f64();
         let sessions_per_second = plane.is_some().then(|| f64::from(self.users) / seconds);
@@ -236,7 +236,7 @@ impl Args {
             ue: Ipv4Addr::from_bits(self.ue.to_bits() + user),
             gnb: cells.address(user),
             teid: cells.teid(user),
-            f_teid: self.given(user),
+            f_teid: self.configured_tunnel(user),
             qfi: self.qfi,
             mbr_kbps: None,
             measured: false,
@@ -326,10 +326,13 @@ mod tests {
         assert!(args.is_some_and(|error| error.contains("0x10")), "decimal, as everywhere else");
         let args = parse("--n3 192.0.2.9 --teid 16 --teid-step 256 --users 3 --rate 1000").unwrap();
         let upf = Ipv4Addr::new(192, 0, 2, 9);
-        assert_eq!((args.given(0), args.given(2)), (Some((Teid(16), upf)), Some((Teid(528), upf))));
+        assert_eq!(
+            (args.configured_tunnel(0), args.configured_tunnel(2)),
+            (Some((Teid(16), upf)), Some((Teid(528), upf)))
+        );
         assert_eq!(args.load(vec![]).pace, Pace::Rate(1000.0));
         let args = parse("--n4 192.0.2.8 --size imix --pick zipf:1.1").unwrap();
-        assert_eq!((args.given(0), args.n4), (None, Some("192.0.2.8:8805".parse().unwrap())));
+        assert_eq!((args.configured_tunnel(0), args.n4), (None, Some("192.0.2.8:8805".parse().unwrap())));
         assert_eq!(args.server, "198.51.100.1:5678".parse().unwrap());
         assert_eq!(args.load(vec![]).pace, Pace::InFlight(32));
         for line in [
@@ -348,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn a_load_of_which_nothing_comes_back_has_failed() {
+    fn load_without_replies_fails() {
         let mut report = Report::default();
         let mut args = parse("--n4 192.0.2.8").unwrap();
         let says = |args: &Args, report: &Report| args.judge(report).err().map(|failure| failure.to_string());

@@ -1,13 +1,13 @@
 //! `vireo traffic mutate`: campaign of mutated PFCP messages.
 
-use super::{create, mirror, n4, write_json};
-use crate::cli::Failure;
+use super::options::{create, mirror, n4, write_json};
 use crate::emulate::stop_on_signal;
 use serde::Serialize;
 use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use vireo_config::Failure;
 use vireo_traffic::distribution::UserDistribution;
 use vireo_traffic::generate::{Cells, Load, Pace, Report, Tunnel, generate};
 use vireo_traffic::mutate::{Campaign, Counts, Sessions, TargetControlPlane, run as send};
@@ -38,8 +38,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "ADDR[:PORT]", value_parser = n4)]
     attacker: SocketAddrV4,
     /// Add addresses without a PFCP association that also send messages
-    #[arg(long, value_name = "ADDR[:PORT]", value_parser = n4)]
-    stranger: Vec<SocketAddrV4>,
+    #[arg(long = "stranger", value_name = "ADDR[:PORT]", value_parser = n4)]
+    unassociated: Vec<SocketAddrV4>,
     /// Set the address of the cell towards N3
     #[arg(long, value_name = "ADDR")]
     gnb: Ipv4Addr,
@@ -69,6 +69,13 @@ pub(crate) struct Args {
     /// Write the report as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+}
+
+/// Result of the messages, and of the packets meanwhile.
+struct CampaignResult {
+    counts: Counts,
+    traffic: Report,
+    memory: Option<Memory>,
 }
 
 /// Resident memory of the UPF, in KiB.
@@ -109,7 +116,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let all = args.establish(&mut plane, &cells)?;
     let load = args.load(&all)?;
     let before = generate(&load, &cells, rand::random(), &stop)?;
-    let (counts, meanwhile, memory) = args.campaign(&plane, &all, (&load, &cells), &stop)?;
+    let CampaignResult { counts, traffic: meanwhile, memory } = args.campaign(&plane, &all, (&load, &cells), &stop)?;
     let seids: Vec<u64> = all.iter().map(|session| session.seid).collect();
     let found: Vec<SessionVolume> = plane.query(&seids)?.into_iter().flatten().collect();
     let after = generate(&load, &cells, rand::random(), &stop)?;
@@ -177,11 +184,11 @@ impl Args {
         all: &[Established],
         (load, cells): (&Load, &Cells),
         stop: &AtomicBool,
-    ) -> Result<(Counts, Report, Option<Memory>), Failure> {
+    ) -> Result<CampaignResult, Failure> {
         let campaign = Campaign {
             upf: self.n4.into(),
             attacker: self.attacker,
-            strangers: self.stranger.clone(),
+            strangers: self.unassociated.clone(),
             target: TargetControlPlane {
                 address: *self.control.ip(),
                 recovery: plane.recovery().0,
@@ -216,7 +223,7 @@ impl Args {
         if let (Some(memory), Some(pid)) = (&mut memory, self.pid) {
             memory.after = resident(pid)?;
         }
-        result.map(|(counts, packets)| (counts, packets, memory))
+        result.map(|(counts, traffic)| CampaignResult { counts, traffic, memory })
     }
 
     /// Returns an error if the campaign affected another control plane's sessions or the UPF.
@@ -279,7 +286,7 @@ mod tests {
         let line = "mutate --n4 192.0.2.1 --control 192.0.2.5 --attacker 192.0.2.6 --gnb 192.0.2.9 --ue 10.45.0.2 \
                     --server 198.51.100.7 --count 10 --seed 4711";
         let args = Line::try_parse_from(line.split_whitespace()).map(|line| line.args).unwrap();
-        assert_eq!((args.server.port(), args.n4.port()), (crate::traffic::MIRROR_PORT, 8805));
+        assert_eq!((args.server.port(), args.n4.port()), (super::super::options::MIRROR_PORT, 8805));
         let mut traffic = Traffic {
             before: Report::default(),
             meanwhile: Report::default(),

@@ -1,11 +1,11 @@
 //! `vireo traffic respond`: echo of user packets on N6.
 
-use super::{MIRROR_PORT, create, mirror, span, write_json};
-use crate::cli::Failure;
+use super::options::{MIRROR_PORT, create, mirror, span, write_json};
 use crate::emulate::stop_on_signal;
 use std::net::SocketAddrV4;
 use std::path::PathBuf;
 use std::time::Duration;
+use vireo_config::Failure;
 use vireo_traffic::respond::{Mirror, MirrorReport};
 
 #[derive(Debug, clap::Args)]

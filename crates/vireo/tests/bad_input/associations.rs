@@ -29,7 +29,7 @@ fn further(core: &Core, gnb: u32) -> Ran {
 }
 
 #[test]
-fn ues_stay_as_long_as_their_gnb_has_an_association() {
+fn ues_stay_while_gnb_has_association() {
     let mut core = Core::start_with(8, "endpoints = [\"127.0.0.1\", \"192.0.2.7\"]\n", "");
     let mut first = Ran::set_up(&core, 7);
     let told = first.expect("further addresses", |pdu| pdu.kind() == NgapPduKind::Initiating_AMFConfigurationUpdate);

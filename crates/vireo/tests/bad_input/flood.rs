@@ -61,7 +61,7 @@ impl Answers {
     }
 
     /// Returns the number of UEs with an answer.
-    fn told(&self) -> usize {
+    fn reported(&self) -> usize {
         self.challenged.union(&self.turned_away).count()
     }
 
@@ -69,14 +69,14 @@ impl Answers {
     fn wait(&mut self, ran: &mut Ran, told: usize) {
         let deadline = Instant::now() + ANSWER * 3;
         // Each answer concerns at most one more UE.
-        let mut missing = told.saturating_sub(self.told());
+        let mut missing = told.saturating_sub(self.reported());
         while missing > 0 {
             for _ in 0..missing {
                 let left = deadline.saturating_duration_since(Instant::now());
                 let (_, octets) = ran.next(left).unwrap_or_else(|| panic!("{missing} of {told} UEs have no answer"));
                 self.take(&octets);
             }
-            missing = told.saturating_sub(self.told());
+            missing = told.saturating_sub(self.reported());
         }
         while !self.turned_away.is_subset(&self.released) {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -144,7 +144,7 @@ fn run(core: &mut Core, flood_of: &Flood) {
     });
     let took = begun.elapsed();
     known.assert_served(&mut good, "a UE that was registered before");
-    let told: usize = answers.iter().map(Answers::told).sum();
+    let told: usize = answers.iter().map(Answers::reported).sum();
     assert_eq!(told, (each * FLOODING) as usize, "each UE has an answer");
     for of in &answers {
         assert!(of.released.is_subset(&of.turned_away), "no UE is released without a word");
@@ -195,8 +195,8 @@ fn settled(core: &mut Core, limit: usize, registered: u64) {
 #[test]
 fn flood_of_half_open_ues_harms_no_good_ue() {
     let more = "[state]\nues = 3000\n[half-open]\nmax-ues = 800\nmax-ues-per-address = 600\nmax-ues-per-node = 400\nmin-age = \"500ms\"\n";
-    // Without optimisation and with other tests beside, latency says nothing about the product (`make flood`
-    // measures it). Here each good UE only has to register before the emulator's deadline.
+    // Latency says nothing about the product in a debug build beside other tests; `make flood`
+    // measures it. Here each good UE only has to register before the emulator's deadline.
     let flood = Flood { ues: 8000, rate: 2000, good: 5, limit: 800, p99: ANSWER };
     let mut core = Core::start(FIRST + flood.ues, more);
     run(&mut core, &flood);
@@ -255,12 +255,12 @@ fn full_core_answers_every_ue() {
     for device in &mut known {
         device.assert_served(&mut good, "a registered UE of a full core");
     }
-    leave(&mut known[0], &mut good);
+    deregister(&mut known[0], &mut good);
     core.wait_for_count("registered", u64::from(ROOM) - 1);
 }
 
 /// Switches a UE off (TS 24.501 5.5.2.2.1).
-fn leave(device: &mut Device, ran: &mut Ran) {
+fn deregister(device: &mut Device, ran: &mut Ran) {
     let kind =
         NasDeRegistrationType::new(0b1000).with_deregistration_access_type(DeregistrationAccessType::ThreeGppAccess);
     let ngksi = NasKeySetIdentifier::from_key_set_identifier(KeySetIdentifier::Native(0)).expect("an ngKSI");

@@ -16,7 +16,7 @@ const UNHEARD: u32 = 200;
 const MEMORY_EACH: u64 = 8 * 1024;
 
 #[test]
-fn ten_thousand_half_open_registrations_are_bounded_and_go() {
+fn half_open_registrations_are_bounded_and_end() {
     // A short T3560, so that the test sees the last retransmission.
     let mut core = Core::start(HALF_OPEN + 2, "[core.timers]\nt3560 = \"1s\"\nretransmissions = 1\n");
     let mut keeper = Ran::set_up(&core, 1);
@@ -24,13 +24,13 @@ fn ten_thousand_half_open_registrations_are_bounded_and_go() {
     kept.register(&mut keeper);
     let mut ran = Ran::set_up(&core, 2);
     let before = core.resident();
-    let (mut most, mut heard) = (0, Heard::default());
+    let (mut most, mut received) = (0, Received::default());
     for number in 1..=HALF_OPEN {
         ran.send(
             (1 + number % 8) as u16,
             &messages::initial_ue(number, &registration(number).encode().expect("octets"), None),
         );
-        heard.listen(&mut ran, number - UNHEARD.min(number));
+        received.listen(&mut ran, number - UNHEARD.min(number));
         if number % 1000 == 0 {
             most = most.max(core.resident());
             kept.assert_served(&mut keeper, "a registered UE meanwhile");
@@ -38,7 +38,7 @@ fn ten_thousand_half_open_registrations_are_bounded_and_go() {
     }
     let each = most.saturating_sub(before) / u64::from(HALF_OPEN);
     assert!(each <= MEMORY_EACH, "{each} octets for each half-open registration");
-    heard.listen(&mut ran, HALF_OPEN);
+    received.listen(&mut ran, HALF_OPEN);
     serves_another(&mut core, HALF_OPEN + 2);
     // No UE answers: after the last retransmission the core drops each. Only the two registered UEs
     // remain.
@@ -56,9 +56,9 @@ fn ten_thousand_half_open_registrations_are_bounded_and_go() {
 
 /// Connections for which the core has sent a message.
 #[derive(Default)]
-struct Heard(HashSet<u32>);
+struct Received(HashSet<u32>);
 
-impl Heard {
+impl Received {
     /// Receives until the core has sent messages for this number of connections.
     fn listen(&mut self, ran: &mut Ran, connections: u32) {
         use vireo_wire::ngap::{NGAP_PDU, ie};
@@ -90,7 +90,7 @@ fn release(ran: &mut Ran, octets: &[u8]) {
 
 /// A gNB repeats the start of one connection. The core drops each start that is not continued.
 #[test]
-fn a_gnb_that_repeats_itself_leaves_nothing() {
+fn repeating_gnb_leaves_no_state() {
     let mut core = Core::start(4, "[core.timers]\nt3560 = \"1s\"\nretransmissions = 0\nran-response = \"1s\"\n");
     let mut ran = Ran::set_up(&core, 1);
     let request = messages::initial_ue(7, &registration(1).encode().expect("octets"), None);
@@ -105,7 +105,7 @@ fn a_gnb_that_repeats_itself_leaves_nothing() {
 
 /// The largest accepted messages, and those that are just too large, do not block other messages.
 #[test]
-fn the_largest_messages_hold_up_nobody() {
+fn largest_messages_do_not_delay_others() {
     let mut core = Core::start(2, "");
     let mut ran = Ran::set_up(&core, 1);
     let mut device = Device::new(1);
@@ -113,7 +113,7 @@ fn the_largest_messages_hold_up_nobody() {
     for octets in [63 * 1024, 63 * 1024 + 1, 64 * 1024 - 6, 64 * 1024] {
         // The message names the UE and its NAS is not the UE's, so that it changes nothing.
         let message = messages::uplink_nas(device.amf_id, device.ran_id, &[0x7e, 2, 0, 0, 0, 0, 9, 0x7e, 0, 0x55]);
-        ran.send(1, &messages::of_octets(&message, octets));
+        ran.send(1, &messages::padded_to(&message, octets));
         device.assert_served(&mut ran, &format!("after {octets} octets"));
         serves_another(&mut core, 2);
     }

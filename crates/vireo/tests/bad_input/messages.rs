@@ -146,7 +146,7 @@ pub(crate) fn with_unknown_ie(pdu: &[u8], criticality: Criticality) -> Vec<u8> {
 }
 
 /// Returns the PDU padded to this number of octets by an unknown IE with criticality ignore.
-pub(crate) fn of_octets(pdu: &[u8], octets: usize) -> Vec<u8> {
+pub(crate) fn padded_to(pdu: &[u8], octets: usize) -> Vec<u8> {
     let field = |n: usize| ProtocolIEField::new(ProtocolIEID(65_000), Criticality::ignore, vec![0; n].into());
     let with = |n: usize| change(pdu, |ies| ies.push(field(n)));
     // Length fields have a length as well.

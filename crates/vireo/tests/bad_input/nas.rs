@@ -18,7 +18,7 @@ fn status_cause(octets: &[u8]) -> Option<u8> {
 }
 
 #[test]
-fn forged_and_replayed_nas_is_discarded_in_silence() {
+fn forged_and_replayed_nas_is_discarded() {
     let mut core = Core::start(4, "");
     let mut ran = Ran::set_up(&core, 1);
     let mut device = Device::new(1);
@@ -53,7 +53,7 @@ fn forged_and_replayed_nas_is_discarded_in_silence() {
 }
 
 #[test]
-fn a_count_that_jumps_is_taken_and_one_that_falls_back_is_not() {
+fn higher_nas_count_passes_lower_is_discarded() {
     let mut core = Core::start(4, "");
     let mut ran = Ran::set_up(&core, 1);
     let mut device = Device::new(1);
@@ -73,7 +73,7 @@ fn a_count_that_jumps_is_taken_and_one_that_falls_back_is_not() {
 }
 
 #[test]
-fn malformed_nas_gets_the_status_that_clause_7_asks_for() {
+fn malformed_nas_gets_status_of_clause_7() {
     let mut core = Core::start(8, "");
     let mut ran = Ran::set_up(&core, 1);
     // An unknown message type, a mandatory IE of impossible length, and a missing one.
@@ -116,7 +116,7 @@ fn malformed_nas_gets_the_status_that_clause_7_asks_for() {
 }
 
 #[test]
-fn messages_out_of_order_end_nothing_but_themselves() {
+fn out_of_order_messages_end_only_themselves() {
     let mut core = Core::start(8, "");
     let mut ran = Ran::set_up(&core, 1);
     let response = NasAuthenticationResponseParameter::from_res_star([7; 16]);
@@ -168,7 +168,7 @@ fn is_status(octets: &[u8]) -> bool {
 }
 
 #[test]
-fn a_wrong_answer_to_the_challenge_is_rejected() {
+fn wrong_challenge_response_is_rejected() {
     let mut core = Core::start(4, "");
     let mut ran = Ran::set_up(&core, 1);
     ran.send(1, &messages::initial_ue(1, &registration(1).encode().expect("octets"), None));

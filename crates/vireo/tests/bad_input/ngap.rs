@@ -86,7 +86,7 @@ fn ng_setup_is_refused_with_the_cause() {
 }
 
 #[test]
-fn unknown_procedures_are_answered_by_their_criticality() {
+fn unknown_procedures_follow_criticality() {
     let mut core = Core::start(4, "");
     let mut ran = Ran::set_up(&core, 1);
     let initiating = |criticality: u8| vec![0x00, 200, criticality << 6, 4, 0, 0, 0, 0];
@@ -115,7 +115,7 @@ fn unknown_procedures_are_answered_by_their_criticality() {
 }
 
 #[test]
-fn a_missing_mandatory_ie_is_named() {
+fn missing_mandatory_ie_is_named() {
     let mut core = Core::start(4, "");
     let mut ran = Ran::set_up(&core, 1);
     let initial = messages::initial_ue(9, &registration(1).encode().expect("octets"), None);
@@ -141,7 +141,7 @@ fn a_missing_mandatory_ie_is_named() {
 }
 
 #[test]
-fn ids_of_nobody_or_of_another_do_nothing_to_a_ue() {
+fn foreign_ue_ids_do_not_affect_ue() {
     let mut core = Core::start(4, "");
     let (mut ran, mut other) = (Ran::set_up(&core, 1), Ran::set_up(&core, 2));
     let mut device = Device::new(1);
@@ -195,7 +195,7 @@ fn ids_of_nobody_or_of_another_do_nothing_to_a_ue() {
 }
 
 #[test]
-fn a_stranger_who_names_a_guti_disturbs_nobody() {
+fn foreign_guti_does_not_affect_ue() {
     let mut core = Core::start(4, "");
     let (mut ran, mut other) = (Ran::set_up(&core, 1), Ran::set_up(&core, 2));
     let mut device = Device::new(1);

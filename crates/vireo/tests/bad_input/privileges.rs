@@ -5,7 +5,7 @@ use crate::serves_another;
 
 /// Checks the kernel's status of the thread that parses SCTP packets (proc_pid_status(5)).
 #[test]
-fn thread_that_parses_sctp_has_no_privileges() {
+fn sctp_thread_has_no_privileges() {
     let mut core = Core::start(4, "");
     // NG Setup has succeeded, so the thread runs.
     serves_another(&mut core, 1);

@@ -35,7 +35,7 @@ fn record() -> Option<File> {
     Some(File::options().create(true).append(true).open(path).expect("the file of VIREO_WITNESS_OUT can be written"))
 }
 
-fn is_of_load(octets: &[u8]) -> bool {
+fn is_load(octets: &[u8]) -> bool {
     let kind = NGAP_PDU::decode(octets).map(|pdu| pdu.kind());
     matches!(kind, Ok(NgapPduKind::Initiating_OverloadStart | NgapPduKind::Initiating_OverloadStop))
 }
@@ -108,7 +108,7 @@ impl Ran {
     /// (TS 38.413 8.7.6, 8.7.7), which the core sends under load and which answer nothing.
     pub(crate) fn next(&mut self, wait: Duration) -> Option<(u16, Vec<u8>)> {
         let deadline = Instant::now() + wait;
-        std::iter::from_fn(|| self.any(deadline)).find(|(_, octets)| !is_of_load(octets))
+        std::iter::from_fn(|| self.any(deadline)).find(|(_, octets)| !is_load(octets))
     }
 
     /// Returns any message until the deadline.

@@ -37,7 +37,7 @@ fn only_refusals(answers: &[Vec<u8>], what: &str) {
 }
 
 #[test]
-fn octets_that_are_no_ngap_get_a_transfer_syntax_error() {
+fn non_ngap_bytes_get_transfer_syntax_error() {
     let mut core = Core::start(4, "");
     let mut ran = Ran::set_up(&core, 1);
     // No PDU alternative; a PDU whose open type is longer than the rest; an empty one (TS 38.413
@@ -101,7 +101,7 @@ fn another_ppid_is_no_ngap() {
 }
 
 #[test]
-fn the_stream_of_a_message_does_not_matter_to_the_receiver_but_is_kept_by_the_sender() {
+fn any_stream_is_accepted_sender_keeps_its_own() {
     let mut core = Core::start(4, "");
     let mut ran = Ran::connect(&core);
     ran.send(3, &messages::ng_setup(1));
@@ -117,7 +117,7 @@ fn the_stream_of_a_message_does_not_matter_to_the_receiver_but_is_kept_by_the_se
 }
 
 #[test]
-fn an_association_that_goes_takes_its_ues_with_it_and_nothing_else() {
+fn ended_association_releases_only_its_ues() {
     let core = Core::start(8, "");
     let mut keeper = Ran::set_up(&core, 1);
     let mut kept = crate::device::Device::new(1);

@@ -30,7 +30,7 @@ pub(crate) fn golden(name: &str) -> Vec<u8> {
 }
 
 /// Returns the message for another gNB.
-pub(crate) fn of_gnb(name: &str, id: u8) -> Vec<u8> {
+pub(crate) fn with_gnb_id(name: &str, id: u8) -> Vec<u8> {
     let mut octets = golden(name);
     let own = [0x99, 0xf9, 0x07, 0x10, 0, 1];
     let at = octets.windows(own.len()).position(|window| window == own).expect("the gNB's identity");
@@ -140,7 +140,7 @@ impl Core {
 pub(crate) struct RanNode {
     endpoint: Box<dyn Endpoint>,
     assoc: AssocId,
-    heard: Vec<Vec<u8>>,
+    received: Vec<Vec<u8>>,
     is_up: bool,
     /// Reason for the end of its association, if it has ended.
     pub(crate) down: Option<&'static str>,
@@ -155,7 +155,7 @@ impl RanNode {
         let config = Config { driver, addresses, udp_local_port: 0, udp_remote_port: core, ..Config::default() };
         let mut endpoint = vireo_sctp::bind(&config).expect("an endpoint");
         let assoc = endpoint.connect((Ipv4Addr::LOCALHOST, 38412).into()).expect("an association");
-        let mut node = RanNode { endpoint, assoc, heard: Vec::new(), is_up: false, down: None };
+        let mut node = RanNode { endpoint, assoc, received: Vec::new(), is_up: false, down: None };
         node.until("an association", |node| node.is_up || node.down.is_some());
         node
     }
@@ -163,30 +163,30 @@ impl RanNode {
     /// Connects a node and performs NG Setup.
     pub(crate) fn set_up(last: u8, core: u16) -> Self {
         let mut node = RanNode::connect(last, core);
-        assert_eq!(node.ask(&golden("NGSetupRequest")), NG_SETUP_RESPONSE);
+        assert_eq!(node.request(&golden("NGSetupRequest")), NG_SETUP_RESPONSE);
         node
     }
 
     /// Connects a node and performs NG Setup as another gNB.
     pub(crate) fn set_up_as(last: u8, core: u16, id: u8) -> Self {
         let mut node = RanNode::connect(last, core);
-        assert_eq!(node.ask(&of_gnb("NGSetupRequest", id)), NG_SETUP_RESPONSE);
+        assert_eq!(node.request(&with_gnb_id("NGSetupRequest", id)), NG_SETUP_RESPONSE);
         node
     }
 
     /// Polls the node briefly. Returns the number of waiting messages of the core.
-    pub(crate) fn poll_heard(&mut self) -> usize {
+    pub(crate) fn poll_received(&mut self) -> usize {
         self.poll();
-        self.heard.len()
+        self.received.len()
     }
 
     /// Polls the node briefly.
     pub(crate) fn poll(&mut self) {
-        let (heard, is_up, down) = (&mut self.heard, &mut self.is_up, &mut self.down);
+        let (received, is_up, down) = (&mut self.received, &mut self.is_up, &mut self.down);
         let polled = self.endpoint.poll(Some(Duration::from_millis(5)), &mut |event| match event {
             Event::Up { .. } => *is_up = true,
             Event::Down { reason, .. } => *down = Some(reason),
-            Event::Message { data, .. } => heard.push(data.to_vec()),
+            Event::Message { data, .. } => received.push(data.to_vec()),
             _ => {}
         });
         polled.expect("polled");
@@ -209,16 +209,16 @@ impl RanNode {
     }
 
     /// Sends a message. Returns the first octets of the core's next message.
-    pub(crate) fn ask(&mut self, pdu: &[u8]) -> [u8; 2] {
+    pub(crate) fn request(&mut self, pdu: &[u8]) -> [u8; 2] {
         self.send(pdu);
         self.answer()
     }
 
     /// Returns the first octets of the core's next message.
     pub(crate) fn answer(&mut self) -> [u8; 2] {
-        self.until("an answer", |node| !node.heard.is_empty() || node.down.is_some());
-        assert!(!self.heard.is_empty(), "no answer: {:?}", self.down);
-        let pdu = self.heard.remove(0);
+        self.until("an answer", |node| !node.received.is_empty() || node.down.is_some());
+        assert!(!self.received.is_empty(), "no answer: {:?}", self.down);
+        let pdu = self.received.remove(0);
         [pdu[0], pdu[1]]
     }
 }

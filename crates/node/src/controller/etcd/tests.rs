@@ -2,11 +2,11 @@
 
 use super::super::leader_store::{LeaderEvent, LeaderStore};
 use super::*;
-use crate::authority::{Authority, Files};
 use std::net::{Ipv4Addr, TcpListener};
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 use vireo_core::placement::cluster::{DurableState, Secrets};
+use vireo_pki::{Authority, Files};
 use vireo_sctp::Waker;
 
 const WITHIN: Duration = Duration::from_secs(30);

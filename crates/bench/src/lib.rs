@@ -1,0 +1,43 @@
+//! `vireo bench`: performance measurements on this machine.
+//!
+//! Core and emulator are separate processes; the kernel counts their resource use. Every number is
+//! measured several times. The table shows the median and the spread.
+
+#![forbid(unsafe_code)]
+
+mod balancer;
+mod control;
+pub mod host;
+pub mod results;
+pub mod upf;
+
+use clap::Subcommand;
+use vireo_config::Failure;
+
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    bench: Bench,
+}
+
+#[derive(Debug, Subcommand)]
+enum Bench {
+    /// Measure the control plane (CPU, sustained rate, latency, memory per UE)
+    Control(control::Args),
+    /// Measure the host (in memory and SCTP, service requests, idle, a million UEs)
+    Host(host::Args),
+    /// Measure the balancer (host selection by cluster size, CPU per message)
+    Balancer(balancer::Args),
+    /// Measure the user plane (packet time, session set-up, memory per session)
+    Upf(upf::Args),
+}
+
+/// Runs `vireo bench`.
+pub fn run(args: &Args) -> Result<(), Failure> {
+    match &args.bench {
+        Bench::Control(args) => control::run(args),
+        Bench::Host(args) => host::run(args),
+        Bench::Balancer(args) => balancer::run(args),
+        Bench::Upf(args) => upf::run(args),
+    }
+}

@@ -1,0 +1,16 @@
+//! Output of an experiment: summary, plots and tables.
+//!
+//! `summary.json` has our figures beside the paper's and the baseline's. Plots are SVG. CSV tables
+//! have all measurements.
+
+mod machine;
+mod measured;
+mod summary;
+mod table;
+mod write;
+
+pub use machine::Machine;
+pub use measured::Measured;
+pub use summary::{Baseline, Bound, Configuration, Figure, Paper, Summary};
+pub use table::Table;
+pub use write::{Folder, WriteError};

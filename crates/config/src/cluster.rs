@@ -1,0 +1,180 @@
+//! Checks of the cluster keys.
+
+use crate::file::{self, File};
+use crate::problems::Problems;
+use crate::surfaces::{SOCKET_PATH, etcd_tls};
+use crate::values::DurationText;
+use std::net::SocketAddr;
+use std::time::Duration;
+use vireo_core::config::StateLocation;
+use vireo_core::placement::balance::steer::Policy;
+use vireo_core::placement::cluster::Scaling;
+use vireo_fabric::identity::TlsConfig;
+use vireo_node::cluster::{Ack, ClusterConfig, Mode, ReplicationConfig, ScalingConfig};
+use vireo_types::Bucket;
+
+/// Range of hosts that may join during a balancer's life, i.e. of pool partitions.
+const PARTS: std::ops::RangeInclusive<u16> = 1..=256;
+/// Upper bound of redundant controllers.
+const CONTROLLERS: usize = 8;
+/// Upper bound of the silence after which a host is declared dead.
+const SILENCE: Duration = Duration::from_secs(2);
+/// Range of the time that hosts must be over- or underloaded before the autoscaler acts.
+const LASTS: std::ops::RangeInclusive<Duration> = Duration::from_millis(200)..=Duration::from_secs(3600);
+
+/// Checks and returns the cluster configuration.
+pub(super) fn cluster(file: &File, problems: &mut Problems) -> ClusterConfig {
+    let cluster = &file.cluster;
+    let key = |name: &str| format!("cluster.{name}");
+    let is_found = |address: &SocketAddr| address.port() != 0 && !address.ip().is_unspecified();
+    problems.check(
+        is_found(&cluster.balancer),
+        "cluster.balancer",
+        "hosts find the balancer by it: an address of its machine and a port are allowed",
+    );
+    let controllers = cluster.controller.all();
+    let once =
+        controllers.iter().enumerate().all(|(n, address)| is_found(address) && !controllers[..n].contains(address));
+    problems.check(
+        once && controllers.len() <= CONTROLLERS,
+        "cluster.controller",
+        format_args!(
+            "members find controllers by it: up to {CONTROLLERS} addresses with ports, each once, are allowed"
+        ),
+    );
+    let etcd = &cluster.etcd;
+    problems.check(
+        etcd.iter().all(is_found) && (etcd.is_empty() || !controllers.is_empty()),
+        "cluster.etcd",
+        "addresses with ports are allowed, with cluster.controller: a controller beside the balancer keeps nothing",
+    );
+    let etcd_tls = etcd_tls(&cluster.etcd_tls, problems);
+    problems.check(etcd_tls.is_none() || !etcd.is_empty(), "cluster.etcd-tls", "without cluster.etcd there is no etcd");
+    let parts = PARTS.contains(&cluster.address_parts);
+    problems.check(parts, "cluster.address-parts", "1 to 256 is allowed");
+    let hosts = (1..=cluster.address_parts).contains(&cluster.hosts);
+    problems.check(hosts, "cluster.hosts", "1 to cluster.address-parts is allowed");
+    problems.check((2..=100).contains(&cluster.misses), "cluster.misses", "2 to 100 is allowed");
+    let mut span = |name: &str, span: DurationText, least: u64, most: u64| {
+        let good = (Duration::from_millis(least)..=Duration::from_millis(most)).contains(&Duration::from(span.0));
+        problems.check(good, &key(name), format_args!("{least}ms to {most}ms is allowed"));
+        Duration::from(span.0)
+    };
+    let heartbeat = span("heartbeat", cluster.heartbeat, 5, 10_000);
+    let report = span("report", cluster.report, 10, 10_000);
+    // Hosts and balancer remember the actions of a dead host for longer than this.
+    let silence = heartbeat.saturating_mul(cluster.misses) <= SILENCE;
+    problems.check(silence, "cluster.misses", format_args!("with cluster.heartbeat at most {SILENCE:?} is allowed"));
+    let at_once = 1..=Bucket::COUNT;
+    problems.check(at_once.contains(&cluster.moves_at_once), "cluster.moves-at-once", "1 to 4096 is allowed");
+    let tls = tls("cluster.tls", &cluster.tls, problems);
+    let handover = Some(cluster.handover.clone()).filter(|path| !path.as_os_str().is_empty());
+    problems.check(
+        handover.as_ref().is_none_or(|path| path.is_absolute() && path.as_os_str().len() <= SOCKET_PATH),
+        "cluster.handover",
+        format_args!("an absolute path of {SOCKET_PATH} octets at most is allowed, or none"),
+    );
+    problems.check(
+        handover.is_none() || tls.is_none(),
+        "cluster.handover",
+        "connections with TLS end with their process: only \"\" is allowed with cluster.tls",
+    );
+    ClusterConfig {
+        controllers,
+        etcd: etcd.clone(),
+        etcd_tls,
+        balancer: cluster.balancer,
+        handover,
+        listen: cluster.listen,
+        tls,
+        insecure: cluster.insecure,
+        hosts: cluster.hosts,
+        address_parts: cluster.address_parts,
+        heartbeat,
+        misses: cluster.misses,
+        report,
+        inter: inter(&file.steering, problems),
+        replication: replication(file, problems),
+        moves: file.state.mode().location == StateLocation::Shm,
+        at_once: cluster.moves_at_once,
+        scaling: scaling(file, problems),
+    }
+}
+
+/// Returns the TLS configuration of the fabric or the SBI. Only the roles that need the files read
+/// them, so another role may use the same configuration file without a key.
+pub(super) fn tls(table: &str, tls: &file::Tls, problems: &mut Problems) -> Option<TlsConfig> {
+    let files = [&tls.certificate, &tls.key, &tls.authorities];
+    if files.iter().all(|file| file.is_empty()) {
+        return None;
+    }
+    let all = files.iter().all(|file| !file.is_empty());
+    let known = |octet: u8| octet.is_ascii_alphanumeric() || b"-_.".contains(&octet);
+    let named = (1..=64).contains(&tls.name.len()) && tls.name.bytes().all(known);
+    problems.check(
+        named,
+        &format!("{table}.name"),
+        "1 to 64 letters, digits, -, _ and . are allowed, as in certificates",
+    );
+    problems.check(all, table, "certificate, key and authorities are needed, or none of them");
+    let [certificate, key, authorities] = files.map(Into::into);
+    Some(TlsConfig { certificate, key, authorities, name: tls.name.clone() })
+}
+
+fn inter(steering: &file::Steering, problems: &mut Problems) -> Policy {
+    Policy::from_name(&steering.inter).unwrap_or_else(|| {
+        let names = Policy::ALL.map(Policy::name).join(", ");
+        problems.add("steering.inter", format_args!("{:?} is not allowed; allowed: {names}", steering.inter));
+        Policy::default()
+    })
+}
+
+/// Returns the configuration of the autoscaler; `None` if all hosts serve.
+fn scaling(file: &File, problems: &mut Problems) -> Option<ScalingConfig> {
+    let file::Scaling { least, most, idle, high, low, lasts, ref start } = file.scaling;
+    if least == 0 {
+        return None;
+    }
+    problems.check(
+        file.state.mode().location == StateLocation::Shm,
+        "scaling.least",
+        "hosts whose contexts are not in shared memory (state.location) hand nothing over: only 0 is allowed",
+    );
+    let at_first = file.cluster.hosts;
+    let ordered = least <= most && at_first <= most && most <= file.cluster.address_parts;
+    problems.check(ordered, "scaling.most", "scaling.least and cluster.hosts to cluster.address-parts is allowed");
+    problems.check(idle <= most, "scaling.idle", "0 to scaling.most is allowed");
+    problems.check(0.0 < low && low < high && high <= 1.0, "scaling.high", "above scaling.low to 1 is allowed");
+    let span = Duration::from(lasts.0);
+    problems.check(LASTS.contains(&span), "scaling.lasts", format_args!("{LASTS:?} is allowed"));
+    let program = start.first().is_none_or(|program| !program.is_empty());
+    problems.check(program, "scaling.start", "a program and its arguments are allowed, each a text of its own");
+    let [least, most, idle] = [least, most, idle].map(usize::from);
+    let hosts = Scaling { least, most, idle, high, low, lasts: lasts.0 };
+    Some(ScalingConfig { hosts, start: start.clone() })
+}
+
+fn replication(file: &File, problems: &mut Problems) -> ReplicationConfig {
+    let file::Replication { mode, replicas, ack } = file.replication;
+    const MOST: usize = ReplicationConfig::MOST;
+    problems.check(replicas <= MOST, "replication.replicas", format_args!("0 to {MOST} is allowed"));
+    let shared = file.state.mode().location == StateLocation::Shm;
+    problems.check(
+        mode == file::Mode::None || shared,
+        "replication.mode",
+        "contexts that are not in shared memory (state.location) are not copied: only \"none\" is allowed",
+    );
+    ReplicationConfig {
+        mode: match mode {
+            file::Mode::None => Mode::None,
+            file::Mode::Cold => Mode::Cold,
+            file::Mode::Hot => Mode::Hot,
+        },
+        replicas,
+        ack: match ack {
+            file::Ack::None => Ack::None,
+            file::Ack::One => Ack::One,
+            file::Ack::All => Ack::All,
+        },
+    }
+}

@@ -1,0 +1,70 @@
+//! Checked configuration, as plain structures.
+
+use crate::keep::Keep;
+use crate::log::LogConfig;
+use crate::written::Written;
+use std::fmt;
+use std::path::PathBuf;
+use vireo_core::config::CoreConfig;
+use vireo_node::cluster::ClusterConfig;
+use vireo_ops::config::{ApiConfig, N2Config, N4Config, OverloadConfig, PoolsConfig, SliceRuntime, StateConfig};
+use vireo_ops::sbi::SbiConfig;
+use vireo_sealing::KeySource;
+use vireo_subscribers::UdmConfig;
+use vireo_upf::UpfConfig;
+
+/// Checked configuration of a running core.
+#[derive(Debug)]
+pub struct Config {
+    pub core: CoreConfig,
+    pub n2: N2Config,
+    pub n4: N4Config,
+    pub api: ApiConfig,
+    /// In the order of `core.slices`.
+    pub slices: Vec<SliceRuntime>,
+    pub pools: PoolsConfig,
+    pub state: StateConfig,
+    /// Key that seals state outside the region; `None` means unsealed.
+    pub(crate) state_key: Option<KeySource>,
+    /// Storage of contexts for the next start of the core.
+    pub(crate) keep: Keep,
+    pub overload: OverloadConfig,
+    /// Configuration of SBA mode.
+    pub sbi: SbiConfig,
+    /// Configuration of balancers and hosts.
+    pub cluster: ClusterConfig,
+    /// Embedded UPF, if enabled.
+    pub upf: Option<UpfConfig>,
+    pub subscribers: SubscribersConfig,
+    pub log: LogConfig,
+    /// Values of the file, for later reloads.
+    pub written: Written,
+}
+
+/// Subscriber database and subscriber service.
+#[derive(Debug)]
+pub struct SubscribersConfig {
+    /// For `vireo_subscribers::Store::open`; relative to the working directory.
+    pub database: String,
+    /// File with the key of the database; `None` means the file beside the database.
+    pub key_file: Option<PathBuf>,
+    pub udm: UdmConfig,
+}
+
+/// All problems of a configuration, one per line.
+#[derive(Debug, PartialEq, Eq)]
+pub struct ConfigError {
+    pub(crate) source: String,
+    pub(crate) problems: Vec<String>,
+}
+
+impl std::error::Error for ConfigError {}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.problems.as_slice() {
+            [one] => write!(f, "{}: {one}", self.source),
+            many => write!(f, "{} is wrong in {} places:\n  {}", self.source, many.len(), many.join("\n  ")),
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! Configuration: `vireo.toml`, checked and converted into plain structures.
+//!
+//! * [`Config`]: the checked file
+//! * [`roles`]: settings of the roles, from a configuration
+//! * [`worker_process`]: start of worker processes with the log settings of their parent
+//! * [`default_paths`]: files of a process for which the configuration names no path
+//!
+//! `examples/reference.toml` describes every key with its default. An environment variable
+//! `VIREO_SECTION__KEY` overrides a key: `VIREO_CORE__TACS=[1,2]`, `VIREO_LOG__REVEAL_SUPI=true`.
+//!
+//! This crate knows no command and starts no control plane.
+
+#![forbid(unsafe_code)]
+
+mod access;
+mod check;
+mod cluster;
+mod config;
+pub mod default_paths;
+mod failure;
+mod file;
+mod half_open;
+mod home_network;
+mod keep;
+mod keys;
+mod load;
+mod log;
+mod n2;
+mod n4;
+mod problems;
+pub mod roles;
+mod runtime;
+mod slices;
+mod state;
+mod subscribers;
+mod surfaces;
+#[cfg(test)]
+mod tests;
+mod unsupported;
+mod values;
+pub mod worker_process;
+mod written;
+
+pub use config::{Config, ConfigError, SubscribersConfig};
+pub use failure::Failure;
+pub use load::shown;
+pub use log::{LogConfig, directives};
+pub use written::Written;

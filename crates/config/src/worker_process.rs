@@ -1,0 +1,49 @@
+//! Worker processes: hidden commands that run them, and log settings that their parent passes.
+
+use crate::LogConfig;
+use vireo_ops::supervisor::Program;
+use vireo_upf::UpfConfig;
+
+/// Name of the hidden command that runs an NF worker process.
+pub const NF_WORKER: &str = "nf-worker";
+/// Name of the hidden command that runs a data worker process.
+pub const DATA_WORKER: &str = "data-worker";
+
+/// Environment variable of a worker process: its log level or directives.
+const WORKER_LOG: &str = "VIREO_WORKER_LOG";
+/// Environment variable of a worker process: log unmasked SUPIs.
+const WORKER_REVEALS: &str = "VIREO_WORKER_REVEALS";
+/// Environment variable of a worker process: log lines above the rate limit.
+const WORKER_LOGS_ALL: &str = "VIREO_WORKER_LOGS_ALL";
+
+/// Returns the program that starts worker processes, with the log settings of this process.
+pub fn program(log: &LogConfig) -> Program {
+    let mut program = Program::this([NF_WORKER]);
+    pass_log(&mut program, log);
+    program
+}
+
+/// Passes the log settings of this process to data worker processes, if configured.
+pub fn log_of_data_workers(upf: Option<&mut UpfConfig>, log: &LogConfig) {
+    if let Some(program) = upf.and_then(|upf| upf.processes.as_mut()) {
+        pass_log(program, log);
+    }
+}
+
+/// Passes the log settings of this process to a worker process.
+fn pass_log(program: &mut Program, log: &LogConfig) {
+    program.env.push((WORKER_LOG.into(), log.level.clone().into()));
+    if log.reveal_supi {
+        program.env.push((WORKER_REVEALS.into(), "1".into()));
+    }
+    if !log.limit {
+        program.env.push((WORKER_LOGS_ALL.into(), "1".into()));
+    }
+}
+
+/// Returns the log settings that the parent of this worker process passed.
+pub fn log_of_parent() -> LogConfig {
+    let level = std::env::var(WORKER_LOG).unwrap_or_else(|_| "info".into());
+    let is_set = |name| std::env::var_os(name).is_some();
+    LogConfig { level, reveal_supi: is_set(WORKER_REVEALS), limit: !is_set(WORKER_LOGS_ALL) }
+}

@@ -1,0 +1,55 @@
+//! An experiment, and the environment in which it runs.
+
+use crate::context::{ExperimentContext, Findings};
+use vireo_bench::upf::network::Network;
+use vireo_config::Failure;
+use vireo_lab::Interrupt;
+
+/// An experiment and its source.
+pub(crate) struct Experiment {
+    pub(crate) name: &'static str,
+    /// Question that the experiment answers.
+    pub(crate) about: &'static str,
+    /// Publication and figure; empty if there is none.
+    pub(crate) paper: &'static str,
+    pub(crate) run: Run,
+}
+
+/// Function of an experiment, by the environment that it needs.
+pub(crate) enum Run {
+    /// Namespaces for cores and RANs.
+    Core(fn(&ExperimentContext) -> Result<Findings, Failure>),
+    /// A namespace for a user plane alone, linked to its surroundings.
+    UserPlane(fn(&Plane) -> Result<Findings, Failure>),
+    /// A virtual clock, without namespaces or privileges.
+    Simulated(fn(&Simulation) -> Result<Findings, Failure>),
+}
+
+/// Environment of a simulated experiment.
+pub(crate) struct Simulation {
+    pub(crate) interrupt: Interrupt,
+    /// True for the short form.
+    pub(crate) quick: bool,
+    /// Number of repetitions, each with UEs of different identifiers.
+    pub(crate) runs: u32,
+    /// Seed of the first population; the others count up.
+    pub(crate) seed: u64,
+}
+
+/// Environment of an experiment with a user plane alone.
+pub(crate) struct Plane {
+    pub(crate) network: Network,
+    pub(crate) interrupt: Interrupt,
+    /// True for the short form.
+    pub(crate) quick: bool,
+    /// Number of repetitions of every measurement.
+    pub(crate) runs: u32,
+}
+
+impl Plane {
+    /// Returns the processor of packets and the processors of everything else.
+    pub(crate) fn processors(&self) -> (usize, Vec<usize>) {
+        let all = std::thread::available_parallelism().map_or(1, usize::from);
+        (0, if all > 1 { (1..all).collect() } else { vec![0] })
+    }
+}

@@ -1,0 +1,192 @@
+//! `vireo experiment`: experiments of papers, repeated with the real core.
+//!
+//! Core and emulator are processes in separate namespaces of this machine. The experiments compare
+//! configurations of the one core. Each writes `results/NAME/`: `summary.json`, SVG plots, and CSV
+//! tables with all measurements.
+
+#![forbid(unsafe_code)]
+
+mod analysis;
+mod attach_interference;
+pub mod capacity;
+mod cluster;
+mod context;
+mod experiment;
+mod faults;
+mod isolation;
+mod migration;
+mod near_saturation;
+mod packet_cost_breakdown;
+mod pepc;
+pub mod plot;
+mod rebalance;
+mod scaleout;
+mod service_load;
+mod soak;
+mod stateless;
+mod steady;
+mod steering;
+mod store_throughput;
+mod takeover;
+mod variants;
+mod worker_failure;
+
+use context::ExperimentContext;
+use experiment::{Experiment, Plane, Run, Simulation};
+use std::path::{Path, PathBuf};
+use vireo_bench::results::{Folder, Machine, Summary};
+use vireo_bench::upf::network::Network;
+use vireo_config::Failure;
+use vireo_lab::options::UE_NETWORKS;
+use vireo_lab::{Interrupt, Lab};
+
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Run experiment NAME (see --list)
+    #[arg(value_name = "NAME", required_unless_present = "list")]
+    name: Option<String>,
+    /// List the experiments
+    #[arg(long)]
+    list: bool,
+    /// Run the short form (under a minute) without meaningful figures
+    #[arg(long)]
+    quick: bool,
+    /// Write the results to DIR [default: results/NAME]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Repeat every measurement N times [default: 3; 1 with --quick]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=50))]
+    runs: Option<u32>,
+    /// Run the soak for M minutes
+    #[arg(long, value_name = "M", default_value_t = 30.0, value_parser = minutes)]
+    minutes: f64,
+    /// Seed the random choices (arrivals, worker faults) with N
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Write the core's log to FILE
+    #[arg(long, value_name = "FILE")]
+    core_log: Option<PathBuf>,
+}
+
+const ALL: &[Experiment] = &[
+    service_load::EXPERIMENT,
+    attach_interference::EXPERIMENT,
+    store_throughput::EXPERIMENT,
+    worker_failure::EXPERIMENT,
+    cluster::simulator_validation::EXPERIMENT,
+    cluster::host_scaling::MIGRATION,
+    cluster::recovery_time::EXPERIMENT,
+    cluster::throughput::EXPERIMENT,
+    cluster::host_failure::EXPERIMENT,
+    cluster::host_scaling::SCALING,
+    near_saturation::EXPERIMENT,
+    soak::EXPERIMENT,
+    packet_cost_breakdown::EXPERIMENT,
+    scaleout::EXPERIMENT,
+    migration::EXPERIMENT,
+    isolation::EXPERIMENT,
+    takeover::EXPERIMENT,
+    rebalance::EXPERIMENT,
+    pepc::locking::EXPERIMENT,
+    pepc::signalling::EXPERIMENT,
+    pepc::iot::EXPERIMENT,
+    pepc::two_level::EXPERIMENT,
+    steering::load_balance::A,
+    steering::load_balance::B,
+    steering::load_balance::C,
+    steering::load_balance::D,
+    steering::hosts_needed::EXPERIMENT,
+    stateless::FIG3,
+    stateless::FIG4,
+    stateless::FIG5,
+    stateless::FIG6,
+    stateless::FIG7,
+    stateless::BEYOND_FIGURES,
+    stateless::DISTANCE_FIGURES,
+    stateless::MONGODB_FIGURES,
+    stateless::fault_injection::EXPERIMENT,
+    stateless::consolidated::EXPERIMENT,
+];
+
+fn minutes(text: &str) -> Result<f64, String> {
+    text.parse().ok().filter(|m| (0.5..=1440.0).contains(m)).ok_or_else(|| "0.5 to 1440 minutes are allowed".into())
+}
+
+/// Runs `vireo experiment`.
+pub fn run(args: &Args) -> Result<(), Failure> {
+    if args.list {
+        for experiment in ALL {
+            println!("{:<16} {}", experiment.name, experiment.about);
+        }
+        return Ok(());
+    }
+    let name = args.name.as_deref().unwrap_or_default();
+    let experiment = ALL
+        .iter()
+        .find(|experiment| experiment.name == name)
+        .ok_or_else(|| Failure(format!("there is no experiment {name:?}: see vireo experiment --list")))?;
+    // The lab replaces `/tmp`, so the output folder is created first. A wrong path thus fails
+    // before the run.
+    let out = args.out.clone().unwrap_or_else(|| Path::new("results").join(name));
+    let folder = Folder::make(&out)?;
+    let log = args.core_log.as_deref().map(vireo_lab::files::create).transpose()?;
+    let runs = args.runs.unwrap_or(if args.quick { 1 } else { 3 });
+    let findings = match experiment.run {
+        Run::Core(run) => {
+            let lab = Lab::build(&UE_NETWORKS)?;
+            let interrupt = Interrupt::listen()?;
+            let (quick, minutes, seed) = (args.quick, args.minutes, args.seed);
+            run(&ExperimentContext { lab, interrupt, quick, runs, minutes, seed, log })?
+        }
+        Run::Simulated(run) => {
+            run(&Simulation { interrupt: Interrupt::listen()?, quick: args.quick, runs, seed: args.seed })?
+        }
+        Run::UserPlane(run) => {
+            let network = Network::build()?;
+            run(&Plane { network, interrupt: Interrupt::listen()?, quick: args.quick, runs })?
+        }
+    };
+    for (name, table) in &findings.tables {
+        folder.table(name, table)?;
+    }
+    for (name, svg) in &findings.plots {
+        folder.plot(name, svg)?;
+    }
+    let mut summary = Summary {
+        experiment: experiment.name.into(),
+        about: experiment.about.into(),
+        paper: experiment.paper.into(),
+        machine: Machine::read(),
+        quick: args.quick,
+        runs,
+        configurations: findings.configurations,
+        figures: findings.figures,
+        met: true,
+        notes: findings.notes,
+    };
+    if cfg!(debug_assertions) {
+        summary.notes.push("Made with a debug build: nothing can be concluded from the figures.".into());
+    }
+    summary.judge();
+    folder.summary(&summary)?;
+    print!("{summary}");
+    eprintln!("experiment: results in {}", folder.path().display());
+    match findings.broken {
+        None => Ok(()),
+        Some(what) => Err(Failure(format!("{what}: see {}", folder.path().join("summary.json").display()))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_can_be_paths() {
+        for (index, experiment) in ALL.iter().enumerate() {
+            assert!(ALL[..index].iter().all(|other| other.name != experiment.name), "{}", experiment.name);
+            assert!(experiment.name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-'));
+            assert!(experiment.about.ends_with('?'), "{}: {}", experiment.name, experiment.about);
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! Lines and points over time or load.
+
+use super::PlotError;
+use super::axis::{Axis, Span};
+use super::frame::{self, Drawing, Entry, LabelledSpan, Refused, Sample, colour};
+use plotters::prelude::*;
+
+/// Drawing style of a series.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Style {
+    /// Line through the points.
+    Line,
+    Points,
+}
+
+/// Series of points.
+#[derive(Clone, Debug)]
+pub struct Series {
+    /// Name in the legend.
+    pub name: String,
+    pub style: Style,
+    /// Coordinates; points outside the axes are omitted.
+    pub points: Vec<(f64, f64)>,
+}
+
+/// Position of a mark.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum MarkPosition {
+    /// Dashed vertical line.
+    X(f64),
+    /// Dashed horizontal line.
+    Y(f64),
+    Point(f64, f64),
+}
+
+/// Reference for comparison: the paper's figure, a limit or an event.
+#[derive(Clone, Debug)]
+pub struct Mark {
+    pub name: String,
+    pub at: MarkPosition,
+}
+
+/// Plot with lines and points.
+#[derive(Clone, Debug)]
+pub struct Chart {
+    pub title: String,
+    pub x: Axis,
+    pub y: Axis,
+    pub series: Vec<Series>,
+    /// Values of a paper, drawn dashed.
+    pub marks: Vec<Mark>,
+}
+
+impl Chart {
+    /// Creates an empty plot.
+    pub fn new(title: impl Into<String>, x: Axis, y: Axis) -> Self {
+        Chart { title: title.into(), x, y, series: Vec::new(), marks: Vec::new() }
+    }
+
+    /// Adds a line.
+    #[must_use]
+    pub fn line(mut self, name: impl Into<String>, points: Vec<(f64, f64)>) -> Self {
+        self.series.push(Series { name: name.into(), style: Style::Line, points });
+        self
+    }
+
+    /// Adds a mark.
+    #[must_use]
+    pub fn mark(mut self, name: impl Into<String>, at: MarkPosition) -> Self {
+        self.marks.push(Mark { name: name.into(), at });
+        self
+    }
+
+    /// Returns the plot as SVG.
+    pub fn svg(&self) -> Result<String, PlotError> {
+        let shown = |(x, y): &(f64, f64)| self.x.takes(*x) && self.y.takes(*y);
+        let series: Vec<Vec<(f64, f64)>> =
+            self.series.iter().map(|s| s.points.iter().copied().filter(shown).collect()).collect();
+        if series.iter().all(Vec::is_empty) {
+            return Err(PlotError::Empty(self.title.clone()));
+        }
+        let marked = |axis: fn(MarkPosition) -> Option<f64>| self.marks.iter().filter_map(move |mark| axis(mark.at));
+        let all = series.iter().flatten();
+        let x = self.x.span(all.clone().map(|p| p.0).chain(marked(MarkPosition::x)));
+        let y = self.y.span(all.map(|p| p.1).chain(marked(MarkPosition::y)));
+        let entries = self.entries();
+        let across = LabelledSpan { label: &self.x.label, span: x.clone() };
+        let up = LabelledSpan { label: &self.y.label, span: y.clone() };
+        frame::sheet(&self.title, across, up, &entries, |chart| {
+            for (index, points) in series.iter().enumerate() {
+                let inside = points.iter().map(|(px, py)| (x.clamp(*px), y.clamp(*py)));
+                match self.series[index].style {
+                    Style::Line => {
+                        let style = colour(index).stroke_width(2);
+                        chart.draw_series(LineSeries::new(inside, style))?;
+                    }
+                    Style::Points => {
+                        chart.draw_series(inside.map(|p| Circle::new(p, 3, colour(index).filled())))?;
+                    }
+                }
+            }
+            for (index, mark) in self.marks.iter().enumerate() {
+                draw_mark(chart, mark.at, (&x, &y), colour(self.series.len() + index))?;
+            }
+            Ok(())
+        })
+    }
+
+    fn entries(&self) -> Vec<Entry> {
+        let series = self.series.iter().map(|s| {
+            let sample = if s.style == Style::Line { Sample::Line } else { Sample::Point };
+            (s.name.clone(), sample)
+        });
+        let marks = self.marks.iter().map(|mark| {
+            let sample = if matches!(mark.at, MarkPosition::Point(..)) { Sample::Point } else { Sample::Dashed };
+            (mark.name.clone(), sample)
+        });
+        let all = series.chain(marks).enumerate();
+        all.map(|(index, (name, sample))| Entry { name, colour: colour(index), sample }).collect()
+    }
+}
+
+impl MarkPosition {
+    fn x(self) -> Option<f64> {
+        match self {
+            MarkPosition::X(x) | MarkPosition::Point(x, _) => Some(x),
+            MarkPosition::Y(_) => None,
+        }
+    }
+
+    fn y(self) -> Option<f64> {
+        match self {
+            MarkPosition::Y(y) | MarkPosition::Point(_, y) => Some(y),
+            MarkPosition::X(_) => None,
+        }
+    }
+}
+
+fn draw_mark(chart: &mut Drawing<'_>, at: MarkPosition, axes: (&Span, &Span), colour: RGBColor) -> Result<(), Refused> {
+    let (x, y) = axes;
+    let ends = match at {
+        MarkPosition::X(at) => [(x.clamp(at), y.low), (x.clamp(at), y.high)],
+        MarkPosition::Y(at) => [(x.low, y.clamp(at)), (x.high, y.clamp(at))],
+        MarkPosition::Point(at_x, at_y) => {
+            let point = (x.clamp(at_x), y.clamp(at_y));
+            chart.draw_series(std::iter::once(Circle::new(point, 5, colour.filled())))?;
+            return Ok(());
+        }
+    };
+    chart.draw_series(DashedLineSeries::new(ends, 7, 5, colour.stroke_width(2)))?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(svg: &str) -> Vec<String> {
+        let document = roxmltree::Document::parse(svg).unwrap();
+        assert_eq!(document.root_element().tag_name().name(), "svg");
+        let texts = document.descendants().filter(|n| n.has_tag_name("text"));
+        texts.filter_map(|n| n.text().map(|t| t.trim().to_owned())).collect()
+    }
+
+    #[test]
+    fn chart_is_xml_with_labels() {
+        let line: Vec<(f64, f64)> = (1..50).map(|n| (f64::from(n), f64::from(n * n))).collect();
+        let mut chart = Chart::new("Latency & <load>", Axis::linear("time (s)"), Axis::log("latency (ms)"))
+            .line("unified \"U\"", line)
+            .mark("paper: 35 ms", MarkPosition::Y(35.0))
+            .mark("killed", MarkPosition::X(20.0))
+            .mark("paper", MarkPosition::Point(10.0, 4.0));
+        // The axes cannot show these values.
+        let odd = vec![(3.0, 0.0), (f64::NAN, 2.0), (4.0, 7.0)];
+        chart.series.push(Series { name: "points".into(), style: Style::Points, points: odd });
+        let svg = chart.svg().unwrap();
+        let texts = names(&svg);
+        for text in ["Latency & <load>", "time (s)", "latency (ms)", "unified \"U\"", "paper: 35 ms", "killed", "100"] {
+            assert!(texts.iter().any(|t| t == text), "{text} in {texts:?}");
+        }
+        assert!(svg.contains("<polyline"));
+        assert_eq!(svg.matches("<circle").count(), 4, "one point and one mark, each with its sample in the legend");
+        if let Some(path) = std::env::var_os("VIREO_KEEP_PLOTS") {
+            std::fs::write(std::path::Path::new(&path).join("chart.svg"), &svg).unwrap();
+        }
+    }
+
+    #[test]
+    fn chart_without_points_fails() {
+        let chart = Chart::new("none", Axis::linear("x"), Axis::log("y")).line("a", vec![(1.0, 0.0)]);
+        assert!(matches!(chart.svg(), Err(PlotError::Empty(title)) if title == "none"));
+    }
+}

@@ -1,0 +1,523 @@
+//! Experiments of "Analyzing the cost of statelessness in 5G".
+//!
+//! AMF, SMF and UPF are separate processes with a real database. The experiments compare the ways
+//! to store UE state. The measured time is that of a PDU session establishment, for 100 to 1,000
+//! UEs that register at once and then establish a session.
+
+mod bursts;
+pub(super) mod consolidated;
+pub(super) mod fault_injection;
+mod noise;
+mod watch;
+
+use super::context::{ExperimentContext, Findings};
+use crate::experiment::{Experiment, Run};
+use crate::plot::{Axis, Chart};
+use bursts::{Burst, FUNCTIONS};
+use vireo_bench::results::{Bound, Configuration, Figure, Measured, Table};
+use vireo_config::Failure;
+use watch::SocketSample;
+
+pub(super) const FIG3: Experiment = Experiment {
+    name: "stateless-fig3",
+    about: "What does it cost that functions keep no state, for a transaction or for a procedure?",
+    paper: "Analyzing the cost of statelessness in 5G, figure 3",
+    run: Run::Core(|session| study(session, &FIGURE_3)),
+};
+
+pub(super) const FIG4: Experiment = Experiment {
+    name: "stateless-fig4",
+    about: "What is saved by functions that share records, and by writes that nobody waits for?",
+    paper: "Analyzing the cost of statelessness in 5G, figure 4",
+    run: Run::Core(|session| study(session, &FIGURE_4)),
+};
+
+pub(super) const FIG5: Experiment = Experiment {
+    name: "stateless-fig5",
+    about: "What does it change that records are deleted and created instead of updated?",
+    paper: "Analyzing the cost of statelessness in 5G, figure 5",
+    run: Run::Core(|session| study(session, &FIGURE_5)),
+};
+
+pub(super) const BEYOND_FIGURES: Experiment = Experiment {
+    name: "stateless-beyond",
+    about: "What do binary records, protocol buffers, state that travels with requests, implied answers, gRPC, and shared memory cost instead?",
+    paper: "Analyzing the cost of statelessness in 5G, section 6 (proposals)",
+    run: Run::Core(|session| study(session, &BEYOND)),
+};
+
+pub(super) const DISTANCE_FIGURES: Experiment = Experiment {
+    name: "stateless-distance",
+    about: "What does it cost that the UPF is at the edge, and its database is not?",
+    paper: "",
+    run: Run::Core(|session| study(session, &DISTANCE)),
+};
+
+pub(super) const MONGODB_FIGURES: Experiment = Experiment {
+    name: "stateless-mongodb",
+    about: "What does statelessness cost over MongoDB's protocol (FerretDB, with --features mongodb), and what is saved there?",
+    paper: "Analyzing the cost of statelessness in 5G, figures 3 to 5, over another database",
+    run: Run::Core(|session| study(session, &MONGODB)),
+};
+
+pub(super) const FIG6: Experiment = Experiment {
+    name: "stateless-fig6",
+    about: "How busy are AMF, SMF and UPF from moment to moment, with state and without?",
+    paper: "Analyzing the cost of statelessness in 5G, figure 6",
+    run: Run::Core(|session| over_time(session, &BUSY)),
+};
+
+pub(super) const FIG7: Experiment = Experiment {
+    name: "stateless-fig7",
+    about: "How much waits at AMF, SMF and UPF from moment to moment, with state and without?",
+    paper: "Analyzing the cost of statelessness in 5G, figure 7",
+    run: Run::Core(|session| over_time(session, &WAITING)),
+};
+
+/// Numbers of UEs, as in the paper.
+const HUNDREDS: &[u32] = &[100, 200, 300, 400, 500, 600, 700, 800, 900, 1000];
+
+/// Limit of a cost that counts as halved, in percent.
+const HALF: f64 = 50.0;
+
+/// Kind of database server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Server {
+    /// Redis without persistence on disk.
+    Redis,
+    /// FerretDB on PostgreSQL, with MongoDB's protocol.
+    Mongodb,
+}
+
+/// A way to store the UE state.
+#[derive(Debug)]
+struct Mode {
+    name: &'static str,
+    about: &'static str,
+    /// Configuration tables that select the state mode.
+    tables: &'static str,
+    /// Database server that the mode requires, if any.
+    database: Option<Server>,
+    /// One-way delay between the UPF and the database in milliseconds, if delayed.
+    far_ms: Option<u64>,
+}
+
+impl Mode {
+    fn configuration(&self) -> Configuration {
+        Configuration { name: self.name.into(), about: self.about.into(), toml: self.tables.into() }
+    }
+}
+
+/// Comparison of modes.
+#[derive(Debug)]
+struct Study {
+    title: &'static str,
+    /// The first mode is the baseline of the others.
+    modes: &'static [Mode],
+    /// Values of the paper for each of the others: change of the time in percent, as mean over all
+    /// sizes and as maximum.
+    paper: &'static [Option<(f64, f64)>],
+    /// True if the paper's value is the gain of the others, divided by their time.
+    gains: bool,
+    source: &'static str,
+    /// Numbers of UEs that establish a session at once.
+    sizes: &'static [u32],
+    /// Names of two modes. The additional cost of the second over the baseline must be at most half
+    /// of the first's.
+    halves: Option<[&'static str; 2]>,
+}
+
+const STATEFUL: Mode = Mode {
+    name: "stateful",
+    about: "Each function keeps the state of UEs in its own memory.",
+    tables: "[state]\npreset = \"stateful\"\n",
+    database: None,
+    far_ms: None,
+};
+const PROCEDURAL: Mode = Mode {
+    name: "procedural",
+    about: "AMF and SMF load a UE's state from Redis at the first transaction of a procedure and commit it at the last, the UPF for \
+            each transaction: it does not see where procedures end.",
+    tables: "[state]\npreset = \"procedural\"\n",
+    database: Some(Server::Redis),
+    far_ms: None,
+};
+const TRANSACTIONAL: Mode = Mode {
+    name: "transactional",
+    about: "AMF, SMF and UPF load a UE's state from Redis before each transaction and commit after it what has changed, as JSON.",
+    tables: "[state]\npreset = \"transactional\"\n",
+    database: Some(Server::Redis),
+    far_ms: None,
+};
+
+const SHARED: Mode = Mode {
+    name: "shared",
+    about: "As shared-amf-smf, and the UPF has a part of the record, too: what it answers the SMF with, that commits.",
+    tables: "[state]\npreset = \"shared\"\n",
+    database: Some(Server::Redis),
+    far_ms: None,
+};
+const SHARED_AMF_SMF: Mode = Mode {
+    name: "shared-amf-smf",
+    about: "As transactional, but AMF and SMF share the record of a UE: where the AMF asks the SMF, that commits for both.",
+    tables: "[state]\npreset = \"shared-amf-smf\"\n",
+    database: Some(Server::Redis),
+    far_ms: None,
+};
+
+const NON_BLOCKING: Mode = Mode {
+    name: "non-blocking",
+    about: "As transactional, but AMF and UPF go on while writers of theirs commit; who loads a UE next waits for that. The SMF waits.",
+    tables: "[state]\npreset = \"non-blocking\"\n",
+    database: Some(Server::Redis),
+    far_ms: None,
+};
+
+const DELETE_CREATE: Mode = Mode {
+    name: "delete-create",
+    about: "As transactional, but SMF and UPF take records out and put them in again instead of changing them.",
+    tables: "[state]\npreset = \"delete-create\"\n",
+    database: Some(Server::Redis),
+    far_ms: None,
+};
+
+const BINARY: Mode = Mode {
+    name: "binary",
+    about: "As transactional, but they write all of a record, as octets without names.",
+    tables: "[state]\npreset = \"transactional\"\nchange = \"replace\"\nformat = \"binary\"\n",
+    database: Some(Server::Redis),
+    far_ms: None,
+};
+const PROTOBUF: Mode = Mode {
+    name: "protobuf",
+    about: "As transactional, but in protocol buffers.",
+    tables: "[state]\npreset = \"transactional\"\nformat = \"protobuf\"\n",
+    database: Some(Server::Redis),
+    far_ms: None,
+};
+const PIGGYBACK: Mode = Mode {
+    name: "piggyback",
+    about: "As transactional, but SM contexts travel with the requests: the AMF keeps them with its own contexts, and the SMF asks no \
+            database.",
+    tables: "[state]\npreset = \"transactional\"\ncarry = \"piggyback\"\n",
+    database: Some(Server::Redis),
+    far_ms: None,
+};
+const LEAN: Mode = Mode {
+    name: "lean",
+    about: "As piggyback, with binary records: one record of a UE is what AMF and SMF have, and the AMF alone loads and commits it.",
+    tables: "[state]\npreset = \"lean\"\n",
+    database: Some(Server::Redis),
+    far_ms: None,
+};
+const IMPLIED: Mode = Mode {
+    name: "implied",
+    about: "As transactional, but the SMF's first transfer is its answer to the AMF: one answer and one transaction of the AMF less.",
+    tables: "[state]\npreset = \"transactional\"\nanswer = \"implied\"\n",
+    database: Some(Server::Redis),
+    far_ms: None,
+};
+const GRPC: Mode = Mode {
+    name: "grpc",
+    about: "As transactional, but AMF and SMF ask each other in gRPC instead of JSON over HTTP/2.",
+    tables: "[state]\npreset = \"transactional\"\n\n[sbi]\nencoding = \"grpc\"\n",
+    database: Some(Server::Redis),
+    far_ms: None,
+};
+const SHM: Mode = Mode {
+    name: "shm",
+    about: "AMF, SMF and UPF commit each transaction to shared memory: the AMF to that of its workers, SMF and UPF to files that \
+            outlive them.",
+    tables: "[state]\npreset = \"shm\"\ndatabase = \"shm:///tmp/records\"\n",
+    database: None,
+    far_ms: None,
+};
+
+const TRANSACTIONAL_MONGODB: Mode = Mode {
+    name: "transactional",
+    about: "AMF, SMF and UPF load a UE's state from FerretDB before each transaction and commit it after it; they set the fields \
+            that have changed, as BSON.",
+    tables: "[state]\npreset = \"transactional\"\ndatabase = \"mongodb://127.0.0.1:27017/\"\n",
+    database: Some(Server::Mongodb),
+    far_ms: None,
+};
+const DELETE_CREATE_MONGODB: Mode = Mode {
+    name: "delete-create",
+    about: "As transactional, but SMF and UPF take records out and put them in again instead of changing them.",
+    tables: "[state]\npreset = \"delete-create\"\ndatabase = \"mongodb://127.0.0.1:27017/\"\n",
+    ..TRANSACTIONAL_MONGODB
+};
+const LEAN_MONGODB: Mode = Mode {
+    name: "lean",
+    about: "SM contexts travel with the requests, and a UE's record, which the AMF alone loads and commits, is octets.",
+    tables: "[state]\npreset = \"lean\"\ndatabase = \"mongodb://127.0.0.1:27017/\"\n",
+    ..TRANSACTIONAL_MONGODB
+};
+
+const NEAR_EDGE: Mode = Mode {
+    name: "1 ms away",
+    about: "As transactional; what goes between the UPF and the database takes 1 ms longer, each way (vireo distance).",
+    far_ms: Some(1),
+    ..TRANSACTIONAL
+};
+const FAR_EDGE: Mode = Mode {
+    name: "5 ms away",
+    about: "As transactional; what goes between the UPF and the database takes 5 ms longer, each way (vireo distance).",
+    far_ms: Some(5),
+    ..TRANSACTIONAL
+};
+
+static FIGURE_3: Study = Study {
+    title: "Statelessness",
+    modes: &[STATEFUL, PROCEDURAL, TRANSACTIONAL],
+    paper: &[Some((3.0, 10.0)), Some((56.0, 71.0))],
+    gains: false,
+    source: "figure 3",
+    sizes: HUNDREDS,
+    halves: None,
+};
+
+/// Each mode gains over the first one. The paper divides the gain by the remaining time.
+static FIGURE_4: Study = Study {
+    title: "Shared records, and writes that nobody waits for",
+    modes: &[TRANSACTIONAL, SHARED, SHARED_AMF_SMF, NON_BLOCKING],
+    paper: &[Some((10.0, 21.0)), None, Some((6.0, 17.0))],
+    gains: true,
+    source: "figure 4",
+    sizes: HUNDREDS,
+    halves: None,
+};
+
+/// The paper divides the gain by the remaining time, as in [`FIGURE_4`].
+static FIGURE_5: Study = Study {
+    title: "Update, or delete and create",
+    modes: &[TRANSACTIONAL, DELETE_CREATE],
+    paper: &[Some((2.5, 12.0))],
+    gains: true,
+    source: "figure 5a",
+    sizes: HUNDREDS,
+    halves: None,
+};
+
+/// Proposals of the paper, and modes of Vireo.
+static BEYOND: Study = Study {
+    title: "Beyond the paper",
+    modes: &[STATEFUL, TRANSACTIONAL, BINARY, PROTOBUF, PIGGYBACK, LEAN, IMPLIED, GRPC, SHM],
+    paper: &[Some((56.0, 71.0)), None, None, None, None, None, None, None],
+    gains: false,
+    source: "figure 3",
+    sizes: HUNDREDS,
+    halves: Some([TRANSACTIONAL.name, LEAN.name]),
+};
+
+/// In the paper the UPF is at the edge and the database in the cloud.
+static DISTANCE: Study = Study {
+    title: "A UPF that is far from its database",
+    modes: &[TRANSACTIONAL, NEAR_EDGE, FAR_EDGE],
+    paper: &[None, None],
+    gains: false,
+    source: "",
+    sizes: HUNDREDS,
+    halves: None,
+};
+
+/// Small sizes only: FerretDB handles about 700 operations per second.
+static MONGODB: Study = Study {
+    title: "MongoDB's protocol",
+    modes: &[STATEFUL, TRANSACTIONAL_MONGODB, DELETE_CREATE_MONGODB, LEAN_MONGODB],
+    paper: &[Some((56.0, 71.0)), None, None],
+    gains: false,
+    source: "figure 3",
+    sizes: &[10, 20, 30],
+    halves: Some([TRANSACTIONAL_MONGODB.name, LEAN_MONGODB.name]),
+};
+
+fn study(session: &ExperimentContext, study: &Study) -> Result<Findings, Failure> {
+    let sizes = if session.quick { &[20, 40] } else { study.sizes };
+    let rounds = session.repeat(study.title, |_| bursts::round(session, study.modes, sizes, false))?;
+    findings(study, sizes, &rounds)
+}
+
+/// Returns the value of a mode's warm bursts by size, for each run.
+fn by_size(
+    rounds: &[Vec<Vec<Burst>>],
+    (mode, place): (usize, usize),
+    value: impl Fn(&Burst) -> f64,
+) -> Result<Measured, Failure> {
+    let of =
+        |round: &Vec<Vec<Burst>>| round[mode].iter().filter(|burst| !burst.cold).nth(place).map_or(f64::NAN, &value);
+    Measured::each(rounds, of).ok_or_else(|| Failure("nothing was measured".into()))
+}
+
+/// Returns `value` for each run, applied to the pairs of mean times of the warm bursts: the mode's
+/// and the compared mode's, by size.
+fn compared(
+    rounds: &[Vec<Vec<Burst>>],
+    (mode, over): (usize, usize),
+    value: impl Fn(&mut dyn Iterator<Item = (f64, f64)>) -> f64,
+) -> Result<Measured, Failure> {
+    let of = |round: &Vec<Vec<Burst>>| {
+        let warm = |mode: usize| round[mode].iter().filter(|burst| !burst.cold).map(|burst| burst.mean_ms);
+        value(&mut warm(mode).zip(warm(over)))
+    };
+    Measured::each(rounds, of).ok_or_else(|| Failure("nothing was measured".into()))
+}
+
+/// Returns the additional time of the first over the second, in percent of the second.
+fn change((mine, other): (f64, f64)) -> f64 {
+    (mine / other - 1.0) * 100.0
+}
+
+fn mean(values: impl Iterator<Item = f64>) -> f64 {
+    let (sum, count) = values.fold((0.0, 0.0), |(sum, count), value| (sum + value, count + 1.0));
+    sum / count
+}
+
+fn findings(study: &Study, sizes: &[u32], rounds: &[Vec<Vec<Burst>>]) -> Result<Findings, Failure> {
+    let mut figures = Vec::new();
+    let base = study.modes[0].name;
+    for (mode, of) in study.modes.iter().enumerate() {
+        let each = |value: fn(&Burst) -> f64| {
+            let all = |round: &Vec<Vec<Burst>>| mean(round[mode].iter().filter(|burst| !burst.cold).map(value));
+            Measured::each(rounds, all).ok_or_else(|| Failure("nothing was measured".into()))
+        };
+        let mut add = |name: &str, unit: &str, value: fn(&Burst) -> f64| {
+            each(value).map(|measured| figures.push(Figure::new(format!("{}: {name}", of.name), unit, measured)))
+        };
+        add("establishment, mean of all sizes", "ms", |b| b.mean_ms)?;
+        add("release, mean of all sizes", "ms", |b| b.release_ms)?;
+        add("CPU of the AMF per UE", "us", |b| b.cpu_us[0])?;
+        add("CPU of the SMF per UE", "us", |b| b.cpu_us[1])?;
+        add("CPU of the UPF per UE", "us", |b| b.cpu_us[2])?;
+        add("the same work, before each burst", "ms", |b| b.same_work_ms)?;
+        add("processors' time that the hypervisor gave to others", "%", |b| b.stolen)?;
+        if of.database == Some(Server::Redis) {
+            add("commands of the database per UE", "", |b| b.commands)?;
+            add("octets to and from the database per UE", "B", |b| b.octets)?;
+            add("CPU of the database per UE", "us", |b| b.database_us)?;
+        }
+        if of.database.is_some() {
+            add("time of the database per UE", "us", |b| b.waited_us)?;
+        }
+        if mode == 0 {
+            continue;
+        }
+        let paper = study.paper[mode - 1];
+        let over = |mine: usize, other: usize| -> Result<[Measured; 2], Failure> {
+            let largest = |pairs: &mut dyn Iterator<Item = (f64, f64)>| pairs.map(change).fold(f64::MIN, f64::max);
+            Ok([
+                compared(rounds, (mine, other), |pairs| mean(pairs.map(change)))?,
+                compared(rounds, (mine, other), largest)?,
+            ])
+        };
+        // A cost is divided by the baseline's time, a gain by the mode's time.
+        for (names, measured, told) in
+            [((of.name, base), over(mode, 0)?, !study.gains), ((base, of.name), over(0, mode)?, study.gains)]
+        {
+            let paper = paper.filter(|_| told).map(|(mean, most)| [mean, most]);
+            for (place, (what, measured)) in ["mean of all sizes", "most"].into_iter().zip(measured).enumerate() {
+                let figure = Figure::new(format!("{} over {}, {what}", names.0, names.1), "%", measured);
+                figures.push(match paper {
+                    Some(paper) => figure.paper(Bound::About(paper[place]), study.source),
+                    None => figure,
+                });
+            }
+        }
+    }
+    if let Some(halves) = study.halves {
+        let place = |name| study.modes.iter().position(|mode| mode.name == name).unwrap_or_default();
+        let costs = |mode| compared(rounds, (place(mode), 0), |pairs| mean(pairs.map(change)));
+        let [whole, half] = [costs(halves[0])?, costs(halves[1])?];
+        let parts = half.runs.iter().zip(&whole.runs).map(|(half, whole)| half / whole * 100.0);
+        if let Some(part) = Measured::from_runs(parts.collect()) {
+            let name = format!("what {} costs over {base}, of what {} does", halves[1], halves[0]);
+            figures.push(Figure::new(name, "%", part).mark(Bound::AtMost(HALF)));
+        }
+    }
+    let mut chart = Chart::new(study.title, Axis::linear("simultaneous requests"), Axis::linear("mean time (ms)"));
+    let mut summary = Table::new(&["mode", "requests", "mean_ms", "half_width_95_ms"]);
+    for (mode, of) in study.modes.iter().enumerate() {
+        let mut line = Vec::new();
+        for (place, size) in sizes.iter().enumerate() {
+            let measured = by_size(rounds, (mode, place), |burst| burst.mean_ms)?;
+            line.push((f64::from(*size), measured.mean()));
+            let cells = [of.name.to_owned(), size.to_string(), measured.mean().to_string()];
+            summary.row(cells.into_iter().chain([measured.interval().to_string()]));
+        }
+        chart = chart.line(of.name, line);
+    }
+    Ok(Findings {
+        configurations: study.modes.iter().map(Mode::configuration).collect(),
+        figures,
+        plots: vec![("time", chart.svg()?)],
+        tables: vec![("bursts", bursts::table(study.modes, rounds)), ("intervals", summary)],
+        notes: vec![
+            format!(
+                "{} are processes of their own with the emulator and the database on this machine's processors; the time is the \
+                 emulator's, from a UE's request to its accept. Database: {}.",
+                FUNCTIONS.map(str::to_uppercase).join(", "),
+                match study.modes.iter().find_map(|mode| mode.database) {
+                    Some(Server::Mongodb) => "FerretDB 1.24 on PostgreSQL 15 (MongoDB's protocol), without fsync",
+                    _ => "redis-server, nothing on disk",
+                }
+            ),
+            "CPU and what the database says are per UE: registration, establishment and release.".into(),
+            "Where the same work, or the CPU of the database for as many commands, takes longer in a run, the machine was slower then."
+                .into(),
+        ],
+        broken: None,
+    })
+}
+
+/// Quantity of the functions that is plotted over time.
+struct BurstTimeline {
+    unit: &'static str,
+    axis: &'static str,
+    value: fn(&SocketSample, usize) -> f64,
+}
+
+const BUSY: BurstTimeline =
+    BurstTimeline { unit: "%", axis: "CPU (% of a processor)", value: |moment, place| moment.cpu[place] * 100.0 };
+const WAITING: BurstTimeline = BurstTimeline {
+    unit: "B",
+    axis: "waiting in sockets (octets)",
+    value: |moment, place| moment.waiting[place] as f64,
+};
+
+/// Modes with plots over time.
+const COURSES: &[Mode] = &[STATEFUL, PROCEDURAL, TRANSACTIONAL];
+
+fn over_time(session: &ExperimentContext, course: &BurstTimeline) -> Result<Findings, Failure> {
+    let sizes = if session.quick { [40] } else { [1000] };
+    let rounds = session.repeat("one burst", |_| bursts::round(session, COURSES, &sizes, true))?;
+    let mut figures = Vec::new();
+    let mut plots = Vec::new();
+    for (mode, of) in COURSES.iter().enumerate() {
+        let mut chart = Chart::new(of.name, Axis::linear("time (s)"), Axis::linear(course.axis));
+        for (place, function) in FUNCTIONS.iter().enumerate() {
+            let seen = |round: &'_ Vec<Vec<Burst>>| -> Vec<(f64, f64)> {
+                let moments = round[mode].iter().flat_map(|burst| &burst.moments);
+                moments.map(|moment| (moment.at_s, (course.value)(moment, place))).collect()
+            };
+            let most = |round: &Vec<Vec<Burst>>| seen(round).iter().map(|(_, value)| *value).fold(f64::NAN, f64::max);
+            let all = |round: &Vec<Vec<Burst>>| mean(seen(round).iter().map(|(_, value)| *value));
+            let name = |what: &str| format!("{}: {}, {what}", of.name, function.to_uppercase());
+            let measured = |value: Option<Measured>| value.ok_or_else(|| Failure("nothing was seen".into()));
+            figures.push(Figure::new(name("most"), course.unit, measured(Measured::each(&rounds, most))?));
+            figures.push(Figure::new(name("mean"), course.unit, measured(Measured::each(&rounds, all))?));
+            chart = chart.line(function.to_uppercase(), rounds.first().map(seen).unwrap_or_default());
+        }
+        plots.push((of.name, chart.svg()?));
+    }
+    Ok(Findings {
+        configurations: COURSES.iter().map(Mode::configuration).collect(),
+        figures,
+        plots,
+        tables: vec![("moments", bursts::moments(COURSES, &rounds)), ("bursts", bursts::table(COURSES, &rounds))],
+        notes: vec![
+            format!("{} UEs register at once, establish a session and release it. The plot is of the first run.", sizes[0]),
+            "Looked at every 10 ms. What waits is what the kernel has for a function's sockets: TCP, UDP, and SCTP's raw ones.".into(),
+        ],
+        broken: None,
+    })
+}

@@ -1,0 +1,152 @@
+//! MMLite figure 6: throughput by load of shared, stateful and central cores.
+
+use super::context::{ExperimentContext, FIRST_GUESS, Findings, Variant, each};
+use super::steady::{Outcome, Steady};
+use super::variants::{central, decomposed, processors, unified};
+use crate::experiment::{Experiment, Run};
+use crate::plot::{Axis, Chart};
+use std::time::Duration;
+use vireo_bench::results::{Bound, Figure, Table};
+use vireo_config::Failure;
+use vireo_lab::redis::Redis;
+
+pub(super) const EXPERIMENT: Experiment = Experiment {
+    name: "mmlite-fig6-store",
+    about: "How much does one core get done as the load grows: ours, stateful, with a central store?",
+    paper: "MMLite, figure 6 (10 Gbit/s line)",
+    run: Run::Core(run),
+};
+
+/// Loads, as fractions of the saturation rate of the shared-memory core.
+const LOADS: [f64; 6] = [0.25, 0.5, 0.75, 1.0, 1.25, 1.5];
+/// Peak throughput in the paper in Gbit/s: MMLite, stateful, central.
+const PAPER: [f64; 3] = [8.35, 7.2, 5.6];
+/// Index in [`variants`] of the shared-memory core, with which the others are compared.
+const OURS: usize = 0;
+
+fn variants(cores: &[usize]) -> [Variant; 3] {
+    [
+        decomposed("ours", "An NF for each procedure, contexts in shared memory.", cores, 32, &[]),
+        unified(cores),
+        central(cores),
+    ]
+}
+
+fn load(session: &ExperimentContext, rate: f64, seconds: f64) -> Steady {
+    Steady {
+        kinds: vec![("service-request", 0.7), ("periodic-update", 0.2), ("registration-session", 0.1)],
+        rate,
+        seconds,
+        ues: if session.quick { 400 } else { 4000 },
+        interval: Duration::from_millis(100),
+        faults: Vec::new(),
+        processors: processors().1,
+        more: Vec::new(),
+        beside: None,
+    }
+}
+
+/// Returns the completed procedures per second.
+fn done(outcome: &Outcome) -> f64 {
+    outcome.result.completed as f64 / outcome.result.steady_seconds
+}
+
+fn run(session: &ExperimentContext) -> Result<Findings, Failure> {
+    let (cores, others) = processors();
+    let variants = variants(&cores);
+    let _redis = Redis::start(&session.lab, &others)?;
+    let best =
+        session.saturation(&variants[OURS], &cores, FIRST_GUESS, &|rate, seconds| load(session, rate, seconds))?;
+    let loads: Vec<f64> = if session.quick { vec![0.25, 1.0] } else { LOADS.to_vec() };
+    let seconds = if session.quick { 1.5 } else { 8.0 };
+    let rounds = session.repeat("three cores by load", |_| {
+        let mut round = Vec::new();
+        for part in &loads {
+            for variant in &variants {
+                round.push(session.on_core(variant, &cores, &load(session, best * part, seconds))?);
+            }
+        }
+        Ok(round)
+    })?;
+    findings(&variants, &rounds, &loads, best)
+}
+
+fn findings(variants: &[Variant; 3], rounds: &[Vec<Outcome>], loads: &[f64], best: f64) -> Result<Findings, Failure> {
+    let at = |load: usize, variant: usize| load * variants.len() + variant;
+    let peak = |round: &Vec<Outcome>, variant: usize| {
+        (0..loads.len()).map(|load| done(&round[at(load, variant)])).fold(0.0, f64::max)
+    };
+    let last = |round: &Vec<Outcome>, variant: usize| done(&round[at(loads.len() - 1, variant)]);
+    let mut figures = Vec::new();
+    for (place, variant) in variants.iter().enumerate() {
+        let name = |what: &str| format!("{what}, {}", variant.name);
+        figures.push(Figure::new(name("procedures at the best"), "1/s", each(rounds, |r| peak(r, place))?));
+        let held = each(rounds, |r| last(r, place) / peak(r, place))?;
+        figures.push(Figure::new(name("of it left at the highest load"), "ratio", held));
+    }
+    for (place, variant) in variants.iter().enumerate().skip(OURS + 1) {
+        let ratio = each(rounds, |r| peak(r, OURS) / peak(r, place))?;
+        let figure = Figure::new(format!("ours over {}, at the best", variant.name), "ratio", ratio);
+        let paper = Bound::About((PAPER[OURS] / PAPER[place] * 100.0).round() / 100.0);
+        figures.push(figure.paper(paper, "figure 6, peaks").mark(Bound::Above(1.0)));
+    }
+    let mut table =
+        Table::new(&["run", "configuration", "load_per_s", "done_per_s", "p50_us", "p99_us", "core_cpu_share"]);
+    for (run, round) in rounds.iter().enumerate() {
+        for (load, part) in loads.iter().enumerate() {
+            for (place, variant) in variants.iter().enumerate() {
+                let outcome = &round[at(load, place)];
+                let l = outcome.result.latency("service_request");
+                let numbers = [best * part, done(outcome), l.p50 as f64, l.p99 as f64, outcome.core_cpu_share];
+                let numbers = numbers.iter().map(ToString::to_string);
+                table.row([(run + 1).to_string(), variant.name.into()].into_iter().chain(numbers));
+            }
+        }
+    }
+    let title = "What goes through by load";
+    let mut chart = Chart::new(title, Axis::linear("procedures per second, due"), Axis::linear("done"));
+    for (place, variant) in variants.iter().enumerate() {
+        let point = |load: usize| Ok((best * loads[load], each(rounds, |r| done(&r[at(load, place)]))?.median));
+        chart = chart.line(variant.name, (0..loads.len()).map(point).collect::<Result<_, Failure>>()?);
+    }
+    Ok(Findings {
+        configurations: variants.iter().map(Variant::configuration).collect(),
+        figures,
+        plots: vec![("throughput", chart.svg()?)],
+        tables: vec![("points", table)],
+        notes: vec![
+            "Each core is on one processor, the emulator and the database on the other: a mix of service requests, periodic \
+             updates and registrations with session, T1, open loop. The database is Redis, over TCP on the same machine, \
+             which keeps nothing on disk."
+                .into(),
+            "The paper's figures are Gbit/s of a 10 Gbit/s line (ours: 16% over stateful); its central store is RAMCloud, \
+             some 5 us away. What compares are ratios."
+                .into(),
+        ],
+        broken: None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::faults::Kind;
+    use crate::steady::tests::outcome;
+
+    #[test]
+    fn peaks_are_compared() {
+        let of = |completed: u64| {
+            let mut outcome = outcome(&[("service_request", 5)], Kind::Kill);
+            (outcome.result.completed, outcome.result.steady_seconds) = (completed, 1.0);
+            outcome
+        };
+        let round = vec![of(100), of(100), of(100), of(400), of(200), of(50)];
+        let found = findings(&variants(&[0]), &[round], &[0.25, 1.0], 400.0).unwrap();
+        let figure = |name: &str| found.figures.iter().find(|f| f.name == name).unwrap().ours.median;
+        assert_eq!(figure("ours over unified, at the best"), 2.0);
+        assert_eq!(figure("ours over central, at the best"), 4.0);
+        assert_eq!(figure("of it left at the highest load, central"), 0.5);
+        let csv = String::from_utf8(found.tables[0].1.csv().unwrap()).unwrap();
+        assert!(csv.contains("1,central,400,50,5000,10000,0.9"), "{csv}");
+    }
+}

@@ -1,0 +1,201 @@
+//! Options of `vireo demo`.
+
+use super::cluster_event::Event;
+use super::kill::Rate;
+use super::{report, sba};
+use crate::members::HostFault;
+use clap::ValueEnum;
+use std::path::PathBuf;
+use std::time::Duration;
+
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Emulate N UEs
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=60_000))]
+    pub(super) ues: u32,
+    /// Spread the UEs over N gNBs
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub(super) gnbs: u32,
+    /// Start R registrations per second
+    #[arg(long, value_name = "R", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(super) rate: u32,
+    /// Select the radio access
+    #[arg(long, value_enum, default_value_t = Rat::Nr)]
+    pub(super) rat: Rat,
+    /// Prefer this NAS ciphering [default: nea2; with --pcap readable nea0]
+    #[arg(long, value_enum)]
+    pub(super) ciphering: Option<Ciphering>,
+    /// Run this scenario in each UE (see `vireo emulate --list`)
+    #[arg(long, value_name = "S", default_value = report::FULL)]
+    pub(super) scenario: String,
+    /// Select the driver of user packets; all but sockets need root
+    #[arg(long, value_enum, value_name = "D", default_value_t = Datapath::Sockets)]
+    pub(super) datapath: Datapath,
+    /// Kill worker processes at RATE while UEs are active, e.g. 5/s or 30/m
+    #[arg(long, value_name = "R/s")]
+    pub(super) kill_nf: Option<Rate>,
+    /// Kill data worker processes at RATE while UEs are active
+    #[arg(long, value_name = "R/s")]
+    pub(super) kill_data: Option<Rate>,
+    /// Migrate users at RATE between slices, or UPFs with --upfs 2
+    #[arg(long, value_name = "R/s")]
+    pub(super) migrate: Option<Rate>,
+    /// Spread sessions over N UPFs; the second one is its own process
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=2))]
+    pub(super) upfs: u8,
+    /// Run AMF, SMF and UPF as separate processes over the SBI
+    #[arg(long, value_enum, value_name = "CHAIN")]
+    #[arg(conflicts_with_all = ["clusters", "kill_data", "migrate", "upfs"])]
+    pub(super) chain: Option<Chain>,
+    /// Keep state in this backend, with --chain [default: process memory]
+    #[arg(long, value_enum, requires = "chain")]
+    pub(super) state: Option<sba::StateBackend>,
+    /// Load and commit at these points, with --state
+    #[arg(long, value_enum, requires = "state", default_value_t = sba::PersistMode::Transaction)]
+    pub(super) persist: sba::PersistMode,
+    /// Share a UE's record among these functions, with --state
+    ///
+    /// One of the functions commits for all of them.
+    #[arg(long, value_enum, requires = "state", default_value_t = sba::Scope::Function)]
+    pub(super) scope: sba::Scope,
+    /// Make database commits wait for this, with --state
+    #[arg(long, value_enum, requires = "state", default_value_t = sba::WriteMode::Blocking)]
+    pub(super) write: sba::WriteMode,
+    /// Piggyback SM contexts on SMF responses and AMF requests, with --chain
+    #[arg(long, requires = "chain")]
+    pub(super) piggyback: bool,
+    /// Accept the first N1N2 transfer as create response, with --chain
+    #[arg(long, requires = "chain")]
+    pub(super) implied: bool,
+    /// Encode SBI messages in this format, with --chain
+    #[arg(long, value_enum, requires = "chain", default_value_t = sba::Sbi::Json)]
+    pub(super) sbi: sba::Sbi,
+    /// Use mutual TLS between AMF and SMF, with --chain
+    ///
+    /// The demo creates the certificates.
+    #[arg(long, requires = "chain")]
+    pub(super) tls: bool,
+    /// Kill this process in mid-run, with --state
+    ///
+    /// SMF and UPF restart at once. The AMF is one of two AMFs behind a balancer. The master is one
+    /// of the Redis Cluster.
+    #[arg(long, value_enum, requires = "state")]
+    pub(super) kill: Option<sba::KillTarget>,
+    /// Run a cluster of a balancer and N hosts
+    #[arg(long, value_name = "N", group = "clusters", value_parser = clap::value_parser!(u16).range(1..=16))]
+    #[arg(conflicts_with_all = ["kill_nf", "migrate", "upfs"])]
+    pub(super) hosts: Option<u16>,
+    /// Run a cluster through faults and changes, without losing a UE
+    ///
+    /// The cluster has etcd, a controller, two balancers and three hosts. Hosts are killed,
+    /// stopped, isolated, added and drained, and a balancer and the controller are killed and
+    /// restarted, while UEs are active. --rate is the rate of service requests.
+    #[arg(long, group = "clusters", conflicts_with_all = ["kill_nf", "kill_data", "migrate", "upfs", "datapath", "scenario", "pcap"])]
+    pub(super) cluster: bool,
+    /// Run these events, in order, with --cluster [default: all, and adds]
+    #[arg(long, value_enum, value_name = "EVENTS", value_delimiter = ',', requires = "cluster")]
+    pub(super) events: Vec<Event>,
+    /// Run a cluster under traffic while N hosts join and N are killed
+    ///
+    /// The cluster has a balancer and three hosts. Joins and kills alternate.
+    #[arg(long, value_name = "N", group = "clusters", value_parser = clap::value_parser!(u8).range(1..=200))]
+    #[arg(conflicts_with_all = ["kill_nf", "kill_data", "migrate", "upfs", "datapath", "scenario", "pcap"])]
+    pub(super) churn: Option<u8>,
+    /// Select the commits that hosts copy to each other
+    #[arg(long, value_enum, default_value_t = Replication::Hot, requires = "clusters")]
+    pub(super) replication: Replication,
+    /// Fail the host with the most UEs while UEs are active
+    #[arg(long, value_enum, requires = "hosts")]
+    pub(super) fail_host: Option<HostFault>,
+    /// Fail TIME after the first registration [default: in mid-load]
+    ///
+    /// By default the host fails when all UEs have registered and resumed from idle.
+    #[arg(long, value_name = "TIME", requires = "fail_host", value_parser = humantime::parse_duration)]
+    pub(super) fail_after: Option<Duration>,
+    /// Add a host TIME after the first registration
+    #[arg(long, value_name = "TIME", requires = "hosts", value_parser = humantime::parse_duration)]
+    pub(super) join_after: Option<Duration>,
+    /// Remove the host with the most UEs TIME after the first registration
+    #[arg(long, value_name = "TIME", requires = "hosts", value_parser = humantime::parse_duration)]
+    pub(super) leave_after: Option<Duration>,
+    /// Write the result as JSON
+    #[arg(long, value_name = "FILE")]
+    pub(super) json: Option<PathBuf>,
+    /// Capture N2, N3 and N4 to a pcap file
+    #[arg(long, value_name = "FILE")]
+    pub(super) pcap: Option<PathBuf>,
+    /// Write the core's log to FILE
+    #[arg(long, value_name = "FILE")]
+    pub(super) core_log: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(super) enum Rat {
+    /// Use NR (5G)
+    Nr,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(super) enum Ciphering {
+    /// Use no ciphering
+    Nea0,
+    /// Use SNOW 3G
+    Nea1,
+    /// Use AES
+    Nea2,
+    /// Use ZUC
+    Nea3,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Datapath {
+    /// Use UDP sockets and a TUN device
+    Sockets,
+    /// Use an XDP program in the kernel
+    Xdp,
+    /// Use AF_PACKET rings
+    AfPacket,
+    /// Use AF_XDP
+    AfXdp,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Chain {
+    /// Use HTTP/2 between AMF and SMF (TS 29.502, TS 29.518), PFCP to the UPF
+    Sba,
+}
+
+/// Selects the commits that are copied to another host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Replication {
+    /// Copy no commits
+    None,
+    /// Copy commits that end a procedure
+    Cold,
+    /// Copy every commit
+    Hot,
+}
+
+/// Returns the name of a value on the command line.
+pub(super) fn text(value: impl ValueEnum) -> String {
+    value.to_possible_value().map(|v| v.get_name().to_owned()).unwrap_or_default()
+}
+
+impl Args {
+    /// Returns the number of AMFs behind a balancer; 0 means one AMF that terminates N2.
+    pub(super) fn amfs(&self) -> u8 {
+        self.kill.map_or(0, sba::KillTarget::amfs)
+    }
+
+    /// Returns true if UEs may wait longer for the SBA database than an overloaded core makes them
+    /// wait.
+    pub(super) fn is_slow(&self) -> bool {
+        let dies = self.kill_nf.is_some() && self.state.is_some_and(|state| state != sba::StateBackend::Shm);
+        dies || self.state == Some(sba::StateBackend::Mongodb) || self.kill == Some(sba::KillTarget::Master)
+    }
+
+    /// Returns true if UEs are spread over several hosts or AMFs.
+    pub(super) fn has_several(&self) -> bool {
+        self.hosts.is_some() || self.amfs() > 0
+    }
+}
