@@ -6,7 +6,6 @@
 //! decision 5).
 
 use super::Host;
-use super::address_audit::{AddressAudit, GoneParts};
 use super::database_takeover::{LoadingBuckets, newly_owned_buckets};
 use super::machine_io::EnteredUes;
 use crate::balancer::Command;
@@ -14,9 +13,9 @@ use crate::cluster::config::ReplicationConfig;
 use crate::cluster::replicator::Replicator;
 use crate::worker::outbox::Outbox;
 use rustc_hash::FxHashSet;
+use vireo_core::placement::balance::HostId;
 use vireo_core::placement::balance::load_table::MovingAverage;
-use vireo_core::placement::balance::{BalancerId, HostId};
-use vireo_core::placement::cluster::{ClusterMap, partition_of};
+use vireo_core::placement::cluster::ClusterMap;
 use vireo_core::placement::host as machine;
 use vireo_core::placement::message::{PoolLoad, ToReplica, Welcome};
 use vireo_core::placement::replica::{ASKED_EVERY, BucketOwner, Commit, EffectAssociations};
@@ -71,12 +70,6 @@ pub(super) struct Cluster {
     pub(super) loading: LoadingBuckets,
     /// UEs that were entered or handed off by the current input.
     pub(super) entered: EnteredUes,
-    /// Audit of addresses that UEs have taken to other hosts.
-    pub(super) audit: AddressAudit,
-    balancers: Vec<BalancerId>,
-    /// Number of host IDs assigned so far.
-    joined: u16,
-    pub(super) parts: GoneParts,
     /// True if the controller has a report of unreachable replicas.
     complained: bool,
     reported: Instant,
@@ -100,10 +93,6 @@ impl Cluster {
             awaited: FxHashSet::default(),
             loading: LoadingBuckets::default(),
             entered: EnteredUes::default(),
-            audit: AddressAudit::default(),
-            balancers: Vec::new(),
-            joined: 0,
-            parts: GoneParts::default(),
             complained: false,
             reported: clock(),
             watermark_at: clock(),
@@ -125,22 +114,6 @@ impl Cluster {
     pub(super) fn has_news(&self, owner: &Owner) -> bool {
         let replicator = &self.member.replicator;
         replicator.has_handed() || replicator.has_peer_message() || owner.has_released_effects(replicator)
-    }
-
-    /// Returns the pool partition of a host.
-    pub(super) fn part_of(&self, host: HostId) -> u16 {
-        partition_of(host, self.member.welcome.part.1)
-    }
-
-    /// Returns the pool partitions of former hosts that no host of the map has.
-    pub(super) fn gone_parts(&self, owner: &Owner) -> impl Iterator<Item = u16> {
-        let had = 0..self.member.welcome.part.1.min(self.joined);
-        had.filter(|part| self.host_of_part(*part, owner).is_none())
-    }
-
-    /// Returns the host that has a pool partition, if any.
-    fn host_of_part(&self, part: u16, owner: &Owner) -> Option<HostId> {
-        owner.hosts().iter().copied().find(|host| self.part_of(*host) == part)
     }
 }
 
@@ -167,11 +140,6 @@ impl Host {
     pub(super) fn is_moving(&self) -> bool {
         let cluster = self.cluster.as_ref().zip(self.owner());
         cluster.is_some_and(|(cluster, owner)| owner.is_moving(&cluster.member.replicator))
-    }
-
-    /// Returns the host that has a pool partition, if any.
-    pub(super) fn lender(&self, part: u16) -> Option<HostId> {
-        self.cluster.as_ref()?.host_of_part(part, self.owner()?)
     }
 
     /// Copies a commit to its replicas. Its effects are emitted when the required replicas
@@ -225,11 +193,11 @@ impl Host {
         if self.cluster.as_ref().is_some_and(|cluster| cluster.member.replicator.has_handed()) {
             self.on(machine::Input::Handoff);
         }
+        self.receive_peer_messages();
         self.on(machine::Input::Poll);
-        self.audit_addresses();
         if since >= every {
             self.report(now, since);
-            self.report_parts();
+            self.on(machine::Input::ReportDue);
         }
         if let Some(cluster) = &self.cluster {
             cluster.member.replicator.flush();
@@ -296,14 +264,6 @@ impl Host {
         let begins = owner.is_some_and(|owner| owner.map().is_none());
         let gained = owner.filter(|_| self.loads()).map(|owner| newly_owned_buckets(owner, &map.buckets));
         let gained = gained.unwrap_or_default();
-        let balancers: Vec<BalancerId> = map.balancers.iter().map(|(balancer, _)| *balancer).collect();
-        let is_lost = |host: &HostId| !map.has_host(*host);
-        let lost_host = owner.is_some_and(|owner| owner.hosts().iter().any(is_lost));
-        if let Some(cluster) = self.cluster.as_mut() {
-            let lost_balancer = cluster.balancers.iter().any(|balancer| !balancers.contains(balancer));
-            cluster.audit.adopt(lost_host || lost_balancer);
-            (cluster.balancers, cluster.joined) = (balancers, map.joined);
-        }
         self.on(machine::Input::Map { map, loading: &gained });
         self.load(gained, begins);
         let Some(owner) = self.owner() else { return };

@@ -302,7 +302,7 @@ impl Host {
                 Effect::FreeAddress(dnn, address) => {
                     // The lender of a foreign address may allocate it again.
                     let part = self.ids.give_back(slot, &dnn, &address);
-                    if let Some(to) = part.and_then(|part| self.lender(part)) {
+                    if let Some(to) = part.and_then(|part| self.machine.as_ref()?.lender(part)) {
                         self.egress.send(Command::ReturnAddress { to, of: Box::new((dnn, address)) });
                     }
                 }

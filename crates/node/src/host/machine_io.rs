@@ -1,9 +1,10 @@
 //! The host as driver of its machine (`core::placement::host`): reads of the state region, actions.
 
-use super::cluster::{Owner, Pending};
+use super::cluster::{Membership, Pending};
 use super::database_takeover::introduces;
 use super::{DeferredEvent, Host, Input, nodes};
 use crate::balancer::Command;
+use crate::cluster::replicator::{PeerMessage, Replicator};
 use crate::worker::event_message::EventMessage;
 use crate::worker::outbox::{Outbox, Summary};
 use crate::worker::{references, region_layout};
@@ -12,8 +13,8 @@ use vireo_core::config::Timers;
 use vireo_core::placement::balance::HostId;
 use vireo_core::placement::cluster::ClusterMap;
 use vireo_core::placement::host::{
-    self as machine, HostIo, HostLimits, HostMachine, InputTarget, Output, ReplicaTransport, StepOutbox, StoredUe,
-    UeNotice,
+    self as machine, AddressNumber, HostIo, HostLimits, HostMachine, InputTarget, Output, ReplicaTransport, StepOutbox,
+    StoredUe, UeNotice,
 };
 use vireo_core::placement::message::ToReplica;
 use vireo_core::placement::replica::{Claims, EffectAssociations, ReplicaAcks, ResentCommit, TakeoverSet};
@@ -25,7 +26,8 @@ use vireo_ops::metrics::Flow;
 use vireo_store::region::{CommitRecord, Key, Slot, Snapshot, next_version};
 use vireo_types::{AssocId, Bucket, Instant, Ltmsi, Supi};
 
-const LIMITS: HostLimits = HostLimits { waiting_inputs: 16_384, scanned_slots: 64 };
+/// Addresses per message of an audit.
+const AUDITED_ADDRESSES: usize = 8192;
 
 /// Decisions of a host about the UEs in its state region.
 pub(super) type Machine = HostMachine<Slot, Pending, Input, DeferredEvent>;
@@ -38,10 +40,13 @@ pub(super) struct EnteredUes {
     handed_off: usize,
 }
 
-/// Creates the machine of a host; `owner` is present in a cluster. A claim lasts until the network
+/// Creates the machine of a host; `member` is present in a cluster. A claim lasts until the network
 /// abandons a registration that began before.
-pub(super) fn new_machine(owner: Option<Owner>, timers: &Timers) -> Box<Machine> {
-    Box::new(HostMachine::new(owner, Claims::new(timers.registration_given_up()), LIMITS))
+pub(super) fn new_machine(member: Option<&Membership>, timers: &Timers) -> Box<Machine> {
+    let pool_partitions = member.map_or(1, |member| member.welcome.part.1);
+    let limits = HostLimits { pool_partitions, waiting_inputs: 16_384, scanned_slots: 64 };
+    let owner = member.map(Membership::owner);
+    Box::new(HostMachine::new(owner, Claims::new(timers.registration_given_up()), limits))
 }
 
 impl Host {
@@ -74,6 +79,21 @@ impl Host {
         }
         if handed_off > 0 {
             tracing::info!(ues = handed_off, took = ?began.elapsed(), "UEs were handed over");
+        }
+    }
+
+    /// Passes the messages of other hosts besides copies to the machine.
+    pub(super) fn receive_peer_messages(&mut self) {
+        let replicator = self.cluster.as_ref().map(|cluster| &cluster.member.replicator);
+        for message in replicator.map(Replicator::take_peer_messages).unwrap_or_default() {
+            match message {
+                PeerMessage::AddressAudit { from, message } => {
+                    self.on(machine::Input::AddressAudit { from, message: &message });
+                }
+                PeerMessage::ReconcileReply { from, number, ues } => {
+                    self.on(machine::Input::ReconcileReply { from, number, ues: &ues });
+                }
+            }
         }
     }
 
@@ -284,9 +304,6 @@ impl HostIo for Io<'_> {
         }
         for session in &ue.sessions {
             self.host.ids.adopt(slot, &session.terms.dnn, &session.address);
-            if let Some(cluster) = self.host.cluster.as_mut() {
-                cluster.parts.come(self.host.ids.parts_of(&session.terms.dnn, &session.address));
-            }
         }
         let mut seen = Snapshot::default();
         self.host.region.read(slot, &mut seen);
@@ -333,6 +350,28 @@ impl HostIo for Io<'_> {
             cluster.entered.handed_off += 1;
         }
         Some(record.context)
+    }
+
+    fn partitions_of(&self, ue: &UeContext) -> Vec<u16> {
+        let addresses = ue.sessions.iter().map(|session| (&session.terms.dnn, &session.address));
+        addresses.flat_map(|(dnn, address)| self.host.ids.parts_of(dnn, address)).collect()
+    }
+
+    fn uses_partition(&self, partition: u16) -> bool {
+        self.host.ids.has_of(partition)
+    }
+
+    fn borrowed_addresses(&self, partition: u16) -> Vec<(u8, Vec<u32>)> {
+        self.host.ids.foreign_numbers(partition, AUDITED_ADDRESSES)
+    }
+
+    fn lends_addresses(&self) -> bool {
+        self.host.ids.lends()
+    }
+
+    fn free_lent(&mut self, is_in_use: &dyn Fn(AddressNumber) -> bool) {
+        let freed = self.host.ids.returned_but(is_in_use);
+        tracing::info!(freed, "addresses that no host uses any more were freed");
     }
 
     fn bind_subscriber(&mut self, slot: Slot, supi: Supi) {
@@ -435,6 +474,7 @@ impl HostIo for Io<'_> {
             Output::Done { number } => Command::Done { number },
             Output::Claim(claim) => Command::Claim { supi: claim.supi, ue: claim.ue, at: claim.at },
             Output::CaughtUp { epoch, host } => Command::CaughtUp { epoch, host },
+            Output::PoolPartitions { epoch, partitions: parts } => Command::PoolPartitions { epoch, parts },
         });
     }
 }

@@ -15,7 +15,6 @@
 //!
 //! The host uses no sockets. Bounded queues carry messages from and to the balancer.
 
-mod address_audit;
 mod builder;
 mod cluster;
 mod database_takeover;
@@ -396,7 +395,6 @@ impl Host {
         pools.calibrate(nf_scaler::calibrated());
         let crew = nf_scaler::crew(&region, &config, plan, door.clone()).map_err(HostError::Crew)?;
         let ids = IdAllocator::new(region.clone(), &config.core, (&tmsi_key, part), StdRng::from_os_rng());
-        let owner = member.as_ref().map(Membership::owner);
         let mut host = Host {
             inputs,
             door,
@@ -433,7 +431,7 @@ impl Host {
             arrived: Instant::default(),
             input: 0,
             bucket: None,
-            machine: Some(machine_io::new_machine(owner, &config.core.timers)),
+            machine: Some(machine_io::new_machine(member.as_ref(), &config.core.timers)),
             forgotten: EvictedClaims::default(),
             cluster: member.map(|member| Box::new(Cluster::new(member))),
             smf,

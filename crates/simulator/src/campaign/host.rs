@@ -28,7 +28,7 @@ const TICK: u64 = 20 * MS;
 /// not accept copies.
 const AGAIN: u64 = 100 * MS;
 const REPORT: u64 = 200 * MS;
-const LIMITS: HostLimits = HostLimits { waiting_inputs: 64, scanned_slots: 2 };
+const LIMITS: HostLimits = HostLimits { pool_partitions: 1, waiting_inputs: 64, scanned_slots: 2 };
 
 /// Decisions of a host about the UEs of its slots.
 pub(super) type Machine = HostMachine<u32, Pending, (u64, Input), UeMail>;

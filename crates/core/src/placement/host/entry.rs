@@ -167,6 +167,7 @@ impl<S: SlotKey, P, I, E> HostMachine<S, P, I, E> {
     {
         let slot = io.insert(ltmsi, ue, context)?;
         if self.owner.is_some() {
+            self.addresses.enter(io.partitions_of(ue));
             let unknown = ue.associations().filter(|node| !io.has_node(*node));
             self.unsure.extend(unknown.map(|node| UnsureUe { slot, ltmsi, node }));
         }

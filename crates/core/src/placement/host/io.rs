@@ -1,5 +1,6 @@
 //! Reads and actions of a host machine: stored UEs, RAN nodes, replicas and balancers.
 
+use super::addresses::AddressNumber;
 use crate::amf::context::UeContext;
 use crate::placement::balance::HostId;
 use crate::placement::cluster::ClusterMap;
@@ -84,6 +85,8 @@ pub enum Output {
         /// A replica, or this host.
         host: HostId,
     },
+    /// To the controller: pool partitions of former hosts from which UEs of this host have addresses.
+    PoolPartitions { epoch: u64, partitions: Vec<u16> },
 }
 
 /// Stored UEs of a host, its connections, and the actions that the machine decides. Actions take
@@ -134,6 +137,22 @@ pub trait HostIo: ReplicaTransport {
 
     /// Removes a UE that belongs to another host. Returns its encoded context, if it has one.
     fn remove(&mut self, slot: Self::Slot) -> Option<Vec<u8>>;
+
+    /// Returns the pool partitions of a UE's addresses.
+    fn partitions_of(&self, ue: &UeContext) -> Vec<u16>;
+
+    /// Returns true if UEs of this host use addresses of a pool partition.
+    fn uses_partition(&self, partition: u16) -> bool;
+
+    /// Returns the addresses of another host's pool partition that UEs of this host use: numbers by
+    /// table, in pieces of a message each.
+    fn borrowed_addresses(&self, partition: u16) -> Vec<(u8, Vec<u32>)>;
+
+    /// Returns true if UEs have taken addresses of this host's pool partition to other hosts.
+    fn lends_addresses(&self) -> bool;
+
+    /// Frees the lent addresses except those in use at other hosts.
+    fn free_lent(&mut self, is_in_use: &dyn Fn(AddressNumber) -> bool);
 
     /// Makes a UE the one with the valid context of a subscriber.
     fn bind_subscriber(&mut self, slot: Self::Slot, supi: Supi);

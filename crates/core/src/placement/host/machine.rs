@@ -1,6 +1,8 @@
 //! State of a host machine, and its handling of inputs.
 
+use super::addresses::LentAddresses;
 use super::io::{HostIo, Output, UeNotice};
+use super::replica_side::AddressAuditMessage;
 use super::routing::InputTarget;
 use crate::placement::balance::map::BucketMap;
 use crate::placement::balance::{BalancerId, HostId};
@@ -20,6 +22,8 @@ const REMEMBERED: Duration = Duration::from_secs(10);
 /// Limits of a host machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostLimits {
+    /// Number of partitions of the address pools in the cluster.
+    pub pool_partitions: u16,
     /// Number of inputs that wait for their UEs. Further ones return to the balancer, which sends
     /// them again.
     pub waiting_inputs: usize,
@@ -49,8 +53,12 @@ pub enum Input<'a> {
     },
     /// A replica's answer to a reconcile request.
     ReconcileReply { from: HostId, number: u64, ues: &'a [Ltmsi] },
+    /// A message of another host's address audit.
+    AddressAudit { from: HostId, message: &'a AddressAuditMessage },
     /// All UEs of this host are handed off: it may leave the cluster.
     LeaveGranted,
+    /// The interval between two reports to the controller is over.
+    ReportDue,
     /// The interval between two effect watermarks is over.
     WatermarkDue,
     /// Periodic work, after each batch of other inputs.
@@ -82,6 +90,8 @@ pub struct HostMachine<S, P, I, E> {
     waiting: VecDeque<I>,
     /// True if waiting inputs may be admitted now.
     is_releasing: bool,
+    /// Addresses that UEs have taken to other hosts.
+    pub(super) addresses: LentAddresses,
     /// UEs whose RAN nodes are unknown.
     pub(super) unsure: Vec<UnsureUe<S>>,
     /// Buckets whose UEs are being loaded from a database.
@@ -107,6 +117,7 @@ impl<S: SlotKey, P, I, E> HostMachine<S, P, I, E> {
             deferred: Vec::new(),
             waiting: VecDeque::new(),
             is_releasing: false,
+            addresses: LentAddresses::new(limits.pool_partitions),
             unsure: Vec::new(),
             loading: FxHashSet::default(),
             committed: FxHashSet::default(),
@@ -166,6 +177,8 @@ impl<S: SlotKey, P, I, E> HostMachine<S, P, I, E> {
             Input::Claimed(claim) => self.on_claim(claim, now, io),
             Input::BarrierReply { number, is_whole } => self.on_barrier_reply((number, is_whole), now, io),
             Input::ReconcileReply { from, number, ues } => self.on_reconcile_reply((from, number), ues, io),
+            Input::AddressAudit { from, message } => self.on_address_audit(from, message, io),
+            Input::ReportDue => self.report_partitions(io),
             Input::LeaveGranted => self.last_barrier = self.barrier(io),
             Input::WatermarkDue => {
                 let number = self.owner.as_mut().and_then(BucketOwner::request_watermark);
@@ -185,6 +198,7 @@ impl<S: SlotKey, P, I, E> HostMachine<S, P, I, E> {
         }
         self.copy_missing(io);
         self.end_migration(io);
+        self.audit_addresses(io);
         let Some(owner) = &mut self.owner else { return };
         if let Some(number) = owner.asks_for_nodes() {
             io.send(Output::Introduce { number });
@@ -334,6 +348,7 @@ impl<S: SlotKey, P, I, E> HostMachine<S, P, I, E> {
         // After this call copies of a dead host are refused, and its UEs belong to this host.
         let set = io.apply_map(map);
         let hosts: Vec<HostId> = map.hosts.iter().map(|(host, _)| *host).collect();
+        self.addresses.adopt(map, owner.hosts());
         let question = owner.adopt(map.buckets.clone(), hosts);
         let relay = std::mem::replace(&mut self.claim_relay, map.holder());
         if relay.is_some() && relay != self.claim_relay {

@@ -14,6 +14,7 @@
 //!
 //! Connections, threads, stored contexts, workers and clocks belong to the caller.
 
+mod addresses;
 mod claims;
 mod copy_queue;
 mod entry;
@@ -26,6 +27,7 @@ mod routing;
 #[cfg(test)]
 mod tests;
 
+pub use addresses::AddressNumber;
 pub use copy_queue::CopyQueue;
 pub use io::{HostIo, Output, ReplicaTransport, StepOutbox, StoredUe, UeNotice};
 pub use machine::{HostLimits, HostMachine, Input};

@@ -164,6 +164,24 @@ impl HostIo for Io {
         self.ues.remove(&slot).map(|(_, context)| context)
     }
 
+    fn partitions_of(&self, _: &UeContext) -> Vec<u16> {
+        vec![0]
+    }
+
+    fn uses_partition(&self, partition: u16) -> bool {
+        partition == 0 && !self.ues.is_empty()
+    }
+
+    fn borrowed_addresses(&self, _: u16) -> Vec<(u8, Vec<u32>)> {
+        Vec::new()
+    }
+
+    fn lends_addresses(&self) -> bool {
+        false
+    }
+
+    fn free_lent(&mut self, _: &dyn Fn(AddressNumber) -> bool) {}
+
     fn bind_subscriber(&mut self, slot: u32, supi: Supi) {
         self.subscribers.insert(supi.as_u64(), slot);
     }
@@ -240,7 +258,7 @@ fn bucket_of(map: &BucketMap, host: HostId) -> Bucket {
 fn member(io: &mut Io) -> (Machine, BucketMap) {
     let replication = ReplicationConfig { mode: Mode::Hot, replicas: 1, ack: Ack::One };
     let owner = BucketOwner::new(OWN, replication, replication.of_slices([1]));
-    let limits = HostLimits { waiting_inputs: 2, scanned_slots: 8 };
+    let limits = HostLimits { pool_partitions: 2, waiting_inputs: 2, scanned_slots: 8 };
     let mut machine = Machine::new(Some(owner), Claims::default(), limits);
     let first = BucketMap::first(&slices(&[(OTHER, 1.0), (OWN, 1.0)]));
     adopt(&mut machine, io, map(first.clone(), &[OTHER, OWN]));
@@ -318,6 +336,8 @@ fn dead_host_takeover_repeats_effects_and_drops_inputs() {
     assert_eq!(io.sent.pop(), Some(Output::Done { number: 71 }));
     let later = (79, InputTarget::Bucket(ltmsi.bucket()));
     assert_eq!(machine.admit(79, later, &mut io), Some(79));
+    machine.on(Input::ReportDue, NOW, &mut io);
+    assert_eq!(io.sent.pop(), Some(Output::PoolPartitions { epoch: 2, partitions: vec![0] }));
 }
 
 #[test]

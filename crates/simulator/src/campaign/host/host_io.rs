@@ -12,7 +12,7 @@ use std::rc::Rc;
 use vireo_core::amf::context::{EncodedContext, UeContext};
 use vireo_core::placement::balance::HostId;
 use vireo_core::placement::cluster::ClusterMap;
-use vireo_core::placement::host::{HostIo, Output, ReplicaTransport, StepOutbox, StoredUe, UeNotice};
+use vireo_core::placement::host::{AddressNumber, HostIo, Output, ReplicaTransport, StepOutbox, StoredUe, UeNotice};
 use vireo_core::placement::message::ToReplica;
 use vireo_core::placement::replica::{EffectAssociations, ReplicaAcks, ResentCommit, TakeoverSet};
 use vireo_core::step::Effect;
@@ -153,6 +153,26 @@ impl HostIo for Io<'_> {
         self.host.ues.remove(slot).filter(|ue| ue.has_context()).map(|ue| ue.context)
     }
 
+    // Addresses do not migrate in the simulation: no host lends any.
+
+    fn partitions_of(&self, _: &UeContext) -> Vec<u16> {
+        Vec::new()
+    }
+
+    fn uses_partition(&self, _: u16) -> bool {
+        false
+    }
+
+    fn borrowed_addresses(&self, _: u16) -> Vec<(u8, Vec<u32>)> {
+        Vec::new()
+    }
+
+    fn lends_addresses(&self) -> bool {
+        false
+    }
+
+    fn free_lent(&mut self, _: &dyn Fn(AddressNumber) -> bool) {}
+
     fn bind_subscriber(&mut self, slot: u32, supi: Supi) {
         self.host.ues.bind_subscriber(slot, supi);
     }
@@ -236,6 +256,7 @@ impl HostIo for Io<'_> {
             Output::ReturnInput { number } => host.tell(wires, Message::Back(number)),
             Output::Done { number } => host.tell(wires, Message::Done(number)),
             Output::Claim(claim) => host.tell(wires, Message::Claim(claim)),
+            Output::PoolPartitions { .. } => {}
             Output::CaughtUp { epoch, host: replica } => {
                 host.caught_up.push((epoch, replica));
                 wires.send(host.controller, Message::CaughtUp { epoch, host: replica });
