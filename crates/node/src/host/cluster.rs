@@ -154,7 +154,7 @@ impl Host {
         // A record of an unfinished procedure has a pin.
         let ended = snapshot.pin == 0 || outbox.forgets();
         let (ltmsi, input) = (outbox.ltmsi, outbox.input);
-        let before = self.region.ltmsi_of(slot).filter(|before| *before != ltmsi);
+        let before = self.ues.region.ltmsi_of(slot).filter(|before| *before != ltmsi);
         let (context, effects) = (&snapshot.context[..], &snapshot.outbox[..]);
         let commit = Commit { slot, ltmsi, before, input, context, outbox: effects, ways: paths };
         let Cluster { member: Membership { replicator, .. }, awaited, .. } = &mut **cluster;
@@ -165,8 +165,8 @@ impl Host {
         let record = Pending { slot, buffer, outbox, paths };
         let released = machine.commit((&commit, ended), record, &*replicator, &mut send);
         if copies > 0 {
-            self.account.metrics.messages(Flow::CopiesOut, copies);
-            self.account.metrics.messages(Flow::CopyOctetsOut, octets);
+            self.statistics.account.metrics.messages(Flow::CopiesOut, copies);
+            self.statistics.account.metrics.messages(Flow::CopyOctetsOut, octets);
         }
         match released {
             Some(Pending { outbox, .. }) => self.emit_effects(slot, buffer, outbox, paths),
@@ -215,11 +215,11 @@ impl Host {
             cluster.complained = !unreached.is_empty();
             self.egress.send(Command::UnreachablePeers(unreached));
         }
-        let used =
-            process::cpu_us() + self.rings.iter().filter_map(|worker| process::cpu_us_of(worker.pid)).sum::<u64>();
+        let used = process::cpu_us()
+            + self.workers.rings.iter().filter_map(|worker| process::cpu_us_of(worker.pid)).sum::<u64>();
         // The CPU time of an exited worker is missing from the sum.
         let worked = used.saturating_sub(std::mem::replace(&mut cluster.used_us, used));
-        let processors = cluster.quota.unwrap_or(f64::INFINITY).min(self.pools.processors() as f64);
+        let processors = cluster.quota.unwrap_or(f64::INFINITY).min(self.workers.pools.processors() as f64);
         cluster.cpu.take((worked as f64 / (since.as_micros() as f64 * processors).max(1.0)).min(1.0));
         let inputs = std::mem::take(&mut cluster.inputs);
         cluster.rate.take(f64::from(inputs) * 1e6 / (since.as_micros() as f64).max(1.0));
@@ -228,16 +228,16 @@ impl Host {
         cluster.backlogs.resize((slices + 1) * NF_KINDS, MovingAverage::default());
         for slice in 0..=slices {
             for kind in NfKind::ALL {
-                let purpose = self.pools.purpose(slice, kind);
+                let purpose = self.workers.pools.purpose(slice, kind);
                 let active = |nf: &&super::pools::Nf| nf.purpose == purpose && nf.state == super::pools::State::Active;
-                let of = || self.pools.iter().filter(active);
+                let of = || self.workers.pools.iter().filter(active);
                 let backlogs = of().map(|nf| f64::from(nf.queue.len() as u32) / nf.share.max(1e-3));
                 let average = &mut cluster.backlogs[slice * NF_KINDS + kind.index()];
                 average.take(backlogs.fold(f64::INFINITY, f64::min).min(1e9));
                 pools.push(PoolLoad {
                     backlog: average.get() as f32,
                     share: of().map(|nf| nf.share).sum::<f64>() as f32,
-                    time_us: self.pools.time(purpose).nanos() as f32 / 1000.0,
+                    time_us: self.workers.pools.time(purpose).nanos() as f32 / 1000.0,
                 });
             }
         }
@@ -247,7 +247,7 @@ impl Host {
 
     /// Acknowledges the current input: it has no further consequences.
     pub(super) fn done(&mut self) {
-        let number = std::mem::take(&mut self.input);
+        let number = std::mem::take(&mut self.current.input);
         if number != 0 {
             self.egress.send(Command::Done { number });
         }

@@ -62,12 +62,14 @@ pub(super) fn newly_owned_buckets(owner: &Owner, next: &BucketMap) -> FxHashSet<
 impl Host {
     /// Returns true if the UEs of dead hosts are loaded from a database.
     pub(super) fn loads(&self) -> bool {
-        matches!(self.location, Location::Central(_))
+        matches!(self.workers.location, Location::Central(_))
     }
 
     /// Starts to load the UEs of these buckets. `begins` is true for the first map of this host.
     pub(super) fn load(&mut self, buckets: FxHashSet<Bucket>, begins: bool) {
-        let (Some(cluster), Location::Central(config)) = (self.cluster.as_mut(), &self.location) else { return };
+        let (Some(cluster), Location::Central(config)) = (self.cluster.as_mut(), &self.workers.location) else {
+            return;
+        };
         if buckets.is_empty() {
             return;
         }
@@ -77,7 +79,7 @@ impl Host {
             self.egress.send(Command::Introduce { number });
         }
         let (alive, config) = (Arc::downgrade(&cluster.loading.alive), config.clone());
-        let (door, region) = (self.door.clone(), self.region.clone());
+        let (door, region) = (self.door.clone(), self.ues.region.clone());
         let thread = std::thread::Builder::new().name("contexts".into()).spawn(move || {
             if let Some(ues) = claim(&config, &region, &buckets, &alive) {
                 // The host has exited if the send fails.
@@ -92,7 +94,7 @@ impl Host {
     /// Returns true if an SMF's message about a subscriber waits: the UE may be loading.
     pub(super) fn is_to_come(&self, supi: Supi) -> bool {
         self.machine.as_ref().is_some_and(|machine| machine.is_loading())
-            && self.region.lookup(Key::Supi, supi.as_u64()).is_none()
+            && self.ues.region.lookup(Key::Supi, supi.as_u64()).is_none()
     }
 
     /// Enters loaded UEs after the balancers have sent all RAN nodes.
@@ -127,7 +129,7 @@ impl Host {
         self.drive(|machine, io| machine.finish_entry(io));
         self.release_waiting();
         if count > 0 {
-            self.account.metrics.messages(Flow::Promoted, count as u64);
+            self.statistics.account.metrics.messages(Flow::Promoted, count as u64);
             tracing::warn!(ues = count, took = ?began.elapsed(), "UEs of a host that is gone were taken over");
         }
     }
@@ -141,7 +143,7 @@ impl Host {
             let Ok(ue) = context::decode(&context) else {
                 return tracing::error!(id, "a stored context does not decode: the UE is lost; please report it");
             };
-            let octets = DatabaseRef { id, base: self.sequence, ..DatabaseRef::default() }.octets();
+            let octets = DatabaseRef { id, base: self.events.sequence, ..DatabaseRef::default() }.octets();
             ltmsi = ue.ltmsi;
             slot = self.enter_context((ltmsi, &ue), &octets, || claimed(&recovery.outboxes, newest));
             if slot.is_none() {

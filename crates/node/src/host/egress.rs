@@ -60,19 +60,19 @@ impl CommitOrder {
 impl Host {
     /// Reads the rings of all workers. Returns true if a ring had an item.
     pub(super) fn committed(&mut self) -> bool {
-        (self.arrived, self.input) = (clock(), 0);
+        (self.current.arrived, self.current.input) = (clock(), 0);
         if self.awaits_too_many() {
             return false;
         }
         let mut busy = false;
-        for at in 0..self.rings.len() {
+        for at in 0..self.workers.rings.len() {
             busy |= self.take_from(at);
         }
         // A worker reports a record before another worker gets the UE. The predecessor of an early
         // record is therefore in a ring.
         let mut before = usize::MAX;
-        while (1..before).contains(&self.order.early.len()) {
-            let early = std::mem::take(&mut self.order.early);
+        while (1..before).contains(&self.ues.order.early.len()) {
+            let early = std::mem::take(&mut self.ues.order.early);
             before = early.len();
             early.into_iter().for_each(|buffer| self.emit(buffer));
         }
@@ -85,78 +85,78 @@ impl Host {
     /// Reads up to `BATCH` items of each ring of one worker. Returns true if a ring had an item.
     pub(super) fn take_from(&mut self, at: usize) -> bool {
         let mut busy = false;
-        self.faults.worker = Some(self.rings[at].number);
+        self.workers.faults.worker = Some(self.workers.rings[at].number);
         for _ in 0..BATCH {
-            let Some(item) = self.rings[at].committed.take() else { break };
-            if let Some(buffer) = self.region.buffer_of(item) {
+            let Some(item) = self.workers.rings[at].committed.take() else { break };
+            if let Some(buffer) = self.ues.region.buffer_of(item) {
                 self.emit(buffer);
             }
             busy = true;
         }
         for _ in 0..BATCH {
-            let Some(item) = self.rings[at].returned.take() else { break };
+            let Some(item) = self.workers.rings[at].returned.take() else { break };
             self.handed_back(Packet::from_item(item));
             busy = true;
         }
-        self.faults.worker = None;
+        self.workers.faults.worker = None;
         busy
     }
 
     /// Emits early records whose predecessors are missing. This is a bug, but it must not block the
     /// UEs.
     fn emit_anyway(&mut self) {
-        let mut early: Vec<_> = std::mem::take(&mut self.order.early)
+        let mut early: Vec<_> = std::mem::take(&mut self.ues.order.early)
             .into_iter()
-            .filter_map(|buffer| Some((self.region.place_of_buffer(buffer)?, buffer)))
+            .filter_map(|buffer| Some((self.ues.region.place_of_buffer(buffer)?, buffer)))
             .collect();
         early.sort_unstable_by_key(|(place, _)| *place);
         for ((slot, version), buffer) in early {
             tracing::error!(slot = slot.number(), version, "a record has not left before the next: please report it");
-            *self.order.last(slot) = version.wrapping_sub(1);
+            *self.ues.order.last(slot) = version.wrapping_sub(1);
             self.emit(buffer);
         }
     }
 
     /// Emits the effects of a record after those of its predecessor, unless they were emitted.
     pub(super) fn emit(&mut self, buffer: Buffer) {
-        let mut snapshot = std::mem::take(&mut self.snapshot);
+        let mut snapshot = std::mem::take(&mut self.ues.snapshot);
         let copied = self.owner().is_some_and(Owner::copies);
-        let whole = copied || self.smf_commits() || self.keep.is_some();
-        if self.region.read_record(buffer, &mut snapshot, whole) && !snapshot.sent {
-            match (Outbox::decode(&snapshot.outbox), self.region.place_of_buffer(buffer)) {
-                (Some(_), Some((slot, version))) if !self.order.is_next(slot, version) => {
+        let whole = copied || self.smf_commits() || self.persistence.keep.is_some();
+        if self.ues.region.read_record(buffer, &mut snapshot, whole) && !snapshot.sent {
+            match (Outbox::decode(&snapshot.outbox), self.ues.region.place_of_buffer(buffer)) {
+                (Some(_), Some((slot, version))) if !self.ues.order.is_next(slot, version) => {
                     // A record that waits for replicas was offered before.
                     if !self.cluster.as_ref().is_some_and(|cluster| cluster.awaits(buffer)) {
-                        self.order.early.push(buffer);
+                        self.ues.order.early.push(buffer);
                     }
                 }
                 (Some(outbox), Some((slot, version))) => {
-                    *self.order.last(slot) = version;
-                    if let Some(keep) = &mut self.keep {
+                    *self.ues.order.last(slot) = version;
+                    if let Some(keep) = &mut self.persistence.keep {
                         let is_registered = outbox.after.is_some_and(|after| after.registered);
-                        keep.committed(slot, is_registered, &snapshot.context, self.arrived);
+                        keep.committed(slot, is_registered, &snapshot.context, self.current.arrived);
                     }
                     if let Some(deadline) = snapshot.deadline {
-                        self.timers.schedule(slot, deadline, outbox.at);
+                        self.events.timers.schedule(slot, deadline, outbox.at);
                     }
                     if copied {
                         self.copy(slot, buffer, outbox, &snapshot);
                     } else {
-                        self.travels = self.travels(&snapshot.context);
+                        self.current.travels = self.travels(&snapshot.context);
                         self.emit_effects(slot, buffer, outbox, EffectAssociations::default());
                     }
                 }
                 _ => self.broken_record(buffer),
             }
         }
-        self.snapshot = snapshot;
+        self.ues.snapshot = snapshot;
     }
 
     /// Executes the effects of a record, once, by these associations as far as they are up.
     pub(super) fn emit_effects(&mut self, slot: Slot, buffer: Buffer, outbox: Outbox, ways: EffectAssociations) {
         let forgets = outbox.forgets();
         self.act(slot, outbox, ways);
-        self.own.sent(buffer);
+        self.ues.own.sent(buffer);
         if forgets {
             self.take_out(slot, Some(buffer));
         }
@@ -164,51 +164,51 @@ impl Host {
 
     /// Frees the slot of a removed context, unless the UE has returned to it meanwhile.
     fn take_out(&mut self, slot: Slot, tombstone: Option<Buffer>) {
-        self.ids.settle_taken(slot, |_, _, _| false);
-        let mut now = std::mem::take(&mut self.snapshot);
-        let there = self.region.read(slot, &mut now);
+        self.ues.ids.settle_taken(slot, |_, _, _| false);
+        let mut now = std::mem::take(&mut self.ues.snapshot);
+        let there = self.ues.region.read(slot, &mut now);
         match tombstone {
-            Some(buffer) if there && now.buffer() == Some(buffer) => match self.own.remove(slot, &now) {
-                Ok(()) => *self.order.last(slot) = next_version(now.version()),
+            Some(buffer) if there && now.buffer() == Some(buffer) => match self.ues.own.remove(slot, &now) {
+                Ok(()) => *self.ues.order.last(slot) = next_version(now.version()),
                 Err(error) => tracing::error!(%error, "a context that was to go is still there"),
             },
             Some(_) => {}
             None => {
-                self.own.abandon(slot);
+                self.ues.own.abandon(slot);
             }
         }
-        self.snapshot = now;
+        self.ues.snapshot = now;
     }
 
     /// Processes a returned packet: an event without its UE, or the outbox of a stateful worker.
     fn handed_back(&mut self, packet: Packet) {
         let mut octets = Vec::new();
-        if let Some(sequence) = self.region.read_packet(packet, &mut octets) {
+        if let Some(sequence) = self.ues.region.read_packet(packet, &mut octets) {
             if sequence & OUTBOX != 0 {
                 self.private_outbox((sequence & !OUTBOX) as u32, &octets);
-            } else if !self.returned.contains(&sequence) {
-                if self.returned.len() == REMEMBERED {
-                    self.returned.pop_front();
+            } else if !self.workers.returned.contains(&sequence) {
+                if self.workers.returned.len() == REMEMBERED {
+                    self.workers.returned.pop_front();
                 }
-                self.returned.push_back(sequence);
+                self.workers.returned.push_back(sequence);
                 self.redeliver(&octets);
             }
         }
-        self.own.free(packet);
+        self.ues.own.free(packet);
     }
 
     fn private_outbox(&mut self, slot: u32, octets: &[u8]) {
-        let (Some(slot), Some(outbox)) = (self.region.slot_at(slot), Outbox::decode(octets)) else { return };
+        let (Some(slot), Some(outbox)) = (self.ues.region.slot_at(slot), Outbox::decode(octets)) else { return };
         let (forgets, after, deadline) = (outbox.forgets(), outbox.after, outbox.deadline);
         if let Some(deadline) = deadline {
-            self.timers.schedule(slot, deadline, outbox.at);
+            self.events.timers.schedule(slot, deadline, outbox.at);
         }
-        if let Some((_, summary)) = self.private.as_mut().and_then(|private| private.get_mut(&slot)) {
+        if let Some((_, summary)) = self.ues.private.as_mut().and_then(|private| private.get_mut(&slot)) {
             *summary = after.unwrap_or_default();
         }
         self.act(slot, outbox, EffectAssociations::default());
         if forgets {
-            if let Some(private) = &mut self.private {
+            if let Some(private) = &mut self.ues.private {
                 private.remove(&slot);
             }
             self.take_out(slot, None);
@@ -218,7 +218,7 @@ impl Host {
     /// Redelivers an event that was posted to the wrong UE.
     fn redeliver(&mut self, octets: &[u8]) {
         let decoded = event_message::EventMessage::decode(octets);
-        (self.input, self.bucket) = (decoded.as_ref().map_or(0, |(_, input, _)| *input), None);
+        (self.current.input, self.current.bucket) = (decoded.as_ref().map_or(0, |(_, input, _)| *input), None);
         // Event messages name the RAN node.
         match decoded.map(|(_, _, parcel)| parcel) {
             Some(EventMessage::Initial { assoc: node, pdu, .. }) => self.redeliver_initial(node, pdu),
@@ -245,7 +245,7 @@ impl Host {
         match view.and_then(|view| Ok((view, named_ue(&view, pdu, &self.config)?, n2::ue_message(pdu)?))) {
             Ok((view, NamedUe::Initial { tmsi, .. }, _)) => {
                 // The balancer routed the message by this bucket, and does so on redelivery.
-                self.bucket = tmsi.map(|tmsi| self.ids.bucket_of(tmsi));
+                self.current.bucket = tmsi.map(|tmsi| self.ues.ids.bucket_of(tmsi));
                 self.create_ue((None, node), pdu, &view);
             }
             Ok(_) => self.done(),
@@ -259,22 +259,22 @@ impl Host {
     /// Executes the effects of a step in order.
     fn act(&mut self, slot: Slot, outbox: Outbox, ways: EffectAssociations) {
         let Outbox { at, ltmsi, key, input, before, after, settled, seids, effects, notes, .. } = outbox;
-        let travels = self.travels.take();
+        let travels = self.current.travels.take();
         // If the SMF commits for the AMF, the input is complete when the SMF's response arrives.
         let asks = effects.iter().any(|effect| matches!(effect, Effect::SmfRequest { .. }));
         let later = asks && travels.as_ref().is_some_and(|travels| travels.part.is_some());
         let (asked, input) = if later { (input, 0) } else { (0, input) };
-        self.totals.change(before, after);
+        self.statistics.totals.change(before, after);
         self.moved(slot, before, after);
-        if self.region.ltmsi_of(slot) != Some(ltmsi) && !self.region.rename(slot, ltmsi) {
+        if self.ues.region.ltmsi_of(slot) != Some(ltmsi) && !self.ues.region.rename(slot, ltmsi) {
             tracing::error!(%ltmsi, "a UE does not get its new number: please report it");
         }
         for old in settled {
-            self.region.drop_alias(slot, old);
+            self.ues.region.drop_alias(slot, old);
         }
-        let slice = self.ids.slice_of(ltmsi);
+        let slice = self.ues.ids.slice_of(ltmsi);
         for note in &notes {
-            self.account.note(note, at, slice, format_args!("UE {ltmsi}"));
+            self.statistics.account.note(note, at, slice, format_args!("UE {ltmsi}"));
         }
         let mut seids = seids.into_iter();
         for (n, effect) in effects.into_iter().enumerate() {
@@ -292,7 +292,7 @@ impl Host {
                 }
                 Effect::Authenticate(request) => self.authenticate(slot, ltmsi, request),
                 Effect::BindTmsi(tmsi) => self.bind(slot, Key::Tmsi, u64::from(tmsi.0)),
-                Effect::FreeTmsi(tmsi) => self.region.unbind(slot, Key::Tmsi, u64::from(tmsi.0)),
+                Effect::FreeTmsi(tmsi) => self.ues.region.unbind(slot, Key::Tmsi, u64::from(tmsi.0)),
                 Effect::BindSupi(supi) => {
                     self.drive(|machine, io| machine.bind_subscriber((slot, supi), at, clock(), io));
                 }
@@ -301,7 +301,7 @@ impl Host {
                 }
                 Effect::FreeAddress(dnn, address) => {
                     // The lender of a foreign address may allocate it again.
-                    let part = self.ids.give_back(slot, &dnn, &address);
+                    let part = self.ues.ids.give_back(slot, &dnn, &address);
                     if let Some(to) = part.and_then(|part| self.machine.as_ref()?.lender(part)) {
                         self.egress.send(Command::ReturnAddress { to, of: Box::new((dnn, address)) });
                     }
@@ -323,7 +323,7 @@ impl Host {
 
     /// Returns true if the SMF commits to the records of UEs.
     pub(super) fn smf_commits(&self) -> bool {
-        matches!(&self.location, Location::Central(config) if config.records.is_shared())
+        matches!(&self.workers.location, Location::Central(config) if config.records.is_shared())
     }
 
     /// Returns the commit that a UE's requests to the SMF delegate, if the SMF commits to its
@@ -375,7 +375,7 @@ impl Host {
 
     /// Binds an identifier to a UE in the directory.
     pub(super) fn bind(&mut self, slot: Slot, key: Key, value: u64) {
-        match self.region.bind(slot, key, value) {
+        match self.ues.region.bind(slot, key, value) {
             Ok(()) => {}
             Err(InsertError::InUse(_)) => {
                 // The second UE with the same 5G-TMSI is not found by it and identifies itself.

@@ -32,52 +32,52 @@ pub(super) struct Faults {
 impl Host {
     /// Handles the faults of the region since the last call.
     pub(super) fn look_for_faults(&mut self, now: Instant) {
-        let count = self.region.faults() - self.faults.seen;
+        let count = self.ues.region.faults() - self.workers.faults.seen;
         if count > 0 {
-            self.faults.seen += count;
-            self.account.metrics.faults(Fault::StateRegion, count);
+            self.workers.faults.seen += count;
+            self.statistics.account.metrics.faults(Fault::StateRegion, count);
             self.replace_all(now, count);
         }
     }
 
     fn replace_all(&mut self, now: Instant, count: u64) {
-        let lately = self.faults.replaced.is_some_and(|at| now.since(at) < REPLACED_EVERY);
+        let lately = self.workers.faults.replaced.is_some_and(|at| now.since(at) < REPLACED_EVERY);
         // The death of a stateful worker would lose its UEs.
-        if lately || self.private.is_some() {
+        if lately || self.ues.private.is_some() {
             return tracing::error!(count, "state region has words that no worker writes");
         }
-        self.faults.replaced = Some(now);
+        self.workers.faults.replaced = Some(now);
         tracing::error!(
             count,
-            workers = self.rings.len(),
+            workers = self.workers.rings.len(),
             "state region has words that no worker writes, replacing workers"
         );
-        self.rings.iter().for_each(|worker| self.crew.kill(worker.number));
+        self.workers.rings.iter().for_each(|worker| self.workers.supervisor.kill(worker.number));
     }
 
     /// Handles a record whose effects do not decode: marks it as sent, drops its UE and replaces
     /// its worker.
     pub(super) fn broken_record(&mut self, buffer: Buffer) {
-        self.account.metrics.fault(Fault::StateRegion);
-        let slot = self.region.slot_of_buffer(buffer);
-        let worker = self.faults.worker;
+        self.statistics.account.metrics.fault(Fault::StateRegion);
+        let slot = self.ues.region.slot_of_buffer(buffer);
+        let worker = self.workers.faults.worker;
         tracing::error!(slot = slot.map(Slot::number), worker, "bug or attack: committed record does not decode");
-        self.own.sent(buffer);
-        let current = |slot: &Slot| self.region.is_record_of(*slot, buffer);
+        self.ues.own.sent(buffer);
+        let current = |slot: &Slot| self.ues.region.is_record_of(*slot, buffer);
         if let Some(slot) = slot.filter(current) {
             self.evict(&[slot]);
         }
-        if let (Some(worker), None) = (worker, &self.private) {
-            self.crew.kill(worker);
+        if let (Some(worker), None) = (worker, &self.ues.private) {
+            self.workers.supervisor.kill(worker);
         }
     }
 
     /// Removes the UEs in these slots whose records cannot be read.
     pub(super) fn evict_broken(&mut self, from: u32, count: u32) {
-        let slots = (from..from.saturating_add(count)).filter_map(|number| self.region.slot_at(number));
-        let broken: Vec<Slot> = slots.filter(|slot| self.region.is_broken(*slot)).collect();
+        let slots = (from..from.saturating_add(count)).filter_map(|number| self.ues.region.slot_at(number));
+        let broken: Vec<Slot> = slots.filter(|slot| self.ues.region.is_broken(*slot)).collect();
         if !broken.is_empty() {
-            self.account.metrics.faults(Fault::StateRegion, broken.len() as u64);
+            self.statistics.account.metrics.faults(Fault::StateRegion, broken.len() as u64);
             tracing::error!(count = broken.len(), "UEs are lost: their records cannot be read");
             self.evict(&broken);
             self.replace_all(clock(), broken.len() as u64);
@@ -86,33 +86,33 @@ impl Host {
 
     fn evict(&mut self, slots: &[Slot]) {
         for slot in slots {
-            let version = self.own.evict(*slot);
-            *self.order.last(*slot) = version;
+            let version = self.ues.own.evict(*slot);
+            *self.ues.order.last(*slot) = version;
         }
-        self.ids.give_back_all(|owner| slots.contains(&owner));
+        self.ues.ids.give_back_all(|owner| slots.contains(&owner));
     }
 
     /// Restores the words that a worker reads at its start. Called before a worker of this number
     /// starts.
     pub(super) fn restore(&mut self, number: u8) {
-        let plan = self.plan;
-        self.region.restore(number, plan.rings(number.min(WORKERS)));
-        let put = |word: u32, value: u64| self.region.shared_word(word).store(value, Ordering::Release);
+        let plan = self.ues.plan;
+        self.ues.region.restore(number, plan.rings(number.min(WORKERS)));
+        let put = |word: u32, value: u64| self.ues.region.shared_word(word).store(value, Ordering::Release);
         put(region_layout::BOARD_CLOCK, clock::offset());
         put(region_layout::BOARD_STOP, 0);
-        put(region_layout::BOARD_SLOTS, self.slots.into());
+        put(region_layout::BOARD_SLOTS, self.ues.slots.into());
         // A worker that died during a step leaves behind its UE in progress and its queueing time.
         // Its successor would seem stuck.
         put(plan.nf_word(number, 0, region_layout::NF_SERVING), 0);
         (0..plan.nfs).for_each(|nf| put(plan.nf_word(number, nf, region_layout::NF_WAITED), 0));
-        let alone = self.region.shared_word(region_layout::BOARD_ALONE);
+        let alone = self.ues.region.shared_word(region_layout::BOARD_ALONE);
         if alone.load(Ordering::Relaxed) > (clock() + super::takeover::ALONE).0 {
             alone.store(0, Ordering::Relaxed);
         }
         let mut octets = Vec::new();
-        self.region.read_published(region_layout::BULLETIN_CONFIG, &mut octets);
-        if self.instructions.octets().is_ok_and(|own| own != octets)
-            && let Err(error) = self.instructions.publish(&self.region)
+        self.ues.region.read_published(region_layout::BULLETIN_CONFIG, &mut octets);
+        if self.workers.instructions.octets().is_ok_and(|own| own != octets)
+            && let Err(error) = self.workers.instructions.publish(&self.ues.region)
         {
             tracing::error!(%error, "instructions of workers are damaged and cannot be written again");
         }

@@ -54,7 +54,7 @@ impl Host {
         };
         let node = self.nodes.of(assoc);
         let of_ue = node.filter(|_| view.route != Route::Node);
-        if of_ue.is_some_and(|node| self.nodes.is_repeat(node, assoc, pdu, self.arrived)) {
+        if of_ue.is_some_and(|node| self.nodes.is_repeat(node, assoc, pdu, self.current.arrived)) {
             tracing::debug!(
                 assoc = assoc.0,
                 "a message came before by an association that is gone, and is passed over"
@@ -66,7 +66,7 @@ impl Host {
             named_ue(&view, pdu, &self.config).map(|named| (named, node))
         });
         match named {
-            Ok((NamedUe::Connected(amf_id), node)) => match self.region.slot_of(amf_id.ltmsi()) {
+            Ok((NamedUe::Connected(amf_id), node)) => match self.ues.region.slot_of(amf_id.ltmsi()) {
                 Some(slot) => {
                     self.nodes.heard(node, assoc, slot);
                     self.deliver(slot, &EventMessage::Ngap { assoc: node, amf_id, pdu }, view.kind);
@@ -99,7 +99,7 @@ impl Host {
     }
 
     pub(super) fn fault(&mut self, assoc: AssocId, fault: &Fault) {
-        self.account.fault(fault.kind, clock(), self.nodes.peer(assoc));
+        self.statistics.account.fault(fault.kind, clock(), self.nodes.peer(assoc));
         if let Some(pdu) = fault.answer() {
             self.egress.send(Command::Ngap { assoc, ue: None, key: 0, pdu });
         }
@@ -122,7 +122,7 @@ impl Host {
         pdu: &[u8],
     ) {
         self.forget_ran_id(node, ran_id);
-        let known = tmsi.and_then(|tmsi| self.region.lookup(Key::Tmsi, u64::from(tmsi.0)));
+        let known = tmsi.and_then(|tmsi| self.ues.region.lookup(Key::Tmsi, u64::from(tmsi.0)));
         let Some(slot) = known else { return self.newcomer((assoc, node), pdu, view) };
         let refused = !self.admits(view, true);
         self.nodes.heard(node, assoc, slot);
@@ -134,10 +134,10 @@ impl Host {
 
     /// A RAN node that reuses a RAN UE NGAP ID has released the UE that had it.
     pub(super) fn forget_ran_id(&mut self, node: AssocId, ran_id: RanUeNgapId) {
-        if let Some(before) = self.region.lookup(Key::Ran, ran_key(node, ran_id)) {
-            let input = std::mem::take(&mut self.input);
+        if let Some(before) = self.ues.region.lookup(Key::Ran, ran_key(node, ran_id)) {
+            let input = std::mem::take(&mut self.current.input);
             self.deliver(before, &EventMessage::RanIdReused { assoc: node, ran_id }, NfKind::StateManagement);
-            self.input = input;
+            self.current.input = input;
         }
     }
 
@@ -148,12 +148,12 @@ impl Host {
         if let Err(why) = self.make_room(node, view, now) {
             return self.turn_away((by, node), pdu, why);
         }
-        let Some(ltmsi) = self.ids.fresh(self.bucket) else { return self.no_number() };
-        let Ok(slot) = self.own.insert(ltmsi) else {
+        let Some(ltmsi) = self.ues.ids.fresh(self.current.bucket) else { return self.no_number() };
+        let Ok(slot) = self.ues.own.insert(ltmsi) else {
             return self.turn_away((by, node), pdu, TurnedAway::Full);
         };
         self.used(slot);
-        self.young.push_back((now, slot, ltmsi));
+        self.events.young.push_back((now, slot, ltmsi));
         self.half_open(slot, node, now);
         if let Some(by) = by {
             self.nodes.heard(node, by, slot);
@@ -163,38 +163,38 @@ impl Host {
 
     /// Records that a slot is in use.
     pub(super) fn used(&mut self, slot: Slot) {
-        if slot.number() >= self.slots {
-            self.slots = slot.number() + 1;
-            self.region.shared_word(region_layout::BOARD_SLOTS).store(self.slots.into(), Ordering::Relaxed);
+        if slot.number() >= self.ues.slots {
+            self.ues.slots = slot.number() + 1;
+            self.ues.region.shared_word(region_layout::BOARD_SLOTS).store(self.ues.slots.into(), Ordering::Relaxed);
         }
     }
 
     /// Frees the slots of UEs without a commit: the first message was invalid, or crashed its
     /// workers. A UE with a record ends by its steps.
     pub(super) fn free_unused_slots(&mut self, now: Instant) {
-        while let Some((at, slot, ltmsi)) = self.young.front().copied() {
+        while let Some((at, slot, ltmsi)) = self.events.young.front().copied() {
             if now.since(at) < COMES_TO_LIFE {
                 return;
             }
-            self.young.pop_front();
-            let private = self.private.as_ref().is_some_and(|private| private.contains_key(&slot));
-            if private || self.region.ltmsi_of(slot) != Some(ltmsi) {
+            self.events.young.pop_front();
+            let private = self.ues.private.as_ref().is_some_and(|private| private.contains_key(&slot));
+            if private || self.ues.region.ltmsi_of(slot) != Some(ltmsi) {
                 continue;
             }
-            if self.held.contains_key(&slot) || !self.region.is_idle_and_empty(slot) {
+            if self.events.deferred_count.contains_key(&slot) || !self.ues.region.is_idle_and_empty(slot) {
                 // The first message still waits.
-                self.young.push_back((now, slot, ltmsi));
+                self.events.young.push_back((now, slot, ltmsi));
                 continue;
             }
             // Does nothing if there is a record.
-            if self.own.abandon(slot) {
-                self.half_open.leave(slot);
+            if self.ues.own.abandon(slot) {
+                self.admission.half_open.leave(slot);
             }
         }
     }
 
     pub(super) fn pfcp(&mut self, upf: SocketAddr, seid: Seid, request: bool, message: &[u8]) {
-        match self.region.slot_of(seid.ltmsi()) {
+        match self.ues.region.slot_of(seid.ltmsi()) {
             Some(slot) => {
                 let parcel = EventMessage::Pfcp { upf, seid, request, message };
                 self.deliver(slot, &parcel, NfKind::of_pfcp(message));
@@ -210,14 +210,14 @@ impl Host {
 
     /// Refuses a request of a UPF about an unknown session.
     pub(super) fn unknown_session(&mut self, upf: SocketAddr, message: &[u8]) {
-        self.account.fault("pfcp-unknown-session", clock(), upf);
+        self.statistics.account.fault("pfcp-unknown-session", clock(), upf);
         self.egress.send(Command::RefuseReport { upf, message: message.to_vec() });
     }
 
     /// Delivers an event to the UE with this LTMSI. Drops it if there is none, and acknowledges its
     /// input.
     pub(super) fn deliver_to(&mut self, ltmsi: Ltmsi, parcel: &EventMessage<'_>, kind: NfKind) {
-        match self.region.slot_of(ltmsi) {
+        match self.ues.region.slot_of(ltmsi) {
             Some(slot) => self.deliver(slot, parcel, kind),
             None => self.done(),
         }
@@ -225,38 +225,39 @@ impl Host {
 
     /// Delivers an event to the UE of a slot.
     pub(super) fn deliver(&mut self, slot: Slot, parcel: &EventMessage<'_>, kind: NfKind) {
-        let (arrived, input) = (self.arrived, self.input);
+        let (arrived, input) = (self.current.arrived, self.current.input);
         if self.cluster.is_some()
-            && let Some(ltmsi) = self.region.ltmsi_of(slot)
+            && let Some(ltmsi) = self.ues.region.ltmsi_of(slot)
             && let Some(machine) = self.machine.as_mut().filter(|machine| machine.is_quiesced(ltmsi))
         {
             let octets = parcel.encode(arrived, input, Vec::new());
             return machine.defer(ltmsi, DeferredEvent { slot, ltmsi, kind, octets });
         }
-        let mut octets = std::mem::take(&mut self.scratch);
+        let mut octets = std::mem::take(&mut self.ues.scratch);
         octets.clear();
         octets = parcel.encode(arrived, input, octets);
         // No event overtakes deferred events of the same UE.
-        let waits = self.held.contains_key(&slot) || self.post(slot, &octets, kind) != PostResult::Taken;
-        if let Some(ltmsi) = self.region.ltmsi_of(slot).filter(|_| waits) {
-            *self.held.entry(slot).or_default() += 1;
-            self.follow.push_back(DeferredEvent { slot, ltmsi, kind, octets: octets.clone() });
+        let waits =
+            self.events.deferred_count.contains_key(&slot) || self.post(slot, &octets, kind) != PostResult::Taken;
+        if let Some(ltmsi) = self.ues.region.ltmsi_of(slot).filter(|_| waits) {
+            *self.events.deferred_count.entry(slot).or_default() += 1;
+            self.events.deferred.push_back(DeferredEvent { slot, ltmsi, kind, octets: octets.clone() });
         }
-        self.scratch = octets;
+        self.ues.scratch = octets;
     }
 
     /// Posts deferred events. Returns false if so many remain that the host must not take inputs.
     pub(super) fn release_held(&mut self) -> bool {
-        if self.follow.is_empty() {
+        if self.events.deferred.is_empty() {
             return true;
         }
         let mut behind: FxHashSet<Slot> = FxHashSet::default();
         let mut kept = Vec::new();
         let mut room = true;
         // Without room for one event there is none for another.
-        while room && let Some(held) = self.follow.pop_front() {
+        while room && let Some(held) = self.events.deferred.pop_front() {
             // The slot may belong to another UE.
-            let same = self.region.slot_of(held.ltmsi) == Some(held.slot);
+            let same = self.ues.region.slot_of(held.ltmsi) == Some(held.slot);
             let place = match same {
                 true if behind.contains(&held.slot) => PostResult::NoNf,
                 true => self.post(held.slot, &held.octets, held.kind),
@@ -264,10 +265,10 @@ impl Host {
             };
             room = place != PostResult::NoRoom;
             if place == PostResult::Taken {
-                if let Some(count) = self.held.get_mut(&held.slot) {
+                if let Some(count) = self.events.deferred_count.get_mut(&held.slot) {
                     *count -= 1;
                     if *count == 0 {
-                        self.held.remove(&held.slot);
+                        self.events.deferred_count.remove(&held.slot);
                     }
                 }
             } else {
@@ -275,17 +276,21 @@ impl Host {
                 kept.push(held);
             }
         }
-        kept.into_iter().rev().for_each(|held| self.follow.push_front(held));
-        room && self.follow.len() < MOST_HELD
+        kept.into_iter().rev().for_each(|held| self.events.deferred.push_front(held));
+        room && self.events.deferred.len() < MOST_HELD
     }
 
     /// Posts an event to the mailbox of a UE.
     fn post(&mut self, slot: Slot, octets: &[u8], kind: NfKind) -> PostResult {
         let Some(chosen) = self.nf_for(slot, kind) else { return PostResult::NoNf };
-        let Some(packet) = self.own.packet(self.sequence + 1, octets) else {
+        let Some(packet) = self.ues.own.packet(self.events.sequence + 1, octets) else {
             if octets.len() > LARGE_PACKET_OCTETS {
                 // No buffer can hold the event, and waiting would block all inputs.
-                self.account.fault("limit", clock(), format_args!("an event of a UE has {} octets", octets.len()));
+                self.statistics.account.fault(
+                    "limit",
+                    clock(),
+                    format_args!("an event of a UE has {} octets", octets.len()),
+                );
                 return PostResult::Taken;
             }
             if octets.len() > PACKET_OCTETS {
@@ -293,20 +298,21 @@ impl Host {
             }
             return PostResult::NoRoom;
         };
-        self.sequence += 1;
+        self.events.sequence += 1;
         let worker = chosen.place.worker;
-        let posted =
-            self.region.post(&self.own, slot, packet, worker).or_else(|full| match EventMessage::decode(octets) {
+        let posted = self.ues.region.post(&self.ues.own, slot, packet, worker).or_else(|full| {
+            match EventMessage::decode(octets) {
                 // A UE cannot avoid eviction by sending many messages.
-                Some((_, _, EventMessage::Evicted)) => self.region.post_last(&self.own, slot, packet, worker),
+                Some((_, _, EventMessage::Evicted)) => self.ues.region.post_last(&self.ues.own, slot, packet, worker),
                 _ => Err(full),
-            });
+            }
+        });
         match posted {
             Ok(Posted::Holder) => {
                 if chosen.violation {
-                    self.pools.record_violation(chosen.at);
+                    self.workers.pools.record_violation(chosen.at);
                 }
-                if let Some(private) = &mut self.private {
+                if let Some(private) = &mut self.ues.private {
                     private.entry(slot).or_insert_with(|| (chosen.place, Default::default()));
                 }
                 self.push(chosen.place, slot);
@@ -315,8 +321,8 @@ impl Host {
             Err(_) => {
                 // A well-behaved UE has a few messages waiting. Excess messages are dropped at the
                 // UE's own expense.
-                self.own.free(packet);
-                self.account.fault("limit", clock(), "a UE has too many messages waiting");
+                self.ues.own.free(packet);
+                self.statistics.account.fault("limit", clock(), "a UE has too many messages waiting");
             }
         }
         PostResult::Taken
@@ -325,37 +331,38 @@ impl Host {
     /// Selects the NF for an event of a UE that no worker holds: the NF of its procedure, else the
     /// one of the pool that is expected to finish first.
     pub(super) fn nf_for(&mut self, slot: Slot, kind: NfKind) -> Option<super::pools::NfChoice> {
-        if let Some(private) = &self.private
+        if let Some(private) = &self.ues.private
             && let Some((place, _)) = private.get(&slot)
         {
             // A stateful worker keeps its UEs for life.
-            return self.pools.by_pin(region_layout::nf_pin(place.worker, place.nf));
+            return self.workers.pools.by_pin(region_layout::nf_pin(place.worker, place.nf));
         }
-        let pin = self.region.pin_of(slot);
-        if let Some(chosen) = self.pools.by_pin(pin) {
+        let pin = self.ues.region.pin_of(slot);
+        if let Some(chosen) = self.workers.pools.by_pin(pin) {
             return Some(chosen);
         }
         // A slot without a UE (its stateful worker died) still has messages that need an answer.
-        let ltmsi = self.region.ltmsi_of(slot).unwrap_or(Ltmsi::from_raw(0));
-        self.pools.choose(self.ids.slice_of(ltmsi), kind, u64::from(ltmsi.get()))
+        let ltmsi = self.ues.region.ltmsi_of(slot).unwrap_or(Ltmsi::from_raw(0));
+        self.workers.pools.choose(self.ues.ids.slice_of(ltmsi), kind, u64::from(ltmsi.get()))
     }
 
     /// Assigns a UE to an NF.
     pub(super) fn push(&mut self, place: super::NfId, slot: Slot) {
         // An unknown NF id belongs to a dead worker; its takeover is pending and includes the UE.
         // UEs that wait already go first.
-        let full = self.unpushed.contains_key(&place);
-        let pushed = !full && self.pools.at(place).is_some_and(|nf| nf.queue.push(u64::from(slot.number())).is_ok());
+        let full = self.workers.unpushed.contains_key(&place);
+        let pushed =
+            !full && self.workers.pools.at(place).is_some_and(|nf| nf.queue.push(u64::from(slot.number())).is_ok());
         if !pushed {
-            self.unpushed.entry(place).or_default().push_back(slot);
+            self.workers.unpushed.entry(place).or_default().push_back(slot);
         }
-        call(&mut self.rings, place);
+        call(&mut self.workers.rings, place);
     }
 
     /// Wakes the workers with new work, once per pass of the loop. A woken worker on the same
     /// processor runs at once, and otherwise would do so for each UE.
     pub(super) fn wake(&mut self) {
-        for worker in self.rings.iter_mut().filter(|w| w.called) {
+        for worker in self.workers.rings.iter_mut().filter(|w| w.called) {
             worker.called = false;
             worker.bell.ring();
         }
@@ -363,8 +370,8 @@ impl Host {
 
     /// Retries UEs that did not fit into a queue.
     pub(super) fn push_again(&mut self) {
-        let (pools, rings) = (&self.pools, &mut self.rings);
-        self.unpushed.retain(|place, slots| {
+        let (pools, rings) = (&self.workers.pools, &mut self.workers.rings);
+        self.workers.unpushed.retain(|place, slots| {
             let Some(nf) = pools.at(*place) else { return true };
             while let Some(slot) = slots.front() {
                 if nf.queue.push(u64::from(slot.number())).is_err() {
@@ -379,7 +386,7 @@ impl Host {
 
     /// Returns the number of UEs that wait for room in a queue.
     pub(super) fn unpushed(&self) -> usize {
-        self.unpushed.values().map(VecDeque::len).sum()
+        self.workers.unpushed.values().map(VecDeque::len).sum()
     }
 }
 

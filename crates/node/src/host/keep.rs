@@ -254,7 +254,7 @@ impl Host {
             tracing::info!(ues = resumed, sessions, elapsed_ms, "contexts of the last run resumed");
         }
         self.wait_for_sessions(now);
-        self.keep = Some(Box::new(keep));
+        self.persistence.keep = Some(Box::new(keep));
     }
 
     fn resume_one(
@@ -286,7 +286,7 @@ impl Host {
             return false;
         };
         keep.adopt(slot, place, version, now);
-        self.back.awaits(&ue);
+        self.persistence.back.awaits(&ue);
         tally.resumed += 1;
         tally.sessions += ue.sessions.len();
         true
@@ -294,7 +294,7 @@ impl Host {
 
     /// Stores changed contexts. Returns true if more contexts are due.
     pub(super) fn keep_contexts(&mut self, is_idle: bool, now: Instant) -> bool {
-        self.keep.as_mut().is_some_and(|keep| keep.store(&self.region, is_idle, now))
+        self.persistence.keep.as_mut().is_some_and(|keep| keep.store(&self.ues.region, is_idle, now))
     }
 }
 

@@ -70,11 +70,11 @@ impl Host {
         let Some(cluster) = self.cluster.as_mut() else { return };
         let EnteredUes { taken_over, received, handed_off } = std::mem::take(&mut cluster.entered);
         if taken_over > 0 {
-            self.account.metrics.messages(Flow::Promoted, taken_over as u64);
+            self.statistics.account.metrics.messages(Flow::Promoted, taken_over as u64);
             tracing::warn!(ues = taken_over, took = ?began.elapsed(), "UEs of a dead host were taken over");
         }
         if received > 0 {
-            self.account.metrics.messages(Flow::TakenOn, received as u64);
+            self.statistics.account.metrics.messages(Flow::TakenOn, received as u64);
             tracing::info!(ues = received, took = ?began.elapsed(), "UEs of other hosts are this one's now");
         }
         if handed_off > 0 {
@@ -101,7 +101,7 @@ impl Host {
     pub(super) fn release_waiting(&mut self) {
         while let Some(inputs) = self.machine.as_mut().and_then(|machine| machine.released_inputs()) {
             inputs.into_iter().for_each(|input| self.input(input));
-            (self.arrived, self.input) = (clock(), 0);
+            (self.current.arrived, self.current.input) = (clock(), 0);
             self.drive(|machine, io| machine.disconnect_unsure(io));
         }
     }
@@ -137,7 +137,7 @@ impl Host {
     /// Publishes to the workers the buckets in which they may allocate LTMSIs.
     pub(super) fn publish_own_buckets(&self) {
         if let Some(owner) = self.owner() {
-            region_layout::set_own(&self.region, |bucket| owner.takes(bucket));
+            region_layout::set_own(&self.ues.region, |bucket| owner.takes(bucket));
         }
     }
 
@@ -176,10 +176,10 @@ impl Host {
     /// Removes the entries of a UE that belongs to another host from the tables.
     fn leave_tables(&mut self, slot: Slot, ue: &UeContext) {
         let summary = Summary::new(ue);
-        self.totals.change(Some(summary), None);
+        self.statistics.totals.change(Some(summary), None);
         self.moved(slot, Some(summary), None);
         for session in &ue.sessions {
-            self.ids.lend(slot, &session.terms.dnn, &session.address);
+            self.ues.ids.lend(slot, &session.terms.dnn, &session.address);
         }
     }
 }
@@ -229,56 +229,56 @@ impl HostIo for Io<'_> {
     type Outbox = Outbox;
 
     fn slot_of(&self, ltmsi: Ltmsi) -> Option<Slot> {
-        self.host.region.slot_of(ltmsi)
+        self.host.ues.region.slot_of(ltmsi)
     }
 
     fn ltmsi_of(&self, slot: Slot) -> Option<Ltmsi> {
-        self.host.region.ltmsi_of(slot)
+        self.host.ues.region.ltmsi_of(slot)
     }
 
     fn slot_of_subscriber(&self, supi: Supi) -> Option<Slot> {
-        self.host.region.lookup(Key::Supi, supi.as_u64())
+        self.host.ues.region.lookup(Key::Supi, supi.as_u64())
     }
 
     fn slots_from(&self, from: u32, count: u32) -> Vec<(u32, Slot)> {
-        self.host.region.slots_from(from, count).map(|(slot, _)| (slot.number(), slot)).collect()
+        self.host.ues.region.slots_from(from, count).map(|(slot, _)| (slot.number(), slot)).collect()
     }
 
     fn slots(&self) -> Vec<Slot> {
-        let slots = (0..self.host.slots).filter_map(|number| self.host.region.slot_at(number));
-        slots.filter(|slot| self.host.region.ltmsi_of(*slot).is_some()).collect()
+        let slots = (0..self.host.ues.slots).filter_map(|number| self.host.ues.region.slot_at(number));
+        slots.filter(|slot| self.host.ues.region.ltmsi_of(*slot).is_some()).collect()
     }
 
     fn slot_bound(&self) -> u32 {
-        self.host.slots
+        self.host.ues.slots
     }
 
     fn read(&self, slot: Slot) -> Option<StoredUe> {
         let mut record = Snapshot::default();
-        if !self.host.region.read(slot, &mut record) {
+        if !self.host.ues.region.read(slot, &mut record) {
             return None;
         }
         let ltmsi = Outbox::decode(&record.outbox).map(|outbox| outbox.ltmsi);
-        let ltmsi = ltmsi.or_else(|| self.host.region.ltmsi_of(slot))?;
-        let is_passed = record.sent || self.host.order.last_of(slot) == record.version();
+        let ltmsi = ltmsi.or_else(|| self.host.ues.region.ltmsi_of(slot))?;
+        let is_passed = record.sent || self.host.ues.order.last_of(slot) == record.version();
         Some(StoredUe { ltmsi, context: record.context, outbox: record.outbox, is_passed })
     }
 
     fn read_record(&self, pending: &Pending) -> Option<ResentCommit<Slot>> {
         let mut record = Snapshot::default();
         let Pending { slot, outbox: Outbox { ltmsi, input, .. }, paths, .. } = *pending;
-        let found = self.host.region.read_record(pending.buffer, &mut record, true);
-        let before = self.host.region.ltmsi_of(slot).filter(|before| *before != ltmsi);
+        let found = self.host.ues.region.read_record(pending.buffer, &mut record, true);
+        let before = self.host.ues.region.ltmsi_of(slot).filter(|before| *before != ltmsi);
         let (context, outbox) = (record.context, record.outbox);
         found.then_some(ResentCommit { slot, ltmsi, before, input, context, outbox, ways: paths })
     }
 
     fn is_at_rest(&self, slot: Slot) -> bool {
-        if self.host.held.contains_key(&slot) || !self.host.region.is_idle_and_empty(slot) {
+        if self.host.events.deferred_count.contains_key(&slot) || !self.host.ues.region.is_idle_and_empty(slot) {
             return false;
         }
         let mut record = Snapshot::default();
-        !self.host.region.read(slot, &mut record) || record.sent
+        !self.host.ues.region.read(slot, &mut record) || record.sent
     }
 
     fn has_node(&self, node: AssocId) -> bool {
@@ -287,44 +287,48 @@ impl HostIo for Io<'_> {
 
     fn insert(&mut self, ltmsi: Ltmsi, ue: &UeContext, context: &[u8]) -> Option<Slot> {
         self.host.inputs.turn();
-        if self.host.region.slot_of(ltmsi).is_some() {
+        if self.host.ues.region.slot_of(ltmsi).is_some() {
             // Inserting the UE would displace the other one.
             tracing::error!(%ltmsi, "a UE was not taken over: another one here has its number; please report it");
             return None;
         }
-        let Ok(slot) = self.host.own.insert(ltmsi) else {
+        let Ok(slot) = self.host.ues.own.insert(ltmsi) else {
             tracing::error!(%ltmsi, "a UE was not taken over: the state region is full (state.ues)");
             return None;
         };
         self.host.used(slot);
         for old in references(ue) {
-            if let Err(error) = self.host.region.alias(slot, old) {
+            if let Err(error) = self.host.ues.region.alias(slot, old) {
                 tracing::debug!(%error, %ltmsi, "an earlier number of a UE does not lead to it");
             }
         }
         for session in &ue.sessions {
-            self.host.ids.adopt(slot, &session.terms.dnn, &session.address);
+            self.host.ues.ids.adopt(slot, &session.terms.dnn, &session.address);
         }
         let mut seen = Snapshot::default();
-        self.host.region.read(slot, &mut seen);
-        let record =
-            CommitRecord { consumed: self.host.sequence, deadline: ue.deadline(), context, ..CommitRecord::default() };
-        let committed = match self.host.own.commit(slot, &seen, &record) {
+        self.host.ues.region.read(slot, &mut seen);
+        let record = CommitRecord {
+            consumed: self.host.events.sequence,
+            deadline: ue.deadline(),
+            context,
+            ..CommitRecord::default()
+        };
+        let committed = match self.host.ues.own.commit(slot, &seen, &record) {
             Ok(committed) => committed,
             Err(error) => {
                 tracing::error!(%error, %ltmsi, "a UE was not taken over");
                 return None;
             }
         };
-        *self.host.order.last(slot) = committed.version;
+        *self.host.ues.order.last(slot) = committed.version;
         for tmsi in [ue.identity.tmsi, ue.identity.old_tmsi].into_iter().flatten() {
             self.host.bind(slot, Key::Tmsi, u64::from(tmsi.0));
         }
         let summary = Summary::new(ue);
-        self.host.totals.change(None, Some(summary));
+        self.host.statistics.totals.change(None, Some(summary));
         self.host.connected(slot, None, Some(summary));
         if let Some(deadline) = ue.deadline() {
-            self.host.timers.schedule(slot, deadline, clock());
+            self.host.events.timers.schedule(slot, deadline, clock());
         }
         Some(slot)
     }
@@ -332,9 +336,9 @@ impl HostIo for Io<'_> {
     fn remove(&mut self, slot: Slot) -> Option<Vec<u8>> {
         self.host.inputs.turn();
         let mut record = Snapshot::default();
-        if !self.host.region.read(slot, &mut record) {
-            if self.host.own.abandon(slot) {
-                self.host.half_open.leave(slot);
+        if !self.host.ues.region.read(slot, &mut record) {
+            if self.host.ues.own.abandon(slot) {
+                self.host.admission.half_open.leave(slot);
             }
             return None;
         }
@@ -342,8 +346,8 @@ impl HostIo for Io<'_> {
             Ok(ue) => self.host.leave_tables(slot, &ue),
             Err(error) => tracing::error!(%error, "a stored context does not decode: please report it"),
         }
-        match self.host.own.remove(slot, &record) {
-            Ok(()) => *self.host.order.last(slot) = next_version(record.version()),
+        match self.host.ues.own.remove(slot, &record) {
+            Ok(()) => *self.host.ues.order.last(slot) = next_version(record.version()),
             Err(error) => tracing::error!(%error, "a UE that is another host's is still here"),
         }
         if let Some(cluster) = self.host.cluster.as_mut() {
@@ -354,23 +358,23 @@ impl HostIo for Io<'_> {
 
     fn partitions_of(&self, ue: &UeContext) -> Vec<u16> {
         let addresses = ue.sessions.iter().map(|session| (&session.terms.dnn, &session.address));
-        addresses.flat_map(|(dnn, address)| self.host.ids.parts_of(dnn, address)).collect()
+        addresses.flat_map(|(dnn, address)| self.host.ues.ids.parts_of(dnn, address)).collect()
     }
 
     fn uses_partition(&self, partition: u16) -> bool {
-        self.host.ids.has_of(partition)
+        self.host.ues.ids.has_of(partition)
     }
 
     fn borrowed_addresses(&self, partition: u16) -> Vec<(u8, Vec<u32>)> {
-        self.host.ids.foreign_numbers(partition, AUDITED_ADDRESSES)
+        self.host.ues.ids.foreign_numbers(partition, AUDITED_ADDRESSES)
     }
 
     fn lends_addresses(&self) -> bool {
-        self.host.ids.lends()
+        self.host.ues.ids.lends()
     }
 
     fn free_lent(&mut self, is_in_use: &dyn Fn(AddressNumber) -> bool) {
-        let freed = self.host.ids.returned_but(is_in_use);
+        let freed = self.host.ues.ids.returned_but(is_in_use);
         tracing::info!(freed, "addresses that no host uses any more were freed");
     }
 
@@ -379,7 +383,7 @@ impl HostIo for Io<'_> {
     }
 
     fn unbind_subscriber(&mut self, slot: Slot, supi: Supi) {
-        self.host.region.unbind(slot, Key::Supi, supi.as_u64());
+        self.host.ues.region.unbind(slot, Key::Supi, supi.as_u64());
     }
 
     fn node_of_ue_known(&mut self, slot: Slot, node: AssocId) {
@@ -391,14 +395,14 @@ impl HostIo for Io<'_> {
             UeNotice::Superseded => EventMessage::Superseded,
             UeNotice::ConnectionLost { node } => EventMessage::ConnectionLost { assoc: node },
         };
-        let ltmsi = self.host.region.ltmsi_of(slot).unwrap_or_default();
-        let octets = message.encode(self.host.arrived, 0, Vec::new());
+        let ltmsi = self.host.ues.region.ltmsi_of(slot).unwrap_or_default();
+        let octets = message.encode(self.host.current.arrived, 0, Vec::new());
         DeferredEvent { slot, ltmsi, kind: NfKind::StateManagement, octets }
     }
 
     fn post(&mut self, event: DeferredEvent) {
-        *self.host.held.entry(event.slot).or_default() += 1;
-        self.host.follow.push_back(event);
+        *self.host.events.deferred_count.entry(event.slot).or_default() += 1;
+        self.host.events.deferred.push_back(event);
     }
 
     fn authenticate(&mut self, slot: Slot, ltmsi: Ltmsi, request: AuthenticationRequest) {
@@ -448,7 +452,7 @@ impl HostIo for Io<'_> {
     }
 
     fn publish_buckets(&mut self, may_allocate: &dyn Fn(Bucket) -> bool) {
-        region_layout::set_own(&self.host.region, may_allocate);
+        region_layout::set_own(&self.host.ues.region, may_allocate);
     }
 
     fn on_entered(&mut self, taken_over: usize, migrated: usize) {

@@ -36,6 +36,7 @@ mod region_usage;
 mod reload;
 mod slo_tracker;
 mod stale;
+mod state;
 mod status;
 mod step_metrics;
 mod takeover;
@@ -54,8 +55,7 @@ use crate::smf_link::SmfLink;
 use crate::worker::context_database;
 use crate::worker::event_message::EventMessage;
 use crate::worker::ids::IdAllocator;
-use crate::worker::outbox::Summary;
-use crate::worker::region_layout::{self, RegionLayout};
+use crate::worker::region_layout;
 use crate::worker::{Location, WorkerConfig};
 use cluster::Cluster;
 use crossbeam_channel::{Sender, TryRecvError};
@@ -65,12 +65,13 @@ use pools::{NfId, Pools};
 use rand::rngs::StdRng;
 use rand::{RngCore, SeedableRng};
 use rustc_hash::FxHashMap;
+use state::{Admission, CurrentInput, EventQueues, Persistence, Statistics, UeStore, WorkerPool};
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use step_metrics::{StepMetrics, Totals};
+use step_metrics::StepMetrics;
 use vireo_core::amf::n2::{Cause, Fault, ShallowView};
 use vireo_core::amf::ran;
 use vireo_core::config::CoreConfig;
@@ -83,12 +84,10 @@ use vireo_core::schedule::kind::NfKind;
 use vireo_core::subscription::{AuthenticationError, AuthenticationInfo};
 use vireo_ops::api::{Status, StatusFilter};
 use vireo_ops::clock::{self, clock};
-use vireo_ops::evicted_claims::EvictedClaims;
 use vireo_ops::metrics::{Metrics, Population, Queue};
 use vireo_ops::reload::Reload;
-use vireo_ops::shared_record::DelegatedCommit;
-use vireo_ops::supervisor::{ExitCause, Supervisor, WorkerEvent};
-use vireo_store::region::{Bell, Receiver, Region, Slot, Snapshot, Worker};
+use vireo_ops::supervisor::{ExitCause, WorkerEvent};
+use vireo_store::region::{Bell, Receiver, Slot, Snapshot};
 use vireo_subscribers::Udm;
 use vireo_types::{AssocId, Bucket, Dnn, Instant, Ltmsi, Seid, SessionAddress, Supi};
 use vireo_wire::ngap::CauseMisc;
@@ -259,75 +258,26 @@ pub struct Host {
     inputs: queue::HostReceiver,
     door: HostSender,
     config: Arc<CoreConfig>,
-    region: Region,
-    /// The host's own member handle of the region.
-    own: Worker,
-    plan: RegionLayout,
-    bell: Bell,
-    ids: IdAllocator,
-    pools: Pools,
-    controller: NfScaler,
-    overload: overload::Overload,
-    half_open: half_open::HalfOpen,
-    crew: Supervisor,
-    /// Rings of the running workers.
-    rings: Vec<WorkerRings>,
+    ues: UeStore,
+    workers: WorkerPool,
+    events: EventQueues,
+    current: CurrentInput,
+    admission: Admission,
     nodes: Nodes,
     stale: stale::Budgets,
-    timers: timers::Timers,
     udm: Udm,
     rng: StdRng,
-    account: StepMetrics,
-    totals: Totals,
+    statistics: Statistics,
     /// True for UPFs with a PFCP association.
     upfs: FxHashMap<SocketAddr, bool>,
-    /// Events that wait for room, and events that steps caused for other UEs, in order of delivery.
-    follow: VecDeque<DeferredEvent>,
-    /// Number of events in `follow` by UE. No later event of these UEs may overtake them.
-    held: FxHashMap<Slot, u32>,
-    /// UEs that wait because the queue of their NF was full.
-    unpushed: FxHashMap<NfId, VecDeque<Slot>>,
-    /// Numbers of inputs returned by workers. A repeat after a worker's death is dropped.
-    returned: VecDeque<u64>,
-    /// `state.location = "memory"`: NF and summary of each UE whose context is in a worker's
-    /// memory.
-    private: Option<FxHashMap<Slot, (NfId, Summary)>>,
-    location: Location,
-    /// Configuration that is published to the workers.
-    instructions: WorkerConfig,
-    order: egress::CommitOrder,
-    /// New UEs in the order of their first message.
-    young: VecDeque<(Instant, Slot, Ltmsi)>,
-    /// UPFs that lost their sessions, and the first slot whose UE is not notified yet.
-    lost: VecDeque<(SocketAddr, u32)>,
     egress: CommandSender,
-    /// Upper bound (exclusive) of all slots ever used. Memory beyond is never touched.
-    slots: u32,
-    /// Sequence number of the last input.
-    sequence: u64,
-    /// Time of arrival of the current input.
-    arrived: Instant,
-    /// Balancer's number of the current input (0 = none), and the bucket that selected this host.
-    input: u64,
-    bucket: Option<Bucket>,
     /// Decisions as cluster member, and about subscribers. Absent only while it acts.
     machine: Option<Box<machine_io::Machine>>,
-    forgotten: EvictedClaims,
     /// Only in a cluster.
     cluster: Option<Box<Cluster>>,
     /// Only in the AMF of SBA mode.
     smf: Option<SmfLink>,
-    /// Contexts that outlive this process, in a shared-memory file or a database.
-    keep: Option<Box<keep::Keep>>,
-    back: keep::Back,
-    /// Only with contexts in a database that outlive this process.
-    renewal: Option<keep::Renewal>,
-    /// Commit that requests to the SMF delegate, for the record whose effects are being emitted.
-    travels: Option<DelegatedCommit>,
-    started: std::time::Instant,
-    faults: faults::Faults,
-    scratch: Vec<u8>,
-    snapshot: Snapshot,
+    persistence: Persistence,
 }
 
 /// The rings from a worker to the host.
@@ -395,57 +345,50 @@ impl Host {
         pools.calibrate(nf_scaler::calibrated());
         let crew = nf_scaler::crew(&region, &config, plan, door.clone()).map_err(HostError::Crew)?;
         let ids = IdAllocator::new(region.clone(), &config.core, (&tmsi_key, part), StdRng::from_os_rng());
+        let now = std::time::Instant::now();
+        let workers = WorkerPool {
+            pools,
+            scaler: NfScaler::new(),
+            supervisor: crew,
+            rings: Vec::new(),
+            unpushed: FxHashMap::default(),
+            returned: VecDeque::new(),
+            location,
+            instructions,
+            faults: faults::Faults::default(),
+        };
+        let ues = UeStore {
+            own,
+            plan,
+            bell: plan.bell(&region, region_layout::HOST),
+            ids,
+            slots: 0,
+            order: egress::CommitOrder::default(),
+            private: stateful.then(FxHashMap::default),
+            snapshot: Snapshot::default(),
+            scratch: Vec::new(),
+            region,
+        };
         let mut host = Host {
             inputs,
             door,
-            own,
-            bell: plan.bell(&region, region_layout::HOST),
-            ids,
-            controller: NfScaler::new(),
-            overload: overload::Overload::new(config.overload),
-            half_open: half_open::HalfOpen::new(config.overload.half_open),
-            crew,
-            pools,
-            rings: Vec::new(),
+            ues,
+            workers,
+            events: EventQueues::default(),
+            current: CurrentInput::default(),
+            admission: Admission::new(config.overload),
             nodes: Nodes::new(config.allow),
             stale: stale::Budgets::default(),
-            timers: timers::Timers::default(),
             udm,
             rng,
-            account: StepMetrics::new(metrics, &config.slices),
-            totals: Totals::default(),
+            statistics: Statistics::new(StepMetrics::new(metrics, &config.slices), now),
             upfs: config.core.upfs.iter().map(|u| (u.n4, false)).collect(),
-            follow: VecDeque::new(),
-            held: FxHashMap::default(),
-            unpushed: FxHashMap::default(),
-            returned: VecDeque::new(),
-            private: stateful.then(FxHashMap::default),
-            location,
-            instructions,
-            order: egress::CommitOrder::default(),
-            young: VecDeque::new(),
-            lost: VecDeque::new(),
             egress,
-            slots: 0,
-            sequence: 0,
-            arrived: Instant::default(),
-            input: 0,
-            bucket: None,
             machine: Some(machine_io::new_machine(member.as_ref(), &config.core.timers)),
-            forgotten: EvictedClaims::default(),
             cluster: member.map(|member| Box::new(Cluster::new(member))),
             smf,
-            keep: None,
-            back: keep::Back::default(),
-            renewal: None,
-            travels: None,
-            started: std::time::Instant::now(),
-            faults: faults::Faults::default(),
-            scratch: Vec::new(),
-            snapshot: Snapshot::default(),
+            persistence: Persistence::default(),
             config: Arc::new(config.core),
-            plan,
-            region,
         };
         host.first_crew()?;
         kept.into_iter().for_each(|(keep, opened)| host.resume(keep, opened));
@@ -455,11 +398,11 @@ impl Host {
 
     /// Starts the first workers and waits until they are ready.
     fn first_crew(&mut self) -> Result<(), HostError> {
-        for purposes in self.pools.first_crew() {
+        for purposes in self.workers.pools.first_crew() {
             self.launch(&purposes);
         }
         let until = std::time::Instant::now() + START_WITHIN;
-        while self.pools.iter().any(|nf| matches!(nf.state, pools::State::Starting { .. })) {
+        while self.workers.pools.iter().any(|nf| matches!(nf.state, pools::State::Starting { .. })) {
             match self.inputs.urgent.recv_deadline(until) {
                 Ok(Input::WorkerEvent(WorkerEvent::Failed { worker, error })) => {
                     return Err(HostError::Worker { worker, error: error.to_string() });
@@ -515,7 +458,7 @@ impl Host {
                 if self.cluster.is_some()
                     && let Some(machine) = &mut self.machine
                 {
-                    self.forgotten.update(machine.claims_mut(), &self.account.metrics, now);
+                    self.statistics.forgotten.update(machine.claims_mut(), &self.statistics.account.metrics, now);
                 }
             }
             if !self.keep_contexts(!busy, now) && !busy {
@@ -526,7 +469,7 @@ impl Host {
 
     /// Returns true if events or UEs wait for room.
     fn is_held_up(&self) -> bool {
-        !self.follow.is_empty() || !self.unpushed.is_empty()
+        !self.events.deferred.is_empty() || !self.workers.unpushed.is_empty()
     }
 
     /// Waits for an input, a worker or the next deadline.
@@ -535,13 +478,13 @@ impl Host {
         let moving = self.is_moving();
         let again = blocked || moving || self.nodes.is_disconnecting() || self.has_newcomers();
         let now = clock();
-        let due = self.timers.next().into_iter().chain(self.nodes.contests.due()).min();
+        let due = self.events.timers.next().into_iter().chain(self.nodes.contests.due()).min();
         let wait = due.map_or(Duration::from_secs(1), |at| at.since(now).into());
         // A worker that makes room does not wake the host for it.
-        let wait = wait.min(if again { Duration::from_micros(200) } else { self.controller.next(now) });
-        let (inputs, rings) = (&self.inputs, &self.rings);
+        let wait = wait.min(if again { Duration::from_micros(200) } else { self.workers.scaler.next(now) });
+        let (inputs, rings) = (&self.inputs, &self.workers.rings);
         let member = self.cluster.as_deref().zip(self.owner());
-        self.bell.wait(wait, || {
+        self.ues.bell.wait(wait, || {
             let work = !inputs.urgent.is_empty()
                 || member.is_some_and(|(cluster, owner)| cluster.has_news(owner))
                 || !blocked && !inputs.queue.is_empty()
@@ -569,14 +512,14 @@ impl Host {
         self.egress.flush();
         while self.keep_contexts(true, clock()) {}
         self.gauges();
-        self.region.shared_word(region_layout::BOARD_STOP).store(1, Ordering::Release);
-        for worker in &self.rings {
+        self.ues.region.shared_word(region_layout::BOARD_STOP).store(1, Ordering::Release);
+        for worker in &self.workers.rings {
             worker.bell.ring();
         }
-        self.crew.stop();
-        if let Some(renewal) = self.renewal.take() {
+        self.workers.supervisor.stop();
+        if let Some(renewal) = self.persistence.renewal.take() {
             renewal.end();
-        } else if let Location::Central(config) = &self.location
+        } else if let Location::Central(config) = &self.workers.location
             && !config.shared
             && let Err(error) = context_database::clear(config)
         {
@@ -585,12 +528,12 @@ impl Host {
     }
 
     fn gauges(&self) {
-        let metrics = &self.account.metrics;
+        let metrics = &self.statistics.account.metrics;
         metrics.population(Population::Gnbs, self.nodes.set_up());
-        metrics.population(Population::Contexts, self.totals.contexts);
-        metrics.population(Population::Registered, self.totals.registered);
-        metrics.population(Population::Connected, self.totals.connected);
-        metrics.population(Population::Sessions, self.totals.sessions);
+        metrics.population(Population::Contexts, self.statistics.totals.contexts);
+        metrics.population(Population::Registered, self.statistics.totals.registered);
+        metrics.population(Population::Connected, self.statistics.totals.connected);
+        metrics.population(Population::Sessions, self.statistics.totals.sessions);
         metrics.queue_depth(Queue::N2Inbound, self.inputs.queue.len());
         metrics.queue_depth(Queue::N2Outbound, self.egress.len());
         let load = self.udm.load();
@@ -600,19 +543,19 @@ impl Host {
     /// Processes one input.
     fn input(&mut self, input: Input) {
         let Some(input) = self.admit_input(input).and_then(|input| self.waits_for_sessions(input)) else { return };
-        self.arrived = match &input {
+        self.current.arrived = match &input {
             Input::Ngap { at, .. } => *at,
             _ => clock(),
         };
-        self.input = match &input {
+        self.current.input = match &input {
             Input::Ngap { number, .. } | Input::Pfcp { number, .. } | Input::PfcpTimeout { number, .. } => *number,
             _ => 0,
         };
-        self.bucket = match &input {
+        self.current.bucket = match &input {
             Input::Ngap { bucket, .. } => *bucket,
             _ => None,
         };
-        if self.input != 0 {
+        if self.current.input != 0 {
             self.cluster.iter_mut().for_each(|cluster| cluster.inputs += 1);
         }
         match input {
@@ -637,7 +580,7 @@ impl Host {
                     self.upf_gets_sessions(upf);
                 }
             }
-            Input::UpfLost { upf } => self.lost.push_back((upf, 0)),
+            Input::UpfLost { upf } => self.events.lost.push_back((upf, 0)),
             Input::Reload(reload) => self.reload(&reload),
             Input::Status { filter, reply } => {
                 // The requester may have timed out.
@@ -651,11 +594,11 @@ impl Host {
             }
             Input::Smf { ltmsi, key, number, ask, answer, carried, input } => {
                 let carried = carried.map(|carried| *carried);
-                self.input = input;
+                self.current.input = input;
                 self.deliver_to(ltmsi, &EventMessage::Smf { key, number, ask, answer, carried }, NfKind::Session);
             }
             Input::Transfer { supi, key, transfer, input } => {
-                self.input = input;
+                self.current.input = input;
                 self.transfer(supi, key, transfer);
             }
             Input::SmContextReleased { supi, number, token } => self.released(supi, number, token),
@@ -665,11 +608,11 @@ impl Host {
                 self.on(machine::Input::Claimed(Claim { supi, ue, at }));
             }
             Input::BarrierReply { number, whole } => self.on_barrier_reply(number, whole),
-            Input::Returned { of } => self.ids.returned(&of.0, &of.1),
+            Input::Returned { of } => self.ues.ids.returned(&of.0, &of.1),
             Input::Leave => self.egress.send(Command::Leave),
             Input::LeaveGranted => self.on_leave_granted(),
             Input::WorkerEvent(notice) => self.notice(notice),
-            Input::Reclaimed { worker } => self.controller.reclaimed(worker),
+            Input::Reclaimed { worker } => self.workers.scaler.reclaimed(worker),
             Input::Stop => {}
         }
     }
@@ -677,18 +620,18 @@ impl Host {
     /// Delivers expired deadlines and runs the periodic tasks.
     fn on_time(&mut self) {
         let now = clock();
-        (self.arrived, self.input) = (now, 0);
+        (self.current.arrived, self.current.input) = (now, 0);
         self.replicate(now);
         self.sweep(now);
-        while let Some(slot) = self.timers.due(now) {
+        while let Some(slot) = self.events.timers.due(now) {
             // The deadline may have moved since it was scheduled, or the UE may be gone.
-            match self.region.deadline_of(slot) {
+            match self.ues.region.deadline_of(slot) {
                 Some(deadline) if deadline <= now => {
                     self.deliver(slot, &EventMessage::Deadline, NfKind::StateManagement);
                 }
-                Some(deadline) => self.timers.schedule(slot, deadline, now),
+                Some(deadline) => self.events.timers.schedule(slot, deadline, now),
                 // Only the worker can read a context in its private memory.
-                None if self.private.as_ref().is_some_and(|private| private.contains_key(&slot)) => {
+                None if self.ues.private.as_ref().is_some_and(|private| private.contains_key(&slot)) => {
                     self.deliver(slot, &EventMessage::Deadline, NfKind::StateManagement);
                 }
                 None => {}
@@ -704,10 +647,10 @@ impl Host {
 
     /// Schedules deadlines that are within the horizon, a few UEs per call.
     fn sweep(&mut self, now: Instant) {
-        let Some((from, count)) = self.timers.sweep(now, self.slots) else { return };
+        let Some((from, count)) = self.events.timers.sweep(now, self.ues.slots) else { return };
         self.evict_broken(from, count);
-        let timers = &mut self.timers;
-        for (slot, deadline) in self.region.slots_from(from, count) {
+        let timers = &mut self.events.timers;
+        for (slot, deadline) in self.ues.region.slots_from(from, count) {
             if let Some(deadline) = deadline {
                 timers.schedule(slot, deadline, now);
             }
@@ -717,17 +660,17 @@ impl Host {
     /// Notifies UEs whose sessions a UPF has lost, a few per call.
     fn tell_lost(&mut self) {
         const AT_A_TIME: u32 = 256;
-        let Some((upf, from)) = self.lost.pop_front() else { return };
-        if self.follow.len() < BATCH {
-            let slots: Vec<Slot> = self.region.slots_from(from, AT_A_TIME).map(|(slot, _)| slot).collect();
+        let Some((upf, from)) = self.events.lost.pop_front() else { return };
+        if self.events.deferred.len() < BATCH {
+            let slots: Vec<Slot> = self.ues.region.slots_from(from, AT_A_TIME).map(|(slot, _)| slot).collect();
             for slot in slots {
                 self.deliver(slot, &EventMessage::UpfLost { upf }, NfKind::StateManagement);
             }
-            if from + AT_A_TIME < self.slots {
-                self.lost.push_front((upf, from + AT_A_TIME));
+            if from + AT_A_TIME < self.ues.slots {
+                self.events.lost.push_front((upf, from + AT_A_TIME));
             }
         } else {
-            self.lost.push_front((upf, from));
+            self.events.lost.push_front((upf, from));
         }
     }
 }

@@ -162,9 +162,9 @@ impl Host {
                 match dead {
                     Some(dead) => self.take_over(dead),
                     None => {
-                        let lost = self.pools.down(worker);
-                        self.rings.retain(|w| w.number != worker);
-                        self.controller.reclaimed(worker);
+                        let lost = self.workers.pools.down(worker);
+                        self.workers.rings.retain(|w| w.number != worker);
+                        self.workers.scaler.reclaimed(worker);
                         self.launch(&lost);
                     }
                 }
@@ -173,58 +173,61 @@ impl Host {
             }
             WorkerEvent::Failed { worker, error } => {
                 tracing::error!(worker, %error, "a worker does not start");
-                let lost = self.pools.down(worker);
-                self.controller.reclaimed(worker);
-                self.controller.failed.extend(lost);
+                let lost = self.workers.pools.down(worker);
+                self.workers.scaler.reclaimed(worker);
+                self.workers.scaler.failed.extend(lost);
             }
         }
     }
 
     /// Runs the periodic tasks of the NF scaler.
     pub(super) fn scale_nfs(&mut self, now: Instant) {
-        if now.since(self.controller.looked) >= LOOKS {
-            self.controller.looked = now;
-            self.pools.look(&self.region);
+        if now.since(self.workers.scaler.looked) >= LOOKS {
+            self.workers.scaler.looked = now;
+            self.workers.pools.look(&self.ues.region);
             self.look_at_room();
         }
-        if now.since(self.controller.controlled) < EVERY {
+        if now.since(self.workers.scaler.controlled) < EVERY {
             return;
         }
-        self.controller.controlled = now;
+        self.workers.scaler.controlled = now;
         self.look_for_faults(now);
-        self.pools.measure(&self.region);
-        self.pools.fill();
+        self.workers.pools.measure(&self.ues.region);
+        self.workers.pools.fill();
         self.scale();
         self.weigh();
-        let failed = std::mem::take(&mut self.controller.failed);
+        let failed = std::mem::take(&mut self.workers.scaler.failed);
         if !failed.is_empty() {
             self.launch(&failed);
         }
-        self.controller.worked = self.pools.iter().any(|nf| !nf.queue.is_empty())
-            || !self.controller.late.is_empty()
-            || self.overload.is_on();
+        self.workers.scaler.worked = self.workers.pools.iter().any(|nf| !nf.queue.is_empty())
+            || !self.workers.scaler.late.is_empty()
+            || self.admission.overload.is_on();
     }
 
     /// Adds an NF to pools that repeatedly miss their objectives, and retires NFs of idle
     /// pools.
     fn scale(&mut self) {
         let mut late: FxHashMap<Purpose, u32> = FxHashMap::default();
-        for (at, recent) in self.pools.take_violations() {
-            let purpose = self.pools.iter().nth(at).map(|nf| nf.purpose);
+        for (at, recent) in self.workers.pools.take_violations() {
+            let purpose = self.workers.pools.iter().nth(at).map(|nf| nf.purpose);
             if let Some(purpose) = purpose {
                 *late.entry(purpose).or_default() += recent;
             }
         }
-        for purpose in self.pools.purposes() {
-            let count =
-                if late.contains_key(&purpose) { self.controller.late.get(&purpose).map_or(1, |n| n + 1) } else { 0 };
-            if count == 0 {
-                self.controller.late.remove(&purpose);
+        for purpose in self.workers.pools.purposes() {
+            let count = if late.contains_key(&purpose) {
+                self.workers.scaler.late.get(&purpose).map_or(1, |n| n + 1)
             } else {
-                self.controller.late.insert(purpose, count);
+                0
+            };
+            if count == 0 {
+                self.workers.scaler.late.remove(&purpose);
+            } else {
+                self.workers.scaler.late.insert(purpose, count);
             }
             if count >= PERSISTENT {
-                self.controller.late.remove(&purpose);
+                self.workers.scaler.late.remove(&purpose);
                 self.scale_out(purpose);
             }
             self.scale_in(purpose);
@@ -234,12 +237,12 @@ impl Host {
     fn scale_out(&mut self, purpose: Purpose) {
         let began = std::time::Instant::now();
         // A second NF of a pool on the same processor would not help.
-        let processors = self.pools.processors();
-        if self.pools.count(purpose).0 >= processors {
+        let processors = self.workers.pools.processors();
+        if self.workers.pools.count(purpose).0 >= processors {
             return;
         }
-        let Some(place) = self.pools.activate(purpose) else { return };
-        let (active, idle) = self.pools.count(purpose);
+        let Some(place) = self.workers.pools.activate(purpose) else { return };
+        let (active, idle) = self.workers.pools.count(purpose);
         let took = began.elapsed();
         tracing::info!(?purpose, ?place, active, ?took, "a pool has another NF: it was late again and again");
         // Keeps another NF idle if the machine has a processor for it.
@@ -249,32 +252,34 @@ impl Host {
     }
 
     fn scale_in(&mut self, purpose: Purpose) {
-        let of = || self.pools.iter().enumerate().filter(|(_, nf)| nf.purpose == purpose && nf.state == State::Active);
+        let of = || {
+            self.workers.pools.iter().enumerate().filter(|(_, nf)| nf.purpose == purpose && nf.state == State::Active)
+        };
         let waiting: usize = of().map(|(_, nf)| nf.queue.len()).sum();
         let (count, last) = (of().count(), of().last().map(|(at, _)| at));
         let unified = purpose.kind.is_none();
         if count < 2 || waiting > 0 || unified {
-            self.controller.quiet.remove(&purpose);
+            self.workers.scaler.quiet.remove(&purpose);
             return;
         }
-        let quiet = self.controller.quiet.entry(purpose).or_default();
+        let quiet = self.workers.scaler.quiet.entry(purpose).or_default();
         *quiet += 1;
         if *quiet >= QUIET
             && let Some(last) = last
-            && self.pools.retire(last)
+            && self.workers.pools.retire(last)
         {
-            self.controller.quiet.remove(&purpose);
+            self.workers.scaler.quiet.remove(&purpose);
             tracing::info!(?purpose, "a pool has given an NF back: it was not needed");
         }
     }
 
     /// Applies the CPU weights of the workers: the total share of their NFs.
     fn weigh(&mut self) {
-        for (worker, weight) in self.pools.weights(&self.region) {
-            let before = self.controller.weights.get(&worker).copied().unwrap_or(0.0);
+        for (worker, weight) in self.workers.pools.weights(&self.ues.region) {
+            let before = self.workers.scaler.weights.get(&worker).copied().unwrap_or(0.0);
             if (weight - before).abs() > before * WEIGHT_STEP {
-                self.controller.weights.insert(worker, weight);
-                self.crew.weigh(worker, weight);
+                self.workers.scaler.weights.insert(worker, weight);
+                self.workers.supervisor.weigh(worker, weight);
             }
         }
     }

@@ -109,7 +109,7 @@ impl Host {
     /// if any.
     pub(super) fn send_again(&mut self, message: UnackedMessage) {
         let UnackedMessage { assoc: gone, ue, key, pdu } = message;
-        if let Some(assoc) = self.nodes.instead_of(gone, self.region.slot_of(ue)) {
+        if let Some(assoc) = self.nodes.instead_of(gone, self.ues.region.slot_of(ue)) {
             self.egress.send(Command::Ngap { assoc, ue: Some(ue), key, pdu });
         }
     }
@@ -118,15 +118,15 @@ impl Host {
     pub(super) fn tell_disconnected(&mut self) {
         while let Some((assoc, mut ues)) = self.nodes.gone.pop() {
             // Messages in transit between an NF and a UPF return to a queue too.
-            let queued = self.pools.iter().map(|nf| nf.queue.len()).max().unwrap_or(0);
+            let queued = self.workers.pools.iter().map(|nf| nf.queue.len()).max().unwrap_or(0);
             let waiting = queued + self.egress.len() + self.inputs.queue.len();
-            let calm = CALM * f64::from(self.region.config().ring_cells);
+            let calm = CALM * f64::from(self.ues.region.config().ring_cells);
             if self.is_held_up() || waiting as f64 > calm {
                 return self.nodes.gone.push((assoc, ues));
             }
             for slot in ues.split_off(ues.len().saturating_sub(TOLD_AT_ONCE)) {
                 // A UE that was removed meanwhile needs no notification.
-                if self.region.ltmsi_of(slot).is_some() {
+                if self.ues.region.ltmsi_of(slot).is_some() {
                     self.connection_lost(slot, assoc);
                 }
             }
@@ -154,12 +154,12 @@ impl Host {
     /// Updates the tables after a change of a UE's connections.
     pub(super) fn connected(&mut self, slot: Slot, before: Option<Summary>, after: Option<Summary>) {
         let associations = |s: Option<Summary>| s.map(|s| s.associations()).unwrap_or_default();
-        self.half_open.changed(&self.nodes, slot, before, after);
+        self.admission.half_open.changed(&self.nodes, slot, before, after);
         self.nodes.moved(slot, associations(before), associations(after));
         let (old, new) = (before.and_then(|s| s.connection), after.and_then(|s| s.connection));
         if old != new {
             if let Some((assoc, ran_id)) = old {
-                self.region.unbind(slot, Key::Ran, ran_key(assoc, ran_id));
+                self.ues.region.unbind(slot, Key::Ran, ran_key(assoc, ran_id));
             }
             if let Some((assoc, ran_id)) = new {
                 self.bind(slot, Key::Ran, ran_key(assoc, ran_id));
@@ -210,8 +210,9 @@ impl Host {
         };
         let nodes: Vec<PublishedNode> = self.nodes.iter().map(of).collect();
         let posted = postcard::to_stdvec(&nodes).map_err(|e| e.to_string());
-        let posted = posted
-            .and_then(|octets| self.region.publish(region_layout::BULLETIN_RAN, &octets).map_err(|e| e.to_string()));
+        let posted = posted.and_then(|octets| {
+            self.ues.region.publish(region_layout::BULLETIN_RAN, &octets).map_err(|e| e.to_string())
+        });
         if let Err(error) = posted {
             tracing::error!(
                 error,
@@ -239,9 +240,9 @@ impl Host {
         let mut record = before.clone();
         let outcome = ran::step(&mut record, pdu, &self.config);
         if let Some(fault) = outcome.fault {
-            self.account.fault(fault, now, self.nodes.peer(assoc));
+            self.statistics.account.fault(fault, now, self.nodes.peer(assoc));
             if fault.starts_with("ng-setup") {
-                self.account.metrics.procedures.failed(Procedure::NgSetup, Failure::Cause(0));
+                self.statistics.account.metrics.procedures.failed(Procedure::NgSetup, Failure::Cause(0));
             }
         }
         let begins = outcome.request == Some(RanStepRequest::Erase);
@@ -288,8 +289,8 @@ impl Host {
     fn request(&mut self, assoc: AssocId, record: Option<RanNode>, request: RanStepRequest, answers: bool) {
         let now = clock();
         let procedures = |p| {
-            self.account.metrics.procedures.started(p);
-            self.account.metrics.procedures.succeeded(p, clock().since(now));
+            self.statistics.account.metrics.procedures.started(p);
+            self.statistics.account.metrics.procedures.succeeded(p, clock().since(now));
         };
         let node = self.nodes.of(assoc).unwrap_or(assoc);
         match request {
@@ -323,7 +324,7 @@ impl Host {
         if self.nodes.answered(assoc) {
             tracing::info!(assoc = assoc.0, %peer, failed, "a RAN node knows the further addresses of this AMF");
         } else {
-            self.account.fault("unsolicited-acknowledgement", clock(), peer);
+            self.statistics.account.fault("unsolicited-acknowledgement", clock(), peer);
         }
     }
 
@@ -356,10 +357,10 @@ impl Host {
     /// Returns the UE of a connection that a partial NG Reset names by either UE NGAP ID.
     fn connection_of(&self, assoc: AssocId, item: ResetItem) -> Option<Slot> {
         let slot = match item {
-            ResetItem { amf_id: Some(id), .. } => self.region.slot_of(id.ltmsi())?,
+            ResetItem { amf_id: Some(id), .. } => self.ues.region.slot_of(id.ltmsi())?,
             ResetItem { ran_id: Some(id), .. } => {
                 let target = || self.nodes.ues(assoc).into_iter().find(|slot| self.fits(*slot, assoc, item));
-                self.region.lookup(Key::Ran, ran_key(assoc, id)).or_else(target)?
+                self.ues.region.lookup(Key::Ran, ran_key(assoc, id)).or_else(target)?
             }
             ResetItem { .. } => return None,
         };
@@ -369,7 +370,7 @@ impl Host {
     /// Returns true if the UE has a connection with these UE NGAP IDs.
     fn fits(&self, slot: Slot, assoc: AssocId, item: ResetItem) -> bool {
         let mut record = Snapshot::default();
-        self.region.read(slot, &mut record);
+        self.ues.region.read(slot, &mut record);
         let Ok(ue) = context::decode(&record.context) else { return false };
         let serving = ue.connection.map(|c| (c.assoc, c.amf_id, Some(c.ran_id)));
         let target = ue.handover.as_ref().and_then(|h| h.target()).map(|m| (m.assoc, m.amf_id, m.ran_id));

@@ -11,7 +11,7 @@ use vireo_types::Supi;
 impl Host {
     /// Delivers an N1N2 transfer of an SMF to its UE. Reports to the SMF if the UE is unknown.
     pub(super) fn transfer(&mut self, supi: Supi, key: u64, transfer: Box<N1N2Transfer>) {
-        match self.region.lookup(Key::Supi, supi.as_u64()) {
+        match self.ues.region.lookup(Key::Supi, supi.as_u64()) {
             Some(slot) => self.deliver(slot, &EventMessage::Transfer { key, transfer }, NfKind::Session),
             None => {
                 self.transferred(transfer.token, N1N2TransferResult::Unknown, None);
@@ -22,7 +22,7 @@ impl Host {
 
     /// Reports the release of an SM context to its UE, and to the SMF whether the UE is known.
     pub(super) fn released(&mut self, supi: Supi, number: SessionNumber, token: u64) {
-        let slot = self.region.lookup(Key::Supi, supi.as_u64());
+        let slot = self.ues.region.lookup(Key::Supi, supi.as_u64());
         slot.into_iter()
             .for_each(|slot| self.deliver(slot, &EventMessage::SmContextReleased { number }, NfKind::Session));
         if let Some(smf) = &self.smf {
@@ -32,7 +32,7 @@ impl Host {
 
     /// Delivers an operator command to a subscriber's UE. Replies whether the UE is known.
     pub(super) fn order(&mut self, supi: Supi, order: &EventMessage<'_>, kind: NfKind, reply: &Sender<bool>) {
-        let slot = self.region.lookup(Key::Supi, supi.as_u64());
+        let slot = self.ues.region.lookup(Key::Supi, supi.as_u64());
         let _ = reply.try_send(slot.is_some());
         if let Some(slot) = slot {
             self.deliver(slot, order, kind);

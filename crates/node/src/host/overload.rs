@@ -55,22 +55,22 @@ impl Host {
     /// take less time than a few that are refused and repeated.
     fn fill(&self) -> f64 {
         let of = |waiting: usize, room: usize| waiting as f64 / room as f64;
-        let waits = self.overload.part_of_wait(self.pools.longest_wait());
-        waits.max(of(self.follow.len(), MOST_HELD)).max(of(self.inputs.queue.len(), INPUTS)).min(1.0)
+        let waits = self.admission.overload.part_of_wait(self.workers.pools.longest_wait());
+        waits.max(of(self.events.deferred.len(), MOST_HELD)).max(of(self.inputs.queue.len(), INPUTS)).min(1.0)
     }
 
     /// Updates the overload level and the requests to RAN nodes.
     pub(super) fn look_at_room(&mut self) {
-        let OverloadConfig { registrations, procedures, start, stop, .. } = self.overload.config;
+        let OverloadConfig { registrations, procedures, start, stop, .. } = self.admission.overload.config;
         let fill = self.fill();
-        let level = self.overload.level.after(fill, &Thresholds { registrations, others: procedures });
-        if level != self.overload.level {
+        let level = self.admission.overload.level.after(fill, &Thresholds { registrations, others: procedures });
+        if level != self.admission.overload.level {
             tracing::info!(?level, fill, "what is turned away has changed");
-            self.overload.level = level;
+            self.admission.overload.level = level;
         }
-        let asked = relief(self.overload.asked, fill, level, start, stop);
-        if asked != self.overload.asked {
-            let before = std::mem::replace(&mut self.overload.asked, asked);
+        let asked = relief(self.admission.overload.asked, fill, level, start, stop);
+        if asked != self.admission.overload.asked {
+            let before = std::mem::replace(&mut self.admission.overload.asked, asked);
             // A change of a few percent is not worth a message to every RAN node.
             let same = matches!((before, asked), (Some(b), Some(a)) if b.action == a.action && b.percent >= a.percent);
             if !same {
@@ -85,17 +85,17 @@ impl Host {
 
     /// Sends Overload Start to RAN nodes whose new UEs wait too long, and Overload Stop afterwards.
     fn relieve_of_newcomers(&mut self) {
-        if self.overload.asked.is_some() {
+        if self.admission.overload.asked.is_some() {
             // All RAN nodes have received Overload Start, and will receive Overload Stop.
-            return self.overload.crowded.clear();
+            return self.admission.overload.crowded.clear();
         }
-        let OverloadConfig { start, stop, .. } = self.overload.config;
+        let OverloadConfig { start, stop, .. } = self.admission.overload.config;
         let waits: FxHashMap<AssocId, Duration> = self.newcomers_wait(clock()).into_iter().collect();
-        let before = self.overload.crowded.keys().filter(|node| !waits.contains_key(*node));
+        let before = self.admission.overload.crowded.keys().filter(|node| !waits.contains_key(*node));
         let idle: Vec<AssocId> = before.copied().collect();
         for (node, wait) in waits.into_iter().chain(idle.into_iter().map(|node| (node, Duration::default()))) {
-            let fill = self.overload.part_of_wait(wait).min(1.0);
-            let before = self.overload.crowded.get(&node).copied();
+            let fill = self.admission.overload.part_of_wait(wait).min(1.0);
+            let before = self.admission.overload.crowded.get(&node).copied();
             let asked = relief(before, fill, Level::Registrations, start, stop);
             // As for all RAN nodes, a smaller reduction is not worth a message.
             if asked.map(|asked| asked.percent) <= before.map(|before| before.percent)
@@ -104,8 +104,8 @@ impl Host {
                 continue;
             }
             match asked {
-                Some(asked) => self.overload.crowded.insert(node, asked),
-                None => self.overload.crowded.remove(&node),
+                Some(asked) => self.admission.overload.crowded.insert(node, asked),
+                None => self.admission.overload.crowded.remove(&node),
             };
             if let Some(assoc) = self.nodes.way(node, None) {
                 tracing::debug!(assoc = assoc.0, ?asked, "new UEs of a RAN node wait");
@@ -116,7 +116,7 @@ impl Host {
     }
 
     pub(super) fn overload_status(&self) -> OverloadStatus {
-        let level = match self.overload.level {
+        let level = match self.admission.overload.level {
             Level::Normal => "normal",
             Level::Registrations => "registrations",
             Level::LowPriority => "low-priority",
@@ -125,19 +125,19 @@ impl Host {
         OverloadStatus {
             level: level.into(),
             fill: self.fill(),
-            refused: self.overload.refused,
-            reduction_percent: self.overload.asked.map(|relief| relief.percent),
+            refused: self.admission.overload.refused,
+            reduction_percent: self.admission.overload.asked.map(|relief| relief.percent),
         }
     }
 
     fn tell_relief(&mut self, assoc: AssocId) {
-        let pdu = self.overload.asked.map_or_else(ran::overload_stop, ran::overload_start);
+        let pdu = self.admission.overload.asked.map_or_else(ran::overload_stop, ran::overload_start);
         self.egress.send(Command::Ngap { assoc, ue: None, key: 0, pdu });
     }
 
     /// Sends Overload Start to a newly set up RAN node if the others have received it.
     pub(super) fn tell_new_node(&mut self, assoc: AssocId) {
-        if self.overload.asked.is_some() {
+        if self.admission.overload.asked.is_some() {
             self.tell_relief(assoc);
         }
     }
@@ -145,8 +145,8 @@ impl Host {
     /// Returns true if the first message of a connection is admitted. `known`: its UE has a
     /// context.
     pub(super) fn admits(&mut self, view: &ShallowView, known: bool) -> bool {
-        let admits = self.overload.level.admits(view, known);
-        self.overload.refused += u64::from(!admits);
+        let admits = self.admission.overload.level.admits(view, known);
+        self.admission.overload.refused += u64::from(!admits);
         admits
     }
 }

@@ -9,14 +9,14 @@ impl Host {
     /// configuration.
     pub(super) fn reload(&mut self, reload: &Reload) {
         self.nodes.set_allow(reload.n2_allow.clone());
-        self.pools.update(|slices| reload.update_objectives(slices));
-        self.account.set_objectives(self.pools.slices());
-        reload.update_dnns(&mut self.instructions.core);
-        self.instructions.log_level = Some(reload.log_level.clone());
-        self.config = Arc::new(self.instructions.core.clone());
+        self.workers.pools.update(|slices| reload.update_objectives(slices));
+        self.statistics.account.set_objectives(self.workers.pools.slices());
+        reload.update_dnns(&mut self.workers.instructions.core);
+        self.workers.instructions.log_level = Some(reload.log_level.clone());
+        self.config = Arc::new(self.workers.instructions.core.clone());
         // Cached subscriber records and claims are read again.
         self.udm.forget_records();
-        if let Err(error) = self.instructions.publish(&self.region) {
+        if let Err(error) = self.workers.instructions.publish(&self.ues.region) {
             tracing::error!(%error, "workers keep the configuration that they have");
         }
     }

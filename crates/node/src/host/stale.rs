@@ -58,7 +58,11 @@ impl Host {
     ) {
         let now = clock();
         if !self.stale.take(node, now) {
-            return self.account.fault("limit", now, format_args!("gNB on association {}: stale connections", node.0));
+            return self.statistics.account.fault(
+                "limit",
+                now,
+                format_args!("gNB on association {}: stale connections", node.0),
+            );
         }
         if let Some(assoc) = self.nodes.way(node, Some(slot)) {
             let pdu = n2::stale_release_command(amf_id, ran_id);

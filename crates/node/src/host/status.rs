@@ -21,28 +21,29 @@ impl Host {
         // In the order of the slots, so that pages do not overlap.
         let mut record = Snapshot::default();
         let page: Vec<_> = self
+            .ues
             .region
-            .slots_from(0, self.slots)
+            .slots_from(0, self.ues.slots)
             .map(|(slot, _)| slot)
             .skip(filter.offset)
             .take(filter.limit)
             .collect();
         let ues = page.into_iter().filter_map(|slot| {
-            self.region.read(slot, &mut record);
+            self.ues.region.read(slot, &mut record);
             context::decode(&record.context).ok()
         });
-        let latencies = self.account.attained.status(clock());
+        let latencies = self.statistics.account.attained.status(clock());
         let mut nodes: Vec<_> = self.nodes.iter().collect();
         nodes.sort_unstable_by_key(|(number, _)| *number);
         Status {
             version: env!("CARGO_PKG_VERSION").into(),
-            uptime_s: self.started.elapsed().as_secs(),
+            uptime_s: self.statistics.started.elapsed().as_secs(),
             counts: Counts {
                 gnbs: self.nodes.set_up(),
-                ues: self.totals.contexts,
-                registered: self.totals.registered,
-                connected: self.totals.connected,
-                sessions: self.totals.sessions,
+                ues: self.statistics.totals.contexts,
+                registered: self.statistics.totals.registered,
+                connected: self.statistics.totals.connected,
+                sessions: self.statistics.totals.sessions,
             },
             ues: ues.map(|ue| self.ue(&ue, filter.reveal_supi)).collect(),
             gnbs: nodes.into_iter().skip(filter.offset).take(filter.limit).map(|(_, n)| gnb(n)).collect(),
@@ -56,7 +57,7 @@ impl Host {
                     ..UpfStatus::default()
                 })
                 .collect(),
-            workers: self.rings.iter().map(|worker| self.worker(worker)).collect(),
+            workers: self.workers.rings.iter().map(|worker| self.worker(worker)).collect(),
             latencies,
             overload: self.overload_status(),
             hosts: Vec::new(),
@@ -80,18 +81,21 @@ impl Host {
 
     fn worker(&self, worker: &WorkerRings) -> WorkerStatus {
         let word = |nf: &Nf, word| {
-            self.region.shared_word(self.plan.nf_word(nf.place.worker, nf.place.nf, word)).load(Ordering::Relaxed)
+            self.ues
+                .region
+                .shared_word(self.ues.plan.nf_word(nf.place.worker, nf.place.nf, word))
+                .load(Ordering::Relaxed)
         };
-        let nfs = self.pools.iter().filter(|nf| nf.place.worker == worker.number).map(|nf| NfStatus {
+        let nfs = self.workers.pools.iter().filter(|nf| nf.place.worker == worker.number).map(|nf| NfStatus {
             id: u32::from(nf.place.worker) << 8 | u32::from(nf.place.nf),
-            slice: self.pools.slice(nf.purpose.slice).map_or_else(String::new, |slice| slice.name.clone()),
+            slice: self.workers.pools.slice(nf.purpose.slice).map_or_else(String::new, |slice| slice.name.clone()),
             kind: nf.purpose.kind.map_or("unified", |kind| kind.name()).into(),
             state: if nf.state == State::Active { "active" } else { "idle" }.into(),
             queue: nf.queue.len() as u32,
             share: nf.share,
             processed: word(nf, region_layout::NF_EVENTS),
             violations: nf.violated,
-            service_time_us: self.pools.time(nf.purpose).nanos() as f64 / 1000.0,
+            service_time_us: self.workers.pools.time(nf.purpose).nanos() as f64 / 1000.0,
         });
         WorkerStatus { number: worker.number, pid: worker.pid, cpu_us: 0, nfs: nfs.collect() }
     }

@@ -26,34 +26,39 @@ impl Host {
         let number = dead.number();
         // Records that the dead worker reported are emitted first, in their order. The other
         // workers continue and are not waited for.
-        if let Some(at) = self.rings.iter().position(|worker| worker.number == number) {
+        if let Some(at) = self.workers.rings.iter().position(|worker| worker.number == number) {
             // A dead worker posts nothing. More items than the ring has cells cannot occur.
-            for _ in 0..=self.region.config().ring_cells as usize / super::BATCH {
+            for _ in 0..=self.ues.region.config().ring_cells as usize / super::BATCH {
                 if !self.take_from(at) {
                     break;
                 }
             }
         }
-        let lost = self.pools.down(number);
-        self.rings.retain(|worker| worker.number != number);
+        let lost = self.workers.pools.down(number);
+        self.workers.rings.retain(|worker| worker.number != number);
         // Idle NFs of other workers join the pools at once.
         for (purpose, active) in &lost {
-            if *active && self.pools.activate(*purpose).is_none() {
+            if *active && self.workers.pools.activate(*purpose).is_none() {
                 tracing::warn!(?purpose, "no idle NF is left for what a dead worker did: its UEs wait for a new one");
             }
         }
-        if self.private.is_some() {
+        if self.ues.private.is_some() {
             self.forget_private(number);
         }
         let (begun, slots) = self.ues_of_worker(&dead);
         // The worker may have run one UE of a batch, or the whole batch. In the second case UEs are
         // served one by one for a while, to find out whether one of them crashes the next worker.
-        let serving =
-            self.region.shared_word(self.plan.nf_word(number, 0, region_layout::NF_SERVING)).load(Ordering::Relaxed);
+        let serving = self
+            .ues
+            .region
+            .shared_word(self.ues.plan.nf_word(number, 0, region_layout::NF_SERVING))
+            .load(Ordering::Relaxed);
         match begun.iter().find(|slot| region_layout::serving(**slot) == serving) {
             Some(slot) => self.note_crash(*slot),
             None if begun.is_empty() => {}
-            None => self.region.shared_word(region_layout::BOARD_ALONE).store((clock() + ALONE).0, Ordering::Relaxed),
+            None => {
+                self.ues.region.shared_word(region_layout::BOARD_ALONE).store((clock() + ALONE).0, Ordering::Relaxed)
+            }
         }
         for slot in slots {
             self.take_over_ue(slot, &dead);
@@ -65,28 +70,28 @@ impl Host {
     }
 
     fn is_needed(&self, purpose: super::pools::Purpose, active: bool) -> bool {
-        active && self.pools.count(purpose).0 == 0
+        active && self.workers.pools.count(purpose).0 == 0
     }
 
     /// Counts a crash during the step of this UE. One crash proves nothing. Repeated crashes at the
     /// same event show that the event is the cause, and it must not crash all workers.
     fn note_crash(&mut self, slot: Slot) {
-        let consumed = self.region.consumed_of(slot);
-        let deaths = match self.controller.suspects.get(&slot) {
+        let consumed = self.ues.region.consumed_of(slot);
+        let deaths = match self.workers.scaler.suspects.get(&slot) {
             Some((same, deaths)) if *same == consumed => deaths + 1,
             _ => 1,
         };
         if deaths < FATAL {
-            if self.controller.suspects.len() >= SUSPECTS {
-                self.controller.suspects.clear();
+            if self.workers.scaler.suspects.len() >= SUSPECTS {
+                self.workers.scaler.suspects.clear();
             }
-            self.controller.suspects.insert(slot, (consumed, deaths));
+            self.workers.scaler.suspects.insert(slot, (consumed, deaths));
             return;
         }
-        self.controller.suspects.remove(&slot);
+        self.workers.scaler.suspects.remove(&slot);
         tracing::error!(slot = slot.number(), deaths, "the oldest event of a UE ends worker after worker");
         let free = region_layout::poison_words()
-            .map(|word| self.region.shared_word(word))
+            .map(|word| self.ues.region.shared_word(word))
             .find(|w| w.load(Ordering::Relaxed) == 0);
         if let Some(word) = free {
             word.store(u64::from(slot.number()) + 1, Ordering::Release);
@@ -97,17 +102,17 @@ impl Host {
     /// acknowledged.
     fn ues_of_worker(&mut self, dead: &DeadWorker) -> (Vec<Slot>, Vec<Slot>) {
         let (mut at_work, mut slots) = (Vec::new(), Vec::new());
-        for nf in 0..self.plan.nfs {
-            let queue = self.plan.queue(&self.region, dead.number(), nf);
-            let begun = queue.requeue(dead, &self.own);
-            at_work.extend(begun.iter().filter_map(|taken| self.region.slot_at(taken.item as u32)));
-            let waiting = std::iter::from_fn(|| queue.take(&self.own)).take(queue.room());
+        for nf in 0..self.ues.plan.nfs {
+            let queue = self.ues.plan.queue(&self.ues.region, dead.number(), nf);
+            let begun = queue.requeue(dead, &self.ues.own);
+            at_work.extend(begun.iter().filter_map(|taken| self.ues.region.slot_at(taken.item as u32)));
+            let waiting = std::iter::from_fn(|| queue.take(&self.ues.own)).take(queue.room());
             for taken in begun.into_iter().chain(waiting) {
-                slots.extend(self.region.slot_at(taken.item as u32));
-                queue.acknowledge(&self.own, taken);
+                slots.extend(self.ues.region.slot_at(taken.item as u32));
+                queue.acknowledge(&self.ues.own, taken);
             }
         }
-        let theirs = self.unpushed.extract_if(|place, _| place.worker == dead.number());
+        let theirs = self.workers.unpushed.extract_if(|place, _| place.worker == dead.number());
         slots.extend(theirs.flat_map(|(_, slots)| slots));
         (at_work, slots)
     }
@@ -116,34 +121,34 @@ impl Host {
     fn take_over_ue(&mut self, slot: Slot, dead: &DeadWorker) {
         // The worker may have died between its commit and the report of it. Only this check finds
         // such a record.
-        let mut record = std::mem::take(&mut self.snapshot);
-        let unsent = self.region.read(slot, &mut record) && !record.sent;
+        let mut record = std::mem::take(&mut self.ues.snapshot);
+        let unsent = self.ues.region.read(slot, &mut record) && !record.sent;
         let buffer = record.buffer().filter(|_| unsent);
-        self.snapshot = record;
+        self.ues.snapshot = record;
         if let Some(buffer) = buffer {
             self.emit(buffer);
         }
         let Some(chosen) = self.nf_for(slot, NfKind::StateManagement) else {
             // The pool has no NF; the UE is pushed when one starts.
-            self.controller.orphans.push((slot, dead.number()));
+            self.workers.scaler.orphans.push((slot, dead.number()));
             return;
         };
-        if self.region.take_over(slot, dead, chosen.place.worker) {
+        if self.ues.region.take_over(slot, dead, chosen.place.worker) {
             self.push(chosen.place, slot);
         }
     }
 
     /// Assigns the UEs that had no NF to available NFs.
     pub(super) fn adopt_orphans(&mut self) {
-        let orphans = std::mem::take(&mut self.controller.orphans);
+        let orphans = std::mem::take(&mut self.workers.scaler.orphans);
         for (slot, number) in orphans {
-            let Some(at) = self.controller.dead.iter().position(|d| d.number() == number) else { continue };
-            let dead = self.controller.dead.swap_remove(at);
+            let Some(at) = self.workers.scaler.dead.iter().position(|d| d.number() == number) else { continue };
+            let dead = self.workers.scaler.dead.swap_remove(at);
             self.take_over_ue(slot, &dead);
-            self.controller.dead.push(dead);
+            self.workers.scaler.dead.push(dead);
         }
-        if self.controller.orphans.is_empty() {
-            for dead in std::mem::take(&mut self.controller.dead) {
+        if self.workers.scaler.orphans.is_empty() {
+            for dead in std::mem::take(&mut self.workers.scaler.dead) {
                 self.reclaim(dead);
             }
         }
@@ -152,10 +157,10 @@ impl Host {
     /// Frees the resources of a dead worker on a separate thread: it scans everything the worker
     /// ever held.
     fn reclaim(&mut self, dead: DeadWorker) {
-        if !self.controller.orphans.is_empty() {
-            return self.controller.dead.push(dead);
+        if !self.workers.scaler.orphans.is_empty() {
+            return self.workers.scaler.dead.push(dead);
         }
-        let (region, door, worker) = (self.region.clone(), self.door.clone(), dead.number());
+        let (region, door, worker) = (self.ues.region.clone(), self.door.clone(), dead.number());
         let thread = std::thread::Builder::new().name("reclaim".into()).spawn(move || {
             region.reclaim(dead);
             // The send fails only without a host.
@@ -168,7 +173,7 @@ impl Host {
 
     /// Removes UEs whose contexts were in the private memory of a dead worker.
     fn forget_private(&mut self, number: u8) {
-        let Some(private) = &mut self.private else { return };
+        let Some(private) = &mut self.ues.private else { return };
         let gone: Vec<(Slot, Summary)> = private
             .extract_if(|_, (place, _)| place.worker == number)
             .map(|(slot, (_, summary))| (slot, summary))
@@ -178,11 +183,11 @@ impl Host {
             "the contexts of these UEs are lost with their worker: state.location is memory"
         );
         let slots: FxHashSet<Slot> = gone.iter().map(|(slot, _)| *slot).collect();
-        self.ids.give_back_all(|owner| slots.contains(&owner));
+        self.ues.ids.give_back_all(|owner| slots.contains(&owner));
         for (slot, summary) in gone {
-            self.totals.change(Some(summary), None);
+            self.statistics.totals.change(Some(summary), None);
             self.moved(slot, Some(summary), None);
-            self.own.abandon(slot);
+            self.ues.own.abandon(slot);
         }
     }
 
@@ -190,38 +195,38 @@ impl Host {
     pub(super) fn launch(&mut self, purposes: &[(super::pools::Purpose, bool)]) {
         // Unified NFs exist to use several processors: each has its own worker.
         let unified = purposes.iter().any(|(purpose, _)| purpose.kind.is_none());
-        let each = if unified { 1 } else { usize::from(self.plan.nfs) };
+        let each = if unified { 1 } else { usize::from(self.ues.plan.nfs) };
         for purposes in purposes.chunks(each) {
             self.launch_one(purposes);
         }
     }
 
     fn launch_one(&mut self, purposes: &[(super::pools::Purpose, bool)]) {
-        let Some(number) = self.controller.number(super::WORKERS) else {
+        let Some(number) = self.workers.scaler.number(super::WORKERS) else {
             tracing::error!("no worker number is free: a worker is not started yet");
-            return self.controller.failed.extend(purposes);
+            return self.workers.scaler.failed.extend(purposes);
         };
         self.restore(number);
-        self.pools.enter(&self.region, number, purposes);
+        self.workers.pools.enter(&self.ues.region, number, purposes);
         // A worker that died during a step leaves its NF words behind. Its successor would seem
         // stuck or late.
-        self.pools.forget_worker(&self.region, number);
-        self.crew.launch(number);
+        self.workers.pools.forget_worker(&self.ues.region, number);
+        self.workers.supervisor.launch(number);
     }
 
     /// Registers a worker that is ready.
     pub(super) fn arrived(&mut self, number: u8, pid: u32) {
-        let bell = self.plan.bell(&self.region, number);
-        self.rings.push(super::WorkerRings {
+        let bell = self.ues.plan.bell(&self.ues.region, number);
+        self.workers.rings.push(super::WorkerRings {
             number,
             pid,
-            committed: self.region.receiver(self.plan.committed(number)).expect("rings for all workers"),
-            returned: self.region.receiver(self.plan.returned(number)).expect("rings for all workers"),
+            committed: self.ues.region.receiver(self.ues.plan.committed(number)).expect("rings for all workers"),
+            returned: self.ues.region.receiver(self.ues.plan.returned(number)).expect("rings for all workers"),
             bell,
             called: false,
         });
-        self.pools.up(number);
-        self.pools.fill();
+        self.workers.pools.up(number);
+        self.workers.pools.fill();
         self.adopt_orphans();
     }
 }

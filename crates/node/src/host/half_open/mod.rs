@@ -103,21 +103,21 @@ impl Host {
             self.recount(now);
             self.is_full()
         };
-        match self.half_open.table.admit(Arrival { origin: origin(&self.nodes, node), now, urgent, full }) {
+        match self.admission.half_open.table.admit(Arrival { origin: origin(&self.nodes, node), now, urgent, full }) {
             Admission::Free => Ok(()),
             Admission::Evicts(slot, limit) => {
-                self.half_open.table.evict(slot);
-                self.half_open.evicted += 1;
-                self.account.metrics.evicted(match limit {
+                self.admission.half_open.table.evict(slot);
+                self.admission.half_open.evicted += 1;
+                self.statistics.account.metrics.evicted(match limit {
                     Limit::Node => Eviction::NodeLimit,
                     Limit::Address => Eviction::AddressLimit,
                     Limit::All => Eviction::Limit,
                     Limit::Room => Eviction::Full,
                 });
                 // The eviction does not belong to the input of the new UE.
-                let input = std::mem::take(&mut self.input);
+                let input = std::mem::take(&mut self.current.input);
                 self.deliver(slot, &EventMessage::Evicted, NfKind::StateManagement);
-                self.input = input;
+                self.current.input = input;
                 Ok(())
             }
             Admission::Refused(limit) => Err(match limit {
@@ -131,40 +131,40 @@ impl Host {
 
     /// Returns true if there is no room for a new UE, even after the pending evictions.
     fn is_full(&self) -> bool {
-        let staying = self.region.slots_taken().saturating_sub(self.half_open.table.leaving());
-        staying >= self.region.config().ues as usize
+        let staying = self.ues.region.slots_taken().saturating_sub(self.admission.half_open.table.leaving());
+        staying >= self.ues.region.config().ues as usize
     }
 
     /// Recounts the UEs of a full region: their number is a shared word that a worker can damage.
     fn recount(&mut self, now: Instant) {
-        if now.since(self.half_open.recounted) < RECOUNTED {
+        if now.since(self.admission.half_open.recounted) < RECOUNTED {
             return;
         }
-        self.half_open.recounted = now;
-        let wrong = self.region.recount();
-        if wrong > self.region.config().ues as usize / CHANGED {
-            self.account.metrics.fault(Fault::StateRegion);
+        self.admission.half_open.recounted = now;
+        let wrong = self.ues.region.recount();
+        if wrong > self.ues.region.config().ues as usize / CHANGED {
+            self.statistics.account.metrics.fault(Fault::StateRegion);
             tracing::error!(wrong, "state region has words that no worker writes: number of UEs");
         }
     }
 
     /// Adds a new UE that has a slot.
     pub(super) fn half_open(&mut self, slot: Slot, node: AssocId, now: Instant) {
-        self.half_open.table.enter(slot, origin(&self.nodes, node), now);
-        self.half_open.first_steps.push(slot, now);
+        self.admission.half_open.table.enter(slot, origin(&self.nodes, node), now);
+        self.admission.half_open.first_steps.push(slot, now);
     }
 
     /// Answers the first message of a UE without creating a context. `by` is the association of the
     /// message if it still exists. The LTMSI in the answers belongs to no UE, and is not reused for
     /// long.
     pub(super) fn turn_away(&mut self, (by, node): (Option<AssocId>, AssocId), pdu: &[u8], why: TurnedAway) {
-        let Some(ltmsi) = self.ids.fresh(self.bucket) else { return self.no_number() };
-        self.account.metrics.turned_away(why);
+        let Some(ltmsi) = self.ues.ids.fresh(self.current.bucket) else { return self.no_number() };
+        self.statistics.account.metrics.turned_away(why);
         // Overload counts its own rejections.
         if why != TurnedAway::Overload {
-            self.overload.refused += 1;
-            self.half_open.refused += 1;
-            self.account.metrics.fault(Fault::Limit);
+            self.admission.overload.refused += 1;
+            self.admission.half_open.refused += 1;
+            self.statistics.account.metrics.fault(Fault::Limit);
         }
         let message = match n2::ue_message(pdu) {
             Ok((_, UeMessage::Initial(message))) => message,
@@ -176,11 +176,11 @@ impl Host {
         };
         let (now, rng) = (clock(), &mut self.rng);
         let mut random = |octets: &mut [u8]| rng.fill_bytes(octets);
-        let (arrived, mut ids) = (self.arrived.min(now), NoIdentifiers);
+        let (arrived, mut ids) = (self.current.arrived.min(now), NoIdentifiers);
         let mut env = Env { now, arrived, config: &self.config, random: &mut random, ids: &mut ids, ran: &() };
         let outcome = engine::turn_away(ltmsi, node, message, &mut env);
         for note in &outcome.notes {
-            self.account.note(note, now, 0, format_args!("UE {ltmsi}"));
+            self.statistics.account.note(note, now, 0, format_args!("UE {ltmsi}"));
         }
         for effect in outcome.effects {
             if let Effect::Ngap { assoc: node, pdu } = effect {
@@ -192,18 +192,18 @@ impl Host {
 
     /// Handles the lack of a free LTMSI for a new UE.
     pub(super) fn no_number(&mut self) {
-        if self.cluster.is_some() && self.input != 0 {
+        if self.cluster.is_some() && self.current.input != 0 {
             // This host has no buckets left: another host creates the UE.
-            return self.egress.send(Command::ReturnInput { number: std::mem::take(&mut self.input) });
+            return self.egress.send(Command::ReturnInput { number: std::mem::take(&mut self.current.input) });
         }
-        self.account.fault("limit", clock(), "a new UE: no number is free");
+        self.statistics.account.fault("limit", clock(), "a new UE: no number is free");
         self.done();
     }
 
     /// Updates the metric of half-open UEs, and logs the evictions and rejections of a flood.
     pub(super) fn show_half_open(&mut self, now: Instant) {
-        let HalfOpen { table, evicted, refused, logged, .. } = &mut self.half_open;
-        self.account.metrics.population(Population::HalfOpen, table.len());
+        let HalfOpen { table, evicted, refused, logged, .. } = &mut self.admission.half_open;
+        self.statistics.account.metrics.population(Population::HalfOpen, table.len());
         if (*evicted, *refused) == (0, 0) || now.since(*logged) < LOGGED {
             return;
         }
@@ -214,7 +214,7 @@ impl Host {
             evicted = std::mem::take(evicted),
             turned_away = std::mem::take(refused),
             peer = largest.unwrap_or_default(),
-            ues = self.region.slots_taken(),
+            ues = self.ues.region.slots_taken(),
             "limits of half-open UEs or state.ues reached"
         );
     }

@@ -59,21 +59,21 @@ impl FirstSteps {
 impl Host {
     /// Starts a new UE, or queues it.
     pub(in crate::host) fn newcomer(&mut self, (by, node): (AssocId, AssocId), pdu: &[u8], view: &ShallowView) {
-        if self.half_open.line.is_empty() && self.begins_newcomers() {
+        if self.admission.half_open.line.is_empty() && self.begins_newcomers() {
             return self.begin_newcomer((Some(by), node), pdu, view);
         }
-        let (number, bucket, at) = (std::mem::take(&mut self.input), self.bucket, self.arrived);
+        let (number, bucket, at) = (std::mem::take(&mut self.current.input), self.current.bucket, self.current.arrived);
         let newcomer = Newcomer { by, node, view: *view, pdu: pdu.to_vec(), number, bucket, at };
-        if let Err(newcomer) = self.half_open.line.push(origin(&self.nodes, node), newcomer) {
-            self.input = newcomer.number;
+        if let Err(newcomer) = self.admission.half_open.line.push(origin(&self.nodes, node), newcomer) {
+            self.current.input = newcomer.number;
             self.turn_away((Some(by), node), pdu, TurnedAway::Overload);
         }
     }
 
     fn begins_newcomers(&mut self) -> bool {
-        let region = &self.region;
+        let region = &self.ues.region;
         self.egress.len() < UNSENT
-            && self.half_open.first_steps.has_room(clock(), |slot| region.is_idle_and_empty(slot))
+            && self.admission.half_open.first_steps.has_room(clock(), |slot| region.is_idle_and_empty(slot))
     }
 
     fn begin_newcomer(&mut self, (by, node): (Option<AssocId>, AssocId), pdu: &[u8], view: &ShallowView) {
@@ -88,10 +88,10 @@ impl Host {
     pub(in crate::host) fn serve_newcomers(&mut self) -> bool {
         let most = if self.inputs.queue.is_empty() { BATCH } else { WITH_INPUTS };
         for served in 0..most {
-            if self.half_open.line.is_empty() || self.is_held_up() || !self.begins_newcomers() {
+            if self.admission.half_open.line.is_empty() || self.is_held_up() || !self.begins_newcomers() {
                 return served > 0;
             }
-            if let Some(newcomer) = self.half_open.line.pop() {
+            if let Some(newcomer) = self.admission.half_open.line.pop() {
                 self.serve(newcomer);
             }
         }
@@ -103,7 +103,7 @@ impl Host {
         let input = Input::Ngap { assoc: by, view: Ok(view), pdu, at, number, answers: true, bucket };
         // The bucket may have migrated meanwhile.
         let Some(Input::Ngap { pdu, .. }) = self.admit_input(input) else { return };
-        (self.input, self.bucket, self.arrived) = (number, bucket, at);
+        (self.current.input, self.current.bucket, self.current.arrived) = (number, bucket, at);
         if self.nodes.get(node).is_none() {
             return self.done();
         }
@@ -111,7 +111,7 @@ impl Host {
             self.forget_ran_id(node, ran_id);
         }
         let by = Some(by).filter(|by| self.nodes.of(*by) == Some(node));
-        let late = self.overload.part_of_wait(clock().since(at)) >= self.overload.registrations();
+        let late = self.admission.overload.part_of_wait(clock().since(at)) >= self.admission.overload.registrations();
         if late && !Level::Registrations.admits(&view, false) {
             return self.turn_away((by, node), &pdu, TurnedAway::Overload);
         }
@@ -120,15 +120,15 @@ impl Host {
 
     /// Drops the new UEs of a RAN node that has released them.
     pub(in crate::host) fn drop_newcomers(&mut self, node: AssocId) {
-        for newcomer in self.half_open.line.remove(node) {
-            self.input = newcomer.number;
+        for newcomer in self.admission.half_open.line.remove(node) {
+            self.current.input = newcomer.number;
             self.done();
         }
     }
 
     /// Returns the waiting new UEs to the balancer.
     pub(in crate::host) fn return_newcomers(&mut self) {
-        while let Some(Newcomer { number, .. }) = self.half_open.line.pop() {
+        while let Some(Newcomer { number, .. }) = self.admission.half_open.line.pop() {
             if number != 0 {
                 self.egress.send(crate::balancer::Command::ReturnInput { number });
             }
@@ -137,11 +137,11 @@ impl Host {
 
     /// Returns the RAN nodes with waiting new UEs, each with the waiting time of the oldest.
     pub(in crate::host) fn newcomers_wait(&self, now: Instant) -> Vec<(AssocId, Duration)> {
-        self.half_open.line.oldest().map(|(node, oldest)| (node, now.since(oldest.at))).collect()
+        self.admission.half_open.line.oldest().map(|(node, oldest)| (node, now.since(oldest.at))).collect()
     }
 
     /// Returns true if new UEs wait.
     pub(in crate::host) fn has_newcomers(&self) -> bool {
-        !self.half_open.line.is_empty()
+        !self.admission.half_open.line.is_empty()
     }
 }

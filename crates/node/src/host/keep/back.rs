@@ -39,21 +39,21 @@ impl Back {
 impl Host {
     /// Makes RAN nodes wait for the sessions of resumed contexts, if there are any.
     pub(super) fn wait_for_sessions(&mut self, now: Instant) {
-        if !self.back.sessions.is_empty() {
-            self.back.until = Some(now + RAN_WAITS);
+        if !self.persistence.back.sessions.is_empty() {
+            self.persistence.back.until = Some(now + RAN_WAITS);
         }
     }
 
     /// Sets up the sessions of kept contexts at a newly associated UPF.
     pub(in crate::host) fn upf_gets_sessions(&mut self, upf: SocketAddr) {
-        if self.back.upfs.remove(&upf) {
-            self.lost.push_back((upf, 0));
+        if self.persistence.back.upfs.remove(&upf) {
+            self.events.lost.push_back((upf, 0));
         }
     }
 
     /// Returns the input, unless it waits for the sessions of kept contexts.
     pub(in crate::host) fn waits_for_sessions(&mut self, input: Input) -> Option<Input> {
-        let back = &mut self.back;
+        let back = &mut self.persistence.back;
         if back.until.is_none() {
             return Some(input);
         }
@@ -75,7 +75,7 @@ impl Host {
 
     /// Serves RAN nodes when the kept sessions are set up again, or after the timeout.
     pub(in crate::host) fn serve_ran_nodes(&mut self, now: Instant) {
-        let back = &mut self.back;
+        let back = &mut self.persistence.back;
         let Some(until) = back.until else { return };
         let missing = back.sessions.len();
         if missing > 0 && now < until {

@@ -175,7 +175,7 @@ fn resumed(stored: &UeRecord, core: &CoreConfig, now: Instant) -> Becomes<Box<Ue
 impl Host {
     /// Resumes the contexts of the previous run from the database.
     pub(in crate::host) fn resume_stored(&mut self, kept: Kept) -> Result<(), HostError> {
-        let Location::Central(config) = self.location.clone() else { return Ok(()) };
+        let Location::Central(config) = self.workers.location.clone() else { return Ok(()) };
         let (began, now) = (std::time::Instant::now(), clock());
         let mut records = config.records.open().map_err(KeepError::from)?;
         let mut tally = Tally::default();
@@ -213,18 +213,18 @@ impl Host {
             tracing::info!(ues = resumed, sessions, elapsed_ms, "contexts of the last run resumed");
         }
         self.wait_for_sessions(now);
-        self.renewal = Some(kept.renewal);
+        self.persistence.renewal = Some(kept.renewal);
         Ok(())
     }
 
     /// Enters a UE whose record this host has claimed. Returns false if there is no room.
     fn enter_resumed(&mut self, id: u64, ue: &UeContext, tally: &mut Tally) -> bool {
-        let octets = DatabaseRef { id, base: self.sequence, ..DatabaseRef::default() }.octets();
-        let has_room = tally.resumed < self.region.config().ues as usize;
+        let octets = DatabaseRef { id, base: self.events.sequence, ..DatabaseRef::default() }.octets();
+        let has_room = tally.resumed < self.ues.region.config().ues as usize;
         if !has_room || self.enter_context((ue.ltmsi, ue), &octets, || None).is_none() {
             return false;
         }
-        self.back.awaits(ue);
+        self.persistence.back.awaits(ue);
         tally.resumed += 1;
         tally.sessions += ue.sessions.len();
         true

@@ -56,7 +56,7 @@ impl Host {
     }
 
     fn refuse_setup(&mut self, assoc: AssocId, id: GnbId, refusal: Refusal) {
-        let (peer, metrics) = (self.nodes.peer(assoc), &self.account.metrics);
+        let (peer, metrics) = (self.nodes.peer(assoc), &self.statistics.account.metrics);
         metrics.n2_refused(refusal);
         metrics.procedures.failed(Procedure::NgSetup, Failure::Cause(0));
         tracing::warn!(%peer, assoc = assoc.0, gnb = ?id, reason = refusal.label(), "NG Setup refused");
@@ -131,7 +131,7 @@ impl Host {
         }
         if answers {
             let (peer, reason) = (self.nodes.peer(assoc), Refusal::Binding);
-            self.account.metrics.n2_refused(reason);
+            self.statistics.account.metrics.n2_refused(reason);
             tracing::warn!(%peer, assoc = assoc.0, gnb = ?id, reason = reason.label(), "further association refused");
             self.egress.send(Command::Ngap { assoc, ue: None, key: 0, pdu: admission::binding_refused() });
         }
