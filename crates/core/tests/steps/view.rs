@@ -60,19 +60,24 @@ fn container_cut_short_is_transfer_syntax_error() {
     }
 }
 
+/// The host answers such a message, and acknowledges its input.
 #[test]
 fn faulty_first_message_names_no_ue() {
     let mut lab = Lab::new();
     lab.register();
-    let named = |lab: &Lab, pdu: &[u8]| n2::peek(pdu).and_then(|view| named_ue(&view, pdu, &lab.config));
     let is_first = |pdu: &&Vec<u8>| matches!(n2::route(pdu), Ok(Route::Initial { .. }));
-    let mut pdu = lab.received.iter().find(is_first).cloned().expect("a first message");
-    assert!(matches!(named(&lab, &pdu), Ok(NamedUe::Initial { tmsi: None, .. })), "the UE has no 5G-GUTI");
-    let head = if pdu[3] & 0x80 == 0 { 4 } else { 5 };
-    // The count of IEs is two octets after the preamble.
-    pdu[head + 1] = 4;
-    assert!(n2::peek(&pdu).is_ok(), "the IEs for routing decode");
-    assert!(named(&lab, &pdu).expect_err("the container does not decode").answer().is_some());
+    let pdu = lab.received.iter().find(is_first).expect("a first message");
+    let named = |pdu: &[u8]| n2::peek(pdu).and_then(|view| named_ue(&view, pdu, &lab.config));
+    assert!(matches!(named(pdu), Ok(NamedUe::Initial { tmsi: None, .. })), "the UE has no 5G-GUTI");
+    let mut faulty = 0;
+    for at in 0..pdu.len() {
+        let mut changed = pdu.clone();
+        changed[at] ^= 0x41;
+        let routed = is_first(&&changed) && n2::ue_message(&changed).is_err();
+        assert!(!routed || named(&changed).is_err(), "octet {at} of {pdu:x?}");
+        faulty += usize::from(routed);
+    }
+    assert!(faulty > 0, "the IEs for routing decode, another one does not");
 }
 
 #[test]

@@ -1,9 +1,9 @@
 //! Host as cluster member: replication of commits, reports, and adoption of cluster maps.
 //!
-//! `core::placement::host` decides ([`super::machine_io`] drives it). The effects of a commit are sent
-//! in commit order, when the required replicas acknowledge the copy. If one replica is required, it
-//! is the first in takeover order. At the end of a procedure all replicas are required (DESIGN
-//! decision 5).
+//! `core::placement::host` decides ([`super::machine_io`] drives it). The effects of a commit are
+//! sent in commit order, when the required replicas acknowledge the copy. If one replica is
+//! required, it is the first in takeover order. At the end of a procedure all replicas are required
+//! (DESIGN decision 5).
 
 use super::Host;
 use super::database_takeover::{LoadingBuckets, newly_owned_buckets};

@@ -74,7 +74,6 @@ pub(super) struct EventQueues {
 /// Input or commit record that is being processed.
 #[derive(Debug, Default)]
 pub(super) struct CurrentInput {
-    /// Time of arrival.
     pub(super) arrived: Instant,
     /// Balancer's number (0 = none), and the bucket that selected this host.
     pub(super) input: u64,

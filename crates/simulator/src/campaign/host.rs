@@ -241,7 +241,7 @@ impl Host {
         }
         if now % BEAT < TICK {
             wires.send(self.controller, Message::Beat);
-            self.tell(wires, Message::Beat);
+            self.send_to_balancer(wires, Message::Beat);
         }
         if self.balancer.is_none() && now >= self.balancer_again {
             self.connect(wires);
@@ -268,7 +268,7 @@ impl Host {
     }
 
     /// Sends a message to the balancer, if it is connected.
-    pub(super) fn tell(&self, wires: &mut Network, message: Message) {
+    pub(super) fn send_to_balancer(&self, wires: &mut Network, message: Message) {
         if let Some(at) = self.balancer {
             wires.send(at, message);
         }
@@ -351,7 +351,7 @@ impl Host {
                 Some(slot) => self.deliver(wires, slot, number, UeEvent::Ngap { assoc, amf_id, pdu: Rc::clone(pdu) }),
                 None => {
                     self.unknown_ue(wires, assoc, pdu);
-                    self.tell(wires, Message::Done(number));
+                    self.send_to_balancer(wires, Message::Done(number));
                 }
             },
             Ok(NamedUe::Initial { ran_id, tmsi }) => {
@@ -362,15 +362,18 @@ impl Host {
                     Some(slot) => {
                         self.deliver(wires, slot, number, UeEvent::Initial { assoc, named: true, pdu: Rc::clone(pdu) });
                     }
-                    None => self.stranger(wires, (number, assoc), bucket, pdu),
+                    None => self.create_ue(wires, (number, assoc), bucket, pdu),
                 }
             }
             Ok(NamedUe::RanNode) | Err(_) => {
                 let answer = self.ues.nodes.takes(assoc, pdu, &wires.config);
                 if let Some(pdu) = answer.filter(|_| answers) {
-                    self.tell(wires, Message::Ngap { assoc, ue: None, key: 0, counts: None, pdu: pdu.into() });
+                    self.send_to_balancer(
+                        wires,
+                        Message::Ngap { assoc, ue: None, key: 0, counts: None, pdu: pdu.into() },
+                    );
                 }
-                self.tell(wires, Message::Done(number));
+                self.send_to_balancer(wires, Message::Done(number));
             }
         }
     }
@@ -378,12 +381,12 @@ impl Host {
     /// Handles a message for an unknown UE.
     pub(super) fn unknown_ue(&self, wires: &mut Network, assoc: AssocId, pdu: &[u8]) {
         if let Some(pdu) = engine::unknown_ue(pdu).and_then(|fault| fault.answer()) {
-            self.tell(wires, Message::Ngap { assoc, ue: None, key: 0, counts: None, pdu: pdu.into() });
+            self.send_to_balancer(wires, Message::Ngap { assoc, ue: None, key: 0, counts: None, pdu: pdu.into() });
         }
     }
 
     /// Handles the first message of a UE that is unknown or not authenticated.
-    pub(super) fn stranger(
+    pub(super) fn create_ue(
         &mut self,
         wires: &mut Network,
         (number, assoc): (u64, AssocId),
@@ -395,7 +398,7 @@ impl Host {
             Some(slot) => {
                 self.deliver(wires, slot, number, UeEvent::Initial { assoc, named: false, pdu: Rc::clone(pdu) });
             }
-            None => self.tell(wires, Message::Back(number)),
+            None => self.send_to_balancer(wires, Message::Back(number)),
         }
     }
 
@@ -458,7 +461,7 @@ impl Host {
     /// Runs the pending work after each event.
     fn advance(&mut self, wires: &mut Network) {
         while let Some(pending) = self.machine.as_mut().and_then(|machine| machine.next_released(&self.replicas)) {
-            self.let_go(wires, pending);
+            self.emit_effects(wires, pending);
         }
         self.on(wires, machine::Input::Poll);
         let epoch = self.epoch();

@@ -332,11 +332,11 @@ impl Host {
                     (Ok(NamedUe::Initial { tmsi: Some(tmsi), .. }), Some(cipher)) => Some(cipher.bucket(tmsi)),
                     _ => None,
                 };
-                self.stranger(wires, (input, assoc), bucket, &pdu);
+                self.create_ue(wires, (input, assoc), bucket, &pdu);
             }
             UeEvent::Ngap { assoc, pdu, .. } => {
                 self.unknown_ue(wires, assoc, &pdu);
-                self.tell(wires, Message::Done(input));
+                self.send_to_balancer(wires, Message::Done(input));
             }
             _ => {}
         }
@@ -433,12 +433,12 @@ impl Host {
             self.send_effects(wires, Some(slot), &outbox);
         }
         if let Some(pending) = released {
-            self.let_go(wires, pending);
+            self.emit_effects(wires, pending);
         }
     }
 
     /// Executes the effects of a commit.
-    pub(super) fn let_go(&mut self, wires: &mut Network, pending: Pending) {
+    pub(super) fn emit_effects(&mut self, wires: &mut Network, pending: Pending) {
         let Pending { slot, outbox, .. } = pending;
         if let Some(ue) = self.ues.ues.get_mut(&slot) {
             ue.unsent -= 1;
@@ -468,7 +468,7 @@ impl Host {
             }
         }
         if outbox.input != 0 {
-            self.tell(wires, Message::Done(outbox.input));
+            self.send_to_balancer(wires, Message::Done(outbox.input));
         }
         // Unless the UE has returned to its slot.
         if outbox.forgets && self.ues.get(slot).is_some_and(|ue| !ue.has_context() && ue.mailbox.is_empty()) {
@@ -486,15 +486,15 @@ impl Host {
                 Effect::Ngap { assoc, .. } if !self.ues.nodes.has(*assoc) => {}
                 Effect::ReleaseStale { assoc, amf_id, ran_id } => {
                     let (ran, pdu) = (*ran_id, n2::stale_release_command(*amf_id, *ran_id).into());
-                    self.tell(wires, Message::Stale { assoc: *assoc, ran, ue: outbox.ltmsi, key, pdu });
+                    self.send_to_balancer(wires, Message::Stale { assoc: *assoc, ran, ue: outbox.ltmsi, key, pdu });
                 }
                 Effect::Ngap { assoc, pdu } => {
                     let (assoc, ue, pdu) = (*assoc, Some(outbox.ltmsi), pdu[..].into());
-                    self.tell(wires, Message::Ngap { assoc, ue, key, counts: outbox.counts, pdu });
+                    self.send_to_balancer(wires, Message::Ngap { assoc, ue, key, counts: outbox.counts, pdu });
                 }
                 Effect::Pfcp { message, .. } => {
                     let (seid, message) = (seids.next().copied().flatten(), message[..].into());
-                    self.tell(wires, Message::Pfcp { key, seid, message });
+                    self.send_to_balancer(wires, Message::Pfcp { key, seid, message });
                 }
                 Effect::Authenticate(request) => {
                     slot.into_iter().for_each(|slot| self.authenticate(wires, slot, request.clone()));

@@ -142,8 +142,8 @@ impl FormerPartitions {
         partitions.into_iter().for_each(|partition| _ = self.unused.remove(&partition));
     }
 
-    /// Returns the used ones of these partitions if the controller needs a report. `is_used` returns
-    /// true if local UEs have addresses of a partition.
+    /// Returns the used ones of these partitions if the controller needs a report. `is_used`
+    /// returns true if local UEs have addresses of a partition.
     fn report(&mut self, epoch: u64, former: &[u16], is_used: impl Fn(u16) -> bool) -> Option<Vec<u16>> {
         // No host allocates from such a partition. It stays unused unless UEs migrate here.
         let is_unused = |part: &&u16| self.unused.contains(*part) || !is_used(**part);

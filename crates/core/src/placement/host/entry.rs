@@ -66,8 +66,8 @@ impl<S: SlotKey, P, I, E> HostMachine<S, P, I, E> {
     }
 
     /// Handles that the UEs of these buckets were read from the database, with the inputs that
-    /// their previous hosts committed. The caller enters them with [`HostMachine::enter`], and calls
-    /// [`HostMachine::finish_entry`].
+    /// their previous hosts committed. The caller enters them with [`HostMachine::enter`], and
+    /// calls [`HostMachine::finish_entry`].
     pub fn on_loaded(&mut self, buckets: &FxHashSet<Bucket>, inputs: Vec<u64>, now: Instant) {
         self.note_committed(inputs, now);
         self.loading.retain(|bucket| !buckets.contains(bucket));

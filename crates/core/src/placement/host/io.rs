@@ -46,7 +46,6 @@ pub trait StepOutbox: Sized {
 pub struct StoredUe {
     /// LTMSI of the last commit. The slot has the previous one while effects wait.
     pub ltmsi: Ltmsi,
-    /// Encoded context.
     pub context: Vec<u8>,
     /// Encoded outbox of the last commit.
     pub outbox: Vec<u8>,
@@ -85,7 +84,8 @@ pub enum Output {
         /// A replica, or this host.
         host: HostId,
     },
-    /// To the controller: pool partitions of former hosts from which UEs of this host have addresses.
+    /// To the controller: pool partitions of former hosts from which UEs of this host have
+    /// addresses.
     PoolPartitions { epoch: u64, partitions: Vec<u16> },
 }
 

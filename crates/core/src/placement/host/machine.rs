@@ -260,8 +260,8 @@ impl<S: SlotKey, P, I, E> HostMachine<S, P, I, E> {
         self.waiting.push_back(input);
     }
 
-    /// Returns the waiting inputs if UEs have arrived since the last call. The caller processes them
-    /// in order, and calls [`HostMachine::disconnect_unsure`] afterwards.
+    /// Returns the waiting inputs if UEs have arrived since the last call. The caller processes
+    /// them in order, and calls [`HostMachine::disconnect_unsure`] afterwards.
     pub fn released_inputs(&mut self) -> Option<VecDeque<I>> {
         if !std::mem::take(&mut self.is_releasing) {
             return None;
@@ -270,7 +270,7 @@ impl<S: SlotKey, P, I, E> HostMachine<S, P, I, E> {
         Some(std::mem::take(&mut self.waiting))
     }
 
-    /// Removes and returns waiting inputs that precede the UEs being loaded.
+    /// Returns the waiting inputs, of which the caller may process some before UEs arrive.
     pub fn waiting_mut(&mut self) -> &mut VecDeque<I> {
         &mut self.waiting
     }
@@ -286,8 +286,8 @@ impl<S: SlotKey, P, I, E> HostMachine<S, P, I, E> {
         self.committed_until = now + REMEMBERED;
     }
 
-    /// Copies a commit to the replicas of its UE; `ended`: it ends a procedure. Returns the record if
-    /// its effects may leave immediately. Else the effects wait
+    /// Copies a commit to the replicas of its UE; `ended`: it ends a procedure. Returns the record
+    /// if its effects may leave immediately. Else the effects wait
     /// ([`HostMachine::next_released`]).
     pub fn commit(
         &mut self,

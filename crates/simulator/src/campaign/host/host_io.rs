@@ -40,8 +40,8 @@ impl Replicas {
         self.unsent.borrow_mut().push((to, number, encoded(message)));
     }
 
-    /// Records that a host has acknowledged all copies up to a number. After a reconnection it first
-    /// acknowledges repeats.
+    /// Records that a host has acknowledged all copies up to a number. After a reconnection it
+    /// first acknowledges repeats.
     pub(super) fn acknowledge(&mut self, host: HostId, number: u64) {
         let last = self.acknowledged.entry(host).or_default();
         *last = number.max(*last);
@@ -247,15 +247,15 @@ impl HostIo for Io<'_> {
                 (Some(at), Some(map)) => wires.send(at, Message::Map(Rc::clone(map))),
                 _ => host.connect(wires),
             },
-            Output::Barrier { number } => host.tell(wires, Message::Sync(number)),
+            Output::Barrier { number } => host.send_to_balancer(wires, Message::Sync(number)),
             Output::Introduce { number } if wires.is(Mutation::NodesNotAwaited) => host.unawaited.push(number),
             Output::Introduce { number } => {
                 host.introductions.insert(number);
-                host.tell(wires, Message::Sync(number));
+                host.send_to_balancer(wires, Message::Sync(number));
             }
-            Output::ReturnInput { number } => host.tell(wires, Message::Back(number)),
-            Output::Done { number } => host.tell(wires, Message::Done(number)),
-            Output::Claim(claim) => host.tell(wires, Message::Claim(claim)),
+            Output::ReturnInput { number } => host.send_to_balancer(wires, Message::Back(number)),
+            Output::Done { number } => host.send_to_balancer(wires, Message::Done(number)),
+            Output::Claim(claim) => host.send_to_balancer(wires, Message::Claim(claim)),
             Output::PoolPartitions { .. } => {}
             Output::CaughtUp { epoch, host: replica } => {
                 host.caught_up.push((epoch, replica));
