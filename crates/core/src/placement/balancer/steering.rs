@@ -1,13 +1,13 @@
 //! Choice of the host for the first message of a UE.
 
 use super::settings::Settings;
-use crate::amf::engine;
-use crate::amf::n2::{self, Route, ShallowView};
+use crate::amf::n2::{Route, ShallowView};
 use crate::ids::tmsi::TmsiCipher;
 use crate::placement::balance::HostId;
 use crate::placement::balance::load_table::{LoadTable, PoolReport};
 use crate::placement::balance::map::BucketMap;
 use crate::placement::balance::steer::{self, HostSet, Request};
+use crate::placement::host::{NamedUe, named_ue};
 use crate::placement::message::PoolLoad;
 use crate::placement::replica::LoadShare;
 use crate::schedule::estimate::ServiceTime;
@@ -76,17 +76,10 @@ impl Steering {
     /// Returns the bucket of the UE that an initial message names, if this AMF assigned its
     /// 5G-TMSI.
     pub(super) fn named_bucket(&self, view: &ShallowView, pdu: &[u8], settings: &Settings) -> Option<Bucket> {
-        let Route::Initial { s_tmsi, .. } = view.route else { return None };
-        let own = (settings.core.amf_set, settings.core.amf_pointer);
-        let tmsi = match s_tmsi {
-            Some((set, pointer, tmsi)) if (set, pointer) == own => Some(tmsi),
-            // A registration request may name its UE only in the NAS message.
-            _ => match n2::ue_message(pdu) {
-                Ok((_, n2::UeMessage::Initial(message))) => engine::named_tmsi(&message.nas, &settings.core),
-                _ => None,
-            },
-        }?;
-        Some(self.cipher.bucket(tmsi))
+        match named_ue(view, pdu, &settings.core) {
+            Ok(NamedUe::Initial { tmsi: Some(tmsi), .. }) => Some(self.cipher.bucket(tmsi)),
+            _ => None,
+        }
     }
 
     /// Returns the load share of a message at its host. `bucket` is that by which an initial
