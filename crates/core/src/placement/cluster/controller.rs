@@ -202,7 +202,13 @@ impl Controller {
         let is_in = self.latest().is_some_and(|map| map.has_host(host));
         let stage = if is_in { MemberStage::Serving } else { MemberStage::Starting };
         let others = self.has_part(partition_of(host, self.settings.most_hosts));
+        let epoch = self.epoch();
         match self.hosts.get_mut(&host) {
+            // An earlier controller has assigned the ID to this host, which was in no map, and this
+            // controller to another one.
+            Some(known) if !had && known.copies != copies => {
+                return Err(Refusal::Fenced(epoch));
+            }
             Some(known) => (known.copies, known.liveness) = (copies, liveness),
             // A host that was in a map without having received it has done nothing under it, and
             // joins as a new one.
@@ -243,7 +249,12 @@ impl Controller {
         };
         let liveness = Liveness { at: now, connected: true };
         let is_in = self.latest().is_some_and(|map| map.has_balancer(balancer));
+        let epoch = self.epoch();
         match self.balancers.get_mut(&balancer) {
+            // As for hosts: the ID belongs to another balancer.
+            Some(known) if !had && known.address != address => {
+                return Err(Refusal::Fenced(epoch));
+            }
             Some(known) => (known.address, known.liveness) = (address, liveness),
             None if had && !is_in => return Err(Refusal::Fenced(self.epoch())),
             None => {

@@ -123,3 +123,17 @@ fn controller_that_has_begun_too_early_starts_anew() {
     assert_eq!(comes(&mut other, 0, &strange), Err(Refusal::OtherCluster));
     assert!(!other.controller.is_ignorant());
 }
+
+#[test]
+fn host_id_in_no_map_has_one_host() {
+    let before = of_one_balancer(3);
+    let record = before.controller.record();
+    let mut next = Bench::of(Controller::restore(settings(3), record.clone(), before.now), before.now);
+    (0..3).for_each(|n| assert_eq!(comes(&mut next, n, &record), Ok(HostId(n))));
+    assert_eq!(next.controller.join_host(address(10), None, next.now), Ok(HostId(3)));
+    // The controller before had assigned the same ID to a host that reconnects now.
+    let past = Some(RejoinInfo { id: HostId(3), record });
+    let second = next.controller.join_host(address(11), past.clone(), next.now);
+    assert_eq!(second, Err(Refusal::Fenced(next.epoch())));
+    assert_eq!(next.controller.join_host(address(10), past, next.now), Ok(HostId(3)), "the first host reconnects");
+}
