@@ -280,7 +280,7 @@ mod tests {
 
     /// Workers decode the configuration that the parent process encodes.
     #[test]
-    fn a_configuration_survives_its_binary_encoding() {
+    fn configuration_binary_roundtrip_is_exact() {
         let config = CoreConfig {
             name: "amf".into(),
             plmns: vec!["99970".parse().expect("a PLMN"), "310410".parse().expect("a PLMN")],

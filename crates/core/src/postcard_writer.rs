@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_know_how_long_it_is_has_no_encoding() {
+    fn sequence_of_unknown_length_is_refused() {
         struct Unknown;
         impl Serialize for Unknown {
             fn serialize<S: ser::Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {

@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_supi_keeps_leading_zeros_and_masks_itself() {
+    fn supi_keeps_leading_zeros_and_is_masked() {
         let supi: Supi = "imsi-001010000000001".parse().expect("fifteen digits");
         assert_eq!(supi.reveal(), "001010000000001");
         assert_eq!(supi.to_string(), "imsi-00101**********");
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_imsi_is_refused() {
+    fn non_imsi_supi_is_refused() {
         for text in ["", "12345", "1234567890123456", "99970000000000x", "imsi-"] {
             assert_eq!(text.parse::<Supi>(), Err(SupiError), "{text}");
         }

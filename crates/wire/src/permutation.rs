@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_a_permutation_that_the_key_decides() {
+    fn permutation_depends_on_key() {
         let (a, b) = (Permutation32::new(&[1; 16]), Permutation32::new(&[2; 16]));
         let sealed: std::collections::HashSet<u32> = (0..100_000).map(|n| a.seal(n)).collect();
         assert_eq!(sealed.len(), 100_000, "no two numbers become the same");

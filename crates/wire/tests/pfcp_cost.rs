@@ -84,7 +84,7 @@ fn request() -> SessionEstablishmentRequest {
 }
 
 #[test]
-fn a_usual_session_is_built_and_read_without_an_allocation() {
+fn typical_session_codec_never_allocates() {
     let mut octets = Vec::with_capacity(1_024);
     let built = allocation_counter::measure(|| {
         octets.clear();

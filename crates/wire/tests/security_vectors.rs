@@ -151,7 +151,7 @@ fn milenage_gives_the_published_outputs() {
 }
 
 #[test]
-fn the_sucis_of_the_specification_deconceal() {
+fn specification_sucis_deconceal() {
     // TS 33.501 C.4.3.1 (Profile A) and C.4.4.1 (Profile B): IMSI 274 012 001002086
     let a = octets("c53c22208b61860b06c62e5406a7b330c2b577aa5558981510d128247d38bd1d");
     let b = octets("f1ab1074477ebcc7f554ea1c5fc368b1616730155e0041ac447d6301975fecda");

@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn the_presets_of_the_paper_are_json_and_a_database_is_binary_by_itself() {
+    fn paper_presets_use_json_and_default_is_binary() {
         use StatePreset::{DeleteCreate, NonBlocking, Procedural, Transactional};
         let choose = |preset, axes| StateMode::choose(preset, axes);
         let plain = choose(None, at(Some(StateLocation::Redis))).unwrap();
@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_is_shared_part_by_part_and_transaction_by_transaction() {
+    fn shared_record_modes_parse_by_part_and_commit() {
         use StateLocation::Redis;
         let shared = StateAxes { scope: Some(StateScope::AmfSmf), ..at(Some(Redis)) };
         let mode = StateMode::choose(None, shared).unwrap();
@@ -430,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn the_database_is_the_one_that_is_named() {
+    fn database_follows_url_scheme() {
         use StateLocation::{Mongodb, Redis, Shm};
         for (url, location) in [
             ("redis://a:1", Some(Redis)),

@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn small_networks_have_none_and_large_ones_no_more_than_fit() {
+    fn address_pool_size_is_bounded_by_network() {
         for length in 31..=32 {
             assert_eq!(Range::ipv4(Ipv4Addr::new(10, 45, 0, 0), length).size(), 0);
         }

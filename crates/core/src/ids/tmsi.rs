@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tmsi_tells_its_bucket_to_who_has_the_key() {
+    fn tmsi_with_key_yields_bucket() {
         let cipher = TmsiCipher::new(&[7; 16]);
         for n in 0..Bucket::COUNT {
             let bucket = Bucket::new(n);

@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn time_follows_the_shares_whatever_the_procedures_take() {
+    fn deficit_time_follows_shares_at_any_cost() {
         for lengths in [[20_000, 20_000, 20_000], [200_000, 5_000, 20_000], [1_000, 3_000_000, 10_000]] {
             let got = parts([0.5, 0.3, 0.2], lengths);
             for (got, wanted) in got.iter().zip([0.5, 0.3, 0.2]) {
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_no_work_saves_nothing() {
+    fn idle_slice_accumulates_no_deficit() {
         let mut deficit = Deficit::default();
         for _ in 0..100 {
             let nf = deficit.next(&[0.9, 0.1], |nf| nf == 1).expect("there is work");

@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn an_estimate_beyond_the_objective_is_a_violation() {
+    fn estimate_beyond_objective_is_violation() {
         let time = ServiceTime::new(1_000_000);
         let choice = |slo| select_nf(Policy::Optimal, &POOL, time, Duration::from_millis(slo), 0, 0).expect("a pool");
         assert_eq!((choice(6).estimate, choice(6).violation), (Duration::from_millis(6), false));

@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_equations_are_the_papers() {
+    fn estimate_equations_match_paper() {
         let t = ServiceTime::new(1_000_000);
         assert_eq!(waiting(4, 0.5, t), Duration::from_millis(8));
         assert_eq!(completion(4, 0.5, t), Duration::from_millis(9));

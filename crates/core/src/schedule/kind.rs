@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn nas_messages_tell_their_kind_where_it_can_be_read() {
+    fn nas_kind_is_known_where_readable() {
         let cases: [(&[u8], Option<NfKind>); 14] = [
             (&[0x7e, 0, 0x41, 0x79], Some(NfKind::Registration)),
             (&[0x7e, 0, 0x41, 0x7c], Some(NfKind::Registration)),

@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn the_papers_example() {
+    fn shares_match_paper_example() {
         let both = shares(&[claim(5, true, 0), claim(10, true, 0)], &[]);
         assert!(close(&both, &[2.0 / 3.0, 1.0 / 3.0]), "{both:?}");
         let one = shares(&[claim(5, false, 0), claim(10, true, 0)], &[]);
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limited_slice_leaves_the_rest_to_the_others() {
+    fn limited_slice_leaves_rest_to_others() {
         let claims = [claim(5, true, 0), claim(5, true, 0), claim(5, true, 1), claim(10, true, 2)];
         let limited = shares(&claims, &[0.25]);
         assert!(close(&limited, &[0.125, 0.125, 0.5, 0.25]), "{limited:?}");

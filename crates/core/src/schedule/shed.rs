@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn the_fuller_the_less_is_let_in() {
+    fn fuller_queue_admits_less() {
         use EstablishmentCause::*;
         use NfKind::{Deregistration, Mobility, Registration, ServiceRequest};
         // Levels that admit the message, from Normal to Others.
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_under_way_and_handovers_are_always_let_in() {
+    fn running_procedures_and_handovers_are_admitted() {
         let route = Route::Ue(AmfUeNgapId::default());
         for kind in NfKind::ALL {
             let view = ShallowView { route, kind, establishment: None };

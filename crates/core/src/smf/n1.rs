@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bit_rates_are_coded_in_whole_units_and_never_below_what_is_subscribed() {
+    fn bit_rate_code_is_never_below_subscribed() {
         assert_eq!(ambr(1_000_000_000), (0x0b, 1));
         assert_eq!(ambr(1_500_000), (0x01, 1_500));
         assert_eq!(ambr(300_000_000), (0x06, 300));
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn interface_identifiers_differ_with_the_prefix_and_are_never_zero() {
+    fn interface_id_depends_on_prefix_and_is_nonzero() {
         let a = interface_identifier("2001:db8:0:1::".parse().expect("a prefix"));
         let b = interface_identifier("2001:db8:0:2::".parse().expect("a prefix"));
         assert_ne!(a, b);

@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn servers_and_mtu_are_told_to_who_asks_and_can_use_them() {
+    fn dns_and_mtu_are_sent_only_on_usable_request() {
         let asked = "80000300000d00001000000a00";
         let (v4, v6) = ("000d0408080808000d0408080404001002", "000310200148604860000000000000000088");
         assert_eq!(ask(asked, PduSessionType::Ipv4), format!("80{v4}0578"));

@@ -203,7 +203,7 @@ mod tests {
     use vireo_types::{AssocId, Tmsi};
 
     #[test]
-    fn an_outcome_survives_its_binary_encoding() {
+    fn outcome_binary_roundtrip_is_exact() {
         let outcome = StepOutput {
             effects: vec![Effect::BindTmsi(Tmsi(7)), Effect::Ngap { assoc: AssocId(1), pdu: vec![1, 2] }],
             notes: vec![

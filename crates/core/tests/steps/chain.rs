@@ -24,7 +24,7 @@ use vireo_emulator::ue::{self, Event as UeEvent, MmState};
 use vireo_types::*;
 
 #[test]
-fn a_session_of_an_smf_elsewhere_is_set_up_used_idle_and_back() {
+fn remote_smf_session_lives_through_idle() {
     let (mut lab, mut smf) = with_session();
     assert_eq!((succeeded(&lab, Kind::Session), stages(&lab)), (1, vec![(RemoteStage::Established, true)]));
     assert!(lab.context().is_some_and(|c| c.sessions.is_empty()), "it is the SMF's");
@@ -47,7 +47,7 @@ fn a_session_of_an_smf_elsewhere_is_set_up_used_idle_and_back() {
 }
 
 #[test]
-fn a_ue_that_leaves_has_its_sessions_released() {
+fn deregistration_releases_remote_sessions() {
     let (mut lab, mut smf) = with_session();
     lab.ue_does(|ue, p, out| ue.deregister(p, false, out).expect("a request"));
     assert_eq!(stages(&lab), [(RemoteStage::Ending, false)]);
@@ -57,7 +57,7 @@ fn a_ue_that_leaves_has_its_sessions_released() {
 }
 
 #[test]
-fn a_packet_for_an_idle_ue_pages_it_and_its_user_plane_comes_back() {
+fn downlink_packet_pages_and_reactivates() {
     let (mut lab, mut smf) = idle();
     assert_eq!(smf.downlink_packet(&mut lab, 5), Some(N1N2TransferResult::Attempting));
     assert!(matches!(lab.context().and_then(|c| c.procedure), Some(Procedure::Paging(_))));
@@ -69,7 +69,7 @@ fn a_packet_for_an_idle_ue_pages_it_and_its_user_plane_comes_back() {
 }
 
 #[test]
-fn an_smf_hears_that_a_ue_does_not_answer() {
+fn smf_hears_of_unanswered_paging() {
     let (mut lab, mut smf) = idle();
     lab.hears_paging = false;
     smf.downlink_packet(&mut lab, 5);
@@ -82,7 +82,7 @@ fn an_smf_hears_that_a_ue_does_not_answer() {
 }
 
 #[test]
-fn what_an_smf_has_for_an_idle_ue_waits_for_it() {
+fn n1_message_for_idle_ue_waits() {
     let (mut lab, mut smf) = idle();
     let name = smf.sessions[0].0.clone();
     let (told, _) = smf.update(&lab, &name, Input::Release(39)).expect("a session");
@@ -97,7 +97,7 @@ fn what_an_smf_has_for_an_idle_ue_waits_for_it() {
 }
 
 #[test]
-fn a_silent_smf_costs_the_session_and_nothing_else() {
+fn silent_smf_costs_only_the_session() {
     let (mut lab, mut smf) = (amf(), Smf { silent: true, ..Smf::default() });
     lab.ue_does(|ue, p, out| ue.establish(p, 5, PduSessionType::Ipv4, out).expect("a request"));
     smf.serve(&mut lab);
@@ -120,7 +120,7 @@ fn a_silent_smf_costs_the_session_and_nothing_else() {
 /// KgNB is that of the Service Request (TS 33.501 6.8.1.2.2), even if the UE sends messages before
 /// it is served. The NH chain starts with it.
 #[test]
-fn what_a_ue_says_before_it_is_served_does_not_change_its_key() {
+fn early_uplink_does_not_change_key() {
     let (mut lab, mut smf) = with_sessions(&[5, 6]);
     lab.idle();
     smf.serve(&mut lab);
@@ -140,7 +140,7 @@ fn what_a_ue_says_before_it_is_served_does_not_change_its_key() {
 }
 
 #[test]
-fn an_smf_that_has_lost_a_session_is_believed() {
+fn smf_without_context_ends_session() {
     let (mut lab, mut smf) = idle();
     smf.sessions.clear();
     lab.ue_does(|ue, _, out| ue.service_request(ue::Service::Data, out).expect("a request"));
@@ -149,7 +149,7 @@ fn an_smf_that_has_lost_a_session_is_believed() {
 }
 
 #[test]
-fn a_session_that_is_made_too_late_is_let_go() {
+fn late_created_session_is_released() {
     let (mut lab, mut smf) = (amf(), Smf::default());
     lab.ue_does(|ue, p, out| ue.establish(p, 5, PduSessionType::Ipv4, out).expect("a request"));
     let (number, ask) = smf.asked(&lab).remove(0);
@@ -177,7 +177,7 @@ fn a_session_that_is_made_too_late_is_let_go() {
 /// The SMF's first transfer, and the RAN's response, may arrive before the reference of the SM
 /// context.
 #[test]
-fn what_happens_before_a_session_has_a_name_is_not_lost() {
+fn event_before_session_reference_is_not_lost() {
     let (mut lab, mut smf) = (amf(), Smf::default());
     lab.ue_does(|ue, p, out| ue.establish(p, 5, PduSessionType::Ipv4, out).expect("a request"));
     let (number, ask) = smf.asked(&lab).remove(0);
@@ -200,7 +200,7 @@ fn what_happens_before_a_session_has_a_name_is_not_lost() {
 /// The RAN releases a UE that has a session without a reference so far: the session becomes idle
 /// and is not ended.
 #[test]
-fn a_session_that_the_ue_has_before_it_has_a_name_outlives_its_connection() {
+fn session_without_reference_survives_release() {
     let (mut lab, mut smf) = (amf(), Smf::default());
     lab.ue_does(|ue, p, out| ue.establish(p, 5, PduSessionType::Ipv4, out).expect("a request"));
     let (number, ask) = smf.asked(&lab).remove(0);
@@ -224,7 +224,7 @@ fn a_session_that_the_ue_has_before_it_has_a_name_outlives_its_connection() {
 /// A Registration Request ends a service request that waits for an SMF (TS 24.501 5.5.1.2.8): the
 /// SMF's response causes no accept.
 #[test]
-fn a_registration_ends_a_service_that_waits_for_an_smf() {
+fn registration_ends_service_waiting_for_smf() {
     let (mut lab, mut smf) = with_sessions(&[5, 6]);
     lab.idle();
     smf.serve(&mut lab);
@@ -298,7 +298,7 @@ fn created(number: u32, reference: &str) -> Option<ImpliedCreateResponse> {
 /// The SMF's first transfer reports that the session exists, and its reference: no create response
 /// is needed.
 #[test]
-fn a_transfer_answers_the_question_for_a_session() {
+fn transfer_answers_session_creation() {
     let (mut lab, mut smf) = (amf(), Smf::default());
     let (number, create) = asking(&mut lab, &mut smf);
     let (reference, told) = smf.create(&lab, &create);
@@ -329,7 +329,7 @@ fn a_transfer_answers_the_question_for_a_session() {
 /// ends the session. The SMF's create response names the session, and it is then released once,
 /// even by an SMF that missed the result.
 #[test]
-fn a_session_that_is_said_to_be_there_too_late_is_let_go() {
+fn late_transfer_session_is_released() {
     for (left, again) in [(None, false), (carried(7), false), (None, true)] {
         let (mut lab, mut smf) = (amf(), Smf::default());
         let (number, create) = asking(&mut lab, &mut smf);
@@ -369,7 +369,7 @@ fn a_session_that_is_said_to_be_there_too_late_is_let_go() {
 /// The session number alone does not identify the create request: a UE that registers again counts
 /// its sessions from zero.
 #[test]
-fn a_transfer_of_another_question_is_not_taken() {
+fn transfer_of_other_request_is_ignored() {
     let (mut lab, mut smf) = (amf(), Smf::default());
     let (number, create) = asking(&mut lab, &mut smf);
     let (reference, told) = smf.create(&lab, &create);
@@ -400,7 +400,7 @@ fn a_transfer_of_another_question_is_not_taken() {
 }
 
 #[test]
-fn nobody_is_told_of_sessions_that_are_not_there() {
+fn absent_session_causes_no_message() {
     let (mut lab, mut smf) = with_session();
     assert_eq!(smf.downlink_packet(&mut lab, 6), Some(N1N2TransferResult::Unknown));
     lab.event(Event::SmContextReleased { number: 77 });
@@ -428,7 +428,7 @@ fn carried(version: u32) -> Option<PiggybackedSmContext> {
 
 /// The AMF stores the SM context and sends it with each request. At most one request is in flight.
 #[test]
-fn an_sm_context_that_travels_is_the_one_of_the_answer_before() {
+fn piggybacked_context_is_of_last_answer() {
     let (mut lab, mut smf) = with_session();
     let left = N1N2Transfer { carried: carried(3), ..smf.transfer(5, N1N2Content::default()) };
     lab.event(Event::Transfer(left));

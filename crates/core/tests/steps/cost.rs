@@ -83,7 +83,7 @@ fn stored_contexts() {
 /// decoded.
 #[test]
 #[ignore = "a measurement"]
-fn a_life() {
+fn ue_life_cost_is_bounded() {
     let mut lab = Lab::new();
     lab.register();
     lab.session(1);

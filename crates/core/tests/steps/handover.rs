@@ -81,7 +81,7 @@ fn next_hop(context: &UeContext) -> Option<NextHop> {
 const ALL: (u8, u8) = (0xf0, 0x70);
 
 #[test]
-fn a_ue_goes_to_and_fro_by_xn() {
+fn xn_handover_works_in_both_directions() {
     let mut lab = connected(&[1, 2]);
     let before = lab.context().and_then(|c| c.connection).expect("it is connected").amf_id;
     for (n, ncc) in [(1, 2), (0, 3), (1, 4)] {
@@ -101,7 +101,7 @@ fn a_ue_goes_to_and_fro_by_xn() {
 
 /// The chaining counter has 3 bits and wraps after 7; the NH chain does not (TS 33.501 6.9.2.1.1).
 #[test]
-fn a_connection_outlives_the_chaining_counter() {
+fn connection_survives_chaining_counter_wrap() {
     let mut lab = connected(&[1]);
     for hop in 2..20 {
         lab.xn(ALL, |_| true);
@@ -114,7 +114,7 @@ fn a_connection_outlives_the_chaining_counter() {
 /// Messages of different associations are not ordered: a message that the UE sent before it moved
 /// may arrive after the path switch.
 #[test]
-fn what_the_ue_said_before_it_went_is_heard() {
+fn uplink_before_path_switch_is_processed() {
     let mut lab = connected(&[1, 2]);
     let (source, connection) = (lab.at, lab.context().and_then(|c| c.connection).expect("it is connected"));
     let mut out = ue::UeOutput::default();
@@ -135,7 +135,7 @@ fn what_the_ue_said_before_it_went_is_heard() {
 /// The UE may be handed over as soon as the gNB has set up its context or session. The path switch
 /// may overtake the gNB's response.
 #[test]
-fn a_path_switch_that_overtakes_an_answer_of_the_source_is_served() {
+fn path_switch_before_source_answer_is_served() {
     let late = |lab: &mut Lab| {
         lab.slow = None;
         for (n, pdu) in std::mem::take(&mut lab.late) {
@@ -175,7 +175,7 @@ fn a_path_switch_that_overtakes_an_answer_of_the_source_is_served() {
 }
 
 #[test]
-fn the_answer_waits_for_the_user_plane() {
+fn path_switch_answer_waits_for_upf() {
     let mut lab = connected(&[1]);
     lab.upf_answers = false;
     lab.xn(ALL, |_| true);
@@ -191,7 +191,7 @@ fn the_answer_waits_for_the_user_plane() {
 }
 
 #[test]
-fn a_session_that_the_new_gnb_does_not_take_is_released() {
+fn unaccepted_session_is_released() {
     let mut lab = connected(&[1, 2]);
     lab.xn(ALL, |psi| psi == 2);
     assert_eq!(outcomes(&lab), (1, 0));
@@ -200,7 +200,7 @@ fn a_session_that_the_new_gnb_does_not_take_is_released() {
 }
 
 #[test]
-fn a_path_switch_of_a_stranger_or_of_nothing_is_refused() {
+fn path_switch_without_known_session_is_refused() {
     let mut lab = connected(&[1]);
     let before = lab.context();
     let ran = lab.ran.expect("a connection");
@@ -236,7 +236,7 @@ fn other_security_capabilities_are_put_right() {
 }
 
 #[test]
-fn a_ue_goes_to_and_fro_by_n2() {
+fn n2_handover_works_in_both_directions() {
     let mut lab = connected(&[1, 2]);
     let first = lab.context().and_then(|c| c.connection).expect("it is connected").amf_id;
     lab.n2(2);
@@ -253,7 +253,7 @@ fn a_ue_goes_to_and_fro_by_n2() {
 }
 
 #[test]
-fn a_handover_to_nowhere_or_that_the_target_refuses_fails() {
+fn handover_to_unusable_target_fails() {
     let mut lab = connected(&[1]);
     lab.n2(77);
     assert!(sends(&lab, NgapPduKind::Unsuccessful_HandoverPreparation));
@@ -270,7 +270,7 @@ fn a_handover_to_nowhere_or_that_the_target_refuses_fails() {
 }
 
 #[test]
-fn a_cancelled_handover_leaves_the_ue_where_it_is() {
+fn cancelled_handover_leaves_ue_at_source() {
     let mut lab = connected(&[1]);
     lab.arrives = false;
     lab.n2(2);
@@ -282,7 +282,7 @@ fn a_cancelled_handover_leaves_the_ue_where_it_is() {
 }
 
 #[test]
-fn a_ue_that_does_not_arrive_is_waited_for_ten_seconds() {
+fn missing_ue_is_awaited_ten_seconds() {
     let mut lab = connected(&[1]);
     lab.arrives = false;
     lab.n2(2);
@@ -294,7 +294,7 @@ fn a_ue_that_does_not_arrive_is_waited_for_ten_seconds() {
 }
 
 #[test]
-fn a_target_that_does_not_answer_is_given_up() {
+fn silent_target_is_given_up() {
     let mut lab = connected(&[1]);
     lab.reachable = false;
     lab.n2(2);
@@ -304,7 +304,7 @@ fn a_target_that_does_not_answer_is_given_up() {
 }
 
 #[test]
-fn a_loss_at_either_side_ends_the_handover() {
+fn association_loss_at_either_side_ends_handover() {
     for lost in [ASSOC, TARGET] {
         let mut lab = connected(&[1]);
         lab.arrives = false;
@@ -327,7 +327,7 @@ fn a_loss_at_either_side_ends_the_handover() {
 }
 
 #[test]
-fn a_modification_without_a_path_before_has_no_end_marker() {
+fn activation_without_old_path_has_no_end_marker() {
     let lab = connected(&[1]);
     assert_eq!(end_markers(&lab), 0);
     assert!(lab.pfcp.iter().all(|m| pfcp::Message::new(m).is_ok()));
@@ -344,7 +344,7 @@ fn waiting_for_the_upf() -> Lab {
 }
 
 #[test]
-fn the_source_keeps_the_ue_until_the_upf_sends_to_the_target() {
+fn source_release_waits_for_upf_switch() {
     let mut lab = waiting_for_the_upf();
     lab.upf_catches_up();
     is_at(&lab, 1, &[1]);
@@ -360,7 +360,7 @@ fn the_source_keeps_the_ue_until_the_upf_sends_to_the_target() {
 }
 
 #[test]
-fn a_source_that_does_not_answer_is_reset() {
+fn silent_source_is_reset() {
     let mut lab = waiting_for_the_upf();
     lab.reachable = false;
     lab.upf_catches_up();
@@ -377,7 +377,7 @@ fn a_source_that_does_not_answer_is_reset() {
 }
 
 #[test]
-fn what_the_source_says_after_the_ue_has_left_is_heard_quietly() {
+fn source_message_after_handover_is_ignored() {
     let mut lab = waiting_for_the_upf();
     let source = lab.context().and_then(|c| c.source).expect("a source").connection;
     let (amf_id, ran_id) = (source.amf_id, source.ran_id);
@@ -420,7 +420,7 @@ fn what_the_source_says_after_the_ue_has_left_is_heard_quietly() {
 }
 
 #[test]
-fn what_sessions_say_while_the_ue_is_on_its_way_is_said_where_it_arrives() {
+fn session_message_in_handover_goes_to_target() {
     let upf = |lab: &Lab| lab.context().expect("a context").sessions[0].pfcp.upf;
     let on_its_way = || {
         let mut lab = connected(&[1]);
@@ -458,7 +458,7 @@ fn what_sessions_say_while_the_ue_is_on_its_way_is_said_where_it_arrives() {
 }
 
 #[test]
-fn a_number_that_a_gnb_uses_again_takes_the_older_connection_away() {
+fn reused_ran_ue_id_ends_older_connection() {
     let mut lab = connected(&[1]);
     let ran_id = lab.context().and_then(|c| c.connection).expect("a connection").ran_id;
     lab.event(Event::RanIdReused { assoc: ASSOC, ran_id: RanUeNgapId(ran_id.0 + 1) });

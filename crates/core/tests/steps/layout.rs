@@ -7,7 +7,7 @@ use vireo_core::config::SliceProfile;
 use vireo_emulator::ue;
 
 #[test]
-fn a_service_request_leaves_the_perpetual_part_alone() {
+fn service_request_leaves_perpetual_part() {
     let versions = |lab: &lab::Lab| EncodedContext::new(lab.octets()).expect("a record").versions;
     let [(_, mut lab), ..] = lab::in_each_state();
     let before = versions(&lab);
@@ -29,7 +29,7 @@ fn octets_of(profile: SliceProfile) -> [usize; 2] {
 }
 
 #[test]
-fn a_ue_s_stored_form_is_small_and_smaller_for_simple_devices() {
+fn stored_context_size_is_bounded() {
     let (full, iot) = (octets_of(SliceProfile::Full), octets_of(SliceProfile::Iot));
     assert!(full[0] <= 232 && full[1] <= 264, "{full:?} octets");
     // The difference is KNASint and KNASenc.
@@ -41,7 +41,7 @@ fn a_ue_s_stored_form_is_small_and_smaller_for_simple_devices() {
 /// An IoT UE returns under keys that were not stored, is handed over, and changes to another slice
 /// profile and back.
 #[test]
-fn keys_that_are_not_stored_are_the_same_again() {
+fn derived_keys_are_rebuilt_equal() {
     let mut lab = lab::in_state("idle", SliceProfile::Iot);
     let keys = |lab: &lab::Lab| {
         let security = lab.context().and_then(|c| c.security).expect("keys");
@@ -66,7 +66,7 @@ fn keys_that_are_not_stored_are_the_same_again() {
 
 /// A session keeps its terms when the subscription changes.
 #[test]
-fn a_session_outlives_the_subscription_that_it_is_of() {
+fn session_survives_its_subscription() {
     let mut lab = lab::in_state("idle", SliceProfile::Full);
     let (before, octets) = (lab.context().expect("a context").sessions, lab.octets().len());
     lab.change(|ue| {

@@ -90,7 +90,7 @@ fn lost_tunnel_idle_says_nothing_until_data() {
 
 /// The UE goes idle during the release by the RAN, and a packet has arrived in the meantime.
 #[test]
-fn lost_tunnel_with_data_pages_who_leaves() {
+fn lost_tunnel_with_data_pages_released_ue() {
     let (mut lab, teid) = with_one();
     let (report, data) = (lost(&session(&lab), teid), packet(&session(&lab)));
     lab.reachable = false;

@@ -42,7 +42,7 @@ fn paged(lab: &Lab) -> (usize, usize) {
 }
 
 #[test]
-fn a_downlink_packet_brings_an_idle_ue_back() {
+fn downlink_packet_reactivates_idle_ue() {
     let mut lab = idle();
     downlink_packet(&mut lab);
     assert!(matches!(lab.context().and_then(|c| c.procedure), Some(Procedure::Paging(_))));
@@ -57,7 +57,7 @@ fn a_downlink_packet_brings_an_idle_ue_back() {
 }
 
 #[test]
-fn a_service_request_without_data_gets_the_user_plane_that_waits() {
+fn signalling_service_request_gets_pending_path() {
     let mut lab = idle();
     lab.hears_paging = false;
     downlink_packet(&mut lab);
@@ -68,7 +68,7 @@ fn a_service_request_without_data_gets_the_user_plane_that_waits() {
 }
 
 #[test]
-fn a_registration_answers_to_paging_too() {
+fn registration_answers_paging() {
     let mut lab = idle();
     lab.hears_paging = false;
     downlink_packet(&mut lab);
@@ -80,7 +80,7 @@ fn a_registration_answers_to_paging_too() {
 }
 
 #[test]
-fn a_page_is_repeated_and_then_given_up() {
+fn paging_repeats_until_given_up() {
     let mut lab = idle();
     lab.hears_paging = false;
     downlink_packet(&mut lab);
@@ -105,7 +105,7 @@ fn a_page_is_repeated_and_then_given_up() {
 }
 
 #[test]
-fn nobody_is_paged_after_the_mobile_reachable_timer() {
+fn paging_stops_after_mobile_reachable_timer() {
     let mut lab = idle();
     lab.wait(Duration::from_secs(58 * 60 + 1));
     assert!(lab.context().is_some_and(|c| c.reachability.unreachable && c.is_registered()));
@@ -117,7 +117,7 @@ fn nobody_is_paged_after_the_mobile_reachable_timer() {
 }
 
 #[test]
-fn an_idle_ue_is_paged_to_be_deregistered() {
+fn deregistration_pages_idle_ue() {
     let mut lab = idle();
     lab.event(Event::Deregister { again: true });
     lab.settle();
@@ -127,7 +127,7 @@ fn an_idle_ue_is_paged_to_be_deregistered() {
 }
 
 #[test]
-fn a_ue_that_does_not_answer_is_deregistered_all_the_same() {
+fn unanswered_deregistration_completes() {
     let mut lab = idle();
     lab.hears_paging = false;
     lab.event(Event::Deregister { again: false });
@@ -142,7 +142,7 @@ fn a_ue_that_does_not_answer_is_deregistered_all_the_same() {
 
 /// The UPF loses the session while the UE is idle: the UE is paged and told to release it.
 #[test]
-fn an_idle_ue_is_paged_for_the_release_of_its_session() {
+fn session_release_pages_idle_ue() {
     let mut lab = idle();
     lose_session(&mut lab);
     lab.settle();
@@ -152,7 +152,7 @@ fn an_idle_ue_is_paged_for_the_release_of_its_session() {
 }
 
 #[test]
-fn a_release_is_over_when_the_ue_cannot_be_reached() {
+fn session_release_ends_if_ue_unreachable() {
     let mut lab = idle();
     lab.hears_paging = false;
     lose_session(&mut lab);
@@ -173,7 +173,7 @@ fn lose_session(lab: &mut Lab) {
 }
 
 #[test]
-fn updates_keep_sessions_and_slices_and_give_another_guti() {
+fn update_keeps_sessions_and_changes_guti() {
     let mut lab = idle();
     let (guti, allowed) = (lab.ue.guti(), lab.context().expect("a context").allowed);
     lab.ue_does(|ue, p, out| ue.register(p, ue::Registration::Periodic, out).expect("a request"));
@@ -200,7 +200,7 @@ fn updates_keep_sessions_and_slices_and_give_another_guti() {
 }
 
 #[test]
-fn an_update_ends_the_sessions_that_the_ue_does_not_have() {
+fn update_ends_sessions_unknown_to_ue() {
     let mut lab = idle();
     // The context has a session 2 that the UE has lost.
     lab.change(|context| {
@@ -215,7 +215,7 @@ fn an_update_ends_the_sessions_that_the_ue_does_not_have() {
 }
 
 #[test]
-fn a_ue_that_answers_a_congested_network_is_not_paged_again_for_the_same_packet() {
+fn rejected_page_answer_stops_paging() {
     let mut lab = idle();
     lab.congested = true;
     downlink_packet(&mut lab);

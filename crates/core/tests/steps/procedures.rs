@@ -27,7 +27,7 @@ fn fault(lab: &Lab, word: &'static str) -> bool {
 
 /// Waiting time in queues is part of the procedure's latency.
 #[test]
-fn a_procedure_counts_from_when_its_first_message_came() {
+fn procedure_time_starts_at_first_message() {
     let mut lab = Lab::new();
     lab.waits_us = 700;
     lab.register();
@@ -39,7 +39,7 @@ fn a_procedure_counts_from_when_its_first_message_came() {
 }
 
 #[test]
-fn a_ue_registers_and_moves_to_its_home_slice() {
+fn registration_moves_ue_to_home_slice() {
     let mut lab = Lab::new();
     lab.register();
     let context = lab.context().expect("a context");
@@ -56,7 +56,7 @@ fn a_ue_registers_and_moves_to_its_home_slice() {
 }
 
 #[test]
-fn algorithms_follow_the_preference_and_what_the_ue_has() {
+fn algorithms_follow_preference_and_capability() {
     let mut lab = Lab::new();
     (lab.profile.ciphering, lab.profile.integrity) = (0x80, 0x40);
     lab.register();
@@ -70,7 +70,7 @@ fn algorithms_follow_the_preference_and_what_the_ue_has() {
 }
 
 #[test]
-fn a_session_is_set_up_used_idle_and_back() {
+fn session_lives_through_idle() {
     let mut lab = Lab::new();
     lab.register();
     lab.session(5);
@@ -107,7 +107,7 @@ fn several_sessions_come_back_together() {
 }
 
 #[test]
-fn a_guti_that_proves_itself_needs_no_authentication() {
+fn verified_guti_skips_authentication() {
     let mut lab = Lab::new();
     lab.register();
     let first = lab.ue.guti();
@@ -121,7 +121,7 @@ fn a_guti_that_proves_itself_needs_no_authentication() {
 }
 
 #[test]
-fn an_unknown_guti_is_asked_for_the_suci() {
+fn unknown_guti_requests_suci() {
     let mut lab = Lab::new();
     lab.ue_does(|ue, p, out| ue.register(p, ue::Registration::UnknownGuti, out).expect("a request"));
     assert_eq!(lab.ue.mm(), MmState::Registered);
@@ -130,7 +130,7 @@ fn an_unknown_guti_is_asked_for_the_suci() {
 }
 
 #[test]
-fn a_known_guti_with_a_bad_mac_disturbs_nobody() {
+fn known_guti_with_bad_mac_leaves_context() {
     let mut lab = Lab::new();
     lab.register();
     lab.session(1);
@@ -149,7 +149,7 @@ fn a_known_guti_with_a_bad_mac_disturbs_nobody() {
 }
 
 #[test]
-fn the_network_resynchronises_with_a_usim_that_is_ahead() {
+fn usim_ahead_is_resynchronised() {
     let mut lab = Lab::new();
     lab.ue.inject(Fault::SynchFailure);
     lab.register();
@@ -171,7 +171,7 @@ fn mac_failure_and_wrong_answers_are_refused() {
 }
 
 #[test]
-fn a_key_set_in_use_gets_another() {
+fn ngksi_in_use_gets_another() {
     let mut lab = Lab::new();
     lab.ue.inject(Fault::KeySetInUse);
     lab.register();
@@ -179,7 +179,7 @@ fn a_key_set_in_use_gets_another() {
 }
 
 #[test]
-fn the_home_network_says_why() {
+fn authentication_error_maps_to_cause() {
     let cases = [
         (AuthenticationError::UnknownSubscriber, 3),
         // Deviation from TS 24.501 5.5.1.2.5: an operator's mistake locks no SIM.
@@ -236,7 +236,7 @@ fn update_from_eps_is_asked_for_suci() {
 
 /// Responses to an Identity Request without SUCI.
 #[test]
-fn identity_that_is_no_suci_is_rejected_without_locking() {
+fn non_suci_identity_is_rejected_without_locking() {
     let no_identity = [0x7e, 0, 0x5c, 0, 1, 0];
     let s_tmsi = [&[0x7e, 0, 0x5c, 0, 7, 0xf4][..], &[0, 0x40, 1, 2, 3, 4]].concat();
     for response in [&no_identity[..], &s_tmsi] {
@@ -287,7 +287,7 @@ fn no_common_slice_is_no_registration() {
 }
 
 #[test]
-fn every_request_is_repeated_four_times_and_then_given_up() {
+fn requests_repeat_four_times_until_given_up() {
     // `lost_after`: number of downlink messages that the UE receives before the loss.
     for lost_after in 0..3 {
         let mut lab = Lab::new();
@@ -318,7 +318,7 @@ fn every_request_is_repeated_four_times_and_then_given_up() {
 /// T3560 expires before the response arrives, and the UE responds twice. The network uses the first
 /// response (TS 24.501 5.4.2.4), and the UE its KgNB (TS 33.501 6.8.1.2.2).
 #[test]
-fn a_security_mode_that_is_completed_twice_has_the_key_of_the_first_answer() {
+fn repeated_security_mode_complete_keeps_key() {
     let mut lab = Lab::new();
     let (p, mut out) = (lab.profile.clone(), ue::UeOutput::default());
     lab.ue.register(&p, ue::Registration::Fresh, &mut out).expect("a request");
@@ -341,7 +341,7 @@ fn a_security_mode_that_is_completed_twice_has_the_key_of_the_first_answer() {
 }
 
 #[test]
-fn an_identity_request_is_repeated_too() {
+fn identity_request_is_repeated() {
     let mut lab = Lab::new();
     lab.reachable = false;
     lab.ue_does(|ue, p, out| ue.register(p, ue::Registration::UnknownGuti, out).expect("a request"));
@@ -353,7 +353,7 @@ fn an_identity_request_is_repeated_too() {
 }
 
 #[test]
-fn a_registration_complete_that_was_lost_leaves_both_gutis() {
+fn lost_registration_complete_keeps_both_gutis() {
     let mut lab = Lab::new();
     lab.register();
     let first = lab.context().and_then(|c| c.identity.tmsi);
@@ -373,7 +373,7 @@ fn a_registration_complete_that_was_lost_leaves_both_gutis() {
 /// connection, both of which are later. The completed context stays the subscriber's (TS 24.501
 /// 5.5.1.2.8).
 #[test]
-fn a_registration_that_was_never_completed_is_the_subscribers_as_of_when_it_began() {
+fn uncompleted_registration_claims_from_start() {
     for by_timer in [true, false] {
         let mut lab = Lab::new();
         let (supi, elsewhere) = (lab.ue.usim().supi(), Ltmsi::new(Bucket::new(4000), 1));
@@ -414,7 +414,7 @@ fn a_registration_that_was_never_completed_is_the_subscribers_as_of_when_it_bega
 }
 
 #[test]
-fn the_network_deregisters_a_ue() {
+fn network_deregistration_completes() {
     let mut lab = Lab::new();
     lab.register();
     lab.session(1);
@@ -428,7 +428,7 @@ fn the_network_deregisters_a_ue() {
 }
 
 #[test]
-fn a_deregistration_without_answer_happens_all_the_same() {
+fn deregistration_without_answer_completes() {
     let mut lab = Lab::new();
     lab.register();
     lab.reachable = false;
@@ -442,7 +442,7 @@ fn a_deregistration_without_answer_happens_all_the_same() {
 }
 
 #[test]
-fn a_ue_that_is_never_heard_of_again_is_deregistered() {
+fn silent_ue_is_implicitly_deregistered() {
     let mut lab = Lab::new();
     lab.register();
     lab.session(1);
@@ -461,7 +461,7 @@ fn a_ue_that_is_never_heard_of_again_is_deregistered() {
 }
 
 #[test]
-fn a_switched_off_ue_gets_no_answer() {
+fn switch_off_gets_no_answer() {
     let mut lab = Lab::new();
     lab.register();
     let sent = lab.sent.len();
@@ -471,7 +471,7 @@ fn a_switched_off_ue_gets_no_answer() {
 }
 
 #[test]
-fn a_lost_connection_leaves_an_idle_ue() {
+fn lost_connection_leaves_ue_idle() {
     let mut lab = Lab::new();
     lab.register();
     lab.session(1);
@@ -483,7 +483,7 @@ fn a_lost_connection_leaves_an_idle_ue() {
 }
 
 #[test]
-fn a_ue_that_comes_back_on_another_connection_loses_the_first() {
+fn new_connection_ends_previous() {
     let mut lab = Lab::new();
     lab.register();
     lab.session(1);
@@ -566,7 +566,7 @@ fn replays_and_plain_messages_are_discarded() {
 }
 
 #[test]
-fn a_superseded_context_gives_back_what_it_holds() {
+fn superseded_context_releases_resources() {
     let mut lab = Lab::new();
     lab.register();
     lab.session(1);
@@ -582,7 +582,7 @@ fn a_superseded_context_gives_back_what_it_holds() {
 }
 
 #[test]
-fn a_used_up_address_pool_refuses_the_session_only() {
+fn exhausted_address_pool_rejects_session_only() {
     let mut lab = Lab::new();
     lab.register();
     lab.ids.address_pool_empty = true;
@@ -595,7 +595,7 @@ fn a_used_up_address_pool_refuses_the_session_only() {
 }
 
 #[test]
-fn an_unknown_data_network_is_told_to_the_ue() {
+fn unknown_dnn_is_rejected_with_cause() {
     let mut lab = Lab::new();
     lab.register();
     lab.profile.dnn = "nowhere".parse().expect("a DNN");
@@ -605,7 +605,7 @@ fn an_unknown_data_network_is_told_to_the_ue() {
 }
 
 #[test]
-fn a_congested_network_turns_new_ues_away() {
+fn congestion_rejects_new_ue() {
     let mut lab = Lab::new();
     lab.congested = true;
     lab.ue_does(|ue, p, out| ue.register(p, ue::Registration::Fresh, out).expect("a request"));
@@ -615,7 +615,7 @@ fn a_congested_network_turns_new_ues_away() {
 }
 
 #[test]
-fn a_congested_network_turns_a_known_ue_away_for_a_while() {
+fn congestion_backs_off_known_ue() {
     let mut lab = Lab::new();
     lab.register();
     lab.session(1);
@@ -636,7 +636,7 @@ fn a_congested_network_turns_a_known_ue_away_for_a_while() {
 }
 
 #[test]
-fn a_ue_that_leaves_a_congested_network_is_let_go() {
+fn congestion_admits_deregistration() {
     let mut lab = Lab::new();
     lab.register();
     lab.idle();
@@ -649,7 +649,7 @@ fn a_ue_that_leaves_a_congested_network_is_let_go() {
 /// Another context of the subscriber was claimed a moment ago, and this one migrates to another
 /// host during a registration. It is the newer one if the registration succeeds.
 #[test]
-fn a_context_that_registers_is_not_superseded_where_it_comes_by_an_older_claim() {
+fn older_claim_does_not_supersede_registration() {
     let mut lab = Lab::new();
     let mut claims = Claims::default();
     let (supi, other) = (lab.ue.usim().supi(), Ltmsi::new(Bucket::new(4000), 1));
@@ -677,7 +677,7 @@ fn a_context_that_registers_is_not_superseded_where_it_comes_by_an_older_claim()
 /// A UE that deregisters while its connection is being released is deregistered. Its RAN node,
 /// which has no UE context there, is sent nothing else.
 #[test]
-fn nothing_is_said_on_a_connection_that_is_being_released() {
+fn releasing_connection_carries_no_message() {
     let mut lab = Lab::new();
     lab.register();
     lab.session(1);
@@ -699,7 +699,7 @@ fn nothing_is_said_on_a_connection_that_is_being_released() {
 
 /// Messages that UEs may send without protection may be replayed: they are not answered.
 #[test]
-fn a_replay_of_what_is_not_protected_is_not_answered() {
+fn unprotected_replay_is_not_answered() {
     let mut lab = Lab::new();
     lab.register();
     let plain = [&[0x7e, 0, 0x57, 0x2d, 0x10][..], &[7; 16]].concat();

@@ -294,7 +294,7 @@ fn unverified_identity_response_is_processed() {
 /// A plain Registration Request on a connection with established secure exchange is not the UE's
 /// (TS 24.501 4.4.4.3).
 #[test]
-fn plain_registration_on_secure_connection_is_discarded() {
+fn plain_registration_if_secured_is_discarded() {
     let mut lab = Lab::new();
     lab.register();
     lab.session(1);

@@ -40,7 +40,7 @@ fn uplink(lab: &Lab) -> (std::net::IpAddr, Teid) {
 }
 
 #[test]
-fn the_gnb_of_a_connected_ue_sends_to_the_other_upf() {
+fn relocation_moves_tunnel_of_connected_ue() {
     let mut lab = lab();
     let there = lab.config.upfs[1].n4.ip();
     for (to, expected) in [(1, there), (0, lab.config.upfs[0].n4.ip())] {
@@ -54,7 +54,7 @@ fn the_gnb_of_a_connected_ue_sends_to_the_other_upf() {
 }
 
 #[test]
-fn an_idle_ue_comes_back_at_the_other_upf() {
+fn relocated_idle_ue_returns_at_target_upf() {
     let mut lab = lab();
     lab.idle();
     relocate(&mut lab, 1);
@@ -65,7 +65,7 @@ fn an_idle_ue_comes_back_at_the_other_upf() {
 }
 
 #[test]
-fn a_path_switch_tells_the_tunnel_that_the_node_before_may_not_have_heard_of() {
+fn path_switch_repeats_unconfirmed_tunnel() {
     let mut lab = lab();
     lab.reachable = false;
     relocate(&mut lab, 1);
@@ -89,7 +89,7 @@ fn a_path_switch_tells_the_tunnel_that_the_node_before_may_not_have_heard_of() {
 }
 
 #[test]
-fn who_is_busy_or_wanted_where_nobody_is_stays() {
+fn busy_ue_or_unknown_target_stays() {
     let mut lab = lab();
     let nowhere = std::net::SocketAddr::from((Ipv4Addr::new(127, 0, 0, 99), 8805));
     lab.event(Event::Relocate { upf: nowhere });

@@ -43,7 +43,7 @@ fn uplink_nas_of_an_idle_context_is_released() {
 }
 
 #[test]
-fn release_request_of_an_idle_context_is_carried_out() {
+fn release_request_of_idle_context_is_executed() {
     let mut lab = split();
     let cause = Cause::radioNetwork(CauseRadioNetwork::user_inactivity);
     lab.gnb_does(|gnb, ran, out| gnb.request_release(ran, cause, out).expect("a request"));
@@ -51,7 +51,7 @@ fn release_request_of_an_idle_context_is_carried_out() {
 }
 
 #[test]
-fn connection_bound_elsewhere_stays_and_the_sender_releases() {
+fn stale_sender_releases_and_binding_stays() {
     let mut lab = Lab::new();
     lab.register();
     lab.session(1);

@@ -122,7 +122,7 @@ fn the_messages_of_a_ue_s_life_have_their_kinds() {
 }
 
 #[test]
-fn a_context_says_what_it_is_in_the_middle_of() {
+fn context_reports_running_procedure() {
     let mut lab = Lab::new();
     lab.reachable = false;
     lab.ue_does(|ue, p, out| ue.register(p, ue::Registration::Initial, out).expect("a request"));
@@ -170,7 +170,7 @@ fn why_a_ue_comes_is_told_by_rrc_and_by_nas() {
 }
 
 #[test]
-fn every_handover_message_of_the_ran_is_a_handover() {
+fn handover_messages_of_ran_have_handover_kind() {
     let (amf, ran) = (AmfUeNgapId::from_raw(42).expect("40 bits"), RanUeNgapId(7));
     let cancel = build_ngap!(
         InitiatingMessage,
@@ -186,7 +186,7 @@ fn every_handover_message_of_the_ran_is_a_handover() {
 }
 
 #[test]
-fn what_is_cut_short_or_changed_panics_nowhere() {
+fn truncated_or_mutated_message_never_panics() {
     let mut lab = Lab::new();
     lab.register();
     lab.session(1);
@@ -226,7 +226,7 @@ fn named_by_the_codec(nas: &[u8]) -> Option<(u16, u32)> {
 }
 
 #[test]
-fn the_name_of_a_ue_is_read_as_the_codec_reads_it() {
+fn shallow_ue_identity_equals_full_decode() {
     let mut lab = Lab::new();
     lab.register();
     lab.idle();

@@ -14,7 +14,7 @@ fn session() -> impl Strategy<Value = PduSession> {
 }
 
 #[test]
-fn an_uplink_g_pdu_is_read_and_written() {
+fn uplink_g_pdu_roundtrip_is_exact() {
     let packet = Packet::parse(&UPLINK).expect("a good packet");
     assert_eq!((packet.kind, packet.teid), (MessageType::GPdu, Teid(0x1234_5678)));
     assert_eq!(packet.pdu_session, Some(PduSession::Uplink { qfi: 9 }));
@@ -30,14 +30,14 @@ fn every_cut_of_a_good_packet_is_refused() {
 }
 
 #[test]
-fn octets_after_the_length_are_no_part_of_the_packet() {
+fn octets_after_length_are_ignored() {
     let mut long = UPLINK.to_vec();
     long.extend([1, 2, 3]);
     assert_eq!(Packet::parse(&long), Packet::parse(&UPLINK));
 }
 
 #[test]
-fn the_chain_of_extension_headers_is_checked() {
+fn extension_header_chain_is_checked() {
     let with = |at: usize, octet: u8| {
         let mut bytes = UPLINK;
         bytes[at] = octet;
@@ -60,7 +60,7 @@ fn the_chain_of_extension_headers_is_checked() {
 }
 
 #[test]
-fn a_chain_without_end_is_refused() {
+fn endless_extension_chain_is_refused() {
     let mut bytes = vec![0x34, 0xff, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0x40];
     for _ in 0..EXTENSION_HEADERS {
         bytes.extend([1, 0, 0, 0x40]);
@@ -102,7 +102,7 @@ fn signalling_is_read_back() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused() {
+fn oversized_packet_is_refused() {
     let mut buffer = [0; 32];
     let session = PduSession::Downlink { qfi: 1, rqi: false };
     assert_eq!(prepend_g_pdu(&mut buffer, 15, 20, Teid(1), Some(session)), Err(EmitError::Room));
@@ -126,7 +126,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_read_as_usual_is_read_the_same_with_all_checks(
+    fn fast_read_equals_checked_read(
         teid: u32, session in session(), payload: Vec<u8>, changes: Vec<(u8, u8)>, cut in 0..4_usize,
     ) {
         let mut data = g_pdu_header(Teid(teid), session, payload.len()).expect("short").to_vec();
@@ -150,7 +150,7 @@ proptest! {
     }
 
     #[test]
-    fn an_independent_codec_reads_what_is_written(teid: u32, session in session(), payload: Vec<u8>) {
+    fn written_packet_is_read_by_independent_codec(teid: u32, session in session(), payload: Vec<u8>) {
         let mut bytes = g_pdu_header(Teid(teid), session, payload.len()).expect("short").to_vec();
         bytes.extend(&payload);
         let packet = oxirush_gtp_u::Packet::decode(&bytes).expect("good for the oracle");
@@ -165,7 +165,7 @@ proptest! {
     }
 
     #[test]
-    fn an_independent_codec_agrees_on_random_bytes(mut data: Vec<u8>) {
+    fn random_bytes_agree_with_independent_codec(mut data: Vec<u8>) {
         // if both accept the message, they read the same
         if let [flags, kind, high, low, ..] = &mut data[..] {
             *flags = 0x30 | *flags & 7;

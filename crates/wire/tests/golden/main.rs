@@ -32,7 +32,7 @@ fn cases() -> Vec<Case> {
 }
 
 #[test]
-fn every_golden_has_a_case_and_every_case_a_golden() {
+fn goldens_and_cases_correspond() {
     let cases: BTreeSet<_> = cases().iter().map(|case| case.name.to_owned()).collect();
     let goldens: BTreeSet<_> = golden().into_keys().collect();
     assert_eq!(cases, goldens);
@@ -40,7 +40,7 @@ fn every_golden_has_a_case_and_every_case_a_golden() {
 }
 
 #[test]
-fn what_is_built_here_has_the_octets_of_pycrate() {
+fn built_messages_equal_pycrate_octets() {
     let goldens = golden();
     let mut out = String::new();
     let mut wrong = Vec::new();
@@ -63,7 +63,7 @@ fn what_is_built_here_has_the_octets_of_pycrate() {
 }
 
 #[test]
-fn what_pycrate_encoded_has_the_values_here() {
+fn pycrate_octets_decode_to_values() {
     let goldens = golden();
     for case in cases() {
         (case.check)(&goldens[case.name]);

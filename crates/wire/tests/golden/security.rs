@@ -26,7 +26,7 @@ fn rand() -> Rand {
 }
 
 #[test]
-fn the_key_chain_is_that_of_openssl() {
+fn key_chain_equals_openssl() {
     let wanted = computed();
     let sqn = Sqn::try_from(SQN).expect("48 bits");
     let vector = card().authentication_vector(&rand(), &sqn, &Amf::new(&[0x80, 0]));
@@ -52,7 +52,7 @@ fn the_key_chain_is_that_of_openssl() {
 }
 
 #[test]
-fn an_auts_of_openssl_gives_the_sequence_number() {
+fn openssl_auts_yields_sequence_number() {
     let auts = Auts::from_slice(&computed()["auts"]).expect("14 octets");
     assert_eq!(card().verify_auts(&rand(), &auts).expect("the MAC-S is right").get(), SQN);
 }
@@ -66,7 +66,7 @@ fn context(count: u32) -> NasSecurityContext {
 }
 
 #[test]
-fn protected_messages_are_read_and_made_as_openssl_makes_them() {
+fn protected_messages_equal_openssl() {
     use Nas5gsSecurityHeaderType as Header;
     let (wanted, plain) = (computed(), crate::case::golden());
     let cases = [

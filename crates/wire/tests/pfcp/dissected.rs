@@ -68,7 +68,7 @@ fn tshark_names_every_message_and_finds_no_fault() {
 
 /// Checks values beside the structure: fields as decoded by tshark from the richest messages.
 #[test]
-fn tshark_reads_the_values_that_were_meant() {
+fn dissected_values_equal_written_values() {
     let messages = samples::all();
     let text = tshark(&pcap(messages.iter().map(|(_, octets)| octets)), &["-V"]);
     let has = |kind: &str, lines: &[&str]| {

@@ -42,7 +42,7 @@ fn value(octets: &[u8]) -> String {
 }
 
 #[test]
-fn the_oracle_reads_and_rewrites_every_message() {
+fn oracle_reads_and_rewrites_messages() {
     for (kind, octets) in samples::all() {
         // `rs-pfcp` requires a UP F-SEID also in a rejection (TS 29.244 table 7.5.3.1-1: only if
         // the session exists)
@@ -122,7 +122,7 @@ fn single_elements_cross_over() {
 }
 
 #[test]
-fn what_the_oracle_builds_is_read() {
+fn oracle_built_messages_are_read() {
     use theirs::create_far::{CreateFar as Far, FarAction};
     let ue = theirs::ue_ip_address::UeIpAddress::new(Some(samples::UE), None);
     let pdi = theirs::pdi::PdiBuilder::uplink_access()

@@ -231,7 +231,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn an_establishment_is_read_as_it_was_written(request in establishment(), seid: u64, sequence in 0..1_u32 << 24) {
+    fn establishment_roundtrip_is_exact(request in establishment(), seid: u64, sequence in 0..1_u32 << 24) {
         let mut octets = Vec::new();
         request.emit(&mut octets, seid, sequence).expect("fits");
         let message = Message::new(&octets).expect("sound");
@@ -240,14 +240,14 @@ proptest! {
     }
 
     #[test]
-    fn a_report_is_read_as_it_was_written(request in report(), seid: u64) {
+    fn report_roundtrip_is_exact(request in report(), seid: u64) {
         let mut octets = Vec::new();
         request.emit(&mut octets, seid, 1).expect("fits");
         prop_assert_eq!(SessionReportRequest::parse(&Message::new(&octets).expect("sound")), Ok(request));
     }
 
     #[test]
-    fn an_f_seid_gets_another_address(
+    fn f_seid_address_is_replaced(
         node_id in node_id(),
         cp_f_seid in f_seid(),
         address in prop_oneof![v4().prop_map(IpAddr::V4), v6().prop_map(IpAddr::V6)],

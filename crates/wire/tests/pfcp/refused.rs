@@ -58,7 +58,7 @@ fn unsound_elements_are_named() {
 }
 
 #[test]
-fn what_later_releases_and_vendors_add_is_skipped() {
+fn unknown_elements_are_skipped() {
     let octets = body(
         MessageType::HEARTBEAT_REQUEST,
         &[(0x8001, &[0x28, 0xaf, 1]), (999, b"?"), (96, &[0, 0, 0, 7, 0xff]), (96, &[0, 0, 0, 8])],
@@ -94,7 +94,7 @@ fn headers_are_checked_before_anything_else() {
 }
 
 #[test]
-fn what_is_too_long_is_taken_back() {
+fn oversized_message_is_taken_back() {
     let mut request = samples::modification();
     let filter = SdfFilter::new(&"x".repeat(30_000));
     request.create_pdrs = vec![samples::downlink_pdr(); 3];

@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn a_context_comes_back_and_what_is_none_is_told() {
+    fn context_roundtrip_is_exact_and_garbage_fails() {
         let octets = encode(&context(), Vec::new()).expect("it encodes");
         assert_eq!(decode(&octets), Ok(context()));
         assert!(octets.len() < 64, "an empty context is small: {} octets", octets.len());
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_can_be_put_together_from_parts_that_came_apart() {
+    fn record_from_parts_equals_whole_record() {
         let octets = encode(&context(), Vec::new()).expect("it encodes");
         let record = EncodedContext::new(&octets).expect("a record");
         let mut again = Vec::new();

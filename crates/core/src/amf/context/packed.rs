@@ -343,7 +343,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bit_rate_keeps_every_digit() {
+    fn packed_bit_rate_roundtrip_is_exact() {
         for rate in [0, 1, 10, 64_000, 1_000_000_000, 1_234_567_890, 10_u64.pow(19), u64::MAX - 5, u64::MAX] {
             assert_eq!(bps(digits(rate)), Some(rate));
             let octets = postcard::to_allocvec(&digits(rate)).expect("it encodes").len();

@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn resumed_ue_has_no_session_that_was_ending_or_never_was() {
+    fn resumed_ue_keeps_only_established_sessions() {
         let mut bench = Bench::new();
         bench.create(crate::smf::tests::REQUEST);
         let mut ue = registered(bench.sm().clone());

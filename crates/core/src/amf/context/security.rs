@@ -279,7 +279,7 @@ mod tests {
     /// The peer is the security context of the codec crate, which shares no framing code with this
     /// module.
     #[test]
-    fn every_algorithm_pair_talks_to_an_independent_peer() {
+    fn algorithm_pairs_agree_with_independent_peer() {
         // 5GMM STATUS, which is valid in both directions.
         const PLAIN: [u8; 4] = [0x7e, 0x00, 0x64, 0x16];
         let status = Nas5gsMessage::decode(&PLAIN).expect("a 5GMM Status");
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn a_changed_or_short_message_is_refused_and_uses_no_count() {
+    fn invalid_mac_is_refused_and_uses_no_count() {
         let (amf, mut ue) = pair(IntegrityAlgorithm::NIA2, CipheringAlgorithm::NEA2);
         let message = Nas5gsMessage::decode(&[0x7e, 0x00, 0x43]).expect("a Registration Complete");
         let sent = ue.protect(&message, Header::IntegrityProtectedAndCiphered, NasDirection::Uplink).expect("sent");

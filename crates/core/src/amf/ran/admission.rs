@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn an_identity_that_is_up_elsewhere_is_contested() {
+    fn node_id_of_live_association_is_contested() {
         let up = || ["10.1.0.1", "10.1.0.2"].map(ip).into_iter();
         let decide = |peer| setup(&[], ip(peer), gnb(1), up());
         assert_eq!(decide("10.1.0.3"), Verdict::Contested);

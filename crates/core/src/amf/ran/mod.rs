@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn overload_messages_have_the_octets_of_an_independent_encoder() {
+    fn overload_messages_equal_independent_encoding() {
         for (name, action, percent) in [
             ("OverloadStart-signalling", OverloadResponse::RejectSignalling, 40),
             ("OverloadStart-data", OverloadResponse::RejectNonEmergencyData, 1),
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_about_associations_have_the_octets_of_an_independent_encoder() {
+    fn association_messages_equal_independent_bytes() {
         let addresses = ["127.0.0.5", "2001:db8::5"].map(|address| address.parse().expect("an address"));
         assert_eq!(add_associations(&addresses), golden("AMFConfigurationUpdate-associations"));
         assert_eq!(remove_associations(&addresses), golden("AMFConfigurationUpdate-gone"));
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_further_association_says_whose_it_is() {
+    fn further_association_names_its_node() {
         let update = golden("RANConfigurationUpdate");
         let id = named(&update).expect("it names its node");
         assert_eq!((id.id, id.bits), (0x102, 24));
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_keeps_its_identity() {
+    fn node_id_change_is_refused() {
         let config = crate::smf::tests::config();
         let update = golden("RANConfigurationUpdate");
         let of = |id| {
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_to_further_addresses_says_how_many_are_not_used() {
+    fn further_addresses_unused_are_reported() {
         let config = crate::smf::tests::config();
         let plmn = "99970".parse().expect("a PLMN");
         let id = GnbId { plmn, id: 0x102, bits: 24 };

@@ -208,7 +208,7 @@ proptest! {
     }
 
     #[test]
-    fn a_first_message_of_any_octets_is_answered_or_ignored(octets in n1()) {
+    fn random_first_message_is_answered_or_ignored(octets in n1()) {
         let mut bench = Bench::new();
         let out = bench.create_octets(&octets);
         prop_assert!(out.len() <= 1);

@@ -53,7 +53,7 @@ fn granted(out: &[Output]) -> Option<u64> {
 }
 
 #[test]
-fn what_is_reported_adds_up() {
+fn usage_reports_add_up() {
     let mut bench = counted();
     let out = bench.create(REQUEST);
     assert_eq!(granted(&out), Some(QUOTA));
@@ -76,7 +76,7 @@ fn what_is_reported_adds_up() {
 }
 
 #[test]
-fn a_slice_that_counts_nothing_asks_for_nothing() {
+fn slice_without_charging_requests_no_reports() {
     let mut bench = Bench::new();
     let out = bench.create(REQUEST);
     let [Output::Pfcp { message, .. }] = &out[..] else { panic!("{out:?}") };
@@ -85,7 +85,7 @@ fn a_slice_that_counts_nothing_asks_for_nothing() {
 }
 
 #[test]
-fn what_is_left_of_a_quota_is_granted_and_no_more() {
+fn remaining_quota_is_granted_and_no_more() {
     let mut bench = active();
     let spent = pfcp::UsageReportTrigger::VOLQU;
     let report = message(Kind::SESSION_REPORT_REQUEST, bench.sm().pfcp.cp_seid, 100_000, 500_000, spent);
@@ -97,7 +97,7 @@ fn what_is_left_of_a_quota_is_granted_and_no_more() {
 }
 
 #[test]
-fn a_session_that_goes_to_another_upf_divides_what_is_left() {
+fn relocated_session_divides_remaining_quota() {
     let mut bench = active();
     let there = "127.0.0.6:8805".parse().expect("an address");
     let seid = seid(Ltmsi::new(Bucket::new(7), 1234), 3, 0x222);

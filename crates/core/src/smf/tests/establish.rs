@@ -2,7 +2,7 @@ use super::*;
 use vireo_wire::nas::{PcoDirection, QosFlowOpCode, QosRuleOpCode};
 
 #[test]
-fn a_session_is_established_and_its_context_is_small() {
+fn established_session_context_is_small() {
     let mut bench = Bench::new();
     assert_eq!(brief(&bench.create(REQUEST)), "establishment-request");
     assert_eq!(bench.sm().summary().state, SessionState::Establishing);
@@ -16,7 +16,7 @@ fn a_session_is_established_and_its_context_is_small() {
 }
 
 #[test]
-fn a_session_of_simple_devices_asks_the_user_plane_for_less() {
+fn simple_device_session_requests_fewer_rules() {
     let asked = |profile| {
         let mut bench = Bench::new();
         bench.config.slices[0].profile = profile;
@@ -34,7 +34,7 @@ fn a_session_of_simple_devices_asks_the_user_plane_for_less() {
 }
 
 #[test]
-fn the_accept_says_what_the_session_is() {
+fn accept_describes_session() {
     let mut bench = Bench::new();
     bench.subscription.ambr.uplink_bps = 50_000_000;
     // Requests IPv4v6, always-on, DNS and MTU.
@@ -66,7 +66,7 @@ fn the_accept_says_what_the_session_is() {
 
 /// tshark 4.0.17 decodes the octets in `golden` with the intended values and without a warning.
 #[test]
-fn the_octets_are_those_that_tshark_has_read() {
+fn accept_octets_equal_tshark_checked_bytes() {
     let mut bench = Bench::new();
     let asked = bench.create(REQUEST);
     let [Output::Pfcp { message, .. }] = asked.as_slice() else { panic!("{asked:?}") };
@@ -81,7 +81,7 @@ fn the_octets_are_those_that_tshark_has_read() {
 }
 
 #[test]
-fn the_session_type_is_one_that_is_asked_subscribed_and_served() {
+fn session_type_is_asked_subscribed_and_served() {
     use PduSessionType::{Ipv4, Ipv4v6, Ipv6};
     const NONE: u8 = 0;
     const V4: u8 = 1;
@@ -127,7 +127,7 @@ fn the_session_type_is_one_that_is_asked_subscribed_and_served() {
 }
 
 #[test]
-fn what_cannot_be_had_is_rejected_with_its_cause() {
+fn unavailable_session_is_rejected_with_cause() {
     type Change = fn(&mut Bench);
     let cases: [(&str, Change, &str); 12] = [
         (REQUEST, |b| b.dnn = "nowhere", "reject/1#27"),
@@ -157,7 +157,7 @@ fn what_cannot_be_had_is_rejected_with_its_cause() {
 }
 
 #[test]
-fn what_is_no_request_gets_the_answer_of_clause_7() {
+fn non_request_gets_answer_of_clause_7() {
     let cases = [
         ("", ""),
         ("2e", ""),
@@ -189,7 +189,7 @@ fn upfs_are_shared_by_the_ues() {
 }
 
 #[test]
-fn a_upf_that_refuses_or_is_silent_costs_the_ue_only_this_request() {
+fn failing_upf_rejects_only_this_request() {
     let kind = pfcp::MessageType::SESSION_ESTABLISHMENT_RESPONSE;
     for (cause, expected) in [
         (pfcp::Cause::NO_RESOURCES, "reject/1#26 free released"),
@@ -206,7 +206,7 @@ fn a_upf_that_refuses_or_is_silent_costs_the_ue_only_this_request() {
 }
 
 #[test]
-fn a_upf_that_gives_no_tunnel_is_left_again() {
+fn upf_without_tunnel_is_released() {
     let mut bench = Bench::new();
     bench.create(REQUEST);
     let mut octets = Vec::new();
@@ -219,7 +219,7 @@ fn a_upf_that_gives_no_tunnel_is_left_again() {
 }
 
 #[test]
-fn a_ran_without_resources_has_the_ue_rejected() {
+fn ran_without_resources_rejects_session() {
     let mut bench = Bench::new();
     bench.create(REQUEST);
     bench.established();
@@ -229,7 +229,7 @@ fn a_ran_without_resources_has_the_ue_rejected() {
 }
 
 #[test]
-fn a_ran_that_is_silent_or_says_nonsense_has_the_session_released() {
+fn silent_or_faulty_ran_releases_session() {
     let mut bench = Bench::new();
     bench.create(REQUEST);
     bench.established();
@@ -247,7 +247,7 @@ fn a_ran_that_is_silent_or_says_nonsense_has_the_session_released() {
 }
 
 #[test]
-fn a_ue_that_leaves_before_its_answer_leaves_no_session() {
+fn ue_lost_before_answer_leaves_no_session() {
     let mut bench = Bench::new();
     bench.create(REQUEST);
     assert_eq!(bench.step(Input::Deactivate), []);
@@ -264,7 +264,7 @@ fn a_ue_that_leaves_before_its_answer_leaves_no_session() {
 }
 
 #[test]
-fn a_request_sent_again_is_not_answered_twice() {
+fn repeated_request_is_answered_once() {
     let mut bench = Bench::new();
     bench.create(REQUEST);
     assert_eq!(bench.n1(REQUEST), []);

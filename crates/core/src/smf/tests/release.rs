@@ -7,7 +7,7 @@ const COMPLETE: &str = "2e0507d4";
 const COMPLETE_OF_NETWORK: &str = "2e0500d4";
 
 #[test]
-fn a_release_by_the_ue_ends_at_ue_and_upf_in_either_order() {
+fn ue_release_completes_in_either_order() {
     for upf_first in [true, false] {
         let mut bench = Bench::active();
         assert_eq!(brief(&bench.n1(RELEASE)), "release/7#36 ReleaseCommand deletion-request");
@@ -25,7 +25,7 @@ fn a_release_by_the_ue_ends_at_ue_and_upf_in_either_order() {
 }
 
 #[test]
-fn a_release_by_the_network_tells_its_cause_and_leaves_an_idle_ran_alone() {
+fn network_release_with_cause_spares_idle_ran() {
     let mut bench = Bench::active();
     assert_eq!(brief(&bench.step(Input::Release(39))), "release/0#39 ReleaseCommand deletion-request");
     assert_eq!(bench.step(Input::Release(36)), [], "one release is enough");
@@ -35,7 +35,7 @@ fn a_release_by_the_network_tells_its_cause_and_leaves_an_idle_ran_alone() {
 }
 
 #[test]
-fn a_deregistered_ue_leaves_nothing_and_hears_nothing() {
+fn deregistered_ue_session_ends_silently() {
     for mut bench in [Bench::active(), Bench::inactive()] {
         assert_eq!(brief(&bench.step(Input::ReleaseLocally)), "deletion-request");
         assert_eq!(bench.step(Input::ReleaseLocally), []);
@@ -49,7 +49,7 @@ fn a_deregistered_ue_leaves_nothing_and_hears_nothing() {
 }
 
 #[test]
-fn the_command_is_sent_again_until_the_ue_is_given_up() {
+fn release_command_repeats_until_given_up() {
     let mut bench = Bench::active();
     bench.n1(RELEASE);
     bench.deleted();
@@ -65,7 +65,7 @@ fn the_command_is_sent_again_until_the_ue_is_given_up() {
 }
 
 #[test]
-fn a_ue_that_asks_again_gets_the_command_again() {
+fn repeated_release_request_repeats_command() {
     let mut bench = Bench::active();
     bench.n1(RELEASE);
     assert_eq!(brief(&bench.n1(RELEASE)), "release/7#36");
@@ -76,7 +76,7 @@ fn a_ue_that_asks_again_gets_the_command_again() {
 }
 
 #[test]
-fn a_upf_that_is_silent_does_not_hold_up_the_release() {
+fn silent_upf_does_not_delay_release() {
     let mut bench = Bench::active();
     bench.n1(RELEASE);
     assert_eq!(bench.step(Input::PfcpTimeout), []);
@@ -84,7 +84,7 @@ fn a_upf_that_is_silent_does_not_hold_up_the_release() {
 }
 
 #[test]
-fn a_release_waits_for_what_is_outstanding_at_the_upf() {
+fn release_waits_for_outstanding_pfcp_request() {
     // Establishment: the session cannot be deleted before the UPF has sent its SEID.
     let mut bench = Bench::new();
     bench.create(REQUEST);
@@ -105,7 +105,7 @@ fn a_release_waits_for_what_is_outstanding_at_the_upf() {
 }
 
 #[test]
-fn the_released_session_hears_nothing_more() {
+fn released_session_ignores_messages() {
     let mut bench = Bench::active();
     bench.n1(RELEASE);
     assert_eq!(bench.step(Input::Activate), []);
@@ -116,7 +116,7 @@ fn the_released_session_hears_nothing_more() {
 }
 
 #[test]
-fn what_does_not_fit_the_state_gets_the_answer_of_clause_7() {
+fn message_in_wrong_state_gets_clause_7_answer() {
     let cases = [
         (RELEASE, "release/7#36 ReleaseCommand deletion-request"),
         ("2e0500d1", "status/0#81"),
@@ -151,7 +151,7 @@ fn what_does_not_fit_the_state_gets_the_answer_of_clause_7() {
 }
 
 #[test]
-fn a_modification_by_the_ue_is_rejected_with_the_cause_that_fits() {
+fn ue_modification_is_rejected_with_cause() {
     let cases = [
         // 5GSM capability only; a valid rule; a rule with a reserved operation; one that exceeds
         // the IE.
@@ -172,7 +172,7 @@ fn a_modification_by_the_ue_is_rejected_with_the_cause_that_fits() {
 }
 
 #[test]
-fn a_status_ends_the_procedure_that_it_is_about() {
+fn status_ends_its_procedure() {
     // Status for the release command: the UE has no such session.
     for cause in ["2b", "2f", "51", "60", "61"] {
         let mut bench = Bench::active();

@@ -84,7 +84,7 @@ fn switched() -> (Bench, Vec<Output>) {
 }
 
 #[test]
-fn an_active_session_goes_to_another_upf_and_keeps_its_addresses() {
+fn relocated_active_session_keeps_addresses() {
     let mut bench = Bench::active();
     let (before, address) = (bench.sm().pfcp.upf, bench.sm().address);
     let out = bench.step(Input::Relocate(there(), our_seid()));
@@ -123,7 +123,7 @@ fn an_active_session_goes_to_another_upf_and_keeps_its_addresses() {
 }
 
 #[test]
-fn an_idle_session_goes_and_what_the_source_keeps_reaches_the_ue() {
+fn relocated_idle_session_delivers_buffered_data() {
     let mut bench = Bench::inactive();
     let before = bench.sm().pfcp.upf;
     bench.step(Input::Relocate(there(), our_seid()));
@@ -150,7 +150,7 @@ fn an_idle_session_goes_and_what_the_source_keeps_reaches_the_ue() {
 }
 
 #[test]
-fn a_target_that_refuses_or_is_silent_leaves_the_session_where_it_is() {
+fn failing_target_upf_leaves_session_at_source() {
     for silent in [false, true] {
         let mut bench = Bench::active();
         let before = bench.sm().clone();
@@ -165,7 +165,7 @@ fn a_target_that_refuses_or_is_silent_leaves_the_session_where_it_is() {
 }
 
 #[test]
-fn what_is_about_something_else_is_refused() {
+fn unrelated_message_is_refused() {
     let mut bench = Bench::active();
     bench.step(Input::Deactivate);
     assert_eq!(bench.step(Input::Relocate(there(), our_seid())), [Output::NotRelocated], "the UPF is being told");
@@ -180,7 +180,7 @@ fn what_is_about_something_else_is_refused() {
 }
 
 #[test]
-fn a_ue_that_becomes_idle_while_its_session_goes_is_found_at_the_target() {
+fn idle_ue_in_relocation_is_paged_from_target() {
     // Before the target has answered: the switch waits for the source.
     let mut bench = Bench::active();
     let before = bench.sm().pfcp.upf;
@@ -207,7 +207,7 @@ fn a_ue_that_becomes_idle_while_its_session_goes_is_found_at_the_target() {
 }
 
 #[test]
-fn a_ue_that_comes_back_while_its_session_goes_is_told_of_the_target_afterwards() {
+fn ue_back_during_relocation_gets_target_later() {
     let mut bench = Bench::inactive();
     let before = bench.sm().pfcp.upf;
     bench.step(Input::Relocate(there(), our_seid()));
@@ -220,7 +220,7 @@ fn a_ue_that_comes_back_while_its_session_goes_is_told_of_the_target_afterwards(
 }
 
 #[test]
-fn a_ran_that_does_not_send_to_the_target_has_the_ue_ask_again() {
+fn ran_refusing_target_makes_ue_request_again() {
     for silent in [false, true] {
         let (mut bench, _) = switched();
         done(&mut bench, Kind::SESSION_MODIFICATION_RESPONSE);
@@ -242,7 +242,7 @@ fn a_ran_that_does_not_send_to_the_target_has_the_ue_ask_again() {
 }
 
 #[test]
-fn a_session_that_ends_on_its_way_is_let_go_by_both() {
+fn session_released_in_relocation_ends_at_both() {
     // While the target has not answered.
     let mut bench = Bench::active();
     bench.step(Input::Relocate(there(), our_seid()));
@@ -259,7 +259,7 @@ fn a_session_that_ends_on_its_way_is_let_go_by_both() {
 }
 
 #[test]
-fn a_upf_that_restarts_on_the_way_is_not_waited_for() {
+fn upf_restart_in_relocation_is_not_awaited() {
     let (mut bench, _) = switched();
     assert_eq!(pfcp(&bench.step(Input::TargetUpfLost)), [(there(), THERE_SEID, Some(0x201))], "the source is released");
     bench.modified();

@@ -18,7 +18,7 @@ fn told(out: &[Output]) -> Option<u32> {
 }
 
 #[test]
-fn an_idle_ue_is_buffered_for_and_comes_back() {
+fn idle_session_buffers_and_reactivates() {
     let mut bench = Bench::active();
     assert_eq!(told(&bench.step(Input::Deactivate)), Some(0));
     assert_eq!(bench.modified(), []);
@@ -30,7 +30,7 @@ fn an_idle_ue_is_buffered_for_and_comes_back() {
 }
 
 #[test]
-fn a_ran_that_refuses_leaves_the_session_buffered() {
+fn refused_activation_leaves_session_buffering() {
     let mut bench = Bench::inactive();
     bench.step(Input::Activate);
     assert_eq!(bench.step(Input::N2(N2Sm::SetupUnsuccessful, &[0, 0])), []);
@@ -39,7 +39,7 @@ fn a_ran_that_refuses_leaves_the_session_buffered() {
 }
 
 #[test]
-fn a_ran_that_is_late_is_heard_and_one_that_is_silent_is_asked_again() {
+fn late_ran_is_heard_and_silent_ran_asked_again() {
     let mut bench = Bench::inactive();
     bench.step(Input::Activate);
     assert_eq!(bench.step(Input::Activate), [], "it is asked already");
@@ -53,7 +53,7 @@ fn a_ran_that_is_late_is_heard_and_one_that_is_silent_is_asked_again() {
 }
 
 #[test]
-fn a_response_without_a_usable_tunnel_is_taken_back_at_the_ran() {
+fn response_without_tunnel_is_undone_at_ran() {
     let mut bench = Bench::inactive();
     bench.step(Input::Activate);
     assert_eq!(brief(&bench.step(Input::N2(N2Sm::SetupResponse, &[0xff]))), "ReleaseCommand");
@@ -62,7 +62,7 @@ fn a_response_without_a_usable_tunnel_is_taken_back_at_the_ran() {
 }
 
 #[test]
-fn only_one_request_is_outstanding_and_the_last_word_wins() {
+fn concurrent_requests_serialise_and_last_wins() {
     let mut bench = Bench::active();
     assert_eq!(told(&bench.step(Input::Deactivate)), Some(0));
     assert_eq!(brief(&bench.step(Input::Activate)), "SetupRequest");
@@ -75,7 +75,7 @@ fn only_one_request_is_outstanding_and_the_last_word_wins() {
 }
 
 #[test]
-fn an_activation_without_a_deactivation_before_takes_the_new_tunnel() {
+fn repeated_activation_takes_new_tunnel() {
     let mut bench = Bench::active();
     assert_eq!(brief(&bench.step(Input::Activate)), "SetupRequest");
     assert_eq!(bench.ran_up(0x201), [Output::Activated], "the UPF forwards there already");
@@ -84,7 +84,7 @@ fn an_activation_without_a_deactivation_before_takes_the_new_tunnel() {
 }
 
 #[test]
-fn downlink_data_pages_an_idle_ue_and_is_acknowledged_in_any_case() {
+fn downlink_data_pages_and_is_acknowledged() {
     let mut bench = Bench::inactive();
     let report = report(&bench, pfcp::ReportType::DLDR, None);
     let out = bench.step(Input::Pfcp(&report));
@@ -201,7 +201,7 @@ fn report(bench: &Bench, kind: pfcp::ReportType, error: Option<u32>) -> Vec<u8> 
 }
 
 #[test]
-fn a_upf_that_has_restarted_gets_the_session_back() {
+fn restarted_upf_gets_session_again() {
     // Idle UE: only the UPF receives a message.
     let mut bench = Bench::inactive();
     assert_eq!(brief(&bench.step(Input::UpfLost)), "establishment-request");
@@ -235,7 +235,7 @@ fn a_upf_that_has_restarted_gets_the_session_back() {
 }
 
 #[test]
-fn a_upf_that_is_lost_for_good_costs_the_session() {
+fn lost_upf_ends_session() {
     let mut bench = Bench::active();
     bench.step(Input::UpfLost);
     assert_eq!(brief(&bench.step(Input::PfcpTimeout)), "release/0#39");
@@ -253,7 +253,7 @@ fn a_upf_that_is_lost_for_good_costs_the_session() {
 }
 
 #[test]
-fn a_upf_that_does_not_do_as_told_is_asked_anew_or_left() {
+fn disobedient_upf_is_asked_again_or_left() {
     let kind = MessageType::SESSION_MODIFICATION_RESPONSE;
     let mut bench = Bench::active();
     bench.step(Input::Deactivate);
@@ -268,7 +268,7 @@ fn a_upf_that_does_not_do_as_told_is_asked_anew_or_left() {
 }
 
 #[test]
-fn messages_of_other_sessions_and_other_requests_are_not_heard() {
+fn foreign_messages_are_ignored() {
     let mut bench = Bench::active();
     bench.step(Input::Deactivate);
     let before = bench.sm().clone();

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_path_is_switched_when_the_smfs_of_all_sessions_have() {
+fn path_switch_waits_for_all_smfs() {
     let (mut lab, mut smf) = with_sessions(&[5, 6]);
     for (hop, n) in [1, 0, 1].into_iter().enumerate() {
         lab.xn(ALL, |_| true);
@@ -34,7 +34,7 @@ fn a_path_is_switched_when_the_smfs_of_all_sessions_have() {
 }
 
 #[test]
-fn a_session_that_is_not_switched_does_not_hold_up_the_others() {
+fn unswitched_session_does_not_delay_others() {
     type Change = fn(&mut Lab, &mut Smf);
     let cases: [(Change, bool, &str); 4] = [
         (|_, smf| drop(smf.sessions.pop()), false, "the SMF has lost it"),
@@ -75,7 +75,7 @@ fn a_session_that_is_not_switched_does_not_hold_up_the_others() {
 /// The SMF has switched the session, and the RAN is told to release it before the path switch is
 /// acknowledged: nothing is left to switch.
 #[test]
-fn a_session_that_ends_before_the_others_are_switched_is_not_told_of() {
+fn session_ended_before_switch_is_not_reported() {
     let (mut lab, mut smf) = with_sessions(&[5, 6]);
     lab.xn(ALL, |_| true);
     let mut asked = smf.asked(&lab);
@@ -93,7 +93,7 @@ fn a_session_that_ends_before_the_others_are_switched_is_not_told_of() {
 }
 
 #[test]
-fn a_session_that_the_new_gnb_does_not_take_ends() {
+fn session_refused_by_new_gnb_ends() {
     let (mut lab, mut smf) = with_sessions(&[5, 6]);
     lab.xn(ALL, |psi| psi == 6);
     smf.serve(&mut lab);
@@ -104,7 +104,7 @@ fn a_session_that_the_new_gnb_does_not_take_ends() {
 }
 
 #[test]
-fn a_path_of_which_nothing_is_switched_is_refused() {
+fn path_switch_without_any_session_is_refused() {
     // No session exists, and no SMF switches it.
     let (mut lab, mut smf) = with_sessions(&[5]);
     smf.silent = true;
@@ -132,7 +132,7 @@ fn a_path_of_which_nothing_is_switched_is_refused() {
 
 /// The UE moves again before the SMF has responded: the late response is ignored.
 #[test]
-fn a_path_switch_overtakes_the_one_before() {
+fn path_switch_overtakes_previous() {
     let (mut lab, mut smf) = with_sessions(&[5]);
     lab.xn(ALL, |_| true);
     let (number, first) = smf.asked(&lab).remove(0);
@@ -147,7 +147,7 @@ fn a_path_switch_overtakes_the_one_before() {
 
 /// The new RAN node has released the sessions that it does not name (TS 38.413 8.4.4.2).
 #[test]
-fn a_session_that_is_not_named_is_idle() {
+fn unnamed_session_becomes_idle() {
     let (mut lab, mut smf) = with_sessions(&[5, 6]);
     let ran = lab.ran.expect("a connection");
     let mut handed = lab.gnbs[0].hand_over(ran, ALL).expect("a UE");

@@ -43,7 +43,7 @@ fn answer_both(lab: &mut Lab, smf: &mut Smf, step: &'static str) -> [usize; 2] {
 }
 
 #[test]
-fn a_ue_goes_to_and_fro_by_n2_when_the_smfs_of_all_sessions_have_prepared() {
+fn n2_handover_waits_for_all_smfs() {
     let (mut lab, mut smf) = with_sessions(&[5, 6]);
     for (hop, n) in [1, 0, 1].into_iter().enumerate() {
         lab.n2(1 + n as u32);
@@ -123,7 +123,7 @@ fn until(step: &'static str) -> (Lab, Smf) {
 }
 
 #[test]
-fn a_target_that_is_not_there_or_refuses_leaves_the_ue_where_it_is() {
+fn unusable_target_leaves_ue_at_source() {
     let (mut lab, mut smf) = with_sessions(&[5]);
     lab.n2(77);
     assert_eq!(smf.asked(&lab), [], "of no target nobody hears");
@@ -137,7 +137,7 @@ fn a_target_that_is_not_there_or_refuses_leaves_the_ue_where_it_is() {
 
 /// HANDOVER CANCEL, and the loss of the target, at each step.
 #[test]
-fn a_handover_that_is_given_up_leaves_the_ue_where_it_is() {
+fn abandoned_handover_leaves_ue_at_source() {
     for step in ["prepare", "prepared", "on its way"] {
         for cancels in [true, false] {
             let (mut lab, mut smf) = until(step);
@@ -171,7 +171,7 @@ fn a_handover_that_is_given_up_leaves_the_ue_where_it_is() {
 
 /// No response: of the SMFs, of the target, of the SMFs again, and no arrival of the UE.
 #[test]
-fn who_does_not_answer_is_waited_for_ten_seconds() {
+fn silent_party_is_awaited_ten_seconds() {
     for step in ["prepare", "target", "prepared", "on its way"] {
         let (mut lab, mut smf) = match step {
             "target" => with_sessions(&[5, 6]),
@@ -205,7 +205,7 @@ fn who_does_not_answer_is_waited_for_ten_seconds() {
 /// A session is not handed over, and ends, if its SMF does not have it, does not respond, or has no
 /// user plane for it. The other session is handed over.
 #[test]
-fn a_session_that_is_not_prepared_does_not_stop_the_others() {
+fn unprepared_session_does_not_stop_others() {
     type Change = fn(&mut Lab, &mut Smf);
     let cases: [(Change, &str); 4] = [
         (|_, smf| drop(smf.sessions.pop()), "the SMF has lost it"),
@@ -255,7 +255,7 @@ fn a_session_that_is_not_prepared_does_not_stop_the_others() {
 
 /// No session is prepared: the source is informed, and no target is requested.
 #[test]
-fn a_handover_of_which_nothing_is_prepared_fails() {
+fn handover_without_prepared_session_fails() {
     let (mut lab, mut smf) = until("prepare");
     smf.silent = true;
     answer_all(&mut lab, &mut smf, "prepare");
@@ -274,7 +274,7 @@ fn a_handover_of_which_nothing_is_prepared_fails() {
 /// The target admits one of two sessions: the source gets the cause from the SMF, and the other
 /// session ends.
 #[test]
-fn a_session_that_the_target_does_not_take_ends() {
+fn session_refused_by_target_ends() {
     let (mut lab, mut smf) = with_sessions(&[5, 6]);
     lab.gnbs[1].refuse_session(Some(6));
     lab.n2(2);
@@ -293,7 +293,7 @@ fn a_session_that_the_target_does_not_take_ends() {
 
 /// It is unknown whether packets reach the UE: it becomes idle and reconnects where it is.
 #[test]
-fn an_smf_that_does_not_hear_that_the_ue_is_there_has_it_come_back() {
+fn smf_missing_completion_reactivates_session() {
     let (mut lab, mut smf) = until("complete");
     smf.silent = true;
     answer_all(&mut lab, &mut smf, "complete");
@@ -309,7 +309,7 @@ fn an_smf_that_does_not_hear_that_the_ue_is_there_has_it_come_back() {
 /// After the crash of a worker, its successor may receive two responses to one request; any second
 /// response is ignored.
 #[test]
-fn an_answer_that_comes_once_more_changes_nothing() {
+fn repeated_answer_changes_nothing() {
     let (mut lab, mut smf) = with_sessions(&[5, 6]);
     lab.n2(2);
     for step in ["prepare", "prepared", "complete"] {
@@ -342,7 +342,7 @@ fn one_is_silent(step: &'static str) -> (Lab, Smf) {
 /// An SMF that did not respond whether it has prepared a session is sent a cancellation before the
 /// completion.
 #[test]
-fn an_smf_that_is_silent_about_a_target_hears_that_it_is_not_taken() {
+fn smf_silent_on_target_gets_failure() {
     let (mut lab, mut smf) = one_is_silent("prepared");
     assert_eq!(steps(&smf.asked(&lab)), [(1, "cancel")]);
     lab.arrive();
@@ -352,7 +352,7 @@ fn an_smf_that_is_silent_about_a_target_hears_that_it_is_not_taken() {
 /// The UE releases a session before it moves; and the SMF releases one while the UE moves, of which
 /// the UE learns at the target.
 #[test]
-fn a_session_that_ends_amid_a_handover_ends() {
+fn session_released_in_handover_ends() {
     let (mut lab, mut smf) = until("prepared");
     let asked = smf.asked(&lab);
     lab.ue_does(|ue, _, out| ue.release(6, out).expect("a request"));
@@ -385,7 +385,7 @@ fn a_session_that_ends_amid_a_handover_ends() {
 /// An SMF that did not respond to the preparation is sent a cancellation once the others have
 /// responded.
 #[test]
-fn an_smf_that_is_silent_about_a_preparation_hears_that_it_is_not_wanted() {
+fn smf_silent_on_preparation_gets_cancel() {
     let (lab, mut smf) = one_is_silent("prepare");
     assert_eq!(steps(&smf.asked(&lab)), [(1, "cancel"), (0, "prepared")]);
 }
@@ -393,7 +393,7 @@ fn an_smf_that_is_silent_about_a_preparation_hears_that_it_is_not_wanted() {
 /// A container too large for the context is refused: each gNB is informed, and the UE stays at the
 /// source.
 #[test]
-fn a_container_that_is_too_large_is_refused() {
+fn oversized_container_is_refused() {
     let required = |lab: &mut Lab, octets: usize| {
         let (id, area) = (GnbId { id: 2, ..lab.gnbs[0].config().id }, lab.gnbs[1].config().tai);
         lab.gnb_does(|gnb, ran, out| {
@@ -420,7 +420,7 @@ fn a_container_that_is_too_large_is_refused() {
 /// The UE requests the user plane of another session, and its SMF responds while the UE moves. The
 /// session is set up at the target, and nothing is sent to the source.
 #[test]
-fn who_is_served_amid_a_handover_is_served_where_it_arrives() {
+fn service_in_handover_continues_at_target() {
     let (mut lab, mut smf) = with_sessions(&[5, 6]);
     let (name, _) = smf.sessions[1].clone();
     smf.update(&lab, &name, Input::Deactivate).expect("a session");

@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn the_forms_that_control_planes_write() {
+    fn flow_description_accepts_known_forms() {
         let everything = FlowDescription::default();
         for text in [
             "permit out ip from any to assigned",

@@ -336,7 +336,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_timer_is_never_shorter_than_asked() {
+    fn encoded_timer_is_never_shorter() {
         for (seconds, octet) in
             [(0, 0), (1, 1), (62, 31), (63, 1 << 5 | 2), (3_600, 2 << 5 | 6), (1_116_000, 4 << 5 | 31)]
         {

@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_data_network_is_recognised_in_both_writings() {
+    fn dnn_is_recognised_in_both_encodings() {
         assert!(NetworkInstance::from("Internet").is("internet"));
         assert!(NetworkInstance(b"\x08internet"[..].into()).is("internet"));
         assert!(NetworkInstance(b"\x03ims\x06mnc070"[..].into()).is("ims.mnc070"));

@@ -52,7 +52,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn ues_are_told_different_values_around_the_configured_one() {
+    fn backoff_timer_values_spread_around_configured() {
         for mean in [1, 2, 10, 60, 100, 300, 3600, 11_160, 1_000_000] {
             let told: BTreeSet<_> = (0..1000u32).map(|n| seconds(mean, n.wrapping_mul(0x9e37_79b1))).collect();
             for value in &told {
