@@ -130,7 +130,8 @@ fn links(line: &str) -> Vec<&str> {
     found
 }
 
-/// The file, relative to the root, and the heading that a link in `file` leads to; none for links to other sites.
+/// Returns the file, relative to the root, and the heading of a link in `file`; `None` for links to
+/// other sites.
 fn target<'a>(file: &Path, link: &'a str) -> Option<(PathBuf, Option<&'a str>)> {
     if link.contains("://") || link.starts_with("mailto:") {
         return None;
