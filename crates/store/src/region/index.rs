@@ -56,10 +56,12 @@ impl Region {
     #[inline]
     pub(super) fn find(&self, key: Key, value: u64) -> Option<u32> {
         let (lines, tag) = self.lines(key, value);
-        lines.iter().flat_map(|line| *line..*line + LINE).find_map(|cell| {
-            let entry = self.word(cell).load(Ordering::Acquire);
-            self.entry(key, value, tag, entry).filter(|_| entry & OPEN == 0)
-        })
+        // Both lines are loaded before the first comparison: with many UEs neither is in a cache, and
+        // the processor fetches them at the same time.
+        let entries =
+            lines.map(|line| std::array::from_fn::<u64, LINE, _>(|at| self.word(line + at).load(Ordering::Acquire)));
+        let is_final = |entry: &&u64| *entry & OPEN == 0;
+        entries.iter().flatten().filter(is_final).find_map(|entry| self.entry(key, value, tag, *entry))
     }
 
     /// Enters an identifier that refers to a slot.
