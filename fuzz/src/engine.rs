@@ -198,7 +198,7 @@ impl Bench {
             }
             step::LOST => self.event(Event::ConnectionLost { assoc: ASSOC }),
             step::SUPERSEDED => self.event(Event::Superseded),
-            step::DEREGISTER => self.event(Event::Deregister { again: piece.len() & 1 == 1 }),
+            step::DEREGISTER => self.event(Event::Deregister { reregister: piece.len() & 1 == 1 }),
             step::UPF_LOST => self.event(Event::UpfLost { upf: upf() }),
             step::NODE => self.node(piece),
             step::ROUTE => drop(n2::peek(piece)),

@@ -57,7 +57,7 @@ pub fn config() -> CoreConfig {
         n4_address: IpAddr::V4(Ipv4Addr::LOCALHOST),
         n4_node: NodeName::Address(IpAddr::V4(Ipv4Addr::LOCALHOST)),
         n2_endpoints: Vec::new(),
-        smf_elsewhere: false,
+        smf_is_remote: false,
     }
 }
 

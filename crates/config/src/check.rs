@@ -108,7 +108,7 @@ fn core(file: &File, slices: Vec<SliceConfig>, dnns: Vec<DnnConfig>, problems: &
         n4_address: listen.ip(),
         n4_node: n4_node(file, problems),
         n2_endpoints: endpoints(&file.n2.endpoints, problems),
-        smf_elsewhere: false,
+        smf_is_remote: false,
     }
 }
 

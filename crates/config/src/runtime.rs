@@ -185,7 +185,7 @@ fn database(state: &State, location: StateLocation, problems: &mut Problems) -> 
         _ => StateConfig::default().database,
     };
     let url = state.database.clone().unwrap_or(usual);
-    match StateLocation::of_url(&url) {
+    match StateLocation::from_url(&url) {
         None => problems.add(
             "state.database",
             "a URL is allowed: \"redis://HOST:PORT\", \"redis+unix:///PATH\", \"redis-cluster://HOST:PORT,HOST:PORT\", \

@@ -83,7 +83,7 @@ impl State {
     /// Returns an error if the keys contradict each other.
     pub(super) fn chosen(&self) -> Result<StateMode, &'static str> {
         let &State { preset, location, persist, change, format, scope, carry, write, answer, .. } = self;
-        let named = self.database.as_deref().and_then(StateLocation::of_url);
+        let named = self.database.as_deref().and_then(StateLocation::from_url);
         StateMode::choose(preset, StateAxes { location, named, persist, change, format, scope, carry, write, answer })
     }
 

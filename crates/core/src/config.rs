@@ -46,7 +46,7 @@ pub struct CoreConfig {
     /// (AMF Configuration Update, TS 38.413 8.7.3). Empty otherwise.
     pub n2_endpoints: Vec<IpAddr>,
     /// True for the AMF of SBA mode ([`crate::sba`]): a separate SMF holds the sessions.
-    pub smf_elsewhere: bool,
+    pub smf_is_remote: bool,
 }
 
 impl CoreConfig {
@@ -230,7 +230,7 @@ pub struct Timers {
 impl Timers {
     /// Returns the time after which a registration without Registration Complete is aborted: T3550
     /// with all retransmissions (TS 24.501 5.5.1.2.8).
-    pub const fn registration_given_up(&self) -> Duration {
+    pub const fn registration_time_limit(&self) -> Duration {
         Duration(self.t3550.0.saturating_mul(1 + self.retransmissions as u64))
     }
 }
@@ -317,7 +317,7 @@ mod tests {
             n4_address: IpAddr::from([127, 0, 0, 1]),
             n4_node: NodeName::domain("smf.example.org").expect("a name"),
             n2_endpoints: vec![IpAddr::from([127, 0, 0, 2]), "2001:db8::2".parse().expect("an address")],
-            smf_elsewhere: true,
+            smf_is_remote: true,
         };
         let octets = postcard::to_allocvec(&config).expect("it encodes");
         assert_eq!(postcard::from_bytes(&octets), Ok(config));

@@ -13,7 +13,7 @@ pub(crate) trait Octets: Sized {
     fn octets(&self) -> &[u8];
 
     /// Returns the value of these octets; `None` if the length is wrong.
-    fn of(octets: &[u8]) -> Option<Self>;
+    fn from_octets(octets: &[u8]) -> Option<Self>;
 }
 
 impl<const N: usize> Octets for [u8; N] {
@@ -21,7 +21,7 @@ impl<const N: usize> Octets for [u8; N] {
         self
     }
 
-    fn of(octets: &[u8]) -> Option<Self> {
+    fn from_octets(octets: &[u8]) -> Option<Self> {
         octets.try_into().ok()
     }
 }
@@ -31,7 +31,7 @@ impl Octets for Vec<u8> {
         self
     }
 
-    fn of(octets: &[u8]) -> Option<Self> {
+    fn from_octets(octets: &[u8]) -> Option<Self> {
         Some(octets.to_vec())
     }
 }
@@ -41,7 +41,7 @@ impl Octets for Cow<'_, [u8]> {
         self
     }
 
-    fn of(octets: &[u8]) -> Option<Self> {
+    fn from_octets(octets: &[u8]) -> Option<Self> {
         Some(Cow::Owned(octets.to_vec()))
     }
 }
@@ -61,7 +61,7 @@ pub(crate) fn deserialize<'de, T: Octets, D: Deserializer<'de>>(d: D) -> Result<
         }
 
         fn visit_bytes<E: Error>(self, octets: &[u8]) -> Result<T, E> {
-            T::of(octets).ok_or_else(|| E::invalid_length(octets.len(), &self))
+            T::from_octets(octets).ok_or_else(|| E::invalid_length(octets.len(), &self))
         }
 
         /// JSON represents octet strings as lists of numbers.

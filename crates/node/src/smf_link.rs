@@ -563,7 +563,7 @@ mod tests {
             n4_address: loopback,
             n4_node: NodeName::Address(loopback),
             n2_endpoints: Vec::new(),
-            smf_elsewhere: true,
+            smf_is_remote: true,
         }
     }
 

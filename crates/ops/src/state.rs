@@ -106,7 +106,7 @@ impl RecordsConfig {
     /// Returns the format of octet strings in shared records: MongoDB documents with JSON fields
     /// have no binary ones.
     pub fn octets_format(&self) -> Format {
-        let json = StateLocation::of_url(&self.database) == Some(StateLocation::Mongodb);
+        let json = StateLocation::from_url(&self.database) == Some(StateLocation::Mongodb);
         if json { self.codec().format } else { Format::Binary }
     }
 

@@ -213,7 +213,7 @@ impl Sessions {
         };
         let addresses = Addresses::new(&config);
         let with_upf =
-            matches!(storage_kind, SessionStorage::Database(StorageConfig { scope, .. }) if scope.is_of_all());
+            matches!(storage_kind, SessionStorage::Database(StorageConfig { scope, .. }) if scope.includes_upf());
         Sessions {
             means: TransactionEnv {
                 config,

@@ -88,7 +88,7 @@ pub(crate) fn balancer(args: &BalancerArgs) -> Result<(), Failure> {
 /// Removes the UPFs from the N4 configuration: a separate SMF owns the sessions and the PFCP
 /// associations.
 pub(crate) fn leave_sessions_to_smf(config: &mut Config) {
-    config.core.smf_elsewhere = true;
+    config.core.smf_is_remote = true;
     config.core.upfs.clear();
     config.upf = None;
     config.n4.listen = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));

@@ -29,7 +29,7 @@ impl StateLocation {
     }
 
     /// Returns the location that a URL names; `None` for an unknown scheme.
-    pub fn of_url(url: &str) -> Option<Self> {
+    pub fn from_url(url: &str) -> Option<Self> {
         let begins = |schemes: &[&str]| schemes.iter().any(|scheme| url.starts_with(scheme));
         if begins(&["redis://", "rediss://", "redis+unix://", "unix://", "redis-cluster://", "rediss-cluster://"]) {
             Some(StateLocation::Redis)
@@ -141,7 +141,7 @@ impl StateScope {
     }
 
     /// Returns true if the UPF shares the record, too.
-    pub const fn is_of_all(self) -> bool {
+    pub const fn includes_upf(self) -> bool {
         matches!(self, StateScope::All)
     }
 }
@@ -442,7 +442,7 @@ mod tests {
             ("shm://relative", None),
             ("postgres://a", None),
         ] {
-            assert_eq!(StateLocation::of_url(url), location, "{url}");
+            assert_eq!(StateLocation::from_url(url), location, "{url}");
         }
         let named = StateAxes { named: Some(Mongodb), ..StateAxes::default() };
         let location = |preset, axes| StateMode::choose(preset, axes).map(|mode| mode.location);

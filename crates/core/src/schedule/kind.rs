@@ -70,7 +70,7 @@ impl NfKind {
 
     /// Returns the kind of procedure that a 5GMM message starts or continues, from its cleartext
     /// header (TS 24.501 9.7). Returns `None` for a ciphered message.
-    pub fn of_nas(nas: &[u8]) -> Option<Self> {
+    pub fn from_nas(nas: &[u8]) -> Option<Self> {
         Some(match clear(nas)? {
             [REGISTRATION_REQUEST, kind, ..] if matches!(kind & 0x07, MOBILITY | PERIODIC) => NfKind::Mobility,
             [REGISTRATION_REQUEST..=REGISTRATION_REJECT, ..] => NfKind::Registration,
@@ -85,7 +85,7 @@ impl NfKind {
 
     /// Returns the kind of a UPF's PFCP message: a report pages the UE, responses belong to its
     /// session (TS 29.244 7.3).
-    pub fn of_pfcp(message: &[u8]) -> Self {
+    pub fn from_pfcp(message: &[u8]) -> Self {
         if message.get(1) == Some(&SESSION_REPORT_REQUEST) { NfKind::Paging } else { NfKind::Session }
     }
 }
@@ -151,7 +151,7 @@ pub fn procedure_in_progress(ue: &UeContext) -> Option<NfKind> {
 /// Returns true if a message of UE, RAN or UPF about the session is pending.
 fn is_unsettled(sm: &SmContext) -> bool {
     let towards_ue = sm.stage != Stage::Established;
-    let towards_ran = matches!(sm.ran, RanState::Wanted | RanState::Asked | RanState::Releasing { .. });
+    let towards_ran = matches!(sm.ran, RanState::AwaitingUpf | RanState::SettingUp | RanState::Releasing { .. });
     towards_ue || towards_ran || sm.n4 != N4State::Synced || sm.relocation.is_some()
 }
 
@@ -186,7 +186,7 @@ mod tests {
             (&[], None),
         ];
         for (nas, kind) in cases {
-            assert_eq!(NfKind::of_nas(nas), kind, "{nas:x?}");
+            assert_eq!(NfKind::from_nas(nas), kind, "{nas:x?}");
         }
     }
 }

@@ -16,7 +16,7 @@ pub struct Thresholds {
     /// Threshold for everything but emergencies, handovers and procedures in progress. Updates and
     /// service requests without priority are rejected from half way between
     /// [`Thresholds::registrations`] and this value.
-    pub others: f64,
+    pub new_procedures: f64,
 }
 
 /// Overload level: the messages that are rejected.
@@ -32,22 +32,22 @@ pub enum Level {
     /// response to paging.
     LowPriority,
     /// All new procedures except emergencies, handovers and deregistrations.
-    Others,
+    NewProcedures,
 }
 
 /// Hysteresis: the fill level must fall this much below a threshold before the level is left.
 const SLACK: f64 = 0.05;
 
 impl Level {
-    const ALL: [Level; 4] = [Level::Normal, Level::Registrations, Level::LowPriority, Level::Others];
+    const ALL: [Level; 4] = [Level::Normal, Level::Registrations, Level::LowPriority, Level::NewProcedures];
 
     /// Returns the fill level at which the level starts.
     fn begins(self, thresholds: &Thresholds) -> f64 {
         match self {
             Level::Normal => 0.0,
             Level::Registrations => thresholds.registrations,
-            Level::LowPriority => (thresholds.registrations + thresholds.others) / 2.0,
-            Level::Others => thresholds.others,
+            Level::LowPriority => (thresholds.registrations + thresholds.new_procedures) / 2.0,
+            Level::NewProcedures => thresholds.new_procedures,
         }
     }
 
@@ -79,7 +79,7 @@ impl Level {
                 establishment <= EstablishmentCause::Terminating && !new
                     || establishment == EstablishmentCause::Priority
             }
-            Level::Others => false,
+            Level::NewProcedures => false,
         }
     }
 }
@@ -124,7 +124,7 @@ pub fn relief(
     let action = match level {
         Level::Normal | Level::Registrations => OverloadResponse::RejectSignalling,
         Level::LowPriority => OverloadResponse::RejectNonEmergencyData,
-        Level::Others => OverloadResponse::PermitEmergencyAndTerminating,
+        Level::NewProcedures => OverloadResponse::PermitEmergencyAndTerminating,
     };
     let over = (fill - stop) / (1.0 - stop).max(f64::EPSILON);
     // Tens of percent: a finer value would change all the time.
@@ -138,7 +138,7 @@ mod tests {
     use crate::amf::n2::Route;
     use vireo_types::{AmfUeNgapId, RanUeNgapId};
 
-    const THRESHOLDS: Thresholds = Thresholds { registrations: 0.6, others: 0.8 };
+    const THRESHOLDS: Thresholds = Thresholds { registrations: 0.6, new_procedures: 0.8 };
 
     fn first(kind: NfKind, establishment: EstablishmentCause) -> ShallowView {
         let route = Route::Initial { ran_id: RanUeNgapId(1), s_tmsi: None };
@@ -188,8 +188,8 @@ mod tests {
         };
         assert_eq!([0.0, 0.59, 0.6, 0.56, 0.54].map(&mut at).map(|l| l as u8), [0, 0, 1, 1, 0]);
         assert_eq!([0.71, 0.66, 0.64, 1.0, 0.76, 0.74, 0.0].map(&mut at).map(|l| l as u8), [2, 2, 1, 3, 3, 2, 0]);
-        let always = Thresholds { registrations: 0.0, others: 0.0 };
-        assert_eq!(Level::Normal.after(0.0, &always), Level::Others);
+        let always = Thresholds { registrations: 0.0, new_procedures: 0.0 };
+        assert_eq!(Level::Normal.after(0.0, &always), Level::NewProcedures);
         assert_eq!(Level::Normal.after(f64::NAN, &THRESHOLDS), Level::Normal);
     }
 
@@ -203,7 +203,7 @@ mod tests {
         assert_eq!(ask(asked, 0.25, Level::Normal).map(|r| r.percent), Some(10));
         assert_eq!(ask(asked, 0.24, Level::Normal), None);
         let full = OverloadAction { action: OverloadResponse::PermitEmergencyAndTerminating, percent: 99 };
-        assert_eq!(ask(asked, 1.0, Level::Others), Some(full));
+        assert_eq!(ask(asked, 1.0, Level::NewProcedures), Some(full));
         assert_eq!(ask(None, 2.0, Level::LowPriority).map(|r| r.percent), Some(99));
     }
 }

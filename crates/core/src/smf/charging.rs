@@ -19,13 +19,13 @@ use vireo_wire::pfcp::*;
 pub(super) const URR: UrrId = UrrId(1);
 
 /// Returns the charging settings of the session's slice, if any.
-pub(super) fn of(sm: &SmContext, config: &CoreConfig) -> Option<Charging> {
+pub(super) fn settings(sm: &SmContext, config: &CoreConfig) -> Option<Charging> {
     config.charging(sm.terms.snssai).filter(Charging::is_on)
 }
 
 /// Returns the remaining quota in octets, as far as reported; `None` without a quota.
 pub(super) fn quota_remaining(sm: &SmContext, config: &CoreConfig) -> Option<u64> {
-    let quota = of(sm, config)?.quota?;
+    let quota = settings(sm, config)?.quota?;
     Some(quota.saturating_sub(sm.usage.uplink.saturating_add(sm.usage.downlink)))
 }
 
@@ -55,7 +55,7 @@ pub(super) fn quota(octets: u64) -> VolumeQuota {
 
 /// Adds the usage reports of a message to the session, and outputs the sum.
 pub(super) fn add(sm: &mut SmContext, octets: &[u8], env: &Env<'_>, out: &mut Vec<Output>) {
-    if of(sm, env.config).is_none() {
+    if settings(sm, env.config).is_none() {
         return;
     }
     let Ok(message) = Message::new(octets) else { return };
@@ -89,13 +89,13 @@ pub(super) fn proceed(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) 
     }
     sm.usage.spent = false;
     if let Some(octets) = quota_remaining(sm, env.config).filter(|octets| *octets > 0) {
-        ask(sm, n4::charging_request(sm, Some(octets)), out);
+        send_request(sm, n4::charging_request(sm, Some(octets)), out);
     }
 }
 
 /// Sends a charging request to the session's UPF.
-pub(super) fn ask(sm: &mut SmContext, request: Output, out: &mut Vec<Output>) {
+pub(super) fn send_request(sm: &mut SmContext, request: Output, out: &mut Vec<Output>) {
     sm.n4 = N4State::Updating { stale: false };
-    sm.usage.asked = true;
+    sm.usage.is_requested = true;
     out.push(request);
 }

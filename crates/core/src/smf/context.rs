@@ -118,15 +118,15 @@ pub enum RanState {
     /// The RAN has no resources of the session.
     Idle,
     /// Setup starts as soon as the UPF has allocated its tunnel.
-    Wanted,
+    AwaitingUpf,
     /// PDU Session Resource Setup is outstanding.
-    Asked,
+    SettingUp,
     /// The user plane is set up.
     Up,
     /// Release is outstanding; `again`: setup follows, because the UPF's tunnel has changed.
     Releasing {
         /// True if setup follows.
-        again: bool,
+        then_setup: bool,
     },
 }
 
@@ -160,7 +160,7 @@ pub struct Usage {
     /// True if the UPF's granted volume is used up.
     pub spent: bool,
     /// True if the outstanding request to the UPF concerns charging only.
-    pub asked: bool,
+    pub is_requested: bool,
 }
 
 /// Relocation of a session from one UPF to another.
@@ -303,8 +303,8 @@ impl SmContext {
     }
 
     /// Returns true if the user plane setup at the RAN is outstanding.
-    pub fn is_asked(&self) -> bool {
-        self.ran == RanState::Asked && matches!(self.stage, Stage::Accepted { .. } | Stage::Established)
+    pub fn is_setting_up(&self) -> bool {
+        self.ran == RanState::SettingUp && matches!(self.stage, Stage::Accepted { .. } | Stage::Established)
     }
 
     /// Returns true if the session exists for the UE. An ended session only waits for the UPF.

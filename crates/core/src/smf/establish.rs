@@ -145,7 +145,7 @@ pub(super) fn upf_ready(sm: &mut SmContext, pti: u8, env: &Env<'_>, out: &mut Ve
     match (n1::establishment_accept(sm, pti, cause, options), n2::setup_request(sm)) {
         (Some(accept), Some(setup)) => {
             sm.stage = Stage::Accepted { pti };
-            sm.ran = RanState::Asked;
+            sm.ran = RanState::SettingUp;
             sm.deadline = Some(env.now + env.config.timers.ran_response);
             out.extend([accept, setup]);
         }

@@ -24,11 +24,11 @@ pub(super) fn switch(sm: &mut SmContext, octets: &[u8], env: &Env<'_>, out: &mut
             user_plane::forward_to(sm, Some(tunnel), out);
         }
         // It was set up before the handover; the setup response is still in transit.
-        Some(tunnel) if sm.is_asked() => {
+        Some(tunnel) if sm.is_setting_up() => {
             sm.since = env.now;
             user_plane::ran_is_up(sm, tunnel, out);
         }
-        _ => lost(sm, env, out),
+        _ => on_refused(sm, env, out),
     }
 }
 
@@ -36,13 +36,13 @@ pub(super) fn switch(sm: &mut SmContext, octets: &[u8], env: &Env<'_>, out: &mut
 /// waits for it.
 pub fn switched(sm: &mut SmContext, now: Instant) -> (N2Sm, Vec<u8>) {
     match sm.is_up() {
-        true => (N2Sm::PathSwitchAcknowledge, n2::path_switch_acknowledge(sm.take_untold_uplink(now))),
+        true => (N2Sm::PathSwitchAcknowledge, n2::path_switch_acknowledge(sm.take_unconfirmed_uplink(now))),
         false => (N2Sm::PathSwitchUnsuccessful, n2::refusal(HandoverRefusal::PathSwitch)),
     }
 }
 
 /// Handles that the new RAN node does not accept the session: releases it.
-pub(super) fn lost(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
+pub(super) fn on_refused(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
     sm.target = None;
     if matches!(sm.stage, Stage::Accepted { .. } | Stage::Established) {
         // The UE's current RAN node has no resources of the session.
@@ -76,7 +76,7 @@ pub(super) fn complete(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>)
             user_plane::forward_to(sm, Some(tunnel), out);
             relocate::handed_over(sm, tunnel, out);
         }
-        _ if sm.ran == RanState::Up => lost(sm, env, out),
+        _ if sm.ran == RanState::Up => on_refused(sm, env, out),
         // A request to the RAN that was pending during the handover goes to the target.
         _ => {}
     }

@@ -63,7 +63,7 @@ pub fn step(sm: &mut SmContext, input: Input<'_>, env: &Env<'_>) -> Vec<Output> 
     match input {
         Input::N1(octets) => signalling::received(sm, octets, env, &mut out),
         Input::N2(N2Sm::PathSwitchRequest, octets) => handover::switch(sm, octets, env, &mut out),
-        Input::N2(N2Sm::PathSwitchSetupFailed, _) => handover::lost(sm, env, &mut out),
+        Input::N2(N2Sm::PathSwitchSetupFailed, _) => handover::on_refused(sm, env, &mut out),
         Input::N2(N2Sm::HandoverRequired, _) => handover::required(sm, &mut out),
         Input::N2(N2Sm::HandoverRequestAcknowledge, octets) => handover::prepared(sm, octets, &mut out),
         Input::HandoverComplete => handover::complete(sm, env, &mut out),
@@ -78,7 +78,7 @@ pub fn step(sm: &mut SmContext, input: Input<'_>, env: &Env<'_>) -> Vec<Output> 
         Input::Release(cause) => release::start(sm, release::NO_PTI, cause, env, &mut out),
         Input::ReleaseLocally => release::end(sm, &mut out),
         Input::Pfcp(octets) => upf::received(sm, octets, env, &mut out),
-        Input::PfcpTimeout => upf::silent(sm, env, &mut out),
+        Input::PfcpTimeout => upf::on_timeout(sm, env, &mut out),
         Input::UpfLost => {
             relocate::on_source_lost(sm, &mut out);
             user_plane::upf_lost(sm, env, &mut out);
@@ -86,7 +86,7 @@ pub fn step(sm: &mut SmContext, input: Input<'_>, env: &Env<'_>) -> Vec<Output> 
         Input::Relocate(upf, seid) => relocate::begin(sm, upf, seid, env, &mut out),
         Input::PfcpFromTarget(octets) => relocate::received(sm, octets, env, &mut out),
         Input::TargetPfcpTimeout => relocate::on_target_timeout(sm, env, &mut out),
-        Input::TargetUpfLost => relocate::lost(sm, env, &mut out),
+        Input::TargetUpfLost => relocate::on_target_lost(sm, env, &mut out),
         Input::Deadline => deadline_passed(sm, env, &mut out),
     }
     if was_elsewhere {

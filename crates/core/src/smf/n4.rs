@@ -36,7 +36,7 @@ fn buffer() -> ApplyAction {
 ///
 /// `kept` octets of the quota remain with the source UPF of a relocation.
 pub(super) fn establishment_request(sm: &SmContext, config: &CoreConfig, kept: u64) -> Output {
-    let counted = charging::of(sm, config);
+    let counted = charging::settings(sm, config);
     let grant = charging::quota_remaining(sm, config).map(|left| left.saturating_sub(kept));
     let network = NetworkInstance::from(sm.terms.dnn.as_str());
     // A simple device has only one QoS flow, and the RAN enforces its rate.
@@ -214,7 +214,7 @@ pub(super) struct Refused(Cause);
 
 impl Refused {
     /// Returns the 5GSM cause for the reject of an establishment.
-    pub(super) fn of_reject(self) -> GsmCause {
+    pub(super) fn gsm_cause(self) -> GsmCause {
         match self.0 {
             Cause::NO_RESOURCES | Cause::CONGESTION | Cause::ALL_ADDRESSES_OCCUPIED => GsmCause::InsufficientResources,
             _ => GsmCause::NetworkFailure,

@@ -26,8 +26,8 @@ pub(super) fn start(sm: &mut SmContext, pti: u8, cause: u8, env: &Env<'_>, out: 
             sm.deadline = Some(env.now + env.config.timers.t3592);
             out.extend(n1::release_command(sm.psi, pti, cause));
             match sm.ran {
-                RanState::Asked | RanState::Up => out.extend(n2::release_command()),
-                RanState::Idle | RanState::Wanted | RanState::Releasing { .. } => {}
+                RanState::SettingUp | RanState::Up => out.extend(n2::release_command()),
+                RanState::Idle | RanState::AwaitingUpf | RanState::Releasing { .. } => {}
             }
             sm.ran = RanState::Idle;
             delete(sm, out);

@@ -44,7 +44,7 @@ pub(super) fn begin(sm: &mut SmContext, to: SocketAddr, cp_seid: Seid, env: &Env
     let relocation = Relocation { pfcp, step, deadline: None, since: env.now };
     sm.relocation = Some(Box::new(relocation));
     match charging::quota_remaining(sm, env.config) {
-        Some(_) => charging::ask(sm, n4::charging_request(sm, None), out),
+        Some(_) => charging::send_request(sm, n4::charging_request(sm, None), out),
         None => prepare(sm, 0, env, out),
     }
 }
@@ -54,7 +54,7 @@ fn is_settled(sm: &SmContext) -> bool {
     match sm.ran {
         RanState::Idle => sm.downlink.is_none(),
         RanState::Up => sm.downlink.is_some(),
-        RanState::Wanted | RanState::Asked | RanState::Releasing { .. } => false,
+        RanState::AwaitingUpf | RanState::SettingUp | RanState::Releasing { .. } => false,
     }
 }
 
@@ -75,7 +75,7 @@ pub(super) fn reported(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>)
         RelocationStep::QueryingUsage => {
             let kept = KEPT.min(left / 2);
             relocation.step = RelocationStep::SplittingQuota(kept);
-            charging::ask(sm, n4::charging_request(sm, Some(kept)), out);
+            charging::send_request(sm, n4::charging_request(sm, Some(kept)), out);
         }
         RelocationStep::SplittingQuota(kept) => prepare(sm, kept, env, out),
         _ => {}
@@ -103,7 +103,7 @@ pub(super) fn received(sm: &mut SmContext, octets: &[u8], env: &Env<'_>, out: &m
             relocation.pfcp.up_seid = up.seid;
             match up.tunnel {
                 Some(tunnel) => relocation.step = RelocationStep::Prepared(tunnel),
-                None => let_go(sm, &mut relocation, false, out),
+                None => delete_other(sm, &mut relocation, false, out),
             }
             true
         }
@@ -113,7 +113,7 @@ pub(super) fn received(sm: &mut SmContext, octets: &[u8], env: &Env<'_>, out: &m
             true
         }
         (Some(Answer::Deleted), RelocationStep::Deleting { done }) => {
-            gone(done, &relocation, out);
+            report_result(done, &relocation, out);
             return;
         }
         (Some(Answer::Report(report)), _) => {
@@ -148,12 +148,12 @@ pub(super) fn on_target_timeout(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec
         RelocationStep::QueryingUsage | RelocationStep::SplittingQuota(_) | RelocationStep::Draining { .. } => {
             sm.relocation = Some(relocation)
         }
-        RelocationStep::Deleting { done } => gone(done, &relocation, out),
+        RelocationStep::Deleting { done } => report_result(done, &relocation, out),
     }
 }
 
 /// Handles a restart of the other UPF: there is no session to delete there.
-pub(super) fn lost(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
+pub(super) fn on_target_lost(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
     on_target_timeout(sm, env, out);
     if let Some(relocation) = &mut sm.relocation {
         relocation.pfcp.up_seid = 0;
@@ -166,7 +166,7 @@ pub(super) fn on_source_lost(sm: &mut SmContext, out: &mut Vec<Output>) {
         match relocation.step {
             // A session that is being established there must be known before it can be deleted.
             RelocationStep::Deleting { .. } | RelocationStep::Preparing => {}
-            _ => let_go(sm, &mut relocation, false, out),
+            _ => delete_other(sm, &mut relocation, false, out),
         }
         sm.relocation = Some(relocation);
     }
@@ -227,7 +227,7 @@ pub(super) fn handed_over(sm: &mut SmContext, to: Tunnel, out: &mut Vec<Output>)
 impl SmContext {
     /// Returns the UPF tunnel end for the answer to a path switch, if the RAN node may not have
     /// received it from the previous one. It counts as sent.
-    pub fn take_untold_uplink(&mut self, now: Instant) -> Option<Tunnel> {
+    pub fn take_unconfirmed_uplink(&mut self, now: Instant) -> Option<Tunnel> {
         let relocation = self.relocation.as_deref_mut()?;
         let ran = relocation.step.ran()?;
         *ran = false;
@@ -257,7 +257,7 @@ pub(super) fn deadline_passed(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<O
         }
         // The session is deleted at the source once its buffered packets are delivered.
         RelocationStep::Draining { waits: true, .. } => {}
-        RelocationStep::Draining { .. } => let_go(sm, &mut relocation, true, out),
+        RelocationStep::Draining { .. } => delete_other(sm, &mut relocation, true, out),
         _ => {}
     }
     sm.relocation = Some(relocation);
@@ -277,7 +277,7 @@ pub(super) fn proceed(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) 
             if ends =>
         {
             let done = matches!(relocation.step, RelocationStep::Ending { .. } | RelocationStep::Draining { .. });
-            let_go(sm, &mut relocation, done, out);
+            delete_other(sm, &mut relocation, done, out);
         }
         RelocationStep::QueryingUsage | RelocationStep::SplittingQuota(_) => {}
         // A RAN node that is receiving the source's tunnel end must have it before it can get
@@ -302,7 +302,7 @@ pub(super) fn proceed(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) 
     // Without a session to delete, the relocation is over.
     let over = relocation.pfcp.up_seid == 0 && matches!(relocation.step, RelocationStep::Deleting { .. });
     match (over, relocation.step) {
-        (true, RelocationStep::Deleting { done }) => gone(done, &relocation, out),
+        (true, RelocationStep::Deleting { done }) => report_result(done, &relocation, out),
         _ => sm.relocation = Some(relocation),
     }
 }
@@ -330,7 +330,7 @@ fn switch(sm: &mut SmContext, relocation: &mut Relocation, tunnel: Tunnel, env: 
 }
 
 /// Deletes the session at the other UPF.
-fn let_go(sm: &SmContext, relocation: &mut Relocation, done: bool, out: &mut Vec<Output>) {
+fn delete_other(sm: &SmContext, relocation: &mut Relocation, done: bool, out: &mut Vec<Output>) {
     relocation.step = RelocationStep::Deleting { done };
     relocation.deadline = None;
     if relocation.pfcp.up_seid != 0 {
@@ -338,7 +338,7 @@ fn let_go(sm: &SmContext, relocation: &mut Relocation, done: bool, out: &mut Vec
     }
 }
 
-fn gone(done: bool, relocation: &Relocation, out: &mut Vec<Output>) {
+fn report_result(done: bool, relocation: &Relocation, out: &mut Vec<Output>) {
     out.push(match done {
         true => Output::Relocated(relocation.since),
         false => Output::NotRelocated,

@@ -96,7 +96,7 @@ fn status_received(sm: &mut SmContext, pti: u8, cause: GsmCause, env: &Env<'_>, 
     match sm.stage {
         Stage::Releasing { pti: running, .. } if fatal && (no_session || running == pti) => release::end(sm, out),
         Stage::Accepted { .. } | Stage::Established if no_session => {
-            if matches!(sm.ran, RanState::Asked | RanState::Up) {
+            if matches!(sm.ran, RanState::SettingUp | RanState::Up) {
                 out.extend(n2::release_command());
             }
             release::end(sm, out);

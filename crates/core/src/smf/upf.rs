@@ -18,10 +18,10 @@ pub(super) fn received(sm: &mut SmContext, octets: &[u8], env: &Env<'_>, out: &m
             sm.n4 = N4State::Synced;
             established(sm, env, out);
         }
-        (Answer::Established(Err(cause)), N4State::Establishing) => not_established(sm, cause.of_reject(), env, out),
+        (Answer::Established(Err(cause)), N4State::Establishing) => not_established(sm, cause.gsm_cause(), env, out),
         (Answer::Modified(Ok(())), N4State::Updating { stale }) => {
             sm.n4 = N4State::Synced;
-            let asked = std::mem::take(&mut sm.usage.asked);
+            let asked = std::mem::take(&mut sm.usage.is_requested);
             match sm.stage {
                 Stage::Releasing { .. } | Stage::Ended => release::delete(sm, out),
                 _ if asked => relocate::reported(sm, env, out),
@@ -29,7 +29,7 @@ pub(super) fn received(sm: &mut SmContext, octets: &[u8], env: &Env<'_>, out: &m
                 _ => user_plane::settled(sm, out),
             }
             if stale && sm.n4 == N4State::Synced && !matches!(sm.stage, Stage::Releasing { .. } | Stage::Ended) {
-                user_plane::tell(sm, out);
+                user_plane::send_downlink(sm, out);
             }
         }
         (Answer::Modified(Err(cause)), N4State::Updating { .. }) => {
@@ -37,7 +37,7 @@ pub(super) fn received(sm: &mut SmContext, octets: &[u8], env: &Env<'_>, out: &m
                 return user_plane::upf_lost(sm, env, out);
             }
             sm.n4 = N4State::Synced;
-            give_up(sm, GsmCause::NetworkFailure, env, out);
+            release_session(sm, GsmCause::NetworkFailure, env, out);
         }
         (Answer::Deleted, N4State::Deleting) => deleted(sm, out),
         (Answer::Report(report), _) => reported(sm, &report, env, out),
@@ -47,12 +47,12 @@ pub(super) fn received(sm: &mut SmContext, octets: &[u8], env: &Env<'_>, out: &m
 }
 
 /// Handles that the UPF did not answer.
-pub(super) fn silent(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
+pub(super) fn on_timeout(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
     match sm.n4 {
         N4State::Establishing => not_established(sm, GsmCause::NetworkFailure, env, out),
         N4State::Updating { .. } => {
             sm.n4 = N4State::Synced;
-            give_up(sm, GsmCause::ReactivationRequested, env, out);
+            release_session(sm, GsmCause::ReactivationRequested, env, out);
         }
         N4State::Deleting => deleted(sm, out),
         N4State::Synced | N4State::Deleted => {}
@@ -62,10 +62,10 @@ pub(super) fn silent(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
 fn established(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
     match sm.stage {
         // Without a tunnel the UPF is unusable.
-        _ if sm.uplink.is_none() => give_up(sm, GsmCause::NetworkFailure, env, out),
+        _ if sm.uplink.is_none() => release_session(sm, GsmCause::NetworkFailure, env, out),
         Stage::Requested { pti, .. } => establish::upf_ready(sm, pti, env, out),
         Stage::Accepted { .. } | Stage::Established => {
-            if sm.ran == RanState::Wanted {
+            if sm.ran == RanState::AwaitingUpf {
                 user_plane::set_up(sm, env, out);
             }
         }
@@ -79,13 +79,13 @@ fn not_established(sm: &mut SmContext, cause: GsmCause, env: &Env<'_>, out: &mut
         Stage::Requested { .. } => release::reject(sm, cause, out),
         // The UPF was to establish the session anew. The UE must request it itself, and may get
         // another UPF.
-        Stage::Accepted { .. } | Stage::Established => give_up(sm, GsmCause::ReactivationRequested, env, out),
+        Stage::Accepted { .. } | Stage::Established => release_session(sm, GsmCause::ReactivationRequested, env, out),
         Stage::Releasing { .. } | Stage::Ended => release::finish(sm, out),
     }
 }
 
 /// Releases a session that cannot continue with this UPF.
-fn give_up(sm: &mut SmContext, cause: GsmCause, env: &Env<'_>, out: &mut Vec<Output>) {
+fn release_session(sm: &mut SmContext, cause: GsmCause, env: &Env<'_>, out: &mut Vec<Output>) {
     match sm.stage {
         Stage::Requested { .. } | Stage::Accepted { .. } | Stage::Established => {
             release::start(sm, release::NO_PTI, cause.as_u8(), env, out);

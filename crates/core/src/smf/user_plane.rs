@@ -17,9 +17,9 @@ pub(super) fn activate(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>)
     }
     sm.since = env.now;
     match sm.ran {
-        RanState::Asked if sm.deadline.is_some() => {}
-        RanState::Idle | RanState::Wanted | RanState::Asked | RanState::Up => set_up(sm, env, out),
-        RanState::Releasing { .. } => sm.ran = RanState::Releasing { again: true },
+        RanState::SettingUp if sm.deadline.is_some() => {}
+        RanState::Idle | RanState::AwaitingUpf | RanState::SettingUp | RanState::Up => set_up(sm, env, out),
+        RanState::Releasing { .. } => sm.ran = RanState::Releasing { then_setup: true },
     }
 }
 
@@ -27,11 +27,11 @@ pub(super) fn activate(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>)
 pub(super) fn set_up(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
     match (sm.n4, n2::setup_request(sm)) {
         (N4State::Synced | N4State::Updating { .. }, Some(request)) => {
-            sm.ran = RanState::Asked;
+            sm.ran = RanState::SettingUp;
             sm.deadline = Some(env.now + env.config.timers.ran_response);
             out.push(request);
         }
-        _ => sm.ran = RanState::Wanted,
+        _ => sm.ran = RanState::AwaitingUpf,
     }
 }
 
@@ -43,7 +43,7 @@ pub(super) fn deactivate(sm: &mut SmContext, out: &mut Vec<Output>) {
         // The UE may have received the accept; if not, it requests again and the AMF part deletes
         // this session.
         Stage::Accepted { .. } | Stage::Established => {
-            if sm.ran == (RanState::Releasing { again: true }) {
+            if sm.ran == (RanState::Releasing { then_setup: true }) {
                 out.push(Output::DownlinkData);
             }
             sm.stage = Stage::Established;
@@ -62,7 +62,7 @@ pub(super) fn downlink_data(sm: &mut SmContext, out: &mut Vec<Output>) {
     match (&sm.stage, sm.ran) {
         (Stage::Established, RanState::Idle) => out.push(Output::DownlinkData),
         // It waits until the RAN has released the tunnel that it has lost.
-        (Stage::Established, RanState::Releasing { .. }) => sm.ran = RanState::Releasing { again: true },
+        (Stage::Established, RanState::Releasing { .. }) => sm.ran = RanState::Releasing { then_setup: true },
         _ => {}
     }
 }
@@ -105,11 +105,11 @@ pub(super) fn unreachable(sm: &mut SmContext, out: &mut Vec<Output>) {
 /// Handles an answer of the RAN.
 pub(super) fn ran_answered(sm: &mut SmContext, kind: N2Sm, octets: &[u8], env: &Env<'_>, out: &mut Vec<Output>) {
     match (kind, sm.ran) {
-        (N2Sm::SetupResponse, RanState::Asked) => match n2::setup_response(octets) {
+        (N2Sm::SetupResponse, RanState::SettingUp) => match n2::setup_response(octets) {
             Some(tunnel) => ran_is_up(sm, tunnel, out),
             None => unusable_response(sm, env, out),
         },
-        (N2Sm::SetupUnsuccessful, RanState::Asked) => {
+        (N2Sm::SetupUnsuccessful, RanState::SettingUp) => {
             sm.ran = RanState::Idle;
             sm.deadline = None;
             // The RAN does not deliver the accept of a session that it did not set up (TS 38.413
@@ -118,10 +118,10 @@ pub(super) fn ran_answered(sm: &mut SmContext, kind: N2Sm, octets: &[u8], env: &
                 release::reject(sm, GsmCause::InsufficientResources, out);
             }
         }
-        (N2Sm::ReleaseResponse, RanState::Releasing { again }) => {
+        (N2Sm::ReleaseResponse, RanState::Releasing { then_setup }) => {
             sm.ran = RanState::Idle;
             sm.deadline = None;
-            if again && sm.stage == Stage::Established {
+            if then_setup && sm.stage == Stage::Established {
                 set_up(sm, env, out);
             }
         }
@@ -152,8 +152,8 @@ fn unusable_response(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
 }
 
 /// Releases the resources at the RAN while the UE keeps the session (TS 23.502 4.3.7).
-fn release_at_ran(sm: &mut SmContext, again: bool, env: &Env<'_>, out: &mut Vec<Output>) {
-    sm.ran = RanState::Releasing { again };
+fn release_at_ran(sm: &mut SmContext, then_setup: bool, env: &Env<'_>, out: &mut Vec<Output>) {
+    sm.ran = RanState::Releasing { then_setup };
     sm.deadline = Some(env.now + env.config.timers.ran_response);
     out.extend(n2::release_command());
 }
@@ -166,9 +166,9 @@ pub(super) fn ran_silent(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output
         (Stage::Accepted { .. }, _) => {
             release::start(sm, release::NO_PTI, GsmCause::NetworkFailure.as_u8(), env, out);
         }
-        (_, RanState::Releasing { again }) => {
+        (_, RanState::Releasing { then_setup }) => {
             sm.ran = RanState::Idle;
-            if again {
+            if then_setup {
                 set_up(sm, env, out);
             }
         }
@@ -186,14 +186,14 @@ pub(super) fn forward_to(sm: &mut SmContext, tunnel: Option<Tunnel>, out: &mut V
     sm.end_marker = sm.downlink.is_some() && tunnel.is_some();
     sm.downlink = tunnel;
     match sm.n4 {
-        N4State::Synced => tell(sm, out),
+        N4State::Synced => send_downlink(sm, out),
         N4State::Updating { .. } => sm.n4 = N4State::Updating { stale: true },
         N4State::Establishing | N4State::Deleting | N4State::Deleted => {}
     }
 }
 
 /// Sends the UPF the value of `downlink`.
-pub(super) fn tell(sm: &mut SmContext, out: &mut Vec<Output>) {
+pub(super) fn send_downlink(sm: &mut SmContext, out: &mut Vec<Output>) {
     sm.n4 = N4State::Updating { stale: false };
     out.push(n4::modification_request(sm));
     sm.end_marker = false;
@@ -217,7 +217,7 @@ pub(super) fn settled(sm: &mut SmContext, out: &mut Vec<Output>) {
 /// up again.
 pub(super) fn upf_lost(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
     (sm.pfcp.up_seid, sm.uplink, sm.downlink, sm.target) = (0, None, None, None);
-    (sm.usage.asked, sm.usage.spent) = (false, false);
+    (sm.usage.is_requested, sm.usage.spent) = (false, false);
     match sm.stage {
         Stage::Requested { .. } => {}
         Stage::Accepted { .. } => {
@@ -225,7 +225,7 @@ pub(super) fn upf_lost(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>)
             return release::start(sm, release::NO_PTI, GsmCause::ReactivationRequested.as_u8(), env, out);
         }
         Stage::Established => {
-            if matches!(sm.ran, RanState::Asked | RanState::Up) {
+            if matches!(sm.ran, RanState::SettingUp | RanState::Up) {
                 release_at_ran(sm, true, env, out);
             }
         }

@@ -67,7 +67,7 @@ fn stored_contexts() {
         });
         let decode = nanos(|| drop(black_box(context::decode(black_box(&octets)))));
         println!("{what}: {} octets, encode {encode:.0} ns, decode {decode:.0} ns", octets.len());
-        let mut parts = context::IncrementalEncoder::of(&ue, &octets).expect("parts");
+        let mut parts = context::IncrementalEncoder::from_stored(&ue, &octets).expect("parts");
         let kept = nanos(|| {
             buffer.clear();
             let changed = parts.encode(black_box(&ue), &mut buffer);

@@ -98,7 +98,7 @@ fn lost_tunnel_with_data_pages_released_ue() {
     reported(&mut lab, &data);
     lab.settle();
     lab.reachable = true;
-    assert_eq!(session(&lab).ran, RanState::Releasing { again: true });
+    assert_eq!(session(&lab).ran, RanState::Releasing { then_setup: true });
     let inactive = Cause::radioNetwork(CauseRadioNetwork::user_inactivity);
     lab.gnb_does(|gnb, ran, out| gnb.request_release(ran, inactive, out).expect("a request"));
     assert!(pages(&lab) > 0 && session(&lab).downlink.is_some(), "it is paged, and has its packet");
@@ -116,11 +116,11 @@ fn lost_tunnel_waits_for_service_request() {
     lab.slow = Some(NgapPduKind::Successful_InitialContextSetup);
     lab.ue_does(|ue, _, out| ue.service_request(ue::Service::Data, out).expect("a request"));
     let late = std::mem::take(&mut lab.late);
-    assert_eq!((late.len(), session(&lab).ran), (1, RanState::Asked));
+    assert_eq!((late.len(), session(&lab).ran), (1, RanState::SettingUp));
     let sent = lab.sent.len();
     reported(&mut lab, &report);
     lab.settle();
-    assert_eq!((lab.sent.len(), session(&lab).ran), (sent, RanState::Asked), "nothing goes to the RAN");
+    assert_eq!((lab.sent.len(), session(&lab).ran), (sent, RanState::SettingUp), "nothing goes to the RAN");
     lab.slow = None;
     late.into_iter().for_each(|(n, pdu)| lab.take_from_gnb(n, &pdu));
     lab.settle();

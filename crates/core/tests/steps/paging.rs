@@ -119,7 +119,7 @@ fn paging_stops_after_mobile_reachable_timer() {
 #[test]
 fn deregistration_pages_idle_ue() {
     let mut lab = idle();
-    lab.event(Event::Deregister { again: true });
+    lab.event(Event::Deregister { reregister: true });
     lab.settle();
     assert_eq!(paged(&lab), (1, 0));
     assert!(lab.events.contains(&UeEvent::DeregisteredByNetwork { cause: None, reregister: true }), "{:?}", lab.events);
@@ -130,7 +130,7 @@ fn deregistration_pages_idle_ue() {
 fn unanswered_deregistration_completes() {
     let mut lab = idle();
     lab.hears_paging = false;
-    lab.event(Event::Deregister { again: false });
+    lab.event(Event::Deregister { reregister: false });
     lab.wait(Duration::from_secs(14));
     assert!(lab.context().is_some_and(|c| c.is_registered()));
     lab.wait(Duration::from_secs(2));

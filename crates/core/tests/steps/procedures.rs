@@ -418,7 +418,7 @@ fn network_deregistration_completes() {
     let mut lab = Lab::new();
     lab.register();
     lab.session(1);
-    lab.event(Event::Deregister { again: true });
+    lab.event(Event::Deregister { reregister: true });
     lab.settle();
     assert!(lab.events.contains(&UeEvent::DeregisteredByNetwork { cause: None, reregister: true }));
     let context = lab.context().expect("its keys are kept for a while");
@@ -432,7 +432,7 @@ fn deregistration_without_answer_completes() {
     let mut lab = Lab::new();
     lab.register();
     lab.reachable = false;
-    lab.event(Event::Deregister { again: false });
+    lab.event(Event::Deregister { reregister: false });
     assert!(matches!(lab.context().and_then(|c| c.procedure), Some(Procedure::Deregistration(_))));
     let sent = lab.sent.len();
     lab.wait(Duration::from_secs(29));

@@ -127,8 +127,8 @@ impl Walk {
         }
         let waiting = self.waiting.iter().find(|(awaited, _)| *awaited == situation.awaited);
         ue.procedure = waiting.map(|(_, procedure)| procedure.clone());
-        assert_eq!(Exchange::of(&ue), state);
-        assert_eq!(Situation::of(&ue, situation.first), situation);
+        assert_eq!(Exchange::from_context(&ue), state);
+        assert_eq!(Situation::from_context(&ue, situation.first), situation);
         ue
     }
 
@@ -197,7 +197,7 @@ fn whole_table_through_engine() {
     let (mut cells, mut accepted) = (0, 0);
     for (message, states) in WANTED {
         let plain = octets(message);
-        assert_eq!(Message::of(&plain), Some(message));
+        assert_eq!(Message::from_octets(&plain), Some(message));
         let sound = Nas5gsMessage::decode(&plain).is_ok();
         assert!(sound || matches!(message, Message::Unknown | Message::Unserved), "{message:?}");
         for (state, wanted) in Exchange::ALL.into_iter().zip(states) {

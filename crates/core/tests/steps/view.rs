@@ -81,7 +81,7 @@ fn faulty_first_message_names_no_ue() {
 }
 
 #[test]
-fn the_messages_of_a_ue_s_life_have_their_kinds() {
+fn messages_of_ue_life_have_kinds() {
     use NfKind::*;
     use NgapPduKind::*;
     let mut lab = Lab::new();

@@ -197,7 +197,7 @@ impl Host {
         match self.ues.region.slot_of(seid.ltmsi()) {
             Some(slot) => {
                 let parcel = EventMessage::Pfcp { upf, seid, request, message };
-                self.deliver(slot, &parcel, NfKind::of_pfcp(message));
+                self.deliver(slot, &parcel, NfKind::from_pfcp(message));
             }
             None => {
                 if request {

@@ -134,7 +134,7 @@ impl Keep {
     /// Stores the COUNTs of a commit before its effects are sent.
     #[inline]
     pub(super) fn committed(&mut self, slot: Slot, is_registered: bool, context: &[u8], now: Instant) {
-        let counts = if is_registered { Counts::of(context) } else { None };
+        let counts = if is_registered { Counts::from_record(context) } else { None };
         let entry = self.entry(slot);
         entry.is_registered = counts.is_some();
         let Some(counts) = counts else {
@@ -180,7 +180,7 @@ impl Keep {
         if !is_registered || !region.read(slot, &mut self.snapshot) {
             return;
         }
-        let Some(counts) = Counts::of(&self.snapshot.context) else { return };
+        let Some(counts) = Counts::from_record(&self.snapshot.context) else { return };
         let Some(place) = place.or_else(|| self.file.place()) else { return self.full() };
         match self.file.put(place, &self.snapshot.context) {
             Ok(()) => {

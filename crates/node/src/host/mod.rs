@@ -587,7 +587,7 @@ impl Host {
                 let _ = reply.try_send(self.status(&filter));
             }
             Input::Deregister { supi, again, reply } => {
-                self.order(supi, &EventMessage::Deregister { again }, NfKind::StateManagement, &reply);
+                self.order(supi, &EventMessage::Deregister { reregister: again }, NfKind::StateManagement, &reply);
             }
             Input::Relocate { supi, upf, reply } => {
                 self.order(supi, &EventMessage::Relocate { upf }, NfKind::Session, &reply);

@@ -120,7 +120,7 @@ impl Host {
             Level::Normal => "normal",
             Level::Registrations => "registrations",
             Level::LowPriority => "low-priority",
-            Level::Others => "others",
+            Level::NewProcedures => "others",
         };
         OverloadStatus {
             level: level.into(),

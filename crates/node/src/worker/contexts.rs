@@ -464,7 +464,7 @@ impl Contexts {
             let parts = if hand.fresh {
                 IncrementalEncoder::new(&hand.ue)
             } else {
-                IncrementalEncoder::of(&hand.ue, &self.snapshot.context)
+                IncrementalEncoder::from_stored(&hand.ue, &self.snapshot.context)
             };
             hand.parts = parts.ok();
         }

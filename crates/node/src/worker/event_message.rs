@@ -73,7 +73,7 @@ pub(crate) enum EventMessage<'a> {
     /// Operator command: deregister the UE.
     Deregister {
         /// True if the UE is to register again.
-        again: bool,
+        reregister: bool,
     },
     /// Operator command: relocate the UE's sessions to another UPF.
     Relocate { upf: SocketAddr },
@@ -168,7 +168,7 @@ impl<'a> EventMessage<'a> {
             EventMessage::RanIdReused { assoc, ran_id } => Event::RanIdReused { assoc, ran_id },
             EventMessage::Superseded => Event::Superseded,
             EventMessage::Evicted => Event::Evicted,
-            EventMessage::Deregister { again } => Event::Deregister { again },
+            EventMessage::Deregister { reregister } => Event::Deregister { reregister },
             EventMessage::Relocate { upf } => Event::Relocate { upf },
             EventMessage::Smf { number, ask, answer, carried, .. } => Event::Smf { number, ask: *ask, answer, carried },
             EventMessage::Transfer { transfer, .. } => Event::Transfer(*transfer),

@@ -159,7 +159,7 @@ pub(super) fn config() -> CoreConfig {
         n4_address: Ipv4Addr::LOCALHOST.into(),
         n4_node: NodeName::Address(Ipv4Addr::LOCALHOST.into()),
         n2_endpoints: Vec::new(),
-        smf_elsewhere: false,
+        smf_is_remote: false,
     }
 }
 

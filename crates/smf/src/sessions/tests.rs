@@ -71,7 +71,7 @@ fn config() -> CoreConfig {
         n4_address: loopback,
         n4_node: NodeName::Address(loopback),
         n2_endpoints: Vec::new(),
-        smf_elsewhere: false,
+        smf_is_remote: false,
     }
 }
 

@@ -66,7 +66,7 @@ pub(crate) fn begin(
             let mut alone = config.clone();
             alone.key = format!("{}-{own_key}", config.key);
             let mut records = alone.open()?;
-            if config.scope.is_of_all() {
+            if config.scope.includes_upf() {
                 records = Box::new(SplitRecords { alone: records, shared: config.open()? });
                 shared = Some((SharedRecordConfig { own, format: config.octets_format() }, config.clone()));
             }

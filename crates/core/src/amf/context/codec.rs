@@ -212,7 +212,7 @@ impl IncrementalEncoder {
     /// # Errors
     ///
     /// As [`decode`].
-    pub fn of(context: &UeContext, octets: &[u8]) -> Result<Self, CodecError> {
+    pub fn from_stored(context: &UeContext, octets: &[u8]) -> Result<Self, CodecError> {
         let record = EncodedContext::new(octets)?;
         let perpetual = parts::perpetual(context).into_static();
         Ok(IncrementalEncoder { versions: record.versions, perpetual, octets: record.perpetual.to_vec(), ends: None })
@@ -239,12 +239,12 @@ impl IncrementalEncoder {
         };
         let kept = |piece: usize, of: std::ops::Range<usize>| before.filter(|_| same[piece]).map(|octets| &octets[of]);
         let mut octets = Vec::with_capacity(PERPETUAL.max(before.map_or(0, <[u8]>::len)));
-        let Perpetual { who, plan, has } = &self.perpetual;
-        piece(kept(0, 0..first), who, &mut octets)?;
+        let Perpetual { identity, subscription, allocation } = &self.perpetual;
+        piece(kept(0, 0..first), identity, &mut octets)?;
         let first_end = octets.len();
-        piece(kept(1, first..second), plan, &mut octets)?;
+        piece(kept(1, first..second), subscription, &mut octets)?;
         let ends = [first_end, octets.len()];
-        piece(kept(2, second..before.map_or(second, <[u8]>::len)), has, &mut octets)?;
+        piece(kept(2, second..before.map_or(second, <[u8]>::len)), allocation, &mut octets)?;
         (self.octets, self.ends) = (octets, Some(ends));
         Ok(())
     }
@@ -256,21 +256,21 @@ impl IncrementalEncoder {
     ///
     /// As [`encode`].
     pub fn encode(&mut self, context: &UeContext, out: &mut Vec<u8>) -> Result<bool, CodecError> {
-        let Perpetual { who, plan, has } = &mut self.perpetual;
-        let (same_who, same_plan) = (who.matches(context), plan.is_of(context));
+        let Perpetual { identity, subscription, allocation } = &mut self.perpetual;
+        let (same_identity, same_subscription) = (identity.matches(context), subscription.matches(context));
         // Sessions refer to the subscription by index, so that a changed subscription changes them
         // too.
-        let same = [same_who, same_plan, same_plan && has.matches(context)];
+        let same = [same_identity, same_subscription, same_subscription && allocation.matches(context)];
         let changed = same != [true; 3];
         if changed {
             if !same[0] {
-                *who = IdentityPart::of(context);
+                *identity = IdentityPart::from_context(context);
             }
             if !same[1] {
-                *plan = SubscriptionPart::of(context);
+                *subscription = SubscriptionPart::from_context(context);
             }
             if !same[2] {
-                *has = AllocationPart::of(context).into_static();
+                *allocation = AllocationPart::from_context(context).into_static();
             }
             self.encode_perpetual(same)?;
         }
@@ -347,7 +347,7 @@ mod tests {
             assert_eq!(grown(old.versions.perpetual, new.versions.perpetual), u32::from(changes));
             assert_eq!(grown(old.versions.ephemeral, new.versions.ephemeral), 1);
             assert_eq!((old.perpetual != new.perpetual, new.decode()), (changes, Ok(ue.clone())));
-            assert_eq!(IncrementalEncoder::of(&ue, &kept).map(|p| p.versions()), Ok(parts.versions()));
+            assert_eq!(IncrementalEncoder::from_stored(&ue, &kept).map(|p| p.versions()), Ok(parts.versions()));
             before = kept;
         }
     }

@@ -24,7 +24,7 @@ pub(super) trait PackedForm: Sized {
     fn pack(&self) -> Self::Form;
 
     /// Restores the value; `None` if [`PackedForm::pack`] never returns `form`.
-    fn of(form: Self::Form) -> Option<Self>;
+    fn unpack(form: Self::Form) -> Option<Self>;
 }
 
 pub(super) fn serialize<T: PackedForm, S: Serializer>(value: &T, s: S) -> Result<S::Ok, S::Error> {
@@ -32,7 +32,7 @@ pub(super) fn serialize<T: PackedForm, S: Serializer>(value: &T, s: S) -> Result
 }
 
 pub(super) fn deserialize<'de, T: PackedForm, D: Deserializer<'de>>(d: D) -> Result<T, D::Error> {
-    T::of(T::Form::deserialize(d)?).ok_or_else(|| D::Error::custom("a value that is never stored"))
+    T::unpack(T::Form::deserialize(d)?).ok_or_else(|| D::Error::custom("a value that is never stored"))
 }
 
 /// Stored form of an identity. Most have every identifier but an old 5G-TMSI, and need no presence
@@ -55,7 +55,7 @@ impl PackedForm for Identity {
         }
     }
 
-    fn of(form: PackedIdentity) -> Option<Self> {
+    fn unpack(form: PackedIdentity) -> Option<Self> {
         Some(match form {
             PackedIdentity::Usual(supi, pei, tmsi) => {
                 Identity { supi: Some(supi), pei: Some(pei), tmsi: Some(tmsi), old_tmsi: None }
@@ -72,7 +72,7 @@ impl PackedForm for UeSecurityCapability {
         SmallVec::from_slice(self.as_slice())
     }
 
-    fn of(form: Self::Form) -> Option<Self> {
+    fn unpack(form: Self::Form) -> Option<Self> {
         (form.len() <= 8).then(|| UeSecurityCapability::new(&form))
     }
 }
@@ -86,7 +86,7 @@ impl PackedForm for Ambr {
         (digits(self.uplink_bps), digits(self.downlink_bps))
     }
 
-    fn of((uplink, downlink): Self::Form) -> Option<Self> {
+    fn unpack((uplink, downlink): Self::Form) -> Option<Self> {
         Some(Ambr { uplink_bps: bps(uplink)?, downlink_bps: bps(downlink)? })
     }
 }
@@ -122,7 +122,7 @@ struct Network {
 }
 
 impl Network {
-    fn of(dnn: &DnnSubscription) -> Self {
+    fn from_subscription(dnn: &DnnSubscription) -> Self {
         let DnnSubscription { dnn, types, ambr, five_qi, arp_priority } = dnn.clone();
         Network { dnn, types, ambr, five_qi, arp_priority }
     }
@@ -138,11 +138,11 @@ impl PackedForm for Option<Arc<Subscription>> {
 
     fn pack(&self) -> Self::Form {
         let Subscription { slices, ambr } = self.as_deref()?;
-        let of = |s: &SliceSubscription| (s.snssai, s.default, s.dnns.iter().map(Network::of).collect());
+        let of = |s: &SliceSubscription| (s.snssai, s.default, s.dnns.iter().map(Network::from_subscription).collect());
         Some(PackedSubscription { slices: slices.iter().map(of).collect(), ambr: *ambr })
     }
 
-    fn of(form: Self::Form) -> Option<Self> {
+    fn unpack(form: Self::Form) -> Option<Self> {
         let slice = |(snssai, default, dnns): (Snssai, bool, Vec<Network>)| SliceSubscription {
             snssai,
             default,
@@ -253,7 +253,7 @@ enum Cell {
 }
 
 impl PackedConnection {
-    pub(super) fn of(connection: &Connection, ltmsi: Ltmsi) -> Self {
+    pub(super) fn pack(connection: &Connection, ltmsi: Ltmsi) -> Self {
         let Connection { assoc, ran_id, amf_id, tai, cell, ran } = *connection;
         let amf_id = amf_id.get() ^ AmfUeNgapId::new(ltmsi, 0).get();
         let cell = if cell.plmn == tai.plmn { Cell::Same(cell.cell) } else { Cell::Other(cell) };
@@ -299,7 +299,7 @@ pub(super) struct SessionProgressFields<S = Stage, R = Option<Box<Relocation>>> 
 
 impl<'a> SessionProgress<SessionProgressFields<&'a Stage, &'a Option<Box<Relocation>>>> {
     #[inline]
-    pub(super) fn of(sm: &'a SmContext) -> Self {
+    pub(super) fn from_session(sm: &'a SmContext) -> Self {
         let nothing = sm.target.is_none() && !sm.end_marker && sm.relocation.is_none() && sm.deadline.is_none();
         let rest =
             nothing && sm.stage == Stage::Established && sm.n4 == N4State::Synced && sm.usage == Usage::default();

@@ -28,9 +28,9 @@ type PerSession<T> = SmallVec<[T; 2]>;
 /// most expensive to encode, and usually stays unchanged when the others change.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Perpetual<'a> {
-    pub(super) who: IdentityPart,
-    pub(super) plan: SubscriptionPart,
-    pub(super) has: AllocationPart<'a>,
+    pub(super) identity: IdentityPart,
+    pub(super) subscription: SubscriptionPart,
+    pub(super) allocation: AllocationPart<'a>,
 }
 
 /// Identity, registration state and keys of the UE.
@@ -81,7 +81,7 @@ pub(super) struct SessionProgressRef<'a>(&'a [SmContext]);
 
 impl Serialize for SessionProgressRef<'_> {
     fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
-        s.collect_seq(self.0.iter().map(SessionProgress::of))
+        s.collect_seq(self.0.iter().map(SessionProgress::from_session))
     }
 }
 
@@ -152,31 +152,35 @@ struct StoredSession {
 /// Returns the perpetual part of a context. Together with [`ephemeral`] it covers every field but
 /// [`UeContext::chain`].
 pub(super) fn perpetual(ue: &UeContext) -> Perpetual<'_> {
-    Perpetual { who: IdentityPart::of(ue), plan: SubscriptionPart::of(ue), has: AllocationPart::of(ue) }
+    Perpetual {
+        identity: IdentityPart::from_context(ue),
+        subscription: SubscriptionPart::from_context(ue),
+        allocation: AllocationPart::from_context(ue),
+    }
 }
 
 /// Returns the ephemeral part of a context.
 pub(super) fn ephemeral(ue: &UeContext) -> Ephemeral<SessionProgressRef<'_>, ProcedurePartRef<'_>> {
     Ephemeral {
         sequence: ue.sequence,
-        counts: ue.security.as_ref().map(NasCounts::of),
+        counts: ue.security.as_ref().map(NasCounts::from_security),
         sessions: SessionProgressRef(&ue.sessions),
-        connection: ue.connection.as_ref().map(|connection| PackedConnection::of(connection, ue.ltmsi)),
+        connection: ue.connection.as_ref().map(|connection| PackedConnection::pack(connection, ue.ltmsi)),
         connections: ue.connections,
-        doing: ProcedurePartRef::of(ue),
+        doing: ProcedurePartRef::from_context(ue),
         expires: ue.reachability.expires,
     }
 }
 
 /// Combines the two parts to a context; `None` if they belong to different contexts.
 pub(super) fn join(perpetual: Perpetual<'_>, ephemeral: Ephemeral) -> Option<UeContext> {
-    let Perpetual { who, plan: SubscriptionPart { subscription }, has } = perpetual;
-    if has.sessions.len() != ephemeral.sessions.len() || who.keys.is_some() != ephemeral.counts.is_some() {
+    let Perpetual { identity, subscription: SubscriptionPart { subscription }, allocation } = perpetual;
+    if allocation.sessions.len() != ephemeral.sessions.len() || identity.keys.is_some() != ephemeral.counts.is_some() {
         return None;
     }
-    let ltmsi = who.ltmsi;
-    let mut sessions = Vec::with_capacity(has.sessions.len());
-    for (lasting, passing) in has.sessions.into_iter().zip(ephemeral.sessions) {
+    let ltmsi = identity.ltmsi;
+    let mut sessions = Vec::with_capacity(allocation.sessions.len());
+    for (lasting, passing) in allocation.sessions.into_iter().zip(ephemeral.sessions) {
         let mut sm = lasting.session(ltmsi, subscription.as_deref())?;
         passing.apply_to(&mut sm);
         sessions.push(sm);
@@ -187,18 +191,18 @@ pub(super) fn join(perpetual: Perpetual<'_>, ephemeral: Ephemeral) -> Option<UeC
     };
     let mut ue = UeContext {
         sequence: ephemeral.sequence,
-        identity: who.identity,
-        registration: who.registration,
-        security: who.keys.zip(ephemeral.counts).map(|(keys, counts)| keys.security(&counts)),
-        security_capability: who.capability,
+        identity: identity.identity,
+        registration: identity.registration,
+        security: identity.keys.zip(ephemeral.counts).map(|(keys, counts)| keys.security(&counts)),
+        security_capability: identity.capability,
         subscription,
-        allowed: has.allowed,
-        radio_capability: has.radio_capability.into_owned(),
+        allowed: allocation.allowed,
+        radio_capability: allocation.radio_capability.into_owned(),
         sessions,
-        next_session: has.next_session,
+        next_session: allocation.next_session,
         connection,
         connections: ephemeral.connections,
-        reachability: Reachability { area: has.area, unreachable: false, expires: ephemeral.expires },
+        reachability: Reachability { area: allocation.area, unreachable: false, expires: ephemeral.expires },
         ..UeContext::new(ltmsi)
     };
     if let Some(doing) = ephemeral.doing {
@@ -210,7 +214,7 @@ pub(super) fn join(perpetual: Perpetual<'_>, ephemeral: Ephemeral) -> Option<UeC
 }
 
 impl<'a> ProcedurePartRef<'a> {
-    fn of(ue: &'a UeContext) -> Option<Self> {
+    fn from_context(ue: &'a UeContext) -> Option<Self> {
         let nothing = ue.procedure.is_none() && ue.handover.is_none() && ue.deferred.is_empty() && ue.source.is_none();
         if nothing && ue.pending == PendingWork::default() && !ue.reachability.unreachable {
             return None;
@@ -229,17 +233,21 @@ impl<'a> ProcedurePartRef<'a> {
 impl Perpetual<'_> {
     /// Returns an owned copy.
     pub(super) fn into_static(self) -> Perpetual<'static> {
-        Perpetual { who: self.who, plan: self.plan, has: self.has.into_static() }
+        Perpetual {
+            identity: self.identity,
+            subscription: self.subscription,
+            allocation: self.allocation.into_static(),
+        }
     }
 }
 
 impl IdentityPart {
-    pub(super) fn of(ue: &UeContext) -> Self {
+    pub(super) fn from_context(ue: &UeContext) -> Self {
         IdentityPart {
             ltmsi: ue.ltmsi,
             identity: ue.identity,
             registration: ue.registration,
-            keys: ue.security.as_ref().map(Keys::of),
+            keys: ue.security.as_ref().map(Keys::from_security),
             capability: ue.security_capability,
         }
     }
@@ -256,29 +264,29 @@ impl IdentityPart {
 }
 
 impl SubscriptionPart {
-    pub(super) fn of(ue: &UeContext) -> Self {
+    pub(super) fn from_context(ue: &UeContext) -> Self {
         SubscriptionPart { subscription: ue.subscription.clone() }
     }
 
     /// Returns true if the context has this subscription. Equal pointers need no further
     /// comparison; after a comparison of equal values, this part adopts the context's pointer.
-    pub(super) fn is_of(&mut self, ue: &UeContext) -> bool {
+    pub(super) fn matches(&mut self, ue: &UeContext) -> bool {
         let same = self.subscription == ue.subscription;
         if let (true, Some(own), Some(other)) = (same, &self.subscription, &ue.subscription)
             && !Arc::ptr_eq(own, other)
         {
-            *self = SubscriptionPart::of(ue);
+            *self = SubscriptionPart::from_context(ue);
         }
         same
     }
 }
 
 impl<'a> AllocationPart<'a> {
-    pub(super) fn of(ue: &'a UeContext) -> Self {
+    pub(super) fn from_context(ue: &'a UeContext) -> Self {
         AllocationPart {
             allowed: SmallVec::from_slice(&ue.allowed),
             radio_capability: Cow::Borrowed(&ue.radio_capability),
-            sessions: ue.sessions.iter().map(|sm| StoredSession::of(sm, ue)).collect(),
+            sessions: ue.sessions.iter().map(|sm| StoredSession::from_session(sm, ue)).collect(),
             next_session: ue.next_session,
             area: SmallVec::from_slice(&ue.reachability.area),
         }
@@ -289,7 +297,7 @@ impl<'a> AllocationPart<'a> {
     pub(super) fn matches(&self, ue: &UeContext) -> bool {
         let AllocationPart { allowed, radio_capability, sessions, next_session, area } = self;
         sessions.len() == ue.sessions.len()
-            && sessions.iter().zip(&ue.sessions).all(|(lasting, sm)| lasting.is_of(sm, ue))
+            && sessions.iter().zip(&ue.sessions).all(|(lasting, sm)| lasting.matches(sm, ue))
             && *next_session == ue.next_session
             && allowed[..] == ue.allowed[..]
             && area[..] == ue.reachability.area[..]
@@ -308,7 +316,7 @@ impl<'a> AllocationPart<'a> {
 }
 
 impl Keys {
-    fn of(security: &NasSecurity) -> Self {
+    fn from_security(security: &NasSecurity) -> Self {
         let algorithms = (security.ngksi, security.integrity, security.ciphering);
         if security.derives_keys {
             return Keys { algorithms, keys: KeyOctets::Root(security.kamf) };
@@ -363,13 +371,13 @@ impl Keys {
 }
 
 impl NasCounts {
-    fn of(security: &NasSecurity) -> Self {
+    fn from_security(security: &NasSecurity) -> Self {
         NasCounts { uplink: security.uplink, downlink: security.downlink, next_hop: security.next_hop }
     }
 }
 
 impl StoredSession {
-    fn of(sm: &SmContext, ue: &UeContext) -> Self {
+    fn from_session(sm: &SmContext, ue: &UeContext) -> Self {
         StoredSession {
             psi: sm.psi,
             index: sm.index,
@@ -387,7 +395,7 @@ impl StoredSession {
 
     /// Returns true if this is the perpetual part of `sm`, in a context whose subscription is
     /// unchanged.
-    fn is_of(&self, sm: &SmContext, ue: &UeContext) -> bool {
+    fn matches(&self, sm: &SmContext, ue: &UeContext) -> bool {
         let StoredSession {
             psi,
             index,

@@ -2,7 +2,7 @@
 //!
 //! After a restart there are no associations: every UE is idle, and no procedure is in progress.
 //! Only the perpetual part of a context and its NAS COUNTs are still valid. Every commit also
-//! stores the COUNTs ([`Counts::of`]), so that none is used twice.
+//! stores the COUNTs ([`Counts::from_record`]), so that none is used twice.
 
 use super::{EncodedContext, PendingWork, UeContext};
 use crate::config::CoreConfig;
@@ -32,7 +32,7 @@ pub struct Counts {
 impl Counts {
     /// Returns the COUNTs of an encoded context without decoding it. Returns `None` without a NAS
     /// security context, or if the COUNTs are used up.
-    pub fn of(octets: &[u8]) -> Option<Self> {
+    pub fn from_record(octets: &[u8]) -> Option<Self> {
         let record = EncodedContext::new(octets).ok()?;
         // The ephemeral part begins with the sequence number and the COUNTs.
         let ((_, counts), _): ((u64, Option<(u32, u32)>), _) = postcard::take_from_bytes(record.ephemeral).ok()?;
@@ -133,21 +133,21 @@ mod tests {
     fn counts_are_read_without_decoding() {
         let mut ue = registered(Bench::active().sm().clone());
         let mut octets = context::encode(&ue, Vec::new()).unwrap();
-        assert_eq!(Counts::of(&octets), Some(Counts { version: 1, uplink: 300, downlink: 5 }));
+        assert_eq!(Counts::from_record(&octets), Some(Counts { version: 1, uplink: 300, downlink: 5 }));
         // Only the COUNTs have changed, not the perpetual part.
         ue.security.as_mut().unwrap().downlink = COUNT;
         let mut next = Vec::new();
         context::encode_after(&ue, &octets, &mut next).unwrap();
-        let counts = Counts::of(&next).unwrap();
+        let counts = Counts::from_record(&next).unwrap();
         assert_eq!((counts.version, Counts::read(counts.word(), 1)), (1, Some((300, COUNT))));
         assert_eq!([0, counts.word()].map(|word| Counts::read(word, 2)), [None; 2], "of another version");
         ue.security.as_mut().unwrap().downlink = COUNT + 1;
         octets.clear();
         context::encode_after(&ue, &next, &mut octets).unwrap();
-        assert_eq!(Counts::of(&octets), None, "they are used up");
+        assert_eq!(Counts::from_record(&octets), None, "they are used up");
         ue.security = None;
-        assert_eq!(Counts::of(&context::encode(&ue, Vec::new()).unwrap()), None);
-        assert_eq!(Counts::of(b"x"), None);
+        assert_eq!(Counts::from_record(&context::encode(&ue, Vec::new()).unwrap()), None);
+        assert_eq!(Counts::from_record(b"x"), None);
     }
 
     #[test]
@@ -165,7 +165,7 @@ mod tests {
         // The next encoding has the same perpetual part.
         let mut next = Vec::new();
         context::encode_after(&ue, &octets, &mut next).unwrap();
-        assert_eq!(Counts::of(&next).map(|counts| counts.version), Some(1));
+        assert_eq!(Counts::from_record(&next).map(|counts| counts.version), Some(1));
     }
 
     #[test]

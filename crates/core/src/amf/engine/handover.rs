@@ -47,7 +47,7 @@ pub(super) fn on_other_connection(
         match message {
             // Sent before the UE left.
             UeMessage::UplinkNas { nas, .. } => super::nas::uplink(turn, &nas),
-            message => handover::of_source(turn, &message),
+            message => handover::on_source_message(turn, &message),
         }
         return Ok(None);
     }

@@ -91,7 +91,7 @@ pub enum Event<'a> {
     /// The operator requests deregistration of the UE.
     Deregister {
         /// True if the UE is to register again.
-        again: bool,
+        reregister: bool,
     },
     /// The operator requests relocation of the UE's sessions to another UPF.
     Relocate {
@@ -145,13 +145,13 @@ pub fn step(ue: &mut UeContext, event: Event<'_>, env: &mut Env<'_>) -> StepOutp
             deregistration::superseded(&mut turn);
         }
         Event::Evicted => evicted(&mut turn),
-        Event::Deregister { again } => {
+        Event::Deregister { reregister } => {
             if turn.ue.is_registered() && turn.ue.connection.is_some() && !turn.ue.is_between_nodes() {
                 abort_procedure(&mut turn);
-                let procedure = deregistration::by_network(&mut turn, again, None);
+                let procedure = deregistration::by_network(&mut turn, reregister, None);
                 turn.ue.procedure = procedure.map(Procedure::Deregistration);
             } else if turn.ue.is_registered() {
-                turn.ue.pending.deregister = Some(again);
+                turn.ue.pending.deregister = Some(reregister);
             }
         }
         Event::Relocate { upf } => session::relocate(&mut turn, upf),
@@ -194,8 +194,8 @@ fn reach_ue(turn: &mut StepContext<'_, '_>) {
         },
         Some(RanContext::SetUp) => {
             let wanted = std::mem::take(&mut turn.ue.pending);
-            if let Some(again) = wanted.deregister {
-                let procedure = deregistration::by_network(turn, again, None);
+            if let Some(reregister) = wanted.deregister {
+                let procedure = deregistration::by_network(turn, reregister, None);
                 turn.ue.procedure = procedure.map(Procedure::Deregistration);
                 return;
             }
@@ -210,8 +210,8 @@ fn reach_ue(turn: &mut StepContext<'_, '_>) {
 
 /// Executes pending work that does not need the UE, which did not respond.
 fn on_unreachable(turn: &mut StepContext<'_, '_>) {
-    if let Some(again) = turn.ue.pending.deregister.take() {
-        deregistration::by_network(turn, again, None);
+    if let Some(reregister) = turn.ue.pending.deregister.take() {
+        deregistration::by_network(turn, reregister, None);
     }
 }
 

@@ -238,14 +238,14 @@ fn contained(turn: &StepContext<'_, '_>, octets: &[u8], count: u32) -> Option<Na
 /// the UE's own message.
 fn receive(turn: &mut StepContext<'_, '_>, nas: &[u8], first: bool) -> Option<ReceivedNas> {
     let opened = open(turn, nas)?;
-    let state = Exchange::of(turn.ue);
-    let Some(message) = Message::of(&opened.plain) else {
+    let state = Exchange::from_context(turn.ue);
+    let Some(message) = Message::from_octets(&opened.plain) else {
         // Truncated, 5GSM outside a transport, or nested protection: not a valid message (TS 24.501
         // 4.2, 7.2.1).
         turn.note(Note::fault("nas-not-5gmm"));
         return None;
     };
-    match protection::verdict(message, state, opened.protection, Situation::of(turn.ue, first)) {
+    match protection::verdict(message, state, opened.protection, Situation::from_context(turn.ue, first)) {
         Verdict::Accepted => {}
         Verdict::NotExpected => {
             turn.note(Note::fault("nas-out-of-place"));

@@ -80,7 +80,7 @@ fn created(turn: &mut StepContext<'_, '_>, number: SessionNumber, reference: Str
             smf_requests::named(turn, number, &reference);
         }
         RemoteStage::Ending => {
-            smf_requests::ask(turn, number, SmfRequest::Release { reference });
+            smf_requests::send(turn, number, SmfRequest::Release { reference });
         }
     }
 }

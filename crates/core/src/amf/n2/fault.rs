@@ -37,7 +37,7 @@ impl Fault {
     /// Returns the fault of a PDU that lacks a required IE or has one that does not decode (10.3).
     /// A faulty outcome is handled locally (10.3.4.2, 10.3.5). An Error Indication is never
     /// answered with another one.
-    pub fn of_message(pdu: &NGAPPDU<'_>) -> Box<Self> {
+    pub fn from_message(pdu: &NGAPPDU<'_>) -> Box<Self> {
         let deviations = pdu.check().unwrap_or_default();
         let cause = deviations.iter().find_map(ngap::Deviation::cause);
         let answered = pdu.direction() == "InitiatingMessage" && pdu.kind() != NgapPduKind::Initiating_ErrorIndication;

@@ -180,12 +180,12 @@ impl UeMessage {
 pub fn ue_message(octets: &[u8]) -> Result<(Option<RanUeNgapId>, UeMessage), Box<Fault>> {
     let pdu = NGAP_PDU::decode_borrowed(octets).map_err(|_| Fault::transfer_syntax())?;
     let message = read(&pdu)?;
-    let ran_id = pdu.ie::<ie::RAN_UE_NGAP_ID>().transpose().map_err(|_| Fault::of_message(&pdu))?;
+    let ran_id = pdu.ie::<ie::RAN_UE_NGAP_ID>().transpose().map_err(|_| Fault::from_message(&pdu))?;
     // Mandatory in all messages but Error Indication (9.2.7.2) and Handover Failure (9.2.3.6).
     let optional = matches!(message, UeMessage::Error(_) | UeMessage::HandoverFailure { .. });
     let incomplete = ran_id.is_none() && !optional;
     if incomplete || has_fault_to_reject(&pdu) {
-        return Err(Fault::of_message(&pdu));
+        return Err(Fault::from_message(&pdu));
     }
     Ok((ran_id.map(|id| RanUeNgapId(id.0)), message))
 }
@@ -272,7 +272,7 @@ fn read(pdu: &NGAPPDU<'_>) -> Result<UeMessage, Box<Fault>> {
         NgapPduKind::Initiating_HandoverCancel => UeMessage::HandoverCancel { cause: cause(pdu)? },
         NgapPduKind::Initiating_UplinkRANStatusTransfer => {
             let container = required(pdu, pdu.ie::<ie::RANStatusTransfer_TransparentContainer>())?;
-            let octets = encode_open_type(&container).map_err(|_| Fault::of_message(pdu))?;
+            let octets = encode_open_type(&container).map_err(|_| Fault::from_message(pdu))?;
             UeMessage::StatusTransfer(octets.to_vec())
         }
         _ => return Err(Fault::unknown_procedure(pdu)),
@@ -281,7 +281,7 @@ fn read(pdu: &NGAPPDU<'_>) -> Result<UeMessage, Box<Fault>> {
 }
 
 fn required<T>(pdu: &NGAPPDU<'_>, ie: Option<Result<T, ngap::Error>>) -> Result<T, Box<Fault>> {
-    ie.and_then(Result::ok).ok_or_else(|| Fault::of_message(pdu))
+    ie.and_then(Result::ok).ok_or_else(|| Fault::from_message(pdu))
 }
 
 fn cause(pdu: &NGAPPDU<'_>) -> Result<Cause, Box<Fault>> {
@@ -299,7 +299,7 @@ fn nas(pdu: &NGAPPDU<'_>) -> Result<Vec<u8>, Box<Fault>> {
 }
 
 fn location(pdu: &NGAPPDU<'_>) -> Result<Option<(Tai, NrCgi)>, Box<Fault>> {
-    match pdu.ie::<ie::UserLocationInformation>().transpose().map_err(|_| Fault::of_message(pdu))? {
+    match pdu.ie::<ie::UserLocationInformation>().transpose().map_err(|_| Fault::from_message(pdu))? {
         Some(UserLocationInformation::userLocationInformationNR(nr)) => {
             Ok(Some((tai_of(&nr.tai), cell_of(&nr.nr_cgi))))
         }
@@ -310,7 +310,7 @@ fn location(pdu: &NGAPPDU<'_>) -> Result<Option<(Tai, NrCgi)>, Box<Fault>> {
 fn initial(pdu: &NGAPPDU<'_>) -> Result<UeMessage, Box<Fault>> {
     let ran_id = RanUeNgapId(required(pdu, pdu.ie::<ie::RAN_UE_NGAP_ID>())?.0);
     // Vireo serves gNBs only: a location other than an NR cell makes the message unusable.
-    let (tai, cell) = location(pdu)?.ok_or_else(|| Fault::of_message(pdu))?;
+    let (tai, cell) = location(pdu)?.ok_or_else(|| Fault::from_message(pdu))?;
     Ok(UeMessage::Initial(InitialUeMessage { ran_id, nas: nas(pdu)?, tai, cell }))
 }
 

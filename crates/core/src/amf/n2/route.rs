@@ -79,14 +79,14 @@ pub fn peek(octets: &[u8]) -> Result<ShallowView, Box<Fault>> {
         // From the new RAN node: the AMF-UE-NGAP-ID is that of the old connection.
         NgapPduKind::Initiating_PathSwitchRequest => {
             let id =
-                pdu.ie::<ie::SourceAMF_UE_NGAP_ID>().and_then(Result::ok).ok_or_else(|| Fault::of_message(&pdu))?;
-            AmfUeNgapId::from_raw(id.0).map(Route::Ue).ok_or_else(|| Fault::of_message(&pdu))?
+                pdu.ie::<ie::SourceAMF_UE_NGAP_ID>().and_then(Result::ok).ok_or_else(|| Fault::from_message(&pdu))?;
+            AmfUeNgapId::from_raw(id.0).map(Route::Ue).ok_or_else(|| Fault::from_message(&pdu))?
         }
         _ => match pdu.ie::<ie::AMF_UE_NGAP_ID>() {
             None => Route::Node,
             Some(id) => {
-                let id = id.map_err(|_| Fault::of_message(&pdu))?.0;
-                AmfUeNgapId::from_raw(id).map(Route::Ue).ok_or_else(|| Fault::of_message(&pdu))?
+                let id = id.map_err(|_| Fault::from_message(&pdu))?.0;
+                AmfUeNgapId::from_raw(id).map(Route::Ue).ok_or_else(|| Fault::from_message(&pdu))?
             }
         },
     };
@@ -104,7 +104,7 @@ fn kind_of(pdu: &NGAPPDU<'_>, kind: NgapPduKind) -> NfKind {
         | NgapPduKind::Initiating_UplinkRANStatusTransfer => NfKind::Handover,
         // A ciphered message comes from a connected UE, whose messages are mostly about sessions.
         NgapPduKind::Initiating_UplinkNASTransport => {
-            nas(pdu).and_then(|nas| NfKind::of_nas(&nas.0)).unwrap_or(NfKind::Session)
+            nas(pdu).and_then(|nas| NfKind::from_nas(&nas.0)).unwrap_or(NfKind::Session)
         }
         NgapPduKind::Successful_PDUSessionResourceSetup
         | NgapPduKind::Successful_PDUSessionResourceRelease
@@ -120,8 +120,8 @@ fn kind_of(pdu: &NGAPPDU<'_>, kind: NgapPduKind) -> NfKind {
 
 /// Returns the view of an INITIAL UE MESSAGE (TS 38.413 9.2.5.1).
 fn initial(pdu: &NGAPPDU<'_>) -> Result<ShallowView, Box<Fault>> {
-    let ran_id = pdu.ie::<ie::RAN_UE_NGAP_ID>().and_then(Result::ok).ok_or_else(|| Fault::of_message(pdu))?;
-    let s_tmsi = pdu.ie::<ie::FiveG_S_TMSI>().transpose().map_err(|_| Fault::of_message(pdu))?.map(|s| {
+    let ran_id = pdu.ie::<ie::RAN_UE_NGAP_ID>().and_then(Result::ok).ok_or_else(|| Fault::from_message(pdu))?;
+    let s_tmsi = pdu.ie::<ie::FiveG_S_TMSI>().transpose().map_err(|_| Fault::from_message(pdu))?.map(|s| {
         let set = u16::try_from(s.amf_set_id.0.value()).unwrap_or(u16::MAX);
         let pointer = u8::try_from(s.amf_pointer.0.value()).unwrap_or(u8::MAX);
         (set, pointer, Tmsi(u32::from_be_bytes(s.five_g_tmsi.0)))
@@ -129,11 +129,12 @@ fn initial(pdu: &NGAPPDU<'_>) -> Result<ShallowView, Box<Fault>> {
     let nas = nas(pdu);
     let nas = nas.as_ref().map_or(&[][..], |nas| &nas.0);
     let clear = kind::clear(nas);
-    let kind = NfKind::of_nas(nas);
+    let kind = NfKind::from_nas(nas);
     // No other message starts a connection; the registration NFs answer those that do.
     let kind = kind.filter(|k| *k != NfKind::StateManagement).unwrap_or(NfKind::Registration);
     let cause = pdu.ie::<ie::RRCEstablishmentCause>().and_then(Result::ok);
-    let establishment = cause.map_or(EstablishmentCause::Originating, of_cause).min(of_nas(clear));
+    let establishment =
+        cause.map_or(EstablishmentCause::Originating, priority_from_cause).min(priority_from_nas(clear));
     let route = Route::Initial { ran_id: RanUeNgapId(ran_id.0), s_tmsi };
     Ok(ShallowView { route, kind, establishment: Some(establishment) })
 }
@@ -142,7 +143,7 @@ fn nas<'p>(pdu: &'p NGAPPDU<'_>) -> Option<NASPDU<'p>> {
     pdu.ie::<ie::NAS_PDU>().and_then(Result::ok)
 }
 
-fn of_cause(cause: RRCEstablishmentCause) -> EstablishmentCause {
+fn priority_from_cause(cause: RRCEstablishmentCause) -> EstablishmentCause {
     match cause {
         RRCEstablishmentCause::emergency => EstablishmentCause::Emergency,
         RRCEstablishmentCause::highPriorityAccess
@@ -155,7 +156,7 @@ fn of_cause(cause: RRCEstablishmentCause) -> EstablishmentCause {
 
 /// Returns the priority class of a NAS message: 5GS registration type (TS 24.501 9.11.3.7) and
 /// service type (9.11.3.50).
-fn of_nas(clear: Option<&[u8]>) -> EstablishmentCause {
+fn priority_from_nas(clear: Option<&[u8]>) -> EstablishmentCause {
     match clear {
         Some([kind::REGISTRATION_REQUEST, of, ..]) if of & 0x07 == 4 => EstablishmentCause::Emergency,
         Some([kind::SERVICE_REQUEST, of, ..]) => match of >> 4 {

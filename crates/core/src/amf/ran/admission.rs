@@ -20,7 +20,7 @@ pub struct Allow {
 
 impl Allow {
     /// Returns true if a RAN node with this identity may connect from the address.
-    pub fn gives(&self, address: IpAddr, id: GnbId) -> bool {
+    pub fn permits(&self, address: IpAddr, id: GnbId) -> bool {
         let plmn = self.plmn.is_none_or(|plmn| plmn == id.plmn);
         plmn && self.ids.is_none_or(|(first, last)| (first..=last).contains(&id.id)) && self.network.contains(address)
     }
@@ -87,7 +87,7 @@ pub fn allows(list: &[Allow], peer: IpAddr) -> bool {
 /// up with this identity; it is empty if there is none. A RAN node that sets up again from its own
 /// address has restarted.
 pub fn setup(list: &[Allow], peer: IpAddr, id: GnbId, mut up: impl Iterator<Item = IpAddr>) -> Verdict {
-    if !list.is_empty() && !list.iter().any(|entry| entry.gives(peer, id)) {
+    if !list.is_empty() && !list.iter().any(|entry| entry.permits(peer, id)) {
         return Verdict::Refused(Refusal::Identity);
     }
     let peer = peer.to_canonical();
@@ -101,7 +101,7 @@ pub fn setup(list: &[Allow], peer: IpAddr, id: GnbId, mut up: impl Iterator<Item
 /// addresses `up`.
 pub fn binds(list: &[Allow], peer: IpAddr, id: GnbId, mut up: impl Iterator<Item = IpAddr>) -> bool {
     // An empty list allows no identity for other addresses.
-    up.any(|address| address.to_canonical() == peer.to_canonical()) || list.iter().any(|entry| entry.gives(peer, id))
+    up.any(|address| address.to_canonical() == peer.to_canonical()) || list.iter().any(|entry| entry.permits(peer, id))
 }
 
 /// Encodes NG SETUP FAILURE for a RAN node that may not use its identity, or not yet (TS 38.413

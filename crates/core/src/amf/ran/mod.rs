@@ -122,7 +122,7 @@ fn message(node: &mut Option<RanNode>, pdu: &NGAPPDU<'_>, config: &CoreConfig) -
         | NgapPduKind::Initiating_HandoverNotification
         | NgapPduKind::Initiating_HandoverCancel
         | NgapPduKind::Initiating_UplinkRANStatusTransfer
-        | NgapPduKind::Initiating_UERadioCapabilityInfoIndication => Err(Fault::of_message(pdu)),
+        | NgapPduKind::Initiating_UERadioCapabilityInfoIndication => Err(Fault::from_message(pdu)),
         // Outcomes without a request are ignored (10.4).
         _ if pdu.direction() != "InitiatingMessage" => {
             Ok(RanStepOutput { fault: Some("unexpected-outcome"), ..RanStepOutput::default() })
@@ -134,7 +134,7 @@ fn message(node: &mut Option<RanNode>, pdu: &NGAPPDU<'_>, config: &CoreConfig) -
 /// Processes NG RESET of the RAN node (8.7.4.2.2). The acknowledgement lists the connections of the
 /// request.
 fn reset(pdu: &NGAPPDU<'_>) -> Result<RanStepOutput, Box<Fault>> {
-    let kind = pdu.ie::<ie::ResetType>().and_then(Result::ok).ok_or_else(|| Fault::of_message(pdu))?;
+    let kind = pdu.ie::<ie::ResetType>().and_then(Result::ok).ok_or_else(|| Fault::from_message(pdu))?;
     let (items, named) = match kind {
         ResetType::partOfNG_Interface(list) => {
             let item = |i: &UEAssociatedLogicalNGConnectionItem| ResetItem {
@@ -144,7 +144,7 @@ fn reset(pdu: &NGAPPDU<'_>) -> Result<RanStepOutput, Box<Fault>> {
             (list.0.iter().map(item).collect(), Some(list))
         }
         ResetType::nG_Interface(_) => (Vec::new(), None),
-        _ => return Err(Fault::of_message(pdu)),
+        _ => return Err(Fault::from_message(pdu)),
     };
     Ok(RanStepOutput {
         answer: Some(reset_acknowledge(named)),

@@ -236,7 +236,7 @@ pub(crate) fn transferred(lab: &Lab) -> Option<N1N2TransferResult> {
 
 pub(crate) fn amf() -> Lab {
     let mut lab = Lab::new();
-    lab.config.smf_elsewhere = true;
+    lab.config.smf_is_remote = true;
     lab.register();
     lab
 }

@@ -31,7 +31,7 @@ pub(in crate::balancer) fn core() -> CoreConfig {
         n4_address: Ipv4Addr::LOCALHOST.into(),
         n4_node: NodeName::Address(Ipv4Addr::LOCALHOST.into()),
         n2_endpoints: Vec::new(),
-        smf_elsewhere: false,
+        smf_is_remote: false,
     }
 }
 

@@ -163,7 +163,7 @@ fn reason(held: &Held, mark: u64, incarnation: &str) -> Option<&'static str> {
 /// Returns the UE of a record after a restart, if it can be resumed.
 fn resumed(stored: &UeRecord, core: &CoreConfig, now: Instant) -> Becomes<Box<UeContext>> {
     let resumed = || {
-        let counts = Counts::of(&stored.context)?;
+        let counts = Counts::from_record(&stored.context)?;
         let mut ue = context::decode(&stored.context).ok()?;
         let goes_on = ue.resume((counts.uplink, counts.downlink), core, now);
         let context = context::encode(&ue, Vec::new()).ok().filter(|_| goes_on)?;

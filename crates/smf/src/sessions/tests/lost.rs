@@ -46,7 +46,7 @@ fn lost_tunnel_of_connected_ue_is_released() {
         world.update(&path, &data, &n2);
         world.transfers.clear();
         world.downlink_packet(&path);
-        assert_eq!((world.transfers.len(), world.session().sm.ran), (1, RanState::Asked), "it is set up again");
+        assert_eq!((world.transfers.len(), world.session().sm.ran), (1, RanState::SettingUp), "it is set up again");
     }
 }
 
@@ -64,7 +64,7 @@ fn lost_tunnel_of_idle_ue_pages_on_data() {
                 assert_eq!(world.transfers.len(), 0, "the RAN is to let go first");
             }
             world.transferred(&path, N1N2TransferResult::Idle);
-            let expected = if packet { (1, RanState::Asked) } else { (0, RanState::Idle) };
+            let expected = if packet { (1, RanState::SettingUp) } else { (0, RanState::Idle) };
             assert_eq!((world.transfers.len(), world.session().sm.ran), expected);
             // A late reply, for the previous release.
             world.transferred(&path, N1N2TransferResult::Idle);

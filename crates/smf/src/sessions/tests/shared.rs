@@ -51,7 +51,7 @@ impl World {
         let (persist, codec) = (StatePersist::Transaction, Codec { format, manner: UpdateMode::Update });
         let storing = StorageConfig { persist, codec, scope, octets: format, timeout: PATIENCE };
         let mut world = World::over(Some(Memory::new()), SessionStorage::Database(storing));
-        world.amf = Some(Amf { owner: 1, step: 0, commits_in: None, upf: scope.is_of_all().then_some(0) });
+        world.amf = Some(Amf { owner: 1, step: 0, commits_in: None, upf: scope.includes_upf().then_some(0) });
         world.amf_commits();
         world
     }

@@ -26,7 +26,7 @@ impl Exchange {
     pub const ALL: [Exchange; 3] = [Exchange::NoContext, Exchange::Context, Exchange::Established];
 
     /// Returns the state of a UE's connection.
-    pub fn of(ue: &UeContext) -> Self {
+    pub fn from_context(ue: &UeContext) -> Self {
         match (&ue.security, ue.connection.map(|c| c.ran)) {
             (None, _) => Exchange::NoContext,
             (Some(_), Some(RanContext::None) | None) => Exchange::Context,
@@ -123,7 +123,7 @@ impl Message {
 
     /// Returns the message type of a plain 5GMM message. Returns `None` if the octets are something
     /// else.
-    pub fn of(plain: &[u8]) -> Option<Self> {
+    pub fn from_octets(plain: &[u8]) -> Option<Self> {
         let [0x7e, 0, kind, ..] = plain else { return None };
         Some(match kind {
             0x41 => Message::RegistrationRequest,
@@ -168,7 +168,7 @@ pub struct Situation {
 
 impl Situation {
     /// Returns the situation of a UE's connection.
-    pub fn of(ue: &UeContext, first: bool) -> Self {
+    pub fn from_context(ue: &UeContext, first: bool) -> Self {
         let awaited = match &ue.procedure {
             Some(Procedure::Registration(registering)) => registering.awaited(),
             _ => Awaited::Nothing,

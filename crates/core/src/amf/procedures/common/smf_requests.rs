@@ -38,7 +38,7 @@ pub fn create(turn: &mut StepContext<'_, '_>, supi: Supi, (psi, n1): (u8, &[u8])
 
 /// Sends the SMF a request about a session. If the SM context is piggybacked, the request is queued
 /// until the response to the previous one. Returns false if the queue is full.
-pub fn ask(turn: &mut StepContext<'_, '_>, number: SessionNumber, ask: SmfRequest) -> bool {
+pub fn send(turn: &mut StepContext<'_, '_>, number: SessionNumber, ask: SmfRequest) -> bool {
     let now = turn.now();
     let carriage = turn.ue.chain.by_number(number).and_then(|session| session.carriage.as_mut());
     let (ask, carried) = match carriage.map(|carriage| carriage.try_start(ask.clone(), now)) {
@@ -72,7 +72,7 @@ pub fn update(turn: &mut StepContext<'_, '_>, psi: u8, update: SmfUpdateRequest)
     }
     let Some(session) = turn.ue.chain.by_psi(psi) else { return false };
     match (session.number, session.reference.clone()) {
-        (number, Some(reference)) => return ask(turn, number, SmfRequest::Update { reference, update }),
+        (number, Some(reference)) => return send(turn, number, SmfRequest::Update { reference, update }),
         (_, None) if session.early.len() < EARLY => session.early.push(update),
         (_, None) => return false,
     }
@@ -84,7 +84,7 @@ pub fn named(turn: &mut StepContext<'_, '_>, number: SessionNumber, reference: &
     let Some(session) = turn.ue.chain.by_number(number) else { return };
     session.reference = Some(reference.to_owned());
     for update in std::mem::take(&mut session.early) {
-        ask(turn, number, SmfRequest::Update { reference: reference.to_owned(), update });
+        send(turn, number, SmfRequest::Update { reference: reference.to_owned(), update });
     }
 }
 
@@ -160,7 +160,7 @@ pub fn end(turn: &mut StepContext<'_, '_>, at: usize) {
     session.early.clear();
     let (psi, number) = (session.psi, session.number);
     if let Some(reference) = session.reference.clone() {
-        ask(turn, number, SmfRequest::Release { reference });
+        send(turn, number, SmfRequest::Release { reference });
     }
     turn.ue.chain.deferred.retain(|held| held.psi != psi);
 }
@@ -173,7 +173,7 @@ fn unreached(turn: &mut StepContext<'_, '_>) {
     for at in 0..turn.ue.chain.sessions.len() {
         let session = &mut turn.ue.chain.sessions[at];
         if let (number, Some((uri, transfer))) = (session.number, session.unreached.take()) {
-            ask(turn, number, SmfRequest::Unreached { uri, supi, transfer });
+            send(turn, number, SmfRequest::Unreached { uri, supi, transfer });
         }
     }
 }

@@ -50,7 +50,7 @@ pub fn activate(turn: &mut StepContext<'_, '_>, wanted: impl Fn(u8) -> bool) -> 
 
 /// Runs a step of the session at index `at` and delivers its output, except the NGAP transfer. That
 /// is returned for a message of the caller.
-pub fn ask(turn: &mut StepContext<'_, '_>, at: usize, input: Input<'_>) -> Option<Vec<u8>> {
+pub fn run(turn: &mut StepContext<'_, '_>, at: usize, input: Input<'_>) -> Option<Vec<u8>> {
     let sm = turn.ue.sessions.get_mut(at)?;
     let (psi, index) = (sm.psi, sm.index);
     let mut transfer = None;

@@ -42,7 +42,7 @@ pub fn unproved(turn: &mut StepContext<'_, '_>, switch_off: bool) {
 
 /// Deregisters the UE by the network. A connected UE is sent the request; an idle one is
 /// deregistered at once.
-pub fn by_network(turn: &mut StepContext<'_, '_>, again: bool, cause: Option<GmmCause>) -> Option<Deregistering> {
+pub fn by_network(turn: &mut StepContext<'_, '_>, reregister: bool, cause: Option<GmmCause>) -> Option<Deregistering> {
     turn.note(Note::Started(Kind::Deregistration));
     let started = turn.received_at();
     if turn.ue.connection.is_none() {
@@ -51,9 +51,9 @@ pub fn by_network(turn: &mut StepContext<'_, '_>, again: bool, cause: Option<Gmm
         return None;
     }
     let cause = cause.map(|c| c.as_u8());
-    nr::send_request(turn, again, cause);
+    nr::send_request(turn, reregister, cause);
     let retry = Retry::start(turn.now(), turn.env.config.timers.t3522);
-    Some(Deregistering { retry, started, again, cause })
+    Some(Deregistering { retry, started, reregister, cause })
 }
 
 /// Handles DEREGISTRATION ACCEPT of the UE.
@@ -70,9 +70,9 @@ pub fn on_deadline(turn: &mut StepContext<'_, '_>, mut deregistering: Deregister
         return Some(deregistering);
     }
     match deregistering.retry.next(turn.now(), timers.t3522, timers.retransmissions) {
-        Some(again) => {
-            deregistering.retry = again;
-            nr::send_request(turn, deregistering.again, deregistering.cause);
+        Some(reregister) => {
+            deregistering.retry = reregister;
+            nr::send_request(turn, deregistering.reregister, deregistering.cause);
             Some(deregistering)
         }
         None => {

@@ -9,10 +9,10 @@ pub fn send_accept(turn: &mut StepContext<'_, '_>) {
 }
 
 /// Sends DEREGISTRATION REQUEST (8.2.14) for 3GPP access.
-pub fn send_request(turn: &mut StepContext<'_, '_>, again: bool, cause: Option<u8>) {
+pub fn send_request(turn: &mut StepContext<'_, '_>, reregister: bool, cause: Option<u8>) {
     let kind = NasDeRegistrationType::new(0)
         .with_access_type(AccessTypeValue::ThreeGppAccess)
-        .with_re_registration_required(again);
+        .with_re_registration_required(reregister);
     let mut message = NasDeregistrationRequestUeTerminated::new(kind);
     if let Some(cause) = cause {
         message = message.with_fgmm_cause(NasFGmmCause::new(cause));

@@ -9,7 +9,7 @@ use vireo_types::Instant;
 pub struct Deregistering {
     pub(super) retry: Retry,
     pub(super) started: Instant,
-    pub(super) again: bool,
+    pub(super) reregister: bool,
     pub(super) cause: Option<u8>,
 }
 

@@ -43,13 +43,13 @@ pub fn path_switch(turn: &mut StepContext<'_, '_>, assoc: AssocId, request: &Pat
     turn.note(Note::Started(Kind::PathSwitch));
     let Some(old) = turn.ue.connection else { return };
     let (tai, cell) = request.location.unwrap_or((old.tai, old.cell));
-    let asked = bits(&request.switched);
-    let switchable = turn.ue.sessions.iter().any(|s| (s.is_up() || s.is_asked()) && has(asked, s.psi));
-    let switchable = switchable || smf_updates::is_any_up(turn, asked);
+    let requested = bits(&request.switched);
+    let switchable = turn.ue.sessions.iter().any(|s| (s.is_up() || s.is_setting_up()) && has(requested, s.psi));
+    let switchable = switchable || smf_updates::is_any_up(turn, requested);
     if old.ran != RanContext::SetUp || !is_served(turn.env.config, tai) || !switchable {
         turn.note(Note::Failed(Kind::PathSwitch, 0));
-        let asked = request.switched.iter().chain(&request.failed).map(|(psi, _)| (*psi, not_switched())).collect();
-        let pdu = nr::path_switch_failure(old.amf_id, request.ran_id, asked);
+        let requested = request.switched.iter().chain(&request.failed).map(|(psi, _)| (*psi, not_switched())).collect();
+        let pdu = nr::path_switch_failure(old.amf_id, request.ran_id, requested);
         return turn.effect(Effect::Ngap { assoc, pdu });
     }
     // The UE has moved: abort a prepared N2 handover or an earlier path switch.
@@ -61,7 +61,7 @@ pub fn path_switch(turn: &mut StepContext<'_, '_>, assoc: AssocId, request: &Pat
         turn.note(Note::fault("security-capability-mismatch"));
     }
     let switching = XnHandover {
-        asked: bits(&request.switched),
+        requested: bits(&request.switched),
         failed: bits(&request.failed),
         mismatch,
         started: turn.received_at(),
@@ -77,12 +77,12 @@ pub fn path_switch(turn: &mut StepContext<'_, '_>, assoc: AssocId, request: &Pat
     // The target has released the sessions that it does not name (TS 38.413 8.4.4.2).
     for at in (0..turn.ue.sessions.len()).rev() {
         let sm = &turn.ue.sessions[at];
-        if has(switching.asked | switching.failed, sm.psi) {
+        if has(switching.requested | switching.failed, sm.psi) {
             continue;
         }
         if sm.ran == RanState::Up {
             user_plane::step(turn, at, Input::Deactivate);
-        } else if sm.is_asked() {
+        } else if sm.is_setting_up() {
             user_plane::step(turn, at, Input::N2(N2Sm::SetupUnsuccessful, &[]));
         }
     }
@@ -103,17 +103,17 @@ pub fn proceed(turn: &mut StepContext<'_, '_>) {
 
 fn switched(turn: &mut StepContext<'_, '_>) {
     let Some(Handover::Switching(switching)) = turn.ue.handover else { return };
-    let asked = |psi: u8| has(switching.asked, psi);
-    let waits = |s: &crate::smf::SmContext| asked(s.psi) && s.is_live() && matches!(s.n4, N4State::Updating { .. });
+    let requested = |psi: u8| has(switching.requested, psi);
+    let waits = |s: &crate::smf::SmContext| requested(s.psi) && s.is_live() && matches!(s.n4, N4State::Updating { .. });
     if turn.ue.sessions.iter().any(waits) || smf_updates::is_waiting(turn.ue) {
         return;
     }
     turn.ue.handover = None;
     let now = turn.now();
-    let up = turn.ue.sessions.iter_mut().filter(|s| asked(s.psi) && s.is_up());
+    let up = turn.ue.sessions.iter_mut().filter(|s| requested(s.psi) && s.is_up());
     let mut switched: Vec<_> = up.map(|s| (s.psi, smf::switched(s, now).1)).collect();
     let mut refused = smf_updates::settled(turn.ue, &mut switched);
-    let named = (switching.asked | switching.failed) & !bits(&switched);
+    let named = (switching.requested | switching.failed) & !bits(&switched);
     let mut released = |psi| refused.iter().position(|(p, _)| *p == psi).map(|at| refused.swap_remove(at).1);
     let named = (0..16).filter(|psi| has(named, *psi));
     let released: Vec<_> = named.map(|psi| (psi, released(psi).unwrap_or_else(not_switched))).collect();
@@ -150,7 +150,7 @@ pub fn required(turn: &mut StepContext<'_, '_>, request: &HandoverRequired) {
     for (psi, transfer) in &request.sessions {
         let Some(at) = position(turn, *psi) else { continue };
         let snssai = turn.ue.sessions[at].terms.snssai;
-        if let Some(transfer) = user_plane::ask(turn, at, Input::N2(N2Sm::HandoverRequired, transfer)) {
+        if let Some(transfer) = user_plane::run(turn, at, Input::N2(N2Sm::HandoverRequired, transfer)) {
             items.push(RequestedSession { psi: *psi, snssai, transfer });
         }
     }
@@ -160,14 +160,14 @@ pub fn required(turn: &mut StepContext<'_, '_>, request: &HandoverRequired) {
         amf_id,
         ran_id: None,
         tai,
-        asked: 0,
+        requested: 0,
         commanded: false,
         started: turn.received_at(),
         deadline: turn.now() + turn.env.config.timers.ran_response,
     };
-    moving.asked = smf_updates::prepare(turn, request, moving.amf_id, (id, tai));
-    if moving.asked == 0 {
-        return ask_target(turn, moving, request.cause.clone(), items, &request.container);
+    moving.requested = smf_updates::prepare(turn, request, moving.amf_id, (id, tai));
+    if moving.requested == 0 {
+        return request_target(turn, moving, request.cause.clone(), items, &request.container);
     }
     turn.ue.handover = Some(Handover::Moving(moving));
 }
@@ -187,7 +187,7 @@ fn refuse(turn: &mut StepContext<'_, '_>, cause: Radio) {
 }
 
 /// Sends HANDOVER REQUEST to the target, if there are sessions to hand over.
-fn ask_target(
+fn request_target(
     turn: &mut StepContext<'_, '_>,
     moving: N2Handover,
     cause: Cause,
@@ -200,7 +200,7 @@ fn ask_target(
         smf_updates::cancel(turn, &moving);
         return refuse(turn, Radio::unspecified);
     };
-    let asked = sessions.iter().fold(0, |bits, session| bits | 1 << session.psi);
+    let requested = sessions.iter().fold(0, |bits, session| bits | 1 << session.psi);
     let deadline = turn.now() + turn.env.config.timers.ran_response;
     let request = nr::Request {
         guami: turn.env.config.guami(),
@@ -214,7 +214,7 @@ fn ask_target(
     };
     let pdu = nr::handover_request(moving.amf_id, request);
     turn.effect(Effect::Ngap { assoc: moving.assoc, pdu });
-    turn.ue.handover = Some(Handover::Moving(N2Handover { asked, deadline, ..moving }));
+    turn.ue.handover = Some(Handover::Moving(N2Handover { requested, deadline, ..moving }));
 }
 
 /// Continues an N2 handover once all its SMFs have responded.
@@ -231,13 +231,13 @@ fn smfs_have_answered(turn: &mut StepContext<'_, '_>) {
             // Sessions that their SMFs refuse stay with the source. An SMF without a response may
             // have prepared its session: cancel it.
             let lost = smf_updates::settled(turn.ue, &mut items);
-            smf_updates::cancel_some(turn, &moving, moving.asked & !bits(&items) & !bits(&lost));
+            smf_updates::cancel_some(turn, &moving, moving.requested & !bits(&items) & !bits(&lost));
             let with_slice = |(psi, transfer)| {
                 let snssai = turn.ue.chain.by_psi(psi)?.snssai;
                 Some(RequestedSession { psi, snssai, transfer })
             };
             let items = items.into_iter().filter_map(with_slice).collect();
-            ask_target(turn, moving, cause, items, &container);
+            request_target(turn, moving, cause, items, &container);
         }
         (Some(HandoverSmfStage::Prepared { container }), Some(moving)) => {
             let mut commands = Vec::new();
@@ -278,9 +278,9 @@ pub fn acknowledged(
         return fail(turn, Radio::ho_failure_in_target_5GC_ngran_node_or_target_system);
     }
     let mut commands = Vec::new();
-    for (psi, transfer) in admitted.iter().filter(|(psi, _)| *psi < 16 && has(moving.asked, *psi)) {
+    for (psi, transfer) in admitted.iter().filter(|(psi, _)| *psi < 16 && has(moving.requested, *psi)) {
         let Some(at) = position(turn, *psi) else { continue };
-        let command = user_plane::ask(turn, at, Input::N2(N2Sm::HandoverRequestAcknowledge, transfer));
+        let command = user_plane::run(turn, at, Input::N2(N2Sm::HandoverRequestAcknowledge, transfer));
         commands.extend(command.map(|transfer| (*psi, transfer)));
     }
     if smf_updates::prepared(turn, &moving, (admitted, failed), &container) {
@@ -305,12 +305,12 @@ fn command(
     }
     let goes_along = bits(&commands);
     // An SMF without a response may have prepared its session.
-    smf_updates::cancel_some(turn, &moving, moving.asked & !goes_along & !bits(&refused));
+    smf_updates::cancel_some(turn, &moving, moving.requested & !goes_along & !bits(&refused));
     let mut why = |psi| refused.iter().position(|(p, _)| *p == psi).map(|at| refused.swap_remove(at).1);
-    let lost = (0..16).filter(|psi| has(moving.asked & !goes_along, *psi));
+    let lost = (0..16).filter(|psi| has(moving.requested & !goes_along, *psi));
     let lost = lost.map(|psi| (psi, why(psi).unwrap_or_else(|| refusal(HandoverRefusal::Preparation)))).collect();
     turn.send(|c| nr::handover_command(c, commands, lost, container));
-    (moving.commanded, moving.asked) = (true, goes_along);
+    (moving.commanded, moving.requested) = (true, goes_along);
     moving.deadline = turn.now() + turn.env.config.timers.ran_response;
     turn.ue.handover = Some(Handover::Moving(moving));
 }
@@ -348,7 +348,7 @@ pub fn cancelled(turn: &mut StepContext<'_, '_>) {
 
 /// Handles a message of the source node that the UE has left, except NAS messages. It may have
 /// crossed a message to that node.
-pub fn of_source(turn: &mut StepContext<'_, '_>, message: &UeMessage) {
+pub fn on_source_message(turn: &mut StepContext<'_, '_>, message: &UeMessage) {
     match message {
         UeMessage::ReleaseComplete | UeMessage::Error(_) => source::released(turn),
         UeMessage::ReleaseRequest { .. } => source::release(turn),

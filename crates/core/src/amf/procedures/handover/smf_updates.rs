@@ -15,8 +15,8 @@ use vireo_types::{AmfUeNgapId, GnbId, NrCgi, Tai};
 use vireo_wire::ngap::{CauseRadioNetwork as Radio, encode_open_type};
 
 /// Returns true if the RAN has one of these sessions, one bit each, or was asked to set it up.
-pub(super) fn is_any_up(turn: &StepContext<'_, '_>, asked: u16) -> bool {
-    turn.ue.chain.sessions.iter().any(|s| s.is_live() && s.up && has(asked, s.psi))
+pub(super) fn is_any_up(turn: &StepContext<'_, '_>, requested: u16) -> bool {
+    turn.ue.chain.sessions.iter().any(|s| s.is_live() && s.up && has(requested, s.psi))
 }
 
 /// Returns a filter for the first occurrence of each session in a list of the RAN, so that its SMF
@@ -76,7 +76,7 @@ pub(super) fn prepare(
     target: (GnbId, Tai),
 ) -> u16 {
     drop_unconfirmed(turn.ue);
-    let (mut waiting, mut asked) = (Vec::new(), 0);
+    let (mut waiting, mut requested) = (Vec::new(), 0);
     let mut is_new = new_sessions();
     for (psi, transfer) in request.sessions.iter().filter(|(psi, _)| is_new(*psi)) {
         let Some(number) = turn.ue.chain.by_psi(*psi).filter(|s| s.up).map(|s| s.number) else { continue };
@@ -85,15 +85,15 @@ pub(super) fn prepare(
         let mark = update.handover_key();
         if smf_requests::update(turn, *psi, update) {
             waiting.push((number, mark));
-            asked |= 1 << psi;
+            requested |= 1 << psi;
         }
     }
-    if asked != 0 {
+    if requested != 0 {
         let cause = encode_open_type(&request.cause).map(|octets| octets.to_vec()).unwrap_or_default();
         let stage = HandoverSmfStage::Preparing { cause, container: request.container.clone() };
         turn.ue.chain.handover = Some(Box::new(HandoverSmfState { stage, waiting, ..HandoverSmfState::default() }));
     }
-    asked
+    requested
 }
 
 /// Sends the target's response to the SMFs of the requested sessions. Returns true if an SMF
@@ -109,7 +109,7 @@ pub(super) fn prepared(
     let admitted = admitted.iter().map(|item| (N2Sm::HandoverRequestAcknowledge, item));
     let failed = failed.iter().map(|item| (N2Sm::HandoverAllocationUnsuccessful, item));
     for (kind, (psi, transfer)) in
-        admitted.chain(failed).filter(|(_, (psi, _))| is_new(*psi) && has(moving.asked, *psi))
+        admitted.chain(failed).filter(|(_, (psi, _))| is_new(*psi) && has(moving.requested, *psi))
     {
         let Some(number) = turn.ue.chain.by_psi(*psi).map(|s| s.number) else { continue };
         let update = SmfUpdateRequest::Handover(moving.amf_id, HandoverStep::Prepared(kind, transfer.clone()));
@@ -142,7 +142,7 @@ pub(super) fn complete(turn: &mut StepContext<'_, '_>, moving: &N2Handover, loca
         if !up || stage == RemoteStage::Ending {
             continue;
         }
-        if has(moving.asked, psi) || is_held(turn.ue, psi) {
+        if has(moving.requested, psi) || is_held(turn.ue, psi) {
             taken.push((psi, number, Vec::new()));
         }
         let update = SmfUpdateRequest::Handover(moving.amf_id, HandoverStep::Complete(location));
@@ -161,7 +161,7 @@ pub(super) fn complete(turn: &mut StepContext<'_, '_>, moving: &N2Handover, loca
 
 /// Informs the SMFs of a handover that the UE stays at the source.
 pub(super) fn cancel(turn: &mut StepContext<'_, '_>, moving: &N2Handover) {
-    cancel_some(turn, moving, moving.asked);
+    cancel_some(turn, moving, moving.requested);
 }
 
 /// As [`cancel`], for some sessions, one bit each. The UE may be handed over without them.
@@ -245,12 +245,12 @@ pub(super) fn settled(ue: &mut UeContext, switched: &mut Vec<(u8, Vec<u8>)>) -> 
 pub fn smf_answered(
     turn: &mut StepContext<'_, '_>,
     (psi, number): (u8, SessionNumber),
-    asked: &SmfUpdateRequest,
+    requested: &SmfUpdateRequest,
     told: Result<Vec<u8>, Option<Vec<u8>>>,
 ) -> bool {
     let Some(crossing) = &mut turn.ue.chain.handover else { return false };
-    let mark = asked.handover_key();
-    let at = crossing.waiting.iter().position(|(waits, asked)| *waits == number && *asked == mark);
+    let mark = requested.handover_key();
+    let at = crossing.waiting.iter().position(|(waits, requested)| *waits == number && *requested == mark);
     let Some(at) = at else { return false };
     crossing.waiting.remove(at);
     match told {

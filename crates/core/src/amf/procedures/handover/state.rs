@@ -17,7 +17,7 @@ pub enum Handover {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct XnHandover {
     /// Sessions to be switched, one bit each.
-    pub(super) asked: u16,
+    pub(super) requested: u16,
     /// Sessions that the target did not set up, one bit each.
     pub(super) failed: u16,
     /// The RAN has other UE security capabilities than the context; the acknowledgement corrects
@@ -37,7 +37,7 @@ pub struct N2Handover {
     pub(super) tai: Tai,
     /// Sessions that the target is or will be requested to set up, one bit each. After HANDOVER
     /// COMMAND: the sessions that are handed over.
-    pub(super) asked: u16,
+    pub(super) requested: u16,
     /// HANDOVER COMMAND was sent: the UE moves to the target.
     pub(super) commanded: bool,
     pub(super) started: Instant,

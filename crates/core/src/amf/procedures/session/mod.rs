@@ -33,7 +33,7 @@ pub struct UlNasTransport<'a> {
 
 /// Handles a 5GSM message of the UE.
 pub fn uplink(turn: &mut StepContext<'_, '_>, transport: UlNasTransport<'_>) {
-    if turn.env.config.smf_elsewhere {
+    if turn.env.config.smf_is_remote {
         return uplink_to_smf(turn, transport);
     }
     let at = turn.ue.sessions.iter().position(|s| s.psi == transport.psi && s.is_live());
@@ -110,7 +110,7 @@ fn create(turn: &mut StepContext<'_, '_>, transport: UlNasTransport<'_>) {
         Ok((snssai, network)) if turn.env.config.dnn(&network.dnn, snssai).is_none() => {
             refuse(turn, GmmCause::DnnNotSupportedOrNotSubscribedInTheSlice);
         }
-        Ok((snssai, network)) if turn.env.config.smf_elsewhere => {
+        Ok((snssai, network)) if turn.env.config.smf_is_remote => {
             let dnn = network.dnn.clone();
             smf_requests::create(turn, supi, (transport.psi, transport.n1), (snssai, dnn));
         }
@@ -139,7 +139,7 @@ fn create(turn: &mut StepContext<'_, '_>, transport: UlNasTransport<'_>) {
 /// Handles NGAP transfers of the RAN for sessions.
 pub fn transfers(turn: &mut StepContext<'_, '_>, kind: N2Sm, items: SessionItems) {
     for (psi, transfer) in items {
-        if turn.env.config.smf_elsewhere {
+        if turn.env.config.smf_is_remote {
             if !smf_requests::update(turn, psi, SmfUpdateRequest::N2(kind, transfer)) {
                 turn.note(Note::fault("session-unknown"));
             }

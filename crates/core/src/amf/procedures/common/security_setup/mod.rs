@@ -54,8 +54,8 @@ impl SecuritySetup {
     ) -> Progress {
         let identified = matches!(identity, Some(SubscriberIdentity::Suci(_)));
         let stage = match identity {
-            Some(identity) => ask_home(turn, identity, None),
-            None => ask_identity(turn),
+            Some(identity) => request_vector(turn, identity, None),
+            None => request_identity(turn),
         };
         Progress::Waiting(SecuritySetup { ue_ngksi, capability, identified, repeats: 0, stage })
     }
@@ -70,7 +70,7 @@ impl SecuritySetup {
             return unidentified(turn, "identity-not-suci");
         }
         self.identified = true;
-        self.stage = ask_home(turn, SubscriberIdentity::Suci(response.mobile_identity.value.to_vec()), None);
+        self.stage = request_vector(turn, SubscriberIdentity::Suci(response.mobile_identity.value.to_vec()), None);
         Progress::Waiting(self)
     }
 
@@ -150,12 +150,12 @@ impl SecuritySetup {
                 let Some(auts) = auts else { return refuse(turn) };
                 let resync = Resync { rand: info.rand, auts };
                 self.repeats += 1;
-                self.stage = ask_home(turn, SubscriberIdentity::Supi(supi), Some(resync));
+                self.stage = request_vector(turn, SubscriberIdentity::Supi(supi), Some(resync));
                 Progress::Waiting(self)
             }
             Some(GmmCause::NgKsiAlreadyInUse) if again => {
                 self.repeats += 1;
-                self.stage = ask_home(turn, SubscriberIdentity::Supi(supi), None);
+                self.stage = request_vector(turn, SubscriberIdentity::Supi(supi), None);
                 Progress::Waiting(self)
             }
             // MAC failure, or a USIM that refuses the vector as not for 5G: request the identity of
@@ -221,12 +221,12 @@ impl SecuritySetup {
     }
 
     fn identify(mut self, turn: &mut StepContext<'_, '_>) -> Progress {
-        self.stage = ask_identity(turn);
+        self.stage = request_identity(turn);
         Progress::Waiting(self)
     }
 }
 
-fn ask_identity(turn: &mut StepContext<'_, '_>) -> SecurityStage {
+fn request_identity(turn: &mut StepContext<'_, '_>) -> SecurityStage {
     send_identity_request(turn);
     SecurityStage::Identity(Retry::start(turn.now(), turn.env.config.timers.t3570))
 }
@@ -236,7 +236,11 @@ fn send_identity_request(turn: &mut StepContext<'_, '_>) {
     turn.send_early(NasIdentityRequest::new(NasFGsIdentityType::new(1)).into());
 }
 
-fn ask_home(turn: &mut StepContext<'_, '_>, identity: SubscriberIdentity, resync: Option<Resync>) -> SecurityStage {
+fn request_vector(
+    turn: &mut StepContext<'_, '_>,
+    identity: SubscriberIdentity,
+    resync: Option<Resync>,
+) -> SecurityStage {
     let serving_network = turn.ue.connection.map_or(turn.env.config.plmns[0], |c| c.tai.plmn);
     turn.effect(Effect::Authenticate(AuthenticationRequest { identity, serving_network, resync }));
     SecurityStage::Vector { deadline: turn.now() + VECTOR_LIMIT }
