@@ -89,7 +89,7 @@ impl BalancerMachine {
             // Larger than the numbers of an earlier process, which hosts may have seen.
             queue: InputQueue::new(now.as_micros()),
             dedup: EffectDedup::default(),
-            claims: Claims::new(settings.core.timers.registration_given_up()),
+            claims: Claims::new(settings.core.timers.registration_time_limit()),
             settings,
         }
     }

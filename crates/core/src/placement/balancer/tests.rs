@@ -30,7 +30,7 @@ fn settings() -> Settings {
         n4_address: Ipv4Addr::LOCALHOST.into(),
         n4_node: NodeName::Address(Ipv4Addr::LOCALHOST.into()),
         n2_endpoints: Vec::new(),
-        smf_elsewhere: false,
+        smf_is_remote: false,
     };
     Settings {
         balancer: BalancerId(0),
