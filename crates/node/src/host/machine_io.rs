@@ -46,7 +46,7 @@ pub(super) fn new_machine(member: Option<&Membership>, timers: &Timers) -> Box<M
     let pool_partitions = member.map_or(1, |member| member.welcome.part.1);
     let limits = HostLimits { pool_partitions, waiting_inputs: 16_384, scanned_slots: 64 };
     let owner = member.map(Membership::owner);
-    Box::new(HostMachine::new(owner, Claims::new(timers.registration_given_up()), limits))
+    Box::new(HostMachine::new(owner, Claims::new(timers.registration_time_limit()), limits))
 }
 
 impl Host {
