@@ -63,7 +63,8 @@ impl Host {
     pub(super) fn look_at_room(&mut self) {
         let OverloadConfig { registrations, procedures, start, stop, .. } = self.admission.overload.config;
         let fill = self.fill();
-        let level = self.admission.overload.level.after(fill, &Thresholds { registrations, new_procedures: procedures });
+        let level =
+            self.admission.overload.level.after(fill, &Thresholds { registrations, new_procedures: procedures });
         if level != self.admission.overload.level {
             tracing::info!(?level, fill, "what is turned away has changed");
             self.admission.overload.level = level;

@@ -56,8 +56,8 @@ impl Region {
     #[inline]
     pub(super) fn find(&self, key: Key, value: u64) -> Option<u32> {
         let (lines, tag) = self.lines(key, value);
-        // Both lines are loaded before the first comparison: with many UEs neither is in a cache, and
-        // the processor fetches them at the same time.
+        // Both lines are loaded before the first comparison. With many UEs neither is in a cache,
+        // and the processor fetches them at the same time.
         let entries =
             lines.map(|line| std::array::from_fn::<u64, LINE, _>(|at| self.word(line + at).load(Ordering::Acquire)));
         let is_final = |entry: &&u64| *entry & OPEN == 0;
