@@ -108,7 +108,7 @@ impl Controller {
         self.joined = self.joined.max(map.joined);
         for (host, copies) in &map.hosts {
             self.joined = self.joined.max(host.0.saturating_add(1));
-            let new = || Host { copies: *copies, stage: MemberStage::Serving, liveness, unreached: BTreeSet::new() };
+            let new = || Host { copies: *copies, stage: MemberStage::Serving, liveness, unreached: BTreeMap::new() };
             self.hosts.entry(*host).or_insert_with(new);
         }
         // In the same process as the controller, the only balancer of the map has died with it.
@@ -214,7 +214,7 @@ impl Controller {
             // joins as a new one.
             None if had && !is_in => return Err(Refusal::Fenced(self.epoch())),
             None if others && !is_in => return Err(Refusal::Hosts(self.settings.most_hosts)),
-            None => drop(self.hosts.insert(host, Host { copies, stage, liveness, unreached: BTreeSet::new() })),
+            None => drop(self.hosts.insert(host, Host { copies, stage, liveness, unreached: BTreeMap::new() })),
         }
         self.joined = self.joined.max(host.0.saturating_add(1));
         Ok(host)
@@ -398,9 +398,10 @@ impl Controller {
     }
 
     /// Records all hosts that do not accept a host's copies; replaces its last report.
-    pub fn report_unreachable_peers(&mut self, host: HostId, hosts: impl IntoIterator<Item = HostId>) {
+    pub fn report_unreachable_peers(&mut self, host: HostId, hosts: impl IntoIterator<Item = HostId>, now: Instant) {
         if let Some(host) = self.hosts.get_mut(&host) {
-            host.unreached = hosts.into_iter().collect();
+            let first_report = |peer: HostId| (peer, host.unreached.get(&peer).copied().unwrap_or(now));
+            host.unreached = hosts.into_iter().map(first_report).collect();
         }
     }
 
@@ -520,7 +521,7 @@ impl Controller {
         self.discovery.succession.is_over();
         self.declare_dead(now);
         self.resolve_balancer_partition();
-        self.resolve_host_partition();
+        self.resolve_host_partition(now);
         self.scale(now);
         self.plan();
     }
@@ -566,20 +567,44 @@ impl Controller {
     /// Resolves partitions between hosts that do not accept each other's copies and thus block
     /// effects. Evicts the host in most such pairs, else the one with the highest ID. Its UEs
     /// continue at their replicas.
-    fn resolve_host_partition(&mut self) {
+    ///
+    /// A pair of which neither host misses another peer does not tell which of the two is cut off.
+    /// The cut-off one is silent here or misses further peers within `silence`, however late its
+    /// heartbeats arrive; the other one must not be evicted instead.
+    fn resolve_host_partition(&mut self, now: Instant) {
         loop {
-            let Some(map) = &self.map else { return };
-            let here = |host: &HostId| map.has_host(*host) && self.hosts.contains_key(host);
-            let mut pairs: BTreeMap<HostId, usize> = BTreeMap::new();
-            for (host, entry) in self.hosts.iter().filter(|(host, _)| here(host)) {
-                for other in entry.unreached.iter().filter(|other| here(other) && *other != host) {
-                    *pairs.entry(*host).or_default() += 1;
-                    *pairs.entry(*other).or_default() += 1;
-                }
+            let pairs = self.unreachable_pairs();
+            let mut counts: BTreeMap<HostId, usize> = BTreeMap::new();
+            for host in pairs.keys().flat_map(|(one, other)| [one, other]) {
+                *counts.entry(*host).or_default() += 1;
             }
-            let Some((host, _)) = pairs.into_iter().max_by_key(|(host, count)| (*count, *host)) else { return };
-            self.evict(Member::Host(host));
+            let is_ripe = |host: &HostId| {
+                pairs.iter().any(|((one, other), since)| {
+                    (one == host || other == host) && now.since(*since) >= self.settings.silence
+                })
+            };
+            let evicted = counts
+                .iter()
+                .filter(|(host, count)| **count > 1 || is_ripe(host))
+                .max_by_key(|(host, count)| (**count, **host));
+            let Some((host, _)) = evicted else { return };
+            self.evict(Member::Host(*host));
         }
+    }
+
+    /// Returns the pairs of serving hosts of which one does not accept the other's copies, and the
+    /// first report of each.
+    fn unreachable_pairs(&self) -> BTreeMap<(HostId, HostId), Instant> {
+        let Some(map) = &self.map else { return BTreeMap::new() };
+        let here = |host: &HostId| map.has_host(*host) && self.hosts.contains_key(host);
+        let mut pairs = BTreeMap::new();
+        for (host, entry) in self.hosts.iter().filter(|(host, _)| here(host)) {
+            for (other, since) in entry.unreached.iter().filter(|(other, _)| here(other) && *other != host) {
+                let first = pairs.entry((*host.min(other), *host.max(other))).or_insert(*since);
+                *first = (*first).min(*since);
+            }
+        }
+        pairs
     }
 
     fn evict(&mut self, member: Member) {

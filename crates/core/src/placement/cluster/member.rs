@@ -2,7 +2,7 @@
 
 use crate::placement::balance::{BalancerId, HostId};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use vireo_types::Instant;
 
@@ -58,8 +58,8 @@ pub(super) struct Host {
     pub(super) copies: SocketAddr,
     pub(super) stage: MemberStage,
     pub(super) liveness: Liveness,
-    /// Hosts that do not accept this host's copies.
-    pub(super) unreached: BTreeSet<HostId>,
+    /// Hosts that do not accept this host's copies, and since when this host has reported that.
+    pub(super) unreached: BTreeMap<HostId, Instant>,
 }
 
 #[derive(Clone, Debug)]

@@ -96,6 +96,11 @@ impl Bench {
         self.controller.check_liveness(self.now);
     }
 
+    fn unreachable(&mut self, host: u16, peers: &[u16]) {
+        let peers = peers.iter().map(|peer| HostId(*peer));
+        self.controller.report_unreachable_peers(HostId(host), peers, self.now);
+    }
+
     fn write(&mut self) {
         if let Some(record) = self.controller.to_write() {
             assert!(self.controller.written(record.map.unwrap().epoch()));
@@ -279,25 +284,48 @@ fn of_a_host_and_a_balancer_that_do_not_hear_each_other_the_one_goes_that_others
 }
 
 #[test]
-fn of_two_hosts_without_a_link_the_one_goes_that_others_do_not_reach_either_else_the_youngest() {
+fn host_partition_of_one_pair_evicts_youngest() {
     let mut bench = Bench::new(4, 1);
     bench.pass(3000);
-    bench.controller.report_unreachable_peers(HostId(1), [HostId(2)]);
-    bench.controller.report_unreachable_peers(HostId(2), [HostId(1), HostId(1), HostId(9)]);
+    bench.unreachable(1, &[2]);
+    bench.unreachable(2, &[1, 1, 9]);
+    bench.pass(150);
+    assert_eq!(bench.hosts(), [0, 1, 2, 3], "it may show yet which of them is cut off");
     bench.pass(50);
     assert_eq!(bench.hosts(), [0, 1, 3]);
     assert_eq!(bench.controller.take_evicted(), [(host(2), Refusal::Silent)]);
-    // Host 0 is cut off from both others, and has copies only for one of them.
-    bench.controller.report_unreachable_peers(HostId(0), [HostId(3)]);
-    bench.controller.report_unreachable_peers(HostId(1), [HostId(0)]);
-    bench.controller.report_unreachable_peers(HostId(3), [HostId(0)]);
-    bench.pass(50);
-    assert_eq!(bench.hosts(), [1, 3]);
     // Connections that work again and departed hosts are forgotten.
-    bench.controller.report_unreachable_peers(HostId(1), [HostId(3)]);
-    bench.controller.report_unreachable_peers(HostId(1), [HostId(0)]);
+    bench.unreachable(1, &[3]);
+    bench.pass(150);
+    bench.unreachable(1, &[2]);
+    bench.unreachable(1, &[3]);
+    bench.pass(150);
+    assert_eq!(bench.hosts(), [0, 1, 3]);
+}
+
+#[test]
+fn host_partition_of_several_pairs_evicts_common_host() {
+    let mut bench = Bench::new(4, 1);
+    bench.pass(3000);
+    // Host 0 is cut off from all others, and has copies only for one of them.
+    bench.unreachable(0, &[3]);
+    bench.unreachable(1, &[0]);
+    bench.unreachable(3, &[0]);
     bench.pass(50);
-    assert_eq!(bench.hosts(), [1, 3]);
+    assert_eq!(bench.hosts(), [1, 2, 3]);
+}
+
+#[test]
+fn cut_off_host_with_late_heartbeats_is_evicted() {
+    let mut bench = Bench::new(4, 1);
+    bench.pass(3000);
+    // Of host 0 only what it has sent before still arrives. One peer has missed it already.
+    bench.unreachable(3, &[0]);
+    bench.pass(100);
+    bench.silent.insert(host(0));
+    bench.unreachable(2, &[0]);
+    bench.pass(50);
+    assert_eq!(bench.hosts(), [1, 2, 3]);
 }
 
 #[test]

@@ -177,7 +177,7 @@ impl ControllerMachine {
                 self.controller.caught_up(owner, *epoch, *host);
             }
             (ToController::UnreachablePeers(hosts), Member::Host(host)) => {
-                self.controller.report_unreachable_peers(host, hosts.iter().copied());
+                self.controller.report_unreachable_peers(host, hosts.iter().copied(), now);
             }
             (ToController::PoolPartitions { epoch, parts }, Member::Host(host)) => {
                 self.controller.report_used_partitions(host, *epoch, parts.iter().copied());
