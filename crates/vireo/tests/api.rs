@@ -2,9 +2,12 @@
 //!
 //! The tests also cover how the command line finds both.
 
+mod ports;
+
+use ports::{free_address, free_port};
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -19,12 +22,8 @@ struct Core {
     api: SocketAddr,
 }
 
-fn free_udp_port() -> u16 {
-    UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port()
-}
-
 fn configure(directory: &Path, api: SocketAddr) -> PathBuf {
-    let (udp, n4, upf) = (free_udp_port(), free_udp_port(), free_udp_port());
+    let (udp, n4, upf) = (free_port(), free_port(), free_port());
     let file = directory.join("vireo.toml");
     let text = format!(
         "[n2]\ndriver = \"userspace-udp\"\naddresses = [\"127.0.0.1\"]\nudp-port = {udp}\n[n4]\nlisten = \"127.0.0.1:{n4}\"\n\
@@ -45,7 +44,7 @@ fn vireo(directory: &Path) -> Command {
 impl Core {
     fn start() -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let api = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
+        let api = free_address();
         let file = configure(directory.path(), api);
         let log = fs::File::create(directory.path().join("log")).unwrap();
         let mut command = vireo(directory.path());

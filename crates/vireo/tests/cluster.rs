@@ -7,16 +7,18 @@
 //! * Third cluster: one balancer is isolated from all other members, but not from RAN nodes.
 //! * Fourth cluster: its only balancer is also the controller, and is killed and restarted.
 
+mod ports;
 mod ran;
 mod space;
 
+use ports::{free_address, free_port};
 use ran::{NG_SETUP_FAILURE, NG_SETUP_RESPONSE, RanNode, golden};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use space::{Space, VIREO};
 use std::fs::{self, File};
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -30,17 +32,6 @@ const WITHIN: Duration = Duration::from_secs(30);
 /// PFCP port. In a separate namespace each address can have a UPF on this port.
 const PFCP_PORT: u16 = 8805;
 const UPF: Ipv4Addr = Ipv4Addr::new(127, 0, 2, 1);
-
-/// Returns a free port. If another process takes it first, the cluster logs that and exits.
-fn free_udp_port() -> u16 {
-    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a UDP port");
-    socket.local_addr().expect("an address").port()
-}
-
-fn free() -> SocketAddr {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a TCP port");
-    listener.local_addr().expect("an address")
-}
 
 /// Process of the cluster; it is killed on drop.
 struct Part {
@@ -84,6 +75,14 @@ impl Part {
 
     fn log(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// Returns the logs of all processes of the cluster.
+    fn all_logs(&self) -> String {
+        let files = self.log.parent().and_then(|directory| fs::read_dir(directory).ok()).into_iter().flatten();
+        let files = files.filter_map(|file| Some(file.ok()?.path()));
+        let logs = files.filter(|file| file.extension().is_none() && file.is_file());
+        logs.map(|file| format!("-- {}\n{}", file.display(), fs::read_to_string(&file).unwrap_or_default())).collect()
     }
 
     fn request(&self, path: &str) -> Option<String> {
@@ -145,7 +144,7 @@ impl Part {
             if let Some((_, _, epoch)) = members.filter(|(h, b, _)| (*h, *b) == (hosts, balancers)) {
                 return epoch;
             }
-            assert!(Instant::now() < deadline, "{members:?}, not {hosts} and {balancers}:\n{}", self.log());
+            assert!(Instant::now() < deadline, "{members:?}, not {hosts} and {balancers}:\n{}", self.all_logs());
             thread::sleep(Duration::from_millis(20));
         }
     }
@@ -178,7 +177,7 @@ struct Cluster {
 }
 
 fn start(directory: &Path, name: &str, role: &str, variables: &[(&str, String)]) -> Part {
-    let (api, log) = (free(), directory.join(name));
+    let (api, log) = (free_address(), directory.join(name));
     let own = ["pem", "key"].map(|kind| directory.join(PKI).join(format!("{role}.{kind}")));
     let own = own.iter().zip(["CERTIFICATE", "KEY"]).filter(|(file, _)| file.exists());
     let own = own.map(|(file, key)| (format!("VIREO_CLUSTER__TLS__{key}"), file));
@@ -245,7 +244,7 @@ impl Cluster {
         let directory = tempfile::tempdir().expect("a directory");
         let (path, database) = (directory.path(), directory.path().join("subscribers.db"));
         let upf: SocketAddr =
-            if with_upf { (UPF, PFCP_PORT).into() } else { (Ipv4Addr::LOCALHOST, free_udp_port()).into() };
+            if with_upf { (UPF, PFCP_PORT).into() } else { (Ipv4Addr::LOCALHOST, free_port()).into() };
         let tls = match setting {
             Setting::Upf => String::new(),
             // A separate network of the test.
@@ -258,7 +257,7 @@ impl Cluster {
                 format!("tls = {{ certificate = {certificate:?}, key = {key:?}, authorities = {authorities:?} }}\n")
             }
         };
-        let mut controller = free();
+        let mut controller = free_address();
         if setting == Setting::Apart {
             controller.set_ip(FABRIC[0].into());
         }
@@ -268,7 +267,7 @@ impl Cluster {
              misses = 20\n{tls}\
              [replication]\nmode = \"hot\"\n[pools]\nkey = \"wildcard\"\nworkers = 1\nidle = 0\n\
              [subscribers]\ndatabase = \"{}\"\n[slice.default]\nsnssai = {{ sst = 1 }}\nreplicas = {}\n",
-            free_udp_port(),
+            free_port(),
             database.display(),
             // If no host dies, no replica is needed.
             if with_upf { 0 } else { 1 },
@@ -276,18 +275,18 @@ impl Cluster {
         fs::write(path.join("vireo.toml"), config).expect("a configuration");
         provision(&database);
         let controller = start(path, "controller", "controller", &[]);
-        let udp = free_udp_port();
+        let udp = free_port();
         let balancers = (0..2).map(|n| {
             // Elsewhere a gNB finds both balancers at one port.
-            let udp = if setting == Setting::Apart { udp } else { free_udp_port() };
-            let mut fabric = free();
+            let udp = if setting == Setting::Apart { udp } else { free_port() };
+            let mut fabric = free_address();
             let elsewhere = apart.filter(|_| n == 0);
             if elsewhere.is_some() {
                 fabric.set_ip(FABRIC[1].into());
             }
             let n4: SocketAddr = match with_upf {
                 true => (Ipv4Addr::new(127, 0, 1, 1 + n), PFCP_PORT).into(),
-                false => (Ipv4Addr::LOCALHOST, free_udp_port()).into(),
+                false => (Ipv4Addr::LOCALHOST, free_port()).into(),
             };
             let mut variables = vec![
                 ("VIREO_N2__UDP_PORT", udp.to_string()),
@@ -578,13 +577,13 @@ impl Single {
     fn start() -> Self {
         let directory = tempfile::tempdir().expect("a directory");
         let (path, database) = (directory.path(), directory.path().join("subscribers.db"));
-        let udp = free_udp_port();
+        let udp = free_port();
         let config = format!(
             "[n2]\ndriver = \"userspace-udp\"\nudp-port = {udp}\n[n4]\nlisten = \"127.0.1.1:{PFCP_PORT}\"\n\
              [upf]\nenabled = false\n[[external-upf]]\nn4 = \"{UPF}:{PFCP_PORT}\"\n\
              [cluster]\nbalancer = \"{}\"\nhosts = 2\nmisses = 20\n[replication]\nmode = \"hot\"\n\
              [pools]\nkey = \"wildcard\"\nworkers = 1\nidle = 0\n[subscribers]\ndatabase = \"{}\"\n",
-            free(),
+            free_address(),
             database.display(),
         );
         fs::write(path.join("vireo.toml"), config).expect("a configuration");

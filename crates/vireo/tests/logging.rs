@@ -2,6 +2,7 @@
 //!
 //! Each message of the flood causes a log line.
 
+mod ports;
 mod ran;
 
 use ran::{Core, RanNode, WITHIN, golden};

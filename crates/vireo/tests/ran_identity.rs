@@ -4,6 +4,7 @@
 //! identities to addresses. Attackers and operators' mistakes are RAN nodes at other loopback
 //! addresses.
 
+mod ports;
 mod ran;
 
 use ran::{

@@ -2,6 +2,7 @@
 //!
 //! Changeable settings change, the log names the others, and an invalid file changes nothing.
 
+mod ports;
 mod ran;
 
 use ran::{Core, RanNode, WITHIN};

@@ -1,8 +1,9 @@
 //! Core as a separate process: configured, started, watched and stopped.
 
+use crate::ports::{free_address, free_port};
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -22,17 +23,6 @@ pub(crate) struct Core {
     pub(crate) api: SocketAddr,
 }
 
-/// Returns a free port. If another process takes it first, the core logs that and exits.
-fn free_udp_port() -> u16 {
-    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a UDP port");
-    socket.local_addr().expect("an address").port()
-}
-
-fn free_tcp_port() -> u16 {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a TCP port");
-    listener.local_addr().expect("an address").port()
-}
-
 impl Core {
     /// Starts a core with an absent UPF and `subscribers` lab subscribers. SCTP over UDP needs no
     /// privileges. `more` has further lines of configuration.
@@ -43,8 +33,8 @@ impl Core {
     /// As `start`, with further lines about N2.
     pub(crate) fn start_with(subscribers: u32, n2: &str, more: &str) -> Self {
         let directory = tempfile::tempdir().expect("a directory");
-        let (udp_port, n4_port, upf_port) = (free_udp_port(), free_udp_port(), free_udp_port());
-        let api = SocketAddr::from((Ipv4Addr::LOCALHOST, free_tcp_port()));
+        let (udp_port, n4_port, upf_port) = (free_port(), free_port(), free_port());
+        let api = free_address();
         let database = directory.path().join("subscribers.db");
         let config = format!(
             "[n2]\ndriver = \"userspace-udp\"\naddresses = [\"127.0.0.1\"]\nport = {SCTP_PORT}\nudp-port = {udp_port}\n{n2}\

@@ -13,6 +13,8 @@ mod messages;
 mod n4_and_http;
 mod nas;
 mod ngap;
+#[path = "../ports/mod.rs"]
+mod ports;
 mod privileges;
 mod ran;
 mod transport;

@@ -1,10 +1,11 @@
 //! A core without a UPF, and RAN nodes under the control of a test.
 #![allow(dead_code, reason = "no test needs all of it")]
 
+use crate::ports::{free_address, free_port};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
@@ -38,10 +39,6 @@ pub(crate) fn with_gnb_id(name: &str, id: u8) -> Vec<u8> {
     octets
 }
 
-fn udp_port() -> u16 {
-    UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|socket| socket.local_addr()).expect("a port").port()
-}
-
 /// Running core; it is killed on drop.
 pub(crate) struct Core {
     process: Child,
@@ -61,16 +58,14 @@ impl Drop for Core {
 impl Core {
     /// Starts a core with these lines of `[n2]` and of `[log]`.
     pub(crate) fn start(directory: &Path, (n2_lines, log): (&str, &str), stderr: impl Into<Stdio>) -> Self {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a TCP port");
-        let api = listener.local_addr().expect("an address");
-        drop(listener);
-        let (n2, n4) = (udp_port(), udp_port());
+        let api = free_address();
+        let (n2, n4) = (free_port(), free_port());
         let config = format!(
             "[n4]\nlisten = \"127.0.0.1:{n4}\"\n[api]\nlisten = \"{api}\"\n\
              [upf]\nenabled = false\n[[external-upf]]\nn4 = \"127.0.0.1:{}\"\n[subscribers]\ndatabase = \"{}\"\n\
              [pools]\nkey = \"wildcard\"\nworkers = 1\nidle = 0\n[state]\nues = 1000\n[log]\n{log}\n\
              [n2]\ndriver = \"userspace-udp\"\nudp-port = {n2}\n{n2_lines}\n",
-            udp_port(),
+            free_port(),
             directory.join("subscribers.db").display(),
         );
         let path = directory.join("vireo.toml");
