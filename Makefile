@@ -24,13 +24,17 @@ SEED ?= 1
 # Hosts that join and hosts that are killed.
 CHURN ?= 50
 CHURN_UES ?= 200
+# Release (tag, commit or binary) whose hosts join the cluster of cluster-upgrade, and how many.
+FROM ?= HEAD
+JOINS ?= 6
 
-.PHONY: help setup build demo cluster-demo cluster-churn test test-experiments test-stores check lint licences bench crash faults faults-self-check flood mutate-pfcp mutate-n2 test-kernel-sctp fuzz-smoke docs clean
+.PHONY: help setup build demo cluster-demo cluster-churn cluster-upgrade test test-experiments test-stores check lint licences bench crash faults faults-self-check flood mutate-pfcp mutate-n2 test-kernel-sctp fuzz-smoke docs clean
 
 help:
 	@echo 'make demo              build; 100 UEs register, exchange packets and deregister, in network namespaces'
 	@echo 'make cluster-demo      build; a cluster with 2,000 UEs under faults, none is lost'
 	@echo 'make cluster-churn     $(CHURN) hosts join a cluster under load and $(CHURN) are killed (CHURN=N), no UE is lost'
+	@echo 'make cluster-upgrade   hosts of another release (FROM=tag, commit or binary) join a cluster under load'
 	@echo 'make build             the release binary: $(VIREO)'
 	@echo 'make test              every test, with independent witnesses (pycrate, tshark, scapy)'
 	@echo 'make test-experiments  the short form of each experiment that make test omits, about 3 minutes'
@@ -63,6 +67,9 @@ cluster-demo: build
 
 cluster-churn: build
 	$(VIREO) demo --churn $(CHURN) --ues $(CHURN_UES) --gnbs 4 $(ARGS)
+
+cluster-upgrade: build
+	PATH="$(dir $(CARGO)):$$PATH" scripts/cluster-upgrade $(VIREO) $(FROM) $(JOINS) $(CHURN_UES)
 
 check: lint licences
 

@@ -11,6 +11,7 @@ use crate::process::LAST_WORDS;
 use crate::process::{self, Process};
 use clap::ValueEnum;
 use std::fs::File;
+use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::Duration;
 use vireo_config::Failure;
@@ -62,12 +63,21 @@ pub(crate) struct ClusterProcess {
     _limit: Option<CpuLimit>,
 }
 
+/// Returns a path of an open program that child processes can execute in any mount namespace.
+fn program_path(program: &File) -> String {
+    format!("/proc/self/fd/{}", program.as_raw_fd())
+}
+
 impl ClusterProcess {
     /// Starts the process in its namespace, with the existing configuration file.
     pub(crate) fn start(lab: &Lab, place: NodeRole, options: &CoreOptions, log: File) -> Result<Self, Failure> {
         let port = lab.connect(place)?;
         let address = port.address;
-        let mut command = Process::this_program();
+        let is_joining = matches!(place, NodeRole::Host(n) if usize::from(n) >= options.hosts + options.idle);
+        let mut command = match options.joining_program.as_ref().filter(|_| is_joining) {
+            Some(program) => Process::program(&program_path(program)),
+            None => Process::this_program(),
+        };
         let (mut api, mut limit) = (format!("{address}:{API_PORT}"), None);
         let role = match place {
             NodeRole::Host(number) => {

@@ -1,5 +1,7 @@
 //! Options and subscribers of the core of a lab.
 
+use std::fs::File;
+use std::sync::Arc;
 use vireo_ops::sbi::Encoding;
 
 /// IMSI of the first lab subscriber; the others count up from it.
@@ -74,6 +76,8 @@ pub struct CoreOptions {
     /// Further hosts that join and wait. The hosts of such a cluster leave when they are not
     /// needed.
     pub idle: usize,
+    /// Program of hosts that join a running cluster, if it is not this one's.
+    pub joining_program: Option<Arc<File>>,
     /// Upper bound of each host's share of a processor.
     pub host_part: Option<f64>,
     /// Number of balancers, each in its own namespace with a controller and etcd, as an operator
@@ -105,6 +109,7 @@ impl Default for CoreOptions {
             other_slice: None,
             hosts: 0,
             idle: 0,
+            joining_program: None,
             host_part: None,
             balancers: 0,
             sba: false,

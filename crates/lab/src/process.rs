@@ -54,7 +54,12 @@ impl Process {
     /// mounts over it. Its API has the lab's token and no unix socket, because many processes share
     /// the file system. State outside its memory is sealed with the lab's key.
     pub fn this_program() -> Command {
-        let mut command = Command::new("/proc/self/exe");
+        Self::program("/proc/self/exe")
+    }
+
+    /// As [`Process::this_program`], with the executable of another release.
+    pub(crate) fn program(path: &str) -> Command {
+        let mut command = Command::new(path);
         command.arg0("vireo").env("VIREO_API__TOKEN_FILE", API_TOKEN).env("VIREO_API__SOCKET", "off");
         command.env("VIREO_STATE__KEY_FILE", STATE_KEY);
         command

@@ -101,6 +101,11 @@ pub struct Args {
     #[arg(long, value_name = "N", group = "clusters", value_parser = clap::value_parser!(u8).range(1..=200))]
     #[arg(conflicts_with_all = ["kill_nf", "kill_data", "migrate", "upfs", "datapath", "scenario", "pcap"])]
     pub(super) churn: Option<u8>,
+    /// Run FILE, a `vireo` of another release, as the hosts that join, with --churn
+    ///
+    /// The cluster then has hosts of two builds, as in an upgrade host by host.
+    #[arg(long, value_name = "FILE", requires = "churn")]
+    pub(super) joining_program: Option<PathBuf>,
     /// Select the commits that hosts copy to each other
     #[arg(long, value_enum, default_value_t = Replication::Hot, requires = "clusters")]
     pub(super) replication: Replication,

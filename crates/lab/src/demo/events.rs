@@ -19,6 +19,7 @@ use std::fmt;
 use std::fs::File;
 use std::io::Write;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use vireo_config::Failure;
 
@@ -388,12 +389,14 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     // run.
     let mut json = args.json.as_deref().map(create).transpose()?;
     let log = args.core_log.as_deref().map(create).transpose()?;
+    let joining_program = args.joining_program.as_deref().map(open_program).transpose()?;
     let lab = Lab::build(&UE_NETWORKS)?;
     let interrupt = Interrupt::listen()?;
     let log = log.map_or_else(|| create(Path::new(LOG)), Ok)?;
     let options = CoreOptions {
         subscribers: args.ues.into(),
         hosts: HOSTS,
+        joining_program,
         balancers,
         tables: cluster::tables(HOSTS, args.replication) + if cfg!(debug_assertions) { UNSHED } else { "" },
         ..CoreOptions::default()
@@ -412,6 +415,11 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     core.gather_logs()?;
     told.map_err(|error| Failure(format!("{error}; what the parts of the core said last:\n{words}")))?;
     core.stop()
+}
+
+fn open_program(path: &Path) -> Result<Arc<File>, Failure> {
+    let file = File::open(path);
+    file.map(Arc::new).map_err(|error| Failure(format!("--joining-program {}: {error}", path.display())))
 }
 
 /// Runs the UEs until all events are complete.
