@@ -227,7 +227,7 @@ impl Smf {
         }) = found
         {
             tracing::info!(sessions = left.len(), "the records of SM contexts are there");
-            left.iter().for_each(|(ltmsi, session, _)| sessions.restore(*ltmsi, session, now));
+            left.iter().for_each(|stored| sessions.restore(stored.ltmsi, &stored.session, now));
             takes_over = over;
             match storage_kind {
                 SessionStorage::Database(storing) => {

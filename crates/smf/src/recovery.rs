@@ -2,15 +2,14 @@
 //!
 //! The state consists of SM contexts and the PFCP recovery time stamp.
 
-use super::session::Session;
+use super::session::{RecoveredSession, Session};
 use super::storage::{COLLECTION, NODE, SessionStorage, StorageConfig, name};
 use vireo_core::config::StateScope;
 use vireo_ops::database::{DatabaseError, read_all};
 use vireo_ops::shared_record;
 use vireo_ops::state::{DurableRecords, RecordsConfig};
-use vireo_store::Version;
 use vireo_store::records::{Change, Codec, RecordStore};
-use vireo_types::{Duration, Ltmsi};
+use vireo_types::Duration;
 
 /// Stored state at the start of an SMF.
 #[derive(Debug)]
@@ -19,8 +18,7 @@ pub(super) struct RecoveredState {
     pub(super) recovery: u32,
     /// True if there was a previous SMF.
     pub(super) takes_over: bool,
-    /// SM contexts with their numbers and versions.
-    pub(super) sessions: Vec<(Ltmsi, Box<Session>, Version)>,
+    pub(super) sessions: Vec<RecoveredSession>,
 }
 
 /// Opened storage with its content.
@@ -80,7 +78,7 @@ pub(super) fn load_previous(
         let session = Session::found(codec, found);
         let session = session.filter(|(session, _)| name(session.sm.pfcp.cp_seid.ltmsi()).id == id);
         let (session, known) = session.ok_or(DatabaseError::UnknownFormat)?;
-        sessions.push((session.sm.pfcp.cp_seid.ltmsi(), session, known.version));
+        sessions.push(RecoveredSession::new(session, known.version));
         Ok(())
     })?;
     if scope.is_shared() {
@@ -90,7 +88,7 @@ pub(super) fn load_previous(
                 let session =
                     Session::from_part(codec.format, octets).filter(|s| s.sm.pfcp.cp_seid.ltmsi().get() == number);
                 let session = session.ok_or(DatabaseError::UnknownFormat)?;
-                sessions.push((session.sm.pfcp.cp_seid.ltmsi(), session, found.version));
+                sessions.push(RecoveredSession::new(session, found.version));
             }
             Ok(())
         })?;

@@ -5,7 +5,7 @@
 
 use super::addresses::Addresses;
 use super::supi_seid;
-use super::wire::{self, CreateRequest, ResponseState, UpdateRequest};
+use super::wire::{self, CreateRequest, ResponseState, TransferredSession, UpdateRequest};
 use rand::RngCore;
 use rand::rngs::StdRng;
 use serde::{Deserialize, Serialize};
@@ -20,6 +20,7 @@ use vireo_ops::shared_record;
 use vireo_sbi::amf::CreatedSmContext;
 use vireo_sbi::smf::{HoState, UpCnxState};
 use vireo_sbi::{Message, Reply};
+use vireo_store::Version;
 use vireo_store::records::{Codec, Format, RecordBase, StoredRecord};
 use vireo_types::{Dnn, Duration, Instant, Ltmsi, Seid, SessionAddress, Supi};
 use vireo_wire::pfcp::{self, MessageType};
@@ -108,6 +109,20 @@ pub(super) struct Session {
     /// executed, even after other requests. The target's tunnel is used only once, and a session
     /// without it counts as not handed over.
     completed: Option<String>,
+}
+
+/// A stored SM context of a previous SMF.
+#[derive(Debug)]
+pub(super) struct RecoveredSession {
+    pub(super) ltmsi: Ltmsi,
+    pub(super) session: Box<Session>,
+    pub(super) version: Version,
+}
+
+impl RecoveredSession {
+    pub(super) fn new(session: Box<Session>, version: Version) -> Self {
+        RecoveredSession { ltmsi: session.sm.pfcp.cp_seid.ltmsi(), session, version }
+    }
 }
 
 /// An event on an SM context.
@@ -267,7 +282,8 @@ impl Session {
     }
 
     fn transfer_message(&self, root: &str, name: u32, content: N1N2Content) -> Message {
-        let message = wire::transfer(root, (self.sm.pfcp.cp_seid, self.sm.psi, self.sm.terms.snssai), content);
+        let (seid, psi, snssai) = (self.sm.pfcp.cp_seid, self.sm.psi, self.sm.terms.snssai);
+        let message = wire::transfer(root, TransferredSession { seid, psi, snssai }, content);
         self.with_created(name, message)
     }
 

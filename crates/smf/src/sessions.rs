@@ -23,7 +23,7 @@ mod shared;
 mod shm;
 
 use super::addresses::Addresses;
-use super::session::{self, Outcome, OutgoingMessage, Session, SmEvent, TransactionEnv};
+use super::session::{self, Outcome, OutgoingMessage, RecoveredSession, Session, SmEvent, TransactionEnv};
 use super::storage::{self, SessionStorage, StorageConfig};
 use super::wire;
 use rand::RngCore;
@@ -113,6 +113,16 @@ struct Task {
     reply: Option<ReplyTo>,
     /// Deadline for the database; `None` = none.
     deadline: Option<Instant>,
+    /// Shared record: its number, and the AMF part to commit.
+    brought: Option<AmfCommitRequest>,
+}
+
+/// A request of an AMF without its content.
+#[derive(Debug)]
+struct RequestHead {
+    /// Idempotency key of the request.
+    key: Option<String>,
+    reply: ReplyTo,
     /// Shared record: its number, and the AMF part to commit.
     brought: Option<AmfCommitRequest>,
 }
@@ -287,7 +297,8 @@ impl Sessions {
         if let Some(seid) = wire::unreached(&path) {
             return match self.find(seid, &message, now) {
                 Ok(Some(ltmsi)) => {
-                    self.enqueue_request(ltmsi, SmEvent::Unreached, Transaction::Transfer, (key, reply, brought), now);
+                    let request = RequestHead { key, reply, brought };
+                    self.enqueue_request(ltmsi, SmEvent::Unreached, Transaction::Transfer, request, now);
                 }
                 Ok(None) => self.actions.push(Action::Reply(reply, Reply::done())),
                 Err(answer) => self.actions.push(Action::Reply(reply, answer)),
@@ -295,8 +306,8 @@ impl Sessions {
         }
         match smf::resource(&path) {
             Some(Resource::All) => {
-                if let Err((reply, answer)) = self.create(&message, (key, repeated, reply, brought), now, subscription)
-                {
+                let request = RequestHead { key, reply, brought };
+                if let Err((reply, answer)) = self.create(&message, repeated, request, now, subscription) {
                     self.actions.push(Action::Reply(reply, answer));
                 }
             }
@@ -317,7 +328,7 @@ impl Sessions {
                             Operation::Modify => Transaction::UpdateSmContext,
                             Operation::Release => Transaction::ReleaseSmContext,
                         };
-                        return self.enqueue_request(ltmsi, turn, kind, (key, reply, brought), now);
+                        return self.enqueue_request(ltmsi, turn, kind, RequestHead { key, reply, brought }, now);
                     }
                     (Err(answer), _) => answer,
                     (Ok(None), _) => wire::unknown(),
@@ -404,14 +415,8 @@ impl Sessions {
     }
 
     /// Enqueues a transaction of a request.
-    fn enqueue_request(
-        &mut self,
-        ltmsi: Ltmsi,
-        turn: SmEvent,
-        kind: Transaction,
-        (key, reply, brought): (Option<String>, ReplyTo, Option<AmfCommitRequest>),
-        now: Instant,
-    ) {
+    fn enqueue_request(&mut self, ltmsi: Ltmsi, turn: SmEvent, kind: Transaction, request: RequestHead, now: Instant) {
+        let RequestHead { key, reply, brought } = request;
         let deadline =
             if let SessionBackend::Database(stored) = &self.backend { Some(now + stored.timeout) } else { None };
         self.begin_or_wait(ltmsi, Task { turn, kind, key, reply: Some(reply), deadline, brought }, now);

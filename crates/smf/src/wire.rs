@@ -284,8 +284,17 @@ pub(super) fn done(content: N1N2Content, ResponseState { state, mut handover }: 
     Reply { status: 200, location: None, message: with_parts(Message::new(data), content) }
 }
 
+/// The session of an N1N2 transfer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TransferredSession {
+    pub(super) seid: Seid,
+    pub(super) psi: u8,
+    pub(super) snssai: Snssai,
+}
+
 /// Returns the request for an N1N2 transfer.
-pub(super) fn transfer(root: &str, (seid, psi, snssai): (Seid, u8, Snssai), content: N1N2Content) -> Message {
+pub(super) fn transfer(root: &str, session: TransferredSession, content: N1N2Content) -> Message {
+    let TransferredSession { seid, psi, snssai } = session;
     let (n1, n2, _) = references(&content);
     let ngap_ie_type = content.n2.as_ref().map(|(kind, _)| info_type(*kind));
     let n2 = n2.map(|ngap_data| N2InfoContainer {
@@ -369,7 +378,7 @@ mod tests {
     fn transfer_has_message_and_failure_uri() {
         let content = N1N2Content { n1: Some(vec![0x2e]), n2: Some((N2Sm::SetupRequest, vec![1])) };
         let slice = Snssai { sst: 1, sd: None };
-        let message = transfer("http://s", (Seid(5), 3, slice), content);
+        let message = transfer("http://s", TransferredSession { seid: Seid(5), psi: 3, snssai: slice }, content);
         let data: N1N2MessageTransferReqData = message.value().unwrap();
         assert_eq!(data.failure_uri.as_deref(), Some("http://s/nsmf-callback/v1/unreached/0000000000000005"));
         assert_eq!((data.pdu_session_id, message.parts.len()), (Some(3), 2));

@@ -7,10 +7,12 @@ impl Sessions {
     pub(super) fn create(
         &mut self,
         message: &Message,
-        (key, repeated, reply, brought): (Option<String>, bool, ReplyTo, Option<AmfCommitRequest>),
+        repeated: bool,
+        request: RequestHead,
         now: Instant,
         subscription: Lookup<'_>,
     ) -> Result<(), (ReplyTo, Reply)> {
+        let RequestHead { key, reply, brought } = request;
         let mut asked = match wire::create(message) {
             Ok(asked) => asked,
             Err(problem) => return Err((reply, Reply::problem(&problem))),
@@ -66,7 +68,8 @@ impl Sessions {
             self.fetch_before_create(ltmsi, turn, (key, reply), now);
             return Ok(());
         }
-        self.enqueue_request(ltmsi, turn, Transaction::CreateSmContext, (key, reply, brought), now);
+        let request = RequestHead { key, reply, brought };
+        self.enqueue_request(ltmsi, turn, Transaction::CreateSmContext, request, now);
         Ok(())
     }
 

@@ -22,6 +22,21 @@ pub(super) struct AmfCommitRequest {
     part: Option<(AmfPartHeader, Vec<u8>)>,
 }
 
+/// Part of the AMF that a request delegates.
+struct AmfPart<'a> {
+    part: &'a [u8],
+    own: AmfPartHeader,
+    /// Header of the part in the record.
+    stored: AmfPartHeader,
+}
+
+impl AmfPart<'_> {
+    /// Returns true if the record has another owner: the AMF of the request was taken over.
+    fn is_fenced(&self) -> bool {
+        self.own.owner != self.stored.owner
+    }
+}
+
 impl Sessions {
     /// Returns the delegated commit of a request, if records are shared with the AMF.
     ///
@@ -69,17 +84,12 @@ impl Sessions {
         }
     }
 
-    /// Returns the AMF's part to commit, its header, and the header of the stored part.
-    fn amf_part<'a>(
-        &self,
-        ltmsi: Ltmsi,
-        task: &'a Task,
-        there: &StoredRecord,
-    ) -> Option<(&'a [u8], AmfPartHeader, AmfPartHeader)> {
+    /// Returns the AMF's part to commit, if there is one.
+    fn amf_part<'a>(&self, ltmsi: Ltmsi, task: &'a Task, there: &StoredRecord) -> Option<AmfPart<'a>> {
         let record = self.record_of(ltmsi, task);
         let brought = task.brought.as_ref().filter(|brought| Some(brought.record) == record)?;
         let (own, part) = brought.part.as_ref()?;
-        Some((part, *own, AmfPartHeader::from_record(self.format(), there)?))
+        Some(AmfPart { part, own: *own, stored: AmfPartHeader::from_record(self.format(), there)? })
     }
 
     /// Handles the loaded record.
@@ -96,7 +106,7 @@ impl Sessions {
             );
             return self.abandon(ltmsi, task, None, now);
         }
-        if self.amf_part(ltmsi, &task, &there).is_some_and(|(_, own, before)| own.owner != before.owner) {
+        if self.amf_part(ltmsi, &task, &there).is_some_and(|part| part.is_fenced()) {
             self.actions.extend(task.reply.map(|reply| Action::Reply(reply, wire::overtaken())));
             return self.next(ltmsi, now);
         }
@@ -125,8 +135,8 @@ impl Sessions {
     /// Returns the parts of AMF and UPF that a transaction stores, and the part that it removes.
     fn other_parts(&self, ltmsi: Ltmsi, task: &Task, there: &StoredRecord) -> (Vec<(String, Vec<u8>)>, Option<String>) {
         let (format, mut put, mut out) = (self.octets(), Vec::new(), None);
-        if let Some((part, own, before)) = self.amf_part(ltmsi, task, there)
-            && own.follows(before)
+        if let Some(AmfPart { part, own, stored }) = self.amf_part(ltmsi, task, there)
+            && own.follows(stored)
         {
             put.push((shared_record::AMF.to_owned(), part.to_vec()));
         }
@@ -206,7 +216,7 @@ impl Sessions {
                 (Some(Some(own)), Some(session)) => own == *session,
                 (own, session) => own.is_none() && session.is_none(),
             };
-            let foreign = self.amf_part(ltmsi, &task, there).is_some_and(|(_, own, there)| own.owner != there.owner);
+            let foreign = self.amf_part(ltmsi, &task, there).is_some_and(|part| part.is_fenced());
             let (put, out) = self.other_parts(ltmsi, &task, there);
             is_own && !foreign && put.is_empty() && out.is_none()
         });

@@ -120,10 +120,11 @@ impl Sessions {
         &mut self,
         records: Box<dyn RecordStore>,
         metrics: Arc<Metrics>,
-        there: Vec<(Ltmsi, Box<Session>, Version)>,
+        stored: Vec<RecoveredSession>,
     ) {
         let mut here = ShmSessions::new(records, metrics);
-        here.sessions.extend(there.into_iter().map(|(ltmsi, session, version)| (ltmsi, (session, version))));
+        let entry = |RecoveredSession { ltmsi, session, version }| (ltmsi, (session, version));
+        here.sessions.extend(stored.into_iter().map(entry));
         self.backend = SessionBackend::Shm(Box::new(here));
     }
 

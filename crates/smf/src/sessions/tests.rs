@@ -207,7 +207,7 @@ impl World {
             return;
         };
         let before = recovery::load_previous(records, (codec, scope), 7).unwrap();
-        before.sessions.iter().for_each(|(ltmsi, session, _)| self.smf.restore(*ltmsi, session, self.now));
+        before.sessions.iter().for_each(|stored| self.smf.restore(stored.ltmsi, &stored.session, self.now));
         self.have(before.sessions);
     }
 

@@ -3,6 +3,7 @@
 mod record;
 mod table;
 
+pub(crate) use record::FoundSession;
 pub(crate) use table::Sessions;
 
 use crate::config::N3;

@@ -36,7 +36,7 @@ pub(crate) use backend::{OpenedStore, PersistenceBackend, begin};
 pub(crate) use shared::SharedRecordConfig;
 
 use crate::machine::exchange::{Answered, Outgoing};
-use crate::machine::session::Session;
+use crate::machine::session::{FoundSession, Session};
 use crate::machine::settings::Timestamps;
 use crate::machine::tables_access::TablesAccess;
 use crate::machine::{DirtyState, Node, Upf, Written};
@@ -136,6 +136,13 @@ struct Lane {
     behind: VecDeque<Task>,
 }
 
+/// A request with the loaded record of its session.
+struct LoadedRequest<'a> {
+    name: Name,
+    known: RecordBase,
+    request: &'a Request,
+}
+
 /// Messages that leave when the remaining commits are done.
 #[derive(Debug)]
 struct CommitGroup {
@@ -210,7 +217,8 @@ pub(crate) fn load_previous(
     let node = begin_life(records, node)?;
     let (mut sessions, mut versions) = (Vec::new(), Vec::new());
     read_all(records, COLLECTION, |seid, found| {
-        let (session, answered, known) = Session::found(codec, found, ntp).ok_or(DatabaseError::UnknownFormat)?;
+        let found = Session::found(codec, found, ntp).ok_or(DatabaseError::UnknownFormat)?;
+        let FoundSession { session, answered, known } = found;
         sessions.push((seid, session, answered));
         versions.push((seid, known.version));
         Ok(())
@@ -508,7 +516,8 @@ impl PersistentUpf {
         }
         let mut answered = None;
         if let Some(found) = found.filter(|_| name.collection == COLLECTION) {
-            let Some((session, before, loaded)) = self.decoded(name, found, on.now.ntp) else {
+            let Some(FoundSession { session, answered: before, known: loaded }) = self.decoded(name, found, on.now.ntp)
+            else {
                 error!("a record is no session of this release: is state.key another program's too?");
                 return self.abandon(on, name, task);
             };
@@ -528,12 +537,7 @@ impl PersistentUpf {
     }
 
     /// Decodes the session of a found record.
-    fn decoded(
-        &self,
-        name: Name,
-        found: StoredRecord,
-        ntp: u32,
-    ) -> Option<(Box<Session>, Option<Answered>, RecordBase)> {
+    fn decoded(&self, name: Name, found: StoredRecord, ntp: u32) -> Option<FoundSession> {
         // A part is binary in any format.
         let codec = if self.places.has(name.id) { Codec::default() } else { self.codec };
         Session::found(codec, found, ntp)
@@ -556,7 +560,7 @@ impl PersistentUpf {
         }
         let mut out = Outgoing::new();
         on.upf.receive(*from, datagram, on.now, on.plane, &mut out);
-        self.commit_changes(on, Some((name, known, request)), out);
+        self.commit_changes(on, Some(LoadedRequest { name, known, request }), out);
         self.forget_if_removed(on.upf, name);
     }
 
@@ -565,7 +569,7 @@ impl PersistentUpf {
     fn commit_changes<P: TablesAccess>(
         &mut self,
         on: &mut TransactionContext<'_, P>,
-        own: Option<(Name, RecordBase, &Request)>,
+        own: Option<LoadedRequest<'_>>,
         mut out: Outgoing,
     ) {
         let DirtyState { mut sessions, node } = on.upf.take_changed();
@@ -573,8 +577,8 @@ impl PersistentUpf {
         sessions.dedup();
         let mut names: Vec<Name> = sessions.into_iter().map(name).collect();
         names.extend(node.then_some(NODE));
-        let request = own.as_ref().map(|(_, _, request)| (request.from, request.sequence));
-        if let Some((own, _, Request { from, sequence, shared: true, .. })) = &own {
+        let request = own.as_ref().map(|own| (own.request.from, own.request.sequence));
+        if let Some(LoadedRequest { name: own, request: Request { from, sequence, shared: true, .. }, .. }) = &own {
             // The response carries the session of its request, and the receiver commits that.
             if names.contains(own) && self.places.attach(on.upf, (*from, *sequence), own.id, &mut out) {
                 names.retain(|name| name != own);
@@ -590,7 +594,7 @@ impl PersistentUpf {
         };
         for changed in &names {
             match &own {
-                Some((name, known, request)) if name == changed => {
+                Some(LoadedRequest { name, known, request }) if name == changed => {
                     let answered = on.upf.answered(request.from, request.sequence);
                     let commit = Commit::new(request.kind, answered, tickets.clone());
                     self.commit(on, *name, known.clone(), commit);
@@ -598,8 +602,8 @@ impl PersistentUpf {
                 _ => self.begin_or_wait(on, *changed, Task::Changed(tickets.clone())),
             }
         }
-        if let Some((name, ..)) = own.filter(|(name, ..)| !names.contains(name)) {
-            self.next(name);
+        if let Some(own) = own.filter(|own| !names.contains(&own.name)) {
+            self.next(own.name);
         }
     }
 
@@ -685,7 +689,7 @@ impl PersistentUpf {
         let own = name.collection == COLLECTION && !self.places.has(name.id);
         let decoded = found.clone().filter(|_| own).and_then(|found| self.decoded(name, found, on.now.ntp));
         // A store that converted the record meanwhile may have reordered its fields.
-        let there = decoded.and_then(|(session, answered, loaded)| {
+        let there = decoded.and_then(|FoundSession { session, answered, known: loaded }| {
             known = loaded;
             session.encode(self.codec, answered.as_ref(), None).ok()
         });

@@ -41,14 +41,22 @@ struct SliceLoadState {
     resting: u32,
 }
 
+/// Load of one worker.
+#[derive(Clone, Copy, Debug)]
+struct UserRate {
+    worker: u8,
+    /// Packets per second in both directions.
+    rate: f64,
+    users: usize,
+}
+
 impl SliceLoadState {
-    /// Checks the packet rate (1/s) and the number of users of each worker. Returns the migration
-    /// to run, if any.
-    fn check(&mut self, workers: &[(u8, f64, usize)]) -> Option<UserMoves> {
+    /// Checks the load of each worker. Returns the migration to run, if any.
+    fn check(&mut self, workers: &[UserRate]) -> Option<UserMoves> {
         self.resting = self.resting.saturating_sub(1);
-        let by_rate = |a: &&(u8, f64, usize), b: &&(u8, f64, usize)| a.1.total_cmp(&b.1);
-        let &(from, most, users) = workers.iter().max_by(by_rate)?;
-        let &(to, least, _) = workers.iter().min_by(by_rate)?;
+        let by_rate = |a: &&UserRate, b: &&UserRate| a.rate.total_cmp(&b.rate);
+        let &UserRate { worker: from, rate: most, users } = workers.iter().max_by(by_rate)?;
+        let &UserRate { worker: to, rate: least, .. } = workers.iter().min_by(by_rate)?;
         if most < BUSY || most < least * UNEVEN {
             self.uneven = 0;
             if most >= BUSY {
@@ -104,7 +112,8 @@ impl Rebalance {
         self.watches.resize(slices.len(), SliceLoadState::default());
         let mut moved = 0;
         for (slice, watch) in slices.iter().zip(&mut self.watches) {
-            let workers: Vec<_> = slice.workers.iter().map(|(n, users)| (*n, rate(*n), *users)).collect();
+            let load = |&(worker, users): &(u8, usize)| UserRate { worker, rate: rate(worker), users };
+            let workers: Vec<UserRate> = slice.workers.iter().map(load).collect();
             let Some(UserMoves { from, to, users }) = watch.check(&workers) else { continue };
             let (_, own) = move_from(from, users, &(to..to.saturating_add(1)), &mut with);
             info!(slice = slice.name, from, to, "{own} users are handled by another worker now: theirs had more to do");
@@ -120,15 +129,19 @@ impl Rebalance {
 mod tests {
     use super::*;
 
+    fn rates(workers: [(u8, f64, usize); 2]) -> [UserRate; 2] {
+        workers.map(|(worker, rate, users)| UserRate { worker, rate, users })
+    }
+
     #[test]
     fn users_move_when_it_is_uneven_for_longer() {
         let mut watch = SliceLoadState::default();
-        let uneven = [(1, 100_000.0, 50), (2, 20_000.0, 50)];
+        let uneven = rates([(1, 100_000.0, 50), (2, 20_000.0, 50)]);
         assert_eq!(watch.check(&uneven), None, "once is none");
         assert_eq!(watch.check(&uneven), Some(UserMoves { from: 1, to: 2, users: 20 }), "two fifths of its packets");
-        assert_eq!(watch.check(&[(1, 60_000.0, 30), (2, 58_000.0, 70)]), None);
+        assert_eq!(watch.check(&rates([(1, 60_000.0, 30), (2, 58_000.0, 70)])), None);
         assert_eq!(watch.check(&uneven), None, "it has to be uneven for longer again");
-        assert_eq!(watch.check(&[(1, 61_000.0, 30), (2, 50_000.0, 70)]), None, "not by much");
+        assert_eq!(watch.check(&rates([(1, 61_000.0, 30), (2, 50_000.0, 70)])), None, "not by much");
         assert_eq!(watch.check(&uneven), None);
     }
 
@@ -136,7 +149,7 @@ mod tests {
     fn idle_workers_and_single_users_are_not_moved() {
         for workers in [[(1, 19_000.0, 50), (2, 0.0, 50)], [(1, 90_000.0, 1), (2, 0.0, 50)]] {
             let mut watch = SliceLoadState::default();
-            assert!((0..10).all(|_| watch.check(&workers).is_none()));
+            assert!((0..10).all(|_| watch.check(&rates(workers)).is_none()));
         }
         assert_eq!(SliceLoadState::default().check(&[]), None);
     }
@@ -148,7 +161,7 @@ mod tests {
         let mut shifts = 0;
         for _ in 0..1000 {
             let workers = if at_first { [(1, 1e5, 10), (2, 1.0, 10)] } else { [(1, 1.0, 10), (2, 1e5, 10)] };
-            if watch.check(&workers).is_some() {
+            if watch.check(&rates(workers)).is_some() {
                 at_first = !at_first;
                 shifts += 1;
             }

@@ -12,7 +12,7 @@ impl World {
     }
 
     /// Passes the records and their SM contexts to a new SMF.
-    pub(super) fn have(&mut self, there: Vec<(Ltmsi, Box<Session>, Version)>) {
+    pub(super) fn have(&mut self, there: Vec<RecoveredSession>) {
         if let (SessionStorage::Shm, Some(records)) = (self.storage_kind, &self.records) {
             self.smf.keep_here(Box::new(records.clone()), Arc::clone(&memory::METRICS), there);
         }

@@ -72,6 +72,16 @@ struct SessionExtras<'a> {
     answered: Option<Cow<'a, Answered>>,
 }
 
+/// A session in a stored record.
+#[derive(Debug)]
+pub(crate) struct FoundSession {
+    pub(crate) session: Box<Session>,
+    /// Last answered request of the session.
+    pub(crate) answered: Option<Answered>,
+    /// Base of the next commit.
+    pub(crate) known: RecordBase,
+}
+
 impl Session {
     /// Encodes the session with its last answered request. The request is left out if the record
     /// would exceed `most` bytes.
@@ -142,17 +152,12 @@ impl Session {
         (whose, Cow::Borrowed(rules), further)
     }
 
-    /// Decodes a stored session, which has no datapath entries yet. Returns also the base of its
-    /// next commit. `now` is in seconds since 1900.
-    pub(crate) fn found(
-        codec: Codec,
-        found: StoredRecord,
-        now: u32,
-    ) -> Option<(Box<Self>, Option<Answered>, RecordBase)> {
+    /// Decodes a stored session, which has no datapath entries yet. `now` is in seconds since 1900.
+    pub(crate) fn found(codec: Codec, found: StoredRecord, now: u32) -> Option<FoundSession> {
         let read = |codec: Codec, found| {
             let (written, known) = codec.found::<StoredFields<'static>>(found).ok()?;
             let (session, answered) = Session::from_fields(written, now)?;
-            Some((session, answered, known))
+            Some(FoundSession { session, answered, known })
         };
         // Records that were written before the format changed are binary.
         let binary = (found.parts.is_empty() && codec.format != Format::Binary).then(|| found.clone());
