@@ -1,32 +1,30 @@
-//! One SM context and the transactions on it.
+//! One SM context and its pending messages.
 //!
 //! The messages of a transaction are stored with the SM context. After a failure, the next SMF that
 //! loads the SM context can send them again.
 
+mod transaction;
+
+pub(super) use transaction::carry_out;
+
 use super::addresses::Addresses;
-use super::supi_seid;
 use super::wire::{self, CreateRequest, ResponseState, TransferredSession, UpdateRequest};
-use rand::RngCore;
 use rand::rngs::StdRng;
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use vireo_core::config::CoreConfig;
 use vireo_core::sba::{CARRIED_OCTETS, N1N2Content, N1N2TransferResult};
-use vireo_core::smf::{self, Create, HandoverRefusal, Input, N2Sm, N4State, Output, RanState, SmContext, Stage};
-use vireo_core::step::idempotency_key;
+use vireo_core::smf::{N4State, RanState, SmContext, Stage};
 use vireo_core::subscription::DnnSubscription;
-use vireo_core::{Env, Identifiers};
-use vireo_ops::shared_record;
 use vireo_sbi::amf::CreatedSmContext;
-use vireo_sbi::smf::{HoState, UpCnxState};
+use vireo_sbi::smf::HoState;
 use vireo_sbi::{Message, Reply};
 use vireo_store::Version;
 use vireo_store::records::{Codec, Format, RecordBase, StoredRecord};
-use vireo_types::{Dnn, Duration, Instant, Ltmsi, Seid, SessionAddress, Supi};
-use vireo_wire::pfcp::{self, MessageType};
+use vireo_types::{Dnn, Duration, Instant, Ltmsi, SessionAddress, Supi};
 
 /// Version of the stored fields.
-const FORMAT: u8 = 6;
+const FORMAT: u8 = 7;
 /// Age up to which messages to the AMF are repeated after a recovery. It is longer than the
 /// previous SMF would have retried.
 const REPEATED_FOR: Duration = Duration::from_secs(10);
@@ -70,6 +68,37 @@ struct Implied {
     by: Option<u32>,
 }
 
+/// State of an SM context towards the AMF.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum AmfState {
+    /// The create request is unanswered, with piggyback or an implied response (TS 29.502 5.2.2.2).
+    ///
+    /// The response follows once the UPF has the session. If the SMF dies earlier, the AMF repeats
+    /// the request. Afterwards the AMF has the complete state.
+    Creating,
+    /// The AMF has the SM context.
+    Active,
+    /// The AMF has a transfer for a downlink packet and has not replied whether the UE is reachable
+    /// (TS 23.502 4.2.3.3 step 3).
+    AwaitingReachability,
+    /// The AMF has released the SM context or no longer has it (TS 29.502 5.2.2.4). The UPF may
+    /// still have the session.
+    Releasing,
+    /// The SM context has ended, and the AMF must still be notified (TS 29.502 5.2.2.5).
+    Ended,
+}
+
+/// Location where an SM context is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Location {
+    /// In a record of its own, or in memory.
+    Own,
+    /// In the UE record with this number.
+    UeRecord(u64),
+    /// At the AMF (piggyback).
+    Amf,
+}
+
 /// An SM context and its pending messages.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Session {
@@ -83,26 +112,12 @@ pub(super) struct Session {
     pending: Option<PendingAnswer>,
     /// Key and content of the last response.
     answered: Option<(String, N1N2Content, ResponseState)>,
-    /// True after a transfer for a downlink packet, until the AMF has replied whether the UE is
-    /// reachable.
-    calling: bool,
-    /// True if the AMF knows that the SM context ends.
-    is_end_known: bool,
-    /// True if the SM context has ended and the AMF must still be notified.
-    ended: bool,
+    amf: AmfState,
     /// Number of the last outgoing message.
     last: u32,
     to_upf: Vec<PendingPfcpRequest>,
     to_amf: Vec<PendingTransfer>,
-    /// Number of the UE record that contains the SM context; `None` = it has its own record.
-    pub(super) record: Option<u64>,
-    /// True if the SM context is piggybacked and the AMF stores it.
-    pub(super) is_piggybacked: bool,
-    /// True while a create request is unanswered, with piggyback or an implied response.
-    ///
-    /// The response follows once the UPF has the session. If the SMF dies earlier, the AMF repeats
-    /// the request. Afterwards the AMF has the complete state.
-    pub(super) creating: bool,
+    location: Location,
     /// Set if the AMF accepts the first transfer as create response.
     implied: Option<Implied>,
     /// Key of the last request that completed an N2 handover. Its repeats are answered but not
@@ -207,8 +222,7 @@ impl Session {
         &self.status_uri
     }
 
-    /// Decodes a stored SM context of this version or the two previous ones. Also returns the base
-    /// of the next commit.
+    /// Decodes a stored SM context. Also returns the base of the next commit.
     pub(super) fn found(codec: Codec, found: StoredRecord) -> Option<(Box<Self>, RecordBase)> {
         let (session, known) = codec.found::<Box<Session>>(found).ok()?;
         (session.format == FORMAT).then_some((session, known))
@@ -222,8 +236,8 @@ impl Session {
     /// Encodes the SM context for piggybacking, without messages to the AMF, which are sent along.
     /// `None` = too long.
     pub(super) fn travelling(&self) -> Option<Vec<u8>> {
-        let (creating, implied) = (false, None);
-        let session = Session { pending: None, answered: None, to_amf: Vec::new(), creating, implied, ..self.clone() };
+        let amf = if self.is_creating() { AmfState::Active } else { self.amf };
+        let session = Session { pending: None, answered: None, to_amf: Vec::new(), amf, implied: None, ..self.clone() };
         postcard::to_stdvec(&session).ok().filter(|octets| octets.len() <= CARRIED_OCTETS)
     }
 
@@ -234,7 +248,22 @@ impl Session {
 
     /// Returns true if the session has ended and only the notification of the AMF is pending.
     pub(super) fn has_ended(&self) -> bool {
-        self.ended
+        self.amf == AmfState::Ended
+    }
+
+    /// Returns true while the create request is unanswered.
+    pub(super) fn is_creating(&self) -> bool {
+        self.amf == AmfState::Creating
+    }
+
+    /// Returns true if the AMF stores the SM context.
+    pub(super) fn is_piggybacked(&self) -> bool {
+        self.location == Location::Amf
+    }
+
+    /// Returns the number of the UE record that contains the SM context, if there is one.
+    pub(super) fn record(&self) -> Option<u64> {
+        if let Location::UeRecord(record) = self.location { Some(record) } else { None }
     }
 
     /// Returns true if no procedure is in progress.
@@ -243,7 +272,7 @@ impl Session {
         let settled = sm.n4 == N4State::Synced
             && sm.stage == Stage::Established
             && matches!(sm.ran, RanState::Idle | RanState::Up);
-        self.ended || settled && self.pending.is_none() && !self.calling
+        self.has_ended() || settled && self.pending.is_none() && self.amf != AmfState::AwaitingReachability
     }
 
     /// Returns the idempotency key of the create request.
@@ -273,7 +302,7 @@ impl Session {
             }
         });
         let notify = || OutgoingMessage::Notify { uri: self.status_uri.clone(), message: wire::released() };
-        self.to_upf.iter().map(pfcp).chain(transfers).chain(self.ended.then(notify)).collect()
+        self.to_upf.iter().map(pfcp).chain(transfers).chain(self.has_ended().then(notify)).collect()
     }
 
     /// Removes the transfers up to `number`, which the AMF has received.
@@ -310,441 +339,5 @@ impl Session {
         }
         let response_state = ResponseState { state: None, handover: Some(HoState::Completed) };
         (self.completed.as_deref() == Some(key)).then(|| Some(wire::done(N1N2Content::default(), response_state)))
-    }
-}
-
-/// Runs a transaction. `key` is the idempotency key of its request, if there is one.
-pub(super) fn carry_out(
-    session: Option<Box<Session>>,
-    turn: &SmEvent,
-    (ltmsi, key): (Ltmsi, Option<&str>),
-    now: Instant,
-    means: &mut TransactionEnv,
-) -> Outcome {
-    match (session, turn) {
-        (None, SmEvent::Create(asked)) => create(asked, (ltmsi, key), now, means),
-        (Some(session), turn) => SmTransaction { session, means, now, out: Outcome::default() }.run(turn, key),
-        (None, _) => Outcome { own: Some(wire::unknown()), ..Outcome::default() },
-    }
-}
-
-fn create(
-    (asked, subscription): &(CreateRequest, DnnSubscription),
-    (ltmsi, key): (Ltmsi, Option<&str>),
-    now: Instant,
-    means: &mut TransactionEnv,
-) -> Outcome {
-    let CreateRequest { supi, psi, snssai, dnn, n1, status_uri, piggyback, record, implied } = asked;
-    // With piggyback, SEID and address search depend only on the request. A repeated create
-    // replaces a session that an SMF created before it died.
-    let seid = piggyback.map(|number| supi_seid::seid(*supi, number));
-    let index = seid.map_or(0, Seid::session);
-    let request = Create { supi: *supi, ltmsi, index, psi: *psi, n1, snssai: *snssai, dnn, subscription };
-    if let Some(seid) = seid {
-        means.addresses.look_from(seid.0);
-    }
-    let rng = &mut means.rng;
-    let last = rng.next_u32() >> 4;
-    let mut random = |octets: &mut [u8]| match (seid, octets.len()) {
-        (Some(seid), 4) => octets.copy_from_slice(&seid.generation().to_be_bytes()),
-        _ => rng.fill_bytes(octets),
-    };
-    let (config, ids) = (&means.config, &mut means.addresses);
-    let mut env = Env { now, arrived: now, config, random: &mut random, ids, ran: &() };
-    let (sm, outputs) = smf::create(&request, &mut env);
-    let Some(sm) = sm else {
-        let n1 = outputs.into_iter().find_map(|output| if let Output::N1(n1) = output { Some(n1) } else { None });
-        return Outcome { own: Some(wire::not_created(n1)), ..Outcome::default() };
-    };
-    // The AMF finds the answered request by its key.
-    let implied = implied.filter(|_| key.is_some()).map(|number| Implied { number, by: None });
-    let creating = piggyback.is_some() || implied.is_some();
-    let own = (!creating).then(|| wire::created(&means.root, sm.pfcp.cp_seid, *psi, *snssai));
-    let session = Session {
-        format: FORMAT,
-        sm,
-        supi: *supi,
-        status_uri: status_uri.clone(),
-        made_by: key.map(str::to_owned),
-        pending: None,
-        answered: None,
-        calling: false,
-        is_end_known: false,
-        ended: false,
-        last,
-        to_upf: Vec::new(),
-        to_amf: Vec::new(),
-        record: *record,
-        is_piggybacked: piggyback.is_some(),
-        creating,
-        implied,
-        completed: None,
-    };
-    let mut work = SmTransaction { session: Box::new(session), means, now, out: Outcome { own, ..Outcome::default() } };
-    let gone = work.carry_out(outputs);
-    work.end(gone)
-}
-
-/// A transaction in progress.
-struct SmTransaction<'a> {
-    session: Box<Session>,
-    means: &'a mut TransactionEnv,
-    now: Instant,
-    out: Outcome,
-}
-
-impl SmTransaction<'_> {
-    fn run(mut self, turn: &SmEvent, key: Option<&str>) -> Outcome {
-        if self.session.ended {
-            return self.ended(turn);
-        }
-        if let SmEvent::Update(_) | SmEvent::Release = turn
-            && let Some(own) = self.session.repeats(key)
-        {
-            // The previous SMF has not answered the request, or its response was lost.
-            return Outcome { session: Some(self.session), own, ..self.out };
-        }
-        let gone = match turn {
-            // A previous request has created the SM context.
-            SmEvent::Create(_) => {
-                let sm = &self.session.sm;
-                self.out.own = Some(wire::created(&self.means.root, sm.pfcp.cp_seid, sm.psi, sm.terms.snssai));
-                false
-            }
-            SmEvent::Update(said) => self.update(said, key),
-            SmEvent::Release => {
-                self.session.is_end_known = true;
-                self.wait(key, ResponseState::default(), false);
-                self.step(Input::ReleaseLocally)
-            }
-            SmEvent::Unreached => {
-                self.out.own = Some(Reply::done());
-                self.step(Input::Unreachable)
-            }
-            SmEvent::Forgotten => {
-                self.session.is_end_known = true;
-                self.step(Input::ReleaseLocally)
-            }
-            // With piggyback, the UPF of the session was unknown before the SM context arrived.
-            SmEvent::Pfcp(upf, message) if *upf != self.session.sm.pfcp.upf => {
-                self.refuse(*upf, message);
-                false
-            }
-            SmEvent::Pfcp(_, message) => {
-                self.answered(message);
-                match self.other_address(message) {
-                    Some(asked) => self.carry_out(vec![asked]),
-                    None => self.step(Input::Pfcp(message)),
-                }
-            }
-            SmEvent::PfcpTimeout => {
-                self.session.to_upf.clear();
-                self.step(Input::PfcpTimeout)
-            }
-            SmEvent::UpfLost => {
-                self.session.to_upf.clear();
-                self.step(Input::UpfLost)
-            }
-            SmEvent::Transferred(result) => self.transferred(*result),
-            SmEvent::Notified => false,
-            SmEvent::Deadline => self.step(Input::Deadline),
-        };
-        self.end(gone)
-    }
-
-    /// Handles an event after the end, while the notification of the AMF is pending.
-    fn ended(mut self, turn: &SmEvent) -> Outcome {
-        self.out.own = match turn {
-            SmEvent::Update(_) | SmEvent::Release => Some(wire::unknown()),
-            SmEvent::Unreached => Some(Reply::done()),
-            _ => None,
-        };
-        let known = matches!(turn, SmEvent::Release | SmEvent::Forgotten | SmEvent::Notified);
-        if let SmEvent::Notified = turn
-            && let Some(said) = self.take_response()
-        {
-            self.out.answer = Some(wire::done(said.content, said.response_state));
-        }
-        Outcome { session: (!known).then_some(self.session), changed: known, ..self.out }
-    }
-
-    fn update(&mut self, said: &UpdateRequest, key: Option<&str>) -> bool {
-        let state =
-            said.state.map(|state| if state == UpCnxState::Activating { state } else { UpCnxState::Deactivated });
-        self.wait(key, ResponseState { state, handover: said.handover }, said.switches());
-        if said.handover == Some(HoState::Completed) {
-            self.session.completed = key.map(str::to_owned);
-        }
-        let mut gone = false;
-        if said.state == Some(UpCnxState::Activating) && std::mem::take(&mut self.session.calling) {
-            // The AMF has not passed the transfer to the RAN but paged the UE, which responds by
-            // this request.
-            gone |= self.step(Input::Deactivate);
-        }
-        for input in said.inputs() {
-            gone |= self.step(input);
-        }
-        if let Some(wanted) = said.hands_over() {
-            self.hand_over(wanted);
-        }
-        gone
-    }
-
-    /// Replaces the pending N2 content by a refusal, if it is not what the N2 handover needs. The
-    /// replaced content goes in a transfer.
-    fn hand_over(&mut self, wanted: N2Sm) {
-        let Some(pending) = &mut self.session.pending else { return };
-        if pending.content.n2.as_ref().is_some_and(|(kind, _)| *kind == wanted) {
-            return;
-        }
-        let refusal = (N2Sm::HandoverPreparationUnsuccessful, smf::refusal(HandoverRefusal::Preparation));
-        if let Some(other) = pending.content.n2.replace(refusal) {
-            self.transfer(N1N2Content { n1: None, n2: Some(other) }, false);
-        }
-    }
-
-    /// Makes the request wait for its response.
-    fn wait(&mut self, key: Option<&str>, response_state: ResponseState, switches: bool) {
-        // An AMF sends one request at a time about a session. If one is pending anyway, it is
-        // answered first.
-        self.out.earlier = self.take_response().map(|earlier| wire::done(earlier.content, earlier.response_state));
-        let key = key.map(str::to_owned);
-        self.session.pending = Some(PendingAnswer { key, content: N1N2Content::default(), response_state, switches });
-    }
-
-    /// Takes the pending response. Adds the path switch acknowledgement if the RAN has requested
-    /// the switch. Other N2 content then goes in a transfer.
-    fn take_response(&mut self) -> Option<PendingAnswer> {
-        let mut pending = self.session.pending.take()?;
-        if pending.switches
-            && let Some(other) = pending.content.n2.replace(smf::switched(&mut self.session.sm, self.now))
-        {
-            self.transfer(N1N2Content { n1: None, n2: Some(other) }, false);
-        }
-        Some(pending)
-    }
-
-    /// Handles the result of a transfer.
-    fn transferred(&mut self, result: N1N2TransferResult) -> bool {
-        if result == N1N2TransferResult::Idle {
-            // The RAN has nothing to release, unless the user plane was activated again meanwhile.
-            return matches!(self.session.sm.ran, RanState::Releasing { .. }) && self.step(Input::Deactivate);
-        }
-        let called = std::mem::take(&mut self.session.calling);
-        match result {
-            N1N2TransferResult::Initiated | N1N2TransferResult::Idle => false,
-            // The AMF pages the UE. The RAN receives the content after the UE's service request.
-            N1N2TransferResult::Attempting => called && self.step(Input::Deactivate),
-            N1N2TransferResult::Unreachable => {
-                let gone = called && self.step(Input::Deactivate);
-                self.step(Input::Unreachable) || gone
-            }
-            N1N2TransferResult::Unknown => {
-                self.session.is_end_known = true;
-                self.step(Input::ReleaseLocally)
-            }
-        }
-    }
-
-    /// Removes the pending PFCP request that a response answers.
-    fn answered(&mut self, message: &[u8]) {
-        let kind = |octets: &[u8]| pfcp::Message::new(octets).map(|message| message.message_type()).ok();
-        let Some(answer) = kind(message).filter(|kind| kind.is_response()) else { return };
-        self.session.to_upf.retain(|to_upf| kind(&to_upf.message).and_then(MessageType::response) != Some(answer));
-    }
-
-    /// Returns a new establishment request if the UPF rejects the address as used. A previous SMF
-    /// has allocated that address; it now stays marked as used.
-    fn other_address(&mut self, message: &[u8]) -> Option<Output> {
-        let TransactionEnv { config, addresses, carries: true, .. } = &mut *self.means else { return None };
-        let sm = &mut self.session.sm;
-        if !smf::address_is_taken(sm, message) {
-            return None;
-        }
-        let address = addresses.address(&sm.terms.dnn, sm.kind)?;
-        Some(smf::establish_with(sm, address, config))
-    }
-
-    /// Runs a step of the session and executes its outputs. Returns true if the SM context is
-    /// released.
-    fn step(&mut self, input: Input<'_>) -> bool {
-        let outputs = self.outputs(input);
-        self.carry_out(outputs)
-    }
-
-    fn outputs(&mut self, input: Input<'_>) -> Vec<Output> {
-        let TransactionEnv { config, addresses, rng, .. } = &mut *self.means;
-        let mut random = |octets: &mut [u8]| rng.fill_bytes(octets);
-        let now = self.now;
-        let env = Env { now, arrived: now, config, random: &mut random, ids: addresses, ran: &() };
-        smf::step(&mut self.session.sm, input, &env)
-    }
-
-    fn carry_out(&mut self, outputs: Vec<Output>) -> bool {
-        let mut content = N1N2Content::default();
-        let (mut gone, mut data) = (false, false);
-        for output in outputs {
-            match output {
-                Output::N1(message) => {
-                    // A message has one N1 and one N2 part: an earlier N1 goes in its own transfer.
-                    if let Some(earlier) = content.n1.replace(message) {
-                        self.transfer(N1N2Content { n1: Some(earlier), n2: None }, false);
-                    }
-                }
-                Output::N2(kind, transfer) => content.n2 = Some((kind, transfer)),
-                Output::Pfcp { upf, message } => self.pfcp(upf, message),
-                Output::FreeAddress(dnn, address) => self.out.leaves.push(OutgoingMessage::Free(*dnn, address)),
-                Output::Released => gone = true,
-                Output::DownlinkData => data = true,
-                // The AMF counts these as far as it observes them. Sessions are not relocated in
-                // SBA mode.
-                Output::Established
-                | Output::Activated
-                | Output::UsageReported { .. }
-                | Output::Relocated(_)
-                | Output::NotRelocated => {}
-            }
-        }
-        self.send_content(content);
-        if data && !gone {
-            self.call_ue();
-        }
-        gone
-    }
-
-    fn name(&mut self) -> u32 {
-        self.session.last = self.session.last.wrapping_add(1);
-        self.session.last
-    }
-
-    fn pfcp(&mut self, upf: SocketAddr, mut message: Vec<u8>) {
-        let key = idempotency_key(self.session.sm.pfcp.cp_seid.ltmsi(), self.name());
-        let request = pfcp::Message::new(&message).is_ok_and(|message| message.message_type().is_request());
-        if let Some(record) = self.session.record.filter(|_| request && self.means.with_upf) {
-            shared_record::with_place(&mut message, (record, self.session.sm.pfcp.cp_seid.ltmsi().get()));
-        }
-        if request && self.means.stored {
-            self.session.to_upf.push(PendingPfcpRequest { upf, key, message: message.clone() });
-        }
-        self.out.leaves.push(OutgoingMessage::Pfcp { upf, key, message });
-    }
-
-    /// Rejects a report of a UPF that does not have the session.
-    fn refuse(&mut self, upf: SocketAddr, report: &[u8]) {
-        let sequence = pfcp::Message::new(report).map(|report| report.sequence());
-        let error = pfcp::Error { cause: pfcp::Cause::SESSION_CONTEXT_NOT_FOUND, offending_ie: None };
-        let mut message = Vec::new();
-        if let Ok(sequence) = sequence
-            && pfcp::SessionReportResponse::from(error).emit(&mut message, 0, sequence).is_ok()
-        {
-            self.pfcp(upf, message);
-        }
-    }
-
-    /// Sends content to UE and RAN: in the pending response if that is empty, else by a transfer.
-    fn send_content(&mut self, content: N1N2Content) {
-        if content == N1N2Content::default() {
-            return;
-        }
-        match &mut self.session.pending {
-            Some(pending) if pending.content == N1N2Content::default() => pending.content = content,
-            _ => self.transfer(content, false),
-        }
-    }
-
-    fn transfer(&mut self, content: N1N2Content, calls: bool) {
-        let (number, at) = (self.name(), self.now);
-        if self.means.stored {
-            self.session.to_amf.push(PendingTransfer { number, at, calls, content: content.clone() });
-        }
-        let message = self.session.transfer_message(&self.means.root, number, content);
-        self.out.leaves.push(OutgoingMessage::Transfer { number, calls, message });
-    }
-
-    /// Handles a downlink packet for an idle UE (TS 23.502 4.2.3.3 step 3a): transfers the N2
-    /// content to the AMF, which pages the UE if it is idle.
-    fn call_ue(&mut self) {
-        let outputs = self.outputs(Input::Activate);
-        self.session.calling = true;
-        for output in outputs {
-            if let Output::N2(kind, octets) = output {
-                self.transfer(N1N2Content { n1: None, n2: Some((kind, octets)) }, true);
-            }
-        }
-    }
-
-    /// Ends the transaction. Sends the response once the UPF has answered, and handles a released
-    /// SM context.
-    fn end(mut self, gone: bool) -> Outcome {
-        let now = self.now;
-        self.session.to_amf.retain(|to_amf| now.since(to_amf.at) <= REPEATED_FOR);
-        if self.session.creating && (gone || self.session.sm.n4 != N4State::Establishing) {
-            let sm = &self.session.sm;
-            let created = Some(wire::created(&self.means.root, sm.pfcp.cp_seid, sm.psi, sm.terms.snssai));
-            self.session.creating = false;
-            // With piggyback, the response follows the first transfer too. After it the AMF repeats
-            // nothing.
-            let transfers = self.out.leaves.iter().any(|leave| matches!(leave, OutgoingMessage::Transfer { .. }));
-            match !gone && (self.implies() || self.session.is_piggybacked && transfers) {
-                true => self.out.after_transfer = created,
-                false => self.out.answer = created,
-            }
-        }
-        if gone {
-            return self.forget();
-        }
-        let sm = &self.session.sm;
-        let waits_for_upf = matches!(sm.n4, N4State::Updating { .. } | N4State::Deleting);
-        // A released session waits only for the UPF.
-        let ends = self.session.is_end_known && sm.stage == Stage::Ended && sm.n4 != N4State::Deleted;
-        if !waits_for_upf && !ends {
-            self.reply();
-        }
-        Outcome { session: Some(self.session), changed: true, ..self.out }
-    }
-
-    /// Marks the first transfer as create response, if the AMF accepts that. Returns true if there
-    /// is such a transfer.
-    fn implies(&mut self) -> bool {
-        let SmTransaction { session, out, .. } = self;
-        let transfer = out.leaves.iter_mut().find_map(|leave| match leave {
-            OutgoingMessage::Transfer { number, message, .. } => Some((*number, message)),
-            _ => None,
-        });
-        let (Some(implied), Some((number, message))) = (&mut session.implied, transfer) else { return false };
-        implied.by = Some(number);
-        *message = session.with_created(number, std::mem::take(message));
-        true
-    }
-
-    fn reply(&mut self) {
-        let Some(PendingAnswer { key, content, mut response_state, .. }) = self.take_response() else { return };
-        // Without N2 content there is nothing to set up, so the user plane stays deactivated.
-        response_state.state =
-            response_state.state.map(|state| if content.n2.is_none() { UpCnxState::Deactivated } else { state });
-        if self.means.stored {
-            self.session.answered = key.map(|key| (key, content.clone(), response_state));
-        }
-        self.out.answer = Some(wire::done(content, response_state));
-    }
-
-    /// Ends a released SM context: answers the waiting request, else notifies the AMF.
-    fn forget(mut self) -> Outcome {
-        // With piggyback, the response follows the notification: no other SMF would repeat the
-        // notification.
-        if (self.session.is_end_known || !self.session.is_piggybacked)
-            && let Some(said) = self.take_response()
-        {
-            self.out.answer = Some(wire::done(said.content, said.response_state));
-        }
-        if self.session.is_end_known {
-            return Outcome { session: None, changed: true, ..self.out };
-        }
-        let uri = self.session.status_uri.clone();
-        self.out.leaves.push(OutgoingMessage::Notify { uri, message: wire::released() });
-        self.session.ended = true;
-        self.session.to_amf.clear();
-        let session = self.means.stored.then_some(self.session);
-        Outcome { session, changed: true, ..self.out }
     }
 }

@@ -653,7 +653,7 @@ impl Sessions {
             if !self.index.contains_key(&ltmsi) {
                 let made_by = session
                     .made_by()
-                    .filter(|_| session.record.is_some() || session.is_implied() && !session.is_piggybacked);
+                    .filter(|_| session.record().is_some() || session.is_implied() && !session.is_piggybacked());
                 self.enter(ltmsi, session, made_by.map(Into::into));
             }
             for leave in leaves {
@@ -724,7 +724,7 @@ impl Sessions {
     fn enter(&mut self, ltmsi: Ltmsi, session: &Session, made_by: Option<Box<str>>) {
         let Session { sm, supi, .. } = session;
         let (seid, psi, upf, lives) = (sm.pfcp.cp_seid, sm.psi, sm.pfcp.upf, !session.has_ended());
-        let (supi, record) = (*supi, session.record);
+        let (supi, record) = (*supi, session.record());
         let entry =
             Entry { seid, supi, psi, upf, lives, due: None, record, made_by, last_transfer: None, sent_version: 0 };
         self.index.insert(ltmsi, entry);

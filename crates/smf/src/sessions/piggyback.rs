@@ -50,7 +50,7 @@ impl Sessions {
         };
         let Some(PiggybackedSmContext { version, octets }) = carried else { return Ok(self.ltmsi_of(seid)) };
         let session =
-            Session::decode(&octets).filter(|session| session.is_piggybacked && session.sm.pfcp.cp_seid == seid);
+            Session::decode(&octets).filter(|session| session.is_piggybacked() && session.sm.pfcp.cp_seid == seid);
         let wrong = "the SM context is another session's, or none of this release";
         let session = session.ok_or_else(|| Reply::problem(&ProblemDetails::incorrect(wrong)))?;
         if !self.make_room(seid) {
@@ -150,7 +150,7 @@ impl Sessions {
     /// Handles the SM context fetched from the AMF.
     pub(super) fn fetched(&mut self, ltmsi: Ltmsi, task: Task, session: Box<Session>, known: RecordBase, now: Instant) {
         let is_it = self.index.get(&ltmsi).is_none_or(|entry| entry.seid == session.sm.pfcp.cp_seid);
-        if !is_it || !session.is_piggybacked || session.sm.pfcp.cp_seid.ltmsi() != ltmsi {
+        if !is_it || !session.is_piggybacked() || session.sm.pfcp.cp_seid.ltmsi() != ltmsi {
             tracing::error!("the AMF has another SM context than the one asked for");
             return self.abandon(ltmsi, task, None, now);
         }
@@ -171,7 +171,7 @@ impl Sessions {
         }
         if let SessionBackend::Database(stored) = &self.backend
             && let Some((session, known)) = stored.in_memory.get(&ltmsi)
-            && !session.creating
+            && !session.is_creating()
         {
             // The AMF repeats the request with another key.
             let created = wire::created(&self.means.root, seid, asked.psi, asked.snssai);
@@ -187,7 +187,7 @@ impl Sessions {
     /// Adds the SM context to all messages of a transaction to the AMF. Returns true if there is
     /// such a message.
     pub(super) fn add_piggyback(&self, ltmsi: Ltmsi, outcome: &mut Outcome, version: Version, asked: bool) -> bool {
-        let Some(session) = outcome.session.as_deref().filter(|session| session.is_piggybacked) else { return false };
+        let Some(session) = outcome.session.as_deref().filter(|session| session.is_piggybacked()) else { return false };
         let waits = asked && outcome.own.is_none() || self.waiting.contains_key(&ltmsi);
         let answers =
             asked && outcome.own.is_some() || waits && (outcome.answer.is_some() || outcome.earlier.is_some());
@@ -211,7 +211,7 @@ impl Sessions {
     /// Returns true if an SM context must stay in memory after a transaction.
     pub(super) fn stays(&self, ltmsi: Ltmsi, session: &Session, version: Version) -> bool {
         let given = self.index.get(&ltmsi).is_some_and(|entry| entry.sent_version == version);
-        !session.is_piggybacked || !given || session.has_ended() || !session.rests()
+        !session.is_piggybacked() || !given || session.has_ended() || !session.rests()
     }
 }
 

@@ -102,6 +102,21 @@ fn failed_create_is_answered() {
     }
 }
 
+/// The AMF creates the same session again before the UPF has the first one.
+#[test]
+fn superseded_create_is_answered() {
+    let mut world = World::stored().implying();
+    world.upf_answers = false;
+    for replies in [0, 1] {
+        world.call(SM_CONTEXTS, create_message(&data()));
+        assert_eq!(world.replies.len(), replies);
+    }
+    assert_eq!(world.last().status, 201, "of the first request");
+    world.upf_answers = true;
+    world.act();
+    assert_eq!((world.smf.index.len(), world.notified.len()), (1, 0), "the AMF does not have the first session");
+}
+
 #[test]
 fn refused_transfer_is_no_response() {
     for (start, result) in STARTS

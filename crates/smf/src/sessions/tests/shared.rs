@@ -237,7 +237,7 @@ fn refused_amf_part_is_reported() {
     world.amf = None;
     world.create();
     assert_eq!(world.records.as_mut().unwrap().list_ids("smf").unwrap().len(), 1);
-    assert_eq!(world.session().record, None);
+    assert_eq!(world.session().record(), None);
 }
 
 /// A part that the UPF has committed itself meanwhile (for a report) is newer than that of its
