@@ -4,14 +4,17 @@
 //! X25519`, `openssl ecparam -name prime256v1 -genkey -noout`).
 
 use crate::subscribers::HnKey;
+use pkcs8::der::{Decode, asn1::OctetStringRef};
+use pkcs8::{ObjectIdentifier, PrivateKeyInfo};
+use rustls_pki_types::{PrivateKeyDer, pem::PemObject};
+use sec1::{EcParameters, EcPrivateKey};
 use vireo_subscribers::{HomeNetworkKey, Profile};
 
-/// Bytes before the 32 bytes of the key in its DER form.
-const X25519_PKCS8: &[u8] = b"\x30\x2e\x02\x01\x00\x30\x05\x06\x03\x2b\x65\x6e\x04\x22\x04\x20";
-const P256_SEC1: &[u8] = b"\x30\x77\x02\x01\x01\x04\x20";
-const P256_PKCS8: &[u8] =
-    b"\x30\x81\x87\x02\x01\x00\x30\x13\x06\x07\x2a\x86\x48\xce\x3d\x02\x01\x06\x08\x2a\x86\x48\xce\x3d\x03\x01\x07\
-    \x04\x6d\x30\x6b\x02\x01\x01\x04\x20";
+/// id-X25519 (RFC 8410 3).
+const X25519: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.101.110");
+/// id-ecPublicKey with secp256r1 (RFC 5480 2.1.1).
+const EC: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.10045.2.1");
+const SECP256R1: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.10045.3.1.7");
 
 /// Returns the key of an entry.
 pub(super) fn key(entry: &HnKey) -> Result<HomeNetworkKey, String> {
@@ -39,41 +42,32 @@ fn digits(text: &str) -> Option<[u8; 32]> {
     hex::decode_to_slice(text, &mut octets).ok().map(|()| octets)
 }
 
-/// Returns the key in the last PEM block. OpenSSL may write the curve's parameters in an earlier
-/// block.
+/// Returns the first private key in PEM. OpenSSL may write the curve's parameters before it.
 fn pem(text: &str, profile: Profile) -> Option<[u8; 32]> {
-    let block = text.split("-----BEGIN ").last()?;
-    let body = block.split_once("-----")?.1.split("-----END").next()?;
-    let der = base64(body)?;
-    let heads: &[&[u8]] = match profile {
-        Profile::A => &[X25519_PKCS8],
-        Profile::B => &[P256_SEC1, P256_PKCS8],
-    };
-    let rest = heads.iter().find_map(|head| der.strip_prefix(*head))?;
-    rest.first_chunk().copied()
+    match (profile, PrivateKeyDer::from_pem_slice(text.as_bytes()).ok()?) {
+        (Profile::A, PrivateKeyDer::Pkcs8(key)) => {
+            let info = PrivateKeyInfo::try_from(key.secret_pkcs8_der()).ok()?;
+            info.algorithm.assert_algorithm_oid(X25519).ok()?;
+            OctetStringRef::from_der(info.private_key).ok()?.as_bytes().try_into().ok()
+        }
+        (Profile::B, PrivateKeyDer::Pkcs8(key)) => {
+            let info = PrivateKeyInfo::try_from(key.secret_pkcs8_der()).ok()?;
+            info.algorithm.assert_oids(EC, SECP256R1).ok()?;
+            sec1(info.private_key)
+        }
+        (Profile::B, PrivateKeyDer::Sec1(key)) => sec1(key.secret_sec1_der()),
+        _ => None,
+    }
 }
 
-/// Decodes RFC 4648 base64 with line breaks.
-fn base64(text: &str) -> Option<Vec<u8>> {
-    let mut octets = Vec::new();
-    let (mut bits, mut held) = (0u32, 0);
-    for c in text.bytes().filter(|c| !c.is_ascii_whitespace() && *c != b'=') {
-        let value = match c {
-            b'A'..=b'Z' => c - b'A',
-            b'a'..=b'z' => c - b'a' + 26,
-            b'0'..=b'9' => c - b'0' + 52,
-            b'+' => 62,
-            b'/' => 63,
-            _ => return None,
-        };
-        bits = bits << 6 | u32::from(value);
-        held += 6;
-        if held >= 8 {
-            held -= 8;
-            octets.push((bits >> held) as u8);
-        }
+/// Returns the key of an ECPrivateKey (RFC 5915), which must not name another curve than secp256r1.
+fn sec1(der: &[u8]) -> Option<[u8; 32]> {
+    let key = EcPrivateKey::try_from(der).ok()?;
+    let curve = key.parameters.and_then(EcParameters::named_curve);
+    if curve.is_some_and(|curve| curve.as_bytes() != SECP256R1.as_bytes()) {
+        return None;
     }
-    Some(octets)
+    key.private_key.try_into().ok()
 }
 
 #[cfg(test)]
@@ -103,6 +97,10 @@ mod tests {
         assert_eq!(pem(a, Profile::A).map(hex::encode).as_deref(), Some(x25519));
         assert_eq!(pem(sec1, Profile::B).map(hex::encode).as_deref(), Some(p256));
         assert_eq!(pem(pkcs8, Profile::B).map(hex::encode).as_deref(), Some(p256));
+        let secp256k1 = "-----BEGIN EC PRIVATE KEY-----\nMHQCAQEEIIkNjw/qB1OkCtSFqkBBWOeoZzq+GYzkGnjqVABgKHi6oAcGBSuBBAAK\n\
+             oUQDQgAElB1hIWU93WarvGRDaNbJNm0gafaWlUNIoFTVahXHOd30+K6Fm59TNol5\n\
+             e+CbFPPQQ2RWNqgHYvcg/yE8nFYBXQ==\n-----END EC PRIVATE KEY-----\n";
+        assert_eq!(pem(secp256k1, Profile::B), None);
         assert_eq!((pem(a, Profile::B), pem(pkcs8, Profile::A), pem("-----BEGIN x", Profile::A)), (None, None, None));
     }
 
