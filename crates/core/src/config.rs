@@ -3,6 +3,8 @@
 //! The binary checks it when loading. Worker processes receive it in its binary encoding.
 
 mod state;
+#[cfg(any(test, feature = "testing"))]
+mod testing;
 
 pub use state::{
     StateAnswer, StateAxes, StateCarry, StateChange, StateFormat, StateLocation, StateMode, StatePersist, StatePreset,

@@ -538,7 +538,6 @@ mod tests {
     use crossbeam_channel::{Receiver, Sender, bounded};
     use std::sync::mpsc;
     use std::time::Duration;
-    use vireo_core::config::{NodeName, SecurityConfig, Timers};
     use vireo_sbi::Settings;
     use vireo_sbi::common::N2SmInfoType;
     use vireo_types::{AmfUeNgapId, Dnn, GnbId, Snssai};
@@ -546,25 +545,7 @@ mod tests {
     const SOON: Duration = Duration::from_secs(60);
 
     fn core() -> CoreConfig {
-        let loopback = std::net::Ipv4Addr::LOCALHOST.into();
-        CoreConfig {
-            name: "vireo".into(),
-            plmns: vec!["99970".parse().unwrap()],
-            tacs: Vec::new(),
-            amf_region: 2,
-            amf_set: 1,
-            amf_pointer: 0,
-            relative_capacity: 255,
-            slices: Vec::new(),
-            dnns: Vec::new(),
-            security: SecurityConfig { integrity: Vec::new(), ciphering: Vec::new() },
-            timers: Timers::default(),
-            upfs: Vec::new(),
-            n4_address: loopback,
-            n4_node: NodeName::Address(loopback),
-            n2_endpoints: Vec::new(),
-            smf_is_remote: true,
-        }
+        CoreConfig { smf_is_remote: true, ..CoreConfig::lab() }
     }
 
     impl SmfEventQueue for Sender<SmfEvent> {

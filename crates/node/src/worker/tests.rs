@@ -1,33 +1,14 @@
 //! Tests of a busy worker: progress and fairness between UEs.
 
 use super::*;
-use std::net::Ipv4Addr;
 use std::time::Duration as Span;
-use vireo_core::config::{NodeName, SecurityConfig, Timers};
 use vireo_ops::config::StateConfig;
 use vireo_store::region::{Posted, Receiver};
 
 const PLAN: RegionLayout = RegionLayout { nfs: 1 };
 
 pub(crate) fn config() -> CoreConfig {
-    CoreConfig {
-        name: "vireo".into(),
-        plmns: Vec::new(),
-        tacs: Vec::new(),
-        amf_region: 2,
-        amf_set: 1,
-        amf_pointer: 0,
-        relative_capacity: 255,
-        slices: Vec::new(),
-        dnns: Vec::new(),
-        security: SecurityConfig { integrity: Vec::new(), ciphering: Vec::new() },
-        timers: Timers::default(),
-        upfs: Vec::new(),
-        n4_address: Ipv4Addr::LOCALHOST.into(),
-        n4_node: NodeName::Address(Ipv4Addr::LOCALHOST.into()),
-        n2_endpoints: Vec::new(),
-        smf_is_remote: false,
-    }
+    CoreConfig::lab()
 }
 
 /// Returns the host's handle of a region, worker 1, and the ring of its committed records.

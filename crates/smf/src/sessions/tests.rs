@@ -18,9 +18,7 @@ use memory::Memory;
 use rand::SeedableRng;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
-use vireo_core::config::{
-    Charging, DnnConfig, NodeName, SecurityConfig, SliceConfig, SliceProfile, StateScope, Timers, UpfConfig,
-};
+use vireo_core::config::{StateScope, UpfConfig};
 use vireo_core::sba::{N1N2Content, PiggybackedSmContext};
 use vireo_core::smf::{N2Sm, N4State};
 use vireo_core::subscription::SliceSubscription;
@@ -31,7 +29,7 @@ use vireo_sbi::smf::{
 };
 use vireo_sbi::{Message, PartContent};
 use vireo_store::records::{Change, Encoded, Name, RecordStore, UpdateMode};
-use vireo_types::{PduSessionType, Plmn, Snssai, Tac, Teid};
+use vireo_types::{Plmn, Snssai, Tac, Teid};
 use vireo_wire::ngap::*;
 use vireo_wire::pfcp::Element;
 
@@ -41,38 +39,10 @@ const SUPI: &str = "imsi-999700000000001";
 const REQUEST: [u8; 7] = [0x2e, 5, 1, 0xc1, 0xff, 0xff, 0x91];
 
 fn config() -> CoreConfig {
-    let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
-    CoreConfig {
-        name: "vireo".into(),
-        plmns: vec!["99970".parse().unwrap()],
-        tacs: vec![Tac(1)],
-        amf_region: 2,
-        amf_set: 1,
-        amf_pointer: 0,
-        relative_capacity: 255,
-        slices: vec![SliceConfig {
-            name: "phones".into(),
-            snssai: Snssai { sst: 1, sd: None },
-            profile: SliceProfile::Full,
-            charging: Charging::default(),
-        }],
-        dnns: vec![DnnConfig {
-            name: "internet".parse().unwrap(),
-            slices: Vec::new(),
-            types: vec![PduSessionType::Ipv4],
-            ipv4_pool: Some((Ipv4Addr::new(10, 45, 0, 0), 30)),
-            ipv6_pool: None,
-            dns: Vec::new(),
-            mtu: 1400,
-        }],
-        security: SecurityConfig { integrity: Vec::new(), ciphering: Vec::new() },
-        timers: Timers::default(),
-        upfs: vec![UpfConfig { name: "upf".into(), n4: UPF, dnns: Vec::new() }],
-        n4_address: loopback,
-        n4_node: NodeName::Address(loopback),
-        n2_endpoints: Vec::new(),
-        smf_is_remote: false,
-    }
+    let upf = UpfConfig { name: "upf".into(), n4: UPF, dnns: Vec::new() };
+    let mut config = CoreConfig { upfs: vec![upf], ..CoreConfig::lab() };
+    config.dnns[0].ipv4_pool = Some((Ipv4Addr::new(10, 45, 0, 0), 30));
+    config
 }
 
 struct World {

@@ -1,6 +1,6 @@
 use super::*;
 use crate::amf::n2;
-use crate::config::{CoreConfig, NodeName, SecurityConfig, Timers};
+use crate::config::CoreConfig;
 use crate::placement::balance::BalancerId;
 use crate::placement::balance::map::{BucketMap, SliceBuckets};
 use crate::placement::balance::ring::WeightedHost;
@@ -14,29 +14,11 @@ const ASSOC: AssocId = AssocId(5);
 const BEAT: Duration = Duration::from_millis(50);
 
 fn settings() -> Settings {
-    let core = CoreConfig {
-        name: "vireo".into(),
-        plmns: Vec::new(),
-        tacs: Vec::new(),
-        amf_region: 2,
-        amf_set: 1,
-        amf_pointer: 0,
-        relative_capacity: 255,
-        slices: Vec::new(),
-        dnns: Vec::new(),
-        security: SecurityConfig { integrity: Vec::new(), ciphering: Vec::new() },
-        timers: Timers::default(),
-        upfs: Vec::new(),
-        n4_address: Ipv4Addr::LOCALHOST.into(),
-        n4_node: NodeName::Address(Ipv4Addr::LOCALHOST.into()),
-        n2_endpoints: Vec::new(),
-        smf_is_remote: false,
-    };
     Settings {
         balancer: BalancerId(0),
         tmsi_key: [7; 16],
         policy: Policy::SkewedCh,
-        core,
+        core: CoreConfig::lab(),
         objectives: Vec::new(),
         stale: Duration::from_secs(1),
         misses: 4,

@@ -9,13 +9,11 @@ mod userplane;
 
 use super::*;
 use crate::Identifiers;
-use crate::config::{
-    Charging, CoreConfig, DnnConfig, NodeName, SecurityConfig, SliceConfig, SliceProfile, Timers, UpfConfig,
-};
+use crate::config::{Charging, CoreConfig, DnnConfig, SliceProfile, UpfConfig};
 use crate::subscription::DnnSubscription;
 use std::net::SocketAddr;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use vireo_types::{Bucket, Dnn, Duration, Instant, Ltmsi, PduSessionType, Seid, Snssai, Tac, Teid, Tmsi};
+use std::net::{Ipv4Addr, Ipv6Addr};
+use vireo_types::{Bucket, Dnn, Duration, Instant, Ltmsi, PduSessionType, Seid, Snssai, Teid, Tmsi};
 use vireo_wire::nas::{Nas5gsMessage, Nas5gsmMessage};
 use vireo_wire::ngap::*;
 use vireo_wire::pfcp;
@@ -37,19 +35,6 @@ pub(crate) fn config() -> CoreConfig {
     };
     use PduSessionType::{Ipv4, Ipv4v6, Ipv6};
     CoreConfig {
-        name: "vireo".into(),
-        plmns: vec!["99970".parse().expect("a PLMN")],
-        tacs: vec![Tac(1)],
-        amf_region: 2,
-        amf_set: 1,
-        amf_pointer: 0,
-        relative_capacity: 255,
-        slices: vec![SliceConfig {
-            name: "phones".into(),
-            snssai: Snssai { sst: 1, sd: None },
-            profile: SliceProfile::Full,
-            charging: Charging::default(),
-        }],
         dnns: vec![
             dnn("internet", vec![], &[Ipv4, Ipv6, Ipv4v6]),
             dnn("four", vec![], &[Ipv4]),
@@ -58,13 +43,8 @@ pub(crate) fn config() -> CoreConfig {
             dnn("either", vec![], &[Ipv4, Ipv6]),
             dnn("elsewhere", vec![Snssai { sst: 9, sd: None }], &[Ipv4]),
         ],
-        security: SecurityConfig { integrity: vec![], ciphering: vec![] },
-        timers: Timers::default(),
         upfs: vec![UpfConfig { name: "here".into(), n4: UPF.parse().expect("an address"), dnns: vec![] }],
-        n4_address: IpAddr::V4(Ipv4Addr::LOCALHOST),
-        n4_node: NodeName::Address(IpAddr::V4(Ipv4Addr::LOCALHOST)),
-        n2_endpoints: Vec::new(),
-        smf_is_remote: false,
+        ..CoreConfig::lab()
     }
 }
 

@@ -22,9 +22,9 @@ use vireo_emulator::usim::{Keys, Usim};
 use vireo_types::*;
 use vireo_wire::ngap::{Cause, CauseRadioNetwork, NGAP_PDU, NgapPduKind, RRCEstablishmentCause};
 use vireo_wire::pfcp::{self, Element};
+use vireo_wire::security::Rand;
 use vireo_wire::security::milenage::{Amf, Auts, K, Milenage, Opc, Sqn};
 use vireo_wire::security::nas_5gs::{derive_kausf, derive_kseaf};
-use vireo_wire::security::{CipheringAlgorithm, IntegrityAlgorithm, Rand};
 
 const KEYS: Keys = Keys {
     k: [0x46, 0x5b, 0x5c, 0xe8, 0xb1, 0x99, 0xb4, 0x9f, 0xaa, 0x5f, 0x0a, 0x2e, 0xe2, 0x38, 0xa6, 0xbc],
@@ -46,40 +46,7 @@ fn through_json(ue: &UeContext) -> UeContext {
 }
 
 fn config() -> CoreConfig {
-    CoreConfig {
-        name: "vireo".into(),
-        plmns: vec!["99970".parse().expect("a PLMN")],
-        tacs: vec![Tac(1), Tac(2)],
-        amf_region: 2,
-        amf_set: 1,
-        amf_pointer: 0,
-        relative_capacity: 255,
-        slices: vec![SliceConfig {
-            name: "phones".into(),
-            snssai: SLICE,
-            profile: SliceProfile::Full,
-            charging: Charging::default(),
-        }],
-        dnns: vec![DnnConfig {
-            name: "internet".parse().expect("a DNN"),
-            slices: Vec::new(),
-            types: vec![PduSessionType::Ipv4],
-            ipv4_pool: Some((Ipv4Addr::new(10, 45, 0, 0), 16)),
-            ipv6_pool: None,
-            dns: Vec::new(),
-            mtu: 1400,
-        }],
-        security: SecurityConfig {
-            integrity: vec![IntegrityAlgorithm::NIA2, IntegrityAlgorithm::NIA1],
-            ciphering: vec![CipheringAlgorithm::NEA2, CipheringAlgorithm::NEA0],
-        },
-        timers: Timers::default(),
-        upfs: vec![upf(8)],
-        n4_address: Ipv4Addr::LOCALHOST.into(),
-        n4_node: NodeName::Address(Ipv4Addr::LOCALHOST.into()),
-        n2_endpoints: Vec::new(),
-        smf_is_remote: false,
-    }
+    CoreConfig { tacs: vec![Tac(1), Tac(2)], upfs: vec![upf(8)], ..CoreConfig::lab() }
 }
 
 /// Returns the UPF at 127.0.0.`n`.

@@ -2,7 +2,6 @@ use super::*;
 use crate::controller;
 use std::net::Ipv4Addr;
 use std::time::{Duration as Span, Instant as Monotonic};
-use vireo_core::config::{NodeName, SecurityConfig, Timers};
 use vireo_core::placement::balance::map::SliceBuckets;
 use vireo_core::placement::balance::ring::WeightedHost;
 use vireo_core::placement::cluster::Member as Joined;
@@ -15,24 +14,7 @@ use vireo_types::{Ltmsi, Supi};
 const WITHIN: Span = Span::from_secs(20);
 
 pub(in crate::balancer) fn core() -> CoreConfig {
-    CoreConfig {
-        name: "vireo".into(),
-        plmns: Vec::new(),
-        tacs: Vec::new(),
-        amf_region: 2,
-        amf_set: 1,
-        amf_pointer: 0,
-        relative_capacity: 255,
-        slices: Vec::new(),
-        dnns: Vec::new(),
-        security: SecurityConfig { integrity: Vec::new(), ciphering: Vec::new() },
-        timers: Timers::default(),
-        upfs: Vec::new(),
-        n4_address: Ipv4Addr::LOCALHOST.into(),
-        n4_node: NodeName::Address(Ipv4Addr::LOCALHOST.into()),
-        n2_endpoints: Vec::new(),
-        smf_is_remote: false,
-    }
+    CoreConfig::lab()
 }
 
 /// Returns the number of connected hosts of the map.
