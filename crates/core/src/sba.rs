@@ -15,7 +15,7 @@ use vireo_types::{AmfUeNgapId, Dnn, GnbId, NrCgi, Pei, Snssai, Supi, Tai};
 pub type SessionNumber = u32;
 
 /// Maximum size of a piggybacked SM context, in octets.
-pub const CARRIED_OCTETS: usize = 8 * 1024;
+pub const MAX_SM_CONTEXT_OCTETS: usize = 8 * 1024;
 /// Piggybacked SM context (`state.carry = "piggyback"`). The SMF sends it with its messages and
 /// does not store it, and the AMF returns it with its next request. Only the SMF decodes it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,7 +36,7 @@ impl PiggybackedSmContext {
     /// Decodes an SM context of a message; `None` if its length is invalid.
     pub fn decode(octets: &[u8]) -> Option<Self> {
         let (version, octets) = octets.split_first_chunk()?;
-        let fits = !octets.is_empty() && octets.len() <= CARRIED_OCTETS;
+        let fits = !octets.is_empty() && octets.len() <= MAX_SM_CONTEXT_OCTETS;
         fits.then(|| PiggybackedSmContext { version: u32::from_be_bytes(*version), octets: octets.to_vec() })
     }
 }
@@ -148,20 +148,20 @@ impl SmfUpdateRequest {
     /// Returns the N1 or N2 content of the update, if any.
     pub(crate) fn n1n2(&self) -> Option<&[u8]> {
         match self {
-            SmfUpdateRequest::N1(said) | SmfUpdateRequest::N2(_, said) | SmfUpdateRequest::Switch(said, _) => {
-                Some(said)
+            SmfUpdateRequest::N1(content) | SmfUpdateRequest::N2(_, content) | SmfUpdateRequest::Switch(content, _) => {
+                Some(content)
             }
             SmfUpdateRequest::Handover(
                 _,
-                HandoverStep::Prepare { transfer: said, .. } | HandoverStep::Prepared(_, said),
-            ) => Some(said),
+                HandoverStep::Prepare { transfer: content, .. } | HandoverStep::Prepared(_, content),
+            ) => Some(content),
             SmfUpdateRequest::Activate | SmfUpdateRequest::Deactivate => None,
             SmfUpdateRequest::Handover(_, HandoverStep::Complete(_) | HandoverStep::Cancel) => None,
         }
     }
 
     /// Returns true if UE or RAN can cause the update as often as they like.
-    pub(crate) fn is_said(&self) -> bool {
+    pub(crate) fn is_peer_triggered(&self) -> bool {
         use HandoverStep::{Prepare, Prepared};
         matches!(
             self,
@@ -215,7 +215,7 @@ pub struct N1N2Transfer {
     /// Notification URI of the SMF in case the UE is not reached.
     pub unreached: Option<String>,
     /// Piggybacked SM context, if any.
-    pub carried: Option<PiggybackedSmContext>,
+    pub sm_context: Option<PiggybackedSmContext>,
     /// Create response that this transfer implies.
     pub created: Option<ImpliedCreateResponse>,
     /// Number and mask: nothing is transferred. The SMF requests the SM context of the session

@@ -13,9 +13,9 @@ fn choosing_a_host_allocates_nothing() {
     let hosts: Vec<HostId> = (0..100).map(HostId).collect();
     let weighted = hosts.iter().map(|host| WeightedHost { host: *host, weight: 1.0 }).collect();
     let map = BucketMap::new(1, &[SliceBuckets { weight: 1.0, replicas: 2, hosts: weighted }]);
-    let mut board = LoadTable::new(1, Duration::from_millis(600));
+    let mut loads = LoadTable::new(1, Duration::from_millis(600));
     for host in &hosts {
-        board.report(*host, 0.5, &[PoolReport { backlog: 1.0, share: 1.0 }], Instant(0));
+        loads.report(*host, 0.5, &[PoolReport { backlog: 1.0, share: 1.0 }], Instant(0));
     }
     for prefer in Preference::ALL {
         let fleet = HostSet::new(hosts.clone()).with(prefer);
@@ -25,9 +25,9 @@ fn choosing_a_host_allocates_nothing() {
                     let bucket = Bucket::new(bucket);
                     let (time, slo) = (ServiceTime::new(20_000), Duration::from_millis(10));
                     let request = Request { bucket, owners: map.owners(bucket), pool: 0, time, slo, turn: 1 };
-                    let choice = select_host(policy, &request, &fleet, &board, Instant(1)).expect("there are hosts");
-                    board.sent(choice.host, 0, time);
-                    board.ended(choice.host, 0, time);
+                    let choice = select_host(policy, &request, &fleet, &loads, Instant(1)).expect("there are hosts");
+                    loads.sent(choice.host, 0, time);
+                    loads.ended(choice.host, 0, time);
                 }
             });
             assert_eq!(counted.count_total, 0, "{policy:?} {prefer:?}");

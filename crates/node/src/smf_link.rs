@@ -415,8 +415,8 @@ impl SmfRequestHandler {
                 Ok(supi) => {
                     let mask = (1 << amf::NUMBER_BITS) - 1;
                     let wants = Some((number & mask, mask));
-                    let (content, unreached, carried, created) = (N1N2Content::default(), None, None, None);
-                    let transfer = N1N2Transfer { token, psi: 0, content, unreached, carried, created, wants };
+                    let (content, unreached, sm_context, created) = (N1N2Content::default(), None, None, None);
+                    let transfer = N1N2Transfer { token, psi: 0, content, unreached, sm_context, created, wants };
                     let event = SmfEvent::Transfer { supi, key: 0, transfer: Box::new(transfer), input: 0 };
                     self.put(event, (token, PendingReply { supi, reply, question: None }));
                 }
@@ -520,8 +520,8 @@ fn transfer(
         ));
     }
     let unreached = data.failure_uri.filter(|uri| uri.len() <= URI_OCTETS);
-    let carried = translate::piggybacked(message)?;
-    let transfer = N1N2Transfer { token, psi, content, unreached, carried, created: None, wants: None };
+    let sm_context = translate::piggybacked(message)?;
+    let transfer = N1N2Transfer { token, psi, content, unreached, sm_context, created: None, wants: None };
     Ok((supi, transfer, data.vireo_created))
 }
 

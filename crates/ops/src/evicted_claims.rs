@@ -20,7 +20,7 @@ pub struct EvictedClaims {
 impl EvictedClaims {
     /// Counts new evictions. Returns true if it logged them.
     pub fn update(&mut self, claims: &mut Claims, metrics: &Metrics, now: Instant) -> bool {
-        let count = claims.forgotten_early();
+        let count = claims.take_evicted();
         metrics.claims_evicted(count);
         self.count += count;
         let logs = self.count > 0 && self.logged_at.is_none_or(|logged_at| now.since(logged_at) >= LOG_INTERVAL);

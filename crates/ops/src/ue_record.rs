@@ -60,7 +60,7 @@ impl RecoveryLog {
     /// Adds the outbox of a step. Removes old outboxes, whose effects were sent.
     pub fn add_outbox(&mut self, at: Instant, outbox: &[u8], shared: bool) {
         if shared {
-            self.outboxes.retain(|outbox| at.since(outbox.at) <= replica::DONE_AGAIN);
+            self.outboxes.retain(|outbox| at.since(outbox.at) <= replica::REEXECUTION_WINDOW);
             let over = (self.outboxes.len() + 1).saturating_sub(REMEMBERED);
             self.outboxes.drain(..over);
         } else {

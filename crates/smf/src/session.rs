@@ -13,7 +13,7 @@ use rand::rngs::StdRng;
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use vireo_core::config::CoreConfig;
-use vireo_core::sba::{CARRIED_OCTETS, N1N2Content, N1N2TransferResult};
+use vireo_core::sba::{MAX_SM_CONTEXT_OCTETS, N1N2Content, N1N2TransferResult};
 use vireo_core::smf::{N4State, RanState, SmContext, Stage};
 use vireo_core::subscription::DnnSubscription;
 use vireo_sbi::amf::CreatedSmContext;
@@ -238,7 +238,7 @@ impl Session {
     pub(super) fn travelling(&self) -> Option<Vec<u8>> {
         let amf = if self.is_creating() { AmfState::Active } else { self.amf };
         let session = Session { pending: None, answered: None, to_amf: Vec::new(), amf, implied: None, ..self.clone() };
-        postcard::to_stdvec(&session).ok().filter(|octets| octets.len() <= CARRIED_OCTETS)
+        postcard::to_stdvec(&session).ok().filter(|octets| octets.len() <= MAX_SM_CONTEXT_OCTETS)
     }
 
     /// Decodes a piggybacked SM context.

@@ -145,7 +145,7 @@ pub fn procedure_in_progress(ue: &UeContext) -> Option<NfKind> {
         Some(RanContext::Releasing { .. }) => return Some(NfKind::StateManagement),
         Some(RanContext::None | RanContext::Secured | RanContext::SetUp) | None => {}
     }
-    (ue.sessions.iter().any(is_unsettled) || ue.chain.has_pending_response()).then_some(NfKind::Session)
+    (ue.sessions.iter().any(is_unsettled) || ue.remote_sessions.has_pending_response()).then_some(NfKind::Session)
 }
 
 /// Returns true if a message of UE, RAN or UPF about the session is pending.

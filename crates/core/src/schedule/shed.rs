@@ -117,8 +117,8 @@ pub fn relief(
     start: f64,
     stop: f64,
 ) -> Option<OverloadAction> {
-    let asked = if before.is_some() { fill >= stop } else { fill >= start };
-    if !asked {
+    let is_overloaded = if before.is_some() { fill >= stop } else { fill >= start };
+    if !is_overloaded {
         return None;
     }
     let action = match level {
@@ -195,15 +195,15 @@ mod tests {
 
     #[test]
     fn ran_nodes_are_asked_for_more_the_fuller_it_is() {
-        let ask = |before, fill, level| relief(before, fill, level, 0.5, 0.25);
-        assert_eq!(ask(None, 0.4, Level::Normal), None);
-        let asked = ask(None, 0.5, Level::Normal);
-        assert_eq!(asked, Some(OverloadAction { action: OverloadResponse::RejectSignalling, percent: 40 }));
-        assert_eq!(ask(asked, 0.39, Level::Normal).map(|r| r.percent), Some(20));
-        assert_eq!(ask(asked, 0.25, Level::Normal).map(|r| r.percent), Some(10));
-        assert_eq!(ask(asked, 0.24, Level::Normal), None);
+        let decide = |before, fill, level| relief(before, fill, level, 0.5, 0.25);
+        assert_eq!(decide(None, 0.4, Level::Normal), None);
+        let action = decide(None, 0.5, Level::Normal);
+        assert_eq!(action, Some(OverloadAction { action: OverloadResponse::RejectSignalling, percent: 40 }));
+        assert_eq!(decide(action, 0.39, Level::Normal).map(|r| r.percent), Some(20));
+        assert_eq!(decide(action, 0.25, Level::Normal).map(|r| r.percent), Some(10));
+        assert_eq!(decide(action, 0.24, Level::Normal), None);
         let full = OverloadAction { action: OverloadResponse::PermitEmergencyAndTerminating, percent: 99 };
-        assert_eq!(ask(asked, 1.0, Level::NewProcedures), Some(full));
-        assert_eq!(ask(None, 2.0, Level::LowPriority).map(|r| r.percent), Some(99));
+        assert_eq!(decide(action, 1.0, Level::NewProcedures), Some(full));
+        assert_eq!(decide(None, 2.0, Level::LowPriority).map(|r| r.percent), Some(99));
     }
 }

@@ -16,23 +16,23 @@ type Refusal = Option<Output>;
 
 pub(super) fn create(request: &Create<'_>, env: &mut Env<'_>) -> (Option<SmContext>, Vec<Output>) {
     match begin(request, env) {
-        Ok((sm, asked)) => (Some(sm), vec![asked]),
+        Ok((sm, establishment)) => (Some(sm), vec![establishment]),
         Err(answer) => (None, answer.into_iter().collect()),
     }
 }
 
 fn begin(request: &Create<'_>, env: &mut Env<'_>) -> Result<(SmContext, Output), Refusal> {
-    let (pti, asked) = establishment_request(request)?;
+    let (pti, requested) = establishment_request(request)?;
     let refuse = |cause| n1::establishment_reject(request.psi, pti, cause);
     let dnn = data_network(env.config, request).map_err(refuse)?;
-    let (kind, cause) = session_type(&asked, &request.subscription.types, &dnn.types).map_err(refuse)?;
-    if !asked.ssc_mode.as_ref().is_none_or(is_ssc_mode_1) {
+    let (kind, cause) = session_type(&requested, &request.subscription.types, &dnn.types).map_err(refuse)?;
+    if !requested.ssc_mode.as_ref().is_none_or(is_ssc_mode_1) {
         return Err(refuse(GsmCause::NotSupportedSscMode));
     }
     let upf = user_plane_function(env.config, request.dnn, request.ltmsi)
         .ok_or_else(|| refuse(GsmCause::InsufficientResources))?;
-    let told = asked.extended_protocol_configuration_options.as_ref();
-    let options = told.map_or_else(Vec::new, |asked| options::answer(asked, dnn, kind));
+    let options = requested.extended_protocol_configuration_options.as_ref();
+    let options = options.map_or_else(Vec::new, |options| options::answer(options, dnn, kind));
     let generation = u32::from_be_bytes(env.random());
     // The last step that can fail for a reason of the network, so that no address is allocated in
     // vain.
@@ -49,8 +49,8 @@ fn begin(request: &Create<'_>, env: &mut Env<'_>) -> Result<(SmContext, Output),
         },
         kind,
         address,
-        always_on: asked.always_on_pdu_session_requested.as_ref().is_some_and(|ie| ie.apsr()),
-        integrity_rate: asked.integrity_protection_maximum_data_rate.value,
+        always_on: requested.always_on_pdu_session_requested.as_ref().is_some_and(|ie| ie.apsr()),
+        integrity_rate: requested.integrity_protection_maximum_data_rate.value,
         pfcp: PfcpSession { upf: upf.n4, cp_seid: seid(request.ltmsi, request.index, generation), up_seid: 0 },
         uplink: None,
         downlink: None,
@@ -64,8 +64,8 @@ fn begin(request: &Create<'_>, env: &mut Env<'_>) -> Result<(SmContext, Output),
         deadline: None,
         since: env.arrived,
     };
-    let asked = n4::establishment_request(&sm, env.config, 0);
-    Ok((sm, asked))
+    let establishment = n4::establishment_request(&sm, env.config, 0);
+    Ok((sm, establishment))
 }
 
 /// Returns PTI and content if the 5GSM message is an establishment request.
@@ -73,7 +73,7 @@ fn establishment_request(request: &Create<'_>) -> Result<(u8, Box<NasPduSessionE
     let Received5gsm { psi, pti, message } = n1::decode(request.n1)?;
     match message {
         _ if pti == 0 => Err(n1::status(psi, pti, GsmCause::InvalidPtiValue)),
-        Nas5gsmMessage::PduSessionEstablishmentRequest(asked) if psi == request.psi => Ok((pti, asked)),
+        Nas5gsmMessage::PduSessionEstablishmentRequest(requested) if psi == request.psi => Ok((pti, requested)),
         Nas5gsmMessage::PduSessionModificationRequest(_) => {
             Err(n1::modification_reject(psi, pti, GsmCause::InvalidPduSessionIdentity))
         }
@@ -96,7 +96,7 @@ fn data_network<'c>(config: &'c CoreConfig, request: &Create<'_>) -> Result<&'c 
 /// result tells the UE that an IPv4v6 request gets the only supported type (TS 24.501 6.4.1.3). An
 /// error is the cause of the reject (6.4.1.4).
 fn session_type(
-    asked: &NasPduSessionEstablishmentRequest,
+    requested: &NasPduSessionEstablishmentRequest,
     subscribed: &[PduSessionType],
     served: &[PduSessionType],
 ) -> Result<(PduSessionType, Option<GsmCause>), GsmCause> {
@@ -105,7 +105,7 @@ fn session_type(
     let allowed = |kind: PduSessionType| subscribed.contains(&kind) && served.contains(&kind);
     let default =
         *subscribed.iter().find(|kind| allowed(**kind)).ok_or(GsmCause::RequestedServiceOptionNotSubscribed)?;
-    let wanted = match &asked.pdu_session_type {
+    let wanted = match &requested.pdu_session_type {
         None => return Ok((default, None)),
         Some(ie) => match ie.session_type() {
             Some(Value::Ipv4) => Ipv4,

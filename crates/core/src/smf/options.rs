@@ -23,37 +23,37 @@ pub(super) fn ie(octets: Vec<u8>) -> NasExtendedProtocolConfigurationOptions {
 
 /// Returns the answer to the UE's options; empty if there is none.
 pub(super) fn answer(
-    asked: &NasExtendedProtocolConfigurationOptions,
+    requested: &NasExtendedProtocolConfigurationOptions,
     dnn: &DnnConfig,
     kind: PduSessionType,
 ) -> Vec<u8> {
-    let Some(asked) = asked.pco(PcoDirection::Uplink) else {
+    let Some(requested) = requested.pco(PcoDirection::Uplink) else {
         return Vec::new();
     };
     let ipv4 = kind != PduSessionType::Ipv6;
-    let mut told = Vec::new();
-    let mut tell = |identifier, contents| told.push(PcoEntry { identifier, contents });
-    if asked.entry(DNS_IPV6).is_some() && kind != PduSessionType::Ipv4 {
+    let mut entries = Vec::new();
+    let mut add = |identifier, contents| entries.push(PcoEntry { identifier, contents });
+    if requested.entry(DNS_IPV6).is_some() && kind != PduSessionType::Ipv4 {
         for server in &dnn.dns {
             if let IpAddr::V6(v6) = server {
-                tell(DNS_IPV6, v6.octets().to_vec());
+                add(DNS_IPV6, v6.octets().to_vec());
             }
         }
     }
-    if asked.entry(DNS_IPV4).is_some() && ipv4 {
-        dns4(dnn).for_each(|server| tell(DNS_IPV4, server.octets().to_vec()));
+    if requested.entry(DNS_IPV4).is_some() && ipv4 {
+        dns4(dnn).for_each(|server| add(DNS_IPV4, server.octets().to_vec()));
     }
-    if asked.entry(IPV4_LINK_MTU).is_some() && ipv4 {
-        tell(IPV4_LINK_MTU, dnn.mtu.to_be_bytes().to_vec());
+    if requested.entry(IPV4_LINK_MTU).is_some() && ipv4 {
+        add(IPV4_LINK_MTU, dnn.mtu.to_be_bytes().to_vec());
     }
     for (protocol, reply) in [(IPCP, ipcp as fn(&[u8], &DnnConfig) -> _), (PAP, pap), (CHAP, chap)] {
-        let packet = asked.entry(protocol).and_then(|entry| reply(&entry.contents, dnn));
-        packet.into_iter().for_each(|packet| tell(protocol, packet));
+        let packet = requested.entry(protocol).and_then(|entry| reply(&entry.contents, dnn));
+        packet.into_iter().for_each(|packet| add(protocol, packet));
     }
-    if told.is_empty() {
+    if entries.is_empty() {
         return Vec::new();
     }
-    Pco::new(0, told).to_bytes(PcoDirection::Downlink).unwrap_or_default()
+    Pco::new(0, entries).to_bytes(PcoDirection::Downlink).unwrap_or_default()
 }
 
 fn dns4(dnn: &DnnConfig) -> impl Iterator<Item = Ipv4Addr> {
@@ -85,7 +85,7 @@ fn ipcp(octets: &[u8], dnn: &DnnConfig) -> Option<Vec<u8>> {
     let ControlPacket { code: CONFIGURE_REQUEST, identifier, mut data } = packet(octets)? else {
         return None;
     };
-    let asked = data;
+    let address = data;
     let (mut rejected, mut corrected) = (Vec::new(), Vec::new());
     while let [option, length, ..] = *data {
         let (this, rest) = data.split_at_checked(usize::from(length).max(2))?;
@@ -104,7 +104,7 @@ fn ipcp(octets: &[u8], dnn: &DnnConfig) -> Option<Vec<u8>> {
     let (code, content) = match (rejected.is_empty(), corrected.is_empty()) {
         (_, false) => (3, corrected.as_slice()),
         (false, true) => (4, rejected.as_slice()),
-        (true, true) => (2, asked),
+        (true, true) => (2, address),
     };
     reply(code, identifier, content)
 }
@@ -149,18 +149,18 @@ mod tests {
         }
     }
 
-    fn ask(octets: &str, kind: PduSessionType) -> String {
+    fn options_for(octets: &str, kind: PduSessionType) -> String {
         hex::encode(answer(&ie(hex::decode(octets).expect("hex")), &network(), kind))
     }
 
     #[test]
     fn dns_and_mtu_are_sent_only_on_usable_request() {
-        let asked = "80000300000d00001000000a00";
+        let request = "80000300000d00001000000a00";
         let (v4, v6) = ("000d0408080808000d0408080404001002", "000310200148604860000000000000000088");
-        assert_eq!(ask(asked, PduSessionType::Ipv4), format!("80{v4}0578"));
-        assert_eq!(ask(asked, PduSessionType::Ipv6), format!("80{v6}88"));
-        assert_eq!(ask(asked, PduSessionType::Ipv4v6), format!("80{v6}88{v4}0578"));
-        assert_eq!(ask("80000a00", PduSessionType::Ipv4), "");
+        assert_eq!(options_for(request, PduSessionType::Ipv4), format!("80{v4}0578"));
+        assert_eq!(options_for(request, PduSessionType::Ipv6), format!("80{v6}88"));
+        assert_eq!(options_for(request, PduSessionType::Ipv4v6), format!("80{v6}88{v4}0578"));
+        assert_eq!(options_for("80000a00", PduSessionType::Ipv4), "");
     }
 
     #[test]
@@ -168,18 +168,18 @@ mod tests {
         // IPCP Configure-Request 7 for both DNS servers, then with the right ones, then with an
         // address too.
         assert_eq!(
-            ask("8080211001070010810600000000830600000000", PduSessionType::Ipv4),
+            options_for("8080211001070010810600000000830600000000", PduSessionType::Ipv4),
             "8080211003070010810608080808830608080404"
         );
-        assert_eq!(ask("8080210a0108000a810608080808", PduSessionType::Ipv4), "8080210a0208000a810608080808");
-        assert_eq!(ask("8080210a0109000a030600000000", PduSessionType::Ipv4), "8080210a0409000a030600000000");
+        assert_eq!(options_for("8080210a0108000a810608080808", PduSessionType::Ipv4), "8080210a0208000a810608080808");
+        assert_eq!(options_for("8080210a0109000a030600000000", PduSessionType::Ipv4), "8080210a0409000a030600000000");
         // PAP Authenticate-Request 3 of user "a" with password "b"; CHAP Response 5.
-        assert_eq!(ask("80c02308010300080161", PduSessionType::Ipv4), "");
+        assert_eq!(options_for("80c02308010300080161", PduSessionType::Ipv4), "");
         assert_eq!(
-            ask("80c0230801030008016101 62".replace(' ', "").as_str(), PduSessionType::Ipv4),
+            options_for("80c0230801030008016101 62".replace(' ', "").as_str(), PduSessionType::Ipv4),
             "80c023050203000500"
         );
-        assert_eq!(ask("80c2230402050004", PduSessionType::Ipv4), "80c2230403050004");
+        assert_eq!(options_for("80c2230402050004", PduSessionType::Ipv4), "80c2230403050004");
     }
 
     #[test]
@@ -187,8 +187,8 @@ mod tests {
         for octets in
             ["80", "800003", "8080210401", "8080210801070008810000ff", "80802104010700ff", "8080210601070006ff00"]
         {
-            let told = ask(octets, PduSessionType::Ipv4v6);
-            assert!(told.is_empty() || told.starts_with("808021"), "{octets}: {told}");
+            let answer = options_for(octets, PduSessionType::Ipv4v6);
+            assert!(answer.is_empty() || answer.starts_with("808021"), "{octets}: {answer}");
         }
     }
 }

@@ -208,8 +208,8 @@ pub(super) fn ran_modified(sm: &mut SmContext, env: &Env<'_>) {
 /// Handles that the RAN does not send to the target: the UE must request the session again, and
 /// gets it there.
 pub(super) fn ran_refused(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
-    let asked = sm.relocation.as_mut().and_then(|relocation| relocation.step.ran()).is_some_and(|ran| *ran);
-    if asked && matches!(sm.stage, Stage::Accepted { .. } | Stage::Established) {
+    let is_ran_updated = sm.relocation.as_mut().and_then(|relocation| relocation.step.ran()).is_some_and(|ran| *ran);
+    if is_ran_updated && matches!(sm.stage, Stage::Accepted { .. } | Stage::Established) {
         release::start(sm, release::NO_PTI, GsmCause::ReactivationRequested.as_u8(), env, out);
     }
 }

@@ -35,7 +35,7 @@ pub(super) fn received(sm: &mut SmContext, octets: &[u8], env: &Env<'_>, out: &m
             Stage::Requested { pti: running, .. } | Stage::Accepted { pti: running } if running == pti => {}
             _ => out.extend(status(GsmCause::MessageTypeNotCompatibleWithTheProtocolState)),
         },
-        Message::PduSessionModificationRequest(asked) => modification(sm, pti, &asked, out),
+        Message::PduSessionModificationRequest(requested) => modification(sm, pti, &requested, out),
         Message::PduSessionReleaseRequest(_) => release::requested(sm, pti, env, out),
         Message::PduSessionReleaseComplete(_) => release::completed(sm, pti, out),
         // The network modifies no session, so there is no such procedure to complete.
@@ -55,7 +55,7 @@ pub(super) fn received(sm: &mut SmContext, octets: &[u8], env: &Env<'_>, out: &m
 
 /// Handles PDU session modification by the UE (TS 24.501 6.4.2): only the subscribed QoS is
 /// granted.
-fn modification(sm: &SmContext, pti: u8, asked: &NasPduSessionModificationRequest, out: &mut Vec<Output>) {
+fn modification(sm: &SmContext, pti: u8, requested: &NasPduSessionModificationRequest, out: &mut Vec<Output>) {
     let cause = match sm.stage {
         Stage::Requested { .. } => {
             let cause = GsmCause::MessageTypeNotCompatibleWithTheProtocolState;
@@ -64,17 +64,17 @@ fn modification(sm: &SmContext, pti: u8, asked: &NasPduSessionModificationReques
         // A release continues (TS 24.501 6.4.2.6).
         Stage::Releasing { .. } => return,
         Stage::Ended => GsmCause::InvalidPduSessionIdentity,
-        Stage::Accepted { .. } | Stage::Established => modification_cause(asked),
+        Stage::Accepted { .. } | Stage::Established => modification_cause(requested),
     };
     out.extend(n1::modification_reject(sm.psi, pti, cause));
 }
 
-fn modification_cause(asked: &NasPduSessionModificationRequest) -> GsmCause {
-    if let Some(rules) = &asked.requested_qos_rules {
+fn modification_cause(requested: &NasPduSessionModificationRequest) -> GsmCause {
+    if let Some(rules) = &requested.requested_qos_rules {
         let wrong = rules.parse_rules().into_iter().find_map(Result::err);
         return wrong.map_or(GsmCause::FiveGsQosNotAccepted, |rule| rule.error.gsm_cause());
     }
-    if let Some(flows) = &asked.requested_qos_flow_descriptions {
+    if let Some(flows) = &requested.requested_qos_flow_descriptions {
         let wrong = flows.parse_descriptions().into_iter().find_map(Result::err);
         return wrong.map_or(GsmCause::FiveGsQosNotAccepted, |flow| flow.gsm_cause());
     }

@@ -21,10 +21,10 @@ pub(super) fn received(sm: &mut SmContext, octets: &[u8], env: &Env<'_>, out: &m
         (Answer::Established(Err(cause)), N4State::Establishing) => not_established(sm, cause.gsm_cause(), env, out),
         (Answer::Modified(Ok(())), N4State::Updating { stale }) => {
             sm.n4 = N4State::Synced;
-            let asked = std::mem::take(&mut sm.usage.is_requested);
+            let is_requested = std::mem::take(&mut sm.usage.is_requested);
             match sm.stage {
                 Stage::Releasing { .. } | Stage::Ended => release::delete(sm, out),
-                _ if asked => relocate::reported(sm, env, out),
+                _ if is_requested => relocate::reported(sm, env, out),
                 _ if stale => {}
                 _ => user_plane::settled(sm, out),
             }

@@ -53,9 +53,9 @@ pub enum Effect {
     /// Requests about one session are sent one at a time.
     SmfRequest {
         number: SessionNumber,
-        ask: SmfRequest,
+        request: SmfRequest,
         /// SM context, if it is piggybacked.
-        carried: Option<PiggybackedSmContext>,
+        sm_context: Option<PiggybackedSmContext>,
     },
     /// Sends the result of an N1N2 transfer to the SMF that requested it.
     N1N2TransferReply {
@@ -63,7 +63,7 @@ pub enum Effect {
         token: u64,
         result: N1N2TransferResult,
         /// SM context, if the SMF requested it.
-        carried: Option<PiggybackedSmContext>,
+        sm_context: Option<PiggybackedSmContext>,
     },
 }
 

@@ -37,20 +37,20 @@ fn views() {
         ue.service_request(ue::Service::Data, out).expect("a request");
     });
     lab.idle();
-    let mut seen = Vec::new();
+    let mut effects_read = Vec::new();
     for pdu in &lab.received {
         let kind = NGAP_PDU::decode_borrowed(pdu).expect("a PDU").kind();
         let what = format!("{kind:?}, {} octets", pdu.len());
-        if seen.contains(&what) {
+        if effects_read.contains(&what) {
             continue;
         }
         let time = nanos(|| {
             black_box(n2::peek(black_box(pdu))).expect("a view");
         });
         println!("{what}: {time:.0} ns");
-        seen.push(what);
+        effects_read.push(what);
     }
-    assert!(seen.iter().any(|what| what.starts_with("Initiating_InitialUEMessage")));
+    assert!(effects_read.iter().any(|what| what.starts_with("Initiating_InitialUEMessage")));
 }
 
 #[test]
@@ -126,7 +126,7 @@ fn steps() {
             });
             let name = format!("{happened:?}");
             let kind = match happened {
-                lab::Happened::Ngap { pdu, .. } => {
+                lab::RecordedEvent::Ngap { pdu, .. } => {
                     NGAP_PDU::decode_borrowed(pdu).map(|pdu| format!("{:?}", pdu.kind()))
                 }
                 _ => Ok(name.split([' ', '(']).next().unwrap_or_default().to_owned()),

@@ -47,7 +47,7 @@ fn half_open_ue_is_evicted_at_once() {
 #[test]
 fn rejected_ue_is_evicted_before_the_ran_answers() {
     let mut lab = half_open();
-    lab.home_says = Some(vireo_core::subscription::AuthenticationError::UnknownSubscriber);
+    lab.subscriber_error = Some(vireo_core::subscription::AuthenticationError::UnknownSubscriber);
     lab.forget_ue();
     lab.forget_connection();
     lab.reachable = false;

@@ -1,7 +1,7 @@
 //! UPF report of a lost RAN tunnel (TS 23.527 5.3.2, TS 23.502 4.3.7).
 
-use crate::chain::{idle as idle_with_smf, stages, transferred, with_session};
 use crate::lab::{Lab, pfcp_report};
+use crate::sba::{idle as idle_with_smf, stages, transferred, with_session};
 use vireo_core::amf::context::RemoteStage;
 use vireo_core::amf::engine::Event;
 use vireo_core::sba::N1N2TransferResult;
@@ -13,7 +13,7 @@ use vireo_wire::ngap::{Cause, CauseRadioNetwork, NgapPduKind};
 use vireo_wire::pfcp::{self, Element, ReportType};
 
 /// Encodes the report of an Error Indication for this tunnel of the session.
-fn lost(sm: &SmContext, teid: Teid) -> Vec<u8> {
+fn error_indication(sm: &SmContext, teid: Teid) -> Vec<u8> {
     let address = sm.downlink.map_or([127, 0, 0, 2].into(), |tunnel| tunnel.address);
     pfcp_report(sm.pfcp.cp_seid, ReportType::ERIR, |report| {
         report.group(pfcp::ErrorIndicationReport::ID, |error| {
@@ -59,7 +59,7 @@ fn with_one() -> (Lab, Teid) {
 #[test]
 fn lost_tunnel_connected_is_released_by_n2() {
     let (mut lab, teid) = with_one();
-    let report = lost(&session(&lab), teid);
+    let report = error_indication(&session(&lab), teid);
     reported(&mut lab, &report);
     assert_eq!(tunnels(&lab), 1, "the gNB has not heard of it");
     lab.settle();
@@ -78,7 +78,7 @@ fn lost_tunnel_connected_is_released_by_n2() {
 fn lost_tunnel_idle_says_nothing_until_data() {
     let (mut lab, teid) = with_one();
     lab.idle();
-    let (before, report) = (lab.sent.len(), lost(&session(&lab), teid));
+    let (before, report) = (lab.sent.len(), error_indication(&session(&lab), teid));
     reported(&mut lab, &report);
     lab.wait(Duration::from_secs(60));
     assert_eq!((lab.sent.len(), session(&lab).ran), (before, RanState::Idle), "nothing goes to the RAN");
@@ -92,7 +92,7 @@ fn lost_tunnel_idle_says_nothing_until_data() {
 #[test]
 fn lost_tunnel_with_data_pages_released_ue() {
     let (mut lab, teid) = with_one();
-    let (report, data) = (lost(&session(&lab), teid), packet(&session(&lab)));
+    let (report, data) = (error_indication(&session(&lab), teid), packet(&session(&lab)));
     lab.reachable = false;
     reported(&mut lab, &report);
     reported(&mut lab, &data);
@@ -109,7 +109,7 @@ fn lost_tunnel_with_data_pages_released_ue() {
 #[test]
 fn lost_tunnel_waits_for_service_request() {
     let (mut lab, teid) = with_one();
-    let (report, before) = (lost(&session(&lab), teid), session(&lab).downlink);
+    let (report, before) = (error_indication(&session(&lab), teid), session(&lab).downlink);
     lab.forget_connection();
     lab.at = 1;
     lab.ue.connection_released();
@@ -142,7 +142,7 @@ fn lost_tunnel_in_handover_is_replaced() {
         lab.arrives = false;
         lab.n2(2);
         assert!(session(&lab).target.is_some(), "the target is ready");
-        let report = lost(&session(&lab), teid);
+        let report = error_indication(&session(&lab), teid);
         reported(&mut lab, &report);
         lab.settle();
         assert_eq!((session(&lab).ran, session(&lab).downlink), (RanState::Up, None), "it waits for the handover");
@@ -163,19 +163,19 @@ fn lost_tunnel_of_smf_elsewhere_is_released() {
     let (mut lab, mut smf) = with_session();
     let (name, report) = (smf.sessions[0].0.clone(), {
         let sm = &smf.sessions[0].1;
-        lost(sm, sm.downlink.expect("a tunnel").teid)
+        error_indication(sm, sm.downlink.expect("a tunnel").teid)
     });
-    let (told, _) = smf.update(&lab, &name, Input::Pfcp(&report)).expect("a session");
-    assert!(matches!((&told.n1, &told.n2), (None, Some((N2Sm::ReleaseCommand, _)))), "{told:?}");
-    let transfer = smf.transfer(5, told);
+    let (content, _) = smf.update(&lab, &name, Input::Pfcp(&report)).expect("a session");
+    assert!(matches!((&content.n1, &content.n2), (None, Some((N2Sm::ReleaseCommand, _)))), "{content:?}");
+    let transfer = smf.transfer(5, content);
     lab.event(Event::Transfer(transfer));
     assert_eq!(transferred(&lab), Some(N1N2TransferResult::Initiated));
     lab.settle();
     smf.serve(&mut lab);
     assert_eq!((tunnels(&lab), smf.sessions[0].1.ran), (0, RanState::Idle));
     assert_eq!((stages(&lab), pages(&lab)), (vec![(RemoteStage::Established, false)], 0));
-    let (told, _) = smf.update(&lab, &name, Input::Activate).expect("a session");
-    let transfer = smf.transfer(5, told);
+    let (content, _) = smf.update(&lab, &name, Input::Activate).expect("a session");
+    let transfer = smf.transfer(5, content);
     lab.event(Event::Transfer(transfer));
     lab.settle();
     smf.serve(&mut lab);
@@ -186,9 +186,9 @@ fn lost_tunnel_of_smf_elsewhere_is_released() {
 /// from the result of the transfer.
 #[test]
 fn lost_tunnel_of_idle_ue_is_said_to_smf() {
-    let release = |lab: &mut Lab, smf: &mut crate::chain::Smf| {
-        let told = vireo_core::sba::N1N2Content { n1: None, n2: Some((N2Sm::ReleaseCommand, vec![0])) };
-        let (before, transfer) = (lab.sent.len(), smf.transfer(5, told));
+    let release = |lab: &mut Lab, smf: &mut crate::sba::Smf| {
+        let content = vireo_core::sba::N1N2Content { n1: None, n2: Some((N2Sm::ReleaseCommand, vec![0])) };
+        let (before, transfer) = (lab.sent.len(), smf.transfer(5, content));
         lab.event(Event::Transfer(transfer));
         lab.settle();
         assert_eq!((transferred(lab), lab.sent.len(), pages(lab)), (Some(N1N2TransferResult::Idle), before, 0));

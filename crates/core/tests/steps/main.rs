@@ -1,6 +1,5 @@
 //! Steps of the core against the emulator's UE and gNB, one Rust module per area.
 
-mod chain;
 mod cost;
 mod eviction;
 mod handover;
@@ -11,6 +10,7 @@ mod paging;
 mod procedures;
 mod protection;
 mod relocate;
+mod sba;
 mod security_mode;
 mod stale;
 mod view;

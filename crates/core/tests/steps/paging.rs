@@ -59,7 +59,7 @@ fn downlink_packet_reactivates_idle_ue() {
 #[test]
 fn signalling_service_request_gets_pending_path() {
     let mut lab = idle();
-    lab.hears_paging = false;
+    lab.answers_paging = false;
     downlink_packet(&mut lab);
     lab.settle();
     lab.ue_does(|ue, _, out| ue.service_request(ue::Service::Signalling, out).expect("a request"));
@@ -70,7 +70,7 @@ fn signalling_service_request_gets_pending_path() {
 #[test]
 fn registration_answers_paging() {
     let mut lab = idle();
-    lab.hears_paging = false;
+    lab.answers_paging = false;
     downlink_packet(&mut lab);
     lab.settle();
     lab.at = 1;
@@ -82,7 +82,7 @@ fn registration_answers_paging() {
 #[test]
 fn paging_repeats_until_given_up() {
     let mut lab = idle();
-    lab.hears_paging = false;
+    lab.answers_paging = false;
     downlink_packet(&mut lab);
     lab.settle();
     downlink_packet(&mut lab);
@@ -90,15 +90,15 @@ fn paging_repeats_until_given_up() {
     assert_eq!(pages(&lab), 2, "one paging at a time");
     lab.wait(Duration::from_millis(14_900));
     assert_eq!((pages(&lab), paged(&lab)), (10, (0, 0)), "four times more");
-    let told = lab.pfcp.len();
+    let content = lab.pfcp.len();
     lab.wait(Duration::from_millis(200));
     assert_eq!((pages(&lab), paged(&lab)), (10, (0, 1)));
-    let last = pfcp::Message::new(&lab.pfcp[told]).expect("a PFCP message");
+    let last = pfcp::Message::new(&lab.pfcp[content]).expect("a PFCP message");
     assert_eq!(last.get::<pfcp::SmReqFlags>(), Ok(Some(pfcp::SmReqFlags::DROBU)), "what waits is dropped");
     let context = lab.context().expect("a context");
     assert!(context.is_registered() && context.procedure.is_none() && context.sessions.len() == 1);
     // The next packet starts paging again.
-    lab.hears_paging = true;
+    lab.answers_paging = true;
     downlink_packet(&mut lab);
     lab.settle();
     assert_eq!(paged(&lab), (1, 1));
@@ -129,7 +129,7 @@ fn deregistration_pages_idle_ue() {
 #[test]
 fn unanswered_deregistration_completes() {
     let mut lab = idle();
-    lab.hears_paging = false;
+    lab.answers_paging = false;
     lab.event(Event::Deregister { reregister: false });
     lab.wait(Duration::from_secs(14));
     assert!(lab.context().is_some_and(|c| c.is_registered()));
@@ -154,7 +154,7 @@ fn session_release_pages_idle_ue() {
 #[test]
 fn session_release_ends_if_ue_unreachable() {
     let mut lab = idle();
-    lab.hears_paging = false;
+    lab.answers_paging = false;
     lose_session(&mut lab);
     assert!(matches!(lab.context().expect("a context").sessions[0].stage, Stage::Releasing { .. }));
     lab.wait(Duration::from_secs(16));

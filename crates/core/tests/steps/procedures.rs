@@ -117,7 +117,7 @@ fn verified_guti_skips_authentication() {
     lab.register();
     assert!(!lab.effects.iter().any(|e| matches!(e, Effect::Authenticate(_))), "its keys are known");
     assert_ne!(lab.ue.guti(), first, "a new 5G-GUTI each time");
-    assert!(lab.others.is_empty(), "it is the same context");
+    assert!(lab.old_contexts.is_empty(), "it is the same context");
 }
 
 #[test]
@@ -125,8 +125,9 @@ fn unknown_guti_requests_suci() {
     let mut lab = Lab::new();
     lab.ue_does(|ue, p, out| ue.register(p, ue::Registration::UnknownGuti, out).expect("a request"));
     assert_eq!(lab.ue.mm(), MmState::Registered);
-    let asked = lab.effects.iter().find_map(|e| if let Effect::Authenticate(r) = e { Some(&r.identity) } else { None });
-    assert!(matches!(asked, Some(SubscriberIdentity::Suci(_))));
+    let new_requests =
+        lab.effects.iter().find_map(|e| if let Effect::Authenticate(r) = e { Some(&r.identity) } else { None });
+    assert!(matches!(new_requests, Some(SubscriberIdentity::Suci(_))));
 }
 
 #[test]
@@ -143,7 +144,7 @@ fn known_guti_with_bad_mac_leaves_context() {
     forged[3] ^= 1;
     lab.inject(&forged);
     assert!(fault(&lab, "nas-bad-mac"));
-    assert_eq!(lab.others, [before], "the UE's own context is as it was");
+    assert_eq!(lab.old_contexts, [before], "the UE's own context is as it was");
     assert!(lab.context().is_none(), "the stranger's is forgotten once it is released");
     assert_eq!(failed(&lab, Kind::ServiceRequest), Some(9));
 }
@@ -189,7 +190,7 @@ fn authentication_error_maps_to_cause() {
     ];
     for (error, cause) in cases {
         let mut lab = Lab::new();
-        lab.home_says = Some(error);
+        lab.subscriber_error = Some(error);
         lab.ue_does(|ue, p, out| ue.register(p, ue::Registration::Fresh, out).expect("a request"));
         let rejected = |e: &UeEvent| matches!(e, UeEvent::RegistrationRejected { cause: c, .. } if *c == cause);
         assert!(lab.events.iter().any(rejected), "{error}: {:?}", lab.events);
@@ -225,12 +226,12 @@ fn update_from_eps_is_asked_for_suci() {
     let request = [&[0x7e, 0, 0x41, 0x7a, 0, 11][..], &guti, &capability].concat();
     // EPS NAS message container, and UE status "EMM-REGISTERED".
     let from_eps: [&[u8]; 2] = [&[0x70, 0, 1, 0x48], &[0x2b, 1, 1]];
-    for (more, asked) in [(&[][..], false), (from_eps[0], true), (from_eps[1], true), (&[0x2b, 1, 2], false)] {
+    for (more, new_requests) in [(&[][..], false), (from_eps[0], true), (from_eps[1], true), (&[0x2b, 1, 2], false)] {
         let mut lab = Lab::new();
         lab.reachable = false;
         lab.inject(&[&request[..], more].concat());
         let identity_request = |pdu: &Vec<u8>| pdu.windows(4).any(|octets| octets == [0x7e, 0, 0x5b, 1]);
-        assert_eq!(lab.sent.iter().any(identity_request), asked, "{more:02x?} {:?}", lab.notes);
+        assert_eq!(lab.sent.iter().any(identity_request), new_requests, "{more:02x?} {:?}", lab.notes);
     }
 }
 
@@ -259,7 +260,7 @@ fn undecipherable_suci_is_counted() {
         (AuthenticationError::UnknownHomeKey, "suci-key-unknown"),
     ] {
         let mut lab = Lab::new();
-        lab.home_says = Some(error);
+        lab.subscriber_error = Some(error);
         lab.ue_does(|ue, p, out| ue.register(p, ue::Registration::Fresh, out).expect("a request"));
         assert!(fault(&lab, word), "{:?}", lab.notes);
     }
@@ -389,7 +390,7 @@ fn uncompleted_registration_claims_from_start() {
         let mut claims = Claims::new(Duration(timers.t3550.0 * (1 + u64::from(timers.retransmissions))));
         let mut alone = Claims::default();
         lab.now = lab.now + Duration::from_secs(2);
-        let completed = claims.binds(supi, elsewhere, lab.now, lab.now);
+        let completed = claims.bind(supi, elsewhere, lab.now, lab.now);
         if by_timer {
             lab.wait(Duration::from_secs(40));
         } else {
@@ -400,13 +401,13 @@ fn uncompleted_registration_claims_from_start() {
         assert!(ended.is_registered() && ended.procedure.is_none());
         let again = |claims: &mut Claims| claims.repeat_for_takeover((supi, ended.ltmsi), |_| false, began, lab.now);
         // Claims of other subscribers in the meantime.
-        claims.binds("999700000000009".parse().expect("a SUPI"), Ltmsi::new(Bucket::new(4000), 2), lab.now, lab.now);
+        claims.bind("999700000000009".parse().expect("a SUPI"), Ltmsi::new(Bucket::new(4000), 2), lab.now, lab.now);
         assert_eq!(again(&mut claims), Err(ClaimResolution::Goes));
         assert!(
             !claims.on_remote_claim(Claim { supi, ue: ended.ltmsi, at: began }, lab.now),
             "nor by another host's word"
         );
-        assert_eq!(claims.of(supi), Some(completed.ue));
+        assert_eq!(claims.by_supi(supi), Some(completed.ue));
         // Without the second registration, this context would be the subscriber's.
         let claim = again(&mut alone).expect("nobody else has");
         assert_eq!((claim.ue, claim.at), (ended.ltmsi, began));
@@ -609,8 +610,8 @@ fn congestion_rejects_new_ue() {
     let mut lab = Lab::new();
     lab.congested = true;
     lab.ue_does(|ue, p, out| ue.register(p, ue::Registration::Fresh, out).expect("a request"));
-    let told = |e: &UeEvent| matches!(e, UeEvent::RegistrationRejected { cause: 22, retry_after_s: Some(_) });
-    assert!(lab.events.iter().any(told), "{:?}", lab.events);
+    let content = |e: &UeEvent| matches!(e, UeEvent::RegistrationRejected { cause: 22, retry_after_s: Some(_) });
+    assert!(lab.events.iter().any(content), "{:?}", lab.events);
     assert!(lab.context().is_none());
 }
 
@@ -622,15 +623,15 @@ fn congestion_backs_off_known_ue() {
     lab.idle();
     lab.congested = true;
     lab.ue_does(|ue, _, out| ue.service_request(ue::Service::Data, out).expect("a request"));
-    let told = |e: &UeEvent| matches!(e, UeEvent::ServiceRejected { cause: 22, retry_after_s: Some(30..=62) });
-    assert!(lab.events.iter().any(told), "{:?}", lab.events);
+    let content = |e: &UeEvent| matches!(e, UeEvent::ServiceRejected { cause: 22, retry_after_s: Some(30..=62) });
+    assert!(lab.events.iter().any(content), "{:?}", lab.events);
     assert_eq!(failed(&lab, Kind::ServiceRequest), Some(22));
     let context = lab.context().expect("a context");
     assert!(context.is_registered() && context.connection.is_none() && context.sessions.len() == 1);
     assert!(context.reachability.expires.is_some(), "the mobile reachable timer runs");
     lab.ue_does(|ue, p, out| ue.register(p, ue::Registration::Periodic, out).expect("a request"));
-    let told = |e: &UeEvent| matches!(e, UeEvent::RegistrationRejected { cause: 22, retry_after_s: Some(30..=62) });
-    assert!(lab.events.iter().any(told), "{:?}", lab.events);
+    let content = |e: &UeEvent| matches!(e, UeEvent::RegistrationRejected { cause: 22, retry_after_s: Some(30..=62) });
+    assert!(lab.events.iter().any(content), "{:?}", lab.events);
     assert!(lab.context().is_some_and(|c| c.is_registered() && c.connection.is_none()));
     assert!(!fault(&lab, "nas-bad-mac"), "its messages were its own");
 }
@@ -670,7 +671,7 @@ fn older_claim_does_not_supersede_registration() {
     let ended = lab.context().expect("it is kept");
     assert!(ended.procedure.is_none() && lab.effects.contains(&Effect::BindSupi(supi)), "{:?}", lab.events);
     assert_eq!(enters(&claims, &ended), ClaimResolution::Goes, "had it claimed, it would be known");
-    claims.binds(supi, ended.ltmsi, lab.now, lab.now);
+    claims.bind(supi, ended.ltmsi, lab.now, lab.now);
     assert_eq!(enters(&claims, &ended), ClaimResolution::Stays);
 }
 

@@ -3,7 +3,7 @@
 //! Every cell is tested through the engine.
 
 use crate::lab::nas::{CIPHERED, INTEGRITY, NEW_CONTEXT, protected, unverified};
-use crate::lab::{self, ASSOC, Happened, Lab};
+use crate::lab::{self, ASSOC, Lab, RecordedEvent};
 use vireo_core::amf::context::{NasSecurity, Procedure, RanContext, UeContext};
 use vireo_core::amf::engine::Event;
 use vireo_core::amf::engine::protection::{Exchange, Message, Protection, Situation, TABLE, Verdict, verdict};
@@ -99,11 +99,11 @@ fn registering(kind: ue::Registration, mut received: u32) -> (Lab, UeContext) {
 impl Walk {
     fn new() -> Self {
         let (lab, challenged) = registering(ue::Registration::Fresh, 0);
-        let (_, asked) = registering(ue::Registration::UnknownGuti, 0);
+        let (_, new_requests) = registering(ue::Registration::UnknownGuti, 0);
         let (_, commanded) = registering(ue::Registration::Fresh, 1);
         let procedure = |ue: &UeContext| ue.procedure.clone().expect("a registration");
         let waiting = [
-            (Awaited::Identity, procedure(&asked)),
+            (Awaited::Identity, procedure(&new_requests)),
             (Awaited::Challenge, procedure(&challenged)),
             (Awaited::SecurityMode, procedure(&commanded)),
         ];
@@ -111,7 +111,7 @@ impl Walk {
         other.ue.inject(ue::Fault::KeySetInUse);
         other.register();
         let initial = lab.history.iter().find_map(|(_, happened)| match happened {
-            Happened::Initial { message, .. } => Some(message.clone()),
+            RecordedEvent::Initial { message, .. } => Some(message.clone()),
             _ => None,
         });
         let (initial, registered) = (initial.expect("a first message"), other.context().expect("a context"));
@@ -281,9 +281,9 @@ fn plain_messages_end_no_registration() {
 /// 24.501 4.4.4.3 b).
 #[test]
 fn unverified_identity_response_is_processed() {
-    let (mut lab, asked) = registering(ue::Registration::UnknownGuti, 0);
+    let (mut lab, new_requests) = registering(ue::Registration::UnknownGuti, 0);
     let sent = lab.sent.len();
-    let connection = asked.connection.expect("a connection");
+    let connection = new_requests.connection.expect("a connection");
     let response = unverified(&octets(Message::IdentityResponse));
     lab.take_from_gnb(0, &lab::uplink_nas(connection.amf_id, connection.ran_id, &response));
     lab.settle();

@@ -95,7 +95,7 @@ fn busy_ue_or_unknown_target_stays() {
     lab.event(Event::Relocate { upf: nowhere });
     assert_eq!(moved(&lab), (0, 1));
     lab.idle();
-    lab.hears_paging = false;
+    lab.answers_paging = false;
     lab.event(Event::Deregister { reregister: false });
     lab.settle();
     relocate(&mut lab, 1);

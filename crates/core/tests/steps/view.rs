@@ -88,9 +88,9 @@ fn messages_of_ue_life_have_kinds() {
     assert!(views(&lab, 0).iter().all(|v| *v == (Initiating_NGSetup, StateManagement)));
     let mut from = lab.received.len();
     let mut since = |lab: &Lab| {
-        let seen = views(lab, from);
+        let effects_read = views(lab, from);
         from = lab.received.len();
-        seen
+        effects_read
     };
     lab.register();
     let expected = [
@@ -234,17 +234,17 @@ fn shallow_ue_identity_equals_full_decode() {
     lab.ue_does(|ue, _, out| ue.service_request(ue::Service::Data, out).expect("a request"));
     lab.idle();
     lab.ue_does(|ue, p, out| ue.deregister(p, true, out).expect("a request"));
-    let first = |(_, happened): &(_, lab::Happened)| match happened {
-        lab::Happened::Initial { message, .. } => Some(message.nas.clone()),
+    let first = |(_, happened): &(_, lab::RecordedEvent)| match happened {
+        lab::RecordedEvent::Initial { message, .. } => Some(message.nas.clone()),
         _ => None,
     };
     let messages: Vec<_> = lab.history.iter().filter_map(first).collect();
     let amf = lab.config.amf_set << 6 | u16::from(lab.config.amf_pointer);
     let mut named = 0;
     for nas in &messages {
-        let seen = engine::named_tmsi(nas, &lab.config).map(|tmsi| (amf, tmsi.0));
-        assert_eq!(seen, named_by_the_codec(nas), "{nas:x?}");
-        named += usize::from(seen.is_some());
+        let effects_read = engine::named_tmsi(nas, &lab.config).map(|tmsi| (amf, tmsi.0));
+        assert_eq!(effects_read, named_by_the_codec(nas), "{nas:x?}");
+        named += usize::from(effects_read.is_some());
         for at in 0..nas.len() {
             assert!(engine::named_tmsi(&nas[..at], &lab.config).is_none() || at > 10);
             let mut changed = nas.clone();

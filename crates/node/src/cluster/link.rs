@@ -25,7 +25,7 @@ use vireo_core::amf::n2;
 use vireo_core::placement::balance::{BalancerId, HostId};
 use vireo_core::placement::cluster::{ClusterMap, Member};
 use vireo_core::placement::message::{AssociationOwner, ToBalancer, ToController, ToHost, ToMember, Welcome};
-use vireo_core::placement::replica::DONE_AGAIN;
+use vireo_core::placement::replica::REEXECUTION_WINDOW;
 use vireo_fabric::frame::{self, FrameError};
 use vireo_fabric::stream::Stream;
 use vireo_fabric::{Role, Security};
@@ -392,7 +392,7 @@ impl Link {
                     self.tell(assoc.balancer(), &ToBalancer::Probe { assoc: *assoc });
                 }
                 Command::Done { number } => {
-                    self.tell(BalancerId::of_input(*number).0, &ToBalancer::Done { number: *number });
+                    self.tell(BalancerId::from_input(*number).0, &ToBalancer::Done { number: *number });
                 }
                 Command::Claim { supi, ue, at } => {
                     // If it is lost, the host repeats it when another balancer holds N4.
@@ -407,7 +407,7 @@ impl Link {
                 Command::Barrier { number, .. } => self.sync(*number, door),
                 Command::Introduce { number } => self.introduce(*number, door),
                 Command::ReturnInput { number } => {
-                    self.tell(BalancerId::of_input(*number).0, &ToBalancer::Back { number: *number });
+                    self.tell(BalancerId::from_input(*number).0, &ToBalancer::Back { number: *number });
                 }
                 Command::ReturnAddress { to, of } => {
                     self.tell_holder(&ToBalancer::Return { to: *to, dnn: of.0.clone(), address: of.1 });
@@ -503,7 +503,7 @@ impl Link {
         while let Some(first) = self.syncs.first_entry().filter(|first| first.get().is_empty()) {
             let (number, _) = first.remove_entry();
             // A lost message may be an effect that replicas know, as long as they store effects.
-            let whole = self.broken.is_none_or(|broken| broken.elapsed() > Duration::from(DONE_AGAIN));
+            let whole = self.broken.is_none_or(|broken| broken.elapsed() > Duration::from(REEXECUTION_WINDOW));
             self.offer(Input::BarrierReply { number, whole }, door);
             door.wake();
         }

@@ -482,7 +482,7 @@ impl HostNode {
         let watch = replicator.watch();
         let mut frame = HostBuilder::new(&config.host)?;
         let replication = config.cluster.replication;
-        let replicas = replication.of_slices(config.host.slices.iter().map(|slice| slice.replicas));
+        let replicas = replication.replicas_by_slice(config.host.slices.iter().map(|slice| slice.replicas));
         frame.join(Membership { welcome, replication, replicas, replicator });
         let inputs = frame.door();
         if let Some(sbi) = &config.sbi {

@@ -350,7 +350,7 @@ impl Replicator {
     /// Stores replica entries of UEs that this host hands off.
     pub(crate) fn keep_own<'a>(&self, ues: impl Iterator<Item = (Ltmsi, EncodedContext<'a>)>) {
         let mut shadows = self.shared.shadows();
-        ues.for_each(|(ltmsi, parts)| shadows.keep_own(ltmsi, &parts));
+        ues.for_each(|(ltmsi, parts)| shadows.insert_own(ltmsi, &parts));
     }
 
     /// Returns the status for other threads.

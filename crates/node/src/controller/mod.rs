@@ -219,7 +219,7 @@ impl ControllerSetup {
             hosts: config.hosts.into(),
             most_hosts: config.address_parts,
             lossless: config.replication.is_lossless(wanted()),
-            replicas: config.replication.of_slices(wanted()),
+            replicas: config.replication.replicas_by_slice(wanted()),
             moves: config.moves,
             at_once: config.at_once.into(),
             scaling: config.scaling.as_ref().map(|scaling| scaling.hosts),

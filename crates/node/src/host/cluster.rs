@@ -18,7 +18,7 @@ use vireo_core::placement::balance::load_table::MovingAverage;
 use vireo_core::placement::cluster::ClusterMap;
 use vireo_core::placement::host as machine;
 use vireo_core::placement::message::{PoolLoad, ToReplica, Welcome};
-use vireo_core::placement::replica::{ASKED_EVERY, BucketOwner, Commit, EffectAssociations};
+use vireo_core::placement::replica::{BucketOwner, Commit, EffectAssociations, WATERMARK_INTERVAL};
 use vireo_core::schedule::kind::NfKind;
 use vireo_ops::clock::clock;
 use vireo_ops::config::NF_KINDS;
@@ -128,7 +128,7 @@ impl Host {
 
     /// Returns true if this host sends the messages to RAN nodes that concern all hosts.
     pub(super) fn speaks(&self) -> bool {
-        self.owner().is_some_and(|owner| owner.hosts().iter().min() == Some(&owner.own()))
+        self.owner().is_some_and(|owner| owner.hosts().iter().min() == Some(&owner.host_id()))
     }
 
     /// Returns true if too many records wait for acknowledgements for the host to read more.
@@ -156,7 +156,7 @@ impl Host {
         let (ltmsi, input) = (outbox.ltmsi, outbox.input);
         let before = self.ues.region.ltmsi_of(slot).filter(|before| *before != ltmsi);
         let (context, effects) = (&snapshot.context[..], &snapshot.outbox[..]);
-        let commit = Commit { slot, ltmsi, before, input, context, outbox: effects, ways: paths };
+        let commit = Commit { slot, ltmsi, before, input, context, outbox: effects, associations: paths };
         let Cluster { member: Membership { replicator, .. }, awaited, .. } = &mut **cluster;
         let (mut copies, mut octets) = (0, 0);
         let mut send = |to, number, message: &ToReplica<'_>| {
@@ -186,7 +186,7 @@ impl Host {
         let Some(cluster) = self.cluster.as_mut() else { return };
         let every = Duration::from_millis(cluster.member.welcome.report.into());
         let since = now.since(cluster.reported);
-        if now.since(cluster.watermark_at) >= ASKED_EVERY {
+        if now.since(cluster.watermark_at) >= WATERMARK_INTERVAL {
             cluster.watermark_at = now;
             self.on(machine::Input::WatermarkDue);
         }
@@ -267,13 +267,13 @@ impl Host {
         self.on(machine::Input::Map { map, loading: &gained });
         self.load(gained, begins);
         let Some(owner) = self.owner() else { return };
-        let own = |bucket: &u16| map.buckets.owners(Bucket::new(*bucket)).owner() == Some(owner.own());
+        let own = |bucket: &u16| map.buckets.owners(Bucket::new(*bucket)).owner() == Some(owner.host_id());
         tracing::info!(
             epoch,
             hosts = map.hosts.len(),
             buckets = (0..Bucket::COUNT).filter(own).count(),
-            coming = owner.coming().len(),
-            leaving = owner.leaving(),
+            coming = owner.incoming().len(),
+            leaving = owner.outgoing_count(),
             "a new epoch"
         );
     }

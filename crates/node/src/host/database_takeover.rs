@@ -20,7 +20,7 @@ use std::time::Duration;
 use vireo_core::amf::context;
 use vireo_core::amf::n2::{Route, ShallowView};
 use vireo_core::placement::balance::map::BucketMap;
-use vireo_core::placement::replica::{DONE_AGAIN, EffectAssociations};
+use vireo_core::placement::replica::{EffectAssociations, REEXECUTION_WINDOW};
 use vireo_core::step::Effect;
 use vireo_ops::clock::clock;
 use vireo_ops::metrics::{Flow, StateOperation, Transaction};
@@ -53,7 +53,7 @@ pub(super) struct LoadingBuckets {
 
 /// Returns the buckets that this host owns in the next map and not in the present one.
 pub(super) fn newly_owned_buckets(owner: &Owner, next: &BucketMap) -> FxHashSet<Bucket> {
-    let (own, before) = (owner.own(), owner.map());
+    let (own, before) = (owner.host_id(), owner.map());
     let had = |bucket: Bucket| before.is_some_and(|before| before.owners(bucket).owner() == Some(own));
     let buckets = (0..Bucket::COUNT).map(Bucket::new);
     buckets.filter(|bucket| next.owners(*bucket).owner() == Some(own) && !had(*bucket)).collect()
@@ -74,7 +74,7 @@ impl Host {
             return;
         }
         if begins && let Some(owner) = self.machine.as_mut().and_then(|machine| machine.owner_mut()) {
-            let number = owner.ask();
+            let number = owner.next_barrier();
             cluster.loading.question = Some(number);
             self.egress.send(Command::Introduce { number });
         }
@@ -118,7 +118,7 @@ impl Host {
         let Some(machine) = self.machine.as_mut() else { return };
         machine.on_loaded(&buckets, inputs, now);
         // A starting host first processes RAN nodes: a UE without its RAN node would become idle.
-        let is_complete = machine.owner().is_some_and(|owner| owner.coming().is_empty());
+        let is_complete = machine.owner().is_some_and(|owner| owner.incoming().is_empty());
         let nodes = if is_complete { introductions(machine.waiting_mut()) } else { Vec::new() };
         nodes.into_iter().for_each(|input| self.input(input));
         let count = ues.len();
@@ -154,7 +154,7 @@ impl Host {
         for (n, PendingOutbox { at, outbox }) in recovery.outboxes.into_iter().enumerate() {
             match Outbox::decode(&outbox) {
                 Some(outbox) => {
-                    let left = newest.since(at) > DONE_AGAIN;
+                    let left = newest.since(at) > REEXECUTION_WINDOW;
                     self.do_stored_again(slot, outbox, (n == last, left));
                 }
                 None => tracing::error!(id, "what a record wants done does not decode: please report it"),
@@ -198,7 +198,7 @@ fn last_of(ues: &[ClaimedUe]) -> (FxHashMap<u64, Instant>, Vec<u64>) {
 
 /// Returns the time at which a UE's last steps claimed its subscriber, if they did.
 fn claimed(wanted: &[PendingOutbox], newest: Instant) -> Option<Instant> {
-    let recent = wanted.iter().filter(|wanted| newest.since(wanted.at) <= DONE_AGAIN);
+    let recent = wanted.iter().filter(|wanted| newest.since(wanted.at) <= REEXECUTION_WINDOW);
     recent.filter_map(|wanted| Outbox::decode(&wanted.outbox)?.claims()).max()
 }
 

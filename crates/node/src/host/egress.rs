@@ -306,12 +306,12 @@ impl Host {
                         self.egress.send(Command::ReturnAddress { to, of: Box::new((dnn, address)) });
                     }
                 }
-                Effect::SmfRequest { number, ask, carried } => {
-                    let with = RequestExtras { carried: carried.as_ref(), travels: travels.as_ref(), input: asked };
-                    self.ask_smf((ltmsi, key | n as u64 & 0xf), number, ask, with);
+                Effect::SmfRequest { number, request, sm_context } => {
+                    let with = RequestExtras { carried: sm_context.as_ref(), travels: travels.as_ref(), input: asked };
+                    self.ask_smf((ltmsi, key | n as u64 & 0xf), number, request, with);
                 }
-                Effect::N1N2TransferReply { token, result, carried } => {
-                    self.transferred(token, result, carried.as_ref())
+                Effect::N1N2TransferReply { token, result, sm_context } => {
+                    self.transferred(token, result, sm_context.as_ref())
                 }
                 Effect::Forget => {}
             }

@@ -137,7 +137,7 @@ impl Host {
     /// Publishes to the workers the buckets in which they may allocate LTMSIs.
     pub(super) fn publish_own_buckets(&self) {
         if let Some(owner) = self.owner() {
-            region_layout::set_own(&self.ues.region, |bucket| owner.takes(bucket));
+            region_layout::set_own(&self.ues.region, |bucket| owner.accepts_inputs(bucket));
         }
     }
 
@@ -270,7 +270,7 @@ impl HostIo for Io<'_> {
         let found = self.host.ues.region.read_record(pending.buffer, &mut record, true);
         let before = self.host.ues.region.ltmsi_of(slot).filter(|before| *before != ltmsi);
         let (context, outbox) = (record.context, record.outbox);
-        found.then_some(ResentCommit { slot, ltmsi, before, input, context, outbox, ways: paths })
+        found.then_some(ResentCommit { slot, ltmsi, before, input, context, outbox, associations: paths })
     }
 
     fn is_at_rest(&self, slot: Slot) -> bool {

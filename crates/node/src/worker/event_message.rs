@@ -170,7 +170,9 @@ impl<'a> EventMessage<'a> {
             EventMessage::Evicted => Event::Evicted,
             EventMessage::Deregister { reregister } => Event::Deregister { reregister },
             EventMessage::Relocate { upf } => Event::Relocate { upf },
-            EventMessage::Smf { number, ask, answer, carried, .. } => Event::Smf { number, ask: *ask, answer, carried },
+            EventMessage::Smf { number, ask, answer, carried, .. } => {
+                Event::Smf { number, request: *ask, response: answer, sm_context: carried }
+            }
             EventMessage::Transfer { transfer, .. } => Event::Transfer(*transfer),
             EventMessage::SmContextReleased { number } => Event::SmContextReleased { number },
         })

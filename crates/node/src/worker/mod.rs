@@ -709,7 +709,7 @@ fn is_refusal(effect: &Effect) -> bool {
 fn taken_before(hand: &LoadedContext, again: RepeatKey) -> Option<StepOutput> {
     let RepeatKey::Transfer(key, token) = again else { return None };
     let result = hand.result_of(key)?;
-    Some(StepOutput { effects: vec![Effect::N1N2TransferReply { token, result, carried: None }], notes: Vec::new() })
+    Some(StepOutput { effects: vec![Effect::N1N2TransferReply { token, result, sm_context: None }], notes: Vec::new() })
 }
 
 /// Selects the path of a commit. The SMF commits a step whose only effect is a request to it. A
@@ -726,12 +726,12 @@ fn commit_path(effects: &[Effect], answered: bool) -> CommitPath {
 fn remember(hand: &mut LoadedContext, outbox: &Outbox, again: RepeatKey) {
     for (n, effect) in outbox.effects.iter().enumerate() {
         match (effect, again) {
-            (Effect::SmfRequest { number, ask, carried }, _) => {
-                let (request, sm_context) = (ask.clone(), carried.clone());
+            (Effect::SmfRequest { number, request, sm_context }, _) => {
+                let (request, sm_context) = (request.clone(), sm_context.clone());
                 hand.add_request(PendingSmfRequest { key: outbox.key_of(n), number: *number, request, sm_context });
             }
             // A result with an SM context is stored by the SMF, which repeats the transfer.
-            (Effect::N1N2TransferReply { token, result, carried: None }, RepeatKey::Transfer(key, of))
+            (Effect::N1N2TransferReply { token, result, sm_context: None }, RepeatKey::Transfer(key, of))
                 if *token == of && *result != N1N2TransferResult::Unknown && hand.result_of(key).is_none() =>
             {
                 hand.takes(key, *result);

@@ -30,7 +30,7 @@ impl Summary {
             target: target.map(|m| m.assoc),
             target_id: target.and_then(|m| m.ran_id),
             sessions: (ue.sessions.iter().filter(|s| s.is_live()).count()
-                + ue.chain.sessions.iter().filter(|s| s.is_live()).count()) as u8,
+                + ue.remote_sessions.sessions.iter().filter(|s| s.is_live()).count()) as u8,
             known: ue.identity.supi.is_some(),
         }
     }

@@ -244,7 +244,7 @@ mod tests {
         let reply = reply_with_piggyback(Reply::done(), Some(&state));
         assert_eq!((reply.status, piggybacked(&reply.message)), (200, Ok(Some(state))));
         assert_eq!(reply_with_piggyback(Reply::done(), None), Reply::done());
-        for octets in [vec![], vec![0, 0, 0, 1], vec![0; 5 + vireo_core::sba::CARRIED_OCTETS]] {
+        for octets in [vec![], vec![0, 0, 0, 1], vec![0; 5 + vireo_core::sba::MAX_SM_CONTEXT_OCTETS]] {
             assert!(piggybacked(&Message::default().with("x", PartContent::SmContext, octets)).is_err());
         }
     }

@@ -108,7 +108,7 @@ impl Controller {
             hosts,
             most_hosts: PARTITIONS,
             lossless: replication.is_lossless([replication.replicas]),
-            replicas: replication.of_slices([replication.replicas]),
+            replicas: replication.replicas_by_slice([replication.replicas]),
             moves: true,
             at_once: AT_ONCE,
             scaling: None,

@@ -20,7 +20,7 @@ use vireo_core::placement::balance::HostId;
 use vireo_core::placement::cluster::{ClusterMap, DurableState, RejoinInfo, Secrets};
 use vireo_core::placement::host::{self as machine, CopyQueue, HostLimits, HostMachine, InputTarget, NamedUe};
 use vireo_core::placement::message::{ToOwner, ToReplica};
-use vireo_core::placement::replica::{ASKED_EVERY, BucketOwner, Claims, ReplicaStore, ReplicationConfig};
+use vireo_core::placement::replica::{BucketOwner, Claims, ReplicaStore, ReplicationConfig, WATERMARK_INTERVAL};
 use vireo_types::{AssocId, Bucket, Duration};
 
 const TICK: u64 = 20 * MS;
@@ -190,7 +190,7 @@ impl Host {
         let (own, _) = *self.member.get_or_insert((host, secrets));
         self.ended |= own != host;
         let machine = || {
-            let replicas = replication.of_slices([replication.replicas]);
+            let replicas = replication.replicas_by_slice([replication.replicas]);
             let owner = BucketOwner::new(host, replication, replicas);
             Box::new(HostMachine::new(Some(owner), Claims::default(), LIMITS))
         };
@@ -236,7 +236,7 @@ impl Host {
             });
             wires.send(self.controller, Message::JoinHost(past));
         }
-        if now % ASKED_EVERY.as_micros() < TICK {
+        if now % WATERMARK_INTERVAL.as_micros() < TICK {
             self.on(wires, machine::Input::WatermarkDue);
         }
         if now % BEAT < TICK {
@@ -394,7 +394,7 @@ impl Host {
         pdu: &Rc<[u8]>,
     ) {
         let Some(owner) = self.machine.as_ref().and_then(|machine| machine.owner()) else { return };
-        match self.ues.fresh(bucket, |bucket| owner.takes(bucket)) {
+        match self.ues.fresh(bucket, |bucket| owner.accepts_inputs(bucket)) {
             Some(slot) => {
                 self.deliver(wires, slot, number, UeEvent::Initial { assoc, named: false, pdu: Rc::clone(pdu) });
             }

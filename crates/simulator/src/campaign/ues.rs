@@ -420,8 +420,15 @@ impl Host {
         (entry.context, entry.outbox, entry.newest) = (context.clone(), octets.clone(), ltmsi);
         entry.unsent += 1;
         self.ues.names.insert(ltmsi, slot);
-        let commit =
-            Commit { slot, ltmsi, before, input: outbox.input, context: &context, outbox: &octets, ways: [None; 2] };
+        let commit = Commit {
+            slot,
+            ltmsi,
+            before,
+            input: outbox.input,
+            context: &context,
+            outbox: &octets,
+            associations: [None; 2],
+        };
         let ended = !runs || outbox.forgets;
         let early = wires.is(Mutation::EffectsBeforeAcknowledgement).then(|| outbox.clone());
         let pending = Pending { slot, outbox, context: context.clone(), octets: octets.clone() };

@@ -106,7 +106,7 @@ impl<'a> EncodedContext<'a> {
             postcard::take_from_bytes(self.ephemeral).map_err(|_| CodecError::Damaged)?;
         let mut context = parts::join(perpetual, ephemeral).ok_or(CodecError::Damaged)?;
         if !rest.is_empty() {
-            context.chain = postcard::from_bytes(rest).map_err(|_| CodecError::Damaged)?;
+            context.remote_sessions = postcard::from_bytes(rest).map_err(|_| CodecError::Damaged)?;
         }
         Ok(context)
     }
@@ -145,7 +145,7 @@ fn piece(before: Option<&[u8]>, piece: &impl serde::Serialize, out: &mut Vec<u8>
 /// layout is the same.
 fn put_ephemeral(context: &UeContext, out: &mut Vec<u8>) -> Result<(), CodecError> {
     put(&parts::ephemeral(context), out)?;
-    if context.chain.is_empty() { Ok(()) } else { put(&context.chain, out) }
+    if context.remote_sessions.is_empty() { Ok(()) } else { put(&context.remote_sessions, out) }
 }
 
 /// Appends the encoding of a context that is stored for the first time.

@@ -66,7 +66,7 @@ pub struct UeContext {
     pub radio_capability: Vec<u8>,
     pub sessions: Vec<SmContext>,
     /// Sessions of a separate SMF, in SBA mode ([`crate::sba`]).
-    pub chain: RemoteSessions,
+    pub remote_sessions: RemoteSessions,
     /// Number of the next session, used in SEIDs.
     pub next_session: u32,
     /// NG connection. Present while the UE is CM-CONNECTED.
@@ -161,7 +161,7 @@ impl UeContext {
             allowed: SmallVec::new(),
             radio_capability: Vec::new(),
             sessions: Vec::new(),
-            chain: RemoteSessions::default(),
+            remote_sessions: RemoteSessions::default(),
             next_session: 0,
             connection: None,
             connections: 0,

@@ -150,7 +150,7 @@ struct StoredSession {
 }
 
 /// Returns the perpetual part of a context. Together with [`ephemeral`] it covers every field but
-/// [`UeContext::chain`].
+/// [`UeContext::remote_sessions`].
 pub(super) fn perpetual(ue: &UeContext) -> Perpetual<'_> {
     Perpetual {
         identity: IdentityPart::from_context(ue),

@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 use vireo_types::{Dnn, Duration, Instant, Snssai};
 
 /// Time after which an unanswered request is not waited for: longer than any sender retries.
-const ASKED: Duration = Duration::from_secs(60);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Maximum number of requests for a session that queue behind the one in flight.
-const DUE: usize = 8;
+const QUEUE_LIMIT: usize = 8;
 
 /// PDU session in the AMF whose SM context is at a remote SMF.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,7 +31,7 @@ pub struct RemoteSession {
     /// paging.
     pub unreached: Option<(String, u64)>,
     /// State of the piggybacked SM context, if the SMF uses one.
-    pub carriage: Option<Box<PiggybackState>>,
+    pub piggyback: Option<Box<PiggybackState>>,
     /// Time at which the UE requested the session or its user plane; start of latency measurements.
     pub since: Instant,
 }
@@ -69,9 +69,9 @@ pub struct HandoverSmfState {
     /// follow another.
     pub waiting: Vec<(SessionNumber, Vec<u8>)>,
     /// Transfers to the RAN for sessions that are handed over, by PDU session identity and number.
-    pub taken: Vec<(u8, SessionNumber, Vec<u8>)>,
+    pub accepted: Vec<(u8, SessionNumber, Vec<u8>)>,
     /// Transfers to the RAN for sessions that are not handed over, by PDU session identity.
-    pub lost: Vec<(u8, Vec<u8>)>,
+    pub failed: Vec<(u8, Vec<u8>)>,
     /// Message that waits for the responses.
     pub stage: HandoverSmfStage,
 }
@@ -141,8 +141,8 @@ impl RemoteSessions {
 
     /// Returns the sessions of the UE as a bit set (PDU session status, TS 24.501 9.11.3.44).
     pub fn status(&self) -> u16 {
-        let there = |s: &&RemoteSession| matches!(s.stage, RemoteStage::Offered | RemoteStage::Established);
-        self.sessions.iter().filter(there).fold(0, |bits, s| bits | 1 << s.psi)
+        let is_offered = |s: &&RemoteSession| matches!(s.stage, RemoteStage::Offered | RemoteStage::Established);
+        self.sessions.iter().filter(is_offered).fold(0, |bits, s| bits | 1 << s.psi)
     }
 
     /// Returns true if a response about any session is pending.
@@ -165,13 +165,13 @@ impl RemoteSession {
     }
 
     /// Stores a received SM context, unless a later one was received before.
-    pub fn store_if_newer(&mut self, carried: Option<PiggybackedSmContext>) {
-        match (&mut self.carriage, carried) {
+    pub fn store_if_newer(&mut self, sm_context: Option<PiggybackedSmContext>) {
+        match (&mut self.piggyback, sm_context) {
             (_, None) => {}
-            (Some(carriage), Some(carried)) if carriage.latest.version > carried.version => {}
-            (Some(carriage), Some(carried)) => carriage.latest = carried,
-            (carriage @ None, Some(latest)) => {
-                *carriage =
+            (Some(piggyback), Some(sm_context)) if piggyback.latest.version > sm_context.version => {}
+            (Some(piggyback), Some(sm_context)) => piggyback.latest = sm_context,
+            (piggyback @ None, Some(latest)) => {
+                *piggyback =
                     Some(Box::new(PiggybackState { latest, in_flight_since: None, queued: Vec::new(), repeats: 0 }));
             }
         }
@@ -187,20 +187,20 @@ impl PiggybackState {
     /// Returns an error if another request is in flight; the value is true if this one was queued.
     pub(in crate::amf) fn try_start(
         &mut self,
-        ask: SmfRequest,
+        request: SmfRequest,
         now: Instant,
     ) -> Result<(SmfRequest, PiggybackedSmContext), bool> {
-        let asked = self.in_flight_since.is_some_and(|since| now.since(since) < ASKED);
-        if asked || !self.queued.is_empty() {
+        let is_in_flight = self.in_flight_since.is_some_and(|since| now.since(since) < RESPONSE_TIMEOUT);
+        if is_in_flight || !self.queued.is_empty() {
             // Requests that UE and RAN can cause at will must not take the space of those that end
             // the session.
-            let said = matches!(&ask, SmfRequest::Update { update, .. } if update.is_said());
-            let room = self.queued.len() < if said { DUE } else { 2 * DUE };
-            self.queued.extend(room.then_some(ask));
+            let is_peer_triggered = matches!(&request, SmfRequest::Update { update, .. } if update.is_peer_triggered());
+            let room = self.queued.len() < if is_peer_triggered { QUEUE_LIMIT } else { 2 * QUEUE_LIMIT };
+            self.queued.extend(room.then_some(request));
             return Err(room);
         }
         self.in_flight_since = Some(now);
-        Ok((ask, self.latest.clone()))
+        Ok((request, self.latest.clone()))
     }
 
     /// Returns the next queued request, if none is in flight.

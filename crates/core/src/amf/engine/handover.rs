@@ -54,9 +54,9 @@ pub(super) fn on_other_connection(
     // Messages of different associations are not ordered: one that the source of an Xn handover
     // sent earlier may arrive after the path switch. The context does not have its RAN-UE-NGAP-ID.
     // NAS messages are verified under the UE's keys; the others concern a session.
-    let left = matches!(turn.ue.handover, Some(handover::Handover::Switching(_)))
+    let has_left_source = matches!(turn.ue.handover, Some(handover::Handover::Switching(_)))
         && turn.ue.connection.is_some_and(|c| c.amf_id == amf_id && c.assoc != assoc);
-    if left {
+    if has_left_source {
         match message {
             UeMessage::UplinkNas { nas, .. } => super::nas::uplink(turn, &nas),
             UeMessage::SessionReleaseResponse { .. } => super::ue_message(turn, message),

@@ -102,10 +102,10 @@ pub enum Event<'a> {
     Smf {
         number: SessionNumber,
         /// Request that this event answers.
-        ask: SmfRequest,
-        answer: SmfResponse,
+        request: SmfRequest,
+        response: SmfResponse,
         /// SM context after the request, if it is piggybacked.
-        carried: Option<PiggybackedSmContext>,
+        sm_context: Option<PiggybackedSmContext>,
     },
     /// SBA mode: N1N2 transfer of an SMF.
     Transfer(N1N2Transfer),
@@ -155,7 +155,9 @@ pub fn step(ue: &mut UeContext, event: Event<'_>, env: &mut Env<'_>) -> StepOutp
             }
         }
         Event::Relocate { upf } => session::relocate(&mut turn, upf),
-        Event::Smf { number, ask, answer, carried } => smf_events::answered(&mut turn, number, ask, (answer, carried)),
+        Event::Smf { number, request, response, sm_context } => {
+            smf_events::answered(&mut turn, number, request, (response, sm_context))
+        }
         Event::Transfer(transfer) => smf_events::transfer(&mut turn, transfer),
         Event::SmContextReleased { number } => smf_events::released(&mut turn, number),
     }

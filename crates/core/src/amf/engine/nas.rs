@@ -196,7 +196,7 @@ fn registration(turn: &mut StepContext<'_, '_>, message: &NasRegistrationRequest
     // TS 24.501 5.5.1.2.8 d to f: a new request ends the procedure in progress.
     turn.ue.procedure = None;
     // Drops a service accept that waits for an SMF: it would be sent under the old keys.
-    turn.ue.chain.pending_accept = None;
+    turn.ue.remote_sessions.pending_accept = None;
     let next = registration::begin(turn, request, verified.is_some());
     turn.ue.procedure = next.map(Procedure::registration);
 }

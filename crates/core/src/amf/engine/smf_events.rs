@@ -21,44 +21,44 @@ const REPEATS: u8 = 3;
 pub(super) fn answered(
     turn: &mut StepContext<'_, '_>,
     number: SessionNumber,
-    ask: SmfRequest,
-    (answer, carried): (SmfResponse, Option<PiggybackedSmContext>),
+    request: SmfRequest,
+    (response, sm_context): (SmfResponse, Option<PiggybackedSmContext>),
 ) {
-    let Some(found) = turn.ue.chain.by_number(number) else {
+    let Some(session) = turn.ue.remote_sessions.by_number(number) else {
         // The AMF has dropped the session, but the SMF has created it.
-        if let (SmfRequest::Create(_), SmfResponse::Created(reference)) = (ask, answer) {
-            turn.effect(Effect::SmfRequest { number, ask: SmfRequest::Release { reference }, carried });
+        if let (SmfRequest::Create(_), SmfResponse::Created(reference)) = (request, response) {
+            turn.effect(Effect::SmfRequest { number, request: SmfRequest::Release { reference }, sm_context });
         }
         return;
     };
-    found.store_if_newer(carried);
-    if let Some(carriage) = &mut found.carriage {
-        carriage.in_flight_since = None;
-        carriage.repeats = if answer == SmfResponse::Stale { carriage.repeats.saturating_add(1) } else { 0 };
-        if (1..=REPEATS).contains(&carriage.repeats) {
+    session.store_if_newer(sm_context);
+    if let Some(piggyback) = &mut session.piggyback {
+        piggyback.in_flight_since = None;
+        piggyback.repeats = if response == SmfResponse::Stale { piggyback.repeats.saturating_add(1) } else { 0 };
+        if (1..=REPEATS).contains(&piggyback.repeats) {
             // A later version of the SM context has arrived since, or the last response was lost
             // and the SMF accepts the version that exists.
-            carriage.queued.insert(0, ask);
+            piggyback.queued.insert(0, request);
             return smf_requests::next(turn, number);
         }
     }
-    settle(turn, number, ask, answer);
+    settle(turn, number, request, response);
     smf_requests::next(turn, number);
 }
 
-fn settle(turn: &mut StepContext<'_, '_>, number: SessionNumber, ask: SmfRequest, answer: SmfResponse) {
-    let Some(found) = turn.ue.chain.by_number(number) else { return };
-    let psi = found.psi;
-    match (ask, answer) {
+fn settle(turn: &mut StepContext<'_, '_>, number: SessionNumber, request: SmfRequest, response: SmfResponse) {
+    let Some(session) = turn.ue.remote_sessions.by_number(number) else { return };
+    let psi = session.psi;
+    match (request, response) {
         (SmfRequest::Create(_), SmfResponse::Created(reference)) => created(turn, number, reference),
-        (SmfRequest::Create(create), answer) => {
-            let live = found.is_live();
+        (SmfRequest::Create(create), response) => {
+            let live = session.is_live();
             forget(turn, number);
             if live {
-                not_created(turn, psi, &create.n1, answer);
+                not_created(turn, psi, &create.n1, response);
             }
         }
-        (SmfRequest::Update { update, .. }, answer) => updated(turn, (psi, number), &update, answer),
+        (SmfRequest::Update { update, .. }, response) => updated(turn, (psi, number), &update, response),
         // A session that the SMF does not know, or does not respond for, is released as well.
         (SmfRequest::Release { .. }, _) => forget(turn, number),
         (SmfRequest::Unreached { .. }, _) => {}
@@ -67,15 +67,15 @@ fn settle(turn: &mut StepContext<'_, '_>, number: SessionNumber, ask: SmfRequest
 
 /// The SMF has created a session with this reference.
 fn created(turn: &mut StepContext<'_, '_>, number: SessionNumber, reference: String) {
-    let Some(found) = turn.ue.chain.by_number(number) else { return };
-    if found.reference.as_ref() == Some(&reference) {
+    let Some(session) = turn.ue.remote_sessions.by_number(number) else { return };
+    if session.reference.as_ref() == Some(&reference) {
         // An N1N2 transfer has already named the session.
         return;
     }
-    match found.stage {
+    match session.stage {
         RemoteStage::Creating | RemoteStage::Offered | RemoteStage::Established => {
-            if found.stage == RemoteStage::Creating {
-                found.stage = RemoteStage::Offered;
+            if session.stage == RemoteStage::Creating {
+                session.stage = RemoteStage::Offered;
             }
             smf_requests::named(turn, number, &reference);
         }
@@ -87,8 +87,8 @@ fn created(turn: &mut StepContext<'_, '_>, number: SessionNumber, reference: Str
 
 /// Handles a failed creation: forwards the SMF's reject, or returns the UE's message (TS 24.501
 /// 5.4.5.3.1 h).
-fn not_created(turn: &mut StepContext<'_, '_>, psi: u8, n1: &[u8], answer: SmfResponse) {
-    match answer {
+fn not_created(turn: &mut StepContext<'_, '_>, psi: u8, n1: &[u8], response: SmfResponse) {
+    match response {
         SmfResponse::Refused { content, .. } if content.n1.is_some() => {
             smf_requests::forward_n1n2(turn, psi, N1N2Content { n2: None, ..content })
         }
@@ -118,9 +118,9 @@ fn updated(
     turn: &mut StepContext<'_, '_>,
     (psi, number): (u8, SessionNumber),
     update: &SmfUpdateRequest,
-    answer: SmfResponse,
+    response: SmfResponse,
 ) {
-    let (content, done, unknown) = match answer {
+    let (content, done, unknown) = match response {
         SmfResponse::Done(content) => (content, true, false),
         SmfResponse::Refused { content, unknown } => (content, false, unknown),
         // A create response does not answer an update.
@@ -140,7 +140,7 @@ fn updated(
         }
         SmfUpdateRequest::N2(N2Sm::SetupResponse, _) if done => is_up(turn, number),
         SmfUpdateRequest::N2(N2Sm::SetupUnsuccessful, _) => {
-            if let Some(session) = turn.ue.chain.by_number(number) {
+            if let Some(session) = turn.ue.remote_sessions.by_number(number) {
                 session.up = false;
             }
         }
@@ -153,7 +153,7 @@ fn updated(
         return forget(turn, number);
     }
     // A session that has ended since gets no messages.
-    if turn.ue.chain.by_number(number).is_some_and(|s| s.is_live()) {
+    if turn.ue.remote_sessions.by_number(number).is_some_and(|s| s.is_live()) {
         smf_requests::forward_n1n2(turn, psi, content);
     }
 }
@@ -164,14 +164,14 @@ fn activated(turn: &mut StepContext<'_, '_>, (psi, number): (u8, SessionNumber),
     let request = n2.filter(|(kind, _)| *kind == N2Sm::SetupRequest).map(|(_, transfer)| transfer);
     if unknown {
         forget(turn, number);
-    } else if let Some(session) = turn.ue.chain.by_number(number) {
+    } else if let Some(session) = turn.ue.remote_sessions.by_number(number) {
         session.up = request.is_some() && session.is_live();
     }
     let n2 = match service_request::smf_answered(turn, psi, request.clone()) {
         true => None,
         false => request.map(|transfer| (N2Sm::SetupRequest, transfer)),
     };
-    if turn.ue.chain.by_number(number).is_some_and(|s| s.is_live()) {
+    if turn.ue.remote_sessions.by_number(number).is_some_and(|s| s.is_live()) {
         smf_requests::forward_n1n2(turn, psi, N1N2Content { n1, n2 });
     }
 }
@@ -184,20 +184,20 @@ fn switched(
     UpdateResponse { content: N1N2Content { n1, n2 }, done, unknown }: UpdateResponse,
 ) {
     let is_answer = |kind| matches!(kind, N2Sm::PathSwitchAcknowledge | N2Sm::PathSwitchUnsuccessful);
-    let (answer, n2) = match n2 {
+    let (response, n2) = match n2 {
         Some((kind, octets)) if is_answer(kind) => (Some((kind, octets)), None),
         other => (None, other),
     };
     // A refusing SMF's transfer is no acknowledgement.
-    let answer = answer.filter(|(kind, _)| done || *kind != N2Sm::PathSwitchAcknowledge);
-    let is_switched = matches!(answer, Some((N2Sm::PathSwitchAcknowledge, _)));
-    let is_silent = answer.is_none();
-    let answer = match answer {
+    let response = response.filter(|(kind, _)| done || *kind != N2Sm::PathSwitchAcknowledge);
+    let is_switched = matches!(response, Some((N2Sm::PathSwitchAcknowledge, _)));
+    let is_silent = response.is_none();
+    let response = match response {
         Some((N2Sm::PathSwitchAcknowledge, transfer)) => Ok(transfer),
         other => Err(other.map(|(_, transfer)| transfer)),
     };
-    if handover::smf_answered(turn, (psi, number), update, answer)
-        && let Some(session) = turn.ue.chain.by_number(number)
+    if handover::smf_answered(turn, (psi, number), update, response)
+        && let Some(session) = turn.ue.remote_sessions.by_number(number)
     {
         let (is_new, is_live) = (session.stage == RemoteStage::Offered, session.is_live());
         session.up = is_switched;
@@ -211,7 +211,7 @@ fn switched(
     if unknown {
         return forget(turn, number);
     }
-    if turn.ue.chain.by_number(number).is_some_and(|s| s.is_live()) {
+    if turn.ue.remote_sessions.by_number(number).is_some_and(|s| s.is_live()) {
         smf_requests::forward_n1n2(turn, psi, N1N2Content { n1, n2 });
     }
 }
@@ -224,25 +224,25 @@ fn handed_over(
     (target, step): (AmfUeNgapId, &HandoverStep),
     UpdateResponse { content: N1N2Content { n1, n2 }, done, unknown }: UpdateResponse,
 ) {
-    let wanted = match step {
+    let expected = match step {
         HandoverStep::Prepare { .. } => Some(N2Sm::SetupRequest),
         HandoverStep::Prepared(..) => Some(N2Sm::HandoverCommand),
         HandoverStep::Complete(_) | HandoverStep::Cancel => None,
     };
     // The expected transfer goes into a handover message; other content is forwarded separately.
-    let (answer, n2) = match n2 {
-        Some((kind, transfer)) if Some(kind) == wanted => (if done { Ok(transfer) } else { Err(None) }, None),
+    let (response, n2) = match n2 {
+        Some((kind, transfer)) if Some(kind) == expected => (if done { Ok(transfer) } else { Err(None) }, None),
         Some((N2Sm::HandoverPreparationUnsuccessful, transfer)) => (Err(Some(transfer)), None),
         other => (Err(None), other),
     };
-    let is_waited_for = handover::smf_answered(turn, (psi, number), update, answer) || turn.ue.handover.is_some();
+    let is_waited_for = handover::smf_answered(turn, (psi, number), update, response) || turn.ue.handover.is_some();
     // If the UE has left the target since, the SMF has been informed of it.
     let is_there = turn.ue.connection.is_some_and(|c| c.amf_id == target);
     let completes = matches!(step, HandoverStep::Complete(_)) && is_there && is_waited_for;
     if unknown {
         return forget(turn, number);
     }
-    if turn.ue.chain.by_number(number).is_none_or(|s| !s.is_live()) {
+    if turn.ue.remote_sessions.by_number(number).is_none_or(|s| !s.is_live()) {
         return;
     }
     match (completes, done) {
@@ -255,7 +255,7 @@ fn handed_over(
 
 /// Marks the user plane of a session as set up: RAN and UPF know each other's tunnels.
 fn is_up(turn: &mut StepContext<'_, '_>, number: SessionNumber) {
-    let Some(session) = turn.ue.chain.by_number(number) else { return };
+    let Some(session) = turn.ue.remote_sessions.by_number(number) else { return };
     let (kind, since) = match session.stage {
         RemoteStage::Offered => (Kind::Session, session.since),
         RemoteStage::Established => (Kind::Activation, session.since),
@@ -266,45 +266,46 @@ fn is_up(turn: &mut StepContext<'_, '_>, number: SessionNumber) {
 }
 
 fn forget(turn: &mut StepContext<'_, '_>, number: SessionNumber) {
-    turn.ue.chain.sessions.retain(|s| s.number != number);
+    turn.ue.remote_sessions.sessions.retain(|s| s.number != number);
 }
 
 /// Handles an N1N2 transfer (Namf_Communication_N1N2MessageTransfer).
 pub(super) fn transfer(turn: &mut StepContext<'_, '_>, transfer: N1N2Transfer) {
     let token = transfer.token;
-    let (result, carried) = match transfer.wants {
-        Some(wants) => wanted(turn, wants),
+    let (result, sm_context) = match transfer.wants {
+        Some(wants) => requested_sm_context(turn, wants),
         None => (transferred(turn, transfer), None),
     };
-    turn.effect(Effect::N1N2TransferReply { token, result, carried });
+    turn.effect(Effect::N1N2TransferReply { token, result, sm_context });
 }
 
 /// Returns the stored SM context of the session whose masked number is `number`. The session may
 /// not have a reference yet.
-fn wanted(
+fn requested_sm_context(
     turn: &StepContext<'_, '_>,
     (number, mask): (SessionNumber, SessionNumber),
 ) -> (N1N2TransferResult, Option<PiggybackedSmContext>) {
-    let session = turn.ue.chain.sessions.iter().find(|session| session.number & mask == number);
-    match session.and_then(|session| session.carriage.as_ref()) {
-        Some(carriage) => (N1N2TransferResult::Initiated, Some(carriage.latest.clone())),
+    let session = turn.ue.remote_sessions.sessions.iter().find(|session| session.number & mask == number);
+    match session.and_then(|session| session.piggyback.as_ref()) {
+        Some(piggyback) => (N1N2TransferResult::Initiated, Some(piggyback.latest.clone())),
         None => (N1N2TransferResult::Unknown, None),
     }
 }
 
 fn transferred(turn: &mut StepContext<'_, '_>, transfer: N1N2Transfer) -> N1N2TransferResult {
-    let N1N2Transfer { token, psi, content, unreached, carried, created: implied, .. } = transfer;
+    let N1N2Transfer { token, psi, content, unreached, sm_context, created: implied, .. } = transfer;
     let registered = turn.ue.is_registered();
     let data = content.n1.is_none() && matches!(content.n2, Some((N2Sm::SetupRequest, _)));
     let releases = content.n1.is_none() && matches!(content.n2, Some((N2Sm::ReleaseCommand, _)));
-    let accepting = turn.ue.chain.pending_accept.as_ref().is_some_and(|accept| accept.waiting >> psi & 1 == 1);
-    let session = turn.ue.chain.by_psi(psi).filter(|_| registered);
+    let accepting =
+        turn.ue.remote_sessions.pending_accept.as_ref().is_some_and(|accept| accept.waiting >> psi & 1 == 1);
+    let session = turn.ue.remote_sessions.by_psi(psi).filter(|_| registered);
     // The SMF then sends its create response after all, and the AMF releases that session. It is a
     // session that the UE does not have, or an earlier one with the same ID.
     let session = session.filter(|session| implied.as_ref().is_none_or(|created| session.matches_response(created)));
     let Some(session) = session else { return N1N2TransferResult::Unknown };
     let (number, up) = (session.number, session.up);
-    session.store_if_newer(carried);
+    session.store_if_newer(sm_context);
     if let Some(ImpliedCreateResponse { reference, .. }) = implied {
         created(turn, number, reference);
     }
@@ -327,7 +328,7 @@ fn transferred(turn: &mut StepContext<'_, '_>, transfer: N1N2Transfer) -> N1N2Tr
     if turn.ue.reachability.unreachable {
         return N1N2TransferResult::Unreachable;
     }
-    if let Some(session) = turn.ue.chain.by_number(number) {
+    if let Some(session) = turn.ue.remote_sessions.by_number(number) {
         session.unreached = unreached.map(|uri| (uri, token));
     }
     if data {
@@ -340,7 +341,7 @@ fn transferred(turn: &mut StepContext<'_, '_>, transfer: N1N2Transfer) -> N1N2Tr
 
 /// Handles Nsmf_PDUSession_SMContextStatusNotify: the SMF has released the session.
 pub(super) fn released(turn: &mut StepContext<'_, '_>, number: SessionNumber) {
-    let Some(session) = turn.ue.chain.by_number(number) else { return };
+    let Some(session) = turn.ue.remote_sessions.by_number(number) else { return };
     if matches!(session.stage, RemoteStage::Creating | RemoteStage::Offered) {
         turn.note(Note::Failed(Kind::Session, 0));
     }

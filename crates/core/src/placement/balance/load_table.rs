@@ -217,85 +217,85 @@ mod tests {
     const MS: u64 = 1_000;
     const MILLISECOND: ServiceTime = ServiceTime::new(1_000_000);
 
-    fn backlog(board: &LoadTable, now: u64) -> Option<f64> {
-        board.load(HOST, 1, MILLISECOND, Instant(now)).map(|load| load.backlog)
+    fn backlog(loads: &LoadTable, now: u64) -> Option<f64> {
+        loads.load(HOST, 1, MILLISECOND, Instant(now)).map(|load| load.backlog)
     }
 
-    fn board() -> LoadTable {
-        let mut board = LoadTable::new(2, Duration::from_millis(600)).with(Estimate::Corrected);
+    fn load_table() -> LoadTable {
+        let mut loads = LoadTable::new(2, Duration::from_millis(600)).with(Estimate::Corrected);
         let pools = [PoolReport::default(), PoolReport { backlog: 4.0, share: 0.5 }];
-        board.report(HOST, 0.7, &pools, Instant(1_000 * MS));
-        board
+        loads.report(HOST, 0.7, &pools, Instant(1_000 * MS));
+        loads
     }
 
     #[test]
-    fn what_was_sent_since_a_report_counts_until_it_is_done() {
-        let mut board = board();
-        assert_eq!(backlog(&board, 1_000 * MS), Some(4.0));
-        (0..10).for_each(|_| board.sent(HOST, 1, MILLISECOND));
-        assert_eq!(backlog(&board, 1_000 * MS), Some(24.0), "10 of 1 ms at half a core are 20 ms");
-        assert_eq!(backlog(&board, 1_015 * MS), Some(9.0));
-        assert_eq!(backlog(&board, 1_100 * MS), Some(4.0), "never less than was reported");
-        board.report(HOST, 0.7, &[PoolReport::default(), PoolReport { backlog: 1.0, share: 0.5 }], Instant(1_200 * MS));
-        assert_eq!(backlog(&board, 1_200 * MS), Some(1.0));
+    fn load_adds_inputs_sent_since_report() {
+        let mut loads = load_table();
+        assert_eq!(backlog(&loads, 1_000 * MS), Some(4.0));
+        (0..10).for_each(|_| loads.sent(HOST, 1, MILLISECOND));
+        assert_eq!(backlog(&loads, 1_000 * MS), Some(24.0), "10 of 1 ms at half a core are 20 ms");
+        assert_eq!(backlog(&loads, 1_015 * MS), Some(9.0));
+        assert_eq!(backlog(&loads, 1_100 * MS), Some(4.0), "never less than was reported");
+        loads.report(HOST, 0.7, &[PoolReport::default(), PoolReport { backlog: 1.0, share: 0.5 }], Instant(1_200 * MS));
+        assert_eq!(backlog(&loads, 1_200 * MS), Some(1.0));
     }
 
     #[test]
-    fn a_host_can_be_spared_where_the_others_have_room() {
-        let mut board = LoadTable::new(0, Duration::from_millis(600));
+    fn host_is_removable_if_others_have_room() {
+        let mut loads = LoadTable::new(0, Duration::from_millis(600));
         let mut report = |host, cpu| {
-            board.report(HostId(host), cpu, &[], Instant(0));
-            board.can_remove_host(0.7)
+            loads.report(HostId(host), cpu, &[], Instant(0));
+            loads.can_remove_host(0.7)
         };
         assert!(!report(0, 0.1), "one alone cannot");
         assert!(report(1, 0.5) && report(2, 0.7));
         assert!(!report(0, 0.3), "1.5 on two hosts");
-        board.forget(HostId(2));
-        assert!(!board.can_remove_host(0.7) && board.can_remove_host(0.8));
-        (0..3).for_each(|host| board.forget(HostId(host)));
-        assert!(!board.can_remove_host(1.0));
+        loads.forget(HostId(2));
+        assert!(!loads.can_remove_host(0.7) && loads.can_remove_host(0.8));
+        (0..3).for_each(|host| loads.forget(HostId(host)));
+        assert!(!loads.can_remove_host(1.0));
     }
 
     #[test]
-    fn what_is_under_way_counts_until_it_ends_whatever_is_reported() {
-        let mut board = board().with(Estimate::UnderWay);
+    fn input_in_flight_counts_until_its_end() {
+        let mut loads = load_table().with(Estimate::UnderWay);
         let pools = [PoolReport { backlog: 0.0, share: 1.0 }, PoolReport { backlog: 9.0, share: 0.5 }];
-        board.report(HOST, 0.5, &pools, Instant(1_000 * MS));
-        (0..4).for_each(|_| board.sent(HOST, 1, MILLISECOND));
-        board.sent(HOST, 0, ServiceTime::new(3_000_000));
+        loads.report(HOST, 0.5, &pools, Instant(1_000 * MS));
+        (0..4).for_each(|_| loads.sent(HOST, 1, MILLISECOND));
+        loads.sent(HOST, 0, ServiceTime::new(3_000_000));
         let load =
-            |board: &LoadTable| board.load(HOST, 1, MILLISECOND, Instant(1_100 * MS)).map(|l| (l.backlog, l.work));
-        assert_eq!(load(&board), Some((8.0, 7e6)), "all pools are work, but only one's own wait in line");
-        board.report(HOST, 0.5, &pools, Instant(1_100 * MS));
-        board.ended(HOST, 1, MILLISECOND);
-        assert_eq!(load(&board), Some((6.0, 6e6)));
-        board.forget(HOST);
-        board.report(HOST, 0.5, &pools, Instant(1_100 * MS));
-        board.ended(HOST, 1, MILLISECOND);
-        assert_eq!(load(&board), Some((0.0, 0.0)), "what was at a host that went is not there any more");
+            |loads: &LoadTable| loads.load(HOST, 1, MILLISECOND, Instant(1_100 * MS)).map(|l| (l.backlog, l.work));
+        assert_eq!(load(&loads), Some((8.0, 7e6)), "all pools are work, but only one's own wait in line");
+        loads.report(HOST, 0.5, &pools, Instant(1_100 * MS));
+        loads.ended(HOST, 1, MILLISECOND);
+        assert_eq!(load(&loads), Some((6.0, 6e6)));
+        loads.forget(HOST);
+        loads.report(HOST, 0.5, &pools, Instant(1_100 * MS));
+        loads.ended(HOST, 1, MILLISECOND);
+        assert_eq!(load(&loads), Some((0.0, 0.0)), "what was at a host that went is not there any more");
     }
 
     #[test]
-    fn by_reports_alone_nothing_changes_until_the_next() {
-        let mut board = board().with(Estimate::Reported);
-        (0..10).for_each(|_| board.sent(HOST, 1, MILLISECOND));
-        assert_eq!(backlog(&board, 1_015 * MS), Some(4.0));
+    fn reported_estimate_ignores_sent_inputs() {
+        let mut loads = load_table().with(Estimate::Reported);
+        (0..10).for_each(|_| loads.sent(HOST, 1, MILLISECOND));
+        assert_eq!(backlog(&loads, 1_015 * MS), Some(4.0));
     }
 
     #[test]
-    fn old_reports_and_pools_without_a_share_say_nothing() {
-        let mut board = board();
+    fn stale_report_and_empty_pool_give_no_load() {
+        let mut loads = load_table();
         let time = MILLISECOND;
-        assert_eq!(board.load(HOST, 0, time, Instant(1_000 * MS)), None, "no NF");
-        assert_eq!(board.load(HOST, 2, time, Instant(1_000 * MS)), None, "no such pool");
-        assert_eq!(board.load(HostId(9), 1, time, Instant(1_000 * MS)), None, "no such host");
-        assert!(backlog(&board, 1_600 * MS).is_some());
-        assert_eq!(backlog(&board, 1_601 * MS), None);
-        assert!(backlog(&board, 900 * MS).is_some(), "a clock that is behind is no age");
-        board.sent(HostId(9), 1, time);
-        board.ended(HostId(9), 1, time);
-        board.forget(HOST);
-        assert_eq!(backlog(&board, 1_000 * MS), None);
+        assert_eq!(loads.load(HOST, 0, time, Instant(1_000 * MS)), None, "no NF");
+        assert_eq!(loads.load(HOST, 2, time, Instant(1_000 * MS)), None, "no such pool");
+        assert_eq!(loads.load(HostId(9), 1, time, Instant(1_000 * MS)), None, "no such host");
+        assert!(backlog(&loads, 1_600 * MS).is_some());
+        assert_eq!(backlog(&loads, 1_601 * MS), None);
+        assert!(backlog(&loads, 900 * MS).is_some(), "a clock that is behind is no age");
+        loads.sent(HostId(9), 1, time);
+        loads.ended(HostId(9), 1, time);
+        loads.forget(HOST);
+        assert_eq!(backlog(&loads, 1_000 * MS), None);
     }
 
     #[test]

@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_that_goes_moves_few_keys_of_others() {
+    fn removed_host_moves_few_keys_of_others() {
         let (all, without) = (Maglev::new(&hosts(0..10)), Maglev::new(&hosts(1..10)));
         let others = (0..50_000).filter(|key| all.host(*key) != Some(HostId(0)));
         let (moved, total) = others

@@ -117,7 +117,7 @@ impl BucketMap {
     }
 
     /// Returns the same map with an epoch that is higher by `by`.
-    pub fn later(self, by: u64) -> Self {
+    pub fn advance_epoch(self, by: u64) -> Self {
         BucketMap { epoch: self.epoch.saturating_add(by), ..self }
     }
 
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn buckets_are_shared_out_by_weight_whatever_the_hosts() {
+    fn slices_get_buckets_by_weight() {
         let map = BucketMap::new(1, &[part(1.0, 2, &[0, 1, 2]), part(2.0, 1, &[0, 1]), part(1.0, 0, &[2])]);
         let counts = [0, 1, 2].map(|slice| map.buckets(slice).count());
         assert_eq!(counts, [1024, 2048, 1024]);
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn when_a_host_goes_its_first_replica_is_the_primary() {
+    fn first_replica_owns_buckets_of_removed_host() {
         let hosts: Vec<u16> = (0..6).collect();
         let (all, without) =
             (BucketMap::new(1, &[part(1.0, 2, &hosts)]), BucketMap::new(2, &[part(1.0, 2, &hosts[1..])]));

@@ -67,10 +67,10 @@ impl BucketMap {
             return;
         }
         for first in (0..BUCKETS).step_by(parts.len()) {
-            let Some(primary) = self.owners.get(first + lead).and_then(BucketPlacement::owner) else { continue };
+            let Some(owner) = self.owners.get(first + lead).and_then(BucketPlacement::owner) else { continue };
             let alone = (0..parts.len()).filter(|slice| parts[*slice].replicas == 0).map(|slice| first + slice);
             for bucket in alone.filter(|bucket| *bucket < BUCKETS && bereft(*bucket)) {
-                self.owners[bucket] = BucketPlacement::new([primary]);
+                self.owners[bucket] = BucketPlacement::new([owner]);
             }
         }
     }
@@ -141,7 +141,7 @@ impl BucketMap {
     }
 
     /// Returns the same pairs for one owner.
-    pub fn pairs_of(&self, host: HostId) -> BTreeSet<(HostId, HostId)> {
+    pub fn replication_pairs_of(&self, host: HostId) -> BTreeSet<(HostId, HostId)> {
         pairs(self.buckets_owned_by(host))
     }
 }
@@ -157,7 +157,7 @@ pub struct CatchUp {
 impl CatchUp {
     /// Creates the pending reports of a map. A host that owns nothing yet reports that it knows the
     /// RAN nodes: no bucket is switched to it before.
-    pub fn of(map: &BucketMap, hosts: impl IntoIterator<Item = HostId>) -> Self {
+    pub fn new(map: &BucketMap, hosts: impl IntoIterator<Item = HostId>) -> Self {
         let mut waiting = map.replication_pairs();
         waiting.extend(hosts.into_iter().map(|host| (host, host)));
         CatchUp { epoch: map.epoch(), waiting }
@@ -182,8 +182,8 @@ fn pairs(all: impl Iterator<Item = BucketPlacement>) -> BTreeSet<(HostId, HostId
     // Most buckets have the hosts of a recent one.
     let mut last = [BucketPlacement::default(); 4];
     for owners in all {
-        if let Some(primary) = owners.owner().filter(|_| !last.contains(&owners)) {
-            pairs.extend(owners.all().map(|host| (primary, host)));
+        if let Some(owner) = owners.owner().filter(|_| !last.contains(&owners)) {
+            pairs.extend(owners.all().map(|host| (owner, host)));
             last.rotate_right(1);
             last[0] = owners;
         }
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_that_goes_leaves_its_buckets_to_who_has_copies_and_a_new_host_gets_copies_only() {
+    fn joined_host_gets_copies_before_buckets() {
         let before = BucketMap::first(&[part(1.0, 1, &[0, 1, 2])]);
         // Host 3 has joined since.
         let after = before.next(&[part(1.0, 1, &[0, 2, 3])]);
@@ -318,14 +318,14 @@ mod tests {
             for bucket in buckets() {
                 let (old, new) = (self.map.owners(bucket), next.owners(bucket));
                 let whole = self.whole.get_mut(&bucket).unwrap();
-                let primary = new.owner().expect("no bucket is without an owner");
-                assert!(whole.contains(&primary), "{bucket:?} goes from {old:?} to {new:?}, who has not all of it");
+                let owner = new.owner().expect("no bucket is without an owner");
+                assert!(whole.contains(&owner), "{bucket:?} goes from {old:?} to {new:?}, who has not all of it");
                 whole.retain(|host| new.has(*host) && Some(*host) != dead);
                 // A host that hands off is the first replica, if there is one.
                 let stays = new.all().count() == 1 || new.first_replica().next() == old.owner();
-                assert!(old.owner() == Some(primary) || dead.is_some() || stays);
+                assert!(old.owner() == Some(owner) || dead.is_some() || stays);
                 let waits: Vec<_> = new.first_replica().collect();
-                whole.retain(|host| *host == primary || waits.contains(host));
+                whole.retain(|host| *host == owner || waits.contains(host));
             }
             self.map = next;
         }
@@ -334,7 +334,7 @@ mod tests {
         fn catch_up(&mut self) {
             let hosts: BTreeSet<HostId> =
                 self.parts.iter().flat_map(|part| &part.hosts).map(|host| host.host).collect();
-            let mut catch_up = CatchUp::of(&self.map, hosts.iter().copied());
+            let mut catch_up = CatchUp::new(&self.map, hosts.iter().copied());
             let themselves = hosts.into_iter().map(|host| (host, host));
             for (owner, replica) in self.map.replication_pairs().into_iter().chain(themselves).collect::<BTreeSet<_>>()
             {
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_that_joins_gets_its_part_and_one_that_drains_gives_all_away() {
+    fn joined_host_gets_share_drained_host_has_none() {
         for replicas in 0..3 {
             let mut world = World::new(vec![part(1.0, replicas, &[0, 1, 2]); 3]);
             assert_eq!(world.settle(), 0, "nothing is to be done");
@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_buckets_than_may_go_at_once_and_columns_whole() {
+    fn switch_moves_whole_columns_up_to_limit() {
         let mut world = World::new(vec![part(1.0, 1, &[0, 1, 2]); 3]);
         world.parts = vec![part(1.0, 1, &[0, 1, 2, 3]); 3];
         let (mut steps, mut epochs) = (Vec::new(), 0);
@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn who_dies_in_the_middle_of_a_move_leaves_its_buckets_to_who_has_all_of_them() {
+    fn dead_host_in_migration_loses_no_bucket() {
         // Each host fails after each number of migration steps.
         for (steps, dead) in (1..3).flat_map(|steps| (0..4).map(move |dead| (steps, dead))) {
             let mut world = World::new(vec![part(1.0, 1, &[0, 1, 2]); 2]);
@@ -452,7 +452,7 @@ mod tests {
     /// A slice without copies has one host at a time, that of its columns, where its UEs get their
     /// LTMSI.
     #[test]
-    fn a_slice_without_copies_goes_where_its_columns_go_whoever_dies_and_when() {
+    fn slice_without_copies_follows_its_columns() {
         let parts =
             |hosts: &[u16]| -> Vec<SliceBuckets> { [2, 0, 1].map(|replicas| part(1.0, replicas, hosts)).into() };
         let together = |map: &BucketMap| {

@@ -34,7 +34,7 @@ impl BalancerId {
     pub const COUNT: u8 = 16;
 
     /// Returns the balancer that assigned an input number: its 4 highest bits.
-    pub const fn of_input(number: u64) -> Self {
+    pub const fn from_input(number: u64) -> Self {
         BalancerId((number >> 60) as u8)
     }
 

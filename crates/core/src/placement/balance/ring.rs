@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_that_goes_leaves_its_keys_to_their_replicas_and_no_other_key_moves() {
+    fn removed_host_keys_go_to_their_replicas() {
         let (all, without) = (ring(0..10), ring((0..10).filter(|n| *n != 3)));
         for key in 0..20_000 {
             let before: Vec<_> = all.owners(key).collect();
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_circle_has_no_owner() {
+    fn empty_ring_has_no_owner() {
         assert_eq!(ring([]).owners(5).next(), None);
         assert_eq!(Ring::default().hosts(), 0);
     }

@@ -156,15 +156,15 @@ pub fn select_host(
     policy: Policy,
     request: &Request,
     fleet: &HostSet,
-    board: &LoadTable,
+    loads: &LoadTable,
     now: Instant,
 ) -> Option<HostSelection> {
-    let load = |host| board.load(host, request.pool, request.time, now);
+    let load = |host| loads.load(host, request.pool, request.time, now);
     let host = match policy {
         Policy::SkewedCh => {
             let filled_to = match fleet.prefer {
                 Preference::MostLoaded => Some(request.slo),
-                Preference::Spare => board.can_remove_host(SPARE_CPU).then_some(Duration(request.slo.0 / SPARE_SLO)),
+                Preference::Spare => loads.can_remove_host(SPARE_CPU).then_some(Duration(request.slo.0 / SPARE_SLO)),
             };
             return skewed(request, filled_to, load);
         }
@@ -231,7 +231,7 @@ mod tests {
     struct World {
         map: BucketMap,
         fleet: HostSet,
-        board: LoadTable,
+        loads: LoadTable,
     }
 
     impl World {
@@ -241,27 +241,27 @@ mod tests {
         }
 
         /// Creates three hosts that have all state, with these CPU uses and backlogs.
-        fn new(loads: [(f64, f64); 3]) -> Self {
+        fn new(reports: [(f64, f64); 3]) -> Self {
             let ids = [0, 1, 2].map(HostId);
             let hosts = ids.map(|host| WeightedHost { host, weight: 1.0 }).into();
             let map = BucketMap::new(1, &[SliceBuckets { weight: 1.0, replicas: 2, hosts }]);
-            let mut board = LoadTable::new(1, Duration::from_millis(600)).with(Estimate::Corrected);
-            for (host, (cpu, backlog)) in ids.into_iter().zip(loads) {
-                board.report(host, cpu, &[PoolReport { backlog, share: 1.0 }], NOW);
+            let mut loads = LoadTable::new(1, Duration::from_millis(600)).with(Estimate::Corrected);
+            for (host, (cpu, backlog)) in ids.into_iter().zip(reports) {
+                loads.report(host, cpu, &[PoolReport { backlog, share: 1.0 }], NOW);
             }
-            World { map, fleet: HostSet::new(ids.into()), board }
+            World { map, fleet: HostSet::new(ids.into()), loads }
         }
 
         fn select_host(&self, policy: Policy, bucket: u16, turn: u64) -> HostSelection {
             let bucket = Bucket::new(bucket);
             let (owners, time) = (self.map.owners(bucket), ServiceTime::new(1_000_000));
             let request = Request { bucket, owners, pool: 0, time, slo: Duration::from_millis(10), turn };
-            select_host(policy, &request, &self.fleet, &self.board, NOW).expect("there are hosts")
+            select_host(policy, &request, &self.fleet, &self.loads, NOW).expect("there are hosts")
         }
     }
 
     #[test]
-    fn the_most_loaded_of_those_that_keep_the_objective() {
+    fn most_loaded_host_within_slo_is_selected() {
         let world = World::new([(0.5, 1.0), (0.9, 12.0), (0.7, 9.0)]).prefer(Preference::MostLoaded);
         for bucket in 0..200 {
             let choice = world.select_host(Policy::SkewedCh, bucket, 0);
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_is_left_idle_only_where_one_can_be_spared() {
+    fn idle_host_is_avoided_if_removable() {
         let host = |loads| World::new(loads).select_host(Policy::SkewedCh, 7, 0).host.0;
         assert_eq!(host([(0.5, 1.0), (0.9, 3.0), (0.7, 2.0)]), 0, "no host can be spared: the first to finish");
         assert_eq!(host([(0.2, 1.0), (0.6, 3.0), (0.5, 2.0)]), 1, "one can: the most loaded");
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn where_none_keeps_it_the_least_backlog_and_a_violation() {
+    fn slo_violation_selects_least_backlog() {
         let world = World::new([(0.9, 40.0), (0.9, 30.0), (0.1, 50.0)]);
         let choice = world.select_host(Policy::SkewedCh, 5, 0);
         assert_eq!((choice.host.0, choice.violation), (1, true));
@@ -291,11 +291,11 @@ mod tests {
     }
 
     #[test]
-    fn hosts_that_say_nothing_are_passed_over_while_others_do() {
+    fn silent_hosts_are_skipped_if_others_report() {
         let mut world = World::new([(0.5, 1.0), (0.9, 1.0), (0.7, 0.5)]);
-        world.board.forget(HostId(1));
+        world.loads.forget(HostId(1));
         assert_eq!(world.select_host(Policy::SkewedCh, 5, 0).host, HostId(2));
-        [0, 2].into_iter().for_each(|host| world.board.forget(HostId(host)));
+        [0, 2].into_iter().for_each(|host| world.loads.forget(HostId(host)));
         let choice = world.select_host(Policy::SkewedCh, 5, 0);
         assert_eq!(Some(choice.host), world.map.owners(Bucket::new(5)).owner());
         assert_eq!((choice.estimate, choice.violation), (None, false));
@@ -325,7 +325,7 @@ mod tests {
         let request =
             Request { bucket: Bucket::new(1), owners: BucketPlacement::default(), pool: 0, time, slo, turn: 0 };
         for policy in Policy::ALL {
-            assert_eq!(select_host(policy, &request, &HostSet::default(), &world.board, NOW), None, "{policy:?}");
+            assert_eq!(select_host(policy, &request, &HostSet::default(), &world.loads, NOW), None, "{policy:?}");
             assert_eq!(Policy::from_name(policy.name()), Some(policy));
         }
     }

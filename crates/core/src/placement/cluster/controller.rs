@@ -132,7 +132,7 @@ impl Controller {
 
     /// Makes a map current. No owner has confirmed its replicas yet.
     fn hold(&mut self, map: ClusterMap) {
-        self.catch_up = CatchUp::of(&map.buckets, map.hosts.iter().map(|(host, _)| *host));
+        self.catch_up = CatchUp::new(&map.buckets, map.hosts.iter().map(|(host, _)| *host));
         self.settled = false;
         self.map = Some(map);
     }

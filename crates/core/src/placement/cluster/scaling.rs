@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn one_more_works_when_load_lasts_and_no_more_than_may() {
+    fn lasting_load_scales_out_to_limit() {
         let of = |loads: &[(f32, bool)]| decided(&mut Scaler::new(SETTINGS), loads, 20);
         assert_eq!(of(&[(0.8, false), (0.7, false)]), Some((ScalingDecision::ScaleOut, 1000)));
         assert_eq!(of(&[(0.9, false), (0.5, false)]), None, "in the mean they have room");
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn the_least_loaded_goes_when_the_others_have_room_and_no_fewer_than_must_be() {
+    fn least_loaded_host_scales_in_to_minimum() {
         let of = |loads: &[(f32, bool)]| decided(&mut Scaler::new(SETTINGS), loads, 20);
         assert_eq!(of(&[(0.3, false), (0.1, false), (0.2, false)]), Some((ScalingDecision::ScaleIn(HostId(1)), 3000)));
         assert_eq!(of(&[(0.3, false), (0.3, false), (0.3, false)]), None, "two would have 0.45 each");
@@ -182,7 +182,7 @@ mod tests {
 
     /// Threads that wake up for each message keep processors busy at any load.
     #[test]
-    fn what_hosts_have_carried_tells_more_than_how_busy_their_processors_are() {
+    fn rate_outweighs_cpu_use() {
         let mut scaler = Scaler::new(SETTINGS);
         let mut decided = |rates: &[f32], late: bool, begins: u64| {
             let hosts: Vec<HostId> = (0..rates.len() as u16).map(HostId).collect();
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_last_changes_nothing() {
+    fn short_load_peak_changes_nothing() {
         let mut scaler = Scaler::new(SETTINGS);
         let hosts = [HostId(0), HostId(1)];
         for n in 0..100 {
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_given_up_while_somebody_is_not_heard() {
+    fn scale_in_waits_for_silent_host() {
         let mut scaler = Scaler::new(SETTINGS);
         let hosts = [0, 1, 2].map(HostId);
         scaler.reported(HostId(2), HostUtilisation::default(), Instant(0));

@@ -49,6 +49,6 @@ impl Succession {
 
     /// Returns the next map, with a higher epoch if it is the first one of this controller.
     pub(super) fn next(&mut self, buckets: BucketMap) -> BucketMap {
-        if std::mem::take(&mut self.leaps) { buckets.later(LEFT_OUT) } else { buckets }
+        if std::mem::take(&mut self.leaps) { buckets.advance_epoch(LEFT_OUT) } else { buckets }
     }
 }

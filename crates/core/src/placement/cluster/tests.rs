@@ -44,7 +44,7 @@ fn balancer(n: u8) -> Member {
 }
 
 impl Bench {
-    fn of(controller: Controller, now: Instant) -> Self {
+    fn from_controller(controller: Controller, now: Instant) -> Self {
         Bench { controller, now, silent: BTreeSet::new() }
     }
 
@@ -55,7 +55,7 @@ impl Bench {
 
     fn with(settings: ControllerSettings, balancers: u8) -> Self {
         let (hosts, now) = (settings.hosts as u16, Instant(5_000 * MS));
-        let mut bench = Bench::of(Controller::new(settings, SECRETS, now), now);
+        let mut bench = Bench::from_controller(Controller::new(settings, SECRETS, now), now);
         bench.pass(700);
         (0..hosts).for_each(|n| assert_eq!(bench.host(n), HostId(n)));
         for n in 0..balancers {
@@ -156,9 +156,9 @@ impl Bench {
 }
 
 #[test]
-fn the_first_map_waits_for_hosts_that_are_ready_and_a_balancer() {
+fn first_map_waits_for_ready_hosts_and_balancer() {
     let now = Instant(1_000 * MS);
-    let mut bench = Bench::of(Controller::new(settings(2), SECRETS, now), now);
+    let mut bench = Bench::from_controller(Controller::new(settings(2), SECRETS, now), now);
     assert_eq!(
         bench.controller.join_host(address(0), None, now),
         Err(Refusal::NotYet),
@@ -180,7 +180,7 @@ fn the_first_map_waits_for_hosts_that_are_ready_and_a_balancer() {
 }
 
 #[test]
-fn a_dead_hosts_buckets_go_to_who_has_copies_and_its_number_to_nobody() {
+fn dead_host_id_is_not_reused() {
     let mut bench = Bench::new(3, 1);
     let before = bench.map().clone();
     bench.controller.on_disconnect(host(1));
@@ -199,7 +199,7 @@ fn a_dead_hosts_buckets_go_to_who_has_copies_and_its_number_to_nobody() {
 }
 
 #[test]
-fn who_falls_silent_is_dead_unless_nobody_is_heard() {
+fn silent_member_is_dead_unless_all_are_silent() {
     let mut bench = Bench::new(3, 2);
     bench.silent.insert(host(2));
     bench.pass(150);
@@ -225,7 +225,7 @@ fn who_falls_silent_is_dead_unless_nobody_is_heard() {
 }
 
 #[test]
-fn a_controller_that_was_held_up_takes_nobody_for_dead_for_that() {
+fn delayed_controller_declares_no_member_dead() {
     let mut bench = Bench::new(2, 1);
     // Members have dropped the controller meanwhile, and reconnect before or after the old
     // connections end.
@@ -248,7 +248,7 @@ fn a_controller_that_was_held_up_takes_nobody_for_dead_for_that() {
 }
 
 #[test]
-fn without_the_last_host_there_is_no_map_and_it_goes_on_when_it_is_back() {
+fn lost_last_host_resumes_its_map_on_rejoin() {
     let mut bench = Bench::new(1, 1);
     let past = bench.past(HostId(0));
     bench.controller.on_disconnect(host(0));
@@ -266,7 +266,7 @@ fn without_the_last_host_there_is_no_map_and_it_goes_on_when_it_is_back() {
 }
 
 #[test]
-fn of_a_host_and_a_balancer_that_do_not_hear_each_other_the_one_goes_that_others_do_not_hear_either() {
+fn balancer_partition_evicts_side_others_miss() {
     let mut bench = Bench::new(3, 2);
     bench.controller.report_silent_hosts(BalancerId(1), [HostId(2)]);
     bench.pass(50);
@@ -329,7 +329,7 @@ fn cut_off_host_with_late_heartbeats_is_evicted() {
 }
 
 #[test]
-fn a_map_that_was_written_and_not_told_is_told_by_the_next_controller() {
+fn stored_unsent_map_is_sent_by_successor() {
     let mut bench = Bench::new(3, 1);
     let before = bench.controller.record();
     bench.controller.on_disconnect(host(2));
@@ -338,7 +338,7 @@ fn a_map_that_was_written_and_not_told_is_told_by_the_next_controller() {
     assert_eq!(bench.epoch(), 1, "not written: it holds for nobody");
     // The controller dies here. Its successor restores the stored map, and members rejoin with the
     // previous one.
-    let mut next = Bench::of(Controller::restore(settings(3), written, bench.now), bench.now);
+    let mut next = Bench::from_controller(Controller::restore(settings(3), written, bench.now), bench.now);
     assert_eq!((next.epoch(), next.hosts()), (2, vec![0, 1]));
     let past = |id| Some(RejoinInfo { id, record: before.clone() });
     assert_eq!(next.controller.join_host(address(2), past(HostId(2)), next.now), Err(Refusal::Fenced(2)));
@@ -353,13 +353,13 @@ fn a_map_that_was_written_and_not_told_is_told_by_the_next_controller() {
 }
 
 #[test]
-fn a_controller_that_died_before_it_wrote_is_followed_from_the_map_before() {
+fn unstored_map_is_dropped_by_successor() {
     let mut bench = Bench::new(3, 1);
     let kept = bench.controller.record();
     bench.controller.on_disconnect(host(2));
     bench.step();
     assert!(bench.controller.to_write().is_some());
-    let mut next = Bench::of(Controller::restore(settings(3), kept.clone(), bench.now), bench.now);
+    let mut next = Bench::from_controller(Controller::restore(settings(3), kept.clone(), bench.now), bench.now);
     for n in 0..2 {
         let past = Some(RejoinInfo { id: HostId(n), record: kept.clone() });
         next.controller.join_host(address(n), past, next.now).unwrap();
@@ -374,14 +374,14 @@ fn a_controller_that_died_before_it_wrote_is_followed_from_the_map_before() {
 }
 
 #[test]
-fn a_controller_without_a_memory_learns_the_newest_map_from_who_joins_again() {
+fn stateless_controller_learns_map_from_rejoin() {
     let mut bench = Bench::new(3, 1);
     let old = bench.controller.record();
     bench.controller.on_disconnect(host(0));
     bench.pass(50);
     let new = bench.controller.record();
     let other = Secrets { recovery: 1, ..SECRETS };
-    let mut next = Bench::of(Controller::new(settings(3), other, bench.now), bench.now);
+    let mut next = Bench::from_controller(Controller::new(settings(3), other, bench.now), bench.now);
     assert_eq!(next.controller.join_host(address(8), None, next.now), Err(Refusal::NotYet));
     let past = |id, record: &DurableState| Some(RejoinInfo { id, record: record.clone() });
     assert_eq!(next.controller.join_host(address(1), past(HostId(1), &old), next.now), Ok(HostId(1)));
@@ -399,7 +399,7 @@ fn a_controller_without_a_memory_learns_the_newest_map_from_who_joins_again() {
 }
 
 #[test]
-fn a_host_that_is_drained_leaves_when_others_have_all_and_one_that_joins_gets_its_part() {
+fn drained_host_departs_when_others_have_all() {
     let mut bench = Bench::new(2, 1);
     let (caught_up, owned) = (Bench::caught_up, Bench::owned);
     bench.host(2);
@@ -437,7 +437,8 @@ fn joined_host_without_ran_nodes_gets_no_buckets() {
 #[test]
 fn buckets_go_from_living_hosts_a_part_at_a_time() {
     let now = Instant(5_000 * MS);
-    let mut bench = Bench::of(Controller::new(ControllerSettings { at_once: 512, ..settings(2) }, SECRETS, now), now);
+    let mut bench =
+        Bench::from_controller(Controller::new(ControllerSettings { at_once: 512, ..settings(2) }, SECRETS, now), now);
     bench.pass(700);
     (0..2).for_each(|n| assert_eq!(bench.host(n), HostId(n)));
     bench.balancer(100);
@@ -464,11 +465,12 @@ fn buckets_go_from_living_hosts_a_part_at_a_time() {
 }
 
 #[test]
-fn hosts_wait_until_one_dies_or_is_needed_and_leave_when_they_are_not() {
+fn idle_hosts_replace_dead_ones_and_scale() {
     let now = Instant(5_000 * MS);
     let lasts = Duration::from_secs(1);
     let scaling = Some(Scaling { least: 2, most: 3, idle: 1, high: 0.7, low: 0.4, lasts });
-    let mut bench = Bench::of(Controller::new(ControllerSettings { scaling, ..settings(2) }, SECRETS, now), now);
+    let mut bench =
+        Bench::from_controller(Controller::new(ControllerSettings { scaling, ..settings(2) }, SECRETS, now), now);
     bench.pass(700);
     (0..3).for_each(|n| assert_eq!(bench.host(n), HostId(n)));
     bench.balancer(100);
@@ -520,7 +522,7 @@ fn hosts_wait_until_one_dies_or_is_needed_and_leave_when_they_are_not() {
 /// only, and hosts that die, stop and join. Invariants: an epoch has one map, the epochs of members
 /// grow, and a bucket moves only to a host that had its copy.
 #[test]
-fn maps_follow_each_other_whatever_befalls_controllers_and_hosts() {
+fn maps_are_sequential_under_failures() {
     for seed in 0..8 {
         World::new(seed).run();
     }
@@ -578,7 +580,7 @@ impl World {
                 _ => {}
             }
             self.members();
-            self.lead();
+            self.run_leaders();
         }
         assert!(self.epochs.len() > 3, "seed {}: {} epochs", self.seed, self.epochs.len());
     }
@@ -588,8 +590,8 @@ impl World {
         let leader = &mut self.leaders[0];
         leader.check_liveness(now);
         let mut gone = Vec::new();
-        for (n, told) in &mut self.hosts {
-            let past = told.clone().map(|record| RejoinInfo { id: HostId(*n), record });
+        for (n, state) in &mut self.hosts {
+            let past = state.clone().map(|record| RejoinInfo { id: HostId(*n), record });
             match leader.join_host(address(*n), past, now) {
                 Ok(id) => assert_eq!(id.0, *n),
                 Err(_) => gone.push(*n),
@@ -604,8 +606,8 @@ impl World {
             // The join reply contains the map.
             self.hosts.insert(id.0, Some(leader.record()));
         }
-        for (n, told) in &mut self.balancers {
-            let past = told.clone().map(|record| RejoinInfo { id: BalancerId(*n), record });
+        for (n, state) in &mut self.balancers {
+            let past = state.clone().map(|record| RejoinInfo { id: BalancerId(*n), record });
             let joined = leader.join_balancer(address(100), past, now);
             assert_eq!(joined, Ok(BalancerId(*n)), "seed {}", self.seed);
             leader.ready(balancer(*n), now);
@@ -616,7 +618,7 @@ impl World {
         }
     }
 
-    fn lead(&mut self) {
+    fn run_leaders(&mut self) {
         let dies = self.dice(10) == 0;
         for at in (0..self.leaders.len()).rev() {
             let leader = &mut self.leaders[at];
@@ -661,9 +663,9 @@ impl World {
 }
 
 #[test]
-fn the_part_of_a_host_that_is_gone_is_given_again_when_no_ue_has_an_address_of_it() {
+fn unused_partition_of_departed_host_is_reused() {
     let mut bench = Bench::with(ControllerSettings { most_hosts: 4, ..settings(3) }, 1);
-    let says = |bench: &mut Bench, used: &[(u16, &[u16])]| {
+    let report = |bench: &mut Bench, used: &[(u16, &[u16])]| {
         let epoch = bench.epoch();
         for (host, parts) in used {
             bench.controller.report_used_partitions(HostId(*host), epoch, parts.iter().copied());
@@ -680,9 +682,9 @@ fn the_part_of_a_host_that_is_gone_is_given_again_when_no_ue_has_an_address_of_i
     bench.settle();
     assert_eq!((bench.hosts(), &bench.map().lost[..]), (vec![0, 2, 3], &[][..]));
     assert_eq!(next(&bench), Err(Refusal::NotYet), "not all have said");
-    says(&mut bench, &[(0, &[]), (2, &[1]), (3, &[])]);
+    report(&mut bench, &[(0, &[]), (2, &[1]), (3, &[])]);
     assert_eq!(next(&bench), Err(Refusal::Hosts(4)));
-    says(&mut bench, &[(2, &[])]);
+    report(&mut bench, &[(2, &[])]);
     // The host ID determines the partition.
     assert_eq!(next(&bench), Ok(HostId(5)));
     assert_eq!(partition_of(HostId(5), 4), 1);
@@ -702,7 +704,7 @@ fn the_part_of_a_host_that_is_gone_is_given_again_when_no_ue_has_an_address_of_i
 }
 
 #[test]
-fn the_part_of_a_host_that_has_died_with_ues_is_given_to_nobody() {
+fn partition_of_lost_ues_is_not_reused() {
     for lossless in [true, false] {
         let mut bench = Bench::with(ControllerSettings { most_hosts: 3, lossless, ..settings(2) }, 1);
         bench.host(2);

@@ -66,7 +66,7 @@ struct AddressAudit {
     /// The current audit: epoch, hosts without a complete answer, and numbers in use at other
     /// hosts.
     epoch: u64,
-    waits: FxHashSet<HostId>,
+    has_request: FxHashSet<HostId>,
     had: FxHashSet<AddressNumber>,
     /// Requests of other hosts with their epochs.
     requests: FxHashMap<HostId, u64>,
@@ -75,8 +75,8 @@ struct AddressAudit {
 impl AddressAudit {
     /// Applies a new epoch. `gone` is true if a member was lost with it.
     fn adopt(&mut self, gone: bool) {
-        self.due |= gone || !self.waits.is_empty();
-        self.waits.clear();
+        self.due |= gone || !self.has_request.is_empty();
+        self.has_request.clear();
     }
 
     /// Returns true if an audit must begin.
@@ -87,9 +87,9 @@ impl AddressAudit {
     /// Begins an audit among these other hosts. Returns an empty result if there are none.
     fn begin(&mut self, epoch: u64, others: impl IntoIterator<Item = HostId>) -> Option<FxHashSet<AddressNumber>> {
         (self.due, self.epoch) = (false, epoch);
-        self.waits = others.into_iter().collect();
+        self.has_request = others.into_iter().collect();
         self.had.clear();
-        self.waits.is_empty().then(FxHashSet::default)
+        self.has_request.is_empty().then(FxHashSet::default)
     }
 
     /// Cancels the audit: no address is lent.
@@ -106,11 +106,11 @@ impl AddressAudit {
         numbers: &[u32],
         last: bool,
     ) -> Option<FxHashSet<AddressNumber>> {
-        if epoch != self.epoch || !self.waits.contains(&from) {
+        if epoch != self.epoch || !self.has_request.contains(&from) {
             return None;
         }
         self.had.extend(numbers.iter().map(|number| (table, *number)));
-        let over = last && self.waits.remove(&from) && self.waits.is_empty();
+        let over = last && self.has_request.remove(&from) && self.has_request.is_empty();
         over.then(|| std::mem::take(&mut self.had))
     }
 
@@ -192,7 +192,7 @@ impl<S: SlotKey, P, I, E> HostMachine<S, P, I, E> {
         if !io.lends_addresses() {
             return self.addresses.audit.cancel();
         }
-        let own = owner.own();
+        let own = owner.host_id();
         let others: Vec<HostId> = owner.hosts().iter().copied().filter(|host| *host != own).collect();
         for to in &others {
             let number = owner.number(*to);

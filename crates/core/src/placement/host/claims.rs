@@ -15,7 +15,7 @@ impl<S: SlotKey, P, I, E> HostMachine<S, P, I, E> {
         let before = io.slot_of_subscriber(supi);
         self.supersede(before.filter(|before| *before != slot), supi, io);
         if let Some(ue) = io.ltmsi_of(slot) {
-            let claim = self.claims.binds(supi, ue, at, now);
+            let claim = self.claims.bind(supi, ue, at, now);
             self.announce(claim, io);
         }
         if before != Some(slot) {
@@ -128,7 +128,7 @@ impl<S: SlotKey, P, I, E> HostMachine<S, P, I, E> {
             let bound = io.slot_of_subscriber(claim.supi);
             bound.is_some() && bound == io.slot_of(claim.ue)
         };
-        let claims: Vec<Claim> = self.claims.own(now).filter(is_here).collect();
+        let claims: Vec<Claim> = self.claims.own_claims(now).filter(is_here).collect();
         claims.into_iter().for_each(|claim| self.announce(claim, io));
     }
 }

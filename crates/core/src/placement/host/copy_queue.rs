@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lost_connection_repeats_unacknowledged_batches() {
+    fn lost_connection_repeats_unacked_batches() {
         let (mut queue, limit) = (CopyQueue::default(), Duration(10));
         queue.push(2, "two", Instant(5));
         queue.push(4, "four", Instant(6));

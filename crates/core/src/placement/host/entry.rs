@@ -20,7 +20,7 @@ impl<S: SlotKey, P, I, E> HostMachine<S, P, I, E> {
         let Some(owner) = &mut self.owner else { return };
         let mut awaited = std::mem::take(&mut set.awaited);
         awaited.extend(&self.loading);
-        owner.entered(awaited);
+        owner.set_awaited(awaited);
         self.enter_all(set, false, now, io);
     }
 
@@ -29,7 +29,7 @@ impl<S: SlotKey, P, I, E> HostMachine<S, P, I, E> {
     where
         O: HostIo<Slot = S, Record = P, Event = E>,
     {
-        let set = self.owner.as_mut().and_then(|owner| owner.introduced(barrier));
+        let set = self.owner.as_mut().and_then(|owner| owner.on_nodes_known(barrier));
         if let Some(set) = set.filter(|set| !set.ues.is_empty() || !set.handed.is_empty()) {
             self.enter_all(set, true, now, io);
         }
@@ -72,9 +72,9 @@ impl<S: SlotKey, P, I, E> HostMachine<S, P, I, E> {
         self.note_committed(inputs, now);
         self.loading.retain(|bucket| !buckets.contains(bucket));
         let Some(owner) = &mut self.owner else { return };
-        let awaited = owner.coming().iter().copied().filter(|bucket| !buckets.contains(bucket)).collect();
-        owner.entered(awaited);
-        owner.sorts_again();
+        let awaited = owner.incoming().iter().copied().filter(|bucket| !buckets.contains(bucket)).collect();
+        owner.set_awaited(awaited);
+        owner.restart_classification();
     }
 
     /// Takes over a UE of a dead host. Returns false if it is held back or lost.
@@ -177,7 +177,7 @@ impl<S: SlotKey, P, I, E> HostMachine<S, P, I, E> {
 
     fn hold_back_ue(&mut self, ltmsi: Ltmsi, entry: ReplicaEntry, origin: Origin) {
         if let Some(owner) = &mut self.owner {
-            owner.keep_back(ltmsi, entry, origin);
+            owner.hold_back(ltmsi, entry, origin);
         }
     }
 
@@ -187,7 +187,7 @@ impl<S: SlotKey, P, I, E> HostMachine<S, P, I, E> {
     where
         O: HostIo<Slot = S, Record = P, Event = E>,
     {
-        for UnsentOutbox { outbox, ways, sent } in entry.unsent_outboxes(now) {
+        for UnsentOutbox { outbox, associations, sent } in entry.unsent_outboxes(now) {
             let Some(mut outbox) = O::Outbox::decode(outbox) else {
                 io.on_invalid_entry(ltmsi);
                 continue;
@@ -195,7 +195,7 @@ impl<S: SlotKey, P, I, E> HostMachine<S, P, I, E> {
             if sent {
                 outbox.retain_requests();
             }
-            self.repeat_outbox(slot, (outbox, ways), now, io);
+            self.repeat_outbox(slot, (outbox, associations), now, io);
         }
     }
 

@@ -200,7 +200,7 @@ impl<S: SlotKey, P, I, E> HostMachine<S, P, I, E> {
         self.end_migration(io);
         self.audit_addresses(io);
         let Some(owner) = &mut self.owner else { return };
-        if let Some(number) = owner.asks_for_nodes() {
+        if let Some(number) = owner.request_nodes() {
             io.send(Output::Introduce { number });
         }
         let epoch = owner.map().map_or(0, BucketMap::epoch);
@@ -214,7 +214,7 @@ impl<S: SlotKey, P, I, E> HostMachine<S, P, I, E> {
     where
         O: HostIo<Slot = S, Record = P, Event = E>,
     {
-        let number = self.owner.as_mut()?.ask();
+        let number = self.owner.as_mut()?.next_barrier();
         io.send(Output::Barrier { number });
         Some(number)
     }
@@ -266,7 +266,7 @@ impl<S: SlotKey, P, I, E> HostMachine<S, P, I, E> {
         if !std::mem::take(&mut self.is_releasing) {
             return None;
         }
-        self.owner.iter_mut().for_each(BucketOwner::sorts_again);
+        self.owner.iter_mut().for_each(BucketOwner::restart_classification);
         Some(std::mem::take(&mut self.waiting))
     }
 
@@ -349,13 +349,13 @@ impl<S: SlotKey, P, I, E> HostMachine<S, P, I, E> {
         let set = io.apply_map(map);
         let hosts: Vec<HostId> = map.hosts.iter().map(|(host, _)| *host).collect();
         self.addresses.adopt(map, owner.hosts());
-        let question = owner.adopt(map.buckets.clone(), hosts);
+        let barrier = owner.adopt(map.buckets.clone(), hosts);
         let relay = std::mem::replace(&mut self.claim_relay, map.holder());
         if relay.is_some() && relay != self.claim_relay {
             // The previous relay may have died with unsent claims.
             self.repeat_claims(now, io);
         }
-        question.into_iter().for_each(|number| io.send(Output::Barrier { number }));
+        barrier.into_iter().for_each(|number| io.send(Output::Barrier { number }));
         for (ltmsi, event) in std::mem::take(&mut self.deferred) {
             self.post(ltmsi, event, io);
         }
@@ -374,13 +374,13 @@ impl<S: SlotKey, P, I, E> HostMachine<S, P, I, E> {
         self.has_left |= self.last_barrier == Some(number);
         self.on_nodes_known(number, now, io);
         let Some(owner) = &mut self.owner else { return };
-        for WatermarkUpdate { to, number, until } in owner.left(number, is_whole) {
-            io.send_to_replica(to, number, &ToReplica::EffectWatermark { number, watermark: until });
+        for WatermarkUpdate { to, number, watermark } in owner.on_watermark_barrier(number, is_whole) {
+            io.send_to_replica(to, number, &ToReplica::EffectWatermark { number, watermark });
         }
         match owner.on_barrier(number) {
             // New UEs get no LTMSIs in the migrating buckets.
-            BarrierResult::Ends => self.publish_buckets(io),
-            BarrierResult::HandsOver => self.hand_off(io),
+            BarrierResult::EndProcedures => self.publish_buckets(io),
+            BarrierResult::HandOff => self.hand_off(io),
             BarrierResult::Nothing => {}
         }
     }
@@ -391,7 +391,7 @@ impl<S: SlotKey, P, I, E> HostMachine<S, P, I, E> {
         O: HostIo<Slot = S, Record = P, Event = E>,
     {
         if let Some(owner) = &self.owner {
-            io.publish_buckets(&|bucket| owner.takes(bucket));
+            io.publish_buckets(&|bucket| owner.accepts_inputs(bucket));
         }
     }
 }

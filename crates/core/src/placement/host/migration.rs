@@ -9,14 +9,14 @@ use crate::placement::replica::{BucketOwner, MigratedBuckets, ReplicaUpdate, Slo
 
 impl<S: SlotKey, P, I, E> HostMachine<S, P, I, E> {
     /// Returns the UEs in buckets that migrate, or are about to.
-    fn leaving_slots<O>(&self, io: &O) -> Vec<S>
+    fn outgoing_slots<O>(&self, io: &O) -> Vec<S>
     where
         O: HostIo<Slot = S, Record = P, Event = E>,
     {
-        let Some(owner) = self.owner.as_ref().filter(|owner| owner.leaving() > 0) else { return vec![] };
-        let leaves = |slot: &S| io.ltmsi_of(*slot).is_some_and(|ltmsi| owner.leaves(ltmsi.bucket()));
+        let Some(owner) = self.owner.as_ref().filter(|owner| owner.outgoing_count() > 0) else { return vec![] };
+        let is_outgoing = |slot: &S| io.ltmsi_of(*slot).is_some_and(|ltmsi| owner.is_outgoing(ltmsi.bucket()));
         let mut slots = io.slots();
-        slots.retain(leaves);
+        slots.retain(is_outgoing);
         slots
     }
 
@@ -30,16 +30,16 @@ impl<S: SlotKey, P, I, E> HostMachine<S, P, I, E> {
         busy.retain(|slot| !io.is_at_rest(*slot));
         if busy.is_empty() {
             // A UE that was at rest may have received an event since.
-            busy = self.leaving_slots(io);
+            busy = self.outgoing_slots(io);
             busy.retain(|slot| !io.is_at_rest(*slot));
         }
-        let is_quiet = busy.is_empty() && self.send_last_copies(io);
+        let is_quiesced = busy.is_empty() && self.send_last_copies(io);
         let Some(owner) = &mut self.owner else { return };
-        if is_quiet {
+        if is_quiesced {
             let number = owner.quiesce();
             io.send(Output::Barrier { number });
         } else {
-            owner.still_ends(busy);
+            owner.resume_ending(busy);
         }
     }
 
@@ -50,16 +50,16 @@ impl<S: SlotKey, P, I, E> HostMachine<S, P, I, E> {
     where
         O: HostIo<Slot = S, Record = P, Event = E>,
     {
-        let slots = self.leaving_slots(io);
+        let slots = self.outgoing_slots(io);
         let Some(owner) = &mut self.owner else { return false };
         if owner.is_next_far_behind(io) {
             return false;
         }
         for slot in slots {
             let Some((ltmsi, ue)) = io.ltmsi_of(slot).zip(io.read(slot)) else { continue };
-            let waits = O::Outbox::decode(&ue.outbox).is_some_and(|outbox| outbox.has_request());
-            if let Some(to) = owner.last_copy(slot, ltmsi, waits) {
-                let outbox = if waits { &ue.outbox[..] } else { &[] };
+            let has_request = O::Outbox::decode(&ue.outbox).is_some_and(|outbox| outbox.has_request());
+            if let Some(to) = owner.last_copy(slot, ltmsi, has_request) {
+                let outbox = if has_request { &ue.outbox[..] } else { &[] };
                 let commit = stored_commit(slot, ltmsi, &ue.context, outbox);
                 let mut send =
                     |to, copy: ReplicaUpdate<'_>| io.send_to_replica(to, copy.number, &ToReplica::Copy(copy));
@@ -74,7 +74,7 @@ impl<S: SlotKey, P, I, E> HostMachine<S, P, I, E> {
     where
         O: HostIo<Slot = S, Record = P, Event = E>,
     {
-        let slots = self.leaving_slots(io);
+        let slots = self.outgoing_slots(io);
         let Some(owner) = &mut self.owner else { return };
         let Some(MigratedBuckets { epoch, to }) = owner.finish_migration() else { return };
         // These events concern UEs that belong to other hosts.
@@ -84,7 +84,7 @@ impl<S: SlotKey, P, I, E> HostMachine<S, P, I, E> {
             let Some(ltmsi) = io.ltmsi_of(slot) else { continue };
             let context = io.remove(slot);
             owner.forget(slot);
-            let is_replica = owner.map().is_some_and(|map| map.owners(ltmsi.bucket()).has(owner.own()));
+            let is_replica = owner.map().is_some_and(|map| map.owners(ltmsi.bucket()).has(owner.host_id()));
             let valid = context.filter(|context| is_replica && EncodedContext::new(context).is_ok());
             entries.extend(valid.map(|context| (ltmsi, context)));
         }

@@ -18,13 +18,13 @@ impl<S: SlotKey, P, I, E> HostMachine<S, P, I, E> {
         let Some((to, from)) = owner.next_lagging_replica(io) else { return };
         let mut next = from + count;
         for (at, slot) in io.slots_from(from, count) {
-            let lacks = io.ltmsi_of(slot).is_some_and(|ltmsi| owner.lacks(to, slot, ltmsi));
-            if lacks && !copy_stored(owner, to, slot, io) {
+            let is_missing = io.ltmsi_of(slot).is_some_and(|ltmsi| owner.is_missing_copy(to, slot, ltmsi));
+            if is_missing && !copy_stored(owner, to, slot, io) {
                 next = at;
                 break;
             }
         }
-        let request = owner.looked(to, (next < io.slot_bound()).then_some(next));
+        let request = owner.on_scanned(to, (next < io.slot_bound()).then_some(next));
         send_request(to, request, io);
     }
 
@@ -34,7 +34,7 @@ impl<S: SlotKey, P, I, E> HostMachine<S, P, I, E> {
     where
         O: HostIo<Slot = S, Record = P, Event = E>,
     {
-        let Some(owner) = self.owner.as_mut().filter(|owner| owner.is_asked(from, number)) else { return };
+        let Some(owner) = self.owner.as_mut().filter(|owner| owner.is_pending_request(from, number)) else { return };
         let mut unknown = Vec::new();
         for ltmsi in ues.iter().filter(|ltmsi| owner.owns(ltmsi.bucket())).collect::<Vec<_>>() {
             // A former LTMSI is not the one of a UE.
@@ -52,7 +52,7 @@ impl<S: SlotKey, P, I, E> HostMachine<S, P, I, E> {
             let number = owner.number(from);
             io.send_to_replica(from, number, &ToReplica::ReconcileRemove { number, ues: unknown });
         }
-        let request = owner.answered(from, ues.len());
+        let request = owner.on_reconciled(from, ues.len());
         send_request(from, request, io);
     }
 }
@@ -81,5 +81,5 @@ fn send_request(to: HostId, request: Option<ReconcileRequest>, io: &impl HostIo)
 
 /// Returns the commit that copies a UE as it is stored, to a replica that lacks it.
 pub(super) fn stored_commit<'a, S>(slot: S, ltmsi: Ltmsi, context: &'a [u8], outbox: &'a [u8]) -> Commit<'a, S> {
-    Commit { slot, ltmsi, before: None, input: 0, context, outbox, ways: EffectAssociations::default() }
+    Commit { slot, ltmsi, before: None, input: 0, context, outbox, associations: EffectAssociations::default() }
 }

@@ -71,7 +71,7 @@ pub fn receive(
             number
         }
         ToReplica::EffectWatermark { number, watermark } => {
-            store.left(from, number, watermark)?;
+            store.on_watermark(from, number, watermark)?;
             number
         }
         ToReplica::AddressAuditRequest { number, epoch } => {

@@ -257,7 +257,7 @@ fn bucket_of(map: &BucketMap, host: HostId) -> Bucket {
 /// Returns the machine of a host with the first map of two hosts, whose RAN nodes are known.
 fn member(io: &mut Io) -> (Machine, BucketMap) {
     let replication = ReplicationConfig { mode: Mode::Hot, replicas: 1, ack: Ack::One };
-    let owner = BucketOwner::new(OWN, replication, replication.of_slices([1]));
+    let owner = BucketOwner::new(OWN, replication, replication.replicas_by_slice([1]));
     let limits = HostLimits { pool_partitions: 2, waiting_inputs: 2, scanned_slots: 8 };
     let mut machine = Machine::new(Some(owner), Claims::default(), limits);
     let first = BucketMap::first(&slices(&[(OTHER, 1.0), (OWN, 1.0)]));
@@ -310,13 +310,13 @@ fn copy(io: &mut Io, number: u64, ue: &UeContext, outbox: &Outbox) {
         perpetual: Some(parts.perpetual),
         ephemeral: parts.ephemeral,
         outbox: &outbox,
-        ways: EffectAssociations::default(),
+        associations: EffectAssociations::default(),
     };
     receive(&mut io.store, (OTHER, 1), ToReplica::Copy(update), NOW).unwrap();
 }
 
 #[test]
-fn dead_host_takeover_repeats_effects_and_drops_inputs() {
+fn takeover_repeats_effects_and_drops_inputs() {
     let mut io = Io::new();
     let (mut machine, first) = member(&mut io);
     let supi: Supi = "999700000000001".parse().unwrap();
@@ -369,15 +369,15 @@ fn migrating_bucket_defers_events_until_handoff() {
     let ltmsi = Ltmsi::new(bucket_of(&first, OWN), 3);
     let octets = context::encode(&ue(ltmsi, None), Vec::new()).unwrap();
     let slot = io.insert(ltmsi, &ue(ltmsi, None), &octets).unwrap();
-    let ways = EffectAssociations::default();
-    let commit = Commit { slot, ltmsi, before: None, input: 0, context: &octets, outbox: b"", ways };
+    let associations = EffectAssociations::default();
+    let commit = Commit { slot, ltmsi, before: None, input: 0, context: &octets, outbox: b"", associations };
     let mut copies = 0;
     let released = machine.commit((&commit, true), 1, &io, &mut |_, _, _| copies += 1);
     assert_eq!((released, copies, machine.next_released(&io)), (None, 1, Some(1)));
     let weights = slices(&[(OTHER, 1.0), (OWN, 0.0)]);
     let second = first.switch(&weights, 4096).expect("the other host has copies");
     adopt(&mut machine, &mut io, map(second, &[OTHER, OWN]));
-    assert!(machine.owner().unwrap().leaves(ltmsi.bucket()));
+    assert!(machine.owner().unwrap().is_outgoing(ltmsi.bucket()));
     machine.on(Input::Poll, NOW, &mut io);
     reply(&mut machine, &mut io);
     io.is_busy = true;
@@ -397,7 +397,7 @@ fn migrating_bucket_defers_events_until_handoff() {
 }
 
 #[test]
-fn later_claim_of_another_host_supersedes_context() {
+fn later_remote_claim_supersedes_context() {
     let mut io = Io::new();
     let (mut machine, first) = member(&mut io);
     let supi: Supi = "999700000000001".parse().unwrap();

@@ -51,7 +51,7 @@ struct KnownClaim {
     /// True if this host made the claim.
     own: bool,
     /// Time of the last arrival at this host.
-    came: Instant,
+    received_at: Instant,
 }
 
 /// Decision on a context that arrives at this host, or on the context of the same subscriber that
@@ -88,28 +88,28 @@ impl Default for Claims {
 }
 
 impl Claims {
-    /// Creates an empty table. `given_up` is the time after which an uncompleted registration is
-    /// abandoned.
-    pub fn new(given_up: Duration) -> Self {
+    /// Creates an empty table. `registration_timeout` is the time after which an uncompleted
+    /// registration is abandoned.
+    pub fn new(registration_timeout: Duration) -> Self {
         Claims {
             last: FxHashMap::default(),
             order: VecDeque::new(),
-            known: Duration(given_up.0.saturating_add(KNOWN.0)),
+            known: Duration(registration_timeout.0.saturating_add(KNOWN.0)),
             early: 0,
         }
     }
 
     fn put(&mut self, Claim { supi, ue, at }: Claim, own: bool, now: Instant) {
-        self.last.insert(supi, KnownClaim { ue, at, own, came: now });
+        self.last.insert(supi, KnownClaim { ue, at, own, received_at: now });
         self.order.push_back((now, supi));
-        while let Some((came, supi)) = self.order.front().copied()
-            && (now.since(came) > self.known || self.order.len() > MOST)
+        while let Some((received_at, supi)) = self.order.front().copied()
+            && (now.since(received_at) > self.known || self.order.len() > MOST)
         {
             self.order.pop_front();
             // A claim that arrived again has a later entry.
-            if self.last.get(&supi).is_some_and(|known| known.came == came) {
+            if self.last.get(&supi).is_some_and(|known| known.received_at == received_at) {
                 self.last.remove(&supi);
-                self.early += u64::from(now.since(came) <= self.known);
+                self.early += u64::from(now.since(received_at) <= self.known);
             }
         }
     }
@@ -117,7 +117,7 @@ impl Claims {
     /// Registers that a subscriber has registered at this host, and returns the claim to announce.
     /// This is also needed if the context was already the subscriber's: another context, of an
     /// uncompleted registration that began since then, may be at any host.
-    pub fn binds(&mut self, supi: Supi, ue: Ltmsi, at: Instant, now: Instant) -> Claim {
+    pub fn bind(&mut self, supi: Supi, ue: Ltmsi, at: Instant, now: Instant) -> Claim {
         let after = self.last.get(&supi).map_or(0, |known| known.at.0 + 1);
         let claim = Claim { supi, ue, at: Instant(at.0.max(after)) };
         self.put(claim, true, now);
@@ -129,7 +129,7 @@ impl Claims {
     /// - after a takeover, where the dead host has claimed or was about to;
     /// - at the end, without completion, of a registration that began at `at`.
     ///
-    /// `is_it` returns true if an LTMSI belongs to this UE, by any of its numbers.
+    /// `is_same_ue` returns true if an LTMSI belongs to this UE, by any of its numbers.
     ///
     /// # Errors
     ///
@@ -137,12 +137,12 @@ impl Claims {
     pub fn repeat_for_takeover(
         &mut self,
         (supi, ue): (Supi, Ltmsi),
-        is_it: impl Fn(Ltmsi) -> bool,
+        is_same_ue: impl Fn(Ltmsi) -> bool,
         at: Instant,
         now: Instant,
     ) -> Result<Claim, ClaimResolution> {
         let claim = match self.last.get(&supi) {
-            Some(known) if known.ue == ue || is_it(known.ue) => Claim { supi, ue, at: known.at.max(at) },
+            Some(known) if known.ue == ue || is_same_ue(known.ue) => Claim { supi, ue, at: known.at.max(at) },
             Some(known) if (known.at, known.ue) > (at, ue) => return Err(ClaimResolution::Goes),
             _ => Claim { supi, ue, at },
         };
@@ -160,18 +160,18 @@ impl Claims {
         true
     }
 
-    /// Decides on a context that arrives at this host. `is_it` returns true if an LTMSI belongs to
-    /// that UE, by any of its numbers. `claimed` returns the time at which one of its last commits
-    /// has claimed the subscriber: that claim may not have arrived here.
+    /// Decides on a context that arrives at this host. `is_same_ue` returns true if an LTMSI
+    /// belongs to that UE, by any of its numbers. `claimed` returns the time at which one of its
+    /// last commits has claimed the subscriber: that claim may not have arrived here.
     pub fn resolve(
         &self,
         ue: &UeContext,
-        is_it: impl Fn(Ltmsi) -> bool,
+        is_same_ue: impl Fn(Ltmsi) -> bool,
         claimed: impl Fn() -> Option<Instant>,
     ) -> ClaimResolution {
         let later = |known: &KnownClaim| claimed().is_some_and(|at| (at, ue.ltmsi) >= (known.at, known.ue));
         match ue.identity.supi.and_then(|supi| self.last.get(&supi)) {
-            Some(known) if is_it(known.ue) || later(known) => ClaimResolution::Stays,
+            Some(known) if is_same_ue(known.ue) || later(known) => ClaimResolution::Stays,
             // Whether a claim is known or not: a host that has just joined knows none.
             _ if matches!(ue.procedure, Some(Procedure::Registration(_))) => ClaimResolution::Registers,
             None => ClaimResolution::Unknown,
@@ -181,24 +181,24 @@ impl Claims {
 
     /// Returns the number of claims evicted early since the last call, because the table was full.
     /// Two contexts of such a subscriber may both stay.
-    pub fn forgotten_early(&mut self) -> u64 {
+    pub fn take_evicted(&mut self) -> u64 {
         std::mem::take(&mut self.early)
     }
 
     /// Returns the UE that the last claim names.
-    pub fn of(&self, supi: Supi) -> Option<Ltmsi> {
+    pub fn by_supi(&self, supi: Supi) -> Option<Ltmsi> {
         self.last.get(&supi).map(|known| known.ue)
     }
 
     /// Returns all known claims, which a balancer sends to a joining host.
     pub fn recent(&self, now: Instant) -> impl Iterator<Item = Claim> {
-        let recent = self.last.iter().filter(move |(_, known)| now.since(known.came) <= self.known);
+        let recent = self.last.iter().filter(move |(_, known)| now.since(known.received_at) <= self.known);
         recent.map(|(supi, known)| Claim { supi: *supi, ue: known.ue, at: known.at })
     }
 
     /// Returns the recent claims of this host, which may have been lost with a balancer.
-    pub fn own(&self, now: Instant) -> impl Iterator<Item = Claim> {
-        let own = self.last.iter().filter(move |(_, known)| known.own && now.since(known.came) <= KNOWN);
+    pub fn own_claims(&self, now: Instant) -> impl Iterator<Item = Claim> {
+        let own = self.last.iter().filter(move |(_, known)| known.own && now.since(known.received_at) <= KNOWN);
         own.map(|(supi, known)| Claim { supi: *supi, ue: known.ue, at: known.at })
     }
 }

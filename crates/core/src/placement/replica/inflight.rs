@@ -11,7 +11,7 @@ use vireo_types::{Duration, Instant};
 
 /// How long an input is kept without an acknowledgement. Many inputs lead to no commit and are
 /// never acknowledged. Much longer than failure detection takes.
-const KEPT: Duration = Duration::from_secs(5);
+const RETENTION: Duration = Duration::from_secs(5);
 /// Maximum number of inputs kept; beyond it the oldest are dropped.
 const MOST: usize = 1 << 20;
 
@@ -53,7 +53,7 @@ impl<I> InflightInputs<I> {
         for _ in 0..2 {
             let over = self.inputs.len() > MOST;
             match self.inputs.first_entry() {
-                Some(oldest) if over || now.since(oldest.get().at) > KEPT => {
+                Some(oldest) if over || now.since(oldest.get().at) > RETENTION => {
                     self.ended.extend(oldest.remove().share);
                 }
                 _ => break,
@@ -80,7 +80,7 @@ impl<I> InflightInputs<I> {
 
     /// Returns the recent unacknowledged inputs in order of their numbers.
     pub fn into_unfinished(self, now: Instant) -> Vec<(u64, I)> {
-        let recent = self.inputs.into_iter().filter(|(_, sent)| now.since(sent.at) <= KEPT);
+        let recent = self.inputs.into_iter().filter(|(_, sent)| now.since(sent.at) <= RETENTION);
         recent.map(|(number, sent)| (number, sent.input)).collect()
     }
 }
@@ -95,7 +95,7 @@ impl RecentEffects {
         if key != 0 {
             self.0.push_back((now, key));
         }
-        while self.0.front().is_some_and(|(at, _)| now.since(*at) > KEPT) || self.0.len() > MOST {
+        while self.0.front().is_some_and(|(at, _)| now.since(*at) > RETENTION) || self.0.len() > MOST {
             self.0.pop_front();
         }
     }
@@ -105,14 +105,14 @@ impl RecentEffects {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct EffectDedup {
     keys: FxHashSet<u64>,
-    until: Instant,
+    deadline: Instant,
 }
 
 impl EffectDedup {
     /// Adds the keys of a host that died.
     pub fn add(&mut self, emitted: RecentEffects, now: Instant) {
         self.keys.extend(emitted.0.into_iter().map(|(_, key)| key));
-        self.until = now + KEPT;
+        self.deadline = now + RETENTION;
     }
 
     /// Returns true if the effect was sent by a dead host.
@@ -122,7 +122,7 @@ impl EffectDedup {
 
     /// Drops all keys when the retention time is over.
     pub fn forget(&mut self, now: Instant) {
-        if now > self.until && !self.keys.is_empty() {
+        if now > self.deadline && !self.keys.is_empty() {
             self.keys = FxHashSet::default();
         }
     }
@@ -133,25 +133,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_done_is_given_again_in_its_order_unless_it_is_old() {
-        let (mut flying, second) = (InflightInputs::default(), 1_000_000);
-        flying.add(1, (), Some((3, ServiceTime::new(7))), Instant(second));
+    fn unfinished_inputs_are_ordered_and_recent() {
+        let (mut inputs, second) = (InflightInputs::default(), 1_000_000);
+        inputs.add(1, (), Some((3, ServiceTime::new(7))), Instant(second));
         for number in [7, 3, 9] {
-            flying.add(number, (), Some((number as usize, ServiceTime::new(7))), Instant(6 * second));
+            inputs.add(number, (), Some((number as usize, ServiceTime::new(7))), Instant(6 * second));
         }
-        flying.acknowledge(7);
-        flying.acknowledge(8);
-        flying.add(10, (), None, Instant(6 * second));
-        assert!(flying.returned(10).is_some() && flying.returned(10).is_none());
-        assert_eq!(flying.ended().map(|(pool, _)| pool).collect::<Vec<_>>(), [7]);
-        flying.add(11, (), None, Instant(6 * second + 1));
-        assert_eq!(flying.ended().map(|(pool, _)| pool).collect::<Vec<_>>(), [3], "of which no host has spoken");
-        let numbers: Vec<u64> = flying.into_unfinished(Instant(7 * second)).into_iter().map(|(n, _)| n).collect();
+        inputs.acknowledge(7);
+        inputs.acknowledge(8);
+        inputs.add(10, (), None, Instant(6 * second));
+        assert!(inputs.returned(10).is_some() && inputs.returned(10).is_none());
+        assert_eq!(inputs.ended().map(|(pool, _)| pool).collect::<Vec<_>>(), [7]);
+        inputs.add(11, (), None, Instant(6 * second + 1));
+        assert_eq!(inputs.ended().map(|(pool, _)| pool).collect::<Vec<_>>(), [3], "of which no host has spoken");
+        let numbers: Vec<u64> = inputs.into_unfinished(Instant(7 * second)).into_iter().map(|(n, _)| n).collect();
         assert_eq!(numbers, [3, 9, 11]);
     }
 
     #[test]
-    fn what_a_dead_host_has_sent_is_a_repeat_for_a_while() {
+    fn effects_of_dead_host_are_repeats_for_a_while() {
         let (mut emitted, mut repeats) = (RecentEffects::default(), EffectDedup::default());
         emitted.add(0, Instant(0));
         emitted.add(5, Instant(0));

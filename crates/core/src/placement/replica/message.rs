@@ -32,7 +32,7 @@ pub struct ReplicaUpdate<'a> {
     pub outbox: &'a [u8],
     /// Associations of the effects towards the RAN. A new owner uses the same balancers when it
     /// re-executes the effects, because these know what they have sent.
-    pub ways: EffectAssociations,
+    pub associations: EffectAssociations,
 }
 
 /// Request behind the last copy: the owner has sent all its UEs of these buckets. Which UEs does

@@ -42,34 +42,35 @@ pub enum BarrierResult {
     Nothing,
     /// All inputs routed by the old map have arrived: UEs of these buckets get no LTMSI from this
     /// host from here on.
-    Ends,
+    EndProcedures,
     /// All effects have left: the caller completes the migration
     /// ([`BucketOwner::finish_migration`]).
-    HandsOver,
+    HandOff,
 }
 
 impl<S: SlotKey, P> BucketOwner<S, P> {
     /// Returns true if the bucket migrates and no procedure of its UEs is started.
     pub fn is_quiesced(&self, bucket: Bucket) -> bool {
-        let asleep = |leaving: &&OutgoingBuckets<S>| matches!(leaving.stage, MigrationStage::Quiesced(_));
-        self.leaving.as_ref().filter(asleep).is_some_and(|leaving| leaving.owners.contains_key(&bucket))
+        let is_quiesced = |outgoing: &&OutgoingBuckets<S>| matches!(outgoing.stage, MigrationStage::Quiesced(_));
+        self.outgoing.as_ref().filter(is_quiesced).is_some_and(|outgoing| outgoing.owners.contains_key(&bucket))
     }
 
     /// Returns true if this host processes inputs for the UEs of a bucket.
-    pub fn takes(&self, bucket: Bucket) -> bool {
-        let asked = |leaving: &OutgoingBuckets<S>| matches!(leaving.stage, MigrationStage::Asked(_));
-        let leaves = self.leaving.as_ref().is_some_and(|l| !asked(l) && l.owners.contains_key(&bucket));
-        self.owns(bucket) && !leaves
+    pub fn accepts_inputs(&self, bucket: Bucket) -> bool {
+        let is_routed_here =
+            |outgoing: &OutgoingBuckets<S>| matches!(outgoing.stage, MigrationStage::AwaitingBarrier(_));
+        let is_closed = self.outgoing.as_ref().is_some_and(|l| !is_routed_here(l) && l.owners.contains_key(&bucket));
+        self.owns(bucket) && !is_closed
     }
 
     /// Returns true if a bucket migrates to another host, or is about to.
-    pub fn leaves(&self, bucket: Bucket) -> bool {
-        self.leaving.as_ref().is_some_and(|leaving| leaving.owners.contains_key(&bucket))
+    pub fn is_outgoing(&self, bucket: Bucket) -> bool {
+        self.outgoing.as_ref().is_some_and(|outgoing| outgoing.owners.contains_key(&bucket))
     }
 
     /// Returns the number of buckets that migrate away.
-    pub fn leaving(&self) -> usize {
-        self.leaving.as_ref().map_or(0, |leaving| leaving.owners.len())
+    pub fn outgoing_count(&self) -> usize {
+        self.outgoing.as_ref().map_or(0, |outgoing| outgoing.owners.len())
     }
 
     pub(super) fn next_owner(&self, bucket: Bucket) -> Option<HostId> {
@@ -96,13 +97,13 @@ impl<S: SlotKey, P> BucketOwner<S, P> {
             return InputDisposition::Return;
         }
         match bucket {
-            Some(bucket) if numbered && !self.takes(bucket) => InputDisposition::Return,
+            Some(bucket) if numbered && !self.accepts_inputs(bucket) => InputDisposition::Return,
             _ => InputDisposition::Process,
         }
     }
 
     /// Starts a new classification of the inputs that were held back.
-    pub fn sorts_again(&mut self) {
+    pub fn restart_classification(&mut self) {
         self.stalled = false;
     }
 
@@ -111,39 +112,43 @@ impl<S: SlotKey, P> BucketOwner<S, P> {
     /// a barrier to send to the balancers, if one is needed.
     pub(super) fn begin_migration(&mut self, before: Option<BucketMap>) -> Option<u64> {
         let (Some(before), Some(map)) = (before, &self.map) else { return None };
-        let own = self.own();
-        let mut leaving = self.leaving.take();
-        if let Some(leaving) = &mut leaving {
-            leaving.owners.retain(|bucket, _| map.owners(*bucket).owner() != Some(own));
+        let own = self.host_id();
+        let mut outgoing = self.outgoing.take();
+        if let Some(outgoing) = &mut outgoing {
+            outgoing.owners.retain(|bucket, _| map.owners(*bucket).owner() != Some(own));
         }
-        let goes = |bucket: &Bucket| {
+        let is_moved = |bucket: &Bucket| {
             let had = before.owners(*bucket).owner() == Some(own) && !self.incoming_buckets.contains(bucket);
             had && map.owners(*bucket).owner().is_some_and(|next| next != own)
         };
-        let more: Vec<Bucket> = (0..Bucket::COUNT).map(Bucket::new).filter(goes).collect();
+        let more: Vec<Bucket> = (0..Bucket::COUNT).map(Bucket::new).filter(is_moved).collect();
         let epoch = map.epoch();
-        let mut question = None;
+        let mut barrier = None;
         if !more.is_empty() {
-            let number = self.ask();
-            question = Some(number);
-            let new = || OutgoingBuckets { owners: FxHashMap::default(), epoch, stage: MigrationStage::Asked(number) };
-            let next = leaving.get_or_insert_with(new);
-            (next.epoch, next.stage) = (epoch, MigrationStage::Asked(number));
+            let number = self.next_barrier();
+            barrier = Some(number);
+            let new = || OutgoingBuckets {
+                owners: FxHashMap::default(),
+                epoch,
+                stage: MigrationStage::AwaitingBarrier(number),
+            };
+            let next = outgoing.get_or_insert_with(new);
+            (next.epoch, next.stage) = (epoch, MigrationStage::AwaitingBarrier(number));
             next.owners.extend(more.into_iter().map(|bucket| (bucket, before.owners(bucket))));
         }
-        self.leaving = leaving.filter(|leaving| !leaving.owners.is_empty());
-        question
+        self.outgoing = outgoing.filter(|outgoing| !outgoing.owners.is_empty());
+        barrier
     }
 
     /// Handles that the balancers have answered a barrier.
     pub fn on_barrier(&mut self, number: u64) -> BarrierResult {
-        let Some(leaving) = &mut self.leaving else { return BarrierResult::Nothing };
-        match leaving.stage {
-            MigrationStage::Asked(asked) if asked == number => {
-                leaving.stage = MigrationStage::Ending(Vec::new());
-                BarrierResult::Ends
+        let Some(outgoing) = &mut self.outgoing else { return BarrierResult::Nothing };
+        match outgoing.stage {
+            MigrationStage::AwaitingBarrier(barrier) if barrier == number => {
+                outgoing.stage = MigrationStage::Ending(Vec::new());
+                BarrierResult::EndProcedures
             }
-            MigrationStage::Quiesced(asked) if asked == number => BarrierResult::HandsOver,
+            MigrationStage::Quiesced(barrier) if barrier == number => BarrierResult::HandOff,
             _ => BarrierResult::Nothing,
         }
     }
@@ -151,32 +156,32 @@ impl<S: SlotKey, P> BucketOwner<S, P> {
     /// Returns the UEs that had a procedure in progress at the last check; `None` if the migration
     /// is not in that stage.
     pub fn take_ending(&mut self) -> Option<Vec<S>> {
-        match self.leaving.as_mut().map(|leaving| &mut leaving.stage) {
+        match self.outgoing.as_mut().map(|outgoing| &mut outgoing.stage) {
             Some(MigrationStage::Ending(busy)) => Some(std::mem::take(busy)),
             _ => None,
         }
     }
 
     /// Stores the UEs that still have a procedure in progress.
-    pub fn still_ends(&mut self, busy: Vec<S>) {
-        if let Some(leaving) = &mut self.leaving {
-            leaving.stage = MigrationStage::Ending(busy);
+    pub fn resume_ending(&mut self, busy: Vec<S>) {
+        if let Some(outgoing) = &mut self.outgoing {
+            outgoing.stage = MigrationStage::Ending(busy);
         }
     }
 
     /// Stops starting procedures: all have ended, and the last copies are sent. Returns the number
     /// of the barrier to send to the balancers.
     pub fn quiesce(&mut self) -> u64 {
-        let number = self.ask();
-        if let Some(leaving) = &mut self.leaving {
-            leaving.stage = MigrationStage::Quiesced(number);
+        let number = self.next_barrier();
+        if let Some(outgoing) = &mut self.outgoing {
+            outgoing.stage = MigrationStage::Quiesced(number);
         }
         number
     }
 
     /// Returns true if a next owner has so many unacknowledged copies that the handoff must wait.
     pub fn is_next_far_behind(&self, acknowledged: &impl ReplicaAcks) -> bool {
-        let buckets = self.leaving.iter().flat_map(|leaving| leaving.owners.keys());
+        let buckets = self.outgoing.iter().flat_map(|outgoing| outgoing.owners.keys());
         let mut next = buckets.filter_map(|bucket| self.next_owner(*bucket));
         next.any(|host| self.is_far_behind(host, acknowledged))
     }
@@ -184,12 +189,12 @@ impl<S: SlotKey, P> BucketOwner<S, P> {
     /// Ends the migration: all effects of the UEs that migrate have left, and other hosts own them.
     /// The caller has kept copies of those of which this host is a replica.
     pub fn finish_migration(&mut self) -> Option<MigratedBuckets> {
-        let leaving = self.leaving.take()?;
-        let own = self.own();
-        let mut to: Vec<HostId> = leaving.owners.keys().filter_map(|bucket| self.next_owner(*bucket)).collect();
+        let outgoing = self.outgoing.take()?;
+        let own = self.host_id();
+        let mut to: Vec<HostId> = outgoing.owners.keys().filter_map(|bucket| self.next_owner(*bucket)).collect();
         to.retain(|host| *host != own);
         to.sort_unstable();
         to.dedup();
-        Some(MigratedBuckets { epoch: leaving.epoch, to })
+        Some(MigratedBuckets { epoch: outgoing.epoch, to })
     }
 }

@@ -30,7 +30,7 @@
 //!    removes them when the new owner has sent all that it has ([`ReconcileRequest`]).
 //! 6. All hosts remember for a limited time which of two contexts of a subscriber is valid
 //!    ([`Claims`]).
-//! 7. No host owns a UE whose RAN node it does not know ([`BucketOwner::asks_for_nodes`]).
+//! 7. No host owns a UE whose RAN node it does not know ([`BucketOwner::request_nodes`]).
 
 mod claims;
 mod effect_watermark;
@@ -46,14 +46,14 @@ mod store;
 mod tests;
 
 pub use claims::{Claim, ClaimResolution, Claims};
-pub use effect_watermark::{ASKED_EVERY, WatermarkUpdate};
+pub use effect_watermark::{WATERMARK_INTERVAL, WatermarkUpdate};
 pub use inflight::{EffectDedup, InflightInputs, LoadShare, RecentEffects};
 pub use message::{EffectAssociations, ReconcileRequest, ReplicaUpdate};
 pub use migration::{BarrierResult, InputDisposition, MigratedBuckets};
 pub use owner::{BucketOwner, Commit, ReplicaAcks, ResentCommit, SlotKey};
 pub use owner_state::Origin;
 pub use reconcile::NAMED;
-pub use store::{ApplyResult, DONE_AGAIN, Fenced, ReplicaEntry, ReplicaStore, TakeoverSet, UnsentOutbox};
+pub use store::{ApplyResult, Fenced, REEXECUTION_WINDOW, ReplicaEntry, ReplicaStore, TakeoverSet, UnsentOutbox};
 
 pub use crate::amf::context::{SKIPPED_STEPS, skip};
 
@@ -74,7 +74,7 @@ impl ReplicationConfig {
     /// Returns the number of replicas per slice, given the number that each slice requests
     /// (`wanted`). Element 0 is for UEs whose slice is not known yet. It is the maximum of all
     /// slices, because the UE may belong to any of them.
-    pub fn of_slices(&self, wanted: impl IntoIterator<Item = usize>) -> Vec<usize> {
+    pub fn replicas_by_slice(&self, wanted: impl IntoIterator<Item = usize>) -> Vec<usize> {
         let most = if self.is_on() { self.replicas } else { 0 };
         let mut replicas = vec![0];
         replicas.extend(wanted.into_iter().map(|wanted| wanted.min(most)));
@@ -85,7 +85,7 @@ impl ReplicationConfig {
     /// Returns true if a host failure loses nothing of any slice's UEs as long as there are copies.
     /// In that case each commit has a copy before any effect of it leaves.
     pub fn is_lossless(&self, wanted: impl IntoIterator<Item = usize>) -> bool {
-        !self.may_lag() && self.of_slices(wanted).iter().all(|replicas| *replicas > 0)
+        !self.may_lag() && self.replicas_by_slice(wanted).iter().all(|replicas| *replicas > 0)
     }
 
     /// Returns true if commits are copied at all.
@@ -126,7 +126,7 @@ pub enum Ack {
 impl Ack {
     /// Returns true if the effects of a commit wait for a replica. `first`: the replica is the
     /// first in takeover order; `ended`: the commit ends a procedure.
-    pub fn waits(self, first: bool, ended: bool) -> bool {
+    pub fn requires(self, first: bool, ended: bool) -> bool {
         match self {
             Ack::None => false,
             Ack::One => first || ended,

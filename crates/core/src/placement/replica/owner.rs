@@ -42,7 +42,7 @@ pub struct Commit<'a, S> {
     /// Effects of the commit; empty if they were executed long ago.
     pub outbox: &'a [u8],
     /// Associations that the effects use.
-    pub ways: EffectAssociations,
+    pub associations: EffectAssociations,
 }
 
 /// Commit that is copied again, to a replica that replaces a dead one.
@@ -61,7 +61,7 @@ pub struct ResentCommit<S> {
     /// Effects of the commit.
     pub outbox: Vec<u8>,
     /// Associations that the effects use.
-    pub ways: EffectAssociations,
+    pub associations: EffectAssociations,
 }
 
 /// Hosts that must acknowledge this copy number or a later one.
@@ -99,20 +99,20 @@ pub struct BucketOwner<S, P> {
     /// Replicas whose completion was not yet reported to the controller, with their progress.
     pub(super) catching_up: Vec<(HostId, ReplicaProgress)>,
     /// Buckets that migrate to live hosts.
-    pub(super) leaving: Option<OutgoingBuckets<S>>,
+    pub(super) outgoing: Option<OutgoingBuckets<S>>,
     /// Buckets that this host owns once their previous owner hands them off.
     pub(super) incoming_buckets: FxHashSet<Bucket>,
     /// True if all inputs wait behind one that waits for such a handoff.
     pub(super) stalled: bool,
     /// Number of the last barrier to the balancers.
     barriers: u64,
-    pub(super) left: EffectWatermark,
+    pub(super) watermark: EffectWatermark,
     pub(super) nodes: Nodes,
 }
 
 impl<S: SlotKey, P> BucketOwner<S, P> {
     /// Creates the owner side of a host that is in no map yet. `replicas` comes from
-    /// [`ReplicationConfig::of_slices`].
+    /// [`ReplicationConfig::replicas_by_slice`].
     pub fn new(own: HostId, replication: ReplicationConfig, replicas: Vec<usize>) -> Self {
         BucketOwner {
             own,
@@ -125,17 +125,17 @@ impl<S: SlotKey, P> BucketOwner<S, P> {
             replica_versions: FxHashMap::default(),
             lagging: VecDeque::new(),
             catching_up: Vec::new(),
-            leaving: None,
+            outgoing: None,
             incoming_buckets: FxHashSet::default(),
             stalled: false,
             barriers: 0,
-            left: EffectWatermark::default(),
+            watermark: EffectWatermark::default(),
             nodes: Nodes::default(),
         }
     }
 
     /// Returns the ID of this host.
-    pub fn own(&self) -> HostId {
+    pub fn host_id(&self) -> HostId {
         self.own
     }
 
@@ -158,7 +158,7 @@ impl<S: SlotKey, P> BucketOwner<S, P> {
 
     /// Returns the epoch, if no bucket migrates to this host or from it.
     pub fn settled(&self) -> Option<u64> {
-        let settled = self.incoming_buckets.is_empty() && self.leaving.is_none();
+        let settled = self.incoming_buckets.is_empty() && self.outgoing.is_none();
         self.map.as_ref().filter(|_| settled).map(BucketMap::epoch)
     }
 
@@ -173,7 +173,7 @@ impl<S: SlotKey, P> BucketOwner<S, P> {
     }
 
     /// Returns the buckets that this host owns once their previous owner hands them off.
-    pub fn coming(&self) -> &FxHashSet<Bucket> {
+    pub fn incoming(&self) -> &FxHashSet<Bucket> {
         &self.incoming_buckets
     }
 
@@ -194,7 +194,7 @@ impl<S: SlotKey, P> BucketOwner<S, P> {
     /// missing copies.
     pub fn is_moving(&self, acknowledged: &impl ReplicaAcks) -> bool {
         let more = || self.lagging.front().is_some_and(|(to, _)| !self.is_far_behind(*to, acknowledged));
-        self.leaving.is_some() || more()
+        self.outgoing.is_some() || more()
     }
 
     fn is_next_there(&self, acknowledged: &impl ReplicaAcks) -> bool {
@@ -215,7 +215,7 @@ impl<S: SlotKey, P> BucketOwner<S, P> {
 
     /// Returns the placement of a bucket, by the map that this host applies to it.
     pub(super) fn owners(&self, bucket: Bucket) -> BucketPlacement {
-        let before = self.leaving.as_ref().and_then(|leaving| leaving.owners.get(&bucket)).copied();
+        let before = self.outgoing.as_ref().and_then(|outgoing| outgoing.owners.get(&bucket)).copied();
         before.or_else(|| Some(self.map.as_ref()?.owners(bucket))).unwrap_or_default()
     }
 
@@ -223,8 +223,8 @@ impl<S: SlotKey, P> BucketOwner<S, P> {
     /// for.
     fn replicas(&self, bucket: Bucket) -> SmallVec<[(HostId, bool); 4]> {
         let owners = self.owners(bucket);
-        let there = owners.replicas().filter(|host| self.is_copied(bucket) && self.hosts.contains(host));
-        there.map(|host| (host, owners.first_replica().any(|first| first == host))).collect()
+        let present = owners.replicas().filter(|host| self.is_copied(bucket) && self.hosts.contains(host));
+        present.map(|host| (host, owners.first_replica().any(|first| first == host))).collect()
     }
 
     /// Returns true if this host executes the steps of a bucket's UEs.
@@ -251,7 +251,7 @@ impl<S: SlotKey, P> BucketOwner<S, P> {
 
     /// Allocates the number of a barrier to the balancers. Its answer means that everything sent
     /// before is done.
-    pub fn ask(&mut self) -> u64 {
+    pub fn next_barrier(&mut self) -> u64 {
         self.barriers += 1;
         self.barriers
     }
@@ -299,7 +299,7 @@ impl<S: SlotKey, P> BucketOwner<S, P> {
     ) -> (RequiredAcks, RequiredAcks) {
         let (mut needs, mut sent, bucket) = (RequiredAcks::new(), RequiredAcks::new(), commit.ltmsi.bucket());
         for (to, first) in self.replicas(bucket) {
-            let waits = self.replication.ack.waits(first, ended);
+            let waits = self.replication.ack.requires(first, ended);
             let number = match waits {
                 true => self.send_now(to, commit, send),
                 false => self.send(to, commit, acknowledged, send),
@@ -325,10 +325,14 @@ impl<S: SlotKey, P> BucketOwner<S, P> {
         let stays = self.replicas(next);
         let had = |host: &HostId| self.replica_versions.get(host).is_some_and(|known| known.contains_key(&slot));
         let hosts = self.replicas(before.bucket()).into_iter().map(|(host, _)| host);
-        let gone = hosts.filter(|host| had(host) && !stays.iter().any(|(to, _)| to == host));
-        let (context, outbox, ways) = (&[][..], &[][..], EffectAssociations::default());
-        for to in gone.collect::<SmallVec<[HostId; 4]>>() {
-            self.send_now(to, &Commit { slot, ltmsi: before, before: None, input: 0, context, outbox, ways }, send);
+        let deleted = hosts.filter(|host| had(host) && !stays.iter().any(|(to, _)| to == host));
+        let (context, outbox, associations) = (&[][..], &[][..], EffectAssociations::default());
+        for to in deleted.collect::<SmallVec<[HostId; 4]>>() {
+            self.send_now(
+                to,
+                &Commit { slot, ltmsi: before, before: None, input: 0, context, outbox, associations },
+                send,
+            );
         }
     }
 
@@ -358,7 +362,7 @@ impl<S: SlotKey, P> BucketOwner<S, P> {
             self.catching_up
                 .iter_mut()
                 .filter(|(host, _)| *host == to)
-                .for_each(|(_, until)| *until = ReplicaProgress::Looked);
+                .for_each(|(_, progress)| *progress = ReplicaProgress::Scanning);
             return None;
         }
         self.send_now(to, commit, send)
@@ -372,10 +376,10 @@ impl<S: SlotKey, P> BucketOwner<S, P> {
         commit: &Commit<'_, S>,
         send: &mut impl FnMut(HostId, ReplicaUpdate<'_>),
     ) -> Option<u64> {
-        let Commit { slot, ltmsi, before, input, context, outbox, ways } = *commit;
+        let Commit { slot, ltmsi, before, input, context, outbox, associations } = *commit;
         let known = self.replica_versions.entry(to).or_default();
-        let gone = Parts { versions: context::Versions::default(), perpetual: &[], ephemeral: &[] };
-        let parts = if context.is_empty() { gone } else { Parts::new(context).ok()? };
+        let deleted = Parts { versions: context::Versions::default(), perpetual: &[], ephemeral: &[] };
+        let parts = if context.is_empty() { deleted } else { Parts::new(context).ok()? };
         let version = parts.versions.perpetual;
         let had = if context.is_empty() { known.remove(&slot) } else { known.insert(slot, (ltmsi, version)) };
         let number = self.number(to);
@@ -389,7 +393,7 @@ impl<S: SlotKey, P> BucketOwner<S, P> {
             perpetual: (had != Some((ltmsi, version))).then_some(parts.perpetual),
             ephemeral: parts.ephemeral,
             outbox,
-            ways,
+            associations,
         };
         send(to, copy);
         Some(number)
@@ -411,12 +415,12 @@ impl<S: SlotKey, P> BucketOwner<S, P> {
             needs.retain(|(host, _)| self.hosts.contains(host));
             let Some(again) = (before != needs.len()).then(|| read(record)).flatten() else { continue };
             for (to, first) in self.replicas(again.ltmsi.bucket()) {
-                if !ack.waits(first, *ended) || needs.iter().any(|(host, _)| *host == to) {
+                if !ack.requires(first, *ended) || needs.iter().any(|(host, _)| *host == to) {
                     continue;
                 }
-                let ResentCommit { slot, ltmsi, before, input, ways, .. } = again;
+                let ResentCommit { slot, ltmsi, before, input, associations, .. } = again;
                 let (context, outbox) = (&again.context[..], &again.outbox[..]);
-                let commit = Commit { slot, ltmsi, before, input, context, outbox, ways };
+                let commit = Commit { slot, ltmsi, before, input, context, outbox, associations };
                 let number = self.send_now(to, &commit, send).map(|number| (to, number));
                 needs.extend(number);
                 sent.extend(number);
@@ -438,7 +442,7 @@ impl<S: SlotKey, P> BucketOwner<S, P> {
     /// Takes ownership of all buckets of this host except `awaited` ones
     /// ([`super::TakeoverSet::awaited`]). Recorded replica versions stay only for buckets that this
     /// host owns and for hosts in their placement.
-    pub fn entered(&mut self, awaited: FxHashSet<Bucket>) {
+    pub fn set_awaited(&mut self, awaited: FxHashSet<Bucket>) {
         self.incoming_buckets = awaited;
         self.incoming_buckets.extend(self.nodes.buckets());
         let mut known = std::mem::take(&mut self.replica_versions);
@@ -454,18 +458,18 @@ impl<S: SlotKey, P> BucketOwner<S, P> {
     pub fn rescan(&mut self) {
         let Some(map) = &self.map else { return };
         let (own, copies) = (self.own, self.copies());
-        let replicas = map.pairs_of(own).into_iter().map(|(_, host)| host);
+        let replicas = map.replication_pairs_of(own).into_iter().map(|(_, host)| host);
         // Without replication, the next host receives everything in the handoff.
-        let until = |host| if !copies || host == own { ReplicaProgress::Kept(0) } else { ReplicaProgress::Looked };
+        let progress = |host| if !copies || host == own { ReplicaProgress::Sent(0) } else { ReplicaProgress::Scanning };
         // This host must learn the RAN nodes, whether it owns buckets or not.
-        let others = replicas.filter(|host| *host != own).map(|host| (host, until(host)));
-        self.catching_up = others.chain([(own, until(own))]).collect();
+        let others = replicas.filter(|host| *host != own).map(|host| (host, progress(host)));
+        self.catching_up = others.chain([(own, progress(own))]).collect();
         let to = self.hosts.iter().filter(|host| copies && **host != own);
         self.lagging = to.map(|host| (*host, 0)).collect();
     }
 
     /// Returns a host that must receive more copies and the slot from which to scan for those that
-    /// it lacks. The caller reports the result to [`BucketOwner::looked`].
+    /// it lacks. The caller reports the result to [`BucketOwner::on_scanned`].
     pub fn next_lagging_replica(&mut self, acknowledged: &impl ReplicaAcks) -> Option<(HostId, u32)> {
         let (to, from) = self.lagging.pop_front()?;
         if self.is_far_behind(to, acknowledged) {
@@ -476,14 +480,14 @@ impl<S: SlotKey, P> BucketOwner<S, P> {
     }
 
     /// Returns true if a host must have a copy of a UE and has none.
-    pub fn lacks(&self, to: HostId, slot: S, ltmsi: Ltmsi) -> bool {
+    pub fn is_missing_copy(&self, to: HostId, slot: S, ltmsi: Ltmsi) -> bool {
         let has = || self.replica_versions.get(&to).is_some_and(|known| known.contains_key(&slot));
         self.keeps_copies(to, ltmsi.bucket()) && !has()
     }
 
     /// Handles that all missing copies were sent, up to slot `next` or of all slots (`None`). In
     /// the second case it returns the reconcile request.
-    pub fn looked(&mut self, to: HostId, next: Option<u32>) -> Option<ReconcileRequest> {
+    pub fn on_scanned(&mut self, to: HostId, next: Option<u32>) -> Option<ReconcileRequest> {
         if let Some(next) = next {
             self.lagging.push_front((to, next));
             return None;
@@ -505,19 +509,19 @@ impl<S: SlotKey, P> BucketOwner<S, P> {
         have.into_iter().map(|(host, _)| host).collect()
     }
 
-    fn has_caught_up(&self, (host, until): &(HostId, ReplicaProgress), acknowledged: &impl ReplicaAcks) -> bool {
+    fn has_caught_up(&self, (host, progress): &(HostId, ReplicaProgress), acknowledged: &impl ReplicaAcks) -> bool {
         let knows = *host != self.own || self.knows_nodes();
-        knows && matches!(until, ReplicaProgress::Kept(until) if acknowledged.acked_up_to(*host) >= *until)
+        knows && matches!(progress, ReplicaProgress::Sent(progress) if acknowledged.acked_up_to(*host) >= *progress)
     }
 
     /// Returns the host that must receive a migrating UE once more before the handoff. This is so
-    /// for a UE that is not copied at each commit, or that waits for an answer (`asks`) which the
-    /// next owner must request again.
-    pub fn last_copy(&self, slot: S, ltmsi: Ltmsi, asks: bool) -> Option<HostId> {
+    /// for a UE that is not copied at each commit, or that waits for an answer (`has_request`)
+    /// which the next owner must request again.
+    pub fn last_copy(&self, slot: S, ltmsi: Ltmsi, has_request: bool) -> Option<HostId> {
         let to = self.next_owner(ltmsi.bucket())?;
         let each = self.replication.mode == Mode::Hot && self.is_copied(ltmsi.bucket());
         let known = self.replica_versions.get(&to).is_some_and(|known| known.contains_key(&slot));
-        (asks || !each || !known).then_some(to)
+        (has_request || !each || !known).then_some(to)
     }
 }
 

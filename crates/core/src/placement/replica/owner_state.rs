@@ -20,8 +20,8 @@ pub enum Origin {
 pub(super) struct EffectWatermark {
     /// Number of the pending barrier; for each replica, the last copy whose effects had all been
     /// released when it was sent.
-    pub(super) asked: Option<(u64, Vec<(HostId, u64)>)>,
-    pub(super) told: FxHashMap<HostId, u64>,
+    pub(super) pending: Option<(u64, Vec<(HostId, u64)>)>,
+    pub(super) sent: FxHashMap<HostId, u64>,
 }
 
 /// Buckets that migrate to other hosts.
@@ -38,7 +38,7 @@ pub(super) struct OutgoingBuckets<S> {
 #[derive(Debug)]
 pub(super) enum MigrationStage<S> {
     /// The balancers may have routed inputs by the old map until they answer this barrier.
-    Asked(u64),
+    AwaitingBarrier(u64),
     /// UEs with a procedure in progress.
     Ending(Vec<S>),
     /// No procedure is in progress and none is started. When the balancers answer this barrier,
@@ -50,10 +50,10 @@ pub(super) enum MigrationStage<S> {
 #[derive(Debug)]
 pub(super) struct HeldBackUe {
     pub(super) ltmsi: Ltmsi,
-    pub(super) shadow: ReplicaEntry,
+    pub(super) entry: ReplicaEntry,
     pub(super) origin: Origin,
     /// Number of the barrier sent since the UE arrived.
-    pub(super) question: Option<u64>,
+    pub(super) barrier: Option<u64>,
 }
 
 /// Pending barriers and UEs that are held back.
@@ -61,7 +61,7 @@ pub(super) struct HeldBackUe {
 pub(super) struct Nodes {
     /// Barriers that not all balancers have answered, each with the epoch whose balancers received
     /// it.
-    pub(super) asked: Vec<(u64, u64)>,
+    pub(super) pending: Vec<(u64, u64)>,
     /// Last epoch whose balancers have all answered.
     pub(super) known: u64,
     pub(super) held_back: Vec<HeldBackUe>,
@@ -78,9 +78,9 @@ impl Nodes {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReplicaProgress {
     /// The owner scans its UEs for missing copies.
-    Looked,
+    Scanning,
     /// All copies were sent, and the reconcile request with this number is pending.
-    Asked(u64),
+    Requested(u64),
     /// The replica has everything once it has acknowledged this number.
-    Kept(u64),
+    Sent(u64),
 }

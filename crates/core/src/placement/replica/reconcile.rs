@@ -32,14 +32,14 @@ impl<S: SlotKey, P> BucketOwner<S, P> {
         let all = (0..Bucket::COUNT).map(Bucket::new);
         let buckets = all.filter(|bucket| self.keeps_copies(to, *bucket) && self.owns(*bucket)).collect();
         let number = self.number(to);
-        self.catching_up[at].1 = ReplicaProgress::Asked(number);
+        self.catching_up[at].1 = ReplicaProgress::Requested(number);
         Some(ReconcileRequest { number, buckets })
     }
 
     /// Returns true if the last request to a host has this number. The caller then sends the host
     /// the named UEs that exist here ([`BucketOwner::resend_full`]), and names those that do not.
-    pub fn is_asked(&self, host: HostId, question: u64) -> bool {
-        self.catching_up.contains(&(host, ReplicaProgress::Asked(question)))
+    pub fn is_pending_request(&self, host: HostId, number: u64) -> bool {
+        self.catching_up.contains(&(host, ReplicaProgress::Requested(number)))
     }
 
     /// Makes the next copy of the UE in a slot a full one.
@@ -49,13 +49,13 @@ impl<S: SlotKey, P> BucketOwner<S, P> {
 
     /// Handles that all `named` foreign UEs of a host were sent or declared nonexistent. Returns
     /// the next request, if there may be more.
-    pub fn answered(&mut self, host: HostId, named: usize) -> Option<ReconcileRequest> {
+    pub fn on_reconciled(&mut self, host: HostId, named: usize) -> Option<ReconcileRequest> {
         if named >= NAMED {
             return self.request_reconcile(host);
         }
         let sent = self.last_number(host);
-        let of = self.catching_up.iter_mut().find(|(of, _)| *of == host);
-        of.into_iter().for_each(|(_, until)| *until = ReplicaProgress::Kept(sent));
+        let replica = self.catching_up.iter_mut().find(|(replica, _)| *replica == host);
+        replica.into_iter().for_each(|(_, progress)| *progress = ReplicaProgress::Sent(sent));
         None
     }
 }
@@ -77,7 +77,7 @@ impl ReplicaStore {
         self.is_repeat(from, number);
         let theirs = buckets.iter().filter(|bucket| self.is_owner((from, epoch), **bucket));
         let ues = theirs.filter_map(|bucket| self.ues.get(bucket)).flatten();
-        let others = ues.filter(|(_, shadow)| shadow.is_of_another(from)).map(|(ltmsi, _)| *ltmsi);
+        let others = ues.filter(|(_, entry)| entry.is_foreign_to(from)).map(|(ltmsi, _)| *ltmsi);
         Ok(others.take(NAMED).collect())
     }
 
@@ -95,9 +95,9 @@ impl ReplicaStore {
         for ltmsi in gone.iter().filter(|ltmsi| self.is_owner((from, epoch), ltmsi.bucket())).collect::<Vec<_>>() {
             let Some(ues) = self.ues.get_mut(&ltmsi.bucket()) else { continue };
             // Entries that a later owner has sent stay.
-            if ues.get(ltmsi).is_some_and(|shadow| shadow.is_of_another(from) && shadow.epoch <= epoch) {
-                let shadow = ues.remove(ltmsi);
-                self.void.extend(shadow.iter().flat_map(|shadow| &shadow.outboxes).map(|wanted| wanted.input));
+            if ues.get(ltmsi).is_some_and(|entry| entry.is_foreign_to(from) && entry.epoch <= epoch) {
+                let entry = ues.remove(ltmsi);
+                self.void.extend(entry.iter().flat_map(|entry| &entry.outboxes).map(|commit| commit.input));
             }
         }
         Ok(())
@@ -113,7 +113,7 @@ impl ReplicaStore {
 
 impl ReplicaEntry {
     /// Returns true if the UE exists and the entry was not sent by `host`.
-    fn is_of_another(&self, host: HostId) -> bool {
+    fn is_foreign_to(&self, host: HostId) -> bool {
         self.from != Some(host) && !self.ephemeral.is_empty()
     }
 }
@@ -131,9 +131,9 @@ pub(super) mod tests {
     pub(in super::super) const NOW: Instant = Instant(1);
 
     #[derive(Default)]
-    pub(in super::super) struct Said(pub(in super::super) BTreeMap<HostId, u64>);
+    pub(in super::super) struct Acks(pub(in super::super) BTreeMap<HostId, u64>);
 
-    impl ReplicaAcks for Said {
+    impl ReplicaAcks for Acks {
         fn acked_up_to(&self, host: HostId) -> u64 {
             self.0.get(&host).copied().unwrap_or_default()
         }
@@ -164,23 +164,23 @@ pub(super) mod tests {
         }
 
         /// The second replica, by the first map.
-        pub(in super::super) fn keeper(&self) -> ReplicaStore {
-            let mut shadows = ReplicaStore::new(self.hosts[2]);
-            shadows.adopt(&self.maps[0], &self.hosts);
-            shadows
+        pub(in super::super) fn second_replica(&self) -> ReplicaStore {
+            let mut store = ReplicaStore::new(self.hosts[2]);
+            store.adopt(&self.maps[0], &self.hosts);
+            store
         }
 
         /// The first replica as the new owner, after it has scanned all UEs that it must copy.
         pub(in super::super) fn next_owner(&self) -> BucketOwner<u32, ()> {
             let replication = ReplicationConfig { mode: Mode::Hot, replicas: 2, ack: Ack::One };
-            let mut primary = BucketOwner::new(self.hosts[1], replication, vec![2]);
-            primary.adopt(self.maps[0].clone(), self.hosts.to_vec());
-            primary.adopt(self.maps[1].clone(), self.hosts[1..].to_vec());
-            primary.entered(Default::default());
-            primary.rescan();
-            let question = primary.asks_for_nodes().expect("of the map");
-            assert!(primary.introduced(question).is_some());
-            primary
+            let mut owner = BucketOwner::new(self.hosts[1], replication, vec![2]);
+            owner.adopt(self.maps[0].clone(), self.hosts.to_vec());
+            owner.adopt(self.maps[1].clone(), self.hosts[1..].to_vec());
+            owner.set_awaited(Default::default());
+            owner.rescan();
+            let barrier = owner.request_nodes().expect("of the map");
+            assert!(owner.on_nodes_known(barrier).is_some());
+            owner
         }
     }
 
@@ -195,71 +195,78 @@ pub(super) mod tests {
             perpetual: Some(b"perpetual"),
             ephemeral: b"ephemeral",
             outbox,
-            ways: [None; 2],
+            associations: [None; 2],
         }
     }
 
-    fn outboxes(shadow: &ReplicaEntry) -> Vec<&[u8]> {
-        shadow.unsent_outboxes(NOW).map(|undone| undone.outbox).collect()
+    fn outboxes(entry: &ReplicaEntry) -> Vec<&[u8]> {
+        entry.unsent_outboxes(NOW).map(|unsent| unsent.outbox).collect()
     }
 
     /// Regression test for seed 2637 of the fault campaign. The first replica never received the
     /// first commit of a UE, the second one did, and both owners die within a moment.
     #[test]
-    fn a_ue_that_was_never_acknowledged_is_not_gone_on_with_by_the_second_who_takes_over() {
+    fn unacknowledged_ue_is_removed_before_takeover() {
         let world = World::new();
         let [dead, next, last] = world.hosts;
         let [real, phantom] = [1, 2].map(|number| Ltmsi::new(world.bucket, number));
-        let (mut keeper, mut primary, mut said) = (world.keeper(), world.next_owner(), Said::default());
-        keeper.apply((dead, 1), &copy(1, real, 1, b"real"), NOW).unwrap();
-        keeper.apply((dead, 1), &copy(2, phantom, 2, b"phantom"), NOW).unwrap();
-        keeper.adopt(&world.maps[1], &world.hosts[1..]);
+        let (mut store, mut owner, mut acks) = (world.second_replica(), world.next_owner(), Acks::default());
+        store.apply((dead, 1), &copy(1, real, 1, b"real"), NOW).unwrap();
+        store.apply((dead, 1), &copy(2, phantom, 2, b"phantom"), NOW).unwrap();
+        store.adopt(&world.maps[1], &world.hosts[1..]);
         // The new owner has only the real UE, and copies it.
         let context = context::encode(&UeContext::new(real), Vec::new()).unwrap();
-        let commit =
-            Commit { slot: 7, ltmsi: real, before: None, input: 0, context: &context, outbox: b"", ways: [None; 2] };
-        let (to, _) = primary.next_lagging_replica(&said).expect("the other host");
+        let commit = Commit {
+            slot: 7,
+            ltmsi: real,
+            before: None,
+            input: 0,
+            context: &context,
+            outbox: b"",
+            associations: [None; 2],
+        };
+        let (to, _) = owner.next_lagging_replica(&acks).expect("the other host");
         assert_eq!(to, last);
-        primary.send(to, &commit, &said, &mut |_, copy| _ = keeper.apply((next, 2), &copy, NOW).unwrap()).unwrap();
-        let ReconcileRequest { number, buckets } = primary.looked(to, None).expect("a question");
-        assert!(buckets.contains(&world.bucket) && primary.is_asked(last, number));
-        said.0.insert(last, number);
-        assert_eq!(primary.caught_up(&said).to_vec(), [next], "itself; the other one has not answered");
-        let others = keeper.foreign_entries((next, 2), number, &buckets).unwrap();
+        owner.send(to, &commit, &acks, &mut |_, copy| _ = store.apply((next, 2), &copy, NOW).unwrap()).unwrap();
+        let ReconcileRequest { number, buckets } = owner.on_scanned(to, None).expect("a question");
+        assert!(buckets.contains(&world.bucket) && owner.is_pending_request(last, number));
+        acks.0.insert(last, number);
+        assert_eq!(owner.caught_up(&acks).to_vec(), [next], "itself; the other one has not answered");
+        let others = store.foreign_entries((next, 2), number, &buckets).unwrap();
         assert_eq!(others, [phantom]);
-        assert_eq!(keeper.foreign_entries((next, 2), number, &buckets).unwrap(), others, "it may be asked again");
-        let gone = primary.number(last);
-        assert_eq!(primary.answered(last, others.len()), None);
-        assert!(!primary.is_asked(last, number) && primary.caught_up(&said).is_empty());
-        keeper.remove_orphans((next, 2), gone, &others).unwrap();
-        said.0.insert(last, gone);
-        assert_eq!(primary.caught_up(&said).to_vec(), [last]);
+        assert_eq!(store.foreign_entries((next, 2), number, &buckets).unwrap(), others, "it may be asked again");
+        let gone = owner.number(last);
+        assert_eq!(owner.on_reconciled(last, others.len()), None);
+        assert!(!owner.is_pending_request(last, number) && owner.caught_up(&acks).is_empty());
+        store.remove_orphans((next, 2), gone, &others).unwrap();
+        acks.0.insert(last, gone);
+        assert_eq!(owner.caught_up(&acks).to_vec(), [last]);
 
-        let taken = keeper.adopt(&world.maps[1].next(&parts(&[last])), &[last]);
-        let ues: Vec<Ltmsi> = taken.ues.iter().map(|(ltmsi, _)| *ltmsi).collect();
-        assert_eq!((ues, taken.inputs), (vec![real], vec![101]), "what it was the result of is not carried out");
+        let takeover = store.adopt(&world.maps[1].next(&parts(&[last])), &[last]);
+        let ues: Vec<Ltmsi> = takeover.ues.iter().map(|(ltmsi, _)| *ltmsi).collect();
+        assert_eq!((ues, takeover.inputs), (vec![real], vec![101]), "what it was the result of is not carried out");
     }
 
     #[test]
-    fn a_step_that_was_never_acknowledged_is_not_done_again_beside_the_one_in_its_place() {
+    fn unacknowledged_step_is_replaced() {
         let world = World::new();
         let [dead, next, last] = world.hosts;
         let ue = Ltmsi::new(world.bucket, 1);
         for as_it_is in [true, false] {
-            let mut keeper = world.keeper();
+            let mut store = world.second_replica();
             for (number, outbox) in [(1, &b"one"[..]), (2, b"two"), (3, b"three")] {
-                keeper.apply((dead, 1), &copy(number, ue, number as u32, outbox), NOW).unwrap();
+                store.apply((dead, 1), &copy(number, ue, number as u32, outbox), NOW).unwrap();
             }
-            keeper.adopt(&world.maps[1], &world.hosts[1..]);
+            store.adopt(&world.maps[1], &world.hosts[1..]);
             // The new owner has the first step; its second step differs.
             if as_it_is {
-                assert_eq!(keeper.apply((next, 2), &copy(1, ue, 1, b""), NOW), Ok(ApplyResult::Applied));
-                assert_eq!(outboxes(&keeper.ues[&world.bucket][&ue]), [b"one"]);
+                assert_eq!(store.apply((next, 2), &copy(1, ue, 1, b""), NOW), Ok(ApplyResult::Applied));
+                assert_eq!(outboxes(&store.ues[&world.bucket][&ue]), [b"one"]);
             }
-            assert_eq!(keeper.apply((next, 2), &copy(2, ue, 2, b"again"), NOW), Ok(ApplyResult::Applied));
-            let taken = keeper.adopt(&world.maps[1].next(&parts(&[last])), &[last]);
-            assert_eq!(outboxes(&taken.ues[0].1), [&b"one"[..], b"again"]);
-            let mut inputs = taken.inputs;
+            assert_eq!(store.apply((next, 2), &copy(2, ue, 2, b"again"), NOW), Ok(ApplyResult::Applied));
+            let takeover = store.adopt(&world.maps[1].next(&parts(&[last])), &[last]);
+            assert_eq!(outboxes(&takeover.ues[0].1), [&b"one"[..], b"again"]);
+            let mut inputs = takeover.inputs;
             inputs.dedup();
             assert_eq!(inputs, [101, 102], "103 is given again");
         }
@@ -268,74 +275,74 @@ pub(super) mod tests {
     /// Requests of hosts that are not the owner, or were it before, remove nothing. Entries that
     /// the owner has sent stay.
     #[test]
-    fn nothing_goes_by_the_word_of_who_does_not_own_it() {
+    fn non_owner_removes_no_entry() {
         let world = World::new();
         let [dead, next, last] = world.hosts;
         let [ue, other] = [1, 2].map(|number| Ltmsi::new(world.bucket, number));
-        let mut keeper = world.keeper();
-        keeper.apply((dead, 1), &copy(1, ue, 1, b"one"), NOW).unwrap();
-        assert_eq!(keeper.foreign_entries((next, 1), 1, &[world.bucket]), Ok(vec![]), "the bucket is another one's");
-        keeper.remove_orphans((next, 1), 2, &[ue]).unwrap();
-        keeper.remove_orphans((dead, 1), 2, &[ue]).unwrap();
-        assert_eq!(keeper.len(), 1, "the one has not sent it, the other one has");
+        let mut store = world.second_replica();
+        store.apply((dead, 1), &copy(1, ue, 1, b"one"), NOW).unwrap();
+        assert_eq!(store.foreign_entries((next, 1), 1, &[world.bucket]), Ok(vec![]), "the bucket is another one's");
+        store.remove_orphans((next, 1), 2, &[ue]).unwrap();
+        store.remove_orphans((dead, 1), 2, &[ue]).unwrap();
+        assert_eq!(store.len(), 1, "the one has not sent it, the other one has");
         // A later map, which is not known here yet, makes `next` the owner.
-        keeper.apply((next, 2), &copy(3, other, 1, b""), NOW).unwrap();
-        assert_eq!(keeper.foreign_entries((next, 2), 4, &[world.bucket]), Ok(vec![ue]));
+        store.apply((next, 2), &copy(3, other, 1, b""), NOW).unwrap();
+        assert_eq!(store.foreign_entries((next, 2), 4, &[world.bucket]), Ok(vec![ue]));
         // Meanwhile a later owner follows it.
-        keeper.apply((dead, 3), &copy(3, ue, 2, b"two"), NOW).unwrap();
-        keeper.remove_orphans((next, 2), 5, &[ue, other]).unwrap();
-        assert_eq!(keeper.len(), 2);
+        store.apply((dead, 3), &copy(3, ue, 2, b"two"), NOW).unwrap();
+        store.remove_orphans((next, 2), 5, &[ue, other]).unwrap();
+        assert_eq!(store.len(), 2);
         let third = world.maps[1].next(&parts(&[next, last]));
-        keeper.adopt(&world.maps[1], &world.hosts[1..]);
-        keeper.adopt(&third, &world.hosts[1..]);
-        keeper.remove_orphans((next, 3), 6, &[ue]).unwrap();
-        assert_eq!(keeper.len(), 1);
-        assert_eq!(keeper.remove_orphans((dead, 1), 9, &[other]), Err(Fenced { epoch: 3 }));
-        assert_eq!(keeper.foreign_entries((dead, 1), 9, &[world.bucket]), Err(Fenced { epoch: 3 }));
+        store.adopt(&world.maps[1], &world.hosts[1..]);
+        store.adopt(&third, &world.hosts[1..]);
+        store.remove_orphans((next, 3), 6, &[ue]).unwrap();
+        assert_eq!(store.len(), 1);
+        assert_eq!(store.remove_orphans((dead, 1), 9, &[other]), Err(Fenced { epoch: 3 }));
+        assert_eq!(store.foreign_entries((dead, 1), 9, &[world.bucket]), Err(Fenced { epoch: 3 }));
     }
 
     /// Inputs that were not executed are remembered only as long as they could be taken for
     /// executed.
     #[test]
-    fn of_inputs_that_are_remembered_no_more_nothing_is_kept() {
+    fn void_inputs_expire_with_their_inputs() {
         let world = World::new();
         let [dead, next, last] = world.hosts;
         let [ue, other] = [1, 2].map(|number| Ltmsi::new(world.bucket, number));
-        let mut keeper = world.keeper();
-        keeper.apply((dead, 1), &copy(1, ue, 1, b"one"), NOW).unwrap();
-        keeper.apply((dead, 1), &ReplicaUpdate { input: 0, ..copy(2, other, 1, b"of no input") }, NOW).unwrap();
-        keeper.adopt(&world.maps[1], &world.hosts[1..]);
-        keeper.remove_orphans((next, 2), 1, &[ue, other]).unwrap();
-        assert!(keeper.void.contains(&101));
+        let mut store = world.second_replica();
+        store.apply((dead, 1), &copy(1, ue, 1, b"one"), NOW).unwrap();
+        store.apply((dead, 1), &ReplicaUpdate { input: 0, ..copy(2, other, 1, b"of no input") }, NOW).unwrap();
+        store.adopt(&world.maps[1], &world.hosts[1..]);
+        store.remove_orphans((next, 2), 1, &[ue, other]).unwrap();
+        assert!(store.void.contains(&101));
         let third = world.maps[1].next(&parts(&[next, last]));
-        keeper.adopt(&third, &world.hosts[1..]);
-        assert_eq!(keeper.void.iter().collect::<Vec<_>>(), [&101], "it may be given again");
+        store.adopt(&third, &world.hosts[1..]);
+        assert_eq!(store.void.iter().collect::<Vec<_>>(), [&101], "it may be given again");
         let later = NOW + Duration::from_secs(11);
-        keeper.apply((next, 3), &ReplicaUpdate { input: 0, ..copy(2, ue, 2, b"two") }, later).unwrap();
+        store.apply((next, 3), &ReplicaUpdate { input: 0, ..copy(2, ue, 2, b"two") }, later).unwrap();
         // A later owner removes an entry whose input is already forgotten.
-        keeper.void.insert(101);
-        let taken = keeper.adopt(&third.next(&parts(&[last])), &[last]);
-        assert!(taken.inputs.is_empty() && keeper.void.is_empty());
+        store.void.insert(101);
+        let takeover = store.adopt(&third.next(&parts(&[last])), &[last]);
+        assert!(takeover.inputs.is_empty() && store.void.is_empty());
     }
 
     #[test]
-    fn more_than_are_named_at_once_are_asked_for_again_and_what_is_handed_over_is_not_named() {
+    fn reconcile_repeats_beyond_one_message() {
         let world = World::new();
         let [_, next, last] = world.hosts;
-        let (mut primary, mut keeper) = (world.next_owner(), world.keeper());
-        keeper.adopt(&world.maps[1], &world.hosts[1..]);
+        let (mut owner, mut store) = (world.next_owner(), world.second_replica());
+        store.adopt(&world.maps[1], &world.hosts[1..]);
         let versions = context::Versions { perpetual: 1, ephemeral: 4 };
         let parts = context::EncodedContext { versions, perpetual: b"p", ephemeral: b"e" };
-        keeper.keep_own(Ltmsi::new(world.bucket, 1), &parts);
-        assert_eq!(keeper.foreign_entries((next, 2), 1, &[world.bucket]), Ok(vec![]), "who it was handed to has it");
-        let (to, _) = primary.next_lagging_replica(&Said::default()).expect("the other host");
-        primary.replica_versions.entry(to).or_default().insert(7, (Ltmsi::new(world.bucket, 1), 1));
-        let first = primary.looked(to, None).expect("a question");
-        primary.resend_full(to, 7);
-        assert!(primary.lacks(to, 7, Ltmsi::new(world.bucket, 1)));
-        let second = primary.answered(last, NAMED).expect("a question");
+        store.insert_own(Ltmsi::new(world.bucket, 1), &parts);
+        assert_eq!(store.foreign_entries((next, 2), 1, &[world.bucket]), Ok(vec![]), "who it was handed to has it");
+        let (to, _) = owner.next_lagging_replica(&Acks::default()).expect("the other host");
+        owner.replica_versions.entry(to).or_default().insert(7, (Ltmsi::new(world.bucket, 1), 1));
+        let first = owner.on_scanned(to, None).expect("a question");
+        owner.resend_full(to, 7);
+        assert!(owner.is_missing_copy(to, 7, Ltmsi::new(world.bucket, 1)));
+        let second = owner.on_reconciled(last, NAMED).expect("a question");
         assert!(second.number > first.number && second.buckets == first.buckets);
-        assert!(primary.is_asked(last, second.number) && !primary.is_asked(last, first.number));
-        assert_eq!(primary.answered(last, NAMED - 1), None);
+        assert!(owner.is_pending_request(last, second.number) && !owner.is_pending_request(last, first.number));
+        assert_eq!(owner.on_reconciled(last, NAMED - 1), None);
     }
 }

@@ -74,7 +74,7 @@ struct Upf {
 }
 
 impl Upf {
-    fn hear(&mut self, out: &[Output]) {
+    fn receive(&mut self, out: &[Output]) {
         for output in out {
             let Output::Pfcp { message, .. } = output else { continue };
             let message = pfcp::Message::new(message).expect("a PFCP message");
@@ -106,13 +106,13 @@ impl World {
     fn begin() -> Self {
         let mut world = World { bench: Bench::new(), upf: Upf::default() };
         let out = world.bench.create(REQUEST);
-        world.upf.hear(&out);
+        world.upf.receive(&out);
         world
     }
 
     fn step(&mut self, input: Input<'_>) {
         let out = self.bench.step(input);
-        self.upf.hear(&out);
+        self.upf.receive(&out);
     }
 
     fn answer(&mut self, cause: Cause) {
@@ -130,7 +130,7 @@ impl World {
         }
     }
 
-    fn happen(&mut self, event: &Event) {
+    fn apply(&mut self, event: &Event) {
         match event {
             Event::N1(octets) => self.step(Input::N1(octets)),
             Event::N2(kind, octets) => {
@@ -191,7 +191,7 @@ proptest! {
             if world.bench.sm.is_none() {
                 break;
             }
-            world.happen(event);
+            world.apply(event);
         }
         // In the end the UPF answers all requests, and then does what the session requires.
         while world.upf.outstanding.is_some() && world.bench.sm.is_some() {

@@ -103,13 +103,13 @@ fn relocated_session_divides_remaining_quota() {
     let seid = seid(Ltmsi::new(Bucket::new(7), 1234), 3, 0x222);
     let out = bench.step(Input::Relocate(there, seid));
     assert_eq!((brief(&out), granted(&out)), ("modification-request".into(), None), "first it is asked");
-    let asked = pfcp::UsageReportTrigger::IMMER;
+    let trigger = pfcp::UsageReportTrigger::IMMER;
     let source = bench.sm().pfcp.cp_seid;
-    let answer = message(Kind::SESSION_MODIFICATION_RESPONSE, source, 100_000, 100_000, asked);
+    let answer = message(Kind::SESSION_MODIFICATION_RESPONSE, source, 100_000, 100_000, trigger);
     let out = bench.step(Input::Pfcp(&answer));
     let kept = granted(&out).expect("a part");
     assert_eq!(kept, (QUOTA - 200_000) / 2);
-    let answer = message(Kind::SESSION_MODIFICATION_RESPONSE, source, 1_000, 0, asked);
+    let answer = message(Kind::SESSION_MODIFICATION_RESPONSE, source, 1_000, 0, trigger);
     let out = bench.step(Input::Pfcp(&answer));
     assert_eq!(brief(&out[1..]), "establishment-request");
     assert_eq!(granted(&out), Some(QUOTA - 201_000 - kept));
@@ -123,7 +123,7 @@ fn relocated_session_divides_remaining_quota() {
     });
     up.finish().expect("a short message");
     bench.step(Input::PfcpFromTarget(&octets));
-    let ended = message(Kind::SESSION_MODIFICATION_RESPONSE, source, 0, 0, asked);
+    let ended = message(Kind::SESSION_MODIFICATION_RESPONSE, source, 0, 0, trigger);
     bench.step(Input::PfcpFromTarget(&ended));
     bench.modified();
     let spent = pfcp::UsageReportTrigger::VOLQU;

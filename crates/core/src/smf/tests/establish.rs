@@ -17,7 +17,7 @@ fn established_session_context_is_small() {
 
 #[test]
 fn simple_device_session_requests_fewer_rules() {
-    let asked = |profile| {
+    let requested = |profile| {
         let mut bench = Bench::new();
         bench.config.slices[0].profile = profile;
         let out = bench.create(REQUEST);
@@ -29,8 +29,8 @@ fn simple_device_session_requests_fewer_rules() {
         assert_eq!((request.create_pdrs.len(), request.create_urrs.len()), (2, 0));
         (flows, request.create_qers[0].mbr.is_some())
     };
-    assert_eq!(asked(SliceProfile::Full), (vec![1], true));
-    assert_eq!(asked(SliceProfile::Iot), (vec![], false), "the RAN holds the rate of the only session");
+    assert_eq!(requested(SliceProfile::Full), (vec![1], true));
+    assert_eq!(requested(SliceProfile::Iot), (vec![], false), "the RAN holds the rate of the only session");
 }
 
 #[test]
@@ -68,8 +68,8 @@ fn accept_describes_session() {
 #[test]
 fn accept_octets_equal_tshark_checked_bytes() {
     let mut bench = Bench::new();
-    let asked = bench.create(REQUEST);
-    let [Output::Pfcp { message, .. }] = asked.as_slice() else { panic!("{asked:?}") };
+    let requested = bench.create(REQUEST);
+    let [Output::Pfcp { message, .. }] = requested.as_slice() else { panic!("{requested:?}") };
     assert_eq!(hex::encode(message), include_str!("golden/establishment-request.hex").trim());
     let out = bench.established();
     let [Output::N1(accept), Output::N2(_, setup)] = out.as_slice() else { panic!("{out:?}") };
@@ -108,13 +108,13 @@ fn session_type_is_asked_subscribed_and_served() {
         ("internet", all, 4, Err(28)),
         ("internet", all, 7, Err(28)),
     ];
-    for (dnn, subscribed, asked, expected) in cases {
+    for (dnn, subscribed, requested, expected) in cases {
         let mut bench = Bench::new();
         bench.dnn = dnn;
         bench.subscription.types = subscribed.to_vec();
-        let ie = if asked == NONE { String::new() } else { format!("9{asked}") };
+        let ie = if requested == NONE { String::new() } else { format!("9{requested}") };
         let out = bench.create(&format!("2e0501c1ffff{ie}"));
-        let case = format!("{dnn} {subscribed:?} {asked}");
+        let case = format!("{dnn} {subscribed:?} {requested}");
         match expected {
             Err(cause) => assert_eq!(brief(&out), format!("reject/1#{cause}"), "{case}"),
             Ok((kind, accept)) => {

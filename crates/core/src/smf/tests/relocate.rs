@@ -16,7 +16,7 @@ fn our_seid() -> Seid {
 }
 
 /// Handles a message of the other UPF.
-fn elsewhere(bench: &mut Bench, kind: Kind, cause: Cause) -> Vec<Output> {
+fn on_target_pfcp(bench: &mut Bench, kind: Kind, cause: Cause) -> Vec<Output> {
     use pfcp::Element;
     let seid = bench.sm().relocation.as_ref().expect("a relocation").pfcp.cp_seid;
     let mut octets = Vec::new();
@@ -33,7 +33,7 @@ fn elsewhere(bench: &mut Bench, kind: Kind, cause: Cause) -> Vec<Output> {
 }
 
 fn done(bench: &mut Bench, kind: Kind) -> Vec<Output> {
-    elsewhere(bench, kind, Cause::REQUEST_ACCEPTED)
+    on_target_pfcp(bench, kind, Cause::REQUEST_ACCEPTED)
 }
 
 /// Returns receiver, SEID and downlink tunnel (0 = buffer) of the PFCP messages.
@@ -53,7 +53,7 @@ fn pfcp(out: &[Output]) -> Vec<(SocketAddr, u64, Option<u32>)> {
 }
 
 /// Returns the pair of tunnel ends that the RAN receives.
-fn told_ran(out: &[Output]) -> (Tunnel, Tunnel) {
+fn ran_tunnels(out: &[Output]) -> (Tunnel, Tunnel) {
     let transfer = |o: &Output| match o {
         Output::N2(N2Sm::ModifyRequest, octets) => Some(octets.clone()),
         _ => None,
@@ -93,16 +93,16 @@ fn relocated_active_session_keeps_addresses() {
     let out = done(&mut bench, Kind::SESSION_ESTABLISHMENT_RESPONSE);
     // The source sends the end marker to the RAN and continues; the target still buffers packets.
     assert_eq!(pfcp(&out), [(before, UP_SEID, Some(0x201))]);
-    let (uplink, own) = told_ran(&out);
+    let (uplink, own) = ran_tunnels(&out);
     assert_eq!((uplink.address, uplink.teid), (Ipv4Addr::new(10, 3, 0, 9).into(), Teid(THERE_TEID)));
     assert_eq!((own.address, own.teid), (Ipv4Addr::new(10, 3, 0, 2).into(), Teid(0x201)));
     let sm = bench.sm();
     assert_eq!((sm.pfcp.upf, sm.pfcp.cp_seid, sm.pfcp.up_seid, sm.address), (there(), our_seid(), THERE_SEID, address));
     let old = sm.relocation.as_ref().expect("a relocation").pfcp.cp_seid;
     assert_eq!(sm.seid_at(before), old);
-    let elsewhere = SocketAddr::from(([203, 0, 113, 1], 8805));
+    let other_upf = SocketAddr::from(([203, 0, 113, 1], 8805));
     assert!(sm.is_at(there(), our_seid()) && sm.is_at(before, old));
-    assert!(!sm.is_at(before, our_seid()) && !sm.is_at(there(), old) && !sm.is_at(elsewhere, our_seid()));
+    assert!(!sm.is_at(before, our_seid()) && !sm.is_at(there(), old) && !sm.is_at(other_upf, our_seid()));
     assert_eq!(sm.summary().state, SessionState::Active);
     // From here on the target may send.
     assert_eq!(pfcp(&done(&mut bench, Kind::SESSION_MODIFICATION_RESPONSE)), [(there(), THERE_SEID, Some(0x201))]);
@@ -157,7 +157,7 @@ fn failing_target_upf_leaves_session_at_source() {
         bench.step(Input::Relocate(there(), our_seid()));
         let out = match silent {
             true => bench.step(Input::TargetPfcpTimeout),
-            false => elsewhere(&mut bench, Kind::SESSION_ESTABLISHMENT_RESPONSE, Cause::NO_RESOURCES),
+            false => on_target_pfcp(&mut bench, Kind::SESSION_ESTABLISHMENT_RESPONSE, Cause::NO_RESOURCES),
         };
         assert_eq!(out, [Output::NotRelocated]);
         assert_eq!(*bench.sm(), before);
@@ -216,7 +216,7 @@ fn ue_back_during_relocation_gets_target_later() {
     assert_eq!(pfcp(&bench.ran_up(0x300)), [(before, UP_SEID, Some(0x300))]);
     let out = bench.modified();
     assert_eq!(brief(&out), "activated ModifyRequest modification-request");
-    assert_eq!((bench.sm().pfcp.upf, told_ran(&out).0.teid), (there(), Teid(THERE_TEID)));
+    assert_eq!((bench.sm().pfcp.upf, ran_tunnels(&out).0.teid), (there(), Teid(THERE_TEID)));
 }
 
 #[test]

@@ -3,7 +3,7 @@ use vireo_wire::pfcp::{Cause, MessageType};
 
 /// Returns the downlink tunnel of the last session modification among the outputs: the TEID, or 0 =
 /// buffer.
-fn told(out: &[Output]) -> Option<u32> {
+fn downlink_teid(out: &[Output]) -> Option<u32> {
     let pfcp = |o: &Output| if let Output::Pfcp { message, .. } = o { Some(message.clone()) } else { None };
     let octets = out.iter().filter_map(pfcp).next_back()?;
     let message = pfcp::Message::new(&octets).expect("a PFCP message");
@@ -20,11 +20,11 @@ fn told(out: &[Output]) -> Option<u32> {
 #[test]
 fn idle_session_buffers_and_reactivates() {
     let mut bench = Bench::active();
-    assert_eq!(told(&bench.step(Input::Deactivate)), Some(0));
+    assert_eq!(downlink_teid(&bench.step(Input::Deactivate)), Some(0));
     assert_eq!(bench.modified(), []);
     assert_eq!(bench.sm().summary().state, SessionState::Inactive);
     assert_eq!(brief(&bench.step(Input::Activate)), "SetupRequest");
-    assert_eq!(told(&bench.ran_up(0x777)), Some(0x777));
+    assert_eq!(downlink_teid(&bench.ran_up(0x777)), Some(0x777));
     assert_eq!(bench.modified(), [Output::Activated]);
     assert_eq!(bench.sm().summary().state, SessionState::Active);
 }
@@ -49,7 +49,7 @@ fn late_ran_is_heard_and_silent_ran_asked_again() {
     assert_eq!(brief(&bench.step(Input::Activate)), "SetupRequest");
     bench.wait(bench.config.timers.ran_response);
     bench.step(Input::Deadline);
-    assert_eq!(told(&bench.ran_up(0x9)), Some(9));
+    assert_eq!(downlink_teid(&bench.ran_up(0x9)), Some(9));
 }
 
 #[test]
@@ -64,13 +64,13 @@ fn response_without_tunnel_is_undone_at_ran() {
 #[test]
 fn concurrent_requests_serialise_and_last_wins() {
     let mut bench = Bench::active();
-    assert_eq!(told(&bench.step(Input::Deactivate)), Some(0));
+    assert_eq!(downlink_teid(&bench.step(Input::Deactivate)), Some(0));
     assert_eq!(brief(&bench.step(Input::Activate)), "SetupRequest");
     assert_eq!(bench.ran_up(0x300), [], "the buffering is not answered yet");
     bench.step(Input::Deactivate);
     bench.step(Input::Activate);
     assert_eq!(bench.ran_up(0x301), []);
-    assert_eq!(told(&bench.modified()), Some(0x301));
+    assert_eq!(downlink_teid(&bench.modified()), Some(0x301));
     assert_eq!(bench.modified(), [Output::Activated]);
 }
 
@@ -80,7 +80,7 @@ fn repeated_activation_takes_new_tunnel() {
     assert_eq!(brief(&bench.step(Input::Activate)), "SetupRequest");
     assert_eq!(bench.ran_up(0x201), [Output::Activated], "the UPF forwards there already");
     bench.step(Input::Activate);
-    assert_eq!(told(&bench.ran_up(0x202)), Some(0x202));
+    assert_eq!(downlink_teid(&bench.ran_up(0x202)), Some(0x202));
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn lost_tunnel_is_buffered_and_released() {
     let this = report(&bench, pfcp::ReportType::ERIR, Some(0x201));
     let out = bench.step(Input::Pfcp(&this));
     assert_eq!(brief(&out), "report-response modification-request ReleaseCommand");
-    assert_eq!(told(&out), Some(0));
+    assert_eq!(downlink_teid(&out), Some(0));
     assert_eq!(brief(&bench.step(Input::Pfcp(&this))), "report-response", "it is known");
     assert_eq!(bench.modified(), []);
     assert_eq!(bench.step(Input::N2(N2Sm::ReleaseResponse, &[0])), []);
@@ -115,7 +115,7 @@ fn lost_tunnel_is_buffered_and_released() {
     let data = report(&bench, pfcp::ReportType::DLDR, None);
     assert_eq!(brief(&bench.step(Input::Pfcp(&data))), "report-response downlinkdata");
     assert_eq!(brief(&bench.step(Input::Activate)), "SetupRequest");
-    assert_eq!(told(&bench.ran_up(0x202)), Some(0x202));
+    assert_eq!(downlink_teid(&bench.ran_up(0x202)), Some(0x202));
     assert_eq!(bench.modified(), [Output::Activated]);
 }
 
@@ -149,9 +149,9 @@ fn lost_tunnel_leaves_running_set_up() {
     assert_eq!(brief(&bench.step(Input::Activate)), "SetupRequest");
     let this = report(&bench, pfcp::ReportType::ERIR, Some(0x201));
     let out = bench.step(Input::Pfcp(&this));
-    assert_eq!((brief(&out), told(&out)), ("report-response modification-request".into(), Some(0)));
+    assert_eq!((brief(&out), downlink_teid(&out)), ("report-response modification-request".into(), Some(0)));
     assert_eq!(bench.modified(), []);
-    assert_eq!(told(&bench.ran_up(0x202)), Some(0x202));
+    assert_eq!(downlink_teid(&bench.ran_up(0x202)), Some(0x202));
     assert_eq!(bench.modified(), [Output::Activated]);
 }
 
@@ -174,7 +174,7 @@ fn lost_tunnel_of_new_session_leaves_session() {
     bench.ran_up(0x201);
     let this = report(&bench, pfcp::ReportType::ERIR, Some(0x201));
     assert_eq!(brief(&bench.step(Input::Pfcp(&this))), "report-response ReleaseCommand");
-    assert_eq!(told(&bench.modified()), Some(0));
+    assert_eq!(downlink_teid(&bench.modified()), Some(0));
     assert_eq!(bench.modified(), []);
     assert_eq!(bench.step(Input::N2(N2Sm::ReleaseResponse, &[0])), []);
     let data = report(&bench, pfcp::ReportType::DLDR, None);
@@ -223,7 +223,7 @@ fn restarted_upf_gets_session_again() {
             assert_eq!(bench.step(Input::N2(N2Sm::ReleaseResponse, &[0])), []);
             assert_eq!(brief(&bench.established()), "SetupRequest");
         }
-        assert_eq!(told(&bench.ran_up(0x205)), Some(0x205));
+        assert_eq!(downlink_teid(&bench.ran_up(0x205)), Some(0x205));
         assert_eq!(bench.modified(), [Output::Activated]);
     }
     // A RAN that does not answer the release receives the setup regardless.

@@ -98,30 +98,32 @@ impl RanNodes for Nodes {
 
 /// Recorded event of a context.
 #[derive(Clone, Debug)]
-pub(crate) enum Happened {
+pub(crate) enum RecordedEvent {
     Initial { assoc: AssocId, message: n2::InitialUeMessage },
     Ngap { assoc: AssocId, amf_id: AmfUeNgapId, pdu: Vec<u8> },
     Authentication(Box<Result<AuthenticationInfo, AuthenticationError>>),
     Pfcp { seid: Seid, message: Vec<u8> },
 }
 
-impl Happened {
-    fn of(event: &Event<'_>) -> Option<Self> {
+impl RecordedEvent {
+    fn from_event(event: &Event<'_>) -> Option<Self> {
         Some(match event {
-            Event::Initial { assoc, message } => Happened::Initial { assoc: *assoc, message: message.clone() },
-            Event::Ngap { assoc, amf_id, pdu } => Happened::Ngap { assoc: *assoc, amf_id: *amf_id, pdu: pdu.to_vec() },
-            Event::Authentication(answer) => Happened::Authentication(Box::new(answer.clone())),
-            Event::Pfcp { seid, message } => Happened::Pfcp { seid: *seid, message: message.to_vec() },
+            Event::Initial { assoc, message } => RecordedEvent::Initial { assoc: *assoc, message: message.clone() },
+            Event::Ngap { assoc, amf_id, pdu } => {
+                RecordedEvent::Ngap { assoc: *assoc, amf_id: *amf_id, pdu: pdu.to_vec() }
+            }
+            Event::Authentication(answer) => RecordedEvent::Authentication(Box::new(answer.clone())),
+            Event::Pfcp { seid, message } => RecordedEvent::Pfcp { seid: *seid, message: message.to_vec() },
             _ => return None,
         })
     }
 
     pub(crate) fn event(&self) -> Event<'_> {
         match self {
-            Happened::Initial { assoc, message } => Event::Initial { assoc: *assoc, message: message.clone() },
-            Happened::Ngap { assoc, amf_id, pdu } => Event::Ngap { assoc: *assoc, amf_id: *amf_id, pdu },
-            Happened::Authentication(answer) => Event::Authentication((**answer).clone()),
-            Happened::Pfcp { seid, message } => Event::Pfcp { seid: *seid, message },
+            RecordedEvent::Initial { assoc, message } => Event::Initial { assoc: *assoc, message: message.clone() },
+            RecordedEvent::Ngap { assoc, amf_id, pdu } => Event::Ngap { assoc: *assoc, amf_id: *amf_id, pdu },
+            RecordedEvent::Authentication(answer) => Event::Authentication((**answer).clone()),
+            RecordedEvent::Pfcp { seid, message } => Event::Pfcp { seid: *seid, message },
         }
     }
 }
@@ -138,7 +140,7 @@ pub(crate) struct Lab {
     /// Context of the UE in its stored form; every step loads and stores it.
     stored: Option<Vec<u8>>,
     /// Earlier contexts of the UE that the core still stores.
-    pub(crate) others: Vec<UeContext>,
+    pub(crate) old_contexts: Vec<UeContext>,
     nodes: Nodes,
     /// gNBs; gNB `n` has association `ASSOC + n` and tracking area 1 + `n`.
     pub(crate) gnbs: Vec<Gnb>,
@@ -150,7 +152,7 @@ pub(crate) struct Lab {
     sqn: u64,
     pub(crate) subscription: Subscription,
     /// Next response of the subscriber service, if it is to be an error.
-    pub(crate) home_says: Option<AuthenticationError>,
+    pub(crate) subscriber_error: Option<AuthenticationError>,
     pub(crate) upf_answers: bool,
     /// PFCP requests without a response so far.
     unanswered: Vec<(Vec<u8>, SocketAddr, SessionIndex)>,
@@ -161,7 +163,7 @@ pub(crate) struct Lab {
     /// True if the UE arrives at the target of a handover.
     pub(crate) arrives: bool,
     /// True if the UE responds to paging.
-    pub(crate) hears_paging: bool,
+    pub(crate) answers_paging: bool,
     pub(crate) events: Vec<ue::Event>,
     pub(crate) gnb_events: Vec<gnb::Event>,
     pub(crate) notes: Vec<Note>,
@@ -171,7 +173,7 @@ pub(crate) struct Lab {
     /// All NGAP PDUs sent to gNBs.
     pub(crate) sent: Vec<Vec<u8>>,
     /// All events, with the context before each.
-    pub(crate) history: Vec<(UeContext, Happened)>,
+    pub(crate) history: Vec<(UeContext, RecordedEvent)>,
     /// All NGAP PDUs sent by gNBs.
     pub(crate) received: Vec<Vec<u8>>,
     /// Kind of NGAP PDU from gNBs that is withheld from the core.
@@ -202,7 +204,7 @@ impl Lab {
             random: 0x5a,
             ids: Ids::default(),
             stored: None,
-            others: Vec::new(),
+            old_contexts: Vec::new(),
             nodes: Nodes((0..2).map(|n| (AssocId(ASSOC.0 + n), None)).collect()),
             gnbs: (0..2).map(|n| Gnb::new(gnb(n))).collect(),
             at: 0,
@@ -211,12 +213,12 @@ impl Lab {
             ran: None,
             sqn: 32,
             subscription: Subscription { slices: vec![slice], ambr: Ambr::default() },
-            home_says: None,
+            subscriber_error: None,
             upf_answers: true,
             unanswered: Vec::new(),
             congested: false,
             reachable: true,
-            hears_paging: true,
+            answers_paging: true,
             arrives: true,
             events: Vec::new(),
             gnb_events: Vec::new(),
@@ -357,7 +359,7 @@ impl Lab {
     }
 
     fn step(&mut self, ue: &mut UeContext, event: Event<'_>) {
-        self.history.extend(Happened::of(&event).map(|event| (ue.clone(), event)));
+        self.history.extend(RecordedEvent::from_event(&event).map(|event| (ue.clone(), event)));
         let outcome = self.try_step(ue, event);
         let forgotten = outcome.effects.contains(&Effect::Forget);
         let mut octets = Vec::new();
@@ -446,7 +448,7 @@ impl Lab {
                     self.gnbs[self.at].notify(*target, &mut out).expect("a message");
                     self.bring_to_core(self.at, &out);
                 }
-                gnb::Event::Paging(tmsi) if n == self.at && self.hears(*tmsi) => {
+                gnb::Event::Paging(tmsi) if n == self.at && self.answers_paging_for(*tmsi) => {
                     let mut out = UeOutput::default();
                     self.ue.service_request(ue::Service::Paged, &mut out).expect("a request");
                     self.uplink(out);
@@ -458,9 +460,9 @@ impl Lab {
     }
 
     /// Returns true if the UE is idle and responds to paging with this 5G-TMSI.
-    fn hears(&self, tmsi: Tmsi) -> bool {
+    fn answers_paging_for(&self, tmsi: Tmsi) -> bool {
         let named = self.ue.guti().is_some_and(|guti| guti.tmsi == tmsi);
-        named && self.hears_paging && self.ran.is_none() && self.ue.mm() == ue::MmState::Registered
+        named && self.answers_paging && self.ran.is_none() && self.ue.mm() == ue::MmState::Registered
     }
 
     fn uplink(&mut self, mut out: UeOutput) {
@@ -530,7 +532,7 @@ impl Lab {
             named.is_some() && tmsis.contains(&named) && engine::is_authentic(c, &message.nas)
         });
         let mut ue = known.unwrap_or_else(|| {
-            self.others.extend(self.context());
+            self.old_contexts.extend(self.context());
             self.ids.next += 1;
             UeContext::new(Ltmsi::new(Bucket::new(1), self.ids.next as u16))
         });
@@ -542,7 +544,7 @@ impl Lab {
     }
 
     fn home(&mut self, request: &AuthenticationRequest) -> Result<AuthenticationInfo, AuthenticationError> {
-        if let Some(error) = self.home_says.take() {
+        if let Some(error) = self.subscriber_error.take() {
             return Err(error);
         }
         let milenage = Milenage::new(&K::new(&KEYS.k), &Opc::new(&KEYS.opc));

@@ -184,7 +184,7 @@ fn a_host_that_joins_is_told_what_was_claimed_lately() {
     let supi = Supi::from_digits("999700000000001").expect("an IMSI");
     let (ue, at) = (Ltmsi::from_raw(7), clock());
     world.ways[0].put(&ToBalancer::Claim { supi, ue, at });
-    world.run(true, |world| world.fleets[0].machine.claims().of(supi) == Some(ue));
+    world.run(true, |world| world.fleets[0].machine.claims().by_supi(supi) == Some(ue));
     let controllers = world.host.controller().into_iter().collect();
     let config = ClusterConfig { controllers, hosts: 1, heartbeat: world.heartbeat, ..ClusterConfig::default() };
     let plain = Security::default();

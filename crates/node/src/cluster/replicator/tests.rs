@@ -20,7 +20,7 @@ fn hosts() -> ([HostId; 2], ClusterMap, Bucket) {
 
 fn copy(number: u64, bucket: Bucket, ephemeral: &[u8]) -> ReplicaUpdate<'_> {
     let ltmsi = Ltmsi::new(bucket, number as u16);
-    let (version, ways) = (number as u32, EffectAssociations::default());
+    let (version, associations) = (number as u32, EffectAssociations::default());
     ReplicaUpdate {
         number,
         ltmsi,
@@ -31,7 +31,7 @@ fn copy(number: u64, bucket: Bucket, ephemeral: &[u8]) -> ReplicaUpdate<'_> {
         perpetual: Some(b"who"),
         ephemeral,
         outbox: b"",
-        ways,
+        associations,
     }
 }
 

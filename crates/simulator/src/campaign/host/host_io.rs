@@ -133,7 +133,7 @@ impl HostIo for Io<'_> {
         let (ltmsi, input) = (outbox.ltmsi, outbox.input);
         let (context, outbox) = (context.clone(), octets.clone());
         let before = self.ltmsi_of(*slot).filter(|before| *before != ltmsi);
-        Some(ResentCommit { slot: *slot, ltmsi, before, input, context, outbox, ways: [None; 2] })
+        Some(ResentCommit { slot: *slot, ltmsi, before, input, context, outbox, associations: [None; 2] })
     }
 
     fn is_at_rest(&self, slot: u32) -> bool {
@@ -222,7 +222,7 @@ impl HostIo for Io<'_> {
         let Some(store) = self.host.store.as_mut() else { return };
         for (ltmsi, context) in ues {
             if let Ok(parts) = EncodedContext::new(context) {
-                store.keep_own(*ltmsi, &parts);
+                store.insert_own(*ltmsi, &parts);
             }
         }
     }

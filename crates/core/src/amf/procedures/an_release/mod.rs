@@ -46,7 +46,7 @@ pub fn released(turn: &mut StepContext<'_, '_>) {
 pub fn forget_if_empty(turn: &mut StepContext<'_, '_>) {
     let ue = &turn.ue;
     let empty = !ue.is_registered() && ue.connection.is_none() && ue.procedure.is_none() && ue.sessions.is_empty();
-    let empty = empty && ue.chain.sessions.is_empty();
+    let empty = empty && ue.remote_sessions.sessions.is_empty();
     if empty && ue.security.is_none() && ue.source.is_none() {
         for tmsi in [ue.identity.tmsi, ue.identity.old_tmsi].into_iter().flatten() {
             turn.effect(Effect::FreeTmsi(tmsi));

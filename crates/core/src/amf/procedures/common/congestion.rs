@@ -54,14 +54,14 @@ mod tests {
     #[test]
     fn backoff_timer_values_spread_around_configured() {
         for mean in [1, 2, 10, 60, 100, 300, 3600, 11_160, 1_000_000] {
-            let told: BTreeSet<_> = (0..1000u32).map(|n| seconds(mean, n.wrapping_mul(0x9e37_79b1))).collect();
-            for value in &told {
+            let timers: BTreeSet<_> = (0..1000u32).map(|n| seconds(mean, n.wrapping_mul(0x9e37_79b1))).collect();
+            for value in &timers {
                 let timer = NasGprsTimer2::from_seconds(*value).expect("a value of the coding");
                 assert_eq!(timer.to_seconds(), Some(*value));
                 let nearest = mean.clamp(2, 11_160);
                 assert!(*value > 0 && (nearest / 2..=nearest * 3 / 2 + 1).contains(value), "{value} s for {mean} s");
             }
-            assert!(told.len() > 1 || !(10..=11_160).contains(&mean), "{told:?} for {mean} s");
+            assert!(timers.len() > 1 || !(10..=11_160).contains(&mean), "{timers:?} for {mean} s");
         }
         let minute: BTreeSet<_> = (0..1000).map(|n| seconds(60, n)).collect();
         assert_eq!((minute.len(), minute.first(), minute.last()), (17, Some(&30), Some(&62)));

@@ -202,7 +202,7 @@ fn send_n2(turn: &mut StepContext<'_, '_>, psi: u8, kind: N2Sm, transfer: Vec<u8
     match kind {
         N2Sm::SetupRequest => {
             let here = turn.ue.session(psi).map(|s| s.terms.snssai);
-            let Some(snssai) = here.or_else(|| turn.ue.chain.by_psi(psi).map(|s| s.snssai)) else { return };
+            let Some(snssai) = here.or_else(|| turn.ue.remote_sessions.by_psi(psi).map(|s| s.snssai)) else { return };
             let ambr = turn.ue.ambr();
             turn.send(|c| n2::session_setup_request(c, ambr, SessionSetup { psi, snssai, nas, transfer }));
         }
@@ -245,7 +245,7 @@ pub fn drop_unknown(turn: &mut StepContext<'_, '_>, status: u16) {
 /// SESSION INACTIVE (TS 24.501 9.11.3.44).
 pub fn status(ue: &UeContext) -> u16 {
     let there = |s: &&smf::SmContext| s.is_established() || matches!(s.stage, smf::Stage::Releasing { .. });
-    ue.sessions.iter().filter(there).fold(ue.chain.status(), |bits, s| bits | 1 << s.psi)
+    ue.sessions.iter().filter(there).fold(ue.remote_sessions.status(), |bits, s| bits | 1 << s.psi)
 }
 
 /// Returns the octets of a session bitmap in IE order: sessions 0 to 7, then 8 to 15 (TS 24.501

@@ -135,7 +135,7 @@ pub fn required(turn: &mut StepContext<'_, '_>, request: &HandoverRequired) {
     turn.note(Note::Started(Kind::Handover));
     let ready = turn.ue.connection.is_some_and(|c| c.ran == RanContext::SetUp) && turn.ue.handover.is_none();
     // The response to a service request must be sent where the UE is.
-    if !ready || turn.ue.chain.pending_accept.is_some() {
+    if !ready || turn.ue.remote_sessions.pending_accept.is_some() {
         return refuse(turn, Radio::interaction_with_other_procedure);
     }
     if is_too_large(turn, &request.container) {
@@ -174,7 +174,7 @@ pub fn required(turn: &mut StepContext<'_, '_>, request: &HandoverRequired) {
 
 /// Returns true if a container is too large to be stored while separate SMFs respond.
 fn is_too_large(turn: &mut StepContext<'_, '_>, container: &[u8]) -> bool {
-    let is = container.len() > HANDOVER_CONTAINER_OCTETS && !turn.ue.chain.sessions.is_empty();
+    let is = container.len() > HANDOVER_CONTAINER_OCTETS && !turn.ue.remote_sessions.sessions.is_empty();
     if is {
         turn.note(Note::fault("limit"));
     }
@@ -233,7 +233,7 @@ fn smfs_have_answered(turn: &mut StepContext<'_, '_>) {
             let lost = smf_updates::settled(turn.ue, &mut items);
             smf_updates::cancel_some(turn, &moving, moving.requested & !bits(&items) & !bits(&lost));
             let with_slice = |(psi, transfer)| {
-                let snssai = turn.ue.chain.by_psi(psi)?.snssai;
+                let snssai = turn.ue.remote_sessions.by_psi(psi)?.snssai;
                 Some(RequestedSession { psi, snssai, transfer })
             };
             let items = items.into_iter().filter_map(with_slice).collect();
@@ -244,7 +244,7 @@ fn smfs_have_answered(turn: &mut StepContext<'_, '_>) {
             let lost = smf_updates::settled(turn.ue, &mut commands);
             command(turn, moving, (commands, lost), &container);
         }
-        (Some(HandoverSmfStage::Completed), _) => turn.ue.chain.handover = None,
+        (Some(HandoverSmfStage::Completed), _) => turn.ue.remote_sessions.handover = None,
         _ => {}
     }
 }
@@ -252,7 +252,9 @@ fn smfs_have_answered(turn: &mut StepContext<'_, '_>) {
 /// Takes the N2 handover out of the context, if it is at that stage and no SMF response is pending.
 fn take_n2_handover(turn: &mut StepContext<'_, '_>, commanded: bool) -> Option<N2Handover> {
     match turn.ue.handover {
-        Some(Handover::Moving(moving)) if moving.commanded == commanded && turn.ue.chain.handover.is_none() => {
+        Some(Handover::Moving(moving))
+            if moving.commanded == commanded && turn.ue.remote_sessions.handover.is_none() =>
+        {
             turn.ue.handover = None;
             Some(moving)
         }
@@ -408,7 +410,7 @@ pub fn target_lost(turn: &mut StepContext<'_, '_>) {
 
 /// Aborts a handover and releases the resources prepared at the target.
 pub fn abort(turn: &mut StepContext<'_, '_>) {
-    let crossing = turn.ue.chain.handover.take();
+    let handover = turn.ue.remote_sessions.handover.take();
     match turn.ue.handover.take() {
         None => {}
         Some(Handover::Switching(_)) => turn.note(Note::Failed(Kind::PathSwitch, 0)),
@@ -416,7 +418,7 @@ pub fn abort(turn: &mut StepContext<'_, '_>) {
             turn.note(Note::Failed(Kind::Handover, 0));
             user_plane::step_all(turn, || Input::HandoverCancelled);
             smf_updates::cancel(turn, &moving);
-            if crossing.is_some_and(|crossing| matches!(crossing.stage, HandoverSmfStage::Preparing { .. })) {
+            if handover.is_some_and(|handover| matches!(handover.stage, HandoverSmfStage::Preparing { .. })) {
                 // No request was sent to the target.
                 return;
             }

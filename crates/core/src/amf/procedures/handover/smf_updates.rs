@@ -16,7 +16,7 @@ use vireo_wire::ngap::{CauseRadioNetwork as Radio, encode_open_type};
 
 /// Returns true if the RAN has one of these sessions, one bit each, or was asked to set it up.
 pub(super) fn is_any_up(turn: &StepContext<'_, '_>, requested: u16) -> bool {
-    turn.ue.chain.sessions.iter().any(|s| s.is_live() && s.up && has(requested, s.psi))
+    turn.ue.remote_sessions.sessions.iter().any(|s| s.is_live() && s.up && has(requested, s.psi))
 }
 
 /// Returns a filter for the first occurrence of each session in a list of the RAN, so that its SMF
@@ -38,7 +38,7 @@ pub(super) fn switch(turn: &mut StepContext<'_, '_>, request: &PathSwitch) {
     let mut waiting = Vec::new();
     let mut is_new = new_sessions();
     for (psi, transfer) in request.switched.iter().filter(|(psi, _)| is_new(*psi)) {
-        let session = turn.ue.chain.by_psi(*psi).filter(|s| s.up || s.stage != RemoteStage::Creating);
+        let session = turn.ue.remote_sessions.by_psi(*psi).filter(|s| s.up || s.stage != RemoteStage::Creating);
         let Some(number) = session.map(|s| s.number) else { continue };
         if smf_requests::update(turn, *psi, SmfUpdateRequest::Switch(transfer.clone(), location)) {
             waiting.push((number, transfer.clone()));
@@ -48,7 +48,7 @@ pub(super) fn switch(turn: &mut StepContext<'_, '_>, request: &PathSwitch) {
         }
     }
     for (psi, transfer) in request.failed.iter().filter(|(psi, _)| is_new(*psi)) {
-        let Some(session) = turn.ue.chain.by_psi(*psi) else { continue };
+        let Some(session) = turn.ue.remote_sessions.by_psi(*psi) else { continue };
         session.up = false;
         if !smf_requests::update(turn, *psi, SmfUpdateRequest::N2(N2Sm::PathSwitchSetupFailed, transfer.clone())) {
             buffer(turn, *psi);
@@ -56,14 +56,14 @@ pub(super) fn switch(turn: &mut StepContext<'_, '_>, request: &PathSwitch) {
     }
     // The new RAN node has released the sessions that it does not name (TS 38.413 8.4.4.2).
     let is_named = |psi| request.switched.iter().chain(&request.failed).any(|(named, _)| *named == psi);
-    for at in 0..turn.ue.chain.sessions.len() {
-        let RemoteSession { psi, up, stage, .. } = turn.ue.chain.sessions[at];
+    for at in 0..turn.ue.remote_sessions.sessions.len() {
+        let RemoteSession { psi, up, stage, .. } = turn.ue.remote_sessions.sessions[at];
         if up && stage != RemoteStage::Ending && !is_named(psi) {
             smf_requests::deactivate_one(turn, at);
         }
     }
     if !waiting.is_empty() {
-        turn.ue.chain.handover = Some(Box::new(HandoverSmfState { waiting, ..HandoverSmfState::default() }));
+        turn.ue.remote_sessions.handover = Some(Box::new(HandoverSmfState { waiting, ..HandoverSmfState::default() }));
     }
 }
 
@@ -79,7 +79,7 @@ pub(super) fn prepare(
     let (mut waiting, mut requested) = (Vec::new(), 0);
     let mut is_new = new_sessions();
     for (psi, transfer) in request.sessions.iter().filter(|(psi, _)| is_new(*psi)) {
-        let Some(number) = turn.ue.chain.by_psi(*psi).filter(|s| s.up).map(|s| s.number) else { continue };
+        let Some(number) = turn.ue.remote_sessions.by_psi(*psi).filter(|s| s.up).map(|s| s.number) else { continue };
         let update =
             SmfUpdateRequest::Handover(target_id, HandoverStep::Prepare { target, transfer: transfer.clone() });
         let mark = update.handover_key();
@@ -91,7 +91,8 @@ pub(super) fn prepare(
     if requested != 0 {
         let cause = encode_open_type(&request.cause).map(|octets| octets.to_vec()).unwrap_or_default();
         let stage = HandoverSmfStage::Preparing { cause, container: request.container.clone() };
-        turn.ue.chain.handover = Some(Box::new(HandoverSmfState { stage, waiting, ..HandoverSmfState::default() }));
+        turn.ue.remote_sessions.handover =
+            Some(Box::new(HandoverSmfState { stage, waiting, ..HandoverSmfState::default() }));
     }
     requested
 }
@@ -111,7 +112,7 @@ pub(super) fn prepared(
     for (kind, (psi, transfer)) in
         admitted.chain(failed).filter(|(_, (psi, _))| is_new(*psi) && has(moving.requested, *psi))
     {
-        let Some(number) = turn.ue.chain.by_psi(*psi).map(|s| s.number) else { continue };
+        let Some(number) = turn.ue.remote_sessions.by_psi(*psi).map(|s| s.number) else { continue };
         let update = SmfUpdateRequest::Handover(moving.amf_id, HandoverStep::Prepared(kind, transfer.clone()));
         let mark = update.handover_key();
         if smf_requests::update(turn, *psi, update) {
@@ -121,7 +122,8 @@ pub(super) fn prepared(
     let waits = !waiting.is_empty();
     if waits {
         let stage = HandoverSmfStage::Prepared { container: container.to_vec() };
-        turn.ue.chain.handover = Some(Box::new(HandoverSmfState { stage, waiting, ..HandoverSmfState::default() }));
+        turn.ue.remote_sessions.handover =
+            Some(Box::new(HandoverSmfState { stage, waiting, ..HandoverSmfState::default() }));
     }
     waits
 }
@@ -131,32 +133,33 @@ pub(super) fn prepared(
 /// packets in transit. Returns a session whose SMF cannot be informed because its request queue is
 /// full, if there is one.
 pub(super) fn complete(turn: &mut StepContext<'_, '_>, moving: &N2Handover, location: (Tai, NrCgi)) -> Option<u8> {
-    let (mut waiting, mut taken, mut untold) = (Vec::new(), Vec::new(), None);
+    let (mut waiting, mut accepted, mut unreported) = (Vec::new(), Vec::new(), None);
     // Includes a session that the target is about to be requested to set up.
     let is_held = |ue: &UeContext, psi| {
-        let mut accepted = ue.chain.pending_accept.iter().flat_map(|accept| &accept.items);
-        accepted.any(|(held, _)| *held == psi) || ue.chain.deferred.iter().any(|held| held.sets_up(psi))
+        let mut accepted = ue.remote_sessions.pending_accept.iter().flat_map(|accept| &accept.items);
+        accepted.any(|(held, _)| *held == psi) || ue.remote_sessions.deferred.iter().any(|held| held.sets_up(psi))
     };
-    for at in 0..turn.ue.chain.sessions.len() {
-        let RemoteSession { psi, number, up, stage, .. } = turn.ue.chain.sessions[at];
+    for at in 0..turn.ue.remote_sessions.sessions.len() {
+        let RemoteSession { psi, number, up, stage, .. } = turn.ue.remote_sessions.sessions[at];
         if !up || stage == RemoteStage::Ending {
             continue;
         }
         if has(moving.requested, psi) || is_held(turn.ue, psi) {
-            taken.push((psi, number, Vec::new()));
+            accepted.push((psi, number, Vec::new()));
         }
         let update = SmfUpdateRequest::Handover(moving.amf_id, HandoverStep::Complete(location));
         let mark = update.handover_key();
         match smf_requests::update(turn, psi, update) {
             true => waiting.push((number, mark)),
-            false => untold = Some(psi),
+            false => unreported = Some(psi),
         }
     }
     if !waiting.is_empty() {
         let stage = HandoverSmfStage::Completed;
-        turn.ue.chain.handover = Some(Box::new(HandoverSmfState { stage, waiting, taken, lost: Vec::new() }));
+        turn.ue.remote_sessions.handover =
+            Some(Box::new(HandoverSmfState { stage, waiting, accepted, failed: Vec::new() }));
     }
-    untold
+    unreported
 }
 
 /// Informs the SMFs of a handover that the UE stays at the source.
@@ -182,11 +185,11 @@ pub fn buffer_unconfirmed(turn: &mut StepContext<'_, '_>, psi: u8) {
 /// Ends the wait for SMF responses of a completed handover, because the UE moves again. Sessions
 /// that were not handed over are marked as inactive.
 fn drop_unconfirmed(ue: &mut UeContext) {
-    let crossing = ue.chain.handover.take_if(|crossing| crossing.stage == HandoverSmfStage::Completed);
-    let Some(HandoverSmfState { waiting, taken, .. }) = crossing.map(|crossing| *crossing) else { return };
+    let handover = ue.remote_sessions.handover.take_if(|handover| handover.stage == HandoverSmfStage::Completed);
+    let Some(HandoverSmfState { waiting, accepted, .. }) = handover.map(|handover| *handover) else { return };
     for (number, _) in waiting {
-        let goes_along = taken.iter().any(|(_, taken, _)| *taken == number);
-        if let Some(session) = ue.chain.by_number(number).filter(|_| !goes_along) {
+        let goes_along = accepted.iter().any(|(_, accepted, _)| *accepted == number);
+        if let Some(session) = ue.remote_sessions.by_number(number).filter(|_| !goes_along) {
             session.up = false;
         }
     }
@@ -195,16 +198,18 @@ fn drop_unconfirmed(ue: &mut UeContext) {
 /// Handles the SMF's confirmation that the UE is at the target: a session that was not handed over
 /// is inactive.
 pub fn completed(turn: &mut StepContext<'_, '_>, number: SessionNumber) {
-    let crossing = turn.ue.chain.handover.as_ref().filter(|crossing| crossing.stage == HandoverSmfStage::Completed);
-    let stays_behind = crossing.is_some_and(|crossing| crossing.taken.iter().all(|(_, taken, _)| *taken != number));
-    if let Some(session) = turn.ue.chain.by_number(number).filter(|_| stays_behind) {
+    let handover =
+        turn.ue.remote_sessions.handover.as_ref().filter(|handover| handover.stage == HandoverSmfStage::Completed);
+    let stays_behind =
+        handover.is_some_and(|handover| handover.accepted.iter().all(|(_, accepted, _)| *accepted != number));
+    if let Some(session) = turn.ue.remote_sessions.by_number(number).filter(|_| stays_behind) {
         session.up = false;
     }
 }
 
 /// Returns the stage that waits for SMF responses, if any.
 pub(super) fn stage(ue: &UeContext) -> Option<HandoverSmfStage> {
-    ue.chain.handover.as_ref().map(|crossing| crossing.stage.clone())
+    ue.remote_sessions.handover.as_ref().map(|handover| handover.stage.clone())
 }
 
 /// Returns true if the source node of a completed handover waits for an SMF.
@@ -214,8 +219,8 @@ pub(super) fn is_leaving(ue: &UeContext) -> bool {
 
 /// Has the SMF buffer packets of a session whose tunnel the RAN does not have.
 pub fn buffer(turn: &mut StepContext<'_, '_>, psi: u8) {
-    let Some(at) = turn.ue.chain.sessions.iter().position(|s| s.psi == psi && s.is_live()) else { return };
-    match &mut turn.ue.chain.sessions[at] {
+    let Some(at) = turn.ue.remote_sessions.sessions.iter().position(|s| s.psi == psi && s.is_live()) else { return };
+    match &mut turn.ue.remote_sessions.sessions[at] {
         session if session.stage == RemoteStage::Creating => session.up = false,
         _ => smf_requests::deactivate_one(turn, at),
     }
@@ -224,38 +229,42 @@ pub fn buffer(turn: &mut StepContext<'_, '_>, psi: u8) {
 /// Returns true if an SMF response of the handover is pending. A session that has ended since does
 /// not count.
 pub(super) fn is_waiting(ue: &UeContext) -> bool {
-    let lives = |number| ue.chain.sessions.iter().any(|s| s.number == number && s.is_live());
-    ue.chain.handover.as_ref().is_some_and(|crossing| crossing.waiting.iter().any(|(number, _)| lives(*number)))
+    let lives = |number| ue.remote_sessions.sessions.iter().any(|s| s.number == number && s.is_live());
+    ue.remote_sessions
+        .handover
+        .as_ref()
+        .is_some_and(|handover| handover.waiting.iter().any(|(number, _)| lives(*number)))
 }
 
 /// Ends the wait for SMFs. Adds the transfers of handed-over sessions to `switched`, and returns
 /// those of the others.
 pub(super) fn settled(ue: &mut UeContext, switched: &mut Vec<(u8, Vec<u8>)>) -> Vec<(u8, Vec<u8>)> {
-    let HandoverSmfState { taken, lost, .. } = ue.chain.handover.take().map(|crossing| *crossing).unwrap_or_default();
+    let HandoverSmfState { accepted, failed, .. } =
+        ue.remote_sessions.handover.take().map(|handover| *handover).unwrap_or_default();
     // In the meantime the RAN may have been told to release a session, and another one may have its
     // PDU session ID.
-    let goes_along = |number| ue.chain.sessions.iter().any(|s| s.number == number && s.is_live() && s.up);
-    let there = taken.into_iter().filter(|(_, number, _)| goes_along(*number));
+    let goes_along = |number| ue.remote_sessions.sessions.iter().any(|s| s.number == number && s.is_live() && s.up);
+    let there = accepted.into_iter().filter(|(_, number, _)| goes_along(*number));
     switched.extend(there.map(|(psi, _, transfer)| (psi, transfer)));
-    lost
+    failed
 }
 
-/// Handles an SMF response of the handover: `told` has the transfer of a session that is handed
+/// Handles an SMF response of the handover: `result` has the transfer of a session that is handed
 /// over, or of one that is not. Returns true if the response was awaited.
 pub fn smf_answered(
     turn: &mut StepContext<'_, '_>,
     (psi, number): (u8, SessionNumber),
     requested: &SmfUpdateRequest,
-    told: Result<Vec<u8>, Option<Vec<u8>>>,
+    result: Result<Vec<u8>, Option<Vec<u8>>>,
 ) -> bool {
-    let Some(crossing) = &mut turn.ue.chain.handover else { return false };
+    let Some(handover) = &mut turn.ue.remote_sessions.handover else { return false };
     let mark = requested.handover_key();
-    let at = crossing.waiting.iter().position(|(waits, requested)| *waits == number && *requested == mark);
+    let at = handover.waiting.iter().position(|(waits, requested)| *waits == number && *requested == mark);
     let Some(at) = at else { return false };
-    crossing.waiting.remove(at);
-    match told {
-        Ok(transfer) => crossing.taken.push((psi, number, transfer)),
-        Err(transfer) => crossing.lost.extend(transfer.map(|transfer| (psi, transfer))),
+    handover.waiting.remove(at);
+    match result {
+        Ok(transfer) => handover.accepted.push((psi, number, transfer)),
+        Err(transfer) => handover.failed.extend(transfer.map(|transfer| (psi, transfer))),
     }
     true
 }

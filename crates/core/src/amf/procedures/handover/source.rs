@@ -24,8 +24,8 @@ pub(super) fn start(turn: &mut StepContext<'_, '_>, connection: Connection) {
 /// passed.
 pub(super) fn proceed(turn: &mut StepContext<'_, '_>) {
     let Some(source) = turn.ue.source else { return };
-    let told = turn.ue.sessions.iter().all(|s| !s.is_live() || !matches!(s.n4, N4State::Updating { .. }));
-    if told && !smf_updates::is_leaving(turn.ue) || source.deadline <= turn.now() {
+    let is_upf_updated = turn.ue.sessions.iter().all(|s| !s.is_live() || !matches!(s.n4, N4State::Updating { .. }));
+    if is_upf_updated && !smf_updates::is_leaving(turn.ue) || source.deadline <= turn.now() {
         release(turn);
     }
 }

@@ -170,8 +170,8 @@ fn accept(turn: &mut StepContext<'_, '_>, request: Request, started: Instant) ->
     let wanted = request.uplink_data | std::mem::take(&mut turn.ue.pending.sessions);
     let sessions = user_plane::activate(turn, |psi| wanted >> psi & 1 == 1);
     // Separate SMFs have not responded yet; their N2 content follows.
-    let asked = smf_requests::activate(turn, wanted);
-    let back = sessions.iter().fold(asked, |bits, s| bits | 1 << s.psi);
+    let activated = smf_requests::activate(turn, wanted);
+    let back = sessions.iter().fold(activated, |bits, s| bits | 1 << s.psi);
     let nas = nr::accept(turn, &request, &rejected, back);
     context_setup::set_up(turn, nas, sessions);
     let retry = Retry::start(turn.now(), turn.env.config.timers.t3550);
@@ -194,7 +194,8 @@ fn area(turn: &StepContext<'_, '_>) -> SmallVec<[Tai; 4]> {
 fn release_if_done(turn: &mut StepContext<'_, '_>, request: &Request) {
     let update = matches!(request.kind, RequestKind::Mobility | RequestKind::Periodic);
     let idle = turn.ue.sessions.iter().all(|s| s.ran == RanState::Idle) && turn.ue.pending == PendingWork::default();
-    let idle = idle && turn.ue.chain.sessions.iter().all(|s| !s.up) && turn.ue.chain.deferred.is_empty();
+    let idle =
+        idle && turn.ue.remote_sessions.sessions.iter().all(|s| !s.up) && turn.ue.remote_sessions.deferred.is_empty();
     if update && !request.follow_on && idle {
         turn.release(Cause::nas(CauseNas::normal_release));
     }

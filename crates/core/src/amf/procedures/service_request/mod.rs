@@ -29,7 +29,9 @@ pub fn begin(turn: &mut StepContext<'_, '_>, request: Request) -> Option<Service
     let sessions = user_plane::activate(turn, |psi| wanted >> psi & 1 == 1);
     match smf_requests::activate(turn, wanted) {
         0 => accept(turn, request, sessions),
-        waiting => turn.ue.chain.pending_accept = Some(PendingServiceAccept { request, waiting, items: Vec::new() }),
+        waiting => {
+            turn.ue.remote_sessions.pending_accept = Some(PendingServiceAccept { request, waiting, items: Vec::new() })
+        }
     }
     let deadline = turn.now() + turn.env.config.timers.ran_response;
     Some(ServiceRequestPending { started, deadline })
@@ -46,7 +48,7 @@ fn accept(turn: &mut StepContext<'_, '_>, request: Request, sessions: Vec<Sessio
 /// (TS 23.502 4.2.3.2 step 11). The UE gets its response after the last SMF. Returns true if the
 /// response was awaited.
 pub fn smf_answered(turn: &mut StepContext<'_, '_>, psi: u8, transfer: Option<Vec<u8>>) -> bool {
-    let Some(accepting) = &mut turn.ue.chain.pending_accept else { return false };
+    let Some(accepting) = &mut turn.ue.remote_sessions.pending_accept else { return false };
     if accepting.waiting >> psi & 1 == 0 {
         return false;
     }
@@ -63,10 +65,10 @@ pub fn smfs_have_answered(turn: &mut StepContext<'_, '_>) {
         return;
     }
     if let Some(PendingServiceAccept { request, items, .. }) =
-        turn.ue.chain.pending_accept.take_if(|accepting| accepting.waiting == 0)
+        turn.ue.remote_sessions.pending_accept.take_if(|accepting| accepting.waiting == 0)
     {
         let setup = |(psi, transfer)| {
-            let snssai = turn.ue.chain.by_psi(psi)?.snssai;
+            let snssai = turn.ue.remote_sessions.by_psi(psi)?.snssai;
             Some(SessionSetup { psi, snssai, nas: None, transfer })
         };
         let sessions = items.into_iter().filter_map(setup).collect();
@@ -81,7 +83,7 @@ pub fn served(turn: &mut StepContext<'_, '_>, serving: ServiceRequestPending) {
 
 /// Handles a failed set-up or the loss of the connection.
 pub fn failed(turn: &mut StepContext<'_, '_>) {
-    turn.ue.chain.pending_accept = None;
+    turn.ue.remote_sessions.pending_accept = None;
     turn.note(Note::Failed(Kind::ServiceRequest, 0));
 }
 

@@ -54,7 +54,7 @@ pub fn uplink(turn: &mut StepContext<'_, '_>, transport: UlNasTransport<'_>) {
 /// As [`uplink`], for sessions of a separate SMF.
 fn uplink_to_smf(turn: &mut StepContext<'_, '_>, transport: UlNasTransport<'_>) {
     if transport.initial {
-        let forgotten = turn.ue.chain.sessions.iter().position(|s| s.psi == transport.psi && s.is_live());
+        let forgotten = turn.ue.remote_sessions.sessions.iter().position(|s| s.psi == transport.psi && s.is_live());
         if let Some(at) = forgotten {
             smf_requests::end(turn, at);
         }
@@ -99,10 +99,11 @@ fn create(turn: &mut StepContext<'_, '_>, transport: UlNasTransport<'_>) {
     // A UE with a session in an IoT slice has only that session.
     let is_simple = |slice: Snssai| turn.env.config.profile(slice) == SliceProfile::Iot;
     let here = turn.ue.sessions.iter().filter(|session| session.is_live()).map(|session| session.terms.snssai);
-    let remote = turn.ue.chain.sessions.iter().filter(|session| session.is_live()).map(|session| session.snssai);
+    let remote =
+        turn.ue.remote_sessions.sessions.iter().filter(|session| session.is_live()).map(|session| session.snssai);
     let is_second =
         here.chain(remote).any(|other| is_simple(other) || chosen.as_ref().is_ok_and(|new| is_simple(new.0)));
-    let count = turn.ue.sessions.len() + turn.ue.chain.sessions.len();
+    let count = turn.ue.sessions.len() + turn.ue.remote_sessions.sessions.len();
     let limit = is_second || count >= limits::SESSIONS_PER_UE;
     match chosen {
         Err(cause) => refuse(turn, cause),

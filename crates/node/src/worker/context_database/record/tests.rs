@@ -134,12 +134,12 @@ fn ue_roundtrip_is_exact_in_every_format() {
         let context = context(|ue| {
             let stage = HandoverSmfStage::Preparing { cause: vec![0], container: vec![3; 9] };
             let crossing = HandoverSmfState { waiting: vec![(7, vec![1, 2])], stage, ..HandoverSmfState::default() };
-            ue.chain.handover = Some(Box::new(crossing));
+            ue.remote_sessions.handover = Some(Box::new(crossing));
             ue.security = ue.security.take().map(|keys| NasSecurity { derives_keys: true, ..keys });
             ue.connections = 3;
         });
         let derived = vireo_core::amf::context::decode(&context).unwrap();
-        assert!(derived.chain.handover.is_some(), "{case}");
+        assert!(derived.remote_sessions.handover.is_some(), "{case}");
         assert!(derived.security.is_some_and(|keys| keys.derives_keys && keys.knas_int != [1; 16]), "{case}");
         let next = UeRecord { step: 3, consumed: 8, context, ..there };
         let there = commit_and_read(&mut central, &next);

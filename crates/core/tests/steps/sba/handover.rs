@@ -7,16 +7,16 @@ fn path_switch_waits_for_all_smfs() {
     let (mut lab, mut smf) = with_sessions(&[5, 6]);
     for (hop, n) in [1, 0, 1].into_iter().enumerate() {
         lab.xn(ALL, |_| true);
-        let asked = smf.asked(&lab);
-        let places = asked.iter().map(|(_, ask)| match ask {
+        let new_requests = smf.new_requests(&lab);
+        let places = new_requests.iter().map(|(_, request)| match request {
             SmfRequest::Update { update: SmfUpdateRequest::Switch(_, (tai, _)), .. } => tai.tac,
             other => panic!("{other:?}"),
         });
         assert_eq!(places.collect::<Vec<_>>(), [Tac(1 + n as u32); 2], "where the UE is");
         // The last request is answered first.
-        for (waits, (number, ask)) in asked.into_iter().rev().enumerate() {
+        for (waits, (number, request)) in new_requests.into_iter().rev().enumerate() {
             assert_eq!(answers(&lab), (hop, 0), "{waits} of 2");
-            smf.answer(&mut lab, number, ask);
+            smf.answer(&mut lab, number, request);
             lab.settle();
         }
         assert_eq!(answers(&lab), (hop + 1, 0));
@@ -52,20 +52,20 @@ fn unswitched_session_does_not_delay_others() {
     for (change, is_left, why) in cases {
         let (mut lab, mut smf) = with_sessions(&[5, 6]);
         lab.xn(ALL, |_| true);
-        let mut asked = smf.asked(&lab);
+        let mut new_requests = smf.new_requests(&lab);
         change(&mut lab, &mut smf);
-        let (number, ask) = asked.remove(1);
+        let (number, request) = new_requests.remove(1);
         smf.silent = why.ends_with("answer");
-        smf.answer(&mut lab, number, ask);
+        smf.answer(&mut lab, number, request);
         smf.silent = false;
         assert_eq!(answers(&lab), (0, 0), "{why}");
-        let (number, ask) = asked.remove(0);
-        smf.answer(&mut lab, number, ask);
+        let (number, request) = new_requests.remove(0);
+        smf.answer(&mut lab, number, request);
         lab.settle();
         smf.serve(&mut lab);
         assert_eq!(answers(&lab), (1, 0), "{why}");
         is_at(&lab, &smf, 1, &[5]);
-        let is_there = lab.context().is_some_and(|c| c.chain.sessions.iter().any(|s| s.psi == 6));
+        let is_there = lab.context().is_some_and(|c| c.remote_sessions.sessions.iter().any(|s| s.psi == 6));
         assert_eq!(is_there, is_left && why.ends_with("answer"), "{why}");
         let buffers = smf.sessions.iter().all(|(_, sm)| sm.psi == 5 || sm.downlink.is_none());
         assert!(buffers, "{why}");
@@ -78,16 +78,16 @@ fn unswitched_session_does_not_delay_others() {
 fn session_ended_before_switch_is_not_reported() {
     let (mut lab, mut smf) = with_sessions(&[5, 6]);
     lab.xn(ALL, |_| true);
-    let mut asked = smf.asked(&lab);
-    let (number, ask) = asked.remove(0);
-    smf.answer(&mut lab, number, ask);
+    let mut new_requests = smf.new_requests(&lab);
+    let (number, request) = new_requests.remove(0);
+    smf.answer(&mut lab, number, request);
     lab.settle();
     lab.ue_does(|ue, _, out| ue.release(5, out).expect("a request"));
-    let [(number, ask)] = smf.asked(&lab).try_into().expect("one question");
-    smf.answer(&mut lab, number, ask);
+    let [(number, request)] = smf.new_requests(&lab).try_into().expect("one question");
+    smf.answer(&mut lab, number, request);
     smf.silent = true;
-    let (number, ask) = asked.remove(0);
-    smf.answer(&mut lab, number, ask);
+    let (number, request) = new_requests.remove(0);
+    smf.answer(&mut lab, number, request);
     lab.settle();
     assert_eq!(answers(&lab), (0, 1));
 }
@@ -112,7 +112,7 @@ fn path_switch_without_any_session_is_refused() {
     smf.serve(&mut lab);
     assert_eq!((answers(&lab), lab.notes.contains(&Note::Failed(Kind::PathSwitch, 0))), ((0, 1), true));
     let context = lab.context().expect("a context");
-    assert!(context.is_registered() && context.connection.is_none() && context.chain.handover.is_none());
+    assert!(context.is_registered() && context.connection.is_none() && context.remote_sessions.handover.is_none());
     smf.silent = false;
     smf.serve(&mut lab);
     lab.ue_does(|ue, _, out| ue.service_request(ue::Service::Data, out).expect("a request"));
@@ -126,7 +126,7 @@ fn path_switch_without_any_session_is_refused() {
     lab.gnbs[0].path_switch(handed, |_| true, &mut out).expect("a request");
     lab.bring_to_core(0, &out);
     lab.settle();
-    assert_eq!((answers(&lab), smf.asked(&lab)), ((0, 2), vec![]));
+    assert_eq!((answers(&lab), smf.new_requests(&lab)), ((0, 2), vec![]));
     is_at(&lab, &smf, 1, &[5]);
 }
 
@@ -135,7 +135,7 @@ fn path_switch_without_any_session_is_refused() {
 fn path_switch_overtakes_previous() {
     let (mut lab, mut smf) = with_sessions(&[5]);
     lab.xn(ALL, |_| true);
-    let (number, first) = smf.asked(&lab).remove(0);
+    let (number, first) = smf.new_requests(&lab).remove(0);
     lab.xn(ALL, |_| true);
     smf.answer(&mut lab, number, first);
     lab.settle();
@@ -159,10 +159,10 @@ fn unnamed_session_becomes_idle() {
     (lab.ran, lab.at) = (Some(lab.gnbs[1].path_switch(handed, |_| true, &mut out).expect("a request")), 1);
     lab.bring_to_core(1, &out);
     lab.settle();
-    let asked = smf.asked(&lab);
-    assert_eq!(asked.len(), 2, "a question for each session: {asked:?}");
-    for (number, ask) in asked {
-        smf.answer(&mut lab, number, ask);
+    let new_requests = smf.new_requests(&lab);
+    assert_eq!(new_requests.len(), 2, "a question for each session: {new_requests:?}");
+    for (number, request) in new_requests {
+        smf.answer(&mut lab, number, request);
         lab.settle();
     }
     let tunnels = lab.gnbs[1].tunnels(lab.ran.expect("a connection"));

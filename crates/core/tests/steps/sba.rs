@@ -14,8 +14,8 @@ pub(crate) use smf::{Smf, idle, stages, transferred, with_session};
 use vireo_core::amf::context::{Procedure, RemoteStage};
 use vireo_core::amf::engine::Event;
 use vireo_core::sba::{
-    ImpliedCreateResponse, N1N2Content, N1N2Transfer, N1N2TransferResult, PiggybackedSmContext,
-    SmfCreateRequest as CreateAsk, SmfRequest, SmfResponse, SmfUpdateRequest,
+    ImpliedCreateResponse, N1N2Content, N1N2Transfer, N1N2TransferResult, PiggybackedSmContext, SmfCreateRequest,
+    SmfRequest, SmfResponse, SmfUpdateRequest,
 };
 use vireo_core::smf::{Input, N2Sm, RanState};
 use vireo_core::step::{Effect, Kind, Note};
@@ -71,23 +71,23 @@ fn downlink_packet_pages_and_reactivates() {
 #[test]
 fn smf_hears_of_unanswered_paging() {
     let (mut lab, mut smf) = idle();
-    lab.hears_paging = false;
+    lab.answers_paging = false;
     smf.downlink_packet(&mut lab, 5);
     lab.settle();
     lab.wait(Duration::from_secs(30));
-    let asked = smf.asked(&lab);
+    let new_requests = smf.new_requests(&lab);
     let supi = lab.ue.usim().supi();
     let unreached = SmfRequest::Unreached { uri: "http://smf/unreached".into(), supi, transfer: smf.token };
-    assert_eq!(asked, [(0, unreached)]);
+    assert_eq!(new_requests, [(0, unreached)]);
 }
 
 #[test]
 fn n1_message_for_idle_ue_waits() {
     let (mut lab, mut smf) = idle();
     let name = smf.sessions[0].0.clone();
-    let (told, _) = smf.update(&lab, &name, Input::Release(39)).expect("a session");
-    assert!(told.n1.is_some());
-    let transfer = smf.transfer(5, told);
+    let (content, _) = smf.update(&lab, &name, Input::Release(39)).expect("a session");
+    assert!(content.n1.is_some());
+    let transfer = smf.transfer(5, content);
     lab.event(Event::Transfer(transfer));
     assert_eq!(transferred(&lab), Some(N1N2TransferResult::Attempting));
     lab.settle();
@@ -125,14 +125,14 @@ fn early_uplink_does_not_change_key() {
     lab.idle();
     smf.serve(&mut lab);
     lab.ue_does(|ue, _, out| ue.service_request(ue::Service::Data, out).expect("a request"));
-    let asked = smf.asked(&lab);
+    let new_requests = smf.new_requests(&lab);
     let name = smf.sessions[0].0.clone();
-    let (told, _) = smf.update(&lab, &name, Input::Release(39)).expect("a session");
-    let transfer = smf.transfer(5, told);
+    let (content, _) = smf.update(&lab, &name, Input::Release(39)).expect("a session");
+    let transfer = smf.transfer(5, content);
     lab.event(Event::Transfer(transfer));
     lab.settle();
     assert!(lab.events.contains(&UeEvent::SessionReleased { psi: 5 }), "and the UE has said so");
-    asked.into_iter().for_each(|(number, ask)| smf.answer(&mut lab, number, ask));
+    new_requests.into_iter().for_each(|(number, request)| smf.answer(&mut lab, number, request));
     smf.serve(&mut lab);
     lab.xn(ALL, |_| true);
     smf.serve(&mut lab);
@@ -152,26 +152,26 @@ fn smf_without_context_ends_session() {
 fn late_created_session_is_released() {
     let (mut lab, mut smf) = (amf(), Smf::default());
     lab.ue_does(|ue, p, out| ue.establish(p, 5, PduSessionType::Ipv4, out).expect("a request"));
-    let (number, ask) = smf.asked(&lab).remove(0);
+    let (number, request) = smf.new_requests(&lab).remove(0);
     // The UE leaves before the response.
     lab.idle();
-    assert_eq!((stages(&lab), smf.asked(&lab)), (vec![(RemoteStage::Ending, false)], vec![]));
+    assert_eq!((stages(&lab), smf.new_requests(&lab)), (vec![(RemoteStage::Ending, false)], vec![]));
     lab.event(Event::Smf {
         number,
-        ask: ask.clone(),
-        answer: SmfResponse::Created("http://smf/x".into()),
-        carried: None,
+        request: request.clone(),
+        response: SmfResponse::Created("http://smf/x".into()),
+        sm_context: None,
     });
     let release = SmfRequest::Release { reference: "http://smf/x".into() };
-    assert_eq!(smf.asked(&lab), [(number, release.clone())]);
+    assert_eq!(smf.new_requests(&lab), [(number, release.clone())]);
     // A session that the AMF has dropped is released, too.
     lab.event(Event::Smf {
         number: number + 9,
-        ask,
-        answer: SmfResponse::Created("http://smf/x".into()),
-        carried: None,
+        request,
+        response: SmfResponse::Created("http://smf/x".into()),
+        sm_context: None,
     });
-    assert_eq!(smf.asked(&lab), [(number + 9, release)]);
+    assert_eq!(smf.new_requests(&lab), [(number + 9, release)]);
 }
 
 /// The SMF's first transfer, and the RAN's response, may arrive before the reference of the SM
@@ -180,15 +180,15 @@ fn late_created_session_is_released() {
 fn event_before_session_reference_is_not_lost() {
     let (mut lab, mut smf) = (amf(), Smf::default());
     lab.ue_does(|ue, p, out| ue.establish(p, 5, PduSessionType::Ipv4, out).expect("a request"));
-    let (number, ask) = smf.asked(&lab).remove(0);
-    let SmfRequest::Create(create) = &ask else { panic!("{ask:?}") };
-    let (reference, told) = smf.create(&lab, create);
-    let transfer = smf.transfer(5, told);
+    let (number, request) = smf.new_requests(&lab).remove(0);
+    let SmfRequest::Create(create) = &request else { panic!("{request:?}") };
+    let (reference, content) = smf.create(&lab, create);
+    let transfer = smf.transfer(5, content);
     lab.event(Event::Transfer(transfer));
     lab.settle();
     assert!(lab.ue.active_sessions().any(|s| s == 5));
-    assert_eq!(smf.asked(&lab), [], "there is no name to ask by");
-    lab.event(Event::Smf { number, ask, answer: SmfResponse::Created(reference), carried: None });
+    assert_eq!(smf.new_requests(&lab), [], "there is no name to ask by");
+    lab.event(Event::Smf { number, request, response: SmfResponse::Created(reference), sm_context: None });
     smf.serve(&mut lab);
     assert_eq!((succeeded(&lab, Kind::Session), stages(&lab)), (1, vec![(RemoteStage::Established, true)]));
     assert!(smf.sessions[0].1.downlink.is_some(), "the UPF forwards");
@@ -203,15 +203,15 @@ fn event_before_session_reference_is_not_lost() {
 fn session_without_reference_survives_release() {
     let (mut lab, mut smf) = (amf(), Smf::default());
     lab.ue_does(|ue, p, out| ue.establish(p, 5, PduSessionType::Ipv4, out).expect("a request"));
-    let (number, ask) = smf.asked(&lab).remove(0);
-    let SmfRequest::Create(create) = &ask else { panic!("{ask:?}") };
-    let (reference, told) = smf.create(&lab, create);
-    let transfer = smf.transfer(5, told);
+    let (number, request) = smf.new_requests(&lab).remove(0);
+    let SmfRequest::Create(create) = &request else { panic!("{request:?}") };
+    let (reference, content) = smf.create(&lab, create);
+    let transfer = smf.transfer(5, content);
     lab.event(Event::Transfer(transfer));
     lab.settle();
     assert!(lab.ue.active_sessions().any(|s| s == 5));
     lab.idle();
-    lab.event(Event::Smf { number, ask, answer: SmfResponse::Created(reference), carried: None });
+    lab.event(Event::Smf { number, request, response: SmfResponse::Created(reference), sm_context: None });
     smf.serve(&mut lab);
     assert_eq!(stages(&lab), [(RemoteStage::Established, false)]);
     assert!(smf.sessions[0].1.downlink.is_none(), "the UPF buffers");
@@ -229,11 +229,11 @@ fn registration_ends_service_waiting_for_smf() {
     lab.idle();
     smf.serve(&mut lab);
     lab.ue_does(|ue, _, out| ue.service_request(ue::Service::Data, out).expect("a request"));
-    let asked = smf.asked(&lab);
+    let new_requests = smf.new_requests(&lab);
     // The gNB learns the AMF-UE-NGAP-ID from a message to the UE in the meantime.
     let name = smf.sessions[0].0.clone();
-    let (told, _) = smf.update(&lab, &name, Input::Release(39)).expect("a session");
-    let transfer = smf.transfer(5, told);
+    let (content, _) = smf.update(&lab, &name, Input::Release(39)).expect("a session");
+    let transfer = smf.transfer(5, content);
     lab.event(Event::Transfer(transfer));
     lab.settle();
     lab.reachable = false;
@@ -243,20 +243,20 @@ fn registration_ends_service_waiting_for_smf() {
     let request = out.messages().next().expect("a message").to_vec();
     lab.inject(&protected(&keys, CIPHERED, &request));
     let sent = lab.sent.len();
-    asked.into_iter().for_each(|(number, ask)| smf.answer(&mut lab, number, ask));
+    new_requests.into_iter().for_each(|(number, request)| smf.answer(&mut lab, number, request));
     let context = lab.context().expect("a context");
     assert!(matches!(context.procedure, Some(Procedure::Registration(_))), "{:?}", lab.notes);
     let keys = context.security.expect("keys");
-    let told: Vec<_> = lab.sent[sent..].iter().filter_map(|pdu| downlink(&keys, pdu)).collect();
+    let content: Vec<_> = lab.sent[sent..].iter().filter_map(|pdu| downlink(&keys, pdu)).collect();
     let is_service_accept = |nas: &Vec<u8>| nas.starts_with(&[0x7e, 0, 0x4e]);
-    assert!(!told.iter().any(is_service_accept), "{told:02x?}");
+    assert!(!content.iter().any(is_service_accept), "{content:02x?}");
     assert_eq!(succeeded(&lab, Kind::ServiceRequest), 0);
 }
 
 /// Has the UE request a session; returns the AMF's create request to the SMF.
-fn asking(lab: &mut Lab, smf: &mut Smf) -> (u32, CreateAsk) {
+fn request_session(lab: &mut Lab, smf: &mut Smf) -> (u32, SmfCreateRequest) {
     lab.ue_does(|ue, p, out| ue.establish(p, 5, PduSessionType::Ipv4, out).expect("a request"));
-    match smf.asked(lab).remove(0) {
+    match smf.new_requests(lab).remove(0) {
         (number, SmfRequest::Create(create)) => (number, *create),
         other => panic!("{other:?}"),
     }
@@ -268,19 +268,19 @@ fn asking(lab: &mut Lab, smf: &mut Smf) -> (u32, CreateAsk) {
 fn reject_of_smf_counts_once_by_its_cause() {
     for by_itself in [false, true] {
         let (mut lab, mut smf) = (amf(), Smf::default());
-        let (number, create) = asking(&mut lab, &mut smf);
+        let (number, create) = request_session(&mut lab, &mut smf);
         let pti = create.n1[2];
-        let told = N1N2Content { n1: Some(vec![0x2e, 5, pti, 0xc3, 26]), n2: None };
-        let ask = SmfRequest::Create(Box::new(create));
+        let content = N1N2Content { n1: Some(vec![0x2e, 5, pti, 0xc3, 26]), n2: None };
+        let request = SmfRequest::Create(Box::new(create));
         if by_itself {
             let name = "http://smf/1".to_owned();
-            lab.event(Event::Smf { number, ask, answer: SmfResponse::Created(name), carried: None });
-            let transfer = smf.transfer(5, told);
+            lab.event(Event::Smf { number, request, response: SmfResponse::Created(name), sm_context: None });
+            let transfer = smf.transfer(5, content);
             lab.event(Event::Transfer(transfer));
             lab.event(Event::SmContextReleased { number });
         } else {
-            let answer = SmfResponse::Refused { content: told, unknown: false };
-            lab.event(Event::Smf { number, ask, answer, carried: None });
+            let answer = SmfResponse::Refused { content: content, unknown: false };
+            lab.event(Event::Smf { number, request, response: answer, sm_context: None });
         }
         lab.settle();
         let failed = lab.notes.iter().filter(|note| matches!(note, Note::Failed(Kind::Session, _)));
@@ -300,9 +300,9 @@ fn created(number: u32, reference: &str) -> Option<ImpliedCreateResponse> {
 #[test]
 fn transfer_answers_session_creation() {
     let (mut lab, mut smf) = (amf(), Smf::default());
-    let (number, create) = asking(&mut lab, &mut smf);
-    let (reference, told) = smf.create(&lab, &create);
-    let transfer = N1N2Transfer { created: created(number, &reference), ..smf.transfer(5, told.clone()) };
+    let (number, create) = request_session(&mut lab, &mut smf);
+    let (reference, content) = smf.create(&lab, &create);
+    let transfer = N1N2Transfer { created: created(number, &reference), ..smf.transfer(5, content.clone()) };
     lab.event(Event::Transfer(transfer));
     lab.settle();
     smf.serve(&mut lab);
@@ -310,19 +310,19 @@ fn transfer_answers_session_creation() {
     assert_eq!((succeeded(&lab, Kind::Session), stages(&lab)), (1, vec![(RemoteStage::Established, true)]));
     assert!(smf.sessions[0].1.downlink.is_some(), "the UPF forwards");
     // A restarted SMF still sends the response.
-    let ask = SmfRequest::Create(Box::new(create.clone()));
-    lab.event(Event::Smf { number, ask, answer: SmfResponse::Created(reference), carried: None });
-    assert_eq!((smf.asked(&lab), stages(&lab)), (vec![], vec![(RemoteStage::Established, true)]));
+    let request = SmfRequest::Create(Box::new(create.clone()));
+    lab.event(Event::Smf { number, request, response: SmfResponse::Created(reference), sm_context: None });
+    assert_eq!((smf.new_requests(&lab), stages(&lab)), (vec![], vec![(RemoteStage::Established, true)]));
 
     // A piggybacked SM context is sent with the requests that follow.
     let (mut lab, mut smf) = (amf(), Smf::default());
-    let (number, create) = asking(&mut lab, &mut smf);
-    let (reference, told) = smf.create(&lab, &create);
+    let (number, create) = request_session(&mut lab, &mut smf);
+    let (reference, content) = smf.create(&lab, &create);
     let created = created(number, &reference);
-    lab.event(Event::Transfer(N1N2Transfer { created, carried: carried(3), ..smf.transfer(5, told) }));
+    lab.event(Event::Transfer(N1N2Transfer { created, sm_context: sm_context(3), ..smf.transfer(5, content) }));
     lab.settle();
-    let asked = asked_with(&lab, &mut smf);
-    assert!(matches!(asked[..], [(SmfUpdateRequest::N2(N2Sm::SetupResponse, _), 3)]), "{asked:?}");
+    let new_requests = new_updates(&lab, &mut smf);
+    assert!(matches!(new_requests[..], [(SmfUpdateRequest::N2(N2Sm::SetupResponse, _), 3)]), "{new_requests:?}");
 }
 
 /// A transfer reports a session that the UE does not have: the SMF learns of it from the result and
@@ -330,35 +330,35 @@ fn transfer_answers_session_creation() {
 /// even by an SMF that missed the result.
 #[test]
 fn late_transfer_session_is_released() {
-    for (left, again) in [(None, false), (carried(7), false), (None, true)] {
+    for (left, again) in [(None, false), (sm_context(7), false), (None, true)] {
         let (mut lab, mut smf) = (amf(), Smf::default());
-        let (number, create) = asking(&mut lab, &mut smf);
-        let (reference, told) = smf.create(&lab, &create);
+        let (number, create) = request_session(&mut lab, &mut smf);
+        let (reference, content) = smf.create(&lab, &create);
         if again {
             // The UE has requested another session with the same ID.
             lab.ue_does(|ue, _, _| ue.forget_session(5));
-            asking(&mut lab, &mut smf);
+            request_session(&mut lab, &mut smf);
         } else {
             // The UE has left before.
             lab.idle();
         }
-        assert_eq!((stages(&lab)[0], smf.asked(&lab)), ((RemoteStage::Ending, false), vec![]));
+        assert_eq!((stages(&lab)[0], smf.new_requests(&lab)), ((RemoteStage::Ending, false), vec![]));
         let transfer = |created| {
-            let (told, carried) = (told.clone(), left.clone());
-            N1N2Transfer { token: 9, psi: 5, content: told, unreached: None, carried, created, wants: None }
+            let (content, sm_context) = (content.clone(), left.clone());
+            N1N2Transfer { token: 9, psi: 5, content: content, unreached: None, sm_context, created, wants: None }
         };
         let notes = lab.notes.len();
         lab.event(Event::Transfer(transfer(created(number, &reference))));
         // Nor is a session that the AMF has dropped accepted.
-        assert_eq!((transferred(&lab), smf.asked(&lab)), (Some(N1N2TransferResult::Unknown), vec![]));
+        assert_eq!((transferred(&lab), smf.new_requests(&lab)), (Some(N1N2TransferResult::Unknown), vec![]));
         lab.event(Event::Transfer(transfer(created(number + 9, &reference))));
-        assert_eq!((transferred(&lab), smf.asked(&lab)), (Some(N1N2TransferResult::Unknown), vec![]));
+        assert_eq!((transferred(&lab), smf.new_requests(&lab)), (Some(N1N2TransferResult::Unknown), vec![]));
         assert_eq!(lab.notes.len(), notes, "the UE is told nothing");
-        let (ask, answer) = (SmfRequest::Create(Box::new(create)), SmfResponse::Created(reference.clone()));
-        lab.event(Event::Smf { number, ask, answer, carried: left.clone() });
-        let released = lab.effects[smf.seen..].iter().filter_map(|effect| match effect {
-            Effect::SmfRequest { number, ask: SmfRequest::Release { reference }, carried } => {
-                Some((*number, reference.clone(), carried.clone()))
+        let (request, answer) = (SmfRequest::Create(Box::new(create)), SmfResponse::Created(reference.clone()));
+        lab.event(Event::Smf { number, request, response: answer, sm_context: left.clone() });
+        let released = lab.effects[smf.effects_read..].iter().filter_map(|effect| match effect {
+            Effect::SmfRequest { number, request: SmfRequest::Release { reference }, sm_context } => {
+                Some((*number, reference.clone(), sm_context.clone()))
             }
             _ => None,
         });
@@ -371,16 +371,16 @@ fn late_transfer_session_is_released() {
 #[test]
 fn transfer_of_other_request_is_ignored() {
     let (mut lab, mut smf) = (amf(), Smf::default());
-    let (number, create) = asking(&mut lab, &mut smf);
-    let (reference, told) = smf.create(&lab, &create);
+    let (number, create) = request_session(&mut lab, &mut smf);
+    let (reference, content) = smf.create(&lab, &create);
     let transfer = |open, reference: &str| {
         let created = created(number, reference).map(|created| ImpliedCreateResponse { open, ..created });
         Event::Transfer(N1N2Transfer {
             token: 9,
             psi: 5,
-            content: told.clone(),
+            content: content.clone(),
             unreached: None,
-            carried: None,
+            sm_context: None,
             created,
             wants: None,
         })
@@ -410,19 +410,19 @@ fn absent_session_causes_no_message() {
 }
 
 /// Returns the new update requests with the versions of their SM contexts.
-fn asked_with(lab: &Lab, smf: &mut Smf) -> Vec<(SmfUpdateRequest, u32)> {
-    let new = lab.effects[smf.seen..].to_vec();
-    smf.seen = lab.effects.len();
+fn new_updates(lab: &Lab, smf: &mut Smf) -> Vec<(SmfUpdateRequest, u32)> {
+    let new = lab.effects[smf.effects_read..].to_vec();
+    smf.effects_read = lab.effects.len();
     let of = |effect| match effect {
-        Effect::SmfRequest { ask: SmfRequest::Update { update, .. }, carried, .. } => {
-            Some((update, carried.expect("it goes along").version))
+        Effect::SmfRequest { request: SmfRequest::Update { update, .. }, sm_context, .. } => {
+            Some((update, sm_context.expect("it goes along").version))
         }
         _ => None,
     };
     new.into_iter().filter_map(of).collect()
 }
 
-fn carried(version: u32) -> Option<PiggybackedSmContext> {
+fn sm_context(version: u32) -> Option<PiggybackedSmContext> {
     Some(PiggybackedSmContext { version, octets: vec![1] })
 }
 
@@ -430,38 +430,38 @@ fn carried(version: u32) -> Option<PiggybackedSmContext> {
 #[test]
 fn piggybacked_context_is_of_last_answer() {
     let (mut lab, mut smf) = with_session();
-    let left = N1N2Transfer { carried: carried(3), ..smf.transfer(5, N1N2Content::default()) };
+    let left = N1N2Transfer { sm_context: sm_context(3), ..smf.transfer(5, N1N2Content::default()) };
     lab.event(Event::Transfer(left));
     let (number, reference) = (0, smf.sessions[0].0.clone());
     lab.idle();
-    assert_eq!(asked_with(&lab, &mut smf), [(SmfUpdateRequest::Deactivate, 3)]);
+    assert_eq!(new_updates(&lab, &mut smf), [(SmfUpdateRequest::Deactivate, 3)]);
     lab.ue_does(|ue, _, out| ue.service_request(ue::Service::Data, out).expect("a request"));
-    assert_eq!(asked_with(&lab, &mut smf), [], "the other question is not answered yet");
-    let answer = |lab: &mut Lab, update, answer, carried| {
-        let ask = SmfRequest::Update { reference: reference.clone(), update };
-        lab.event(Event::Smf { number, ask, answer, carried });
+    assert_eq!(new_updates(&lab, &mut smf), [], "the other question is not answered yet");
+    let answer = |lab: &mut Lab, update, answer, sm_context| {
+        let request = SmfRequest::Update { reference: reference.clone(), update };
+        lab.event(Event::Smf { number, request, response: answer, sm_context });
     };
-    answer(&mut lab, SmfUpdateRequest::Deactivate, SmfResponse::Done(N1N2Content::default()), carried(5));
-    assert_eq!(asked_with(&lab, &mut smf), [(SmfUpdateRequest::Activate, 5)]);
+    answer(&mut lab, SmfUpdateRequest::Deactivate, SmfResponse::Done(N1N2Content::default()), sm_context(5));
+    assert_eq!(new_updates(&lab, &mut smf), [(SmfUpdateRequest::Activate, 5)]);
     // An older version that arrives late is ignored.
-    let late = N1N2Transfer { carried: carried(4), ..smf.transfer(5, N1N2Content::default()) };
+    let late = N1N2Transfer { sm_context: sm_context(4), ..smf.transfer(5, N1N2Content::default()) };
     lab.event(Event::Transfer(late));
     answer(&mut lab, SmfUpdateRequest::Activate, SmfResponse::Stale, None);
-    assert_eq!(asked_with(&lab, &mut smf), [(SmfUpdateRequest::Activate, 5)], "it is asked again");
+    assert_eq!(new_updates(&lab, &mut smf), [(SmfUpdateRequest::Activate, 5)], "it is asked again");
     // A UPF report has the SMF request the SM context from the AMF.
     let wants = |number| {
-        let (told, unreached, carried, wants) = (N1N2Content::default(), None, None, Some((number, 0x3fff)));
-        N1N2Transfer { token: 9, psi: 0, content: told, unreached, carried, created: None, wants }
+        let (content, unreached, sm_context, wants) = (N1N2Content::default(), None, None, Some((number, 0x3fff)));
+        N1N2Transfer { token: 9, psi: 0, content: content, unreached, sm_context, created: None, wants }
     };
     for (name, known) in [(number, true), (1, false)] {
         lab.event(Event::Transfer(wants(name)));
-        let Some(Effect::N1N2TransferReply { carried: left, .. }) = lab.effects.last() else { panic!("an answer") };
+        let Some(Effect::N1N2TransferReply { sm_context: left, .. }) = lab.effects.last() else { panic!("an answer") };
         assert_eq!(left.as_ref().map(|left| left.version), known.then_some(5), "{name}");
     }
     // The number of retries is limited.
-    smf.seen = lab.effects.len();
+    smf.effects_read = lab.effects.len();
     (0..9).for_each(|_| answer(&mut lab, SmfUpdateRequest::Activate, SmfResponse::Stale, None));
-    assert!(asked_with(&lab, &mut smf).len() < 4);
+    assert!(new_updates(&lab, &mut smf).len() < 4);
     lab.settle();
     assert!(lab.events.contains(&UeEvent::ServiceAccepted), "the UE is served without it");
 }

@@ -7,8 +7,8 @@ use vireo_core::Env;
 use vireo_core::amf::context::{RemoteSession, RemoteStage};
 use vireo_core::amf::engine::Event;
 use vireo_core::sba::{
-    HandoverStep, N1N2Content, N1N2Transfer, N1N2TransferResult, SmfCreateRequest as CreateAsk, SmfRequest,
-    SmfResponse, SmfUpdateRequest,
+    HandoverStep, N1N2Content, N1N2Transfer, N1N2TransferResult, SmfCreateRequest, SmfRequest, SmfResponse,
+    SmfUpdateRequest,
 };
 use vireo_core::smf::{self, Create, Input, N2Sm, Output, SmContext};
 use vireo_core::step::{Effect, Kind, Note};
@@ -21,7 +21,7 @@ use vireo_types::*;
 pub(crate) struct Smf {
     pub(crate) sessions: Vec<(String, SmContext)>,
     pub(crate) ids: Ids,
-    pub(crate) seen: usize,
+    pub(crate) effects_read: usize,
     /// It does not respond.
     pub(crate) silent: bool,
     pub(crate) token: u64,
@@ -45,15 +45,15 @@ impl Smf {
     }
 
     pub(crate) fn carry_out(&mut self, lab: &Lab, sm: &mut SmContext, outputs: Vec<Output>) -> (N1N2Content, bool) {
-        let (mut told, mut gone) = (N1N2Content::default(), false);
+        let (mut content, mut gone) = (N1N2Content::default(), false);
         for output in outputs {
             match output {
-                Output::N1(n1) => told.n1 = Some(n1),
-                Output::N2(kind, octets) => told.n2 = Some((kind, octets)),
+                Output::N1(n1) => content.n1 = Some(n1),
+                Output::N2(kind, octets) => content.n2 = Some((kind, octets)),
                 Output::Pfcp { upf, message } => {
                     if let Some(answer) = upf_answer(&message, upf, sm.pfcp.cp_seid) {
                         let (more, ended) = self.run(lab, sm, Input::Pfcp(&answer));
-                        told = N1N2Content { n1: told.n1.or(more.n1), n2: told.n2.or(more.n2) };
+                        content = N1N2Content { n1: content.n1.or(more.n1), n2: content.n2.or(more.n2) };
                         gone |= ended;
                     }
                 }
@@ -61,20 +61,20 @@ impl Smf {
                 _ => {}
             }
         }
-        (told, gone)
+        (content, gone)
     }
 
-    pub(crate) fn create(&mut self, lab: &Lab, ask: &CreateAsk) -> (String, N1N2Content) {
-        let number = self.seen as u16;
+    pub(crate) fn create(&mut self, lab: &Lab, request: &SmfCreateRequest) -> (String, N1N2Content) {
+        let number = self.effects_read as u16;
         let subscription = DnnSubscription::default();
         let request = Create {
-            supi: ask.supi,
+            supi: request.supi,
             ltmsi: Ltmsi::new(Bucket::new(9), number),
             index: 0,
-            psi: ask.psi,
-            n1: &ask.n1,
-            snssai: ask.snssai,
-            dnn: &ask.dnn,
+            psi: request.psi,
+            n1: &request.n1,
+            snssai: request.snssai,
+            dnn: &request.dnn,
             subscription: &subscription,
         };
         let mut random = |octets: &mut [u8]| octets.fill(0x11);
@@ -88,10 +88,10 @@ impl Smf {
         };
         let (sm, outputs) = smf::create(&request, &mut env);
         let mut sm = sm.expect("a session");
-        let (told, _) = self.carry_out(lab, &mut sm, outputs);
+        let (content, _) = self.carry_out(lab, &mut sm, outputs);
         let reference = format!("http://smf/{number}");
         self.sessions.push((reference.clone(), sm));
-        (reference, told)
+        (reference, content)
     }
 
     /// Runs a step of the session with this reference. Returns the N1N2 content and whether the
@@ -99,20 +99,21 @@ impl Smf {
     pub(crate) fn update(&mut self, lab: &Lab, reference: &str, input: Input<'_>) -> Option<(N1N2Content, bool)> {
         let at = self.sessions.iter().position(|(name, _)| name == reference)?;
         let (name, mut sm) = self.sessions.remove(at);
-        let (told, gone) = self.run(lab, &mut sm, input);
+        let (content, gone) = self.run(lab, &mut sm, input);
         if !gone {
             self.sessions.insert(at, (name, sm));
         }
-        Some((told, gone))
+        Some((content, gone))
     }
 
-    /// Returns the transfer that the RAN needs about a session in a handover, unless `told` has it.
+    /// Returns the transfer that the RAN needs about a session in a handover, unless `content` has
+    /// it.
     pub(crate) fn needs(
         &mut self,
         lab: &Lab,
         reference: &str,
         update: &SmfUpdateRequest,
-        told: &N1N2Content,
+        content: &N1N2Content,
     ) -> Option<(N2Sm, Vec<u8>)> {
         let (_, sm) = self.sessions.iter_mut().find(|(name, _)| name == reference)?;
         let wanted = match update {
@@ -122,43 +123,43 @@ impl Smf {
             _ => return None,
         };
         let refusal = smf::refusal(smf::HandoverRefusal::Preparation);
-        let is_told = told.n2.as_ref().is_some_and(|(kind, _)| *kind == wanted);
+        let is_told = content.n2.as_ref().is_some_and(|(kind, _)| *kind == wanted);
         (!is_told).then_some((N2Sm::HandoverPreparationUnsuccessful, refusal))
     }
 
     /// Returns the new requests of the AMF.
-    pub(crate) fn asked(&mut self, lab: &Lab) -> Vec<(u32, SmfRequest)> {
-        let new = lab.effects[self.seen..].to_vec();
-        self.seen = lab.effects.len();
+    pub(crate) fn new_requests(&mut self, lab: &Lab) -> Vec<(u32, SmfRequest)> {
+        let new = lab.effects[self.effects_read..].to_vec();
+        self.effects_read = lab.effects.len();
         let asks = new.into_iter();
-        asks.filter_map(
-            |effect| if let Effect::SmfRequest { number, ask, .. } = effect { Some((number, ask)) } else { None },
-        )
+        asks.filter_map(|effect| {
+            if let Effect::SmfRequest { number, request, .. } = effect { Some((number, request)) } else { None }
+        })
         .collect()
     }
 
     /// Answers the AMF's requests until there are none.
     pub(crate) fn serve(&mut self, lab: &mut Lab) {
         loop {
-            let asked = self.asked(lab);
-            if asked.is_empty() {
+            let new_requests = self.new_requests(lab);
+            if new_requests.is_empty() {
                 return;
             }
-            for (number, ask) in asked {
-                self.answer(lab, number, ask);
+            for (number, request) in new_requests {
+                self.answer(lab, number, request);
                 lab.settle();
             }
         }
     }
 
-    pub(crate) fn answer(&mut self, lab: &mut Lab, number: u32, ask: SmfRequest) {
+    pub(crate) fn answer(&mut self, lab: &mut Lab, number: u32, request: SmfRequest) {
         if self.silent {
-            return lab.event(Event::Smf { number, ask, answer: SmfResponse::Silence, carried: None });
+            return lab.event(Event::Smf { number, request, response: SmfResponse::Silence, sm_context: None });
         }
-        let (answer, then) = match &ask {
+        let (answer, then) = match &request {
             SmfRequest::Create(create) => {
-                let (reference, told) = self.create(lab, create);
-                let transfer = self.transfer(create.psi, told);
+                let (reference, content) = self.create(lab, create);
+                let transfer = self.transfer(create.psi, content);
                 (SmfResponse::Created(reference), Some(Event::Transfer(transfer)))
             }
             SmfRequest::Update { reference, update } => {
@@ -176,16 +177,16 @@ impl Smf {
                     SmfUpdateRequest::Handover(_, HandoverStep::Cancel) => Input::HandoverCancelled,
                 };
                 match self.update(lab, reference, input) {
-                    Some((mut told, gone)) => {
+                    Some((mut content, gone)) => {
                         // The response has the transfer that the RAN needs; other N2 content is
                         // sent in a transfer.
-                        let needs = self.needs(lab, reference, update, &told);
-                        let other = needs.and_then(|needs| told.n2.replace(needs));
+                        let needs = self.needs(lab, reference, update, &content);
+                        let other = needs.and_then(|needs| content.n2.replace(needs));
                         let psi = self.sessions.iter().find(|(name, _)| name == reference).map(|(_, sm)| sm.psi);
                         let other = psi.zip(other).map(|(psi, other)| {
                             Event::Transfer(self.transfer(psi, N1N2Content { n1: None, n2: Some(other) }))
                         });
-                        let is_refused = match told.n2 {
+                        let is_refused = match content.n2 {
                             Some((N2Sm::PathSwitchUnsuccessful, _)) => true,
                             Some((N2Sm::HandoverPreparationUnsuccessful, _)) => {
                                 matches!(update, SmfUpdateRequest::Handover(_, HandoverStep::Prepare { .. }))
@@ -193,8 +194,8 @@ impl Smf {
                             _ => false,
                         };
                         let answer = match is_refused {
-                            true => SmfResponse::Refused { content: told, unknown: false },
-                            false => SmfResponse::Done(told),
+                            true => SmfResponse::Refused { content: content, unknown: false },
+                            false => SmfResponse::Done(content),
                         };
                         (answer, gone.then_some(Event::SmContextReleased { number }).or(other))
                     }
@@ -207,14 +208,22 @@ impl Smf {
             }
             SmfRequest::Unreached { .. } => (SmfResponse::Done(N1N2Content::default()), None),
         };
-        lab.event(Event::Smf { number, ask, answer, carried: None });
+        lab.event(Event::Smf { number, request, response: answer, sm_context: None });
         then.into_iter().for_each(|event| lab.event(event));
     }
 
-    pub(crate) fn transfer(&mut self, psi: u8, told: N1N2Content) -> N1N2Transfer {
+    pub(crate) fn transfer(&mut self, psi: u8, content: N1N2Content) -> N1N2Transfer {
         self.token += 1;
         let unreached = Some("http://smf/unreached".into());
-        N1N2Transfer { token: self.token, psi, content: told, unreached, carried: None, created: None, wants: None }
+        N1N2Transfer {
+            token: self.token,
+            psi,
+            content: content,
+            unreached,
+            sm_context: None,
+            created: None,
+            wants: None,
+        }
     }
 
     /// Reports a packet for an idle UE's session. Returns the result of the transfer.
@@ -261,7 +270,7 @@ pub(crate) fn succeeded(lab: &Lab, kind: Kind) -> usize {
 }
 
 pub(crate) fn stages(lab: &Lab) -> Vec<(RemoteStage, bool)> {
-    lab.context().expect("a context").chain.sessions.iter().map(|s| (s.stage, s.up)).collect()
+    lab.context().expect("a context").remote_sessions.sessions.iter().map(|s| (s.stage, s.up)).collect()
 }
 
 /// Returns a UE with these sessions.
@@ -279,9 +288,9 @@ pub(crate) fn is_at(lab: &Lab, smf: &Smf, n: usize, sessions: &[u8]) {
     let context = lab.context().expect("a context");
     let connection = context.connection.expect("it is connected");
     assert_eq!((connection.assoc, Some(connection.ran_id)), (AssocId(ASSOC.0 + n as u32), lab.ran));
-    assert!(context.handover.is_none() && context.chain.handover.is_none());
+    assert!(context.handover.is_none() && context.remote_sessions.handover.is_none());
     let up = |s: &&RemoteSession| s.up && s.stage == RemoteStage::Established;
-    let up: Vec<_> = context.chain.sessions.iter().filter(up).map(|s| s.psi).collect();
+    let up: Vec<_> = context.remote_sessions.sessions.iter().filter(up).map(|s| s.psi).collect();
     let tunnels = lab.gnbs[n].tunnels(connection.ran_id);
     let mut there: Vec<_> = tunnels.iter().map(|tunnel| tunnel.psi).collect();
     there.sort_unstable();

@@ -9,8 +9,8 @@ use vireo_core::sba::HandoverStep;
 use vireo_wire::ngap::{NGAP_PDU, NgapPduKind};
 
 /// Returns the session number and the handover step of each request.
-fn steps(asked: &[(u32, SmfRequest)]) -> Vec<(u32, &'static str)> {
-    let step = |(number, ask): &(u32, SmfRequest)| match ask {
+fn steps(new_requests: &[(u32, SmfRequest)]) -> Vec<(u32, &'static str)> {
+    let step = |(number, request): &(u32, SmfRequest)| match request {
         SmfRequest::Update { update: SmfUpdateRequest::Handover(_, step), .. } => {
             let step = match step {
                 HandoverStep::Prepare { .. } => "prepare",
@@ -23,17 +23,17 @@ fn steps(asked: &[(u32, SmfRequest)]) -> Vec<(u32, &'static str)> {
         }
         other => panic!("{other:?}"),
     };
-    asked.iter().map(step).collect()
+    new_requests.iter().map(step).collect()
 }
 
 /// Answers the requests for `step` of both sessions, the last one first. Returns the number of NGAP
 /// messages that the AMF sent before and after the last response.
 fn answer_both(lab: &mut Lab, smf: &mut Smf, step: &'static str) -> [usize; 2] {
-    let mut asked = smf.asked(lab);
-    asked.sort_by_key(|(number, _)| *number);
-    assert_eq!(steps(&asked), [(0, step), (1, step)]);
+    let mut new_requests = smf.new_requests(lab);
+    new_requests.sort_by_key(|(number, _)| *number);
+    assert_eq!(steps(&new_requests), [(0, step), (1, step)]);
     let sent = lab.sent.len();
-    let [first, last] = asked.try_into().expect("two questions");
+    let [first, last] = new_requests.try_into().expect("two questions");
     smf.answer(lab, last.0, last.1);
     lab.settle();
     let before = lab.sent.len() - sent;
@@ -82,10 +82,10 @@ fn sent(lab: &Lab, kind: NgapPduKind) -> usize {
 
 /// Answers the AMF's current requests, which must be for `step`.
 fn answer_all(lab: &mut Lab, smf: &mut Smf, step: &'static str) {
-    let asked = smf.asked(lab);
-    assert!(steps(&asked).iter().all(|(_, asked)| *asked == step), "{step}: {asked:?}");
-    for (number, ask) in asked {
-        smf.answer(lab, number, ask);
+    let new_requests = smf.new_requests(lab);
+    assert!(steps(&new_requests).iter().all(|(_, new_requests)| *new_requests == step), "{step}: {new_requests:?}");
+    for (number, request) in new_requests {
+        smf.answer(lab, number, request);
         lab.settle();
     }
 }
@@ -126,7 +126,7 @@ fn until(step: &'static str) -> (Lab, Smf) {
 fn unusable_target_leaves_ue_at_source() {
     let (mut lab, mut smf) = with_sessions(&[5]);
     lab.n2(77);
-    assert_eq!(smf.asked(&lab), [], "of no target nobody hears");
+    assert_eq!(smf.new_requests(&lab), [], "of no target nobody hears");
     lab.gnbs[1].refuse_handover(true);
     lab.n2(2);
     answer_all(&mut lab, &mut smf, "prepare");
@@ -141,7 +141,7 @@ fn abandoned_handover_leaves_ue_at_source() {
     for step in ["prepare", "prepared", "on its way"] {
         for cancels in [true, false] {
             let (mut lab, mut smf) = until(step);
-            let mut asked = smf.asked(&lab);
+            let mut new_requests = smf.new_requests(&lab);
             match cancels {
                 true => lab.gnb_does(|gnb, ran, out| gnb.cancel_handover(ran, out).expect("a request")),
                 false => lab.event(Event::ConnectionLost { assoc: AssocId(ASSOC.0 + 1) }),
@@ -151,14 +151,14 @@ fn abandoned_handover_leaves_ue_at_source() {
             assert_eq!(sent(&lab, NgapPduKind::Unsuccessful_HandoverPreparation), failed, "{step}");
             assert_eq!(sent(&lab, NgapPduKind::Successful_HandoverCancel), usize::from(cancels), "{step}");
             // A target without a request is sent nothing.
-            let told = sent(&lab, NgapPduKind::Initiating_UEContextRelease);
-            assert_eq!(told, usize::from(step != "prepare"), "{step}");
-            let cancelled = smf.asked(&lab);
+            let content = sent(&lab, NgapPduKind::Initiating_UEContextRelease);
+            assert_eq!(content, usize::from(step != "prepare"), "{step}");
+            let cancelled = smf.new_requests(&lab);
             assert_eq!(steps(&cancelled), [(0, "cancel"), (1, "cancel")], "{step}");
             // Late responses to earlier requests are ignored.
-            asked.extend(cancelled);
-            for (number, ask) in asked {
-                smf.answer(&mut lab, number, ask);
+            new_requests.extend(cancelled);
+            for (number, request) in new_requests {
+                smf.answer(&mut lab, number, request);
             }
             if cancels {
                 stays(&mut lab, &mut smf, &[5, 6]);
@@ -179,22 +179,22 @@ fn silent_party_is_awaited_ten_seconds() {
         };
         if step == "target" {
             lab.n2(2);
-            let asked = smf.asked(&lab);
+            let new_requests = smf.new_requests(&lab);
             lab.reachable = false;
-            for (number, ask) in asked {
-                smf.answer(&mut lab, number, ask);
+            for (number, request) in new_requests {
+                smf.answer(&mut lab, number, request);
             }
         }
-        let late = smf.asked(&lab);
+        let late = smf.new_requests(&lab);
         lab.wait(Duration::from_secs(9));
         assert!(lab.context().is_some_and(|c| c.handover.is_some()), "{step}");
         lab.wait(Duration::from_secs(2));
-        assert!(lab.context().is_some_and(|c| c.handover.is_none() && c.chain.handover.is_none()), "{step}");
+        assert!(lab.context().is_some_and(|c| c.handover.is_none() && c.remote_sessions.handover.is_none()), "{step}");
         lab.reachable = true;
         let failed = usize::from(step != "on its way");
         assert_eq!(sent(&lab, NgapPduKind::Unsuccessful_HandoverPreparation), failed, "{step}");
-        for (number, ask) in late {
-            smf.answer(&mut lab, number, ask);
+        for (number, request) in late {
+            smf.answer(&mut lab, number, request);
         }
         if step != "target" {
             stays(&mut lab, &mut smf, &[5, 6]);
@@ -228,14 +228,14 @@ fn unprepared_session_does_not_stop_others() {
     for step in ["prepare", "prepared"] {
         for (change, why) in cases {
             let (mut lab, mut smf) = until(step);
-            let mut asked = smf.asked(&lab);
-            asked.sort_by_key(|(number, _)| *number);
+            let mut new_requests = smf.new_requests(&lab);
+            new_requests.sort_by_key(|(number, _)| *number);
             change(&mut lab, &mut smf);
-            let (number, ask) = asked.remove(1);
-            smf.answer(&mut lab, number, ask);
+            let (number, request) = new_requests.remove(1);
+            smf.answer(&mut lab, number, request);
             smf.silent = false;
-            let (number, ask) = asked.remove(0);
-            smf.answer(&mut lab, number, ask);
+            let (number, request) = new_requests.remove(0);
+            smf.answer(&mut lab, number, request);
             lab.settle();
             smf.serve(&mut lab);
             let goes = |event: &&gnb::Event| matches!(event, gnb::Event::HandoverCommand { .. });
@@ -244,10 +244,12 @@ fn unprepared_session_does_not_stop_others() {
             smf.serve(&mut lab);
             assert_eq!(succeeded(&lab, Kind::Handover), 1, "{step}: {why}");
             let context = lab.context().expect("a context");
-            assert!(context.handover.is_none() && context.source.is_none() && context.chain.handover.is_none());
+            assert!(
+                context.handover.is_none() && context.source.is_none() && context.remote_sessions.handover.is_none()
+            );
             let to = std::net::IpAddr::from([127, 0, 0, 3]);
             assert_eq!(towards(&smf), [(5, to)], "{step}: {why}");
-            let up: Vec<_> = context.chain.sessions.iter().filter(|s| s.up).map(|s| s.psi).collect();
+            let up: Vec<_> = context.remote_sessions.sessions.iter().filter(|s| s.up).map(|s| s.psi).collect();
             assert_eq!(up, [5], "{step}: {why}");
         }
     }
@@ -279,10 +281,10 @@ fn session_refused_by_target_ends() {
     lab.gnbs[1].refuse_session(Some(6));
     lab.n2(2);
     answer_all(&mut lab, &mut smf, "prepare");
-    let asked = smf.asked(&lab);
-    assert_eq!(steps(&asked), [(0, "prepared"), (1, "not taken")]);
-    for (number, ask) in asked {
-        smf.answer(&mut lab, number, ask);
+    let new_requests = smf.new_requests(&lab);
+    assert_eq!(steps(&new_requests), [(0, "prepared"), (1, "not taken")]);
+    for (number, request) in new_requests {
+        smf.answer(&mut lab, number, request);
         lab.settle();
     }
     smf.serve(&mut lab);
@@ -313,16 +315,16 @@ fn repeated_answer_changes_nothing() {
     let (mut lab, mut smf) = with_sessions(&[5, 6]);
     lab.n2(2);
     for step in ["prepare", "prepared", "complete"] {
-        let asked = smf.asked(&lab);
-        assert_eq!(steps(&asked), [(0, step), (1, step)]);
-        for (number, ask) in asked {
-            smf.answer(&mut lab, number, ask.clone());
-            lab.event(Event::Smf { number, ask, answer: SmfResponse::Silence, carried: None });
+        let new_requests = smf.new_requests(&lab);
+        assert_eq!(steps(&new_requests), [(0, step), (1, step)]);
+        for (number, request) in new_requests {
+            smf.answer(&mut lab, number, request.clone());
+            lab.event(Event::Smf { number, request, response: SmfResponse::Silence, sm_context: None });
             lab.settle();
         }
     }
     is_at(&lab, &smf, 1, &[5, 6]);
-    assert_eq!((smf.asked(&lab), succeeded(&lab, Kind::Handover)), (vec![], 1));
+    assert_eq!((smf.new_requests(&lab), succeeded(&lab, Kind::Handover)), (vec![], 1));
     assert_eq!(lab.gnbs[0].connected(), 0);
 }
 
@@ -330,11 +332,11 @@ fn repeated_answer_changes_nothing() {
 /// does.
 fn one_is_silent(step: &'static str) -> (Lab, Smf) {
     let (mut lab, mut smf) = until(step);
-    let mut asked = smf.asked(&lab);
-    let (number, ask) = asked.remove(1);
-    lab.event(Event::Smf { number, ask, answer: SmfResponse::Silence, carried: None });
-    let (number, ask) = asked.remove(0);
-    smf.answer(&mut lab, number, ask);
+    let mut new_requests = smf.new_requests(&lab);
+    let (number, request) = new_requests.remove(1);
+    lab.event(Event::Smf { number, request, response: SmfResponse::Silence, sm_context: None });
+    let (number, request) = new_requests.remove(0);
+    smf.answer(&mut lab, number, request);
     lab.settle();
     (lab, smf)
 }
@@ -344,9 +346,9 @@ fn one_is_silent(step: &'static str) -> (Lab, Smf) {
 #[test]
 fn smf_silent_on_target_gets_failure() {
     let (mut lab, mut smf) = one_is_silent("prepared");
-    assert_eq!(steps(&smf.asked(&lab)), [(1, "cancel")]);
+    assert_eq!(steps(&smf.new_requests(&lab)), [(1, "cancel")]);
     lab.arrive();
-    assert_eq!(steps(&smf.asked(&lab)), [(0, "complete"), (1, "complete")]);
+    assert_eq!(steps(&smf.new_requests(&lab)), [(0, "complete"), (1, "complete")]);
 }
 
 /// The UE releases a session before it moves; and the SMF releases one while the UE moves, of which
@@ -354,12 +356,12 @@ fn smf_silent_on_target_gets_failure() {
 #[test]
 fn session_released_in_handover_ends() {
     let (mut lab, mut smf) = until("prepared");
-    let asked = smf.asked(&lab);
+    let new_requests = smf.new_requests(&lab);
     lab.ue_does(|ue, _, out| ue.release(6, out).expect("a request"));
     smf.serve(&mut lab);
     assert!(lab.events.contains(&UeEvent::SessionReleased { psi: 6 }), "{:?}", lab.events);
-    for (number, ask) in asked {
-        smf.answer(&mut lab, number, ask);
+    for (number, request) in new_requests {
+        smf.answer(&mut lab, number, request);
     }
     lab.settle();
     lab.arrive();
@@ -371,8 +373,8 @@ fn session_released_in_handover_ends() {
 
     let (mut lab, mut smf) = until("on its way");
     let name = smf.sessions[1].0.clone();
-    let (told, _) = smf.update(&lab, &name, Input::Release(39)).expect("a session");
-    let transfer = smf.transfer(6, told);
+    let (content, _) = smf.update(&lab, &name, Input::Release(39)).expect("a session");
+    let transfer = smf.transfer(6, content);
     let before = lab.sent.len();
     lab.event(Event::Transfer(transfer));
     assert_eq!(lab.sent.len(), before, "it is at neither gNB");
@@ -387,7 +389,7 @@ fn session_released_in_handover_ends() {
 #[test]
 fn smf_silent_on_preparation_gets_cancel() {
     let (lab, mut smf) = one_is_silent("prepare");
-    assert_eq!(steps(&smf.asked(&lab)), [(1, "cancel"), (0, "prepared")]);
+    assert_eq!(steps(&smf.new_requests(&lab)), [(1, "cancel"), (0, "prepared")]);
 }
 
 /// A container too large for the context is refused: each gNB is informed, and the UE stays at the
@@ -404,7 +406,7 @@ fn oversized_container_is_refused() {
     let (mut lab, mut smf) = with_sessions(&[5]);
     lab.arrives = false;
     required(&mut lab, 16 * 1024 + 1);
-    assert_eq!(smf.asked(&lab), []);
+    assert_eq!(smf.new_requests(&lab), []);
     assert_eq!(sent(&lab, NgapPduKind::Unsuccessful_HandoverPreparation), 1);
     assert!(lab.notes.contains(&Note::fault("limit")));
     // Container of the target's response.
@@ -424,16 +426,16 @@ fn service_in_handover_continues_at_target() {
     let (mut lab, mut smf) = with_sessions(&[5, 6]);
     let (name, _) = smf.sessions[1].clone();
     smf.update(&lab, &name, Input::Deactivate).expect("a session");
-    lab.change(|ue| ue.chain.by_psi(6).expect("a session").up = false);
+    lab.change(|ue| ue.remote_sessions.by_psi(6).expect("a session").up = false);
     lab.arrives = false;
     lab.n2(2);
     let activates = SmfRequest::Update { reference: name, update: SmfUpdateRequest::Activate };
     let accept = PendingServiceAccept { request: Request::default(), waiting: 1 << 6, items: Vec::new() };
-    lab.change(|ue| ue.chain.pending_accept = Some(accept));
+    lab.change(|ue| ue.remote_sessions.pending_accept = Some(accept));
     for step in ["prepare", "prepared"] {
-        let asked = smf.asked(&lab);
-        assert_eq!(steps(&asked), [(0, step)]);
-        asked.into_iter().for_each(|(number, ask)| smf.answer(&mut lab, number, ask));
+        let new_requests = smf.new_requests(&lab);
+        assert_eq!(steps(&new_requests), [(0, step)]);
+        new_requests.into_iter().for_each(|(number, request)| smf.answer(&mut lab, number, request));
         lab.settle();
     }
     let (before, before_setups) = (lab.sent.len(), sent(&lab, NgapPduKind::Initiating_PDUSessionResourceSetup));
@@ -444,8 +446,13 @@ fn service_in_handover_continues_at_target() {
     lab.reachable = false;
     lab.arrive();
     assert_eq!(sent(&lab, NgapPduKind::Initiating_PDUSessionResourceSetup), before_setups + 1);
-    assert_eq!(steps(&smf.asked(&lab)), [(0, "complete"), (1, "complete")]);
+    assert_eq!(steps(&smf.new_requests(&lab)), [(0, "complete"), (1, "complete")]);
     let mut context = lab.context().expect("a context");
-    assert!(context.chain.pending_accept.is_none() && context.chain.by_psi(6).is_some_and(|session| session.up));
-    assert!(context.chain.handover.is_some_and(|crossing| crossing.taken.iter().any(|(psi, ..)| *psi == 6)));
+    assert!(
+        context.remote_sessions.pending_accept.is_none()
+            && context.remote_sessions.by_psi(6).is_some_and(|session| session.up)
+    );
+    assert!(
+        context.remote_sessions.handover.is_some_and(|handover| handover.accepted.iter().any(|(psi, ..)| *psi == 6))
+    );
 }
