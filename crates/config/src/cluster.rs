@@ -6,11 +6,11 @@ use crate::surfaces::{SOCKET_PATH, etcd_tls};
 use crate::values::DurationText;
 use std::net::SocketAddr;
 use std::time::Duration;
+use vireo_cluster::{Ack, ClusterConfig, Mode, ReplicationConfig, ScalingConfig};
 use vireo_core::config::StateLocation;
 use vireo_core::placement::balance::steer::Policy;
 use vireo_core::placement::cluster::Scaling;
 use vireo_fabric::identity::TlsConfig;
-use vireo_node::cluster::{Ack, ClusterConfig, Mode, ReplicationConfig, ScalingConfig};
 use vireo_types::Bucket;
 
 /// Range of hosts that may join during a balancer's life, i.e. of pool partitions.

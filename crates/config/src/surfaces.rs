@@ -6,7 +6,7 @@ use crate::values::{DurationText, Listen};
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use vireo_node::cluster::{ClusterConfig, EtcdTls};
+use vireo_cluster::{ClusterConfig, EtcdTls};
 use vireo_ops::config::{ApiConfig, ApiSocket, ApiToken, DatabaseTls};
 use vireo_ops::sbi::{Encoding, SbiConfig};
 

@@ -3,13 +3,14 @@
 //! The parts start in the order of their dependencies and stop in reverse.
 
 use crate::balancer::{Balancer, StopHandle};
-use crate::host::{Host, HostBuilder, HostConfig, HostError, HostSender, Input, RegionUsage};
+use crate::host::{Host, HostBuilder, HostConfig, HostError, RegionUsage};
 use crate::smf_link::SmfLink;
 use crossbeam_channel::{Sender, bounded};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
+use vireo_cluster::{HostSender, Input};
 use vireo_core::config::CoreConfig;
 use vireo_n4::InProcess;
 use vireo_ops::api::{
@@ -82,10 +83,10 @@ pub enum StartError {
     Tls(#[from] vireo_fabric::identity::TlsError),
     /// Etcd, which stores the controller state, is unusable.
     #[error(transparent)]
-    Etcd(#[from] crate::controller::EtcdError),
+    Etcd(#[from] vireo_controller::EtcdError),
     /// The connection to the controller fails.
     #[error(transparent)]
-    Link(#[from] crate::cluster::LinkError),
+    Link(#[from] vireo_cluster::LinkError),
     /// The hot restart of a balancer fails.
     #[error(transparent)]
     Handover(#[from] crate::balancer::HotRestartError),
@@ -254,7 +255,7 @@ pub(crate) struct ControlStatus {
     pub(crate) gauge: RegionUsage,
     pub(crate) metrics: Arc<Metrics>,
     /// Replication status; only in a host of a cluster.
-    pub(crate) copies: Option<crate::cluster::ReplicatorStatus>,
+    pub(crate) copies: Option<vireo_cluster::replicator::ReplicatorStatus>,
 }
 
 impl ControlStatus {
@@ -272,7 +273,7 @@ impl StatusSource for ControlStatus {
         let (reply, answer) = bounded(1);
         let asked = self.inputs.send_timeout(Input::Status { filter: filter.clone(), reply }, STATUS_WAIT);
         let mut status: Status = asked.ok().and_then(|()| answer.recv_timeout(STATUS_WAIT).ok()).unwrap_or_default();
-        status.copies = self.copies.as_ref().map_or(0, crate::cluster::ReplicatorStatus::copies);
+        status.copies = self.copies.as_ref().map_or(0, vireo_cluster::replicator::ReplicatorStatus::copies);
         for worker in &mut status.workers {
             // A worker that has exited meanwhile has no CPU time.
             worker.cpu_us = vireo_ops::metrics::process::cpu_us_of(worker.pid).unwrap_or(0);

@@ -6,7 +6,6 @@
 pub mod balancer;
 pub mod cluster;
 pub mod control;
-pub mod controller;
 pub mod host;
 mod smf_events;
 mod smf_link;

@@ -1,7 +1,7 @@
 //! Delivery of SBI events to the host's input queue.
 
-use crate::host::{HostSender, Input};
 use crate::smf_link::{SmfEvent, SmfEventQueue};
+use vireo_cluster::{HostSender, Input};
 
 impl SmfEventQueue for HostSender {
     fn send(&self, event: SmfEvent) {

@@ -34,7 +34,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             let config = Config::load(path)?;
             config.cluster.tls.as_ref().map_or(Ok(()), |tls| tls.check("cluster.tls"))?;
             config.cluster.check_listeners()?;
-            config.cluster.etcd_tls.map_or(Ok(()), |tls| tls.check())?;
+            config.cluster.etcd_tls.map_or(Ok(()), |tls| vireo_controller::check_tls(&tls))?;
             config.state.check_tls()?;
             config.sbi.tls.as_ref().map_or(Ok(()), |tls| tls.check("sbi.tls"))?;
             config.sbi.check_listeners()?;

@@ -207,7 +207,7 @@ mod tests {
     use vireo_config::Config;
     use vireo_lab::options::CoreOptions;
     use vireo_lab::provision::config;
-    use vireo_node::cluster::{Ack, Mode};
+    use vireo_core::placement::replica::{Ack, Mode};
     use vireo_ops::config::StateLocation;
 
     /// Returns a failure at 1 s with the given worst latency and number of lost UEs.

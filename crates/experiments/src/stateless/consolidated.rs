@@ -336,7 +336,7 @@ mod tests {
     use vireo_config::Config;
     use vireo_lab::options::CoreOptions;
     use vireo_lab::provision::config;
-    use vireo_node::cluster::{Ack, Mode};
+    use vireo_core::placement::replica::{Ack, Mode};
     use vireo_ops::config::StateLocation;
 
     #[test]

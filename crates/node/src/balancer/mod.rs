@@ -9,16 +9,11 @@ mod admission;
 mod assoc_ids;
 pub(crate) mod fleet;
 pub(crate) mod hot_restart;
-mod outbound;
 #[cfg(test)]
 mod tests;
 
 pub use hot_restart::HotRestartError;
-pub use outbound::{Command, CommandSender};
-pub(crate) use outbound::{CommandReceiver, channel};
 
-use crate::cluster::UnackedMessage;
-use crate::host::{HostSender, Input};
 use admission::Admission;
 use assoc_ids::AssocIdMap;
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
@@ -32,6 +27,7 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant as Monotonic};
+use vireo_cluster::{COMMANDS, Command, CommandReceiver, CommandSender, HostSender, Input, UnackedMessage};
 use vireo_core::amf::n2::{self, Route};
 use vireo_core::amf::ran::admission::Refusal;
 use vireo_n4 as n4;
@@ -48,8 +44,6 @@ use vireo_wire::pfcp::{Cause, Error};
 
 /// Payload protocol identifier of NGAP (TS 38.412 clause 7).
 pub const PPID_NGAP: u32 = 60;
-/// Capacity of the command queue from the host to the balancer.
-pub(crate) const COMMANDS: usize = 65_536;
 /// Maximum of bytes queued for one association whose peer does not read. Beyond it, the association
 /// is aborted.
 const UNSENT_LIMIT: usize = 16 << 20;
@@ -226,7 +220,7 @@ impl Balancer {
         metrics: Arc<Metrics>,
     ) -> std::io::Result<(Self, CommandSender, StopHandle)> {
         endpoint.watch(n4.as_raw_fd(), N4_TOKEN)?;
-        let (outbound, commands) = outbound::channel(COMMANDS, endpoint.waker());
+        let (outbound, commands) = vireo_cluster::channel(COMMANDS, endpoint.waker());
         let stop = Arc::new(AtomicBool::new(false));
         let followed = Arc::new(AtomicBool::new(false));
         let (sender, lists) = bounded(RELOADS);

@@ -1,8 +1,9 @@
 //! Configuration and unstarted parts of a host.
 
-use super::{HostError, HostSender, INPUTS, Membership, RegionUsage, WORKERS, queue};
+use super::{HostError, INPUTS, Membership, RegionUsage, WORKERS};
 use crate::smf_link::SmfLink;
 use crate::worker::region_layout::{self, RegionLayout};
+use vireo_cluster::{HostReceiver, HostSender};
 use vireo_core::amf::ran::admission::Allow;
 use vireo_core::config::CoreConfig;
 use vireo_ops::config::{OverloadConfig, PoolsConfig, SliceRuntime, StateConfig};
@@ -32,7 +33,7 @@ pub struct HostConfig {
 pub struct HostBuilder {
     pub(super) region: Region,
     pub(super) door: HostSender,
-    pub(super) inputs: queue::HostReceiver,
+    pub(super) inputs: HostReceiver,
     pub(super) plan: RegionLayout,
     /// Only in a cluster.
     pub(super) member: Option<Membership>,

@@ -8,11 +8,11 @@
 use super::Host;
 use super::database_takeover::{LoadingBuckets, newly_owned_buckets};
 use super::machine_io::EnteredUes;
-use crate::balancer::Command;
-use crate::cluster::config::ReplicationConfig;
-use crate::cluster::replicator::Replicator;
 use crate::worker::outbox::Outbox;
 use rustc_hash::FxHashSet;
+use vireo_cluster::Command;
+use vireo_cluster::ReplicationConfig;
+use vireo_cluster::replicator::Replicator;
 use vireo_core::placement::balance::HostId;
 use vireo_core::placement::balance::load_table::MovingAverage;
 use vireo_core::placement::cluster::ClusterMap;

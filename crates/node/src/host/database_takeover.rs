@@ -4,12 +4,11 @@
 //! replica entries. Inputs for these UEs wait meanwhile, as in a migration. A host that starts also
 //! claims the existing records of its buckets, so the only AMF may be restarted.
 
+use super::Host;
 use super::cluster::Owner;
-use super::{Host, Input};
-use crate::balancer::Command;
 use crate::smf_link::RequestExtras;
 use crate::worker::Location;
-use crate::worker::context_database::{BucketClaim, ClaimedUe, ContextDatabaseConfig, DatabaseRef};
+use crate::worker::context_database::{BucketClaim, ContextDatabaseConfig, DatabaseRef};
 use crate::worker::outbox::Outbox;
 use crate::worker::region_layout;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -17,6 +16,8 @@ use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
+use vireo_cluster::Command;
+use vireo_cluster::{ClaimedUe, Input, LoadedBuckets};
 use vireo_core::amf::context;
 use vireo_core::amf::n2::{Route, ShallowView};
 use vireo_core::placement::balance::map::BucketMap;
@@ -32,13 +33,6 @@ use vireo_types::{Bucket, Instant, Ltmsi, Supi};
 
 /// Interval of the retries after a database error.
 const AGAIN: Duration = Duration::from_millis(50);
-
-/// UEs that a thread has loaded.
-#[derive(Debug)]
-pub struct LoadedBuckets {
-    buckets: FxHashSet<Bucket>,
-    ues: Vec<ClaimedUe>,
-}
 
 /// Buckets that are being loaded.
 #[derive(Debug, Default)]

@@ -5,12 +5,12 @@
 
 use super::cluster::Owner;
 use super::{BATCH, EventMessage, Host, nodes};
-use crate::balancer::Command;
 use crate::smf_link::RequestExtras;
 use crate::worker::context_database::DatabaseRef;
 use crate::worker::event_message;
 use crate::worker::outbox::Outbox;
 use crate::worker::{Location, OUTBOX};
+use vireo_cluster::Command;
 use vireo_core::amf::n2;
 use vireo_core::placement::host::{NamedUe, named_ue};
 use vireo_core::placement::replica::EffectAssociations;

@@ -3,13 +3,13 @@
 //! The events of one UE are processed one by one and in order, by the worker that holds the UE.
 
 use super::{DeferredEvent, Host, WorkerRings};
-use crate::balancer::Command;
 use crate::worker::event_message::EventMessage;
 use crate::worker::region_layout;
 use rustc_hash::FxHashSet;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
+use vireo_cluster::Command;
 use vireo_core::amf::engine;
 use vireo_core::amf::n2::{Fault, Route, ShallowView};
 use vireo_core::placement::host::{NamedUe, named_ue};

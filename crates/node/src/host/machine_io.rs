@@ -2,12 +2,13 @@
 
 use super::cluster::{Membership, Pending};
 use super::database_takeover::introduces;
-use super::{DeferredEvent, Host, Input, nodes};
-use crate::balancer::Command;
-use crate::cluster::replicator::{PeerMessage, Replicator};
+use super::{DeferredEvent, Host, nodes};
 use crate::worker::event_message::EventMessage;
 use crate::worker::outbox::{Outbox, Summary};
 use crate::worker::{references, region_layout};
+use vireo_cluster::Command;
+use vireo_cluster::Input;
+use vireo_cluster::replicator::{PeerMessage, Replicator};
 use vireo_core::amf::context::{self, EncodedContext, UeContext};
 use vireo_core::config::Timers;
 use vireo_core::placement::balance::HostId;

@@ -5,11 +5,12 @@
 //! themselves.
 
 use super::pools::{Purpose, State};
-use super::{Host, HostConfig, HostSender, Input};
+use super::{Host, HostConfig};
 use crate::worker::region_layout::{HOST, NF_SERVING, RegionLayout};
 use rustc_hash::FxHashMap;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+use vireo_cluster::{HostSender, Input};
 use vireo_ops::supervisor::{self, Supervisor, SupervisorConfig, WorkerEvent};
 use vireo_store::region::{DeadWorker, Region, Slot};
 use vireo_types::Instant;

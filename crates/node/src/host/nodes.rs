@@ -7,13 +7,13 @@ pub(super) use table::{Node, Nodes};
 
 use super::forward::ran_key;
 use super::{EventMessage, Host};
-use crate::balancer::Command;
-use crate::cluster::{LostBalancer, UnackedMessage};
 use crate::worker::outbox::Summary;
 use crate::worker::ran::PublishedNode;
 use crate::worker::region_layout;
 use std::net::IpAddr;
 use table::{AssociationLoss, RemovedNode};
+use vireo_cluster::Command;
+use vireo_cluster::{LostBalancer, UnackedMessage};
 use vireo_core::amf::context;
 use vireo_core::amf::ran::{self, RanNode, RanStepRequest, ResetItem};
 use vireo_core::placement::message::AssociationOwner;

@@ -5,8 +5,8 @@
 
 use super::forward::MOST_HELD;
 use super::{Host, INPUTS};
-use crate::balancer::Command;
 use rustc_hash::FxHashMap;
+use vireo_cluster::Command;
 use vireo_core::amf::n2::ShallowView;
 use vireo_core::amf::ran;
 use vireo_core::schedule::shed::{Level, OverloadAction, Thresholds, relief};

@@ -1,11 +1,12 @@
 //! Location of a host's contexts.
 
 use super::keep::{self, Kept};
-use super::{HostConfig, HostError, HostSender};
+use super::{HostConfig, HostError};
 use crate::worker::Location;
 use crate::worker::context_database::{self, ContextDatabaseConfig};
 use rand::RngCore;
 use rand::rngs::StdRng;
+use vireo_cluster::HostSender;
 use vireo_ops::config::StateLocation;
 use vireo_ops::state::RecordsConfig;
 

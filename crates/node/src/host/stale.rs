@@ -5,8 +5,8 @@
 //! by its own budget, and does not affect others.
 
 use super::Host;
-use crate::balancer::Command;
 use rustc_hash::FxHashMap;
+use vireo_cluster::Command;
 use vireo_core::amf::n2;
 use vireo_ops::clock::clock;
 use vireo_store::region::Slot;

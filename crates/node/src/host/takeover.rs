@@ -4,11 +4,12 @@
 //! A new worker fills the slot. The dead worker was reaped before, so none of its operations can
 //! still take effect (DESIGN decision 3).
 
-use super::{Host, Input};
+use super::Host;
 use crate::worker::outbox::Summary;
 use crate::worker::region_layout;
 use rustc_hash::FxHashSet;
 use std::sync::atomic::Ordering;
+use vireo_cluster::Input;
 use vireo_core::schedule::kind::NfKind;
 use vireo_ops::clock::clock;
 use vireo_store::region::{DeadWorker, Slot};

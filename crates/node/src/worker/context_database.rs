@@ -45,6 +45,7 @@ pub(super) use writers::{LatestUe, pending_content};
 use batch::Prefetched;
 use record::{EncodedUeRecord, stored};
 use std::time::Duration;
+use vireo_cluster::ClaimedUe;
 use vireo_core::amf::context;
 use vireo_core::config::{StatePersist, StateWrite};
 use vireo_core::placement::replica;
@@ -220,17 +221,6 @@ impl ContextDatabase {
         let found = there(&mut self.records)?.load(&[name(&self.config, id)])?.pop().flatten();
         found.map(|found| Ok((found.version, stored(&self.config, found)?))).transpose()
     }
-}
-
-/// A UE of another host that this host has claimed.
-#[derive(Debug)]
-pub(crate) struct ClaimedUe {
-    /// Number of the record in its collection.
-    pub(crate) id: u64,
-    /// Owner number before the claim.
-    pub(crate) before: u64,
-    /// Content of the record.
-    pub(crate) stored: UeRecord,
 }
 
 /// Claim of the records of some buckets. Claimed records stay claimed when the rest is retried.

@@ -7,18 +7,18 @@
 mod io;
 pub(super) mod snapshot;
 
-use super::Command;
-use crate::cluster::{
-    ClusterConfig, ControllerClient, HeartbeatHandle, HeartbeatTargets, JoinReply, LinkError, LocalMember,
-    ProgressCounter,
-};
-use crate::host::Input;
 use io::FleetIo;
 use rustix::event::epoll;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::{Arc, Mutex};
+use vireo_cluster::Command;
+use vireo_cluster::Input;
+use vireo_cluster::{
+    ClusterConfig, ControllerClient, HeartbeatHandle, HeartbeatTargets, JoinReply, LinkError, LocalMember,
+    ProgressCounter,
+};
 use vireo_core::config::CoreConfig;
 use vireo_core::placement::ConnectionId;
 use vireo_core::placement::balance::{BalancerId, HostId};

@@ -4,12 +4,12 @@
 //! the controller do not notice a hot restart.
 
 use super::{Fleet, FleetConfig};
-use crate::cluster::{ControllerClient, ControllerClientSnapshot, LinkError};
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::net::TcpListener;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use vireo_cluster::{ControllerClient, ControllerClientSnapshot, LinkError};
 use vireo_core::placement::balancer::{self, BalancerMachine};
 use vireo_core::placement::cluster::{ClusterMap, DurableState};
 use vireo_core::placement::message::BalancerAssignment;

@@ -1,7 +1,7 @@
 use super::*;
-use crate::controller;
 use std::net::Ipv4Addr;
 use std::time::{Duration as Span, Instant as Monotonic};
+use vireo_controller as controller;
 use vireo_core::placement::balance::map::SliceBuckets;
 use vireo_core::placement::balance::ring::WeightedHost;
 use vireo_core::placement::cluster::Member as Joined;

@@ -2,7 +2,6 @@
 //!
 //! It transfers messages and descriptors, each with a deadline.
 
-use crate::cluster::ProgressCounter;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
     recvmsg, sendmsg, sockopt,
@@ -15,6 +14,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
+use vireo_cluster::ProgressCounter;
 
 /// Maximum size of a message in bytes.
 pub(super) const MOST: usize = 256 << 20;

@@ -4,8 +4,6 @@
 
 use super::channel::HotRestartChannel;
 use super::{HotRestartError, PredecessorMessage, STEP, SuccessorMessage, WORDS};
-use crate::cluster::ProgressCounter;
-use crate::controller::EmbeddedController;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use std::fs;
 use std::io;
@@ -15,6 +13,8 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use vireo_cluster::ProgressCounter;
+use vireo_cluster::ResidentController;
 use vireo_sctp::Waker;
 
 /// Maximum of simultaneous requests. Further connections are closed.
@@ -28,7 +28,7 @@ pub(crate) struct HotRestartListener {
     /// TCP listener of the API, which moves to the successor.
     api: Option<OwnedFd>,
     /// Embedded controller of this process, which moves to the successor.
-    controller: Option<Arc<EmbeddedController>>,
+    controller: Option<Arc<dyn ResidentController>>,
     /// Connections whose request has not been read yet.
     asking: Arc<AtomicUsize>,
     asked: (Sender<HotRestartChannel>, Receiver<HotRestartChannel>),
@@ -45,7 +45,7 @@ impl HotRestartListener {
     pub(crate) fn open(
         path: &Path,
         api: Option<OwnedFd>,
-        controller: Option<Arc<EmbeddedController>>,
+        controller: Option<Arc<dyn ResidentController>>,
     ) -> Result<Self, HotRestartError> {
         if UnixStream::connect(path).is_ok() {
             return Err(HotRestartError::InUse(path.to_owned()));
@@ -67,7 +67,7 @@ impl HotRestartListener {
     pub(super) fn on(
         listener: UnixListener,
         path: &Path,
-        (api, controller): (Option<OwnedFd>, Option<Arc<EmbeddedController>>),
+        (api, controller): (Option<OwnedFd>, Option<Arc<dyn ResidentController>>),
     ) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
         let (path, asking, asked) = (path.to_owned(), Arc::default(), bounded(1));
@@ -84,7 +84,7 @@ impl HotRestartListener {
     }
 
     /// Returns the embedded controller of this process.
-    pub(super) fn controller(&self) -> Option<&EmbeddedController> {
+    pub(super) fn controller(&self) -> Option<&dyn ResidentController> {
         self.controller.as_deref()
     }
 

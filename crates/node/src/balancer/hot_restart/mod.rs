@@ -26,8 +26,6 @@ pub(crate) use listener::HotRestartListener;
 use super::fleet::snapshot::FleetSnapshot;
 use super::fleet::{Fleet, FleetConfig, FleetView};
 use super::{Association, Balancer, DESK_TOKEN, Hosts, StopHandle};
-use crate::cluster::{ClusterConfig, ProgressCounter};
-use crate::controller::EmbeddedController;
 use channel::{HotRestartChannel, encoded};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, getpid, pidfd_open, pidfd_send_signal};
@@ -40,6 +38,8 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+use vireo_cluster::ResidentController;
+use vireo_cluster::{ClusterConfig, ProgressCounter};
 use vireo_core::config::CoreConfig;
 use vireo_core::placement::cluster::DurableState;
 use vireo_fabric::{Security, VERSION};
@@ -200,7 +200,7 @@ impl Balancer {
         let EndpointHandoff { socket, known } = self.endpoint.hand_over()?;
         let (listener, api) = desk.sockets();
         let (carried, of_fleet) = fleet.snapshot().ok_or(HotRestartError::Tls)?;
-        let beside = desk.controller().filter(|_| controller.is_some()).map(EmbeddedController::listener);
+        let beside = desk.controller().filter(|_| controller.is_some()).map(ResidentController::listener);
         let snapshot = self.snapshot(known, api.is_some(), controller, carried);
         let snapshot = encoded(&snapshot).map_err(|error| HotRestartError::Large(error.to_string()))?;
         let mut sockets = vec![listener, socket.as_fd(), self.n4.as_fd()];
@@ -390,7 +390,7 @@ impl ReceivedState {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ResumeError {
     #[error(transparent)]
-    Link(#[from] crate::cluster::LinkError),
+    Link(#[from] vireo_cluster::LinkError),
     #[error(transparent)]
     Io(#[from] io::Error),
 }
@@ -427,7 +427,7 @@ impl ResumableBalancer {
     pub(crate) fn serve(
         self,
         api: Option<OwnedFd>,
-        controller: Option<(Arc<EmbeddedController>, DurableState)>,
+        controller: Option<(Arc<dyn ResidentController>, DurableState)>,
     ) -> Result<Balancer, HotRestartError> {
         let ResumableBalancer { mut line, path, listener, mut balancer, .. } = self;
         let turns = ProgressCounter::default();

@@ -4,13 +4,13 @@
 
 use super::*;
 use crate::balancer::fleet::tests::core;
-use crate::cluster::{
-    BalancerConfig, BalancerNode, ControllerClient, HeartbeatHandle, HeartbeatTargets, JoinReply, LocalMember,
-};
-use crate::controller;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::Instant as Monotonic;
+use vireo_cluster::{
+    BalancerConfig, BalancerNode, ControllerClient, HeartbeatHandle, HeartbeatTargets, JoinReply, LocalMember,
+};
+use vireo_controller as controller;
 use vireo_core::placement::cluster::Member;
 use vireo_core::placement::message::{ToBalancer, ToHost, ToMember};
 use vireo_fabric::Role;

@@ -17,13 +17,13 @@ mod newcomers;
 mod table;
 
 use super::{Host, Nodes};
-use crate::balancer::Command;
 use crate::worker::event_message::EventMessage;
 use crate::worker::outbox::Summary;
 use line::Line;
 use newcomers::{FirstSteps, Newcomer};
 use rand::RngCore;
 use table::{Admission, Arrival, Limit, Origin, Table};
+use vireo_cluster::Command;
 use vireo_core::amf::engine;
 use vireo_core::amf::n2::{self, EstablishmentCause, ShallowView, UeMessage};
 use vireo_core::schedule::kind::NfKind;

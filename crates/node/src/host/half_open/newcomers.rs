@@ -7,7 +7,8 @@
 //! Overload Start.
 
 use super::{Host, TurnedAway, origin};
-use crate::host::{BATCH, Input};
+use crate::host::BATCH;
+use vireo_cluster::Input;
 use vireo_core::amf::n2::{Route, ShallowView};
 use vireo_core::schedule::shed::Level;
 use vireo_ops::clock::clock;
@@ -130,7 +131,7 @@ impl Host {
     pub(in crate::host) fn return_newcomers(&mut self) {
         while let Some(Newcomer { number, .. }) = self.admission.half_open.line.pop() {
             if number != 0 {
-                self.egress.send(crate::balancer::Command::ReturnInput { number });
+                self.egress.send(vireo_cluster::Command::ReturnInput { number });
             }
         }
     }

@@ -1,8 +1,9 @@
 //! Set-up of the sessions of kept contexts at their UPFs, while RAN nodes wait.
 
-use crate::host::{Host, Input};
+use crate::host::Host;
 use rustc_hash::FxHashSet;
 use std::net::SocketAddr;
+use vireo_cluster::Input;
 use vireo_core::amf::context::UeContext;
 use vireo_types::{Duration, Instant, Seid};
 

@@ -8,13 +8,14 @@
 
 use super::holder::{self, Held, Renewal};
 use super::{Tally, mark};
-use crate::host::{Host, HostError, HostSender};
+use crate::host::{Host, HostError};
 use crate::worker::Location;
 use crate::worker::context_database::{Becomes, ContextDatabaseConfig, DatabaseRef, Resumption};
 use rustc_hash::FxHasher;
 use std::hash::Hasher;
 use std::sync::Arc;
 use std::time::Duration;
+use vireo_cluster::HostSender;
 use vireo_core::amf::context::{self, Counts, UeContext};
 use vireo_core::config::CoreConfig;
 use vireo_ops::clock::clock;

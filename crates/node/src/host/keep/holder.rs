@@ -11,12 +11,12 @@
 //! cannot harm UEs: each of their records names its owner.
 
 use super::database::KeepError;
-use crate::host::{HostSender, Input};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use vireo_cluster::{HostSender, Input};
 use vireo_store::Version;
 use vireo_store::records::{Change, Name, RecordError, RecordStore};
 

@@ -7,8 +7,8 @@
 //! In a cluster the answering host decides. The other hosts receive the NG Setup when it has taken
 //! effect.
 
-use crate::balancer::Command;
 use crate::host::Host;
+use vireo_cluster::Command;
 use vireo_core::amf::ran::RanNode;
 use vireo_core::amf::ran::admission::{self, Refusal, Verdict};
 use vireo_ops::metrics::{Failure, Procedure};

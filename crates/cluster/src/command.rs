@@ -9,6 +9,9 @@ use vireo_core::placement::message::{AssociationOwner, PoolLoad};
 use vireo_sctp::Waker;
 use vireo_types::{AssocId, Dnn, Instant, Ltmsi, Seid, SessionAddress, Supi};
 
+/// Capacity of the command queue from the host to the balancer.
+pub const COMMANDS: usize = 65_536;
+
 /// A request of the host to the balancer.
 #[derive(Debug)]
 pub enum Command {
@@ -126,13 +129,13 @@ pub struct CommandSender {
 
 /// Receiver of commands, used by the balancer.
 #[derive(Debug)]
-pub(crate) struct CommandReceiver {
-    pub(crate) queue: Receiver<Command>,
+pub struct CommandReceiver {
+    pub queue: Receiver<Command>,
     sleeping: Arc<AtomicBool>,
 }
 
 /// Creates a queue of at most `capacity` commands. `waker` wakes the balancer.
-pub(crate) fn channel(capacity: usize, waker: Waker) -> (CommandSender, CommandReceiver) {
+pub fn channel(capacity: usize, waker: Waker) -> (CommandSender, CommandReceiver) {
     let (sender, receiver) = bounded(capacity);
     let sleeping = Arc::new(AtomicBool::new(false));
     let outbound = CommandSender { queue: sender, sleeping: Arc::clone(&sleeping), waker, unflushed: false };
@@ -178,7 +181,7 @@ impl CommandSender {
 
 impl CommandReceiver {
     /// Announces that the balancer will sleep. Returns false if a command is queued.
-    pub(crate) fn sleep(&self) -> bool {
+    pub fn sleep(&self) -> bool {
         self.sleeping.store(true, Ordering::SeqCst);
         fence(Ordering::SeqCst);
         if self.queue.is_empty() {
@@ -188,7 +191,7 @@ impl CommandReceiver {
         false
     }
 
-    pub(crate) fn awake(&self) {
+    pub fn awake(&self) {
         self.sleeping.store(false, Ordering::SeqCst);
     }
 }

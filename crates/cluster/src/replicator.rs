@@ -2,8 +2,8 @@
 //!
 //! Unacknowledged copies are kept and sent again after a connection was lost.
 
-use super::heartbeat::ProgressCounter;
-use crate::host::HostSender;
+use crate::input_queue::HostSender;
+use crate::progress::ProgressCounter;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use rustc_hash::FxHashMap;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -51,7 +51,7 @@ const SAID: usize = 4096;
 
 /// Message of a peer that is not a copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum PeerMessage {
+pub enum PeerMessage {
     /// Message of the address audit.
     AddressAudit { from: HostId, message: AddressAuditMessage },
     /// The peer has these UEs of this host from other hosts.
@@ -131,7 +131,7 @@ impl Shared {
 
 /// Host side of the replicator.
 #[derive(Debug)]
-pub(crate) struct Replicator {
+pub struct Replicator {
     own: HostId,
     shared: Arc<Shared>,
     orders: Sender<ReplicatorCommand>,
@@ -142,28 +142,28 @@ pub(crate) struct Replicator {
 
 /// Status of the replicator for other threads.
 #[derive(Clone, Debug)]
-pub(crate) struct ReplicatorStatus(Arc<Shared>);
+pub struct ReplicatorStatus(Arc<Shared>);
 
 impl ReplicatorStatus {
     /// Returns the number of replica entries.
-    pub(crate) fn copies(&self) -> usize {
+    pub fn copies(&self) -> usize {
         self.0.shadows().len()
     }
 
     /// Returns true if another host has refused this host's epoch.
-    pub(crate) fn is_fenced(&self) -> bool {
+    pub fn is_fenced(&self) -> bool {
         self.0.fenced.load(Ordering::Relaxed)
     }
 
     /// Returns true if the host has drained: other hosts have all its state.
-    pub(crate) fn has_left(&self) -> bool {
+    pub fn has_left(&self) -> bool {
         self.0.left.load(Ordering::Relaxed)
     }
 }
 
 /// Replicator thread, before it runs.
 #[derive(Debug)]
-pub(crate) struct ReplicatorThread {
+pub struct ReplicatorThread {
     own: HostId,
     shared: Arc<Shared>,
     orders: Receiver<ReplicatorCommand>,
@@ -201,7 +201,7 @@ struct OwnerConnection {
 }
 
 /// Creates both sides; a host may leave copies unacknowledged for `patience`.
-pub(crate) fn replicator(
+pub fn replicator(
     own: HostId,
     patience: Duration,
     (listener, security): (TcpListener, Security),
@@ -249,13 +249,13 @@ impl ReplicaAcks for Replicator {
 
 impl Replicator {
     /// Returns true if a host has left copies unacknowledged for too long.
-    pub(crate) fn is_unreached(&self, host: HostId) -> bool {
+    pub fn is_unreached(&self, host: HostId) -> bool {
         self.shared.unreached.get(host.index()).is_some_and(|unreached| unreached.load(Ordering::Relaxed))
     }
 
     /// Buffers a message for a host, with its number in the sequence of copies, until
     /// [`Replicator::flush`]. Returns its length in bytes.
-    pub(crate) fn put(&self, to: HostId, number: u64, message: &ToReplica<'_>) -> usize {
+    pub fn put(&self, to: HostId, number: u64, message: &ToReplica<'_>) -> usize {
         let mut gathered = self.gathered.borrow_mut();
         let place = gathered.iter().position(|(host, _)| *host == to).unwrap_or_else(|| {
             gathered.push((to, Batch { last: number, frames: frame::FrameWriter::with_room(ROOM) }));
@@ -281,7 +281,7 @@ impl Replicator {
     }
 
     /// Passes all buffered messages to the thread and wakes it.
-    pub(crate) fn flush(&self) {
+    pub fn flush(&self) {
         self.give();
         self.wake();
     }
@@ -304,7 +304,7 @@ impl Replicator {
     }
 
     /// Adopts the map of a new epoch; returns what this host takes over.
-    pub(crate) fn adopt(&self, map: &ClusterMap) -> TakeoverSet {
+    pub fn adopt(&self, map: &ClusterMap) -> TakeoverSet {
         let hosts: Vec<HostId> = map.hosts.iter().map(|(host, _)| *host).collect();
         let taken = self.shared.shadows().adopt(&map.buckets, &hosts);
         let others = map.hosts.iter().copied().filter(|(host, _)| *host != self.own).collect();
@@ -316,30 +316,30 @@ impl Replicator {
     }
 
     /// Records that the host has left its cluster.
-    pub(crate) fn tell_left(&self) {
+    pub fn tell_left(&self) {
         self.shared.left.store(true, Ordering::Relaxed);
     }
 
     /// Returns true if a handoff was received.
     #[inline]
-    pub(crate) fn has_handed(&self) -> bool {
+    pub fn has_handed(&self) -> bool {
         self.shared.handed.load(Ordering::Acquire)
     }
 
     /// Returns the buckets handed off since the last call.
-    pub(crate) fn take_handed(&self) -> TakeoverSet {
+    pub fn take_handed(&self) -> TakeoverSet {
         self.shared.handed.store(false, Ordering::Release);
         self.shared.shadows().take_handed()
     }
 
     /// Returns true if a message other than a copy was received.
     #[inline]
-    pub(crate) fn has_peer_message(&self) -> bool {
+    pub fn has_peer_message(&self) -> bool {
         self.shared.has_said.load(Ordering::Acquire)
     }
 
     /// Returns the messages received since the last call.
-    pub(crate) fn take_peer_messages(&self) -> Vec<PeerMessage> {
+    pub fn take_peer_messages(&self) -> Vec<PeerMessage> {
         if !self.has_peer_message() {
             return Vec::new();
         }
@@ -348,13 +348,13 @@ impl Replicator {
     }
 
     /// Stores replica entries of UEs that this host hands off.
-    pub(crate) fn keep_own<'a>(&self, ues: impl Iterator<Item = (Ltmsi, EncodedContext<'a>)>) {
+    pub fn keep_own<'a>(&self, ues: impl Iterator<Item = (Ltmsi, EncodedContext<'a>)>) {
         let mut shadows = self.shared.shadows();
         ues.for_each(|(ltmsi, parts)| shadows.insert_own(ltmsi, &parts));
     }
 
     /// Returns the status for other threads.
-    pub(crate) fn watch(&self) -> ReplicatorStatus {
+    pub fn watch(&self) -> ReplicatorStatus {
         ReplicatorStatus(Arc::clone(&self.shared))
     }
 }
@@ -368,13 +368,13 @@ impl Drop for Replicator {
 
 impl ReplicatorThread {
     /// Returns the progress counter of the thread.
-    pub(crate) fn turns(&self) -> ProgressCounter {
+    pub fn turns(&self) -> ProgressCounter {
         self.turns.clone()
     }
 
     /// Runs until its host ends. Wakes the host through `door` when there are acknowledgements or
     /// messages.
-    pub(crate) fn run(mut self, door: &HostSender) {
+    pub fn run(mut self, door: &HostSender) {
         loop {
             self.turns.turn();
             while let Ok(order) = self.orders.try_recv() {

@@ -5,10 +5,11 @@
 //! with a limited CPU, is not declared dead. A dead or stopped member sends no heartbeats. Nor does
 //! a member with a thread that has made no progress for a second, so that others take over.
 
-use crate::host::HostSender;
+use crate::input_queue::HostSender;
+use crate::progress::ProgressCounter;
 use rustix::process::setpriority_process;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use vireo_core::placement::cluster::Member;
@@ -26,22 +27,6 @@ const LEAST_NICE: i32 = -20;
 const AGAIN: Duration = Duration::from_millis(100);
 /// Time without data from the peer after which a connection is replaced.
 const PATIENCE: Duration = Duration::from_secs(5);
-
-/// Progress counter of a watched thread: it grows as long as the thread runs its loop.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct ProgressCounter(Arc<AtomicU64>);
-
-impl ProgressCounter {
-    /// Counts one iteration. Only the watched thread calls this.
-    #[inline]
-    pub(crate) fn turn(&self) {
-        self.0.store(self.count().wrapping_add(1), Ordering::Relaxed);
-    }
-
-    fn count(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-}
 
 /// Thread whose progress is watched.
 #[derive(Debug)]
@@ -68,16 +53,16 @@ impl WatchedThread {
 
 /// Receivers of a member's heartbeats.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct HeartbeatTargets {
+pub struct HeartbeatTargets {
     /// Controller to which the member is connected.
-    pub(crate) controller: Option<SocketAddr>,
+    pub controller: Option<SocketAddr>,
     /// Balancers of a host; empty for a balancer.
-    pub(crate) balancers: Vec<SocketAddr>,
+    pub balancers: Vec<SocketAddr>,
 }
 
 /// Handle of a member's heartbeat; dropping it ends the heartbeat.
 #[derive(Debug)]
-pub(crate) struct HeartbeatHandle {
+pub struct HeartbeatHandle {
     audience: Arc<Mutex<HeartbeatTargets>>,
     stop: Arc<AtomicBool>,
 }
@@ -91,7 +76,7 @@ impl Drop for HeartbeatHandle {
 impl HeartbeatHandle {
     /// Starts the heartbeat of a member, sent as long as the watched threads make progress in each
     /// heartbeat interval. A host thread that may sleep longer is woken through `door`.
-    pub(crate) fn start(
+    pub fn start(
         me: Member,
         heartbeat: Duration,
         security: &Security,
@@ -122,7 +107,7 @@ impl HeartbeatHandle {
     }
 
     /// Replaces the receivers of heartbeats.
-    pub(crate) fn goes_to(&self, audience: HeartbeatTargets) {
+    pub fn goes_to(&self, audience: HeartbeatTargets) {
         *self.audience.lock().unwrap_or_else(PoisonError::into_inner) = audience;
     }
 }

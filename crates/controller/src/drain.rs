@@ -8,7 +8,7 @@ use vireo_sctp::Waker;
 
 /// Handle of other threads that drains hosts.
 #[derive(Clone, Debug)]
-pub(crate) struct DrainHandle {
+pub struct DrainHandle {
     pub(super) view: View,
     pub(super) drains: Sender<HostId>,
     pub(super) waker: Waker,
@@ -20,7 +20,7 @@ impl DrainHandle {
     /// # Errors
     ///
     /// Returns an error if the map lacks the host, or too many requests wait.
-    pub(crate) fn drain(&self, host: u16) -> Result<(), DrainError> {
+    pub fn drain(&self, host: u16) -> Result<(), DrainError> {
         // Never poisoned: the code under the lock does not panic.
         let has = self.view.lock().is_ok_and(|map| map.as_ref().is_some_and(|map| map.has_host(HostId(host))));
         if !has || self.drains.try_send(HostId(host)).is_err() {

@@ -4,40 +4,26 @@
 //! membership and bucket placement. They are the parts of [`crate::control`], started as separate
 //! processes and connected by the fabric.
 
-pub(crate) mod config;
-mod controller_client;
-mod heartbeat;
-mod introductions;
-mod link;
-mod pending_pfcp;
-pub(crate) mod replicator;
-mod unacked;
-
-pub use config::{Ack, ClusterConfig, EtcdTls, Mode, ReplicationConfig, ScalingConfig};
-pub(crate) use controller_client::{ControllerClient, ControllerClientSnapshot, JoinReply, LocalMember, PATIENCE};
-pub(crate) use heartbeat::{HeartbeatHandle, HeartbeatTargets, ProgressCounter};
-pub use link::{LinkError, LostBalancer};
-pub(crate) use replicator::ReplicatorStatus;
-pub use unacked::UnackedMessage;
-
 use crate::balancer::fleet::{Fleet, FleetConfig, FleetView};
 use crate::balancer::hot_restart::{HotRestartListener, ReceivedState, ResumeError, SuccessorConfig};
-use crate::balancer::{Balancer, COMMANDS, HotRestartError, StopHandle, channel};
+use crate::balancer::{Balancer, HotRestartError, StopHandle};
 use crate::control::{ControlStatus, StartError, in_process, sctp, start_udm, upfs};
-use crate::controller::{self, EmbeddedController};
-use crate::host::{Host, HostBuilder, HostConfig, HostSender, Input, Membership};
+use crate::host::{Host, HostBuilder, HostConfig, Membership};
 use crate::smf_link::SmfLink;
-use link::{Link, LinkStatus};
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use vireo_cluster::replicator::{self, ReplicatorStatus};
+use vireo_cluster::{
+    COMMANDS, ClusterConfig, HostSender, Input, Link, LinkError, LinkStatus, ResidentController, channel, member_status,
+};
+use vireo_controller::{self as controller, EmbeddedController, check_tls};
 use vireo_core::config::CoreConfig;
-use vireo_core::placement::cluster::ClusterMap;
 use vireo_fabric::identity::TlsError;
 use vireo_fabric::{Role, Security};
-use vireo_ops::api::{self, BalancerStatus, DrainError, HostStatus, Status, StatusFilter, StatusSource};
+use vireo_ops::api::{self, DrainError, Status, StatusFilter, StatusSource};
 use vireo_ops::config::{ApiConfig, N2Config, N4Config, SliceRuntime};
 use vireo_ops::metrics::Metrics;
 use vireo_ops::n4::{self, N4Identity};
@@ -45,7 +31,7 @@ use vireo_ops::reload::Reload;
 use vireo_ops::sbi::SbiConfig;
 use vireo_sctp::{BindError, Endpoint, EndpointHandoff, Waker};
 use vireo_subscribers::{Store, UdmConfig};
-use vireo_types::{Bucket, Supi};
+use vireo_types::Supi;
 use vireo_upf::UpfHandle;
 
 /// Maximum time for which a stopping host waits until other hosts have its UEs.
@@ -149,7 +135,7 @@ impl BalancerNode {
         }
         let api = api::Server::start(&config.api, Arc::new(source), metrics)?;
         if let Some(path) = &cluster.handover {
-            let desk = HotRestartListener::open(path, listens_by(api.as_ref())?, running.clone())?;
+            let desk = HotRestartListener::open(path, listens_by(api.as_ref())?, running.clone().map(resident))?;
             balancer.hand_over_at(desk)?;
         }
         let thread = std::thread::Builder::new().name("balancer".into()).spawn(move || balancer.run())?;
@@ -209,6 +195,7 @@ impl BalancerNode {
         let (view, controller_of) = (ready.view(), beside.clone());
         let source = BalancerSource { view, controller: controller_of, upf: None, started: Instant::now() };
         let api = api::Prepared::resume(listener, &config.api)?;
+        let controller = controller.map(|(controller, record)| (resident(controller), record));
         let balancer = ready.serve(api.listener()?.map(OwnedFd::from), controller)?;
         // Not before the running process has passed on everything: otherwise this process would
         // receive its clients.
@@ -257,6 +244,11 @@ impl BalancerNode {
     }
 }
 
+/// Returns the controller as the balancer of its process sees it.
+fn resident(controller: Arc<EmbeddedController>) -> Arc<dyn ResidentController> {
+    controller
+}
+
 /// Loads the security of a balancer, which is the controller too if there is no other.
 fn secured_balancer(cluster: &ClusterConfig) -> Result<Security, TlsError> {
     cluster.permits(cluster.balancer)?;
@@ -277,24 +269,6 @@ fn can_hand_over(config: &BalancerConfig) -> Result<(), HotRestartError> {
 /// Returns the listening socket of a status interface.
 fn listens_by(api: Option<&api::Server>) -> std::io::Result<Option<OwnedFd>> {
     api.map_or(Ok(None), api::Server::listener).map(|listener| listener.map(OwnedFd::from))
-}
-
-/// Returns the status entries of a map.
-pub(crate) fn member_status(map: &ClusterMap) -> (Vec<HostStatus>, Vec<BalancerStatus>) {
-    let buckets = || (0..Bucket::COUNT).map(|bucket| map.buckets.owners(Bucket::new(bucket)));
-    let hosts = map.hosts.iter().map(|(host, address)| HostStatus {
-        host: host.0,
-        address: address.to_string(),
-        buckets: buckets().filter(|owners| owners.owner() == Some(*host)).count(),
-        replicas: buckets().filter(|owners| owners.replicas().any(|replica| replica == *host)).count(),
-        epoch: map.epoch(),
-    });
-    let balancers = map.balancers.iter().map(|(balancer, address)| BalancerStatus {
-        balancer: balancer.0,
-        address: address.to_string(),
-        holds_n4: map.holder() == Some(*balancer),
-    });
-    (hosts.collect(), balancers.collect())
 }
 
 /// Configuration of a cluster's controller.
@@ -326,7 +300,7 @@ impl ControllerNode {
     pub fn start(config: &ControllerConfig, metrics: Arc<Metrics>) -> Result<Self, StartError> {
         let ControllerConfig { api, cluster, slices, name } = config;
         let security = Security::load(cluster.tls.as_ref(), &[Role::Controller])?;
-        cluster.etcd_tls.as_ref().map_or(Ok(()), EtcdTls::check)?;
+        cluster.etcd_tls.as_ref().map_or(Ok(()), check_tls)?;
         let addresses = cluster.controllers();
         for address in &addresses {
             cluster.permits(*address)?;

@@ -5,14 +5,17 @@
 //! associations that it had. If the cluster evicts this host, the host ends: other hosts own its
 //! UEs.
 
-use super::ClusterConfig;
-use super::controller_client::{ControllerClient, JoinReply, LocalMember};
-use super::heartbeat::{HeartbeatHandle, HeartbeatTargets, ProgressCounter};
-use super::introductions::Introductions;
-use super::pending_pfcp::PendingPfcp;
-use super::unacked::{UnackedMessage, UnackedQueue};
-use crate::balancer::{Command, CommandReceiver};
-use crate::host::{HostSender, Input};
+use crate::command::{Command, CommandReceiver};
+use crate::config::ClusterConfig;
+use crate::controller_client::{ControllerClient, JoinReply, LocalMember};
+use crate::error::LinkError;
+use crate::heartbeat::{HeartbeatHandle, HeartbeatTargets};
+use crate::input::Input;
+use crate::input_queue::HostSender;
+use crate::introductions::Introductions;
+use crate::pending_pfcp::PendingPfcp;
+use crate::progress::ProgressCounter;
+use crate::unacked::{LostBalancer, UnackedMessage, UnackedQueue};
 use crossbeam_channel::TrySendError;
 use rustix::event::{PollFd, PollFlags, poll};
 use smallvec::{SmallVec, smallvec};
@@ -43,45 +46,9 @@ const BATCH: usize = 1024;
 /// Interval at which a full input queue of the host is tried again.
 const ROOM: Duration = Duration::from_micros(100);
 
-/// Reason why a member cannot join or is not in its cluster.
-#[derive(Debug, thiserror::Error)]
-pub enum LinkError {
-    /// No controller answers at any configured address.
-    #[error(
-        "there is no controller at {address}: {why}; start `vireo controller` (or `vireo balancer`, where cluster.controller \
-         is not set), and check cluster.controller and cluster.balancer"
-    )]
-    Nobody {
-        /// Address of the controller.
-        address: SocketAddr,
-        /// Error of the last attempt.
-        why: FrameError,
-    },
-    /// The controller will refuse this member until the configuration changes.
-    #[error("the controller at {address} is not to be talked to: {why}")]
-    Apart {
-        /// Address of the controller.
-        address: SocketAddr,
-        /// Error of the last attempt.
-        why: FrameError,
-    },
-    /// The connection was lost.
-    #[error("the connection is lost: {0}")]
-    Lost(#[from] FrameError),
-    /// The controller refuses or has evicted the member.
-    #[error("the controller has sent it away: {0}")]
-    Refused(String),
-    /// The cluster has removed the member.
-    #[error("the cluster has gone on without it since epoch {0}: others have what it had; start it anew")]
-    Fenced(u64),
-    /// Error of the operating system.
-    #[error("the connections cannot be heard: {0}")]
-    System(std::io::Error),
-}
-
 /// Connections of a host.
 #[derive(Debug)]
-pub(crate) struct Link {
+pub struct Link {
     host: HostId,
     caller: ControllerClient,
     security: Security,
@@ -124,16 +91,6 @@ struct BalancerConnection {
     given: UnackedQueue,
 }
 
-/// State of a lost balancer that other balancers continue.
-#[derive(Debug)]
-pub struct LostBalancer {
-    pub(crate) associations: BTreeSet<AssocId>,
-    /// AMF addresses at which the associations ended.
-    pub(crate) endpoints: Vec<IpAddr>,
-    /// Messages that the balancer may not have sent.
-    pub(crate) unsent: Vec<UnackedMessage>,
-}
-
 impl BalancerConnection {
     fn new(address: SocketAddr, again: Instant) -> Self {
         let (up, endpoints, given) = (BTreeSet::new(), Vec::new(), UnackedQueue::default());
@@ -153,21 +110,17 @@ impl BalancerConnection {
 
 /// Status of a link for other threads.
 #[derive(Clone, Debug)]
-pub(crate) struct LinkStatus(Arc<AtomicBool>);
+pub struct LinkStatus(Arc<AtomicBool>);
 
 impl LinkStatus {
-    pub(crate) fn has_ended(&self) -> bool {
+    pub fn has_ended(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 }
 
 impl Link {
     /// Finds the controller and joins; the host receives copies of other hosts at `copies`.
-    pub(crate) fn join(
-        config: &ClusterConfig,
-        security: &Security,
-        copies: SocketAddr,
-    ) -> Result<(Self, Welcome), LinkError> {
+    pub fn join(config: &ClusterConfig, security: &Security, copies: SocketAddr) -> Result<(Self, Welcome), LinkError> {
         let (caller, told) = ControllerClient::join(config, security, LocalMember::Host(copies))?;
         let JoinReply::Host(welcome) = told else {
             return Err(LinkError::Refused("it was given the number of a balancer".into()));
@@ -195,13 +148,13 @@ impl Link {
         Ok((link, welcome))
     }
 
-    pub(crate) fn ended(&self) -> LinkStatus {
+    pub fn ended(&self) -> LinkStatus {
         LinkStatus(Arc::clone(&self.ended))
     }
 
     /// Reports that the host is ready, and runs until the host is removed from the cluster or the
     /// replicator stops.
-    pub(crate) fn run(
+    pub fn run(
         mut self,
         door: &HostSender,
         commands: &CommandReceiver,
@@ -684,7 +637,7 @@ impl Link {
 }
 
 /// Converts a balancer message to an input of the host, if it is one.
-pub(crate) fn input(message: ToHost<'_>) -> Option<Input> {
+pub fn input(message: ToHost<'_>) -> Option<Input> {
     Some(match message {
         ToHost::Refused(_)
         | ToHost::Heartbeat

@@ -3,8 +3,8 @@
 //! The member never waits for the controller. If the controller is lost, the client searches for
 //! another one, and the member continues with its last map.
 
-use super::ClusterConfig;
-use super::link::LinkError;
+use crate::config::ClusterConfig;
+use crate::error::LinkError;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::net::{SocketAddr, TcpStream};
@@ -24,11 +24,11 @@ const AGAIN: Duration = Duration::from_millis(200);
 /// Polling interval of the join.
 const STEP: Duration = Duration::from_millis(5);
 /// Factor on the silence after which a member is declared dead: maximum silence of a controller.
-pub(crate) const PATIENCE: u32 = 5;
+pub const PATIENCE: u32 = 5;
 
 /// Role and address of the member that uses this client.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum LocalMember {
+pub enum LocalMember {
     /// Host, with the address at which it receives copies of other hosts.
     Host(SocketAddr),
     /// Balancer, with the address at which it accepts hosts.
@@ -37,14 +37,14 @@ pub(crate) enum LocalMember {
 
 /// Reply to a join request.
 #[derive(Debug)]
-pub(crate) enum JoinReply {
+pub enum JoinReply {
     Host(Welcome),
     Balancer(BalancerAssignment),
 }
 
 /// Client of the controller, connected or searching.
 #[derive(Debug)]
-pub(crate) struct ControllerClient {
+pub struct ControllerClient {
     me: LocalMember,
     security: Security,
     /// Candidate addresses of controllers, and index of the next one.
@@ -79,7 +79,7 @@ pub(crate) struct ControllerClient {
 
 /// State that another process needs to continue as the same balancer.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct ControllerClientSnapshot {
+pub struct ControllerClientSnapshot {
     /// Address at which it accepts hosts, as known to others.
     address: SocketAddr,
     number: Option<u16>,
@@ -89,14 +89,14 @@ pub(crate) struct ControllerClientSnapshot {
     heartbeat: u32,
     patience: u32,
     /// Connection, if there is one, with the controller's address.
-    pub(crate) stream: Option<(SocketAddr, stream::StreamSnapshot)>,
+    pub stream: Option<(SocketAddr, stream::StreamSnapshot)>,
 }
 
 impl ControllerClient {
     /// Returns the state for a process that continues as the same balancer; `None` for a host. The
     /// new process reconnects if the connection has not joined, or if its controller ends with this
     /// process (`apart` is false).
-    pub(crate) fn hand_over(&self, apart: bool) -> Option<ControllerClientSnapshot> {
+    pub fn hand_over(&self, apart: bool) -> Option<ControllerClientSnapshot> {
         let LocalMember::Balancer(address) = self.me else { return None };
         let millis = |span: Duration| u32::try_from(span.as_millis()).unwrap_or(u32::MAX);
         let stream = self.stream.as_ref().filter(|_| self.joined && apart).map(Stream::snapshot);
@@ -112,12 +112,12 @@ impl ControllerClient {
     }
 
     /// Returns the state received from the controller, with the current map.
-    pub(crate) fn record(&self) -> Option<&DurableState> {
+    pub fn record(&self) -> Option<&DurableState> {
         self.record.as_ref()
     }
 
     /// Continues as the balancer of another process, on its connection if it had one.
-    pub(crate) fn resume(
+    pub fn resume(
         config: &ClusterConfig,
         security: &Security,
         carried: ControllerClientSnapshot,
@@ -157,7 +157,7 @@ impl ControllerClient {
     }
 
     /// Finds a controller and joins its cluster.
-    pub(crate) fn join(
+    pub fn join(
         config: &ClusterConfig,
         security: &Security,
         mut me: LocalMember,
@@ -225,7 +225,7 @@ impl ControllerClient {
 
     /// Runs once: connects, receives and sends. Passes messages of the controller to `news`; none
     /// needs an answer.
-    pub(crate) fn poll(&mut self, now: Instant, news: &mut dyn FnMut(ToMember)) -> Result<(), LinkError> {
+    pub fn poll(&mut self, now: Instant, news: &mut dyn FnMut(ToMember)) -> Result<(), LinkError> {
         if self.stream.is_none() && now >= self.retry_at {
             self.call(now);
         }
@@ -349,73 +349,73 @@ impl ControllerClient {
     }
 
     /// Reports that the member is ready for the map; heartbeats are expected from here on.
-    pub(crate) fn ready(&mut self) {
+    pub fn ready(&mut self) {
         if !std::mem::replace(&mut self.ready, true) {
             self.put(&ToController::Ready);
         }
     }
 
     /// Reports that another host has all copies of this host's UEs that an epoch requires.
-    pub(crate) fn caught_up(&mut self, epoch: u64, host: HostId) {
+    pub fn caught_up(&mut self, epoch: u64, host: HostId) {
         self.caught_up.retain(|(known, _)| *known >= epoch);
         self.caught_up.insert((epoch, host));
         self.put(&ToController::CaughtUp { epoch, host });
     }
 
     /// Reports the pool partitions of departed hosts that the host's UEs use.
-    pub(crate) fn parts(&mut self, epoch: u64, parts: Vec<u16>) {
+    pub fn parts(&mut self, epoch: u64, parts: Vec<u16>) {
         self.parts = Some((epoch, parts.clone()));
         self.put(&ToController::PoolPartitions { epoch, parts });
     }
 
     /// Reports that the host wants to leave.
-    pub(crate) fn leave(&mut self) {
+    pub fn leave(&mut self) {
         self.is_leaving = true;
         self.put(&ToController::Leave);
     }
 
     /// Returns the controller that this member has joined on the current connection.
-    pub(crate) fn controller(&self) -> Option<SocketAddr> {
+    pub fn controller(&self) -> Option<SocketAddr> {
         self.joined.then(|| self.addresses[self.next % self.addresses.len()])
     }
 
     /// Stores the member's current map.
-    pub(crate) fn knows(&mut self, map: &ClusterMap) {
+    pub fn knows(&mut self, map: &ClusterMap) {
         if let Some(record) = &mut self.record {
             record.map = Some(map.clone());
         }
     }
 
     /// Sends a message if the connection has joined.
-    pub(crate) fn put(&mut self, message: &ToController) {
+    pub fn put(&mut self, message: &ToController) {
         if let Some(stream) = self.stream.as_mut().filter(|_| self.joined) {
             stream.put(message);
         }
     }
 
     /// Returns the socket, which becomes readable when the controller has sent something.
-    pub(crate) fn fd(&self) -> Option<BorrowedFd<'_>> {
+    pub fn fd(&self) -> Option<BorrowedFd<'_>> {
         self.stream.as_ref().map(Stream::fd)
     }
 
     /// Reports whether the socket is readable.
-    pub(crate) fn tell_readable(&mut self, readable: bool) {
+    pub fn tell_readable(&mut self, readable: bool) {
         self.stream.iter_mut().for_each(|stream| stream.set_readable(readable));
     }
 
     /// Returns true if data would be sent if the socket had room.
-    pub(crate) fn wants_room(&self) -> bool {
+    pub fn wants_room(&self) -> bool {
         self.stream.as_ref().is_some_and(Stream::wants_room)
     }
 
     /// Returns true if the connection was replaced since the last call.
-    pub(crate) fn is_fresh(&mut self) -> bool {
+    pub fn is_fresh(&mut self) -> bool {
         std::mem::take(&mut self.fresh)
     }
 
     /// Returns true if no sign of life of a controller or its machine has arrived for `span`, not
     /// even a refused connection.
-    pub(crate) fn is_silent(&self, now: Instant, span: Duration) -> bool {
+    pub fn is_silent(&self, now: Instant, span: Duration) -> bool {
         // Without a connection, attempts are made only at intervals.
         let asked = if self.joined { Duration::ZERO } else { AGAIN * 2 };
         now.duration_since(self.answered) >= span + asked
@@ -423,12 +423,12 @@ impl ControllerClient {
 
     /// Replaces the addresses of controllers.
     #[cfg(test)]
-    pub(crate) fn look_at(&mut self, address: SocketAddr) {
+    pub fn look_at(&mut self, address: SocketAddr) {
         self.addresses = vec![address];
     }
 
     /// Returns the heartbeat interval.
-    pub(crate) fn heartbeat(&self) -> Duration {
+    pub fn heartbeat(&self) -> Duration {
         self.heartbeat
     }
 }

@@ -2,6 +2,8 @@
 //!
 //! It has one thread and carries no signalling; no member waits for it.
 
+#![forbid(unsafe_code)]
+
 mod drain;
 mod embedded;
 mod etcd;
@@ -9,12 +11,11 @@ mod io;
 mod leader_store;
 mod provisioner;
 
-pub(crate) use drain::DrainHandle;
-pub(crate) use embedded::EmbeddedController;
-pub use etcd::{EtcdError, EtcdTls};
+pub use drain::DrainHandle;
+pub use embedded::EmbeddedController;
+pub use etcd::{EtcdError, check_tls};
 pub use leader_store::{kept, record};
 
-use crate::cluster::ClusterConfig;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use etcd::Etcd;
 use io::ControllerIo;
@@ -27,6 +28,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
+use vireo_cluster::ClusterConfig;
 use vireo_core::placement::ConnectionId;
 use vireo_core::placement::balance::HostId;
 use vireo_core::placement::cluster::{
@@ -57,11 +59,11 @@ const LISTENER: u64 = 0;
 const WAKER: u64 = 1;
 
 /// Map for other threads: the current one, if this controller leads and there is one.
-pub(crate) type View = Arc<Mutex<Option<Box<ClusterMap>>>>;
+pub type View = Arc<Mutex<Option<Box<ClusterMap>>>>;
 
 /// Handle of a running controller.
 #[derive(Debug)]
-pub(crate) struct ControllerHandle {
+pub struct ControllerHandle {
     view: View,
     drains: Sender<HostId>,
     stop: Arc<AtomicBool>,
@@ -104,7 +106,7 @@ impl ControllerHandle {
     /// # Errors
     ///
     /// Returns an error if the operating system refuses a resource.
-    pub(crate) fn start(
+    pub fn start(
         listener: TcpListener,
         (config, security): (&ClusterConfig, &Security),
         slices: &[SliceRuntime],
@@ -118,7 +120,7 @@ impl ControllerHandle {
     /// # Errors
     ///
     /// Returns an error if the operating system refuses a resource.
-    pub(crate) fn resume(
+    pub fn resume(
         listener: TcpListener,
         (config, security): (&ClusterConfig, &Security),
         slices: &[SliceRuntime],
@@ -147,7 +149,7 @@ impl ControllerHandle {
     /// # Errors
     ///
     /// Returns an error if the operating system refuses a resource.
-    pub(crate) fn start_standby(
+    pub fn start_standby(
         (config, security): (&ClusterConfig, &Security),
         slices: &[SliceRuntime],
         name: &str,
@@ -172,28 +174,28 @@ impl ControllerHandle {
     }
 
     /// Returns the handle with which other threads drain hosts.
-    pub(crate) fn drainer(&self) -> DrainHandle {
+    pub fn drainer(&self) -> DrainHandle {
         DrainHandle { view: self.view(), drains: self.drains.clone(), waker: self.waker.clone() }
     }
 
     /// Returns the map for other threads.
-    pub(crate) fn view(&self) -> View {
+    pub fn view(&self) -> View {
         Arc::clone(&self.view)
     }
 
     /// Returns true if the controller has ended by itself.
-    pub(crate) fn has_failed(&self) -> bool {
+    pub fn has_failed(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
     /// Ends the controller. Beside the only balancer the cluster ends with it; else members
     /// continue and search the next one.
-    pub(crate) fn stop(&mut self) {
+    pub fn stop(&mut self) {
         self.end();
     }
 
     /// Ends the controller without informing members: another process continues at its address.
-    pub(crate) fn leave(&mut self) {
+    pub fn leave(&mut self) {
         self.leaves.store(true, Ordering::SeqCst);
         self.end();
     }
@@ -224,7 +226,7 @@ impl ControllerSetup {
             at_once: config.at_once.into(),
             scaling: config.scaling.as_ref().map(|scaling| scaling.hosts),
             silence,
-            reconnect_timeout: vireo_types::Duration(silence.0 * u64::from(crate::cluster::PATIENCE)),
+            reconnect_timeout: vireo_types::Duration(silence.0 * u64::from(vireo_cluster::PATIENCE)),
             listens: LISTENS,
             alone: beside,
         };

@@ -1,10 +1,10 @@
 //! Bounded input queue of the host thread. Sending wakes the thread.
 
-use super::Input;
-use crate::cluster::ProgressCounter;
+use crate::input::Input;
+use crate::progress::ProgressCounter;
 use crossbeam_channel::{Receiver, SendError, SendTimeoutError, Sender, TrySendError, bounded};
 use std::time::Duration;
-use vireo_store::region::Bell;
+use vireo_store::region::{Bell, Region, RegionConfig};
 
 /// Sender of the host's input queue. Clones send to the same queue.
 #[derive(Clone, Debug)]
@@ -18,23 +18,35 @@ pub struct HostSender {
 
 /// Receiving end of the host's input queue.
 #[derive(Debug)]
-pub(super) struct HostReceiver {
-    pub(super) queue: Receiver<Input>,
-    pub(super) urgent: Receiver<Input>,
+pub struct HostReceiver {
+    pub queue: Receiver<Input>,
+    pub urgent: Receiver<Input>,
     turns: ProgressCounter,
 }
 
 impl HostReceiver {
     /// Counts one pass of the host loop, so that the watchdog does not report a hang.
     #[inline]
-    pub(super) fn turn(&self) {
+    pub fn turn(&self) {
         self.turns.turn();
     }
 }
 
 impl HostSender {
+    /// Creates a sender without a host, and the receiver of its inputs, for tests of senders.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the operating system refuses the memory of a small region.
+    pub fn alone() -> (Self, Receiver<Input>) {
+        let config = RegionConfig { rings: 1, ..RegionConfig::new(4, 3, 32 << 20) };
+        let region = Region::create(config).expect("memory of a small region");
+        let (door, inputs) = HostSender::new(16, region.ring(0).expect("the only ring").bell());
+        (door, inputs.queue)
+    }
+
     /// Creates a queue with this capacity, and its receiving end.
-    pub(super) fn new(capacity: usize, bell: Bell) -> (Self, HostReceiver) {
+    pub fn new(capacity: usize, bell: Bell) -> (Self, HostReceiver) {
         let (queue, waiting) = bounded(capacity);
         // A few for each possible worker.
         let (urgent, heard) = bounded(4096);
@@ -48,7 +60,7 @@ impl HostSender {
     /// # Errors
     ///
     /// Returns an error if the host has exited.
-    pub(crate) fn send_urgent(&self, input: Input) -> Result<(), SendError<Input>> {
+    pub fn send_urgent(&self, input: Input) -> Result<(), SendError<Input>> {
         self.urgent.send(input)?;
         self.bell.ring();
         Ok(())
@@ -65,7 +77,7 @@ impl HostSender {
 
     /// Returns the progress counter: it grows while the host does not hang and is woken from time
     /// to time.
-    pub(crate) fn turns(&self) -> ProgressCounter {
+    pub fn turns(&self) -> ProgressCounter {
         self.turns.clone()
     }
 
@@ -104,18 +116,5 @@ impl HostSender {
     /// Returns true if the queue is empty.
     pub fn is_empty(&self) -> bool {
         self.queue.is_empty()
-    }
-}
-
-#[cfg(test)]
-impl HostSender {
-    /// Creates a sender without a host, and the receiver of its inputs.
-    pub(crate) fn alone() -> (Self, Receiver<Input>) {
-        use crate::worker::region_layout::{self, RegionLayout};
-        use vireo_store::region::{Region, RegionConfig};
-        let (rings, board) = RegionLayout { nfs: 1 }.sizes(1);
-        let region = Region::create(RegionConfig { rings, board, ..RegionConfig::new(4, 3, 32 << 20) }).expect("room");
-        let (door, inputs) = HostSender::new(16, RegionLayout { nfs: 1 }.bell(&region, region_layout::HOST));
-        (door, inputs.queue)
     }
 }

@@ -17,6 +17,7 @@ use std::pin::Pin;
 use std::time::Duration;
 use tokio::runtime::Runtime;
 use tokio::time::timeout;
+use vireo_cluster::EtcdTls;
 
 /// Timeout of a connection attempt.
 const CONNECTED_WITHIN: Duration = Duration::from_millis(500);
@@ -57,33 +58,21 @@ pub enum EtcdError {
     Runtime(io::Error),
 }
 
-/// TLS of the connections to etcd: files in PEM, read for each connection.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct EtcdTls {
-    /// Authorities that sign the certificates of etcd's members.
-    pub authorities: PathBuf,
-    /// Certificate and private key of this process; `None`: it presents none.
-    pub own: Option<(PathBuf, PathBuf)>,
+/// Checks that the TLS files of the connections to etcd exist and are in PEM.
+///
+/// # Errors
+///
+/// Returns [`EtcdError::File`] for the first file that is not.
+pub fn check_tls(tls: &EtcdTls) -> Result<(), EtcdError> {
+    tls_options(tls).map(|_| ())
 }
 
-impl EtcdTls {
-    /// Checks that the files exist and are in PEM.
-    ///
-    /// # Errors
-    ///
-    /// Returns [`EtcdError::File`] for the first file that is not.
-    pub fn check(&self) -> Result<(), EtcdError> {
-        self.options().map(|_| ())
-    }
-
-    fn options(&self) -> Result<TlsOptions, EtcdError> {
-        let options = TlsOptions::new();
-        let options =
-            options.ca_certificate(Certificate::from_pem(file("authorities", &self.authorities, CERTIFICATE)?));
-        let Some((certificate, key)) = &self.own else { return Ok(options) };
-        let (certificate, key) = (file("certificate", certificate, CERTIFICATE)?, file("key", key, KEY)?);
-        Ok(options.identity(Identity::from_pem(certificate, key)))
-    }
+fn tls_options(tls: &EtcdTls) -> Result<TlsOptions, EtcdError> {
+    let options = TlsOptions::new();
+    let options = options.ca_certificate(Certificate::from_pem(file("authorities", &tls.authorities, CERTIFICATE)?));
+    let Some((certificate, key)) = &tls.own else { return Ok(options) };
+    let (certificate, key) = (file("certificate", certificate, CERTIFICATE)?, file("key", key, KEY)?);
+    Ok(options.identity(Identity::from_pem(certificate, key)))
 }
 
 /// PEM labels of a certificate and of any kind of private key (RFC 7468).
@@ -136,7 +125,7 @@ impl Etcd {
     ///
     /// Returns [`EtcdError::Runtime`], or [`EtcdError::File`] for an unusable file.
     pub(super) fn new(addresses: Vec<SocketAddr>, tls: Option<EtcdTls>) -> Result<Self, EtcdError> {
-        tls.as_ref().map_or(Ok(()), EtcdTls::check)?;
+        tls.as_ref().map_or(Ok(()), check_tls)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(EtcdError::Runtime)?;
         Ok(Etcd { addresses, tls, client: None, at: 0, runtime })
     }
@@ -220,7 +209,7 @@ impl Etcd {
                 self.client = None;
             }
             let address = self.addresses[at];
-            let tls = self.tls.as_ref().filter(|_| self.client.is_none()).map(EtcdTls::options).transpose()?;
+            let tls = self.tls.as_ref().filter(|_| self.client.is_none()).map(tls_options).transpose()?;
             let secured = self.tls.is_some();
             let client = &mut self.client;
             let asked = async {

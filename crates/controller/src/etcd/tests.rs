@@ -185,7 +185,7 @@ fn connections_are_mutual_tls() {
     let error = Etcd::new(vec![server.address], Some(gone)).unwrap_err();
     assert!(is_one_sentence(&error).starts_with("cluster.etcd-tls.authorities: "));
     let swapped = EtcdTls { own: Some((own.key.clone(), own.key.clone())), ..tls(&own, None) };
-    assert!(is_one_sentence(&swapped.check().unwrap_err()).starts_with("cluster.etcd-tls.certificate: "));
+    assert!(is_one_sentence(&check_tls(&swapped).unwrap_err()).starts_with("cluster.etcd-tls.certificate: "));
 }
 
 #[test]

@@ -5,7 +5,8 @@
 //! confirmed is then repeated byte for byte. RAN nodes and UEs recognise the repeat by UE NGAP IDs
 //! and NAS COUNTs.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
+use std::net::IpAddr;
 use vireo_types::{AssocId, Ltmsi};
 
 /// Maximum number of stored messages; beyond it the oldest are dropped. Balancers confirm many
@@ -16,11 +17,21 @@ const MOST: usize = 1 << 16;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnackedMessage {
     /// Association that the message was for.
-    pub(crate) assoc: AssocId,
-    pub(crate) ue: Ltmsi,
+    pub assoc: AssocId,
+    pub ue: Ltmsi,
     /// Key of the effect.
-    pub(crate) key: u64,
-    pub(crate) pdu: Vec<u8>,
+    pub key: u64,
+    pub pdu: Vec<u8>,
+}
+
+/// State of a lost balancer that other balancers continue.
+#[derive(Debug)]
+pub struct LostBalancer {
+    pub associations: BTreeSet<AssocId>,
+    /// AMF addresses at which the associations ended.
+    pub endpoints: Vec<IpAddr>,
+    /// Messages that the balancer may not have sent.
+    pub unsent: Vec<UnackedMessage>,
 }
 
 /// Unconfirmed messages of one connection.

@@ -4,11 +4,11 @@
 //! its members try to reconnect at its listening address, and then report the state that it needs.
 
 use super::{ControllerHandle, View};
-use crate::cluster::ClusterConfig;
 use std::io;
 use std::net::TcpListener;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use vireo_cluster::{ClusterConfig, ResidentController};
 use vireo_core::placement::cluster::{ClusterMap, DurableState};
 use vireo_fabric::Security;
 use vireo_ops::api::DrainError;
@@ -16,7 +16,7 @@ use vireo_ops::config::SliceRuntime;
 
 /// Controller in the only balancer's process, running or not.
 #[derive(Debug)]
-pub(crate) struct EmbeddedController {
+pub struct EmbeddedController {
     listener: TcpListener,
     config: ClusterConfig,
     security: Security,
@@ -33,7 +33,7 @@ struct State {
 
 impl EmbeddedController {
     /// Creates a controller that is idle until [`EmbeddedController::begin`].
-    pub(crate) fn new(
+    pub fn new(
         listener: TcpListener,
         (config, security): (&ClusterConfig, &Security),
         slices: &[SliceRuntime],
@@ -42,12 +42,36 @@ impl EmbeddedController {
         EmbeddedController { listener, config, security, slices, state: Mutex::default() }
     }
 
-    /// Starts the controller, anew or from a known state.
+    /// Ends the controller and the cluster.
+    pub fn stop(&self) {
+        if let Some(mut running) = self.state().running.take() {
+            running.stop();
+        }
+    }
+
+    /// Returns true if the controller has ended by itself.
+    pub fn has_failed(&self) -> bool {
+        let state = self.state();
+        state.failed || state.running.as_ref().is_some_and(ControllerHandle::has_failed)
+    }
+
+    /// Requests that a host leaves.
     ///
     /// # Errors
     ///
-    /// Returns an error if the operating system refuses a resource.
-    pub(crate) fn begin(&self, record: Option<DurableState>) -> io::Result<()> {
+    /// Returns an error if there is no such host or controller, or if too many requests wait.
+    pub fn drain(&self, host: u16) -> Result<(), DrainError> {
+        let drainer = self.state().running.as_ref().map(ControllerHandle::drainer);
+        drainer.ok_or(DrainError::NoController)?.drain(host)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ResidentController for EmbeddedController {
+    fn begin(&self, record: Option<DurableState>) -> io::Result<()> {
         let listener = self.listener.try_clone();
         let config = (&self.config, &self.security);
         let running = listener.and_then(|listener| match record {
@@ -60,43 +84,14 @@ impl EmbeddedController {
         Ok(())
     }
 
-    /// Ends without informing the members, which try to reconnect; returns the last map.
-    pub(crate) fn leave(&self) -> Option<ClusterMap> {
+    fn leave(&self) -> Option<ClusterMap> {
         let mut running = self.state().running.take()?;
         running.leave();
         map(&running.view())
     }
 
-    /// Ends the controller and the cluster.
-    pub(crate) fn stop(&self) {
-        if let Some(mut running) = self.state().running.take() {
-            running.stop();
-        }
-    }
-
-    /// Returns true if the controller has ended by itself.
-    pub(crate) fn has_failed(&self) -> bool {
-        let state = self.state();
-        state.failed || state.running.as_ref().is_some_and(ControllerHandle::has_failed)
-    }
-
-    /// Requests that a host leaves.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if there is no such host or controller, or if too many requests wait.
-    pub(crate) fn drain(&self, host: u16) -> Result<(), DrainError> {
-        let drainer = self.state().running.as_ref().map(ControllerHandle::drainer);
-        drainer.ok_or(DrainError::NoController)?.drain(host)
-    }
-
-    /// Returns the listening socket.
-    pub(crate) fn listener(&self) -> BorrowedFd<'_> {
+    fn listener(&self) -> BorrowedFd<'_> {
         self.listener.as_fd()
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,6 +1,5 @@
 //! Cluster settings of a process.
 
-pub use crate::controller::EtcdTls;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -81,7 +80,7 @@ impl Default for ClusterConfig {
 
 impl ClusterConfig {
     /// Returns the addresses at which members search for a controller.
-    pub(crate) fn controllers(&self) -> Vec<SocketAddr> {
+    pub fn controllers(&self) -> Vec<SocketAddr> {
         if self.controllers.is_empty() { vec![self.balancer] } else { self.controllers.clone() }
     }
 
@@ -101,9 +100,18 @@ impl ClusterConfig {
     /// # Errors
     ///
     /// Returns [`TlsError::Open`] in the same case.
-    pub(super) fn permits(&self, address: SocketAddr) -> Result<(), TlsError> {
+    pub fn permits(&self, address: SocketAddr) -> Result<(), TlsError> {
         permits("cluster", address, (self.tls.as_ref(), self.insecure))
     }
+}
+
+/// TLS of the connections to etcd: files in PEM, read for each connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EtcdTls {
+    /// Authorities that sign the certificates of etcd's members.
+    pub authorities: PathBuf,
+    /// Certificate and private key of this process; `None`: it presents none.
+    pub own: Option<(PathBuf, PathBuf)>,
 }
 
 /// Number of serving hosts, and the program that starts more.

@@ -1,0 +1,40 @@
+//! Membership of a process in a cluster, and the queues between balancer and host.
+//!
+//! - Balancer and host exchange [`Command`] and [`Input`]: by queues in one process, by the
+//!   connections of [`Link`] in a cluster.
+//! - Every member has a [`ControllerClient`] and sends heartbeats. Hosts also replicate their
+//!   commits ([`replicator`]).
+//!
+//! The crate does not know how a balancer, a host or a controller decides: `vireo_core::placement`
+//! has the decisions, and the crates above have the threads that act on them.
+
+#![forbid(unsafe_code)]
+
+mod command;
+mod config;
+mod controller_client;
+mod error;
+mod heartbeat;
+mod input;
+mod input_queue;
+mod introductions;
+mod link;
+mod pending_pfcp;
+mod progress;
+pub mod replicator;
+mod resident_controller;
+mod status;
+mod unacked;
+
+pub use command::{COMMANDS, Command, CommandReceiver, CommandSender, channel};
+pub use config::{Ack, ClusterConfig, EtcdTls, Mode, ReplicationConfig, ScalingConfig};
+pub use controller_client::{ControllerClient, ControllerClientSnapshot, JoinReply, LocalMember, PATIENCE};
+pub use error::LinkError;
+pub use heartbeat::{HeartbeatHandle, HeartbeatTargets};
+pub use input::{ClaimedUe, Input, LoadedBuckets};
+pub use input_queue::{HostReceiver, HostSender};
+pub use link::{Link, LinkStatus, input};
+pub use progress::ProgressCounter;
+pub use resident_controller::ResidentController;
+pub use status::member_status;
+pub use unacked::{LostBalancer, UnackedMessage};

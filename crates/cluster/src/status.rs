@@ -1,0 +1,23 @@
+//! Members of a cluster in the status API.
+
+use vireo_core::placement::cluster::ClusterMap;
+use vireo_ops::api::{BalancerStatus, HostStatus};
+use vireo_types::Bucket;
+
+/// Returns the status entries of a map.
+pub fn member_status(map: &ClusterMap) -> (Vec<HostStatus>, Vec<BalancerStatus>) {
+    let buckets = || (0..Bucket::COUNT).map(|bucket| map.buckets.owners(Bucket::new(bucket)));
+    let hosts = map.hosts.iter().map(|(host, address)| HostStatus {
+        host: host.0,
+        address: address.to_string(),
+        buckets: buckets().filter(|owners| owners.owner() == Some(*host)).count(),
+        replicas: buckets().filter(|owners| owners.replicas().any(|replica| replica == *host)).count(),
+        epoch: map.epoch(),
+    });
+    let balancers = map.balancers.iter().map(|(balancer, address)| BalancerStatus {
+        balancer: balancer.0,
+        address: address.to_string(),
+        holds_n4: map.holder() == Some(*balancer),
+    });
+    (hosts.collect(), balancers.collect())
+}
