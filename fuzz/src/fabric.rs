@@ -175,13 +175,13 @@ fn connection_of(role: Role, frames: impl Iterator<Item = Vec<u8>>) -> Vec<u8> {
 
 /// Decodes octets as the controller state in etcd.
 pub fn record(octets: &[u8]) {
-    if let Ok(record) = vireo_controller::record(octets) {
-        let _ = vireo_controller::kept(&record);
+    if let Ok(record) = vireo_controller::decode_state(octets) {
+        let _ = vireo_controller::encode_state(&record);
     }
 }
 
 /// Returns a stored controller state.
 pub fn record_seeds() -> Vec<Vec<u8>> {
     let record = DurableState { secrets: Secrets { tmsi_key: [7; 16], recovery: 9 }, map: None };
-    vec![vireo_controller::kept(&record).expect("a record has an encoding")]
+    vec![vireo_controller::encode_state(&record).expect("a record has an encoding")]
 }

@@ -73,7 +73,7 @@ pub enum Command {
     /// To a balancer of a cluster: another host has all copies that the epoch requires.
     CaughtUp {
         epoch: u64,
-        /// The replica.
+        /// Replica that acknowledged the copies.
         host: HostId,
     },
     /// To a balancer of a cluster: confirm when all preceding commands are executed.

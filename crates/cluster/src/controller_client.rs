@@ -20,11 +20,11 @@ use vireo_fabric::{Role, Security};
 /// Maximum time of the first search for a controller.
 const FOUND_WITHIN: Duration = Duration::from_secs(30);
 /// Interval of connection attempts.
-const AGAIN: Duration = Duration::from_millis(200);
+const RETRY_INTERVAL: Duration = Duration::from_millis(200);
 /// Polling interval of the join.
 const STEP: Duration = Duration::from_millis(5);
 /// Factor on the silence after which a member is declared dead: maximum silence of a controller.
-pub const PATIENCE: u32 = 5;
+pub const CONTROLLER_SILENCE_FACTOR: u32 = 5;
 
 /// Role and address of the member that uses this client.
 #[derive(Clone, Copy, Debug)]
@@ -67,14 +67,14 @@ pub struct ControllerClient {
     parts: Option<(u64, Vec<u16>)>,
     heartbeat: Duration,
     timeout: Duration,
-    heard: Instant,
+    last_heard: Instant,
     retry_at: Instant,
     /// True if the connection was replaced since the last query.
     fresh: bool,
     /// Error of the last connection.
     why: Option<FrameError>,
     /// Time of the last sign of life of a controller or its machine.
-    answered: Instant,
+    last_answer: Instant,
 }
 
 /// State that another process needs to continue as the same balancer.
@@ -85,9 +85,9 @@ pub struct ControllerClientSnapshot {
     number: Option<u16>,
     record: Option<DurableState>,
     ready: bool,
-    /// Heartbeat interval in milliseconds; `patience` is the timeout, in milliseconds too.
+    /// Heartbeat interval in milliseconds.
     heartbeat: u32,
-    patience: u32,
+    timeout_ms: u32,
     /// Connection, if there is one, with the controller's address.
     pub stream: Option<(SocketAddr, stream::StreamSnapshot)>,
 }
@@ -95,11 +95,11 @@ pub struct ControllerClientSnapshot {
 impl ControllerClient {
     /// Returns the state for a process that continues as the same balancer; `None` for a host. The
     /// new process reconnects if the connection has not joined, or if its controller ends with this
-    /// process (`apart` is false).
-    pub fn hand_over(&self, apart: bool) -> Option<ControllerClientSnapshot> {
+    /// process (`separate_controller` is false).
+    pub fn hand_over(&self, separate_controller: bool) -> Option<ControllerClientSnapshot> {
         let LocalMember::Balancer(address) = self.me else { return None };
         let millis = |span: Duration| u32::try_from(span.as_millis()).unwrap_or(u32::MAX);
-        let stream = self.stream.as_ref().filter(|_| self.joined && apart).map(Stream::snapshot);
+        let stream = self.stream.as_ref().filter(|_| self.joined && separate_controller).map(Stream::snapshot);
         let stream = match stream {
             // A new connection would look like a second balancer, and this one would count as dead.
             Some(None) => return None,
@@ -107,8 +107,8 @@ impl ControllerClient {
             None => None,
         };
         let (number, record, ready) = (self.number, self.record.clone(), self.ready);
-        let (heartbeat, patience) = (millis(self.heartbeat), millis(self.timeout));
-        Some(ControllerClientSnapshot { address, number, record, ready, heartbeat, patience, stream })
+        let (heartbeat, timeout_ms) = (millis(self.heartbeat), millis(self.timeout));
+        Some(ControllerClientSnapshot { address, number, record, ready, heartbeat, timeout_ms, stream })
     }
 
     /// Returns the state received from the controller, with the current map.
@@ -120,39 +120,39 @@ impl ControllerClient {
     pub fn resume(
         config: &ClusterConfig,
         security: &Security,
-        carried: ControllerClientSnapshot,
+        snapshot: ControllerClientSnapshot,
         socket: Option<TcpStream>,
     ) -> std::io::Result<Self> {
         let mut addresses = config.controllers();
         let (mut next, mut stream) = (0, None);
-        if let (Some((controller, carried)), Some(socket)) = (carried.stream, socket) {
+        if let (Some((controller, snapshot)), Some(socket)) = (snapshot.stream, socket) {
             next = addresses.iter().position(|address| *address == controller).unwrap_or_else(|| {
                 addresses.push(controller);
                 addresses.len() - 1
             });
-            stream = Some(Stream::resume(socket, security, &[Role::Controller], carried)?);
+            stream = Some(Stream::resume(socket, security, &[Role::Controller], snapshot)?);
         }
         let (now, millis) = (Instant::now(), |millis: u32| Duration::from_millis(millis.into()));
         Ok(ControllerClient {
-            me: LocalMember::Balancer(carried.address),
+            me: LocalMember::Balancer(snapshot.address),
             security: security.clone(),
             addresses,
             next,
             joined: stream.is_some(),
             fresh: stream.is_some(),
             stream,
-            number: carried.number,
-            record: carried.record,
-            ready: carried.ready,
+            number: snapshot.number,
+            record: snapshot.record,
+            ready: snapshot.ready,
             caught_up: BTreeSet::new(),
             is_leaving: false,
             parts: None,
-            heartbeat: millis(carried.heartbeat),
-            timeout: millis(carried.patience),
-            heard: now,
+            heartbeat: millis(snapshot.heartbeat),
+            timeout: millis(snapshot.timeout_ms),
+            last_heard: now,
             retry_at: now,
             why: None,
-            answered: now,
+            last_answer: now,
         })
     }
 
@@ -171,7 +171,7 @@ impl ControllerClient {
             address.set_ip(own);
         }
         let now = Instant::now();
-        let mut caller = ControllerClient {
+        let mut client = ControllerClient {
             me,
             security: security.clone(),
             addresses,
@@ -185,29 +185,29 @@ impl ControllerClient {
             is_leaving: false,
             parts: None,
             heartbeat: config.heartbeat,
-            timeout: config.heartbeat * config.misses * PATIENCE,
-            heard: now,
+            timeout: config.heartbeat * config.misses * CONTROLLER_SILENCE_FACTOR,
+            last_heard: now,
             retry_at: now,
             fresh: false,
             why: None,
-            answered: now,
+            last_answer: now,
         };
-        let until = now + FOUND_WITHIN;
+        let deadline = now + FOUND_WITHIN;
         loop {
-            let mut told = None;
-            caller.poll(Instant::now(), &mut |message| match message {
-                ToMember::Welcome(welcome) => told = Some(JoinReply::Host(welcome)),
-                ToMember::Assignment(seat) => told = Some(JoinReply::Balancer(seat)),
+            let mut reply = None;
+            client.poll(Instant::now(), &mut |message| match message {
+                ToMember::Welcome(welcome) => reply = Some(JoinReply::Host(welcome)),
+                ToMember::Assignment(assignment) => reply = Some(JoinReply::Balancer(assignment)),
                 _ => {}
             })?;
-            if let Some(told) = told {
-                return Ok((caller, told));
+            if let Some(reply) = reply {
+                return Ok((client, reply));
             }
-            caller.is_partitioned()?;
-            if Instant::now() > until {
-                let address = caller.addresses[0];
-                let why = caller.why.take().unwrap_or(FrameError::Io(std::io::ErrorKind::TimedOut.into()));
-                return Err(LinkError::Nobody { address, why });
+            client.is_partitioned()?;
+            if Instant::now() > deadline {
+                let address = client.addresses[0];
+                let why = client.why.take().unwrap_or(FrameError::Io(std::io::ErrorKind::TimedOut.into()));
+                return Err(LinkError::NoController { address, why });
             }
             std::thread::sleep(STEP);
         }
@@ -216,31 +216,31 @@ impl ControllerClient {
     /// Returns an error if no controller will ever accept this member. If there are several, all
     /// are tried first.
     fn is_partitioned(&mut self) -> Result<(), LinkError> {
-        let asked = self.next >= self.addresses.len();
-        let Some(why) = self.why.take_if(|why| asked && why.stays()) else { return Ok(()) };
+        let all_tried = self.next >= self.addresses.len();
+        let Some(why) = self.why.take_if(|why| all_tried && why.stays()) else { return Ok(()) };
         // Index of the last one tried.
         let address = self.addresses[(self.next - 1) % self.addresses.len()];
-        Err(LinkError::Apart { address, why })
+        Err(LinkError::Incompatible { address, why })
     }
 
-    /// Runs once: connects, receives and sends. Passes messages of the controller to `news`; none
-    /// needs an answer.
-    pub fn poll(&mut self, now: Instant, news: &mut dyn FnMut(ToMember)) -> Result<(), LinkError> {
+    /// Runs once: connects, receives and sends. Passes messages of the controller to `on_message`;
+    /// none needs an answer.
+    pub fn poll(&mut self, now: Instant, on_message: &mut dyn FnMut(ToMember)) -> Result<(), LinkError> {
         if self.stream.is_none() && now >= self.retry_at {
-            self.call(now);
+            self.connect(now);
         }
-        match self.carry(now, news) {
+        match self.exchange(now, on_message) {
             Ok(()) => Ok(()),
             Err(LinkError::Lost(why)) => {
-                self.hang_up(now, why);
+                self.disconnect(now, why);
                 Ok(())
             }
             Err(error) => Err(error),
         }
     }
 
-    fn call(&mut self, now: Instant) {
-        self.retry_at = now + AGAIN;
+    fn connect(&mut self, now: Instant) {
+        self.retry_at = now + RETRY_INTERVAL;
         let address = self.addresses[self.next % self.addresses.len()];
         let role = match self.me {
             LocalMember::Host(_) => Role::Host,
@@ -248,7 +248,7 @@ impl ControllerClient {
         };
         let mut stream = match Stream::connect(address, &self.security, role, &[Role::Controller]) {
             Ok(stream) => stream,
-            Err(error) => return self.hang_up(now, error.into()),
+            Err(error) => return self.disconnect(now, error.into()),
         };
         let record = self.record.as_ref();
         let past = self.number.zip(record).map(|(number, record)| (number, record.clone()));
@@ -264,34 +264,34 @@ impl ControllerClient {
         };
         stream.put(&join);
         (self.stream, self.joined, self.fresh) = (Some(stream), false, true);
-        self.heard = now;
+        self.last_heard = now;
     }
 
     /// Closes the connection; the next address is tried soon.
-    fn hang_up(&mut self, now: Instant, why: FrameError) {
+    fn disconnect(&mut self, now: Instant, why: FrameError) {
         if self.joined {
             tracing::warn!(%why, "the controller is gone: nothing stops, and it is looked for");
         }
         if why.is_an_answer() {
-            self.answered = now;
+            self.last_answer = now;
         }
         (self.stream, self.joined, self.why) = (None, false, Some(why));
         self.next = self.next.wrapping_add(1);
-        self.retry_at = self.retry_at.max(now + AGAIN / 4);
+        self.retry_at = self.retry_at.max(now + RETRY_INTERVAL / 4);
     }
 
-    fn carry(&mut self, now: Instant, news: &mut dyn FnMut(ToMember)) -> Result<(), LinkError> {
+    fn exchange(&mut self, now: Instant, on_message: &mut dyn FnMut(ToMember)) -> Result<(), LinkError> {
         if self.stream.is_none() {
             return Ok(());
         }
-        while self.receive(news)? {}
+        while self.receive(on_message)? {}
         let Some(stream) = &mut self.stream else { return Ok(()) };
         stream.flush()?;
         if stream.take_received() {
-            self.heard = now;
+            self.last_heard = now;
             // Data before the greeting is not from a controller.
-            self.answered = if self.joined { now } else { self.answered };
-        } else if now.duration_since(self.heard) > self.timeout {
+            self.last_answer = if self.joined { now } else { self.last_answer };
+        } else if now.duration_since(self.last_heard) > self.timeout {
             let silent = format!("it has said nothing for {:?}", self.timeout);
             return Err(FrameError::Refused(silent).into());
         }
@@ -299,7 +299,7 @@ impl ControllerClient {
     }
 
     /// Receives messages of the controller. Returns true if there was data.
-    fn receive(&mut self, news: &mut dyn FnMut(ToMember)) -> Result<bool, LinkError> {
+    fn receive(&mut self, on_message: &mut dyn FnMut(ToMember)) -> Result<bool, LinkError> {
         loop {
             let Some(stream) = &mut self.stream else { return Ok(false) };
             let Some(octets) = stream.frame()? else { return Ok(stream.fill()? > 0) };
@@ -311,13 +311,13 @@ impl ControllerClient {
                     let secrets = Secrets { tmsi_key: welcome.tmsi_key, recovery: welcome.recovery };
                     self.welcome(welcome.host.0, secrets, welcome.heartbeat)?;
                 }
-                ToMember::Assignment(seat) => {
-                    let secrets = Secrets { tmsi_key: seat.tmsi_key, recovery: seat.recovery };
-                    self.welcome(seat.balancer.0.into(), secrets, seat.heartbeat)?;
+                ToMember::Assignment(assignment) => {
+                    let secrets = Secrets { tmsi_key: assignment.tmsi_key, recovery: assignment.recovery };
+                    self.welcome(assignment.balancer.0.into(), secrets, assignment.heartbeat)?;
                 }
                 ToMember::Map(_) | ToMember::LeaveGranted => {}
             }
-            news(message);
+            on_message(message);
         }
     }
 
@@ -331,7 +331,7 @@ impl ControllerClient {
         self.number = Some(number);
         self.record.get_or_insert(DurableState { secrets, map: None });
         self.heartbeat = Duration::from_millis(heartbeat.0.max(1).into());
-        self.timeout = self.heartbeat * heartbeat.1.max(1) * PATIENCE;
+        self.timeout = self.heartbeat * heartbeat.1.max(1) * CONTROLLER_SILENCE_FACTOR;
         self.joined = true;
         if self.ready {
             self.put(&ToController::Ready);
@@ -369,7 +369,7 @@ impl ControllerClient {
     }
 
     /// Reports that the host wants to leave.
-    pub fn leave(&mut self) {
+    pub fn request_leave(&mut self) {
         self.is_leaving = true;
         self.put(&ToController::Leave);
     }
@@ -380,7 +380,7 @@ impl ControllerClient {
     }
 
     /// Stores the member's current map.
-    pub fn knows(&mut self, map: &ClusterMap) {
+    pub fn set_map(&mut self, map: &ClusterMap) {
         if let Some(record) = &mut self.record {
             record.map = Some(map.clone());
         }
@@ -399,7 +399,7 @@ impl ControllerClient {
     }
 
     /// Reports whether the socket is readable.
-    pub fn tell_readable(&mut self, readable: bool) {
+    pub fn set_readable(&mut self, readable: bool) {
         self.stream.iter_mut().for_each(|stream| stream.set_readable(readable));
     }
 
@@ -417,13 +417,13 @@ impl ControllerClient {
     /// even a refused connection.
     pub fn is_silent(&self, now: Instant, span: Duration) -> bool {
         // Without a connection, attempts are made only at intervals.
-        let asked = if self.joined { Duration::ZERO } else { AGAIN * 2 };
-        now.duration_since(self.answered) >= span + asked
+        let retry_interval = if self.joined { Duration::ZERO } else { RETRY_INTERVAL * 2 };
+        now.duration_since(self.last_answer) >= span + retry_interval
     }
 
     /// Replaces the addresses of controllers.
     #[cfg(test)]
-    pub fn look_at(&mut self, address: SocketAddr) {
+    pub fn set_address(&mut self, address: SocketAddr) {
         self.addresses = vec![address];
     }
 

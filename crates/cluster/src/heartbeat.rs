@@ -24,26 +24,26 @@ const HUNG: Duration = Duration::from_secs(1);
 /// Smallest nice value: the highest priority.
 const LEAST_NICE: i32 = -20;
 /// Retry interval of a lost connection.
-const AGAIN: Duration = Duration::from_millis(100);
+const RETRY_INTERVAL: Duration = Duration::from_millis(100);
 /// Time without data from the peer after which a connection is replaced.
-const PATIENCE: Duration = Duration::from_secs(5);
+const SILENCE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Thread whose progress is watched.
 #[derive(Debug)]
 struct WatchedThread {
-    turns: ProgressCounter,
+    progress: ProgressCounter,
     count: u64,
     since: Instant,
 }
 
 impl WatchedThread {
-    fn new(turns: ProgressCounter, now: Instant) -> Self {
-        WatchedThread { count: turns.count(), turns, since: now }
+    fn new(progress: ProgressCounter, now: Instant) -> Self {
+        WatchedThread { count: progress.count(), progress, since: now }
     }
 
     /// Returns true if the thread has made no progress for too long.
     fn hangs(&mut self, now: Instant) -> bool {
-        let count = self.turns.count();
+        let count = self.progress.count();
         if count != self.count {
             (self.count, self.since) = (count, now);
         }
@@ -63,7 +63,7 @@ pub struct HeartbeatTargets {
 /// Handle of a member's heartbeat; dropping it ends the heartbeat.
 #[derive(Debug)]
 pub struct HeartbeatHandle {
-    audience: Arc<Mutex<HeartbeatTargets>>,
+    targets: Arc<Mutex<HeartbeatTargets>>,
     stop: Arc<AtomicBool>,
 }
 
@@ -75,40 +75,40 @@ impl Drop for HeartbeatHandle {
 
 impl HeartbeatHandle {
     /// Starts the heartbeat of a member, sent as long as the watched threads make progress in each
-    /// heartbeat interval. A host thread that may sleep longer is woken through `door`.
+    /// heartbeat interval. A host thread that may sleep longer is woken through `input_sender`.
     pub fn start(
         me: Member,
         heartbeat: Duration,
         security: &Security,
         watched: Vec<ProgressCounter>,
-        door: Option<HostSender>,
+        input_sender: Option<HostSender>,
     ) -> std::io::Result<Self> {
-        let pulse = HeartbeatHandle { audience: Arc::default(), stop: Arc::default() };
+        let handle = HeartbeatHandle { targets: Arc::default(), stop: Arc::default() };
         let now = Instant::now();
-        let mut heart = HeartbeatThread {
+        let mut thread = HeartbeatThread {
             me,
             security: security.clone(),
-            watched: watched.into_iter().map(|turns| WatchedThread::new(turns, now)).collect(),
-            door,
-            audience: Arc::clone(&pulse.audience),
-            ways: Vec::new(),
+            watched: watched.into_iter().map(|progress| WatchedThread::new(progress, now)).collect(),
+            input_sender,
+            targets: Arc::clone(&handle.targets),
+            connections: Vec::new(),
         };
-        let stop = Arc::clone(&pulse.stop);
+        let stop = Arc::clone(&handle.stop);
         // Twice the required rate: receivers check once per interval.
         let every = heartbeat / 2;
         std::thread::Builder::new().name("pulse".into()).spawn(move || {
             raise_priority();
             while !stop.load(Ordering::Relaxed) {
-                heart.beat(Instant::now());
+                thread.beat(Instant::now());
                 std::thread::sleep(every);
             }
         })?;
-        Ok(pulse)
+        Ok(handle)
     }
 
     /// Replaces the receivers of heartbeats.
-    pub fn goes_to(&self, audience: HeartbeatTargets) {
-        *self.audience.lock().unwrap_or_else(PoisonError::into_inner) = audience;
+    pub fn set_targets(&self, targets: HeartbeatTargets) {
+        *self.targets.lock().unwrap_or_else(PoisonError::into_inner) = targets;
     }
 }
 
@@ -130,41 +130,41 @@ struct HeartbeatThread {
     me: Member,
     security: Security,
     watched: Vec<WatchedThread>,
-    door: Option<HostSender>,
-    audience: Arc<Mutex<HeartbeatTargets>>,
-    ways: Vec<HeartbeatConnection>,
+    input_sender: Option<HostSender>,
+    targets: Arc<Mutex<HeartbeatTargets>>,
+    connections: Vec<HeartbeatConnection>,
 }
 
 impl HeartbeatThread {
     fn beat(&mut self, now: Instant) {
-        self.look_to_whom();
+        self.update_connections();
         // A sleeping thread does not hang: it is woken.
-        if let Some(door) = &self.door {
-            door.wake();
+        if let Some(input_sender) = &self.input_sender {
+            input_sender.wake();
         }
         // All watched threads: each must be checked every time.
         let hung = self.watched.iter_mut().filter_map(|watched| watched.hangs(now).then_some(())).count();
-        for way in &mut self.ways {
-            if let Err(error) = way.beat(now, hung == 0, &self.security, self.me) {
-                tracing::debug!(to = %way.to, %error, "a connection for heartbeats");
-                (way.stream, way.again) = (None, now + AGAIN);
+        for connection in &mut self.connections {
+            if let Err(error) = connection.beat(now, hung == 0, &self.security, self.me) {
+                tracing::debug!(to = %connection.to, %error, "a connection for heartbeats");
+                (connection.stream, connection.retry_at) = (None, now + RETRY_INTERVAL);
             }
         }
     }
 
     /// Updates the connections. The thread that holds the lock may wait for a CPU: do not wait for
     /// it.
-    fn look_to_whom(&mut self) {
-        let Ok(audience) = self.audience.try_lock() else { return };
-        let wanted = || {
-            let controller = audience.controller.iter().map(|to| (*to, Role::Controller));
-            controller.chain(audience.balancers.iter().map(|to| (*to, Role::Balancer)))
+    fn update_connections(&mut self) {
+        let Ok(targets) = self.targets.try_lock() else { return };
+        let expected = || {
+            let controller = targets.controller.iter().map(|to| (*to, Role::Controller));
+            controller.chain(targets.balancers.iter().map(|to| (*to, Role::Balancer)))
         };
-        self.ways.retain(|way| wanted().any(|wanted| wanted == (way.to, way.role)));
-        for (to, role) in wanted() {
-            if !self.ways.iter().any(|way| (way.to, way.role) == (to, role)) {
+        self.connections.retain(|connection| expected().any(|expected| expected == (connection.to, connection.role)));
+        for (to, role) in expected() {
+            if !self.connections.iter().any(|connection| (connection.to, connection.role) == (to, role)) {
                 let now = Instant::now();
-                self.ways.push(HeartbeatConnection { to, role, stream: None, again: now, heard: now });
+                self.connections.push(HeartbeatConnection { to, role, stream: None, retry_at: now, last_heard: now });
             }
         }
     }
@@ -176,17 +176,17 @@ struct HeartbeatConnection {
     to: SocketAddr,
     role: Role,
     stream: Option<Stream>,
-    again: Instant,
-    heard: Instant,
+    retry_at: Instant,
+    last_heard: Instant,
 }
 
 impl HeartbeatConnection {
-    fn beat(&mut self, now: Instant, lives: bool, security: &Security, me: Member) -> Result<(), FrameError> {
+    fn beat(&mut self, now: Instant, is_alive: bool, security: &Security, me: Member) -> Result<(), FrameError> {
         let stream = match &mut self.stream {
             Some(stream) => stream,
-            None if now < self.again => return Ok(()),
+            None if now < self.retry_at => return Ok(()),
             None => {
-                self.heard = now;
+                self.last_heard = now;
                 self.stream.insert(connect(self.to, self.role, security, me)?)
             }
         };
@@ -195,12 +195,12 @@ impl HeartbeatConnection {
             while stream.frame()?.is_some() {}
         }
         if stream.take_received() {
-            self.heard = now;
-        } else if now.saturating_duration_since(self.heard) > PATIENCE {
+            self.last_heard = now;
+        } else if now.saturating_duration_since(self.last_heard) > SILENCE_TIMEOUT {
             return Err(FrameError::Refused("nothing is heard".into()));
         }
         // One waiting heartbeat suffices.
-        if lives && stream.unsent() == 0 {
+        if is_alive && stream.unsent() == 0 {
             match self.role {
                 Role::Controller => stream.put(&ToController::Beat),
                 _ => stream.put(&ToBalancer::Beat),
@@ -238,13 +238,13 @@ mod tests {
     use vireo_fabric::{FrameReader, Greeting};
 
     #[test]
-    fn thread_hangs_after_a_second_without_turn() {
-        let (turns, began) = (ProgressCounter::default(), Instant::now());
-        let mut watched = WatchedThread::new(turns.clone(), began);
+    fn thread_hangs_after_a_second_without_progress() {
+        let (progress, began) = (ProgressCounter::default(), Instant::now());
+        let mut watched = WatchedThread::new(progress.clone(), began);
         let at = |millis| began + Duration::from_millis(millis);
         assert!(!watched.hangs(at(999)));
         assert!(watched.hangs(at(1000)));
-        turns.turn();
+        progress.tick();
         assert!(!watched.hangs(at(1010)));
         assert!(!watched.hangs(at(2000)));
         assert!(watched.hangs(at(2010)));
@@ -256,43 +256,43 @@ mod tests {
         let to = listener.local_addr().unwrap();
         let (good, bad, began) = (ProgressCounter::default(), ProgressCounter::default(), Instant::now());
         let at = |millis| began + Duration::from_millis(millis);
-        let audience = Arc::new(Mutex::new(HeartbeatTargets { controller: None, balancers: vec![to] }));
-        let mut heart = HeartbeatThread {
+        let targets = Arc::new(Mutex::new(HeartbeatTargets { controller: None, balancers: vec![to] }));
+        let mut thread = HeartbeatThread {
             me: Member::Host(HostId(7)),
             security: Security::default(),
-            watched: [&good, &bad].map(|turns| WatchedThread::new(turns.clone(), began)).into(),
-            door: None,
-            audience: Arc::clone(&audience),
-            ways: Vec::new(),
+            watched: [&good, &bad].map(|progress| WatchedThread::new(progress.clone(), began)).into(),
+            input_sender: None,
+            targets: Arc::clone(&targets),
+            connections: Vec::new(),
         };
-        let until = Instant::now() + Duration::from_secs(20);
+        let deadline = Instant::now() + Duration::from_secs(20);
         // Both connections block until both ends have greeted.
-        heart.beat(at(1000));
+        thread.beat(at(1000));
         let (mut socket, _) = listener.accept().unwrap();
         socket.write_all(&Greeting::new(Role::Balancer).encode()).unwrap();
-        while heart.ways[0].stream.as_ref().and_then(Stream::role).is_none() {
-            assert!(Instant::now() < until);
-            heart.beat(at(1001));
+        while thread.connections[0].stream.as_ref().and_then(Stream::role).is_none() {
+            assert!(Instant::now() < deadline);
+            thread.beat(at(1001));
         }
-        good.turn();
-        heart.beat(at(1100));
-        bad.turn();
-        heart.beat(at(1200));
+        good.tick();
+        thread.beat(at(1100));
+        bad.tick();
+        thread.beat(at(1200));
         // A thread that holds the lock without a CPU does not block the heartbeat.
-        let held = audience.lock().unwrap();
-        heart.beat(at(1300));
-        drop(held);
-        audience.lock().unwrap().balancers.clear();
-        heart.beat(at(1400));
-        assert!(heart.ways.is_empty(), "nobody is to be told any more");
+        let guard = targets.lock().unwrap();
+        thread.beat(at(1300));
+        drop(guard);
+        targets.lock().unwrap().balancers.clear();
+        thread.beat(at(1400));
+        assert!(thread.connections.is_empty(), "nobody is to be told any more");
 
         let mut inbox = FrameReader::default();
         while inbox.fill(&mut socket).is_ok() {}
         assert_eq!(inbox.raw(), Some(Greeting::new(Role::Host).encode()));
         let expected = [ToBalancer::HeartbeatOnly(HostId(7)), ToBalancer::Beat, ToBalancer::Beat];
-        for said in &expected {
+        for message in &expected {
             let frame = inbox.frame().unwrap().expect("a frame");
-            assert_eq!(decode::<ToBalancer<'_>>(frame).unwrap(), *said);
+            assert_eq!(decode::<ToBalancer<'_>>(frame).unwrap(), *message);
         }
         assert_eq!(inbox.frame().unwrap(), None, "no heartbeat while one of the two hung");
     }

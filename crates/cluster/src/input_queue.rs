@@ -13,7 +13,7 @@ pub struct HostSender {
     /// Takes precedence over a full queue: worker events, which keep the host going, and the end.
     urgent: Sender<Input>,
     bell: Bell,
-    turns: ProgressCounter,
+    progress: ProgressCounter,
 }
 
 /// Receiving end of the host's input queue.
@@ -21,14 +21,14 @@ pub struct HostSender {
 pub struct HostReceiver {
     pub queue: Receiver<Input>,
     pub urgent: Receiver<Input>,
-    turns: ProgressCounter,
+    progress: ProgressCounter,
 }
 
 impl HostReceiver {
     /// Counts one pass of the host loop, so that the watchdog does not report a hang.
     #[inline]
-    pub fn turn(&self) {
-        self.turns.turn();
+    pub fn tick(&self) {
+        self.progress.tick();
     }
 }
 
@@ -49,10 +49,10 @@ impl HostSender {
     pub fn new(capacity: usize, bell: Bell) -> (Self, HostReceiver) {
         let (queue, waiting) = bounded(capacity);
         // A few for each possible worker.
-        let (urgent, heard) = bounded(4096);
-        let turns = ProgressCounter::default();
-        let inputs = HostReceiver { queue: waiting, urgent: heard, turns: turns.clone() };
-        (HostSender { queue, urgent, bell, turns }, inputs)
+        let (urgent, urgent_receiver) = bounded(4096);
+        let progress = ProgressCounter::default();
+        let inputs = HostReceiver { queue: waiting, urgent: urgent_receiver, progress: progress.clone() };
+        (HostSender { queue, urgent, bell, progress }, inputs)
     }
 
     /// Sends an input that precedes all others.
@@ -77,8 +77,8 @@ impl HostSender {
 
     /// Returns the progress counter: it grows while the host does not hang and is woken from time
     /// to time.
-    pub fn turns(&self) -> ProgressCounter {
-        self.turns.clone()
+    pub fn progress(&self) -> ProgressCounter {
+        self.progress.clone()
     }
 
     /// Wakes the host for enqueued inputs.

@@ -38,7 +38,7 @@ use vireo_sctp::Waker;
 use vireo_types::AssocId;
 
 /// Retry interval of a lost connection to a balancer.
-const AGAIN: Duration = Duration::from_millis(100);
+const RETRY_INTERVAL: Duration = Duration::from_millis(100);
 /// Unsent bytes to a balancer above which the host must wait.
 const UNSENT: usize = 4 << 20;
 /// Maximum number of commands processed in one iteration.
@@ -50,7 +50,7 @@ const ROOM: Duration = Duration::from_micros(100);
 #[derive(Debug)]
 pub struct Link {
     host: HostId,
-    caller: ControllerClient,
+    client: ControllerClient,
     security: Security,
     balancers: BTreeMap<BalancerId, BalancerConnection>,
     /// Epoch of the last map passed to the host, and whether the host was in any map.
@@ -58,23 +58,23 @@ pub struct Link {
     was_in: bool,
     /// Balancer that holds N4, and the PFCP requests that it has not answered.
     holder: Option<BalancerId>,
-    asked: PendingPfcp,
+    pending_pfcp: PendingPfcp,
     /// True if there may be several balancers.
     several: bool,
     /// Maps that the host has not adopted yet, and the last one that it has.
     maps: VecDeque<Box<ClusterMap>>,
     adopted: Option<Box<ClusterMap>>,
     /// Barriers by number, each with the balancers that have not answered.
-    syncs: BTreeMap<u64, BTreeSet<BalancerId>>,
+    barriers: BTreeMap<u64, BTreeSet<BalancerId>>,
     /// Barriers that balancers without a connection must answer, too.
     introductions: Introductions,
     /// Time of the last message that was or may have been lost because a balancer was unavailable.
     broken: Option<Instant>,
     /// True if other hosts have all state of this host, which may end.
-    left: bool,
+    leave_granted: bool,
     /// Inputs that the host has no room for. While there are any, balancers are not read.
-    held: VecDeque<Input>,
-    turns: ProgressCounter,
+    deferred: VecDeque<Input>,
+    progress: ProgressCounter,
     ended: Arc<AtomicBool>,
 }
 
@@ -83,18 +83,18 @@ pub struct Link {
 struct BalancerConnection {
     address: SocketAddr,
     stream: Option<Stream>,
-    again: Instant,
+    retry_at: Instant,
     /// Associations of the balancer, as far as known, and their local addresses.
     up: BTreeSet<AssocId>,
     endpoints: Vec<IpAddr>,
     /// Messages that the balancer has not confirmed.
-    given: UnackedQueue,
+    unacked: UnackedQueue,
 }
 
 impl BalancerConnection {
-    fn new(address: SocketAddr, again: Instant) -> Self {
-        let (up, endpoints, given) = (BTreeSet::new(), Vec::new(), UnackedQueue::default());
-        BalancerConnection { address, stream: None, again, up, endpoints, given }
+    fn new(address: SocketAddr, retry_at: Instant) -> Self {
+        let (up, endpoints, unacked) = (BTreeSet::new(), Vec::new(), UnackedQueue::default());
+        BalancerConnection { address, stream: None, retry_at, up, endpoints, unacked }
     }
 
     /// Closes the connection and returns the balancer's state.
@@ -103,7 +103,7 @@ impl BalancerConnection {
         LostBalancer {
             associations: std::mem::take(&mut self.up),
             endpoints: std::mem::take(&mut self.endpoints),
-            unsent: self.given.end(),
+            unsent: self.unacked.end(),
         }
     }
 }
@@ -121,28 +121,28 @@ impl LinkStatus {
 impl Link {
     /// Finds the controller and joins; the host receives copies of other hosts at `copies`.
     pub fn join(config: &ClusterConfig, security: &Security, copies: SocketAddr) -> Result<(Self, Welcome), LinkError> {
-        let (caller, told) = ControllerClient::join(config, security, LocalMember::Host(copies))?;
-        let JoinReply::Host(welcome) = told else {
+        let (client, reply) = ControllerClient::join(config, security, LocalMember::Host(copies))?;
+        let JoinReply::Host(welcome) = reply else {
             return Err(LinkError::Refused("it was given the number of a balancer".into()));
         };
         let link = Link {
             host: welcome.host,
-            caller,
+            client,
             security: security.clone(),
             balancers: BTreeMap::new(),
             epoch: 0,
             was_in: false,
             holder: None,
-            asked: PendingPfcp::default(),
+            pending_pfcp: PendingPfcp::default(),
             several: !config.controllers.is_empty(),
             maps: VecDeque::new(),
             adopted: None,
-            syncs: BTreeMap::new(),
+            barriers: BTreeMap::new(),
             introductions: Introductions::default(),
             broken: None,
-            left: false,
-            held: VecDeque::new(),
-            turns: ProgressCounter::default(),
+            leave_granted: false,
+            deferred: VecDeque::new(),
+            progress: ProgressCounter::default(),
             ended: Arc::default(),
         };
         Ok((link, welcome))
@@ -156,240 +156,244 @@ impl Link {
     /// replicator stops.
     pub fn run(
         mut self,
-        door: &HostSender,
+        input_sender: &HostSender,
         commands: &CommandReceiver,
         waker: &Waker,
-        copying: ProgressCounter,
+        replicator_progress: ProgressCounter,
     ) -> Result<(), LinkError> {
-        self.caller.ready();
-        let watched = vec![door.turns(), self.turns.clone(), copying];
-        let (me, heartbeat) = (Member::Host(self.host), self.caller.heartbeat());
-        let carried = HeartbeatHandle::start(me, heartbeat, &self.security, watched, Some(door.clone()))
+        self.client.ready();
+        let watched = vec![input_sender.progress(), self.progress.clone(), replicator_progress];
+        let (me, heartbeat) = (Member::Host(self.host), self.client.heartbeat());
+        let result = HeartbeatHandle::start(me, heartbeat, &self.security, watched, Some(input_sender.clone()))
             .map_err(LinkError::System)
-            .and_then(|pulse| self.run_loop(door, commands, waker, &pulse));
-        if let Err(error) = &carried {
+            .and_then(|heartbeats| self.run_loop(input_sender, commands, waker, &heartbeats));
+        if let Err(error) = &result {
             tracing::error!(%error, "this host is in its cluster no longer");
         }
         self.ended.store(true, Ordering::Relaxed);
-        carried
+        result
     }
 
     fn run_loop(
         &mut self,
-        door: &HostSender,
+        input_sender: &HostSender,
         commands: &CommandReceiver,
         waker: &Waker,
-        pulse: &HeartbeatHandle,
+        heartbeats: &HeartbeatHandle,
     ) -> Result<(), LinkError> {
-        let mut punctual = PriorityBoost::new(self.caller.heartbeat(), Instant::now());
-        let mut told = HeartbeatTargets::default();
+        let mut priority_boost = PriorityBoost::new(self.client.heartbeat(), Instant::now());
+        let mut targets = HeartbeatTargets::default();
         loop {
-            self.turns.turn();
-            self.take(commands, door);
+            self.progress.tick();
+            self.execute_commands(commands, input_sender);
             let now = Instant::now();
-            punctual.update(now);
-            self.controller(now, door)?;
-            if self.is_news_to(&told) {
-                told = self.audience();
-                pulse.goes_to(told.clone());
+            priority_boost.update(now);
+            self.controller(now, input_sender)?;
+            if self.targets_changed(&targets) {
+                targets = self.heartbeat_targets();
+                heartbeats.set_targets(targets.clone());
             }
             self.connect(now);
-            for seid in self.asked.forget(clock()) {
-                self.offer(Input::PfcpTimeout { seid, number: 0 }, door);
+            for seid in self.pending_pfcp.expire(clock()) {
+                self.offer(Input::PfcpTimeout { seid, number: 0 }, input_sender);
             }
-            self.flush(door);
-            if self.hear(door)? {
-                door.wake();
+            self.flush(input_sender);
+            if self.receive(input_sender)? {
+                input_sender.wake();
             }
-            self.sleep(commands, waker, self.caller.heartbeat())?;
+            self.sleep(commands, waker, self.client.heartbeat())?;
         }
     }
 
     /// Returns the receivers of the host's heartbeats.
-    fn audience(&self) -> HeartbeatTargets {
-        let balancers = self.balancers.values().map(|way| way.address).collect();
-        HeartbeatTargets { controller: self.caller.controller(), balancers }
+    fn heartbeat_targets(&self) -> HeartbeatTargets {
+        let balancers = self.balancers.values().map(|connection| connection.address).collect();
+        HeartbeatTargets { controller: self.client.controller(), balancers }
     }
 
-    fn is_news_to(&self, told: &HeartbeatTargets) -> bool {
-        let balancers = self.balancers.values().map(|way| way.address);
-        self.caller.controller() != told.controller || !balancers.eq(told.balancers.iter().copied())
+    fn targets_changed(&self, targets: &HeartbeatTargets) -> bool {
+        let balancers = self.balancers.values().map(|connection| connection.address);
+        self.client.controller() != targets.controller || !balancers.eq(targets.balancers.iter().copied())
     }
 
     /// Receives messages of the controller, if it is connected.
-    fn controller(&mut self, now: Instant, door: &HostSender) -> Result<(), LinkError> {
-        let (mut maps, mut left) = (Vec::new(), false);
-        let heard = self.caller.poll(now, &mut |message| match message {
+    fn controller(&mut self, now: Instant, input_sender: &HostSender) -> Result<(), LinkError> {
+        let (mut maps, mut leave_granted) = (Vec::new(), false);
+        let polled = self.client.poll(now, &mut |message| match message {
             ToMember::Map(map) => maps.push(map),
-            ToMember::LeaveGranted => left = true,
+            ToMember::LeaveGranted => leave_granted = true,
             _ => {}
         });
-        if left && !self.left {
-            self.left = true;
-            self.offer(Input::LeaveGranted, door);
-            door.wake();
+        if leave_granted && !self.leave_granted {
+            self.leave_granted = true;
+            self.offer(Input::LeaveGranted, input_sender);
+            input_sender.wake();
         }
-        if let Err(error) = heard {
+        if let Err(error) = polled {
             // A host that has left is not a member, and ends by itself.
-            return if self.left { Ok(()) } else { Err(error) };
+            return if self.leave_granted { Ok(()) } else { Err(error) };
         }
         for map in maps {
-            self.on_map(map, door)?;
+            self.on_map(map, input_sender)?;
         }
         Ok(())
     }
 
     /// Adopts a map from any sender, if it is newer than the host's.
-    fn on_map(&mut self, map: Box<ClusterMap>, door: &HostSender) -> Result<(), LinkError> {
+    fn on_map(&mut self, map: Box<ClusterMap>, input_sender: &HostSender) -> Result<(), LinkError> {
         if map.epoch() <= self.epoch || !map.buckets.is_complete() {
             return Ok(());
         }
         if !map.has_host(self.host) {
             // Maps do not concern the host until it is in one.
-            return if self.was_in && !self.left { Err(LinkError::Fenced(map.epoch())) } else { Ok(()) };
+            return if self.was_in && !self.leave_granted { Err(LinkError::Fenced(map.epoch())) } else { Ok(()) };
         }
         (self.epoch, self.was_in) = (map.epoch(), true);
         let holder = std::mem::replace(&mut self.holder, map.holder());
-        self.caller.knows(&map);
-        self.offer(Input::Map(map.clone()), door);
+        self.client.set_map(&map);
+        self.offer(Input::Map(map.clone()), input_sender);
         let now = Instant::now();
-        let same = |id: &BalancerId, way: &BalancerConnection| map.balancers.contains(&(*id, way.address));
-        let gone: Vec<BalancerId> =
-            self.balancers.iter().filter(|(id, way)| !same(id, way)).map(|(id, _)| *id).collect();
-        for balancer in gone {
-            if let Some(mut way) = self.balancers.remove(&balancer) {
+        let same =
+            |id: &BalancerId, connection: &BalancerConnection| map.balancers.contains(&(*id, connection.address));
+        let removed: Vec<BalancerId> =
+            self.balancers.iter().filter(|(id, connection)| !same(id, connection)).map(|(id, _)| *id).collect();
+        for balancer in removed {
+            if let Some(mut connection) = self.balancers.remove(&balancer) {
                 tracing::warn!(balancer = balancer.0, epoch = map.epoch(), "a balancer is gone");
                 self.on_undelivered(true);
-                self.introductions.gone(balancer);
-                self.down(way.end(), door);
-                self.answered(balancer, None, door);
+                self.introductions.remove(balancer);
+                self.down(connection.end(), input_sender);
+                self.on_barrier_answer(balancer, None, input_sender);
             }
         }
         for (balancer, address) in &map.balancers {
             self.balancers.entry(*balancer).or_insert_with(|| BalancerConnection::new(*address, now));
         }
         if holder != self.holder {
-            self.asked.mark_undelivered();
+            self.pending_pfcp.mark_undelivered();
             // On an existing connection; a new connection starts with its map.
-            self.tell_holder(&ToBalancer::Map(map.clone()));
-            let count = self.ask_again();
+            self.send_to_holder(&ToBalancer::Map(map.clone()));
+            let count = self.resend_pfcp();
             if count > 0 {
                 tracing::warn!(count, "PFCP requests that another balancer had not answered are asked again");
             }
         }
         self.maps.push_back(map);
         self.connect(now);
-        door.wake();
+        input_sender.wake();
         Ok(())
     }
 
     /// Sends all unanswered requests to the balancer that holds N4, if connected; returns their
     /// number.
-    fn ask_again(&mut self) -> usize {
-        let way = self.holder.and_then(|holder| self.balancers.get_mut(&holder));
-        let Some(stream) = way.and_then(|way| way.stream.as_mut()) else { return 0 };
-        self.asked.take_for_resend(clock()).map(|request| stream.put(&request)).count()
+    fn resend_pfcp(&mut self) -> usize {
+        let connection = self.holder.and_then(|holder| self.balancers.get_mut(&holder));
+        let Some(stream) = connection.and_then(|connection| connection.stream.as_mut()) else { return 0 };
+        self.pending_pfcp.take_for_resend(clock()).map(|request| stream.put(&request)).count()
     }
 
     /// Connects to balancers without a connection.
     fn connect(&mut self, now: Instant) {
         // The newest map: a balancer that has not received it adopts it, too.
         let (host, map) = (self.host, self.maps.back().or(self.adopted.as_ref()));
-        let lost = self.balancers.iter_mut().filter(|(_, way)| way.stream.is_none() && now >= way.again);
+        let lost = self
+            .balancers
+            .iter_mut()
+            .filter(|(_, connection)| connection.stream.is_none() && now >= connection.retry_at);
         let mut holds = false;
-        for (balancer, way) in lost {
-            way.again = now + AGAIN;
-            match Stream::connect(way.address, &self.security, Role::Host, &[Role::Balancer]) {
+        for (balancer, connection) in lost {
+            connection.retry_at = now + RETRY_INTERVAL;
+            match Stream::connect(connection.address, &self.security, Role::Host, &[Role::Balancer]) {
                 Ok(mut stream) => {
                     stream.put(&ToBalancer::Host(host));
                     if let Some(map) = map {
                         stream.put(&ToBalancer::Map(map.clone()));
                     }
-                    for number in self.introductions.of(*balancer) {
+                    for number in self.introductions.unanswered_by(*balancer) {
                         stream.put(&ToBalancer::Sync { number });
                     }
-                    way.stream = Some(stream);
+                    connection.stream = Some(stream);
                     holds |= self.holder == Some(*balancer);
                 }
                 Err(error) => tracing::debug!(balancer = balancer.0, %error, "no connection to a balancer"),
             }
         }
         if holds {
-            self.ask_again();
+            self.resend_pfcp();
         }
     }
 
     /// Writes the host's messages to the connections, as long as these keep up. Otherwise the host
     /// waits.
-    fn take(&mut self, commands: &CommandReceiver, door: &HostSender) {
+    fn execute_commands(&mut self, commands: &CommandReceiver, input_sender: &HostSender) {
         for _ in 0..BATCH {
-            if self.is_behind() {
+            if self.is_congested() {
                 return;
             }
             let Ok(command) = commands.queue.try_recv() else { return };
             match &command {
-                Command::Ngap { .. } => self.ngap(command, door),
+                Command::Ngap { .. } => self.ngap(command, input_sender),
                 Command::Pfcp { upf, key, seid, message } => {
-                    let told = self.tell_holder(&ToBalancer::Pfcp { upf: *upf, key: *key, seid: *seid, message });
-                    self.asked.add(clock(), (*upf, *key, *seid), message, told);
-                    self.on_undelivered(!told);
+                    let sent = self.send_to_holder(&ToBalancer::Pfcp { upf: *upf, key: *key, seid: *seid, message });
+                    self.pending_pfcp.add(clock(), (*upf, *key, *seid), message, sent);
+                    self.on_undelivered(!sent);
                 }
                 Command::RefuseReport { upf, message } => {
                     // If it is lost, the UPF reports again.
-                    self.tell_holder(&ToBalancer::RefuseReport { upf: *upf, message });
+                    self.send_to_holder(&ToBalancer::RefuseReport { upf: *upf, message });
                 }
                 Command::Abort { assoc } => {
-                    self.tell(assoc.balancer(), &ToBalancer::Abort { assoc: *assoc });
+                    self.send_to(assoc.balancer(), &ToBalancer::Abort { assoc: *assoc });
                 }
                 Command::Probe { assoc } => {
-                    self.tell(assoc.balancer(), &ToBalancer::Probe { assoc: *assoc });
+                    self.send_to(assoc.balancer(), &ToBalancer::Probe { assoc: *assoc });
                 }
                 Command::Done { number } => {
-                    self.tell(BalancerId::from_input(*number).0, &ToBalancer::Done { number: *number });
+                    self.send_to(BalancerId::from_input(*number).0, &ToBalancer::Done { number: *number });
                 }
                 Command::Claim { supi, ue, at } => {
                     // If it is lost, the host repeats it when another balancer holds N4.
-                    self.tell_holder(&ToBalancer::Claim { supi: *supi, ue: *ue, at: *at });
+                    self.send_to_holder(&ToBalancer::Claim { supi: *supi, ue: *ue, at: *at });
                 }
                 Command::Report { cpu, rate, pools } => {
-                    self.tell_all(&ToBalancer::Report { cpu: *cpu, pools: pools.clone() });
-                    self.caller.put(&ToController::Report { cpu: *cpu, rate: *rate, pools: pools.clone() });
+                    self.send_to_all(&ToBalancer::Report { cpu: *cpu, pools: pools.clone() });
+                    self.client.put(&ToController::Report { cpu: *cpu, rate: *rate, pools: pools.clone() });
                 }
                 Command::Epoch { epoch } => self.adopt(*epoch),
-                Command::CaughtUp { epoch, host } => self.caller.caught_up(*epoch, *host),
-                Command::Barrier { number, .. } => self.sync(*number, door),
-                Command::Introduce { number } => self.introduce(*number, door),
+                Command::CaughtUp { epoch, host } => self.client.caught_up(*epoch, *host),
+                Command::Barrier { number, .. } => self.send_barrier(*number, input_sender),
+                Command::Introduce { number } => self.introduce(*number, input_sender),
                 Command::ReturnInput { number } => {
-                    self.tell(BalancerId::from_input(*number).0, &ToBalancer::Back { number: *number });
+                    self.send_to(BalancerId::from_input(*number).0, &ToBalancer::Back { number: *number });
                 }
                 Command::ReturnAddress { to, of } => {
-                    self.tell_holder(&ToBalancer::Return { to: *to, dnn: of.0.clone(), address: of.1 });
+                    self.send_to_holder(&ToBalancer::Return { to: *to, dnn: of.0.clone(), address: of.1 });
                 }
                 Command::Node(of) => {
-                    self.tell(of.assoc.balancer(), &ToBalancer::Node(AssociationOwner::clone(of)));
+                    self.send_to(of.assoc.balancer(), &ToBalancer::Node(AssociationOwner::clone(of)));
                 }
-                Command::UnreachablePeers(hosts) => self.caller.put(&ToController::UnreachablePeers(hosts.clone())),
-                Command::PoolPartitions { epoch, parts } => self.caller.parts(*epoch, parts.clone()),
-                Command::Leave => self.caller.leave(),
+                Command::UnreachablePeers(hosts) => self.client.put(&ToController::UnreachablePeers(hosts.clone())),
+                Command::PoolPartitions { epoch, parts } => self.client.parts(*epoch, parts.clone()),
+                Command::Leave => self.client.request_leave(),
             }
         }
     }
 
     /// Writes a message to a RAN node. A message about a UE without a connection is returned to the
     /// host, for another association of the RAN node.
-    fn ngap(&mut self, command: Command, door: &HostSender) {
+    fn ngap(&mut self, command: Command, input_sender: &HostSender) {
         let Command::Ngap { assoc, ue, key, pdu } = command else { return };
         let key = if ue.is_some() { key } else { 0 };
-        let told = self.tell(assoc.balancer(), &ToBalancer::Ngap { assoc, ue, key, pdu: &pdu });
-        self.on_undelivered(!told);
+        let sent = self.send_to(assoc.balancer(), &ToBalancer::Ngap { assoc, ue, key, pdu: &pdu });
+        self.on_undelivered(!sent);
         // Without other balancers there is no other association.
         let unsent = ue.filter(|_| self.several).map(|ue| UnackedMessage { assoc, ue, key, pdu });
-        match self.balancers.get_mut(&BalancerId(assoc.balancer())).filter(|_| told) {
-            Some(way) => way.given.add(unsent),
+        match self.balancers.get_mut(&BalancerId(assoc.balancer())).filter(|_| sent) {
+            Some(connection) => connection.unacked.add(unsent),
             None => {
                 if let Some(unsent) = unsent {
-                    self.offer(Input::Unsent(Box::new(unsent)), door);
-                    door.wake();
+                    self.offer(Input::Unsent(Box::new(unsent)), input_sender);
+                    input_sender.wake();
                 }
             }
         }
@@ -402,67 +406,67 @@ impl Link {
         }
     }
 
-    fn is_behind(&self) -> bool {
-        let mut streams = self.balancers.values().filter_map(|way| way.stream.as_ref());
+    fn is_congested(&self) -> bool {
+        let mut streams = self.balancers.values().filter_map(|connection| connection.stream.as_ref());
         streams.any(|stream| stream.unsent() > UNSENT)
     }
 
     /// Sends a message to a balancer. Returns false if it is not connected: its associations are
     /// then down too.
-    fn tell(&mut self, balancer: u8, message: &ToBalancer<'_>) -> bool {
-        let way = self.balancers.get_mut(&BalancerId(balancer));
-        let stream = way.and_then(|way| way.stream.as_mut());
+    fn send_to(&mut self, balancer: u8, message: &ToBalancer<'_>) -> bool {
+        let connection = self.balancers.get_mut(&BalancerId(balancer));
+        let stream = connection.and_then(|connection| connection.stream.as_mut());
         stream.map(|stream| stream.put(message)).is_some()
     }
 
-    fn tell_holder(&mut self, message: &ToBalancer<'_>) -> bool {
-        self.holder.is_some_and(|holder| self.tell(holder.0, message))
+    fn send_to_holder(&mut self, message: &ToBalancer<'_>) -> bool {
+        self.holder.is_some_and(|holder| self.send_to(holder.0, message))
     }
 
-    fn tell_all(&mut self, message: &ToBalancer<'_>) {
-        for stream in self.balancers.values_mut().filter_map(|way| way.stream.as_mut()) {
+    fn send_to_all(&mut self, message: &ToBalancer<'_>) {
+        for stream in self.balancers.values_mut().filter_map(|connection| connection.stream.as_mut()) {
             stream.put(message);
         }
     }
 
     /// Handles a barrier of the host: every connected balancer must answer.
-    fn sync(&mut self, number: u64, door: &HostSender) {
-        self.tell_all(&ToBalancer::Sync { number });
-        let asked = self.balancers.iter().filter(|(_, way)| way.stream.is_some()).map(|(id, _)| *id);
-        self.syncs.insert(number, asked.collect());
-        self.answered_all(door);
+    fn send_barrier(&mut self, number: u64, input_sender: &HostSender) {
+        self.send_to_all(&ToBalancer::Sync { number });
+        let connected = self.balancers.iter().filter(|(_, connection)| connection.stream.is_some()).map(|(id, _)| *id);
+        self.barriers.insert(number, connected.collect());
+        self.complete_barriers(input_sender);
     }
 
     /// Handles a barrier of the host to all balancers of the map: one without a connection receives
     /// it when it connects.
-    fn introduce(&mut self, number: u64, door: &HostSender) {
-        self.introductions.ask(number, self.balancers.keys().copied());
-        self.tell_all(&ToBalancer::Sync { number });
-        self.answered_all(door);
+    fn introduce(&mut self, number: u64, input_sender: &HostSender) {
+        self.introductions.add(number, self.balancers.keys().copied());
+        self.send_to_all(&ToBalancer::Sync { number });
+        self.complete_barriers(input_sender);
     }
 
     /// Records the answer of a balancer to a barrier; `None`: to all, because the balancer is gone.
-    fn answered(&mut self, balancer: BalancerId, number: Option<u64>, door: &HostSender) {
-        for (question, waits) in &mut self.syncs {
-            if number.is_none_or(|number| number == *question) {
+    fn on_barrier_answer(&mut self, balancer: BalancerId, number: Option<u64>, input_sender: &HostSender) {
+        for (barrier, waits) in &mut self.barriers {
+            if number.is_none_or(|number| number == *barrier) {
                 waits.remove(&balancer);
             }
         }
-        number.into_iter().for_each(|number| self.introductions.answered(balancer, number));
-        self.answered_all(door);
+        number.into_iter().for_each(|number| self.introductions.on_answer(balancer, number));
+        self.complete_barriers(input_sender);
     }
 
-    fn answered_all(&mut self, door: &HostSender) {
-        while let Some(first) = self.syncs.first_entry().filter(|first| first.get().is_empty()) {
+    fn complete_barriers(&mut self, input_sender: &HostSender) {
+        while let Some(first) = self.barriers.first_entry().filter(|first| first.get().is_empty()) {
             let (number, _) = first.remove_entry();
             // A lost message may be an effect that replicas know, as long as they store effects.
             let whole = self.broken.is_none_or(|broken| broken.elapsed() > Duration::from(REEXECUTION_WINDOW));
-            self.offer(Input::BarrierReply { number, whole }, door);
-            door.wake();
+            self.offer(Input::BarrierReply { number, whole }, input_sender);
+            input_sender.wake();
         }
         while let Some(number) = self.introductions.take_answered() {
-            self.offer(Input::BarrierReply { number, whole: false }, door);
-            door.wake();
+            self.offer(Input::BarrierReply { number, whole: false }, input_sender);
+            input_sender.wake();
         }
     }
 
@@ -472,91 +476,92 @@ impl Link {
             self.adopted = self.maps.pop_front();
         }
         if let Some(map) = self.adopted.clone() {
-            self.tell_all(&ToBalancer::Map(map));
+            self.send_to_all(&ToBalancer::Map(map));
         }
     }
 
-    fn flush(&mut self, door: &HostSender) {
+    fn flush(&mut self, input_sender: &HostSender) {
         let mut lost = Vec::new();
-        for (balancer, way) in &mut self.balancers {
-            if let Some(Err(error)) = way.stream.as_mut().map(Stream::flush) {
+        for (balancer, connection) in &mut self.balancers {
+            if let Some(Err(error)) = connection.stream.as_mut().map(Stream::flush) {
                 lost.push((*balancer, error));
             }
         }
-        lost.into_iter().for_each(|(balancer, error)| self.lose(balancer, &error, door));
+        lost.into_iter().for_each(|(balancer, error)| self.on_disconnect(balancer, &error, input_sender));
     }
 
     /// Handles the loss of a balancer connection. Its associations are lost, too: the balancer is
     /// dead or has dropped this host.
-    fn lose(&mut self, balancer: BalancerId, why: &FrameError, door: &HostSender) {
-        let Some(way) = self.balancers.get_mut(&balancer) else { return };
-        if !way.up.is_empty() {
+    fn on_disconnect(&mut self, balancer: BalancerId, why: &FrameError, input_sender: &HostSender) {
+        let Some(connection) = self.balancers.get_mut(&balancer) else { return };
+        if !connection.up.is_empty() {
             tracing::warn!(balancer = balancer.0, %why, "the connection to a balancer is lost");
         }
-        let left = way.end();
+        let lost = connection.end();
         self.broken = Some(Instant::now());
         if self.holder == Some(balancer) {
-            self.asked.mark_undelivered();
+            self.pending_pfcp.mark_undelivered();
         }
-        self.down(left, door);
-        self.answered(balancer, None, door);
+        self.down(lost, input_sender);
+        self.on_barrier_answer(balancer, None, input_sender);
     }
 
-    fn down(&mut self, mut left: LostBalancer, door: &HostSender) {
+    fn down(&mut self, mut lost: LostBalancer, input_sender: &HostSender) {
         // Addresses that another balancer has too are not reported as gone.
-        let elsewhere = |address: &IpAddr| self.balancers.values().any(|way| way.endpoints.contains(address));
-        left.endpoints.retain(|address| !elsewhere(address));
-        if !left.associations.is_empty() {
-            self.offer(Input::BalancerGone(Box::new(left)), door);
-            door.wake();
+        let has_other =
+            |address: &IpAddr| self.balancers.values().any(|connection| connection.endpoints.contains(address));
+        lost.endpoints.retain(|address| !has_other(address));
+        if !lost.associations.is_empty() {
+            self.offer(Input::BalancerGone(Box::new(lost)), input_sender);
+            input_sender.wake();
         }
     }
 
-    fn offer(&mut self, input: Input, door: &HostSender) {
-        if !self.held.is_empty() {
-            self.held.push_back(input);
-        } else if let Err(TrySendError::Full(input)) = door.try_put(input) {
-            self.held.push_back(input);
+    fn offer(&mut self, input: Input, input_sender: &HostSender) {
+        if !self.deferred.is_empty() {
+            self.deferred.push_back(input);
+        } else if let Err(TrySendError::Full(input)) = input_sender.try_put(input) {
+            self.deferred.push_back(input);
         }
     }
 
     /// Passes messages of the balancers to the host. Returns true if there were any.
-    fn hear(&mut self, door: &HostSender) -> Result<bool, LinkError> {
-        while let Some(input) = self.held.pop_front() {
-            if let Err(TrySendError::Full(input)) = door.try_put(input) {
-                self.held.push_front(input);
+    fn receive(&mut self, input_sender: &HostSender) -> Result<bool, LinkError> {
+        while let Some(input) = self.deferred.pop_front() {
+            if let Err(TrySendError::Full(input)) = input_sender.try_put(input) {
+                self.deferred.push_front(input);
                 return Ok(true);
             }
         }
-        let mut some = false;
+        let mut received_any = false;
         let balancers: Vec<BalancerId> = self.balancers.keys().copied().collect();
         for balancer in balancers {
-            match self.hear_one(balancer, door) {
-                Ok(heard) => some |= heard,
+            match self.receive_from(balancer, input_sender) {
+                Ok(received) => received_any |= received,
                 Err(LinkError::Lost(why)) => {
-                    self.lose(balancer, &why, door);
-                    some = true;
+                    self.on_disconnect(balancer, &why, input_sender);
+                    received_any = true;
                 }
                 Err(error) => return Err(error),
             }
-            if !self.held.is_empty() {
+            if !self.deferred.is_empty() {
                 return Ok(true);
             }
         }
-        Ok(some)
+        Ok(received_any)
     }
 
-    fn hear_one(&mut self, balancer: BalancerId, door: &HostSender) -> Result<bool, LinkError> {
-        let mut some = false;
+    fn receive_from(&mut self, balancer: BalancerId, input_sender: &HostSender) -> Result<bool, LinkError> {
+        let mut received_any = false;
         loop {
-            let Some(BalancerConnection { up, endpoints, given, stream: Some(stream), .. }) =
+            let Some(BalancerConnection { up, endpoints, unacked, stream: Some(stream), .. }) =
                 self.balancers.get_mut(&balancer)
             else {
-                return Ok(some);
+                return Ok(received_any);
             };
             let Some(octets) = stream.frame()? else {
                 if stream.fill()? == 0 {
-                    return Ok(some);
+                    return Ok(received_any);
                 }
                 continue;
             };
@@ -564,41 +569,41 @@ impl Link {
             match &message {
                 ToHost::Up { assoc, .. } => drop(up.insert(*assoc)),
                 ToHost::Down { assoc, restarted: false } => drop(up.remove(assoc)),
-                ToHost::Pfcp { seid, request: false, message, .. } => self.asked.answered(*seid, message),
-                ToHost::PfcpTimeout { seid, .. } => self.asked.timed_out(*seid),
-                ToHost::UpfLost { upf } => self.asked.void(*upf),
+                ToHost::Pfcp { seid, request: false, message, .. } => self.pending_pfcp.on_response(*seid, message),
+                ToHost::PfcpTimeout { seid, .. } => self.pending_pfcp.on_timeout(*seid),
+                ToHost::UpfLost { upf } => self.pending_pfcp.drop_upf(*upf),
                 ToHost::Endpoints(addresses) => endpoints.clone_from(addresses),
-                ToHost::SentCount { count } => given.sent(*count),
+                ToHost::SentCount { count } => unacked.sent(*count),
                 _ => {}
             }
             let input = match message {
                 ToHost::Heartbeat | ToHost::SentCount { .. } => continue,
                 ToHost::Refused(why) => return Err(FrameError::Refused(why).into()),
                 ToHost::Map(map) => {
-                    self.on_map(map, door)?;
+                    self.on_map(map, input_sender)?;
                     continue;
                 }
                 ToHost::BarrierReply { number } => {
-                    self.answered(balancer, Some(number), door);
-                    some = true;
+                    self.on_barrier_answer(balancer, Some(number), input_sender);
+                    received_any = true;
                     continue;
                 }
                 message => input(message),
             };
             let Some(input) = input else { continue };
-            some = true;
-            self.offer(input, door);
-            if !self.held.is_empty() {
+            received_any = true;
+            self.offer(input, input_sender);
+            if !self.deferred.is_empty() {
                 return Ok(true);
             }
         }
     }
 
     fn sleep(&mut self, commands: &CommandReceiver, waker: &Waker, wait: Duration) -> Result<(), LinkError> {
-        let held = !self.held.is_empty();
-        let nothing = self.is_behind() || commands.sleep();
+        let deferred = !self.deferred.is_empty();
+        let nothing = self.is_congested() || commands.sleep();
         let mut wait = if nothing { wait } else { Duration::ZERO };
-        if held {
+        if deferred {
             // The host does not signal when it has room.
             wait = wait.min(ROOM);
         }
@@ -607,12 +612,13 @@ impl Link {
             if wants_room { read | PollFlags::OUT } else { read }
         };
         let mut fds: SmallVec<[PollFd<'_>; 8]> = smallvec![PollFd::new(waker, PollFlags::IN)];
-        let called = self.caller.fd().is_some();
-        if let Some(fd) = self.caller.fd() {
-            fds.push(PollFd::from_borrowed_fd(fd, interest(self.caller.wants_room(), true)));
+        let called = self.client.fd().is_some();
+        if let Some(fd) = self.client.fd() {
+            fds.push(PollFd::from_borrowed_fd(fd, interest(self.client.wants_room(), true)));
         }
-        let streams = self.balancers.values().filter_map(|way| way.stream.as_ref());
-        let streams = streams.map(|stream| PollFd::from_borrowed_fd(stream.fd(), interest(stream.wants_room(), !held)));
+        let streams = self.balancers.values().filter_map(|connection| connection.stream.as_ref());
+        let streams =
+            streams.map(|stream| PollFd::from_borrowed_fd(stream.fd(), interest(stream.wants_room(), !deferred)));
         fds.extend(streams);
         let wait = rustix::event::Timespec { tv_sec: wait.as_secs() as _, tv_nsec: wait.subsec_nanos() as _ };
         match poll(&mut fds, Some(&wait)) {
@@ -627,9 +633,9 @@ impl Link {
             waker.clear();
         }
         if called {
-            self.caller.tell_readable(ready.next() == Some(true));
+            self.client.set_readable(ready.next() == Some(true));
         }
-        for stream in self.balancers.values_mut().filter_map(|way| way.stream.as_mut()) {
+        for stream in self.balancers.values_mut().filter_map(|connection| connection.stream.as_mut()) {
             stream.set_readable(ready.next() == Some(true));
         }
         Ok(())

@@ -12,13 +12,13 @@ use vireo_wire::pfcp::{Message, MessageType};
 
 /// How long a request may be unanswered: longer than its retransmissions (T1 N1 times, TS 29.244
 /// 6.4), and much shorter than the UPF remembers it.
-const KEPT: Duration = Duration::from_secs(5);
+const RETENTION: Duration = Duration::from_secs(5);
 /// How long a request may wait if no balancer has received it, because there is none. No UPF has
 /// it, so it remains valid. Without a balancer there are no RAN nodes, so no procedure waits for
 /// it.
-const UNTOLD: Duration = Duration::from_secs(300);
+const UNDELIVERED_RETENTION: Duration = Duration::from_secs(300);
 /// Maximum number of stored requests; beyond it the oldest are dropped.
-const MOST: usize = 1 << 17;
+const MAX_REQUESTS: usize = 1 << 17;
 /// Message types of the requests of a session.
 const KINDS: [MessageType; 3] = [
     MessageType::SESSION_ESTABLISHMENT_REQUEST,
@@ -34,15 +34,16 @@ struct Request {
     seid: Option<Seid>,
     kind: MessageType,
     message: Vec<u8>,
-    /// True if the balancer that holds N4 has received the request; `was_told`: any balancer has.
-    told: bool,
-    was_told: bool,
+    /// True if the balancer that holds N4 has received the request.
+    delivered: bool,
+    /// True if any balancer has received it.
+    delivered_once: bool,
 }
 
 impl Request {
     /// Returns true if the request has expired.
     fn is_over(&self, now: Instant) -> bool {
-        now.since(self.at) > if self.was_told { KEPT } else { UNTOLD }
+        now.since(self.at) > if self.delivered_once { RETENTION } else { UNDELIVERED_RETENTION }
     }
 }
 
@@ -57,14 +58,14 @@ pub(super) struct PendingPfcp {
 }
 
 impl PendingPfcp {
-    /// Adds a request of the host; `told`: the balancer that holds N4 has received it. Responses
-    /// are not stored: UPFs repeat their requests.
+    /// Adds a request of the host; `delivered`: the balancer that holds N4 has received it.
+    /// Responses are not stored: UPFs repeat their requests.
     pub(super) fn add(
         &mut self,
         now: Instant,
         (upf, key, seid): (SocketAddr, u64, Option<Seid>),
         message: &[u8],
-        told: bool,
+        delivered: bool,
     ) {
         let Ok(kind) = Message::new(message).map(|message| message.message_type()) else { return };
         if !kind.is_request() {
@@ -75,15 +76,16 @@ impl PendingPfcp {
         // is finished.
         let before = seid.and_then(|seid| self.by_session.insert((seid, kind), self.last));
         before.into_iter().for_each(|number| drop(self.requests.remove(&number)));
-        let request = Request { at: now, upf, key, seid, kind, message: message.to_vec(), told, was_told: told };
+        let request =
+            Request { at: now, upf, key, seid, kind, message: message.to_vec(), delivered, delivered_once: delivered };
         self.requests.insert(self.last, request);
-        if self.requests.len() > MOST {
+        if self.requests.len() > MAX_REQUESTS {
             self.remove_first();
         }
     }
 
     /// Removes the request of a session that a response answers.
-    pub(super) fn answered(&mut self, seid: Seid, message: &[u8]) {
+    pub(super) fn on_response(&mut self, seid: Seid, message: &[u8]) {
         let answers =
             |kind: MessageType| Message::new(message).is_ok_and(|m| kind.response() == Some(m.message_type()));
         for kind in KINDS.into_iter().filter(|kind| answers(*kind)) {
@@ -92,12 +94,12 @@ impl PendingPfcp {
     }
 
     /// Removes the requests of a session after a timeout.
-    pub(super) fn timed_out(&mut self, seid: Seid) {
+    pub(super) fn on_timeout(&mut self, seid: Seid) {
         KINDS.into_iter().for_each(|kind| self.remove(seid, kind));
     }
 
     /// Removes the requests to a UPF that has lost its sessions.
-    pub(super) fn void(&mut self, upf: SocketAddr) {
+    pub(super) fn drop_upf(&mut self, upf: SocketAddr) {
         self.requests.retain(|_, request| request.upf != upf);
         let PendingPfcp { requests, by_session, .. } = self;
         by_session.retain(|_, number| requests.contains_key(number));
@@ -105,14 +107,14 @@ impl PendingPfcp {
 
     /// Marks all requests as not received by the balancer that holds N4.
     pub(super) fn mark_undelivered(&mut self) {
-        self.requests.values_mut().for_each(|request| request.told = false);
+        self.requests.values_mut().for_each(|request| request.delivered = false);
     }
 
     /// Returns all requests, for the balancer that holds N4.
     pub(super) fn take_for_resend(&mut self, now: Instant) -> impl Iterator<Item = ToBalancer<'_>> {
         self.requests.values_mut().map(move |request| {
-            request.told = true;
-            if !std::mem::replace(&mut request.was_told, true) {
+            request.delivered = true;
+            if !std::mem::replace(&mut request.delivered_once, true) {
                 request.at = now;
             }
             let Request { upf, key, seid, message, .. } = request;
@@ -121,13 +123,13 @@ impl PendingPfcp {
     }
 
     /// Drops expired requests. Returns the sessions of those that no balancer has received.
-    pub(super) fn forget(&mut self, now: Instant) -> Vec<Seid> {
-        let mut given_up = Vec::new();
+    pub(super) fn expire(&mut self, now: Instant) -> Vec<Seid> {
+        let mut expired = Vec::new();
         while self.requests.first_key_value().is_some_and(|(_, request)| request.is_over(now)) {
-            let gone = self.remove_first();
-            given_up.extend(gone.filter(|request| !request.told).and_then(|request| request.seid));
+            let removed = self.remove_first();
+            expired.extend(removed.filter(|request| !request.delivered).and_then(|request| request.seid));
         }
-        given_up
+        expired
     }
 
     fn remove(&mut self, seid: Seid, kind: MessageType) {
@@ -174,71 +176,75 @@ mod tests {
         octets
     }
 
-    fn again(asked: &mut PendingPfcp) -> Vec<u64> {
+    fn resend(pending: &mut PendingPfcp) -> Vec<u64> {
         let key = |message| match message {
             ToBalancer::Pfcp { key, .. } => key,
             other => panic!("{other:?}"),
         };
-        asked.take_for_resend(SECOND).map(key).collect()
+        pending.take_for_resend(SECOND).map(key).collect()
     }
 
     #[test]
     fn unanswered_requests_are_repeated_in_order() {
-        let mut asked = PendingPfcp::default();
+        let mut pending = PendingPfcp::default();
         for key in [7, 3, 9, 5] {
-            asked.add(SECOND, (upf(1), key, Some(seid(key as u32))), &deletion(), true);
+            pending.add(SECOND, (upf(1), key, Some(seid(key as u32))), &deletion(), true);
         }
-        asked.add(SECOND, (upf(1), 11, Some(seid(11))), &deleted(), true);
-        asked.add(SECOND, (upf(2), 12, None), &deletion(), true);
-        asked.answered(seid(3), &deletion());
-        asked.answered(seid(3), &deleted());
-        asked.timed_out(seid(9));
-        asked.add(SECOND, (upf(1), 7, Some(seid(7))), &deletion(), true);
-        assert_eq!(again(&mut asked), [5, 12, 7], "what is said again is there once");
-        asked.void(upf(2));
-        assert_eq!(again(&mut asked), [5, 7]);
-        assert_eq!(asked.by_session.len(), 2);
+        pending.add(SECOND, (upf(1), 11, Some(seid(11))), &deleted(), true);
+        pending.add(SECOND, (upf(2), 12, None), &deletion(), true);
+        pending.on_response(seid(3), &deletion());
+        pending.on_response(seid(3), &deleted());
+        pending.on_timeout(seid(9));
+        pending.add(SECOND, (upf(1), 7, Some(seid(7))), &deletion(), true);
+        assert_eq!(resend(&mut pending), [5, 12, 7], "what is said again is there once");
+        pending.drop_upf(upf(2));
+        assert_eq!(resend(&mut pending), [5, 7]);
+        assert_eq!(pending.by_session.len(), 2);
     }
 
     #[test]
     fn response_matches_its_kind_of_request() {
-        let (mut asked, mut modification) = (PendingPfcp::default(), Vec::new());
+        let (mut pending, mut modification) = (PendingPfcp::default(), Vec::new());
         SessionModificationRequest::default().emit(&mut modification, 9, 0).expect("short");
-        asked.add(SECOND, (upf(1), 1, Some(seid(1))), &modification, true);
-        asked.add(SECOND, (upf(1), 2, Some(seid(1))), &deletion(), true);
-        asked.answered(seid(1), &deleted());
-        assert_eq!(again(&mut asked), [1]);
+        pending.add(SECOND, (upf(1), 1, Some(seid(1))), &modification, true);
+        pending.add(SECOND, (upf(1), 2, Some(seid(1))), &deletion(), true);
+        pending.on_response(seid(1), &deleted());
+        assert_eq!(resend(&mut pending), [1]);
     }
 
     #[test]
-    fn requests_are_given_up_in_the_end() {
-        let mut asked = PendingPfcp::default();
-        asked.add(Instant(0), (upf(1), 1, Some(seid(1))), &deletion(), true);
-        asked.add(Instant(1), (upf(1), 2, Some(seid(2))), &deletion(), true);
-        asked.requests.get_mut(&2).expect("the second").told = false;
-        asked.add(SECOND, (upf(1), 3, Some(seid(3))), &deletion(), true);
-        assert_eq!(asked.forget(Instant(5_000_001)), [], "somebody was told of the first, who says what becomes of it");
-        assert_eq!(asked.forget(Instant(5_000_002)), [seid(2)]);
-        asked.mark_undelivered();
-        assert_eq!(asked.forget(Instant(6_000_001)), [seid(3)]);
-        assert_eq!((again(&mut asked).len(), asked.by_session.len()), (0, 0));
+    fn unanswered_requests_expire() {
+        let mut pending = PendingPfcp::default();
+        pending.add(Instant(0), (upf(1), 1, Some(seid(1))), &deletion(), true);
+        pending.add(Instant(1), (upf(1), 2, Some(seid(2))), &deletion(), true);
+        pending.requests.get_mut(&2).expect("the second").delivered = false;
+        pending.add(SECOND, (upf(1), 3, Some(seid(3))), &deletion(), true);
+        assert_eq!(
+            pending.expire(Instant(5_000_001)),
+            [],
+            "somebody was told of the first, who says what becomes of it"
+        );
+        assert_eq!(pending.expire(Instant(5_000_002)), [seid(2)]);
+        pending.mark_undelivered();
+        assert_eq!(pending.expire(Instant(6_000_001)), [seid(3)]);
+        assert_eq!((resend(&mut pending).len(), pending.by_session.len()), (0, 0));
     }
 
     /// The only balancer is down for a minute.
     #[test]
     fn request_without_balancer_waits_for_one() {
-        let mut asked = PendingPfcp::default();
-        asked.add(Instant(0), (upf(1), 1, Some(seid(1))), &deletion(), true);
-        asked.mark_undelivered();
-        asked.add(Instant(1), (upf(1), 2, Some(seid(2))), &deletion(), false);
+        let mut pending = PendingPfcp::default();
+        pending.add(Instant(0), (upf(1), 1, Some(seid(1))), &deletion(), true);
+        pending.mark_undelivered();
+        pending.add(Instant(1), (upf(1), 2, Some(seid(2))), &deletion(), false);
         let minute = Instant(60_000_000);
-        assert_eq!(asked.forget(minute), [seid(1)], "a UPF may have forgotten that it has had it");
-        assert_eq!(asked.take_for_resend(minute).count(), 1);
-        assert_eq!(asked.forget(Instant(minute.0 + KEPT.as_micros())), []);
-        assert_eq!(asked.requests.len(), 1, "it may have to be asked once more");
-        asked.forget(Instant(minute.0 + KEPT.as_micros() + 1));
-        assert!(asked.requests.is_empty());
-        asked.add(Instant(0), (upf(1), 3, Some(seid(3))), &deletion(), false);
-        assert_eq!(asked.forget(Instant(UNTOLD.as_micros() + 1)), [seid(3)]);
+        assert_eq!(pending.expire(minute), [seid(1)], "a UPF may have forgotten that it has had it");
+        assert_eq!(pending.take_for_resend(minute).count(), 1);
+        assert_eq!(pending.expire(Instant(minute.0 + RETENTION.as_micros())), []);
+        assert_eq!(pending.requests.len(), 1, "it may have to be asked once more");
+        pending.expire(Instant(minute.0 + RETENTION.as_micros() + 1));
+        assert!(pending.requests.is_empty());
+        pending.add(Instant(0), (upf(1), 3, Some(seid(3))), &deletion(), false);
+        assert_eq!(pending.expire(Instant(UNDELIVERED_RETENTION.as_micros() + 1)), [seid(3)]);
     }
 }

@@ -30,24 +30,24 @@ use vireo_types::Ltmsi;
 /// Number of possible host IDs.
 const HOSTS: usize = 1 << 16;
 /// Maximum number of queued commands; the thread never waits for the host.
-const ORDERS: usize = 65_536;
+const MAX_COMMANDS: usize = 65_536;
 /// Retry interval of a lost connection.
-const AGAIN: Duration = Duration::from_millis(100);
+const RETRY_INTERVAL: Duration = Duration::from_millis(100);
 /// Initial size of a batch in bytes: a few copies.
-const ROOM: usize = 1 << 10;
+const BATCH_CAPACITY: usize = 1 << 10;
 /// Size of a batch in bytes at which it is passed to the thread.
-const GATHERED: usize = 64 << 10;
+const BATCH_BYTES: usize = 64 << 10;
 /// Maximum unsent bytes in a connection before more are added.
 const UNSENT: usize = 1 << 20;
 /// Maximum number of incoming connections.
 const INCOMING: usize = 1024;
 /// Time within which a connected host must identify itself.
-const PATIENCE: Duration = Duration::from_secs(5);
+const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum number of reads from one connection before others are served.
-const PIECES: usize = 16;
+const MAX_READS: usize = 16;
 
 /// Maximum number of queued messages of peers that are not copies.
-const SAID: usize = 4096;
+const MAX_PEER_MESSAGES: usize = 4096;
 
 /// Message of a peer that is not a copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,26 +84,26 @@ struct Batch {
 
 #[derive(Debug)]
 struct Shared {
-    shadows: Mutex<ReplicaStore>,
+    replica_store: Mutex<ReplicaStore>,
     /// By host ID: the last acknowledged copy, and whether the host has left copies unacknowledged
     /// for too long.
-    kept: Box<[AtomicU64]>,
+    acked: Box<[AtomicU64]>,
     unreached: Box<[AtomicBool]>,
     sleeping: AtomicBool,
     fenced: AtomicBool,
     /// True if a handoff was received and not yet consumed.
-    handed: AtomicBool,
+    handoff_received: AtomicBool,
     /// Received messages that are not copies, and whether there are any.
-    said: Mutex<Vec<PeerMessage>>,
-    has_said: AtomicBool,
+    peer_messages: Mutex<Vec<PeerMessage>>,
+    has_peer_messages: AtomicBool,
     /// True if the host has drained.
-    left: AtomicBool,
+    drained: AtomicBool,
 }
 
 impl Shared {
-    fn shadows(&self) -> MutexGuard<'_, ReplicaStore> {
+    fn replica_store(&self) -> MutexGuard<'_, ReplicaStore> {
         // A panic under the lock leaves the store consistent: each step is complete.
-        self.shadows.lock().unwrap_or_else(PoisonError::into_inner)
+        self.replica_store.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Passes the result of an owner's message to the host. Returns the answer to the owner.
@@ -111,20 +111,20 @@ impl Shared {
         if let Some(ltmsi) = received.missing_base {
             tracing::error!(%ltmsi, "a copy builds on none: please report it");
         }
-        self.handed.fetch_or(received.is_handoff, Ordering::Release);
+        self.handoff_received.fetch_or(received.is_handoff, Ordering::Release);
         let audit = received.audit.map(|message| PeerMessage::AddressAudit { from, message });
-        audit.map_or(Ok(()), |audit| self.says(audit))?;
+        audit.map_or(Ok(()), |audit| self.push_peer_message(audit))?;
         Ok(received.answer)
     }
 
     /// Queues a message that is not a copy; returns an error if too many are queued.
-    fn says(&self, said: PeerMessage) -> Result<(), FrameError> {
-        let mut all = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-        if all.len() >= SAID {
+    fn push_peer_message(&self, peer_messages: PeerMessage) -> Result<(), FrameError> {
+        let mut all = self.peer_messages.lock().unwrap_or_else(PoisonError::into_inner);
+        if all.len() >= MAX_PEER_MESSAGES {
             return Err(FrameError::Refused("it says more than it is asked".into()));
         }
-        all.push(said);
-        self.has_said.store(true, Ordering::Release);
+        all.push(peer_messages);
+        self.has_peer_messages.store(true, Ordering::Release);
         Ok(())
     }
 }
@@ -134,10 +134,10 @@ impl Shared {
 pub struct Replicator {
     own: HostId,
     shared: Arc<Shared>,
-    orders: Sender<ReplicatorCommand>,
+    commands: Sender<ReplicatorCommand>,
     waker: Waker,
     /// Batches per host that were not passed to the thread yet.
-    gathered: RefCell<SmallVec<[(HostId, Batch); 4]>>,
+    batches: RefCell<SmallVec<[(HostId, Batch); 4]>>,
 }
 
 /// Status of the replicator for other threads.
@@ -147,7 +147,7 @@ pub struct ReplicatorStatus(Arc<Shared>);
 impl ReplicatorStatus {
     /// Returns the number of replica entries.
     pub fn copies(&self) -> usize {
-        self.0.shadows().len()
+        self.0.replica_store().len()
     }
 
     /// Returns true if another host has refused this host's epoch.
@@ -157,7 +157,7 @@ impl ReplicatorStatus {
 
     /// Returns true if the host has drained: other hosts have all its state.
     pub fn has_left(&self) -> bool {
-        self.0.left.load(Ordering::Relaxed)
+        self.0.drained.load(Ordering::Relaxed)
     }
 }
 
@@ -166,19 +166,19 @@ impl ReplicatorStatus {
 pub struct ReplicatorThread {
     own: HostId,
     shared: Arc<Shared>,
-    orders: Receiver<ReplicatorCommand>,
+    commands: Receiver<ReplicatorCommand>,
     waker: Waker,
     listener: TcpListener,
     security: Security,
     metrics: Arc<Metrics>,
     /// Maximum time for which a host may leave copies unacknowledged.
-    patience: Duration,
+    ack_timeout: Duration,
     epoch: u64,
     peers: FxHashMap<HostId, Peer>,
     incoming: Vec<OwnerConnection>,
     /// True if a connection waits at the listener.
-    knocked: bool,
-    turns: ProgressCounter,
+    connection_pending: bool,
+    progress: ProgressCounter,
 }
 
 /// Host that is or may become a replica of this host's UEs.
@@ -200,50 +200,50 @@ struct OwnerConnection {
     since: Instant,
 }
 
-/// Creates both sides; a host may leave copies unacknowledged for `patience`.
+/// Creates both sides; a host may leave copies unacknowledged for `ack_timeout`.
 pub fn replicator(
     own: HostId,
-    patience: Duration,
+    ack_timeout: Duration,
     (listener, security): (TcpListener, Security),
     metrics: Arc<Metrics>,
 ) -> std::io::Result<(Replicator, ReplicatorThread)> {
     listener.set_nonblocking(true)?;
-    let (sender, orders) = bounded(ORDERS);
+    let (sender, commands) = bounded(MAX_COMMANDS);
     let waker = Waker::new()?;
     let shared = Arc::new(Shared {
-        shadows: Mutex::new(ReplicaStore::new(own)),
+        replica_store: Mutex::new(ReplicaStore::new(own)),
         // Host IDs are never reused.
-        kept: (0..HOSTS).map(|_| AtomicU64::new(0)).collect(),
+        acked: (0..HOSTS).map(|_| AtomicU64::new(0)).collect(),
         unreached: (0..HOSTS).map(|_| AtomicBool::new(false)).collect(),
         sleeping: AtomicBool::new(false),
         fenced: AtomicBool::new(false),
-        handed: AtomicBool::new(false),
-        said: Mutex::default(),
-        has_said: AtomicBool::new(false),
-        left: AtomicBool::new(false),
+        handoff_received: AtomicBool::new(false),
+        peer_messages: Mutex::default(),
+        has_peer_messages: AtomicBool::new(false),
+        drained: AtomicBool::new(false),
     });
     let thread = ReplicatorThread {
         own,
         shared: Arc::clone(&shared),
-        orders,
+        commands,
         waker: waker.clone(),
         listener,
         security,
         metrics,
-        patience,
+        ack_timeout,
         epoch: 0,
         peers: FxHashMap::default(),
         incoming: Vec::new(),
-        knocked: false,
-        turns: ProgressCounter::default(),
+        connection_pending: false,
+        progress: ProgressCounter::default(),
     };
-    Ok((Replicator { own, shared, orders: sender, waker, gathered: RefCell::default() }, thread))
+    Ok((Replicator { own, shared, commands: sender, waker, batches: RefCell::default() }, thread))
 }
 
 impl ReplicaAcks for Replicator {
     #[inline]
     fn acked_up_to(&self, host: HostId) -> u64 {
-        self.shared.kept.get(host.index()).map_or(0, |kept| kept.load(Ordering::Acquire))
+        self.shared.acked.get(host.index()).map_or(0, |acked| acked.load(Ordering::Acquire))
     }
 }
 
@@ -256,44 +256,47 @@ impl Replicator {
     /// Buffers a message for a host, with its number in the sequence of copies, until
     /// [`Replicator::flush`]. Returns its length in bytes.
     pub fn put(&self, to: HostId, number: u64, message: &ToReplica<'_>) -> usize {
-        let mut gathered = self.gathered.borrow_mut();
-        let place = gathered.iter().position(|(host, _)| *host == to).unwrap_or_else(|| {
-            gathered.push((to, Batch { last: number, frames: frame::FrameWriter::with_room(ROOM) }));
-            gathered.len() - 1
+        let mut batches = self.batches.borrow_mut();
+        let position = batches.iter().position(|(host, _)| *host == to).unwrap_or_else(|| {
+            batches.push((to, Batch { last: number, frames: frame::FrameWriter::with_room(BATCH_CAPACITY) }));
+            batches.len() - 1
         });
-        let batch = &mut gathered[place].1;
+        let batch = &mut batches[position].1;
         batch.last = number;
         // Messages always encode: their parts have known lengths.
         let octets = batch.frames.put(message).unwrap_or(0);
-        if batch.frames.len() >= GATHERED {
-            let (to, batch) = gathered.swap_remove(place);
-            self.tell(ReplicatorCommand::Send(to, batch));
+        if batch.frames.len() >= BATCH_BYTES {
+            let (to, batch) = batches.swap_remove(position);
+            self.send_command(ReplicatorCommand::Send(to, batch));
         }
         octets
     }
 
-    fn tell(&self, order: ReplicatorCommand) {
-        if let Err(error) = self.orders.try_send(order) {
+    fn send_command(&self, command: ReplicatorCommand) {
+        if let Err(error) = self.commands.try_send(command) {
             // Queue full: wake the thread to make room. It ends with the host.
             self.wake();
-            let _ = self.orders.send(error.into_inner());
+            let _ = self.commands.send(error.into_inner());
         }
     }
 
     /// Passes all buffered messages to the thread and wakes it.
     pub fn flush(&self) {
-        self.give();
+        self.pass_batches();
         self.wake();
     }
 
     /// Passes the buffered messages to the thread.
-    fn give(&self) {
-        self.gathered.borrow_mut().drain(..).for_each(|(to, batch)| self.tell(ReplicatorCommand::Send(to, batch)));
+    fn pass_batches(&self) {
+        self.batches
+            .borrow_mut()
+            .drain(..)
+            .for_each(|(to, batch)| self.send_command(ReplicatorCommand::Send(to, batch)));
     }
 
     /// Wakes the thread if commands are queued.
     fn wake(&self) {
-        if self.orders.is_empty() {
+        if self.commands.is_empty() {
             return;
         }
         // Pairs with the fence of the thread before it sleeps.
@@ -306,36 +309,36 @@ impl Replicator {
     /// Adopts the map of a new epoch; returns what this host takes over.
     pub fn adopt(&self, map: &ClusterMap) -> TakeoverSet {
         let hosts: Vec<HostId> = map.hosts.iter().map(|(host, _)| *host).collect();
-        let taken = self.shared.shadows().adopt(&map.buckets, &hosts);
+        let takeover = self.shared.replica_store().adopt(&map.buckets, &hosts);
         let others = map.hosts.iter().copied().filter(|(host, _)| *host != self.own).collect();
         // Messages of the previous map are sent first.
-        self.give();
-        self.tell(ReplicatorCommand::Peers(others, map.buckets.epoch()));
+        self.pass_batches();
+        self.send_command(ReplicatorCommand::Peers(others, map.buckets.epoch()));
         self.flush();
-        taken
+        takeover
     }
 
     /// Records that the host has left its cluster.
-    pub fn tell_left(&self) {
-        self.shared.left.store(true, Ordering::Relaxed);
+    pub fn set_left(&self) {
+        self.shared.drained.store(true, Ordering::Relaxed);
     }
 
     /// Returns true if a handoff was received.
     #[inline]
-    pub fn has_handed(&self) -> bool {
-        self.shared.handed.load(Ordering::Acquire)
+    pub fn has_handoff(&self) -> bool {
+        self.shared.handoff_received.load(Ordering::Acquire)
     }
 
     /// Returns the buckets handed off since the last call.
     pub fn take_handed(&self) -> TakeoverSet {
-        self.shared.handed.store(false, Ordering::Release);
-        self.shared.shadows().take_handed()
+        self.shared.handoff_received.store(false, Ordering::Release);
+        self.shared.replica_store().take_handed()
     }
 
     /// Returns true if a message other than a copy was received.
     #[inline]
     pub fn has_peer_message(&self) -> bool {
-        self.shared.has_said.load(Ordering::Acquire)
+        self.shared.has_peer_messages.load(Ordering::Acquire)
     }
 
     /// Returns the messages received since the last call.
@@ -343,14 +346,14 @@ impl Replicator {
         if !self.has_peer_message() {
             return Vec::new();
         }
-        self.shared.has_said.store(false, Ordering::Release);
-        std::mem::take(&mut *self.shared.said.lock().unwrap_or_else(PoisonError::into_inner))
+        self.shared.has_peer_messages.store(false, Ordering::Release);
+        std::mem::take(&mut *self.shared.peer_messages.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Stores replica entries of UEs that this host hands off.
     pub fn keep_own<'a>(&self, ues: impl Iterator<Item = (Ltmsi, EncodedContext<'a>)>) {
-        let mut shadows = self.shared.shadows();
-        ues.for_each(|(ltmsi, parts)| shadows.insert_own(ltmsi, &parts));
+        let mut replica_store = self.shared.replica_store();
+        ues.for_each(|(ltmsi, parts)| replica_store.insert_own(ltmsi, &parts));
     }
 
     /// Returns the status for other threads.
@@ -361,24 +364,24 @@ impl Replicator {
 
 impl Drop for Replicator {
     fn drop(&mut self) {
-        self.tell(ReplicatorCommand::Stop);
+        self.send_command(ReplicatorCommand::Stop);
         self.waker.wake();
     }
 }
 
 impl ReplicatorThread {
     /// Returns the progress counter of the thread.
-    pub fn turns(&self) -> ProgressCounter {
-        self.turns.clone()
+    pub fn progress(&self) -> ProgressCounter {
+        self.progress.clone()
     }
 
-    /// Runs until its host ends. Wakes the host through `door` when there are acknowledgements or
-    /// messages.
-    pub fn run(mut self, door: &HostSender) {
+    /// Runs until its host ends. Wakes the host through `input_sender` when there are
+    /// acknowledgements or messages.
+    pub fn run(mut self, input_sender: &HostSender) {
         loop {
-            self.turns.turn();
-            while let Ok(order) = self.orders.try_recv() {
-                match order {
+            self.progress.tick();
+            while let Ok(command) = self.commands.try_recv() {
+                match command {
                     ReplicatorCommand::Send(to, batch) => {
                         if let Some(peer) = self.peers.get_mut(&to) {
                             peer.queue.push(batch.last, batch.frames, clock());
@@ -388,15 +391,18 @@ impl ReplicatorThread {
                     ReplicatorCommand::Stop => return,
                 }
             }
-            if self.knocked {
+            if self.connection_pending {
                 self.accept();
             }
             self.send();
-            let news = self.receive_acks();
-            self.look_at_replicas();
+            let has_acks = self.receive_acks();
+            self.check_replicas();
             self.receive_copies();
-            if news || self.shared.handed.load(Ordering::Relaxed) || self.shared.has_said.load(Ordering::Relaxed) {
-                door.wake();
+            if has_acks
+                || self.shared.handoff_received.load(Ordering::Relaxed)
+                || self.shared.has_peer_messages.load(Ordering::Relaxed)
+            {
+                input_sender.wake();
             }
             if let Err(error) = self.sleep() {
                 return tracing::error!(%error, "the connections between hosts are not heard any more");
@@ -436,7 +442,7 @@ impl ReplicatorThread {
         let (own, epoch) = (self.own, self.epoch);
         for (host, peer) in &mut self.peers {
             if peer.stream.is_none() && Instant::now() >= peer.retry_at {
-                peer.retry_at = Instant::now() + AGAIN;
+                peer.retry_at = Instant::now() + RETRY_INTERVAL;
                 peer.queue.on_connection_lost();
                 match Stream::connect(peer.address, &self.security, Role::Peer, &[Role::Peer]) {
                     Ok(mut stream) => {
@@ -453,42 +459,42 @@ impl ReplicatorThread {
                 stream.frames(frames);
             }
             if let Err(error) = stream.flush() {
-                peer.lose(*host, &error);
+                peer.on_disconnect(*host, &error);
             }
         }
     }
 
     /// Receives acknowledgements of other hosts. Returns true if there are new ones.
     fn receive_acks(&mut self) -> bool {
-        let mut news = false;
+        let mut has_acks = false;
         for (host, peer) in &mut self.peers {
-            let mut heard = PeerAcks::default();
-            let result = peer.hear(*host, &self.shared, &mut heard);
-            if let Some(number) = heard.kept {
-                if let Some(kept) = self.shared.kept.get(host.index()) {
+            let mut acks = PeerAcks::default();
+            let result = peer.receive(*host, &self.shared, &mut acks);
+            if let Some(number) = acks.acked {
+                if let Some(acked) = self.shared.acked.get(host.index()) {
                     // Copy numbers and host IDs are never reused, and a host keeps a copy as long
                     // as it is in the map. After a reconnection a host first acknowledges repeats,
                     // with lower numbers than it had acknowledged before.
-                    kept.fetch_max(number, Ordering::AcqRel);
+                    acked.fetch_max(number, Ordering::AcqRel);
                 }
-                news = true;
+                has_acks = true;
             }
-            if let Some(epoch) = heard.fenced {
+            if let Some(epoch) = acks.fenced {
                 tracing::error!(host = host.0, epoch, "others have taken this host's UEs over: its epoch is over");
                 self.shared.fenced.store(true, Ordering::Relaxed);
             }
             if let Err(error) = result {
-                peer.lose(*host, &error);
+                peer.on_disconnect(*host, &error);
             }
         }
-        news
+        has_acks
     }
 
     /// Determines which hosts have left copies unacknowledged for too long.
-    fn look_at_replicas(&self) {
+    fn check_replicas(&self) {
         for (host, peer) in &self.peers {
             if let Some(unreached) = self.shared.unreached.get(host.index()) {
-                unreached.store(peer.queue.is_late(self.patience.into(), clock()), Ordering::Relaxed);
+                unreached.store(peer.queue.is_late(self.ack_timeout.into(), clock()), Ordering::Relaxed);
             }
         }
     }
@@ -496,8 +502,8 @@ impl ReplicatorThread {
     /// Receives and stores copies of other hosts.
     fn receive_copies(&mut self) {
         let (shared, metrics) = (&self.shared, &self.metrics);
-        self.incoming.retain_mut(|incoming| match incoming.hear(shared, metrics) {
-            Ok(()) => incoming.from.is_some() || incoming.since.elapsed() < PATIENCE,
+        self.incoming.retain_mut(|incoming| match incoming.receive(shared, metrics) {
+            Ok(()) => incoming.from.is_some() || incoming.since.elapsed() < HELLO_TIMEOUT,
             Err(error) => {
                 tracing::debug!(from = ?incoming.from, %error, "a connection of another host ended");
                 false
@@ -508,7 +514,7 @@ impl ReplicatorThread {
     fn sleep(&mut self) -> rustix::io::Result<()> {
         self.shared.sleeping.store(true, Ordering::SeqCst);
         fence(Ordering::SeqCst);
-        let wait = if self.orders.is_empty() { AGAIN } else { Duration::ZERO };
+        let wait = if self.commands.is_empty() { RETRY_INTERVAL } else { Duration::ZERO };
         let interest = |stream: &Stream| match stream.wants_room() {
             false => PollFlags::IN,
             true => PollFlags::IN | PollFlags::OUT,
@@ -530,7 +536,7 @@ impl ReplicatorThread {
         if ready.next() == Some(true) {
             self.waker.clear();
         }
-        self.knocked = ready.next() == Some(true);
+        self.connection_pending = ready.next() == Some(true);
         let outgoing = self.peers.values_mut().filter_map(|peer| peer.stream.as_mut());
         for stream in outgoing.chain(self.incoming.iter_mut().map(|incoming| &mut incoming.stream)) {
             stream.set_readable(ready.next() == Some(true));
@@ -542,33 +548,33 @@ impl ReplicatorThread {
 /// Messages of a replica: last acknowledged copy, or refusal of this host's epoch.
 #[derive(Debug, Default)]
 struct PeerAcks {
-    kept: Option<u64>,
+    acked: Option<u64>,
     fenced: Option<u64>,
 }
 
 impl Peer {
     /// Receives messages until the connection is lost or there are no more.
-    fn hear(&mut self, host: HostId, shared: &Shared, heard: &mut PeerAcks) -> Result<(), FrameError> {
+    fn receive(&mut self, host: HostId, shared: &Shared, acks: &mut PeerAcks) -> Result<(), FrameError> {
         let Some(stream) = &mut self.stream else { return Ok(()) };
         let read = stream.fill();
         while let Some(octets) = stream.frame()? {
             match frame::decode(octets)? {
                 ToOwner::CopyAck { number } => {
                     self.queue.acknowledge(number, clock());
-                    heard.kept = Some(number);
+                    acks.acked = Some(number);
                 }
-                ToOwner::Fenced { epoch } => heard.fenced = Some(epoch),
+                ToOwner::Fenced { epoch } => acks.fenced = Some(epoch),
                 // The host sends this reply before it acknowledges the request: a lost connection
                 // repeats it.
                 ToOwner::ReconcileReply { number, ues } => {
-                    shared.says(PeerMessage::ReconcileReply { from: host, number, ues })?
+                    shared.push_peer_message(PeerMessage::ReconcileReply { from: host, number, ues })?
                 }
             }
         }
         read.map(|_| ())
     }
 
-    fn lose(&mut self, host: HostId, why: &FrameError) {
+    fn on_disconnect(&mut self, host: HostId, why: &FrameError) {
         tracing::debug!(host = host.0, %why, "a connection to another host is lost");
         self.stream = None;
         self.queue.on_connection_lost();
@@ -576,12 +582,12 @@ impl Peer {
 }
 
 impl OwnerConnection {
-    fn hear(&mut self, shared: &Shared, metrics: &Metrics) -> Result<(), FrameError> {
-        let mut kept = None;
+    fn receive(&mut self, shared: &Shared, metrics: &Metrics) -> Result<(), FrameError> {
+        let mut acked = None;
         let mut count = 0;
-        for _ in 0..PIECES {
+        for _ in 0..MAX_READS {
             let read = self.stream.fill();
-            let mut shadows = None;
+            let mut replica_store = None;
             let mut fenced = None;
             while let Some(octets) = self.stream.frame()? {
                 let message = frame::decode(octets)?;
@@ -591,9 +597,9 @@ impl OwnerConnection {
                 }
                 let from = self.from.ok_or(FrameError::Message)?;
                 count += u64::from(matches!(message, ToReplica::Copy(_)));
-                match receive(shadows.get_or_insert_with(|| shared.shadows()), from, message, clock()) {
+                match receive(replica_store.get_or_insert_with(|| shared.replica_store()), from, message, clock()) {
                     Ok(received) => {
-                        kept = received.acknowledged.or(kept);
+                        acked = received.acknowledged.or(acked);
                         if let Some(answer) = shared.take(from.0, received)? {
                             self.stream.put(&answer);
                         }
@@ -601,7 +607,7 @@ impl OwnerConnection {
                     Err(error) => fenced = Some(error),
                 }
             }
-            drop(shadows);
+            drop(replica_store);
             if let Some(error) = fenced {
                 self.stream.put(&ToOwner::Fenced { epoch: error.epoch });
             }
@@ -609,7 +615,7 @@ impl OwnerConnection {
                 break;
             }
         }
-        if let Some(number) = kept {
+        if let Some(number) = acked {
             // One acknowledgement for all received copies.
             self.stream.put(&ToOwner::CopyAck { number });
             metrics.messages(Flow::CopiesIn, count);

@@ -116,7 +116,7 @@ impl std::fmt::Debug for Etcd {
 }
 
 /// Future of a request.
-type Asked<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + 'a>>;
+type RequestFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + 'a>>;
 
 impl Etcd {
     /// Creates a client that connects with the first request.
@@ -133,7 +133,7 @@ impl Etcd {
     /// Requests a lease of so many seconds, or of the minimum that etcd grants.
     pub(super) fn grant(&mut self, seconds: u64) -> Result<Lease, EtcdError> {
         let seconds = i64::try_from(seconds).unwrap_or(i64::MAX);
-        let granted = self.ask(|client| Box::pin(client.lease_grant(seconds, None)))?;
+        let granted = self.send_request(|client| Box::pin(client.lease_grant(seconds, None)))?;
         match u64::try_from(granted.ttl()) {
             Ok(ttl @ 1..) => Ok(Lease { id: granted.id(), lasts: Duration::from_secs(ttl) }),
             _ => Err(EtcdError::Answer("a lease without a time to live".into())),
@@ -142,7 +142,7 @@ impl Etcd {
 
     /// Renews a lease. Returns false if it had expired.
     pub(super) fn keep_alive(&mut self, lease: Lease) -> Result<bool, EtcdError> {
-        self.ask(|client| {
+        self.send_request(|client| {
             Box::pin(async move {
                 match client.lease_keep_alive(lease.id).await {
                     Ok(_) => Ok(true),
@@ -156,13 +156,13 @@ impl Etcd {
 
     /// Revokes a lease, which deletes its keys.
     pub(super) fn revoke(&mut self, lease: Lease) -> Result<(), EtcdError> {
-        self.ask(|client| Box::pin(client.lease_revoke(lease.id))).map(|_| ())
+        self.send_request(|client| Box::pin(client.lease_revoke(lease.id))).map(|_| ())
     }
 
     /// Returns true if the key exists.
     pub(super) fn has(&mut self, key: &str) -> Result<bool, EtcdError> {
         let options = || Some(GetOptions::new().with_count_only());
-        self.ask(|client| Box::pin(client.get(key.to_owned(), options()))).map(|found| found.count() > 0)
+        self.send_request(|client| Box::pin(client.get(key.to_owned(), options()))).map(|found| found.count() > 0)
     }
 
     /// Creates a key with a lease unless it exists. Returns its creation revision and the value of
@@ -179,7 +179,7 @@ impl Etcd {
             let is_free = Compare::create_revision(key, CompareOp::Equal, 0);
             Txn::new().when([is_free]).and_then([put(), TxnOp::get(other, None)])
         };
-        let done = self.ask(|client| Box::pin(client.txn(transaction())))?;
+        let done = self.send_request(|client| Box::pin(client.txn(transaction())))?;
         if !done.succeeded() {
             return Ok(None);
         }
@@ -197,11 +197,14 @@ impl Etcd {
             let holds = Compare::create_revision(claimed, CompareOp::Equal, since);
             Txn::new().when([holds]).and_then([TxnOp::put(key, value, None)])
         };
-        self.ask(|client| Box::pin(client.txn(transaction()))).map(|done| done.succeeded())
+        self.send_request(|client| Box::pin(client.txn(transaction()))).map(|done| done.succeeded())
     }
 
     /// Sends a request to the address that answered last, else to the others in turn.
-    fn ask<T>(&mut self, request: impl for<'a> Fn(&'a mut Client) -> Asked<'a, T>) -> Result<T, EtcdError> {
+    fn send_request<T>(
+        &mut self,
+        request: impl for<'a> Fn(&'a mut Client) -> RequestFuture<'a, T>,
+    ) -> Result<T, EtcdError> {
         let mut last = EtcdError::Answer("no address".into());
         for n in 0..self.addresses.len() {
             let at = (self.at + n) % self.addresses.len();
@@ -212,7 +215,7 @@ impl Etcd {
             let tls = self.tls.as_ref().filter(|_| self.client.is_none()).map(tls_options).transpose()?;
             let secured = self.tls.is_some();
             let client = &mut self.client;
-            let asked = async {
+            let attempt = async {
                 if client.is_none() {
                     *client = Some(connect(address, secured, tls).await?);
                 }
@@ -222,7 +225,7 @@ impl Etcd {
                 }
             };
             // A timeout needs the clock of the runtime.
-            let answer = self.runtime.block_on(async { timeout(ANSWERED_WITHIN, asked).await });
+            let answer = self.runtime.block_on(async { timeout(ANSWERED_WITHIN, attempt).await });
             match answer {
                 Ok(Ok(answer)) => {
                     self.at = at;

@@ -16,7 +16,7 @@ const LEASE: u64 = 2;
 /// Interval at which a standby checks whether there is a leader.
 const STAND_BY: Duration = Duration::from_millis(250);
 /// Retry interval of a request that etcd did not answer.
-const AGAIN: Duration = Duration::from_millis(100);
+const RETRY_INTERVAL: Duration = Duration::from_millis(100);
 /// Version of the stored format.
 const FORMAT: u8 = 1;
 
@@ -34,8 +34,8 @@ pub(super) enum LeaderEvent {
 /// Handle of the leader store thread.
 #[derive(Debug)]
 pub(super) struct LeaderStore {
-    orders: Option<Sender<DurableState>>,
-    pub(super) news: Receiver<LeaderEvent>,
+    states: Option<Sender<DurableState>>,
+    pub(super) events: Receiver<LeaderEvent>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -43,27 +43,27 @@ impl LeaderStore {
     /// Starts the thread for a cluster name and a controller name; events wake `waker`.
     pub(super) fn start(etcd: Etcd, cluster: &str, name: String, waker: Waker) -> std::io::Result<Self> {
         // One state is written at a time.
-        let (orders, received) = bounded(4);
-        let (sender, news) = bounded(16);
+        let (states, received) = bounded(4);
+        let (sender, events) = bounded(16);
         let keys = (format!("vireo/{cluster}/leader"), format!("vireo/{cluster}/record"));
         let mut thread =
-            LeaderStoreThread { etcd, leader: keys.0, record: keys.1, name, orders: received, news: sender, waker };
+            LeaderStoreThread { etcd, leader: keys.0, record: keys.1, name, states: received, events: sender, waker };
         let thread = std::thread::Builder::new().name("keeper".into()).spawn(move || thread.run())?;
-        Ok(LeaderStore { orders: Some(orders), news, thread: Some(thread) })
+        Ok(LeaderStore { states: Some(states), events, thread: Some(thread) })
     }
 
     /// Requests that a state is stored.
     pub(super) fn write(&self, record: DurableState) {
-        if let Some(orders) = &self.orders {
+        if let Some(states) = &self.states {
             // The thread receives all of them until it ends.
-            let _ = orders.send(record);
+            let _ = states.send(record);
         }
     }
 }
 
 impl Drop for LeaderStore {
     fn drop(&mut self) {
-        self.orders = None;
+        self.states = None;
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -75,21 +75,21 @@ struct LeaderStoreThread {
     leader: String,
     record: String,
     name: String,
-    orders: Receiver<DurableState>,
-    news: Sender<LeaderEvent>,
+    states: Receiver<DurableState>,
+    events: Sender<LeaderEvent>,
     waker: Waker,
 }
 
 impl LeaderStoreThread {
     fn run(&mut self) {
-        let mut complained = false;
+        let mut is_logged = false;
         loop {
-            match self.claim() {
+            match self.acquire_leadership() {
                 Ok(Some((lease, since, record))) => {
-                    complained = false;
-                    self.say(LeaderEvent::Leads(Box::new(record)));
-                    match self.lead(lease, since) {
-                        Some(why) => self.say(LeaderEvent::Deposed(why)),
+                    is_logged = false;
+                    self.report(LeaderEvent::Leads(Box::new(record)));
+                    match self.hold_leadership(lease, since) {
+                        Some(why) => self.report(LeaderEvent::Deposed(why)),
                         None => {
                             // Orderly end: the next leader need not wait for the lease to expire.
                             let _ = self.etcd.revoke(lease);
@@ -98,16 +98,16 @@ impl LeaderStoreThread {
                     }
                 }
                 Ok(None) => {}
-                Err(error) if !complained => {
-                    complained = true;
+                Err(error) if !is_logged => {
+                    is_logged = true;
                     tracing::warn!(%error, "this controller cannot lead");
                 }
                 Err(_) => {}
             }
             // Nothing is written while another controller leads.
-            let until = Instant::now() + STAND_BY;
+            let deadline = Instant::now() + STAND_BY;
             loop {
-                match self.orders.recv_deadline(until) {
+                match self.states.recv_deadline(deadline) {
                     Ok(_) => {}
                     Err(RecvTimeoutError::Timeout) => break,
                     Err(RecvTimeoutError::Disconnected) => return,
@@ -116,21 +116,21 @@ impl LeaderStoreThread {
         }
     }
 
-    fn say(&self, news: LeaderEvent) {
+    fn report(&self, events: LeaderEvent) {
         // Without a controller there is no receiver.
-        let _ = self.news.send(news);
+        let _ = self.events.send(events);
         self.waker.wake();
     }
 
     /// Acquires leadership if there is no leader.
-    fn claim(&mut self) -> Result<Option<(Lease, i64, Option<DurableState>)>, EtcdError> {
+    fn acquire_leadership(&mut self) -> Result<Option<(Lease, i64, Option<DurableState>)>, EtcdError> {
         if self.etcd.has(&self.leader)? {
             return Ok(None);
         }
         let lease = self.etcd.grant(LEASE)?;
         match self.etcd.campaign(&self.leader, &self.name, lease, &self.record) {
             Ok(Some((since, value))) => {
-                let record = value.map(|octets| self::record(&octets)).transpose();
+                let record = value.map(|octets| decode_state(&octets)).transpose();
                 match record {
                     Ok(record) => Ok(Some((lease, since, record))),
                     Err(error) => {
@@ -147,14 +147,14 @@ impl LeaderStoreThread {
     }
 
     /// Leads until leadership is lost, and returns the reason; `None` if the thread must end.
-    fn lead(&mut self, lease: Lease, since: i64) -> Option<String> {
+    fn hold_leadership(&mut self, lease: Lease, since: i64) -> Option<String> {
         let every = lease.lasts / 4;
-        let mut sure_until = Instant::now() + lease.lasts;
+        let mut lease_end = Instant::now() + lease.lasts;
         let mut due = Instant::now() + every;
         let mut to_write: Option<DurableState> = None;
         loop {
-            let wait = if to_write.is_some() { due.min(Instant::now() + AGAIN) } else { due };
-            match self.orders.recv_deadline(wait) {
+            let wait = if to_write.is_some() { due.min(Instant::now() + RETRY_INTERVAL) } else { due };
+            match self.states.recv_deadline(wait) {
                 Ok(record) => to_write = Some(record),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return None,
@@ -163,14 +163,14 @@ impl LeaderStoreThread {
             if now >= due {
                 due = now + every;
                 match self.etcd.keep_alive(lease) {
-                    Ok(true) => sure_until = now + lease.lasts,
+                    Ok(true) => lease_end = now + lease.lasts,
                     Ok(false) => return Some("its lease has ended".into()),
                     Err(error) => tracing::warn!(%error, "the lease of the leader was not asked for again"),
                 }
             }
             if let Some(record) = to_write.take() {
                 match self.write(since, &record) {
-                    Ok(true) => self.say(LeaderEvent::Written(record.map.as_ref().map_or(0, ClusterMap::epoch))),
+                    Ok(true) => self.report(LeaderEvent::Written(record.map.as_ref().map_or(0, ClusterMap::epoch))),
                     Ok(false) => return Some("another controller leads".into()),
                     Err(error) => {
                         tracing::warn!(%error, "a map was not written, and is tried again");
@@ -178,14 +178,14 @@ impl LeaderStoreThread {
                     }
                 }
             }
-            if Instant::now() >= sure_until {
+            if Instant::now() >= lease_end {
                 return Some("etcd has not answered for as long as its lease lasts".into());
             }
         }
     }
 
     fn write(&mut self, since: i64, record: &DurableState) -> Result<bool, EtcdError> {
-        let octets = kept(record)?;
+        let octets = encode_state(record)?;
         self.etcd.put_if((&self.leader, since), &self.record, &octets)
     }
 }
@@ -195,7 +195,7 @@ impl LeaderStoreThread {
 /// # Errors
 ///
 /// Never returns an error for a state: its parts have known lengths.
-pub fn kept(record: &DurableState) -> Result<Vec<u8>, EtcdError> {
+pub fn encode_state(record: &DurableState) -> Result<Vec<u8>, EtcdError> {
     postcard::to_extend(record, vec![FORMAT]).map_err(|error| EtcdError::Answer(error.to_string()))
 }
 
@@ -204,7 +204,7 @@ pub fn kept(record: &DurableState) -> Result<Vec<u8>, EtcdError> {
 /// # Errors
 ///
 /// Returns an error if this release cannot decode it.
-pub fn record(octets: &[u8]) -> Result<DurableState, EtcdError> {
+pub fn decode_state(octets: &[u8]) -> Result<DurableState, EtcdError> {
     let odd = || EtcdError::Answer("a record of the cluster that this release does not read; start it anew".into());
     match octets.split_first() {
         Some((&FORMAT, octets)) => postcard::from_bytes(octets).map_err(|_| odd()),

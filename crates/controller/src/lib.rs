@@ -14,7 +14,7 @@ mod provisioner;
 pub use drain::DrainHandle;
 pub use embedded::EmbeddedController;
 pub use etcd::{EtcdError, check_tls};
-pub use leader_store::{kept, record};
+pub use leader_store::{decode_state, encode_state};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use etcd::Etcd;
@@ -68,7 +68,7 @@ pub struct ControllerHandle {
     drains: Sender<HostId>,
     stop: Arc<AtomicBool>,
     /// True if the controller must end without informing its members.
-    leaves: Arc<AtomicBool>,
+    is_detaching: Arc<AtomicBool>,
     waker: Waker,
     thread: Option<JoinHandle<()>>,
 }
@@ -83,11 +83,11 @@ struct ControllerSetup {
     objectives: Vec<f32>,
     waker: Waker,
     stop: Arc<AtomicBool>,
-    leaves: Arc<AtomicBool>,
+    is_detaching: Arc<AtomicBool>,
     view: View,
     /// Hosts that the operator drains.
     drains: (Sender<HostId>, Receiver<HostId>),
-    beside: bool,
+    embedded: bool,
 }
 
 /// Reason why the controller loop ended.
@@ -100,8 +100,8 @@ enum ControllerExit {
 }
 
 impl ControllerHandle {
-    /// Starts a controller without a store, which learns an existing cluster from its members. A
-    /// controller `beside` the only balancer considers the previous balancer dead.
+    /// Starts a controller without a store, which learns an existing cluster from its members. An
+    /// `embedded` controller considers the previous balancer dead.
     ///
     /// # Errors
     ///
@@ -110,9 +110,9 @@ impl ControllerHandle {
         listener: TcpListener,
         (config, security): (&ClusterConfig, &Security),
         slices: &[SliceRuntime],
-        beside: bool,
+        embedded: bool,
     ) -> std::io::Result<Self> {
-        ControllerHandle::shell(listener, ControllerSetup::new((config, security), slices, beside)?, None)
+        ControllerHandle::controller_loop(listener, ControllerSetup::new((config, security), slices, embedded)?, None)
     }
 
     /// Starts a controller beside the only balancer, from a known state.
@@ -126,10 +126,18 @@ impl ControllerHandle {
         slices: &[SliceRuntime],
         record: DurableState,
     ) -> std::io::Result<Self> {
-        ControllerHandle::shell(listener, ControllerSetup::new((config, security), slices, true)?, Some(record))
+        ControllerHandle::controller_loop(
+            listener,
+            ControllerSetup::new((config, security), slices, true)?,
+            Some(record),
+        )
     }
 
-    fn shell(listener: TcpListener, setup: ControllerSetup, record: Option<DurableState>) -> std::io::Result<Self> {
+    fn controller_loop(
+        listener: TcpListener,
+        setup: ControllerSetup,
+        record: Option<DurableState>,
+    ) -> std::io::Result<Self> {
         ControllerHandle::spawn(setup, move |setup| {
             let (settings, now) = (setup.settings.clone(), clock());
             let controller = match record {
@@ -157,9 +165,9 @@ impl ControllerHandle {
         let setup = ControllerSetup::new((config, security), slices, false)?;
         let own = format!("process {}", std::process::id());
         let etcd = Etcd::new(config.etcd.clone(), config.etcd_tls.clone()).map_err(std::io::Error::other)?;
-        let keeper = LeaderStore::start(etcd, name, own, setup.waker.clone())?;
+        let leader_store = LeaderStore::start(etcd, name, own, setup.waker.clone())?;
         ControllerHandle::spawn(setup, move |setup| {
-            if let Err(error) = setup.lead_in_turn(keeper) {
+            if let Err(error) = setup.lead_in_turn(leader_store) {
                 tracing::error!(%error, "the controller ends");
             }
         })
@@ -167,10 +175,10 @@ impl ControllerHandle {
 
     fn spawn(setup: ControllerSetup, run: impl FnOnce(&ControllerSetup) + Send + 'static) -> std::io::Result<Self> {
         let (stop, waker, view) = (Arc::clone(&setup.stop), setup.waker.clone(), Arc::clone(&setup.view));
-        let leaves = Arc::clone(&setup.leaves);
+        let is_detaching = Arc::clone(&setup.is_detaching);
         let drains = setup.drains.0.clone();
         let thread = std::thread::Builder::new().name("controller".into()).spawn(move || run(&setup))?;
-        Ok(ControllerHandle { view, drains, stop, leaves, waker, thread: Some(thread) })
+        Ok(ControllerHandle { view, drains, stop, is_detaching, waker, thread: Some(thread) })
     }
 
     /// Returns the handle with which other threads drain hosts.
@@ -195,8 +203,8 @@ impl ControllerHandle {
     }
 
     /// Ends the controller without informing members: another process continues at its address.
-    pub fn leave(&mut self) {
-        self.leaves.store(true, Ordering::SeqCst);
+    pub fn detach(&mut self) {
+        self.is_detaching.store(true, Ordering::SeqCst);
         self.end();
     }
 
@@ -213,28 +221,28 @@ impl ControllerSetup {
     fn new(
         (config, security): (&ClusterConfig, &Security),
         slices: &[SliceRuntime],
-        beside: bool,
+        embedded: bool,
     ) -> std::io::Result<Self> {
         let silence = vireo_types::Duration::from(config.heartbeat * config.misses);
-        let wanted = || slices.iter().map(|slice| slice.replicas);
+        let replica_counts = || slices.iter().map(|slice| slice.replicas);
         let settings = ControllerSettings {
             hosts: config.hosts.into(),
             most_hosts: config.address_parts,
-            lossless: config.replication.is_lossless(wanted()),
-            replicas: config.replication.replicas_by_slice(wanted()),
+            lossless: config.replication.is_lossless(replica_counts()),
+            replicas: config.replication.replicas_by_slice(replica_counts()),
             moves: config.moves,
             at_once: config.at_once.into(),
             scaling: config.scaling.as_ref().map(|scaling| scaling.hosts),
             silence,
-            reconnect_timeout: vireo_types::Duration(silence.0 * u64::from(vireo_cluster::PATIENCE)),
+            reconnect_timeout: vireo_types::Duration(silence.0 * u64::from(vireo_cluster::CONTROLLER_SILENCE_FACTOR)),
             listens: LISTENS,
-            alone: beside,
+            alone: embedded,
         };
         let (waker, stop) = (Waker::new()?, Arc::new(AtomicBool::new(false)));
         let (view, drains) = (View::default(), bounded(DRAINS));
         let objectives = objectives(slices);
         let security = security.clone();
-        let leaves = Arc::default();
+        let is_detaching = Arc::default();
         Ok(ControllerSetup {
             config: config.clone(),
             security,
@@ -242,10 +250,10 @@ impl ControllerSetup {
             objectives,
             waker,
             stop,
-            leaves,
+            is_detaching,
             view,
             drains,
-            beside,
+            embedded,
         })
     }
 
@@ -274,13 +282,13 @@ impl ControllerSetup {
     }
 
     /// Leads whenever the leader store reports leadership, until stopped.
-    fn lead_in_turn(&self, keeper: LeaderStore) -> std::io::Result<()> {
-        let mut keeper = Some(keeper);
-        while let Some(kept) = keeper.take().filter(|_| !self.is_stopped()) {
-            let record = match kept.news.recv_timeout(STOPPED_WITHIN) {
+    fn lead_in_turn(&self, leader_store: LeaderStore) -> std::io::Result<()> {
+        let mut leader_store = Some(leader_store);
+        while let Some(store) = leader_store.take().filter(|_| !self.is_stopped()) {
+            let record = match store.events.recv_timeout(STOPPED_WITHIN) {
                 Ok(LeaderEvent::Leads(record)) => *record,
                 Ok(LeaderEvent::Written(_) | LeaderEvent::Deposed(_)) | Err(RecvTimeoutError::Timeout) => {
-                    keeper = Some(kept);
+                    leader_store = Some(store);
                     continue;
                 }
                 Err(RecvTimeoutError::Disconnected) => return Err(std::io::Error::other("its keeper has ended")),
@@ -295,11 +303,11 @@ impl ControllerSetup {
                 None => cluster::Controller::new(self.settings.clone(), secrets(now), now),
             };
             let Some(listener) = self.listen()? else { return Ok(()) };
-            let mut shell = ControllerLoop::new(self, listener, controller, Some(kept))?;
-            self.show(shell.machine.controller().map());
-            let end = shell.carry()?;
+            let mut controller_loop = ControllerLoop::new(self, listener, controller, Some(store))?;
+            self.show(controller_loop.machine.controller().map());
+            let end = controller_loop.run_until_end()?;
             self.show(None);
-            keeper = shell.io.store.take();
+            leader_store = controller_loop.io.store.take();
             if end == ControllerExit::Deposed {
                 tracing::warn!("this controller leads no longer, and stands by");
             }
@@ -366,10 +374,10 @@ impl<'a> ControllerLoop<'a> {
     }
 
     fn run(mut self) -> std::io::Result<()> {
-        self.carry().map(|_| ())
+        self.run_until_end().map(|_| ())
     }
 
-    fn carry(&mut self) -> std::io::Result<ControllerExit> {
+    fn run_until_end(&mut self) -> std::io::Result<ControllerExit> {
         while !self.setup.is_stopped() {
             self.run_once()?;
             if self.machine.controller().is_ignorant() {
@@ -381,7 +389,7 @@ impl<'a> ControllerLoop<'a> {
                 return Ok(ControllerExit::Deposed);
             }
         }
-        if self.setup.beside && !self.setup.leaves.load(Ordering::SeqCst) {
+        if self.setup.embedded && !self.setup.is_detaching.load(Ordering::SeqCst) {
             self.on(machine::Input::Stop, clock());
             self.flush();
         }
@@ -390,7 +398,7 @@ impl<'a> ControllerLoop<'a> {
 
     /// Handles events of the leader store. Returns true if this controller still leads.
     fn poll_store(&mut self) -> bool {
-        while let Some(event) = self.io.store.as_ref().and_then(|store| store.news.try_recv().ok()) {
+        while let Some(event) = self.io.store.as_ref().and_then(|store| store.events.try_recv().ok()) {
             match event {
                 LeaderEvent::Written(epoch) => {
                     self.on(machine::Input::Stored(epoch), clock());
@@ -471,7 +479,7 @@ impl<'a> ControllerLoop<'a> {
     fn start_missing_hosts(&mut self) {
         let controller = self.machine.controller();
         if let Some(provisioner) = self.provisioner.as_mut().filter(|_| !controller.is_discovering()) {
-            provisioner.look(controller.missing_hosts(), std::time::Instant::now());
+            provisioner.request_missing(controller.missing_hosts(), std::time::Instant::now());
         }
     }
 

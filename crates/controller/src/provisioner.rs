@@ -20,14 +20,14 @@ pub(super) trait HostLauncher: std::fmt::Debug {
 /// Launcher that runs a program: a host, or a client of an orchestrator.
 #[derive(Debug)]
 pub(super) struct ProgramLauncher {
-    words: Vec<String>,
+    command: Vec<String>,
     /// Started processes that have not ended.
     running: Vec<Child>,
 }
 
 impl ProgramLauncher {
-    pub(super) fn new(words: Vec<String>) -> Self {
-        ProgramLauncher { words, running: Vec::new() }
+    pub(super) fn new(command: Vec<String>) -> Self {
+        ProgramLauncher { command, running: Vec::new() }
     }
 
     /// Reaps ended processes.
@@ -48,7 +48,7 @@ impl ProgramLauncher {
 impl HostLauncher for ProgramLauncher {
     fn start(&mut self, hosts: usize) -> io::Result<()> {
         self.reap();
-        let Some((program, arguments)) = self.words.split_first() else { return Ok(()) };
+        let Some((program, arguments)) = self.command.split_first() else { return Ok(()) };
         let child = Command::new(program).args(arguments).env(HOSTS, hosts.to_string()).stdin(Stdio::null()).spawn()?;
         tracing::info!(pid = child.id(), hosts, "a host is started: the cluster lacks one");
         self.running.push(child);
@@ -59,35 +59,35 @@ impl HostLauncher for ProgramLauncher {
 /// Requests missing hosts from a launcher.
 #[derive(Debug)]
 pub(super) struct HostProvisioner {
-    executor: Box<dyn HostLauncher>,
+    launcher: Box<dyn HostLauncher>,
     /// Pending request: its deadline and the number of missing hosts at that time; `within`:
     /// timeout of the next one.
-    asked: Option<(Instant, usize)>,
+    pending: Option<(Instant, usize)>,
     within: Duration,
 }
 
 impl HostProvisioner {
-    pub(super) fn new(executor: Box<dyn HostLauncher>) -> Self {
-        HostProvisioner { executor, asked: None, within: JOINS_WITHIN }
+    pub(super) fn new(launcher: Box<dyn HostLauncher>) -> Self {
+        HostProvisioner { launcher, pending: None, within: JOINS_WITHIN }
     }
 
     /// Requests a host if some are missing: `all` hosts are wanted.
-    pub(super) fn look(&mut self, (all, missing): (usize, usize), now: Instant) {
-        if let Some((until, before)) = self.asked {
-            if missing >= before && now < until {
+    pub(super) fn request_missing(&mut self, (all, missing): (usize, usize), now: Instant) {
+        if let Some((deadline, before)) = self.pending {
+            if missing >= before && now < deadline {
                 return;
             }
             let joined = missing < before;
             self.within = if joined { JOINS_WITHIN } else { (self.within * 2).min(AT_MOST) };
-            self.asked = None;
+            self.pending = None;
         }
         if missing == 0 {
             return;
         }
-        if let Err(error) = self.executor.start(all) {
+        if let Err(error) = self.launcher.start(all) {
             tracing::error!(%error, "no host can be started: check scaling.start");
         }
-        self.asked = Some((now + self.within, missing));
+        self.pending = Some((now + self.within, missing));
     }
 }
 
@@ -107,13 +107,13 @@ mod tests {
     }
 
     #[test]
-    fn one_host_at_a_time_is_asked_for_and_more_slowly_when_none_comes() {
-        let asked = Arc::new(Mutex::new(Vec::new()));
-        let mut recruiter = HostProvisioner::new(Box::new(Fake(Arc::clone(&asked))));
+    fn hosts_are_requested_one_by_one_with_backoff() {
+        let pending = Arc::new(Mutex::new(Vec::new()));
+        let mut provisioner = HostProvisioner::new(Box::new(Fake(Arc::clone(&pending))));
         let begin = Instant::now();
-        let mut at = |seconds: u64, lacks: (usize, usize)| {
-            recruiter.look(lacks, begin + Duration::from_secs(seconds));
-            asked.lock().unwrap().len()
+        let mut at = |seconds: u64, counts: (usize, usize)| {
+            provisioner.request_missing(counts, begin + Duration::from_secs(seconds));
+            pending.lock().unwrap().len()
         };
         assert_eq!(at(0, (3, 0)), 0);
         assert_eq!((at(1, (3, 2)), at(2, (3, 2))), (1, 1), "the first has not joined yet");
@@ -121,11 +121,11 @@ mod tests {
         assert_eq!(at(5, (4, 1)), 3);
         assert_eq!((at(24, (4, 1)), at(26, (4, 1))), (3, 4), "it has not come");
         assert_eq!((at(60, (4, 1)), at(67, (4, 1))), (4, 5), "nor has the next, which had twice the time");
-        assert_eq!(asked.lock().unwrap()[..], [3, 3, 4, 4, 4]);
+        assert_eq!(pending.lock().unwrap()[..], [3, 3, 4, 4, 4]);
     }
 
     #[test]
-    fn a_program_is_told_how_many_there_are_to_be() {
+    fn program_receives_number_of_hosts() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("hosts");
         let script = format!("echo $VIREO_HOSTS > {}", file.display());

@@ -126,17 +126,17 @@ impl BalancerNode {
         let identity = N4Identity { recovery: fleet.assignment().recovery, is_shared: true };
         let n4 = n4::bind(&config.core, &config.n4, identity, in_process(config.upf.as_ref()))?;
         let controller = running.clone();
-        let (view, beside) = (fleet.view(), config.upf.clone());
+        let (view, upf) = (fleet.view(), config.upf.clone());
         let source = BalancerSource { view, controller, upf: config.upf, started: Instant::now() };
-        let (mut balancer, stopper) = Balancer::of_fleet(endpoint, n4, fleet, Arc::clone(&metrics))?;
+        let (mut balancer, stopper) = Balancer::for_fleet(endpoint, n4, fleet, Arc::clone(&metrics))?;
         balancer.limit(&config.n2);
-        if let Some(upf) = beside {
-            balancer.tell_of_nodes(move |node, there| upf.set_node(node, there));
+        if let Some(upf) = upf {
+            balancer.set_node_callback(move |node, there| upf.set_node(node, there));
         }
         let api = api::Server::start(&config.api, Arc::new(source), metrics)?;
         if let Some(path) = &cluster.handover {
-            let desk = HotRestartListener::open(path, listens_by(api.as_ref())?, running.clone().map(resident))?;
-            balancer.hand_over_at(desk)?;
+            let hot_restart = HotRestartListener::open(path, listens_by(api.as_ref())?, running.clone().map(resident))?;
+            balancer.accept_hot_restarts(hot_restart)?;
         }
         let thread = std::thread::Builder::new().name("balancer".into()).spawn(move || balancer.run())?;
         Ok(BalancerNode { stopper, thread: Some(thread), controller: running, api, driver })
@@ -166,10 +166,10 @@ impl BalancerNode {
         can_hand_over(&config)?;
         let security = secured_balancer(&config.cluster)?;
         let path = config.cluster.handover.as_ref().ok_or(HotRestartError::NoPath)?;
-        let mut taken = ReceivedState::ask(path)?;
-        let endpoint = adopt(taken.sctp()?)?;
+        let mut received = ReceivedState::request(path)?;
+        let endpoint = adopt(received.sctp()?)?;
         let driver = endpoint.driver().to_owned();
-        let (listener, controller) = (taken.api(), taken.controller());
+        let (listener, controller) = (received.api(), received.controller());
         // The mode must not change: with a separate controller there is none to continue.
         let several = !config.cluster.controllers.is_empty();
         if several == controller.is_some() {
@@ -180,19 +180,19 @@ impl BalancerNode {
         });
         let by = SuccessorConfig {
             endpoint,
-            n4: n4::settings(&config.core, &config.n4, N4Identity { recovery: taken.recovery(), is_shared: true }),
+            n4: n4::settings(&config.core, &config.n4, N4Identity { recovery: received.recovery(), is_shared: true }),
             core: &config.core,
             slices: &config.slices,
             cluster: &config.cluster,
             security: &security,
             n2: &config.n2,
         };
-        let (ready, stopper) = taken.resume(by, Arc::clone(&metrics)).map_err(|error| match error {
+        let (ready, stopper) = received.resume(by, Arc::clone(&metrics)).map_err(|error| match error {
             ResumeError::Link(error) => StartError::from(error),
             ResumeError::Io(error) => HotRestartError::from(error).into(),
         })?;
-        let beside = controller.as_ref().map(|(beside, _)| Arc::clone(beside));
-        let (view, controller_of) = (ready.view(), beside.clone());
+        let embedded = controller.as_ref().map(|(embedded, _)| Arc::clone(embedded));
+        let (view, controller_of) = (ready.view(), embedded.clone());
         let source = BalancerSource { view, controller: controller_of, upf: None, started: Instant::now() };
         let api = api::Prepared::resume(listener, &config.api)?;
         let controller = controller.map(|(controller, record)| (resident(controller), record));
@@ -201,11 +201,11 @@ impl BalancerNode {
         // receive its clients.
         let api = api.start(Arc::new(source), metrics)?;
         let thread = std::thread::Builder::new().name("balancer".into()).spawn(move || balancer.run())?;
-        Ok(BalancerNode { stopper, thread: Some(thread), controller: beside, api, driver })
+        Ok(BalancerNode { stopper, thread: Some(thread), controller: embedded, api, driver })
     }
 
     /// Returns true if another process has replaced this one: nothing remains to be stopped.
-    pub fn is_followed(&self) -> bool {
+    pub fn has_successor(&self) -> bool {
         self.stopper.has_successor()
     }
 
@@ -454,34 +454,40 @@ impl HostNode {
         let (replicator, copier) =
             replicator::replicator(welcome.host, patience, (listener, security), Arc::clone(&metrics))?;
         let watch = replicator.watch();
-        let mut frame = HostBuilder::new(&config.host)?;
+        let mut builder = HostBuilder::new(&config.host)?;
         let replication = config.cluster.replication;
         let replicas = replication.replicas_by_slice(config.host.slices.iter().map(|slice| slice.replicas));
-        frame.join(Membership { welcome, replication, replicas, replicator });
-        let inputs = frame.door();
+        builder.join(Membership { welcome, replication, replicas, replicator });
+        let inputs = builder.input_sender();
         if let Some(sbi) = &config.sbi {
-            frame.ask(SmfLink::start(sbi, &config.host.core, &config.host.state, Arc::new(inputs.clone()), true)?);
+            builder.set_smf(SmfLink::start(
+                sbi,
+                &config.host.core,
+                &config.host.state,
+                Arc::new(inputs.clone()),
+                true,
+            )?);
         }
         let udm = start_udm(store, config.udm, inputs.clone())?;
         let source = ControlStatus {
             inputs: inputs.clone(),
             upf: None,
             upfs: upfs(&config.host.core),
-            gauge: frame.gauge(),
+            gauge: builder.region_usage(),
             metrics: Arc::clone(&metrics),
             copies: Some(watch.clone()),
         };
         let waker = Waker::new()?;
         let (outbound, commands) = channel(COMMANDS, waker.clone());
-        let host = Host::start(frame, config.host, udm, Arc::clone(&metrics), outbound)?;
+        let host = Host::start(builder, config.host, udm, Arc::clone(&metrics), outbound)?;
         let api = api::Server::start(&config.api, Arc::new(source), metrics)?;
         let thread = |name: &str| std::thread::Builder::new().name(name.into());
-        let door = inputs.clone();
-        let copying = copier.turns();
-        thread("copies").spawn(move || copier.run(&door))?;
+        let input_sender = inputs.clone();
+        let copying = copier.progress();
+        thread("copies").spawn(move || copier.run(&input_sender))?;
         let host = thread("host").spawn(move || host.run())?;
-        let (door, ended) = (inputs.clone(), link.ended());
-        let link = thread("link").spawn(move || link.run(&door, &commands, &waker, copying))?;
+        let (input_sender, ended) = (inputs.clone(), link.ended());
+        let link = thread("link").spawn(move || link.run(&input_sender, &commands, &waker, copying))?;
         Ok(HostNode { inputs, host: Some(host), link: Some(link), ended, watch, api, number })
     }
 

@@ -141,26 +141,32 @@ impl Control {
             program: config.program,
             allow: config.n2.allow.clone(),
         };
-        let mut frame = HostBuilder::new(&settings)?;
+        let mut builder = HostBuilder::new(&settings)?;
         if let Some(sbi) = &config.sbi {
-            frame.ask(SmfLink::start(sbi, &settings.core, &settings.state, Arc::new(frame.door()), false)?);
+            builder.set_smf(SmfLink::start(
+                sbi,
+                &settings.core,
+                &settings.state,
+                Arc::new(builder.input_sender()),
+                false,
+            )?);
         }
-        let (inputs, gauge) = (frame.door(), frame.gauge());
+        let (inputs, gauge) = (builder.input_sender(), builder.region_usage());
         let udm = start_udm(store, config.udm, inputs.clone())?;
         let source = ControlStatus {
             inputs: inputs.clone(),
             upf: config.upf,
             upfs: upfs(&settings.core),
-            gauge: frame.gauge(),
+            gauge: builder.region_usage(),
             metrics: Arc::clone(&metrics),
             copies: None,
         };
         let (mut balancer, outbound, stopper) = Balancer::new(endpoint, n4, inputs.clone(), Arc::clone(&metrics))?;
         balancer.limit(&config.n2);
         if let Some(upf) = beside {
-            balancer.tell_of_nodes(move |node, there| upf.set_node(node, there));
+            balancer.set_node_callback(move |node, there| upf.set_node(node, there));
         }
-        let host = Host::start(frame, settings, udm, Arc::clone(&metrics), outbound)?;
+        let host = Host::start(builder, settings, udm, Arc::clone(&metrics), outbound)?;
         // The API starts last, so that every client finds a working core.
         let api = api::Server::start(&config.api, Arc::new(source), Arc::clone(&metrics))?;
         let host = std::thread::Builder::new().name("host".into()).spawn(move || host.run())?;
@@ -215,11 +221,11 @@ impl Control {
 }
 
 /// Starts the subscriber service. Its answers arrive in the input queue of a host.
-pub(crate) fn start_udm(store: Store, config: UdmConfig, door: HostSender) -> Result<Udm, UdmError> {
+pub(crate) fn start_udm(store: Store, config: UdmConfig, input_sender: HostSender) -> Result<Udm, UdmError> {
     Udm::start(store, config, clock(), move |token, answer| {
         let ltmsi = Ltmsi::from_raw(token as u32);
         // A send fails only if the host has stopped with the core. The answer is then not needed.
-        let _ = door.send(Input::Authentication { ltmsi, answer: Box::new(answer) });
+        let _ = input_sender.send(Input::Authentication { ltmsi, answer: Box::new(answer) });
     })
 }
 
@@ -302,7 +308,7 @@ impl StatusSource for ControlStatus {
     }
 
     fn deregister(&self, supi: Supi, again: bool) -> bool {
-        self.order(|reply| Input::Deregister { supi, again, reply }).unwrap_or(false)
+        self.order(|reply| Input::Deregister { supi, reregister: again, reply }).unwrap_or(false)
     }
 
     fn relocate(&self, supi: Supi, to: &str) -> Result<(), RelocateError> {

@@ -22,7 +22,7 @@ impl From<SmfEvent> for Input {
     fn from(event: SmfEvent) -> Self {
         match event {
             SmfEvent::Response { ltmsi, key, number, request, response, sm_context, input } => {
-                Input::Smf { ltmsi, key, number, ask: request, answer: response, carried: sm_context, input }
+                Input::Smf { ltmsi, key, number, request, answer: response, sm_context, input }
             }
             SmfEvent::Transfer { supi, key, transfer, input } => Input::Transfer { supi, key, transfer, input },
             SmfEvent::Released { supi, number, token } => Input::SmContextReleased { supi, number, token },

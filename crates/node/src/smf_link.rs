@@ -44,7 +44,7 @@ struct PendingReply {
     supi: Supi,
     reply: ReplyTo,
     /// Key of the create request that the transfer answers, if the host accepts it.
-    question: Option<String>,
+    pending: Option<String>,
 }
 
 /// Pending replies by token.
@@ -75,7 +75,7 @@ struct AmfIdentity {
     /// Prefix of idempotency keys that are unique to this process.
     nonce: u64,
     /// True if the AMF stores piggybacked SM contexts.
-    carries: bool,
+    piggybacks: bool,
     /// True if the SMF's first transfer may replace the create response.
     implies: bool,
 }
@@ -84,9 +84,9 @@ struct AmfIdentity {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RequestExtras<'a> {
     /// SM context to piggyback, if any.
-    pub(crate) carried: Option<&'a PiggybackedSmContext>,
+    pub(crate) sm_context: Option<&'a PiggybackedSmContext>,
     /// With a shared UE record: its number, and the AMF part for the SMF to commit.
-    pub(crate) travels: Option<&'a DelegatedCommit>,
+    pub(crate) delegated_commit: Option<&'a DelegatedCommit>,
     /// Number of the input that the response completes; 0 = none.
     pub(crate) input: u64,
 }
@@ -136,7 +136,7 @@ impl SmfLink {
             network: guami.plmn.into(),
             instance: uuid(nonce),
             nonce,
-            carries: state.carry == StateCarry::Piggyback,
+            piggybacks: state.carry == StateCarry::Piggyback,
             implies: state.answer == StateAnswer::Implied,
         };
         Ok(SmfLink { names, client: endpoint.client(), events, waiting, unanswered, shared, _endpoint: endpoint })
@@ -147,51 +147,51 @@ impl SmfLink {
         &self,
         (ltmsi, key): (Ltmsi, u64),
         number: SessionNumber,
-        ask: SmfRequest,
+        smf_request: SmfRequest,
         with: RequestExtras<'_>,
     ) {
-        let (uri, message) = request(&self.names, number, &ask);
-        let RequestExtras { carried, travels, input } = with;
-        let message = with_delegated_commit(with_piggyback(message, carried), travels);
+        let (uri, message) = encode_request(&self.names, number, &smf_request);
+        let RequestExtras { sm_context, delegated_commit, input } = with;
+        let message = with_delegated_commit(with_piggyback(message, sm_context), delegated_commit);
         let lane = u64::from(ltmsi.get()) << 32 | u64::from(number);
         let (events, root) = (Arc::clone(&self.events), self.names.smf.clone());
-        let implied = self.names.implies && matches!(ask, SmfRequest::Create(_));
+        let implied = self.names.implies && matches!(smf_request, SmfRequest::Create(_));
         let name = match (self.shared, implied) {
             (true, _) => Some(format!("{key:016x}")),
             (false, true) => Some(format!("{:08x}-{key:016x}", self.names.nonce as u32)),
             (false, false) => None,
         };
-        let question = name.clone().filter(|_| implied).map(|name| {
+        let pending = name.clone().filter(|_| implied).map(|name| {
             let (withdrawal, withdrawn) = CancelHandle::new();
-            let question = PendingRequest { key, input, withdrawal };
-            questions(&self.unanswered).insert(name.clone(), question);
+            let pending = PendingRequest { key, input, withdrawal };
+            lock_unanswered(&self.unanswered).insert(name.clone(), pending);
             ((name, Arc::clone(&self.unanswered)), withdrawn)
         });
-        let (question, withdrawn) = question.unzip();
+        let (pending, withdrawn) = pending.unzip();
         let done = Box::new(move |result: Result<Reply, ClientError>| {
-            let unanswered = question.as_ref().map(|(name, unanswered)| (name, questions(unanswered)));
+            let unanswered = pending.as_ref().map(|(name, unanswered)| (name, lock_unanswered(unanswered)));
             if unanswered.is_some_and(|(name, unanswered)| !unanswered.contains_key(name)) {
                 // A transfer has answered the request.
                 return;
             }
-            let carried = result.as_ref().ok().map(|reply| translate::piggybacked(&reply.message)).transpose();
-            let carried = carried.unwrap_or_else(|problem| {
+            let sm_context = result.as_ref().ok().map(|reply| translate::piggybacked(&reply.message)).transpose();
+            let sm_context = sm_context.unwrap_or_else(|problem| {
                 tracing::warn!(detail = problem.detail, "the SMF's answer cannot be read");
                 None
             });
-            let answer = answer(&root, &ask, result);
+            let answer = answer(&root, &smf_request, result);
             events.send(SmfEvent::Response {
                 ltmsi,
                 key,
                 number,
-                request: Box::new(ask),
+                request: Box::new(smf_request),
                 response: answer,
-                sm_context: carried.flatten().map(Box::new),
+                sm_context: sm_context.flatten().map(Box::new),
                 input,
             });
             // Removed last: a transfer that arrives before then precedes the response in the host's
             // queue.
-            question.inspect(|(name, unanswered)| drop(questions(unanswered).remove(name)));
+            pending.inspect(|(name, unanswered)| drop(lock_unanswered(unanswered).remove(name)));
         });
         self.client.send(Outgoing { uri, fallbacks: Vec::new(), message, key: name, lane, withdrawn, done });
     }
@@ -206,19 +206,24 @@ impl SmfLink {
 
     /// Answers a transfer and cancels the create request that it answers. If the session is
     /// unknown, the request stays: its response names the SM context to release.
-    pub(crate) fn transferred(&self, token: u64, result: N1N2TransferResult, carried: Option<&PiggybackedSmContext>) {
+    pub(crate) fn transferred(
+        &self,
+        token: u64,
+        result: N1N2TransferResult,
+        sm_context: Option<&PiggybackedSmContext>,
+    ) {
         let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).remove(&token);
-        if let Some(PendingReply { supi, reply, question }) = waiting {
-            let taken = question.filter(|_| result != N1N2TransferResult::Unknown);
-            if let Some(question) = taken.and_then(|name| questions(&self.unanswered).remove(&name)) {
-                question.withdrawal.withdraw();
+        if let Some(PendingReply { supi, reply, pending }) = waiting {
+            let accepted = pending.filter(|_| result != N1N2TransferResult::Unknown);
+            if let Some(pending) = accepted.and_then(|name| lock_unanswered(&self.unanswered).remove(&name)) {
+                pending.withdrawal.withdraw();
             }
-            reply.send(reply_with_piggyback(transfer_reply(&self.names.own, (supi, token), result), carried));
+            reply.send(reply_with_piggyback(transfer_reply(&self.names.own, (supi, token), result), sm_context));
         }
     }
 }
 
-fn questions(unanswered: &Unanswered) -> MutexGuard<'_, HashMap<String, PendingRequest>> {
+fn lock_unanswered(unanswered: &Unanswered) -> MutexGuard<'_, HashMap<String, PendingRequest>> {
     unanswered.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -229,16 +234,16 @@ fn uuid(n: u64) -> String {
 }
 
 /// Returns URI and message of a request.
-fn request(names: &AmfIdentity, number: SessionNumber, ask: &SmfRequest) -> (String, Message) {
-    match ask {
+fn encode_request(names: &AmfIdentity, number: SessionNumber, smf_request: &SmfRequest) -> (String, Message) {
+    match smf_request {
         SmfRequest::Create(create) => {
-            let told = N1N2Content { n1: Some(create.n1.clone()), n2: None };
-            let message = Message::new(create_data(names, number, create, &told));
-            (format!("{}{SM_CONTEXTS}", names.smf), with_parts(message, told))
+            let content = N1N2Content { n1: Some(create.n1.clone()), n2: None };
+            let message = Message::new(create_data(names, number, create, &content));
+            (format!("{}{SM_CONTEXTS}", names.smf), with_parts(message, content))
         }
         SmfRequest::Update { reference, update } => {
-            let (data, told) = update_data(update);
-            (Operation::Modify.uri(reference), with_parts(Message::new(data), told))
+            let (data, content) = update_data(update);
+            (Operation::Modify.uri(reference), with_parts(Message::new(data), content))
         }
         SmfRequest::Release { reference } => {
             (Operation::Release.uri(reference), Message::new(SmContextReleaseData { cause: None }))
@@ -257,28 +262,28 @@ fn request(names: &AmfIdentity, number: SessionNumber, ask: &SmfRequest) -> (Str
 /// Returns the update data for an event of a session, and its N1 and N2 content.
 fn update_data(update: &SmfUpdateRequest) -> (SmContextUpdateData, N1N2Content) {
     let n2 = |kind, octets: &Vec<u8>| N1N2Content { n1: None, n2: Some((kind, octets.clone())) };
-    let says = SmContextUpdateData::default();
-    let (data, told) = match update {
-        SmfUpdateRequest::N1(n1) => (says, N1N2Content { n1: Some(n1.clone()), n2: None }),
+    let base = SmContextUpdateData::default();
+    let (data, content) = match update {
+        SmfUpdateRequest::N1(n1) => (base, N1N2Content { n1: Some(n1.clone()), n2: None }),
         SmfUpdateRequest::N2(kind, octets) => {
             let failed_to_be_switched = (*kind == N2Sm::PathSwitchSetupFailed).then_some(true);
-            (SmContextUpdateData { failed_to_be_switched, ..says }, n2(*kind, octets))
+            (SmContextUpdateData { failed_to_be_switched, ..base }, n2(*kind, octets))
         }
         SmfUpdateRequest::Activate => {
-            (SmContextUpdateData { up_cnx_state: Some(UpCnxState::Activating), ..says }, N1N2Content::default())
+            (SmContextUpdateData { up_cnx_state: Some(UpCnxState::Activating), ..base }, N1N2Content::default())
         }
         SmfUpdateRequest::Deactivate => {
-            (SmContextUpdateData { up_cnx_state: Some(UpCnxState::Deactivated), ..says }, N1N2Content::default())
+            (SmContextUpdateData { up_cnx_state: Some(UpCnxState::Deactivated), ..base }, N1N2Content::default())
         }
         SmfUpdateRequest::Switch(octets, (tai, cell)) => {
             let ue_location = Some(UserLocation::new(*tai, *cell));
-            let data = SmContextUpdateData { ue_location, to_be_switched: Some(true), ..says };
+            let data = SmContextUpdateData { ue_location, to_be_switched: Some(true), ..base };
             (data, n2(N2Sm::PathSwitchRequest, octets))
         }
         SmfUpdateRequest::Handover(_, step) => handover_data(step),
     };
-    let (n1_sm_msg, n2_sm_info, n2_sm_info_type) = references(&told);
-    (SmContextUpdateData { n1_sm_msg, n2_sm_info, n2_sm_info_type, ..data }, told)
+    let (n1_sm_msg, n2_sm_info, n2_sm_info_type) = references(&content);
+    (SmContextUpdateData { n1_sm_msg, n2_sm_info, n2_sm_info_type, ..data }, content)
 }
 
 /// Returns the update data for a stage of an N2 handover (TS 29.502 5.2.2.3.4).
@@ -303,7 +308,7 @@ fn create_data(
     names: &AmfIdentity,
     number: SessionNumber,
     create: &SmfCreateRequest,
-    told: &N1N2Content,
+    content: &N1N2Content,
 ) -> SmContextCreateData {
     let supi = supi_text(create.supi);
     SmContextCreateData {
@@ -317,17 +322,17 @@ fn create_data(
         guami: names.guami.clone(),
         serving_network: names.network.clone(),
         request_type: Some("INITIAL_REQUEST".into()),
-        n1_sm_msg: references(told).0,
+        n1_sm_msg: references(content).0,
         an_type: "3GPP_ACCESS".into(),
         rat_type: Some("NR".into()),
         ue_location: create.location.map(|(tai, cell)| UserLocation::new(tai, cell)),
-        vireo_piggyback: names.carries.then_some(number),
+        vireo_piggyback: names.piggybacks.then_some(number),
         vireo_implied: names.implies.then_some(number),
     }
 }
 
 /// Converts the SMF's response.
-fn answer(root: &str, ask: &SmfRequest, result: Result<Reply, ClientError>) -> SmfResponse {
+fn answer(root: &str, smf_request: &SmfRequest, result: Result<Reply, ClientError>) -> SmfResponse {
     let reply = match result {
         Ok(reply) => reply,
         Err(error) => {
@@ -335,7 +340,7 @@ fn answer(root: &str, ask: &SmfRequest, result: Result<Reply, ClientError>) -> S
             return SmfResponse::Silence;
         }
     };
-    match ask {
+    match smf_request {
         SmfRequest::Create(_) if reply.is_success() => reply
             .location
             .and_then(|location| reference(root, location))
@@ -345,8 +350,9 @@ fn answer(root: &str, ask: &SmfRequest, result: Result<Reply, ClientError>) -> S
                 return SmfResponse::Done(N1N2Content::default());
             }
             let data = reply.message.value::<SmContextUpdatedData>().map_err(|e| ProblemDetails::unreadable(&e));
-            let told = data.and_then(|d| n1n2_content(&reply.message, &(d.n1_sm_msg, d.n2_sm_info, d.n2_sm_info_type)));
-            told.map_or_else(unreadable, SmfResponse::Done)
+            let content =
+                data.and_then(|d| n1n2_content(&reply.message, &(d.n1_sm_msg, d.n2_sm_info, d.n2_sm_info_type)));
+            content.map_or_else(unreadable, SmfResponse::Done)
         }
         _ if reply.status == STALE => SmfResponse::Stale,
         _ => {
@@ -357,9 +363,9 @@ fn answer(root: &str, ask: &SmfRequest, result: Result<Reply, ClientError>) -> S
             let error = error.unwrap_or_default();
             let cause = error.error.cause.clone().unwrap_or_default();
             tracing::debug!(status = reply.status, cause, "the SMF refuses");
-            let told = n1n2_content(&reply.message, &(error.n1_sm_msg, error.n2_sm_info, error.n2_sm_info_type));
+            let content = n1n2_content(&reply.message, &(error.n1_sm_msg, error.n2_sm_info, error.n2_sm_info_type));
             let unknown = reply.status == 404;
-            SmfResponse::Refused { content: told.unwrap_or_default(), unknown }
+            SmfResponse::Refused { content: content.unwrap_or_default(), unknown }
         }
     }
 }
@@ -401,12 +407,12 @@ impl SmfRequestHandler {
         match amf::resource(&path) {
             Some(Resource::Messages(supi)) => match self.transfer(supi, token, &message) {
                 Err(problem) => reply.send(Reply::problem(&problem)),
-                Ok((supi, transfer, question)) => {
+                Ok((supi, transfer, pending)) => {
                     let key = key.map_or(0, |key| name_of(&key));
                     let asked =
-                        question.as_ref().and_then(|name| questions(&self.unanswered).get(name).map(|q| q.input));
+                        pending.as_ref().and_then(|name| lock_unanswered(&self.unanswered).get(name).map(|q| q.input));
                     let (transfer, input) = (Box::new(transfer), asked.unwrap_or(0));
-                    let waiter = PendingReply { supi, reply, question };
+                    let waiter = PendingReply { supi, reply, pending };
                     self.put(SmfEvent::Transfer { supi, key, transfer, input }, (token, waiter));
                 }
             },
@@ -418,14 +424,14 @@ impl SmfRequestHandler {
                     let (content, unreached, sm_context, created) = (N1N2Content::default(), None, None, None);
                     let transfer = N1N2Transfer { token, psi: 0, content, unreached, sm_context, created, wants };
                     let event = SmfEvent::Transfer { supi, key: 0, transfer: Box::new(transfer), input: 0 };
-                    self.put(event, (token, PendingReply { supi, reply, question: None }));
+                    self.put(event, (token, PendingReply { supi, reply, pending: None }));
                 }
             },
             Some(Resource::Status(supi, number)) => match status(supi, &message) {
                 Err(problem) => reply.send(Reply::problem(&problem)),
                 Ok(None) => reply.send(Reply::done()),
                 Ok(Some(supi)) => {
-                    let waiter = PendingReply { supi, reply, question: None };
+                    let waiter = PendingReply { supi, reply, pending: None };
                     self.put(SmfEvent::Released { supi, number, token }, (token, waiter));
                 }
             },
@@ -448,7 +454,7 @@ impl SmfRequestHandler {
         let Some(CreatedSmContext { key: name, number, sm_context_ref }) = created else {
             return Ok((supi, transfer, None));
         };
-        let asked = questions(&self.unanswered).get(&name).map(|asked| asked.key);
+        let asked = lock_unanswered(&self.unanswered).get(&name).map(|asked| asked.key);
         // The UE's record knows the requests of another AMF.
         let key = asked.or_else(|| u64::from_str_radix(&name, 16).ok().filter(|_| self.shared));
         // Without a usable reference, the SMF's own response must answer the request.
@@ -456,9 +462,9 @@ impl SmfRequestHandler {
         let open = key.is_some();
         let created =
             reference.map(|reference| ImpliedCreateResponse { number, key: key.unwrap_or(0), reference, open });
-        let question = created.as_ref().map(|_| name);
+        let pending = created.as_ref().map(|_| name);
         transfer.created = created;
-        Ok((supi, transfer, question))
+        Ok((supi, transfer, pending))
     }
 
     /// Passes an SMF request to the host, or refuses it if the host's queue is full.
@@ -639,8 +645,8 @@ mod tests {
         let (tai, cell) =
             (vireo_types::Tai { plmn, tac: vireo_types::Tac(2) }, vireo_types::NrCgi { plmn, cell: 0x20 });
         let reference = format!("{}{SM_CONTEXTS}/x", world.link.names.smf);
-        let ask = SmfRequest::Update { reference, update: SmfUpdateRequest::Switch(vec![1, 2], (tai, cell)) };
-        world.link.send_request((Ltmsi::from_raw(7), 1), 3, ask, RequestExtras::default());
+        let smf_request = SmfRequest::Update { reference, update: SmfUpdateRequest::Switch(vec![1, 2], (tai, cell)) };
+        world.link.send_request((Ltmsi::from_raw(7), 1), 3, smf_request, RequestExtras::default());
         let call = world.requests.recv_timeout(SOON).expect("a request");
         let data: SmContextUpdateData = call.message.value().unwrap();
         assert_eq!(data.ue_location, Some(UserLocation::new(tai, cell)));
@@ -656,18 +662,19 @@ mod tests {
         let gnb = GnbId { plmn, id: 2, bits: 22 };
         let target = NgRanTargetId::new(gnb, tai);
         let prepare = HandoverStep::Prepare { target: (gnb, tai), transfer: vec![1] };
-        let taken = HandoverStep::Prepared(N2Sm::HandoverRequestAcknowledge, vec![2]);
+        let accepted = HandoverStep::Prepared(N2Sm::HandoverRequestAcknowledge, vec![2]);
         let not_taken = HandoverStep::Prepared(N2Sm::HandoverAllocationUnsuccessful, vec![2]);
         let located = Some(UserLocation::new(tai, cell));
         let cases = [
             (prepare, (HoState::Preparing, Some(N2SmInfoType::HandoverRequired), Some(target), None)),
-            (taken, (HoState::Prepared, Some(N2SmInfoType::HandoverReqAck), None, None)),
+            (accepted, (HoState::Prepared, Some(N2SmInfoType::HandoverReqAck), None, None)),
             (not_taken, (HoState::Prepared, Some(N2SmInfoType::HandoverResAllocFail), None, None)),
             (HandoverStep::Complete((tai, cell)), (HoState::Completed, None, None, located)),
             (HandoverStep::Cancel, (HoState::Cancelled, None, None, None)),
         ];
         for (step, (state, kind, target, located)) in cases {
-            let (data, told) = update_data(&SmfUpdateRequest::Handover(AmfUeNgapId::new(Ltmsi::from_raw(7), 2), step));
+            let (data, content) =
+                update_data(&SmfUpdateRequest::Handover(AmfUeNgapId::new(Ltmsi::from_raw(7), 2), step));
             let expected = SmContextUpdateData {
                 ho_state: Some(state),
                 n2_sm_info_type: kind,
@@ -677,7 +684,7 @@ mod tests {
                 ..SmContextUpdateData::default()
             };
             assert_eq!(data, expected);
-            assert_eq!((data.n2_sm_info.is_some(), told.n2.is_some()), (kind.is_some(), kind.is_some()));
+            assert_eq!((data.n2_sm_info.is_some(), content.n2.is_some()), (kind.is_some(), kind.is_some()));
         }
     }
 

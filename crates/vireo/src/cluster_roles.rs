@@ -76,7 +76,7 @@ pub(crate) fn balancer(args: &BalancerArgs) -> Result<(), Failure> {
         }
     };
     let failed = runtime.block_on(signals.unless("the balancer stops", has_failed, reload));
-    if node.is_followed() {
+    if node.has_successor() {
         return Ok(());
     }
     let stopped = node.stop();

@@ -39,9 +39,9 @@ fn send(replicator: &Replicator, to: HostId, copy: ReplicaUpdate<'_>) -> usize {
     replicator.put(to, copy.number, &ToReplica::Copy(copy))
 }
 
-fn until(mut what: impl FnMut() -> bool) {
+fn wait_until(mut condition: impl FnMut() -> bool) {
     let since = Instant::now();
-    while !what() {
+    while !condition() {
         assert!(since.elapsed() < WITHIN, "it takes too long");
         std::thread::sleep(Duration::from_millis(1));
     }
@@ -49,94 +49,94 @@ fn until(mut what: impl FnMut() -> bool) {
 
 /// Copies of one host iteration are passed on as one batch; a lost connection repeats all of them.
 #[test]
-fn copies_are_gathered_and_none_is_lost_with_a_connection() {
+fn batched_copies_survive_a_lost_connection() {
     let ([one, two], mut map, bucket) = hosts();
     let listeners = [(); 2].map(|()| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap());
     map.hosts = [one, two].into_iter().zip(listeners.iter().map(|l| l.local_addr().unwrap())).collect();
-    let knocked_at = listeners[1].try_clone().unwrap();
+    let silent_listener = listeners[1].try_clone().unwrap();
     let mut ends = [one, two].into_iter().zip(listeners).map(|(host, listener)| {
         let metrics = Arc::new(Metrics::new());
         replicator(host, WITHIN, (listener, Security::default()), metrics).unwrap()
     });
-    let (sends, sender) = ends.next().unwrap();
-    let (keeps, keeper) = ends.next().unwrap();
-    keeps.adopt(&map);
-    sends.adopt(&map);
-    let before = sends.orders.len();
+    let (owner, owner_thread) = ends.next().unwrap();
+    let (replica, replica_thread) = ends.next().unwrap();
+    replica.adopt(&map);
+    owner.adopt(&map);
+    let before = owner.commands.len();
     for number in 1..=3 {
-        assert!(send(&sends, two, copy(number, bucket, b"e")) > 0);
+        assert!(send(&owner, two, copy(number, bucket, b"e")) > 0);
     }
-    assert_eq!(sends.orders.len(), before, "they wait for the end of the turn");
-    sends.flush();
-    assert_eq!(sends.orders.len(), before + 1, "and go together");
+    assert_eq!(owner.commands.len(), before, "they wait for the end of the turn");
+    owner.flush();
+    assert_eq!(owner.commands.len(), before + 1, "and go together");
     let large = vec![7; 1 << 10];
-    let last = 3 + GATHERED as u64 / 1024 * 2;
+    let last = 3 + BATCH_BYTES as u64 / 1024 * 2;
     for number in 4..=last {
-        send(&sends, two, copy(number, bucket, &large));
+        send(&owner, two, copy(number, bucket, &large));
     }
-    assert!(sends.orders.len() > before + 1, "so many do not wait");
-    sends.flush();
+    assert!(owner.commands.len() > before + 1, "so many do not wait");
+    owner.flush();
     let run = |thread: ReplicatorThread| {
-        let (door, _inputs) = HostSender::alone();
-        std::thread::spawn(move || thread.run(&door))
+        let (input_sender, _inputs) = HostSender::without_host();
+        std::thread::spawn(move || thread.run(&input_sender))
     };
-    let sending = run(sender);
+    let owner_run = run(owner_thread);
     // A peer that receives data and acknowledges nothing.
-    until(|| knocked_at.accept().is_ok());
-    assert_eq!(sends.acked_up_to(two), 0);
-    let keeping = run(keeper);
-    until(|| sends.acked_up_to(two) == last);
-    assert_eq!(keeps.watch().copies() as u64, last, "each is kept, once");
-    drop((sends, keeps));
-    [sending, keeping].into_iter().for_each(|thread| thread.join().unwrap());
+    wait_until(|| silent_listener.accept().is_ok());
+    assert_eq!(owner.acked_up_to(two), 0);
+    let replica_run = run(replica_thread);
+    wait_until(|| owner.acked_up_to(two) == last);
+    assert_eq!(replica.watch().copies() as u64, last, "each is kept, once");
+    drop((owner, replica));
+    [owner_run, replica_run].into_iter().for_each(|thread| thread.join().unwrap());
 }
 
 /// A host that receives repeats first acknowledges old numbers. That revokes no earlier
 /// acknowledgement.
 #[test]
-fn what_a_host_has_said_to_have_it_has_whatever_it_says_after_a_connection_was_lost() {
+fn acknowledgement_survives_reconnection() {
     let ([one, two], mut map, bucket) = hosts();
     let listeners = [(); 2].map(|()| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap());
     map.hosts = [one, two].into_iter().zip(listeners.iter().map(|l| l.local_addr().unwrap())).collect();
-    let [own, others] = listeners;
+    let [own, peer_listener] = listeners;
     let metrics = Arc::new(Metrics::new());
-    let (sends, thread) = replicator(one, WITHIN, (own, Security::default()), metrics).unwrap();
-    sends.adopt(&map);
+    let (owner, thread) = replicator(one, WITHIN, (own, Security::default()), metrics).unwrap();
+    owner.adopt(&map);
     for number in 1..=3 {
-        send(&sends, two, copy(number, bucket, b"e"));
-        sends.flush();
+        send(&owner, two, copy(number, bucket, b"e"));
+        owner.flush();
     }
-    let (door, _inputs) = HostSender::alone();
-    let running = std::thread::spawn(move || thread.run(&door));
+    let (input_sender, _inputs) = HostSender::without_host();
+    let running = std::thread::spawn(move || thread.run(&input_sender));
     let connection = || {
-        let (socket, _) = others.accept().unwrap();
+        let (socket, _) = peer_listener.accept().unwrap();
         let mut stream = Stream::accepted(socket, &Security::default(), Role::Peer, &[Role::Peer]).unwrap();
-        until(|| {
+        wait_until(|| {
             stream.flush().unwrap();
             stream.fill().unwrap();
             stream.frame().unwrap().is_some()
         });
         stream
     };
-    let says = |stream: &mut Stream, message: &ToOwner| {
+    let reply = |stream: &mut Stream, message: &ToOwner| {
         stream.put(message);
         stream.flush().unwrap();
     };
     let mut first = connection();
-    says(&mut first, &ToOwner::CopyAck { number: 2 });
-    until(|| sends.acked_up_to(two) == 2);
+    reply(&mut first, &ToOwner::CopyAck { number: 2 });
+    wait_until(|| owner.acked_up_to(two) == 2);
     drop(first);
     let mut second = connection();
-    says(&mut second, &ToOwner::CopyAck { number: 1 });
+    reply(&mut second, &ToOwner::CopyAck { number: 1 });
     // Messages are received in separate iterations, in their order.
     for number in 1..=2 {
-        says(&mut second, &ToOwner::ReconcileReply { number, ues: vec![] });
-        until(|| sends.has_peer_message());
-        assert_eq!(sends.take_peer_messages(), [PeerMessage::ReconcileReply { from: two, number, ues: vec![] }]);
+        reply(&mut second, &ToOwner::ReconcileReply { number, ues: vec![] });
+        wait_until(|| owner.has_peer_message());
+        assert_eq!(owner.take_peer_messages(), [PeerMessage::ReconcileReply { from: two, number, ues: vec![] }]);
     }
-    assert_eq!(sends.acked_up_to(two), 2);
-    says(&mut second, &ToOwner::CopyAck { number: 3 });
-    until(|| sends.acked_up_to(two) == 3);
-    drop(sends);
+    assert_eq!(owner.acked_up_to(two), 2);
+    reply(&mut second, &ToOwner::CopyAck { number: 3 });
+    wait_until(|| owner.acked_up_to(two) == 3);
+    drop(owner);
     running.join().unwrap();
 }

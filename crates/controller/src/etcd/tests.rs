@@ -85,10 +85,10 @@ impl Drop for Server {
 }
 
 /// Retries a request while etcd may still elect its leader.
-fn soon<T>(mut ask: impl FnMut() -> Result<T, EtcdError>) -> T {
+fn soon<T>(mut request: impl FnMut() -> Result<T, EtcdError>) -> T {
     let until = Instant::now() + WITHIN;
     loop {
-        match ask() {
+        match request() {
             Ok(answer) => return answer,
             Err(error) => assert!(Instant::now() < until, "{error}"),
         }
@@ -196,7 +196,7 @@ fn one_of_two_controllers_leads_at_a_time() {
         let waker = Waker::new().unwrap();
         LeaderStore::start(server.client(), "cluster", name.to_owned(), waker).unwrap()
     };
-    let leads = |keeper: &LeaderStore| match keeper.news.recv_timeout(WITHIN) {
+    let leads = |keeper: &LeaderStore| match keeper.events.recv_timeout(WITHIN) {
         Ok(LeaderEvent::Leads(record)) => record.map(|record| record.secrets.recovery),
         news => panic!("{news:?}"),
     };
@@ -204,15 +204,15 @@ fn one_of_two_controllers_leads_at_a_time() {
     assert_eq!(leads(&first), None);
     let second = keeper("two");
     first.write(DurableState { secrets: Secrets { tmsi_key: [7; 16], recovery: 9 }, map: None });
-    assert!(matches!(first.news.recv_timeout(WITHIN), Ok(LeaderEvent::Written(_))), "before it holds");
-    assert!(second.news.try_recv().is_err(), "it stands by");
+    assert!(matches!(first.events.recv_timeout(WITHIN), Ok(LeaderEvent::Written(_))), "before it holds");
+    assert!(second.events.try_recv().is_err(), "it stands by");
     drop(first);
     let begun = Instant::now();
     assert_eq!(leads(&second), Some(9), "it goes on from the record");
     assert!(begun.elapsed() < Duration::from_secs(10));
     // Without etcd the controller stops leading when its lease may have expired.
     server.signal("-STOP");
-    match second.news.recv_timeout(WITHIN) {
+    match second.events.recv_timeout(WITHIN) {
         Ok(LeaderEvent::Deposed(why)) => assert!(why.contains("lease"), "{why}"),
         news => panic!("{news:?}"),
     }

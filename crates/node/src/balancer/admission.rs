@@ -18,14 +18,14 @@ const SETUP_FAILED: [u8; 2] = [0x40, 21];
 /// association.
 const TIME_TO_WAIT: Duration = Duration::from_secs(60);
 /// Interval of the check for overdue associations.
-const LOOKS: Duration = Duration::from_millis(250);
+const CHECK_INTERVAL: Duration = Duration::from_millis(250);
 
 /// An association without a completed NG Setup.
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
-    until: Instant,
+    deadline: Instant,
     /// True after the first NG SETUP FAILURE.
-    told: bool,
+    extended: bool,
 }
 
 /// The associations of a balancer, keyed by the driver's IDs, and their limits.
@@ -38,7 +38,7 @@ pub(super) struct Admission {
     peers: FxHashMap<AssocId, IpAddr>,
     addresses: FxHashMap<IpAddr, usize>,
     waiting: FxHashMap<AssocId, Waiting>,
-    looked: Instant,
+    checked_at: Instant,
 }
 
 impl Default for Admission {
@@ -51,7 +51,7 @@ impl Default for Admission {
             peers: FxHashMap::default(),
             addresses: FxHashMap::default(),
             waiting: FxHashMap::default(),
-            looked: Instant::default(),
+            checked_at: Instant::default(),
         }
     }
 }
@@ -84,7 +84,7 @@ impl Admission {
         }
         *self.addresses.entry(peer).or_default() += 1;
         self.peers.insert(assoc, peer);
-        self.waits(assoc, now);
+        self.start_deadline(assoc, now);
         Ok(())
     }
 
@@ -94,14 +94,14 @@ impl Admission {
         *self.addresses.entry(peer).or_default() += 1;
         self.peers.insert(assoc, peer);
         if !is_node {
-            self.waits(assoc, now);
+            self.start_deadline(assoc, now);
         }
     }
 
     /// Starts the deadline of NG Setup, for a new or restarted association.
-    pub(super) fn waits(&mut self, assoc: AssocId, now: Instant) {
+    pub(super) fn start_deadline(&mut self, assoc: AssocId, now: Instant) {
         if let Some(within) = self.within.filter(|_| self.peers.contains_key(&assoc)) {
-            self.waiting.insert(assoc, Waiting { until: now + within, told: false });
+            self.waiting.insert(assoc, Waiting { deadline: now + within, extended: false });
         }
     }
 
@@ -118,30 +118,30 @@ impl Admission {
     }
 
     /// Updates the state by a message to the RAN node that does not concern a UE.
-    pub(super) fn sends(&mut self, assoc: AssocId, pdu: &[u8], now: Instant) {
+    pub(super) fn on_sent(&mut self, assoc: AssocId, pdu: &[u8], now: Instant) {
         if MAKES_NODE.iter().any(|head| pdu.starts_with(head)) {
             self.waiting.remove(&assoc);
         } else if pdu.starts_with(&SETUP_FAILED)
-            && let Some(waiting) = self.waiting.get_mut(&assoc).filter(|waiting| !waiting.told)
+            && let Some(waiting) = self.waiting.get_mut(&assoc).filter(|waiting| !waiting.extended)
         {
             // Extended once only: a peer that keeps failing NG Setup must not keep its association.
-            *waiting = Waiting { until: now + TIME_TO_WAIT + self.within.unwrap_or_default(), told: true };
+            *waiting = Waiting { deadline: now + TIME_TO_WAIT + self.within.unwrap_or_default(), extended: true };
         }
     }
 
-    /// Returns the earliest time of the next [`Admission::late`] with a result.
+    /// Returns the earliest time of the next [`Admission::overdue`] with a result.
     pub(super) fn due(&self) -> Option<Instant> {
-        (!self.waiting.is_empty()).then(|| self.looked + LOOKS)
+        (!self.waiting.is_empty()).then(|| self.checked_at + CHECK_INTERVAL)
     }
 
     /// Returns the associations whose deadline has passed, once each, with their peers.
-    pub(super) fn late(&mut self, now: Instant) -> Vec<(AssocId, IpAddr)> {
+    pub(super) fn overdue(&mut self, now: Instant) -> Vec<(AssocId, IpAddr)> {
         if self.due().is_none_or(|due| now < due) {
             return Vec::new();
         }
-        self.looked = now;
-        let late = self.waiting.extract_if(|_, waiting| waiting.until <= now).map(|(assoc, _)| assoc);
-        late.filter_map(|assoc| Some((assoc, *self.peers.get(&assoc)?))).collect()
+        self.checked_at = now;
+        let overdue = self.waiting.extract_if(|_, waiting| waiting.deadline <= now).map(|(assoc, _)| assoc);
+        overdue.filter_map(|assoc| Some((assoc, *self.peers.get(&assoc)?))).collect()
     }
 }
 
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn one_address_has_only_so_many_associations() {
+    fn address_at_association_limit_is_refused() {
         let (mut admission, now) = (limited(), Instant::default());
         let mut up = |assoc, peer: &str| admission.up(AssocId(assoc), ip(peer), now);
         (0..3).for_each(|assoc| assert_eq!(up(assoc, "10.0.0.1"), Ok(())));
@@ -193,21 +193,21 @@ mod tests {
         for (assoc, peer) in associations.iter().zip(peers) {
             admission.up(*assoc, ip(peer), begun).expect("it is taken");
         }
-        admission.sends(AssocId(0), &RESPONSE, begun);
+        admission.on_sent(AssocId(0), &RESPONSE, begun);
         // NG SETUP FAILURE with a wait of one minute, and a second failure.
-        admission.sends(AssocId(1), &[0x40, 21, 0, 0], at(9));
-        admission.sends(AssocId(1), &[0x40, 21, 0, 0], at(69));
-        admission.sends(AssocId(2), &[0x00, 9], begun);
-        assert_eq!(admission.late(at(9)), []);
-        let mut late = admission.late(at(10));
-        late.sort_unstable();
-        assert_eq!(late, [(AssocId(2), ip(peers[2])), (AssocId(3), ip(peers[3]))]);
-        assert_eq!(admission.late(at(11)), [], "once");
-        assert_eq!(admission.late(at(78)), []);
-        assert_eq!(admission.late(at(79)), [(AssocId(1), ip(peers[1]))]);
+        admission.on_sent(AssocId(1), &[0x40, 21, 0, 0], at(9));
+        admission.on_sent(AssocId(1), &[0x40, 21, 0, 0], at(69));
+        admission.on_sent(AssocId(2), &[0x00, 9], begun);
+        assert_eq!(admission.overdue(at(9)), []);
+        let mut overdue = admission.overdue(at(10));
+        overdue.sort_unstable();
+        assert_eq!(overdue, [(AssocId(2), ip(peers[2])), (AssocId(3), ip(peers[3]))]);
+        assert_eq!(admission.overdue(at(11)), [], "once");
+        assert_eq!(admission.overdue(at(78)), []);
+        assert_eq!(admission.overdue(at(79)), [(AssocId(1), ip(peers[1]))]);
         assert_eq!(admission.due(), None, "all are nodes'");
         // A restarted association needs NG Setup again.
-        admission.waits(AssocId(0), at(100));
-        assert_eq!(admission.late(at(110)), [(AssocId(0), ip(peers[0]))]);
+        admission.start_deadline(AssocId(0), at(100));
+        assert_eq!(admission.overdue(at(110)), [(AssocId(0), ip(peers[0]))]);
     }
 }

@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_association_is_found_again_at_its_own_balancer_alone() {
+    fn association_id_maps_back_at_own_balancer() {
         for (balancer, first) in [(0, 0), (3, 77), (15, u32::MAX)] {
             let edge = AssocIdMap::new(BalancerId(balancer), first);
             for driver in [1, 2, AssocId::OWN].map(AssocId) {

@@ -51,13 +51,13 @@ const UNSENT_LIMIT: usize = 16 << 20;
 const DRAIN: Duration = Duration::from_secs(2);
 const N4_TOKEN: u64 = 1;
 const FABRIC_TOKEN: u64 = 2;
-const DESK_TOKEN: u64 = 3;
+const HOT_RESTART_TOKEN: u64 = 3;
 
 /// Destination of inputs.
 #[derive(Debug)]
 enum Hosts {
     /// The host in this process.
-    Here(Box<HostSender>),
+    Local(Box<HostSender>),
     /// The hosts of a cluster, connected by the fabric.
     Fabric(Box<Fleet>),
 }
@@ -65,9 +65,9 @@ enum Hosts {
 impl Hosts {
     /// Passes an input to the host that must handle it. Returns the input if there is no room.
     #[inline]
-    fn give(&mut self, input: Input) -> Result<(), Input> {
+    fn send(&mut self, input: Input) -> Result<(), Input> {
         match self {
-            Hosts::Here(door) => match door.try_put(input) {
+            Hosts::Local(input_sender) => match input_sender.try_put(input) {
                 Ok(()) | Err(TrySendError::Disconnected(_)) => Ok(()),
                 Err(TrySendError::Full(input)) => Err(input),
             },
@@ -87,7 +87,7 @@ impl Hosts {
     #[inline]
     fn flush(&mut self) {
         match self {
-            Hosts::Here(door) => door.wake(),
+            Hosts::Local(input_sender) => input_sender.wake(),
             Hosts::Fabric(fleet) => fleet.flush(),
         }
     }
@@ -104,9 +104,9 @@ pub struct Balancer {
     hosts: Hosts,
     /// Inputs for which the queue of the host in this process had no room. While it is not empty,
     /// no socket is read.
-    held: VecDeque<Input>,
+    deferred: VecDeque<Input>,
     commands: CommandReceiver,
-    edge: AssocIdMap,
+    assoc_ids: AssocIdMap,
     /// Keyed by the driver's association IDs.
     associations: FxHashMap<AssocId, Association>,
     admission: Admission,
@@ -117,11 +117,11 @@ pub struct Balancer {
     nodes: Option<Box<dyn Fn(IpAddr, bool) + Send>>,
     metrics: Arc<Metrics>,
     stop: Arc<AtomicBool>,
-    /// Reloaded allow lists.
+    /// Allow lists of a reloaded configuration, applied in the next iteration.
     lists: Receiver<AllowLists>,
     /// Hot restart: the listener for a successor, and whether a successor has taken over.
-    desk: Option<HotRestartListener>,
-    followed: Arc<AtomicBool>,
+    hot_restart: Option<HotRestartListener>,
+    replaced: Arc<AtomicBool>,
 }
 
 impl std::fmt::Debug for Balancer {
@@ -147,7 +147,7 @@ pub struct StopHandle {
     stop: Arc<AtomicBool>,
     lists: Sender<AllowLists>,
     waker: Waker,
-    followed: Arc<AtomicBool>,
+    replaced: Arc<AtomicBool>,
 }
 
 impl StopHandle {
@@ -167,7 +167,7 @@ impl StopHandle {
 
     /// Returns true if another process has replaced this balancer by a hot restart.
     pub(crate) fn has_successor(&self) -> bool {
-        self.followed.load(Ordering::SeqCst)
+        self.replaced.load(Ordering::SeqCst)
     }
 }
 
@@ -179,28 +179,28 @@ impl Balancer {
         host: HostSender,
         metrics: Arc<Metrics>,
     ) -> std::io::Result<(Self, CommandSender, StopHandle)> {
-        Balancer::over(endpoint, n4, Hosts::Here(Box::new(host)), metrics)
+        Balancer::over(endpoint, n4, Hosts::Local(Box::new(host)), metrics)
     }
 
     /// Creates a balancer for the hosts of a cluster.
-    pub(crate) fn of_fleet(
+    pub(crate) fn for_fleet(
         mut endpoint: Box<dyn Endpoint>,
         n4: n4::Endpoint,
         fleet: Fleet,
         metrics: Arc<Metrics>,
     ) -> std::io::Result<(Self, StopHandle)> {
         endpoint.watch(fleet.fd(), FABRIC_TOKEN)?;
-        let edge = AssocIdMap::new(fleet.balancer(), rand::rng().next_u32());
+        let assoc_ids = AssocIdMap::new(fleet.balancer(), rand::rng().next_u32());
         let mut n4 = n4;
         // The balancer is passive on N4 until a cluster map makes it the active N4 balancer.
         n4.deactivate(clock());
         let (balancer, _, stopper) = Balancer::over(endpoint, n4, Hosts::Fabric(Box::new(fleet)), metrics)?;
-        Ok((Balancer { edge, ..balancer }, stopper))
+        Ok((Balancer { assoc_ids, ..balancer }, stopper))
     }
 
     /// Creates the successor of a balancer after a hot restart. `first` is the first association
     /// ID. The N4 role stays unchanged.
-    fn of_followed(
+    fn from_predecessor(
         mut endpoint: Box<dyn Endpoint>,
         n4: n4::Endpoint,
         fleet: Fleet,
@@ -208,9 +208,9 @@ impl Balancer {
         metrics: Arc<Metrics>,
     ) -> std::io::Result<(Self, StopHandle)> {
         endpoint.watch(fleet.fd(), FABRIC_TOKEN)?;
-        let edge = AssocIdMap::new(fleet.balancer(), first);
+        let assoc_ids = AssocIdMap::new(fleet.balancer(), first);
         let (balancer, _, stopper) = Balancer::over(endpoint, n4, Hosts::Fabric(Box::new(fleet)), metrics)?;
-        Ok((Balancer { edge, ..balancer }, stopper))
+        Ok((Balancer { assoc_ids, ..balancer }, stopper))
     }
 
     fn over(
@@ -222,13 +222,13 @@ impl Balancer {
         endpoint.watch(n4.as_raw_fd(), N4_TOKEN)?;
         let (outbound, commands) = vireo_cluster::channel(COMMANDS, endpoint.waker());
         let stop = Arc::new(AtomicBool::new(false));
-        let followed = Arc::new(AtomicBool::new(false));
+        let replaced = Arc::new(AtomicBool::new(false));
         let (sender, lists) = bounded(RELOADS);
         let stopper = StopHandle {
             stop: Arc::clone(&stop),
             lists: sender,
             waker: endpoint.waker(),
-            followed: Arc::clone(&followed),
+            replaced: Arc::clone(&replaced),
         };
         let ue_peers = ["n2", "n4"].map(|interface| UePeers::new(interface, n4.n4().ue_pools().to_vec()));
         let balancer = Balancer {
@@ -236,9 +236,9 @@ impl Balancer {
             n4,
             n4_due: Some(Instant::default()),
             hosts,
-            held: VecDeque::new(),
+            deferred: VecDeque::new(),
             commands,
-            edge: AssocIdMap::default(),
+            assoc_ids: AssocIdMap::default(),
             associations: FxHashMap::default(),
             admission: Admission::default(),
             ue_peers,
@@ -246,8 +246,8 @@ impl Balancer {
             metrics,
             stop,
             lists,
-            desk: None,
-            followed,
+            hot_restart: None,
+            replaced,
         };
         Ok((balancer, outbound, stopper))
     }
@@ -268,27 +268,27 @@ impl Balancer {
         self.admission.limit(config);
         let Hosts::Fabric(fleet) = &self.hosts else { return };
         for assoc in self.associations.keys() {
-            if let Some((peer, is_node)) = fleet.machine().association(self.edge.to_cluster(*assoc)) {
+            if let Some((peer, is_node)) = fleet.machine().association(self.assoc_ids.to_cluster(*assoc)) {
                 self.admission.resume(*assoc, peer.ip(), is_node, clock());
             }
         }
     }
 
     /// Aborts associations whose NG Setup is overdue.
-    fn end_late(&mut self) {
+    fn abort_overdue(&mut self) {
         if self.admission.due().is_none() {
             return;
         }
-        for (assoc, peer) in self.admission.late(clock()) {
+        for (assoc, peer) in self.admission.overdue(clock()) {
             let reason = Refusal::NoSetup;
             self.metrics.n2_refused(reason);
-            tracing::warn!(%peer, assoc = self.edge.to_cluster(assoc).0, reason = reason.label(), "association ended");
+            tracing::warn!(%peer, assoc = self.assoc_ids.to_cluster(assoc).0, reason = reason.label(), "association ended");
             self.endpoint.abort(assoc);
         }
     }
 
     /// Sets a callback that receives the address of each RAN node that connects or disconnects.
-    pub(crate) fn tell_of_nodes(&mut self, nodes: impl Fn(IpAddr, bool) + Send + 'static) {
+    pub(crate) fn set_node_callback(&mut self, nodes: impl Fn(IpAddr, bool) + Send + 'static) {
         self.nodes = Some(Box::new(nodes));
     }
 
@@ -303,16 +303,16 @@ impl Balancer {
             // All sockets are open, and no packet has been parsed yet.
             privileges::confine_thread(matches!(&self.hosts, Hosts::Fabric(_)));
         }
-        let mut punctual = match &self.hosts {
+        let mut priority_boost = match &self.hosts {
             Hosts::Fabric(fleet) => Some(PriorityBoost::new(fleet.heartbeat(), Monotonic::now())),
-            Hosts::Here(_) => None,
+            Hosts::Local(_) => None,
         };
         while !self.stop.load(Ordering::SeqCst) {
-            punctual.iter_mut().for_each(|punctual| punctual.update(Monotonic::now()));
+            priority_boost.iter_mut().for_each(|priority_boost| priority_boost.update(Monotonic::now()));
             self.run_once()?;
             // At this point, all commands received from hosts have been executed.
-            if self.is_followed() {
-                self.leave();
+            if self.hand_over_if_requested() {
+                self.detach();
                 return Ok(());
             }
         }
@@ -325,27 +325,27 @@ impl Balancer {
             self.admission.set_allow(n2);
             self.n4.set_allow(n4);
         }
-        let given = self.fabric()?;
+        let sent = self.fabric()?;
         self.drop_associations_if_isolated();
-        self.end_late();
-        self.release_held();
+        self.abort_overdue();
+        self.release_deferred();
         self.hosts.flush();
-        if !self.held.is_empty() || self.hosts.is_congested() {
+        if !self.deferred.is_empty() || self.hosts.is_congested() {
             // No socket is read until the host has room. The host does not signal that, so the
             // balancer polls.
             std::thread::sleep(Duration::from_micros(100));
             return Ok(());
         }
         let now = clock();
-        let until = |due: Instant| Duration::from(due.since(now));
+        let time_until = |due: Instant| Duration::from(due.since(now));
         let due = self.n4_due.into_iter().chain(self.admission.due()).min();
-        let mut wait = due.map_or(Duration::from_secs(1), until);
+        let mut wait = due.map_or(Duration::from_secs(1), time_until);
         if let Hosts::Fabric(fleet) = &self.hosts {
-            wait = wait.min(until(fleet.due()));
+            wait = wait.min(time_until(fleet.due()));
         }
         // The thread does not block while commands are unsent or unacknowledged.
-        let waits = self.commands.sleep() && !given;
-        let wait = if waits { wait.min(Duration::from_secs(1)) } else { Duration::ZERO };
+        let may_sleep = self.commands.sleep() && !sent;
+        let wait = if may_sleep { wait.min(Duration::from_secs(1)) } else { Duration::ZERO };
         let readable = self.poll(wait)?;
         self.commands.awake();
         if let Hosts::Fabric(fleet) = &mut self.hosts {
@@ -380,8 +380,8 @@ impl Balancer {
         match (holds, self.n4.n4().is_active()) {
             (true, false) => {
                 tracing::info!(takes_over, "this balancer talks to the UPFs from now on");
-                let (hosts, held) = (&mut self.hosts, &mut self.held);
-                self.n4.activate(now, takes_over, &mut |event| n4_event(hosts, held, event));
+                let (hosts, deferred) = (&mut self.hosts, &mut self.deferred);
+                self.n4.activate(now, takes_over, &mut |event| n4_event(hosts, deferred, event));
                 self.n4_due = Some(now);
             }
             (false, true) => {
@@ -408,7 +408,7 @@ impl Balancer {
             && let Some(command) = fleet.next_command()
         {
             sent += u64::from(matches!(command, Command::Ngap { .. }));
-            self.carry_out(command);
+            self.execute(command);
         }
         self.flush(sent);
         Ok(sent > 0)
@@ -418,15 +418,15 @@ impl Balancer {
     fn poll(&mut self, wait: Duration) -> std::io::Result<bool> {
         let mut n4 = false;
         let mut writable = Vec::new();
-        let (hosts, held, metrics) = (&mut self.hosts, &mut self.held, &self.metrics);
-        let (associations, admission, edge) = (&mut self.associations, &mut self.admission, self.edge);
-        let (mut received, mut asked, mut refused) = (0, false, Vec::new());
-        let ([of_n2, _], nodes) = (&mut self.ue_peers, &self.nodes);
+        let (hosts, deferred, metrics) = (&mut self.hosts, &mut self.deferred, &self.metrics);
+        let (associations, admission, assoc_ids) = (&mut self.associations, &mut self.admission, self.assoc_ids);
+        let (mut received, mut restart_requested, mut refused) = (0, false, Vec::new());
+        let ([n2_peers, _], nodes) = (&mut self.ue_peers, &self.nodes);
         let polled = self.endpoint.poll(Some(wait), &mut |event| {
             let input = match event {
-                Event::Up { assoc, peer, .. } if of_n2.has(peer.ip()) => {
+                Event::Up { assoc, peer, .. } if n2_peers.has(peer.ip()) => {
                     metrics.fault(Fault::SctpFromUe);
-                    of_n2.log(peer.ip(), 1);
+                    n2_peers.log(peer.ip(), 1);
                     refused.push(assoc);
                     return;
                 }
@@ -438,24 +438,24 @@ impl Balancer {
                         refused.push(assoc);
                         return;
                     }
-                    nodes.iter().for_each(|tell| tell(peer.ip(), true));
+                    nodes.iter().for_each(|notify| notify(peer.ip(), true));
                     let peer_of = nodes.is_some().then(|| peer.ip());
                     let new = Association { streams: outbound_streams, peer: peer_of, ..Association::default() };
                     associations.insert(assoc, new);
-                    Input::Up { assoc: edge.to_cluster(assoc), peer }
+                    Input::Up { assoc: assoc_ids.to_cluster(assoc), peer }
                 }
                 Event::Restarted { assoc } => {
                     let (streams, peer) = associations.get(&assoc).map_or((1, None), |a| (a.streams, a.peer));
                     associations.insert(assoc, Association { streams, peer, ..Association::default() });
-                    admission.waits(assoc, clock());
-                    Input::Down { assoc: edge.to_cluster(assoc), restarted: true }
+                    admission.start_deadline(assoc, clock());
+                    Input::Down { assoc: assoc_ids.to_cluster(assoc), restarted: true }
                 }
-                Event::Alive { assoc } => Input::Alive { assoc: edge.to_cluster(assoc) },
+                Event::Alive { assoc } => Input::Alive { assoc: assoc_ids.to_cluster(assoc) },
                 Event::Down { assoc, reason } => {
                     admission.down(assoc);
-                    let Some(gone) = associations.remove(&assoc) else { return };
-                    nodes.iter().zip(gone.peer).for_each(|(tell, peer)| tell(peer, false));
-                    let assoc = edge.to_cluster(assoc);
+                    let Some(removed) = associations.remove(&assoc) else { return };
+                    nodes.iter().zip(removed.peer).for_each(|(notify, peer)| notify(peer, false));
+                    let assoc = assoc_ids.to_cluster(assoc);
                     tracing::debug!(assoc = assoc.0, reason, "an association ended");
                     Input::Down { assoc, restarted: false }
                 }
@@ -475,7 +475,7 @@ impl Balancer {
                 }
                 Event::Message { assoc, data, .. } => {
                     received += 1;
-                    let (view, at, assoc) = (n2::peek(data), clock(), edge.to_cluster(assoc));
+                    let (view, at, assoc) = (n2::peek(data), clock(), assoc_ids.to_cluster(assoc));
                     Input::Ngap { assoc, view, pdu: data.to_vec(), at, number: 0, answers: true, bucket: None }
                 }
                 Event::Writable { assoc } => {
@@ -484,7 +484,7 @@ impl Balancer {
                 }
                 Event::Unacknowledged { assoc, data, .. } => match n2::route(data) {
                     Ok(Route::Ue(id)) => {
-                        let (assoc, ue) = (edge.to_cluster(assoc), id.ltmsi());
+                        let (assoc, ue) = (assoc_ids.to_cluster(assoc), id.ltmsi());
                         Input::Unsent(Box::new(UnackedMessage { assoc, ue, key: 0, pdu: data.to_vec() }))
                     }
                     // A message without a UE needs no retry: it concerns only the lost association.
@@ -493,17 +493,17 @@ impl Balancer {
                 Event::Readable { token } => {
                     // The fabric is polled in every iteration.
                     n4 |= token == N4_TOKEN;
-                    asked |= token == DESK_TOKEN;
+                    restart_requested |= token == HOT_RESTART_TOKEN;
                     return;
                 }
             };
-            offer(hosts, held, input);
+            offer(hosts, deferred, input);
         });
         metrics.messages(Flow::NgapIn, received);
         polled?;
         refused.into_iter().for_each(|assoc| self.endpoint.abort(assoc));
-        if let Some(desk) = self.desk.as_ref().filter(|_| asked) {
-            desk.accept(&self.endpoint.waker());
+        if let Some(hot_restart) = self.hot_restart.as_ref().filter(|_| restart_requested) {
+            hot_restart.accept(&self.endpoint.waker());
         }
         for assoc in writable {
             self.send_unsent(assoc);
@@ -512,9 +512,9 @@ impl Balancer {
     }
 
     fn poll_n4(&mut self) -> std::io::Result<()> {
-        let (hosts, held) = (&mut self.hosts, &mut self.held);
+        let (hosts, deferred) = (&mut self.hosts, &mut self.deferred);
         let before = self.n4.counters().from_ues;
-        self.n4_due = self.n4.poll(clock(), &mut |event| n4_event(hosts, held, event))?;
+        self.n4_due = self.n4.poll(clock(), &mut |event| n4_event(hosts, deferred, event))?;
         self.metrics.faults(Fault::PfcpUnlisted, self.n4.take_unlisted());
         if let Some(ue) = self.n4.take_ue() {
             let count = self.n4.counters().from_ues - before;
@@ -524,10 +524,10 @@ impl Balancer {
         Ok(())
     }
 
-    fn release_held(&mut self) {
-        while let Some(input) = self.held.pop_front() {
-            if let Err(input) = self.hosts.give(input) {
-                self.held.push_front(input);
+    fn release_deferred(&mut self) {
+        while let Some(input) = self.deferred.pop_front() {
+            if let Err(input) = self.hosts.send(input) {
+                self.deferred.push_front(input);
                 return;
             }
         }
@@ -538,7 +538,7 @@ impl Balancer {
         let mut sent = 0;
         while let Ok(command) = self.commands.queue.try_recv() {
             sent += u64::from(matches!(command, Command::Ngap { .. }));
-            self.carry_out(command);
+            self.execute(command);
         }
         self.flush(sent);
     }
@@ -550,22 +550,22 @@ impl Balancer {
         }
     }
 
-    fn carry_out(&mut self, command: Command) {
+    fn execute(&mut self, command: Command) {
         match command {
             Command::Ngap { assoc, ue, pdu, .. } => {
                 if ue.is_none() {
-                    self.sends_node(assoc, &pdu);
+                    self.on_sent_to_node(assoc, &pdu);
                 }
                 self.send(assoc, ue, pdu);
             }
             // Hosts send these again to the active N4 balancer.
             Command::Pfcp { .. } | Command::RefuseReport { .. } if !self.n4.n4().is_active() => {}
             Command::Pfcp { upf, key, seid, message } => {
-                let (hosts, held) = (&mut self.hosts, &mut self.held);
+                let (hosts, deferred) = (&mut self.hosts, &mut self.deferred);
                 let now = clock();
                 let session = seid.unwrap_or_default();
                 let submitted = self.n4.submit(now, upf, Some(key), session, &message, &mut |event| {
-                    n4_event(hosts, held, event);
+                    n4_event(hosts, deferred, event);
                 });
                 // The new request may be due before the current deadline.
                 self.n4_due = Some(now);
@@ -573,7 +573,7 @@ impl Balancer {
                     tracing::debug!(%error, "a PFCP request was not sent");
                     // The session handles a failed send like a missing response of the UPF.
                     if let Some(seid) = seid {
-                        offer(&mut self.hosts, &mut self.held, Input::PfcpTimeout { seid, number: 0 });
+                        offer(&mut self.hosts, &mut self.deferred, Input::PfcpTimeout { seid, number: 0 });
                     }
                 }
             }
@@ -585,12 +585,12 @@ impl Balancer {
                 if let Hosts::Fabric(fleet) = &mut self.hosts {
                     fleet.on_abort(assoc);
                 }
-                if let Some(assoc) = self.edge.to_driver(assoc) {
+                if let Some(assoc) = self.assoc_ids.to_driver(assoc) {
                     self.endpoint.abort(assoc);
                 }
             }
             Command::Probe { assoc } => {
-                if let Some(assoc) = self.edge.to_driver(assoc) {
+                if let Some(assoc) = self.assoc_ids.to_driver(assoc) {
                     self.endpoint.probe(assoc);
                 }
             }
@@ -617,9 +617,9 @@ impl Balancer {
 
     /// Updates the set-up state of an association by a message to the RAN node that does not
     /// concern a UE.
-    fn sends_node(&mut self, assoc: AssocId, pdu: &[u8]) {
-        if let Some(own) = self.edge.to_driver(assoc) {
-            self.admission.sends(own, pdu, clock());
+    fn on_sent_to_node(&mut self, assoc: AssocId, pdu: &[u8]) {
+        if let Some(own) = self.assoc_ids.to_driver(assoc) {
+            self.admission.on_sent(own, pdu, clock());
         }
         if let Hosts::Fabric(fleet) = &mut self.hosts {
             fleet.on_node_message(assoc, pdu);
@@ -629,7 +629,7 @@ impl Balancer {
     /// Sends an NGAP PDU: on stream 0 if it does not concern a UE, else on a stream chosen by the
     /// UE (TS 38.412 clause 7).
     fn send(&mut self, assoc: AssocId, ue: Option<Ltmsi>, pdu: Vec<u8>) {
-        let Some(assoc) = self.edge.to_driver(assoc) else { return };
+        let Some(assoc) = self.assoc_ids.to_driver(assoc) else { return };
         let Some(association) = self.associations.get_mut(&assoc) else { return };
         let others = u32::from(association.streams.saturating_sub(1));
         let stream = match ue {
@@ -674,9 +674,9 @@ impl Balancer {
     /// Sends the last messages of the host, then ends the associations with RAN nodes and UPFs.
     /// Waits at most [`DRAIN`].
     fn drain(mut self) -> std::io::Result<()> {
-        let until = Monotonic::now() + DRAIN;
+        let deadline = Monotonic::now() + DRAIN;
         match &mut self.hosts {
-            Hosts::Here(door) => drop(door.send_urgent(Input::Stop)),
+            Hosts::Local(input_sender) => drop(input_sender.send_urgent(Input::Stop)),
             Hosts::Fabric(fleet) => fleet.stop_heartbeats(),
         }
         self.commands();
@@ -689,7 +689,7 @@ impl Balancer {
         for assoc in self.associations.keys() {
             self.endpoint.shutdown(*assoc);
         }
-        while (!self.associations.is_empty() || self.n4.n4().is_releasing()) && Monotonic::now() < until {
+        while (!self.associations.is_empty() || self.n4.n4().is_releasing()) && Monotonic::now() < deadline {
             let associations = &mut self.associations;
             self.endpoint.poll(Some(Duration::from_millis(50)), &mut |event| {
                 if let Event::Down { assoc, .. } = event {
@@ -703,15 +703,15 @@ impl Balancer {
 }
 
 /// Passes an input to the host, or queues it until there is room.
-fn offer(hosts: &mut Hosts, held: &mut VecDeque<Input>, input: Input) {
-    if !held.is_empty() {
-        held.push_back(input);
-    } else if let Err(input) = hosts.give(input) {
-        held.push_back(input);
+fn offer(hosts: &mut Hosts, deferred: &mut VecDeque<Input>, input: Input) {
+    if !deferred.is_empty() {
+        deferred.push_back(input);
+    } else if let Err(input) = hosts.send(input) {
+        deferred.push_back(input);
     }
 }
 
-fn n4_event(hosts: &mut Hosts, held: &mut VecDeque<Input>, event: n4::Event<'_>) {
+fn n4_event(hosts: &mut Hosts, deferred: &mut VecDeque<Input>, event: n4::Event<'_>) {
     let input = match event {
         n4::Event::Deliver { upf, seid, request, message } => {
             Input::Pfcp { upf, seid, request, message: message.to_vec(), number: 0 }
@@ -729,7 +729,7 @@ fn n4_event(hosts: &mut Hosts, held: &mut VecDeque<Input>, event: n4::Event<'_>)
         }
         n4::Event::UpfDown { upf, sessions_kept } => {
             tracing::warn!(%upf, sessions_kept, "a UPF is down");
-            offer(hosts, held, Input::Upf { upf, up: false });
+            offer(hosts, deferred, Input::Upf { upf, up: false });
             if sessions_kept {
                 return;
             }
@@ -748,5 +748,5 @@ fn n4_event(hosts: &mut Hosts, held: &mut VecDeque<Input>, event: n4::Event<'_>)
             return;
         }
     };
-    offer(hosts, held, input);
+    offer(hosts, deferred, input);
 }

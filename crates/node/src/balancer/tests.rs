@@ -18,7 +18,7 @@ fn n2(address: IpAddr, port: u16) -> Config {
 }
 
 /// Returns the numbers of `Up` and `Down` events of a peer's association.
-fn heard(peer: &mut dyn Endpoint) -> (usize, usize) {
+fn count_events(peer: &mut dyn Endpoint) -> (usize, usize) {
     let (mut up, mut down) = (0, 0);
     let polled = peer.poll(Some(Duration::ZERO), &mut |event| match event {
         Sctp::Up { .. } => up += 1,
@@ -37,36 +37,37 @@ fn association_from_ue_pool_is_aborted() {
     let local = (Ipv4Addr::LOCALHOST, 0).into();
     let config = n4::Config::new(Ipv4Addr::LOCALHOST.into(), vec![], RecoveryTimeStamp(1), 1);
     let n4 = n4::Endpoint::bind(local, n4::Config { ue_pools: vec![POOL], ..config }, None).expect("a UDP port");
-    let (door, inputs) = HostSender::alone();
+    let (input_sender, inputs) = HostSender::without_host();
     let metrics = Arc::new(Metrics::new());
-    let (mut balancer, _outbound, _) = Balancer::new(endpoint, n4, door, Arc::clone(&metrics)).expect("it starts");
+    let (mut balancer, _outbound, _) =
+        Balancer::new(endpoint, n4, input_sender, Arc::clone(&metrics)).expect("it starts");
     let (named, nodes) = crossbeam_channel::bounded(16);
-    balancer.tell_of_nodes(move |address, there| named.send((address, there)).expect("the test listens"));
+    balancer.set_node_callback(move |address, there| named.send((address, there)).expect("the test listens"));
     let [mut ue, mut node] = [UE, NODE].map(|address| network.bind(&n2(address.into(), 0)).expect("it binds"));
     let [from_ue, from_node] = [&mut ue, &mut node].map(|peer| peer.connect(AMF).expect("it connects"));
     // Messages of the aborted association must not be read either.
     let _ = ue.send(from_ue, 0, PPID_NGAP, &[1]);
-    let (mut of_ue, mut of_node) = ((0, 0), (0, 0));
-    let until = Monotonic::now() + Duration::from_secs(10);
-    while of_ue.1 == 0 || of_node.0 == 0 {
-        assert!(Monotonic::now() < until, "{of_ue:?} {of_node:?}");
+    let (mut ue_events, mut node_events) = ((0, 0), (0, 0));
+    let deadline = Monotonic::now() + Duration::from_secs(10);
+    while ue_events.1 == 0 || node_events.0 == 0 {
+        assert!(Monotonic::now() < deadline, "{ue_events:?} {node_events:?}");
         balancer.poll(Duration::ZERO).expect("it polls");
-        for (peer, sum) in [(&mut ue, &mut of_ue), (&mut node, &mut of_node)] {
-            let (up, down) = heard(&mut **peer);
+        for (peer, sum) in [(&mut ue, &mut ue_events), (&mut node, &mut node_events)] {
+            let (up, down) = count_events(&mut **peer);
             *sum = (sum.0 + up, sum.1 + down);
         }
     }
     balancer.poll(Duration::ZERO).expect("it polls");
-    assert_eq!(of_node, (1, 0), "the RAN node stays");
+    assert_eq!(node_events, (1, 0), "the RAN node stays");
     let inputs: Vec<Input> = inputs.try_iter().collect();
-    let of_host = |input: &Input| matches!(input, Input::Up { peer, .. } if peer.ip() == IpAddr::V4(NODE));
-    assert!(inputs.len() == 1 && inputs.iter().all(of_host), "the host hears of the RAN node alone: {inputs:?}");
+    let is_from_node = |input: &Input| matches!(input, Input::Up { peer, .. } if peer.ip() == IpAddr::V4(NODE));
+    assert!(inputs.len() == 1 && inputs.iter().all(is_from_node), "the host hears of the RAN node alone: {inputs:?}");
     assert!(metrics.render().contains(r#"{protocol="sctp",kind="from_ue"} 1"#), "{}", metrics.render());
     assert_eq!(nodes.try_iter().collect::<Vec<_>>(), [(NODE.into(), true)]);
     node.shutdown(from_node);
     while !matches!(nodes.try_recv(), Ok((address, false)) if address == IpAddr::V4(NODE)) {
-        assert!(Monotonic::now() < until, "the end of the association is not told");
-        heard(&mut *node);
+        assert!(Monotonic::now() < deadline, "the end of the association is not told");
+        count_events(&mut *node);
         balancer.poll(Duration::ZERO).expect("it polls");
     }
 }

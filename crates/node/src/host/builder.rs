@@ -32,7 +32,7 @@ pub struct HostConfig {
 #[derive(Debug)]
 pub struct HostBuilder {
     pub(super) region: Region,
-    pub(super) door: HostSender,
+    pub(super) input_sender: HostSender,
     pub(super) inputs: HostReceiver,
     pub(super) plan: RegionLayout,
     /// Only in a cluster.
@@ -50,8 +50,8 @@ impl HostBuilder {
     pub fn new(config: &HostConfig) -> Result<Self, HostError> {
         let plan = RegionLayout { nfs: config.pools.nfs_per_worker.max(1) };
         let region = Region::create(region_layout::region_config(plan, &config.state, WORKERS, &config.core))?;
-        let (door, inputs) = HostSender::new(INPUTS, plan.bell(&region, region_layout::HOST));
-        Ok(HostBuilder { region, door, inputs, plan, member: None, smf: None })
+        let (input_sender, inputs) = HostSender::new(INPUTS, plan.bell(&region, region_layout::HOST));
+        Ok(HostBuilder { region, input_sender, inputs, plan, member: None, smf: None })
     }
 
     /// Makes the host a member of a cluster.
@@ -60,17 +60,17 @@ impl HostBuilder {
     }
 
     /// Makes the host an AMF that manages sessions by an SMF (SBA mode).
-    pub(crate) fn ask(&mut self, smf: SmfLink) {
+    pub(crate) fn set_smf(&mut self, smf: SmfLink) {
         self.smf = Some(smf);
     }
 
     /// Returns the sender of the input queue.
-    pub fn door(&self) -> HostSender {
-        self.door.clone()
+    pub fn input_sender(&self) -> HostSender {
+        self.input_sender.clone()
     }
 
     /// Returns a reader of the region's fill level.
-    pub(crate) fn gauge(&self) -> RegionUsage {
+    pub(crate) fn region_usage(&self) -> RegionUsage {
         RegionUsage::new(self.region.clone())
     }
 }

@@ -113,7 +113,7 @@ impl Cluster {
     /// Returns true if the host must process an acknowledgement, a handoff or a peer's message.
     pub(super) fn has_news(&self, owner: &Owner) -> bool {
         let replicator = &self.member.replicator;
-        replicator.has_handed() || replicator.has_peer_message() || owner.has_released_effects(replicator)
+        replicator.has_handoff() || replicator.has_peer_message() || owner.has_released_effects(replicator)
     }
 }
 
@@ -127,7 +127,7 @@ impl Host {
     }
 
     /// Returns true if this host sends the messages to RAN nodes that concern all hosts.
-    pub(super) fn speaks(&self) -> bool {
+    pub(super) fn is_ran_responder(&self) -> bool {
         self.owner().is_some_and(|owner| owner.hosts().iter().min() == Some(&owner.host_id()))
     }
 
@@ -150,7 +150,7 @@ impl Host {
         };
         // Fixed at the commit: a new owner that executes the effects again uses the same
         // associations.
-        let paths = self.nodes.ways(slot, &outbox.effects);
+        let paths = self.nodes.effect_associations(slot, &outbox.effects);
         // A record of an unfinished procedure has a pin.
         let ended = snapshot.pin == 0 || outbox.forgets();
         let (ltmsi, input) = (outbox.ltmsi, outbox.input);
@@ -165,8 +165,8 @@ impl Host {
         let record = Pending { slot, buffer, outbox, paths };
         let released = machine.commit((&commit, ended), record, &*replicator, &mut send);
         if copies > 0 {
-            self.statistics.account.metrics.messages(Flow::CopiesOut, copies);
-            self.statistics.account.metrics.messages(Flow::CopyOctetsOut, octets);
+            self.statistics.step_metrics.metrics.messages(Flow::CopiesOut, copies);
+            self.statistics.step_metrics.metrics.messages(Flow::CopyOctetsOut, octets);
         }
         match released {
             Some(Pending { outbox, .. }) => self.emit_effects(slot, buffer, outbox, paths),
@@ -190,7 +190,7 @@ impl Host {
             cluster.watermark_at = now;
             self.on(machine::Input::WatermarkDue);
         }
-        if self.cluster.as_ref().is_some_and(|cluster| cluster.member.replicator.has_handed()) {
+        if self.cluster.as_ref().is_some_and(|cluster| cluster.member.replicator.has_handoff()) {
             self.on(machine::Input::Handoff);
         }
         self.receive_peer_messages();

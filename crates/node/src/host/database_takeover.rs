@@ -32,14 +32,14 @@ use vireo_store::region::{Key, Region, Slot};
 use vireo_types::{Bucket, Instant, Ltmsi, Supi};
 
 /// Interval of the retries after a database error.
-const AGAIN: Duration = Duration::from_millis(50);
+const RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Buckets that are being loaded.
 #[derive(Debug, Default)]
 pub(super) struct LoadingBuckets {
     /// Number of the barrier of a starting host. Its reply means that the host knows the RAN nodes.
     /// Until then loaded UEs wait: a UE whose RAN node is unknown would become idle.
-    question: Option<u64>,
+    barrier: Option<u64>,
     waiting: Vec<LoadedBuckets>,
     /// The loading threads run while this exists.
     alive: Arc<()>,
@@ -56,12 +56,12 @@ pub(super) fn newly_owned_buckets(owner: &Owner, next: &BucketMap) -> FxHashSet<
 impl Host {
     /// Returns true if the UEs of dead hosts are loaded from a database.
     pub(super) fn loads(&self) -> bool {
-        matches!(self.workers.location, Location::Central(_))
+        matches!(self.workers.location, Location::Database(_))
     }
 
     /// Starts to load the UEs of these buckets. `begins` is true for the first map of this host.
     pub(super) fn load(&mut self, buckets: FxHashSet<Bucket>, begins: bool) {
-        let (Some(cluster), Location::Central(config)) = (self.cluster.as_mut(), &self.workers.location) else {
+        let (Some(cluster), Location::Database(config)) = (self.cluster.as_mut(), &self.workers.location) else {
             return;
         };
         if buckets.is_empty() {
@@ -69,15 +69,15 @@ impl Host {
         }
         if begins && let Some(owner) = self.machine.as_mut().and_then(|machine| machine.owner_mut()) {
             let number = owner.next_barrier();
-            cluster.loading.question = Some(number);
+            cluster.loading.barrier = Some(number);
             self.egress.send(Command::Introduce { number });
         }
         let (alive, config) = (Arc::downgrade(&cluster.loading.alive), config.clone());
-        let (door, region) = (self.door.clone(), self.ues.region.clone());
+        let (input_sender, region) = (self.input_sender.clone(), self.ues.region.clone());
         let thread = std::thread::Builder::new().name("contexts".into()).spawn(move || {
             if let Some(ues) = claim(&config, &region, &buckets, &alive) {
                 // The host has exited if the send fails.
-                let _ = door.send_urgent(Input::DatabaseLoaded(Box::new(LoadedBuckets { buckets, ues })));
+                let _ = input_sender.send_urgent(Input::DatabaseLoaded(Box::new(LoadedBuckets { buckets, ues })));
             }
         });
         if let Err(error) = thread {
@@ -92,9 +92,9 @@ impl Host {
     }
 
     /// Enters loaded UEs after the balancers have sent all RAN nodes.
-    pub(super) fn introduced(&mut self, question: u64) {
+    pub(super) fn introduced(&mut self, barrier: u64) {
         let Some(cluster) = self.cluster.as_mut() else { return };
-        if cluster.loading.question.take_if(|number| *number == question).is_some() {
+        if cluster.loading.barrier.take_if(|number| *number == barrier).is_some() {
             let loaded = std::mem::take(&mut cluster.loading.waiting);
             loaded.into_iter().for_each(|loaded| self.enter_stored(loaded));
         }
@@ -104,7 +104,7 @@ impl Host {
     pub(super) fn enter_stored(&mut self, loaded: LoadedBuckets) {
         let (began, now) = (std::time::Instant::now(), clock());
         let Some(cluster) = self.cluster.as_mut() else { return };
-        if cluster.loading.question.is_some() {
+        if cluster.loading.barrier.is_some() {
             return cluster.loading.waiting.push(loaded);
         }
         let LoadedBuckets { buckets, ues } = loaded;
@@ -117,13 +117,13 @@ impl Host {
         nodes.into_iter().for_each(|input| self.input(input));
         let count = ues.len();
         for ClaimedUe { id, before, stored } in ues {
-            self.inputs.turn();
+            self.inputs.tick();
             self.enter_one((id, newest.get(&before).copied().unwrap_or_default()), stored);
         }
         self.drive(|machine, io| machine.finish_entry(io));
         self.release_waiting();
         if count > 0 {
-            self.statistics.account.metrics.messages(Flow::Promoted, count as u64);
+            self.statistics.step_metrics.metrics.messages(Flow::Promoted, count as u64);
             tracing::warn!(ues = count, took = ?began.elapsed(), "UEs of a host that is gone were taken over");
         }
     }
@@ -148,29 +148,37 @@ impl Host {
         for (n, PendingOutbox { at, outbox }) in recovery.outboxes.into_iter().enumerate() {
             match Outbox::decode(&outbox) {
                 Some(outbox) => {
-                    let left = newest.since(at) > REEXECUTION_WINDOW;
-                    self.do_stored_again(slot, outbox, (n == last, left));
+                    let was_sent = newest.since(at) > REEXECUTION_WINDOW;
+                    self.do_stored_again(slot, outbox, (n == last, was_sent));
                 }
                 None => tracing::error!(id, "what a record wants done does not decode: please report it"),
             }
         }
-        for PendingSmfRequest { key, number, request: ask, sm_context: carried } in recovery.requests {
-            let travels = self.smf_commits().then_some(DelegatedCommit { record: id, part: None });
-            let with = RequestExtras { carried: carried.as_ref(), travels: travels.as_ref(), input: 0 };
-            self.ask_smf((ltmsi, key), number, ask, with);
+        for PendingSmfRequest { key, number, request, sm_context } in recovery.requests {
+            let delegated_commit = self.smf_commits().then_some(DelegatedCommit { record: id, part: None });
+            let with = RequestExtras {
+                sm_context: sm_context.as_ref(),
+                delegated_commit: delegated_commit.as_ref(),
+                input: 0,
+            };
+            self.send_smf_request((ltmsi, key), number, request, with);
         }
     }
 
     /// Executes the effects of a step again. Subscriber requests are repeated only for the last
     /// step, and are all that is repeated if the effects were sent long ago. Requests to the SMF
     /// are stored separately.
-    fn do_stored_again(&mut self, slot: Option<Slot>, mut outbox: Outbox, (last, left): (bool, bool)) {
-        let asks = |effect: &Effect| matches!(effect, Effect::Authenticate(_));
-        if left {
-            outbox.effects.retain(|effect| last && asks(effect));
+    fn do_stored_again(&mut self, slot: Option<Slot>, mut outbox: Outbox, (last, was_sent): (bool, bool)) {
+        let is_authentication = |effect: &Effect| matches!(effect, Effect::Authenticate(_));
+        if was_sent {
+            outbox.effects.retain(|effect| last && is_authentication(effect));
         } else if !last {
             // The position of an effect is part of its key, so later effects keep theirs.
-            outbox.effects.iter_mut().filter(|effect| asks(effect)).for_each(|effect| *effect = Effect::Forget);
+            outbox
+                .effects
+                .iter_mut()
+                .filter(|effect| is_authentication(effect))
+                .for_each(|effect| *effect = Effect::Forget);
         }
         let repeated = (outbox, EffectAssociations::default());
         self.drive(|machine, io| machine.repeat_outbox(slot, repeated, clock(), io));
@@ -191,9 +199,9 @@ fn last_of(ues: &[ClaimedUe]) -> (FxHashMap<u64, Instant>, Vec<u64>) {
 }
 
 /// Returns the time at which a UE's last steps claimed its subscriber, if they did.
-fn claimed(wanted: &[PendingOutbox], newest: Instant) -> Option<Instant> {
-    let recent = wanted.iter().filter(|wanted| newest.since(wanted.at) <= REEXECUTION_WINDOW);
-    recent.filter_map(|wanted| Outbox::decode(&wanted.outbox)?.claims()).max()
+fn claimed(outboxes: &[PendingOutbox], newest: Instant) -> Option<Instant> {
+    let recent = outboxes.iter().filter(|pending| newest.since(pending.at) <= REEXECUTION_WINDOW);
+    recent.filter_map(|pending| Outbox::decode(&pending.outbox)?.claims()).max()
 }
 
 /// Returns true if the input is one that informs a joining host of existing RAN nodes.
@@ -223,29 +231,29 @@ fn claim(
     alive: &Weak<()>,
 ) -> Option<Vec<ClaimedUe>> {
     let mut claim = BucketClaim::new(config);
-    let mut told = false;
+    let mut is_logged = false;
     while alive.strong_count() > 0 {
         match claim_of(&mut claim, region, buckets) {
             Ok(()) => return Some(claim.claimed),
-            Err(error) if !std::mem::replace(&mut told, true) => {
+            Err(error) if !std::mem::replace(&mut is_logged, true) => {
                 tracing::warn!(%error, "the UEs of another host wait for the database of contexts");
             }
             Err(_) => {}
         }
-        std::thread::sleep(AGAIN);
+        std::thread::sleep(RETRY_INTERVAL);
     }
     None
 }
 
 fn claim_of(claim: &mut BucketClaim<'_>, region: &Region, buckets: &FxHashSet<Bucket>) -> Result<(), RecordError> {
-    let mut records = claim.way()?;
+    let mut records = claim.open_records()?;
     let done = claim.run(&mut *records, |bucket| buckets.contains(&bucket));
     // Counted in the same words as the operations of workers.
-    let asked = records.operations();
+    let operations = records.operations();
     let counts = [
-        (StateOperation::Read, asked.reads),
-        (StateOperation::Write, asked.writes),
-        (StateOperation::Remove, asked.removals),
+        (StateOperation::Read, operations.reads),
+        (StateOperation::Write, operations.writes),
+        (StateOperation::Remove, operations.removals),
     ];
     for (operation, count) in counts {
         let [word, _] = region_layout::state_words(Transaction::Other, operation);
@@ -260,7 +268,7 @@ mod tests {
     use vireo_core::schedule::kind::NfKind;
     use vireo_types::AssocId;
 
-    fn wanted(at: u64, input: u64, effects: Vec<Effect>) -> PendingOutbox {
+    fn pending_outbox(at: u64, input: u64, effects: Vec<Effect>) -> PendingOutbox {
         let (at, ltmsi) = (Instant(at), Ltmsi::from_raw(7));
         let outbox = Outbox {
             at,
@@ -279,18 +287,18 @@ mod tests {
     }
 
     #[test]
-    fn what_was_done_last_is_known_of_each_host_that_is_gone() {
+    fn newest_step_of_each_dead_host_is_found() {
         let supi: Supi = "999700000000001".parse().unwrap();
-        let of = |before, wanted: Vec<PendingOutbox>| {
+        let of = |before, outboxes: Vec<PendingOutbox>| {
             let mut stored = UeRecord::default();
-            stored.recovery.outboxes = wanted;
+            stored.recovery.outboxes = outboxes;
             ClaimedUe { id: 1, before, stored }
         };
-        let bound = wanted(5, 0, vec![Effect::BindSupi(supi)]);
+        let bound = pending_outbox(5, 0, vec![Effect::BindSupi(supi)]);
         let ues = [
-            of(1, vec![bound.clone(), wanted(9, 71, Vec::new())]),
-            of(1, vec![wanted(8, 72, Vec::new())]),
-            of(2, vec![wanted(3, 73, Vec::new())]),
+            of(1, vec![bound.clone(), pending_outbox(9, 71, Vec::new())]),
+            of(1, vec![pending_outbox(8, 72, Vec::new())]),
+            of(2, vec![pending_outbox(3, 73, Vec::new())]),
         ];
         let (newest, inputs) = last_of(&ues);
         assert_eq!((newest[&1], newest[&2], inputs), (Instant(9), Instant(3), vec![71, 72, 73]));
@@ -299,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn ran_nodes_are_heard_of_before_what_they_want() {
+    fn ran_nodes_are_entered_before_their_messages() {
         let (assoc, peer) = (AssocId(1), ([127, 0, 0, 1], 1).into());
         let ngap = |number, route| {
             let view = Ok(ShallowView { route, kind: NfKind::StateManagement, establishment: None });
@@ -314,7 +322,10 @@ mod tests {
         ]);
         let nodes = introductions(&mut waiting);
         assert!(matches!(&nodes[..], [Input::Up { .. }, Input::Ngap { number: 0, .. }]), "{nodes:?}");
-        let left = waiting.make_contiguous();
-        assert!(matches!(left, [Input::Ngap { number: 5, .. }, Input::Down { .. }, Input::Up { .. }]), "{left:?}");
+        let remaining = waiting.make_contiguous();
+        assert!(
+            matches!(remaining, [Input::Ngap { number: 5, .. }, Input::Down { .. }, Input::Up { .. }]),
+            "{remaining:?}"
+        );
     }
 }

@@ -134,7 +134,7 @@ impl Host {
                     *self.ues.order.last(slot) = version;
                     if let Some(keep) = &mut self.persistence.keep {
                         let is_registered = outbox.after.is_some_and(|after| after.registered);
-                        keep.committed(slot, is_registered, &snapshot.context, self.current.arrived);
+                        keep.on_commit(slot, is_registered, &snapshot.context, self.current.arrived);
                     }
                     if let Some(deadline) = snapshot.deadline {
                         self.events.timers.schedule(slot, deadline, outbox.at);
@@ -142,7 +142,7 @@ impl Host {
                     if copied {
                         self.copy(slot, buffer, outbox, &snapshot);
                     } else {
-                        self.current.travels = self.travels(&snapshot.context);
+                        self.current.delegated_commit = self.delegated_commit(&snapshot.context);
                         self.emit_effects(slot, buffer, outbox, EffectAssociations::default());
                     }
                 }
@@ -153,9 +153,9 @@ impl Host {
     }
 
     /// Executes the effects of a record, once, by these associations as far as they are up.
-    pub(super) fn emit_effects(&mut self, slot: Slot, buffer: Buffer, outbox: Outbox, ways: EffectAssociations) {
+    pub(super) fn emit_effects(&mut self, slot: Slot, buffer: Buffer, outbox: Outbox, paths: EffectAssociations) {
         let forgets = outbox.forgets();
-        self.act(slot, outbox, ways);
+        self.act(slot, outbox, paths);
         self.ues.own.sent(buffer);
         if forgets {
             self.take_out(slot, Some(buffer));
@@ -220,13 +220,13 @@ impl Host {
         let decoded = event_message::EventMessage::decode(octets);
         (self.current.input, self.current.bucket) = (decoded.as_ref().map_or(0, |(_, input, _)| *input), None);
         // Event messages name the RAN node.
-        match decoded.map(|(_, _, parcel)| parcel) {
+        match decoded.map(|(_, _, event)| event) {
             Some(EventMessage::Initial { assoc: node, pdu, .. }) => self.redeliver_initial(node, pdu),
             Some(EventMessage::Congested { assoc: node, pdu }) => {
                 self.turn_away((None, node), pdu, TurnedAway::Overload);
             }
             Some(EventMessage::Ngap { assoc: node, pdu, .. }) => {
-                if let Some(assoc) = self.nodes.way(node, None) {
+                if let Some(assoc) = self.nodes.association_to(node, None) {
                     self.unknown_ue(assoc, pdu);
                 }
                 self.done();
@@ -257,13 +257,14 @@ impl Host {
     }
 
     /// Executes the effects of a step in order.
-    fn act(&mut self, slot: Slot, outbox: Outbox, ways: EffectAssociations) {
+    fn act(&mut self, slot: Slot, outbox: Outbox, paths: EffectAssociations) {
         let Outbox { at, ltmsi, key, input, before, after, settled, seids, effects, notes, .. } = outbox;
-        let travels = self.current.travels.take();
+        let delegated_commit = self.current.delegated_commit.take();
         // If the SMF commits for the AMF, the input is complete when the SMF's response arrives.
-        let asks = effects.iter().any(|effect| matches!(effect, Effect::SmfRequest { .. }));
-        let later = asks && travels.as_ref().is_some_and(|travels| travels.part.is_some());
-        let (asked, input) = if later { (input, 0) } else { (0, input) };
+        let has_smf_request = effects.iter().any(|effect| matches!(effect, Effect::SmfRequest { .. }));
+        let is_delegated = has_smf_request
+            && delegated_commit.as_ref().is_some_and(|delegated_commit| delegated_commit.part.is_some());
+        let (smf_input, input) = if is_delegated { (input, 0) } else { (0, input) };
         self.statistics.totals.change(before, after);
         self.moved(slot, before, after);
         if self.ues.region.ltmsi_of(slot) != Some(ltmsi) && !self.ues.region.rename(slot, ltmsi) {
@@ -274,13 +275,13 @@ impl Host {
         }
         let slice = self.ues.ids.slice_of(ltmsi);
         for note in &notes {
-            self.statistics.account.note(note, at, slice, format_args!("UE {ltmsi}"));
+            self.statistics.step_metrics.note(note, at, slice, format_args!("UE {ltmsi}"));
         }
         let mut seids = seids.into_iter();
         for (n, effect) in effects.into_iter().enumerate() {
             match effect {
                 Effect::Ngap { assoc: node, pdu } => {
-                    let by = nodes::select_association(ways, node);
+                    let by = nodes::select_association(paths, node);
                     self.send_about((Some(slot), ltmsi), (node, by), key | n as u64 & 0xf, pdu);
                 }
                 Effect::ReleaseStale { assoc: node, amf_id, ran_id } => {
@@ -301,14 +302,18 @@ impl Host {
                 }
                 Effect::FreeAddress(dnn, address) => {
                     // The lender of a foreign address may allocate it again.
-                    let part = self.ues.ids.give_back(slot, &dnn, &address);
+                    let part = self.ues.ids.free_address(slot, &dnn, &address);
                     if let Some(to) = part.and_then(|part| self.machine.as_ref()?.lender(part)) {
                         self.egress.send(Command::ReturnAddress { to, of: Box::new((dnn, address)) });
                     }
                 }
                 Effect::SmfRequest { number, request, sm_context } => {
-                    let with = RequestExtras { carried: sm_context.as_ref(), travels: travels.as_ref(), input: asked };
-                    self.ask_smf((ltmsi, key | n as u64 & 0xf), number, request, with);
+                    let with = RequestExtras {
+                        sm_context: sm_context.as_ref(),
+                        delegated_commit: delegated_commit.as_ref(),
+                        input: smf_input,
+                    };
+                    self.send_smf_request((ltmsi, key | n as u64 & 0xf), number, request, with);
                 }
                 Effect::N1N2TransferReply { token, result, sm_context } => {
                     self.transferred(token, result, sm_context.as_ref())
@@ -323,34 +328,39 @@ impl Host {
 
     /// Returns true if the SMF commits to the records of UEs.
     pub(super) fn smf_commits(&self) -> bool {
-        matches!(&self.workers.location, Location::Central(config) if config.records.is_shared())
+        matches!(&self.workers.location, Location::Database(config) if config.records.is_shared())
     }
 
     /// Returns the commit that a UE's requests to the SMF delegate, if the SMF commits to its
     /// record.
-    fn travels(&self, context: &[u8]) -> Option<DelegatedCommit> {
+    fn delegated_commit(&self, context: &[u8]) -> Option<DelegatedCommit> {
         let elsewhere = DatabaseRef::decode(context).filter(|_| self.smf_commits())?;
         Some(DelegatedCommit { record: elsewhere.id, part: DatabaseRef::part(context).map(<[u8]>::to_vec) })
     }
 
     /// Sends a request to the SMF with the key of the effect.
-    pub(super) fn ask_smf(
+    pub(super) fn send_smf_request(
         &self,
         (ltmsi, key): (Ltmsi, u64),
         number: SessionNumber,
-        ask: SmfRequest,
+        request: SmfRequest,
         with: RequestExtras<'_>,
     ) {
         match &self.smf {
-            Some(smf) => smf.send_request((ltmsi, key), number, ask, with),
+            Some(smf) => smf.send_request((ltmsi, key), number, request, with),
             None => tracing::error!(%ltmsi, "a step asks an SMF, and there is none: please report it"),
         }
     }
 
     /// Sends the result of an N1N2 transfer to the SMF.
-    pub(super) fn transferred(&self, token: u64, result: N1N2TransferResult, carried: Option<&PiggybackedSmContext>) {
+    pub(super) fn transferred(
+        &self,
+        token: u64,
+        result: N1N2TransferResult,
+        sm_context: Option<&PiggybackedSmContext>,
+    ) {
         if let Some(smf) = &self.smf {
-            smf.transferred(token, result, carried);
+            smf.transferred(token, result, sm_context);
         }
     }
 
@@ -393,7 +403,7 @@ mod tests {
 
     /// Two workers run the steps of a UE in turn; the host removes the UE and the slot is reused.
     #[test]
-    fn a_record_waits_for_the_one_before_it() {
+    fn record_waits_for_its_predecessor() {
         let region = Region::create(RegionConfig::new(4, 3, 32 << 20)).unwrap();
         let (mut host, mut workers) = (region.join(0).unwrap(), [1, 2].map(|n| region.join(n).unwrap()));
         let mut order = CommitOrder::default();
@@ -410,7 +420,7 @@ mod tests {
             let records = [commit(0), commit(1), commit(0)];
             assert!(records.iter().all(|(of, _)| *of == slot));
             for (n, (slot, version)) in records.into_iter().enumerate() {
-                assert!(records[n + 1..].iter().all(|(slot, later)| !order.is_next(*slot, *later)));
+                assert!(records[n + 1..].iter().all(|(slot, is_delegated)| !order.is_next(*slot, *is_delegated)));
                 assert!(order.is_next(slot, version));
                 *order.last(slot) = version;
                 assert!(!order.is_next(slot, version), "once");

@@ -19,7 +19,7 @@ pub enum HostError {
     Instructions(String),
     /// The supervisor does not start.
     #[error("the worker processes cannot be watched: {0}")]
-    Crew(std::io::Error),
+    Supervisor(std::io::Error),
     /// The slices need more worker processes than a host can have.
     #[error("the slices need more worker processes than a host has: raise pools.nfs-per-worker or lower pools.idle")]
     Workers,
@@ -37,5 +37,5 @@ pub enum HostError {
     KeepDatabase(#[from] KeepError),
     /// The database of contexts.
     #[error(transparent)]
-    Central(#[from] ContextDatabaseError),
+    Database(#[from] ContextDatabaseError),
 }

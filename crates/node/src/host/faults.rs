@@ -24,26 +24,26 @@ pub(super) struct Faults {
     /// The worker whose records are being read.
     pub(super) worker: Option<u8>,
     /// Number of faults handled so far.
-    seen: u64,
+    handled: u64,
     /// Time of the last replacement of all workers.
     replaced: Option<Instant>,
 }
 
 impl Host {
     /// Handles the faults of the region since the last call.
-    pub(super) fn look_for_faults(&mut self, now: Instant) {
-        let count = self.ues.region.faults() - self.workers.faults.seen;
+    pub(super) fn check_faults(&mut self, now: Instant) {
+        let count = self.ues.region.faults() - self.workers.faults.handled;
         if count > 0 {
-            self.workers.faults.seen += count;
-            self.statistics.account.metrics.faults(Fault::StateRegion, count);
+            self.workers.faults.handled += count;
+            self.statistics.step_metrics.metrics.faults(Fault::StateRegion, count);
             self.replace_all(now, count);
         }
     }
 
     fn replace_all(&mut self, now: Instant, count: u64) {
-        let lately = self.workers.faults.replaced.is_some_and(|at| now.since(at) < REPLACED_EVERY);
+        let recently = self.workers.faults.replaced.is_some_and(|at| now.since(at) < REPLACED_EVERY);
         // The death of a stateful worker would lose its UEs.
-        if lately || self.ues.private.is_some() {
+        if recently || self.ues.private.is_some() {
             return tracing::error!(count, "state region has words that no worker writes");
         }
         self.workers.faults.replaced = Some(now);
@@ -58,7 +58,7 @@ impl Host {
     /// Handles a record whose effects do not decode: marks it as sent, drops its UE and replaces
     /// its worker.
     pub(super) fn broken_record(&mut self, buffer: Buffer) {
-        self.statistics.account.metrics.fault(Fault::StateRegion);
+        self.statistics.step_metrics.metrics.fault(Fault::StateRegion);
         let slot = self.ues.region.slot_of_buffer(buffer);
         let worker = self.workers.faults.worker;
         tracing::error!(slot = slot.map(Slot::number), worker, "bug or attack: committed record does not decode");
@@ -77,7 +77,7 @@ impl Host {
         let slots = (from..from.saturating_add(count)).filter_map(|number| self.ues.region.slot_at(number));
         let broken: Vec<Slot> = slots.filter(|slot| self.ues.region.is_broken(*slot)).collect();
         if !broken.is_empty() {
-            self.statistics.account.metrics.faults(Fault::StateRegion, broken.len() as u64);
+            self.statistics.step_metrics.metrics.faults(Fault::StateRegion, broken.len() as u64);
             tracing::error!(count = broken.len(), "UEs are lost: their records cannot be read");
             self.evict(&broken);
             self.replace_all(clock(), broken.len() as u64);
@@ -89,7 +89,7 @@ impl Host {
             let version = self.ues.own.evict(*slot);
             *self.ues.order.last(*slot) = version;
         }
-        self.ues.ids.give_back_all(|owner| slots.contains(&owner));
+        self.ues.ids.free_all(|owner| slots.contains(&owner));
     }
 
     /// Restores the words that a worker reads at its start. Called before a worker of this number

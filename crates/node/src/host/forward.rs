@@ -29,7 +29,7 @@ pub(super) fn ran_key(node: AssocId, ran_id: RanUeNgapId) -> u64 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PostResult {
     /// The event is in the UE's mailbox, or was dropped.
-    Taken,
+    Accepted,
     /// No NF is available for the UE.
     NoNf,
     /// No packet buffer is free.
@@ -38,10 +38,10 @@ enum PostResult {
 
 /// Time after the first message until the slot of a UE is checked. A UE without a record by then
 /// has come to nothing.
-const COMES_TO_LIFE: Duration = Duration::from_secs(5);
+const FIRST_COMMIT_WITHIN: Duration = Duration::from_secs(5);
 
 /// Number of deferred events at which the host stops taking inputs.
-pub(super) const MOST_HELD: usize = 16_384;
+pub(super) const MAX_DEFERRED: usize = 16_384;
 
 impl Host {
     pub(super) fn ngap(&mut self, assoc: AssocId, view: Result<ShallowView, Box<Fault>>, pdu: &[u8], answers: bool) {
@@ -52,7 +52,7 @@ impl Host {
                 return self.done();
             }
         };
-        let node = self.nodes.of(assoc);
+        let node = self.nodes.node_of(assoc);
         let of_ue = node.filter(|_| view.route != Route::Node);
         if of_ue.is_some_and(|node| self.nodes.is_repeat(node, assoc, pdu, self.current.arrived)) {
             tracing::debug!(
@@ -68,7 +68,7 @@ impl Host {
         match named {
             Ok((NamedUe::Connected(amf_id), node)) => match self.ues.region.slot_of(amf_id.ltmsi()) {
                 Some(slot) => {
-                    self.nodes.heard(node, assoc, slot);
+                    self.nodes.set_last_association(node, assoc, slot);
                     self.deliver(slot, &EventMessage::Ngap { assoc: node, amf_id, pdu }, view.kind);
                 }
                 None => {
@@ -99,7 +99,7 @@ impl Host {
     }
 
     pub(super) fn fault(&mut self, assoc: AssocId, fault: &Fault) {
-        self.statistics.account.fault(fault.kind, clock(), self.nodes.peer(assoc));
+        self.statistics.step_metrics.fault(fault.kind, clock(), self.nodes.peer(assoc));
         if let Some(pdu) = fault.answer() {
             self.egress.send(Command::Ngap { assoc, ue: None, key: 0, pdu });
         }
@@ -107,7 +107,7 @@ impl Host {
 
     /// Answers a faulty message that came by one of a RAN node's associations.
     pub(super) fn fault_of(&mut self, node: AssocId, fault: &Fault) {
-        if let Some(assoc) = self.nodes.way(node, None) {
+        if let Some(assoc) = self.nodes.association_to(node, None) {
             self.fault(assoc, fault);
         }
     }
@@ -125,7 +125,7 @@ impl Host {
         let known = tmsi.and_then(|tmsi| self.ues.region.lookup(Key::Tmsi, u64::from(tmsi.0)));
         let Some(slot) = known else { return self.newcomer((assoc, node), pdu, view) };
         let refused = !self.admits(view, true);
-        self.nodes.heard(node, assoc, slot);
+        self.nodes.set_last_association(node, assoc, slot);
         match refused {
             true => self.deliver(slot, &EventMessage::Congested { assoc: node, pdu }, view.kind),
             false => self.deliver(slot, &EventMessage::Initial { assoc: node, named: true, pdu }, view.kind),
@@ -156,7 +156,7 @@ impl Host {
         self.events.young.push_back((now, slot, ltmsi));
         self.half_open(slot, node, now);
         if let Some(by) = by {
-            self.nodes.heard(node, by, slot);
+            self.nodes.set_last_association(node, by, slot);
         }
         self.deliver(slot, &EventMessage::Initial { assoc: node, named: false, pdu }, view.kind);
     }
@@ -173,7 +173,7 @@ impl Host {
     /// workers. A UE with a record ends by its steps.
     pub(super) fn free_unused_slots(&mut self, now: Instant) {
         while let Some((at, slot, ltmsi)) = self.events.young.front().copied() {
-            if now.since(at) < COMES_TO_LIFE {
+            if now.since(at) < FIRST_COMMIT_WITHIN {
                 return;
             }
             self.events.young.pop_front();
@@ -188,7 +188,7 @@ impl Host {
             }
             // Does nothing if there is a record.
             if self.ues.own.abandon(slot) {
-                self.admission.half_open.leave(slot);
+                self.admission.half_open.remove(slot);
             }
         }
     }
@@ -196,8 +196,8 @@ impl Host {
     pub(super) fn pfcp(&mut self, upf: SocketAddr, seid: Seid, request: bool, message: &[u8]) {
         match self.ues.region.slot_of(seid.ltmsi()) {
             Some(slot) => {
-                let parcel = EventMessage::Pfcp { upf, seid, request, message };
-                self.deliver(slot, &parcel, NfKind::from_pfcp(message));
+                let event = EventMessage::Pfcp { upf, seid, request, message };
+                self.deliver(slot, &event, NfKind::from_pfcp(message));
             }
             None => {
                 if request {
@@ -210,35 +210,35 @@ impl Host {
 
     /// Refuses a request of a UPF about an unknown session.
     pub(super) fn unknown_session(&mut self, upf: SocketAddr, message: &[u8]) {
-        self.statistics.account.fault("pfcp-unknown-session", clock(), upf);
+        self.statistics.step_metrics.fault("pfcp-unknown-session", clock(), upf);
         self.egress.send(Command::RefuseReport { upf, message: message.to_vec() });
     }
 
     /// Delivers an event to the UE with this LTMSI. Drops it if there is none, and acknowledges its
     /// input.
-    pub(super) fn deliver_to(&mut self, ltmsi: Ltmsi, parcel: &EventMessage<'_>, kind: NfKind) {
+    pub(super) fn deliver_to(&mut self, ltmsi: Ltmsi, event: &EventMessage<'_>, kind: NfKind) {
         match self.ues.region.slot_of(ltmsi) {
-            Some(slot) => self.deliver(slot, parcel, kind),
+            Some(slot) => self.deliver(slot, event, kind),
             None => self.done(),
         }
     }
 
     /// Delivers an event to the UE of a slot.
-    pub(super) fn deliver(&mut self, slot: Slot, parcel: &EventMessage<'_>, kind: NfKind) {
+    pub(super) fn deliver(&mut self, slot: Slot, event: &EventMessage<'_>, kind: NfKind) {
         let (arrived, input) = (self.current.arrived, self.current.input);
         if self.cluster.is_some()
             && let Some(ltmsi) = self.ues.region.ltmsi_of(slot)
             && let Some(machine) = self.machine.as_mut().filter(|machine| machine.is_quiesced(ltmsi))
         {
-            let octets = parcel.encode(arrived, input, Vec::new());
+            let octets = event.encode(arrived, input, Vec::new());
             return machine.defer(ltmsi, DeferredEvent { slot, ltmsi, kind, octets });
         }
         let mut octets = std::mem::take(&mut self.ues.scratch);
         octets.clear();
-        octets = parcel.encode(arrived, input, octets);
+        octets = event.encode(arrived, input, octets);
         // No event overtakes deferred events of the same UE.
         let waits =
-            self.events.deferred_count.contains_key(&slot) || self.post(slot, &octets, kind) != PostResult::Taken;
+            self.events.deferred_count.contains_key(&slot) || self.post(slot, &octets, kind) != PostResult::Accepted;
         if let Some(ltmsi) = self.ues.region.ltmsi_of(slot).filter(|_| waits) {
             *self.events.deferred_count.entry(slot).or_default() += 1;
             self.events.deferred.push_back(DeferredEvent { slot, ltmsi, kind, octets: octets.clone() });
@@ -247,37 +247,37 @@ impl Host {
     }
 
     /// Posts deferred events. Returns false if so many remain that the host must not take inputs.
-    pub(super) fn release_held(&mut self) -> bool {
+    pub(super) fn post_deferred(&mut self) -> bool {
         if self.events.deferred.is_empty() {
             return true;
         }
-        let mut behind: FxHashSet<Slot> = FxHashSet::default();
-        let mut kept = Vec::new();
+        let mut blocked: FxHashSet<Slot> = FxHashSet::default();
+        let mut unposted = Vec::new();
         let mut room = true;
         // Without room for one event there is none for another.
-        while room && let Some(held) = self.events.deferred.pop_front() {
+        while room && let Some(event) = self.events.deferred.pop_front() {
             // The slot may belong to another UE.
-            let same = self.ues.region.slot_of(held.ltmsi) == Some(held.slot);
-            let place = match same {
-                true if behind.contains(&held.slot) => PostResult::NoNf,
-                true => self.post(held.slot, &held.octets, held.kind),
-                false => PostResult::Taken,
+            let same = self.ues.region.slot_of(event.ltmsi) == Some(event.slot);
+            let result = match same {
+                true if blocked.contains(&event.slot) => PostResult::NoNf,
+                true => self.post(event.slot, &event.octets, event.kind),
+                false => PostResult::Accepted,
             };
-            room = place != PostResult::NoRoom;
-            if place == PostResult::Taken {
-                if let Some(count) = self.events.deferred_count.get_mut(&held.slot) {
+            room = result != PostResult::NoRoom;
+            if result == PostResult::Accepted {
+                if let Some(count) = self.events.deferred_count.get_mut(&event.slot) {
                     *count -= 1;
                     if *count == 0 {
-                        self.events.deferred_count.remove(&held.slot);
+                        self.events.deferred_count.remove(&event.slot);
                     }
                 }
             } else {
-                behind.insert(held.slot);
-                kept.push(held);
+                blocked.insert(event.slot);
+                unposted.push(event);
             }
         }
-        kept.into_iter().rev().for_each(|held| self.events.deferred.push_front(held));
-        room && self.events.deferred.len() < MOST_HELD
+        unposted.into_iter().rev().for_each(|event| self.events.deferred.push_front(event));
+        room && self.events.deferred.len() < MAX_DEFERRED
     }
 
     /// Posts an event to the mailbox of a UE.
@@ -286,12 +286,12 @@ impl Host {
         let Some(packet) = self.ues.own.packet(self.events.sequence + 1, octets) else {
             if octets.len() > LARGE_PACKET_OCTETS {
                 // No buffer can hold the event, and waiting would block all inputs.
-                self.statistics.account.fault(
+                self.statistics.step_metrics.fault(
                     "limit",
                     clock(),
                     format_args!("an event of a UE has {} octets", octets.len()),
                 );
-                return PostResult::Taken;
+                return PostResult::Accepted;
             }
             if octets.len() > PACKET_OCTETS {
                 tracing::debug!(octets = octets.len(), "no large packet is free");
@@ -299,7 +299,7 @@ impl Host {
             return PostResult::NoRoom;
         };
         self.events.sequence += 1;
-        let worker = chosen.place.worker;
+        let worker = chosen.id.worker;
         let posted = self.ues.region.post(&self.ues.own, slot, packet, worker).or_else(|full| {
             match EventMessage::decode(octets) {
                 // A UE cannot avoid eviction by sending many messages.
@@ -313,29 +313,29 @@ impl Host {
                     self.workers.pools.record_violation(chosen.at);
                 }
                 if let Some(private) = &mut self.ues.private {
-                    private.entry(slot).or_insert_with(|| (chosen.place, Default::default()));
+                    private.entry(slot).or_insert_with(|| (chosen.id, Default::default()));
                 }
-                self.push(chosen.place, slot);
+                self.push(chosen.id, slot);
             }
             Ok(Posted::Queued) => {}
             Err(_) => {
                 // A well-behaved UE has a few messages waiting. Excess messages are dropped at the
                 // UE's own expense.
                 self.ues.own.free(packet);
-                self.statistics.account.fault("limit", clock(), "a UE has too many messages waiting");
+                self.statistics.step_metrics.fault("limit", clock(), "a UE has too many messages waiting");
             }
         }
-        PostResult::Taken
+        PostResult::Accepted
     }
 
     /// Selects the NF for an event of a UE that no worker holds: the NF of its procedure, else the
     /// one of the pool that is expected to finish first.
     pub(super) fn nf_for(&mut self, slot: Slot, kind: NfKind) -> Option<super::pools::NfChoice> {
         if let Some(private) = &self.ues.private
-            && let Some((place, _)) = private.get(&slot)
+            && let Some((id, _)) = private.get(&slot)
         {
             // A stateful worker keeps its UEs for life.
-            return self.workers.pools.by_pin(region_layout::nf_pin(place.worker, place.nf));
+            return self.workers.pools.by_pin(region_layout::nf_pin(id.worker, id.nf));
         }
         let pin = self.ues.region.pin_of(slot);
         if let Some(chosen) = self.workers.pools.by_pin(pin) {
@@ -347,23 +347,23 @@ impl Host {
     }
 
     /// Assigns a UE to an NF.
-    pub(super) fn push(&mut self, place: super::NfId, slot: Slot) {
+    pub(super) fn push(&mut self, id: super::NfId, slot: Slot) {
         // An unknown NF id belongs to a dead worker; its takeover is pending and includes the UE.
         // UEs that wait already go first.
-        let full = self.workers.unpushed.contains_key(&place);
+        let full = self.workers.unpushed.contains_key(&id);
         let pushed =
-            !full && self.workers.pools.at(place).is_some_and(|nf| nf.queue.push(u64::from(slot.number())).is_ok());
+            !full && self.workers.pools.at(id).is_some_and(|nf| nf.queue.push(u64::from(slot.number())).is_ok());
         if !pushed {
-            self.workers.unpushed.entry(place).or_default().push_back(slot);
+            self.workers.unpushed.entry(id).or_default().push_back(slot);
         }
-        call(&mut self.workers.rings, place);
+        request_wake(&mut self.workers.rings, id);
     }
 
     /// Wakes the workers with new work, once per pass of the loop. A woken worker on the same
     /// processor runs at once, and otherwise would do so for each UE.
     pub(super) fn wake(&mut self) {
-        for worker in self.workers.rings.iter_mut().filter(|w| w.called) {
-            worker.called = false;
+        for worker in self.workers.rings.iter_mut().filter(|w| w.wake_pending) {
+            worker.wake_pending = false;
             worker.bell.ring();
         }
     }
@@ -371,14 +371,14 @@ impl Host {
     /// Retries UEs that did not fit into a queue.
     pub(super) fn push_again(&mut self) {
         let (pools, rings) = (&self.workers.pools, &mut self.workers.rings);
-        self.workers.unpushed.retain(|place, slots| {
-            let Some(nf) = pools.at(*place) else { return true };
+        self.workers.unpushed.retain(|id, slots| {
+            let Some(nf) = pools.at(*id) else { return true };
             while let Some(slot) = slots.front() {
                 if nf.queue.push(u64::from(slot.number())).is_err() {
                     break;
                 }
                 slots.pop_front();
-                call(rings, *place);
+                request_wake(rings, *id);
             }
             !slots.is_empty()
         });
@@ -391,8 +391,8 @@ impl Host {
 }
 
 /// Marks the worker of an NF for waking.
-fn call(rings: &mut [WorkerRings], place: super::NfId) {
-    if let Some(worker) = rings.iter_mut().find(|w| w.number == place.worker) {
-        worker.called = true;
+fn request_wake(rings: &mut [WorkerRings], id: super::NfId) {
+    if let Some(worker) = rings.iter_mut().find(|w| w.number == id.worker) {
+        worker.wake_pending = true;
     }
 }

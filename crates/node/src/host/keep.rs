@@ -17,9 +17,9 @@ mod back;
 mod database;
 mod holder;
 
-pub(super) use back::Back;
+pub(super) use back::RestoringSessions;
 pub use database::KeepError;
-pub(super) use database::{Kept, take};
+pub(super) use database::{KeptContexts, acquire};
 pub(super) use holder::Renewal;
 
 use super::{Host, HostConfig, HostError};
@@ -60,7 +60,7 @@ pub(super) struct Keep {
 #[derive(Clone, Copy, Debug, Default)]
 struct Entry {
     /// Location of the context in the file.
-    place: Option<u32>,
+    location: Option<u32>,
     /// Version of the stored perpetual part.
     version: u32,
     /// True if the slot is in [`Keep::changed`].
@@ -87,7 +87,7 @@ impl Keep {
     /// # Errors
     ///
     /// Returns an error as [`Keep::open`] does.
-    pub(super) fn of_host(config: &HostConfig, is_member: bool) -> Result<Option<(Self, Opened)>, HostError> {
+    pub(super) fn open_for_host(config: &HostConfig, is_member: bool) -> Result<Option<(Self, Opened)>, HostError> {
         match &config.state.keep {
             Some(KeepConfig::File(kept)) if !is_member => Keep::open(kept, config.state.ues, &config.core),
             _ => Ok(None),
@@ -100,17 +100,17 @@ impl Keep {
     ///
     /// Returns an error if the file cannot be opened and the configuration requires it.
     fn open(config: &KeepFile, ues: u32, core: &CoreConfig) -> Result<Option<(Self, Opened)>, HostError> {
-        let until = std::time::Instant::now() + TAKEN_WITHIN;
+        let deadline = std::time::Instant::now() + TAKEN_WITHIN;
         let opened = loop {
             match ContextFile::open(&config.path, ues, mark(core), config.key.clone()) {
-                Err(ShmError::InUse(_)) if std::time::Instant::now() < until => {
+                Err(ShmError::InUse(_)) if std::time::Instant::now() < deadline => {
                     std::thread::sleep(std::time::Duration::from_millis(20));
                 }
                 opened => break opened,
             }
         };
         match opened {
-            Ok((file, opened)) => Ok(Some((Keep::of(file), opened))),
+            Ok((file, opened)) => Ok(Some((Keep::new(file), opened))),
             Err(error) if config.is_wanted => Err(error.into()),
             Err(error) => {
                 tracing::warn!(%error, "contexts are not kept for the next start; see state.keep");
@@ -119,7 +119,7 @@ impl Keep {
         }
     }
 
-    fn of(file: ContextFile) -> Self {
+    fn new(file: ContextFile) -> Self {
         Keep { file, entries: Vec::new(), changed: VecDeque::new(), is_full: false, snapshot: Snapshot::default() }
     }
 
@@ -133,21 +133,21 @@ impl Keep {
 
     /// Stores the COUNTs of a commit before its effects are sent.
     #[inline]
-    pub(super) fn committed(&mut self, slot: Slot, is_registered: bool, context: &[u8], now: Instant) {
+    pub(super) fn on_commit(&mut self, slot: Slot, is_registered: bool, context: &[u8], now: Instant) {
         let counts = if is_registered { Counts::from_record(context) } else { None };
         let entry = self.entry(slot);
         entry.is_registered = counts.is_some();
         let Some(counts) = counts else {
-            if let Some(place) = entry.place.take() {
-                self.file.take_out(place);
+            if let Some(location) = entry.location.take() {
+                self.file.take_out(location);
             }
             return;
         };
         let entry = *entry;
-        if let Some(place) = entry.place {
-            self.file.set(place, counts.word());
+        if let Some(location) = entry.location {
+            self.file.set(location, counts.word());
         }
-        if entry.place.is_none() || entry.version != counts.version {
+        if entry.location.is_none() || entry.version != counts.version {
             self.changed(slot, now);
         }
     }
@@ -176,21 +176,21 @@ impl Keep {
     fn store_one(&mut self, region: &Region, slot: Slot) {
         let entry = self.entry(slot);
         entry.is_changed = false;
-        let Entry { place, is_registered, .. } = *entry;
+        let Entry { location, is_registered, .. } = *entry;
         if !is_registered || !region.read(slot, &mut self.snapshot) {
             return;
         }
         let Some(counts) = Counts::from_record(&self.snapshot.context) else { return };
-        let Some(place) = place.or_else(|| self.file.place()) else { return self.full() };
-        match self.file.put(place, &self.snapshot.context) {
+        let Some(location) = location.or_else(|| self.file.place()) else { return self.full() };
+        match self.file.put(location, &self.snapshot.context) {
             Ok(()) => {
-                self.file.set(place, counts.word());
+                self.file.set(location, counts.word());
                 *self.entry(slot) =
-                    Entry { place: Some(place), version: counts.version, is_changed: false, is_registered: true };
+                    Entry { location: Some(location), version: counts.version, is_changed: false, is_registered: true };
             }
             Err(error) => {
-                self.file.take_out(place);
-                self.entry(slot).place = None;
+                self.file.take_out(location);
+                self.entry(slot).location = None;
                 tracing::debug!(%error, slot = slot.number(), "a context is not kept");
                 self.full();
             }
@@ -205,8 +205,8 @@ impl Keep {
     }
 
     /// Assigns a stored context to a slot.
-    fn adopt(&mut self, slot: Slot, place: u32, version: u32, now: Instant) {
-        *self.entry(slot) = Entry { place: Some(place), version, is_changed: false, is_registered: true };
+    fn adopt(&mut self, slot: Slot, location: u32, version: u32, now: Instant) {
+        *self.entry(slot) = Entry { location: Some(location), version, is_changed: false, is_registered: true };
         self.changed(slot, now);
     }
 }
@@ -229,9 +229,9 @@ impl Host {
     pub(super) fn resume(&mut self, mut keep: Keep, opened: Opened) {
         let (began, now) = (std::time::Instant::now(), clock());
         let mut tally = Tally::default();
-        for OpenedContext { index: place, word, octets } in opened.contexts {
-            if !self.resume_one(&mut keep, (place, word), &octets, &mut tally, now) {
-                keep.file.take_out(place);
+        for OpenedContext { index: location, word, octets } in opened.contexts {
+            if !self.resume_one(&mut keep, (location, word), &octets, &mut tally, now) {
+                keep.file.take_out(location);
             }
         }
         let Tally { resumed, sessions, older, unreadable, void } = tally;
@@ -260,7 +260,7 @@ impl Host {
     fn resume_one(
         &mut self,
         keep: &mut Keep,
-        (place, word): (u32, u64),
+        (location, word): (u32, u64),
         octets: &[u8],
         tally: &mut Tally,
         now: Instant,
@@ -279,14 +279,15 @@ impl Host {
             return false;
         };
         let mut next = Vec::new();
-        let goes_on = ue.resume(counts, &self.config, now) && context::encode_after(&ue, octets, &mut next).is_ok();
-        let slot = if goes_on { self.enter_context((ue.ltmsi, &ue), &next, || None) } else { None };
+        let is_resumable =
+            ue.resume(counts, &self.config, now) && context::encode_after(&ue, octets, &mut next).is_ok();
+        let slot = if is_resumable { self.enter_context((ue.ltmsi, &ue), &next, || None) } else { None };
         let Some(slot) = slot else {
             tally.void += 1;
             return false;
         };
-        keep.adopt(slot, place, version, now);
-        self.persistence.back.awaits(&ue);
+        keep.adopt(slot, location, version, now);
+        self.persistence.restoring.add(&ue);
         tally.resumed += 1;
         tally.sessions += ue.sessions.len();
         true
@@ -336,7 +337,7 @@ mod tests {
 
         fn open(&self) -> (Keep, Opened) {
             let file = ContextFile::open(&self.config.path, 4, 1, self.config.key.clone()).unwrap();
-            (Keep::of(file.0), file.1)
+            (Keep::new(file.0), file.1)
         }
 
         /// Commits the current state of the UE.
@@ -347,7 +348,7 @@ mod tests {
             self.region.read(slot, &mut seen);
             let record = vireo_store::region::CommitRecord { context: &self.octets, ..Default::default() };
             let _ = self.worker.commit(slot, &seen, &record).unwrap();
-            keep.committed(slot, self.ue.is_registered(), &self.octets, Instant(at));
+            keep.on_commit(slot, self.ue.is_registered(), &self.octets, Instant(at));
         }
 
         fn counts(&mut self, counts: (u32, u32)) {
@@ -360,10 +361,10 @@ mod tests {
     fn next(bench: &Bench) -> Vec<Option<(u32, u32)>> {
         let (keep, opened) = bench.open();
         drop(keep);
-        let of = |found: &OpenedContext| {
+        let counts = |found: &OpenedContext| {
             Counts::read(found.word, EncodedContext::new(&found.octets).unwrap().versions.perpetual)
         };
-        opened.contexts.iter().map(of).collect()
+        opened.contexts.iter().map(counts).collect()
     }
 
     #[test]
@@ -384,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn a_context_that_has_changed_is_stored_when_idle_or_in_time() {
+    fn changed_context_is_stored_when_idle_or_due() {
         let mut bench = Bench::new();
         let (mut keep, _) = bench.open();
         let slot = bench.worker.insert(bench.ue.ltmsi).unwrap();
@@ -401,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ue_that_deregisters_is_not_kept() {
+    fn deregistered_ue_is_removed_from_file() {
         let mut bench = Bench::new();
         let (mut keep, _) = bench.open();
         let slot = bench.worker.insert(bench.ue.ltmsi).unwrap();

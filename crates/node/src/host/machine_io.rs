@@ -71,11 +71,11 @@ impl Host {
         let Some(cluster) = self.cluster.as_mut() else { return };
         let EnteredUes { taken_over, received, handed_off } = std::mem::take(&mut cluster.entered);
         if taken_over > 0 {
-            self.statistics.account.metrics.messages(Flow::Promoted, taken_over as u64);
+            self.statistics.step_metrics.metrics.messages(Flow::Promoted, taken_over as u64);
             tracing::warn!(ues = taken_over, took = ?began.elapsed(), "UEs of a dead host were taken over");
         }
         if received > 0 {
-            self.statistics.account.metrics.messages(Flow::TakenOn, received as u64);
+            self.statistics.step_metrics.metrics.messages(Flow::TakenOn, received as u64);
             tracing::info!(ues = received, took = ?began.elapsed(), "UEs of other hosts are this one's now");
         }
         if handed_off > 0 {
@@ -155,7 +155,7 @@ impl Host {
         if self.has_left()
             && let Some(cluster) = &self.cluster
         {
-            cluster.member.replicator.tell_left();
+            cluster.member.replicator.set_left();
         }
     }
 
@@ -287,7 +287,7 @@ impl HostIo for Io<'_> {
     }
 
     fn insert(&mut self, ltmsi: Ltmsi, ue: &UeContext, context: &[u8]) -> Option<Slot> {
-        self.host.inputs.turn();
+        self.host.inputs.tick();
         if self.host.ues.region.slot_of(ltmsi).is_some() {
             // Inserting the UE would displace the other one.
             tracing::error!(%ltmsi, "a UE was not taken over: another one here has its number; please report it");
@@ -335,11 +335,11 @@ impl HostIo for Io<'_> {
     }
 
     fn remove(&mut self, slot: Slot) -> Option<Vec<u8>> {
-        self.host.inputs.turn();
+        self.host.inputs.tick();
         let mut record = Snapshot::default();
         if !self.host.ues.region.read(slot, &mut record) {
             if self.host.ues.own.abandon(slot) {
-                self.host.admission.half_open.leave(slot);
+                self.host.admission.half_open.remove(slot);
             }
             return None;
         }
@@ -414,7 +414,7 @@ impl HostIo for Io<'_> {
         let Outbox { ltmsi, key, seids, effects, .. } = outbox;
         if let Some(slot) = slot {
             // Later messages to the UE use the same association.
-            paths.into_iter().flatten().for_each(|(node, by)| self.host.nodes.goes_by(node, by, slot));
+            paths.into_iter().flatten().for_each(|(node, by)| self.host.nodes.restore_association(node, by, slot));
         }
         let mut seids = seids.into_iter();
         for (n, effect) in effects.into_iter().enumerate() {

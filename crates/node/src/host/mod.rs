@@ -100,7 +100,7 @@ const START_WITHIN: Duration = Duration::from_secs(20);
 pub struct Host {
     /// Dropped before `udm`: its threads end only when none of their answers waits for room here.
     inputs: HostReceiver,
-    door: HostSender,
+    input_sender: HostSender,
     config: Arc<CoreConfig>,
     ues: UeStore,
     workers: WorkerPool,
@@ -133,7 +133,7 @@ struct WorkerRings {
     returned: Receiver,
     bell: Bell,
     /// True if the worker has received work and was not woken for it yet.
-    called: bool,
+    wake_pending: bool,
 }
 
 /// An event for a UE that could not be posted at once.
@@ -152,14 +152,14 @@ impl Host {
     ///
     /// Returns an error if a worker does not start or the operating system refuses a resource.
     pub fn start(
-        frame: HostBuilder,
+        builder: HostBuilder,
         config: HostConfig,
         udm: Udm,
         metrics: Arc<Metrics>,
         egress: CommandSender,
     ) -> Result<Self, HostError> {
-        let HostBuilder { region, door, inputs, plan, member, smf } = frame;
-        let kept = keep::Keep::of_host(&config, member.is_some())?;
+        let HostBuilder { region, input_sender, inputs, plan, member, smf } = builder;
+        let kept = keep::Keep::open_for_host(&config, member.is_some())?;
         let mut rng = StdRng::from_os_rng();
         let mut tmsi_key = [0; 16];
         rng.fill_bytes(&mut tmsi_key);
@@ -169,7 +169,7 @@ impl Host {
             // This host owns no bucket before the first cluster map.
             region_layout::set_own(&region, |_| false);
         }
-        let (location, stored) = records::location(&config, member.is_some(), &door, &mut rng)?;
+        let (location, stored) = records::location(&config, member.is_some(), &input_sender, &mut rng)?;
         let stateful = location == Location::Worker;
         let instructions = WorkerConfig {
             core: config.core.clone(),
@@ -187,13 +187,14 @@ impl Host {
             return Err(HostError::Workers);
         }
         pools.calibrate(nf_scaler::calibrated());
-        let crew = nf_scaler::crew(&region, &config, plan, door.clone()).map_err(HostError::Crew)?;
+        let supervisor =
+            nf_scaler::start_supervisor(&region, &config, plan, input_sender.clone()).map_err(HostError::Supervisor)?;
         let ids = IdAllocator::new(region.clone(), &config.core, (&tmsi_key, part), StdRng::from_os_rng());
         let now = std::time::Instant::now();
         let workers = WorkerPool {
             pools,
             scaler: NfScaler::new(),
-            supervisor: crew,
+            supervisor,
             rings: Vec::new(),
             unpushed: FxHashMap::default(),
             returned: VecDeque::new(),
@@ -215,7 +216,7 @@ impl Host {
         };
         let mut host = Host {
             inputs,
-            door,
+            input_sender,
             ues,
             workers,
             events: EventQueues::default(),
@@ -234,15 +235,15 @@ impl Host {
             persistence: Persistence::default(),
             config: Arc::new(config.core),
         };
-        host.first_crew()?;
+        host.first_workers()?;
         kept.into_iter().for_each(|(keep, opened)| host.resume(keep, opened));
         stored.map_or(Ok(()), |kept| host.resume_stored(kept))?;
         Ok(host)
     }
 
     /// Starts the first workers and waits until they are ready.
-    fn first_crew(&mut self) -> Result<(), HostError> {
-        for purposes in self.workers.pools.first_crew() {
+    fn first_workers(&mut self) -> Result<(), HostError> {
+        for purposes in self.workers.pools.first_workers() {
             self.launch(&purposes);
         }
         let until = std::time::Instant::now() + START_WITHIN;
@@ -266,7 +267,7 @@ impl Host {
     pub fn run(mut self) {
         let mut gauges = Instant::default();
         loop {
-            self.inputs.turn();
+            self.inputs.tick();
             let mut busy = self.committed();
             while let Ok(input) = self.inputs.urgent.try_recv() {
                 if matches!(input, Input::Stop) {
@@ -276,7 +277,7 @@ impl Host {
                 busy = true;
             }
             // Deferred events precede new inputs.
-            let room = self.release_held() && self.unpushed() < UNPUSHED;
+            let room = self.post_deferred() && self.unpushed() < UNPUSHED;
             for _ in 0..if room { BATCH } else { 0 } {
                 match self.inputs.queue.try_recv() {
                     Ok(input) => self.input(input),
@@ -302,7 +303,11 @@ impl Host {
                 if self.cluster.is_some()
                     && let Some(machine) = &mut self.machine
                 {
-                    self.statistics.forgotten.update(machine.claims_mut(), &self.statistics.account.metrics, now);
+                    self.statistics.evicted_claims.update(
+                        machine.claims_mut(),
+                        &self.statistics.step_metrics.metrics,
+                        now,
+                    );
                 }
             }
             if !self.keep_contexts(!busy, now) && !busy {
@@ -312,20 +317,20 @@ impl Host {
     }
 
     /// Returns true if events or UEs wait for room.
-    fn is_held_up(&self) -> bool {
+    fn has_backlog(&self) -> bool {
         !self.events.deferred.is_empty() || !self.workers.unpushed.is_empty()
     }
 
     /// Waits for an input, a worker or the next deadline.
     fn sleep(&mut self) {
-        let blocked = self.is_held_up();
+        let blocked = self.has_backlog();
         let moving = self.is_moving();
-        let again = blocked || moving || self.nodes.is_disconnecting() || self.has_newcomers();
+        let retries = blocked || moving || self.nodes.is_disconnecting() || self.has_newcomers();
         let now = clock();
         let due = self.events.timers.next().into_iter().chain(self.nodes.contests.due()).min();
         let wait = due.map_or(Duration::from_secs(1), |at| at.since(now).into());
         // A worker that makes room does not wake the host for it.
-        let wait = wait.min(if again { Duration::from_micros(200) } else { self.workers.scaler.next(now) });
+        let wait = wait.min(if retries { Duration::from_micros(200) } else { self.workers.scaler.next(now) });
         let (inputs, rings) = (&self.inputs, &self.workers.rings);
         let member = self.cluster.as_deref().zip(self.owner());
         self.ues.bell.wait(wait, || {
@@ -340,19 +345,20 @@ impl Host {
     fn finish(mut self) {
         if self.cluster.is_some() {
             // Other hosts have taken over its UEs.
-            return self.dismiss();
+            return self.stop_workers();
         }
         // The contexts end with this process. NG Reset makes the RAN release all UEs at once.
         let cause = Cause::misc(CauseMisc::om_intervention);
-        let ways: Vec<_> = self.nodes.iter().filter_map(|(node, _)| self.nodes.way(node, None)).collect();
-        for assoc in ways {
+        let associations: Vec<_> =
+            self.nodes.iter().filter_map(|(node, _)| self.nodes.association_to(node, None)).collect();
+        for assoc in associations {
             self.egress.send(Command::Ngap { assoc, ue: None, key: 0, pdu: ran::ng_reset(cause.clone()) });
         }
-        self.dismiss();
+        self.stop_workers();
     }
 
     /// Stops the workers.
-    fn dismiss(mut self) {
+    fn stop_workers(mut self) {
         self.egress.flush();
         while self.keep_contexts(true, clock()) {}
         self.gauges();
@@ -363,7 +369,7 @@ impl Host {
         self.workers.supervisor.stop();
         if let Some(renewal) = self.persistence.renewal.take() {
             renewal.end();
-        } else if let Location::Central(config) = &self.workers.location
+        } else if let Location::Database(config) = &self.workers.location
             && !config.shared
             && let Err(error) = context_database::clear(config)
         {
@@ -372,7 +378,7 @@ impl Host {
     }
 
     fn gauges(&self) {
-        let metrics = &self.statistics.account.metrics;
+        let metrics = &self.statistics.step_metrics.metrics;
         metrics.population(Population::Gnbs, self.nodes.set_up());
         metrics.population(Population::Contexts, self.statistics.totals.contexts);
         metrics.population(Population::Registered, self.statistics.totals.registered);
@@ -404,11 +410,11 @@ impl Host {
         }
         match input {
             Input::Up { assoc, peer } => self.nodes.up(assoc, peer),
-            Input::Node(of) => self.node_told(*of),
+            Input::Node(of) => self.on_node_report(*of),
             Input::Down { assoc, restarted } => self.association_lost(assoc, restarted),
             Input::Alive { assoc } => self.node_lives(assoc),
-            Input::Endpoints(addresses) => self.balancer_there(&addresses),
-            Input::BalancerGone(left) => self.balancer_gone(*left),
+            Input::Endpoints(addresses) => self.on_balancer_up(&addresses),
+            Input::BalancerGone(lost) => self.on_balancer_lost(*lost),
             Input::Unsent(message) => self.send_again(*message),
             Input::Ngap { assoc, view, pdu, answers, .. } => self.ngap(assoc, view, &pdu, answers),
             Input::Authentication { ltmsi, answer } => {
@@ -430,16 +436,20 @@ impl Host {
                 // The requester may have timed out.
                 let _ = reply.try_send(self.status(&filter));
             }
-            Input::Deregister { supi, again, reply } => {
-                self.order(supi, &EventMessage::Deregister { reregister: again }, NfKind::StateManagement, &reply);
+            Input::Deregister { supi, reregister, reply } => {
+                self.order(supi, &EventMessage::Deregister { reregister }, NfKind::StateManagement, &reply);
             }
             Input::Relocate { supi, upf, reply } => {
                 self.order(supi, &EventMessage::Relocate { upf }, NfKind::Session, &reply);
             }
-            Input::Smf { ltmsi, key, number, ask, answer, carried, input } => {
-                let carried = carried.map(|carried| *carried);
+            Input::Smf { ltmsi, key, number, request, answer, sm_context, input } => {
+                let sm_context = sm_context.map(|sm_context| *sm_context);
                 self.current.input = input;
-                self.deliver_to(ltmsi, &EventMessage::Smf { key, number, ask, answer, carried }, NfKind::Session);
+                self.deliver_to(
+                    ltmsi,
+                    &EventMessage::Smf { key, number, request, answer, sm_context },
+                    NfKind::Session,
+                );
             }
             Input::Transfer { supi, key, transfer, input } => {
                 self.current.input = input;
@@ -455,7 +465,7 @@ impl Host {
             Input::Returned { of } => self.ues.ids.returned(&of.0, &of.1),
             Input::Leave => self.egress.send(Command::Leave),
             Input::LeaveGranted => self.on_leave_granted(),
-            Input::WorkerEvent(notice) => self.notice(notice),
+            Input::WorkerEvent(event) => self.on_worker_event(event),
             Input::Reclaimed { worker } => self.workers.scaler.reclaimed(worker),
             Input::Stop => {}
         }
@@ -482,8 +492,8 @@ impl Host {
             }
         }
         self.free_unused_slots(now);
-        self.tell_lost();
-        self.tell_disconnected();
+        self.notify_upf_loss();
+        self.notify_disconnected();
         self.settle_contests(now);
         self.serve_ran_nodes(now);
         self.scale_nfs(now);
@@ -502,7 +512,7 @@ impl Host {
     }
 
     /// Notifies UEs whose sessions a UPF has lost, a few per call.
-    fn tell_lost(&mut self) {
+    fn notify_upf_loss(&mut self) {
         const AT_A_TIME: u32 = 256;
         let Some((upf, from)) = self.events.lost.pop_front() else { return };
         if self.events.deferred.len() < BATCH {

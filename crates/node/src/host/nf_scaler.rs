@@ -18,7 +18,7 @@ use vireo_types::Instant;
 /// Interval of the scaling decisions.
 const EVERY: vireo_types::Duration = vireo_types::Duration::from_millis(100);
 /// Interval of polling the queues for the shares of the NFs.
-const LOOKS: vireo_types::Duration = vireo_types::Duration(500);
+const CHECK_INTERVAL: vireo_types::Duration = vireo_types::Duration(500);
 /// Consecutive decisions with violations before a pool gets another NF. Raising its priority comes
 /// first.
 const PERSISTENT: u32 = 3;
@@ -30,7 +30,7 @@ const WEIGHT_STEP: f64 = 0.2;
 /// State of the NF scaler.
 #[derive(Debug)]
 pub(super) struct NfScaler {
-    looked: Instant,
+    checked_at: Instant,
     controlled: Instant,
     /// Worker numbers in use.
     numbers: [bool; 256],
@@ -56,7 +56,7 @@ impl NfScaler {
         let mut numbers = [false; 256];
         numbers[usize::from(HOST)] = true;
         NfScaler {
-            looked: Instant::default(),
+            checked_at: Instant::default(),
             controlled: Instant::default(),
             numbers,
             late: FxHashMap::default(),
@@ -120,11 +120,11 @@ pub(super) fn calibrated() -> impl Fn(Purpose) -> u64 {
 }
 
 /// Starts the supervisor of a host's worker processes.
-pub(super) fn crew(
+pub(super) fn start_supervisor(
     region: &Region,
     config: &HostConfig,
     plan: RegionLayout,
-    door: HostSender,
+    input_sender: HostSender,
 ) -> std::io::Result<Supervisor> {
     let settings = SupervisorConfig {
         stopped_after: config.pools.stopped_after,
@@ -144,16 +144,16 @@ pub(super) fn crew(
         let serving = watched.shared_word(plan.nf_word(worker, 0, NF_SERVING)).load(Ordering::Relaxed) != 0;
         serving || queues.get(usize::from(worker)).is_some_and(|nfs: &Vec<_>| nfs.iter().any(|q| !q.is_empty()))
     };
-    supervisor::start(region.clone(), settings, waiting, move |notice| {
+    supervisor::start(region.clone(), settings, waiting, move |event| {
         // The send fails only without a host.
-        let _ = door.send_urgent(Input::WorkerEvent(notice));
+        let _ = input_sender.send_urgent(Input::WorkerEvent(event));
     })
 }
 
 impl Host {
     /// Handles an event of a worker process.
-    pub(super) fn notice(&mut self, notice: WorkerEvent) {
-        match notice {
+    pub(super) fn on_worker_event(&mut self, event: WorkerEvent) {
+        match event {
             WorkerEvent::Up { worker, pid, took } => {
                 tracing::debug!(worker, pid, ?took, "a worker is ready");
                 self.arrived(worker, pid);
@@ -183,16 +183,16 @@ impl Host {
 
     /// Runs the periodic tasks of the NF scaler.
     pub(super) fn scale_nfs(&mut self, now: Instant) {
-        if now.since(self.workers.scaler.looked) >= LOOKS {
-            self.workers.scaler.looked = now;
-            self.workers.pools.look(&self.ues.region);
-            self.look_at_room();
+        if now.since(self.workers.scaler.checked_at) >= CHECK_INTERVAL {
+            self.workers.scaler.checked_at = now;
+            self.workers.pools.update_shares(&self.ues.region);
+            self.update_overload();
         }
         if now.since(self.workers.scaler.controlled) < EVERY {
             return;
         }
         self.workers.scaler.controlled = now;
-        self.look_for_faults(now);
+        self.check_faults(now);
         self.workers.pools.measure(&self.ues.region);
         self.workers.pools.fill();
         self.scale();
@@ -242,10 +242,10 @@ impl Host {
         if self.workers.pools.count(purpose).0 >= processors {
             return;
         }
-        let Some(place) = self.workers.pools.activate(purpose) else { return };
+        let Some(id) = self.workers.pools.activate(purpose) else { return };
         let (active, idle) = self.workers.pools.count(purpose);
         let took = began.elapsed();
-        tracing::info!(?purpose, ?place, active, ?took, "a pool has another NF: it was late again and again");
+        tracing::info!(?purpose, ?id, active, ?took, "a pool has another NF: it was late again and again");
         // Keeps another NF idle if the machine has a processor for it.
         if idle == 0 && active < processors {
             self.launch(&[(purpose, false)]);

@@ -27,24 +27,29 @@ use vireo_types::{AssocId, Ltmsi};
 /// UEs of a lost RAN node that are notified in one batch, and the queue fill level that must not be
 /// exceeded before. All at once would count as overload, and the host would reject UEs of other
 /// nodes.
-const TOLD_AT_ONCE: usize = 64;
-const CALM: f64 = 0.1;
+const MAX_NOTIFIED: usize = 64;
+const MAX_FILL: f64 = 0.1;
 
 /// Returns the association that was selected for a RAN node, if any.
-pub(super) fn select_association(ways: EffectAssociations, node: AssocId) -> Option<AssocId> {
-    ways.into_iter().flatten().find(|(of, _)| *of == node).map(|(_, by)| by)
+pub(super) fn select_association(paths: EffectAssociations, node: AssocId) -> Option<AssocId> {
+    paths.into_iter().flatten().find(|(of, _)| *of == node).map(|(_, by)| by)
 }
 
 impl Host {
     /// Handles the loss or restart of an association. If its RAN node has no other, the node's UEs
     /// become idle.
     pub(super) fn association_lost(&mut self, assoc: AssocId, restarted: bool) {
-        match self.nodes.lost(assoc, restarted) {
+        match self.nodes.remove_association(assoc, restarted) {
             AssociationLoss::Nothing => {
                 tracing::info!(assoc = assoc.0, restarted, "an association without NG Setup is gone")
             }
-            AssociationLoss::Fewer(left) => {
-                tracing::warn!(assoc = assoc.0, restarted, left, "a RAN node has lost an association, and has others");
+            AssociationLoss::Fewer(remaining) => {
+                tracing::warn!(
+                    assoc = assoc.0,
+                    restarted,
+                    remaining,
+                    "a RAN node has lost an association, and has others"
+                );
             }
             AssociationLoss::Last(RemovedNode { node, name, ues, .. }) => {
                 tracing::info!(assoc = assoc.0, restarted, name, "a RAN node is gone");
@@ -52,7 +57,7 @@ impl Host {
                     // At once: the next messages of the same association may concern the same UEs.
                     ues.into_iter().for_each(|slot| self.connection_lost(slot, node));
                 } else {
-                    self.nodes.gone.push((node, ues));
+                    self.nodes.disconnected.push((node, ues));
                 }
                 let nodes = &self.nodes;
                 self.stale.retain(|node| nodes.get(node).is_some());
@@ -64,16 +69,16 @@ impl Host {
     /// Handles the loss of a balancer. RAN nodes with associations to other balancers receive an
     /// AMF Configuration Update: by themselves they may consider the balancer alive for seconds.
     /// Messages that the balancer did not confirm are sent by other associations.
-    pub(super) fn balancer_gone(&mut self, left: LostBalancer) {
-        let LostBalancer { associations, endpoints, unsent } = left;
+    pub(super) fn on_balancer_lost(&mut self, remaining: LostBalancer) {
+        let LostBalancer { associations, endpoints, unsent } = remaining;
         let mut nodes: Vec<AssocId> = Vec::new();
         for assoc in associations {
-            nodes.extend(self.nodes.carried_by_another(assoc));
+            nodes.extend(self.nodes.remember_node(assoc));
             self.association_lost(assoc, false);
         }
         nodes.sort_unstable();
         nodes.dedup();
-        if self.speaks() && !endpoints.is_empty() {
+        if self.is_ran_responder() && !endpoints.is_empty() {
             let pdu = ran::remove_associations(&endpoints);
             for node in nodes {
                 self.update_node(node, &pdu);
@@ -87,20 +92,20 @@ impl Host {
 
     /// Asks all RAN nodes for an association with a new or recovered balancer, if `n2_endpoints`
     /// contains its addresses.
-    pub(super) fn balancer_there(&mut self, addresses: &[IpAddr]) {
-        let wanted: Vec<IpAddr> =
+    pub(super) fn on_balancer_up(&mut self, addresses: &[IpAddr]) {
+        let configured: Vec<IpAddr> =
             addresses.iter().copied().filter(|address| self.config.n2_endpoints.contains(address)).collect();
-        if !wanted.is_empty() && self.speaks() {
+        if !configured.is_empty() && self.is_ran_responder() {
             let nodes: Vec<AssocId> = self.nodes.iter().map(|(node, _)| node).collect();
-            let pdu = ran::add_associations(&wanted);
+            let pdu = ran::add_associations(&configured);
             nodes.into_iter().for_each(|node| self.update_node(node, &pdu));
         }
     }
 
     /// Sends an AMF Configuration Update to a RAN node.
     fn update_node(&mut self, node: AssocId, pdu: &[u8]) {
-        if let Some(assoc) = self.nodes.way(node, None) {
-            self.nodes.asked(assoc);
+        if let Some(assoc) = self.nodes.association_to(node, None) {
+            self.nodes.count_update(assoc);
             self.egress.send(Command::Ngap { assoc, ue: None, key: 0, pdu: pdu.to_vec() });
         }
     }
@@ -109,29 +114,29 @@ impl Host {
     /// if any.
     pub(super) fn send_again(&mut self, message: UnackedMessage) {
         let UnackedMessage { assoc: gone, ue, key, pdu } = message;
-        if let Some(assoc) = self.nodes.instead_of(gone, self.ues.region.slot_of(ue)) {
+        if let Some(assoc) = self.nodes.alternative_to(gone, self.ues.region.slot_of(ue)) {
             self.egress.send(Command::Ngap { assoc, ue: Some(ue), key, pdu });
         }
     }
 
     /// Notifies a batch of UEs whose RAN nodes are gone.
-    pub(super) fn tell_disconnected(&mut self) {
-        while let Some((assoc, mut ues)) = self.nodes.gone.pop() {
+    pub(super) fn notify_disconnected(&mut self) {
+        while let Some((assoc, mut ues)) = self.nodes.disconnected.pop() {
             // Messages in transit between an NF and a UPF return to a queue too.
             let queued = self.workers.pools.iter().map(|nf| nf.queue.len()).max().unwrap_or(0);
             let waiting = queued + self.egress.len() + self.inputs.queue.len();
-            let calm = CALM * f64::from(self.ues.region.config().ring_cells);
-            if self.is_held_up() || waiting as f64 > calm {
-                return self.nodes.gone.push((assoc, ues));
+            let calm = MAX_FILL * f64::from(self.ues.region.config().ring_cells);
+            if self.has_backlog() || waiting as f64 > calm {
+                return self.nodes.disconnected.push((assoc, ues));
             }
-            for slot in ues.split_off(ues.len().saturating_sub(TOLD_AT_ONCE)) {
+            for slot in ues.split_off(ues.len().saturating_sub(MAX_NOTIFIED)) {
                 // A UE that was removed meanwhile needs no notification.
                 if self.ues.region.ltmsi_of(slot).is_some() {
                     self.connection_lost(slot, assoc);
                 }
             }
             if !ues.is_empty() {
-                self.nodes.gone.push((assoc, ues));
+                self.nodes.disconnected.push((assoc, ues));
             }
         }
     }
@@ -177,15 +182,15 @@ impl Host {
         key: u64,
         pdu: Vec<u8>,
     ) {
-        let meant = by.filter(|by| self.nodes.of(*by) == Some(node));
+        let selected = by.filter(|by| self.nodes.node_of(*by) == Some(node));
         // A RAN node that is gone has released its UEs.
-        if let Some(assoc) = meant.or_else(|| self.nodes.way(node, slot)) {
+        if let Some(assoc) = selected.or_else(|| self.nodes.association_to(node, slot)) {
             self.egress.send(Command::Ngap { assoc, ue: Some(ue), key, pdu });
         }
     }
 
     /// Reports the RAN node of its further associations to their balancers.
-    fn tell_node(&mut self, node: AssocId) {
+    fn report_node(&mut self, node: AssocId) {
         let Some(known) = self.nodes.get(node).filter(|_| self.cluster.is_some()) else { return };
         for assoc in known.further(node) {
             let of = AssociationOwner { assoc, node, record: known.record.clone() };
@@ -195,9 +200,9 @@ impl Host {
 
     /// Records the RAN node of an association, as reported by a balancer. The association may
     /// have been bound before this host joined.
-    pub(super) fn node_told(&mut self, of: AssociationOwner) {
+    pub(super) fn on_node_report(&mut self, of: AssociationOwner) {
         let AssociationOwner { assoc, node, record } = of;
-        if self.nodes.told(assoc, node, record) {
+        if self.nodes.bind_reported(assoc, node, record) {
             self.post_nodes();
         }
     }
@@ -229,7 +234,7 @@ impl Host {
             return;
         }
         let now = clock();
-        let bound = self.nodes.of(assoc);
+        let bound = self.nodes.node_of(assoc);
         // The first message of a further association names its RAN node.
         let named = if bound.is_none() { ran::named(pdu) } else { None };
         let node = bound.or_else(|| self.nodes.find(named?));
@@ -240,9 +245,9 @@ impl Host {
         let mut record = before.clone();
         let outcome = ran::step(&mut record, pdu, &self.config);
         if let Some(fault) = outcome.fault {
-            self.statistics.account.fault(fault, now, self.nodes.peer(assoc));
+            self.statistics.step_metrics.fault(fault, now, self.nodes.peer(assoc));
             if fault.starts_with("ng-setup") {
-                self.statistics.account.metrics.procedures.failed(Procedure::NgSetup, Failure::Cause(0));
+                self.statistics.step_metrics.metrics.procedures.failed(Procedure::NgSetup, Failure::Cause(0));
             }
         }
         let begins = outcome.request == Some(RanStepRequest::Erase);
@@ -264,7 +269,7 @@ impl Host {
                 self.post_nodes();
             }
             if bound.is_none() || before.as_ref() != Some(record) {
-                self.tell_node(node);
+                self.report_node(node);
             }
         }
         match outcome.request {
@@ -278,21 +283,21 @@ impl Host {
         }
         if begins && answers && !self.config.n2_endpoints.is_empty() {
             let pdu = ran::add_associations(&self.config.n2_endpoints);
-            self.nodes.asked(assoc);
+            self.nodes.count_update(assoc);
             self.egress.send(Command::Ngap { assoc, ue: None, key: 0, pdu });
         }
         if begins && bound.is_none() {
-            self.tell_new_node(assoc);
+            self.relieve_new_node(assoc);
         }
     }
 
     fn request(&mut self, assoc: AssocId, record: Option<RanNode>, request: RanStepRequest, answers: bool) {
         let now = clock();
         let procedures = |p| {
-            self.statistics.account.metrics.procedures.started(p);
-            self.statistics.account.metrics.procedures.succeeded(p, clock().since(now));
+            self.statistics.step_metrics.metrics.procedures.started(p);
+            self.statistics.step_metrics.metrics.procedures.succeeded(p, clock().since(now));
         };
-        let node = self.nodes.of(assoc).unwrap_or(assoc);
+        let node = self.nodes.node_of(assoc).unwrap_or(assoc);
         match request {
             RanStepRequest::Erase => {
                 procedures(Procedure::NgSetup);
@@ -321,10 +326,10 @@ impl Host {
     /// Processes the acknowledgement of an AMF Configuration Update.
     fn updated(&mut self, assoc: AssocId, failed: usize) {
         let peer = self.nodes.peer(assoc);
-        if self.nodes.answered(assoc) {
+        if self.nodes.acknowledge_update(assoc) {
             tracing::info!(assoc = assoc.0, %peer, failed, "a RAN node knows the further addresses of this AMF");
         } else {
-            self.statistics.account.fault("unsolicited-acknowledgement", clock(), peer);
+            self.statistics.step_metrics.fault("unsolicited-acknowledgement", clock(), peer);
         }
     }
 
@@ -333,15 +338,15 @@ impl Host {
     fn begin(&mut self, assoc: AssocId, record: RanNode, answers: bool) {
         let peer = self.nodes.peer(assoc);
         tracing::info!(assoc = assoc.0, %peer, name = record.name, gnb = ?record.id, "NG is set up");
-        for RemovedNode { node, ues, left, .. } in self.nodes.begin(assoc, record) {
+        for RemovedNode { node, ues, remaining, .. } in self.nodes.begin(assoc, record) {
             self.drop_newcomers(node);
             if node == assoc {
                 // At once: the next messages with the same number may concern the same UEs.
                 ues.into_iter().for_each(|slot| self.connection_lost(slot, node));
             } else {
-                self.nodes.gone.push((node, ues));
+                self.nodes.disconnected.push((node, ues));
             }
-            for old in left.into_iter().filter(|_| answers) {
+            for old in remaining.into_iter().filter(|_| answers) {
                 tracing::warn!(
                     assoc = old.0,
                     %peer,
@@ -351,7 +356,7 @@ impl Host {
             }
         }
         self.post_nodes();
-        self.tell_node(assoc);
+        self.report_node(assoc);
     }
 
     /// Returns the UE of a connection that a partial NG Reset names by either UE NGAP ID.

@@ -3,7 +3,7 @@
 //! Overload Start (TS 38.413 8.7.7) asks RAN nodes to send fewer new UEs. Procedures in progress
 //! are always completed.
 
-use super::forward::MOST_HELD;
+use super::forward::MAX_DEFERRED;
 use super::{Host, INPUTS};
 use rustc_hash::FxHashMap;
 use vireo_cluster::Command;
@@ -21,7 +21,7 @@ pub(super) struct Overload {
     config: OverloadConfig,
     pub(super) level: Level,
     /// Action requested from all RAN nodes.
-    asked: Option<OverloadAction>,
+    requested: Option<OverloadAction>,
     /// RAN nodes with a request of their own: their new UEs wait too long.
     crowded: FxHashMap<AssocId, OverloadAction>,
     /// Number of rejected first messages.
@@ -30,12 +30,12 @@ pub(super) struct Overload {
 
 impl Overload {
     pub(super) fn new(config: OverloadConfig) -> Self {
-        Overload { config, level: Level::Normal, asked: None, crowded: FxHashMap::default(), refused: 0 }
+        Overload { config, level: Level::Normal, requested: None, crowded: FxHashMap::default(), refused: 0 }
     }
 
     /// Returns true if the fill level must be checked again soon.
     pub(super) fn is_on(&self) -> bool {
-        self.asked.is_some() || self.level != Level::Normal || !self.crowded.is_empty()
+        self.requested.is_some() || self.level != Level::Normal || !self.crowded.is_empty()
     }
 
     /// Returns a waiting time as a fraction of `overload.wait`.
@@ -56,11 +56,11 @@ impl Host {
     fn fill(&self) -> f64 {
         let of = |waiting: usize, room: usize| waiting as f64 / room as f64;
         let waits = self.admission.overload.part_of_wait(self.workers.pools.longest_wait());
-        waits.max(of(self.events.deferred.len(), MOST_HELD)).max(of(self.inputs.queue.len(), INPUTS)).min(1.0)
+        waits.max(of(self.events.deferred.len(), MAX_DEFERRED)).max(of(self.inputs.queue.len(), INPUTS)).min(1.0)
     }
 
     /// Updates the overload level and the requests to RAN nodes.
-    pub(super) fn look_at_room(&mut self) {
+    pub(super) fn update_overload(&mut self) {
         let OverloadConfig { registrations, procedures, start, stop, .. } = self.admission.overload.config;
         let fill = self.fill();
         let level =
@@ -69,16 +69,17 @@ impl Host {
             tracing::info!(?level, fill, "what is turned away has changed");
             self.admission.overload.level = level;
         }
-        let asked = relief(self.admission.overload.asked, fill, level, start, stop);
-        if asked != self.admission.overload.asked {
-            let before = std::mem::replace(&mut self.admission.overload.asked, asked);
+        let requested = relief(self.admission.overload.requested, fill, level, start, stop);
+        if requested != self.admission.overload.requested {
+            let before = std::mem::replace(&mut self.admission.overload.requested, requested);
             // A change of a few percent is not worth a message to every RAN node.
-            let same = matches!((before, asked), (Some(b), Some(a)) if b.action == a.action && b.percent >= a.percent);
+            let same =
+                matches!((before, requested), (Some(b), Some(a)) if b.action == a.action && b.percent >= a.percent);
             if !same {
-                tracing::warn!(?asked, fill, "RAN nodes are told how much to keep from this core");
-                let ways = self.nodes.iter().filter_map(|(node, _)| self.nodes.way(node, None));
-                let ways: Vec<AssocId> = ways.collect();
-                ways.into_iter().for_each(|assoc| self.tell_relief(assoc));
+                tracing::warn!(?requested, fill, "RAN nodes are told how much to keep from this core");
+                let associations = self.nodes.iter().filter_map(|(node, _)| self.nodes.association_to(node, None));
+                let associations: Vec<AssocId> = associations.collect();
+                associations.into_iter().for_each(|assoc| self.send_relief(assoc));
             }
         }
         self.relieve_of_newcomers();
@@ -86,7 +87,7 @@ impl Host {
 
     /// Sends Overload Start to RAN nodes whose new UEs wait too long, and Overload Stop afterwards.
     fn relieve_of_newcomers(&mut self) {
-        if self.admission.overload.asked.is_some() {
+        if self.admission.overload.requested.is_some() {
             // All RAN nodes have received Overload Start, and will receive Overload Stop.
             return self.admission.overload.crowded.clear();
         }
@@ -97,20 +98,20 @@ impl Host {
         for (node, wait) in waits.into_iter().chain(idle.into_iter().map(|node| (node, Duration::default()))) {
             let fill = self.admission.overload.part_of_wait(wait).min(1.0);
             let before = self.admission.overload.crowded.get(&node).copied();
-            let asked = relief(before, fill, Level::Registrations, start, stop);
+            let requested = relief(before, fill, Level::Registrations, start, stop);
             // As for all RAN nodes, a smaller reduction is not worth a message.
-            if asked.map(|asked| asked.percent) <= before.map(|before| before.percent)
-                && asked.is_some() == before.is_some()
+            if requested.map(|requested| requested.percent) <= before.map(|before| before.percent)
+                && requested.is_some() == before.is_some()
             {
                 continue;
             }
-            match asked {
-                Some(asked) => self.admission.overload.crowded.insert(node, asked),
+            match requested {
+                Some(requested) => self.admission.overload.crowded.insert(node, requested),
                 None => self.admission.overload.crowded.remove(&node),
             };
-            if let Some(assoc) = self.nodes.way(node, None) {
-                tracing::debug!(assoc = assoc.0, ?asked, "new UEs of a RAN node wait");
-                let pdu = asked.map_or_else(ran::overload_stop, ran::overload_start);
+            if let Some(assoc) = self.nodes.association_to(node, None) {
+                tracing::debug!(assoc = assoc.0, ?requested, "new UEs of a RAN node wait");
+                let pdu = requested.map_or_else(ran::overload_stop, ran::overload_start);
                 self.egress.send(Command::Ngap { assoc, ue: None, key: 0, pdu });
             }
         }
@@ -127,19 +128,19 @@ impl Host {
             level: level.into(),
             fill: self.fill(),
             refused: self.admission.overload.refused,
-            reduction_percent: self.admission.overload.asked.map(|relief| relief.percent),
+            reduction_percent: self.admission.overload.requested.map(|relief| relief.percent),
         }
     }
 
-    fn tell_relief(&mut self, assoc: AssocId) {
-        let pdu = self.admission.overload.asked.map_or_else(ran::overload_stop, ran::overload_start);
+    fn send_relief(&mut self, assoc: AssocId) {
+        let pdu = self.admission.overload.requested.map_or_else(ran::overload_stop, ran::overload_start);
         self.egress.send(Command::Ngap { assoc, ue: None, key: 0, pdu });
     }
 
     /// Sends Overload Start to a newly set up RAN node if the others have received it.
-    pub(super) fn tell_new_node(&mut self, assoc: AssocId) {
-        if self.admission.overload.asked.is_some() {
-            self.tell_relief(assoc);
+    pub(super) fn relieve_new_node(&mut self, assoc: AssocId) {
+        if self.admission.overload.requested.is_some() {
+            self.send_relief(assoc);
         }
     }
 

@@ -44,7 +44,7 @@ pub(crate) enum State {
 /// One NF of a host.
 #[derive(Debug)]
 pub(crate) struct Nf {
-    pub(crate) place: NfId,
+    pub(crate) id: NfId,
     pub(crate) purpose: Purpose,
     pub(crate) state: State,
     pub(crate) queue: Ring,
@@ -59,25 +59,25 @@ pub(crate) struct Nf {
     recent: u32,
     pub(crate) violated: u64,
     /// Counters of the worker at the last measurement: busy nanoseconds, procedures.
-    seen: (u64, u64),
+    measured: (u64, u64),
     /// Busy nanoseconds at the last computation of the weights, and true if they grew since the one
     /// before.
     worked: u64,
-    lately: bool,
+    recently_busy: bool,
 }
 
 /// Initial value of `T_t` in nanoseconds: a procedure of a few messages.
 const FIRST_GUESS: u64 = 40_000;
 
-fn pinned(pin: u64) -> Option<NfId> {
-    let place = pin.checked_sub(1)?;
-    Some(NfId { worker: u8::try_from(place >> 8).ok()?, nf: place as u8 })
+fn nf_of_pin(pin: u64) -> Option<NfId> {
+    let id = pin.checked_sub(1)?;
+    Some(NfId { worker: u8::try_from(id >> 8).ok()?, nf: id as u8 })
 }
 
 /// Result of the NF selection for a procedure.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NfChoice {
-    pub(crate) place: NfId,
+    pub(crate) id: NfId,
     /// Index in the list of NFs.
     pub(crate) at: usize,
     /// True if the procedure would miss its latency objective.
@@ -93,10 +93,10 @@ pub(crate) struct Pools {
     nfs: Vec<Nf>,
     /// Active NFs by purpose, and NFs by id. Both are rebuilt whenever an NF changes.
     active: FxHashMap<Purpose, SmallVec<[usize; 4]>>,
-    places: Vec<Option<usize>>,
-    /// `T_t` by purpose.
+    positions: Vec<Option<usize>>,
+    /// Estimated service time `T_t` (seed 1) of each purpose.
     times: FxHashMap<Purpose, ServiceTime>,
-    turn: u64,
+    round_robin: u64,
 }
 
 impl Pools {
@@ -107,9 +107,9 @@ impl Pools {
             plan,
             nfs: Vec::new(),
             active: FxHashMap::default(),
-            places: Vec::new(),
+            positions: Vec::new(),
             times: FxHashMap::default(),
-            turn: 0,
+            round_robin: 0,
         };
         pools.times = pools.purposes().into_iter().map(|p| (p, ServiceTime::new(FIRST_GUESS))).collect();
         pools
@@ -118,26 +118,26 @@ impl Pools {
     /// Rebuilds the indexes after a change of an NF.
     fn index(&mut self) {
         self.active.clear();
-        self.places.clear();
+        self.positions.clear();
         for (at, nf) in self.nfs.iter().enumerate() {
-            let place = self.number(nf.place);
-            if self.places.len() <= place {
-                self.places.resize(place + 1, None);
+            let id = self.number(nf.id);
+            if self.positions.len() <= id {
+                self.positions.resize(id + 1, None);
             }
-            self.places[place] = Some(at);
+            self.positions[id] = Some(at);
             if nf.state == State::Active {
                 self.active.entry(nf.purpose).or_default().push(at);
             }
         }
     }
 
-    fn number(&self, place: NfId) -> usize {
-        usize::from(place.worker) * usize::from(self.plan.nfs) + usize::from(place.nf)
+    fn number(&self, id: NfId) -> usize {
+        usize::from(id.worker) * usize::from(self.plan.nfs) + usize::from(id.nf)
     }
 
     /// Returns the NF with this id.
-    pub(crate) fn at(&self, place: NfId) -> Option<&Nf> {
-        self.nfs.get(self.places.get(self.number(place)).copied()??)
+    pub(crate) fn at(&self, id: NfId) -> Option<&Nf> {
+        self.nfs.get(self.positions.get(self.number(id)).copied()??)
     }
 
     /// Returns all purposes that the configuration requires NFs for.
@@ -163,21 +163,21 @@ impl Pools {
 
     /// Returns the NFs of the first workers. Active and idle NFs are in different workers, so that
     /// no worker's death takes both.
-    pub(crate) fn first_crew(&self) -> Vec<Vec<(Purpose, bool)>> {
+    pub(crate) fn first_workers(&self) -> Vec<Vec<(Purpose, bool)>> {
         let (each, purposes) = (usize::from(self.config.nfs_per_worker.max(1)), self.purposes());
         let actives = match self.config.key {
             PoolKey::SliceProcedure => 1,
             PoolKey::Wildcard if self.config.workers > 0 => usize::from(self.config.workers),
             PoolKey::Wildcard => self.processors(),
         };
-        let crew = |count: usize, active: bool| -> Vec<Vec<(Purpose, bool)>> {
+        let chunks_of = |count: usize, active: bool| -> Vec<Vec<(Purpose, bool)>> {
             let nfs: Vec<_> = purposes.iter().flat_map(|p| std::iter::repeat_n((*p, active), count)).collect();
             // Unified NFs exist to use several processors: each has its own worker.
             let each = if self.config.key == PoolKey::Wildcard { 1 } else { each };
             nfs.chunks(each).map(<[_]>::to_vec).collect()
         };
-        let mut workers = crew(actives, true);
-        workers.extend(crew(usize::from(self.config.idle), false));
+        let mut workers = chunks_of(actives, true);
+        workers.extend(chunks_of(usize::from(self.config.idle), false));
         workers
     }
 
@@ -210,26 +210,26 @@ impl Pools {
     /// Adds the NFs of a worker that is starting.
     pub(crate) fn enter(&mut self, region: &Region, worker: u8, purposes: &[(Purpose, bool)]) {
         for (n, (purpose, active)) in purposes.iter().enumerate() {
-            let place = NfId { worker, nf: n as u8 };
-            let word = |word| region.shared_word(self.plan.nf_word(worker, place.nf, word)).load(Ordering::Relaxed);
+            let id = NfId { worker, nf: n as u8 };
+            let word = |word| region.shared_word(self.plan.nf_word(worker, id.nf, word)).load(Ordering::Relaxed);
             self.nfs.push(Nf {
-                place,
+                id,
                 purpose: *purpose,
                 state: State::Starting { active: *active },
-                queue: self.plan.queue(region, worker, place.nf),
+                queue: self.plan.queue(region, worker, id.nf),
                 waiting: 0,
                 waited: 0,
                 share: 1.0,
                 violations: 0,
                 recent: 0,
                 violated: 0,
-                seen: (word(region_layout::NF_BUSY), word(region_layout::NF_PROCEDURES)),
+                measured: (word(region_layout::NF_BUSY), word(region_layout::NF_PROCEDURES)),
                 worked: word(region_layout::NF_BUSY),
-                lately: false,
+                recently_busy: false,
             });
         }
         self.index();
-        self.tell(region);
+        self.publish_shares(region);
     }
 
     /// Resets the shared words of a dead worker: the UE in progress and its queueing time.
@@ -242,7 +242,7 @@ impl Pools {
 
     /// Makes the NFs of a started worker active or idle.
     pub(crate) fn up(&mut self, worker: u8) {
-        for nf in self.nfs.iter_mut().filter(|nf| nf.place.worker == worker) {
+        for nf in self.nfs.iter_mut().filter(|nf| nf.id.worker == worker) {
             if let State::Starting { active } = nf.state {
                 nf.state = if active { State::Active } else { State::Idle };
             }
@@ -252,7 +252,7 @@ impl Pools {
 
     /// Removes the NFs of a worker. Returns their purposes; true for active ones.
     pub(crate) fn down(&mut self, worker: u8) -> Vec<(Purpose, bool)> {
-        let gone = self.nfs.extract_if(.., |nf| nf.place.worker == worker);
+        let gone = self.nfs.extract_if(.., |nf| nf.id.worker == worker);
         let gone =
             gone.map(|nf| (nf.purpose, matches!(nf.state, State::Active | State::Starting { active: true }))).collect();
         self.index();
@@ -268,9 +268,9 @@ impl Pools {
         let nf = self.nfs.iter_mut().find(|nf| nf.purpose == purpose && nf.state == State::Idle)?;
         nf.state = State::Active;
         nf.violations = 0;
-        let place = nf.place;
+        let id = nf.id;
         self.index();
-        Some(place)
+        Some(id)
     }
 
     /// Puts an idle NF into each empty pool, also one planned as idle: the planned active NF may
@@ -305,10 +305,10 @@ impl Pools {
     /// Reads the queues, computes the CPU share of each NF and publishes it to the workers. Active
     /// NFs with work share a core. An NF without work gets the share that it would have beside
     /// them.
-    pub(crate) fn look(&mut self, region: &Region) {
+    pub(crate) fn update_shares(&mut self, region: &Region) {
         for nf in &mut self.nfs {
             nf.waiting = nf.queue.len() as u32;
-            let word = self.plan.nf_word(nf.place.worker, nf.place.nf, region_layout::NF_WAITED);
+            let word = self.plan.nf_word(nf.id.worker, nf.id.nf, region_layout::NF_WAITED);
             // Without a queue the last value means nothing: its worker may have died during that
             // event.
             nf.waited = if nf.waiting == 0 { 0 } else { region.shared_word(word).load(Ordering::Relaxed) };
@@ -317,7 +317,7 @@ impl Pools {
         for (nf, share) in self.nfs.iter_mut().zip(shares) {
             nf.share = share;
         }
-        self.tell(region);
+        self.publish_shares(region);
     }
 
     /// Returns the share of its core that each NF has beside the active ones.
@@ -353,7 +353,7 @@ impl Pools {
 
     /// Returns the core of an NF's worker. An unpinned worker counts as alone on a core.
     fn core(&self, at: usize) -> usize {
-        let worker = usize::from(self.nfs[at].place.worker);
+        let worker = usize::from(self.nfs[at].id.worker);
         match self.config.cores.as_slice() {
             [] => worker,
             cores => cores[worker.saturating_sub(1) % cores.len()],
@@ -363,13 +363,13 @@ impl Pools {
     /// Returns true if this number of workers suffices for the first ones and spare ones.
     pub(crate) fn fits(&self, workers: u8) -> bool {
         const SPARE: usize = 8;
-        self.first_crew().len() + SPARE <= usize::from(workers.saturating_sub(1))
+        self.first_workers().len() + SPARE <= usize::from(workers.saturating_sub(1))
     }
 
     /// Publishes the shares of the NFs to the workers.
-    fn tell(&self, region: &Region) {
+    fn publish_shares(&self, region: &Region) {
         for nf in &self.nfs {
-            let word = self.plan.nf_word(nf.place.worker, nf.place.nf, region_layout::NF_SHARE);
+            let word = self.plan.nf_word(nf.id.worker, nf.id.nf, region_layout::NF_SHARE);
             region.shared_word(word).store(nf.share.to_bits(), Ordering::Relaxed);
         }
     }
@@ -378,16 +378,16 @@ impl Pools {
     /// queues are ignored: a weight lasts long, and queues fill and empty many times meanwhile.
     pub(crate) fn weights(&mut self, region: &Region) -> SmallVec<[(u8, f64); 16]> {
         for nf in &mut self.nfs {
-            let word = self.plan.nf_word(nf.place.worker, nf.place.nf, region_layout::NF_BUSY);
+            let word = self.plan.nf_word(nf.id.worker, nf.id.nf, region_layout::NF_BUSY);
             let now = region.shared_word(word).load(Ordering::Relaxed);
-            nf.lately = std::mem::replace(&mut nf.worked, now) != now || nf.waiting > 0;
+            nf.recently_busy = std::mem::replace(&mut nf.worked, now) != now || nf.waiting > 0;
         }
-        let shares = self.shares(|nf| nf.lately);
+        let shares = self.shares(|nf| nf.recently_busy);
         let mut weights: SmallVec<[(u8, f64); 16]> = SmallVec::new();
-        for (nf, share) in self.nfs.iter().zip(shares).filter(|(nf, _)| nf.lately) {
-            match weights.iter_mut().find(|(worker, _)| *worker == nf.place.worker) {
+        for (nf, share) in self.nfs.iter().zip(shares).filter(|(nf, _)| nf.recently_busy) {
+            match weights.iter_mut().find(|(worker, _)| *worker == nf.id.worker) {
                 Some((_, sum)) => *sum += share,
-                None => weights.push((nf.place.worker, share)),
+                None => weights.push((nf.id.worker, share)),
             }
         }
         weights
@@ -396,15 +396,14 @@ impl Pools {
     /// Reads the measurements of the workers and updates `T_t`.
     pub(crate) fn measure(&mut self, region: &Region) {
         for nf in &mut self.nfs {
-            let word = |word| {
-                region.shared_word(self.plan.nf_word(nf.place.worker, nf.place.nf, word)).load(Ordering::Relaxed)
-            };
+            let word =
+                |word| region.shared_word(self.plan.nf_word(nf.id.worker, nf.id.nf, word)).load(Ordering::Relaxed);
             let now = (word(region_layout::NF_BUSY), word(region_layout::NF_PROCEDURES));
-            let (busy, procedures) = (now.0.wrapping_sub(nf.seen.0), now.1.wrapping_sub(nf.seen.1));
+            let (busy, procedures) = (now.0.wrapping_sub(nf.measured.0), now.1.wrapping_sub(nf.measured.1));
             if procedures < 4 {
                 continue;
             }
-            nf.seen = now;
+            nf.measured = now;
             if let Some(time) = self.times.get_mut(&nf.purpose) {
                 time.measured(busy / procedures);
             }
@@ -425,9 +424,9 @@ impl Pools {
 
     /// Returns the NF of a pin if it is active.
     pub(crate) fn by_pin(&self, pin: u64) -> Option<NfChoice> {
-        let place = pinned(pin)?;
-        let at = self.places.get(self.number(place)).copied()??;
-        (self.nfs[at].state == State::Active).then_some(NfChoice { place, at, violation: false })
+        let id = nf_of_pin(pin)?;
+        let at = self.positions.get(self.number(id)).copied()??;
+        (self.nfs[at].state == State::Active).then_some(NfChoice { id, at, violation: false })
     }
 
     /// Selects the NF for a procedure. `key` identifies the UE.
@@ -441,7 +440,7 @@ impl Pools {
                 NfLoad {
                     queue: nf.queue.len() as u32,
                     share: nf.share,
-                    id: region_layout::nf_pin(nf.place.worker, nf.place.nf),
+                    id: region_layout::nf_pin(nf.id.worker, nf.id.nf),
                 }
             })
             .collect();
@@ -450,10 +449,10 @@ impl Pools {
         } else {
             self.config.intra
         };
-        self.turn += 1;
-        let choice = dispatch::select_nf(policy, &pool, self.time(purpose), self.slo(purpose), self.turn, key)?;
+        self.round_robin += 1;
+        let choice = dispatch::select_nf(policy, &pool, self.time(purpose), self.slo(purpose), self.round_robin, key)?;
         let at = of[choice.nf];
-        Some(NfChoice { place: self.nfs[at].place, at, violation: choice.violation })
+        Some(NfChoice { id: self.nfs[at].id, at, violation: choice.violation })
     }
 
     /// Counts a procedure of an NF that will miss its objective.
@@ -500,16 +499,16 @@ mod tests {
         pools.up(1);
         let waited = region.shared_word(plan.nf_word(1, 0, region_layout::NF_WAITED));
         waited.store(5_000_000, Ordering::Relaxed);
-        pools.look(&region);
+        pools.update_shares(&region);
         assert_eq!(pools.longest_wait(), Duration(0), "an empty queue has no wait, whatever the last event waited");
         pools.nfs[0].queue.push(1).expect("room");
-        pools.look(&region);
+        pools.update_shares(&region);
         assert_eq!(pools.longest_wait(), Duration(5_000_000));
         // The worker dies during the event; its successor has done nothing yet.
         let lost = pools.down(1);
         pools.enter(&region, 1, &lost);
         pools.forget_worker(&region, 1);
-        pools.look(&region);
+        pools.update_shares(&region);
         assert_eq!(pools.longest_wait(), Duration(0));
     }
 }

@@ -1,6 +1,6 @@
 //! Location of a host's contexts.
 
-use super::keep::{self, Kept};
+use super::keep::{self, KeptContexts};
 use super::{HostConfig, HostError};
 use crate::worker::Location;
 use crate::worker::context_database::{self, ContextDatabaseConfig};
@@ -19,9 +19,9 @@ use vireo_ops::state::RecordsConfig;
 pub(super) fn location(
     config: &HostConfig,
     shared: bool,
-    door: &HostSender,
+    input_sender: &HostSender,
     rng: &mut StdRng,
-) -> Result<(Location, Option<Kept>), HostError> {
+) -> Result<(Location, Option<KeptContexts>), HostError> {
     let state = &config.state;
     let Some(mut records) = RecordsConfig::from_state(state) else {
         let memory = state.location == StateLocation::Memory;
@@ -30,7 +30,7 @@ pub(super) fn location(
     let owner = rng.next_u64();
     let mut kept = None;
     if !shared && !records.is_shared() {
-        kept = keep::take(state, &records, owner, (&config.core, door))?;
+        kept = keep::acquire(state, &records, owner, (&config.core, input_sender))?;
         match &kept {
             Some(kept) => records.key.clone_from(&kept.records.key),
             // No other host continues with these records, unlike in a cluster.
@@ -39,5 +39,5 @@ pub(super) fn location(
     }
     let config = ContextDatabaseConfig { records, owner, shared };
     context_database::check(&config)?;
-    Ok((Location::Central(config), kept))
+    Ok((Location::Database(config), kept))
 }

@@ -10,7 +10,7 @@ impl Host {
     pub(super) fn reload(&mut self, reload: &Reload) {
         self.nodes.set_allow(reload.n2_allow.clone());
         self.workers.pools.update(|slices| reload.update_objectives(slices));
-        self.statistics.account.set_objectives(self.workers.pools.slices());
+        self.statistics.step_metrics.set_objectives(self.workers.pools.slices());
         reload.update_dnns(&mut self.workers.instructions.core);
         self.workers.instructions.log_level = Some(reload.log_level.clone());
         self.config = Arc::new(self.workers.instructions.core.clone());

@@ -35,7 +35,7 @@ impl LatencySeries {
     }
 
     /// Makes the current window the last one.
-    fn turn(&mut self) {
+    fn rotate(&mut self) {
         self.latencies.swap(0, 1);
         self.missed.swap(0, 1);
         self.latencies[0].reset();
@@ -73,7 +73,7 @@ impl SloTracker {
 
     /// Records the end of a procedure. Slice 0 = unknown, else 1 + its position.
     pub(super) fn record(&mut self, slice: usize, kind: NfKind, now: Instant, latency: Duration) {
-        self.turn(now);
+        self.rotate_windows(now);
         let Some(objective) = self.objectives.get(slice).map(|all| all[kind.index()]) else { return };
         let series = &mut self.series[slice][kind.index()];
         if series.is_none() {
@@ -87,22 +87,22 @@ impl SloTracker {
         series.missed_ever += missed;
     }
 
-    fn turn(&mut self, now: Instant) {
+    fn rotate_windows(&mut self, now: Instant) {
         let passed = now.since(self.began);
         if passed < WINDOW {
             return;
         }
         // After a window without procedures, nothing of the window before it remains.
-        let turns = if passed.as_micros() < 2 * WINDOW.as_micros() { 1 } else { 2 };
+        let rotations = if passed.as_micros() < 2 * WINDOW.as_micros() { 1 } else { 2 };
         for series in self.series.iter_mut().flatten().flatten() {
-            (0..turns).for_each(|_| series.turn());
+            (0..rotations).for_each(|_| series.rotate());
         }
         self.began = now;
     }
 
     /// Returns the status of each slice and kind that had a procedure.
     pub(super) fn status(&mut self, now: Instant) -> Vec<LatencyStatus> {
-        self.turn(now);
+        self.rotate_windows(now);
         let mut all = Vec::new();
         for (slice, kinds) in self.series.iter().enumerate() {
             for (series, kind) in kinds.iter().zip(NfKind::ALL).filter_map(|(s, kind)| Some((s.as_deref()?, kind))) {
@@ -145,16 +145,16 @@ mod tests {
     }
 
     #[test]
-    fn procedures_are_told_by_slice_and_kind_for_some_seconds() {
+    fn latencies_are_kept_by_slice_kind_and_window() {
         let mut slices = ["a", "b"].map(|name| SliceRuntime::new(name, Snssai { sst: 1, sd: None }));
         slices[1].slo[NfKind::Handover.index()] = Duration::from_millis(20);
-        let mut attained = SloTracker::new(&slices);
+        let mut tracker = SloTracker::new(&slices);
         for ms in [10, 20, 21] {
-            attained.record(2, NfKind::Handover, at(100_000), Duration::from_millis(ms));
+            tracker.record(2, NfKind::Handover, at(100_000), Duration::from_millis(ms));
         }
-        attained.record(0, NfKind::Handover, at(100_001), Duration::from_millis(30));
-        attained.record(9, NfKind::Handover, at(100_001), Duration::from_millis(30));
-        let all = attained.status(at(101_000));
+        tracker.record(0, NfKind::Handover, at(100_001), Duration::from_millis(30));
+        tracker.record(9, NfKind::Handover, at(100_001), Duration::from_millis(30));
+        let all = tracker.status(at(101_000));
         assert_eq!(all.len(), 2, "{all:?}");
         assert_eq!((all[0].slice.as_str(), all[0].slo_us, all[0].violations), ("", 20_000, 1), "the strictest");
         let of = &all[1];
@@ -162,10 +162,10 @@ mod tests {
         assert_eq!((of.count, of.violations, of.total, of.total_violations), (3, 1, 3, 1));
         assert!(of.p50_us.abs_diff(20_000) < 300 && of.p99_us.abs_diff(21_000) < 300, "{of:?}");
         // The next window still shows them; the one after it does not.
-        attained.record(2, NfKind::Handover, at(106_000), Duration::from_millis(1));
-        assert_eq!(attained.status(at(106_000))[1].count, 4);
-        let last = attained.status(at(111_500)).swap_remove(1);
+        tracker.record(2, NfKind::Handover, at(106_000), Duration::from_millis(1));
+        assert_eq!(tracker.status(at(106_000))[1].count, 4);
+        let last = tracker.status(at(111_500)).swap_remove(1);
         assert_eq!((last.count, last.total, last.total_violations), (1, 4, 1));
-        assert_eq!(attained.status(at(200_000))[1].count, 0);
+        assert_eq!(tracker.status(at(200_000))[1].count, 0);
     }
 }

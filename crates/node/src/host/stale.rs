@@ -23,21 +23,21 @@ pub(super) struct Budgets(FxHashMap<AssocId, Budget>);
 /// Number of commands that a RAN node may be sent now.
 #[derive(Clone, Copy, Debug)]
 struct Budget {
-    left: u64,
-    /// Time of the last update of `left`.
+    remaining: u64,
+    /// Time of the last update of `remaining`.
     at: Instant,
 }
 
 impl Budgets {
     /// Returns true if the RAN node may be sent one more command.
-    fn take(&mut self, node: AssocId, now: Instant) -> bool {
-        let Budget { left, at } = self.0.entry(node).or_insert(Budget { left: PER_SECOND, at: now });
+    fn spend(&mut self, node: AssocId, now: Instant) -> bool {
+        let Budget { remaining, at } = self.0.entry(node).or_insert(Budget { remaining: PER_SECOND, at: now });
         let earned = now.since(*at).as_micros() / (1_000_000 / PER_SECOND);
         if earned > 0 {
-            (*left, *at) = ((*left + earned).min(PER_SECOND), now);
+            (*remaining, *at) = ((*remaining + earned).min(PER_SECOND), now);
         }
-        let may = *left > 0;
-        *left = left.saturating_sub(1);
+        let may = *remaining > 0;
+        *remaining = remaining.saturating_sub(1);
         may
     }
 
@@ -57,14 +57,14 @@ impl Host {
         key: u64,
     ) {
         let now = clock();
-        if !self.stale.take(node, now) {
-            return self.statistics.account.fault(
+        if !self.stale.spend(node, now) {
+            return self.statistics.step_metrics.fault(
                 "limit",
                 now,
                 format_args!("gNB on association {}: stale connections", node.0),
             );
         }
-        if let Some(assoc) = self.nodes.way(node, Some(slot)) {
+        if let Some(assoc) = self.nodes.association_to(node, Some(slot)) {
             let pdu = n2::stale_release_command(amf_id, ran_id);
             self.egress.send(Command::Ngap { assoc, ue: Some(ue), key, pdu });
         }
@@ -76,17 +76,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn node_beyond_its_budget_waits_and_others_do_not() {
+    fn budget_limits_one_node_and_not_others() {
         let (mut budgets, mut now) = (Budgets::default(), Instant(7));
         let sent = |budgets: &mut Budgets, node: u32, now: Instant| {
-            (0..3 * PER_SECOND).filter(|_| budgets.take(AssocId(node), now)).count() as u64
+            (0..3 * PER_SECOND).filter(|_| budgets.spend(AssocId(node), now)).count() as u64
         };
         assert_eq!(sent(&mut budgets, 1, now), PER_SECOND);
         assert_eq!(sent(&mut budgets, 2, now), PER_SECOND);
         now = Instant(now.0 + 10_500);
         assert_eq!(sent(&mut budgets, 1, now), 10);
         // Continuous requests earn the rate per second.
-        let earned = (1..=1000).filter(|n| budgets.take(AssocId(1), Instant(now.0 + n * 1000))).count();
+        let earned = (1..=1000).filter(|n| budgets.spend(AssocId(1), Instant(now.0 + n * 1000))).count();
         assert_eq!(earned, 1000);
         budgets.retain(|node| node == AssocId(1));
         assert_eq!(budgets.0.len(), 1);

@@ -79,7 +79,7 @@ pub(super) struct CurrentInput {
     pub(super) input: u64,
     pub(super) bucket: Option<Bucket>,
     /// Commit that requests to the SMF delegate, for the record whose effects are being emitted.
-    pub(super) travels: Option<DelegatedCommit>,
+    pub(super) delegated_commit: Option<DelegatedCommit>,
 }
 
 /// Admission of new procedures and new UEs.
@@ -99,15 +99,15 @@ impl Admission {
 /// Metrics of the host, and their sources.
 #[derive(Debug)]
 pub(super) struct Statistics {
-    pub(super) account: StepMetrics,
+    pub(super) step_metrics: StepMetrics,
     pub(super) totals: Totals,
-    pub(super) forgotten: EvictedClaims,
+    pub(super) evicted_claims: EvictedClaims,
     pub(super) started: std::time::Instant,
 }
 
 impl Statistics {
-    pub(super) fn new(account: StepMetrics, started: std::time::Instant) -> Self {
-        Statistics { account, totals: Totals::default(), forgotten: EvictedClaims::default(), started }
+    pub(super) fn new(step_metrics: StepMetrics, started: std::time::Instant) -> Self {
+        Statistics { step_metrics, totals: Totals::default(), evicted_claims: EvictedClaims::default(), started }
     }
 }
 
@@ -116,7 +116,7 @@ impl Statistics {
 pub(super) struct Persistence {
     /// Contexts in a shared-memory file.
     pub(super) keep: Option<Box<keep::Keep>>,
-    pub(super) back: keep::Back,
+    pub(super) restoring: keep::RestoringSessions,
     /// Only with contexts in a database.
     pub(super) renewal: Option<keep::Renewal>,
 }

@@ -32,7 +32,7 @@ impl Host {
             self.ues.region.read(slot, &mut record);
             context::decode(&record.context).ok()
         });
-        let latencies = self.statistics.account.attained.status(clock());
+        let latencies = self.statistics.step_metrics.slo_tracker.status(clock());
         let mut nodes: Vec<_> = self.nodes.iter().collect();
         nodes.sort_unstable_by_key(|(number, _)| *number);
         Status {
@@ -81,13 +81,10 @@ impl Host {
 
     fn worker(&self, worker: &WorkerRings) -> WorkerStatus {
         let word = |nf: &Nf, word| {
-            self.ues
-                .region
-                .shared_word(self.ues.plan.nf_word(nf.place.worker, nf.place.nf, word))
-                .load(Ordering::Relaxed)
+            self.ues.region.shared_word(self.ues.plan.nf_word(nf.id.worker, nf.id.nf, word)).load(Ordering::Relaxed)
         };
-        let nfs = self.workers.pools.iter().filter(|nf| nf.place.worker == worker.number).map(|nf| NfStatus {
-            id: u32::from(nf.place.worker) << 8 | u32::from(nf.place.nf),
+        let nfs = self.workers.pools.iter().filter(|nf| nf.id.worker == worker.number).map(|nf| NfStatus {
+            id: u32::from(nf.id.worker) << 8 | u32::from(nf.id.nf),
             slice: self.workers.pools.slice(nf.purpose.slice).map_or_else(String::new, |slice| slice.name.clone()),
             kind: nf.purpose.kind.map_or("unified", |kind| kind.name()).into(),
             state: if nf.state == State::Active { "active" } else { "idle" }.into(),

@@ -42,17 +42,17 @@ impl Totals {
 pub(super) struct StepMetrics {
     pub(super) metrics: Arc<Metrics>,
     /// Procedure latencies by slice and kind.
-    pub(super) attained: SloTracker,
+    pub(super) slo_tracker: SloTracker,
 }
 
 impl StepMetrics {
     pub(super) fn new(metrics: Arc<Metrics>, slices: &[SliceRuntime]) -> Self {
-        StepMetrics { metrics, attained: SloTracker::new(slices) }
+        StepMetrics { metrics, slo_tracker: SloTracker::new(slices) }
     }
 
     /// Replaces the latency objectives.
     pub(super) fn set_objectives(&mut self, slices: &[SliceRuntime]) {
-        self.attained.set_objectives(slices);
+        self.slo_tracker.set_objectives(slices);
     }
 
     /// Counts a note of a step at `now`. Slice 0 = unknown, else 1 + its position.
@@ -69,7 +69,7 @@ impl StepMetrics {
                     procedures.succeeded(procedure, now.since(*since));
                 }
                 if let Some(kind) = nf_kind(*kind) {
-                    self.attained.record(slice, kind, now, now.since(*since));
+                    self.slo_tracker.record(slice, kind, now, now.since(*since));
                 }
             }
             Note::Failed(kind, cause) => {
@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn failures_count_by_cause_and_identity_faults_by_kind() {
+    fn failures_count_by_cause_and_faults_by_kind() {
         let mut account = StepMetrics::new(Arc::new(Metrics::new()), &[]);
         let faults = ["suci-key-unknown", "suci-not-deconcealed", "identity-not-suci", "nas-unprotected"];
         let notes = [Note::NotAuthenticated(Kind::Registration), Note::Failed(Kind::Session, 26)];

@@ -113,7 +113,7 @@ impl Host {
                 queue.acknowledge(&self.ues.own, taken);
             }
         }
-        let theirs = self.workers.unpushed.extract_if(|place, _| place.worker == dead.number());
+        let theirs = self.workers.unpushed.extract_if(|id, _| id.worker == dead.number());
         slots.extend(theirs.flat_map(|(_, slots)| slots));
         (at_work, slots)
     }
@@ -134,8 +134,8 @@ impl Host {
             self.workers.scaler.orphans.push((slot, dead.number()));
             return;
         };
-        if self.ues.region.take_over(slot, dead, chosen.place.worker) {
-            self.push(chosen.place, slot);
+        if self.ues.region.take_over(slot, dead, chosen.id.worker) {
+            self.push(chosen.id, slot);
         }
     }
 
@@ -161,11 +161,11 @@ impl Host {
         if !self.workers.scaler.orphans.is_empty() {
             return self.workers.scaler.dead.push(dead);
         }
-        let (region, door, worker) = (self.ues.region.clone(), self.door.clone(), dead.number());
+        let (region, input_sender, worker) = (self.ues.region.clone(), self.input_sender.clone(), dead.number());
         let thread = std::thread::Builder::new().name("reclaim".into()).spawn(move || {
             region.reclaim(dead);
             // The send fails only without a host.
-            let _ = door.send_urgent(Input::Reclaimed { worker });
+            let _ = input_sender.send_urgent(Input::Reclaimed { worker });
         });
         if let Err(error) = thread {
             tracing::warn!(%error, worker, "what a dead worker held is not freed");
@@ -175,16 +175,14 @@ impl Host {
     /// Removes UEs whose contexts were in the private memory of a dead worker.
     fn forget_private(&mut self, number: u8) {
         let Some(private) = &mut self.ues.private else { return };
-        let gone: Vec<(Slot, Summary)> = private
-            .extract_if(|_, (place, _)| place.worker == number)
-            .map(|(slot, (_, summary))| (slot, summary))
-            .collect();
+        let gone: Vec<(Slot, Summary)> =
+            private.extract_if(|_, (id, _)| id.worker == number).map(|(slot, (_, summary))| (slot, summary)).collect();
         tracing::warn!(
             ues = gone.len(),
             "the contexts of these UEs are lost with their worker: state.location is memory"
         );
         let slots: FxHashSet<Slot> = gone.iter().map(|(slot, _)| *slot).collect();
-        self.ues.ids.give_back_all(|owner| slots.contains(&owner));
+        self.ues.ids.free_all(|owner| slots.contains(&owner));
         for (slot, summary) in gone {
             self.statistics.totals.change(Some(summary), None);
             self.moved(slot, Some(summary), None);
@@ -224,7 +222,7 @@ impl Host {
             committed: self.ues.region.receiver(self.ues.plan.committed(number)).expect("rings for all workers"),
             returned: self.ues.region.receiver(self.ues.plan.returned(number)).expect("rings for all workers"),
             bell,
-            called: false,
+            wake_pending: false,
         });
         self.workers.pools.up(number);
         self.workers.pools.fill();

@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sweep_passes_every_slot_within_half_the_horizon() {
+    fn sweep_covers_all_slots_in_half_the_horizon() {
         for (slots, step) in [(1, 1_000_000), (100_000, 100_000), (1_000_000, 500_000)] {
             let mut timers = Timers::default();
             let (mut now, mut seen) = (Instant(1_000_000_000), 0);

@@ -115,9 +115,9 @@ impl NfWorker {
         let mut octets = std::mem::take(&mut self.packet);
         octets.clear();
         let begun = self.region.read_packet(packet, &mut octets).and_then(|sequence| {
-            let (arrived, input, parcel) = EventMessage::decode(&octets)?;
-            let transaction = parcel.transaction();
-            let begun = self.begin((nf, slot), (sequence, input), (arrived, parcel), &octets);
+            let (arrived, input, event) = EventMessage::decode(&octets)?;
+            let transaction = event.transaction();
+            let begun = self.begin((nf, slot), (sequence, input), (arrived, event), &octets);
             self.count_operations(|_| transaction);
             match begun {
                 Ok(begun) => Some((begun, transaction)),

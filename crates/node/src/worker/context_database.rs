@@ -137,8 +137,8 @@ pub(super) fn content_ahead(stored: &UeRecord, elsewhere: DatabaseRef) -> Option
 /// Handle of the records, or the error that prevents one.
 type RecordsHandle = Result<Box<dyn RecordStore>, RecordError>;
 
-fn there(way: &mut RecordsHandle) -> Result<&mut dyn RecordStore, RecordError> {
-    match way {
+fn there(handle: &mut RecordsHandle) -> Result<&mut dyn RecordStore, RecordError> {
+    match handle {
         Ok(records) => Ok(&mut **records),
         Err(error) => Err(error.clone()),
     }
@@ -170,8 +170,8 @@ pub(crate) fn check(config: &ContextDatabaseConfig) -> Result<(), ContextDatabas
 
 /// Removes the contexts of this host, which no other host takes over.
 pub(crate) fn clear(config: &ContextDatabaseConfig) -> Result<(), ContextDatabaseError> {
-    let mut way = config.records.open();
-    let records = there(&mut way)?;
+    let mut handle = config.records.open();
+    let records = there(&mut handle)?;
     let names: Vec<Name> = records.list_ids(collection(config))?.into_iter().map(|id| name(config, id)).collect();
     // A shared record may belong to another AMF, and to the SMF while it has an SM context there.
     let own = |found: &StoredRecord| {
@@ -204,12 +204,12 @@ impl ContextDatabase {
     /// Creates an instance over existing records.
     #[cfg(test)]
     pub(super) fn over<R: RecordStore + Clone + 'static>(config: ContextDatabaseConfig, records: &R) -> Self {
-        let way = || -> RecordsHandle { Ok(Box::new(records.clone())) };
-        let (mut all, mut writers) = (way(), None);
+        let handle = || -> RecordsHandle { Ok(Box::new(records.clone())) };
+        let (mut all, mut writers) = (handle(), None);
         if config.records.write == StateWrite::NonBlocking {
-            all = all.and_then(|records| behind(records, way, &mut writers));
+            all = all.and_then(|records| behind(records, handle, &mut writers));
         }
-        ContextDatabase { records: all, brief: way(), writers, prefetched: Prefetched::default(), config }
+        ContextDatabase { records: all, brief: handle(), writers, prefetched: Prefetched::default(), config }
     }
 
     pub(super) fn config(&self) -> &ContextDatabaseConfig {
@@ -244,7 +244,7 @@ impl<'a> BucketClaim<'a> {
     /// # Errors
     ///
     /// Returns an error if the database cannot be opened.
-    pub(crate) fn way(&self) -> Result<Box<dyn RecordStore>, RecordError> {
+    pub(crate) fn open_records(&self) -> Result<Box<dyn RecordStore>, RecordError> {
         self.config.records.open()
     }
 
@@ -467,10 +467,10 @@ mod tests {
         let ltmsi = Ltmsi::new(Bucket::new(4), 1);
         let id = DatabaseRef::fresh(ltmsi, 1, 7).id;
         let failing = |loses, fails| {
-            let mut central = ContextDatabase::over(config(1), &records);
+            let mut database = ContextDatabase::over(config(1), &records);
             let records = records.clone();
-            central.records = Ok(Box::new(Failing { records, loses, fails, overtaken: None }));
-            central
+            database.records = Ok(Box::new(Failing { records, loses, fails, overtaken: None }));
+            database
         };
         assert!(matches!(failing(0, 1).commit((id, 0), stored(1, ltmsi)), Err(ContextDatabaseError::Database(_))));
         assert!(failing(0, 0).read(id).unwrap().is_none(), "it was not done");

@@ -59,7 +59,7 @@ enum ContextLocation {
     Private(FxHashMap<Slot, Box<LoadedContext>>),
     /// Database. `in_procedure` has the contexts of procedures in progress with
     /// [`StatePersist::Procedure`].
-    Central { central: Box<ContextDatabase>, in_procedure: Option<FxHashMap<Slot, Box<LoadedContext>>> },
+    Database { database: Box<ContextDatabase>, in_procedure: Option<FxHashMap<Slot, Box<LoadedContext>>> },
 }
 
 /// Error that makes a step void.
@@ -70,7 +70,7 @@ pub(super) enum StepError {
     Commit(#[from] CommitError),
     /// The database failed or refused.
     #[error(transparent)]
-    Central(#[from] ContextDatabaseError),
+    Database(#[from] ContextDatabaseError),
     /// The commit to the region failed after that to the database.
     #[error("{0}; the database has it already")]
     Behind(CommitError),
@@ -80,10 +80,10 @@ impl StepError {
     /// Returns true if a retry may succeed.
     pub(super) fn passes(&self) -> bool {
         match self {
-            StepError::Central(ContextDatabaseError::Database(error)) => error.is_retryable(),
+            StepError::Database(ContextDatabaseError::Database(error)) => error.is_retryable(),
             // Room appears as effects are sent. The next load finds the database ahead.
             StepError::Behind(error) => *error == CommitError::Full,
-            StepError::Commit(_) | StepError::Central(_) => false,
+            StepError::Commit(_) | StepError::Database(_) => false,
         }
     }
 }
@@ -247,9 +247,9 @@ impl Contexts {
         let location = match location {
             Location::Region => ContextLocation::Region,
             Location::Worker => ContextLocation::Private(FxHashMap::default()),
-            Location::Central(config) => {
+            Location::Database(config) => {
                 let in_procedure = (config.records.persist == StatePersist::Procedure).then(FxHashMap::default);
-                ContextLocation::Central { central: Box::new(ContextDatabase::new(config)), in_procedure }
+                ContextLocation::Database { database: Box::new(ContextDatabase::new(config)), in_procedure }
             }
         };
         Contexts { location, cached, ..Contexts::default() }
@@ -257,12 +257,12 @@ impl Contexts {
 
     /// Returns true if UEs are served in batches: each one alone would wait for a database.
     pub(super) fn serves_groups(&self) -> bool {
-        matches!(self.location, ContextLocation::Central { .. })
+        matches!(self.location, ContextLocation::Database { .. })
     }
 
     /// Prefetches the records of UEs in one database operation.
     pub(super) fn prefetch(&mut self, region: &Region, slots: impl Iterator<Item = Slot>) {
-        let ContextLocation::Central { central, in_procedure } = &mut self.location else { return };
+        let ContextLocation::Database { database, in_procedure } = &mut self.location else { return };
         let is_held = |slot: &Slot| in_procedure.as_ref().is_some_and(|in_procedure| in_procedure.contains_key(slot));
         let mut ids = Vec::new();
         for slot in slots {
@@ -271,7 +271,7 @@ impl Contexts {
             }
         }
         if ids.len() > 1 {
-            central.prefetch(&ids);
+            database.prefetch(&ids);
         }
     }
 
@@ -286,7 +286,7 @@ impl Contexts {
             ContextLocation::Region => self.cached[place(slot)]
                 .take_if(|hand| hand.slot == slot)
                 .filter(|hand| hand.record.as_ref().is_some_and(|record| region.is_current(slot, record))),
-            ContextLocation::Central { .. } => None,
+            ContextLocation::Database { .. } => None,
         };
         if let Some(hand) = here {
             // This worker committed the context and passed the record to the host.
@@ -297,7 +297,7 @@ impl Contexts {
         if matches!(self.location, ContextLocation::Private(_)) || !region.read(slot, &mut self.snapshot) {
             return Ok(LoadResult::Nothing);
         }
-        if let ContextLocation::Central { central, in_procedure } = &mut self.location
+        if let ContextLocation::Database { database, in_procedure } = &mut self.location
             && let Some(reference) = DatabaseRef::decode(&self.snapshot.context)
         {
             let (consumed, holds) = (self.snapshot.consumed, in_procedure.is_some());
@@ -307,15 +307,15 @@ impl Contexts {
                 let unsent = self.snapshot.buffer().filter(|_| !self.snapshot.sent);
                 return Ok(LoadResult::Context { consumed, unsent });
             }
-            let owner = central.config().owner;
-            let stored = match central.prefetched(reference.id, consumed) {
+            let owner = database.config().owner;
+            let stored = match database.prefetched(reference.id, consumed) {
                 Some((took, version, stored)) => {
                     self.operations.push((StateOperation::Read, took));
                     Some((version, stored))
                 }
                 None => {
                     let began = Instant::now();
-                    let stored = central.read_after(reference, consumed, (region, Writer::this_process(worker)));
+                    let stored = database.read_after(reference, consumed, (region, Writer::this_process(worker)));
                     self.operations.push((StateOperation::Read, began.elapsed()));
                     stored?
                 }
@@ -323,7 +323,7 @@ impl Contexts {
             if stored.as_ref().is_some_and(|(_, stored)| stored.owner != owner) {
                 return Err(ContextDatabaseError::Foreign.into());
             }
-            return match central.latest(stored, &self.snapshot)? {
+            return match database.latest(stored, &self.snapshot)? {
                 Some(LatestUe { version, stored, ahead }) => {
                     let found = self.stored(region, worker, slot, (reference, version, stored));
                     self.loaded.iter_mut().for_each(|hand| hand.stored.ahead = ahead);
@@ -424,12 +424,12 @@ impl Contexts {
     /// Returns true if another host may take the contexts over from a database. Requests and
     /// results are then stored too.
     pub(super) fn are_shared(&self) -> bool {
-        matches!(&self.location, ContextLocation::Central { central, .. } if central.config().shared)
+        matches!(&self.location, ContextLocation::Database { database, .. } if database.config().shared)
     }
 
     /// Returns true if the SMF commits to the same records.
     pub(super) fn are_shared_with_smf(&self) -> bool {
-        matches!(&self.location, ContextLocation::Central { central, .. } if central.config().records.is_shared())
+        matches!(&self.location, ContextLocation::Database { database, .. } if database.config().records.is_shared())
     }
 
     /// Returns an unused context.
@@ -489,7 +489,7 @@ impl Contexts {
             }
             return Ok(StepOutcome::Done(CommitHandle::Private(packet)));
         }
-        if matches!(self.location, ContextLocation::Central { .. }) {
+        if matches!(self.location, ContextLocation::Database { .. }) {
             return self.prepare(worker, hand, forgets, (consumed, deadline, pin), outbox);
         }
         self.buffer.clear();
@@ -522,10 +522,10 @@ impl Contexts {
         (consumed, deadline, pin): (u64, Option<vireo_types::Instant>, u64),
         outbox: &[u8],
     ) -> Result<StepOutcome, StepError> {
-        let ContextLocation::Central { central, in_procedure } = &mut self.location else {
+        let ContextLocation::Database { database, in_procedure } = &mut self.location else {
             return Err(CommitError::Conflict.into());
         };
-        let (owner, shared) = (central.config().owner, central.config().shared);
+        let (owner, shared) = (database.config().owner, database.config().shared);
         let (slot, ltmsi) = (hand.slot, hand.ue.ltmsi);
         let DatabaseState { reference, version, known, step, ahead, recovery, path } = &mut hand.stored;
         let later = *version != 0 && (*path == CommitPath::BySmf || *path == CommitPath::Deferred && !*ahead);
@@ -563,7 +563,7 @@ impl Contexts {
         worker: &mut Worker,
         pending: Vec<PendingCommit>,
     ) -> Vec<Result<CommitHandle, StepError>> {
-        let ContextLocation::Central { central, .. } = &mut self.location else { return Vec::new() };
+        let ContextLocation::Database { database, .. } = &mut self.location else { return Vec::new() };
         let (mut rest, mut commits) = (Vec::new(), Vec::new());
         for pending in pending {
             let PendingCommit { slot, before, reference, version, ahead, stored } = pending;
@@ -571,16 +571,16 @@ impl Contexts {
             rest.push((slot, before, reference, ahead));
         }
         let (began, count) = (Instant::now(), commits.len() as u32);
-        let there = central.commit_all(commits);
+        let there = database.commit_all(commits);
         let took = began.elapsed() / count.max(1);
         self.operations.extend((0..count).map(|_| (StateOperation::Write, took)));
         let each = rest.into_iter().zip(there).map(|((slot, before, reference, ahead), there)| {
             let mut there = there?;
-            let behind = if central.writes_behind() { pending_content(&mut there, reference) } else { None };
-            if central.writes_behind() && (ahead || behind.is_none()) {
+            let behind = if database.writes_behind() { pending_content(&mut there, reference) } else { None };
+            if database.writes_behind() && (ahead || behind.is_none()) {
                 // A slow writer may be dead, or the region has no room: this commit waits for the
                 // write.
-                central.settle(reference.id)?;
+                database.settle(reference.id)?;
             }
             let octets = reference.octets();
             let octets = behind.as_deref().unwrap_or(&octets);
@@ -616,8 +616,8 @@ impl Contexts {
         match &mut self.location {
             ContextLocation::Private(private) => drop(private.insert(slot, hand)),
             ContextLocation::Region if hand.record.is_some() => self.cached[place(slot)] = Some(hand),
-            ContextLocation::Central { in_procedure: Some(in_procedure), .. } => drop(in_procedure.insert(slot, hand)),
-            ContextLocation::Region | ContextLocation::Central { .. } => {}
+            ContextLocation::Database { in_procedure: Some(in_procedure), .. } => drop(in_procedure.insert(slot, hand)),
+            ContextLocation::Region | ContextLocation::Database { .. } => {}
         }
     }
 }

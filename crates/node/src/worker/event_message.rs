@@ -83,10 +83,10 @@ pub(crate) enum EventMessage<'a> {
         key: u64,
         number: SessionNumber,
         /// The request that was sent.
-        ask: Box<SmfRequest>,
+        request: Box<SmfRequest>,
         answer: SmfResponse,
         /// SM context after the request, if it is piggybacked.
-        carried: Option<PiggybackedSmContext>,
+        sm_context: Option<PiggybackedSmContext>,
     },
     /// SBA mode: an N1N2 transfer of an SMF.
     Transfer {
@@ -135,14 +135,14 @@ impl<'a> EventMessage<'a> {
     pub(crate) fn decode(octets: &'a [u8]) -> Option<(Instant, u64, Self)> {
         let (arrived, octets) = octets.split_first_chunk()?;
         let (input, octets) = octets.split_first_chunk()?;
-        let parcel = postcard::from_bytes(octets).ok()?;
-        Some((Instant(u64::from_le_bytes(*arrived)), u64::from_le_bytes(*input), parcel))
+        let event = postcard::from_bytes(octets).ok()?;
+        Some((Instant(u64::from_le_bytes(*arrived)), u64::from_le_bytes(*input), event))
     }
 
     /// Returns the SBA transaction that the event completes or starts.
     pub(crate) fn transaction(&self) -> Transaction {
         match self {
-            EventMessage::Smf { ask, .. } => match **ask {
+            EventMessage::Smf { request, .. } => match **request {
                 SmfRequest::Create(_) => Transaction::CreateSmContext,
                 SmfRequest::Update { .. } => Transaction::UpdateSmContext,
                 SmfRequest::Release { .. } => Transaction::ReleaseSmContext,
@@ -170,8 +170,8 @@ impl<'a> EventMessage<'a> {
             EventMessage::Evicted => Event::Evicted,
             EventMessage::Deregister { reregister } => Event::Deregister { reregister },
             EventMessage::Relocate { upf } => Event::Relocate { upf },
-            EventMessage::Smf { number, ask, answer, carried, .. } => {
-                Event::Smf { number, request: *ask, response: answer, sm_context: carried }
+            EventMessage::Smf { number, request, answer, sm_context, .. } => {
+                Event::Smf { number, request: *request, response: answer, sm_context: carried: sm_context }
             }
             EventMessage::Transfer { transfer, .. } => Event::Transfer(*transfer),
             EventMessage::SmContextReleased { number } => Event::SmContextReleased { number },

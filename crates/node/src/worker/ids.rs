@@ -98,10 +98,10 @@ impl IdAllocator {
     fn next_of(&mut self, bucket: Bucket) -> Option<Ltmsi> {
         self.allocated.resize(Bucket::COUNT.into(), 0);
         let first = self.first_number();
-        let given = &mut self.allocated[usize::from(bucket.get())];
+        let count = &mut self.allocated[usize::from(bucket.get())];
         let ltmsis = (0..=u16::MAX).map(|_| {
-            *given = given.wrapping_add(1);
-            Ltmsi::new(bucket, first.wrapping_add(*given))
+            *count = count.wrapping_add(1);
+            Ltmsi::new(bucket, first.wrapping_add(*count))
         });
         ltmsis.into_iter().find(|ltmsi| self.region.slot_of(*ltmsi).is_none())
     }
@@ -176,7 +176,7 @@ impl IdAllocator {
     }
 
     /// Frees a session's addresses. Returns the partition of addresses that another host lent.
-    pub(crate) fn give_back(&self, slot: Slot, dnn: &Dnn, address: &SessionAddress) -> Option<u16> {
+    pub(crate) fn free_address(&self, slot: Slot, dnn: &Dnn, address: &SessionAddress) -> Option<u16> {
         let mut lender = None;
         for (numbers, number) in self.numbers_of(dnn, address) {
             numbers.free(number, slot);
@@ -265,17 +265,17 @@ impl IdAllocator {
         }
     }
 
-    /// Frees numbers that a worker allocated for the UE before it died without a commit. `kept`
-    /// returns true if the committed record has the number.
-    pub(crate) fn settle_taken(&self, slot: Slot, kept: impl Fn(&Dnn, u32, bool) -> bool) {
-        let taken = self.region.noted_numbers(slot);
-        if taken == [None; 2] {
+    /// Frees numbers that a worker allocated for the UE before it died without a commit.
+    /// `is_committed` returns true if the committed record has the number.
+    pub(crate) fn settle_taken(&self, slot: Slot, is_committed: impl Fn(&Dnn, u32, bool) -> bool) {
+        let noted = self.region.noted_numbers(slot);
+        if noted == [None; 2] {
             return;
         }
-        for (table, number) in taken.into_iter().flatten() {
+        for (table, number) in noted.into_iter().flatten() {
             let Some((dnn, _)) = self.dnns.get(usize::from(table) / 2) else { continue };
             let Some(numbers) = self.region.numbers(table) else { continue };
-            if !kept(dnn, number, table % 2 == 1) {
+            if !is_committed(dnn, number, table % 2 == 1) {
                 // Only if the UE still owns it: the note may come from an attempt that was too
                 // late.
                 numbers.free(number, slot);
@@ -285,7 +285,7 @@ impl IdAllocator {
     }
 
     /// Frees all addresses of these UEs.
-    pub(crate) fn give_back_all(&self, of: impl Fn(Slot) -> bool) {
+    pub(crate) fn free_all(&self, of: impl Fn(Slot) -> bool) {
         for table in 0..self.dnns.len() as u8 * 2 {
             let Some(numbers) = self.region.numbers(table).filter(|numbers| numbers.used() > 0) else { continue };
             for number in 0..numbers.size() {
@@ -401,11 +401,11 @@ mod tests {
         };
         assert_eq!((here.returned_but(|number| held(&there).contains(&number)), held(&there).len()), (0, 2));
         // The report of the freed address is lost; the UE still has the other one.
-        assert_eq!(there.give_back(other, &dnn, &one), Some(0), "of the other's part");
+        assert_eq!(there.free_address(other, &dnn, &one), Some(0), "of the other's part");
         assert_eq!(here.returned_but(|number| held(&there).contains(&number)), 1);
         here.returned(&dnn, &one);
         assert!(here.lends(), "it has come back already");
-        assert_eq!(there.give_back(other, &dnn, &two), Some(0));
+        assert_eq!(there.free_address(other, &dnn, &two), Some(0));
         here.returned(&dnn, &two);
         assert!(!here.lends() && !there.has_of(0));
         assert_eq!(here.region.numbers(0).unwrap().used(), 0);

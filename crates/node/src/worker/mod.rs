@@ -115,7 +115,7 @@ pub(crate) enum Location {
     /// Private memory of the worker (a stateful core, for comparison).
     Worker,
     /// Database (`state.location` "redis" or "mongodb").
-    Central(ContextDatabaseConfig),
+    Database(ContextDatabaseConfig),
 }
 
 /// Error that prevents a worker from running.
@@ -145,7 +145,7 @@ pub fn run(set_log_level: SetLogLevel) -> Result<(), WorkerError> {
     clock::adopt(region.shared_word(region_layout::BOARD_CLOCK).load(Ordering::Acquire));
     let profile = match &instructions.location {
         Location::Region | Location::Worker => Profile::Region,
-        Location::Central(_) => Profile::Database,
+        Location::Database(_) => Profile::Database,
     };
     let mut nf = NfWorker::new(region, worker, (instructions, version), set_log_level);
     // Before the first octet of a peer is read.
@@ -466,7 +466,7 @@ impl NfWorker {
         let found = match self.contexts.load(&self.region, &mut self.worker, slot) {
             Ok(found) => found,
             Err(error) => {
-                if matches!(error, StepError::Central(ContextDatabaseError::Foreign))
+                if matches!(error, StepError::Database(ContextDatabaseError::Foreign))
                     && matches!(message, EventMessage::Transfer { .. })
                 {
                     // The SMF looks up the present AMF of the UE.

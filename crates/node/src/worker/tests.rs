@@ -70,7 +70,7 @@ fn worker_waiting_for_its_host_shows_progress() {
 }
 
 #[test]
-fn ue_with_many_events_goes_on_behind_others() {
+fn ue_with_many_events_is_requeued() {
     let (mut host, mut nf, _) = worker();
     let (busy, other) = (post(&mut host, 1, 40), post(&mut host, 2, 1));
     let mut served = Vec::new();

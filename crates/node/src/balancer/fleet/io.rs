@@ -120,7 +120,7 @@ impl Output for FleetIo {
             Notice::HostConnected(host) => tracing::info!(host = host.0, "a host is connected"),
             Notice::MapAdopted { map, removed, unfinished } => {
                 self.show_members(Some(map));
-                self.controller.knows(map);
+                self.controller.set_map(map);
                 let (epoch, hosts) = (map.epoch(), map.hosts.len());
                 tracing::info!(epoch, hosts, gone = removed, again = unfinished, "a new epoch");
             }

@@ -183,7 +183,7 @@ impl Fleet {
     }
 
     /// Returns the progress counter of this thread, for use during long operations.
-    pub(crate) fn turns(&self) -> ProgressCounter {
+    pub(crate) fn progress(&self) -> ProgressCounter {
         self.progress.clone()
     }
 
@@ -262,7 +262,7 @@ impl Fleet {
 
     /// Processes messages of hosts and controller, sends pending data, and checks for silent hosts.
     pub(crate) fn pump(&mut self) {
-        self.progress.turn();
+        self.progress.tick();
         let mut events =
             [const { epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) } }; 32];
         let nothing = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -280,7 +280,7 @@ impl Fleet {
             match event.data.u64() {
                 LISTENER => self.accept(),
                 CONTROLLER => {
-                    self.io.controller.tell_readable(true);
+                    self.io.controller.set_readable(true);
                     polls_controller = true;
                 }
                 token => {
@@ -322,7 +322,7 @@ impl Fleet {
         }
         if let Some(heartbeats) = &self.heartbeats {
             let targets = HeartbeatTargets { controller: self.io.controller.controller(), balancers: Vec::new() };
-            heartbeats.goes_to(targets);
+            heartbeats.set_targets(targets);
         }
         maps.into_iter().for_each(|map| self.on(balancer::Input::Map(map)));
         if let Err(error) = polled {

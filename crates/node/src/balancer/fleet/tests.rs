@@ -31,10 +31,10 @@ struct World {
     controller: controller::ControllerHandle,
     fleets: Vec<Fleet>,
     host: ControllerClient,
-    ways: Vec<Stream>,
+    host_streams: Vec<Stream>,
     /// Heartbeat thread of the host, if it runs, and the progress counter that it watches.
-    pulse: Option<HeartbeatHandle>,
-    turns: ProgressCounter,
+    heartbeats: Option<HeartbeatHandle>,
+    progress: ProgressCounter,
     number: HostId,
     heartbeat: Span,
 }
@@ -45,47 +45,47 @@ impl World {
     }
 
     fn beating(balancers: usize, heartbeat: Span) -> Self {
-        let taken = listener();
-        let controllers = vec![taken.local_addr().expect("an address")];
+        let controller_listener = listener();
+        let controllers = vec![controller_listener.local_addr().expect("an address")];
         let config = ClusterConfig { controllers, hosts: 1, heartbeat, ..ClusterConfig::default() };
         let plain = Security::default();
-        let controller =
-            controller::ControllerHandle::start(taken, (&config, &plain), &[], false).expect("a controller");
+        let controller = controller::ControllerHandle::start(controller_listener, (&config, &plain), &[], false)
+            .expect("a controller");
         let metrics = Arc::new(Metrics::new());
         let core = core();
         let fleet_config = FleetConfig { cluster: &config, security: &plain, endpoints: &[], core: &core, slices: &[] };
         let fleet = |_| Fleet::join(listener(), fleet_config, Arc::clone(&metrics)).expect("it joins");
         let mut fleets: Vec<Fleet> = (0..balancers).map(fleet).collect();
-        let (mut host, told) =
+        let (mut host, reply) =
             ControllerClient::join(&config, &plain, LocalMember::Host((Ipv4Addr::LOCALHOST, 9).into()))
                 .expect("the host joins");
-        let JoinReply::Host(welcome) = told else { panic!("a host's welcome") };
+        let JoinReply::Host(welcome) = reply else { panic!("a host's welcome") };
         host.ready();
-        let way = |fleet: &Fleet| {
+        let host_stream = |fleet: &Fleet| {
             let to = fleet.io.listener.local_addr().expect("an address");
             let mut stream = Stream::connect(to, &plain, Role::Host, &[Role::Balancer]).expect("it connects");
             stream.put(&ToBalancer::Host(welcome.host));
             stream
         };
-        let ways = fleets.iter().map(way).collect();
+        let host_streams = fleets.iter().map(host_stream).collect();
         fleets.iter_mut().for_each(Fleet::pump);
-        let (pulse, turns, number) = (None, ProgressCounter::default(), welcome.host);
-        let mut world = World { controller, fleets, host, ways, pulse, turns, number, heartbeat };
-        let serves = |fleet: &Fleet| {
+        let (heartbeats, progress, number) = (None, ProgressCounter::default(), welcome.host);
+        let mut world = World { controller, fleets, host, host_streams, heartbeats, progress, number, heartbeat };
+        let is_set_up = |fleet: &Fleet| {
             connected(fleet) == 1 && fleet.machine.map().is_some_and(|map| map.balancers.len() == balancers)
         };
-        world.run(true, |world| world.fleets.iter().all(serves));
+        world.run(true, |world| world.fleets.iter().all(is_set_up));
         world
     }
 
     /// Runs until a condition holds, with or without heartbeats of the host.
-    fn run(&mut self, beats: bool, mut is_so: impl FnMut(&World) -> bool) {
-        let until = Monotonic::now() + WITHIN;
-        while !is_so(self) {
-            assert!(Monotonic::now() < until, "not within {WITHIN:?}");
+    fn run(&mut self, beats: bool, mut condition: impl FnMut(&World) -> bool) {
+        let deadline = Monotonic::now() + WITHIN;
+        while !condition(self) {
+            assert!(Monotonic::now() < deadline, "not within {WITHIN:?}");
             match beats {
                 true => self.beat(),
-                false => self.pulse = None,
+                false => self.heartbeats = None,
             }
             self.fleets.iter_mut().for_each(Fleet::pump);
             std::thread::sleep(Span::from_millis(10));
@@ -94,30 +94,30 @@ impl World {
 
     /// Advances the host's progress counter and runs its heartbeats.
     fn beat(&mut self) {
-        self.turns.turn();
+        self.progress.tick();
         self.host.poll(Monotonic::now(), &mut |_| ()).expect("it is a member");
-        self.ways.iter_mut().for_each(|way| way.flush().expect("there is a balancer"));
+        self.host_streams.iter_mut().for_each(|host_stream| host_stream.flush().expect("there is a balancer"));
         let start = || {
-            let watched = vec![self.turns.clone()];
+            let watched = vec![self.progress.clone()];
             HeartbeatHandle::start(Joined::Host(self.number), self.heartbeat, &Security::default(), watched, None)
         };
-        let pulse = match self.pulse.take() {
-            Some(pulse) => pulse,
+        let heartbeats = match self.heartbeats.take() {
+            Some(heartbeats) => heartbeats,
             None => start().expect("a thread"),
         };
         let balancers = self.fleets.iter().map(|fleet| fleet.io.listener.local_addr().expect("an address"));
-        pulse.goes_to(HeartbeatTargets { controller: self.host.controller(), balancers: balancers.collect() });
-        self.pulse = Some(pulse);
+        heartbeats.set_targets(HeartbeatTargets { controller: self.host.controller(), balancers: balancers.collect() });
+        self.heartbeats = Some(heartbeats);
     }
 
     fn wait(&mut self, beats: bool, span: Span) {
-        let until = Monotonic::now() + span;
-        self.run(beats, |_| Monotonic::now() >= until);
+        let deadline = Monotonic::now() + span;
+        self.run(beats, |_| Monotonic::now() >= deadline);
     }
 }
 
 #[test]
-fn who_hears_neither_hosts_nor_the_controller_is_cut_off_unless_it_is_alone() {
+fn silent_balancer_is_isolated_unless_only_one() {
     let mut world = World::new(2);
     world.wait(true, Span::from_millis(400));
     assert!(world.fleets.iter().all(|fleet| !fleet.machine.is_isolated()));
@@ -132,45 +132,45 @@ fn who_hears_neither_hosts_nor_the_controller_is_cut_off_unless_it_is_alone() {
     );
     // From here on the controller's address does not respond.
     let mute = listener();
-    let nowhere = mute.local_addr().expect("an address");
-    world.fleets.iter_mut().for_each(|fleet| fleet.io.controller.look_at(nowhere));
+    let silent_address = mute.local_addr().expect("an address");
+    world.fleets.iter_mut().for_each(|fleet| fleet.io.controller.set_address(silent_address));
     world.run(false, |world| world.fleets.iter().all(|fleet| fleet.machine.is_isolated()));
     world.run(true, |world| world.fleets.iter().all(|fleet| !fleet.machine.is_isolated()));
 
-    let mut alone = World::new(1);
-    alone.controller.stop();
-    alone.fleets[0].io.controller.look_at(nowhere);
-    alone.wait(false, Span::from_millis(1000));
-    assert!(!alone.fleets[0].machine.is_isolated(), "there is no other to go to");
+    let mut single = World::new(1);
+    single.controller.stop();
+    single.fleets[0].io.controller.set_address(silent_address);
+    single.wait(false, Span::from_millis(1000));
+    assert!(!single.fleets[0].machine.is_isolated(), "there is no other to go to");
 }
 
 /// The data connection of a busy host is full. Its heartbeats use another connection, and continue
 /// as long as its threads progress.
 #[test]
-fn a_host_that_is_too_busy_to_say_anything_is_heard_and_one_that_hangs_is_not() {
+fn busy_host_is_heard_and_hung_host_is_silent() {
     // The failure timeout is one second, so that a pause of a thread does not count as silence.
     let mut world = World::beating(1, Span::from_millis(250));
     let pdu = vec![0; 32 << 10];
     for _ in 0..256 {
         // More than the connection buffers while the balancer does not read.
         let ngap = ToBalancer::Ngap { assoc: AssocId(1), ue: None, key: 0, pdu: &pdu };
-        world.ways[0].put(&ngap);
+        world.host_streams[0].put(&ngap);
     }
-    let (began, unsent) = (Monotonic::now(), world.ways[0].unsent());
+    let (began, unsent) = (Monotonic::now(), world.host_streams[0].unsent());
     while began.elapsed() < Span::from_millis(1600) {
-        world.turns.turn();
+        world.progress.tick();
         world.fleets[0].pump();
         std::thread::sleep(Span::from_millis(5));
     }
     let fleet = &world.fleets[0];
-    assert_eq!(world.ways[0].unsent(), unsent, "the host itself has said nothing");
+    assert_eq!(world.host_streams[0].unsent(), unsent, "the host itself has said nothing");
     assert_eq!(fleet.machine.silent_hosts(), [], "the balancer receives heartbeats");
     assert!(fleet.machine.map().is_some_and(|map| map.has_host(world.number)), "nobody takes it for dead");
 
     // The host's thread hangs.
-    let until = Monotonic::now() + WITHIN;
+    let deadline = Monotonic::now() + WITHIN;
     while world.fleets[0].machine.silent_hosts().is_empty() && connected(&world.fleets[0]) == 1 {
-        assert!(Monotonic::now() < until, "not within {WITHIN:?}");
+        assert!(Monotonic::now() < deadline, "not within {WITHIN:?}");
         world.fleets[0].pump();
         std::thread::sleep(Span::from_millis(5));
     }
@@ -178,36 +178,36 @@ fn a_host_that_is_too_busy_to_say_anything_is_heard_and_one_that_hangs_is_not() 
 
 /// A claim may concern a context that moves to a host which joins later.
 #[test]
-fn a_host_that_joins_is_told_what_was_claimed_lately() {
+fn joining_host_receives_recent_claims() {
     // A long heartbeat: no member is declared dead during the test.
     let mut world = World::beating(1, Span::from_secs(1));
     let supi = Supi::from_digits("999700000000001").expect("an IMSI");
     let (ue, at) = (Ltmsi::from_raw(7), clock());
-    world.ways[0].put(&ToBalancer::Claim { supi, ue, at });
+    world.host_streams[0].put(&ToBalancer::Claim { supi, ue, at });
     world.run(true, |world| world.fleets[0].machine.claims().by_supi(supi) == Some(ue));
     let controllers = world.host.controller().into_iter().collect();
     let config = ClusterConfig { controllers, hosts: 1, heartbeat: world.heartbeat, ..ClusterConfig::default() };
     let plain = Security::default();
     let me = LocalMember::Host((Ipv4Addr::LOCALHOST, 10).into());
-    let (mut second, told) = ControllerClient::join(&config, &plain, me).expect("the host joins");
-    let JoinReply::Host(welcome) = told else { panic!("a host's welcome") };
+    let (mut second, reply) = ControllerClient::join(&config, &plain, me).expect("the host joins");
+    let JoinReply::Host(welcome) = reply else { panic!("a host's welcome") };
     second.ready();
     let to = world.fleets[0].io.listener.local_addr().expect("an address");
-    let mut way = Stream::connect(to, &plain, Role::Host, &[Role::Balancer]).expect("it connects");
-    way.put(&ToBalancer::Host(welcome.host));
-    let (until, claimed) = (Monotonic::now() + WITHIN, ToHost::Claimed { supi, ue, at });
-    let mut hears = || {
-        way.flush()?;
-        way.fill()?;
-        while let Some(octets) = way.frame()? {
+    let mut host_stream = Stream::connect(to, &plain, Role::Host, &[Role::Balancer]).expect("it connects");
+    host_stream.put(&ToBalancer::Host(welcome.host));
+    let (deadline, claimed) = (Monotonic::now() + WITHIN, ToHost::Claimed { supi, ue, at });
+    let mut receives_claim = || {
+        host_stream.flush()?;
+        host_stream.fill()?;
+        while let Some(octets) = host_stream.frame()? {
             if decode::<ToHost<'_>>(octets)? == claimed {
                 return Ok::<bool, FrameError>(true);
             }
         }
         Ok(false)
     };
-    while !hears().expect("the balancer is there") {
-        assert!(Monotonic::now() < until, "not within {WITHIN:?}");
+    while !receives_claim().expect("the balancer is there") {
+        assert!(Monotonic::now() < deadline, "not within {WITHIN:?}");
         world.beat();
         second.poll(Monotonic::now(), &mut |_| ()).expect("it is a member");
         world.fleets[0].pump();
@@ -218,12 +218,12 @@ fn a_host_that_joins_is_told_what_was_claimed_lately() {
 /// A host that the next map lacks may be alive and have much to read before that map. Its
 /// connection stays open until then; otherwise the host would take the balancer for dead.
 #[test]
-fn a_host_that_is_given_up_hears_that_before_its_connection_ends() {
+fn evicted_host_receives_map_before_disconnect() {
     // A long heartbeat: no member is declared dead during the test.
     let mut world = World::beating(1, Span::from_secs(1));
     let number = world.number;
-    let World { fleets, ways, .. } = &mut world;
-    let (fleet, way) = (&mut fleets[0], &mut ways[0]);
+    let World { fleets, host_streams, .. } = &mut world;
+    let (fleet, host_stream) = (&mut fleets[0], &mut host_streams[0]);
     let is_host = |id: &ConnectionId| fleet.machine.host_of(*id) == Some(number);
     let connection = fleet.io.streams.keys().copied().find(is_host).expect("its connection");
     // More than the connection buffers while the host reads nothing, as if it were isolated.
@@ -235,21 +235,21 @@ fn a_host_that_is_given_up_hears_that_before_its_connection_ends() {
     fleet.flush();
     assert!(fleet.io.streams[&connection].unsent() > 0, "it waits for the host");
     // The host has also sent a message that is still unread.
-    way.put(&ToBalancer::Done { number: 1 });
-    way.flush().expect("there is a balancer");
+    host_stream.put(&ToBalancer::Done { number: 1 });
+    host_stream.flush().expect("there is a balancer");
 
     let mut next = fleet.machine.map().cloned().expect("a map");
-    let heir = HostId(number.0 + 1);
-    let part = SliceBuckets { weight: 1.0, replicas: 0, hosts: vec![WeightedHost { host: heir, weight: 1.0 }] };
-    next.hosts = vec![(heir, (Ipv4Addr::LOCALHOST, 9).into())];
+    let new_owner = HostId(number.0 + 1);
+    let part = SliceBuckets { weight: 1.0, replicas: 0, hosts: vec![WeightedHost { host: new_owner, weight: 1.0 }] };
+    next.hosts = vec![(new_owner, (Ipv4Addr::LOCALHOST, 9).into())];
     next.buckets = next.buckets.next(&[part]);
     let epoch = next.epoch();
     fleet.on(balancer::Input::Map(Box::new(next)));
     assert_eq!(connected(fleet), 0, "nothing is given to it any more");
 
-    let until = Monotonic::now() + WITHIN;
-    let mut hears = |fleet: &mut Fleet, what: &dyn Fn(ToHost<'_>) -> bool| loop {
-        assert!(Monotonic::now() < until, "not within {WITHIN:?}");
+    let deadline = Monotonic::now() + WITHIN;
+    let mut receive = |fleet: &mut Fleet, is_expected: &dyn Fn(ToHost<'_>) -> bool| loop {
+        assert!(Monotonic::now() < deadline, "not within {WITHIN:?}");
         fleet.pump();
         while let Some(command) = fleet.next_command() {
             // The balancer executes the barrier after all preceding commands.
@@ -257,26 +257,26 @@ fn a_host_that_is_given_up_hears_that_before_its_connection_ends() {
                 fleet.on_barrier(host, number);
             }
         }
-        way.put(&ToBalancer::Done { number: 2 });
-        way.flush()?;
-        way.fill()?;
-        while let Some(octets) = way.frame()? {
-            if what(decode(octets)?) {
-                way.put(&ToBalancer::Sync { number: 7 });
+        host_stream.put(&ToBalancer::Done { number: 2 });
+        host_stream.flush()?;
+        host_stream.fill()?;
+        while let Some(octets) = host_stream.frame()? {
+            if is_expected(decode(octets)?) {
+                host_stream.put(&ToBalancer::Sync { number: 7 });
                 return Ok::<(), FrameError>(());
             }
         }
     };
-    let over =
+    let is_evicting_map =
         |message: ToHost<'_>| matches!(message, ToHost::Map(map) if map.epoch() == epoch && !map.has_host(number));
-    hears(fleet, &over).expect("the connection is there until then");
+    receive(fleet, &is_evicting_map).expect("the connection is there until then");
     // A host that leaves has sent a barrier and waits for the reply.
-    hears(fleet, &|message| message == ToHost::BarrierReply { number: 7 }).expect("and as long as it likes");
+    receive(fleet, &|message| message == ToHost::BarrierReply { number: 7 }).expect("and as long as it likes");
     fleet.on_barrier(number, 6);
-    hears(fleet, &|message| message == ToHost::BarrierReply { number: 6 }).expect("of what it had asked before, too");
-    ways.clear();
+    receive(fleet, &|message| message == ToHost::BarrierReply { number: 6 }).expect("of what it had asked before, too");
+    host_streams.clear();
     while fleet.io.streams.contains_key(&connection) {
-        assert!(Monotonic::now() < until, "not within {WITHIN:?}");
+        assert!(Monotonic::now() < deadline, "not within {WITHIN:?}");
         fleet.pump();
     }
 }

@@ -17,35 +17,35 @@ use std::time::{Duration, Instant};
 use vireo_cluster::ProgressCounter;
 
 /// Maximum size of a message in bytes.
-pub(super) const MOST: usize = 256 << 20;
+pub(super) const MAX_MESSAGE_BYTES: usize = 256 << 20;
 /// Maximum of descriptors in one `sendmsg`; the system's limit is higher.
-const AT_ONCE: usize = 64;
+const SOCKETS_PER_MESSAGE: usize = 64;
 /// Maximum of descriptors in all, above the number of connections of a balancer.
-const SOCKETS: usize = 4096;
+const MAX_SOCKETS: usize = 4096;
 /// Interval at which a waiting thread advances its progress counter.
-const SIGN: Duration = Duration::from_millis(50);
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(50);
 
 /// One end of the channel.
 #[derive(Debug)]
 pub(super) struct HotRestartChannel {
     socket: UnixStream,
-    until: Instant,
+    deadline: Instant,
     /// Progress counter of the waiting thread.
-    turns: ProgressCounter,
+    progress: ProgressCounter,
 }
 
 impl HotRestartChannel {
     /// Creates a channel. The first operations must end within `within`.
-    pub(super) fn new(socket: UnixStream, within: Duration, turns: ProgressCounter) -> io::Result<Self> {
+    pub(super) fn new(socket: UnixStream, within: Duration, progress: ProgressCounter) -> io::Result<Self> {
         socket.set_nonblocking(false)?;
-        socket.set_read_timeout(Some(SIGN))?;
-        socket.set_write_timeout(Some(SIGN))?;
-        Ok(HotRestartChannel { socket, until: Instant::now() + within, turns })
+        socket.set_read_timeout(Some(PROGRESS_INTERVAL))?;
+        socket.set_write_timeout(Some(PROGRESS_INTERVAL))?;
+        Ok(HotRestartChannel { socket, deadline: Instant::now() + within, progress })
     }
 
     /// Sets a new deadline for the next operations, and the progress counter of the calling thread.
-    pub(super) fn within(&mut self, within: Duration, turns: &ProgressCounter) {
-        (self.until, self.turns) = (Instant::now() + within, turns.clone());
+    pub(super) fn set_deadline(&mut self, within: Duration, progress: &ProgressCounter) {
+        (self.deadline, self.progress) = (Instant::now() + within, progress.clone());
     }
 
     /// Returns the peer's process, and true if its user is the same or root.
@@ -56,11 +56,11 @@ impl HotRestartChannel {
     }
 
     /// Advances the progress counter. Returns an error if the failed operation must not be retried.
-    fn again(&self, error: io::Error) -> io::Result<()> {
-        self.turns.turn();
+    fn check_retry(&self, error: io::Error) -> io::Result<()> {
+        self.progress.tick();
         match error.kind() {
             ErrorKind::Interrupted => Ok(()),
-            ErrorKind::WouldBlock | ErrorKind::TimedOut if Instant::now() < self.until => Ok(()),
+            ErrorKind::WouldBlock | ErrorKind::TimedOut if Instant::now() < self.deadline => Ok(()),
             ErrorKind::WouldBlock => Err(ErrorKind::TimedOut.into()),
             _ => Err(error),
         }
@@ -72,7 +72,7 @@ impl HotRestartChannel {
     ///
     /// Returns an error if the peer does not read in time or has closed the channel.
     pub(super) fn send(&mut self, message: &impl Serialize) -> io::Result<()> {
-        self.put_octets(&encoded(message)?)
+        self.send_encoded(&encoded(message)?)
     }
 
     /// Sends an encoded message.
@@ -80,7 +80,7 @@ impl HotRestartChannel {
     /// # Errors
     ///
     /// Returns an error as [`HotRestartChannel::send`] does.
-    pub(super) fn put_octets(&mut self, octets: &[u8]) -> io::Result<()> {
+    pub(super) fn send_encoded(&mut self, octets: &[u8]) -> io::Result<()> {
         self.write(&(octets.len() as u32).to_be_bytes())?;
         self.write(octets)
     }
@@ -90,7 +90,7 @@ impl HotRestartChannel {
             match self.socket.write(octets) {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
                 Ok(written) => octets = &octets[written..],
-                Err(error) => self.again(error)?,
+                Err(error) => self.check_retry(error)?,
             }
         }
         Ok(())
@@ -106,7 +106,7 @@ impl HotRestartChannel {
         let mut length = [0; 4];
         self.read(&mut length)?;
         let length = u32::from_be_bytes(length) as usize;
-        if length > MOST {
+        if length > MAX_MESSAGE_BYTES {
             return Err(ErrorKind::InvalidData.into());
         }
         let mut octets = vec![0; length];
@@ -122,7 +122,7 @@ impl HotRestartChannel {
             match self.socket.read(room) {
                 Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
                 Ok(read) => room = &mut room[read..],
-                Err(error) => self.again(error)?,
+                Err(error) => self.check_retry(error)?,
             }
         }
         Ok(())
@@ -133,15 +133,15 @@ impl HotRestartChannel {
     /// # Errors
     ///
     /// Returns an error as [`HotRestartChannel::send`] does.
-    pub(super) fn put_sockets(&mut self, sockets: &[BorrowedFd<'_>]) -> io::Result<()> {
-        for sockets in sockets.chunks(AT_ONCE) {
+    pub(super) fn send_sockets(&mut self, sockets: &[BorrowedFd<'_>]) -> io::Result<()> {
+        for sockets in sockets.chunks(SOCKETS_PER_MESSAGE) {
             loop {
-                let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(AT_ONCE))];
+                let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(SOCKETS_PER_MESSAGE))];
                 let mut control = SendAncillaryBuffer::new(&mut room);
                 control.push(SendAncillaryMessage::ScmRights(sockets));
                 match sendmsg(&self.socket, &[IoSlice::new(&[0])], &mut control, SendFlags::NOSIGNAL) {
                     Ok(_) => break,
-                    Err(error) => self.again(error.into())?,
+                    Err(error) => self.check_retry(error.into())?,
                 }
             }
         }
@@ -153,34 +153,34 @@ impl HotRestartChannel {
     /// # Errors
     ///
     /// Returns an error as [`HotRestartChannel::receive`] does.
-    pub(super) fn take_sockets(&mut self, count: usize) -> io::Result<Vec<OwnedFd>> {
-        let mut taken = Vec::new();
-        if count > SOCKETS {
+    pub(super) fn receive_sockets(&mut self, count: usize) -> io::Result<Vec<OwnedFd>> {
+        let mut descriptors = Vec::new();
+        if count > MAX_SOCKETS {
             return Err(ErrorKind::InvalidData.into());
         }
-        while taken.len() < count {
-            let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(AT_ONCE))];
+        while descriptors.len() < count {
+            let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(SOCKETS_PER_MESSAGE))];
             let mut control = RecvAncillaryBuffer::new(&mut room);
-            let (mut octet, before) = ([0], taken.len());
+            let (mut octet, before) = ([0], descriptors.len());
             let mut vectors = [IoSliceMut::new(&mut octet)];
             match recvmsg(self.socket.as_fd(), &mut vectors, &mut control, RecvFlags::CMSG_CLOEXEC) {
                 Ok(received) if received.bytes == 0 => return Err(ErrorKind::UnexpectedEof.into()),
                 Ok(_) => {}
                 Err(error) => {
-                    self.again(error.into())?;
+                    self.check_retry(error.into())?;
                     continue;
                 }
             }
             for message in control.drain() {
                 if let RecvAncillaryMessage::ScmRights(sockets) = message {
-                    taken.extend(sockets);
+                    descriptors.extend(sockets);
                 }
             }
-            if taken.len() == before {
+            if descriptors.len() == before {
                 return Err(ErrorKind::InvalidData.into());
             }
         }
-        Ok(taken)
+        Ok(descriptors)
     }
 }
 
@@ -188,11 +188,14 @@ impl HotRestartChannel {
 ///
 /// # Errors
 ///
-/// Returns an error if the message exceeds [`MOST`].
+/// Returns an error if the message exceeds [`MAX_MESSAGE_BYTES`].
 pub(super) fn encoded(message: &impl Serialize) -> io::Result<Vec<u8>> {
     let octets = postcard::to_stdvec(message).map_err(io::Error::other)?;
-    if octets.len() > MOST {
-        return Err(io::Error::other(format!("{} octets are more than can be handed over, {MOST}", octets.len())));
+    if octets.len() > MAX_MESSAGE_BYTES {
+        return Err(io::Error::other(format!(
+            "{} octets are more than can be handed over, {MAX_MESSAGE_BYTES}",
+            octets.len()
+        )));
     }
     Ok(octets)
 }
@@ -204,62 +207,62 @@ mod tests {
 
     const WITHIN: Duration = Duration::from_secs(20);
 
-    fn lines() -> (HotRestartChannel, HotRestartChannel) {
+    fn channels() -> (HotRestartChannel, HotRestartChannel) {
         let (one, other) = UnixStream::pair().expect("a pair");
-        let line = |socket| HotRestartChannel::new(socket, WITHIN, ProgressCounter::default()).expect("a line");
-        (line(one), line(other))
+        let channel = |socket| HotRestartChannel::new(socket, WITHIN, ProgressCounter::default()).expect("a line");
+        (channel(one), channel(other))
     }
 
     #[test]
-    fn sockets_are_the_same_at_the_other_end_and_messages_around_them_stay_whole() {
-        let (mut one, mut other) = lines();
+    fn sockets_and_messages_arrive_unchanged() {
+        let (mut one, mut other) = channels();
         let udp = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
         let mut peer = TcpStream::connect(listener.local_addr().expect("an address")).expect("it connects");
         let (tcp, _) = listener.accept().expect("it is there");
         // More than fit in one `sendmsg`.
         let mut sockets = vec![udp.as_fd(), tcp.as_fd()];
-        sockets.extend((0..AT_ONCE).map(|_| listener.as_fd()));
+        sockets.extend((0..SOCKETS_PER_MESSAGE).map(|_| listener.as_fd()));
         one.send(&"before").expect("room");
-        one.put_sockets(&sockets).expect("room");
+        one.send_sockets(&sockets).expect("room");
         one.send(&vec![7_u8; 100_000]).expect("room");
         assert_eq!(other.receive::<String>().expect("a message"), "before");
-        let mut taken = other.take_sockets(sockets.len()).expect("sockets").into_iter();
+        let mut descriptors = other.receive_sockets(sockets.len()).expect("sockets").into_iter();
         assert_eq!(other.receive::<Vec<u8>>().expect("a message"), [7; 100_000]);
 
         let address = udp.local_addr().expect("an address");
         drop((udp, tcp));
-        let udp = UdpSocket::from(taken.next().expect("a socket"));
+        let udp = UdpSocket::from(descriptors.next().expect("a socket"));
         assert_eq!(udp.local_addr().expect("an address"), address);
-        let mut tcp = TcpStream::from(taken.next().expect("a socket"));
+        let mut tcp = TcpStream::from(descriptors.next().expect("a socket"));
         tcp.write_all(b"it").expect("it is connected");
         let mut read = [0; 2];
         peer.read_exact(&mut read).expect("it is connected");
-        assert_eq!((&read, taken.len()), (b"it", AT_ONCE));
+        assert_eq!((&read, descriptors.len()), (b"it", SOCKETS_PER_MESSAGE));
     }
 
     #[test]
-    fn who_is_gone_is_told_from_who_is_silent() {
-        let (mut one, other) = lines();
-        one.within(Duration::from_millis(1), &ProgressCounter::default());
+    fn closed_and_silent_peers_are_distinguished() {
+        let (mut one, other) = channels();
+        one.set_deadline(Duration::from_millis(1), &ProgressCounter::default());
         assert_eq!(one.receive::<u8>().expect_err("silence").kind(), ErrorKind::TimedOut);
         let (pid, same) = one.peer().expect("a peer");
         assert_eq!((pid, same), (rustix::process::getpid(), true));
         drop(other);
-        one.within(WITHIN, &ProgressCounter::default());
+        one.set_deadline(WITHIN, &ProgressCounter::default());
         assert_eq!(one.receive::<u8>().expect_err("the end").kind(), ErrorKind::UnexpectedEof);
     }
 
     #[test]
-    fn what_is_no_message_is_refused() {
-        let (mut one, mut other) = lines();
+    fn malformed_message_is_refused() {
+        let (mut one, mut other) = channels();
         one.write(&[0x7f, 0xff, 0xff, 0xff]).expect("room");
         assert_eq!(other.receive::<u8>().expect_err("too long").kind(), ErrorKind::InvalidData);
-        one.put_octets(&[1, 2]).expect("room");
+        one.send_encoded(&[1, 2]).expect("room");
         assert_eq!(other.receive::<u8>().expect_err("an octet too many").kind(), ErrorKind::InvalidData);
         one.send(&0_u8).expect("room");
         // The length prefix of the message carries no descriptor.
-        assert_eq!(other.take_sockets(1).expect_err("none").kind(), ErrorKind::InvalidData);
-        assert!(other.take_sockets(SOCKETS + 1).is_err());
+        assert_eq!(other.receive_sockets(1).expect_err("none").kind(), ErrorKind::InvalidData);
+        assert!(other.receive_sockets(MAX_SOCKETS + 1).is_err());
     }
 }

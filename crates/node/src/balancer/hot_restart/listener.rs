@@ -3,7 +3,7 @@
 //! Only processes of the same user or root are accepted.
 
 use super::channel::HotRestartChannel;
-use super::{HotRestartError, PredecessorMessage, STEP, SuccessorMessage, WORDS};
+use super::{FORMAT, HotRestartError, PredecessorMessage, STEP_TIMEOUT, SuccessorMessage};
 use crossbeam_channel::{Receiver, Sender, bounded};
 use std::fs;
 use std::io;
@@ -18,7 +18,7 @@ use vireo_cluster::ResidentController;
 use vireo_sctp::Waker;
 
 /// Maximum of simultaneous requests. Further connections are closed.
-const ASKING: usize = 4;
+const MAX_REQUESTS: usize = 4;
 
 /// The listener and the resources that move to the successor.
 #[derive(Debug)]
@@ -30,10 +30,10 @@ pub(crate) struct HotRestartListener {
     /// Embedded controller of this process, which moves to the successor.
     controller: Option<Arc<dyn ResidentController>>,
     /// Connections whose request has not been read yet.
-    asking: Arc<AtomicUsize>,
-    asked: (Sender<HotRestartChannel>, Receiver<HotRestartChannel>),
+    unread_requests: Arc<AtomicUsize>,
+    requests: (Sender<HotRestartChannel>, Receiver<HotRestartChannel>),
     /// True if another process owns the socket file; `Drop` then keeps the file.
-    given: bool,
+    keeps_file: bool,
 }
 
 impl HotRestartListener {
@@ -57,9 +57,9 @@ impl HotRestartListener {
         }
         let listener = UnixListener::bind(path).map_err(error)?;
         fs::set_permissions(path, fs::Permissions::from_mode(0o600)).map_err(error)?;
-        let mut desk = HotRestartListener::on(listener, path, (api, controller)).map_err(error)?;
-        desk.take_ownership();
-        Ok(desk)
+        let mut listener = HotRestartListener::on(listener, path, (api, controller)).map_err(error)?;
+        listener.take_ownership();
+        Ok(listener)
     }
 
     /// Creates a listener over the predecessor's socket. The predecessor owns the file until
@@ -70,8 +70,8 @@ impl HotRestartListener {
         (api, controller): (Option<OwnedFd>, Option<Arc<dyn ResidentController>>),
     ) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
-        let (path, asking, asked) = (path.to_owned(), Arc::default(), bounded(1));
-        Ok(HotRestartListener { listener, path, api, controller, asking, asked, given: true })
+        let (path, unread_requests, requests) = (path.to_owned(), Arc::default(), bounded(1));
+        Ok(HotRestartListener { listener, path, api, controller, unread_requests, requests, keeps_file: true })
     }
 
     pub(super) fn fd(&self) -> RawFd {
@@ -91,69 +91,70 @@ impl HotRestartListener {
     /// Accepts connections. A thread reads each request and wakes the balancer.
     pub(in crate::balancer) fn accept(&self, waker: &Waker) {
         while let Ok((socket, _)) = self.listener.accept() {
-            if self.asking.fetch_add(1, Ordering::Relaxed) >= ASKING {
-                self.asking.fetch_sub(1, Ordering::Relaxed);
+            if self.unread_requests.fetch_add(1, Ordering::Relaxed) >= MAX_REQUESTS {
+                self.unread_requests.fetch_sub(1, Ordering::Relaxed);
                 continue;
             }
-            let (asking, asked, waker) = (Arc::clone(&self.asking), self.asked.0.clone(), waker.clone());
-            let heard = std::thread::Builder::new().name("handover".into()).spawn(move || {
-                if let Err(error) = words(socket, &asked) {
+            let (unread_requests, requests, waker) =
+                (Arc::clone(&self.unread_requests), self.requests.0.clone(), waker.clone());
+            let spawned = std::thread::Builder::new().name("handover".into()).spawn(move || {
+                if let Err(error) = read_request(socket, &requests) {
                     tracing::warn!(%error, "somebody has asked this balancer to hand over, and is not followed up");
                 }
-                asking.fetch_sub(1, Ordering::Relaxed);
+                unread_requests.fetch_sub(1, Ordering::Relaxed);
                 waker.wake();
             });
-            if let Err(error) = heard {
+            if let Err(error) = spawned {
                 tracing::warn!(%error, "whoever asks this balancer to hand over is not heard");
-                self.asking.fetch_sub(1, Ordering::Relaxed);
+                self.unread_requests.fetch_sub(1, Ordering::Relaxed);
             }
         }
     }
 
     /// Returns the channel of the next successor, if one waits.
     pub(super) fn next(&self) -> Option<HotRestartChannel> {
-        self.asked.1.try_recv().ok()
+        self.requests.1.try_recv().ok()
     }
 
     /// Makes this process the owner of the socket file.
     pub(super) fn take_ownership(&mut self) {
-        self.given = false;
+        self.keeps_file = false;
     }
 
     /// Makes another process the owner of the socket file.
-    pub(super) fn give(&mut self) {
-        self.given = true;
+    pub(super) fn release_ownership(&mut self) {
+        self.keeps_file = true;
     }
 }
 
 impl Drop for HotRestartListener {
     fn drop(&mut self) {
-        if !self.given {
+        if !self.keeps_file {
             let _ = fs::remove_file(&self.path);
         }
     }
 }
 
 /// Reads a request and passes its channel to the balancer.
-fn words(socket: UnixStream, asked: &Sender<HotRestartChannel>) -> io::Result<()> {
-    let mut line = HotRestartChannel::new(socket, STEP, ProgressCounter::default())?;
-    if !line.peer()?.1 {
+fn read_request(socket: UnixStream, requests: &Sender<HotRestartChannel>) -> io::Result<()> {
+    let mut channel = HotRestartChannel::new(socket, STEP_TIMEOUT, ProgressCounter::default())?;
+    if !channel.peer()?.1 {
         return Err(io::Error::other("it is another user's process"));
     }
-    let why = match line.receive()? {
-        SuccessorMessage::TakeOver { words: WORDS } => match asked.try_send(line) {
+    let why = match channel.receive()? {
+        SuccessorMessage::TakeOver { format: FORMAT } => match requests.try_send(channel) {
             Ok(()) => return Ok(()),
             Err(refused) => {
-                line = refused.into_inner();
+                channel = refused.into_inner();
                 "another process takes over already".to_owned()
             }
         },
-        SuccessorMessage::TakeOver { words } => {
+        SuccessorMessage::TakeOver { format } => {
             format!(
-                "it hands over in the form {WORDS:?}, which is not the other's, {words:?}: the releases are too far apart"
+                "it hands over in the form {FORMAT:?}, which is not the other's, {format:?}: the releases are too far apart"
             )
         }
         SuccessorMessage::Ready | SuccessorMessage::Serving => return Err(io::ErrorKind::InvalidData.into()),
     };
-    line.send(&PredecessorMessage::Refused(why))
+    channel.send(&PredecessorMessage::Refused(why))
 }

@@ -12,9 +12,9 @@
 //! ```
 //!
 //! Both processes share the sockets (SCM_RIGHTS). The predecessor changes nothing while it waits.
-//! If the successor dies, or is silent for [`STEP`], the predecessor continues as before. The
-//! successor does not act before `Commit`. If it is silent after `Commit`, the predecessor kills it
-//! first, so that two processes never serve at the same time.
+//! If the successor dies, or is silent for [`STEP_TIMEOUT`], the predecessor continues as before.
+//! The successor does not act before `Commit`. If it is silent after `Commit`, the predecessor
+//! kills it first, so that two processes never serve at the same time.
 
 mod channel;
 mod listener;
@@ -25,7 +25,7 @@ pub(crate) use listener::HotRestartListener;
 
 use super::fleet::snapshot::FleetSnapshot;
 use super::fleet::{Fleet, FleetConfig, FleetView};
-use super::{Association, Balancer, DESK_TOKEN, Hosts, StopHandle};
+use super::{Association, Balancer, HOT_RESTART_TOKEN, Hosts, StopHandle};
 use channel::{HotRestartChannel, encoded};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, getpid, pidfd_open, pidfd_send_signal};
@@ -51,10 +51,10 @@ use vireo_sctp::{AssociationTable, Endpoint, EndpointHandoff};
 use vireo_types::AssocId;
 
 /// Maximum wait of each process for the next message of the other.
-const STEP: Duration = Duration::from_secs(1);
+const STEP_TIMEOUT: Duration = Duration::from_secs(1);
 /// Version of the snapshot's format, raised with every change, and version of the fabric, whose
 /// connections are transferred.
-const WORDS: (u16, u16) = (4, VERSION);
+const FORMAT: (u16, u16) = (4, VERSION);
 
 /// Reasons why a hot restart fails. The running balancer continues.
 #[derive(Debug, thiserror::Error)]
@@ -64,21 +64,13 @@ pub enum HotRestartError {
     NoPath,
     /// No balancer listens at the path.
     #[error("no balancer hands over at {path}: {error}; check cluster.handover, or start without --take-over")]
-    Nobody {
-        /// Configured socket path.
-        path: PathBuf,
-        error: io::Error,
-    },
+    NoBalancer { path: PathBuf, error: io::Error },
     /// Another balancer listens at the path.
     #[error("another balancer runs and hands over at {0}: follow it with --take-over, or change cluster.handover")]
     InUse(PathBuf),
     /// The socket file cannot be created.
     #[error("cluster.handover: there can be no socket at {path}: {error}")]
-    Path {
-        /// Configured socket path.
-        path: PathBuf,
-        error: io::Error,
-    },
+    Path { path: PathBuf, error: io::Error },
     /// The SCTP driver cannot transfer its state.
     #[error("cluster.handover: {0}")]
     Sctp(#[from] vireo_sctp::HandoffError),
@@ -101,13 +93,13 @@ pub enum HotRestartError {
     Refused(String),
     /// The other process has exited, is silent, or sends invalid messages.
     #[error("the other process does not do its part: {0}")]
-    Line(#[from] io::Error),
+    Channel(#[from] io::Error),
 }
 
 /// Message of the successor to the running process.
 #[derive(Debug, Serialize, Deserialize)]
 enum SuccessorMessage {
-    TakeOver { words: (u16, u16) },
+    TakeOver { format: (u16, u16) },
     Ready,
     Serving,
 }
@@ -150,21 +142,21 @@ struct AssociationSnapshot {
 
 impl Balancer {
     /// Accepts hot restarts through a listener.
-    pub(crate) fn hand_over_at(&mut self, desk: HotRestartListener) -> io::Result<()> {
-        self.endpoint.watch(desk.fd(), DESK_TOKEN)?;
-        self.desk = Some(desk);
+    pub(crate) fn accept_hot_restarts(&mut self, hot_restart: HotRestartListener) -> io::Result<()> {
+        self.endpoint.watch(hot_restart.fd(), HOT_RESTART_TOKEN)?;
+        self.hot_restart = Some(hot_restart);
         Ok(())
     }
 
     /// Serves a pending hot-restart request. Returns true if the successor has taken over.
-    pub(super) fn is_followed(&mut self) -> bool {
-        let Some(mut line) = self.desk.as_ref().and_then(HotRestartListener::next) else { return false };
+    pub(super) fn hand_over_if_requested(&mut self) -> bool {
+        let Some(mut channel) = self.hot_restart.as_ref().and_then(HotRestartListener::next) else { return false };
         let Hosts::Fabric(fleet) = &self.hosts else { return false };
-        let (turns, began) = (fleet.turns(), clock::clock());
+        let (progress, began) = (fleet.progress(), clock::clock());
         // Only one of the two controllers may decide at a time.
-        let controller = self.desk.as_ref().and_then(HotRestartListener::controller);
-        let record = controller.and_then(|controller| fleet.record(controller.leave()));
-        match self.hand_over(&mut line, record.clone(), &turns) {
+        let controller = self.hot_restart.as_ref().and_then(HotRestartListener::controller);
+        let record = controller.and_then(|controller| fleet.record(controller.detach()));
+        match self.hand_over(&mut channel, record.clone(), &progress) {
             Ok(()) => {
                 let paused_us = clock::clock().since(began).as_micros();
                 tracing::info!(
@@ -179,9 +171,9 @@ impl Balancer {
                 if let Some(Err(error)) = controller.map(|controller| controller.begin(record)) {
                     tracing::error!(%error, "its controller does not go on");
                 }
-                line.within(STEP, &turns);
+                channel.set_deadline(STEP_TIMEOUT, &progress);
                 // Send the reason to a successor that is still alive.
-                let _ = line.send(&PredecessorMessage::Refused(error.to_string()));
+                let _ = channel.send(&PredecessorMessage::Refused(error.to_string()));
                 false
             }
         }
@@ -189,39 +181,41 @@ impl Balancer {
 
     fn hand_over(
         &self,
-        line: &mut HotRestartChannel,
+        channel: &mut HotRestartChannel,
         controller: Option<DurableState>,
-        turns: &ProgressCounter,
+        progress: &ProgressCounter,
     ) -> Result<(), HotRestartError> {
-        let (pid, _) = line.peer()?;
+        let (pid, _) = channel.peer()?;
         // Opened before the first message: after the process ends, its PID may be reused.
         let process = pidfd_open(pid, PidfdFlags::empty()).ok();
-        let (Some(desk), Hosts::Fabric(fleet)) = (&self.desk, &self.hosts) else { return Err(HotRestartError::NoPath) };
+        let (Some(hot_restart), Hosts::Fabric(fleet)) = (&self.hot_restart, &self.hosts) else {
+            return Err(HotRestartError::NoPath);
+        };
         let EndpointHandoff { socket, known } = self.endpoint.hand_over()?;
-        let (listener, api) = desk.sockets();
-        let (carried, of_fleet) = fleet.snapshot().ok_or(HotRestartError::Tls)?;
-        let beside = desk.controller().filter(|_| controller.is_some()).map(ResidentController::listener);
-        let snapshot = self.snapshot(known, api.is_some(), controller, carried);
+        let (listener, api) = hot_restart.sockets();
+        let (fleet_snapshot, fleet_sockets) = fleet.snapshot().ok_or(HotRestartError::Tls)?;
+        let embedded = hot_restart.controller().filter(|_| controller.is_some()).map(ResidentController::listener);
+        let snapshot = self.snapshot(known, api.is_some(), controller, fleet_snapshot);
         let snapshot = encoded(&snapshot).map_err(|error| HotRestartError::Large(error.to_string()))?;
         let mut sockets = vec![listener, socket.as_fd(), self.n4.as_fd()];
         sockets.extend(api);
-        sockets.extend(beside);
-        sockets.extend(of_fleet);
-        line.within(STEP, turns);
-        line.send(&PredecessorMessage::State { sockets: sockets.len() as u32 })?;
-        line.put_sockets(&sockets)?;
-        line.put_octets(&snapshot)?;
-        match line.receive()? {
+        sockets.extend(embedded);
+        sockets.extend(fleet_sockets);
+        channel.set_deadline(STEP_TIMEOUT, progress);
+        channel.send(&PredecessorMessage::State { sockets: sockets.len() as u32 })?;
+        channel.send_sockets(&sockets)?;
+        channel.send_encoded(&snapshot)?;
+        match channel.receive()? {
             SuccessorMessage::Ready => {}
             _ => return Err(io::Error::from(io::ErrorKind::InvalidData).into()),
         }
-        line.send(&PredecessorMessage::Commit)?;
-        line.within(STEP, turns);
-        match line.receive() {
+        channel.send(&PredecessorMessage::Commit)?;
+        channel.set_deadline(STEP_TIMEOUT, progress);
+        match channel.receive() {
             Ok(SuccessorMessage::Serving) => Ok(()),
             // The successor is dead; this process still has all the state.
             Err(error) if error.kind() != io::ErrorKind::TimedOut => Err(error.into()),
-            silence => match process.filter(|_| pid != getpid()).map(|process| end(pid, &process)) {
+            silence => match process.filter(|_| pid != getpid()).map(|process| kill_process(pid, &process)) {
                 Some(Ok(())) => Err(io::Error::from(io::ErrorKind::TimedOut).into()),
                 // The successor has received `Commit` and will serve once it runs again.
                 _ => {
@@ -247,7 +241,7 @@ impl Balancer {
         BalancerSnapshot {
             clock: clock::offset(),
             sctp,
-            first: self.edge.first(),
+            first: self.assoc_ids.first(),
             associations: associations.collect(),
             n4: self.n4.snapshot(),
             api,
@@ -257,20 +251,20 @@ impl Balancer {
     }
 
     /// Ends without messages to peers, because the successor has all the state.
-    pub(super) fn leave(mut self) {
-        if let Some(desk) = &mut self.desk {
-            desk.give();
+    pub(super) fn detach(mut self) {
+        if let Some(hot_restart) = &mut self.hot_restart {
+            hot_restart.release_ownership();
         }
         self.endpoint.detach();
-        self.followed.store(true, std::sync::atomic::Ordering::SeqCst);
+        self.replaced.store(true, std::sync::atomic::Ordering::SeqCst);
     }
 }
 
 /// Kills a process and waits for its end.
-fn end(pid: Pid, process: &OwnedFd) -> io::Result<()> {
+fn kill_process(pid: Pid, process: &OwnedFd) -> io::Result<()> {
     tracing::warn!(?pid, "the process that takes over is silent: it is killed");
     pidfd_send_signal(process, Signal::KILL)?;
-    let wait = rustix::event::Timespec { tv_sec: STEP.as_secs() as _, tv_nsec: 0 };
+    let wait = rustix::event::Timespec { tv_sec: STEP_TIMEOUT.as_secs() as _, tv_nsec: 0 };
     match poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&wait))? {
         0 => Err(io::ErrorKind::TimedOut.into()),
         _ => Ok(()),
@@ -280,7 +274,7 @@ fn end(pid: Pid, process: &OwnedFd) -> io::Result<()> {
 /// Snapshot and sockets that a successor has received, before it serves.
 #[derive(Debug)]
 pub(crate) struct ReceivedState {
-    line: HotRestartChannel,
+    channel: HotRestartChannel,
     path: PathBuf,
     listener: UnixListener,
     n4: UdpSocket,
@@ -310,21 +304,21 @@ impl ReceivedState {
     /// # Errors
     ///
     /// Returns an error if no balancer listens there, or it refuses.
-    pub(crate) fn ask(path: &Path) -> Result<Self, HotRestartError> {
+    pub(crate) fn request(path: &Path) -> Result<Self, HotRestartError> {
         let socket =
-            UnixStream::connect(path).map_err(|error| HotRestartError::Nobody { path: path.to_owned(), error })?;
-        let mut line = HotRestartChannel::new(socket, STEP, ProgressCounter::default())?;
-        if !line.peer()?.1 {
+            UnixStream::connect(path).map_err(|error| HotRestartError::NoBalancer { path: path.to_owned(), error })?;
+        let mut channel = HotRestartChannel::new(socket, STEP_TIMEOUT, ProgressCounter::default())?;
+        if !channel.peer()?.1 {
             return Err(HotRestartError::Refused("it is another user's process".into()));
         }
-        line.send(&SuccessorMessage::TakeOver { words: WORDS })?;
-        let sockets = match line.receive()? {
+        channel.send(&SuccessorMessage::TakeOver { format: FORMAT })?;
+        let sockets = match channel.receive()? {
             PredecessorMessage::State { sockets } => sockets as usize,
             PredecessorMessage::Refused(why) => return Err(HotRestartError::Refused(why)),
             PredecessorMessage::Commit => return Err(io::Error::from(io::ErrorKind::InvalidData).into()),
         };
-        let mut sockets = line.take_sockets(sockets)?.into_iter();
-        let snapshot: BalancerSnapshot = line.receive()?;
+        let mut sockets = channel.receive_sockets(sockets)?.into_iter();
+        let snapshot: BalancerSnapshot = channel.receive()?;
         // Must precede the first use of the clock in this process.
         clock::adopt(snapshot.clock);
         let mut next = || sockets.next().ok_or(io::Error::from(io::ErrorKind::UnexpectedEof));
@@ -332,7 +326,7 @@ impl ReceivedState {
         let api = snapshot.api.then(&mut next).transpose()?.map(TcpListener::from);
         let controller = snapshot.controller.is_some().then(&mut next).transpose()?.map(TcpListener::from);
         let sctp = Some(EndpointHandoff { socket, known: snapshot.sctp.clone() });
-        Ok(ReceivedState { line, path: path.to_owned(), listener, n4, api, controller, sctp, snapshot, sockets })
+        Ok(ReceivedState { channel, path: path.to_owned(), listener, n4, api, controller, sctp, snapshot, sockets })
     }
 
     /// Returns the recovery time stamp of the cluster's N4.
@@ -365,7 +359,7 @@ impl ReceivedState {
         by: SuccessorConfig<'_>,
         metrics: Arc<Metrics>,
     ) -> Result<(ResumableBalancer, StopHandle), ResumeError> {
-        let ReceivedState { line, path, listener, n4, snapshot, mut sockets, .. } = self;
+        let ReceivedState { channel, path, listener, n4, snapshot, mut sockets, .. } = self;
         let n4 = n4::Endpoint::resume(n4, by.n4, snapshot.n4)?;
         let config = FleetConfig {
             cluster: by.cluster,
@@ -379,10 +373,10 @@ impl ReceivedState {
         if by.cluster.controllers.is_empty() {
             fleet.is_only_balancer();
         }
-        let (mut balancer, stopper) = Balancer::of_followed(by.endpoint, n4, fleet, snapshot.first, metrics)?;
+        let (mut balancer, stopper) = Balancer::from_predecessor(by.endpoint, n4, fleet, snapshot.first, metrics)?;
         balancer.associations = snapshot.associations.into_iter().map(Association::resumed).collect();
         balancer.resume_admission(by.n2);
-        Ok((ResumableBalancer { line, path, listener, view, balancer }, stopper))
+        Ok((ResumableBalancer { channel, path, listener, view, balancer }, stopper))
     }
 }
 
@@ -396,17 +390,17 @@ pub(crate) enum ResumeError {
 }
 
 impl Association {
-    fn resumed(carried: AssociationSnapshot) -> (AssocId, Self) {
-        let unsent: VecDeque<_> = carried.unsent.into();
+    fn resumed(snapshot: AssociationSnapshot) -> (AssocId, Self) {
+        let unsent: VecDeque<_> = snapshot.unsent.into();
         let unsent_octets = unsent.iter().map(|(_, pdu)| pdu.len()).sum();
-        (carried.assoc, Association { streams: carried.streams, peer: None, unsent, unsent_octets })
+        (snapshot.assoc, Association { streams: snapshot.streams, peer: None, unsent, unsent_octets })
     }
 }
 
 /// A restored balancer that does not serve yet.
 #[derive(Debug)]
 pub(crate) struct ResumableBalancer {
-    line: HotRestartChannel,
+    channel: HotRestartChannel,
     path: PathBuf,
     listener: UnixListener,
     view: FleetView,
@@ -429,19 +423,19 @@ impl ResumableBalancer {
         api: Option<OwnedFd>,
         controller: Option<(Arc<dyn ResidentController>, DurableState)>,
     ) -> Result<Balancer, HotRestartError> {
-        let ResumableBalancer { mut line, path, listener, mut balancer, .. } = self;
-        let turns = ProgressCounter::default();
-        let (beside, record) = controller.unzip();
-        let desk = HotRestartListener::on(listener, &path, (api, beside.clone()))?;
-        balancer.hand_over_at(desk)?;
-        line.within(STEP, &turns);
-        let told = line.send(&SuccessorMessage::Ready).and_then(|()| line.receive());
-        let told = match told {
+        let ResumableBalancer { mut channel, path, listener, mut balancer, .. } = self;
+        let progress = ProgressCounter::default();
+        let (embedded, record) = controller.unzip();
+        let hot_restart = HotRestartListener::on(listener, &path, (api, embedded.clone()))?;
+        balancer.accept_hot_restarts(hot_restart)?;
+        channel.set_deadline(STEP_TIMEOUT, &progress);
+        let reply = channel.send(&SuccessorMessage::Ready).and_then(|()| channel.receive());
+        let reply = match reply {
             // The embedded controller must start first. If it fails, this process ends, and the
             // predecessor continues.
             Ok(PredecessorMessage::Commit) => {
-                beside.map_or(Ok(()), |beside| beside.begin(record)).map_err(HotRestartError::from).map(|()| {
-                    if let Err(error) = line.send(&SuccessorMessage::Serving) {
+                embedded.map_or(Ok(()), |embedded| embedded.begin(record)).map_err(HotRestartError::from).map(|()| {
+                    if let Err(error) = channel.send(&SuccessorMessage::Serving) {
                         // The predecessor resumes only if this process is dead. So the failed send
                         // means that the predecessor has died.
                         tracing::warn!(%error, "the balancer before has ended early");
@@ -452,14 +446,14 @@ impl ResumableBalancer {
             Ok(PredecessorMessage::State { .. }) => Err(io::Error::from(io::ErrorKind::InvalidData).into()),
             Err(error) => Err(error.into()),
         };
-        match told {
+        match reply {
             Ok(()) => {
-                balancer.desk.iter_mut().for_each(HotRestartListener::take_ownership);
+                balancer.hot_restart.iter_mut().for_each(HotRestartListener::take_ownership);
                 Ok(balancer)
             }
             Err(error) => {
                 // The predecessor still has all the state.
-                balancer.leave();
+                balancer.detach();
                 Err(error)
             }
         }

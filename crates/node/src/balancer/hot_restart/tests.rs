@@ -27,7 +27,7 @@ const HEARTBEAT: Duration = Duration::from_millis(250);
 
 /// Messages received by the host, and by the RAN node (`Node`).
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Heard {
+enum ReceivedMessage {
     Up(AssocId),
     Ngap(u64, Vec<u8>),
     Other,
@@ -42,13 +42,13 @@ struct World {
     /// Controller, unless it is embedded in the balancer.
     _controller: Option<controller::ControllerHandle>,
     host: ControllerClient,
-    way: Stream,
-    turns: ProgressCounter,
-    _pulse: HeartbeatHandle,
+    host_stream: Stream,
+    progress: ProgressCounter,
+    _heartbeats: HeartbeatHandle,
     node: Box<dyn Endpoint>,
     /// The RAN node's association: its own ID and the cluster's ID.
     assoc: (AssocId, AssocId),
-    heard: Vec<Heard>,
+    received: Vec<ReceivedMessage>,
     /// Epoch of the newest map that the host has received.
     epoch: u64,
     _directory: tempfile::TempDir,
@@ -100,32 +100,38 @@ fn copy(config: &BalancerConfig) -> BalancerConfig {
 
 impl World {
     /// Creates a world with a separate controller, or with one embedded in the only balancer.
-    fn new(apart: bool) -> Self {
+    fn new(separate_controller: bool) -> Self {
         let (directory, plain) = (tempfile::tempdir().expect("a directory"), Security::default());
-        let taken = apart.then(listener);
-        let address = taken.as_ref().map(|taken| taken.local_addr().expect("an address"));
+        let controller_listener = separate_controller.then(listener);
+        let address = controller_listener
+            .as_ref()
+            .map(|controller_listener| controller_listener.local_addr().expect("an address"));
         let config = settings(address, directory.path());
-        let start = |taken| controller::ControllerHandle::start(taken, (&config.cluster, &plain), &[], false);
-        let controller = taken.map(|taken| start(taken).expect("it starts"));
+        let start = |controller_listener| {
+            controller::ControllerHandle::start(controller_listener, (&config.cluster, &plain), &[], false)
+        };
+        let controller = controller_listener.map(|controller_listener| start(controller_listener).expect("it starts"));
         let (network, server) = (Network::new(), n2(1, 38412));
         let endpoint = network.bind(&server).expect("it binds");
         let balancer =
             BalancerNode::start_on(endpoint, copy(&config), Arc::new(Metrics::new())).expect("the balancer starts");
         let me = LocalMember::Host((Ipv4Addr::LOCALHOST, 9).into());
-        let (mut host, told) = ControllerClient::join(&config.cluster, &plain, me).expect("the host joins");
-        let JoinReply::Host(welcome) = told else { panic!("a host's welcome") };
+        let (mut host, reply) = ControllerClient::join(&config.cluster, &plain, me).expect("the host joins");
+        let JoinReply::Host(welcome) = reply else { panic!("a host's welcome") };
         host.ready();
-        let turns = ProgressCounter::default();
+        let progress = ProgressCounter::default();
         let member = Member::Host(welcome.host);
-        let pulse = HeartbeatHandle::start(member, HEARTBEAT, &plain, vec![turns.clone()], None).expect("a thread");
-        let (address, epoch) = find(&mut host, &turns);
-        pulse.goes_to(HeartbeatTargets { controller: host.controller(), balancers: vec![address] });
-        let mut way = Stream::connect(address, &plain, Role::Host, &[Role::Balancer]).expect("it connects");
-        way.put(&ToBalancer::Host(welcome.host));
+        let heartbeats =
+            HeartbeatHandle::start(member, HEARTBEAT, &plain, vec![progress.clone()], None).expect("a thread");
+        let (address, epoch) = first_map(&mut host, &progress);
+        heartbeats.set_targets(HeartbeatTargets { controller: host.controller(), balancers: vec![address] });
+        let mut host_stream = Stream::connect(address, &plain, Role::Host, &[Role::Balancer]).expect("it connects");
+        host_stream.put(&ToBalancer::Host(welcome.host));
         let mut node = network.bind(&n2(2, 0)).expect("it binds");
         let own = node.connect((Ipv4Addr::new(10, 0, 0, 1), 38412).into()).expect("it connects");
         let assoc = (own, AssocId(0));
-        let (n2, _pulse, _controller, _directory, heard) = (server, pulse, controller, directory, Vec::new());
+        let (n2, _heartbeats, _controller, _directory, received) =
+            (server, heartbeats, controller, directory, Vec::new());
         let mut world = World {
             network,
             n2,
@@ -133,18 +139,18 @@ impl World {
             balancer,
             _controller,
             host,
-            way,
-            turns,
-            _pulse,
+            host_stream,
+            progress,
+            _heartbeats,
             node,
             assoc,
-            heard,
+            received,
             epoch,
             _directory,
         };
-        world.until(|heard| heard.iter().any(|heard| matches!(heard, Heard::Up(_))));
-        let up = world.heard.drain(..).find_map(|heard| match heard {
-            Heard::Up(assoc) => Some(assoc),
+        world.wait_until(|received| received.iter().any(|received| matches!(received, ReceivedMessage::Up(_))));
+        let up = world.received.drain(..).find_map(|received| match received {
+            ReceivedMessage::Up(assoc) => Some(assoc),
             _ => None,
         });
         world.assoc.1 = up.expect("it is up");
@@ -152,72 +158,72 @@ impl World {
     }
 
     /// Runs all parts until a condition on the received messages holds.
-    fn until(&mut self, is_so: impl Fn(&[Heard]) -> bool) {
-        let until = Monotonic::now() + WITHIN;
-        while !is_so(&self.heard) {
-            assert!(Monotonic::now() < until, "not within {WITHIN:?}: {:?}", self.heard);
-            self.turn();
+    fn wait_until(&mut self, condition: impl Fn(&[ReceivedMessage]) -> bool) {
+        let deadline = Monotonic::now() + WITHIN;
+        while !condition(&self.received) {
+            assert!(Monotonic::now() < deadline, "not within {WITHIN:?}: {:?}", self.received);
+            self.run_once();
             std::thread::sleep(Duration::from_millis(1));
         }
     }
 
-    fn turn(&mut self) {
-        self.turns.turn();
+    fn run_once(&mut self) {
+        self.progress.tick();
         let epoch = &mut self.epoch;
-        let news = &mut |message| {
+        let on_message = &mut |message| {
             if let ToMember::Map(map) = message {
                 *epoch = map.epoch().max(*epoch);
             }
         };
-        self.host.poll(Monotonic::now(), news).expect("it is a member");
-        self.way.flush().expect("the way to the balancer is open");
-        self.way.fill().expect("the way to the balancer is open");
-        while let Some(octets) = self.way.frame().expect("frames") {
-            self.heard.extend(match frame::decode(octets).expect("a message") {
-                ToHost::Up { assoc, .. } => Some(Heard::Up(assoc)),
-                ToHost::Ngap { number, pdu, .. } => Some(Heard::Ngap(number, pdu.to_vec())),
-                ToHost::Down { .. } | ToHost::Refused(_) => Some(Heard::Other),
+        self.host.poll(Monotonic::now(), on_message).expect("it is a member");
+        self.host_stream.flush().expect("the way to the balancer is open");
+        self.host_stream.fill().expect("the way to the balancer is open");
+        while let Some(octets) = self.host_stream.frame().expect("frames") {
+            self.received.extend(match frame::decode(octets).expect("a message") {
+                ToHost::Up { assoc, .. } => Some(ReceivedMessage::Up(assoc)),
+                ToHost::Ngap { number, pdu, .. } => Some(ReceivedMessage::Ngap(number, pdu.to_vec())),
+                ToHost::Down { .. } | ToHost::Refused(_) => Some(ReceivedMessage::Other),
                 _ => None,
             });
         }
-        let heard = &mut self.heard;
+        let received = &mut self.received;
         let polled = self.node.poll(Some(Duration::ZERO), &mut |event| match event {
-            Event::Message { data, .. } => heard.push(Heard::Node(data.to_vec())),
-            Event::Down { .. } | Event::Restarted { .. } => heard.push(Heard::Other),
+            Event::Message { data, .. } => received.push(ReceivedMessage::Node(data.to_vec())),
+            Event::Down { .. } | Event::Restarted { .. } => received.push(ReceivedMessage::Other),
             _ => {}
         });
         polled.expect("it is polled");
     }
 
     /// Sends a message of the RAN node to the host. Returns its input number.
-    fn says(&mut self, what: u8) -> u64 {
-        self.node.send(self.assoc.0, 0, super::super::PPID_NGAP, &[what]).expect("it is up");
-        self.hears(what)
+    fn send_uplink(&mut self, value: u8) -> u64 {
+        self.node.send(self.assoc.0, 0, super::super::PPID_NGAP, &[value]).expect("it is up");
+        self.receive_uplink(value)
     }
 
-    fn hears(&mut self, what: u8) -> u64 {
-        let number = |heard: &Heard| match heard {
-            Heard::Ngap(number, pdu) if *pdu == [what] => Some(*number),
+    fn receive_uplink(&mut self, value: u8) -> u64 {
+        let number = |received: &ReceivedMessage| match received {
+            ReceivedMessage::Ngap(number, pdu) if *pdu == [value] => Some(*number),
             _ => None,
         };
-        self.until(|heard| heard.iter().any(|heard| number(heard).is_some()));
-        self.heard.drain(..).find_map(|heard| number(&heard)).expect("it was heard")
+        self.wait_until(|received| received.iter().any(|received| number(received).is_some()));
+        self.received.drain(..).find_map(|received| number(&received)).expect("it was heard")
     }
 
     /// Sends a message of the host to the RAN node.
-    fn answers(&mut self, what: u8) {
-        let pdu = &[what][..];
-        self.way.put(&ToBalancer::Ngap { assoc: self.assoc.1, ue: None, key: 0, pdu });
-        self.until(|heard| heard.contains(&Heard::Node(vec![what])));
-        self.heard.clear();
+    fn send_downlink(&mut self, value: u8) {
+        let pdu = &[value][..];
+        self.host_stream.put(&ToBalancer::Ngap { assoc: self.assoc.1, ue: None, key: 0, pdu });
+        self.wait_until(|received| received.contains(&ReceivedMessage::Node(vec![value])));
+        self.received.clear();
     }
 
     /// Waits until the host is connected to a controller.
-    fn has_controller(&mut self) {
-        let until = Monotonic::now() + WITHIN;
+    fn wait_for_controller(&mut self) {
+        let deadline = Monotonic::now() + WITHIN;
         while self.host.controller().is_none() {
-            assert!(Monotonic::now() < until, "there is no controller");
-            self.turn();
+            assert!(Monotonic::now() < deadline, "there is no controller");
+            self.run_once();
             std::thread::sleep(Duration::from_millis(1));
         }
     }
@@ -227,36 +233,36 @@ impl World {
     }
 
     /// Runs a hot restart of the balancer.
-    fn follow(&mut self) {
+    fn hot_restart(&mut self) {
         let (network, n2) = (self.network.clone(), self.n2.clone());
         let by = |handover| network.adopt(&n2, handover);
         let config = copy(&self.config);
         let next = BalancerNode::take_over_by(by, config, Arc::new(Metrics::new())).expect("it takes over");
         let before = std::mem::replace(&mut self.balancer, next);
-        let until = Monotonic::now() + WITHIN;
-        while !before.is_followed() {
-            assert!(Monotonic::now() < until, "it does not end");
+        let deadline = Monotonic::now() + WITHIN;
+        while !before.has_successor() {
+            assert!(Monotonic::now() < deadline, "it does not end");
             std::thread::sleep(Duration::from_millis(1));
         }
     }
 
     /// Requests a hot restart.
-    fn ask(&self) -> HotRestartChannel {
+    fn request_hot_restart(&self) -> HotRestartChannel {
         let socket = UnixStream::connect(self.path()).expect("it is there");
-        let mut line = HotRestartChannel::new(socket, WITHIN, ProgressCounter::default()).expect("a line");
-        line.send(&SuccessorMessage::TakeOver { words: WORDS }).expect("room");
-        line
+        let mut channel = HotRestartChannel::new(socket, WITHIN, ProgressCounter::default()).expect("a line");
+        channel.send(&SuccessorMessage::TakeOver { format: FORMAT }).expect("room");
+        channel
     }
 
     /// Requests a hot restart and receives sockets and snapshot.
-    fn asked(&self) -> (HotRestartChannel, Vec<OwnedFd>) {
-        let mut line = self.ask();
-        let PredecessorMessage::State { sockets } = line.receive().expect("an answer") else {
+    fn receive_snapshot(&self) -> (HotRestartChannel, Vec<OwnedFd>) {
+        let mut channel = self.request_hot_restart();
+        let PredecessorMessage::State { sockets } = channel.receive().expect("an answer") else {
             panic!("it is to hand over")
         };
-        let sockets = line.take_sockets(sockets as usize).expect("sockets");
-        let _: BalancerSnapshot = line.receive().expect("a snapshot");
-        (line, sockets)
+        let sockets = channel.receive_sockets(sockets as usize).expect("sockets");
+        let _: BalancerSnapshot = channel.receive().expect("a snapshot");
+        (channel, sockets)
     }
 
     fn health(&self) -> String {
@@ -269,120 +275,120 @@ impl World {
 }
 
 /// Returns the balancer's address for hosts and the epoch, both of the first map.
-fn find(host: &mut ControllerClient, turns: &ProgressCounter) -> (SocketAddr, u64) {
-    let (mut found, until) = (None, Monotonic::now() + WITHIN);
+fn first_map(host: &mut ControllerClient, progress: &ProgressCounter) -> (SocketAddr, u64) {
+    let (mut found, deadline) = (None, Monotonic::now() + WITHIN);
     while found.is_none() {
-        assert!(Monotonic::now() < until, "there is no map");
-        turns.turn();
-        let news = &mut |message| {
+        assert!(Monotonic::now() < deadline, "there is no map");
+        progress.tick();
+        let on_message = &mut |message| {
             if let ToMember::Map(map) = message {
                 found = map.balancers.first().map(|(_, address)| (*address, map.epoch()));
             }
         };
-        host.poll(Monotonic::now(), news).expect("it is a member");
+        host.poll(Monotonic::now(), on_message).expect("it is a member");
         std::thread::sleep(Duration::from_millis(1));
     }
     found.expect("it was found")
 }
 
-fn others_go_on(mut world: World) {
-    let (first, epoch) = (world.says(1), world.epoch);
-    world.answers(11);
+fn hot_restart_continues(mut world: World) {
+    let (first, epoch) = (world.send_uplink(1), world.epoch);
+    world.send_downlink(11);
     // Sent by the first balancer and returned to its successor.
-    let unfinished = world.says(2);
+    let unfinished = world.send_uplink(2);
     let mut last = unfinished;
     for round in 0..3 {
         // Sent during the hot restart.
         world.node.send(world.assoc.0, 0, super::super::PPID_NGAP, &[100 + round]).expect("it is up");
-        world.follow();
-        let number = world.hears(100 + round);
+        world.hot_restart();
+        let number = world.receive_uplink(100 + round);
         assert!(number > last && last >= first, "numbers go on");
         last = number;
-        world.answers(20 + round);
+        world.send_downlink(20 + round);
     }
-    world.way.put(&ToBalancer::Back { number: unfinished });
-    assert_eq!(world.hears(2), unfinished, "what was given is known");
+    world.host_stream.put(&ToBalancer::Back { number: unfinished });
+    assert_eq!(world.receive_uplink(2), unfinished, "what was given is known");
     assert!(world.health().ends_with("ok\n"));
-    assert!(!world.heard.contains(&Heard::Other) && !world.balancer.has_failed());
-    world.has_controller();
+    assert!(!world.received.contains(&ReceivedMessage::Other) && !world.balancer.has_failed());
+    world.wait_for_controller();
     assert_eq!(world.epoch, epoch, "nobody has gone, and nobody has come");
 }
 
 #[test]
-fn others_go_on_in_a_balancers_place_and_nobody_notices() {
-    others_go_on(World::new(true));
+fn hot_restart_is_invisible_to_peers() {
+    hot_restart_continues(World::new(true));
 }
 
 #[test]
-fn others_go_on_in_the_place_of_the_only_balancer_and_its_controller() {
-    others_go_on(World::new(false));
+fn hot_restart_of_only_balancer_is_invisible() {
+    hot_restart_continues(World::new(false));
 }
 
 #[test]
-fn a_balancer_goes_on_when_who_takes_over_dies_or_is_silent() {
-    goes_on_alone(World::new(true));
+fn balancer_continues_after_failed_hot_restart() {
+    failed_restart_continues(World::new(true));
 }
 
 #[test]
-fn the_only_balancer_and_its_controller_go_on_when_who_takes_over_dies_or_is_silent() {
-    goes_on_alone(World::new(false));
+fn only_balancer_continues_after_failed_restart() {
+    failed_restart_continues(World::new(false));
 }
 
-fn goes_on_alone(mut world: World) {
+fn failed_restart_continues(mut world: World) {
     let epoch = world.epoch;
     assert!(matches!(HotRestartListener::open(world.path(), None, None), Err(HotRestartError::InUse(_))));
     let file = world.path().with_extension("file");
     std::fs::write(&file, "somebody's").expect("a file");
     assert!(matches!(HotRestartListener::open(&file, None, None), Err(HotRestartError::Path { .. })));
     assert!(file.exists(), "what is no socket stays");
-    let goes_on = |world: &mut World, n: u8| {
-        world.says(n);
-        world.answers(n + 100);
-        assert!(!world.balancer.is_followed() && !world.balancer.has_failed());
+    let check_serving = |world: &mut World, n: u8| {
+        world.send_uplink(n);
+        world.send_downlink(n + 100);
+        assert!(!world.balancer.has_successor() && !world.balancer.has_failed());
     };
     // A successor with an incompatible snapshot format.
-    let mut line = HotRestartChannel::new(
+    let mut channel = HotRestartChannel::new(
         UnixStream::connect(world.path()).expect("it is there"),
         WITHIN,
         ProgressCounter::default(),
     );
-    let line = line.as_mut().expect("a line");
-    line.send(&SuccessorMessage::TakeOver { words: (WORDS.0 + 1, WORDS.1) }).expect("room");
+    let channel = channel.as_mut().expect("a line");
+    channel.send(&SuccessorMessage::TakeOver { format: (FORMAT.0 + 1, FORMAT.1) }).expect("room");
     assert!(
-        matches!(line.receive().expect("an answer"), PredecessorMessage::Refused(why) if why.contains("too far apart"))
+        matches!(channel.receive().expect("an answer"), PredecessorMessage::Refused(why) if why.contains("too far apart"))
     );
-    goes_on(&mut world, 1);
+    check_serving(&mut world, 1);
     // A successor that dies before it is ready, and one that dies after `Commit`.
-    drop(world.asked());
-    goes_on(&mut world, 2);
-    let (mut line, sockets) = world.asked();
-    line.send(&SuccessorMessage::Ready).expect("room");
-    assert!(matches!(line.receive().expect("an answer"), PredecessorMessage::Commit));
-    drop((line, sockets));
-    goes_on(&mut world, 3);
+    drop(world.receive_snapshot());
+    check_serving(&mut world, 2);
+    let (mut channel, sockets) = world.receive_snapshot();
+    channel.send(&SuccessorMessage::Ready).expect("room");
+    assert!(matches!(channel.receive().expect("an answer"), PredecessorMessage::Commit));
+    drop((channel, sockets));
+    check_serving(&mut world, 3);
     // A successor that never becomes ready: its messages arrive too late.
-    let (mut line, sockets) = world.asked();
-    goes_on(&mut world, 4);
-    assert!(matches!(line.receive().expect("an answer"), PredecessorMessage::Refused(_)));
-    drop((line, sockets));
-    world.has_controller();
-    world.follow();
-    goes_on(&mut world, 5);
-    world.has_controller();
-    assert!(!world.heard.contains(&Heard::Other) && world.epoch == epoch);
+    let (mut channel, sockets) = world.receive_snapshot();
+    check_serving(&mut world, 4);
+    assert!(matches!(channel.receive().expect("an answer"), PredecessorMessage::Refused(_)));
+    drop((channel, sockets));
+    world.wait_for_controller();
+    world.hot_restart();
+    check_serving(&mut world, 5);
+    world.wait_for_controller();
+    assert!(!world.received.contains(&ReceivedMessage::Other) && world.epoch == epoch);
 }
 
 #[test]
-fn who_is_silent_when_it_has_all_is_ended_first() {
+fn silent_successor_is_killed() {
     let mut process = std::process::Command::new("sleep").arg("1000").spawn().expect("it starts");
     let pid = Pid::from_child(&process);
     let by = pidfd_open(pid, PidfdFlags::empty()).expect("it is there");
-    end(pid, &by).expect("it is ours");
+    kill_process(pid, &by).expect("it is ours");
     assert!(!process.wait().expect("it has ended").success());
 }
 
 #[test]
-fn what_would_end_with_its_process_is_not_handed_over() {
+fn hot_restart_with_tls_or_no_path_is_refused() {
     let path = tempfile::tempdir().expect("a directory");
     let nowhere = Some((Ipv4Addr::LOCALHOST, 9).into());
     let refused = |config: BalancerConfig| {
@@ -400,8 +406,8 @@ fn what_would_end_with_its_process_is_not_handed_over() {
     let absent = settings(nowhere, path.path());
     let error = BalancerNode::take_over(absent, Arc::new(Metrics::new())).expect_err("nobody is there");
     assert!(error.to_string().contains("no balancer hands over at"), "{error}");
-    let mut unsaid = settings(nowhere, path.path());
-    unsaid.cluster.handover = None;
-    let error = BalancerNode::take_over(unsaid, Arc::new(Metrics::new())).expect_err("it is not said where");
+    let mut unconfigured = settings(nowhere, path.path());
+    unconfigured.cluster.handover = None;
+    let error = BalancerNode::take_over(unconfigured, Arc::new(Metrics::new())).expect_err("it is not said where");
     assert!(error.to_string().contains("set it"), "{error}");
 }

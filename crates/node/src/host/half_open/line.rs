@@ -16,19 +16,19 @@ const WAITING_PER_NODE: usize = 16_384;
 
 /// Waiting new UEs. `T` is the data of one.
 #[derive(Debug)]
-pub(super) struct Line<T> {
+pub(super) struct FairQueue<T> {
     /// Each queue is not empty, and has the address whose turn serves it.
     queues: FxHashMap<AssocId, (Option<IpAddr>, VecDeque<T>)>,
     /// RAN nodes of each address in the order of their turns, never empty.
     addresses: FxHashMap<Option<IpAddr>, VecDeque<AssocId>>,
     /// Addresses in the order of their turns.
-    turns: VecDeque<Option<IpAddr>>,
+    rotation: VecDeque<Option<IpAddr>>,
     len: usize,
 }
 
-impl<T> Line<T> {
+impl<T> FairQueue<T> {
     pub(super) fn new() -> Self {
-        Line { queues: FxHashMap::default(), addresses: FxHashMap::default(), turns: VecDeque::new(), len: 0 }
+        FairQueue { queues: FxHashMap::default(), addresses: FxHashMap::default(), rotation: VecDeque::new(), len: 0 }
     }
 
     /// Returns true if no UE waits.
@@ -58,7 +58,7 @@ impl<T> Line<T> {
         self.queues.insert(node, (address, VecDeque::from([item])));
         let nodes = self.addresses.entry(address).or_default();
         if nodes.is_empty() {
-            self.turns.push_back(address);
+            self.rotation.push_back(address);
         }
         nodes.push_back(node);
         Ok(())
@@ -66,7 +66,7 @@ impl<T> Line<T> {
 
     /// Removes and returns the next UE.
     pub(super) fn pop(&mut self) -> Option<T> {
-        let address = self.turns.pop_front()?;
+        let address = self.rotation.pop_front()?;
         let nodes = self.addresses.get_mut(&address)?;
         let node = nodes.pop_front()?;
         let (_, queue) = self.queues.get_mut(&node)?;
@@ -80,7 +80,7 @@ impl<T> Line<T> {
         if nodes.is_empty() {
             self.addresses.remove(&address);
         } else {
-            self.turns.push_back(address);
+            self.rotation.push_back(address);
         }
         Some(item)
     }
@@ -93,7 +93,7 @@ impl<T> Line<T> {
             nodes.retain(|other| *other != node);
             if nodes.is_empty() {
                 self.addresses.remove(&address);
-                self.turns.retain(|other| *other != address);
+                self.rotation.retain(|other| *other != address);
             }
         }
         queue
@@ -105,51 +105,51 @@ mod tests {
     use super::*;
     use std::net::Ipv4Addr;
 
-    fn of(node: u32, address: u8) -> Origin {
+    fn origin(node: u32, address: u8) -> Origin {
         Origin { node: AssocId(node), address: Some(Ipv4Addr::new(10, 0, 0, address).into()) }
     }
 
-    fn all(line: &mut Line<u32>) -> Vec<u32> {
-        std::iter::from_fn(|| line.pop()).collect()
+    fn all(queue: &mut FairQueue<u32>) -> Vec<u32> {
+        std::iter::from_fn(|| queue.pop()).collect()
     }
 
     #[test]
     fn new_ue_of_a_quiet_node_is_next() {
-        let mut line = Line::new();
-        (0..1000).for_each(|n| line.push(of(1, 1), n).expect("room"));
-        assert_eq!((line.pop(), line.pop()), (Some(0), Some(1)));
-        line.push(of(2, 2), 5000).expect("room");
-        let next = [line.pop(), line.pop()];
+        let mut queue = FairQueue::new();
+        (0..1000).for_each(|n| queue.push(origin(1, 1), n).expect("room"));
+        assert_eq!((queue.pop(), queue.pop()), (Some(0), Some(1)));
+        queue.push(origin(2, 2), 5000).expect("room");
+        let next = [queue.pop(), queue.pop()];
         assert!(next.contains(&Some(5000)), "{next:?}");
-        assert_eq!(all(&mut line), (3..1000).collect::<Vec<_>>(), "in the order in which they came");
-        assert!(line.is_empty() && line.queues.is_empty() && line.addresses.is_empty());
+        assert_eq!(all(&mut queue), (3..1000).collect::<Vec<_>>(), "in the order in which they came");
+        assert!(queue.is_empty() && queue.queues.is_empty() && queue.addresses.is_empty());
     }
 
     #[test]
     fn nodes_of_one_address_share_its_turn() {
-        let mut line = Line::new();
+        let mut queue = FairQueue::new();
         for node in 0..10 {
-            (0..2).for_each(|n| line.push(of(node, 1), node * 10 + n).expect("room"));
+            (0..2).for_each(|n| queue.push(origin(node, 1), node * 10 + n).expect("room"));
         }
-        (0..3).for_each(|n| line.push(of(20, 2), 200 + n).expect("room"));
-        assert_eq!(all(&mut line)[..7], [0, 200, 10, 201, 20, 202, 30]);
+        (0..3).for_each(|n| queue.push(origin(20, 2), 200 + n).expect("room"));
+        assert_eq!(all(&mut queue)[..7], [0, 200, 10, 201, 20, 202, 30]);
     }
 
     #[test]
-    fn one_node_does_not_fill_the_line() {
-        let mut line = Line::new();
-        let mut taken = 0;
-        while line.push(of(1, 1), taken).is_ok() {
-            taken += 1;
+    fn one_node_does_not_fill_the_queue() {
+        let mut queue = FairQueue::new();
+        let mut accepted = 0;
+        while queue.push(origin(1, 1), accepted).is_ok() {
+            accepted += 1;
         }
-        assert_eq!(taken as usize, WAITING_PER_NODE);
-        assert_eq!(line.push(of(2, 1), 7), Ok(()));
-        (3..100).for_each(|node| while line.push(of(node, 1), 0).is_ok() {});
-        assert_eq!(line.len, WAITING);
-        let removed = line.remove(AssocId(1));
-        assert_eq!((removed.len(), line.len), (WAITING_PER_NODE, WAITING - WAITING_PER_NODE));
-        assert_eq!(line.pop(), Some(7));
-        (2..100).for_each(|node| drop(line.remove(AssocId(node))));
-        assert!(line.is_empty() && line.turns.is_empty() && line.addresses.is_empty() && line.pop().is_none());
+        assert_eq!(accepted as usize, WAITING_PER_NODE);
+        assert_eq!(queue.push(origin(2, 1), 7), Ok(()));
+        (3..100).for_each(|node| while queue.push(origin(node, 1), 0).is_ok() {});
+        assert_eq!(queue.len, WAITING);
+        let removed = queue.remove(AssocId(1));
+        assert_eq!((removed.len(), queue.len), (WAITING_PER_NODE, WAITING - WAITING_PER_NODE));
+        assert_eq!(queue.pop(), Some(7));
+        (2..100).for_each(|node| drop(queue.remove(AssocId(node))));
+        assert!(queue.is_empty() && queue.rotation.is_empty() && queue.addresses.is_empty() && queue.pop().is_none());
     }
 }

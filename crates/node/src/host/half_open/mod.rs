@@ -19,7 +19,7 @@ mod table;
 use super::{Host, Nodes};
 use crate::worker::event_message::EventMessage;
 use crate::worker::outbox::Summary;
-use line::Line;
+use line::FairQueue;
 use newcomers::{FirstSteps, Newcomer};
 use rand::RngCore;
 use table::{Admission, Arrival, Limit, Origin, Table};
@@ -47,7 +47,7 @@ const CHANGED: usize = 16;
 pub(super) struct HalfOpen {
     table: Table,
     /// New UEs that wait for their first step.
-    line: Line<Newcomer>,
+    waiting: FairQueue<Newcomer>,
     first_steps: FirstSteps,
     /// Numbers of evicted UEs, and of UEs rejected for lack of room, since the last log line.
     evicted: u64,
@@ -59,14 +59,14 @@ pub(super) struct HalfOpen {
 
 impl HalfOpen {
     pub(super) fn new(config: HalfOpenConfig) -> Self {
-        let (table, line, first_steps) = (Table::new(config), Line::new(), FirstSteps::default());
+        let (table, waiting, first_steps) = (Table::new(config), FairQueue::new(), FirstSteps::default());
         let (logged, recounted) = (Instant::default(), Instant::default());
-        HalfOpen { table, line, first_steps, evicted: 0, refused: 0, logged, recounted }
+        HalfOpen { table, waiting, first_steps, evicted: 0, refused: 0, logged, recounted }
     }
 
     /// Removes a UE whose context is gone.
-    pub(super) fn leave(&mut self, slot: Slot) {
-        self.table.leave(slot);
+    pub(super) fn remove(&mut self, slot: Slot) {
+        self.table.remove(slot);
     }
 
     /// Applies a commit of a UE.
@@ -74,7 +74,7 @@ impl HalfOpen {
         match after {
             Some(after) if after.known => {
                 if before.is_none_or(|before| !before.known) {
-                    self.table.leave(slot);
+                    self.table.remove(slot);
                 }
             }
             Some(after) => {
@@ -82,7 +82,7 @@ impl HalfOpen {
                     self.table.enter(slot, origin(nodes, node), clock());
                 }
             }
-            None => self.table.leave(slot),
+            None => self.table.remove(slot),
         }
     }
 }
@@ -108,7 +108,7 @@ impl Host {
             Admission::Evicts(slot, limit) => {
                 self.admission.half_open.table.evict(slot);
                 self.admission.half_open.evicted += 1;
-                self.statistics.account.metrics.evicted(match limit {
+                self.statistics.step_metrics.metrics.evicted(match limit {
                     Limit::Node => Eviction::NodeLimit,
                     Limit::Address => Eviction::AddressLimit,
                     Limit::All => Eviction::Limit,
@@ -131,7 +131,7 @@ impl Host {
 
     /// Returns true if there is no room for a new UE, even after the pending evictions.
     fn is_full(&self) -> bool {
-        let staying = self.ues.region.slots_taken().saturating_sub(self.admission.half_open.table.leaving());
+        let staying = self.ues.region.slots_taken().saturating_sub(self.admission.half_open.table.evicting());
         staying >= self.ues.region.config().ues as usize
     }
 
@@ -143,7 +143,7 @@ impl Host {
         self.admission.half_open.recounted = now;
         let wrong = self.ues.region.recount();
         if wrong > self.ues.region.config().ues as usize / CHANGED {
-            self.statistics.account.metrics.fault(Fault::StateRegion);
+            self.statistics.step_metrics.metrics.fault(Fault::StateRegion);
             tracing::error!(wrong, "state region has words that no worker writes: number of UEs");
         }
     }
@@ -159,12 +159,12 @@ impl Host {
     /// long.
     pub(super) fn turn_away(&mut self, (by, node): (Option<AssocId>, AssocId), pdu: &[u8], why: TurnedAway) {
         let Some(ltmsi) = self.ues.ids.fresh(self.current.bucket) else { return self.no_number() };
-        self.statistics.account.metrics.turned_away(why);
+        self.statistics.step_metrics.metrics.turned_away(why);
         // Overload counts its own rejections.
         if why != TurnedAway::Overload {
             self.admission.overload.refused += 1;
             self.admission.half_open.refused += 1;
-            self.statistics.account.metrics.fault(Fault::Limit);
+            self.statistics.step_metrics.metrics.fault(Fault::Limit);
         }
         let message = match n2::ue_message(pdu) {
             Ok((_, UeMessage::Initial(message))) => message,
@@ -180,7 +180,7 @@ impl Host {
         let mut env = Env { now, arrived, config: &self.config, random: &mut random, ids: &mut ids, ran: &() };
         let outcome = engine::turn_away(ltmsi, node, message, &mut env);
         for note in &outcome.notes {
-            self.statistics.account.note(note, now, 0, format_args!("UE {ltmsi}"));
+            self.statistics.step_metrics.note(note, now, 0, format_args!("UE {ltmsi}"));
         }
         for effect in outcome.effects {
             if let Effect::Ngap { assoc: node, pdu } = effect {
@@ -196,14 +196,14 @@ impl Host {
             // This host has no buckets left: another host creates the UE.
             return self.egress.send(Command::ReturnInput { number: std::mem::take(&mut self.current.input) });
         }
-        self.statistics.account.fault("limit", clock(), "a new UE: no number is free");
+        self.statistics.step_metrics.fault("limit", clock(), "a new UE: no number is free");
         self.done();
     }
 
     /// Updates the metric of half-open UEs, and logs the evictions and rejections of a flood.
     pub(super) fn show_half_open(&mut self, now: Instant) {
         let HalfOpen { table, evicted, refused, logged, .. } = &mut self.admission.half_open;
-        self.statistics.account.metrics.population(Population::HalfOpen, table.len());
+        self.statistics.step_metrics.metrics.population(Population::HalfOpen, table.len());
         if (*evicted, *refused) == (0, 0) || now.since(*logged) < LOGGED {
             return;
         }

@@ -60,12 +60,12 @@ impl FirstSteps {
 impl Host {
     /// Starts a new UE, or queues it.
     pub(in crate::host) fn newcomer(&mut self, (by, node): (AssocId, AssocId), pdu: &[u8], view: &ShallowView) {
-        if self.admission.half_open.line.is_empty() && self.begins_newcomers() {
+        if self.admission.half_open.waiting.is_empty() && self.begins_newcomers() {
             return self.begin_newcomer((Some(by), node), pdu, view);
         }
         let (number, bucket, at) = (std::mem::take(&mut self.current.input), self.current.bucket, self.current.arrived);
         let newcomer = Newcomer { by, node, view: *view, pdu: pdu.to_vec(), number, bucket, at };
-        if let Err(newcomer) = self.admission.half_open.line.push(origin(&self.nodes, node), newcomer) {
+        if let Err(newcomer) = self.admission.half_open.waiting.push(origin(&self.nodes, node), newcomer) {
             self.current.input = newcomer.number;
             self.turn_away((Some(by), node), pdu, TurnedAway::Overload);
         }
@@ -89,10 +89,10 @@ impl Host {
     pub(in crate::host) fn serve_newcomers(&mut self) -> bool {
         let most = if self.inputs.queue.is_empty() { BATCH } else { WITH_INPUTS };
         for served in 0..most {
-            if self.admission.half_open.line.is_empty() || self.is_held_up() || !self.begins_newcomers() {
+            if self.admission.half_open.waiting.is_empty() || self.has_backlog() || !self.begins_newcomers() {
                 return served > 0;
             }
-            if let Some(newcomer) = self.admission.half_open.line.pop() {
+            if let Some(newcomer) = self.admission.half_open.waiting.pop() {
                 self.serve(newcomer);
             }
         }
@@ -111,7 +111,7 @@ impl Host {
         if let Route::Initial { ran_id, .. } = view.route {
             self.forget_ran_id(node, ran_id);
         }
-        let by = Some(by).filter(|by| self.nodes.of(*by) == Some(node));
+        let by = Some(by).filter(|by| self.nodes.node_of(*by) == Some(node));
         let late = self.admission.overload.part_of_wait(clock().since(at)) >= self.admission.overload.registrations();
         if late && !Level::Registrations.admits(&view, false) {
             return self.turn_away((by, node), &pdu, TurnedAway::Overload);
@@ -121,7 +121,7 @@ impl Host {
 
     /// Drops the new UEs of a RAN node that has released them.
     pub(in crate::host) fn drop_newcomers(&mut self, node: AssocId) {
-        for newcomer in self.admission.half_open.line.remove(node) {
+        for newcomer in self.admission.half_open.waiting.remove(node) {
             self.current.input = newcomer.number;
             self.done();
         }
@@ -129,7 +129,7 @@ impl Host {
 
     /// Returns the waiting new UEs to the balancer.
     pub(in crate::host) fn return_newcomers(&mut self) {
-        while let Some(Newcomer { number, .. }) = self.admission.half_open.line.pop() {
+        while let Some(Newcomer { number, .. }) = self.admission.half_open.waiting.pop() {
             if number != 0 {
                 self.egress.send(vireo_cluster::Command::ReturnInput { number });
             }
@@ -138,11 +138,11 @@ impl Host {
 
     /// Returns the RAN nodes with waiting new UEs, each with the waiting time of the oldest.
     pub(in crate::host) fn newcomers_wait(&self, now: Instant) -> Vec<(AssocId, Duration)> {
-        self.admission.half_open.line.oldest().map(|(node, oldest)| (node, now.since(oldest.at))).collect()
+        self.admission.half_open.waiting.oldest().map(|(node, oldest)| (node, now.since(oldest.at))).collect()
     }
 
     /// Returns true if new UEs wait.
     pub(in crate::host) fn has_newcomers(&self) -> bool {
-        !self.admission.half_open.line.is_empty()
+        !self.admission.half_open.waiting.is_empty()
     }
 }

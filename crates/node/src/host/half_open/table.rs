@@ -14,7 +14,7 @@ use vireo_types::{AssocId, Duration, Instant};
 
 /// Maximum number of concurrent evictions. Their steps delay other UEs, so the host rejects new UEs
 /// beyond.
-pub(super) const LEAVING: usize = 32;
+pub(super) const MAX_EVICTIONS: usize = 32;
 
 /// The limit that a new UE meets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,7 +92,7 @@ pub(super) struct Table {
     nodes: FxHashMap<AssocId, Group>,
     addresses: FxHashMap<Option<IpAddr>, Address>,
     by_count: BTreeSet<(usize, Option<IpAddr>)>,
-    leaving: usize,
+    evicting: usize,
 }
 
 impl Table {
@@ -103,27 +103,27 @@ impl Table {
             nodes: FxHashMap::default(),
             addresses: FxHashMap::default(),
             by_count: BTreeSet::new(),
-            leaving: 0,
+            evicting: 0,
         }
     }
 
     /// Returns the number of half-open UEs without pending evictions.
     pub(super) fn len(&self) -> usize {
-        self.entries.len() - self.leaving
+        self.entries.len() - self.evicting
     }
 
     /// Returns the number of pending evictions.
-    pub(super) fn leaving(&self) -> usize {
-        self.leaving
+    pub(super) fn evicting(&self) -> usize {
+        self.evicting
     }
 
     /// Returns the number of half-open UEs of a RAN node.
-    pub(super) fn of_node(&self, node: AssocId) -> usize {
+    pub(super) fn node_count(&self, node: AssocId) -> usize {
         self.nodes.get(&node).map_or(0, |group| group.count)
     }
 
     /// Returns the number of half-open UEs of an address.
-    pub(super) fn of_address(&self, address: Option<IpAddr>) -> usize {
+    pub(super) fn address_count(&self, address: Option<IpAddr>) -> usize {
         self.addresses.get(&address).map_or(0, |of| of.count)
     }
 
@@ -140,8 +140,8 @@ impl Table {
     pub(super) fn admit(&self, arrival: Arrival) -> Admission {
         let Origin { node, address } = arrival.origin;
         let limit = match () {
-            () if self.of_node(node) >= self.config.ues_per_node => Limit::Node,
-            () if self.of_address(address) >= self.config.ues_per_address => Limit::Address,
+            () if self.node_count(node) >= self.config.ues_per_node => Limit::Node,
+            () if self.address_count(address) >= self.config.ues_per_address => Limit::Address,
             () if self.len() >= self.config.ues => Limit::All,
             () if arrival.full => Limit::Room,
             () => return Admission::Free,
@@ -155,19 +155,19 @@ impl Table {
         let Some((group, oldest)) = victims.and_then(|group| Some((group, group.oldest?))) else {
             return if arrival.urgent { Admission::Free } else { Admission::Refused(limit) };
         };
-        if self.leaving >= LEAVING {
+        if self.evicting >= MAX_EVICTIONS {
             return Admission::Refused(limit);
         }
         // A UE has min-age to answer. Otherwise UEs of a burst would evict each other and none
         // would register. The oldest UE of a peer with many half-open UEs is evicted earlier for a
         // UE of a peer with less than half as many.
         let since = self.entries.get(&oldest).map_or(arrival.now, |entry| entry.since);
-        let ripe = arrival.now.since(since) >= Duration::from(self.config.min_age);
+        let is_old = arrival.now.since(since) >= Duration::from(self.config.min_age);
         let (own, others) = match group.address == address {
-            true => (self.of_node(node), group.count),
-            false => (self.of_address(address), self.of_address(group.address)),
+            true => (self.node_count(node), group.count),
+            false => (self.address_count(address), self.address_count(group.address)),
         };
-        if arrival.urgent || ripe || own * 2 < others {
+        if arrival.urgent || is_old || own * 2 < others {
             Admission::Evicts(oldest, limit)
         } else {
             Admission::Refused(limit)
@@ -191,11 +191,11 @@ impl Table {
     }
 
     /// Removes a UE that has been authenticated, or whose context is gone.
-    pub(super) fn leave(&mut self, slot: Slot) {
+    pub(super) fn remove(&mut self, slot: Slot) {
         let Some(entry) = self.entries.remove(&slot) else { return };
         match entry.node {
             Some(node) => self.unlink(node, &entry),
-            None => self.leaving -= 1,
+            None => self.evicting -= 1,
         }
     }
 
@@ -204,7 +204,7 @@ impl Table {
         let Some(entry) = self.entries.get_mut(&slot) else { return };
         let entry = Entry { node: entry.node.take(), ..*entry };
         if let Some(node) = entry.node {
-            self.leaving += 1;
+            self.evicting += 1;
             self.unlink(node, &entry);
         }
     }
@@ -272,7 +272,7 @@ mod tests {
     }
 
     /// A RAN node with a separate address.
-    fn of(node: u32) -> Origin {
+    fn separate(node: u32) -> Origin {
         shared(node, node as u8)
     }
 
@@ -290,7 +290,7 @@ mod tests {
     }
 
     fn at(node: u32, seconds: u64) -> Arrival {
-        from(of(node), seconds)
+        from(separate(node), seconds)
     }
 
     /// A table with UEs of each origin that were added at second 0.
@@ -306,7 +306,7 @@ mod tests {
     #[test]
     fn node_at_its_limit_evicts_its_own_oldest() {
         let slots = slots(20);
-        let table = table(config(100, 5), &slots, &[(of(A), 5), (of(B), 4)]);
+        let table = table(config(100, 5), &slots, &[(separate(A), 5), (separate(B), 4)]);
         assert_eq!(table.admit(at(A, 3)), Admission::Evicts(slots[0], Limit::Node));
         assert_eq!(table.admit(at(A, 2)), Admission::Refused(Limit::Node), "the oldest UE may still answer");
         assert_eq!(table.admit(Arrival { urgent: true, ..at(A, 2) }), Admission::Evicts(slots[0], Limit::Node));
@@ -314,24 +314,24 @@ mod tests {
     }
 
     #[test]
-    fn address_at_its_limit_evicts_from_its_largest_node() {
+    fn address_at_limit_evicts_from_largest_node() {
         let slots = slots(20);
         let config = HalfOpenConfig { ues_per_address: 8, ..config(100, 50) };
-        let table = table(config, &slots, &[(shared(1, 9), 2), (shared(2, 9), 6), (of(3), 7)]);
-        assert_eq!(table.of_address(of(9).address), 8);
+        let table = table(config, &slots, &[(shared(1, 9), 2), (shared(2, 9), 6), (separate(3), 7)]);
+        assert_eq!(table.address_count(separate(9).address), 8);
         // A new identity at the same address does not get more.
         let new = shared(4, 9);
         assert_eq!(table.admit(from(new, 0)), Admission::Evicts(slots[2], Limit::Address), "it has few itself");
         assert_eq!(table.admit(from(shared(2, 9), 2)), Admission::Refused(Limit::Address));
         assert_eq!(table.admit(from(shared(2, 9), 3)), Admission::Evicts(slots[2], Limit::Address));
-        assert_eq!(table.admit(from(of(3), 0)), Admission::Free, "another address has its own limit");
-        assert_eq!(table.admit(from(of(5), 0)), Admission::Free);
+        assert_eq!(table.admit(from(separate(3), 0)), Admission::Free, "another address has its own limit");
+        assert_eq!(table.admit(from(separate(5), 0)), Admission::Free);
     }
 
     #[test]
     fn limit_of_all_evicts_from_the_largest_node() {
         let slots = slots(20);
-        let table = table(config(9, 9), &slots, &[(of(B), 2), (of(A), 7)]);
+        let table = table(config(9, 9), &slots, &[(separate(B), 2), (separate(A), 7)]);
         assert_eq!(table.largest(), Some(AssocId(A)));
         assert_eq!(table.admit(at(B, 0)), Admission::Evicts(slots[2], Limit::All), "B has few: A's is evicted at once");
         assert_eq!(table.admit(at(3, 0)), Admission::Evicts(slots[2], Limit::All));
@@ -342,16 +342,16 @@ mod tests {
     #[test]
     fn many_nodes_of_one_address_count_as_one_peer() {
         let slots = slots(20);
-        let nodes: Vec<(Origin, usize)> = (10..20).map(|node| (shared(node, 9), 1)).chain([(of(A), 3)]).collect();
+        let nodes: Vec<(Origin, usize)> = (10..20).map(|node| (shared(node, 9), 1)).chain([(separate(A), 3)]).collect();
         let table = table(config(13, 13), &slots, &nodes);
         let Admission::Evicts(slot, Limit::All) = table.admit(at(A, 0)) else { panic!("A has fewer than the address") };
         assert!(slots[..10].contains(&slot), "A has the most of a node, and not the most of an address");
     }
 
     #[test]
-    fn nodes_of_a_size_do_not_evict_each_other_at_once() {
+    fn equal_nodes_do_not_evict_each_other_at_once() {
         let slots = slots(20);
-        let table = table(config(10, 10), &slots, &[(of(B), 4), (of(A), 6)]);
+        let table = table(config(10, 10), &slots, &[(separate(B), 4), (separate(A), 6)]);
         assert_eq!(table.admit(at(B, 2)), Admission::Refused(Limit::All));
         assert_eq!(table.admit(at(B, 3)), Admission::Evicts(slots[4], Limit::All));
     }
@@ -360,32 +360,32 @@ mod tests {
     fn full_host_evicts_half_open_ues_only() {
         let slots = slots(20);
         let full = |arrival| Arrival { full: true, ..arrival };
-        let mut table = table(config(100, 50), &slots, &[(of(A), 1)]);
+        let mut table = table(config(100, 50), &slots, &[(separate(A), 1)]);
         assert_eq!(table.admit(full(at(B, 0))), Admission::Evicts(slots[0], Limit::Room));
-        table.leave(slots[0]);
+        table.remove(slots[0]);
         assert_eq!(table.admit(full(at(B, 0))), Admission::Refused(Limit::Room));
         let urgent = Arrival { urgent: true, ..full(at(B, 0)) };
         assert_eq!(table.admit(urgent), Admission::Free, "the region has spare slots for emergencies");
     }
 
     #[test]
-    fn evictions_that_workers_do_not_carry_out_end() {
-        let slots = slots(LEAVING as u32 + 10);
-        let mut table = table(config(1000, 1000), &slots, &[(of(A), slots.len())]);
-        for slot in &slots[..LEAVING] {
+    fn unfinished_evictions_are_limited() {
+        let slots = slots(MAX_EVICTIONS as u32 + 10);
+        let mut table = table(config(1000, 1000), &slots, &[(separate(A), slots.len())]);
+        for slot in &slots[..MAX_EVICTIONS] {
             assert_eq!(table.admit(Arrival { full: true, ..at(A, 3) }), Admission::Evicts(*slot, Limit::Room));
             table.evict(*slot);
             table.evict(*slot);
         }
-        assert_eq!((table.len(), table.leaving()), (10, LEAVING));
+        assert_eq!((table.len(), table.evicting()), (10, MAX_EVICTIONS));
         let urgent = Arrival { urgent: true, full: true, ..at(A, 3) };
         assert_eq!(table.admit(urgent), Admission::Refused(Limit::Room));
-        table.enter(slots[0], of(A), Instant(0));
+        table.enter(slots[0], separate(A), Instant(0));
         assert_eq!(table.len(), 10, "a UE that is being evicted does not enter again");
-        table.leave(slots[3]);
-        table.leave(slots[3]);
-        assert_eq!((table.len(), table.leaving()), (10, LEAVING - 1));
-        assert_eq!(table.admit(urgent), Admission::Evicts(slots[LEAVING], Limit::Room));
+        table.remove(slots[3]);
+        table.remove(slots[3]);
+        assert_eq!((table.len(), table.evicting()), (10, MAX_EVICTIONS - 1));
+        assert_eq!(table.admit(urgent), Admission::Evicts(slots[MAX_EVICTIONS], Limit::Room));
     }
 
     /// Compares the table with lists that are searched.
@@ -395,40 +395,40 @@ mod tests {
         let mut rng = StdRng::seed_from_u64(25);
         let mut table = Table::new(HalfOpenConfig { ues_per_address: 150, ..config(300, 100) });
         let mut model: BTreeMap<u32, VecDeque<Slot>> = BTreeMap::new();
-        let mut leaving: Vec<Slot> = Vec::new();
+        let mut evicting: Vec<Slot> = Vec::new();
         // Three addresses of three RAN nodes each.
         let origin = |node: u32| shared(node, (node / 3) as u8);
         for step in 0..40_000_u64 {
             let (slot, node) = (slots[rng.random_range(0..slots.len())], rng.random_range(0..9));
             match rng.random_range(0..4) {
                 0 | 1 => {
-                    let known = model.values().any(|of| of.contains(&slot)) || leaving.contains(&slot);
+                    let known = model.values().any(|of| of.contains(&slot)) || evicting.contains(&slot);
                     table.enter(slot, origin(node), Instant(step));
                     if !known {
                         model.entry(node).or_default().push_back(slot);
                     }
                 }
                 2 => {
-                    table.leave(slot);
+                    table.remove(slot);
                     model.values_mut().for_each(|of| of.retain(|other| *other != slot));
-                    leaving.retain(|other| *other != slot);
+                    evicting.retain(|other| *other != slot);
                 }
                 _ => {
                     table.evict(slot);
                     if model.values().any(|of| of.contains(&slot)) {
-                        leaving.push(slot);
+                        evicting.push(slot);
                     }
                     model.values_mut().for_each(|of| of.retain(|other| *other != slot));
                 }
             }
             model.retain(|_, of| !of.is_empty());
-            let of_address =
+            let address_count =
                 |address: u32| (0..3).map(|n| model.get(&(address * 3 + n)).map_or(0, VecDeque::len)).sum();
             let largest = |address: u32| (0..3).filter_map(|n| model.get(&(address * 3 + n))).map(VecDeque::len).max();
-            let sizes: [usize; 3] = [0, 1, 2].map(of_address);
-            assert_eq!((table.len(), table.leaving()), (sizes.iter().sum(), leaving.len()));
-            assert_eq!([0, 1, 2].map(|address| table.of_address(origin(address * 3).address)), sizes);
-            assert_eq!(table.of_node(AssocId(node)), model.get(&node).map_or(0, VecDeque::len));
+            let sizes: [usize; 3] = [0, 1, 2].map(address_count);
+            assert_eq!((table.len(), table.evicting()), (sizes.iter().sum(), evicting.len()));
+            assert_eq!([0, 1, 2].map(|address| table.address_count(origin(address * 3).address)), sizes);
+            assert_eq!(table.node_count(AssocId(node)), model.get(&node).map_or(0, VecDeque::len));
             if let Some(AssocId(node)) = table.largest() {
                 assert_eq!(Some(&sizes[node as usize / 3]), sizes.iter().max());
                 assert_eq!(model.get(&node).map(VecDeque::len), largest(node / 3));

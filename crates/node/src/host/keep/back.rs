@@ -16,20 +16,20 @@ const RAN_MESSAGES: usize = 4096;
 
 /// Sessions of kept contexts that their UPFs have not set up again.
 #[derive(Debug, Default)]
-pub(in crate::host) struct Back {
+pub(in crate::host) struct RestoringSessions {
     /// UPFs that receive their sessions as soon as they are associated.
     upfs: FxHashSet<SocketAddr>,
     /// Sessions without a response.
     sessions: FxHashSet<Seid>,
     /// End of the waiting time of RAN nodes; `None`: they do not wait.
-    until: Option<Instant>,
+    deadline: Option<Instant>,
     /// Messages of RAN nodes received meanwhile.
     waiting: Vec<Input>,
 }
 
-impl Back {
+impl RestoringSessions {
     /// Adds the sessions of a resumed UE.
-    pub(super) fn awaits(&mut self, ue: &UeContext) {
+    pub(super) fn add(&mut self, ue: &UeContext) {
         for session in &ue.sessions {
             self.upfs.insert(session.pfcp.upf);
             self.sessions.insert(session.pfcp.cp_seid);
@@ -40,35 +40,35 @@ impl Back {
 impl Host {
     /// Makes RAN nodes wait for the sessions of resumed contexts, if there are any.
     pub(super) fn wait_for_sessions(&mut self, now: Instant) {
-        if !self.persistence.back.sessions.is_empty() {
-            self.persistence.back.until = Some(now + RAN_WAITS);
+        if !self.persistence.restoring.sessions.is_empty() {
+            self.persistence.restoring.deadline = Some(now + RAN_WAITS);
         }
     }
 
     /// Sets up the sessions of kept contexts at a newly associated UPF.
     pub(in crate::host) fn upf_gets_sessions(&mut self, upf: SocketAddr) {
-        if self.persistence.back.upfs.remove(&upf) {
+        if self.persistence.restoring.upfs.remove(&upf) {
             self.events.lost.push_back((upf, 0));
         }
     }
 
     /// Returns the input, unless it waits for the sessions of kept contexts.
     pub(in crate::host) fn waits_for_sessions(&mut self, input: Input) -> Option<Input> {
-        let back = &mut self.persistence.back;
-        if back.until.is_none() {
+        let restoring = &mut self.persistence.restoring;
+        if restoring.deadline.is_none() {
             return Some(input);
         }
         match &input {
             Input::Ngap { .. } => {
-                if back.waiting.len() < RAN_MESSAGES {
-                    back.waiting.push(input);
+                if restoring.waiting.len() < RAN_MESSAGES {
+                    restoring.waiting.push(input);
                 }
                 return None;
             }
             Input::Down { assoc, .. } => {
-                back.waiting.retain(|waits| !matches!(waits, Input::Ngap { assoc: of, .. } if of == assoc));
+                restoring.waiting.retain(|waits| !matches!(waits, Input::Ngap { assoc: of, .. } if of == assoc));
             }
-            Input::Pfcp { seid, .. } | Input::PfcpTimeout { seid, .. } => _ = back.sessions.remove(seid),
+            Input::Pfcp { seid, .. } | Input::PfcpTimeout { seid, .. } => _ = restoring.sessions.remove(seid),
             _ => {}
         }
         Some(input)
@@ -76,15 +76,15 @@ impl Host {
 
     /// Serves RAN nodes when the kept sessions are set up again, or after the timeout.
     pub(in crate::host) fn serve_ran_nodes(&mut self, now: Instant) {
-        let back = &mut self.persistence.back;
-        let Some(until) = back.until else { return };
-        let missing = back.sessions.len();
-        if missing > 0 && now < until {
+        let restoring = &mut self.persistence.restoring;
+        let Some(deadline) = restoring.deadline else { return };
+        let missing = restoring.sessions.len();
+        if missing > 0 && now < deadline {
             return;
         }
-        back.until = None;
-        let waiting = std::mem::take(&mut back.waiting);
-        back.sessions = FxHashSet::default();
+        restoring.deadline = None;
+        let waiting = std::mem::take(&mut restoring.waiting);
+        restoring.sessions = FxHashSet::default();
         if missing > 0 {
             tracing::warn!(missing, "sessions of kept contexts are not at their UPFs yet; RAN nodes are served");
         } else {

@@ -6,7 +6,7 @@
 //! configuration refuses to keep contexts with settings whose records may be older than the COUNTs
 //! (`state.persist = "procedure"`, `state.write = "non-blocking"`).
 
-use super::holder::{self, Held, Renewal};
+use super::holder::{self, HolderRecord, Renewal};
 use super::{Tally, mark};
 use crate::host::{Host, HostError};
 use crate::worker::Location;
@@ -29,8 +29,8 @@ use vireo_types::Instant;
 /// those of a cluster nothing.
 const SUFFIX: &str = "-run";
 /// Time for which operations of a failing database are retried.
-const PATIENCE: Duration = Duration::from_secs(8);
-const AGAIN: Duration = Duration::from_millis(50);
+const RETRY_TIMEOUT: Duration = Duration::from_secs(8);
+const RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Error that prevents keeping contexts in a database.
 #[derive(Debug, thiserror::Error)]
@@ -42,7 +42,7 @@ pub enum KeepError {
     #[error(
         "state.keep: another core keeps its contexts in this database under the same state.key; give each core one"
     )]
-    Taken,
+    InUse,
     /// The record of the previous holder cannot be read.
     #[error(
         "state.keep: the record of the last core in this database cannot be read; use the state.encrypt and \
@@ -64,7 +64,7 @@ pub enum KeepError {
 }
 
 /// Kept contexts of a database that this core has acquired.
-pub(in crate::host) struct Kept {
+pub(in crate::host) struct KeptContexts {
     pub(in crate::host) records: RecordsConfig,
     incarnation: String,
     /// Numbers of the context records.
@@ -79,16 +79,16 @@ pub(in crate::host) struct Kept {
 /// # Errors
 ///
 /// Returns an error if they cannot be kept and the configuration requires it.
-pub(in crate::host) fn take(
+pub(in crate::host) fn acquire(
     state: &StateConfig,
     records: &RecordsConfig,
     owner: u64,
-    (core, door): (&CoreConfig, &HostSender),
-) -> Result<Option<Kept>, KeepError> {
+    (core, input_sender): (&CoreConfig, &HostSender),
+) -> Result<Option<KeptContexts>, KeepError> {
     let Some(KeepConfig::Database { is_wanted }) = state.keep else { return Ok(None) };
     let records = RecordsConfig { key: format!("{}{SUFFIX}", records.key), ..records.clone() };
-    match Kept::take(records, owner, (core, door)) {
-        Ok(kept) => Ok(Some(kept)),
+    match KeptContexts::acquire(records, owner, (core, input_sender)) {
+        Ok(kept_contexts) => Ok(Some(kept_contexts)),
         Err(error) if is_wanted => Err(error),
         Err(error) => {
             tracing::warn!(%error, "contexts are not kept for the next start");
@@ -105,21 +105,25 @@ fn mark_of(core: &CoreConfig) -> u64 {
     hasher.finish().max(1)
 }
 
-impl Kept {
-    fn take(records: RecordsConfig, owner: u64, (core, door): (&CoreConfig, &HostSender)) -> Result<Self, KeepError> {
-        let mut way = records.open()?;
+impl KeptContexts {
+    fn acquire(
+        records: RecordsConfig,
+        owner: u64,
+        (core, input_sender): (&CoreConfig, &HostSender),
+    ) -> Result<Self, KeepError> {
+        let mut store = records.open()?;
         // Records sealed with another key belong to another core.
-        holder::look(&mut *way)?;
+        holder::check_readable(&mut *store)?;
         records.prove_key()?;
-        let Ok(Some(incarnation)) = way.incarnation() else { return Err(KeepError::Unknown) };
-        let mut held = Held::take(way, owner)?;
-        match found(&mut held, &records, (owner, mark_of(core)), &incarnation) {
+        let Ok(Some(incarnation)) = store.incarnation() else { return Err(KeepError::Unknown) };
+        let mut record = HolderRecord::acquire(store, owner)?;
+        match found(&mut record, &records, (owner, mark_of(core)), &incarnation) {
             Ok((numbers, dropped)) => {
-                let renewal = Renewal::start(held, door.clone()).map_err(KeepError::Thread)?;
-                Ok(Kept { records, incarnation, numbers, dropped, renewal })
+                let renewal = Renewal::start(record, input_sender.clone()).map_err(KeepError::Thread)?;
+                Ok(KeptContexts { records, incarnation, numbers, dropped, renewal })
             }
             Err(error) => {
-                held.leave();
+                record.release();
                 Err(error)
             }
         }
@@ -129,26 +133,26 @@ impl Kept {
 /// Returns the contexts that the core resumes, and the reason for removing the present ones, if
 /// any.
 fn found(
-    held: &mut Held,
+    record: &mut HolderRecord,
     records: &RecordsConfig,
     (owner, mark): (u64, u64),
     incarnation: &str,
 ) -> Result<(Vec<u64>, Option<&'static str>), KeepError> {
     // Without unsealing: removal needs no content.
     let records = RecordsConfig { sealing: None, ..records.clone() };
-    let mut way = records.open()?;
+    let mut store = records.open()?;
     let config = ContextDatabaseConfig { records, owner, shared: false };
-    let numbers = Resumption::look(&config, &mut *way)?;
-    let Some(reason) = reason(held, mark, incarnation) else { return Ok((numbers, None)) };
-    Resumption::new(&config, numbers).remove(&mut *way)?;
-    (held.holder.mark, held.holder.incarnation) = (mark, incarnation.to_owned());
-    held.commit()?;
+    let numbers = Resumption::list(&config, &mut *store)?;
+    let Some(reason) = reason(record, mark, incarnation) else { return Ok((numbers, None)) };
+    Resumption::new(&config, numbers).remove(&mut *store)?;
+    (record.holder.mark, record.holder.incarnation) = (mark, incarnation.to_owned());
+    record.commit()?;
     Ok((Vec::new(), Some(reason).filter(|reason| !reason.is_empty())))
 }
 
 /// Returns the reason for dropping the contexts that were found; empty if there are none.
-fn reason(held: &Held, mark: u64, incarnation: &str) -> Option<&'static str> {
-    let found = &held.holder;
+fn reason(record: &HolderRecord, mark: u64, incarnation: &str) -> Option<&'static str> {
+    let found = &record.holder;
     if found.mark == 0 {
         // Remaining records belong to no core.
         return Some("");
@@ -158,7 +162,7 @@ fn reason(held: &Held, mark: u64, incarnation: &str) -> Option<&'static str> {
         (found.incarnation != incarnation, is_other),
         (found.mark != mark, "the configuration or the release is another one"),
     ];
-    reasons.into_iter().find_map(|(is_so, reason)| is_so.then_some(reason))
+    reasons.into_iter().find_map(|(applies, reason)| applies.then_some(reason))
 }
 
 /// Returns the UE of a record after a restart, if it can be resumed.
@@ -166,8 +170,8 @@ fn resumed(stored: &UeRecord, core: &CoreConfig, now: Instant) -> Becomes<Box<Ue
     let resumed = || {
         let counts = Counts::from_record(&stored.context)?;
         let mut ue = context::decode(&stored.context).ok()?;
-        let goes_on = ue.resume((counts.uplink, counts.downlink), core, now);
-        let context = context::encode(&ue, Vec::new()).ok().filter(|_| goes_on)?;
+        let is_resumable = ue.resume((counts.uplink, counts.downlink), core, now);
+        let context = context::encode(&ue, Vec::new()).ok().filter(|_| is_resumable)?;
         Some(Becomes::Resumed { deadline: ue.deadline(), with: Box::new(ue), context })
     };
     resumed().unwrap_or(Becomes::Nothing)
@@ -175,34 +179,34 @@ fn resumed(stored: &UeRecord, core: &CoreConfig, now: Instant) -> Becomes<Box<Ue
 
 impl Host {
     /// Resumes the contexts of the previous run from the database.
-    pub(in crate::host) fn resume_stored(&mut self, kept: Kept) -> Result<(), HostError> {
-        let Location::Central(config) = self.workers.location.clone() else { return Ok(()) };
+    pub(in crate::host) fn resume_stored(&mut self, kept_contexts: KeptContexts) -> Result<(), HostError> {
+        let Location::Database(config) = self.workers.location.clone() else { return Ok(()) };
         let (began, now) = (std::time::Instant::now(), clock());
         let mut records = config.records.open().map_err(KeepError::from)?;
         let mut tally = Tally::default();
-        let mut until = began + PATIENCE;
-        let mut resumption = Resumption::new(&config, kept.numbers);
+        let mut deadline = began + RETRY_TIMEOUT;
+        let mut resumption = Resumption::new(&config, kept_contexts.numbers);
         let (core, mut without_room) = (Arc::clone(&self.config), Vec::new());
         while !resumption.is_done() {
-            let (taken, done) = resumption.next(&mut *records, |stored| resumed(stored, &core, now));
-            if !taken.is_empty() {
-                until = std::time::Instant::now() + PATIENCE;
+            let (claimed, done) = resumption.next(&mut *records, |stored| resumed(stored, &core, now));
+            if !claimed.is_empty() {
+                deadline = std::time::Instant::now() + RETRY_TIMEOUT;
             }
-            for (id, ue) in taken {
+            for (id, ue) in claimed {
                 if !self.enter_resumed(id, &ue, &mut tally) {
                     without_room.push(id);
                 }
             }
-            done.or_else(|error| wait(error, until))?;
+            done.or_else(|error| wait(error, deadline))?;
         }
         tally.unreadable = resumption.damaged;
         tally.void = without_room.len() + resumption.removed.saturating_sub(resumption.damaged);
         Resumption::new(&config, without_room).remove(&mut *records).map_err(KeepError::from)?;
         match records.incarnation() {
-            Ok(Some(incarnation)) if incarnation == kept.incarnation => {}
+            Ok(Some(incarnation)) if incarnation == kept_contexts.incarnation => {}
             _ => return Err(KeepError::Restarted.into()),
         }
-        if let Some(reason) = kept.dropped {
+        if let Some(reason) = kept_contexts.dropped {
             tracing::warn!(reason, "kept contexts dropped: their UEs register anew");
         }
         let Tally { resumed, sessions, unreadable: damaged, void: unregistered, .. } = tally;
@@ -214,7 +218,7 @@ impl Host {
             tracing::info!(ues = resumed, sessions, elapsed_ms, "contexts of the last run resumed");
         }
         self.wait_for_sessions(now);
-        self.persistence.renewal = Some(kept.renewal);
+        self.persistence.renewal = Some(kept_contexts.renewal);
         Ok(())
     }
 
@@ -225,7 +229,7 @@ impl Host {
         if !has_room || self.enter_context((ue.ltmsi, ue), &octets, || None).is_none() {
             return false;
         }
-        self.persistence.back.awaits(ue);
+        self.persistence.restoring.add(ue);
         tally.resumed += 1;
         tally.sessions += ue.sessions.len();
         true
@@ -233,11 +237,11 @@ impl Host {
 }
 
 /// Waits before a retry of a failing database, unless the error is permanent or the time is over.
-fn wait(error: RecordError, until: std::time::Instant) -> Result<(), KeepError> {
-    if !error.is_retryable() || std::time::Instant::now() >= until {
+fn wait(error: RecordError, deadline: std::time::Instant) -> Result<(), KeepError> {
+    if !error.is_retryable() || std::time::Instant::now() >= deadline {
         return Err(error.into());
     }
-    std::thread::sleep(AGAIN);
+    std::thread::sleep(RETRY_INTERVAL);
     Ok(())
 }
 

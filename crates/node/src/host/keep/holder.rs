@@ -1,7 +1,7 @@
 //! Record that names the core which keeps its contexts in a database.
 //!
 //! One core at a time holds the contexts of a key. It commits the record again every
-//! [`RENEWED_EVERY`]. A starting core takes the record over from a holder that has exited or is
+//! [`RENEWAL_INTERVAL`]. A starting core takes the record over from a holder that has exited or is
 //! dead:
 //!
 //! - On the same machine it looks the process up.
@@ -23,18 +23,18 @@ use vireo_store::records::{Change, Name, RecordError, RecordStore};
 /// Name of the holder record.
 const NAME: Name = Name { collection: "core", id: 0 };
 /// Interval of the holder's commits.
-const RENEWED_EVERY: Duration = Duration::from_secs(1);
+const RENEWAL_INTERVAL: Duration = Duration::from_secs(1);
 /// Time without a commit after which a holder on another machine is dead.
 pub(super) const DEAD_AFTER: Duration = Duration::from_secs(4);
 /// Interval of the checks of a holder that may be dead.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Identity of a process. A process id alone may have been reused.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Process {
     /// Boot id of the machine.
     boot: String,
-    /// PID namespace.
+    /// PID namespace, as `/proc/self/ns/pid` names it.
     namespace: String,
     id: u32,
     /// Start time in clock ticks since the boot of the machine.
@@ -42,7 +42,7 @@ struct Process {
 }
 
 impl Process {
-    fn own() -> Option<Self> {
+    fn current() -> Option<Self> {
         let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?.trim().to_owned();
         let namespace = fs::read_link("/proc/self/ns/pid").ok()?.to_string_lossy().into_owned();
         let id = std::process::id();
@@ -91,7 +91,7 @@ pub(super) struct Holder {
 }
 
 /// The record while this core holds it.
-pub(super) struct Held {
+pub(super) struct HolderRecord {
     records: Box<dyn RecordStore>,
     version: Version,
     /// Content of the record.
@@ -105,20 +105,20 @@ fn load(records: &mut dyn RecordStore) -> Result<Option<(Version, Holder)>, Keep
 }
 
 /// Checks that an existing record can be read.
-pub(super) fn look(records: &mut dyn RecordStore) -> Result<(), KeepError> {
+pub(super) fn check_readable(records: &mut dyn RecordStore) -> Result<(), KeepError> {
     load(records).map(drop)
 }
 
-impl Held {
+impl HolderRecord {
     /// Acquires the record for an owner. Mark and incarnation stay as found.
     ///
     /// # Errors
     ///
-    /// Returns [`KeepError::Taken`] if another core holds the record.
-    pub(super) fn take(mut records: Box<dyn RecordStore>, owner: u64) -> Result<Self, KeepError> {
-        let own = Process::own();
+    /// Returns [`KeepError::InUse`] if another core holds the record.
+    pub(super) fn acquire(mut records: Box<dyn RecordStore>, owner: u64) -> Result<Self, KeepError> {
+        let own = Process::current();
         let mut since = Instant::now();
-        let mut seen = None;
+        let mut last_version = None;
         loop {
             let found = load(&mut *records)?;
             let holder = found.as_ref().map(|(_, holder)| holder);
@@ -127,18 +127,18 @@ impl Held {
                 None => Some(false),
             };
             let version = found.as_ref().map_or(0, |(version, _)| *version);
-            if seen.replace(version).is_some_and(|seen| seen != version) {
+            if last_version.replace(version).is_some_and(|last_version| last_version != version) {
                 if is_alive != Some(false) {
-                    return Err(KeepError::Taken);
+                    return Err(KeepError::InUse);
                 }
                 since = Instant::now();
             }
             match is_alive {
                 Some(false) => {}
                 None if since.elapsed() >= DEAD_AFTER => {}
-                Some(true) if since.elapsed() >= DEAD_AFTER => return Err(KeepError::Taken),
+                Some(true) if since.elapsed() >= DEAD_AFTER => return Err(KeepError::InUse),
                 _ => {
-                    std::thread::sleep(LOOK_EVERY);
+                    std::thread::sleep(CHECK_INTERVAL);
                     continue;
                 }
             }
@@ -147,11 +147,11 @@ impl Held {
                 None => (0, String::new()),
             };
             let holder = Holder { owner, process: own.clone(), mark, incarnation };
-            let mut held = Held { records, version, holder };
-            match held.commit() {
-                Ok(()) => return Ok(held),
+            let mut record = HolderRecord { records, version, holder };
+            match record.commit() {
+                Ok(()) => return Ok(record),
                 // Another core was first, or the reply to an earlier attempt was lost.
-                Err(RecordError::Conflict) if since.elapsed() < 2 * DEAD_AFTER => records = held.records,
+                Err(RecordError::Conflict) if since.elapsed() < 2 * DEAD_AFTER => records = record.records,
                 Err(error) => return Err(error.into()),
             }
         }
@@ -171,7 +171,7 @@ impl Held {
     }
 
     /// Records that the core has exited.
-    pub(super) fn leave(mut self) {
+    pub(super) fn release(mut self) {
         self.holder.process = None;
         if let Err(error) = self.commit() {
             tracing::debug!(%error, "the end of this core is not in the database");
@@ -195,7 +195,7 @@ impl Held {
                 }
                 Ok(found) => match self.incarnation() {
                     Ok(Some(now)) if now == self.holder.incarnation => match found {
-                        Some(_) => Renewed::Taken,
+                        Some(_) => Renewed::Superseded,
                         None => {
                             // The record was removed, for example by FLUSHALL: it is created again.
                             self.version = 0;
@@ -221,7 +221,7 @@ enum Renewed {
     /// The database has lost commits.
     Other,
     /// Another core holds the record.
-    Taken,
+    Superseded,
 }
 
 /// The thread that renews the record.
@@ -229,7 +229,7 @@ enum Renewed {
 pub(in crate::host) struct Renewal {
     /// Dropping it ends the thread.
     stop: Sender<()>,
-    thread: JoinHandle<Option<Held>>,
+    thread: JoinHandle<Option<HolderRecord>>,
 }
 
 impl Renewal {
@@ -238,38 +238,39 @@ impl Renewal {
     /// # Errors
     ///
     /// Returns an error if the operating system refuses the thread.
-    pub(super) fn start(held: Held, door: HostSender) -> std::io::Result<Self> {
+    pub(super) fn start(record: HolderRecord, input_sender: HostSender) -> std::io::Result<Self> {
         let (stop, stopped) = bounded(0);
-        let thread = std::thread::Builder::new().name("keep".into()).spawn(move || renew(held, &stopped, &door))?;
+        let thread =
+            std::thread::Builder::new().name("keep".into()).spawn(move || renew(record, &stopped, &input_sender))?;
         Ok(Renewal { stop, thread })
     }
 
     /// Ends the thread, and records that the core has exited.
     pub(in crate::host) fn end(self) {
         drop(self.stop);
-        if let Ok(Some(held)) = self.thread.join() {
-            held.leave();
+        if let Ok(Some(record)) = self.thread.join() {
+            record.release();
         }
     }
 }
 
-fn renew(mut held: Held, stopped: &Receiver<()>, door: &HostSender) -> Option<Held> {
-    while stopped.recv_timeout(RENEWED_EVERY) == Err(RecvTimeoutError::Timeout) {
-        match held.renew() {
+fn renew(mut record: HolderRecord, stopped: &Receiver<()>, input_sender: &HostSender) -> Option<HolderRecord> {
+    while stopped.recv_timeout(RENEWAL_INTERVAL) == Err(RecvTimeoutError::Timeout) {
+        match record.renew() {
             Renewed::Yes | Renewed::Later => {}
             Renewed::Other => {
                 tracing::warn!("the database of contexts has lost commits: contexts are not kept for the next start");
                 return None;
             }
-            Renewed::Taken => {
+            Renewed::Superseded => {
                 tracing::error!("another core has taken the kept contexts; this one ends");
                 // The host may have exited by itself.
-                let _ = door.send_urgent(Input::Stop);
+                let _ = input_sender.send_urgent(Input::Stop);
                 return None;
             }
         }
     }
-    Some(held)
+    Some(record)
 }
 
 #[cfg(test)]
@@ -277,50 +278,50 @@ mod tests {
     use super::*;
     use vireo_store::records::{LIFE, MemoryRecords};
 
-    fn way(records: &MemoryRecords) -> Box<dyn RecordStore> {
+    fn store(records: &MemoryRecords) -> Box<dyn RecordStore> {
         Box::new(records.clone())
     }
 
     /// Makes the record name a holder on another machine, or a dead process of this machine.
-    fn of_another(held: &mut Held, is_dead: bool) {
-        let process = held.holder.process.as_mut().unwrap();
+    fn set_process(record: &mut HolderRecord, is_dead: bool) {
+        let process = record.holder.process.as_mut().unwrap();
         if is_dead {
             process.started -= 1;
         } else {
             process.boot.push('x');
         }
-        held.commit().unwrap();
+        record.commit().unwrap();
     }
 
     #[test]
     fn record_of_a_live_core_is_refused() {
         let records = MemoryRecords::new(LIFE);
-        let mut first = Held::take(way(&records), 1).unwrap();
-        of_another(&mut first, false);
+        let mut first = HolderRecord::acquire(store(&records), 1).unwrap();
+        set_process(&mut first, false);
         // Like the renewal thread, with a shorter interval.
         let (stop, stopped) = bounded::<()>(0);
         let renewing = std::thread::spawn(move || {
-            while stopped.recv_timeout(LOOK_EVERY) == Err(RecvTimeoutError::Timeout) {
+            while stopped.recv_timeout(CHECK_INTERVAL) == Err(RecvTimeoutError::Timeout) {
                 assert_eq!(first.renew(), Renewed::Yes);
             }
         });
-        assert!(matches!(Held::take(way(&records), 2), Err(KeepError::Taken)));
+        assert!(matches!(HolderRecord::acquire(store(&records), 2), Err(KeepError::InUse)));
         drop(stop);
         renewing.join().unwrap();
     }
 
     #[test]
-    fn record_of_a_dead_core_is_taken_with_what_it_says() {
+    fn record_of_dead_core_is_acquired_with_content() {
         let records = MemoryRecords::new(LIFE);
-        let mut first = Held::take(way(&records), 1).unwrap();
+        let mut first = HolderRecord::acquire(store(&records), 1).unwrap();
         first.holder.incarnation = "memory".into();
         first.holder.mark = 7;
-        of_another(&mut first, true);
+        set_process(&mut first, true);
         let began = Instant::now();
-        let second = Held::take(way(&records), 2).unwrap();
+        let second = HolderRecord::acquire(store(&records), 2).unwrap();
         assert!(began.elapsed() < DEAD_AFTER, "it is seen to be dead");
         assert_eq!((second.holder.mark, second.holder.incarnation.as_str()), (7, "memory"));
-        assert_eq!(first.renew(), Renewed::Taken, "the core before ends");
+        assert_eq!(first.renew(), Renewed::Superseded, "the core before ends");
         let version = second.version;
         records.clone().change(&[(NAME, Change::Remove { expected: version })]).remove(0).unwrap();
         let mut second = second;
@@ -330,13 +331,13 @@ mod tests {
     }
 
     #[test]
-    fn record_of_a_core_that_has_ended_is_free() {
+    fn record_of_exited_core_is_free() {
         let records = MemoryRecords::new(LIFE);
-        let mut first = Held::take(way(&records), 1).unwrap();
+        let mut first = HolderRecord::acquire(store(&records), 1).unwrap();
         first.holder.process = None;
         first.commit().unwrap();
-        assert!(Held::take(way(&records), 2).is_ok());
+        assert!(HolderRecord::acquire(store(&records), 2).is_ok());
         records.clone().change(&[(NAME, Change::Commit { expected: 3, octets: b"x" })]).remove(0).unwrap();
-        assert!(matches!(Held::take(way(&records), 3), Err(KeepError::Unreadable)));
+        assert!(matches!(HolderRecord::acquire(store(&records), 3), Err(KeepError::Unreadable)));
     }
 }

@@ -17,7 +17,7 @@ use vireo_types::{AssocId, Duration, GnbId, Instant};
 /// Time for the existing RAN node to answer a probe.
 const WITHIN: Duration = Duration::from_secs(2);
 /// Interval of the probes. Several are sent because a heartbeat may be lost.
-const AGAIN: Duration = Duration::from_millis(400);
+const PROBE_INTERVAL: Duration = Duration::from_millis(400);
 
 /// A deferred NG Setup.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ struct Contest {
     node: AssocId,
     /// Times of the next probe and of the decision.
     next: Instant,
-    until: Instant,
+    deadline: Instant,
 }
 
 /// All deferred NG Setups, at most one per association.
@@ -40,7 +40,7 @@ pub(in crate::host) struct Contests(Vec<Contest>);
 impl Contests {
     /// Returns the time of the next probe or decision.
     pub(in crate::host) fn due(&self) -> Option<Instant> {
-        self.0.iter().map(|contest| contest.next.min(contest.until)).min()
+        self.0.iter().map(|contest| contest.next.min(contest.deadline)).min()
     }
 }
 
@@ -56,7 +56,7 @@ impl Host {
     }
 
     fn refuse_setup(&mut self, assoc: AssocId, id: GnbId, refusal: Refusal) {
-        let (peer, metrics) = (self.nodes.peer(assoc), &self.statistics.account.metrics);
+        let (peer, metrics) = (self.nodes.peer(assoc), &self.statistics.step_metrics.metrics);
         metrics.n2_refused(refusal);
         metrics.procedures.failed(Procedure::NgSetup, Failure::Cause(0));
         tracing::warn!(%peer, assoc = assoc.0, gnb = ?id, reason = refusal.label(), "NG Setup refused");
@@ -68,8 +68,8 @@ impl Host {
         let Some(node) = self.nodes.find(id).filter(|_| !waits) else { return };
         let peer = self.nodes.peer(assoc);
         tracing::warn!(%peer, assoc = assoc.0, gnb = ?id, "NG Setup waits: another association has this identity");
-        let (next, until) = (now + AGAIN, now + WITHIN);
-        self.nodes.contests.0.push(Contest { assoc, id, pdu: pdu.to_vec(), node, next, until });
+        let (next, deadline) = (now + PROBE_INTERVAL, now + WITHIN);
+        self.nodes.contests.0.push(Contest { assoc, id, pdu: pdu.to_vec(), node, next, deadline });
         self.probe(node);
     }
 
@@ -82,7 +82,7 @@ impl Host {
 
     /// Refuses the NG Setups that contest the identity of a RAN node that answered a probe.
     pub(in crate::host) fn node_lives(&mut self, assoc: AssocId) {
-        let Some(node) = self.nodes.of(assoc) else { return };
+        let Some(node) = self.nodes.node_of(assoc) else { return };
         let refused: Vec<Contest> = self.nodes.contests.0.extract_if(.., |contest| contest.node == node).collect();
         for contest in refused {
             if self.nodes.is_up(contest.assoc) {
@@ -100,9 +100,9 @@ impl Host {
             if !self.nodes.is_up(contest.assoc) {
                 continue;
             }
-            if self.nodes.get(contest.node).is_some() && now < contest.until {
+            if self.nodes.get(contest.node).is_some() && now < contest.deadline {
                 if now >= contest.next {
-                    contest.next = now + AGAIN;
+                    contest.next = now + PROBE_INTERVAL;
                     self.probe(contest.node);
                 }
                 self.nodes.contests.0.push(contest);
@@ -131,7 +131,7 @@ impl Host {
         }
         if answers {
             let (peer, reason) = (self.nodes.peer(assoc), Refusal::Binding);
-            self.statistics.account.metrics.n2_refused(reason);
+            self.statistics.step_metrics.metrics.n2_refused(reason);
             tracing::warn!(%peer, assoc = assoc.0, gnb = ?id, reason = reason.label(), "further association refused");
             self.egress.send(Command::Ngap { assoc, ue: None, key: 0, pdu: admission::binding_refused() });
         }

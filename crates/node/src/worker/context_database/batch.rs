@@ -56,9 +56,9 @@ impl ContextDatabase {
             // Earlier writes of the UE must complete first.
             there(&mut self.records)?.load(&[name(&self.config, id)])?;
         }
-        let way = if stored.context.is_empty() { &mut self.brief } else { &mut self.records };
+        let handle = if stored.context.is_empty() { &mut self.brief } else { &mut self.records };
         let parts = kept.parts();
-        there(way)?.change(&[(name(&self.config, id), kept.change(&parts))]).remove(0)?;
+        there(handle)?.change(&[(name(&self.config, id), kept.change(&parts))]).remove(0)?;
         Ok(())
     }
 
@@ -74,11 +74,11 @@ impl ContextDatabase {
         // The outcome of an operation without response is unknown.
         let silent = || RecordError::OutcomeUnknown("it has answered less than it was asked".into());
         let mut done: Vec<_> = all.iter().map(|_| Err(silent().into())).collect();
-        for (way, gone) in [(&mut self.records, false), (&mut self.brief, true)] {
+        for (handle, gone) in [(&mut self.records, false), (&mut self.brief, true)] {
             let places: Vec<_> = (0..all.len()).filter(|place| all[*place].1.context.is_empty() == gone).collect();
             let change = |place: &usize| (name(&self.config, all[*place].0.0), kept[*place].change(&parts[*place]));
             let changes: Vec<_> = places.iter().map(change).collect();
-            let answers = match there(way) {
+            let answers = match there(handle) {
                 _ if changes.is_empty() => continue,
                 Ok(records) => records.change(&changes),
                 Err(error) => vec![Err(error); changes.len()],

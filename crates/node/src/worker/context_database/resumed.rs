@@ -44,7 +44,7 @@ impl<'a> Resumption<'a> {
     /// # Errors
     ///
     /// Returns an error if the database does not answer.
-    pub(crate) fn look(config: &ContextDatabaseConfig, records: &mut dyn RecordStore) -> Result<Vec<u64>, RecordError> {
+    pub(crate) fn list(config: &ContextDatabaseConfig, records: &mut dyn RecordStore) -> Result<Vec<u64>, RecordError> {
         records.list_ids(collection(config))
     }
 

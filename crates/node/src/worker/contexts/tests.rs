@@ -65,7 +65,7 @@ fn waiting_ues_are_prefetched_once() {
     let region = Region::create(RegionConfig::new(4, 3, 32 << 20)).unwrap();
     let (mut host, mut one, mut two) = (region.join(0).unwrap(), region.join(1).unwrap(), region.join(2).unwrap());
     let [first_ue, second_ue, new_ue] = [7, 8, 9].map(|ltmsi| host.insert(Ltmsi::from_raw(ltmsi)).unwrap());
-    let contexts = || Contexts::new(Location::Central(server.config()));
+    let contexts = || Contexts::new(Location::Database(server.config()));
     let (mut first, mut second) = (contexts(), contexts());
     step(&mut first, &region, &mut one, first_ue, 1);
     step(&mut first, &region, &mut one, second_ue, 2);
@@ -83,12 +83,12 @@ fn waiting_ues_are_prefetched_once() {
 }
 
 #[test]
-fn any_worker_goes_on_from_what_the_database_has() {
+fn any_worker_continues_from_database_content() {
     let server = Server::start();
     let region = Region::create(RegionConfig::new(4, 3, 32 << 20)).unwrap();
     let (mut host, mut one, mut two) = (region.join(0).unwrap(), region.join(1).unwrap(), region.join(2).unwrap());
     let slot = host.insert(Ltmsi::from_raw(7)).unwrap();
-    let contexts = || Contexts::new(Location::Central(server.config()));
+    let contexts = || Contexts::new(Location::Database(server.config()));
     let (mut first, mut second) = (contexts(), contexts());
     use StateOperation::{Read, Write};
     let asked = |contexts: &mut Contexts| contexts.operations().map(|(operation, _)| operation).collect::<Vec<_>>();
@@ -99,11 +99,11 @@ fn any_worker_goes_on_from_what_the_database_has() {
     let (mut seen, id) = (Snapshot::default(), database_ref(&region, slot).id);
 
     // The first worker dies after it has written to the database, before the region.
-    let mut central = ContextDatabase::new(server.config());
-    let (version, mut stored) = central.read(id).unwrap().expect("stored");
+    let mut database = ContextDatabase::new(server.config());
+    let (version, mut stored) = database.read(id).unwrap().expect("stored");
     assert_eq!((stored.consumed, context::decode(&stored.context).unwrap().connections), (2, 2));
     (stored.consumed, stored.recovery.outboxes[0].outbox) = (3, b"not done".to_vec());
-    central.commit((id, version), stored).unwrap();
+    database.commit((id, version), stored).unwrap();
     let found = second.load(&region, &mut two, slot).unwrap();
     assert!(matches!(found, LoadResult::Context { consumed: 3, unsent: Some(_) }), "{found:?}");
     let buffer = second.found().expect("a record whose effects are to leave");
@@ -111,16 +111,16 @@ fn any_worker_goes_on_from_what_the_database_has() {
 
     // The UE is removed, and the worker dies at the same place: the host frees the slot.
     let gone = UeRecord { owner: 5, consumed: 4, ..UeRecord::default() };
-    central.commit((id, version + 1), gone).unwrap();
+    database.commit((id, version + 1), gone).unwrap();
     let found = second.load(&region, &mut two, slot).unwrap();
     assert!(matches!(found, LoadResult::Tombstone { consumed: 4, .. }), "{found:?}");
     crate::worker::context_database::clear(&server.config()).unwrap();
-    assert_eq!(central.read(id).unwrap(), None);
+    assert_eq!(database.read(id).unwrap(), None);
 
     // The record of another UE is lost: this is an error, and its step is void.
     let other = host.insert(Ltmsi::from_raw(8)).unwrap();
     step(&mut first, &region, &mut one, other, 1);
-    assert!(central.read(database_ref(&region, other).id).unwrap().is_some());
+    assert!(database.read(database_ref(&region, other).id).unwrap().is_some());
     crate::worker::context_database::clear(&server.config()).unwrap();
     let lost = second.load(&region, &mut two, other).unwrap_err();
     assert!(lost.to_string().contains("has lost a UE") && second.current().is_none());
@@ -134,7 +134,7 @@ fn without_a_database_a_step_is_void() {
     let region = Region::create(RegionConfig::new(4, 2, 32 << 20)).unwrap();
     let (mut host, mut worker) = (region.join(0).unwrap(), region.join(1).unwrap());
     let slot = host.insert(Ltmsi::from_raw(7)).unwrap();
-    let mut contexts = Contexts::new(Location::Central(nowhere));
+    let mut contexts = Contexts::new(Location::Database(nowhere));
     let found = contexts.load(&region, &mut worker, slot).unwrap();
     contexts.fresh(&region, slot, found);
     let hand = contexts.take().unwrap();
@@ -179,7 +179,7 @@ fn procedure_reads_and_writes_once() {
     let (mut host, mut one, mut two) = (region.join(0).unwrap(), region.join(1).unwrap(), region.join(2).unwrap());
     let mut config = server.config();
     config.records.persist = StatePersist::Procedure;
-    let contexts = || Contexts::new(Location::Central(config.clone()));
+    let contexts = || Contexts::new(Location::Database(config.clone()));
     let (mut first, mut second) = (contexts(), contexts());
     let asked = |contexts: &mut Contexts| contexts.operations().map(|(operation, _)| operation).collect::<Vec<_>>();
     let slot = host.insert(Ltmsi::from_raw(7)).unwrap();
@@ -226,8 +226,8 @@ impl Amf {
         let region = Region::create(RegionConfig::new(4, 2, 32 << 20)).unwrap();
         let (host, worker) = (region.join(0).unwrap(), region.join(1).unwrap());
         let mut contexts = Contexts::new(Location::Region);
-        let central = Box::new(ContextDatabase::over(config(owner), records));
-        contexts.location = ContextLocation::Central { central, in_procedure: None };
+        let database = Box::new(ContextDatabase::over(config(owner), records));
+        contexts.location = ContextLocation::Database { database, in_procedure: None };
         Amf { region, host, worker, contexts }
     }
 
@@ -287,18 +287,18 @@ fn next_amf_continues_and_fenced_amf_stops() {
 
     // The first AMF wakes up: its step is void, and so is the next one.
     let woken = first.contexts.commit_alone(&mut first.worker, hand, false, (3, None, 0), b"three");
-    assert!(matches!(woken, Err(StepError::Central(ContextDatabaseError::Foreign))), "{woken:?}");
+    assert!(matches!(woken, Err(StepError::Database(ContextDatabaseError::Foreign))), "{woken:?}");
     assert_eq!(first.region.consumed_of(slot), 2, "nothing has happened there");
     let begun = first.step(slot, 4, b"four");
-    assert!(matches!(begun, Err(StepError::Central(ContextDatabaseError::Foreign))), "{begun:?}");
+    assert!(matches!(begun, Err(StepError::Database(ContextDatabaseError::Foreign))), "{begun:?}");
 
     // The second AMF continues, and its worker dies between its two commits.
     second.step(slot_there, 41, b"three").unwrap();
-    let central = &mut ContextDatabase::over(config(2), &records);
-    let (version, mut stored) = central.read(id).unwrap().unwrap();
+    let database = &mut ContextDatabase::over(config(2), &records);
+    let (version, mut stored) = database.read(id).unwrap().unwrap();
     assert_eq!((stored.consumed, context::decode(&stored.context).unwrap().connections), (41, 3));
     stored.consumed = 42;
-    central.commit((id, version), stored).unwrap();
+    database.commit((id, version), stored).unwrap();
     let found = second.contexts.load(&second.region, &mut second.worker, slot_there).unwrap();
     assert!(matches!(found, LoadResult::Context { consumed: 42, unsent: Some(_) }), "{found:?}");
     assert!(second.contexts.found().is_some());

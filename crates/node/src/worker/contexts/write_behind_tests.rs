@@ -67,7 +67,7 @@ impl Nf {
         let config = ContextDatabaseConfig { records, owner: 5, shared: false };
         let mut contexts = Contexts::new(Location::Region);
         contexts.location =
-            ContextLocation::Central { central: Box::new(ContextDatabase::over(config, &gate)), in_procedure: None };
+            ContextLocation::Database { database: Box::new(ContextDatabase::over(config, &gate)), in_procedure: None };
         Nf { gate, worker: region.join(number).unwrap(), contexts }
     }
 
@@ -103,8 +103,8 @@ impl Nf {
     }
 
     fn config(&self) -> ContextDatabaseConfig {
-        let ContextLocation::Central { central, .. } = &self.contexts.location else { panic!("elsewhere") };
-        central.config().clone()
+        let ContextLocation::Database { database, .. } = &self.contexts.location else { panic!("elsewhere") };
+        database.config().clone()
     }
 
     /// Returns the number of steps of a UE that the database has.
@@ -209,13 +209,13 @@ fn sent_effects_outrank_late_write() {
     one.step(&region, slot, 1).unwrap();
     one.written(&region, slot);
     [&one, &two].into_iter().for_each(|nf| nf.gate.shut(true));
-    let ContextLocation::Central { central, .. } = &mut one.contexts.location else { panic!("elsewhere") };
+    let ContextLocation::Database { database, .. } = &mut one.contexts.location else { panic!("elsewhere") };
     let id = one.contexts.loaded.as_deref().and_then(|hand| hand.stored.reference).expect("a record").id;
-    let (version, mut stored) = central.read(id).unwrap().expect("written");
+    let (version, mut stored) = database.read(id).unwrap().expect("written");
     let mut ue = context::decode(&stored.context).unwrap();
     ue.connections = 77;
     (stored.step, stored.consumed, stored.context) = (2, 2, context::encode(&ue, Vec::new()).unwrap());
-    central.commit((id, version), stored).unwrap();
+    database.commit((id, version), stored).unwrap();
     drop(one.worker);
     let found = two.step(&region, slot, 2).unwrap();
     assert!(matches!(found, LoadResult::Context { consumed: 1, .. }), "{found:?}");
@@ -263,7 +263,7 @@ fn other_host_continues_from_last_write() {
     // The previous host is only slow: its writes are refused, and its next step is void.
     nf.gate.shut(false);
     let woken = nf.load(&region, slots[1]);
-    assert!(matches!(woken, Err(StepError::Central(ContextDatabaseError::Foreign))), "{woken:?}");
+    assert!(matches!(woken, Err(StepError::Database(ContextDatabaseError::Foreign))), "{woken:?}");
     assert_eq!(
         ContextDatabase::over(config.clone(), &records).read(claim.claimed[0].id).unwrap().expect("a record").1.owner,
         6
@@ -286,7 +286,7 @@ fn removed_record_is_not_restored_from_region() {
     let removal = (Name { collection: "amf", id }, Change::Remove { expected: 1 });
     records.clone().change(&[removal]).remove(0).unwrap();
     let lost = two.load(&region, slot);
-    assert!(matches!(lost, Err(StepError::Central(ContextDatabaseError::Lost))), "{lost:?}");
+    assert!(matches!(lost, Err(StepError::Database(ContextDatabaseError::Lost))), "{lost:?}");
 }
 
 impl Nf {
@@ -375,8 +375,8 @@ fn worker_death_in_group_is_like_single_ue() {
     one.gate.shut(true);
     let third = pending.next().expect("four");
     assert!(one.store_all(vec![third]).iter().all(Result::is_ok));
-    let ContextLocation::Central { central, .. } = &mut one.contexts.location else { panic!("elsewhere") };
-    let fourth = central.commit_all(vec![handed_over(&pending.next().expect("four"))]);
+    let ContextLocation::Database { database, .. } = &mut one.contexts.location else { panic!("elsewhere") };
+    let fourth = database.commit_all(vec![handed_over(&pending.next().expect("four"))]);
     assert!(fourth.iter().all(Result::is_ok), "it is in hand: {fourth:?}");
     let Nf { gate, worker, contexts } = one;
     drop(worker);
@@ -430,7 +430,7 @@ fn refused_write_of_group_harms_no_other_ue() {
             found,
             [
                 Ok(LoadResult::Context { consumed: 2, .. }),
-                Err(StepError::Central(ContextDatabaseError::Foreign)),
+                Err(StepError::Database(ContextDatabaseError::Foreign)),
                 Ok(LoadResult::Context { consumed: 2, .. })
             ]
         ),

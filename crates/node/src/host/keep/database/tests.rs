@@ -46,12 +46,12 @@ impl Bench {
 fn stored_ue_is_resumed_with_its_own_counts() {
     let mut bench = Bench::new();
     bench.commit(1, &record(1, Some((300, 5))).encode().unwrap());
-    let mut way = bench.records.clone();
-    let numbers = Resumption::look(&bench.config, &mut way).unwrap();
+    let mut store = bench.records.clone();
+    let numbers = Resumption::list(&bench.config, &mut store).unwrap();
     let mut resumption = Resumption::new(&bench.config, numbers);
-    let (taken, done) = resumption.next(&mut way, |stored| resumed(stored, &core(), Instant(7)));
+    let (claimed, done) = resumption.next(&mut store, |stored| resumed(stored, &core(), Instant(7)));
     assert!(done.is_ok() && resumption.is_done());
-    let [(1, ue)] = &taken[..] else { panic!("{taken:?}") };
+    let [(1, ue)] = &claimed[..] else { panic!("{claimed:?}") };
     assert!(ue.connection.is_none() && ue.reachability.expires.is_some());
     let stored = bench.load(1).unwrap();
     let mine = context::decode(&stored.context).unwrap();
@@ -70,24 +70,24 @@ fn unusable_records_are_removed() {
     bench.commit(4, b"x");
     let others = Name { collection: "smf", id: 1 };
     bench.records.change(&[(others, Change::Commit { expected: 0, octets: b"y" })]).remove(0).unwrap();
-    let mut way = bench.records.clone();
-    let numbers = Resumption::look(&bench.config, &mut way).unwrap();
+    let mut store = bench.records.clone();
+    let numbers = Resumption::list(&bench.config, &mut store).unwrap();
     let mut resumption = Resumption::new(&bench.config, numbers);
-    let (taken, done) = resumption.next(&mut way, |stored| resumed(stored, &core(), Instant(7)));
-    assert!(done.is_ok() && taken.is_empty());
+    let (claimed, done) = resumption.next(&mut store, |stored| resumed(stored, &core(), Instant(7)));
+    assert!(done.is_ok() && claimed.is_empty());
     assert_eq!((resumption.removed, resumption.damaged), (3, 1), "a UE that had gone is not one that was lost");
-    assert!(way.list_ids("amf").unwrap().is_empty());
-    assert_eq!(way.list_ids("smf").unwrap(), [1], "records of other functions stay");
+    assert!(store.list_ids("amf").unwrap().is_empty());
+    assert_eq!(store.list_ids("smf").unwrap(), [1], "records of other functions stay");
 }
 
 #[test]
 fn contexts_of_a_restarted_database_are_dropped() {
-    let mut held = Held::take(Box::new(MemoryRecords::new(LIFE)), 1).unwrap();
-    assert_eq!(reason(&held, 7, "first"), Some(""), "nothing shows what there is");
-    (held.holder.mark, held.holder.incarnation) = (7, "first".into());
-    assert_eq!(reason(&held, 7, "first"), None);
-    assert!(reason(&held, 7, "second").unwrap().contains("may have lost commits"));
-    assert!(reason(&held, 8, "first").unwrap().contains("configuration"));
+    let mut record = HolderRecord::acquire(Box::new(MemoryRecords::new(LIFE)), 1).unwrap();
+    assert_eq!(reason(&record, 7, "first"), Some(""), "nothing shows what there is");
+    (record.holder.mark, record.holder.incarnation) = (7, "first".into());
+    assert_eq!(reason(&record, 7, "first"), None);
+    assert!(reason(&record, 7, "second").unwrap().contains("may have lost commits"));
+    assert!(reason(&record, 8, "first").unwrap().contains("configuration"));
 }
 
 #[test]

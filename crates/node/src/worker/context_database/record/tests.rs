@@ -112,10 +112,10 @@ fn each() -> impl Iterator<Item = (StateFormat, StateChange, StateScope)> {
 }
 
 /// Commits over the present record and reads it again.
-fn commit_and_read(central: &mut ContextDatabase, stored: &UeRecord) -> UeRecord {
-    let version = central.read(id()).unwrap().map_or(0, |(version, _)| version);
-    central.commit((id(), version), stored.clone()).unwrap();
-    let (next, there) = central.read(id()).unwrap().expect("a record");
+fn commit_and_read(database: &mut ContextDatabase, stored: &UeRecord) -> UeRecord {
+    let version = database.read(id()).unwrap().map_or(0, |(version, _)| version);
+    database.commit((id(), version), stored.clone()).unwrap();
+    let (next, there) = database.read(id()).unwrap().expect("a record");
     assert_eq!(next, version + 1);
     there
 }
@@ -125,9 +125,9 @@ fn ue_roundtrip_is_exact_in_every_format() {
     for (format, change, scope) in each() {
         let case = format!("{format:?} {change:?} {scope:?}");
         let records = MemoryRecords::new(LIFE);
-        let mut central = ContextDatabase::over(config(format, change, scope, u64::MAX), &records);
+        let mut database = ContextDatabase::over(config(format, change, scope, u64::MAX), &records);
         let first = ue();
-        let there = commit_and_read(&mut central, &first);
+        let there = commit_and_read(&mut database, &first);
         assert_eq!(plain(&there), first, "{case}");
         // Derived keys and pending SMF requests of a handover are not stored in fields of the
         // context.
@@ -142,11 +142,11 @@ fn ue_roundtrip_is_exact_in_every_format() {
         assert!(derived.remote_sessions.handover.is_some(), "{case}");
         assert!(derived.security.is_some_and(|keys| keys.derives_keys && keys.knas_int != [1; 16]), "{case}");
         let next = UeRecord { step: 3, consumed: 8, context, ..there };
-        let there = commit_and_read(&mut central, &next);
+        let there = commit_and_read(&mut database, &next);
         assert_eq!(plain(&there), plain(&next), "{case}");
         let gone = UeRecord { step: 4, consumed: 9, removed: true, context: Vec::new(), ..there };
-        assert_eq!(plain(&commit_and_read(&mut central, &gone)), plain(&gone), "{case}");
-        let left = records.clone().load(&[name(central.config(), id())]).unwrap().remove(0).unwrap();
+        assert_eq!(plain(&commit_and_read(&mut database, &gone)), plain(&gone), "{case}");
+        let left = records.clone().load(&[name(database.config(), id())]).unwrap().remove(0).unwrap();
         let text = String::from_utf8_lossy(&left.parts.iter().flat_map(|(_, part)| part.clone()).collect::<Vec<_>>())
             .into_owned();
         assert!(left.part("security").is_none() && !text.contains("kamf"), "nothing stays of who is gone: {case}");
@@ -158,8 +158,8 @@ fn json_record_has_readable_fields() {
     let records = MemoryRecords::new(LIFE);
     for scope in SCOPES {
         let config = config(StateFormat::Json, StateChange::Update, scope, u64::MAX);
-        let mut central = ContextDatabase::over(config.clone(), &records);
-        commit_and_read(&mut central, &ue());
+        let mut database = ContextDatabase::over(config.clone(), &records);
+        commit_and_read(&mut database, &ue());
         let found = records.clone().load(&[name(&config, id())]).unwrap().remove(0).unwrap();
         let value = |octets: &[u8]| serde_json::from_slice::<serde_json::Value>(octets).unwrap();
         let (all, context) = match found.part(shared_record::AMF) {
@@ -187,11 +187,11 @@ fn update_writes_changed_fields_replace_all() {
     for format in [StateFormat::Json, StateFormat::Protobuf] {
         for change in CHANGES {
             let told = LoggedRecords(MemoryRecords::new(LIFE), Arc::default());
-            let mut central = ContextDatabase::over(config(format, change, StateScope::Function, u64::MAX), &told);
-            let there = commit_and_read(&mut central, &ue());
+            let mut database = ContextDatabase::over(config(format, change, StateScope::Function, u64::MAX), &told);
+            let there = commit_and_read(&mut database, &ue());
             let context = context(|ue| ue.connections = 3);
             let next = UeRecord { step: 3, consumed: 8, context, ..there };
-            let there = commit_and_read(&mut central, &next);
+            let there = commit_and_read(&mut database, &next);
             let (names, others_stay) = told.1.lock().unwrap().pop().unwrap();
             if change == StateChange::Replace {
                 assert!(!others_stay && names.contains(&"security".to_owned()));
@@ -202,16 +202,16 @@ fn update_writes_changed_fields_replace_all() {
                 );
             }
             // Without knowledge of the content all fields are written.
-            commit_and_read(&mut central, &plain(&UeRecord { step: 4, consumed: 9, ..there }));
+            commit_and_read(&mut database, &plain(&UeRecord { step: 4, consumed: 9, ..there }));
             let (names, others_stay) = told.1.lock().unwrap().pop().unwrap();
             assert!(!others_stay && names.len() > 20, "{names:?}");
         }
     }
     // Binary records are one piece.
     let told = LoggedRecords(MemoryRecords::new(LIFE), Arc::default());
-    let mut central =
+    let mut database =
         ContextDatabase::over(config(StateFormat::Binary, StateChange::Update, StateScope::Function, 1), &told);
-    commit_and_read(&mut central, &ue());
+    commit_and_read(&mut database, &ue());
     assert_eq!(told.1.lock().unwrap()[..], [(Vec::new(), false)]);
 }
 
@@ -225,11 +225,11 @@ fn record_of_other_form_is_read_or_refused() {
     for (format, change, scope) in each() {
         let case = format!("{format:?} {change:?} {scope:?}");
         let (records, config) = (MemoryRecords::new(LIFE), config(format, change, scope, u64::MAX));
-        let (at, mut central) = (name(&config, id()), ContextDatabase::over(config.clone(), &records));
+        let (at, mut database) = (name(&config, id()), ContextDatabase::over(config.clone(), &records));
         if scope == StateScope::Function {
             put(&records, at, Change::Commit { expected: 0, octets: &octets });
-            let (_, before) = central.read(id()).unwrap().unwrap();
-            let there = commit_and_read(&mut central, &UeRecord { consumed: 8, ..before });
+            let (_, before) = database.read(id()).unwrap().unwrap();
+            let there = commit_and_read(&mut database, &UeRecord { consumed: 8, ..before });
             assert_eq!(plain(&there), UeRecord { consumed: 8, ..ue() }, "it was read, and is of this form now: {case}");
             let found = records.clone().load(&[at]).unwrap().remove(0).unwrap();
             assert_eq!(found.parts.is_empty(), format == StateFormat::Binary, "{case}");

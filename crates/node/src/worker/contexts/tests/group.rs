@@ -46,7 +46,7 @@ fn grouped_ues_are_stored_independently() {
     other.commit((id, version), UeRecord { owner: 2, ..stored }).unwrap();
     let done = amf.contexts.store(&mut amf.worker, pending);
     assert!(
-        matches!(&done[..], [Ok(_), Err(StepError::Central(ContextDatabaseError::Foreign)), Ok(_)]),
+        matches!(&done[..], [Ok(_), Err(StepError::Database(ContextDatabaseError::Foreign)), Ok(_)]),
         "one has harmed no other: {done:?}"
     );
     assert_eq!(amf.consumed(slots), [2, 1, 2]);
@@ -79,8 +79,8 @@ fn grouped_commits_of_dead_worker_are_continued() {
 fn steps_without_database_are_repeated() {
     let gate = Gate::before(&MemoryRecords::new(LIFE));
     let mut amf = Amf::new(1, &gate.records);
-    let central = Box::new(ContextDatabase::over(config(1), &gate));
-    amf.contexts.location = ContextLocation::Central { central, in_procedure: None };
+    let database = Box::new(ContextDatabase::over(config(1), &gate));
+    amf.contexts.location = ContextLocation::Database { database, in_procedure: None };
     let (slots, pending) = amf.three();
     gate.shut(true);
     let done = amf.contexts.store(&mut amf.worker, pending);

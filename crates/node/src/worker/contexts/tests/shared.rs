@@ -14,8 +14,8 @@ fn config(owner: u64) -> ContextDatabaseConfig {
 /// Returns an AMF over shared records.
 fn amf(owner: u64, records: &MemoryRecords) -> Amf {
     let mut amf = Amf::new(owner, records);
-    let central = Box::new(ContextDatabase::over(config(owner), records));
-    amf.contexts.location = ContextLocation::Central { central, in_procedure: None };
+    let database = Box::new(ContextDatabase::over(config(owner), records));
+    amf.contexts.location = ContextLocation::Database { database, in_procedure: None };
     amf
 }
 
@@ -36,7 +36,7 @@ impl Amf {
     }
 
     /// Returns the commit that the request of the last step delegates.
-    fn travels(&self, slot: Slot) -> DelegatedCommit {
+    fn delegated_commit(&self, slot: Slot) -> DelegatedCommit {
         let mut seen = Snapshot::default();
         assert!(self.region.read(slot, &mut seen));
         let part = DatabaseRef::part(&seen.context).map(<[u8]>::to_vec);
@@ -51,13 +51,13 @@ impl Amf {
 }
 
 /// Commits as the SMF: the delegated part and an SM context.
-fn smf(records: &MemoryRecords, travels: &DelegatedCommit, octets: &[u8]) -> bool {
+fn smf(records: &MemoryRecords, delegated_commit: &DelegatedCommit, octets: &[u8]) -> bool {
     let mut records = records.clone();
-    let name = shared_record::name(travels.record);
+    let name = shared_record::name(delegated_commit.record);
     let there = records.load(&[name]).unwrap().remove(0).unwrap();
     let before = AmfPartHeader::from_record(Format::Json, &there).unwrap();
-    let own = AmfPartHeader::decode(travels.part.as_ref().unwrap()).unwrap();
-    let kept = vireo_ops::ue_record::stored_part(Format::Json, travels.part.as_ref().unwrap()).unwrap();
+    let own = AmfPartHeader::decode(delegated_commit.part.as_ref().unwrap()).unwrap();
+    let kept = vireo_ops::ue_record::stored_part(Format::Json, delegated_commit.part.as_ref().unwrap()).unwrap();
     let (sm, amf) = (shared_record::sm_context_part_name(5), RecordPart { name: shared_record::AMF, octets: &kept });
     let parts = [RecordPart { name: &sm, octets }, amf];
     let parts = if own.follows(before) { &parts[..] } else { &parts[..1] };
@@ -84,11 +84,11 @@ fn delegated_part_is_committed_by_smf() {
     let slot = amf.host.insert(Ltmsi::from_raw(7)).unwrap();
     amf.run_step(slot, 1, CommitPath::BySmf).unwrap();
     assert_eq!(amf.operations(), [Write], "the first step makes the record");
-    assert_eq!(amf.travels(slot).part, None);
+    assert_eq!(amf.delegated_commit(slot).part, None);
     amf.run_step(slot, 2, CommitPath::BySmf).unwrap();
     assert_eq!(amf.operations(), [Read], "n-1 writes are saved");
-    let travels = amf.travels(slot);
-    assert!(smf(&records, &travels, b"{}"));
+    let delegated_commit = amf.delegated_commit(slot);
+    assert!(smf(&records, &delegated_commit, b"{}"));
     amf.run_step(slot, 3, CommitPath::Deferred).unwrap();
     assert_eq!(amf.operations(), [Read]);
     // The next message loads the UE. Its commit includes all earlier results.
@@ -96,13 +96,13 @@ fn delegated_part_is_committed_by_smf() {
     amf.operations();
     amf.run_step(slot, 4, CommitPath::Committed).unwrap();
     assert_eq!(amf.operations(), [Read, Write]);
-    let there = records.clone().load(&[shared_record::name(travels.record)]).unwrap().remove(0).unwrap();
+    let there = records.clone().load(&[shared_record::name(delegated_commit.record)]).unwrap().remove(0).unwrap();
     assert_eq!(
         (there.part(&shared_record::sm_context_part_name(5)), there.parts.len()),
         (Some(&b"{}"[..]), 2),
         "the SMF's part stays"
     );
-    assert_eq!(claim(&records, 2), (travels.record, 4));
+    assert_eq!(claim(&records, 2), (delegated_commit.record, 4));
 }
 
 /// The AMF dies at each moment of a request: before the SMF receives it, before its commit, and
@@ -115,24 +115,24 @@ fn next_amf_continues_from_smf_commit() {
         let slot = first.host.insert(Ltmsi::from_raw(7)).unwrap();
         first.run_step(slot, 1, CommitPath::Committed).unwrap();
         first.run_step(slot, 2, CommitPath::BySmf).unwrap();
-        let travels = first.travels(slot);
+        let delegated_commit = first.delegated_commit(slot);
         if committed {
-            assert!(smf(&records, &travels, b"{}"));
+            assert!(smf(&records, &delegated_commit, b"{}"));
         }
         let (id, steps) = claim(&records, 2);
         assert_eq!(steps, if committed { 2 } else { 1 });
         // The dead AMF's request comes too late: it is not the owner.
-        assert!(!smf(&records, &travels, b"{}"));
+        assert!(!smf(&records, &delegated_commit, b"{}"));
         let there = second.enter(id, 40);
         assert_eq!(second.steps(there).unwrap(), steps);
         let names = second.contexts.take();
         assert!(names.is_none());
         second.run_step(there, 41, CommitPath::BySmf).unwrap();
-        assert!(smf(&records, &second.travels(there), b"{}"));
+        assert!(smf(&records, &second.delegated_commit(there), b"{}"));
         assert_eq!(second.steps(there).unwrap(), steps + 1);
         // The first AMF wakes up and finds that another one owns the UE.
         let woken = first.run_step(slot, 3, CommitPath::Deferred);
-        assert!(matches!(woken, Err(StepError::Central(ContextDatabaseError::Foreign))), "{woken:?}");
+        assert!(matches!(woken, Err(StepError::Database(ContextDatabaseError::Foreign))), "{woken:?}");
     }
 }
 
@@ -154,7 +154,7 @@ fn uncommitted_response_is_requested_again() {
     add_request(&mut hand);
     hand.set_path(CommitPath::BySmf);
     first.contexts.commit_alone(&mut first.worker, hand, false, (2, None, 0), b"asks").unwrap();
-    assert!(smf(&records, &first.travels(slot), b"{}"));
+    assert!(smf(&records, &first.delegated_commit(slot), b"{}"));
     first.contexts.load(&first.region, &mut first.worker, slot).unwrap();
     let mut hand = first.contexts.take().unwrap();
     assert!(hand.is_answered(3));
@@ -164,8 +164,8 @@ fn uncommitted_response_is_requested_again() {
     first.contexts.load(&first.region, &mut first.worker, slot).unwrap();
     assert!(!first.contexts.take().unwrap().is_answered(3));
     let (id, _) = claim(&records, 2);
-    let mut central = ContextDatabase::over(config(2), &records);
-    let (_, stored) = central.read(id).unwrap().unwrap();
+    let mut database = ContextDatabase::over(config(2), &records);
+    let (_, stored) = database.read(id).unwrap().unwrap();
     assert_eq!(stored.recovery.requests.len(), 1, "it is asked again");
 }
 
@@ -179,7 +179,7 @@ fn undelegated_part_is_committed_by_amf() {
     let slot = amf.host.insert(Ltmsi::from_raw(7)).unwrap();
     amf.run_step(slot, 1, CommitPath::Committed).unwrap();
     amf.run_step(slot, 2, CommitPath::BySmf).unwrap();
-    let late = amf.travels(slot);
+    let late = amf.delegated_commit(slot);
     amf.operations();
     amf.run_step(slot, 3, CommitPath::Deferred).unwrap();
     assert_eq!(amf.operations(), [Read, Write]);
@@ -189,9 +189,9 @@ fn undelegated_part_is_committed_by_amf() {
     assert_eq!(amf.steps(slot).unwrap(), 3);
     // Two requests: the second part includes the first, so both may be committed in any order.
     amf.run_step(slot, 4, CommitPath::BySmf).unwrap();
-    let first = amf.travels(slot);
+    let first = amf.delegated_commit(slot);
     amf.run_step(slot, 5, CommitPath::BySmf).unwrap();
-    assert!(smf(&records, &amf.travels(slot), b"{}"));
+    assert!(smf(&records, &amf.delegated_commit(slot), b"{}"));
     assert!(smf(&records, &first, b"{}"));
     assert_eq!(amf.steps(slot).unwrap(), 5);
 }
@@ -204,15 +204,15 @@ fn amf_commit_keeps_concurrent_smf_commit() {
     let slot = amf.host.insert(Ltmsi::from_raw(7)).unwrap();
     amf.run_step(slot, 1, CommitPath::Committed).unwrap();
     amf.run_step(slot, 2, CommitPath::BySmf).unwrap();
-    let travels = amf.travels(slot);
+    let delegated_commit = amf.delegated_commit(slot);
     amf.contexts.load(&amf.region, &mut amf.worker, slot).unwrap();
     let mut hand = amf.contexts.take().unwrap();
     hand.ue.connections += 1;
     for octets in [b"1", b"2", b"3"] {
-        assert!(smf(&records, &travels, octets));
+        assert!(smf(&records, &delegated_commit, octets));
     }
     amf.contexts.commit_alone(&mut amf.worker, hand, false, (3, None, 0), b"x").unwrap();
     assert_eq!(amf.steps(slot).unwrap(), 3);
-    let there = records.clone().load(&[shared_record::name(travels.record)]).unwrap().remove(0).unwrap();
+    let there = records.clone().load(&[shared_record::name(delegated_commit.record)]).unwrap().remove(0).unwrap();
     assert_eq!(there.part(&shared_record::sm_context_part_name(5)), Some(&b"3"[..]));
 }
