@@ -11,7 +11,7 @@ pub enum LinkError {
         "there is no controller at {address}: {why}; start `vireo controller` (or `vireo balancer`, where cluster.controller \
          is not set), and check cluster.controller and cluster.balancer"
     )]
-    Nobody {
+    NoController {
         /// Address of the controller.
         address: SocketAddr,
         /// Error of the last attempt.
@@ -19,7 +19,7 @@ pub enum LinkError {
     },
     /// The controller will refuse this member until the configuration changes.
     #[error("the controller at {address} is not to be talked to: {why}")]
-    Apart {
+    Incompatible {
         /// Address of the controller.
         address: SocketAddr,
         /// Error of the last attempt.

@@ -86,7 +86,7 @@ pub enum Input {
     Deregister {
         supi: Supi,
         /// True if the UE is to register again.
-        again: bool,
+        reregister: bool,
         /// Receives true if the host has the UE.
         reply: Sender<bool>,
     },
@@ -105,10 +105,10 @@ pub enum Input {
         key: u64,
         number: SessionNumber,
         /// The request that was sent.
-        ask: Box<SmfRequest>,
+        request: Box<SmfRequest>,
         answer: SmfResponse,
         /// SM context after the request, if it is piggybacked (`state.carry = "piggyback"`).
-        carried: Option<Box<PiggybackedSmContext>>,
+        sm_context: Option<Box<PiggybackedSmContext>>,
         /// Number of the input that this response completes; 0 unless a balancer assigned a number
         /// and the SMF commits for the AMF.
         input: u64,

@@ -38,11 +38,11 @@ impl HostSender {
     /// # Panics
     ///
     /// Panics if the operating system refuses the memory of a small region.
-    pub fn alone() -> (Self, Receiver<Input>) {
+    pub fn without_host() -> (Self, Receiver<Input>) {
         let config = RegionConfig { rings: 1, ..RegionConfig::new(4, 3, 32 << 20) };
         let region = Region::create(config).expect("memory of a small region");
-        let (door, inputs) = HostSender::new(16, region.ring(0).expect("the only ring").bell());
-        (door, inputs.queue)
+        let (input_sender, inputs) = HostSender::new(16, region.ring(0).expect("the only ring").bell());
+        (input_sender, inputs.queue)
     }
 
     /// Creates a queue with this capacity, and its receiving end.

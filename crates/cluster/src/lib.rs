@@ -28,7 +28,9 @@ mod unacked;
 
 pub use command::{COMMANDS, Command, CommandReceiver, CommandSender, channel};
 pub use config::{Ack, ClusterConfig, EtcdTls, Mode, ReplicationConfig, ScalingConfig};
-pub use controller_client::{ControllerClient, ControllerClientSnapshot, JoinReply, LocalMember, PATIENCE};
+pub use controller_client::{
+    CONTROLLER_SILENCE_FACTOR, ControllerClient, ControllerClientSnapshot, JoinReply, LocalMember,
+};
 pub use error::LinkError;
 pub use heartbeat::{HeartbeatHandle, HeartbeatTargets};
 pub use input::{ClaimedUe, Input, LoadedBuckets};

@@ -10,7 +10,7 @@ pub struct ProgressCounter(Arc<AtomicU64>);
 impl ProgressCounter {
     /// Counts one iteration. Only the watched thread calls this.
     #[inline]
-    pub fn turn(&self) {
+    pub fn tick(&self) {
         self.0.store(self.count().wrapping_add(1), Ordering::Relaxed);
     }
 

@@ -14,7 +14,7 @@ pub trait ResidentController: std::fmt::Debug + Send + Sync {
     fn begin(&self, record: Option<DurableState>) -> io::Result<()>;
 
     /// Ends without informing the members, which try to reconnect; returns the last map.
-    fn leave(&self) -> Option<ClusterMap>;
+    fn detach(&self) -> Option<ClusterMap>;
 
     /// Returns the listening socket.
     fn listener(&self) -> BorrowedFd<'_>;

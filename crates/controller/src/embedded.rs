@@ -84,9 +84,9 @@ impl ResidentController for EmbeddedController {
         Ok(())
     }
 
-    fn leave(&self) -> Option<ClusterMap> {
+    fn detach(&self) -> Option<ClusterMap> {
         let mut running = self.state().running.take()?;
-        running.leave();
+        running.detach();
         map(&running.view())
     }
 

@@ -87,10 +87,7 @@ pub(super) const LAYERS: &[(&str, &[&str])] = &[
         "vireo-cluster",
         &["vireo-types", "vireo-wire", "vireo-core", "vireo-fabric", "vireo-sctp", "vireo-store", "vireo-ops"],
     ),
-    (
-        "vireo-controller",
-        &["vireo-types", "vireo-core", "vireo-fabric", "vireo-sctp", "vireo-ops", "vireo-cluster"],
-    ),
+    ("vireo-controller", &["vireo-types", "vireo-core", "vireo-fabric", "vireo-sctp", "vireo-ops", "vireo-cluster"]),
     ("vireo-simulator", &["vireo-types", "vireo-wire", "vireo-core", "vireo-emulator"]),
     ("vireo-pki", &[]),
     (
@@ -232,7 +229,10 @@ pub(super) const USERS: &[(&str, &[&str])] = &[
             "vireo-lab",
         ],
     ),
-    ("tokio", &["vireo-sbi", "vireo-store", "vireo-subscribers", "vireo-ops", "vireo-controller", "vireo-lab", "vireo"]),
+    (
+        "tokio",
+        &["vireo-sbi", "vireo-store", "vireo-subscribers", "vireo-ops", "vireo-controller", "vireo-lab", "vireo"],
+    ),
     ("getrandom", &["vireo-subscribers", "vireo-ops", "vireo-emulator"]),
     // A build without the feature `experiment` has neither.
     ("good_lp", &["vireo-experiments"]),

@@ -205,9 +205,9 @@ mod tests {
     use crate::faults::Kind;
     use crate::steady::tests::outcome;
     use vireo_config::Config;
+    use vireo_core::placement::replica::{Ack, Mode};
     use vireo_lab::options::CoreOptions;
     use vireo_lab::provision::config;
-    use vireo_core::placement::replica::{Ack, Mode};
     use vireo_ops::config::StateLocation;
 
     /// Returns a failure at 1 s with the given worst latency and number of lost UEs.

@@ -334,9 +334,9 @@ fn table(variants: &[Variant; 3], rounds: &[Round]) -> Table {
 mod tests {
     use super::*;
     use vireo_config::Config;
+    use vireo_core::placement::replica::{Ack, Mode};
     use vireo_lab::options::CoreOptions;
     use vireo_lab::provision::config;
-    use vireo_core::placement::replica::{Ack, Mode};
     use vireo_ops::config::StateLocation;
 
     #[test]

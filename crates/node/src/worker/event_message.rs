@@ -171,7 +171,7 @@ impl<'a> EventMessage<'a> {
             EventMessage::Deregister { reregister } => Event::Deregister { reregister },
             EventMessage::Relocate { upf } => Event::Relocate { upf },
             EventMessage::Smf { number, request, answer, sm_context, .. } => {
-                Event::Smf { number, request: *request, response: answer, sm_context: carried: sm_context }
+                Event::Smf { number, request: *request, response: answer, sm_context }
             }
             EventMessage::Transfer { transfer, .. } => Event::Transfer(*transfer),
             EventMessage::SmContextReleased { number } => Event::SmContextReleased { number },
