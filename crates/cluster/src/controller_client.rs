@@ -421,8 +421,7 @@ impl ControllerClient {
         now.duration_since(self.last_answer) >= span + retry_interval
     }
 
-    /// Replaces the addresses of controllers.
-    #[cfg(test)]
+    /// Replaces the addresses of controllers, for tests of a member without one.
     pub fn set_address(&mut self, address: SocketAddr) {
         self.addresses = vec![address];
     }

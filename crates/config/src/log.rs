@@ -42,7 +42,7 @@ pub struct LogConfig {
 pub(super) fn log(log: &Log, problems: &mut Problems) -> LogConfig {
     if let Err(why) = directives(&log.level) {
         let allowed =
-            "\"off\", \"error\", \"warn\", \"info\", \"debug\", \"trace\" or directives like \"info,vireo_node=debug\"";
+            "\"off\", \"error\", \"warn\", \"info\", \"debug\", \"trace\" or directives like \"info,vireo_amf=debug\"";
         problems.add("log.level", format_args!("{:?} is not allowed ({why}); allowed: {allowed}", log.level));
     }
     LogConfig { level: log.level.clone(), reveal_supi: log.reveal_supi, limit: log.limit }

@@ -4,17 +4,15 @@
 //! membership and bucket placement. They are the parts of [`crate::control`], started as separate
 //! processes and connected by the fabric.
 
-use crate::balancer::fleet::{Fleet, FleetConfig, FleetView};
-use crate::balancer::hot_restart::{HotRestartListener, ReceivedState, ResumeError, SuccessorConfig};
-use crate::balancer::{Balancer, HotRestartError, StopHandle};
 use crate::control::{ControlStatus, StartError, in_process, sctp, start_udm, upfs};
-use crate::host::{Host, HostBuilder, HostConfig, Membership};
-use crate::smf_link::SmfLink;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use vireo_amf::{Host, HostBuilder, HostConfig, Membership};
+use vireo_balancer::hot_restart::{HotRestartError, HotRestartListener, ReceivedState, ResumeError, SuccessorConfig};
+use vireo_balancer::{Balancer, Fleet, FleetConfig, FleetView, StopHandle};
 use vireo_cluster::replicator::{self, ReplicatorStatus};
 use vireo_cluster::{
     COMMANDS, ClusterConfig, HostSender, Input, Link, LinkError, LinkStatus, ResidentController, channel, member_status,
@@ -460,13 +458,7 @@ impl HostNode {
         builder.join(Membership { welcome, replication, replicas, replicator });
         let inputs = builder.input_sender();
         if let Some(sbi) = &config.sbi {
-            builder.set_smf(SmfLink::start(
-                sbi,
-                &config.host.core,
-                &config.host.state,
-                Arc::new(inputs.clone()),
-                true,
-            )?);
+            builder.connect_smf(sbi, &config.host)?;
         }
         let udm = start_udm(store, config.udm, inputs.clone())?;
         let source = ControlStatus {

@@ -2,14 +2,14 @@
 //!
 //! The parts start in the order of their dependencies and stop in reverse.
 
-use crate::balancer::{Balancer, StopHandle};
-use crate::host::{Host, HostBuilder, HostConfig, HostError, RegionUsage};
-use crate::smf_link::SmfLink;
 use crossbeam_channel::{Sender, bounded};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
+use vireo_amf::{Host, HostBuilder, HostConfig, HostError, RegionUsage};
+use vireo_balancer::{Balancer, BalancerParts, StopHandle};
+use vireo_cluster::replicator::ReplicatorStatus;
 use vireo_cluster::{HostSender, Input};
 use vireo_core::config::CoreConfig;
 use vireo_n4::InProcess;
@@ -89,7 +89,7 @@ pub enum StartError {
     Link(#[from] vireo_cluster::LinkError),
     /// The hot restart of a balancer fails.
     #[error(transparent)]
-    Handover(#[from] crate::balancer::HotRestartError),
+    Handover(#[from] vireo_balancer::hot_restart::HotRestartError),
     /// The status API does not start.
     #[error(transparent)]
     Api(#[from] api::ApiError),
@@ -143,13 +143,7 @@ impl Control {
         };
         let mut builder = HostBuilder::new(&settings)?;
         if let Some(sbi) = &config.sbi {
-            builder.set_smf(SmfLink::start(
-                sbi,
-                &settings.core,
-                &settings.state,
-                Arc::new(builder.input_sender()),
-                false,
-            )?);
+            builder.connect_smf(sbi, &settings)?;
         }
         let (inputs, gauge) = (builder.input_sender(), builder.region_usage());
         let udm = start_udm(store, config.udm, inputs.clone())?;
@@ -161,7 +155,8 @@ impl Control {
             metrics: Arc::clone(&metrics),
             copies: None,
         };
-        let (mut balancer, outbound, stopper) = Balancer::new(endpoint, n4, inputs.clone(), Arc::clone(&metrics))?;
+        let parts = Balancer::new(endpoint, n4, inputs.clone(), Arc::clone(&metrics))?;
+        let BalancerParts { mut balancer, commands: outbound, stopper } = parts;
         balancer.limit(&config.n2);
         if let Some(upf) = beside {
             balancer.set_node_callback(move |node, there| upf.set_node(node, there));
@@ -261,7 +256,7 @@ pub(crate) struct ControlStatus {
     pub(crate) gauge: RegionUsage,
     pub(crate) metrics: Arc<Metrics>,
     /// Replication status; only in a host of a cluster.
-    pub(crate) copies: Option<vireo_cluster::replicator::ReplicatorStatus>,
+    pub(crate) copies: Option<ReplicatorStatus>,
 }
 
 impl ControlStatus {
@@ -279,7 +274,7 @@ impl StatusSource for ControlStatus {
         let (reply, answer) = bounded(1);
         let asked = self.inputs.send_timeout(Input::Status { filter: filter.clone(), reply }, STATUS_WAIT);
         let mut status: Status = asked.ok().and_then(|()| answer.recv_timeout(STATUS_WAIT).ok()).unwrap_or_default();
-        status.copies = self.copies.as_ref().map_or(0, vireo_cluster::replicator::ReplicatorStatus::copies);
+        status.copies = self.copies.as_ref().map_or(0, ReplicatorStatus::copies);
         for worker in &mut status.workers {
             // A worker that has exited meanwhile has no CPU time.
             worker.cpu_us = vireo_ops::metrics::process::cpu_us_of(worker.pid).unwrap_or(0);

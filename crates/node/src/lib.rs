@@ -1,12 +1,7 @@
-//! Threads, queues, clocks and effect execution of a running core.
+//! Composition of a running core: starts the parts, connects them and stops them.
 //!
-//! `ARCHITECTURE.md` describes the processes and how they work together. The steps themselves are
-//! in `vireo_core`.
+//! `ARCHITECTURE.md` describes the processes and how they work together. A core is one process
+//! ([`control`]), or a cluster of balancers, hosts and a controller ([`cluster`]).
 
-pub mod balancer;
 pub mod cluster;
 pub mod control;
-pub mod host;
-mod smf_events;
-mod smf_link;
-pub mod worker;

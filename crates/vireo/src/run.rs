@@ -98,7 +98,7 @@ pub(crate) fn worker() -> Result<(), Failure> {
     start_log()?;
     ignore_hangup()?;
     kept.log();
-    Ok(vireo_node::worker::run(set_log_level)?)
+    Ok(vireo_amf::run_worker(set_log_level)?)
 }
 
 /// Runs this process as a data worker of the user plane that started it.

@@ -46,7 +46,7 @@ fn hangup_reloads_live_keys_and_names_others() {
     wait_for_line(&log, &["read again", "dnn.internet.dns, dnn.internet.mtu, log.level, n2.allow"]);
     wait_for_line(&log, &["need a restart", "\"state.ues\""]);
     // Log line of the worker process at its new level.
-    wait_for_line(&log, &["DEBUG vireo_node::worker", "9.9.9.9", "mtu=1300"]);
+    wait_for_line(&log, &["DEBUG vireo_amf::worker", "9.9.9.9", "mtu=1300"]);
     let _refused = RanNode::connect(2, core.n2);
     core.wait_for("vireo_n2_refused_total{reason=\"address\"}", 1.0);
     assert_eq!(core.metric("vireo_ran_nodes"), Some(1.0), "a node that is up stays");

@@ -26,7 +26,7 @@ const RARE: u32 = 10;
 /// requests pile up.
 const PARDON: u64 = 20;
 /// Log configuration for runs whose durations are read from the core's log.
-const TELLING: &str = "\n[log]\nlevel = \"info,vireo_node=debug\"\n";
+const TELLING: &str = "\n[log]\nlevel = \"info,vireo_amf=debug\"\n";
 const LOG: &str = "/tmp/core.log";
 /// Shortest time that a UE stays connected.
 const AT_ONCE: Duration = Duration::from_millis(1);
@@ -334,10 +334,10 @@ mod tests {
 
     #[test]
     fn times_are_read_from_the_log() {
-        let log = "x INFO vireo_node: a pool has another NF: it was late again and again purpose=P took=12.5\u{b5}s\n\
-                   x DEBUG vireo_node: a worker is ready worker=1 pid=7 took=3.25ms\n\
-                   x DEBUG vireo_node: a worker is ready \u{1b}[3mworker\u{1b}[0m=2 \u{1b}[3mtook\u{1b}[0m\u{1b}[2m=\u{1b}[0m1.5s\n\
-                   x DEBUG vireo_node: something else took=9ms\n";
+        let log = "x INFO vireo_amf: a pool has another NF: it was late again and again purpose=P took=12.5\u{b5}s\n\
+                   x DEBUG vireo_amf: a worker is ready worker=1 pid=7 took=3.25ms\n\
+                   x DEBUG vireo_amf: a worker is ready \u{1b}[3mworker\u{1b}[0m=2 \u{1b}[3mtook\u{1b}[0m\u{1b}[2m=\u{1b}[0m1.5s\n\
+                   x DEBUG vireo_amf: something else took=9ms\n";
         assert_eq!(Starts::read(log), Starts { workers: vec![3.25, 1500.0], nfs: vec![0.0125] });
         assert_eq!(took("took=800ns a"), Some(0.0008));
         assert_eq!(took("took=fast"), None);

@@ -141,7 +141,7 @@ fn due_reports_are_sent_in_portions() {
     assert!((7..12).contains(&turns), "{turns}");
 }
 
-/// `cargo test --release -p vireo-node --lib -- --ignored --nocapture usage_of_250_000_sessions`
+/// `cargo test --release -p vireo-upf --lib -- --ignored --nocapture usage_of_250_000_sessions`
 #[test]
 #[ignore = "a measurement"]
 fn usage_of_250_000_sessions() {
@@ -201,7 +201,7 @@ fn resident() -> u64 {
     text.split_whitespace().nth(1).and_then(|pages| pages.parse::<u64>().ok()).expect("a number") * 4096
 }
 
-/// `cargo test --release -p vireo-node --lib -- --ignored --nocapture one_million_sessions_fit`
+/// `cargo test --release -p vireo-upf --lib -- --ignored --nocapture one_million_sessions_fit`
 #[test]
 #[ignore = "a measurement"]
 fn one_million_sessions_fit() {

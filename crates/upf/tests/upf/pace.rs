@@ -1,6 +1,6 @@
 //! Measurement of CPU time per packet, outside the suite.
 //!
-//! Run with `cargo test --release -p vireo-node --test upf -- --ignored --nocapture pace`.
+//! Run with `cargo test --release -p vireo-upf --test upf -- --ignored --nocapture pace`.
 
 use crate::world::*;
 use std::net::UdpSocket;

@@ -1,5 +1,5 @@
 //! What a record takes and costs in each format, whole and by its changed parts: `cargo run
-//! --release -p vireo-node --example record_cost [TIMES]`. The contexts are those of a registered
+//! --release -p vireo-amf --example record_cost [TIMES]`. The contexts are those of a registered
 //! UE with one session, before and after a service request.
 
 use serde::Serialize;

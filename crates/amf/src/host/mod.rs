@@ -42,10 +42,10 @@ mod takeover;
 mod timers;
 
 pub use builder::{HostBuilder, HostConfig};
-pub(crate) use cluster::Membership;
+pub use cluster::Membership;
 pub use error::HostError;
 pub use keep::KeepError;
-pub(crate) use region_usage::RegionUsage;
+pub use region_usage::RegionUsage;
 
 use crate::smf_link::SmfLink;
 use crate::worker::context_database;

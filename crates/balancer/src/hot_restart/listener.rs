@@ -3,7 +3,8 @@
 //! Only processes of the same user or root are accepted.
 
 use super::channel::HotRestartChannel;
-use super::{FORMAT, HotRestartError, PredecessorMessage, STEP_TIMEOUT, SuccessorMessage};
+use super::error::HotRestartError;
+use super::protocol::{FORMAT, PredecessorMessage, STEP_TIMEOUT, SuccessorMessage};
 use crossbeam_channel::{Receiver, Sender, bounded};
 use std::fs;
 use std::io;
@@ -13,8 +14,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use vireo_cluster::ProgressCounter;
-use vireo_cluster::ResidentController;
+use vireo_cluster::{ProgressCounter, ResidentController};
 use vireo_sctp::Waker;
 
 /// Maximum of simultaneous requests. Further connections are closed.
@@ -22,7 +22,7 @@ const MAX_REQUESTS: usize = 4;
 
 /// The listener and the resources that move to the successor.
 #[derive(Debug)]
-pub(crate) struct HotRestartListener {
+pub struct HotRestartListener {
     listener: UnixListener,
     path: PathBuf,
     /// TCP listener of the API, which moves to the successor.
@@ -42,7 +42,7 @@ impl HotRestartListener {
     /// # Errors
     ///
     /// Returns an error if another balancer listens there, or the socket file cannot be created.
-    pub(crate) fn open(
+    pub fn open(
         path: &Path,
         api: Option<OwnedFd>,
         controller: Option<Arc<dyn ResidentController>>,
@@ -89,7 +89,7 @@ impl HotRestartListener {
     }
 
     /// Accepts connections. A thread reads each request and wakes the balancer.
-    pub(in crate::balancer) fn accept(&self, waker: &Waker) {
+    pub(crate) fn accept(&self, waker: &Waker) {
         while let Ok((socket, _)) = self.listener.accept() {
             if self.unread_requests.fetch_add(1, Ordering::Relaxed) >= MAX_REQUESTS {
                 self.unread_requests.fetch_sub(1, Ordering::Relaxed);

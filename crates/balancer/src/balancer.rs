@@ -1,24 +1,13 @@
-//! Balancer: terminates N2 (SCTP) and N4 (PFCP), and routes messages to hosts.
-//!
-//! It reads only a shallow view of a message ([`vireo_core::amf::n2::route`]) and has no state of
-//! UEs or procedures. One thread polls all sockets. It never blocks on a host: while the host's
-//! queue is full, the balancer stops reading, and the SCTP windows throttle the RAN. The host runs
-//! in the same process, or several hosts are connected by the fabric ([`fleet`]).
+//! The balancer thread: sockets of N2 and N4, and the routing of messages to hosts.
 
-mod admission;
-mod assoc_ids;
-pub(crate) mod fleet;
-pub(crate) mod hot_restart;
 #[cfg(test)]
 mod tests;
 
-pub use hot_restart::HotRestartError;
-
-use admission::Admission;
-use assoc_ids::AssocIdMap;
+use crate::admission::Admission;
+use crate::assoc_ids::AssocIdMap;
+use crate::fleet::Fleet;
+use crate::hot_restart::HotRestartListener;
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
-use fleet::Fleet;
-use hot_restart::HotRestartListener;
 use rand::RngCore;
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
@@ -51,11 +40,11 @@ const UNSENT_LIMIT: usize = 16 << 20;
 const DRAIN: Duration = Duration::from_secs(2);
 const N4_TOKEN: u64 = 1;
 const FABRIC_TOKEN: u64 = 2;
-const HOT_RESTART_TOKEN: u64 = 3;
+pub(crate) const HOT_RESTART_TOKEN: u64 = 3;
 
 /// Destination of inputs.
 #[derive(Debug)]
-enum Hosts {
+pub(crate) enum Hosts {
     /// The host in this process.
     Local(Box<HostSender>),
     /// The hosts of a cluster, connected by the fabric.
@@ -98,17 +87,17 @@ const RELOADS: usize = 16;
 
 /// A balancer. One thread runs it ([`Balancer::run`]).
 pub struct Balancer {
-    endpoint: Box<dyn Endpoint>,
-    n4: n4::Endpoint,
+    pub(crate) endpoint: Box<dyn Endpoint>,
+    pub(crate) n4: n4::Endpoint,
     n4_due: Option<Instant>,
-    hosts: Hosts,
+    pub(crate) hosts: Hosts,
     /// Inputs for which the queue of the host in this process had no room. While it is not empty,
     /// no socket is read.
     deferred: VecDeque<Input>,
     commands: CommandReceiver,
-    assoc_ids: AssocIdMap,
+    pub(crate) assoc_ids: AssocIdMap,
     /// Keyed by the driver's association IDs.
-    associations: FxHashMap<AssocId, Association>,
+    pub(crate) associations: FxHashMap<AssocId, Association>,
     admission: Admission,
     /// Filters for peers with UE addresses: on N2, which aborts such associations, and on N4, whose
     /// endpoint drops such messages itself.
@@ -120,8 +109,8 @@ pub struct Balancer {
     /// Allow lists of a reloaded configuration, applied in the next iteration.
     lists: Receiver<AllowLists>,
     /// Hot restart: the listener for a successor, and whether a successor has taken over.
-    hot_restart: Option<HotRestartListener>,
-    replaced: Arc<AtomicBool>,
+    pub(crate) hot_restart: Option<HotRestartListener>,
+    pub(crate) replaced: Arc<AtomicBool>,
 }
 
 impl std::fmt::Debug for Balancer {
@@ -131,14 +120,23 @@ impl std::fmt::Debug for Balancer {
 }
 
 #[derive(Debug, Default)]
-struct Association {
-    streams: u16,
+pub(crate) struct Association {
+    pub(crate) streams: u16,
     /// Peer address; only if `Balancer::nodes` is set.
-    peer: Option<IpAddr>,
+    pub(crate) peer: Option<IpAddr>,
     /// Messages with their streams for which the send buffer of the association had no room, in
     /// order.
-    unsent: VecDeque<(u16, Vec<u8>)>,
-    unsent_octets: usize,
+    pub(crate) unsent: VecDeque<(u16, Vec<u8>)>,
+    pub(crate) unsent_octets: usize,
+}
+
+/// A balancer and its ends for other threads.
+#[derive(Debug)]
+pub struct BalancerParts {
+    pub balancer: Balancer,
+    /// Sender of the commands of a host in this process.
+    pub commands: CommandSender,
+    pub stopper: StopHandle,
 }
 
 /// Handle for other threads to stop a balancer or to replace its allow lists.
@@ -158,7 +156,7 @@ impl StopHandle {
     }
 
     /// Replaces the allow lists. Existing associations stay up.
-    pub(crate) fn allow(&self, lists: AllowLists) {
+    pub fn allow(&self, lists: AllowLists) {
         if self.lists.try_send(lists).is_err() {
             tracing::error!("the balancer does not take the lists of peers: it hangs or has ended");
         }
@@ -166,7 +164,7 @@ impl StopHandle {
     }
 
     /// Returns true if another process has replaced this balancer by a hot restart.
-    pub(crate) fn has_successor(&self) -> bool {
+    pub fn has_successor(&self) -> bool {
         self.replaced.load(Ordering::SeqCst)
     }
 }
@@ -178,12 +176,12 @@ impl Balancer {
         n4: n4::Endpoint,
         host: HostSender,
         metrics: Arc<Metrics>,
-    ) -> std::io::Result<(Self, CommandSender, StopHandle)> {
+    ) -> std::io::Result<BalancerParts> {
         Balancer::over(endpoint, n4, Hosts::Local(Box::new(host)), metrics)
     }
 
     /// Creates a balancer for the hosts of a cluster.
-    pub(crate) fn for_fleet(
+    pub fn for_fleet(
         mut endpoint: Box<dyn Endpoint>,
         n4: n4::Endpoint,
         fleet: Fleet,
@@ -194,13 +192,14 @@ impl Balancer {
         let mut n4 = n4;
         // The balancer is passive on N4 until a cluster map makes it the active N4 balancer.
         n4.deactivate(clock());
-        let (balancer, _, stopper) = Balancer::over(endpoint, n4, Hosts::Fabric(Box::new(fleet)), metrics)?;
+        let BalancerParts { balancer, stopper, .. } =
+            Balancer::over(endpoint, n4, Hosts::Fabric(Box::new(fleet)), metrics)?;
         Ok((Balancer { assoc_ids, ..balancer }, stopper))
     }
 
     /// Creates the successor of a balancer after a hot restart. `first` is the first association
     /// ID. The N4 role stays unchanged.
-    fn from_predecessor(
+    pub(crate) fn from_predecessor(
         mut endpoint: Box<dyn Endpoint>,
         n4: n4::Endpoint,
         fleet: Fleet,
@@ -209,7 +208,8 @@ impl Balancer {
     ) -> std::io::Result<(Self, StopHandle)> {
         endpoint.watch(fleet.fd(), FABRIC_TOKEN)?;
         let assoc_ids = AssocIdMap::new(fleet.balancer(), first);
-        let (balancer, _, stopper) = Balancer::over(endpoint, n4, Hosts::Fabric(Box::new(fleet)), metrics)?;
+        let BalancerParts { balancer, stopper, .. } =
+            Balancer::over(endpoint, n4, Hosts::Fabric(Box::new(fleet)), metrics)?;
         Ok((Balancer { assoc_ids, ..balancer }, stopper))
     }
 
@@ -218,7 +218,7 @@ impl Balancer {
         n4: n4::Endpoint,
         hosts: Hosts,
         metrics: Arc<Metrics>,
-    ) -> std::io::Result<(Self, CommandSender, StopHandle)> {
+    ) -> std::io::Result<BalancerParts> {
         endpoint.watch(n4.as_raw_fd(), N4_TOKEN)?;
         let (outbound, commands) = vireo_cluster::channel(COMMANDS, endpoint.waker());
         let stop = Arc::new(AtomicBool::new(false));
@@ -249,11 +249,11 @@ impl Balancer {
             hot_restart: None,
             replaced,
         };
-        Ok((balancer, outbound, stopper))
+        Ok(BalancerParts { balancer, commands: outbound, stopper })
     }
 
     /// Sets the limits of associations. Without a call, all associations are accepted.
-    pub(crate) fn limit(&mut self, config: &N2Config) {
+    pub fn limit(&mut self, config: &N2Config) {
         self.admission.limit(config);
         if config.is_open() {
             tracing::warn!(
@@ -264,7 +264,7 @@ impl Balancer {
     }
 
     /// Restores the admission state of the predecessor's associations after a hot restart.
-    fn resume_admission(&mut self, config: &N2Config) {
+    pub(crate) fn resume_admission(&mut self, config: &N2Config) {
         self.admission.limit(config);
         let Hosts::Fabric(fleet) = &self.hosts else { return };
         for assoc in self.associations.keys() {
@@ -288,7 +288,7 @@ impl Balancer {
     }
 
     /// Sets a callback that receives the address of each RAN node that connects or disconnects.
-    pub(crate) fn set_node_callback(&mut self, nodes: impl Fn(IpAddr, bool) + Send + 'static) {
+    pub fn set_node_callback(&mut self, nodes: impl Fn(IpAddr, bool) + Send + 'static) {
         self.nodes = Some(Box::new(nodes));
     }
 

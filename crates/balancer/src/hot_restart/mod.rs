@@ -17,19 +17,20 @@
 //! kills it first, so that two processes never serve at the same time.
 
 mod channel;
+mod error;
 mod listener;
-#[cfg(test)]
-mod tests;
+pub mod protocol;
 
-pub(crate) use listener::HotRestartListener;
+pub use channel::HotRestartChannel;
+pub use error::HotRestartError;
+pub use listener::HotRestartListener;
 
-use super::fleet::snapshot::FleetSnapshot;
-use super::fleet::{Fleet, FleetConfig, FleetView};
-use super::{Association, Balancer, HOT_RESTART_TOKEN, Hosts, StopHandle};
-use channel::{HotRestartChannel, encoded};
+use crate::balancer::{Association, Balancer, HOT_RESTART_TOKEN, Hosts, StopHandle};
+use crate::fleet::{Fleet, FleetConfig, FleetSnapshot, FleetView};
+use channel::encoded;
+use protocol::{AssociationSnapshot, BalancerSnapshot, FORMAT, PredecessorMessage, STEP_TIMEOUT, SuccessorMessage};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, getpid, pidfd_open, pidfd_send_signal};
-use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::io;
 use std::net::{TcpListener, UdpSocket};
@@ -37,12 +38,10 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
-use vireo_cluster::ResidentController;
-use vireo_cluster::{ClusterConfig, ProgressCounter};
+use vireo_cluster::{ClusterConfig, ProgressCounter, ResidentController};
 use vireo_core::config::CoreConfig;
 use vireo_core::placement::cluster::DurableState;
-use vireo_fabric::{Security, VERSION};
+use vireo_fabric::Security;
 use vireo_n4 as n4;
 use vireo_ops::clock;
 use vireo_ops::config::{N2Config, SliceRuntime};
@@ -50,99 +49,9 @@ use vireo_ops::metrics::Metrics;
 use vireo_sctp::{AssociationTable, Endpoint, EndpointHandoff};
 use vireo_types::AssocId;
 
-/// Maximum wait of each process for the next message of the other.
-const STEP_TIMEOUT: Duration = Duration::from_secs(1);
-/// Version of the snapshot's format, raised with every change, and version of the fabric, whose
-/// connections are transferred.
-const FORMAT: (u16, u16) = (4, VERSION);
-
-/// Reasons why a hot restart fails. The running balancer continues.
-#[derive(Debug, thiserror::Error)]
-pub enum HotRestartError {
-    /// `cluster.handover` is not configured.
-    #[error("cluster.handover says where a balancer is taken over from: set it, here and for the one that runs")]
-    NoPath,
-    /// No balancer listens at the path.
-    #[error("no balancer hands over at {path}: {error}; check cluster.handover, or start without --take-over")]
-    NoBalancer { path: PathBuf, error: io::Error },
-    /// Another balancer listens at the path.
-    #[error("another balancer runs and hands over at {0}: follow it with --take-over, or change cluster.handover")]
-    InUse(PathBuf),
-    /// The socket file cannot be created.
-    #[error("cluster.handover: there can be no socket at {path}: {error}")]
-    Path { path: PathBuf, error: io::Error },
-    /// The SCTP driver cannot transfer its state.
-    #[error("cluster.handover: {0}")]
-    Sctp(#[from] vireo_sctp::HandoffError),
-    /// The process has an embedded UPF, which would end with it.
-    #[error(
-        "cluster.handover: the embedded UPF would end with the process: set upf.enabled = false, and run `vireo upf`"
-    )]
-    Upf,
-    /// Only one of the two processes has an embedded controller.
-    #[error("cluster.controller is empty for one of the two balancers and not for the other: it is to stay as it was")]
-    Controller,
-    /// A connection uses TLS and cannot be transferred.
-    #[error("connections with TLS end with their process and are not handed over")]
-    Tls,
-    /// The snapshot is too large.
-    #[error("{0}")]
-    Large(String),
-    /// The running balancer refuses; the reason is its text.
-    #[error("the balancer that runs does not hand over, and goes on: {0}")]
-    Refused(String),
-    /// The other process has exited, is silent, or sends invalid messages.
-    #[error("the other process does not do its part: {0}")]
-    Channel(#[from] io::Error),
-}
-
-/// Message of the successor to the running process.
-#[derive(Debug, Serialize, Deserialize)]
-enum SuccessorMessage {
-    TakeOver { format: (u16, u16) },
-    Ready,
-    Serving,
-}
-
-/// Message of the running process to the successor.
-#[derive(Debug, Serialize, Deserialize)]
-enum PredecessorMessage {
-    Refused(String),
-    /// Announces the number of sockets that follow. The snapshot comes after them.
-    State {
-        sockets: u32,
-    },
-    Commit,
-}
-
-/// State of a balancer.
-#[derive(Debug, Serialize, Deserialize)]
-struct BalancerSnapshot {
-    /// Offset between this process's monotonic time and the machine's clock. The times in the
-    /// snapshot need it.
-    clock: u64,
-    sctp: AssociationTable,
-    /// Offset of the association IDs (`AssocIdMap`).
-    first: u32,
-    associations: Vec<AssociationSnapshot>,
-    n4: n4::N4Snapshot,
-    /// True if the sockets include the API's listener.
-    api: bool,
-    /// State of the embedded controller. If set, the sockets include its listener.
-    controller: Option<DurableState>,
-    fleet: FleetSnapshot,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-struct AssociationSnapshot {
-    assoc: AssocId,
-    streams: u16,
-    unsent: Vec<(u16, Vec<u8>)>,
-}
-
 impl Balancer {
     /// Accepts hot restarts through a listener.
-    pub(crate) fn accept_hot_restarts(&mut self, hot_restart: HotRestartListener) -> io::Result<()> {
+    pub fn accept_hot_restarts(&mut self, hot_restart: HotRestartListener) -> io::Result<()> {
         self.endpoint.watch(hot_restart.fd(), HOT_RESTART_TOKEN)?;
         self.hot_restart = Some(hot_restart);
         Ok(())
@@ -273,7 +182,7 @@ fn kill_process(pid: Pid, process: &OwnedFd) -> io::Result<()> {
 
 /// Snapshot and sockets that a successor has received, before it serves.
 #[derive(Debug)]
-pub(crate) struct ReceivedState {
+pub struct ReceivedState {
     channel: HotRestartChannel,
     path: PathBuf,
     listener: UnixListener,
@@ -287,14 +196,20 @@ pub(crate) struct ReceivedState {
 }
 
 /// Configuration of a successor, with the SCTP endpoint over the received socket.
-pub(crate) struct SuccessorConfig<'a> {
-    pub(crate) endpoint: Box<dyn Endpoint>,
-    pub(crate) n4: n4::Config,
-    pub(crate) core: &'a CoreConfig,
-    pub(crate) slices: &'a [SliceRuntime],
-    pub(crate) cluster: &'a ClusterConfig,
-    pub(crate) security: &'a Security,
-    pub(crate) n2: &'a N2Config,
+pub struct SuccessorConfig<'a> {
+    pub endpoint: Box<dyn Endpoint>,
+    pub n4: n4::Config,
+    pub core: &'a CoreConfig,
+    pub slices: &'a [SliceRuntime],
+    pub cluster: &'a ClusterConfig,
+    pub security: &'a Security,
+    pub n2: &'a N2Config,
+}
+
+impl std::fmt::Debug for SuccessorConfig<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SuccessorConfig").field("driver", &self.endpoint.driver()).finish_non_exhaustive()
+    }
 }
 
 impl ReceivedState {
@@ -304,7 +219,7 @@ impl ReceivedState {
     /// # Errors
     ///
     /// Returns an error if no balancer listens there, or it refuses.
-    pub(crate) fn request(path: &Path) -> Result<Self, HotRestartError> {
+    pub fn request(path: &Path) -> Result<Self, HotRestartError> {
         let socket =
             UnixStream::connect(path).map_err(|error| HotRestartError::NoBalancer { path: path.to_owned(), error })?;
         let mut channel = HotRestartChannel::new(socket, STEP_TIMEOUT, ProgressCounter::default())?;
@@ -330,22 +245,22 @@ impl ReceivedState {
     }
 
     /// Returns the recovery time stamp of the cluster's N4.
-    pub(crate) fn recovery(&self) -> u32 {
+    pub fn recovery(&self) -> u32 {
         self.snapshot.fleet.recovery()
     }
 
     /// Takes the SCTP endpoint's state. A second call fails.
-    pub(crate) fn sctp(&mut self) -> Result<EndpointHandoff, HotRestartError> {
+    pub fn sctp(&mut self) -> Result<EndpointHandoff, HotRestartError> {
         Ok(self.sctp.take().ok_or(vireo_sctp::HandoffError::InProcess)?)
     }
 
     /// Takes the API's listener, if there was one.
-    pub(crate) fn api(&mut self) -> Option<TcpListener> {
+    pub fn api(&mut self) -> Option<TcpListener> {
         self.api.take()
     }
 
     /// Takes listener and state of the embedded controller, if there was one.
-    pub(crate) fn controller(&mut self) -> Option<(TcpListener, DurableState)> {
+    pub fn controller(&mut self) -> Option<(TcpListener, DurableState)> {
         self.controller.take().zip(self.snapshot.controller.take())
     }
 
@@ -354,7 +269,7 @@ impl ReceivedState {
     /// # Errors
     ///
     /// Returns an error if a system call fails or the fleet cannot be restored.
-    pub(crate) fn resume(
+    pub fn resume(
         self,
         by: SuccessorConfig<'_>,
         metrics: Arc<Metrics>,
@@ -382,7 +297,7 @@ impl ReceivedState {
 
 /// Reasons why a balancer cannot be restored.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum ResumeError {
+pub enum ResumeError {
     #[error(transparent)]
     Link(#[from] vireo_cluster::LinkError),
     #[error(transparent)]
@@ -399,7 +314,7 @@ impl Association {
 
 /// A restored balancer that does not serve yet.
 #[derive(Debug)]
-pub(crate) struct ResumableBalancer {
+pub struct ResumableBalancer {
     channel: HotRestartChannel,
     path: PathBuf,
     listener: UnixListener,
@@ -409,7 +324,7 @@ pub(crate) struct ResumableBalancer {
 
 impl ResumableBalancer {
     /// Returns the fleet status that is shared with other threads.
-    pub(crate) fn view(&self) -> FleetView {
+    pub fn view(&self) -> FleetView {
         self.view.clone()
     }
 
@@ -418,7 +333,7 @@ impl ResumableBalancer {
     /// # Errors
     ///
     /// Returns an error if the predecessor has exited or has resumed service itself.
-    pub(crate) fn serve(
+    pub fn serve(
         self,
         api: Option<OwnedFd>,
         controller: Option<(Arc<dyn ResidentController>, DurableState)>,
@@ -457,5 +372,19 @@ impl ResumableBalancer {
                 Err(error)
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn silent_successor_is_killed() {
+        let mut process = std::process::Command::new("sleep").arg("1000").spawn().expect("it starts");
+        let pid = Pid::from_child(&process);
+        let by = pidfd_open(pid, PidfdFlags::empty()).expect("it is there");
+        kill_process(pid, &by).expect("it is ours");
+        assert!(!process.wait().expect("it has ended").success());
     }
 }

@@ -10,9 +10,8 @@ use super::database_takeover::{LoadingBuckets, newly_owned_buckets};
 use super::machine_io::EnteredUes;
 use crate::worker::outbox::Outbox;
 use rustc_hash::FxHashSet;
-use vireo_cluster::Command;
-use vireo_cluster::ReplicationConfig;
 use vireo_cluster::replicator::Replicator;
+use vireo_cluster::{Command, ReplicationConfig};
 use vireo_core::placement::balance::HostId;
 use vireo_core::placement::balance::load_table::MovingAverage;
 use vireo_core::placement::cluster::ClusterMap;
@@ -32,15 +31,15 @@ const AWAITING: usize = 16_384;
 
 /// Configuration and connections of a cluster member.
 #[derive(Debug)]
-pub(crate) struct Membership {
+pub struct Membership {
     /// Reply of the controller to the join.
-    pub(crate) welcome: Welcome,
+    pub welcome: Welcome,
     /// Selects the commits that are copied, and the acknowledgements that effects wait for.
-    pub(crate) replication: ReplicationConfig,
+    pub replication: ReplicationConfig,
     /// Number of replicas by slice; the first one is for UEs of unknown slice.
-    pub(crate) replicas: Vec<usize>,
+    pub replicas: Vec<usize>,
     /// Connections to other hosts, and the copies of their UEs.
-    pub(crate) replicator: Replicator,
+    pub replicator: Replicator,
 }
 
 impl Membership {

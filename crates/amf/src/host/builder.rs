@@ -3,10 +3,12 @@
 use super::{HostError, INPUTS, Membership, RegionUsage, WORKERS};
 use crate::smf_link::SmfLink;
 use crate::worker::region_layout::{self, RegionLayout};
+use std::sync::Arc;
 use vireo_cluster::{HostReceiver, HostSender};
 use vireo_core::amf::ran::admission::Allow;
 use vireo_core::config::CoreConfig;
 use vireo_ops::config::{OverloadConfig, PoolsConfig, SliceRuntime, StateConfig};
+use vireo_ops::sbi::{SbiConfig, SbiError};
 use vireo_ops::supervisor;
 use vireo_store::region::Region;
 
@@ -55,13 +57,20 @@ impl HostBuilder {
     }
 
     /// Makes the host a member of a cluster.
-    pub(crate) fn join(&mut self, member: Membership) {
+    pub fn join(&mut self, member: Membership) {
         self.member = Some(member);
     }
 
-    /// Makes the host an AMF that manages sessions by an SMF (SBA mode).
-    pub(crate) fn set_smf(&mut self, smf: SmfLink) {
-        self.smf = Some(smf);
+    /// Makes the host an AMF that manages sessions by an SMF (SBA mode). A member of a cluster
+    /// joins first.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the SBI client or server does not start.
+    pub fn connect_smf(&mut self, sbi: &SbiConfig, config: &HostConfig) -> Result<(), SbiError> {
+        let (events, is_shared) = (Arc::new(self.input_sender.clone()), self.member.is_some());
+        self.smf = Some(SmfLink::start(sbi, &config.core, &config.state, events, is_shared)?);
+        Ok(())
     }
 
     /// Returns the sender of the input queue.
@@ -70,7 +79,7 @@ impl HostBuilder {
     }
 
     /// Returns a reader of the region's fill level.
-    pub(crate) fn region_usage(&self) -> RegionUsage {
+    pub fn region_usage(&self) -> RegionUsage {
         RegionUsage::new(self.region.clone())
     }
 }

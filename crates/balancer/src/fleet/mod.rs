@@ -5,19 +5,23 @@
 //! calls the machine for each message, for each input and at each heartbeat.
 
 mod io;
-pub(super) mod snapshot;
+mod snapshot;
+#[cfg(test)]
+mod tests;
+mod view;
+
+pub(crate) use snapshot::FleetSnapshot;
+pub use view::{FleetStatus, FleetView};
 
 use io::FleetIo;
 use rustix::event::epoll;
 use std::collections::{BTreeMap, VecDeque};
-use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::net::{IpAddr, TcpListener};
 use std::os::fd::{AsRawFd, RawFd};
-use std::sync::{Arc, Mutex};
-use vireo_cluster::Command;
-use vireo_cluster::Input;
+use std::sync::Arc;
 use vireo_cluster::{
-    ClusterConfig, ControllerClient, HeartbeatHandle, HeartbeatTargets, JoinReply, LinkError, LocalMember,
-    ProgressCounter,
+    ClusterConfig, Command, ControllerClient, HeartbeatHandle, HeartbeatTargets, Input, JoinReply, LinkError,
+    LocalMember, ProgressCounter,
 };
 use vireo_core::config::CoreConfig;
 use vireo_core::placement::ConnectionId;
@@ -27,7 +31,6 @@ use vireo_core::placement::cluster;
 use vireo_core::placement::message::{BalancerAssignment, ToMember};
 use vireo_fabric::frame::{self, FrameError};
 use vireo_fabric::{FrameReader, Security};
-use vireo_ops::api::{BalancerStatus, HostStatus};
 use vireo_ops::clock::clock;
 use vireo_ops::config::SliceRuntime;
 use vireo_ops::evicted_claims::EvictedClaims;
@@ -45,27 +48,15 @@ const STALE: u32 = 3;
 const LISTENER: u64 = 0;
 const CONTROLLER: u64 = 1;
 
-/// Status of a fleet, shared with other threads.
-pub(crate) type FleetView = Arc<Mutex<FleetStatus>>;
-
-/// The content of a [`FleetView`].
-#[derive(Debug, Default)]
-pub(crate) struct FleetStatus {
-    pub(crate) hosts: Vec<HostStatus>,
-    pub(crate) balancers: Vec<BalancerStatus>,
-    /// UPFs, each with the state of its PFCP association.
-    pub(crate) upfs: Vec<(SocketAddr, bool)>,
-}
-
 /// Configuration of a fleet.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct FleetConfig<'a> {
-    pub(crate) cluster: &'a ClusterConfig,
-    pub(crate) security: &'a Security,
+pub struct FleetConfig<'a> {
+    pub cluster: &'a ClusterConfig,
+    pub security: &'a Security,
     /// Configured local addresses of the N2 endpoint.
-    pub(crate) endpoints: &'a [IpAddr],
-    pub(crate) core: &'a CoreConfig,
-    pub(crate) slices: &'a [SliceRuntime],
+    pub endpoints: &'a [IpAddr],
+    pub core: &'a CoreConfig,
+    pub slices: &'a [SliceRuntime],
 }
 
 impl FleetConfig<'_> {
@@ -86,7 +77,7 @@ impl FleetConfig<'_> {
 
 /// The hosts of a cluster and their connections.
 #[derive(Debug)]
-pub(crate) struct Fleet {
+pub struct Fleet {
     assignment: BalancerAssignment,
     machine: BalancerMachine,
     io: FleetIo,
@@ -107,11 +98,7 @@ impl Fleet {
     /// # Errors
     ///
     /// Returns an error if there is no controller or it refuses this balancer.
-    pub(crate) fn join(
-        listener: TcpListener,
-        config: FleetConfig<'_>,
-        metrics: Arc<Metrics>,
-    ) -> Result<Self, LinkError> {
+    pub fn join(listener: TcpListener, config: FleetConfig<'_>, metrics: Arc<Metrics>) -> Result<Self, LinkError> {
         let address = listener.local_addr().map_err(LinkError::System)?;
         let (controller, reply) =
             ControllerClient::join(config.cluster, config.security, LocalMember::Balancer(address))?;
@@ -163,12 +150,12 @@ impl Fleet {
     }
 
     /// Declares that the cluster never has another balancer.
-    pub(crate) fn is_only_balancer(&mut self) {
+    pub fn is_only_balancer(&mut self) {
         self.machine.set_only_balancer();
     }
 
     /// Returns the controller's reply to the join.
-    pub(crate) fn assignment(&self) -> &BalancerAssignment {
+    pub fn assignment(&self) -> &BalancerAssignment {
         &self.assignment
     }
 
@@ -203,7 +190,7 @@ impl Fleet {
     }
 
     /// Returns the status that is shared with other threads.
-    pub(crate) fn view(&self) -> FleetView {
+    pub fn view(&self) -> FleetView {
         Arc::clone(&self.io.view)
     }
 
@@ -425,6 +412,3 @@ fn host_input(input: Input) -> Option<HostInput> {
         _ => return None,
     })
 }
-
-#[cfg(test)]
-pub(super) mod tests;

@@ -27,7 +27,7 @@ const PROGRESS_INTERVAL: Duration = Duration::from_millis(50);
 
 /// One end of the channel.
 #[derive(Debug)]
-pub(super) struct HotRestartChannel {
+pub struct HotRestartChannel {
     socket: UnixStream,
     deadline: Instant,
     /// Progress counter of the waiting thread.
@@ -36,7 +36,7 @@ pub(super) struct HotRestartChannel {
 
 impl HotRestartChannel {
     /// Creates a channel. The first operations must end within `within`.
-    pub(super) fn new(socket: UnixStream, within: Duration, progress: ProgressCounter) -> io::Result<Self> {
+    pub fn new(socket: UnixStream, within: Duration, progress: ProgressCounter) -> io::Result<Self> {
         socket.set_nonblocking(false)?;
         socket.set_read_timeout(Some(PROGRESS_INTERVAL))?;
         socket.set_write_timeout(Some(PROGRESS_INTERVAL))?;
@@ -71,7 +71,7 @@ impl HotRestartChannel {
     /// # Errors
     ///
     /// Returns an error if the peer does not read in time or has closed the channel.
-    pub(super) fn send(&mut self, message: &impl Serialize) -> io::Result<()> {
+    pub fn send(&mut self, message: &impl Serialize) -> io::Result<()> {
         self.send_encoded(&encoded(message)?)
     }
 
@@ -102,7 +102,7 @@ impl HotRestartChannel {
     ///
     /// Returns an error if no message arrives in time, the message is invalid, or the peer has
     /// closed the channel ([`ErrorKind::UnexpectedEof`]).
-    pub(super) fn receive<T: DeserializeOwned>(&mut self) -> io::Result<T> {
+    pub fn receive<T: DeserializeOwned>(&mut self) -> io::Result<T> {
         let mut length = [0; 4];
         self.read(&mut length)?;
         let length = u32::from_be_bytes(length) as usize;
@@ -153,7 +153,7 @@ impl HotRestartChannel {
     /// # Errors
     ///
     /// Returns an error as [`HotRestartChannel::receive`] does.
-    pub(super) fn receive_sockets(&mut self, count: usize) -> io::Result<Vec<OwnedFd>> {
+    pub fn receive_sockets(&mut self, count: usize) -> io::Result<Vec<OwnedFd>> {
         let mut descriptors = Vec::new();
         if count > MAX_SOCKETS {
             return Err(ErrorKind::InvalidData.into());

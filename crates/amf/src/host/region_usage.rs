@@ -7,7 +7,7 @@ use vireo_store::region::{Region, TABLES};
 
 /// Reader of the region's fill level.
 #[derive(Debug)]
-pub(crate) struct RegionUsage(Region);
+pub struct RegionUsage(Region);
 
 impl RegionUsage {
     pub(super) fn new(region: Region) -> Self {
@@ -16,7 +16,7 @@ impl RegionUsage {
 
     /// Updates the metrics of the region. The values do not belong to one moment while UEs are
     /// served.
-    pub(crate) fn read(&self, metrics: &Metrics) {
+    pub fn read(&self, metrics: &Metrics) {
         let region = &self.0;
         // Memory that no UE ever used is not touched.
         let ever = region.shared_word(region_layout::BOARD_SLOTS).load(Ordering::Relaxed) as u32;
@@ -34,7 +34,7 @@ impl RegionUsage {
     }
 
     /// Updates the metrics of the workers' database operations, which cost nothing to read.
-    pub(crate) fn count(&self, metrics: &Metrics) {
+    pub fn count(&self, metrics: &Metrics) {
         let region = &self.0;
         for (transaction, operation) in
             Transaction::ALL.iter().flat_map(|t| StateOperation::ALL.iter().map(move |o| (*t, *o)))

@@ -13,10 +13,6 @@ use vireo_types::{Ltmsi, Supi};
 
 const WITHIN: Span = Span::from_secs(20);
 
-pub(in crate::balancer) fn core() -> CoreConfig {
-    CoreConfig::lab()
-}
-
 /// Returns the number of connected hosts of the map.
 fn connected(fleet: &Fleet) -> usize {
     fleet.machine.connected_hosts().count()
@@ -52,7 +48,7 @@ impl World {
         let controller = controller::ControllerHandle::start(controller_listener, (&config, &plain), &[], false)
             .expect("a controller");
         let metrics = Arc::new(Metrics::new());
-        let core = core();
+        let core = CoreConfig::lab();
         let fleet_config = FleetConfig { cluster: &config, security: &plain, endpoints: &[], core: &core, slices: &[] };
         let fleet = |_| Fleet::join(listener(), fleet_config, Arc::clone(&metrics)).expect("it joins");
         let mut fleets: Vec<Fleet> = (0..balancers).map(fleet).collect();

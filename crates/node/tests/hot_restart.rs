@@ -2,24 +2,33 @@
 //!
 //! The successors run in the same process.
 
-use super::*;
-use crate::balancer::fleet::tests::core;
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
-use std::time::Instant as Monotonic;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant as Monotonic};
+use vireo_balancer::PPID_NGAP;
+use vireo_balancer::hot_restart::protocol::{BalancerSnapshot, FORMAT, PredecessorMessage, SuccessorMessage};
+use vireo_balancer::hot_restart::{HotRestartChannel, HotRestartError, HotRestartListener};
 use vireo_cluster::{
-    BalancerConfig, BalancerNode, ControllerClient, HeartbeatHandle, HeartbeatTargets, JoinReply, LocalMember,
+    ClusterConfig, ControllerClient, HeartbeatHandle, HeartbeatTargets, JoinReply, LocalMember, ProgressCounter,
 };
-use vireo_controller as controller;
+use vireo_controller::ControllerHandle;
+use vireo_core::config::CoreConfig;
 use vireo_core::placement::cluster::Member;
 use vireo_core::placement::message::{ToBalancer, ToHost, ToMember};
-use vireo_fabric::Role;
-use vireo_fabric::frame;
 use vireo_fabric::identity::TlsConfig;
 use vireo_fabric::stream::Stream;
+use vireo_fabric::{Role, Security, frame};
+use vireo_node::cluster::{BalancerConfig, BalancerNode};
+use vireo_node::control::StartError;
 use vireo_ops::config::{ApiConfig, N2Config, N4Config};
+use vireo_ops::metrics::Metrics;
 use vireo_sctp::memory::Network;
-use vireo_sctp::{Config, Event};
+use vireo_sctp::{Config, Endpoint, Event};
+use vireo_types::AssocId;
 
 const WITHIN: Duration = Duration::from_secs(20);
 /// The failure timeout is four intervals, longer than any pause of a thread.
@@ -40,7 +49,7 @@ struct World {
     config: BalancerConfig,
     balancer: BalancerNode,
     /// Controller, unless it is embedded in the balancer.
-    _controller: Option<controller::ControllerHandle>,
+    _controller: Option<ControllerHandle>,
     host: ControllerClient,
     host_stream: Stream,
     progress: ProgressCounter,
@@ -65,7 +74,7 @@ fn n2(last: u8, port: u16) -> Config {
 fn settings(controller: Option<SocketAddr>, path: &Path) -> BalancerConfig {
     let api = listener().local_addr().expect("an address");
     BalancerConfig {
-        core: core(),
+        core: CoreConfig::lab(),
         slices: Vec::new(),
         n2: N2Config::default(),
         n4: N4Config { listen: (Ipv4Addr::LOCALHOST, 0).into(), direct: false, allow: Vec::new() },
@@ -88,7 +97,7 @@ fn settings(controller: Option<SocketAddr>, path: &Path) -> BalancerConfig {
 /// Returns a second configuration with the same values, as another process would read it.
 fn copy(config: &BalancerConfig) -> BalancerConfig {
     BalancerConfig {
-        core: core(),
+        core: CoreConfig::lab(),
         slices: Vec::new(),
         n2: config.n2.clone(),
         n4: config.n4.clone(),
@@ -107,9 +116,8 @@ impl World {
             .as_ref()
             .map(|controller_listener| controller_listener.local_addr().expect("an address"));
         let config = settings(address, directory.path());
-        let start = |controller_listener| {
-            controller::ControllerHandle::start(controller_listener, (&config.cluster, &plain), &[], false)
-        };
+        let start =
+            |controller_listener| ControllerHandle::start(controller_listener, (&config.cluster, &plain), &[], false);
         let controller = controller_listener.map(|controller_listener| start(controller_listener).expect("it starts"));
         let (network, server) = (Network::new(), n2(1, 38412));
         let endpoint = network.bind(&server).expect("it binds");
@@ -197,7 +205,7 @@ impl World {
 
     /// Sends a message of the RAN node to the host. Returns its input number.
     fn send_uplink(&mut self, value: u8) -> u64 {
-        self.node.send(self.assoc.0, 0, super::super::PPID_NGAP, &[value]).expect("it is up");
+        self.node.send(self.assoc.0, 0, PPID_NGAP, &[value]).expect("it is up");
         self.receive_uplink(value)
     }
 
@@ -299,7 +307,7 @@ fn hot_restart_continues(mut world: World) {
     let mut last = unfinished;
     for round in 0..3 {
         // Sent during the hot restart.
-        world.node.send(world.assoc.0, 0, super::super::PPID_NGAP, &[100 + round]).expect("it is up");
+        world.node.send(world.assoc.0, 0, PPID_NGAP, &[100 + round]).expect("it is up");
         world.hot_restart();
         let number = world.receive_uplink(100 + round);
         assert!(number > last && last >= first, "numbers go on");
@@ -379,22 +387,13 @@ fn failed_restart_continues(mut world: World) {
 }
 
 #[test]
-fn silent_successor_is_killed() {
-    let mut process = std::process::Command::new("sleep").arg("1000").spawn().expect("it starts");
-    let pid = Pid::from_child(&process);
-    let by = pidfd_open(pid, PidfdFlags::empty()).expect("it is there");
-    kill_process(pid, &by).expect("it is ours");
-    assert!(!process.wait().expect("it has ended").success());
-}
-
-#[test]
 fn hot_restart_with_tls_or_no_path_is_refused() {
     let path = tempfile::tempdir().expect("a directory");
     let nowhere = Some((Ipv4Addr::LOCALHOST, 9).into());
     let refused = |config: BalancerConfig| {
         let (endpoint, _) = vireo_sctp::memory::pair();
         match BalancerNode::start_on(endpoint, config, Arc::new(Metrics::new())) {
-            Err(crate::control::StartError::Handover(why)) => why,
+            Err(StartError::Handover(why)) => why,
             other => panic!("{other:?}"),
         }
     };

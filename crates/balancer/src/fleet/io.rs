@@ -1,13 +1,12 @@
 //! Sockets of a fleet: the output side of the balancer machine.
 
-use super::FleetView;
+use super::view::FleetView;
 use rustix::event::epoll;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use vireo_cluster::Command;
-use vireo_cluster::{ControllerClient, LinkError, member_status};
+use vireo_cluster::{Command, ControllerClient, LinkError, member_status};
 use vireo_core::placement::ConnectionId;
 use vireo_core::placement::balance::HostId;
 use vireo_core::placement::balancer::{CloseReason, Notice, Output};

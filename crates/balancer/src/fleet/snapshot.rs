@@ -20,7 +20,7 @@ use vireo_ops::metrics::Metrics;
 
 /// Snapshot of a [`Fleet`].
 #[derive(Debug, Serialize, Deserialize)]
-pub(in crate::balancer) struct FleetSnapshot {
+pub(crate) struct FleetSnapshot {
     assignment: BalancerAssignment,
     controller: ControllerClientSnapshot,
     machine: balancer::Snapshot,
@@ -30,7 +30,7 @@ pub(in crate::balancer) struct FleetSnapshot {
 
 impl FleetSnapshot {
     /// Returns the recovery time stamp of the cluster's N4.
-    pub(in crate::balancer) fn recovery(&self) -> u32 {
+    pub(crate) fn recovery(&self) -> u32 {
         self.assignment.recovery
     }
 }
@@ -38,14 +38,14 @@ impl FleetSnapshot {
 impl Fleet {
     /// Returns the durable state for the embedded controller of the next process. `map` replaces
     /// its last map.
-    pub(in crate::balancer) fn record(&self, map: Option<ClusterMap>) -> Option<DurableState> {
+    pub(crate) fn record(&self, map: Option<ClusterMap>) -> Option<DurableState> {
         let DurableState { secrets, map: own } = self.io.controller.record()?.clone();
         Some(DurableState { secrets, map: map.or(own) })
     }
 
     /// Returns a snapshot, and the sockets in the order that [`Fleet::resume`] expects. Returns
     /// `None` if a connection cannot be transferred, because it uses TLS.
-    pub(in crate::balancer) fn snapshot(&self) -> Option<(FleetSnapshot, Vec<BorrowedFd<'_>>)> {
+    pub(crate) fn snapshot(&self) -> Option<(FleetSnapshot, Vec<BorrowedFd<'_>>)> {
         let controller = self.io.controller.hand_over(self.machine.settings().several)?;
         let mut sockets = vec![self.io.listener.as_fd()];
         if controller.stream.is_some() {
@@ -66,7 +66,7 @@ impl Fleet {
     /// # Errors
     ///
     /// Returns an error if a system call fails, or a socket is missing.
-    pub(in crate::balancer) fn resume(
+    pub(crate) fn resume(
         snapshot: FleetSnapshot,
         sockets: &mut dyn Iterator<Item = OwnedFd>,
         config: FleetConfig<'_>,

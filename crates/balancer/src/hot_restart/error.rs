@@ -1,0 +1,44 @@
+//! Errors of a hot restart.
+
+use std::io;
+use std::path::PathBuf;
+
+/// Reasons why a hot restart fails. The running balancer continues.
+#[derive(Debug, thiserror::Error)]
+pub enum HotRestartError {
+    /// `cluster.handover` is not configured.
+    #[error("cluster.handover says where a balancer is taken over from: set it, here and for the one that runs")]
+    NoPath,
+    /// No balancer listens at the path.
+    #[error("no balancer hands over at {path}: {error}; check cluster.handover, or start without --take-over")]
+    NoBalancer { path: PathBuf, error: io::Error },
+    /// Another balancer listens at the path.
+    #[error("another balancer runs and hands over at {0}: follow it with --take-over, or change cluster.handover")]
+    InUse(PathBuf),
+    /// The socket file cannot be created.
+    #[error("cluster.handover: there can be no socket at {path}: {error}")]
+    Path { path: PathBuf, error: io::Error },
+    /// The SCTP driver cannot transfer its state.
+    #[error("cluster.handover: {0}")]
+    Sctp(#[from] vireo_sctp::HandoffError),
+    /// The process has an embedded UPF, which would end with it.
+    #[error(
+        "cluster.handover: the embedded UPF would end with the process: set upf.enabled = false, and run `vireo upf`"
+    )]
+    Upf,
+    /// Only one of the two processes has an embedded controller.
+    #[error("cluster.controller is empty for one of the two balancers and not for the other: it is to stay as it was")]
+    Controller,
+    /// A connection uses TLS and cannot be transferred.
+    #[error("connections with TLS end with their process and are not handed over")]
+    Tls,
+    /// The snapshot is too large.
+    #[error("{0}")]
+    Large(String),
+    /// The running balancer refuses; the reason is its text.
+    #[error("the balancer that runs does not hand over, and goes on: {0}")]
+    Refused(String),
+    /// The other process has exited, is silent, or sends invalid messages.
+    #[error("the other process does not do its part: {0}")]
+    Channel(#[from] io::Error),
+}
