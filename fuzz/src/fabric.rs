@@ -111,7 +111,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
         perpetual: Some(b"perpetual"),
         ephemeral: b"ephemeral",
         outbox: b"outbox",
-        ways: [Some((AssocId(1), AssocId(2))), None],
+        associations: [Some((AssocId(1), AssocId(2))), None],
     };
     let to_replica = [
         ToReplica::Hello { host: HostId(1), epoch: 2 },
