@@ -3,6 +3,7 @@
 //! A peer of the fabric sends a greeting, then frames.
 
 use serde::Serialize;
+use std::borrow::Cow;
 use std::net::SocketAddr;
 use vireo_core::amf::n2;
 use vireo_core::amf::ran::RanNode;
@@ -10,10 +11,10 @@ use vireo_core::placement::balance::map::BucketMap;
 use vireo_core::placement::balance::{BalancerId, HostId};
 use vireo_core::placement::cluster::{ClusterMap, DurableState, Member, RejoinInfo, Secrets};
 use vireo_core::placement::message::{
-    AssociationOwner, BalancerAssignment, PoolLoad, ToBalancer, ToController, ToHost, ToMember, ToOwner, ToReplica,
-    Welcome,
+    AssociationOwner, BalancerAssignment, BalancerNotice, Envelope, HostNotice, PeerEvent, PoolLoad, RanOutput,
+    ToBalancer, ToController, ToHost, ToMember, ToOwner, ToReplica, Welcome,
 };
-use vireo_core::placement::replica::ReplicaUpdate;
+use vireo_core::placement::replica::{Claim, ReplicaUpdate};
 use vireo_fabric::frame::decode;
 use vireo_fabric::{FrameReader, FrameWriter, GREETING, Greeting, Role};
 use vireo_types::{AssocId, Bucket, Dnn, GnbId, Instant, Ltmsi, Seid, SessionAddress, Supi};
@@ -76,29 +77,32 @@ pub fn seeds() -> Vec<Vec<u8>> {
     let id = GnbId { plmn: "99970".parse().expect("a PLMN"), id: 7, bits: 24 };
     let record = RanNode { id, name: "gnb".into(), areas: Vec::new() };
     let of = AssociationOwner { assoc: AssocId(2), node: AssocId(1), record };
+    let claim = Claim { supi, ue: Ltmsi::from_raw(5), at: Instant(9) };
+    let event = |number, event| ToHost::Event(Cow::Owned(Envelope { number, ..Envelope::new(event) }));
+    let effect = |output| ToBalancer::Output(Cow::Owned(output));
     let to_host = [
         ToHost::Map(map.clone()),
-        ToHost::Up { assoc: AssocId(1), peer: upf },
-        ToHost::Ngap { number: 9, assoc: AssocId(1), answers: true, bucket: None, view, pdu: &pdu },
-        ToHost::Pfcp { number: 10, upf, seid: Seid(5), request: false, message: b"message" },
+        event(0, PeerEvent::Up { assoc: AssocId(1), peer: upf }),
+        event(9, PeerEvent::Ngap { assoc: AssocId(1), view, pdu: pdu.clone() }),
+        event(10, PeerEvent::Pfcp { upf, seid: Seid(5), request: false, message: b"message".to_vec() }),
         ToHost::Refused("no".into()),
         ToHost::BarrierReply { number: 4 },
-        ToHost::Claimed { supi, ue: Ltmsi::from_raw(5), at: Instant(9) },
-        ToHost::AddressReturned { dnn: dnn.clone(), address },
-        ToHost::Node(of.clone()),
+        ToHost::Notice(BalancerNotice::Claimed(claim)),
+        ToHost::Notice(BalancerNotice::AddressReturned { dnn: dnn.clone(), address }),
+        ToHost::Notice(BalancerNotice::Node(Box::new(of.clone()))),
     ];
     let to_balancer = [
         ToBalancer::Host(HostId(1)),
         ToBalancer::Map(map),
-        ToBalancer::Ngap { assoc: AssocId(1), ue: Some(Ltmsi::from_raw(5)), key: 77, pdu: &pdu },
-        ToBalancer::Pfcp { upf, key: 3, seid: Some(Seid(5)), message: b"message" },
-        ToBalancer::Done { number: 9 },
+        effect(RanOutput::Ngap { assoc: AssocId(1), ue: Some(Ltmsi::from_raw(5)), key: 77, pdu }),
+        effect(RanOutput::Pfcp { upf, key: 3, seid: Some(Seid(5)), message: b"message".to_vec() }),
+        ToBalancer::Notice(HostNotice::Done { number: 9 }),
         ToBalancer::Report { cpu: 0.5, pools: vec![PoolLoad { backlog: 1.0, share: 0.5, time_us: 100.0 }; 3] },
-        ToBalancer::Sync { number: 4 },
-        ToBalancer::Claim { supi, ue: Ltmsi::from_raw(5), at: Instant(9) },
-        ToBalancer::Back { number: 9 },
-        ToBalancer::Return { to: HostId(2), dnn, address },
-        ToBalancer::Node(of),
+        ToBalancer::Barrier { number: 4 },
+        ToBalancer::Notice(HostNotice::Claim(claim)),
+        ToBalancer::Notice(HostNotice::ReturnInput { number: 9 }),
+        ToBalancer::Notice(HostNotice::ReturnAddress { to: HostId(2), dnn, address }),
+        ToBalancer::Notice(HostNotice::Node(Box::new(of))),
         ToBalancer::HeartbeatOnly(HostId(1)),
     ];
     let copy = ReplicaUpdate {

@@ -5,7 +5,7 @@ mod tests;
 
 use crate::admission::Admission;
 use crate::assoc_ids::AssocIdMap;
-use crate::fleet::Fleet;
+use crate::fleet::{Fleet, HostCommand};
 use crate::hot_restart::HotRestartListener;
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 use rand::RngCore;
@@ -16,9 +16,10 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant as Monotonic};
-use vireo_cluster::{COMMANDS, Command, CommandReceiver, CommandSender, HostSender, Input, UnackedMessage};
+use vireo_cluster::{COMMANDS, Command, CommandReceiver, CommandSender, HostSender, Input};
 use vireo_core::amf::n2::{self, Route};
 use vireo_core::amf::ran::admission::Refusal;
+use vireo_core::placement::message::{Envelope, PeerEvent, RanOutput};
 use vireo_n4 as n4;
 use vireo_n4::ue_peers::UePeers;
 use vireo_ops::clock::clock;
@@ -54,14 +55,11 @@ pub(crate) enum Hosts {
 impl Hosts {
     /// Passes an input to the host that must handle it. Returns the input if there is no room.
     #[inline]
-    fn send(&mut self, input: Input) -> Result<(), Input> {
+    fn send(&mut self, at: Instant, event: PeerEvent) -> Result<(), Input> {
         match self {
-            Hosts::Local(input_sender) => match input_sender.try_put(input) {
-                Ok(()) | Err(TrySendError::Disconnected(_)) => Ok(()),
-                Err(TrySendError::Full(input)) => Err(input),
-            },
+            Hosts::Local(input_sender) => put(input_sender, Input::Peer { envelope: Envelope::new(event), at }),
             Hosts::Fabric(fleet) => {
-                fleet.route(input);
+                fleet.route(event);
                 Ok(())
             }
         }
@@ -407,8 +405,13 @@ impl Balancer {
         while let Hosts::Fabric(fleet) = &mut self.hosts
             && let Some(command) = fleet.next_command()
         {
-            sent += u64::from(matches!(command, Command::Ngap { .. }));
-            self.execute(command);
+            match command {
+                HostCommand::Output(output) => {
+                    sent += u64::from(matches!(output, RanOutput::Ngap { .. }));
+                    self.execute(output);
+                }
+                HostCommand::Barrier { host, number } => fleet.on_barrier(host, number),
+            }
         }
         self.flush(sent);
         Ok(sent > 0)
@@ -423,7 +426,7 @@ impl Balancer {
         let (mut received, mut restart_requested, mut refused) = (0, false, Vec::new());
         let ([n2_peers, _], nodes) = (&mut self.ue_peers, &self.nodes);
         let polled = self.endpoint.poll(Some(wait), &mut |event| {
-            let input = match event {
+            let event = match event {
                 Event::Up { assoc, peer, .. } if n2_peers.has(peer.ip()) => {
                     metrics.fault(Fault::SctpFromUe);
                     n2_peers.log(peer.ip(), 1);
@@ -442,22 +445,22 @@ impl Balancer {
                     let peer_of = nodes.is_some().then(|| peer.ip());
                     let new = Association { streams: outbound_streams, peer: peer_of, ..Association::default() };
                     associations.insert(assoc, new);
-                    Input::Up { assoc: assoc_ids.to_cluster(assoc), peer }
+                    PeerEvent::Up { assoc: assoc_ids.to_cluster(assoc), peer }
                 }
                 Event::Restarted { assoc } => {
                     let (streams, peer) = associations.get(&assoc).map_or((1, None), |a| (a.streams, a.peer));
                     associations.insert(assoc, Association { streams, peer, ..Association::default() });
                     admission.start_deadline(assoc, clock());
-                    Input::Down { assoc: assoc_ids.to_cluster(assoc), restarted: true }
+                    PeerEvent::Down { assoc: assoc_ids.to_cluster(assoc), restarted: true }
                 }
-                Event::Alive { assoc } => Input::Alive { assoc: assoc_ids.to_cluster(assoc) },
+                Event::Alive { assoc } => PeerEvent::Alive { assoc: assoc_ids.to_cluster(assoc) },
                 Event::Down { assoc, reason } => {
                     admission.down(assoc);
                     let Some(removed) = associations.remove(&assoc) else { return };
                     nodes.iter().zip(removed.peer).for_each(|(notify, peer)| notify(peer, false));
                     let assoc = assoc_ids.to_cluster(assoc);
                     tracing::debug!(assoc = assoc.0, reason, "an association ended");
-                    Input::Down { assoc, restarted: false }
+                    PeerEvent::Down { assoc, restarted: false }
                 }
                 Event::Message { assoc, ppid, data, .. }
                     if ppid != PPID_NGAP || data.len() > limits::NGAP_PDU_OCTETS =>
@@ -475,8 +478,9 @@ impl Balancer {
                 }
                 Event::Message { assoc, data, .. } => {
                     received += 1;
-                    let (view, at, assoc) = (n2::peek(data), clock(), assoc_ids.to_cluster(assoc));
-                    Input::Ngap { assoc, view, pdu: data.to_vec(), at, number: 0, answers: true, bucket: None }
+                    let (view, assoc) = (n2::peek(data).ok(), assoc_ids.to_cluster(assoc));
+                    // The host determines the fault of an invalid message.
+                    PeerEvent::Ngap { assoc, view, pdu: data.to_vec() }
                 }
                 Event::Writable { assoc } => {
                     writable.push(assoc);
@@ -485,7 +489,7 @@ impl Balancer {
                 Event::Unacknowledged { assoc, data, .. } => match n2::route(data) {
                     Ok(Route::Ue(id)) => {
                         let (assoc, ue) = (assoc_ids.to_cluster(assoc), id.ltmsi());
-                        Input::Unsent(Box::new(UnackedMessage { assoc, ue, key: 0, pdu: data.to_vec() }))
+                        PeerEvent::Undelivered { assoc, ue, pdu: data.to_vec() }
                     }
                     // A message without a UE needs no retry: it concerns only the lost association.
                     _ => return,
@@ -497,7 +501,7 @@ impl Balancer {
                     return;
                 }
             };
-            offer(hosts, deferred, input);
+            offer(hosts, deferred, event);
         });
         metrics.messages(Flow::NgapIn, received);
         polled?;
@@ -525,8 +529,9 @@ impl Balancer {
     }
 
     fn release_deferred(&mut self) {
+        let Hosts::Local(input_sender) = &self.hosts else { return };
         while let Some(input) = self.deferred.pop_front() {
-            if let Err(input) = self.hosts.send(input) {
+            if let Err(input) = put(input_sender, input) {
                 self.deferred.push_front(input);
                 return;
             }
@@ -537,8 +542,10 @@ impl Balancer {
     fn commands(&mut self) {
         let mut sent = 0;
         while let Ok(command) = self.commands.queue.try_recv() {
-            sent += u64::from(matches!(command, Command::Ngap { .. }));
-            self.execute(command);
+            // A host in the same process has no cluster.
+            let Command::Ran(output) = command else { continue };
+            sent += u64::from(matches!(output, RanOutput::Ngap { .. }));
+            self.execute(output);
         }
         self.flush(sent);
     }
@@ -550,17 +557,18 @@ impl Balancer {
         }
     }
 
-    fn execute(&mut self, command: Command) {
-        match command {
-            Command::Ngap { assoc, ue, pdu, .. } => {
+    /// Executes an output of a host.
+    fn execute(&mut self, output: RanOutput) {
+        match output {
+            RanOutput::Ngap { assoc, ue, pdu, .. } => {
                 if ue.is_none() {
                     self.on_sent_to_node(assoc, &pdu);
                 }
                 self.send(assoc, ue, pdu);
             }
             // Hosts send these again to the active N4 balancer.
-            Command::Pfcp { .. } | Command::RefuseReport { .. } if !self.n4.n4().is_active() => {}
-            Command::Pfcp { upf, key, seid, message } => {
+            RanOutput::Pfcp { .. } | RanOutput::RefuseReport { .. } if !self.n4.n4().is_active() => {}
+            RanOutput::Pfcp { upf, key, seid, message } => {
                 let (hosts, deferred) = (&mut self.hosts, &mut self.deferred);
                 let now = clock();
                 let session = seid.unwrap_or_default();
@@ -573,15 +581,15 @@ impl Balancer {
                     tracing::debug!(%error, "a PFCP request was not sent");
                     // The session handles a failed send like a missing response of the UPF.
                     if let Some(seid) = seid {
-                        offer(&mut self.hosts, &mut self.deferred, Input::PfcpTimeout { seid, number: 0 });
+                        offer(&mut self.hosts, &mut self.deferred, PeerEvent::PfcpTimeout { seid });
                     }
                 }
             }
-            Command::RefuseReport { upf, message } => {
+            RanOutput::RefuseReport { upf, message } => {
                 let error = Error { cause: Cause::SESSION_CONTEXT_NOT_FOUND, offending_ie: None };
                 self.n4.refuse_report(clock(), upf, &message, error);
             }
-            Command::Abort { assoc } => {
+            RanOutput::Abort { assoc } => {
                 if let Hosts::Fabric(fleet) = &mut self.hosts {
                     fleet.on_abort(assoc);
                 }
@@ -589,29 +597,11 @@ impl Balancer {
                     self.endpoint.abort(assoc);
                 }
             }
-            Command::Probe { assoc } => {
+            RanOutput::Probe { assoc } => {
                 if let Some(assoc) = self.assoc_ids.to_driver(assoc) {
                     self.endpoint.probe(assoc);
                 }
             }
-            Command::Barrier { host, number } => {
-                if let Hosts::Fabric(fleet) = &mut self.hosts {
-                    fleet.on_barrier(host, number);
-                }
-            }
-            // The fleet handles these commands of a cluster, so they do not arrive here.
-            Command::Done { .. }
-            | Command::Claim { .. }
-            | Command::Report { .. }
-            | Command::Epoch { .. }
-            | Command::CaughtUp { .. }
-            | Command::ReturnInput { .. }
-            | Command::Introduce { .. }
-            | Command::ReturnAddress { .. }
-            | Command::Node(_)
-            | Command::UnreachablePeers(_)
-            | Command::PoolPartitions { .. }
-            | Command::Leave => {}
         }
     }
 
@@ -702,25 +692,34 @@ impl Balancer {
     }
 }
 
-/// Passes an input to the host, or queues it until there is room.
-fn offer(hosts: &mut Hosts, deferred: &mut VecDeque<Input>, input: Input) {
+/// Passes an input to the host in this process. Returns the input if there is no room.
+fn put(input_sender: &HostSender, input: Input) -> Result<(), Input> {
+    match input_sender.try_put(input) {
+        Ok(()) | Err(TrySendError::Disconnected(_)) => Ok(()),
+        Err(TrySendError::Full(input)) => Err(input),
+    }
+}
+
+/// Passes an event to the host, or queues it until there is room.
+fn offer(hosts: &mut Hosts, deferred: &mut VecDeque<Input>, event: PeerEvent) {
+    let at = clock();
     if !deferred.is_empty() {
-        deferred.push_back(input);
-    } else if let Err(input) = hosts.send(input) {
+        deferred.push_back(Input::Peer { envelope: Envelope::new(event), at });
+    } else if let Err(input) = hosts.send(at, event) {
         deferred.push_back(input);
     }
 }
 
 fn n4_event(hosts: &mut Hosts, deferred: &mut VecDeque<Input>, event: n4::Event<'_>) {
-    let input = match event {
+    let event = match event {
         n4::Event::Deliver { upf, seid, request, message } => {
-            Input::Pfcp { upf, seid, request, message: message.to_vec(), number: 0 }
+            PeerEvent::Pfcp { upf, seid, request, message: message.to_vec() }
         }
         n4::Event::Timeout { seid, .. } if seid == Seid::default() => return,
-        n4::Event::Timeout { seid, .. } => Input::PfcpTimeout { seid, number: 0 },
+        n4::Event::Timeout { seid, .. } => PeerEvent::PfcpTimeout { seid },
         n4::Event::UpfUp { upf, .. } => {
             tracing::info!(%upf, "a UPF is associated");
-            Input::Upf { upf, up: true }
+            PeerEvent::Upf { upf, up: true }
         }
         n4::Event::SetupFailed { upf, cause, retry_in } => {
             let retry_ms = retry_in.as_micros() / 1000;
@@ -729,15 +728,15 @@ fn n4_event(hosts: &mut Hosts, deferred: &mut VecDeque<Input>, event: n4::Event<
         }
         n4::Event::UpfDown { upf, sessions_kept } => {
             tracing::warn!(%upf, sessions_kept, "a UPF is down");
-            offer(hosts, deferred, Input::Upf { upf, up: false });
+            offer(hosts, deferred, PeerEvent::Upf { upf, up: false });
             if sessions_kept {
                 return;
             }
-            Input::UpfLost { upf }
+            PeerEvent::UpfLost { upf }
         }
         n4::Event::UpfRestarted { upf } => {
             tracing::warn!(%upf, "a UPF has restarted: its sessions are set up anew");
-            Input::UpfLost { upf }
+            PeerEvent::UpfLost { upf }
         }
         n4::Event::UpfReleasing { upf, within } => {
             tracing::warn!(%upf, seconds = within.as_secs(), "a UPF is about to leave");
@@ -748,5 +747,5 @@ fn n4_event(hosts: &mut Hosts, deferred: &mut VecDeque<Input>, event: n4::Event<
             return;
         }
     };
-    offer(hosts, deferred, input);
+    offer(hosts, deferred, event);
 }

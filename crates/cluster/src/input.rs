@@ -3,81 +3,35 @@
 use crate::unacked::{LostBalancer, UnackedMessage};
 use crossbeam_channel::Sender;
 use rustc_hash::FxHashSet;
-use std::net::{IpAddr, SocketAddr};
-use vireo_core::amf::n2::{Fault, ShallowView};
+use std::net::SocketAddr;
 use vireo_core::placement::cluster::ClusterMap;
-use vireo_core::placement::message::AssociationOwner;
+use vireo_core::placement::message::{BalancerNotice, Envelope};
 use vireo_core::sba::{N1N2Transfer, PiggybackedSmContext, SessionNumber, SmfRequest, SmfResponse};
 use vireo_core::subscription::{AuthenticationError, AuthenticationInfo};
 use vireo_ops::api::{Status, StatusFilter};
 use vireo_ops::reload::Reload;
 use vireo_ops::supervisor::WorkerEvent;
 use vireo_ops::ue_record::UeRecord;
-use vireo_types::{AssocId, Bucket, Dnn, Instant, Ltmsi, Seid, SessionAddress, Supi};
+use vireo_types::{Bucket, Instant, Ltmsi, Supi};
 
 /// Input of a host: messages of the balancer, replies, worker events and commands.
 #[derive(Debug)]
 pub enum Input {
-    /// An association came up.
-    Up { assoc: AssocId, peer: SocketAddr },
-    /// An association ended or its peer restarted it. All state of the association is void.
-    Down {
-        assoc: AssocId,
-        /// True if the association is up again immediately.
-        restarted: bool,
-    },
-    /// The peer of an association answered a liveness probe.
-    Alive { assoc: AssocId },
-    /// Cluster: a balancer is reachable at these AMF addresses.
-    Endpoints(Vec<IpAddr>),
-    /// Cluster: a balancer and its associations are lost.
-    BalancerGone(Box<LostBalancer>),
-    /// A message for a UE that its association did not carry: the association or its balancer is
-    /// lost.
-    Unsent(Box<UnackedMessage>),
-    /// Cluster: an association belongs to a RAN node that was set up on another association.
-    Node(Box<AssociationOwner>),
-    /// An NGAP message that the balancer has classified.
-    Ngap {
-        assoc: AssocId,
-        /// Destination and purpose of the message, or the decoding fault.
-        view: Result<ShallowView, Box<Fault>>,
-        pdu: Vec<u8>,
+    /// An event of a RAN node or UPF.
+    Peer {
+        envelope: Envelope,
         /// Time of reception.
         at: Instant,
-        /// Input number that the balancer of a cluster has assigned; 0 = none.
-        number: u64,
-        /// True if this host answers the message in case it concerns no UE.
-        answers: bool,
-        /// Unknown UE: a bucket whose owner is to create the UE.
-        bucket: Option<Bucket>,
     },
+    /// Cluster: a notice of a balancer.
+    Notice(BalancerNotice),
+    /// Cluster: a balancer and its associations are lost.
+    BalancerGone(Box<LostBalancer>),
+    /// Cluster: a message for a UE that its association did not carry, because the balancer of the
+    /// association is lost.
+    Unsent(Box<UnackedMessage>),
     /// Authentication result of the home network for a UE.
     Authentication { ltmsi: Ltmsi, answer: Box<Result<AuthenticationInfo, AuthenticationError>> },
-    /// A PFCP message for a session.
-    Pfcp {
-        upf: SocketAddr,
-        seid: Seid,
-        /// True if the message is a request and requires a response.
-        request: bool,
-        message: Vec<u8>,
-        /// Input number as in [`Input::Ngap`].
-        number: u64,
-    },
-    /// A PFCP request for a session received no response.
-    PfcpTimeout {
-        seid: Seid,
-        /// Input number as in [`Input::Ngap`].
-        number: u64,
-    },
-    /// A PFCP association with a UPF was set up or released.
-    Upf {
-        upf: SocketAddr,
-        /// True if the PFCP association is up.
-        up: bool,
-    },
-    /// A UPF lost its sessions.
-    UpfLost { upf: SocketAddr },
     /// A reloaded configuration.
     Reload(Box<Reload>),
     /// Request for the status of the host.
@@ -137,14 +91,6 @@ pub enum Input {
     Map(Box<ClusterMap>),
     /// Cluster: UEs of a dead host, loaded from the database of contexts.
     DatabaseLoaded(Box<LoadedBuckets>),
-    /// Cluster: a subscriber registered at another host.
-    Claimed {
-        supi: Supi,
-        /// UE whose context is the valid one.
-        ue: Ltmsi,
-        /// Time of the registration.
-        at: Instant,
-    },
     /// Cluster: all balancers completed the commands that this host sent before a barrier.
     BarrierReply {
         /// Number of the barrier.
@@ -152,8 +98,6 @@ pub enum Input {
         /// True if no recent message can have been lost: no balancer connection broke lately.
         whole: bool,
     },
-    /// Cluster: a UE of another host released an address of this host's pool partition.
-    Returned { of: Box<(Dnn, SessionAddress)> },
     /// Cluster: drain this host. It migrates its UEs and then exits.
     Leave,
     /// Cluster: all UEs are handed off; this host may exit.

@@ -35,7 +35,7 @@ pub use error::LinkError;
 pub use heartbeat::{HeartbeatHandle, HeartbeatTargets};
 pub use input::{ClaimedUe, Input, LoadedBuckets};
 pub use input_queue::{HostReceiver, HostSender};
-pub use link::{Link, LinkStatus, input};
+pub use link::{Link, LinkStatus};
 pub use progress::ProgressCounter;
 pub use resident_controller::ResidentController;
 pub use status::member_status;

@@ -19,15 +19,18 @@ use crate::unacked::{LostBalancer, UnackedMessage, UnackedQueue};
 use crossbeam_channel::TrySendError;
 use rustix::event::{PollFd, PollFlags, poll};
 use smallvec::{SmallVec, smallvec};
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use vireo_core::amf::n2;
 use vireo_core::placement::balance::{BalancerId, HostId};
 use vireo_core::placement::cluster::{ClusterMap, Member};
-use vireo_core::placement::message::{AssociationOwner, ToBalancer, ToController, ToHost, ToMember, Welcome};
+use vireo_core::placement::message::{
+    BalancerNotice, ClusterOutput, Envelope, HostNotice, PeerEvent, RanOutput, ToBalancer, ToController, ToHost,
+    ToMember, Welcome,
+};
 use vireo_core::placement::replica::REEXECUTION_WINDOW;
 use vireo_fabric::frame::{self, FrameError};
 use vireo_fabric::stream::Stream;
@@ -195,7 +198,8 @@ impl Link {
             }
             self.connect(now);
             for seid in self.pending_pfcp.expire(clock()) {
-                self.offer(Input::PfcpTimeout { seid, number: 0 }, input_sender);
+                let envelope = Envelope::new(PeerEvent::PfcpTimeout { seid });
+                self.offer(Input::Peer { envelope, at: clock() }, input_sender);
             }
             self.flush(input_sender);
             if self.receive(input_sender)? {
@@ -289,7 +293,8 @@ impl Link {
     fn resend_pfcp(&mut self) -> usize {
         let connection = self.holder.and_then(|holder| self.balancers.get_mut(&holder));
         let Some(stream) = connection.and_then(|connection| connection.stream.as_mut()) else { return 0 };
-        self.pending_pfcp.take_for_resend(clock()).map(|request| stream.put(&request)).count()
+        let requests = self.pending_pfcp.take_for_resend(clock());
+        requests.map(|request| stream.put(&ToBalancer::Output(Cow::Owned(request)))).count()
     }
 
     /// Connects to balancers without a connection.
@@ -310,7 +315,7 @@ impl Link {
                         stream.put(&ToBalancer::Map(map.clone()));
                     }
                     for number in self.introductions.unanswered_by(*balancer) {
-                        stream.put(&ToBalancer::Sync { number });
+                        stream.put(&ToBalancer::Barrier { number });
                     }
                     connection.stream = Some(stream);
                     holds |= self.holder == Some(*balancer);
@@ -331,60 +336,69 @@ impl Link {
                 return;
             }
             let Ok(command) = commands.queue.try_recv() else { return };
-            match &command {
-                Command::Ngap { .. } => self.ngap(command, input_sender),
-                Command::Pfcp { upf, key, seid, message } => {
-                    let sent = self.send_to_holder(&ToBalancer::Pfcp { upf: *upf, key: *key, seid: *seid, message });
-                    self.pending_pfcp.add(clock(), (*upf, *key, *seid), message, sent);
-                    self.on_undelivered(!sent);
-                }
-                Command::RefuseReport { upf, message } => {
-                    // If it is lost, the UPF reports again.
-                    self.send_to_holder(&ToBalancer::RefuseReport { upf: *upf, message });
-                }
-                Command::Abort { assoc } => {
-                    self.send_to(assoc.balancer(), &ToBalancer::Abort { assoc: *assoc });
-                }
-                Command::Probe { assoc } => {
-                    self.send_to(assoc.balancer(), &ToBalancer::Probe { assoc: *assoc });
-                }
-                Command::Done { number } => {
-                    self.send_to(BalancerId::from_input(*number).0, &ToBalancer::Done { number: *number });
-                }
-                Command::Claim { supi, ue, at } => {
-                    // If it is lost, the host repeats it when another balancer holds N4.
-                    self.send_to_holder(&ToBalancer::Claim { supi: *supi, ue: *ue, at: *at });
-                }
-                Command::Report { cpu, rate, pools } => {
-                    self.send_to_all(&ToBalancer::Report { cpu: *cpu, pools: pools.clone() });
-                    self.client.put(&ToController::Report { cpu: *cpu, rate: *rate, pools: pools.clone() });
-                }
-                Command::Epoch { epoch } => self.adopt(*epoch),
-                Command::CaughtUp { epoch, host } => self.client.caught_up(*epoch, *host),
-                Command::Barrier { number, .. } => self.send_barrier(*number, input_sender),
-                Command::Introduce { number } => self.introduce(*number, input_sender),
-                Command::ReturnInput { number } => {
-                    self.send_to(BalancerId::from_input(*number).0, &ToBalancer::Back { number: *number });
-                }
-                Command::ReturnAddress { to, of } => {
-                    self.send_to_holder(&ToBalancer::Return { to: *to, dnn: of.0.clone(), address: of.1 });
-                }
-                Command::Node(of) => {
-                    self.send_to(of.assoc.balancer(), &ToBalancer::Node(AssociationOwner::clone(of)));
-                }
-                Command::UnreachablePeers(hosts) => self.client.put(&ToController::UnreachablePeers(hosts.clone())),
-                Command::PoolPartitions { epoch, parts } => self.client.parts(*epoch, parts.clone()),
-                Command::Leave => self.client.request_leave(),
+            match command {
+                Command::Ran(output) => self.send_output(output, input_sender),
+                Command::Cluster(output) => self.send_to_cluster(output, input_sender),
             }
+        }
+    }
+
+    /// Sends an output to the balancer that executes it.
+    fn send_output(&mut self, output: RanOutput, input_sender: &HostSender) {
+        match &output {
+            RanOutput::Ngap { .. } => self.ngap(output, input_sender),
+            RanOutput::Pfcp { upf, key, seid, message } => {
+                let sent = self.send_to_holder(&ToBalancer::Output(Cow::Borrowed(&output)));
+                self.pending_pfcp.add(clock(), (*upf, *key, *seid), message, sent);
+                self.on_undelivered(!sent);
+            }
+            RanOutput::RefuseReport { .. } => {
+                // If it is lost, the UPF reports again.
+                self.send_to_holder(&ToBalancer::Output(Cow::Borrowed(&output)));
+            }
+            RanOutput::Abort { assoc } | RanOutput::Probe { assoc } => {
+                self.send_to(assoc.balancer(), &ToBalancer::Output(Cow::Borrowed(&output)));
+            }
+        }
+    }
+
+    /// Sends an output to the members of the cluster that it concerns.
+    fn send_to_cluster(&mut self, output: ClusterOutput, input_sender: &HostSender) {
+        match output {
+            ClusterOutput::Epoch { epoch } => self.adopt(epoch),
+            ClusterOutput::Barrier { number } => self.send_barrier(number, input_sender),
+            ClusterOutput::Introduce { number } => self.introduce(number, input_sender),
+            ClusterOutput::Notice(notice) => self.send_notice(notice),
+            ClusterOutput::Report { cpu, rate, pools } => {
+                self.send_to_all(&ToBalancer::Report { cpu, pools: pools.clone() });
+                self.client.put(&ToController::Report { cpu, rate, pools });
+            }
+            ClusterOutput::CaughtUp { epoch, host } => self.client.caught_up(epoch, host),
+            ClusterOutput::PoolPartitions { epoch, partitions } => self.client.parts(epoch, partitions),
+            ClusterOutput::UnreachablePeers(hosts) => self.client.put(&ToController::UnreachablePeers(hosts)),
+            ClusterOutput::Leave => self.client.request_leave(),
+        }
+    }
+
+    /// Sends a notice to the balancer that it concerns.
+    fn send_notice(&mut self, notice: HostNotice) {
+        let balancer = match &notice {
+            HostNotice::Done { number } | HostNotice::ReturnInput { number } => Some(BalancerId::from_input(*number).0),
+            // If a claim is lost, the host repeats it when another balancer holds N4.
+            HostNotice::Claim(_) | HostNotice::ReturnAddress { .. } => self.holder.map(|holder| holder.0),
+            HostNotice::Node(of) => Some(of.assoc.balancer()),
+        };
+        if let Some(balancer) = balancer {
+            self.send_to(balancer, &ToBalancer::Notice(notice));
         }
     }
 
     /// Writes a message to a RAN node. A message about a UE without a connection is returned to the
     /// host, for another association of the RAN node.
-    fn ngap(&mut self, command: Command, input_sender: &HostSender) {
-        let Command::Ngap { assoc, ue, key, pdu } = command else { return };
-        let key = if ue.is_some() { key } else { 0 };
-        let sent = self.send_to(assoc.balancer(), &ToBalancer::Ngap { assoc, ue, key, pdu: &pdu });
+    fn ngap(&mut self, output: RanOutput, input_sender: &HostSender) {
+        let RanOutput::Ngap { assoc, .. } = output else { return };
+        let sent = self.send_to(assoc.balancer(), &ToBalancer::Output(Cow::Borrowed(&output)));
+        let RanOutput::Ngap { ue, key, pdu, .. } = output else { return };
         self.on_undelivered(!sent);
         // Without other balancers there is no other association.
         let unsent = ue.filter(|_| self.several).map(|ue| UnackedMessage { assoc, ue, key, pdu });
@@ -431,7 +445,7 @@ impl Link {
 
     /// Handles a barrier of the host: every connected balancer must answer.
     fn send_barrier(&mut self, number: u64, input_sender: &HostSender) {
-        self.send_to_all(&ToBalancer::Sync { number });
+        self.send_to_all(&ToBalancer::Barrier { number });
         let connected = self.balancers.iter().filter(|(_, connection)| connection.stream.is_some()).map(|(id, _)| *id);
         self.barriers.insert(number, connected.collect());
         self.complete_barriers(input_sender);
@@ -441,7 +455,7 @@ impl Link {
     /// it when it connects.
     fn introduce(&mut self, number: u64, input_sender: &HostSender) {
         self.introductions.add(number, self.balancers.keys().copied());
-        self.send_to_all(&ToBalancer::Sync { number });
+        self.send_to_all(&ToBalancer::Barrier { number });
         self.complete_barriers(input_sender);
     }
 
@@ -566,18 +580,31 @@ impl Link {
                 continue;
             };
             let message: ToHost<'_> = frame::decode(octets)?;
-            match &message {
-                ToHost::Up { assoc, .. } => drop(up.insert(*assoc)),
-                ToHost::Down { assoc, restarted: false } => drop(up.remove(assoc)),
-                ToHost::Pfcp { seid, request: false, message, .. } => self.pending_pfcp.on_response(*seid, message),
-                ToHost::PfcpTimeout { seid, .. } => self.pending_pfcp.on_timeout(*seid),
-                ToHost::UpfLost { upf } => self.pending_pfcp.drop_upf(*upf),
-                ToHost::Endpoints(addresses) => endpoints.clone_from(addresses),
-                ToHost::SentCount { count } => unacked.sent(*count),
-                _ => {}
-            }
             let input = match message {
-                ToHost::Heartbeat | ToHost::SentCount { .. } => continue,
+                ToHost::Event(envelope) => {
+                    match &envelope.event {
+                        PeerEvent::Up { assoc, .. } => drop(up.insert(*assoc)),
+                        PeerEvent::Down { assoc, restarted: false } => drop(up.remove(assoc)),
+                        PeerEvent::Pfcp { seid, request: false, message, .. } => {
+                            self.pending_pfcp.on_response(*seid, message)
+                        }
+                        PeerEvent::PfcpTimeout { seid } => self.pending_pfcp.on_timeout(*seid),
+                        PeerEvent::UpfLost { upf } => self.pending_pfcp.drop_upf(*upf),
+                        _ => {}
+                    }
+                    Input::Peer { envelope: envelope.into_owned(), at: clock() }
+                }
+                ToHost::Notice(notice) => {
+                    if let BalancerNotice::Endpoints(addresses) = &notice {
+                        endpoints.clone_from(addresses);
+                    }
+                    Input::Notice(notice)
+                }
+                ToHost::Heartbeat => continue,
+                ToHost::SentCount { count } => {
+                    unacked.sent(count);
+                    continue;
+                }
                 ToHost::Refused(why) => return Err(FrameError::Refused(why).into()),
                 ToHost::Map(map) => {
                     self.on_map(map, input_sender)?;
@@ -588,9 +615,7 @@ impl Link {
                     received_any = true;
                     continue;
                 }
-                message => input(message),
             };
-            let Some(input) = input else { continue };
             received_any = true;
             self.offer(input, input_sender);
             if !self.deferred.is_empty() {
@@ -640,38 +665,4 @@ impl Link {
         }
         Ok(())
     }
-}
-
-/// Converts a balancer message to an input of the host, if it is one.
-pub fn input(message: ToHost<'_>) -> Option<Input> {
-    Some(match message {
-        ToHost::Refused(_)
-        | ToHost::Heartbeat
-        | ToHost::Map(_)
-        | ToHost::BarrierReply { .. }
-        | ToHost::SentCount { .. } => {
-            return None;
-        }
-        ToHost::Ngap { number, assoc, answers, bucket, view, pdu } => {
-            // An invalid message is decoded again: the answer contains the error.
-            let view = view.map_or_else(|| n2::peek(pdu), Ok);
-            Input::Ngap { assoc, view, pdu: pdu.to_vec(), at: clock(), number, answers, bucket }
-        }
-        ToHost::Pfcp { number, upf, seid, request, message } => {
-            Input::Pfcp { upf, seid, request, message: message.to_vec(), number }
-        }
-        ToHost::PfcpTimeout { number, seid } => Input::PfcpTimeout { seid, number },
-        ToHost::Upf { upf, up } => Input::Upf { upf, up },
-        ToHost::UpfLost { upf } => Input::UpfLost { upf },
-        ToHost::Claimed { supi, ue, at } => Input::Claimed { supi, ue, at },
-        ToHost::Up { assoc, peer } => Input::Up { assoc, peer },
-        ToHost::Down { assoc, restarted } => Input::Down { assoc, restarted },
-        ToHost::Alive { assoc } => Input::Alive { assoc },
-        ToHost::AddressReturned { dnn, address } => Input::Returned { of: Box::new((dnn, address)) },
-        ToHost::Node(of) => Input::Node(Box::new(of)),
-        ToHost::Endpoints(addresses) => Input::Endpoints(addresses),
-        ToHost::Undelivered { assoc, ue, pdu } => {
-            Input::Unsent(Box::new(UnackedMessage { assoc, ue, key: 0, pdu: pdu.to_vec() }))
-        }
-    })
 }

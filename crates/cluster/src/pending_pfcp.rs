@@ -6,7 +6,7 @@
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use vireo_core::placement::message::ToBalancer;
+use vireo_core::placement::message::RanOutput;
 use vireo_types::{Duration, Instant, Seid};
 use vireo_wire::pfcp::{Message, MessageType};
 
@@ -111,14 +111,14 @@ impl PendingPfcp {
     }
 
     /// Returns all requests, for the balancer that holds N4.
-    pub(super) fn take_for_resend(&mut self, now: Instant) -> impl Iterator<Item = ToBalancer<'_>> {
+    pub(super) fn take_for_resend(&mut self, now: Instant) -> impl Iterator<Item = RanOutput> {
         self.requests.values_mut().map(move |request| {
             request.delivered = true;
             if !std::mem::replace(&mut request.delivered_once, true) {
                 request.at = now;
             }
             let Request { upf, key, seid, message, .. } = request;
-            ToBalancer::Pfcp { upf: *upf, key: *key, seid: *seid, message }
+            RanOutput::Pfcp { upf: *upf, key: *key, seid: *seid, message: message.clone() }
         })
     }
 
@@ -178,7 +178,7 @@ mod tests {
 
     fn resend(pending: &mut PendingPfcp) -> Vec<u64> {
         let key = |message| match message {
-            ToBalancer::Pfcp { key, .. } => key,
+            RanOutput::Pfcp { key, .. } => key,
             other => panic!("{other:?}"),
         };
         pending.take_for_resend(SECOND).map(key).collect()

@@ -2,6 +2,7 @@
 //!
 //! The successors run in the same process.
 
+use std::borrow::Cow;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
@@ -18,7 +19,7 @@ use vireo_cluster::{
 use vireo_controller::ControllerHandle;
 use vireo_core::config::CoreConfig;
 use vireo_core::placement::cluster::Member;
-use vireo_core::placement::message::{ToBalancer, ToHost, ToMember};
+use vireo_core::placement::message::{HostNotice, PeerEvent, RanOutput, ToBalancer, ToHost, ToMember};
 use vireo_fabric::identity::TlsConfig;
 use vireo_fabric::stream::Stream;
 use vireo_fabric::{Role, Security, frame};
@@ -188,9 +189,13 @@ impl World {
         self.host_stream.fill().expect("the way to the balancer is open");
         while let Some(octets) = self.host_stream.frame().expect("frames") {
             self.received.extend(match frame::decode(octets).expect("a message") {
-                ToHost::Up { assoc, .. } => Some(ReceivedMessage::Up(assoc)),
-                ToHost::Ngap { number, pdu, .. } => Some(ReceivedMessage::Ngap(number, pdu.to_vec())),
-                ToHost::Down { .. } | ToHost::Refused(_) => Some(ReceivedMessage::Other),
+                ToHost::Event(envelope) => match &envelope.event {
+                    PeerEvent::Up { assoc, .. } => Some(ReceivedMessage::Up(*assoc)),
+                    PeerEvent::Ngap { pdu, .. } => Some(ReceivedMessage::Ngap(envelope.number, pdu.clone())),
+                    PeerEvent::Down { .. } => Some(ReceivedMessage::Other),
+                    _ => None,
+                },
+                ToHost::Refused(_) => Some(ReceivedMessage::Other),
                 _ => None,
             });
         }
@@ -220,8 +225,8 @@ impl World {
 
     /// Sends a message of the host to the RAN node.
     fn send_downlink(&mut self, value: u8) {
-        let pdu = &[value][..];
-        self.host_stream.put(&ToBalancer::Ngap { assoc: self.assoc.1, ue: None, key: 0, pdu });
+        let ngap = RanOutput::Ngap { assoc: self.assoc.1, ue: None, key: 0, pdu: vec![value] };
+        self.host_stream.put(&ToBalancer::Output(Cow::Owned(ngap)));
         self.wait_until(|received| received.contains(&ReceivedMessage::Node(vec![value])));
         self.received.clear();
     }
@@ -314,7 +319,7 @@ fn hot_restart_continues(mut world: World) {
         last = number;
         world.send_downlink(20 + round);
     }
-    world.host_stream.put(&ToBalancer::Back { number: unfinished });
+    world.host_stream.put(&ToBalancer::Notice(HostNotice::ReturnInput { number: unfinished }));
     assert_eq!(world.receive_uplink(2), unfinished, "what was given is known");
     assert!(world.health().ends_with("ok\n"));
     assert!(!world.received.contains(&ReceivedMessage::Other) && !world.balancer.has_failed());

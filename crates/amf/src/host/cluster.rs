@@ -11,12 +11,12 @@ use super::machine_io::EnteredUes;
 use crate::worker::outbox::Outbox;
 use rustc_hash::FxHashSet;
 use vireo_cluster::replicator::Replicator;
-use vireo_cluster::{Command, ReplicationConfig};
+use vireo_cluster::ReplicationConfig;
 use vireo_core::placement::balance::HostId;
 use vireo_core::placement::balance::load_table::MovingAverage;
 use vireo_core::placement::cluster::ClusterMap;
 use vireo_core::placement::host as machine;
-use vireo_core::placement::message::{PoolLoad, ToReplica, Welcome};
+use vireo_core::placement::message::{ClusterOutput, HostNotice, PoolLoad, ToReplica, Welcome};
 use vireo_core::placement::replica::{BucketOwner, Commit, EffectAssociations, WATERMARK_INTERVAL};
 use vireo_core::schedule::kind::NfKind;
 use vireo_ops::clock::clock;
@@ -212,7 +212,7 @@ impl Host {
         let unreached: Vec<HostId> = hosts.into_iter().filter(unreached).collect();
         if !unreached.is_empty() || cluster.complained {
             cluster.complained = !unreached.is_empty();
-            self.egress.send(Command::UnreachablePeers(unreached));
+            self.egress.send(ClusterOutput::UnreachablePeers(unreached));
         }
         let used = process::cpu_us()
             + self.workers.rings.iter().filter_map(|worker| process::cpu_us_of(worker.pid)).sum::<u64>();
@@ -241,14 +241,14 @@ impl Host {
             }
         }
         let (cpu, rate) = (cluster.cpu.get() as f32, cluster.rate.get() as f32);
-        self.egress.send(Command::Report { cpu, rate, pools });
+        self.egress.send(ClusterOutput::Report { cpu, rate, pools });
     }
 
     /// Acknowledges the current input: it has no further consequences.
     pub(super) fn done(&mut self) {
         let number = std::mem::take(&mut self.current.input);
         if number != 0 {
-            self.egress.send(Command::Done { number });
+            self.egress.send(HostNotice::Done { number });
         }
     }
 

@@ -16,10 +16,11 @@ use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
-use vireo_cluster::{ClaimedUe, Command, Input, LoadedBuckets};
+use vireo_cluster::{ClaimedUe, Input, LoadedBuckets};
 use vireo_core::amf::context;
-use vireo_core::amf::n2::{Route, ShallowView};
 use vireo_core::placement::balance::map::BucketMap;
+use vireo_core::placement::host::InputTarget;
+use vireo_core::placement::message::{BalancerNotice, ClusterOutput, PeerEvent};
 use vireo_core::placement::replica::{EffectAssociations, REEXECUTION_WINDOW};
 use vireo_core::step::Effect;
 use vireo_ops::clock::clock;
@@ -69,7 +70,7 @@ impl Host {
         if begins && let Some(owner) = self.machine.as_mut().and_then(|machine| machine.owner_mut()) {
             let number = owner.next_barrier();
             cluster.loading.barrier = Some(number);
-            self.egress.send(Command::Introduce { number });
+            self.egress.send(ClusterOutput::Introduce { number });
         }
         let (alive, config) = (Arc::downgrade(&cluster.loading.alive), config.clone());
         let (input_sender, region) = (self.input_sender.clone(), self.ues.region.clone());
@@ -204,10 +205,10 @@ fn claimed(outboxes: &[PendingOutbox], newest: Instant) -> Option<Instant> {
 }
 
 /// Returns true if the input is one that informs a joining host of existing RAN nodes.
-pub(super) fn introduces(input: &Input) -> bool {
+fn introduces(input: &Input) -> bool {
     match input {
-        Input::Up { .. } | Input::Node(_) => true,
-        Input::Ngap { number: 0, view: Ok(ShallowView { route, .. }), .. } => *route == Route::Node,
+        Input::Notice(BalancerNotice::Node(_)) => true,
+        Input::Peer { envelope, .. } => InputTarget::from_envelope(envelope) == Some(InputTarget::Introduction),
         _ => false,
     }
 }
@@ -215,7 +216,10 @@ pub(super) fn introduces(input: &Input) -> bool {
 /// Removes and returns the inputs that inform a joining host of RAN nodes. They precede all
 /// messages of these nodes.
 fn introductions(waiting: &mut VecDeque<Input>) -> Vec<Input> {
-    let ends = |input: &Input| matches!(input, Input::Down { .. } | Input::BalancerGone(_));
+    let ends = |input: &Input| match input {
+        Input::Peer { envelope, .. } => matches!(envelope.event, PeerEvent::Down { .. }),
+        input => matches!(input, Input::BalancerGone(_)),
+    };
     let end = waiting.iter().position(ends).unwrap_or(waiting.len());
     let (nodes, others): (Vec<Input>, Vec<Input>) = waiting.drain(..end).partition(introduces);
     others.into_iter().rev().for_each(|input| waiting.push_front(input));
@@ -264,6 +268,8 @@ fn claim_of(claim: &mut BucketClaim<'_>, region: &Region, buckets: &FxHashSet<Bu
 #[cfg(test)]
 mod tests {
     use super::*;
+    use vireo_core::amf::n2::{Route, ShallowView};
+    use vireo_core::placement::message::Envelope;
     use vireo_core::schedule::kind::NfKind;
     use vireo_types::AssocId;
 
@@ -308,23 +314,34 @@ mod tests {
     #[test]
     fn ran_nodes_are_entered_before_their_messages() {
         let (assoc, peer) = (AssocId(1), ([127, 0, 0, 1], 1).into());
-        let ngap = |number, route| {
-            let view = Ok(ShallowView { route, kind: NfKind::StateManagement, establishment: None });
-            Input::Ngap { assoc, view, pdu: vec![number as u8], at: Instant(0), number, answers: false, bucket: None }
+        let ngap = || {
+            let view = Some(ShallowView { route: Route::Node, kind: NfKind::StateManagement, establishment: None });
+            PeerEvent::Ngap { assoc, view, pdu: Vec::new() }
+        };
+        let input = |number, event| Input::Peer {
+            envelope: Envelope { number, answers: false, ..Envelope::new(event) },
+            at: Instant(0),
         };
         let mut waiting = VecDeque::from([
-            ngap(5, Route::Node),
-            Input::Up { assoc, peer },
-            ngap(0, Route::Node),
-            Input::Down { assoc, restarted: false },
-            Input::Up { assoc, peer },
+            input(5, ngap()),
+            input(0, PeerEvent::Up { assoc, peer }),
+            input(0, ngap()),
+            input(0, PeerEvent::Down { assoc, restarted: false }),
+            input(0, PeerEvent::Up { assoc, peer }),
         ]);
+        let names = |inputs: &[Input]| -> Vec<(u64, &str)> {
+            let name = |input: &Input| match input {
+                Input::Peer { envelope, .. } => match envelope.event {
+                    PeerEvent::Up { .. } => (envelope.number, "up"),
+                    PeerEvent::Down { .. } => (envelope.number, "down"),
+                    _ => (envelope.number, "ngap"),
+                },
+                other => panic!("{other:?}"),
+            };
+            inputs.iter().map(name).collect()
+        };
         let nodes = introductions(&mut waiting);
-        assert!(matches!(&nodes[..], [Input::Up { .. }, Input::Ngap { number: 0, .. }]), "{nodes:?}");
-        let remaining = waiting.make_contiguous();
-        assert!(
-            matches!(remaining, [Input::Ngap { number: 5, .. }, Input::Down { .. }, Input::Up { .. }]),
-            "{remaining:?}"
-        );
+        assert_eq!(names(&nodes), [(0, "up"), (0, "ngap")]);
+        assert_eq!(names(waiting.make_contiguous()), [(5, "ngap"), (0, "down"), (0, "up")]);
     }
 }

@@ -10,9 +10,9 @@ use crate::worker::context_database::DatabaseRef;
 use crate::worker::event_message;
 use crate::worker::outbox::Outbox;
 use crate::worker::{Location, OUTBOX};
-use vireo_cluster::Command;
 use vireo_core::amf::n2;
 use vireo_core::placement::host::{NamedUe, named_ue};
+use vireo_core::placement::message::{HostNotice, RanOutput};
 use vireo_core::placement::replica::EffectAssociations;
 use vireo_core::sba::{N1N2TransferResult, PiggybackedSmContext, SessionNumber, SmfRequest};
 use vireo_core::schedule::kind::NfKind;
@@ -289,7 +289,7 @@ impl Host {
                 }
                 Effect::Pfcp { upf, message, .. } => {
                     let seid = seids.next().flatten();
-                    self.egress.send(Command::Pfcp { upf, key: key | n as u64 & 0xf, seid, message });
+                    self.egress.send(RanOutput::Pfcp { upf, key: key | n as u64 & 0xf, seid, message });
                 }
                 Effect::Authenticate(request) => self.authenticate(slot, ltmsi, request),
                 Effect::BindTmsi(tmsi) => self.bind(slot, Key::Tmsi, u64::from(tmsi.0)),
@@ -304,7 +304,7 @@ impl Host {
                     // The lender of a foreign address may allocate it again.
                     let part = self.ues.ids.free_address(slot, &dnn, &address);
                     if let Some(to) = part.and_then(|part| self.machine.as_ref()?.lender(part)) {
-                        self.egress.send(Command::ReturnAddress { to, of: Box::new((dnn, address)) });
+                        self.egress.send(HostNotice::ReturnAddress { to, dnn, address });
                     }
                 }
                 Effect::SmfRequest { number, request, sm_context } => {
@@ -322,7 +322,7 @@ impl Host {
             }
         }
         if input != 0 {
-            self.egress.send(Command::Done { number: input });
+            self.egress.send(HostNotice::Done { number: input });
         }
     }
 

@@ -9,10 +9,10 @@ use rustc_hash::FxHashSet;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
-use vireo_cluster::Command;
 use vireo_core::amf::engine;
-use vireo_core::amf::n2::{Fault, Route, ShallowView};
+use vireo_core::amf::n2::{self, Fault, Route, ShallowView};
 use vireo_core::placement::host::{NamedUe, named_ue};
+use vireo_core::placement::message::RanOutput;
 use vireo_core::schedule::kind::NfKind;
 use vireo_ops::clock::clock;
 use vireo_ops::metrics::TurnedAway;
@@ -44,8 +44,9 @@ const FIRST_COMMIT_WITHIN: Duration = Duration::from_secs(5);
 pub(super) const MAX_DEFERRED: usize = 16_384;
 
 impl Host {
-    pub(super) fn ngap(&mut self, assoc: AssocId, view: Result<ShallowView, Box<Fault>>, pdu: &[u8], answers: bool) {
-        let view = match view {
+    pub(super) fn ngap(&mut self, assoc: AssocId, view: Option<ShallowView>, pdu: &[u8], answers: bool) {
+        // The balancer sends no view of an invalid message.
+        let view = match view.map_or_else(|| n2::peek(pdu), Ok) {
             Ok(view) => view,
             Err(fault) => {
                 self.fault(assoc, &fault);
@@ -101,7 +102,7 @@ impl Host {
     pub(super) fn fault(&mut self, assoc: AssocId, fault: &Fault) {
         self.statistics.step_metrics.fault(fault.kind, clock(), self.nodes.peer(assoc));
         if let Some(pdu) = fault.answer() {
-            self.egress.send(Command::Ngap { assoc, ue: None, key: 0, pdu });
+            self.egress.send(RanOutput::Ngap { assoc, ue: None, key: 0, pdu });
         }
     }
 
@@ -211,7 +212,7 @@ impl Host {
     /// Refuses a request of a UPF about an unknown session.
     pub(super) fn unknown_session(&mut self, upf: SocketAddr, message: &[u8]) {
         self.statistics.step_metrics.fault("pfcp-unknown-session", clock(), upf);
-        self.egress.send(Command::RefuseReport { upf, message: message.to_vec() });
+        self.egress.send(RanOutput::RefuseReport { upf, message: message.to_vec() });
     }
 
     /// Delivers an event to the UE with this LTMSI. Drops it if there is none, and acknowledges its

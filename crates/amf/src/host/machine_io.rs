@@ -1,22 +1,21 @@
 //! The host as driver of its machine (`core::placement::host`): reads of the state region, actions.
 
 use super::cluster::{Membership, Pending};
-use super::database_takeover::introduces;
 use super::{DeferredEvent, Host, nodes};
 use crate::worker::event_message::EventMessage;
 use crate::worker::outbox::{Outbox, Summary};
 use crate::worker::{references, region_layout};
 use vireo_cluster::replicator::{PeerMessage, Replicator};
-use vireo_cluster::{Command, Input};
+use vireo_cluster::Input;
 use vireo_core::amf::context::{self, EncodedContext, UeContext};
 use vireo_core::config::Timers;
 use vireo_core::placement::balance::HostId;
 use vireo_core::placement::cluster::ClusterMap;
 use vireo_core::placement::host::{
-    self as machine, AddressNumber, HostIo, HostLimits, HostMachine, InputTarget, Output, ReplicaTransport, StepOutbox,
+    self as machine, AddressNumber, HostIo, HostLimits, HostMachine, InputTarget, ReplicaTransport, StepOutbox,
     StoredUe, UeNotice,
 };
-use vireo_core::placement::message::ToReplica;
+use vireo_core::placement::message::{BalancerNotice, ClusterOutput, RanOutput, ToReplica};
 use vireo_core::placement::replica::{Claims, EffectAssociations, ReplicaAcks, ResentCommit, TakeoverSet};
 use vireo_core::schedule::kind::NfKind;
 use vireo_core::step::Effect;
@@ -119,16 +118,12 @@ impl Host {
             return Some(input);
         }
         let (number, target) = match &input {
-            input if introduces(input) => (0, InputTarget::Introduction),
-            Input::Ngap { number, view, bucket, .. } => {
-                (*number, InputTarget::from_ngap(view.as_ref().ok(), *number, *bucket))
-            }
-            Input::Pfcp { number, seid, .. } | Input::PfcpTimeout { number, seid } => {
-                (*number, InputTarget::Bucket(seid.ltmsi().bucket()))
-            }
-            Input::Down { .. } | Input::BalancerGone(_) | Input::Unsent(_) | Input::UpfLost { .. } => {
-                (0, InputTarget::Node)
-            }
+            Input::Peer { envelope, .. } => match InputTarget::from_envelope(envelope) {
+                Some(target) => (envelope.acknowledged_number(), target),
+                None => return Some(input),
+            },
+            Input::Notice(BalancerNotice::Node(_)) => (0, InputTarget::Introduction),
+            Input::BalancerGone(_) | Input::Unsent(_) => (0, InputTarget::Node),
             _ => return Some(input),
         };
         self.drive(|machine, io| machine.admit(input, (number, target), io)).flatten()
@@ -424,7 +419,7 @@ impl HostIo for Io<'_> {
                 }
                 Effect::Pfcp { upf, message, .. } => {
                     let seid = seids.next().flatten();
-                    self.host.egress.send(Command::Pfcp { upf, key, seid, message });
+                    self.host.egress.send(RanOutput::Pfcp { upf, key, seid, message });
                 }
                 Effect::Authenticate(request) => {
                     slot.into_iter().for_each(|slot| self.host.authenticate(slot, ltmsi, request.clone()));
@@ -466,19 +461,7 @@ impl HostIo for Io<'_> {
         tracing::error!(%ltmsi, "the copy of a UE does not decode: the UE is lost; please report it");
     }
 
-    fn send(&mut self, output: Output) {
-        self.host.egress.send(match output {
-            Output::Epoch { epoch } => Command::Epoch { epoch },
-            Output::Barrier { number } => match self.host.cluster.as_ref().map(|cluster| cluster.member.welcome.host) {
-                Some(host) => Command::Barrier { host, number },
-                None => return,
-            },
-            Output::Introduce { number } => Command::Introduce { number },
-            Output::ReturnInput { number } => Command::ReturnInput { number },
-            Output::Done { number } => Command::Done { number },
-            Output::Claim(claim) => Command::Claim { supi: claim.supi, ue: claim.ue, at: claim.at },
-            Output::CaughtUp { epoch, host } => Command::CaughtUp { epoch, host },
-            Output::PoolPartitions { epoch, partitions: parts } => Command::PoolPartitions { epoch, parts },
-        });
+    fn send(&mut self, output: ClusterOutput) {
+        self.host.egress.send(output);
     }
 }

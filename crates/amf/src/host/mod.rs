@@ -68,12 +68,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use step_metrics::StepMetrics;
-use vireo_cluster::{Command, CommandSender, HostReceiver, HostSender, Input};
+use vireo_cluster::{CommandSender, HostReceiver, HostSender, Input, UnackedMessage};
 use vireo_core::amf::n2::Cause;
 use vireo_core::amf::ran;
 use vireo_core::config::CoreConfig;
 use vireo_core::placement::host as machine;
-use vireo_core::placement::replica::Claim;
+use vireo_core::placement::message::{BalancerNotice, ClusterOutput, PeerEvent, RanOutput};
 use vireo_core::schedule::kind::NfKind;
 use vireo_ops::clock::{self, clock};
 use vireo_ops::metrics::{Metrics, Population, Queue};
@@ -352,7 +352,7 @@ impl Host {
         let associations: Vec<_> =
             self.nodes.iter().filter_map(|(node, _)| self.nodes.association_to(node, None)).collect();
         for assoc in associations {
-            self.egress.send(Command::Ngap { assoc, ue: None, key: 0, pdu: ran::ng_reset(cause.clone()) });
+            self.egress.send(RanOutput::Ngap { assoc, ue: None, key: 0, pdu: ran::ng_reset(cause.clone()) });
         }
         self.stop_workers();
     }
@@ -393,44 +393,26 @@ impl Host {
     /// Processes one input.
     fn input(&mut self, input: Input) {
         let Some(input) = self.admit_input(input).and_then(|input| self.waits_for_sessions(input)) else { return };
-        self.current.arrived = match &input {
-            Input::Ngap { at, .. } => *at,
-            _ => clock(),
+        let (at, number, bucket) = match &input {
+            Input::Peer { envelope, at } => {
+                let is_ngap = matches!(envelope.event, PeerEvent::Ngap { .. });
+                (is_ngap.then_some(*at), envelope.acknowledged_number(), envelope.bucket)
+            }
+            _ => (None, 0, None),
         };
-        self.current.input = match &input {
-            Input::Ngap { number, .. } | Input::Pfcp { number, .. } | Input::PfcpTimeout { number, .. } => *number,
-            _ => 0,
-        };
-        self.current.bucket = match &input {
-            Input::Ngap { bucket, .. } => *bucket,
-            _ => None,
-        };
+        self.current.arrived = at.unwrap_or_else(clock);
+        (self.current.input, self.current.bucket) = (number, bucket);
         if self.current.input != 0 {
             self.cluster.iter_mut().for_each(|cluster| cluster.inputs += 1);
         }
         match input {
-            Input::Up { assoc, peer } => self.nodes.up(assoc, peer),
-            Input::Node(of) => self.on_node_report(*of),
-            Input::Down { assoc, restarted } => self.association_lost(assoc, restarted),
-            Input::Alive { assoc } => self.node_lives(assoc),
-            Input::Endpoints(addresses) => self.on_balancer_up(&addresses),
+            Input::Peer { envelope, .. } => self.on_peer_event(envelope.event, envelope.answers),
+            Input::Notice(notice) => self.on_notice(notice),
             Input::BalancerGone(lost) => self.on_balancer_lost(*lost),
             Input::Unsent(message) => self.send_again(*message),
-            Input::Ngap { assoc, view, pdu, answers, .. } => self.ngap(assoc, view, &pdu, answers),
             Input::Authentication { ltmsi, answer } => {
                 self.deliver_to(ltmsi, &EventMessage::Authentication(answer), NfKind::Registration);
             }
-            Input::Pfcp { upf, seid, request, message, .. } => self.pfcp(upf, seid, request, &message),
-            Input::PfcpTimeout { seid, .. } => {
-                self.deliver_to(seid.ltmsi(), &EventMessage::PfcpTimeout { seid }, NfKind::Session);
-            }
-            Input::Upf { upf, up } => {
-                self.upfs.insert(upf, up);
-                if up {
-                    self.upf_gets_sessions(upf);
-                }
-            }
-            Input::UpfLost { upf } => self.events.lost.push_back((upf, 0)),
             Input::Reload(reload) => self.reload(&reload),
             Input::Status { filter, reply } => {
                 // The requester may have timed out.
@@ -458,16 +440,44 @@ impl Host {
             Input::SmContextReleased { supi, number, token } => self.released(supi, number, token),
             Input::DatabaseLoaded(loaded) => self.enter_stored(*loaded),
             Input::Map(map) => self.adopt(&map),
-            Input::Claimed { supi, ue, at } => {
-                self.on(machine::Input::Claimed(Claim { supi, ue, at }));
-            }
             Input::BarrierReply { number, whole } => self.on_barrier_reply(number, whole),
-            Input::Returned { of } => self.ues.ids.returned(&of.0, &of.1),
-            Input::Leave => self.egress.send(Command::Leave),
+            Input::Leave => self.egress.send(ClusterOutput::Leave),
             Input::LeaveGranted => self.on_leave_granted(),
             Input::WorkerEvent(event) => self.on_worker_event(event),
             Input::Reclaimed { worker } => self.workers.scaler.reclaimed(worker),
             Input::Stop => {}
+        }
+    }
+
+    /// Processes an event of a RAN node or UPF.
+    fn on_peer_event(&mut self, event: PeerEvent, answers: bool) {
+        match event {
+            PeerEvent::Up { assoc, peer } => self.nodes.up(assoc, peer),
+            PeerEvent::Down { assoc, restarted } => self.association_lost(assoc, restarted),
+            PeerEvent::Alive { assoc } => self.node_lives(assoc),
+            PeerEvent::Ngap { assoc, view, pdu } => self.ngap(assoc, view, &pdu, answers),
+            PeerEvent::Undelivered { assoc, ue, pdu } => self.send_again(UnackedMessage { assoc, ue, key: 0, pdu }),
+            PeerEvent::Pfcp { upf, seid, request, message } => self.pfcp(upf, seid, request, &message),
+            PeerEvent::PfcpTimeout { seid } => {
+                self.deliver_to(seid.ltmsi(), &EventMessage::PfcpTimeout { seid }, NfKind::Session);
+            }
+            PeerEvent::Upf { upf, up } => {
+                self.upfs.insert(upf, up);
+                if up {
+                    self.upf_gets_sessions(upf);
+                }
+            }
+            PeerEvent::UpfLost { upf } => self.events.lost.push_back((upf, 0)),
+        }
+    }
+
+    /// Processes a notice of a balancer.
+    fn on_notice(&mut self, notice: BalancerNotice) {
+        match notice {
+            BalancerNotice::Claimed(claim) => self.on(machine::Input::Claimed(claim)),
+            BalancerNotice::AddressReturned { dnn, address } => self.ues.ids.returned(&dnn, &address),
+            BalancerNotice::Node(of) => self.on_node_report(*of),
+            BalancerNotice::Endpoints(addresses) => self.on_balancer_up(&addresses),
         }
     }
 

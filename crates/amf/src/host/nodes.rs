@@ -12,10 +12,10 @@ use crate::worker::ran::PublishedNode;
 use crate::worker::region_layout;
 use std::net::IpAddr;
 use table::{AssociationLoss, RemovedNode};
-use vireo_cluster::{Command, LostBalancer, UnackedMessage};
+use vireo_cluster::{LostBalancer, UnackedMessage};
 use vireo_core::amf::context;
 use vireo_core::amf::ran::{self, RanNode, RanStepRequest, ResetItem};
-use vireo_core::placement::message::AssociationOwner;
+use vireo_core::placement::message::{AssociationOwner, HostNotice, RanOutput};
 use vireo_core::placement::replica::EffectAssociations;
 use vireo_core::schedule::kind::NfKind;
 use vireo_ops::clock::clock;
@@ -105,7 +105,7 @@ impl Host {
     fn update_node(&mut self, node: AssocId, pdu: &[u8]) {
         if let Some(assoc) = self.nodes.association_to(node, None) {
             self.nodes.count_update(assoc);
-            self.egress.send(Command::Ngap { assoc, ue: None, key: 0, pdu: pdu.to_vec() });
+            self.egress.send(RanOutput::Ngap { assoc, ue: None, key: 0, pdu: pdu.to_vec() });
         }
     }
 
@@ -114,7 +114,7 @@ impl Host {
     pub(super) fn send_again(&mut self, message: UnackedMessage) {
         let UnackedMessage { assoc: gone, ue, key, pdu } = message;
         if let Some(assoc) = self.nodes.alternative_to(gone, self.ues.region.slot_of(ue)) {
-            self.egress.send(Command::Ngap { assoc, ue: Some(ue), key, pdu });
+            self.egress.send(RanOutput::Ngap { assoc, ue: Some(ue), key, pdu });
         }
     }
 
@@ -184,7 +184,7 @@ impl Host {
         let selected = by.filter(|by| self.nodes.node_of(*by) == Some(node));
         // A RAN node that is gone has released its UEs.
         if let Some(assoc) = selected.or_else(|| self.nodes.association_to(node, slot)) {
-            self.egress.send(Command::Ngap { assoc, ue: Some(ue), key, pdu });
+            self.egress.send(RanOutput::Ngap { assoc, ue: Some(ue), key, pdu });
         }
     }
 
@@ -193,7 +193,7 @@ impl Host {
         let Some(known) = self.nodes.get(node).filter(|_| self.cluster.is_some()) else { return };
         for assoc in known.further(node) {
             let of = AssociationOwner { assoc, node, record: known.record.clone() };
-            self.egress.send(Command::Node(Box::new(of)));
+            self.egress.send(HostNotice::Node(Box::new(of)));
         }
     }
 
@@ -278,12 +278,12 @@ impl Host {
             None => {}
         }
         if let Some(pdu) = outcome.answer.filter(|_| answers) {
-            self.egress.send(Command::Ngap { assoc, ue: None, key: 0, pdu });
+            self.egress.send(RanOutput::Ngap { assoc, ue: None, key: 0, pdu });
         }
         if begins && answers && !self.config.n2_endpoints.is_empty() {
             let pdu = ran::add_associations(&self.config.n2_endpoints);
             self.nodes.count_update(assoc);
-            self.egress.send(Command::Ngap { assoc, ue: None, key: 0, pdu });
+            self.egress.send(RanOutput::Ngap { assoc, ue: None, key: 0, pdu });
         }
         if begins && bound.is_none() {
             self.relieve_new_node(assoc);
@@ -351,7 +351,7 @@ impl Host {
                     %peer,
                     "the same RAN node has set NG up on another association: this one ends"
                 );
-                self.egress.send(Command::Abort { assoc: old });
+                self.egress.send(RanOutput::Abort { assoc: old });
             }
         }
         self.post_nodes();

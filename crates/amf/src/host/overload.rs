@@ -6,9 +6,9 @@
 use super::forward::MAX_DEFERRED;
 use super::{Host, INPUTS};
 use rustc_hash::FxHashMap;
-use vireo_cluster::Command;
 use vireo_core::amf::n2::ShallowView;
 use vireo_core::amf::ran;
+use vireo_core::placement::message::RanOutput;
 use vireo_core::schedule::shed::{Level, OverloadAction, Thresholds, relief};
 use vireo_ops::api::OverloadStatus;
 use vireo_ops::clock::clock;
@@ -112,7 +112,7 @@ impl Host {
             if let Some(assoc) = self.nodes.association_to(node, None) {
                 tracing::debug!(assoc = assoc.0, ?requested, "new UEs of a RAN node wait");
                 let pdu = requested.map_or_else(ran::overload_stop, ran::overload_start);
-                self.egress.send(Command::Ngap { assoc, ue: None, key: 0, pdu });
+                self.egress.send(RanOutput::Ngap { assoc, ue: None, key: 0, pdu });
             }
         }
     }
@@ -134,7 +134,7 @@ impl Host {
 
     fn send_relief(&mut self, assoc: AssocId) {
         let pdu = self.admission.overload.requested.map_or_else(ran::overload_stop, ran::overload_start);
-        self.egress.send(Command::Ngap { assoc, ue: None, key: 0, pdu });
+        self.egress.send(RanOutput::Ngap { assoc, ue: None, key: 0, pdu });
     }
 
     /// Sends Overload Start to a newly set up RAN node if the others have received it.

@@ -6,8 +6,8 @@
 
 use super::Host;
 use rustc_hash::FxHashMap;
-use vireo_cluster::Command;
 use vireo_core::amf::n2;
+use vireo_core::placement::message::RanOutput;
 use vireo_ops::clock::clock;
 use vireo_store::region::Slot;
 use vireo_types::{AmfUeNgapId, AssocId, Instant, Ltmsi, RanUeNgapId};
@@ -66,7 +66,7 @@ impl Host {
         }
         if let Some(assoc) = self.nodes.association_to(node, Some(slot)) {
             let pdu = n2::stale_release_command(amf_id, ran_id);
-            self.egress.send(Command::Ngap { assoc, ue: Some(ue), key, pdu });
+            self.egress.send(RanOutput::Ngap { assoc, ue: Some(ue), key, pdu });
         }
     }
 }

@@ -60,7 +60,12 @@ fn association_from_ue_pool_is_aborted() {
     balancer.poll(Duration::ZERO).expect("it polls");
     assert_eq!(node_events, (1, 0), "the RAN node stays");
     let inputs: Vec<Input> = inputs.try_iter().collect();
-    let is_from_node = |input: &Input| matches!(input, Input::Up { peer, .. } if peer.ip() == IpAddr::V4(NODE));
+    let is_from_node = |input: &Input| match input {
+        Input::Peer { envelope, .. } => {
+            matches!(envelope.event, PeerEvent::Up { peer, .. } if peer.ip() == IpAddr::V4(NODE))
+        }
+        _ => false,
+    };
     assert!(inputs.len() == 1 && inputs.iter().all(is_from_node), "the host hears of the RAN node alone: {inputs:?}");
     assert!(metrics.render().contains(r#"{protocol="sctp",kind="from_ue"} 1"#), "{}", metrics.render());
     assert_eq!(nodes.try_iter().collect::<Vec<_>>(), [(NODE.into(), true)]);

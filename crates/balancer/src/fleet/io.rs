@@ -6,12 +6,12 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use vireo_cluster::{Command, ControllerClient, LinkError, member_status};
+use vireo_cluster::{ControllerClient, LinkError, member_status};
 use vireo_core::placement::ConnectionId;
 use vireo_core::placement::balance::HostId;
 use vireo_core::placement::balancer::{CloseReason, Notice, Output};
 use vireo_core::placement::cluster::ClusterMap;
-use vireo_core::placement::message::{ToBalancer, ToController, ToHost};
+use vireo_core::placement::message::{RanOutput, ToController, ToHost};
 use vireo_fabric::stream::Stream;
 use vireo_fabric::{Role, Security};
 use vireo_ops::metrics::{Flow, Metrics};
@@ -19,6 +19,19 @@ use vireo_ops::metrics::{Flow, Metrics};
 /// Maximum of unsent bytes of a host that does not read. Beyond it, the balancer stops reading from
 /// the RAN.
 const UNSENT: usize = 8 << 20;
+
+/// Command of a host that the balancer executes in order.
+#[derive(Debug)]
+pub(crate) enum HostCommand {
+    Output(RanOutput),
+    /// Confirm that all earlier commands are executed.
+    Barrier {
+        /// Host that waits for the confirmation.
+        host: HostId,
+        /// Number of the barrier.
+        number: u64,
+    },
+}
 
 /// Connections of hosts and the controller, and commands of hosts.
 #[derive(Debug)]
@@ -32,7 +45,7 @@ pub(super) struct FleetIo {
     /// Number of the next connection.
     pub(super) next_connection: u64,
     /// Commands of hosts that the balancer has not executed yet.
-    pub(super) commands: VecDeque<Command>,
+    pub(super) commands: VecDeque<HostCommand>,
     /// Reason why the cluster has removed this balancer, if it has.
     pub(super) exit_reason: Option<LinkError>,
     pub(super) metrics: Arc<Metrics>,
@@ -110,8 +123,12 @@ impl Output for FleetIo {
         self.remove(connection);
     }
 
-    fn execute(&mut self, host: HostId, message: &ToBalancer<'_>) {
-        self.commands.extend(command(host, message));
+    fn execute(&mut self, _: HostId, output: RanOutput) {
+        self.commands.push_back(HostCommand::Output(output));
+    }
+
+    fn reach_barrier(&mut self, host: HostId, number: u64) {
+        self.commands.push_back(HostCommand::Barrier { host, number });
     }
 
     fn notify(&mut self, notice: Notice<'_>) {
@@ -131,17 +148,4 @@ impl Output for FleetIo {
             }
         }
     }
-}
-
-/// Converts a message of a host to a command of the balancer; `None` if it needs none.
-fn command(host: HostId, message: &ToBalancer<'_>) -> Option<Command> {
-    Some(match *message {
-        ToBalancer::Ngap { assoc, ue, key, pdu } => Command::Ngap { assoc, ue, key, pdu: pdu.into() },
-        ToBalancer::Pfcp { upf, key, seid, message } => Command::Pfcp { upf, key, seid, message: message.into() },
-        ToBalancer::RefuseReport { upf, message } => Command::RefuseReport { upf, message: message.into() },
-        ToBalancer::Abort { assoc } => Command::Abort { assoc },
-        ToBalancer::Probe { assoc } => Command::Probe { assoc },
-        ToBalancer::Sync { number } => Command::Barrier { host, number },
-        _ => return None,
-    })
 }

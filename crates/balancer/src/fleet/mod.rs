@@ -14,21 +14,22 @@ pub(crate) use snapshot::FleetSnapshot;
 pub use view::{FleetStatus, FleetView};
 
 use io::FleetIo;
+pub(crate) use io::HostCommand;
 use rustix::event::epoll;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, TcpListener};
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 use vireo_cluster::{
-    ClusterConfig, Command, ControllerClient, HeartbeatHandle, HeartbeatTargets, Input, JoinReply, LinkError,
+    ClusterConfig, ControllerClient, HeartbeatHandle, HeartbeatTargets, JoinReply, LinkError,
     LocalMember, ProgressCounter,
 };
 use vireo_core::config::CoreConfig;
 use vireo_core::placement::ConnectionId;
 use vireo_core::placement::balance::{BalancerId, HostId};
-use vireo_core::placement::balancer::{self, BalancerMachine, HostInput};
+use vireo_core::placement::balancer::{self, BalancerMachine};
 use vireo_core::placement::cluster;
-use vireo_core::placement::message::{BalancerAssignment, ToMember};
+use vireo_core::placement::message::{BalancerAssignment, PeerEvent, ToMember};
 use vireo_fabric::frame::{self, FrameError};
 use vireo_fabric::{FrameReader, Security};
 use vireo_ops::clock::clock;
@@ -205,7 +206,7 @@ impl Fleet {
     }
 
     /// Returns the next command of a host.
-    pub(crate) fn next_command(&mut self) -> Option<Command> {
+    pub(crate) fn next_command(&mut self) -> Option<HostCommand> {
         self.io.commands.pop_front()
     }
 
@@ -215,10 +216,8 @@ impl Fleet {
     }
 
     /// Routes an event of the RAN or a UPF to hosts.
-    pub(crate) fn route(&mut self, input: Input) {
-        if let Some(input) = host_input(input) {
-            self.on(balancer::Input::Event(input));
-        }
+    pub(crate) fn route(&mut self, event: PeerEvent) {
+        self.on(balancer::Input::Event(event));
     }
 
     /// Acknowledges all NGAP PDUs of hosts as sent.
@@ -397,18 +396,3 @@ impl Fleet {
     }
 }
 
-/// Converts an input from the RAN or a UPF; `None` for other inputs.
-fn host_input(input: Input) -> Option<HostInput> {
-    Some(match input {
-        Input::Up { assoc, peer } => HostInput::Up { assoc, peer },
-        Input::Down { assoc, restarted } => HostInput::Down { assoc, restarted },
-        Input::Alive { assoc } => HostInput::Alive { assoc },
-        Input::Ngap { assoc, view, pdu, bucket, .. } => HostInput::Ngap { assoc, view: view.ok(), bucket, pdu },
-        Input::Pfcp { upf, seid, request, message, .. } => HostInput::Pfcp { upf, seid, request, message },
-        Input::PfcpTimeout { seid, .. } => HostInput::PfcpTimeout { seid },
-        Input::Upf { upf, up } => HostInput::Upf { upf, up },
-        Input::UpfLost { upf } => HostInput::UpfLost { upf },
-        Input::Unsent(message) => HostInput::Undelivered { assoc: message.assoc, ue: message.ue, pdu: message.pdu },
-        _ => return None,
-    })
-}

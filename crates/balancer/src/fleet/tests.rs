@@ -1,11 +1,13 @@
 use super::*;
+use std::borrow::Cow;
 use std::net::Ipv4Addr;
 use std::time::{Duration as Span, Instant as Monotonic};
 use vireo_controller as controller;
 use vireo_core::placement::balance::map::SliceBuckets;
 use vireo_core::placement::balance::ring::WeightedHost;
 use vireo_core::placement::cluster::Member as Joined;
-use vireo_core::placement::message::{ToBalancer, ToHost};
+use vireo_core::placement::message::{BalancerNotice, HostNotice, RanOutput, ToBalancer, ToHost};
+use vireo_core::placement::replica::Claim;
 use vireo_fabric::Role;
 use vireo_fabric::frame::decode;
 use vireo_fabric::stream::Stream;
@@ -149,8 +151,8 @@ fn busy_host_is_heard_and_hung_host_is_silent() {
     let pdu = vec![0; 32 << 10];
     for _ in 0..256 {
         // More than the connection buffers while the balancer does not read.
-        let ngap = ToBalancer::Ngap { assoc: AssocId(1), ue: None, key: 0, pdu: &pdu };
-        world.host_streams[0].put(&ngap);
+        let ngap = RanOutput::Ngap { assoc: AssocId(1), ue: None, key: 0, pdu: pdu.clone() };
+        world.host_streams[0].put(&ToBalancer::Output(Cow::Owned(ngap)));
     }
     let (began, unsent) = (Monotonic::now(), world.host_streams[0].unsent());
     while began.elapsed() < Span::from_millis(1600) {
@@ -178,8 +180,9 @@ fn joining_host_receives_recent_claims() {
     // A long heartbeat: no member is declared dead during the test.
     let mut world = World::beating(1, Span::from_secs(1));
     let supi = Supi::from_digits("999700000000001").expect("an IMSI");
-    let (ue, at) = (Ltmsi::from_raw(7), clock());
-    world.host_streams[0].put(&ToBalancer::Claim { supi, ue, at });
+    let ue = Ltmsi::from_raw(7);
+    let claim = Claim { supi, ue, at: clock() };
+    world.host_streams[0].put(&ToBalancer::Notice(HostNotice::Claim(claim)));
     world.run(true, |world| world.fleets[0].machine.claims().by_supi(supi) == Some(ue));
     let controllers = world.host.controller().into_iter().collect();
     let config = ClusterConfig { controllers, hosts: 1, heartbeat: world.heartbeat, ..ClusterConfig::default() };
@@ -191,7 +194,7 @@ fn joining_host_receives_recent_claims() {
     let to = world.fleets[0].io.listener.local_addr().expect("an address");
     let mut host_stream = Stream::connect(to, &plain, Role::Host, &[Role::Balancer]).expect("it connects");
     host_stream.put(&ToBalancer::Host(welcome.host));
-    let (deadline, claimed) = (Monotonic::now() + WITHIN, ToHost::Claimed { supi, ue, at });
+    let (deadline, claimed) = (Monotonic::now() + WITHIN, ToHost::Notice(BalancerNotice::Claimed(claim)));
     let mut receives_claim = || {
         host_stream.flush()?;
         host_stream.fill()?;
@@ -223,7 +226,7 @@ fn evicted_host_receives_map_before_disconnect() {
     let is_host = |id: &ConnectionId| fleet.machine.host_of(*id) == Some(number);
     let connection = fleet.io.streams.keys().copied().find(is_host).expect("its connection");
     // More than the connection buffers while the host reads nothing, as if it were isolated.
-    let before = ToHost::Endpoints(vec![Ipv4Addr::LOCALHOST.into(); 100_000]);
+    let before = ToHost::Notice(BalancerNotice::Endpoints(vec![Ipv4Addr::LOCALHOST.into(); 100_000]));
     let stream = fleet.io.streams.get_mut(&connection).expect("its connection");
     for _ in 0..16 {
         stream.put(&before);
@@ -231,7 +234,7 @@ fn evicted_host_receives_map_before_disconnect() {
     fleet.flush();
     assert!(fleet.io.streams[&connection].unsent() > 0, "it waits for the host");
     // The host has also sent a message that is still unread.
-    host_stream.put(&ToBalancer::Done { number: 1 });
+    host_stream.put(&ToBalancer::Notice(HostNotice::Done { number: 1 }));
     host_stream.flush().expect("there is a balancer");
 
     let mut next = fleet.machine.map().cloned().expect("a map");
@@ -249,16 +252,16 @@ fn evicted_host_receives_map_before_disconnect() {
         fleet.pump();
         while let Some(command) = fleet.next_command() {
             // The balancer executes the barrier after all preceding commands.
-            if let Command::Barrier { host, number } = command {
+            if let HostCommand::Barrier { host, number } = command {
                 fleet.on_barrier(host, number);
             }
         }
-        host_stream.put(&ToBalancer::Done { number: 2 });
+        host_stream.put(&ToBalancer::Notice(HostNotice::Done { number: 2 }));
         host_stream.flush()?;
         host_stream.fill()?;
         while let Some(octets) = host_stream.frame()? {
             if is_expected(decode(octets)?) {
-                host_stream.put(&ToBalancer::Sync { number: 7 });
+                host_stream.put(&ToBalancer::Barrier { number: 7 });
                 return Ok::<(), FrameError>(());
             }
         }

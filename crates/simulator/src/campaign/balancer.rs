@@ -5,6 +5,7 @@ use super::controller::BEAT;
 use super::message::{Input, Message};
 use super::network::{ConnectionEnd, Due, Event, Network, Process};
 use super::ran::{self, RanEvent};
+use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::rc::Rc;
@@ -12,12 +13,11 @@ use vireo_core::amf::n2;
 use vireo_core::placement::ConnectionId;
 use vireo_core::placement::balance::steer::Policy;
 use vireo_core::placement::balance::{BalancerId, HostId};
-use vireo_core::placement::balancer::{
-    self, BalancerMachine, CloseReason, HostInput, Notice, Output, Settings, Snapshot,
-};
+use vireo_core::placement::balancer::{self, BalancerMachine, CloseReason, Notice, Output, Settings, Snapshot};
 use vireo_core::placement::cluster::{DurableState, RejoinInfo, Secrets};
-use vireo_core::placement::message::{ToBalancer, ToController, ToHost};
-use vireo_core::placement::replica::Claim;
+use vireo_core::placement::message::{
+    BalancerNotice, HostNotice, PeerEvent, RanOutput, ToBalancer, ToController, ToHost,
+};
 use vireo_core::schedule::kind::NfKind;
 use vireo_types::{Bucket, Duration};
 
@@ -40,7 +40,7 @@ pub(super) struct Balancer {
     /// Host that each connection has named.
     hosts: BTreeMap<ConnectionId, HostId>,
     /// Inputs before the balancer has joined.
-    early: VecDeque<HostInput>,
+    early: VecDeque<PeerEvent>,
 }
 
 /// Output side of the machine.
@@ -75,7 +75,11 @@ impl Output for Wires<'_> {
         }
     }
 
-    fn execute(&mut self, host: HostId, _: &ToBalancer<'_>) {
+    fn execute(&mut self, host: HostId, _: RanOutput) {
+        self.executed = Some(host);
+    }
+
+    fn reach_barrier(&mut self, host: HostId, _: u64) {
         self.executed = Some(host);
     }
 
@@ -92,7 +96,7 @@ impl Balancer {
         let end = wires.open(process, controller);
         wires.send(end, Message::JoinBalancer(None));
         wires.due(process, BEAT, Due::Tick);
-        let early = (0..ran::GNBS).map(|gnb| HostInput::Up { assoc: ran::assoc(gnb), peer: ran::address(gnb) });
+        let early = (0..ran::GNBS).map(|gnb| PeerEvent::Up { assoc: ran::assoc(gnb), peer: ran::address(gnb) });
         Balancer {
             process,
             controller: end,
@@ -171,17 +175,15 @@ impl Balancer {
 
     /// Handles a message of a gNB or of the UPF.
     pub(super) fn on_ran_or_upf_message(&mut self, wires: &mut Network, input: Input) {
-        let input = match input {
-            Input::Ngap { assoc, bucket, pdu, .. } => {
-                HostInput::Ngap { assoc, view: n2::peek(&pdu).ok(), bucket, pdu: pdu.to_vec() }
-            }
+        let event = match input {
+            Input::Ngap { assoc, pdu, .. } => PeerEvent::Ngap { assoc, view: n2::peek(&pdu).ok(), pdu: pdu.to_vec() },
             Input::Pfcp { seid, message } => {
-                HostInput::Pfcp { upf: upf(), seid, request: false, message: message.to_vec() }
+                PeerEvent::Pfcp { upf: upf(), seid, request: false, message: message.to_vec() }
             }
         };
         match self.member {
-            Some(_) => _ = self.on(wires, balancer::Input::Event(input)),
-            None => self.early.push_back(input),
+            Some(_) => _ = self.on(wires, balancer::Input::Event(event)),
+            None => self.early.push_back(event),
         }
     }
 
@@ -269,14 +271,18 @@ fn for_host(message: &ToHost<'_>) -> Option<Message> {
         ToHost::Refused(_) => Message::Refused,
         ToHost::Heartbeat => Message::Beat,
         ToHost::Map(map) => Message::Map(Rc::new((**map).clone())),
-        ToHost::Ngap { number, assoc, answers, bucket, pdu, .. } => {
-            let input = Input::Ngap { assoc: *assoc, bucket: *bucket, answers: *answers, pdu: (*pdu).into() };
-            Message::Give { number: *number, input }
+        ToHost::Event(envelope) => {
+            let input = match &envelope.event {
+                PeerEvent::Ngap { assoc, pdu, .. } => {
+                    let (bucket, answers) = (envelope.bucket, envelope.answers);
+                    Input::Ngap { assoc: *assoc, bucket, answers, pdu: pdu[..].into() }
+                }
+                PeerEvent::Pfcp { seid, message, .. } => Input::Pfcp { seid: *seid, message: message[..].into() },
+                _ => return None,
+            };
+            Message::Give { number: envelope.number, input }
         }
-        ToHost::Pfcp { number, seid, message, .. } => {
-            Message::Give { number: *number, input: Input::Pfcp { seid: *seid, message: (*message).into() } }
-        }
-        ToHost::Claimed { supi, ue, at } => Message::Claimed(Claim { supi: *supi, ue: *ue, at: *at }),
+        ToHost::Notice(BalancerNotice::Claimed(claim)) => Message::Claimed(*claim),
         ToHost::BarrierReply { number } => Message::Synced(*number),
         _ => return None,
     })
@@ -286,22 +292,23 @@ fn for_host(message: &ToHost<'_>) -> Option<Message> {
 /// machine recognises no repeats.
 fn from_host(message: &Message, forget_keys: bool) -> Option<ToBalancer<'_>> {
     let key = |key: u64| if forget_keys { 0 } else { key };
+    let effect = |output| ToBalancer::Output(Cow::Owned(output));
     Some(match message {
         Message::Beat => ToBalancer::Beat,
         Message::Host(host) => ToBalancer::Host(*host),
         Message::Map(map) => ToBalancer::Map(Box::new((**map).clone())),
-        Message::Done(number) => ToBalancer::Done { number: *number },
-        Message::Back(number) => ToBalancer::Back { number: *number },
-        Message::Claim(Claim { supi, ue, at }) => ToBalancer::Claim { supi: *supi, ue: *ue, at: *at },
-        Message::Sync(number) => ToBalancer::Sync { number: *number },
+        Message::Done(number) => ToBalancer::Notice(HostNotice::Done { number: *number }),
+        Message::Back(number) => ToBalancer::Notice(HostNotice::ReturnInput { number: *number }),
+        Message::Claim(claim) => ToBalancer::Notice(HostNotice::Claim(*claim)),
+        Message::Sync(number) => ToBalancer::Barrier { number: *number },
         Message::Ngap { assoc, ue, key: name, pdu, .. } => {
-            ToBalancer::Ngap { assoc: *assoc, ue: *ue, key: key(*name), pdu }
+            effect(RanOutput::Ngap { assoc: *assoc, ue: *ue, key: key(*name), pdu: pdu.to_vec() })
         }
         Message::Stale { assoc, ue, key: name, pdu, .. } => {
-            ToBalancer::Ngap { assoc: *assoc, ue: Some(*ue), key: key(*name), pdu }
+            effect(RanOutput::Ngap { assoc: *assoc, ue: Some(*ue), key: key(*name), pdu: pdu.to_vec() })
         }
         Message::Pfcp { key: name, seid, message } => {
-            ToBalancer::Pfcp { upf: upf(), key: key(*name), seid: *seid, message }
+            effect(RanOutput::Pfcp { upf: upf(), key: key(*name), seid: *seid, message: message.to_vec() })
         }
         _ => return None,
     })

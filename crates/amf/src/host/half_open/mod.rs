@@ -23,9 +23,9 @@ use line::FairQueue;
 use newcomers::{FirstSteps, Newcomer};
 use rand::RngCore;
 use table::{Admission, Arrival, Limit, Origin, Table};
-use vireo_cluster::Command;
 use vireo_core::amf::engine;
 use vireo_core::amf::n2::{self, EstablishmentCause, ShallowView, UeMessage};
+use vireo_core::placement::message::HostNotice;
 use vireo_core::schedule::kind::NfKind;
 use vireo_core::step::Effect;
 use vireo_core::{Env, Identifiers};
@@ -194,7 +194,7 @@ impl Host {
     pub(super) fn no_number(&mut self) {
         if self.cluster.is_some() && self.current.input != 0 {
             // This host has no buckets left: another host creates the UE.
-            return self.egress.send(Command::ReturnInput { number: std::mem::take(&mut self.current.input) });
+            return self.egress.send(HostNotice::ReturnInput { number: std::mem::take(&mut self.current.input) });
         }
         self.statistics.step_metrics.fault("limit", clock(), "a new UE: no number is free");
         self.done();

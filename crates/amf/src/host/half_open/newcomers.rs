@@ -10,6 +10,7 @@ use super::{Host, TurnedAway, origin};
 use crate::host::BATCH;
 use vireo_cluster::Input;
 use vireo_core::amf::n2::{Route, ShallowView};
+use vireo_core::placement::message::{Envelope, HostNotice, PeerEvent};
 use vireo_core::schedule::shed::Level;
 use vireo_ops::clock::clock;
 use vireo_store::region::Slot;
@@ -101,9 +102,11 @@ impl Host {
 
     fn serve(&mut self, newcomer: Newcomer) {
         let Newcomer { by, node, view, pdu, number, bucket, at } = newcomer;
-        let input = Input::Ngap { assoc: by, view: Ok(view), pdu, at, number, answers: true, bucket };
+        let event = PeerEvent::Ngap { assoc: by, view: Some(view), pdu };
+        let envelope = Envelope { number, answers: true, bucket, event };
         // The bucket may have migrated meanwhile.
-        let Some(Input::Ngap { pdu, .. }) = self.admit_input(input) else { return };
+        let Some(Input::Peer { envelope, .. }) = self.admit_input(Input::Peer { envelope, at }) else { return };
+        let PeerEvent::Ngap { pdu, .. } = envelope.event else { return };
         (self.current.input, self.current.bucket, self.current.arrived) = (number, bucket, at);
         if self.nodes.get(node).is_none() {
             return self.done();
@@ -131,7 +134,7 @@ impl Host {
     pub(in crate::host) fn return_newcomers(&mut self) {
         while let Some(Newcomer { number, .. }) = self.admission.half_open.waiting.pop() {
             if number != 0 {
-                self.egress.send(vireo_cluster::Command::ReturnInput { number });
+                self.egress.send(HostNotice::ReturnInput { number });
             }
         }
     }

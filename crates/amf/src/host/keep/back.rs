@@ -5,7 +5,8 @@ use rustc_hash::FxHashSet;
 use std::net::SocketAddr;
 use vireo_cluster::Input;
 use vireo_core::amf::context::UeContext;
-use vireo_types::{Duration, Instant, Seid};
+use vireo_core::placement::message::PeerEvent;
+use vireo_types::{AssocId, Duration, Instant, Seid};
 
 /// Maximum time that RAN nodes wait for the sessions of kept contexts: less than they wait for NG
 /// Setup.
@@ -23,8 +24,8 @@ pub(in crate::host) struct RestoringSessions {
     sessions: FxHashSet<Seid>,
     /// End of the waiting time of RAN nodes; `None`: they do not wait.
     deadline: Option<Instant>,
-    /// Messages of RAN nodes received meanwhile.
-    waiting: Vec<Input>,
+    /// Messages of RAN nodes received meanwhile, each with its association.
+    waiting: Vec<(AssocId, Input)>,
 }
 
 impl RestoringSessions {
@@ -58,17 +59,16 @@ impl Host {
         if restoring.deadline.is_none() {
             return Some(input);
         }
-        match &input {
-            Input::Ngap { .. } => {
+        let Input::Peer { envelope, .. } = &input else { return Some(input) };
+        match &envelope.event {
+            PeerEvent::Ngap { assoc, .. } => {
                 if restoring.waiting.len() < RAN_MESSAGES {
-                    restoring.waiting.push(input);
+                    restoring.waiting.push((*assoc, input));
                 }
                 return None;
             }
-            Input::Down { assoc, .. } => {
-                restoring.waiting.retain(|waits| !matches!(waits, Input::Ngap { assoc: of, .. } if of == assoc));
-            }
-            Input::Pfcp { seid, .. } | Input::PfcpTimeout { seid, .. } => _ = restoring.sessions.remove(seid),
+            PeerEvent::Down { assoc, .. } => restoring.waiting.retain(|(of, _)| of != assoc),
+            PeerEvent::Pfcp { seid, .. } | PeerEvent::PfcpTimeout { seid } => _ = restoring.sessions.remove(seid),
             _ => {}
         }
         Some(input)
@@ -90,6 +90,6 @@ impl Host {
         } else {
             tracing::info!("sessions of kept contexts are set up again");
         }
-        waiting.into_iter().for_each(|input| self.input(input));
+        waiting.into_iter().for_each(|(_, input)| self.input(input));
     }
 }

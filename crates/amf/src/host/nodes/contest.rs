@@ -8,9 +8,9 @@
 //! effect.
 
 use crate::host::Host;
-use vireo_cluster::Command;
 use vireo_core::amf::ran::RanNode;
 use vireo_core::amf::ran::admission::{self, Refusal, Verdict};
+use vireo_core::placement::message::RanOutput;
 use vireo_ops::metrics::{Failure, Procedure};
 use vireo_types::{AssocId, Duration, GnbId, Instant};
 
@@ -60,7 +60,7 @@ impl Host {
         metrics.n2_refused(refusal);
         metrics.procedures.failed(Procedure::NgSetup, Failure::Cause(0));
         tracing::warn!(%peer, assoc = assoc.0, gnb = ?id, reason = refusal.label(), "NG Setup refused");
-        self.egress.send(Command::Ngap { assoc, ue: None, key: 0, pdu: admission::setup_refused(refusal) });
+        self.egress.send(RanOutput::Ngap { assoc, ue: None, key: 0, pdu: admission::setup_refused(refusal) });
     }
 
     fn contest(&mut self, assoc: AssocId, id: GnbId, pdu: &[u8], now: Instant) {
@@ -76,7 +76,7 @@ impl Host {
     /// Probes all associations of a RAN node.
     fn probe(&mut self, node: AssocId) {
         for assoc in self.nodes.associations_of(node) {
-            self.egress.send(Command::Probe { assoc });
+            self.egress.send(RanOutput::Probe { assoc });
         }
     }
 
@@ -111,7 +111,7 @@ impl Host {
             for silent in self.nodes.associations_of(contest.node) {
                 let peer = self.nodes.peer(silent);
                 tracing::warn!(%peer, assoc = silent.0, "association ended: its RAN node is silent and comes from elsewhere");
-                self.egress.send(Command::Abort { assoc: silent });
+                self.egress.send(RanOutput::Abort { assoc: silent });
                 self.association_lost(silent, false);
             }
             match self.nodes.find(contest.id) {
@@ -133,7 +133,7 @@ impl Host {
             let (peer, reason) = (self.nodes.peer(assoc), Refusal::Binding);
             self.statistics.step_metrics.metrics.n2_refused(reason);
             tracing::warn!(%peer, assoc = assoc.0, gnb = ?id, reason = reason.label(), "further association refused");
-            self.egress.send(Command::Ngap { assoc, ue: None, key: 0, pdu: admission::binding_refused() });
+            self.egress.send(RanOutput::Ngap { assoc, ue: None, key: 0, pdu: admission::binding_refused() });
         }
         false
     }

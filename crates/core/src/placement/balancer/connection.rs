@@ -1,7 +1,7 @@
 //! Connection of a host, or of a peer that is not identified yet.
 
-use super::input::HostInput;
 use crate::placement::balance::HostId;
+use crate::placement::message::Envelope;
 use crate::placement::replica::{InflightInputs, RecentEffects};
 use serde::{Deserialize, Serialize};
 use vireo_types::Instant;
@@ -25,7 +25,7 @@ pub(super) enum ConnectionState {
 /// Inputs and effects of a host that a takeover needs.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct InProgress {
-    pub(super) inputs: InflightInputs<HostInput>,
+    pub(super) inputs: InflightInputs<Envelope>,
     pub(super) effects: RecentEffects,
 }
 

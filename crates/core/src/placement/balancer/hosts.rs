@@ -6,8 +6,8 @@ use super::output::{CloseReason, Notice, Output};
 use crate::placement::ConnectionId;
 use crate::placement::balance::HostId;
 use crate::placement::cluster::ClusterMap;
-use crate::placement::message::ToHost;
-use crate::placement::replica::Claim;
+use crate::placement::message::{BalancerNotice, Envelope, PeerEvent, ToHost};
+use std::borrow::Cow;
 use vireo_types::Instant;
 
 /// Reason sent to a host that connects a second time.
@@ -46,15 +46,17 @@ impl BalancerMachine {
             output.send(connection, &ToHost::Map(Box::new(map.clone())));
         }
         if !self.settings.endpoints.is_empty() {
-            output.send(connection, &ToHost::Endpoints(self.settings.endpoints.clone()));
+            let endpoints = BalancerNotice::Endpoints(self.settings.endpoints.clone());
+            output.send(connection, &ToHost::Notice(endpoints));
         }
         self.ran.send_all(connection, output);
         // A balancer that is not active on N4 has no associated UPFs.
         for (upf, _) in self.upfs.iter().filter(|(_, up)| **up) {
-            output.send(connection, &ToHost::Upf { upf: *upf, up: true });
+            let envelope = Envelope::new(PeerEvent::Upf { upf: *upf, up: true });
+            output.send(connection, &ToHost::Event(Cow::Owned(envelope)));
         }
-        for Claim { supi, ue, at } in self.claims.recent(now) {
-            output.send(connection, &ToHost::Claimed { supi, ue, at });
+        for claim in self.claims.recent(now) {
+            output.send(connection, &ToHost::Notice(BalancerNotice::Claimed(claim)));
         }
         self.serving.insert(host, connection);
         self.liveness.on_connected(host);
@@ -100,10 +102,11 @@ impl BalancerMachine {
         for (host, owned) in &removed {
             let InProgress { inputs, effects } = self.fence(*host, &map, now, output);
             self.dedup.add(effects, now);
-            unfinished.extend(inputs.into_unfinished(now).into_iter().filter(|_| *owned));
+            let inputs = inputs.into_unfinished(now).into_iter().map(|(_, envelope)| envelope);
+            unfinished.extend(inputs.filter(|_| *owned));
             self.steering.forget(*host);
         }
-        unfinished.sort_by_key(|(number, _)| *number);
+        unfinished.sort_by_key(|envelope: &Envelope| envelope.number);
         self.set_map(map, output);
         if let Some(map) = &self.map {
             output.notify(Notice::MapAdopted { map, removed: removed.len(), unfinished: unfinished.len() });

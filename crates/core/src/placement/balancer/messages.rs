@@ -5,8 +5,7 @@ use super::connection::ConnectionState;
 use super::output::{CloseReason, Notice, Output};
 use crate::placement::ConnectionId;
 use crate::placement::balance::HostId;
-use crate::placement::message::{ToBalancer, ToHost};
-use crate::placement::replica::Claim;
+use crate::placement::message::{BalancerNotice, HostNotice, RanOutput, ToBalancer, ToHost};
 use vireo_types::Instant;
 
 impl BalancerMachine {
@@ -23,8 +22,8 @@ impl BalancerMachine {
         known.has_received = true;
         match (message, known.state, known.host) {
             // A drained host waits until all its earlier messages are executed.
-            (message @ ToBalancer::Sync { .. }, ConnectionState::Refused, Some(host)) => {
-                output.execute(host, &message);
+            (ToBalancer::Barrier { number }, ConnectionState::Refused, Some(host)) => {
+                output.reach_barrier(host, number)
             }
             (ToBalancer::Beat, ..) | (_, ConnectionState::Refused, _) => {}
             (ToBalancer::Host(host), ..) => self.on_host_hello(connection, host, now, output),
@@ -53,41 +52,70 @@ impl BalancerMachine {
         now: Instant,
         output: &mut dyn Output,
     ) {
+        match message {
+            ToBalancer::Output(effect) => self.on_effect(connection, host, effect.into_owned(), now, output),
+            ToBalancer::Notice(notice) => self.on_notice(connection, host, notice, now, output),
+            ToBalancer::Report { cpu, pools } => self.steering.on_report(host, cpu, &pools, now),
+            ToBalancer::Barrier { number } => output.reach_barrier(host, number),
+            // Messages about the connection itself.
+            ToBalancer::Host(_) | ToBalancer::Map(_) | ToBalancer::Beat | ToBalancer::HeartbeatOnly(_) => {}
+        }
+    }
+
+    /// Has an effect of a host executed, unless a dead host has had it executed.
+    fn on_effect(
+        &mut self,
+        connection: ConnectionId,
+        host: HostId,
+        effect: RanOutput,
+        now: Instant,
+        output: &mut dyn Output,
+    ) {
         let Some(known) = self.connections.get_mut(&connection) else { return };
-        let inputs = &mut known.in_progress.inputs;
-        let key = match &message {
-            ToBalancer::Ngap { key, .. } => {
+        let key = match effect {
+            RanOutput::Ngap { key, .. } => {
                 known.ngap_received += 1;
-                *key
+                key
             }
-            ToBalancer::Pfcp { key, .. } => *key,
-            ToBalancer::Done { number } => {
-                inputs.acknowledge(*number);
-                return self.steering.on_ended(host, inputs.ended());
-            }
-            ToBalancer::Back { number } => {
-                let returned = inputs.returned(*number).map(|input| (*number, input));
-                self.queue.redelivery.extend(returned);
-                return self.steering.on_ended(host, inputs.ended());
-            }
-            ToBalancer::Claim { supi, ue, at } => {
-                let (supi, ue, at) = (*supi, *ue, *at);
-                self.claims.on_remote_claim(Claim { supi, ue, at }, now);
-                return self.send_to_others(Some(host), &ToHost::Claimed { supi, ue, at }, output);
-            }
-            ToBalancer::Report { cpu, pools } => return self.steering.on_report(host, *cpu, pools, now),
-            ToBalancer::Return { to, dnn, address } => {
-                let message = ToHost::AddressReturned { dnn: dnn.clone(), address: *address };
-                return self.send_to(*to, &message, output);
-            }
-            ToBalancer::Node(owner) => return self.ran.set_owner(owner.clone()),
-            _ => 0,
+            RanOutput::Pfcp { key, .. } => key,
+            RanOutput::RefuseReport { .. } | RanOutput::Abort { .. } | RanOutput::Probe { .. } => 0,
         };
         if key != 0 && self.dedup.has(key) {
             return output.notify(Notice::RepeatDropped);
         }
         known.in_progress.effects.add(key, now);
-        output.execute(host, &message);
+        output.execute(host, effect);
+    }
+
+    /// Handles a notice of a host.
+    fn on_notice(
+        &mut self,
+        connection: ConnectionId,
+        host: HostId,
+        notice: HostNotice,
+        now: Instant,
+        output: &mut dyn Output,
+    ) {
+        let Some(known) = self.connections.get_mut(&connection) else { return };
+        let inputs = &mut known.in_progress.inputs;
+        match notice {
+            HostNotice::Done { number } => {
+                inputs.acknowledge(number);
+                self.steering.on_ended(host, inputs.ended());
+            }
+            HostNotice::ReturnInput { number } => {
+                self.queue.redelivery.extend(inputs.returned(number));
+                self.steering.on_ended(host, inputs.ended());
+            }
+            HostNotice::Claim(claim) => {
+                self.claims.on_remote_claim(claim, now);
+                self.send_to_others(Some(host), &ToHost::Notice(BalancerNotice::Claimed(claim)), output);
+            }
+            HostNotice::ReturnAddress { to, dnn, address } => {
+                self.send_to(to, &ToHost::Notice(BalancerNotice::AddressReturned { dnn, address }), output);
+            }
+            HostNotice::Node(owner) => self.ran.set_owner(*owner),
+        }
     }
 
     /// Confirms a barrier to a host: all its preceding messages are executed.

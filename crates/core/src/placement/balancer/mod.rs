@@ -33,7 +33,7 @@ mod steering;
 #[cfg(test)]
 mod tests;
 
-pub use input::{HostInput, Input};
+pub use input::Input;
 pub use output::{CloseReason, Notice, Output};
 pub use settings::Settings;
 pub use snapshot::Snapshot;
@@ -41,12 +41,13 @@ pub use snapshot::Snapshot;
 use crate::placement::ConnectionId;
 use crate::placement::balance::HostId;
 use crate::placement::cluster::ClusterMap;
-use crate::placement::message::ToHost;
+use crate::placement::message::{Envelope, ToHost};
 use crate::placement::replica::{Claims, EffectDedup};
 use connection::{Connection, ConnectionState, InProgress};
 use liveness::Liveness;
-use ran::RanState;
+use ran::{PendingSetup, RanState};
 use routing::InputQueue;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use steering::Steering;
@@ -105,7 +106,7 @@ impl BalancerMachine {
             Input::Disconnected(connection) => self.on_disconnect(connection, output),
             Input::Map(map) => self.adopt(*map, now, output),
             Input::Event(event) => {
-                self.queue.waiting.push_back(event);
+                self.queue.waiting.push_back(Envelope::new(event));
                 // Earlier ones still wait.
                 if self.queue.len() == 1 {
                     self.deliver(now, output);
@@ -226,8 +227,9 @@ impl BalancerMachine {
 
     /// Distributes an accepted NG Setup to the other hosts.
     fn on_node_message(&mut self, assoc: AssocId, pdu: &[u8], output: &mut dyn Output) {
-        if let Some(accepted) = self.ran.on_node_message(assoc, pdu) {
-            self.send_to_others(Some(accepted.host), &accepted.input.message(accepted.number, false), output);
+        if let Some(PendingSetup { host, mut envelope }) = self.ran.on_node_message(assoc, pdu) {
+            envelope.answers = false;
+            self.send_to_others(Some(host), &ToHost::Event(Cow::Owned(envelope)), output);
         }
     }
 }

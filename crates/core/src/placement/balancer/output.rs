@@ -3,7 +3,7 @@
 use crate::placement::ConnectionId;
 use crate::placement::balance::HostId;
 use crate::placement::cluster::ClusterMap;
-use crate::placement::message::{ToBalancer, ToController, ToHost};
+use crate::placement::message::{RanOutput, ToController, ToHost};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
@@ -22,9 +22,12 @@ pub trait Output {
     /// Closes a connection, which the machine has already removed.
     fn close(&mut self, connection: ConnectionId, reason: CloseReason);
 
-    /// Executes a message of a host behind all earlier ones: sends to a RAN node or a UPF, aborts
-    /// or probes an association, or confirms a barrier ([`super::Input::BarrierReached`]).
-    fn execute(&mut self, host: HostId, message: &ToBalancer<'_>);
+    /// Executes an output of a host behind all earlier ones.
+    fn execute(&mut self, host: HostId, output: RanOutput);
+
+    /// Confirms a barrier of a host when all earlier outputs are executed
+    /// ([`super::Input::BarrierReached`]).
+    fn reach_barrier(&mut self, host: HostId, number: u64);
 
     /// Handles a change of the machine's state, for logs, metrics and the controller client.
     fn notify(&mut self, notice: Notice<'_>);

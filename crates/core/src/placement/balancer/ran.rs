@@ -4,13 +4,13 @@
 //! first host accepts it, before the NG Setup Response leaves. Hosts that join later receive it,
 //! too.
 
-use super::input::HostInput;
 use super::output::Output;
 use crate::amf::n2;
 use crate::placement::ConnectionId;
 use crate::placement::balance::HostId;
-use crate::placement::message::{AssociationOwner, ToHost};
+use crate::placement::message::{AssociationOwner, BalancerNotice, Envelope, PeerEvent, ToHost};
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use vireo_types::AssocId;
@@ -32,31 +32,12 @@ struct KnownRanNode {
     owner: Option<AssociationOwner>,
 }
 
-/// An unanswered NG Setup.
+/// NG Setup that a host decides on.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct PendingSetup {
-    host: HostId,
-    number: u64,
-    #[serde(with = "serde_bytes")]
-    pdu: Vec<u8>,
-}
-
-impl PendingSetup {
-    /// Converts to a numbered input for redelivery.
-    fn into_input(self, assoc: AssocId) -> (u64, HostInput) {
-        let PendingSetup { number, pdu, .. } = self;
-        (number, HostInput::Ngap { assoc, view: n2::peek(&pdu).ok(), bucket: None, pdu })
-    }
-}
-
-/// NG Setup that a host has accepted.
-#[derive(Debug)]
-pub(super) struct AcceptedSetup {
-    /// Host that has accepted.
+pub(super) struct PendingSetup {
     pub(super) host: HostId,
-    /// Number of the input.
-    pub(super) number: u64,
-    pub(super) input: HostInput,
+    /// The NG Setup Request.
+    pub(super) envelope: Envelope,
 }
 
 /// RAN nodes and unanswered NG Setups.
@@ -67,22 +48,22 @@ pub(super) struct RanState {
 }
 
 impl RanState {
-    /// Stores the state that hosts need when they join later, from an input to all hosts.
-    pub(super) fn on_input(&mut self, input: &HostInput) {
-        match input {
-            HostInput::Up { assoc, peer } => {
+    /// Stores the state that hosts need when they join later, from an event to all hosts.
+    pub(super) fn on_event(&mut self, event: &PeerEvent) {
+        match event {
+            PeerEvent::Up { assoc, peer } => {
                 let node = KnownRanNode { peer: *peer, messages: VecDeque::new(), owner: None };
                 self.nodes.insert(*assoc, node);
             }
-            HostInput::Down { assoc, restarted: true } => {
+            PeerEvent::Down { assoc, restarted: true } => {
                 self.setups.remove(assoc);
                 if let Some(node) = self.nodes.get_mut(assoc) {
                     node.messages.clear();
                     node.owner = None;
                 }
             }
-            HostInput::Down { assoc, .. } => self.remove(*assoc),
-            HostInput::Ngap { assoc, pdu, .. } if input.is_configuration_update() => {
+            PeerEvent::Down { assoc, .. } => self.remove(*assoc),
+            PeerEvent::Ngap { assoc, pdu, .. } if event.is_configuration_update() => {
                 let Some(node) = self.nodes.get_mut(assoc) else { return };
                 if node.messages.len() == MESSAGES_PER_NODE {
                     // Each update replaces the values it contains; the NG Setup at index 0 stays.
@@ -95,14 +76,14 @@ impl RanState {
     }
 
     /// Stores an NG Setup Request that a host decides on.
-    pub(super) fn on_setup_sent(&mut self, host: HostId, number: u64, input: HostInput) {
-        if let HostInput::Ngap { assoc, pdu, .. } = input {
-            self.setups.insert(assoc, PendingSetup { host, number, pdu });
+    pub(super) fn on_setup_sent(&mut self, host: HostId, envelope: Envelope) {
+        if let PeerEvent::Ngap { assoc, .. } = envelope.event {
+            self.setups.insert(assoc, PendingSetup { host, envelope });
         }
     }
 
     /// Handles a host's message that does not concern a UE. Returns the NG Setup that it accepts.
-    pub(super) fn on_node_message(&mut self, assoc: AssocId, pdu: &[u8]) -> Option<AcceptedSetup> {
+    pub(super) fn on_node_message(&mut self, assoc: AssocId, pdu: &[u8]) -> Option<PendingSetup> {
         if pdu.starts_with(&NG_SETUP_FAILURE) {
             self.setups.remove(&assoc);
         }
@@ -111,10 +92,9 @@ impl RanState {
         }
         let setup = self.setups.remove(&assoc)?;
         let node = self.nodes.get_mut(&assoc)?;
-        (node.messages, node.owner) = (VecDeque::from([setup.pdu.clone()]), None);
-        let host = setup.host;
-        let (number, input) = setup.into_input(assoc);
-        Some(AcceptedSetup { host, number, input })
+        let PeerEvent::Ngap { pdu, .. } = &setup.envelope.event else { return None };
+        (node.messages, node.owner) = (VecDeque::from([pdu.clone()]), None);
+        Some(setup)
     }
 
     /// Removes an association that has ended or is about to end.
@@ -132,22 +112,22 @@ impl RanState {
     }
 
     /// Removes and returns the NG Setups of removed hosts.
-    pub(super) fn take_setups(&mut self, is_removed: impl Fn(HostId) -> bool) -> Vec<(u64, HostInput)> {
+    pub(super) fn take_setups(&mut self, is_removed: impl Fn(HostId) -> bool) -> Vec<Envelope> {
         let removed = self.setups.extract_if(.., |_, setup| is_removed(setup.host));
-        removed.map(|(assoc, setup)| setup.into_input(assoc)).collect()
+        removed.map(|(_, setup)| setup.envelope).collect()
     }
 
     /// Sends all associations and their RAN nodes to a host that joins.
     pub(super) fn send_all(&self, connection: ConnectionId, output: &mut dyn Output) {
         for (assoc, node) in &self.nodes {
-            output.send(connection, &ToHost::Up { assoc: *assoc, peer: node.peer });
+            let event = |event| ToHost::Event(Cow::Owned(Envelope { answers: false, ..Envelope::new(event) }));
+            output.send(connection, &event(PeerEvent::Up { assoc: *assoc, peer: node.peer }));
             if let Some(owner) = &node.owner {
-                output.send(connection, &ToHost::Node(owner.clone()));
+                output.send(connection, &ToHost::Notice(BalancerNotice::Node(Box::new(owner.clone()))));
             }
             for pdu in &node.messages {
-                let view = n2::peek(pdu).ok();
-                let message = ToHost::Ngap { number: 0, assoc: *assoc, answers: false, bucket: None, view, pdu };
-                output.send(connection, &message);
+                let ngap = PeerEvent::Ngap { assoc: *assoc, view: n2::peek(pdu).ok(), pdu: pdu.clone() };
+                output.send(connection, &event(ngap));
             }
         }
     }

@@ -1,12 +1,13 @@
 //! Routing, numbering and redelivery of inputs.
 
 use super::BalancerMachine;
-use super::input::HostInput;
 use super::output::{Notice, Output};
 use crate::amf::n2::{Route, ShallowView};
 use crate::placement::ConnectionId;
 use crate::placement::balance::HostId;
+use crate::placement::message::{Envelope, PeerEvent, ToHost};
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use vireo_types::{Bucket, Instant};
 
@@ -16,9 +17,9 @@ pub(super) struct InputQueue {
     /// Number of the last input.
     last: u64,
     /// Numbered inputs to redeliver, which precede all new ones.
-    pub(super) redelivery: VecDeque<(u64, HostInput)>,
+    pub(super) redelivery: VecDeque<Envelope>,
     /// New inputs that wait for a host.
-    pub(super) waiting: VecDeque<HostInput>,
+    pub(super) waiting: VecDeque<Envelope>,
 }
 
 impl InputQueue {
@@ -37,15 +38,16 @@ impl BalancerMachine {
         if self.map.is_none() || self.serving.is_empty() {
             return;
         }
-        while let Some((number, input)) = self.queue.redelivery.pop_front() {
-            if let Err(input) = self.dispatch(number, input, now, output) {
-                return self.queue.redelivery.push_front((number, input));
+        while let Some(envelope) = self.queue.redelivery.pop_front() {
+            if let Err(envelope) = self.dispatch(envelope, now, output) {
+                return self.queue.redelivery.push_front(envelope);
             }
         }
-        while let Some(input) = self.queue.waiting.pop_front() {
+        while let Some(mut envelope) = self.queue.waiting.pop_front() {
             let own = self.queue.last + 1;
-            if let Err(input) = self.dispatch(self.settings.balancer.input(own), input, now, output) {
-                return self.queue.waiting.push_front(input);
+            envelope.number = self.settings.balancer.input(own);
+            if let Err(envelope) = self.dispatch(envelope, now, output) {
+                return self.queue.waiting.push_front(envelope);
             }
             self.queue.last = own;
         }
@@ -56,25 +58,19 @@ impl BalancerMachine {
     /// # Errors
     ///
     /// Returns the input if it must wait.
-    fn dispatch(
-        &mut self,
-        number: u64,
-        mut input: HostInput,
-        now: Instant,
-        output: &mut dyn Output,
-    ) -> Result<(), HostInput> {
-        let host = match &mut input {
+    fn dispatch(&mut self, mut envelope: Envelope, now: Instant, output: &mut dyn Output) -> Result<(), Envelope> {
+        let host = match (&envelope.event, &mut envelope.bucket) {
             // Redelivery: to the present owner of the bucket that was chosen first.
-            HostInput::Ngap { bucket: Some(bucket), .. } => self.owner(*bucket),
-            HostInput::Ngap { view, pdu, bucket, .. } => self.host_of_message(view.as_ref(), pdu, bucket, now),
-            HostInput::Pfcp { seid, .. } | HostInput::PfcpTimeout { seid } => self.owner(seid.ltmsi().bucket()),
-            HostInput::Undelivered { ue, .. } => self.owner(ue.bucket()),
+            (PeerEvent::Ngap { .. }, Some(bucket)) => self.owner(*bucket),
+            (PeerEvent::Ngap { view, pdu, .. }, bucket) => self.host_of_message(view.as_ref(), pdu, bucket, now),
+            (PeerEvent::Pfcp { seid, .. } | PeerEvent::PfcpTimeout { seid }, _) => self.owner(seid.ltmsi().bucket()),
+            (PeerEvent::Undelivered { ue, .. }, _) => self.owner(ue.bucket()),
             _ => None,
         };
         match host {
-            Some(host) => self.send_to_one(host, number, input, now, output),
-            None if input.is_ng_setup() => self.send_setup(number, input, output),
-            None => self.send_to_all(number, input, now, output),
+            Some(host) => self.send_to_one(host, envelope, now, output),
+            None if envelope.event.is_ng_setup() => self.send_setup(envelope, output),
+            None => self.send_to_all(envelope, now, output),
         }
     }
 
@@ -118,65 +114,62 @@ impl BalancerMachine {
     fn send_to_one(
         &mut self,
         host: HostId,
-        number: u64,
-        input: HostInput,
+        mut envelope: Envelope,
         now: Instant,
         output: &mut dyn Output,
-    ) -> Result<(), HostInput> {
-        let share = match &input {
-            HostInput::Ngap { view: Some(view), bucket, .. } => self.steering.load_share(view, *bucket, &self.settings),
+    ) -> Result<(), Envelope> {
+        envelope.answers = true;
+        let (number, bucket) = (envelope.number, envelope.bucket);
+        let share = match &envelope.event {
+            PeerEvent::Ngap { view: Some(view), .. } => self.steering.load_share(view, bucket, &self.settings),
             _ => None,
         };
         if let Some(lost) = self.lost.get_mut(&host) {
             // The input waits with those in flight until a map names the new owner.
-            lost.inputs.add(number, input, share, now);
+            lost.inputs.add(number, envelope, share, now);
             return Ok(());
         }
         let Some(connection) = self.serving.get(&host).filter(|connection| output.has_room(**connection)) else {
-            return Err(input);
+            return Err(envelope);
         };
-        let Some(known) = self.connections.get_mut(connection) else { return Err(input) };
-        output.send(*connection, &input.message(number, true));
-        known.in_progress.inputs.add(number, input, share, now);
+        let Some(known) = self.connections.get_mut(connection) else { return Err(envelope) };
+        output.send(*connection, &ToHost::Event(Cow::Borrowed(&envelope)));
+        known.in_progress.inputs.add(number, envelope, share, now);
         self.steering.on_ended(host, known.in_progress.inputs.ended());
         share.into_iter().for_each(|share| self.steering.on_sent(host, share));
         Ok(())
     }
 
     /// Sends an NG Setup to the responder host.
-    fn send_setup(&mut self, number: u64, input: HostInput, output: &mut dyn Output) -> Result<(), HostInput> {
+    fn send_setup(&mut self, mut envelope: Envelope, output: &mut dyn Output) -> Result<(), Envelope> {
         let Some((host, connection)) = self.serving.first_key_value().filter(|(_, to)| output.has_room(**to)) else {
-            return Err(input);
+            return Err(envelope);
         };
-        output.send(*connection, &input.message(number, true));
-        self.ran.on_setup_sent(*host, number, input);
+        envelope.answers = true;
+        output.send(*connection, &ToHost::Event(Cow::Borrowed(&envelope)));
+        self.ran.on_setup_sent(*host, envelope);
         Ok(())
     }
 
     /// Sends an input to all hosts, one of which answers.
-    fn send_to_all(
-        &mut self,
-        number: u64,
-        input: HostInput,
-        now: Instant,
-        output: &mut dyn Output,
-    ) -> Result<(), HostInput> {
+    fn send_to_all(&mut self, mut envelope: Envelope, now: Instant, output: &mut dyn Output) -> Result<(), Envelope> {
         if self.serving.values().any(|connection| !output.has_room(*connection)) {
-            return Err(input);
+            return Err(envelope);
         }
-        self.ran.on_input(&input);
-        if let HostInput::Upf { upf, up } = &input {
+        self.ran.on_event(&envelope.event);
+        if let PeerEvent::Upf { upf, up } = &envelope.event {
             self.upfs.insert(*upf, *up);
             output.notify(Notice::UpfsChanged(&self.upfs));
         }
         let responder = self.responder_host();
         for (host, connection) in &self.serving {
-            output.send(*connection, &input.message(number, Some(*host) == responder));
+            envelope.answers = Some(*host) == responder;
+            output.send(*connection, &ToHost::Event(Cow::Borrowed(&envelope)));
         }
         // A message that needs an answer is redelivered to the then responder if this one dies.
         let known = self.responder_connection().and_then(|connection| self.connections.get_mut(&connection));
-        if let (HostInput::Ngap { .. }, Some(known)) = (&input, known) {
-            known.in_progress.inputs.add(number, input, None, now);
+        if let (PeerEvent::Ngap { .. }, Some(known)) = (&envelope.event, known) {
+            known.in_progress.inputs.add(envelope.number, envelope, None, now);
         }
         Ok(())
     }

@@ -5,7 +5,7 @@ use crate::placement::balance::BalancerId;
 use crate::placement::balance::map::{BucketMap, SliceBuckets};
 use crate::placement::balance::ring::WeightedHost;
 use crate::placement::balance::steer::Policy;
-use crate::placement::message::{ToBalancer, ToController};
+use crate::placement::message::{HostNotice, PeerEvent, RanOutput, ToBalancer, ToController};
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 use vireo_types::{Bucket, Duration, Ltmsi, Seid};
@@ -58,12 +58,15 @@ impl Output for Recorder {
         self.closed.push(reason);
     }
 
-    fn execute(&mut self, _: HostId, message: &ToBalancer<'_>) {
-        self.executed.push(match message {
-            ToBalancer::Sync { number } => *number,
-            ToBalancer::Ngap { key, .. } | ToBalancer::Pfcp { key, .. } => *key,
+    fn execute(&mut self, _: HostId, output: RanOutput) {
+        self.executed.push(match output {
+            RanOutput::Ngap { key, .. } | RanOutput::Pfcp { key, .. } => key,
             _ => 0,
         });
+    }
+
+    fn reach_barrier(&mut self, _: HostId, number: u64) {
+        self.executed.push(number);
     }
 
     fn notify(&mut self, notice: Notice<'_>) {
@@ -112,18 +115,15 @@ impl Fixture {
     /// Passes a PFCP message about a UE.
     fn pfcp(&mut self, ue: Ltmsi) {
         let (upf, seid) = ((Ipv4Addr::LOCALHOST, 8805).into(), Seid::new(ue, 1, 1));
-        self.on(Input::Event(HostInput::Pfcp { upf, seid, request: true, message: vec![1] }));
+        self.on(Input::Event(PeerEvent::Pfcp { upf, seid, request: true, message: vec![1] }));
     }
 
     /// Takes the inputs sent since the last call: connection, number, and true if the host answers.
     fn take_inputs(&mut self) -> Vec<(u64, u64, bool)> {
         let input = |(connection, octets): (ConnectionId, Vec<u8>)| {
-            let decoded = match postcard::from_bytes(&octets).expect("a message") {
-                ToHost::Ngap { number, answers, .. } => (number, answers),
-                ToHost::Pfcp { number, .. } => (number, true),
-                _ => return None,
-            };
-            Some((connection.0, decoded.0, decoded.1))
+            let ToHost::Event(envelope) = postcard::from_bytes(&octets).expect("a message") else { return None };
+            let is_message = matches!(envelope.event, PeerEvent::Ngap { .. } | PeerEvent::Pfcp { .. });
+            is_message.then_some((connection.0, envelope.number, envelope.answers))
         };
         std::mem::take(&mut self.output.sent).into_iter().filter_map(input).collect()
     }
@@ -159,9 +159,9 @@ fn golden(name: &str) -> Vec<u8> {
     hex::decode(line).expect("octets")
 }
 
-fn ng_setup() -> HostInput {
+fn ng_setup() -> PeerEvent {
     let pdu = golden("NGSetupRequest");
-    HostInput::Ngap { assoc: ASSOC, view: n2::peek(&pdu).ok(), bucket: None, pdu }
+    PeerEvent::Ngap { assoc: ASSOC, view: n2::peek(&pdu).ok(), pdu }
 }
 
 #[test]
@@ -188,7 +188,7 @@ fn completed_input_is_not_redelivered() {
     let mut fixture = Fixture::new(&[1, 2]);
     fixture.pfcp(fixture.ue_of(1));
     let number = fixture.take_inputs()[0].1;
-    fixture.message(1, ToBalancer::Done { number });
+    fixture.message(1, ToBalancer::Notice(HostNotice::Done { number }));
     fixture.on(Input::Map(Box::new(map(2, &[2]))));
     assert_eq!(fixture.take_inputs(), []);
 }
@@ -210,11 +210,11 @@ fn inputs_wait_in_order_for_room() {
 #[test]
 fn removed_host_is_fenced_except_for_barriers() {
     let mut fixture = Fixture::new(&[1, 2]);
-    let ngap = |key| ToBalancer::Ngap { assoc: ASSOC, ue: None, key, pdu: &[] };
+    let ngap = |key| ToBalancer::Output(Cow::Owned(RanOutput::Ngap { assoc: ASSOC, ue: None, key, pdu: Vec::new() }));
     fixture.message(1, ngap(11));
     fixture.on(Input::Map(Box::new(map(2, &[2]))));
     fixture.message(1, ngap(12));
-    fixture.message(1, ToBalancer::Sync { number: 3 });
+    fixture.message(1, ToBalancer::Barrier { number: 3 });
     assert_eq!(fixture.output.executed, [11, 3]);
     fixture.output.sent.clear();
     fixture.on(Input::BarrierReached { host: HostId(1), number: 3 });
@@ -240,7 +240,7 @@ fn second_connection_of_host_is_refused() {
 fn unidentified_peer_sends_no_effects() {
     let mut fixture = Fixture::new(&[1]);
     fixture.connect(3, 3);
-    fixture.message(3, ToBalancer::Done { number: 1 });
+    fixture.message(3, ToBalancer::Notice(HostNotice::Done { number: 1 }));
     fixture.connect(4, 3);
     fixture.message(4, ToBalancer::Map(Box::new(map(1, &[3]))));
     fixture.on(Input::Connected(ConnectionId(5)));
@@ -276,7 +276,7 @@ fn silent_host_is_reported_until_heartbeat() {
 fn ng_setup_counts_when_accepted() {
     let mut fixture = Fixture::new(&[1, 2]);
     let peer = (Ipv4Addr::LOCALHOST, 38412).into();
-    fixture.on(Input::Event(HostInput::Up { assoc: ASSOC, peer }));
+    fixture.on(Input::Event(PeerEvent::Up { assoc: ASSOC, peer }));
     fixture.on(Input::Event(ng_setup()));
     assert_eq!(fixture.take_inputs().len(), 1, "one host decides");
     fixture.on(Input::NodeMessage { assoc: ASSOC, pdu: &golden("NGSetupFailure") });
@@ -310,7 +310,7 @@ fn snapshot_keeps_inputs_and_hosts() {
     let connections: Vec<u64> = snapshot.connections().map(|connection| connection.0).collect();
     assert_eq!(connections, [1, 2], "a refused peer closes its connection itself");
     fixture.machine = BalancerMachine::resume(settings(), snapshot, fixture.now);
-    fixture.message(1, ToBalancer::Back { number });
+    fixture.message(1, ToBalancer::Notice(HostNotice::ReturnInput { number }));
     fixture.on(Input::Room);
     fixture.pfcp(fixture.ue_of(2));
     assert_eq!(fixture.take_inputs(), [(1, number, true), (2, number + 1, true)]);

@@ -9,12 +9,12 @@
 //! host. UEs keep their hosts during an epoch, so no UE is missed. An audit whose epoch ends too
 //! early starts again.
 
-use super::io::{HostIo, Output};
+use super::io::HostIo;
 use super::machine::HostMachine;
 use super::replica_side::AddressAuditMessage;
 use crate::placement::balance::{BalancerId, HostId};
 use crate::placement::cluster::{ClusterMap, partition_of};
-use crate::placement::message::ToReplica;
+use crate::placement::message::{ClusterOutput, ToReplica};
 use crate::placement::replica::{BucketOwner, SlotKey};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -216,7 +216,7 @@ impl<S: SlotKey, P, I, E> HostMachine<S, P, I, E> {
         let former: Vec<u16> = assigned.filter(is_former).collect();
         let is_used = |partition| io.uses_partition(partition);
         if let Some(partitions) = self.addresses.former.report(epoch, &former, is_used) {
-            io.send(Output::PoolPartitions { epoch, partitions });
+            io.send(ClusterOutput::PoolPartitions { epoch, partitions });
         }
     }
 }

@@ -1,8 +1,9 @@
 //! Valid context of a subscriber: binding, claims, and supersession of other contexts.
 
-use super::io::{HostIo, Output, UeNotice};
+use super::io::{HostIo, UeNotice};
 use super::machine::HostMachine;
 use crate::amf::context::UeContext;
+use crate::placement::message::HostNotice;
 use crate::placement::replica::{Claim, ClaimResolution, SlotKey};
 use vireo_types::{Instant, Supi};
 
@@ -40,7 +41,7 @@ impl<S: SlotKey, P, I, E> HostMachine<S, P, I, E> {
         O: HostIo<Slot = S, Record = P, Event = E>,
     {
         if self.owner.is_some() {
-            io.send(Output::Claim(claim));
+            io.send(HostNotice::Claim(claim).into());
         }
     }
 

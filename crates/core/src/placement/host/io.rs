@@ -4,8 +4,8 @@ use super::addresses::AddressNumber;
 use crate::amf::context::UeContext;
 use crate::placement::balance::HostId;
 use crate::placement::cluster::ClusterMap;
-use crate::placement::message::ToReplica;
-use crate::placement::replica::{Claim, EffectAssociations, ReplicaAcks, ResentCommit, SlotKey, TakeoverSet};
+use crate::placement::message::{ClusterOutput, ToReplica};
+use crate::placement::replica::{EffectAssociations, ReplicaAcks, ResentCommit, SlotKey, TakeoverSet};
 use crate::step::Effect;
 use crate::subscription::AuthenticationRequest;
 use vireo_types::{AssocId, Bucket, Instant, Ltmsi, Supi};
@@ -60,33 +60,6 @@ pub enum UeNotice {
     Superseded,
     /// The RAN node of a connection does not exist.
     ConnectionLost { node: AssocId },
-}
-
-/// Message of a host to balancers or controller.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Output {
-    /// To all connected balancers: all later messages belong to this epoch.
-    Epoch { epoch: u64 },
-    /// To all connected balancers: request for an answer when all earlier messages are done.
-    Barrier { number: u64 },
-    /// To all balancers of the map, connected or not: request for an answer when the balancer has
-    /// sent all RAN nodes that it knows.
-    Introduce { number: u64 },
-    /// To the balancer of an input: its UE belongs to another host.
-    ReturnInput { number: u64 },
-    /// To the balancer of an input: its result is committed and all effects were sent.
-    Done { number: u64 },
-    /// To all other hosts: this host has the valid context of a subscriber.
-    Claim(Claim),
-    /// To the controller: a host has all copies that an epoch requires.
-    CaughtUp {
-        epoch: u64,
-        /// A replica, or this host.
-        host: HostId,
-    },
-    /// To the controller: pool partitions of former hosts from which UEs of this host have
-    /// addresses.
-    PoolPartitions { epoch: u64, partitions: Vec<u16> },
 }
 
 /// Stored UEs of a host, its connections, and the actions that the machine decides. Actions take
@@ -194,6 +167,6 @@ pub trait HostIo: ReplicaTransport {
     /// Handles that a replica entry is invalid: its UE is lost.
     fn on_invalid_entry(&mut self, ltmsi: Ltmsi);
 
-    /// Sends a message to balancers or controller.
-    fn send(&mut self, output: Output);
+    /// Sends an output to balancers or controller.
+    fn send(&mut self, output: ClusterOutput);
 }

@@ -1,13 +1,13 @@
 //! State of a host machine, and its handling of inputs.
 
 use super::addresses::LentAddresses;
-use super::io::{HostIo, Output, UeNotice};
+use super::io::{HostIo, UeNotice};
 use super::replica_side::AddressAuditMessage;
 use super::routing::InputTarget;
 use crate::placement::balance::map::BucketMap;
 use crate::placement::balance::{BalancerId, HostId};
 use crate::placement::cluster::ClusterMap;
-use crate::placement::message::ToReplica;
+use crate::placement::message::{ClusterOutput, HostNotice, ToReplica};
 use crate::placement::replica::{
     BarrierResult, BucketOwner, Claim, Claims, Commit, InputDisposition, ReplicaAcks, ReplicaUpdate, SlotKey,
     WatermarkUpdate,
@@ -182,7 +182,7 @@ impl<S: SlotKey, P, I, E> HostMachine<S, P, I, E> {
             Input::LeaveGranted => self.last_barrier = self.barrier(io),
             Input::WatermarkDue => {
                 let number = self.owner.as_mut().and_then(BucketOwner::request_watermark);
-                number.into_iter().for_each(|number| io.send(Output::Barrier { number }));
+                number.into_iter().for_each(|number| io.send(ClusterOutput::Barrier { number }));
             }
             Input::Poll => self.poll(now, io),
         }
@@ -201,11 +201,11 @@ impl<S: SlotKey, P, I, E> HostMachine<S, P, I, E> {
         self.audit_addresses(io);
         let Some(owner) = &mut self.owner else { return };
         if let Some(number) = owner.request_nodes() {
-            io.send(Output::Introduce { number });
+            io.send(ClusterOutput::Introduce { number });
         }
         let epoch = owner.map().map_or(0, BucketMap::epoch);
         for host in owner.caught_up(&*io) {
-            io.send(Output::CaughtUp { epoch, host });
+            io.send(ClusterOutput::CaughtUp { epoch, host });
         }
     }
 
@@ -215,7 +215,7 @@ impl<S: SlotKey, P, I, E> HostMachine<S, P, I, E> {
         O: HostIo<Slot = S, Record = P, Event = E>,
     {
         let number = self.owner.as_mut()?.next_barrier();
-        io.send(Output::Barrier { number });
+        io.send(ClusterOutput::Barrier { number });
         Some(number)
     }
 
@@ -241,9 +241,9 @@ impl<S: SlotKey, P, I, E> HostMachine<S, P, I, E> {
         };
         match disposition {
             InputDisposition::HoldBack => self.waiting.push_back(input),
-            InputDisposition::Return => io.send(Output::ReturnInput { number }),
+            InputDisposition::Return => io.send(HostNotice::ReturnInput { number }.into()),
             InputDisposition::Process if numbered && self.committed.contains(&number) => {
-                io.send(Output::Done { number });
+                io.send(HostNotice::Done { number }.into());
             }
             InputDisposition::Process => return Some(input),
         }
@@ -344,7 +344,7 @@ impl<S: SlotKey, P, I, E> HostMachine<S, P, I, E> {
             return;
         }
         let Some(owner) = &mut self.owner else { return };
-        io.send(Output::Epoch { epoch: map.buckets.epoch() });
+        io.send(ClusterOutput::Epoch { epoch: map.buckets.epoch() });
         // After this call copies of a dead host are refused, and its UEs belong to this host.
         let set = io.apply_map(map);
         let hosts: Vec<HostId> = map.hosts.iter().map(|(host, _)| *host).collect();
@@ -355,7 +355,7 @@ impl<S: SlotKey, P, I, E> HostMachine<S, P, I, E> {
             // The previous relay may have died with unsent claims.
             self.repeat_claims(now, io);
         }
-        barrier.into_iter().for_each(|number| io.send(Output::Barrier { number }));
+        barrier.into_iter().for_each(|number| io.send(ClusterOutput::Barrier { number }));
         for (ltmsi, event) in std::mem::take(&mut self.deferred) {
             self.post(ltmsi, event, io);
         }

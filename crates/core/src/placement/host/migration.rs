@@ -1,10 +1,10 @@
 //! Migration of buckets to live hosts: quiescence and handoff.
 
-use super::io::{HostIo, Output, StepOutbox};
+use super::io::{HostIo, StepOutbox};
 use super::machine::HostMachine;
 use super::reconcile::stored_commit;
 use crate::amf::context::EncodedContext;
-use crate::placement::message::ToReplica;
+use crate::placement::message::{ClusterOutput, ToReplica};
 use crate::placement::replica::{BucketOwner, MigratedBuckets, ReplicaUpdate, SlotKey};
 
 impl<S: SlotKey, P, I, E> HostMachine<S, P, I, E> {
@@ -37,7 +37,7 @@ impl<S: SlotKey, P, I, E> HostMachine<S, P, I, E> {
         let Some(owner) = &mut self.owner else { return };
         if is_quiesced {
             let number = owner.quiesce();
-            io.send(Output::Barrier { number });
+            io.send(ClusterOutput::Barrier { number });
         } else {
             owner.resume_ending(busy);
         }

@@ -29,7 +29,7 @@ mod tests;
 
 pub use addresses::AddressNumber;
 pub use copy_queue::CopyQueue;
-pub use io::{HostIo, Output, ReplicaTransport, StepOutbox, StoredUe, UeNotice};
+pub use io::{HostIo, ReplicaTransport, StepOutbox, StoredUe, UeNotice};
 pub use machine::{HostLimits, HostMachine, Input};
 pub use replica_side::{AddressAuditMessage, Received, receive};
 pub use routing::{InputTarget, NamedUe, named_ue};

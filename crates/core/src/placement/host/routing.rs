@@ -5,6 +5,7 @@
 use crate::amf::engine;
 use crate::amf::n2::{self, Fault, Route, ShallowView, UeMessage};
 use crate::config::CoreConfig;
+use crate::placement::message::{Envelope, PeerEvent};
 use vireo_types::{AmfUeNgapId, Bucket, RanUeNgapId, Tmsi};
 
 /// UE that an NGAP message names.
@@ -59,6 +60,23 @@ pub enum InputTarget {
 }
 
 impl InputTarget {
+    /// Returns the target of an event of a RAN node or UPF; `None` if it needs no admission.
+    pub fn from_envelope(envelope: &Envelope) -> Option<Self> {
+        match &envelope.event {
+            PeerEvent::Up { .. } => Some(InputTarget::Introduction),
+            PeerEvent::Ngap { view, .. } => {
+                Some(InputTarget::from_ngap(view.as_ref(), envelope.number, envelope.bucket))
+            }
+            PeerEvent::Pfcp { seid, .. } | PeerEvent::PfcpTimeout { seid } => {
+                Some(InputTarget::Bucket(seid.ltmsi().bucket()))
+            }
+            PeerEvent::Down { .. } | PeerEvent::Undelivered { .. } | PeerEvent::UpfLost { .. } => {
+                Some(InputTarget::Node)
+            }
+            PeerEvent::Alive { .. } | PeerEvent::Upf { .. } => None,
+        }
+    }
+
     /// Returns the target of an NGAP message with a balancer's input number (0 = none). `view` is
     /// absent for an invalid message. `bucket` selected this host for a first message.
     pub fn from_ngap(view: Option<&ShallowView>, number: u64, bucket: Option<Bucket>) -> Self {

@@ -6,7 +6,7 @@ use crate::placement::balance::map::{BucketMap, SliceBuckets};
 use crate::placement::balance::ring::WeightedHost;
 use crate::placement::balance::{BalancerId, HostId};
 use crate::placement::cluster::ClusterMap;
-use crate::placement::message::ToReplica;
+use crate::placement::message::{ClusterOutput, HostNotice, ToReplica};
 use crate::placement::replica::{
     Ack, BucketOwner, Claim, Claims, Commit, EffectAssociations, Mode, ReplicaAcks, ReplicaStore, ReplicaUpdate,
     ReplicationConfig, ResentCommit, TakeoverSet,
@@ -56,7 +56,7 @@ struct Io {
     ues: BTreeMap<u32, (Ltmsi, Vec<u8>)>,
     subscribers: BTreeMap<u64, u32>,
     nodes: BTreeSet<AssocId>,
-    sent: Vec<Output>,
+    sent: Vec<ClusterOutput>,
     copies: RefCell<Vec<(HostId, Vec<u8>)>>,
     posted: Vec<(u32, UeNotice)>,
     repeated: Vec<(Option<u32>, Outbox)>,
@@ -82,7 +82,7 @@ impl Io {
 
     fn barriers(&mut self) -> Vec<u64> {
         let barriers = std::mem::take(&mut self.sent).into_iter().filter_map(|output| match output {
-            Output::Barrier { number } | Output::Introduce { number } => Some(number),
+            ClusterOutput::Barrier { number } | ClusterOutput::Introduce { number } => Some(number),
             _ => None,
         });
         barriers.collect()
@@ -227,7 +227,7 @@ impl HostIo for Io {
         panic!("the entry of {ltmsi:?} is valid");
     }
 
-    fn send(&mut self, output: Output) {
+    fn send(&mut self, output: ClusterOutput) {
         self.sent.push(output);
     }
 }
@@ -325,19 +325,19 @@ fn takeover_repeats_effects_and_drops_inputs() {
     copy(&mut io, 1, &ue(ltmsi, None), &outbox);
     let target = (71, InputTarget::Bucket(ltmsi.bucket()));
     assert_eq!(machine.admit(71, target, &mut io), None);
-    assert_eq!(io.sent.pop(), Some(Output::ReturnInput { number: 71 }));
+    assert_eq!(io.sent.pop(), Some(HostNotice::ReturnInput { number: 71 }.into()));
     adopt(&mut machine, &mut io, map(first.next(&slices(&[(OWN, 1.0)])), &[OWN]));
     let slot = io.slot_of(ltmsi).unwrap();
     assert_eq!(io.repeated, [(Some(slot), outbox)]);
     assert_eq!(io.slot_of_subscriber(supi), Some(slot));
-    assert!(io.sent.contains(&Output::Claim(Claim { supi, ue: ltmsi, at: NOW })));
+    assert!(io.sent.contains(&HostNotice::Claim(Claim { supi, ue: ltmsi, at: NOW }).into()));
     assert!(machine.released_inputs().is_some_and(|inputs| inputs.is_empty()) && machine.released_inputs().is_none());
     assert_eq!(machine.admit(71, target, &mut io), None);
-    assert_eq!(io.sent.pop(), Some(Output::Done { number: 71 }));
+    assert_eq!(io.sent.pop(), Some(HostNotice::Done { number: 71 }.into()));
     let later = (79, InputTarget::Bucket(ltmsi.bucket()));
     assert_eq!(machine.admit(79, later, &mut io), Some(79));
     machine.on(Input::ReportDue, NOW, &mut io);
-    assert_eq!(io.sent.pop(), Some(Output::PoolPartitions { epoch: 2, partitions: vec![0] }));
+    assert_eq!(io.sent.pop(), Some(ClusterOutput::PoolPartitions { epoch: 2, partitions: vec![0] }));
 }
 
 #[test]
@@ -353,7 +353,7 @@ fn ue_of_unknown_node_waits_and_becomes_idle() {
     let target = |number| (number, InputTarget::Bucket(ltmsi.bucket()));
     assert_eq!([8, 9].map(|number| machine.admit(number, target(number), &mut io)), [None; 2]);
     assert_eq!(machine.admit(10, target(10), &mut io), None, "there is no room for a third one");
-    assert_eq!(io.sent.pop(), Some(Output::ReturnInput { number: 10 }));
+    assert_eq!(io.sent.pop(), Some(HostNotice::ReturnInput { number: 10 }.into()));
     machine.on(Input::Poll, NOW, &mut io);
     reply(&mut machine, &mut io);
     let slot = io.slot_of(ltmsi).unwrap();
@@ -420,7 +420,7 @@ fn leaving_host_is_done_after_its_last_barrier() {
     let (mut machine, _) = member(&mut io);
     machine.on(Input::LeaveGranted, NOW, &mut io);
     let number = machine.last_barrier().unwrap();
-    assert_eq!(io.sent.pop(), Some(Output::Barrier { number }));
+    assert_eq!(io.sent.pop(), Some(ClusterOutput::Barrier { number }));
     machine.on(Input::BarrierReply { number: number - 1, is_whole: true }, NOW, &mut io);
     assert!(!machine.has_left());
     machine.on(Input::BarrierReply { number, is_whole: true }, NOW, &mut io);

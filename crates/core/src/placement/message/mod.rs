@@ -5,8 +5,12 @@
 
 mod balancer;
 mod controller;
+mod event;
+mod output;
 mod replica;
 
-pub use balancer::{AssociationOwner, PoolLoad, ToBalancer, ToHost};
+pub use balancer::{AssociationOwner, BalancerNotice, PoolLoad, ToBalancer, ToHost};
 pub use controller::{BalancerAssignment, ToController, ToMember, Welcome};
+pub use event::{Envelope, PeerEvent};
+pub use output::{ClusterOutput, HostNotice, RanOutput};
 pub use replica::{ToOwner, ToReplica};

@@ -12,8 +12,8 @@ use std::rc::Rc;
 use vireo_core::amf::context::{EncodedContext, UeContext};
 use vireo_core::placement::balance::HostId;
 use vireo_core::placement::cluster::ClusterMap;
-use vireo_core::placement::host::{AddressNumber, HostIo, Output, ReplicaTransport, StepOutbox, StoredUe, UeNotice};
-use vireo_core::placement::message::ToReplica;
+use vireo_core::placement::host::{AddressNumber, HostIo, ReplicaTransport, StepOutbox, StoredUe, UeNotice};
+use vireo_core::placement::message::{ClusterOutput, HostNotice, ToReplica};
 use vireo_core::placement::replica::{EffectAssociations, ReplicaAcks, ResentCommit, TakeoverSet};
 use vireo_core::step::Effect;
 use vireo_core::subscription::AuthenticationRequest;
@@ -239,28 +239,34 @@ impl HostIo for Io<'_> {
         self.wires.oracle.record_violation(Violation::Baseless);
     }
 
-    fn send(&mut self, output: Output) {
+    fn send(&mut self, output: ClusterOutput) {
         let Io { host, wires } = self;
         match output {
-            Output::Epoch { .. } => match (host.balancer, &host.map) {
+            ClusterOutput::Epoch { .. } => match (host.balancer, &host.map) {
                 // Later messages follow this map.
                 (Some(at), Some(map)) => wires.send(at, Message::Map(Rc::clone(map))),
                 _ => host.connect(wires),
             },
-            Output::Barrier { number } => host.send_to_balancer(wires, Message::Sync(number)),
-            Output::Introduce { number } if wires.is(Mutation::NodesNotAwaited) => host.unawaited.push(number),
-            Output::Introduce { number } => {
+            ClusterOutput::Barrier { number } => host.send_to_balancer(wires, Message::Sync(number)),
+            ClusterOutput::Introduce { number } if wires.is(Mutation::NodesNotAwaited) => host.unawaited.push(number),
+            ClusterOutput::Introduce { number } => {
                 host.introductions.insert(number);
                 host.send_to_balancer(wires, Message::Sync(number));
             }
-            Output::ReturnInput { number } => host.send_to_balancer(wires, Message::Back(number)),
-            Output::Done { number } => host.send_to_balancer(wires, Message::Done(number)),
-            Output::Claim(claim) => host.send_to_balancer(wires, Message::Claim(claim)),
-            Output::PoolPartitions { .. } => {}
-            Output::CaughtUp { epoch, host: replica } => {
+            ClusterOutput::Notice(notice) => match notice {
+                HostNotice::ReturnInput { number } => host.send_to_balancer(wires, Message::Back(number)),
+                HostNotice::Done { number } => host.send_to_balancer(wires, Message::Done(number)),
+                HostNotice::Claim(claim) => host.send_to_balancer(wires, Message::Claim(claim)),
+                HostNotice::ReturnAddress { .. } | HostNotice::Node(_) => {}
+            },
+            ClusterOutput::CaughtUp { epoch, host: replica } => {
                 host.caught_up.push((epoch, replica));
                 wires.send(host.controller, Message::CaughtUp { epoch, host: replica });
             }
+            ClusterOutput::PoolPartitions { .. }
+            | ClusterOutput::Report { .. }
+            | ClusterOutput::UnreachablePeers(_)
+            | ClusterOutput::Leave => {}
         }
     }
 }
