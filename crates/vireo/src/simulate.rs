@@ -154,19 +154,19 @@ fn faults((first, last): (u64, u64), ack: Ack) -> Result<(), Failure> {
         sum.procedures += outcome.procedures;
         sum.faults += outcome.faults;
         sum.failures += outcome.failures;
-        (sum.taken, sum.handed) = (sum.taken + outcome.taken, sum.handed + outcome.handed);
+        (sum.taken_over, sum.migrated) = (sum.taken_over + outcome.taken_over, sum.migrated + outcome.migrated);
         if first == last {
             outcome.story.iter().for_each(|(at_us, what)| println!("{:9.3} s  {what}", *at_us as f64 / 1e6));
         }
-        if let Some((at_us, what)) = outcome.broken {
+        if let Some((at_us, what)) = outcome.violation {
             println!("seed {seed}, at {:.3} s: {what}; again by: {}", at_us as f64 / 1e6, again(seed));
             broken.push(seed);
         }
     }
-    let campaign::Campaign { procedures, faults, failures, taken, handed, .. } = sum;
+    let campaign::Campaign { procedures, faults, failures, taken_over, migrated, .. } = sum;
     println!(
-        "{worlds} worlds: {procedures} procedures, {faults} faults, {failures} hosts taken for dead, {taken} UEs taken over, \
-         {handed} handed over, {} worlds broken",
+        "{worlds} worlds: {procedures} procedures, {faults} faults, {failures} hosts taken for dead, {taken_over} UEs taken over, \
+         {migrated} handed over, {} worlds broken",
         broken.len()
     );
     match broken.first() {
@@ -181,7 +181,7 @@ fn self_check((first, last): (u64, u64)) -> Result<(), Failure> {
     for mutation in campaign::Mutation::ALL {
         let setup = campaign::Setup { mutation: Some(mutation), ..campaign::Setup::default() };
         let found = campaign::first_violation(first..=last, setup);
-        match found.as_ref().and_then(|campaign| campaign.broken.map(|broken| (campaign.seed, broken))) {
+        match found.as_ref().and_then(|campaign| campaign.violation.map(|broken| (campaign.seed, broken))) {
             Some((seed, (at_us, what))) => {
                 println!("{mutation:?}: detected by seed {seed}, at {:.3} s: {what}", at_us as f64 / 1e6);
             }

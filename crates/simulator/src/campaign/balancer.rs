@@ -1,8 +1,8 @@
 //! Balancer of the campaign: [`BalancerMachine`] with simulated I/O.
 
-use super::Mutation;
 use super::controller::BEAT;
 use super::message::{Input, Message};
+use super::mutation::Mutation;
 use super::network::{ConnectionEnd, Due, Event, Network, Process};
 use super::ran::{self, RanEvent};
 use std::borrow::Cow;
@@ -44,7 +44,7 @@ pub(super) struct Balancer {
 }
 
 /// Output side of the machine.
-struct Wires<'a> {
+struct BalancerIo<'a> {
     network: &'a mut Network,
     ends: &'a mut Ends,
     controller: ConnectionEnd,
@@ -52,7 +52,7 @@ struct Wires<'a> {
     executed: Option<HostId>,
 }
 
-impl Output for Wires<'_> {
+impl Output for BalancerIo<'_> {
     fn has_room(&self, _: ConnectionId) -> bool {
         true
     }
@@ -65,7 +65,7 @@ impl Output for Wires<'_> {
 
     fn send_controller(&mut self, message: &ToController) {
         if let ToController::SilentHosts(hosts) = message {
-            self.network.send(self.controller, Message::Unheard(hosts.clone()));
+            self.network.send(self.controller, Message::SilentHosts(hosts.clone()));
         }
     }
 
@@ -85,17 +85,17 @@ impl Output for Wires<'_> {
 
     fn notify(&mut self, notice: Notice<'_>) {
         if let Notice::MapAdopted { map, .. } = notice {
-            self.network.oracle.goes_by(&map.buckets);
+            self.network.oracle.on_map(&map.buckets);
         }
     }
 }
 
 impl Balancer {
-    pub(super) fn new(wires: &mut Network, controller: Process) -> Self {
-        let process = wires.spawn();
-        let end = wires.open(process, controller);
-        wires.send(end, Message::JoinBalancer(None));
-        wires.due(process, BEAT, Due::Tick);
+    pub(super) fn new(network: &mut Network, controller: Process) -> Self {
+        let process = network.spawn();
+        let end = network.open(process, controller);
+        network.send(end, Message::JoinBalancer(None));
+        network.due(process, BEAT, Due::Tick);
         let early = (0..ran::GNBS).map(|gnb| PeerEvent::Up { assoc: ran::assoc(gnb), peer: ran::address(gnb) });
         Balancer {
             process,
@@ -111,37 +111,37 @@ impl Balancer {
     fn on(&mut self, network: &mut Network, input: balancer::Input<'_>) -> Option<HostId> {
         let now = network.time(self.process);
         let (_, machine) = self.member.as_mut()?;
-        let mut wires = Wires { network, ends: &mut self.ends, controller: self.controller, executed: None };
-        machine.on(input, now, &mut wires);
-        wires.executed
+        let mut io = BalancerIo { network, ends: &mut self.ends, controller: self.controller, executed: None };
+        machine.on(input, now, &mut io);
+        io.executed
     }
 
-    pub(super) fn on_message(&mut self, wires: &mut Network, at: ConnectionEnd, message: Message) {
+    pub(super) fn on_message(&mut self, network: &mut Network, at: ConnectionEnd, message: Message) {
         match message {
-            Message::Seat(balancer, secrets) => self.on_joined(wires, balancer, secrets),
+            Message::Assignment(balancer, secrets) => self.on_joined(network, balancer, secrets),
             Message::Map(map) if at == self.controller => {
-                self.on(wires, balancer::Input::Map(Box::new((*map).clone())));
+                self.on(network, balancer::Input::Map(Box::new((*map).clone())));
             }
             _ if at == self.controller => {}
-            message => self.on_host_message(wires, at, &message),
+            message => self.on_host_message(network, at, &message),
         }
-        self.on(wires, balancer::Input::Room);
+        self.on(network, balancer::Input::Room);
     }
 
-    fn on_joined(&mut self, wires: &mut Network, balancer: BalancerId, secrets: Secrets) {
+    fn on_joined(&mut self, network: &mut Network, balancer: BalancerId, secrets: Secrets) {
         if self.member.is_none() {
-            let machine = BalancerMachine::new(settings(wires, balancer, &secrets), wires.time(self.process));
+            let machine = BalancerMachine::new(settings(network, balancer, &secrets), network.time(self.process));
             self.member = Some((secrets, machine));
             for input in std::mem::take(&mut self.early) {
-                self.on(wires, balancer::Input::Event(input));
+                self.on(network, balancer::Input::Event(input));
             }
         }
-        wires.send(self.controller, Message::Ready);
+        network.send(self.controller, Message::Ready);
     }
 
     /// Replaces the process by another one that inherits its connections (hot restart).
-    pub(super) fn restart(&mut self, wires: &mut Network) {
-        let now = wires.time(self.process);
+    pub(super) fn restart(&mut self, network: &mut Network) {
+        let now = network.time(self.process);
         let Some((secrets, machine)) = self.member.take() else { return };
         let octets = postcard::to_stdvec(&machine.snapshot(now)).unwrap_or_default();
         let snapshot: Option<Snapshot> = postcard::from_bytes(&octets).ok();
@@ -150,31 +150,31 @@ impl Balancer {
     }
 
     /// Handles the end of a connection.
-    pub(super) fn on_disconnect(&mut self, wires: &mut Network, at: ConnectionEnd) {
+    pub(super) fn on_disconnect(&mut self, network: &mut Network, at: ConnectionEnd) {
         let connection = number(at);
         // The next heartbeat reconnects the controller.
         if self.ends.remove(&connection).is_some() {
             self.hosts.remove(&connection);
-            self.on(wires, balancer::Input::Disconnected(connection));
+            self.on(network, balancer::Input::Disconnected(connection));
         }
     }
 
-    pub(super) fn is_due(&mut self, wires: &mut Network, _: &Due) {
-        if !wires.is_open(self.controller) {
-            self.controller = wires.open(self.process, Process(0));
+    pub(super) fn is_due(&mut self, network: &mut Network, _: &Due) {
+        if !network.is_open(self.controller) {
+            self.controller = network.open(self.process, Process(0));
             let past = self.member.as_ref().map(|(secrets, machine)| {
                 let record = DurableState { secrets: *secrets, map: machine.map().cloned() };
                 Box::new(RejoinInfo { id: machine.settings().balancer, record })
             });
-            wires.send(self.controller, Message::JoinBalancer(past));
+            network.send(self.controller, Message::JoinBalancer(past));
         }
-        wires.send(self.controller, Message::Beat);
-        self.on(wires, balancer::Input::Tick { controller_silent: false });
-        wires.due(self.process, BEAT, Due::Tick);
+        network.send(self.controller, Message::Beat);
+        self.on(network, balancer::Input::Tick { controller_silent: false });
+        network.due(self.process, BEAT, Due::Tick);
     }
 
     /// Handles a message of a gNB or of the UPF.
-    pub(super) fn on_ran_or_upf_message(&mut self, wires: &mut Network, input: Input) {
+    pub(super) fn on_ran_or_upf_message(&mut self, network: &mut Network, input: Input) {
         let event = match input {
             Input::Ngap { assoc, pdu, .. } => PeerEvent::Ngap { assoc, view: n2::peek(&pdu).ok(), pdu: pdu.to_vec() },
             Input::Pfcp { seid, message } => {
@@ -182,27 +182,27 @@ impl Balancer {
             }
         };
         match self.member {
-            Some(_) => _ = self.on(wires, balancer::Input::Event(event)),
+            Some(_) => _ = self.on(network, balancer::Input::Event(event)),
             None => self.early.push_back(event),
         }
     }
 
     /// Handles a message of a host, and executes it if the machine decides so.
-    fn on_host_message(&mut self, wires: &mut Network, at: ConnectionEnd, message: &Message) {
+    fn on_host_message(&mut self, network: &mut Network, at: ConnectionEnd, message: &Message) {
         let connection = number(at);
         if self.ends.insert(connection, at).is_none() {
-            self.on(wires, balancer::Input::Connected(connection));
+            self.on(network, balancer::Input::Connected(connection));
         }
         if let Message::Host(host) = message {
             self.hosts.insert(connection, *host);
         }
-        let Some(sent) = from_host(message, wires.is(Mutation::RepeatsSent)) else { return };
-        let mut host = self.on(wires, balancer::Input::Message { connection, message: sent });
-        if wires.is(Mutation::FenceIgnored) && self.is_fenced(connection) {
+        let Some(sent) = from_host(message, network.is(Mutation::RepeatsSent)) else { return };
+        let mut host = self.on(network, balancer::Input::Message { connection, message: sent });
+        if network.is(Mutation::FenceIgnored) && self.is_fenced(connection) {
             host = self.hosts.get(&connection).copied();
         }
         if let Some(host) = host {
-            self.execute(wires, host, message);
+            self.execute(network, host, message);
         }
     }
 
@@ -211,43 +211,43 @@ impl Balancer {
         self.member.as_ref().is_some_and(|(_, machine)| machine.host_of(connection).is_none())
     }
 
-    fn execute(&mut self, wires: &mut Network, host: HostId, message: &Message) {
-        let acts = |wires: &mut Network, bucket: Option<Bucket>| {
-            bucket.into_iter().for_each(|bucket| wires.oracle.on_host_output(host, bucket));
+    fn execute(&mut self, network: &mut Network, host: HostId, message: &Message) {
+        let acts = |network: &mut Network, bucket: Option<Bucket>| {
+            bucket.into_iter().for_each(|bucket| network.oracle.on_host_output(host, bucket));
         };
         match message {
             Message::Sync(number) => {
-                self.on(wires, balancer::Input::BarrierReached { host, number: *number });
+                self.on(network, balancer::Input::BarrierReached { host, number: *number });
             }
             Message::Ngap { assoc, ue, key, counts, pdu } => {
-                acts(wires, ue.map(|ue| ue.bucket()));
-                wires.oracle.on_effect(*key, pdu, *counts);
+                acts(network, ue.map(|ue| ue.bucket()));
+                network.oracle.on_effect(*key, pdu, *counts);
                 if ue.is_none() {
-                    self.on(wires, balancer::Input::NodeMessage { assoc: *assoc, pdu });
+                    self.on(network, balancer::Input::NodeMessage { assoc: *assoc, pdu });
                 }
-                ran::down(wires, *assoc, Rc::clone(pdu));
+                ran::down(network, *assoc, Rc::clone(pdu));
             }
             Message::Stale { assoc, ran, ue, pdu, .. } => {
-                acts(wires, Some(ue.bucket()));
+                acts(network, Some(ue.bucket()));
                 let (assoc, ran, pdu) = (*assoc, *ran, Rc::clone(pdu));
-                wires.clock.after(0, Event::Ran(RanEvent::Stale { assoc, ran, pdu }));
+                network.clock.after(0, Event::Ran(RanEvent::Stale { assoc, ran, pdu }));
             }
             Message::Pfcp { key, seid, message } => {
-                acts(wires, seid.map(|seid| seid.ltmsi().bucket()));
-                let (after, key, seid) = (wires.delay(), *key, *seid);
-                wires.clock.after(after, Event::Ran(RanEvent::Pfcp { key, seid, message: Rc::clone(message) }));
+                acts(network, seid.map(|seid| seid.ltmsi().bucket()));
+                let (after, key, seid) = (network.delay(), *key, *seid);
+                network.clock.after(after, Event::Ran(RanEvent::Pfcp { key, seid, message: Rc::clone(message) }));
             }
             _ => {}
         }
     }
 }
 
-fn settings(wires: &Network, balancer: BalancerId, secrets: &Secrets) -> Settings {
+fn settings(network: &Network, balancer: BalancerId, secrets: &Secrets) -> Settings {
     Settings {
         balancer,
         tmsi_key: secrets.tmsi_key,
         policy: Policy::SkewedCh,
-        core: (*wires.config).clone(),
+        core: (*network.config).clone(),
         objectives: vec![[OBJECTIVE; NfKind::ALL.len()]; SLICES - 1],
         stale: Duration::from_secs(1),
         misses: MISSES,
@@ -280,7 +280,7 @@ fn for_host(message: &ToHost<'_>) -> Option<Message> {
                 PeerEvent::Pfcp { seid, message, .. } => Input::Pfcp { seid: *seid, message: message[..].into() },
                 _ => return None,
             };
-            Message::Give { number: envelope.number, input }
+            Message::Input { number: envelope.number, input }
         }
         ToHost::Notice(BalancerNotice::Claimed(claim)) => Message::Claimed(*claim),
         ToHost::BarrierReply { number } => Message::Synced(*number),

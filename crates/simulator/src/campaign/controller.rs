@@ -102,8 +102,8 @@ impl Output for Wires<'_> {
 }
 
 impl Controller {
-    pub(super) fn new(wires: &mut Network, hosts: usize, replication: ReplicationConfig) -> Self {
-        let process = wires.spawn();
+    pub(super) fn new(network: &mut Network, hosts: usize, replication: ReplicationConfig) -> Self {
+        let process = network.spawn();
         let settings = ControllerSettings {
             hosts,
             most_hosts: PARTITIONS,
@@ -117,21 +117,21 @@ impl Controller {
             listens: Duration(0),
             alone: false,
         };
-        let machine = new_machine(wires, process, settings.clone(), None);
-        wires.due(process, TICK, Due::Tick);
+        let machine = new_machine(network, process, settings.clone(), None);
+        network.due(process, TICK, Due::Tick);
         Controller { process, machine, settings, store: None, ends: BTreeMap::new(), evicted_hosts: 0 }
     }
 
     /// Replaces a dead controller by a new one, which loads the state from the store. Without the
     /// store it learns the cluster from members.
-    pub(super) fn restart(&mut self, wires: &mut Network, has_store: bool) {
+    pub(super) fn restart(&mut self, network: &mut Network, has_store: bool) {
         let mut settings = self.settings.clone();
         if !has_store {
             (self.store, settings.listens) = (None, LISTENS);
         }
-        self.machine = new_machine(wires, self.process, settings, self.store.clone());
+        self.machine = new_machine(network, self.process, settings, self.store.clone());
         self.ends.clear();
-        wires.due(self.process, TICK, Due::Tick);
+        network.due(self.process, TICK, Due::Tick);
     }
 
     fn map(&self) -> Option<&ClusterMap> {
@@ -160,47 +160,47 @@ impl Controller {
     }
 
     /// Starts the drain of a host.
-    pub(super) fn drain(&mut self, wires: &mut Network, host: HostId) {
-        self.on(wires, machine::Input::Drain(host));
+    pub(super) fn drain(&mut self, network: &mut Network, host: HostId) {
+        self.on(network, machine::Input::Drain(host));
     }
 
     fn on(&mut self, network: &mut Network, input: machine::Input) {
         let now = network.time(self.process);
         let (process, ends, store) = (self.process, &mut self.ends, &mut self.store);
-        let mut wires = Wires { network, process, ends, store, evicted_hosts: &mut self.evicted_hosts };
-        self.machine.on(input, now, &mut wires);
+        let mut network = Wires { network, process, ends, store, evicted_hosts: &mut self.evicted_hosts };
+        self.machine.on(input, now, &mut network);
     }
 
-    pub(super) fn on_message(&mut self, wires: &mut Network, at: ConnectionEnd, message: Message) {
+    pub(super) fn on_message(&mut self, network: &mut Network, at: ConnectionEnd, message: Message) {
         let connection = ConnectionId(at.connection as u64);
         if self.ends.insert(connection, at).is_none() {
-            self.on(wires, machine::Input::Connected(connection));
+            self.on(network, machine::Input::Connected(connection));
         }
-        self.on(wires, machine::Input::DataReceived(connection));
+        self.on(network, machine::Input::DataReceived(connection));
         let is_join = matches!(message, Message::JoinHost(_) | Message::JoinBalancer(_));
         // Real members send nothing else before the join is answered.
-        let message = from_member(message, address(wires.peer(at)));
+        let message = from_member(message, address(network.peer(at)));
         if let Some(message) = message.filter(|_| is_join || self.machine.member_of(connection).is_some()) {
-            self.on(wires, machine::Input::Message { connection, message });
+            self.on(network, machine::Input::Message { connection, message });
         }
-        self.on(wires, machine::Input::Advance);
+        self.on(network, machine::Input::Advance);
     }
 
-    pub(super) fn on_disconnect(&mut self, wires: &mut Network, at: ConnectionEnd) {
+    pub(super) fn on_disconnect(&mut self, network: &mut Network, at: ConnectionEnd) {
         let connection = ConnectionId(at.connection as u64);
         if self.ends.remove(&connection).is_some() {
-            self.on(wires, machine::Input::Disconnected(connection));
+            self.on(network, machine::Input::Disconnected(connection));
         }
-        self.on(wires, machine::Input::Advance);
+        self.on(network, machine::Input::Advance);
     }
 
-    pub(super) fn is_due(&mut self, wires: &mut Network, what: &Due) {
-        match what {
+    pub(super) fn is_due(&mut self, network: &mut Network, due: &Due) {
+        match due {
             Due::Tick => {
-                self.on(wires, machine::Input::Advance);
-                wires.due(self.process, TICK, Due::Tick);
+                self.on(network, machine::Input::Advance);
+                network.due(self.process, TICK, Due::Tick);
             }
-            Due::Written(epoch) => self.on(wires, machine::Input::Stored(*epoch)),
+            Due::Written(epoch) => self.on(network, machine::Input::Stored(*epoch)),
             _ => {}
         }
     }
@@ -208,12 +208,12 @@ impl Controller {
 
 /// Creates the machine of a controller that starts, with the state of the store if there is any.
 fn new_machine(
-    wires: &mut Network,
+    network: &mut Network,
     process: Process,
     settings: ControllerSettings,
     state: Option<DurableState>,
 ) -> ControllerMachine {
-    let now = wires.time(process);
+    let now = network.time(process);
     let connections = machine::Settings {
         heartbeat: Duration(BEAT),
         misses: MISSES,
@@ -226,7 +226,7 @@ fn new_machine(
     let controller = match state {
         Some(state) => cluster::Controller::restore(settings, state, now),
         None => {
-            let secrets = Secrets { tmsi_key: wires.random.random(), recovery: RECOVERY };
+            let secrets = Secrets { tmsi_key: network.random.random(), recovery: RECOVERY };
             cluster::Controller::new(settings, secrets, now)
         }
     };
@@ -241,12 +241,12 @@ fn for_member(message: &ToMember) -> Message {
         }
         ToMember::Assignment(assignment) => {
             let secrets = Secrets { tmsi_key: assignment.tmsi_key, recovery: assignment.recovery };
-            Message::Seat(assignment.balancer, secrets)
+            Message::Assignment(assignment.balancer, secrets)
         }
         ToMember::Refused(_) => Message::Refused,
         ToMember::Beat => Message::Beat,
         ToMember::Map(map) => Message::Map(Rc::new((**map).clone())),
-        ToMember::LeaveGranted => Message::Left,
+        ToMember::LeaveGranted => Message::LeaveGranted,
     }
 }
 
@@ -258,8 +258,8 @@ fn from_member(message: Message, address: SocketAddr) -> Option<ToController> {
         Message::Ready => ToController::Ready,
         Message::Beat => ToController::Beat,
         Message::CaughtUp { epoch, host } => ToController::CaughtUp { epoch, host },
-        Message::Unheard(hosts) => ToController::SilentHosts(hosts),
-        Message::Unreached(hosts) => ToController::UnreachablePeers(hosts),
+        Message::SilentHosts(hosts) => ToController::SilentHosts(hosts),
+        Message::UnreachablePeers(hosts) => ToController::UnreachablePeers(hosts),
         _ => return None,
     })
 }

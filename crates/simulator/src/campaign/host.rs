@@ -5,10 +5,11 @@
 
 mod host_io;
 
-use super::Mutation;
 use super::controller::{self, BEAT, SILENCE};
 use super::message::{Input, Message};
+use super::mutation::Mutation;
 use super::network::{ConnectionEnd, Due, MS, Network, Process};
+use super::oracle::Violation;
 use super::ran;
 use super::ues::{Pending, UeEvent, Ues};
 use host_io::{Io, Replicas};
@@ -26,7 +27,7 @@ use vireo_types::{AssocId, Bucket, Duration};
 const TICK: u64 = 20 * MS;
 /// Delay before a lost connection is reopened. Also the interval of reports about replicas that do
 /// not accept copies.
-const AGAIN: u64 = 100 * MS;
+const RETRY_INTERVAL: u64 = 100 * MS;
 const REPORT: u64 = 200 * MS;
 const LIMITS: HostLimits = HostLimits { pool_partitions: 1, waiting_inputs: 64, scanned_slots: 2 };
 
@@ -55,7 +56,7 @@ pub(super) struct Host {
     pub(super) process: Process,
     replication: ReplicationConfig,
     controller: ConnectionEnd,
-    controller_again: u64,
+    controller_retry_at: u64,
     ready: bool,
     /// Identity of the host in the cluster, once assigned.
     member: Option<(HostId, Secrets)>,
@@ -63,7 +64,7 @@ pub(super) struct Host {
     pub(super) machine: Option<Box<Machine>>,
     map: Option<Rc<ClusterMap>>,
     pub(super) balancer: Option<ConnectionEnd>,
-    balancer_again: u64,
+    balancer_retry_at: u64,
     peers: BTreeMap<HostId, Peer>,
     incoming: BTreeMap<ConnectionEnd, (HostId, u64)>,
     pub(super) replicas: Replicas,
@@ -82,22 +83,22 @@ pub(super) struct Host {
 }
 
 impl Host {
-    pub(super) fn new(wires: &mut Network, replication: ReplicationConfig) -> Self {
-        let process = wires.spawn();
-        let controller = wires.open(process, Process(0));
-        wires.send(controller, Message::JoinHost(None));
-        wires.due(process, TICK, Due::Tick);
+    pub(super) fn new(network: &mut Network, replication: ReplicationConfig) -> Self {
+        let process = network.spawn();
+        let controller = network.open(process, Process(0));
+        network.send(controller, Message::JoinHost(None));
+        network.due(process, TICK, Due::Tick);
         Host {
             process,
             replication,
             controller,
-            controller_again: 0,
+            controller_retry_at: 0,
             ready: false,
             member: None,
             machine: None,
             map: None,
             balancer: None,
-            balancer_again: 0,
+            balancer_retry_at: 0,
             peers: BTreeMap::new(),
             incoming: BTreeMap::new(),
             replicas: Replicas::default(),
@@ -119,11 +120,11 @@ impl Host {
     /// Lets the machine act on this host.
     pub(super) fn drive<R>(
         &mut self,
-        wires: &mut Network,
+        network: &mut Network,
         act: impl FnOnce(&mut Machine, &mut Io<'_>) -> R,
     ) -> Option<R> {
         let mut machine = self.machine.take()?;
-        let result = act(&mut machine, &mut Io { host: self, wires });
+        let result = act(&mut machine, &mut Io { host: self, network });
         self.machine = Some(machine);
         Some(result)
     }
@@ -134,58 +135,58 @@ impl Host {
     }
 
     /// Passes an input to the machine, and processes the inputs that it releases.
-    pub(super) fn on(&mut self, wires: &mut Network, input: machine::Input<'_>) {
-        let now = wires.time(self.process);
-        self.drive(wires, |machine, io| machine.on(input, now, io));
+    pub(super) fn on(&mut self, network: &mut Network, input: machine::Input<'_>) {
+        let now = network.time(self.process);
+        self.drive(network, |machine, io| machine.on(input, now, io));
         while let Some(released) = self.machine.as_mut().and_then(|machine| machine.released_inputs()) {
             for (number, input) in released {
-                self.input(wires, number, input);
+                self.input(network, number, input);
             }
-            self.drive(wires, |machine, io| machine.disconnect_unsure(io));
+            self.drive(network, |machine, io| machine.disconnect_unsure(io));
         }
         for number in std::mem::take(&mut self.unawaited) {
-            self.on(wires, machine::Input::BarrierReply { number, is_whole: true });
+            self.on(network, machine::Input::BarrierReply { number, is_whole: true });
         }
     }
 
-    pub(super) fn on_message(&mut self, wires: &mut Network, at: ConnectionEnd, message: Message) {
+    pub(super) fn on_message(&mut self, network: &mut Network, at: ConnectionEnd, message: Message) {
         match message {
-            Message::Welcome(host, secrets) => self.welcome(wires, host, secrets),
+            Message::Welcome(host, secrets) => self.welcome(network, host, secrets),
             Message::Refused => self.ended |= at == self.controller,
-            Message::Left => self.on(wires, machine::Input::LeaveGranted),
-            Message::Map(map) => self.on_map(wires, map),
-            Message::Give { number, input } => self.input(wires, number, input),
-            Message::Synced(number) => self.on_barrier_reply(wires, number),
-            Message::Claimed(claim) => self.on(wires, machine::Input::Claimed(claim)),
-            Message::ToReplica(octets) => self.on_owner_message(wires, at, &octets),
-            Message::ToOwner(message) => self.on_replica_message(wires, at, message),
+            Message::LeaveGranted => self.on(network, machine::Input::LeaveGranted),
+            Message::Map(map) => self.on_map(network, map),
+            Message::Input { number, input } => self.input(network, number, input),
+            Message::BarrierReply(number) => self.on_barrier_reply(network, number),
+            Message::Claimed(claim) => self.on(network, machine::Input::Claimed(claim)),
+            Message::ToReplica(octets) => self.on_owner_message(network, at, &octets),
+            Message::ToOwner(message) => self.on_replica_message(network, at, message),
             _ => {}
         }
-        self.advance(wires);
+        self.advance(network);
     }
 
     /// Handles the end of a connection.
-    pub(super) fn on_disconnect(&mut self, wires: &mut Network, at: ConnectionEnd) {
-        let now = wires.clock.now();
+    pub(super) fn on_disconnect(&mut self, network: &mut Network, at: ConnectionEnd) {
+        let now = network.clock.now();
         self.incoming.remove(&at);
         let last_barrier = self.machine.as_ref().and_then(|machine| machine.last_barrier());
         if at == self.controller {
-            self.controller_again = now + AGAIN;
+            self.controller_retry_at = now + RETRY_INTERVAL;
             self.ended |= last_barrier.is_some() && self.balancer.is_none();
         } else if self.balancer == Some(at) {
-            (self.balancer, self.balancer_again) = (None, now + AGAIN);
+            (self.balancer, self.balancer_retry_at) = (None, now + RETRY_INTERVAL);
             if let Some(number) = last_barrier {
                 // The balancer that would answer is gone.
-                self.on_barrier_reply(wires, number);
+                self.on_barrier_reply(network, number);
             }
         }
         for peer in self.peers.values_mut().filter(|peer| peer.at == Some(at)) {
-            (peer.at, peer.retry_at) = (None, now + AGAIN);
+            (peer.at, peer.retry_at) = (None, now + RETRY_INTERVAL);
             peer.queue.on_connection_lost();
         }
     }
 
-    fn welcome(&mut self, wires: &mut Network, host: HostId, secrets: Secrets) {
+    fn welcome(&mut self, network: &mut Network, host: HostId, secrets: Secrets) {
         let replication = self.replication;
         let (own, _) = *self.member.get_or_insert((host, secrets));
         self.ended |= own != host;
@@ -196,69 +197,69 @@ impl Host {
         };
         self.machine.get_or_insert_with(machine);
         self.store.get_or_insert_with(|| ReplicaStore::new(host));
-        self.ues.is_of(host, &secrets.tmsi_key);
+        self.ues.set_host(host, &secrets.tmsi_key);
         if std::mem::replace(&mut self.ready, true) {
-            wires.send(self.controller, Message::Ready);
+            network.send(self.controller, Message::Ready);
         } else {
-            wires.due(self.process, 5 * MS, Due::Starts);
+            network.due(self.process, 5 * MS, Due::Starts);
         }
         for (epoch, host) in &self.caught_up {
-            wires.send(self.controller, Message::CaughtUp { epoch: *epoch, host: *host });
+            network.send(self.controller, Message::CaughtUp { epoch: *epoch, host: *host });
         }
     }
 
-    pub(super) fn is_due(&mut self, wires: &mut Network, what: &Due) {
-        match what {
-            Due::Starts => wires.send(self.controller, Message::Ready),
-            Due::Tick => self.tick(wires),
-            Due::Step(slot) => self.step(wires, *slot),
-            Due::Deadline(slot) => self.deadline(wires, *slot),
+    pub(super) fn is_due(&mut self, network: &mut Network, due: &Due) {
+        match due {
+            Due::Starts => network.send(self.controller, Message::Ready),
+            Due::Tick => self.tick(network),
+            Due::Step(slot) => self.step(network, *slot),
+            Due::Deadline(slot) => self.deadline(network, *slot),
             Due::Authenticated(slot, request) => {
-                let answer = ran::home(wires, request);
-                self.deliver(wires, *slot, 0, UeEvent::Authentication(Box::new(answer)));
+                let answer = ran::authenticate(network, request);
+                self.deliver(network, *slot, 0, UeEvent::Authentication(Box::new(answer)));
             }
             Due::Written(_) => {}
         }
-        self.advance(wires);
+        self.advance(network);
     }
 
-    fn tick(&mut self, wires: &mut Network) {
-        let now = wires.clock.now();
-        wires.due(self.process, TICK, Due::Tick);
-        self.post_copies(wires);
+    fn tick(&mut self, network: &mut Network) {
+        let now = network.clock.now();
+        network.due(self.process, TICK, Due::Tick);
+        self.post_copies(network);
         let leaves = self.machine.as_ref().is_some_and(|machine| machine.last_barrier().is_some());
-        if !wires.is_open(self.controller) && now >= self.controller_again && !leaves {
-            self.controller_again = now + AGAIN;
-            self.controller = wires.open(self.process, Process(0));
+        if !network.is_open(self.controller) && now >= self.controller_retry_at && !leaves {
+            self.controller_retry_at = now + RETRY_INTERVAL;
+            self.controller = network.open(self.process, Process(0));
             let past = self.member.map(|(id, secrets)| {
                 let map = self.map.as_deref().cloned();
                 Box::new(RejoinInfo { id, record: DurableState { secrets, map } })
             });
-            wires.send(self.controller, Message::JoinHost(past));
+            network.send(self.controller, Message::JoinHost(past));
         }
         if now % WATERMARK_INTERVAL.as_micros() < TICK {
-            self.on(wires, machine::Input::WatermarkDue);
+            self.on(network, machine::Input::WatermarkDue);
         }
         if now % BEAT < TICK {
-            wires.send(self.controller, Message::Beat);
-            self.send_to_balancer(wires, Message::Beat);
+            network.send(self.controller, Message::Beat);
+            self.send_to_balancer(network, Message::Beat);
         }
-        if self.balancer.is_none() && now >= self.balancer_again {
-            self.connect(wires);
+        if self.balancer.is_none() && now >= self.balancer_retry_at {
+            self.connect(network);
         }
         let epoch = self.epoch();
         let own = self.id();
         for peer in self.peers.values_mut().filter(|peer| peer.at.is_none() && now >= peer.retry_at) {
-            peer.connect(wires, self.process, own, epoch);
+            peer.connect(network, self.process, own, epoch);
         }
         if now >= self.reported.0 + REPORT {
-            let time = wires.time(self.process);
+            let time = network.time(self.process);
             let late = |peer: &Peer| peer.queue.is_late(Duration(SILENCE), time);
             let unreached: Vec<HostId> =
                 self.peers.iter().filter(|(_, peer)| late(peer)).map(|(host, _)| *host).collect();
             let complained = std::mem::replace(&mut self.reported, (now, !unreached.is_empty())).1;
             if !unreached.is_empty() || complained {
-                wires.send(self.controller, Message::Unreached(unreached));
+                network.send(self.controller, Message::UnreachablePeers(unreached));
             }
         }
     }
@@ -268,70 +269,70 @@ impl Host {
     }
 
     /// Sends a message to the balancer, if it is connected.
-    pub(super) fn send_to_balancer(&self, wires: &mut Network, message: Message) {
+    pub(super) fn send_to_balancer(&self, network: &mut Network, message: Message) {
         if let Some(at) = self.balancer {
-            wires.send(at, message);
+            network.send(at, message);
         }
     }
 
-    fn connect(&mut self, wires: &mut Network) {
+    fn connect(&mut self, network: &mut Network) {
         let Some(((_, address), own)) = self.map.as_ref().and_then(|map| map.balancers.first()).zip(self.id()) else {
             return;
         };
-        let at = wires.open(self.process, controller::process(*address));
+        let at = network.open(self.process, controller::process(*address));
         self.balancer = Some(at);
-        wires.send(at, Message::Host(own));
+        network.send(at, Message::Host(own));
         if let Some(map) = &self.map {
-            wires.send(at, Message::Map(Rc::clone(map)));
+            network.send(at, Message::Map(Rc::clone(map)));
         }
-        self.introductions.iter().for_each(|number| wires.send(at, Message::Sync(*number)));
+        self.introductions.iter().for_each(|number| network.send(at, Message::Sync(*number)));
     }
 
     /// Adopts a map from any sender if it is newer than the current one.
-    fn on_map(&mut self, wires: &mut Network, map: Rc<ClusterMap>) {
+    fn on_map(&mut self, network: &mut Network, map: Rc<ClusterMap>) {
         let Some(own) = self.id().filter(|_| map.epoch() > self.epoch()) else { return };
         if !map.has_host(own) {
             // A host that has not joined yet ignores its absence from the map.
             let leaves = self.machine.as_ref().is_some_and(|machine| machine.last_barrier().is_some());
-            self.ended |= self.map.is_some() && !leaves && !wires.is(Mutation::FenceIgnored);
+            self.ended |= self.map.is_some() && !leaves && !network.is(Mutation::FenceIgnored);
             return;
         }
         self.map = Some(Rc::clone(&map));
-        self.on(wires, machine::Input::Map { map: &map, loading: &Default::default() });
+        self.on(network, machine::Input::Map { map: &map, loading: &Default::default() });
     }
 
-    fn connect_peers(&mut self, wires: &mut Network, map: &ClusterMap) {
+    fn connect_peers(&mut self, network: &mut Network, map: &ClusterMap) {
         let Some(own) = self.id() else { return };
         let epoch = map.epoch();
         let gone: Vec<HostId> = self.peers.keys().copied().filter(|host| !map.has_host(*host)).collect();
         for at in gone.into_iter().filter_map(|host| self.peers.remove(&host)?.at) {
-            wires.close(at);
+            network.close(at);
         }
         for (host, address) in map.hosts.iter().filter(|(host, _)| *host != own) {
             let process = controller::process(*address);
             let new = || Peer { process, at: None, retry_at: 0, queue: CopyQueue::default() };
             let peer = self.peers.entry(*host).or_insert_with(new);
             match peer.at {
-                Some(at) => wires.send(at, Message::ToReplica(hello(own, epoch))),
-                None => peer.connect(wires, self.process, Some(own), epoch),
+                Some(at) => network.send(at, Message::ToReplica(hello(own, epoch))),
+                None => peer.connect(network, self.process, Some(own), epoch),
             }
         }
     }
 
     /// Handles an input of the balancer.
-    fn input(&mut self, wires: &mut Network, number: u64, input: Input) {
+    fn input(&mut self, network: &mut Network, number: u64, input: Input) {
         let target = match &input {
             Input::Ngap { pdu, bucket, .. } => InputTarget::from_ngap(n2::peek(pdu).ok().as_ref(), number, *bucket),
             Input::Pfcp { seid, .. } => InputTarget::Bucket(seid.ltmsi().bucket()),
         };
-        let admitted = self.drive(wires, |machine, io| machine.admit((number, input), (number, target), io));
+        let admitted = self.drive(network, |machine, io| machine.admit((number, input), (number, target), io));
         match admitted.flatten() {
             Some((_, Input::Ngap { assoc, bucket, answers, pdu })) => {
-                self.ngap(wires, (number, assoc), bucket, answers, &pdu);
+                self.ngap(network, (number, assoc), bucket, answers, &pdu);
             }
             Some((_, Input::Pfcp { seid, message })) => {
                 if let Some(slot) = self.ues.slot_of(seid.ltmsi()) {
-                    self.deliver(wires, slot, number, UeEvent::Pfcp { seid, message });
+                    self.deliver(network, slot, number, UeEvent::Pfcp { seid, message });
                 }
             }
             None => {}
@@ -340,55 +341,60 @@ impl Host {
 
     fn ngap(
         &mut self,
-        wires: &mut Network,
+        network: &mut Network,
         (number, assoc): (u64, AssocId),
         bucket: Option<Bucket>,
         answers: bool,
         pdu: &Rc<[u8]>,
     ) {
-        match n2::peek(pdu).and_then(|view| machine::named_ue(&view, pdu, &wires.config)) {
+        match n2::peek(pdu).and_then(|view| machine::named_ue(&view, pdu, &network.config)) {
             Ok(NamedUe::Connected(amf_id)) => match self.ues.slot_of(amf_id.ltmsi()) {
-                Some(slot) => self.deliver(wires, slot, number, UeEvent::Ngap { assoc, amf_id, pdu: Rc::clone(pdu) }),
+                Some(slot) => self.deliver(network, slot, number, UeEvent::Ngap { assoc, amf_id, pdu: Rc::clone(pdu) }),
                 None => {
-                    self.unknown_ue(wires, assoc, pdu);
-                    self.send_to_balancer(wires, Message::Done(number));
+                    self.unknown_ue(network, assoc, pdu);
+                    self.send_to_balancer(network, Message::Done(number));
                 }
             },
             Ok(NamedUe::Initial { ran_id, tmsi }) => {
                 if let Some(slot) = self.ues.at(assoc, ran_id) {
-                    self.deliver(wires, slot, 0, UeEvent::RanIdReused { assoc, ran_id });
+                    self.deliver(network, slot, 0, UeEvent::RanIdReused { assoc, ran_id });
                 }
                 match tmsi.and_then(|tmsi| self.ues.named(tmsi)) {
                     Some(slot) => {
-                        self.deliver(wires, slot, number, UeEvent::Initial { assoc, named: true, pdu: Rc::clone(pdu) });
+                        self.deliver(
+                            network,
+                            slot,
+                            number,
+                            UeEvent::Initial { assoc, named: true, pdu: Rc::clone(pdu) },
+                        );
                     }
-                    None => self.create_ue(wires, (number, assoc), bucket, pdu),
+                    None => self.create_ue(network, (number, assoc), bucket, pdu),
                 }
             }
             Ok(NamedUe::RanNode) | Err(_) => {
-                let answer = self.ues.nodes.takes(assoc, pdu, &wires.config);
+                let answer = self.ues.nodes.on_message(assoc, pdu, &network.config);
                 if let Some(pdu) = answer.filter(|_| answers) {
                     self.send_to_balancer(
-                        wires,
+                        network,
                         Message::Ngap { assoc, ue: None, key: 0, counts: None, pdu: pdu.into() },
                     );
                 }
-                self.send_to_balancer(wires, Message::Done(number));
+                self.send_to_balancer(network, Message::Done(number));
             }
         }
     }
 
     /// Handles a message for an unknown UE.
-    pub(super) fn unknown_ue(&self, wires: &mut Network, assoc: AssocId, pdu: &[u8]) {
+    pub(super) fn unknown_ue(&self, network: &mut Network, assoc: AssocId, pdu: &[u8]) {
         if let Some(pdu) = engine::unknown_ue(pdu).and_then(|fault| fault.answer()) {
-            self.send_to_balancer(wires, Message::Ngap { assoc, ue: None, key: 0, counts: None, pdu: pdu.into() });
+            self.send_to_balancer(network, Message::Ngap { assoc, ue: None, key: 0, counts: None, pdu: pdu.into() });
         }
     }
 
     /// Handles the first message of a UE that is unknown or not authenticated.
     pub(super) fn create_ue(
         &mut self,
-        wires: &mut Network,
+        network: &mut Network,
         (number, assoc): (u64, AssocId),
         bucket: Option<Bucket>,
         pdu: &Rc<[u8]>,
@@ -396,20 +402,20 @@ impl Host {
         let Some(owner) = self.machine.as_ref().and_then(|machine| machine.owner()) else { return };
         match self.ues.fresh(bucket, |bucket| owner.accepts_inputs(bucket)) {
             Some(slot) => {
-                self.deliver(wires, slot, number, UeEvent::Initial { assoc, named: false, pdu: Rc::clone(pdu) });
+                self.deliver(network, slot, number, UeEvent::Initial { assoc, named: false, pdu: Rc::clone(pdu) });
             }
-            None => self.send_to_balancer(wires, Message::Back(number)),
+            None => self.send_to_balancer(network, Message::Back(number)),
         }
     }
 
-    fn on_barrier_reply(&mut self, wires: &mut Network, number: u64) {
+    fn on_barrier_reply(&mut self, network: &mut Network, number: u64) {
         self.introductions.remove(&number);
-        self.on(wires, machine::Input::BarrierReply { number, is_whole: true });
+        self.on(network, machine::Input::BarrierReply { number, is_whole: true });
         self.ended |= self.machine.as_ref().is_some_and(|machine| machine.has_left());
     }
 
     /// Handles a message of an owner as its replica.
-    fn on_owner_message(&mut self, wires: &mut Network, at: ConnectionEnd, octets: &[u8]) {
+    fn on_owner_message(&mut self, network: &mut Network, at: ConnectionEnd, octets: &[u8]) {
         let Ok(message) = postcard::from_bytes::<ToReplica<'_>>(octets) else { return };
         if let ToReplica::Hello { host, epoch } = message {
             self.incoming.insert(at, (host, epoch));
@@ -417,31 +423,31 @@ impl Host {
         }
         let copy = if let ToReplica::Copy(copy) = &message { Some(copy.number) } else { None };
         let Some((from, store)) = self.incoming.get(&at).copied().zip(self.store.as_mut()) else { return };
-        match machine::receive(store, from, message, wires.time(self.process)) {
+        match machine::receive(store, from, message, network.time(self.process)) {
             Ok(received) => {
                 if let Some(ltmsi) = received.missing_base {
-                    wires.trace(format!("copy of {from:?} to {:?} has no base: {ltmsi:?}", self.id()));
-                    wires.oracle.record_violation(super::Violation::Baseless);
+                    network.trace(format!("copy of {from:?} to {:?} has no base: {ltmsi:?}", self.id()));
+                    network.oracle.record_violation(Violation::Baseless);
                 }
-                received.answer.into_iter().for_each(|answer| wires.send(at, Message::ToOwner(answer)));
+                received.answer.into_iter().for_each(|answer| network.send(at, Message::ToOwner(answer)));
                 let number = received.acknowledged;
-                number.into_iter().for_each(|number| wires.send(at, Message::ToOwner(ToOwner::CopyAck { number })));
+                number.into_iter().for_each(|number| network.send(at, Message::ToOwner(ToOwner::CopyAck { number })));
                 if received.is_handoff {
-                    self.on(wires, machine::Input::Handoff);
+                    self.on(network, machine::Input::Handoff);
                 }
             }
             Err(error) => {
-                let ignored = copy.filter(|_| wires.is(Mutation::FenceIgnored));
+                let ignored = copy.filter(|_| network.is(Mutation::FenceIgnored));
                 let answer =
                     ignored.map_or(ToOwner::Fenced { epoch: error.epoch }, |number| ToOwner::CopyAck { number });
-                wires.send(at, Message::ToOwner(answer));
+                network.send(at, Message::ToOwner(answer));
             }
         }
     }
 
     /// Handles a message of a replica as the owner.
-    fn on_replica_message(&mut self, wires: &mut Network, at: ConnectionEnd, message: ToOwner) {
-        let now = wires.time(self.process);
+    fn on_replica_message(&mut self, network: &mut Network, at: ConnectionEnd, message: ToOwner) {
+        let now = network.time(self.process);
         match message {
             ToOwner::Fenced { .. } => self.ended = true,
             ToOwner::CopyAck { number } => {
@@ -452,51 +458,51 @@ impl Host {
             ToOwner::ReconcileReply { number, ues } => {
                 let from = self.peers.iter().find(|(_, peer)| peer.at == Some(at)).map(|(from, _)| *from);
                 if let Some(from) = from {
-                    self.on(wires, machine::Input::ReconcileReply { from, number, ues: &ues });
+                    self.on(network, machine::Input::ReconcileReply { from, number, ues: &ues });
                 }
             }
         }
     }
 
     /// Runs the pending work after each event.
-    fn advance(&mut self, wires: &mut Network) {
+    fn advance(&mut self, network: &mut Network) {
         while let Some(pending) = self.machine.as_mut().and_then(|machine| machine.next_released(&self.replicas)) {
-            self.emit_effects(wires, pending);
+            self.emit_effects(network, pending);
         }
-        self.on(wires, machine::Input::Poll);
+        self.on(network, machine::Input::Poll);
         let epoch = self.epoch();
         self.caught_up.retain(|(of, _)| *of == epoch);
         // Without effects that wait for acknowledgement, copies leave at the next opportunity.
-        if !wires.is(Mutation::EffectsBeforeAcknowledgement) {
-            self.post_copies(wires);
+        if !network.is(Mutation::EffectsBeforeAcknowledgement) {
+            self.post_copies(network);
         }
     }
 
     /// Sends the machine's messages to other hosts.
-    fn post_copies(&mut self, wires: &mut Network) {
-        let now = wires.time(self.process);
+    fn post_copies(&mut self, network: &mut Network) {
+        let now = network.time(self.process);
         for (to, number, message) in self.replicas.unsent() {
             let Some(peer) = self.peers.get_mut(&to) else { continue };
             peer.queue.push(number, message, now);
-            peer.write(wires);
+            peer.write(network);
         }
     }
 }
 
 impl Peer {
-    fn connect(&mut self, wires: &mut Network, own: Process, id: Option<HostId>, epoch: u64) {
+    fn connect(&mut self, network: &mut Network, own: Process, id: Option<HostId>, epoch: u64) {
         let Some(host) = id else { return };
-        let at = wires.open(own, self.process);
+        let at = network.open(own, self.process);
         self.at = Some(at);
-        wires.send(at, Message::ToReplica(hello(host, epoch)));
-        self.write(wires);
+        network.send(at, Message::ToReplica(hello(host, epoch)));
+        self.write(network);
     }
 
     /// Writes the pending messages to the connection, if there is one.
-    fn write(&mut self, wires: &mut Network) {
+    fn write(&mut self, network: &mut Network) {
         let Some(at) = self.at else { return };
         while let Some(message) = self.queue.next_unwritten() {
-            wires.send(at, Message::ToReplica(Rc::clone(message)));
+            network.send(at, Message::ToReplica(Rc::clone(message)));
         }
     }
 }

@@ -23,18 +23,18 @@ pub(super) enum Message {
     Ready,
     Beat,
     CaughtUp { epoch: u64, host: HostId },
-    Unheard(Vec<HostId>),
-    Unreached(Vec<HostId>),
+    SilentHosts(Vec<HostId>),
+    UnreachablePeers(Vec<HostId>),
     // From the controller.
     Welcome(HostId, Secrets),
-    Seat(BalancerId, Secrets),
+    Assignment(BalancerId, Secrets),
     Refused,
-    Left,
+    LeaveGranted,
     // From any process.
     Map(Rc<ClusterMap>),
     // To a host.
-    Give { number: u64, input: Input },
-    Synced(u64),
+    Input { number: u64, input: Input },
+    BarrierReply(u64),
     Claimed(Claim),
     // From a host.
     Host(HostId),

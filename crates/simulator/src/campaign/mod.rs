@@ -22,51 +22,17 @@ mod balancer;
 mod controller;
 mod host;
 mod message;
+mod mutation;
 mod network;
 mod oracle;
 mod ran;
 mod simulation;
 mod ues;
 
+pub use mutation::Mutation;
 pub use oracle::Violation;
 
 use vireo_core::placement::replica::Ack;
-
-/// Fault injected into the hosts or the balancer, for the campaign to detect.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mutation {
-    /// Effects are sent before copies are acknowledged.
-    EffectsBeforeAcknowledgement,
-    /// A host outside the map continues, and the others accept its messages.
-    FenceIgnored,
-    /// A commit omits the downlink COUNTs that it used.
-    CountNotReserved,
-    /// A commit omits the uplink COUNT that it accepted.
-    UplinkNotCounted,
-    /// A commit omits the NH that it sent.
-    NextHopNotTaken,
-    /// Effects that a dead host has sent are sent again.
-    RepeatsSent,
-    /// The new owner does not enter the replica entries.
-    CopiesForgotten,
-    /// Hosts continue UEs of unknown RAN nodes as if these nodes were gone, and own UEs before they
-    /// know any node.
-    NodesNotAwaited,
-}
-
-impl Mutation {
-    /// All injectable faults.
-    pub const ALL: [Mutation; 8] = [
-        Mutation::EffectsBeforeAcknowledgement,
-        Mutation::FenceIgnored,
-        Mutation::CountNotReserved,
-        Mutation::UplinkNotCounted,
-        Mutation::NextHopNotTaken,
-        Mutation::RepeatsSent,
-        Mutation::CopiesForgotten,
-        Mutation::NodesNotAwaited,
-    ];
-}
 
 /// Configuration of a campaign.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -81,20 +47,19 @@ pub struct Setup {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Campaign {
     pub seed: u64,
-    /// Procedures that ended.
     pub procedures: u64,
     pub faults: u64,
     /// Hosts that were declared dead.
     pub failures: u64,
     pub epochs: u64,
     /// UEs that were taken over from dead hosts.
-    pub taken: u64,
+    pub taken_over: u64,
     /// UEs that living hosts have migrated.
-    pub handed: u64,
+    pub migrated: u64,
     /// Faults with their times in microseconds since the start.
     pub story: Vec<(u64, String)>,
     /// First violation with its time, if any.
-    pub broken: Option<(u64, Violation)>,
+    pub violation: Option<(u64, Violation)>,
 }
 
 /// Runs the simulation of a seed.
@@ -104,7 +69,7 @@ pub fn campaign(seed: u64, setup: Setup) -> Campaign {
 
 /// Returns the first simulation of these seeds that violates an invariant.
 pub fn first_violation(seeds: impl IntoIterator<Item = u64>, setup: Setup) -> Option<Campaign> {
-    seeds.into_iter().map(|seed| campaign(seed, setup)).find(|campaign| campaign.broken.is_some())
+    seeds.into_iter().map(|seed| campaign(seed, setup)).find(|campaign| campaign.violation.is_some())
 }
 
 #[cfg(test)]
@@ -137,52 +102,52 @@ mod tests {
     ];
 
     /// Checks that no invariant is violated with these seeds, and that enough events happen.
-    fn nothing_breaks(seeds: impl IntoIterator<Item = u64>) {
+    fn assert_no_violation(seeds: impl IntoIterator<Item = u64>) {
         let all: Vec<Campaign> = seeds.into_iter().map(|seed| campaign(seed, with(Ack::One))).collect();
-        let broken: Vec<&Campaign> = all.iter().filter(|campaign| campaign.broken.is_some()).collect();
-        assert!(broken.is_empty(), "{broken:#?}");
+        let violations: Vec<&Campaign> = all.iter().filter(|campaign| campaign.violation.is_some()).collect();
+        assert!(violations.is_empty(), "{violations:#?}");
         let least = all.len() as u64;
         let sum = |of: fn(&Campaign) -> u64| all.iter().map(of).sum::<u64>();
         let (procedures, failures) = (sum(|c| c.procedures), sum(|c| c.failures));
-        let (taken, handed) = (sum(|c| c.taken), sum(|c| c.handed));
+        let (taken_over, migrated) = (sum(|c| c.taken_over), sum(|c| c.migrated));
         assert!(procedures > 150 * least && failures > least / 2, "{procedures} procedures, {failures} dead hosts");
-        assert!(taken > least && handed > least, "{taken} taken over, {handed} handed over");
+        assert!(taken_over > least && migrated > least, "{taken_over} taken over, {migrated} migrated");
     }
 
     // A hundred seeds in all, in parallel parts; `make faults` runs a thousand.
 
     #[test]
-    fn nothing_breaks_in_the_first_worlds() {
-        nothing_breaks(1..=33);
+    fn no_violation_in_first_seeds() {
+        assert_no_violation(1..=33);
     }
 
     #[test]
-    fn nor_in_more_of_them() {
-        nothing_breaks(34..=66);
+    fn no_violation_in_further_seeds() {
+        assert_no_violation(34..=66);
     }
 
     #[test]
-    fn nor_in_the_last_of_a_hundred_and_those_that_have_found_something() {
-        nothing_breaks((67..=100).chain(FOUND));
+    fn no_violation_in_last_and_recorded_seeds() {
+        assert_no_violation((67..=100).chain(FOUND));
     }
 
     #[test]
-    fn nothing_breaks_where_all_acknowledge_either_and_a_seed_is_a_world() {
+    fn full_acknowledgement_holds_and_seeds_repeat() {
         let one = campaign(101, with(Ack::All));
-        assert_eq!(one.broken, None, "{:#?}", one.story);
+        assert_eq!(one.violation, None, "{:#?}", one.story);
         assert_eq!(one, campaign(101, with(Ack::All)));
         assert_ne!(one.story, campaign(102, with(Ack::All)).story);
     }
 
     /// Returns true if one of these seeds violates an invariant. A change of the messages changes
     /// the simulation of a seed, so the known seeds come first and others follow.
-    fn breaks(known: &[u64], first: u64, setup: Setup) -> bool {
+    fn is_violated(known: &[u64], first: u64, setup: Setup) -> bool {
         first_violation(known.iter().copied().chain(1..=first), setup).is_some()
     }
 
     /// The campaign detects the injected faults.
     #[test]
-    fn faults_that_are_put_in_are_found() {
+    fn injected_faults_are_found() {
         for mutation in Mutation::ALL {
             let known = match mutation {
                 // 14 of the first 120 seeds fail; with the other faults at least every second one
@@ -197,15 +162,15 @@ mod tests {
                 Mutation::NodesNotAwaited => [31, 50, 51],
             };
             assert!(
-                breaks(&known, 40, Setup { mutation: Some(mutation), ..with(Ack::One) }),
+                is_violated(&known, 40, Setup { mutation: Some(mutation), ..with(Ack::One) }),
                 "{mutation:?} is not found"
             );
         }
     }
 
     #[test]
-    fn without_acknowledgements_something_breaks() {
+    fn missing_acknowledgements_are_found() {
         // Rare: 8 of the first 300 seeds.
-        assert!(breaks(&[38, 76, 85], 120, with(Ack::None)));
+        assert!(is_violated(&[38, 76, 85], 120, with(Ack::None)));
     }
 }

@@ -4,8 +4,8 @@
 //! transit may be lost when an end dies. Messages of different connections overtake each other
 //! arbitrarily.
 
-use super::Mutation;
 use super::message::Message;
+use super::mutation::Mutation;
 use super::oracle::Oracle;
 use super::ran::{self, RanEvent};
 use crate::cluster::clock::Clock;
@@ -20,7 +20,7 @@ pub(super) const MS: u64 = 1_000;
 /// time.
 const BASE: u64 = 1_795_000_000_000_000;
 /// Maximum delay of TCP's retransmission after a partition.
-const AGAIN: u64 = 200 * MS;
+const MAX_RETRANSMISSION_DELAY: u64 = 200 * MS;
 
 /// Maximum lag of a connection.
 const LAG: u64 = 20 * MS;
@@ -70,8 +70,8 @@ pub(super) enum Event {
         at: ConnectionEnd,
     },
     Due {
-        of: Process,
-        what: Due,
+        process: Process,
+        due: Due,
     },
     /// Event of the RAN, the UPF or the home network, which do not fail.
     Ran(RanEvent),
@@ -82,7 +82,7 @@ pub(super) enum Event {
         /// True if it has the state that an earlier one has stored.
         has_store: bool,
     },
-    Fails,
+    InjectFault,
 }
 
 #[derive(Debug)]
@@ -92,7 +92,7 @@ struct Connection {
     /// Arrival time of the last message from each end.
     last: [u64; 2],
     /// Earliest arrival time of messages from each end.
-    held: [u64; 2],
+    earliest: [u64; 2],
     /// Additional delay of messages from each end.
     lag: [u64; 2],
 }
@@ -101,7 +101,7 @@ struct Connection {
 struct State {
     alive: bool,
     stopped_until: u64,
-    cut_until: u64,
+    isolated_until: u64,
     /// Offset of the process's clock.
     ahead: u64,
 }
@@ -121,14 +121,14 @@ pub(super) struct Network {
     /// Last SQN of the home network.
     pub(super) sqn: u64,
     /// Number of UEs taken over, and number of UEs migrated.
-    pub(super) taken: u64,
-    pub(super) handed: u64,
+    pub(super) taken_over: u64,
+    pub(super) migrated: u64,
     /// Injected faults with their times.
     pub(super) story: Vec<(u64, String)>,
     connections: Vec<Connection>,
     processes: Vec<State>,
     /// Two partitioned processes and the end of the partition.
-    apart: Option<(Process, Process, u64)>,
+    partition: Option<(Process, Process, u64)>,
 }
 
 impl Network {
@@ -142,19 +142,19 @@ impl Network {
             faulty_until,
             down: [0; ran::GNBS],
             sqn: 0,
-            taken: 0,
-            handed: 0,
+            taken_over: 0,
+            migrated: 0,
             story: Vec::new(),
             connections: Vec::new(),
             processes: Vec::new(),
-            apart: None,
+            partition: None,
         }
     }
 
     /// Starts a process; its clock is wrong by up to 20 ms in either direction.
     pub(super) fn spawn(&mut self) -> Process {
         let ahead = self.random.random_range(0..40 * MS);
-        self.processes.push(State { alive: true, stopped_until: 0, cut_until: 0, ahead });
+        self.processes.push(State { alive: true, stopped_until: 0, isolated_until: 0, ahead });
         Process(self.processes.len() - 1)
     }
 
@@ -177,8 +177,8 @@ impl Network {
     }
 
     /// Schedules a timer event of a process after this many microseconds.
-    pub(super) fn due(&mut self, of: Process, after: u64, what: Due) {
-        self.clock.after(after, Event::Due { of, what });
+    pub(super) fn due(&mut self, process: Process, after: u64, due: Due) {
+        self.clock.after(after, Event::Due { process, due });
     }
 
     /// Draws the delay of a message.
@@ -189,10 +189,11 @@ impl Network {
 
     /// Returns the arrival time of a message between two processes that are cut off from each
     /// other.
-    fn cut_until(&self, of: [Process; 2]) -> u64 {
-        let [one, two] = of.map(|of| self.processes[of.0].cut_until);
-        let apart = self.apart.filter(|(a, b, _)| of == [*a, *b] || of == [*b, *a]).map_or(0, |(.., until)| until);
-        one.max(two).max(apart)
+    fn isolated_until(&self, of: [Process; 2]) -> u64 {
+        let [one, two] = of.map(|of| self.processes[of.0].isolated_until);
+        let partition =
+            self.partition.filter(|(a, b, _)| of == [*a, *b] || of == [*b, *a]).map_or(0, |(.., until)| until);
+        one.max(two).max(partition)
     }
 
     /// Returns the time until which a new connection transports nothing in one direction. Some
@@ -213,8 +214,8 @@ impl Network {
     /// Opens a connection. The other process learns of it by the first message.
     pub(super) fn open(&mut self, from: Process, to: Process) -> ConnectionEnd {
         let open = [true, self.is_alive(to)];
-        let (held, lag) = ([self.hold(), self.hold()], [self.lag(), self.lag()]);
-        self.connections.push(Connection { of: [from, to], open, last: [0; 2], held, lag });
+        let (earliest, lag) = ([self.hold(), self.hold()], [self.lag(), self.lag()]);
+        self.connections.push(Connection { of: [from, to], open, last: [0; 2], earliest, lag });
         let end = ConnectionEnd { connection: self.connections.len() - 1, side: 0 };
         if !open[1] {
             let after = self.delay();
@@ -242,14 +243,14 @@ impl Network {
     fn arrival(&mut self, from: ConnectionEnd) -> u64 {
         let of = self.connections[from.connection].of;
         let now = self.clock.now();
-        let cut = self.cut_until(of);
-        let left = if cut > now { cut + self.random.random_range(0..AGAIN) } else { now };
+        let cut = self.isolated_until(of);
+        let sent = if cut > now { cut + self.random.random_range(0..MAX_RETRANSMISSION_DELAY) } else { now };
         let is_faulty = now < self.faulty_until;
-        let at = left + self.delay();
-        let Connection { last, held, lag, .. } = &mut self.connections[from.connection];
+        let at = sent + self.delay();
+        let Connection { last, earliest, lag, .. } = &mut self.connections[from.connection];
         let last = &mut last[from.side];
         let at = if is_faulty { at + lag[from.side] } else { at };
-        *last = at.max(*last + 1).max(held[from.side]);
+        *last = at.max(*last + 1).max(earliest[from.side]);
         *last
     }
 
@@ -283,7 +284,7 @@ impl Network {
                     continue;
                 }
                 let (of, last) = (*of, last[side]);
-                let cut = self.cut_until(of);
+                let cut = self.isolated_until(of);
                 let whole = self.random.random_bool(0.5);
                 let soon = self.clock.now().max(cut) + self.random.random_range(0..2 * MS);
                 let at = if whole { soon.max(last + 1) } else { soon };
@@ -302,9 +303,9 @@ impl Network {
         self.reset_where(|of| of.contains(&process));
     }
 
-    fn reset_where(&mut self, breaks: impl Fn([Process; 2]) -> bool) {
+    fn reset_where(&mut self, matches: impl Fn([Process; 2]) -> bool) {
         for connection in 0..self.connections.len() {
-            if !breaks(self.connections[connection].of) {
+            if !matches(self.connections[connection].of) {
                 continue;
             }
             for side in 0..2 {
@@ -317,8 +318,8 @@ impl Network {
     /// Returns true if a process is neither stopped nor isolated.
     pub(super) fn is_running(&self, process: Process) -> bool {
         let (state, now) = (&self.processes[process.0], self.clock.now());
-        let apart = self.apart.is_some_and(|(a, b, until)| until > now && (a == process || b == process));
-        state.stopped_until <= now && state.cut_until <= now && !apart
+        let partition = self.partition.is_some_and(|(a, b, until)| until > now && (a == process || b == process));
+        state.stopped_until <= now && state.isolated_until <= now && !partition
     }
 
     /// Restarts a process.
@@ -333,12 +334,12 @@ impl Network {
 
     /// Isolates a process from all others until a time.
     pub(super) fn isolate(&mut self, process: Process, until: u64) {
-        self.processes[process.0].cut_until = until;
+        self.processes[process.0].isolated_until = until;
     }
 
     /// Partitions two processes until a time.
     pub(super) fn partition(&mut self, one: Process, two: Process, until: u64) {
-        self.apart = Some((one, two, until));
+        self.partition = Some((one, two, until));
     }
 
     /// Returns the next event before `end` of a process that lives and is not stopped. A stopped
@@ -348,8 +349,10 @@ impl Network {
             let event = self.clock.next_before(end)?;
             let of = match &event {
                 Event::Arrives { at, .. } | Event::Closed { at } => self.at(*at),
-                Event::Due { of, .. } => *of,
-                Event::Ran(_) | Event::Starts | Event::ControllerStarts { .. } | Event::Fails => return Some(event),
+                Event::Due { process, .. } => *process,
+                Event::Ran(_) | Event::Starts | Event::ControllerStarts { .. } | Event::InjectFault => {
+                    return Some(event);
+                }
             };
             let state = &self.processes[of.0];
             if !state.alive {

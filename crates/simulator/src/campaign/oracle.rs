@@ -52,7 +52,7 @@ pub enum Violation {
 /// Security state of a step, attached to its output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Counts {
-    /// Hash of K_AMF.
+    /// Hash of K_AMF, which identifies the NAS security context.
     pub(super) key: u64,
     pub(super) uplink: u32,
     pub(super) downlink: u32,
@@ -63,7 +63,7 @@ pub(super) struct Counts {
 /// Output of the cluster so far.
 #[derive(Debug, Default)]
 pub(super) struct Oracle {
-    pub(super) broken: Option<Violation>,
+    pub(super) violation: Option<Violation>,
     /// Hash of the content by effect name.
     names: HashMap<u64, u64>,
     /// Hash of the content by key and downlink COUNT.
@@ -72,7 +72,7 @@ pub(super) struct Oracle {
     /// Newest sent COUNTs of each key.
     newest: HashMap<u64, (u32, u32)>,
     /// Last host that acted for each bucket, and its predecessors.
-    speakers: HashMap<Bucket, HostId>,
+    last_output: HashMap<Bucket, HostId>,
     before: BTreeSet<(Bucket, HostId)>,
 }
 
@@ -84,8 +84,8 @@ pub(super) fn hash(of: impl Hash) -> u64 {
 
 impl Oracle {
     /// Records a violation.
-    pub(super) fn record_violation(&mut self, broken: Violation) {
-        self.broken.get_or_insert(broken);
+    pub(super) fn record_violation(&mut self, violation: Violation) {
+        self.violation.get_or_insert(violation);
     }
 
     /// Checks an effect that the balancer executes, by its name.
@@ -124,7 +124,7 @@ impl Oracle {
     /// Checks the output of a host for a bucket's UE. A host with a successor must not produce
     /// output, unless a map has made it the owner again.
     pub(super) fn on_host_output(&mut self, host: HostId, bucket: Bucket) {
-        if let Some(last) = self.speakers.insert(bucket, host).filter(|last| *last != host) {
+        if let Some(last) = self.last_output.insert(bucket, host).filter(|last| *last != host) {
             self.before.insert((bucket, last));
         }
         if self.before.contains(&(bucket, host)) {
@@ -133,7 +133,7 @@ impl Oracle {
     }
 
     /// Handles the balancer's adoption of a new map.
-    pub(super) fn goes_by(&mut self, map: &BucketMap) {
+    pub(super) fn on_map(&mut self, map: &BucketMap) {
         self.before.retain(|(bucket, host)| map.owners(*bucket).owner() != Some(*host));
     }
 }

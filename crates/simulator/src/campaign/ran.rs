@@ -36,7 +36,7 @@ use vireo_wire::security::{CipheringAlgorithm, IntegrityAlgorithm, Rand};
 const SLICE: Snssai = Snssai { sst: 1, sd: None };
 pub(super) const GNBS: usize = 2;
 /// Time after which a UE abandons a procedure and retries on another connection.
-const PATIENCE: u64 = 1_500 * MS;
+const PROCEDURE_TIMEOUT: u64 = 1_500 * MS;
 
 /// Event of the environment.
 #[derive(Clone, Debug)]
@@ -62,7 +62,7 @@ pub(super) enum RanEvent {
         message: Rc<[u8]>,
     },
     /// An uplink PDU reaches the balancer again, if the gNB still has this connection.
-    Again {
+    Replay {
         gnb: usize,
         ran: RanUeNgapId,
         pdu: Rc<[u8]>,
@@ -76,9 +76,9 @@ pub(super) enum RanEvent {
     /// The gNBs start NG Setup.
     SetUp,
     /// A UE starts a procedure.
-    Wants(usize),
+    StartProcedure(usize),
     /// The timeout of a UE's procedure with this turn number.
-    Waited(usize, u32),
+    Timeout(usize, u32),
 }
 
 /// Event that a UE waits for.
@@ -98,8 +98,8 @@ struct Device {
     ue: Ue,
     at: usize,
     ran: Option<RanUeNgapId>,
-    waits: Option<UeWait>,
-    turn: u32,
+    wait: Option<UeWait>,
+    attempt: u32,
     done: u64,
     last_done: u64,
 }
@@ -177,7 +177,7 @@ pub(super) struct Nodes(Vec<(AssocId, Option<RanNode>)>);
 
 impl Nodes {
     /// Handles a RAN node's message. Returns the answer.
-    pub(super) fn takes(&mut self, assoc: AssocId, pdu: &[u8], config: &CoreConfig) -> Option<Vec<u8>> {
+    pub(super) fn on_message(&mut self, assoc: AssocId, pdu: &[u8], config: &CoreConfig) -> Option<Vec<u8>> {
         let at = self.0.iter().position(|(own, _)| *own == assoc).unwrap_or_else(|| {
             self.0.push((assoc, None));
             self.0.len() - 1
@@ -204,23 +204,23 @@ impl RanNodes for Nodes {
 }
 
 /// Returns the home network's answer. Its SQN only grows (it is one database for all hosts).
-pub(super) fn home(
-    wires: &mut Network,
+pub(super) fn authenticate(
+    network: &mut Network,
     request: &AuthenticationRequest,
 ) -> Result<AuthenticationInfo, AuthenticationError> {
     let supi = match &request.identity {
         SubscriberIdentity::Supi(supi) => *supi,
-        SubscriberIdentity::Suci(octets) => of_suci(octets).ok_or(AuthenticationError::BadSuci)?,
+        SubscriberIdentity::Suci(octets) => supi_from_suci(octets).ok_or(AuthenticationError::BadSuci)?,
     };
     let milenage = Milenage::new(&K::new(&LAB_K), &Opc::new(&LAB_OPC));
     if let Some(resync) = &request.resync {
         let sqn = milenage.verify_auts(&Rand::new(&resync.rand), &Auts::new(&resync.auts));
-        wires.sqn = wires.sqn.max(sqn.map_err(|_| AuthenticationError::BadAuts)?.get());
+        network.sqn = network.sqn.max(sqn.map_err(|_| AuthenticationError::BadAuts)?.get());
     }
-    wires.sqn += 32;
-    let rand: [u8; 16] = wires.random.random();
+    network.sqn += 32;
+    let rand: [u8; 16] = network.random.random();
     let name = request.serving_network.serving_network_name();
-    let sqn = Sqn::try_from(wires.sqn).map_err(|_| AuthenticationError::Unavailable)?;
+    let sqn = Sqn::try_from(network.sqn).map_err(|_| AuthenticationError::Unavailable)?;
     let vector = milenage.authentication_vector(&Rand::new(&rand), &sqn, &Amf::new(&[0x80, 0]));
     let keys = || {
         let kausf = derive_kausf(vector.ck(), vector.ik(), name.as_bytes(), vector.autn()).ok()?;
@@ -235,7 +235,7 @@ pub(super) fn home(
 
 /// Returns the SUPI of a null-scheme SUCI: the MSIN follows 8 octets, two digits in each (TS 24.501
 /// 9.11.3.4).
-fn of_suci(octets: &[u8]) -> Option<Supi> {
+fn supi_from_suci(octets: &[u8]) -> Option<Supi> {
     let digit = |d: u8| char::from_digit(d.into(), 10);
     let msin: Option<String> = octets.get(8..)?.iter().flat_map(|o| [digit(o & 0xf), digit(o >> 4)]).collect();
     format!("99970{}", msin?).parse().ok()
@@ -252,15 +252,15 @@ pub(super) fn address(gnb: usize) -> SocketAddr {
 }
 
 /// Sends a PDU to the gNB of an association in order.
-pub(super) fn down(wires: &mut Network, assoc: AssocId, pdu: Rc<[u8]>) {
+pub(super) fn down(network: &mut Network, assoc: AssocId, pdu: Rc<[u8]>) {
     let gnb = (assoc.0 & AssocId::OWN) as usize - 1;
-    let at = (wires.clock.now() + wires.random.random_range(50..300)).max(wires.down[gnb] + 1);
-    wires.down[gnb] = at;
-    wires.clock.at(at, Event::Ran(RanEvent::Downlink { gnb, pdu }));
+    let at = (network.clock.now() + network.random.random_range(50..300)).max(network.down[gnb] + 1);
+    network.down[gnb] = at;
+    network.clock.at(at, Event::Ran(RanEvent::Downlink { gnb, pdu }));
 }
 
 impl Ran {
-    pub(super) fn new(wires: &mut Network, ues: usize) -> Self {
+    pub(super) fn new(network: &mut Network, ues: usize) -> Self {
         let gnb = |n: usize| GnbConfig {
             id: GnbId { plmn: plmn(), id: 1 + n as u32, bits: 24 },
             name: format!("gnb-{n}"),
@@ -272,12 +272,12 @@ impl Ran {
         let device = |n: usize| {
             let supi: Supi = format!("99970{:010}", n + 1).parse().expect("15 digits");
             let ue = Ue::new(Usim::new(supi, keys));
-            Device { ue, at: n % GNBS, ran: None, waits: None, turn: 0, done: 0, last_done: 0 }
+            Device { ue, at: n % GNBS, ran: None, wait: None, attempt: 0, done: 0, last_done: 0 }
         };
-        wires.clock.after(100 * MS, Event::Ran(RanEvent::SetUp));
+        network.clock.after(100 * MS, Event::Ran(RanEvent::SetUp));
         for n in 0..ues {
-            let at = wires.random.random_range(300 * MS..500 * MS);
-            wires.clock.after(at, Event::Ran(RanEvent::Wants(n)));
+            let at = network.random.random_range(300 * MS..500 * MS);
+            network.clock.after(at, Event::Ran(RanEvent::StartProcedure(n)));
         }
         Ran {
             gnbs: (0..GNBS).map(|n| Gnb::new(gnb(n))).collect(),
@@ -300,36 +300,36 @@ impl Ran {
     }
 
     /// Handles an event. Returns the inputs of the balancer.
-    pub(super) fn on_event(&mut self, wires: &mut Network, what: RanEvent) -> Option<Input> {
-        match what {
+    pub(super) fn on_event(&mut self, network: &mut Network, event: RanEvent) -> Option<Input> {
+        match event {
             RanEvent::Uplink { gnb, pdu } => {
                 return Some(Input::Ngap { assoc: assoc(gnb), bucket: None, answers: true, pdu });
             }
-            RanEvent::Again { gnb, ran, pdu } => {
+            RanEvent::Replay { gnb, ran, pdu } => {
                 let stays = self.gnbs[gnb].owner(ran).is_some();
                 return stays.then_some(Input::Ngap { assoc: assoc(gnb), bucket: None, answers: true, pdu });
             }
             RanEvent::Stale { assoc: of, ran, pdu } => {
                 let connected = |device: &Device| assoc(device.at) == of && device.ran == Some(ran);
                 if let Some(n) = self.devices.iter().position(connected) {
-                    wires.oracle.record_violation(Violation::Disconnected(n));
+                    network.oracle.record_violation(Violation::Disconnected(n));
                 }
-                down(wires, of, pdu);
+                down(network, of, pdu);
             }
             RanEvent::Answer { seid, message } => return Some(Input::Pfcp { seid, message }),
-            RanEvent::Downlink { gnb, pdu } => self.comes_down(wires, gnb, &pdu),
-            RanEvent::Pfcp { key, seid, message } => self.upf(wires, key, seid, &message),
+            RanEvent::Downlink { gnb, pdu } => self.on_downlink(network, gnb, &pdu),
+            RanEvent::Pfcp { key, seid, message } => self.upf(network, key, seid, &message),
             RanEvent::SetUp => {
                 for n in 0..GNBS {
                     let mut out = Outbox::default();
                     let _ = self.gnbs[n].set_up(4, &mut out);
-                    self.send(wires, n, &out);
+                    self.send(network, n, &out);
                 }
             }
-            RanEvent::Wants(n) => self.wants(wires, n),
-            RanEvent::Waited(n, turn) => {
-                if self.devices[n].turn == turn && self.devices[n].waits.is_some() {
-                    self.on_ue_timeout(wires, n);
+            RanEvent::StartProcedure(n) => self.start_procedure(network, n),
+            RanEvent::Timeout(n, attempt) => {
+                if self.devices[n].attempt == attempt && self.devices[n].wait.is_some() {
+                    self.on_ue_timeout(network, n);
                 }
             }
         }
@@ -337,9 +337,9 @@ impl Ran {
     }
 
     /// Sends a gNB's PDUs to the balancer in order.
-    fn send(&mut self, wires: &mut Network, gnb: usize, out: &Outbox) {
+    fn send(&mut self, network: &mut Network, gnb: usize, out: &Outbox) {
         for (_, pdu) in out.pdus() {
-            let at = (wires.clock.now() + wires.random.random_range(50..300)).max(self.up[gnb] + 1);
+            let at = (network.clock.now() + network.random.random_range(50..300)).max(self.up[gnb] + 1);
             self.up[gnb] = at;
             let pdu: Rc<[u8]> = pdu.into();
             let uplink = |pdu: &[u8]| {
@@ -348,21 +348,21 @@ impl Ran {
             };
             let ran = n2::ue_ids(&pdu).1.filter(|_| uplink(&pdu)).map(RanUeNgapId);
             if let Some(ran) = ran
-                && wires.clock.now() < wires.faulty_until
-                && wires.random.random_bool(0.05)
+                && network.clock.now() < network.faulty_until
+                && network.random.random_bool(0.05)
             {
                 // An attacker replays a message of the UE.
-                let later = at + wires.random.random_range(MS..300 * MS);
-                wires.clock.at(later, Event::Ran(RanEvent::Again { gnb, ran, pdu: Rc::clone(&pdu) }));
+                let later = at + network.random.random_range(MS..300 * MS);
+                network.clock.at(later, Event::Ran(RanEvent::Replay { gnb, ran, pdu: Rc::clone(&pdu) }));
             }
-            wires.clock.at(at, Event::Ran(RanEvent::Uplink { gnb, pdu }));
+            network.clock.at(at, Event::Ran(RanEvent::Uplink { gnb, pdu }));
         }
     }
 
     /// Sends the messages of a UE.
-    fn send_ue_messages(&mut self, wires: &mut Network, n: usize, mut out: UeOutput) {
+    fn send_ue_messages(&mut self, network: &mut Network, n: usize, mut out: UeOutput) {
         for event in std::mem::take(&mut out.events) {
-            self.tells(wires, n, event);
+            self.on_ue_event(network, n, event);
         }
         let mut sent = Outbox::default();
         let device = &mut self.devices[n];
@@ -377,186 +377,188 @@ impl Ran {
             }
         }
         let at = device.at;
-        self.send(wires, at, &sent);
+        self.send(network, at, &sent);
     }
 
     /// Handles an event of a UE.
-    fn tells(&mut self, wires: &mut Network, n: usize, event: ue::Event) {
+    fn on_ue_event(&mut self, network: &mut Network, n: usize, event: ue::Event) {
         let is = match event {
             ue::Event::Registered { .. } => UeWait::Registered,
             ue::Event::ServiceAccepted => UeWait::Served,
             ue::Event::SessionUp { psi, .. } => UeWait::SessionUp(psi),
             ue::Event::SessionReleased { psi } => UeWait::SessionReleased(psi),
             ue::Event::Deregistered => UeWait::Deregistered,
-            ue::Event::Violation(violation) => return wires.oracle.record_violation(Violation::Ue(n, violation)),
+            ue::Event::Violation(violation) => return network.oracle.record_violation(Violation::Ue(n, violation)),
             // #9: UE identity cannot be derived by the network; #10: implicitly deregistered.
             ue::Event::ServiceRejected { cause: 9 | 10, .. }
             | ue::Event::RegistrationRejected { cause: 9 | 10, .. }
             | ue::Event::DeregisteredByNetwork { .. } => {
-                return wires.oracle.record_violation(Violation::Lost(n));
+                return network.oracle.record_violation(Violation::Lost(n));
             }
             ue::Event::SessionRejected { cause: Cause::Mm(9 | 10), .. } | ue::Event::AuthenticationRejected => {
-                return wires.oracle.record_violation(Violation::Lost(n));
+                return network.oracle.record_violation(Violation::Lost(n));
             }
             ue::Event::RegistrationRejected { .. }
             | ue::Event::ServiceRejected { .. }
-            | ue::Event::SessionRejected { .. } => return self.ends(wires, n, false),
+            | ue::Event::SessionRejected { .. } => return self.complete(network, n, false),
             _ => return,
         };
-        if self.devices[n].waits == Some(is) {
-            self.ends(wires, n, true);
+        if self.devices[n].wait == Some(is) {
+            self.complete(network, n, true);
         }
     }
 
     /// Completes a UE's procedure and schedules the next one.
-    fn ends(&mut self, wires: &mut Network, n: usize, well: bool) {
+    fn complete(&mut self, network: &mut Network, n: usize, is_successful: bool) {
         let device = &mut self.devices[n];
-        device.waits = None;
-        device.turn += 1;
-        if well {
+        device.wait = None;
+        device.attempt += 1;
+        if is_successful {
             device.done += 1;
-            device.last_done = wires.clock.now();
+            device.last_done = network.clock.now();
         }
-        let after = wires.random.random_range(20 * MS..250 * MS);
-        wires.clock.after(after, Event::Ran(RanEvent::Wants(n)));
+        let after = network.random.random_range(20 * MS..250 * MS);
+        network.clock.after(after, Event::Ran(RanEvent::StartProcedure(n)));
     }
 
     /// Handles the timeout of a UE's procedure: the UE abandons its connection and tries a
     /// procedure on another one.
-    fn on_ue_timeout(&mut self, wires: &mut Network, n: usize) {
+    fn on_ue_timeout(&mut self, network: &mut Network, n: usize) {
         let (at, ran) = (self.devices[n].at, self.devices[n].ran.take());
         let mut out = Outbox::default();
         if let Some(ran) = ran {
             let _ = self.gnbs[at].abandon(ran, &mut out);
         }
         self.devices[n].ue.connection_released();
-        self.send(wires, at, &out);
-        self.ends(wires, n, false);
+        self.send(network, at, &out);
+        self.complete(network, n, false);
     }
 
-    fn wants(&mut self, wires: &mut Network, n: usize) {
+    fn start_procedure(&mut self, network: &mut Network, n: usize) {
         let device = &mut self.devices[n];
-        if device.waits.is_some() || self.gnbs[device.at].state() != NgState::Up {
-            wires.clock.after(50 * MS, Event::Ran(RanEvent::Wants(n)));
+        if device.wait.is_some() || self.gnbs[device.at].state() != NgState::Up {
+            network.clock.after(50 * MS, Event::Ran(RanEvent::StartProcedure(n)));
             return;
         }
-        device.turn += 1;
-        let turn = device.turn;
-        wires.clock.after(PATIENCE, Event::Ran(RanEvent::Waited(n, turn)));
-        let what = wires.random.random_range(0..100);
+        device.attempt += 1;
+        let attempt = device.attempt;
+        network.clock.after(PROCEDURE_TIMEOUT, Event::Ran(RanEvent::Timeout(n, attempt)));
+        let choice = network.random.random_range(0..100);
         match (device.ue.mm(), device.ran) {
-            (MmState::Registered, None) => self.wakes(wires, n, what),
-            (MmState::Registered, Some(ran)) => self.goes_on(wires, n, ran, what),
+            (MmState::Registered, None) => self.start_idle_procedure(network, n, choice),
+            (MmState::Registered, Some(ran)) => self.start_connected_procedure(network, n, ran, choice),
             (MmState::Deregistered, None) => {
-                let kind = if what < 20 { Registration::Fresh } else { Registration::Initial };
-                self.asks(wires, n, UeWait::Registered, |ue, p, out| ue.register(p, kind, out).is_ok());
+                let kind = if choice < 20 { Registration::Fresh } else { Registration::Initial };
+                self.start(network, n, UeWait::Registered, |ue, p, out| ue.register(p, kind, out).is_ok());
             }
             // A connection that is not released yet.
-            _ => self.on_ue_timeout(wires, n),
+            _ => self.on_ue_timeout(network, n),
         }
     }
 
     /// Starts a procedure of an idle UE.
-    fn wakes(&mut self, wires: &mut Network, n: usize, what: u32) {
-        match what {
-            0..60 => self.asks(wires, n, UeWait::Served, |ue, _, out| ue.service_request(Service::Data, out).is_ok()),
+    fn start_idle_procedure(&mut self, network: &mut Network, n: usize, choice: u32) {
+        match choice {
+            0..60 => {
+                self.start(network, n, UeWait::Served, |ue, _, out| ue.service_request(Service::Data, out).is_ok())
+            }
             60..80 => {
                 self.devices[n].at = (self.devices[n].at + 1) % GNBS;
-                self.asks(wires, n, UeWait::Registered, |ue, p, out| {
+                self.start(network, n, UeWait::Registered, |ue, p, out| {
                     ue.register(p, Registration::Mobility, out).is_ok()
                 });
             }
             80..90 => {
-                self.asks(wires, n, UeWait::Registered, |ue, p, out| {
+                self.start(network, n, UeWait::Registered, |ue, p, out| {
                     ue.register(p, Registration::Periodic, out).is_ok()
                 });
             }
-            _ => self.asks(wires, n, UeWait::Deregistered, |ue, p, out| ue.deregister(p, false, out).is_ok()),
+            _ => self.start(network, n, UeWait::Deregistered, |ue, p, out| ue.deregister(p, false, out).is_ok()),
         }
     }
 
     /// Starts a procedure of a connected UE.
-    fn goes_on(&mut self, wires: &mut Network, n: usize, ran: RanUeNgapId, what: u32) {
+    fn start_connected_procedure(&mut self, network: &mut Network, n: usize, ran: RanUeNgapId, choice: u32) {
         let device = &self.devices[n];
         let (at, up) = (device.at, device.ue.active_sessions().next());
-        match (what, up) {
+        match (choice, up) {
             (0..30, None) => {
                 let kind = PduSessionType::Ipv4;
-                self.asks(wires, n, UeWait::SessionUp(1), |ue, p, out| ue.establish(p, 1, kind, out).is_ok());
+                self.start(network, n, UeWait::SessionUp(1), |ue, p, out| ue.establish(p, 1, kind, out).is_ok());
             }
             (0..10, Some(psi)) => {
-                self.asks(wires, n, UeWait::SessionReleased(psi), |ue, _, out| ue.release(psi, out).is_ok());
+                self.start(network, n, UeWait::SessionReleased(psi), |ue, _, out| ue.release(psi, out).is_ok());
             }
-            (10..45, Some(_)) => self.xn_handover(wires, n, ran),
+            (10..45, Some(_)) => self.xn_handover(network, n, ran),
             (0..55, _) => {
-                self.asks(wires, n, UeWait::Deregistered, |ue, p, out| ue.deregister(p, false, out).is_ok());
+                self.start(network, n, UeWait::Deregistered, |ue, p, out| ue.deregister(p, false, out).is_ok());
             }
             _ => {
                 let mut out = Outbox::default();
                 let cause = NgapCause::radioNetwork(CauseRadioNetwork::user_inactivity);
-                let asked = self.gnbs[at].request_release(ran, cause, &mut out).is_ok();
-                self.devices[n].waits = Some(UeWait::Released);
-                self.send(wires, at, &out);
-                if !asked {
-                    self.on_ue_timeout(wires, n);
+                let is_requested = self.gnbs[at].request_release(ran, cause, &mut out).is_ok();
+                self.devices[n].wait = Some(UeWait::Released);
+                self.send(network, at, &out);
+                if !is_requested {
+                    self.on_ue_timeout(network, n);
                 }
             }
         }
     }
 
     /// Hands the UE over to the other gNB by Xn.
-    fn xn_handover(&mut self, wires: &mut Network, n: usize, ran: RanUeNgapId) {
+    fn xn_handover(&mut self, network: &mut Network, n: usize, ran: RanUeNgapId) {
         let (at, to) = (self.devices[n].at, (self.devices[n].at + 1) % GNBS);
         let capability = (self.profile.ciphering, self.profile.integrity);
-        let Ok(handed) = self.gnbs[at].hand_over(ran, capability) else { return self.on_ue_timeout(wires, n) };
+        let Ok(handover) = self.gnbs[at].hand_over(ran, capability) else { return self.on_ue_timeout(network, n) };
         self.gnbs[at].drop_prepared(ran);
         self.gnbs[at].forget(ran);
         let mut out = Outbox::default();
         let device = &mut self.devices[n];
         device.at = to;
-        device.ran = self.gnbs[to].path_switch(handed, |_| true, &mut out).ok();
-        device.waits = Some(UeWait::Switched);
-        self.send(wires, to, &out);
+        device.ran = self.gnbs[to].path_switch(handover, |_| true, &mut out).ok();
+        device.wait = Some(UeWait::Switched);
+        self.send(network, to, &out);
     }
 
-    fn asks(
+    fn start(
         &mut self,
-        wires: &mut Network,
+        network: &mut Network,
         n: usize,
         wait: UeWait,
         act: impl FnOnce(&mut Ue, &Profile, &mut UeOutput) -> bool,
     ) {
         let mut out = UeOutput::default();
-        self.devices[n].waits = Some(wait);
+        self.devices[n].wait = Some(wait);
         if act(&mut self.devices[n].ue, &self.profile, &mut out) {
-            self.send_ue_messages(wires, n, out);
+            self.send_ue_messages(network, n, out);
         } else {
-            self.on_ue_timeout(wires, n);
+            self.on_ue_timeout(network, n);
         }
     }
 
-    fn comes_down(&mut self, wires: &mut Network, gnb: usize, pdu: &[u8]) {
+    fn on_downlink(&mut self, network: &mut Network, gnb: usize, pdu: &[u8]) {
         let (mut inbox, mut out) = (Inbox::default(), Outbox::default());
         let _ = self.gnbs[gnb].receive(pdu, &mut inbox, &mut out);
-        self.send(wires, gnb, &out);
+        self.send(network, gnb, &out);
         for event in std::mem::take(&mut inbox.events) {
             let owner = event.owner().map(|owner| owner as usize).filter(|n| *n < self.devices.len());
             match (event, owner) {
                 (gnb::Event::Violation(violation), _) => {
                     let kind = NGAP_PDU::decode_borrowed(pdu).map(|pdu| pdu.kind());
-                    let doing = self.devices.iter().map(|device| (device.at, device.ran, device.waits));
+                    let doing = self.devices.iter().map(|device| (device.at, device.ran, device.wait));
                     let doing: Vec<_> = doing.collect();
-                    wires.trace(format!("gNB {gnb} is sent {kind:?} {pdu:02x?}; UEs are at {doing:?}"));
-                    wires.oracle.record_violation(Violation::Gnb(gnb, violation));
+                    network.trace(format!("gNB {gnb} is sent {kind:?} {pdu:02x?}; UEs are at {doing:?}"));
+                    network.oracle.record_violation(Violation::Gnb(gnb, violation));
                 }
-                (gnb::Event::Paging(tmsi), _) => self.paged(wires, gnb, tmsi),
-                (event, Some(n)) if self.devices[n].at == gnb => self.gnb_tells(wires, n, &event, &inbox),
+                (gnb::Event::Paging(tmsi), _) => self.paged(network, gnb, tmsi),
+                (event, Some(n)) if self.devices[n].at == gnb => self.on_gnb_event(network, n, &event, &inbox),
                 _ => {}
             }
         }
     }
 
-    fn gnb_tells(&mut self, wires: &mut Network, n: usize, event: &gnb::Event, inbox: &Inbox) {
+    fn on_gnb_event(&mut self, network: &mut Network, n: usize, event: &gnb::Event, inbox: &Inbox) {
         let mut out = UeOutput::default();
         match event {
             gnb::Event::Nas { range, .. } => {
@@ -566,38 +568,40 @@ impl Ran {
             gnb::Event::ContextSetup { key, .. } => self.devices[n].ue.check_access_key(key, &mut out),
             gnb::Event::PathSwitched { key, chaining, .. } => {
                 self.devices[n].ue.check_next_hop(key, *chaining, &mut out);
-                if self.devices[n].waits == Some(UeWait::Switched) {
-                    self.ends(wires, n, true);
+                if self.devices[n].wait == Some(UeWait::Switched) {
+                    self.complete(network, n, true);
                 }
             }
             gnb::Event::PathSwitchFailed { .. } | gnb::Event::Released { .. } => {
                 self.devices[n].ran = None;
                 self.devices[n].ue.connection_released();
-                let well = self.devices[n].waits == Some(UeWait::Released);
-                if self.devices[n].waits.is_some() {
-                    self.ends(wires, n, well);
+                let is_successful = self.devices[n].wait == Some(UeWait::Released);
+                if self.devices[n].wait.is_some() {
+                    self.complete(network, n, is_successful);
                 }
             }
             _ => {}
         }
-        self.send_ue_messages(wires, n, out);
+        self.send_ue_messages(network, n, out);
     }
 
-    fn paged(&mut self, wires: &mut Network, gnb: usize, tmsi: vireo_types::Tmsi) {
-        let hears = |device: &Device| {
+    fn paged(&mut self, network: &mut Network, gnb: usize, tmsi: vireo_types::Tmsi) {
+        let is_paged = |device: &Device| {
             let named = device.ue.guti().is_some_and(|guti| guti.tmsi == tmsi);
-            named && device.at == gnb && device.ran.is_none() && device.waits.is_none()
+            named && device.at == gnb && device.ran.is_none() && device.wait.is_none()
         };
-        if let Some(n) = self.devices.iter().position(|device| hears(device) && device.ue.mm() == MmState::Registered) {
-            let turn = self.devices[n].turn + 1;
-            self.devices[n].turn = turn;
-            wires.clock.after(PATIENCE, Event::Ran(RanEvent::Waited(n, turn)));
-            self.asks(wires, n, UeWait::Served, |ue, _, out| ue.service_request(Service::Paged, out).is_ok());
+        if let Some(n) =
+            self.devices.iter().position(|device| is_paged(device) && device.ue.mm() == MmState::Registered)
+        {
+            let attempt = self.devices[n].attempt + 1;
+            self.devices[n].attempt = attempt;
+            network.clock.after(PROCEDURE_TIMEOUT, Event::Ran(RanEvent::Timeout(n, attempt)));
+            self.start(network, n, UeWait::Served, |ue, _, out| ue.service_request(Service::Paged, out).is_ok());
         }
     }
 
     /// Executes a PFCP request once. The UPF answers each repeat of it.
-    fn upf(&mut self, wires: &mut Network, key: u64, seid: Option<Seid>, request: &[u8]) {
+    fn upf(&mut self, network: &mut Network, key: u64, seid: Option<Seid>, request: &[u8]) {
         let Some(seid) = seid else { return };
         let answer = match self.answered.get(&key) {
             Some(answer) => Rc::clone(answer),
@@ -607,8 +611,8 @@ impl Ran {
                 self.answered.entry(key).or_insert_with(|| answer.into()).clone()
             }
         };
-        let after = wires.delay();
-        wires.clock.after(after, Event::Ran(RanEvent::Answer { seid, message: answer }));
+        let after = network.delay();
+        network.clock.after(after, Event::Ran(RanEvent::Answer { seid, message: answer }));
     }
 }
 

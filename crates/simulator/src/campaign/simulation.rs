@@ -27,7 +27,7 @@ const RESTART: u64 = 300 * MS;
 pub(super) struct Simulation {
     seed: u64,
     replication: ReplicationConfig,
-    wires: Network,
+    network: Network,
     controller: Controller,
     balancer: Balancer,
     hosts: BTreeMap<Process, Host>,
@@ -37,126 +37,127 @@ pub(super) struct Simulation {
 
 impl Simulation {
     pub(super) fn new(seed: u64, setup: Setup) -> Self {
-        let mut wires = Network::new(seed, setup.mutation, FAULTS_UNTIL);
+        let mut network = Network::new(seed, setup.mutation, FAULTS_UNTIL);
         let replication = ReplicationConfig { mode: Mode::Hot, replicas: REPLICAS, ack: setup.ack };
-        let controller = Controller::new(&mut wires, HOSTS, replication);
-        let balancer = Balancer::new(&mut wires, controller.process);
-        let ran = Ran::new(&mut wires, UES);
+        let controller = Controller::new(&mut network, HOSTS, replication);
+        let balancer = Balancer::new(&mut network, controller.process);
+        let ran = Ran::new(&mut network, UES);
         let mut world = Simulation {
             seed,
             replication,
-            wires,
+            network,
             controller,
             balancer,
             hosts: BTreeMap::new(),
             ran,
             campaign: Campaign { seed, ..Campaign::default() },
         };
-        (0..HOSTS).for_each(|_| world.starts());
-        let first = world.wires.random.random_range(600 * MS..1_500 * MS);
-        world.wires.clock.at(first, Event::Fails);
+        (0..HOSTS).for_each(|_| world.start_host());
+        let first = world.network.random.random_range(600 * MS..1_500 * MS);
+        world.network.clock.at(first, Event::InjectFault);
         world
     }
 
     /// Starts a host.
-    fn starts(&mut self) {
-        let host = Host::new(&mut self.wires, self.replication);
+    fn start_host(&mut self) {
+        let host = Host::new(&mut self.network, self.replication);
         self.hosts.insert(host.process, host);
     }
 
     pub(super) fn run(mut self) -> Campaign {
-        while let Some(event) = self.wires.next_before(END) {
-            self.happens(event);
-            if let Some(broken) = self.wires.oracle.broken {
-                self.campaign.broken = Some((self.wires.clock.now(), broken));
+        while let Some(event) = self.network.next_before(END) {
+            self.on_event(event);
+            if let Some(violation) = self.network.oracle.violation {
+                self.campaign.violation = Some((self.network.clock.now(), violation));
                 break;
             }
         }
         // Each UE has had time for several procedures since the network was whole.
-        if let (None, Some(ue)) = (self.campaign.broken, self.ran.stuck_since(WHOLE_FROM)) {
-            self.campaign.broken = Some((END, Violation::Stuck(ue)));
+        if let (None, Some(ue)) = (self.campaign.violation, self.ran.stuck_since(WHOLE_FROM)) {
+            self.campaign.violation = Some((END, Violation::Stuck(ue)));
         }
         self.campaign.procedures = self.ran.procedures();
         self.campaign.epochs = self.controller.epoch();
         self.campaign.failures = self.controller.evicted_hosts;
-        (self.campaign.taken, self.campaign.handed) = (self.wires.taken, self.wires.handed);
+        (self.campaign.taken_over, self.campaign.migrated) = (self.network.taken_over, self.network.migrated);
         self.campaign.seed = self.seed;
-        self.campaign.story = std::mem::take(&mut self.wires.story);
+        self.campaign.story = std::mem::take(&mut self.network.story);
         self.campaign
     }
 
-    fn happens(&mut self, event: Event) {
-        let wires = &mut self.wires;
+    fn on_event(&mut self, event: Event) {
+        let network = &mut self.network;
         let (controller, balancer) = (self.controller.process, self.balancer.process);
         match event {
             Event::Arrives { at, message } => {
-                if !wires.is_open(at) {
+                if !network.is_open(at) {
                     return;
                 }
-                match wires.at(at) {
-                    of if of == controller => self.controller.on_message(wires, at, message),
-                    of if of == balancer => self.balancer.on_message(wires, at, message),
-                    of => self.host(of, |host, wires| host.on_message(wires, at, message)),
+                match network.at(at) {
+                    of if of == controller => self.controller.on_message(network, at, message),
+                    of if of == balancer => self.balancer.on_message(network, at, message),
+                    of => self.host(of, |host, network| host.on_message(network, at, message)),
                 }
             }
             Event::Closed { at } => {
-                if !wires.closed(at) {
+                if !network.closed(at) {
                     return;
                 }
-                match wires.at(at) {
-                    of if of == controller => self.controller.on_disconnect(wires, at),
-                    of if of == balancer => self.balancer.on_disconnect(wires, at),
-                    of => self.host(of, |host, wires| host.on_disconnect(wires, at)),
+                match network.at(at) {
+                    of if of == controller => self.controller.on_disconnect(network, at),
+                    of if of == balancer => self.balancer.on_disconnect(network, at),
+                    of => self.host(of, |host, network| host.on_disconnect(network, at)),
                 }
             }
             Event::ControllerStarts { has_store } => {
-                wires.revive(controller);
-                self.controller.restart(wires, has_store);
+                network.revive(controller);
+                self.controller.restart(network, has_store);
             }
-            Event::Due { of, what } if of == controller => self.controller.is_due(wires, &what),
-            Event::Due { of, what } if of == balancer => self.balancer.is_due(wires, &what),
-            Event::Due { of, what } => self.host(of, |host, wires| host.is_due(wires, &what)),
-            Event::Ran(what) => {
-                if let Some(input) = self.ran.on_event(wires, what) {
-                    self.balancer.on_ran_or_upf_message(wires, input);
+            Event::Due { process, due } if process == controller => self.controller.is_due(network, &due),
+            Event::Due { process, due } if process == balancer => self.balancer.is_due(network, &due),
+            Event::Due { process, due } => self.host(process, |host, network| host.is_due(network, &due)),
+            Event::Ran(event) => {
+                if let Some(input) = self.ran.on_event(network, event) {
+                    self.balancer.on_ran_or_upf_message(network, input);
                 }
             }
-            Event::Starts => self.starts(),
-            Event::Fails => self.inject_fault(),
+            Event::Starts => self.start_host(),
+            Event::InjectFault => self.inject_fault(),
         }
     }
 
     /// Runs an action on a host, which may end by it.
-    fn host(&mut self, of: Process, what: impl FnOnce(&mut Host, &mut Network)) {
+    fn host(&mut self, of: Process, act: impl FnOnce(&mut Host, &mut Network)) {
         let Some(host) = self.hosts.get_mut(&of) else { return };
-        what(host, &mut self.wires);
+        act(host, &mut self.network);
         if host.ended {
             self.kill_process(of);
         }
     }
 
     fn kill_process(&mut self, process: Process) {
-        self.wires.kill(process);
+        self.network.kill(process);
         self.hosts.remove(&process);
-        let after = self.wires.random.random_range(RESTART..2 * RESTART);
-        self.wires.clock.after(after, Event::Starts);
+        let after = self.network.random.random_range(RESTART..2 * RESTART);
+        self.network.clock.after(after, Event::Starts);
     }
 
     /// Injects a fault. A host fails only if all planned copies exist: the cluster guarantees to
     /// survive one fault at a time.
     fn inject_fault(&mut self) {
-        let now = self.wires.clock.now();
+        let now = self.network.clock.now();
         let hosts = self.controller.hosts();
-        let random = &mut self.wires.random;
+        let random = &mut self.network.random;
         let long = now + random.random_range(30 * MS..900 * MS);
         let next = now + APART + random.random_range(0..400 * MS);
         let which = random.random_range(0..hosts.len().max(1));
         let other = random.random_range(0..hosts.len().max(1));
         let kind = random.random_range(0..114);
         if next < FAULTS_UNTIL {
-            self.wires.clock.at(next, Event::Fails);
+            self.network.clock.at(next, Event::InjectFault);
         }
-        let whole = self.controller.is_settled() && hosts.len() >= 3 && hosts.iter().all(|(_, of)| self.works(*of));
+        let whole =
+            self.controller.is_settled() && hosts.len() >= 3 && hosts.iter().all(|(_, of)| self.is_healthy(*of));
         let (Some((host, of)), Some((_, with))) = (hosts.get(which).copied(), hosts.get(other).copied()) else {
             return;
         };
@@ -167,27 +168,27 @@ impl Simulation {
                 format!("{host:?} ({of:?}) dies")
             }
             25..45 if whole => {
-                self.wires.stop(of, long);
+                self.network.stop(of, long);
                 format!("{host:?} ({of:?}) is stopped {until}")
             }
             45..60 if whole => {
-                self.wires.isolate(of, long);
+                self.network.isolate(of, long);
                 format!("{host:?} ({of:?}) is cut off {until}")
             }
             60..68 if whole && of != with => {
-                self.wires.partition(of, with, long);
+                self.network.partition(of, with, long);
                 format!("{of:?} and {with:?} do not reach each other {until}")
             }
             68..76 if of != with => {
-                self.wires.reset(of, with);
+                self.network.reset(of, with);
                 format!("the connections of {of:?} and {with:?} break")
             }
             76..86 if whole && !self.controller.is_draining() && hosts.len() > 3 => {
-                self.controller.drain(&mut self.wires, host);
+                self.controller.drain(&mut self.network, host);
                 format!("{host:?} is drained")
             }
             86..92 if hosts.len() < HOSTS + 2 => {
-                self.starts();
+                self.start_host();
                 "one more host is started".into()
             }
             92..100 => {
@@ -199,28 +200,28 @@ impl Simulation {
                 "the controller dies, and its store is lost".into()
             }
             105..110 => {
-                self.balancer.restart(&mut self.wires);
+                self.balancer.restart(&mut self.network);
                 "another process continues as the balancer".into()
             }
             110.. if whole => {
-                self.wires.reset_all(of);
+                self.network.reset_all(of);
                 format!("all connections of {host:?} ({of:?}) break")
             }
             _ => return,
         };
-        self.wires.trace(what);
+        self.network.trace(what);
         self.campaign.faults += 1;
     }
 
     /// Kills the controller, which starts again with or without its store.
     fn kill_controller(&mut self, has_store: bool) {
-        self.wires.kill(self.controller.process);
-        let after = self.wires.random.random_range(50 * MS..600 * MS);
-        self.wires.clock.after(after, Event::ControllerStarts { has_store });
+        self.network.kill(self.controller.process);
+        let after = self.network.random.random_range(50 * MS..600 * MS);
+        self.network.clock.after(after, Event::ControllerStarts { has_store });
     }
 
     /// Returns true if a host runs without a fault.
-    fn works(&self, of: Process) -> bool {
-        self.hosts.contains_key(&of) && self.wires.is_running(of)
+    fn is_healthy(&self, of: Process) -> bool {
+        self.hosts.contains_key(&of) && self.network.is_running(of)
     }
 }

@@ -2,10 +2,10 @@
 //!
 //! Each UE runs one step at a time: decide, commit, and only then emit effects.
 
-use super::Mutation;
 use super::balancer::SLICES;
 use super::host::{Host, UeMail};
 use super::message::Message;
+use super::mutation::Mutation;
 use super::network::{Due, Network, Process};
 use super::oracle::{self, Counts};
 use super::ran;
@@ -113,7 +113,7 @@ pub(super) struct Ues {
 
 impl Ues {
     /// Sets the owning host.
-    pub(super) fn is_of(&mut self, host: HostId, tmsi_key: &[u8; 16]) {
+    pub(super) fn set_host(&mut self, host: HostId, tmsi_key: &[u8; 16]) {
         // Each host starts at a different number, so that a new owner does not reassign numbers
         // that the previous one assigned recently.
         if self.cipher.is_none() {
@@ -181,7 +181,7 @@ impl Ues {
     /// Enters a UE of another host.
     pub(super) fn enter(
         &mut self,
-        wires: &mut Network,
+        network: &mut Network,
         (process, ltmsi): (Process, Ltmsi),
         octets: Vec<u8>,
         ue: &UeContext,
@@ -194,7 +194,7 @@ impl Ues {
         for tmsi in [ue.identity.tmsi, ue.identity.old_tmsi].into_iter().flatten() {
             self.tmsis.insert(tmsi, slot);
         }
-        schedule(wires, process, slot, ue);
+        schedule(network, process, slot, ue);
         slot
     }
 
@@ -223,10 +223,10 @@ impl Ues {
 }
 
 /// Schedules a check of the UE's deadline.
-fn schedule(wires: &mut Network, process: Process, slot: u32, ue: &UeContext) {
+fn schedule(network: &mut Network, process: Process, slot: u32, ue: &UeContext) {
     if let Some(deadline) = ue.deadline() {
-        let after = deadline.since(wires.time(process)).0;
-        wires.due(process, after + 1, Due::Deadline(slot));
+        let after = deadline.since(network.time(process)).0;
+        network.due(process, after + 1, Due::Deadline(slot));
     }
 }
 
@@ -273,70 +273,70 @@ impl Identifiers for Ids<'_> {
 
 impl Host {
     /// Delivers an event to the UE of a slot, unless its bucket is quiesced.
-    pub(super) fn deliver(&mut self, wires: &mut Network, slot: u32, input: u64, event: UeEvent) {
+    pub(super) fn deliver(&mut self, network: &mut Network, slot: u32, input: u64, event: UeEvent) {
         let (Some(ltmsi), mail) = (self.ues.get(slot).map(|ue| ue.ltmsi), UeMail { slot, input, event }) else {
             return;
         };
         match self.machine() {
             Some(machine) if machine.is_quiesced(ltmsi) => machine.defer(ltmsi, mail),
-            Some(_) => self.enqueue(wires, mail),
+            Some(_) => self.enqueue(network, mail),
             None => {}
         }
     }
 
     /// Adds an event to the mailbox of its UE.
-    pub(super) fn enqueue(&mut self, wires: &mut Network, UeMail { slot, input, event }: UeMail) {
+    pub(super) fn enqueue(&mut self, network: &mut Network, UeMail { slot, input, event }: UeMail) {
         let Some(ue) = self.ues.ues.get_mut(&slot) else { return };
         ue.mailbox.push_back((input, event));
         if ue.mailbox.len() == 1 {
-            let after = wires.random.random_range(30..400);
-            wires.due(self.process, after, Due::Step(slot));
+            let after = network.random.random_range(30..400);
+            network.due(self.process, after, Due::Step(slot));
         }
     }
 
-    pub(super) fn deadline(&mut self, wires: &mut Network, slot: u32) {
-        let now = wires.time(self.process);
+    pub(super) fn deadline(&mut self, network: &mut Network, slot: u32) {
+        let now = network.time(self.process);
         let due = self.ues.get(slot).and_then(Ue::decode).and_then(|ue| ue.deadline());
         if due.is_some_and(|due| due <= now) {
-            self.deliver(wires, slot, 0, UeEvent::Deadline);
+            self.deliver(network, slot, 0, UeEvent::Deadline);
         }
     }
 
     /// Runs the UE's next event.
-    pub(super) fn step(&mut self, wires: &mut Network, slot: u32) {
+    pub(super) fn step(&mut self, network: &mut Network, slot: u32) {
         let Some(ue) = self.ues.ues.get_mut(&slot) else { return };
-        let Some((input, what)) = ue.mailbox.pop_front() else { return };
+        let Some((input, event)) = ue.mailbox.pop_front() else { return };
         if !ue.mailbox.is_empty() {
-            let after = wires.random.random_range(30..400);
-            wires.due(self.process, after, Due::Step(slot));
+            let after = network.random.random_range(30..400);
+            network.due(self.process, after, Due::Step(slot));
         }
         let before = ue.decode();
-        let Some(event) = admitted(before.as_ref(), &what) else {
-            return self.not_theirs(wires, slot, input, what);
+        let Some(event) = admitted(before.as_ref(), &event) else {
+            return self.redeliver(network, slot, input, event);
         };
         let context = before.unwrap_or_else(|| {
             let mut fresh = UeContext::new(ue.ltmsi);
             // The step names use it with the LTMSI, which belonged to another UE before.
-            fresh.sequence = u64::from(wires.random.random::<u32>() >> 4);
+            fresh.sequence = u64::from(network.random.random::<u32>() >> 4);
             fresh
         });
-        self.carry_out(wires, slot, input, context, event);
+        self.run_step(network, slot, input, context, event);
     }
 
     /// Handles an event that is not for the UE of the slot.
-    fn not_theirs(&mut self, wires: &mut Network, slot: u32, input: u64, what: UeEvent) {
-        match what {
+    fn redeliver(&mut self, network: &mut Network, slot: u32, input: u64, event: UeEvent) {
+        match event {
             UeEvent::Initial { assoc, pdu, .. } => {
-                let named = n2::peek(&pdu).and_then(|view| named_ue(&view, &pdu, &wires.config));
+                let named = n2::peek(&pdu).and_then(|view| named_ue(&view, &pdu, &network.config));
                 let bucket = match (named, &self.ues.cipher) {
                     (Ok(NamedUe::Initial { tmsi: Some(tmsi), .. }), Some(cipher)) => Some(cipher.bucket(tmsi)),
                     _ => None,
                 };
-                self.create_ue(wires, (input, assoc), bucket, &pdu);
+                self.create_ue(network, (input, assoc), bucket, &pdu);
             }
             UeEvent::Ngap { assoc, pdu, .. } => {
-                self.unknown_ue(wires, assoc, &pdu);
-                self.send_to_balancer(wires, Message::Done(input));
+                self.unknown_ue(network, assoc, &pdu);
+                self.send_to_balancer(network, Message::Done(input));
             }
             _ => {}
         }
@@ -346,13 +346,13 @@ impl Host {
         }
     }
 
-    fn carry_out(&mut self, wires: &mut Network, slot: u32, input: u64, mut ue: UeContext, event: Event<'_>) {
-        let (now, config) = (wires.time(self.process), Rc::clone(&wires.config));
+    fn run_step(&mut self, network: &mut Network, slot: u32, input: u64, mut ue: UeContext, event: Event<'_>) {
+        let (now, config) = (network.time(self.process), Rc::clone(&network.config));
         let before = ue.security.clone();
         let mut old = references(&ue);
         old.push(ue.ltmsi);
         ue.sequence += 1;
-        let random = &mut wires.random;
+        let random = &mut network.random;
         let Ues { names, tmsis, cipher, addresses, host, nodes, .. } = &mut self.ues;
         let cipher = cipher.as_ref();
         let mut ids = Ids { names, tmsis, cipher, random: random.random(), addresses, host: *host };
@@ -369,7 +369,7 @@ impl Host {
             _ => None,
         };
         let counts = ue.security.as_ref().map(|security| {
-            let given = match (&security.next_hop, before.as_ref().and_then(|before| before.next_hop.as_ref())) {
+            let next_hop = match (&security.next_hop, before.as_ref().and_then(|before| before.next_hop.as_ref())) {
                 (Some(NextHopChain::At(hop)), Some(_))
                     if security.next_hop != before.as_ref().and_then(|b| b.next_hop) =>
                 {
@@ -379,7 +379,7 @@ impl Host {
             };
             {
                 let (uplink, downlink) = (security.uplink, security.downlink);
-                Counts { key: oracle::hash(security.kamf), uplink, downlink, next_hop: given }
+                Counts { key: oracle::hash(security.kamf), uplink, downlink, next_hop }
             }
         });
         let outbox = Outbox {
@@ -395,21 +395,21 @@ impl Host {
         };
         if let (Some(now), Some(before)) = (&mut ue.security, &before) {
             // Injected faults: the commit omits the COUNTs that it used.
-            if wires.is(Mutation::CountNotReserved) {
+            if network.is(Mutation::CountNotReserved) {
                 now.downlink = before.downlink.min(now.downlink);
             }
-            if wires.is(Mutation::UplinkNotCounted) {
+            if network.is(Mutation::UplinkNotCounted) {
                 now.uplink = before.uplink.min(now.uplink);
             }
-            if wires.is(Mutation::NextHopNotTaken) && now.next_hop.is_some() && before.next_hop.is_some() {
+            if network.is(Mutation::NextHopNotTaken) && now.next_hop.is_some() && before.next_hop.is_some() {
                 now.next_hop = before.next_hop;
             }
         }
-        schedule(wires, self.process, slot, &ue);
-        self.commit(wires, slot, &ue, outbox, runs);
+        schedule(network, self.process, slot, &ue);
+        self.commit(network, slot, &ue, outbox, runs);
     }
 
-    fn commit(&mut self, wires: &mut Network, slot: u32, ue: &UeContext, outbox: Outbox, runs: bool) {
+    fn commit(&mut self, network: &mut Network, slot: u32, ue: &UeContext, outbox: Outbox, runs: bool) {
         let Some(entry) = self.ues.ues.get_mut(&slot) else { return };
         let mut context = Vec::new();
         if !outbox.forgets && context::encode_after(ue, &entry.context, &mut context).is_err() {
@@ -430,22 +430,22 @@ impl Host {
             associations: [None; 2],
         };
         let ended = !runs || outbox.forgets;
-        let early = wires.is(Mutation::EffectsBeforeAcknowledgement).then(|| outbox.clone());
+        let early = network.is(Mutation::EffectsBeforeAcknowledgement).then(|| outbox.clone());
         let pending = Pending { slot, outbox, context: context.clone(), octets: octets.clone() };
         // `self.replicas` collects the copies.
         let mut send = |to, number, message: &ToReplica<'_>| self.replicas.push(to, number, message);
         let Some(machine) = self.machine.as_mut() else { return };
         let released = machine.commit((&commit, ended), pending, &self.replicas, &mut send);
         if let Some(outbox) = early {
-            self.send_effects(wires, Some(slot), &outbox);
+            self.send_effects(network, Some(slot), &outbox);
         }
         if let Some(pending) = released {
-            self.emit_effects(wires, pending);
+            self.emit_effects(network, pending);
         }
     }
 
     /// Executes the effects of a commit.
-    pub(super) fn emit_effects(&mut self, wires: &mut Network, pending: Pending) {
+    pub(super) fn emit_effects(&mut self, network: &mut Network, pending: Pending) {
         let Pending { slot, outbox, .. } = pending;
         if let Some(ue) = self.ues.ues.get_mut(&slot) {
             ue.unsent -= 1;
@@ -456,26 +456,26 @@ impl Host {
                 self.ues.names.remove(old);
             }
         }
-        if !wires.is(Mutation::EffectsBeforeAcknowledgement) {
-            self.send_effects(wires, Some(slot), &outbox);
+        if !network.is(Mutation::EffectsBeforeAcknowledgement) {
+            self.send_effects(network, Some(slot), &outbox);
         }
-        let now = wires.time(self.process);
+        let now = network.time(self.process);
         for effect in &outbox.effects {
             match effect {
                 Effect::BindTmsi(tmsi) => drop(self.ues.tmsis.insert(*tmsi, slot)),
                 Effect::FreeTmsi(tmsi) => drop(self.ues.tmsis.remove(tmsi)),
                 Effect::BindSupi(supi) => {
                     let at = outbox.at;
-                    self.drive(wires, |machine, io| machine.bind_subscriber((slot, *supi), at, now, io));
+                    self.drive(network, |machine, io| machine.bind_subscriber((slot, *supi), at, now, io));
                 }
                 Effect::BindSupiSince(supi, began) => {
-                    self.drive(wires, |machine, io| machine.bind_subscriber_since((slot, *supi), *began, now, io));
+                    self.drive(network, |machine, io| machine.bind_subscriber_since((slot, *supi), *began, now, io));
                 }
                 _ => {}
             }
         }
         if outbox.input != 0 {
-            self.send_to_balancer(wires, Message::Done(outbox.input));
+            self.send_to_balancer(network, Message::Done(outbox.input));
         }
         // Unless the UE has returned to its slot.
         if outbox.forgets && self.ues.get(slot).is_some_and(|ue| !ue.has_context() && ue.mailbox.is_empty()) {
@@ -484,7 +484,7 @@ impl Host {
     }
 
     /// Sends the effects of a commit, also when they are re-executed.
-    pub(super) fn send_effects(&mut self, wires: &mut Network, slot: Option<u32>, outbox: &Outbox) {
+    pub(super) fn send_effects(&mut self, network: &mut Network, slot: Option<u32>, outbox: &Outbox) {
         let mut seids = outbox.seids.iter();
         for (n, effect) in (0_u64..).zip(&outbox.effects) {
             let key = outbox.key | n & 0xf;
@@ -493,33 +493,33 @@ impl Host {
                 Effect::Ngap { assoc, .. } if !self.ues.nodes.has(*assoc) => {}
                 Effect::ReleaseStale { assoc, amf_id, ran_id } => {
                     let (ran, pdu) = (*ran_id, n2::stale_release_command(*amf_id, *ran_id).into());
-                    self.send_to_balancer(wires, Message::Stale { assoc: *assoc, ran, ue: outbox.ltmsi, key, pdu });
+                    self.send_to_balancer(network, Message::Stale { assoc: *assoc, ran, ue: outbox.ltmsi, key, pdu });
                 }
                 Effect::Ngap { assoc, pdu } => {
                     let (assoc, ue, pdu) = (*assoc, Some(outbox.ltmsi), pdu[..].into());
-                    self.send_to_balancer(wires, Message::Ngap { assoc, ue, key, counts: outbox.counts, pdu });
+                    self.send_to_balancer(network, Message::Ngap { assoc, ue, key, counts: outbox.counts, pdu });
                 }
                 Effect::Pfcp { message, .. } => {
                     let (seid, message) = (seids.next().copied().flatten(), message[..].into());
-                    self.send_to_balancer(wires, Message::Pfcp { key, seid, message });
+                    self.send_to_balancer(network, Message::Pfcp { key, seid, message });
                 }
                 Effect::Authenticate(request) => {
-                    slot.into_iter().for_each(|slot| self.authenticate(wires, slot, request.clone()));
+                    slot.into_iter().for_each(|slot| self.authenticate(network, slot, request.clone()));
                 }
                 _ => {}
             }
         }
     }
 
-    pub(super) fn authenticate(&self, wires: &mut Network, slot: u32, request: AuthenticationRequest) {
-        let after = wires.random.random_range(300..3_000);
-        wires.due(self.process, after, Due::Authenticated(slot, Box::new(request)));
+    pub(super) fn authenticate(&self, network: &mut Network, slot: u32, request: AuthenticationRequest) {
+        let after = network.random.random_range(300..3_000);
+        network.due(self.process, after, Due::Authenticated(slot, Box::new(request)));
     }
 }
 
 /// Returns the event if it is for the UE of this context.
-fn admitted<'a>(ue: Option<&UeContext>, what: &'a UeEvent) -> Option<Event<'a>> {
-    match what {
+fn admitted<'a>(ue: Option<&UeContext>, event: &'a UeEvent) -> Option<Event<'a>> {
+    match event {
         UeEvent::Initial { assoc, named, pdu } => {
             let Ok((_, UeMessage::Initial(message))) = n2::ue_message(pdu) else { return None };
             if *named && !engine::is_authentic(ue?, &message.nas) {

@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_short_takes_as_long_as_it_is_and_what_is_long_waits_for_the_next_period() {
+    fn short_work_runs_at_once_and_long_work_waits() {
         let mut meter = meter();
         assert_eq!(meter.ends(10 * MS, MS), 11 * MS);
         assert_eq!(meter.ends(20 * MS, 24 * MS), 44 * MS);
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn in_the_long_run_it_has_its_part() {
+    fn long_run_share_equals_quota() {
         let mut meter = Meter::new(Cap { part: 0.25, period: Duration::from_millis(20) }, 0.4);
         let end = (0..10_000).fold(0, |at, _| meter.ends(at, MS / 2));
         let part = 5_000.0 / (end / MS) as f64;

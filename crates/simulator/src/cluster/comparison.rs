@@ -76,7 +76,7 @@ mod tests {
     ];
 
     #[test]
-    fn files_ask_for_the_load_that_they_name_at_every_size() {
+    fn file_load_holds_at_every_cluster_size() {
         for text in FILES {
             let comparison = Comparison::read(text).expect("a comparison");
             comparison.check().expect("it makes sense");

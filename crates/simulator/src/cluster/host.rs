@@ -51,7 +51,7 @@ impl Shares {
         Shares { slos, known: HashMap::new() }
     }
 
-    fn of(&mut self, active: u64) -> &[f64] {
+    fn for_active(&mut self, active: u64) -> &[f64] {
         let slos = &self.slos;
         self.known.entry(active).or_insert_with(|| {
             let claim = |(pool, slo): (usize, &Option<Duration>)| NfDemand {
@@ -116,7 +116,7 @@ impl Host {
     pub(super) fn loads(&self, pool: usize, shares: &mut Shares) -> Vec<NfLoad> {
         let load = |(id, core): (u64, &Core)| NfLoad {
             queue: core.queue(pool) as u32,
-            share: shares.of(core.active() | 1 << pool)[pool],
+            share: shares.for_active(core.active() | 1 << pool)[pool],
             id,
         };
         (0..).zip(&self.cores).map(load).collect()
@@ -137,7 +137,7 @@ impl Host {
         if core.running.is_some() {
             return None;
         }
-        let of = shares.of(core.active());
+        let of = shares.for_active(core.active());
         let queues = &core.queues;
         let pool = core.deficit.next(of, |pool| !queues[pool].is_empty())?;
         let number = core.queues[pool].pop_front()?;
@@ -156,7 +156,7 @@ impl Host {
     }
 
     /// Adds the queues and the CPU time since the last sample to the averages.
-    pub(super) fn look(&mut self, since: Nanos) {
+    pub(super) fn sample(&mut self, since: Nanos) {
         for core in &mut self.cores {
             for pool in 0..core.queues.len() {
                 let queue = core.queue(pool) as f64;
@@ -174,7 +174,7 @@ impl Host {
         let of = |pool: usize| {
             let mut report = PoolReport { backlog: f64::INFINITY, share: 0.0 };
             for core in &self.cores {
-                let share = shares.of(core.active() | 1 << pool)[pool];
+                let share = shares.for_active(core.active() | 1 << pool)[pool];
                 if share > 0.0 {
                     report.backlog = report.backlog.min(core.averages[pool].get() / share);
                     report.share += share;

@@ -18,7 +18,7 @@ use vireo_emulator::load::{Arrivals, Rng};
 use vireo_types::{Bucket, Duration, Instant};
 
 /// Queue samples between two reports.
-const LOOKS: u64 = 8;
+const SAMPLES_PER_REPORT: u64 = 8;
 /// Number of missed reports after which a host's load is unknown.
 const STALE: u64 = 3;
 
@@ -31,13 +31,13 @@ enum Event {
     /// A procedure of a slice begins at the balancer.
     Arrives(usize),
     /// A message of a procedure reaches its NF.
-    Comes(Number),
+    MessageArrives(Number),
     /// A core has processed a message.
     Done { host: u16, core: usize, took: Nanos },
     /// The balancer sees the end of a procedure.
     Ends { host: u16, pool: usize, counted: ServiceTime },
-    /// A host samples its queues; at each [`LOOKS`]th sample it reports.
-    Looks { host: u16, count: u64 },
+    /// A host samples its queues; at each [`SAMPLES_PER_REPORT`]th sample it reports.
+    Sample { host: u16, count: u64 },
 }
 
 /// Procedure in progress.
@@ -48,12 +48,12 @@ struct Running {
     counted: ServiceTime,
     core: Option<usize>,
     pool: usize,
-    left: u32,
+    remaining: u32,
     /// Core time of one message.
     each: Nanos,
     between: Nanos,
     /// Arrival of its message in the core, and the core time of the messages before.
-    came: Nanos,
+    arrived: Nanos,
     spent: Nanos,
     measured: bool,
 }
@@ -91,7 +91,7 @@ struct SliceSource<'a> {
 
 impl SliceSource<'_> {
     /// Returns the order of arrival of a UE.
-    fn came(&self, drawn: &Arriving) -> u64 {
+    fn order_of(&self, drawn: &Arriving) -> u64 {
         // A random order is equally even for many UEs.
         self.order.get(drawn.ue as usize).map_or(drawn.own, |order| u64::from(*order))
     }
@@ -105,7 +105,7 @@ struct ClusterRun<'a> {
     fleet: HostSet,
     ring: Ring,
     maglev: Maglev,
-    board: LoadTable,
+    load_table: LoadTable,
     shares: Shares,
     hosts: Vec<Host>,
     pools: Vec<Option<Pool>>,
@@ -137,7 +137,7 @@ pub fn simulate(
         if before.is_none() && world.clock.now() >= world.measured_from {
             before = Some((world.worked(), world.woken()));
         }
-        world.happens(event);
+        world.on_event(event);
     }
     let before = before.unwrap_or_else(|| (world.worked(), world.woken()));
     Ok(world.outcome(&sampled, &before, length))
@@ -220,7 +220,8 @@ impl<'a> ClusterRun<'a> {
             ring: Ring::new(&weighted, seed),
             maglev: Maglev::new(&hosts),
             fleet: HostSet::new(hosts).with(setup.prefer),
-            board: LoadTable::new(slots, Duration(setup.report_every.0.saturating_mul(STALE))).with(setup.estimate),
+            load_table: LoadTable::new(slots, Duration(setup.report_every.0.saturating_mul(STALE)))
+                .with(setup.estimate),
             shares,
             hosts: Vec::new(),
             pools,
@@ -242,21 +243,21 @@ impl<'a> ClusterRun<'a> {
         for host in 0..setup.hosts {
             // The hosts report at different times.
             let after = (world.rng.unit() * world.look_every() as f64) as Nanos;
-            world.clock.at(after, Event::Looks { host, count: host.into() });
+            world.clock.at(after, Event::Sample { host, count: host.into() });
         }
         Ok(world)
     }
 
-    fn happens(&mut self, event: Event) {
+    fn on_event(&mut self, event: Event) {
         match event {
             Event::Arrives(slice) => {
                 self.begins(slice);
                 self.arrives_next(slice);
             }
-            Event::Comes(number) => self.on_message(number),
+            Event::MessageArrives(number) => self.on_message(number),
             Event::Done { host, core, took } => self.done(host, core, took),
-            Event::Ends { host, pool, counted } => self.board.ended(HostId(host), pool, counted),
-            Event::Looks { host, count } => self.sample(host, count),
+            Event::Ends { host, pool, counted } => self.load_table.ended(HostId(host), pool, counted),
+            Event::Sample { host, count } => self.sample(host, count),
         }
     }
 
@@ -285,32 +286,34 @@ impl<'a> ClusterRun<'a> {
         let Some(Pool { slo, time, .. }) = &self.pools[pool] else { return };
         self.turn += 1;
         let owners = self.map.owners(bucket);
-        let turn = if self.setup.bound { self.sources[number].came(&drawn) } else { self.turn };
+        let turn = if self.setup.bound { self.sources[number].order_of(&drawn) } else { self.turn };
         let request = Request { bucket, owners, pool, time: *time, slo: *slo, turn };
         let now = Instant(self.clock.now() / 1000);
         // These two policies hash UEs: buckets would be coarser than the comparison of the papers.
         let host = match self.setup.inter {
             steer::Policy::ConsistentHash => self.ring.owners(own).next(),
             steer::Policy::Maglev => self.maglev.host(own),
-            policy => steer::select_host(policy, &request, &self.fleet, &self.board, now).map(|choice| choice.host),
+            policy => {
+                steer::select_host(policy, &request, &self.fleet, &self.load_table, now).map(|choice| choice.host)
+            }
         };
         let Some(host) = host else { return };
         let counted = *time;
-        self.board.sent(host, pool, counted);
+        self.load_table.sent(host, pool, counted);
         let running = Running {
             host: host.0,
             counted,
             core: None,
             pool,
-            left: drawn.messages,
+            remaining: drawn.messages,
             each: drawn.each,
             between: drawn.between,
-            came: 0,
+            arrived: 0,
             spent: 0,
             measured: self.clock.now() >= self.measured_from,
         };
         let number = self.keep(running);
-        self.clock.after(nanos(self.setup.hop), Event::Comes(number));
+        self.clock.after(nanos(self.setup.hop), Event::MessageArrives(number));
     }
 
     fn keep(&mut self, running: Running) -> Number {
@@ -331,7 +334,7 @@ impl<'a> ClusterRun<'a> {
     fn on_message(&mut self, number: Number) {
         let now = self.clock.now();
         let Some(running) = &mut self.running[number as usize] else { return };
-        running.came = now;
+        running.arrived = now;
         let (host, pool) = (running.host, running.pool);
         let at = usize::from(host);
         let core = running.core.or_else(|| {
@@ -362,11 +365,11 @@ impl<'a> ClusterRun<'a> {
         if let Some(number) = number
             && let Some(running) = &mut self.running[number as usize]
         {
-            running.spent += self.clock.now() - running.came;
-            running.left -= 1;
-            if running.left > 0 {
+            running.spent += self.clock.now() - running.arrived;
+            running.remaining -= 1;
+            if running.remaining > 0 {
                 let between = running.between + 2 * nanos(self.setup.hop);
-                self.clock.after(between, Event::Comes(number));
+                self.clock.after(between, Event::MessageArrives(number));
             } else {
                 let Running { pool, spent, measured, .. } = *running;
                 // The last answer takes one hop, too.
@@ -384,16 +387,16 @@ impl<'a> ClusterRun<'a> {
     fn sample(&mut self, host: u16, count: u64) {
         let every = self.look_every();
         let own = &mut self.hosts[usize::from(host)];
-        own.look(every);
-        if count.is_multiple_of(LOOKS) {
+        own.sample(every);
+        if count.is_multiple_of(SAMPLES_PER_REPORT) {
             let (cpu, pools) = own.report(&mut self.shares);
-            self.board.report(HostId(host), cpu, &pools, Instant(self.clock.now() / 1000));
+            self.load_table.report(HostId(host), cpu, &pools, Instant(self.clock.now() / 1000));
         }
-        self.clock.after(every, Event::Looks { host, count: count + 1 });
+        self.clock.after(every, Event::Sample { host, count: count + 1 });
     }
 
     fn look_every(&self) -> Nanos {
-        (nanos(self.setup.report_every) / LOOKS).max(1)
+        (nanos(self.setup.report_every) / SAMPLES_PER_REPORT).max(1)
     }
 
     fn worked(&self) -> Vec<Nanos> {
@@ -434,11 +437,11 @@ fn ue(slice: &Slice, rng: &mut Rng) -> u32 {
 
 /// Draws the kind of procedure.
 fn pick<'a>(source: &SliceSource<'a>, rng: &mut Rng) -> Option<&'a Procedure> {
-    let mut left = rng.unit() * source.parts;
+    let mut remaining = rng.unit() * source.parts;
     let procedures = &source.slice.procedures;
     let found = procedures.iter().find(|p| {
-        left -= p.part;
-        left < 0.0
+        remaining -= p.part;
+        remaining < 0.0
     });
     found.or(procedures.last())
 }

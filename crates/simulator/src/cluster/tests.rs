@@ -36,7 +36,7 @@ fn one_core_is_the_queue_of_the_textbook() {
 /// With a quarter of a core in periods, rare work takes as long as on a whole core. No more than a
 /// quarter is completed.
 #[test]
-fn a_capped_host_is_not_a_slower_one() {
+fn capped_host_differs_from_slower_host() {
     let of = |rate: f64, setup: Setup| {
         let procedures = vec![procedure(NfKind::ServiceRequest, 500.0, 1, 10.0)];
         run(setup, &Workload { slices: vec![slice(rate, "poisson", procedures)] }, 1)
@@ -53,7 +53,7 @@ fn a_capped_host_is_not_a_slower_one() {
 
 /// A single message includes the wake-up time; messages that arrive at a busy core do not.
 #[test]
-fn what_comes_to_a_core_at_work_wakes_nobody() {
+fn message_to_busy_core_needs_no_wakeup() {
     let of = |rate: f64| {
         let procedures = vec![procedure(NfKind::ServiceRequest, 100.0, 1, 10.0)];
         let setup = Setup { wake: Duration(200), ..one_host() };
@@ -83,7 +83,7 @@ fn shares_follow_objectives() {
 }
 
 #[test]
-fn nothing_is_lost_and_the_same_seed_gives_the_same() {
+fn procedures_are_conserved_and_seeds_repeat() {
     let mut slices = vec![slice(900.0, "T3", vec![procedure(NfKind::Registration, 800.0, 5, 50.0)])];
     slices.push(Slice {
         name: "meters".into(),
@@ -126,7 +126,7 @@ fn skewed_steering_leaves_hosts_idle() {
 /// The demand of the UEs equals that of the workload, however uneven the UEs are. A sample of them
 /// has the same relative demand on hosts that are slower by the same factor.
 #[test]
-fn uneven_ues_and_samples_ask_for_what_the_workload_says() {
+fn uneven_and_sampled_ues_keep_total_demand() {
     for (skew, cap, sample) in [(1.2, None, 1), (1.0, Some(20.0), 4), (0.5, Some(50.0), 1), (0.0, None, 8)] {
         let heavy = Some(Heavy { part: 0.5, factor: 6.0 });
         let procedures = vec![procedure(NfKind::ServiceRequest, 200.0, 1, 50.0)];
@@ -140,7 +140,7 @@ fn uneven_ues_and_samples_ask_for_what_the_workload_says() {
 /// Permanent round robin spreads UEs evenly by number. A few very active UEs make the load uneven;
 /// the seed decides which hosts are affected.
 #[test]
-fn ues_that_stay_at_their_host_load_hosts_unevenly() {
+fn bound_ues_load_hosts_unevenly() {
     let procedures = vec![procedure(NfKind::ServiceRequest, 500.0, 1, 50.0)];
     let workload = Workload { slices: vec![Slice { skew: 1.2, ..slice(2000.0, "poisson", procedures) }] };
     let deviation = |bound, seed| {
@@ -153,7 +153,7 @@ fn ues_that_stay_at_their_host_load_hosts_unevenly() {
 }
 
 #[test]
-fn workloads_that_make_no_sense_are_refused() {
+fn invalid_workload_is_refused() {
     let sound = slice(100.0, "T1", vec![procedure(NfKind::Session, 100.0, 1, 10.0)]);
     let refused = |change: &dyn Fn(&mut Slice)| {
         let mut slice = sound.clone();

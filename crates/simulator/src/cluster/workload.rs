@@ -86,8 +86,8 @@ pub enum WorkloadError {
     #[error("it has {0} slices: 1 to {MOST_SLICES} are simulated")]
     Slices(usize),
     /// A slice is inconsistent.
-    #[error("slice {slice}: {what}")]
-    Slice { slice: String, what: String },
+    #[error("slice {slice}: {problem}")]
+    Slice { slice: String, problem: String },
 }
 
 impl Workload {
@@ -114,7 +114,7 @@ impl Workload {
 
 impl Slice {
     fn checked(&self) -> Result<Pattern, WorkloadError> {
-        let wrong = |what: &str| WorkloadError::Slice { slice: self.name.clone(), what: what.to_owned() };
+        let wrong = |problem: &str| WorkloadError::Slice { slice: self.name.clone(), problem: problem.to_owned() };
         let positive = |value: f64| value.is_finite() && value > 0.0;
         if !positive(self.rate) || self.ues == 0 {
             return Err(wrong("rate and ues must be above 0"));

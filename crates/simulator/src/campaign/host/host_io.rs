@@ -1,9 +1,9 @@
 //! Reads and actions of a simulated host's machine.
 
-use super::super::Mutation;
-use super::super::Violation;
 use super::super::message::Message;
+use super::super::mutation::Mutation;
 use super::super::network::Network;
+use super::super::oracle::Violation;
 use super::super::ues::{Outbox, Pending, UeEvent};
 use super::{Host, UeMail, encoded};
 use std::cell::RefCell;
@@ -76,7 +76,7 @@ impl StepOutbox for Outbox {
 #[derive(Debug)]
 pub(in super::super) struct Io<'a> {
     pub(super) host: &'a mut Host,
-    pub(super) wires: &'a mut Network,
+    pub(super) network: &'a mut Network,
 }
 
 impl ReplicaAcks for Io<'_> {
@@ -146,7 +146,7 @@ impl HostIo for Io<'_> {
 
     fn insert(&mut self, ltmsi: Ltmsi, ue: &UeContext, context: &[u8]) -> Option<u32> {
         let process = self.host.process;
-        Some(self.host.ues.enter(self.wires, (process, ltmsi), context.to_vec(), ue))
+        Some(self.host.ues.enter(self.network, (process, ltmsi), context.to_vec(), ue))
     }
 
     fn remove(&mut self, slot: u32) -> Option<Vec<u8>> {
@@ -192,23 +192,23 @@ impl HostIo for Io<'_> {
     }
 
     fn post(&mut self, event: UeMail) {
-        self.host.enqueue(self.wires, event);
+        self.host.enqueue(self.network, event);
     }
 
     fn authenticate(&mut self, slot: u32, _: Ltmsi, request: AuthenticationRequest) {
-        self.host.authenticate(self.wires, slot, request);
+        self.host.authenticate(self.network, slot, request);
     }
 
     fn execute_again(&mut self, slot: Option<u32>, outbox: Outbox, _: EffectAssociations) {
-        self.host.send_effects(self.wires, slot, &outbox);
+        self.host.send_effects(self.network, slot, &outbox);
     }
 
     fn apply_map(&mut self, map: &ClusterMap) -> TakeoverSet {
         let hosts: Vec<HostId> = map.hosts.iter().map(|(host, _)| *host).collect();
         let store = self.host.store.as_mut();
         let mut set = store.map(|store| store.adopt(&map.buckets, &hosts)).unwrap_or_default();
-        self.host.connect_peers(self.wires, map);
-        if self.wires.is(Mutation::CopiesForgotten) {
+        self.host.connect_peers(self.network, map);
+        if self.network.is(Mutation::CopiesForgotten) {
             set.ues.clear();
         }
         set
@@ -231,37 +231,37 @@ impl HostIo for Io<'_> {
     fn publish_buckets(&mut self, _: &dyn Fn(Bucket) -> bool) {}
 
     fn on_entered(&mut self, taken_over: usize, migrated: usize) {
-        self.wires.taken += taken_over as u64;
-        self.wires.handed += migrated as u64;
+        self.network.taken_over += taken_over as u64;
+        self.network.migrated += migrated as u64;
     }
 
     fn on_invalid_entry(&mut self, _: Ltmsi) {
-        self.wires.oracle.record_violation(Violation::Baseless);
+        self.network.oracle.record_violation(Violation::Baseless);
     }
 
     fn send(&mut self, output: ClusterOutput) {
-        let Io { host, wires } = self;
+        let Io { host, network } = self;
         match output {
             ClusterOutput::Epoch { .. } => match (host.balancer, &host.map) {
                 // Later messages follow this map.
-                (Some(at), Some(map)) => wires.send(at, Message::Map(Rc::clone(map))),
-                _ => host.connect(wires),
+                (Some(at), Some(map)) => network.send(at, Message::Map(Rc::clone(map))),
+                _ => host.connect(network),
             },
-            ClusterOutput::Barrier { number } => host.send_to_balancer(wires, Message::Sync(number)),
-            ClusterOutput::Introduce { number } if wires.is(Mutation::NodesNotAwaited) => host.unawaited.push(number),
+            ClusterOutput::Barrier { number } => host.send_to_balancer(network, Message::Sync(number)),
+            ClusterOutput::Introduce { number } if network.is(Mutation::NodesNotAwaited) => host.unawaited.push(number),
             ClusterOutput::Introduce { number } => {
                 host.introductions.insert(number);
-                host.send_to_balancer(wires, Message::Sync(number));
+                host.send_to_balancer(network, Message::Sync(number));
             }
             ClusterOutput::Notice(notice) => match notice {
-                HostNotice::ReturnInput { number } => host.send_to_balancer(wires, Message::Back(number)),
-                HostNotice::Done { number } => host.send_to_balancer(wires, Message::Done(number)),
-                HostNotice::Claim(claim) => host.send_to_balancer(wires, Message::Claim(claim)),
+                HostNotice::ReturnInput { number } => host.send_to_balancer(network, Message::Back(number)),
+                HostNotice::Done { number } => host.send_to_balancer(network, Message::Done(number)),
+                HostNotice::Claim(claim) => host.send_to_balancer(network, Message::Claim(claim)),
                 HostNotice::ReturnAddress { .. } | HostNotice::Node(_) => {}
             },
             ClusterOutput::CaughtUp { epoch, host: replica } => {
                 host.caught_up.push((epoch, replica));
-                wires.send(host.controller, Message::CaughtUp { epoch, host: replica });
+                network.send(host.controller, Message::CaughtUp { epoch, host: replica });
             }
             ClusterOutput::PoolPartitions { .. }
             | ClusterOutput::Report { .. }
