@@ -70,7 +70,7 @@ pub(crate) fn detection(pdi: &Pdi, rules: &Rules, failed: Refused) -> Result<Det
         Some(FTeid::Choose { ipv4, ipv6, id }) => {
             Matching::Tunnel { end: TunnelEnd::Choose { ipv4, ipv6, id }, flows, uplink }
         }
-        Some(FTeid::Given { teid, .. }) => Matching::Tunnel { end: TunnelEnd::ByControlPlane(teid), flows, uplink },
+        Some(FTeid::Allocated { teid, .. }) => Matching::Tunnel { end: TunnelEnd::ByControlPlane(teid), flows, uplink },
         None if uplink || pdi.source_interface == SourceInterface::CP_FUNCTION => {
             return Err(Error::conditional_missing(FTeid::ID).into());
         }

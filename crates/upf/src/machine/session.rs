@@ -143,7 +143,7 @@ impl Session {
             let mut created = CreatedPdr { pdr_id: PdrId(pdr.id), ..CreatedPdr::default() };
             if let Matching::Tunnel { end: TunnelEnd::Ours { teid, ipv4, ipv6 }, .. } = pdr.detection.matching {
                 let (ipv4, ipv6) = (n3.ipv4.filter(|_| ipv4), n3.ipv6.filter(|_| ipv6));
-                created.f_teid = Some(FTeid::Given { teid, ipv4, ipv6 });
+                created.f_teid = Some(FTeid::Allocated { teid, ipv4, ipv6 });
             }
             if pdr.detection.choose != AddressChoice::default() {
                 let ue = pdr.detection.ue;

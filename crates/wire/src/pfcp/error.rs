@@ -46,10 +46,10 @@ pub enum HeaderError {
     Short(usize),
     /// The Message Length exceeds the received octets, or is shorter than the header; the receiver
     /// drops it silently.
-    #[error("the message length of {said} octets does not fit the {present} octets received")]
+    #[error("the message length of {declared} octets does not fit the {present} octets received")]
     Length {
         /// Message Length as received, without the first four octets.
-        said: usize,
+        declared: usize,
         /// Octets after the first four.
         present: usize,
     },

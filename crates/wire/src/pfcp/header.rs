@@ -127,9 +127,9 @@ impl<'a> Message<'a> {
         if version != VERSION {
             return Err(HeaderError::Version { version, kind, sequence });
         }
-        let said = usize::from(u16::from_be_bytes([l1, l2]));
+        let declared = usize::from(u16::from_be_bytes([l1, l2]));
         let head = rest.len() - after.len() + 4;
-        let body = rest.get(head..said).ok_or(HeaderError::Length { said, present: rest.len() })?;
+        let body = rest.get(head..declared).ok_or(HeaderError::Length { declared, present: rest.len() })?;
         let priority = (flags & FLAG_PRIORITY != 0).then_some(last >> 4);
         Ok(Message { header: Header { kind: MessageType(kind), seid, sequence, priority }, body })
     }

@@ -10,34 +10,34 @@ pub fn walk(datagram: &[u8]) -> Option<MessageType> {
     let message = Message::new(datagram).ok()?;
     message.ies().flatten().flat_map(|ie| ie.ies()).flatten().flat_map(|ie| ie.ies()).for_each(drop);
     match message.message_type() {
-        MessageType::HEARTBEAT_REQUEST => again::<HeartbeatRequest>(&message),
-        MessageType::HEARTBEAT_RESPONSE => again::<HeartbeatResponse>(&message),
-        MessageType::ASSOCIATION_SETUP_REQUEST => again::<AssociationSetupRequest>(&message),
-        MessageType::ASSOCIATION_SETUP_RESPONSE => again::<AssociationSetupResponse>(&message),
-        MessageType::ASSOCIATION_UPDATE_REQUEST => again::<AssociationUpdateRequest>(&message),
-        MessageType::ASSOCIATION_UPDATE_RESPONSE => again::<AssociationUpdateResponse>(&message),
-        MessageType::ASSOCIATION_RELEASE_REQUEST => again::<AssociationReleaseRequest>(&message),
-        MessageType::ASSOCIATION_RELEASE_RESPONSE => again::<AssociationReleaseResponse>(&message),
-        MessageType::VERSION_NOT_SUPPORTED_RESPONSE => again::<VersionNotSupportedResponse>(&message),
-        MessageType::NODE_REPORT_REQUEST => again::<NodeReportRequest>(&message),
-        MessageType::NODE_REPORT_RESPONSE => again::<NodeReportResponse>(&message),
+        MessageType::HEARTBEAT_REQUEST => round_trip::<HeartbeatRequest>(&message),
+        MessageType::HEARTBEAT_RESPONSE => round_trip::<HeartbeatResponse>(&message),
+        MessageType::ASSOCIATION_SETUP_REQUEST => round_trip::<AssociationSetupRequest>(&message),
+        MessageType::ASSOCIATION_SETUP_RESPONSE => round_trip::<AssociationSetupResponse>(&message),
+        MessageType::ASSOCIATION_UPDATE_REQUEST => round_trip::<AssociationUpdateRequest>(&message),
+        MessageType::ASSOCIATION_UPDATE_RESPONSE => round_trip::<AssociationUpdateResponse>(&message),
+        MessageType::ASSOCIATION_RELEASE_REQUEST => round_trip::<AssociationReleaseRequest>(&message),
+        MessageType::ASSOCIATION_RELEASE_RESPONSE => round_trip::<AssociationReleaseResponse>(&message),
+        MessageType::VERSION_NOT_SUPPORTED_RESPONSE => round_trip::<VersionNotSupportedResponse>(&message),
+        MessageType::NODE_REPORT_REQUEST => round_trip::<NodeReportRequest>(&message),
+        MessageType::NODE_REPORT_RESPONSE => round_trip::<NodeReportResponse>(&message),
         MessageType::SESSION_SET_DELETION_REQUEST => {
-            let kind = again::<SessionSetDeletionRequest>(&message)?;
+            let kind = round_trip::<SessionSetDeletionRequest>(&message)?;
             let request = SessionSetDeletionRequest::parse(&message).ok()?;
             request.fq_csids.iter().for_each(|set| assert_eq!(set.names(set), set.is_sound(), "{set:?}"));
             Some(kind)
         }
-        MessageType::SESSION_SET_DELETION_RESPONSE => again::<SessionSetDeletionResponse>(&message),
-        MessageType::SESSION_SET_MODIFICATION_RESPONSE => again::<SessionSetModificationResponse>(&message),
-        MessageType::PFD_MANAGEMENT_RESPONSE => again::<PfdManagementResponse>(&message),
-        MessageType::SESSION_ESTABLISHMENT_REQUEST => again::<SessionEstablishmentRequest>(&message),
-        MessageType::SESSION_ESTABLISHMENT_RESPONSE => again::<SessionEstablishmentResponse>(&message),
-        MessageType::SESSION_MODIFICATION_REQUEST => again::<SessionModificationRequest>(&message),
-        MessageType::SESSION_MODIFICATION_RESPONSE => again::<SessionModificationResponse>(&message),
-        MessageType::SESSION_DELETION_REQUEST => again::<SessionDeletionRequest>(&message),
-        MessageType::SESSION_DELETION_RESPONSE => again::<SessionDeletionResponse>(&message),
-        MessageType::SESSION_REPORT_REQUEST => again::<SessionReportRequest>(&message),
-        MessageType::SESSION_REPORT_RESPONSE => again::<SessionReportResponse>(&message),
+        MessageType::SESSION_SET_DELETION_RESPONSE => round_trip::<SessionSetDeletionResponse>(&message),
+        MessageType::SESSION_SET_MODIFICATION_RESPONSE => round_trip::<SessionSetModificationResponse>(&message),
+        MessageType::PFD_MANAGEMENT_RESPONSE => round_trip::<PfdManagementResponse>(&message),
+        MessageType::SESSION_ESTABLISHMENT_REQUEST => round_trip::<SessionEstablishmentRequest>(&message),
+        MessageType::SESSION_ESTABLISHMENT_RESPONSE => round_trip::<SessionEstablishmentResponse>(&message),
+        MessageType::SESSION_MODIFICATION_REQUEST => round_trip::<SessionModificationRequest>(&message),
+        MessageType::SESSION_MODIFICATION_RESPONSE => round_trip::<SessionModificationResponse>(&message),
+        MessageType::SESSION_DELETION_REQUEST => round_trip::<SessionDeletionRequest>(&message),
+        MessageType::SESSION_DELETION_RESPONSE => round_trip::<SessionDeletionResponse>(&message),
+        MessageType::SESSION_REPORT_REQUEST => round_trip::<SessionReportRequest>(&message),
+        MessageType::SESSION_REPORT_RESPONSE => round_trip::<SessionReportResponse>(&message),
         _ => None,
     }
 }
@@ -46,7 +46,7 @@ pub fn walk(datagram: &[u8]) -> Option<MessageType> {
 ///
 /// If the value of a message differs after encoding and parsing. Fuzzers search for that, and no
 /// input may cause it.
-fn again<T: Body + PartialEq + std::fmt::Debug>(message: &Message<'_>) -> Option<MessageType> {
+fn round_trip<T: Body + PartialEq + std::fmt::Debug>(message: &Message<'_>) -> Option<MessageType> {
     let value = T::parse(message).ok()?;
     let mut out = Vec::new();
     let header = message.header();

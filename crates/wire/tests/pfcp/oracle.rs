@@ -103,7 +103,10 @@ fn single_elements_cross_over() {
     let dual = FSeid { seid: 5, ipv4: Some(samples::SMF), ipv6: Some(samples::UE6) };
     let read = crossed!(dual, theirs::fseid::Fseid);
     assert_eq!((u64::from(read.seid), read.ipv6_address), (5, Some(samples::UE6)));
-    crossed!(FTeid::Given { teid: Teid(7), ipv4: Some(samples::UPF), ipv6: Some(samples::UE6) }, theirs::f_teid::Fteid);
+    crossed!(
+        FTeid::Allocated { teid: Teid(7), ipv4: Some(samples::UPF), ipv6: Some(samples::UE6) },
+        theirs::f_teid::Fteid
+    );
     crossed!(FTeid::Choose { ipv4: true, ipv6: true, id: Some(3) }, theirs::f_teid::Fteid);
     let prefix = UeIpAddress { prefix_length: Some(56), ..UeIpAddress::destination(None, Some(samples::UE6)) };
     let read = crossed!(prefix, theirs::ue_ip_address::UeIpAddress);

@@ -32,7 +32,7 @@ fn addresses() -> impl Strategy<Value = (Option<Ipv4Addr>, Option<Ipv6Addr>)> {
 fn f_teid() -> impl Strategy<Value = FTeid> {
     let flags = prop_oneof![Just((true, false)), Just((false, true)), Just((true, true))];
     prop_oneof![
-        (any::<u32>(), addresses()).prop_map(|(teid, (ipv4, ipv6))| FTeid::Given { teid: Teid(teid), ipv4, ipv6 }),
+        (any::<u32>(), addresses()).prop_map(|(teid, (ipv4, ipv6))| FTeid::Allocated { teid: Teid(teid), ipv4, ipv6 }),
         (flags, of(any::<u8>())).prop_map(|((ipv4, ipv6), id)| FTeid::Choose { ipv4, ipv6, id }),
     ]
 }

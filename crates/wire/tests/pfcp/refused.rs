@@ -76,7 +76,7 @@ fn headers_are_checked_before_anything_else() {
     for length in 0..8 {
         assert_eq!(Message::new(&good[..length]).err(), Some(HeaderError::Short(length)));
     }
-    assert_eq!(Message::new(&good[..12]).err(), Some(HeaderError::Length { said: 12, present: 8 }));
+    assert_eq!(Message::new(&good[..12]).err(), Some(HeaderError::Length { declared: 12, present: 8 }));
     let mut other = good.clone();
     other[0] = 2 << 5;
     assert_eq!(Message::new(&other).err(), Some(HeaderError::Version { version: 2, kind: 1, sequence: 1 }));
@@ -90,7 +90,7 @@ fn headers_are_checked_before_anything_else() {
     // a length shorter than the header
     let mut short = good;
     short[3] = 3;
-    assert_eq!(Message::new(&short).err(), Some(HeaderError::Length { said: 3, present: 12 }));
+    assert_eq!(Message::new(&short).err(), Some(HeaderError::Length { declared: 3, present: 12 }));
 }
 
 #[test]

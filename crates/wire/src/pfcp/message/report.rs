@@ -23,7 +23,7 @@ group! {
 messages! {
     /// Session Report Request (TS 29.244 7.5.8), by the UPF.
     #[derive(Default)]
-    session SessionReportRequest = SESSION_REPORT_REQUEST, check has_what_it_says {
+    session SessionReportRequest = SESSION_REPORT_REQUEST, check check_reported_elements {
         report_type: ReportType,
         downlink_data: Option<DownlinkDataReport>,
         usage_reports: Vec<UsageReport>,
@@ -45,15 +45,15 @@ messages! {
     }
 }
 
-fn has_what_it_says(request: &SessionReportRequest) -> Result<(), Error> {
-    let says = |kind| request.report_type.contains(kind);
-    if says(ReportType::DLDR) && request.downlink_data.is_none() {
+fn check_reported_elements(request: &SessionReportRequest) -> Result<(), Error> {
+    let reports = |kind| request.report_type.contains(kind);
+    if reports(ReportType::DLDR) && request.downlink_data.is_none() {
         return Err(Error::conditional_missing(DownlinkDataReport::ID));
     }
-    if says(ReportType::USAR) && request.usage_reports.is_empty() {
+    if reports(ReportType::USAR) && request.usage_reports.is_empty() {
         return Err(Error::conditional_missing(UsageReport::ID));
     }
-    if says(ReportType::ERIR) && request.error_indication.is_none() {
+    if reports(ReportType::ERIR) && request.error_indication.is_none() {
         return Err(Error::conditional_missing(ErrorIndicationReport::ID));
     }
     Ok(())

@@ -8,7 +8,7 @@ use vireo_types::Teid;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FTeid {
     /// An allocated tunnel end, with at least one address.
-    Given { teid: Teid, ipv4: Option<Ipv4Addr>, ipv6: Option<Ipv6Addr> },
+    Allocated { teid: Teid, ipv4: Option<Ipv4Addr>, ipv6: Option<Ipv6Addr> },
     /// The UPF must allocate the tunnel end (CH).
     Choose {
         /// True to request an IPv4 address.
@@ -24,15 +24,15 @@ impl FTeid {
     /// Creates a tunnel end with one address.
     pub fn new(teid: Teid, address: IpAddr) -> Self {
         match address {
-            IpAddr::V4(ipv4) => FTeid::Given { teid, ipv4: Some(ipv4), ipv6: None },
-            IpAddr::V6(ipv6) => FTeid::Given { teid, ipv4: None, ipv6: Some(ipv6) },
+            IpAddr::V4(ipv4) => FTeid::Allocated { teid, ipv4: Some(ipv4), ipv6: None },
+            IpAddr::V6(ipv6) => FTeid::Allocated { teid, ipv4: None, ipv6: Some(ipv6) },
         }
     }
 
     /// Returns the TEID, if allocated.
     pub const fn teid(&self) -> Option<Teid> {
         match self {
-            FTeid::Given { teid, .. } => Some(*teid),
+            FTeid::Allocated { teid, .. } => Some(*teid),
             FTeid::Choose { .. } => None,
         }
     }
@@ -40,7 +40,7 @@ impl FTeid {
     /// Returns an address, IPv4 before IPv6, if allocated.
     pub fn address(&self) -> Option<IpAddr> {
         match *self {
-            FTeid::Given { ipv4, ipv6, .. } => ipv4.map(IpAddr::V4).or(ipv6.map(IpAddr::V6)),
+            FTeid::Allocated { ipv4, ipv6, .. } => ipv4.map(IpAddr::V4).or(ipv6.map(IpAddr::V6)),
             FTeid::Choose { .. } => None,
         }
     }
@@ -62,12 +62,12 @@ impl Element for FTeid {
         let teid = Teid(r.u32()?);
         let ipv4 = r.when(v4, Reader::ipv4)?;
         let ipv6 = r.when(v6, Reader::ipv6)?;
-        Ok(FTeid::Given { teid, ipv4, ipv6 })
+        Ok(FTeid::Allocated { teid, ipv4, ipv6 })
     }
 
     fn encode(&self, out: &mut Vec<u8>) {
         match *self {
-            FTeid::Given { teid, ipv4, ipv6 } => {
+            FTeid::Allocated { teid, ipv4, ipv6 } => {
                 out.push(u8::from(ipv4.is_some()) | u8::from(ipv6.is_some()) << 1);
                 out.extend_from_slice(&teid.0.to_be_bytes());
                 put_addresses(out, ipv4, ipv6);
