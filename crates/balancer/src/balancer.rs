@@ -54,6 +54,7 @@ pub(crate) enum Hosts {
 
 impl Hosts {
     /// Passes an input to the host that must handle it. Returns the input if there is no room.
+    #[allow(clippy::result_large_err, reason = "a refused input returns to its sender, and none is allocated")]
     #[inline]
     fn send(&mut self, at: Instant, event: PeerEvent) -> Result<(), Input> {
         match self {
@@ -169,7 +170,7 @@ impl StopHandle {
 
 impl Balancer {
     /// Creates a balancer over bound endpoints that passes inputs to one host of the same process.
-    pub fn new(
+    pub fn with_local_host(
         endpoint: Box<dyn Endpoint>,
         n4: n4::Endpoint,
         host: HostSender,
@@ -693,6 +694,7 @@ impl Balancer {
 }
 
 /// Passes an input to the host in this process. Returns the input if there is no room.
+#[allow(clippy::result_large_err, reason = "a refused input returns to its sender, and none is allocated")]
 fn put(input_sender: &HostSender, input: Input) -> Result<(), Input> {
     match input_sender.try_put(input) {
         Ok(()) | Err(TrySendError::Disconnected(_)) => Ok(()),

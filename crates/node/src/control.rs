@@ -155,7 +155,7 @@ impl Control {
             metrics: Arc::clone(&metrics),
             copies: None,
         };
-        let parts = Balancer::new(endpoint, n4, inputs.clone(), Arc::clone(&metrics))?;
+        let parts = Balancer::with_local_host(endpoint, n4, inputs.clone(), Arc::clone(&metrics))?;
         let BalancerParts { mut balancer, commands: outbound, stopper } = parts;
         balancer.limit(&config.n2);
         if let Some(upf) = beside {

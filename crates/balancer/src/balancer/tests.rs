@@ -39,7 +39,7 @@ fn association_from_ue_pool_is_aborted() {
     let n4 = n4::Endpoint::bind(local, n4::Config { ue_pools: vec![POOL], ..config }, None).expect("a UDP port");
     let (input_sender, inputs) = HostSender::without_host();
     let metrics = Arc::new(Metrics::new());
-    let parts = Balancer::new(endpoint, n4, input_sender, Arc::clone(&metrics)).expect("it starts");
+    let parts = Balancer::with_local_host(endpoint, n4, input_sender, Arc::clone(&metrics)).expect("it starts");
     let BalancerParts { mut balancer, commands: _outbound, .. } = parts;
     let (named, nodes) = crossbeam_channel::bounded(16);
     balancer.set_node_callback(move |address, there| named.send((address, there)).expect("the test listens"));

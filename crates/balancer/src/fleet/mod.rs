@@ -21,8 +21,8 @@ use std::net::{IpAddr, TcpListener};
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 use vireo_cluster::{
-    ClusterConfig, ControllerClient, HeartbeatHandle, HeartbeatTargets, JoinReply, LinkError,
-    LocalMember, ProgressCounter,
+    ClusterConfig, ControllerClient, HeartbeatHandle, HeartbeatTargets, JoinReply, LinkError, LocalMember,
+    ProgressCounter,
 };
 use vireo_core::config::CoreConfig;
 use vireo_core::placement::ConnectionId;
@@ -395,4 +395,3 @@ impl Fleet {
         }
     }
 }
-

@@ -279,7 +279,7 @@ fn reject_of_smf_counts_once_by_its_cause() {
             lab.event(Event::Transfer(transfer));
             lab.event(Event::SmContextReleased { number });
         } else {
-            let answer = SmfResponse::Refused { content: content, unknown: false };
+            let answer = SmfResponse::Refused { content, unknown: false };
             lab.event(Event::Smf { number, request, response: answer, sm_context: None });
         }
         lab.settle();
@@ -345,7 +345,7 @@ fn late_transfer_session_is_released() {
         assert_eq!((stages(&lab)[0], smf.new_requests(&lab)), ((RemoteStage::Ending, false), vec![]));
         let transfer = |created| {
             let (content, sm_context) = (content.clone(), left.clone());
-            N1N2Transfer { token: 9, psi: 5, content: content, unreached: None, sm_context, created, wants: None }
+            N1N2Transfer { token: 9, psi: 5, content, unreached: None, sm_context, created, wants: None }
         };
         let notes = lab.notes.len();
         lab.event(Event::Transfer(transfer(created(number, &reference))));
@@ -451,7 +451,7 @@ fn piggybacked_context_is_of_last_answer() {
     // A UPF report has the SMF request the SM context from the AMF.
     let wants = |number| {
         let (content, unreached, sm_context, wants) = (N1N2Content::default(), None, None, Some((number, 0x3fff)));
-        N1N2Transfer { token: 9, psi: 0, content: content, unreached, sm_context, created: None, wants }
+        N1N2Transfer { token: 9, psi: 0, content, unreached, sm_context, created: None, wants }
     };
     for (name, known) in [(number, true), (1, false)] {
         lab.event(Event::Transfer(wants(name)));

@@ -283,7 +283,7 @@ fn for_host(message: &ToHost<'_>) -> Option<Message> {
             Message::Input { number: envelope.number, input }
         }
         ToHost::Notice(BalancerNotice::Claimed(claim)) => Message::Claimed(*claim),
-        ToHost::BarrierReply { number } => Message::Synced(*number),
+        ToHost::BarrierReply { number } => Message::BarrierReply(*number),
         _ => return None,
     })
 }

@@ -194,7 +194,7 @@ impl Smf {
                             _ => false,
                         };
                         let answer = match is_refused {
-                            true => SmfResponse::Refused { content: content, unknown: false },
+                            true => SmfResponse::Refused { content, unknown: false },
                             false => SmfResponse::Done(content),
                         };
                         (answer, gone.then_some(Event::SmContextReleased { number }).or(other))
@@ -215,15 +215,7 @@ impl Smf {
     pub(crate) fn transfer(&mut self, psi: u8, content: N1N2Content) -> N1N2Transfer {
         self.token += 1;
         let unreached = Some("http://smf/unreached".into());
-        N1N2Transfer {
-            token: self.token,
-            psi,
-            content: content,
-            unreached,
-            sm_context: None,
-            created: None,
-            wants: None,
-        }
+        N1N2Transfer { token: self.token, psi, content, unreached, sm_context: None, created: None, wants: None }
     }
 
     /// Reports a packet for an idle UE's session. Returns the result of the transfer.
