@@ -399,6 +399,14 @@ struct SmfRequestHandler {
     shared: bool,
 }
 
+/// An N1N2MessageTransfer for the host.
+struct ReceivedTransfer {
+    supi: Supi,
+    transfer: N1N2Transfer,
+    /// Key of the create request that the transfer answers, if it answers one.
+    pending: Option<String>,
+}
+
 impl SmfRequestHandler {
     /// Handles a request of an SMF: passes it to the host, which answers.
     fn take(&self, call: IncomingRequest) {
@@ -407,7 +415,7 @@ impl SmfRequestHandler {
         match amf::resource(&path) {
             Some(Resource::Messages(supi)) => match self.transfer(supi, token, &message) {
                 Err(problem) => reply.send(Reply::problem(&problem)),
-                Ok((supi, transfer, pending)) => {
+                Ok(ReceivedTransfer { supi, transfer, pending }) => {
                     let key = key.map_or(0, |key| name_of(&key));
                     let asked =
                         pending.as_ref().and_then(|name| lock_unanswered(&self.unanswered).get(name).map(|q| q.input));
@@ -443,16 +451,11 @@ impl SmfRequestHandler {
         }
     }
 
-    /// Parses an N1N2MessageTransfer, and the key of the request that it answers, if any.
-    fn transfer(
-        &self,
-        supi: &str,
-        token: u64,
-        message: &Message,
-    ) -> Result<(Supi, N1N2Transfer, Option<String>), ProblemDetails> {
-        let (supi, mut transfer, created) = transfer(supi, token, message)?;
+    /// Parses an N1N2MessageTransfer, and finds the request that it answers.
+    fn transfer(&self, supi: &str, token: u64, message: &Message) -> Result<ReceivedTransfer, ProblemDetails> {
+        let DecodedTransfer { supi, mut transfer, created } = transfer(supi, token, message)?;
         let Some(CreatedSmContext { key: name, number, sm_context_ref }) = created else {
-            return Ok((supi, transfer, None));
+            return Ok(ReceivedTransfer { supi, transfer, pending: None });
         };
         let asked = lock_unanswered(&self.unanswered).get(&name).map(|asked| asked.key);
         // The UE's record knows the requests of another AMF.
@@ -464,7 +467,7 @@ impl SmfRequestHandler {
             reference.map(|reference| ImpliedCreateResponse { number, key: key.unwrap_or(0), reference, open });
         let pending = created.as_ref().map(|_| name);
         transfer.created = created;
-        Ok((supi, transfer, pending))
+        Ok(ReceivedTransfer { supi, transfer, pending })
     }
 
     /// Passes an SMF request to the host, or refuses it if the host's queue is full.
@@ -495,12 +498,16 @@ fn congested() -> Reply {
     Reply::problem(&ProblemDetails::new(503, "NF_CONGESTION", "this AMF has too much to do"))
 }
 
-/// Parses an N1N2MessageTransfer, and the description of a new SM context in it, if any.
-fn transfer(
-    supi: &str,
-    token: u64,
-    message: &Message,
-) -> Result<(Supi, N1N2Transfer, Option<CreatedSmContext>), ProblemDetails> {
+/// An N1N2MessageTransfer as its message has it.
+struct DecodedTransfer {
+    supi: Supi,
+    transfer: N1N2Transfer,
+    /// Description of a new SM context, if the message has one.
+    created: Option<CreatedSmContext>,
+}
+
+/// Parses an N1N2MessageTransfer.
+fn transfer(supi: &str, token: u64, message: &Message) -> Result<DecodedTransfer, ProblemDetails> {
     let supi = parse_supi(supi)?;
     let data: N1N2MessageTransferReqData = message.value().map_err(|e| ProblemDetails::unreadable(&e))?;
     let n1 = data.n1_message_container;
@@ -528,7 +535,7 @@ fn transfer(
     let unreached = data.failure_uri.filter(|uri| uri.len() <= URI_OCTETS);
     let sm_context = translate::piggybacked(message)?;
     let transfer = N1N2Transfer { token, psi, content, unreached, sm_context, created: None, wants: None };
-    Ok((supi, transfer, data.vireo_created))
+    Ok(DecodedTransfer { supi, transfer, created: data.vireo_created })
 }
 
 /// Parses an SMContextStatusNotify. Returns the SUPI if the session was released.

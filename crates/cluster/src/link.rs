@@ -13,7 +13,7 @@ use crate::heartbeat::{HeartbeatHandle, HeartbeatTargets};
 use crate::input::Input;
 use crate::input_queue::HostSender;
 use crate::introductions::Introductions;
-use crate::pending_pfcp::PendingPfcp;
+use crate::pending_pfcp::{PendingPfcp, PfcpRequest};
 use crate::progress::ProgressCounter;
 use crate::unacked::{LostBalancer, UnackedMessage, UnackedQueue};
 use crossbeam_channel::TrySendError;
@@ -349,7 +349,8 @@ impl Link {
             RanOutput::Ngap { .. } => self.ngap(output, input_sender),
             RanOutput::Pfcp { upf, key, seid, message } => {
                 let sent = self.send_to_holder(&ToBalancer::Output(Cow::Borrowed(&output)));
-                self.pending_pfcp.add(clock(), (*upf, *key, *seid), message, sent);
+                let request = PfcpRequest { upf: *upf, key: *key, seid: *seid, message };
+                self.pending_pfcp.add(clock(), request, sent);
                 self.on_undelivered(!sent);
             }
             RanOutput::RefuseReport { .. } => {

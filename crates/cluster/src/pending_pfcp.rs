@@ -47,6 +47,18 @@ impl Request {
     }
 }
 
+/// A request of the host.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PfcpRequest<'a> {
+    /// N4 address of the UPF.
+    pub(super) upf: SocketAddr,
+    /// Key by which a repeat is recognised.
+    pub(super) key: u64,
+    /// `None` if the context no longer has the session.
+    pub(super) seid: Option<Seid>,
+    pub(super) message: &'a [u8],
+}
+
 /// Unanswered requests in order of sending.
 #[derive(Debug, Default)]
 pub(super) struct PendingPfcp {
@@ -60,13 +72,8 @@ pub(super) struct PendingPfcp {
 impl PendingPfcp {
     /// Adds a request of the host; `delivered`: the balancer that holds N4 has received it.
     /// Responses are not stored: UPFs repeat their requests.
-    pub(super) fn add(
-        &mut self,
-        now: Instant,
-        (upf, key, seid): (SocketAddr, u64, Option<Seid>),
-        message: &[u8],
-        delivered: bool,
-    ) {
+    pub(super) fn add(&mut self, now: Instant, request: PfcpRequest<'_>, delivered: bool) {
+        let PfcpRequest { upf, key, seid, message } = request;
         let Ok(kind) = Message::new(message).map(|message| message.message_type()) else { return };
         if !kind.is_request() {
             return;
@@ -188,14 +195,18 @@ mod tests {
     fn unanswered_requests_are_repeated_in_order() {
         let mut pending = PendingPfcp::default();
         for key in [7, 3, 9, 5] {
-            pending.add(SECOND, (upf(1), key, Some(seid(key as u32))), &deletion(), true);
+            pending.add(
+                SECOND,
+                PfcpRequest { upf: upf(1), key, seid: Some(seid(key as u32)), message: &deletion() },
+                true,
+            );
         }
-        pending.add(SECOND, (upf(1), 11, Some(seid(11))), &deleted(), true);
-        pending.add(SECOND, (upf(2), 12, None), &deletion(), true);
+        pending.add(SECOND, PfcpRequest { upf: upf(1), key: 11, seid: Some(seid(11)), message: &deleted() }, true);
+        pending.add(SECOND, PfcpRequest { upf: upf(2), key: 12, seid: None, message: &deletion() }, true);
         pending.on_response(seid(3), &deletion());
         pending.on_response(seid(3), &deleted());
         pending.on_timeout(seid(9));
-        pending.add(SECOND, (upf(1), 7, Some(seid(7))), &deletion(), true);
+        pending.add(SECOND, PfcpRequest { upf: upf(1), key: 7, seid: Some(seid(7)), message: &deletion() }, true);
         assert_eq!(resend(&mut pending), [5, 12, 7], "what is said again is there once");
         pending.drop_upf(upf(2));
         assert_eq!(resend(&mut pending), [5, 7]);
@@ -206,8 +217,8 @@ mod tests {
     fn response_matches_its_kind_of_request() {
         let (mut pending, mut modification) = (PendingPfcp::default(), Vec::new());
         SessionModificationRequest::default().emit(&mut modification, 9, 0).expect("short");
-        pending.add(SECOND, (upf(1), 1, Some(seid(1))), &modification, true);
-        pending.add(SECOND, (upf(1), 2, Some(seid(1))), &deletion(), true);
+        pending.add(SECOND, PfcpRequest { upf: upf(1), key: 1, seid: Some(seid(1)), message: &modification }, true);
+        pending.add(SECOND, PfcpRequest { upf: upf(1), key: 2, seid: Some(seid(1)), message: &deletion() }, true);
         pending.on_response(seid(1), &deleted());
         assert_eq!(resend(&mut pending), [1]);
     }
@@ -215,10 +226,10 @@ mod tests {
     #[test]
     fn unanswered_requests_expire() {
         let mut pending = PendingPfcp::default();
-        pending.add(Instant(0), (upf(1), 1, Some(seid(1))), &deletion(), true);
-        pending.add(Instant(1), (upf(1), 2, Some(seid(2))), &deletion(), true);
+        pending.add(Instant(0), PfcpRequest { upf: upf(1), key: 1, seid: Some(seid(1)), message: &deletion() }, true);
+        pending.add(Instant(1), PfcpRequest { upf: upf(1), key: 2, seid: Some(seid(2)), message: &deletion() }, true);
         pending.requests.get_mut(&2).expect("the second").delivered = false;
-        pending.add(SECOND, (upf(1), 3, Some(seid(3))), &deletion(), true);
+        pending.add(SECOND, PfcpRequest { upf: upf(1), key: 3, seid: Some(seid(3)), message: &deletion() }, true);
         assert_eq!(
             pending.expire(Instant(5_000_001)),
             [],
@@ -234,9 +245,9 @@ mod tests {
     #[test]
     fn request_without_balancer_waits_for_one() {
         let mut pending = PendingPfcp::default();
-        pending.add(Instant(0), (upf(1), 1, Some(seid(1))), &deletion(), true);
+        pending.add(Instant(0), PfcpRequest { upf: upf(1), key: 1, seid: Some(seid(1)), message: &deletion() }, true);
         pending.mark_undelivered();
-        pending.add(Instant(1), (upf(1), 2, Some(seid(2))), &deletion(), false);
+        pending.add(Instant(1), PfcpRequest { upf: upf(1), key: 2, seid: Some(seid(2)), message: &deletion() }, false);
         let minute = Instant(60_000_000);
         assert_eq!(pending.expire(minute), [seid(1)], "a UPF may have forgotten that it has had it");
         assert_eq!(pending.take_for_resend(minute).count(), 1);
@@ -244,7 +255,7 @@ mod tests {
         assert_eq!(pending.requests.len(), 1, "it may have to be asked once more");
         pending.expire(Instant(minute.0 + RETENTION.as_micros() + 1));
         assert!(pending.requests.is_empty());
-        pending.add(Instant(0), (upf(1), 3, Some(seid(3))), &deletion(), false);
+        pending.add(Instant(0), PfcpRequest { upf: upf(1), key: 3, seid: Some(seid(3)), message: &deletion() }, false);
         assert_eq!(pending.expire(Instant(UNDELIVERED_RETENTION.as_micros() + 1)), [seid(3)]);
     }
 }

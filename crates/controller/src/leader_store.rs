@@ -80,12 +80,21 @@ struct LeaderStoreThread {
     waker: Waker,
 }
 
+/// Leadership that this controller has acquired.
+struct Leadership {
+    lease: Lease,
+    /// Creation revision of the leader key.
+    since: i64,
+    /// Stored state, if there is one.
+    record: Option<DurableState>,
+}
+
 impl LeaderStoreThread {
     fn run(&mut self) {
         let mut is_logged = false;
         loop {
             match self.acquire_leadership() {
-                Ok(Some((lease, since, record))) => {
+                Ok(Some(Leadership { lease, since, record })) => {
                     is_logged = false;
                     self.report(LeaderEvent::Leads(Box::new(record)));
                     match self.hold_leadership(lease, since) {
@@ -123,7 +132,7 @@ impl LeaderStoreThread {
     }
 
     /// Acquires leadership if there is no leader.
-    fn acquire_leadership(&mut self) -> Result<Option<(Lease, i64, Option<DurableState>)>, EtcdError> {
+    fn acquire_leadership(&mut self) -> Result<Option<Leadership>, EtcdError> {
         if self.etcd.has(&self.leader)? {
             return Ok(None);
         }
@@ -132,7 +141,7 @@ impl LeaderStoreThread {
             Ok(Some((since, value))) => {
                 let record = value.map(|octets| decode_state(&octets)).transpose();
                 match record {
-                    Ok(record) => Ok(Some((lease, since, record))),
+                    Ok(record) => Ok(Some(Leadership { lease, since, record })),
                     Err(error) => {
                         let _ = self.etcd.revoke(lease);
                         Err(error)

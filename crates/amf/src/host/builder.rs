@@ -1,6 +1,9 @@
 //! Configuration and unstarted parts of a host.
 
-use super::{HostError, INPUTS, Membership, RegionUsage, WORKERS};
+use super::cluster::Membership;
+use super::error::HostError;
+use super::limits::{INPUTS, WORKERS};
+use super::region_usage::RegionUsage;
 use crate::smf_link::SmfLink;
 use crate::worker::region_layout::{self, RegionLayout};
 use std::sync::Arc;

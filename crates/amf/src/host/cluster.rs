@@ -5,119 +5,29 @@
 //! required, it is the first in takeover order. At the end of a procedure all replicas are required
 //! (DESIGN decision 5).
 
-use super::Host;
-use super::database_takeover::{LoadingBuckets, newly_owned_buckets};
-use super::machine_io::EnteredUes;
+mod member;
+
+pub use member::Membership;
+pub(super) use member::{Cluster, EnteredUes, Owner, Pending};
+
+use super::database_takeover::newly_owned_buckets;
+use super::pools;
+use super::state::Host;
 use crate::worker::outbox::Outbox;
-use rustc_hash::FxHashSet;
-use vireo_cluster::ReplicationConfig;
-use vireo_cluster::replicator::Replicator;
 use vireo_core::placement::balance::HostId;
 use vireo_core::placement::balance::load_table::MovingAverage;
 use vireo_core::placement::cluster::ClusterMap;
 use vireo_core::placement::host as machine;
-use vireo_core::placement::message::{ClusterOutput, HostNotice, PoolLoad, ToReplica, Welcome};
-use vireo_core::placement::replica::{BucketOwner, Commit, EffectAssociations, WATERMARK_INTERVAL};
+use vireo_core::placement::message::{ClusterOutput, HostNotice, PoolLoad, ToReplica};
+use vireo_core::placement::replica::{Commit, EffectAssociations, WATERMARK_INTERVAL};
 use vireo_core::schedule::kind::NfKind;
-use vireo_ops::clock::clock;
 use vireo_ops::config::NF_KINDS;
 use vireo_ops::metrics::{Flow, process};
-use vireo_ops::supervisor::quota;
 use vireo_store::region::{Buffer, Slot, Snapshot};
 use vireo_types::{Bucket, Duration, Instant};
 
 /// Number of records with deferred effects at which the host stops reading the workers' rings.
 const AWAITING: usize = 16_384;
-
-/// Configuration and connections of a cluster member.
-#[derive(Debug)]
-pub struct Membership {
-    /// Reply of the controller to the join.
-    pub welcome: Welcome,
-    /// Selects the commits that are copied, and the acknowledgements that effects wait for.
-    pub replication: ReplicationConfig,
-    /// Number of replicas by slice; the first one is for UEs of unknown slice.
-    pub replicas: Vec<usize>,
-    /// Connections to other hosts, and the copies of their UEs.
-    pub replicator: Replicator,
-}
-
-impl Membership {
-    /// Returns the owner side of the host's replication.
-    pub(super) fn owner(&self) -> Owner {
-        BucketOwner::new(self.welcome.host, self.replication, self.replicas.clone())
-    }
-}
-
-/// A commit record whose effects wait for acknowledgements.
-#[derive(Debug)]
-pub(super) struct Pending {
-    pub(super) slot: Slot,
-    pub(super) buffer: Buffer,
-    pub(super) outbox: Outbox,
-    /// Associations that the effects use.
-    pub(super) paths: EffectAssociations,
-}
-
-/// Connections of a host in its cluster, and its reports.
-#[derive(Debug)]
-pub(super) struct Cluster {
-    pub(super) member: Membership,
-    /// Commit records whose effects wait for acknowledgements.
-    awaited: FxHashSet<u64>,
-    /// Buckets whose UEs are loaded from a database.
-    pub(super) loading: LoadingBuckets,
-    /// UEs that were entered or handed off by the current input.
-    pub(super) entered: EnteredUes,
-    /// True if the controller has a report of unreachable replicas.
-    complained: bool,
-    reported: Instant,
-    /// Time of the last effect watermark.
-    watermark_at: Instant,
-    /// CPU time of this host's processes in microseconds, and the number of processors that cgroups
-    /// leave them.
-    used_us: u64,
-    quota: Option<f64>,
-    cpu: MovingAverage,
-    /// Inputs of balancers since the last report, and their rate per second.
-    pub(super) inputs: u32,
-    rate: MovingAverage,
-    backlogs: Vec<MovingAverage>,
-}
-
-impl Cluster {
-    pub(super) fn new(member: Membership) -> Self {
-        Cluster {
-            member,
-            awaited: FxHashSet::default(),
-            loading: LoadingBuckets::default(),
-            entered: EnteredUes::default(),
-            complained: false,
-            reported: clock(),
-            watermark_at: clock(),
-            used_us: process::cpu_us(),
-            quota: quota(),
-            cpu: MovingAverage::default(),
-            inputs: 0,
-            rate: MovingAverage::default(),
-            backlogs: Vec::new(),
-        }
-    }
-
-    /// Returns true if the effects of a record wait for acknowledgements.
-    pub(super) fn awaits(&self, buffer: Buffer) -> bool {
-        self.awaited.contains(&buffer.to_item())
-    }
-
-    /// Returns true if the host must process an acknowledgement, a handoff or a peer's message.
-    pub(super) fn has_news(&self, owner: &Owner) -> bool {
-        let replicator = &self.member.replicator;
-        replicator.has_handoff() || replicator.has_peer_message() || owner.has_released_effects(replicator)
-    }
-}
-
-/// Ownership and replication of this host's UEs.
-pub(super) type Owner = BucketOwner<Slot, Pending>;
 
 impl Host {
     /// Returns the owner side of replication, in a cluster.
@@ -228,7 +138,7 @@ impl Host {
         for slice in 0..=slices {
             for kind in NfKind::ALL {
                 let purpose = self.workers.pools.purpose(slice, kind);
-                let active = |nf: &&super::pools::Nf| nf.purpose == purpose && nf.state == super::pools::State::Active;
+                let active = |nf: &&pools::Nf| nf.purpose == purpose && nf.state == pools::State::Active;
                 let of = || self.workers.pools.iter().filter(active);
                 let backlogs = of().map(|nf| f64::from(nf.queue.len() as u32) / nf.share.max(1e-3));
                 let average = &mut cluster.backlogs[slice * NF_KINDS + kind.index()];

@@ -4,8 +4,8 @@
 //! replica entries. Inputs for these UEs wait meanwhile, as in a migration. A host that starts also
 //! claims the existing records of its buckets, so the only AMF may be restarted.
 
-use super::Host;
 use super::cluster::Owner;
+use super::state::Host;
 use crate::smf_link::RequestExtras;
 use crate::worker::Location;
 use crate::worker::context_database::{BucketClaim, ContextDatabaseConfig, DatabaseRef};
@@ -33,17 +33,6 @@ use vireo_types::{Bucket, Instant, Ltmsi, Supi};
 
 /// Interval of the retries after a database error.
 const RETRY_INTERVAL: Duration = Duration::from_millis(50);
-
-/// Buckets that are being loaded.
-#[derive(Debug, Default)]
-pub(super) struct LoadingBuckets {
-    /// Number of the barrier of a starting host. Its reply means that the host knows the RAN nodes.
-    /// Until then loaded UEs wait: a UE whose RAN node is unknown would become idle.
-    barrier: Option<u64>,
-    waiting: Vec<LoadedBuckets>,
-    /// The loading threads run while this exists.
-    alive: Arc<()>,
-}
 
 /// Returns the buckets that this host owns in the next map and not in the present one.
 pub(super) fn newly_owned_buckets(owner: &Owner, next: &BucketMap) -> FxHashSet<Bucket> {

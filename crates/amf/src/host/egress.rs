@@ -3,11 +3,17 @@
 //! Effects are sent in commit order. The commit record is then marked as sent, so its effects are
 //! not executed again, whoever offers the record (DESIGN decision 4).
 
+mod commit_order;
+
+pub(super) use commit_order::CommitOrder;
+
 use super::cluster::Owner;
-use super::{BATCH, EventMessage, Host, nodes};
+use super::limits::BATCH;
+use super::nodes;
+use super::state::Host;
 use crate::smf_link::RequestExtras;
 use crate::worker::context_database::DatabaseRef;
-use crate::worker::event_message;
+use crate::worker::event_message::{self, EventMessage};
 use crate::worker::outbox::Outbox;
 use crate::worker::{Location, OUTBOX};
 use vireo_core::amf::n2;
@@ -20,42 +26,11 @@ use vireo_core::step::Effect;
 use vireo_ops::clock::clock;
 use vireo_ops::metrics::TurnedAway;
 use vireo_ops::shared_record::DelegatedCommit;
-use vireo_store::Version;
 use vireo_store::region::{Buffer, InsertError, Key, Packet, Slot, next_version};
 use vireo_types::{AssocId, Ltmsi};
 
 /// Number of returned inputs that are remembered.
 const REMEMBERED: usize = 1024;
-
-/// Order in which commit records are emitted. The records of a UE come from several workers, each
-/// with its own ring, and the host may read the later one first.
-#[derive(Debug, Default)]
-pub(super) struct CommitOrder {
-    /// Version of the last emitted record by slot, or of the removal of its context.
-    last: Vec<Version>,
-    /// Records read before their predecessors.
-    early: Vec<Buffer>,
-}
-
-impl CommitOrder {
-    pub(super) fn last(&mut self, slot: Slot) -> &mut Version {
-        let at = slot.number() as usize;
-        if at >= self.last.len() {
-            self.last.resize(at + 1, 0);
-        }
-        &mut self.last[at]
-    }
-
-    /// Returns the version of the last emitted record of a slot.
-    pub(super) fn last_of(&self, slot: Slot) -> Version {
-        self.last.get(slot.number() as usize).copied().unwrap_or_default()
-    }
-
-    /// Returns true if all records before this version were emitted.
-    fn is_next(&mut self, slot: Slot, version: Version) -> bool {
-        next_version(*self.last(slot)) == version
-    }
-}
 
 impl Host {
     /// Reads the rings of all workers. Returns true if a ring had an item.
@@ -218,9 +193,9 @@ impl Host {
     /// Redelivers an event that was posted to the wrong UE.
     fn redeliver(&mut self, octets: &[u8]) {
         let decoded = event_message::EventMessage::decode(octets);
-        (self.current.input, self.current.bucket) = (decoded.as_ref().map_or(0, |(_, input, _)| *input), None);
+        (self.current.input, self.current.bucket) = (decoded.as_ref().map_or(0, |decoded| decoded.input), None);
         // Event messages name the RAN node.
-        match decoded.map(|(_, _, event)| event) {
+        match decoded.map(|decoded| decoded.event) {
             Some(EventMessage::Initial { assoc: node, pdu, .. }) => self.redeliver_initial(node, pdu),
             Some(EventMessage::Congested { assoc: node, pdu }) => {
                 self.turn_away((None, node), pdu, TurnedAway::Overload);

@@ -7,7 +7,8 @@
 //!   since any worker may have written the value.
 //! - Before a worker starts, the host restores the words that it starts with.
 
-use super::{Host, WORKERS};
+use super::limits::WORKERS;
+use super::state::Host;
 use crate::worker::region_layout;
 use std::sync::atomic::Ordering;
 use vireo_ops::clock::{self, clock};
@@ -17,17 +18,6 @@ use vireo_types::{Duration, Instant};
 
 /// Minimum interval between replacements of all workers. Damage is found bit by bit.
 const REPLACED_EVERY: Duration = Duration::from_secs(10);
-
-/// State of the fault handling.
-#[derive(Debug, Default)]
-pub(super) struct Faults {
-    /// The worker whose records are being read.
-    pub(super) worker: Option<u8>,
-    /// Number of faults handled so far.
-    handled: u64,
-    /// Time of the last replacement of all workers.
-    replaced: Option<Instant>,
-}
 
 impl Host {
     /// Handles the faults of the region since the last call.

@@ -2,8 +2,11 @@
 //!
 //! The events of one UE are processed one by one and in order, by the worker that holds the UE.
 
-use super::{DeferredEvent, Host, WorkerRings};
-use crate::worker::event_message::EventMessage;
+use super::deferred_event::DeferredEvent;
+use super::limits::MAX_DEFERRED;
+use super::pools::NfId;
+use super::state::{Host, WorkerRings};
+use crate::worker::event_message::{EventMessage, ReceivedEvent};
 use crate::worker::region_layout;
 use rustc_hash::FxHashSet;
 use std::collections::VecDeque;
@@ -39,9 +42,6 @@ enum PostResult {
 /// Time after the first message until the slot of a UE is checked. A UE without a record by then
 /// has come to nothing.
 const FIRST_COMMIT_WITHIN: Duration = Duration::from_secs(5);
-
-/// Number of deferred events at which the host stops taking inputs.
-pub(super) const MAX_DEFERRED: usize = 16_384;
 
 impl Host {
     pub(super) fn ngap(&mut self, assoc: AssocId, view: Option<ShallowView>, pdu: &[u8], answers: bool) {
@@ -304,7 +304,9 @@ impl Host {
         let posted = self.ues.region.post(&self.ues.own, slot, packet, worker).or_else(|full| {
             match EventMessage::decode(octets) {
                 // A UE cannot avoid eviction by sending many messages.
-                Some((_, _, EventMessage::Evicted)) => self.ues.region.post_last(&self.ues.own, slot, packet, worker),
+                Some(ReceivedEvent { event: EventMessage::Evicted, .. }) => {
+                    self.ues.region.post_last(&self.ues.own, slot, packet, worker)
+                }
                 _ => Err(full),
             }
         });
@@ -348,7 +350,7 @@ impl Host {
     }
 
     /// Assigns a UE to an NF.
-    pub(super) fn push(&mut self, id: super::NfId, slot: Slot) {
+    pub(super) fn push(&mut self, id: NfId, slot: Slot) {
         // An unknown NF id belongs to a dead worker; its takeover is pending and includes the UE.
         // UEs that wait already go first.
         let full = self.workers.unpushed.contains_key(&id);
@@ -392,7 +394,7 @@ impl Host {
 }
 
 /// Marks the worker of an NF for waking.
-fn request_wake(rings: &mut [WorkerRings], id: super::NfId) {
+fn request_wake(rings: &mut [WorkerRings], id: NfId) {
     if let Some(worker) = rings.iter_mut().find(|w| w.number == id.worker) {
         worker.wake_pending = true;
     }

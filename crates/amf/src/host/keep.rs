@@ -6,7 +6,7 @@
 //!   COUNT is used twice.
 //! - The perpetual part changes seldom, and several times in one procedure. After a change the
 //!   encoded context is sealed and stored when the host is idle, at the latest after
-//!   [`STORED_WITHIN`]. If the process ends in between, the stored context is older than its
+//!   `file::STORED_WITHIN`. If the process ends in between, the stored context is older than its
 //!   COUNTs. The next start drops it.
 //! - A restarted core makes all UEs idle, and its UPFs set up their sessions again. RAN nodes are
 //!   served after that ([`back`]).
@@ -15,214 +15,23 @@
 
 mod back;
 mod database;
+mod error;
+mod file;
 mod holder;
+mod restoring;
 
-pub(super) use back::RestoringSessions;
-pub use database::KeepError;
 pub(super) use database::{KeptContexts, acquire};
+pub use error::KeepError;
+pub(super) use file::Keep;
 pub(super) use holder::Renewal;
+pub(super) use restoring::RestoringSessions;
 
-use super::{Host, HostConfig, HostError};
-use rustc_hash::FxHasher;
-use std::collections::VecDeque;
-use std::hash::Hasher;
+use super::state::Host;
+use file::Tally;
 use vireo_core::amf::context::{self, Counts, EncodedContext};
-use vireo_core::config::CoreConfig;
 use vireo_ops::clock::clock;
-use vireo_ops::config::{KeepConfig, KeepFile};
-use vireo_store::records::{ContextFile, Opened, OpenedContext, ShmError};
-use vireo_store::region::{Region, Slot, Snapshot};
-use vireo_types::{Duration, Instant};
-
-/// Maximum delay until a changed context is stored.
-const STORED_WITHIN: Duration = Duration::from_millis(50);
-/// Maximum number of contexts stored per call.
-const AT_ONCE: usize = 256;
-/// Maximum time to wait for the file while a killed process that owns it has not quite ended.
-const TAKEN_WITHIN: std::time::Duration = std::time::Duration::from_secs(2);
-/// Version of the file's layout: grows with every change of the meaning of its words.
-const FORM: u64 = 1;
-
-/// File of a host's kept contexts.
-#[derive(Debug)]
-pub(super) struct Keep {
-    file: ContextFile,
-    /// Indexed by slot number.
-    entries: Vec<Entry>,
-    /// Slots whose contexts must be stored again, in the order of their changes.
-    changed: VecDeque<(Instant, Slot)>,
-    /// True if the lack of room was logged.
-    is_full: bool,
-    snapshot: Snapshot,
-}
-
-/// What the file has of the UE of a slot.
-#[derive(Clone, Copy, Debug, Default)]
-struct Entry {
-    /// Location of the context in the file.
-    location: Option<u32>,
-    /// Version of the stored perpetual part.
-    version: u32,
-    /// True if the slot is in [`Keep::changed`].
-    is_changed: bool,
-    is_registered: bool,
-}
-
-/// Returns a hash of the configuration that kept contexts depend on. Their identifiers have another
-/// meaning with another configuration.
-pub(super) fn mark(core: &CoreConfig) -> u64 {
-    let slices: Vec<_> = core.slices.iter().map(|slice| slice.snssai).collect();
-    let dnns: Vec<_> = core.dnns.iter().map(|dnn| (&dnn.name, dnn.address_ranges())).collect();
-    let amf = (&core.plmns, core.amf_region, core.amf_set, core.amf_pointer);
-    let mut hasher = FxHasher::default();
-    hasher.write(format!("{amf:?} {slices:?} {dnns:?}").as_bytes());
-    hasher.write_u64(FORM);
-    hasher.finish().max(1)
-}
-
-impl Keep {
-    /// Opens the file of a host and reads its contexts, if contexts are kept in a file. Hosts of a
-    /// cluster have replicas instead.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error as [`Keep::open`] does.
-    pub(super) fn open_for_host(config: &HostConfig, is_member: bool) -> Result<Option<(Self, Opened)>, HostError> {
-        match &config.state.keep {
-            Some(KeepConfig::File(kept)) if !is_member => Keep::open(kept, config.state.ues, &config.core),
-            _ => Ok(None),
-        }
-    }
-
-    /// Opens the file of a configuration and reads its contexts.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the file cannot be opened and the configuration requires it.
-    fn open(config: &KeepFile, ues: u32, core: &CoreConfig) -> Result<Option<(Self, Opened)>, HostError> {
-        let deadline = std::time::Instant::now() + TAKEN_WITHIN;
-        let opened = loop {
-            match ContextFile::open(&config.path, ues, mark(core), config.key.clone()) {
-                Err(ShmError::InUse(_)) if std::time::Instant::now() < deadline => {
-                    std::thread::sleep(std::time::Duration::from_millis(20));
-                }
-                opened => break opened,
-            }
-        };
-        match opened {
-            Ok((file, opened)) => Ok(Some((Keep::new(file), opened))),
-            Err(error) if config.is_wanted => Err(error.into()),
-            Err(error) => {
-                tracing::warn!(%error, "contexts are not kept for the next start; see state.keep");
-                Ok(None)
-            }
-        }
-    }
-
-    fn new(file: ContextFile) -> Self {
-        Keep { file, entries: Vec::new(), changed: VecDeque::new(), is_full: false, snapshot: Snapshot::default() }
-    }
-
-    fn entry(&mut self, slot: Slot) -> &mut Entry {
-        let at = slot.number() as usize;
-        if at >= self.entries.len() {
-            self.entries.resize(at + 1, Entry::default());
-        }
-        &mut self.entries[at]
-    }
-
-    /// Stores the COUNTs of a commit before its effects are sent.
-    #[inline]
-    pub(super) fn on_commit(&mut self, slot: Slot, is_registered: bool, context: &[u8], now: Instant) {
-        let counts = if is_registered { Counts::from_record(context) } else { None };
-        let entry = self.entry(slot);
-        entry.is_registered = counts.is_some();
-        let Some(counts) = counts else {
-            if let Some(location) = entry.location.take() {
-                self.file.take_out(location);
-            }
-            return;
-        };
-        let entry = *entry;
-        if let Some(location) = entry.location {
-            self.file.set(location, counts.word());
-        }
-        if entry.location.is_none() || entry.version != counts.version {
-            self.changed(slot, now);
-        }
-    }
-
-    fn changed(&mut self, slot: Slot, now: Instant) {
-        if !std::mem::replace(&mut self.entry(slot).is_changed, true) {
-            self.changed.push_back((now, slot));
-        }
-    }
-
-    /// Stores changed contexts: all if the host is idle, else those older than [`STORED_WITHIN`].
-    /// Returns true if more contexts are due.
-    pub(super) fn store(&mut self, region: &Region, is_idle: bool, now: Instant) -> bool {
-        for _ in 0..AT_ONCE {
-            match self.changed.front() {
-                Some((at, _)) if is_idle || now.since(*at) >= STORED_WITHIN => {}
-                _ => return false,
-            }
-            if let Some((_, slot)) = self.changed.pop_front() {
-                self.store_one(region, slot);
-            }
-        }
-        !self.changed.is_empty()
-    }
-
-    fn store_one(&mut self, region: &Region, slot: Slot) {
-        let entry = self.entry(slot);
-        entry.is_changed = false;
-        let Entry { location, is_registered, .. } = *entry;
-        if !is_registered || !region.read(slot, &mut self.snapshot) {
-            return;
-        }
-        let Some(counts) = Counts::from_record(&self.snapshot.context) else { return };
-        let Some(location) = location.or_else(|| self.file.place()) else { return self.full() };
-        match self.file.put(location, &self.snapshot.context) {
-            Ok(()) => {
-                self.file.set(location, counts.word());
-                *self.entry(slot) =
-                    Entry { location: Some(location), version: counts.version, is_changed: false, is_registered: true };
-            }
-            Err(error) => {
-                self.file.take_out(location);
-                self.entry(slot).location = None;
-                tracing::debug!(%error, slot = slot.number(), "a context is not kept");
-                self.full();
-            }
-        }
-    }
-
-    fn full(&mut self) {
-        if !std::mem::replace(&mut self.is_full, true) {
-            let kept = self.file.len();
-            tracing::warn!(kept, "no room to keep more contexts: these UEs register anew after a restart");
-        }
-    }
-
-    /// Assigns a stored context to a slot.
-    fn adopt(&mut self, slot: Slot, location: u32, version: u32, now: Instant) {
-        *self.entry(slot) = Entry { location: Some(location), version, is_changed: false, is_registered: true };
-        self.changed(slot, now);
-    }
-}
-
-/// Numbers of resumed and dropped contexts of a file.
-#[derive(Debug, Default)]
-struct Tally {
-    resumed: usize,
-    sessions: usize,
-    /// Changed after they were stored.
-    older: usize,
-    /// Of another layout, or damaged.
-    unreadable: usize,
-    /// Of UEs that are not registered, or without room for them.
-    void: usize,
-}
+use vireo_store::records::{Opened, OpenedContext};
+use vireo_types::Instant;
 
 impl Host {
     /// Resumes the contexts of the previous run.
@@ -296,128 +105,5 @@ impl Host {
     /// Stores changed contexts. Returns true if more contexts are due.
     pub(super) fn keep_contexts(&mut self, is_idle: bool, now: Instant) -> bool {
         self.persistence.keep.as_mut().is_some_and(|keep| keep.store(&self.ues.region, is_idle, now))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use vireo_core::amf::context::{NasSecurity, Registration, UeContext};
-    use vireo_store::region::{RegionConfig, Worker};
-    use vireo_types::Ltmsi;
-    use vireo_wire::security::{CipheringAlgorithm, IntegrityAlgorithm};
-
-    /// Commits of a host, and its file.
-    struct Bench {
-        _directory: tempfile::TempDir,
-        config: KeepFile,
-        region: Region,
-        worker: Worker,
-        ue: UeContext,
-        octets: Vec<u8>,
-    }
-
-    impl Bench {
-        fn new() -> Self {
-            let directory = tempfile::tempdir_in("/dev/shm").unwrap();
-            let key = postcard::from_bytes(&[1; 32]).unwrap();
-            let region = Region::create(RegionConfig::new(4, 2, 32 << 20)).unwrap();
-            let mut ue = UeContext::new(Ltmsi::from_raw(9));
-            ue.registration = Registration::Registered;
-            ue.security = Some(NasSecurity::fresh(1, [7; 32], IntegrityAlgorithm::NIA2, CipheringAlgorithm::NEA2));
-            Bench {
-                config: KeepFile { path: directory.path().join("kept"), key, is_wanted: true },
-                _directory: directory,
-                worker: region.join(1).unwrap(),
-                region,
-                ue,
-                octets: Vec::new(),
-            }
-        }
-
-        fn open(&self) -> (Keep, Opened) {
-            let file = ContextFile::open(&self.config.path, 4, 1, self.config.key.clone()).unwrap();
-            (Keep::new(file.0), file.1)
-        }
-
-        /// Commits the current state of the UE.
-        fn commit(&mut self, keep: &mut Keep, slot: Slot, at: u64) {
-            let before = std::mem::take(&mut self.octets);
-            context::encode_after(&self.ue, &before, &mut self.octets).unwrap();
-            let mut seen = Snapshot::default();
-            self.region.read(slot, &mut seen);
-            let record = vireo_store::region::CommitRecord { context: &self.octets, ..Default::default() };
-            let _ = self.worker.commit(slot, &seen, &record).unwrap();
-            keep.on_commit(slot, self.ue.is_registered(), &self.octets, Instant(at));
-        }
-
-        fn counts(&mut self, counts: (u32, u32)) {
-            let security = self.ue.security.as_mut().unwrap();
-            (security.uplink, security.downlink) = counts;
-        }
-    }
-
-    /// Returns the COUNTs that the next process resumes with; `None` for older contexts.
-    fn next(bench: &Bench) -> Vec<Option<(u32, u32)>> {
-        let (keep, opened) = bench.open();
-        drop(keep);
-        let counts = |found: &OpenedContext| {
-            Counts::read(found.word, EncodedContext::new(&found.octets).unwrap().versions.perpetual)
-        };
-        opened.contexts.iter().map(counts).collect()
-    }
-
-    #[test]
-    fn counts_are_kept_at_each_commit() {
-        let mut bench = Bench::new();
-        let (mut keep, _) = bench.open();
-        let slot = bench.worker.insert(bench.ue.ltmsi).unwrap();
-        bench.counts((1, 2));
-        bench.commit(&mut keep, slot, 0);
-        assert!(!keep.store(&bench.region, true, Instant(0)));
-        for count in 3..10 {
-            bench.counts((count, 2 * count));
-            bench.commit(&mut keep, slot, 0);
-            assert!(keep.changed.is_empty(), "nothing but the COUNTs has changed");
-        }
-        drop(keep);
-        assert_eq!(next(&bench), [Some((9, 18))]);
-    }
-
-    #[test]
-    fn changed_context_is_stored_when_idle_or_due() {
-        let mut bench = Bench::new();
-        let (mut keep, _) = bench.open();
-        let slot = bench.worker.insert(bench.ue.ltmsi).unwrap();
-        bench.commit(&mut keep, slot, 0);
-        assert!(!keep.store(&bench.region, false, Instant(0)) && keep.file.is_empty(), "a busy host waits");
-        keep.store(&bench.region, false, Instant(STORED_WITHIN.0));
-        assert_eq!(keep.file.len(), 1);
-        // A new key restarts its COUNTs: the older context is useless.
-        bench.ue.security.as_mut().unwrap().kamf = [8; 32];
-        bench.counts((0, 1));
-        bench.commit(&mut keep, slot, 0);
-        drop(keep);
-        assert_eq!(next(&bench), [None]);
-    }
-
-    #[test]
-    fn deregistered_ue_is_removed_from_file() {
-        let mut bench = Bench::new();
-        let (mut keep, _) = bench.open();
-        let slot = bench.worker.insert(bench.ue.ltmsi).unwrap();
-        bench.commit(&mut keep, slot, 0);
-        keep.store(&bench.region, true, Instant(0));
-        bench.ue.registration = Registration::Deregistered;
-        bench.commit(&mut keep, slot, 0);
-        assert!(keep.file.is_empty());
-        // The context was due for storage when the UE deregistered.
-        bench.ue.registration = Registration::Registered;
-        bench.commit(&mut keep, slot, 0);
-        bench.ue.registration = Registration::Deregistered;
-        bench.commit(&mut keep, slot, 0);
-        keep.store(&bench.region, true, Instant(0));
-        drop(keep);
-        assert_eq!(next(&bench), []);
     }
 }

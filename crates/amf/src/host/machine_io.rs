@@ -1,22 +1,23 @@
 //! The host as driver of its machine (`core::placement::host`): reads of the state region, actions.
 
-use super::cluster::{Membership, Pending};
-use super::{DeferredEvent, Host, nodes};
+use super::cluster::{EnteredUes, Pending};
+use super::deferred_event::DeferredEvent;
+use super::host_machine::Machine;
+use super::nodes;
+use super::state::Host;
 use crate::worker::event_message::EventMessage;
 use crate::worker::outbox::{Outbox, Summary};
 use crate::worker::{references, region_layout};
 use vireo_cluster::Input;
 use vireo_cluster::replicator::{PeerMessage, Replicator};
 use vireo_core::amf::context::{self, EncodedContext, UeContext};
-use vireo_core::config::Timers;
 use vireo_core::placement::balance::HostId;
 use vireo_core::placement::cluster::ClusterMap;
 use vireo_core::placement::host::{
-    self as machine, AddressNumber, HostIo, HostLimits, HostMachine, InputTarget, ReplicaTransport, StepOutbox,
-    StoredUe, UeNotice,
+    self as machine, AddressNumber, HostIo, InputTarget, ReplicaTransport, StepOutbox, StoredUe, UeNotice,
 };
 use vireo_core::placement::message::{BalancerNotice, ClusterOutput, RanOutput, ToReplica};
-use vireo_core::placement::replica::{Claims, EffectAssociations, ReplicaAcks, ResentCommit, TakeoverSet};
+use vireo_core::placement::replica::{EffectAssociations, ReplicaAcks, ResentCommit, TakeoverSet};
 use vireo_core::schedule::kind::NfKind;
 use vireo_core::step::Effect;
 use vireo_core::subscription::AuthenticationRequest;
@@ -27,26 +28,6 @@ use vireo_types::{AssocId, Bucket, Instant, Ltmsi, Supi};
 
 /// Addresses per message of an audit.
 const AUDITED_ADDRESSES: usize = 8192;
-
-/// Decisions of a host about the UEs in its state region.
-pub(super) type Machine = HostMachine<Slot, Pending, Input, DeferredEvent>;
-
-/// Numbers of UEs that an input of the machine has entered or removed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct EnteredUes {
-    taken_over: usize,
-    received: usize,
-    handed_off: usize,
-}
-
-/// Creates the machine of a host; `member` is present in a cluster. A claim lasts until the network
-/// abandons a registration that began before.
-pub(super) fn new_machine(member: Option<&Membership>, timers: &Timers) -> Box<Machine> {
-    let pool_partitions = member.map_or(1, |member| member.welcome.part.1);
-    let limits = HostLimits { pool_partitions, waiting_inputs: 16_384, scanned_slots: 64 };
-    let owner = member.map(Membership::owner);
-    Box::new(HostMachine::new(owner, Claims::new(timers.registration_time_limit()), limits))
-}
 
 impl Host {
     /// Lets the machine act on this host. The actions of the machine do not call it again.
@@ -105,7 +86,7 @@ impl Host {
         }
     }
 
-    /// Returns an input that can be processed now ([`HostMachine::admit`]).
+    /// Returns an input that can be processed now ([`machine::HostMachine::admit`]).
     pub(super) fn admit_input(&mut self, input: Input) -> Option<Input> {
         if let Input::Transfer { supi, .. } | Input::SmContextReleased { supi, .. } = &input
             && self.is_to_come(*supi)

@@ -18,12 +18,15 @@
 mod builder;
 mod cluster;
 mod database_takeover;
+mod deferred_event;
 mod egress;
 mod error;
 mod faults;
 mod forward;
 mod half_open;
+mod host_machine;
 mod keep;
+mod limits;
 mod machine_io;
 mod nf_scaler;
 mod nodes;
@@ -46,8 +49,8 @@ pub use cluster::Membership;
 pub use error::HostError;
 pub use keep::KeepError;
 pub use region_usage::RegionUsage;
+pub use state::Host;
 
-use crate::smf_link::SmfLink;
 use crate::worker::context_database;
 use crate::worker::event_message::EventMessage;
 use crate::worker::ids::IdAllocator;
@@ -55,95 +58,38 @@ use crate::worker::region_layout;
 use crate::worker::{Location, WorkerConfig};
 use cluster::Cluster;
 use crossbeam_channel::TryRecvError;
+use egress::CommitOrder;
+use host_machine::new_machine;
+use limits::{BATCH, UNPUSHED, WORKERS};
 use nf_scaler::NfScaler;
 use nodes::Nodes;
-use pools::{NfId, Pools};
+use pools::Pools;
 use rand::rngs::StdRng;
 use rand::{RngCore, SeedableRng};
 use rustc_hash::FxHashMap;
-use state::{Admission, CurrentInput, EventQueues, Persistence, Statistics, UeStore, WorkerPool};
+use stale::Budgets;
+use state::{Admission, CurrentInput, EventQueues, Faults, Persistence, Statistics, UeStore, WorkerPool};
 use std::collections::VecDeque;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use step_metrics::StepMetrics;
-use vireo_cluster::{CommandSender, HostReceiver, HostSender, Input, UnackedMessage};
+use vireo_cluster::{CommandSender, Input, UnackedMessage};
 use vireo_core::amf::n2::Cause;
 use vireo_core::amf::ran;
-use vireo_core::config::CoreConfig;
 use vireo_core::placement::host as machine;
 use vireo_core::placement::message::{BalancerNotice, ClusterOutput, PeerEvent, RanOutput};
 use vireo_core::schedule::kind::NfKind;
 use vireo_ops::clock::{self, clock};
 use vireo_ops::metrics::{Metrics, Population, Queue};
 use vireo_ops::supervisor::{ExitCause, WorkerEvent};
-use vireo_store::region::{Bell, Receiver, Slot, Snapshot};
+use vireo_store::region::{Slot, Snapshot};
 use vireo_subscribers::Udm;
-use vireo_types::{Instant, Ltmsi};
+use vireo_types::Instant;
 use vireo_wire::ngap::CauseMisc;
-
-/// Maximum number of inputs, and of commit records per worker, taken in one pass of the loop.
-const BATCH: usize = 64;
-/// Capacity of the input queue.
-const INPUTS: usize = 65_536;
-/// Number of UEs waiting for a full NF queue at which the host stops taking inputs.
-const UNPUSHED: usize = 65_536;
-/// Maximum number of concurrent worker processes. The count includes the host's own number.
-const WORKERS: u8 = 250;
 
 /// Maximum start-up time of the first workers.
 const START_WITHIN: Duration = Duration::from_secs(20);
-
-/// State of the host thread.
-#[derive(Debug)]
-pub struct Host {
-    /// Dropped before `udm`: its threads end only when none of their answers waits for room here.
-    inputs: HostReceiver,
-    input_sender: HostSender,
-    config: Arc<CoreConfig>,
-    ues: UeStore,
-    workers: WorkerPool,
-    events: EventQueues,
-    current: CurrentInput,
-    admission: Admission,
-    nodes: Nodes,
-    stale: stale::Budgets,
-    udm: Udm,
-    rng: StdRng,
-    statistics: Statistics,
-    /// True for UPFs with a PFCP association.
-    upfs: FxHashMap<SocketAddr, bool>,
-    egress: CommandSender,
-    /// Decisions as cluster member, and about subscribers. Absent only while it acts.
-    machine: Option<Box<machine_io::Machine>>,
-    /// Only in a cluster.
-    cluster: Option<Box<Cluster>>,
-    /// Only in the AMF of SBA mode.
-    smf: Option<SmfLink>,
-    persistence: Persistence,
-}
-
-/// The rings from a worker to the host.
-#[derive(Debug)]
-struct WorkerRings {
-    number: u8,
-    pid: u32,
-    committed: Receiver,
-    returned: Receiver,
-    bell: Bell,
-    /// True if the worker has received work and was not woken for it yet.
-    wake_pending: bool,
-}
-
-/// An event for a UE that could not be posted at once.
-#[derive(Debug)]
-struct DeferredEvent {
-    slot: Slot,
-    ltmsi: Ltmsi,
-    kind: NfKind,
-    octets: Vec<u8>,
-}
 
 impl Host {
     /// Starts a host without UEs and waits until its first workers are ready.
@@ -200,7 +146,7 @@ impl Host {
             returned: VecDeque::new(),
             location,
             instructions,
-            faults: faults::Faults::default(),
+            faults: Faults::default(),
         };
         let ues = UeStore {
             own,
@@ -208,7 +154,7 @@ impl Host {
             bell: plan.bell(&region, region_layout::HOST),
             ids,
             slots: 0,
-            order: egress::CommitOrder::default(),
+            order: CommitOrder::default(),
             private: stateful.then(FxHashMap::default),
             snapshot: Snapshot::default(),
             scratch: Vec::new(),
@@ -223,13 +169,13 @@ impl Host {
             current: CurrentInput::default(),
             admission: Admission::new(config.overload),
             nodes: Nodes::new(config.allow),
-            stale: stale::Budgets::default(),
+            stale: Budgets::default(),
             udm,
             rng,
             statistics: Statistics::new(StepMetrics::new(metrics, &config.slices), now),
             upfs: config.core.upfs.iter().map(|u| (u.n4, false)).collect(),
             egress,
-            machine: Some(machine_io::new_machine(member.as_ref(), &config.core.timers)),
+            machine: Some(new_machine(member.as_ref(), &config.core.timers)),
             cluster: member.map(|member| Box::new(Cluster::new(member))),
             smf,
             persistence: Persistence::default(),

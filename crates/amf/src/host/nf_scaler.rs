@@ -4,19 +4,23 @@
 //! idle NFs ready, and replaces workers that died. [`vireo_ops::supervisor`] watches the processes
 //! themselves.
 
+mod state;
+
+pub(super) use state::NfScaler;
+
+use super::builder::HostConfig;
+use super::limits::WORKERS;
 use super::pools::{Purpose, State};
-use super::{Host, HostConfig};
-use crate::worker::region_layout::{HOST, NF_SERVING, RegionLayout};
+use super::state::Host;
+use crate::worker::region_layout::{NF_SERVING, RegionLayout};
 use rustc_hash::FxHashMap;
+use state::EVERY;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 use vireo_cluster::{HostSender, Input};
 use vireo_ops::supervisor::{self, Supervisor, SupervisorConfig, WorkerEvent};
-use vireo_store::region::{DeadWorker, Region, Slot};
+use vireo_store::region::Region;
 use vireo_types::Instant;
 
-/// Interval of the scaling decisions.
-const EVERY: vireo_types::Duration = vireo_types::Duration::from_millis(100);
 /// Interval of polling the queues for the shares of the NFs.
 const CHECK_INTERVAL: vireo_types::Duration = vireo_types::Duration(500);
 /// Consecutive decisions with violations before a pool gets another NF. Raising its priority comes
@@ -26,73 +30,6 @@ const PERSISTENT: u32 = 3;
 const QUIET: u32 = 50;
 /// Minimum relative change of a worker's weight that is applied.
 const WEIGHT_STEP: f64 = 0.2;
-
-/// State of the NF scaler.
-#[derive(Debug)]
-pub(super) struct NfScaler {
-    checked_at: Instant,
-    controlled: Instant,
-    /// Worker numbers in use.
-    numbers: [bool; 256],
-    /// By purpose: consecutive decisions with violations.
-    late: FxHashMap<Purpose, u32>,
-    /// By purpose: consecutive decisions without a queue.
-    quiet: FxHashMap<Purpose, u32>,
-    weights: FxHashMap<u8, f64>,
-    /// UEs of dead workers without an available NF, with the numbers of the dead workers.
-    pub(super) orphans: Vec<(Slot, u8)>,
-    /// Dead workers that still have such UEs.
-    pub(super) dead: Vec<DeadWorker>,
-    /// UEs whose steps crashed workers: last consumed input, and number of crashes at it.
-    pub(super) suspects: FxHashMap<Slot, (u64, u8)>,
-    /// NFs whose worker did not start; retried.
-    pub(super) failed: Vec<(Purpose, bool)>,
-    /// True if the next decision is due soon, because there was work.
-    worked: bool,
-}
-
-impl NfScaler {
-    pub(super) fn new() -> Self {
-        let mut numbers = [false; 256];
-        numbers[usize::from(HOST)] = true;
-        NfScaler {
-            checked_at: Instant::default(),
-            controlled: Instant::default(),
-            numbers,
-            late: FxHashMap::default(),
-            quiet: FxHashMap::default(),
-            weights: FxHashMap::default(),
-            orphans: Vec::new(),
-            dead: Vec::new(),
-            suspects: FxHashMap::default(),
-            failed: Vec::new(),
-            worked: false,
-        }
-    }
-
-    /// Allocates a worker number.
-    pub(super) fn number(&mut self, workers: u8) -> Option<u8> {
-        let free = (1..workers).find(|number| !self.numbers[usize::from(*number)])?;
-        self.numbers[usize::from(free)] = true;
-        Some(free)
-    }
-
-    /// Frees a worker number.
-    pub(super) fn reclaimed(&mut self, number: u8) {
-        self.numbers[usize::from(number)] = false;
-        self.weights.remove(&number);
-    }
-
-    /// Returns the maximum time that the host may sleep until the next decision.
-    pub(super) fn next(&self, now: Instant) -> Duration {
-        let idle = Duration::from_millis(500);
-        if self.worked {
-            Duration::from(EVERY).saturating_sub(now.since(self.controlled).into()).min(idle)
-        } else {
-            idle
-        }
-    }
-}
 
 /// Returns the estimated cost of a procedure on this machine, in nanoseconds, before any
 /// measurement. The unit is the mean time of encoding and decoding a context, the most frequent
@@ -139,7 +76,7 @@ pub(super) fn start_supervisor(
     };
     let watched = region.clone();
     let queues: Vec<Vec<_>> =
-        (0..super::WORKERS).map(|worker| (0..plan.nfs).map(|nf| plan.queue(&watched, worker, nf)).collect()).collect();
+        (0..WORKERS).map(|worker| (0..plan.nfs).map(|nf| plan.queue(&watched, worker, nf)).collect()).collect();
     let waiting = move |worker: u8| {
         let serving = watched.shared_word(plan.nf_word(worker, 0, NF_SERVING)).load(Ordering::Relaxed) != 0;
         serving || queues.get(usize::from(worker)).is_some_and(|nfs: &Vec<_>| nfs.iter().any(|q| !q.is_empty()))

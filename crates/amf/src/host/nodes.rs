@@ -1,12 +1,14 @@
 //! RAN nodes and the UEs connected by each of them.
 
 mod contest;
+mod deferred_setups;
 mod table;
 
 pub(super) use table::{Node, Nodes};
 
 use super::forward::ran_key;
-use super::{EventMessage, Host};
+use super::state::Host;
+use crate::worker::event_message::EventMessage;
 use crate::worker::outbox::Summary;
 use crate::worker::ran::PublishedNode;
 use crate::worker::region_layout;

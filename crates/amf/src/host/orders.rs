@@ -1,6 +1,6 @@
 //! Events of SMFs and of the operator for the UE of a subscriber.
 
-use super::Host;
+use super::state::Host;
 use crate::worker::event_message::EventMessage;
 use crossbeam_channel::Sender;
 use vireo_core::sba::{N1N2Transfer, N1N2TransferResult, SessionNumber};

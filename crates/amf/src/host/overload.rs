@@ -3,51 +3,21 @@
 //! Overload Start (TS 38.413 8.7.7) asks RAN nodes to send fewer new UEs. Procedures in progress
 //! are always completed.
 
-use super::forward::MAX_DEFERRED;
-use super::{Host, INPUTS};
+mod state;
+
+pub(super) use state::Overload;
+
+use super::limits::{INPUTS, MAX_DEFERRED};
+use super::state::Host;
 use rustc_hash::FxHashMap;
 use vireo_core::amf::n2::ShallowView;
 use vireo_core::amf::ran;
 use vireo_core::placement::message::RanOutput;
-use vireo_core::schedule::shed::{Level, OverloadAction, Thresholds, relief};
+use vireo_core::schedule::shed::{Level, Thresholds, relief};
 use vireo_ops::api::OverloadStatus;
 use vireo_ops::clock::clock;
 use vireo_ops::config::OverloadConfig;
 use vireo_types::{AssocId, Duration};
-
-/// State of the overload control.
-#[derive(Debug)]
-pub(super) struct Overload {
-    config: OverloadConfig,
-    pub(super) level: Level,
-    /// Action requested from all RAN nodes.
-    requested: Option<OverloadAction>,
-    /// RAN nodes with a request of their own: their new UEs wait too long.
-    crowded: FxHashMap<AssocId, OverloadAction>,
-    /// Number of rejected first messages.
-    pub(super) refused: u64,
-}
-
-impl Overload {
-    pub(super) fn new(config: OverloadConfig) -> Self {
-        Overload { config, level: Level::Normal, requested: None, crowded: FxHashMap::default(), refused: 0 }
-    }
-
-    /// Returns true if the fill level must be checked again soon.
-    pub(super) fn is_on(&self) -> bool {
-        self.requested.is_some() || self.level != Level::Normal || !self.crowded.is_empty()
-    }
-
-    /// Returns a waiting time as a fraction of `overload.wait`.
-    pub(super) fn part_of_wait(&self, wait: Duration) -> f64 {
-        wait.as_micros() as f64 / self.config.wait.as_micros().max(1) as f64
-    }
-
-    /// Returns the fraction of `overload.wait` at which registrations are rejected.
-    pub(super) fn registrations(&self) -> f64 {
-        self.config.registrations
-    }
-}
 
 impl Host {
     /// Returns the fill level of the host, 0 to 1: the greatest of the relative queueing time, the

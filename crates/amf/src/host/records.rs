@@ -1,7 +1,8 @@
 //! Location of a host's contexts.
 
+use super::builder::HostConfig;
+use super::error::HostError;
 use super::keep::{self, KeptContexts};
-use super::{HostConfig, HostError};
 use crate::worker::Location;
 use crate::worker::context_database::{self, ContextDatabaseConfig};
 use rand::RngCore;

@@ -1,6 +1,6 @@
 //! Application of a reloaded configuration by a running host and its workers.
 
-use super::Host;
+use super::state::Host;
 use std::sync::Arc;
 use vireo_ops::reload::Reload;
 

@@ -1,22 +1,78 @@
-//! Parts of a host's state.
+//! State of the host thread, by owner.
 
+use super::cluster::Cluster;
+use super::deferred_event::DeferredEvent;
+use super::egress::CommitOrder;
+use super::half_open::HalfOpen;
+use super::host_machine::Machine;
+use super::keep::{Keep, Renewal, RestoringSessions};
 use super::nf_scaler::NfScaler;
+use super::nodes::Nodes;
+use super::overload::Overload;
 use super::pools::{NfId, Pools};
+use super::stale::Budgets;
 use super::step_metrics::{StepMetrics, Totals};
-use super::{DeferredEvent, WorkerRings, egress, faults, half_open, keep, overload, timers};
+use super::timers::Timers;
+use crate::smf_link::SmfLink;
 use crate::worker::ids::IdAllocator;
 use crate::worker::outbox::Summary;
 use crate::worker::region_layout::RegionLayout;
 use crate::worker::{Location, WorkerConfig};
+use rand::rngs::StdRng;
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
+use std::sync::Arc;
+use vireo_cluster::{CommandSender, HostReceiver, HostSender};
+use vireo_core::config::CoreConfig;
 use vireo_ops::config::OverloadConfig;
 use vireo_ops::evicted_claims::EvictedClaims;
 use vireo_ops::shared_record::DelegatedCommit;
 use vireo_ops::supervisor::Supervisor;
-use vireo_store::region::{Bell, Region, Slot, Snapshot, Worker};
+use vireo_store::region::{Bell, Receiver, Region, Slot, Snapshot, Worker};
+use vireo_subscribers::Udm;
 use vireo_types::{Bucket, Instant, Ltmsi};
+
+/// State of the host thread.
+#[derive(Debug)]
+pub struct Host {
+    /// Dropped before `udm`: its threads end only when none of their answers waits for room here.
+    pub(super) inputs: HostReceiver,
+    pub(super) input_sender: HostSender,
+    pub(super) config: Arc<CoreConfig>,
+    pub(super) ues: UeStore,
+    pub(super) workers: WorkerPool,
+    pub(super) events: EventQueues,
+    pub(super) current: CurrentInput,
+    pub(super) admission: Admission,
+    pub(super) nodes: Nodes,
+    pub(super) stale: Budgets,
+    pub(super) udm: Udm,
+    pub(super) rng: StdRng,
+    pub(super) statistics: Statistics,
+    /// True for UPFs with a PFCP association.
+    pub(super) upfs: FxHashMap<SocketAddr, bool>,
+    pub(super) egress: CommandSender,
+    /// Decisions as cluster member, and about subscribers. Absent only while it acts.
+    pub(super) machine: Option<Box<Machine>>,
+    /// Only in a cluster.
+    pub(super) cluster: Option<Box<Cluster>>,
+    /// Only in the AMF of SBA mode.
+    pub(super) smf: Option<SmfLink>,
+    pub(super) persistence: Persistence,
+}
+
+/// The rings from a worker to the host.
+#[derive(Debug)]
+pub(super) struct WorkerRings {
+    pub(super) number: u8,
+    pub(super) pid: u32,
+    pub(super) committed: Receiver,
+    pub(super) returned: Receiver,
+    pub(super) bell: Bell,
+    /// True if the worker has received work and was not woken for it yet.
+    pub(super) wake_pending: bool,
+}
 
 /// UEs in the state region, and their identifiers.
 #[derive(Debug)]
@@ -29,7 +85,7 @@ pub(super) struct UeStore {
     pub(super) ids: IdAllocator,
     /// Upper bound (exclusive) of all slots ever used. Memory beyond is never touched.
     pub(super) slots: u32,
-    pub(super) order: egress::CommitOrder,
+    pub(super) order: CommitOrder,
     /// `state.location = "memory"`: NF and summary of each UE whose context is in a worker's
     /// memory.
     pub(super) private: Option<FxHashMap<Slot, (NfId, Summary)>>,
@@ -52,7 +108,18 @@ pub(super) struct WorkerPool {
     pub(super) location: Location,
     /// Configuration that is published to the workers.
     pub(super) instructions: WorkerConfig,
-    pub(super) faults: faults::Faults,
+    pub(super) faults: Faults,
+}
+
+/// State of the fault handling.
+#[derive(Debug, Default)]
+pub(super) struct Faults {
+    /// The worker whose records are being read.
+    pub(super) worker: Option<u8>,
+    /// Number of faults handled so far.
+    pub(super) handled: u64,
+    /// Time of the last replacement of all workers.
+    pub(super) replaced: Option<Instant>,
 }
 
 /// Events of UEs that are to be delivered.
@@ -64,7 +131,7 @@ pub(super) struct EventQueues {
     pub(super) deferred: VecDeque<DeferredEvent>,
     /// Number of deferred events by UE. No later event of these UEs may overtake them.
     pub(super) deferred_count: FxHashMap<Slot, u32>,
-    pub(super) timers: timers::Timers,
+    pub(super) timers: Timers,
     /// New UEs in the order of their first message.
     pub(super) young: VecDeque<(Instant, Slot, Ltmsi)>,
     /// UPFs that lost their sessions, and the first slot whose UE is not notified yet.
@@ -85,14 +152,14 @@ pub(super) struct CurrentInput {
 /// Admission of new procedures and new UEs.
 #[derive(Debug)]
 pub(super) struct Admission {
-    pub(super) overload: overload::Overload,
-    pub(super) half_open: half_open::HalfOpen,
+    pub(super) overload: Overload,
+    pub(super) half_open: HalfOpen,
 }
 
 impl Admission {
     pub(super) fn new(config: OverloadConfig) -> Self {
-        let half_open = half_open::HalfOpen::new(config.half_open);
-        Admission { overload: overload::Overload::new(config), half_open }
+        let half_open = HalfOpen::new(config.half_open);
+        Admission { overload: Overload::new(config), half_open }
     }
 }
 
@@ -115,8 +182,8 @@ impl Statistics {
 #[derive(Debug, Default)]
 pub(super) struct Persistence {
     /// Contexts in a shared-memory file.
-    pub(super) keep: Option<Box<keep::Keep>>,
-    pub(super) restoring: keep::RestoringSessions,
+    pub(super) keep: Option<Box<Keep>>,
+    pub(super) restoring: RestoringSessions,
     /// Only with contexts in a database.
-    pub(super) renewal: Option<keep::Renewal>,
+    pub(super) renewal: Option<Renewal>,
 }

@@ -2,7 +2,7 @@
 
 use super::nodes::Node;
 use super::pools::{Nf, State};
-use super::{Host, WorkerRings};
+use super::state::{Host, WorkerRings};
 use crate::worker::region_layout;
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;

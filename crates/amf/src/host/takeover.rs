@@ -4,7 +4,9 @@
 //! A new worker fills the slot. The dead worker was reaped before, so none of its operations can
 //! still take effect (DESIGN decision 3).
 
-use super::Host;
+use super::limits::{BATCH, WORKERS};
+use super::pools::Purpose;
+use super::state::{Host, WorkerRings};
 use crate::worker::outbox::Summary;
 use crate::worker::region_layout;
 use rustc_hash::FxHashSet;
@@ -29,7 +31,7 @@ impl Host {
         // workers continue and are not waited for.
         if let Some(at) = self.workers.rings.iter().position(|worker| worker.number == number) {
             // A dead worker posts nothing. More items than the ring has cells cannot occur.
-            for _ in 0..=self.ues.region.config().ring_cells as usize / super::BATCH {
+            for _ in 0..=self.ues.region.config().ring_cells as usize / BATCH {
                 if !self.take_from(at) {
                     break;
                 }
@@ -70,7 +72,7 @@ impl Host {
         self.reclaim(dead);
     }
 
-    fn is_needed(&self, purpose: super::pools::Purpose, active: bool) -> bool {
+    fn is_needed(&self, purpose: Purpose, active: bool) -> bool {
         active && self.workers.pools.count(purpose).0 == 0
     }
 
@@ -191,7 +193,7 @@ impl Host {
     }
 
     /// Starts workers for these NFs, each with `nfs-per-worker` NFs.
-    pub(super) fn launch(&mut self, purposes: &[(super::pools::Purpose, bool)]) {
+    pub(super) fn launch(&mut self, purposes: &[(Purpose, bool)]) {
         // Unified NFs exist to use several processors: each has its own worker.
         let unified = purposes.iter().any(|(purpose, _)| purpose.kind.is_none());
         let each = if unified { 1 } else { usize::from(self.ues.plan.nfs) };
@@ -200,8 +202,8 @@ impl Host {
         }
     }
 
-    fn launch_one(&mut self, purposes: &[(super::pools::Purpose, bool)]) {
-        let Some(number) = self.workers.scaler.number(super::WORKERS) else {
+    fn launch_one(&mut self, purposes: &[(Purpose, bool)]) {
+        let Some(number) = self.workers.scaler.number(WORKERS) else {
             tracing::error!("no worker number is free: a worker is not started yet");
             return self.workers.scaler.failed.extend(purposes);
         };
@@ -216,7 +218,7 @@ impl Host {
     /// Registers a worker that is ready.
     pub(super) fn arrived(&mut self, number: u8, pid: u32) {
         let bell = self.ues.plan.bell(&self.ues.region, number);
-        self.workers.rings.push(super::WorkerRings {
+        self.workers.rings.push(WorkerRings {
             number,
             pid,
             committed: self.ues.region.receiver(self.ues.plan.committed(number)).expect("rings for all workers"),

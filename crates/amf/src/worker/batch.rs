@@ -7,7 +7,7 @@
 
 use super::contexts::PendingCommit;
 use super::{EventOutcome, IN_A_ROW, NfWorker, log_failed_event, region_layout};
-use crate::worker::event_message::EventMessage;
+use crate::worker::event_message::{EventMessage, ReceivedEvent};
 use std::time::Instant;
 use vireo_ops::metrics::Transaction;
 use vireo_store::region::{Packet, Slot};
@@ -115,7 +115,7 @@ impl NfWorker {
         let mut octets = std::mem::take(&mut self.packet);
         octets.clear();
         let begun = self.region.read_packet(packet, &mut octets).and_then(|sequence| {
-            let (arrived, input, event) = EventMessage::decode(&octets)?;
+            let ReceivedEvent { arrived, input, event } = EventMessage::decode(&octets)?;
             let transaction = event.transaction();
             let begun = self.begin((nf, slot), (sequence, input), (arrived, event), &octets);
             self.count_operations(|_| transaction);

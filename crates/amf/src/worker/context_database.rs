@@ -37,6 +37,7 @@ mod record;
 mod resumed;
 mod writers;
 
+pub(super) use batch::PrefetchedRecord;
 pub(crate) use config::{ContextDatabaseConfig, ContextDatabaseError};
 pub(crate) use resumed::{Becomes, Resumption};
 pub(crate) use writers::Writer;

@@ -5,7 +5,8 @@
 
 use super::Location;
 use super::context_database::{
-    ContextDatabase, ContextDatabaseError, DatabaseRef, LatestUe, Writer, content_ahead, pending_content,
+    ContextDatabase, ContextDatabaseError, DatabaseRef, LatestUe, PrefetchedRecord, Writer, content_ahead,
+    pending_content,
 };
 use super::outbox::Outbox;
 use rustc_hash::FxHashMap;
@@ -95,6 +96,25 @@ pub(super) enum CommitHandle {
     Committed(Buffer),
     /// A packet with the outbox.
     Private(Packet),
+}
+
+/// What a commit records besides context and effects.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CommitTerms {
+    /// Sequence number of the last processed event.
+    pub(super) consumed: u64,
+    /// Next deadline of the UE.
+    pub(super) deadline: Option<vireo_types::Instant>,
+    /// NF of an unfinished procedure ([`super::region_layout::nf_pin`]); 0 = none.
+    pub(super) pin: u64,
+}
+
+#[cfg(test)]
+impl CommitTerms {
+    /// Returns the terms of an event without deadline and pin.
+    fn from_input(consumed: u64) -> Self {
+        CommitTerms { consumed, deadline: None, pin: 0 }
+    }
 }
 
 /// Result of a step.
@@ -309,7 +329,7 @@ impl Contexts {
             }
             let owner = database.config().owner;
             let stored = match database.prefetched(reference.id, consumed) {
-                Some((took, version, stored)) => {
+                Some(PrefetchedRecord { took, version, stored }) => {
                     self.operations.push((StateOperation::Read, took));
                     Some((version, stored))
                 }
@@ -324,8 +344,9 @@ impl Contexts {
                 return Err(ContextDatabaseError::Foreign.into());
             }
             return match database.latest(stored, &self.snapshot)? {
-                Some(LatestUe { version, stored, ahead }) => {
-                    let found = self.stored(region, worker, slot, (reference, version, stored));
+                Some(latest) => {
+                    let ahead = latest.ahead;
+                    let found = self.stored(region, worker, slot, reference, latest);
                     self.loaded.iter_mut().for_each(|hand| hand.stored.ahead = ahead);
                     found
                 }
@@ -355,8 +376,10 @@ impl Contexts {
         region: &Region,
         worker: &mut Worker,
         slot: Slot,
-        (reference, version, stored): (DatabaseRef, Version, UeRecord),
+        reference: DatabaseRef,
+        latest: LatestUe,
     ) -> Result<LoadResult, StepError> {
+        let LatestUe { version, stored, .. } = latest;
         let octets = reference.octets();
         let here = if stored.context.is_empty() { &[][..] } else { &octets };
         // All inputs before the takeover from another host were processed, and none since.
@@ -477,9 +500,10 @@ impl Contexts {
         worker: &mut Worker,
         mut hand: Box<LoadedContext>,
         forgets: bool,
-        (consumed, deadline, pin): (u64, Option<vireo_types::Instant>, u64),
+        terms: CommitTerms,
         outbox: &[u8],
     ) -> Result<StepOutcome, StepError> {
+        let CommitTerms { consumed, deadline, pin } = terms;
         if matches!(self.location, ContextLocation::Private(_)) {
             let slot = u64::from(hand.slot.number());
             let packet = private_packet(worker, OUTBOX | slot, outbox)?;
@@ -490,7 +514,7 @@ impl Contexts {
             return Ok(StepOutcome::Done(CommitHandle::Private(packet)));
         }
         if matches!(self.location, ContextLocation::Database { .. }) {
-            return self.prepare(worker, hand, forgets, (consumed, deadline, pin), outbox);
+            return self.prepare(worker, hand, forgets, terms, outbox);
         }
         self.buffer.clear();
         let before = hand.record.as_ref().unwrap_or(&self.snapshot);
@@ -519,9 +543,10 @@ impl Contexts {
         worker: &mut Worker,
         mut hand: Box<LoadedContext>,
         forgets: bool,
-        (consumed, deadline, pin): (u64, Option<vireo_types::Instant>, u64),
+        terms: CommitTerms,
         outbox: &[u8],
     ) -> Result<StepOutcome, StepError> {
+        let CommitTerms { consumed, deadline, pin } = terms;
         let ContextLocation::Database { database, in_procedure } = &mut self.location else {
             return Err(CommitError::Conflict.into());
         };
@@ -599,10 +624,10 @@ impl Contexts {
         worker: &mut Worker,
         hand: Box<LoadedContext>,
         forgets: bool,
-        numbers: (u64, Option<vireo_types::Instant>, u64),
+        terms: CommitTerms,
         outbox: &[u8],
     ) -> Result<CommitHandle, StepError> {
-        match self.commit(worker, hand, forgets, numbers, outbox)? {
+        match self.commit(worker, hand, forgets, terms, outbox)? {
             StepOutcome::Done(done) => Ok(done),
             StepOutcome::Pending(pending) => self.store(worker, vec![*pending]).remove(0),
         }

@@ -98,6 +98,16 @@ pub(crate) enum EventMessage<'a> {
     SmContextReleased { number: SessionNumber },
 }
 
+/// An event that was decoded, with its origin.
+#[derive(Debug)]
+pub(crate) struct ReceivedEvent<'a> {
+    /// Time of arrival at this core.
+    pub(crate) arrived: Instant,
+    /// Balancer's number of the input; 0 = none.
+    pub(crate) input: u64,
+    pub(crate) event: EventMessage<'a>,
+}
+
 /// Key by which a repeat of an SBA event is recognised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RepeatKey {
@@ -132,11 +142,12 @@ impl<'a> EventMessage<'a> {
     }
 
     /// Decodes an event of this release. `None` is a bug of this build.
-    pub(crate) fn decode(octets: &'a [u8]) -> Option<(Instant, u64, Self)> {
+    pub(crate) fn decode(octets: &'a [u8]) -> Option<ReceivedEvent<'a>> {
         let (arrived, octets) = octets.split_first_chunk()?;
         let (input, octets) = octets.split_first_chunk()?;
         let event = postcard::from_bytes(octets).ok()?;
-        Some((Instant(u64::from_le_bytes(*arrived)), u64::from_le_bytes(*input), event))
+        let (arrived, input) = (Instant(u64::from_le_bytes(*arrived)), u64::from_le_bytes(*input));
+        Some(ReceivedEvent { arrived, input, event })
     }
 
     /// Returns the SBA transaction that the event completes or starts.

@@ -31,6 +31,14 @@ pub(crate) struct IdAllocator {
     rng: StdRng,
 }
 
+/// A number of this host's partition that a UE has taken to another host.
+struct LentNumber {
+    /// Index of the table.
+    table: u8,
+    numbers: NumberTable,
+    number: u32,
+}
+
 impl IdAllocator {
     /// Creates an allocator with a key for 5G-TMSIs, a pool partition and the number of partitions.
     pub(crate) fn new(region: Region, config: &CoreConfig, (key, part): (&[u8; 16], (u16, u16)), rng: StdRng) -> Self {
@@ -226,12 +234,12 @@ impl IdAllocator {
     }
 
     /// Returns the numbers of this host's partition that UEs have taken to other hosts.
-    fn lent(&self) -> impl Iterator<Item = (u8, NumberTable, u32)> {
+    fn lent(&self) -> impl Iterator<Item = LentNumber> {
         let used = self.tables().filter(|(_, numbers)| numbers.used() > 0);
         used.flat_map(|(table, numbers)| {
             let part = self.range_of(&numbers, self.part.0);
             part.filter(|number| numbers.is_lent(*number))
-                .map(|number| (table, numbers.clone(), number))
+                .map(|number| LentNumber { table, numbers: numbers.clone(), number })
                 .collect::<Vec<_>>()
         })
     }
@@ -243,8 +251,8 @@ impl IdAllocator {
 
     /// Frees all lent numbers except those in use by other hosts. Returns how many it freed.
     pub(crate) fn returned_but(&self, is_in_use: impl Fn((u8, u32)) -> bool) -> usize {
-        let free = self.lent().filter(|(table, _, number)| !is_in_use((*table, *number)));
-        free.filter(|(_, numbers, number)| numbers.unlend(*number)).count()
+        let free = self.lent().filter(|lent| !is_in_use((lent.table, lent.number)));
+        free.filter(|lent| lent.numbers.unlend(lent.number)).count()
     }
 
     /// Lends the addresses of a UE that migrates: they are not allocated while it has them.

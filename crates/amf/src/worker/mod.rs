@@ -9,6 +9,7 @@ mod batch;
 pub(crate) mod context_database;
 mod contexts;
 pub(crate) mod event_message;
+mod host_rings;
 pub(crate) mod ids;
 pub(crate) mod outbox;
 pub(crate) mod ran;
@@ -17,8 +18,11 @@ pub(crate) mod region_layout;
 pub(crate) use contexts::OUTBOX;
 
 use context_database::{ContextDatabaseConfig, ContextDatabaseError};
-use contexts::{CommitHandle, CommitPath, Contexts, LoadResult, LoadedContext, PendingCommit, StepError, StepOutcome};
-use event_message::{EventMessage, RepeatKey};
+use contexts::{
+    CommitHandle, CommitPath, CommitTerms, Contexts, LoadResult, LoadedContext, PendingCommit, StepError, StepOutcome,
+};
+use event_message::{EventMessage, ReceivedEvent, RepeatKey};
+use host_rings::HostRings;
 use ids::IdAllocator;
 use outbox::{Outbox, Summary};
 use rand::rngs::StdRng;
@@ -44,7 +48,7 @@ use vireo_ops::privileges::{self, Profile};
 use vireo_ops::supervisor::{self, WorkerInitError};
 use vireo_ops::ue_record::PendingSmfRequest;
 use vireo_store::CommitError;
-use vireo_store::region::{Bell, Packet, Region, Ring, Sender, Slot, Worker};
+use vireo_store::region::{Bell, Packet, Region, Ring, Slot, Worker};
 use vireo_types::{Dnn, Ltmsi};
 
 /// Time for which an event is retried while the database of contexts is down. A Redis Cluster
@@ -64,9 +68,6 @@ const SHARES_HOLD: u32 = 16;
 
 /// Number of consecutive events of one UE while other UEs wait.
 const IN_A_ROW: u64 = 16;
-
-/// Number of items per wake-up of the host while the worker has more to do.
-const UNANNOUNCED: u32 = 8;
 
 /// Configuration that a worker reads at its start.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -178,12 +179,8 @@ struct NfWorker {
     set_log_level: SetLogLevel,
     contexts: Contexts,
     queues: Vec<Ring>,
-    committed: Sender,
-    returned: Sender,
+    to_host: HostRings,
     bell: Bell,
-    host: Bell,
-    /// Number of items posted since the last wake-up of the host.
-    unannounced: u32,
     deficit: Deficit,
     shares: Vec<f64>,
     ids: IdAllocator,
@@ -213,11 +210,8 @@ impl NfWorker {
             plan,
             contexts: Contexts::new(instructions.location),
             queues: (0..plan.nfs).map(|nf| plan.queue(&region, number, nf)).collect(),
-            committed: region.sender(plan.committed(number)).expect("the region has rings for all its workers"),
-            returned: region.sender(plan.returned(number)).expect("the region has rings for all its workers"),
+            to_host: HostRings::new(&region, plan, number),
             bell: plan.bell(&region, number),
-            host: plan.bell(&region, region_layout::HOST),
-            unannounced: 0,
             deficit: Deficit::default(),
             shares: vec![0.0; usize::from(plan.nfs)],
             ids: IdAllocator::new(
@@ -270,7 +264,7 @@ impl NfWorker {
                     if self.region.shared_word(region_layout::BOARD_STOP).load(Ordering::Acquire) != 0 {
                         return;
                     }
-                    self.wake_host();
+                    self.to_host.wake();
                     let queues = &self.queues;
                     self.bell.wait(SLEEP, || queues.iter().any(|queue| !queue.is_empty()).then_some(()));
                     now = Instant::now();
@@ -405,7 +399,7 @@ impl NfWorker {
 
     fn carry_out(&mut self, nf: usize, slot: Slot, sequence: u64, octets: &[u8]) -> bool {
         loop {
-            let Some((arrived, input, message)) = EventMessage::decode(octets) else {
+            let Some(ReceivedEvent { arrived, input, event: message }) = EventMessage::decode(octets) else {
                 tracing::error!("an event does not decode: it is passed over; please report it");
                 return false;
             };
@@ -427,7 +421,7 @@ impl NfWorker {
             match ended {
                 Err(error) if error.passes() && self.waits_for_database() => {
                     tracing::debug!(%error, "an event waits for the database");
-                    self.wake_host();
+                    self.to_host.wake();
                     std::thread::sleep(AGAIN);
                     self.bump_heartbeat(Instant::now());
                 }
@@ -617,7 +611,13 @@ impl NfWorker {
         // directly.
         let pin = if runs { region_layout::nf_pin(self.worker.number(), nf as u8) } else { 0 };
         let forgets = outbox.forgets();
-        let done = self.contexts.commit(&mut self.worker, hand, forgets, (sequence, deadline, pin), &octets);
+        let done = self.contexts.commit(
+            &mut self.worker,
+            hand,
+            forgets,
+            CommitTerms { consumed: sequence, deadline, pin },
+            &octets,
+        );
         octets.clear();
         self.outbox = octets;
         // The procedure ended with this step, or consists of it.
@@ -654,23 +654,10 @@ impl NfWorker {
 
     /// Posts an item to a ring that the host reads. Waits while the ring is full.
     fn push(&mut self, committed: bool, item: u64) {
-        let ring = if committed { &mut self.committed } else { &mut self.returned };
-        while ring.push(item).is_err() {
-            self.host.ring();
+        while !self.to_host.try_push(committed, item) {
             std::thread::yield_now();
             // Only the host is stuck, not this worker.
             self.worker.beat(self.started.elapsed().as_micros() as u64 + 1);
-        }
-        self.unannounced += 1;
-        if self.unannounced >= UNANNOUNCED {
-            self.wake_host();
-        }
-    }
-
-    /// Wakes the host for posted items.
-    fn wake_host(&mut self) {
-        if std::mem::take(&mut self.unannounced) > 0 {
-            self.host.ring();
         }
     }
 

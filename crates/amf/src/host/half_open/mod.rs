@@ -14,15 +14,16 @@
 
 mod line;
 mod newcomers;
+mod state;
 mod table;
 
-use super::{Host, Nodes};
+pub(super) use state::HalfOpen;
+
+use super::state::Host;
 use crate::worker::event_message::EventMessage;
-use crate::worker::outbox::Summary;
-use line::FairQueue;
-use newcomers::{FirstSteps, Newcomer};
 use rand::RngCore;
-use table::{Admission, Arrival, Limit, Origin, Table};
+use state::origin;
+use table::{Admission, Arrival, Limit};
 use vireo_core::amf::engine;
 use vireo_core::amf::n2::{self, EstablishmentCause, ShallowView, UeMessage};
 use vireo_core::placement::message::HostNotice;
@@ -30,7 +31,6 @@ use vireo_core::schedule::kind::NfKind;
 use vireo_core::step::Effect;
 use vireo_core::{Env, Identifiers};
 use vireo_ops::clock::clock;
-use vireo_ops::config::HalfOpenConfig;
 use vireo_ops::metrics::{Eviction, Fault, Population, TurnedAway};
 use vireo_store::region::Slot;
 use vireo_types::{AssocId, Dnn, Duration, Instant, Ltmsi, PduSessionType, SessionAddress, Snssai, Tmsi};
@@ -41,55 +41,6 @@ const LOGGED: Duration = Duration::from_secs(10);
 const RECOUNTED: Duration = Duration::from_secs(1);
 /// One in this number of slots may change during a count.
 const CHANGED: usize = 16;
-
-/// The half-open UEs of a host.
-#[derive(Debug)]
-pub(super) struct HalfOpen {
-    table: Table,
-    /// New UEs that wait for their first step.
-    waiting: FairQueue<Newcomer>,
-    first_steps: FirstSteps,
-    /// Numbers of evicted UEs, and of UEs rejected for lack of room, since the last log line.
-    evicted: u64,
-    refused: u64,
-    logged: Instant,
-    /// Time of the last count of a full region.
-    recounted: Instant,
-}
-
-impl HalfOpen {
-    pub(super) fn new(config: HalfOpenConfig) -> Self {
-        let (table, waiting, first_steps) = (Table::new(config), FairQueue::new(), FirstSteps::default());
-        let (logged, recounted) = (Instant::default(), Instant::default());
-        HalfOpen { table, waiting, first_steps, evicted: 0, refused: 0, logged, recounted }
-    }
-
-    /// Removes a UE whose context is gone.
-    pub(super) fn remove(&mut self, slot: Slot) {
-        self.table.remove(slot);
-    }
-
-    /// Applies a commit of a UE.
-    pub(super) fn changed(&mut self, nodes: &Nodes, slot: Slot, before: Option<Summary>, after: Option<Summary>) {
-        match after {
-            Some(after) if after.known => {
-                if before.is_none_or(|before| !before.known) {
-                    self.table.remove(slot);
-                }
-            }
-            Some(after) => {
-                if let Some((node, _)) = after.connection {
-                    self.table.enter(slot, origin(nodes, node), clock());
-                }
-            }
-            None => self.table.remove(slot),
-        }
-    }
-}
-
-fn origin(nodes: &Nodes, node: AssocId) -> Origin {
-    Origin { node, address: nodes.get(node).map(|node| node.peer.ip().to_canonical()) }
-}
 
 impl Host {
     /// Makes room for a new UE of a RAN node.

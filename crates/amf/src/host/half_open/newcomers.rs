@@ -1,62 +1,27 @@
 //! New UEs that wait for their first step.
 //!
-//! Workers have at most [`STEPS`] first steps queued, and the balancer at most [`UNSENT`] messages.
-//! Further new UEs wait in the host, by RAN node (`line`). Messages about UEs with contexts
-//! overtake them, so a flood of one RAN node delays the UEs of others by a few steps only. A new UE
-//! that has waited too long is rejected (`overload.registrations`). Only its RAN node is sent
-//! Overload Start.
+//! Workers have at most `state::STEPS` first steps queued, and the balancer at most [`UNSENT`]
+//! messages. Further new UEs wait in the host, by RAN node (`line`). Messages about UEs with
+//! contexts overtake them, so a flood of one RAN node delays the UEs of others by a few steps only.
+//! A new UE that has waited too long is rejected (`overload.registrations`). Only its RAN node is
+//! sent Overload Start.
 
-use super::{Host, TurnedAway, origin};
-use crate::host::BATCH;
+use super::state::{Newcomer, origin};
+use crate::host::limits::BATCH;
+use crate::host::state::Host;
 use vireo_cluster::Input;
 use vireo_core::amf::n2::{Route, ShallowView};
 use vireo_core::placement::message::{Envelope, HostNotice, PeerEvent};
 use vireo_core::schedule::shed::Level;
 use vireo_ops::clock::clock;
-use vireo_store::region::Slot;
-use vireo_types::{AssocId, Bucket, Duration, Instant};
+use vireo_ops::metrics::TurnedAway;
+use vireo_types::{AssocId, Duration, Instant};
 
-/// Maximum number of first steps of new UEs in the queues of NFs.
-const STEPS: usize = 64;
-/// A first step that takes longer delays no other new UE, for example because its worker died.
-const STEP_WITHIN: Duration = Duration::from_secs(1);
 /// New UEs started per pass of the loop while inputs wait. Inputs about UEs with contexts come
 /// first.
 const WITH_INPUTS: usize = 4;
 /// Number of queued messages to the balancer at which no new UE is started.
 const UNSENT: usize = 1024;
-
-/// A new UE that waits.
-#[derive(Debug)]
-pub(in crate::host) struct Newcomer {
-    by: AssocId,
-    pub(super) node: AssocId,
-    view: ShallowView,
-    pdu: Vec<u8>,
-    /// Balancer's number of the input; 0 = none.
-    number: u64,
-    bucket: Option<Bucket>,
-    pub(super) at: Instant,
-}
-
-/// First steps that are queued at NFs.
-#[derive(Debug, Default)]
-pub(super) struct FirstSteps(Vec<(Instant, Slot)>);
-
-impl FirstSteps {
-    pub(super) fn push(&mut self, slot: Slot, now: Instant) {
-        self.0.push((now, slot));
-    }
-
-    /// Returns true if another first step may be queued. `is_done` returns true if the UE of a slot
-    /// has no pending event.
-    fn has_room(&mut self, now: Instant, is_done: impl Fn(Slot) -> bool) -> bool {
-        if self.0.len() >= STEPS {
-            self.0.retain(|(at, slot)| now.since(*at) < STEP_WITHIN && !is_done(*slot));
-        }
-        self.0.len() < STEPS
-    }
-}
 
 impl Host {
     /// Starts a new UE, or queues it.

@@ -1,12 +1,11 @@
 //! Set-up of the sessions of kept contexts at their UPFs, while RAN nodes wait.
 
-use crate::host::Host;
+use crate::host::state::Host;
 use rustc_hash::FxHashSet;
 use std::net::SocketAddr;
 use vireo_cluster::Input;
-use vireo_core::amf::context::UeContext;
 use vireo_core::placement::message::PeerEvent;
-use vireo_types::{AssocId, Duration, Instant, Seid};
+use vireo_types::{Duration, Instant};
 
 /// Maximum time that RAN nodes wait for the sessions of kept contexts: less than they wait for NG
 /// Setup.
@@ -14,29 +13,6 @@ const RAN_WAITS: Duration = Duration::from_secs(5);
 /// Maximum number of waiting messages of RAN nodes. Further ones are dropped, and the RAN nodes
 /// send them again.
 const RAN_MESSAGES: usize = 4096;
-
-/// Sessions of kept contexts that their UPFs have not set up again.
-#[derive(Debug, Default)]
-pub(in crate::host) struct RestoringSessions {
-    /// UPFs that receive their sessions as soon as they are associated.
-    upfs: FxHashSet<SocketAddr>,
-    /// Sessions without a response.
-    sessions: FxHashSet<Seid>,
-    /// End of the waiting time of RAN nodes; `None`: they do not wait.
-    deadline: Option<Instant>,
-    /// Messages of RAN nodes received meanwhile, each with its association.
-    waiting: Vec<(AssocId, Input)>,
-}
-
-impl RestoringSessions {
-    /// Adds the sessions of a resumed UE.
-    pub(super) fn add(&mut self, ue: &UeContext) {
-        for session in &ue.sessions {
-            self.upfs.insert(session.pfcp.upf);
-            self.sessions.insert(session.pfcp.cp_seid);
-        }
-    }
-}
 
 impl Host {
     /// Makes RAN nodes wait for the sessions of resumed contexts, if there are any.

@@ -6,9 +6,11 @@
 //! configuration refuses to keep contexts with settings whose records may be older than the COUNTs
 //! (`state.persist = "procedure"`, `state.write = "non-blocking"`).
 
+use super::error::KeepError;
+use super::file::{Tally, mark};
 use super::holder::{self, HolderRecord, Renewal};
-use super::{Tally, mark};
-use crate::host::{Host, HostError};
+use crate::host::error::HostError;
+use crate::host::state::Host;
 use crate::worker::Location;
 use crate::worker::context_database::{Becomes, ContextDatabaseConfig, DatabaseRef, Resumption};
 use rustc_hash::FxHasher;
@@ -31,37 +33,6 @@ const SUFFIX: &str = "-run";
 /// Time for which operations of a failing database are retried.
 const RETRY_TIMEOUT: Duration = Duration::from_secs(8);
 const RETRY_INTERVAL: Duration = Duration::from_millis(50);
-
-/// Error that prevents keeping contexts in a database.
-#[derive(Debug, thiserror::Error)]
-pub enum KeepError {
-    /// An operation of the database failed.
-    #[error("state.keep: {0}")]
-    Database(#[from] RecordError),
-    /// Another core keeps its contexts under the same key.
-    #[error(
-        "state.keep: another core keeps its contexts in this database under the same state.key; give each core one"
-    )]
-    InUse,
-    /// The record of the previous holder cannot be read.
-    #[error(
-        "state.keep: the record of the last core in this database cannot be read; use the state.encrypt and \
-         state.key-file of that core, or another state.key"
-    )]
-    Unreadable,
-    /// The database may lose commits undetected.
-    #[error(
-        "state.keep: this database does not show whether it has lost commits; allow INFO (Redis), or add \
-         w=majority&journal=true to state.database (MongoDB), or set state.keep = false"
-    )]
-    Unknown,
-    /// The database was restarted while this core started.
-    #[error("state.keep: the database has been restarted while contexts were read from there; start the core again")]
-    Restarted,
-    /// The renewal thread does not start.
-    #[error("state.keep: {0}")]
-    Thread(std::io::Error),
-}
 
 /// Kept contexts of a database that this core has acquired.
 pub(in crate::host) struct KeptContexts {

@@ -10,7 +10,7 @@
 //! A core that finds the record held by a live core exits. A holder that was wrongly declared dead
 //! cannot harm UEs: each of their records names its owner.
 
-use super::database::KeepError;
+use super::error::KeepError;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use serde::{Deserialize, Serialize};
 use std::fs;

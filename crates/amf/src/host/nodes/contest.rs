@@ -7,7 +7,8 @@
 //! In a cluster the answering host decides. The other hosts receive the NG Setup when it has taken
 //! effect.
 
-use crate::host::Host;
+use super::deferred_setups::Contest;
+use crate::host::state::Host;
 use vireo_core::amf::ran::RanNode;
 use vireo_core::amf::ran::admission::{self, Refusal, Verdict};
 use vireo_core::placement::message::RanOutput;
@@ -18,31 +19,6 @@ use vireo_types::{AssocId, Duration, GnbId, Instant};
 const WITHIN: Duration = Duration::from_secs(2);
 /// Interval of the probes. Several are sent because a heartbeat may be lost.
 const PROBE_INTERVAL: Duration = Duration::from_millis(400);
-
-/// A deferred NG Setup.
-#[derive(Debug)]
-struct Contest {
-    /// The association that sent the NG Setup.
-    assoc: AssocId,
-    id: GnbId,
-    pdu: Vec<u8>,
-    /// The RAN node that has the identity.
-    node: AssocId,
-    /// Times of the next probe and of the decision.
-    next: Instant,
-    deadline: Instant,
-}
-
-/// All deferred NG Setups, at most one per association.
-#[derive(Debug, Default)]
-pub(in crate::host) struct Contests(Vec<Contest>);
-
-impl Contests {
-    /// Returns the time of the next probe or decision.
-    pub(in crate::host) fn due(&self) -> Option<Instant> {
-        self.0.iter().map(|contest| contest.next.min(contest.deadline)).min()
-    }
-}
 
 impl Host {
     /// Returns true if an NG Setup takes effect now. Otherwise it is refused or deferred.

@@ -6,7 +6,7 @@
 //!
 //! The table is plain data: it sends nothing.
 
-use super::contest::Contests;
+use super::deferred_setups::Contests;
 use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 use std::collections::VecDeque;
 use std::hash::Hasher;

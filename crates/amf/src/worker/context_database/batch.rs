@@ -31,6 +31,15 @@ impl Default for Prefetched {
     }
 }
 
+/// A record that was prefetched.
+#[derive(Debug)]
+pub(in crate::worker) struct PrefetchedRecord {
+    /// Share of this record in the time of the operation.
+    pub(in crate::worker) took: Duration,
+    pub(in crate::worker) version: Version,
+    pub(in crate::worker) stored: UeRecord,
+}
+
 impl ContextDatabase {
     /// Prefetches records in one operation. Records that are missing are read when needed.
     pub(in crate::worker) fn prefetch(&mut self, ids: &[u64]) {
@@ -41,12 +50,12 @@ impl ContextDatabase {
         self.prefetched.records = ids.iter().zip(found).filter_map(|(id, found)| Some((*id, found?))).collect();
     }
 
-    /// Returns a prefetched record if it has the last processed input, and the time it took.
-    pub(in crate::worker) fn prefetched(&mut self, id: u64, consumed: u64) -> Option<(Duration, Version, UeRecord)> {
+    /// Returns a prefetched record if it has the last processed input.
+    pub(in crate::worker) fn prefetched(&mut self, id: u64, consumed: u64) -> Option<PrefetchedRecord> {
         let found = self.prefetched.records.remove(&id).filter(|_| self.prefetched.at.elapsed() <= FORESEEN_FOR)?;
         let version = found.version;
         let stored = stored(&self.config, found).ok().filter(|stored| stored.consumed == consumed)?;
-        Some((self.prefetched.took, version, stored))
+        Some(PrefetchedRecord { took: self.prefetched.took, version, stored })
     }
 
     /// Commits a record over this version.

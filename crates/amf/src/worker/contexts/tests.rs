@@ -48,7 +48,7 @@ fn step(contexts: &mut Contexts, region: &Region, worker: &mut Worker, slot: Slo
     contexts.fresh(region, slot, found);
     let mut hand = contexts.take().expect("a context");
     hand.ue.connections += 1;
-    contexts.commit_alone(worker, hand, false, (input, None, 0), b"outbox").unwrap();
+    contexts.commit_alone(worker, hand, false, CommitTerms::from_input(input), b"outbox").unwrap();
     found
 }
 
@@ -138,7 +138,7 @@ fn without_a_database_a_step_is_void() {
     let found = contexts.load(&region, &mut worker, slot).unwrap();
     contexts.fresh(&region, slot, found);
     let hand = contexts.take().unwrap();
-    assert!(contexts.commit_alone(&mut worker, hand, false, (1, None, 0), b"outbox").is_err());
+    assert!(contexts.commit_alone(&mut worker, hand, false, CommitTerms::from_input(1), b"outbox").is_err());
     assert!(!region.read(slot, &mut Snapshot::default()), "nothing has happened");
 }
 
@@ -167,7 +167,7 @@ fn step_of(
         notes: Vec::new(),
     };
     let octets = left.encode(Vec::new()).unwrap();
-    contexts.commit_alone(worker, hand, false, (input, None, pin), &octets).unwrap();
+    contexts.commit_alone(worker, hand, false, CommitTerms { consumed: input, deadline: None, pin }, &octets).unwrap();
     found
 }
 
@@ -237,7 +237,7 @@ impl Amf {
         self.contexts.fresh(&self.region, slot, found);
         let mut hand = self.contexts.take().expect("a context");
         hand.ue.connections += 1;
-        self.contexts.commit_alone(&mut self.worker, hand, false, (input, None, 0), outbox)
+        self.contexts.commit_alone(&mut self.worker, hand, false, CommitTerms::from_input(input), outbox)
     }
 
     /// Enters a record that another AMF has left, as the host does.
@@ -286,7 +286,7 @@ fn next_amf_continues_and_fenced_amf_stops() {
     assert_eq!(second.contexts.current().map(|ue| ue.connections), Some(2));
 
     // The first AMF wakes up: its step is void, and so is the next one.
-    let woken = first.contexts.commit_alone(&mut first.worker, hand, false, (3, None, 0), b"three");
+    let woken = first.contexts.commit_alone(&mut first.worker, hand, false, CommitTerms::from_input(3), b"three");
     assert!(matches!(woken, Err(StepError::Database(ContextDatabaseError::Foreign))), "{woken:?}");
     assert_eq!(first.region.consumed_of(slot), 2, "nothing has happened there");
     let begun = first.step(slot, 4, b"four");

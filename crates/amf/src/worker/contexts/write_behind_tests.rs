@@ -81,7 +81,7 @@ impl Nf {
         self.contexts.fresh(region, slot, found);
         let mut hand = self.contexts.take().expect("a context");
         hand.ue.connections += 1;
-        self.contexts.commit_alone(&mut self.worker, hand, false, (input, None, 0), b"outbox")?;
+        self.contexts.commit_alone(&mut self.worker, hand, false, CommitTerms::from_input(input), b"outbox")?;
         Ok(found)
     }
 
@@ -188,7 +188,8 @@ fn unwritten_commit_of_dead_worker_is_continued() {
     let hand = two.contexts.take().unwrap();
     gate.shut(false);
     drop(contexts);
-    let late = two.contexts.commit_alone(&mut two.worker, hand, false, (4, None, 0), b"outbox").unwrap_err();
+    let late =
+        two.contexts.commit_alone(&mut two.worker, hand, false, CommitTerms::from_input(4), b"outbox").unwrap_err();
     assert!(late.passes(), "{late}");
     two.step_at_last(&region, slot, 4);
     for (slot, steps) in [(slot, 4), (other, 2)] {
@@ -299,7 +300,11 @@ impl Nf {
             assert!(matches!(found, LoadResult::Context { .. }), "{found:?}");
             let mut hand = self.contexts.take().expect("a context");
             hand.ue.connections += 1;
-            match self.contexts.commit(&mut self.worker, hand, false, (input, None, 0), b"outbox").unwrap() {
+            match self
+                .contexts
+                .commit(&mut self.worker, hand, false, CommitTerms::from_input(input), b"outbox")
+                .unwrap()
+            {
                 StepOutcome::Pending(pending) => *pending,
                 StepOutcome::Done(done) => panic!("nothing is handed over: {done:?}"),
             }

@@ -21,7 +21,7 @@ impl Amf {
         assert!(matches!(found, LoadResult::Context { .. }), "{found:?}");
         let mut hand = self.contexts.take().expect("a context");
         hand.ue.connections += 1;
-        match self.contexts.commit(&mut self.worker, hand, false, (input, None, 0), b"two").unwrap() {
+        match self.contexts.commit(&mut self.worker, hand, false, CommitTerms::from_input(input), b"two").unwrap() {
             StepOutcome::Pending(pending) => *pending,
             StepOutcome::Done(done) => panic!("nothing is stored: {done:?}"),
         }

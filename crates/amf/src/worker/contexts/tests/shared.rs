@@ -27,7 +27,7 @@ impl Amf {
         let mut hand = self.contexts.take().expect("a context");
         hand.ue.connections += 1;
         hand.set_path(path);
-        self.contexts.commit_alone(&mut self.worker, hand, false, (input, None, 0), &[input as u8])
+        self.contexts.commit_alone(&mut self.worker, hand, false, CommitTerms::from_input(input), &[input as u8])
     }
 
     /// Returns the database operations since the last call.
@@ -153,13 +153,13 @@ fn uncommitted_response_is_requested_again() {
     let mut hand = first.contexts.take().unwrap();
     add_request(&mut hand);
     hand.set_path(CommitPath::BySmf);
-    first.contexts.commit_alone(&mut first.worker, hand, false, (2, None, 0), b"asks").unwrap();
+    first.contexts.commit_alone(&mut first.worker, hand, false, CommitTerms::from_input(2), b"asks").unwrap();
     assert!(smf(&records, &first.delegated_commit(slot), b"{}"));
     first.contexts.load(&first.region, &mut first.worker, slot).unwrap();
     let mut hand = first.contexts.take().unwrap();
     assert!(hand.is_answered(3));
     hand.set_path(CommitPath::Deferred);
-    first.contexts.commit_alone(&mut first.worker, hand, false, (3, None, 0), b"").unwrap();
+    first.contexts.commit_alone(&mut first.worker, hand, false, CommitTerms::from_input(3), b"").unwrap();
     // This AMF knows the response, the new owner does not.
     first.contexts.load(&first.region, &mut first.worker, slot).unwrap();
     assert!(!first.contexts.take().unwrap().is_answered(3));
@@ -211,7 +211,7 @@ fn amf_commit_keeps_concurrent_smf_commit() {
     for octets in [b"1", b"2", b"3"] {
         assert!(smf(&records, &delegated_commit, octets));
     }
-    amf.contexts.commit_alone(&mut amf.worker, hand, false, (3, None, 0), b"x").unwrap();
+    amf.contexts.commit_alone(&mut amf.worker, hand, false, CommitTerms::from_input(3), b"x").unwrap();
     assert_eq!(amf.steps(slot).unwrap(), 3);
     let there = records.clone().load(&[shared_record::name(delegated_commit.record)]).unwrap().remove(0).unwrap();
     assert_eq!(there.part(&shared_record::sm_context_part_name(5)), Some(&b"3"[..]));
