@@ -110,6 +110,7 @@ impl CommandReceiver {
         false
     }
 
+    /// Announces that the balancer runs again, after [`CommandReceiver::sleep`].
     pub fn awake(&self) {
         self.sleeping.store(false, Ordering::SeqCst);
     }

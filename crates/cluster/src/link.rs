@@ -116,6 +116,7 @@ impl BalancerConnection {
 pub struct LinkStatus(Arc<AtomicBool>);
 
 impl LinkStatus {
+    /// Returns true if the link thread has ended.
     pub fn has_ended(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
@@ -151,6 +152,7 @@ impl Link {
         Ok((link, welcome))
     }
 
+    /// Returns the status for other threads.
     pub fn ended(&self) -> LinkStatus {
         LinkStatus(Arc::clone(&self.ended))
     }

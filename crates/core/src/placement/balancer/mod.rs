@@ -17,7 +17,7 @@
 //!
 //! [`BalancerMachine::on`] handles each input and passes results to an [`Output`]. The machine does
 //! not open connections, encode messages, speak SCTP or PFCP, or read a clock. The caller is
-//! `node::balancer` in a running cluster and the fault campaign in the simulator.
+//! `crates/balancer` in a running cluster and the fault campaign in the simulator.
 
 mod connection;
 mod hosts;

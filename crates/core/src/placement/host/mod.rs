@@ -1,7 +1,7 @@
 //! Host as cluster member: which UE a message names, when effects leave, takeover and migration.
 //!
 //! [`HostMachine`] decides for one host. It is driven by [`Input`]s and the current time, reads the
-//! stored UEs and acts through [`HostIo`]. The caller is `node::host` in a running cluster and the
+//! stored UEs and acts through [`HostIo`]. The caller is `amf::host` in a running cluster and the
 //! fault campaign in the simulator. [`receive`] is the replica's side, and [`CopyQueue`] has what a
 //! replica has not acknowledged.
 //!

@@ -5,7 +5,7 @@
 //! [`Controller`] decides on membership and maps.
 //!
 //! The machine does not open connections, encode messages, check roles, store anything or read a
-//! clock. The caller is `node::controller` in a running cluster and the fault campaign in the
+//! clock. The caller is `crates/controller` in a running cluster and the fault campaign in the
 //! simulator.
 
 mod connection;

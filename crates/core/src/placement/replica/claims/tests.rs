@@ -31,7 +31,7 @@ fn context(ltmsi: Ltmsi) -> UeContext {
 }
 
 impl Host {
-    /// Same logic as `node::host::claims`.
+    /// Binds a subscriber as a host does when its UE registers.
     fn bind(&mut self, ue: Ltmsi, at: Instant) -> Claim {
         let old = self.bound.replace(ue).filter(|old| *old != ue);
         self.contexts.retain(|ue| Some(*ue) != old);
