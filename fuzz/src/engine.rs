@@ -208,8 +208,11 @@ impl Bench {
 
     fn initial(&mut self, nas: Vec<u8>) {
         let pdu = initial_ue_message(nas);
-        let _ = n2::peek(&pdu);
+        let view = n2::peek(&pdu);
         if let Ok((_, n2::UeMessage::Initial(message))) = n2::ue_message(&pdu) {
+            if let Ok(n2::Route::Initial { nas_identity, .. }) = view.map(|view| view.route) {
+                assert_eq!(nas_identity, n2::NasIdentity::peek(&message.nas));
+            }
             let _ = engine::is_authentic(&self.ue, &message.nas);
             self.event(Event::Initial { assoc: ASSOC, message });
         }

@@ -214,11 +214,12 @@ impl Host {
         }
     }
 
-    /// Creates a UE for a first message that named another one.
+    /// Creates a UE for a first message that named another one. Answers a first message that no
+    /// worker can decode.
     fn redeliver_initial(&mut self, node: AssocId, pdu: &[u8]) {
-        let view = n2::peek(pdu);
-        match view.and_then(|view| Ok((view, named_ue(&view, pdu, &self.config)?, n2::ue_message(pdu)?))) {
-            Ok((view, NamedUe::Initial { tmsi, .. }, _)) => {
+        let view = n2::ue_message(pdu).and_then(|_| n2::peek(pdu));
+        match view.map(|view| (view, named_ue(&view, &self.config))) {
+            Ok((view, NamedUe::Initial { tmsi, .. })) => {
                 // The balancer routed the message by this bucket, and does so on redelivery.
                 self.current.bucket = tmsi.map(|tmsi| self.ues.ids.bucket_of(tmsi));
                 self.create_ue((None, node), pdu, &view);

@@ -63,11 +63,9 @@ impl Host {
             return self.done();
         }
         // On an unbound association every message is a message of the RAN node, and faulty there.
-        let named = node.map_or(Ok((NamedUe::RanNode, assoc)), |node| {
-            named_ue(&view, pdu, &self.config).map(|named| (named, node))
-        });
+        let named = node.map(|node| (named_ue(&view, &self.config), node));
         match named {
-            Ok((NamedUe::Connected(amf_id), node)) => match self.ues.region.slot_of(amf_id.ltmsi()) {
+            Some((NamedUe::Connected(amf_id), node)) => match self.ues.region.slot_of(amf_id.ltmsi()) {
                 Some(slot) => {
                     self.nodes.set_last_association(node, assoc, slot);
                     self.deliver(slot, &EventMessage::Ngap { assoc: node, amf_id, pdu }, view.kind);
@@ -77,16 +75,9 @@ impl Host {
                     self.done();
                 }
             },
-            Ok((NamedUe::Initial { ran_id, tmsi }, node)) => self.initial((assoc, node), (ran_id, tmsi), &view, pdu),
-            Ok((NamedUe::RanNode, _)) => {
+            Some((NamedUe::Initial { ran_id, tmsi }, node)) => self.initial((assoc, node), (ran_id, tmsi), &view, pdu),
+            Some((NamedUe::RanNode, _)) | None => {
                 self.node_message(assoc, pdu, answers);
-                self.done();
-            }
-            Err(fault) => {
-                if let (Some(node), Route::Initial { ran_id, .. }) = (node, view.route) {
-                    self.forget_ran_id(node, ran_id);
-                }
-                self.fault(assoc, &fault);
                 self.done();
             }
         }

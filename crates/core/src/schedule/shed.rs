@@ -141,7 +141,7 @@ mod tests {
     const THRESHOLDS: Thresholds = Thresholds { registrations: 0.6, new_procedures: 0.8 };
 
     fn first(kind: NfKind, establishment: EstablishmentCause) -> ShallowView {
-        let route = Route::Initial { ran_id: RanUeNgapId(1), s_tmsi: None };
+        let route = Route::Initial { ran_id: RanUeNgapId(1), s_tmsi: None, nas_identity: None };
         ShallowView { route, kind, establishment: Some(establishment) }
     }
 

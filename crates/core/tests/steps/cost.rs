@@ -37,20 +37,20 @@ fn views() {
         ue.service_request(ue::Service::Data, out).expect("a request");
     });
     lab.idle();
-    let mut effects_read = Vec::new();
+    let mut measured = Vec::new();
     for pdu in &lab.received {
         let kind = NGAP_PDU::decode_borrowed(pdu).expect("a PDU").kind();
         let what = format!("{kind:?}, {} octets", pdu.len());
-        if effects_read.contains(&what) {
+        if measured.contains(&what) {
             continue;
         }
         let time = nanos(|| {
             black_box(n2::peek(black_box(pdu))).expect("a view");
         });
         println!("{what}: {time:.0} ns");
-        effects_read.push(what);
+        measured.push(what);
     }
-    assert!(effects_read.iter().any(|what| what.starts_with("Initiating_InitialUEMessage")));
+    assert!(measured.iter().any(|what| what.starts_with("Initiating_InitialUEMessage")));
 }
 
 #[test]

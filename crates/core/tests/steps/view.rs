@@ -2,7 +2,7 @@
 
 use crate::lab::{self, Lab};
 use vireo_core::amf::engine;
-use vireo_core::amf::n2::{self, EstablishmentCause, Route};
+use vireo_core::amf::n2::{self, EstablishmentCause, NasIdentity, Route, UeMessage};
 use vireo_core::placement::host::{NamedUe, named_ue};
 use vireo_core::schedule::kind::{NfKind, procedure_in_progress};
 use vireo_emulator::gnb::Outbox;
@@ -60,21 +60,24 @@ fn container_cut_short_is_transfer_syntax_error() {
     }
 }
 
-/// The host answers such a message, and acknowledges its input.
+/// A host routes such a message by its view. No worker can decode it, and the host answers it.
 #[test]
-fn faulty_first_message_names_no_ue() {
+fn view_of_faulty_first_message_names_no_ue() {
     let mut lab = Lab::new();
     lab.register();
     let is_first = |pdu: &&Vec<u8>| matches!(n2::route(pdu), Ok(Route::Initial { .. }));
     let pdu = lab.received.iter().find(is_first).expect("a first message");
-    let named = |pdu: &[u8]| n2::peek(pdu).and_then(|view| named_ue(&view, pdu, &lab.config));
-    assert!(matches!(named(pdu), Ok(NamedUe::Initial { tmsi: None, .. })), "the UE has no 5G-GUTI");
+    let is_unnamed = |pdu: &[u8]| {
+        let named = n2::peek(pdu).map(|view| named_ue(&view, &lab.config));
+        matches!(named, Ok(NamedUe::Initial { tmsi: None, .. }))
+    };
+    assert!(is_unnamed(pdu), "the UE has no 5G-GUTI");
     let mut faulty = 0;
     for at in 0..pdu.len() {
         let mut changed = pdu.clone();
         changed[at] ^= 0x41;
         let routed = is_first(&&changed) && n2::ue_message(&changed).is_err();
-        assert!(!routed || named(&changed).is_err(), "octet {at} of {pdu:x?}");
+        assert!(!routed || is_unnamed(&changed), "octet {at} of {pdu:x?}");
         faulty += usize::from(routed);
     }
     assert!(faulty > 0, "the IEs for routing decode, another one does not");
@@ -88,9 +91,9 @@ fn messages_of_ue_life_have_kinds() {
     assert!(views(&lab, 0).iter().all(|v| *v == (Initiating_NGSetup, StateManagement)));
     let mut from = lab.received.len();
     let mut since = |lab: &Lab| {
-        let effects_read = views(lab, from);
+        let messages = views(lab, from);
         from = lab.received.len();
-        effects_read
+        messages
     };
     lab.register();
     let expected = [
@@ -240,22 +243,50 @@ fn shallow_ue_identity_equals_full_decode() {
     };
     let messages: Vec<_> = lab.history.iter().filter_map(first).collect();
     let amf = lab.config.amf_set << 6 | u16::from(lab.config.amf_pointer);
+    let named_tmsi = |nas: &[u8]| NasIdentity::peek(nas)?.tmsi_of(&lab.config);
     let mut named = 0;
     for nas in &messages {
-        let effects_read = engine::named_tmsi(nas, &lab.config).map(|tmsi| (amf, tmsi.0));
-        assert_eq!(effects_read, named_by_the_codec(nas), "{nas:x?}");
-        named += usize::from(effects_read.is_some());
+        let identity = named_tmsi(nas).map(|tmsi| (amf, tmsi.0));
+        assert_eq!(identity, named_by_the_codec(nas), "{nas:x?}");
+        named += usize::from(identity.is_some());
         for at in 0..nas.len() {
-            assert!(engine::named_tmsi(&nas[..at], &lab.config).is_none() || at > 10);
+            assert!(named_tmsi(&nas[..at]).is_none() || at > 10);
             let mut changed = nas.clone();
             changed[at] ^= 0x41;
             // No identity is read from another AMF's or damaged message; a read identity equals the
             // codec's.
-            if let Some(tmsi) = engine::named_tmsi(&changed, &lab.config) {
+            if let Some(tmsi) = named_tmsi(&changed) {
                 let codec = named_by_the_codec(&changed);
                 assert!(codec.is_none_or(|name| name == (amf, tmsi.0)), "octet {at} of {nas:x?}");
             }
         }
     }
     assert!(messages.len() >= 4 && named >= 3, "{named} of {}", messages.len());
+}
+
+/// The view of a golden message has the identifiers that the full decode finds.
+#[test]
+fn golden_view_equals_full_decode() {
+    let golden = include_str!("../../../../tests/reference/golden.txt");
+    let lines = golden.lines().filter_map(|line| line.split_once(' ')).filter(|(name, _)| *name != "#");
+    let (mut first, mut about_ue) = (0, 0);
+    for (name, octets) in lines {
+        let pdu = hex::decode(octets).expect("octets");
+        let Ok(view) = n2::peek(&pdu) else { continue };
+        match (view.route, n2::ue_message(&pdu)) {
+            (Route::Initial { ran_id, nas_identity, .. }, Ok((Some(id), UeMessage::Initial(message)))) => {
+                assert_eq!((ran_id, nas_identity), (id, NasIdentity::peek(&message.nas)), "{name}");
+                first += 1;
+            }
+            // The view has the ID of the old connection.
+            (Route::Ue(_), Ok((_, UeMessage::PathSwitch(_)))) => {}
+            (Route::Ue(id), _) => {
+                assert_eq!(n2::ue_ids(&pdu).0, Some(id.get()), "{name}");
+                about_ue += 1;
+            }
+            (Route::Node, message) => assert!(!matches!(message, Ok((_, UeMessage::UplinkNas { .. }))), "{name}"),
+            (Route::Initial { .. }, message) => panic!("{name}: {message:?}"),
+        }
+    }
+    assert!(first > 0 && about_ue > 10, "{first} first messages, {about_ue} about UEs");
 }

@@ -347,7 +347,7 @@ impl Host {
         answers: bool,
         pdu: &Rc<[u8]>,
     ) {
-        match n2::peek(pdu).and_then(|view| machine::named_ue(&view, pdu, &network.config)) {
+        match n2::peek(pdu).map(|view| machine::named_ue(&view, &network.config)) {
             Ok(NamedUe::Connected(amf_id)) => match self.ues.slot_of(amf_id.ltmsi()) {
                 Some(slot) => self.deliver(network, slot, number, UeEvent::Ngap { assoc, amf_id, pdu: Rc::clone(pdu) }),
                 None => {

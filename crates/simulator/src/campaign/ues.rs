@@ -327,7 +327,7 @@ impl Host {
     fn redeliver(&mut self, network: &mut Network, slot: u32, input: u64, event: UeEvent) {
         match event {
             UeEvent::Initial { assoc, pdu, .. } => {
-                let named = n2::peek(&pdu).and_then(|view| named_ue(&view, &pdu, &network.config));
+                let named = n2::peek(&pdu).map(|view| named_ue(&view, &network.config));
                 let bucket = match (named, &self.ues.cipher) {
                     (Ok(NamedUe::Initial { tmsi: Some(tmsi), .. }), Some(cipher)) => Some(cipher.bucket(tmsi)),
                     _ => None,

@@ -23,7 +23,7 @@ use vireo_types::{AmfUeNgapId, AssocId, Ltmsi, RanUeNgapId, Seid, Snssai};
 use vireo_wire::nas::GmmCause;
 use vireo_wire::ngap::CauseRadioNetwork;
 
-pub use nas::{is_authentic, named_tmsi, protection};
+pub use nas::{is_authentic, protection};
 
 /// Event of a UE. Every response and every expired deadline arrives as an event.
 #[derive(Debug)]

@@ -5,22 +5,15 @@ pub mod protection;
 use crate::amf::context::{NasSecurity, Procedure, SecurityFault, UeContext};
 use crate::amf::procedures::common::congestion;
 use crate::amf::procedures::{deregistration, registration, service_request, session};
-use crate::config::CoreConfig;
-use crate::schedule::kind::{self, DEREGISTRATION_REQUEST_BY_UE, REGISTRATION_REQUEST, SERVICE_REQUEST};
 use crate::step::{Note, StepContext};
 use protection::{Exchange, Message, Protection, Situation, Verdict};
 use std::borrow::Cow;
-use vireo_types::Tmsi;
 use vireo_wire::nas::*;
 
 /// Security header types of an uplink message (TS 24.501 table 9.3.1).
 const INTEGRITY: u8 = 1;
 const CIPHERED: u8 = 2;
 const CIPHERED_NEW_CONTEXT: u8 = 4;
-
-/// Types of identity (TS 24.501 9.11.3.4).
-const GUTI: u8 = 2;
-const S_TMSI: u8 = 4;
 
 /// Uplink message that passed the protection checks.
 struct ReceivedNas {
@@ -35,36 +28,6 @@ struct ReceivedNas {
 pub fn is_authentic(ue: &UeContext, nas: &[u8]) -> bool {
     let protected = matches!(nas, [0x7e, INTEGRITY | CIPHERED, ..]);
     protected && ue.security.as_ref().is_some_and(|security| security.verify(nas).is_ok())
-}
-
-/// Returns the 5G-TMSI in an initial NAS message, if this AMF allocated it. It serves RAN nodes
-/// that do not send the 5G-S-TMSI themselves (a UE that registers with its 5G-GUTI). The message is
-/// not decoded.
-pub fn named_tmsi(nas: &[u8], config: &CoreConfig) -> Option<Tmsi> {
-    // Registration, service and UE-originating deregistration requests have the same layout: one
-    // octet of types, then the identity with a length of two octets (TS 24.501 8.2.6, 8.2.16,
-    // 8.2.12).
-    let (identity, length) = match kind::clear(nas)? {
-        [REGISTRATION_REQUEST | SERVICE_REQUEST | DEREGISTRATION_REQUEST_BY_UE, _, high, low, rest @ ..] => {
-            (rest, usize::from(u16::from_be_bytes([*high, *low])))
-        }
-        _ => return None,
-    };
-    // Figures 9.11.3.4.1 (5G-GUTI) and 9.11.3.4.5 (5G-S-TMSI): AMF Set ID 10 | AMF Pointer 6, then
-    // 5G-TMSI.
-    let tail = match identity.get(..length)? {
-        [kind, a, b, c, region, tail @ ..] if kind & 0x07 == GUTI && tail.len() == 6 => {
-            if [*a, *b, *c] != config.guami().plmn.nas() || *region != config.amf_region {
-                return None;
-            }
-            tail
-        }
-        [kind, tail @ ..] if kind & 0x07 == S_TMSI && tail.len() == 6 => tail,
-        _ => return None,
-    };
-    let amf = u16::from_be_bytes([tail[0], tail[1]]);
-    let ours = config.amf_set << 6 | u16::from(config.amf_pointer & 0x3f);
-    (amf == ours).then(|| Tmsi(u32::from_be_bytes([tail[2], tail[3], tail[4], tail[5]])))
 }
 
 /// Handles the NAS message of an Initial UE Message.

@@ -6,12 +6,14 @@
 
 mod fault;
 mod ingress;
+mod nas_identity;
 mod route;
 mod send;
 
 pub(crate) use fault::has_fault_to_reject;
 pub use fault::{Fault, error_indication};
 pub use ingress::{HandoverRequired, InitialUeMessage, PathSwitch, SessionItems, UeMessage, ue_ids, ue_message};
+pub use nas_identity::NasIdentity;
 pub use route::{EstablishmentCause, Route, ShallowView, peek, route};
 pub use send::{
     ContextSetup, SessionSetup, context_release_command, context_setup_request, downlink_nas_transport,

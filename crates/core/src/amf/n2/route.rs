@@ -1,6 +1,6 @@
 //! Shallow view: the route and the kind of procedure of an NGAP message.
 
-use super::Fault;
+use super::{Fault, NasIdentity};
 use crate::schedule::kind::{self, NfKind};
 use serde::{Deserialize, Serialize};
 use vireo_types::{AmfUeNgapId, RanUeNgapId, Tmsi};
@@ -18,6 +18,8 @@ pub enum Route {
         ran_id: RanUeNgapId,
         /// AMF Set ID, AMF Pointer and 5G-TMSI, if the message has a 5G-S-TMSI.
         s_tmsi: Option<(u16, u8, Tmsi)>,
+        /// Temporary identity in the NAS message, if any.
+        nas_identity: Option<NasIdentity>,
     },
 }
 
@@ -135,7 +137,7 @@ fn initial(pdu: &NGAPPDU<'_>) -> Result<ShallowView, Box<Fault>> {
     let cause = pdu.ie::<ie::RRCEstablishmentCause>().and_then(Result::ok);
     let establishment =
         cause.map_or(EstablishmentCause::Originating, priority_from_cause).min(priority_from_nas(clear));
-    let route = Route::Initial { ran_id: RanUeNgapId(ran_id.0), s_tmsi };
+    let route = Route::Initial { ran_id: RanUeNgapId(ran_id.0), s_tmsi, nas_identity: NasIdentity::peek(nas) };
     Ok(ShallowView { route, kind, establishment: Some(establishment) })
 }
 

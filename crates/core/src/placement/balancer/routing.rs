@@ -62,7 +62,7 @@ impl BalancerMachine {
         let host = match (&envelope.event, &mut envelope.bucket) {
             // Redelivery: to the present owner of the bucket that was chosen first.
             (PeerEvent::Ngap { .. }, Some(bucket)) => self.owner(*bucket),
-            (PeerEvent::Ngap { view, pdu, .. }, bucket) => self.host_of_message(view.as_ref(), pdu, bucket, now),
+            (PeerEvent::Ngap { view, .. }, bucket) => self.host_of_message(view.as_ref(), bucket, now),
             (PeerEvent::Pfcp { seid, .. } | PeerEvent::PfcpTimeout { seid }, _) => self.owner(seid.ltmsi().bucket()),
             (PeerEvent::Undelivered { ue, .. }, _) => self.owner(ue.bucket()),
             _ => None,
@@ -79,7 +79,6 @@ impl BalancerMachine {
     fn host_of_message(
         &mut self,
         view: Option<&ShallowView>,
-        pdu: &[u8],
         routed_by: &mut Option<Bucket>,
         now: Instant,
     ) -> Option<HostId> {
@@ -89,7 +88,7 @@ impl BalancerMachine {
             Some(ShallowView { route: Route::Node, .. }) => None,
             Some(ShallowView { route: Route::Ue(id), .. }) => self.owner(id.ltmsi().bucket()),
             Some(view @ ShallowView { route: Route::Initial { .. }, .. }) => {
-                if let Some(bucket) = self.steering.named_bucket(view, pdu, &self.settings) {
+                if let Some(bucket) = self.steering.named_bucket(view, &self.settings) {
                     *routed_by = Some(bucket);
                     return self.owner(bucket);
                 }

@@ -75,9 +75,9 @@ impl Steering {
 
     /// Returns the bucket of the UE that an initial message names, if this AMF assigned its
     /// 5G-TMSI.
-    pub(super) fn named_bucket(&self, view: &ShallowView, pdu: &[u8], settings: &Settings) -> Option<Bucket> {
-        match named_ue(view, pdu, &settings.core) {
-            Ok(NamedUe::Initial { tmsi: Some(tmsi), .. }) => Some(self.cipher.bucket(tmsi)),
+    pub(super) fn named_bucket(&self, view: &ShallowView, settings: &Settings) -> Option<Bucket> {
+        match named_ue(view, &settings.core) {
+            NamedUe::Initial { tmsi: Some(tmsi), .. } => Some(self.cipher.bucket(tmsi)),
             _ => None,
         }
     }

@@ -2,8 +2,7 @@
 //!
 //! Balancers route an NGAP message by it, and hosts deliver the message by it.
 
-use crate::amf::engine;
-use crate::amf::n2::{self, Fault, Route, ShallowView, UeMessage};
+use crate::amf::n2::{Route, ShallowView};
 use crate::config::CoreConfig;
 use crate::placement::message::{Envelope, PeerEvent};
 use vireo_types::{AmfUeNgapId, Bucket, RanUeNgapId, Tmsi};
@@ -25,24 +24,18 @@ pub enum NamedUe {
 
 /// Returns the UE that an NGAP message names. A registration request may name its UE only in the
 /// NAS message, by 5G-GUTI.
-///
-/// # Errors
-///
-/// Returns the fault of a first message that does not decode.
-pub fn named_ue(view: &ShallowView, pdu: &[u8], config: &CoreConfig) -> Result<NamedUe, Box<Fault>> {
-    let (ran_id, s_tmsi) = match view.route {
-        Route::Node => return Ok(NamedUe::RanNode),
-        Route::Ue(id) => return Ok(NamedUe::Connected(id)),
-        Route::Initial { ran_id, s_tmsi } => (ran_id, s_tmsi),
-    };
-    let tmsi = match s_tmsi {
-        Some((set, pointer, tmsi)) if (set, pointer) == (config.amf_set, config.amf_pointer) => Some(tmsi),
-        _ => match n2::ue_message(pdu)? {
-            (_, UeMessage::Initial(message)) => engine::named_tmsi(&message.nas, config),
-            _ => None,
-        },
-    };
-    Ok(NamedUe::Initial { ran_id, tmsi })
+pub fn named_ue(view: &ShallowView, config: &CoreConfig) -> NamedUe {
+    match view.route {
+        Route::Node => NamedUe::RanNode,
+        Route::Ue(id) => NamedUe::Connected(id),
+        Route::Initial { ran_id, s_tmsi, nas_identity } => {
+            let tmsi = match s_tmsi {
+                Some((set, pointer, tmsi)) if (set, pointer) == (config.amf_set, config.amf_pointer) => Some(tmsi),
+                _ => nas_identity.and_then(|identity| identity.tmsi_of(config)),
+            };
+            NamedUe::Initial { ran_id, tmsi }
+        }
+    }
 }
 
 /// Concern of an input, as far as its admission depends on it.

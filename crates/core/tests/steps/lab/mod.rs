@@ -526,7 +526,7 @@ impl Lab {
 
     fn initial(&mut self, assoc: AssocId, pdu: &[u8]) {
         let Ok((_, UeMessage::Initial(message))) = n2::ue_message(pdu) else { panic!("an Initial UE Message") };
-        let named = engine::named_tmsi(&message.nas, &self.config);
+        let named = n2::NasIdentity::peek(&message.nas).and_then(|identity| identity.tmsi_of(&self.config));
         let known = self.context().filter(|c| {
             let tmsis = [c.identity.tmsi, c.identity.old_tmsi];
             named.is_some() && tmsis.contains(&named) && engine::is_authentic(c, &message.nas)

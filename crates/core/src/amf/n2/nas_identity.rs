@@ -1,0 +1,56 @@
+//! Temporary identity in the first NAS message of a connection.
+
+use crate::config::CoreConfig;
+use crate::schedule::kind::{self, DEREGISTRATION_REQUEST_BY_UE, REGISTRATION_REQUEST, SERVICE_REQUEST};
+use serde::{Deserialize, Serialize};
+use vireo_types::Tmsi;
+
+/// Types of identity (TS 24.501 9.11.3.4).
+const GUTI: u8 = 2;
+const S_TMSI: u8 = 4;
+
+/// 5G-GUTI or 5G-S-TMSI in an initial NAS message. The message is not verified.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NasIdentity {
+    /// PLMN and AMF Region ID of a 5G-GUTI, as encoded; `None` for a 5G-S-TMSI.
+    region: Option<[u8; 4]>,
+    /// AMF Set ID (10 bits) and AMF Pointer (6 bits), as encoded.
+    amf: u16,
+    tmsi: Tmsi,
+}
+
+impl NasIdentity {
+    /// Reads the identity of a message without decoding the message; `None` if it has none. It
+    /// serves RAN nodes that do not send the 5G-S-TMSI themselves (a UE that registers with its
+    /// 5G-GUTI).
+    pub fn peek(nas: &[u8]) -> Option<Self> {
+        // Registration, service and UE-originating deregistration requests have the same layout:
+        // one octet of types, then the identity with a length of two octets (TS 24.501 8.2.6,
+        // 8.2.16, 8.2.12).
+        let (identity, length) = match kind::clear(nas)? {
+            [REGISTRATION_REQUEST | SERVICE_REQUEST | DEREGISTRATION_REQUEST_BY_UE, _, high, low, rest @ ..] => {
+                (rest, usize::from(u16::from_be_bytes([*high, *low])))
+            }
+            _ => return None,
+        };
+        // Figures 9.11.3.4.1 (5G-GUTI) and 9.11.3.4.5 (5G-S-TMSI): AMF Set ID 10 | AMF Pointer 6,
+        // then 5G-TMSI.
+        let (region, tail) = match identity.get(..length)? {
+            [kind, a, b, c, region, tail @ ..] if kind & 0x07 == GUTI => (Some([*a, *b, *c, *region]), tail),
+            [kind, tail @ ..] if kind & 0x07 == S_TMSI => (None, tail),
+            _ => return None,
+        };
+        let [set, pointer, tmsi @ ..] = *<&[u8; 6]>::try_from(tail).ok()?;
+        Some(NasIdentity { region, amf: u16::from_be_bytes([set, pointer]), tmsi: Tmsi(u32::from_be_bytes(tmsi)) })
+    }
+
+    /// Returns the 5G-TMSI, if the AMF with this configuration allocated it.
+    pub fn tmsi_of(&self, config: &CoreConfig) -> Option<Tmsi> {
+        let is_own_region = |region: [u8; 4]| {
+            let [a, b, c] = config.guami().plmn.nas();
+            region == [a, b, c, config.amf_region]
+        };
+        let amf = config.amf_set << 6 | u16::from(config.amf_pointer & 0x3f);
+        (self.amf == amf && self.region.is_none_or(is_own_region)).then_some(self.tmsi)
+    }
+}
