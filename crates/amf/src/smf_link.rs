@@ -5,7 +5,7 @@
 
 mod events;
 
-pub(crate) use events::{SmfEvent, SmfEventQueue};
+pub(crate) use events::SmfEventQueue;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use vireo_core::config::{CoreConfig, StateAnswer, StateCarry};
 use vireo_core::sba::{
     HandoverStep, ImpliedCreateResponse, N1N2Content, N1N2Transfer, N1N2TransferResult, PiggybackedSmContext,
-    SessionNumber, SmfCreateRequest, SmfRequest, SmfResponse, SmfUpdateRequest,
+    SessionNumber, SmfCreateRequest, SmfEvent, SmfRequest, SmfResponse, SmfUpdateRequest,
 };
 use vireo_core::smf::N2Sm;
 use vireo_fabric::identity::CertificateRole;

@@ -6,7 +6,7 @@ use rustc_hash::FxHashSet;
 use std::net::SocketAddr;
 use vireo_core::placement::cluster::ClusterMap;
 use vireo_core::placement::message::{BalancerNotice, Envelope};
-use vireo_core::sba::{N1N2Transfer, PiggybackedSmContext, SessionNumber, SmfRequest, SmfResponse};
+use vireo_core::sba::SmfEvent;
 use vireo_core::subscription::{AuthenticationError, AuthenticationInfo};
 use vireo_ops::api::{Status, StatusFilter};
 use vireo_ops::reload::Reload;
@@ -52,37 +52,8 @@ pub enum Input {
         /// Receives true if the host has the UE.
         reply: Sender<bool>,
     },
-    /// SBA mode: the SMF's response to a request, or its failure.
-    Smf {
-        ltmsi: Ltmsi,
-        /// Idempotency key of the request.
-        key: u64,
-        number: SessionNumber,
-        /// The request that was sent.
-        request: Box<SmfRequest>,
-        answer: SmfResponse,
-        /// SM context after the request, if it is piggybacked (`state.carry = "piggyback"`).
-        sm_context: Option<Box<PiggybackedSmContext>>,
-        /// Number of the input that this response completes; 0 unless a balancer assigned a number
-        /// and the SMF commits for the AMF.
-        input: u64,
-    },
-    /// SBA mode: an N1N2 transfer of an SMF for a UE and its RAN node.
-    Transfer {
-        supi: Supi,
-        /// Idempotency key of the transfer; 0 = none.
-        key: u64,
-        transfer: Box<N1N2Transfer>,
-        /// Number of the completed input as in [`Input::Smf`], if the transfer answers a request.
-        input: u64,
-    },
-    /// SBA mode: an SMF has released an SM context.
-    SmContextReleased {
-        supi: Supi,
-        number: SessionNumber,
-        /// Token of the notification, used for the response.
-        token: u64,
-    },
+    /// SBA mode: an event of an SMF.
+    Smf(SmfEvent),
     /// An event of a worker process.
     WorkerEvent(WorkerEvent),
     /// The resources of a dead worker and its worker number are free.

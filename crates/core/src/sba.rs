@@ -7,7 +7,7 @@
 use crate::octets;
 use crate::smf::N2Sm;
 use serde::{Deserialize, Serialize};
-use vireo_types::{AmfUeNgapId, Dnn, GnbId, NrCgi, Pei, Snssai, Supi, Tai};
+use vireo_types::{AmfUeNgapId, Dnn, GnbId, Ltmsi, NrCgi, Pei, Snssai, Supi, Tai};
 
 /// Number of a session among all that a UE has ever had at the AMF. Responses and notifications
 /// contain it, so that a late one is never attributed to a successor with the same PDU session
@@ -250,4 +250,41 @@ pub enum N1N2TransferResult {
     Unknown,
     /// The RAN has no resources of the session to release (UE_IN_CM_IDLE_STATE).
     Idle,
+}
+
+/// Event of an SMF on its way to the UE of the AMF.
+#[derive(Debug)]
+pub enum SmfEvent {
+    /// Response to a request, or its failure.
+    Response {
+        ltmsi: Ltmsi,
+        /// Idempotency key of the request.
+        key: u64,
+        number: SessionNumber,
+        /// The request that was sent.
+        request: Box<SmfRequest>,
+        response: SmfResponse,
+        /// SM context after the request, if it is piggybacked (`state.carry = "piggyback"`).
+        sm_context: Option<Box<PiggybackedSmContext>>,
+        /// Number of the input that this response completes; 0 unless a balancer assigned a number
+        /// and the SMF commits for the AMF.
+        input: u64,
+    },
+    /// N1N2 transfer for a UE and its RAN node.
+    Transfer {
+        supi: Supi,
+        /// Idempotency key of the transfer; 0 = none.
+        key: u64,
+        transfer: Box<N1N2Transfer>,
+        /// Number of the completed input as in [`SmfEvent::Response`], if the transfer answers a
+        /// request.
+        input: u64,
+    },
+    /// The SMF has released an SM context.
+    Released {
+        supi: Supi,
+        number: SessionNumber,
+        /// Token of the notification, used for the response.
+        token: u64,
+    },
 }

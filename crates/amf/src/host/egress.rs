@@ -200,14 +200,14 @@ impl Host {
             Some(EventMessage::Congested { assoc: node, pdu }) => {
                 self.turn_away((None, node), pdu, TurnedAway::Overload);
             }
-            Some(EventMessage::Ngap { assoc: node, pdu, .. }) => {
+            Some(EventMessage::Event { event: Event::Ngap { assoc: node, pdu, .. }, .. }) => {
                 if let Some(assoc) = self.nodes.association_to(node, None) {
                     self.unknown_ue(assoc, pdu);
                 }
                 self.done();
             }
-            Some(EventMessage::Pfcp { upf, request: true, message, .. }) => self.unknown_session(upf, message),
-            Some(EventMessage::Transfer { transfer, .. }) => {
+            Some(EventMessage::UpfRequest { upf, message, .. }) => self.unknown_session(upf, message),
+            Some(EventMessage::Event { event: Event::Transfer(transfer), .. }) => {
                 self.transferred(transfer.token, N1N2TransferResult::Unknown, None)
             }
             _ => {}
@@ -355,7 +355,7 @@ impl Host {
             None => self.udm.submit(u64::from(ltmsi.get()), request, now, rand).err().map(Err),
         };
         if let Some(answer) = answer {
-            self.deliver(slot, &EventMessage::Authentication(Box::new(answer)), NfKind::Registration);
+            self.deliver(slot, &Event::Authentication(answer).into(), NfKind::Registration);
         }
     }
 

@@ -12,7 +12,7 @@ use rustc_hash::FxHashSet;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
-use vireo_core::amf::engine;
+use vireo_core::amf::engine::{self, Event};
 use vireo_core::amf::n2::{self, Fault, Route, ShallowView};
 use vireo_core::placement::host::{NamedUe, named_ue};
 use vireo_core::placement::message::RanOutput;
@@ -68,7 +68,7 @@ impl Host {
             Some((NamedUe::Connected(amf_id), node)) => match self.ues.region.slot_of(amf_id.ltmsi()) {
                 Some(slot) => {
                     self.nodes.set_last_association(node, assoc, slot);
-                    self.deliver(slot, &EventMessage::Ngap { assoc: node, amf_id, pdu }, view.kind);
+                    self.deliver(slot, &Event::Ngap { assoc: node, amf_id, pdu }.into(), view.kind);
                 }
                 None => {
                     self.unknown_ue(assoc, pdu);
@@ -128,7 +128,7 @@ impl Host {
     pub(super) fn forget_ran_id(&mut self, node: AssocId, ran_id: RanUeNgapId) {
         if let Some(before) = self.ues.region.lookup(Key::Ran, ran_key(node, ran_id)) {
             let input = std::mem::take(&mut self.current.input);
-            self.deliver(before, &EventMessage::RanIdReused { assoc: node, ran_id }, NfKind::StateManagement);
+            self.deliver(before, &Event::RanIdReused { assoc: node, ran_id }.into(), NfKind::StateManagement);
             self.current.input = input;
         }
     }
@@ -188,7 +188,10 @@ impl Host {
     pub(super) fn pfcp(&mut self, upf: SocketAddr, seid: Seid, request: bool, message: &[u8]) {
         match self.ues.region.slot_of(seid.ltmsi()) {
             Some(slot) => {
-                let event = EventMessage::Pfcp { upf, seid, request, message };
+                let event = match request {
+                    true => EventMessage::UpfRequest { upf, seid, message },
+                    false => Event::Pfcp { seid, message }.into(),
+                };
                 self.deliver(slot, &event, NfKind::from_pfcp(message));
             }
             None => {

@@ -18,6 +18,7 @@ use vireo_core::placement::host::{
 };
 use vireo_core::placement::message::{BalancerNotice, ClusterOutput, RanOutput, ToReplica};
 use vireo_core::placement::replica::{EffectAssociations, ReplicaAcks, ResentCommit, TakeoverSet};
+use vireo_core::sba::SmfEvent;
 use vireo_core::schedule::kind::NfKind;
 use vireo_core::step::Effect;
 use vireo_core::subscription::AuthenticationRequest;
@@ -88,7 +89,7 @@ impl Host {
 
     /// Returns an input that can be processed now ([`machine::HostMachine::admit`]).
     pub(super) fn admit_input(&mut self, input: Input) -> Option<Input> {
-        if let Input::Transfer { supi, .. } | Input::SmContextReleased { supi, .. } = &input
+        if let Input::Smf(SmfEvent::Transfer { supi, .. } | SmfEvent::Released { supi, .. }) = &input
             && self.is_to_come(*supi)
             && let Some(machine) = self.machine.as_mut().filter(|machine| machine.has_room())
         {
@@ -367,12 +368,12 @@ impl HostIo for Io<'_> {
     }
 
     fn event(&mut self, slot: Slot, notice: UeNotice) -> DeferredEvent {
-        let message = match notice {
-            UeNotice::Superseded => EventMessage::Superseded,
-            UeNotice::ConnectionLost { node } => EventMessage::ConnectionLost { assoc: node },
+        let event = match notice {
+            UeNotice::Superseded => Event::Superseded,
+            UeNotice::ConnectionLost { node } => Event::ConnectionLost { assoc: node },
         };
         let ltmsi = self.host.ues.region.ltmsi_of(slot).unwrap_or_default();
-        let octets = message.encode(self.host.current.arrived, 0, Vec::new());
+        let octets = EventMessage::from(event).encode(self.host.current.arrived, 0, Vec::new());
         DeferredEvent { slot, ltmsi, kind: NfKind::StateManagement, octets }
     }
 

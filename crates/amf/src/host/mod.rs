@@ -75,6 +75,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use step_metrics::StepMetrics;
 use vireo_cluster::{CommandSender, Input, UnackedMessage};
+use vireo_core::amf::engine::Event;
 use vireo_core::amf::n2::Cause;
 use vireo_core::amf::ran;
 use vireo_core::placement::host as machine;
@@ -357,7 +358,7 @@ impl Host {
             Input::BalancerGone(lost) => self.on_balancer_lost(*lost),
             Input::Unsent(message) => self.send_again(*message),
             Input::Authentication { ltmsi, answer } => {
-                self.deliver_to(ltmsi, &EventMessage::Authentication(answer), NfKind::Registration);
+                self.deliver_to(ltmsi, &Event::Authentication(*answer).into(), NfKind::Registration);
             }
             Input::Reload(reload) => self.reload(&reload),
             Input::Status { filter, reply } => {
@@ -365,25 +366,12 @@ impl Host {
                 let _ = reply.try_send(self.status(&filter));
             }
             Input::Deregister { supi, reregister, reply } => {
-                self.order(supi, &EventMessage::Deregister { reregister }, NfKind::StateManagement, &reply);
+                self.order(supi, &Event::Deregister { reregister }.into(), NfKind::StateManagement, &reply);
             }
             Input::Relocate { supi, upf, reply } => {
-                self.order(supi, &EventMessage::Relocate { upf }, NfKind::Session, &reply);
+                self.order(supi, &Event::Relocate { upf }.into(), NfKind::Session, &reply);
             }
-            Input::Smf { ltmsi, key, number, request, answer, sm_context, input } => {
-                let sm_context = sm_context.map(|sm_context| *sm_context);
-                self.current.input = input;
-                self.deliver_to(
-                    ltmsi,
-                    &EventMessage::Smf { key, number, request, answer, sm_context },
-                    NfKind::Session,
-                );
-            }
-            Input::Transfer { supi, key, transfer, input } => {
-                self.current.input = input;
-                self.transfer(supi, key, transfer);
-            }
-            Input::SmContextReleased { supi, number, token } => self.released(supi, number, token),
+            Input::Smf(event) => self.on_smf_event(event),
             Input::DatabaseLoaded(loaded) => self.enter_stored(*loaded),
             Input::Map(map) => self.adopt(&map),
             Input::BarrierReply { number, whole } => self.on_barrier_reply(number, whole),
@@ -405,7 +393,7 @@ impl Host {
             PeerEvent::Undelivered { assoc, ue, pdu } => self.send_again(UnackedMessage { assoc, ue, key: 0, pdu }),
             PeerEvent::Pfcp { upf, seid, request, message } => self.pfcp(upf, seid, request, &message),
             PeerEvent::PfcpTimeout { seid } => {
-                self.deliver_to(seid.ltmsi(), &EventMessage::PfcpTimeout { seid }, NfKind::Session);
+                self.deliver_to(seid.ltmsi(), &Event::PfcpTimeout { seid }.into(), NfKind::Session);
             }
             PeerEvent::Upf { upf, up } => {
                 self.upfs.insert(upf, up);
@@ -437,12 +425,12 @@ impl Host {
             // The deadline may have moved since it was scheduled, or the UE may be gone.
             match self.ues.region.deadline_of(slot) {
                 Some(deadline) if deadline <= now => {
-                    self.deliver(slot, &EventMessage::Deadline, NfKind::StateManagement);
+                    self.deliver(slot, &Event::Deadline.into(), NfKind::StateManagement);
                 }
                 Some(deadline) => self.events.timers.schedule(slot, deadline, now),
                 // Only the worker can read a context in its private memory.
                 None if self.ues.private.as_ref().is_some_and(|private| private.contains_key(&slot)) => {
-                    self.deliver(slot, &EventMessage::Deadline, NfKind::StateManagement);
+                    self.deliver(slot, &Event::Deadline.into(), NfKind::StateManagement);
                 }
                 None => {}
             }
@@ -474,7 +462,7 @@ impl Host {
         if self.events.deferred.len() < BATCH {
             let slots: Vec<Slot> = self.ues.region.slots_from(from, AT_A_TIME).map(|(slot, _)| slot).collect();
             for slot in slots {
-                self.deliver(slot, &EventMessage::UpfLost { upf }, NfKind::StateManagement);
+                self.deliver(slot, &Event::UpfLost { upf }.into(), NfKind::StateManagement);
             }
             if from + AT_A_TIME < self.ues.slots {
                 self.events.lost.push_front((upf, from + AT_A_TIME));

@@ -143,7 +143,7 @@ impl Host {
     }
 
     pub(super) fn connection_lost(&mut self, slot: Slot, assoc: AssocId) {
-        self.deliver(slot, &EventMessage::ConnectionLost { assoc }, NfKind::StateManagement);
+        self.deliver(slot, &Event::ConnectionLost { assoc }.into(), NfKind::StateManagement);
     }
 
     /// Applies the change of a UE's connections by a step.

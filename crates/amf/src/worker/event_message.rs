@@ -4,15 +4,21 @@ use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use vireo_core::amf::engine::Event;
 use vireo_core::postcard_writer;
-use vireo_core::sba::{N1N2Transfer, PiggybackedSmContext, SessionNumber, SmfRequest, SmfResponse};
-use vireo_core::subscription::{AuthenticationError, AuthenticationInfo};
+use vireo_core::sba::SmfRequest;
 use vireo_ops::metrics::Transaction;
-use vireo_types::{AmfUeNgapId, AssocId, Instant, RanUeNgapId, Seid};
+use vireo_types::{AssocId, Instant, Seid};
 
 /// An event for one UE, encoded for another process.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum EventMessage<'a> {
-    /// The first message of an NG connection.
+    /// An event of the step.
+    Event {
+        /// Idempotency key of an SMF's response or transfer; 0 = none.
+        key: u64,
+        #[serde(borrow)]
+        event: Event<'a>,
+    },
+    /// The first message of an NG connection, which the worker decodes.
     Initial {
         /// RAN node number (the association of its NG Setup).
         assoc: AssocId,
@@ -29,73 +35,19 @@ pub(crate) enum EventMessage<'a> {
         #[serde(borrow, with = "serde_bytes")]
         pdu: &'a [u8],
     },
-    /// A message on the UE's NG connection.
-    Ngap {
-        /// RAN node number (the association of its NG Setup).
-        assoc: AssocId,
-        /// AMF UE NGAP ID in the message.
-        amf_id: AmfUeNgapId,
-        #[serde(borrow, with = "serde_bytes")]
-        pdu: &'a [u8],
-    },
-    /// Authentication result of the home network.
-    Authentication(Box<Result<AuthenticationInfo, AuthenticationError>>),
-    /// A PFCP message.
-    Pfcp {
+    /// A PFCP request of a UPF, valid for its own sessions only.
+    UpfRequest {
         upf: SocketAddr,
         seid: Seid,
-        /// True if the message is a request and requires a response.
-        request: bool,
         #[serde(borrow, with = "serde_bytes")]
         message: &'a [u8],
     },
-    /// A PFCP request received no response.
-    PfcpTimeout { seid: Seid },
-    /// A UPF lost its sessions.
-    UpfLost { upf: SocketAddr },
-    /// The context's deadline has expired.
-    Deadline,
-    /// The UE's NG connection is lost.
-    ConnectionLost {
-        /// RAN node number (the association of its NG Setup).
-        assoc: AssocId,
-    },
-    /// The RAN node reuses the UE's RAN UE NGAP ID for another connection.
-    RanIdReused {
-        /// RAN node number (the association of its NG Setup).
-        assoc: AssocId,
-        ran_id: RanUeNgapId,
-    },
-    /// Another context of the subscriber is valid.
-    Superseded,
-    /// The UE's slot is needed for other UEs, unless the UE has been authenticated.
-    Evicted,
-    /// Operator command: deregister the UE.
-    Deregister {
-        /// True if the UE is to register again.
-        reregister: bool,
-    },
-    /// Operator command: relocate the UE's sessions to another UPF.
-    Relocate { upf: SocketAddr },
-    /// SBA mode: the SMF's response to a request, or its failure.
-    Smf {
-        /// Idempotency key of the request.
-        key: u64,
-        number: SessionNumber,
-        /// The request that was sent.
-        request: Box<SmfRequest>,
-        answer: SmfResponse,
-        /// SM context after the request, if it is piggybacked.
-        sm_context: Option<PiggybackedSmContext>,
-    },
-    /// SBA mode: an N1N2 transfer of an SMF.
-    Transfer {
-        /// Idempotency key of the transfer; 0 = none.
-        key: u64,
-        transfer: Box<N1N2Transfer>,
-    },
-    /// SBA mode: an SMF has released an SM context.
-    SmContextReleased { number: SessionNumber },
+}
+
+impl<'a> From<Event<'a>> for EventMessage<'a> {
+    fn from(event: Event<'a>) -> Self {
+        EventMessage::Event { key: 0, event }
+    }
 }
 
 /// An event that was decoded, with its origin.
@@ -123,8 +75,10 @@ impl<'a> EventMessage<'a> {
     /// Returns the key by which a repeat is recognised.
     pub(crate) fn repeat_key(&self) -> RepeatKey {
         match self {
-            EventMessage::Smf { key, .. } => RepeatKey::Answer(*key),
-            EventMessage::Transfer { key, transfer } if *key != 0 => RepeatKey::Transfer(*key, transfer.token),
+            EventMessage::Event { key, event: Event::Smf { .. } } => RepeatKey::Answer(*key),
+            EventMessage::Event { key, event: Event::Transfer(transfer) } if *key != 0 => {
+                RepeatKey::Transfer(*key, transfer.token)
+            }
             _ => RepeatKey::No,
         }
     }
@@ -153,39 +107,62 @@ impl<'a> EventMessage<'a> {
     /// Returns the SBA transaction that the event completes or starts.
     pub(crate) fn transaction(&self) -> Transaction {
         match self {
-            EventMessage::Smf { request, .. } => match **request {
+            EventMessage::Event { event: Event::Smf { request, .. }, .. } => match request {
                 SmfRequest::Create(_) => Transaction::CreateSmContext,
                 SmfRequest::Update { .. } => Transaction::UpdateSmContext,
                 SmfRequest::Release { .. } => Transaction::ReleaseSmContext,
                 SmfRequest::Unreached { .. } => Transaction::Transfer,
             },
-            EventMessage::Transfer { .. } => Transaction::Transfer,
+            EventMessage::Event { event: Event::Transfer(_), .. } => Transaction::Transfer,
             _ => Transaction::Other,
         }
     }
 
-    /// Returns the event of the step. Returns `None` for first messages of connections, which need
-    /// further decoding.
+    /// Returns the event of the step; `None` for the first message of a connection, which must be
+    /// decoded.
     pub(crate) fn into_event(self) -> Option<Event<'a>> {
-        Some(match self {
-            EventMessage::Initial { .. } | EventMessage::Congested { .. } => return None,
-            EventMessage::Ngap { assoc, amf_id, pdu } => Event::Ngap { assoc, amf_id, pdu },
-            EventMessage::Authentication(answer) => Event::Authentication(*answer),
-            EventMessage::Pfcp { seid, message, .. } => Event::Pfcp { seid, message },
-            EventMessage::PfcpTimeout { seid } => Event::PfcpTimeout { seid },
-            EventMessage::UpfLost { upf } => Event::UpfLost { upf },
-            EventMessage::Deadline => Event::Deadline,
-            EventMessage::ConnectionLost { assoc } => Event::ConnectionLost { assoc },
-            EventMessage::RanIdReused { assoc, ran_id } => Event::RanIdReused { assoc, ran_id },
-            EventMessage::Superseded => Event::Superseded,
-            EventMessage::Evicted => Event::Evicted,
-            EventMessage::Deregister { reregister } => Event::Deregister { reregister },
-            EventMessage::Relocate { upf } => Event::Relocate { upf },
-            EventMessage::Smf { number, request, answer, sm_context, .. } => {
-                Event::Smf { number, request: *request, response: answer, sm_context }
-            }
-            EventMessage::Transfer { transfer, .. } => Event::Transfer(*transfer),
-            EventMessage::SmContextReleased { number } => Event::SmContextReleased { number },
-        })
+        match self {
+            EventMessage::Event { event, .. } => Some(event),
+            EventMessage::UpfRequest { seid, message, .. } => Some(Event::Pfcp { seid, message }),
+            EventMessage::Initial { .. } | EventMessage::Congested { .. } => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use vireo_core::sba::{N1N2Content, SmfResponse};
+    use vireo_types::Ltmsi;
+
+    /// The variants of [`Event`] are encoded by their position.
+    #[test]
+    fn event_survives_encoding() {
+        let upf = ([192, 0, 2, 1], 8805).into();
+        let seid = Seid::new(Ltmsi::from_raw(7), 1, 9);
+        let events = [
+            Event::Pfcp { seid, message: b"message" },
+            Event::PfcpTimeout { seid },
+            Event::UpfLost { upf },
+            Event::Deadline,
+            Event::ConnectionLost { assoc: AssocId(3) },
+            Event::Superseded,
+            Event::Evicted,
+            Event::Deregister { reregister: true },
+            Event::Smf {
+                number: 4,
+                request: SmfRequest::Release { reference: "1".into() },
+                response: SmfResponse::Done(N1N2Content::default()),
+                sm_context: None,
+            },
+            Event::SmContextReleased { number: 5 },
+        ];
+        for event in events {
+            let text = format!("{event:?}");
+            let octets = EventMessage::Event { key: 6, event }.encode(Instant(1), 2, Vec::new());
+            let decoded = EventMessage::decode(&octets).expect("an event");
+            let (Instant(1), 2, EventMessage::Event { key: 6, event }) = decoded else { panic!("{decoded:?}") };
+            assert_eq!(format!("{event:?}"), text);
+        }
     }
 }

@@ -461,7 +461,7 @@ impl NfWorker {
             Ok(found) => found,
             Err(error) => {
                 if matches!(error, StepError::Database(ContextDatabaseError::Foreign))
-                    && matches!(message, EventMessage::Transfer { .. })
+                    && matches!(message, EventMessage::Event { event: Event::Transfer(_), .. })
                 {
                     // The SMF looks up the present AMF of the UE.
                     self.return_to_host(sequence, octets);
@@ -487,10 +487,9 @@ impl NfWorker {
             return Ok(EventOutcome::Ended(false));
         };
         let again = message.repeat_key();
-        let answered =
-            matches!(&message, EventMessage::Smf { answer: SmfResponse::Created(_) | SmfResponse::Done(_), .. });
         let event = event.or_else(|| message.into_event());
         let Some(event) = event else { return Ok(EventOutcome::Ended(false)) };
+        let answered = matches!(&event, Event::Smf { response: SmfResponse::Created(_) | SmfResponse::Done(_), .. });
         let numbers = (sequence, input);
         let stepped =
             catch_unwind(AssertUnwindSafe(|| self.step((nf, slot), numbers, (event, arrived), (again, answered))));
@@ -530,7 +529,7 @@ impl NfWorker {
                 self.contexts.fresh(&self.region, slot, found)?;
                 Some(Some(Event::Congested { assoc: *assoc, message }))
             }
-            (EventMessage::Pfcp { upf, seid, request: true, .. }, LoadResult::Context { .. }) => {
+            (EventMessage::UpfRequest { upf, seid, .. }, LoadResult::Context { .. }) => {
                 // A UPF reports on its own sessions: only for these it knows the SEID legitimately.
                 let has = self.contexts.current()?.sessions.iter().any(|session| session.is_at(*upf, *seid));
                 has.then_some(None)

@@ -35,7 +35,8 @@ fn post(host: &mut Worker, ltmsi: u32, events: u64) -> Slot {
     let region = host.region().clone();
     let slot = host.insert(Ltmsi::from_raw(ltmsi)).unwrap();
     for sequence in 1..=events {
-        let packet = host.packet(sequence, &EventMessage::Deadline.encode(clock(), 0, Vec::new())).unwrap();
+        let packet =
+            host.packet(sequence, &EventMessage::from(Event::Deadline).encode(clock(), 0, Vec::new())).unwrap();
         let posted = region.post(host, slot, packet, 1).unwrap();
         assert_eq!(posted == Posted::Holder, sequence == 1);
     }

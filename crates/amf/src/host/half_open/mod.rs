@@ -24,7 +24,7 @@ use crate::worker::event_message::EventMessage;
 use rand::RngCore;
 use state::origin;
 use table::{Admission, Arrival, Limit};
-use vireo_core::amf::engine;
+use vireo_core::amf::engine::{self, Event};
 use vireo_core::amf::n2::{self, EstablishmentCause, ShallowView, UeMessage};
 use vireo_core::placement::message::HostNotice;
 use vireo_core::schedule::kind::NfKind;
@@ -67,7 +67,7 @@ impl Host {
                 });
                 // The eviction does not belong to the input of the new UE.
                 let input = std::mem::take(&mut self.current.input);
-                self.deliver(slot, &EventMessage::Evicted, NfKind::StateManagement);
+                self.deliver(slot, &Event::Evicted.into(), NfKind::StateManagement);
                 self.current.input = input;
                 Ok(())
             }

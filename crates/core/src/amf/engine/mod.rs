@@ -18,6 +18,7 @@ use crate::sba::{N1N2Transfer, PiggybackedSmContext, SessionNumber, SmfRequest, 
 use crate::smf::{Input, N2Sm};
 use crate::step::{Effect, Kind, Note, StepContext, StepOutput};
 use crate::subscription::{AuthenticationError, AuthenticationInfo};
+use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use vireo_types::{AmfUeNgapId, AssocId, Ltmsi, RanUeNgapId, Seid, Snssai};
 use vireo_wire::nas::GmmCause;
@@ -26,27 +27,18 @@ use vireo_wire::ngap::CauseRadioNetwork;
 pub use nas::{is_authentic, protection};
 
 /// Event of a UE. Every response and every expired deadline arrives as an event.
-#[derive(Debug)]
+///
+/// The host sends events to its workers as they are, except the first message of a connection, which
+/// the worker decodes. The variants of that message are the last: postcard numbers the variants that
+/// it encodes.
+#[derive(Debug, Serialize, Deserialize)]
 pub enum Event<'a> {
-    /// First message of an NG connection.
-    Initial {
-        /// Association that received the message.
-        assoc: AssocId,
-        message: InitialUeMessage,
-    },
-    /// First message of an NG connection of a UE that is rejected because of overload or because
-    /// there is no room for its context. A registration or service request is rejected with cause
-    /// #22 and a back-off timer. Other messages are served.
-    Congested {
-        /// Association that received the message.
-        assoc: AssocId,
-        message: InitialUeMessage,
-    },
     /// Message on the UE's NG connection.
     Ngap {
         assoc: AssocId,
         /// AMF-UE-NGAP-ID in the message.
         amf_id: AmfUeNgapId,
+        #[serde(borrow, with = "serde_bytes")]
         pdu: &'a [u8],
     },
     /// Response of the subscriber service.
@@ -55,6 +47,7 @@ pub enum Event<'a> {
     Pfcp {
         /// SEID of the control plane.
         seid: Seid,
+        #[serde(borrow, with = "serde_bytes")]
         message: &'a [u8],
     },
     /// PFCP request for a session without a response.
@@ -113,6 +106,22 @@ pub enum Event<'a> {
     SmContextReleased {
         /// Number under which the AMF stores the session.
         number: SessionNumber,
+    },
+    /// First message of an NG connection.
+    #[serde(skip)]
+    Initial {
+        /// Association that received the message.
+        assoc: AssocId,
+        message: InitialUeMessage,
+    },
+    /// First message of an NG connection of a UE that is rejected because of overload or because
+    /// there is no room for its context. A registration or service request is rejected with cause
+    /// #22 and a back-off timer. Other messages are served.
+    #[serde(skip)]
+    Congested {
+        /// Association that received the message.
+        assoc: AssocId,
+        message: InitialUeMessage,
     },
 }
 
