@@ -34,9 +34,3 @@ impl Error {
         move |source| Error::Io { operation, source }
     }
 }
-
-impl From<Error> for String {
-    fn from(error: Error) -> String {
-        error.to_string()
-    }
-}

@@ -468,16 +468,25 @@ fn certificates(table: &str, key: &str, path: &Path) -> Result<Vec<CertificateDe
 ///
 /// # Errors
 ///
-/// Returns the problem as text.
-pub fn is_signed_by(certificate: &str, authority: &str) -> Result<(), String> {
-    let read = |text: &str| CertificateDer::from_pem_slice(text.as_bytes()).map_err(|error| error.to_string());
+/// Returns an error if one of the two is not a certificate, or the signature is not valid.
+pub fn is_signed_by(certificate: &str, authority: &str) -> Result<(), SignatureError> {
     let mut roots = RootCertStore::empty();
-    roots.add(read(authority)?).map_err(|error| error.to_string())?;
-    let end = read(certificate)?;
-    let parsed = ParsedCertificate::try_from(&end).map_err(|error| error.to_string())?;
+    roots.add(CertificateDer::from_pem_slice(authority.as_bytes())?)?;
+    let end = CertificateDer::from_pem_slice(certificate.as_bytes())?;
+    let parsed = ParsedCertificate::try_from(&end)?;
     let algorithms = ring::default_provider().signature_verification_algorithms.all;
-    verify_server_cert_signed_by_trust_anchor(&parsed, &roots, &[], UnixTime::now(), algorithms)
-        .map_err(|error| error.to_string())
+    Ok(verify_server_cert_signed_by_trust_anchor(&parsed, &roots, &[], UnixTime::now(), algorithms)?)
+}
+
+/// Reason why a certificate is not one of an authority.
+#[derive(Debug, thiserror::Error)]
+pub enum SignatureError {
+    /// The text has no certificate in PEM.
+    #[error(transparent)]
+    Pem(#[from] pem::Error),
+    /// The certificate is invalid, or another authority has signed it.
+    #[error(transparent)]
+    Tls(#[from] Error),
 }
 
 /// Describes a TLS error of a peer and its remedy. `table` is the configuration table of the TLS

@@ -23,27 +23,47 @@ pub struct SizeDistribution {
     entries: Vec<(u16, u32)>,
 }
 
+/// The text or the values are no distribution of packet lengths.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SizeError {
+    /// A length in octets.
+    #[error("packets of {0} octets cannot be: take {SHORTEST} to {LONGEST}")]
+    Length(u16),
+    #[error("a weight of {0} cannot be: take 1 to {WEIGHT}")]
+    Weight(u32),
+    /// The number of lengths is zero or too large.
+    #[error("give 1 to {SIZES} sizes")]
+    Count,
+    #[error("{0:?} is neither a size (128), nor imix, nor sizes with weights (128:9,1400:1)")]
+    Syntax(String),
+}
+
+/// The text is no distribution of users.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is not a distribution of users: take round-robin, uniform or zipf:S with S 0 to 10")]
+pub struct UserDistributionError(String);
+
 impl SizeDistribution {
     /// Creates a distribution with a single length.
     pub fn fixed(length: u16) -> Option<Self> {
         SizeDistribution::new(&[(length, 1)]).ok()
     }
 
-    fn new(weighted: &[(u16, u32)]) -> Result<Self, String> {
+    fn new(weighted: &[(u16, u32)]) -> Result<Self, SizeError> {
         let mut sum = 0;
         let mut entries = vec![];
         for &(length, weight) in weighted {
             if !(SHORTEST..=LONGEST).contains(&length) {
-                return Err(format!("packets of {length} octets cannot be: take {SHORTEST} to {LONGEST}"));
+                return Err(SizeError::Length(length));
             }
             if weight == 0 || weight > WEIGHT {
-                return Err(format!("a weight of {weight} cannot be: take 1 to {WEIGHT}"));
+                return Err(SizeError::Weight(weight));
             }
             sum += weight;
             entries.push((length, sum));
         }
         if entries.is_empty() || entries.len() > SIZES {
-            return Err(format!("give 1 to {SIZES} sizes"));
+            return Err(SizeError::Count);
         }
         Ok(SizeDistribution { entries })
     }
@@ -65,15 +85,15 @@ impl SizeDistribution {
 }
 
 impl FromStr for SizeDistribution {
-    type Err = String;
+    type Err = SizeError;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, SizeError> {
         if text.eq_ignore_ascii_case("imix") {
             // The simple IMIX. Its lengths are adapted: a stamp fits the shortest, and the longest
             // fits a tunnel with an MTU of 1,500.
             return SizeDistribution::new(&[(64, 7), (576, 4), (1400, 1)]);
         }
-        let wrong = || format!("{text:?} is neither a size (128), nor imix, nor sizes with weights (128:9,1400:1)");
+        let wrong = || SizeError::Syntax(text.to_owned());
         let entry = |word: &str| {
             let (length, weight) = word.split_once(':').unwrap_or((word, "1"));
             Some((length.trim().parse().ok()?, weight.trim().parse().ok()?))
@@ -95,16 +115,18 @@ pub enum UserDistribution {
 }
 
 impl FromStr for UserDistribution {
-    type Err = String;
+    type Err = UserDistributionError;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, UserDistributionError> {
         let zipf = |s: &str| s.parse::<f64>().ok().filter(|s| s.is_finite() && (0.0..=10.0).contains(s));
         match text {
             "round-robin" => Ok(UserDistribution::RoundRobin),
             "uniform" => Ok(UserDistribution::Uniform),
-            _ => text.strip_prefix("zipf:").and_then(zipf).map(UserDistribution::Zipf).ok_or_else(|| {
-                format!("{text:?} is not a distribution of users: take round-robin, uniform or zipf:S with S 0 to 10")
-            }),
+            _ => text
+                .strip_prefix("zipf:")
+                .and_then(zipf)
+                .map(UserDistribution::Zipf)
+                .ok_or_else(|| UserDistributionError(text.to_owned())),
         }
     }
 }

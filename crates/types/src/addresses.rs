@@ -38,11 +38,22 @@ impl Network {
     }
 }
 
-impl FromStr for Network {
-    type Err = String;
+/// The text is not a network.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NetworkError {
+    /// The text is neither an address nor an address with the length of a prefix.
+    #[error("{0:?} is no address or network; write 192.0.2.1, 192.0.2.0/24 or 2001:db8::/32")]
+    Syntax(String),
+    /// The address has a bit set that is not in the prefix.
+    #[error("{0:?} has bits behind its prefix; clear them or use a longer prefix")]
+    HostBits(String),
+}
 
-    fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("{text:?} is no address or network; write 192.0.2.1, 192.0.2.0/24 or 2001:db8::/32");
+impl FromStr for Network {
+    type Err = NetworkError;
+
+    fn from_str(text: &str) -> Result<Self, NetworkError> {
+        let wrong = || NetworkError::Syntax(text.to_owned());
         let Some((address, length)) = text.split_once('/') else {
             return text.parse().map(Network::host).map_err(|_| wrong());
         };
@@ -55,15 +66,15 @@ impl FromStr for Network {
         };
         match bits == 0 || bits.trailing_zeros() >= unused {
             true => Ok(Network { address, length }),
-            false => Err(format!("{text:?} has bits behind its prefix; clear them or use a longer prefix")),
+            false => Err(NetworkError::HostBits(text.to_owned())),
         }
     }
 }
 
 impl TryFrom<String> for Network {
-    type Error = String;
+    type Error = NetworkError;
 
-    fn try_from(text: String) -> Result<Self, String> {
+    fn try_from(text: String) -> Result<Self, NetworkError> {
         text.parse()
     }
 }

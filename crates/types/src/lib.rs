@@ -12,7 +12,7 @@ pub mod limits;
 mod network;
 mod time;
 
-pub use addresses::{Network, is_inside};
+pub use addresses::{Network, NetworkError, is_inside};
 pub use identity::{Guami, Guti, Pei, Supi, SupiError, Tmsi};
 pub use keys::{AmfUeNgapId, AssocId, Bucket, Ltmsi, RanUeNgapId, Seid, SessionIndex, Teid};
 pub use network::{Dnn, DnnError, GnbId, NrCgi, PduSessionType, Plmn, PlmnError, SessionAddress, Snssai, Tac, Tai};

@@ -190,15 +190,27 @@ impl fmt::Display for Activity {
     }
 }
 
-impl FromStr for Activity {
-    type Err = String;
+/// The text names no activity.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there is no procedure {text:?}: there are {}, and handover (xn-handover)", activity_names())]
+pub struct ActivityError {
+    text: String,
+}
 
-    fn from_str(text: &str) -> Result<Self, String> {
+fn activity_names() -> String {
+    let names: Vec<_> = Activity::ALL.iter().map(|activity| activity.name()).collect();
+    names.join(", ")
+}
+
+impl FromStr for Activity {
+    type Err = ActivityError;
+
+    fn from_str(text: &str) -> Result<Self, ActivityError> {
         // The word alone means the handover that every core supports.
         let name = if text == "handover" { Activity::XnHandover.name() } else { text };
-        Activity::ALL.into_iter().find(|activity| activity.name() == name).ok_or_else(|| {
-            let names: Vec<_> = Activity::ALL.iter().map(|activity| activity.name()).collect();
-            format!("there is no procedure {text:?}: there are {}, and handover (xn-handover)", names.join(", "))
-        })
+        Activity::ALL
+            .into_iter()
+            .find(|activity| activity.name() == name)
+            .ok_or_else(|| ActivityError { text: text.to_owned() })
     }
 }

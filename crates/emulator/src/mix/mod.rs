@@ -8,7 +8,7 @@ mod activity;
 mod file;
 
 pub(crate) use activity::SECOND_PSI;
-pub use activity::{Activity, RestState};
+pub use activity::{Activity, ActivityError, RestState};
 pub use file::{Frequency, Mix, MixError, Profile};
 
 use crate::load::Pattern;

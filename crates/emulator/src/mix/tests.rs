@@ -60,7 +60,7 @@ fn scripts_lead_home_from_everywhere() {
         assert_eq!(activity.script(RestState::Off).last(), Some(&Step::Deregister));
     }
     assert_eq!("handover".parse(), Ok(Activity::XnHandover));
-    assert!("handoff".parse::<Activity>().is_err_and(|why| why.contains("n2-handover")));
+    assert!("handoff".parse::<Activity>().is_err_and(|error| error.to_string().contains("n2-handover")));
 }
 
 #[test]

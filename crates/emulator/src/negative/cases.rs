@@ -4,6 +4,7 @@
 
 use super::case::{Case, Outcome};
 use super::driver::{ANSWER, Answer, CaseDriver, Device, SILENCE};
+use super::error::CaseError;
 use crate::gnb::{Gnb, Outbox, PPID};
 use std::time::Duration;
 use vireo_types::{Plmn, RanUeNgapId, Snssai};
@@ -14,7 +15,7 @@ pub(super) fn play(case: Case, wire: &mut CaseDriver<'_>, bad: usize, index: u32
     let result = match case {
         Case::Setup => setup(wire, bad, outcome),
         Case::Stream => stream(wire, bad, index, outcome),
-        _ => wire.set_up(bad).map_err(|error| error.to_string()).and_then(|()| match case {
+        _ => wire.set_up(bad).map_err(CaseError::from).and_then(|()| match case {
             Case::Random => random(wire, bad, outcome),
             Case::Truncated => truncated(wire, bad, outcome),
             Case::Ppid => ppid(wire, bad, outcome),
@@ -29,8 +30,8 @@ pub(super) fn play(case: Case, wire: &mut CaseDriver<'_>, bad: usize, index: u32
             _ => half_open(wire, bad, outcome),
         }),
     };
-    if let Err(why) = result {
-        outcome.faults.push(why);
+    if let Err(error) = result {
+        outcome.faults.push(error.to_string());
     }
 }
 
@@ -65,7 +66,7 @@ fn only_errors(answers: &[Answer], faults: &mut Vec<String>) {
     }
 }
 
-fn random(wire: &mut CaseDriver<'_>, bad: usize, outcome: &mut Outcome) -> Result<(), String> {
+fn random(wire: &mut CaseDriver<'_>, bad: usize, outcome: &mut Outcome) -> Result<(), CaseError> {
     let mut random = Random::new(wire.options().seed);
     for n in 0..200 {
         let octets = random.octets(if n == 0 { 60_000 } else { 300 });
@@ -102,7 +103,7 @@ fn initial_ue(wire: &mut CaseDriver<'_>, bad: usize, nas: &[u8], ran: u32) -> Ve
     pdu.encode().unwrap_or(octets)
 }
 
-fn truncated(wire: &mut CaseDriver<'_>, bad: usize, outcome: &mut Outcome) -> Result<(), String> {
+fn truncated(wire: &mut CaseDriver<'_>, bad: usize, outcome: &mut Outcome) -> Result<(), CaseError> {
     let whole = [setup_request(wire, bad, |_| {}), initial_ue(wire, bad, &REGISTRATION, 0x00f0_0000)];
     for pdu in whole {
         for end in 1..pdu.len() {
@@ -124,7 +125,7 @@ const REGISTRATION: [u8; 23] = [
     0x70,
 ];
 
-fn ppid(wire: &mut CaseDriver<'_>, bad: usize, outcome: &mut Outcome) -> Result<(), String> {
+fn ppid(wire: &mut CaseDriver<'_>, bad: usize, outcome: &mut Outcome) -> Result<(), CaseError> {
     let pdu = setup_request(wire, bad, |_| {});
     for ppid in [0, 18, 46, u32::MAX] {
         wire.send(bad, 0, ppid, &pdu, outcome);
@@ -137,7 +138,7 @@ fn ppid(wire: &mut CaseDriver<'_>, bad: usize, outcome: &mut Outcome) -> Result<
     Ok(())
 }
 
-fn stream(wire: &mut CaseDriver<'_>, bad: usize, index: u32, outcome: &mut Outcome) -> Result<(), String> {
+fn stream(wire: &mut CaseDriver<'_>, bad: usize, index: u32, outcome: &mut Outcome) -> Result<(), CaseError> {
     let pdu = setup_request(wire, bad, |_| {});
     wire.send(bad, 1, PPID, &pdu, outcome);
     let answer = wire.answer(bad, ANSWER, outcome);
@@ -146,14 +147,14 @@ fn stream(wire: &mut CaseDriver<'_>, bad: usize, index: u32, outcome: &mut Outco
         Some(Answer::SetupResponse | Answer::SetupFailure(_) | Answer::ErrorIndication(..)) => {}
         other => outcome.faults.push(format!("NG SETUP REQUEST on stream 1 was answered by {other:?}")),
     }
-    wire.set_up(bad).map_err(|error| error.to_string())?;
+    wire.set_up(bad)?;
     let pdu = initial_ue(wire, bad, &REGISTRATION, index << 8 | 0xff);
     wire.send(bad, 0, PPID, &pdu, outcome);
     wire.answers(bad, outcome);
     Ok(())
 }
 
-fn procedure(wire: &mut CaseDriver<'_>, bad: usize, outcome: &mut Outcome) -> Result<(), String> {
+fn procedure(wire: &mut CaseDriver<'_>, bad: usize, outcome: &mut Outcome) -> Result<(), CaseError> {
     for (criticality, octet) in [("reject", 0x00), ("ignore", 0x40), ("notify", 0x80)] {
         // Initiating message, procedure code 200, criticality, an open type with an empty IE
         // container.
@@ -182,7 +183,7 @@ fn without(pdu: &[u8], id: ProtocolIEID) -> Vec<u8> {
     decoded.encode().unwrap_or_default()
 }
 
-fn missing_ie(wire: &mut CaseDriver<'_>, bad: usize, outcome: &mut Outcome) -> Result<(), String> {
+fn missing_ie(wire: &mut CaseDriver<'_>, bad: usize, outcome: &mut Outcome) -> Result<(), CaseError> {
     let request = setup_request(wire, bad, |_| {});
     for id in [ID_GLOBAL_RANNODE_ID, ID_SUPPORTED_TALIST] {
         wire.send(bad, 0, PPID, &without(&request, id), outcome);
@@ -223,11 +224,11 @@ fn uplink(amf: u64, ran: u32) -> Vec<u8> {
     message.and_then(|message| message.encode()).unwrap_or_default()
 }
 
-fn ue_ids(wire: &mut CaseDriver<'_>, bad: usize, index: u32, outcome: &mut Outcome) -> Result<(), String> {
+fn ue_ids(wire: &mut CaseDriver<'_>, bad: usize, index: u32, outcome: &mut Outcome) -> Result<(), CaseError> {
     let mut device = Device::new(wire.options(), 2 * index)?;
     wire.register(bad, &mut device)?;
-    let ran = device.ran.ok_or("no NG connection")?;
-    let amf = wire.gnb(bad).amf_id(ran).ok_or("no AMF-UE-NGAP-ID")?;
+    let ran = device.ran.ok_or(CaseError::NoConnection)?;
+    let amf = wire.gnb(bad).amf_id(ran).ok_or(CaseError::NoAmfId)?;
     let strange = [
         ("of nobody", uplink(0xff_ffff_fff0, 0x00f2_0000)),
         ("that do not belong together", uplink(amf, ran.0 ^ 0x4000)),
@@ -257,20 +258,20 @@ fn send_nas(
     ran: RanUeNgapId,
     nas: &[u8],
     outcome: &mut Outcome,
-) -> Result<(), String> {
+) -> Result<(), CaseError> {
     let mut out = Outbox::default();
-    wire.gnb(bad).uplink_nas(ran, nas, &mut out).map_err(|error| error.to_string())?;
+    wire.gnb(bad).uplink_nas(ran, nas, &mut out)?;
     for (stream, pdu) in out.pdus() {
         wire.send(bad, stream, PPID, pdu, outcome);
     }
     Ok(())
 }
 
-fn nas_mac(wire: &mut CaseDriver<'_>, bad: usize, index: u32, outcome: &mut Outcome) -> Result<(), String> {
+fn nas_mac(wire: &mut CaseDriver<'_>, bad: usize, index: u32, outcome: &mut Outcome) -> Result<(), CaseError> {
     let mut device = Device::new(wire.options(), 2 * index)?;
     wire.register(bad, &mut device)?;
-    let ran = device.ran.ok_or("no NG connection")?;
-    let genuine = device.sent.last().cloned().ok_or("the UE said nothing")?;
+    let ran = device.ran.ok_or(CaseError::NoConnection)?;
+    let genuine = device.sent.last().cloned().ok_or(CaseError::NoNas)?;
     for n in 0..4u8 {
         let mut forged = genuine.clone();
         forged[2] ^= 0x80 >> n;
@@ -279,14 +280,14 @@ fn nas_mac(wire: &mut CaseDriver<'_>, bad: usize, index: u32, outcome: &mut Outc
     }
     check_silence(wire, bad, "NAS with a wrong MAC", outcome);
     // TS 24.501 4.4.4.3: the core discards the message and serves the UE as usual.
-    wire.establish(bad, &mut device).map_err(|why| format!("the UE of the forged messages: {why}"))
+    wire.establish(bad, &mut device).map_err(|error| CaseError::AfterForgery(Box::new(error)))
 }
 
-fn replay(wire: &mut CaseDriver<'_>, bad: usize, index: u32, outcome: &mut Outcome) -> Result<(), String> {
+fn replay(wire: &mut CaseDriver<'_>, bad: usize, index: u32, outcome: &mut Outcome) -> Result<(), CaseError> {
     let mut device = Device::new(wire.options(), 2 * index)?;
     wire.register(bad, &mut device)?;
     wire.establish(bad, &mut device)?;
-    let ran = device.ran.ok_or("no NG connection")?;
+    let ran = device.ran.ok_or(CaseError::NoConnection)?;
     for nas in device.sent.clone().iter().filter(|nas| nas.get(1).is_some_and(|kind| *kind != 0)) {
         send_nas(wire, bad, ran, nas, outcome)?;
     }
@@ -314,7 +315,7 @@ const UNASKED: [&[u8]; 7] = [
     &[0x7e, 0, 0x64, 0x6f],
 ];
 
-fn order(wire: &mut CaseDriver<'_>, bad: usize, outcome: &mut Outcome) -> Result<(), String> {
+fn order(wire: &mut CaseDriver<'_>, bad: usize, outcome: &mut Outcome) -> Result<(), CaseError> {
     for (ran, nas) in (0x00f3_0000u32..).zip(UNASKED) {
         let pdu = initial_ue(wire, bad, nas, ran);
         wire.send(bad, 1, PPID, &pdu, outcome);
@@ -335,7 +336,7 @@ fn order(wire: &mut CaseDriver<'_>, bad: usize, outcome: &mut Outcome) -> Result
         RAN_UE_NGAP_ID(2u32),
     );
     for pdu in [complete, response] {
-        let octets = pdu.and_then(|pdu| pdu.encode()).map_err(|error| error.to_string())?;
+        let octets = pdu.and_then(|pdu| pdu.encode())?;
         wire.send(bad, 1, PPID, &octets, outcome);
     }
     let answers = wire.answers(bad, outcome);
@@ -349,7 +350,7 @@ fn order(wire: &mut CaseDriver<'_>, bad: usize, outcome: &mut Outcome) -> Result
     Ok(())
 }
 
-fn nas_garbage(wire: &mut CaseDriver<'_>, bad: usize, outcome: &mut Outcome) -> Result<(), String> {
+fn nas_garbage(wire: &mut CaseDriver<'_>, bad: usize, outcome: &mut Outcome) -> Result<(), CaseError> {
     let mut random = Random::new(wire.options().seed ^ 0x6e61_7300);
     for ran in 0x00f4_0000u32..0x00f4_0064 {
         let mut nas = random.octets(200);
@@ -371,7 +372,7 @@ fn nas_garbage(wire: &mut CaseDriver<'_>, bad: usize, outcome: &mut Outcome) -> 
     Ok(())
 }
 
-fn setup(wire: &mut CaseDriver<'_>, bad: usize, outcome: &mut Outcome) -> Result<(), String> {
+fn setup(wire: &mut CaseDriver<'_>, bad: usize, outcome: &mut Outcome) -> Result<(), CaseError> {
     let early = initial_ue(wire, bad, &REGISTRATION, 0x00f5_0000);
     wire.send(bad, 1, PPID, &early, outcome);
     let answers = wire.answers(bad, outcome);
@@ -379,7 +380,7 @@ fn setup(wire: &mut CaseDriver<'_>, bad: usize, outcome: &mut Outcome) -> Result
     if answers.iter().any(|answer| !matches!(answer, Answer::ErrorIndication(..))) {
         outcome.faults.push(format!("signalling before NG SETUP was answered by {answers:?}"));
     }
-    let stranger: Plmn = "00199".parse().map_err(|_| "a PLMN")?;
+    let stranger: Plmn = "00199".parse()?;
     let foreign = setup_request(wire, bad, |config| config.tai.plmn = stranger);
     let sliceless = setup_request(wire, bad, |config| config.slices = vec![Snssai { sst: 250, sd: Some(0xfffffe) }]);
     for (what, pdu) in [("of another network", foreign), ("without a common slice", sliceless)] {
@@ -389,13 +390,13 @@ fn setup(wire: &mut CaseDriver<'_>, bad: usize, outcome: &mut Outcome) -> Result
             outcome.faults.push(format!("NG SETUP REQUEST {what} gave {answer:?}"));
         }
     }
-    wire.set_up(bad).map_err(|error| format!("a good NG SETUP after the refused ones: {error}"))
+    wire.set_up(bad).map_err(CaseError::AfterRefusal)
 }
 
 /// First subscriber of this case; the other cases use those before it.
 const HALF_OPEN_FIRST: u32 = 64;
 
-fn half_open(wire: &mut CaseDriver<'_>, bad: usize, outcome: &mut Outcome) -> Result<(), String> {
+fn half_open(wire: &mut CaseDriver<'_>, bad: usize, outcome: &mut Outcome) -> Result<(), CaseError> {
     let mut answers = Vec::new();
     for n in 0..wire.options().ues {
         let mut device = Device::new(wire.options(), HALF_OPEN_FIRST + n)?;
@@ -417,7 +418,7 @@ fn half_open(wire: &mut CaseDriver<'_>, bad: usize, outcome: &mut Outcome) -> Re
 
 /// Runs the gNB's own procedures. The core must acknowledge each. A UE whose connection was reset
 /// must be idle at the core, too.
-fn node(wire: &mut CaseDriver<'_>, bad: usize, index: u32, outcome: &mut Outcome) -> Result<(), String> {
+fn node(wire: &mut CaseDriver<'_>, bad: usize, index: u32, outcome: &mut Outcome) -> Result<(), CaseError> {
     wire.start(bad, |gnb, out| gnb.update_configuration(out))?;
     expect(wire, bad, "RANConfigurationUpdate", outcome);
     let mut first = Device::new(wire.options(), 2 * index)?;
@@ -430,7 +431,7 @@ fn node(wire: &mut CaseDriver<'_>, bad: usize, index: u32, outcome: &mut Outcome
                 true => {}
             }
         }
-        let gone = first.ran.ok_or("no NG connection")?;
+        let gone = first.ran.ok_or(CaseError::NoConnection)?;
         let some = [gone];
         wire.start(bad, |gnb, out| gnb.reset((!whole).then_some(&some[..]), out).map(|_| ()))?;
         expect(wire, bad, "NGReset", outcome);

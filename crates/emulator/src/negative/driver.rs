@@ -3,6 +3,7 @@
 //! It has associations for arbitrary messages, and UEs driven step by step.
 
 use super::case::Outcome;
+use super::error::CaseError;
 use crate::error::Error;
 use crate::gnb::{self, Gnb, NgState, Outbox, PPID};
 use crate::gnb_set::GnbSet;
@@ -81,7 +82,7 @@ pub(super) struct Device {
     pub(super) ran: Option<RanUeNgapId>,
     /// NAS messages sent, newest last.
     pub(super) sent: Vec<Vec<u8>>,
-    trouble: Option<String>,
+    failure: Option<CaseError>,
     out: ue::UeOutput,
 }
 
@@ -91,7 +92,7 @@ impl Device {
         let subscriber = options.subscribers.get(index).or_else(|| options.subscribers.get(0));
         let (supi, keys) = subscriber.ok_or_else(|| Error::Options("there are no subscribers".into()))?;
         let ue = Ue::new(Usim::new(supi, keys));
-        Ok(Device { ue, ran: None, sent: Vec::new(), trouble: None, out: ue::UeOutput::default() })
+        Ok(Device { ue, ran: None, sent: Vec::new(), failure: None, out: ue::UeOutput::default() })
     }
 
     /// Handles the reset of its NG connection.
@@ -101,11 +102,10 @@ impl Device {
     }
 
     /// Returns the REGISTRATION REQUEST of its registration.
-    pub(super) fn registration_request(&mut self, options: &Options) -> Result<Vec<u8>, String> {
+    pub(super) fn registration_request(&mut self, options: &Options) -> Result<Vec<u8>, CaseError> {
         self.out.clear();
-        let commanded = self.ue.register(&options.profile, Registration::Fresh, &mut self.out);
-        commanded.map_err(|error| error.to_string())?;
-        self.out.messages().next().map(<[u8]>::to_vec).ok_or_else(|| "the UE said nothing".into())
+        self.ue.register(&options.profile, Registration::Fresh, &mut self.out)?;
+        self.out.messages().next().map(<[u8]>::to_vec).ok_or(CaseError::NoNas)
     }
 }
 
@@ -141,14 +141,14 @@ impl<'a> CaseDriver<'a> {
         let failed = |why: String| Error::NgSetup { core, gnb: 0, why };
         self.gnbs.outbox.clear();
         self.gnbs.peers[peer].gnb.set_up(streams, &mut self.gnbs.outbox).map_err(|error| failed(error.to_string()))?;
-        self.flush(peer).map_err(failed)?;
+        self.flush(peer).map_err(|error| failed(error.to_string()))?;
         let deadline = Instant::now() + self.gnbs.options.timeout;
         while self.gnbs.peers[peer].gnb.state() != NgState::Up {
             if Instant::now() > deadline || !self.gnbs.peers[peer].up {
                 return Err(failed("NG SETUP was not answered".into()));
             }
             self.gnbs.pump(Duration::from_millis(20))?;
-            self.take_in(peer, None).map_err(failed)?;
+            self.take_in(peer, None).map_err(|error| failed(error.to_string()))?;
         }
         Ok(())
     }
@@ -170,10 +170,10 @@ impl<'a> CaseDriver<'a> {
         }
     }
 
-    fn flush(&mut self, peer: usize) -> Result<(), String> {
+    fn flush(&mut self, peer: usize) -> Result<(), CaseError> {
         let mut outbox = std::mem::take(&mut self.gnbs.outbox);
         for (stream, pdu) in outbox.pdus() {
-            self.gnbs.send_octets(peer, stream, PPID, pdu).map_err(|error| error.to_string())?;
+            self.gnbs.send_octets(peer, stream, PPID, pdu)?;
         }
         outbox.clear();
         self.gnbs.outbox = outbox;
@@ -213,14 +213,14 @@ impl<'a> CaseDriver<'a> {
     }
 
     /// Passes received PDUs to the gNB and their NAS for the UE to the device.
-    fn take_in(&mut self, peer: usize, mut device: Option<&mut Device>) -> Result<(), String> {
+    fn take_in(&mut self, peer: usize, mut device: Option<&mut Device>) -> Result<(), CaseError> {
         while let Some(pdu) = self.gnbs.peers[peer].received.pop_front() {
             self.gnbs.inbox.clear();
             let gnb = &mut self.gnbs.peers[peer].gnb;
-            gnb.receive(&pdu, &mut self.gnbs.inbox, &mut self.gnbs.outbox).map_err(|error| error.to_string())?;
+            gnb.receive(&pdu, &mut self.gnbs.inbox, &mut self.gnbs.outbox)?;
             for event in &self.gnbs.inbox.events {
                 match (event, &mut device) {
-                    (gnb::Event::SetupFailed(cause), _) => return Err(format!("NG SETUP FAILURE {cause:?}")),
+                    (gnb::Event::SetupFailed(cause), _) => return Err(CaseError::SetupFailed(cause.clone())),
                     (gnb::Event::Nas { range, .. }, Some(device)) => {
                         device.out.clear();
                         device.ue.receive(
@@ -243,42 +243,45 @@ impl<'a> CaseDriver<'a> {
     }
 
     /// Drives the device until `done` returns true.
-    pub(super) fn drive(&mut self, peer: usize, device: &mut Device, done: fn(&Device) -> bool) -> Result<(), String> {
+    pub(super) fn drive(
+        &mut self,
+        peer: usize,
+        device: &mut Device,
+        done: fn(&Device) -> bool,
+    ) -> Result<(), CaseError> {
         let deadline = Instant::now() + self.gnbs.options.timeout;
         loop {
             self.take_in(peer, Some(device))?;
-            if let Some(trouble) = device.trouble.take() {
-                return Err(trouble);
+            if let Some(failure) = device.failure.take() {
+                return Err(failure);
             }
             if done(device) {
                 return Ok(());
             }
             if Instant::now() > deadline {
-                return Err(format!("not served within {:?}", self.gnbs.options.timeout));
+                return Err(CaseError::Timeout(self.gnbs.options.timeout));
             }
-            self.gnbs.pump(Duration::from_millis(20)).map_err(|error| error.to_string())?;
+            self.gnbs.pump(Duration::from_millis(20))?;
         }
     }
 
     /// Sends the messages of the device's last command.
-    pub(super) fn speak(&mut self, peer: usize, device: &mut Device) -> Result<(), String> {
+    pub(super) fn speak(&mut self, peer: usize, device: &mut Device) -> Result<(), CaseError> {
         speak(&mut self.gnbs.peers[peer].gnb, device, &mut self.gnbs.outbox)?;
         self.flush(peer)
     }
 
-    pub(super) fn register(&mut self, peer: usize, device: &mut Device) -> Result<(), String> {
+    pub(super) fn register(&mut self, peer: usize, device: &mut Device) -> Result<(), CaseError> {
         device.out.clear();
-        let commanded = device.ue.register(&self.gnbs.options.profile, Registration::Fresh, &mut device.out);
-        commanded.map_err(|error| error.to_string())?;
+        device.ue.register(&self.gnbs.options.profile, Registration::Fresh, &mut device.out)?;
         self.speak(peer, device)?;
         self.drive(peer, device, |device| device.ue.mm() == MmState::Registered)
     }
 
     /// Reconnects an idle device by a mobility registration update; it then stays connected.
-    pub(super) fn update(&mut self, peer: usize, device: &mut Device) -> Result<(), String> {
+    pub(super) fn update(&mut self, peer: usize, device: &mut Device) -> Result<(), CaseError> {
         device.out.clear();
-        let commanded = device.ue.register(&self.gnbs.options.profile, Registration::Mobility, &mut device.out);
-        commanded.map_err(|error| error.to_string())?;
+        device.ue.register(&self.gnbs.options.profile, Registration::Mobility, &mut device.out)?;
         self.speak(peer, device)?;
         self.drive(peer, device, |device| device.ue.mm() == MmState::Registered)
     }
@@ -287,16 +290,15 @@ impl<'a> CaseDriver<'a> {
     pub(super) fn start(
         &mut self,
         peer: usize,
-        what: impl FnOnce(&mut Gnb, &mut Outbox) -> Result<(), gnb::SendError>,
-    ) -> Result<(), String> {
-        what(&mut self.gnbs.peers[peer].gnb, &mut self.gnbs.outbox).map_err(|error| error.to_string())?;
+        act: impl FnOnce(&mut Gnb, &mut Outbox) -> Result<(), gnb::SendError>,
+    ) -> Result<(), CaseError> {
+        act(&mut self.gnbs.peers[peer].gnb, &mut self.gnbs.outbox)?;
         self.flush(peer)
     }
 
-    pub(super) fn establish(&mut self, peer: usize, device: &mut Device) -> Result<(), String> {
+    pub(super) fn establish(&mut self, peer: usize, device: &mut Device) -> Result<(), CaseError> {
         device.out.clear();
-        let commanded = device.ue.establish(&self.gnbs.options.profile, 1, PduSessionType::Ipv4, &mut device.out);
-        commanded.map_err(|error| error.to_string())?;
+        device.ue.establish(&self.gnbs.options.profile, 1, PduSessionType::Ipv4, &mut device.out)?;
         self.speak(peer, device)?;
         self.drive(peer, device, |d| d.ue.sessions().iter().any(|s| s.psi == 1 && s.state == SessionState::Active))
     }
@@ -312,7 +314,7 @@ impl<'a> CaseDriver<'a> {
     }
 }
 
-fn speak(gnb: &mut Gnb, device: &mut Device, outbox: &mut Outbox) -> Result<(), String> {
+fn speak(gnb: &mut Gnb, device: &mut Device, outbox: &mut Outbox) -> Result<(), CaseError> {
     for nas in device.out.messages() {
         device.sent.push(nas.to_vec());
         let sent = match device.ran {
@@ -322,15 +324,15 @@ fn speak(gnb: &mut Gnb, device: &mut Device, outbox: &mut Outbox) -> Result<(), 
                 gnb.initial_ue(0, nas, device.ue.guti(), cause, outbox).map(|ran| device.ran = Some(ran))
             }
         };
-        sent.map_err(|error| error.to_string())?;
+        sent?;
     }
     for event in device.out.events.drain(..) {
-        device.trouble = match event {
-            ue::Event::RegistrationRejected { cause, .. } => Some(format!("registration rejected, cause #{cause}")),
-            ue::Event::AuthenticationRejected => Some("authentication rejected".into()),
-            ue::Event::SessionRejected { cause, .. } => Some(format!("PDU session rejected, {cause}")),
-            ue::Event::Violation(violation) => Some(violation.to_string()),
-            _ => device.trouble.take(),
+        device.failure = match event {
+            ue::Event::RegistrationRejected { cause, .. } => Some(CaseError::RegistrationRejected(cause)),
+            ue::Event::AuthenticationRejected => Some(CaseError::AuthenticationRejected),
+            ue::Event::SessionRejected { cause, .. } => Some(CaseError::SessionRejected(cause)),
+            ue::Event::Violation(violation) => Some(CaseError::Violation(violation)),
+            _ => device.failure.take(),
         };
     }
     Ok(())

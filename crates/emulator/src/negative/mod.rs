@@ -7,6 +7,7 @@
 mod case;
 mod cases;
 mod driver;
+mod error;
 
 use crate::error::Error;
 use crate::options::Options;

@@ -1,4 +1,4 @@
-use super::{Amf, FormatError, ImportBatch, Keys, check, keys, parse_amf, parse_type, type_name};
+use super::{Amf, FormatError, ImportBatch, Keys, RecordProblem, check, keys, parse_amf, parse_type, type_name};
 use crate::record::Subscriber;
 use csv::{ReaderBuilder, StringRecord, Trim, WriterBuilder};
 use std::io::{Read, Write};
@@ -45,9 +45,9 @@ pub fn read_csv(input: impl Read) -> Result<Vec<Subscriber>, FormatError> {
                 let number = error.position().map_or(0, csv::Position::line);
                 let problem = match error.kind() {
                     csv::ErrorKind::UnequalLengths { expected_len, len, .. } => {
-                        format!("{len} fields where the header has {expected_len}")
+                        RecordProblem::Fields { found: *len, expected: *expected_len }
                     }
-                    csv::ErrorKind::Utf8 { .. } => "this is no text".to_owned(),
+                    csv::ErrorKind::Utf8 { .. } => RecordProblem::NotText,
                     _ => return Err(whole(error)),
                 };
                 if !reading.take("line", number, Err(problem)) {
@@ -104,20 +104,21 @@ impl Columns {
         line.get(self.position(name)?).filter(|text| !text.is_empty())
     }
 
-    fn number<T: FromStr>(&self, line: &StringRecord, name: &str, default: T) -> Result<T, String> {
-        let parsed = self.field(line, name).map(|t| t.parse().map_err(|_| format!("{name}: {t:?} is out of range")));
+    fn number<T: FromStr>(&self, line: &StringRecord, field: &'static str, default: T) -> Result<T, RecordProblem> {
+        let parsed = self.field(line, field);
+        let parsed = parsed.map(|text| text.parse().map_err(|_| RecordProblem::Range { field, text: text.to_owned() }));
         parsed.unwrap_or(Ok(default))
     }
 
-    fn record(&self, line: &StringRecord) -> Result<Subscriber, String> {
+    fn record(&self, line: &StringRecord) -> Result<Subscriber, RecordProblem> {
         let field = |name| self.field(line, name);
-        let imsi = field("imsi").ok_or("imsi is empty")?;
-        let supi = imsi.parse().map_err(|e| format!("imsi: {imsi:?}: {e}"))?;
-        let (k, opc) = keys(field("k").ok_or("k is empty")?, field("opc"), field("op"))?;
+        let imsi = field("imsi").ok_or(RecordProblem::Empty("imsi"))?;
+        let supi = imsi.parse().map_err(|error| RecordProblem::Imsi { text: imsi.to_owned(), error })?;
+        let (k, opc) = keys(field("k").ok_or(RecordProblem::Empty("k"))?, field("opc"), field("op"))?;
         let sd = field("sd").map(|t| {
             let digits = t.len() == 6 && t.bytes().all(|b| b.is_ascii_hexdigit());
             let value = u32::from_str_radix(t, 16).ok().filter(|_| digits);
-            value.ok_or_else(|| format!("sd: {t:?} is no slice differentiator: six hexadecimal digits"))
+            value.ok_or_else(|| RecordProblem::SliceDifferentiator(t.to_owned()))
         });
         let ambr = Ambr {
             uplink_bps: self.number(line, "uplink_bps", Ambr::default().uplink_bps)?,
@@ -131,24 +132,24 @@ impl Columns {
             ..DnnSubscription::default()
         };
         let dnn = |name: &str| {
-            let dnn = name.trim().parse().map_err(|e| format!("dnn: {name:?}: {e}"))?;
+            let dnn = name.trim().parse().map_err(|error| RecordProblem::Dnn { text: name.to_owned(), error })?;
             Ok(DnnSubscription { dnn, ..session.clone() })
         };
-        let dnns = field("dnn").unwrap_or("internet").split(';').map(dnn).collect::<Result<_, String>>()?;
+        let dnns = field("dnn").unwrap_or("internet").split(';').map(dnn).collect::<Result<_, RecordProblem>>()?;
         let snssai = Snssai { sst: self.number(line, "sst", 1)?, sd: sd.transpose()? };
-        let ipv4 = field("ipv4").map(|t| t.parse().map_err(|_| format!("ipv4: {t:?} is no IPv4 address")));
+        let ipv4 = field("ipv4").map(|t| t.parse().map_err(|_| RecordProblem::Ipv4(t.to_owned())));
         check(Subscriber {
-            amf: field("amf").map_or(Ok(Subscriber::AMF), parse_amf).map_err(|e| format!("amf: {e}"))?,
+            amf: field("amf").map_or(Ok(Subscriber::AMF), parse_amf)?,
             static_ipv4: ipv4.transpose()?,
             subscription: Subscription { slices: vec![SliceSubscription { snssai, default: true, dnns }], ambr },
             ..Subscriber::new(supi, k, opc)
         })
     }
 
-    fn types(&self, line: &StringRecord) -> Result<Vec<PduSessionType>, String> {
+    fn types(&self, line: &StringRecord) -> Result<Vec<PduSessionType>, RecordProblem> {
         match self.field(line, "types") {
             None => Ok(DnnSubscription::default().types),
-            Some(list) => list.split(';').map(|t| parse_type(t.trim()).map_err(|e| format!("types: {e}"))).collect(),
+            Some(list) => list.split(';').map(|t| Ok(parse_type(t.trim())?)).collect(),
         }
     }
 }

@@ -1,4 +1,4 @@
-use super::{Amf, FormatError, ImportBatch, Keys, check, keys, parse_amf};
+use super::{Amf, FormatError, ImportBatch, Keys, RecordProblem, check, keys, parse_amf};
 use crate::record::{Subscriber, lab_subscription};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -42,15 +42,16 @@ pub fn read_json(input: impl Read) -> Result<Vec<Subscriber>, FormatError> {
     reading.finish()
 }
 
-fn record(value: Value) -> Result<Subscriber, String> {
+fn record(value: Value) -> Result<Subscriber, RecordProblem> {
     // Keys are strings. So an error about a wrong type can repeat a value only if it is a number,
     // which is not a key.
-    let record: JsonSubscriber = serde_json::from_value(value).map_err(|e| e.to_string())?;
-    let supi = record.imsi.parse().map_err(|e| format!("imsi: {:?}: {e}", record.imsi))?;
-    let k = record.k.ok_or("k is missing")?;
+    let record: JsonSubscriber =
+        serde_json::from_value(value).map_err(|error| RecordProblem::Json(error.to_string()))?;
+    let supi = record.imsi.parse().map_err(|error| RecordProblem::Imsi { text: record.imsi, error })?;
+    let k = record.k.ok_or(RecordProblem::Missing("k"))?;
     let (k, opc) = keys(&k, record.opc.as_deref(), record.op.as_deref())?;
     check(Subscriber {
-        amf: record.amf.as_deref().map_or(Ok(Subscriber::AMF), parse_amf).map_err(|e| format!("amf: {e}"))?,
+        amf: record.amf.as_deref().map_or(Ok(Subscriber::AMF), parse_amf)?,
         static_ipv4: record.ipv4,
         subscription: record.subscription,
         ..Subscriber::new(supi, k, opc)

@@ -22,16 +22,17 @@
 //! [`MAX_ERRORS`]. It never repeats a key in an error.
 
 mod csv;
+mod error;
 mod json;
 
 use crate::record::{Key, Subscriber};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::fmt;
-use std::io;
 use vireo_types::{PduSessionType, Supi};
 
 pub use csv::{CSV_COLUMNS, read_csv, write_csv};
+pub use error::{AmfError, FormatError, RecordError, RecordProblem, SessionTypeError};
 pub use json::{read_json, write_json};
 
 /// Maximum of errors reported for one file.
@@ -46,35 +47,6 @@ pub enum Keys {
     With,
 }
 
-/// Error of one record.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RecordError {
-    /// Position in the file: "line 7" or "record 3".
-    pub position: String,
-    /// Description of the error.
-    pub problem: String,
-}
-
-/// Reasons why a file is refused.
-#[derive(Debug, thiserror::Error)]
-pub enum FormatError {
-    /// Some records are invalid. No record is imported.
-    #[error("{}", list(.0))]
-    Records(Vec<RecordError>),
-    /// The file does not have the expected format.
-    #[error("{0}")]
-    File(String),
-    /// The file cannot be read or written.
-    #[error(transparent)]
-    Io(#[from] io::Error),
-}
-
-fn list(errors: &[RecordError]) -> String {
-    let lines: Vec<_> = errors.iter().map(|e| format!("{}: {}", e.position, e.problem)).collect();
-    let more = if errors.len() < MAX_ERRORS { "" } else { "\n(and perhaps more)" };
-    format!("nothing is imported, as these records are wrong:\n{}{more}", lines.join("\n"))
-}
-
 /// Records of an import, and the errors of invalid ones.
 #[derive(Default)]
 struct ImportBatch {
@@ -85,13 +57,13 @@ struct ImportBatch {
 
 impl ImportBatch {
     /// Adds a record or its error. Returns false at [`MAX_ERRORS`] errors.
-    fn take(&mut self, position: &'static str, number: u64, record: Result<Subscriber, String>) -> bool {
+    fn take(&mut self, position: &'static str, number: u64, record: Result<Subscriber, RecordProblem>) -> bool {
         let record = record.and_then(|r| match self.places.entry(r.supi) {
             Entry::Vacant(v) => {
                 v.insert(number);
                 Ok(r)
             }
-            Entry::Occupied(o) => Err(format!("IMSI {} is in {position} {} already", r.supi.reveal(), o.get())),
+            Entry::Occupied(o) => Err(RecordProblem::Duplicate { imsi: r.supi.reveal(), position, number: *o.get() }),
         });
         match record {
             Ok(record) => self.records.push(record),
@@ -106,8 +78,8 @@ impl ImportBatch {
 }
 
 /// Parses K and OPc from the fields of a record.
-fn keys(k: &str, opc: Option<&str>, op: Option<&str>) -> Result<(Key, Key), String> {
-    let key = |name: &str, text: &str| text.parse::<Key>().map_err(|e| format!("{name}: {e}"));
+fn keys(k: &str, opc: Option<&str>, op: Option<&str>) -> Result<(Key, Key), RecordProblem> {
+    let key = |field, text: &str| text.parse::<Key>().map_err(|error| RecordProblem::Key { field, error });
     let k = key("k", k)?;
     match (opc, op) {
         (Some(opc), None) => Ok((k, key("opc", opc)?)),
@@ -115,29 +87,29 @@ fn keys(k: &str, opc: Option<&str>, op: Option<&str>) -> Result<(Key, Key), Stri
             let opc = Key::opc_of(&k, &key("op", op)?);
             Ok((k, opc))
         }
-        (None, None) => Err("neither opc nor op is there".into()),
-        (Some(_), Some(_)) => Err("both opc and op are there: give one".into()),
+        (None, None) => Err(RecordProblem::NoOpc),
+        (Some(_), Some(_)) => Err(RecordProblem::OpcAndOp),
     }
 }
 
 /// Parses an AMF field of four hexadecimal digits. Refuses one without the separation bit, which 5G
 /// AKA needs (TS 33.501 6.1.3.2).
-pub fn parse_amf(text: &str) -> Result<[u8; 2], String> {
+pub fn parse_amf(text: &str) -> Result<[u8; 2], AmfError> {
     let mut amf = [0; 2];
-    hex::decode_to_slice(text, &mut amf).map_err(|_| format!("{text:?} is no AMF field: four hexadecimal digits"))?;
+    hex::decode_to_slice(text, &mut amf).map_err(|_| AmfError::Syntax(text.to_owned()))?;
     if amf[0] & 0x80 == 0 {
-        return Err(format!("{text:?} lacks the separation bit, which 5G needs: 8000 is usual"));
+        return Err(AmfError::SeparationBit(text.to_owned()));
     }
     Ok(amf)
 }
 
 /// Parses the name of a session type.
-pub fn parse_type(text: &str) -> Result<PduSessionType, String> {
+pub fn parse_type(text: &str) -> Result<PduSessionType, SessionTypeError> {
     match text.to_ascii_lowercase().as_str() {
         "ipv4" => Ok(PduSessionType::Ipv4),
         "ipv6" => Ok(PduSessionType::Ipv6),
         "ipv4v6" => Ok(PduSessionType::Ipv4v6),
-        _ => Err(format!("{text:?} is no session type: ipv4, ipv6 or ipv4v6")),
+        _ => Err(SessionTypeError(text.to_owned())),
     }
 }
 
@@ -159,20 +131,20 @@ impl fmt::Display for Amf {
 }
 
 /// Refuses records that no UE could use, in any format.
-fn check(record: Subscriber) -> Result<Subscriber, String> {
+fn check(record: Subscriber) -> Result<Subscriber, RecordProblem> {
     if record.subscription.slices.is_empty() {
-        return Err("the subscription has no slice".into());
+        return Err(RecordProblem::NoSlice);
     }
     for slice in &record.subscription.slices {
         if slice.snssai.sd.is_some_and(|sd| sd > 0xff_ffff) {
-            return Err("a slice differentiator has 24 bits".into());
+            return Err(RecordProblem::LongSliceDifferentiator);
         }
         for dnn in &slice.dnns {
             if dnn.types.is_empty() {
-                return Err(format!("data network {} has no session type", dnn.dnn));
+                return Err(RecordProblem::NoSessionType(dnn.dnn.clone()));
             }
             if !(1..=15).contains(&dnn.arp_priority) || dnn.five_qi == 0 {
-                return Err(format!("data network {}: five_qi is 1 to 255, arp_priority 1 to 15", dnn.dnn));
+                return Err(RecordProblem::Qos(dnn.dnn.clone()));
             }
         }
     }

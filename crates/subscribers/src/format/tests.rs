@@ -90,9 +90,9 @@ fn bad_lines_are_named_without_keys() {
         (13, "IMSI 999700000000001 is in line 2 already"),
         (14, "2 fields where the header has 10"),
     ];
-    let told: Vec<_> = errors.iter().map(|e| (e.position.as_str(), e.problem.as_str())).collect();
-    let places: Vec<_> = expected.iter().map(|(n, what)| (format!("line {n}"), *what)).collect();
-    assert_eq!(told, places.iter().map(|(p, w)| (p.as_str(), *w)).collect::<Vec<_>>());
+    let listed: Vec<_> = errors.iter().map(|e| (e.position.clone(), e.problem.to_string())).collect();
+    let places: Vec<_> = expected.iter().map(|(n, problem)| (format!("line {n}"), (*problem).to_owned())).collect();
+    assert_eq!(listed, places);
     assert!(!error.to_string().contains(&K[..8]), "{error}");
 }
 

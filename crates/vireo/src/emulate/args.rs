@@ -305,5 +305,6 @@ fn weight(text: &str) -> Result<(Activity, f64), String> {
     let (kind, weight) = text.split_once('=').unwrap_or((text, "1"));
     let number = weight.parse().ok().filter(|weight: &f64| weight.is_finite() && *weight >= 0.0);
     let weight = number.ok_or_else(|| format!("the weight {weight:?} of {kind} must be a number, 0 or more"))?;
-    Ok((kind.trim().parse()?, weight))
+    let activity = kind.trim().parse::<Activity>().map_err(|error| error.to_string())?;
+    Ok((activity, weight))
 }

@@ -1,0 +1,105 @@
+//! Reasons why a file or a record of an import is refused.
+
+use super::MAX_ERRORS;
+use crate::record::KeyError;
+use std::io;
+use vireo_types::{Dnn, DnnError, SupiError};
+
+/// Error of one record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecordError {
+    /// Position in the file: "line 7" or "record 3".
+    pub position: String,
+    pub problem: RecordProblem,
+}
+
+/// Reason why a record is refused. It never repeats a key.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RecordProblem {
+    /// An earlier record of the file has the same IMSI.
+    #[error("IMSI {imsi} is in {position} {number} already")]
+    Duplicate {
+        imsi: String,
+        /// "line" or "record".
+        position: &'static str,
+        /// Number of the earlier record.
+        number: u64,
+    },
+    #[error("{0} is empty")]
+    Empty(&'static str),
+    #[error("{0} is missing")]
+    Missing(&'static str),
+    #[error("imsi: {text:?}: {error}")]
+    Imsi { text: String, error: SupiError },
+    /// `field` is k, opc or op.
+    #[error("{field}: {error}")]
+    Key { field: &'static str, error: KeyError },
+    #[error("neither opc nor op is there")]
+    NoOpc,
+    #[error("both opc and op are there: give one")]
+    OpcAndOp,
+    #[error("amf: {0}")]
+    Amf(#[from] AmfError),
+    #[error("sd: {0:?} is no slice differentiator: six hexadecimal digits")]
+    SliceDifferentiator(String),
+    #[error("a slice differentiator has 24 bits")]
+    LongSliceDifferentiator,
+    #[error("{field}: {text:?} is out of range")]
+    Range { field: &'static str, text: String },
+    #[error("dnn: {text:?}: {error}")]
+    Dnn { text: String, error: DnnError },
+    #[error("types: {0}")]
+    SessionType(#[from] SessionTypeError),
+    #[error("ipv4: {0:?} is no IPv4 address")]
+    Ipv4(String),
+    #[error("the subscription has no slice")]
+    NoSlice,
+    #[error("data network {0} has no session type")]
+    NoSessionType(Dnn),
+    #[error("data network {0}: five_qi is 1 to 255, arp_priority 1 to 15")]
+    Qos(Dnn),
+    /// A CSV line has another number of fields than the header.
+    #[error("{found} fields where the header has {expected}")]
+    Fields { found: u64, expected: u64 },
+    /// A CSV line is not UTF-8.
+    #[error("this is no text")]
+    NotText,
+    /// The JSON value has not the fields of a record.
+    #[error("{0}")]
+    Json(String),
+}
+
+/// The text is no AMF field that 5G can use.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AmfError {
+    #[error("{0:?} is no AMF field: four hexadecimal digits")]
+    Syntax(String),
+    /// TS 33.501 6.1.3.2 requires the separation bit.
+    #[error("{0:?} lacks the separation bit, which 5G needs: 8000 is usual")]
+    SeparationBit(String),
+}
+
+/// The text names no session type.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is no session type: ipv4, ipv6 or ipv4v6")]
+pub struct SessionTypeError(pub String);
+
+/// Reasons why a file is refused.
+#[derive(Debug, thiserror::Error)]
+pub enum FormatError {
+    /// Some records are invalid. No record is imported.
+    #[error("{}", list(.0))]
+    Records(Vec<RecordError>),
+    /// The file does not have the expected format.
+    #[error("{0}")]
+    File(String),
+    /// The file cannot be read or written.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+fn list(errors: &[RecordError]) -> String {
+    let lines: Vec<_> = errors.iter().map(|e| format!("{}: {}", e.position, e.problem)).collect();
+    let more = if errors.len() < MAX_ERRORS { "" } else { "\n(and perhaps more)" };
+    format!("nothing is imported, as these records are wrong:\n{}{more}", lines.join("\n"))
+}
