@@ -57,7 +57,7 @@ impl Part {
     }
 
     /// Waits until the process has exited with an error.
-    fn fail(&mut self) {
+    fn wait_for_failure(&mut self) {
         let deadline = Instant::now() + WITHIN;
         while Instant::now() < deadline {
             if let Some(status) = self.process.try_wait().expect("it is ours") {
@@ -110,18 +110,18 @@ impl Part {
     }
 
     /// Returns the bytes of copies sent to other hosts.
-    fn copied(&self) -> f64 {
+    fn copied_bytes(&self) -> f64 {
         let metrics = self.request("/metrics").expect("it answers");
         let copies = metrics.lines().filter(|line| line.starts_with("vireo_replication_sent_bytes_total"));
         copies.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
     }
 
     /// Waits until a UPF's status satisfies a condition.
-    fn wait_until(&self, says: impl Fn(&Value) -> bool) {
+    fn wait_until(&self, expected: impl Fn(&Value) -> bool) {
         let deadline = Instant::now() + WITHIN;
         loop {
             let status = self.status().map(|status| status["upfs"][0].clone());
-            if status.as_ref().is_some_and(&says) {
+            if status.as_ref().is_some_and(&expected) {
                 return;
             }
             assert!(Instant::now() < deadline, "{status:?}\n{}", self.log());
@@ -208,7 +208,7 @@ fn pki(directory: &Path, words: &[&str]) {
 }
 
 /// Creates an authority, and a certificate for each role, named after it.
-fn certify(path: &Path) {
+fn issue_certificates(path: &Path) {
     let directory = path.join(PKI);
     pki(&directory, &["init"]);
     for role in ["controller", "balancer", "host", "smf"] {
@@ -250,7 +250,7 @@ impl Cluster {
             // A separate network of the test.
             Setting::Apart => "insecure = true\n".to_owned(),
             Setting::Members => {
-                certify(path);
+                issue_certificates(path);
                 // For a host; the others get theirs later.
                 let file = |name: &str| path.join(PKI).join(name);
                 let [certificate, key, authorities] = ["host.pem", "host.key", "ca.pem"].map(file);
@@ -298,7 +298,7 @@ impl Cluster {
                 variables.push(("VIREO_N2__ADDRESSES", format!("[\"{address}\"]")));
             }
             let start = || start(path, &format!("balancer-{n}"), "balancer", &variables);
-            let mut part = match elsewhere {
+            let mut part = match isolated {
                 // Another thread enters its network.
                 Some(space) => thread::scope(|scope| {
                     let started = scope.spawn(|| {
@@ -323,16 +323,16 @@ impl Cluster {
     }
 
     /// Returns the balancer that owns N4.
-    fn holder(&self) -> usize {
+    fn n4_balancer(&self) -> usize {
         let status = self.controller.status().expect("it answers");
         let holds = |balancer: &&Value| balancer["holds_n4"] == true;
-        let holder = status["balancers"].as_array().and_then(|all| all.iter().find(holds)).expect("one does");
-        let is_it = |part: &Part| part.fabric.is_some_and(|fabric| holder["address"] == fabric.to_string());
+        let n4_balancer = status["balancers"].as_array().and_then(|all| all.iter().find(holds)).expect("one does");
+        let is_it = |part: &Part| part.fabric.is_some_and(|fabric| n4_balancer["address"] == fabric.to_string());
         self.balancers.iter().position(is_it).expect("it is one of ours")
     }
 
     /// Registers UEs through a balancer and deregisters them.
-    fn serves(&mut self, balancer: usize) {
+    fn assert_serves(&mut self, balancer: usize) {
         let first = 999_700_000_000_001 + self.runs * UES;
         self.runs += 1;
         let udp = self.balancers[balancer].udp.to_string();
@@ -342,14 +342,14 @@ impl Cluster {
             .args(["--scenario", "register", "--ues", &ues, "--imsi", &first, "--k", K, "--opc", OPC])
             .output()
             .expect("vireo emulate runs");
-        let said = [emulated.stdout, emulated.stderr].concat();
-        let said = String::from_utf8_lossy(&said);
-        assert!(emulated.status.success(), "{said}\n{}", self.logs());
+        let output = [emulated.stdout, emulated.stderr].concat();
+        let output = String::from_utf8_lossy(&output);
+        assert!(emulated.status.success(), "{output}\n{}", self.logs());
     }
 
     /// Checks that a living RAN node keeps its identity at all balancers, and that a dead one loses
     /// it at all hosts.
-    fn guards_identities(&self) {
+    fn assert_identities_guarded(&self) {
         let [one, two] = [0, 1].map(|balancer: usize| self.balancers[balancer].udp);
         let mut first = RanNode::set_up(2, one);
         let mut second = RanNode::connect(3, two);
@@ -358,15 +358,15 @@ impl Cluster {
             first.poll();
         }
         assert_eq!(second.answer(), NG_SETUP_FAILURE);
-        self.knows_gnb_at("127.0.0.2");
+        self.wait_for_gnb_at("127.0.0.2");
         // From here on the node is silent.
         assert_eq!(second.request(&golden("NGSetupRequest")), NG_SETUP_RESPONSE, "{}", self.logs());
-        self.knows_gnb_at("127.0.0.3");
-        first.until("its end", |node| node.down.is_some());
+        self.wait_for_gnb_at("127.0.0.3");
+        first.wait_until("its end", |node| node.down.is_some());
     }
 
     /// Waits until every host knows one gNB, at this address.
-    fn knows_gnb_at(&self, address: &str) {
+    fn wait_for_gnb_at(&self, address: &str) {
         let deadline = Instant::now() + WITHIN;
         let known = |host: &Part| {
             let gnbs = host.request("/status?limit=9")?;
@@ -382,18 +382,18 @@ impl Cluster {
 
     /// Checks that a host with a certificate of another authority or role, or with none, cannot
     /// join. A host without a key does not start.
-    fn keeps_strangers_out(&self) {
+    fn assert_strangers_refused(&self) {
         let path = self.directory.path();
-        let elsewhere = path.join("elsewhere");
-        pki(&elsewhere, &["init"]);
-        pki(&elsewhere, &["issue", "--role", "host", "--name", "stranger"]);
+        let other_authority = path.join("elsewhere");
+        pki(&other_authority, &["init"]);
+        pki(&other_authority, &["issue", "--role", "host", "--name", "stranger"]);
         let text = |path: &Path| path.to_str().expect("UTF-8").to_owned();
-        let shows = |certificate: &Path, key: &Path| {
+        let with_files = |certificate: &Path, key: &Path| {
             let names = ["VIREO_CLUSTER__TLS__CERTIFICATE", "VIREO_CLUSTER__TLS__KEY"];
             [(names[0], text(certificate)), (names[1], text(key))]
         };
-        let strange = shows(&elsewhere.join("stranger.pem"), &elsewhere.join("stranger.key"));
-        let stolen = shows(&path.join(PKI).join("smf.pem"), &path.join(PKI).join("smf.key"));
+        let strange = with_files(&other_authority.join("stranger.pem"), &other_authority.join("stranger.key"));
+        let stolen = with_files(&path.join(PKI).join("smf.pem"), &path.join(PKI).join("smf.key"));
         let plain = ["CERTIFICATE", "KEY", "AUTHORITIES"].map(|file| format!("VIREO_CLUSTER__TLS__{file}"));
         let plain = plain.each_ref().map(|name| (name.as_str(), String::new()));
         let keyless = [("VIREO_CLUSTER__TLS__KEY", text(&path.join("nothing.pem")))];
@@ -406,10 +406,10 @@ impl Cluster {
             (&open, "cluster.tls: other machines may reach 0.0.0.0:0, and nothing secures it"),
             (&keyless, "cluster.tls.key: "),
         ];
-        for (variables, says) in hosts {
+        for (variables, expected) in hosts {
             let mut host = start(path, "stranger", "host", variables);
-            host.fail();
-            assert!(host.log().contains(says), "{says}\n{}", host.log());
+            host.wait_for_failure();
+            assert!(host.log().contains(expected), "{expected}\n{}", host.log());
         }
         let log = self.controller.log();
         assert_eq!(log.matches("somebody is not talked to over the fabric").count(), 1, "once for an address\n{log}");
@@ -420,12 +420,12 @@ impl Cluster {
     /// process has the number.
     fn drain(&mut self, host: u16) {
         let api = format!("http://{}", self.controller.api);
-        let asked = Command::new(VIREO)
+        let drained = Command::new(VIREO)
             .args(["cluster", "--api", &api, "drain", &host.to_string(), "--token-file"])
             .arg(self.directory.path().join("api.token"))
             .output();
-        let asked = asked.expect("vireo cluster runs");
-        assert!(asked.status.success(), "{}", String::from_utf8_lossy(&asked.stderr));
+        let drained = drained.expect("vireo cluster runs");
+        assert!(drained.status.success(), "{}", String::from_utf8_lossy(&drained.stderr));
         let deadline = Instant::now() + WITHIN;
         loop {
             let ended = self.hosts.iter_mut().position(|host| host.process.try_wait().expect("it is ours").is_some());
@@ -448,33 +448,33 @@ impl Cluster {
 fn ues_are_served_without_controller() {
     let mut cluster = Cluster::start(Setting::Members, None);
     let epoch = cluster.balancers.iter().map(|balancer| balancer.wait_for(2, 2)).max();
-    cluster.serves(0);
-    cluster.serves(1);
-    cluster.guards_identities();
-    cluster.keeps_strangers_out();
-    assert!(cluster.hosts.iter().map(Part::copied).sum::<f64>() > 0.0);
+    cluster.assert_serves(0);
+    cluster.assert_serves(1);
+    cluster.assert_identities_guarded();
+    cluster.assert_strangers_refused();
+    assert!(cluster.hosts.iter().map(Part::copied_bytes).sum::<f64>() > 0.0);
 
     cluster.controller.kill();
-    cluster.serves(0);
-    cluster.serves(1);
+    cluster.assert_serves(0);
+    cluster.assert_serves(1);
     cluster.controller = start(cluster.directory.path(), "controller", "controller", &[]);
     assert_eq!(Some(cluster.controller.wait_for(2, 2)), epoch, "it has learnt what there is, and nothing has changed");
 
     // A host joins; a drained one migrates its UEs to the others and exits.
     cluster.hosts.push(start(cluster.directory.path(), "host-2", "host", &[]));
     cluster.balancers[1].wait_for(3, 2);
-    cluster.serves(0);
+    cluster.assert_serves(0);
     cluster.drain(0);
     cluster.balancers[1].wait_for(2, 2);
-    cluster.serves(1);
+    cluster.assert_serves(1);
 
     cluster.balancers[0].kill();
     cluster.balancers[1].wait_for(2, 1);
-    cluster.serves(1);
+    cluster.assert_serves(1);
 
     cluster.hosts[0].kill();
     cluster.balancers[1].wait_for(1, 1);
-    cluster.serves(1);
+    cluster.assert_serves(1);
 }
 
 #[test]
@@ -488,8 +488,8 @@ fn sessions_survive_loss_of_n4_balancer() {
     let upf = cluster.start_upf();
     cluster.controller.wait_for(2, 2);
     upf.wait_until(|upf| upf["associated"] == true);
-    let holder = cluster.holder();
-    let other = &cluster.balancers[1 - holder];
+    let n4_balancer = cluster.n4_balancer();
+    let other = &cluster.balancers[1 - n4_balancer];
     // UEs use the remaining balancer; throughout, their PFCP requests need the other one.
     let report = cluster.directory.path().join("report");
     let load = "emulate --core 127.0.0.1 --sctp userspace-udp --load service-request=1,session=1 --rate 100 --duration 2s \
@@ -503,20 +503,20 @@ fn sessions_survive_loss_of_n4_balancer() {
     upf.wait_until(|upf| upf["sessions"].as_u64() >= Some(UES));
     thread::sleep(Duration::from_millis(500));
     // The stopped balancer neither forwards nor answers the last requests.
-    cluster.balancers[holder].stop();
+    cluster.balancers[n4_balancer].stop();
     thread::sleep(Duration::from_millis(100));
-    cluster.balancers[holder].kill();
+    cluster.balancers[n4_balancer].kill();
     let status = emulator.wait().expect("it is ours");
     let report = fs::read_to_string(&report).unwrap_or_default();
     assert!(status.success(), "{report}\n{}\n{}", upf.log(), cluster.logs());
     // No session exists twice, and sessions released after the takeover are gone.
     upf.wait_until(|upf| upf["sessions"] == UES);
-    let log = cluster.balancers[1 - holder].log();
+    let log = cluster.balancers[1 - n4_balancer].log();
     assert!(log.contains("talks to the UPFs from now on takes_over=true"), "{log}");
     assert!(!log.contains("a UPF has restarted"), "{log}");
-    assert!(cluster.hosts.iter().all(|host| host.copied() == 0.0), "the slice wants no copies");
-    let asked_again = |host: &Part| host.log().contains("had not answered are asked again");
-    assert!(cluster.hosts.iter().any(asked_again), "{}", cluster.logs());
+    assert!(cluster.hosts.iter().all(|host| host.copied_bytes() == 0.0), "the slice wants no copies");
+    let resends_pfcp = |host: &Part| host.log().contains("had not answered are asked again");
+    assert!(cluster.hosts.iter().any(resends_pfcp), "{}", cluster.logs());
 }
 
 #[test]
@@ -561,7 +561,7 @@ fn ues_continue_when_balancer_is_isolated() {
     // When the balancer reaches the other members again, it learns that they have continued without
     // it.
     space.run("ip link set fabric up");
-    cluster.balancers[0].fail();
+    cluster.balancers[0].wait_for_failure();
 }
 
 /// Cluster whose only balancer is also its controller.

@@ -32,7 +32,7 @@ const VALUES: [&str; 12] = [
     "\"\\u0000\"",
 ];
 
-fn changed(state: &mut u64) -> String {
+fn mutated(state: &mut u64) -> String {
     let mut lines: Vec<String> = REFERENCE.lines().filter(|l| !l.starts_with('#')).map(str::to_owned).collect();
     for _ in 0..=next(state) % 3 {
         let at = next(state) % lines.len();
@@ -63,16 +63,16 @@ fn no_configuration_makes_the_reader_panic() {
     let file = directory.path().join("vireo.toml");
     let (mut state, mut refused) = (0x5649_5245_4f00_0004, 0);
     for _ in 0..FILES {
-        let text = changed(&mut state);
+        let text = mutated(&mut state);
         std::fs::write(&file, &text).expect("a file");
         let check = Command::new(env!("CARGO_BIN_EXE_vireo")).args(["config", "check", "--config"]).arg(&file).output();
         let check = check.expect("vireo runs");
-        let said = String::from_utf8_lossy(&check.stderr).into_owned();
-        assert!(matches!(check.status.code(), Some(0 | 1)), "{:?}: {said}\n{text}", check.status);
-        assert!(!said.contains("panicked"), "{said}\n{text}");
+        let errors = String::from_utf8_lossy(&check.stderr).into_owned();
+        assert!(matches!(check.status.code(), Some(0 | 1)), "{:?}: {errors}\n{text}", check.status);
+        assert!(!errors.contains("panicked"), "{errors}\n{text}");
         if check.status.code() == Some(1) {
             refused += 1;
-            assert!(said.contains("vireo.toml"), "the error names no file: {said}\n{text}");
+            assert!(errors.contains("vireo.toml"), "the error names no file: {errors}\n{text}");
         }
     }
     assert!(refused > FILES / 4 && refused < FILES, "{refused} of {FILES} files were refused");

@@ -367,7 +367,7 @@ fn nothing_remains_after_it_is_killed() {
 /// AMF, SMF and UPF as separate processes over the SBI with TLS, and PFCP. The demo itself fails if
 /// the SMF has a session after all UEs have gone. The witnesses read plain text.
 #[test]
-fn every_ue_succeeds_in_a_service_based_chain() {
+fn every_ue_succeeds_in_sba_mode() {
     let Some(report) = report_of(40, &["--chain", "sba", "--tls"]) else { return };
     assert_eq!(report["lost"], 0, "{report}");
 }
@@ -393,7 +393,7 @@ fn sba_n2_handover_succeeds_for_every_ue() {
 /// Network functions with certificates for another name connect to no peer, and log the reason.
 /// Without a certificate none starts.
 #[test]
-fn sba_process_with_bad_certificate_says_so() {
+fn sba_process_with_bad_certificate_fails() {
     // The lab has a private /tmp.
     let directory = tempfile::tempdir_in("/var/tmp").unwrap();
     let [amf, smf] = ["amf", "smf"].map(|role| format!("vireo://{NAME}/{role}"));
@@ -412,15 +412,15 @@ fn sba_process_with_bad_certificate_says_so() {
     if refused(&output.stderr) {
         return;
     }
-    let said = std::fs::read_to_string(&log).unwrap();
-    assert!(!output.status.success(), "{said}");
-    assert!(said.contains("its certificate is of none of sbi.tls.authorities"), "{said}");
+    let text = std::fs::read_to_string(&log).unwrap();
+    assert!(!output.status.success(), "{text}");
+    assert!(text.contains("its certificate is of none of sbi.tls.authorities"), "{text}");
     // Only an SMF's certificate, with which an AMF does not start.
-    let said = String::from_utf8_lossy(&run(&other.certificate, &other.key).stderr).into_owned();
-    assert!(said.contains("is for smf in cluster") && said.contains("this process is amf"), "{said}");
+    let text = String::from_utf8_lossy(&run(&other.certificate, &other.key).stderr).into_owned();
+    assert!(text.contains("is for smf in cluster") && text.contains("this process is amf"), "{text}");
     let output = run(&directory.path().join("nowhere"), &key);
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(!output.status.success() && said.contains("sbi.tls.certificate: "), "{said}");
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && text.contains("sbi.tls.certificate: "), "{text}");
 }
 
 /// 4n database messages for a chain of n network functions (seed 3). At the SMF, n = 1: a read and

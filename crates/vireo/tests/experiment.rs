@@ -20,11 +20,11 @@ impl Quick {
     /// Runs the experiment alone; `None` if the machine does not permit it.
     fn run(name: &str) -> Option<Self> {
         let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-        Quick::beside(name)
+        Quick::run_concurrently(name)
     }
 
     /// Runs the experiment beside others: simulations are not measurements.
-    fn beside(name: &str) -> Option<Self> {
+    fn run_concurrently(name: &str) -> Option<Self> {
         let directory = tempfile::tempdir().unwrap();
         let mut command = Command::new(VIREO);
         command.args(["experiment", name, "--quick", "--out"]).arg(directory.path().join("results"));
@@ -247,7 +247,7 @@ fn simulated_experiments_are_reproducible() {
         ("mmlite-fig10d", "parts.svg", "late procedures, ours"),
         ("mmlite-fig11", "pareto-1.svg", "hosts, Pareto 1, load for 3, ours"),
     ] {
-        let [one, other] = [(); 2].map(|()| Quick::beside(name).expect("it needs nothing"));
+        let [one, other] = [(); 2].map(|()| Quick::run_concurrently(name).expect("it needs nothing"));
         let summary = one.summary();
         assert_eq!((summary.experiment.as_str(), summary.quick), (name, true));
         assert_eq!(summary.figures, other.summary().figures, "{name}");

@@ -35,7 +35,7 @@ fn run(target: &Target, input: &[u8]) {
     }
 }
 
-fn changed(seeds: &[Vec<u8>], sequence: &mut Sequence) -> Vec<u8> {
+fn mutated(seeds: &[Vec<u8>], sequence: &mut Sequence) -> Vec<u8> {
     let mut input = seeds[sequence.below(seeds.len())].clone();
     for _ in 0..=sequence.below(3) {
         let at = sequence.below(input.len());
@@ -106,7 +106,7 @@ fn replay(name: &str) {
         run(target, seed);
     }
     let mut sequence = Sequence(0x5649_5245_4f00_0001);
-    (0..INPUTS).for_each(|_| run(target, &changed(&seeds, &mut sequence)));
+    (0..INPUTS).for_each(|_| run(target, &mutated(&seeds, &mut sequence)));
 }
 
 /// Seeds are useful only if they are accepted completely.

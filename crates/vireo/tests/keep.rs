@@ -134,7 +134,7 @@ impl World {
     }
 
     /// Waits until the core has these numbers of registered UEs, connected UEs and sessions.
-    fn wait(&self, emulator: &mut Child, wanted: [u64; 3]) -> Value {
+    fn wait_for_counts(&self, emulator: &mut Child, wanted: [u64; 3]) -> Value {
         let deadline = Instant::now() + WITHIN;
         loop {
             let status = self.status().unwrap_or_default();
@@ -182,7 +182,7 @@ fn check_continuation(world: &World, calls: bool, idle: Duration) {
     );
     let report = File::create(world.path().join("emulator")).unwrap();
     let mut emulator = world.ran.start_logged(Command::new(VIREO).args(line.split(' ')), report);
-    let status = world.wait(&mut emulator, [UES, 0, UES]);
+    let status = world.wait_for_counts(&mut emulator, [UES, 0, UES]);
     let mut addresses: Vec<String> = addresses(&status);
     if world.redis().exists() {
         // The core does not list UEs in a database: they have the first addresses of the pool.
@@ -192,7 +192,7 @@ fn check_continuation(world: &World, calls: bool, idle: Duration) {
     }
     kill(core);
     let _core = world.start();
-    world.wait(&mut emulator, [UES, 0, UES]);
+    world.wait_for_counts(&mut emulator, [UES, 0, UES]);
     let log = world.log();
     assert!(log.contains(&format!("contexts of the last run resumed ues={UES} sessions={UES}")), "{log}");
     let deadline = Instant::now() + WITHIN;
@@ -208,9 +208,9 @@ fn check_continuation(world: &World, calls: bool, idle: Duration) {
     for address in addresses.iter().filter(|_| calls) {
         world.dn.run_words(&["bash", "-c", &format!("echo > /dev/udp/{address}/9")]);
     }
-    world.wait(&mut emulator, [0, 0, 0]);
-    let said = || fs::read_to_string(world.path().join("emulator")).unwrap();
-    assert!(emulator.wait().unwrap().success(), "{}\n{}", said(), world.log());
+    world.wait_for_counts(&mut emulator, [0, 0, 0]);
+    let output = || fs::read_to_string(world.path().join("emulator")).unwrap();
+    assert!(emulator.wait().unwrap().success(), "{}\n{}", output(), world.log());
     let metrics = world.core.output(Command::new("curl").args(["-s", &format!("{API}/metrics")]));
     let metrics = String::from_utf8(metrics.stdout).unwrap();
     let succeeded = |procedure: &str| {
@@ -238,7 +238,7 @@ fn addresses(status: &Value) -> Vec<String> {
 }
 
 #[test]
-fn killed_core_goes_on_with_its_ues() {
+fn killed_core_keeps_its_ues() {
     match World::new("[upf]\nn3 = [\"192.168.127.1\"]\n") {
         Some(world) => {
             check_continuation(&world, false, Duration::from_secs(20));
@@ -249,7 +249,7 @@ fn killed_core_goes_on_with_its_ues() {
 }
 
 #[test]
-fn killed_core_goes_on_with_a_upf_beside_it() {
+fn killed_core_with_upf_keeps_its_ues() {
     let tables =
         "[n4]\nlisten = \"127.0.0.1:8805\"\n[upf]\nenabled = false\n[[external-upf]]\nn4 = \"127.0.0.2:8805\"\n";
     let Some(world) = World::new(tables) else {
@@ -265,7 +265,7 @@ fn killed_core_goes_on_with_a_upf_beside_it() {
 
 /// The same with contexts in Redis. A core without the record key does not change them.
 #[test]
-fn killed_core_goes_on_from_redis() {
+fn killed_core_resumes_from_redis() {
     let Some(mut world) = World::new("[upf]\nn3 = [\"192.168.127.1\"]\n") else {
         return eprintln!("skipped: only root may make network namespaces here");
     };

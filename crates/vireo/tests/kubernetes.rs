@@ -22,19 +22,20 @@ fn objects(name: &str) -> Vec<Value> {
     objects.map(|object| Value::deserialize(object).unwrap_or_else(|error| panic!("{name}: {error}"))).collect()
 }
 
-fn find<'a>(objects: &'a [Value], kind: &str, name: &str) -> &'a Value {
+fn find_object<'a>(objects: &'a [Value], kind: &str, name: &str) -> &'a Value {
     let is_it = |object: &&Value| object["kind"] == kind && object["metadata"]["name"] == name;
     objects.iter().find(is_it).unwrap_or_else(|| panic!("there is no {kind} {name}"))
 }
 
 /// Returns the pod of a workload.
-fn pod(workload: &Value) -> &Value {
+fn pod_spec(workload: &Value) -> &Value {
     &workload["spec"]["template"]["spec"]
 }
 
 /// Returns the secret with a pod's certificate.
-fn secret(pod: &Value) -> &str {
-    let (mounts, volumes) = (&pod["containers"][0]["volumeMounts"], pod["volumes"].as_array().expect("volumes"));
+fn secret(pod_spec: &Value) -> &str {
+    let (mounts, volumes) =
+        (&pod_spec["containers"][0]["volumeMounts"], pod_spec["volumes"].as_array().expect("volumes"));
     assert_eq!(mounts[1]["mountPath"], "/etc/vireo-tls");
     let secrets: Vec<&Value> = volumes.iter().filter(|volume| !volume["secret"].is_null()).collect();
     let [secret] = secrets[..] else { panic!("{volumes:?}") };
@@ -44,14 +45,14 @@ fn secret(pod: &Value) -> &str {
 
 /// Returns the role that a pod runs with the example's configuration, and the names of its
 /// variables.
-fn role(pod: &Value) -> (&str, Vec<&str>) {
-    let container = &pod["containers"][0];
+fn role(pod_spec: &Value) -> (&str, Vec<&str>) {
+    let container = &pod_spec["containers"][0];
     let command: Vec<&str> =
         container["command"].as_array().expect("a command").iter().filter_map(Value::as_str).collect();
     let ["vireo", role, "--config", "/etc/vireo/vireo.toml"] = command[..] else { panic!("{command:?}") };
     assert_eq!(container["volumeMounts"][0]["mountPath"], "/etc/vireo");
-    assert_eq!(pod["volumes"][0]["configMap"]["name"], "vireo");
-    assert_eq!(secret(pod), format!("vireo-{role}"), "each has the certificate of its role, and no other");
+    assert_eq!(pod_spec["volumes"][0]["configMap"]["name"], "vireo");
+    assert_eq!(secret(pod_spec), format!("vireo-{role}"), "each has the certificate of its role, and no other");
     let variables =
         container["env"].as_array().expect("variables").iter().filter_map(|variable| variable["name"].as_str());
     (role, variables.filter(|name| name.starts_with("VIREO_")).collect())
@@ -63,29 +64,29 @@ fn manifests_configure_one_valid_cluster() {
     for object in objects.iter().chain(&job) {
         assert!(object["apiVersion"].is_string() && object["kind"].is_string(), "{object}");
     }
-    let controller = find(&objects, "Deployment", "vireo-controller");
-    assert_eq!(role(pod(controller)), ("controller", vec!["VIREO_CLUSTER__CONTROLLER"]));
+    let controller = find_object(&objects, "Deployment", "vireo-controller");
+    assert_eq!(role(pod_spec(controller)), ("controller", vec!["VIREO_CLUSTER__CONTROLLER"]));
     assert_eq!(
         (&controller["spec"]["replicas"], &controller["spec"]["strategy"]["type"]),
         (&1.into(), &"Recreate".into())
     );
     // The controller runs the script from there.
-    assert_eq!(pod(controller)["volumes"][0]["configMap"]["defaultMode"], 0o755);
-    let balancer = pod(find(&objects, "DaemonSet", "vireo-balancer"));
+    assert_eq!(pod_spec(controller)["volumes"][0]["configMap"]["defaultMode"], 0o755);
+    let balancer = pod_spec(find_object(&objects, "DaemonSet", "vireo-balancer"));
     assert_eq!(
         role(balancer),
         ("balancer", vec!["VIREO_N2__ADDRESSES", "VIREO_N4__LISTEN", "VIREO_CLUSTER__BALANCER"])
     );
     assert_eq!(balancer["hostNetwork"], true);
     let [job] = &job[..] else { panic!("one job") };
-    assert_eq!(role(pod(job)), ("host", vec!["VIREO_CLUSTER__LISTEN"]));
+    assert_eq!(role(pod_spec(job)), ("host", vec!["VIREO_CLUSTER__LISTEN"]));
     // Kubernetes must not restart a host that has left or failed without the controller.
     assert_eq!(
-        (&job["kind"], &pod(job)["restartPolicy"], &job["spec"]["backoffLimit"]),
+        (&job["kind"], &pod_spec(job)["restartPolicy"], &job["spec"]["backoffLimit"]),
         (&"Job".into(), &"Never".into(), &0.into())
     );
     assert!(job["metadata"]["name"].is_null() && job["metadata"]["generateName"] == "vireo-host-");
-    assert!(pod(job)["terminationGracePeriodSeconds"].as_u64() > Some(10), "it leaves in good order");
+    assert!(pod_spec(job)["terminationGracePeriodSeconds"].as_u64() > Some(10), "it leaves in good order");
 
     // By the commands of vireo.yaml; a secret names the files tls.crt and tls.key.
     let directory = tempfile::tempdir().expect("a directory");
@@ -116,7 +117,7 @@ fn manifests_configure_one_valid_cluster() {
         ("VIREO_CLUSTER__BALANCER", "192.0.2.1:7770"),
     ]);
     let config: toml::Table = fs::read_to_string(example("vireo.toml")).expect("it is there").parse().expect("TOML");
-    let service = &find(&objects, "Service", "vireo-controller")["spec"];
+    let service = &find_object(&objects, "Service", "vireo-controller")["spec"];
     let found = format!("{}:{}", service["clusterIP"].as_str().unwrap_or_default(), service["ports"][0]["port"]);
     assert_eq!(config["cluster"]["controller"].as_str(), Some(found.as_str()), "members find the service");
     let tls =
@@ -163,7 +164,7 @@ fn missing_host_is_requested_once() {
 
     // The role permits the script's requests and nothing more. The counted pods are those of the
     // jobs.
-    let rules = find(&objects("vireo.yaml"), "Role", "vireo-controller")["rules"].clone();
+    let rules = find_object(&objects("vireo.yaml"), "Role", "vireo-controller")["rules"].clone();
     let may: Vec<(&Value, &Value)> =
         rules.as_array().expect("rules").iter().map(|r| (&r["resources"], &r["verbs"])).collect();
     assert_eq!(

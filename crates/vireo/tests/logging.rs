@@ -16,7 +16,7 @@ use std::time::Instant;
 const FLOOD: u64 = 50_000;
 
 /// Returns a full pipe.
-fn full() -> (PipeReader, OwnedFd) {
+fn full_pipe() -> (PipeReader, OwnedFd) {
     let (reader, writer) = std::io::pipe().expect("a pipe");
     let writer = OwnedFd::from(writer);
     let flags = rustix::fs::fcntl_getfl(&writer).expect("its flags");
@@ -29,7 +29,7 @@ fn full() -> (PipeReader, OwnedFd) {
 #[test]
 fn full_standard_error_stops_no_core() {
     let directory = tempfile::tempdir().expect("a directory");
-    let (reader, writer) = full();
+    let (reader, writer) = full_pipe();
     let mut core = Core::start(directory.path(), ("", "level = \"trace\"\nlimit = false"), writer);
     core.wait();
     assert_eq!(core.end().code(), Some(0), "it ends though its last lines do not leave");

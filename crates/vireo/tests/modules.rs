@@ -75,7 +75,7 @@ impl World {
     }
 }
 
-fn through(driver: &str) {
+fn check_driver(driver: &str) {
     let Some(world) = World::new() else {
         eprintln!("skipped: only root may make network namespaces here");
         return;
@@ -127,17 +127,17 @@ fn through(driver: &str) {
 
 #[test]
 fn sessions_take_turns_among_modules_of_xdp() {
-    through("xdp");
+    check_driver("xdp");
 }
 
 #[test]
 fn af_packet_modules_take_sessions_in_turn() {
-    through("af-packet");
+    check_driver("af-packet");
 }
 
 #[test]
 fn sessions_take_turns_among_modules_of_af_xdp() {
-    through("af-xdp");
+    check_driver("af-xdp");
 }
 
 /// Virtual links have no address filters, and there is no silent fallback.
@@ -149,7 +149,7 @@ fn unsupported_nic_filter_is_named() {
     };
     let directory = tempfile::tempdir().unwrap();
     let config = directory.path().join("upf.toml");
-    for (queues, says) in [(1, "n3 receives by one queue"), (2, "n3 takes no filters of address ranges")] {
+    for (queues, expected) in [(1, "n3 receives by one queue"), (2, "n3 takes no filters of address ranges")] {
         let many = format!("numrxqueues {queues} numtxqueues {queues}");
         space.run(&format!("ip link add n3 {many} type veth peer name far {many}"));
         space.run("ip address add 192.168.127.1/24 dev n3");
@@ -158,7 +158,7 @@ fn unsupported_nic_filter_is_named() {
         std::fs::write(&config, text).unwrap();
         let output = space.output(Command::new(VIREO).args(["upf", "--config"]).arg(&config));
         let errors = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.code() == Some(1) && errors.contains(says), "{errors}");
+        assert!(output.status.code() == Some(1) && errors.contains(expected), "{errors}");
         space.run("ip link delete n3");
     }
 }

@@ -16,13 +16,13 @@ impl Pki {
         command.args(words).current_dir(self.path()).env_clear().output().expect("vireo runs")
     }
 
-    fn good(&self, words: &[&str]) -> String {
+    fn run_ok(&self, words: &[&str]) -> String {
         let output = self.vireo(words);
         assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).expect("text")
     }
 
-    fn bad(&self, code: i32, words: &[&str]) -> String {
+    fn run_failing(&self, code: i32, words: &[&str]) -> String {
         let output = self.vireo(words);
         let error = String::from_utf8(output.stderr).expect("text");
         assert_eq!(output.status.code(), Some(code), "{words:?}: {error}");
@@ -44,21 +44,22 @@ impl Pki {
 #[test]
 fn certificates_are_issued_by_role() {
     let pki = Pki(tempfile::tempdir().unwrap());
-    let error = pki.bad(1, &["pki", "issue", "--role", "host", "--name", "host-1"]);
+    let error = pki.run_failing(1, &["pki", "issue", "--role", "host", "--name", "host-1"]);
     assert!(error.contains("make an authority with `vireo pki init`"), "{error}");
-    pki.good(&["pki", "init"]);
+    pki.run_ok(&["pki", "init"]);
     assert_eq!((pki.mode("pki"), pki.mode("pki/ca.key"), pki.mode("pki/ca.pem")), (0o700, 0o600, 0o644));
-    assert!(pki.bad(1, &["pki", "init"]).contains("an authority is there already"));
+    assert!(pki.run_failing(1, &["pki", "init"]).contains("an authority is there already"));
 
-    let line = pki.good(&["pki", "issue", "--role", "host", "--role", "amf", "--name", "host-1", "--cluster", "north"]);
+    let line =
+        pki.run_ok(&["pki", "issue", "--role", "host", "--role", "amf", "--name", "host-1", "--cluster", "north"]);
     assert_eq!(pki.mode("pki/host-1.key"), 0o600);
     // The configuration accepts the printed lines, and members check the roles by them.
     std::fs::write(pki.path().join("vireo.toml"), format!("[cluster]\n{line}\n[sbi]\n{line}")).unwrap();
-    assert_eq!(pki.good(&["config", "check"]), "the configuration is right\n");
-    let error = pki.bad(1, &["pki", "issue", "--role", "smf", "--name", "host-1"]);
+    assert_eq!(pki.run_ok(&["config", "check"]), "the configuration is right\n");
+    let error = pki.run_failing(1, &["pki", "issue", "--role", "smf", "--name", "host-1"]);
     assert!(error.contains("pki/host-1.key is there already: give --replace"), "{error}");
-    pki.good(&["pki", "issue", "--role", "smf", "--name", "host-1", "--replace"]);
-    let line = pki.good(&["pki", "issue", "--name", "etcd", "--address", "192.0.2.21", "--address", "etcd.example"]);
+    pki.run_ok(&["pki", "issue", "--role", "smf", "--name", "host-1", "--replace"]);
+    let line = pki.run_ok(&["pki", "issue", "--name", "etcd", "--address", "192.0.2.21", "--address", "etcd.example"]);
     assert_eq!(line, "certificate pki/etcd.pem, key pki/etcd.key, authorities pki/ca.pem\n", "it is no member");
     for wrong in [
         &["pki", "issue", "--name", "x"][..],
@@ -66,17 +67,20 @@ fn certificates_are_issued_by_role() {
         &["pki", "issue", "--role", "host", "--name", "../x"],
         &["pki", "issue", "--role", "host", "--name", "x", "--days", "0"],
     ] {
-        pki.bad(2, wrong);
+        pki.run_failing(2, wrong);
     }
-    assert!(pki.bad(1, &["pki", "issue", "--role", "host", "--name", "ca", "--replace"]).contains("--name ca"));
+    assert!(pki.run_failing(1, &["pki", "issue", "--role", "host", "--name", "ca", "--replace"]).contains("--name ca"));
     // A key that other users may read, and one of another authority.
     let key = pki.path().join("pki/ca.key");
     std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o640)).unwrap();
-    assert!(pki.bad(1, &["pki", "issue", "--role", "host", "--name", "y"]).contains("chmod 600"));
+    assert!(pki.run_failing(1, &["pki", "issue", "--role", "host", "--name", "y"]).contains("chmod 600"));
     std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o600)).unwrap();
-    pki.good(&["pki", "init", "--directory", "other"]);
+    pki.run_ok(&["pki", "init", "--directory", "other"]);
     std::fs::copy(pki.path().join("other/ca.pem"), pki.path().join("pki/ca.pem")).unwrap();
-    assert!(pki.bad(1, &["pki", "issue", "--role", "host", "--name", "y"]).contains("pki/ca.key does not belong to"));
+    assert!(
+        pki.run_failing(1, &["pki", "issue", "--role", "host", "--name", "y"])
+            .contains("pki/ca.key does not belong to")
+    );
     assert!(!pki.path().join("pki/y.key").exists(), "nothing is left of it");
 }
 
@@ -87,8 +91,19 @@ fn openssl_verifies_certificates() {
         eprintln!("skipped: openssl is not installed");
         return;
     }
-    pki.good(&["pki", "init"]);
-    pki.good(&["pki", "issue", "--role", "balancer", "--role", "controller", "--name", "b", "--address", "192.0.2.1"]);
+    pki.run_ok(&["pki", "init"]);
+    pki.run_ok(&[
+        "pki",
+        "issue",
+        "--role",
+        "balancer",
+        "--role",
+        "controller",
+        "--name",
+        "b",
+        "--address",
+        "192.0.2.1",
+    ]);
     for purpose in ["sslserver", "sslclient"] {
         let verified = pki.openssl(&format!("verify -x509_strict -purpose {purpose} -CAfile pki/ca.pem pki/b.pem"));
         assert_eq!(verified.as_deref(), Some("pki/b.pem: OK\n"));
@@ -116,19 +131,19 @@ fn open_listeners_need_tls() {
         ("sbi", "smf = '192.0.2.1:7777'"),
     ] {
         write(&format!("[{section}]\n{open}"));
-        let error = pki.bad(1, &["config", "check"]);
-        let says = [format!("{section}.tls: other machines may reach"), format!("{section}.insecure = true")];
-        assert!(says.iter().all(|says| error.contains(says)) && error.lines().count() == 1, "{error}");
+        let error = pki.run_failing(1, &["config", "check"]);
+        let expected = [format!("{section}.tls: other machines may reach"), format!("{section}.insecure = true")];
+        assert!(expected.iter().all(|expected| error.contains(expected)) && error.lines().count() == 1, "{error}");
         write(&format!("[{section}]\n{open}\ninsecure = true"));
-        assert!(pki.good(&["config", "check"]).ends_with("the configuration is right\n"));
+        assert!(pki.run_ok(&["config", "check"]).ends_with("the configuration is right\n"));
     }
     // Processes do not start with it either.
     let own = "[n4]\nlisten = '127.0.0.77:8805'\n[upf]\nenabled = false\n[[external-upf]]\nn4 = '127.0.0.78:8805'\n\
                [api]\nlisten = 'off'\nsocket = 'off'\n";
     write(&format!("{own}[sbi]\nsmf = '192.0.2.1:7777'"));
-    assert!(pki.bad(1, &["smf"]).contains("sbi.tls: other machines may reach 192.0.2.1:7777"));
+    assert!(pki.run_failing(1, &["smf"]).contains("sbi.tls: other machines may reach 192.0.2.1:7777"));
     write(&format!("{own}[cluster]\nlisten = '0.0.0.0:0'"));
-    assert!(pki.bad(1, &["host"]).contains("cluster.tls: other machines may reach 0.0.0.0:0"));
+    assert!(pki.run_failing(1, &["host"]).contains("cluster.tls: other machines may reach 0.0.0.0:0"));
     write(&format!("{own}[cluster]\ncontroller = '192.0.2.1:7771'"));
-    assert!(pki.bad(1, &["controller"]).contains("cluster.tls: other machines may reach 192.0.2.1:7771"));
+    assert!(pki.run_failing(1, &["controller"]).contains("cluster.tls: other machines may reach 192.0.2.1:7771"));
 }

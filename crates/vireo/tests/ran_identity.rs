@@ -68,13 +68,13 @@ fn identity_of_a_dead_node_is_taken_over_in_2s() {
     assert_eq!(second.request(&golden("NGSetupRequest")), NG_SETUP_RESPONSE);
     let waited = began.elapsed();
     assert!((1500..4000).contains(&waited.as_millis()), "{waited:?}");
-    dead.until("its end", |node| node.down.is_some());
+    dead.wait_until("its end", |node| node.down.is_some());
     assert_eq!(core.metric("vireo_ran_nodes"), Some(1.0));
     // A restarted gNB has its own address: the core sends no heartbeat.
     let began = Instant::now();
     let _restarted = RanNode::set_up(3, core.n2);
     assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
-    second.until("its end", |node| node.down.is_some());
+    second.wait_until("its end", |node| node.down.is_some());
     assert_eq!(core.refused("identity_in_use"), 0.0);
 }
 
@@ -86,7 +86,7 @@ fn allow_list_binds_nodes_to_addresses() {
     let stranger = RanNode::connect(9, core.n2);
     let ended = |node: &RanNode| node.down.is_some();
     let mut stranger = stranger;
-    stranger.until("its end", ended);
+    stranger.wait_until("its end", ended);
     assert_eq!(core.refused("address"), 1.0);
     let mut node = RanNode::connect(2, core.n2);
     assert_eq!(node.request(&with_gnb_id("NGSetupRequest", 3)), NG_SETUP_FAILURE, "gNB 259");
@@ -105,7 +105,7 @@ fn associations_are_limited_by_address_and_time() {
     let mut node = RanNode::set_up(2, core.n2);
     let mut idle: Vec<RanNode> = (0..2).map(|_| RanNode::connect(2, core.n2)).collect();
     let mut over = RanNode::connect(2, core.n2);
-    over.until("its end", |node| node.down.is_some());
+    over.wait_until("its end", |node| node.down.is_some());
     assert_eq!(core.refused("associations"), 1.0);
     let _elsewhere = RanNode::set_up_as(3, core.n2, 3);
     let began = Instant::now();

@@ -35,14 +35,14 @@ fn hangup_reloads_live_keys_and_names_others() {
 
     let wrong = first.replace("[state]", "[state]\nroom = 3");
     fs::write(&file, wrong).expect("written");
-    core.hang_up();
+    core.reload();
     wait_for_line(&log, &["nothing is changed", "state.room: there is no such key"]);
 
     let changed = first.replace("ues = 1000", "ues = 2000").replace("\"info\"", "\"debug\"")
         + "[[n2.allow]]\naddresses = \"127.0.0.77\"\n[dnn.internet]\nipv4-pool = \"10.45.0.0/16\"\n\
            ipv6-pool = \"fd45:45::/48\"\ndns = [\"9.9.9.9\"]\nmtu = 1300\n";
     fs::write(&file, changed).expect("written");
-    core.hang_up();
+    core.reload();
     wait_for_line(&log, &["read again", "dnn.internet.dns, dnn.internet.mtu, log.level, n2.allow"]);
     wait_for_line(&log, &["need a restart", "\"state.ues\""]);
     // Log line of the worker process at its new level.

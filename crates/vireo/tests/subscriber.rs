@@ -24,14 +24,14 @@ impl Lab {
     }
 
     /// Returns the standard output of a command that must succeed.
-    fn good(&self, args: &[&str]) -> String {
+    fn run_ok(&self, args: &[&str]) -> String {
         let output = self.vireo(args);
         assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).expect("text")
     }
 
     /// Returns the standard error of a command that must fail with this code.
-    fn bad(&self, code: i32, args: &[&str]) -> String {
+    fn run_failing(&self, code: i32, args: &[&str]) -> String {
         let output = self.vireo(args);
         let error = String::from_utf8(output.stderr).expect("text");
         assert_eq!(output.status.code(), Some(code), "{args:?}: {error}");
@@ -44,7 +44,7 @@ impl Lab {
     }
 }
 
-fn shows_no_key(text: &str) {
+fn assert_no_key(text: &str) {
     let text = text.to_uppercase();
     assert!(!text.contains(&K[..8]) && !text.contains(&OPC[..8]), "{text}");
 }
@@ -52,63 +52,63 @@ fn shows_no_key(text: &str) {
 #[test]
 fn rekey_changes_the_key_and_keeps_subscribers() {
     let lab = Lab::new();
-    lab.good(&["add", "--imsi", "999700000000001", "--k", K, "--opc", OPC]);
+    lab.run_ok(&["add", "--imsi", "999700000000001", "--k", K, "--opc", OPC]);
     let key = || std::fs::read_to_string(lab.path().join("vireo.db.key")).expect("the key file");
     let before = key();
-    assert_eq!(lab.good(&["rekey"]), "sealed the keys of 1 subscribers anew\n");
+    assert_eq!(lab.run_ok(&["rekey"]), "sealed the keys of 1 subscribers anew\n");
     assert_ne!(key(), before);
-    let exported = lab.good(&["export", "--with-keys", "--format", "csv", "-"]).to_uppercase();
+    let exported = lab.run_ok(&["export", "--with-keys", "--format", "csv", "-"]).to_uppercase();
     assert!(exported.contains(K) && exported.contains(OPC), "K and OPc are what they were");
     std::fs::rename(lab.path().join("vireo.db.key"), lab.path().join("elsewhere")).expect("renamed");
-    let error = lab.bad(1, &["list"]);
+    let error = lab.run_failing(1, &["list"]);
     assert!(error.contains("vireo.db.key is missing") && error.contains("VIREO_SUBSCRIBERS_KEY"), "{error}");
-    lab.good(&["list", "--database", "vireo.db", "--key-file", "elsewhere"]);
+    lab.run_ok(&["list", "--database", "vireo.db", "--key-file", "elsewhere"]);
 }
 
 #[test]
 fn subscriber_range_is_added_listed_and_removed() {
     let lab = Lab::new();
     let add = ["add", "--imsi", "999700000000001", "--k", K, "--opc", OPC];
-    assert_eq!(lab.good(&[&add[..], &["--count", "30"]].concat()), "added 30\n");
+    assert_eq!(lab.run_ok(&[&add[..], &["--count", "30"]].concat()), "added 30\n");
     assert!(lab.path().join("vireo.db").exists(), "the default database");
-    let error = lab.bad(1, &add);
+    let error = lab.run_failing(1, &add);
     assert_eq!(error, "vireo: 999700000000001 is there already: remove it first, or import with --replace\n");
     assert_eq!(
-        lab.good(&[&add[..], &["--replace", "--slice", "1,2-0000ab", "--dnn", "ims,internet"]].concat()),
+        lab.run_ok(&[&add[..], &["--replace", "--slice", "1,2-0000ab", "--dnn", "ims,internet"]].concat()),
         "added 1\n"
     );
 
-    let list = lab.good(&["list", "--limit", "2"]);
+    let list = lab.run_ok(&["list", "--limit", "2"]);
     assert!(list.contains("999700000000001  1,2-0000ab            ims,internet"), "{list}");
     assert!(list.ends_with("2 of 30; more with --limit or --after\n"), "{list}");
-    assert_eq!(lab.good(&["list", "--count", "--prefix", "99970000000001"]), "10\n");
+    assert_eq!(lab.run_ok(&["list", "--count", "--prefix", "99970000000001"]), "10\n");
     let json: serde_json::Value =
-        serde_json::from_str(&lab.good(&["list", "--json", "--after", "999700000000029"])).expect("JSON");
+        serde_json::from_str(&lab.run_ok(&["list", "--json", "--after", "999700000000029"])).expect("JSON");
     assert_eq!(json["total"], 30);
     assert_eq!(json["subscribers"][0]["imsi"], "999700000000030");
     assert_eq!(json["subscribers"].as_array().map(Vec::len), Some(1));
-    shows_no_key(&(list + &json.to_string()));
+    assert_no_key(&(list + &json.to_string()));
 
-    assert_eq!(lab.good(&["remove", "999700000000001", "imsi-999700000000002"]), "removed 2\n");
-    let error = lab.bad(1, &["remove", "999700000000001"]);
+    assert_eq!(lab.run_ok(&["remove", "999700000000001", "imsi-999700000000002"]), "removed 2\n");
+    let error = lab.run_failing(1, &["remove", "999700000000001"]);
     assert!(error.contains("removed 0 of 1"), "{error}");
-    assert_eq!(lab.good(&["list", "--count"]), "28\n");
+    assert_eq!(lab.run_ok(&["list", "--count"]), "28\n");
 }
 
 #[test]
 fn export_has_keys_only_on_request() {
     let lab = Lab::new();
     lab.write("in.csv", &format!("imsi,k,opc,sst\n999700000000001,{K},{OPC},1\n999700000000002,{K},{OPC},3\n"));
-    assert_eq!(lab.good(&["import", "in.csv", "--database", "a.db"]), "imported 2\n");
+    assert_eq!(lab.run_ok(&["import", "in.csv", "--database", "a.db"]), "imported 2\n");
     for format in ["csv", "json"] {
-        shows_no_key(&lab.good(&["export", "--format", format, "--database", "a.db"]));
+        assert_no_key(&lab.run_ok(&["export", "--format", format, "--database", "a.db"]));
         let file = format!("out.{format}");
-        assert_eq!(lab.good(&["export", &file, "--with-keys", "--database", "a.db"]), "");
+        assert_eq!(lab.run_ok(&["export", &file, "--with-keys", "--database", "a.db"]), "");
         let copy = format!("{format}.db");
-        assert_eq!(lab.good(&["import", &file, "--database", &copy]), "imported 2\n");
+        assert_eq!(lab.run_ok(&["import", &file, "--database", &copy]), "imported 2\n");
         let written = std::fs::read_to_string(lab.path().join(&file)).expect("exported");
         assert!(written.to_uppercase().contains(K));
-        let again = lab.good(&["export", "-", "--format", format, "--with-keys", "--database", &copy]);
+        let again = lab.run_ok(&["export", "-", "--format", format, "--with-keys", "--database", &copy]);
         assert_eq!(again, written);
     }
     assert_eq!(mode(&lab.path().join("out.csv")), 0o600);
@@ -121,30 +121,30 @@ fn mode(path: &Path) -> u32 {
 #[test]
 fn keys_are_exported_to_private_files() {
     let lab = Lab::new();
-    lab.good(&["add", "--imsi", "999700000000001", "--k", K, "--opc", OPC]);
+    lab.run_ok(&["add", "--imsi", "999700000000001", "--k", K, "--opc", OPC]);
     // A file that other users may read and have open.
     lab.write("out.csv", "old");
     std::fs::set_permissions(lab.path().join("out.csv"), std::os::unix::fs::PermissionsExt::from_mode(0o666)).unwrap();
     let mut opened = std::fs::File::open(lab.path().join("out.csv")).unwrap();
-    lab.good(&["export", "out.csv", "--with-keys"]);
+    lab.run_ok(&["export", "out.csv", "--with-keys"]);
     assert_eq!(mode(&lab.path().join("out.csv")), 0o600);
     let mut seen = String::new();
     std::io::Read::read_to_string(&mut opened, &mut seen).unwrap();
-    shows_no_key(&seen);
+    assert_no_key(&seen);
     assert!(std::fs::read_to_string(lab.path().join("out.csv")).unwrap().to_uppercase().contains(K));
     // A failed export leaves the old file and nothing else.
     std::os::unix::fs::symlink("out.csv", lab.path().join("link.csv")).unwrap();
-    let error = lab.bad(1, &["export", "link.csv", "--with-keys"]);
+    let error = lab.run_failing(1, &["export", "link.csv", "--with-keys"]);
     assert!(error.contains("link.csv is no regular file"), "{error}");
     let left = std::fs::read_dir(lab.path()).unwrap().filter_map(|file| file.unwrap().file_name().into_string().ok());
     assert_eq!(left.filter(|name| name.starts_with('.')).count(), 0);
     // An export writes keys to standard output only if it is named explicitly.
-    let error = lab.bad(1, &["export", "--format", "csv", "--with-keys"]);
+    let error = lab.run_failing(1, &["export", "--format", "csv", "--with-keys"]);
     assert_eq!(
         error,
         "vireo: --with-keys: keys go to a file, which only you can read; name one, or - for standard output\n"
     );
-    assert!(lab.good(&["export", "-", "--format", "csv", "--with-keys"]).to_uppercase().contains(K));
+    assert!(lab.run_ok(&["export", "-", "--format", "csv", "--with-keys"]).to_uppercase().contains(K));
 }
 
 #[test]
@@ -161,7 +161,7 @@ fn keys_are_read_from_standard_input() {
         (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
     };
     let kept = |k: &str, opc: &str| {
-        let text = lab.good(&["export", "-", "--format", "csv", "--with-keys"]).to_uppercase();
+        let text = lab.run_ok(&["export", "-", "--format", "csv", "--with-keys"]).to_uppercase();
         assert!(text.contains(&format!(",{k},{opc},")), "{text}");
     };
     let other = "00112233445566778899AABBCCDDEEFF";
@@ -172,46 +172,48 @@ fn keys_are_read_from_standard_input() {
     assert_eq!(add(&["--opc", "-", "--k", "-"], &format!("{other}\n{OPC}")).0, Some(0), "K first, whatever the order");
     kept(other, OPC);
     assert_eq!(add(&["--k", K, "--op", "-"], &format!("{other}\n")).0, Some(0));
-    for (input, says) in
+    for (input, expected) in
         [("", "--k: standard input has no line"), ("x\n", "--k: "), (&"7".repeat(5000), "--k: a key has 32")]
     {
         let (code, error) = add(&["--k", "-", "--opc", OPC], input);
-        assert!(code == Some(1) && error.contains(says), "{error}");
+        assert!(code == Some(1) && error.contains(expected), "{error}");
     }
     let (code, error) = add(&["--k", "-", "--opc", "-"], &format!("{K}\n"));
     assert!(code == Some(1) && error.contains("--opc: standard input has no line"), "{error}");
-    shows_no_key(&error);
+    assert_no_key(&error);
 }
 
 #[test]
 fn bad_file_imports_nothing() {
     let lab = Lab::new();
     lab.write("in.csv", &format!("imsi,k,opc\n999700000000001,{K},{OPC}\nx,{K},{OPC}\n999700000000003,{K}00,{OPC}\n"));
-    let error = lab.bad(1, &["import", "in.csv"]);
+    let error = lab.run_failing(1, &["import", "in.csv"]);
     assert!(error.contains("line 3: imsi") && error.contains("line 4: k: a key has 32"), "{error}");
-    shows_no_key(&error);
-    assert_eq!(lab.good(&["list", "--count"]), "0\n");
-    assert!(lab.bad(1, &["import", "absent.csv"]).contains("absent.csv cannot be read"));
-    assert!(lab.bad(1, &["import", "in.csv.old"]).contains("give --format csv or json"));
+    assert_no_key(&error);
+    assert_eq!(lab.run_ok(&["list", "--count"]), "0\n");
+    assert!(lab.run_failing(1, &["import", "absent.csv"]).contains("absent.csv cannot be read"));
+    assert!(lab.run_failing(1, &["import", "in.csv.old"]).contains("give --format csv or json"));
 }
 
 #[test]
 fn errors_are_one_sentence_and_show_no_key() {
     let lab = Lab::new();
-    let error = lab.bad(1, &["list"]);
+    let error = lab.run_failing(1, &["list"]);
     assert_eq!(
         error,
         "vireo: there is no subscriber database at vireo.db: add a subscriber first (vireo subscriber add)\n"
     );
-    lab.bad(2, &["list", "--nonsense"]);
-    lab.bad(2, &["add", "--imsi", "12", "--k", K, "--opc", OPC]);
-    lab.bad(2, &["add", "--imsi", "999700000000001", "--k", K]);
-    let error = lab.bad(1, &["add", "--imsi", "999700000000001", "--k", &format!("{K}7"), "--opc", OPC]);
+    lab.run_failing(2, &["list", "--nonsense"]);
+    lab.run_failing(2, &["add", "--imsi", "12", "--k", K, "--opc", OPC]);
+    lab.run_failing(2, &["add", "--imsi", "999700000000001", "--k", K]);
+    let error = lab.run_failing(1, &["add", "--imsi", "999700000000001", "--k", &format!("{K}7"), "--opc", OPC]);
     assert_eq!(error, "vireo: --k: a key has 32 hexadecimal digits\n");
     lab.write("x.db", &"this is no database".repeat(100));
-    assert!(lab.bad(1, &["list", "--database", "x.db"]).contains("x.db is no subscriber database or is damaged"));
+    assert!(
+        lab.run_failing(1, &["list", "--database", "x.db"]).contains("x.db is no subscriber database or is damaged")
+    );
     lab.write("vireo.toml", "subscribers.databse = 'y'");
-    let error = lab.bad(1, &["list"]);
+    let error = lab.run_failing(1, &["list"]);
     assert!(error.starts_with("vireo: vireo.toml: subscribers.databse: there is no such key"), "{error}");
 }
 
@@ -219,18 +221,18 @@ fn errors_are_one_sentence_and_show_no_key() {
 fn configuration_names_database() {
     let lab = Lab::new();
     lab.write("my.toml", "subscribers.database = 'mine.db'");
-    lab.good(&["add", "--config", "my.toml", "--imsi", "999700000000001", "--k", K, "--op", OPC]);
+    lab.run_ok(&["add", "--config", "my.toml", "--imsi", "999700000000001", "--k", K, "--op", OPC]);
     assert!(lab.path().join("mine.db").exists() && !lab.path().join("vireo.db").exists());
-    lab.bad(2, &["list", "--config", "my.toml", "--database", "mine.db"]);
+    lab.run_failing(2, &["list", "--config", "my.toml", "--database", "mine.db"]);
 }
 
 #[test]
 fn home_network_key_is_valid_configuration() {
     let lab = Lab::new();
     for profile in ["A", "B"] {
-        let text = lab.good(&["hn-key", "--profile", profile, "--id", "7"]);
+        let text = lab.run_ok(&["hn-key", "--profile", profile, "--id", "7"]);
         lab.write("vireo.toml", &text);
-        assert!(!lab.good(&["add", "--replace", "--imsi", "999700000000001", "--k", K, "--opc", OPC]).is_empty());
+        assert!(!lab.run_ok(&["add", "--replace", "--imsi", "999700000000001", "--k", K, "--opc", OPC]).is_empty());
     }
-    lab.bad(2, &["hn-key", "--profile", "A", "--id", "255"]);
+    lab.run_failing(2, &["hn-key", "--profile", "A", "--id", "255"]);
 }

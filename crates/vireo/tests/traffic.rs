@@ -59,7 +59,7 @@ fn output_text(output: &Output) -> String {
 
 /// Runs a closed and an open loop through the UPF. `past` is true if packets bypass the kernel's
 /// stack.
-fn through(datapath: &str, past: bool) {
+fn check_datapath(datapath: &str, past: bool) {
     let Some(world) = World::new() else {
         eprintln!("skipped: only root may make network namespaces here");
         return;
@@ -115,12 +115,12 @@ fn through(datapath: &str, past: bool) {
 
 #[test]
 fn load_returns_through_sockets() {
-    through("", false);
+    check_datapath("", false);
 }
 
 #[test]
 fn load_returns_through_xdp() {
-    through("[datapath]\ndriver = \"xdp\"\ninterfaces = [\"n3\", \"n6\"]\nmode = \"native\"\n", true);
+    check_datapath("[datapath]\ndriver = \"xdp\"\ninterfaces = [\"n3\", \"n6\"]\nmode = \"native\"\n", true);
 }
 
 /// A malicious control plane and addresses without an association send invalid messages. The
@@ -215,12 +215,12 @@ fn mutated_ngap_and_nas_harm_no_good_ue() {
     assert!(provision.output().unwrap().status.success());
     let log = std::fs::File::create(path("log")).unwrap();
     let mut process = core.start_logged(Command::new(VIREO).args(["run", "--config"]).arg(path("vireo.toml")), log);
-    let said = || std::fs::read_to_string(path("log")).unwrap_or_default();
+    let log_text = || std::fs::read_to_string(path("log")).unwrap_or_default();
     let status = || core.output(Command::new(VIREO).args(["status", "--json", "--api", "http://127.0.0.1:9091"]));
     let deadline = Instant::now() + Duration::from_secs(30);
     while !status().status.success() {
-        assert_eq!(process.try_wait().unwrap(), None, "the core ended\n{}", said());
-        assert!(Instant::now() < deadline, "the core does not come up\n{}", said());
+        assert_eq!(process.try_wait().unwrap(), None, "the core ended\n{}", log_text());
+        assert!(Instant::now() < deadline, "the core does not come up\n{}", log_text());
         std::thread::sleep(Duration::from_millis(50));
     }
 
@@ -235,7 +235,7 @@ fn mutated_ngap_and_nas_harm_no_good_ue() {
         process.id()
     );
     let output = ran.output(Command::new(VIREO).args(line.split_whitespace()).arg(path("mutate.json")));
-    assert!(output.status.success(), "{}\n{}", output_text(&output), said());
+    assert!(output.status.success(), "{}\n{}", output_text(&output), log_text());
     let report = read(&path("mutate.json"));
     let mutations = &report["mutations"];
     assert_eq!([&mutations["messages"], &mutations["associations_lost"]], [10000, 0], "{mutations}");
@@ -256,15 +256,15 @@ fn mutated_ngap_and_nas_harm_no_good_ue() {
     let good = &mutations["good"];
     assert_eq!([&good["failed"], &good["back_offs"]], [0, 0], "{mutations}");
     assert!(good["registrations"].as_u64().unwrap() > 20 && report["violations"] == json!({}), "{report}");
-    assert_eq!(process.try_wait().unwrap(), None, "the core ended\n{}", said());
-    assert!(!before.is_empty() && before.is_subset(&workers()), "a worker process ended:\n{}", said());
-    assert!(!said().contains("please report it"), "{}", said());
-    assert!(said().len() < 1 << 20, "{} octets of log", said().len());
+    assert_eq!(process.try_wait().unwrap(), None, "the core ended\n{}", log_text());
+    assert!(!before.is_empty() && before.is_subset(&workers()), "a worker process ended:\n{}", log_text());
+    assert!(!log_text().contains("please report it"), "{}", log_text());
+    assert!(log_text().len() < 1 << 20, "{} octets of log", log_text().len());
 }
 
 #[test]
 fn errors_name_the_remedy() {
-    let taken = UdpSocket::bind("127.9.8.7:2152").unwrap();
+    let bound = UdpSocket::bind("127.9.8.7:2152").unwrap();
     let cases = [
         ("--gnb 192.0.2.77 --n3 192.0.2.1 --teid 1", "no interface here has the address 192.0.2.77"),
         ("--gnb 127.9.8.7 --n3 192.0.2.1 --teid 1", "UDP port 2152 of 127.9.8.7 is in use"),
@@ -273,9 +273,9 @@ fn errors_name_the_remedy() {
         ("--gnb 127.9.8.2 --cells 3 --n3 192.0.2.1 --teid 1", "need at least as many users"),
     ];
     let runs: Vec<_> = cases
-        .map(|(line, says)| {
+        .map(|(line, expected)| {
             let line = format!("traffic generate --ue 10.45.0.2 --server 127.9.8.5 {line}");
-            (std::thread::spawn(move || Command::new(VIREO).args(line.split(' ')).output().unwrap()), says)
+            (std::thread::spawn(move || Command::new(VIREO).args(line.split(' ')).output().unwrap()), expected)
         })
         .into_iter()
         .collect();
@@ -288,7 +288,7 @@ fn errors_name_the_remedy() {
             output_text(&output)
         );
     }
-    drop(taken);
+    drop(bound);
     let output = Command::new(VIREO).args(["traffic", "respond", "--listen", "192.0.2.77"]).output().unwrap();
     assert!(output_text(&output).contains("ip address add 192.0.2.77/32"), "{}", output_text(&output));
 }

@@ -2,11 +2,11 @@
 //!
 //! The tests cover their binding and the loss of one of them.
 
+use crate::assert_serves_another;
 use crate::core::{Core, SCTP_PORT};
 use crate::device::{Device, registration};
 use crate::messages::{self, error_cause};
 use crate::ran::Ran;
-use crate::serves_another;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 use vireo_emulator::load::Pattern;
@@ -21,9 +21,9 @@ fn is_updated(pdu: &NGAPPDU<'_>) -> bool {
 }
 
 /// Opens a further association of gNB `gnb`.
-fn further(core: &Core, gnb: u32) -> Ran {
+fn open_further_association(core: &Core, gnb: u32) -> Ran {
     let mut ran = Ran::connect(core);
-    ran.send(0, &messages::further_of(gnb));
+    ran.send(0, &messages::further_association(gnb));
     ran.expect("a further association", is_updated);
     ran
 }
@@ -32,8 +32,8 @@ fn further(core: &Core, gnb: u32) -> Ran {
 fn ues_stay_while_gnb_has_association() {
     let mut core = Core::start_with(8, "endpoints = [\"127.0.0.1\", \"192.0.2.7\"]\n", "");
     let mut first = Ran::set_up(&core, 7);
-    let told = first.expect("further addresses", |pdu| pdu.kind() == NgapPduKind::Initiating_AMFConfigurationUpdate);
-    let list = told.ie::<ie::AMF_TNLAssociationToAddList>().and_then(Result::ok).expect("a list");
+    let update = first.expect("further addresses", |pdu| pdu.kind() == NgapPduKind::Initiating_AMFConfigurationUpdate);
+    let list = update.ie::<ie::AMF_TNLAssociationToAddList>().and_then(Result::ok).expect("a list");
     let address = |item: &AMFTNLAssociationToAddItem<'_>| match &item.amf_tnl_association_address {
         CPTransportLayerInformation::endpointIPAddress(address) => address.0.as_octets().to_vec(),
         other => panic!("{other:?}"),
@@ -44,10 +44,10 @@ fn ues_stay_while_gnb_has_association() {
     let mut second = Ran::connect(&core);
     second.send(1, &messages::initial_ue(1, &registration(3).encode().expect("octets"), None));
     error_cause(&second.expect("a UE on an association of no gNB", |_| true));
-    second.send(0, &messages::further_of(8));
+    second.send(0, &messages::further_association(8));
     let refused = second.expect("of no gNB", |p| p.kind() == NgapPduKind::Unsuccessful_RANConfigurationUpdate);
     assert!(refused.ie::<ie::TimeToWait>().is_some(), "it may try again");
-    second.send(0, &messages::further_of(7));
+    second.send(0, &messages::further_association(7));
     second.expect("of gNB 7", is_updated);
     assert_eq!(core.count("gnbs"), 1);
 
@@ -62,20 +62,20 @@ fn ues_stay_while_gnb_has_association() {
     other.register(&mut second);
     other.assert_served(&mut second, "who has come since");
 
-    let mut third = further(&core, 7);
+    let mut third = open_further_association(&core, 7);
     device.assert_served(&mut third, "by one that is set up again");
     drop(third);
     drop(second);
     core.wait_for_count("gnbs", 0);
     core.wait_for_count("connected", 0);
-    serves_another(&mut core, 4);
+    assert_serves_another(&mut core, 4);
 }
 
 #[test]
 fn ng_setup_on_one_association_ends_the_others() {
     let mut core = Core::start(8, "");
     let mut first = Ran::set_up(&core, 9);
-    let mut second = further(&core, 9);
+    let mut second = open_further_association(&core, 9);
     let mut device = Device::new(1);
     device.register(&mut first);
     // Its last message has arrived: associations do not wait for each other.
@@ -91,11 +91,11 @@ fn ng_setup_on_one_association_ends_the_others() {
     let mut again = Device::new(2);
     again.register(&mut second);
     again.assert_served(&mut second, "after the restart");
-    serves_another(&mut core, 3);
+    assert_serves_another(&mut core, 3);
 }
 
 #[test]
-fn nobody_is_lost_with_an_association_under_load() {
+fn no_ue_is_lost_with_association_under_load() {
     let core = Core::start(60, "");
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, SCTP_PORT));
     let mut options = Options::lab(address, Scenario::find("session").expect("is listed"));

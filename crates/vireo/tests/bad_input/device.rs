@@ -54,13 +54,13 @@ impl Device {
         while self.guti.is_none() {
             assert!(Instant::now() < deadline, "the UE is not registered in time");
             let (_, octets) = ran.next(ANSWER).expect("the core serves the UE");
-            self.take(ran, &octets);
+            self.receive(ran, &octets);
         }
         begun.elapsed()
     }
 
     /// Handles a PDU of the core if it concerns this UE.
-    pub(crate) fn take(&mut self, ran: &mut Ran, octets: &[u8]) {
+    pub(crate) fn receive(&mut self, ran: &mut Ran, octets: &[u8]) {
         let pdu = NGAP_PDU::decode(octets).expect("a PDU");
         if pdu.ie::<ie::RAN_UE_NGAP_ID>().and_then(Result::ok).is_none_or(|id| id.0 != self.ran_id) {
             return;

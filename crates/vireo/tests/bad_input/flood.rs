@@ -32,7 +32,7 @@ struct Answers {
 }
 
 impl Answers {
-    fn take(&mut self, octets: &[u8]) {
+    fn record(&mut self, octets: &[u8]) {
         let pdu = NGAP_PDU::decode(octets).expect("a PDU");
         match pdu.kind() {
             NgapPduKind::Initiating_DownlinkNASTransport => {
@@ -61,29 +61,30 @@ impl Answers {
     }
 
     /// Returns the number of UEs with an answer.
-    fn reported(&self) -> usize {
+    fn answered(&self) -> usize {
         self.challenged.union(&self.turned_away).count()
     }
 
     /// Receives until this number of UEs has an answer.
-    fn wait(&mut self, ran: &mut Ran, told: usize) {
+    fn receive_answers(&mut self, ran: &mut Ran, expected: usize) {
         let deadline = Instant::now() + ANSWER * 3;
         // Each answer concerns at most one more UE.
-        let mut missing = told.saturating_sub(self.reported());
+        let mut missing = expected.saturating_sub(self.answered());
         while missing > 0 {
             for _ in 0..missing {
                 let left = deadline.saturating_duration_since(Instant::now());
-                let (_, octets) = ran.next(left).unwrap_or_else(|| panic!("{missing} of {told} UEs have no answer"));
-                self.take(&octets);
+                let (_, octets) =
+                    ran.next(left).unwrap_or_else(|| panic!("{missing} of {expected} UEs have no answer"));
+                self.record(&octets);
             }
-            missing = told.saturating_sub(self.reported());
+            missing = expected.saturating_sub(self.answered());
         }
         while !self.turned_away.is_subset(&self.released) {
             let left = deadline.saturating_duration_since(Instant::now());
             let (_, octets) = ran.next(left).expect("UE CONTEXT RELEASE COMMAND");
-            self.take(&octets);
+            self.record(&octets);
         }
-        ran.rest_now().iter().for_each(|octets| self.take(octets));
+        ran.receive_pending().iter().for_each(|octets| self.record(octets));
     }
 }
 
@@ -99,10 +100,10 @@ fn flood(ran: &mut Ran, ues: std::ops::Range<u32>, rate: u32, sent: &AtomicUsize
         ran.send((1 + number % 8) as u16, &messages::initial_ue(number, &nas, None));
         sent.fetch_add(1, Ordering::Relaxed);
         if number % 64 == 0 {
-            ran.rest_now().iter().for_each(|octets| answers.take(octets));
+            ran.receive_pending().iter().for_each(|octets| answers.record(octets));
         }
     }
-    answers.wait(ran, ues.len());
+    answers.receive_answers(ran, ues.len());
     answers
 }
 
@@ -144,8 +145,8 @@ fn run(core: &mut Core, flood_of: &Flood) {
     });
     let took = begun.elapsed();
     known.assert_served(&mut good, "a UE that was registered before");
-    let told: usize = answers.iter().map(Answers::reported).sum();
-    assert_eq!(told, (each * FLOODING) as usize, "each UE has an answer");
+    let answered: usize = answers.iter().map(Answers::answered).sum();
+    assert_eq!(answered, (each * FLOODING) as usize, "each UE has an answer");
     for of in &answers {
         assert!(of.released.is_subset(&of.turned_away), "no UE is released without a word");
     }
@@ -153,16 +154,16 @@ fn run(core: &mut Core, flood_of: &Flood) {
     let p99 = times[(times.len() * 99 / 100).min(times.len() - 1)];
     let challenged: usize = answers.iter().map(|of| of.challenged.len()).sum();
     println!(
-        "{told} half-open UEs in {took:?}, {challenged} challenged; {} good UEs registered, median {:?}, p99 {p99:?}, \
+        "{answered} half-open UEs in {took:?}, {challenged} challenged; {} good UEs registered, median {:?}, p99 {p99:?}, \
          longest {:?}",
         times.len(),
         times[times.len() / 2],
         times[times.len() - 1]
     );
     assert!(p99 < flood_of.p99 && times.len() >= flood_of.good, "{p99:?} for {} registrations", times.len());
-    settled(core, flood_of.limit, number as u64);
+    assert_recovered(core, flood_of.limit, number as u64);
     // From the middle on memory does not grow.
-    let half = memory.iter().find(|(sent, _)| *sent >= told / 2).map_or(0, |(_, octets)| *octets);
+    let half = memory.iter().find(|(sent, _)| *sent >= answered / 2).map_or(0, |(_, octets)| *octets);
     let grown = core.resident().saturating_sub(half) >> 20;
     println!("{} MiB, {grown} MiB more than at half time", core.resident() >> 20);
     assert!(grown < 24, "{grown} MiB more than at half time");
@@ -175,7 +176,7 @@ fn run(core: &mut Core, flood_of: &Flood) {
 
 /// Checks that the core recovers within five seconds after a flood, except for up to `limit`
 /// half-open UEs.
-fn settled(core: &mut Core, limit: usize, registered: u64) {
+fn assert_recovered(core: &mut Core, limit: usize, registered: u64) {
     let deadline = Instant::now() + Duration::from_secs(5);
     loop {
         core.assert_alive();
@@ -240,7 +241,7 @@ fn full_core_answers_every_ue() {
         let nas = registration(number).encode().expect("octets");
         ran.send((1 + number % 8) as u16, &messages::initial_ue(number, &nas, None));
     }
-    answers.wait(&mut ran, BEYOND as usize);
+    answers.receive_answers(&mut ran, BEYOND as usize);
     let all: HashSet<u32> = (ROOM + 1..=ROOM + BEYOND).collect();
     assert_eq!((&answers.turned_away, answers.challenged.len()), (&all, 0));
     assert_eq!(answers.released, all);
@@ -249,7 +250,7 @@ fn full_core_answers_every_ue() {
     let number = ROOM + BEYOND + 1;
     ran.send(1, &messages::emergency(number, &registration(number).encode().expect("octets")));
     let mut emergency = Answers::default();
-    emergency.wait(&mut ran, 1);
+    emergency.receive_answers(&mut ran, 1);
     assert!(emergency.challenged.contains(&number));
     // The core also serves registered UEs, including their return.
     for device in &mut known {

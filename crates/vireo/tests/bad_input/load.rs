@@ -1,10 +1,10 @@
 //! Load tests with bad input: memory stays bounded and is released.
 
+use crate::assert_serves_another;
 use crate::core::Core;
 use crate::device::{Device, registration};
 use crate::messages;
 use crate::ran::Ran;
-use crate::serves_another;
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
@@ -39,13 +39,13 @@ fn half_open_registrations_are_bounded_and_end() {
     let each = most.saturating_sub(before) / u64::from(HALF_OPEN);
     assert!(each <= MEMORY_EACH, "{each} octets for each half-open registration");
     received.listen(&mut ran, HALF_OPEN);
-    serves_another(&mut core, HALF_OPEN + 2);
+    assert_serves_another(&mut core, HALF_OPEN + 2);
     // No UE answers: after the last retransmission the core drops each. Only the two registered UEs
     // remain.
     let deadline = Instant::now() + Duration::from_secs(60);
     while core.count("ues") > 2 {
         assert!(Instant::now() < deadline, "{} contexts are left", core.count("ues"));
-        for octets in ran.rest_now() {
+        for octets in ran.receive_pending() {
             release(&mut ran, &octets);
         }
         std::thread::sleep(Duration::from_millis(50));
@@ -64,7 +64,7 @@ impl Received {
         use vireo_wire::ngap::{NGAP_PDU, ie};
         let deadline = Instant::now() + Duration::from_secs(60);
         loop {
-            for octets in ran.rest_now() {
+            for octets in ran.receive_pending() {
                 let pdu = NGAP_PDU::decode(&octets).expect("a PDU");
                 if let Some(Ok(id)) = pdu.ie::<ie::RAN_UE_NGAP_ID>() {
                     self.0.insert(id.0);
@@ -96,11 +96,11 @@ fn repeating_gnb_leaves_no_state() {
     let request = messages::initial_ue(7, &registration(1).encode().expect("octets"), None);
     for _ in 0..2_000 {
         ran.send(1, &request);
-        ran.rest_now();
+        ran.receive_pending();
     }
-    ran.rest();
+    ran.receive_until_silent();
     core.wait_for_count("ues", 0);
-    serves_another(&mut core, 2);
+    assert_serves_another(&mut core, 2);
 }
 
 /// The largest accepted messages, and those that are just too large, do not block other messages.
@@ -115,6 +115,6 @@ fn largest_messages_do_not_delay_others() {
         let message = messages::uplink_nas(device.amf_id, device.ran_id, &[0x7e, 2, 0, 0, 0, 0, 9, 0x7e, 0, 0x55]);
         ran.send(1, &messages::padded_to(&message, octets));
         device.assert_served(&mut ran, &format!("after {octets} octets"));
-        serves_another(&mut core, 2);
+        assert_serves_another(&mut core, 2);
     }
 }

@@ -25,7 +25,7 @@ use device::Device;
 use ran::Ran;
 
 /// Registers an unrelated UE over a separate association.
-fn serves_another(core: &mut Core, number: u32) {
+fn assert_serves_another(core: &mut Core, number: u32) {
     core.assert_alive();
     let mut ran = Ran::set_up(core, 0x00f0_0000 + number);
     let mut device = Device::new(number);

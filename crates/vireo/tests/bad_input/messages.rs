@@ -33,12 +33,12 @@ pub(crate) fn ng_setup_with(gnb: u32, plmn: PLMNIdentity, slices: &[SNSSAI]) -> 
 }
 
 /// Returns a RAN CONFIGURATION UPDATE that binds the association to gNB `gnb`.
-pub(crate) fn further_of(gnb: u32) -> Vec<u8> {
+pub(crate) fn further_association(gnb: u32) -> Vec<u8> {
     let id = GlobalRANNodeID::globalGNB_ID(helpers::global_gnb_id(network(), gnb, 24).expect("a gNB ID"));
     encoded(build_ngap!(InitiatingMessage, RANConfigurationUpdate, RANConfigurationUpdate, GlobalRANNodeID(id)))
 }
 
-pub(crate) fn foreign() -> PLMNIdentity {
+pub(crate) fn foreign_plmn() -> PLMNIdentity {
     helpers::plmn("001", "01").expect("a PLMN")
 }
 
@@ -123,7 +123,7 @@ pub(crate) fn release_complete(amf_id: u64, ran_id: u32) -> Vec<u8> {
 }
 
 /// Returns an NG RESET of one connection.
-pub(crate) fn reset_of(amf_id: u64, ran_id: u32) -> Vec<u8> {
+pub(crate) fn partial_reset(amf_id: u64, ran_id: u32) -> Vec<u8> {
     let item = UEAssociatedLogicalNGConnectionItem::new(Some(AMFUENGAPID(amf_id)), Some(RANUENGAPID(ran_id)), None);
     let part = ResetType::partOfNG_Interface(UEAssociatedLogicalNGConnectionList(vec![item]));
     encoded(build_ngap!(

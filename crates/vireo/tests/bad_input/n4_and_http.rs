@@ -1,7 +1,7 @@
 //! Bad input at the other interfaces: N4 (TS 29.244) and HTTP.
 
+use crate::assert_serves_another;
 use crate::core::Core;
-use crate::serves_another;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream, UdpSocket};
 use std::time::Duration;
@@ -13,7 +13,7 @@ fn request(socket: &UdpSocket, datagram: &[u8]) -> Option<Vec<u8>> {
 }
 
 #[test]
-fn pfcp_of_strangers_harms_nobody() {
+fn pfcp_of_strangers_harms_no_ue() {
     let mut core = Core::start(4, "");
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
     socket.connect((Ipv4Addr::LOCALHOST, core.n4_port)).expect("an address");
@@ -40,7 +40,7 @@ fn pfcp_of_strangers_harms_nobody() {
     let answer = request(&socket, &report).expect("a Session Report Response");
     assert_eq!(answer[1], 57, "a Session Report Response: {answer:02x?}");
     assert!(answer.windows(5).any(|ie| ie == [0, 19, 0, 1, 72]), "{answer:02x?}");
-    serves_another(&mut core, 1);
+    assert_serves_another(&mut core, 1);
 }
 
 #[test]
@@ -68,5 +68,5 @@ fn http_interface_survives_garbage() {
     }
     assert_eq!(core.count("gnbs"), 0);
     drop(idle);
-    serves_another(&mut core, 1);
+    assert_serves_another(&mut core, 1);
 }

@@ -2,11 +2,11 @@
 //!
 //! The clauses are TS 24.501 4.4, 5.4.1 and 7.
 
+use crate::assert_serves_another;
 use crate::core::Core;
 use crate::device::{Device, nas_of, plain, registration};
 use crate::messages;
 use crate::ran::Ran;
-use crate::serves_another;
 use vireo_wire::nas::*;
 use vireo_wire::ngap::{NGAP_PDU, NgapPduKind};
 
@@ -46,10 +46,10 @@ fn forged_and_replayed_nas_is_discarded() {
     device.send_plain(&mut ran, &plain(NasDeregistrationRequestUeOriginating::new(leave, ngksi, guti)));
     device.send_plain(&mut ran, &plain(NasRegistrationComplete::new()));
     device.send_plain(&mut ran, &plain(NasSecurityModeComplete::new()));
-    ran.silence("forged, replayed and unprotected NAS");
+    ran.assert_silent("forged, replayed and unprotected NAS");
     device.assert_served(&mut ran, "the UE whose messages were forged");
     assert_eq!(core.count("registered"), 1);
-    serves_another(&mut core, 2);
+    assert_serves_another(&mut core, 2);
 }
 
 #[test]
@@ -67,9 +67,9 @@ fn higher_nas_count_passes_lower_is_discarded() {
     device.assert_served(&mut ran, "after 200 lost messages");
     let late = device.sent[device.sent.len() - 50].clone();
     device.send_plain(&mut ran, &late);
-    ran.silence("a message older than the last");
+    ran.assert_silent("a message older than the last");
     device.assert_served(&mut ran, "after the late message");
-    serves_another(&mut core, 2);
+    assert_serves_another(&mut core, 2);
 }
 
 #[test]
@@ -90,13 +90,13 @@ fn malformed_nas_gets_status_of_clause_7() {
         let answer = ran.expect("the connection", |p| p.kind() == NgapPduKind::Initiating_UEContextRelease);
         drop(answer);
     }
-    ran.rest();
+    ran.receive_until_silent();
     // Too short for a message, or of another protocol: the core ignores it (7.2.1, 7.1). It answers
     // only the gNB.
     for (n, nas) in (0..).zip([&[0x7e][..], &[0x7e, 0], &[0x42, 0, 0x41], &[0x2e, 1, 1, 0xc1, 0xff, 0xff]]) {
         ran.send(1, &messages::initial_ue(200 + n, nas, None));
     }
-    for octets in ran.rest() {
+    for octets in ran.receive_until_silent() {
         let pdu = NGAP_PDU::decode(&octets).expect("a PDU");
         assert_eq!(pdu.kind(), NgapPduKind::Initiating_UEContextRelease, "{pdu}");
     }
@@ -112,7 +112,7 @@ fn malformed_nas_gets_status_of_clause_7() {
     let answer = answer.expect("it verifies").message.encode().expect("octets");
     assert_eq!(status_cause(&answer), Some(97));
     device.assert_served(&mut ran, "the UE of the malformed message");
-    serves_another(&mut core, 2);
+    assert_serves_another(&mut core, 2);
 }
 
 #[test]
@@ -132,7 +132,7 @@ fn out_of_order_messages_end_only_themselves() {
     for (n, nas) in (0..).zip(&unasked) {
         ran.send(1, &messages::initial_ue(100 + n, nas, None));
     }
-    for octets in ran.rest() {
+    for octets in ran.receive_until_silent() {
         let pdu = NGAP_PDU::decode(&octets).expect("a PDU");
         let status = nas_of(&pdu).is_some_and(|nas| status_cause(&nas).is_some());
         assert!(status || pdu.kind() == NgapPduKind::Initiating_UEContextRelease, "{pdu}");
@@ -147,19 +147,19 @@ fn out_of_order_messages_end_only_themselves() {
         ran.send(1, &messages::uplink_nas(id, device.ran_id, nas));
     }
     ran.send(1, &messages::context_set_up(id, device.ran_id));
-    let strange: Vec<_> = ran.rest().into_iter().filter(|octets| !is_status(octets)).collect();
+    let strange: Vec<_> = ran.receive_until_silent().into_iter().filter(|octets| !is_status(octets)).collect();
     assert!(strange.is_empty(), "{strange:02x?}");
-    device.take(&mut ran, &challenge);
+    device.receive(&mut ran, &challenge);
     while device.guti.is_none() {
         let (_, octets) = ran.next(crate::ran::ANSWER).expect("the registration goes on");
-        device.take(&mut ran, &octets);
+        device.receive(&mut ran, &octets);
     }
     // After the registration: repeated completes and unsolicited answers.
     device.send(&mut ran, NasRegistrationComplete::new());
     ran.send(1, &messages::context_set_up(device.amf_id, device.ran_id));
-    ran.silence("answers that come again");
+    ran.assert_silent("answers that come again");
     device.assert_served(&mut ran, "the UE of the messages out of order");
-    serves_another(&mut core, 2);
+    assert_serves_another(&mut core, 2);
 }
 
 fn is_status(octets: &[u8]) -> bool {
@@ -191,5 +191,5 @@ fn wrong_challenge_response_is_rejected() {
         Nas5gsMessage::Gmm(_, Nas5gmmMessage::RegistrationReject(_) | Nas5gmmMessage::AuthenticationReject(_))
     );
     assert!(refused, "{reject}");
-    serves_another(&mut core, 2);
+    assert_serves_another(&mut core, 2);
 }

@@ -1,14 +1,14 @@
 //! NGAP PDUs that decode and are invalid (TS 38.413 clauses 8.7 and 10).
 
+use crate::assert_serves_another;
 use crate::core::Core;
 use crate::device::{Device, plain, registration};
 use crate::messages::{self, error_cause};
 use crate::ran::Ran;
-use crate::serves_another;
 use vireo_wire::nas::{NasRegistrationComplete, NasServiceRequest};
 use vireo_wire::ngap::*;
 
-fn radio(cause: CauseRadioNetwork) -> Cause {
+fn radio_cause(cause: CauseRadioNetwork) -> Cause {
     Cause::radioNetwork(cause)
 }
 
@@ -27,7 +27,7 @@ fn ng_setup_comes_first() {
     let early = [
         messages::initial_ue(1, &registration(1).encode().expect("octets"), None),
         messages::uplink_nas(1, 1, &[0x7e, 0, 0x43]),
-        messages::reset_of(1, 1),
+        messages::partial_reset(1, 1),
     ];
     for pdu in early {
         ran.send(0, &pdu);
@@ -35,15 +35,15 @@ fn ng_setup_comes_first() {
         let cause = error_cause(&answer);
         let allowed = [
             Cause::protocol(CauseProtocol::message_not_compatible_with_receiver_state),
-            radio(CauseRadioNetwork::unknown_local_UE_NGAP_ID),
+            radio_cause(CauseRadioNetwork::unknown_local_UE_NGAP_ID),
         ];
         assert!(allowed.contains(&cause), "{cause:?}");
     }
-    ran.silence("after the errors");
+    ran.assert_silent("after the errors");
     assert_eq!(core.count("ues"), 0, "no context for a node that is not set up");
     ran.send(0, &messages::ng_setup(1));
     ran.expect("NG Setup after them", |pdu| pdu.kind() == NgapPduKind::Successful_NGSetup);
-    serves_another(&mut core, 1);
+    assert_serves_another(&mut core, 1);
 }
 
 #[test]
@@ -51,15 +51,15 @@ fn ng_setup_is_refused_with_the_cause() {
     let mut core = Core::start(4, "");
     let mut ran = Ran::connect(&core);
     let one = helpers::s_nssai(1, None);
-    let foreign = messages::ng_setup_with(1, messages::foreign(), &[one]);
+    let foreign_plmn = messages::ng_setup_with(1, messages::foreign_plmn(), &[one]);
     let sliceless = messages::ng_setup_with(
         1,
         helpers::plmn("999", "70").expect("a PLMN"),
         &[helpers::s_nssai(9, Some([1, 2, 3]))],
     );
     let refusals = [
-        (foreign, Cause::misc(CauseMisc::unknown_PLMN_or_SNPN)),
-        (sliceless, radio(CauseRadioNetwork::slice_not_supported)),
+        (foreign_plmn, Cause::misc(CauseMisc::unknown_PLMN_or_SNPN)),
+        (sliceless, radio_cause(CauseRadioNetwork::slice_not_supported)),
     ];
     for (request, cause) in refusals {
         ran.send(0, &request);
@@ -82,7 +82,7 @@ fn ng_setup_is_refused_with_the_cause() {
     ran.expect("an unknown IE to reject", |pdu| pdu.kind() == NgapPduKind::Unsuccessful_NGSetup);
     ran.send(0, &messages::with_unknown_ie(&messages::ng_setup(1), Criticality::ignore));
     ran.expect("an unknown IE to ignore", |pdu| pdu.kind() == NgapPduKind::Successful_NGSetup);
-    serves_another(&mut core, 1);
+    assert_serves_another(&mut core, 1);
 }
 
 #[test]
@@ -102,16 +102,16 @@ fn unknown_procedures_follow_criticality() {
         assert_eq!(diagnostics.triggering_message, Some(TriggeringMessage::initiating_message));
     }
     ran.send(0, &initiating(1));
-    ran.silence("an unknown procedure with criticality ignore");
+    ran.assert_silent("an unknown procedure with criticality ignore");
     // The core ignores outcomes of procedures that it never started (10.4).
     ran.send(0, &[0x20, 200, 0, 4, 0, 0, 0, 0]);
     ran.send(0, &[0x40, 200, 0, 4, 0, 0, 0, 0]);
     for message in [messages::context_set_up(0x00ff_0000_1000, 1), messages::release_complete(0x00ff_0000_1000, 1)] {
         ran.send(1, &message);
     }
-    let answers = ran.rest();
+    let answers = ran.receive_until_silent();
     assert!(answers.iter().all(|octets| NGAP_PDU::decode(octets).is_ok_and(|pdu| is_error(&pdu))), "{answers:02x?}");
-    serves_another(&mut core, 1);
+    assert_serves_another(&mut core, 1);
 }
 
 #[test]
@@ -137,7 +137,7 @@ fn missing_mandatory_ie_is_named() {
         assert!(missing.0.iter().any(|ie| ie.ie_id == id && ie.type_of_error == TypeOfError::missing), "{missing:?}");
     }
     device.assert_served(&mut ran, "the UE of the broken messages");
-    serves_another(&mut core, 2);
+    assert_serves_another(&mut core, 2);
 }
 
 #[test]
@@ -150,8 +150,8 @@ fn foreign_ue_ids_do_not_affect_ue() {
     let nas = plain(NasRegistrationComplete::new());
     // 10.6: an AMF-UE-NGAP-ID of no UE, of an earlier connection, and one that does not match the
     // RAN-UE-NGAP-ID.
-    let unknown = radio(CauseRadioNetwork::unknown_local_UE_NGAP_ID);
-    let inconsistent = radio(CauseRadioNetwork::inconsistent_remote_UE_NGAP_ID);
+    let unknown = radio_cause(CauseRadioNetwork::unknown_local_UE_NGAP_ID);
+    let inconsistent = radio_cause(CauseRadioNetwork::inconsistent_remote_UE_NGAP_ID);
     for (amf, own, cause) in [
         (0x00ff_ffff_ffff, own, &unknown),
         (amf ^ 1, own, &unknown),
@@ -171,10 +171,10 @@ fn foreign_ue_ids_do_not_affect_ue() {
         messages::release_request(amf, own),
         messages::release_complete(amf, own),
         messages::context_set_up(amf, own),
-        messages::reset_of(amf, own),
+        messages::partial_reset(amf, own),
     ] {
         other.send(1, &pdu);
-        for octets in other.rest() {
+        for octets in other.receive_until_silent() {
             let answer = NGAP_PDU::decode(&octets).expect("a PDU");
             let harmless = match answer.kind() {
                 NgapPduKind::Successful_NGReset => true,
@@ -190,8 +190,8 @@ fn foreign_ue_ids_do_not_affect_ue() {
         device.assert_served(&mut ran, "after another gNB named the UE");
     }
     assert_eq!(core.count("connected"), 1);
-    ran.silence("the UE's own gNB hears nothing of it");
-    serves_another(&mut core, 2);
+    ran.assert_silent("the UE's own gNB hears nothing of it");
+    assert_serves_another(&mut core, 2);
 }
 
 #[test]
@@ -209,12 +209,12 @@ fn foreign_guti_does_not_affect_ue() {
     let deregister = [&[0x7e, 0, 0x45, 0x09, 0, 11][..], &guti.to_nas_octets()].concat();
     for (n, nas) in (0..).zip([&forged, &service, &deregister]) {
         other.send(1, &messages::initial_ue(50 + n, nas, Some(tmsi)));
-        other.rest();
+        other.receive_until_silent();
         device.assert_served(&mut ran, "after a stranger named the UE's 5G-GUTI");
     }
     assert_eq!(core.count("registered"), 1);
-    ran.silence("the UE's own gNB hears nothing of it");
-    serves_another(&mut core, 2);
+    ran.assert_silent("the UE's own gNB hears nothing of it");
+    assert_serves_another(&mut core, 2);
 }
 
 fn service_request(guti: &vireo_wire::nas::Guti) -> Vec<u8> {

@@ -1,14 +1,14 @@
 //! Privileges of usrsctp, which parses input of unauthenticated peers.
 
+use crate::assert_serves_another;
 use crate::core::Core;
-use crate::serves_another;
 
 /// Checks the kernel's status of the thread that parses SCTP packets (proc_pid_status(5)).
 #[test]
 fn sctp_thread_has_no_privileges() {
     let mut core = Core::start(4, "");
     // NG Setup has succeeded, so the thread runs.
-    serves_another(&mut core, 1);
+    assert_serves_another(&mut core, 1);
     let tasks = std::fs::read_dir(format!("/proc/{}/task", core.pid())).expect("a process").flatten();
     let status = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("status")).ok());
     let status: Vec<String> = status.filter(|status| status.starts_with("Name:\tbalancer\n")).collect();

@@ -144,18 +144,19 @@ impl Ran {
     }
 
     /// Returns all messages until the core is silent.
-    pub(crate) fn rest(&mut self) -> Vec<Vec<u8>> {
+    pub(crate) fn receive_until_silent(&mut self) -> Vec<Vec<u8>> {
         std::iter::from_fn(|| self.next(SILENCE)).map(|(_, octets)| octets).collect()
     }
 
     /// Returns all messages received so far.
-    pub(crate) fn rest_now(&mut self) -> Vec<Vec<u8>> {
+    pub(crate) fn receive_pending(&mut self) -> Vec<Vec<u8>> {
         std::iter::from_fn(|| self.next(Duration::ZERO)).map(|(_, octets)| octets).collect()
     }
 
     /// Checks that nothing arrives for a while and that the association stays up.
-    pub(crate) fn silence(&mut self, what: &str) {
-        let rest: Vec<_> = self.rest().iter().map(|octets| format!("{:?}", NGAP_PDU::decode(octets))).collect();
+    pub(crate) fn assert_silent(&mut self, what: &str) {
+        let rest: Vec<_> =
+            self.receive_until_silent().iter().map(|octets| format!("{:?}", NGAP_PDU::decode(octets))).collect();
         assert!(rest.is_empty(), "{what}: {rest:?}");
         self.assert_up(what);
     }

@@ -1,9 +1,9 @@
 //! Octets that are not NGAP, and misplaced NGAP (TS 38.412, TS 38.413 10.2).
 
+use crate::assert_serves_another;
 use crate::core::Core;
 use crate::messages::{self, error_cause};
 use crate::ran::{NGAP, Ran};
-use crate::serves_another;
 use vireo_wire::ngap::*;
 
 const GOLDEN: &str = include_str!("../../../../tests/reference/golden.txt");
@@ -26,7 +26,7 @@ impl Noise {
 }
 
 /// Checks that the answers to random octets are only errors and refusals.
-fn only_refusals(answers: &[Vec<u8>], what: &str) {
+fn assert_only_refusals(answers: &[Vec<u8>], what: &str) {
     for octets in answers {
         let pdu = NGAP_PDU::decode(octets).expect("what the core sends decodes");
         let refuses = pdu.kind() == NgapPduKind::Initiating_ErrorIndication
@@ -52,15 +52,15 @@ fn non_ngap_bytes_get_transfer_syntax_error() {
         let most = if n == 0 { 60_000 } else { 400 };
         ran.send(n % 5, &noise.octets(most));
     }
-    let answers = ran.rest();
+    let answers = ran.receive_until_silent();
     assert!(!answers.is_empty(), "random octets get no answer at all");
-    only_refusals(&answers, "random octets");
+    assert_only_refusals(&answers, "random octets");
     ran.assert_up("random octets");
-    serves_another(&mut core, 1);
+    assert_serves_another(&mut core, 1);
 }
 
 #[test]
-fn messages_cut_short_or_changed_harm_nobody() {
+fn truncated_or_changed_messages_harm_no_ue() {
     let mut core = Core::start(4, "");
     let mut ran = Ran::set_up(&core, 1);
     let messages = GOLDEN.lines().filter_map(|line| line.split_once(' ')).filter(|(name, _)| !name.starts_with('#'));
@@ -70,7 +70,7 @@ fn messages_cut_short_or_changed_harm_nobody() {
         for end in (1..message.len()).step_by(3) {
             ran.send(0, &message[..end]);
         }
-        only_refusals(&ran.rest_now(), "a message that is cut short");
+        assert_only_refusals(&ran.receive_pending(), "a message that is cut short");
     }
     let mut noise = Noise(0x5649_5245_4f00_0003);
     for _ in 0..3_000 {
@@ -78,11 +78,11 @@ fn messages_cut_short_or_changed_harm_nobody() {
         let at = noise.next() as usize % message.len();
         message[at] ^= 1 << (noise.next() % 8);
         ran.send(1, &message);
-        ran.rest_now();
+        ran.receive_pending();
     }
-    ran.rest();
+    ran.receive_until_silent();
     ran.assert_up("changed messages");
-    serves_another(&mut core, 1);
+    assert_serves_another(&mut core, 1);
 }
 
 #[test]
@@ -93,11 +93,11 @@ fn another_ppid_is_no_ngap() {
     for ppid in [18, 61, 0, NGAP.swap_bytes()] {
         ran.send_as(0, ppid, &messages::ng_setup(1));
     }
-    ran.silence("NG Setup Requests with another PPID");
+    ran.assert_silent("NG Setup Requests with another PPID");
     assert_eq!(core.count("gnbs"), 0);
     ran.send(0, &messages::ng_setup(1));
     ran.expect("NG Setup after them", |pdu| pdu.kind() == NgapPduKind::Successful_NGSetup);
-    serves_another(&mut core, 1);
+    assert_serves_another(&mut core, 1);
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn any_stream_is_accepted_sender_keeps_its_own() {
     let (stream, answer) = ran.next(crate::ran::ANSWER).expect("an answer");
     assert_eq!(NGAP_PDU::decode(&answer).map(|p| p.kind()), Ok(NgapPduKind::Initiating_DownlinkNASTransport));
     assert_ne!(stream, 0, "signalling about a UE is not on stream 0");
-    serves_another(&mut core, 2);
+    assert_serves_another(&mut core, 2);
 }
 
 #[test]

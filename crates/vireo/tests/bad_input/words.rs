@@ -78,7 +78,7 @@ fn random_words_of_a_worker_do_not_end_the_core() {
             }
         };
         damage(&file, seed);
-        serves_again(&mut core, &mut number);
+        assert_recovers(&mut core, &mut number);
     }
     let log = core.log();
     assert!(log.contains("state region has words that no worker writes"), "the damage was not noticed:\n{log}");
@@ -86,12 +86,12 @@ fn random_words_of_a_worker_do_not_end_the_core() {
 }
 
 /// Checks that the core serves later UEs, though perhaps not the first. A refused UE retries.
-fn serves_again(core: &mut Core, number: &mut u32) {
+fn assert_recovers(core: &mut Core, number: &mut u32) {
     let deadline = Instant::now() + Duration::from_secs(40);
     loop {
         core.assert_alive();
         *number = *number % SUBSCRIBERS + 1;
-        let served = catch_unwind(AssertUnwindSafe(|| crate::serves_another(core, *number)));
+        let served = catch_unwind(AssertUnwindSafe(|| crate::assert_serves_another(core, *number)));
         if served.is_ok() {
             return;
         }

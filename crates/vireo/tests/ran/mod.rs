@@ -113,7 +113,7 @@ impl Core {
     }
 
     /// Makes the core reload its configuration.
-    pub(crate) fn hang_up(&self) {
+    pub(crate) fn reload(&self) {
         kill_process(Pid::from_child(&self.process), Signal::HUP).expect("it is ours");
     }
 
@@ -151,7 +151,7 @@ impl RanNode {
         let mut endpoint = vireo_sctp::bind(&config).expect("an endpoint");
         let assoc = endpoint.connect((Ipv4Addr::LOCALHOST, 38412).into()).expect("an association");
         let mut node = RanNode { endpoint, assoc, received: Vec::new(), is_up: false, down: None };
-        node.until("an association", |node| node.is_up || node.down.is_some());
+        node.wait_until("an association", |node| node.is_up || node.down.is_some());
         node
     }
 
@@ -188,9 +188,9 @@ impl RanNode {
     }
 
     /// Polls the node until a condition is true.
-    pub(crate) fn until(&mut self, what: &str, is_so: impl Fn(&Self) -> bool) {
+    pub(crate) fn wait_until(&mut self, what: &str, condition: impl Fn(&Self) -> bool) {
         let deadline = Instant::now() + WITHIN;
-        while !is_so(self) {
+        while !condition(self) {
             assert!(Instant::now() < deadline, "not in time: {what}");
             self.poll();
         }
@@ -211,7 +211,7 @@ impl RanNode {
 
     /// Returns the first octets of the core's next message.
     pub(crate) fn answer(&mut self) -> [u8; 2] {
-        self.until("an answer", |node| !node.received.is_empty() || node.down.is_some());
+        self.wait_until("an answer", |node| !node.received.is_empty() || node.down.is_some());
         assert!(!self.received.is_empty(), "no answer: {:?}", self.down);
         let pdu = self.received.remove(0);
         [pdu[0], pdu[1]]
