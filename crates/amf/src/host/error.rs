@@ -1,6 +1,7 @@
 //! Errors that prevent the start of a host.
 
 use super::keep::KeepError;
+use crate::worker::WorkerConfigError;
 use crate::worker::context_database::ContextDatabaseError;
 use std::time::Duration;
 use vireo_store::records::ShmError;
@@ -16,7 +17,7 @@ pub enum HostError {
     Join(#[from] JoinError),
     /// The configuration of the workers is too long to be published.
     #[error("the workers cannot be told the configuration: {0}; make it shorter")]
-    Instructions(String),
+    Instructions(#[from] WorkerConfigError),
     /// The supervisor does not start.
     #[error("the worker processes cannot be watched: {0}")]
     Supervisor(std::io::Error),

@@ -126,7 +126,7 @@ impl Host {
             location: location.clone(),
             log_level: None,
         };
-        instructions.publish(&region).map_err(HostError::Instructions)?;
+        instructions.publish(&region)?;
         region.shared_word(region_layout::BOARD_CLOCK).store(clock::offset(), Ordering::Release);
         let own = region.join(region_layout::HOST)?;
         let mut pools = Pools::new(config.pools.clone(), config.slices.clone(), plan);

@@ -48,7 +48,7 @@ use vireo_ops::privileges::{self, Profile};
 use vireo_ops::supervisor::{self, WorkerInitError};
 use vireo_ops::ue_record::PendingSmfRequest;
 use vireo_store::CommitError;
-use vireo_store::region::{Bell, Packet, Region, Ring, Slot, Worker};
+use vireo_store::region::{Bell, Packet, PublishError, Region, Ring, Slot, Worker};
 use vireo_types::{Dnn, Ltmsi};
 
 /// Time for which an event is retried while the database of contexts is down. A Redis Cluster
@@ -86,15 +86,26 @@ pub(crate) struct WorkerConfig {
     pub(crate) log_level: Option<String>,
 }
 
+/// Reason why the configuration of the workers is not published.
+#[derive(Debug, thiserror::Error)]
+pub enum WorkerConfigError {
+    /// The configuration does not encode.
+    #[error(transparent)]
+    Encoding(#[from] postcard::Error),
+    /// The region has no room for it.
+    #[error(transparent)]
+    Region(#[from] PublishError),
+}
+
 impl WorkerConfig {
     /// Publishes the configuration to running workers and to those that start later.
-    pub(crate) fn publish(&self, region: &Region) -> Result<(), String> {
-        region.publish(region_layout::BULLETIN_CONFIG, &self.octets()?).map_err(|error| error.to_string())
+    pub(crate) fn publish(&self, region: &Region) -> Result<(), WorkerConfigError> {
+        Ok(region.publish(region_layout::BULLETIN_CONFIG, &self.octets()?)?)
     }
 
     /// Returns the encoded configuration.
-    pub(crate) fn octets(&self) -> Result<Vec<u8>, String> {
-        postcard::to_stdvec(self).map_err(|error| error.to_string())
+    pub(crate) fn octets(&self) -> Result<Vec<u8>, WorkerConfigError> {
+        Ok(postcard::to_stdvec(self)?)
     }
 
     /// Returns the published configuration and its version.

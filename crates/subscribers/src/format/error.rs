@@ -20,7 +20,7 @@ pub enum RecordProblem {
     #[error("IMSI {imsi} is in {position} {number} already")]
     Duplicate {
         imsi: String,
-        /// "line" or "record".
+        /// "line" in CSV, "record" in JSON.
         position: &'static str,
         /// Number of the earlier record.
         number: u64,
