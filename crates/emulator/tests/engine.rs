@@ -163,12 +163,8 @@ fn refused_ue_fails_and_congested_one_comes_back() {
     let report = lab.run(&options("register")).expect("the core is there");
     assert!(!report.is_success());
     assert_eq!(report.failures.keys().collect::<Vec<_>>(), ["registration rejected: 5GMM cause #11"]);
-    let lab = Lab::new(Behaviour { reject: Some((GmmCause::Congestion, Some(2))), ..Behaviour::default() });
-    let network = lab.network.clone();
-    std::thread::spawn(move || {
-        std::thread::sleep(Duration::from_millis(500));
-        network.lock().expect("no panic").behaviour.reject = None;
-    });
+    let reject = Some((GmmCause::Congestion, Some(2)));
+    let lab = Lab::new(Behaviour { reject, rejections: 1, ..Behaviour::default() });
     let report = lab.run(&options("register")).expect("the core is there");
     assert_eq!((report.back_offs, report.succeeded), (1, 1), "{report}");
     assert!(report.latency(Procedure::Registration).expect("happened").max >= 2_000_000);

@@ -501,7 +501,12 @@ fn sessions_survive_loss_of_n4_balancer() {
         .spawn()
         .expect("vireo emulate runs");
     upf.wait_until(|upf| upf["sessions"].as_u64() >= Some(UES));
-    thread::sleep(Duration::from_millis(500));
+    let requests = || cluster.hosts.iter().map(|host| host.procedures("service_request")).sum::<f64>();
+    let deadline = Instant::now() + WITHIN;
+    while requests() < 20.0 {
+        assert!(Instant::now() < deadline, "{}", cluster.logs());
+        thread::sleep(Duration::from_millis(20));
+    }
     // The stopped balancer neither forwards nor answers the last requests.
     cluster.balancers[n4_balancer].stop();
     thread::sleep(Duration::from_millis(100));

@@ -26,6 +26,8 @@ pub struct Behaviour {
     pub nia: IntegrityAlgorithm,
     /// Refuses registrations with this cause and T3346.
     pub reject: Option<(GmmCause, Option<u32>)>,
+    /// Number of registrations that `reject` applies to.
+    pub rejections: u32,
     /// Refuses sessions with this 5GSM cause.
     pub reject_session: Option<GsmCause>,
     /// De-conceals SUCIs of Profile A and B.
@@ -53,6 +55,7 @@ impl Default for Behaviour {
             nea: CipheringAlgorithm::NEA2,
             nia: IntegrityAlgorithm::NIA2,
             reject: None,
+            rejections: u32::MAX,
             reject_session: None,
             private: None,
             bid_down: false,
@@ -466,7 +469,8 @@ impl Network {
     }
 
     fn accept(&mut self, index: usize) -> Vec<Vec<u8>> {
-        if let Some((cause, t3346)) = self.behaviour.reject {
+        if let Some((cause, t3346)) = self.behaviour.reject.filter(|_| self.behaviour.rejections > 0) {
+            self.behaviour.rejections -= 1;
             let mut reject = NasRegistrationReject::new(NasFGmmCause::from_cause(cause));
             if let Some(seconds) = t3346 {
                 reject.set_t3346_value(NasGprsTimer2::from_seconds(seconds as _).expect("a timer value"));

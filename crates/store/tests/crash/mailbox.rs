@@ -10,7 +10,7 @@
 use crate::process::{Deaths, Log, Random, hash, role, start};
 use std::collections::HashMap;
 use std::process::Child;
-use std::thread::{JoinHandle, sleep, spawn, yield_now};
+use std::thread::{JoinHandle, spawn, yield_now};
 use std::time::{Duration, Instant};
 use vireo_store::region::{
     Buffer, CommitRecord, DeadWorker, Packet, Posted, Receiver, Region, RegionConfig, Sender, Slot, Snapshot,
@@ -314,7 +314,9 @@ impl Host {
             self.check_contexts();
         }
         // The workers complete their current work.
-        sleep(Duration::from_millis(50));
+        while !self.slots.iter().all(|slot| self.region.is_idle_and_empty(*slot)) && Instant::now() < end {
+            yield_now();
+        }
         self.drain();
         for (number, child) in (0..).zip(workers) {
             let dead = Deaths::last(&self.region, number, child).expect("it has joined");

@@ -159,7 +159,8 @@ fn killed_under_load(driver: &str) {
                 w.tunnel_up(teid, &echo(UE, HOST, 2));
             }
         });
-        std::thread::sleep(std::time::Duration::from_millis(200));
+        // The process is killed while packets flow in both directions.
+        (0..50).for_each(|_| drop(w.tunnel_down()));
         killed.kill();
         ended.store(true, Relaxed);
     });

@@ -1,6 +1,6 @@
 use crate::world::*;
 use std::net::{Ipv4Addr, Ipv6Addr, UdpSocket};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use vireo_datapath::{Access, DropReason, Network};
 use vireo_types::Teid;
 use vireo_wire::gtpu::{self, MessageType};
@@ -145,9 +145,15 @@ fn network_mtu_is_sent_to_host() {
     // the kernel sets Don't Fragment for applications: 1,472 bytes make a packet of 1,500
     let host = w.inside("dn", || UdpSocket::bind((HOST, 4000))).expect("bound");
     host.send_to(&[0; 1472], (UE, 5000)).expect("sent");
-    std::thread::sleep(Duration::from_millis(100));
-    let route = w.run("dn", &format!("ip route get {UE}"));
-    assert!(route.contains("mtu 1400"), "{route}");
+    let deadline = Instant::now() + Duration::from_secs(5);
+    loop {
+        let route = w.run("dn", &format!("ip route get {UE}"));
+        if route.contains("mtu 1400") {
+            return;
+        }
+        assert!(Instant::now() < deadline, "{route}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }
 
 #[test]
