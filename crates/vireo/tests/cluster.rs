@@ -280,8 +280,8 @@ impl Cluster {
             // Elsewhere a gNB finds both balancers at one port.
             let udp = if setting == Setting::Apart { udp } else { free_port() };
             let mut fabric = free_address();
-            let elsewhere = apart.filter(|_| n == 0);
-            if elsewhere.is_some() {
+            let isolated = apart.filter(|_| n == 0);
+            if isolated.is_some() {
                 fabric.set_ip(FABRIC[1].into());
             }
             let n4: SocketAddr = match with_upf {
@@ -384,7 +384,7 @@ impl Cluster {
     /// join. A host without a key does not start.
     fn assert_strangers_refused(&self) {
         let path = self.directory.path();
-        let other_authority = path.join("elsewhere");
+        let other_authority = path.join("other-authority");
         pki(&other_authority, &["init"]);
         pki(&other_authority, &["issue", "--role", "host", "--name", "stranger"]);
         let text = |path: &Path| path.to_str().expect("UTF-8").to_owned();

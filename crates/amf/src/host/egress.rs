@@ -16,6 +16,7 @@ use crate::worker::context_database::DatabaseRef;
 use crate::worker::event_message::{self, EventMessage};
 use crate::worker::outbox::Outbox;
 use crate::worker::{Location, OUTBOX};
+use vireo_core::amf::engine::Event;
 use vireo_core::amf::n2;
 use vireo_core::placement::host::{NamedUe, named_ue};
 use vireo_core::placement::message::{HostNotice, RanOutput};

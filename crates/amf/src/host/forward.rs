@@ -298,7 +298,7 @@ impl Host {
         let posted = self.ues.region.post(&self.ues.own, slot, packet, worker).or_else(|full| {
             match EventMessage::decode(octets) {
                 // A UE cannot avoid eviction by sending many messages.
-                Some(ReceivedEvent { event: EventMessage::Evicted, .. }) => {
+                Some(ReceivedEvent { event: EventMessage::Event { event: Event::Evicted, .. }, .. }) => {
                     self.ues.region.post_last(&self.ues.own, slot, packet, worker)
                 }
                 _ => Err(full),

@@ -11,6 +11,7 @@ use crate::worker::{references, region_layout};
 use vireo_cluster::Input;
 use vireo_cluster::replicator::{PeerMessage, Replicator};
 use vireo_core::amf::context::{self, EncodedContext, UeContext};
+use vireo_core::amf::engine::Event;
 use vireo_core::placement::balance::HostId;
 use vireo_core::placement::cluster::ClusterMap;
 use vireo_core::placement::host::{

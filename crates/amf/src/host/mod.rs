@@ -52,7 +52,6 @@ pub use region_usage::RegionUsage;
 pub use state::Host;
 
 use crate::worker::context_database;
-use crate::worker::event_message::EventMessage;
 use crate::worker::ids::IdAllocator;
 use crate::worker::region_layout;
 use crate::worker::{Location, WorkerConfig};

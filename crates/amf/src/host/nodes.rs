@@ -8,7 +8,6 @@ pub(super) use table::{Node, Nodes};
 
 use super::forward::ran_key;
 use super::state::Host;
-use crate::worker::event_message::EventMessage;
 use crate::worker::outbox::Summary;
 use crate::worker::ran::PublishedNode;
 use crate::worker::region_layout;
@@ -16,6 +15,7 @@ use std::net::IpAddr;
 use table::{AssociationLoss, RemovedNode};
 use vireo_cluster::{LostBalancer, UnackedMessage};
 use vireo_core::amf::context;
+use vireo_core::amf::engine::Event;
 use vireo_core::amf::ran::{self, RanNode, RanStepRequest, ResetItem};
 use vireo_core::placement::message::{AssociationOwner, HostNotice, RanOutput};
 use vireo_core::placement::replica::EffectAssociations;

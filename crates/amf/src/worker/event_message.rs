@@ -161,7 +161,10 @@ mod tests {
             let text = format!("{event:?}");
             let octets = EventMessage::Event { key: 6, event }.encode(Instant(1), 2, Vec::new());
             let decoded = EventMessage::decode(&octets).expect("an event");
-            let (Instant(1), 2, EventMessage::Event { key: 6, event }) = decoded else { panic!("{decoded:?}") };
+            let ReceivedEvent { arrived: Instant(1), input: 2, event: EventMessage::Event { key: 6, event } } = decoded
+            else {
+                panic!("{decoded:?}")
+            };
             assert_eq!(format!("{event:?}"), text);
         }
     }

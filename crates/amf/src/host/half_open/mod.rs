@@ -20,7 +20,6 @@ mod table;
 pub(super) use state::HalfOpen;
 
 use super::state::Host;
-use crate::worker::event_message::EventMessage;
 use rand::RngCore;
 use state::origin;
 use table::{Admission, Arrival, Limit};
