@@ -28,9 +28,9 @@ pub use nas::{is_authentic, protection};
 
 /// Event of a UE. Every response and every expired deadline arrives as an event.
 ///
-/// The host sends events to its workers as they are, except the first message of a connection, which
-/// the worker decodes. The variants of that message are the last: postcard numbers the variants that
-/// it encodes.
+/// The host sends events to its workers as they are, except the first message of a connection,
+/// which the worker decodes. The variants of that message are the last: postcard numbers the
+/// variants that it encodes.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Event<'a> {
     /// Message on the UE's NG connection.
