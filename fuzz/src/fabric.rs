@@ -5,6 +5,7 @@
 use serde::Serialize;
 use std::borrow::Cow;
 use std::net::SocketAddr;
+use vireo_core::amf::context::LAYOUT_VERSION;
 use vireo_core::amf::n2;
 use vireo_core::amf::ran::RanNode;
 use vireo_core::placement::balance::map::BucketMap;
@@ -110,6 +111,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
         ltmsi: Ltmsi::from_raw(5),
         before: Some(Ltmsi::from_raw(6)),
         input: 9,
+        layout: LAYOUT_VERSION,
         perpetual_version: 1,
         ephemeral_version: 2,
         perpetual: Some(b"perpetual"),

@@ -37,9 +37,9 @@ pub use tls::Security;
 pub use tls::TlsPeerError;
 
 /// Newest protocol version of this release.
-pub const VERSION: u16 = 9;
-/// Oldest protocol version that this release supports.
-pub const OLDEST: u16 = 9;
+pub const VERSION: u16 = 10;
+/// Oldest protocol version that this release supports: that of release 0.2.0.
+pub const OLDEST: u16 = 10;
 /// Length of a greeting in bytes.
 pub const GREETING: usize = 13;
 const MAGIC: [u8; 8] = *b"VIREOFAB";

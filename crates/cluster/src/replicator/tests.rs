@@ -26,6 +26,7 @@ fn copy(number: u64, bucket: Bucket, ephemeral: &[u8]) -> ReplicaUpdate<'_> {
         ltmsi,
         before: None,
         input: number,
+        layout: vireo_core::amf::context::LAYOUT_VERSION,
         perpetual_version: version,
         ephemeral_version: version,
         perpetual: Some(b"who"),

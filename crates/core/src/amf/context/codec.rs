@@ -19,10 +19,11 @@ use super::UeContext;
 use super::parts::{self, AllocationPart, Ephemeral, IdentityPart, Perpetual, SubscriptionPart};
 use crate::postcard_writer;
 
-/// Layout that this build writes and reads, in the first octet of every encoded context. It grows
-/// with each change of [`UeContext`] or its components, so that contexts of other layouts are
-/// refused.
+/// Layout that this build writes, in the first octet of every encoded context. It grows with each
+/// change of [`UeContext`] or its components.
 pub const LAYOUT_VERSION: u8 = 5;
+/// Oldest layout that this build reads: that of release 0.2.0.
+pub const OLDEST_LAYOUT: u8 = 5;
 /// Length of the header in octets.
 const HEADER: usize = 12;
 /// Initial capacity for the perpetual part in octets; most perpetual parts fit.
@@ -31,8 +32,8 @@ const PERPETUAL: usize = 256;
 /// Error of encoding or decoding a context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CodecError {
-    /// Layout version of another build.
-    #[error("the context has layout version {0}, this release reads {LAYOUT_VERSION}")]
+    /// Layout version that this build does not read.
+    #[error("the context has layout version {0}, this release reads {OLDEST_LAYOUT} to {LAYOUT_VERSION}")]
     Version(u8),
     /// Truncated, or a part does not decode.
     #[error("the context does not decode")]
@@ -42,14 +43,22 @@ pub enum CodecError {
     TooLarge,
 }
 
-/// Versions of the parts of an encoded context. A part whose version differs from that of a copy
-/// must be sent again.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// Layout of an encoded context, and versions of its parts. A part whose version differs from that
+/// of a copy must be sent again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Versions {
+    /// Layout version of both parts.
+    pub layout: u8,
     /// Version of the perpetual part; it wraps.
     pub perpetual: u32,
     /// Version of the ephemeral part, which every step changes; it wraps.
     pub ephemeral: u32,
+}
+
+impl Default for Versions {
+    fn default() -> Self {
+        Versions { layout: LAYOUT_VERSION, perpetual: 0, ephemeral: 0 }
+    }
 }
 
 /// Encoded context split into its parts, not decoded.
@@ -61,22 +70,23 @@ pub struct EncodedContext<'a> {
 }
 
 impl<'a> EncodedContext<'a> {
-    /// Splits the encoding of a context with the current layout.
+    /// Splits the encoding of a context.
     ///
     /// # Errors
     ///
-    /// Returns [`CodecError::Version`] for another layout, and [`CodecError::Damaged`] for a
-    /// truncated encoding.
+    /// Returns [`CodecError::Version`] for a layout that this build does not read, and
+    /// [`CodecError::Damaged`] for a truncated encoding.
     pub fn new(octets: &'a [u8]) -> Result<Self, CodecError> {
         let (header, rest) = match octets {
-            [LAYOUT_VERSION, ..] => octets.split_first_chunk::<HEADER>().ok_or(CodecError::Damaged)?,
+            [OLDEST_LAYOUT..=LAYOUT_VERSION, ..] => octets.split_first_chunk::<HEADER>().ok_or(CodecError::Damaged)?,
             [version, ..] => return Err(CodecError::Version(*version)),
             [] => return Err(CodecError::Damaged),
         };
-        let [_, l0, l1, l2, p0, p1, p2, p3, e0, e1, e2, e3] = *header;
+        let [layout, l0, l1, l2, p0, p1, p2, p3, e0, e1, e2, e3] = *header;
         let length = u32::from_be_bytes([0, l0, l1, l2]) as usize;
         let (perpetual, ephemeral) = rest.split_at_checked(length).ok_or(CodecError::Damaged)?;
         let versions = Versions {
+            layout,
             perpetual: u32::from_be_bytes([p0, p1, p2, p3]),
             ephemeral: u32::from_be_bytes([e0, e1, e2, e3]),
         };
@@ -99,8 +109,17 @@ impl<'a> EncodedContext<'a> {
     ///
     /// # Errors
     ///
-    /// Returns [`CodecError::Damaged`] if a part does not decode.
+    /// Returns [`CodecError::Version`] for a layout that this build does not read, and
+    /// [`CodecError::Damaged`] if a part does not decode.
     pub fn decode(&self) -> Result<UeContext, CodecError> {
+        match self.versions.layout {
+            LAYOUT_VERSION => self.decode_current(),
+            // The decoder of an earlier layout is a branch here.
+            other => Err(CodecError::Version(other)),
+        }
+    }
+
+    fn decode_current(&self) -> Result<UeContext, CodecError> {
         let perpetual: Perpetual<'_> = postcard::from_bytes(self.perpetual).map_err(|_| CodecError::Damaged)?;
         let (ephemeral, rest): (Ephemeral, _) =
             postcard::take_from_bytes(self.ephemeral).map_err(|_| CodecError::Damaged)?;
@@ -117,7 +136,7 @@ fn header(versions: Versions, length: usize) -> Result<[u8; HEADER], CodecError>
     let [_, l0, l1, l2] = length.to_be_bytes();
     let [p0, p1, p2, p3] = versions.perpetual.to_be_bytes();
     let [e0, e1, e2, e3] = versions.ephemeral.to_be_bytes();
-    Ok([LAYOUT_VERSION, l0, l1, l2, p0, p1, p2, p3, e0, e1, e2, e3])
+    Ok([versions.layout, l0, l1, l2, p0, p1, p2, p3, e0, e1, e2, e3])
 }
 
 fn put_header(versions: Versions, length: usize, out: &mut Vec<u8>) -> Result<(), CodecError> {
@@ -174,8 +193,9 @@ fn encode_full(context: &UeContext, before: Option<EncodedContext<'_>>, out: &mu
     out.extend_from_slice(&[0; HEADER]);
     put(&parts::perpetual(context), out)?;
     let end = out.len();
-    let mut versions = before.map(|b| b.versions).unwrap_or_default();
-    if before.is_none_or(|b| b.perpetual != &out[start + HEADER..]) {
+    let mut versions = Versions { layout: LAYOUT_VERSION, ..before.map(|b| b.versions).unwrap_or_default() };
+    let is_same = |b: EncodedContext<'_>| b.versions.layout == LAYOUT_VERSION && b.perpetual == &out[start + HEADER..];
+    if !before.is_some_and(is_same) {
         versions.perpetual = versions.perpetual.wrapping_add(1);
     }
     versions.ephemeral = versions.ephemeral.wrapping_add(1);
@@ -214,6 +234,11 @@ impl IncrementalEncoder {
     /// As [`decode`].
     pub fn from_stored(context: &UeContext, octets: &[u8]) -> Result<Self, CodecError> {
         let record = EncodedContext::new(octets)?;
+        if record.versions.layout != LAYOUT_VERSION {
+            let Versions { perpetual, ephemeral, .. } = record.versions;
+            let versions = Versions { layout: LAYOUT_VERSION, perpetual: perpetual.wrapping_add(1), ephemeral };
+            return IncrementalEncoder::whole(context, versions);
+        }
         let perpetual = parts::perpetual(context).into_static();
         Ok(IncrementalEncoder { versions: record.versions, perpetual, octets: record.perpetual.to_vec(), ends: None })
     }
@@ -224,8 +249,12 @@ impl IncrementalEncoder {
     ///
     /// As [`encode`].
     pub fn new(context: &UeContext) -> Result<Self, CodecError> {
+        IncrementalEncoder::whole(context, Versions::default())
+    }
+
+    fn whole(context: &UeContext, versions: Versions) -> Result<Self, CodecError> {
         let perpetual = parts::perpetual(context).into_static();
-        let mut parts = IncrementalEncoder { versions: Versions::default(), perpetual, octets: Vec::new(), ends: None };
+        let mut parts = IncrementalEncoder { versions, perpetual, octets: Vec::new(), ends: None };
         parts.encode_perpetual([false; 3])?;
         Ok(parts)
     }
@@ -312,7 +341,9 @@ mod tests {
         assert_eq!(decode(&octets), Ok(context()));
         assert!(octets.len() < 64, "an empty context is small: {} octets", octets.len());
         assert_eq!(decode(&[]), Err(CodecError::Damaged));
-        assert_eq!(decode(&[200, 1, 2]), Err(CodecError::Version(200)));
+        for layout in [OLDEST_LAYOUT - 1, LAYOUT_VERSION + 1] {
+            assert_eq!(decode(&[layout, 1, 2]), Err(CodecError::Version(layout)));
+        }
         for end in 1..octets.len() {
             assert_eq!(decode(&octets[..end]), Err(CodecError::Damaged), "{end} of {} octets", octets.len());
         }

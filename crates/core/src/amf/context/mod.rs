@@ -19,7 +19,8 @@ mod shared;
 
 pub use capability::UeSecurityCapability;
 pub use codec::{
-    CodecError, EncodedContext, IncrementalEncoder, LAYOUT_VERSION, Versions, decode, encode, encode_after,
+    CodecError, EncodedContext, IncrementalEncoder, LAYOUT_VERSION, OLDEST_LAYOUT, Versions, decode, encode,
+    encode_after,
 };
 pub use connection::{Connection, RanContext};
 pub use deferred::DeferredSessionMessage;

@@ -305,6 +305,7 @@ fn copy(io: &mut Io, number: u64, ue: &UeContext, outbox: &Outbox) {
         ltmsi: ue.ltmsi,
         before: None,
         input: 70 + number,
+        layout: parts.versions.layout,
         perpetual_version: parts.versions.perpetual,
         ephemeral_version: parts.versions.ephemeral,
         perpetual: Some(parts.perpetual),

@@ -17,6 +17,8 @@ pub struct ReplicaUpdate<'a> {
     pub before: Option<Ltmsi>,
     /// Last input executed; 0 if the commit has no input of a balancer.
     pub input: u64,
+    /// Layout version of the parts of the context.
+    pub layout: u8,
     /// Version of the perpetual part of the context.
     pub perpetual_version: u32,
     /// Version of the ephemeral part; it grows with each commit.

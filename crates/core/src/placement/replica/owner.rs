@@ -380,7 +380,7 @@ impl<S: SlotKey, P> BucketOwner<S, P> {
         let known = self.replica_versions.entry(to).or_default();
         let deleted = Parts { versions: context::Versions::default(), perpetual: &[], ephemeral: &[] };
         let parts = if context.is_empty() { deleted } else { Parts::new(context).ok()? };
-        let version = parts.versions.perpetual;
+        let context::Versions { layout, perpetual: version, ephemeral } = parts.versions;
         let had = if context.is_empty() { known.remove(&slot) } else { known.insert(slot, (ltmsi, version)) };
         let number = self.number(to);
         let copy = ReplicaUpdate {
@@ -388,8 +388,9 @@ impl<S: SlotKey, P> BucketOwner<S, P> {
             ltmsi,
             before,
             input,
+            layout,
             perpetual_version: version,
-            ephemeral_version: parts.versions.ephemeral,
+            ephemeral_version: ephemeral,
             perpetual: (had != Some((ltmsi, version))).then_some(parts.perpetual),
             ephemeral: parts.ephemeral,
             outbox,

@@ -190,6 +190,7 @@ pub(super) mod tests {
             ltmsi,
             before: None,
             input: if outbox.is_empty() { 0 } else { 100 + u64::from(version) },
+            layout: context::LAYOUT_VERSION,
             perpetual_version: 1,
             ephemeral_version: version,
             perpetual: Some(b"perpetual"),
@@ -331,7 +332,7 @@ pub(super) mod tests {
         let [_, next, last] = world.hosts;
         let (mut owner, mut store) = (world.next_owner(), world.second_replica());
         store.adopt(&world.maps[1], &world.hosts[1..]);
-        let versions = context::Versions { perpetual: 1, ephemeral: 4 };
+        let versions = context::Versions { perpetual: 1, ephemeral: 4, ..context::Versions::default() };
         let parts = context::EncodedContext { versions, perpetual: b"p", ephemeral: b"e" };
         store.insert_own(Ltmsi::new(world.bucket, 1), &parts);
         assert_eq!(store.foreign_entries((next, 2), 1, &[world.bucket]), Ok(vec![]), "who it was handed to has it");

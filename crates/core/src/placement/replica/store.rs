@@ -372,7 +372,7 @@ impl ReplicaStore {
         entry.from = Some(from);
         match copy.perpetual {
             Some(perpetual) => replace(&mut entry.perpetual, perpetual),
-            None if entry.versions.perpetual == copy.perpetual_version => {}
+            None if (entry.versions.layout, entry.versions.perpetual) == (copy.layout, copy.perpetual_version) => {}
             None => {
                 result = ApplyResult::MissingBase;
                 entry.perpetual.clear();
@@ -382,7 +382,8 @@ impl ReplicaStore {
         entry.epoch = epoch;
         entry.forget(now);
         entry.wants(from, copy, now);
-        entry.versions = Versions { perpetual: copy.perpetual_version, ephemeral: copy.ephemeral_version };
+        let ReplicaUpdate { layout, perpetual_version: perpetual, ephemeral_version: ephemeral, .. } = *copy;
+        entry.versions = Versions { layout, perpetual, ephemeral };
         if copy.ephemeral.is_empty() || !copy.outbox.is_empty() {
             self.recent.push_back((now, copy.ltmsi));
         }
@@ -508,6 +509,7 @@ mod tests {
             ltmsi,
             before: None,
             input: 100 + number,
+            layout: context::LAYOUT_VERSION,
             perpetual_version: 1,
             ephemeral_version: number as u32,
             perpetual: Some(b"perpetual"),
@@ -704,7 +706,11 @@ mod tests {
         store.adopt(&second, &[A, OWN]);
         store.insert_own(
             ue,
-            &EncodedContext { versions: Versions { perpetual: 1, ephemeral: 4 }, perpetual: b"p", ephemeral: b"e" },
+            &EncodedContext {
+                versions: Versions { perpetual: 1, ephemeral: 4, ..Versions::default() },
+                perpetual: b"p",
+                ephemeral: b"e",
+            },
         );
         store.apply((OWN, 2), &copy(6, ue, b"six"), now).unwrap();
         let of = |store: &ReplicaStore| store.ues[&bucket][&ue].ephemeral.clone();
