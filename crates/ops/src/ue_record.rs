@@ -11,8 +11,8 @@ use vireo_core::sba::{N1N2TransferResult, PiggybackedSmContext, SessionNumber, S
 use vireo_store::records::{Format, RecordBase};
 use vireo_types::Instant;
 
-/// Version of the fields: grows with those beside the context and with the context's layout.
-pub const LAYOUT: u16 = 1 << 8 | context::LAYOUT_VERSION as u16;
+/// Version of the fields beside the context: grows with each change of them.
+const FIELDS: u8 = 2;
 
 /// Maximum number of remembered outboxes, and of remembered transfer results.
 const REMEMBERED: usize = 16;
@@ -23,6 +23,26 @@ const OPEN_REQUESTS: usize = 256;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the record is not a UE of this release")]
 pub struct UnknownUeRecord;
+
+/// Layout of a record: [`FIELDS`] and the layout version of the context.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Layout(u16);
+
+impl Default for Layout {
+    /// Returns the layout that this release writes.
+    fn default() -> Self {
+        Layout(u16::from_be_bytes([FIELDS, context::LAYOUT_VERSION]))
+    }
+}
+
+impl Layout {
+    /// Returns true if this release reads the layout.
+    fn is_readable(self) -> bool {
+        let [fields, context] = self.0.to_be_bytes();
+        fields == FIELDS && (context::OLDEST_LAYOUT..=context::LAYOUT_VERSION).contains(&context)
+    }
+}
 
 /// Outbox of a step that is not known to be sent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -111,6 +131,7 @@ pub struct UeRecord {
     /// True if the context is removed. These three fields come first
     /// ([`crate::shared_record::AmfPartHeader`]).
     pub removed: bool,
+    pub layout: Layout,
     /// Last processed input in the owner's numbering; 0: none since it took the UE over.
     pub consumed: u64,
     pub deadline: Option<Instant>,
@@ -134,9 +155,13 @@ impl UeRecord {
     ///
     /// # Errors
     ///
-    /// Returns an error for another format.
+    /// Returns an error for another format or layout.
     pub fn decode(octets: &[u8]) -> Result<Self, UnknownUeRecord> {
-        postcard::from_bytes(octets).map_err(|_| UnknownUeRecord)
+        // The decoder of earlier fields is a branch here.
+        match postcard::from_bytes::<UeRecord>(octets) {
+            Ok(record) if record.layout.is_readable() => Ok(UeRecord { layout: Layout::default(), ..record }),
+            _ => Err(UnknownUeRecord),
+        }
     }
 
     /// Returns the transfer form.
@@ -184,8 +209,7 @@ pub struct UeDocument {
     owner: u64,
     step: u64,
     removed: bool,
-    /// [`LAYOUT`] of the writer.
-    layout: u16,
+    layout: Layout,
     consumed: u64,
     deadline: Option<Instant>,
     pin: u64,
@@ -219,7 +243,7 @@ impl UeDocument {
             owner,
             step,
             removed: ue.is_none(),
-            layout: LAYOUT,
+            layout: Layout::default(),
             consumed,
             deadline,
             pin,
@@ -238,7 +262,7 @@ impl UeDocument {
     ///
     /// Returns an error for another layout, or if only one of both says that the UE is removed.
     pub fn into_record(self, ue: Option<UeContext>) -> Result<UeRecord, UnknownUeRecord> {
-        if self.layout != LAYOUT || self.removed != ue.is_none() {
+        if !self.layout.is_readable() || self.removed != ue.is_none() {
             return Err(UnknownUeRecord);
         }
         let mut octets = Vec::new();
@@ -252,6 +276,7 @@ impl UeDocument {
             owner,
             step,
             removed,
+            layout: Layout::default(),
             consumed,
             deadline,
             pin,
@@ -312,5 +337,64 @@ mod tests {
         assert_eq!((log.transfer_result(5), log.transfer_result(6)), (Some(N1N2TransferResult::Initiated), None));
         (0..100).for_each(|key| log.add_transfer(100 + key, N1N2TransferResult::Initiated));
         assert_eq!((log.transfers.len(), log.transfer_result(5)), (REMEMBERED, None));
+    }
+
+    /// Releases whose records are read.
+    const RELEASES: [&str; 1] = ["0.2.0"];
+
+    fn fixture(release: &str) -> std::path::PathBuf {
+        let fixtures = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
+        fixtures.join(release).join("ue_records.txt")
+    }
+
+    fn ue() -> UeContext {
+        let mut ue = UeContext::new(vireo_types::Ltmsi::from_raw(0x0123_4567));
+        ue.identity.supi = Some("999700000000001".parse().unwrap());
+        ue.sequence = 17;
+        ue
+    }
+
+    fn record() -> UeRecord {
+        let mut recovery = RecoveryLog::default();
+        recovery.add_outbox(Instant(u64::MAX), &[0, 255, 17], true);
+        let sm_context = Some(PiggybackedSmContext { version: 3, octets: vec![0, 255] });
+        let request = SmfRequest::Release { reference: "x".into() };
+        recovery.add_request(PendingSmfRequest { key: u64::MAX, number: 1, request, sm_context });
+        recovery.add_transfer(9, N1N2TransferResult::Attempting);
+        let (deadline, context) = (Some(Instant(77)), context::encode(&ue(), Vec::new()).unwrap());
+        UeRecord { owner: u64::MAX, step: 2, consumed: 7, deadline, pin: 4, recovery, context, ..UeRecord::default() }
+    }
+
+    #[test]
+    fn record_of_earlier_release_is_read() {
+        for release in RELEASES {
+            let text = std::fs::read_to_string(fixture(release)).unwrap();
+            assert_eq!(text.lines().count(), 2, "{release}");
+            for line in text.lines() {
+                let (format, content) = line.split_once(' ').unwrap();
+                let mut found = match format {
+                    "binary" => UeRecord::decode(&hex::decode(content).unwrap()),
+                    _ => UeRecord::from_part(Format::Json, content.as_bytes()),
+                }
+                .unwrap();
+                assert_eq!(context::decode(&std::mem::take(&mut found.context)), Ok(ue()), "{release} {format}");
+                assert_eq!(found, UeRecord { context: Vec::new(), ..record() }, "{release} {format}");
+            }
+        }
+    }
+
+    #[test]
+    fn record_of_other_layout_is_refused() {
+        let octets = UeRecord { layout: Layout(FIELDS.into()), ..record() }.encode().unwrap();
+        assert_eq!(UeRecord::decode(&octets), Err(UnknownUeRecord));
+    }
+
+    #[test]
+    #[ignore = "writes the fixture of this release"]
+    fn fixtures_of_this_release_are_written() {
+        let json = String::from_utf8(record().to_part(Format::Json).unwrap()).unwrap();
+        let path = fixture(env!("CARGO_PKG_VERSION"));
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, format!("binary {}\njson {json}\n", hex::encode(record().encode().unwrap()))).unwrap();
     }
 }

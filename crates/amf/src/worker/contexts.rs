@@ -567,8 +567,9 @@ impl Contexts {
             return Ok(StepOutcome::Done(CommitHandle::Committed(committed.buffer)));
         }
         let (version, step, ahead) = (*version, *step + 1, *ahead);
-        let (known, recovery, context) = (std::mem::take(known), std::mem::take(recovery), Vec::new());
-        let mut stored = UeRecord { owner, step, removed: forgets, consumed, deadline, pin, recovery, context, known };
+        let (known, recovery) = (std::mem::take(known), std::mem::take(recovery));
+        let stored = UeRecord { owner, step, removed: forgets, consumed, deadline, pin, ..UeRecord::default() };
+        let mut stored = UeRecord { recovery, known, ..stored };
         if !forgets {
             stored.context = context::encode(&hand.ue, Vec::new()).map_err(|_| CommitError::TooLarge(0))?;
         }

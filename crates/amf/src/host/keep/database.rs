@@ -13,8 +13,6 @@ use crate::host::error::HostError;
 use crate::host::state::Host;
 use crate::worker::Location;
 use crate::worker::context_database::{Becomes, ContextDatabaseConfig, DatabaseRef, Resumption};
-use rustc_hash::FxHasher;
-use std::hash::Hasher;
 use std::sync::Arc;
 use std::time::Duration;
 use vireo_cluster::HostSender;
@@ -23,7 +21,7 @@ use vireo_core::config::CoreConfig;
 use vireo_ops::clock::clock;
 use vireo_ops::config::{KeepConfig, StateConfig};
 use vireo_ops::state::RecordsConfig;
-use vireo_ops::ue_record::{LAYOUT, UeRecord};
+use vireo_ops::ue_record::UeRecord;
 use vireo_store::records::{RecordError, RecordStore};
 use vireo_types::Instant;
 
@@ -68,14 +66,6 @@ pub(in crate::host) fn acquire(
     }
 }
 
-/// Returns a hash of the configuration and layout that contexts in a database depend on.
-fn mark_of(core: &CoreConfig) -> u64 {
-    let mut hasher = FxHasher::default();
-    hasher.write_u64(mark(core));
-    hasher.write_u16(LAYOUT);
-    hasher.finish().max(1)
-}
-
 impl KeptContexts {
     fn acquire(
         records: RecordsConfig,
@@ -88,7 +78,7 @@ impl KeptContexts {
         records.prove_key()?;
         let Ok(Some(incarnation)) = store.incarnation() else { return Err(KeepError::Unknown) };
         let mut record = HolderRecord::acquire(store, owner)?;
-        match found(&mut record, &records, (owner, mark_of(core)), &incarnation) {
+        match found(&mut record, &records, (owner, mark(core)), &incarnation) {
             Ok((numbers, dropped)) => {
                 let renewal = Renewal::start(record, input_sender.clone()).map_err(KeepError::Thread)?;
                 Ok(KeptContexts { records, incarnation, numbers, dropped, renewal })
@@ -129,10 +119,8 @@ fn reason(record: &HolderRecord, mark: u64, incarnation: &str) -> Option<&'stati
         return Some("");
     }
     let is_other = "the database was restarted, or has another master: it may have lost commits";
-    let reasons = [
-        (found.incarnation != incarnation, is_other),
-        (found.mark != mark, "the configuration or the release is another one"),
-    ];
+    let reasons =
+        [(found.incarnation != incarnation, is_other), (found.mark != mark, "the configuration is another one")];
     reasons.into_iter().find_map(|(applies, reason)| applies.then_some(reason))
 }
 

@@ -104,7 +104,7 @@ impl<'a> Resumption<'a> {
     fn mine(&self, stored: UeRecord, context: Vec<u8>, deadline: Option<Instant>) -> UeRecord {
         let (owner, step) = (self.config.owner, stored.step + 1);
         let recovery = RecoveryLog::default();
-        UeRecord { owner, step, removed: false, consumed: 0, deadline, pin: 0, recovery, context, known: stored.known }
+        UeRecord { owner, step, deadline, recovery, context, known: stored.known, ..UeRecord::default() }
     }
 
     fn change<T>(

@@ -93,6 +93,6 @@ fn contexts_of_a_restarted_database_are_dropped() {
 #[test]
 fn marks_differ_by_configuration() {
     let other = CoreConfig { amf_pointer: 9, ..core() };
-    assert_eq!(mark_of(&core()), mark_of(&core()));
-    assert_ne!(mark_of(&core()), mark_of(&other));
+    assert_eq!(mark(&core()), mark(&core()));
+    assert_ne!(mark(&core()), mark(&other));
 }
