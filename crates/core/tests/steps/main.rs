@@ -1,5 +1,6 @@
 //! Steps of the core against the emulator's UE and gNB, one Rust module per area.
 
+mod compatibility;
 mod cost;
 mod eviction;
 mod handover;

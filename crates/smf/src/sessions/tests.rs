@@ -1,5 +1,6 @@
 //! Tests of the sessions, with the test as AMF and UPF: no sockets, no clock.
 
+mod compatibility;
 mod costs;
 mod format;
 mod handover;

@@ -9,6 +9,7 @@ use vireo_store::records::{
     Change, Codec, Format, LIFE, MemoryRecords, Name, RecordError, RecordPart, RecordStore, UpdateMode,
 };
 
+mod compatibility;
 mod full;
 mod renewal;
 mod shared;
@@ -377,37 +378,6 @@ fn binary_record_is_read_in_every_format() {
         world.restart();
         world.passes(teid);
         assert_eq!(world.delete(seid).cause, Cause::REQUEST_ACCEPTED);
-    }
-}
-
-/// A session with all features of rules is unchanged after writing and reading.
-#[test]
-fn session_is_the_same_in_every_format() {
-    let mut large = request();
-    let urr = CreateUrr {
-        urr_id: UrrId(3),
-        measurement_method: MeasurementMethod::VOLUM,
-        reporting_triggers: ReportingTriggers::VOLTH | ReportingTriggers::VOLQU,
-        volume_threshold: Some(VolumeThreshold { total: Some(u64::MAX), ..VolumeThreshold::default() }),
-        volume_quota: Some(VolumeQuota { total: Some(1 << 40), ..VolumeQuota::default() }),
-        ..CreateUrr::default()
-    };
-    large.create_pdrs.iter_mut().for_each(|pdr| pdr.urr_ids.push(urr.urr_id));
-    large.create_urrs.push(urr);
-    large.create_pdrs[1].pdi.sdf_filters = vec![SdfFilter::new("permit out 17 from any to assigned")];
-    large.create_pdrs[1].pdi.framed_routes = vec![FramedRoute::from("10.45.77.0/24 0.0.0.0 1")];
-    large.create_qers[0].mbr = Some(Mbr { uplink_kbps: 7, downlink_kbps: 1 << 39 });
-    large.apn_dnn = ApnDnn::from_name("internet");
-    large.user_plane_inactivity_timer = Some(UserPlaneInactivityTimer(60));
-    for codec in codecs() {
-        let mut world = World::with_codec(codec);
-        let (seid, teid) = world.establish(&large);
-        world.modify(seid, &forward(RAN_TEID));
-        let octets = |world: &World| world.bench.upf.sessions.get(&seid).and_then(|session| session.octets(None));
-        let before = octets(&world).expect("a session");
-        world.restart();
-        assert_eq!(octets(&world), Some(before), "{codec:?}");
-        world.passes(teid);
     }
 }
 
