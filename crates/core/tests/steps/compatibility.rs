@@ -6,7 +6,7 @@
 
 mod messages;
 
-use crate::lab;
+use crate::{lab, sba};
 use serde_json::Value;
 use std::fs;
 use std::path::PathBuf;
@@ -56,7 +56,7 @@ fn assert_contains(found: &Value, stored: &Value, at: &str) {
 fn context_of_earlier_release_is_read() {
     for release in RELEASES {
         let stored = lines(release, "contexts.txt");
-        assert_eq!(stored.len(), 6, "encoded and as JSON, in each state");
+        assert_eq!(stored.len(), 8, "encoded and as JSON, in each state");
         for pair in stored.chunks(2) {
             let [(state, octets), (_, json)] = pair else { panic!("an encoding without its value") };
             let ue = context::decode(&hex::decode(octets).expect("digits")).expect(state);
@@ -71,7 +71,8 @@ fn context_of_earlier_release_is_read() {
 #[test]
 #[ignore = "writes the fixtures of this release"]
 fn fixtures_of_this_release_are_written() {
-    let contexts = lab::in_each_state().into_iter().flat_map(|(state, lab)| {
+    let remote = ("remote-session", sba::with_session().0);
+    let contexts = lab::in_each_state().into_iter().chain([remote]).flat_map(|(state, lab)| {
         let json = serde_json::to_string(&lab.context().expect("a context")).expect("JSON");
         [(state.to_owned(), hex::encode(lab.octets())), (format!("{state}-json"), json)]
     });

@@ -81,8 +81,10 @@ fn claim() -> Claim {
 fn to_host() -> Vec<ToHost<'static>> {
     let (assoc, upf, seid, pdu) = (AssocId(1), address(8), Seid(0x0004_d4d2_0000_0001), b"pdu".to_vec());
     let s_tmsi = Some((1, 2, Tmsi(0xc0de_1234)));
+    let nas_identity = r#"{"region":[153,249,7,2],"amf":66,"tmsi":3235778100}"#;
+    let nas_identity = Some(serde_json::from_str(nas_identity).expect("an identity"));
     let initial = ShallowView {
-        route: Route::Initial { ran_id: RanUeNgapId(4711), s_tmsi },
+        route: Route::Initial { ran_id: RanUeNgapId(4711), s_tmsi, nas_identity },
         kind: NfKind::ServiceRequest,
         establishment: Some(EstablishmentCause::Originating),
     };
