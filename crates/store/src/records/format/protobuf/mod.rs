@@ -13,7 +13,9 @@
 //! - An enum is a message of one field (a oneof), numbered by the variant from 1. The field is
 //!   empty, the value, or the message of the variant's fields.
 //!
-//! The varints and keys are `prost`'s.
+//! The varints and keys are `prost`'s. Messages of `prost` for all stored types, with conversions,
+//! would be larger than this encoder. One message of named values for all of them would compare as
+//! JSON does, and state modes are compared by format.
 
 mod read;
 mod write;
