@@ -18,8 +18,10 @@ pub(super) struct Message {
     pub(super) name: String,
     pub(super) octets: Vec<u8>,
     /// Returns true if octets decode to the value of this message.
-    decodes: Box<dyn Fn(&[u8]) -> bool>,
+    decodes: Decodes,
 }
+
+type Decodes = Box<dyn Fn(&[u8]) -> bool>;
 
 /// Adds the messages of one type, each variant at least once and in their order.
 macro_rules! messages {
