@@ -565,13 +565,16 @@ impl Controller {
     }
 
     /// Resolves partitions between hosts that do not accept each other's copies and thus block
-    /// effects. Evicts the host in most such pairs, else the one with the highest ID. Its UEs
-    /// continue at their replicas.
+    /// effects. Evicts the host in most such pairs, then one that sends nothing to this controller
+    /// either, else the one with the highest ID. Its UEs continue at their replicas.
     ///
     /// A pair of which neither host misses another peer does not tell which of the two is cut off.
-    /// The cut-off one is silent here or misses further peers within `silence`, however late its
-    /// heartbeats arrive; the other one must not be evicted instead.
+    /// Half of `silence` later it is known: the cut-off one misses further peers or is silent here,
+    /// even if its last heartbeats come late. Effects of the pair's UEs wait that long, which is
+    /// within [`REEXECUTION_WINDOW`](crate::placement::replica::REEXECUTION_WINDOW).
     fn resolve_host_partition(&mut self, now: Instant) {
+        let half_silence = self.settings.silence.as_micros() / 2;
+        let has_passed = |since: Instant| now.since(since).as_micros() >= half_silence;
         loop {
             let pairs = self.unreachable_pairs();
             let mut counts: BTreeMap<HostId, usize> = BTreeMap::new();
@@ -579,14 +582,13 @@ impl Controller {
                 *counts.entry(*host).or_default() += 1;
             }
             let is_ripe = |host: &HostId| {
-                pairs.iter().any(|((one, other), since)| {
-                    (one == host || other == host) && now.since(*since) >= self.settings.silence
-                })
+                pairs.iter().any(|((one, other), since)| (one == host || other == host) && has_passed(*since))
             };
+            let is_silent = |host: &HostId| has_passed(self.hosts[host].liveness.at);
             let evicted = counts
                 .iter()
                 .filter(|(host, count)| **count > 1 || is_ripe(host))
-                .max_by_key(|(host, count)| (**count, **host));
+                .max_by_key(|(host, count)| (**count, is_silent(host), **host));
             let Some((host, _)) = evicted else { return };
             self.evict(Member::Host(*host));
         }
