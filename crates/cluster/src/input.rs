@@ -18,11 +18,7 @@ use vireo_types::{Bucket, Instant, Ltmsi, Supi};
 #[derive(Debug)]
 pub enum Input {
     /// An event of a RAN node or UPF.
-    Peer {
-        envelope: Envelope,
-        /// Time of reception.
-        at: Instant,
-    },
+    Peer { envelope: Envelope, at: Instant },
     /// Cluster: a notice of a balancer.
     Notice(BalancerNotice),
     /// Cluster: a balancer and its associations are lost.

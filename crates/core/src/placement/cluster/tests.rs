@@ -304,7 +304,7 @@ fn host_partition_of_one_pair_evicts_youngest() {
 }
 
 #[test]
-fn host_partition_of_several_pairs_evicts_common_host() {
+fn partition_of_pairs_evicts_common_host() {
     let mut bench = Bench::new(4, 1);
     bench.pass(3000);
     // Host 0 is cut off from all others, and has copies only for one of them.
