@@ -332,9 +332,10 @@ fn suci_storm_is_refused_without_delay() {
         assert!(matches!(udm.try_now(&by_supi(0), NOW, [1; 16]), Some(Ok(_))), "others are served meanwhile");
     }
     assert!(refused > 0 && waiting > 0);
-    for _ in 0..waiting {
-        assert!(wait(&answers).1.is_ok());
-    }
+    // A de-concealed SUCI may still find the queue of the database full.
+    let answered: Vec<Answer> = (0..waiting).map(|_| wait(&answers).1).collect();
+    assert!(answered.iter().all(|answer| matches!(answer, Ok(_) | Err(AuthenticationError::Unavailable))));
+    assert!(answered.iter().any(Result::is_ok));
 }
 
 #[test]
