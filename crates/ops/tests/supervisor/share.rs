@@ -35,6 +35,13 @@ fn cpu(path: &str) -> u64 {
     text.split(' ').next().unwrap().parse().unwrap()
 }
 
+/// Returns how often a thread went to sleep.
+fn wakeups(path: &str) -> u64 {
+    let text = std::fs::read_to_string(format!("{path}/status")).unwrap();
+    let of = text.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+    of.unwrap().trim().parse().unwrap()
+}
+
 #[test]
 fn starved_worker_is_not_stuck() {
     let _alone = exclusive_machine();
@@ -128,10 +135,16 @@ fn supervisor_of_idle_workers_uses_little_cpu() {
         .into_iter()
         .filter(|t| std::fs::read_to_string(format!("{t}/comm")).is_ok_and(|c| c.trim() == "supervisor"));
     let task = supervisors.max_by_key(|t| number(t)).unwrap();
-    let before = cpu(&task);
+    let (before, woken_before) = (cpu(&task), wakeups(&task));
     let begun = Instant::now();
     std::thread::sleep(Duration::from_secs(1));
-    let part = (cpu(&task) - before) as f64 / begun.elapsed().as_nanos() as f64;
-    println!("looking after four workers without work takes {:.2} % of a processor", part * 100.0);
-    assert!(part < 0.015, "{part}");
+    let lasted = begun.elapsed();
+    let part = (cpu(&task) - before) as f64 / lasted.as_nanos() as f64;
+    let woken = (wakeups(&task) - woken_before) as f64 / lasted.as_secs_f64();
+    println!(
+        "looking after four workers without work takes {woken:.0} wakeups a second, {:.2} % of a processor",
+        part * 100.0
+    );
+    // A check each 10 ms. Its cost depends on the machine and on what runs beside.
+    assert!(woken < 150.0 && part < 0.1, "{woken} {part}");
 }
