@@ -305,6 +305,10 @@ impl Worker<'_> {
                 self.stats.reason(format!("{activity} not done at the end of the run"));
             }
         }
+        // Answers may follow until the loop ends: they belong to no procedure any more.
+        for slot in self.slots.iter_mut().filter(|slot| slot.life == SlotState::Running) {
+            (slot.life, slot.activity) = (SlotState::Free, None);
+        }
         self.active = 0;
     }
 
