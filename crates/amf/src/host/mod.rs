@@ -90,6 +90,8 @@ use vireo_wire::ngap::CauseMisc;
 
 /// Maximum start-up time of the first workers.
 const START_WITHIN: Duration = Duration::from_secs(20);
+/// Number of workers that may be killed during the start.
+const KILLED: u32 = 8;
 
 impl Host {
     /// Starts a host without UEs and waits until its first workers are ready.
@@ -192,17 +194,23 @@ impl Host {
         for purposes in self.workers.pools.first_workers() {
             self.launch(&purposes);
         }
-        let until = std::time::Instant::now() + START_WITHIN;
+        let (until, mut killed) = (std::time::Instant::now() + START_WITHIN, 0);
         while self.workers.pools.iter().any(|nf| matches!(nf.state, pools::State::Starting { .. })) {
             match self.inputs.urgent.recv_deadline(until) {
-                Ok(Input::WorkerEvent(WorkerEvent::Failed { worker, error })) => {
+                Ok(Input::WorkerEvent(WorkerEvent::Failed { worker, error }))
+                    if !error.is_kill() || killed == KILLED =>
+                {
                     return Err(HostError::Worker { worker, error: error.to_string() });
                 }
                 Ok(Input::WorkerEvent(WorkerEvent::Down { worker, why: why @ ExitCause::Exited(_), .. })) => {
                     return Err(HostError::Worker { worker, error: format!("it ended: {why:?}") });
                 }
                 // A worker that was killed is replaced, as at any other time.
-                Ok(input) => self.input(input),
+                Ok(input) => {
+                    killed += u32::from(matches!(input, Input::WorkerEvent(WorkerEvent::Failed { .. })));
+                    self.input(input);
+                    self.launch_failed();
+                }
                 Err(_) => return Err(HostError::Late(START_WITHIN)),
             }
         }

@@ -134,13 +134,18 @@ impl Host {
         self.workers.pools.fill();
         self.scale();
         self.weigh();
+        self.launch_failed();
+        self.workers.scaler.worked = self.workers.pools.iter().any(|nf| !nf.queue.is_empty())
+            || !self.workers.scaler.late.is_empty()
+            || self.admission.overload.is_on();
+    }
+
+    /// Starts workers in place of those that did not start.
+    pub(super) fn launch_failed(&mut self) {
         let failed = std::mem::take(&mut self.workers.scaler.failed);
         if !failed.is_empty() {
             self.launch(&failed);
         }
-        self.workers.scaler.worked = self.workers.pools.iter().any(|nf| !nf.queue.is_empty())
-            || !self.workers.scaler.late.is_empty()
-            || self.admission.overload.is_on();
     }
 
     /// Adds an NF to pools that repeatedly miss their objectives, and retires NFs of idle

@@ -129,6 +129,13 @@ pub enum SupervisorError {
     NumberInUse,
 }
 
+impl SupervisorError {
+    /// Returns true if something outside ended the worker, so that another one may start.
+    pub fn is_kill(&self) -> bool {
+        matches!(self, SupervisorError::Ended(ExitCause::Signal(_) | ExitCause::Stopped))
+    }
+}
+
 /// Capacity of the command queue: more than four commands per worker.
 const COMMANDS: usize = 1024;
 
