@@ -120,7 +120,8 @@ struct Flood {
     p99: Duration,
 }
 
-fn run(core: &mut Core, flood_of: &Flood) {
+/// Returns the number of UEs that were challenged.
+fn run(core: &mut Core, flood_of: &Flood) -> usize {
     let mut good = Ran::set_up_from(core, 100, Ipv4Addr::new(127, 0, 0, 9));
     let mut known = Device::new(1);
     known.register(&mut good);
@@ -172,6 +173,7 @@ fn run(core: &mut Core, flood_of: &Flood) {
     let mut last = Device::new(number + 1);
     last.register(&mut good);
     last.assert_served(&mut good, "a UE that comes afterwards");
+    challenged
 }
 
 /// Checks that the core recovers within five seconds after a flood, except for up to `limit`
@@ -200,13 +202,15 @@ fn flood_of_half_open_ues_harms_no_good_ue() {
     // measures it. Here each good UE only has to register before the emulator's deadline.
     let flood = Flood { ues: 8000, rate: 2000, good: 5, limit: 800, p99: ANSWER };
     let mut core = Core::start(FIRST + flood.ues, more);
-    run(&mut core, &flood);
+    let challenged = run(&mut core, &flood);
     let of = |metric: &str| core.metric(metric) as u64;
     let evicted = ["node_limit", "address_limit", "limit", "full"]
         .map(|reason| of(&format!("vireo_half_open_ues_evicted_total{{reason=\"{reason}\"}}")));
     let refused = of("vireo_ues_turned_away_total{reason=\"address_limit\"}");
     println!("evicted {evicted:?}, turned away {refused}");
-    assert!(evicted[1] > 0 && evicted[2..] == [0, 0] && refused > 0, "{evicted:?}");
+    assert_eq!(evicted[2..], [0, 0], "the limit of an address comes first");
+    // A core that had little processor time has refused most of the flood before it became half-open.
+    assert!(challenged < 1200 || evicted[1] > 0 && refused > 0, "{challenged} challenged, {evicted:?}");
     let left = of("vireo_ues_half_open");
     assert!(left <= 600 + 1, "{left} half-open UEs of one address and one good UE");
 }
@@ -217,7 +221,7 @@ fn flood_of_half_open_ues_harms_no_good_ue() {
 fn flood_of_200000_half_open_ues() {
     let flood = Flood { ues: 200_000, rate: 10_000, good: 100, limit: 16_384, p99: Duration::from_millis(100) };
     let mut core = Core::start(FIRST + flood.ues, "");
-    run(&mut core, &flood);
+    assert!(run(&mut core, &flood) > flood.limit, "more than may stay");
 }
 
 /// Capacity of a full core, in UEs.
