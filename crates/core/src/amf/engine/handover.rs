@@ -16,22 +16,22 @@ use vireo_wire::ngap::CauseRadioNetwork;
 ///
 /// Returns the [`Fault`] of a message that names no connection of the UE (TS 38.413 10.6).
 pub(super) fn on_other_connection(
-    turn: &mut StepContext<'_, '_>,
+    ctx: &mut StepContext<'_, '_>,
     assoc: AssocId,
     amf_id: AmfUeNgapId,
     ran_id: Option<RanUeNgapId>,
     message: UeMessage,
 ) -> Result<Option<UeMessage>, Box<Fault>> {
     if let UeMessage::PathSwitch(request) = &message {
-        if turn.ue.connection.is_none_or(|c| c.amf_id != amf_id) {
+        if ctx.ue.connection.is_none_or(|c| c.amf_id != amf_id) {
             let cause = Cause::radioNetwork(CauseRadioNetwork::unknown_local_UE_NGAP_ID);
             let ran_id = ran_id.map(|id| id.0);
             return Err(Fault::logical("unknown-local-ue-ngap-id", cause, Some(amf_id.get()), ran_id));
         }
         // Messages of different associations are not ordered. The source must have set up the UE
         // context before the UE could leave, but its response may arrive later.
-        super::context_is_set_up(turn);
-        handover::path_switch(turn, assoc, request);
+        super::context_is_set_up(ctx);
+        handover::path_switch(ctx, assoc, request);
         return Ok(None);
     }
     let consistent = |known: Option<RanUeNgapId>| {
@@ -42,70 +42,70 @@ pub(super) fn on_other_connection(
         }
         Ok(())
     };
-    if let Some(source) = turn.ue.source.map(|s| s.connection).filter(|c| c.assoc == assoc && c.amf_id == amf_id) {
+    if let Some(source) = ctx.ue.source.map(|s| s.connection).filter(|c| c.assoc == assoc && c.amf_id == amf_id) {
         consistent(Some(source.ran_id))?;
         match message {
             // Sent before the UE left.
-            UeMessage::UplinkNas { nas, .. } => super::nas::uplink(turn, &nas),
-            message => handover::on_source_message(turn, &message),
+            UeMessage::UplinkNas { nas, .. } => super::nas::uplink(ctx, &nas),
+            message => handover::on_source_message(ctx, &message),
         }
         return Ok(None);
     }
     // Messages of different associations are not ordered: one that the source of an Xn handover
     // sent earlier may arrive after the path switch. The context does not have its RAN-UE-NGAP-ID.
     // NAS messages are verified under the UE's keys; the others concern a session.
-    let has_left_source = matches!(turn.ue.handover, Some(handover::Handover::Switching(_)))
-        && turn.ue.connection.is_some_and(|c| c.amf_id == amf_id && c.assoc != assoc);
+    let has_left_source = matches!(ctx.ue.handover, Some(handover::Handover::Switching(_)))
+        && ctx.ue.connection.is_some_and(|c| c.amf_id == amf_id && c.assoc != assoc);
     if has_left_source {
         match message {
-            UeMessage::UplinkNas { nas, .. } => super::nas::uplink(turn, &nas),
-            UeMessage::SessionReleaseResponse { .. } => super::ue_message(turn, message),
+            UeMessage::UplinkNas { nas, .. } => super::nas::uplink(ctx, &nas),
+            UeMessage::SessionReleaseResponse { .. } => super::ue_message(ctx, message),
             // The Path Switch Request named the sessions that the target has.
             UeMessage::ContextSetupResponse { .. } | UeMessage::SessionSetupResponse { .. } => {}
             message => return Ok(Some(message)),
         }
         return Ok(None);
     }
-    let target = turn.ue.handover.as_ref().and_then(handover::Handover::target);
+    let target = ctx.ue.handover.as_ref().and_then(handover::Handover::target);
     let Some(target) = target.filter(|m| m.assoc == assoc && m.amf_id == amf_id) else { return Ok(Some(message)) };
     consistent(target.ran_id)?;
     match message {
         UeMessage::HandoverAcknowledge { admitted, failed, container } => {
             if let Some(ran_id) = ran_id {
-                handover::acknowledged(turn, ran_id, (&admitted, &failed), container);
+                handover::acknowledged(ctx, ran_id, (&admitted, &failed), container);
             }
         }
-        UeMessage::HandoverFailure { cause } => handover::refused(turn, cause),
-        UeMessage::HandoverNotify { location } => handover::notified(turn, location),
+        UeMessage::HandoverFailure { cause } => handover::refused(ctx, cause),
+        UeMessage::HandoverNotify { location } => handover::notified(ctx, location),
         // The target aborts: for its own reasons, or because it does not know the UE.
-        UeMessage::ReleaseRequest { .. } | UeMessage::Error(_) => handover::target_lost(turn),
+        UeMessage::ReleaseRequest { .. } | UeMessage::Error(_) => handover::target_lost(ctx),
         UeMessage::ReleaseComplete | UeMessage::NonDelivery | UeMessage::Report => {}
-        _ => turn.note(Note::fault("handover-out-of-place")),
+        _ => ctx.note(Note::fault("handover-out-of-place")),
     }
     Ok(None)
 }
 
 /// Handles a RAN-UE-NGAP-ID that the RAN node has reused for another UE: the node has no state of
 /// this UE.
-pub(super) fn ran_id_reused(turn: &mut StepContext<'_, '_>, assoc: AssocId, ran_id: RanUeNgapId) {
-    if turn.ue.source.is_some_and(|s| (s.connection.assoc, s.connection.ran_id) == (assoc, ran_id)) {
-        handover::source_lost(turn);
+pub(super) fn ran_id_reused(ctx: &mut StepContext<'_, '_>, assoc: AssocId, ran_id: RanUeNgapId) {
+    if ctx.ue.source.is_some_and(|s| (s.connection.assoc, s.connection.ran_id) == (assoc, ran_id)) {
+        handover::source_lost(ctx);
     }
-    let target = turn.ue.handover.as_ref().and_then(handover::Handover::target);
+    let target = ctx.ue.handover.as_ref().and_then(handover::Handover::target);
     if target.is_some_and(|m| (m.assoc, m.ran_id) == (assoc, Some(ran_id))) {
-        handover::on_target_id_reused(turn);
+        handover::on_target_id_reused(ctx);
     }
 }
 
 /// Handles the loss of an association, or a partial reset, for the connections of the handover
 /// target and source.
-pub(super) fn on_connection_lost(turn: &mut StepContext<'_, '_>, assoc: AssocId) {
-    if turn.ue.source.is_some_and(|s| s.connection.assoc == assoc) {
-        handover::source_lost(turn);
+pub(super) fn on_connection_lost(ctx: &mut StepContext<'_, '_>, assoc: AssocId) {
+    if ctx.ue.source.is_some_and(|s| s.connection.assoc == assoc) {
+        handover::source_lost(ctx);
     }
-    let of_target = turn.ue.handover.as_ref().and_then(handover::Handover::target).is_some_and(|m| m.assoc == assoc);
+    let of_target = ctx.ue.handover.as_ref().and_then(handover::Handover::target).is_some_and(|m| m.assoc == assoc);
     let serving = |c: &Connection| c.assoc == assoc;
-    if of_target && !turn.ue.connection.as_ref().is_some_and(serving) {
-        handover::target_lost(turn);
+    if of_target && !ctx.ue.connection.as_ref().is_some_and(serving) {
+        handover::target_lost(ctx);
     }
 }

@@ -127,56 +127,56 @@ pub enum Event<'a> {
 
 /// Runs one step. Changes the context in place and returns the effects and notes.
 pub fn step(ue: &mut UeContext, event: Event<'_>, env: &mut Env<'_>) -> StepOutput {
-    let mut turn = StepContext { ue, env, out: StepOutput::default() };
+    let mut ctx = StepContext { ue, env, out: StepOutput::default() };
     match event {
-        Event::Initial { assoc, message } => initial(&mut turn, assoc, message),
-        Event::Congested { assoc, message } => congested(&mut turn, assoc, message),
-        Event::Ngap { assoc, amf_id, pdu } => ngap(&mut turn, assoc, amf_id, pdu),
-        Event::Authentication(answer) => authentication(&mut turn, answer),
-        Event::Pfcp { seid, message } => pfcp(&mut turn, seid, Input::Pfcp(message), Input::PfcpFromTarget(message)),
-        Event::PfcpTimeout { seid } => pfcp(&mut turn, seid, Input::PfcpTimeout, Input::TargetPfcpTimeout),
-        Event::UpfLost { upf } => upf_lost(&mut turn, upf),
-        Event::Deadline => deadline(&mut turn),
+        Event::Initial { assoc, message } => initial(&mut ctx, assoc, message),
+        Event::Congested { assoc, message } => congested(&mut ctx, assoc, message),
+        Event::Ngap { assoc, amf_id, pdu } => ngap(&mut ctx, assoc, amf_id, pdu),
+        Event::Authentication(answer) => authentication(&mut ctx, answer),
+        Event::Pfcp { seid, message } => pfcp(&mut ctx, seid, Input::Pfcp(message), Input::PfcpFromTarget(message)),
+        Event::PfcpTimeout { seid } => pfcp(&mut ctx, seid, Input::PfcpTimeout, Input::TargetPfcpTimeout),
+        Event::UpfLost { upf } => upf_lost(&mut ctx, upf),
+        Event::Deadline => deadline(&mut ctx),
         Event::ConnectionLost { assoc } => {
-            handover::on_connection_lost(&mut turn, assoc);
-            if turn.ue.connection.is_some_and(|c| c.assoc == assoc) {
-                connection_lost(&mut turn);
+            handover::on_connection_lost(&mut ctx, assoc);
+            if ctx.ue.connection.is_some_and(|c| c.assoc == assoc) {
+                connection_lost(&mut ctx);
             }
         }
         Event::RanIdReused { assoc, ran_id } => {
-            handover::ran_id_reused(&mut turn, assoc, ran_id);
-            if turn.ue.connection.is_some_and(|c| (c.assoc, c.ran_id) == (assoc, ran_id)) {
-                connection_lost(&mut turn);
+            handover::ran_id_reused(&mut ctx, assoc, ran_id);
+            if ctx.ue.connection.is_some_and(|c| (c.assoc, c.ran_id) == (assoc, ran_id)) {
+                connection_lost(&mut ctx);
             }
         }
         Event::Superseded => {
-            turn.ue.procedure = None;
-            deregistration::superseded(&mut turn);
+            ctx.ue.procedure = None;
+            deregistration::superseded(&mut ctx);
         }
-        Event::Evicted => evicted(&mut turn),
+        Event::Evicted => evicted(&mut ctx),
         Event::Deregister { reregister } => {
-            if turn.ue.is_registered() && turn.ue.connection.is_some() && !turn.ue.is_between_nodes() {
-                abort_procedure(&mut turn);
-                let procedure = deregistration::by_network(&mut turn, reregister, None);
-                turn.ue.procedure = procedure.map(Procedure::Deregistration);
-            } else if turn.ue.is_registered() {
-                turn.ue.pending.deregister = Some(reregister);
+            if ctx.ue.is_registered() && ctx.ue.connection.is_some() && !ctx.ue.is_between_nodes() {
+                abort_procedure(&mut ctx);
+                let procedure = deregistration::by_network(&mut ctx, reregister, None);
+                ctx.ue.procedure = procedure.map(Procedure::Deregistration);
+            } else if ctx.ue.is_registered() {
+                ctx.ue.pending.deregister = Some(reregister);
             }
         }
-        Event::Relocate { upf } => session::relocate(&mut turn, upf),
+        Event::Relocate { upf } => session::relocate(&mut ctx, upf),
         Event::Smf { number, request, response, sm_context } => {
-            smf_events::answered(&mut turn, number, request, (response, sm_context))
+            smf_events::answered(&mut ctx, number, request, (response, sm_context))
         }
-        Event::Transfer(transfer) => smf_events::transfer(&mut turn, transfer),
-        Event::SmContextReleased { number } => smf_events::released(&mut turn, number),
+        Event::Transfer(transfer) => smf_events::transfer(&mut ctx, transfer),
+        Event::SmContextReleased { number } => smf_events::released(&mut ctx, number),
     }
-    procedures::handover::proceed(&mut turn);
-    user_plane::send_deferred(&mut turn);
-    service_request::smfs_have_answered(&mut turn);
-    smf_requests::send_waiting(&mut turn);
-    reach_ue(&mut turn);
-    an_release::forget_if_empty(&mut turn);
-    turn.out
+    procedures::handover::proceed(&mut ctx);
+    user_plane::send_deferred(&mut ctx);
+    service_request::smfs_have_answered(&mut ctx);
+    smf_requests::send_waiting(&mut ctx);
+    reach_ue(&mut ctx);
+    an_release::forget_if_empty(&mut ctx);
+    ctx.out
 }
 
 /// Returns the home slice of a UE, whose NFs serve it: the first S-NSSAI of its allowed NSSAI (the
@@ -187,55 +187,55 @@ pub fn slice_of(ue: &UeContext) -> Option<Snssai> {
 }
 
 /// Executes pending work of the UE as soon as possible. An idle UE is paged.
-fn reach_ue(turn: &mut StepContext<'_, '_>) {
-    if turn.ue.pending == PendingWork::default() {
+fn reach_ue(ctx: &mut StepContext<'_, '_>) {
+    if ctx.ue.pending == PendingWork::default() {
         return;
     }
-    if !turn.ue.is_registered() {
-        turn.ue.pending = PendingWork::default();
+    if !ctx.ue.is_registered() {
+        ctx.ue.pending = PendingWork::default();
         return;
     }
-    if turn.ue.procedure.is_some() || turn.ue.is_between_nodes() {
+    if ctx.ue.procedure.is_some() || ctx.ue.is_between_nodes() {
         return;
     }
-    match turn.ue.connection.map(|c| c.ran) {
-        None => match paging::begin(turn) {
-            Some(paging) => turn.ue.procedure = Some(Procedure::Paging(paging)),
-            None => on_unreachable(turn),
+    match ctx.ue.connection.map(|c| c.ran) {
+        None => match paging::begin(ctx) {
+            Some(paging) => ctx.ue.procedure = Some(Procedure::Paging(paging)),
+            None => on_unreachable(ctx),
         },
         Some(RanContext::SetUp) => {
-            let wanted = std::mem::take(&mut turn.ue.pending);
+            let wanted = std::mem::take(&mut ctx.ue.pending);
             if let Some(reregister) = wanted.deregister {
-                let procedure = deregistration::by_network(turn, reregister, None);
-                turn.ue.procedure = procedure.map(Procedure::Deregistration);
+                let procedure = deregistration::by_network(ctx, reregister, None);
+                ctx.ue.procedure = procedure.map(Procedure::Deregistration);
                 return;
             }
             if wanted.signalling {
-                user_plane::step_all(turn, || Input::Reachable);
+                user_plane::step_all(ctx, || Input::Reachable);
             }
-            user_plane::restore(turn, wanted.sessions);
+            user_plane::restore(ctx, wanted.sessions);
         }
         Some(RanContext::None | RanContext::Secured | RanContext::SettingUp { .. } | RanContext::Releasing { .. }) => {}
     }
 }
 
 /// Executes pending work that does not need the UE, which did not respond.
-fn on_unreachable(turn: &mut StepContext<'_, '_>) {
-    if let Some(reregister) = turn.ue.pending.deregister.take() {
-        deregistration::by_network(turn, reregister, None);
+fn on_unreachable(ctx: &mut StepContext<'_, '_>) {
+    if let Some(reregister) = ctx.ue.pending.deregister.take() {
+        deregistration::by_network(ctx, reregister, None);
     }
 }
 
-fn initial(turn: &mut StepContext<'_, '_>, assoc: AssocId, message: InitialUeMessage) {
-    on_new_connection(turn, assoc, &message);
-    nas::initial(turn, &message.nas);
-    release_if_unneeded(turn);
+fn initial(ctx: &mut StepContext<'_, '_>, assoc: AssocId, message: InitialUeMessage) {
+    on_new_connection(ctx, assoc, &message);
+    nas::initial(ctx, &message.nas);
+    release_if_unneeded(ctx);
 }
 
-fn congested(turn: &mut StepContext<'_, '_>, assoc: AssocId, message: InitialUeMessage) {
-    on_new_connection(turn, assoc, &message);
-    nas::congested(turn, &message.nas);
-    release_if_unneeded(turn);
+fn congested(ctx: &mut StepContext<'_, '_>, assoc: AssocId, message: InitialUeMessage) {
+    on_new_connection(ctx, assoc, &message);
+    nas::congested(ctx, &message.nas);
+    release_if_unneeded(ctx);
 }
 
 /// Rejects the first message of a UE for which no context is stored, as [`Event::Congested`] does.
@@ -251,51 +251,51 @@ pub fn turn_away(ltmsi: Ltmsi, assoc: AssocId, message: InitialUeMessage, env: &
 }
 
 /// Evicts an unauthenticated UE.
-fn evicted(turn: &mut StepContext<'_, '_>) {
-    if turn.ue.identity.supi.is_some() || turn.ue.is_registered() {
+fn evicted(ctx: &mut StepContext<'_, '_>) {
+    if ctx.ue.identity.supi.is_some() || ctx.ue.is_registered() {
         return;
     }
-    let registering = match turn.ue.procedure.take() {
+    let registering = match ctx.ue.procedure.take() {
         Some(Procedure::Registration(registering)) => Some(registering),
         _ => None,
     };
-    registration::evict(turn, registering.as_deref());
+    registration::evict(ctx, registering.as_deref());
 }
 
 /// Replaces the UE's connection by a new one.
-fn on_new_connection(turn: &mut StepContext<'_, '_>, assoc: AssocId, message: &InitialUeMessage) {
-    user_plane::drop_deferred(turn);
-    procedures::handover::abort(turn);
-    if let Some(old) = turn.ue.connection.take() {
+fn on_new_connection(ctx: &mut StepContext<'_, '_>, assoc: AssocId, message: &InitialUeMessage) {
+    user_plane::drop_deferred(ctx);
+    procedures::handover::abort(ctx);
+    if let Some(old) = ctx.ue.connection.take() {
         // The RAN node releases the UE's old connection (TS 23.502 4.2.6), unless UE CONTEXT
         // RELEASE COMMAND was already sent (SCTP streams can overtake each other). If the RAN node
         // itself has replaced the old connection by the new one, there is nothing to release.
         let replaced = (old.assoc, old.ran_id) == (assoc, message.ran_id);
         if !replaced && !matches!(old.ran, RanContext::Releasing { .. }) {
             let cause = Cause::radioNetwork(CauseRadioNetwork::release_due_to_5gc_generated_reason);
-            turn.effect(Effect::Ngap { assoc: old.assoc, pdu: n2::context_release_command(&old, cause) });
+            ctx.effect(Effect::Ngap { assoc: old.assoc, pdu: n2::context_release_command(&old, cause) });
         }
-        abort_procedure(turn);
-        user_plane::step_all(turn, || Input::Deactivate);
+        abort_procedure(ctx);
+        user_plane::step_all(ctx, || Input::Deactivate);
     }
-    if let Some(Procedure::Paging(paging)) = turn.ue.procedure.take_if(|p| matches!(p, Procedure::Paging(_))) {
-        paging::answered(turn, paging);
+    if let Some(Procedure::Paging(paging)) = ctx.ue.procedure.take_if(|p| matches!(p, Procedure::Paging(_))) {
+        paging::answered(ctx, paging);
     }
-    connect(turn, assoc, message);
+    connect(ctx, assoc, message);
 }
 
 /// Releases a connection that no procedure needs.
-fn release_if_unneeded(turn: &mut StepContext<'_, '_>) {
+fn release_if_unneeded(ctx: &mut StepContext<'_, '_>) {
     // The first message requested no procedure, so that the connection will not be used.
-    let idle = turn.ue.procedure.is_none() && turn.ue.connection.is_some_and(|c| c.ran.is_none());
+    let idle = ctx.ue.procedure.is_none() && ctx.ue.connection.is_some_and(|c| c.ran.is_none());
     if idle {
-        turn.release(Cause::radioNetwork(CauseRadioNetwork::release_due_to_5gc_generated_reason));
+        ctx.release(Cause::radioNetwork(CauseRadioNetwork::release_due_to_5gc_generated_reason));
     }
 }
 
-fn connect(turn: &mut StepContext<'_, '_>, assoc: AssocId, message: &InitialUeMessage) {
-    let amf_id = turn.next_amf_id();
-    turn.ue.connection = Some(Connection {
+fn connect(ctx: &mut StepContext<'_, '_>, assoc: AssocId, message: &InitialUeMessage) {
+    let amf_id = ctx.next_amf_id();
+    ctx.ue.connection = Some(Connection {
         assoc,
         ran_id: message.ran_id,
         amf_id,
@@ -303,7 +303,7 @@ fn connect(turn: &mut StepContext<'_, '_>, assoc: AssocId, message: &InitialUeMe
         cell: message.cell,
         ran: RanContext::None,
     });
-    turn.ue.reachability.unreachable = false;
+    ctx.ue.reachability.unreachable = false;
 }
 
 /// Returns the fault of a message about a UE that does not exist; `None` if the message is to be
@@ -326,14 +326,14 @@ pub fn unknown_ue(pdu: &[u8]) -> Option<Box<Fault>> {
 ///
 /// Returns the fault of a message that names another connection (TS 38.413 10.6).
 fn named(
-    turn: &StepContext<'_, '_>,
+    ctx: &StepContext<'_, '_>,
     assoc: AssocId,
     amf_id: AmfUeNgapId,
     ran_id: Option<RanUeNgapId>,
 ) -> Result<Connection, Box<Fault>> {
     let raw = (Some(amf_id.get()), ran_id.map(|id| id.0));
     let fault = |kind, cause| Fault::logical(kind, Cause::radioNetwork(cause), raw.0, raw.1);
-    let connection = turn.ue.connection.filter(|c| c.amf_id == amf_id && c.assoc == assoc);
+    let connection = ctx.ue.connection.filter(|c| c.amf_id == amf_id && c.assoc == assoc);
     let Some(connection) = connection else {
         return Err(fault("unknown-local-ue-ngap-id", CauseRadioNetwork::unknown_local_UE_NGAP_ID));
     };
@@ -343,26 +343,26 @@ fn named(
     Ok(connection)
 }
 
-fn ngap(turn: &mut StepContext<'_, '_>, assoc: AssocId, amf_id: AmfUeNgapId, pdu: &[u8]) {
+fn ngap(ctx: &mut StepContext<'_, '_>, assoc: AssocId, amf_id: AmfUeNgapId, pdu: &[u8]) {
     let read = n2::ue_message(pdu);
     // The response to a release of an earlier connection, and messages about errors, are never
     // answered with an error.
     let silent = matches!(read, Ok((_, UeMessage::ReleaseComplete | UeMessage::Error(_) | UeMessage::NonDelivery)));
     let connected = read.as_ref().ok().and_then(|(ran_id, message)| ran_id.filter(|_| message.has_connection()));
     let read = read.and_then(|(ran_id, message)| {
-        let message = handover::on_other_connection(turn, assoc, amf_id, ran_id, message)?;
-        message.map(|message| named(turn, assoc, amf_id, ran_id).map(|_| message)).transpose()
+        let message = handover::on_other_connection(ctx, assoc, amf_id, ran_id, message)?;
+        message.map(|message| named(ctx, assoc, amf_id, ran_id).map(|_| message)).transpose()
     });
     match read {
-        Ok(Some(message)) => ue_message(turn, message),
+        Ok(Some(message)) => ue_message(ctx, message),
         Ok(None) => {}
         Err(_) if silent => {}
         Err(fault) => {
-            turn.note(Note::fault(fault.kind));
-            if let Some(ran_id) = connected.filter(|ran_id| fault.is_unknown_ue() && is_stale(turn, assoc, *ran_id)) {
-                turn.effect(Effect::ReleaseStale { assoc, amf_id, ran_id });
+            ctx.note(Note::fault(fault.kind));
+            if let Some(ran_id) = connected.filter(|ran_id| fault.is_unknown_ue() && is_stale(ctx, assoc, *ran_id)) {
+                ctx.effect(Effect::ReleaseStale { assoc, amf_id, ran_id });
             } else if let Some(pdu) = fault.answer() {
-                turn.effect(Effect::Ngap { assoc, pdu });
+                ctx.effect(Effect::Ngap { assoc, pdu });
             }
         }
     }
@@ -372,70 +372,70 @@ fn ngap(turn: &mut StepContext<'_, '_>, assoc: AssocId, amf_id: AmfUeNgapId, pdu
 /// context is idle, or connected by another RAN node or under another ID of this one. An Error
 /// Indication (TS 38.413 10.6) would leave the UE connected there without service. A connection
 /// that this context has is kept, whatever AMF-UE-NGAP-ID the message has.
-fn is_stale(turn: &StepContext<'_, '_>, assoc: AssocId, ran_id: RanUeNgapId) -> bool {
+fn is_stale(ctx: &StepContext<'_, '_>, assoc: AssocId, ran_id: RanUeNgapId) -> bool {
     let is_it = |connection: &Connection| (connection.assoc, connection.ran_id) == (assoc, ran_id);
-    let target = turn.ue.handover.as_ref().and_then(procedures::handover::Handover::target);
-    let serving = turn.ue.connection.as_ref().is_some_and(is_it);
-    let source = turn.ue.source.as_ref().is_some_and(|source| is_it(&source.connection));
+    let target = ctx.ue.handover.as_ref().and_then(procedures::handover::Handover::target);
+    let serving = ctx.ue.connection.as_ref().is_some_and(is_it);
+    let source = ctx.ue.source.as_ref().is_some_and(|source| is_it(&source.connection));
     !serving && !source && target.is_none_or(|target| (target.assoc, target.ran_id) != (assoc, Some(ran_id)))
 }
 
-fn ue_message(turn: &mut StepContext<'_, '_>, message: UeMessage) {
+fn ue_message(ctx: &mut StepContext<'_, '_>, message: UeMessage) {
     match message {
         UeMessage::Initial(_) | UeMessage::NonDelivery | UeMessage::Report => {}
-        UeMessage::HandoverRequired(request) => procedures::handover::required(turn, &request),
-        UeMessage::HandoverCancel { .. } => procedures::handover::cancelled(turn),
-        UeMessage::StatusTransfer(container) => procedures::handover::status_transfer(turn, &container),
+        UeMessage::HandoverRequired(request) => procedures::handover::required(ctx, &request),
+        UeMessage::HandoverCancel { .. } => procedures::handover::cancelled(ctx),
+        UeMessage::StatusTransfer(container) => procedures::handover::status_transfer(ctx, &container),
         // Messages of a handover target without a handover.
         UeMessage::PathSwitch(_)
         | UeMessage::HandoverAcknowledge { .. }
         | UeMessage::HandoverFailure { .. }
-        | UeMessage::HandoverNotify { .. } => turn.note(Note::fault("handover-out-of-place")),
+        | UeMessage::HandoverNotify { .. } => ctx.note(Note::fault("handover-out-of-place")),
         UeMessage::UplinkNas { nas, location } => {
-            if let (Some((tai, cell)), Some(connection)) = (location, &mut turn.ue.connection) {
+            if let (Some((tai, cell)), Some(connection)) = (location, &mut ctx.ue.connection) {
                 (connection.tai, connection.cell) = (tai, cell);
             }
-            nas::uplink(turn, &nas);
+            nas::uplink(ctx, &nas);
         }
         UeMessage::ContextSetupResponse { set_up, failed } => {
-            context_is_set_up(turn);
-            session::transfers(turn, N2Sm::SetupResponse, set_up);
-            session::transfers(turn, N2Sm::SetupUnsuccessful, failed);
+            context_is_set_up(ctx);
+            session::transfers(ctx, N2Sm::SetupResponse, set_up);
+            session::transfers(ctx, N2Sm::SetupUnsuccessful, failed);
         }
         UeMessage::ContextSetupFailure { cause, failed } => {
-            session::transfers(turn, N2Sm::SetupUnsuccessful, failed);
-            turn.note(Note::fault("context-setup-failure"));
-            abort_procedure(turn);
-            turn.release(cause);
+            session::transfers(ctx, N2Sm::SetupUnsuccessful, failed);
+            ctx.note(Note::fault("context-setup-failure"));
+            abort_procedure(ctx);
+            ctx.release(cause);
         }
-        UeMessage::ReleaseRequest { cause } => an_release::requested(turn, cause),
-        UeMessage::ReleaseComplete => connection_lost(turn),
+        UeMessage::ReleaseRequest { cause } => an_release::requested(ctx, cause),
+        UeMessage::ReleaseComplete => connection_lost(ctx),
         UeMessage::SessionSetupResponse { set_up, failed } => {
-            session::transfers(turn, N2Sm::SetupResponse, set_up);
-            session::transfers(turn, N2Sm::SetupUnsuccessful, failed);
+            session::transfers(ctx, N2Sm::SetupResponse, set_up);
+            session::transfers(ctx, N2Sm::SetupUnsuccessful, failed);
         }
-        UeMessage::SessionReleaseResponse { released } => session::transfers(turn, N2Sm::ReleaseResponse, released),
+        UeMessage::SessionReleaseResponse { released } => session::transfers(ctx, N2Sm::ReleaseResponse, released),
         UeMessage::SessionModifyResponse { modified, failed } => {
-            session::transfers(turn, N2Sm::ModifyResponse, modified);
-            session::transfers(turn, N2Sm::ModifyUnsuccessful, failed);
+            session::transfers(ctx, N2Sm::ModifyResponse, modified);
+            session::transfers(ctx, N2Sm::ModifyUnsuccessful, failed);
         }
-        UeMessage::RadioCapability(octets) => turn.ue.radio_capability = octets,
+        UeMessage::RadioCapability(octets) => ctx.ue.radio_capability = octets,
         UeMessage::Error(cause) => {
-            turn.note(Note::fault("error-indication-received"));
+            ctx.note(Note::fault("error-indication-received"));
             if cause.is_some_and(|c| is_unknown_ue(&c)) {
-                connection_lost(turn);
+                connection_lost(ctx);
             }
         }
     }
 }
 
 /// The RAN node has set up the UE context.
-fn context_is_set_up(turn: &mut StepContext<'_, '_>) {
-    let Some(connection) = &mut turn.ue.connection else { return };
+fn context_is_set_up(ctx: &mut StepContext<'_, '_>) {
+    let Some(connection) = &mut ctx.ue.connection else { return };
     if matches!(connection.ran, RanContext::SettingUp { .. }) {
         connection.ran = RanContext::SetUp;
-        if let Some(Procedure::ServiceRequest(serving)) = turn.ue.procedure.take_if(is_service_request) {
-            service_request::served(turn, serving);
+        if let Some(Procedure::ServiceRequest(serving)) = ctx.ue.procedure.take_if(is_service_request) {
+            service_request::served(ctx, serving);
         }
     }
 }
@@ -456,31 +456,31 @@ fn is_unknown_ue(cause: &Cause) -> bool {
 }
 
 /// Ends the procedure that needs the lost connection. The UE is idle afterwards.
-fn connection_lost(turn: &mut StepContext<'_, '_>) {
-    user_plane::drop_deferred(turn);
-    procedures::handover::abort(turn);
-    abort_procedure(turn);
-    an_release::released(turn);
+fn connection_lost(ctx: &mut StepContext<'_, '_>) {
+    user_plane::drop_deferred(ctx);
+    procedures::handover::abort(ctx);
+    abort_procedure(ctx);
+    an_release::released(ctx);
 }
 
 /// Ends the procedure in progress after the loss of its connection or its purpose.
-fn abort_procedure(turn: &mut StepContext<'_, '_>) {
-    match turn.ue.procedure.take() {
+fn abort_procedure(ctx: &mut StepContext<'_, '_>) {
+    match ctx.ue.procedure.take() {
         Some(Procedure::Registration(registering)) => {
-            registration::on_connection_lost(turn, &registering);
+            registration::on_connection_lost(ctx, &registering);
         }
-        Some(Procedure::ServiceRequest(_)) => service_request::failed(turn),
-        Some(Procedure::Deregistration(deregistering)) => deregistration::accepted(turn, deregistering),
+        Some(Procedure::ServiceRequest(_)) => service_request::failed(ctx),
+        Some(Procedure::Deregistration(deregistering)) => deregistration::accepted(ctx, deregistering),
         // Paging has no connection to lose.
-        Some(paging @ Procedure::Paging(_)) => turn.ue.procedure = Some(paging),
+        Some(paging @ Procedure::Paging(_)) => ctx.ue.procedure = Some(paging),
         None => {}
     }
 }
 
-fn authentication(turn: &mut StepContext<'_, '_>, answer: Result<AuthenticationInfo, AuthenticationError>) {
-    if let Some(Procedure::Registration(registering)) = turn.ue.procedure.take_if(is_registration) {
-        let next = registration::secure(turn, *registering, |s, turn| s.on_vector(turn, answer));
-        turn.ue.procedure = next.map(Procedure::registration);
+fn authentication(ctx: &mut StepContext<'_, '_>, answer: Result<AuthenticationInfo, AuthenticationError>) {
+    if let Some(Procedure::Registration(registering)) = ctx.ue.procedure.take_if(is_registration) {
+        let next = registration::secure(ctx, *registering, |s, ctx| s.on_vector(ctx, answer));
+        ctx.ue.procedure = next.map(Procedure::registration);
     }
 }
 
@@ -488,79 +488,79 @@ fn is_registration(procedure: &mut Procedure) -> bool {
     matches!(procedure, Procedure::Registration(_))
 }
 
-fn pfcp<'a>(turn: &mut StepContext<'_, '_>, seid: Seid, here: Input<'a>, elsewhere: Input<'a>) {
-    match turn.ue.sessions.iter().position(|s| s.seids().any(|own| own == seid)) {
-        Some(at) if turn.ue.sessions[at].pfcp.cp_seid == seid => user_plane::step(turn, at, here),
-        Some(at) => user_plane::step(turn, at, elsewhere),
-        None => turn.note(Note::fault("pfcp-unknown-session")),
+fn pfcp<'a>(ctx: &mut StepContext<'_, '_>, seid: Seid, here: Input<'a>, elsewhere: Input<'a>) {
+    match ctx.ue.sessions.iter().position(|s| s.seids().any(|own| own == seid)) {
+        Some(at) if ctx.ue.sessions[at].pfcp.cp_seid == seid => user_plane::step(ctx, at, here),
+        Some(at) => user_plane::step(ctx, at, elsewhere),
+        None => ctx.note(Note::fault("pfcp-unknown-session")),
     }
 }
 
-fn upf_lost(turn: &mut StepContext<'_, '_>, upf: SocketAddr) {
-    for at in (0..turn.ue.sessions.len()).rev() {
-        let session = &turn.ue.sessions[at];
+fn upf_lost(ctx: &mut StepContext<'_, '_>, upf: SocketAddr) {
+    for at in (0..ctx.ue.sessions.len()).rev() {
+        let session = &ctx.ue.sessions[at];
         if session.pfcp.upf == upf {
-            user_plane::step(turn, at, Input::UpfLost);
+            user_plane::step(ctx, at, Input::UpfLost);
         } else if session.relocation.as_ref().is_some_and(|other| other.pfcp.upf == upf) {
-            user_plane::step(turn, at, Input::TargetUpfLost);
+            user_plane::step(ctx, at, Input::TargetUpfLost);
         }
     }
 }
 
-fn deadline(turn: &mut StepContext<'_, '_>) {
-    let now = turn.now();
-    procedures::handover::on_deadline(turn);
-    for at in (0..turn.ue.sessions.len()).rev() {
-        if crate::smf::deadline(&turn.ue.sessions[at]).is_some_and(|d| d <= now) {
-            user_plane::step(turn, at, Input::Deadline);
+fn deadline(ctx: &mut StepContext<'_, '_>) {
+    let now = ctx.now();
+    procedures::handover::on_deadline(ctx);
+    for at in (0..ctx.ue.sessions.len()).rev() {
+        if crate::smf::deadline(&ctx.ue.sessions[at]).is_some_and(|d| d <= now) {
+            user_plane::step(ctx, at, Input::Deadline);
         }
     }
-    match turn.ue.procedure.take() {
+    match ctx.ue.procedure.take() {
         Some(Procedure::Registration(registering)) => {
-            turn.ue.procedure = registration::on_deadline(turn, *registering).map(Procedure::registration);
+            ctx.ue.procedure = registration::on_deadline(ctx, *registering).map(Procedure::registration);
         }
-        Some(Procedure::ServiceRequest(serving)) if serving.deadline() <= now => service_request::failed(turn),
+        Some(Procedure::ServiceRequest(serving)) if serving.deadline() <= now => service_request::failed(ctx),
         Some(Procedure::Deregistration(deregistering)) => {
-            turn.ue.procedure = deregistration::on_deadline(turn, deregistering).map(Procedure::Deregistration);
+            ctx.ue.procedure = deregistration::on_deadline(ctx, deregistering).map(Procedure::Deregistration);
         }
-        Some(Procedure::Paging(paging)) => match paging::on_deadline(turn, paging) {
-            Some(paging) => turn.ue.procedure = Some(Procedure::Paging(paging)),
-            None => on_unreachable(turn),
+        Some(Procedure::Paging(paging)) => match paging::on_deadline(ctx, paging) {
+            Some(paging) => ctx.ue.procedure = Some(Procedure::Paging(paging)),
+            None => on_unreachable(ctx),
         },
-        other => turn.ue.procedure = other,
+        other => ctx.ue.procedure = other,
     }
-    match turn.ue.connection.map(|c| c.ran) {
+    match ctx.ue.connection.map(|c| c.ran) {
         Some(RanContext::SettingUp { deadline }) if deadline <= now => {
-            turn.note(Note::fault("context-setup-timeout"));
-            abort_procedure(turn);
-            turn.release(registration::network_release());
+            ctx.note(Note::fault("context-setup-timeout"));
+            abort_procedure(ctx);
+            ctx.release(registration::network_release());
         }
         Some(RanContext::Releasing { deadline }) if deadline <= now => {
             // The RAN node did not respond: a reset of the connection makes both sides agree that
             // it is released (TS 38.413 8.7.4).
-            turn.note(Note::fault("release-timeout"));
-            turn.send(|c| {
+            ctx.note(Note::fault("release-timeout"));
+            ctx.send(|c| {
                 let item = ResetItem { amf_id: Some(c.amf_id), ran_id: Some(c.ran_id) };
                 let cause = Cause::radioNetwork(CauseRadioNetwork::release_due_to_5gc_generated_reason);
                 ran::ng_reset_part(cause, &[item])
             });
-            connection_lost(turn);
+            connection_lost(ctx);
         }
         _ => {}
     }
-    if turn.ue.reachability.expires.is_some_and(|e| e <= now) {
-        turn.ue.reachability.expires = None;
-        if turn.ue.is_registered() && !turn.ue.reachability.unreachable {
+    if ctx.ue.reachability.expires.is_some_and(|e| e <= now) {
+        ctx.ue.reachability.expires = None;
+        if ctx.ue.is_registered() && !ctx.ue.reachability.unreachable {
             // Mobile reachable timer: paging ends, and the implicit deregistration timer starts (TS
             // 24.501 5.3.7).
-            turn.ue.reachability.unreachable = true;
-            turn.ue.reachability.expires = Some(now + turn.env.config.timers.implicit_deregistration);
-        } else if turn.ue.is_registered() {
-            turn.ue.procedure = None;
+            ctx.ue.reachability.unreachable = true;
+            ctx.ue.reachability.expires = Some(now + ctx.env.config.timers.implicit_deregistration);
+        } else if ctx.ue.is_registered() {
+            ctx.ue.procedure = None;
             // Implicit deregistration timer.
-            deregistration::by_network(turn, false, Some(GmmCause::ImplicitlyDeregistered));
+            deregistration::by_network(ctx, false, Some(GmmCause::ImplicitlyDeregistered));
         } else {
-            turn.ue.security = None;
+            ctx.ue.security = None;
         }
     }
 }

@@ -31,125 +31,125 @@ pub fn is_authentic(ue: &UeContext, nas: &[u8]) -> bool {
 }
 
 /// Handles the NAS message of an Initial UE Message.
-pub(super) fn initial(turn: &mut StepContext<'_, '_>, nas: &[u8]) {
-    if let Some(received) = receive(turn, nas, true) {
-        begin(turn, received);
+pub(super) fn initial(ctx: &mut StepContext<'_, '_>, nas: &[u8]) {
+    if let Some(received) = receive(ctx, nas, true) {
+        begin(ctx, received);
     }
 }
 
 /// Handles the NAS message of an Initial UE Message of a UE that is rejected for congestion. Its
 /// COUNT is used up like any other.
-pub(super) fn congested(turn: &mut StepContext<'_, '_>, nas: &[u8]) {
-    let Some(received) = receive(turn, nas, true) else { return };
+pub(super) fn congested(ctx: &mut StepContext<'_, '_>, nas: &[u8]) {
+    let Some(received) = receive(ctx, nas, true) else { return };
     match received.message {
         Nas5gmmMessage::RegistrationRequest(_) => {
-            congestion::drop_pending_work(turn);
-            registration::reject_overloaded(turn);
+            congestion::drop_pending_work(ctx);
+            registration::reject_overloaded(ctx);
         }
         Nas5gmmMessage::ServiceRequest(_) => {
-            congestion::drop_pending_work(turn);
-            service_request::reject(turn, GmmCause::Congestion);
+            congestion::drop_pending_work(ctx);
+            service_request::reject(ctx, GmmCause::Congestion);
         }
         // A deregistering UE frees resources.
-        _ => begin(turn, received),
+        _ => begin(ctx, received),
     }
 }
 
 /// Handles the first message of a connection.
-fn begin(turn: &mut StepContext<'_, '_>, received: ReceivedNas) {
+fn begin(ctx: &mut StepContext<'_, '_>, received: ReceivedNas) {
     let verified = received.verified;
     match received.message {
-        Nas5gmmMessage::RegistrationRequest(request) => registration(turn, &request, verified),
+        Nas5gmmMessage::RegistrationRequest(request) => registration(ctx, &request, verified),
         Nas5gmmMessage::ServiceRequest(request) => match verified {
-            Some(count) if turn.ue.is_registered() => serve(turn, &request, count),
+            Some(count) if ctx.ue.is_registered() => serve(ctx, &request, count),
             // TS 24.501 5.6.1.5: "implicitly deregistered" if the UE is verified, "identity cannot
             // be derived" otherwise.
-            Some(_) => service_request::reject(turn, GmmCause::ImplicitlyDeregistered),
-            None => service_request::reject(turn, GmmCause::UeIdentityCannotBeDerivedByTheNetwork),
+            Some(_) => service_request::reject(ctx, GmmCause::ImplicitlyDeregistered),
+            None => service_request::reject(ctx, GmmCause::UeIdentityCannotBeDerivedByTheNetwork),
         },
         Nas5gmmMessage::DeregistrationRequestUeOriginating(request) => {
             // An unknown UE counts as deregistered: it gets an answer, and nothing else changes.
-            deregistration::by_ue(turn, request.de_registration_type.switch_off());
+            deregistration::by_ue(ctx, request.de_registration_type.switch_off());
         }
         // TS 24.501 4.4.4.3 has no other initial message; 7.4 requires no state for it.
-        _ => turn.note(Note::fault("nas-initial-unexpected")),
+        _ => ctx.note(Note::fault("nas-initial-unexpected")),
     }
 }
 
 /// Handles a NAS message on an existing connection.
-pub(super) fn uplink(turn: &mut StepContext<'_, '_>, nas: &[u8]) {
-    let Some(received) = receive(turn, nas, false) else { return };
+pub(super) fn uplink(ctx: &mut StepContext<'_, '_>, nas: &[u8]) {
+    let Some(received) = receive(ctx, nas, false) else { return };
     match received.message {
-        Nas5gmmMessage::RegistrationRequest(request) => registration(turn, &request, received.verified),
+        Nas5gmmMessage::RegistrationRequest(request) => registration(ctx, &request, received.verified),
         Nas5gmmMessage::ServiceRequest(request) => {
-            if let (Some(count), true) = (received.verified, turn.ue.is_registered()) {
-                serve(turn, &request, count);
+            if let (Some(count), true) = (received.verified, ctx.ue.is_registered()) {
+                serve(ctx, &request, count);
             }
         }
         Nas5gmmMessage::DeregistrationRequestUeOriginating(request) => {
             let switch_off = request.de_registration_type.switch_off();
-            if received.verified.is_none() && turn.ue.procedure.is_some() {
-                return deregistration::unproved(turn, switch_off);
+            if received.verified.is_none() && ctx.ue.procedure.is_some() {
+                return deregistration::unproved(ctx, switch_off);
             }
-            turn.ue.procedure = None;
-            deregistration::by_ue(turn, switch_off);
+            ctx.ue.procedure = None;
+            deregistration::by_ue(ctx, switch_off);
         }
-        Nas5gmmMessage::DeregistrationAcceptUeTerminated(_) => match turn.ue.procedure.take() {
-            Some(Procedure::Deregistration(deregistering)) => deregistration::accepted(turn, deregistering),
-            other => turn.ue.procedure = other,
+        Nas5gmmMessage::DeregistrationAcceptUeTerminated(_) => match ctx.ue.procedure.take() {
+            Some(Procedure::Deregistration(deregistering)) => deregistration::accepted(ctx, deregistering),
+            other => ctx.ue.procedure = other,
         },
-        Nas5gmmMessage::UlNasTransport(transport) => ul_transport(turn, &transport),
+        Nas5gmmMessage::UlNasTransport(transport) => ul_transport(ctx, &transport),
         Nas5gmmMessage::FiveGmmStatus(status) => {
             // TS 24.501 5.4.6: no state changes; only a counter.
             let _ = status.fgmm_cause;
-            turn.note(Note::fault("5gmm-status-received"));
+            ctx.note(Note::fault("5gmm-status-received"));
         }
         Nas5gmmMessage::ConfigurationUpdateComplete(_) | Nas5gmmMessage::NotificationResponse(_) => {}
-        message => registering(turn, message),
+        message => registering(ctx, message),
     }
 }
 
 /// Handles messages of the sub-procedures of registration.
-fn registering(turn: &mut StepContext<'_, '_>, message: Nas5gmmMessage) {
-    let procedure = match turn.ue.procedure.take() {
+fn registering(ctx: &mut StepContext<'_, '_>, message: Nas5gmmMessage) {
+    let procedure = match ctx.ue.procedure.take() {
         Some(Procedure::Registration(procedure)) => *procedure,
         other => {
-            turn.ue.procedure = other;
+            ctx.ue.procedure = other;
             match message {
                 // A repeat: the first copy was processed.
                 Nas5gmmMessage::RegistrationComplete(_) => {}
                 Nas5gmmMessage::IdentityResponse(_)
                 | Nas5gmmMessage::AuthenticationResponse(_)
                 | Nas5gmmMessage::AuthenticationFailure(_)
-                | Nas5gmmMessage::SecurityModeReject(_) => turn.on_unexpected_message(),
-                _ => turn.send_status_98(),
+                | Nas5gmmMessage::SecurityModeReject(_) => ctx.on_unexpected_message(),
+                _ => ctx.send_status_98(),
             }
             return;
         }
     };
     let next = match message {
-        Nas5gmmMessage::RegistrationComplete(_) => registration::complete(turn, procedure),
-        Nas5gmmMessage::IdentityResponse(m) => registration::secure(turn, procedure, |s, t| s.on_identity(t, &m)),
-        Nas5gmmMessage::AuthenticationResponse(m) => registration::secure(turn, procedure, |s, t| s.on_response(t, &m)),
-        Nas5gmmMessage::AuthenticationFailure(m) => registration::secure(turn, procedure, |s, t| s.on_failure(t, &m)),
+        Nas5gmmMessage::RegistrationComplete(_) => registration::complete(ctx, procedure),
+        Nas5gmmMessage::IdentityResponse(m) => registration::secure(ctx, procedure, |s, t| s.on_identity(t, &m)),
+        Nas5gmmMessage::AuthenticationResponse(m) => registration::secure(ctx, procedure, |s, t| s.on_response(t, &m)),
+        Nas5gmmMessage::AuthenticationFailure(m) => registration::secure(ctx, procedure, |s, t| s.on_failure(t, &m)),
         Nas5gmmMessage::SecurityModeComplete(m) => {
-            registration::secure(turn, procedure, |s, t| s.on_security_mode_complete(t, &m))
+            registration::secure(ctx, procedure, |s, t| s.on_security_mode_complete(t, &m))
         }
         Nas5gmmMessage::SecurityModeReject(_) => {
-            registration::secure(turn, procedure, |s, _| s.on_security_mode_reject())
+            registration::secure(ctx, procedure, |s, _| s.on_security_mode_reject())
         }
         _ => {
-            turn.send_status_98();
+            ctx.send_status_98();
             Some(procedure)
         }
     };
-    turn.ue.procedure = next.map(Procedure::registration);
+    ctx.ue.procedure = next.map(Procedure::registration);
 }
 
-fn registration(turn: &mut StepContext<'_, '_>, message: &NasRegistrationRequest, verified: Option<u32>) {
+fn registration(ctx: &mut StepContext<'_, '_>, message: &NasRegistrationRequest, verified: Option<u32>) {
     // Non-cleartext IEs are in a container, ciphered with the message's COUNT (TS 24.501 4.4.6).
     let inner = match (verified, &message.nas_message_container) {
-        (Some(count), Some(container)) => contained(turn, &container.value, count),
+        (Some(count), Some(container)) => contained(ctx, &container.value, count),
         _ => None,
     };
     let request = match inner {
@@ -157,39 +157,39 @@ fn registration(turn: &mut StepContext<'_, '_>, message: &NasRegistrationRequest
         _ => registration::nr::read(message),
     };
     // TS 24.501 5.5.1.2.8 d to f: a new request ends the procedure in progress.
-    turn.ue.procedure = None;
+    ctx.ue.procedure = None;
     // Drops a service accept that waits for an SMF: it would be sent under the old keys.
-    turn.ue.remote_sessions.pending_accept = None;
-    let next = registration::begin(turn, request, verified.is_some());
-    turn.ue.procedure = next.map(Procedure::registration);
+    ctx.ue.remote_sessions.pending_accept = None;
+    let next = registration::begin(ctx, request, verified.is_some());
+    ctx.ue.procedure = next.map(Procedure::registration);
 }
 
-fn serve(turn: &mut StepContext<'_, '_>, message: &NasServiceRequest, count: u32) {
-    let inner = message.nas_message_container.as_ref().and_then(|c| contained(turn, &c.value, count));
+fn serve(ctx: &mut StepContext<'_, '_>, message: &NasServiceRequest, count: u32) {
+    let inner = message.nas_message_container.as_ref().and_then(|c| contained(ctx, &c.value, count));
     let request = match inner {
         Some(Nas5gmmMessage::ServiceRequest(inner)) => service_request::nr::read(&inner),
         _ => service_request::nr::read(message),
     };
-    let serving = service_request::begin(turn, request);
-    turn.ue.procedure = serving.map(Procedure::ServiceRequest);
+    let serving = service_request::begin(ctx, request);
+    ctx.ue.procedure = serving.map(Procedure::ServiceRequest);
 }
 
-fn ul_transport(turn: &mut StepContext<'_, '_>, message: &NasUlNasTransport) {
-    if !turn.ue.is_registered() {
-        return turn.send_status_98();
+fn ul_transport(ctx: &mut StepContext<'_, '_>, message: &NasUlNasTransport) {
+    if !ctx.ue.is_registered() {
+        return ctx.send_status_98();
     }
     match session::nr::read(message) {
-        Some(transport) => session::uplink(turn, transport),
+        Some(transport) => session::uplink(ctx, transport),
         // SMS, LPP and the like are not implemented; the network discards them (TS 24.501
         // 5.4.5.2.5).
-        None => turn.note(Note::fault("nas-transport-unserved")),
+        None => ctx.note(Note::fault("nas-transport-unserved")),
     }
 }
 
 /// Decodes the message in the NAS message container of an initial message.
-fn contained(turn: &StepContext<'_, '_>, octets: &[u8], count: u32) -> Option<Nas5gmmMessage> {
+fn contained(ctx: &StepContext<'_, '_>, octets: &[u8], count: u32) -> Option<Nas5gmmMessage> {
     let mut plain = octets.to_vec();
-    turn.ue.security.as_ref()?.cipher_uplink(count, &mut plain);
+    ctx.ue.security.as_ref()?.cipher_uplink(count, &mut plain);
     match Nas5gsMessage::decode(&plain).ok()? {
         Nas5gsMessage::Gmm(_, message) => Some(message),
         _ => None,
@@ -199,33 +199,33 @@ fn contained(turn: &StepContext<'_, '_>, octets: &[u8], count: u32) -> Option<Na
 /// Returns the received message if [`protection::TABLE`] accepts it. Only then is its NAS COUNT
 /// used up. The header type is not under the MAC: a copy with another header type must not block
 /// the UE's own message.
-fn receive(turn: &mut StepContext<'_, '_>, nas: &[u8], first: bool) -> Option<ReceivedNas> {
-    let opened = open(turn, nas)?;
-    let state = Exchange::from_context(turn.ue);
+fn receive(ctx: &mut StepContext<'_, '_>, nas: &[u8], first: bool) -> Option<ReceivedNas> {
+    let opened = open(ctx, nas)?;
+    let state = Exchange::from_context(ctx.ue);
     let Some(message) = Message::from_octets(&opened.plain) else {
         // Truncated, 5GSM outside a transport, or nested protection: not a valid message (TS 24.501
         // 4.2, 7.2.1).
-        turn.note(Note::fault("nas-not-5gmm"));
+        ctx.note(Note::fault("nas-not-5gmm"));
         return None;
     };
-    match protection::verdict(message, state, opened.protection, Situation::from_context(turn.ue, first)) {
+    match protection::verdict(message, state, opened.protection, Situation::from_context(ctx.ue, first)) {
         Verdict::Accepted => {}
         Verdict::NotExpected => {
-            turn.note(Note::fault("nas-out-of-place"));
+            ctx.note(Note::fault("nas-out-of-place"));
             return None;
         }
         Verdict::Unprotected => {
-            turn.note(Note::fault("nas-unprotected"));
+            ctx.note(Note::fault("nas-unprotected"));
             return None;
         }
     }
     let verified = match (opened.protection, opened.count) {
         (Protection::NewContext, Some(count)) => {
-            pending(turn)?.use_up(count);
+            pending(ctx)?.use_up(count);
             None
         }
         (_, Some(count)) => {
-            turn.ue.security.as_mut()?.use_up(count);
+            ctx.ue.security.as_mut()?.use_up(count);
             Some(count)
         }
         (_, None) => None,
@@ -233,7 +233,7 @@ fn receive(turn: &mut StepContext<'_, '_>, nas: &[u8], first: bool) -> Option<Re
     // An unverified faulty message gets no answer under the UE's keys: the answer would establish
     // the secure exchange.
     let answers = opened.protection.is_verified() || state == Exchange::NoContext;
-    decode(turn, &opened.plain, answers).map(|message| ReceivedNas { message, verified })
+    decode(ctx, &opened.plain, answers).map(|message| ReceivedNas { message, verified })
 }
 
 /// Received message without its protection.
@@ -245,16 +245,16 @@ struct Opened<'n> {
 }
 
 /// Verifies and deciphers a message as far as possible. Returns `None` if it cannot be read.
-fn open<'n>(turn: &mut StepContext<'_, '_>, nas: &'n [u8]) -> Option<Opened<'n>> {
+fn open<'n>(ctx: &mut StepContext<'_, '_>, nas: &'n [u8]) -> Option<Opened<'n>> {
     let (protection, opened) = match nas {
         [0x7e, 0, ..] => {
             return Some(Opened { protection: Protection::Plain, count: None, plain: Cow::Borrowed(nas) });
         }
-        [0x7e, INTEGRITY, ..] => (Protection::Integrity, turn.ue.security.as_ref().map(|s| s.open(nas))),
-        [0x7e, CIPHERED, ..] => (Protection::Ciphered, turn.ue.security.as_ref().map(|s| s.open(nas))),
-        [0x7e, CIPHERED_NEW_CONTEXT, ..] => (Protection::NewContext, pending(turn).map(|s| s.open(nas))),
+        [0x7e, INTEGRITY, ..] => (Protection::Integrity, ctx.ue.security.as_ref().map(|s| s.open(nas))),
+        [0x7e, CIPHERED, ..] => (Protection::Ciphered, ctx.ue.security.as_ref().map(|s| s.open(nas))),
+        [0x7e, CIPHERED_NEW_CONTEXT, ..] => (Protection::NewContext, pending(ctx).map(|s| s.open(nas))),
         _ => {
-            turn.note(Note::fault("nas-header"));
+            ctx.note(Note::fault("nas-header"));
             return None;
         }
     };
@@ -265,7 +265,7 @@ fn open<'n>(turn: &mut StepContext<'_, '_>, nas: &'n [u8]) -> Option<Opened<'n>>
         Some(Err(fault)) => fault,
         None => SecurityFault::BadMac,
     };
-    turn.note(Note::fault(match fault {
+    ctx.note(Note::fault(match fault {
         SecurityFault::Truncated => "nas-truncated",
         SecurityFault::BadMac => "nas-bad-mac",
         SecurityFault::Exhausted => "nas-count-exhausted",
@@ -276,8 +276,8 @@ fn open<'n>(turn: &mut StepContext<'_, '_>, nas: &'n [u8]) -> Option<Opened<'n>>
 }
 
 /// Returns the security context of the Security Mode Command in progress.
-fn pending<'t>(turn: &'t mut StepContext<'_, '_>) -> Option<&'t mut NasSecurity> {
-    match &mut turn.ue.procedure {
+fn pending<'t>(ctx: &'t mut StepContext<'_, '_>) -> Option<&'t mut NasSecurity> {
+    match &mut ctx.ue.procedure {
         Some(Procedure::Registration(registering)) => registering.securing()?.pending(),
         _ => None,
     }
@@ -285,7 +285,7 @@ fn pending<'t>(turn: &'t mut StepContext<'_, '_>) -> Option<&'t mut NasSecurity>
 
 /// Decodes a plain message. A faulty message gets the answer of TS 24.501 clause 7 if `answers` is
 /// true.
-fn decode(turn: &mut StepContext<'_, '_>, plain: &[u8], answers: bool) -> Option<Nas5gmmMessage> {
+fn decode(ctx: &mut StepContext<'_, '_>, plain: &[u8], answers: bool) -> Option<Nas5gmmMessage> {
     let received = Nas5gsMessage::decode(plain);
     let message = match &received {
         Ok(Nas5gsMessage::Gmm(_, message)) if message.unknown_ies().is_empty() => match received {
@@ -295,24 +295,24 @@ fn decode(turn: &mut StepContext<'_, '_>, plain: &[u8], answers: bool) -> Option
         Ok(Nas5gsMessage::Gmm(_, message)) => Some(message.clone()),
         Ok(_) => {
             // 5GSM outside a transport, or nested protection: not a valid message (TS 24.501 4.2).
-            turn.note(Note::fault("nas-not-5gmm"));
+            ctx.note(Note::fault("nas-not-5gmm"));
             return None;
         }
         Err(_) => None,
     };
     match Nas5gsMessage::answer_to(plain, &received, Direction::Uplink) {
         Some(answer) => {
-            turn.note(Note::fault("nas-malformed"));
+            ctx.note(Note::fault("nas-malformed"));
             if let Nas5gsMessage::Gmm(_, answer) = answer
                 && answers
             {
-                turn.send_nas(answer);
+                ctx.send_nas(answer);
             }
             None
         }
         None => {
             if message.is_none() {
-                turn.note(Note::fault("nas-malformed"));
+                ctx.note(Note::fault("nas-malformed"));
             }
             message
         }

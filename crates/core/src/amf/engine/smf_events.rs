@@ -19,15 +19,15 @@ const REPEATS: u8 = 3;
 
 /// Handles the result of a request to the SMF, with the SM context if it is piggybacked.
 pub(super) fn answered(
-    turn: &mut StepContext<'_, '_>,
+    ctx: &mut StepContext<'_, '_>,
     number: SessionNumber,
     request: SmfRequest,
     (response, sm_context): (SmfResponse, Option<PiggybackedSmContext>),
 ) {
-    let Some(session) = turn.ue.remote_sessions.by_number(number) else {
+    let Some(session) = ctx.ue.remote_sessions.by_number(number) else {
         // The AMF has dropped the session, but the SMF has created it.
         if let (SmfRequest::Create(_), SmfResponse::Created(reference)) = (request, response) {
-            turn.effect(Effect::SmfRequest { number, request: SmfRequest::Release { reference }, sm_context });
+            ctx.effect(Effect::SmfRequest { number, request: SmfRequest::Release { reference }, sm_context });
         }
         return;
     };
@@ -39,35 +39,35 @@ pub(super) fn answered(
             // A later version of the SM context has arrived since, or the last response was lost
             // and the SMF accepts the version that exists.
             piggyback.queued.insert(0, request);
-            return smf_requests::next(turn, number);
+            return smf_requests::next(ctx, number);
         }
     }
-    settle(turn, number, request, response);
-    smf_requests::next(turn, number);
+    settle(ctx, number, request, response);
+    smf_requests::next(ctx, number);
 }
 
-fn settle(turn: &mut StepContext<'_, '_>, number: SessionNumber, request: SmfRequest, response: SmfResponse) {
-    let Some(session) = turn.ue.remote_sessions.by_number(number) else { return };
+fn settle(ctx: &mut StepContext<'_, '_>, number: SessionNumber, request: SmfRequest, response: SmfResponse) {
+    let Some(session) = ctx.ue.remote_sessions.by_number(number) else { return };
     let psi = session.psi;
     match (request, response) {
-        (SmfRequest::Create(_), SmfResponse::Created(reference)) => created(turn, number, reference),
+        (SmfRequest::Create(_), SmfResponse::Created(reference)) => created(ctx, number, reference),
         (SmfRequest::Create(create), response) => {
             let live = session.is_live();
-            forget(turn, number);
+            forget(ctx, number);
             if live {
-                not_created(turn, psi, &create.n1, response);
+                not_created(ctx, psi, &create.n1, response);
             }
         }
-        (SmfRequest::Update { update, .. }, response) => updated(turn, (psi, number), &update, response),
+        (SmfRequest::Update { update, .. }, response) => updated(ctx, (psi, number), &update, response),
         // A session that the SMF does not know, or does not respond for, is released as well.
-        (SmfRequest::Release { .. }, _) => forget(turn, number),
+        (SmfRequest::Release { .. }, _) => forget(ctx, number),
         (SmfRequest::Unreached { .. }, _) => {}
     }
 }
 
 /// The SMF has created a session with this reference.
-fn created(turn: &mut StepContext<'_, '_>, number: SessionNumber, reference: String) {
-    let Some(session) = turn.ue.remote_sessions.by_number(number) else { return };
+fn created(ctx: &mut StepContext<'_, '_>, number: SessionNumber, reference: String) {
+    let Some(session) = ctx.ue.remote_sessions.by_number(number) else { return };
     if session.reference.as_ref() == Some(&reference) {
         // An N1N2 transfer has already named the session.
         return;
@@ -77,31 +77,31 @@ fn created(turn: &mut StepContext<'_, '_>, number: SessionNumber, reference: Str
             if session.stage == RemoteStage::Creating {
                 session.stage = RemoteStage::Offered;
             }
-            smf_requests::named(turn, number, &reference);
+            smf_requests::named(ctx, number, &reference);
         }
         RemoteStage::Ending => {
-            smf_requests::send(turn, number, SmfRequest::Release { reference });
+            smf_requests::send(ctx, number, SmfRequest::Release { reference });
         }
     }
 }
 
 /// Handles a failed creation: forwards the SMF's reject, or returns the UE's message (TS 24.501
 /// 5.4.5.3.1 h).
-fn not_created(turn: &mut StepContext<'_, '_>, psi: u8, n1: &[u8], response: SmfResponse) {
+fn not_created(ctx: &mut StepContext<'_, '_>, psi: u8, n1: &[u8], response: SmfResponse) {
     match response {
         SmfResponse::Refused { content, .. } if content.n1.is_some() => {
-            smf_requests::forward_n1n2(turn, psi, N1N2Content { n2: None, ..content })
+            smf_requests::forward_n1n2(ctx, psi, N1N2Content { n2: None, ..content })
         }
         _ => {
-            turn.note(Note::Failed(Kind::Session, 0));
-            send_back(turn, psi, n1);
+            ctx.note(Note::Failed(Kind::Session, 0));
+            send_back(ctx, psi, n1);
         }
     }
 }
 
-fn send_back(turn: &mut StepContext<'_, '_>, psi: u8, n1: &[u8]) {
-    if turn.ue.connection.is_some() {
-        session::nr::send_back(turn, psi, n1, GmmCause::PayloadWasNotForwarded);
+fn send_back(ctx: &mut StepContext<'_, '_>, psi: u8, n1: &[u8]) {
+    if ctx.ue.connection.is_some() {
+        session::nr::send_back(ctx, psi, n1, GmmCause::PayloadWasNotForwarded);
     }
 }
 
@@ -115,7 +115,7 @@ struct UpdateResponse {
 }
 
 fn updated(
-    turn: &mut StepContext<'_, '_>,
+    ctx: &mut StepContext<'_, '_>,
     (psi, number): (u8, SessionNumber),
     update: &SmfUpdateRequest,
     response: SmfResponse,
@@ -127,58 +127,58 @@ fn updated(
         SmfResponse::Created(_) | SmfResponse::Stale | SmfResponse::Silence => (N1N2Content::default(), false, false),
     };
     if !done {
-        turn.note(Note::fault(if unknown { "smf-unknown-session" } else { "smf-refuses" }));
+        ctx.note(Note::fault(if unknown { "smf-unknown-session" } else { "smf-refuses" }));
     }
     match update {
-        SmfUpdateRequest::Activate => return activated(turn, (psi, number), content, unknown),
+        SmfUpdateRequest::Activate => return activated(ctx, (psi, number), content, unknown),
         SmfUpdateRequest::Switch(..) => {
-            return switched(turn, (psi, number), update, UpdateResponse { content, done, unknown });
+            return switched(ctx, (psi, number), update, UpdateResponse { content, done, unknown });
         }
         SmfUpdateRequest::Handover(target, step) => {
             let response = UpdateResponse { content, done, unknown };
-            return handed_over(turn, (psi, number), update, (*target, step), response);
+            return handed_over(ctx, (psi, number), update, (*target, step), response);
         }
-        SmfUpdateRequest::N2(N2Sm::SetupResponse, _) if done => is_up(turn, number),
+        SmfUpdateRequest::N2(N2Sm::SetupResponse, _) if done => is_up(ctx, number),
         SmfUpdateRequest::N2(N2Sm::SetupUnsuccessful, _) => {
-            if let Some(session) = turn.ue.remote_sessions.by_number(number) {
+            if let Some(session) = ctx.ue.remote_sessions.by_number(number) {
                 session.up = false;
             }
         }
         // The SMF still has the session at the old RAN node, and the new one does not have it.
-        SmfUpdateRequest::N2(N2Sm::PathSwitchSetupFailed, _) if !done && !unknown => handover::buffer(turn, psi),
-        SmfUpdateRequest::N1(n1) if !done && content.n1.is_none() => send_back(turn, psi, n1),
+        SmfUpdateRequest::N2(N2Sm::PathSwitchSetupFailed, _) if !done && !unknown => handover::buffer(ctx, psi),
+        SmfUpdateRequest::N1(n1) if !done && content.n1.is_none() => send_back(ctx, psi, n1),
         SmfUpdateRequest::N1(_) | SmfUpdateRequest::N2(..) | SmfUpdateRequest::Deactivate => {}
     }
     if unknown {
-        return forget(turn, number);
+        return forget(ctx, number);
     }
     // A session that has ended since gets no messages.
-    if turn.ue.remote_sessions.by_number(number).is_some_and(|s| s.is_live()) {
-        smf_requests::forward_n1n2(turn, psi, content);
+    if ctx.ue.remote_sessions.by_number(number).is_some_and(|s| s.is_live()) {
+        smf_requests::forward_n1n2(ctx, psi, content);
     }
 }
 
 /// Handles the response for a session whose user plane is being activated.
-fn activated(turn: &mut StepContext<'_, '_>, (psi, number): (u8, SessionNumber), content: N1N2Content, unknown: bool) {
+fn activated(ctx: &mut StepContext<'_, '_>, (psi, number): (u8, SessionNumber), content: N1N2Content, unknown: bool) {
     let N1N2Content { n1, n2 } = content;
     let request = n2.filter(|(kind, _)| *kind == N2Sm::SetupRequest).map(|(_, transfer)| transfer);
     if unknown {
-        forget(turn, number);
-    } else if let Some(session) = turn.ue.remote_sessions.by_number(number) {
+        forget(ctx, number);
+    } else if let Some(session) = ctx.ue.remote_sessions.by_number(number) {
         session.up = request.is_some() && session.is_live();
     }
-    let n2 = match service_request::smf_answered(turn, psi, request.clone()) {
+    let n2 = match service_request::smf_answered(ctx, psi, request.clone()) {
         true => None,
         false => request.map(|transfer| (N2Sm::SetupRequest, transfer)),
     };
-    if turn.ue.remote_sessions.by_number(number).is_some_and(|s| s.is_live()) {
-        smf_requests::forward_n1n2(turn, psi, N1N2Content { n1, n2 });
+    if ctx.ue.remote_sessions.by_number(number).is_some_and(|s| s.is_live()) {
+        smf_requests::forward_n1n2(ctx, psi, N1N2Content { n1, n2 });
     }
 }
 
 /// Handles the response for a session in a path switch.
 fn switched(
-    turn: &mut StepContext<'_, '_>,
+    ctx: &mut StepContext<'_, '_>,
     (psi, number): (u8, SessionNumber),
     update: &SmfUpdateRequest,
     UpdateResponse { content: N1N2Content { n1, n2 }, done, unknown }: UpdateResponse,
@@ -196,29 +196,29 @@ fn switched(
         Some((N2Sm::PathSwitchAcknowledge, transfer)) => Ok(transfer),
         other => Err(other.map(|(_, transfer)| transfer)),
     };
-    if handover::smf_answered(turn, (psi, number), update, response)
-        && let Some(session) = turn.ue.remote_sessions.by_number(number)
+    if handover::smf_answered(ctx, (psi, number), update, response)
+        && let Some(session) = ctx.ue.remote_sessions.by_number(number)
     {
         let (is_new, is_live) = (session.stage == RemoteStage::Offered, session.is_live());
         session.up = is_switched;
         if is_switched && is_new {
-            is_up(turn, number);
+            is_up(ctx, number);
         } else if is_silent && is_live && !unknown {
             // The state of the UPF is unknown: have it buffer.
-            handover::buffer(turn, psi);
+            handover::buffer(ctx, psi);
         }
     }
     if unknown {
-        return forget(turn, number);
+        return forget(ctx, number);
     }
-    if turn.ue.remote_sessions.by_number(number).is_some_and(|s| s.is_live()) {
-        smf_requests::forward_n1n2(turn, psi, N1N2Content { n1, n2 });
+    if ctx.ue.remote_sessions.by_number(number).is_some_and(|s| s.is_live()) {
+        smf_requests::forward_n1n2(ctx, psi, N1N2Content { n1, n2 });
     }
 }
 
 /// Handles the response for a session in an N2 handover.
 fn handed_over(
-    turn: &mut StepContext<'_, '_>,
+    ctx: &mut StepContext<'_, '_>,
     (psi, number): (u8, SessionNumber),
     update: &SmfUpdateRequest,
     (target, step): (AmfUeNgapId, &HandoverStep),
@@ -235,71 +235,70 @@ fn handed_over(
         Some((N2Sm::HandoverPreparationUnsuccessful, transfer)) => (Err(Some(transfer)), None),
         other => (Err(None), other),
     };
-    let is_waited_for = handover::smf_answered(turn, (psi, number), update, response) || turn.ue.handover.is_some();
+    let is_waited_for = handover::smf_answered(ctx, (psi, number), update, response) || ctx.ue.handover.is_some();
     // If the UE has left the target since, the SMF has been informed of it.
-    let is_there = turn.ue.connection.is_some_and(|c| c.amf_id == target);
+    let is_there = ctx.ue.connection.is_some_and(|c| c.amf_id == target);
     let completes = matches!(step, HandoverStep::Complete(_)) && is_there && is_waited_for;
     if unknown {
-        return forget(turn, number);
+        return forget(ctx, number);
     }
-    if turn.ue.remote_sessions.by_number(number).is_none_or(|s| !s.is_live()) {
+    if ctx.ue.remote_sessions.by_number(number).is_none_or(|s| !s.is_live()) {
         return;
     }
     match (completes, done) {
-        (true, true) => handover::completed(turn, number),
-        (true, false) => handover::buffer_unconfirmed(turn, psi),
+        (true, true) => handover::completed(ctx, number),
+        (true, false) => handover::buffer_unconfirmed(ctx, psi),
         (false, _) => {}
     }
-    smf_requests::forward_n1n2(turn, psi, N1N2Content { n1, n2 });
+    smf_requests::forward_n1n2(ctx, psi, N1N2Content { n1, n2 });
 }
 
 /// Marks the user plane of a session as set up: RAN and UPF know each other's tunnels.
-fn is_up(turn: &mut StepContext<'_, '_>, number: SessionNumber) {
-    let Some(session) = turn.ue.remote_sessions.by_number(number) else { return };
+fn is_up(ctx: &mut StepContext<'_, '_>, number: SessionNumber) {
+    let Some(session) = ctx.ue.remote_sessions.by_number(number) else { return };
     let (kind, since) = match session.stage {
         RemoteStage::Offered => (Kind::Session, session.since),
         RemoteStage::Established => (Kind::Activation, session.since),
         RemoteStage::Creating | RemoteStage::Ending => return,
     };
     session.stage = RemoteStage::Established;
-    turn.note(Note::Succeeded(kind, since));
+    ctx.note(Note::Succeeded(kind, since));
 }
 
-fn forget(turn: &mut StepContext<'_, '_>, number: SessionNumber) {
-    turn.ue.remote_sessions.sessions.retain(|s| s.number != number);
+fn forget(ctx: &mut StepContext<'_, '_>, number: SessionNumber) {
+    ctx.ue.remote_sessions.sessions.retain(|s| s.number != number);
 }
 
 /// Handles an N1N2 transfer (Namf_Communication_N1N2MessageTransfer).
-pub(super) fn transfer(turn: &mut StepContext<'_, '_>, transfer: N1N2Transfer) {
+pub(super) fn transfer(ctx: &mut StepContext<'_, '_>, transfer: N1N2Transfer) {
     let token = transfer.token;
     let (result, sm_context) = match transfer.wants {
-        Some(wants) => requested_sm_context(turn, wants),
-        None => (transferred(turn, transfer), None),
+        Some(wants) => requested_sm_context(ctx, wants),
+        None => (transferred(ctx, transfer), None),
     };
-    turn.effect(Effect::N1N2TransferReply { token, result, sm_context });
+    ctx.effect(Effect::N1N2TransferReply { token, result, sm_context });
 }
 
 /// Returns the stored SM context of the session whose masked number is `number`. The session may
 /// not have a reference yet.
 fn requested_sm_context(
-    turn: &StepContext<'_, '_>,
+    ctx: &StepContext<'_, '_>,
     (number, mask): (SessionNumber, SessionNumber),
 ) -> (N1N2TransferResult, Option<PiggybackedSmContext>) {
-    let session = turn.ue.remote_sessions.sessions.iter().find(|session| session.number & mask == number);
+    let session = ctx.ue.remote_sessions.sessions.iter().find(|session| session.number & mask == number);
     match session.and_then(|session| session.piggyback.as_ref()) {
         Some(piggyback) => (N1N2TransferResult::Initiated, Some(piggyback.latest.clone())),
         None => (N1N2TransferResult::Unknown, None),
     }
 }
 
-fn transferred(turn: &mut StepContext<'_, '_>, transfer: N1N2Transfer) -> N1N2TransferResult {
+fn transferred(ctx: &mut StepContext<'_, '_>, transfer: N1N2Transfer) -> N1N2TransferResult {
     let N1N2Transfer { token, psi, content, unreached, sm_context, created: implied, .. } = transfer;
-    let registered = turn.ue.is_registered();
+    let registered = ctx.ue.is_registered();
     let data = content.n1.is_none() && matches!(content.n2, Some((N2Sm::SetupRequest, _)));
     let releases = content.n1.is_none() && matches!(content.n2, Some((N2Sm::ReleaseCommand, _)));
-    let accepting =
-        turn.ue.remote_sessions.pending_accept.as_ref().is_some_and(|accept| accept.waiting >> psi & 1 == 1);
-    let session = turn.ue.remote_sessions.by_psi(psi).filter(|_| registered);
+    let accepting = ctx.ue.remote_sessions.pending_accept.as_ref().is_some_and(|accept| accept.waiting >> psi & 1 == 1);
+    let session = ctx.ue.remote_sessions.by_psi(psi).filter(|_| registered);
     // The SMF then sends its create response after all, and the AMF releases that session. It is a
     // session that the UE does not have, or an earlier one with the same ID.
     let session = session.filter(|session| implied.as_ref().is_none_or(|created| session.matches_response(created)));
@@ -307,9 +306,9 @@ fn transferred(turn: &mut StepContext<'_, '_>, transfer: N1N2Transfer) -> N1N2Tr
     let (number, up) = (session.number, session.up);
     session.store_if_newer(sm_context);
     if let Some(ImpliedCreateResponse { reference, .. }) = implied {
-        created(turn, number, reference);
+        created(ctx, number, reference);
     }
-    let connected = turn.ue.connection.is_some_and(|c| !matches!(c.ran, RanContext::Releasing { .. }));
+    let connected = ctx.ue.connection.is_some_and(|c| !matches!(c.ran, RanContext::Releasing { .. }));
     if connected && data && accepting {
         // The request to the SMF for this session is in flight.
         return N1N2TransferResult::Attempting;
@@ -322,28 +321,28 @@ fn transferred(turn: &mut StepContext<'_, '_>, transfer: N1N2Transfer) -> N1N2Tr
         return N1N2TransferResult::Idle;
     }
     if connected {
-        smf_requests::forward_n1n2(turn, psi, content);
+        smf_requests::forward_n1n2(ctx, psi, content);
         return N1N2TransferResult::Initiated;
     }
-    if turn.ue.reachability.unreachable {
+    if ctx.ue.reachability.unreachable {
         return N1N2TransferResult::Unreachable;
     }
-    if let Some(session) = turn.ue.remote_sessions.by_number(number) {
+    if let Some(session) = ctx.ue.remote_sessions.by_number(number) {
         session.unreached = unreached.map(|uri| (uri, token));
     }
     if data {
-        turn.ue.pending.sessions |= 1 << psi;
+        ctx.ue.pending.sessions |= 1 << psi;
     } else {
-        smf_requests::forward_n1n2(turn, psi, content);
+        smf_requests::forward_n1n2(ctx, psi, content);
     }
     N1N2TransferResult::Attempting
 }
 
 /// Handles Nsmf_PDUSession_SMContextStatusNotify: the SMF has released the session.
-pub(super) fn released(turn: &mut StepContext<'_, '_>, number: SessionNumber) {
-    let Some(session) = turn.ue.remote_sessions.by_number(number) else { return };
+pub(super) fn released(ctx: &mut StepContext<'_, '_>, number: SessionNumber) {
+    let Some(session) = ctx.ue.remote_sessions.by_number(number) else { return };
     if matches!(session.stage, RemoteStage::Creating | RemoteStage::Offered) {
-        turn.note(Note::Failed(Kind::Session, 0));
+        ctx.note(Note::Failed(Kind::Session, 0));
     }
-    forget(turn, number);
+    forget(ctx, number);
 }

@@ -11,46 +11,46 @@ use crate::step::{Effect, Kind, Note, StepContext};
 use vireo_types::Instant;
 
 /// Handles UE CONTEXT RELEASE REQUEST: sends UE CONTEXT RELEASE COMMAND with the same cause.
-pub fn requested(turn: &mut StepContext<'_, '_>, cause: Cause) {
-    if !turn.ue.connection.is_some_and(|c| matches!(c.ran, RanContext::Releasing { .. })) {
-        turn.release(cause);
+pub fn requested(ctx: &mut StepContext<'_, '_>, cause: Cause) {
+    if !ctx.ue.connection.is_some_and(|c| matches!(c.ran, RanContext::Releasing { .. })) {
+        ctx.release(cause);
     }
 }
 
 /// Handles the end of the NG connection: the RAN node has released the UE or did not respond, or
 /// the association was lost.
-pub fn released(turn: &mut StepContext<'_, '_>) {
-    let connection = turn.ue.connection.take();
+pub fn released(ctx: &mut StepContext<'_, '_>) {
+    let connection = ctx.ue.connection.take();
     if let Some(RanContext::Releasing { deadline }) = connection.map(|c| c.ran) {
-        let since = Instant(deadline.0.saturating_sub(turn.env.config.timers.ran_response.0));
-        let answered = turn.now() < deadline;
-        turn.note(if answered { Note::Succeeded(Kind::Release, since) } else { Note::Failed(Kind::Release, 0) });
+        let since = Instant(deadline.0.saturating_sub(ctx.env.config.timers.ran_response.0));
+        let answered = ctx.now() < deadline;
+        ctx.note(if answered { Note::Succeeded(Kind::Release, since) } else { Note::Failed(Kind::Release, 0) });
     }
-    user_plane::step_all(turn, || Input::Deactivate);
+    user_plane::step_all(ctx, || Input::Deactivate);
     // The NH chain ends with the AS security context: the next one starts with a fresh KgNB (TS
     // 33.501 6.9.2.1.1).
-    if let Some(security) = &mut turn.ue.security {
+    if let Some(security) = &mut ctx.ue.security {
         security.next_hop = None;
     }
-    let timers = turn.env.config.timers;
-    if turn.ue.is_registered() {
+    let timers = ctx.env.config.timers;
+    if ctx.ue.is_registered() {
         // Mobile reachable timer (TS 24.501 5.3.7).
-        turn.ue.reachability.expires =
-            (timers.t3512.as_micros() > 0).then(|| turn.now() + timers.t3512 + timers.implicit_deregistration);
+        ctx.ue.reachability.expires =
+            (timers.t3512.as_micros() > 0).then(|| ctx.now() + timers.t3512 + timers.implicit_deregistration);
     }
-    forget_if_empty(turn);
+    forget_if_empty(ctx);
 }
 
 /// Deletes a context without state worth keeping: no keys for the UE's return and no session in
 /// release.
-pub fn forget_if_empty(turn: &mut StepContext<'_, '_>) {
-    let ue = &turn.ue;
+pub fn forget_if_empty(ctx: &mut StepContext<'_, '_>) {
+    let ue = &ctx.ue;
     let empty = !ue.is_registered() && ue.connection.is_none() && ue.procedure.is_none() && ue.sessions.is_empty();
     let empty = empty && ue.remote_sessions.sessions.is_empty();
     if empty && ue.security.is_none() && ue.source.is_none() {
         for tmsi in [ue.identity.tmsi, ue.identity.old_tmsi].into_iter().flatten() {
-            turn.effect(Effect::FreeTmsi(tmsi));
+            ctx.effect(Effect::FreeTmsi(tmsi));
         }
-        turn.effect(Effect::Forget);
+        ctx.effect(Effect::Forget);
     }
 }

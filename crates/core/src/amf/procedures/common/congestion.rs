@@ -15,9 +15,9 @@ const LARGEST: u64 = 31;
 
 /// Returns T3346 for one UE: a random one of the encodable values between half and one and a half
 /// times the configured value.
-pub fn back_off(turn: &mut StepContext<'_, '_>) -> Option<NasGprsTimer2> {
-    let random = u32::from_be_bytes(turn.env.random());
-    NasGprsTimer2::from_seconds(seconds(turn.env.config.timers.t3346.as_secs(), random)).ok()
+pub fn back_off(ctx: &mut StepContext<'_, '_>) -> Option<NasGprsTimer2> {
+    let random = u32::from_be_bytes(ctx.env.random());
+    NasGprsTimer2::from_seconds(seconds(ctx.env.config.timers.t3346.as_secs(), random)).ok()
 }
 
 fn seconds(mean: u64, random: u32) -> u64 {
@@ -38,12 +38,12 @@ fn seconds(mean: u64, random: u32) -> u64 {
 
 /// Drops the pending work of a UE that is rejected for congestion, as if it had not responded to
 /// paging. A pending deregistration is kept.
-pub fn drop_pending_work(turn: &mut StepContext<'_, '_>) {
-    if turn.ue.pending.sessions == 0 && !turn.ue.pending.signalling {
+pub fn drop_pending_work(ctx: &mut StepContext<'_, '_>) {
+    if ctx.ue.pending.sessions == 0 && !ctx.ue.pending.signalling {
         return;
     }
-    user_plane::step_all(turn, || Input::Unreachable);
-    (turn.ue.pending.sessions, turn.ue.pending.signalling) = (0, false);
+    user_plane::step_all(ctx, || Input::Unreachable);
+    (ctx.ue.pending.sessions, ctx.ue.pending.signalling) = (0, false);
 }
 
 #[cfg(test)]

@@ -10,43 +10,43 @@ use crate::step::StepContext;
 /// Prepares the KgNB for [`set_up`], from the COUNT of the UE's message that was just accepted.
 /// [`set_up`] may run after SMFs have responded and the UE has sent more messages. A RAN node that
 /// has a UE context, or was asked to set one up, has its key already.
-pub fn begin(turn: &mut StepContext<'_, '_>) {
-    let none = turn.ue.connection.is_some_and(|c| c.ran.is_none());
-    if let Some(security) = turn.ue.security.as_mut().filter(|_| none) {
+pub fn begin(ctx: &mut StepContext<'_, '_>) {
+    let none = ctx.ue.connection.is_some_and(|c| c.ran.is_none());
+    if let Some(security) = ctx.ue.security.as_mut().filter(|_| none) {
         security.begin_access();
     }
 }
 
 /// Sends the RAN node the NAS message and the sessions: by Initial Context Setup if it has no UE
 /// context yet, else each in its own message.
-pub fn set_up(turn: &mut StepContext<'_, '_>, nas: Option<Vec<u8>>, sessions: Vec<SessionSetup>) {
-    let Some(connection) = turn.ue.connection else { return };
+pub fn set_up(ctx: &mut StepContext<'_, '_>, nas: Option<Vec<u8>>, sessions: Vec<SessionSetup>) {
+    let Some(connection) = ctx.ue.connection else { return };
     if !connection.ran.is_none() {
         if let Some(nas) = nas {
-            turn.send_encoded_nas(nas);
+            ctx.send_encoded_nas(nas);
         }
-        let ambr = turn.ue.ambr();
+        let ambr = ctx.ue.ambr();
         for session in sessions {
-            turn.send(|c| n2::session_setup_request(c, ambr, session));
+            ctx.send(|c| n2::session_setup_request(c, ambr, session));
         }
         return;
     }
-    let Some(security) = &mut turn.ue.security else { return };
+    let Some(security) = &mut ctx.ue.security else { return };
     let kgnb = security.initial_kgnb();
     let setup = ContextSetup {
-        guami: turn.env.config.guami(),
-        allowed: &turn.ue.allowed,
-        capability: turn.ue.security_capability,
+        guami: ctx.env.config.guami(),
+        allowed: &ctx.ue.allowed,
+        capability: ctx.ue.security_capability,
         kgnb,
-        ambr: turn.ue.ambr(),
-        radio_capability: &turn.ue.radio_capability,
+        ambr: ctx.ue.ambr(),
+        radio_capability: &ctx.ue.radio_capability,
         sessions,
         nas,
     };
     let pdu = n2::context_setup_request(&connection, setup);
-    turn.send(|_| pdu);
-    let deadline = turn.now() + turn.env.config.timers.ran_response;
-    if let Some(connection) = &mut turn.ue.connection {
+    ctx.send(|_| pdu);
+    let deadline = ctx.now() + ctx.env.config.timers.ran_response;
+    if let Some(connection) = &mut ctx.ue.connection {
         connection.ran = RanContext::SettingUp { deadline };
     }
 }

@@ -12,11 +12,11 @@ use vireo_types::limits::SM_INFORMATION_OCTETS;
 use vireo_types::{Dnn, Snssai, Supi};
 
 /// Requests a new session from the SMF.
-pub fn create(turn: &mut StepContext<'_, '_>, supi: Supi, (psi, n1): (u8, &[u8]), (snssai, dnn): (Snssai, Dnn)) {
-    let number = turn.ue.next_session;
-    turn.ue.next_session = number.wrapping_add(1);
-    let location = turn.ue.connection.map(|c| (c.tai, c.cell));
-    let (pei, since) = (turn.ue.identity.pei, turn.received_at());
+pub fn create(ctx: &mut StepContext<'_, '_>, supi: Supi, (psi, n1): (u8, &[u8]), (snssai, dnn): (Snssai, Dnn)) {
+    let number = ctx.ue.next_session;
+    ctx.ue.next_session = number.wrapping_add(1);
+    let location = ctx.ue.connection.map(|c| (c.tai, c.cell));
+    let (pei, since) = (ctx.ue.identity.pei, ctx.received_at());
     let create = SmfCreateRequest { supi, pei, psi, snssai, dnn: dnn.clone(), location, n1: n1.to_vec() };
     let stage = RemoteStage::Creating;
     let session = RemoteSession {
@@ -32,30 +32,30 @@ pub fn create(turn: &mut StepContext<'_, '_>, supi: Supi, (psi, n1): (u8, &[u8])
         piggyback: None,
         since,
     };
-    turn.ue.remote_sessions.sessions.push(session);
-    turn.effect(Effect::SmfRequest { number, request: SmfRequest::Create(Box::new(create)), sm_context: None });
+    ctx.ue.remote_sessions.sessions.push(session);
+    ctx.effect(Effect::SmfRequest { number, request: SmfRequest::Create(Box::new(create)), sm_context: None });
 }
 
 /// Sends the SMF a request about a session. If the SM context is piggybacked, the request is queued
 /// until the response to the previous one. Returns false if the queue is full.
-pub fn send(turn: &mut StepContext<'_, '_>, number: SessionNumber, request: SmfRequest) -> bool {
-    let now = turn.now();
-    let piggyback = turn.ue.remote_sessions.by_number(number).and_then(|session| session.piggyback.as_mut());
+pub fn send(ctx: &mut StepContext<'_, '_>, number: SessionNumber, request: SmfRequest) -> bool {
+    let now = ctx.now();
+    let piggyback = ctx.ue.remote_sessions.by_number(number).and_then(|session| session.piggyback.as_mut());
     let (request, sm_context) = match piggyback.map(|piggyback| piggyback.try_start(request.clone(), now)) {
         None => (request, None),
         Some(Ok((request, sm_context))) => (request, Some(sm_context)),
         Some(Err(waits)) => return waits,
     };
-    turn.effect(Effect::SmfRequest { number, request, sm_context });
+    ctx.effect(Effect::SmfRequest { number, request, sm_context });
     true
 }
 
 /// Sends the next queued request.
-pub fn next(turn: &mut StepContext<'_, '_>, number: SessionNumber) {
-    let now = turn.now();
-    let piggyback = turn.ue.remote_sessions.by_number(number).and_then(|session| session.piggyback.as_mut());
+pub fn next(ctx: &mut StepContext<'_, '_>, number: SessionNumber) {
+    let now = ctx.now();
+    let piggyback = ctx.ue.remote_sessions.by_number(number).and_then(|session| session.piggyback.as_mut());
     if let Some((request, sm_context)) = piggyback.and_then(|piggyback| piggyback.next(now)) {
-        turn.effect(Effect::SmfRequest { number, request, sm_context: Some(sm_context) });
+        ctx.effect(Effect::SmfRequest { number, request, sm_context: Some(sm_context) });
     }
 }
 
@@ -65,14 +65,14 @@ const EARLY: usize = 4;
 
 /// Sends the SMF an update of a session, or queues it until the session has a reference. Returns
 /// false if there is no such session, the queue is full, or the content is too large.
-pub fn update(turn: &mut StepContext<'_, '_>, psi: u8, update: SmfUpdateRequest) -> bool {
+pub fn update(ctx: &mut StepContext<'_, '_>, psi: u8, update: SmfUpdateRequest) -> bool {
     if update.n1n2().is_some_and(|content| content.len() > SM_INFORMATION_OCTETS) {
-        turn.note(Note::fault("limit"));
+        ctx.note(Note::fault("limit"));
         return false;
     }
-    let Some(session) = turn.ue.remote_sessions.by_psi(psi) else { return false };
+    let Some(session) = ctx.ue.remote_sessions.by_psi(psi) else { return false };
     match (session.number, session.reference.clone()) {
-        (number, Some(reference)) => return send(turn, number, SmfRequest::Update { reference, update }),
+        (number, Some(reference)) => return send(ctx, number, SmfRequest::Update { reference, update }),
         (_, None) if session.early.len() < EARLY => session.early.push(update),
         (_, None) => return false,
     }
@@ -80,100 +80,100 @@ pub fn update(turn: &mut StepContext<'_, '_>, psi: u8, update: SmfUpdateRequest)
 }
 
 /// Sets the session's reference from the SMF and sends the queued updates.
-pub fn named(turn: &mut StepContext<'_, '_>, number: SessionNumber, reference: &str) {
-    let Some(session) = turn.ue.remote_sessions.by_number(number) else { return };
+pub fn named(ctx: &mut StepContext<'_, '_>, number: SessionNumber, reference: &str) {
+    let Some(session) = ctx.ue.remote_sessions.by_number(number) else { return };
     session.reference = Some(reference.to_owned());
     for update in std::mem::take(&mut session.early) {
-        send(turn, number, SmfRequest::Update { reference: reference.to_owned(), update });
+        send(ctx, number, SmfRequest::Update { reference: reference.to_owned(), update });
     }
 }
 
 /// Requests the user plane of these sessions, one bit each. Returns the sessions for which a
 /// request was sent.
-pub fn activate(turn: &mut StepContext<'_, '_>, sessions: u16) -> u16 {
-    let now = turn.now();
+pub fn activate(ctx: &mut StepContext<'_, '_>, sessions: u16) -> u16 {
+    let now = ctx.now();
     let idle = |s: &&mut RemoteSession| s.stage == RemoteStage::Established && !s.up && sessions >> s.psi & 1 == 1;
     let mut requested = 0;
-    for session in turn.ue.remote_sessions.sessions.iter_mut().filter(idle) {
+    for session in ctx.ue.remote_sessions.sessions.iter_mut().filter(idle) {
         session.since = now;
         requested |= 1 << session.psi;
     }
     for psi in (0..16).filter(|psi| requested >> psi & 1 == 1) {
-        update(turn, psi, SmfUpdateRequest::Activate);
+        update(ctx, psi, SmfUpdateRequest::Activate);
     }
     requested
 }
 
 /// Applies an event to all sessions of a UE. Handover events are sent to the SMFs separately.
-pub fn step_all(turn: &mut StepContext<'_, '_>, input: &Input<'_>) {
+pub fn step_all(ctx: &mut StepContext<'_, '_>, input: &Input<'_>) {
     match input {
-        Input::Deactivate => deactivate(turn),
-        Input::ReleaseLocally => (0..turn.ue.remote_sessions.sessions.len()).for_each(|at| end(turn, at)),
-        Input::Unreachable => unreached(turn),
+        Input::Deactivate => deactivate(ctx),
+        Input::ReleaseLocally => (0..ctx.ue.remote_sessions.sessions.len()).for_each(|at| end(ctx, at)),
+        Input::Unreachable => unreached(ctx),
         _ => {}
     }
 }
 
 /// Ends the sessions that the UE does not have. `status` has a bit for each session that it has.
-pub fn drop_unknown(turn: &mut StepContext<'_, '_>, status: u16) {
-    for at in 0..turn.ue.remote_sessions.sessions.len() {
-        if status >> turn.ue.remote_sessions.sessions[at].psi & 1 == 0 {
-            end(turn, at);
+pub fn drop_unknown(ctx: &mut StepContext<'_, '_>, status: u16) {
+    for at in 0..ctx.ue.remote_sessions.sessions.len() {
+        if status >> ctx.ue.remote_sessions.sessions[at].psi & 1 == 0 {
+            end(ctx, at);
         }
     }
 }
 
 /// Deactivates the user plane of all sessions: the UE has left the RAN.
-fn deactivate(turn: &mut StepContext<'_, '_>) {
-    turn.ue.remote_sessions.pending_accept = None;
-    for at in 0..turn.ue.remote_sessions.sessions.len() {
-        let session = &mut turn.ue.remote_sessions.sessions[at];
+fn deactivate(ctx: &mut StepContext<'_, '_>) {
+    ctx.ue.remote_sessions.pending_accept = None;
+    for at in 0..ctx.ue.remote_sessions.sessions.len() {
+        let session = &mut ctx.ue.remote_sessions.sessions[at];
         match (session.stage, session.up) {
             // The UE left before the response and will request the session again.
-            (RemoteStage::Creating | RemoteStage::Offered, false) => end(turn, at),
+            (RemoteStage::Creating | RemoteStage::Offered, false) => end(ctx, at),
             // Includes a session without a reference so far whose accept the UE may have received.
-            (RemoteStage::Creating | RemoteStage::Offered | RemoteStage::Established, true) => deactivate_one(turn, at),
+            (RemoteStage::Creating | RemoteStage::Offered | RemoteStage::Established, true) => deactivate_one(ctx, at),
             (RemoteStage::Established, false) | (RemoteStage::Ending, _) => {}
         }
     }
     // N2 content is void; N1 content waits until the UE returns.
-    turn.ue.remote_sessions.deferred.iter_mut().for_each(|held| held.n2 = None);
-    turn.ue.remote_sessions.deferred.retain(|held| held.n1.is_some());
-    turn.ue.pending.signalling |= !turn.ue.remote_sessions.deferred.is_empty();
+    ctx.ue.remote_sessions.deferred.iter_mut().for_each(|held| held.n2 = None);
+    ctx.ue.remote_sessions.deferred.retain(|held| held.n1.is_some());
+    ctx.ue.pending.signalling |= !ctx.ue.remote_sessions.deferred.is_empty();
 }
 
 /// Deactivates a session that the RAN has released or did not set up.
-pub fn deactivate_one(turn: &mut StepContext<'_, '_>, at: usize) {
-    let Some(session) = turn.ue.remote_sessions.sessions.get_mut(at) else { return };
+pub fn deactivate_one(ctx: &mut StepContext<'_, '_>, at: usize) {
+    let Some(session) = ctx.ue.remote_sessions.sessions.get_mut(at) else { return };
     // The accept may have reached the UE. If not, the UE requests the session again, and this one
     // is dropped.
     (session.stage, session.up) = (RemoteStage::Established, false);
     let psi = session.psi;
-    update(turn, psi, SmfUpdateRequest::Deactivate);
+    update(ctx, psi, SmfUpdateRequest::Deactivate);
 }
 
 /// Ends a session without informing the UE. A session without a reference is released when the SMF
 /// sends the reference.
-pub fn end(turn: &mut StepContext<'_, '_>, at: usize) {
-    let Some(session) = turn.ue.remote_sessions.sessions.get_mut(at).filter(|s| s.is_live()) else { return };
+pub fn end(ctx: &mut StepContext<'_, '_>, at: usize) {
+    let Some(session) = ctx.ue.remote_sessions.sessions.get_mut(at).filter(|s| s.is_live()) else { return };
     (session.stage, session.up) = (RemoteStage::Ending, false);
     session.early.clear();
     let (psi, number) = (session.psi, session.number);
     if let Some(reference) = session.reference.clone() {
-        send(turn, number, SmfRequest::Release { reference });
+        send(ctx, number, SmfRequest::Release { reference });
     }
-    turn.ue.remote_sessions.deferred.retain(|held| held.psi != psi);
+    ctx.ue.remote_sessions.deferred.retain(|held| held.psi != psi);
 }
 
 /// Handles a UE that did not respond to paging: drops its pending messages and notifies the SMFs
 /// that requested it.
-fn unreached(turn: &mut StepContext<'_, '_>) {
-    turn.ue.remote_sessions.deferred.clear();
-    let Some(supi) = turn.ue.identity.supi else { return };
-    for at in 0..turn.ue.remote_sessions.sessions.len() {
-        let session = &mut turn.ue.remote_sessions.sessions[at];
+fn unreached(ctx: &mut StepContext<'_, '_>) {
+    ctx.ue.remote_sessions.deferred.clear();
+    let Some(supi) = ctx.ue.identity.supi else { return };
+    for at in 0..ctx.ue.remote_sessions.sessions.len() {
+        let session = &mut ctx.ue.remote_sessions.sessions[at];
         if let (number, Some((uri, transfer))) = (session.number, session.unreached.take()) {
-            send(turn, number, SmfRequest::Unreached { uri, supi, transfer });
+            send(ctx, number, SmfRequest::Unreached { uri, supi, transfer });
         }
     }
 }
@@ -181,58 +181,58 @@ fn unreached(turn: &mut StepContext<'_, '_>) {
 /// Forwards N1N2 content to UE and RAN, or defers it. N1 content waits until an idle UE returns, N2
 /// content until the RAN has a UE context. Both wait while the UE moves from one RAN node to
 /// another.
-pub fn forward_n1n2(turn: &mut StepContext<'_, '_>, psi: u8, content: N1N2Content) {
+pub fn forward_n1n2(ctx: &mut StepContext<'_, '_>, psi: u8, content: N1N2Content) {
     let N1N2Content { n1, n2 } = content;
     if n1.is_none() && n2.is_none() {
         return;
     }
     if let Some(n1) = &n1
-        && user_plane::count_reject(turn, n1) == Some(Kind::Session)
-        && let Some(session) = turn.ue.remote_sessions.by_psi(psi)
+        && user_plane::count_reject(ctx, n1) == Some(Kind::Session)
+        && let Some(session) = ctx.ue.remote_sessions.by_psi(psi)
     {
         // The release notification of the SMF that follows is not a second failure.
         session.stage = RemoteStage::Ending;
     }
-    if let (Some(session), Some((kind, _))) = (turn.ue.remote_sessions.by_psi(psi), &n2) {
+    if let (Some(session), Some((kind, _))) = (ctx.ue.remote_sessions.by_psi(psi), &n2) {
         match kind {
             N2Sm::SetupRequest => session.up = true,
             N2Sm::ReleaseCommand => session.up = false,
             _ => {}
         }
     }
-    match turn.ue.connection.map(|c| c.ran) {
-        Some(RanContext::SetUp) if turn.ue.is_between_nodes() => wait(turn, DeferredSessionMessage { psi, n1, n2 }),
-        Some(RanContext::SetUp) => user_plane::send(turn, DeferredSessionMessage { psi, n1, n2 }),
+    match ctx.ue.connection.map(|c| c.ran) {
+        Some(RanContext::SetUp) if ctx.ue.is_between_nodes() => wait(ctx, DeferredSessionMessage { psi, n1, n2 }),
+        Some(RanContext::SetUp) => user_plane::send(ctx, DeferredSessionMessage { psi, n1, n2 }),
         Some(RanContext::None | RanContext::Secured) if n2.is_none() => {
-            user_plane::send(turn, DeferredSessionMessage { psi, n1, n2 })
+            user_plane::send(ctx, DeferredSessionMessage { psi, n1, n2 })
         }
         Some(RanContext::None | RanContext::Secured | RanContext::SettingUp { .. }) => {
-            wait(turn, DeferredSessionMessage { psi, n1, n2 })
+            wait(ctx, DeferredSessionMessage { psi, n1, n2 })
         }
         Some(RanContext::Releasing { .. }) | None => {
-            turn.ue.pending.signalling |= n1.is_some();
+            ctx.ue.pending.signalling |= n1.is_some();
             if n1.is_some() {
-                wait(turn, DeferredSessionMessage { psi, n1, n2: None });
+                wait(ctx, DeferredSessionMessage { psi, n1, n2: None });
             }
         }
     }
 }
 
-fn wait(turn: &mut StepContext<'_, '_>, held: DeferredSessionMessage) {
-    if turn.ue.remote_sessions.deferred.len() < HELD_LIMIT {
-        turn.ue.remote_sessions.deferred.push(held);
+fn wait(ctx: &mut StepContext<'_, '_>, held: DeferredSessionMessage) {
+    if ctx.ue.remote_sessions.deferred.len() < HELD_LIMIT {
+        ctx.ue.remote_sessions.deferred.push(held);
     } else {
-        turn.note(Note::fault("session-held-too-much"));
+        ctx.note(Note::fault("session-held-too-much"));
     }
 }
 
 /// Sends deferred messages once the RAN has a UE context.
-pub fn send_waiting(turn: &mut StepContext<'_, '_>) {
-    let is_there = turn.ue.connection.is_some_and(|c| c.ran == RanContext::SetUp) && !turn.ue.is_between_nodes();
-    if turn.ue.remote_sessions.deferred.is_empty() || !is_there {
+pub fn send_waiting(ctx: &mut StepContext<'_, '_>) {
+    let is_there = ctx.ue.connection.is_some_and(|c| c.ran == RanContext::SetUp) && !ctx.ue.is_between_nodes();
+    if ctx.ue.remote_sessions.deferred.is_empty() || !is_there {
         return;
     }
-    for held in std::mem::take(&mut turn.ue.remote_sessions.deferred) {
-        user_plane::send(turn, held);
+    for held in std::mem::take(&mut ctx.ue.remote_sessions.deferred) {
+        user_plane::send(ctx, held);
     }
 }

@@ -9,33 +9,33 @@ use vireo_types::{SessionIndex, limits};
 use vireo_wire::nas::*;
 
 /// Runs a step of the session at index `at` and delivers its output. The session may be removed.
-pub fn step(turn: &mut StepContext<'_, '_>, at: usize, input: Input<'_>) {
-    let Some(sm) = turn.ue.sessions.get_mut(at) else { return };
+pub fn step(ctx: &mut StepContext<'_, '_>, at: usize, input: Input<'_>) {
+    let Some(sm) = ctx.ue.sessions.get_mut(at) else { return };
     let (psi, index) = (sm.psi, sm.index);
-    let outputs = smf::step(sm, input, turn.env);
-    deliver(turn, psi, index, outputs);
+    let outputs = smf::step(sm, input, ctx.env);
+    deliver(ctx, psi, index, outputs);
 }
 
 /// Runs a step of every session.
-pub fn step_all(turn: &mut StepContext<'_, '_>, input: impl Fn() -> Input<'static>) {
+pub fn step_all(ctx: &mut StepContext<'_, '_>, input: impl Fn() -> Input<'static>) {
     // In reverse order, so that a removed session does not shift the remaining ones.
-    for at in (0..turn.ue.sessions.len()).rev() {
-        step(turn, at, input());
+    for at in (0..ctx.ue.sessions.len()).rev() {
+        step(ctx, at, input());
     }
-    smf_requests::step_all(turn, &input());
+    smf_requests::step_all(ctx, &input());
 }
 
 /// Activates the user plane of these sessions. Returns their set-up items for the RAN.
-pub fn activate(turn: &mut StepContext<'_, '_>, wanted: impl Fn(u8) -> bool) -> Vec<SessionSetup> {
+pub fn activate(ctx: &mut StepContext<'_, '_>, wanted: impl Fn(u8) -> bool) -> Vec<SessionSetup> {
     let mut items = Vec::new();
-    for at in 0..turn.ue.sessions.len() {
-        let sm = &mut turn.ue.sessions[at];
+    for at in 0..ctx.ue.sessions.len() {
+        let sm = &mut ctx.ue.sessions[at];
         if !sm.is_live() || !wanted(sm.psi) {
             continue;
         }
         let (psi, index, snssai) = (sm.psi, sm.index, sm.terms.snssai);
         let mut rest = Vec::new();
-        for output in smf::step(sm, Input::Activate, turn.env) {
+        for output in smf::step(sm, Input::Activate, ctx.env) {
             match output {
                 Output::N2(N2Sm::SetupRequest, transfer) => {
                     items.push(SessionSetup { psi, snssai, nas: None, transfer })
@@ -43,61 +43,61 @@ pub fn activate(turn: &mut StepContext<'_, '_>, wanted: impl Fn(u8) -> bool) -> 
                 other => rest.push(other),
             }
         }
-        deliver(turn, psi, index, rest);
+        deliver(ctx, psi, index, rest);
     }
     items
 }
 
 /// Runs a step of the session at index `at` and delivers its output, except the NGAP transfer. That
 /// is returned for a message of the caller.
-pub fn run(turn: &mut StepContext<'_, '_>, at: usize, input: Input<'_>) -> Option<Vec<u8>> {
-    let sm = turn.ue.sessions.get_mut(at)?;
+pub fn run(ctx: &mut StepContext<'_, '_>, at: usize, input: Input<'_>) -> Option<Vec<u8>> {
+    let sm = ctx.ue.sessions.get_mut(at)?;
     let (psi, index) = (sm.psi, sm.index);
     let mut transfer = None;
     let mut rest = Vec::new();
-    for output in smf::step(sm, input, turn.env) {
+    for output in smf::step(sm, input, ctx.env) {
         match output {
             Output::N2(_, octets) => transfer = Some(octets),
             other => rest.push(other),
         }
     }
-    deliver(turn, psi, index, rest);
+    deliver(ctx, psi, index, rest);
     transfer
 }
 
 /// Delivers the output of a session step.
-pub fn deliver(turn: &mut StepContext<'_, '_>, psi: u8, index: SessionIndex, outputs: Vec<Output>) {
+pub fn deliver(ctx: &mut StepContext<'_, '_>, psi: u8, index: SessionIndex, outputs: Vec<Output>) {
     let mut n1 = None;
     let mut n2 = None;
     for output in outputs {
         match output {
             Output::N1(message) => {
-                count_reject(turn, &message);
+                count_reject(ctx, &message);
                 // One N2 message accompanies at most one N1 message: send the earlier N1 message
                 // separately.
                 if let Some(earlier) = n1.replace(message) {
-                    pass_on(turn, DeferredSessionMessage { psi, n1: Some(earlier), n2: None });
+                    pass_on(ctx, DeferredSessionMessage { psi, n1: Some(earlier), n2: None });
                 }
             }
             Output::N2(kind, transfer) => n2 = Some((kind, transfer)),
-            Output::Pfcp { upf, message } => turn.effect(Effect::Pfcp { upf, session: index, message }),
-            Output::FreeAddress(dnn, address) => turn.effect(Effect::FreeAddress(*dnn, address)),
-            Output::Released => turn.ue.sessions.retain(|s| s.index != index),
-            Output::Established => finished(turn, index, Kind::Session),
-            Output::Activated => finished(turn, index, Kind::Activation),
+            Output::Pfcp { upf, message } => ctx.effect(Effect::Pfcp { upf, session: index, message }),
+            Output::FreeAddress(dnn, address) => ctx.effect(Effect::FreeAddress(*dnn, address)),
+            Output::Released => ctx.ue.sessions.retain(|s| s.index != index),
+            Output::Established => finished(ctx, index, Kind::Session),
+            Output::Activated => finished(ctx, index, Kind::Activation),
             // The engine pages an idle UE, and activates the user plane of a connected one.
-            Output::DownlinkData => turn.ue.pending.sessions |= 1 << psi,
-            Output::UsageReported { uplink, downlink } => turn.note(Note::UsageReported { uplink, downlink }),
-            Output::Relocated(since) => turn.note(Note::Succeeded(Kind::Relocation, since)),
-            Output::NotRelocated => turn.note(Note::Failed(Kind::Relocation, 0)),
+            Output::DownlinkData => ctx.ue.pending.sessions |= 1 << psi,
+            Output::UsageReported { uplink, downlink } => ctx.note(Note::UsageReported { uplink, downlink }),
+            Output::Relocated(since) => ctx.note(Note::Succeeded(Kind::Relocation, since)),
+            Output::NotRelocated => ctx.note(Note::Failed(Kind::Relocation, 0)),
         }
     }
-    pass_on(turn, DeferredSessionMessage { psi, n1, n2 });
+    pass_on(ctx, DeferredSessionMessage { psi, n1, n2 });
 }
 
 /// Counts a 5GSM reject by its cause (TS 24.501 8.3.3, 8.3.13, 9.11.4.2). Returns the kind of
 /// procedure that it ends.
-pub fn count_reject(turn: &mut StepContext<'_, '_>, n1: &[u8]) -> Option<Kind> {
+pub fn count_reject(ctx: &mut StepContext<'_, '_>, n1: &[u8]) -> Option<Kind> {
     const ESTABLISHMENT_REJECT: u8 = 0xc3;
     const RELEASE_REJECT: u8 = 0xd2;
     let (kind, cause) = match n1 {
@@ -105,7 +105,7 @@ pub fn count_reject(turn: &mut StepContext<'_, '_>, n1: &[u8]) -> Option<Kind> {
         [0x2e, _, _, RELEASE_REJECT, cause, ..] => (Kind::SessionRelease, *cause),
         _ => return None,
     };
-    turn.note(Note::Failed(kind, cause));
+    ctx.note(Note::Failed(kind, cause));
     Some(kind)
 }
 
@@ -113,103 +113,103 @@ pub fn count_reject(turn: &mut StepContext<'_, '_>, n1: &[u8]) -> Option<Kind> {
 pub(super) const HELD_LIMIT: usize = 3 * limits::SESSIONS_PER_UE;
 
 /// Sends the output of a session, or defers it.
-fn pass_on(turn: &mut StepContext<'_, '_>, message: DeferredSessionMessage) {
-    if !turn.ue.is_between_nodes() || message.n1.is_none() && message.n2.is_none() {
-        return send(turn, message);
+fn pass_on(ctx: &mut StepContext<'_, '_>, message: DeferredSessionMessage) {
+    if !ctx.ue.is_between_nodes() || message.n1.is_none() && message.n2.is_none() {
+        return send(ctx, message);
     }
-    if turn.ue.deferred.len() < HELD_LIMIT {
-        turn.ue.deferred.push(message);
+    if ctx.ue.deferred.len() < HELD_LIMIT {
+        ctx.ue.deferred.push(message);
     } else {
-        turn.note(Note::fault("handover-held-too-much"));
+        ctx.note(Note::fault("handover-held-too-much"));
     }
 }
 
-pub(super) fn send(turn: &mut StepContext<'_, '_>, DeferredSessionMessage { psi, n1, n2 }: DeferredSessionMessage) {
+pub(super) fn send(ctx: &mut StepContext<'_, '_>, DeferredSessionMessage { psi, n1, n2 }: DeferredSessionMessage) {
     match (n1, n2) {
-        (n1, Some((kind, transfer))) => send_n2(turn, psi, kind, transfer, n1),
-        (Some(n1), None) => send_n1(turn, psi, n1),
+        (n1, Some((kind, transfer))) => send_n2(ctx, psi, kind, transfer, n1),
+        (Some(n1), None) => send_n1(ctx, psi, n1),
         (None, None) => {}
     }
 }
 
 /// Sends the deferred messages once the UE is at a RAN node.
-pub fn send_deferred(turn: &mut StepContext<'_, '_>) {
-    if turn.ue.is_between_nodes() {
+pub fn send_deferred(ctx: &mut StepContext<'_, '_>) {
+    if ctx.ue.is_between_nodes() {
         return;
     }
-    for message in std::mem::take(&mut turn.ue.deferred) {
-        send(turn, message);
+    for message in std::mem::take(&mut ctx.ue.deferred) {
+        send(ctx, message);
     }
 }
 
 /// Drops the deferred messages of a UE that is at neither RAN node. Its session sends N1 messages
 /// again when the UE is back, and the RAN request is created again then.
-pub fn drop_deferred(turn: &mut StepContext<'_, '_>) {
-    turn.ue.pending.signalling |= std::mem::take(&mut turn.ue.deferred).iter().any(|held| held.n1.is_some());
+pub fn drop_deferred(ctx: &mut StepContext<'_, '_>) {
+    ctx.ue.pending.signalling |= std::mem::take(&mut ctx.ue.deferred).iter().any(|held| held.n1.is_some());
 }
 
-fn finished(turn: &mut StepContext<'_, '_>, index: SessionIndex, kind: Kind) {
-    if let Some(since) = turn.ue.sessions.iter().find(|s| s.index == index).map(|s| s.since) {
-        turn.note(Note::Succeeded(kind, since));
+fn finished(ctx: &mut StepContext<'_, '_>, index: SessionIndex, kind: Kind) {
+    if let Some(since) = ctx.ue.sessions.iter().find(|s| s.index == index).map(|s| s.since) {
+        ctx.note(Note::Succeeded(kind, since));
     }
 }
 
 /// Activates the user plane of those of these sessions that have none.
-pub fn restore(turn: &mut StepContext<'_, '_>, sessions: u16) {
+pub fn restore(ctx: &mut StepContext<'_, '_>, sessions: u16) {
     let idle = |s: &smf::SmContext| s.ran == smf::RanState::Idle && sessions >> s.psi & 1 == 1;
-    let bits = turn.ue.sessions.iter().filter(|s| idle(s)).fold(0u16, |bits, s| bits | 1 << s.psi);
-    let items = activate(turn, |psi| bits >> psi & 1 == 1);
-    smf_requests::activate(turn, sessions);
-    let ambr = turn.ue.ambr();
+    let bits = ctx.ue.sessions.iter().filter(|s| idle(s)).fold(0u16, |bits, s| bits | 1 << s.psi);
+    let items = activate(ctx, |psi| bits >> psi & 1 == 1);
+    smf_requests::activate(ctx, sessions);
+    let ambr = ctx.ue.ambr();
     for item in items {
-        turn.send(|c| n2::session_setup_request(c, ambr, item));
+        ctx.send(|c| n2::session_setup_request(c, ambr, item));
     }
 }
 
 /// Encodes a 5GSM message as protected DL NAS TRANSPORT (TS 24.501 5.4.5.3).
-fn transport(turn: &mut StepContext<'_, '_>, psi: u8, message: Vec<u8>) -> Option<Vec<u8>> {
+fn transport(ctx: &mut StepContext<'_, '_>, psi: u8, message: Vec<u8>) -> Option<Vec<u8>> {
     let transport = NasDlNasTransport::new(
         NasPayloadContainerType::from_kind(PayloadContainerKind::N1SmInformation),
         NasPayloadContainer::new(message),
     )
     .with_pdu_session_id(NasPduSessionIdentity2::from_pdu_session_id(psi));
-    turn.nas(transport.into())
+    ctx.nas(transport.into())
 }
 
 /// Sends a 5GSM message to the UE. An idle UE is paged, and its session then sends the message
 /// again.
-fn send_n1(turn: &mut StepContext<'_, '_>, psi: u8, message: Vec<u8>) {
-    if turn.ue.connection.is_none() {
-        turn.ue.pending.signalling = true;
+fn send_n1(ctx: &mut StepContext<'_, '_>, psi: u8, message: Vec<u8>) {
+    if ctx.ue.connection.is_none() {
+        ctx.ue.pending.signalling = true;
         return;
     }
-    if let Some(nas) = transport(turn, psi, message) {
-        turn.send_encoded_nas(nas);
+    if let Some(nas) = transport(ctx, psi, message) {
+        ctx.send_encoded_nas(nas);
     }
 }
 
-fn send_n2(turn: &mut StepContext<'_, '_>, psi: u8, kind: N2Sm, transfer: Vec<u8>, n1: Option<Vec<u8>>) {
-    if turn.ue.connection.is_none() {
-        turn.ue.pending.signalling |= n1.is_some();
+fn send_n2(ctx: &mut StepContext<'_, '_>, psi: u8, kind: N2Sm, transfer: Vec<u8>, n1: Option<Vec<u8>>) {
+    if ctx.ue.connection.is_none() {
+        ctx.ue.pending.signalling |= n1.is_some();
         return;
     }
-    if turn.is_being_released() {
+    if ctx.is_being_released() {
         // The RAN node has released the UE. Session timers send N1 messages again, or the UE
         // requests them.
         return;
     }
-    let nas = n1.and_then(|n1| transport(turn, psi, n1));
+    let nas = n1.and_then(|n1| transport(ctx, psi, n1));
     match kind {
         N2Sm::SetupRequest => {
-            let here = turn.ue.session(psi).map(|s| s.terms.snssai);
-            let Some(snssai) = here.or_else(|| turn.ue.remote_sessions.by_psi(psi).map(|s| s.snssai)) else { return };
-            let ambr = turn.ue.ambr();
-            turn.send(|c| n2::session_setup_request(c, ambr, SessionSetup { psi, snssai, nas, transfer }));
+            let here = ctx.ue.session(psi).map(|s| s.terms.snssai);
+            let Some(snssai) = here.or_else(|| ctx.ue.remote_sessions.by_psi(psi).map(|s| s.snssai)) else { return };
+            let ambr = ctx.ue.ambr();
+            ctx.send(|c| n2::session_setup_request(c, ambr, SessionSetup { psi, snssai, nas, transfer }));
         }
-        N2Sm::ReleaseCommand => turn.send(|c| n2::session_release_command(c, psi, nas, transfer)),
+        N2Sm::ReleaseCommand => ctx.send(|c| n2::session_release_command(c, psi, nas, transfer)),
         // A RAN node that is releasing the UE, or has not set it up, has nothing to modify.
-        N2Sm::ModifyRequest if turn.ue.connection.is_some_and(|c| c.ran != RanContext::SetUp) => {}
-        N2Sm::ModifyRequest => turn.send(|c| n2::session_modify_request(c, psi, nas, transfer)),
+        N2Sm::ModifyRequest if ctx.ue.connection.is_some_and(|c| c.ran != RanContext::SetUp) => {}
+        N2Sm::ModifyRequest => ctx.send(|c| n2::session_modify_request(c, psi, nas, transfer)),
         // Transfers that only the RAN sends, or that only handover messages carry.
         N2Sm::SetupResponse
         | N2Sm::SetupUnsuccessful
@@ -225,20 +225,20 @@ fn send_n2(turn: &mut StepContext<'_, '_>, psi: u8, kind: N2Sm, transfer: Vec<u8
         | N2Sm::PathSwitchUnsuccessful
         | N2Sm::HandoverPreparationUnsuccessful
         | N2Sm::HandoverAllocationUnsuccessful => {
-            turn.note(Note::fault("session-n2-direction"));
+            ctx.note(Note::fault("session-n2-direction"));
         }
     }
 }
 
 /// Ends the sessions that the UE does not have (PDU session status IE: bit n is session n, TS
 /// 24.501 5.5.1.3.4).
-pub fn drop_unknown(turn: &mut StepContext<'_, '_>, status: u16) {
-    for at in (0..turn.ue.sessions.len()).rev() {
-        if status >> turn.ue.sessions[at].psi & 1 == 0 {
-            step(turn, at, Input::ReleaseLocally);
+pub fn drop_unknown(ctx: &mut StepContext<'_, '_>, status: u16) {
+    for at in (0..ctx.ue.sessions.len()).rev() {
+        if status >> ctx.ue.sessions[at].psi & 1 == 0 {
+            step(ctx, at, Input::ReleaseLocally);
         }
     }
-    smf_requests::drop_unknown(turn, status);
+    smf_requests::drop_unknown(ctx, status);
 }
 
 /// Returns the PDU session status IE. A session whose release the UE does not know yet is not PDU

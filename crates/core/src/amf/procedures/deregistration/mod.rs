@@ -19,64 +19,64 @@ const KEPT_FOR: Duration = Duration::from_secs(600);
 
 /// Handles DEREGISTRATION REQUEST of the UE. A UE that switches off gets no response (TS 24.501
 /// 5.5.2.2.2).
-pub fn by_ue(turn: &mut StepContext<'_, '_>, switch_off: bool) {
-    turn.note(Note::Started(Kind::Deregistration));
-    let started = turn.received_at();
+pub fn by_ue(ctx: &mut StepContext<'_, '_>, switch_off: bool) {
+    ctx.note(Note::Started(Kind::Deregistration));
+    let started = ctx.received_at();
     if !switch_off {
-        nr::send_accept(turn);
+        nr::send_accept(ctx);
     }
-    complete(turn);
-    turn.release(Cause::nas(CauseNas::deregister));
-    turn.note(Note::Succeeded(Kind::Deregistration, started));
+    complete(ctx);
+    ctx.release(Cause::nas(CauseNas::deregister));
+    ctx.note(Note::Succeeded(Kind::Deregistration, started));
 }
 
 /// Handles DEREGISTRATION REQUEST without protection during a procedure. It gets a response,
 /// because the UE may have aborted its registration. The procedure continues, because the sender
 /// may not be the UE.
-pub fn unproved(turn: &mut StepContext<'_, '_>, switch_off: bool) {
-    turn.note(Note::fault("nas-unproved-deregistration"));
+pub fn unproved(ctx: &mut StepContext<'_, '_>, switch_off: bool) {
+    ctx.note(Note::fault("nas-unproved-deregistration"));
     if !switch_off {
-        nr::send_accept(turn);
+        nr::send_accept(ctx);
     }
 }
 
 /// Deregisters the UE by the network. A connected UE is sent the request; an idle one is
 /// deregistered at once.
-pub fn by_network(turn: &mut StepContext<'_, '_>, reregister: bool, cause: Option<GmmCause>) -> Option<Deregistering> {
-    turn.note(Note::Started(Kind::Deregistration));
-    let started = turn.received_at();
-    if turn.ue.connection.is_none() {
-        complete(turn);
-        turn.note(Note::Succeeded(Kind::Deregistration, started));
+pub fn by_network(ctx: &mut StepContext<'_, '_>, reregister: bool, cause: Option<GmmCause>) -> Option<Deregistering> {
+    ctx.note(Note::Started(Kind::Deregistration));
+    let started = ctx.received_at();
+    if ctx.ue.connection.is_none() {
+        complete(ctx);
+        ctx.note(Note::Succeeded(Kind::Deregistration, started));
         return None;
     }
     let cause = cause.map(|c| c.as_u8());
-    nr::send_request(turn, reregister, cause);
-    let retry = Retry::start(turn.now(), turn.env.config.timers.t3522);
+    nr::send_request(ctx, reregister, cause);
+    let retry = Retry::start(ctx.now(), ctx.env.config.timers.t3522);
     Some(Deregistering { retry, started, reregister, cause })
 }
 
 /// Handles DEREGISTRATION ACCEPT of the UE.
-pub fn accepted(turn: &mut StepContext<'_, '_>, deregistering: Deregistering) {
-    complete(turn);
-    turn.release(Cause::nas(CauseNas::deregister));
-    turn.note(Note::Succeeded(Kind::Deregistration, deregistering.started));
+pub fn accepted(ctx: &mut StepContext<'_, '_>, deregistering: Deregistering) {
+    complete(ctx);
+    ctx.release(Cause::nas(CauseNas::deregister));
+    ctx.note(Note::Succeeded(Kind::Deregistration, deregistering.started));
 }
 
 /// Handles the expiry of the deadline (TS 24.501 5.5.2.3.5 a).
-pub fn on_deadline(turn: &mut StepContext<'_, '_>, mut deregistering: Deregistering) -> Option<Deregistering> {
-    let timers = turn.env.config.timers;
-    if deregistering.retry.deadline > turn.now() {
+pub fn on_deadline(ctx: &mut StepContext<'_, '_>, mut deregistering: Deregistering) -> Option<Deregistering> {
+    let timers = ctx.env.config.timers;
+    if deregistering.retry.deadline > ctx.now() {
         return Some(deregistering);
     }
-    match deregistering.retry.next(turn.now(), timers.t3522, timers.retransmissions) {
+    match deregistering.retry.next(ctx.now(), timers.t3522, timers.retransmissions) {
         Some(reregister) => {
             deregistering.retry = reregister;
-            nr::send_request(turn, deregistering.reregister, deregistering.cause);
+            nr::send_request(ctx, deregistering.reregister, deregistering.cause);
             Some(deregistering)
         }
         None => {
-            accepted(turn, deregistering);
+            accepted(ctx, deregistering);
             None
         }
     }
@@ -84,20 +84,20 @@ pub fn on_deadline(turn: &mut StepContext<'_, '_>, mut deregistering: Deregister
 
 /// Completes the deregistration: the UPF releases the sessions; keys and 5G-GUTI are kept for 600
 /// s.
-pub fn complete(turn: &mut StepContext<'_, '_>) {
-    user_plane::step_all(turn, || Input::ReleaseLocally);
-    turn.ue.registration = Registration::Deregistered;
-    turn.ue.allowed.clear();
-    turn.ue.reachability.expires = Some(turn.now() + KEPT_FOR);
+pub fn complete(ctx: &mut StepContext<'_, '_>) {
+    user_plane::step_all(ctx, || Input::ReleaseLocally);
+    ctx.ue.registration = Registration::Deregistered;
+    ctx.ue.allowed.clear();
+    ctx.ue.reachability.expires = Some(ctx.now() + KEPT_FOR);
 }
 
 /// Ends this context without informing the UE, because another context became the subscriber's. It
 /// is deleted once its sessions are released.
-pub fn superseded(turn: &mut StepContext<'_, '_>) {
-    complete(turn);
-    turn.ue.security = None;
-    for tmsi in [turn.ue.identity.tmsi.take(), turn.ue.identity.old_tmsi.take()].into_iter().flatten() {
-        turn.effect(Effect::FreeTmsi(tmsi));
+pub fn superseded(ctx: &mut StepContext<'_, '_>) {
+    complete(ctx);
+    ctx.ue.security = None;
+    for tmsi in [ctx.ue.identity.tmsi.take(), ctx.ue.identity.old_tmsi.take()].into_iter().flatten() {
+        ctx.effect(Effect::FreeTmsi(tmsi));
     }
-    turn.release(Cause::nas(CauseNas::normal_release));
+    ctx.release(Cause::nas(CauseNas::normal_release));
 }

@@ -32,61 +32,61 @@ fn has(bits: u16, psi: u8) -> bool {
     bits >> psi & 1 == 1
 }
 
-fn position(turn: &StepContext<'_, '_>, psi: u8) -> Option<usize> {
-    turn.ue.sessions.iter().position(|s| s.psi == psi && s.is_live())
+fn position(ctx: &StepContext<'_, '_>, psi: u8) -> Option<usize> {
+    ctx.ue.sessions.iter().position(|s| s.psi == psi && s.is_live())
 }
 
 /// Handles PATH SWITCH REQUEST of the new RAN node. The old one may not have responded to a session
 /// set-up yet. If the request names that session, the old node had set it up, because otherwise the
 /// UE could not take it along.
-pub fn path_switch(turn: &mut StepContext<'_, '_>, assoc: AssocId, request: &PathSwitch) {
-    turn.note(Note::Started(Kind::PathSwitch));
-    let Some(old) = turn.ue.connection else { return };
+pub fn path_switch(ctx: &mut StepContext<'_, '_>, assoc: AssocId, request: &PathSwitch) {
+    ctx.note(Note::Started(Kind::PathSwitch));
+    let Some(old) = ctx.ue.connection else { return };
     let (tai, cell) = request.location.unwrap_or((old.tai, old.cell));
     let requested = bits(&request.switched);
-    let switchable = turn.ue.sessions.iter().any(|s| (s.is_up() || s.is_setting_up()) && has(requested, s.psi));
-    let switchable = switchable || smf_updates::is_any_up(turn, requested);
-    if old.ran != RanContext::SetUp || !is_served(turn.env.config, tai) || !switchable {
-        turn.note(Note::Failed(Kind::PathSwitch, 0));
+    let switchable = ctx.ue.sessions.iter().any(|s| (s.is_up() || s.is_setting_up()) && has(requested, s.psi));
+    let switchable = switchable || smf_updates::is_any_up(ctx, requested);
+    if old.ran != RanContext::SetUp || !is_served(ctx.env.config, tai) || !switchable {
+        ctx.note(Note::Failed(Kind::PathSwitch, 0));
         let requested = request.switched.iter().chain(&request.failed).map(|(psi, _)| (*psi, not_switched())).collect();
         let pdu = nr::path_switch_failure(old.amf_id, request.ran_id, requested);
-        return turn.effect(Effect::Ngap { assoc, pdu });
+        return ctx.effect(Effect::Ngap { assoc, pdu });
     }
     // The UE has moved: abort a prepared N2 handover or an earlier path switch.
-    abort(turn);
-    turn.ue.connection = Some(Connection { assoc, ran_id: request.ran_id, tai, cell, ..old });
-    let own = turn.ue.security_capability;
+    abort(ctx);
+    ctx.ue.connection = Some(Connection { assoc, ran_id: request.ran_id, tai, cell, ..old });
+    let own = ctx.ue.security_capability;
     let mismatch = request.capability.is_some_and(|c| c != (own.ea() << 1, own.ia() << 1));
     if mismatch {
-        turn.note(Note::fault("security-capability-mismatch"));
+        ctx.note(Note::fault("security-capability-mismatch"));
     }
     let switching = XnHandover {
         requested: bits(&request.switched),
         failed: bits(&request.failed),
         mismatch,
-        started: turn.received_at(),
+        started: ctx.received_at(),
     };
-    turn.ue.handover = Some(Handover::Switching(switching));
+    ctx.ue.handover = Some(Handover::Switching(switching));
     let items = request.switched.iter().map(|item| (N2Sm::PathSwitchRequest, item));
     let failed = request.failed.iter().map(|item| (N2Sm::PathSwitchSetupFailed, item));
     for (kind, (psi, transfer)) in items.chain(failed) {
-        if let Some(at) = position(turn, *psi) {
-            user_plane::step(turn, at, Input::N2(kind, transfer));
+        if let Some(at) = position(ctx, *psi) {
+            user_plane::step(ctx, at, Input::N2(kind, transfer));
         }
     }
     // The target has released the sessions that it does not name (TS 38.413 8.4.4.2).
-    for at in (0..turn.ue.sessions.len()).rev() {
-        let sm = &turn.ue.sessions[at];
+    for at in (0..ctx.ue.sessions.len()).rev() {
+        let sm = &ctx.ue.sessions[at];
         if has(switching.requested | switching.failed, sm.psi) {
             continue;
         }
         if sm.ran == RanState::Up {
-            user_plane::step(turn, at, Input::Deactivate);
+            user_plane::step(ctx, at, Input::Deactivate);
         } else if sm.is_setting_up() {
-            user_plane::step(turn, at, Input::N2(N2Sm::SetupUnsuccessful, &[]));
+            user_plane::step(ctx, at, Input::N2(N2Sm::SetupUnsuccessful, &[]));
         }
     }
-    smf_updates::switch(turn, request);
+    smf_updates::switch(ctx, request);
 }
 
 fn not_switched() -> Vec<u8> {
@@ -95,66 +95,66 @@ fn not_switched() -> Vec<u8> {
 
 /// Continues a handover once UPFs and separate SMFs have responded. It answers a path switch, sends
 /// the request to a target and the command to a source, and releases the source node.
-pub fn proceed(turn: &mut StepContext<'_, '_>) {
-    switched(turn);
-    smfs_have_answered(turn);
-    source::proceed(turn);
+pub fn proceed(ctx: &mut StepContext<'_, '_>) {
+    switched(ctx);
+    smfs_have_answered(ctx);
+    source::proceed(ctx);
 }
 
-fn switched(turn: &mut StepContext<'_, '_>) {
-    let Some(Handover::Switching(switching)) = turn.ue.handover else { return };
+fn switched(ctx: &mut StepContext<'_, '_>) {
+    let Some(Handover::Switching(switching)) = ctx.ue.handover else { return };
     let requested = |psi: u8| has(switching.requested, psi);
     let waits = |s: &crate::smf::SmContext| requested(s.psi) && s.is_live() && matches!(s.n4, N4State::Updating { .. });
-    if turn.ue.sessions.iter().any(waits) || smf_updates::is_waiting(turn.ue) {
+    if ctx.ue.sessions.iter().any(waits) || smf_updates::is_waiting(ctx.ue) {
         return;
     }
-    turn.ue.handover = None;
-    let now = turn.now();
-    let up = turn.ue.sessions.iter_mut().filter(|s| requested(s.psi) && s.is_up());
+    ctx.ue.handover = None;
+    let now = ctx.now();
+    let up = ctx.ue.sessions.iter_mut().filter(|s| requested(s.psi) && s.is_up());
     let mut switched: Vec<_> = up.map(|s| (s.psi, smf::switched(s, now).1)).collect();
-    let mut refused = smf_updates::settled(turn.ue, &mut switched);
+    let mut refused = smf_updates::settled(ctx.ue, &mut switched);
     let named = (switching.requested | switching.failed) & !bits(&switched);
     let mut released = |psi| refused.iter().position(|(p, _)| *p == psi).map(|at| refused.swap_remove(at).1);
     let named = (0..16).filter(|psi| has(named, *psi));
     let released: Vec<_> = named.map(|psi| (psi, released(psi).unwrap_or_else(not_switched))).collect();
-    let next_hop = turn.ue.security.as_mut().and_then(|s| s.advance());
-    let Some(connection) = turn.ue.connection else { return };
+    let next_hop = ctx.ue.security.as_mut().and_then(|s| s.advance());
+    let Some(connection) = ctx.ue.connection else { return };
     let (false, Some(next_hop)) = (switched.is_empty(), next_hop) else {
-        turn.note(Note::Failed(Kind::PathSwitch, 0));
-        turn.send(|c| nr::path_switch_failure(c.amf_id, c.ran_id, released));
-        return turn.release(Cause::radioNetwork(Radio::release_due_to_5gc_generated_reason));
+        ctx.note(Note::Failed(Kind::PathSwitch, 0));
+        ctx.send(|c| nr::path_switch_failure(c.amf_id, c.ran_id, released));
+        return ctx.release(Cause::radioNetwork(Radio::release_due_to_5gc_generated_reason));
     };
-    let capability = switching.mismatch.then_some(turn.ue.security_capability);
-    let pdu = nr::path_switch_acknowledge(&connection, capability, next_hop, switched, released, &turn.ue.allowed);
-    turn.send(|_| pdu);
-    turn.note(Note::Succeeded(Kind::PathSwitch, switching.started));
+    let capability = switching.mismatch.then_some(ctx.ue.security_capability);
+    let pdu = nr::path_switch_acknowledge(&connection, capability, next_hop, switched, released, &ctx.ue.allowed);
+    ctx.send(|_| pdu);
+    ctx.note(Note::Succeeded(Kind::PathSwitch, switching.started));
 }
 
 /// Handles HANDOVER REQUIRED of the source.
-pub fn required(turn: &mut StepContext<'_, '_>, request: &HandoverRequired) {
-    turn.note(Note::Started(Kind::Handover));
-    let ready = turn.ue.connection.is_some_and(|c| c.ran == RanContext::SetUp) && turn.ue.handover.is_none();
+pub fn required(ctx: &mut StepContext<'_, '_>, request: &HandoverRequired) {
+    ctx.note(Note::Started(Kind::Handover));
+    let ready = ctx.ue.connection.is_some_and(|c| c.ran == RanContext::SetUp) && ctx.ue.handover.is_none();
     // The response to a service request must be sent where the UE is.
-    if !ready || turn.ue.remote_sessions.pending_accept.is_some() {
-        return refuse(turn, Radio::interaction_with_other_procedure);
+    if !ready || ctx.ue.remote_sessions.pending_accept.is_some() {
+        return refuse(ctx, Radio::interaction_with_other_procedure);
     }
-    if is_too_large(turn, &request.container) {
-        return refuse(turn, Radio::unspecified);
+    if is_too_large(ctx, &request.container) {
+        return refuse(ctx, Radio::unspecified);
     }
-    let target = request.target.filter(|(_, tai)| is_served(turn.env.config, *tai));
-    let found = target.and_then(|(id, tai)| turn.env.ran.find(id).map(|assoc| (assoc, id, tai)));
+    let target = request.target.filter(|(_, tai)| is_served(ctx.env.config, *tai));
+    let found = target.and_then(|(id, tai)| ctx.env.ran.find(id).map(|assoc| (assoc, id, tai)));
     let Some((assoc, id, tai)) = found else {
-        return refuse(turn, Radio::unknown_targetID);
+        return refuse(ctx, Radio::unknown_targetID);
     };
     let mut items = Vec::new();
     for (psi, transfer) in &request.sessions {
-        let Some(at) = position(turn, *psi) else { continue };
-        let snssai = turn.ue.sessions[at].terms.snssai;
-        if let Some(transfer) = user_plane::run(turn, at, Input::N2(N2Sm::HandoverRequired, transfer)) {
+        let Some(at) = position(ctx, *psi) else { continue };
+        let snssai = ctx.ue.sessions[at].terms.snssai;
+        if let Some(transfer) = user_plane::run(ctx, at, Input::N2(N2Sm::HandoverRequired, transfer)) {
             items.push(RequestedSession { psi: *psi, snssai, transfer });
         }
     }
-    let amf_id = turn.next_amf_id();
+    let amf_id = ctx.next_amf_id();
     let mut moving = N2Handover {
         assoc,
         amf_id,
@@ -162,104 +162,104 @@ pub fn required(turn: &mut StepContext<'_, '_>, request: &HandoverRequired) {
         tai,
         requested: 0,
         commanded: false,
-        started: turn.received_at(),
-        deadline: turn.now() + turn.env.config.timers.ran_response,
+        started: ctx.received_at(),
+        deadline: ctx.now() + ctx.env.config.timers.ran_response,
     };
-    moving.requested = smf_updates::prepare(turn, request, moving.amf_id, (id, tai));
+    moving.requested = smf_updates::prepare(ctx, request, moving.amf_id, (id, tai));
     if moving.requested == 0 {
-        return request_target(turn, moving, request.cause.clone(), items, &request.container);
+        return request_target(ctx, moving, request.cause.clone(), items, &request.container);
     }
-    turn.ue.handover = Some(Handover::Moving(moving));
+    ctx.ue.handover = Some(Handover::Moving(moving));
 }
 
 /// Returns true if a container is too large to be stored while separate SMFs respond.
-fn is_too_large(turn: &mut StepContext<'_, '_>, container: &[u8]) -> bool {
-    let is = container.len() > HANDOVER_CONTAINER_OCTETS && !turn.ue.remote_sessions.sessions.is_empty();
+fn is_too_large(ctx: &mut StepContext<'_, '_>, container: &[u8]) -> bool {
+    let is = container.len() > HANDOVER_CONTAINER_OCTETS && !ctx.ue.remote_sessions.sessions.is_empty();
     if is {
-        turn.note(Note::fault("limit"));
+        ctx.note(Note::fault("limit"));
     }
     is
 }
 
-fn refuse(turn: &mut StepContext<'_, '_>, cause: Radio) {
-    turn.note(Note::Failed(Kind::Handover, 0));
-    turn.send(|c| nr::preparation_failure(c, Cause::radioNetwork(cause)));
+fn refuse(ctx: &mut StepContext<'_, '_>, cause: Radio) {
+    ctx.note(Note::Failed(Kind::Handover, 0));
+    ctx.send(|c| nr::preparation_failure(c, Cause::radioNetwork(cause)));
 }
 
 /// Sends HANDOVER REQUEST to the target, if there are sessions to hand over.
 fn request_target(
-    turn: &mut StepContext<'_, '_>,
+    ctx: &mut StepContext<'_, '_>,
     moving: N2Handover,
     cause: Cause,
     sessions: Vec<RequestedSession>,
     container: &[u8],
 ) {
-    let next_hop = turn.ue.security.as_mut().and_then(|s| s.advance());
+    let next_hop = ctx.ue.security.as_mut().and_then(|s| s.advance());
     let (false, Some(next_hop)) = (sessions.is_empty(), next_hop) else {
-        turn.ue.handover = None;
-        smf_updates::cancel(turn, &moving);
-        return refuse(turn, Radio::unspecified);
+        ctx.ue.handover = None;
+        smf_updates::cancel(ctx, &moving);
+        return refuse(ctx, Radio::unspecified);
     };
     let requested = sessions.iter().fold(0, |bits, session| bits | 1 << session.psi);
-    let deadline = turn.now() + turn.env.config.timers.ran_response;
+    let deadline = ctx.now() + ctx.env.config.timers.ran_response;
     let request = nr::Request {
-        guami: turn.env.config.guami(),
+        guami: ctx.env.config.guami(),
         cause,
-        ambr: turn.ue.ambr(),
-        capability: turn.ue.security_capability,
+        ambr: ctx.ue.ambr(),
+        capability: ctx.ue.security_capability,
         next_hop,
         sessions,
-        allowed: &turn.ue.allowed,
+        allowed: &ctx.ue.allowed,
         container,
     };
     let pdu = nr::handover_request(moving.amf_id, request);
-    turn.effect(Effect::Ngap { assoc: moving.assoc, pdu });
-    turn.ue.handover = Some(Handover::Moving(N2Handover { requested, deadline, ..moving }));
+    ctx.effect(Effect::Ngap { assoc: moving.assoc, pdu });
+    ctx.ue.handover = Some(Handover::Moving(N2Handover { requested, deadline, ..moving }));
 }
 
 /// Continues an N2 handover once all its SMFs have responded.
-fn smfs_have_answered(turn: &mut StepContext<'_, '_>) {
-    if smf_updates::is_waiting(turn.ue) {
+fn smfs_have_answered(ctx: &mut StepContext<'_, '_>) {
+    if smf_updates::is_waiting(ctx.ue) {
         return;
     }
-    let moving = turn.ue.handover.as_ref().and_then(Handover::target).copied();
-    match (smf_updates::stage(turn.ue), moving) {
+    let moving = ctx.ue.handover.as_ref().and_then(Handover::target).copied();
+    match (smf_updates::stage(ctx.ue), moving) {
         (Some(HandoverSmfStage::Preparing { cause, container }), Some(moving)) => {
             let unknown = || Cause::radioNetwork(Radio::unspecified);
             let cause = decode_open_type::<Cause>(&cause).unwrap_or_else(|_| unknown());
             let mut items = Vec::new();
             // Sessions that their SMFs refuse stay with the source. An SMF without a response may
             // have prepared its session: cancel it.
-            let lost = smf_updates::settled(turn.ue, &mut items);
-            smf_updates::cancel_some(turn, &moving, moving.requested & !bits(&items) & !bits(&lost));
+            let lost = smf_updates::settled(ctx.ue, &mut items);
+            smf_updates::cancel_some(ctx, &moving, moving.requested & !bits(&items) & !bits(&lost));
             let with_slice = |(psi, transfer)| {
-                let snssai = turn.ue.remote_sessions.by_psi(psi)?.snssai;
+                let snssai = ctx.ue.remote_sessions.by_psi(psi)?.snssai;
                 Some(RequestedSession { psi, snssai, transfer })
             };
             let items = items.into_iter().filter_map(with_slice).collect();
-            request_target(turn, moving, cause, items, &container);
+            request_target(ctx, moving, cause, items, &container);
         }
         (Some(HandoverSmfStage::Prepared { container }), Some(moving)) => {
             let mut commands = Vec::new();
-            let lost = smf_updates::settled(turn.ue, &mut commands);
-            command(turn, moving, (commands, lost), &container);
+            let lost = smf_updates::settled(ctx.ue, &mut commands);
+            command(ctx, moving, (commands, lost), &container);
         }
-        (Some(HandoverSmfStage::Completed), _) => turn.ue.remote_sessions.handover = None,
+        (Some(HandoverSmfStage::Completed), _) => ctx.ue.remote_sessions.handover = None,
         _ => {}
     }
 }
 
 /// Takes the N2 handover out of the context, if it is at that stage and no SMF response is pending.
-fn take_n2_handover(turn: &mut StepContext<'_, '_>, commanded: bool) -> Option<N2Handover> {
-    match turn.ue.handover {
+fn take_n2_handover(ctx: &mut StepContext<'_, '_>, commanded: bool) -> Option<N2Handover> {
+    match ctx.ue.handover {
         Some(Handover::Moving(moving))
-            if moving.commanded == commanded && turn.ue.remote_sessions.handover.is_none() =>
+            if moving.commanded == commanded && ctx.ue.remote_sessions.handover.is_none() =>
         {
-            turn.ue.handover = None;
+            ctx.ue.handover = None;
             Some(moving)
         }
         _ => {
-            turn.note(Note::fault("handover-out-of-place"));
+            ctx.note(Note::fault("handover-out-of-place"));
             None
         }
     }
@@ -268,163 +268,163 @@ fn take_n2_handover(turn: &mut StepContext<'_, '_>, commanded: bool) -> Option<N
 /// Handles HANDOVER REQUEST ACKNOWLEDGE of the target, with admitted and failed sessions. The
 /// source is sent HANDOVER COMMAND, after separate SMFs have responded.
 pub fn acknowledged(
-    turn: &mut StepContext<'_, '_>,
+    ctx: &mut StepContext<'_, '_>,
     ran_id: RanUeNgapId,
     (admitted, failed): (&SessionItems, &SessionItems),
     container: Vec<u8>,
 ) {
-    let Some(mut moving) = take_n2_handover(turn, false) else { return };
+    let Some(mut moving) = take_n2_handover(ctx, false) else { return };
     moving.ran_id = Some(ran_id);
-    if is_too_large(turn, &container) {
-        turn.ue.handover = Some(Handover::Moving(moving));
-        return fail(turn, Radio::ho_failure_in_target_5GC_ngran_node_or_target_system);
+    if is_too_large(ctx, &container) {
+        ctx.ue.handover = Some(Handover::Moving(moving));
+        return fail(ctx, Radio::ho_failure_in_target_5GC_ngran_node_or_target_system);
     }
     let mut commands = Vec::new();
     for (psi, transfer) in admitted.iter().filter(|(psi, _)| *psi < 16 && has(moving.requested, *psi)) {
-        let Some(at) = position(turn, *psi) else { continue };
-        let command = user_plane::run(turn, at, Input::N2(N2Sm::HandoverRequestAcknowledge, transfer));
+        let Some(at) = position(ctx, *psi) else { continue };
+        let command = user_plane::run(ctx, at, Input::N2(N2Sm::HandoverRequestAcknowledge, transfer));
         commands.extend(command.map(|transfer| (*psi, transfer)));
     }
-    if smf_updates::prepared(turn, &moving, (admitted, failed), &container) {
-        moving.deadline = turn.now() + turn.env.config.timers.ran_response;
-        turn.ue.handover = Some(Handover::Moving(moving));
+    if smf_updates::prepared(ctx, &moving, (admitted, failed), &container) {
+        moving.deadline = ctx.now() + ctx.env.config.timers.ran_response;
+        ctx.ue.handover = Some(Handover::Moving(moving));
     } else {
-        command(turn, moving, (commands, Vec::new()), &container);
+        command(ctx, moving, (commands, Vec::new()), &container);
     }
 }
 
 /// Sends HANDOVER COMMAND to the source, with the transfers of sessions that are handed over, and
 /// of some that are not.
 fn command(
-    turn: &mut StepContext<'_, '_>,
+    ctx: &mut StepContext<'_, '_>,
     mut moving: N2Handover,
     (commands, mut refused): (SessionItems, SessionItems),
     container: &[u8],
 ) {
-    turn.ue.handover = Some(Handover::Moving(moving));
+    ctx.ue.handover = Some(Handover::Moving(moving));
     if commands.is_empty() {
-        return fail(turn, Radio::ho_failure_in_target_5GC_ngran_node_or_target_system);
+        return fail(ctx, Radio::ho_failure_in_target_5GC_ngran_node_or_target_system);
     }
     let goes_along = bits(&commands);
     // An SMF without a response may have prepared its session.
-    smf_updates::cancel_some(turn, &moving, moving.requested & !goes_along & !bits(&refused));
+    smf_updates::cancel_some(ctx, &moving, moving.requested & !goes_along & !bits(&refused));
     let mut why = |psi| refused.iter().position(|(p, _)| *p == psi).map(|at| refused.swap_remove(at).1);
     let lost = (0..16).filter(|psi| has(moving.requested & !goes_along, *psi));
     let lost = lost.map(|psi| (psi, why(psi).unwrap_or_else(|| refusal(HandoverRefusal::Preparation)))).collect();
-    turn.send(|c| nr::handover_command(c, commands, lost, container));
+    ctx.send(|c| nr::handover_command(c, commands, lost, container));
     (moving.commanded, moving.requested) = (true, goes_along);
-    moving.deadline = turn.now() + turn.env.config.timers.ran_response;
-    turn.ue.handover = Some(Handover::Moving(moving));
+    moving.deadline = ctx.now() + ctx.env.config.timers.ran_response;
+    ctx.ue.handover = Some(Handover::Moving(moving));
 }
 
 /// Handles HANDOVER FAILURE of the target.
-pub fn refused(turn: &mut StepContext<'_, '_>, cause: Cause) {
-    let Some(moving) = take_n2_handover(turn, false) else { return };
-    turn.note(Note::Failed(Kind::Handover, 0));
-    user_plane::step_all(turn, || Input::HandoverCancelled);
-    smf_updates::cancel(turn, &moving);
-    turn.send(|c| nr::preparation_failure(c, cause));
+pub fn refused(ctx: &mut StepContext<'_, '_>, cause: Cause) {
+    let Some(moving) = take_n2_handover(ctx, false) else { return };
+    ctx.note(Note::Failed(Kind::Handover, 0));
+    user_plane::step_all(ctx, || Input::HandoverCancelled);
+    smf_updates::cancel(ctx, &moving);
+    ctx.send(|c| nr::preparation_failure(c, cause));
 }
 
 /// Handles HANDOVER NOTIFY: the UE is at the target.
-pub fn notified(turn: &mut StepContext<'_, '_>, location: Option<(Tai, NrCgi)>) {
-    let Some(moving) = take_n2_handover(turn, true) else { return };
-    let (Some(old), Some(ran_id)) = (turn.ue.connection, moving.ran_id) else { return };
+pub fn notified(ctx: &mut StepContext<'_, '_>, location: Option<(Tai, NrCgi)>) {
+    let Some(moving) = take_n2_handover(ctx, true) else { return };
+    let (Some(old), Some(ran_id)) = (ctx.ue.connection, moving.ran_id) else { return };
     let (tai, cell) = location.unwrap_or((moving.tai, old.cell));
-    turn.ue.connection =
+    ctx.ue.connection =
         Some(Connection { assoc: moving.assoc, ran_id, amf_id: moving.amf_id, tai, cell, ran: RanContext::SetUp });
-    user_plane::step_all(turn, || Input::HandoverComplete);
-    let untold = smf_updates::complete(turn, &moving, (tai, cell));
-    source::start(turn, old);
-    turn.note(Note::Succeeded(Kind::Handover, moving.started));
+    user_plane::step_all(ctx, || Input::HandoverComplete);
+    let untold = smf_updates::complete(ctx, &moving, (tai, cell));
+    source::start(ctx, old);
+    ctx.note(Note::Succeeded(Kind::Handover, moving.started));
     if let Some(psi) = untold {
-        smf_updates::buffer_unconfirmed(turn, psi);
+        smf_updates::buffer_unconfirmed(ctx, psi);
     }
 }
 
 /// Handles HANDOVER CANCEL of the source.
-pub fn cancelled(turn: &mut StepContext<'_, '_>) {
-    abort(turn);
-    turn.send(nr::cancel_acknowledge);
+pub fn cancelled(ctx: &mut StepContext<'_, '_>) {
+    abort(ctx);
+    ctx.send(nr::cancel_acknowledge);
 }
 
 /// Handles a message of the source node that the UE has left, except NAS messages. It may have
 /// crossed a message to that node.
-pub fn on_source_message(turn: &mut StepContext<'_, '_>, message: &UeMessage) {
+pub fn on_source_message(ctx: &mut StepContext<'_, '_>, message: &UeMessage) {
     match message {
-        UeMessage::ReleaseComplete | UeMessage::Error(_) => source::released(turn),
-        UeMessage::ReleaseRequest { .. } => source::release(turn),
-        UeMessage::HandoverCancel { .. } => source::answer(turn, nr::cancel_acknowledge),
+        UeMessage::ReleaseComplete | UeMessage::Error(_) => source::released(ctx),
+        UeMessage::ReleaseRequest { .. } => source::release(ctx),
+        UeMessage::HandoverCancel { .. } => source::answer(ctx, nr::cancel_acknowledge),
         // The RAN status transfer is too late, and other messages are about sessions at the target.
         _ => {}
     }
 }
 
 /// Handles the loss of the source node's association, or the reuse of its RAN-UE-NGAP-ID.
-pub fn source_lost(turn: &mut StepContext<'_, '_>) {
-    source::released(turn);
+pub fn source_lost(ctx: &mut StepContext<'_, '_>) {
+    source::released(ctx);
 }
 
 /// Forwards UPLINK RAN STATUS TRANSFER of the source to the target.
-pub fn status_transfer(turn: &mut StepContext<'_, '_>, container: &[u8]) {
-    match turn.ue.handover {
+pub fn status_transfer(ctx: &mut StepContext<'_, '_>, container: &[u8]) {
+    match ctx.ue.handover {
         Some(Handover::Moving(N2Handover { assoc, amf_id, ran_id: Some(ran_id), commanded: true, .. })) => {
             let pdu = nr::downlink_status_transfer(amf_id, ran_id, container);
-            turn.effect(Effect::Ngap { assoc, pdu });
+            ctx.effect(Effect::Ngap { assoc, pdu });
         }
-        _ => turn.note(Note::fault("handover-out-of-place")),
+        _ => ctx.note(Note::fault("handover-out-of-place")),
     }
 }
 
 /// Handles the deadline of an N2 handover: the target did not respond, or the UE did not arrive.
 /// The source knows where the UE is: it keeps the UE or releases it (TNGRELOCoverall).
-pub fn on_deadline(turn: &mut StepContext<'_, '_>) {
-    source::on_deadline(turn);
-    let due = turn.ue.handover.as_ref().and_then(Handover::deadline).is_some_and(|d| d <= turn.now());
+pub fn on_deadline(ctx: &mut StepContext<'_, '_>) {
+    source::on_deadline(ctx);
+    let due = ctx.ue.handover.as_ref().and_then(Handover::deadline).is_some_and(|d| d <= ctx.now());
     if due {
-        turn.note(Note::fault("handover-timeout"));
-        fail(turn, Radio::ho_failure_in_target_5GC_ngran_node_or_target_system);
+        ctx.note(Note::fault("handover-timeout"));
+        fail(ctx, Radio::ho_failure_in_target_5GC_ngran_node_or_target_system);
     }
 }
 
 /// Fails the handover at the target. The source is informed if it waits for a response.
-pub fn fail(turn: &mut StepContext<'_, '_>, cause: Radio) {
-    if turn.ue.handover.as_ref().and_then(Handover::target).is_some_and(|m| !m.commanded) {
-        turn.send(|c| nr::preparation_failure(c, Cause::radioNetwork(cause)));
+pub fn fail(ctx: &mut StepContext<'_, '_>, cause: Radio) {
+    if ctx.ue.handover.as_ref().and_then(Handover::target).is_some_and(|m| !m.commanded) {
+        ctx.send(|c| nr::preparation_failure(c, Cause::radioNetwork(cause)));
     }
-    abort(turn);
+    abort(ctx);
 }
 
 /// Handles the reuse of the target's RAN-UE-NGAP-ID: the target has dropped this UE.
-pub fn on_target_id_reused(turn: &mut StepContext<'_, '_>) {
-    if let Some(Handover::Moving(moving)) = &mut turn.ue.handover {
+pub fn on_target_id_reused(ctx: &mut StepContext<'_, '_>) {
+    if let Some(Handover::Moving(moving)) = &mut ctx.ue.handover {
         moving.ran_id = None;
     }
-    target_lost(turn);
+    target_lost(ctx);
 }
 
 /// Handles the loss of the target's association, and of the resources prepared there.
-pub fn target_lost(turn: &mut StepContext<'_, '_>) {
-    fail(turn, Radio::ho_failure_in_target_5GC_ngran_node_or_target_system);
+pub fn target_lost(ctx: &mut StepContext<'_, '_>) {
+    fail(ctx, Radio::ho_failure_in_target_5GC_ngran_node_or_target_system);
 }
 
 /// Aborts a handover and releases the resources prepared at the target.
-pub fn abort(turn: &mut StepContext<'_, '_>) {
-    let handover = turn.ue.remote_sessions.handover.take();
-    match turn.ue.handover.take() {
+pub fn abort(ctx: &mut StepContext<'_, '_>) {
+    let handover = ctx.ue.remote_sessions.handover.take();
+    match ctx.ue.handover.take() {
         None => {}
-        Some(Handover::Switching(_)) => turn.note(Note::Failed(Kind::PathSwitch, 0)),
+        Some(Handover::Switching(_)) => ctx.note(Note::Failed(Kind::PathSwitch, 0)),
         Some(Handover::Moving(moving)) => {
-            turn.note(Note::Failed(Kind::Handover, 0));
-            user_plane::step_all(turn, || Input::HandoverCancelled);
-            smf_updates::cancel(turn, &moving);
+            ctx.note(Note::Failed(Kind::Handover, 0));
+            user_plane::step_all(ctx, || Input::HandoverCancelled);
+            smf_updates::cancel(ctx, &moving);
             if handover.is_some_and(|handover| matches!(handover.stage, HandoverSmfStage::Preparing { .. })) {
                 // No request was sent to the target.
                 return;
             }
             let cause = Cause::radioNetwork(Radio::handover_cancelled);
             let pdu = nr::release_target(moving.amf_id, moving.ran_id, cause);
-            turn.effect(Effect::Ngap { assoc: moving.assoc, pdu });
+            ctx.effect(Effect::Ngap { assoc: moving.assoc, pdu });
         }
     }
 }

@@ -15,8 +15,8 @@ use vireo_types::{AmfUeNgapId, GnbId, NrCgi, Tai};
 use vireo_wire::ngap::{CauseRadioNetwork as Radio, encode_open_type};
 
 /// Returns true if the RAN has one of these sessions, one bit each, or was asked to set it up.
-pub(super) fn is_any_up(turn: &StepContext<'_, '_>, requested: u16) -> bool {
-    turn.ue.remote_sessions.sessions.iter().any(|s| s.is_live() && s.up && has(requested, s.psi))
+pub(super) fn is_any_up(ctx: &StepContext<'_, '_>, requested: u16) -> bool {
+    ctx.ue.remote_sessions.sessions.iter().any(|s| s.is_live() && s.up && has(requested, s.psi))
 }
 
 /// Returns a filter for the first occurrence of each session in a list of the RAN, so that its SMF
@@ -32,58 +32,58 @@ fn new_sessions() -> impl FnMut(u8) -> bool {
 
 /// Requests the SMFs to switch the sessions that the new RAN node set up, and informs them of those
 /// that it did not.
-pub(super) fn switch(turn: &mut StepContext<'_, '_>, request: &PathSwitch) {
-    let Some(location) = turn.ue.connection.map(|c| (c.tai, c.cell)) else { return };
-    drop_unconfirmed(turn.ue);
+pub(super) fn switch(ctx: &mut StepContext<'_, '_>, request: &PathSwitch) {
+    let Some(location) = ctx.ue.connection.map(|c| (c.tai, c.cell)) else { return };
+    drop_unconfirmed(ctx.ue);
     let mut waiting = Vec::new();
     let mut is_new = new_sessions();
     for (psi, transfer) in request.switched.iter().filter(|(psi, _)| is_new(*psi)) {
-        let session = turn.ue.remote_sessions.by_psi(*psi).filter(|s| s.up || s.stage != RemoteStage::Creating);
+        let session = ctx.ue.remote_sessions.by_psi(*psi).filter(|s| s.up || s.stage != RemoteStage::Creating);
         let Some(number) = session.map(|s| s.number) else { continue };
-        if smf_requests::update(turn, *psi, SmfUpdateRequest::Switch(transfer.clone(), location)) {
+        if smf_requests::update(ctx, *psi, SmfUpdateRequest::Switch(transfer.clone(), location)) {
             waiting.push((number, transfer.clone()));
         } else {
             // The queue for such requests is full: the RAN releases the session.
-            buffer(turn, *psi);
+            buffer(ctx, *psi);
         }
     }
     for (psi, transfer) in request.failed.iter().filter(|(psi, _)| is_new(*psi)) {
-        let Some(session) = turn.ue.remote_sessions.by_psi(*psi) else { continue };
+        let Some(session) = ctx.ue.remote_sessions.by_psi(*psi) else { continue };
         session.up = false;
-        if !smf_requests::update(turn, *psi, SmfUpdateRequest::N2(N2Sm::PathSwitchSetupFailed, transfer.clone())) {
-            buffer(turn, *psi);
+        if !smf_requests::update(ctx, *psi, SmfUpdateRequest::N2(N2Sm::PathSwitchSetupFailed, transfer.clone())) {
+            buffer(ctx, *psi);
         }
     }
     // The new RAN node has released the sessions that it does not name (TS 38.413 8.4.4.2).
     let is_named = |psi| request.switched.iter().chain(&request.failed).any(|(named, _)| *named == psi);
-    for at in 0..turn.ue.remote_sessions.sessions.len() {
-        let RemoteSession { psi, up, stage, .. } = turn.ue.remote_sessions.sessions[at];
+    for at in 0..ctx.ue.remote_sessions.sessions.len() {
+        let RemoteSession { psi, up, stage, .. } = ctx.ue.remote_sessions.sessions[at];
         if up && stage != RemoteStage::Ending && !is_named(psi) {
-            smf_requests::deactivate_one(turn, at);
+            smf_requests::deactivate_one(ctx, at);
         }
     }
     if !waiting.is_empty() {
-        turn.ue.remote_sessions.handover = Some(Box::new(HandoverSmfState { waiting, ..HandoverSmfState::default() }));
+        ctx.ue.remote_sessions.handover = Some(Box::new(HandoverSmfState { waiting, ..HandoverSmfState::default() }));
     }
 }
 
 /// Requests the SMFs to prepare the sessions of an N2 handover. Returns the sessions of the
 /// requests, one bit each.
 pub(super) fn prepare(
-    turn: &mut StepContext<'_, '_>,
+    ctx: &mut StepContext<'_, '_>,
     request: &HandoverRequired,
     target_id: AmfUeNgapId,
     target: (GnbId, Tai),
 ) -> u16 {
-    drop_unconfirmed(turn.ue);
+    drop_unconfirmed(ctx.ue);
     let (mut waiting, mut requested) = (Vec::new(), 0);
     let mut is_new = new_sessions();
     for (psi, transfer) in request.sessions.iter().filter(|(psi, _)| is_new(*psi)) {
-        let Some(number) = turn.ue.remote_sessions.by_psi(*psi).filter(|s| s.up).map(|s| s.number) else { continue };
+        let Some(number) = ctx.ue.remote_sessions.by_psi(*psi).filter(|s| s.up).map(|s| s.number) else { continue };
         let update =
             SmfUpdateRequest::Handover(target_id, HandoverStep::Prepare { target, transfer: transfer.clone() });
         let mark = update.handover_key();
-        if smf_requests::update(turn, *psi, update) {
+        if smf_requests::update(ctx, *psi, update) {
             waiting.push((number, mark));
             requested |= 1 << psi;
         }
@@ -91,7 +91,7 @@ pub(super) fn prepare(
     if requested != 0 {
         let cause = encode_open_type(&request.cause).map(|octets| octets.to_vec()).unwrap_or_default();
         let stage = HandoverSmfStage::Preparing { cause, container: request.container.clone() };
-        turn.ue.remote_sessions.handover =
+        ctx.ue.remote_sessions.handover =
             Some(Box::new(HandoverSmfState { stage, waiting, ..HandoverSmfState::default() }));
     }
     requested
@@ -100,7 +100,7 @@ pub(super) fn prepare(
 /// Sends the target's response to the SMFs of the requested sessions. Returns true if an SMF
 /// response is pending.
 pub(super) fn prepared(
-    turn: &mut StepContext<'_, '_>,
+    ctx: &mut StepContext<'_, '_>,
     moving: &N2Handover,
     (admitted, failed): (&SessionItems, &SessionItems),
     container: &[u8],
@@ -112,17 +112,17 @@ pub(super) fn prepared(
     for (kind, (psi, transfer)) in
         admitted.chain(failed).filter(|(_, (psi, _))| is_new(*psi) && has(moving.requested, *psi))
     {
-        let Some(number) = turn.ue.remote_sessions.by_psi(*psi).map(|s| s.number) else { continue };
+        let Some(number) = ctx.ue.remote_sessions.by_psi(*psi).map(|s| s.number) else { continue };
         let update = SmfUpdateRequest::Handover(moving.amf_id, HandoverStep::Prepared(kind, transfer.clone()));
         let mark = update.handover_key();
-        if smf_requests::update(turn, *psi, update) {
+        if smf_requests::update(ctx, *psi, update) {
             waiting.push((number, mark));
         }
     }
     let waits = !waiting.is_empty();
     if waits {
         let stage = HandoverSmfStage::Prepared { container: container.to_vec() };
-        turn.ue.remote_sessions.handover =
+        ctx.ue.remote_sessions.handover =
             Some(Box::new(HandoverSmfState { stage, waiting, ..HandoverSmfState::default() }));
     }
     waits
@@ -132,54 +132,54 @@ pub(super) fn prepared(
 /// those that were handed over. The source node waits for the responses, because it forwards
 /// packets in transit. Returns a session whose SMF cannot be informed because its request queue is
 /// full, if there is one.
-pub(super) fn complete(turn: &mut StepContext<'_, '_>, moving: &N2Handover, location: (Tai, NrCgi)) -> Option<u8> {
+pub(super) fn complete(ctx: &mut StepContext<'_, '_>, moving: &N2Handover, location: (Tai, NrCgi)) -> Option<u8> {
     let (mut waiting, mut accepted, mut unreported) = (Vec::new(), Vec::new(), None);
     // Includes a session that the target is about to be requested to set up.
     let is_held = |ue: &UeContext, psi| {
         let mut accepted = ue.remote_sessions.pending_accept.iter().flat_map(|accept| &accept.items);
         accepted.any(|(held, _)| *held == psi) || ue.remote_sessions.deferred.iter().any(|held| held.sets_up(psi))
     };
-    for at in 0..turn.ue.remote_sessions.sessions.len() {
-        let RemoteSession { psi, number, up, stage, .. } = turn.ue.remote_sessions.sessions[at];
+    for at in 0..ctx.ue.remote_sessions.sessions.len() {
+        let RemoteSession { psi, number, up, stage, .. } = ctx.ue.remote_sessions.sessions[at];
         if !up || stage == RemoteStage::Ending {
             continue;
         }
-        if has(moving.requested, psi) || is_held(turn.ue, psi) {
+        if has(moving.requested, psi) || is_held(ctx.ue, psi) {
             accepted.push((psi, number, Vec::new()));
         }
         let update = SmfUpdateRequest::Handover(moving.amf_id, HandoverStep::Complete(location));
         let mark = update.handover_key();
-        match smf_requests::update(turn, psi, update) {
+        match smf_requests::update(ctx, psi, update) {
             true => waiting.push((number, mark)),
             false => unreported = Some(psi),
         }
     }
     if !waiting.is_empty() {
         let stage = HandoverSmfStage::Completed;
-        turn.ue.remote_sessions.handover =
+        ctx.ue.remote_sessions.handover =
             Some(Box::new(HandoverSmfState { stage, waiting, accepted, failed: Vec::new() }));
     }
     unreported
 }
 
 /// Informs the SMFs of a handover that the UE stays at the source.
-pub(super) fn cancel(turn: &mut StepContext<'_, '_>, moving: &N2Handover) {
-    cancel_some(turn, moving, moving.requested);
+pub(super) fn cancel(ctx: &mut StepContext<'_, '_>, moving: &N2Handover) {
+    cancel_some(ctx, moving, moving.requested);
 }
 
 /// As [`cancel`], for some sessions, one bit each. The UE may be handed over without them.
-pub(super) fn cancel_some(turn: &mut StepContext<'_, '_>, moving: &N2Handover, sessions: u16) {
+pub(super) fn cancel_some(ctx: &mut StepContext<'_, '_>, moving: &N2Handover, sessions: u16) {
     for psi in (0..16).filter(|psi| has(sessions, *psi)) {
-        smf_requests::update(turn, psi, SmfUpdateRequest::Handover(moving.amf_id, HandoverStep::Cancel));
+        smf_requests::update(ctx, psi, SmfUpdateRequest::Handover(moving.amf_id, HandoverStep::Cancel));
     }
 }
 
 /// Releases the UE from the RAN and has its packets buffered; the UE reconnects afterwards. It is
 /// unknown whether packets of the session reach the target of the N2 handover.
-pub fn buffer_unconfirmed(turn: &mut StepContext<'_, '_>, psi: u8) {
-    buffer(turn, psi);
-    abort(turn);
-    turn.release(Cause::radioNetwork(Radio::release_due_to_5gc_generated_reason));
+pub fn buffer_unconfirmed(ctx: &mut StepContext<'_, '_>, psi: u8) {
+    buffer(ctx, psi);
+    abort(ctx);
+    ctx.release(Cause::radioNetwork(Radio::release_due_to_5gc_generated_reason));
 }
 
 /// Ends the wait for SMF responses of a completed handover, because the UE moves again. Sessions
@@ -197,12 +197,12 @@ fn drop_unconfirmed(ue: &mut UeContext) {
 
 /// Handles the SMF's confirmation that the UE is at the target: a session that was not handed over
 /// is inactive.
-pub fn completed(turn: &mut StepContext<'_, '_>, number: SessionNumber) {
+pub fn completed(ctx: &mut StepContext<'_, '_>, number: SessionNumber) {
     let handover =
-        turn.ue.remote_sessions.handover.as_ref().filter(|handover| handover.stage == HandoverSmfStage::Completed);
+        ctx.ue.remote_sessions.handover.as_ref().filter(|handover| handover.stage == HandoverSmfStage::Completed);
     let stays_behind =
         handover.is_some_and(|handover| handover.accepted.iter().all(|(_, accepted, _)| *accepted != number));
-    if let Some(session) = turn.ue.remote_sessions.by_number(number).filter(|_| stays_behind) {
+    if let Some(session) = ctx.ue.remote_sessions.by_number(number).filter(|_| stays_behind) {
         session.up = false;
     }
 }
@@ -218,11 +218,11 @@ pub(super) fn is_leaving(ue: &UeContext) -> bool {
 }
 
 /// Has the SMF buffer packets of a session whose tunnel the RAN does not have.
-pub fn buffer(turn: &mut StepContext<'_, '_>, psi: u8) {
-    let Some(at) = turn.ue.remote_sessions.sessions.iter().position(|s| s.psi == psi && s.is_live()) else { return };
-    match &mut turn.ue.remote_sessions.sessions[at] {
+pub fn buffer(ctx: &mut StepContext<'_, '_>, psi: u8) {
+    let Some(at) = ctx.ue.remote_sessions.sessions.iter().position(|s| s.psi == psi && s.is_live()) else { return };
+    match &mut ctx.ue.remote_sessions.sessions[at] {
         session if session.stage == RemoteStage::Creating => session.up = false,
-        _ => smf_requests::deactivate_one(turn, at),
+        _ => smf_requests::deactivate_one(ctx, at),
     }
 }
 
@@ -252,12 +252,12 @@ pub(super) fn settled(ue: &mut UeContext, switched: &mut Vec<(u8, Vec<u8>)>) -> 
 /// Handles an SMF response of the handover: `result` has the transfer of a session that is handed
 /// over, or of one that is not. Returns true if the response was awaited.
 pub fn smf_answered(
-    turn: &mut StepContext<'_, '_>,
+    ctx: &mut StepContext<'_, '_>,
     (psi, number): (u8, SessionNumber),
     requested: &SmfUpdateRequest,
     result: Result<Vec<u8>, Option<Vec<u8>>>,
 ) -> bool {
-    let Some(handover) = &mut turn.ue.remote_sessions.handover else { return false };
+    let Some(handover) = &mut ctx.ue.remote_sessions.handover else { return false };
     let mark = requested.handover_key();
     let at = handover.waiting.iter().position(|(waits, requested)| *waits == number && *requested == mark);
     let Some(at) = at else { return false };

@@ -13,52 +13,52 @@ use crate::step::{Effect, Note, StepContext};
 use vireo_wire::ngap::CauseRadioNetwork as Radio;
 
 /// Starts to wait for the UPFs; the UE is at the target.
-pub(super) fn start(turn: &mut StepContext<'_, '_>, connection: Connection) {
+pub(super) fn start(ctx: &mut StepContext<'_, '_>, connection: Connection) {
     // Releases a source node of an earlier handover.
-    release(turn);
-    let deadline = turn.now() + turn.env.config.timers.ran_response;
-    turn.ue.source = Some(SourceNode { connection, commanded: false, deadline });
+    release(ctx);
+    let deadline = ctx.now() + ctx.env.config.timers.ran_response;
+    ctx.ue.source = Some(SourceNode { connection, commanded: false, deadline });
 }
 
 /// Releases the source node once the UPFs are known to send to the target, or the time limit has
 /// passed.
-pub(super) fn proceed(turn: &mut StepContext<'_, '_>) {
-    let Some(source) = turn.ue.source else { return };
-    let is_upf_updated = turn.ue.sessions.iter().all(|s| !s.is_live() || !matches!(s.n4, N4State::Updating { .. }));
-    if is_upf_updated && !smf_updates::is_leaving(turn.ue) || source.deadline <= turn.now() {
-        release(turn);
+pub(super) fn proceed(ctx: &mut StepContext<'_, '_>) {
+    let Some(source) = ctx.ue.source else { return };
+    let is_upf_updated = ctx.ue.sessions.iter().all(|s| !s.is_live() || !matches!(s.n4, N4State::Updating { .. }));
+    if is_upf_updated && !smf_updates::is_leaving(ctx.ue) || source.deadline <= ctx.now() {
+        release(ctx);
     }
 }
 
 /// Sends UE CONTEXT RELEASE COMMAND to the source node, unless it was sent before.
-pub(super) fn release(turn: &mut StepContext<'_, '_>) {
-    let Some(source) = turn.ue.source.filter(|s| !s.commanded) else { return };
-    answer(turn, |c| n2::context_release_command(c, Cause::radioNetwork(Radio::successful_handover)));
-    let deadline = turn.now() + turn.env.config.timers.ran_response;
-    turn.ue.source = Some(SourceNode { commanded: true, deadline, ..source });
+pub(super) fn release(ctx: &mut StepContext<'_, '_>) {
+    let Some(source) = ctx.ue.source.filter(|s| !s.commanded) else { return };
+    answer(ctx, |c| n2::context_release_command(c, Cause::radioNetwork(Radio::successful_handover)));
+    let deadline = ctx.now() + ctx.env.config.timers.ran_response;
+    ctx.ue.source = Some(SourceNode { commanded: true, deadline, ..source });
 }
 
 /// Sends the source node a message about the UE.
-pub(super) fn answer(turn: &mut StepContext<'_, '_>, build: impl FnOnce(&Connection) -> Vec<u8>) {
-    if let Some(SourceNode { connection, .. }) = turn.ue.source {
-        turn.effect(Effect::Ngap { assoc: connection.assoc, pdu: build(&connection) });
+pub(super) fn answer(ctx: &mut StepContext<'_, '_>, build: impl FnOnce(&Connection) -> Vec<u8>) {
+    if let Some(SourceNode { connection, .. }) = ctx.ue.source {
+        ctx.effect(Effect::Ngap { assoc: connection.assoc, pdu: build(&connection) });
     }
 }
 
 /// Ends the wait: the source node has released the UE.
-pub(super) fn released(turn: &mut StepContext<'_, '_>) {
-    turn.ue.source = None;
+pub(super) fn released(ctx: &mut StepContext<'_, '_>) {
+    ctx.ue.source = None;
 }
 
 /// Handles a missing response: a reset of the connection makes both sides agree that it is released
 /// (TS 38.413 8.7.4).
-pub(super) fn on_deadline(turn: &mut StepContext<'_, '_>) {
-    if turn.ue.source.is_some_and(|s| s.commanded && s.deadline <= turn.now()) {
-        turn.note(Note::fault("release-timeout"));
-        answer(turn, |c| {
+pub(super) fn on_deadline(ctx: &mut StepContext<'_, '_>) {
+    if ctx.ue.source.is_some_and(|s| s.commanded && s.deadline <= ctx.now()) {
+        ctx.note(Note::fault("release-timeout"));
+        answer(ctx, |c| {
             let item = ResetItem { amf_id: Some(c.amf_id), ran_id: Some(c.ran_id) };
             ran::ng_reset_part(Cause::radioNetwork(Radio::release_due_to_5gc_generated_reason), &[item])
         });
-        released(turn);
+        released(ctx);
     }
 }

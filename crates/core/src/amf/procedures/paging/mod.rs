@@ -16,48 +16,48 @@ use crate::smf::Input;
 use crate::step::{Effect, Kind, Note, StepContext};
 
 /// Pages the UE. Returns `None` if it cannot be paged; it is then handled as unreachable.
-pub fn begin(turn: &mut StepContext<'_, '_>) -> Option<Paging> {
-    turn.note(Note::Started(Kind::Paging));
-    if turn.ue.reachability.unreachable || turn.ue.identity.tmsi.is_none() {
-        on_no_response(turn);
+pub fn begin(ctx: &mut StepContext<'_, '_>) -> Option<Paging> {
+    ctx.note(Note::Started(Kind::Paging));
+    if ctx.ue.reachability.unreachable || ctx.ue.identity.tmsi.is_none() {
+        on_no_response(ctx);
         return None;
     }
-    page(turn);
-    let retry = Retry::start(turn.now(), turn.env.config.timers.t3513);
-    Some(Paging { retry, started: turn.received_at() })
+    page(ctx);
+    let retry = Retry::start(ctx.now(), ctx.env.config.timers.t3513);
+    Some(Paging { retry, started: ctx.received_at() })
 }
 
 /// Sends one page in every cell of the registration area. A UE that did not complete the change of
 /// its 5G-GUTI may listen to either 5G-TMSI (TS 24.501 5.5.1.2.8 c).
-fn page(turn: &mut StepContext<'_, '_>) {
-    let (ue, env) = (&turn.ue, &turn.env);
+fn page(ctx: &mut StepContext<'_, '_>) {
+    let (ue, env) = (&ctx.ue, &ctx.env);
     let tmsis = [ue.identity.tmsi, ue.identity.old_tmsi].into_iter().flatten();
     let pdus: Vec<_> = tmsis.map(|tmsi| nr::paging(env.config.guami(), tmsi, &ue.reachability.area)).collect();
     for assoc in env.ran.serving(&ue.reachability.area) {
         for pdu in &pdus {
-            turn.out.effects.push(Effect::Ngap { assoc, pdu: pdu.clone() });
+            ctx.out.effects.push(Effect::Ngap { assoc, pdu: pdu.clone() });
         }
     }
 }
 
 /// Handles the response of the UE.
-pub fn answered(turn: &mut StepContext<'_, '_>, paging: Paging) {
-    turn.note(Note::Succeeded(Kind::Paging, paging.started));
+pub fn answered(ctx: &mut StepContext<'_, '_>, paging: Paging) {
+    ctx.note(Note::Succeeded(Kind::Paging, paging.started));
 }
 
 /// Handles the expiry of the deadline. Returns `None` if the UE did not respond to the last page.
-pub fn on_deadline(turn: &mut StepContext<'_, '_>, paging: Paging) -> Option<Paging> {
-    let timers = turn.env.config.timers;
-    if paging.retry.deadline > turn.now() {
+pub fn on_deadline(ctx: &mut StepContext<'_, '_>, paging: Paging) -> Option<Paging> {
+    let timers = ctx.env.config.timers;
+    if paging.retry.deadline > ctx.now() {
         return Some(paging);
     }
-    match paging.retry.next(turn.now(), timers.t3513, timers.retransmissions) {
+    match paging.retry.next(ctx.now(), timers.t3513, timers.retransmissions) {
         Some(retry) => {
-            page(turn);
+            page(ctx);
             Some(Paging { retry, ..paging })
         }
         None => {
-            on_no_response(turn);
+            on_no_response(ctx);
             None
         }
     }
@@ -65,9 +65,9 @@ pub fn on_deadline(turn: &mut StepContext<'_, '_>, paging: Paging) -> Option<Pag
 
 /// Notifies the sessions and drops the pending work. A pending deregistration is kept, and the
 /// engine executes it without the UE.
-fn on_no_response(turn: &mut StepContext<'_, '_>) {
-    turn.note(Note::Failed(Kind::Paging, 0));
-    user_plane::step_all(turn, || Input::Unreachable);
-    let wanted = &mut turn.ue.pending;
+fn on_no_response(ctx: &mut StepContext<'_, '_>) {
+    ctx.note(Note::Failed(Kind::Paging, 0));
+    user_plane::step_all(ctx, || Input::Unreachable);
+    let wanted = &mut ctx.ue.pending;
     (wanted.sessions, wanted.signalling) = (0, false);
 }

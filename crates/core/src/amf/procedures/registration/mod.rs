@@ -25,77 +25,77 @@ use vireo_wire::ngap::{CauseNas, CauseRadioNetwork};
 pub type Next = Option<Registering>;
 
 /// Handles REGISTRATION REQUEST. `verified` is true if it verified under the UE's security context.
-pub fn begin(turn: &mut StepContext<'_, '_>, request: Request, verified: bool) -> Next {
-    turn.note(Note::Started(request.kind.counted()));
-    let started = turn.received_at();
+pub fn begin(ctx: &mut StepContext<'_, '_>, request: Request, verified: bool) -> Next {
+    ctx.note(Note::Started(request.kind.counted()));
+    let started = ctx.received_at();
     if request.kind == RequestKind::Unserved {
-        return reject(turn, request.kind.counted(), GmmCause::FiveGsServicesNotAllowed);
+        return reject(ctx, request.kind.counted(), GmmCause::FiveGsServicesNotAllowed);
     }
-    if turn.ue.connection.is_some_and(|c| !crate::amf::context::is_served(turn.env.config, c.tai)) {
-        return reject(turn, request.kind.counted(), GmmCause::TrackingAreaNotAllowed);
+    if ctx.ue.connection.is_some_and(|c| !crate::amf::context::is_served(ctx.env.config, c.tai)) {
+        return reject(ctx, request.kind.counted(), GmmCause::TrackingAreaNotAllowed);
     }
-    if verified && turn.ue.identity.supi.is_some() && turn.ue.subscription.is_some() {
+    if verified && ctx.ue.identity.supi.is_some() && ctx.ue.subscription.is_some() {
         if let Some(capability) = request.capability {
-            turn.ue.security_capability = capability;
+            ctx.ue.security_capability = capability;
         }
-        return accept(turn, request, started);
+        return accept(ctx, request, started);
     }
     let update = matches!(request.kind, RequestKind::Mobility | RequestKind::Periodic);
     if update && !verified && request.identity == RequestIdentity::Guti {
         // TS 24.501 5.5.1.3.5: the context under this 5G-GUTI is lost, or the UE has lost its keys.
         // An Identity Request would not help UEs that cipher their response under the keys that are
         // lost here.
-        return reject(turn, request.kind.counted(), GmmCause::UeIdentityCannotBeDerivedByTheNetwork);
+        return reject(ctx, request.kind.counted(), GmmCause::UeIdentityCannotBeDerivedByTheNetwork);
     }
     // A security context cannot be set up without UE security capability (8.2.6.7).
     let Some(capability) = request.capability else {
-        return reject(turn, request.kind.counted(), GmmCause::InvalidMandatoryInformation);
+        return reject(ctx, request.kind.counted(), GmmCause::InvalidMandatoryInformation);
     };
     let identity = match &request.identity {
         RequestIdentity::Suci(octets) => Some(SubscriberIdentity::Suci(octets.clone())),
         RequestIdentity::Guti | RequestIdentity::MappedGuti | RequestIdentity::Other => None,
     };
-    let progress = SecuritySetup::start(turn, identity, request.ngksi, capability);
-    carry_on(turn, request, started, progress)
+    let progress = SecuritySetup::start(ctx, identity, request.ngksi, capability);
+    carry_on(ctx, request, started, progress)
 }
 
 /// Runs a step of the security sub-procedure.
 pub fn secure(
-    turn: &mut StepContext<'_, '_>,
+    ctx: &mut StepContext<'_, '_>,
     registering: Registering,
     step: impl FnOnce(SecuritySetup, &mut StepContext<'_, '_>) -> Progress,
 ) -> Next {
     let Registering { request, started, stage } = registering;
     match stage {
         Stage::Securing(securing) => {
-            let progress = step(securing, turn);
-            carry_on(turn, request, started, progress)
+            let progress = step(securing, ctx);
+            carry_on(ctx, request, started, progress)
         }
         accepted @ Stage::Accepted { .. } => {
-            turn.on_unexpected_message();
+            ctx.on_unexpected_message();
             Some(Registering { request, started, stage: accepted })
         }
     }
 }
 
-fn carry_on(turn: &mut StepContext<'_, '_>, request: Request, started: Instant, progress: Progress) -> Next {
+fn carry_on(ctx: &mut StepContext<'_, '_>, request: Request, started: Instant, progress: Progress) -> Next {
     match progress {
         Progress::Waiting(securing) => Some(Registering { request, started, stage: Stage::Securing(securing) }),
         Progress::Secured(container) => {
             // The complete request is repeated under the new keys and replaces the first one (TS
             // 24.501 4.4.6).
             let request = container.and_then(|octets| nr::read_container(&octets)).unwrap_or(request);
-            accept(turn, request, started)
+            accept(ctx, request, started)
         }
-        Progress::Rejected(cause) => reject(turn, request.kind.counted(), cause),
+        Progress::Rejected(cause) => reject(ctx, request.kind.counted(), cause),
         Progress::Refused => {
-            turn.note(Note::NotAuthenticated(request.kind.counted()));
-            turn.release(Cause::nas(CauseNas::authentication_failure));
+            ctx.note(Note::NotAuthenticated(request.kind.counted()));
+            ctx.release(Cause::nas(CauseNas::authentication_failure));
             None
         }
         Progress::Abandoned => {
-            turn.note(Note::Failed(request.kind.counted(), 0));
-            turn.release(Cause::nas(CauseNas::unspecified));
+            ctx.note(Note::Failed(request.kind.counted(), 0));
+            ctx.release(Cause::nas(CauseNas::unspecified));
             None
         }
     }
@@ -119,70 +119,70 @@ fn slices(
     (allowed, rejected)
 }
 
-fn accept(turn: &mut StepContext<'_, '_>, request: Request, started: Instant) -> Next {
-    let subscription = turn.ue.subscription.clone().unwrap_or_default();
-    let (mut allowed, rejected) = slices(turn.env.config, &subscription, &request.requested);
-    if request.kind != RequestKind::Initial && request.requested.is_empty() && !turn.ue.allowed.is_empty() {
+fn accept(ctx: &mut StepContext<'_, '_>, request: Request, started: Instant) -> Next {
+    let subscription = ctx.ue.subscription.clone().unwrap_or_default();
+    let (mut allowed, rejected) = slices(ctx.env.config, &subscription, &request.requested);
+    if request.kind != RequestKind::Initial && request.requested.is_empty() && !ctx.ue.allowed.is_empty() {
         // An update without requested NSSAI leaves the allowed NSSAI unchanged (5.5.1.3.4).
-        allowed = turn.ue.allowed.to_vec();
+        allowed = ctx.ue.allowed.to_vec();
     }
     let Some(home) = allowed.first().copied() else {
-        return reject_slices(turn, request.kind.counted(), &rejected);
+        return reject_slices(ctx, request.kind.counted(), &rejected);
     };
-    turn.ue.allowed = allowed.into();
-    if let Some(security) = &mut turn.ue.security {
-        security.derives_keys = turn.env.config.profile(home) == SliceProfile::Iot;
+    ctx.ue.allowed = allowed.into();
+    if let Some(security) = &mut ctx.ue.security {
+        security.derives_keys = ctx.env.config.profile(home) == SliceProfile::Iot;
     }
     if let Some(status) = request.session_status {
-        user_plane::drop_unknown(turn, status);
+        user_plane::drop_unknown(ctx, status);
     }
     if request.kind == RequestKind::Initial {
         // 5.5.1.2.4: an initial registration releases all sessions.
-        user_plane::step_all(turn, || Input::ReleaseLocally);
+        user_plane::step_all(ctx, || Input::ReleaseLocally);
     }
     // The UE moves to a bucket of its home slice once that is known (DESIGN decision 7). The NG
     // connection keeps its AMF-UE-NGAP-ID.
-    if let Some(ltmsi) = turn.env.ids.rekey(turn.ue.ltmsi, home) {
-        turn.ue.ltmsi = ltmsi;
+    if let Some(ltmsi) = ctx.env.ids.rekey(ctx.ue.ltmsi, home) {
+        ctx.ue.ltmsi = ltmsi;
     }
-    let Some(tmsi) = turn.env.ids.tmsi(turn.ue.ltmsi) else {
-        return reject(turn, request.kind.counted(), GmmCause::Congestion);
+    let Some(tmsi) = ctx.env.ids.tmsi(ctx.ue.ltmsi) else {
+        return reject(ctx, request.kind.counted(), GmmCause::Congestion);
     };
     // After an uncompleted exchange the UE may have either 5G-TMSI: the previous one stays valid.
-    let superseded = match turn.ue.identity.old_tmsi {
-        Some(_) => turn.ue.identity.tmsi,
+    let superseded = match ctx.ue.identity.old_tmsi {
+        Some(_) => ctx.ue.identity.tmsi,
         None => {
-            turn.ue.identity.old_tmsi = turn.ue.identity.tmsi;
+            ctx.ue.identity.old_tmsi = ctx.ue.identity.tmsi;
             None
         }
     };
-    turn.ue.identity.tmsi = Some(tmsi);
-    turn.effect(Effect::BindTmsi(tmsi));
+    ctx.ue.identity.tmsi = Some(tmsi);
+    ctx.effect(Effect::BindTmsi(tmsi));
     if let Some(superseded) = superseded {
-        turn.effect(Effect::FreeTmsi(superseded));
+        ctx.effect(Effect::FreeTmsi(superseded));
     }
-    turn.ue.registration = Registration::Registered;
-    turn.ue.reachability.expires = None;
-    context_setup::begin(turn);
-    turn.ue.reachability.area = area(turn);
+    ctx.ue.registration = Registration::Registered;
+    ctx.ue.reachability.expires = None;
+    context_setup::begin(ctx);
+    ctx.ue.reachability.area = area(ctx);
     // Sessions for which an idle UE was paged are activated with those that it requests (TS 23.502
     // 4.2.2.2.2 step 17).
-    let wanted = request.uplink_data | std::mem::take(&mut turn.ue.pending.sessions);
-    let sessions = user_plane::activate(turn, |psi| wanted >> psi & 1 == 1);
+    let wanted = request.uplink_data | std::mem::take(&mut ctx.ue.pending.sessions);
+    let sessions = user_plane::activate(ctx, |psi| wanted >> psi & 1 == 1);
     // Separate SMFs have not responded yet; their N2 content follows.
-    let activated = smf_requests::activate(turn, wanted);
+    let activated = smf_requests::activate(ctx, wanted);
     let back = sessions.iter().fold(activated, |bits, s| bits | 1 << s.psi);
-    let nas = nr::accept(turn, &request, &rejected, back);
-    context_setup::set_up(turn, nas, sessions);
-    let retry = Retry::start(turn.now(), turn.env.config.timers.t3550);
+    let nas = nr::accept(ctx, &request, &rejected, back);
+    context_setup::set_up(ctx, nas, sessions);
+    let retry = Retry::start(ctx.now(), ctx.env.config.timers.t3550);
     Some(Registering { request, started, stage: Stage::Accepted { retry, back } })
 }
 
 /// Returns the registration area: all tracking areas of the network in the UE's PLMN, the UE's own
 /// first.
-fn area(turn: &StepContext<'_, '_>) -> SmallVec<[Tai; 4]> {
-    let config = turn.env.config;
-    let here = turn.ue.connection.map(|c| c.tai);
+fn area(ctx: &StepContext<'_, '_>) -> SmallVec<[Tai; 4]> {
+    let config = ctx.env.config;
+    let here = ctx.ue.connection.map(|c| c.tai);
     let plmn = here.map_or(config.plmns[0], |tai| tai.plmn);
     let all = config.tacs.iter().map(|tac| Tai { plmn, tac: *tac });
     let others = all.filter(|tai| Some(*tai) != here);
@@ -191,62 +191,62 @@ fn area(turn: &StepContext<'_, '_>) -> SmallVec<[Tai; 4]> {
 
 /// Releases the connection after an update without a follow-on request (5.5.1.3.4, TS 23.502
 /// 4.2.2.2.2).
-fn release_if_done(turn: &mut StepContext<'_, '_>, request: &Request) {
+fn release_if_done(ctx: &mut StepContext<'_, '_>, request: &Request) {
     let update = matches!(request.kind, RequestKind::Mobility | RequestKind::Periodic);
-    let idle = turn.ue.sessions.iter().all(|s| s.ran == RanState::Idle) && turn.ue.pending == PendingWork::default();
+    let idle = ctx.ue.sessions.iter().all(|s| s.ran == RanState::Idle) && ctx.ue.pending == PendingWork::default();
     let idle =
-        idle && turn.ue.remote_sessions.sessions.iter().all(|s| !s.up) && turn.ue.remote_sessions.deferred.is_empty();
+        idle && ctx.ue.remote_sessions.sessions.iter().all(|s| !s.up) && ctx.ue.remote_sessions.deferred.is_empty();
     if update && !request.follow_on && idle {
-        turn.release(Cause::nas(CauseNas::normal_release));
+        ctx.release(Cause::nas(CauseNas::normal_release));
     }
 }
 
 /// Handles REGISTRATION COMPLETE.
-pub fn complete(turn: &mut StepContext<'_, '_>, registering: Registering) -> Next {
+pub fn complete(ctx: &mut StepContext<'_, '_>, registering: Registering) -> Next {
     match registering.stage {
         Stage::Accepted { .. } => {
-            turn.note(Note::Succeeded(registering.request.kind.counted(), registering.started));
-            confirm_guti(turn);
-            release_if_done(turn, &registering.request);
+            ctx.note(Note::Succeeded(registering.request.kind.counted(), registering.started));
+            confirm_guti(ctx);
+            release_if_done(ctx, &registering.request);
             None
         }
         Stage::Securing(_) => {
-            turn.send_status_98();
+            ctx.send_status_98();
             Some(registering)
         }
     }
 }
 
 /// Confirms the new 5G-GUTI: releases the old one and supersedes another context of the subscriber.
-fn confirm_guti(turn: &mut StepContext<'_, '_>) {
-    if let Some(old) = turn.ue.identity.old_tmsi.take() {
-        turn.effect(Effect::FreeTmsi(old));
+fn confirm_guti(ctx: &mut StepContext<'_, '_>) {
+    if let Some(old) = ctx.ue.identity.old_tmsi.take() {
+        ctx.effect(Effect::FreeTmsi(old));
     }
-    if let Some(supi) = turn.ue.identity.supi {
-        turn.effect(Effect::BindSupi(supi));
+    if let Some(supi) = ctx.ue.identity.supi {
+        ctx.effect(Effect::BindSupi(supi));
     }
 }
 
 /// Handles the expiry of the deadline.
-pub fn on_deadline(turn: &mut StepContext<'_, '_>, mut registering: Registering) -> Next {
-    let timers = turn.env.config.timers;
+pub fn on_deadline(ctx: &mut StepContext<'_, '_>, mut registering: Registering) -> Next {
+    let timers = ctx.env.config.timers;
     match &mut registering.stage {
-        Stage::Securing(_) => secure(turn, registering, |s, turn| s.on_deadline(turn)),
-        Stage::Accepted { retry, .. } if retry.deadline > turn.now() => Some(registering),
-        Stage::Accepted { retry, back } => match retry.next(turn.now(), timers.t3550, timers.retransmissions) {
+        Stage::Securing(_) => secure(ctx, registering, |s, ctx| s.on_deadline(ctx)),
+        Stage::Accepted { retry, .. } if retry.deadline > ctx.now() => Some(registering),
+        Stage::Accepted { retry, back } => match retry.next(ctx.now(), timers.t3550, timers.retransmissions) {
             Some(again) => {
                 *retry = again;
-                let subscription = turn.ue.subscription.clone().unwrap_or_default();
-                let (_, rejected) = slices(turn.env.config, &subscription, &registering.request.requested);
-                if let Some(nas) = nr::accept(turn, &registering.request, &rejected, *back) {
-                    turn.send_encoded_nas(nas);
+                let subscription = ctx.ue.subscription.clone().unwrap_or_default();
+                let (_, rejected) = slices(ctx.env.config, &subscription, &registering.request.requested);
+                if let Some(nas) = nr::accept(ctx, &registering.request, &rejected, *back) {
+                    ctx.send_encoded_nas(nas);
                 }
                 Some(registering)
             }
             None => {
                 // 5.5.1.2.8 c: the UE counts as registered, and both 5G-GUTIs stay valid.
-                turn.note(Note::Failed(registering.request.kind.counted(), 0));
-                end_without_complete(turn, &registering);
+                ctx.note(Note::Failed(registering.request.kind.counted(), 0));
+                end_without_complete(ctx, &registering);
                 None
             }
         },
@@ -254,10 +254,10 @@ pub fn on_deadline(turn: &mut StepContext<'_, '_>, mut registering: Registering)
 }
 
 /// Handles the loss of the NG connection (5.5.1.2.8 b): an accepted registration stays accepted.
-pub fn on_connection_lost(turn: &mut StepContext<'_, '_>, registering: &Registering) -> Next {
-    turn.note(Note::Failed(registering.request.kind.counted(), 0));
+pub fn on_connection_lost(ctx: &mut StepContext<'_, '_>, registering: &Registering) -> Next {
+    ctx.note(Note::Failed(registering.request.kind.counted(), 0));
     if matches!(registering.stage, Stage::Accepted { .. }) {
-        end_without_complete(turn, registering);
+        end_without_complete(ctx, registering);
     }
     None
 }
@@ -265,53 +265,53 @@ pub fn on_connection_lost(turn: &mut StepContext<'_, '_>, registering: &Register
 /// Ends an accepted registration without REGISTRATION COMPLETE. The UE may have the accept, so that
 /// the context becomes the subscriber's. This does not apply if the UE has since completed another
 /// registration on another connection (5.5.1.2.8 d: the earlier one is then aborted).
-fn end_without_complete(turn: &mut StepContext<'_, '_>, registering: &Registering) {
-    if let Some(supi) = turn.ue.identity.supi {
-        turn.effect(Effect::BindSupiSince(supi, registering.started));
+fn end_without_complete(ctx: &mut StepContext<'_, '_>, registering: &Registering) {
+    if let Some(supi) = ctx.ue.identity.supi {
+        ctx.effect(Effect::BindSupiSince(supi, registering.started));
     }
 }
 
 /// Rejects the registration with a cause and releases the connection.
-pub fn reject(turn: &mut StepContext<'_, '_>, counted: Kind, cause: GmmCause) -> Next {
-    nr::send_reject(turn, cause, &[]);
-    turn.note(Note::Failed(counted, cause.as_u8()));
-    turn.release(Cause::nas(CauseNas::normal_release));
-    drop_unregistered_keys(turn);
+pub fn reject(ctx: &mut StepContext<'_, '_>, counted: Kind, cause: GmmCause) -> Next {
+    nr::send_reject(ctx, cause, &[]);
+    ctx.note(Note::Failed(counted, cause.as_u8()));
+    ctx.release(Cause::nas(CauseNas::normal_release));
+    drop_unregistered_keys(ctx);
     None
 }
 
 /// Rejects a request without processing it, because of overload (5.5.1.2.5, 5.5.1.3.5: #22).
-pub fn reject_overloaded(turn: &mut StepContext<'_, '_>) {
-    turn.note(Note::Started(Kind::Registration));
-    reject(turn, Kind::Registration, GmmCause::Congestion);
+pub fn reject_overloaded(ctx: &mut StepContext<'_, '_>) {
+    ctx.note(Note::Started(Kind::Registration));
+    reject(ctx, Kind::Registration, GmmCause::Congestion);
 }
 
 /// Ends the registration of an unauthenticated UE (5.5.1.2.5: #22) and its connection. The RAN is
 /// commanded to release it, and its response is not awaited.
-pub fn evict(turn: &mut StepContext<'_, '_>, registering: Option<&Registering>) {
+pub fn evict(ctx: &mut StepContext<'_, '_>, registering: Option<&Registering>) {
     if let Some(registering) = registering {
-        nr::send_reject(turn, GmmCause::Congestion, &[]);
-        turn.note(Note::Failed(registering.request.kind.counted(), GmmCause::Congestion.as_u8()));
+        nr::send_reject(ctx, GmmCause::Congestion, &[]);
+        ctx.note(Note::Failed(registering.request.kind.counted(), GmmCause::Congestion.as_u8()));
     }
-    if !turn.is_being_released() {
-        turn.send(|c| n2::context_release_command(c, Cause::nas(CauseNas::normal_release)));
+    if !ctx.is_being_released() {
+        ctx.send(|c| n2::context_release_command(c, Cause::nas(CauseNas::normal_release)));
     }
-    turn.ue.connection = None;
-    drop_unregistered_keys(turn);
+    ctx.ue.connection = None;
+    drop_unregistered_keys(ctx);
 }
 
-fn reject_slices(turn: &mut StepContext<'_, '_>, counted: Kind, rejected: &[Snssai]) -> Next {
-    nr::send_reject(turn, GmmCause::NoNetworkSlicesAvailable, rejected);
-    turn.note(Note::Failed(counted, GmmCause::NoNetworkSlicesAvailable.as_u8()));
-    turn.release(Cause::nas(CauseNas::normal_release));
-    drop_unregistered_keys(turn);
+fn reject_slices(ctx: &mut StepContext<'_, '_>, counted: Kind, rejected: &[Snssai]) -> Next {
+    nr::send_reject(ctx, GmmCause::NoNetworkSlicesAvailable, rejected);
+    ctx.note(Note::Failed(counted, GmmCause::NoNetworkSlicesAvailable.as_u8()));
+    ctx.release(Cause::nas(CauseNas::normal_release));
+    drop_unregistered_keys(ctx);
     None
 }
 
 /// Deletes the keys of a UE that was rejected and has never been registered.
-fn drop_unregistered_keys(turn: &mut StepContext<'_, '_>) {
-    if turn.ue.registration == Registration::Deregistered && turn.ue.identity.tmsi.is_none() {
-        turn.ue.security = None;
+fn drop_unregistered_keys(ctx: &mut StepContext<'_, '_>) {
+    if ctx.ue.registration == Registration::Deregistered && ctx.ue.identity.tmsi.is_none() {
+        ctx.ue.security = None;
     }
 }
 

@@ -90,8 +90,8 @@ fn tai_list(area: &[Tai]) -> Option<NasFGsTrackingAreaIdentityList> {
 
 /// Encodes REGISTRATION ACCEPT (8.2.7) of the context, protected. `back` has the sessions whose
 /// user plane is activated, one bit each.
-pub fn accept(turn: &mut StepContext<'_, '_>, request: &Request, rejected: &[Snssai], back: u16) -> Option<Vec<u8>> {
-    let config = turn.env.config;
+pub fn accept(ctx: &mut StepContext<'_, '_>, request: &Request, rejected: &[Snssai], back: u16) -> Option<Vec<u8>> {
+    let config = ctx.env.config;
     let t3512 = config.timers.t3512.as_secs();
     let t3512 = if t3512 == 0 { Ok(NasT3512Value::deactivated()) } else { NasT3512Value::from_seconds(t3512) };
     let mut message =
@@ -99,13 +99,13 @@ pub fn accept(turn: &mut StepContext<'_, '_>, request: &Request, rejected: &[Sns
             // No IMS voice and no emergency services: sent explicitly, so that a phone does not
             // search for them.
             .with_fgs_network_feature_support(NasFGsNetworkFeatureSupport::new(vec![0, 0]));
-    if let Some(areas) = tai_list(&turn.ue.reachability.area) {
+    if let Some(areas) = tai_list(&ctx.ue.reachability.area) {
         message = message.with_tai_list(areas);
     }
-    if let Some(tmsi) = turn.ue.identity.tmsi {
+    if let Some(tmsi) = ctx.ue.identity.tmsi {
         message = message.with_fg_guti(mobile_identity(UeContext::guti(config, tmsi)));
     }
-    let allowed: Vec<_> = turn.ue.allowed.iter().map(|s| nas_snssai(*s)).collect();
+    let allowed: Vec<_> = ctx.ue.allowed.iter().map(|s| nas_snssai(*s)).collect();
     if let Ok(allowed) = NasNssai::from_snssais(&allowed) {
         message = message.with_allowed_nssai(allowed);
     }
@@ -118,7 +118,7 @@ pub fn accept(turn: &mut StepContext<'_, '_>, request: &Request, rejected: &[Sns
         message = message.with_t3512_value(value);
     }
     if request.session_status.is_some() {
-        message = message.with_pdu_session_status(NasPduSessionStatus::new(bitmap_octets(status(turn.ue))));
+        message = message.with_pdu_session_status(NasPduSessionStatus::new(bitmap_octets(status(ctx.ue))));
     }
     if request.uplink_data != 0 {
         // A bit is set for a session whose user plane was requested and is not activated
@@ -126,7 +126,7 @@ pub fn accept(turn: &mut StepContext<'_, '_>, request: &Request, rejected: &[Sns
         let failed = bitmap_octets(request.uplink_data & !back);
         message = message.with_pdu_session_reactivation_result(NasPduSessionReactivationResult::new(failed));
     }
-    turn.nas(message.into())
+    ctx.nas(message.into())
 }
 
 fn rejected_nssai(rejected: &[Snssai]) -> Option<NasRejectedNssai> {
@@ -139,15 +139,15 @@ fn rejected_nssai(rejected: &[Snssai]) -> Option<NasRejectedNssai> {
 }
 
 /// Sends REGISTRATION REJECT (8.2.9).
-pub fn send_reject(turn: &mut StepContext<'_, '_>, cause: GmmCause, rejected: &[Snssai]) {
+pub fn send_reject(ctx: &mut StepContext<'_, '_>, cause: GmmCause, rejected: &[Snssai]) {
     let mut message = NasRegistrationReject::new(NasFGmmCause::from_cause(cause));
     if cause == GmmCause::Congestion
-        && let Some(timer) = back_off(turn)
+        && let Some(timer) = back_off(ctx)
     {
         message = message.with_t3346_value(timer);
     }
     if let Some(rejected) = rejected_nssai(rejected) {
         message = message.with_rejected_nssai(rejected);
     }
-    turn.send_nas(message.into());
+    ctx.send_nas(message.into());
 }

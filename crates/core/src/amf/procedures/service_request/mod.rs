@@ -15,82 +15,82 @@ use vireo_wire::nas::GmmCause;
 use vireo_wire::ngap::CauseNas;
 
 /// Handles a verified SERVICE REQUEST of a registered UE.
-pub fn begin(turn: &mut StepContext<'_, '_>, request: Request) -> Option<ServiceRequestPending> {
-    turn.note(Note::Started(Kind::ServiceRequest));
-    let started = turn.received_at();
-    turn.ue.reachability.expires = None;
-    context_setup::begin(turn);
+pub fn begin(ctx: &mut StepContext<'_, '_>, request: Request) -> Option<ServiceRequestPending> {
+    ctx.note(Note::Started(Kind::ServiceRequest));
+    let started = ctx.received_at();
+    ctx.ue.reachability.expires = None;
+    context_setup::begin(ctx);
     if let Some(status) = request.session_status {
-        user_plane::drop_unknown(turn, status);
+        user_plane::drop_unknown(ctx, status);
     }
     // Sessions for which the UE was paged are activated with those that it requests (TS 23.502
     // 4.2.3.2 step 4).
-    let wanted = request.uplink_data | std::mem::take(&mut turn.ue.pending.sessions);
-    let sessions = user_plane::activate(turn, |psi| wanted >> psi & 1 == 1);
-    match smf_requests::activate(turn, wanted) {
-        0 => accept(turn, request, sessions),
+    let wanted = request.uplink_data | std::mem::take(&mut ctx.ue.pending.sessions);
+    let sessions = user_plane::activate(ctx, |psi| wanted >> psi & 1 == 1);
+    match smf_requests::activate(ctx, wanted) {
+        0 => accept(ctx, request, sessions),
         waiting => {
-            turn.ue.remote_sessions.pending_accept = Some(PendingServiceAccept { request, waiting, items: Vec::new() })
+            ctx.ue.remote_sessions.pending_accept = Some(PendingServiceAccept { request, waiting, items: Vec::new() })
         }
     }
-    let deadline = turn.now() + turn.env.config.timers.ran_response;
+    let deadline = ctx.now() + ctx.env.config.timers.ran_response;
     Some(ServiceRequestPending { started, deadline })
 }
 
 /// Sends SERVICE ACCEPT to the UE and the sessions to the RAN.
-fn accept(turn: &mut StepContext<'_, '_>, request: Request, sessions: Vec<SessionSetup>) {
+fn accept(ctx: &mut StepContext<'_, '_>, request: Request, sessions: Vec<SessionSetup>) {
     let back: u16 = sessions.iter().fold(0, |bits, s| bits | 1 << s.psi);
-    let nas = nr::accept(turn, request, back);
-    context_setup::set_up(turn, nas, sessions);
+    let nas = nr::accept(ctx, request, back);
+    context_setup::set_up(ctx, nas, sessions);
 }
 
 /// Handles the SMF's response for a session to be activated, with the transfer for the RAN if it is
 /// (TS 23.502 4.2.3.2 step 11). The UE gets its response after the last SMF. Returns true if the
 /// response was awaited.
-pub fn smf_answered(turn: &mut StepContext<'_, '_>, psi: u8, transfer: Option<Vec<u8>>) -> bool {
-    let Some(accepting) = &mut turn.ue.remote_sessions.pending_accept else { return false };
+pub fn smf_answered(ctx: &mut StepContext<'_, '_>, psi: u8, transfer: Option<Vec<u8>>) -> bool {
+    let Some(accepting) = &mut ctx.ue.remote_sessions.pending_accept else { return false };
     if accepting.waiting >> psi & 1 == 0 {
         return false;
     }
     accepting.waiting &= !(1 << psi);
     accepting.items.extend(transfer.map(|transfer| (psi, transfer)));
-    smfs_have_answered(turn);
+    smfs_have_answered(ctx);
     true
 }
 
 /// Sends the service accept that waited for separate SMFs. It is not sent while the UE moves from
 /// one RAN node to another, because the UE does not listen to the old one then.
-pub fn smfs_have_answered(turn: &mut StepContext<'_, '_>) {
-    if turn.ue.is_between_nodes() {
+pub fn smfs_have_answered(ctx: &mut StepContext<'_, '_>) {
+    if ctx.ue.is_between_nodes() {
         return;
     }
     if let Some(PendingServiceAccept { request, items, .. }) =
-        turn.ue.remote_sessions.pending_accept.take_if(|accepting| accepting.waiting == 0)
+        ctx.ue.remote_sessions.pending_accept.take_if(|accepting| accepting.waiting == 0)
     {
         let setup = |(psi, transfer)| {
-            let snssai = turn.ue.remote_sessions.by_psi(psi)?.snssai;
+            let snssai = ctx.ue.remote_sessions.by_psi(psi)?.snssai;
             Some(SessionSetup { psi, snssai, nas: None, transfer })
         };
         let sessions = items.into_iter().filter_map(setup).collect();
-        accept(turn, request, sessions);
+        accept(ctx, request, sessions);
     }
 }
 
 /// Handles the set-up of the UE context in the RAN: the service request succeeds.
-pub fn served(turn: &mut StepContext<'_, '_>, serving: ServiceRequestPending) {
-    turn.note(Note::Succeeded(Kind::ServiceRequest, serving.started));
+pub fn served(ctx: &mut StepContext<'_, '_>, serving: ServiceRequestPending) {
+    ctx.note(Note::Succeeded(Kind::ServiceRequest, serving.started));
 }
 
 /// Handles a failed set-up or the loss of the connection.
-pub fn failed(turn: &mut StepContext<'_, '_>) {
-    turn.ue.remote_sessions.pending_accept = None;
-    turn.note(Note::Failed(Kind::ServiceRequest, 0));
+pub fn failed(ctx: &mut StepContext<'_, '_>) {
+    ctx.ue.remote_sessions.pending_accept = None;
+    ctx.note(Note::Failed(Kind::ServiceRequest, 0));
 }
 
 /// Rejects a service request. The cause determines the reaction of the UE (5.6.1.5).
-pub fn reject(turn: &mut StepContext<'_, '_>, cause: GmmCause) {
-    turn.note(Note::Started(Kind::ServiceRequest));
-    turn.note(Note::Failed(Kind::ServiceRequest, cause.as_u8()));
-    nr::send_reject(turn, cause);
-    turn.release(Cause::nas(CauseNas::normal_release));
+pub fn reject(ctx: &mut StepContext<'_, '_>, cause: GmmCause) {
+    ctx.note(Note::Started(Kind::ServiceRequest));
+    ctx.note(Note::Failed(Kind::ServiceRequest, cause.as_u8()));
+    nr::send_reject(ctx, cause);
+    ctx.release(Cause::nas(CauseNas::normal_release));
 }

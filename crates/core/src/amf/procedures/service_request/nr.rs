@@ -16,10 +16,10 @@ pub fn read(message: &NasServiceRequest) -> Request {
 
 /// Encodes SERVICE ACCEPT (8.2.17), protected. `back` has the sessions whose user plane is
 /// activated, one bit each.
-pub fn accept(turn: &mut StepContext<'_, '_>, request: Request, back: u16) -> Option<Vec<u8>> {
+pub fn accept(ctx: &mut StepContext<'_, '_>, request: Request, back: u16) -> Option<Vec<u8>> {
     let mut message = NasServiceAccept::new();
     if request.session_status.is_some() {
-        message = message.with_pdu_session_status(NasPduSessionStatus::new(bitmap_octets(status(turn.ue))));
+        message = message.with_pdu_session_status(NasPduSessionStatus::new(bitmap_octets(status(ctx.ue))));
     }
     if request.uplink_data != 0 {
         // A bit is set for a session whose user plane was requested and is not activated
@@ -28,16 +28,16 @@ pub fn accept(turn: &mut StepContext<'_, '_>, request: Request, back: u16) -> Op
         message =
             message.with_pdu_session_reactivation_result(NasPduSessionReactivationResult::new(bitmap_octets(failed)));
     }
-    turn.nas(message.into())
+    ctx.nas(message.into())
 }
 
 /// Sends SERVICE REJECT (8.2.18).
-pub fn send_reject(turn: &mut StepContext<'_, '_>, cause: GmmCause) {
+pub fn send_reject(ctx: &mut StepContext<'_, '_>, cause: GmmCause) {
     let mut message = NasServiceReject::new(NasFGmmCause::from_cause(cause));
     if cause == GmmCause::Congestion
-        && let Some(timer) = back_off(turn)
+        && let Some(timer) = back_off(ctx)
     {
         message = message.with_t3346_value(timer);
     }
-    turn.send_nas(message.into());
+    ctx.send_nas(message.into());
 }

@@ -32,35 +32,35 @@ pub struct UlNasTransport<'a> {
 }
 
 /// Handles a 5GSM message of the UE.
-pub fn uplink(turn: &mut StepContext<'_, '_>, transport: UlNasTransport<'_>) {
-    if turn.env.config.smf_is_remote {
-        return uplink_to_smf(turn, transport);
+pub fn uplink(ctx: &mut StepContext<'_, '_>, transport: UlNasTransport<'_>) {
+    if ctx.env.config.smf_is_remote {
+        return uplink_to_smf(ctx, transport);
     }
-    let at = turn.ue.sessions.iter().position(|s| s.psi == transport.psi && s.is_live());
+    let at = ctx.ue.sessions.iter().position(|s| s.psi == transport.psi && s.is_live());
     match (at, transport.initial) {
         (Some(at), true) => {
             // 5.4.5.2.3 a 2: the UE has lost the session with this ID. Release it and create a new
             // one.
-            user_plane::step(turn, at, Input::ReleaseLocally);
-            create(turn, transport);
+            user_plane::step(ctx, at, Input::ReleaseLocally);
+            create(ctx, transport);
         }
-        (None, true) => create(turn, transport),
-        (Some(at), false) => user_plane::step(turn, at, Input::N1(transport.n1)),
+        (None, true) => create(ctx, transport),
+        (Some(at), false) => user_plane::step(ctx, at, Input::N1(transport.n1)),
         // 5.4.5.2.5 a 2: there is no session to route the message to.
-        (None, false) => nr::send_back(turn, transport.psi, transport.n1, GmmCause::PayloadWasNotForwarded),
+        (None, false) => nr::send_back(ctx, transport.psi, transport.n1, GmmCause::PayloadWasNotForwarded),
     }
 }
 
 /// As [`uplink`], for sessions of a separate SMF.
-fn uplink_to_smf(turn: &mut StepContext<'_, '_>, transport: UlNasTransport<'_>) {
+fn uplink_to_smf(ctx: &mut StepContext<'_, '_>, transport: UlNasTransport<'_>) {
     if transport.initial {
-        let forgotten = turn.ue.remote_sessions.sessions.iter().position(|s| s.psi == transport.psi && s.is_live());
+        let forgotten = ctx.ue.remote_sessions.sessions.iter().position(|s| s.psi == transport.psi && s.is_live());
         if let Some(at) = forgotten {
-            smf_requests::end(turn, at);
+            smf_requests::end(ctx, at);
         }
-        create(turn, transport);
-    } else if !smf_requests::update(turn, transport.psi, SmfUpdateRequest::N1(transport.n1.to_vec())) {
-        nr::send_back(turn, transport.psi, transport.n1, GmmCause::PayloadWasNotForwarded);
+        create(ctx, transport);
+    } else if !smf_requests::update(ctx, transport.psi, SmfUpdateRequest::N1(transport.n1.to_vec())) {
+        nr::send_back(ctx, transport.psi, transport.n1, GmmCause::PayloadWasNotForwarded);
     }
 }
 
@@ -86,42 +86,42 @@ fn choose<'s>(
     Ok((slice.snssai, network.ok_or(GmmCause::DnnNotSupportedOrNotSubscribedInTheSlice)?))
 }
 
-fn create(turn: &mut StepContext<'_, '_>, transport: UlNasTransport<'_>) {
-    turn.note(Note::Started(Kind::Session));
-    let refuse = |turn: &mut StepContext<'_, '_>, cause: GmmCause| {
-        turn.note(Note::Failed(Kind::Session, cause.as_u8()));
-        nr::send_back(turn, transport.psi, transport.n1, cause);
+fn create(ctx: &mut StepContext<'_, '_>, transport: UlNasTransport<'_>) {
+    ctx.note(Note::Started(Kind::Session));
+    let refuse = |ctx: &mut StepContext<'_, '_>, cause: GmmCause| {
+        ctx.note(Note::Failed(Kind::Session, cause.as_u8()));
+        nr::send_back(ctx, transport.psi, transport.n1, cause);
     };
-    let (Some(supi), Some(subscription)) = (turn.ue.identity.supi, turn.ue.subscription.take()) else {
-        return refuse(turn, GmmCause::PayloadWasNotForwarded);
+    let (Some(supi), Some(subscription)) = (ctx.ue.identity.supi, ctx.ue.subscription.take()) else {
+        return refuse(ctx, GmmCause::PayloadWasNotForwarded);
     };
-    let chosen = choose(&subscription, &turn.ue.allowed, transport.snssai, transport.dnn.as_ref());
+    let chosen = choose(&subscription, &ctx.ue.allowed, transport.snssai, transport.dnn.as_ref());
     // A UE with a session in an IoT slice has only that session.
-    let is_simple = |slice: Snssai| turn.env.config.profile(slice) == SliceProfile::Iot;
-    let here = turn.ue.sessions.iter().filter(|session| session.is_live()).map(|session| session.terms.snssai);
+    let is_simple = |slice: Snssai| ctx.env.config.profile(slice) == SliceProfile::Iot;
+    let here = ctx.ue.sessions.iter().filter(|session| session.is_live()).map(|session| session.terms.snssai);
     let remote =
-        turn.ue.remote_sessions.sessions.iter().filter(|session| session.is_live()).map(|session| session.snssai);
+        ctx.ue.remote_sessions.sessions.iter().filter(|session| session.is_live()).map(|session| session.snssai);
     let is_second =
         here.chain(remote).any(|other| is_simple(other) || chosen.as_ref().is_ok_and(|new| is_simple(new.0)));
-    let count = turn.ue.sessions.len() + turn.ue.remote_sessions.sessions.len();
+    let count = ctx.ue.sessions.len() + ctx.ue.remote_sessions.sessions.len();
     let limit = is_second || count >= limits::SESSIONS_PER_UE;
     match chosen {
-        Err(cause) => refuse(turn, cause),
-        Ok(_) if limit => refuse(turn, GmmCause::MaximumNumberOfPduSessionsReached),
-        Ok((snssai, network)) if turn.env.config.dnn(&network.dnn, snssai).is_none() => {
-            refuse(turn, GmmCause::DnnNotSupportedOrNotSubscribedInTheSlice);
+        Err(cause) => refuse(ctx, cause),
+        Ok(_) if limit => refuse(ctx, GmmCause::MaximumNumberOfPduSessionsReached),
+        Ok((snssai, network)) if ctx.env.config.dnn(&network.dnn, snssai).is_none() => {
+            refuse(ctx, GmmCause::DnnNotSupportedOrNotSubscribedInTheSlice);
         }
-        Ok((snssai, network)) if turn.env.config.smf_is_remote => {
+        Ok((snssai, network)) if ctx.env.config.smf_is_remote => {
             let dnn = network.dnn.clone();
-            smf_requests::create(turn, supi, (transport.psi, transport.n1), (snssai, dnn));
+            smf_requests::create(ctx, supi, (transport.psi, transport.n1), (snssai, dnn));
         }
         Ok((snssai, network)) => {
             // Unused index, which becomes the session part of the SEID (DESIGN decision 7).
-            let used = |i: u8| turn.ue.sessions.iter().any(|s| s.index == i);
+            let used = |i: u8| ctx.ue.sessions.iter().any(|s| s.index == i);
             let index = (0..=u8::MAX).find(|i| !used(*i)).unwrap_or(u8::MAX);
             let request = Create {
                 supi,
-                ltmsi: turn.ue.ltmsi,
+                ltmsi: ctx.ue.ltmsi,
                 index,
                 psi: transport.psi,
                 n1: transport.n1,
@@ -129,50 +129,50 @@ fn create(turn: &mut StepContext<'_, '_>, transport: UlNasTransport<'_>) {
                 dnn: &network.dnn,
                 subscription: network,
             };
-            let (sm, outputs) = smf::create(&request, turn.env);
-            turn.ue.sessions.extend(sm);
-            user_plane::deliver(turn, transport.psi, index, outputs);
+            let (sm, outputs) = smf::create(&request, ctx.env);
+            ctx.ue.sessions.extend(sm);
+            user_plane::deliver(ctx, transport.psi, index, outputs);
         }
     }
-    turn.ue.subscription = Some(subscription);
+    ctx.ue.subscription = Some(subscription);
 }
 
 /// Handles NGAP transfers of the RAN for sessions.
-pub fn transfers(turn: &mut StepContext<'_, '_>, kind: N2Sm, items: SessionItems) {
+pub fn transfers(ctx: &mut StepContext<'_, '_>, kind: N2Sm, items: SessionItems) {
     for (psi, transfer) in items {
-        if turn.env.config.smf_is_remote {
-            if !smf_requests::update(turn, psi, SmfUpdateRequest::N2(kind, transfer)) {
-                turn.note(Note::fault("session-unknown"));
+        if ctx.env.config.smf_is_remote {
+            if !smf_requests::update(ctx, psi, SmfUpdateRequest::N2(kind, transfer)) {
+                ctx.note(Note::fault("session-unknown"));
             }
             continue;
         }
-        match turn.ue.sessions.iter().position(|s| s.psi == psi && s.is_live()) {
-            Some(at) => user_plane::step(turn, at, Input::N2(kind, &transfer)),
-            None => turn.note(Note::fault("session-unknown")),
+        match ctx.ue.sessions.iter().position(|s| s.psi == psi && s.is_live()) {
+            Some(at) => user_plane::step(ctx, at, Input::N2(kind, &transfer)),
+            None => ctx.note(Note::fault("session-unknown")),
         }
     }
 }
 
 /// Starts the relocation of the UE's sessions to another UPF, requested by the operator. It fails
 /// if the UE is in a procedure or handover; the operator can request it again.
-pub fn relocate(turn: &mut StepContext<'_, '_>, upf: SocketAddr) {
-    let settled = turn.ue.connection.is_none_or(|connection| connection.ran == RanContext::SetUp);
-    let busy = turn.ue.procedure.is_some() || turn.ue.handover.is_some() || !turn.ue.is_registered() || !settled;
-    for at in (0..turn.ue.sessions.len()).rev() {
-        let session = &turn.ue.sessions[at];
+pub fn relocate(ctx: &mut StepContext<'_, '_>, upf: SocketAddr) {
+    let settled = ctx.ue.connection.is_none_or(|connection| connection.ran == RanContext::SetUp);
+    let busy = ctx.ue.procedure.is_some() || ctx.ue.handover.is_some() || !ctx.ue.is_registered() || !settled;
+    for at in (0..ctx.ue.sessions.len()).rev() {
+        let session = &ctx.ue.sessions[at];
         if !session.is_live() || session.pfcp.upf == upf {
             continue;
         }
-        let can = turn.env.config.upfs.iter().any(|to| to.n4 == upf && to.reaches(&session.terms.dnn));
+        let can = ctx.env.config.upfs.iter().any(|to| to.n4 == upf && to.reaches(&session.terms.dnn));
         let (index, old) = (session.index, session.pfcp.cp_seid);
-        turn.note(Note::Started(Kind::Relocation));
+        ctx.note(Note::Started(Kind::Relocation));
         if busy || !can {
-            turn.note(Note::Failed(Kind::Relocation, 0));
+            ctx.note(Note::Failed(Kind::Relocation, 0));
             continue;
         }
-        let fresh = |generation: u32| smf::seid(turn.ue.ltmsi, index, generation);
-        let generation = u32::from_be_bytes(turn.env.random());
+        let fresh = |generation: u32| smf::seid(ctx.ue.ltmsi, index, generation);
+        let generation = u32::from_be_bytes(ctx.env.random());
         let seid = Some(fresh(generation)).filter(|new| *new != old).unwrap_or_else(|| fresh(!generation));
-        user_plane::step(turn, at, Input::Relocate(upf, seid));
+        user_plane::step(ctx, at, Input::Relocate(upf, seid));
     }
 }

@@ -29,12 +29,12 @@ pub fn read(message: &NasUlNasTransport) -> Option<UlNasTransport<'_>> {
 }
 
 /// Returns a 5GSM message that could not be forwarded to the UE, with the cause (5.4.5.3.1 h).
-pub fn send_back(turn: &mut StepContext<'_, '_>, psi: u8, n1: &[u8], cause: GmmCause) {
+pub fn send_back(ctx: &mut StepContext<'_, '_>, psi: u8, n1: &[u8], cause: GmmCause) {
     let message = NasDlNasTransport::new(
         NasPayloadContainerType::from_kind(PayloadContainerKind::N1SmInformation),
         NasPayloadContainer::new(n1.to_vec()),
     )
     .with_pdu_session_id(NasPduSessionIdentity2::from_pdu_session_id(psi))
     .with_fgmm_cause(NasFGmmCause::from_cause(cause));
-    turn.send_nas(message.into());
+    ctx.send_nas(message.into());
 }

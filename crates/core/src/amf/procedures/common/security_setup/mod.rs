@@ -47,37 +47,37 @@ impl SecuritySetup {
     /// Starts the sub-procedure: with a vector request if the UE sent a usable identity, else with
     /// an Identity Request.
     pub fn start(
-        turn: &mut StepContext<'_, '_>,
+        ctx: &mut StepContext<'_, '_>,
         identity: Option<SubscriberIdentity>,
         ue_ngksi: u8,
         capability: UeSecurityCapability,
     ) -> Progress {
         let identified = matches!(identity, Some(SubscriberIdentity::Suci(_)));
         let stage = match identity {
-            Some(identity) => request_vector(turn, identity, None),
-            None => request_identity(turn),
+            Some(identity) => request_vector(ctx, identity, None),
+            None => request_identity(ctx),
         };
         Progress::Waiting(SecuritySetup { ue_ngksi, capability, identified, repeats: 0, stage })
     }
 
     /// Handles IDENTITY RESPONSE.
-    pub fn on_identity(mut self, turn: &mut StepContext<'_, '_>, response: &NasIdentityResponse) -> Progress {
+    pub fn on_identity(mut self, ctx: &mut StepContext<'_, '_>, response: &NasIdentityResponse) -> Progress {
         if !matches!(self.stage, SecurityStage::Identity(_)) {
-            turn.on_unexpected_message();
+            ctx.on_unexpected_message();
             return Progress::Waiting(self);
         }
         if response.mobile_identity.as_suci().is_none() {
-            return unidentified(turn, "identity-not-suci");
+            return unidentified(ctx, "identity-not-suci");
         }
         self.identified = true;
-        self.stage = request_vector(turn, SubscriberIdentity::Suci(response.mobile_identity.value.to_vec()), None);
+        self.stage = request_vector(ctx, SubscriberIdentity::Suci(response.mobile_identity.value.to_vec()), None);
         Progress::Waiting(self)
     }
 
     /// Handles the response of the subscriber service.
     pub fn on_vector(
         mut self,
-        turn: &mut StepContext<'_, '_>,
+        ctx: &mut StepContext<'_, '_>,
         answer: Result<AuthenticationInfo, AuthenticationError>,
     ) -> Progress {
         if !matches!(self.stage, SecurityStage::Vector { .. }) {
@@ -86,31 +86,31 @@ impl SecuritySetup {
         let info = match answer {
             Ok(info) => Box::new(info),
             Err(AuthenticationError::Unavailable) => return Progress::Rejected(GmmCause::Congestion),
-            Err(AuthenticationError::BadAuts) => return refuse(turn),
+            Err(AuthenticationError::BadAuts) => return refuse(ctx),
             Err(AuthenticationError::UnknownSubscriber) => return Progress::Rejected(GmmCause::IllegalUe),
-            Err(AuthenticationError::BadSuci) => return unidentified(turn, "suci-not-deconcealed"),
-            Err(AuthenticationError::UnknownHomeKey) => return unidentified(turn, "suci-key-unknown"),
+            Err(AuthenticationError::BadSuci) => return unidentified(ctx, "suci-not-deconcealed"),
+            Err(AuthenticationError::UnknownHomeKey) => return unidentified(ctx, "suci-key-unknown"),
         };
-        let in_use = turn.ue.security.as_ref().map_or(7, |s| s.ngksi);
+        let in_use = ctx.ue.security.as_ref().map_or(7, |s| s.ngksi);
         let free = |k: &u8| *k != self.ue_ngksi && *k != in_use;
         let ngksi = (0..7).map(|n| (n + self.repeats) % 7).find(free).unwrap_or(0);
-        let retry = Retry::start(turn.now(), turn.env.config.timers.t3560);
-        send_challenge(turn, &info, ngksi);
+        let retry = Retry::start(ctx.now(), ctx.env.config.timers.t3560);
+        send_challenge(ctx, &info, ngksi);
         self.stage = SecurityStage::Challenge { info, ngksi, retry };
         Progress::Waiting(self)
     }
 
     /// Handles AUTHENTICATION RESPONSE.
-    pub fn on_response(mut self, turn: &mut StepContext<'_, '_>, response: &NasAuthenticationResponse) -> Progress {
+    pub fn on_response(mut self, ctx: &mut StepContext<'_, '_>, response: &NasAuthenticationResponse) -> Progress {
         let SecurityStage::Challenge { info, ngksi, .. } = &self.stage else {
-            turn.on_unexpected_message();
+            ctx.on_unexpected_message();
             return Progress::Waiting(self);
         };
         let res = response.authentication_response_parameter.as_ref().and_then(|p| p.res_star());
         if !res.is_some_and(|res| constant_time_eq(res, &info.xres_star)) {
             // TS 24.501 5.4.1.3.5: the 5G-GUTI may belong to another UE, so request the identity
             // first.
-            return if self.identified { refuse(turn) } else { self.identify(turn) };
+            return if self.identified { refuse(ctx) } else { self.identify(ctx) };
         }
         let supi = format!("imsi-{}", info.supi.reveal());
         let kamf = vireo_wire::security::nas_5gs::Supi::parse(&supi)
@@ -119,7 +119,7 @@ impl SecuritySetup {
         let Some(kamf) = kamf else {
             return Progress::Rejected(GmmCause::ProtocolErrorUnspecified);
         };
-        let security = &turn.env.config.security;
+        let security = &ctx.env.config.security;
         // The preference list never has NIA0: it is refused outside an emergency (TS 33.501 5.5.2).
         let nia = select_integrity_algo_with_preference(self.capability.ia(), &security.integrity);
         let nea = select_ciphering_algo_with_preference(self.capability.ea(), &security.ciphering);
@@ -127,18 +127,18 @@ impl SecuritySetup {
             return Progress::Rejected(GmmCause::UeSecurityCapabilitiesMismatch);
         };
         let mut pending = Box::new(NasSecurity::fresh(*ngksi, *kamf.as_octets(), nia, nea));
-        turn.ue.identity.supi = Some(info.supi);
-        turn.ue.subscription = Some(Arc::new(info.subscription.clone()));
-        send_security_mode(turn, &mut pending, self.capability);
-        let retry = Retry::start(turn.now(), turn.env.config.timers.t3560);
+        ctx.ue.identity.supi = Some(info.supi);
+        ctx.ue.subscription = Some(Arc::new(info.subscription.clone()));
+        send_security_mode(ctx, &mut pending, self.capability);
+        let retry = Retry::start(ctx.now(), ctx.env.config.timers.t3560);
         self.stage = SecurityStage::SecurityMode { pending, retry };
         Progress::Waiting(self)
     }
 
     /// Handles AUTHENTICATION FAILURE (TS 24.501 5.4.1.3.7).
-    pub fn on_failure(mut self, turn: &mut StepContext<'_, '_>, failure: &NasAuthenticationFailure) -> Progress {
+    pub fn on_failure(mut self, ctx: &mut StepContext<'_, '_>, failure: &NasAuthenticationFailure) -> Progress {
         let SecurityStage::Challenge { info, .. } = &self.stage else {
-            turn.on_unexpected_message();
+            ctx.on_unexpected_message();
             return Progress::Waiting(self);
         };
         let supi = info.supi;
@@ -147,41 +147,41 @@ impl SecuritySetup {
             Some(GmmCause::SynchFailure) if again => {
                 let auts = failure.authentication_failure_parameter.as_ref();
                 let auts = auts.and_then(|p| <[u8; 14]>::try_from(&p.value[..]).ok());
-                let Some(auts) = auts else { return refuse(turn) };
+                let Some(auts) = auts else { return refuse(ctx) };
                 let resync = Resync { rand: info.rand, auts };
                 self.repeats += 1;
-                self.stage = request_vector(turn, SubscriberIdentity::Supi(supi), Some(resync));
+                self.stage = request_vector(ctx, SubscriberIdentity::Supi(supi), Some(resync));
                 Progress::Waiting(self)
             }
             Some(GmmCause::NgKsiAlreadyInUse) if again => {
                 self.repeats += 1;
-                self.stage = request_vector(turn, SubscriberIdentity::Supi(supi), None);
+                self.stage = request_vector(ctx, SubscriberIdentity::Supi(supi), None);
                 Progress::Waiting(self)
             }
             // MAC failure, or a USIM that refuses the vector as not for 5G: request the identity of
             // a UE that was named by its 5G-GUTI.
             Some(GmmCause::MacFailure | GmmCause::NonFiveGAuthenticationUnacceptable) if !self.identified => {
-                self.identify(turn)
+                self.identify(ctx)
             }
-            _ => refuse(turn),
+            _ => refuse(ctx),
         }
     }
 
     /// Handles SECURITY MODE COMPLETE, which was verified under the pending context.
     pub fn on_security_mode_complete(
         self,
-        turn: &mut StepContext<'_, '_>,
+        ctx: &mut StepContext<'_, '_>,
         complete: &NasSecurityModeComplete,
     ) -> Progress {
         let SecurityStage::SecurityMode { pending, .. } = self.stage else {
-            turn.send_status_98();
+            ctx.send_status_98();
             return Progress::Waiting(self);
         };
-        turn.ue.security = Some(*pending);
-        turn.secure_exchange();
-        turn.ue.security_capability = self.capability;
+        ctx.ue.security = Some(*pending);
+        ctx.secure_exchange();
+        ctx.ue.security_capability = self.capability;
         if let Some(pei) = complete.imeisv.as_ref().and_then(|i| i.as_imeisv()) {
-            turn.ue.identity.pei = pei.to_string().parse().ok().map(vireo_types::Pei);
+            ctx.ue.identity.pei = pei.to_string().parse().ok().map(vireo_types::Pei);
         }
         Progress::Secured(complete.nas_message_container.as_ref().map(|c| c.value.to_vec()))
     }
@@ -196,8 +196,8 @@ impl SecuritySetup {
     }
 
     /// Handles the expiry of the deadline.
-    pub fn on_deadline(mut self, turn: &mut StepContext<'_, '_>) -> Progress {
-        let (now, timers) = (turn.now(), turn.env.config.timers);
+    pub fn on_deadline(mut self, ctx: &mut StepContext<'_, '_>) -> Progress {
+        let (now, timers) = (ctx.now(), ctx.env.config.timers);
         if self.deadline() > now {
             return Progress::Waiting(self);
         }
@@ -213,47 +213,47 @@ impl SecuritySetup {
         }
         match &mut self.stage {
             SecurityStage::Vector { .. } => {}
-            SecurityStage::Identity(_) => send_identity_request(turn),
-            SecurityStage::Challenge { info, ngksi, .. } => send_challenge(turn, info, *ngksi),
-            SecurityStage::SecurityMode { pending, .. } => send_security_mode(turn, pending, capability),
+            SecurityStage::Identity(_) => send_identity_request(ctx),
+            SecurityStage::Challenge { info, ngksi, .. } => send_challenge(ctx, info, *ngksi),
+            SecurityStage::SecurityMode { pending, .. } => send_security_mode(ctx, pending, capability),
         }
         Progress::Waiting(self)
     }
 
-    fn identify(mut self, turn: &mut StepContext<'_, '_>) -> Progress {
-        self.stage = request_identity(turn);
+    fn identify(mut self, ctx: &mut StepContext<'_, '_>) -> Progress {
+        self.stage = request_identity(ctx);
         Progress::Waiting(self)
     }
 }
 
-fn request_identity(turn: &mut StepContext<'_, '_>) -> SecurityStage {
-    send_identity_request(turn);
-    SecurityStage::Identity(Retry::start(turn.now(), turn.env.config.timers.t3570))
+fn request_identity(ctx: &mut StepContext<'_, '_>) -> SecurityStage {
+    send_identity_request(ctx);
+    SecurityStage::Identity(Retry::start(ctx.now(), ctx.env.config.timers.t3570))
 }
 
-fn send_identity_request(turn: &mut StepContext<'_, '_>) {
+fn send_identity_request(ctx: &mut StepContext<'_, '_>) {
     // SUCI is type 1 (TS 24.501 table 9.11.3.3.1).
-    turn.send_early(NasIdentityRequest::new(NasFGsIdentityType::new(1)).into());
+    ctx.send_early(NasIdentityRequest::new(NasFGsIdentityType::new(1)).into());
 }
 
 fn request_vector(
-    turn: &mut StepContext<'_, '_>,
+    ctx: &mut StepContext<'_, '_>,
     identity: SubscriberIdentity,
     resync: Option<Resync>,
 ) -> SecurityStage {
-    let serving_network = turn.ue.connection.map_or(turn.env.config.plmns[0], |c| c.tai.plmn);
-    turn.effect(Effect::Authenticate(AuthenticationRequest { identity, serving_network, resync }));
-    SecurityStage::Vector { deadline: turn.now() + VECTOR_LIMIT }
+    let serving_network = ctx.ue.connection.map_or(ctx.env.config.plmns[0], |c| c.tai.plmn);
+    ctx.effect(Effect::Authenticate(AuthenticationRequest { identity, serving_network, resync }));
+    SecurityStage::Vector { deadline: ctx.now() + VECTOR_LIMIT }
 }
 
-fn send_challenge(turn: &mut StepContext<'_, '_>, info: &AuthenticationInfo, ngksi: u8) {
+fn send_challenge(ctx: &mut StepContext<'_, '_>, info: &AuthenticationInfo, ngksi: u8) {
     let request = NasAuthenticationRequest::new(NasKeySetIdentifier::new(ngksi), NasAbba::new(ABBA.to_vec()))
         .with_authentication_parameter_rand(NasAuthenticationParameterRand::from_rand(info.rand))
         .with_authentication_parameter_autn(NasAuthenticationParameterAutn::from_autn(info.autn));
-    turn.send_early(request.into());
+    ctx.send_early(request.into());
 }
 
-fn send_security_mode(turn: &mut StepContext<'_, '_>, pending: &mut NasSecurity, capability: UeSecurityCapability) {
+fn send_security_mode(ctx: &mut StepContext<'_, '_>, pending: &mut NasSecurity, capability: UeSecurityCapability) {
     let algorithms = NasSecurityAlgorithms::new(pending.ciphering << 4 | pending.integrity);
     let command = NasSecurityModeCommand::new(
         algorithms,
@@ -264,18 +264,18 @@ fn send_security_mode(turn: &mut StepContext<'_, '_>, pending: &mut NasSecurity,
     // The UE repeats its complete initial message under the new keys, which reveals alterations in
     // transit (TS 33.501 6.4.6). Requesting this always costs a few octets and avoids a condition.
     .with_additional_5g_security_information(NasAdditional5gSecurityInformation::from_flags(true, false));
-    turn.send_new_context(pending, command.into());
+    ctx.send_new_context(pending, command.into());
 }
 
 /// Rejects a UE whose identity the network cannot determine, with #9. This deviates from TS 24.501
 /// 5.5.1.2.5: #3 would lock every SIM until it is switched off, because an operator has
 /// misconfigured a home network key.
-fn unidentified(turn: &mut StepContext<'_, '_>, fault: &'static str) -> Progress {
-    turn.note(Note::fault(fault));
+fn unidentified(ctx: &mut StepContext<'_, '_>, fault: &'static str) -> Progress {
+    ctx.note(Note::fault(fault));
     Progress::Rejected(GmmCause::UeIdentityCannotBeDerivedByTheNetwork)
 }
 
-fn refuse(turn: &mut StepContext<'_, '_>) -> Progress {
-    turn.send_early(NasAuthenticationReject::new().into());
+fn refuse(ctx: &mut StepContext<'_, '_>) -> Progress {
+    ctx.send_early(NasAuthenticationReject::new().into());
     Progress::Refused
 }
