@@ -422,6 +422,7 @@ impl ControllerClient {
     }
 
     /// Replaces the addresses of controllers, for tests of a member without one.
+    #[cfg(any(test, feature = "testing"))]
     pub fn set_address(&mut self, address: SocketAddr) {
         self.addresses = vec![address];
     }

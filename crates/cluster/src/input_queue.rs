@@ -4,7 +4,9 @@ use crate::input::Input;
 use crate::progress::ProgressCounter;
 use crossbeam_channel::{Receiver, SendError, SendTimeoutError, Sender, TrySendError, bounded};
 use std::time::Duration;
-use vireo_store::region::{Bell, Region, RegionConfig};
+use vireo_store::region::Bell;
+#[cfg(any(test, feature = "testing"))]
+use vireo_store::region::{Region, RegionConfig};
 
 /// Sender of the host's input queue. Clones send to the same queue.
 #[derive(Clone, Debug)]
@@ -32,7 +34,7 @@ impl HostReceiver {
     }
 }
 
-#[allow(clippy::result_large_err, reason = "a refused input returns to its sender, and none is allocated")]
+#[cfg(any(test, feature = "testing"))]
 impl HostSender {
     /// Creates a sender without a host, and the receiver of its inputs, for tests of senders.
     ///
@@ -45,7 +47,10 @@ impl HostSender {
         let (input_sender, inputs) = HostSender::new(16, region.ring(0).expect("the only ring").bell());
         (input_sender, inputs.queue)
     }
+}
 
+#[allow(clippy::result_large_err, reason = "a refused input returns to its sender, and none is allocated")]
+impl HostSender {
     /// Creates a queue with this capacity, and its receiving end.
     pub fn new(capacity: usize, bell: Bell) -> (Self, HostReceiver) {
         let (queue, waiting) = bounded(capacity);
