@@ -12,5 +12,7 @@ mod store;
 mod udm;
 
 pub use record::{Key, KeyError, Subscriber, lab_subscription};
-pub use store::{Changes, Filter, KEY_VARIABLE, NEXT_KEY_VARIABLE, OnExisting, Page, Store, StoreError, key_source};
+pub use store::{
+    Changes, Filter, KEY_VARIABLE, NEXT_KEY_VARIABLE, OnExisting, Page, RecordFault, Store, StoreError, key_source,
+};
 pub use udm::{Answer, HomeNetworkKey, HomeNetworkKeyError, Profile, Udm, UdmConfig, UdmError, UdmLoad};

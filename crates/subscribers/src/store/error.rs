@@ -1,5 +1,5 @@
-use vireo_sealing::{KeyFileError, KeyId};
-use vireo_types::Supi;
+use vireo_sealing::{KeyFileError, KeyId, OpenError};
+use vireo_types::{Supi, SupiError};
 
 /// Errors of the subscriber database, each as one sentence with a remedy.
 #[derive(Debug, thiserror::Error)]
@@ -39,10 +39,46 @@ pub enum StoreError {
     OtherKey { path: String, origin: String, sealed: KeyId, ours: KeyId },
     /// A record does not have the format of any release.
     #[error("the record of {imsi} cannot be read ({cause}): remove it and add it again")]
-    BadRecord { imsi: String, cause: String },
+    BadRecord { imsi: String, cause: RecordFault },
     /// The location is not a supported database.
     #[error("{0:?} is no subscriber database: give a file name, or sqlite: and a file name")]
     Location(String),
+}
+
+/// Reason why a stored record cannot be read. No text contains a secret.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordFault {
+    /// A column of text or a number is missing or has another type.
+    #[error("{}", column_text(.0))]
+    Column(sqlx::Error),
+    /// A column of octets is missing or has another type.
+    #[error("{name}: {}", column_text(.error))]
+    Octets { name: &'static str, error: sqlx::Error },
+    /// K and OPc are not sealed for this record with this key.
+    #[error("secret: {0}")]
+    Secret(OpenError),
+    /// The opened secret is not K and OPc.
+    #[error("secret: not 32 octets")]
+    SecretLength,
+    /// A change of the sealing key cannot open K and OPc with the old key.
+    #[error(transparent)]
+    Rekey(OpenError),
+    #[error(transparent)]
+    Imsi(SupiError),
+    #[error("amf has not 2 octets")]
+    Amf,
+    #[error("{0:?} is no IPv4 address")]
+    StaticIpv4(String),
+    #[error("subscription: {0}")]
+    Subscription(serde_json::Error),
+}
+
+/// Describes a column error without the name of the library.
+fn column_text(error: &sqlx::Error) -> String {
+    match error {
+        sqlx::Error::ColumnDecode { source, .. } => source.to_string(),
+        other => other.to_string(),
+    }
 }
 
 impl StoreError {

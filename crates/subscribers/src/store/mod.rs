@@ -12,7 +12,7 @@ mod schema;
 mod sealing;
 
 use crate::record::Subscriber;
-pub use error::StoreError;
+pub use error::{RecordFault, StoreError};
 pub use import::OnExisting;
 use location::{file_of, prepare_file};
 use row::{COLUMNS, from_row};

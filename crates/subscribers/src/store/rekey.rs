@@ -1,7 +1,7 @@
 //! Change of the sealing key.
 
 use super::sealing::{NEXT_KEY_VARIABLE, ROWS, Sealing, associated_data, next_file};
-use super::{Store, StoreError};
+use super::{RecordFault, Store, StoreError};
 use sqlx::{Connection, Row, SqliteConnection};
 use vireo_sealing::{KeyFileError, KeySource, SealingKey, write_key_file};
 
@@ -66,8 +66,8 @@ async fn seal_anew(
         after = last.get(0);
         for row in rows {
             let (imsi, secret): (&str, &[u8]) = (row.get(0), row.get(1));
-            let bad = |cause| StoreError::BadRecord { imsi: imsi.to_owned(), cause };
-            let plain = old.key.open(&associated_data(imsi), secret).map_err(|e| bad(e.to_string()))?;
+            let bad = |error| StoreError::BadRecord { imsi: imsi.to_owned(), cause: RecordFault::Rekey(error) };
+            let plain = old.key.open(&associated_data(imsi), secret).map_err(bad)?;
             let sealed = new.key.seal(&associated_data(imsi), &plain);
             let update = sqlx::query("UPDATE subscribers SET secret = $1 WHERE imsi = $2").bind(sealed).bind(imsi);
             update.execute(&mut *connection).await.map_err(failed)?;

@@ -1,5 +1,5 @@
-use super::StoreError;
 use super::sealing::Sealing;
+use super::{RecordFault, StoreError};
 use crate::record::Subscriber;
 use sqlx::Row;
 use sqlx::sqlite::SqliteRow;
@@ -13,27 +13,21 @@ pub(super) fn from_row(sealing: &Sealing, row: &SqliteRow) -> Result<Subscriber,
     read(sealing, &imsi, row).map_err(|cause| StoreError::BadRecord { imsi, cause })
 }
 
-fn read(sealing: &Sealing, imsi: &str, row: &SqliteRow) -> Result<Subscriber, String> {
-    let octets =
-        |column: usize, name: &str| row.try_get::<&[u8], _>(column).map_err(|e| format!("{name}: {}", plain(&e)));
+fn read(sealing: &Sealing, imsi: &str, row: &SqliteRow) -> Result<Subscriber, RecordFault> {
+    let octets = |column: usize, name: &'static str| {
+        row.try_get::<&[u8], _>(column).map_err(|error| RecordFault::Octets { name, error })
+    };
     let (k, opc) = sealing.open(imsi, octets(1, "secret")?)?;
-    let ipv4: Option<&str> = row.try_get(4).map_err(|e| plain(&e))?;
+    let ipv4: Option<&str> = row.try_get(4).map_err(RecordFault::Column)?;
+    let parse_ipv4 = |text: &str| text.parse().map_err(|_| RecordFault::StaticIpv4(text.to_owned()));
     Ok(Subscriber {
-        supi: imsi.parse().map_err(|e| format!("{e}"))?,
+        supi: imsi.parse().map_err(RecordFault::Imsi)?,
         k,
         opc,
-        amf: octets(2, "amf")?.try_into().map_err(|_| "amf has not 2 octets")?,
-        sqn_offset: row.try_get(3).map_err(|e| plain(&e))?,
-        static_ipv4: ipv4.map(|t| t.parse().map_err(|_| format!("{t:?} is no IPv4 address"))).transpose()?,
-        subscription: serde_json::from_str(row.try_get(5).map_err(|e| plain(&e))?)
-            .map_err(|e| format!("subscription: {e}"))?,
+        amf: octets(2, "amf")?.try_into().map_err(|_| RecordFault::Amf)?,
+        sqn_offset: row.try_get(3).map_err(RecordFault::Column)?,
+        static_ipv4: ipv4.map(parse_ipv4).transpose()?,
+        subscription: serde_json::from_str(row.try_get(5).map_err(RecordFault::Column)?)
+            .map_err(RecordFault::Subscription)?,
     })
-}
-
-/// Describes a column error without the name of the library.
-fn plain(error: &sqlx::Error) -> String {
-    match error {
-        sqlx::Error::ColumnDecode { source, .. } => source.to_string(),
-        other => other.to_string(),
-    }
 }

@@ -2,8 +2,8 @@
 //!
 //! The secrets are sealed for each subscriber, so that they cannot be moved to another one.
 
-use super::StoreError;
 use super::location::file_of;
+use super::{RecordFault, StoreError};
 use crate::record::Key;
 use sqlx::{Connection, Row, SqliteConnection};
 use std::ffi::OsString;
@@ -124,10 +124,10 @@ impl Sealing {
     }
 
     /// Opens sealed K and OPc.
-    pub(super) fn open(&self, imsi: &str, sealed: &[u8]) -> Result<(Key, Key), String> {
-        let plain = self.key.open(&associated_data(imsi), sealed).map_err(|e| format!("secret: {e}"))?;
-        let (k, opc) = plain.split_first_chunk::<16>().ok_or("secret: not 32 octets")?;
-        let opc: [u8; 16] = opc.try_into().map_err(|_| "secret: not 32 octets")?;
+    pub(super) fn open(&self, imsi: &str, sealed: &[u8]) -> Result<(Key, Key), RecordFault> {
+        let plain = self.key.open(&associated_data(imsi), sealed).map_err(RecordFault::Secret)?;
+        let (k, opc) = plain.split_first_chunk::<16>().ok_or(RecordFault::SecretLength)?;
+        let opc: [u8; 16] = opc.try_into().map_err(|_| RecordFault::SecretLength)?;
         Ok((Key::new(*k), Key::new(opc)))
     }
 

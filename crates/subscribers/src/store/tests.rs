@@ -303,6 +303,23 @@ fn secret_of_another_subscriber_is_refused() {
 }
 
 #[test]
+fn unreadable_record_names_its_fault() {
+    let (_directory, path) = file();
+    let mut store = open(&path).expect("made");
+    store.add(&subscriber(0)).expect("added");
+    let imsi = subscriber(0).supi.reveal();
+    for (change, fault) in [
+        ("subscription = 'x'", "subscription: expected value at line 1 column 1"),
+        ("static_ipv4 = '10.45'", "\"10.45\" is no IPv4 address"),
+        ("secret = x'00'", "secret: the octets are not sealed"),
+    ] {
+        python(&path, &format!("UPDATE subscribers SET {change}"));
+        let error = store.get(subscriber(0).supi).expect_err(change).to_string();
+        assert_eq!(error, format!("the record of {imsi} cannot be read ({fault}): remove it and add it again"));
+    }
+}
+
+#[test]
 fn rekey_seals_anew_and_open_stores_follow() {
     let (_directory, path) = file();
     let many: Vec<_> = (0..1200).map(subscriber).collect();
