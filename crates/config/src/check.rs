@@ -183,13 +183,18 @@ fn charging(name: &str, slice: &file::Slice, problems: &mut Problems) -> Chargin
     charging
 }
 
-fn snssai(id: &SliceId) -> Result<Snssai, String> {
+/// The text is not a Slice Differentiator.
+#[derive(Debug, thiserror::Error)]
+#[error("{0:?} is not allowed: six hexadecimal digits, \"ffffff\" excepted; leave sd out for none")]
+struct SdError(String);
+
+fn snssai(id: &SliceId) -> Result<Snssai, SdError> {
     let Some(sd) = &id.sd else { return Ok(Snssai { sst: id.sst, sd: None }) };
     let digits = sd.len() == 6 && sd.bytes().all(|b| b.is_ascii_hexdigit());
     match u32::from_str_radix(sd, 16) {
         // TS 23.003 28.4.2: all ones mean that there is no SD.
         Ok(value) if digits && value != 0xff_ffff => Ok(Snssai { sst: id.sst, sd: Some(value) }),
-        _ => Err(format!("{sd:?} is not allowed: six hexadecimal digits, \"ffffff\" excepted; leave sd out for none")),
+        _ => Err(SdError(sd.clone())),
     }
 }
 

@@ -8,7 +8,7 @@ use pkcs8::der::{Decode, asn1::OctetStringRef};
 use pkcs8::{ObjectIdentifier, PrivateKeyInfo};
 use rustls_pki_types::{PrivateKeyDer, pem::PemObject};
 use sec1::{EcParameters, EcPrivateKey};
-use vireo_subscribers::{HomeNetworkKey, Profile};
+use vireo_subscribers::{HomeNetworkKey, HomeNetworkKeyError, Profile};
 
 /// id-X25519 (RFC 8410 3).
 const X25519: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.101.110");
@@ -16,25 +16,42 @@ const X25519: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.101.110");
 const EC: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.10045.2.1");
 const SECP256R1: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.10045.3.1.7");
 
+/// An entry that is not a private key. No text contains the key.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum KeyEntryError {
+    #[error("profile: {0:?} is not allowed; allowed: \"A\" (X25519), \"B\" (secp256r1)")]
+    Profile(String),
+    #[error("private: write 64 hexadecimal digits")]
+    Private,
+    #[error("file: {file} cannot be read: {error}")]
+    Unreadable { file: String, error: std::io::Error },
+    #[error("file: {0} holds neither 64 hexadecimal digits nor a PEM private key of this profile")]
+    Content(String),
+    /// The entry has both, or none.
+    #[error("write either private or file")]
+    Source,
+    #[error(transparent)]
+    Key(#[from] HomeNetworkKeyError),
+}
+
 /// Returns the key of an entry.
-pub(super) fn key(entry: &HnKey) -> Result<HomeNetworkKey, String> {
+pub(super) fn key(entry: &HnKey) -> Result<HomeNetworkKey, KeyEntryError> {
     let profile = match entry.profile.to_ascii_uppercase().as_str() {
         "A" => Profile::A,
         "B" => Profile::B,
-        other => return Err(format!("profile: {other:?} is not allowed; allowed: \"A\" (X25519), \"B\" (secp256r1)")),
+        other => return Err(KeyEntryError::Profile(other.to_owned())),
     };
     let octets = match (&entry.private, &entry.file) {
-        (Some(private), None) => digits(&private.0).ok_or("private: write 64 hexadecimal digits")?,
+        (Some(private), None) => digits(&private.0).ok_or(KeyEntryError::Private)?,
         (None, Some(file)) => {
-            let text = std::fs::read_to_string(file).map_err(|e| format!("file: {file} cannot be read: {e}"))?;
+            let unreadable = |error| KeyEntryError::Unreadable { file: file.clone(), error };
+            let text = std::fs::read_to_string(file).map_err(unreadable)?;
             let found = if text.contains("-----BEGIN") { pem(&text, profile) } else { digits(text.trim()) };
-            found.ok_or_else(|| {
-                format!("file: {file} holds neither 64 hexadecimal digits nor a PEM private key of this profile")
-            })?
+            found.ok_or_else(|| KeyEntryError::Content(file.clone()))?
         }
-        _ => return Err("write either private or file".to_owned()),
+        _ => return Err(KeyEntryError::Source),
     };
-    HomeNetworkKey::new(entry.id, profile, &octets).map_err(|e| e.to_string())
+    Ok(HomeNetworkKey::new(entry.id, profile, &octets)?)
 }
 
 fn digits(text: &str) -> Option<[u8; 32]> {
@@ -117,7 +134,7 @@ mod tests {
             (entry("B", Some(&"f".repeat(64)), None), "no private key of secp256r1"),
             (HnKey { id: 0, ..entry("A", Some(digits), None) }, "1 to 254"),
         ] {
-            let error = key(&entry).expect_err(expected);
+            let error = key(&entry).expect_err(expected).to_string();
             assert!(error.contains(expected) && !error.contains("f1ab") && !error.contains("abc1"), "{error}");
         }
     }

@@ -68,6 +68,21 @@ impl Serialize for CountOrAuto {
     }
 }
 
+/// The text of a key is not a value of its type, or names nothing on this machine.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum ValueError {
+    #[error("\"auto\" finds no default route on this machine: write the address that the peers reach")]
+    NoDefaultRoute,
+    #[error("{0:?} is no IP address, and not \"auto\"")]
+    LocalAddress(String),
+    #[error("{0:?} is no address with a port, as in \"127.0.0.1:9090\", and not \"off\"")]
+    Listen(String),
+    #[error("{text:?} is no network with a prefix length, as in {example:?}")]
+    Prefix { text: String, example: &'static str },
+    #[error("{0:?} has bits after its prefix: write the network's first address")]
+    HostBits(String),
+}
+
 /// Address of this machine: an explicit one, or `"auto"` for the source address of the default
 /// route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,12 +93,10 @@ pub(crate) enum LocalAddress {
 
 impl LocalAddress {
     /// Resolves the address.
-    pub(crate) fn resolve(self) -> Result<IpAddr, String> {
+    pub(crate) fn resolve(self) -> Result<IpAddr, ValueError> {
         match self {
             LocalAddress::Fixed(address) => Ok(address),
-            LocalAddress::Auto => default_route().ok_or_else(|| {
-                "\"auto\" finds no default route on this machine: write the address that the peers reach".to_owned()
-            }),
+            LocalAddress::Auto => default_route().ok_or(ValueError::NoDefaultRoute),
         }
     }
 }
@@ -97,12 +110,12 @@ fn default_route() -> Option<IpAddr> {
 }
 
 impl FromStr for LocalAddress {
-    type Err = String;
+    type Err = ValueError;
 
-    fn from_str(s: &str) -> Result<Self, String> {
+    fn from_str(s: &str) -> Result<Self, ValueError> {
         match s {
             "auto" => Ok(LocalAddress::Auto),
-            _ => s.parse().map(LocalAddress::Fixed).map_err(|_| format!("{s:?} is no IP address, and not \"auto\"")),
+            _ => s.parse().map(LocalAddress::Fixed).map_err(|_| ValueError::LocalAddress(s.to_owned())),
         }
     }
 }
@@ -121,14 +134,13 @@ impl fmt::Display for LocalAddress {
 pub(crate) struct Listen(pub(crate) Option<SocketAddr>);
 
 impl FromStr for Listen {
-    type Err = String;
+    type Err = ValueError;
 
-    fn from_str(s: &str) -> Result<Self, String> {
+    fn from_str(s: &str) -> Result<Self, ValueError> {
         if s == "off" {
             return Ok(Listen(None));
         }
-        let wrong = |_| format!("{s:?} is no address with a port, as in \"127.0.0.1:9090\", and not \"off\"");
-        s.parse().map(|a| Listen(Some(a))).map_err(wrong)
+        s.parse().map(|a| Listen(Some(a))).map_err(|_| ValueError::Listen(s.to_owned()))
     }
 }
 
@@ -171,15 +183,15 @@ impl Address for Ipv6Addr {
 }
 
 impl<A: Address> FromStr for Prefix<A> {
-    type Err = String;
+    type Err = ValueError;
 
-    fn from_str(s: &str) -> Result<Self, String> {
+    fn from_str(s: &str) -> Result<Self, ValueError> {
         let parsed = s.split_once('/').and_then(|(a, p)| Some((a.parse::<A>().ok()?, p.parse::<u8>().ok()?)));
         let (address, prefix) = parsed
             .filter(|(_, prefix)| *prefix <= A::BITS)
-            .ok_or_else(|| format!("{s:?} is no network with a prefix length, as in {:?}", A::EXAMPLE))?;
+            .ok_or_else(|| ValueError::Prefix { text: s.to_owned(), example: A::EXAMPLE })?;
         if address.host_bits(prefix) != 0 {
-            return Err(format!("{s:?} has bits after its prefix: write the network's first address"));
+            return Err(ValueError::HostBits(s.to_owned()));
         }
         Ok(Prefix(address, prefix))
     }
