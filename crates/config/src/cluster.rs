@@ -10,6 +10,7 @@ use vireo_cluster::{Ack, ClusterConfig, Mode, ReplicationConfig, ScalingConfig};
 use vireo_core::config::StateLocation;
 use vireo_core::placement::balance::steer::Policy;
 use vireo_core::placement::cluster::Scaling;
+use vireo_core::placement::replica::{MAX_SILENCE, REEXECUTION_WINDOW};
 use vireo_fabric::identity::TlsConfig;
 use vireo_types::Bucket;
 
@@ -17,8 +18,6 @@ use vireo_types::Bucket;
 const PARTS: std::ops::RangeInclusive<u16> = 1..=256;
 /// Upper bound of redundant controllers.
 const CONTROLLERS: usize = 8;
-/// Upper bound of the silence after which a host is declared dead.
-const SILENCE: Duration = Duration::from_secs(2);
 /// Range of the time that hosts must be over- or underloaded before the autoscaler acts.
 const LASTS: std::ops::RangeInclusive<Duration> = Duration::from_millis(200)..=Duration::from_secs(3600);
 
@@ -62,9 +61,16 @@ pub(super) fn cluster(file: &File, problems: &mut Problems) -> ClusterConfig {
     };
     let heartbeat = span("heartbeat", cluster.heartbeat, 5, 10_000);
     let report = span("report", cluster.report, 10, 10_000);
-    // Hosts and balancer remember the actions of a dead host for longer than this.
-    let silence = heartbeat.saturating_mul(cluster.misses) <= SILENCE;
-    problems.check(silence, "cluster.misses", format_args!("with cluster.heartbeat at most {SILENCE:?} is allowed"));
+    let silence = heartbeat.saturating_mul(cluster.misses);
+    let (most, window) = (Duration::from(MAX_SILENCE), Duration::from(REEXECUTION_WINDOW));
+    problems.check(
+        silence <= most,
+        "cluster.misses",
+        format_args!(
+            "with cluster.heartbeat a dead host is detected too late to repeat its effects of the last {window:?} \
+             ({silence:?}, at most {most:?} is allowed); reduce one of both"
+        ),
+    );
     let at_once = 1..=Bucket::COUNT;
     problems.check(at_once.contains(&cluster.moves_at_once), "cluster.moves-at-once", "1 to 4096 is allowed");
     let tls = tls("cluster.tls", &cluster.tls, problems);

@@ -537,6 +537,8 @@ fn unimplemented_values_are_refused_by_name() {
         ("scaling.least = 1\nstate.location = 'memory'", "scaling.least: hosts whose contexts are not in shared"),
         ("cluster.tls.key = 'k.pem'", "cluster.tls: certificate, key and authorities are needed, or none of them"),
         ("cluster.misses = 1", "cluster.misses: 2 to 100 is allowed"),
+        ("cluster.misses = 41", "effects of the last 3s (2.05s, at most 2s is allowed); reduce one of both"),
+        ("cluster.heartbeat = '501ms'", "cluster.misses: with cluster.heartbeat a dead host is detected too late to"),
         ("cluster.moves-at-once = 0", "cluster.moves-at-once: 1 to 4096 is allowed"),
         ("cluster.heartbeat = '1ms'", "cluster.heartbeat: 5ms to 10000ms is allowed"),
         ("slice.a = { snssai = { sst = 1 }, replicas = 3 }", "slice.a.replicas: 0 to 2 is allowed"),
@@ -548,6 +550,7 @@ fn unimplemented_values_are_refused_by_name() {
         assert!(problem(text).contains(key), "{}", problem(text));
     }
     assert!(load("datapath.driver = 'sockets'").is_ok());
+    assert!(load("cluster.misses = 40").is_ok(), "2 s until a host is declared dead");
 }
 
 #[test]

@@ -53,7 +53,9 @@ pub use migration::{BarrierResult, InputDisposition, MigratedBuckets};
 pub use owner::{BucketOwner, Commit, ReplicaAcks, ResentCommit, SlotKey};
 pub use owner_state::Origin;
 pub use reconcile::NAMED;
-pub use store::{ApplyResult, Fenced, REEXECUTION_WINDOW, ReplicaEntry, ReplicaStore, TakeoverSet, UnsentOutbox};
+pub use store::{
+    ApplyResult, Fenced, MAX_SILENCE, REEXECUTION_WINDOW, ReplicaEntry, ReplicaStore, TakeoverSet, UnsentOutbox,
+};
 
 pub use crate::amf::context::{SKIPPED_STEPS, skip};
 

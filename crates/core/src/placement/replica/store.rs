@@ -16,6 +16,10 @@ const REMEMBERED: Duration = Duration::from_secs(10);
 /// How long the effects of a commit are kept for re-execution. Longer than detection of a host
 /// failure, and shorter than balancers remember the effects that they have sent.
 pub const REEXECUTION_WINDOW: Duration = Duration::from_secs(3);
+/// Upper bound of the silence after which a member is declared dead: two thirds of
+/// [`REEXECUTION_WINDOW`]. The controller detects a dead host up to a quarter of the silence later,
+/// and the new owners need the rest for the next map and their replica entries.
+pub const MAX_SILENCE: Duration = Duration(REEXECUTION_WINDOW.0 / 3 * 2);
 
 /// Copy of one UE at a replica, not decoded.
 #[derive(Clone, Debug)]
