@@ -67,7 +67,7 @@ pub fn receive(
             number
         }
         ToReplica::ReconcileRemove { number, ues } => {
-            store.remove_orphans(from, number, &ues)?;
+            store.remove_orphans(from, number, &ues, now)?;
             number
         }
         ToReplica::EffectWatermark { number, watermark } => {

@@ -20,7 +20,7 @@ use super::owner::{BucketOwner, SlotKey};
 use super::owner_state::ReplicaProgress;
 use super::{Fenced, ReplicaEntry, ReplicaStore};
 use crate::placement::balance::HostId;
-use vireo_types::{Bucket, Ltmsi};
+use vireo_types::{Bucket, Instant, Ltmsi};
 
 /// Maximum number of UEs named in one answer. For more, the owner asks again.
 pub const NAMED: usize = 4096;
@@ -87,7 +87,13 @@ impl ReplicaStore {
     /// # Errors
     ///
     /// Returns an error if the sender is not in the cluster map.
-    pub fn remove_orphans(&mut self, (from, epoch): (HostId, u64), number: u64, gone: &[Ltmsi]) -> Result<(), Fenced> {
+    pub fn remove_orphans(
+        &mut self,
+        (from, epoch): (HostId, u64),
+        number: u64,
+        gone: &[Ltmsi],
+        now: Instant,
+    ) -> Result<(), Fenced> {
         self.check(from, epoch)?;
         if self.is_repeat(from, number) {
             return Ok(());
@@ -98,13 +104,14 @@ impl ReplicaStore {
             if ues.get(ltmsi).is_some_and(|entry| entry.is_foreign_to(from) && entry.epoch <= epoch) {
                 let entry = ues.remove(ltmsi);
                 self.void.extend(entry.iter().flat_map(|entry| &entry.outboxes).map(|commit| commit.input));
+                self.note_removed((from, epoch), *ltmsi, now);
             }
         }
         Ok(())
     }
 
     /// Returns true if a host owns a bucket, as far as this host knows.
-    fn is_owner(&self, (from, epoch): (HostId, u64), bucket: Bucket) -> bool {
+    pub(super) fn is_owner(&self, (from, epoch): (HostId, u64), bucket: Bucket) -> bool {
         let Some(map) = self.map.as_ref().filter(|map| epoch <= map.epoch()) else { return true };
         let awaited = self.awaited_buckets.get(&bucket).is_some_and(|(who, _)| *who == from);
         awaited || map.owners(bucket).owner() == Some(from)
@@ -126,7 +133,7 @@ pub(super) mod tests {
     use crate::placement::balance::map::{BucketMap, SliceBuckets};
     use crate::placement::balance::ring::WeightedHost;
     use std::collections::BTreeMap;
-    use vireo_types::{Duration, Instant};
+    use vireo_types::Duration;
 
     pub(in super::super) const NOW: Instant = Instant(1);
 
@@ -239,7 +246,7 @@ pub(super) mod tests {
         let gone = owner.number(last);
         assert_eq!(owner.on_reconciled(last, others.len()), None);
         assert!(!owner.is_pending_request(last, number) && owner.caught_up(&acks).is_empty());
-        store.remove_orphans((next, 2), gone, &others).unwrap();
+        store.remove_orphans((next, 2), gone, &others, NOW).unwrap();
         acks.0.insert(last, gone);
         assert_eq!(owner.caught_up(&acks).to_vec(), [last]);
 
@@ -283,22 +290,22 @@ pub(super) mod tests {
         let mut store = world.second_replica();
         store.apply((dead, 1), &copy(1, ue, 1, b"one"), NOW).unwrap();
         assert_eq!(store.foreign_entries((next, 1), 1, &[world.bucket]), Ok(vec![]), "the bucket is another one's");
-        store.remove_orphans((next, 1), 2, &[ue]).unwrap();
-        store.remove_orphans((dead, 1), 2, &[ue]).unwrap();
+        store.remove_orphans((next, 1), 2, &[ue], NOW).unwrap();
+        store.remove_orphans((dead, 1), 2, &[ue], NOW).unwrap();
         assert_eq!(store.len(), 1, "the one has not sent it, the other one has");
         // A later map, which is not known here yet, makes `next` the owner.
         store.apply((next, 2), &copy(3, other, 1, b""), NOW).unwrap();
         assert_eq!(store.foreign_entries((next, 2), 4, &[world.bucket]), Ok(vec![ue]));
         // Meanwhile a later owner follows it.
         store.apply((dead, 3), &copy(3, ue, 2, b"two"), NOW).unwrap();
-        store.remove_orphans((next, 2), 5, &[ue, other]).unwrap();
+        store.remove_orphans((next, 2), 5, &[ue, other], NOW).unwrap();
         assert_eq!(store.len(), 2);
         let third = world.maps[1].next(&parts(&[next, last]));
         store.adopt(&world.maps[1], &world.hosts[1..]);
         store.adopt(&third, &world.hosts[1..]);
-        store.remove_orphans((next, 3), 6, &[ue]).unwrap();
+        store.remove_orphans((next, 3), 6, &[ue], NOW).unwrap();
         assert_eq!(store.len(), 1);
-        assert_eq!(store.remove_orphans((dead, 1), 9, &[other]), Err(Fenced { epoch: 3 }));
+        assert_eq!(store.remove_orphans((dead, 1), 9, &[other], NOW), Err(Fenced { epoch: 3 }));
         assert_eq!(store.foreign_entries((dead, 1), 9, &[world.bucket]), Err(Fenced { epoch: 3 }));
     }
 
@@ -313,7 +320,7 @@ pub(super) mod tests {
         store.apply((dead, 1), &copy(1, ue, 1, b"one"), NOW).unwrap();
         store.apply((dead, 1), &ReplicaUpdate { input: 0, ..copy(2, other, 1, b"of no input") }, NOW).unwrap();
         store.adopt(&world.maps[1], &world.hosts[1..]);
-        store.remove_orphans((next, 2), 1, &[ue, other]).unwrap();
+        store.remove_orphans((next, 2), 1, &[ue, other], NOW).unwrap();
         assert!(store.void.contains(&101));
         let third = world.maps[1].next(&parts(&[next, last]));
         store.adopt(&third, &world.hosts[1..]);

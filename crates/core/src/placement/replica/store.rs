@@ -10,11 +10,12 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::VecDeque;
 use vireo_types::{Bucket, Duration, Instant, Ltmsi};
 
-/// How long it is remembered which inputs led to copies and which UEs were deleted. Longer than the
-/// period in which a balancer redelivers inputs.
+/// How long it is remembered which inputs led to copies. Longer than the period in which a balancer
+/// redelivers inputs.
 const REMEMBERED: Duration = Duration::from_secs(10);
-/// How long the effects of a commit are kept for re-execution. Longer than detection of a host
-/// failure, and shorter than balancers remember the effects that they have sent.
+/// How long the effects of a commit are kept for re-execution, and which UEs were deleted or
+/// renumbered. Longer than detection of a host failure, and shorter than balancers remember the
+/// effects that they have sent.
 pub const REEXECUTION_WINDOW: Duration = Duration::from_secs(3);
 /// Upper bound of the silence after which a member is declared dead: two thirds of
 /// [`REEXECUTION_WINDOW`]. The controller detects a dead host up to a quarter of the silence later,
@@ -137,6 +138,15 @@ impl ReplicaEntry {
     }
 }
 
+/// Last statement about an LTMSI: its UE was deleted or renumbered.
+#[derive(Clone, Copy, Debug)]
+struct RemovedUe {
+    from: HostId,
+    /// Epoch of the sender.
+    epoch: u64,
+    at: Instant,
+}
+
 /// UEs, inputs and buckets that a host takes over.
 #[derive(Debug, Default)]
 pub struct TakeoverSet {
@@ -181,8 +191,11 @@ pub struct ReplicaStore {
     inputs: VecDeque<(Instant, u64)>,
     /// Inputs whose results were not acknowledged and count as not executed.
     pub(super) void: FxHashSet<u64>,
-    /// UEs whose copies have effects, or that were deleted.
+    /// UEs whose copies have effects, and LTMSIs that were noted in `removed`.
     recent: VecDeque<(Instant, Ltmsi)>,
+    /// LTMSIs of UEs that were deleted or renumbered lately. Copies that another host sent before
+    /// may still arrive.
+    removed: FxHashMap<Ltmsi, RemovedUe>,
     /// Number of the last copy per sender.
     last: FxHashMap<HostId, u64>,
     /// Buckets that this host owns once their live previous owner has handed them off: that host,
@@ -206,6 +219,7 @@ impl ReplicaStore {
             inputs: VecDeque::new(),
             void: FxHashSet::default(),
             recent: VecDeque::new(),
+            removed: FxHashMap::default(),
             last: FxHashMap::default(),
             awaited_buckets: FxHashMap::default(),
             watermarks: FxHashMap::default(),
@@ -225,7 +239,8 @@ impl ReplicaStore {
 
     /// Applies a copy of a host that has the map of `epoch`. A repeated copy changes nothing. A
     /// copy of a previous owner that does not know about its replacement changes nothing unless it
-    /// is newer than the entry.
+    /// is newer than the entry. It never brings back a UE that a later owner has deleted or
+    /// renumbered.
     ///
     /// # Errors
     ///
@@ -237,12 +252,20 @@ impl ReplicaStore {
         now: Instant,
     ) -> Result<ApplyResult, Fenced> {
         self.check(from, epoch)?;
-        if self.is_repeat(from, copy.number) || !self.takes((from, epoch), copy) {
+        if self.is_repeat(from, copy.number) {
+            return Ok(ApplyResult::Stale);
+        }
+        let before = copy.before.filter(|before| *before != copy.ltmsi);
+        if !self.takes((from, epoch), copy) {
+            // The entry that the sender has made for the former LTMSI is obsolete in any case.
+            let is_obsolete = |before: &Ltmsi| self.entry(*before).is_some_and(|entry| entry.from == Some(from));
+            before.filter(is_obsolete).into_iter().for_each(|before| self.drop_ue(before));
             return Ok(ApplyResult::Stale);
         }
         let result = self.put((from, epoch), copy, now);
-        if let Some(before) = copy.before.filter(|before| *before != copy.ltmsi) {
+        if let Some(before) = before {
             self.drop_ue(before);
+            self.note_removed((from, epoch), before, now);
         }
         if copy.input != 0 {
             self.inputs.push_back((now, copy.input));
@@ -304,7 +327,12 @@ impl ReplicaStore {
 
     fn takes(&self, (from, epoch): (HostId, u64), copy: &ReplicaUpdate<'_>) -> bool {
         let bucket = copy.ltmsi.bucket();
-        let stored = self.ues.get(&bucket).and_then(|ues| ues.get(&copy.ltmsi));
+        // A former owner repeats copies of an earlier epoch on a new connection.
+        let is_late = |removed: &RemovedUe| removed.epoch >= epoch || !self.is_owner((from, epoch), bucket);
+        if self.removed.get(&copy.ltmsi).is_some_and(|removed| removed.from != from && is_late(removed)) {
+            return false;
+        }
+        let stored = self.entry(copy.ltmsi);
         let newer = |entry: &ReplicaEntry| (copy.ephemeral_version.wrapping_sub(entry.versions.ephemeral) as i32) > 0;
         // The entry was sent by a later map that this host does not have yet: the next owner must
         // not continue from an older state.
@@ -324,8 +352,11 @@ impl ReplicaStore {
     /// Drops effects that are too old for re-execution, and UEs that were deleted.
     fn forget(&mut self, now: Instant) {
         while self.recent.front().is_some_and(|(at, _)| now.since(*at) > REEXECUTION_WINDOW)
-            && let Some((_, ltmsi)) = self.recent.pop_front()
+            && let Some((at, ltmsi)) = self.recent.pop_front()
         {
+            if self.removed.get(&ltmsi).is_some_and(|removed| removed.at == at) {
+                self.removed.remove(&ltmsi);
+            }
             let Some(entry) = self.ues.get_mut(&ltmsi.bucket()).and_then(|ues| ues.get_mut(&ltmsi)) else { continue };
             entry.forget(now);
             if entry.ephemeral.is_empty() && entry.outboxes.is_empty() {
@@ -388,10 +419,26 @@ impl ReplicaStore {
         entry.wants(from, copy, now);
         let ReplicaUpdate { layout, perpetual_version: perpetual, ephemeral_version: ephemeral, .. } = *copy;
         entry.versions = Versions { layout, perpetual, ephemeral };
-        if copy.ephemeral.is_empty() || !copy.outbox.is_empty() {
+        if copy.ephemeral.is_empty() {
+            self.note_removed((from, epoch), copy.ltmsi, now);
+            return result;
+        }
+        self.removed.remove(&copy.ltmsi);
+        if !copy.outbox.is_empty() {
             self.recent.push_back((now, copy.ltmsi));
         }
         result
+    }
+
+    /// Records that no UE has an LTMSI any longer. Earlier copies of other hosts may arrive later,
+    /// because they come on other connections.
+    pub(super) fn note_removed(&mut self, (from, epoch): (HostId, u64), ltmsi: Ltmsi, now: Instant) {
+        self.removed.insert(ltmsi, RemovedUe { from, epoch, at: now });
+        self.recent.push_back((now, ltmsi));
+    }
+
+    fn entry(&self, ltmsi: Ltmsi) -> Option<&ReplicaEntry> {
+        self.ues.get(&ltmsi.bucket())?.get(&ltmsi)
     }
 
     fn drop_ue(&mut self, ltmsi: Ltmsi) {

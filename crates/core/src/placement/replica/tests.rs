@@ -1,5 +1,6 @@
 //! Tests of the owner side. The simulator's fault campaign tests both sides together.
 
+use super::reconcile::tests::{NOW, World, copy};
 use super::*;
 use crate::amf::context::{self, UeContext};
 use crate::placement::balance::HostId;
@@ -364,4 +365,64 @@ fn slice_replicas_are_capped_by_cluster() {
 fn ack_names_match_configuration() {
     assert!(Ack::ALL.iter().all(|ack| Ack::from_name(ack.name()) == Some(*ack)));
     assert_eq!(Ack::from_name("two"), None);
+}
+
+/// Returns the former and the next owner of a bucket, its second replica, which knows the migration
+/// between the two, and two LTMSIs of the bucket.
+fn migrated() -> ([HostId; 2], ReplicaStore, [Ltmsi; 2]) {
+    let world = World::new();
+    let [former, next, _] = world.hosts;
+    let mut store = world.second_replica();
+    store.adopt(&world.maps[1], &world.hosts);
+    ([former, next], store, [1, 2].map(|number| Ltmsi::new(world.bucket, number)))
+}
+
+fn names(store: &ReplicaStore) -> Vec<Ltmsi> {
+    let mut names: Vec<Ltmsi> = store.ues.values().flat_map(|ues| ues.keys().copied()).collect();
+    names.sort_unstable();
+    names
+}
+
+/// Regression test for seed 4508 of the fault campaign. A copy of the former owner arrives after
+/// the next owner has renumbered the UE.
+#[test]
+fn late_copy_restores_no_renumbered_ue() {
+    let ([former, next], mut store, [old, new]) = migrated();
+    store.apply((former, 1), &copy(1, old, 1, b""), NOW).unwrap();
+    store.apply((next, 2), &copy(1, old, 3, b""), NOW).unwrap();
+    store.apply((next, 2), &ReplicaUpdate { before: Some(old), ..copy(2, new, 4, b"") }, NOW).unwrap();
+    let late = ReplicaUpdate { perpetual: None, ..copy(2, old, 2, b"") };
+    assert_eq!(store.apply((former, 1), &late, NOW), Ok(ApplyResult::Stale));
+    // The former owner had adopted the map of the migration when it sent this copy.
+    assert_eq!(store.apply((former, 2), &ReplicaUpdate { number: 3, ..late }, NOW), Ok(ApplyResult::Stale));
+    // It has adopted a later map since, and repeats the copy on a new connection.
+    store.adopt(&World::new().maps[1].next(&parts(&[1.0; 3])), &hosts(3));
+    assert_eq!(store.apply((former, 3), &ReplicaUpdate { number: 4, ..late }, NOW), Ok(ApplyResult::Stale));
+    assert_eq!(names(&store), [new]);
+    assert_eq!(store.apply((former, 4), &copy(5, old, 1, b""), NOW), Ok(ApplyResult::Applied), "an owner again");
+}
+
+#[test]
+fn late_copy_restores_no_deleted_ue() {
+    let ([former, next], mut store, [ue, other]) = migrated();
+    store.apply((next, 2), &copy(1, ue, 3, b""), NOW).unwrap();
+    store.apply((next, 2), &ReplicaUpdate { ephemeral: b"", ..copy(2, ue, 0, b"") }, NOW).unwrap();
+    assert_eq!(store.apply((former, 1), &copy(1, ue, 2, b""), NOW), Ok(ApplyResult::Stale));
+    assert_eq!(store.apply((next, 2), &copy(3, ue, 1, b""), NOW), Ok(ApplyResult::Applied), "another UE");
+    // An entry that the owner does not confirm is removed for good.
+    store.apply((former, 1), &copy(2, other, 1, b""), NOW).unwrap();
+    store.remove_orphans((next, 2), 4, &[other], NOW).unwrap();
+    assert_eq!(store.apply((former, 1), &copy(3, other, 2, b""), NOW), Ok(ApplyResult::Stale));
+    assert_eq!(names(&store), [ue]);
+}
+
+/// The former owner has renumbered a UE. Both copies arrive after the state of the next owner.
+#[test]
+fn stale_renumbering_removes_former_entry() {
+    let ([former, next], mut store, [old, new]) = migrated();
+    store.apply((next, 2), &copy(1, new, 3, b""), NOW).unwrap();
+    store.apply((former, 1), &copy(1, old, 1, b""), NOW).unwrap();
+    let renumbering = ReplicaUpdate { before: Some(old), ..copy(2, new, 2, b"") };
+    assert_eq!(store.apply((former, 1), &renumbering, NOW), Ok(ApplyResult::Stale));
+    assert_eq!(names(&store), [new]);
 }
