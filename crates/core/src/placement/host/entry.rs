@@ -5,7 +5,7 @@ use super::machine::{HostMachine, UnsureUe};
 use crate::amf::context::UeContext;
 use crate::placement::balance::HostId;
 use crate::placement::replica::{
-    self, BucketOwner, EffectAssociations, Origin, ReplicaEntry, SlotKey, TakeoverSet, UnsentOutbox,
+    self, BucketOwner, ClaimResolution, EffectAssociations, Origin, ReplicaEntry, SlotKey, TakeoverSet, UnsentOutbox,
 };
 use crate::step::Effect;
 use rustc_hash::FxHashSet;
@@ -24,7 +24,7 @@ impl<S: SlotKey, P, I, E> HostMachine<S, P, I, E> {
         self.enter_all(set, false, now, io);
     }
 
-    /// Enters the UEs that were held back: all balancers have sent their RAN nodes.
+    /// Enters the UEs that were held back: all balancers have sent their RAN nodes and claims.
     pub(super) fn on_nodes_known<O>(&mut self, barrier: u64, now: Instant, io: &mut O)
     where
         O: HostIo<Slot = S, Record = P, Event = E>,
@@ -35,7 +35,8 @@ impl<S: SlotKey, P, I, E> HostMachine<S, P, I, E> {
         }
     }
 
-    /// Enters UEs. Unless the RAN nodes are certain, it holds back UEs of unknown RAN nodes.
+    /// Enters UEs. Unless the RAN nodes and claims are certain, it holds back UEs of unknown RAN
+    /// nodes and UEs that a claim supersedes.
     fn enter_all<O>(&mut self, set: TakeoverSet, is_certain: bool, now: Instant, io: &mut O)
     where
         O: HostIo<Slot = S, Record = P, Event = E>,
@@ -96,7 +97,7 @@ impl<S: SlotKey, P, I, E> HostMachine<S, P, I, E> {
             io.on_invalid_entry(ltmsi);
             return false;
         };
-        if !is_certain && has_unknown_node(&ue, io) {
+        if !is_certain && self.awaits_balancers((ltmsi, &ue), &entry, now, io) {
             self.hold_back_ue(ltmsi, entry, Origin::Dead);
             return false;
         }
@@ -132,7 +133,7 @@ impl<S: SlotKey, P, I, E> HostMachine<S, P, I, E> {
             io.on_invalid_entry(ltmsi);
             return false;
         };
-        if !is_certain && has_unknown_node(&ue, io) {
+        if !is_certain && self.awaits_balancers((ltmsi, &ue), &entry, now, io) {
             self.hold_back_ue(ltmsi, entry, Origin::Handed(from));
             return false;
         }
@@ -173,6 +174,18 @@ impl<S: SlotKey, P, I, E> HostMachine<S, P, I, E> {
         }
         self.enter_subscriber(slot, ue, claimed, io);
         Some(slot)
+    }
+
+    /// Returns true if the RAN node of a UE from another host is unknown, or if a claim supersedes
+    /// the UE. Its RAN node or a later claim may still arrive: balancers send them on other
+    /// connections.
+    fn awaits_balancers<O>(&self, (ltmsi, ue): (Ltmsi, &UeContext), entry: &ReplicaEntry, now: Instant, io: &O) -> bool
+    where
+        O: HostIo<Slot = S, Record = P, Event = E>,
+    {
+        let claimed = || claimed_at::<O::Outbox>(entry, now);
+        let resolution = self.claims.resolve(ue, |claimed| claimed == ltmsi, claimed);
+        resolution == ClaimResolution::Goes || ue.associations().any(|node| !io.has_node(node))
     }
 
     fn hold_back_ue(&mut self, ltmsi: Ltmsi, entry: ReplicaEntry, origin: Origin) {
@@ -239,11 +252,6 @@ impl<S: SlotKey, P, I, E> HostMachine<S, P, I, E> {
             }
         }
     }
-}
-
-/// Returns true if the UE is connected by a RAN node that is unknown here.
-fn has_unknown_node(ue: &UeContext, io: &impl HostIo) -> bool {
-    ue.associations().any(|node| !io.has_node(node))
 }
 
 /// Returns the time at which one of an entry's last commits claimed its subscriber.

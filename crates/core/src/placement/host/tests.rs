@@ -363,6 +363,36 @@ fn ue_of_unknown_node_waits_and_becomes_idle() {
     assert_eq!(io.posted, [(slot, UeNotice::ConnectionLost { node: AssocId(5) })]);
 }
 
+/// Regression test for seed 3598 of the fault campaign. The handoff of a UE overtakes the claim
+/// that its previous owner has made for it.
+#[test]
+fn superseded_ue_awaits_claims_in_transit() {
+    let supi: Supi = "999700000000001".parse().unwrap();
+    for is_claimed in [true, false] {
+        let mut io = Io::new();
+        let (mut machine, first) = member(&mut io);
+        let bucket = bucket_of(&first, OTHER);
+        let [old, ltmsi] = [2, 3].map(|number| Ltmsi::new(bucket, number));
+        copy(&mut io, 1, &ue(ltmsi, None), &Outbox { at: NOW, effects: Vec::new() });
+        machine.on(Input::Claimed(Claim { supi, ue: old, at: Instant(1) }), NOW, &mut io);
+        let second = first.switch(&slices(&[(OTHER, 0.0), (OWN, 1.0)]), 4096).expect("this host has copies");
+        adopt(&mut machine, &mut io, map(second, &[OTHER, OWN]));
+        let handoff = ToReplica::BucketHandoff { number: 2, epoch: 2 };
+        assert!(receive(&mut io.store, (OTHER, 2), handoff, NOW).unwrap().is_handoff);
+        machine.on(Input::Handoff, NOW, &mut io);
+        assert_eq!(io.slot_of(ltmsi), None);
+        assert!(machine.owner().unwrap().incoming().contains(&bucket), "its inputs wait");
+        machine.on(Input::Poll, NOW, &mut io);
+        if is_claimed {
+            machine.on(Input::Claimed(Claim { supi, ue: ltmsi, at: Instant(2) }), NOW, &mut io);
+        }
+        reply(&mut machine, &mut io);
+        let slot = io.slot_of(ltmsi).unwrap();
+        assert_eq!(io.slot_of_subscriber(supi), is_claimed.then_some(slot));
+        assert_eq!(io.posted.contains(&(slot, UeNotice::Superseded)), !is_claimed);
+    }
+}
+
 #[test]
 fn migrating_bucket_defers_events_until_handoff() {
     let mut io = Io::new();

@@ -13,6 +13,8 @@
 //!   because they may have been lost with the previous balancer.
 //! - A joining host receives the recent claims from the balancer that distributes them: one of them
 //!   may concern a context that later arrives there.
+//! - A context that arrives at another host may overtake its claim. Before that host supersedes it,
+//!   all balancers answer a barrier ([`super::BucketOwner::hold_back`]).
 //! - A context that arrives at another host during its registration is not superseded by an earlier
 //!   claim: it claims when the registration is complete.
 //! - A registration that is never completed claims late, when the network gives up (T3550), with

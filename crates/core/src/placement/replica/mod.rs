@@ -30,7 +30,8 @@
 //!    removes them when the new owner has sent all that it has ([`ReconcileRequest`]).
 //! 6. All hosts remember for a limited time which of two contexts of a subscriber is valid
 //!    ([`Claims`]).
-//! 7. No host owns a UE whose RAN node it does not know ([`BucketOwner::request_nodes`]).
+//! 7. No host owns a UE whose RAN node it does not know ([`BucketOwner::request_nodes`]), or
+//!    supersedes one whose claim may still arrive.
 
 mod claims;
 mod effect_watermark;

@@ -1,8 +1,9 @@
-//! RAN nodes that an owner must know before it continues a UE.
+//! RAN nodes and claims that an owner must know before it continues a UE.
 //!
-//! The context of a UE names the RAN node that the UE is connected by. Hosts learn RAN nodes from
-//! balancers and UEs from other hosts. The connections differ, so a UE may arrive first. A context
-//! with an unknown RAN node would become idle while the UE stays connected.
+//! The context of a UE names the RAN node that the UE is connected by. Hosts learn RAN nodes and
+//! claims from balancers and UEs from other hosts. The connections differ, so a UE may arrive
+//! first. A context with an unknown RAN node would become idle while the UE stays connected. A
+//! context whose claim is unknown would be superseded by an earlier claim.
 //!
 //! 1. After each cluster map a host sends all balancers of the map a barrier
 //!    ([`BucketOwner::request_nodes`]). A balancer answers it when it has sent all that it knows.
@@ -12,6 +13,8 @@
 //! 2. A UE that arrives before its RAN node is known is held back ([`BucketOwner::hold_back`]), and
 //!    inputs for its bucket wait. It is released when all balancers have answered a later barrier
 //!    ([`BucketOwner::on_nodes_known`]). A RAN node that is unknown then does not exist.
+//! 3. A UE that a known claim supersedes is held back in the same way. Its previous owner hands it
+//!    off only after a barrier, so the balancers have received its claim by then.
 //!
 //! The answer of a balancer arrives after all that it sent before on that connection. The sender of
 //! the UE may use a later map with balancers that this host does not know. The barrier is therefore
@@ -24,7 +27,7 @@ use crate::placement::balance::map::BucketMap;
 use vireo_types::Ltmsi;
 
 impl<S: SlotKey, P> BucketOwner<S, P> {
-    /// Holds back a UE whose RAN node is unknown. Inputs for its bucket wait.
+    /// Holds back a UE whose RAN node or claim may be unknown. Inputs for its bucket wait.
     pub fn hold_back(&mut self, ltmsi: Ltmsi, entry: ReplicaEntry, origin: Origin) {
         self.incoming_buckets.insert(ltmsi.bucket());
         self.nodes.held_back.push(HeldBackUe { ltmsi, entry, origin, barrier: None });
@@ -48,7 +51,7 @@ impl<S: SlotKey, P> BucketOwner<S, P> {
     }
 
     /// Handles that all balancers have answered a barrier. Returns the UEs to continue, whether
-    /// their RAN nodes are known or not; `None` if the barrier is not one of these.
+    /// their RAN nodes and claims are known or not; `None` if the barrier is not one of these.
     pub fn on_nodes_known(&mut self, barrier: u64) -> Option<TakeoverSet> {
         let at = self.nodes.pending.iter().position(|(number, _)| *number == barrier)?;
         let (_, epoch) = self.nodes.pending.remove(at);
