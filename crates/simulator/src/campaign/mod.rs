@@ -92,13 +92,15 @@ mod tests {
     /// * 1182, 2624, 2729: a session was set up on a connection in release.
     /// * 2637: an owner had sent a UE only to the second replica, which continued the UE when the
     ///   owner and the next host had died.
+    /// * 3598: the handoff of a UE overtook its claim, and the earlier claim superseded the UE.
+    /// * 4508: a late copy of the previous owner restored a UE that the new owner had renumbered.
     /// * The others: the core sent to a UE on a connection in release.
     ///
     /// Of the first hundred, 37 and 68 have found that an intermediate map dropped copies of the
     /// next map. 62 has found that a registered context was superseded.
-    const FOUND: [u64; 27] = [
+    const FOUND: [u64; 29] = [
         128, 148, 160, 288, 367, 376, 515, 569, 637, 647, 648, 699, 719, 865, 886, 903, 929, 938, 1000, 1182, 1855,
-        2624, 2637, 2729, 2754, 2907, 3869,
+        2624, 2637, 2729, 2754, 2907, 3598, 3869, 4508,
     ];
 
     /// Checks that no invariant is violated with these seeds, and that enough events happen.
