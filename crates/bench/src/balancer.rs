@@ -5,7 +5,7 @@
 
 mod messages;
 
-use crate::results::{Bound, Figure, Machine, Measured, Summary};
+use crate::results::{Bound, Figure, Machine, Measured, OfferedLoad, Summary};
 use std::hint::black_box;
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -88,7 +88,7 @@ impl Cluster {
 }
 
 /// Runs `vireo bench balancer`.
-pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+pub(crate) fn run(args: &Args, commit: &str) -> Result<(), Failure> {
     let mut json = args.json.as_deref().map(create).transpose()?;
     let lab = Lab::build(&UE_NETWORKS)?;
     let interrupt = Interrupt::listen()?;
@@ -117,12 +117,19 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         experiment: "bench balancer".into(),
         about: "what it costs to choose a host for a procedure, and what a message costs".into(),
         paper: String::new(),
+        commit: Some(commit.to_owned()),
         machine: Machine::read(),
+        load: Some(OfferedLoad::new(
+            "one decision, and one message of these UEs, after the other",
+            [f64::from(ues)],
+            "UEs",
+        )),
         quick: args.quick,
         runs,
         configurations: vec![],
         figures,
-        met: true,
+        met: None,
+        informative: None,
         notes: vec![
             format!(
                 "Skewed consistent hashing, a primary and 2 replicas, {SLICES} slices; with what is kept of a procedure that \
@@ -135,7 +142,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             ),
         ],
     };
-    summary.judge();
+    summary.judge(None);
     print!("{summary}");
     if let Some(file) = &mut json {
         file.write_all(&serde_json::to_vec_pretty(&summary)?)?;

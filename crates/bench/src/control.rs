@@ -9,7 +9,7 @@
 //! * Memory: difference of resident memory between 2N and N UEs, per UE. All UEs keep their
 //!   session; the gNBs have disconnected.
 
-use crate::results::{Machine, Measured};
+use crate::results::{self, Machine, Measured};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -51,7 +51,10 @@ const SCHEMES: [(&str, &str); 3] = [("null", "session"), ("profile_a", "profile-
 /// All results. The JSON key names are a contract.
 #[derive(Debug, Serialize)]
 struct Numbers {
+    /// Git commit at which the binary was built.
+    commit: String,
     machine: Machine,
+    load: results::OfferedLoad,
     ues_per_run: u32,
     window: u32,
     sctp: String,
@@ -73,7 +76,7 @@ struct Percentiles {
 }
 
 /// Runs `vireo bench control`.
-pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+pub(crate) fn run(args: &Args, commit: &str) -> Result<(), Failure> {
     let mut json = args.json.as_deref().map(create).transpose()?;
     let lab = Lab::build(&UE_NETWORKS)?;
     let bench = Bench { lab, interrupt: Interrupt::listen()?, args };
@@ -101,8 +104,11 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         latency_us.insert(procedure, percentiles(procedure)?);
     }
     let memory = bench.repeat("memory", |bench| bench.memory())?;
+    let about = "UEs in progress at once (CPU, rate), and UEs per second (latency)";
     let numbers = Numbers {
+        commit: commit.to_owned(),
         machine: Machine::read(),
+        load: results::OfferedLoad::new(about, [args.window, LATENCY_RATE].map(f64::from), "UEs"),
         ues_per_run: args.ues,
         window: args.window,
         sctp,

@@ -32,12 +32,12 @@ enum Bench {
     Upf(upf::Args),
 }
 
-/// Runs `vireo bench`.
-pub fn run(args: &Args) -> Result<(), Failure> {
+/// Runs `vireo bench`. `commit` is the Git commit of the binary.
+pub fn run(args: &Args, commit: &str) -> Result<(), Failure> {
     match &args.bench {
-        Bench::Control(args) => control::run(args),
-        Bench::Host(args) => host::run(args),
-        Bench::Balancer(args) => balancer::run(args),
-        Bench::Upf(args) => upf::run(args),
+        Bench::Control(args) => control::run(args, commit),
+        Bench::Host(args) => host::run(args, commit),
+        Bench::Balancer(args) => balancer::run(args, commit),
+        Bench::Upf(args) => upf::run(args, commit),
     }
 }

@@ -5,7 +5,7 @@ use crate::analysis::saturation;
 use std::fs::File;
 use std::path::Path;
 use std::time::Duration;
-use vireo_bench::results::{Configuration, Figure, Measured, Table};
+use vireo_bench::results::{Configuration, Figure, Measured, OfferedLoad, Table};
 use vireo_config::Failure;
 use vireo_lab::core::Core;
 use vireo_lab::emulator::{self, Emulated, EmulatorOptions};
@@ -38,6 +38,8 @@ pub(super) struct ExperimentContext {
 /// Results of an experiment.
 #[derive(Debug, Default)]
 pub(super) struct Findings {
+    /// Load at which the figures were taken. A summary without it is incomplete.
+    pub(super) load: OfferedLoad,
     pub(super) configurations: Vec<Configuration>,
     pub(super) figures: Vec<Figure>,
     /// SVG documents by name.

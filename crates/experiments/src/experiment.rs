@@ -12,6 +12,8 @@ pub(crate) struct Experiment {
     pub(crate) about: &'static str,
     /// Publication and figure; empty if there is none.
     pub(crate) paper: &'static str,
+    /// Reason for which the figures may be without any mark; `None` if one always has a mark.
+    pub(crate) informative: Option<&'static str>,
     pub(crate) run: Run,
 }
 

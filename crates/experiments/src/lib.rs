@@ -112,8 +112,8 @@ fn minutes(text: &str) -> Result<f64, String> {
     text.parse().ok().filter(|m| (0.5..=1440.0).contains(m)).ok_or_else(|| "0.5 to 1440 minutes are allowed".into())
 }
 
-/// Runs `vireo experiment`.
-pub fn run(args: &Args) -> Result<(), Failure> {
+/// Runs `vireo experiment`. `commit` is the Git commit of the binary.
+pub fn run(args: &Args, commit: &str) -> Result<(), Failure> {
     if args.list {
         for experiment in ALL {
             println!("{:<16} {}", experiment.name, experiment.about);
@@ -156,24 +156,28 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         experiment: experiment.name.into(),
         about: experiment.about.into(),
         paper: experiment.paper.into(),
+        commit: Some(commit.to_owned()),
         machine: Machine::read(),
+        load: Some(findings.load),
         quick: args.quick,
         runs,
         configurations: findings.configurations,
         figures: findings.figures,
-        met: true,
+        met: None,
+        informative: None,
         notes: findings.notes,
     };
     if cfg!(debug_assertions) {
         summary.notes.push("Made with a debug build: nothing can be concluded from the figures.".into());
     }
-    summary.judge();
+    summary.judge(experiment.informative);
     folder.summary(&summary)?;
     print!("{summary}");
     eprintln!("experiment: results in {}", folder.path().display());
-    match findings.broken {
-        None => Ok(()),
-        Some(what) => Err(Failure(format!("{what}: see {}", folder.path().join("summary.json").display()))),
+    match (findings.broken, summary.missing_part()) {
+        (None, None) => Ok(()),
+        (None, Some(what)) => Err(Failure(format!("bug: the summary of {name} lacks {what}"))),
+        (Some(what), _) => Err(Failure(format!("{what}: see {}", folder.path().join("summary.json").display()))),
     }
 }
 
@@ -187,6 +191,20 @@ mod tests {
             assert!(ALL[..index].iter().all(|other| other.name != experiment.name), "{}", experiment.name);
             assert!(experiment.name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-'));
             assert!(experiment.about.ends_with('?'), "{}: {}", experiment.name, experiment.about);
+        }
+    }
+
+    /// Recorded summaries show which experiments have marks. Those that are not recorded, or were
+    /// recorded without marks, must state a reason.
+    #[test]
+    fn experiment_without_mark_states_reason() {
+        let results = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../results");
+        for experiment in ALL {
+            let recorded = std::fs::read(results.join(experiment.name).join("summary.json")).ok();
+            let recorded = recorded.map(|octets| serde_json::from_slice::<Summary>(&octets).unwrap());
+            let has_mark = recorded.is_some_and(|summary| summary.figures.iter().any(|figure| figure.mark.is_some()));
+            assert!(has_mark || experiment.informative.is_some(), "{} has neither", experiment.name);
+            assert!(experiment.informative.is_none_or(|reason| reason.ends_with('.')), "{}", experiment.name);
         }
     }
 }

@@ -12,7 +12,7 @@ use std::net::Ipv4Addr;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
-use vireo_bench::results::{Bound, Configuration, Figure, Measured, Table};
+use vireo_bench::results::{Bound, Configuration, Figure, Measured, OfferedLoad, Table};
 use vireo_client::slices;
 use vireo_config::Failure;
 use vireo_lab::files::api;
@@ -28,6 +28,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "pepc-migration",
     about: "What do ten thousand migrations of users a second cost the packets of a user plane?",
     paper: "PEPC: packet core factored around user state, migrations",
+    informative: None,
     run: Run::Core(run),
 };
 
@@ -439,6 +440,7 @@ fn findings(passes: &[Pass], users: u32, processors: usize) -> Result<Findings, 
     let chart = chart.line("af-packet", turns(|pass| &pass.busy.rates)?).line("sockets", turns(|p| &p.sockets.rates)?);
     let about = "Two slices with a worker each; users move between them by `POST /slices/move`.";
     Ok(Findings {
+        load: OfferedLoad::new("migrations beside 128-byte packets in a closed loop", [RATE], "1/s"),
         configurations: [BUSY, SOCKETS]
             .iter()
             .map(|driver| Configuration {
@@ -500,7 +502,7 @@ mod tests {
         assert_eq!((kept_rate(&pass(0).busy), added(&pass(0))), (0.985, 2.0));
         assert_eq!((median_of(&alone().times, true), median_of(&alone().times, false)), (22.5, 20.0));
         let good = findings(&[pass(0)], 100, 2).unwrap();
-        assert!(good.broken.is_none() && good.figures.iter().all(|figure| figure.met));
+        assert!(good.broken.is_none() && good.figures.iter().all(|figure| figure.met != Some(false)));
         assert!(findings(&[pass(1)], 100, 2).unwrap().broken.unwrap().contains("1 packets were lost"));
     }
 }

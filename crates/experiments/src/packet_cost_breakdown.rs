@@ -5,7 +5,7 @@ use crate::capacity::PacketTime;
 use crate::experiment::{Experiment, Plane, Run};
 use crate::plot::{Axis, BarSeries, Bars};
 use std::time::Duration;
-use vireo_bench::results::{Bound, Configuration, Figure, Table};
+use vireo_bench::results::{Bound, Configuration, Figure, OfferedLoad, Table};
 use vireo_bench::upf::breakdown::{PacketTimeParts, TestBed};
 use vireo_bench::upf::compute::Compute;
 use vireo_bench::upf::drivers::DRIVERS;
@@ -15,6 +15,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "cloud-breakdown",
     about: "Where does the time of a packet go: receiving, sending, or the user plane between them?",
     paper: "Scaling Telecom Core Network Functions in Public Cloud Infrastructure, table 2",
+    informative: None,
     run: Run::UserPlane(run),
 };
 
@@ -117,6 +118,7 @@ fn findings(drivers: &[(&'static str, Vec<DirectionParts>)], sessions: u32) -> R
         toml: format!("[datapath]\ndriver = \"{driver}\"\nworkers = 1\n"),
     };
     Ok(Findings {
+        load: OfferedLoad::new("128-byte packets back to back on one processor", [f64::from(sessions)], "sessions"),
         configurations: drivers.iter().map(configuration).collect(),
         figures,
         plots: vec![("times", bars.svg()?)],
@@ -149,7 +151,7 @@ mod tests {
         let found = findings(&drivers, 250_000).unwrap();
         let figure = |name: &str| found.figures.iter().find(|figure| figure.name == name);
         let total = figure("af-xdp, T_p").unwrap();
-        assert!(total.met && (total.ours.median - (2.0 * 1220.0 + 30.0)).abs() < 1e-9, "{total:?}");
+        assert!(total.met == Some(true) && (total.ours.median - (2.0 * 1220.0 + 30.0)).abs() < 1e-9, "{total:?}");
         assert_eq!(total.paper.as_ref().unwrap().value.number(), 3694.0);
         assert_eq!(figure("af-xdp, downlink, T_rx").unwrap().ours.median, 1500.0);
         assert!(figure("af-xdp, downlink, T_c").unwrap().mark.is_some());

@@ -15,7 +15,7 @@ use crate::plot::{Axis, Chart};
 use std::net::Ipv4Addr;
 use std::ops::Range;
 use std::time::{Duration, Instant};
-use vireo_bench::results::{Bound, Configuration, Figure, Table};
+use vireo_bench::results::{Bound, Configuration, Figure, OfferedLoad, Table};
 use vireo_client::slices;
 use vireo_config::Failure;
 use vireo_lab::files::api;
@@ -27,6 +27,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "pepc-rebalance",
     about: "What do packets gain where users leave a data worker that has them all, and is one lost?",
     paper: "PEPC: packet core factored around user state, migrations",
+    informative: None,
     run: Run::Core(run),
 };
 
@@ -210,6 +211,11 @@ fn findings(runs: &[Vec<RebalanceResult>], users: u32, processors: usize) -> Res
     let wrong = |seen: &RebalanceResult| seen.lost > 0 || seen.miscounted > 0;
     let broken = runs.iter().flatten().any(wrong).then(|| "packets were lost or miscounted".to_owned());
     Ok(Findings {
+        load: OfferedLoad::new(
+            "128-byte packets in a closed loop, by sockets and by AF_PACKET",
+            [SOCKETS, BUSY].map(|driver| 2.0 * driver.flight as f64),
+            "frames in flight",
+        ),
         configurations: vec![Configuration {
             name: "rebalance".into(),
             about: "A slice with two workers, on a processor each; users move when one has more packets for seconds."
@@ -250,7 +256,7 @@ mod tests {
             course: vec![(1.0, 1e5), (4.0, 1.5e5)],
         };
         let good = findings(&[vec![seen(0), seen(0)]], 100, 2).unwrap();
-        assert!(good.broken.is_none() && good.figures.iter().all(|figure| figure.met));
+        assert!(good.broken.is_none() && good.figures.iter().all(|figure| figure.met != Some(false)));
         assert_eq!(good.figures[0].ours.median, 1.5);
         assert!(findings(&[vec![seen(0), seen(1)]], 100, 2).unwrap().broken.is_some());
     }

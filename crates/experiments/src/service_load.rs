@@ -4,7 +4,7 @@ use super::context::{ExperimentContext, Findings, Variant};
 use crate::experiment::{Experiment, Run};
 use crate::plot::{Axis, Chart};
 use std::time::Duration;
-use vireo_bench::results::{Figure, Measured, Table};
+use vireo_bench::results::{Figure, Measured, OfferedLoad, Table};
 use vireo_config::Failure;
 use vireo_lab::emulator::{Emulated, EmulatorOptions, Load};
 
@@ -12,6 +12,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "service-load",
     about: "How many service requests can the core serve, and how long does each take as the load grows?",
     paper: "",
+    informative: Some("It finds out what one configuration does on this machine; there is nothing that it must reach."),
     run: Run::Core(run),
 };
 
@@ -62,6 +63,11 @@ fn run(session: &ExperimentContext) -> Result<Findings, Failure> {
     let cpu = |points: &Vec<Point>| points.last().map_or(f64::NAN, |p| p.cpu_us);
     let measured = |value: Option<Measured>| value.ok_or_else(|| Failure("nothing was measured".into()));
     Ok(Findings {
+        load: OfferedLoad::new(
+            "service requests in a closed loop, UEs in progress at once",
+            windows.iter().copied().map(f64::from),
+            "UEs",
+        ),
         configurations: vec![variant.configuration()],
         figures: vec![
             Figure::new("service requests at saturation", "1/s", measured(Measured::each(&rounds, best))?),

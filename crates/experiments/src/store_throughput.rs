@@ -6,7 +6,7 @@ use super::variants::{central, decomposed, processors, unified};
 use crate::experiment::{Experiment, Run};
 use crate::plot::{Axis, Chart};
 use std::time::Duration;
-use vireo_bench::results::{Bound, Figure, Table};
+use vireo_bench::results::{Bound, Figure, OfferedLoad, Table};
 use vireo_config::Failure;
 use vireo_lab::redis::Redis;
 
@@ -14,6 +14,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "mmlite-fig6-store",
     about: "How much does one core get done as the load grows: ours, stateful, with a central store?",
     paper: "MMLite, figure 6 (10 Gbit/s line)",
+    informative: None,
     run: Run::Core(run),
 };
 
@@ -110,6 +111,11 @@ fn findings(variants: &[Variant; 3], rounds: &[Vec<Outcome>], loads: &[f64], bes
         chart = chart.line(variant.name, (0..loads.len()).map(point).collect::<Result<_, Failure>>()?);
     }
     Ok(Findings {
+        load: OfferedLoad::new(
+            "70% service requests, 20% periodic updates, 10% registrations with session, open loop",
+            loads.iter().map(|part| best * part),
+            "1/s",
+        ),
         configurations: variants.iter().map(Variant::configuration).collect(),
         figures,
         plots: vec![("throughput", chart.svg()?)],

@@ -12,7 +12,7 @@ use crate::plot::{Axis, Chart};
 use rustix::process::{Pid, Signal, kill_process};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
-use vireo_bench::results::{Bound, Configuration, Figure, Table};
+use vireo_bench::results::{Bound, Configuration, Figure, OfferedLoad, Table};
 use vireo_config::Failure;
 use vireo_lab::files::api;
 use vireo_lab::process::on_processors;
@@ -25,6 +25,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "pepc-takeover",
     about: "What does a data worker's death cost its users, and what do processes cost that it costs so little?",
     paper: "PEPC: packet core factored around user state (the talk shows no failures)",
+    informative: None,
     run: Run::Core(run),
 };
 
@@ -338,6 +339,7 @@ fn findings(runs: &[Vec<TakeoverResult>], users: u32, burst: u32) -> Result<Find
         toml: format!("[datapath]\n{}", placement.keys()),
     };
     Ok(Findings {
+        load: OfferedLoad::new("128-byte packets uplink, open loop", [f64::from(burst) / EVERY.as_secs_f64()], "1/s"),
         configurations: vec![
             configuration(Placement::Processes, "One data worker, a process of its own; another one is ready."),
             configuration(Placement::Threads, "One data worker, a thread: what kills it kills the user plane."),
@@ -382,9 +384,9 @@ mod tests {
         assert!(found.broken.is_none());
         let value = |n: usize| found.figures[n].ours.median;
         assert_eq!((value(0), value(1), value(2), value(3), value(4)), (20.0, 3.0, 4.0, 1.0, 0.9));
-        assert!(found.figures[0].met);
+        assert!(found.figures[0].met == Some(true));
         let found = findings(&[vec![result(40.0, 3), result(20.0, 2)]], 100, 4).unwrap();
-        assert!(!found.figures[0].met, "more than a batch");
+        assert!(found.figures[0].met == Some(false), "more than a batch");
         assert!(found.broken.unwrap().contains("3 killed, 2 taken over from"));
     }
 }

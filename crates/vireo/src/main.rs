@@ -35,6 +35,9 @@ use std::process::ExitCode;
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
+/// Git commit of the source, or `unknown`.
+const COMMIT: &str = env!("VIREO_COMMIT");
+
 fn main() -> ExitCode {
     let result = match cli::Cli::parse().command {
         cli::Command::NfWorker => run::worker(),
@@ -48,8 +51,8 @@ fn main() -> ExitCode {
         cli::Command::Smf(args) => sba_roles::smf(&args),
         cli::Command::Upf(args) => upf::run(&args),
         cli::Command::Emulate(args) => emulate::run(&args),
-        cli::Command::Bench(args) => optional::bench::run(&args),
-        cli::Command::Experiment(args) => optional::experiment::run(&args),
+        cli::Command::Bench(args) => optional::bench::run(&args, COMMIT),
+        cli::Command::Experiment(args) => optional::experiment::run(&args, COMMIT),
         cli::Command::Plan(args) => optional::plan::run(&args),
         cli::Command::Simulate(args) => simulate::run(&args),
         cli::Command::Demo(args) => optional::demo::run(&args),

@@ -3,7 +3,7 @@
 /// Declares the module of a command that this build refuses.
 #[cfg(not(all(feature = "lab", feature = "bench", feature = "experiment")))]
 macro_rules! refused {
-    ($command:ident, $feature:literal) => {
+    ($command:ident, $feature:literal $(, $more:ty)?) => {
         pub(crate) mod $command {
             use std::ffi::OsString;
             use vireo_config::Failure;
@@ -16,7 +16,7 @@ macro_rules! refused {
                 _arguments: Vec<OsString>,
             }
 
-            pub(crate) fn run(_: &Args) -> Result<(), Failure> {
+            pub(crate) fn run(_: &Args $(, _: $more)?) -> Result<(), Failure> {
                 let command = stringify!($command);
                 Err(Failure(format!(
                     "{command}: this build lacks the feature {0}; build with --features {0}",
@@ -28,11 +28,11 @@ macro_rules! refused {
 }
 
 #[cfg(not(feature = "bench"))]
-refused!(bench, "bench");
+refused!(bench, "bench", &str);
 #[cfg(not(feature = "lab"))]
 refused!(demo, "lab");
 #[cfg(not(feature = "experiment"))]
-refused!(experiment, "experiment");
+refused!(experiment, "experiment", &str);
 #[cfg(not(feature = "experiment"))]
 refused!(plan, "experiment");
 

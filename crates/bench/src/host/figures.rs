@@ -2,7 +2,7 @@
 
 use super::cpu::CpuBreakdown;
 use super::million::Million;
-use crate::results::{Bound, Machine, Measured};
+use crate::results::{Bound, Machine, Measured, OfferedLoad, all_met};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,7 +10,11 @@ use std::fmt;
 /// All results. The JSON key names are a contract.
 #[derive(Debug, Serialize)]
 pub(super) struct Numbers {
+    /// Git commit at which the binary was built.
+    pub(super) commit: String,
     pub(super) machine: Machine,
+    /// Load of the core. Figures name theirs where it differs.
+    pub(super) load: OfferedLoad,
     /// Load averages over 1, 5 and 15 minutes at the beginning and at the end. Other work on the
     /// machine inflates all figures.
     pub(super) load_average: [String; 2],
@@ -24,8 +28,9 @@ pub(super) struct Numbers {
     /// median of all runs.
     pub(super) parts: BTreeMap<&'static str, CpuBreakdown>,
     pub(super) million: Option<Million>,
-    /// True if every mark is met.
-    pub(super) met: bool,
+    /// True if every mark is met; absent if no figure has a mark.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) met: Option<bool>,
     pub(super) notes: Vec<&'static str>,
 }
 
@@ -45,14 +50,15 @@ pub(super) struct Figure {
 pub(super) struct View {
     pub(super) ours: Measured,
     pub(super) mark: Option<Bound>,
-    /// True if the median is within the mark or there is no mark.
-    pub(super) met: bool,
+    /// True if the median is within the mark; absent without a mark.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) met: Option<bool>,
 }
 
 impl View {
     fn new(ours: Measured, mark: Option<Bound>) -> Self {
         let median = Measured { min: ours.median, max: ours.median, ..ours.clone() };
-        View { met: mark.is_none_or(|mark| mark.holds(&median)), ours, mark }
+        View { met: mark.map(|mark| mark.holds(&median)), ours, mark }
     }
 }
 
@@ -83,7 +89,7 @@ impl Numbers {
     /// Removes figures without values and checks every mark.
     pub(super) fn judge(&mut self) {
         self.figures.retain(|figure| figure.views().next().is_some());
-        self.met = self.figures.iter().flat_map(Figure::views).all(|view| view.met);
+        self.met = all_met(self.figures.iter().flat_map(Figure::views).map(|view| view.met));
     }
 }
 
@@ -96,10 +102,10 @@ impl fmt::Display for Numbers {
         }
         let cell = |view: &Option<View>| match view {
             None => String::new(),
-            Some(View { ours, mark: None, .. }) => ours.to_string(),
-            Some(View { ours, mark: Some(mark), met }) => {
-                format!("{ours}  {mark} {}", if *met { "met" } else { "MISSED" })
-            }
+            Some(View { ours, mark, met }) => match mark.zip(*met) {
+                None => ours.to_string(),
+                Some((mark, met)) => format!("{ours}  {mark} {}", if met { "met" } else { "MISSED" }),
+            },
         };
         let head = ["", "messages in memory", "with SCTP and emulator"].map(str::to_owned);
         let rows = self.figures.iter().map(|figure| {
@@ -169,7 +175,9 @@ mod tests {
 
     fn numbers(figures: Vec<Figure>) -> Numbers {
         Numbers {
+            commit: "unknown".into(),
             machine: Machine::read(),
+            load: OfferedLoad::default(),
             load_average: ["0.1 0.2 0.3".into(), "1 2 3".into()],
             quick: true,
             runs: 3,
@@ -182,7 +190,7 @@ mod tests {
                 CpuBreakdown { host: 4.0, workers: 9.0, ..CpuBreakdown::default() },
             )]),
             million: None,
-            met: true,
+            met: None,
             notes: vec!["a note"],
         }
     }
@@ -194,7 +202,7 @@ mod tests {
             .with_sctp(vec![210.0, 190.0, 250.0], Some(Bound::AtMost(200.0)));
         let mut numbers = numbers(vec![cpu, Figure::new("nothing", "us").messages(vec![], None)]);
         numbers.judge();
-        assert!(!numbers.met);
+        assert_eq!(numbers.met, Some(false));
         let text = numbers.to_string();
         let line = text.lines().find(|line| line.starts_with("CPU (us)")).unwrap();
         assert!(line.contains("19.0 (18.0 to 30.0)  <= 20 met"), "{line}");

@@ -5,12 +5,15 @@
 
 mod machine;
 mod measured;
+mod offered_load;
 mod summary;
 mod table;
 mod write;
 
 pub use machine::Machine;
 pub use measured::Measured;
+pub use offered_load::OfferedLoad;
+pub(crate) use summary::all_met;
 pub use summary::{Baseline, Bound, Configuration, Figure, Paper, Summary};
 pub use table::Table;
 pub use write::{Folder, WriteError};

@@ -1,8 +1,9 @@
 //! `summary.json`: our figures beside the paper's and the baseline's.
 //!
-//! The names of the JSON are a contract.
+//! The names of the JSON are a contract. Summaries of earlier releases have no `commit` and no
+//! `load`.
 
-use super::{Machine, Measured};
+use super::{Machine, Measured, OfferedLoad};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -15,16 +16,26 @@ pub struct Summary {
     pub about: String,
     /// Publication and figure; empty if there is none.
     pub paper: String,
+    /// Git commit at which the binary was built.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub commit: Option<String>,
     /// Machine of the measurements.
     pub machine: Machine,
+    /// Load at which the figures were taken.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub load: Option<OfferedLoad>,
     /// True for the short form, whose figures prove little.
     pub quick: bool,
     /// Number of runs of each measurement.
     pub runs: u32,
     pub configurations: Vec<Configuration>,
     pub figures: Vec<Figure>,
-    /// True if every figure with a mark meets it.
-    pub met: bool,
+    /// True if every figure with a mark meets it; absent if no figure has a mark.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub met: Option<bool>,
+    /// Reason for which no figure has a mark; absent if one has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub informative: Option<String>,
     /// Notes that a reader needs beside the figures.
     pub notes: Vec<String>,
 }
@@ -53,8 +64,9 @@ pub struct Figure {
     pub baseline: Option<Baseline>,
     /// Bound that decides about [`Figure::met`].
     pub mark: Option<Bound>,
-    /// True if the bound holds, or if there is none.
-    pub met: bool,
+    /// True if the mark holds; absent without a mark.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub met: Option<bool>,
 }
 
 /// Value of a paper.
@@ -125,7 +137,7 @@ impl fmt::Display for Bound {
 impl Figure {
     /// Creates a figure without references.
     pub fn new(name: impl Into<String>, unit: impl Into<String>, ours: Measured) -> Self {
-        Figure { name: name.into(), unit: unit.into(), ours, paper: None, baseline: None, mark: None, met: true }
+        Figure { name: name.into(), unit: unit.into(), ours, paper: None, baseline: None, mark: None, met: None }
     }
 
     /// Adds the paper's value.
@@ -145,16 +157,33 @@ impl Figure {
     /// Adds the required bound.
     #[must_use]
     pub fn mark(mut self, mark: Bound) -> Self {
-        self.met = mark.holds(&self.ours);
+        self.met = Some(mark.holds(&self.ours));
         self.mark = Some(mark);
         self
     }
 }
 
+/// Returns true if all marks are met; `None` without marks.
+pub(crate) fn all_met(figures: impl Iterator<Item = Option<bool>>) -> Option<bool> {
+    figures.flatten().reduce(|all, met| all && met)
+}
+
 impl Summary {
-    /// Sets `met` if every figure with a mark meets it.
-    pub fn judge(&mut self) {
-        self.met = self.figures.iter().all(|figure| figure.met);
+    /// Sets `met` by the figures with a mark. Without marks, `unmarked` is the reason for that.
+    pub fn judge(&mut self, unmarked: Option<&str>) {
+        self.met = all_met(self.figures.iter().map(|figure| figure.met));
+        self.informative = unmarked.filter(|_| self.met.is_none()).map(str::to_owned);
+    }
+
+    /// Returns a part that a complete summary has and this one has not.
+    pub fn missing_part(&self) -> Option<&'static str> {
+        if self.met.is_none() && self.informative.is_none() {
+            Some("a mark, or a reason for having none")
+        } else if self.load.as_ref().is_none_or(|load| load.about.is_empty() || load.values.is_empty()) {
+            Some("the load of the figures")
+        } else {
+            None
+        }
     }
 }
 
@@ -169,10 +198,10 @@ impl fmt::Display for Summary {
                 figure.baseline.as_ref().map_or_else(String::new, |b| format!("{} {}", b.name, b.value)),
                 figure.paper.as_ref().map_or_else(String::new, |p| p.value.to_string()),
                 figure.mark.map_or_else(String::new, |m| m.to_string()),
-                match (figure.mark, figure.met) {
-                    (None, _) => String::new(),
-                    (Some(_), true) => "met".into(),
-                    (Some(_), false) => "NOT MET".into(),
+                match figure.met {
+                    None => String::new(),
+                    Some(true) => "met".into(),
+                    Some(false) => "NOT MET".into(),
                 },
             ]
         });
@@ -183,6 +212,12 @@ impl fmt::Display for Summary {
         for row in &rows {
             let cells: Vec<String> = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
             writeln!(f, "  {}", cells.join("  ").trim_end())?;
+        }
+        if let Some(load) = &self.load {
+            writeln!(f, "  load: {load}")?;
+        }
+        if let Some(reason) = &self.informative {
+            writeln!(f, "  no mark: {reason}")?;
         }
         self.notes.iter().try_for_each(|note| writeln!(f, "  note: {note}"))
     }
@@ -198,7 +233,9 @@ mod tests {
             experiment: "example".into(),
             about: "What is it?".into(),
             paper: "A paper, figure 1".into(),
+            commit: Some("0123abcd".into()),
             machine: Machine { cpu: "x".into(), cpus: 2, kernel: "6".into(), release: "0.2.0".into() },
+            load: Some(OfferedLoad::new("service requests, open loop", [250.0, 500.0], "1/s")),
             quick: true,
             runs: 3,
             configurations: vec![Configuration {
@@ -213,7 +250,8 @@ mod tests {
                     .baseline("unified", Some(measured(&[35.0])))
                     .mark(Bound::Below(8.0)),
             ],
-            met: true,
+            met: None,
+            informative: None,
             notes: vec!["A note.".into()],
         }
     }
@@ -221,7 +259,7 @@ mod tests {
     #[test]
     fn summary_json_roundtrip_is_exact() {
         let mut summary = example();
-        summary.judge();
+        summary.judge(None);
         let json = serde_json::to_string_pretty(&summary).unwrap();
         assert_eq!(serde_json::from_str::<Summary>(&json).unwrap(), summary);
         let value: serde_json::Value = serde_json::from_str(&json).unwrap();
@@ -229,17 +267,19 @@ mod tests {
         assert_eq!(value["figures"][1]["paper"]["value"]["below"], 10.0);
         assert_eq!(value["figures"][1]["baseline"]["name"], "unified");
         assert_eq!(value["machine"]["cpus"], 2);
+        assert_eq!((&value["commit"], &value["load"]["values"][1]), (&"0123abcd".into(), &500.0.into()));
     }
 
     #[test]
     fn worst_run_decides_about_mark() {
         let mut summary = example();
-        assert!(summary.figures[0].met && !summary.figures[1].met, "one of the runs took 9 ms");
-        summary.judge();
-        assert!(!summary.met);
+        let met: Vec<Option<bool>> = summary.figures.iter().map(|figure| figure.met).collect();
+        assert_eq!(met, [Some(true), Some(false)], "one of the runs took 9 ms");
+        summary.judge(None);
+        assert_eq!(summary.met, Some(false));
         summary.figures.pop();
-        summary.judge();
-        assert!(summary.met);
+        summary.judge(None);
+        assert_eq!(summary.met, Some(true));
         let measured = Measured::from_runs(vec![2.0, 4.0]).unwrap();
         for (bound, holds) in [
             (Bound::About(99.0), true),
@@ -253,9 +293,42 @@ mod tests {
     }
 
     #[test]
+    fn summary_without_mark_has_reason() {
+        let mut summary = example();
+        summary.judge(Some("Nothing is compared."));
+        assert_eq!((summary.informative.as_deref(), summary.missing_part()), (None, None));
+        for figure in &mut summary.figures {
+            (figure.mark, figure.met) = (None, None);
+        }
+        summary.judge(None);
+        assert_eq!(summary.missing_part(), Some("a mark, or a reason for having none"));
+        summary.judge(Some("Nothing is compared."));
+        assert_eq!(summary.missing_part(), None);
+        let value = serde_json::to_value(&summary).unwrap();
+        assert!(value.get("met").is_none() && value["figures"][0].get("met").is_none(), "{value}");
+        assert_eq!(value["informative"], "Nothing is compared.");
+        summary.load = Some(OfferedLoad::default());
+        assert_eq!(summary.missing_part(), Some("the load of the figures"));
+    }
+
+    #[test]
+    fn summary_of_earlier_release_is_read() {
+        let mut value = serde_json::to_value(example()).unwrap();
+        let fields = value.as_object_mut().unwrap();
+        fields.remove("commit");
+        fields.remove("load");
+        fields.insert("met".into(), true.into());
+        let summary: Summary = serde_json::from_value(value).unwrap();
+        assert_eq!((summary.commit, summary.load, summary.met), (None, None, Some(true)));
+    }
+
+    #[test]
     fn summary_table_shows_all_parts() {
         let text = example().to_string();
-        for part in ["latency [ms]", "3.00 (1.50 to 9.00)", "unified 35.0", "< 10", "NOT MET", "met", "note: A note."] {
+        let load = "load: service requests, open loop: 250, 500 1/s";
+        for part in
+            ["latency [ms]", "3.00 (1.50 to 9.00)", "unified 35.0", "< 10", "NOT MET", "met", load, "note: A note."]
+        {
             assert!(text.contains(part), "{part} in:\n{text}");
         }
     }

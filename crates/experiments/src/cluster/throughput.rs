@@ -6,13 +6,14 @@ use crate::experiment::{Experiment, Run};
 use crate::plot::{Axis, Chart};
 use crate::steady::{Outcome, Steady};
 use std::time::Duration;
-use vireo_bench::results::{Bound, Figure, Table};
+use vireo_bench::results::{Bound, Figure, OfferedLoad, Table};
 use vireo_config::Failure;
 
 pub(crate) const EXPERIMENT: Experiment = Experiment {
     name: "mmlite-fig6",
     about: "How much do three hosts get done as the load grows, stateless with copies and without, and stateful?",
     paper: "MMLite, figure 6",
+    informative: Some("The throughput is set beside the paper's; no limit was set before the run."),
     run: Run::Core(run),
 };
 
@@ -102,6 +103,7 @@ fn findings(
         chart = chart.line(variant.name, (0..loads.len()).map(point).collect::<Result<_, _>>()?);
     }
     Ok(Findings {
+        load: OfferedLoad::new("mix of procedures, open loop", loads.iter().map(|part| limit * part), "1/s"),
         configurations: variants.iter().map(Variant::configuration).collect(),
         figures,
         plots: vec![("throughput", chart.svg()?)],

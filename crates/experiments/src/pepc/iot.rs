@@ -10,7 +10,7 @@ use crate::experiment::{Experiment, Plane, Run};
 use crate::plot::{Axis, BarSeries, Bars};
 use std::time::Duration;
 use vireo_bench::host::messages::octets_of_records;
-use vireo_bench::results::{Bound, Configuration, Figure, Table};
+use vireo_bench::results::{Bound, Configuration, Figure, OfferedLoad, Table};
 use vireo_bench::upf::compute::{Compute, Kind};
 use vireo_bench::upf::kernel::{self, Cost, Spans};
 use vireo_bench::upf::process::{self, Upf};
@@ -22,6 +22,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     name: "pepc-iot",
     about: "How much faster do packets of simple devices go in a slice that is made for them?",
     paper: PAPER,
+    informative: Some("The paper states the largest gain that it saw; no limit was set before the run."),
     run: Run::UserPlane(run),
 };
 
@@ -196,6 +197,7 @@ fn findings(runs: &[ProfileResult], users: u32) -> Result<Findings, Failure> {
     let configuration =
         |profile: &str, about: &str| Configuration { name: profile.into(), about: about.into(), toml: slice(profile) };
     Ok(Findings {
+        load: OfferedLoad::new("128-byte packets back to back of random users", [f64::from(users)], "users"),
         configurations: vec![
             configuration("full", "What the core asks for any session: a rate, the QoS flow that is looked at, counts."),
             configuration("iot", "Simple devices: none of that; the RAN holds the rate, and the slice counts."),

@@ -15,7 +15,7 @@ use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use std::path::Path;
 use std::time::{Duration, Instant};
-use vireo_bench::results::{Bound, Figure, Measured, Table};
+use vireo_bench::results::{Bound, Figure, Measured, OfferedLoad, Table};
 use vireo_config::Failure;
 use vireo_lab::core::Core;
 use vireo_lab::emulator::{self, EmulatorOptions, Load, PATIENT};
@@ -28,6 +28,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     name: "stateless-kills",
     about: "Which way of keeping state loses UEs when AMF, SMF, UPF, or a worker of the AMF are killed?",
     paper: "",
+    informative: None,
     run: Run::Core(run),
 };
 
@@ -172,6 +173,7 @@ fn run(session: &ExperimentContext) -> Result<Findings, Failure> {
     }
     let kills: u32 = rounds.iter().flatten().map(|outcome| outcome.kills).sum();
     Ok(Findings {
+        load: OfferedLoad::new("UEs that start per second, 100 in all", [f64::from(RATE)], "1/s"),
         configurations: promises.iter().map(|promise| promise.mode.configuration()).collect(),
         figures,
         plots: Vec::new(),

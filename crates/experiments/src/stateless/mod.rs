@@ -14,7 +14,7 @@ use super::context::{ExperimentContext, Findings};
 use crate::experiment::{Experiment, Run};
 use crate::plot::{Axis, Chart};
 use bursts::{Burst, FUNCTIONS};
-use vireo_bench::results::{Bound, Configuration, Figure, Measured, Table};
+use vireo_bench::results::{Bound, Configuration, Figure, Measured, OfferedLoad, Table};
 use vireo_config::Failure;
 use watch::SocketSample;
 
@@ -22,6 +22,9 @@ pub(super) const FIG3: Experiment = Experiment {
     name: "stateless-fig3",
     about: "What does it cost that functions keep no state, for a transaction or for a procedure?",
     paper: "Analyzing the cost of statelessness in 5G, figure 3",
+    informative: Some(
+        "It measures what the modes of the paper cost here; stateless-beyond and stateless-shm have the marks.",
+    ),
     run: Run::Core(|session| study(session, &FIGURE_3)),
 };
 
@@ -29,6 +32,7 @@ pub(super) const FIG4: Experiment = Experiment {
     name: "stateless-fig4",
     about: "What is saved by functions that share records, and by writes that nobody waits for?",
     paper: "Analyzing the cost of statelessness in 5G, figure 4",
+    informative: Some("It measures what the optimisations of the paper save here; no limit was set before the run."),
     run: Run::Core(|session| study(session, &FIGURE_4)),
 };
 
@@ -36,6 +40,7 @@ pub(super) const FIG5: Experiment = Experiment {
     name: "stateless-fig5",
     about: "What does it change that records are deleted and created instead of updated?",
     paper: "Analyzing the cost of statelessness in 5G, figure 5",
+    informative: Some("It measures what an optimisation of the paper saves here; no limit was set before the run."),
     run: Run::Core(|session| study(session, &FIGURE_5)),
 };
 
@@ -43,6 +48,7 @@ pub(super) const BEYOND_FIGURES: Experiment = Experiment {
     name: "stateless-beyond",
     about: "What do binary records, protocol buffers, state that travels with requests, implied answers, gRPC, and shared memory cost instead?",
     paper: "Analyzing the cost of statelessness in 5G, section 6 (proposals)",
+    informative: None,
     run: Run::Core(|session| study(session, &BEYOND)),
 };
 
@@ -50,6 +56,7 @@ pub(super) const DISTANCE_FIGURES: Experiment = Experiment {
     name: "stateless-distance",
     about: "What does it cost that the UPF is at the edge, and its database is not?",
     paper: "",
+    informative: Some("The delay is an input of the experiment; no limit was set for its cost."),
     run: Run::Core(|session| study(session, &DISTANCE)),
 };
 
@@ -57,6 +64,7 @@ pub(super) const MONGODB_FIGURES: Experiment = Experiment {
     name: "stateless-mongodb",
     about: "What does statelessness cost over MongoDB's protocol (FerretDB, with --features mongodb), and what is saved there?",
     paper: "Analyzing the cost of statelessness in 5G, figures 3 to 5, over another database",
+    informative: None,
     run: Run::Core(|session| study(session, &MONGODB)),
 };
 
@@ -64,6 +72,7 @@ pub(super) const FIG6: Experiment = Experiment {
     name: "stateless-fig6",
     about: "How busy are AMF, SMF and UPF from moment to moment, with state and without?",
     paper: "Analyzing the cost of statelessness in 5G, figure 6",
+    informative: Some("It shows the course of bursts over time; a course has no limit."),
     run: Run::Core(|session| over_time(session, &BUSY)),
 };
 
@@ -71,6 +80,7 @@ pub(super) const FIG7: Experiment = Experiment {
     name: "stateless-fig7",
     about: "How much waits at AMF, SMF and UPF from moment to moment, with state and without?",
     paper: "Analyzing the cost of statelessness in 5G, figure 7",
+    informative: Some("It shows the course of bursts over time; a course has no limit."),
     run: Run::Core(|session| over_time(session, &WAITING)),
 };
 
@@ -447,6 +457,7 @@ fn findings(study: &Study, sizes: &[u32], rounds: &[Vec<Vec<Burst>>]) -> Result<
         chart = chart.line(of.name, line);
     }
     Ok(Findings {
+        load: OfferedLoad::new("UEs that register at once", sizes.iter().copied().map(f64::from), "UEs"),
         configurations: study.modes.iter().map(Mode::configuration).collect(),
         figures,
         plots: vec![("time", chart.svg()?)],
@@ -510,6 +521,7 @@ fn over_time(session: &ExperimentContext, course: &BurstTimeline) -> Result<Find
         plots.push((of.name, chart.svg()?));
     }
     Ok(Findings {
+        load: OfferedLoad::new("UEs that register at once", sizes.map(f64::from), "UEs"),
         configurations: COURSES.iter().map(Mode::configuration).collect(),
         figures,
         plots,

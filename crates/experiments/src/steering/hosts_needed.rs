@@ -5,7 +5,7 @@ use super::outcome::{Span, Trial, cell};
 use super::{CONSISTENT, MAGLEV, MMLITE, OURS, ROUND_ROBIN, Scheme, comparison, note};
 use crate::experiment::{Experiment, Run, Simulation};
 use crate::plot::{Axis, Chart};
-use vireo_bench::results::{Bound, Figure, Measured, Table};
+use vireo_bench::results::{Bound, Figure, Measured, OfferedLoad, Table};
 use vireo_config::Failure;
 use vireo_simulator::cluster::{Comparison, Setup};
 use vireo_types::Duration;
@@ -14,6 +14,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     name: "mmlite-fig11",
     about: "How many hosts does each way of choosing them need for at most 5% late procedures of Pareto traffic?",
     paper: "MMLite, figure 11",
+    informative: None,
     run: Run::Simulated(run),
 };
 
@@ -126,6 +127,8 @@ fn run(simulation: &Simulation) -> Result<Findings, Failure> {
         }
         findings.plots.push((["pareto-1", "pareto-2", "pareto-3"][*shape as usize - 1], chart.svg()?));
     }
+    let about = "simulated Pareto traffic, hosts for which it is sized";
+    findings.load = OfferedLoad::new(about, sizes.iter().map(|size| f64::from(size.hosts)), "hosts");
     findings.tables.push(("hosts", table));
     findings.configurations = SCHEMES.iter().map(Scheme::configuration).collect();
     findings.notes.push(note(

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::experiment::{Experiment, Run, Simulation};
 use crate::plot::{Axis, BarSeries, Bars, Chart};
-use vireo_bench::results::{Bound, Figure, Measured, Table};
+use vireo_bench::results::{Bound, Figure, Measured, OfferedLoad, Table};
 use vireo_config::Failure;
 use vireo_core::placement::balance::steer::Policy;
 use vireo_simulator::cluster::{Comparison, Setup};
@@ -18,24 +18,30 @@ pub(crate) const A: Experiment = Experiment {
     name: "mmlite-fig10a",
     about: "How evenly does each way of choosing hosts load three of them, with UEs alike and with skewed UEs?",
     paper: "MMLite, figure 10a",
+    informative: None,
     run: Run::Simulated(deviation),
 };
 pub(crate) const B: Experiment = Experiment {
     name: "mmlite-fig10b",
     about: "How many procedures are late by each way of choosing hosts, on three of them?",
     paper: "MMLite, figure 10b",
+    informative: None,
     run: Run::Simulated(violations),
 };
 pub(crate) const C: Experiment = Experiment {
     name: "mmlite-fig10c",
     about: "How many procedures are late by each way of choosing hosts, the more hosts there are?",
     paper: "MMLite, figure 10c",
+    informative: None,
     run: Run::Simulated(more_hosts),
 };
 pub(crate) const D: Experiment = Experiment {
     name: "mmlite-fig10d",
     about: "What is the choice of the host worth, and what the choice of the NF in it?",
     paper: "MMLite, figure 10d",
+    informative: Some(
+        "It attributes the results of mmlite-fig10a and mmlite-fig10b, which have the marks, to their parts.",
+    ),
     run: Run::Simulated(ablation),
 };
 
@@ -145,9 +151,10 @@ fn table(cells: &[SchemeRuns]) -> Table {
     table
 }
 
-fn finished(simulation: &Simulation, schemes: &[Scheme], figures: Vec<Figure>) -> Findings {
+fn finished(simulation: &Simulation, comparison: &Comparison, schemes: &[Scheme], figures: Vec<Figure>) -> Findings {
     let what = "Workload and calibration: crates/simulator/workloads/mmlite-fig10.toml, committed before ours was run.";
     Findings {
+        load: OfferedLoad::new("simulated, part of the CPU of three hosts", [comparison.load], "ratio"),
         configurations: schemes.iter().map(Scheme::configuration).collect(),
         figures,
         notes: vec![note(simulation, what)],
@@ -176,7 +183,7 @@ fn both(
         }
         series.push((scheme.name, values));
     }
-    let mut findings = finished(simulation, &SCHEMES.map(|(scheme, _)| scheme), figures);
+    let mut findings = finished(simulation, &skewed, &SCHEMES.map(|(scheme, _)| scheme), figures);
     findings.plots.push(("schemes", bars(what, y, &["UEs alike", "UEs skewed"], series)?));
     findings.tables.push(("runs", table(&cells)));
     Ok(findings)
@@ -245,7 +252,7 @@ fn more_hosts(simulation: &Simulation) -> Result<Findings, Failure> {
         }
         chart = chart.line(scheme.name, line);
     }
-    let mut findings = finished(simulation, &SCHEMES.map(|(scheme, _)| scheme), figures);
+    let mut findings = finished(simulation, &comparison, &SCHEMES.map(|(scheme, _)| scheme), figures);
     findings.plots.push(("hosts", chart.line("integer programme", vec![(3.0, best.median)]).svg()?));
     findings.tables.push(("runs", table(&cells)));
     findings
@@ -308,7 +315,7 @@ fn ablation(simulation: &Simulation) -> Result<Findings, Failure> {
         series.push((scheme.name, vec![late, deviation]));
         cells.push(SchemeRuns { scheme: scheme.name, ues: "skewed", hosts: HOSTS, runs });
     }
-    let mut findings = finished(simulation, &ABLATION.map(|(scheme, _)| scheme), figures);
+    let mut findings = finished(simulation, &comparison, &ABLATION.map(|(scheme, _)| scheme), figures);
     let groups = ["late procedures", "standard deviation of CPU"];
     findings.plots.push(("parts", bars("Hosts and NFs chosen or in turn", "%", &groups, series)?));
     findings.tables.push(("runs", table(&cells)));
