@@ -26,7 +26,7 @@ use vireo_traffic::frame_loop::{Direction, FrameLoop, FrameSource, Packets};
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "pepc-isolation",
     about: "Does a slice of the user plane that is flooded leave the packets of another one alone?",
-    paper: "PEPC: packet core factored around user state, slices",
+    paper: "A High Performance Packet Core for Next Generation Cellular Networks (PEPC), slices",
     informative: None,
     run: Run::Core(run),
 };

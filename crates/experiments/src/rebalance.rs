@@ -26,7 +26,7 @@ use vireo_traffic::frame_loop::{Direction, FrameLoop};
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "pepc-rebalance",
     about: "What do packets gain where users leave a data worker that has them all, and is one lost?",
-    paper: "PEPC: packet core factored around user state, migrations",
+    paper: "A High Performance Packet Core for Next Generation Cellular Networks (PEPC), migrations",
     informative: None,
     run: Run::Core(run),
 };

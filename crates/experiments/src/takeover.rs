@@ -24,7 +24,7 @@ use vireo_traffic::frame_loop::{Direction, FrameLoop, Teids};
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "pepc-takeover",
     about: "What does a data worker's death cost its users, and what do processes cost that it costs so little?",
-    paper: "PEPC: packet core factored around user state (the talk shows no failures)",
+    paper: "A High Performance Packet Core for Next Generation Cellular Networks (PEPC); the talk shows no failures",
     informative: None,
     run: Run::Core(run),
 };

@@ -1,6 +1,7 @@
 //! State modes: axes of how UE state is stored, and presets that set all axes.
 //!
-//! The presets are the modes of "Analyzing the cost of statelessness in 5G", and modes of Vireo.
+//! The presets are the modes of "The Cost of Stateless Network Functions in 5G", and modes of
+//! Vireo.
 
 use serde::{Deserialize, Serialize};
 

@@ -88,7 +88,7 @@ fn findings(
         if place < last {
             let ratio = each(rounds, |round| peak(round, place) / peak(round, last).max(1e-6))?;
             let figure = Figure::new(format!("peak throughput, {} over {baseline}", variant.name), "ratio", ratio);
-            figures.push(figure.paper(Bound::About(PAPER), "figure 6, MMLite over the stateful MME"));
+            figures.push(figure.paper(Bound::About(PAPER), "section 7.1, 16% better at peak load"));
         }
     }
     let mut chart = Chart::new(

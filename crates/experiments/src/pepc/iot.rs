@@ -1,8 +1,8 @@
 //! Value of slice customisation for simple devices (`profile = "iot"`).
 //!
-//! The PEPC talk claims "up to +38% by customisation". This experiment measures packets in user
-//! space and in the XDP program. It also measures the memory of the user plane's state and the size
-//! of a UE's commit record.
+//! The PEPC talk claims "up to 38% improvement" for smart meters. This experiment measures packets
+//! in user space and in the XDP program. It also measures the memory of the user plane's state and
+//! the size of a UE's commit record.
 
 use super::{PAPER, processors, users};
 use crate::context::{Findings, each};
@@ -160,7 +160,7 @@ fn findings(runs: &[ProfileResult], users: u32) -> Result<Findings, Failure> {
                 each(runs, |run: &ProfileResult| run.gain(path, of))?,
             );
             let papers = way == WAYS[2].0;
-            figures.push(if papers { figure.paper(Bound::AtMost(PAPERS), "PEPC slice") } else { figure });
+            figures.push(if papers { figure.paper(Bound::AtMost(PAPERS), "talk: up to 38%") } else { figure });
             for (place, (profile, _)) in PROFILES.iter().enumerate() {
                 let cost = each(runs, |run: &ProfileResult| of(run.packets[path][place]))?;
                 figures.push(Figure::new(format!("{name}, {way}, {profile}"), "ns", cost));

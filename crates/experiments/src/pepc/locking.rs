@@ -1,6 +1,6 @@
 //! Data-side throughput under signalling for three ways to share the users' state.
 //!
-//! The PEPC talk claims "up to 5x by fine-grained locks".
+//! The PEPC talk claims "up to 5X improvement over coarse grained locks".
 
 use super::{Load, PAPER, Sides, Slice, processors, side_by_side, users};
 use crate::context::{Findings, each};
@@ -138,7 +138,7 @@ fn findings(runs: &[[Sweep; MODES.len()]], users: u32, (data, control): (usize, 
             let ratio = each(runs, |run| run[0].packets(load) / run[place].packets(load))?;
             let figure = Figure::new(format!("fine over {}, {name}", mode.name), "ratio", ratio);
             let coarse = mode.locking == Locking::Coarse;
-            figures.push(if coarse { figure.paper(Bound::AtMost(FINE_OVER_COARSE), "PEPC slice") } else { figure });
+            figures.push(if coarse { figure.paper(Bound::AtMost(FINE_OVER_COARSE), "talk: up to 5x") } else { figure });
         }
     }
     let series = MODES.iter().enumerate().map(|(place, mode)| {

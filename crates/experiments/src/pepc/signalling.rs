@@ -91,7 +91,7 @@ const TEN: usize = 4;
 const RATES: [(&str, f64); 2] = [("10K events/s", 1e4), ("100K events/s", 1e5)];
 /// Least fraction of its rate that the data side must keep at the first of the [`RATES`].
 const KEPT: f64 = 0.98;
-const TALK: &str = "PEPC over industrial EPCs, 3-7x";
+const TALK: &str = "talk, summary: 3-7x better";
 /// Least ratio of the slice's throughput to the split core's at 1:100.
 const AHEAD: f64 = 3.0;
 
@@ -205,8 +205,8 @@ fn findings(
         for (ratio, packets) in RATIOS.iter().enumerate() {
             let figure = Figure::new(named(&format!("1:{packets}, packets")), "1/s", of(&|sweep| sweep.at(ratio))?);
             figures.push(match (place, ratio) {
-                (SLICE, TEN) => figure.paper(Bound::About(6e6), "PEPC, 1:10"),
-                (SOCKETS, TEN) => figure.paper(Bound::About(1e5), "industrial EPC, beyond 1:100"),
+                (SLICE, TEN) => figure.paper(Bound::About(6e6), "talk: ~6 Mpps for 1:10"),
+                (SOCKETS, TEN) => figure.paper(Bound::About(1e5), "talk: Industrial#1, 0.1 Mpps for more than 1:100"),
                 _ => figure,
             });
         }

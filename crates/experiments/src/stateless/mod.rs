@@ -1,4 +1,4 @@
-//! Experiments of "Analyzing the cost of statelessness in 5G".
+//! Experiments of "The Cost of Stateless Network Functions in 5G".
 //!
 //! AMF, SMF and UPF are separate processes with a real database. The experiments compare the ways
 //! to store UE state. The measured time is that of a PDU session establishment, for 100 to 1,000
@@ -21,7 +21,7 @@ use watch::SocketSample;
 pub(super) const FIG3: Experiment = Experiment {
     name: "stateless-fig3",
     about: "What does it cost that functions keep no state, for a transaction or for a procedure?",
-    paper: "Analyzing the cost of statelessness in 5G, figure 3",
+    paper: "The Cost of Stateless Network Functions in 5G, figure 3",
     informative: Some(
         "It measures what the modes of the paper cost here; stateless-beyond and stateless-shm have the marks.",
     ),
@@ -31,7 +31,7 @@ pub(super) const FIG3: Experiment = Experiment {
 pub(super) const FIG4: Experiment = Experiment {
     name: "stateless-fig4",
     about: "What is saved by functions that share records, and by writes that nobody waits for?",
-    paper: "Analyzing the cost of statelessness in 5G, figure 4",
+    paper: "The Cost of Stateless Network Functions in 5G, figure 4",
     informative: Some("It measures what the optimisations of the paper save here; no limit was set before the run."),
     run: Run::Core(|session| study(session, &FIGURE_4)),
 };
@@ -39,7 +39,7 @@ pub(super) const FIG4: Experiment = Experiment {
 pub(super) const FIG5: Experiment = Experiment {
     name: "stateless-fig5",
     about: "What does it change that records are deleted and created instead of updated?",
-    paper: "Analyzing the cost of statelessness in 5G, figure 5",
+    paper: "The Cost of Stateless Network Functions in 5G, section 4.3.4 and figure 5",
     informative: Some("It measures what an optimisation of the paper saves here; no limit was set before the run."),
     run: Run::Core(|session| study(session, &FIGURE_5)),
 };
@@ -47,7 +47,7 @@ pub(super) const FIG5: Experiment = Experiment {
 pub(super) const BEYOND_FIGURES: Experiment = Experiment {
     name: "stateless-beyond",
     about: "What do binary records, protocol buffers, state that travels with requests, implied answers, gRPC, and shared memory cost instead?",
-    paper: "Analyzing the cost of statelessness in 5G, section 6 (proposals)",
+    paper: "The Cost of Stateless Network Functions in 5G, section 5 (proposals)",
     informative: None,
     run: Run::Core(|session| study(session, &BEYOND)),
 };
@@ -63,7 +63,7 @@ pub(super) const DISTANCE_FIGURES: Experiment = Experiment {
 pub(super) const MONGODB_FIGURES: Experiment = Experiment {
     name: "stateless-mongodb",
     about: "What does statelessness cost over MongoDB's protocol (FerretDB, with --features mongodb), and what is saved there?",
-    paper: "Analyzing the cost of statelessness in 5G, figures 3 to 5, over another database",
+    paper: "The Cost of Stateless Network Functions in 5G, figures 3 to 5, over another database",
     informative: None,
     run: Run::Core(|session| study(session, &MONGODB)),
 };
@@ -71,7 +71,7 @@ pub(super) const MONGODB_FIGURES: Experiment = Experiment {
 pub(super) const FIG6: Experiment = Experiment {
     name: "stateless-fig6",
     about: "How busy are AMF, SMF and UPF from moment to moment, with state and without?",
-    paper: "Analyzing the cost of statelessness in 5G, figure 6",
+    paper: "The Cost of Stateless Network Functions in 5G, figures 6 and 7 (CPU)",
     informative: Some("It shows the course of bursts over time; a course has no limit."),
     run: Run::Core(|session| over_time(session, &BUSY)),
 };
@@ -79,7 +79,7 @@ pub(super) const FIG6: Experiment = Experiment {
 pub(super) const FIG7: Experiment = Experiment {
     name: "stateless-fig7",
     about: "How much waits at AMF, SMF and UPF from moment to moment, with state and without?",
-    paper: "Analyzing the cost of statelessness in 5G, figure 7",
+    paper: "The Cost of Stateless Network Functions in 5G, figures 6 and 7 (queue length)",
     informative: Some("It shows the course of bursts over time; a course has no limit."),
     run: Run::Core(|session| over_time(session, &WAITING)),
 };
@@ -282,7 +282,7 @@ static FIGURE_3: Study = Study {
     modes: &[STATEFUL, PROCEDURAL, TRANSACTIONAL],
     paper: &[Some((3.0, 10.0)), Some((56.0, 71.0))],
     gains: false,
-    source: "figure 3",
+    source: "section 4.3.1",
     sizes: HUNDREDS,
     halves: None,
 };
@@ -293,7 +293,7 @@ static FIGURE_4: Study = Study {
     modes: &[TRANSACTIONAL, SHARED, SHARED_AMF_SMF, NON_BLOCKING],
     paper: &[Some((10.0, 21.0)), None, Some((6.0, 17.0))],
     gains: true,
-    source: "figure 4",
+    source: "sections 4.3.2 and 4.3.3",
     sizes: HUNDREDS,
     halves: None,
 };
@@ -304,7 +304,7 @@ static FIGURE_5: Study = Study {
     modes: &[TRANSACTIONAL, DELETE_CREATE],
     paper: &[Some((2.5, 12.0))],
     gains: true,
-    source: "figure 5a",
+    source: "section 4.3.4",
     sizes: HUNDREDS,
     halves: None,
 };
@@ -315,7 +315,7 @@ static BEYOND: Study = Study {
     modes: &[STATEFUL, TRANSACTIONAL, BINARY, PROTOBUF, PIGGYBACK, LEAN, IMPLIED, GRPC, SHM],
     paper: &[Some((56.0, 71.0)), None, None, None, None, None, None, None],
     gains: false,
-    source: "figure 3",
+    source: "section 4.3.1",
     sizes: HUNDREDS,
     halves: Some([TRANSACTIONAL.name, LEAN.name]),
 };
@@ -337,7 +337,7 @@ static MONGODB: Study = Study {
     modes: &[STATEFUL, TRANSACTIONAL_MONGODB, DELETE_CREATE_MONGODB, LEAN_MONGODB],
     paper: &[Some((56.0, 71.0)), None, None],
     gains: false,
-    source: "figure 3",
+    source: "section 4.3.1",
     sizes: &[10, 20, 30],
     halves: Some([TRANSACTIONAL_MONGODB.name, LEAN_MONGODB.name]),
 };

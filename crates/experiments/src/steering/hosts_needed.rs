@@ -151,8 +151,8 @@ fn figures(at: &str, hosts: &[Vec<f64>], measured: &[Measured]) -> Result<Vec<Fi
             let saved: Vec<f64> =
                 hosts[less].iter().zip(&hosts[baseline]).map(|(less, more)| (1.0 - less / more) * 100.0).collect();
             let name = format!("fewer hosts than {}, {at}, {}", scheme.name, SCHEMES[less].name);
-            let figure =
-                Figure::new(name, "%", each(&saved, |saved| *saved)?).paper(Bound::About(40.0), "figure 11, 34-47%");
+            let figure = Figure::new(name, "%", each(&saved, |saved| *saved)?)
+                .paper(Bound::About(40.0), "section 7.2, 34-47% (figure 11a)");
             figures.push(if marked { figure.mark(Bound::AtLeast(40.0)) } else { figure });
         }
     }

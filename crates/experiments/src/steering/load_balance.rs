@@ -70,7 +70,7 @@ const SCHEMES: [(Scheme, Option<(Bound, Bound)>); 7] = [
     (LETTER, None),
     (OURS, None),
 ];
-const SOURCE: &str = "figure 10, 18-28% for all but MMLite (3-4%)";
+const SOURCE: &str = "section 7.2, 18-28% for all but MMLite (3-4%)";
 
 fn span(simulation: &Simulation) -> Span {
     if simulation.quick {
