@@ -20,6 +20,7 @@ mod packet_cost_breakdown;
 mod pepc;
 pub mod plot;
 mod rebalance;
+mod report;
 mod scaleout;
 mod service_load;
 mod soak;
@@ -41,7 +42,10 @@ use vireo_lab::options::UE_NETWORKS;
 use vireo_lab::{Interrupt, Lab};
 
 #[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct Args {
+    #[command(subcommand)]
+    command: Option<Command>,
     /// Run experiment NAME (see --list)
     #[arg(value_name = "NAME", required_unless_present = "list")]
     name: Option<String>,
@@ -66,6 +70,12 @@ pub struct Args {
     /// Write the core's log to FILE
     #[arg(long, value_name = "FILE")]
     core_log: Option<PathBuf>,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    /// Write the page that compares the claims of the papers with recorded results
+    Report(report::Args),
 }
 
 const ALL: &[Experiment] = &[
@@ -114,6 +124,9 @@ fn minutes(text: &str) -> Result<f64, String> {
 
 /// Runs `vireo experiment`. `commit` is the Git commit of the binary.
 pub fn run(args: &Args, commit: &str) -> Result<(), Failure> {
+    if let Some(Command::Report(args)) = &args.command {
+        return report::run(args);
+    }
     if args.list {
         for experiment in ALL {
             println!("{:<16} {}", experiment.name, experiment.about);
@@ -191,6 +204,7 @@ mod tests {
             assert!(ALL[..index].iter().all(|other| other.name != experiment.name), "{}", experiment.name);
             assert!(experiment.name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-'));
             assert!(experiment.about.ends_with('?'), "{}: {}", experiment.name, experiment.about);
+            assert_ne!(experiment.name, "report", "the name of a command");
         }
     }
 

@@ -1,6 +1,6 @@
 //! `vireo experiment` from a user's view: measurements and result files.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::{Mutex, PoisonError};
 use vireo_bench::results::Summary;
@@ -69,6 +69,9 @@ fn experiment_writes_its_results() {
     assert_eq!((summary.experiment.as_str(), summary.quick, summary.runs), ("service-load", true, 1));
     let rate = &summary.figures[0];
     assert!(rate.ours.median > 10.0 && rate.unit == "1/s", "{rate:?}");
+    assert!(summary.met.is_none() && summary.informative.is_some(), "{summary}");
+    assert!(summary.commit.as_ref().is_some_and(|commit| !commit.is_empty()));
+    assert_eq!(summary.load.as_ref().map(|load| load.values.as_slice()), Some(&[4.0, 64.0][..]));
     assert!(summary.machine.cpus > 0 && summary.configurations[0].toml.contains("sst = 1"));
     assert!(quick.text("latency.svg").contains("service requests per second"));
     assert_eq!(quick.lines("points.csv"), 1 + 2);
@@ -255,6 +258,19 @@ fn simulated_experiments_are_reproducible() {
         assert!(summary.configurations.iter().any(|configuration| configuration.name == "ours"));
         assert!(one.text(plot).contains("ours"), "{name}");
     }
+}
+
+#[test]
+fn report_is_written_from_recorded_results() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("claims.md");
+    let mut command = Command::new(VIREO);
+    command.args(["experiment", "report", "--out"]).arg(&file).arg("--results").arg(root.join("results"));
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let committed = std::fs::read_to_string(root.join("docs/evaluation/claims.md")).unwrap();
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), committed, "run `vireo experiment report`");
 }
 
 #[test]

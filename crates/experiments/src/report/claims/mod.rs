@@ -1,0 +1,11 @@
+//! Claims of the papers.
+
+mod cloud;
+mod mmlite;
+mod pepc;
+mod stateless;
+
+use super::source::Source;
+
+/// All papers.
+pub(super) const ALL: &[Source] = &[mmlite::SOURCE, pepc::SOURCE, stateless::SOURCE, cloud::SOURCE];

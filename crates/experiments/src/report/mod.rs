@@ -1,0 +1,93 @@
+//! `vireo experiment report`: page with the claims of the papers beside recorded figures.
+//!
+//! The claims are tables in code: the words of the paper, the figures that answer them, and what
+//! makes the terms differ. All figures of Vireo are read from `results/`. The page depends on
+//! nothing else.
+
+mod claims;
+mod page;
+mod record;
+mod source;
+
+use record::Records;
+use std::path::{Path, PathBuf};
+use vireo_config::Failure;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Write the page to FILE
+    #[arg(long, value_name = "FILE", default_value = "docs/evaluation/claims.md")]
+    out: PathBuf,
+    /// Read the summaries of DIR/NAME/summary.json
+    #[arg(long, value_name = "DIR", default_value = "results")]
+    results: PathBuf,
+}
+
+/// Writes the page.
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let text = text(&args.results)?;
+    std::fs::write(&args.out, text).map_err(|error| Failure(format!("{}: {error}", args.out.display())))?;
+    eprintln!("experiment: claims in {}", args.out.display());
+    Ok(())
+}
+
+/// Returns the page of the records in this folder.
+fn text(results: &Path) -> Result<String, Failure> {
+    let answers = claims::ALL.iter().flat_map(|source| source.claims).flat_map(|claim| claim.answers);
+    let records = Records::read(results, answers.map(|answer| answer.record))?;
+    Ok(page::page(claims::ALL, &records))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::source::{Answer, Claim, Expected};
+    use super::*;
+
+    fn root() -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+    }
+
+    #[test]
+    fn committed_page_shows_committed_results() {
+        let written = text(&root().join("results")).unwrap();
+        let committed = std::fs::read_to_string(root().join("docs/evaluation/claims.md")).unwrap();
+        let differs = written.lines().zip(committed.lines()).find(|(written, committed)| written != committed);
+        assert!(
+            written == committed,
+            "{differs:?}: run `vireo experiment report` and commit docs/evaluation/claims.md"
+        );
+    }
+
+    #[test]
+    fn answers_name_recorded_figures() {
+        let answers = || claims::ALL.iter().flat_map(|source| source.claims).flat_map(|claim| claim.answers);
+        let records = Records::read(&root().join("results"), answers().map(|answer| answer.record)).unwrap();
+        for Answer { record, figure, expected, .. } in answers() {
+            let found = records.figure(record, figure).unwrap_or_else(|| panic!("{record}: no figure {figure:?}"));
+            let needs = matches!(expected, Expected::Baseline(_) | Expected::OverBaseline(_));
+            assert!(!needs || found.baseline.is_some(), "{record}: {figure:?} has no baseline");
+        }
+    }
+
+    #[test]
+    fn claims_are_complete_and_unique() {
+        let all: Vec<&Claim> = claims::ALL.iter().flat_map(|source| source.claims).collect();
+        for (index, claim) in all.iter().enumerate() {
+            let Claim { title, location, words, caveat, .. } = claim;
+            assert!(all[..index].iter().all(|other| other.title != *title), "{title}");
+            assert!(!location.is_empty() && words.len() > 20 && caveat.ends_with('.'), "{title}");
+        }
+    }
+
+    #[test]
+    fn page_without_records_is_written() {
+        let directory = tempfile::tempdir().unwrap();
+        let args = Args { out: directory.path().join("claims.md"), results: directory.path().join("none") };
+        run(&args).unwrap();
+        let page = std::fs::read_to_string(&args.out).unwrap();
+        assert!(page.contains("not recorded") && page.contains("vireo experiment mmlite-fig6"), "{page}");
+        std::fs::create_dir_all(directory.path().join("none/mmlite-fig6")).unwrap();
+        std::fs::write(directory.path().join("none/mmlite-fig6/summary.json"), "{}").unwrap();
+        assert!(run(&args).unwrap_err().to_string().contains("mmlite-fig6/summary.json"));
+    }
+}
