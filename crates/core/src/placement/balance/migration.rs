@@ -20,9 +20,13 @@
 
 use super::HostId;
 use super::map::{BUCKETS, BucketMap, BucketPlacement, FIRST_EPOCH, MOST_REPLICAS, SliceBuckets};
-use super::ring::Ring;
-use std::collections::BTreeSet;
+use super::ring::{Ring, recover_points};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
 use vireo_types::Bucket;
+
+/// Salt of the ring of all columns.
+const RING: u64 = 0;
 
 /// Returns the bucket of a slice in the column of another bucket. `slices` includes slice 0. `None`
 /// in an incomplete last column.
@@ -135,6 +139,15 @@ impl BucketMap {
         self.owners.iter().any(|owners| owners.has(host))
     }
 
+    /// Returns the hosts' numbers of points on the ring by which this map has placed the columns of
+    /// so many slices, within `range`. `None` while a migration is in progress, since such a map
+    /// follows no ring.
+    pub fn ring_points(&self, slices: usize, range: RangeInclusive<u32>) -> Option<BTreeMap<HostId, u32>> {
+        let columns = (0_u64..).zip(self.owners.iter().step_by(slices.max(1)));
+        let owners: Option<Vec<_>> = columns.map(|(column, owners)| Some((column, owners.owner()?))).collect();
+        recover_points(&owners?, RING, range)
+    }
+
     /// Returns each owner paired with itself and with each of its replicas, every pair once.
     pub fn replication_pairs(&self) -> BTreeSet<(HostId, HostId)> {
         pairs(self.owners.iter().copied())
@@ -197,7 +210,7 @@ fn hosts(parts: &[SliceBuckets]) -> &[super::ring::WeightedHost] {
 
 /// Returns the placement of each bucket by the ring.
 fn placed(parts: &[SliceBuckets]) -> Vec<BucketPlacement> {
-    let ring = Ring::new(hosts(parts), 0);
+    let ring = Ring::new(hosts(parts), RING);
     let slices = parts.len().max(1);
     // No more than there are hosts: the ring would be searched completely for others.
     let most = 1 + parts.iter().map(|part| part.replicas.min(MOST_REPLICAS)).max().unwrap_or(0);
@@ -264,7 +277,6 @@ fn switched(now: BucketPlacement, wanted: BucketPlacement, copied: bool) -> Buck
 mod tests {
     use super::super::ring::WeightedHost;
     use super::*;
-    use std::collections::BTreeMap;
 
     fn part(weight: f64, replicas: usize, hosts: &[u16]) -> SliceBuckets {
         let hosts = hosts.iter().map(|n| WeightedHost { host: HostId(*n), weight: 1.0 }).collect();

@@ -6,6 +6,8 @@
 
 use super::HostId;
 use crate::hash::hash_pair;
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
 /// Points of a host of weight 1, as in the artefact of MMLite (seed 1).
 pub const VIRTUAL_NODES: u32 = 160;
@@ -39,8 +41,7 @@ impl Ring {
             // A weight above the range counts as the maximum; NaN or a negative one counts as zero.
             let nodes = ((f64::from(VIRTUAL_NODES) * weight).round() as u32).min(MOST_POINTS);
             count += usize::from(nodes > 0);
-            let own = hash_pair(salt, u64::from(host.0));
-            points.extend((0..nodes).map(|node| (hash_pair(own, u64::from(node)), *host)));
+            points.extend(points_of(*host, salt, nodes).map(|(point, _)| (point, *host)));
         }
         points.sort_unstable();
         Ring { points, hosts: count }
@@ -64,6 +65,55 @@ impl Ring {
             }
             new.then_some(*host)
         })
+    }
+}
+
+/// Returns the first points of a host, each with its number.
+fn points_of(host: HostId, salt: u64, nodes: u32) -> impl Iterator<Item = (u64, u32)> {
+    let own = hash_pair(salt, u64::from(host.0));
+    (0..nodes).map(move |node| (hash_pair(own, u64::from(node)), node))
+}
+
+/// Returns numbers of points, within `range`, of a ring whose keys have these owners. `None` if no
+/// such ring exists. A weight is a number of points divided by [`VIRTUAL_NODES`].
+///
+/// The search starts with the most points of each host. A point that gives a key to another host
+/// than its owner cannot exist, nor can any later point of the same host. The result has as many
+/// points as the owners permit: at most a few that no key distinguishes.
+pub fn recover_points(
+    owners: &[(u64, HostId)],
+    salt: u64,
+    range: RangeInclusive<u32>,
+) -> Option<BTreeMap<HostId, u32>> {
+    let mut counts: BTreeMap<HostId, u32> = owners.iter().map(|(_, owner)| (*owner, *range.end())).collect();
+    let mut points: Vec<(u64, u32, HostId)> = Vec::new();
+    for host in counts.keys() {
+        points.extend(points_of(*host, salt, *range.end()).map(|(point, node)| (point, node, *host)));
+    }
+    points.sort_unstable();
+    loop {
+        let mut is_final = true;
+        for (key, owner) in owners {
+            let hash = hash_pair(*key, 0);
+            let start = points.partition_point(|(point, ..)| *point < hash);
+            let (before, from) = points.split_at(start);
+            for (_, node, host) in from.iter().chain(before) {
+                let count = counts.get_mut(host)?;
+                if node >= count {
+                    continue;
+                }
+                if host == owner {
+                    break;
+                }
+                (*count, is_final) = (*node, false);
+                if !range.contains(count) {
+                    return None;
+                }
+            }
+        }
+        if is_final {
+            return Some(counts);
+        }
     }
 }
 
@@ -99,6 +149,35 @@ mod tests {
         assert_eq!([counts[2], counts[4], counts[5]], [0; 3]);
         let near = |count: u32, of: u32| count.abs_diff(of) < of / 5;
         assert!(near(counts[0], 10_000) && near(counts[1], 20_000) && near(counts[3], 10_000), "{counts:?}");
+    }
+
+    #[test]
+    fn points_are_recovered_from_owners() {
+        for (case, points) in [[160; 4], [40, 640, 200, 100], [161, 83, 404, 160], [64, 72, 80, 88]].iter().enumerate()
+        {
+            let hosts: Vec<_> = (0..).zip(points).map(|(n, points)| (HostId(n), *points)).collect();
+            let weighted = |points: &[(HostId, u32)]| {
+                let weight = |points: u32| f64::from(points) / f64::from(VIRTUAL_NODES);
+                points
+                    .iter()
+                    .map(|(host, points)| WeightedHost { host: *host, weight: weight(*points) })
+                    .collect::<Vec<_>>()
+            };
+            let owners_by = |points: &[(HostId, u32)]| -> Vec<(u64, HostId)> {
+                let ring = Ring::new(&weighted(points), 0);
+                (0..2048).map(|key| (key, ring.owners(key).next().unwrap())).collect()
+            };
+            let mut owners = owners_by(&hosts);
+            let recovered = recover_points(&owners, 0, 40..=640).expect("they exist");
+            let recovered: Vec<_> = recovered.into_iter().collect();
+            assert_eq!(owners_by(&recovered), owners, "case {case}");
+            for ((_, own), (_, other)) in hosts.iter().zip(&recovered) {
+                assert!((*own..own + 8).contains(other), "case {case}: {own} points, but {other}");
+            }
+            owners.iter_mut().step_by(50).for_each(|(_, owner)| *owner = HostId(3 - owner.0));
+            assert_eq!(recover_points(&owners, 0, 40..=640), None, "no ring has these");
+        }
+        assert_eq!(recover_points(&[], 0, 40..=640), Some(BTreeMap::new()));
     }
 
     #[test]
