@@ -6,9 +6,11 @@
 
 mod log;
 pub mod process;
+mod rebalancing;
 
 use metrics::{Counter, Gauge, Histogram, Key, Label, Level, Metadata, Recorder};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
+use rebalancing::Rebalancing;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use vireo_core::amf::ran::admission::Refusal;
@@ -371,6 +373,8 @@ impl DatabaseOperations {
 pub struct Metrics {
     /// Started, succeeded and failed procedures and their latency.
     pub procedures: Procedures,
+    /// Weights of hosts, in the process of the controller.
+    pub rebalancing: Rebalancing,
     faults: Vec<Counter>,
     n2_refused: Vec<Counter>,
     populations: Vec<Gauge>,
@@ -440,6 +444,7 @@ impl Metrics {
         let depths = Queue::ALL.iter().map(|q| gauge(key("vireo_queue_depth", &[("queue", q.label())]))).collect();
         Metrics {
             procedures: Procedures::new(recorder),
+            rebalancing: Rebalancing::default(),
             faults,
             n2_refused,
             populations,
@@ -583,6 +588,7 @@ impl Metrics {
             text.push_str(&process);
         }
         text.push_str(&log::text());
+        self.rebalancing.render(&mut text);
         text.push_str(
             "# HELP vireo_database_operation_seconds_total Time of these operations, from request to completion.\n",
         );
