@@ -144,7 +144,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
 
 fn to_controller() -> [ToController; 10] {
     let address = SocketAddr::from(([127, 0, 0, 1], 7771));
-    let record = DurableState { secrets: Secrets { tmsi_key: [7; 16], recovery: 9 }, map: None };
+    let record = DurableState::new(Secrets { tmsi_key: [7; 16], recovery: 9 }, None);
     [
         ToController::Host { copies: address, past: None },
         ToController::Host {
@@ -188,6 +188,7 @@ pub fn record(octets: &[u8]) {
 
 /// Returns a stored controller state.
 pub fn record_seeds() -> Vec<Vec<u8>> {
-    let record = DurableState { secrets: Secrets { tmsi_key: [7; 16], recovery: 9 }, map: None };
-    vec![vireo_controller::encode_state(&record).expect("a record has an encoding")]
+    let state = DurableState::new(Secrets { tmsi_key: [7; 16], recovery: 9 }, None);
+    let with_points = DurableState { points: vec![(HostId(1), 120), (HostId(2), 200)], ..state.clone() };
+    [state, with_points].map(|state| vireo_controller::encode_state(&state).expect("a state has an encoding")).into()
 }

@@ -1,5 +1,6 @@
 //! Cluster settings of a process.
 
+use serde::{Deserialize, Serialize};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -48,6 +49,8 @@ pub struct ClusterConfig {
     pub moves: bool,
     /// Maximum number of buckets, of the 4,096, that migrate between live hosts at once.
     pub at_once: u16,
+    /// Measure by which buckets are shared among hosts.
+    pub rebalance: Rebalance,
     /// Number of serving hosts; `None`: all that have joined.
     pub scaling: Option<ScalingConfig>,
 }
@@ -73,6 +76,7 @@ impl Default for ClusterConfig {
             replication: ReplicationConfig::default(),
             moves: true,
             at_once: 512,
+            rebalance: Rebalance::default(),
             scaling: None,
         }
     }
@@ -103,6 +107,17 @@ impl ClusterConfig {
     pub fn permits(&self, address: SocketAddr) -> Result<(), TlsError> {
         permits("cluster", address, (self.tls.as_ref(), self.insecure))
     }
+}
+
+/// Measure by which buckets are shared among hosts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Rebalance {
+    /// All hosts have the same weight.
+    #[default]
+    Equal,
+    /// The controller adapts the weights to the CPU use that hosts report.
+    Load,
 }
 
 /// TLS of the connections to etcd: files in PEM, read for each connection.

@@ -329,7 +329,7 @@ impl ControllerClient {
             tracing::info!("a controller is there again");
         }
         self.number = Some(number);
-        self.record.get_or_insert(DurableState { secrets, map: None });
+        self.record.get_or_insert(DurableState::new(secrets, None));
         self.heartbeat = Duration::from_millis(heartbeat.0.max(1).into());
         self.timeout = self.heartbeat * heartbeat.1.max(1) * CONTROLLER_SILENCE_FACTOR;
         self.joined = true;

@@ -6,7 +6,7 @@ use crate::surfaces::{SOCKET_PATH, etcd_tls};
 use crate::values::DurationText;
 use std::net::SocketAddr;
 use std::time::Duration;
-use vireo_cluster::{Ack, ClusterConfig, Mode, ReplicationConfig, ScalingConfig};
+use vireo_cluster::{Ack, ClusterConfig, Mode, Rebalance, ReplicationConfig, ScalingConfig};
 use vireo_core::config::StateLocation;
 use vireo_core::placement::balance::steer::Policy;
 use vireo_core::placement::cluster::Scaling;
@@ -20,6 +20,10 @@ const PARTS: std::ops::RangeInclusive<u16> = 1..=256;
 const CONTROLLERS: usize = 8;
 /// Range of the time that hosts must be over- or underloaded before the autoscaler acts.
 const LASTS: std::ops::RangeInclusive<Duration> = Duration::from_millis(200)..=Duration::from_secs(3600);
+
+/// Upper bound of the report interval if weights follow the load: the controller decides on the
+/// reports of 2 s.
+const LOAD_REPORT: Duration = Duration::from_millis(500);
 
 /// Checks and returns the cluster configuration.
 pub(super) fn cluster(file: &File, problems: &mut Problems) -> ClusterConfig {
@@ -73,6 +77,17 @@ pub(super) fn cluster(file: &File, problems: &mut Problems) -> ClusterConfig {
     );
     let at_once = 1..=Bucket::COUNT;
     problems.check(at_once.contains(&cluster.moves_at_once), "cluster.moves-at-once", "1 to 4096 is allowed");
+    let is_equal = cluster.rebalance == Rebalance::Equal;
+    problems.check(
+        is_equal || file.state.mode().location == StateLocation::Shm,
+        "cluster.rebalance",
+        "hosts whose contexts are not in shared memory (state.location) migrate none: only \"equal\" is allowed",
+    );
+    problems.check(
+        is_equal || report <= LOAD_REPORT,
+        "cluster.report",
+        format_args!("with cluster.rebalance = \"load\" at most {LOAD_REPORT:?} is allowed"),
+    );
     let tls = tls("cluster.tls", &cluster.tls, problems);
     let handover = Some(cluster.handover.clone()).filter(|path| !path.as_os_str().is_empty());
     problems.check(
@@ -103,6 +118,7 @@ pub(super) fn cluster(file: &File, problems: &mut Problems) -> ClusterConfig {
         replication: replication(file, problems),
         moves: file.state.mode().location == StateLocation::Shm,
         at_once: cluster.moves_at_once,
+        rebalance: cluster.rebalance,
         scaling: scaling(file, problems),
     }
 }

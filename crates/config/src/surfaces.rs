@@ -6,7 +6,7 @@ use crate::values::{DurationText, Listen};
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use vireo_cluster::{ClusterConfig, EtcdTls};
+use vireo_cluster::{ClusterConfig, EtcdTls, Rebalance};
 use vireo_ops::config::{ApiConfig, ApiSocket, ApiToken, DatabaseTls};
 use vireo_ops::sbi::{Encoding, SbiConfig};
 
@@ -82,6 +82,7 @@ pub(super) struct Cluster {
     pub(super) misses: u32,
     pub(super) report: DurationText,
     pub(super) moves_at_once: u16,
+    pub(super) rebalance: Rebalance,
 }
 
 impl Default for Cluster {
@@ -102,6 +103,7 @@ impl Default for Cluster {
             misses: c.misses,
             report: DurationText(c.report.into()),
             moves_at_once: c.at_once,
+            rebalance: c.rebalance,
         }
     }
 }

@@ -540,6 +540,15 @@ fn unimplemented_values_are_refused_by_name() {
         ("cluster.misses = 41", "effects of the last 3s (2.05s, at most 2s is allowed); reduce one of both"),
         ("cluster.heartbeat = '501ms'", "cluster.misses: with cluster.heartbeat a dead host is detected too late to"),
         ("cluster.moves-at-once = 0", "cluster.moves-at-once: 1 to 4096 is allowed"),
+        ("cluster.rebalance = 'even'", "cluster.rebalance: \"even\" is not allowed; allowed: equal, load"),
+        (
+            "cluster.rebalance = 'load'\nstate.location = 'memory'",
+            "cluster.rebalance: hosts whose contexts are not in shared memory",
+        ),
+        (
+            "cluster.rebalance = 'load'\ncluster.report = '1s'",
+            "cluster.report: with cluster.rebalance = \"load\" at most 500ms",
+        ),
         ("cluster.heartbeat = '1ms'", "cluster.heartbeat: 5ms to 10000ms is allowed"),
         ("slice.a = { snssai = { sst = 1 }, replicas = 3 }", "slice.a.replicas: 0 to 2 is allowed"),
         (

@@ -7,12 +7,13 @@ use super::{ControllerHandle, View};
 use std::io;
 use std::net::TcpListener;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use vireo_cluster::{ClusterConfig, ResidentController};
 use vireo_core::placement::cluster::{ClusterMap, DurableState};
 use vireo_fabric::Security;
 use vireo_ops::api::DrainError;
 use vireo_ops::config::SliceRuntime;
+use vireo_ops::metrics::Metrics;
 
 /// Controller in the only balancer's process, running or not.
 #[derive(Debug)]
@@ -21,6 +22,7 @@ pub struct EmbeddedController {
     config: ClusterConfig,
     security: Security,
     slices: Vec<SliceRuntime>,
+    metrics: Arc<Metrics>,
     state: Mutex<State>,
 }
 
@@ -37,9 +39,10 @@ impl EmbeddedController {
         listener: TcpListener,
         (config, security): (&ClusterConfig, &Security),
         slices: &[SliceRuntime],
+        metrics: Arc<Metrics>,
     ) -> Self {
         let (config, security, slices) = (config.clone(), security.clone(), slices.to_vec());
-        EmbeddedController { listener, config, security, slices, state: Mutex::default() }
+        EmbeddedController { listener, config, security, slices, metrics, state: Mutex::default() }
     }
 
     /// Ends the controller and the cluster.
@@ -75,8 +78,8 @@ impl ResidentController for EmbeddedController {
         let listener = self.listener.try_clone();
         let config = (&self.config, &self.security);
         let running = listener.and_then(|listener| match record {
-            None => ControllerHandle::start(listener, config, &self.slices, true),
-            Some(record) => ControllerHandle::resume(listener, config, &self.slices, record),
+            None => ControllerHandle::start(listener, config, &self.slices, true, &self.metrics),
+            Some(record) => ControllerHandle::resume(listener, config, &self.slices, record, &self.metrics),
         });
         let mut state = self.state();
         state.failed = running.is_err();

@@ -8,7 +8,7 @@ use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 use vireo_core::placement::ConnectionId;
 use vireo_core::placement::cluster::machine::{Notice, Output};
-use vireo_core::placement::cluster::{DurableState, Member, ScalingDecision};
+use vireo_core::placement::cluster::{DurableState, Member, Rebalance, ScalingDecision};
 use vireo_core::placement::message::{ToController, ToMember};
 use vireo_fabric::Role;
 use vireo_fabric::frame::{self, FrameError};
@@ -186,10 +186,18 @@ impl Output for ControllerIo<'_> {
             Notice::Scaled(ScalingDecision::ScaleIn(host)) => {
                 tracing::info!(host = host.0, "the others have room for what this host does: it leaves");
             }
-            Notice::MapSent { map, idle } => {
+            Notice::Rebalanced(Rebalance { mean, spread, weights }) => {
+                let weights: Vec<String> =
+                    weights.iter().map(|(host, weight)| format!("{}:{weight:.3}", host.0)).collect();
+                let weights = weights.join(" ");
+                tracing::info!(mean_cpu = mean, spread_cpu = spread, weights, "weights of hosts change by their load");
+                self.setup.metrics.rebalancing.rebalanced();
+            }
+            Notice::MapSent { map, idle, weights } => {
                 let (epoch, hosts, balancers) = (map.epoch(), map.hosts.len(), map.balancers.len());
                 tracing::info!(epoch, hosts, idle, balancers, "a new epoch");
                 self.setup.show(Some(map));
+                self.setup.metrics.rebalancing.set_weights(weights.iter().map(|(host, weight)| (host.0, *weight)));
             }
         }
     }

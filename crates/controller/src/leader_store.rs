@@ -17,8 +17,10 @@ const LEASE: u64 = 2;
 const STAND_BY: Duration = Duration::from_millis(250);
 /// Retry interval of a request that etcd did not answer.
 const RETRY_INTERVAL: Duration = Duration::from_millis(100);
-/// Version of the stored format.
+/// Version of the stored format: a state without points, which release 0.2.0 reads too.
 const FORMAT: u8 = 1;
+/// Version of the format in which the points of hosts follow the state.
+const FORMAT_WITH_POINTS: u8 = 2;
 
 /// Event of the leader store.
 #[derive(Debug)]
@@ -205,7 +207,11 @@ impl LeaderStoreThread {
 ///
 /// Never returns an error for a state: its parts have known lengths.
 pub fn encode_state(record: &DurableState) -> Result<Vec<u8>, EtcdError> {
-    postcard::to_extend(record, vec![FORMAT]).map_err(|error| EtcdError::Answer(error.to_string()))
+    let encoded = match record.points.is_empty() {
+        true => postcard::to_extend(record, vec![FORMAT]),
+        false => postcard::to_extend(&(record, &record.points), vec![FORMAT_WITH_POINTS]),
+    };
+    encoded.map_err(|error| EtcdError::Answer(error.to_string()))
 }
 
 /// Decodes a stored state.
@@ -217,6 +223,31 @@ pub fn decode_state(octets: &[u8]) -> Result<DurableState, EtcdError> {
     let odd = || EtcdError::Answer("a record of the cluster that this release does not read; start it anew".into());
     match octets.split_first() {
         Some((&FORMAT, octets)) => postcard::from_bytes(octets).map_err(|_| odd()),
+        Some((&FORMAT_WITH_POINTS, octets)) => {
+            let (state, points) = postcard::from_bytes(octets).map_err(|_| odd())?;
+            Ok(DurableState { points, ..state })
+        }
         _ => Err(odd()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use vireo_core::placement::balance::HostId;
+    use vireo_core::placement::cluster::Secrets;
+
+    #[test]
+    fn state_with_and_without_points_is_read() {
+        let state = DurableState::new(Secrets { tmsi_key: [7; 16], recovery: 9 }, None);
+        let octets = encode_state(&state).unwrap();
+        // As release 0.2.0 encodes it.
+        assert_eq!(octets, [&[FORMAT][..], &[7; 16], &[9, 0]].concat());
+        assert_eq!(decode_state(&octets).unwrap(), state);
+        let state = DurableState { points: vec![(HostId(1), 120), (HostId(300), 200)], ..state };
+        let octets = encode_state(&state).unwrap();
+        assert_eq!(octets[0], FORMAT_WITH_POINTS);
+        assert_eq!(decode_state(&octets).unwrap(), state);
+        assert!(decode_state(&octets[..octets.len() - 1]).is_err() && decode_state(&[3, 0]).is_err());
     }
 }

@@ -28,7 +28,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use vireo_cluster::ClusterConfig;
+use vireo_cluster::{ClusterConfig, Rebalance};
 use vireo_core::placement::ConnectionId;
 use vireo_core::placement::balance::HostId;
 use vireo_core::placement::cluster::{
@@ -38,6 +38,7 @@ use vireo_fabric::Security;
 use vireo_fabric::frame::FrameError;
 use vireo_ops::clock::clock;
 use vireo_ops::config::{NF_KINDS, SliceRuntime};
+use vireo_ops::metrics::Metrics;
 use vireo_ops::n4::recovery_time_stamp;
 use vireo_sctp::Waker;
 use vireo_types::Instant;
@@ -47,6 +48,8 @@ const UNIDENTIFIED: usize = 64;
 /// Time for which a controller without state waits for members of an existing cluster, which try to
 /// connect every 200 ms.
 const LISTENS: vireo_types::Duration = vireo_types::Duration::from_millis(600);
+/// Time for which the loads of hosts must differ before their weights change.
+const PAUSE: vireo_types::Duration = vireo_types::Duration::from_secs(2);
 /// Maximum number of queued drain requests.
 const DRAINS: usize = 64;
 /// Maximum time until a standby controller notices that it must end.
@@ -88,6 +91,7 @@ struct ControllerSetup {
     /// Hosts that the operator drains.
     drains: (Sender<HostId>, Receiver<HostId>),
     embedded: bool,
+    metrics: Arc<Metrics>,
 }
 
 /// Reason why the controller loop ended.
@@ -111,8 +115,10 @@ impl ControllerHandle {
         (config, security): (&ClusterConfig, &Security),
         slices: &[SliceRuntime],
         embedded: bool,
+        metrics: &Arc<Metrics>,
     ) -> std::io::Result<Self> {
-        ControllerHandle::controller_loop(listener, ControllerSetup::new((config, security), slices, embedded)?, None)
+        let setup = ControllerSetup::new((config, security), slices, embedded, metrics)?;
+        ControllerHandle::controller_loop(listener, setup, None)
     }
 
     /// Starts a controller beside the only balancer, from a known state.
@@ -125,12 +131,10 @@ impl ControllerHandle {
         (config, security): (&ClusterConfig, &Security),
         slices: &[SliceRuntime],
         record: DurableState,
+        metrics: &Arc<Metrics>,
     ) -> std::io::Result<Self> {
-        ControllerHandle::controller_loop(
-            listener,
-            ControllerSetup::new((config, security), slices, true)?,
-            Some(record),
-        )
+        let setup = ControllerSetup::new((config, security), slices, true, metrics)?;
+        ControllerHandle::controller_loop(listener, setup, Some(record))
     }
 
     fn controller_loop(
@@ -161,8 +165,9 @@ impl ControllerHandle {
         (config, security): (&ClusterConfig, &Security),
         slices: &[SliceRuntime],
         name: &str,
+        metrics: &Arc<Metrics>,
     ) -> std::io::Result<Self> {
-        let setup = ControllerSetup::new((config, security), slices, false)?;
+        let setup = ControllerSetup::new((config, security), slices, false, metrics)?;
         let own = format!("process {}", std::process::id());
         let etcd = Etcd::new(config.etcd.clone(), config.etcd_tls.clone()).map_err(std::io::Error::other)?;
         let leader_store = LeaderStore::start(etcd, name, own, setup.waker.clone())?;
@@ -222,6 +227,7 @@ impl ControllerSetup {
         (config, security): (&ClusterConfig, &Security),
         slices: &[SliceRuntime],
         embedded: bool,
+        metrics: &Arc<Metrics>,
     ) -> std::io::Result<Self> {
         let silence = vireo_types::Duration::from(config.heartbeat * config.misses);
         let replica_counts = || slices.iter().map(|slice| slice.replicas);
@@ -233,6 +239,7 @@ impl ControllerSetup {
             moves: config.moves,
             at_once: config.at_once.into(),
             scaling: config.scaling.as_ref().map(|scaling| scaling.hosts),
+            rebalance: (config.rebalance == Rebalance::Load).then_some(PAUSE),
             silence,
             reconnect_timeout: vireo_types::Duration(silence.0 * u64::from(vireo_cluster::CONTROLLER_SILENCE_FACTOR)),
             listens: LISTENS,
@@ -254,6 +261,7 @@ impl ControllerSetup {
             view,
             drains,
             embedded,
+            metrics: Arc::clone(metrics),
         })
     }
 
@@ -274,6 +282,9 @@ impl ControllerSetup {
         // Never poisoned: the code under the lock does not panic.
         if let Ok(mut view) = self.view.lock() {
             *view = map.cloned().map(Box::new);
+        }
+        if map.is_none() {
+            self.metrics.rebalancing.set_weights([]);
         }
     }
 

@@ -103,7 +103,9 @@ impl BalancerNode {
             // another port.
             let fabric = |error| StartError::Fabric { address: cluster.balancer, error };
             let listener = TcpListener::bind(cluster.balancer).map_err(fabric)?;
-            let controller = Arc::new(EmbeddedController::new(listener, (&cluster, &security), &config.slices));
+            let fabric_config = (&cluster, &security);
+            let embedded = EmbeddedController::new(listener, fabric_config, &config.slices, Arc::clone(&metrics));
+            let controller = Arc::new(embedded);
             controller.begin(None).map_err(fabric)?;
             cluster.controllers = vec![cluster.balancer];
             (running, address) = (Some(controller), SocketAddr::new(cluster.balancer.ip(), 0));
@@ -174,7 +176,9 @@ impl BalancerNode {
             return Err(HotRestartError::Controller.into());
         }
         let controller = controller.map(|(listener, record)| {
-            (Arc::new(EmbeddedController::new(listener, (&config.cluster, &security), &config.slices)), record)
+            let fabric_config = (&config.cluster, &security);
+            let embedded = EmbeddedController::new(listener, fabric_config, &config.slices, Arc::clone(&metrics));
+            (Arc::new(embedded), record)
         });
         let by = SuccessorConfig {
             endpoint,
@@ -310,9 +314,10 @@ impl ControllerNode {
         let fabric = |error| StartError::Fabric { address: addresses[0], error };
         let running = if cluster.etcd.is_empty() {
             let listener = TcpListener::bind(&addresses[..]).map_err(fabric)?;
-            controller::ControllerHandle::start(listener, (cluster, &security), slices, false).map_err(fabric)?
+            controller::ControllerHandle::start(listener, (cluster, &security), slices, false, &metrics)
+                .map_err(fabric)?
         } else {
-            controller::ControllerHandle::start_standby((cluster, &security), slices, name).map_err(fabric)?
+            controller::ControllerHandle::start_standby((cluster, &security), slices, name, &metrics).map_err(fabric)?
         };
         let source = ControllerSource { view: running.view(), drainer: running.drainer(), started: Instant::now() };
         let api = api::Server::start(api, Arc::new(source), metrics)?;

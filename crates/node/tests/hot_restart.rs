@@ -117,8 +117,10 @@ impl World {
             .as_ref()
             .map(|controller_listener| controller_listener.local_addr().expect("an address"));
         let config = settings(address, directory.path());
-        let start =
-            |controller_listener| ControllerHandle::start(controller_listener, (&config.cluster, &plain), &[], false);
+        let metrics = Arc::new(Metrics::new());
+        let start = |controller_listener| {
+            ControllerHandle::start(controller_listener, (&config.cluster, &plain), &[], false, &metrics)
+        };
         let controller = controller_listener.map(|controller_listener| start(controller_listener).expect("it starts"));
         let (network, server) = (Network::new(), n2(1, 38412));
         let endpoint = network.bind(&server).expect("it binds");

@@ -155,6 +155,7 @@ fn faults((first, last): (u64, u64), ack: Ack) -> Result<(), Failure> {
         sum.faults += outcome.faults;
         sum.failures += outcome.failures;
         (sum.taken_over, sum.migrated) = (sum.taken_over + outcome.taken_over, sum.migrated + outcome.migrated);
+        sum.rebalances += outcome.rebalances;
         if first == last {
             outcome.story.iter().for_each(|(at_us, what)| println!("{:9.3} s  {what}", *at_us as f64 / 1e6));
         }
@@ -163,10 +164,10 @@ fn faults((first, last): (u64, u64), ack: Ack) -> Result<(), Failure> {
             broken.push(seed);
         }
     }
-    let campaign::Campaign { procedures, faults, failures, taken_over, migrated, .. } = sum;
+    let campaign::Campaign { procedures, faults, failures, taken_over, migrated, rebalances, .. } = sum;
     println!(
         "{worlds} worlds: {procedures} procedures, {faults} faults, {failures} hosts taken for dead, {taken_over} UEs taken over, \
-         {migrated} handed over, {} worlds broken",
+         {migrated} handed over, {rebalances} changes of weights, {} worlds broken",
         broken.len()
     );
     match broken.first() {

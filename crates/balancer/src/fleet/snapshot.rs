@@ -39,8 +39,8 @@ impl Fleet {
     /// Returns the durable state for the embedded controller of the next process. `map` replaces
     /// its last map.
     pub(crate) fn record(&self, map: Option<ClusterMap>) -> Option<DurableState> {
-        let DurableState { secrets, map: own } = self.io.controller.record()?.clone();
-        Some(DurableState { secrets, map: map.or(own) })
+        let DurableState { secrets, map: own, .. } = self.io.controller.record()?.clone();
+        Some(DurableState::new(secrets, map.or(own)))
     }
 
     /// Returns a snapshot, and the sockets in the order that [`Fleet::resume`] expects. Returns

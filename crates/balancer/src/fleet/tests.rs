@@ -47,9 +47,10 @@ impl World {
         let controllers = vec![controller_listener.local_addr().expect("an address")];
         let config = ClusterConfig { controllers, hosts: 1, heartbeat, ..ClusterConfig::default() };
         let plain = Security::default();
-        let controller = controller::ControllerHandle::start(controller_listener, (&config, &plain), &[], false)
-            .expect("a controller");
         let metrics = Arc::new(Metrics::new());
+        let controller =
+            controller::ControllerHandle::start(controller_listener, (&config, &plain), &[], false, &metrics)
+                .expect("a controller");
         let core = CoreConfig::lab();
         let fleet_config = FleetConfig { cluster: &config, security: &plain, endpoints: &[], core: &core, slices: &[] };
         let fleet = |_| Fleet::join(listener(), fleet_config, Arc::clone(&metrics)).expect("it joins");

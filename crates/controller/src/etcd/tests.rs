@@ -203,7 +203,7 @@ fn one_of_two_controllers_leads_at_a_time() {
     let first = keeper("one");
     assert_eq!(leads(&first), None);
     let second = keeper("two");
-    first.write(DurableState { secrets: Secrets { tmsi_key: [7; 16], recovery: 9 }, map: None });
+    first.write(DurableState::new(Secrets { tmsi_key: [7; 16], recovery: 9 }, None));
     assert!(matches!(first.events.recv_timeout(WITHIN), Ok(LeaderEvent::Written(_))), "before it holds");
     assert!(second.events.try_recv().is_err(), "it stands by");
     drop(first);

@@ -163,7 +163,7 @@ impl Balancer {
         if !network.is_open(self.controller) {
             self.controller = network.open(self.process, Process(0));
             let past = self.member.as_ref().map(|(secrets, machine)| {
-                let record = DurableState { secrets: *secrets, map: machine.map().cloned() };
+                let record = DurableState::new(*secrets, machine.map().cloned());
                 Box::new(RejoinInfo { id: machine.settings().balancer, record })
             });
             network.send(self.controller, Message::JoinBalancer(past));

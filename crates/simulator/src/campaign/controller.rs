@@ -12,7 +12,7 @@ use vireo_core::placement::ConnectionId;
 use vireo_core::placement::balance::HostId;
 use vireo_core::placement::cluster::machine::{self, Notice, Output};
 use vireo_core::placement::cluster::{
-    self, ClusterMap, ControllerMachine, ControllerSettings, DurableState, Member, Secrets,
+    self, ClusterMap, ControllerMachine, ControllerSettings, DurableState, Member, Rebalance, Secrets,
 };
 use vireo_core::placement::message::{ToController, ToMember};
 use vireo_core::placement::replica::ReplicationConfig;
@@ -26,6 +26,9 @@ const TICK: u64 = 10 * MS;
 /// Maximum number of buckets that migrate from living hosts at once. It is low, so that a rebalance
 /// needs several rounds.
 const AT_ONCE: usize = 1024;
+/// Time for which the loads of hosts must differ before their weights change. It is short, so that
+/// such migrations coincide with faults.
+const PAUSE: Duration = Duration::from_millis(400);
 /// Number of pool partitions.
 const PARTITIONS: u16 = 32;
 /// Time for which a controller without state waits for members of the cluster.
@@ -53,6 +56,8 @@ pub(super) struct Controller {
     ends: BTreeMap<ConnectionId, ConnectionEnd>,
     /// Number of hosts that were declared dead.
     pub(super) evicted_hosts: u64,
+    /// Number of changes of the hosts' weights.
+    pub(super) rebalances: u64,
 }
 
 /// Output side of the machine.
@@ -62,6 +67,7 @@ struct Wires<'a> {
     ends: &'a mut BTreeMap<ConnectionId, ConnectionEnd>,
     store: &'a mut Option<DurableState>,
     evicted_hosts: &'a mut u64,
+    rebalances: &'a mut u64,
 }
 
 impl Output for Wires<'_> {
@@ -92,6 +98,13 @@ impl Output for Wires<'_> {
                 *self.evicted_hosts += u64::from(matches!(member, Member::Host(_)));
                 self.network.trace(format!("{member:?} is declared dead"));
             }
+            Notice::Rebalanced(Rebalance { mean, spread, weights }) => {
+                *self.rebalances += 1;
+                let weights: Vec<String> =
+                    weights.iter().map(|(host, weight)| format!("{}: {weight:.2}", host.0)).collect();
+                let weights = weights.join(", ");
+                self.network.trace(format!("loads of {mean:.2} differ by {spread:.2}: weights become {weights}"));
+            }
             Notice::MapSent { map, .. } => {
                 let hosts: Vec<u16> = map.hosts.iter().map(|(host, _)| host.0).collect();
                 self.network.trace(format!("epoch {}: hosts {hosts:?}", map.epoch()));
@@ -102,7 +115,7 @@ impl Output for Wires<'_> {
 }
 
 impl Controller {
-    pub(super) fn new(network: &mut Network, hosts: usize, replication: ReplicationConfig) -> Self {
+    pub(super) fn new(network: &mut Network, hosts: usize, replication: ReplicationConfig, rebalances: bool) -> Self {
         let process = network.spawn();
         let settings = ControllerSettings {
             hosts,
@@ -112,6 +125,7 @@ impl Controller {
             moves: true,
             at_once: AT_ONCE,
             scaling: None,
+            rebalance: rebalances.then_some(PAUSE),
             silence: Duration(SILENCE),
             reconnect_timeout: Duration(4 * SILENCE),
             listens: Duration(0),
@@ -119,7 +133,7 @@ impl Controller {
         };
         let machine = new_machine(network, process, settings.clone(), None);
         network.due(process, TICK, Due::Tick);
-        Controller { process, machine, settings, store: None, ends: BTreeMap::new(), evicted_hosts: 0 }
+        Controller { process, machine, settings, store: None, ends: BTreeMap::new(), evicted_hosts: 0, rebalances: 0 }
     }
 
     /// Replaces a dead controller by a new one, which loads the state from the store. Without the
@@ -167,7 +181,8 @@ impl Controller {
     fn on(&mut self, network: &mut Network, input: machine::Input) {
         let now = network.time(self.process);
         let (process, ends, store) = (self.process, &mut self.ends, &mut self.store);
-        let mut network = Wires { network, process, ends, store, evicted_hosts: &mut self.evicted_hosts };
+        let (evicted_hosts, rebalances) = (&mut self.evicted_hosts, &mut self.rebalances);
+        let mut network = Wires { network, process, ends, store, evicted_hosts, rebalances };
         self.machine.on(input, now, &mut network);
     }
 
@@ -260,6 +275,7 @@ fn from_member(message: Message, address: SocketAddr) -> Option<ToController> {
         Message::CaughtUp { epoch, host } => ToController::CaughtUp { epoch, host },
         Message::SilentHosts(hosts) => ToController::SilentHosts(hosts),
         Message::UnreachablePeers(hosts) => ToController::UnreachablePeers(hosts),
+        Message::Report(cpu) => ToController::Report { cpu, rate: 0.0, pools: Vec::new() },
         _ => return None,
     })
 }

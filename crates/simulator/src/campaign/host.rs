@@ -233,7 +233,7 @@ impl Host {
             self.controller = network.open(self.process, Process(0));
             let past = self.member.map(|(id, secrets)| {
                 let map = self.map.as_deref().cloned();
-                Box::new(RejoinInfo { id, record: DurableState { secrets, map } })
+                Box::new(RejoinInfo { id, record: DurableState::new(secrets, map) })
             });
             network.send(self.controller, Message::JoinHost(past));
         }
@@ -242,6 +242,7 @@ impl Host {
         }
         if now % BEAT < TICK {
             network.send(self.controller, Message::Beat);
+            self.report_load(network);
             self.send_to_balancer(network, Message::Beat);
         }
         if self.balancer.is_none() && now >= self.balancer_retry_at {
@@ -262,6 +263,13 @@ impl Host {
                 network.send(self.controller, Message::UnreachablePeers(unreached));
             }
         }
+    }
+
+    /// Reports the load of this host's buckets, if they have any.
+    fn report_load(&self, network: &mut Network) {
+        let (Some(own), Some(map), Some(skew)) = (self.id(), &self.map, &network.skew) else { return };
+        let cpu = skew.cpu(&map.buckets, own);
+        network.send(self.controller, Message::Report(cpu));
     }
 
     fn epoch(&self) -> u64 {

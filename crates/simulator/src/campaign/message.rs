@@ -22,9 +22,14 @@ pub(super) enum Message {
     JoinBalancer(Option<Box<RejoinInfo<BalancerId>>>),
     Ready,
     Beat,
-    CaughtUp { epoch: u64, host: HostId },
+    CaughtUp {
+        epoch: u64,
+        host: HostId,
+    },
     SilentHosts(Vec<HostId>),
     UnreachablePeers(Vec<HostId>),
+    /// CPU use of the host, 0 to 1.
+    Report(f32),
     // From the controller.
     Welcome(HostId, Secrets),
     Assignment(BalancerId, Secrets),
@@ -33,14 +38,33 @@ pub(super) enum Message {
     // From any process.
     Map(Rc<ClusterMap>),
     // To a host.
-    Input { number: u64, input: Input },
+    Input {
+        number: u64,
+        input: Input,
+    },
     BarrierReply(u64),
     Claimed(Claim),
     // From a host.
     Host(HostId),
-    Ngap { assoc: AssocId, ue: Option<Ltmsi>, key: u64, counts: Option<Counts>, pdu: Rc<[u8]> },
-    Stale { assoc: AssocId, ran: RanUeNgapId, ue: Ltmsi, key: u64, pdu: Rc<[u8]> },
-    Pfcp { key: u64, seid: Option<Seid>, message: Rc<[u8]> },
+    Ngap {
+        assoc: AssocId,
+        ue: Option<Ltmsi>,
+        key: u64,
+        counts: Option<Counts>,
+        pdu: Rc<[u8]>,
+    },
+    Stale {
+        assoc: AssocId,
+        ran: RanUeNgapId,
+        ue: Ltmsi,
+        key: u64,
+        pdu: Rc<[u8]>,
+    },
+    Pfcp {
+        key: u64,
+        seid: Option<Seid>,
+        message: Rc<[u8]>,
+    },
     Done(u64),
     Claim(Claim),
     Sync(u64),

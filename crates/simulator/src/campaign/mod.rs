@@ -10,7 +10,8 @@
 //! Only sockets, threads and stores are simulated. Hosts crash, stop, become isolated, lose all
 //! connections, drain and start. The controller crashes with and without its store. The balancer is
 //! replaced by a hot restart. Connections break, messages of some connections are slow, an attacker
-//! replays uplink messages, and clocks are wrong. Messages of one connection keep their order,
+//! replays uplink messages, and clocks are wrong. In a quarter of the seeds the load of buckets is
+//! skewed, and the controller weights hosts by it. Messages of one connection keep their order,
 //! those of different connections overtake each other. A seed determines the whole simulation.
 //!
 //! [`Violation`] lists the invariants. Host faults occur one at a time, when all copies exist
@@ -27,6 +28,7 @@ mod network;
 mod oracle;
 mod ran;
 mod simulation;
+mod skew;
 mod ues;
 
 pub use mutation::Mutation;
@@ -56,6 +58,8 @@ pub struct Campaign {
     pub taken_over: u64,
     /// UEs that living hosts have migrated.
     pub migrated: u64,
+    /// Changes of the hosts' weights by their load.
+    pub rebalances: u64,
     /// Faults with their times in microseconds since the start.
     pub story: Vec<(u64, String)>,
     /// First violation with its time, if any.

@@ -8,6 +8,7 @@ use super::message::Message;
 use super::mutation::Mutation;
 use super::oracle::Oracle;
 use super::ran::{self, RanEvent};
+use super::skew::Skew;
 use crate::cluster::clock::Clock;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -116,6 +117,8 @@ pub(super) struct Network {
     pub(super) config: Rc<CoreConfig>,
     /// Time until which the network is faulty.
     pub(super) faulty_until: u64,
+    /// Load of the buckets, if the controller weights hosts by it.
+    pub(super) skew: Option<Skew>,
     /// Arrival time of the last PDU at each gNB.
     pub(super) down: [u64; ran::GNBS],
     /// Last SQN of the home network.
@@ -140,6 +143,7 @@ impl Network {
             mutation,
             config: Rc::new(ran::config()),
             faulty_until,
+            skew: None,
             down: [0; ran::GNBS],
             sqn: 0,
             taken_over: 0,

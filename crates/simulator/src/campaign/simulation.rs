@@ -6,6 +6,7 @@ use super::host::Host;
 use super::network::{Event, MS, Network, Process};
 use super::oracle::Violation;
 use super::ran::Ran;
+use super::skew::Skew;
 use super::{Campaign, Setup};
 use rand::Rng;
 use std::collections::BTreeMap;
@@ -39,7 +40,13 @@ impl Simulation {
     pub(super) fn new(seed: u64, setup: Setup) -> Self {
         let mut network = Network::new(seed, setup.mutation, FAULTS_UNTIL);
         let replication = ReplicationConfig { mode: Mode::Hot, replicas: REPLICAS, ack: setup.ack };
-        let controller = Controller::new(&mut network, HOSTS, replication);
+        network.skew = Skew::draw(seed, HOSTS);
+        if let Some(Skew { run, factor, .. }) = &network.skew {
+            let buckets = format!("runs of {run} buckets by a factor of up to {factor:.1} in load");
+            network.trace(format!("hosts differ in speed, {buckets}: weights follow the load"));
+        }
+        let rebalances = network.skew.is_some();
+        let controller = Controller::new(&mut network, HOSTS, replication, rebalances);
         let balancer = Balancer::new(&mut network, controller.process);
         let ran = Ran::new(&mut network, UES);
         let mut world = Simulation {
@@ -79,6 +86,7 @@ impl Simulation {
         self.campaign.procedures = self.ran.procedures();
         self.campaign.epochs = self.controller.epoch();
         self.campaign.failures = self.controller.evicted_hosts;
+        self.campaign.rebalances = self.controller.rebalances;
         (self.campaign.taken_over, self.campaign.migrated) = (self.network.taken_over, self.network.migrated);
         self.campaign.seed = self.seed;
         self.campaign.story = std::mem::take(&mut self.network.story);

@@ -3,10 +3,13 @@
 //! It decides on membership, failures, cluster maps, migration and the number of serving hosts.
 //! Connections, storage and time belong to the caller.
 
+mod rebalance;
+
 use super::ClusterMap;
 use super::discovery::Discovery;
 use super::member::{Balancer, Host, Liveness, Member, MemberStage, Refusal};
 use super::pool_partitions::{PartitionState, PoolPartitions, lost_partitions, partition_of};
+use super::rebalancer::Rebalancer;
 use super::record::{DurableState, RejoinInfo, Secrets};
 use super::scaling::{HostUtilisation, Scaler, ScalingDecision};
 use super::settings::ControllerSettings;
@@ -45,6 +48,14 @@ pub struct Controller {
     settled: bool,
     drain: Drain,
     fleet_size: FleetSize,
+    /// Weights of hosts by their load; `None`: all hosts have weight 1.
+    rebalancer: Option<Rebalancer>,
+}
+
+/// Returns the buckets of all slices, by replicas and hosts.
+fn slice_buckets(settings: &ControllerSettings, hosts: Vec<WeightedHost>) -> Vec<SliceBuckets> {
+    let part = |replicas: &usize| SliceBuckets { weight: 1.0, replicas: *replicas, hosts: hosts.clone() };
+    settings.replicas.iter().map(part).collect()
 }
 
 /// Hosts that leave the cluster.
@@ -71,6 +82,7 @@ impl Controller {
         let discovery = Discovery::new(now, now + settings.listens);
         let scaler = settings.scaling.map(Scaler::new);
         let target = settings.scaling.map_or(0, |scaling| scaling.least.max(settings.hosts));
+        let rebalancer = settings.rebalance.filter(|_| settings.moves).map(Rebalancer::new);
         Controller {
             settings,
             secrets,
@@ -89,6 +101,7 @@ impl Controller {
             settled: true,
             drain: Drain::default(),
             fleet_size: FleetSize { target, scaler, decision: None },
+            rebalancer,
         }
     }
 
@@ -98,6 +111,7 @@ impl Controller {
         controller.discovery.listen_until = None;
         if let Some(map) = record.map.filter(|map| map.buckets.is_complete()) {
             controller.follow(map, now);
+            controller.adopt_points(record.points);
         }
         controller
     }
@@ -123,6 +137,7 @@ impl Controller {
         self.discovery.reconnect_until = now + self.settings.reconnect_timeout;
         self.discovery.ends_early = true;
         self.drain.hosts = map.leaving.iter().copied().collect();
+        self.recover_points(&map);
         if let Some(scaling) = &self.settings.scaling {
             self.fleet_size.target =
                 map.hosts.len().saturating_sub(map.leaving.len()).clamp(scaling.least, scaling.most);
@@ -139,7 +154,7 @@ impl Controller {
 
     /// Returns the state to store.
     pub fn record(&self) -> DurableState {
-        DurableState { secrets: self.secrets, map: self.map.clone() }
+        DurableState { secrets: self.secrets, map: self.map.clone(), points: self.points() }
     }
 
     /// Returns the secrets that hosts share.
@@ -428,8 +443,14 @@ impl Controller {
 
     /// Handles the load report of a host.
     pub fn reported(&mut self, host: HostId, load: HostUtilisation, now: Instant) {
-        if let Some(scaler) = self.fleet_size.scaler.as_mut().filter(|_| self.hosts.contains_key(&host)) {
+        if !self.hosts.contains_key(&host) {
+            return;
+        }
+        if let Some(scaler) = &mut self.fleet_size.scaler {
             scaler.reported(host, load, now);
+        }
+        if let Some(rebalancer) = &mut self.rebalancer {
+            rebalancer.reported(host, load.cpu, now);
         }
     }
 
@@ -523,6 +544,7 @@ impl Controller {
         self.resolve_balancer_partition();
         self.resolve_host_partition(now);
         self.scale(now);
+        self.rebalance(now);
         self.plan();
     }
 
@@ -660,11 +682,11 @@ impl Controller {
         if few || hosts.is_empty() || balancers.is_empty() {
             return;
         }
-        let weight = |host: &HostId| if leaving.contains(host) { 0.0 } else { 1.0 };
-        let weighted: Vec<WeightedHost> =
-            hosts.iter().map(|(host, _)| WeightedHost { host: *host, weight: weight(host) }).collect();
-        let part = |replicas: &usize| SliceBuckets { weight: 1.0, replicas: *replicas, hosts: weighted.clone() };
-        let parts: Vec<SliceBuckets> = self.settings.replicas.iter().map(part).collect();
+        let ids: BTreeSet<HostId> = hosts.iter().map(|(host, _)| *host).collect();
+        self.rebalancer.iter_mut().for_each(|rebalancer| rebalancer.set_hosts(&ids));
+        let weight = |host: &HostId| if leaving.contains(host) { 0.0 } else { self.weight(*host) };
+        let weighted = hosts.iter().map(|(host, _)| WeightedHost { host: *host, weight: weight(host) }).collect();
+        let parts = slice_buckets(&self.settings, weighted);
         let buckets = match &self.map {
             None => Some(BucketMap::first(&parts)),
             Some(map) if !same => Some(map.buckets.next(&parts)),
@@ -678,7 +700,6 @@ impl Controller {
         };
         match buckets {
             Some(buckets) => {
-                let ids: Vec<HostId> = hosts.iter().map(|(host, _)| *host).collect();
                 let buckets = self.discovery.succession.next(buckets);
                 let lost = self
                     .map
@@ -706,7 +727,7 @@ impl Controller {
     /// Returns the state that must be stored before it takes effect, if any.
     pub fn to_write(&self) -> Option<DurableState> {
         let map = Some(self.next.clone()?);
-        Some(DurableState { secrets: self.secrets, map })
+        Some(DurableState { secrets: self.secrets, map, points: self.points() })
     }
 
     /// Handles that the state of an epoch is stored: its map takes effect. Returns false if the

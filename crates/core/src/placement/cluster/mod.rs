@@ -1,4 +1,4 @@
-//! Cluster controller as a pure state machine: membership, cluster maps and scaling.
+//! Cluster controller as a pure state machine: membership, cluster maps, scaling and rebalancing.
 //!
 //! Hosts and balancers join, send heartbeats, fall silent and leave. From that the controller makes
 //! *cluster maps*, one per epoch, which contain the members and the owners of all buckets.
@@ -16,6 +16,7 @@ mod discovery;
 pub mod machine;
 mod member;
 mod pool_partitions;
+mod rebalancer;
 mod record;
 mod scaling;
 mod settings;
@@ -27,6 +28,7 @@ pub use controller::Controller;
 pub use machine::ControllerMachine;
 pub use member::{Member, Refusal};
 pub use pool_partitions::partition_of;
+pub use rebalancer::Rebalance;
 pub use record::{DurableState, RejoinInfo, Secrets};
 pub use scaling::{HostUtilisation, Scaling, ScalingDecision};
 pub use settings::ControllerSettings;

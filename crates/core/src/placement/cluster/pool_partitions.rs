@@ -62,7 +62,7 @@ impl PoolPartitions {
 /// lost.
 pub(super) fn lost_partitions(
     map: &ClusterMap,
-    next: &[HostId],
+    next: &BTreeSet<HostId>,
     settings: &ControllerSettings,
     settled: bool,
 ) -> Vec<u16> {

@@ -1,6 +1,7 @@
 //! State that outlives a controller, either stored or brought by rejoining members.
 
 use super::ClusterMap;
+use crate::placement::balance::HostId;
 use serde::{Deserialize, Serialize};
 
 /// Secrets that all hosts share for the lifetime of the cluster.
@@ -25,6 +26,17 @@ pub struct DurableState {
     pub secrets: Secrets,
     /// Last map, stored before it takes effect.
     pub map: Option<ClusterMap>,
+    /// Number of points of each host on the ring of buckets, if hosts have different weights.
+    /// Members do not know them.
+    #[serde(skip)]
+    pub points: Vec<(HostId, u16)>,
+}
+
+impl DurableState {
+    /// Creates the state that members know.
+    pub fn new(secrets: Secrets, map: Option<ClusterMap>) -> Self {
+        DurableState { secrets, map, points: Vec::new() }
+    }
 }
 
 /// State that a rejoining member presents.

@@ -94,6 +94,12 @@ impl Scaler {
         (self.high, self.spare) = (None, None);
     }
 
+    /// Returns true if the number of hosts is about to change.
+    pub(super) fn is_pending(&self, working: usize, has_idle: bool) -> bool {
+        let grows = self.high.is_some() && has_idle && working < self.settings.most;
+        grows || self.spare.is_some() && working > self.settings.least
+    }
+
     /// Decides on a change. Hosts without a recent report do not count, and no host is removed
     /// while there are any.
     pub(super) fn decide(&mut self, working: &[HostId], now: Instant) -> Option<ScalingDecision> {

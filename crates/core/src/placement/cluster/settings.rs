@@ -23,6 +23,9 @@ pub struct ControllerSettings {
     pub at_once: usize,
     /// Settings for the number of serving hosts; `None`: all hosts that have joined serve.
     pub scaling: Option<Scaling>,
+    /// Time for which the loads of hosts must differ before their weights change, and minimum time
+    /// between two migrations for that reason. `None`: all hosts have the same weight.
+    pub rebalance: Option<Duration>,
     /// Time without a message after which a member is silent.
     pub silence: Duration,
     /// Time for which a new controller waits until known members have reconnected.

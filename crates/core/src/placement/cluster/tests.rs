@@ -1,3 +1,4 @@
+mod rebalance;
 mod succession;
 
 use super::*;
@@ -17,6 +18,7 @@ fn settings(hosts: usize) -> ControllerSettings {
         moves: true,
         at_once: 4096,
         scaling: None,
+        rebalance: None,
         silence: Duration::from_millis(200),
         reconnect_timeout: Duration::from_secs(1),
         listens: Duration::from_millis(600),
@@ -194,7 +196,7 @@ fn dead_host_id_is_not_reused() {
     bench.pass(50);
     assert_eq!((bench.epoch(), bench.hosts(), bench.map().joined), (3, vec![0, 2, 3], 4));
     // The host was only stopped.
-    let past = Some(RejoinInfo { id: HostId(1), record: DurableState { secrets: SECRETS, map: Some(before) } });
+    let past = Some(RejoinInfo { id: HostId(1), record: DurableState::new(SECRETS, Some(before)) });
     assert_eq!(bench.controller.join_host(address(1), past, bench.now), Err(Refusal::Fenced(3)));
 }
 
@@ -388,7 +390,7 @@ fn stateless_controller_learns_map_from_rejoin() {
     assert_eq!(next.controller.join_host(address(2), past(HostId(2), &new), next.now), Ok(HostId(2)));
     assert_eq!((next.epoch(), next.controller.secrets()), (2, SECRETS));
     assert_eq!(next.controller.join_host(address(0), past(HostId(0), &old), next.now), Err(Refusal::Fenced(2)));
-    let stranger = Some(RejoinInfo { id: HostId(1), record: DurableState { secrets: other, map: None } });
+    let stranger = Some(RejoinInfo { id: HostId(1), record: DurableState::new(other, None) });
     assert_eq!(next.controller.join_host(address(1), stranger, next.now), Err(Refusal::OtherCluster));
     let past = Some(RejoinInfo { id: BalancerId(0), record: old });
     next.controller.join_balancer(address(100), past, next.now).unwrap();
@@ -544,7 +546,7 @@ struct World {
 impl World {
     fn new(seed: u64) -> Self {
         let now = Instant(1_000 * MS);
-        let store = DurableState { secrets: SECRETS, map: None };
+        let store = DurableState::new(SECRETS, None);
         let leaders = vec![Controller::restore(settings(3), store.clone(), now)];
         let (hosts, balancers, epochs) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
         World { seed, turn: 0, now, store, leaders, hosts, balancers, epochs }

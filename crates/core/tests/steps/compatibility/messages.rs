@@ -188,7 +188,7 @@ fn to_owner() -> Vec<ToOwner> {
 }
 
 fn durable_state() -> DurableState {
-    DurableState { secrets: Secrets { tmsi_key: [7; 16], recovery: 9 }, map: Some(*map()) }
+    DurableState::new(Secrets { tmsi_key: [7; 16], recovery: 9 }, Some(*map()))
 }
 
 fn to_controller() -> Vec<ToController> {

@@ -2,7 +2,7 @@
 
 use crate::placement::ConnectionId;
 use crate::placement::balance::HostId;
-use crate::placement::cluster::{ClusterMap, DurableState, Member, Refusal, ScalingDecision};
+use crate::placement::cluster::{ClusterMap, DurableState, Member, Rebalance, Refusal, ScalingDecision};
 use crate::placement::message::{ToController, ToMember};
 
 /// Event that the controller machine handles.
@@ -61,6 +61,8 @@ pub enum Notice<'a> {
     Departed(HostId),
     /// The number of serving hosts changes.
     Scaled(ScalingDecision),
-    /// A map has taken effect and is sent to all members.
-    MapSent { map: &'a ClusterMap, idle: usize },
+    /// The weights of hosts change with the next map.
+    Rebalanced(&'a Rebalance),
+    /// A map has taken effect and is sent to all members. A draining host has weight 0.
+    MapSent { map: &'a ClusterMap, idle: usize, weights: &'a [(HostId, f64)] },
 }

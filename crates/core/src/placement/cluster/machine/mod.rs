@@ -228,6 +228,9 @@ impl ControllerMachine {
         if let Some(decision) = self.controller.take_scaled() {
             output.notify(Notice::Scaled(decision));
         }
+        if let Some(rebalance) = self.controller.take_rebalanced() {
+            output.notify(Notice::Rebalanced(&rebalance));
+        }
         self.evict(output);
         self.release_drained_hosts(now, output);
         self.store(output);
@@ -281,7 +284,8 @@ impl ControllerMachine {
     fn send_map(&mut self, output: &mut dyn Output) {
         let Some(map) = self.controller.map().filter(|map| map.epoch() != self.sent_epoch) else { return };
         self.sent_epoch = map.epoch();
-        output.notify(Notice::MapSent { map, idle: self.controller.idle() });
+        let weights = self.controller.weights();
+        output.notify(Notice::MapSent { map, idle: self.controller.idle(), weights: &weights });
         let message = ToMember::Map(Box::new(map.clone()));
         self.members.values().for_each(|connection| output.send(*connection, &message));
     }

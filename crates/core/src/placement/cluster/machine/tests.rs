@@ -53,6 +53,7 @@ impl Fixture {
             moves: true,
             at_once: 4096,
             scaling: None,
+            rebalance: None,
             silence: SILENCE,
             reconnect_timeout: Duration(4 * SILENCE.0),
             listens,
@@ -183,7 +184,7 @@ fn heartbeat_connection_keeps_member_alive() {
 fn later_connection_replaces_earlier_one() {
     let mut fixture = Fixture::with_map();
     let (id, map) = (HostId(0), fixture.machine.controller().map().cloned());
-    let record = DurableState { secrets: fixture.machine.controller().secrets(), map };
+    let record = DurableState::new(fixture.machine.controller().secrets(), map);
     let past = Some(Box::new(super::super::RejoinInfo { id, record }));
     fixture.join(5, ToController::Host { copies: (Ipv4Addr::LOCALHOST, 9).into(), past });
     assert_eq!(fixture.output.closed, [2]);

@@ -112,14 +112,14 @@ fn controller_of_unknown_cluster_restarts() {
     assert!(next.controller.is_ignorant());
     // A member of the other cluster that was in no map does not teach it to the restarted
     // controller.
-    let fresh = DurableState { secrets: next.controller.secrets(), map: None };
+    let fresh = DurableState::new(next.controller.secrets(), None);
     let mut again = successor(&before);
     assert_eq!(rejoin(&mut again, 7, &fresh), Err(Refusal::NotYet));
     assert_eq!(rejoin(&mut again, 0, &record), Ok(HostId(0)));
     assert_eq!(rejoin(&mut again, 7, &fresh), Err(Refusal::OtherCluster));
     // Once the controller has a map, the host belongs to another cluster.
     let mut other = with_single_balancer(2);
-    let strange = DurableState { secrets: Secrets { recovery: 1, ..SECRETS }, map: record.map };
+    let strange = DurableState::new(Secrets { recovery: 1, ..SECRETS }, record.map);
     assert_eq!(rejoin(&mut other, 0, &strange), Err(Refusal::OtherCluster));
     assert!(!other.controller.is_ignorant());
 }
