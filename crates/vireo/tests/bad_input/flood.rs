@@ -209,7 +209,7 @@ fn flood_of_half_open_ues_harms_no_good_ue() {
     let refused = of("vireo_ues_turned_away_total{reason=\"address_limit\"}");
     println!("evicted {evicted:?}, turned away {refused}");
     assert_eq!(evicted[2..], [0, 0], "the limit of an address comes first");
-    // A core that had little processor time has refused most of the flood before it became half-open.
+    // A core with little processor time has refused most of the flood without a challenge.
     assert!(challenged < 1200 || evicted[1] > 0 && refused > 0, "{challenged} challenged, {evicted:?}");
     let left = of("vireo_ues_half_open");
     assert!(left <= 600 + 1, "{left} half-open UEs of one address and one good UE");
