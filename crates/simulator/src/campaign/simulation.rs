@@ -10,7 +10,7 @@ use super::skew::Skew;
 use super::{Campaign, Setup};
 use rand::Rng;
 use std::collections::BTreeMap;
-use vireo_core::placement::replica::{Mode, ReplicationConfig};
+use vireo_core::placement::replica::{Ack, Mode, ReplicationConfig};
 
 const HOSTS: usize = 4;
 const UES: usize = 4;
@@ -41,7 +41,8 @@ impl Simulation {
         let mut network = Network::new(seed, setup.mutation, FAULTS_UNTIL);
         let replication = ReplicationConfig { mode: Mode::Hot, replicas: REPLICAS, ack: setup.ack };
         // Seeds that are known to find an injected fault stay as they are.
-        network.skew = Skew::draw(seed, HOSTS).filter(|_| setup.mutation.is_none());
+        let is_sound = setup.mutation.is_none() && setup.ack != Ack::None;
+        network.skew = Skew::draw(seed, HOSTS).filter(|_| is_sound);
         if let Some(Skew { run, factor, .. }) = &network.skew {
             let buckets = format!("runs of {run} buckets by a factor of up to {factor:.1} in load");
             network.trace(format!("hosts differ in speed, {buckets}: weights follow the load"));
