@@ -65,6 +65,8 @@ pub(super) struct Flow {
     pub(super) sequence: u16,
     pub(super) sent_us: u64,
     pub(super) tries: u32,
+    /// Time until which an answer to a resent packet may arrive, in microseconds.
+    pub(super) quiet_us: u64,
 }
 
 /// Times of a UE, in microseconds of the run's clock.

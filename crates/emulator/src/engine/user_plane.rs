@@ -66,6 +66,7 @@ impl Worker<'_> {
             sequence: 0,
             sent_us: 0,
             tries: 0,
+            quiet_us: 0,
         };
         let mut flows = Vec::new();
         for session in slot.ue.sessions() {
@@ -105,7 +106,10 @@ impl Worker<'_> {
             flow.sent_us = self.now_us;
             self.n3.counts.echoes += u64::from(flow.soliciting.is_none());
         }
-        self.n3.counts.resent += u64::from(flow.tries > 0);
+        if flow.tries > 0 {
+            self.n3.counts.resent += 1;
+            flow.quiet_us = self.now_us + timeout;
+        }
         flow.tries += 1;
         let mark = Mark { identifier: 0x4000 | (owner as u16 & 0x3fff), sequence: flow.sequence };
         let echo = Echo { kind: echoes.kind, mark, octets };
@@ -123,7 +127,10 @@ impl Worker<'_> {
         let timeout = self.options.echoes.answer_timeout.as_micros() as u64;
         let Some(flow) = self.slots[owner as usize].flows.get(usize::from(index)) else { return };
         let waited = self.now_us.saturating_sub(flow.sent_us);
-        if flow.remaining == 0 || waited < timeout * u64::from(flow.tries) {
+        if flow.remaining == 0 {
+            return self.end_traffic(owner);
+        }
+        if waited < timeout * u64::from(flow.tries) {
             return;
         }
         if flow.tries < self.options.echoes.tries {
@@ -239,7 +246,18 @@ impl Worker<'_> {
         if flow.remaining > 0 {
             return self.send_flow(owner, index);
         }
-        if slot.flows.iter().all(|flow| flow.remaining == 0) {
+        if flow.quiet_us > self.now_us {
+            // A second answer after the release would page the UE.
+            self.timers.set(flow.quiet_us, owner, slot.sequence, Kind::Echo(index));
+        }
+        self.end_traffic(owner);
+    }
+
+    /// Ends the traffic step when all flows are done.
+    fn end_traffic(&mut self, owner: u32) {
+        let (slot, now_us) = (&mut self.slots[owner as usize], self.now_us);
+        let is_done = |flow: &Flow| flow.remaining == 0 && flow.quiet_us <= now_us;
+        if !slot.flows.is_empty() && slot.flows.iter().all(is_done) {
             slot.flows.clear();
             self.settle(owner);
         }
