@@ -136,6 +136,18 @@ impl World {
         output.status.success().then(|| serde_json::from_slice(&output.stdout).unwrap())
     }
 
+    /// Ends an emulator. Returns its report, which counts resent echoes and failed procedures.
+    fn end_emulator(&self, emulator: &mut Child) -> String {
+        let pid = rustix::process::Pid::from_raw(emulator.id().cast_signed()).unwrap();
+        // It may have ended before.
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+        let deadline = Instant::now() + WITHIN;
+        while emulator.try_wait().unwrap().is_none() && Instant::now() < deadline {
+            sleep(Duration::from_millis(50));
+        }
+        fs::read_to_string(self.path().join("emulator")).unwrap_or_default()
+    }
+
     /// Waits until the core has these numbers of registered UEs, connected UEs and sessions.
     fn wait_for_counts(&self, emulator: &mut Child, wanted: [u64; 3]) -> Value {
         let deadline = Instant::now() + WITHIN;
@@ -149,7 +161,7 @@ impl World {
             if ended.is_some() || Instant::now() >= deadline {
                 let metrics = self.core.output(Command::new("curl").args(["-s", &format!("{API}/metrics")]));
                 let metrics = String::from_utf8_lossy(&metrics.stdout).into_owned();
-                panic!("{counts:?}, {ended:?}\n{}\n{metrics}", self.log());
+                panic!("{counts:?}, {ended:?}\n{}\n{metrics}\n{}", self.log(), self.end_emulator(emulator));
             }
             sleep(Duration::from_millis(50));
         }
