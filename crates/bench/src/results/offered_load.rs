@@ -1,4 +1,4 @@
-//! Load of measurements.
+//! Load at which the figures of a summary were measured.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;

@@ -23,7 +23,7 @@ pub(crate) struct Args {
     results: PathBuf,
 }
 
-/// Writes the page.
+/// Writes the page of claims from the recorded summaries.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let text = text(&args.results)?;
     std::fs::write(&args.out, text).map_err(|error| Failure(format!("{}: {error}", args.out.display())))?;

@@ -81,7 +81,7 @@ fn agreement(expected: Expected, shown: Option<Shown<'_>>) -> Agreement {
     }
 }
 
-/// Returns the page.
+/// Returns the Markdown of the page: the overview, then the claims of each paper.
 pub(super) fn page(sources: &[Source], records: &Records) -> String {
     let mut text = HEAD.to_owned();
     overview(&mut text, sources, records);

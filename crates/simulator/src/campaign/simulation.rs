@@ -40,7 +40,7 @@ impl Simulation {
     pub(super) fn new(seed: u64, setup: Setup) -> Self {
         let mut network = Network::new(seed, setup.mutation, FAULTS_UNTIL);
         let replication = ReplicationConfig { mode: Mode::Hot, replicas: REPLICAS, ack: setup.ack };
-        // Seeds that are known to find an injected fault stay as they are.
+        // Seeds that are known to break, by a fault or without acknowledgements, stay as they are.
         let is_sound = setup.mutation.is_none() && setup.ack != Ack::None;
         network.skew = Skew::draw(seed, HOSTS).filter(|_| is_sound);
         if let Some(Skew { run, factor, .. }) = &network.skew {

@@ -50,7 +50,7 @@ const HELPED: f32 = 0.9;
 /// long, the gain as small.
 const MOST_FUTILE: u32 = 4;
 
-/// Spread of loads.
+/// Spread up to which loads count as equal.
 struct Threshold {
     /// Part of the mean load.
     relative: f32,

@@ -7,5 +7,5 @@ mod stateless;
 
 use super::source::Source;
 
-/// All papers.
+/// Papers whose claims the page lists, in its order.
 pub(super) const ALL: &[Source] = &[mmlite::SOURCE, pepc::SOURCE, stateless::SOURCE, cloud::SOURCE];

@@ -72,7 +72,7 @@ impl Controller {
         points.map(|(host, points)| (*host, *points)).collect()
     }
 
-    /// Adopts stored points.
+    /// Adopts the points that the previous controller has stored, if it has stored any.
     pub(super) fn adopt_points(&mut self, points: Vec<(HostId, u16)>) {
         if let Some(rebalancer) = self.rebalancer.as_mut().filter(|_| !points.is_empty()) {
             rebalancer.adopt(points.into_iter().collect());
