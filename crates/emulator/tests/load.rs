@@ -130,6 +130,8 @@ fn unanswered_request_is_repeated() {
     assert!(steady.retries >= 5, "{report}");
     assert_eq!((steady.procedures, steady.completed), (150, 150), "{report}");
     assert_eq!((steady.lost, steady.failed_procedures), (0, 0), "{report}");
+    // The repeated requests were served late.
+    assert!(steady.in_time > 50 && steady.in_time < 150, "{report}");
     // The UEs repeated the lost requests.
     let latency = report.latency(Procedure::ServiceRequest).expect("happened");
     assert_eq!(latency.count, 150);

@@ -131,6 +131,9 @@ pub struct EmulatorResult {
     /// Due procedures that completed.
     #[serde(default)]
     pub completed: u64,
+    /// Due procedures that were served within 200 ms.
+    #[serde(default)]
+    pub in_time: u64,
     /// Due procedures that were refused, late, or never started.
     #[serde(default)]
     pub failed_procedures: u64,

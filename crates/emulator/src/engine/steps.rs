@@ -406,8 +406,13 @@ impl Worker<'_> {
         let again = slot.attempts > 0 && point && slot.fate == ProcedureState::Ok;
         let times = if again { slot.whole(self.now_us) } else { slot.current(self.now_us) };
         let well = slot.fate == ProcedureState::Ok;
-        self.slots[owner as usize].served |= point;
+        let slot = &mut self.slots[owner as usize];
+        let first = point && !slot.served;
+        slot.served |= point;
         self.stats.record(procedure, times);
+        if self.steady.is_some() && first && well {
+            self.stats.count_in_time(times);
+        }
         // In a steady load only the measured procedure of the arrival counts.
         if self.steady.is_none() || point && well {
             self.stats.plot(procedure, times);

@@ -144,6 +144,9 @@ pub struct UserPlane {
     pub tunnels_moved: u64,
 }
 
+/// Time from when a procedure is due within which it is served in time, in microseconds.
+pub(crate) const IN_TIME_US: u64 = 200_000;
+
 /// Result of a steady load.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Steady {
@@ -151,6 +154,8 @@ pub struct Steady {
     pub procedures: u64,
     /// Completed procedures; retried requests do not count as errors.
     pub completed: u64,
+    /// Procedures that were served within [`IN_TIME_US`] of when they were due.
+    pub in_time: u64,
     /// Procedures that were refused, timed out, cost the UE its registration, or never began.
     pub failed_procedures: u64,
     /// Number of times that a registered UE had to register again.

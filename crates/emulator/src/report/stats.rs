@@ -1,7 +1,7 @@
 //! Counters of a worker, and their conversion to the report.
 
 use super::timeline::Timeline;
-use super::{Latency, PROCEDURES, Procedure, Report};
+use super::{IN_TIME_US, Latency, PROCEDURES, Procedure, Report};
 use hdrhistogram::Histogram;
 use std::time::Duration;
 
@@ -61,6 +61,12 @@ impl Stats {
         if let Some(timeline) = &mut self.timeline {
             timeline.record(procedure, times.intended_us, times.ended_us.saturating_sub(times.intended_us));
         }
+    }
+
+    /// Counts a procedure of the steady load that was served in time.
+    pub(crate) fn count_in_time(&mut self, times: Times) {
+        let in_time = times.ended_us.saturating_sub(times.intended_us) <= IN_TIME_US;
+        self.report.steady.in_time += u64::from(in_time);
     }
 
     /// Counts a failed procedure of the steady load, by its due time.
@@ -139,6 +145,7 @@ impl Stats {
         let (s, t) = (&mut a.steady, &b.steady);
         s.procedures += t.procedures;
         s.completed += t.completed;
+        s.in_time += t.in_time;
         s.failed_procedures += t.failed_procedures;
         s.lost += t.lost;
         s.retries += t.retries;
