@@ -9,10 +9,12 @@ pub(crate) use cluster::ClusterReadiness;
 
 use crate::fabric::NodeRole;
 use crate::files::{self, CONFIG, RECORDS, UPF_CONFIG};
+use crate::limit::CpuLimit;
 use crate::members::{ClusterProcess, HostFault};
-use crate::options::CoreOptions;
+use crate::options::{CoreOptions, CpuShare};
 use crate::process::{self, LAST_WORDS, Process};
 use crate::provision::prepare;
+use crate::workers::Worker;
 use crate::{Interrupt, Lab};
 use sba::SbaProcess;
 use std::collections::BTreeMap;
@@ -46,6 +48,8 @@ pub struct Core {
     cut: Option<[usize; 2]>,
     options: CoreOptions,
     log: File,
+    /// Declared after the processes: a group can be removed only after they have ended.
+    limits: Vec<CpuLimit>,
 }
 
 impl Core {
@@ -75,10 +79,17 @@ impl Core {
         let output = log.try_clone()?;
         let start = || Process::start("core", &lab.core, &mut command, Some(output));
         let process = process::on_processors(&options.processors, start)??;
+        // The process has no children yet, so all of them will be in the group.
+        let limits = match options.share {
+            Some(CpuShare::Whole(part) | CpuShare::Apart { host: part, .. }) => {
+                vec![CpuLimit::around("core", part, [process.pid()])?]
+            }
+            None => Vec::new(),
+        };
         let (balancers, hosts, options) = (Vec::new(), Vec::new(), options.clone());
-        let mut core =
-            Core { process, balancers, controller: None, etcd: None, hosts, sba_processes, cut: None, options, log };
-        match core.start_members(lab, interrupt) {
+        let (controller, etcd, cut) = (None, None, None);
+        let mut core = Core { process, balancers, controller, etcd, hosts, sba_processes, cut, options, log, limits };
+        match core.start_members(lab, interrupt).and_then(|()| core.separate_workers()) {
             Ok(()) => Ok(core),
             Err(error) => Err(Failure(format!("{error}\n{}", core.last_words(LAST_WORDS)))),
         }
@@ -94,6 +105,15 @@ impl Core {
         self.start_amfs(lab)?;
         let hosts = self.options.hosts.max(self.options.amfs.into());
         self.wait(interrupt, "the core is not ready", |core| core.is_ready(hosts))
+    }
+
+    /// Moves the workers to a group of their own, if they have a share of their own.
+    fn separate_workers(&mut self) -> Result<(), Failure> {
+        if let Some(CpuShare::Apart { workers, .. }) = self.options.share {
+            let pids = Worker::nf_workers(&self.process)?.into_iter().map(|worker| worker.pid);
+            self.limits.push(CpuLimit::around("workers", workers, pids)?);
+        }
+        Ok(())
     }
 
     /// Waits until a condition holds.

@@ -50,6 +50,13 @@ impl CpuLimit {
         root.make(&format!("{PREFIX}{}-{name}", std::process::id()), quota).map_err(refused)
     }
 
+    /// Creates a group with these processes.
+    pub(crate) fn around(name: &str, part: f64, pids: impl IntoIterator<Item = u32>) -> Result<Self, Failure> {
+        let limit = CpuLimit::new(name, part)?;
+        pids.into_iter().try_for_each(|pid| limit.take(pid))?;
+        Ok(limit)
+    }
+
     /// Adds a process. Its existing children stay outside the group.
     pub(crate) fn take(&self, pid: u32) -> io::Result<()> {
         fs::write(self.group.join("cgroup.procs"), pid.to_string())

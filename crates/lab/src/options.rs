@@ -49,6 +49,16 @@ pub const HN_KEYS: [HnKey; 2] = [
     },
 ];
 
+/// Upper bounds of the processor time of a core that is one process tree, in processors.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum CpuShare {
+    /// Of all its processes together.
+    Whole(f64),
+    /// Of the process that receives and sends, and of all its workers together. Neither takes
+    /// processor time of the other.
+    Apart { host: f64, workers: f64 },
+}
+
 /// Slice table of labs that configure no other.
 const SLICES: &str = "[slice.default]\nsnssai = { sst = 1 }\n";
 
@@ -80,6 +90,8 @@ pub struct CoreOptions {
     pub joining_program: Option<Arc<File>>,
     /// Upper bound of each host's share of a processor.
     pub host_part: Option<f64>,
+    /// Upper bounds of a core without hosts.
+    pub share: Option<CpuShare>,
     /// Number of balancers, each in its own namespace with a controller and etcd, as an operator
     /// runs a cluster. The core's namespace then holds a separate user-plane process. 0 means one
     /// balancer in the core's namespace, which is also the controller.
@@ -111,6 +123,7 @@ impl Default for CoreOptions {
             idle: 0,
             joining_program: None,
             host_part: None,
+            share: None,
             balancers: 0,
             sba: false,
             amfs: 0,

@@ -2,6 +2,7 @@
 
 use crate::Lab;
 use crate::files::create;
+use crate::limit::CpuLimit;
 use crate::process::{Process, on_processors};
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -19,6 +20,8 @@ const START_WITHIN: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub struct Redis {
     process: Process,
+    /// Declared after the process: the group can be removed only after the process has ended.
+    _limit: Option<CpuLimit>,
 }
 
 impl Redis {
@@ -39,7 +42,13 @@ impl Redis {
             }
             std::thread::sleep(Duration::from_millis(10));
         }
-        Ok(Redis { process })
+        Ok(Redis { process, _limit: None })
+    }
+
+    /// Limits the server to this fraction of a processor.
+    pub fn limited_to(mut self, part: f64) -> Result<Self, Failure> {
+        self._limit = Some(CpuLimit::around("redis", part, [self.process.pid()])?);
+        Ok(self)
     }
 
     /// Starts a proxy that delays both directions by `delay`. Returns the URL of the proxy. The

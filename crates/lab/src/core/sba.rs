@@ -173,7 +173,7 @@ impl Core {
 
     /// Returns the database operations of the running processes, by transaction and operation. Keys
     /// of AMF and UPF have the name as prefix.
-    pub(crate) fn state_operations(&self) -> Result<BTreeMap<String, u64>, Failure> {
+    pub fn state_operations(&self) -> Result<BTreeMap<String, u64>, Failure> {
         let mut all = BTreeMap::new();
         if self.sba_processes.is_empty() {
             return Ok(all);
