@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::{Mutex, PoisonError};
-use vireo_bench::results::Summary;
+use vireo_bench::results::{Summary, read_table};
 
 const VIREO: &str = env!("CARGO_BIN_EXE_vireo");
 /// Experiments are measurements: one at a time.
@@ -42,8 +42,12 @@ impl Quick {
         self.directory.path().join("results").join(name)
     }
 
+    /// Returns the text of a result file; tables are compressed.
     fn text(&self, name: &str) -> String {
-        std::fs::read_to_string(self.file(name)).unwrap()
+        match name.ends_with(".csv") {
+            true => read_table(&self.file(&format!("{name}.gz"))).unwrap(),
+            false => std::fs::read_to_string(self.file(name)).unwrap(),
+        }
     }
 
     fn lines(&self, name: &str) -> usize {
@@ -76,6 +80,64 @@ fn experiment_writes_its_results() {
     assert!(quick.text("latency.svg").contains("service requests per second"));
     assert_eq!(quick.lines("points.csv"), 1 + 2);
     assert!(String::from_utf8_lossy(&quick.output.stdout).contains("service requests at saturation"));
+}
+
+/// Experiments whose short form another test of this file runs.
+const TESTED: [&str; 20] = [
+    "service-load",
+    "mmlite-fig7-host",
+    "mmlite-agreement",
+    "mmlite-fig10a",
+    "mmlite-fig10b",
+    "mmlite-fig10c",
+    "mmlite-fig10d",
+    "mmlite-fig11",
+    "cloud-breakdown",
+    "cloud-scaleout",
+    "pepc-migration",
+    "pepc-isolation",
+    "pepc-rebalance",
+    "pepc-takeover",
+    "pepc-signalling",
+    "pepc-iot",
+    "pepc-two-level",
+    "stateless-fig3",
+    "stateless-fig7",
+    "stateless-shm",
+];
+
+/// Every experiment that no other test runs ends in good order and writes a complete summary, plots
+/// and tables. A failed mark is no failure: the short form proves no figure.
+#[test]
+#[ignore = "make test-experiments"]
+fn other_experiments_have_short_forms() {
+    let output = Command::new(VIREO).args(["experiment", "--list"]).output().unwrap();
+    let list = String::from_utf8_lossy(&output.stdout).into_owned();
+    let names: Vec<&str> = list.lines().filter_map(|line| line.split_whitespace().next()).collect();
+    for tested in TESTED {
+        assert!(names.contains(&tested), "{tested} is no experiment");
+    }
+    let mut failed = Vec::new();
+    for name in names.into_iter().filter(|name| !TESTED.contains(name)) {
+        let Some(quick) = Quick::run(name) else { continue };
+        if quick.errors.contains("without MongoDB's driver") || quick.errors.contains("install the package") {
+            eprintln!("skipped: {name}: {}", quick.errors.lines().last().unwrap_or_default());
+            continue;
+        }
+        if !quick.output.status.success() {
+            failed.push(format!("{name}: {}", quick.errors));
+            continue;
+        }
+        let summary = quick.summary();
+        assert_eq!((summary.experiment.as_str(), summary.quick), (name, true));
+        assert!(!summary.figures.is_empty() && !summary.configurations.is_empty(), "{summary}");
+        assert_eq!(summary.missing_part(), None, "{name}");
+        let written = std::fs::read_dir(quick.file("")).unwrap().map(|entry| entry.unwrap().path());
+        let written: Vec<PathBuf> = written.collect();
+        let has = |ending: &str| written.iter().any(|path| path.to_string_lossy().ends_with(ending));
+        assert!(has(".svg") && has(".csv.gz"), "{name}: {written:?}");
+    }
+    assert!(failed.is_empty(), "{}", failed.join("\n"));
 }
 
 #[test]

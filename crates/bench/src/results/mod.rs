@@ -1,7 +1,7 @@
 //! Output of an experiment: summary, plots and tables.
 //!
-//! `summary.json` has our figures beside the paper's and the baseline's. Plots are SVG. CSV tables
-//! have all measurements.
+//! `summary.json` has our figures beside the paper's and the baseline's. Plots are SVG.
+//! Compressed CSV tables have the measurements.
 
 mod machine;
 mod measured;
@@ -16,4 +16,4 @@ pub use offered_load::OfferedLoad;
 pub(crate) use summary::all_met;
 pub use summary::{Baseline, Bound, Configuration, Figure, Paper, Summary};
 pub use table::Table;
-pub use write::{Folder, WriteError};
+pub use write::{Folder, WriteError, read_table};

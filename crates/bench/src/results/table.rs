@@ -21,6 +21,12 @@ impl Table {
         self.rows.push(row);
     }
 
+    /// Returns the table with one row in `step`.
+    #[must_use]
+    pub fn every(&self, step: usize) -> Self {
+        Table { columns: self.columns.clone(), rows: self.rows.iter().step_by(step).cloned().collect() }
+    }
+
     /// Returns true if there are no rows.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
