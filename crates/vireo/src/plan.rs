@@ -12,20 +12,23 @@ use vireo_experiments::plot::{Axis, Chart};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Set T_n, receiving and sending a packet, in ns [default: paper, 3147]
+    /// Set T_n, receiving and sending a packet, in ns [default: recorded]
     #[arg(long, value_name = "NS", value_parser = time, requires = "tc")]
     tn: Option<f64>,
-    /// Set T_c, lookup and decision for a packet, in ns [default: paper, 259]
+    /// Set T_c, lookup and decision for a packet, in ns [default: recorded]
     #[arg(long, value_name = "NS", value_parser = time, requires = "tn")]
     tc: Option<f64>,
-    /// Set the rest in ns [default: paper, 288; 0 with --tn and --tc]
+    /// Set the rest in ns [default: recorded; 0 with --tn and --tc]
     #[arg(long, value_name = "NS", value_parser = time)]
     other: Option<f64>,
-    /// Take all three times from a summary.json of cloud-breakdown
+    /// Take all three times from FILE, a summary.json of cloud-breakdown
     #[arg(long, value_name = "FILE", conflicts_with_all = ["tn", "tc", "other"])]
     measured: Option<PathBuf>,
-    /// Select the driver in that file
-    #[arg(long, value_name = "D", default_value = "af-xdp", requires = "measured")]
+    /// Take the times of the paper: T_n 3147, T_c 259, other 288 ns
+    #[arg(long, conflicts_with_all = ["tn", "tc", "measured", "driver"])]
+    paper: bool,
+    /// Select the driver in the recorded or given summary
+    #[arg(long, value_name = "D", default_value = "af-xdp", conflicts_with_all = ["tn", "tc"])]
     driver: String,
     /// Set packets per second of a device and direction, one per market
     #[arg(long, value_name = "P,...", value_delimiter = ',', value_parser = amount, default_value = "1,5,10,20")]
@@ -53,19 +56,34 @@ pub(crate) struct Args {
     plot: Option<PathBuf>,
 }
 
+/// Recorded measurement, the source of the default times.
+const RECORDED: &[u8] = include_bytes!("../../../results/cloud-breakdown/summary.json");
+/// Its name in messages.
+const RECORDED_NAME: &str = "results/cloud-breakdown/summary.json";
+
 impl Args {
-    /// Returns the measured times, else those of the options, else those of the paper.
+    /// Returns the times of the options, of the paper, of a summary, or the recorded ones.
     fn time(&self) -> Result<PacketTime, Failure> {
-        if let Some(path) = &self.measured {
-            let octets = fs::read(path).map_err(|error| Failure(format!("{}: {error}", path.display())))?;
-            return measured(&octets, &self.driver).map_err(|what| Failure(format!("{}: {what}", path.display())));
-        }
-        let paper = PacketTime::PAPER;
-        let (network, compute, other) = match (self.tn, self.tc) {
-            (Some(tn), Some(tc)) => (tn, tc, 0.0),
-            _ => (paper.network, paper.compute, paper.other),
+        let found = match (&self.measured, self.tn, self.tc) {
+            (_, Some(network), Some(compute)) => PacketTime { network, compute, other: 0.0 },
+            _ if self.paper => PacketTime::PAPER,
+            (Some(path), ..) => {
+                let octets = fs::read(path).map_err(|error| Failure(format!("{}: {error}", path.display())))?;
+                measured(&octets, &self.driver).map_err(|what| Failure(format!("{}: {what}", path.display())))?
+            }
+            _ => measured(RECORDED, &self.driver).map_err(|what| Failure(format!("{RECORDED_NAME}: {what}")))?,
         };
-        Ok(PacketTime { network, compute, other: self.other.unwrap_or(other) })
+        Ok(PacketTime { other: self.other.unwrap_or(found.other), ..found })
+    }
+
+    /// Returns the source of the times, for the output.
+    fn source(&self) -> String {
+        match &self.measured {
+            _ if self.tn.is_some() => "given".to_owned(),
+            _ if self.paper => "the paper".to_owned(),
+            Some(path) => format!("{}, driver {}", path.display(), self.driver),
+            None => format!("{RECORDED_NAME}, driver {}", self.driver),
+        }
     }
 }
 
@@ -122,9 +140,11 @@ fn write(path: &PathBuf, octets: &[u8]) -> Result<(), Failure> {
 
 fn text(time: PacketTime, module: &Module, args: &Args, cells: &[Cell]) -> String {
     let mut text = format!(
-        "T_p = {:.0} ns (T_n {:.0}, {:.0}% of it; T_c {:.0}; other {:.0}): a core does {:.0} packets/s\n\
+        "packet times: {}\n\
+         T_p = {:.0} ns (T_n {:.0}, {:.0}% of it; T_c {:.0}; other {:.0}): a core does {:.0} packets/s\n\
          M = {} cores, {:.0} packets/s in each direction at {:.0}% of the limit, {:.0} devices\n\n\
          {:>12} {:>14} {:>12} {:>16} {:>8} {:>8}\n",
+        args.source(),
         time.total(),
         time.network,
         time.network_share() * 100.0,
@@ -196,7 +216,8 @@ mod tests {
     fn plan_matrix_is_written_as_csv_and_svg() {
         let directory = tempfile::tempdir().unwrap();
         let file = |name: &str| directory.path().join(name);
-        let mut args = parse(&["--markets", "10,8", "--densities", "2500,500", "--utilisation", "1"]).unwrap();
+        let mut args =
+            parse(&["--paper", "--markets", "10,8", "--densities", "2500,500", "--utilisation", "1"]).unwrap();
         (args.csv, args.plot) = (Some(file("a.csv")), Some(file("a.svg")));
         run(&args).unwrap();
         let csv = fs::read_to_string(file("a.csv")).unwrap();
@@ -209,11 +230,16 @@ mod tests {
     }
 
     #[test]
-    fn times_are_the_papers_or_those_given() {
+    fn times_are_recorded_or_given() {
         let time = |line: &[&str]| parse(line).unwrap().time().unwrap();
-        assert_eq!(time(&[]), PacketTime::PAPER);
+        let recorded = time(&[]);
+        assert_eq!(recorded, measured(RECORDED, "af-xdp").unwrap());
+        assert!(recorded.network > 100.0 && recorded.compute > 1.0, "{recorded:?}");
+        assert!(time(&["--driver", "xdp"]).total() < recorded.total());
+        assert_eq!(time(&["--paper"]), PacketTime::PAPER);
+        assert!(parse(&["--paper", "--driver", "xdp"]).is_err());
         assert_eq!(time(&["--tn", "300", "--tc", "30"]), PacketTime { network: 300.0, compute: 30.0, other: 0.0 });
-        assert_eq!(time(&["--other", "0"]), PacketTime { other: 0.0, ..PacketTime::PAPER });
+        assert_eq!(time(&["--other", "0"]), PacketTime { other: 0.0, ..recorded });
         assert!(parse(&["--tn", "300"]).is_err(), "one of ours and one of the paper's mean nothing together");
         assert!(run(&parse(&["--tn", "0", "--tc", "0"]).unwrap()).is_err());
     }
@@ -249,7 +275,7 @@ mod tests {
         assert!(measured(&summary(&[]), "xdp").unwrap_err().contains("no times"));
         assert!(measured(b"{}", "xdp").is_err());
         assert!(parse(&["--measured", "a", "--tn", "1", "--tc", "1"]).is_err(), "either or");
-        assert!(parse(&["--driver", "xdp"]).is_err(), "of what?");
+        assert!(parse(&["--driver", "xdp", "--tn", "1", "--tc", "1"]).is_err(), "of what?");
     }
 
     #[test]
