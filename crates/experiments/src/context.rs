@@ -10,7 +10,7 @@ use vireo_config::Failure;
 use vireo_lab::core::Core;
 use vireo_lab::emulator::{self, Emulated, EmulatorOptions};
 use vireo_lab::files::create;
-use vireo_lab::options::CoreOptions;
+use vireo_lab::options::{CoreOptions, CpuShare};
 use vireo_lab::{Interrupt, Lab};
 
 /// Start of the saturation search, in procedures per second.
@@ -67,6 +67,8 @@ pub(super) struct Variant {
     pub(super) idle: usize,
     /// Upper bound of the processor share of each host.
     pub(super) host_part: Option<f64>,
+    /// Upper bounds of the processor time of a core without hosts.
+    pub(super) share: Option<CpuShare>,
 }
 
 impl Variant {
@@ -116,6 +118,7 @@ impl ExperimentContext {
             hosts: variant.hosts,
             idle: variant.idle,
             host_part: variant.host_part,
+            share: variant.share,
             ..CoreOptions::default()
         };
         let log = match &self.log {

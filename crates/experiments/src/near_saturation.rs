@@ -2,13 +2,14 @@
 
 use super::context::{ExperimentContext, FIRST_GUESS, Findings, Metric, Variant, each};
 use super::steady::{Outcome, Steady};
-use super::variants::{decomposed, processors, unified};
+use super::variants::{decomposed, processors, unified, unified_shared};
 use crate::experiment::{Experiment, Run};
-use crate::plot::{Axis, BarSeries, Bars};
+use crate::plot::{Axis, BarSeries, Bars, Chart};
 use std::time::Duration;
-use vireo_bench::results::{Bound, Figure, OfferedLoad, Table};
+use vireo_bench::results::{Bound, Figure, Measured, OfferedLoad, Table};
 use vireo_config::Failure;
 use vireo_lab::emulator::Latency;
+use vireo_lab::options::CpuShare;
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "mmlite-fig9",
@@ -18,24 +19,39 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     run: Run::Core(run),
 };
 
-/// Load, as a fraction of the processor's saturation rate.
-const LOAD: f64 = 0.9;
+/// Loads, as fractions of the least saturation rate of the compared cores. All of them get the same
+/// rates.
+const LOADS: [f64; 3] = [0.5, 0.7, 0.9];
+/// Parts of a processor. A host that receives and sends takes no time of the workers, and the
+/// workers are what saturates: the order of NFs decides about them alone.
+const SHARE: CpuShare = CpuShare::Apart { host: 0.65, workers: 0.35 };
 
 fn variants(cores: &[usize]) -> Vec<Variant> {
     let of = |name, about, service, handover| {
         decomposed(name, about, cores, 32, &[("all", 20), ("service-request", service), ("handover", handover)])
     };
-    vec![
+    let all = vec![
         unified(cores),
+        unified_shared(cores),
         of("decomposed", "An NF for each procedure, equal objectives and so equal shares.", 20, 20),
         of("S over H", "The service request's objective is a quarter of the handover's.", 5, 20),
         of("H over S", "The handover's objective is a quarter of the service request's.", 20, 5),
-    ]
+    ];
+    all.into_iter().map(|variant| Variant { share: Some(SHARE), ..variant }).collect()
 }
 
-/// Values of the paper by variant: service request and handover, in milliseconds.
-const PAPER: [[Option<Bound>; 2]; 4] = [
+/// Indices in [`variants`].
+const UNIFIED: usize = 0;
+const UNIFIED_SHARED: usize = 1;
+const DECOMPOSED: usize = 2;
+const SERVICE_FIRST: usize = 3;
+const HANDOVER_FIRST: usize = 4;
+
+/// Values of the paper by variant: service request and handover, in milliseconds. The paper's load
+/// of 1000 requests/s is near the saturation of its core.
+const PAPER: [[Option<Bound>; 2]; 5] = [
     [Some(Bound::About(35.0)), Some(Bound::About(35.0))],
+    [None, None],
     [Some(Bound::Below(10.0)), Some(Bound::Above(35.0))],
     [Some(Bound::Below(10.0)), None],
     [Some(Bound::About(20.0)), Some(Bound::About(20.0))],
@@ -58,23 +74,22 @@ fn load(session: &ExperimentContext, rate: f64, seconds: f64) -> Steady {
 fn run(session: &ExperimentContext) -> Result<Findings, Failure> {
     let (cores, _) = processors();
     let variants = variants(&cores);
-    let (mut limit, mut guess) = (f64::INFINITY, FIRST_GUESS);
-    for variant in &variants[..2] {
+    let (mut limit, mut guess) = (f64::INFINITY, FIRST_GUESS / 2.0);
+    for variant in [&variants[UNIFIED], &variants[UNIFIED_SHARED], &variants[DECOMPOSED]] {
         guess = session.saturation(variant, &cores, guess, &|rate, seconds| load(session, rate, seconds))?;
         limit = limit.min(guess);
     }
-    let rate = limit * LOAD;
-    eprintln!("experiment: saturation is {limit:.0} procedures/s; measuring at {rate:.0}/s");
-    let seconds = if session.quick { 3.0 } else { 15.0 };
-    let rounds = session.repeat("four configurations", |_| {
-        let mut round = Vec::new();
-        for variant in &variants {
-            let steady = load(session, rate, seconds);
-            round.push(session.on_core(variant, &cores, &steady)?);
-        }
-        Ok(round)
+    let loads: Vec<f64> = if session.quick { vec![0.9] } else { LOADS.to_vec() };
+    eprintln!("experiment: saturation is {limit:.0} procedures/s; measuring at {loads:?} of it");
+    let seconds = if session.quick { 3.0 } else { 10.0 };
+    // Index order: run, load, variant.
+    let rounds = session.repeat("five configurations", |_| {
+        let one =
+            |part: f64, variant: &Variant| session.on_core(variant, &cores, &load(session, limit * part, seconds));
+        let line = |part: &f64| variants.iter().map(|variant| one(*part, variant)).collect();
+        loads.iter().map(line).collect::<Result<Vec<Vec<Outcome>>, Failure>>()
     })?;
-    findings(&variants, &rounds, limit, rate)
+    findings(&variants, &loads, limit, &rounds)
 }
 
 /// Figures reported per procedure: name, and value in milliseconds.
@@ -83,62 +98,74 @@ const TOLD: [Metric<Latency>; 3] =
 /// Procedures and their names in the emulator.
 const PROCEDURES: [(&str, &str); 2] = [("service request", "service_request"), ("handover", "n2_handover")];
 
-fn findings(variants: &[Variant], rounds: &[Vec<Outcome>], limit: f64, rate: f64) -> Result<Findings, Failure> {
-    let ms = |variant: usize, procedure: usize, told: usize| {
-        let value = |round: &Vec<Outcome>| (TOLD[told].1)(&round[variant].result.latency(PROCEDURES[procedure].1));
-        each(rounds, value)
-    };
+/// Compared latencies: name, variant, the variant that it must be below, and the procedure.
+const MARKS: [(&str, usize, usize, usize); 4] = [
+    ("service request p99, decomposed over unified", DECOMPOSED, UNIFIED, 0),
+    ("service request p99, decomposed over unified, shared memory", DECOMPOSED, UNIFIED_SHARED, 0),
+    ("service request p99, S over H over decomposed", SERVICE_FIRST, DECOMPOSED, 0),
+    ("handover p99, H over S over decomposed", HANDOVER_FIRST, DECOMPOSED, 1),
+];
+
+type Rounds = [Vec<Vec<Outcome>>];
+
+/// Returns the name of a figure at a load. The names of the highest load are those of the figure of
+/// the paper.
+fn at_load(name: &str, loads: &[f64], place: usize) -> String {
+    if place + 1 == loads.len() { name.to_owned() } else { format!("{name}, {:.0}% load", loads[place] * 100.0) }
+}
+
+/// Returns a latency of a procedure in milliseconds.
+fn ms(rounds: &Rounds, (load, variant): (usize, usize), procedure: usize, told: usize) -> Result<Measured, Failure> {
+    let value =
+        |round: &Vec<Vec<Outcome>>| (TOLD[told].1)(&round[load][variant].result.latency(PROCEDURES[procedure].1));
+    each(rounds, value)
+}
+
+fn findings(variants: &[Variant], loads: &[f64], limit: f64, rounds: &Rounds) -> Result<Findings, Failure> {
+    let last = loads.len() - 1;
     let mut figures = Vec::new();
-    for (procedure, (name, _)) in PROCEDURES.iter().enumerate() {
-        for (place, variant) in variants.iter().enumerate() {
-            for (told, (quantity, _)) in TOLD.iter().enumerate() {
-                let mut figure =
-                    Figure::new(format!("{name} {quantity}, {}", variant.name), "ms", ms(place, procedure, told)?);
-                if let (Some(said), "mean") = (PAPER[place][procedure], *quantity) {
-                    figure = figure.paper(said, "figure 9, average");
+    for load in (0..loads.len()).rev() {
+        for (procedure, (name, _)) in PROCEDURES.iter().enumerate() {
+            for (place, variant) in variants.iter().enumerate() {
+                for (told, (quantity, _)) in TOLD.iter().enumerate() {
+                    let name = at_load(&format!("{name} {quantity}, {}", variant.name), loads, load);
+                    let mut figure = Figure::new(name, "ms", ms(rounds, (load, place), procedure, told)?);
+                    if let (Some(said), "mean", true) = (PAPER[place][procedure], *quantity, load == last) {
+                        figure = figure.paper(said, "figure 9, average");
+                    }
+                    if place != UNIFIED {
+                        let baseline = ms(rounds, (load, UNIFIED), procedure, told)?;
+                        figure = figure.baseline(variants[UNIFIED].name, Some(baseline));
+                    }
+                    figures.push(figure);
                 }
-                if place > 0 {
-                    figure = figure.baseline(variants[0].name, Some(ms(0, procedure, told)?));
-                }
-                figures.push(figure);
             }
         }
+        for (about, over, under, procedure) in MARKS {
+            let p99 = |round: &Vec<Vec<Outcome>>, variant: usize| {
+                round[load][variant].result.latency(PROCEDURES[procedure].1).p99 as f64
+            };
+            let ratio = each(rounds, |round| p99(round, over) / p99(round, under).max(1.0))?;
+            figures.push(Figure::new(at_load(about, loads, load), "ratio", ratio).mark(Bound::Below(1.0)));
+        }
     }
-    for (about, over, under, procedure) in [
-        ("service request p99, decomposed over unified", 1, 0, 0),
-        ("service request p99, S over H over decomposed", 2, 1, 0),
-        ("handover p99, H over S over decomposed", 3, 1, 1),
-    ] {
-        let p99 =
-            |round: &Vec<Outcome>, variant: usize| round[variant].result.latency(PROCEDURES[procedure].1).p99 as f64;
-        let ratio = each(rounds, |round| p99(round, over) / p99(round, under).max(1.0))?;
-        figures.push(Figure::new(about, "ratio", ratio).mark(Bound::Below(1.0)));
-    }
-    let mut plots = Vec::new();
-    for (told, file) in [(0, "mean"), (2, "p99")] {
-        let series = |procedure: usize| -> Result<BarSeries, Failure> {
-            let values = (0..variants.len()).map(|v| ms(v, procedure, told).map(Some)).collect::<Result<_, _>>()?;
-            let paper = PAPER.iter().map(|said| said[procedure].filter(|_| told == 0).map(Bound::number)).collect();
-            Ok(BarSeries { name: PROCEDURES[procedure].0.into(), values, paper })
-        };
-        let bars = Bars {
-            title: format!("Handovers and service requests together at {rate:.0}/s"),
-            groups: variants.iter().map(|v| v.name.into()).collect(),
-            y: Axis::linear(format!("latency, {} (ms)", TOLD[told].0)),
-            series: vec![series(0)?, series(1)?],
-        };
-        plots.push((file, bars.svg()?));
-    }
+    let rates: Vec<f64> = loads.iter().map(|part| limit * part).collect();
     Ok(Findings {
-        load: OfferedLoad::new("half service requests, half N2 handovers, open loop, 90% of saturation", [rate], "1/s"),
+        load: OfferedLoad::new("half service requests, half N2 handovers, open loop", rates, "1/s"),
         configurations: variants.iter().map(Variant::configuration).collect(),
         figures,
-        plots,
-        tables: vec![("latency", table(variants, rounds))],
+        plots: vec![
+            ("mean", bars(variants, loads, limit, rounds, 0)?),
+            ("p99", bars(variants, loads, limit, rounds, 2)?),
+            ("loads", by_load(variants, loads, limit, rounds)?),
+        ],
+        tables: vec![("latency", table(variants, loads, limit, rounds))],
         notes: vec![
             format!(
-                "The core is on one processor and the emulator on the other. Saturation is {limit:.0} procedures/s, the load \
-                 {rate:.0}/s: half service requests, half N2 handovers, T1, open loop."
+                "The core is on one processor and the emulator on the other. Of its processor the host has at most 65% and the \
+                 workers have at most 35%, so that neither takes time of the other. Saturation is {limit:.0} procedures/s: the \
+                 least of unified, unified with shared memory, and decomposed. The loads are parts of it: half service requests, \
+                 half N2 handovers, T1, open loop."
             ),
             "The paper's times are those of its machine; what compares are the ratios of the configurations.".into(),
         ],
@@ -146,9 +173,42 @@ fn findings(variants: &[Variant], rounds: &[Vec<Outcome>], limit: f64, rate: f64
     })
 }
 
-fn table(variants: &[Variant], rounds: &[Vec<Outcome>]) -> Table {
+/// Returns the bars of one quantity at the highest load.
+fn bars(variants: &[Variant], loads: &[f64], limit: f64, rounds: &Rounds, told: usize) -> Result<String, Failure> {
+    let last = loads.len() - 1;
+    let series = |procedure: usize| -> Result<BarSeries, Failure> {
+        let value = |variant: usize| ms(rounds, (last, variant), procedure, told).map(Some);
+        let values = (0..variants.len()).map(value).collect::<Result<_, _>>()?;
+        let paper = PAPER.iter().map(|said| said[procedure].filter(|_| told == 0).map(Bound::number)).collect();
+        Ok(BarSeries { name: PROCEDURES[procedure].0.into(), values, paper })
+    };
+    let bars = Bars {
+        title: format!("Handovers and service requests together at {:.0}/s", limit * loads[last]),
+        groups: variants.iter().map(|v| v.name.into()).collect(),
+        y: Axis::linear(format!("latency, {} (ms)", TOLD[told].0)),
+        series: vec![series(0)?, series(1)?],
+    };
+    Ok(bars.svg()?)
+}
+
+/// Returns the service request's 99th percentile by load.
+fn by_load(variants: &[Variant], loads: &[f64], limit: f64, rounds: &Rounds) -> Result<String, Failure> {
+    let mut chart = Chart::new(
+        "Service requests beside handovers",
+        Axis::linear("procedures per second"),
+        Axis::log("latency of service requests, p99 (ms)"),
+    );
+    for (place, variant) in variants.iter().enumerate() {
+        let point = |load: usize| Ok((limit * loads[load], ms(rounds, (load, place), 0, 2)?.median));
+        chart = chart.line(variant.name, (0..loads.len()).map(point).collect::<Result<_, Failure>>()?);
+    }
+    Ok(chart.svg()?)
+}
+
+fn table(variants: &[Variant], loads: &[f64], limit: f64, rounds: &Rounds) -> Table {
     let mut table = Table::new(&[
         "run",
+        "load_per_s",
         "configuration",
         "procedure",
         "mean_us",
@@ -160,13 +220,16 @@ fn table(variants: &[Variant], rounds: &[Vec<Outcome>]) -> Table {
         "core_cpu_share",
     ]);
     for (run, round) in rounds.iter().enumerate() {
-        for (variant, o) in variants.iter().zip(round) {
-            for (name, key) in PROCEDURES {
-                let l = o.result.latency(key);
-                let numbers = [l.mean, l.p50 as f64, l.p99 as f64, l.max as f64];
-                let counts = [o.result.procedures as f64, o.result.completed as f64, o.core_cpu_share];
-                let numbers = numbers.iter().chain(&counts).map(ToString::to_string);
-                table.row([(run + 1).to_string(), variant.name.into(), name.into()].into_iter().chain(numbers));
+        for (part, line) in loads.iter().zip(round) {
+            for (variant, o) in variants.iter().zip(line) {
+                for (name, key) in PROCEDURES {
+                    let l = o.result.latency(key);
+                    let numbers = [l.mean, l.p50 as f64, l.p99 as f64, l.max as f64];
+                    let counts = [o.result.procedures as f64, o.result.completed as f64, o.core_cpu_share];
+                    let numbers = numbers.iter().chain(&counts).map(ToString::to_string);
+                    let head = [(run + 1).to_string(), (limit * part).to_string(), variant.name.into(), name.into()];
+                    table.row(head.into_iter().chain(numbers));
+                }
             }
         }
     }
@@ -182,9 +245,10 @@ mod tests {
     #[test]
     fn figures_have_paper_and_baseline() {
         let of = |service, handover| outcome(&[("service_request", service), ("n2_handover", handover)], Kind::Kill);
-        let round = || vec![of(30, 30), of(8, 40), of(4, 50), of(20, 16)];
-        let found = findings(&variants(&[0]), &[round(), round()], 1000.0, 900.0).unwrap();
-        assert_eq!(found.figures.len(), 2 * 4 * 3 + 3);
+        let line = || vec![of(30, 30), of(30, 30), of(8, 40), of(4, 50), of(20, 16)];
+        let round = || vec![line(), line()];
+        let found = findings(&variants(&[0]), &[0.5, 0.9], 1000.0, &[round(), round()]).unwrap();
+        assert_eq!(found.figures.len(), 2 * (2 * 5 * 3 + 4));
         let figure = |name: &str| found.figures.iter().find(|f| f.name == name).unwrap();
         let decomposed = figure("service request p99, decomposed");
         assert_eq!(decomposed.ours.median, 16.0);
@@ -193,8 +257,10 @@ mod tests {
         assert_eq!(mean.paper.as_ref().map(|p| p.value), Some(Bound::About(35.0)));
         let ratio = figure("service request p99, S over H over decomposed");
         assert!(ratio.met == Some(true) && (ratio.ours.median - 0.5).abs() < 1e-9);
-        assert_eq!(found.plots.iter().map(|(name, _)| *name).collect::<Vec<_>>(), ["mean", "p99"]);
+        let earlier = figure("service request p99, decomposed, 50% load");
+        assert!(earlier.ours.median == 16.0 && earlier.paper.is_none());
+        assert_eq!(found.plots.iter().map(|(name, _)| *name).collect::<Vec<_>>(), ["mean", "p99", "loads"]);
         let csv = String::from_utf8(found.tables[0].1.csv().unwrap()).unwrap();
-        assert!(csv.contains("1,S over H,handover,55000,50000,100000,150000,1000,1000,0.9"), "{csv}");
+        assert!(csv.contains("1,900,S over H,handover,55000,50000,100000,150000,1000,1000,0.9"), "{csv}");
     }
 }

@@ -36,6 +36,7 @@ fn run(session: &ExperimentContext) -> Result<Findings, Failure> {
         hosts: 0,
         idle: 0,
         host_part: None,
+        share: None,
     };
     let rounds = session.repeat("service requests", |_| {
         windows.iter().map(|window| measure(session, &variant, *window)).collect::<Result<Vec<Point>, _>>()

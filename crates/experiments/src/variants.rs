@@ -15,6 +15,19 @@ pub(super) fn unified(cores: &[usize]) -> Variant {
         hosts: 0,
         idle: 0,
         host_part: None,
+        share: None,
+    }
+}
+
+/// Returns the NF of the stateful baseline with contexts in the memory that workers share. Its
+/// difference from [`unified`] is the cost of that memory alone, and its difference from
+/// [`decomposed`] is the effect of NFs by procedure alone.
+pub(super) fn unified_shared(cores: &[usize]) -> Variant {
+    Variant {
+        name: "unified, shared memory",
+        about: "One NF for all procedures, in one worker process; contexts are in memory that outlives it.",
+        tables: format!("[pools]\nkey = \"wildcard\"\nworkers = 1\n{}\n[state]\nlocation = \"shm\"\n", on(cores)),
+        ..unified(cores)
     }
 }
 
@@ -29,6 +42,7 @@ pub(super) fn stateful(workers: u32) -> Variant {
         hosts: 0,
         idle: 0,
         host_part: None,
+        share: None,
     }
 }
 
@@ -46,6 +60,7 @@ pub(super) fn central(cores: &[usize]) -> Variant {
         hosts: 0,
         idle: 0,
         host_part: None,
+        share: None,
     }
 }
 
@@ -69,6 +84,7 @@ pub(super) fn decomposed(
         hosts: 0,
         idle: 0,
         host_part: None,
+        share: None,
     }
 }
 
@@ -116,6 +132,8 @@ mod tests {
         assert_eq!((baseline.pools.key, baseline.pools.workers), (PoolKey::Wildcard, 1));
         assert_eq!((baseline.state.location, baseline.pools.cores), (StateLocation::Memory, vec![0]));
         assert_eq!(read(&stateful(3)).pools.workers, 3);
+        let shared = read(&unified_shared(&[0]));
+        assert_eq!((shared.pools.key, shared.state.location), (PoolKey::Wildcard, StateLocation::Shm));
         assert_eq!(read(&central(&[0])).state.location, StateLocation::Redis);
         let ours = read(&decomposed("ours", "", &[1], 4, &[("service-request", 5), ("handover", 20)]));
         assert_eq!((ours.pools.key, ours.pools.nfs_per_worker), (PoolKey::SliceProcedure, 4));
