@@ -1,6 +1,6 @@
 //! MMLite figures 2b and 8: hosts join and leave under load.
 
-use super::{HOT_ONE, capped, lines, saturation, service_requests};
+use super::{HOT_ONE, capped, lines, replicated_stateful, saturation, service_requests, split_unit, stateful};
 use crate::context::{ExperimentContext, Findings, Metric, Variant};
 use crate::experiment::{Experiment, Run};
 use crate::plot::{Axis, Chart, MarkPosition};
@@ -129,7 +129,7 @@ fn watch(
 }
 
 fn migration(session: &ExperimentContext) -> Result<Findings, Failure> {
-    let variants = [HOT_ONE.variant(), super::stateful()];
+    let variants = [HOT_ONE.variant(), stateful(), replicated_stateful()];
     let variants = variants.map(|variant| capped(session, Variant { hosts: LEAST, ..variant }));
     let limit = saturation(session, &variants[0], &service_requests)?;
     let rounds = session.repeat("a host's UEs go to others", |_| {
@@ -152,7 +152,8 @@ fn migration(session: &ExperimentContext) -> Result<Findings, Failure> {
     let note = format!(
         "Two hosts behind one balancer, each with a quarter of a processor (not in the short form), at {:.0} service requests/s, \
          {:.0}% of what they keep up with. A third joins after {JOINS_S} s, and the first leaves after {LEAVES_S} s: its UEs go to \
-         the others. Those of the stateful baseline register anew when they find that nobody knows them.",
+         the others. Those of the stateful baseline register anew when they find that nobody knows them; the replicated stateful \
+         core hands them on, as ours does.",
         limit * LOAD,
         LOAD * 100.0
     );
@@ -174,7 +175,8 @@ fn scaled() -> Variant {
 
 fn scaling(session: &ExperimentContext) -> Result<Findings, Failure> {
     let limit = saturation(session, &capped(session, HOT_ONE.variant()), &service_requests)?;
-    let variants = [scaled(), Variant { hosts: LEAST, ..super::stateful() }].map(|variant| capped(session, variant));
+    let variants = [scaled(), stateful(), replicated_stateful()];
+    let variants = variants.map(|variant| capped(session, Variant { hosts: LEAST, ..variant }));
     let ramp = if session.quick { QUICK_RAMP_S } else { RAMP_S };
     let mut load = service_requests(session, limit * PEAK / PEAK_OVER_MEAN, ramp + REST_S);
     // The rest after the first period is the low start of the next one.
@@ -182,30 +184,34 @@ fn scaling(session: &ExperimentContext) -> Result<Findings, Failure> {
     let rounds = session.repeat("load comes and goes", |_| {
         let ours = watch(session, &variants[0], &load, &mut |core, _| core.hosts_at_work())?;
         eprintln!("experiment: hosts at work: {:?}", ours.led);
-        // The baseline adds and removes hosts at the same times. A removed host loses the contexts
-        // of its UEs.
-        let (mut due, mut added) = (ours.led.iter(), Vec::new());
-        let mut next = due.next();
-        let baseline = watch(session, &variants[1], &load, &mut |core, since_s| {
-            if let Some((_, wanted)) = next.filter(|(at, _)| since_s >= *at) {
-                next = due.next();
-                for _ in LEAST + added.len()..*wanted {
-                    added.push(core.add_host(&session.lab)?);
+        // The baselines add and remove hosts at the same times. A removed host of the first one loses
+        // the contexts of its UEs.
+        let follow = |variant: &Variant| {
+            let (mut due, mut added) = (ours.led.iter(), Vec::new());
+            let mut next = due.next();
+            watch(session, variant, &load, &mut |core, since_s| {
+                if let Some((_, wanted)) = next.filter(|(at, _)| since_s >= *at) {
+                    next = due.next();
+                    for _ in LEAST + added.len()..*wanted {
+                        added.push(core.add_host(&session.lab)?);
+                    }
+                    while LEAST + added.len() > *wanted
+                        && let Some(host) = added.pop()
+                    {
+                        core.let_host_leave(host)?;
+                    }
                 }
-                while LEAST + added.len() > *wanted
-                    && let Some(host) = added.pop()
-                {
-                    core.let_host_leave(host)?;
-                }
-            }
-            core.hosts_at_work()
-        })?;
-        Ok(vec![ours, baseline])
+                core.hosts_at_work()
+            })
+        };
+        let (loses, keeps) = (follow(&variants[1])?, follow(&variants[2])?);
+        Ok(vec![ours, loses, keeps])
     })?;
     let note = format!(
         "Up to {MOST} hosts behind one balancer, each with a quarter of a processor (not in the short form), which work as the \
          controller decides by what they report: T2 up to {:.0} service requests/s, {:.0}% of what three keep up with, within \
-         {ramp:.0} s. The stateful baseline gets and loses hosts when ours did; what those that go have known of UEs is lost.",
+         {ramp:.0} s. The stateful cores get and lose hosts when ours did: what a host that leaves has known of UEs is lost, or \
+         handed on by the replicated one.",
         limit * PEAK,
         PEAK * 100.0
     );
@@ -233,7 +239,7 @@ fn findings(
     };
     let mut figures = Vec::new();
     for (what, value) in TOLD {
-        let (what, unit) = what.split_once(" (").map_or((what, ""), |(what, unit)| (what, unit.trim_end_matches(')')));
+        let (what, unit) = split_unit(what);
         let figure = Figure::new(what, unit, at(0, value)?).baseline(variants[1].name, Some(at(1, value)?));
         figures.push(match unit {
             "ratio" => figure.paper(paper, source).mark(Bound::AtMost(TIMES)),
@@ -242,6 +248,12 @@ fn findings(
             "hosts" => continue,
             _ => figure.mark(Bound::AtMost(0.0)),
         });
+    }
+    for (other, variant) in variants.iter().enumerate().skip(2) {
+        for (what, value) in TOLD.into_iter().filter(|(what, _)| !what.ends_with("(hosts)")) {
+            let (what, unit) = split_unit(what);
+            figures.push(Figure::new(format!("{what}, {}", variant.name), unit, at(other, value)?));
+        }
     }
     if scales {
         let at_the_end = |changed: &ScalingRun| changed.hosts().last().unwrap_or(LEAST) as f64;
@@ -315,9 +327,14 @@ mod tests {
     fn host_change_is_judged_by_later_bins() {
         let (ours, baseline) = (changed(4.0, 0), changed(200.0, 30));
         assert!((ours.spike() - 2.0).abs() < 1e-6 && (ours.worst_ms() - 8.0).abs() < 1e-6, "{ours:?}");
-        let variants = [scaled(), super::super::stateful()];
-        let found =
-            findings(&variants, &[vec![ours, baseline]], (OfferedLoad::default(), String::new()), true).unwrap();
+        let variants = [scaled(), stateful(), replicated_stateful()];
+        let found = findings(
+            &variants,
+            &[vec![ours, baseline, changed(3.0, 0)]],
+            (OfferedLoad::default(), String::new()),
+            true,
+        )
+        .unwrap();
         assert!(
             found.broken.is_none() && found.figures.iter().all(|figure| figure.met != Some(false)),
             "{:?}",
@@ -326,7 +343,7 @@ mod tests {
         assert_eq!(found.figures[0].baseline.as_ref().map(|b| b.value.median), Some(100.0));
         let found = findings(
             &variants,
-            &[vec![changed(9.0, 1), changed(1.0, 0)]],
+            &[vec![changed(9.0, 1), changed(1.0, 0), changed(1.0, 0)]],
             (OfferedLoad::default(), String::new()),
             false,
         );

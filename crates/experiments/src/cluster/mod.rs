@@ -80,6 +80,20 @@ fn stateful() -> Variant {
     Variant { about, hosts: HOSTS, ..variants::stateful(1) }
 }
 
+/// Returns the stateful core that loses nothing: the contexts of a host are copied to one other
+/// host, as an active MME copies to its standby.
+fn replicated_stateful() -> Variant {
+    let base = variants::unified_shared(&[]);
+    let replication = "\n[replication]\nmode = \"hot\"\nreplicas = 1\nack = \"one\"\n";
+    Variant {
+        name: "stateful, replicated",
+        about: "On each host one worker that does everything; each commit of its contexts is copied to one other host.",
+        hosts: HOSTS,
+        tables: base.tables.clone() + replication,
+        ..base
+    }
+}
+
 /// Returns the variant with each host capped at [`HOST_PART`], as machines with fewer processors
 /// than hosts need. The short form has no caps, because its hosts may be slow without them.
 fn capped(session: &ExperimentContext, variant: Variant) -> Variant {
@@ -122,6 +136,11 @@ fn saturation(
         return Err(Failure(format!("the cluster ({}) keeps up with no load that was tried", variant.name)));
     }
     Ok(found)
+}
+
+/// Splits a quantity with its unit in parentheses.
+fn split_unit(what: &str) -> (&str, &str) {
+    what.split_once(" (").map_or((what, ""), |(what, unit)| (what, unit.trim_end_matches(')')))
 }
 
 /// Returns the result of each configuration in each run, with the first two columns of a table row:
@@ -240,6 +259,8 @@ mod tests {
         assert_eq!((of(NO_COPIES).mode, of(COLD_ONE).mode, of(HOT_ALL).ack), (Mode::None, Mode::Cold, Ack::All));
         assert!(ALL_COPIES.iter().all(|copies| of(*copies).replicas == REPLICAS));
         assert_eq!(ALL_COPIES.iter().filter(|copies| copies.is_safe()).count(), 2);
+        let standby = read(&replicated_stateful());
+        assert_eq!((standby.cluster.replication.mode, standby.cluster.replication.replicas), (Mode::Hot, 1));
         let baseline = read(&stateful());
         assert_eq!((baseline.cluster.hosts, baseline.state.location), (3, StateLocation::Memory));
     }
