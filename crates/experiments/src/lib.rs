@@ -1,8 +1,8 @@
 //! `vireo experiment`: experiments of papers, repeated with the real core.
 //!
 //! Core and emulator are processes in separate namespaces of this machine. The experiments compare
-//! configurations of the one core. Each writes `results/NAME/`: `summary.json`, SVG plots, and CSV
-//! tables with all measurements.
+//! configurations of the one core. Each writes `results/NAME/`: `summary.json`, SVG plots, and
+//! compressed CSV tables with the measurements.
 
 #![forbid(unsafe_code)]
 
@@ -109,6 +109,7 @@ const ALL: &[Experiment] = &[
     stateless::FIG3,
     stateless::FIG4,
     stateless::FIG5,
+    stateless::PACED_FIGURES,
     stateless::FIG6,
     stateless::FIG7,
     stateless::BEYOND_FIGURES,
@@ -159,8 +160,12 @@ pub fn run(args: &Args, commit: &str) -> Result<(), Failure> {
             run(&Plane { network, interrupt: Interrupt::listen()?, quick: args.quick, runs })?
         }
     };
+    let mut notes = findings.notes;
     for (name, table) in &findings.tables {
-        folder.table(name, table)?;
+        let step = folder.table(name, table)?;
+        if step > 1 {
+            notes.push(format!("The table {name} is large: of {step} measurements {name}.csv.gz has one."));
+        }
     }
     for (name, svg) in &findings.plots {
         folder.plot(name, svg)?;
@@ -178,7 +183,7 @@ pub fn run(args: &Args, commit: &str) -> Result<(), Failure> {
         figures: findings.figures,
         met: None,
         informative: None,
-        notes: findings.notes,
+        notes,
     };
     if cfg!(debug_assertions) {
         summary.notes.push("Made with a debug build: nothing can be concluded from the figures.".into());

@@ -1,4 +1,5 @@
-//! Groups of bars: medians with whiskers from the smallest to the largest run.
+//! Groups of bars: medians with whiskers from the smallest to the largest run, or means with
+//! confidence intervals.
 
 use super::PlotError;
 use super::axis::{Axis, Span};
@@ -31,15 +32,31 @@ pub struct Bars {
 /// Share of a group's width that its bars fill.
 const FILLED: f64 = 0.76;
 
+/// Height of a bar and the ends of its whisker.
+type Shape = fn(&Measured) -> [f64; 3];
+
 impl Bars {
-    /// Returns the plot as SVG.
+    /// Returns the plot as SVG: medians, with whiskers over all runs.
     pub fn svg(&self) -> Result<String, PlotError> {
+        self.draw(|measured| [measured.median, measured.min, measured.max])
+    }
+
+    /// Returns the plot as SVG: means, with whiskers over the 95% confidence interval.
+    pub fn svg_with_intervals(&self) -> Result<String, PlotError> {
+        self.draw(|measured| {
+            let (mean, half) = (measured.mean(), measured.interval());
+            let half = if half.is_finite() { half } else { 0.0 };
+            [mean, mean - half, mean + half]
+        })
+    }
+
+    fn draw(&self, shape: Shape) -> Result<String, PlotError> {
         let measured = self.series.iter().flat_map(|s| s.values.iter().flatten());
         if measured.clone().next().is_none() {
             return Err(PlotError::Empty(self.title.clone()));
         }
         let paper = self.series.iter().flat_map(|s| s.paper.iter().flatten().copied());
-        let y = self.y.span(measured.flat_map(|m| [m.median, m.min, m.max]).chain(paper.clone()));
+        let y = self.y.span(measured.flat_map(shape).chain(paper.clone()));
         let x = Span::names(&self.groups);
         let mut entries: Vec<Entry> = (self.series.iter().enumerate())
             .map(|(n, s)| Entry { name: s.name.clone(), colour: colour(n), sample: Sample::Box })
@@ -56,8 +73,9 @@ impl Bars {
                     let left = group as f64 + (1.0 - FILLED) / 2.0 + place as f64 * width;
                     let (right, middle) = (left + width * 0.92, left + width * 0.46);
                     if let Some(value) = series.values.get(group).and_then(Option::as_ref) {
-                        let corners = [(left, y.floor()), (right, y.clamp(value.median))];
-                        let whisker = vec![(middle, y.clamp(value.min)), (middle, y.clamp(value.max))];
+                        let [top, low, high] = shape(value);
+                        let corners = [(left, y.floor()), (right, y.clamp(top))];
+                        let whisker = vec![(middle, y.clamp(low)), (middle, y.clamp(high))];
                         chart.draw_series([Rectangle::new(corners, colour(place).filled())])?;
                         chart.draw_series([PathElement::new(whisker, BLACK.stroke_width(2))])?;
                     }
@@ -103,6 +121,7 @@ mod tests {
         if let Some(path) = std::env::var_os("VIREO_KEEP_PLOTS") {
             std::fs::write(std::path::Path::new(&path).join("bars.svg"), &svg).unwrap();
         }
+        assert_ne!(bars.svg_with_intervals().unwrap(), svg);
         let empty = Bars { series: Vec::new(), ..bars };
         assert!(empty.svg().is_err());
     }

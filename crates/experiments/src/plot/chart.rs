@@ -4,6 +4,7 @@ use super::PlotError;
 use super::axis::{Axis, Span};
 use super::frame::{self, Drawing, Entry, LabelledSpan, Refused, Sample, colour};
 use plotters::prelude::*;
+use vireo_bench::results::Measured;
 
 /// Drawing style of a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +22,9 @@ pub struct Series {
     pub style: Style,
     /// Coordinates; points outside the axes are omitted.
     pub points: Vec<(f64, f64)>,
+    /// Half the width of the confidence interval of each point; empty: none is drawn. A value that is
+    /// not a number has no interval.
+    pub half_widths: Vec<f64>,
 }
 
 /// Position of a mark.
@@ -60,7 +64,16 @@ impl Chart {
     /// Adds a line.
     #[must_use]
     pub fn line(mut self, name: impl Into<String>, points: Vec<(f64, f64)>) -> Self {
-        self.series.push(Series { name: name.into(), style: Style::Line, points });
+        self.series.push(Series { name: name.into(), style: Style::Line, points, half_widths: Vec::new() });
+        self
+    }
+
+    /// Adds a line through the means, with the 95% confidence interval of each point.
+    #[must_use]
+    pub fn line_with_intervals(mut self, name: impl Into<String>, points: &[(f64, &Measured)]) -> Self {
+        let half_widths = points.iter().map(|(_, measured)| measured.interval()).collect();
+        let points = points.iter().map(|(x, measured)| (*x, measured.mean())).collect();
+        self.series.push(Series { name: name.into(), style: Style::Line, points, half_widths });
         self
     }
 
@@ -82,7 +95,8 @@ impl Chart {
         let marked = |axis: fn(MarkPosition) -> Option<f64>| self.marks.iter().filter_map(move |mark| axis(mark.at));
         let all = series.iter().flatten();
         let x = self.x.span(all.clone().map(|p| p.0).chain(marked(MarkPosition::x)));
-        let y = self.y.span(all.map(|p| p.1).chain(marked(MarkPosition::y)));
+        let ends = self.series.iter().flat_map(Series::intervals).flat_map(|(_, low, high)| [low, high]);
+        let y = self.y.span(all.map(|p| p.1).chain(ends.filter(|y| self.y.takes(*y))).chain(marked(MarkPosition::y)));
         let entries = self.entries();
         let across = LabelledSpan { label: &self.x.label, span: x.clone() };
         let up = LabelledSpan { label: &self.y.label, span: y.clone() };
@@ -97,6 +111,12 @@ impl Chart {
                     Style::Points => {
                         chart.draw_series(inside.map(|p| Circle::new(p, 3, colour(index).filled())))?;
                     }
+                }
+            }
+            for (index, series) in self.series.iter().enumerate() {
+                for (px, low, high) in series.intervals().filter(|(px, ..)| self.x.takes(*px)) {
+                    let ends = vec![(x.clamp(px), y.clamp(low)), (x.clamp(px), y.clamp(high))];
+                    chart.draw_series([PathElement::new(ends, colour(index).stroke_width(1))])?;
                 }
             }
             for (index, mark) in self.marks.iter().enumerate() {
@@ -117,6 +137,14 @@ impl Chart {
         });
         let all = series.chain(marks).enumerate();
         all.map(|(index, (name, sample))| Entry { name, colour: colour(index), sample }).collect()
+    }
+}
+
+impl Series {
+    /// Returns the intervals: coordinate, lower end, upper end.
+    fn intervals(&self) -> impl Iterator<Item = (f64, f64, f64)> {
+        let all = self.points.iter().zip(&self.half_widths).filter(|(_, half)| half.is_finite());
+        all.map(|((x, y), half)| (*x, y - half, y + half))
     }
 }
 
@@ -172,7 +200,7 @@ mod tests {
             .mark("paper", MarkPosition::Point(10.0, 4.0));
         // The axes cannot show these values.
         let odd = vec![(3.0, 0.0), (f64::NAN, 2.0), (4.0, 7.0)];
-        chart.series.push(Series { name: "points".into(), style: Style::Points, points: odd });
+        chart.series.push(Series { name: "points".into(), style: Style::Points, points: odd, half_widths: vec![] });
         let svg = chart.svg().unwrap();
         let texts = names(&svg);
         for text in ["Latency & <load>", "time (s)", "latency (ms)", "unified \"U\"", "paper: 35 ms", "killed", "100"] {
@@ -183,6 +211,19 @@ mod tests {
         if let Some(path) = std::env::var_os("VIREO_KEEP_PLOTS") {
             std::fs::write(std::path::Path::new(&path).join("chart.svg"), &svg).unwrap();
         }
+    }
+
+    #[test]
+    fn confidence_intervals_are_drawn() {
+        let measured = |runs: &[f64]| Measured::from_runs(runs.to_vec()).unwrap();
+        let (three, single) = (measured(&[9.0, 10.0, 11.0]), measured(&[8.0]));
+        let chart = |points: &[(f64, &Measured)]| {
+            Chart::new("t", Axis::linear("x"), Axis::linear("y")).line_with_intervals("a", points).svg().unwrap()
+        };
+        let lines = |svg: &str| svg.matches("<polyline").count();
+        let without = chart(&[(1.0, &single), (2.0, &single)]);
+        let with = chart(&[(1.0, &three), (2.0, &single)]);
+        assert_eq!(lines(&with), lines(&without) + 1, "a single run has no interval");
     }
 
     #[test]

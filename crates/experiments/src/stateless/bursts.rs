@@ -13,13 +13,14 @@ use vireo_lab::emulator::{self, Emulated, EmulatorOptions, Load};
 use vireo_lab::files::create;
 use vireo_lab::mongodb::Mongodb;
 use vireo_lab::options::{CoreOptions, UNSHED};
+use vireo_lab::process::Process;
 use vireo_lab::redis::{OperationCounts, Redis};
 use vireo_ops::state::HAS_MONGODB;
 
 /// The functions, in the order in which a request passes them.
 pub(super) const FUNCTIONS: [&str; 3] = ["amf", "smf", "upf"];
 /// Time after the emulator's end for the remaining work, such as contexts of disconnected gNBs.
-const SETTLE: Duration = Duration::from_millis(500);
+pub(super) const SETTLE: Duration = Duration::from_millis(500);
 
 /// Result of a burst of simultaneous requests.
 #[derive(Clone, Debug, Default)]
@@ -62,32 +63,52 @@ pub(super) fn round(
     modes.iter().map(|mode| bursts(session, mode, sizes, watched)).collect()
 }
 
+/// The functions with their database.
+#[derive(Debug)]
+pub(super) struct Functions {
+    pub(super) core: Core,
+    database: Option<Redis>,
+    _mongodb: Option<Mongodb>,
+    /// Proxy between the UPF and its database.
+    _proxy: Option<Process>,
+}
+
+impl Functions {
+    /// Starts the functions and the database of a mode.
+    pub(super) fn start(session: &ExperimentContext, mode: &Mode, subscribers: u32) -> Result<Self, Failure> {
+        let start = |server| mode.database == Some(server);
+        let mongodb = start(Server::Mongodb).then(|| mongodb(session)).transpose()?;
+        let database = start(Server::Redis).then(|| Redis::start(&session.lab, &[])).transpose()?;
+        let far = mode.far_ms.map(|ms| Redis::behind_delay(&session.lab, Duration::from_millis(ms))).transpose()?;
+        let (database_of_upf, proxy) = far.unzip();
+        // MongoDB handles only some hundred operations per second, so overload rejection is disabled.
+        let shed = if start(Server::Mongodb) { UNSHED } else { "" };
+        let options = CoreOptions {
+            database_of_upf,
+            subscribers: subscribers.into(),
+            tables: format!("{}\n{shed}", mode.tables),
+            sba: true,
+            ..CoreOptions::default()
+        };
+        let log = match &session.log {
+            Some(log) => log.try_clone()?,
+            None => create(Path::new("/tmp/core.log"))?,
+        };
+        let core = Core::start(&session.lab, &options, log, &session.interrupt)?;
+        Ok(Functions { core, database, _mongodb: mongodb, _proxy: proxy })
+    }
+}
+
 /// Runs the bursts of one mode, after a cold one.
 fn bursts(session: &ExperimentContext, mode: &Mode, sizes: &[u32], watched: bool) -> Result<Vec<Burst>, Failure> {
     let first = sizes.first().copied().unwrap_or(1);
-    let start = |server| mode.database == Some(server);
-    let _mongodb = start(Server::Mongodb).then(|| mongodb(session)).transpose()?;
-    let database = start(Server::Redis).then(|| Redis::start(&session.lab, &[])).transpose()?;
-    let far = mode.far_ms.map(|ms| Redis::behind_delay(&session.lab, Duration::from_millis(ms))).transpose()?;
-    // MongoDB handles only some hundred operations per second, so overload rejection is disabled.
-    let shed = if start(Server::Mongodb) { UNSHED } else { "" };
-    let options = CoreOptions {
-        database_of_upf: far.as_ref().map(|(url, _)| url.clone()),
-        subscribers: (first + sizes.iter().sum::<u32>()).into(),
-        tables: format!("{}\n{shed}", mode.tables),
-        sba: true,
-        ..CoreOptions::default()
-    };
-    let log = match &session.log {
-        Some(log) => log.try_clone()?,
-        None => create(Path::new("/tmp/core.log"))?,
-    };
-    let mut core = Core::start(&session.lab, &options, log, &session.interrupt)?;
+    let mut functions = Functions::start(session, mode, first + sizes.iter().sum::<u32>())?;
     let mut done = 0;
     let mut found = Vec::new();
     for (place, size) in std::iter::once(&first).chain(sizes).enumerate() {
         let mut watch = (watched && place == sizes.len()).then(Watch::new);
-        let mut burst = one(session, &mut core, database.as_ref(), (done, *size), watch.as_mut())?;
+        let load = Load::Window(*size);
+        let mut burst = one(session, &mut functions, (done, *size), load, watch.as_mut())?;
         burst.cold = place == 0;
         burst.moments = watch.map(|watch| watch.moments).unwrap_or_default();
         found.push(burst);
@@ -95,7 +116,7 @@ fn bursts(session: &ExperimentContext, mode: &Mode, sizes: &[u32], watched: bool
         std::thread::sleep(SETTLE);
         session.interrupt.check()?;
     }
-    core.stop()?;
+    functions.core.stop()?;
     Ok(found)
 }
 
@@ -108,13 +129,16 @@ fn mongodb(session: &ExperimentContext) -> Result<Mongodb, Failure> {
     Mongodb::start(&session.lab)
 }
 
-fn one(
+/// Runs `requests` UEs from the number `first` on, at once or at a rate.
+pub(super) fn one(
     session: &ExperimentContext,
-    core: &mut Core,
-    database: Option<&Redis>,
+    functions: &mut Functions,
     (first, requests): (u64, u32),
+    load: Load,
     watch: Option<&mut Watch>,
 ) -> Result<Burst, Failure> {
+    let Functions { core, database, .. } = functions;
+    let database = database.as_ref();
     let spent = |core: &Core| -> Result<([Duration; 3], OperationCounts, Duration), Failure> {
         let asked = database.map_or(Ok(OperationCounts::default()), |database| database.spent(&session.lab))?;
         let mut cpu = [Duration::ZERO; 3];
@@ -130,7 +154,7 @@ fn one(
     let options = EmulatorOptions {
         ues: requests,
         first,
-        load: Load::Window(requests),
+        load,
         scenario: "sessions".into(),
         limit: Duration::from_secs(120),
         more: vec!["--rounds".into(), "1".into()],

@@ -8,11 +8,12 @@ mod bursts;
 pub(super) mod consolidated;
 pub(super) mod fault_injection;
 mod noise;
+mod paced;
 mod watch;
 
 use super::context::{ExperimentContext, Findings};
 use crate::experiment::{Experiment, Run};
-use crate::plot::{Axis, Chart};
+use crate::plot::{Axis, BarSeries, Bars, Chart};
 use bursts::{Burst, FUNCTIONS};
 use vireo_bench::results::{Bound, Configuration, Figure, Measured, OfferedLoad, Table};
 use vireo_config::Failure;
@@ -66,6 +67,14 @@ pub(super) const MONGODB_FIGURES: Experiment = Experiment {
     paper: "The Cost of Stateless Network Functions in 5G, figures 3 to 5, over another database",
     informative: None,
     run: Run::Core(|session| study(session, &MONGODB)),
+};
+
+pub(super) const PACED_FIGURES: Experiment = Experiment {
+    name: "stateless-load",
+    about: "What does statelessness cost below saturation, in each mode, and how many database messages?",
+    paper: "The Cost of Stateless Network Functions in 5G, figures 3 to 5 and section 2.3",
+    informative: None,
+    run: Run::Core(paced::run),
 };
 
 pub(super) const FIG6: Experiment = Experiment {
@@ -450,17 +459,18 @@ fn findings(study: &Study, sizes: &[u32], rounds: &[Vec<Vec<Burst>>]) -> Result<
         let mut line = Vec::new();
         for (place, size) in sizes.iter().enumerate() {
             let measured = by_size(rounds, (mode, place), |burst| burst.mean_ms)?;
-            line.push((f64::from(*size), measured.mean()));
             let cells = [of.name.to_owned(), size.to_string(), measured.mean().to_string()];
             summary.row(cells.into_iter().chain([measured.interval().to_string()]));
+            line.push((f64::from(*size), measured));
         }
-        chart = chart.line(of.name, line);
+        let points: Vec<_> = line.iter().map(|(size, measured)| (*size, measured)).collect();
+        chart = chart.line_with_intervals(of.name, &points);
     }
     Ok(Findings {
         load: OfferedLoad::new("UEs that register at once", sizes.iter().copied().map(f64::from), "UEs"),
         configurations: study.modes.iter().map(Mode::configuration).collect(),
         figures,
-        plots: vec![("time", chart.svg()?)],
+        plots: vec![("time", chart.svg()?), ("change", change_plot(study, rounds)?)],
         tables: vec![("bursts", bursts::table(study.modes, rounds)), ("intervals", summary)],
         notes: vec![
             format!(
@@ -480,6 +490,30 @@ fn findings(study: &Study, sizes: &[u32], rounds: &[Vec<Vec<Burst>>]) -> Result<
     })
 }
 
+/// Plots the change of the time by each mode beside the paper's, as mean and as maximum of all sizes.
+fn change_plot(study: &Study, rounds: &[Vec<Vec<Burst>>]) -> Result<String, Failure> {
+    let base = study.modes[0].name;
+    let pair = |mode: usize| if study.gains { (0, mode) } else { (mode, 0) };
+    let others = 1..study.modes.len();
+    let series = |name: &str, of: &dyn Fn(&mut dyn Iterator<Item = f64>) -> f64, paper: fn((f64, f64)) -> f64| {
+        let value = |mode: usize| compared(rounds, pair(mode), |pairs| of(&mut pairs.map(change))).map(Some);
+        let values = others.clone().map(value).collect::<Result<_, Failure>>()?;
+        let paper = study.paper.iter().map(|said| said.map(paper)).collect();
+        Ok::<_, Failure>(BarSeries { name: name.into(), values, paper })
+    };
+    let axis = if study.gains { format!("{base} over it (%)") } else { format!("over {base} (%)") };
+    let bars = Bars {
+        title: format!("{}: change of the time", study.title),
+        groups: study.modes[1..].iter().map(|mode| mode.name.into()).collect(),
+        y: Axis::linear(axis),
+        series: vec![
+            series("mean of all sizes", &|all| mean(all), |said| said.0)?,
+            series("most", &|all| all.fold(f64::MIN, f64::max), |said| said.1)?,
+        ],
+    };
+    Ok(bars.svg_with_intervals()?)
+}
+
 /// Quantity of the functions that is plotted over time.
 struct BurstTimeline {
     unit: &'static str,
@@ -495,8 +529,8 @@ const WAITING: BurstTimeline = BurstTimeline {
     value: |moment, place| moment.waiting[place] as f64,
 };
 
-/// Modes with plots over time.
-const COURSES: &[Mode] = &[STATEFUL, PROCEDURAL, TRANSACTIONAL];
+/// Modes with plots over time: those of the paper's figure 6, and the procedural one.
+const COURSES: &[Mode] = &[STATEFUL, PROCEDURAL, TRANSACTIONAL, NON_BLOCKING, SHARED_AMF_SMF];
 
 fn over_time(session: &ExperimentContext, course: &BurstTimeline) -> Result<Findings, Failure> {
     let sizes = if session.quick { [40] } else { [1000] };
