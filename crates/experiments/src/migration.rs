@@ -216,7 +216,14 @@ fn measure(
     std::thread::sleep(Duration::from_millis(if driver.flight > 1 { 2200 } else { 0 }));
     seen.no_room = dropped(&network)? - no_room + ring_full()?;
     seen.lost = missing.saturating_sub(seen.no_room);
-    seen.miscounted = miscounted(&slices::list_with_counts(&api(API)?)?, counted.uplink + counted.downlink);
+    let status = slices::list_with_counts(&api(API)?)?;
+    seen.miscounted = miscounted(&status, counted.uplink + counted.downlink);
+    if seen.miscounted > 0 || missing > seen.no_room || counted.ended > 2 * driver.flight as u64 {
+        let later = (load.counted()?, slices::list_with_counts(&api(API)?)?);
+        for (far_ends, status) in [(counted, status), later] {
+            eprintln!("experiment: {}, {} frames: {}", driver.name, 2 * driver.flight, tally(&far_ends, &status));
+        }
+    }
     drop(load);
     upf.stop()?;
     Ok(seen)
@@ -325,6 +332,16 @@ pub(super) fn miscounted(slices: &SlicesStatus, packets: u64) -> u64 {
     };
     let of_records = (sum(|one| one.packets), sum(|one| one.octets));
     of_records.0.abs_diff(packets).max(of_records.1.abs_diff(packets * u64::from(LENGTH)) / u64::from(LENGTH))
+}
+
+/// Describes what the far ends, the entries of each slice and each worker have counted.
+fn tally(far_ends: &LoopCounters, status: &SlicesStatus) -> String {
+    let slices = status.slices.iter().map(|slice| {
+        let workers = slice.workers.iter().map(|one| one.uplink_packets + one.downlink_packets);
+        let (users, workers, counted) = (slice.users, workers.sum::<u64>(), &slice.counted);
+        format!("{}: users={users} entries={counted:?} workers={workers}", slice.name)
+    });
+    format!("far ends {far_ends:?}; {}; moved={}", slices.collect::<Vec<_>>().join("; "), status.moved)
 }
 
 /// Migrates users back and forth, range by range.

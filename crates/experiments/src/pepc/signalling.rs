@@ -11,7 +11,7 @@ use super::split::{Carrier, Split};
 use super::{Load, PAPER, Packets, Sides, Signalling, Slice, median, processors, side_by_side, users};
 use crate::context::{Findings, each};
 use crate::experiment::{Experiment, Plane, Run};
-use crate::plot::{Axis, Chart};
+use crate::plot::{Axis, Chart, MarkPosition};
 use std::time::Duration;
 use vireo_bench::results::{Bound, Configuration, Figure, OfferedLoad, Table};
 use vireo_config::Failure;
@@ -89,8 +89,13 @@ const HUNDRED: usize = 2;
 const TEN: usize = 4;
 /// Events per second, with names.
 const RATES: [(&str, f64); 2] = [("10K events/s", 1e4), ("100K events/s", 1e5)];
-/// Least fraction of its rate that the data side must keep at the first of the [`RATES`].
+/// Least fraction of its rate that the data side must keep at the first of the [`RATES`], in memory
+/// and as a process.
 const KEPT: f64 = 0.98;
+/// PFCP session modifications per second of the UPF process, with names.
+const PROCESS_RATES: [(&str, f64); 3] = [("1K events/s", 1e3), ("10K events/s", 1e4), ("50K events/s", 5e4)];
+/// Index in [`PROCESS_RATES`] of the rate with a mark.
+const MARKED: usize = 1;
 const TALK: &str = "talk, summary: 3-7x better";
 /// Least ratio of the slice's throughput to the split core's at 1:100.
 const AHEAD: f64 = 3.0;
@@ -152,7 +157,8 @@ fn run(plane: &Plane) -> Result<Findings, Failure> {
     for n in 1..=plane.runs {
         eprintln!("experiment: run {n} of {}", plane.runs);
         let sessions = if plane.quick { 1_000 } else { users(plane) };
-        apart.push(processes::measure(plane, sessions, RATES[0].1, 2 * span, places)?);
+        let [a, b, c] = PROCESS_RATES.map(|(_, rate)| processes::measure(plane, sessions, rate, 2 * span, places));
+        apart.push([a?, b?, c?]);
         let [a, b, c, d, e, f, g] = SUBJECTS.map(|subject| sweep(plane, &subject, span, places));
         runs.push([a?, b?, c?, d?, e?, f?, g?]);
     }
@@ -187,9 +193,12 @@ fn sweep(plane: &Plane, subject: &Subject, span: Duration, places: (usize, usize
     }
 }
 
+/// Results of the UPF process by rate.
+type Processes = [SignallingResult; PROCESS_RATES.len()];
+
 fn findings(
     runs: &[Sweeps],
-    apart: &[SignallingResult],
+    apart: &[Processes],
     users: u32,
     (data, control): (usize, usize),
 ) -> Result<Findings, Failure> {
@@ -234,14 +243,7 @@ fn findings(
         figures.push(Figure::new(format!("slice, batches over slice, 1:{packets}"), "ratio", ratio));
     }
     figures.push(Figure::new("slice, one processor over split, sockets, 1:100", "ratio", over));
-    figures.push(Figure::new("processes, no events, packets", "1/s", each(apart, SignallingResult::rate_alone)?));
-    let (name, _) = RATES[0];
-    figures.push(Figure::new(
-        format!("processes, {name}, of those"),
-        "ratio",
-        each(apart, SignallingResult::kept_rate)?,
-    ));
-    figures.push(Figure::new(format!("processes, {name}, events"), "1/s", each(apart, |seen| seen.events)?));
+    figures.extend(process_figures(apart)?);
     let lines = SUBJECTS.iter().enumerate().map(|(place, subject)| {
         let point = |n: usize| each(runs, |run| run[place].at(n) / 1e6).map(|rate| (1.0 / RATIOS[n], rate.median));
         Ok((subject.name, (0..RATIOS.len()).map(point).collect::<Result<Vec<_>, Failure>>()?))
@@ -250,7 +252,9 @@ fn findings(
         format!("Packets beside signalling, {users} users"),
         Axis::log("signalling events for a packet"),
         Axis::linear("million packets per second"),
-    );
+    )
+    .mark("talk, PEPC: ~6 Mpps at 1:10", MarkPosition::Point(1.0 / RATIOS[TEN], 6.0))
+    .mark("talk, Industrial#1: 0.1 Mpps beyond 1:100", MarkPosition::Point(1.0 / RATIOS[HUNDRED], 0.1));
     for line in lines.collect::<Result<Vec<_>, Failure>>()? {
         chart = chart.line(line.0, line.1);
     }
@@ -267,6 +271,20 @@ fn findings(
         notes: notes(data == control),
         broken: None,
     })
+}
+
+/// Returns the figures of the UPF process.
+fn process_figures(apart: &[Processes]) -> Result<Vec<Figure>, Failure> {
+    let alone = each(apart, |seen| median(seen.iter().map(SignallingResult::rate_alone)))?;
+    let mut figures = vec![Figure::new("processes, no events, packets", "1/s", alone)];
+    for (place, (name, _)) in PROCESS_RATES.iter().enumerate() {
+        let kept = each(apart, |seen| seen[place].kept_rate())?;
+        let kept = Figure::new(format!("processes, {name}, of those"), "ratio", kept);
+        figures.push(if place == MARKED { kept.mark(Bound::AtLeast(KEPT)) } else { kept });
+        let events = each(apart, |seen| seen[place].events)?;
+        figures.push(Figure::new(format!("processes, {name}, events"), "1/s", events));
+    }
+    Ok(figures)
 }
 
 fn configuration(subject: &Subject) -> Configuration {
@@ -356,8 +374,8 @@ mod tests {
         let mut run = std::array::from_fn(|_| sweep(1000, 900));
         run[SOCKETS] = sweep(600, 250);
         run[QUEUES] = sweep(600, 310);
-        let apart = SignallingResult { rates: vec![100.0, 99.0, 100.0], events: 1e4 };
-        let found = findings(&[run], &[apart], 250_000, (0, 1)).unwrap();
+        let apart = |events| SignallingResult { rates: vec![100.0, 99.0, 100.0], events };
+        let found = findings(&[run], &[[1e3, 1e4, 5e4].map(apart)], 250_000, (0, 1)).unwrap();
         let figure = |name: &str| found.figures.iter().find(|figure| figure.name == name).unwrap();
         let kept = figure("slice, 10K events/s, of those");
         assert!(kept.met == Some(true) && kept.mark.is_some() && (kept.ours.median - 0.99).abs() < 1e-9, "{kept:?}");
@@ -365,6 +383,8 @@ mod tests {
         assert_eq!((over.met, over.mark.is_some(), over.ours.median), (Some(true), true, 3.6));
         assert!(figure("slice over split, queues, 1:100").mark.is_none());
         assert_eq!(figure("slice, one processor over split, sockets, 1:100").ours.median, 3.6);
+        let kept = figure("processes, 10K events/s, of those");
+        assert!(kept.met == Some(true) && figure("processes, 50K events/s, of those").mark.is_none(), "{kept:?}");
         assert_eq!((found.plots.len(), found.configurations.len(), found.notes.len()), (1, 8, 4));
     }
 }

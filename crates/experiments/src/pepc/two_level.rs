@@ -229,7 +229,7 @@ fn findings(runs: &[Sweep], size: &Size, idle: Idle) -> Result<Findings, Failure
         figures,
         plots: vec![("packets", plot(runs, size)?)],
         tables: vec![("points", table)],
-        notes: notes(size),
+        notes: notes(size, runs)?,
         broken,
     })
 }
@@ -263,8 +263,27 @@ fn configurations(hot: usize) -> Vec<Configuration> {
     [one, two].map(|(name, about, toml)| Configuration { name: name.into(), about: about.into(), toml }).into()
 }
 
-fn notes(size: &Size) -> Vec<String> {
-    vec![
+/// States where two levels are faster in every run and where they are slower.
+fn verdict(runs: &[Sweep]) -> Result<String, Failure> {
+    let (mut helps, mut costs) = (vec![], vec![]);
+    for (pages, (kind, _)) in PAGES.iter().enumerate() {
+        for (place, percent) in ACTIVE.iter().enumerate() {
+            let ratio = each(runs, |run| run[pages][place].two.rate() / run[pages][place].one())?;
+            let case = format!("{percent}% active{kind} ({:+.0}%)", (ratio.median - 1.0) * 100.0);
+            if ratio.min > 1.0 {
+                helps.push(case);
+            } else if ratio.max < 1.0 {
+                costs.push(case);
+            }
+        }
+    }
+    let list = |cases: Vec<String>| if cases.is_empty() { "nowhere".to_owned() } else { cases.join(", ") };
+    Ok(format!("Two levels are faster in all runs: {}. They are slower in all runs: {}.", list(helps), list(costs)))
+}
+
+fn notes(size: &Size, runs: &[Sweep]) -> Result<Vec<String>, Failure> {
+    Ok(vec![
+        verdict(runs)?,
         "The talk says that two levels improve look-ups and gives no figure of it.".to_owned(),
         "Packets of 128 octets of users at random lie in memory, batches of 32 of each direction in turn, on one processor; \
          users move between the levels on another. Uplink packets are the same in both: a TEID is an index."
@@ -277,7 +296,7 @@ fn notes(size: &Size) -> Vec<String> {
              memory before and after. Of them 1000 get a packet, which must be told, kept, and sent when the user is back.",
             size.idle
         ),
-    ]
+    ])
 }
 
 #[cfg(test)]
@@ -295,6 +314,8 @@ mod tests {
         assert_eq!(of("1% active, two levels over one").ours.median, 1.2);
         assert_eq!(of("100% active, ordinary pages, nobody else attached, over one").ours.median, 1.3);
         assert_eq!(of("data side of 10000000 idle users").ours.median, 2.0);
+        assert!(found.notes[0].contains("faster in all runs: 1% active (+20%)"), "{}", found.notes[0]);
+        assert!(found.notes[0].contains("slower in all runs: nowhere"), "{}", found.notes[0]);
         assert!(of("data side of an idle user").met == Some(true) && found.broken.is_none());
         let bad = findings(&[[[point; 4]; 2]], &size(true), Idle { octets: 401.0, lost: 1, ..idle }).unwrap();
         assert!(bad.broken.is_some() && bad.figures.iter().filter(|figure| figure.met == Some(false)).count() == 2);
