@@ -28,6 +28,8 @@ pub(super) const H_BOARD: usize = 9;
 pub(super) const H_PUBLISHED: usize = 10;
 pub(super) const H_PUBLISHED_BYTES: usize = 11;
 pub(super) const H_LARGE: usize = 12;
+/// Number of guest slots; 0 in regions made before there were any.
+pub(super) const H_GUESTS: usize = 13;
 /// 1 + the number of the worker that uses the region exclusively; 0 = the region is shared.
 pub(super) const H_SOLE: usize = 16;
 /// Number of slots in use, with or without a commit record. The word has a cache line of its own.
@@ -86,6 +88,8 @@ pub enum Key {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
     pub(super) slots: usize,
+    /// Number of slots for own UEs. Those of guests follow.
+    pub(super) own_slots: usize,
     pub(super) slot_count: usize,
     pub(super) workers: usize,
     /// Offset and number of lines (a power of two) of each index.
@@ -111,11 +115,12 @@ impl Layout {
         let workers = take(usize::from(config.workers) * WORKER);
         // One eighth more slots than UEs: for slots that are not free again yet, and for UEs that
         // the host must not reject.
-        let slot_count = config.ues as usize + (config.ues as usize / 8).max(2);
+        let own_slots = config.ues as usize + (config.ues as usize / 8).max(2);
+        let slot_count = own_slots + config.guests as usize;
         let slots = take(slot_count * SLOT);
         let indexes = [Key::Ltmsi, Key::Tmsi, Key::Supi, Key::Ran].map(|key| {
             // At most half full; a UE may have two 5G-TMSIs at a time.
-            let keys = if key == Key::Tmsi { slot_count * 2 } else { slot_count };
+            let keys = if key == Key::Tmsi { own_slots * 2 } else { own_slots };
             let lines = (keys * 2).div_ceil(LINE).next_power_of_two().max(2);
             (take(lines * LINE), lines)
         });
@@ -144,6 +149,7 @@ impl Layout {
         }
         Ok(Layout {
             slots,
+            own_slots,
             slot_count,
             workers,
             indexes,

@@ -68,8 +68,8 @@ pub use worker::{DeadWorker, JoinError, ReapError, Worker};
 use layout::Layout;
 #[cfg(not(loom))]
 use layout::{
-    H_BOARD, H_BYTES, H_CELLS, H_LARGE, H_MAGIC, H_PACKETS, H_PUBLISHED, H_PUBLISHED_BYTES, H_READY, H_RINGS, H_TABLES,
-    H_UES, H_VERSION, H_WORKERS, MAGIC, VERSION,
+    H_BOARD, H_BYTES, H_CELLS, H_GUESTS, H_LARGE, H_MAGIC, H_PACKETS, H_PUBLISHED, H_PUBLISHED_BYTES, H_READY, H_RINGS,
+    H_TABLES, H_UES, H_VERSION, H_WORKERS, MAGIC, VERSION,
 };
 use mem::{Mem, Ordering};
 use std::io;
@@ -85,6 +85,8 @@ pub const TABLES: usize = 64;
 pub struct RegionConfig {
     /// Maximum number of UEs, 1 to 2^28.
     pub ues: u32,
+    /// Number of slots at the end for UEs of other hosts, at most 2^16. No index leads to them.
+    pub guests: u32,
     /// Maximum number of workers, 1 to 250. They are numbered from 0.
     pub workers: u8,
     /// Total size in bytes. Unused pages cost no memory, except for reserved huge pages.
@@ -119,6 +121,7 @@ impl RegionConfig {
     pub fn new(ues: u32, workers: u8, bytes: usize) -> Self {
         RegionConfig {
             ues,
+            guests: 0,
             workers,
             bytes,
             packets: 4096,
@@ -135,6 +138,7 @@ impl RegionConfig {
     fn check(&self) -> Result<(), RegionError> {
         match () {
             () if self.ues == 0 || self.ues > 1 << 28 => Err(RegionError::Config("UEs are 1 to 2^28")),
+            () if self.guests > 1 << 16 => Err(RegionError::Config("guests are at most 2^16")),
             () if self.workers == 0 || self.workers > 250 => Err(RegionError::Config("workers are 1 to 250")),
             () if self.packets > layout::MOST_PACKETS || self.large_packets > layout::MOST_PACKETS - self.packets => {
                 Err(RegionError::Config("packets are at most 2^20"))
@@ -247,6 +251,7 @@ impl Region {
         }
         let config = RegionConfig {
             ues: small(get(H_UES))?,
+            guests: small(get(H_GUESTS))?,
             workers: small(get(H_WORKERS))?,
             bytes: small(get(H_BYTES))?,
             packets: small(get(H_PACKETS))?,
@@ -291,7 +296,7 @@ impl Region {
     /// Returns the bytes that the fixed parts need for each UE: its slot and its index entries.
     pub fn fixed_bytes_per_ue(&self) -> usize {
         let indexes: usize = self.lay.indexes.iter().map(|(_, lines)| lines * layout::LINE).sum();
-        (self.lay.slot_count * layout::SLOT + indexes) * mem::WORD / self.config.ues as usize
+        (self.lay.own_slots * layout::SLOT + indexes) * mem::WORD / self.config.ues as usize
     }
 
     #[inline]
@@ -331,6 +336,7 @@ impl Region {
         put(H_MAGIC, MAGIC);
         put(H_VERSION, VERSION);
         put(H_UES, u64::from(config.ues));
+        put(H_GUESTS, u64::from(config.guests));
         put(H_WORKERS, u64::from(config.workers));
         put(H_BYTES, config.bytes as u64);
         put(H_PACKETS, u64::from(config.packets));

@@ -141,6 +141,22 @@ impl Region {
         self.lay.slot_count as u32
     }
 
+    /// Returns true if a slot is for a UE of another host.
+    pub fn is_guest(&self, slot: Slot) -> bool {
+        slot.0 >= self.lay.own_slots as u32
+    }
+
+    /// Returns the index of a guest slot ([`Worker::insert_guest`]).
+    pub fn guest_index(&self, slot: Slot) -> Option<u32> {
+        slot.0.checked_sub(self.lay.own_slots as u32)
+    }
+
+    /// Returns the version of the current commit record; 0 = none.
+    pub fn version_of(&self, slot: Slot) -> Version {
+        let (version, number) = halves(self.current(slot.0));
+        if number == 0 { 0 } else { version }
+    }
+
     /// Stores which worker is responsible for a slot that has no commit record, or loses it.
     ///
     /// Reclaiming a dead worker empties its slots. A slot that is being emptied is not filled (see
@@ -342,15 +358,15 @@ impl Region {
     /// Returns the slots that have a commit record, with their deadlines, among `count` slots from
     /// `from` on.
     ///
-    /// It serves a sweep over all slots in pieces, up to [`Region::slot_count`].
+    /// It serves a sweep over all slots of own UEs in pieces.
     pub fn slots_from(&self, from: u32, count: u32) -> impl Iterator<Item = (Slot, Option<Instant>)> {
-        let end = from.saturating_add(count).min(self.slot_count());
+        let end = from.saturating_add(count).min(self.lay.own_slots as u32);
         (from..end).filter_map(|slot| self.peek(slot, B_DEADLINE).map(|due| (Slot(slot), deadline(due))))
     }
 
-    /// Returns all slots that have a commit record.
+    /// Returns all slots of own UEs that have a commit record.
     pub fn slots(&self) -> impl Iterator<Item = Slot> {
-        (0..self.lay.slot_count as u32).map(Slot).filter(|slot| halves(self.current(slot.0)).1 != 0)
+        (0..self.lay.own_slots as u32).map(Slot).filter(|slot| halves(self.current(slot.0)).1 != 0)
     }
 
     /// Counts the used slots below number `below`, and those of them that are held or have waiting
@@ -453,7 +469,7 @@ impl Worker {
         }
         self.region.sign(slot.0, self.number, true);
         self.region.release(slot.0);
-        self.vacant.on_freed(slot.0);
+        self.on_freed(slot);
         true
     }
 
@@ -562,8 +578,15 @@ impl Worker {
         self.region.word(self.region.slot(slot.0, S_LEAVING)).store(0, Ordering::Release);
         done.map_err(|_| CommitError::Conflict)?;
         self.region.release(slot.0);
-        self.vacant.on_freed(slot.0);
+        self.on_freed(slot);
         Ok(())
+    }
+
+    /// Remembers a slot that this worker has freed.
+    fn on_freed(&mut self, slot: Slot) {
+        if !self.region.is_guest(slot) {
+            self.vacant.on_freed(slot.0);
+        }
     }
 
     /// Notes that the effects of a commit record are sent. They are not requested again.

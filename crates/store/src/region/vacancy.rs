@@ -73,6 +73,13 @@ impl Worker {
         })
     }
 
+    /// Takes the guest slot of this index for a UE of another host; `None` if it is in use.
+    pub fn insert_guest(&mut self, guest: u32, ltmsi: Ltmsi) -> Option<Slot> {
+        let slot = self.region.lay.own_slots as u32 + guest;
+        let is_guest = guest < self.region.config.guests;
+        (is_guest && self.try_occupy(slot, ltmsi)).then_some(Slot(slot))
+    }
+
     /// Takes a free slot for a UE.
     fn occupy(&mut self, ltmsi: Ltmsi) -> Option<u32> {
         for _ in 0..FREED_LOOKS.min(self.vacant.freed.len()) {
@@ -84,7 +91,7 @@ impl Worker {
                 self.vacant.freed.push_back(slot);
             }
         }
-        let count = self.region.lay.slot_count;
+        let count = self.region.lay.own_slots;
         for _ in 0..if self.vacant.searched { LOOKS.min(count) } else { count } {
             let slot = self.vacant.cursor;
             self.vacant.cursor = (slot + 1) % count as u32;
@@ -206,6 +213,29 @@ mod tests {
         let again: Vec<Slot> = (20..23).map(|n| insert(&mut worker, n)).collect();
         assert_eq!(again, [slots[4], turned_away, slots[2]], "memory that was never used stays so");
         assert_eq!(region.slots_taken(), 11);
+    }
+
+    #[test]
+    fn no_index_or_sweep_leads_to_guests() {
+        let config = RegionConfig { guests: 2, ..RegionConfig::new(4, 1, 64 << 20) };
+        let region = Region::create(config).unwrap();
+        let mut worker = region.join(0).unwrap();
+        let guest = worker.insert_guest(1, ltmsi(7)).unwrap();
+        let _ = worker.commit(guest, &Snapshot::default(), &CommitRecord::default()).unwrap();
+        assert!(region.is_guest(guest) && region.guest_index(guest) == Some(1));
+        assert_eq!(worker.insert_guest(1, ltmsi(8)), None, "it is in use");
+        assert_eq!(worker.insert_guest(2, ltmsi(8)), None, "there are two");
+        assert_eq!((region.slot_of(ltmsi(7)), region.ltmsi_of(guest)), (None, Some(ltmsi(7))));
+        // The UE may become an own one meanwhile.
+        let own = insert(&mut worker, 7);
+        region.rebuild().unwrap();
+        assert_eq!((region.slots().collect::<Vec<_>>(), region.slot_of(ltmsi(7))), (vec![own], Some(own)));
+        remove(&mut worker, guest);
+        assert_eq!(region.slot_of(ltmsi(7)), Some(own));
+        // A freed guest slot is no slot for an own UE.
+        let all = (0..).map_while(|n| worker.insert(ltmsi(100 + n)).ok());
+        assert!(all.into_iter().all(|slot| !region.is_guest(slot)));
+        assert!(worker.insert_guest(1, ltmsi(9)).is_some());
     }
 
     #[test]

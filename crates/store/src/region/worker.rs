@@ -131,7 +131,7 @@ impl Region {
         let joined = JOINED | u64::from(pid);
         state.compare_exchange(0, joined, Ordering::SeqCst, Ordering::SeqCst).map_err(|_| JoinError::NumberInUse)?;
         self.word(self.worker_word(number, W_START)).store(start_of(pid).unwrap_or(0), Ordering::Release);
-        let share = self.lay.slot_count / usize::from(self.config.workers);
+        let share = self.lay.own_slots / usize::from(self.config.workers);
         Ok(Worker {
             region: self.clone(),
             number,
