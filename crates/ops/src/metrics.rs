@@ -7,10 +7,13 @@
 mod log;
 pub mod process;
 mod rebalancing;
+mod serving;
 
 use metrics::{Counter, Gauge, Histogram, Key, Label, Level, Metadata, Recorder};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
 use rebalancing::Rebalancing;
+use serving::Serving;
+pub use serving::{ProposalResult, ServedBy};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use vireo_core::amf::ran::admission::Refusal;
@@ -375,6 +378,7 @@ pub struct Metrics {
     pub procedures: Procedures,
     /// Weights of hosts, in the process of the controller.
     pub rebalancing: Rebalancing,
+    serving: Serving,
     faults: Vec<Counter>,
     n2_refused: Vec<Counter>,
     populations: Vec<Gauge>,
@@ -443,6 +447,7 @@ impl Metrics {
         let usages = Usage::ALL.iter().map(|u| gauge(Key::from_name(format!("vireo_{}", u.label())))).collect();
         let depths = Queue::ALL.iter().map(|q| gauge(key("vireo_queue_depth", &[("queue", q.label())]))).collect();
         Metrics {
+            serving: Serving::new(&recorder),
             procedures: Procedures::new(recorder),
             rebalancing: Rebalancing::default(),
             faults,
