@@ -569,7 +569,7 @@ impl Balancer {
             }
             // Hosts send these again to the active N4 balancer.
             RanOutput::Pfcp { .. } | RanOutput::RefuseReport { .. } if !self.n4.n4().is_active() => {}
-            RanOutput::Pfcp { upf, key, seid, message } => {
+            RanOutput::Pfcp { upf, key, seid, message, .. } => {
                 let (hosts, deferred) = (&mut self.hosts, &mut self.deferred);
                 let now = clock();
                 let session = seid.unwrap_or_default();

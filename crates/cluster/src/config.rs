@@ -4,7 +4,8 @@ use serde::{Deserialize, Serialize};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
-use vireo_core::placement::balance::steer::Policy;
+use vireo_core::placement::balance::steer::{Policy, Preference};
+use vireo_core::placement::balancer::Serve;
 use vireo_core::placement::cluster::Scaling;
 pub use vireo_core::placement::replica::{Ack, Mode, ReplicationConfig};
 use vireo_fabric::identity::{TlsConfig, TlsError, permits};
@@ -41,8 +42,13 @@ pub struct ClusterConfig {
     pub misses: u32,
     /// Interval of load reports of the hosts.
     pub report: Duration,
-    /// Policy that selects the host of an unknown UE.
+    /// Policy that selects the host of an unknown UE and, with [`Serve::Procedure`], of a
+    /// procedure.
     pub inter: Policy,
+    /// Preference of the policy among hosts that meet the latency objective.
+    pub prefer: Preference,
+    /// Hosts that serve the procedures of known UEs.
+    pub serve: Serve,
     /// Replication of contexts to other hosts.
     pub replication: ReplicationConfig,
     /// True if contexts are in hosts' shared memory, from which they migrate between live hosts.
@@ -73,6 +79,8 @@ impl Default for ClusterConfig {
             misses: 4,
             report: Duration::from_millis(200),
             inter: Policy::SkewedCh,
+            prefer: Preference::default(),
+            serve: Serve::default(),
             replication: ReplicationConfig::default(),
             moves: true,
             at_once: 512,

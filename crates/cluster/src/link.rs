@@ -349,7 +349,7 @@ impl Link {
     fn send_output(&mut self, output: RanOutput, input_sender: &HostSender) {
         match &output {
             RanOutput::Ngap { .. } => self.ngap(output, input_sender),
-            RanOutput::Pfcp { upf, key, seid, message } => {
+            RanOutput::Pfcp { upf, key, seid, message, .. } => {
                 let sent = self.send_to_holder(&ToBalancer::Output(Cow::Borrowed(&output)));
                 let request = PfcpRequest { upf: *upf, key: *key, seid: *seid, message };
                 self.pending_pfcp.add(clock(), request, sent);
@@ -386,7 +386,9 @@ impl Link {
     /// Sends a notice to the balancer that it concerns.
     fn send_notice(&mut self, notice: HostNotice) {
         let balancer = match &notice {
-            HostNotice::Done { number } | HostNotice::ReturnInput { number } => Some(BalancerId::from_input(*number).0),
+            HostNotice::Done { number }
+            | HostNotice::ReturnInput { number }
+            | HostNotice::ReturnServedInput { number } => Some(BalancerId::from_input(*number).0),
             // If a claim is lost, the host repeats it when another balancer holds N4.
             HostNotice::Claim(_) | HostNotice::ReturnAddress { .. } => self.holder.map(|holder| holder.0),
             HostNotice::Node(of) => Some(of.assoc.balancer()),

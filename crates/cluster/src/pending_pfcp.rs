@@ -125,7 +125,7 @@ impl PendingPfcp {
                 request.at = now;
             }
             let Request { upf, key, seid, message, .. } = request;
-            RanOutput::Pfcp { upf: *upf, key: *key, seid: *seid, message: message.clone() }
+            RanOutput::Pfcp { upf: *upf, key: *key, seid: *seid, served_by: None, message: message.clone() }
         })
     }
 

@@ -18,14 +18,14 @@ use vireo_core::placement::balance::HostId;
 use vireo_core::placement::cluster::ClusterMap;
 use vireo_core::placement::host::{AddressAuditMessage, CopyQueue, Received, receive};
 use vireo_core::placement::message::{ToOwner, ToReplica};
-use vireo_core::placement::replica::{ReplicaAcks, ReplicaStore, TakeoverSet};
+use vireo_core::placement::replica::{Proposal, ProposalAnswer, ReplicaAcks, ReplicaStore, TakeoverSet};
 use vireo_fabric::frame::{self, FrameError};
 use vireo_fabric::stream::Stream;
 use vireo_fabric::{Role, Security};
 use vireo_ops::clock::clock;
 use vireo_ops::metrics::{Flow, Metrics};
 use vireo_sctp::Waker;
-use vireo_types::Ltmsi;
+use vireo_types::{Ltmsi, Tmsi};
 
 /// Number of possible host IDs.
 const HOSTS: usize = 1 << 16;
@@ -61,6 +61,8 @@ pub enum PeerMessage {
         number: u64,
         ues: Vec<Ltmsi>,
     },
+    /// The peer has run a step of a UE of this host.
+    Proposal { from: HostId, proposal: Box<Proposal> },
 }
 
 /// Command to the thread.
@@ -68,6 +70,8 @@ pub enum PeerMessage {
 enum ReplicatorCommand {
     /// Sends copies to a host.
     Send(HostId, Batch),
+    /// Sends a proposal to the owner of its UE.
+    Propose(HostId, Box<Proposal>),
     /// Replaces the other hosts and the epoch.
     Peers(Vec<(HostId, SocketAddr)>, u64),
     Stop,
@@ -93,6 +97,8 @@ struct Shared {
     fenced: AtomicBool,
     /// True if a handoff was received and not yet consumed.
     handoff_received: AtomicBool,
+    /// True if proposals of this host were answered.
+    has_proposal_answers: AtomicBool,
     /// Received messages that are not copies, and whether there are any.
     peer_messages: Mutex<Vec<PeerMessage>>,
     has_peer_messages: AtomicBool,
@@ -112,6 +118,7 @@ impl Shared {
             tracing::error!(%ltmsi, "a copy builds on none: please report it");
         }
         self.handoff_received.fetch_or(received.is_handoff, Ordering::Release);
+        self.has_proposal_answers.fetch_or(received.is_proposal_answer, Ordering::Release);
         let audit = received.audit.map(|message| PeerMessage::AddressAudit { from, message });
         audit.map_or(Ok(()), |audit| self.push_peer_message(audit))?;
         Ok(received.answer)
@@ -218,6 +225,7 @@ pub fn replicator(
         sleeping: AtomicBool::new(false),
         fenced: AtomicBool::new(false),
         handoff_received: AtomicBool::new(false),
+        has_proposal_answers: AtomicBool::new(false),
         peer_messages: Mutex::default(),
         has_peer_messages: AtomicBool::new(false),
         drained: AtomicBool::new(false),
@@ -309,7 +317,12 @@ impl Replicator {
     /// Adopts the map of a new epoch; returns what this host takes over.
     pub fn adopt(&self, map: &ClusterMap) -> TakeoverSet {
         let hosts: Vec<HostId> = map.hosts.iter().map(|(host, _)| *host).collect();
-        let takeover = self.shared.replica_store().adopt(&map.buckets, &hosts);
+        let takeover = {
+            let mut replica_store = self.shared.replica_store();
+            let takeover = replica_store.adopt(&map.buckets, &hosts);
+            self.shared.has_proposal_answers.fetch_or(replica_store.has_proposal_answers(), Ordering::Release);
+            takeover
+        };
         let others = map.hosts.iter().copied().filter(|(host, _)| *host != self.own).collect();
         // Messages of the previous map are sent first.
         self.pass_batches();
@@ -350,6 +363,42 @@ impl Replicator {
         std::mem::take(&mut *self.shared.peer_messages.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// Returns true if proposals of this host were answered.
+    #[inline]
+    pub fn has_proposal_answers(&self) -> bool {
+        self.shared.has_proposal_answers.load(Ordering::Acquire)
+    }
+
+    /// Returns the answers to proposals of this host since the last call.
+    pub fn take_proposal_answers(&self) -> Vec<ProposalAnswer> {
+        self.shared.has_proposal_answers.store(false, Ordering::Release);
+        self.shared.replica_store().take_proposal_answers()
+    }
+
+    /// Returns the UE that has a 5G-TMSI, among those with an entry.
+    pub fn ltmsi_of(&self, tmsi: Tmsi) -> Option<Ltmsi> {
+        self.shared.replica_store().ltmsi_of(tmsi)
+    }
+
+    /// Returns true if this host may serve the procedures of a UE.
+    pub fn is_servable(&self, ltmsi: Ltmsi) -> bool {
+        self.shared.replica_store().is_servable(ltmsi)
+    }
+
+    /// Returns the stored form of a UE whose procedures this host may serve.
+    pub fn read_for_serving(&self, ltmsi: Ltmsi) -> Option<Vec<u8>> {
+        self.shared.replica_store().read_for_serving(ltmsi)
+    }
+
+    /// Stores a proposal until its answer, and sends it to the owner of its UE.
+    pub fn propose(&self, proposal: Proposal) {
+        let owner = self.shared.replica_store().propose(proposal.clone(), clock());
+        // Without a connection it is sent on the next one.
+        if let Some(owner) = owner {
+            self.send_command(ReplicatorCommand::Propose(owner, Box::new(proposal)));
+        }
+    }
+
     /// Stores replica entries of UEs that this host hands off.
     pub fn keep_own<'a>(&self, ues: impl Iterator<Item = (Ltmsi, EncodedContext<'a>)>) {
         let mut replica_store = self.shared.replica_store();
@@ -387,6 +436,7 @@ impl ReplicatorThread {
                             peer.queue.push(batch.last, batch.frames, clock());
                         }
                     }
+                    ReplicatorCommand::Propose(owner, proposal) => self.propose(owner, *proposal),
                     ReplicatorCommand::Peers(peers, epoch) => self.update_peers(peers, epoch),
                     ReplicatorCommand::Stop => return,
                 }
@@ -401,6 +451,7 @@ impl ReplicatorThread {
             if has_acks
                 || self.shared.handoff_received.load(Ordering::Relaxed)
                 || self.shared.has_peer_messages.load(Ordering::Relaxed)
+                || self.shared.has_proposal_answers.load(Ordering::Relaxed)
             {
                 input_sender.wake();
             }
@@ -421,6 +472,13 @@ impl ReplicatorThread {
             if let Some(stream) = &mut peer.stream {
                 stream.put(&ToReplica::Hello { host: self.own, epoch });
             }
+        }
+    }
+
+    fn propose(&mut self, owner: HostId, proposal: Proposal) {
+        let mut of_owner = self.incoming.iter_mut().rev();
+        if let Some(incoming) = of_owner.find(|incoming| incoming.from.is_some_and(|(host, _)| host == owner)) {
+            incoming.stream.put(&ToOwner::Proposal(Box::new(proposal)));
         }
     }
 
@@ -569,6 +627,9 @@ impl Peer {
                 ToOwner::ReconcileReply { number, ues } => {
                     shared.push_peer_message(PeerMessage::ReconcileReply { from: host, number, ues })?
                 }
+                ToOwner::Proposal(proposal) => {
+                    shared.push_peer_message(PeerMessage::Proposal { from: host, proposal })?
+                }
             }
         }
         read.map(|_| ())
@@ -592,7 +653,12 @@ impl OwnerConnection {
             while let Some(octets) = self.stream.frame()? {
                 let message = frame::decode(octets)?;
                 if let ToReplica::Hello { host, epoch } = message {
-                    self.from = Some((host, epoch));
+                    if self.from.replace((host, epoch)).is_none() {
+                        let store = replica_store.get_or_insert_with(|| shared.replica_store());
+                        for proposal in store.unanswered_proposals(host) {
+                            self.stream.put(&ToOwner::Proposal(Box::new(proposal.clone())));
+                        }
+                    }
                     continue;
                 }
                 let from = self.from.ok_or(FrameError::Message)?;

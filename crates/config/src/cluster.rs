@@ -8,7 +8,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 use vireo_cluster::{Ack, ClusterConfig, Mode, Rebalance, ReplicationConfig, ScalingConfig};
 use vireo_core::config::StateLocation;
-use vireo_core::placement::balance::steer::Policy;
+use vireo_core::placement::balance::steer::{Policy, Preference};
+use vireo_core::placement::balancer::Serve;
 use vireo_core::placement::cluster::Scaling;
 use vireo_core::placement::replica::{MAX_SILENCE, REEXECUTION_WINDOW};
 use vireo_fabric::identity::TlsConfig;
@@ -100,6 +101,7 @@ pub(super) fn cluster(file: &File, problems: &mut Problems) -> ClusterConfig {
         "cluster.handover",
         "connections with TLS end with their process: only \"\" is allowed with cluster.tls",
     );
+    let replication = replication(file, problems);
     ClusterConfig {
         controllers,
         etcd: etcd.clone(),
@@ -115,7 +117,9 @@ pub(super) fn cluster(file: &File, problems: &mut Problems) -> ClusterConfig {
         misses: cluster.misses,
         report,
         inter: inter(&file.steering, problems),
-        replication: replication(file, problems),
+        prefer: prefer(&file.steering, problems),
+        serve: serve(file, replication, problems),
+        replication,
         moves: file.state.mode().location == StateLocation::Shm,
         at_once: cluster.moves_at_once,
         rebalance: cluster.rebalance,
@@ -149,6 +153,62 @@ fn inter(steering: &file::Steering, problems: &mut Problems) -> Policy {
         problems.add("steering.inter", format_args!("{:?} is not allowed; allowed: {names}", steering.inter));
         Policy::default()
     })
+}
+
+fn prefer(steering: &file::Steering, problems: &mut Problems) -> Preference {
+    Preference::from_name(&steering.prefer).unwrap_or_else(|| {
+        let names = Preference::ALL.map(Preference::name).join(", ");
+        problems.add("steering.prefer", format_args!("{:?} is not allowed; allowed: {names}", steering.prefer));
+        Preference::default()
+    })
+}
+
+/// Returns the hosts that serve the procedures of known UEs.
+fn serve(file: &File, replication: ReplicationConfig, problems: &mut Problems) -> Serve {
+    const KEY: &str = "steering.serve";
+    let obstacle = obstacle_to_replicas(file, replication);
+    let Some(name) = &file.steering.serve else { return default_serve(obstacle.is_none()) };
+    match (Serve::from_name(name), obstacle) {
+        (Some(Serve::Procedure), Some(obstacle)) => {
+            problems.add(KEY, format_args!("{obstacle}, or write steering.serve = \"owner\""));
+        }
+        (Some(serve), _) => return serve,
+        (None, _) => {
+            let names = Serve::ALL.map(Serve::name).join(", ");
+            problems.add(KEY, format_args!("{name:?} is not allowed; allowed: {names}"));
+        }
+    }
+    Serve::default()
+}
+
+/// Returns the default of `steering.serve`. `can_replicas`: replicas can serve procedures.
+const fn default_serve(can_replicas: bool) -> Serve {
+    if can_replicas { Serve::Procedure } else { Serve::Owner }
+}
+
+/// Returns why replicas cannot serve procedures, with the remedy. A replica that serves needs every
+/// commit, and its owner must know which commits it has.
+fn obstacle_to_replicas(file: &File, replication: ReplicationConfig) -> Option<String> {
+    if file.state.mode().location != StateLocation::Shm {
+        return Some("contexts outside shared memory have no replicas; write state.location = \"shm\"".into());
+    }
+    match replication {
+        ReplicationConfig { mode: Mode::Hot, replicas: 0, .. } => {
+            Some("no host has copies (replication.replicas = 0); write 1 or 2".into())
+        }
+        ReplicationConfig { mode: Mode::Hot, ack: Ack::None, .. } => Some(
+            "replicas may lack commits whose effects have left (replication.ack = \"none\"); write \"one\" or \"all\""
+                .into(),
+        ),
+        ReplicationConfig { mode: Mode::Hot, .. } => None,
+        ReplicationConfig { mode: Mode::None | Mode::Cold, .. } => {
+            let mode = if replication.mode == Mode::Cold { "cold" } else { "none" };
+            Some(format!(
+                "replicas lack commits of procedures in progress (replication.mode = {mode:?}); write \"hot\" and run a \
+                 cluster"
+            ))
+        }
+    }
 }
 
 /// Returns the configuration of the autoscaler; `None` if all hosts serve.

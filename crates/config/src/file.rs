@@ -432,11 +432,15 @@ pub(super) enum Key {
 pub(super) struct Steering {
     pub(super) intra: Policy,
     pub(super) inter: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) serve: Option<String>,
+    pub(super) prefer: String,
 }
 
 impl Default for Steering {
     fn default() -> Self {
-        Steering { intra: Policy::default(), inter: ClusterConfig::default().inter.name().into() }
+        let ClusterConfig { inter, prefer, .. } = ClusterConfig::default();
+        Steering { intra: Policy::default(), inter: inter.name().into(), serve: None, prefer: prefer.name().into() }
     }
 }
 

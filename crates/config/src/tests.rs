@@ -7,6 +7,8 @@ use std::net::Ipv4Addr;
 use std::path::Path;
 use vireo_core::amf::ran::admission::Allow;
 use vireo_core::config::SliceProfile;
+use vireo_core::placement::balance::steer::Preference;
+use vireo_core::placement::balancer::Serve;
 use vireo_core::schedule::dispatch::Policy;
 use vireo_core::schedule::kind::NfKind;
 use vireo_ops::config::{
@@ -560,6 +562,42 @@ fn unimplemented_values_are_refused_by_name() {
     }
     assert!(load("datapath.driver = 'sockets'").is_ok());
     assert!(load("cluster.misses = 40").is_ok(), "2 s until a host is declared dead");
+}
+
+#[test]
+fn serving_hosts_are_chosen_as_configured() {
+    let cluster = |text: &str| load(text).expect("sound").cluster;
+    let chosen = cluster("steering = { serve = 'procedure', prefer = 'most-loaded' }\nreplication.mode = 'hot'");
+    assert_eq!((chosen.serve, chosen.prefer), (Serve::Procedure, Preference::MostLoaded));
+    let owner = cluster("steering.serve = 'owner'\nreplication.mode = 'hot'");
+    assert_eq!((owner.serve, owner.prefer), (Serve::Owner, Preference::Spare));
+    assert_eq!(cluster("").serve, Serve::Owner, "replicas cannot serve");
+    for (text, key) in [
+        ("steering.prefer = 'best'", "steering.prefer: \"best\" is not allowed; allowed: spare, most-loaded"),
+        ("steering.serve = 'replica'", "steering.serve: \"replica\" is not allowed; allowed: procedure, owner"),
+        (
+            "steering.serve = 'procedure'",
+            "(replication.mode = \"none\"); write \"hot\" and run a cluster, or write steering",
+        ),
+        (
+            "steering.serve = 'procedure'\nreplication.mode = 'cold'",
+            "steering.serve: replicas lack commits of procedures",
+        ),
+        (
+            "steering.serve = 'procedure'\nreplication = { mode = 'hot', ack = 'none' }",
+            "(replication.ack = \"none\"); write \"one\" or \"all\", or write steering.serve = \"owner\"",
+        ),
+        (
+            "steering.serve = 'procedure'\nreplication = { mode = 'hot', replicas = 0 }",
+            "steering.serve: no host has copies (replication.replicas = 0); write 1 or 2, or write steering.serve",
+        ),
+        (
+            "steering.serve = 'procedure'\nstate.preset = 'transactional'",
+            "steering.serve: contexts outside shared memory",
+        ),
+    ] {
+        assert!(problem(text).contains(key), "{}", problem(text));
+    }
 }
 
 #[test]

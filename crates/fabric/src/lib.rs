@@ -37,9 +37,9 @@ pub use tls::Security;
 pub use tls::TlsPeerError;
 
 /// Newest protocol version of this release.
-pub const VERSION: u16 = 10;
+pub const VERSION: u16 = 11;
 /// Oldest protocol version that this release supports: that of release 0.2.0.
-pub const OLDEST: u16 = 10;
+pub const OLDEST: u16 = 11;
 /// Length of a greeting in bytes.
 pub const GREETING: usize = 13;
 const MAGIC: [u8; 8] = *b"VIREOFAB";

@@ -11,6 +11,7 @@ pub use member::Membership;
 pub(super) use member::{Cluster, EnteredUes, Owner, Pending};
 
 use super::database_takeover::newly_owned_buckets;
+use super::egress::EffectRoute;
 use super::pools;
 use super::state::Host;
 use crate::worker::outbox::Outbox;
@@ -19,10 +20,10 @@ use vireo_core::placement::balance::load_table::MovingAverage;
 use vireo_core::placement::cluster::ClusterMap;
 use vireo_core::placement::host as machine;
 use vireo_core::placement::message::{ClusterOutput, HostNotice, PoolLoad, ToReplica};
-use vireo_core::placement::replica::{Commit, EffectAssociations, WATERMARK_INTERVAL};
+use vireo_core::placement::replica::{Commit, WATERMARK_INTERVAL};
 use vireo_core::schedule::kind::NfKind;
 use vireo_ops::config::NF_KINDS;
-use vireo_ops::metrics::{Flow, process};
+use vireo_ops::metrics::{Flow, ServedBy, process};
 use vireo_store::region::{Buffer, Slot, Snapshot};
 use vireo_types::{Bucket, Duration, Instant};
 
@@ -53,32 +54,44 @@ impl Host {
 
     /// Copies a commit to its replicas. Its effects are emitted when the required replicas
     /// acknowledge.
-    pub(super) fn copy(&mut self, slot: Slot, buffer: Buffer, outbox: Outbox, snapshot: &Snapshot) {
+    pub(super) fn copy(
+        &mut self,
+        (slot, buffer): (Slot, Buffer),
+        outbox: Outbox,
+        snapshot: &Snapshot,
+        route: Option<EffectRoute>,
+    ) {
         let (Some(cluster), Some(machine)) = (self.cluster.as_mut(), self.machine.as_mut()) else {
-            return self.emit_effects(slot, buffer, outbox, EffectAssociations::default());
+            return self.emit_effects(slot, buffer, outbox, EffectRoute::default());
         };
         // Fixed at the commit: a new owner that executes the effects again uses the same
         // associations.
-        let paths = self.nodes.effect_associations(slot, &outbox.effects);
+        let own = || self.nodes.effect_associations(slot, &outbox.effects);
+        let route = route.unwrap_or_else(|| EffectRoute { associations: own(), served_by: None });
+        let (associations, proposer) = (route.associations, route.served_by);
         // A record of an unfinished procedure has a pin.
         let ended = snapshot.pin == 0 || outbox.forgets();
         let (ltmsi, input) = (outbox.ltmsi, outbox.input);
+        if ended && input != 0 {
+            let role = if proposer.is_some() { ServedBy::Replica } else { ServedBy::Owner };
+            self.statistics.step_metrics.metrics.served(role);
+        }
         let before = self.ues.region.ltmsi_of(slot).filter(|before| *before != ltmsi);
         let (context, effects) = (&snapshot.context[..], &snapshot.outbox[..]);
-        let commit = Commit { slot, ltmsi, before, input, context, outbox: effects, associations: paths };
+        let commit = Commit { slot, ltmsi, before, input, context, outbox: effects, associations, proposer };
         let Cluster { member: Membership { replicator, .. }, awaited, .. } = &mut **cluster;
         let (mut copies, mut octets) = (0, 0);
         let mut send = |to, number, message: &ToReplica<'_>| {
             (copies, octets) = (copies + 1, octets + replicator.put(to, number, message) as u64);
         };
-        let record = Pending { slot, buffer, outbox, paths };
+        let record = Pending { slot, buffer, outbox, route };
         let released = machine.commit((&commit, ended), record, &*replicator, &mut send);
         if copies > 0 {
             self.statistics.step_metrics.metrics.messages(Flow::CopiesOut, copies);
             self.statistics.step_metrics.metrics.messages(Flow::CopyOctetsOut, octets);
         }
         match released {
-            Some(Pending { outbox, .. }) => self.emit_effects(slot, buffer, outbox, paths),
+            Some(Pending { outbox, .. }) => self.emit_effects(slot, buffer, outbox, route),
             None => drop(awaited.insert(buffer.to_item())),
         }
     }
@@ -88,9 +101,9 @@ impl Host {
         while let (Some(cluster), Some(machine)) = (self.cluster.as_mut(), self.machine.as_mut())
             && let Some(pending) = machine.next_released(&cluster.member.replicator)
         {
-            let Pending { slot, buffer, outbox, paths } = pending;
+            let Pending { slot, buffer, outbox, route } = pending;
             cluster.awaited.remove(&buffer.to_item());
-            self.emit_effects(slot, buffer, outbox, paths);
+            self.emit_effects(slot, buffer, outbox, route);
         }
         let Some(cluster) = self.cluster.as_mut() else { return };
         let every = Duration::from_millis(cluster.member.welcome.report.into());
@@ -103,6 +116,7 @@ impl Host {
             self.on(machine::Input::Handoff);
         }
         self.receive_peer_messages();
+        self.advance_served();
         self.on(machine::Input::Poll);
         if since >= every {
             self.report(now, since);
@@ -171,6 +185,7 @@ impl Host {
         }
         let owner = machine.owner();
         let begins = owner.is_some_and(|owner| owner.map().is_none());
+        self.guests.on_map();
         let gained = owner.filter(|_| self.loads()).map(|owner| newly_owned_buckets(owner, &map.buckets));
         let gained = gained.unwrap_or_default();
         self.on(machine::Input::Map { map, loading: &gained });

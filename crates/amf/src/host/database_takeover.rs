@@ -304,7 +304,12 @@ mod tests {
     fn ran_nodes_are_entered_before_their_messages() {
         let (assoc, peer) = (AssocId(1), ([127, 0, 0, 1], 1).into());
         let ngap = || {
-            let view = Some(ShallowView { route: Route::Node, kind: NfKind::StateManagement, establishment: None });
+            let view = Some(ShallowView {
+                route: Route::Node,
+                ran_id: None,
+                kind: NfKind::StateManagement,
+                establishment: None,
+            });
             PeerEvent::Ngap { assoc, view, pdu: Vec::new() }
         };
         let input = |number, event| Input::Peer {

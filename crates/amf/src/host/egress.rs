@@ -4,8 +4,10 @@
 //! not executed again, whoever offers the record (DESIGN decision 4).
 
 mod commit_order;
+mod effect_route;
 
 pub(super) use commit_order::CommitOrder;
+pub(super) use effect_route::EffectRoute;
 
 use super::cluster::Owner;
 use super::limits::BATCH;
@@ -20,14 +22,14 @@ use vireo_core::amf::engine::Event;
 use vireo_core::amf::n2;
 use vireo_core::placement::host::{NamedUe, named_ue};
 use vireo_core::placement::message::{HostNotice, RanOutput};
-use vireo_core::placement::replica::EffectAssociations;
 use vireo_core::sba::{N1N2TransferResult, PiggybackedSmContext, SessionNumber, SmfRequest};
 use vireo_core::schedule::kind::NfKind;
 use vireo_core::step::Effect;
 use vireo_ops::clock::clock;
 use vireo_ops::metrics::TurnedAway;
 use vireo_ops::shared_record::DelegatedCommit;
-use vireo_store::region::{Buffer, InsertError, Key, Packet, Slot, next_version};
+use vireo_store::Version;
+use vireo_store::region::{Buffer, InsertError, Key, Packet, Slot, Snapshot, next_version};
 use vireo_types::{AssocId, Ltmsi};
 
 /// Number of returned inputs that are remembered.
@@ -100,38 +102,50 @@ impl Host {
         let whole = copied || self.smf_commits() || self.persistence.keep.is_some();
         if self.ues.region.read_record(buffer, &mut snapshot, whole) && !snapshot.sent {
             match (Outbox::decode(&snapshot.outbox), self.ues.region.place_of_buffer(buffer)) {
+                (Some(_), Some((slot, _))) if self.ues.region.is_guest(slot) => self.propose(slot, buffer, &snapshot),
                 (Some(_), Some((slot, version))) if !self.ues.order.is_next(slot, version) => {
                     // A record that waits for replicas was offered before.
                     if !self.cluster.as_ref().is_some_and(|cluster| cluster.awaits(buffer)) {
                         self.ues.order.early.push(buffer);
                     }
                 }
-                (Some(outbox), Some((slot, version))) => {
-                    *self.ues.order.last(slot) = version;
-                    if let Some(keep) = &mut self.persistence.keep {
-                        let is_registered = outbox.after.is_some_and(|after| after.registered);
-                        keep.on_commit(slot, is_registered, &snapshot.context, self.current.arrived);
-                    }
-                    if let Some(deadline) = snapshot.deadline {
-                        self.events.timers.schedule(slot, deadline, outbox.at);
-                    }
-                    if copied {
-                        self.copy(slot, buffer, outbox, &snapshot);
-                    } else {
-                        self.current.delegated_commit = self.delegated_commit(&snapshot.context);
-                        self.emit_effects(slot, buffer, outbox, EffectAssociations::default());
-                    }
-                }
+                (Some(outbox), Some(place)) => self.enter_record(place, buffer, outbox, &snapshot, None),
                 _ => self.broken_record(buffer),
             }
         }
         self.ues.snapshot = snapshot;
     }
 
+    /// Replicates a record that is next in the order of its UE, or emits its effects at once.
+    /// `route` is given for the step of a serving host.
+    pub(super) fn enter_record(
+        &mut self,
+        (slot, version): (Slot, Version),
+        buffer: Buffer,
+        outbox: Outbox,
+        snapshot: &Snapshot,
+        route: Option<EffectRoute>,
+    ) {
+        *self.ues.order.last(slot) = version;
+        if let Some(keep) = &mut self.persistence.keep {
+            let is_registered = outbox.after.is_some_and(|after| after.registered);
+            keep.on_commit(slot, is_registered, &snapshot.context, self.current.arrived);
+        }
+        if let Some(deadline) = snapshot.deadline {
+            self.events.timers.schedule(slot, deadline, outbox.at);
+        }
+        if self.owner().is_some_and(Owner::copies) {
+            self.copy((slot, buffer), outbox, snapshot, route);
+        } else {
+            self.current.delegated_commit = self.delegated_commit(&snapshot.context);
+            self.emit_effects(slot, buffer, outbox, EffectRoute::default());
+        }
+    }
+
     /// Executes the effects of a record, once, by these associations as far as they are up.
-    pub(super) fn emit_effects(&mut self, slot: Slot, buffer: Buffer, outbox: Outbox, paths: EffectAssociations) {
+    pub(super) fn emit_effects(&mut self, slot: Slot, buffer: Buffer, outbox: Outbox, route: EffectRoute) {
         let forgets = outbox.forgets();
-        self.act(slot, outbox, paths);
+        self.act(slot, outbox, route);
         self.ues.own.sent(buffer);
         if forgets {
             self.take_out(slot, Some(buffer));
@@ -182,7 +196,7 @@ impl Host {
         if let Some((_, summary)) = self.ues.private.as_mut().and_then(|private| private.get_mut(&slot)) {
             *summary = after.unwrap_or_default();
         }
-        self.act(slot, outbox, EffectAssociations::default());
+        self.act(slot, outbox, EffectRoute::default());
         if forgets {
             if let Some(private) = &mut self.ues.private {
                 private.remove(&slot);
@@ -194,6 +208,9 @@ impl Host {
     /// Redelivers an event that was posted to the wrong UE.
     fn redeliver(&mut self, octets: &[u8]) {
         let decoded = event_message::EventMessage::decode(octets);
+        if decoded.as_ref().is_some_and(|decoded| self.return_guest_event(decoded.input)) {
+            return;
+        }
         (self.current.input, self.current.bucket) = (decoded.as_ref().map_or(0, |decoded| decoded.input), None);
         // Event messages name the RAN node.
         match decoded.map(|decoded| decoded.event) {
@@ -234,7 +251,8 @@ impl Host {
     }
 
     /// Executes the effects of a step in order.
-    fn act(&mut self, slot: Slot, outbox: Outbox, paths: EffectAssociations) {
+    fn act(&mut self, slot: Slot, outbox: Outbox, route: EffectRoute) {
+        let EffectRoute { associations, served_by } = route;
         let Outbox { at, ltmsi, key, input, before, after, settled, seids, effects, notes, .. } = outbox;
         let delegated_commit = self.current.delegated_commit.take();
         // If the SMF commits for the AMF, the input is complete when the SMF's response arrives.
@@ -258,7 +276,7 @@ impl Host {
         for (n, effect) in effects.into_iter().enumerate() {
             match effect {
                 Effect::Ngap { assoc: node, pdu } => {
-                    let by = nodes::select_association(paths, node);
+                    let by = nodes::select_association(associations, node);
                     self.send_about((Some(slot), ltmsi), (node, by), key | n as u64 & 0xf, pdu);
                 }
                 Effect::ReleaseStale { assoc: node, amf_id, ran_id } => {
@@ -266,7 +284,7 @@ impl Host {
                 }
                 Effect::Pfcp { upf, message, .. } => {
                     let seid = seids.next().flatten();
-                    self.egress.send(RanOutput::Pfcp { upf, key: key | n as u64 & 0xf, seid, message });
+                    self.egress.send(RanOutput::Pfcp { upf, key: key | n as u64 & 0xf, seid, served_by, message });
                 }
                 Effect::Authenticate(request) => self.authenticate(slot, ltmsi, request),
                 Effect::BindTmsi(tmsi) => self.bind(slot, Key::Tmsi, u64::from(tmsi.0)),

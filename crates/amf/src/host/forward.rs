@@ -133,6 +133,13 @@ impl Host {
         }
     }
 
+    /// Does the same if another UE than that of a slot had the RAN UE NGAP ID.
+    pub(super) fn forget_ran_id_of_others(&mut self, slot: Slot, node: AssocId, ran_id: RanUeNgapId) {
+        if self.ues.region.lookup(Key::Ran, ran_key(node, ran_id)).is_some_and(|before| before != slot) {
+            self.forget_ran_id(node, ran_id);
+        }
+    }
+
     /// Creates a UE for the first message of an unknown UE, or of one that has not proved its
     /// identity. `by` is the association of the message if it still exists.
     pub(super) fn create_ue(&mut self, (by, node): (Option<AssocId>, AssocId), pdu: &[u8], view: &ShallowView) {
@@ -188,11 +195,10 @@ impl Host {
     pub(super) fn pfcp(&mut self, upf: SocketAddr, seid: Seid, request: bool, message: &[u8]) {
         match self.ues.region.slot_of(seid.ltmsi()) {
             Some(slot) => {
-                let event = match request {
-                    true => EventMessage::UpfRequest { upf, seid, message },
-                    false => Event::Pfcp { seid, message }.into(),
-                };
-                self.deliver(slot, &event, NfKind::from_pfcp(message));
+                if request {
+                    return self.deliver_report(slot, &EventMessage::UpfRequest { upf, seid, message });
+                }
+                self.deliver(slot, &Event::Pfcp { seid, message }.into(), NfKind::from_pfcp(message));
             }
             None => {
                 if request {
@@ -273,6 +279,11 @@ impl Host {
         }
         unposted.into_iter().rev().for_each(|event| self.events.deferred.push_front(event));
         room && self.events.deferred.len() < MAX_DEFERRED
+    }
+
+    /// Posts an event to a guest. Returns false if there is no room.
+    pub(super) fn post_to_guest(&mut self, slot: Slot, octets: &[u8], kind: NfKind) -> bool {
+        self.post(slot, octets, kind) == PostResult::Accepted
     }
 
     /// Posts an event to the mailbox of a UE.

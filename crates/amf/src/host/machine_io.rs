@@ -17,8 +17,8 @@ use vireo_core::placement::cluster::ClusterMap;
 use vireo_core::placement::host::{
     self as machine, AddressNumber, HostIo, InputTarget, ReplicaTransport, StepOutbox, StoredUe, UeNotice,
 };
-use vireo_core::placement::message::{BalancerNotice, ClusterOutput, RanOutput, ToReplica};
-use vireo_core::placement::replica::{EffectAssociations, ReplicaAcks, ResentCommit, TakeoverSet};
+use vireo_core::placement::message::{BalancerNotice, ClusterOutput, RanOutput, Receiver, ToReplica};
+use vireo_core::placement::replica::{EffectAssociations, Proposal, ReplicaAcks, ResentCommit, TakeoverSet};
 use vireo_core::sba::SmfEvent;
 use vireo_core::schedule::kind::NfKind;
 use vireo_core::step::Effect;
@@ -26,7 +26,7 @@ use vireo_core::subscription::AuthenticationRequest;
 use vireo_ops::clock::clock;
 use vireo_ops::metrics::Flow;
 use vireo_store::region::{CommitRecord, Key, Slot, Snapshot, next_version};
-use vireo_types::{AssocId, Bucket, Instant, Ltmsi, Supi};
+use vireo_types::{AssocId, Bucket, Instant, Ltmsi, Supi, Tmsi};
 
 /// Addresses per message of an audit.
 const AUDITED_ADDRESSES: usize = 8192;
@@ -75,6 +75,7 @@ impl Host {
                 PeerMessage::ReconcileReply { from, number, ues } => {
                     self.on(machine::Input::ReconcileReply { from, number, ues: &ues });
                 }
+                PeerMessage::Proposal { from, proposal } => self.on_proposal(from, &proposal),
             }
         }
     }
@@ -109,7 +110,16 @@ impl Host {
             Input::BalancerGone(_) | Input::Unsent(_) => (0, InputTarget::Node),
             _ => return Some(input),
         };
-        self.drive(|machine, io| machine.admit(input, (number, target), io)).flatten()
+        let receiver = match &input {
+            Input::Peer { envelope, .. } => envelope.receiver,
+            _ => Receiver::Owner,
+        };
+        let admitted = self.drive(|machine, io| machine.admit(input, (number, target), io)).flatten();
+        if receiver == Receiver::OwnerAfterServingHost && admitted.is_some() {
+            let now = clock();
+            self.machine.iter_mut().for_each(|machine| machine.note_recalled(number, now));
+        }
+        admitted
     }
 
     /// Publishes to the workers the buckets in which they may allocate LTMSIs.
@@ -244,19 +254,43 @@ impl HostIo for Io<'_> {
 
     fn read_record(&self, pending: &Pending) -> Option<ResentCommit<Slot>> {
         let mut record = Snapshot::default();
-        let Pending { slot, outbox: Outbox { ltmsi, input, .. }, paths, .. } = *pending;
+        let Pending { slot, outbox: Outbox { ltmsi, input, .. }, route, .. } = *pending;
         let found = self.host.ues.region.read_record(pending.buffer, &mut record, true);
         let before = self.host.ues.region.ltmsi_of(slot).filter(|before| *before != ltmsi);
         let (context, outbox) = (record.context, record.outbox);
-        found.then_some(ResentCommit { slot, ltmsi, before, input, context, outbox, associations: paths })
+        found.then_some(ResentCommit { slot, ltmsi, before, input, context, outbox, associations: route.associations })
     }
 
     fn is_at_rest(&self, slot: Slot) -> bool {
-        if self.host.events.deferred_count.contains_key(&slot) || !self.host.ues.region.is_idle_and_empty(slot) {
+        let has_event = self.host.events.deferred_count.contains_key(&slot) || self.host.guests.has_report(slot);
+        if has_event || !self.host.ues.region.is_idle_and_empty(slot) {
             return false;
         }
         let mut record = Snapshot::default();
         !self.host.ues.region.read(slot, &mut record) || record.sent
+    }
+
+    fn is_idle(&self, slot: Slot) -> bool {
+        let host = &self.host;
+        if host.events.deferred_count.contains_key(&slot) || !host.ues.region.is_idle_and_empty(slot) {
+            return false;
+        }
+        // A record that no ring has delivered yet would be overtaken.
+        host.ues.order.last_of(slot) == host.ues.region.version_of(slot)
+    }
+
+    fn is_free_tmsi(&self, tmsi: Tmsi) -> bool {
+        self.host.ues.region.lookup(Key::Tmsi, u64::from(tmsi.0)).is_none()
+    }
+
+    fn is_servable(&self, ltmsi: Ltmsi) -> bool {
+        self.host.cluster.as_ref().is_some_and(|cluster| cluster.member.replicator.is_servable(ltmsi))
+    }
+
+    fn send_proposal(&mut self, proposal: Proposal) {
+        if let Some(cluster) = &self.host.cluster {
+            cluster.member.replicator.propose(proposal);
+        }
     }
 
     fn has_node(&self, node: AssocId) -> bool {
@@ -402,7 +436,7 @@ impl HostIo for Io<'_> {
                 }
                 Effect::Pfcp { upf, message, .. } => {
                     let seid = seids.next().flatten();
-                    self.host.egress.send(RanOutput::Pfcp { upf, key, seid, message });
+                    self.host.egress.send(RanOutput::Pfcp { upf, key, seid, served_by: None, message });
                 }
                 Effect::Authenticate(request) => {
                     slot.into_iter().for_each(|slot| self.host.authenticate(slot, ltmsi, request.clone()));

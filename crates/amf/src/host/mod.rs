@@ -36,6 +36,7 @@ pub(crate) mod pools;
 mod records;
 mod region_usage;
 mod reload;
+mod serving;
 mod slo_tracker;
 mod stale;
 mod state;
@@ -66,6 +67,7 @@ use pools::Pools;
 use rand::rngs::StdRng;
 use rand::{RngCore, SeedableRng};
 use rustc_hash::FxHashMap;
+use serving::Guests;
 use stale::Budgets;
 use state::{Admission, CurrentInput, EventQueues, Faults, Persistence, Statistics, UeStore, WorkerPool};
 use std::collections::VecDeque;
@@ -78,7 +80,7 @@ use vireo_core::amf::engine::Event;
 use vireo_core::amf::n2::Cause;
 use vireo_core::amf::ran;
 use vireo_core::placement::host as machine;
-use vireo_core::placement::message::{BalancerNotice, ClusterOutput, PeerEvent, RanOutput};
+use vireo_core::placement::message::{BalancerNotice, ClusterOutput, PeerEvent, RanOutput, Receiver};
 use vireo_core::schedule::kind::NfKind;
 use vireo_ops::clock::{self, clock};
 use vireo_ops::metrics::{Metrics, Population, Queue};
@@ -181,6 +183,7 @@ impl Host {
             cluster: member.map(|member| Box::new(Cluster::new(member))),
             smf,
             persistence: Persistence::default(),
+            guests: Guests::default(),
             config: Arc::new(config.core),
         };
         host.first_workers()?;
@@ -281,7 +284,7 @@ impl Host {
         let moving = self.is_moving();
         let retries = blocked || moving || self.nodes.is_disconnecting() || self.has_newcomers();
         let now = clock();
-        let due = self.events.timers.next().into_iter().chain(self.nodes.contests.due()).min();
+        let due = self.events.timers.next().into_iter().chain(self.nodes.contests.due()).chain(self.guests.due()).min();
         let wait = due.map_or(Duration::from_secs(1), |at| at.since(now).into());
         // A worker that makes room does not wake the host for it.
         let wait = wait.min(if retries { Duration::from_micros(200) } else { self.workers.scaler.next(now) });
@@ -346,6 +349,17 @@ impl Host {
 
     /// Processes one input.
     fn input(&mut self, input: Input) {
+        if let Input::Peer { envelope, at } = input {
+            if envelope.receiver == Receiver::ServingHost {
+                return self.serve_input(envelope, at);
+            }
+            return self.own_input(Input::Peer { envelope, at });
+        }
+        self.own_input(input);
+    }
+
+    /// Processes one input that is not about a UE of another host.
+    fn own_input(&mut self, input: Input) {
         let Some(input) = self.admit_input(input).and_then(|input| self.waits_for_sessions(input)) else { return };
         let (at, number, bucket) = match &input {
             Input::Peer { envelope, at } => {

@@ -10,6 +10,7 @@ use super::nf_scaler::NfScaler;
 use super::nodes::Nodes;
 use super::overload::Overload;
 use super::pools::{NfId, Pools};
+use super::serving::Guests;
 use super::stale::Budgets;
 use super::step_metrics::{StepMetrics, Totals};
 use super::timers::Timers;
@@ -60,6 +61,8 @@ pub struct Host {
     /// Only in the AMF of SBA mode.
     pub(super) smf: Option<SmfLink>,
     pub(super) persistence: Persistence,
+    /// UEs of other hosts whose procedures this host serves.
+    pub(super) guests: Guests,
 }
 
 /// The rings from a worker to the host.

@@ -62,6 +62,8 @@ impl NfWorker {
             self.publish_serving(region_layout::serving(*slot));
             match self.begin_of(nf, *slot, *packet) {
                 Some((EventOutcome::Ended(ended), _)) => procedures += u64::from(ended),
+                // Contexts in a database have no replicas that could serve.
+                Some((EventOutcome::LeftToOwner, _)) => {}
                 Some((EventOutcome::Waits { pending, ended }, transaction)) => {
                     commits.push(*pending);
                     waiting.push(BatchEntry { slot: *slot, packet: *packet, transaction, ended });

@@ -55,7 +55,7 @@ impl IdAllocator {
 
     /// Returns the allocator of a step over the UE of a slot.
     pub(crate) fn for_step(&mut self, slot: Slot) -> StepIds<'_> {
-        StepIds { allocator: self, slot }
+        StepIds { allocator: self, slot, needs_owner: false }
     }
 
     /// Returns the slice of a bucket: buckets are assigned to slice 0 and the slices in turn.
@@ -321,6 +321,22 @@ impl IdAllocator {
 pub(crate) struct StepIds<'a> {
     allocator: &'a mut IdAllocator,
     slot: Slot,
+    /// True if the step needs an identifier that only the owner of the UE can allocate.
+    needs_owner: bool,
+}
+
+impl StepIds<'_> {
+    /// Returns true if only the owner of the UE can run the step.
+    pub(crate) fn needs_owner(&self) -> bool {
+        self.needs_owner
+    }
+
+    /// Returns true if this host does not own the UE, and records that the step needs the owner.
+    fn is_left_to_owner(&mut self) -> bool {
+        let is_guest = self.allocator.region.is_guest(self.slot);
+        self.needs_owner |= is_guest;
+        is_guest
+    }
 }
 
 impl Identifiers for StepIds<'_> {
@@ -343,6 +359,9 @@ impl Identifiers for StepIds<'_> {
         if self.allocator.owner(current.bucket()) == home {
             return None;
         }
+        if self.is_left_to_owner() {
+            return None;
+        }
         // In the same column: the UE keeps its hosts for ever.
         let bucket = migration::in_column(current.bucket(), home, self.allocator.owners())?;
         // Numbers of slice 0 are allocated in turn, and so are these. If one is used, a distant one
@@ -355,6 +374,9 @@ impl Identifiers for StepIds<'_> {
     }
 
     fn address(&mut self, dnn: &Dnn, kind: PduSessionType) -> Option<SessionAddress> {
+        if self.is_left_to_owner() {
+            return None;
+        }
         self.allocator.take(self.slot, dnn, kind)
     }
 }

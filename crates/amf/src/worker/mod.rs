@@ -14,13 +14,12 @@ pub(crate) mod ids;
 pub(crate) mod outbox;
 pub(crate) mod ran;
 pub(crate) mod region_layout;
+mod smf_requests;
 
 pub(crate) use contexts::OUTBOX;
 
 use context_database::{ContextDatabaseConfig, ContextDatabaseError};
-use contexts::{
-    CommitHandle, CommitPath, CommitTerms, Contexts, LoadResult, LoadedContext, PendingCommit, StepError, StepOutcome,
-};
+use contexts::{CommitHandle, CommitTerms, Contexts, LoadResult, PendingCommit, StepError, StepOutcome};
 use event_message::{EventMessage, ReceivedEvent, RepeatKey};
 use host_rings::HostRings;
 use ids::IdAllocator;
@@ -29,6 +28,7 @@ use rand::rngs::StdRng;
 use rand::{RngCore, SeedableRng};
 use region_layout::RegionLayout;
 use serde::{Deserialize, Serialize};
+use smf_requests::{commit_path, implied, is_refusal, remember, taken_before};
 use std::ffi::CString;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
@@ -38,18 +38,17 @@ use vireo_core::amf::context::UeContext;
 use vireo_core::amf::engine::{self, Event};
 use vireo_core::amf::n2;
 use vireo_core::config::CoreConfig;
-use vireo_core::sba::{N1N2TransferResult, SmfResponse};
+use vireo_core::sba::SmfResponse;
 use vireo_core::schedule::deficit::Deficit;
 use vireo_core::schedule::kind;
-use vireo_core::step::{Effect, StepOutput, idempotency_key, ltmsi_of_key};
+use vireo_core::step::{Effect, StepOutput, idempotency_key};
 use vireo_ops::clock::{self, clock};
 use vireo_ops::metrics::Transaction;
 use vireo_ops::privileges::{self, Profile};
 use vireo_ops::supervisor::{self, WorkerInitError};
-use vireo_ops::ue_record::PendingSmfRequest;
 use vireo_store::CommitError;
 use vireo_store::region::{Bell, Packet, PublishError, Region, Ring, Slot, Worker};
-use vireo_types::{Dnn, Ltmsi};
+use vireo_types::{AssocId, Dnn, Ltmsi, RanUeNgapId};
 
 /// Time for which an event is retried while the database of contexts is down. A Redis Cluster
 /// elects a master in less; a UE waits longer for an answer.
@@ -170,6 +169,8 @@ pub fn run(set_log_level: SetLogLevel) -> Result<(), WorkerError> {
 enum EventOutcome {
     /// The event was processed or skipped. True if a procedure ended by it.
     Ended(bool),
+    /// The UE belongs to another host, which must process the event.
+    LeftToOwner,
     /// The result must be stored in the database.
     Waits {
         /// The result to store.
@@ -418,6 +419,10 @@ impl NfWorker {
             let begun = self.begin((nf, slot), (sequence, input), (arrived, message), octets);
             let ended = begun.and_then(|begun| match begun {
                 EventOutcome::Ended(ended) => Ok(ended),
+                EventOutcome::LeftToOwner => {
+                    self.return_to_host(sequence, octets);
+                    Ok(false)
+                }
                 EventOutcome::Waits { pending, ended } => {
                     match self.store(vec![*pending]).and_then(|mut done| done.pop()) {
                         Some(done) => {
@@ -510,7 +515,10 @@ impl NfWorker {
                 // The panic was logged with its location. Nothing was committed, and no other UE is
                 // affected.
                 tracing::error!("a step has panicked: its event is passed over; please report it");
-                Ok(EventOutcome::Ended(false))
+                match self.region.is_guest(slot) {
+                    true => Ok(EventOutcome::LeftToOwner),
+                    false => Ok(EventOutcome::Ended(false)),
+                }
             }
         }
     }
@@ -526,6 +534,10 @@ impl NfWorker {
             (EventMessage::Initial { assoc, named, pdu }, LoadResult::Nothing | LoadResult::Context { .. }) => {
                 let message = initial(pdu)?;
                 if *named && !engine::is_authentic(self.contexts.current()?, &message.nas) {
+                    return None;
+                }
+                if self.region.is_guest(slot) && has_connection(self.contexts.current()?, *assoc, message.ran_id) {
+                    // The owner ends the former connection with this number first.
                     return None;
                 }
                 self.contexts.fresh(&self.region, slot, found)?;
@@ -597,6 +609,10 @@ impl NfWorker {
             Some(outcome) => outcome,
             None => engine::step(&mut hand.ue, event, &mut env),
         };
+        let may_propose = !ids.needs_owner() && outcome.effects.iter().all(Effect::may_be_proposed);
+        if self.region.is_guest(slot) && !may_propose {
+            return Ok(EventOutcome::LeftToOwner);
+        }
         let is_refused = implied.is_some() && outcome.effects.iter().any(is_refusal);
         // The response is still to come and will complete the input.
         let input = if is_refused { 0 } else { input };
@@ -681,61 +697,15 @@ impl NfWorker {
     }
 }
 
+/// Returns true if a UE has a connection with this RAN UE NGAP ID.
+fn has_connection(ue: &UeContext, node: AssocId, ran_id: RanUeNgapId) -> bool {
+    ue.connection.as_ref().is_some_and(|connection| (connection.assoc, connection.ran_id) == (node, ran_id))
+}
+
 /// Logs that an event failed. Returns false: no procedure ended by it.
 fn log_failed_event(error: &StepError) -> bool {
     tracing::error!(%error, "an event was not carried out");
     false
-}
-
-/// Returns the key of the SMF request that a transfer answers. The answer is valid only for an open
-/// request of this UE.
-fn implied(event: &mut Event<'_>, hand: &LoadedContext, are_shared: bool) -> Option<u64> {
-    let Event::Transfer(transfer) = event else { return None };
-    let created = transfer.created.as_mut()?;
-    let (asker, ue) = (ltmsi_of_key(created.key), &hand.ue);
-    let is_ours = || asker == ue.ltmsi || references(ue).contains(&asker);
-    created.open &= if are_shared { hand.has_request(created.key) } else { is_ours() };
-    Some(created.key)
-}
-
-fn is_refusal(effect: &Effect) -> bool {
-    matches!(effect, Effect::N1N2TransferReply { result: N1N2TransferResult::Unknown, .. })
-}
-
-/// Returns the stored result of a repeated transfer, which is not executed again.
-fn taken_before(hand: &LoadedContext, again: RepeatKey) -> Option<StepOutput> {
-    let RepeatKey::Transfer(key, token) = again else { return None };
-    let result = hand.result_of(key)?;
-    Some(StepOutput { effects: vec![Effect::N1N2TransferReply { token, result, sm_context: None }], notes: Vec::new() })
-}
-
-/// Selects the path of a commit. The SMF commits a step whose only effect is a request to it. A
-/// step without effects after a positive response needs no commit of its own.
-fn commit_path(effects: &[Effect], answered: bool) -> CommitPath {
-    match effects {
-        [Effect::SmfRequest { .. }] => CommitPath::BySmf,
-        [] if answered => CommitPath::Deferred,
-        _ => CommitPath::Committed,
-    }
-}
-
-/// Records the requests and results of a step in the UE's record, for a takeover.
-fn remember(hand: &mut LoadedContext, outbox: &Outbox, again: RepeatKey) {
-    for (n, effect) in outbox.effects.iter().enumerate() {
-        match (effect, again) {
-            (Effect::SmfRequest { number, request, sm_context }, _) => {
-                let (request, sm_context) = (request.clone(), sm_context.clone());
-                hand.add_request(PendingSmfRequest { key: outbox.key_of(n), number: *number, request, sm_context });
-            }
-            // A result with an SM context is stored by the SMF, which repeats the transfer.
-            (Effect::N1N2TransferReply { token, result, sm_context: None }, RepeatKey::Transfer(key, of))
-                if *token == of && *result != N1N2TransferResult::Unknown && hand.result_of(key).is_none() =>
-            {
-                hand.takes(key, *result);
-            }
-            _ => {}
-        }
-    }
 }
 
 /// Builds the outbox of a step.

@@ -4,9 +4,14 @@
 
 use std::sync::atomic::Ordering;
 use vireo_core::config::CoreConfig;
+use vireo_core::placement::host::SERVED;
 use vireo_ops::metrics::{StateOperation, Transaction};
 use vireo_store::region::{Bell, Region, RegionConfig, Ring, Slot, TABLES};
 use vireo_types::Bucket;
+
+/// Number of slots for UEs of other hosts that this host serves: twice as many as it serves at a
+/// time, since a slot is used again only after some time.
+pub(crate) const GUESTS: u32 = 2 * SERVED as u32;
 
 /// The host thread's number among the workers of the region.
 pub(crate) const HOST: u8 = 0;
@@ -166,6 +171,9 @@ pub(crate) fn nf_pin(worker: u8, nf: u8) -> u64 {
     1 + (u64::from(worker) << 8 | u64::from(nf))
 }
 
+/// Pin of a procedure whose last step another host has run: it has no NF here.
+pub(crate) const UNPINNED: u64 = 1 << 16;
+
 /// Returns the configuration of a host's region.
 pub(crate) fn region_config(
     plan: RegionLayout,
@@ -185,6 +193,7 @@ pub(crate) fn region_config(
         rings,
         ring_cells,
         board,
+        guests: GUESTS,
         tables,
         ..RegionConfig::new(state.ues, workers, state.bytes + fixed)
     }

@@ -14,7 +14,7 @@ use vireo_core::placement::cluster::ClusterMap;
 use vireo_core::placement::message::{RanOutput, ToController, ToHost};
 use vireo_fabric::stream::Stream;
 use vireo_fabric::{Role, Security};
-use vireo_ops::metrics::{Flow, Metrics};
+use vireo_ops::metrics::{Flow, Metrics, ServedBy};
 
 /// Maximum of unsent bytes of a host that does not read. Beyond it, the balancer stops reading from
 /// the RAN.
@@ -143,6 +143,11 @@ impl Output for FleetIo {
             Notice::Fenced { epoch } => self.exit_reason = Some(LinkError::Fenced(epoch)),
             Notice::UpfsChanged(upfs) => self.show_upfs(upfs.iter().map(|(upf, up)| (*upf, *up))),
             Notice::RepeatDropped => self.metrics.messages(Flow::Repeats, 1),
+            Notice::ServingHostChosen { is_owner, violation } => {
+                let role = if is_owner { ServedBy::Owner } else { ServedBy::Replica };
+                self.metrics.serving_host_chosen(role, violation);
+            }
+            Notice::InputsRecalled(count) => self.metrics.inputs_recalled(count as u64),
             Notice::Isolated => {
                 tracing::error!("neither hosts nor the controller are heard: RAN nodes are let go to other balancers");
             }

@@ -66,6 +66,8 @@ impl FleetConfig<'_> {
             balancer: assignment.balancer,
             tmsi_key: assignment.tmsi_key,
             policy: self.cluster.inter,
+            prefer: self.cluster.prefer,
+            serve: self.cluster.serve,
             core: self.core.clone(),
             objectives: self.slices.iter().map(|slice| slice.slo).collect(),
             stale: (self.cluster.report * STALE).into(),
@@ -202,6 +204,12 @@ impl Fleet {
 
     /// Returns the latest time of the next call of [`Fleet::pump`].
     pub(crate) fn due(&self) -> Instant {
+        let tick = self.tick_due();
+        self.machine.due().map_or(tick, |due| due.min(tick))
+    }
+
+    /// Returns the time of the next check for silent hosts.
+    fn tick_due(&self) -> Instant {
         self.checked_at + vireo_types::Duration::from(self.heartbeat())
     }
 
@@ -259,7 +267,7 @@ impl Fleet {
                 0
             }
         };
-        let is_due = clock() >= self.due();
+        let is_due = clock() >= self.tick_due();
         let mut polls_controller = is_due;
         std::mem::take(&mut self.unread).into_iter().for_each(|connection| self.read(connection));
         for event in &events[..ready] {

@@ -142,7 +142,7 @@ mod tests {
 
     fn first(kind: NfKind, establishment: EstablishmentCause) -> ShallowView {
         let route = Route::Initial { ran_id: RanUeNgapId(1), s_tmsi: None, nas_identity: None };
-        ShallowView { route, kind, establishment: Some(establishment) }
+        ShallowView { route, ran_id: None, kind, establishment: Some(establishment) }
     }
 
     #[test]
@@ -174,7 +174,7 @@ mod tests {
     fn running_procedures_and_handovers_are_admitted() {
         let route = Route::Ue(AmfUeNgapId::default());
         for kind in NfKind::ALL {
-            let view = ShallowView { route, kind, establishment: None };
+            let view = ShallowView { route, ran_id: None, kind, establishment: None };
             assert!(Level::ALL.iter().all(|level| level.admits(&view, true)));
         }
     }

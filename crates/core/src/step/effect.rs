@@ -68,6 +68,25 @@ pub enum Effect {
 }
 
 impl Effect {
+    /// Returns true if a serving host may propose the effect. The others need the owner: they claim
+    /// the subscriber, delete the context, or have answers that only the owner receives.
+    pub fn may_be_proposed(&self) -> bool {
+        match self {
+            Effect::Ngap { .. }
+            | Effect::ReleaseStale { .. }
+            | Effect::Pfcp { .. }
+            | Effect::BindTmsi(_)
+            | Effect::FreeTmsi(_)
+            | Effect::FreeAddress(..) => true,
+            Effect::Authenticate(_)
+            | Effect::BindSupi(_)
+            | Effect::BindSupiSince(..)
+            | Effect::Forget
+            | Effect::SmfRequest { .. }
+            | Effect::N1N2TransferReply { .. } => false,
+        }
+    }
+
     /// Returns the subscriber whose context this effect sets, and the time from which it is valid.
     /// `at` is the time of the commit.
     pub fn claims_subscriber(&self, at: Instant) -> Option<(Supi, Instant)> {

@@ -1,31 +1,33 @@
 //! Balancer of the campaign: [`BalancerMachine`] with simulated I/O.
 
 use super::controller::BEAT;
-use super::message::{Input, Message};
+use super::message::{Input, Message, NumberedInput};
 use super::mutation::Mutation;
-use super::network::{ConnectionEnd, Due, Event, Network, Process};
+use super::network::{ConnectionEnd, Due, Event, MS, Network, Process};
 use super::ran::{self, RanEvent};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::rc::Rc;
-use vireo_core::amf::n2;
+use vireo_core::amf::n2::{self, Route};
 use vireo_core::placement::ConnectionId;
-use vireo_core::placement::balance::steer::Policy;
+use vireo_core::placement::balance::steer::{Policy, Preference};
 use vireo_core::placement::balance::{BalancerId, HostId};
-use vireo_core::placement::balancer::{self, BalancerMachine, CloseReason, Notice, Output, Settings, Snapshot};
+use vireo_core::placement::balancer::{self, BalancerMachine, CloseReason, Notice, Output, Serve, Settings, Snapshot};
 use vireo_core::placement::cluster::{DurableState, RejoinInfo, Secrets};
 use vireo_core::placement::message::{
-    BalancerNotice, HostNotice, PeerEvent, RanOutput, ToBalancer, ToController, ToHost,
+    BalancerNotice, Envelope, HostNotice, PeerEvent, RanOutput, Receiver, ToBalancer, ToController, ToHost,
 };
 use vireo_core::schedule::kind::NfKind;
-use vireo_types::{Bucket, Duration};
+use vireo_types::{AssocId, Bucket, Duration, RanUeNgapId};
 
 /// Buckets alternate between slice 0 and the only configured slice.
 pub(super) const SLICES: usize = 2;
 /// Missed heartbeats of a host before the report to the controller.
 const MISSES: u32 = 4;
 const OBJECTIVE: Duration = Duration::from_millis(200);
+/// Time for which an input may wait for a serving host.
+const SERVED_WITHIN: u64 = 51 * MS;
 
 /// Connections of hosts, by the machine's numbers.
 type Ends = BTreeMap<ConnectionId, ConnectionEnd>;
@@ -39,14 +41,23 @@ pub(super) struct Balancer {
     ends: Ends,
     /// Host that each connection has named.
     hosts: BTreeMap<ConnectionId, HostId>,
+    serve: Serve,
     /// Inputs before the balancer has joined.
     early: VecDeque<PeerEvent>,
+    /// Serving host of each NG connection, for an injected fault.
+    hints: Hints,
+    /// Time at which inputs at serving hosts are checked next.
+    late_at: u64,
 }
+
+/// Connections of the hosts that serve NG connections.
+type Hints = BTreeMap<(AssocId, RanUeNgapId), ConnectionId>;
 
 /// Output side of the machine.
 struct BalancerIo<'a> {
     network: &'a mut Network,
     ends: &'a mut Ends,
+    hints: &'a mut Hints,
     controller: ConnectionEnd,
     /// Hosts whose message is to be executed.
     executed: Option<HostId>,
@@ -58,6 +69,11 @@ impl Output for BalancerIo<'_> {
     }
 
     fn send(&mut self, connection: ConnectionId, message: &ToHost<'_>) {
+        if let ToHost::Event(envelope) = message
+            && !self.reaches_host(connection, envelope)
+        {
+            return;
+        }
         if let (Some(end), Some(message)) = (self.ends.get(&connection), for_host(message)) {
             self.network.send(*end, message);
         }
@@ -90,8 +106,36 @@ impl Output for BalancerIo<'_> {
     }
 }
 
+impl BalancerIo<'_> {
+    /// Records the receiver of an input. Returns false if an injected fault sends it to a dead
+    /// host.
+    fn reaches_host(&mut self, connection: ConnectionId, envelope: &Envelope) -> bool {
+        let (source, bucket) = match &envelope.event {
+            PeerEvent::Ngap { assoc, view: Some(view), .. } => match view.route {
+                Route::Ue(id) => (view.ran_id.map(|ran_id| (*assoc, ran_id)), id.ltmsi().bucket()),
+                Route::Initial { .. } => (None, envelope.bucket.unwrap_or(Bucket::new(0))),
+                Route::Node => return true,
+            },
+            PeerEvent::Pfcp { seid, .. } => (None, seid.ltmsi().bucket()),
+            _ => return true,
+        };
+        let mut is_served = envelope.receiver == Receiver::ServingHost;
+        if let Some(source) = source.filter(|_| self.network.is(Mutation::HintKept)) {
+            let kept = self.hints.get(&source).filter(|kept| !self.ends.contains_key(kept));
+            match (kept, is_served) {
+                (Some(_), _) => is_served = true,
+                (None, true) => drop(self.hints.insert(source, connection)),
+                (None, false) => {}
+            }
+        }
+        let until = self.network.clock.now() + SERVED_WITHIN;
+        self.network.oracle.on_input_sent(envelope.number, is_served.then_some((bucket, until)));
+        !is_served || envelope.receiver == Receiver::ServingHost
+    }
+}
+
 impl Balancer {
-    pub(super) fn new(network: &mut Network, controller: Process) -> Self {
+    pub(super) fn new(network: &mut Network, controller: Process, serve: Serve) -> Self {
         let process = network.spawn();
         let end = network.open(process, controller);
         network.send(end, Message::JoinBalancer(None));
@@ -103,7 +147,10 @@ impl Balancer {
             member: None,
             ends: Ends::new(),
             hosts: BTreeMap::new(),
+            serve,
             early: early.collect(),
+            hints: Hints::new(),
+            late_at: u64::MAX,
         }
     }
 
@@ -111,9 +158,12 @@ impl Balancer {
     fn on(&mut self, network: &mut Network, input: balancer::Input<'_>) -> Option<HostId> {
         let now = network.time(self.process);
         let (_, machine) = self.member.as_mut()?;
-        let mut io = BalancerIo { network, ends: &mut self.ends, controller: self.controller, executed: None };
+        let (ends, hints) = (&mut self.ends, &mut self.hints);
+        let mut io = BalancerIo { network, ends, hints, controller: self.controller, executed: None };
         machine.on(input, now, &mut io);
-        io.executed
+        let executed = io.executed;
+        self.wait_for_late(network);
+        executed
     }
 
     pub(super) fn on_message(&mut self, network: &mut Network, at: ConnectionEnd, message: Message) {
@@ -130,7 +180,8 @@ impl Balancer {
 
     fn on_joined(&mut self, network: &mut Network, balancer: BalancerId, secrets: Secrets) {
         if self.member.is_none() {
-            let machine = BalancerMachine::new(settings(network, balancer, &secrets), network.time(self.process));
+            let machine =
+                BalancerMachine::new(settings(network, (balancer, self.serve), &secrets), network.time(self.process));
             self.member = Some((secrets, machine));
             for input in std::mem::take(&mut self.early) {
                 self.on(network, balancer::Input::Event(input));
@@ -159,7 +210,13 @@ impl Balancer {
         }
     }
 
-    pub(super) fn is_due(&mut self, network: &mut Network, _: &Due) {
+    pub(super) fn is_due(&mut self, network: &mut Network, due: &Due) {
+        if matches!(due, Due::Late) {
+            self.late_at = u64::MAX;
+            self.on(network, balancer::Input::Room);
+            self.check_served(network);
+            return;
+        }
         if !network.is_open(self.controller) {
             self.controller = network.open(self.process, Process(0));
             let past = self.member.as_ref().map(|(secrets, machine)| {
@@ -177,14 +234,34 @@ impl Balancer {
     pub(super) fn on_ran_or_upf_message(&mut self, network: &mut Network, input: Input) {
         let event = match input {
             Input::Ngap { assoc, pdu, .. } => PeerEvent::Ngap { assoc, view: n2::peek(&pdu).ok(), pdu: pdu.to_vec() },
-            Input::Pfcp { seid, message } => {
-                PeerEvent::Pfcp { upf: upf(), seid, request: false, message: message.to_vec() }
+            Input::Pfcp { seid, is_request: request, message } => {
+                PeerEvent::Pfcp { upf: upf(), seid, request, message: message.to_vec() }
             }
         };
         match self.member {
-            Some(_) => _ = self.on(network, balancer::Input::Event(event)),
+            Some(_) => drop(self.on(network, balancer::Input::Event(event))),
             None => self.early.push_back(event),
         }
+    }
+
+    /// Schedules the next check for late inputs at serving hosts.
+    fn wait_for_late(&mut self, network: &mut Network) {
+        let Some(due) = self.member.as_ref().and_then(|(_, machine)| machine.due()) else { return };
+        let after = due.since(network.time(self.process)).0 + 1;
+        if network.clock.now() + after < self.late_at {
+            self.late_at = network.clock.now() + after;
+            network.due(self.process, after, Due::Late);
+        }
+    }
+
+    /// Checks the inputs at serving hosts. Inputs to a host that is not connected wait for it.
+    fn check_served(&self, network: &mut Network) {
+        let Some((_, machine)) = &self.member else { return };
+        let hosts: Vec<HostId> = machine.connected_hosts().collect();
+        let Some(map) = machine.map() else { return };
+        let waits = |bucket: Bucket| map.buckets.owners(bucket).owner().is_none_or(|owner| !hosts.contains(&owner));
+        let all = map.hosts.iter().all(|(host, _)| hosts.contains(host));
+        network.oracle.on_time(network.clock.now(), |bucket| !all || waits(bucket));
     }
 
     /// Handles a message of a host, and executes it if the machine decides so.
@@ -195,6 +272,9 @@ impl Balancer {
         }
         if let Message::Host(host) = message {
             self.hosts.insert(connection, *host);
+        }
+        if let Message::Done(number) = message {
+            network.oracle.on_done(*number);
         }
         let Some(sent) = from_host(message, network.is(Mutation::RepeatsSent)) else { return };
         let mut host = self.on(network, balancer::Input::Message { connection, message: sent });
@@ -232,7 +312,7 @@ impl Balancer {
                 let (assoc, ran, pdu) = (*assoc, *ran, Rc::clone(pdu));
                 network.clock.after(0, Event::Ran(RanEvent::Stale { assoc, ran, pdu }));
             }
-            Message::Pfcp { key, seid, message } => {
+            Message::Pfcp { key, seid, message, .. } => {
                 acts(network, seid.map(|seid| seid.ltmsi().bucket()));
                 let (after, key, seid) = (network.delay(), *key, *seid);
                 network.clock.after(after, Event::Ran(RanEvent::Pfcp { key, seid, message: Rc::clone(message) }));
@@ -242,11 +322,14 @@ impl Balancer {
     }
 }
 
-fn settings(network: &Network, balancer: BalancerId, secrets: &Secrets) -> Settings {
+fn settings(network: &Network, (balancer, serve): (BalancerId, Serve), secrets: &Secrets) -> Settings {
     Settings {
         balancer,
         tmsi_key: secrets.tmsi_key,
-        policy: Policy::SkewedCh,
+        // Without load reports only the turn selects.
+        policy: if serve == Serve::Procedure { Policy::RoundRobin } else { Policy::SkewedCh },
+        prefer: Preference::Spare,
+        serve,
         core: (*network.config).clone(),
         objectives: vec![[OBJECTIVE; NfKind::ALL.len()]; SLICES - 1],
         stale: Duration::from_secs(1),
@@ -277,10 +360,12 @@ fn for_host(message: &ToHost<'_>) -> Option<Message> {
                     let (bucket, answers) = (envelope.bucket, envelope.answers);
                     Input::Ngap { assoc: *assoc, bucket, answers, pdu: pdu[..].into() }
                 }
-                PeerEvent::Pfcp { seid, message, .. } => Input::Pfcp { seid: *seid, message: message[..].into() },
+                PeerEvent::Pfcp { seid, request, message, .. } => {
+                    Input::Pfcp { seid: *seid, is_request: *request, message: message[..].into() }
+                }
                 _ => return None,
             };
-            Message::Input { number: envelope.number, input }
+            Message::Input(NumberedInput { number: envelope.number, receiver: envelope.receiver, input })
         }
         ToHost::Notice(BalancerNotice::Claimed(claim)) => Message::Claimed(*claim),
         ToHost::BarrierReply { number } => Message::BarrierReply(*number),
@@ -299,6 +384,7 @@ fn from_host(message: &Message, forget_keys: bool) -> Option<ToBalancer<'_>> {
         Message::Map(map) => ToBalancer::Map(Box::new((**map).clone())),
         Message::Done(number) => ToBalancer::Notice(HostNotice::Done { number: *number }),
         Message::Back(number) => ToBalancer::Notice(HostNotice::ReturnInput { number: *number }),
+        Message::BackServed(number) => ToBalancer::Notice(HostNotice::ReturnServedInput { number: *number }),
         Message::Claim(claim) => ToBalancer::Notice(HostNotice::Claim(*claim)),
         Message::Sync(number) => ToBalancer::Barrier { number: *number },
         Message::Ngap { assoc, ue, key: name, pdu, .. } => {
@@ -307,9 +393,13 @@ fn from_host(message: &Message, forget_keys: bool) -> Option<ToBalancer<'_>> {
         Message::Stale { assoc, ue, key: name, pdu, .. } => {
             effect(RanOutput::Ngap { assoc: *assoc, ue: Some(*ue), key: key(*name), pdu: pdu.to_vec() })
         }
-        Message::Pfcp { key: name, seid, message } => {
-            effect(RanOutput::Pfcp { upf: upf(), key: key(*name), seid: *seid, message: message.to_vec() })
-        }
+        Message::Pfcp { key: name, seid, served_by, message } => effect(RanOutput::Pfcp {
+            upf: upf(),
+            key: key(*name),
+            seid: *seid,
+            served_by: *served_by,
+            message: message.to_vec(),
+        }),
         _ => return None,
     })
 }

@@ -4,9 +4,11 @@
 //! UEs and their steps, `host_io` the reads and actions of the machine.
 
 mod host_io;
+mod injected;
+mod serving;
 
 use super::controller::{self, BEAT, SILENCE};
-use super::message::{Input, Message};
+use super::message::{Input, Message, NumberedInput};
 use super::mutation::Mutation;
 use super::network::{ConnectionEnd, Due, MS, Network, Process};
 use super::oracle::Violation;
@@ -20,7 +22,7 @@ use vireo_core::amf::n2;
 use vireo_core::placement::balance::HostId;
 use vireo_core::placement::cluster::{ClusterMap, DurableState, RejoinInfo, Secrets};
 use vireo_core::placement::host::{self as machine, CopyQueue, HostLimits, HostMachine, InputTarget, NamedUe};
-use vireo_core::placement::message::{ToOwner, ToReplica};
+use vireo_core::placement::message::{Receiver, ToOwner, ToReplica};
 use vireo_core::placement::replica::{BucketOwner, Claims, ReplicaStore, ReplicationConfig, WATERMARK_INTERVAL};
 use vireo_types::{AssocId, Bucket, Duration};
 
@@ -32,7 +34,7 @@ const REPORT: u64 = 200 * MS;
 const LIMITS: HostLimits = HostLimits { pool_partitions: 1, waiting_inputs: 64, scanned_slots: 2 };
 
 /// Decisions of a host about the UEs of its slots.
-pub(super) type Machine = HostMachine<u32, Pending, (u64, Input), UeMail>;
+pub(super) type Machine = HostMachine<u32, Pending, NumberedInput, UeMail>;
 
 /// Event for the UE of a slot, with the number of its input (0 = none).
 #[derive(Debug)]
@@ -62,19 +64,21 @@ pub(super) struct Host {
     member: Option<(HostId, Secrets)>,
     /// Present from the join on, except while it acts.
     pub(super) machine: Option<Box<Machine>>,
-    map: Option<Rc<ClusterMap>>,
+    pub(super) map: Option<Rc<ClusterMap>>,
     pub(super) balancer: Option<ConnectionEnd>,
     balancer_retry_at: u64,
     peers: BTreeMap<HostId, Peer>,
-    incoming: BTreeMap<ConnectionEnd, (HostId, u64)>,
+    pub(super) incoming: BTreeMap<ConnectionEnd, (HostId, u64)>,
     pub(super) replicas: Replicas,
-    store: Option<ReplicaStore>,
+    pub(super) store: Option<ReplicaStore>,
     /// Replicas reported as caught up in the current map.
     caught_up: Vec<(u64, HostId)>,
     /// Pending node queries to the balancer, including those for which it is not connected yet, and
     /// those that an injected fault answers.
     introductions: BTreeSet<u64>,
     unawaited: Vec<u64>,
+    /// Input that the machine has just dropped as executed before.
+    dropped: Option<u64>,
     pub(super) ues: Ues,
     /// Time of the last report about replicas, and whether it named any.
     reported: (u64, bool),
@@ -106,6 +110,7 @@ impl Host {
             caught_up: Vec::new(),
             introductions: BTreeSet::new(),
             unawaited: Vec::new(),
+            dropped: None,
             ues: Ues::default(),
             reported: (0, false),
             ended: false,
@@ -113,7 +118,7 @@ impl Host {
     }
 
     /// Returns the host ID, once assigned.
-    fn id(&self) -> Option<HostId> {
+    pub(super) fn id(&self) -> Option<HostId> {
         self.member.map(|(host, _)| host)
     }
 
@@ -139,8 +144,8 @@ impl Host {
         let now = network.time(self.process);
         self.drive(network, |machine, io| machine.on(input, now, io));
         while let Some(released) = self.machine.as_mut().and_then(|machine| machine.released_inputs()) {
-            for (number, input) in released {
-                self.input(network, number, input);
+            for input in released {
+                self.input(network, input);
             }
             self.drive(network, |machine, io| machine.disconnect_unsure(io));
         }
@@ -155,7 +160,8 @@ impl Host {
             Message::Refused => self.ended |= at == self.controller,
             Message::LeaveGranted => self.on(network, machine::Input::LeaveGranted),
             Message::Map(map) => self.on_map(network, map),
-            Message::Input { number, input } => self.input(network, number, input),
+            Message::Input(input) if input.receiver == Receiver::ServingHost => self.serve(network, input),
+            Message::Input(input) => self.input(network, input),
             Message::BarrierReply(number) => self.on_barrier_reply(network, number),
             Message::Claimed(claim) => self.on(network, machine::Input::Claimed(claim)),
             Message::ToReplica(octets) => self.on_owner_message(network, at, &octets),
@@ -218,7 +224,9 @@ impl Host {
                 let answer = ran::authenticate(network, request);
                 self.deliver(network, *slot, 0, UeEvent::Authentication(Box::new(answer)));
             }
-            Due::Written(_) => {}
+            Due::Served(ltmsi) => self.served_step(network, *ltmsi),
+            Due::ReplicaDeadline(ltmsi) => self.replica_deadline(network, *ltmsi),
+            Due::Written(_) | Due::Late => {}
         }
         self.advance(network);
     }
@@ -272,7 +280,7 @@ impl Host {
         network.send(self.controller, Message::Report(cpu));
     }
 
-    fn epoch(&self) -> u64 {
+    pub(super) fn epoch(&self) -> u64 {
         self.map.as_ref().map_or(0, |map| map.epoch())
     }
 
@@ -328,17 +336,25 @@ impl Host {
     }
 
     /// Handles an input of the balancer.
-    fn input(&mut self, network: &mut Network, number: u64, input: Input) {
-        let target = match &input {
+    fn input(&mut self, network: &mut Network, input: NumberedInput) {
+        let NumberedInput { number, receiver, .. } = input;
+        self.dropped = None;
+        let target = match &input.input {
             Input::Ngap { pdu, bucket, .. } => InputTarget::from_ngap(n2::peek(pdu).ok().as_ref(), number, *bucket),
             Input::Pfcp { seid, .. } => InputTarget::Bucket(seid.ltmsi().bucket()),
         };
-        let admitted = self.drive(network, |machine, io| machine.admit((number, input), (number, target), io));
-        match admitted.flatten() {
-            Some((_, Input::Ngap { assoc, bucket, answers, pdu })) => {
+        let copy = network.is(Mutation::InputRepeated).then(|| input.clone());
+        let admitted = self.drive(network, |machine, io| machine.admit(input, (number, target), io)).flatten();
+        let admitted = admitted.or_else(|| copy.filter(|_| self.dropped.take() == Some(number)));
+        if receiver == Receiver::OwnerAfterServingHost && admitted.is_some() {
+            let now = network.time(self.process);
+            self.machine().into_iter().for_each(|machine| machine.note_recalled(number, now));
+        }
+        match admitted.map(|admitted| admitted.input) {
+            Some(Input::Ngap { assoc, bucket, answers, pdu }) => {
                 self.ngap(network, (number, assoc), bucket, answers, &pdu);
             }
-            Some((_, Input::Pfcp { seid, message })) => {
+            Some(Input::Pfcp { seid, message, .. }) => {
                 if let Some(slot) = self.ues.slot_of(seid.ltmsi()) {
                     self.deliver(network, slot, number, UeEvent::Pfcp { seid, message });
                 }
@@ -360,7 +376,7 @@ impl Host {
                 Some(slot) => self.deliver(network, slot, number, UeEvent::Ngap { assoc, amf_id, pdu: Rc::clone(pdu) }),
                 None => {
                     self.unknown_ue(network, assoc, pdu);
-                    self.send_to_balancer(network, Message::Done(number));
+                    self.end_input(network, number);
                 }
             },
             Ok(NamedUe::Initial { ran_id, tmsi }) => {
@@ -387,9 +403,15 @@ impl Host {
                         Message::Ngap { assoc, ue: None, key: 0, counts: None, pdu: pdu.into() },
                     );
                 }
-                self.send_to_balancer(network, Message::Done(number));
+                self.end_input(network, number);
             }
         }
+    }
+
+    /// Reports an input without a commit done.
+    pub(super) fn end_input(&self, network: &mut Network, number: u64) {
+        network.oracle.on_executed(number);
+        self.send_to_balancer(network, Message::Done(number));
     }
 
     /// Handles a message for an unknown UE.
@@ -426,13 +448,23 @@ impl Host {
     fn on_owner_message(&mut self, network: &mut Network, at: ConnectionEnd, octets: &[u8]) {
         let Ok(message) = postcard::from_bytes::<ToReplica<'_>>(octets) else { return };
         if let ToReplica::Hello { host, epoch } = message {
-            self.incoming.insert(at, (host, epoch));
+            if self.incoming.insert(at, (host, epoch)).is_none() {
+                let proposals = self.store.iter().flat_map(|store| store.unanswered_proposals(host));
+                proposals.for_each(|of| network.send(at, Message::ToOwner(ToOwner::Proposal(Box::new(of.clone())))));
+            }
             return;
         }
         let copy = if let ToReplica::Copy(copy) = &message { Some(copy.number) } else { None };
+        let stored =
+            if let ToReplica::Copy(copy) = &message { Some((copy.ltmsi, copy.ephemeral_version)) } else { None };
+        let message = self.injected_answer(network, message);
+        let own = self.id();
         let Some((from, store)) = self.incoming.get(&at).copied().zip(self.store.as_mut()) else { return };
         match machine::receive(store, from, message, network.time(self.process)) {
             Ok(received) => {
+                for ((ltmsi, version), own) in stored.into_iter().zip(own) {
+                    network.oracle.on_copy(own, ltmsi, version);
+                }
                 if let Some(ltmsi) = received.missing_base {
                     network.trace(format!("copy of {from:?} to {:?} has no base: {ltmsi:?}", self.id()));
                     network.oracle.record_violation(Violation::Baseless);
@@ -463,17 +495,26 @@ impl Host {
                 self.replicas.acknowledge(*host, number);
                 peer.queue.acknowledge(number, now);
             }
+            ToOwner::Proposal(proposal) => {
+                if let Some(from) = self.peer_at(at) {
+                    self.on_proposal(network, from, &proposal);
+                }
+            }
             ToOwner::ReconcileReply { number, ues } => {
-                let from = self.peers.iter().find(|(_, peer)| peer.at == Some(at)).map(|(from, _)| *from);
-                if let Some(from) = from {
+                if let Some(from) = self.peer_at(at) {
                     self.on(network, machine::Input::ReconcileReply { from, number, ues: &ues });
                 }
             }
         }
     }
 
+    fn peer_at(&self, at: ConnectionEnd) -> Option<HostId> {
+        self.peers.iter().find(|(_, peer)| peer.at == Some(at)).map(|(host, _)| *host)
+    }
+
     /// Runs the pending work after each event.
     fn advance(&mut self, network: &mut Network) {
+        self.advance_served(network);
         while let Some(pending) = self.machine.as_mut().and_then(|machine| machine.next_released(&self.replicas)) {
             self.emit_effects(network, pending);
         }
@@ -481,7 +522,7 @@ impl Host {
         let epoch = self.epoch();
         self.caught_up.retain(|(of, _)| *of == epoch);
         // Without effects that wait for acknowledgement, copies leave at the next opportunity.
-        if !network.is(Mutation::EffectsBeforeAcknowledgement) {
+        if !network.mutation.is_some_and(Mutation::delays_copies) {
             self.post_copies(network);
         }
     }

@@ -4,7 +4,7 @@ use super::oracle::Counts;
 use std::rc::Rc;
 use vireo_core::placement::balance::{BalancerId, HostId};
 use vireo_core::placement::cluster::{ClusterMap, RejoinInfo, Secrets};
-use vireo_core::placement::message::ToOwner;
+use vireo_core::placement::message::{Receiver, ToOwner};
 use vireo_core::placement::replica::Claim;
 use vireo_types::{AssocId, Bucket, Ltmsi, RanUeNgapId, Seid};
 
@@ -12,7 +12,15 @@ use vireo_types::{AssocId, Bucket, Ltmsi, RanUeNgapId, Seid};
 #[derive(Clone, Debug)]
 pub(super) enum Input {
     Ngap { assoc: AssocId, bucket: Option<Bucket>, answers: bool, pdu: Rc<[u8]> },
-    Pfcp { seid: Seid, message: Rc<[u8]> },
+    Pfcp { seid: Seid, is_request: bool, message: Rc<[u8]> },
+}
+
+/// Input as a balancer sends it.
+#[derive(Clone, Debug)]
+pub(super) struct NumberedInput {
+    pub(super) number: u64,
+    pub(super) receiver: Receiver,
+    pub(super) input: Input,
 }
 
 #[derive(Clone, Debug)]
@@ -38,10 +46,7 @@ pub(super) enum Message {
     // From any process.
     Map(Rc<ClusterMap>),
     // To a host.
-    Input {
-        number: u64,
-        input: Input,
-    },
+    Input(NumberedInput),
     BarrierReply(u64),
     Claimed(Claim),
     // From a host.
@@ -63,12 +68,14 @@ pub(super) enum Message {
     Pfcp {
         key: u64,
         seid: Option<Seid>,
+        served_by: Option<HostId>,
         message: Rc<[u8]>,
     },
     Done(u64),
     Claim(Claim),
     Sync(u64),
     Back(u64),
+    BackServed(u64),
     // Between hosts: a `core::placement::message::ToReplica`, encoded, and its answer.
     ToReplica(Rc<[u8]>),
     ToOwner(ToOwner),

@@ -14,7 +14,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::rc::Rc;
 use vireo_core::config::CoreConfig;
-use vireo_types::Instant;
+use vireo_types::{Instant, Ltmsi};
 
 pub(super) const MS: u64 = 1_000;
 /// Start of the simulation on an exact clock. The value encodes to as many octets as a current
@@ -55,6 +55,12 @@ pub(super) enum Due {
     Deadline(u32),
     /// Host: the subscriber database has answered.
     Authenticated(u32, Box<vireo_core::subscription::AuthenticationRequest>),
+    /// Host: an input is due for its step at a serving host.
+    Served(Ltmsi),
+    /// Host: a deadline of a served UE, for an injected fault.
+    ReplicaDeadline(Ltmsi),
+    /// Balancer: inputs at serving hosts may be late.
+    Late,
     /// Controller: the map of an epoch is written.
     Written(u64),
     Starts,
@@ -103,6 +109,7 @@ struct State {
     alive: bool,
     stopped_until: u64,
     isolated_until: u64,
+    slow_until: u64,
     /// Offset of the process's clock.
     ahead: u64,
 }
@@ -123,6 +130,8 @@ pub(super) struct Network {
     pub(super) down: [u64; ran::GNBS],
     /// Last SQN of the home network.
     pub(super) sqn: u64,
+    /// Number of proposals of serving hosts that owners have committed, and that they have refused.
+    pub(super) proposals: (u64, u64),
     /// Number of UEs taken over, and number of UEs migrated.
     pub(super) taken_over: u64,
     pub(super) migrated: u64,
@@ -146,6 +155,7 @@ impl Network {
             skew: None,
             down: [0; ran::GNBS],
             sqn: 0,
+            proposals: (0, 0),
             taken_over: 0,
             migrated: 0,
             story: Vec::new(),
@@ -158,7 +168,7 @@ impl Network {
     /// Starts a process; its clock is wrong by up to 20 ms in either direction.
     pub(super) fn spawn(&mut self) -> Process {
         let ahead = self.random.random_range(0..40 * MS);
-        self.processes.push(State { alive: true, stopped_until: 0, isolated_until: 0, ahead });
+        self.processes.push(State { alive: true, stopped_until: 0, isolated_until: 0, slow_until: 0, ahead });
         Process(self.processes.len() - 1)
     }
 
@@ -339,6 +349,17 @@ impl Network {
     /// Isolates a process from all others until a time.
     pub(super) fn isolate(&mut self, process: Process, until: u64) {
         self.processes[process.0].isolated_until = until;
+    }
+
+    /// Slows down the steps of a process until a time.
+    pub(super) fn slow(&mut self, process: Process, until: u64) {
+        self.processes[process.0].slow_until = until;
+    }
+
+    /// Draws the time until a process executes the next event of a UE.
+    pub(super) fn step_delay(&mut self, process: Process) -> u64 {
+        let is_slow = self.processes[process.0].slow_until > self.clock.now();
+        if is_slow { self.random.random_range(30 * MS..80 * MS) } else { self.random.random_range(30..400) }
     }
 
     /// Partitions two processes until a time.

@@ -2,6 +2,9 @@
 //!
 //! It judges all output of the cluster and the reports of UEs and gNBs.
 
+mod inputs;
+
+use inputs::Inputs;
 use serde::{Deserialize, Serialize};
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeSet, HashMap};
@@ -47,6 +50,27 @@ pub enum Violation {
     Ue(usize, ue::Violation),
     #[error("gNB {0}: {1}")]
     Gnb(usize, gnb::Violation),
+    /// Two steps of an input have lasting results.
+    #[error("input {0:#x} was executed twice")]
+    ExecutedTwice(u64),
+    /// An input is reported done that was not executed.
+    #[error("input {0:#x} is done, and no host has executed it")]
+    NotExecuted(u64),
+    /// A proposal is committed on a state that it was not made from.
+    #[error("the proposal for input {0:#x} was committed on another state than its base")]
+    OtherBase(u64),
+    /// A host commits a step of another host's UE.
+    #[error("{0:?} has committed a step of a UE that it does not own")]
+    NotOwner(HostId),
+    /// An effect leaves although a possible next owner lacks its commit.
+    #[error("an effect has left before {0:?} had its commit")]
+    NoCopy(HostId),
+    /// An input waits for a serving host although its owner could execute it.
+    #[error("input {0:#x} has waited for a serving host for too long")]
+    Late(u64),
+    /// A host has an identifier of no UE.
+    #[error("{0:?} keeps a 5G-TMSI that no UE has")]
+    Identifier(HostId),
 }
 
 /// Security state of a step, attached to its output.
@@ -74,6 +98,7 @@ pub(super) struct Oracle {
     /// Last host that acted for each bucket, and its predecessors.
     last_output: HashMap<Bucket, HostId>,
     before: BTreeSet<(Bucket, HostId)>,
+    inputs: Inputs,
 }
 
 pub(super) fn hash(of: impl Hash) -> u64 {

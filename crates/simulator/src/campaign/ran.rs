@@ -7,7 +7,7 @@ use super::message::Input;
 use super::network::{Event, MS, Network};
 use super::oracle::Violation;
 use rand::Rng;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use vireo_core::RanNodes;
@@ -25,7 +25,8 @@ use vireo_emulator::ue::{self, Cause, MmState, Profile, Registration, Service, U
 use vireo_emulator::usim::{Keys, Usim};
 use vireo_emulator::{LAB_K, LAB_OPC};
 use vireo_types::{
-    AssocId, Dnn, GnbId, PduSessionType, Plmn, RanUeNgapId, Seid, SessionAddress, Snssai, Supi, Tac, Tai, Teid,
+    AssocId, Dnn, Duration, GnbId, PduSessionType, Plmn, RanUeNgapId, Seid, SessionAddress, Snssai, Supi, Tac, Tai,
+    Teid,
 };
 use vireo_wire::ngap::{Cause as NgapCause, CauseRadioNetwork, NGAP_PDU, NgapPduKind, RRCEstablishmentCause};
 use vireo_wire::pfcp::{self, Element};
@@ -73,6 +74,8 @@ pub(super) enum RanEvent {
         ran: RanUeNgapId,
         pdu: Rc<[u8]>,
     },
+    /// The UPF reports downlink data of a session.
+    Report,
     /// The gNBs start NG Setup.
     SetUp,
     /// A UE starts a procedure.
@@ -112,7 +115,10 @@ pub(super) struct Ran {
     profile: Profile,
     /// Answers of the UPF by the names of the requests.
     answered: BTreeMap<u64, Rc<[u8]>>,
-    sessions: u64,
+    /// Number of requests of the UPF and to it.
+    requests: u64,
+    /// Sessions of the UPF.
+    sessions: BTreeSet<Seid>,
     /// Arrival time of each gNB's last PDU at the balancer.
     up: [u64; GNBS],
 }
@@ -123,6 +129,13 @@ fn plmn() -> Plmn {
 
 fn internet() -> Dnn {
     "internet".parse().expect("a label")
+}
+
+/// Returns the core's configuration with timers that expire within a simulation.
+pub(super) fn config_with_short_timers() -> CoreConfig {
+    let (t3513, t35xx) = (Duration::from_millis(500), Duration::from_millis(900));
+    let timers = Timers { t3513, t3550: t35xx, t3560: t35xx, t3570: t35xx, t3522: t35xx, ..Timers::default() };
+    CoreConfig { timers, ..config() }
 }
 
 /// Returns the core's configuration.
@@ -284,7 +297,8 @@ impl Ran {
             devices: (0..ues).map(device).collect(),
             profile: Profile::new(plmn(), SLICE, internet()),
             answered: BTreeMap::new(),
-            sessions: 0,
+            requests: 0,
+            sessions: BTreeSet::new(),
             up: [0; GNBS],
         }
     }
@@ -316,7 +330,8 @@ impl Ran {
                 }
                 down(network, of, pdu);
             }
-            RanEvent::Answer { seid, message } => return Some(Input::Pfcp { seid, message }),
+            RanEvent::Answer { seid, message } => return Some(Input::Pfcp { seid, is_request: false, message }),
+            RanEvent::Report => return self.report(network),
             RanEvent::Downlink { gnb, pdu } => self.on_downlink(network, gnb, &pdu),
             RanEvent::Pfcp { key, seid, message } => self.upf(network, key, seid, &message),
             RanEvent::SetUp => {
@@ -600,14 +615,41 @@ impl Ran {
         }
     }
 
+    /// Schedules the UPF's first report.
+    pub(super) fn start_reports(network: &mut Network) {
+        network.clock.after(500 * MS, Event::Ran(RanEvent::Report));
+    }
+
+    /// Returns the UPF's report of downlink data for any session.
+    fn report(&mut self, network: &mut Network) -> Option<Input> {
+        let after = network.random.random_range(2 * MS..150 * MS);
+        network.clock.after(after, Event::Ran(RanEvent::Report));
+        let which = network.random.random_range(0..self.sessions.len().max(1));
+        let seid = *self.sessions.iter().nth(which)?;
+        self.requests += 1;
+        let (mut octets, kind) = (Vec::new(), pfcp::MessageType::SESSION_REPORT_REQUEST);
+        let mut report = pfcp::Builder::new(&mut octets, kind, Some(seid.0), self.requests as u32);
+        report.put(&pfcp::ReportType::DLDR);
+        report.group(pfcp::DownlinkDataReport::ID, |data| {
+            data.put(&pfcp::PdrId(2));
+        });
+        report.finish().ok()?;
+        Some(Input::Pfcp { seid, is_request: true, message: octets.into() })
+    }
+
     /// Executes a PFCP request once. The UPF answers each repeat of it.
     fn upf(&mut self, network: &mut Network, key: u64, seid: Option<Seid>, request: &[u8]) {
         let Some(seid) = seid else { return };
         let answer = match self.answered.get(&key) {
             Some(answer) => Rc::clone(answer),
             None => {
-                self.sessions += 1;
-                let Some(answer) = answer(seid, request, self.sessions) else { return };
+                self.requests += 1;
+                let Some(answer) = answer(seid, request, self.requests) else { return };
+                match pfcp::Message::new(request).map(|message| message.message_type()) {
+                    Ok(pfcp::MessageType::SESSION_ESTABLISHMENT_REQUEST) => drop(self.sessions.insert(seid)),
+                    Ok(pfcp::MessageType::SESSION_DELETION_REQUEST) => drop(self.sessions.remove(&seid)),
+                    _ => {}
+                }
                 self.answered.entry(key).or_insert_with(|| answer.into()).clone()
             }
         };

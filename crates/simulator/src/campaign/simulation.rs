@@ -5,11 +5,14 @@ use super::controller::Controller;
 use super::host::Host;
 use super::network::{Event, MS, Network, Process};
 use super::oracle::Violation;
-use super::ran::Ran;
+use super::ran::{self, Ran};
 use super::skew::Skew;
 use super::{Campaign, Setup};
-use rand::Rng;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
 use std::collections::BTreeMap;
+use std::rc::Rc;
+use vireo_core::placement::balancer::Serve;
 use vireo_core::placement::replica::{Ack, Mode, ReplicationConfig};
 
 const HOSTS: usize = 4;
@@ -25,8 +28,14 @@ const APART: u64 = 700 * MS;
 /// Delay before an ended host is replaced by a new one.
 const RESTART: u64 = 300 * MS;
 
+/// Distinguishes the random stream of the number of replicas from that of the network.
+const STREAM: u64 = 0x0c09_1e5e;
+/// Weights of 0, 1 and 2 replicas where hosts serve procedures.
+const REPLICA_WEIGHTS: [u32; 3] = [1, 4, 5];
+
 pub(super) struct Simulation {
     seed: u64,
+    serve: Serve,
     replication: ReplicationConfig,
     network: Network,
     controller: Controller,
@@ -39,20 +48,28 @@ pub(super) struct Simulation {
 impl Simulation {
     pub(super) fn new(seed: u64, setup: Setup) -> Self {
         let mut network = Network::new(seed, setup.mutation, FAULTS_UNTIL);
-        let replication = ReplicationConfig { mode: Mode::Hot, replicas: REPLICAS, ack: setup.ack };
         // Seeds that are known to break, by a fault or without acknowledgements, stay as they are.
         let is_sound = setup.mutation.is_none() && setup.ack != Ack::None;
+        let draws_replicas = is_sound && setup.serve == Serve::Procedure;
+        let replicas = if draws_replicas { draw_replicas(seed) } else { REPLICAS };
+        let replication = ReplicationConfig { mode: Mode::Hot, replicas, ack: setup.ack };
         network.skew = Skew::draw(seed, HOSTS).filter(|_| is_sound);
         if let Some(Skew { run, factor, .. }) = &network.skew {
             let buckets = format!("runs of {run} buckets by a factor of up to {factor:.1} in load");
             network.trace(format!("hosts differ in speed, {buckets}: weights follow the load"));
         }
         let rebalances = network.skew.is_some();
+        if setup.serve == Serve::Procedure {
+            network.trace(format!("each UE has {replicas} replicas"));
+            network.config = Rc::new(ran::config_with_short_timers());
+            Ran::start_reports(&mut network);
+        }
         let controller = Controller::new(&mut network, HOSTS, replication, rebalances);
-        let balancer = Balancer::new(&mut network, controller.process);
+        let balancer = Balancer::new(&mut network, controller.process, setup.serve);
         let ran = Ran::new(&mut network, UES);
         let mut world = Simulation {
             seed,
+            serve: setup.serve,
             replication,
             network,
             controller,
@@ -76,11 +93,12 @@ impl Simulation {
     pub(super) fn run(mut self) -> Campaign {
         while let Some(event) = self.network.next_before(END) {
             self.on_event(event);
-            if let Some(violation) = self.network.oracle.violation {
-                self.campaign.violation = Some((self.network.clock.now(), violation));
+            if self.network.oracle.violation.is_some() {
                 break;
             }
         }
+        self.check_identifiers();
+        self.campaign.violation = self.network.oracle.violation.map(|violation| (self.network.clock.now(), violation));
         // Each UE has had time for several procedures since the network was whole.
         if let (None, Some(ue)) = (self.campaign.violation, self.ran.stuck_since(WHOLE_FROM)) {
             self.campaign.violation = Some((END, Violation::Stuck(ue)));
@@ -90,6 +108,7 @@ impl Simulation {
         self.campaign.failures = self.controller.evicted_hosts;
         self.campaign.rebalances = self.controller.rebalances;
         (self.campaign.taken_over, self.campaign.migrated) = (self.network.taken_over, self.network.migrated);
+        self.campaign.proposals = self.network.proposals;
         self.campaign.seed = self.seed;
         self.campaign.story = std::mem::take(&mut self.network.story);
         self.campaign
@@ -152,9 +171,19 @@ impl Simulation {
         self.network.clock.after(after, Event::Starts);
     }
 
+    /// Records a violation if a host at work keeps an identifier that none of its UEs has.
+    fn check_identifiers(&mut self) {
+        let keeps =
+            self.hosts.values().find(|host| self.network.is_running(host.process) && host.ues.has_unused_tmsi());
+        if let Some(host) = keeps.and_then(Host::id) {
+            self.network.oracle.record_violation(Violation::Identifier(host));
+        }
+    }
+
     /// Injects a fault. A host fails only if all planned copies exist: the cluster guarantees to
     /// survive one fault at a time.
     fn inject_fault(&mut self) {
+        self.check_identifiers();
         let now = self.network.clock.now();
         let hosts = self.controller.hosts();
         let random = &mut self.network.random;
@@ -162,12 +191,14 @@ impl Simulation {
         let next = now + APART + random.random_range(0..400 * MS);
         let which = random.random_range(0..hosts.len().max(1));
         let other = random.random_range(0..hosts.len().max(1));
-        let kind = random.random_range(0..114);
+        let kind = random.random_range(0..if self.serve == Serve::Procedure { 130 } else { 114 });
         if next < FAULTS_UNTIL {
             self.network.clock.at(next, Event::InjectFault);
         }
-        let whole =
+        let is_whole =
             self.controller.is_settled() && hosts.len() >= 3 && hosts.iter().all(|(_, of)| self.is_healthy(*of));
+        // Without replicas only planned changes lose no UE.
+        let whole = is_whole && self.replication.is_on();
         let (Some((host, of)), Some((_, with))) = (hosts.get(which).copied(), hosts.get(other).copied()) else {
             return;
         };
@@ -193,7 +224,7 @@ impl Simulation {
                 self.network.reset(of, with);
                 format!("the connections of {of:?} and {with:?} break")
             }
-            76..86 if whole && !self.controller.is_draining() && hosts.len() > 3 => {
+            76..86 if is_whole && !self.controller.is_draining() && hosts.len() > 3 => {
                 self.controller.drain(&mut self.network, host);
                 format!("{host:?} is drained")
             }
@@ -213,9 +244,13 @@ impl Simulation {
                 self.balancer.restart(&mut self.network);
                 "another process continues as the balancer".into()
             }
-            110.. if whole => {
+            110..114 if whole => {
                 self.network.reset_all(of);
                 format!("all connections of {host:?} ({of:?}) break")
+            }
+            114.. => {
+                self.network.slow(of, long);
+                format!("{host:?} ({of:?}) is slow {until}")
             }
             _ => return,
         };
@@ -234,4 +269,11 @@ impl Simulation {
     fn is_healthy(&self, of: Process) -> bool {
         self.hosts.contains_key(&of) && self.network.is_running(of)
     }
+}
+
+/// Draws the number of replicas in a simulation whose hosts serve procedures.
+fn draw_replicas(seed: u64) -> usize {
+    let mut random = StdRng::seed_from_u64(seed ^ STREAM);
+    let mut draw = random.random_range(0..REPLICA_WEIGHTS.iter().sum());
+    REPLICA_WEIGHTS.iter().take_while(|weight| draw.checked_sub(**weight).map(|rest| draw = rest).is_some()).count()
 }

@@ -4,16 +4,16 @@
 
 use super::balancer::SLICES;
 use super::host::{Host, UeMail};
-use super::message::Message;
+use super::message::{Message, NumberedInput};
 use super::mutation::Mutation;
 use super::network::{Due, Network, Process};
-use super::oracle::{self, Counts};
+use super::oracle::{self, Counts, Violation};
 use super::ran;
 use rand::Rng;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
-use vireo_core::amf::context::{self, NextHopChain, UeContext};
+use vireo_core::amf::context::{self, EncodedContext, NextHopChain, UeContext};
 use vireo_core::amf::engine::{self, Event};
 use vireo_core::amf::n2::{self, UeMessage};
 use vireo_core::ids::tmsi::TmsiCipher;
@@ -56,7 +56,7 @@ pub(super) struct Outbox {
     seids: Vec<Option<Seid>>,
     /// Numbers without any remaining reference.
     settled: Vec<Ltmsi>,
-    forgets: bool,
+    pub(super) forgets: bool,
     counts: Option<Counts>,
     pub(super) effects: Vec<Effect>,
 }
@@ -68,6 +68,10 @@ pub(super) struct Pending {
     pub(super) outbox: Outbox,
     pub(super) context: Vec<u8>,
     pub(super) octets: Vec<u8>,
+    /// Serving host that ran the step.
+    pub(super) proposer: Option<HostId>,
+    /// Hosts without whose copies no effect may leave: those that may be the next owner.
+    successors: Vec<HostId>,
 }
 
 /// One UE of the host.
@@ -109,6 +113,10 @@ pub(super) struct Ues {
     addresses: u16,
     cipher: Option<TmsiCipher>,
     host: u16,
+    /// Inputs of other hosts' UEs that wait for their steps.
+    pub(super) served: BTreeMap<Ltmsi, NumberedInput>,
+    /// States that this host has proposed, for injected faults.
+    pub(super) proposed: BTreeMap<Ltmsi, Vec<u8>>,
 }
 
 impl Ues {
@@ -148,6 +156,19 @@ impl Ues {
         self.tmsis.get(&tmsi).copied()
     }
 
+    pub(super) fn bind(&mut self, tmsi: Tmsi, slot: u32) {
+        self.tmsis.insert(tmsi, slot);
+    }
+
+    /// Returns true if a 5G-TMSI names a UE at rest that does not have it.
+    pub(super) fn has_unused_tmsi(&self) -> bool {
+        let is_unused = |(tmsi, slot): (&Tmsi, &u32)| match self.ues.get(slot).filter(|_| self.is_done(*slot)) {
+            Some(ue) => ue.decode().is_none_or(|ue| ![ue.identity.tmsi, ue.identity.old_tmsi].contains(&Some(*tmsi))),
+            None => false,
+        };
+        self.tmsis.iter().any(is_unused)
+    }
+
     /// Returns the UE with a connection of this RAN-UE-NGAP-ID.
     pub(super) fn at(&self, assoc: AssocId, ran_id: RanUeNgapId) -> Option<u32> {
         let has =
@@ -158,6 +179,11 @@ impl Ues {
     /// Returns true if no event of the UE is in progress and all its effects are emitted.
     pub(super) fn is_done(&self, slot: u32) -> bool {
         self.ues.get(&slot).is_none_or(|ue| ue.mailbox.is_empty() && ue.unsent == 0)
+    }
+
+    /// Returns true if no event of the UE waits.
+    pub(super) fn is_idle(&self, slot: u32) -> bool {
+        self.ues.get(&slot).is_none_or(|ue| ue.mailbox.is_empty())
     }
 
     /// Allocates a slot for a new UE, with an LTMSI in the column of a bucket that this host owns.
@@ -194,7 +220,7 @@ impl Ues {
         for tmsi in [ue.identity.tmsi, ue.identity.old_tmsi].into_iter().flatten() {
             self.tmsis.insert(tmsi, slot);
         }
-        schedule(network, process, slot, ue);
+        schedule(network, process, slot, ue.deadline());
         slot
     }
 
@@ -223,8 +249,8 @@ impl Ues {
 }
 
 /// Schedules a check of the UE's deadline.
-fn schedule(network: &mut Network, process: Process, slot: u32, ue: &UeContext) {
-    if let Some(deadline) = ue.deadline() {
+pub(super) fn schedule(network: &mut Network, process: Process, slot: u32, deadline: Option<Instant>) {
+    if let Some(deadline) = deadline {
         let after = deadline.since(network.time(process)).0;
         network.due(process, after + 1, Due::Deadline(slot));
     }
@@ -237,6 +263,26 @@ fn references(ue: &UeContext) -> Vec<Ltmsi> {
     connections.chain(sessions).filter(|l| *l != ue.ltmsi).collect()
 }
 
+/// Result of a step.
+#[derive(Debug)]
+pub(super) struct Step {
+    pub(super) outbox: Outbox,
+    /// True if a procedure is in progress after it.
+    pub(super) runs: bool,
+    /// True if a serving host could not allocate an identifier.
+    pub(super) needs_owner: bool,
+}
+
+/// What a commit has besides the context.
+#[derive(Debug)]
+pub(super) struct CommitTerms {
+    pub(super) outbox: Outbox,
+    /// True if a procedure is in progress after the commit.
+    pub(super) runs: bool,
+    /// Serving host that ran the step.
+    pub(super) proposer: Option<HostId>,
+}
+
 /// Identifiers for one step.
 struct Ids<'a> {
     names: &'a BTreeMap<Ltmsi, u32>,
@@ -245,6 +291,10 @@ struct Ids<'a> {
     random: u32,
     addresses: &'a mut u16,
     host: u16,
+    /// True at a serving host, which allocates only 5G-TMSIs.
+    is_serving: bool,
+    /// True if a serving host would have had to allocate another identifier.
+    needs_owner: bool,
 }
 
 impl Identifiers for Ids<'_> {
@@ -256,7 +306,8 @@ impl Identifiers for Ids<'_> {
     }
 
     fn rekey(&mut self, current: Ltmsi, _: Snssai) -> Option<Ltmsi> {
-        if usize::from(current.bucket().get()) % SLICES == 1 {
+        self.needs_owner = true;
+        if self.is_serving || usize::from(current.bucket().get()) % SLICES == 1 {
             return None;
         }
         // In the same column, so that the hosts of the UE never change.
@@ -266,6 +317,10 @@ impl Identifiers for Ids<'_> {
     }
 
     fn address(&mut self, _: &Dnn, _: PduSessionType) -> Option<SessionAddress> {
+        self.needs_owner = true;
+        if self.is_serving {
+            return None;
+        }
         *self.addresses = self.addresses.wrapping_add(1);
         Some(ran::session_address(self.host, *self.addresses))
     }
@@ -289,7 +344,7 @@ impl Host {
         let Some(ue) = self.ues.ues.get_mut(&slot) else { return };
         ue.mailbox.push_back((input, event));
         if ue.mailbox.len() == 1 {
-            let after = network.random.random_range(30..400);
+            let after = network.step_delay(self.process);
             network.due(self.process, after, Due::Step(slot));
         }
     }
@@ -306,8 +361,9 @@ impl Host {
     pub(super) fn step(&mut self, network: &mut Network, slot: u32) {
         let Some(ue) = self.ues.ues.get_mut(&slot) else { return };
         let Some((input, event)) = ue.mailbox.pop_front() else { return };
+        network.oracle.on_executed(input);
         if !ue.mailbox.is_empty() {
-            let after = network.random.random_range(30..400);
+            let after = network.step_delay(self.process);
             network.due(self.process, after, Due::Step(slot));
         }
         let before = ue.decode();
@@ -336,7 +392,7 @@ impl Host {
             }
             UeEvent::Ngap { assoc, pdu, .. } => {
                 self.unknown_ue(network, assoc, &pdu);
-                self.send_to_balancer(network, Message::Done(input));
+                self.end_input(network, input);
             }
             _ => {}
         }
@@ -347,21 +403,48 @@ impl Host {
     }
 
     fn run_step(&mut self, network: &mut Network, slot: u32, input: u64, mut ue: UeContext, event: Event<'_>) {
+        let Step { outbox, runs, .. } = self.decide(network, (input, false), &mut ue, event);
+        schedule(network, self.process, slot, ue.deadline());
+        let Some(entry) = self.ues.ues.get(&slot) else { return };
+        let mut context = Vec::new();
+        if outbox.forgets || context::encode_after(&ue, &entry.context, &mut context).is_ok() {
+            self.commit(network, slot, context, CommitTerms { outbox, runs, proposer: None });
+        }
+    }
+
+    /// Runs a step on a context, at the owner or at a serving host.
+    pub(super) fn decide(
+        &mut self,
+        network: &mut Network,
+        (input, is_serving): (u64, bool),
+        ue: &mut UeContext,
+        event: Event<'_>,
+    ) -> Step {
         let (now, config) = (network.time(self.process), Rc::clone(&network.config));
         let before = ue.security.clone();
-        let mut old = references(&ue);
+        let mut old = references(ue);
         old.push(ue.ltmsi);
         ue.sequence += 1;
         let random = &mut network.random;
         let Ues { names, tmsis, cipher, addresses, host, nodes, .. } = &mut self.ues;
         let cipher = cipher.as_ref();
-        let mut ids = Ids { names, tmsis, cipher, random: random.random(), addresses, host: *host };
+        let mut ids = Ids {
+            names,
+            tmsis,
+            cipher,
+            random: random.random(),
+            addresses,
+            host: *host,
+            is_serving,
+            needs_owner: false,
+        };
         let mut fill = |octets: &mut [u8]| random.fill(octets);
         let mut env = Env { now, arrived: now, config: &config, random: &mut fill, ids: &mut ids, ran: nodes };
-        let outcome = engine::step(&mut ue, event, &mut env);
-        let runs = kind::procedure_in_progress(&ue).is_some();
+        let outcome = engine::step(ue, event, &mut env);
+        let needs_owner = ids.needs_owner;
+        let runs = kind::procedure_in_progress(ue).is_some();
         let forgets = outcome.effects.contains(&Effect::Forget);
-        let references = references(&ue);
+        let references = references(ue);
         let seid = |effect: &Effect| match effect {
             Effect::Pfcp { session, upf, .. } => {
                 Some(ue.sessions.iter().find(|s| s.index == *session).map(|s| s.seid_at(*upf)))
@@ -405,16 +488,13 @@ impl Host {
                 now.next_hop = before.next_hop;
             }
         }
-        schedule(network, self.process, slot, &ue);
-        self.commit(network, slot, &ue, outbox, runs);
+        Step { outbox, runs, needs_owner }
     }
 
-    fn commit(&mut self, network: &mut Network, slot: u32, ue: &UeContext, outbox: Outbox, runs: bool) {
+    /// Stores a commit and its copies. Its effects leave when the copies are acknowledged.
+    pub(super) fn commit(&mut self, network: &mut Network, slot: u32, context: Vec<u8>, terms: CommitTerms) {
+        let CommitTerms { outbox, runs, proposer } = terms;
         let Some(entry) = self.ues.ues.get_mut(&slot) else { return };
-        let mut context = Vec::new();
-        if !outbox.forgets && context::encode_after(ue, &entry.context, &mut context).is_err() {
-            return;
-        }
         let octets = postcard::to_stdvec(&outbox).unwrap_or_default();
         let (ltmsi, before) = (outbox.ltmsi, Some(entry.ltmsi).filter(|before| *before != outbox.ltmsi));
         (entry.context, entry.outbox, entry.newest) = (context.clone(), octets.clone(), ltmsi);
@@ -428,24 +508,52 @@ impl Host {
             context: &context,
             outbox: &octets,
             associations: [None; 2],
+            proposer,
         };
         let ended = !runs || outbox.forgets;
-        let early = network.is(Mutation::EffectsBeforeAcknowledgement).then(|| outbox.clone());
-        let pending = Pending { slot, outbox, context: context.clone(), octets: octets.clone() };
+        let successors = self.successors(network, ltmsi.bucket());
+        let pending = Pending { slot, outbox, context: context.clone(), octets: octets.clone(), proposer, successors };
+        if is_early(network, proposer) {
+            self.send_effects_of_commit(network, &pending);
+        }
         // `self.replicas` collects the copies.
         let mut send = |to, number, message: &ToReplica<'_>| self.replicas.push(to, number, message);
         let Some(machine) = self.machine.as_mut() else { return };
         let released = machine.commit((&commit, ended), pending, &self.replicas, &mut send);
-        if let Some(outbox) = early {
-            self.send_effects(network, Some(slot), &outbox);
-        }
         if let Some(pending) = released {
             self.emit_effects(network, pending);
         }
     }
 
+    /// Returns the hosts that may be the next owner of a bucket. Records a violation if this host
+    /// is not the owner.
+    fn successors(&self, network: &mut Network, bucket: Bucket) -> Vec<HostId> {
+        let Some(owner) = self.machine.as_ref().and_then(|machine| machine.owner()) else { return Vec::new() };
+        let Some(map) = owner.map().filter(|_| !owner.is_outgoing(bucket)) else { return Vec::new() };
+        if map.owners(bucket).owner() != Some(owner.host_id()) {
+            network.oracle.record_violation(Violation::NotOwner(owner.host_id()));
+        }
+        let placement = map.owners(bucket);
+        let is_sure = |host: &HostId| owner.keeps_copies(*host, bucket) && !owner.replication().may_lag();
+        placement.first_replica().filter(is_sure).collect()
+    }
+
+    /// Sends the effects of a commit of this host.
+    fn send_effects_of_commit(&self, network: &mut Network, pending: &Pending) {
+        let Pending { slot, outbox, proposer, successors, context, .. } = pending;
+        if let (Ok(parts), Some(map)) = (EncodedContext::new(context), &self.map) {
+            let successors: Vec<HostId> = successors.iter().copied().filter(|host| map.has_host(*host)).collect();
+            network.oracle.on_effects(&successors, outbox.ltmsi, parts.versions.ephemeral);
+        }
+        self.send_effects(network, (Some(*slot), *proposer), outbox);
+    }
+
     /// Executes the effects of a commit.
     pub(super) fn emit_effects(&mut self, network: &mut Network, pending: Pending) {
+        network.oracle.on_result(pending.outbox.input, pending.outbox.key);
+        if !is_early(network, pending.proposer) {
+            self.send_effects_of_commit(network, &pending);
+        }
         let Pending { slot, outbox, .. } = pending;
         if let Some(ue) = self.ues.ues.get_mut(&slot) {
             ue.unsent -= 1;
@@ -455,9 +563,6 @@ impl Host {
             if self.ues.names.get(old) == Some(&slot) {
                 self.ues.names.remove(old);
             }
-        }
-        if !network.is(Mutation::EffectsBeforeAcknowledgement) {
-            self.send_effects(network, Some(slot), &outbox);
         }
         let now = network.time(self.process);
         for effect in &outbox.effects {
@@ -483,8 +588,14 @@ impl Host {
         }
     }
 
-    /// Sends the effects of a commit, also when they are re-executed.
-    pub(super) fn send_effects(&mut self, network: &mut Network, slot: Option<u32>, outbox: &Outbox) {
+    /// Sends the effects of a commit, also when they are re-executed. A serving host gets the
+    /// responses.
+    pub(super) fn send_effects(
+        &self,
+        network: &mut Network,
+        (slot, served_by): (Option<u32>, Option<HostId>),
+        outbox: &Outbox,
+    ) {
         let mut seids = outbox.seids.iter();
         for (n, effect) in (0_u64..).zip(&outbox.effects) {
             let key = outbox.key | n & 0xf;
@@ -501,7 +612,7 @@ impl Host {
                 }
                 Effect::Pfcp { message, .. } => {
                     let (seid, message) = (seids.next().copied().flatten(), message[..].into());
-                    self.send_to_balancer(network, Message::Pfcp { key, seid, message });
+                    self.send_to_balancer(network, Message::Pfcp { key, seid, served_by, message });
                 }
                 Effect::Authenticate(request) => {
                     slot.into_iter().for_each(|slot| self.authenticate(network, slot, request.clone()));
@@ -517,8 +628,14 @@ impl Host {
     }
 }
 
+/// Returns true if an injected fault lets the effects of a commit leave without copies.
+fn is_early(network: &Network, proposer: Option<HostId>) -> bool {
+    network.is(Mutation::EffectsBeforeAcknowledgement)
+        || network.is(Mutation::FirstReplicaNotAwaited) && proposer.is_some()
+}
+
 /// Returns the event if it is for the UE of this context.
-fn admitted<'a>(ue: Option<&UeContext>, event: &'a UeEvent) -> Option<Event<'a>> {
+pub(super) fn admitted<'a>(ue: Option<&UeContext>, event: &'a UeEvent) -> Option<Event<'a>> {
     match event {
         UeEvent::Initial { assoc, named, pdu } => {
             let Ok((_, UeMessage::Initial(message))) = n2::ue_message(pdu) else { return None };

@@ -1,5 +1,6 @@
 //! State of a host as cluster member.
 
+use crate::host::egress::EffectRoute;
 use crate::worker::outbox::Outbox;
 use rustc_hash::FxHashSet;
 use std::sync::Arc;
@@ -7,7 +8,7 @@ use vireo_cluster::replicator::Replicator;
 use vireo_cluster::{LoadedBuckets, ReplicationConfig};
 use vireo_core::placement::balance::load_table::MovingAverage;
 use vireo_core::placement::message::Welcome;
-use vireo_core::placement::replica::{BucketOwner, EffectAssociations};
+use vireo_core::placement::replica::BucketOwner;
 use vireo_ops::clock::clock;
 use vireo_ops::metrics::process;
 use vireo_ops::supervisor::quota;
@@ -43,8 +44,7 @@ pub(in crate::host) struct Pending {
     pub(in crate::host) slot: Slot,
     pub(in crate::host) buffer: Buffer,
     pub(in crate::host) outbox: Outbox,
-    /// Associations that the effects use.
-    pub(in crate::host) paths: EffectAssociations,
+    pub(in crate::host) route: EffectRoute,
 }
 
 /// Connections of a host in its cluster, and its reports.
@@ -100,7 +100,10 @@ impl Cluster {
     /// Returns true if the host must process an acknowledgement, a handoff or a peer's message.
     pub(in crate::host) fn has_news(&self, owner: &Owner) -> bool {
         let replicator = &self.member.replicator;
-        replicator.has_handoff() || replicator.has_peer_message() || owner.has_released_effects(replicator)
+        replicator.has_handoff()
+            || replicator.has_peer_message()
+            || replicator.has_proposal_answers()
+            || owner.has_released_effects(replicator)
     }
 }
 

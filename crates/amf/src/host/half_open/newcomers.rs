@@ -68,7 +68,7 @@ impl Host {
     fn serve(&mut self, newcomer: Newcomer) {
         let Newcomer { by, node, view, pdu, number, bucket, at } = newcomer;
         let event = PeerEvent::Ngap { assoc: by, view: Some(view), pdu };
-        let envelope = Envelope { number, answers: true, bucket, event };
+        let envelope = Envelope { number, bucket, ..Envelope::new(event) };
         // The bucket may have migrated meanwhile.
         let Some(Input::Peer { envelope, .. }) = self.admit_input(Input::Peer { envelope, at }) else { return };
         let PeerEvent::Ngap { pdu, .. } = envelope.event else { return };

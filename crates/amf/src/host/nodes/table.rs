@@ -234,6 +234,13 @@ impl Nodes {
         }
     }
 
+    /// Forgets the association of a UE's last message.
+    pub(in crate::host) fn forget_last_association(&mut self, node: AssocId, ue: Slot) {
+        if let Some(node) = self.nodes.get_mut(&node) {
+            node.by.remove(&ue);
+        }
+    }
+
     /// Returns true if a message equals, octet for octet, one received by a lost association of the
     /// node.
     pub(in crate::host) fn is_repeat(&mut self, node: AssocId, by: AssocId, pdu: &[u8], now: Instant) -> bool {

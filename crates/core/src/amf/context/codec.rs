@@ -18,6 +18,7 @@
 use super::UeContext;
 use super::parts::{self, AllocationPart, Ephemeral, IdentityPart, Perpetual, SubscriptionPart};
 use crate::postcard_writer;
+use vireo_types::Tmsi;
 
 /// Layout that this build writes, in the first octet of every encoded context. It grows with each
 /// change of [`UeContext`] or its components.
@@ -103,6 +104,14 @@ impl<'a> EncodedContext<'a> {
         out.extend_from_slice(self.perpetual);
         out.extend_from_slice(self.ephemeral);
         Ok(())
+    }
+
+    /// Returns the current and the former 5G-TMSI.
+    pub fn temporary_identities(&self) -> [Option<Tmsi>; 2] {
+        match self.versions.layout {
+            LAYOUT_VERSION => parts::temporary_identities(self.perpetual),
+            _ => [None; 2],
+        }
     }
 
     /// Decodes the context.

@@ -19,7 +19,7 @@ use smallvec::SmallVec;
 use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use vireo_types::{Instant, Ltmsi, PduSessionType, Seid, SessionAddress, SessionIndex, Snssai, Tai};
+use vireo_types::{Instant, Ltmsi, PduSessionType, Seid, SessionAddress, SessionIndex, Snssai, Tai, Tmsi};
 
 /// One value per session, without an allocation for the number of sessions that most UEs have.
 type PerSession<T> = SmallVec<[T; 2]>;
@@ -43,6 +43,15 @@ pub(super) struct IdentityPart {
     keys: Option<Keys>,
     #[serde(with = "super::packed")]
     capability: UeSecurityCapability,
+}
+
+/// Reads the current and the former 5G-TMSI from an encoded perpetual part, without decoding the
+/// rest.
+pub(super) fn temporary_identities(perpetual: &[u8]) -> [Option<Tmsi>; 2] {
+    match postcard::take_from_bytes::<IdentityPart>(perpetual) {
+        Ok((IdentityPart { identity, .. }, _)) => [identity.tmsi, identity.old_tmsi],
+        Err(_) => [None; 2],
+    }
 }
 
 /// Subscription of the UE.

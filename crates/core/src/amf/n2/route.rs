@@ -43,6 +43,8 @@ pub enum EstablishmentCause {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShallowView {
     pub route: Route,
+    /// RAN-UE-NGAP-ID of the connection. For a path switch it is that of the new connection.
+    pub ran_id: Option<RanUeNgapId>,
     /// Kind of procedure that the message starts. A procedure in progress stays at its NF.
     pub kind: NfKind,
     /// Set for the first message of an NG connection.
@@ -92,7 +94,8 @@ pub fn peek(octets: &[u8]) -> Result<ShallowView, Box<Fault>> {
             }
         },
     };
-    Ok(ShallowView { route, kind: kind_of(&pdu, pdu_kind), establishment: None })
+    let ran_id = pdu.ie::<ie::RAN_UE_NGAP_ID>().and_then(Result::ok).map(|id| RanUeNgapId(id.0));
+    Ok(ShallowView { route, ran_id, kind: kind_of(&pdu, pdu_kind), establishment: None })
 }
 
 fn kind_of(pdu: &NGAPPDU<'_>, kind: NgapPduKind) -> NfKind {
@@ -137,8 +140,9 @@ fn initial(pdu: &NGAPPDU<'_>) -> Result<ShallowView, Box<Fault>> {
     let cause = pdu.ie::<ie::RRCEstablishmentCause>().and_then(Result::ok);
     let establishment =
         cause.map_or(EstablishmentCause::Originating, priority_from_cause).min(priority_from_nas(clear));
-    let route = Route::Initial { ran_id: RanUeNgapId(ran_id.0), s_tmsi, nas_identity: NasIdentity::peek(nas) };
-    Ok(ShallowView { route, kind, establishment: Some(establishment) })
+    let ran_id = RanUeNgapId(ran_id.0);
+    let route = Route::Initial { ran_id, s_tmsi, nas_identity: NasIdentity::peek(nas) };
+    Ok(ShallowView { route, ran_id: Some(ran_id), kind, establishment: Some(establishment) })
 }
 
 fn nas<'p>(pdu: &'p NGAPPDU<'_>) -> Option<NASPDU<'p>> {

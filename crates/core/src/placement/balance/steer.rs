@@ -185,6 +185,47 @@ pub fn select_host(
     Some(HostSelection { host, estimate, violation: estimate.is_some_and(|estimate| estimate > request.slo) })
 }
 
+/// Divisor of the objective: the owner serves while its estimate is below that.
+const OWNER_SLO: u64 = 2;
+
+/// Selects the host that serves a procedure of a known UE, among the owner and replicas in
+/// [`Request::owners`]; `None` without hosts.
+///
+/// [`Preference::Spare`] prefers the owner, because a replica costs more: the owner while its
+/// estimate is within half the objective, else the first replica that meets the objective. If none
+/// does, the host with the least work serves. [`Preference::MostLoaded`] is Algorithm 1.
+pub fn select_serving_host(
+    policy: Policy,
+    request: &Request,
+    fleet: &HostSet,
+    loads: &LoadTable,
+    now: Instant,
+) -> Option<HostSelection> {
+    let load = |host| loads.load(host, request.pool, request.time, now);
+    let estimate = |host: &HostId| load(*host).map(|load| load.completion(request.time));
+    let count = request.owners.all().count() as u64;
+    let host = match (policy, fleet.prefer) {
+        (Policy::SkewedCh, Preference::MostLoaded) => return skewed(request, Some(request.slo), load),
+        (Policy::SkewedCh, Preference::Spare) => {
+            let owner = request.owners.owner()?;
+            let limit = |host: &HostId| if *host == owner { request.slo.0 / OWNER_SLO } else { request.slo.0 };
+            let meets = |host: &HostId| estimate(host).is_none_or(|estimate| estimate.0 <= limit(host));
+            match request.owners.all().find(meets) {
+                Some(host) => host,
+                None => return skewed(request, None, load),
+            }
+        }
+        (Policy::RoundRobin, _) => request.owners.all().nth(request.turn.checked_rem(count)? as usize)?,
+        (Policy::LeastLoaded, _) => {
+            let cpu = |host: HostId| load(host).map_or(f64::INFINITY, |load| load.cpu);
+            request.owners.all().min_by(|a, b| cpu(*a).total_cmp(&cpu(*b)))?
+        }
+        (Policy::ConsistentHash | Policy::Maglev | Policy::StaticRange, _) => request.owners.owner()?,
+    };
+    let estimate = estimate(&host);
+    Some(HostSelection { host, estimate, violation: estimate.is_some_and(|estimate| estimate > request.slo) })
+}
+
 /// Selects by Algorithm 1 among owner and replicas: the most loaded host that completes the
 /// procedure within `filled_to`, else the one with the least work. Among hosts with about the same
 /// work the one with the lowest CPU use wins. Permanently active UEs then do not keep their owner

@@ -3,10 +3,11 @@
 use super::BalancerMachine;
 use super::connection::{ConnectionState, InProgress};
 use super::output::{CloseReason, Notice, Output};
+use super::serving::for_owner;
 use crate::placement::ConnectionId;
 use crate::placement::balance::HostId;
 use crate::placement::cluster::ClusterMap;
-use crate::placement::message::{BalancerNotice, Envelope, PeerEvent, ToHost};
+use crate::placement::message::{BalancerNotice, Envelope, PeerEvent, Receiver, ToHost};
 use std::borrow::Cow;
 use vireo_types::Instant;
 
@@ -103,8 +104,10 @@ impl BalancerMachine {
             let InProgress { inputs, effects } = self.fence(*host, &map, now, output);
             self.dedup.add(effects, now);
             let inputs = inputs.into_unfinished(now).into_iter().map(|(_, envelope)| envelope);
-            unfinished.extend(inputs.filter(|_| *owned));
+            unfinished
+                .extend(inputs.filter(|envelope| *owned || envelope.receiver == Receiver::ServingHost).map(for_owner));
             self.steering.forget(*host);
+            self.serving_hosts.forget(*host);
         }
         unfinished.sort_by_key(|envelope: &Envelope| envelope.number);
         self.set_map(map, output);
@@ -144,7 +147,7 @@ impl BalancerMachine {
     pub(super) fn steer_by(&mut self, map: &ClusterMap) {
         let (draining, others): (Vec<_>, Vec<_>) =
             map.hosts.iter().map(|(host, _)| *host).partition(|host| map.leaving.contains(host));
-        self.steering.set_hosts(if others.is_empty() { draining } else { others });
+        self.steering.set_hosts(if others.is_empty() { draining } else { others }, self.settings.prefer);
     }
 
     /// Fences a host that the next map lacks. Returns its inputs in flight and its recent effects.

@@ -60,6 +60,10 @@ impl BalancerMachine {
             self.liveness.is_isolated = is_isolated;
             self.report_silent_hosts(output);
         }
+        let violations = std::mem::take(&mut self.steering.violations);
+        if violations > 0 {
+            output.send_controller(&ToController::Violations(violations));
+        }
         self.deliver(now, output);
     }
 

@@ -5,7 +5,7 @@ use super::connection::ConnectionState;
 use super::output::{CloseReason, Notice, Output};
 use crate::placement::ConnectionId;
 use crate::placement::balance::HostId;
-use crate::placement::message::{BalancerNotice, HostNotice, RanOutput, ToBalancer, ToHost};
+use crate::placement::message::{BalancerNotice, HostNotice, RanOutput, Receiver, ToBalancer, ToHost};
 use vireo_types::Instant;
 
 impl BalancerMachine {
@@ -84,6 +84,7 @@ impl BalancerMachine {
             return output.notify(Notice::RepeatDropped);
         }
         known.in_progress.effects.add(key, now);
+        self.on_served_request(&effect, now);
         output.execute(host, effect);
     }
 
@@ -102,10 +103,23 @@ impl BalancerMachine {
             HostNotice::Done { number } => {
                 inputs.acknowledge(number);
                 self.steering.on_ended(host, inputs.ended());
+                // The owner has committed what a serving host proposed.
+                if let Some(serving) = self.serving_hosts.on_done(number, now).filter(|serving| *serving != host)
+                    && let Some(known) = self.serving.get(&serving).and_then(|to| self.connections.get_mut(to))
+                {
+                    known.in_progress.inputs.acknowledge(number);
+                    self.steering.on_ended(serving, known.in_progress.inputs.ended());
+                }
             }
             HostNotice::ReturnInput { number } => {
                 self.queue.redelivery.extend(inputs.returned(number));
                 self.steering.on_ended(host, inputs.ended());
+            }
+            HostNotice::ReturnServedInput { number } => {
+                // Unless it was recalled before. The host may be the owner by now.
+                if inputs.get(number).is_some_and(|envelope| envelope.receiver == Receiver::ServingHost) {
+                    self.recall_returned(number);
+                }
             }
             HostNotice::Claim(claim) => {
                 self.claims.on_remote_claim(claim, now);

@@ -27,6 +27,7 @@ mod messages;
 mod output;
 mod ran;
 mod routing;
+mod serving;
 mod settings;
 mod snapshot;
 mod steering;
@@ -35,7 +36,7 @@ mod tests;
 
 pub use input::Input;
 pub use output::{CloseReason, Notice, Output};
-pub use settings::Settings;
+pub use settings::{Serve, Settings};
 pub use snapshot::Snapshot;
 
 use crate::placement::ConnectionId;
@@ -47,6 +48,7 @@ use connection::{Connection, ConnectionState, InProgress};
 use liveness::Liveness;
 use ran::{PendingSetup, RanState};
 use routing::InputQueue;
+use serving::Serving;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -65,6 +67,8 @@ pub struct BalancerMachine {
     lost: BTreeMap<HostId, InProgress>,
     liveness: Liveness,
     steering: Steering,
+    /// Hosts chosen for the procedures in progress.
+    serving_hosts: Serving,
     ran: RanState,
     /// UPFs, each with the state of its PFCP association.
     upfs: BTreeMap<SocketAddr, bool>,
@@ -85,6 +89,7 @@ impl BalancerMachine {
             lost: BTreeMap::new(),
             liveness: Liveness::default(),
             steering: Steering::new(&settings),
+            serving_hosts: Serving::default(),
             ran: RanState::default(),
             upfs: settings.core.upfs.iter().map(|upf| (upf.n4, false)).collect(),
             // Larger than the numbers of an earlier process, which hosts may have seen.
@@ -112,7 +117,10 @@ impl BalancerMachine {
                     self.deliver(now, output);
                 }
             }
-            Input::Room => self.deliver(now, output),
+            Input::Room => {
+                self.recall_late_inputs(now, output);
+                self.deliver(now, output);
+            }
             Input::Tick { controller_silent } => self.on_tick(controller_silent, now, output),
             Input::BarrierReached { host, number } => self.on_barrier(host, number, output),
             Input::NgapSent => self.acknowledge_ngap(output),

@@ -69,6 +69,15 @@ pub enum Notice<'a> {
     UpfsChanged(&'a BTreeMap<SocketAddr, bool>),
     /// An effect was dropped because a dead host has already had it sent.
     RepeatDropped,
+    /// A host was chosen for a procedure of a known UE.
+    ServingHostChosen {
+        /// True for the owner of the UE, false for a replica.
+        is_owner: bool,
+        /// True if the procedure is expected to miss its objective at every host.
+        violation: bool,
+    },
+    /// This number of inputs was not done in time by a serving host, and goes to the owner.
+    InputsRecalled(usize),
     /// Hosts and controller are silent: other balancers take over.
     Isolated,
 }

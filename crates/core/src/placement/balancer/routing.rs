@@ -5,7 +5,7 @@ use super::output::{Notice, Output};
 use crate::amf::n2::{Route, ShallowView};
 use crate::placement::ConnectionId;
 use crate::placement::balance::HostId;
-use crate::placement::message::{Envelope, PeerEvent, ToHost};
+use crate::placement::message::{Envelope, PeerEvent, Receiver, ToHost};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -38,27 +38,43 @@ impl BalancerMachine {
         if self.map.is_none() || self.serving.is_empty() {
             return;
         }
-        while let Some(envelope) = self.queue.redelivery.pop_front() {
-            if let Err(envelope) = self.dispatch(envelope, now, output) {
-                return self.queue.redelivery.push_front(envelope);
-            }
+        if !self.redeliver(now, output) {
+            return;
         }
         while let Some(mut envelope) = self.queue.waiting.pop_front() {
             let own = self.queue.last + 1;
             envelope.number = self.settings.balancer.input(own);
-            if let Err(envelope) = self.dispatch(envelope, now, output) {
+            if let Err(envelope) = self.dispatch(envelope, true, now, output) {
                 return self.queue.waiting.push_front(envelope);
             }
             self.queue.last = own;
         }
     }
 
-    /// Sends an input to the host that must handle it, or to all hosts.
+    /// Sends the inputs to redeliver. Returns false if one of them must wait.
+    fn redeliver(&mut self, now: Instant, output: &mut dyn Output) -> bool {
+        while let Some(envelope) = self.queue.redelivery.pop_front() {
+            if let Err(envelope) = self.dispatch(envelope, false, now, output) {
+                self.queue.redelivery.push_front(envelope);
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Sends an input to the host that must handle it, or to all hosts. `is_new`: it was never
+    /// sent; only then a serving host may handle it.
     ///
     /// # Errors
     ///
     /// Returns the input if it must wait.
-    fn dispatch(&mut self, mut envelope: Envelope, now: Instant, output: &mut dyn Output) -> Result<(), Envelope> {
+    fn dispatch(
+        &mut self,
+        mut envelope: Envelope,
+        is_new: bool,
+        now: Instant,
+        output: &mut dyn Output,
+    ) -> Result<(), Envelope> {
         let host = match (&envelope.event, &mut envelope.bucket) {
             // Redelivery: to the present owner of the bucket that was chosen first.
             (PeerEvent::Ngap { .. }, Some(bucket)) => self.owner(*bucket),
@@ -68,7 +84,18 @@ impl BalancerMachine {
             _ => None,
         };
         match host {
-            Some(host) => self.send_to_one(host, envelope, now, output),
+            Some(owner) => {
+                let host = if is_new { self.serving_host(owner, &envelope, now, output) } else { owner };
+                if is_new {
+                    envelope.receiver = if host == owner { Receiver::Owner } else { Receiver::ServingHost };
+                    // The choice may have changed: earlier inputs of the procedure precede this
+                    // one.
+                    if !self.redeliver(now, output) {
+                        return Err(envelope);
+                    }
+                }
+                self.send_to_one(host, envelope, now, output)
+            }
             None if envelope.event.is_ng_setup() => self.send_setup(envelope, output),
             None => self.send_to_all(envelope, now, output),
         }
@@ -131,8 +158,9 @@ impl BalancerMachine {
         let Some(connection) = self.serving.get(&host).filter(|connection| output.has_room(**connection)) else {
             return Err(envelope);
         };
-        let Some(known) = self.connections.get_mut(connection) else { return Err(envelope) };
         output.send(*connection, &ToHost::Event(Cow::Borrowed(&envelope)));
+        self.on_ue_input_sent(host, &envelope, now);
+        let Some(known) = self.serving.get(&host).and_then(|to| self.connections.get_mut(to)) else { return Ok(()) };
         known.in_progress.inputs.add(number, envelope, share, now);
         self.steering.on_ended(host, known.in_progress.inputs.ended());
         share.into_iter().for_each(|share| self.steering.on_sent(host, share));

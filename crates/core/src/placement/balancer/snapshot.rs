@@ -72,6 +72,7 @@ impl BalancerMachine {
             machine.upfs.entry(upf).and_modify(|known| *known = up);
         }
         (machine.queue, machine.dedup) = (queue, dedup);
+        machine.recall_all();
         for claim in claims {
             machine.claims.on_remote_claim(claim, now);
         }

@@ -1,12 +1,12 @@
-//! Choice of the host for the first message of a UE.
+//! Choice of the host for the first message of a UE, and for its procedures.
 
 use super::settings::Settings;
 use crate::amf::n2::{Route, ShallowView};
 use crate::ids::tmsi::TmsiCipher;
 use crate::placement::balance::HostId;
 use crate::placement::balance::load_table::{LoadTable, PoolReport};
-use crate::placement::balance::map::BucketMap;
-use crate::placement::balance::steer::{self, HostSet, Request};
+use crate::placement::balance::map::{BucketMap, BucketPlacement};
+use crate::placement::balance::steer::{self, HostSelection, HostSet, Preference, Request};
 use crate::placement::host::{NamedUe, named_ue};
 use crate::placement::message::PoolLoad;
 use crate::placement::replica::LoadShare;
@@ -25,8 +25,10 @@ pub(super) struct Steering {
     table: LoadTable,
     hosts: HostSet,
     times: Vec<ServiceTime>,
-    /// Number of UEs placed so far.
+    /// Number of choices so far.
     turn: u64,
+    /// Number of choices since the last report in which no host was expected to meet the objective.
+    pub(super) violations: u32,
 }
 
 impl Steering {
@@ -38,13 +40,14 @@ impl Steering {
             hosts: HostSet::default(),
             times: vec![ServiceTime::new(FIRST_GUESS); pools],
             turn: 0,
+            violations: 0,
         }
     }
 
     /// Replaces the set of hosts for new UEs.
-    pub(super) fn set_hosts(&mut self, hosts: Vec<HostId>) {
+    pub(super) fn set_hosts(&mut self, hosts: Vec<HostId>, prefer: Preference) {
         if self.hosts.hosts() != hosts {
-            self.hosts = HostSet::new(hosts);
+            self.hosts = HostSet::new(hosts).with(prefer);
         }
     }
 
@@ -100,6 +103,25 @@ impl Steering {
         Some((pool, *self.times.get(pool)?))
     }
 
+    /// Chooses the host that serves a procedure of a known UE, among those that have the UE. `None`
+    /// leaves it to the owner.
+    pub(super) fn choose_serving_host(
+        &mut self,
+        kind: NfKind,
+        (bucket, owners): (Bucket, BucketPlacement),
+        (settings, may_serve): (&Settings, impl Fn(HostId) -> bool),
+        now: Instant,
+    ) -> Option<HostSelection> {
+        self.turn += 1;
+        // The same mapping from buckets to slices as in hosts.
+        let slice = usize::from(bucket.get()) % (settings.objectives.len() + 1);
+        let pool = slice * KINDS + kind.index();
+        let slo = settings.objective(slice, kind);
+        let candidates = BucketPlacement::new(owners.all().filter(|host| may_serve(*host)));
+        let request = Request { bucket, owners: candidates, pool, time: self.times[pool], slo, turn: self.turn };
+        steer::select_serving_host(settings.policy, &request, &self.hosts, &self.table, now)
+    }
+
     /// Selects a host by the policy for an unknown UE, and a bucket that this host owns. The
     /// candidates are the hosts of a bucket for UEs of unknown slice.
     pub(super) fn place_new_ue(
@@ -120,6 +142,7 @@ impl Steering {
         let owners = map.owners(bucket);
         let request = Request { bucket, owners, pool, time: self.times[pool], slo, turn: self.turn };
         let choice = steer::select_host(settings.policy, &request, &self.hosts, &self.table, now)?;
+        self.violations += u32::from(choice.violation);
         let mut next = (0..columns).map(|n| Bucket::new(((self.turn + n) % columns * slices) as u16));
         let own = next.find(|bucket| map.owners(*bucket).owner() == Some(choice.host));
         // A host without buckets has just joined.

@@ -4,7 +4,7 @@ use crate::config::CoreConfig;
 use crate::placement::balance::BalancerId;
 use crate::placement::balance::map::{BucketMap, SliceBuckets};
 use crate::placement::balance::ring::WeightedHost;
-use crate::placement::balance::steer::Policy;
+use crate::placement::balance::steer::{Policy, Preference};
 use crate::placement::message::{HostNotice, PeerEvent, RanOutput, ToBalancer, ToController};
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
@@ -18,6 +18,8 @@ fn settings() -> Settings {
         balancer: BalancerId(0),
         tmsi_key: [7; 16],
         policy: Policy::SkewedCh,
+        prefer: Preference::Spare,
+        serve: Serve::Owner,
         core: CoreConfig::lab(),
         objectives: Vec::new(),
         stale: Duration::from_secs(1),

@@ -454,6 +454,11 @@ impl Controller {
         }
     }
 
+    /// Handles that balancers found no host that would meet the objective of a procedure.
+    pub fn on_violations(&mut self, now: Instant) {
+        self.fleet_size.scaler.iter_mut().for_each(|scaler| scaler.on_violations(now));
+    }
+
     /// Returns the number of hosts that have joined and wait until they are needed.
     pub fn idle(&self) -> usize {
         self.hosts.values().filter(|host| host.stage == MemberStage::Idle).count()

@@ -71,16 +71,23 @@ pub(super) struct Scaler {
     /// At low rates a message costs several times as much, because it wakes threads, so that nearly
     /// idle hosts would seem to be full.
     carries: f32,
+    /// Time of the last procedure for which no host would meet the objective.
+    violated: Option<Instant>,
 }
 
 impl Scaler {
     pub(super) fn new(settings: Scaling) -> Self {
-        Scaler { settings, loads: BTreeMap::new(), high: None, spare: None, carries: 0.0 }
+        Scaler { settings, loads: BTreeMap::new(), high: None, spare: None, carries: 0.0, violated: None }
     }
 
     /// Stores the load report of a host.
     pub(super) fn reported(&mut self, host: HostId, load: HostUtilisation, now: Instant) {
         self.loads.insert(host, (load, now));
+    }
+
+    /// Handles that balancers found no host that would meet the objective of a procedure.
+    pub(super) fn on_violations(&mut self, now: Instant) {
+        self.violated = Some(now);
     }
 
     /// Removes a host that is gone.
@@ -109,13 +116,14 @@ impl Scaler {
             working.iter().filter_map(|host| Some((*host, fresh(host)?))).collect();
         let sum: f32 = known.iter().map(|(_, load)| load.cpu).sum();
         // If one host were in time, the balancers would select it.
-        let late = known.iter().all(|(_, load)| load.late);
+        let violated = self.violated.is_some_and(|at| now.since(at) < STALE);
+        let late = violated || known.iter().all(|(_, load)| load.late);
         let rate: f32 = known.iter().map(|(_, load)| load.rate).sum();
         let each = rate / known.len().max(1) as f32;
         let busy = sum / known.len().max(1) as f32 > self.settings.high && each >= NEAR * self.carries;
         let high = !known.is_empty() && (late || busy);
         let rest = known.len().saturating_sub(1).max(1) as f32;
-        let any_late = known.iter().any(|(_, load)| load.late);
+        let any_late = violated || known.iter().any(|(_, load)| load.late);
         if !any_late {
             self.carries = self.carries.max(each);
         }

@@ -5,10 +5,10 @@ use crate::amf::context::UeContext;
 use crate::placement::balance::HostId;
 use crate::placement::cluster::ClusterMap;
 use crate::placement::message::{ClusterOutput, ToReplica};
-use crate::placement::replica::{EffectAssociations, ReplicaAcks, ResentCommit, SlotKey, TakeoverSet};
+use crate::placement::replica::{EffectAssociations, Proposal, ReplicaAcks, ResentCommit, SlotKey, TakeoverSet};
 use crate::step::Effect;
 use crate::subscription::AuthenticationRequest;
-use vireo_types::{AssocId, Bucket, Instant, Ltmsi, Supi};
+use vireo_types::{AssocId, Bucket, Instant, Ltmsi, Supi, Tmsi};
 
 /// Messages to replicas, and their acknowledgements.
 pub trait ReplicaTransport: ReplicaAcks {
@@ -100,6 +100,19 @@ pub trait HostIo: ReplicaTransport {
 
     /// Returns true if a UE has no event in progress and all its effects were sent.
     fn is_at_rest(&self, slot: Self::Slot) -> bool;
+
+    /// Returns true if a UE has no event that waits or is in progress.
+    fn is_idle(&self, slot: Self::Slot) -> bool;
+
+    /// Returns true if no UE has this 5G-TMSI.
+    fn is_free_tmsi(&self, tmsi: Tmsi) -> bool;
+
+    /// Returns true if this host may serve the procedures of another host's UE
+    /// ([`ReplicaStore::is_servable`](crate::placement::replica::ReplicaStore::is_servable)).
+    fn is_servable(&self, ltmsi: Ltmsi) -> bool;
+
+    /// Stores a proposal until its answer, and sends it to the owner of the UE.
+    fn send_proposal(&mut self, proposal: Proposal);
 
     /// Returns true if a RAN node is set up, as far as this host knows.
     fn has_node(&self, node: AssocId) -> bool;

@@ -1,9 +1,11 @@
 //! State of a host machine, and its handling of inputs.
 
 use super::addresses::LentAddresses;
+use super::committed::{CommittedInputs, ExecutedBy};
 use super::io::{HostIo, UeNotice};
 use super::replica_side::AddressAuditMessage;
 use super::routing::InputTarget;
+use super::served::ServedUes;
 use crate::placement::balance::map::BucketMap;
 use crate::placement::balance::{BalancerId, HostId};
 use crate::placement::cluster::ClusterMap;
@@ -14,10 +16,7 @@ use crate::placement::replica::{
 };
 use rustc_hash::FxHashSet;
 use std::collections::VecDeque;
-use vireo_types::{AssocId, Bucket, Duration, Instant, Ltmsi};
-
-/// Time for which committed inputs of a dead host are remembered: longer than their redelivery.
-const REMEMBERED: Duration = Duration::from_secs(10);
+use vireo_types::{AssocId, Bucket, Instant, Ltmsi};
 
 /// Limits of a host machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,9 +95,10 @@ pub struct HostMachine<S, P, I, E> {
     pub(super) unsure: Vec<UnsureUe<S>>,
     /// Buckets whose UEs are being loaded from a database.
     pub(super) loading: FxHashSet<Bucket>,
-    /// Inputs that a dead host committed, and the end of their retention.
-    committed: FxHashSet<u64>,
-    committed_until: Instant,
+    /// Inputs that other hosts executed and whose results this host has.
+    pub(super) committed: CommittedInputs,
+    /// UEs of other hosts whose procedures this host serves.
+    pub(super) served: ServedUes<I>,
     /// Number of the last barrier of a host that leaves its cluster.
     last_barrier: Option<u64>,
     /// True if the last barrier was answered.
@@ -120,8 +120,8 @@ impl<S: SlotKey, P, I, E> HostMachine<S, P, I, E> {
             addresses: LentAddresses::new(limits.pool_partitions),
             unsure: Vec::new(),
             loading: FxHashSet::default(),
-            committed: FxHashSet::default(),
-            committed_until: Instant::default(),
+            committed: CommittedInputs::default(),
+            served: ServedUes::default(),
             last_barrier: None,
             has_left: false,
         }
@@ -193,9 +193,8 @@ impl<S: SlotKey, P, I, E> HostMachine<S, P, I, E> {
     where
         O: HostIo<Slot = S, Record = P, Event = E>,
     {
-        if !self.committed.is_empty() && now > self.committed_until {
-            self.committed = FxHashSet::default();
-        }
+        self.committed.forget(now);
+        self.served.forget_returned(now);
         self.copy_missing(io);
         self.end_migration(io);
         self.audit_addresses(io);
@@ -225,7 +224,7 @@ impl<S: SlotKey, P, I, E> HostMachine<S, P, I, E> {
     /// - A message of a RAN node or UPF about itself waits while such UEs exist, with all later
     ///   inputs. The introduction of existing RAN nodes to a joining host does not wait.
     /// - An input for a UE of another host returns to the balancer.
-    /// - An input whose result a dead host has committed is done.
+    /// - An input whose result another host has committed or proposed is done.
     pub fn admit<O>(&mut self, input: I, (number, target): (u64, InputTarget), io: &mut O) -> Option<I>
     where
         O: HostIo<Slot = S, Record = P, Event = E>,
@@ -242,12 +241,17 @@ impl<S: SlotKey, P, I, E> HostMachine<S, P, I, E> {
         match disposition {
             InputDisposition::HoldBack => self.waiting.push_back(input),
             InputDisposition::Return => io.send(HostNotice::ReturnInput { number }.into()),
-            InputDisposition::Process if numbered && self.committed.contains(&number) => {
+            InputDisposition::Process if numbered && self.committed.is_executed(number) => {
                 io.send(HostNotice::Done { number }.into());
             }
             InputDisposition::Process => return Some(input),
         }
         None
+    }
+
+    /// Records that this host executes an input that a serving host may still propose.
+    pub fn note_recalled(&mut self, number: u64, now: Instant) {
+        self.committed.add([number], ExecutedBy::ThisHost, now);
     }
 
     /// Returns true if more inputs may wait.
@@ -282,8 +286,7 @@ impl<S: SlotKey, P, I, E> HostMachine<S, P, I, E> {
 
     /// Records inputs that a dead host committed. The balancers may redeliver them for a while.
     pub fn note_committed(&mut self, inputs: impl IntoIterator<Item = u64>, now: Instant) {
-        self.committed.extend(inputs);
-        self.committed_until = now + REMEMBERED;
+        self.committed.add(inputs, ExecutedBy::Owner, now);
     }
 
     /// Copies a commit to the replicas of its UE; `ended`: it ends a procedure. Returns the record
@@ -365,6 +368,7 @@ impl<S: SlotKey, P, I, E> HostMachine<S, P, I, E> {
         }
         self.loading.extend(loading);
         self.take_over(set, now, io);
+        self.end_serving(io);
     }
 
     fn on_barrier_reply<O>(&mut self, (number, is_whole): (u64, bool), now: Instant, io: &mut O)

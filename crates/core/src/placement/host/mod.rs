@@ -16,6 +16,7 @@
 
 mod addresses;
 mod claims;
+mod committed;
 mod copy_queue;
 mod entry;
 mod io;
@@ -24,6 +25,8 @@ mod migration;
 mod reconcile;
 mod replica_side;
 mod routing;
+mod served;
+mod serving;
 #[cfg(test)]
 mod tests;
 
@@ -33,3 +36,5 @@ pub use io::{HostIo, ReplicaTransport, StepOutbox, StoredUe, UeNotice};
 pub use machine::{HostLimits, HostMachine, Input};
 pub use replica_side::{AddressAuditMessage, Received, receive};
 pub use routing::{InputTarget, NamedUe, named_ue};
+pub use served::{SERVED, ServedInput};
+pub use serving::ProposalVerdict;

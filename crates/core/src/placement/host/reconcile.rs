@@ -81,5 +81,6 @@ fn send_request(to: HostId, request: Option<ReconcileRequest>, io: &impl HostIo)
 
 /// Returns the commit that copies a UE as it is stored, to a replica that lacks it.
 pub(super) fn stored_commit<'a, S>(slot: S, ltmsi: Ltmsi, context: &'a [u8], outbox: &'a [u8]) -> Commit<'a, S> {
-    Commit { slot, ltmsi, before: None, input: 0, context, outbox, associations: EffectAssociations::default() }
+    let associations = EffectAssociations::default();
+    Commit { slot, ltmsi, before: None, input: 0, context, outbox, associations, proposer: None }
 }

@@ -33,6 +33,8 @@ pub struct Received {
     pub is_handoff: bool,
     /// Message for the address audit of this host.
     pub audit: Option<AddressAuditMessage>,
+    /// True if a proposal of this host was answered.
+    pub is_proposal_answer: bool,
     /// UE whose copy lacks a part that was never received.
     pub missing_base: Option<Ltmsi>,
 }
@@ -72,6 +74,13 @@ pub fn receive(
         }
         ToReplica::EffectWatermark { number, watermark } => {
             store.on_watermark(from, number, watermark)?;
+            number
+        }
+        ToReplica::ProposalAnswer { number, ltmsi, input, is_committed } => {
+            if store.check_sequence(from, number)? {
+                store.on_proposal_answer(from.0, (ltmsi, input), is_committed);
+                received.is_proposal_answer = store.has_proposal_answers();
+            }
             number
         }
         ToReplica::AddressAuditRequest { number, epoch } => {

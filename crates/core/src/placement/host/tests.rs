@@ -8,8 +8,8 @@ use crate::placement::balance::{BalancerId, HostId};
 use crate::placement::cluster::ClusterMap;
 use crate::placement::message::{ClusterOutput, HostNotice, ToReplica};
 use crate::placement::replica::{
-    Ack, BucketOwner, Claim, Claims, Commit, EffectAssociations, Mode, ReplicaAcks, ReplicaStore, ReplicaUpdate,
-    ReplicationConfig, ResentCommit, TakeoverSet,
+    Ack, BucketOwner, Claim, Claims, Commit, EffectAssociations, Mode, Proposal, ReplicaAcks, ReplicaStore,
+    ReplicaUpdate, ReplicationConfig, ResentCommit, TakeoverSet,
 };
 use crate::step::Effect;
 use crate::subscription::AuthenticationRequest;
@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddr};
-use vireo_types::{AmfUeNgapId, AssocId, Bucket, Instant, Ltmsi, NrCgi, Plmn, RanUeNgapId, Supi, Tac, Tai};
+use vireo_types::{AmfUeNgapId, AssocId, Bucket, Instant, Ltmsi, NrCgi, Plmn, RanUeNgapId, Supi, Tac, Tai, Tmsi};
 
 const NOW: Instant = Instant(1_000_000);
 const OTHER: HostId = HostId(0);
@@ -61,6 +61,8 @@ struct Io {
     posted: Vec<(u32, UeNotice)>,
     repeated: Vec<(Option<u32>, Outbox)>,
     stored_entries: Vec<Ltmsi>,
+    servable: Vec<Ltmsi>,
+    proposals: Vec<Proposal>,
     is_busy: bool,
 }
 
@@ -76,6 +78,8 @@ impl Io {
             posted: Vec::new(),
             repeated: Vec::new(),
             stored_entries: Vec::new(),
+            servable: Vec::new(),
+            proposals: Vec::new(),
             is_busy: false,
         }
     }
@@ -148,6 +152,22 @@ impl HostIo for Io {
 
     fn is_at_rest(&self, _: u32) -> bool {
         !self.is_busy
+    }
+
+    fn is_idle(&self, _: u32) -> bool {
+        !self.is_busy
+    }
+
+    fn is_free_tmsi(&self, _: Tmsi) -> bool {
+        true
+    }
+
+    fn is_servable(&self, ltmsi: Ltmsi) -> bool {
+        self.servable.contains(&ltmsi)
+    }
+
+    fn send_proposal(&mut self, proposal: Proposal) {
+        self.proposals.push(proposal);
     }
 
     fn has_node(&self, node: AssocId) -> bool {
@@ -401,7 +421,8 @@ fn migrating_bucket_defers_events_until_handoff() {
     let octets = context::encode(&ue(ltmsi, None), Vec::new()).unwrap();
     let slot = io.insert(ltmsi, &ue(ltmsi, None), &octets).unwrap();
     let associations = EffectAssociations::default();
-    let commit = Commit { slot, ltmsi, before: None, input: 0, context: &octets, outbox: b"", associations };
+    let commit =
+        Commit { slot, ltmsi, before: None, input: 0, context: &octets, outbox: b"", associations, proposer: None };
     let mut copies = 0;
     let released = machine.commit((&commit, true), 1, &io, &mut |_, _, _| copies += 1);
     assert_eq!((released, copies, machine.next_released(&io)), (None, 1, Some(1)));

@@ -85,6 +85,9 @@ pub enum ToController {
     PoolPartitions { epoch: u64, parts: Vec<u16> },
     /// This connection carries only heartbeats of a member, which has another connection.
     Pulse(Member),
+    /// Number of procedures since the last such message for which a balancer found no host that
+    /// would meet the objective.
+    Violations(u32),
 }
 
 /// Message from the controller to a member.

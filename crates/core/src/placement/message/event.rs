@@ -3,7 +3,7 @@
 use crate::amf::n2::{Route, ShallowView};
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
-use vireo_types::{AssocId, Bucket, Ltmsi, Seid};
+use vireo_types::{AssocId, Bucket, Duration, Ltmsi, Seid};
 
 /// NGAP procedure codes (TS 38.413 9.4.7) of initiating messages whose content hosts store.
 const NG_SETUP: [u8; 2] = [0, 21];
@@ -82,6 +82,24 @@ impl PeerEvent {
     }
 }
 
+/// Time within which an input is done at a serving host. The balancer then gives it to the owner,
+/// with all later ones of its procedure.
+pub const SERVED_WITHIN: Duration = Duration::from_millis(50);
+
+/// Role of the host that receives an input.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Receiver {
+    /// The owner of the UE, or a host that receives events about no UE.
+    #[default]
+    Owner,
+    /// A replica that serves the procedure in the owner's place: it runs the step on its copy of
+    /// the UE, and the owner commits it.
+    ServingHost,
+    /// The owner, after a serving host had the input and did not complete it in time. That host may
+    /// still propose its result.
+    OwnerAfterServingHost,
+}
+
 /// Event with the routing decision of its balancer. The epoch of the decision is that of the last
 /// map on the connection.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -97,13 +115,14 @@ pub struct Envelope {
     /// The UE gets an LTMSI of a bucket with the same hosts, so that a redelivered message finds
     /// it.
     pub bucket: Option<Bucket>,
+    pub receiver: Receiver,
     pub event: PeerEvent,
 }
 
 impl Envelope {
     /// Creates the envelope of an event without a number, for a host that answers.
     pub fn new(event: PeerEvent) -> Self {
-        Envelope { number: 0, answers: true, bucket: None, event }
+        Envelope { number: 0, answers: true, bucket: None, receiver: Receiver::Owner, event }
     }
 
     /// Returns the number by which the host acknowledges the event; 0 if it does not.

@@ -29,6 +29,8 @@ pub enum RanOutput {
         key: u64,
         /// Session of the request; `None` if the context no longer has the session.
         seid: Option<Seid>,
+        /// Host that serves the procedure in the owner's place, and gets the response.
+        served_by: Option<HostId>,
         /// PFCP message to send.
         #[serde(with = "serde_bytes")]
         message: Vec<u8>,
@@ -98,6 +100,11 @@ pub enum HostNotice {
     },
     /// To the balancer of an input: its UE belongs to another host.
     ReturnInput {
+        /// Number of the input.
+        number: u64,
+    },
+    /// To the balancer of an input: this host does not serve it, the owner must execute it.
+    ReturnServedInput {
         /// Number of the input.
         number: u64,
     },

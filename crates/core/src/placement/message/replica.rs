@@ -1,7 +1,7 @@
 //! Messages between hosts: copies of an owner to a replica, and the replica's acknowledgements.
 
 use crate::placement::balance::HostId;
-use crate::placement::replica::ReplicaUpdate;
+use crate::placement::replica::{Proposal, ReplicaUpdate};
 use serde::{Deserialize, Serialize};
 use vireo_types::{Bucket, Ltmsi};
 
@@ -65,6 +65,16 @@ pub enum ToReplica<'a> {
         /// Number of the last copy whose effects have left.
         watermark: u64,
     },
+    /// Answer to a proposal of the receiver. The copy of the commit precedes it.
+    ProposalAnswer {
+        /// Number in the sequence of copies.
+        number: u64,
+        ltmsi: Ltmsi,
+        /// Input that the proposal executes.
+        input: u64,
+        /// True if the proposal is committed.
+        is_committed: bool,
+    },
 }
 
 /// Message from a replica to an owner.
@@ -85,4 +95,7 @@ pub enum ToOwner {
         /// them if there are very many.
         ues: Vec<Ltmsi>,
     },
+    /// Step that the replica has run in the owner's place. It is sent again on each new connection
+    /// until it is answered.
+    Proposal(Box<Proposal>),
 }

@@ -101,8 +101,16 @@ mod tests {
         assert_eq!(owner.request_watermark(), None, "nothing was said");
         let ltmsi = Ltmsi::new(world.bucket, 1);
         let context = context::encode(&UeContext::new(ltmsi), Vec::new()).unwrap();
-        let commit =
-            Commit { slot: 7, ltmsi, before: None, input: 9, context: &context, outbox: b"o", associations: [None; 2] };
+        let commit = Commit {
+            slot: 7,
+            ltmsi,
+            before: None,
+            input: 9,
+            context: &context,
+            outbox: b"o",
+            associations: [None; 2],
+            proposer: None,
+        };
         (0..3).for_each(|_| assert_eq!(owner.on_commit((&commit, false), &acks, (), &mut |_, _| ()), None));
         assert_eq!(owner.request_watermark(), None, "all of it waits");
         acks.0.insert(to, 2);

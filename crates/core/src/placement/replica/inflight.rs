@@ -73,6 +73,19 @@ impl<I> InflightInputs<I> {
         Some(sent.input)
     }
 
+    /// Returns an input that the host has not acknowledged.
+    pub fn get(&self, number: u64) -> Option<&I> {
+        self.inputs.get(&number).map(|sent| &sent.input)
+    }
+
+    /// Removes and returns the inputs for which `is_taken` returns true.
+    pub fn take_where(&mut self, is_taken: impl Fn(&I) -> bool) -> Vec<I> {
+        let taken: Vec<SentInput<I>> =
+            self.inputs.extract_if(.., |_, sent| is_taken(&sent.input)).map(|(_, sent)| sent).collect();
+        self.ended.extend(taken.iter().filter_map(|sent| sent.share));
+        taken.into_iter().map(|sent| sent.input).collect()
+    }
+
     /// Drains the load shares of inputs that have ended since the last call.
     pub fn ended(&mut self) -> impl Iterator<Item = LoadShare> {
         self.ended.drain(..)

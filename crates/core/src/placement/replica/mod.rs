@@ -35,12 +35,14 @@
 
 mod claims;
 mod effect_watermark;
+mod entry;
 mod inflight;
 mod message;
 mod migration;
 mod nodes;
 mod owner;
 mod owner_state;
+mod proposal;
 mod reconcile;
 mod store;
 #[cfg(test)]
@@ -48,15 +50,15 @@ mod tests;
 
 pub use claims::{Claim, ClaimResolution, Claims};
 pub use effect_watermark::{WATERMARK_INTERVAL, WatermarkUpdate};
+pub use entry::{REEXECUTION_WINDOW, ReplicaEntry, UnsentOutbox};
 pub use inflight::{EffectDedup, InflightInputs, LoadShare, RecentEffects};
 pub use message::{EffectAssociations, ReconcileRequest, ReplicaUpdate};
 pub use migration::{BarrierResult, InputDisposition, MigratedBuckets};
 pub use owner::{BucketOwner, Commit, ReplicaAcks, ResentCommit, SlotKey};
 pub use owner_state::Origin;
+pub use proposal::{Proposal, ProposalAnswer, ProposalResult, ServedStep};
 pub use reconcile::NAMED;
-pub use store::{
-    ApplyResult, Fenced, MAX_SILENCE, REEXECUTION_WINDOW, ReplicaEntry, ReplicaStore, TakeoverSet, UnsentOutbox,
-};
+pub use store::{ApplyResult, Fenced, MAX_SILENCE, ReplicaStore, TakeoverSet};
 
 pub use crate::amf::context::{SKIPPED_STEPS, skip};
 

@@ -43,6 +43,8 @@ pub struct Commit<'a, S> {
     pub outbox: &'a [u8],
     /// Associations that the effects use.
     pub associations: EffectAssociations,
+    /// Host whose proposal this is. It has the commit already.
+    pub proposer: Option<HostId>,
 }
 
 /// Commit that is copied again, to a replica that replaces a dead one.
@@ -299,8 +301,10 @@ impl<S: SlotKey, P> BucketOwner<S, P> {
     ) -> (RequiredAcks, RequiredAcks) {
         let (mut needs, mut sent, bucket) = (RequiredAcks::new(), RequiredAcks::new(), commit.ltmsi.bucket());
         for (to, first) in self.replicas(bucket) {
-            let waits = self.replication.ack.requires(first, ended);
-            let number = match waits {
+            let is_proposer = commit.proposer == Some(to);
+            let waits = self.replication.ack.requires(first, ended) && !is_proposer;
+            // The answer to the proposer follows the copy.
+            let number = match waits || is_proposer {
                 true => self.send_now(to, commit, send),
                 false => self.send(to, commit, acknowledged, send),
             };
@@ -330,7 +334,7 @@ impl<S: SlotKey, P> BucketOwner<S, P> {
         for to in deleted.collect::<SmallVec<[HostId; 4]>>() {
             self.send_now(
                 to,
-                &Commit { slot, ltmsi: before, before: None, input: 0, context, outbox, associations },
+                &Commit { slot, ltmsi: before, before: None, input: 0, context, outbox, associations, proposer: None },
                 send,
             );
         }
@@ -376,7 +380,7 @@ impl<S: SlotKey, P> BucketOwner<S, P> {
         commit: &Commit<'_, S>,
         send: &mut impl FnMut(HostId, ReplicaUpdate<'_>),
     ) -> Option<u64> {
-        let Commit { slot, ltmsi, before, input, context, outbox, associations } = *commit;
+        let Commit { slot, ltmsi, before, input, context, outbox, associations, .. } = *commit;
         let known = self.replica_versions.entry(to).or_default();
         let deleted = Parts { versions: context::Versions::default(), perpetual: &[], ephemeral: &[] };
         let parts = if context.is_empty() { deleted } else { Parts::new(context).ok()? };
@@ -421,7 +425,7 @@ impl<S: SlotKey, P> BucketOwner<S, P> {
                 }
                 let ResentCommit { slot, ltmsi, before, input, associations, .. } = again;
                 let (context, outbox) = (&again.context[..], &again.outbox[..]);
-                let commit = Commit { slot, ltmsi, before, input, context, outbox, associations };
+                let commit = Commit { slot, ltmsi, before, input, context, outbox, associations, proposer: None };
                 let number = self.send_now(to, &commit, send).map(|number| (to, number));
                 needs.extend(number);
                 sent.extend(number);

@@ -232,6 +232,7 @@ pub(super) mod tests {
             context: &context,
             outbox: b"",
             associations: [None; 2],
+            proposer: None,
         };
         let (to, _) = owner.next_lagging_replica(&acks).expect("the other host");
         assert_eq!(to, last);

@@ -2,141 +2,23 @@
 //!
 //! Entries are stored as received; nothing is decoded before a takeover.
 
-use super::{EffectAssociations, ReplicaUpdate};
-use crate::amf::context::{self, EncodedContext, UeContext, Versions};
+use super::ReplicaUpdate;
+use super::entry::{OutboxEntry, REEXECUTION_WINDOW, ReplicaEntry};
+use super::proposal::Proposals;
+use crate::amf::context::{EncodedContext, Versions};
 use crate::placement::balance::HostId;
 use crate::placement::balance::map::BucketMap;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::VecDeque;
-use vireo_types::{Bucket, Duration, Instant, Ltmsi};
+use vireo_types::{Bucket, Duration, Instant, Ltmsi, Tmsi};
 
 /// How long it is remembered which inputs led to copies. Longer than the period in which a balancer
 /// redelivers inputs.
 const REMEMBERED: Duration = Duration::from_secs(10);
-/// How long the effects of a commit are kept for re-execution, and which UEs were deleted or
-/// renumbered. Longer than detection of a host failure, and shorter than balancers remember the
-/// effects that they have sent.
-pub const REEXECUTION_WINDOW: Duration = Duration::from_secs(3);
 /// Upper bound of the silence after which a member is declared dead: two thirds of
 /// [`REEXECUTION_WINDOW`]. The controller detects a dead host up to a quarter of the silence later,
 /// and the new owners need the rest for the next map and their replica entries.
 pub const MAX_SILENCE: Duration = Duration(REEXECUTION_WINDOW.0 / 3 * 2);
-
-/// Copy of one UE at a replica, not decoded.
-#[derive(Clone, Debug)]
-pub struct ReplicaEntry {
-    versions: Versions,
-    /// Sender of the entry; after a handoff by this host, the new owner.
-    pub(super) from: Option<HostId>,
-    /// Epoch in which the entry was sent.
-    pub(super) epoch: u64,
-    perpetual: Vec<u8>,
-    /// Empty: the context is deleted.
-    pub ephemeral: Vec<u8>,
-    /// Effects of the last commits. Several may arrive before the effects of the first have left.
-    pub(super) outboxes: VecDeque<OutboxEntry>,
-}
-
-/// Effects of one commit.
-#[derive(Clone, Debug)]
-pub(super) struct OutboxEntry {
-    /// Time of arrival and sender.
-    at: Instant,
-    from: HostId,
-    /// True if the effects have left, or if their host is alive and executes them itself.
-    sent: bool,
-    /// Number of the last copy with these effects, version of the UE after the commit, and input
-    /// that was executed (0 if none).
-    number: u64,
-    version: u32,
-    pub(super) input: u64,
-    outbox: Vec<u8>,
-    associations: EffectAssociations,
-}
-
-/// Effects of one commit that may not have been executed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct UnsentOutbox<'a> {
-    /// Encoded effects of the commit.
-    pub outbox: &'a [u8],
-    /// Associations that the effects use.
-    pub associations: EffectAssociations,
-    /// True if the messages have left: the dead host has reported it, or a live previous owner has
-    /// committed the effects. Only requests are then sent again, because their answers may have
-    /// been lost.
-    pub sent: bool,
-}
-
-impl ReplicaEntry {
-    fn parts(&self) -> EncodedContext<'_> {
-        EncodedContext { versions: self.versions, perpetual: &self.perpetual, ephemeral: &self.ephemeral }
-    }
-
-    /// Decodes the context; `None` if the entry is invalid.
-    pub fn decode(&self) -> Option<UeContext> {
-        self.parts().decode().ok()
-    }
-
-    /// Returns the effects that may not have been executed, in order.
-    pub fn unsent_outboxes(&self, now: Instant) -> impl Iterator<Item = UnsentOutbox<'_>> {
-        let recent = self.outboxes.iter().filter(move |commit| now.since(commit.at) <= REEXECUTION_WINDOW);
-        recent.map(|commit| UnsentOutbox {
-            outbox: &commit.outbox,
-            associations: commit.associations,
-            sent: commit.sent,
-        })
-    }
-
-    /// Appends the effects of a commit, if it has any.
-    fn wants(&mut self, from: HostId, copy: &ReplicaUpdate<'_>, now: Instant) {
-        if !copy.outbox.is_empty() {
-            let (number, version, input) = (copy.number, copy.ephemeral_version, copy.input);
-            let (outbox, associations) = (copy.outbox.to_vec(), copy.associations);
-            self.outboxes.push_back(OutboxEntry {
-                at: now,
-                from,
-                sent: false,
-                number,
-                version,
-                input,
-                outbox,
-                associations,
-            });
-        }
-    }
-
-    /// Drops effects that are too old for re-execution.
-    fn forget(&mut self, now: Instant) {
-        while self.outboxes.front().is_some_and(|commit| now.since(commit.at) > REEXECUTION_WINDOW) {
-            self.outboxes.pop_front();
-        }
-    }
-
-    /// Returns the effects of the last commit.
-    pub fn last_outbox(&self) -> Option<&[u8]> {
-        self.outboxes.back().map(|commit| &commit.outbox[..])
-    }
-
-    /// Returns the version of the perpetual part.
-    pub fn perpetual_version(&self) -> u32 {
-        self.versions.perpetual
-    }
-
-    /// Returns the context in its stored form.
-    pub fn record(&self) -> Option<Vec<u8>> {
-        let mut octets = Vec::new();
-        self.parts().put(&mut octets).ok()?;
-        Some(octets)
-    }
-
-    /// Returns the stored form of a later state of the UE; its versions continue those of the
-    /// entry.
-    pub fn next_version(&self, ue: &UeContext) -> Option<Vec<u8>> {
-        let mut octets = Vec::new();
-        context::encode_after(ue, &self.record()?, &mut octets).ok()?;
-        Some(octets)
-    }
-}
 
 /// Last statement about an LTMSI: its UE was deleted or renumbered.
 #[derive(Clone, Copy, Debug)]
@@ -187,6 +69,8 @@ pub struct ReplicaStore {
     pub(super) map: Option<BucketMap>,
     hosts: Vec<HostId>,
     pub(super) ues: FxHashMap<Bucket, FxHashMap<Ltmsi, ReplicaEntry>>,
+    /// UEs with an entry, by current and former 5G-TMSI.
+    tmsis: FxHashMap<Tmsi, Ltmsi>,
     /// Inputs whose results the copies contain, with the arrival times of the copies.
     inputs: VecDeque<(Instant, u64)>,
     /// Inputs whose results were not acknowledged and count as not executed.
@@ -206,6 +90,8 @@ pub struct ReplicaStore {
     /// Per sender, the last epoch whose migrations it has completed, and the epoch of its map at
     /// that time.
     handed: FxHashMap<HostId, (u64, u64)>,
+    /// Proposals of this host as a serving host.
+    pub(super) proposals: Proposals,
 }
 
 impl ReplicaStore {
@@ -216,6 +102,7 @@ impl ReplicaStore {
             map: None,
             hosts: Vec::new(),
             ues: FxHashMap::default(),
+            tmsis: FxHashMap::default(),
             inputs: VecDeque::new(),
             void: FxHashSet::default(),
             recent: VecDeque::new(),
@@ -224,6 +111,20 @@ impl ReplicaStore {
             awaited_buckets: FxHashMap::default(),
             watermarks: FxHashMap::default(),
             handed: FxHashMap::default(),
+            proposals: Proposals::default(),
+        }
+    }
+
+    /// Returns the ID of this host.
+    pub(super) fn host_id(&self) -> HostId {
+        self.own
+    }
+
+    /// Records that a copy contains the result of an input.
+    pub(super) fn note_input(&mut self, at: Instant, input: u64) {
+        if input != 0 {
+            self.inputs.push_back((at, input));
+            self.void.remove(&input);
         }
     }
 
@@ -267,10 +168,7 @@ impl ReplicaStore {
             self.drop_ue(before);
             self.note_removed((from, epoch), before, now);
         }
-        if copy.input != 0 {
-            self.inputs.push_back((now, copy.input));
-            self.void.remove(&copy.input);
-        }
+        self.note_input(now, copy.input);
         while self.inputs.front().is_some_and(|(at, _)| now.since(*at) > REMEMBERED)
             && let Some((_, input)) = self.inputs.pop_front()
         {
@@ -373,6 +271,7 @@ impl ReplicaStore {
                 from: None,
                 epoch,
                 perpetual: Vec::new(),
+                tmsis: [None; 2],
                 ephemeral: Vec::new(),
                 outboxes: VecDeque::new(),
             });
@@ -419,6 +318,12 @@ impl ReplicaStore {
         entry.wants(from, copy, now);
         let ReplicaUpdate { layout, perpetual_version: perpetual, ephemeral_version: ephemeral, .. } = *copy;
         entry.versions = Versions { layout, perpetual, ephemeral };
+        if copy.perpetual.is_some() {
+            let tmsis = entry.parts().temporary_identities();
+            let former = std::mem::replace(&mut entry.tmsis, tmsis);
+            former.into_iter().flatten().for_each(|tmsi| _ = self.tmsis.remove(&tmsi));
+            self.tmsis.extend(tmsis.into_iter().flatten().map(|tmsi| (tmsi, copy.ltmsi)));
+        }
         if copy.ephemeral.is_empty() {
             self.note_removed((from, epoch), copy.ltmsi, now);
             return result;
@@ -442,8 +347,11 @@ impl ReplicaStore {
     }
 
     fn drop_ue(&mut self, ltmsi: Ltmsi) {
-        if let Some(ues) = self.ues.get_mut(&ltmsi.bucket()) {
-            ues.remove(&ltmsi);
+        let entry = self.ues.get_mut(&ltmsi.bucket()).and_then(|ues| ues.remove(&ltmsi));
+        for tmsi in entry.into_iter().flat_map(|entry| entry.tmsis).flatten() {
+            if self.tmsis.get(&tmsi) == Some(&ltmsi) {
+                self.tmsis.remove(&tmsi);
+            }
         }
     }
 
@@ -454,10 +362,17 @@ impl ReplicaStore {
             from: self.map.as_ref().and_then(|map| map.owners(ltmsi.bucket()).owner()),
             epoch: self.map.as_ref().map_or(0, BucketMap::epoch),
             perpetual: parts.perpetual.to_vec(),
+            tmsis: parts.temporary_identities(),
             ephemeral: parts.ephemeral.to_vec(),
             outboxes: VecDeque::new(),
         };
+        self.tmsis.extend(entry.tmsis.into_iter().flatten().map(|tmsi| (tmsi, ltmsi)));
         self.ues.entry(ltmsi.bucket()).or_default().insert(ltmsi, entry);
+    }
+
+    /// Returns the UE that has a 5G-TMSI, among those with an entry.
+    pub fn ltmsi_of(&self, tmsi: Tmsi) -> Option<Ltmsi> {
+        self.tmsis.get(&tmsi).copied()
     }
 
     /// Adopts the map of a new epoch. From here on copies of hosts outside the map are refused.
@@ -468,6 +383,9 @@ impl ReplicaStore {
         let mut takeover = self.take_handed();
         // These UEs are loaded under the new map, but were handed off under the previous one.
         takeover.handed.iter_mut().for_each(|(store, ..)| *store = None);
+        let own = self.own;
+        let owns = |ltmsi: Ltmsi| map.owners(ltmsi.bucket()).owner() == Some(own);
+        self.end_proposals(|host| hosts.contains(&host), owns);
         if self.hosts.iter().any(|host| !hosts.contains(host)) {
             let inputs = self.inputs.iter().map(|(_, input)| *input);
             takeover.inputs = inputs.filter(|input| !self.void.contains(input)).collect();
@@ -512,6 +430,9 @@ impl ReplicaStore {
         self.map = Some(map.clone());
         let now = self.take_handed();
         takeover.handed.extend(now.handed);
+        takeover.inputs.extend(now.inputs);
+        let ues = &self.ues;
+        self.tmsis.retain(|_, ltmsi| ues.get(&ltmsi.bucket()).is_some_and(|ues| ues.contains_key(ltmsi)));
         TakeoverSet { awaited: now.awaited, ..takeover }
     }
 
@@ -528,6 +449,12 @@ impl ReplicaStore {
             takeover.handed.extend(theirs.map(|(ltmsi, entry)| (store, ltmsi, entry)));
         }
         takeover.awaited = self.awaited_buckets.keys().copied().collect();
+        if !takeover.handed.is_empty() {
+            // A balancer may give an input to this host that its previous owner has committed as a
+            // serving host's proposal.
+            let inputs = self.inputs.iter().map(|(_, input)| *input);
+            takeover.inputs = inputs.filter(|input| !self.void.contains(input)).collect();
+        }
         takeover
     }
 }

@@ -47,7 +47,16 @@ fn record(ltmsi: Ltmsi) -> Vec<u8> {
 }
 
 fn commit(ltmsi: Ltmsi, context: &[u8]) -> Commit<'_, u32> {
-    Commit { slot: 7, ltmsi, before: None, input: 9, context, outbox: b"outbox", associations: [None; 2] }
+    Commit {
+        slot: 7,
+        ltmsi,
+        before: None,
+        input: 9,
+        context,
+        outbox: b"outbox",
+        associations: [None; 2],
+        proposer: None,
+    }
 }
 
 #[test]

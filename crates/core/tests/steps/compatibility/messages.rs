@@ -9,7 +9,7 @@ use vireo_core::placement::balance::map::BucketMap;
 use vireo_core::placement::balance::{BalancerId, HostId};
 use vireo_core::placement::cluster::{ClusterMap, DurableState, Member, RejoinInfo, Secrets};
 use vireo_core::placement::message::*;
-use vireo_core::placement::replica::{Claim, ReplicaUpdate};
+use vireo_core::placement::replica::{Claim, Proposal, ReplicaUpdate};
 use vireo_core::schedule::kind::NfKind;
 use vireo_types::*;
 
@@ -86,17 +86,24 @@ fn to_host() -> Vec<ToHost<'static>> {
     let nas_identity = r#"{"region":[153,249,7,2],"amf":66,"tmsi":3235778100}"#;
     let nas_identity = Some(serde_json::from_str(nas_identity).expect("an identity"));
     let initial = ShallowView {
+        ran_id: Some(RanUeNgapId(7)),
         route: Route::Initial { ran_id: RanUeNgapId(4711), s_tmsi, nas_identity },
         kind: NfKind::ServiceRequest,
         establishment: Some(EstablishmentCause::Originating),
     };
     let of_ue = ShallowView {
+        ran_id: Some(RanUeNgapId(7)),
         route: Route::Ue(AmfUeNgapId::new(Ltmsi::from_raw(5), 4)),
         kind: NfKind::Session,
         establishment: None,
     };
-    let envelope =
-        |number, bucket, event| ToHost::Event(Cow::Owned(Envelope { number, answers: number != 10, bucket, event }));
+    let for_serving_host = |receiver| {
+        let event = PeerEvent::Ngap { assoc, view: Some(of_ue), pdu: pdu.clone() };
+        ToHost::Event(Cow::Owned(Envelope { number: 14, answers: true, bucket: None, receiver, event }))
+    };
+    let envelope = |number, bucket, event| {
+        ToHost::Event(Cow::Owned(Envelope { number, answers: number != 10, bucket, receiver: Receiver::Owner, event }))
+    };
     let ngap = |number, bucket, view| envelope(number, bucket, PeerEvent::Ngap { assoc, view, pdu: pdu.clone() });
     let event = |event| envelope(0, None, event);
     vec![
@@ -109,6 +116,8 @@ fn to_host() -> Vec<ToHost<'static>> {
         ngap(9, Some(Bucket::new(77)), Some(initial)),
         ngap(10, None, Some(of_ue)),
         ngap(11, None, None),
+        for_serving_host(Receiver::ServingHost),
+        for_serving_host(Receiver::OwnerAfterServingHost),
         envelope(12, None, PeerEvent::Pfcp { upf, seid, request: false, message: b"message".to_vec() }),
         envelope(13, None, PeerEvent::PfcpTimeout { seid }),
         event(PeerEvent::Upf { upf, up: true }),
@@ -135,12 +144,19 @@ fn to_balancer() -> Vec<ToBalancer<'static>> {
         ToBalancer::Map(map()),
         ToBalancer::Beat,
         output(RanOutput::Ngap { assoc, ue, key: 77, pdu: b"pdu".to_vec() }),
-        output(RanOutput::Pfcp { upf, key: 3, seid: Some(Seid(5)), message: message.clone() }),
+        output(RanOutput::Pfcp {
+            upf,
+            key: 3,
+            seid: Some(Seid(5)),
+            served_by: Some(HostId(2)),
+            message: message.clone(),
+        }),
         output(RanOutput::RefuseReport { upf, message }),
         output(RanOutput::Abort { assoc }),
         output(RanOutput::Probe { assoc }),
         ToBalancer::Notice(HostNotice::Done { number: 9 }),
         ToBalancer::Notice(HostNotice::ReturnInput { number: 9 }),
+        ToBalancer::Notice(HostNotice::ReturnServedInput { number: 9 }),
         ToBalancer::Notice(HostNotice::Claim(claim())),
         ToBalancer::Notice(HostNotice::ReturnAddress { to: HostId(2), dnn: dnn(), address: session_address() }),
         ToBalancer::Notice(HostNotice::Node(Box::new(association()))),
@@ -176,7 +192,25 @@ fn to_replica() -> Vec<ToReplica<'static>> {
         ToReplica::ReconcileRequest { number: 5, buckets: [0, 4095].map(Bucket::new).into() },
         ToReplica::ReconcileRemove { number: 6, ues: vec![Ltmsi::from_raw(5)] },
         ToReplica::EffectWatermark { number: 7, watermark: 4 },
+        ToReplica::ProposalAnswer { number: 8, ltmsi: Ltmsi::from_raw(5), input: 9, is_committed: true },
     ]
+}
+
+fn proposal() -> Proposal {
+    Proposal {
+        epoch: 7,
+        ltmsi: Ltmsi::from_raw(5),
+        input: 9,
+        base: 4,
+        layout: 5,
+        perpetual_version: 2,
+        perpetual: Some(b"perpetual".to_vec()),
+        ephemeral: b"ephemeral".to_vec(),
+        outbox: b"outbox".to_vec(),
+        associations: [Some((AssocId(1), AssocId(2))), None],
+        deadline: Some(Instant(9)),
+        is_in_progress: true,
+    }
 }
 
 fn to_owner() -> Vec<ToOwner> {
@@ -184,6 +218,7 @@ fn to_owner() -> Vec<ToOwner> {
         ToOwner::CopyAck { number: 1 },
         ToOwner::Fenced { epoch: 7 },
         ToOwner::ReconcileReply { number: 5, ues: vec![Ltmsi::from_raw(5), Ltmsi::from_raw(0x0fff_ffff)] },
+        ToOwner::Proposal(Box::new(proposal())),
     ]
 }
 
@@ -208,6 +243,7 @@ fn to_controller() -> Vec<ToController> {
         ToController::PoolPartitions { epoch: 7, parts: vec![0, 255] },
         ToController::Pulse(Member::Host(HostId(3))),
         ToController::Pulse(Member::Balancer(BalancerId(2))),
+        ToController::Violations(3),
     ]
 }
 

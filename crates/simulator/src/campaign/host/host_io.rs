@@ -13,11 +13,11 @@ use vireo_core::amf::context::{EncodedContext, UeContext};
 use vireo_core::placement::balance::HostId;
 use vireo_core::placement::cluster::ClusterMap;
 use vireo_core::placement::host::{AddressNumber, HostIo, ReplicaTransport, StepOutbox, StoredUe, UeNotice};
-use vireo_core::placement::message::{ClusterOutput, HostNotice, ToReplica};
-use vireo_core::placement::replica::{EffectAssociations, ReplicaAcks, ResentCommit, TakeoverSet};
+use vireo_core::placement::message::{ClusterOutput, HostNotice, ToOwner, ToReplica};
+use vireo_core::placement::replica::{EffectAssociations, Proposal, ReplicaAcks, ResentCommit, TakeoverSet};
 use vireo_core::step::Effect;
 use vireo_core::subscription::AuthenticationRequest;
-use vireo_types::{AssocId, Bucket, Instant, Ltmsi, Supi};
+use vireo_types::{AssocId, Bucket, Instant, Ltmsi, Supi, Tmsi};
 
 /// Encoded message to a replica, with its receiver and number.
 type CopyMessage = (HostId, u64, Rc<[u8]>);
@@ -129,7 +129,7 @@ impl HostIo for Io<'_> {
     }
 
     fn read_record(&self, pending: &Pending) -> Option<ResentCommit<u32>> {
-        let Pending { slot, outbox, context, octets } = pending;
+        let Pending { slot, outbox, context, octets, .. } = pending;
         let (ltmsi, input) = (outbox.ltmsi, outbox.input);
         let (context, outbox) = (context.clone(), octets.clone());
         let before = self.ltmsi_of(*slot).filter(|before| *before != ltmsi);
@@ -138,6 +138,28 @@ impl HostIo for Io<'_> {
 
     fn is_at_rest(&self, slot: u32) -> bool {
         self.host.ues.is_done(slot)
+    }
+
+    fn is_idle(&self, slot: u32) -> bool {
+        self.host.ues.is_idle(slot)
+    }
+
+    fn is_free_tmsi(&self, tmsi: Tmsi) -> bool {
+        self.host.ues.named(tmsi).is_none()
+    }
+
+    fn is_servable(&self, ltmsi: Ltmsi) -> bool {
+        self.host.store.as_ref().is_some_and(|store| store.is_servable(ltmsi))
+    }
+
+    fn send_proposal(&mut self, proposal: Proposal) {
+        let now = self.network.time(self.host.process);
+        let owner = self.host.store.as_mut().and_then(|store| store.propose(proposal.clone(), now));
+        // Without a connection it is sent on the next one.
+        let at = self.host.incoming.iter().find(|(_, (host, _))| Some(*host) == owner).map(|(at, _)| *at);
+        if let Some(at) = at {
+            self.network.send(at, Message::ToOwner(ToOwner::Proposal(Box::new(proposal))));
+        }
     }
 
     fn has_node(&self, node: AssocId) -> bool {
@@ -200,13 +222,15 @@ impl HostIo for Io<'_> {
     }
 
     fn execute_again(&mut self, slot: Option<u32>, outbox: Outbox, _: EffectAssociations) {
-        self.host.send_effects(self.network, slot, &outbox);
+        self.host.send_effects(self.network, (slot, None), &outbox);
     }
 
     fn apply_map(&mut self, map: &ClusterMap) -> TakeoverSet {
         let hosts: Vec<HostId> = map.hosts.iter().map(|(host, _)| *host).collect();
+        let kept = self.host.end_injected_proposals(self.network, map);
         let store = self.host.store.as_mut();
         let mut set = store.map(|store| store.adopt(&map.buckets, &hosts)).unwrap_or_default();
+        kept.iter().for_each(|ltmsi| self.host.keep_proposed(*ltmsi));
         self.host.connect_peers(self.network, map);
         if self.network.is(Mutation::CopiesForgotten) {
             set.ues.clear();
@@ -255,7 +279,13 @@ impl HostIo for Io<'_> {
             }
             ClusterOutput::Notice(notice) => match notice {
                 HostNotice::ReturnInput { number } => host.send_to_balancer(network, Message::Back(number)),
-                HostNotice::Done { number } => host.send_to_balancer(network, Message::Done(number)),
+                HostNotice::ReturnServedInput { number } => {
+                    host.send_to_balancer(network, Message::BackServed(number));
+                }
+                HostNotice::Done { number } => {
+                    host.dropped = Some(number);
+                    host.send_to_balancer(network, Message::Done(number));
+                }
                 HostNotice::Claim(claim) => host.send_to_balancer(network, Message::Claim(claim)),
                 HostNotice::ReturnAddress { .. } | HostNotice::Node(_) => {}
             },

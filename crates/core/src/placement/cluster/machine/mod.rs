@@ -187,6 +187,7 @@ impl ControllerMachine {
                 let late = is_late(pools, &self.settings.objectives);
                 self.controller.reported(host, HostUtilisation { cpu: *cpu, late, rate: *rate }, now);
             }
+            (ToController::Violations(_), Member::Balancer(_)) => self.controller.on_violations(now),
             _ => return false,
         }
         true

@@ -1,0 +1,197 @@
+//! Hosts chosen for the procedures in progress.
+
+use crate::placement::balance::HostId;
+use crate::placement::message::SERVED_WITHIN;
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+use std::collections::VecDeque;
+use vireo_types::{AssocId, Bucket, Duration, Instant, RanUeNgapId, Seid};
+
+/// Time for which an input counts as under way if no answer comes: not every input has a result.
+const UNDER_WAY: Duration = Duration::from_secs(1);
+/// Time for which a choice holds after the last input of the connection is done.
+const HELD: Duration = Duration::from_millis(50);
+
+/// What the inputs of a procedure have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum InputSource {
+    /// NG connection of a UE.
+    NgConnection(AssocId, RanUeNgapId),
+    /// PDU session, with a request to its UPF.
+    Session(Seid),
+}
+
+/// UEs of a bucket at one RAN node.
+pub(super) type UeGroup = (AssocId, Bucket);
+
+/// Choice for a procedure.
+#[derive(Debug)]
+struct Hint {
+    host: HostId,
+    /// Inputs at the host that are not done, in order, with the times at which they were sent, if
+    /// it is a serving host.
+    inputs: VecDeque<(u64, Instant)>,
+    /// Number of inputs under way at the host, whatever its role.
+    under_way: u32,
+    /// Time of the last input or of its end.
+    used: Instant,
+}
+
+impl Hint {
+    fn new(host: HostId, now: Instant) -> Self {
+        Hint { host, inputs: VecDeque::new(), under_way: 0, used: now }
+    }
+}
+
+/// Input that is under way.
+#[derive(Debug)]
+pub(super) struct InputUnderWay {
+    pub(super) host: HostId,
+    pub(super) source: InputSource,
+    /// Only of messages of RAN nodes.
+    pub(super) group: Option<UeGroup>,
+}
+
+/// Choices for the procedures in progress.
+#[derive(Debug, Default)]
+pub(in crate::placement::balancer) struct Serving {
+    hints: FxHashMap<InputSource, Hint>,
+    pub(super) inputs: FxHashMap<u64, InputUnderWay>,
+    /// Number of inputs under way by group and host.
+    groups: FxHashMap<UeGroup, SmallVec<[(HostId, u32); 2]>>,
+    /// Times at which choices were used, oldest first.
+    order: VecDeque<(Instant, InputSource)>,
+    /// Times at which inputs were sent, oldest first.
+    sent: VecDeque<(Instant, u64)>,
+}
+
+impl Serving {
+    /// Returns the host that must serve a first message. The UE may have changed its 5G-TMSI and
+    /// has another connection at the RAN node, whose inputs this message must not overtake. `None`
+    /// if nothing of the group is under way.
+    pub(super) fn host_of_group(&self, group: UeGroup, owner: HostId) -> Option<HostId> {
+        match self.groups.get(&group).map(|hosts| &hosts[..]) {
+            None | Some([]) => None,
+            Some([(host, _)]) => Some(*host),
+            Some(_) => Some(owner),
+        }
+    }
+
+    /// Records that an input was sent to a host. `is_serving`: it is not the owner.
+    pub(super) fn on_sent(
+        &mut self,
+        number: u64,
+        (host, is_serving): (HostId, bool),
+        input: InputUnderWay,
+        now: Instant,
+    ) {
+        let hint = self.hints.entry(input.source).or_insert_with(|| Hint::new(host, now));
+        hint.used = now;
+        hint.under_way += 1;
+        if is_serving {
+            hint.inputs.push_back((number, now));
+        }
+        self.order.push_back((now, input.source));
+        self.sent.push_back((now, number));
+        if let Some(group) = input.group {
+            let hosts = self.groups.entry(group).or_default();
+            match hosts.iter_mut().find(|(of, _)| *of == host) {
+                Some((_, count)) => *count += 1,
+                None => hosts.push((host, 1)),
+            }
+        }
+        self.inputs.insert(number, input);
+    }
+
+    /// Chooses a host for the inputs of a procedure, none of which is under way at another host.
+    pub(super) fn choose(&mut self, source: InputSource, host: HostId, now: Instant) {
+        self.hints.entry(source).or_insert_with(|| Hint::new(host, now)).used = now;
+        self.order.push_back((now, source));
+    }
+
+    /// Returns true if another host was chosen for the inputs of a procedure.
+    pub(super) fn is_at_other_host(&self, source: InputSource, host: HostId) -> bool {
+        self.hints.get(&source).is_some_and(|hint| hint.host != host)
+    }
+
+    /// Returns the host that was chosen for the inputs of a procedure.
+    pub(super) fn host_of(&self, source: InputSource) -> Option<HostId> {
+        self.hints.get(&source).map(|hint| hint.host)
+    }
+
+    /// Removes an input.
+    fn end(&mut self, number: u64) -> Option<InputUnderWay> {
+        let input = self.inputs.remove(&number)?;
+        if let Some(hint) = self.hints.get_mut(&input.source).filter(|hint| hint.host == input.host) {
+            hint.under_way = hint.under_way.saturating_sub(1);
+        }
+        if let Some(group) = input.group
+            && let Some(hosts) = self.groups.get_mut(&group)
+        {
+            hosts.iter_mut().filter(|(of, _)| *of == input.host).for_each(|(_, count)| *count -= 1);
+            hosts.retain(|(_, count)| *count > 0);
+            if hosts.is_empty() {
+                self.groups.remove(&group);
+            }
+        }
+        Some(input)
+    }
+
+    /// Handles the end of an input. Returns the host that had it.
+    pub(in crate::placement::balancer) fn on_done(&mut self, number: u64, now: Instant) -> Option<HostId> {
+        let InputUnderWay { host, source, .. } = self.end(number)?;
+        if let Some(hint) = self.hints.get_mut(&source) {
+            hint.inputs.retain(|(input, _)| *input != number);
+            hint.used = now;
+            self.order.push_back((now, source));
+        }
+        Some(host)
+    }
+
+    /// Removes a choice. Returns the host and the inputs that it has not done.
+    pub(super) fn remove(&mut self, source: InputSource) -> Option<(HostId, Vec<u64>)> {
+        let Hint { host, inputs, .. } = self.hints.remove(&source)?;
+        let inputs: Vec<u64> = inputs.into_iter().map(|(number, _)| number).collect();
+        inputs.iter().for_each(|number| _ = self.end(*number));
+        Some((host, inputs))
+    }
+
+    /// Removes choices that are not used any more, and inputs that need no answer. Returns the
+    /// procedures whose inputs are late at serving hosts.
+    pub(super) fn late(&mut self, now: Instant) -> Vec<InputSource> {
+        while let Some((_, number)) = self.sent.pop_front_if(|(at, _)| now.since(*at) >= UNDER_WAY) {
+            if let Some(input) = self.end(number) {
+                self.order.push_back((now, input.source));
+            }
+        }
+        let mut late = Vec::new();
+        while let Some((_, source)) = self.order.pop_front_if(|(at, _)| now.since(*at) >= SERVED_WITHIN) {
+            match self.hints.get(&source) {
+                Some(hint) if hint.under_way == 0 && now.since(hint.used) >= HELD => {
+                    self.hints.remove(&source);
+                }
+                Some(hint)
+                    if hint.inputs.front().is_some_and(|(_, sent)| now.since(*sent) >= SERVED_WITHIN)
+                        && !late.contains(&source) =>
+                {
+                    late.push(source);
+                }
+                _ => {}
+            }
+        }
+        late
+    }
+
+    /// Removes the choices of a host.
+    pub(in crate::placement::balancer) fn forget(&mut self, host: HostId) {
+        self.hints.retain(|_, hint| hint.host != host);
+        let ended: Vec<u64> =
+            self.inputs.iter().filter(|(_, input)| input.host == host).map(|(number, _)| *number).collect();
+        ended.into_iter().for_each(|number| _ = self.end(number));
+    }
+
+    /// Returns the time at which inputs at serving hosts may be late.
+    pub(in crate::placement::balancer) fn due(&self) -> Option<Instant> {
+        self.order.front().map(|(at, _)| *at + SERVED_WITHIN)
+    }
+}

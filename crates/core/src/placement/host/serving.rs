@@ -1,0 +1,200 @@
+//! Procedures that a replica serves in the owner's place (MMLite, seed 1, Algorithm 1).
+//!
+//! The serving host runs each step on its replica entry and proposes the result. The owner commits
+//! the proposal and emits its effects, or refuses it; then the input and those behind it return to
+//! the balancer, which gives them to the owner. A serving host has one unanswered proposal for each
+//! UE, and further inputs of the UE wait for its answer.
+
+use super::committed::ExecutedBy;
+use super::io::{HostIo, StepOutbox};
+use super::machine::HostMachine;
+use super::served::{SERVED, ServedInput, ServedUe, WAITING};
+use crate::placement::balance::HostId;
+use crate::placement::message::{HostNotice, ToReplica};
+use crate::placement::replica::{BucketOwner, Proposal, ProposalAnswer, ProposalResult, SlotKey};
+use crate::step::Effect;
+use std::collections::VecDeque;
+use vireo_types::{Instant, Ltmsi};
+
+impl<S: SlotKey, P, I, E> HostMachine<S, P, I, E> {
+    /// Admits an input that a balancer has sent to this host as the serving host of the UE. `ltmsi`
+    /// is absent if this host does not know the UE. Inputs that can be executed are returned by
+    /// [`HostMachine::next_served`]; others wait, or return to the balancer.
+    pub fn serve<O>(&mut self, ltmsi: Option<Ltmsi>, (number, input): (u64, I), io: &mut O)
+    where
+        O: HostIo<Slot = S, Record = P, Event = E>,
+    {
+        let may_serve = |ltmsi: &Ltmsi| self.may_serve(*ltmsi) && !self.served.returned.contains_key(ltmsi);
+        let Some(ltmsi) = ltmsi.filter(may_serve) else {
+            return io.send(HostNotice::ReturnServedInput { number }.into());
+        };
+        let has_room = self.served.ues.len() < SERVED;
+        match self.served.ues.get_mut(&ltmsi) {
+            Some(ue) if ue.waiting.len() < WAITING => ue.waiting.push_back((number, input)),
+            None if has_room && io.is_servable(ltmsi) => {
+                self.served
+                    .ues
+                    .insert(ltmsi, ServedUe { current: number, is_proposed: false, waiting: VecDeque::new() });
+                self.served.runnable.push_back(ServedInput { ltmsi, number, input });
+            }
+            _ => {
+                self.served.returned.insert(ltmsi, None);
+                io.send(HostNotice::ReturnServedInput { number }.into());
+            }
+        }
+    }
+
+    /// Returns true if this host is a replica of a UE whose owner commits proposals.
+    fn may_serve(&self, ltmsi: Ltmsi) -> bool {
+        let Some(owner) = &self.owner else { return false };
+        let is_replica = |owner: &BucketOwner<S, P>| {
+            owner.map().is_some_and(|map| map.owners(ltmsi.bucket()).keeps_copies(owner.host_id()))
+        };
+        !owner.replication().may_lag() && is_replica(owner)
+    }
+
+    /// Returns the next input to execute on the replica entry of its UE. The caller runs the step
+    /// on [`ReplicaStore::read_for_serving`], and calls [`HostMachine::propose`] or
+    /// [`HostMachine::return_served`].
+    pub fn next_served(&mut self) -> Option<ServedInput<I>> {
+        self.served.runnable.pop_front()
+    }
+
+    /// Proposes the result of an input to the owner of the UE.
+    pub fn propose<O>(&mut self, proposal: Proposal, io: &mut O)
+    where
+        O: HostIo<Slot = S, Record = P, Event = E>,
+    {
+        let epoch = self.owner.as_ref().and_then(BucketOwner::map).map_or(0, |map| map.epoch());
+        let Some(ue) = self.served.ues.get_mut(&proposal.ltmsi) else { return };
+        if (ue.current, ue.is_proposed) != (proposal.input, false) {
+            return;
+        }
+        if proposal.epoch != epoch {
+            return self.return_served(proposal.ltmsi, proposal.input, io);
+        }
+        ue.is_proposed = true;
+        io.send_proposal(proposal);
+    }
+
+    /// Returns an input and those behind it to the balancer: the owner must execute it.
+    pub fn return_served<O>(&mut self, ltmsi: Ltmsi, number: u64, io: &mut O)
+    where
+        O: HostIo<Slot = S, Record = P, Event = E>,
+    {
+        if self.served.ues.get(&ltmsi).is_some_and(|ue| ue.current == number)
+            && let Some(ue) = self.served.ues.remove(&ltmsi)
+        {
+            self.served.returned.insert(ltmsi, None);
+            let numbers = [ue.current].into_iter().chain(ue.waiting.into_iter().map(|(number, _)| number));
+            numbers.for_each(|number| io.send(HostNotice::ReturnServedInput { number }.into()));
+        }
+    }
+
+    /// Handles the answers to proposals of this host.
+    pub fn on_proposal_answers<O>(&mut self, answers: Vec<ProposalAnswer>, io: &mut O)
+    where
+        O: HostIo<Slot = S, Record = P, Event = E>,
+    {
+        for ProposalAnswer { ltmsi, input, result } in answers {
+            let Some(ue) = self.served.ues.get_mut(&ltmsi).filter(|ue| ue.current == input) else { continue };
+            match result {
+                ProposalResult::Committed => {
+                    let Some((number, input)) = ue.waiting.pop_front() else {
+                        self.served.ues.remove(&ltmsi);
+                        continue;
+                    };
+                    (ue.current, ue.is_proposed) = (number, false);
+                    self.served.runnable.push_back(ServedInput { ltmsi, number, input });
+                }
+                ProposalResult::Refused => self.return_served(ltmsi, input, io),
+                // This host is the owner, and has the result. The balancer sends it the waiting
+                // inputs again.
+                ProposalResult::Adopted => self.return_served(ltmsi, input, io),
+            }
+        }
+    }
+
+    /// Ends the serving of UEs after a new map, except of those whose proposals are unanswered. The
+    /// balancer gives their inputs to the owners.
+    pub(super) fn end_serving<O>(&mut self, io: &mut O)
+    where
+        O: HostIo<Slot = S, Record = P, Event = E>,
+    {
+        self.served.runnable.clear();
+        let mut ended: Vec<(Ltmsi, u64)> = Vec::new();
+        ended.extend(self.served.ues.iter().filter(|(_, ue)| !ue.is_proposed).map(|(ltmsi, ue)| (*ltmsi, ue.current)));
+        ended.sort_unstable();
+        ended.into_iter().for_each(|(ltmsi, number)| self.return_served(ltmsi, number, io));
+    }
+
+    /// Decides about a proposal of a replica. Returns the UE if the caller must commit the
+    /// proposal, with the proposer in
+    /// [`Commit::proposer`](crate::placement::replica::Commit::proposer), and `None` if it is
+    /// refused or was answered before. In the first two cases the caller then calls
+    /// [`HostMachine::answer_proposal`].
+    ///
+    /// A proposal is committed only if it is of the same epoch, the proposer is a replica of the
+    /// UE, the UE is at rest in the state before the step, no step of this host is under way for
+    /// it, and its identifiers are free.
+    pub fn judge_proposal<O>(&self, from: HostId, proposal: &Proposal, io: &O) -> ProposalVerdict<S>
+    where
+        O: HostIo<Slot = S, Record = P, Event = E>,
+    {
+        let Some(owner) = &self.owner else { return ProposalVerdict::Refuse };
+        match self.committed.get(proposal.input) {
+            Some(ExecutedBy::ServingHost | ExecutedBy::NoHost) => return ProposalVerdict::Repeat,
+            Some(ExecutedBy::Owner | ExecutedBy::ThisHost) => return ProposalVerdict::Refuse,
+            None => {}
+        }
+        let bucket = proposal.ltmsi.bucket();
+        let is_current = owner.map().is_some_and(|map| map.epoch() == proposal.epoch)
+            && owner.accepts_inputs(bucket)
+            && !owner.is_outgoing(bucket)
+            && owner.keeps_copies(from, bucket);
+        let slot = io.slot_of(proposal.ltmsi).filter(|slot| is_current && io.is_idle(*slot));
+        let Some(slot) = slot.filter(|slot| io.ltmsi_of(*slot) == Some(proposal.ltmsi)) else {
+            return ProposalVerdict::Refuse;
+        };
+        let is_based_on = |context: &[u8]| proposal.context(context).is_some();
+        let Some(ue) = io.read(slot).filter(|ue| ue.ltmsi == proposal.ltmsi && is_based_on(&ue.context)) else {
+            return ProposalVerdict::Refuse;
+        };
+        let outbox = O::Outbox::decode(&proposal.outbox);
+        let is_free = |effect: &Effect| match effect {
+            Effect::BindTmsi(tmsi) => io.is_free_tmsi(*tmsi),
+            effect => effect.may_be_proposed(),
+        };
+        match outbox.is_some_and(|outbox| outbox.effects().iter().all(is_free)) {
+            true => ProposalVerdict::Commit { slot, before: ue.context },
+            false => ProposalVerdict::Refuse,
+        }
+    }
+
+    /// Answers a proposal, after its commit if it is committed.
+    pub fn answer_proposal<O>(&mut self, from: HostId, proposal: &Proposal, is_committed: bool, now: Instant, io: &O)
+    where
+        O: HostIo<Slot = S, Record = P, Event = E>,
+    {
+        let Some(owner) = &mut self.owner else { return };
+        let (number, ltmsi, input) = (owner.number(from), proposal.ltmsi, proposal.input);
+        match is_committed {
+            true => self.committed.add([input], ExecutedBy::ServingHost, now),
+            false => self.committed.add_refused(input, now),
+        }
+        io.send_to_replica(from, number, &ToReplica::ProposalAnswer { number, ltmsi, input, is_committed });
+    }
+}
+
+/// Decision about a proposal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ProposalVerdict<S> {
+    /// The proposal is committed on the stored context `before`.
+    Commit {
+        slot: S,
+        before: Vec<u8>,
+    },
+    Refuse,
+    /// The proposal was answered before. The answer is on its way.
+    Repeat,
+}
