@@ -295,8 +295,14 @@ impl Core {
     }
 
     fn labelled(&self, name: &str) -> Result<u64, Failure> {
-        let text = self.api()?.fetch("/metrics")?;
-        Ok(text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok()).unwrap_or(0))
+        Ok(series(&self.api()?.fetch("/metrics")?, name))
+    }
+
+    /// Returns the procedures that each host's UEs have completed, by the role of the serving host.
+    /// `None` for hosts that do not answer any more.
+    pub fn procedures_served(&self) -> Result<Vec<Option<Served>>, Failure> {
+        let of = |host: &ClusterProcess| host.metrics_text().map(|text| text.as_deref().map(Served::from_metrics));
+        self.hosts.iter().map(of).collect()
     }
 
     /// Returns the API URL of the core; in a cluster, that of its balancer.
@@ -367,6 +373,34 @@ impl Core {
         let words = self.process.last_words(LAST_WORDS);
         Err(Failure(format!("the core did not end in good order ({status}); its last words:\n{words}")))
     }
+}
+
+/// Number of procedures by the role of the host that served them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Served {
+    pub by_owner: u64,
+    pub by_replica: u64,
+}
+
+impl Served {
+    fn from_metrics(text: &str) -> Self {
+        let of = |role: &str| series(text, &format!("vireo_procedures_served_total{{role={role:?}}}"));
+        Served { by_owner: of("owner"), by_replica: of("replica") }
+    }
+}
+
+impl std::iter::Sum for Served {
+    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+        all.fold(Served::default(), |sum, served| Served {
+            by_owner: sum.by_owner + served.by_owner,
+            by_replica: sum.by_replica + served.by_replica,
+        })
+    }
+}
+
+/// Returns the value of a series in a Prometheus text, or 0 without that series.
+pub fn series(text: &str, name: &str) -> u64 {
+    text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok()).unwrap_or(0)
 }
 
 /// Returns the address in a URL.

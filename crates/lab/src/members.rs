@@ -162,6 +162,18 @@ impl ClusterProcess {
         }
     }
 
+    /// Returns the metrics of the process, or `None` if it has a fault, is leaving, or may have
+    /// left.
+    pub(crate) fn metrics_text(&self) -> Result<Option<String>, Failure> {
+        if !self.is_healthy() {
+            return Ok(None);
+        }
+        match api(&self.api)?.fetch("/metrics") {
+            Err(_) if self.may_leave => Ok(None),
+            text => Ok(Some(text?)),
+        }
+    }
+
     /// Returns true if the API of the process answers.
     pub(crate) fn is_up(&self) -> bool {
         self.status_with(0).is_ok()

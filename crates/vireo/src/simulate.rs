@@ -8,6 +8,7 @@ use std::fs;
 use std::path::PathBuf;
 use vireo_config::Failure;
 use vireo_core::placement::balance::steer;
+use vireo_core::placement::balancer::Serve;
 use vireo_core::placement::replica::Ack;
 use vireo_core::schedule::dispatch;
 use vireo_simulator::campaign::{self, campaign};
@@ -91,10 +92,16 @@ pub(crate) struct Args {
     /// With none, UEs may be lost that one and all keep.
     #[arg(long, value_name = "ACK", default_value = "one", requires = "faults", value_parser = ack)]
     ack: Ack,
+    /// Set the hosts that serve procedures in the campaign: owner or procedure
+    ///
+    /// With procedure, the owner and the replicas of a UE serve its procedures in turn. [default:
+    /// procedure; owner with --ack none]
+    #[arg(long, value_name = "HOSTS", requires = "faults", value_parser = serve)]
+    serve: Option<Serve>,
     /// Inject each known fault into the campaign and print the seed that detects it
     ///
     /// The command fails if no seed detects one of them.
-    #[arg(long, requires = "faults", conflicts_with = "ack")]
+    #[arg(long, requires = "faults", conflicts_with_all = ["ack", "serve"])]
     self_check: bool,
     /// Write the outcome as JSON
     #[arg(long, value_name = "FILE")]
@@ -107,7 +114,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         return self_check(args.seeds);
     }
     if args.faults {
-        return faults(args.seeds, args.ack);
+        // Without acknowledgements no host may serve in the owner's place.
+        let usual = if args.ack == Ack::None { Serve::Owner } else { Serve::Procedure };
+        return faults(args.seeds, args.ack, args.serve.unwrap_or(usual));
     }
     let (name, text) = match &args.workload {
         None => ("the built-in workload".to_owned(), MIXED.to_owned()),
@@ -145,17 +154,22 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 }
 
 /// Runs the fault campaign and reports each failure with its seed.
-fn faults((first, last): (u64, u64), ack: Ack) -> Result<(), Failure> {
-    let again = |seed: u64| format!("vireo simulate --faults --seeds {seed}..{seed} --ack {}", ack.name());
+fn faults((first, last): (u64, u64), ack: Ack, serve: Serve) -> Result<(), Failure> {
+    let again = |seed: u64| {
+        let options = format!("--ack {} --serve {}", ack.name(), serve.name());
+        format!("vireo simulate --faults --seeds {seed}..{seed} {options}")
+    };
     let (mut sum, mut worlds, mut broken) = (campaign::Campaign::default(), 0_u64, Vec::new());
     for seed in first..=last {
-        let outcome = campaign(seed, campaign::Setup { ack, ..campaign::Setup::default() });
+        let outcome = campaign(seed, campaign::Setup { ack, serve, ..campaign::Setup::default() });
         worlds += 1;
         sum.procedures += outcome.procedures;
         sum.faults += outcome.faults;
         sum.failures += outcome.failures;
         (sum.taken_over, sum.migrated) = (sum.taken_over + outcome.taken_over, sum.migrated + outcome.migrated);
         sum.rebalances += outcome.rebalances;
+        sum.proposals.0 += outcome.proposals.0;
+        sum.proposals.1 += outcome.proposals.1;
         if first == last {
             outcome.story.iter().for_each(|(at_us, what)| println!("{:9.3} s  {what}", *at_us as f64 / 1e6));
         }
@@ -164,10 +178,12 @@ fn faults((first, last): (u64, u64), ack: Ack) -> Result<(), Failure> {
             broken.push(seed);
         }
     }
-    let campaign::Campaign { procedures, faults, failures, taken_over, migrated, rebalances, .. } = sum;
+    let campaign::Campaign { procedures, faults, failures, taken_over, migrated, rebalances, proposals, .. } = sum;
+    let (committed, refused) = proposals;
     println!(
         "{worlds} worlds: {procedures} procedures, {faults} faults, {failures} hosts taken for dead, {taken_over} UEs taken over, \
-         {migrated} handed over, {rebalances} changes of weights, {} worlds broken",
+         {migrated} handed over, {rebalances} changes of weights, {committed} proposals committed and {refused} refused, \
+         {} worlds broken",
         broken.len()
     );
     match broken.first() {
@@ -180,7 +196,8 @@ fn faults((first, last): (u64, u64), ack: Ack) -> Result<(), Failure> {
 fn self_check((first, last): (u64, u64)) -> Result<(), Failure> {
     let mut undetected = Vec::new();
     for mutation in campaign::Mutation::ALL {
-        let setup = campaign::Setup { mutation: Some(mutation), ..campaign::Setup::default() };
+        let serve = mutation.serve();
+        let setup = campaign::Setup { mutation: Some(mutation), serve, ..campaign::Setup::default() };
         let found = campaign::first_violation(first..=last, setup);
         match found.as_ref().and_then(|campaign| campaign.violation.map(|broken| (campaign.seed, broken))) {
             Some((seed, (at_us, what))) => {
@@ -204,6 +221,10 @@ fn self_check((first, last): (u64, u64)) -> Result<(), Failure> {
 fn seeds(text: &str) -> Result<(u64, u64), String> {
     let bounds = text.split_once("..").and_then(|(first, last)| Some((first.parse().ok()?, last.parse().ok()?)));
     bounds.filter(|(first, last)| first <= last).ok_or_else(|| "two seeds are wanted, as in 1..1000".into())
+}
+
+fn serve(text: &str) -> Result<Serve, String> {
+    Serve::from_name(text).ok_or_else(|| format!("choose one of {}", Serve::ALL.map(Serve::name).join(", ")))
 }
 
 fn ack(text: &str) -> Result<Ack, String> {
@@ -258,8 +279,8 @@ mod tests {
 
     #[test]
     fn broken_seed_fails_with_its_number() {
-        assert!(faults((1, 1), Ack::One).is_ok());
-        let breaks = |seed| faults((seed, seed), Ack::None).err().map(|failure| (seed, failure));
+        assert!(faults((1, 1), Ack::One, Serve::Procedure).is_ok());
+        let breaks = |seed| faults((seed, seed), Ack::None, Serve::Owner).err().map(|failure| (seed, failure));
         // Few seeds fail, and every change of the protocol between hosts changes which ones.
         let (seed, failure) = (50..80).find_map(breaks).expect("one of them breaks");
         let again = format!("vireo simulate --faults --seeds {seed}..{seed} --ack none");

@@ -109,6 +109,9 @@ pub struct Args {
     /// Select the commits that hosts copy to each other
     #[arg(long, value_enum, default_value_t = Replication::Hot, requires = "clusters")]
     pub(super) replication: Replication,
+    /// Select the hosts that serve procedures of known UEs [default: as the core]
+    #[arg(long, value_enum, requires = "clusters")]
+    pub(super) serve: Option<Serve>,
     /// Fail the host with the most UEs while UEs are active
     #[arg(long, value_enum, requires = "hosts")]
     pub(super) fail_host: Option<HostFault>,
@@ -179,6 +182,15 @@ pub(super) enum Replication {
     Cold,
     /// Copy every commit
     Hot,
+}
+
+/// Selects the hosts that serve procedures of known UEs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Serve {
+    /// Use the owner of the UE or a replica, chosen for each procedure
+    Procedure,
+    /// Use the owner of the UE
+    Owner,
 }
 
 /// Returns the name of a value on the command line.

@@ -398,7 +398,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         hosts: HOSTS,
         joining_program,
         balancers,
-        tables: cluster::tables(HOSTS, args.replication) + if cfg!(debug_assertions) { UNSHED } else { "" },
+        tables: cluster::tables(HOSTS, args.replication, args.serve) + if cfg!(debug_assertions) { UNSHED } else { "" },
         ..CoreOptions::default()
     };
     let mut core = Core::start(&lab, &options, log, &interrupt)?;

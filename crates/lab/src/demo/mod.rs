@@ -24,7 +24,7 @@ use crate::options::{CoreOptions, UE_NETWORKS, UNSHED};
 use crate::{Interrupt, Lab};
 pub use args::Args;
 use args::{Chain, Ciphering, Datapath, Rat, text};
-use cluster::{HostChange, HostFailure};
+use cluster::{HostChange, HostFailure, Procedures};
 use kill::Killer;
 use migrate::{MigrationTarget, Migrator};
 use report::Report;
@@ -70,17 +70,17 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let mut migrator = args.migrate.map(|rate| Migrator::new(rate, target));
     // All UEs have registered by then, and the number of active UEs is near its maximum.
     let busy = Duration::from_secs_f64(f64::from(args.ues) / f64::from(args.rate));
-    let after = args.fail_after.unwrap_or(busy + IN_THE_MIDDLE);
-    let mut doom = args.fail_host.map(|fate| HostFailure::new(fate, after));
+    let mut doom = args.fail_host.map(|fate| HostFailure::new(fate, args.fail_after.unwrap_or(busy + IN_THE_MIDDLE)));
     // About half of the UEs have registered by then.
     let mut kill = args.kill.map(|victim| sba::KillPlan::new(victim, busy / 2));
     let mut change = HostChange::new(args.join_after, args.leave_after);
-    let (mut most, mut counted) = (Vec::new(), Instant::now());
+    let (mut most, mut counted, mut procedures) = (Vec::new(), Instant::now(), Procedures::default());
     let mut meanwhile = |core: &mut Core| {
         if args.has_several() && counted.elapsed() > COUNT_EVERY {
             counted = Instant::now();
             spread(core, &mut most)?;
         }
+        procedures.work(core, doom.as_ref().is_some_and(HostFailure::is_due))?;
         doom.as_mut().map_or(Ok(()), |doom| doom.work(core))?;
         change.work(&lab, core)?;
         kill.as_mut().map_or(Ok(()), |kill| kill.work(&lab, core, database.as_mut()))?;
@@ -95,6 +95,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let (gone, slices) = (check_gone(&core, args), core.slices()?);
     let user_plane = taken_over(&core, killers[1].as_ref().map_or(0, |killer| killer.kills))?;
     let (relocated, carried, asked) = (core.relocated()?, core.session_bytes()?, core.state_operations()?);
+    let served = procedures.total(&core)?;
     core.stop()?;
     drop(database);
     second.map(second_upf::stop).transpose()?;
@@ -111,6 +112,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     (report.hosts, report.state_operations) = (most, asked);
     report.failover_ms = kill.as_ref().and_then(|kill| kill.vacancy).map(|time| time.as_millis() as u64);
     report.failed_hosts = doom.as_ref().map_or(0, |doom| doom.failed) + kill.as_ref().map_or(0, sba::KillPlan::amfs);
+    (report.served_by_owner, report.served_by_replica) = (served.by_owner, served.by_replica);
     report.migrations = match target {
         MigrationTarget::Slices => migrator.as_ref().map_or(0, |migrator| migrator.migrations),
         MigrationTarget::Upfs => relocated,
@@ -220,7 +222,7 @@ fn core_options(args: &Args, lab: &Lab, target: MigrationTarget) -> Result<CoreO
         encoding: args.sbi.into(),
         secured: args.tls,
         tables: datapath(args, lab)?
-            + &cluster::tables(args.hosts.unwrap_or(0).into(), args.replication)
+            + &cluster::tables(args.hosts.unwrap_or(0).into(), args.replication, args.serve)
             + &sba::with_axes(state, &format!("{carry}{answer}"))
             + if args.kill.is_some() || args.is_slow() { UNSHED } else { "" }
             + if args.pcap.is_some() { N4_ON_THE_WIRE } else { "" }

@@ -45,6 +45,11 @@ pub(super) struct Report {
     pub(super) hosts: Vec<u64>,
     /// Hosts that failed by fault injection.
     pub(super) failed_hosts: u64,
+    /// Procedures of UEs that their owner served, summed over all hosts. A failed host counts with
+    /// its numbers right before the fault.
+    pub(super) served_by_owner: u64,
+    /// Procedures of UEs that a replica served.
+    pub(super) served_by_replica: u64,
     /// Time for which the SBA database had no successor for a killed master.
     pub(super) failover_ms: Option<u64>,
     /// Database operations of SBA processes that ran to the end, by transaction and operation. AMF
@@ -101,6 +106,8 @@ impl Report {
             migrations: 0,
             hosts: Vec::new(),
             failed_hosts: 0,
+            served_by_owner: 0,
+            served_by_replica: 0,
             failover_ms: None,
             state_operations: BTreeMap::new(),
             lost_packets: echoes.resent + echoes.echoes.saturating_sub(echoes.echoes_answered),
@@ -176,6 +183,10 @@ impl fmt::Display for Report {
         for (name, value) in lines {
             writeln!(f, "  {name:<width$}  {value}")?;
         }
+        if !self.hosts.is_empty() {
+            let (owner, replica) = (self.served_by_owner, self.served_by_replica);
+            writeln!(f, "  {:<width$}  {owner} by owners, {replica} by replicas", "procedures served")?;
+        }
         if let Some(time) = self.failover_ms {
             writeln!(f, "  {:<width$}  its replica was in its place after {time} ms", "master killed")?;
         }
@@ -235,6 +246,8 @@ mod tests {
             "lost",
             "kills",
             "migrations",
+            "served_by_owner",
+            "served_by_replica",
             "lost_packets",
             "core_cpu_us_per_ue",
             "emulator_cpu_us_per_ue",
