@@ -49,6 +49,8 @@ pub struct ClusterConfig {
     pub prefer: Preference,
     /// Hosts that serve the procedures of known UEs.
     pub serve: Serve,
+    /// File to which the balancer writes its choices of serving hosts; `None`: none.
+    pub trace_choices: Option<PathBuf>,
     /// Replication of contexts to other hosts.
     pub replication: ReplicationConfig,
     /// True if contexts are in hosts' shared memory, from which they migrate between live hosts.
@@ -81,6 +83,7 @@ impl Default for ClusterConfig {
             inter: Policy::SkewedCh,
             prefer: Preference::default(),
             serve: Serve::default(),
+            trace_choices: None,
             replication: ReplicationConfig::default(),
             moves: true,
             at_once: 512,

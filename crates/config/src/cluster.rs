@@ -119,6 +119,7 @@ pub(super) fn cluster(file: &File, problems: &mut Problems) -> ClusterConfig {
         inter: inter(&file.steering, problems),
         prefer: prefer(&file.steering, problems),
         serve: serve(file, replication, problems),
+        trace_choices: Some(file.steering.trace_choices.clone()).filter(|path| !path.as_os_str().is_empty()),
         replication,
         moves: file.state.mode().location == StateLocation::Shm,
         at_once: cluster.moves_at_once,

@@ -14,6 +14,7 @@ use crate::values::{CountOrAuto, DurationText, LocalAddress, Prefix};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
 use vireo_cluster::{ClusterConfig, ReplicationConfig};
 use vireo_core::config::Timers as CoreTimers;
 use vireo_core::schedule::dispatch::Policy;
@@ -435,12 +436,14 @@ pub(super) struct Steering {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) serve: Option<String>,
     pub(super) prefer: String,
+    pub(super) trace_choices: PathBuf,
 }
 
 impl Default for Steering {
     fn default() -> Self {
         let ClusterConfig { inter, prefer, .. } = ClusterConfig::default();
-        Steering { intra: Policy::default(), inter: inter.name().into(), serve: None, prefer: prefer.name().into() }
+        let (inter, prefer) = (inter.name().into(), prefer.name().into());
+        Steering { intra: Policy::default(), inter, serve: None, prefer, trace_choices: PathBuf::new() }
     }
 }
 

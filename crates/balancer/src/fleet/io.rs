@@ -1,5 +1,6 @@
 //! Sockets of a fleet: the output side of the balancer machine.
 
+use super::choice_trace::ChoiceTrace;
 use super::view::FleetView;
 use rustix::event::epoll;
 use std::collections::{BTreeMap, VecDeque};
@@ -49,6 +50,7 @@ pub(super) struct FleetIo {
     /// Reason why the cluster has removed this balancer, if it has.
     pub(super) exit_reason: Option<LinkError>,
     pub(super) metrics: Arc<Metrics>,
+    pub(super) choices: Option<ChoiceTrace>,
     pub(super) view: FleetView,
 }
 
@@ -147,6 +149,7 @@ impl Output for FleetIo {
                 let role = if is_owner { ServedBy::Owner } else { ServedBy::Replica };
                 self.metrics.serving_host_chosen(role, violation);
             }
+            Notice::ChoiceTraced(choice) => self.choices.iter_mut().for_each(|trace| trace.add(choice)),
             Notice::InputsRecalled(count) => self.metrics.inputs_recalled(count as u64),
             Notice::Isolated => {
                 tracing::error!("neither hosts nor the controller are heard: RAN nodes are let go to other balancers");

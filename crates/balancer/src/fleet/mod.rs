@@ -4,6 +4,7 @@
 //! hosts are executed. The fleet reads and writes the connections of hosts and the controller, and
 //! calls the machine for each message, for each input and at each heartbeat.
 
+mod choice_trace;
 mod io;
 mod snapshot;
 #[cfg(test)]
@@ -13,6 +14,7 @@ mod view;
 pub(crate) use snapshot::FleetSnapshot;
 pub use view::{FleetStatus, FleetView};
 
+use choice_trace::ChoiceTrace;
 use io::FleetIo;
 pub(crate) use io::HostCommand;
 use rustix::event::epoll;
@@ -109,7 +111,17 @@ impl Fleet {
             return Err(LinkError::Refused("it was given the number of a host".into()));
         };
         let machine = BalancerMachine::new(config.settings(&assignment), clock());
-        Fleet::new(listener, (controller, assignment), machine, config.security, metrics)
+        let mut fleet = Fleet::new(listener, (controller, assignment), machine, config.security, metrics)?;
+        fleet.trace_choices(config.cluster)?;
+        Ok(fleet)
+    }
+
+    /// Writes the choices of serving hosts to the configured file, if there is one.
+    fn trace_choices(&mut self, config: &ClusterConfig) -> Result<(), LinkError> {
+        let Some(path) = &config.trace_choices else { return Ok(()) };
+        self.io.choices = Some(ChoiceTrace::create(path).map_err(LinkError::System)?);
+        self.machine.trace_choices();
+        Ok(())
     }
 
     /// Creates a fleet without connections.
@@ -137,6 +149,7 @@ impl Fleet {
             commands: VecDeque::new(),
             exit_reason: None,
             metrics,
+            choices: None,
             view: FleetView::default(),
         };
         io.show_upfs(machine.upfs());

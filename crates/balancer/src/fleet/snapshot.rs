@@ -90,6 +90,7 @@ impl Fleet {
             fleet.unread.push(connection);
         }
         fleet.io.show_members(fleet.machine.map());
+        fleet.trace_choices(config.cluster)?;
         Ok(fleet)
     }
 }

@@ -6,6 +6,7 @@
 
 use super::HostId;
 use crate::schedule::estimate::ServiceTime;
+use serde::{Deserialize, Serialize};
 use vireo_types::{Duration, Instant};
 
 /// Moving average in which each new value has weight 1/2, as in the artefact of MMLite (seed 1).
@@ -47,7 +48,7 @@ pub struct PoolReport {
 }
 
 /// Estimated load of a host at one time.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HostLoad {
     /// CPU use of the host, 0 to 1.
     pub cpu: f64,

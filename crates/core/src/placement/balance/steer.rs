@@ -117,6 +117,11 @@ impl HostSet {
         self
     }
 
+    /// Returns the preference of [`Policy::SkewedCh`].
+    pub fn prefer(&self) -> Preference {
+        self.prefer
+    }
+
     /// Returns the hosts of the set.
     pub fn hosts(&self) -> &[HostId] {
         &self.hosts
@@ -201,10 +206,19 @@ pub fn select_serving_host(
     loads: &LoadTable,
     now: Instant,
 ) -> Option<HostSelection> {
-    let load = |host| loads.load(host, request.pool, request.time, now);
+    select_among(policy, fleet.prefer, request, |host| loads.load(host, request.pool, request.time, now))
+}
+
+/// Selects like [`select_serving_host`] on these loads.
+pub fn select_among(
+    policy: Policy,
+    prefer: Preference,
+    request: &Request,
+    load: impl Fn(HostId) -> Option<HostLoad>,
+) -> Option<HostSelection> {
     let estimate = |host: &HostId| load(*host).map(|load| load.completion(request.time));
     let count = request.owners.all().count() as u64;
-    let host = match (policy, fleet.prefer) {
+    let host = match (policy, prefer) {
         (Policy::SkewedCh, Preference::MostLoaded) => return skewed(request, Some(request.slo), load),
         (Policy::SkewedCh, Preference::Spare) => {
             let owner = request.owners.owner()?;

@@ -19,6 +19,7 @@
 //! not open connections, encode messages, speak SCTP or PFCP, or read a clock. The caller is
 //! `crates/balancer` in a running cluster and the fault campaign in the simulator.
 
+mod choice;
 mod connection;
 mod hosts;
 mod input;
@@ -34,6 +35,7 @@ mod steering;
 #[cfg(test)]
 mod tests;
 
+pub use choice::{TracedCandidate, TracedChoice};
 pub use input::Input;
 pub use output::{CloseReason, Notice, Output};
 pub use settings::{Serve, Settings};
@@ -147,6 +149,12 @@ impl BalancerMachine {
     /// for a resend by another one.
     pub fn set_only_balancer(&mut self) {
         self.settings.several = false;
+    }
+
+    /// Passes each choice of a serving host on with the values that decided it
+    /// ([`Notice::ChoiceTraced`]).
+    pub fn trace_choices(&mut self) {
+        self.steering.traces = true;
     }
 
     /// Returns true if the map has no other balancer.

@@ -1,5 +1,6 @@
 //! Outputs of the balancer.
 
+use super::choice::TracedChoice;
 use crate::placement::ConnectionId;
 use crate::placement::balance::HostId;
 use crate::placement::cluster::ClusterMap;
@@ -76,6 +77,8 @@ pub enum Notice<'a> {
         /// True if the procedure is expected to miss its objective at every host.
         violation: bool,
     },
+    /// The choice of [`Notice::ServingHostChosen`] with the values that decided it.
+    ChoiceTraced(&'a TracedChoice),
     /// This number of inputs was not done in time by a serving host, and goes to the owner.
     InputsRecalled(usize),
     /// Hosts and controller are silent: other balancers take over.

@@ -16,6 +16,7 @@ use super::output::{Notice, Output};
 use super::settings::Serve;
 use crate::amf::n2::{Route, ShallowView};
 use crate::placement::balance::HostId;
+use crate::placement::balance::steer::HostSelection;
 use crate::placement::message::{Envelope, PeerEvent, RanOutput, Receiver};
 use crate::schedule::kind::NfKind;
 use choices::{InputSource, InputUnderWay};
@@ -65,10 +66,12 @@ impl BalancerMachine {
             (None, Some((_, view))) => {
                 let of = (bucket, placement);
                 let choice = self.steering.choose_serving_host(view.kind, of, (&self.settings, may_serve), now);
-                let (host, violation) = choice.map_or((owner, false), |choice| (choice.host, choice.violation));
-                self.steering.violations += u32::from(violation);
-                output.notify(Notice::ServingHostChosen { is_owner: host == owner, violation });
-                host
+                choice.map_or(owner, |(HostSelection { host, violation, .. }, traced)| {
+                    self.steering.violations += u32::from(violation);
+                    output.notify(Notice::ServingHostChosen { is_owner: host == owner, violation });
+                    traced.iter().for_each(|traced| output.notify(Notice::ChoiceTraced(traced)));
+                    host
+                })
             }
         };
         if self.serving_hosts.is_at_other_host(source, chosen) {

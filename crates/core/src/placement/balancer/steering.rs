@@ -1,5 +1,6 @@
 //! Choice of the host for the first message of a UE, and for its procedures.
 
+use super::choice::TracedChoice;
 use super::settings::Settings;
 use crate::amf::n2::{Route, ShallowView};
 use crate::ids::tmsi::TmsiCipher;
@@ -29,6 +30,8 @@ pub(super) struct Steering {
     turn: u64,
     /// Number of choices since the last report in which no host was expected to meet the objective.
     pub(super) violations: u32,
+    /// True if choices of serving hosts are passed on ([`TracedChoice`]).
+    pub(super) traces: bool,
 }
 
 impl Steering {
@@ -41,6 +44,7 @@ impl Steering {
             times: vec![ServiceTime::new(FIRST_GUESS); pools],
             turn: 0,
             violations: 0,
+            traces: false,
         }
     }
 
@@ -104,14 +108,14 @@ impl Steering {
     }
 
     /// Chooses the host that serves a procedure of a known UE, among those that have the UE. `None`
-    /// leaves it to the owner.
+    /// leaves it to the owner. The record is absent unless choices are traced.
     pub(super) fn choose_serving_host(
         &mut self,
         kind: NfKind,
         (bucket, owners): (Bucket, BucketPlacement),
         (settings, may_serve): (&Settings, impl Fn(HostId) -> bool),
         now: Instant,
-    ) -> Option<HostSelection> {
+    ) -> Option<(HostSelection, Option<TracedChoice>)> {
         self.turn += 1;
         // The same mapping from buckets to slices as in hosts.
         let slice = usize::from(bucket.get()) % (settings.objectives.len() + 1);
@@ -119,7 +123,10 @@ impl Steering {
         let slo = settings.objective(slice, kind);
         let candidates = BucketPlacement::new(owners.all().filter(|host| may_serve(*host)));
         let request = Request { bucket, owners: candidates, pool, time: self.times[pool], slo, turn: self.turn };
-        steer::select_serving_host(settings.policy, &request, &self.hosts, &self.table, now)
+        let choice = steer::select_serving_host(settings.policy, &request, &self.hosts, &self.table, now)?;
+        let rule = (settings.policy, self.hosts.prefer());
+        let load = |host| self.table.load(host, pool, request.time, now);
+        Some((choice, self.traces.then(|| TracedChoice::new(rule, &request, load, choice.host))))
     }
 
     /// Selects a host by the policy for an unknown UE, and a bucket that this host owns. The
