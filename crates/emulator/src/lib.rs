@@ -57,7 +57,7 @@ pub mod usim;
 
 pub use error::Error;
 pub use mutate::{GoodUes, Growth, Mutations};
-pub use options::{Echoes, LAB_K, LAB_OPC, Load, NGAP_PORT, Options, Retry, Subscribers};
+pub use options::{BusyUes, Echoes, LAB_K, LAB_OPC, Load, NGAP_PORT, Options, Retry, Subscribers};
 pub use progress::{EndpointFactory, Phase, Progress};
 pub use report::{Latency, PROCEDURES, Procedure, Report, Row, Steady, UserPlane, write_csv};
 pub use run::{run, run_with};

@@ -8,6 +8,7 @@ use crate::traffic::Kind;
 use crate::ue::Profile;
 use crate::usim::Keys;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -104,6 +105,16 @@ pub enum Retry {
     },
 }
 
+/// UEs that run a share of the procedures of a steady load.
+#[derive(Clone, Debug)]
+pub struct BusyUes {
+    /// File with their IMSIs, one in a line. The load waits for it when all UEs are ready. Another
+    /// process may thus choose UEs by what the core has done with them.
+    pub file: PathBuf,
+    /// Share of all procedures, 0 to 1. Other UEs run the rest.
+    pub share: f64,
+}
+
 /// Options of one run.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -146,6 +157,8 @@ pub struct Options {
     pub retry: Retry,
     /// First part of the steady load, excluded from the latencies; the timeline includes it.
     pub settle: Duration,
+    /// UEs that run more procedures of the steady load than others.
+    pub busy: Option<BusyUes>,
     /// Interval of [`crate::Report::timeline`], if requested.
     pub timeline: Option<Duration>,
     /// Number of iterations of the scenario's loop.
@@ -224,6 +237,7 @@ impl Options {
             steady: None,
             retry: Retry::Standard,
             settle: Duration::ZERO,
+            busy: None,
             timeline: None,
             rounds: 1,
             load: Load::Window(100),

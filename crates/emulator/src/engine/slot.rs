@@ -94,6 +94,8 @@ pub(super) struct UeSlot {
     pub(super) fate: ProcedureState,
     /// Index of the group in a steady load.
     pub(super) group: u8,
+    /// It is one of [`crate::BusyUes`].
+    pub(super) is_busy: bool,
     /// The measured part of the procedure is complete; the remaining steps return to the rest
     /// state.
     pub(super) served: bool,
@@ -123,6 +125,7 @@ impl UeSlot {
             activity: None,
             fate: ProcedureState::Ok,
             group: 0,
+            is_busy: false,
             served: false,
             fresh: false,
             attempts: 0,

@@ -4,9 +4,11 @@ use super::slot::{ProcedureState, SlotState, UeSlot};
 use super::worker::{Worker, thread_cpu_us};
 use crate::load::{Arrivals, Rng};
 use crate::mix::{Activity, RestState, SECOND_PSI, Steady, Stream, UePick};
-use std::collections::VecDeque;
+use crate::options::BusyUes;
+use std::collections::{HashSet, VecDeque};
 use std::sync::atomic::Ordering;
 use std::time::{SystemTime, UNIX_EPOCH};
+use vireo_types::Supi;
 
 /// Maximum number of procedures of one group that wait for a free UE. Further ones fail at once.
 const WAITING: usize = 1 << 20;
@@ -33,7 +35,9 @@ pub(super) struct SteadyRun<'a> {
     stage: Stage,
     /// For each group, the end of its UE numbers in the whole run.
     ends: Vec<u32>,
+    /// Of each group; then those of the busy UEs of each group.
     pools: Vec<Pool>,
+    busy: Option<BusyPools<'a>>,
     streams: Vec<Due<'a>>,
     rng: Rng,
     origin_us: u64,
@@ -42,6 +46,13 @@ pub(super) struct SteadyRun<'a> {
     cpu_us: u64,
     /// Arrivals since the last update of the shared counters.
     arrived: u64,
+}
+
+/// UEs that run more procedures than others.
+struct BusyPools<'a> {
+    ues: &'a BusyUes,
+    /// True for groups with such UEs.
+    groups: Vec<bool>,
 }
 
 /// Free UEs of one group and the procedures that wait for one.
@@ -75,7 +86,8 @@ enum Job {
 }
 
 impl<'a> SteadyRun<'a> {
-    pub(super) fn new(load: &'a Steady, ues: u32, seed: u64) -> Self {
+    pub(super) fn new(load: &'a Steady, (ues, busy): (u32, Option<&'a BusyUes>), seed: u64) -> Self {
+        let groups = load.groups.len();
         let ends = load.sizes(ues).into_iter().scan(0, |end, size| {
             *end += size;
             Some(*end)
@@ -90,7 +102,8 @@ impl<'a> SteadyRun<'a> {
             load,
             stage: Stage::Arriving,
             ends: ends.collect(),
-            pools: load.groups.iter().map(|_| Pool::default()).collect(),
+            pools: std::iter::repeat_with(Pool::default).take(2 * groups).collect(),
+            busy: busy.map(|ues| BusyPools { ues, groups: vec![false; groups] }),
             streams: load.streams.iter().enumerate().map(stream).collect(),
             rng: Rng::new(seed ^ 0x5354_4541_4459),
             origin_us: 0,
@@ -120,8 +133,29 @@ impl<'a> SteadyRun<'a> {
     }
 
     /// Marks a UE as free.
-    fn put(&mut self, owner: u32, group: u8) {
-        self.pools[usize::from(group)].free.push_back(owner);
+    fn put(&mut self, owner: u32, group: u8, is_busy: bool) {
+        let pool = self.pool_of(group, is_busy);
+        self.pools[pool].free.push_back(owner);
+    }
+
+    fn pool_of(&self, group: u8, is_busy: bool) -> usize {
+        usize::from(group) + if is_busy { self.load.groups.len() } else { 0 }
+    }
+
+    /// Returns the pool whose UE executes an arrival of a group.
+    fn choose_pool(&mut self, group: u8) -> usize {
+        let share = self.busy.as_ref().filter(|busy| busy.groups[usize::from(group)]).map(|busy| busy.ues.share);
+        let is_busy = share.is_some_and(|share| self.rng.unit() < share);
+        self.pool_of(group, is_busy)
+    }
+
+    /// Marks a free UE as one of the busy ones.
+    fn mark_busy(&mut self, owner: u32, group: u8) {
+        if let Some(busy) = &mut self.busy {
+            busy.groups[usize::from(group)] = true;
+        }
+        self.pools[usize::from(group)].free.retain(|free| *free != owner);
+        self.put(owner, group, true);
     }
 
     /// Returns the next job that is due, if any. Waiting procedures come first.
@@ -147,7 +181,8 @@ impl<'a> SteadyRun<'a> {
             due.advance(self.origin_us, worker);
             let (pick, activity) = (due.stream.pick, choice.activity);
             self.arrived += 1;
-            let pool = &mut self.pools[usize::from(choice.group)];
+            let pool = self.choose_pool(choice.group);
+            let pool = &mut self.pools[pool];
             if pick == UePick::Any && pool.free.len() > 1 {
                 let any = self.rng.below(pool.free.len());
                 pool.free.swap(0, any);
@@ -174,6 +209,7 @@ impl<'a> SteadyRun<'a> {
             // The load begins for all workers at the same time, regardless of this worker's
             // polling.
             Stage::Ready => return Some(now_us + HEAD_START_US / 4),
+            Stage::Arriving if self.busy.is_some() => return Some(now_us + HEAD_START_US),
             Stage::Running => {}
             _ => return None,
         }
@@ -242,6 +278,10 @@ impl Worker<'_> {
         let all_there = self.active == 0 && self.slots.len() as u32 >= self.share.ues;
         let duration_us = self.options.duration.map_or(0, |duration| duration.as_micros() as u64);
         let timeout_us = self.options.timeout.as_micros() as u64;
+        let is_arriving = self.steady.as_ref().is_some_and(|run| run.stage == Stage::Arriving);
+        if is_arriving && all_there && !self.mark_busy_ues() {
+            return;
+        }
         let Some(run) = &mut self.steady else { return };
         match run.stage {
             Stage::Arriving if all_there => {
@@ -282,6 +322,21 @@ impl Worker<'_> {
             }
             _ => {}
         }
+    }
+
+    /// Marks the busy UEs of the load. Returns false while their list does not exist.
+    fn mark_busy_ues(&mut self) -> bool {
+        let Some(run) = &mut self.steady else { return true };
+        let Some(busy) = &run.busy else { return true };
+        let Ok(text) = std::fs::read_to_string(&busy.ues.file) else { return false };
+        let listed: HashSet<Supi> = text.lines().filter_map(|line| line.trim().parse().ok()).collect();
+        for (owner, slot) in (0..).zip(&mut self.slots) {
+            if listed.contains(&slot.ue.usim().supi()) && slot.life == SlotState::Free {
+                slot.is_busy = true;
+                run.mark_busy(owner, slot.group);
+            }
+        }
+        true
     }
 
     /// Counts every unfinished procedure as failed.
@@ -336,7 +391,7 @@ impl Worker<'_> {
         slot.life = SlotState::Free;
         slot.sequence = slot.sequence.wrapping_add(1);
         let (activity, fate, times) = (slot.activity.take(), slot.fate, slot.whole(self.now_us));
-        let group = slot.group;
+        let (group, is_busy) = (slot.group, slot.is_busy);
         self.active -= 1;
         match (activity, fate) {
             (Some(_), ProcedureState::Ok) => self.stats.report.steady.completed += 1,
@@ -353,7 +408,7 @@ impl Worker<'_> {
             }
         }
         if let Some(run) = &mut self.steady {
-            run.put(owner, group);
+            run.put(owner, group, is_busy);
         }
     }
 }
@@ -365,7 +420,7 @@ mod tests {
     use std::time::Duration;
 
     fn run(threads: u64, number: u64, load: &Steady) -> Vec<u64> {
-        let mut run = SteadyRun::new(load, 10, 3);
+        let mut run = SteadyRun::new(load, (10, None), 3);
         run.stage = Stage::Running;
         run.origin_us = 1000;
         run.streams.iter_mut().for_each(|due| due.advance(1000, (number, threads)));
@@ -373,7 +428,7 @@ mod tests {
         let mut unserved = 0;
         while run.next_us(0).is_some_and(|at| at < 2_000_000) {
             let now = run.next_us(0).expect("is running");
-            run.put(1, 0);
+            run.put(1, 0, false);
             match run.job(now, (number, threads), &mut unserved) {
                 Some(Job::Begin { intended_us, .. }) => times.push(intended_us),
                 _ => panic!("a UE is free"),
@@ -396,22 +451,22 @@ mod tests {
     #[test]
     fn arrival_without_ue_keeps_intended_time() {
         let load = Steady::weighted(&[(Activity::ServiceRequest, 1.0)], 1000.0, Pattern::Constant, Duration::ZERO);
-        let mut run = SteadyRun::new(&load, 10, 3);
+        let mut run = SteadyRun::new(&load, (10, None), 3);
         run.stage = Stage::Running;
         run.streams.iter_mut().for_each(|due| due.advance(0, (0, 1)));
         let mut unserved = 0;
         assert!(run.job(2_500, (0, 1), &mut unserved).is_none());
         assert_eq!((unserved, run.arrived, run.next_us(2_500)), (3, 3, Some(3_000)));
-        run.put(7, 0);
+        run.put(7, 0, false);
         let Some(Job::Begin { owner, intended_us, .. }) = run.job(2_600, (0, 1), &mut unserved) else {
             panic!("one waits")
         };
         assert_eq!((owner, intended_us, unserved), (7, 0, 3));
         run.stage = Stage::Draining;
-        run.put(8, 0);
+        run.put(8, 0, false);
         assert!(matches!(run.job(9_000, (0, 1), &mut unserved), Some(Job::Begin { intended_us: 1000, .. })));
-        run.put(9, 0);
-        run.put(9, 0);
+        run.put(9, 0, false);
+        run.put(9, 0, false);
         assert!(matches!(run.job(9_000, (0, 1), &mut unserved), Some(Job::Begin { intended_us: 2000, .. })));
         // No procedure is due at this time.
         assert!(run.job(9_000, (0, 1), &mut unserved).is_none());
@@ -428,7 +483,28 @@ mod tests {
             counts[kinds.iter().position(|(kind, _)| *kind == choice.activity).expect("is one of them")] += 1;
         }
         assert!((6_800..7_200).contains(&counts[0]) && counts[2] == 0, "{counts:?}");
-        let run = SteadyRun::new(&load, 10, 1);
+        let run = SteadyRun::new(&load, (10, None), 1);
         assert_eq!((0..10).map(|ue| run.group_of(ue)).collect::<Vec<_>>(), [0, 0, 0, 0, 0, 0, 0, 1, 1, 1]);
+    }
+
+    #[test]
+    fn busy_ues_run_their_share() {
+        let load = Steady::weighted(&[(Activity::ServiceRequest, 1.0)], 1000.0, Pattern::Constant, Duration::ZERO);
+        let busy = BusyUes { file: "/nowhere".into(), share: 0.8 };
+        let mut run = SteadyRun::new(&load, (10, Some(&busy)), 3);
+        (0..10).for_each(|owner| run.put(owner, 0, false));
+        run.mark_busy(4, 0);
+        run.stage = Stage::Running;
+        run.streams.iter_mut().for_each(|due| due.advance(0, (0, 1)));
+        let mut unserved = 0;
+        let mut by_busy = 0;
+        for n in 0..1000 {
+            let Some(Job::Begin { owner, .. }) = run.job(n * 1000, (0, 1), &mut unserved) else {
+                panic!("a UE is free")
+            };
+            by_busy += u32::from(owner == 4);
+            run.put(owner, 0, owner == 4);
+        }
+        assert!((740..860).contains(&by_busy) && unserved == 0, "{by_busy}");
     }
 }

@@ -179,7 +179,10 @@ impl<'a> Worker<'a> {
             now_us: 0,
             origin_us: 0,
             share: WorkerShare { number, threads, ues },
-            steady: options.steady.as_ref().map(|steady| SteadyRun::new(steady, options.ues, options.seed)),
+            steady: options
+                .steady
+                .as_ref()
+                .map(|steady| SteadyRun::new(steady, (options.ues, options.busy.as_ref()), options.seed)),
             starts: starts(options),
             links,
             associations: AssociationTable::default(),

@@ -101,6 +101,8 @@ pub struct Latency {
     pub max: u64,
     /// Number of procedures that took longer than 10 ms.
     pub over_10ms: u64,
+    /// Number of procedures that took longer than 50 ms.
+    pub over_50ms: u64,
 }
 
 impl Latency {
@@ -115,6 +117,7 @@ impl Latency {
             max: histogram.max(),
             // Counting up to the largest number would exceed the histogram's range and yield 0.
             over_10ms: histogram.len() - histogram.count_between(0, 10_000),
+            over_50ms: histogram.len() - histogram.count_between(0, 50_000),
         }
     }
 }

@@ -120,6 +120,14 @@ pub(super) struct LoadArgs {
     /// The timeline includes it.
     #[arg(long, value_name = "TIME", default_value = "0", value_parser = span)]
     pub(super) settle: Duration,
+    /// Give --busy-share of the procedures of --load to the UEs that FILE lists
+    ///
+    /// FILE has one IMSI in a line. The load waits for FILE when all UEs are ready.
+    #[arg(long, value_name = "FILE", requires = "load")]
+    pub(super) busy_ues: Option<PathBuf>,
+    /// Set the share of the procedures of --busy-ues, 0 to 1
+    #[arg(long, value_name = "S", default_value_t = 0.5, value_parser = fraction)]
+    pub(super) busy_share: f64,
     /// Write latency over time as CSV, by due time of procedures
     #[arg(long, value_name = "FILE")]
     pub(super) timeline: Option<PathBuf>,
@@ -298,6 +306,10 @@ fn persistence(text: &str) -> Result<Persistence, String> {
             _ => Err("write standard, never, or a time such as 1s".into()),
         },
     }
+}
+
+fn fraction(text: &str) -> Result<f64, String> {
+    text.parse().ok().filter(|share| (0.0..=1.0).contains(share)).ok_or_else(|| "write a number from 0 to 1".into())
 }
 
 /// Parses `service-request=0.7`. The weight is 1 without a number.

@@ -10,7 +10,7 @@ use vireo_emulator::scenario::{Scenario, Scheme};
 use vireo_emulator::traffic::Kind;
 use vireo_emulator::ue::Profile;
 use vireo_emulator::usim::{Concealment, Keys};
-use vireo_emulator::{Echoes, LAB_K, LAB_OPC, Load, Options, Retry, Subscribers};
+use vireo_emulator::{BusyUes, Echoes, LAB_K, LAB_OPC, Load, Options, Retry, Subscribers};
 use vireo_sctp::Driver;
 use vireo_types::{PduSessionType, Tac};
 
@@ -72,6 +72,7 @@ pub(super) fn options(args: &Args) -> Result<Options, Failure> {
             Persistence::After(retry) => Retry::After { retry, reattach: args.load.reattach },
         },
         settle: args.load.settle,
+        busy: args.load.busy_ues.clone().map(|file| BusyUes { file, share: args.load.busy_share }),
         timeline: args.load.timeline.as_ref().map(|_| args.load.timeline_interval),
         duration: args.load.duration,
         timeout: args.load.timeout,
