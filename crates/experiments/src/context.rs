@@ -61,6 +61,8 @@ pub(super) struct Variant {
     pub(super) slices: String,
     /// Configuration tables besides those of the slices.
     pub(super) tables: String,
+    /// Further keys of `[cluster]`.
+    pub(super) cluster: &'static str,
     /// Hosts behind a balancer; 0 = the whole core as one process.
     pub(super) hosts: usize,
     /// Additional idle hosts that wait until they are needed.
@@ -74,7 +76,8 @@ pub(super) struct Variant {
 impl Variant {
     /// Returns the configuration as the summary reports it.
     pub(super) fn configuration(&self) -> Configuration {
-        let toml = format!("{}\n{}", self.slices.trim(), self.tables.trim()).trim().to_owned() + "\n";
+        let cluster = if self.cluster.is_empty() { String::new() } else { format!("\n[cluster]\n{}", self.cluster) };
+        let toml = format!("{}\n{}{cluster}", self.slices.trim(), self.tables.trim()).trim().to_owned() + "\n";
         Configuration { name: self.name.into(), about: self.about.into(), toml }
     }
 }
@@ -114,6 +117,7 @@ impl ExperimentContext {
             other_slice,
             slices: variant.slices.clone(),
             tables: variant.tables.clone(),
+            cluster: variant.cluster.into(),
             processors: processors.to_vec(),
             hosts: variant.hosts,
             idle: variant.idle,

@@ -85,6 +85,7 @@ const ALL: &[Experiment] = &[
     worker_failure::EXPERIMENT,
     cluster::simulator_validation::EXPERIMENT,
     cluster::host_scaling::MIGRATION,
+    cluster::placement::EXPERIMENT,
     cluster::recovery_time::EXPERIMENT,
     cluster::throughput::EXPERIMENT,
     cluster::host_failure::EXPERIMENT,

@@ -33,6 +33,7 @@ fn run(session: &ExperimentContext) -> Result<Findings, Failure> {
         about: "The core as it comes.",
         slices: "[slice.default]\nsnssai = { sst = 1 }\n".into(),
         tables: String::new(),
+        cluster: "",
         hosts: 0,
         idle: 0,
         host_part: None,

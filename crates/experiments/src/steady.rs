@@ -101,8 +101,10 @@ impl Steady {
         add("--load", kinds.join(","));
         add("--duration", self.seconds.to_string());
         // The load settles first, because an immediate load would include the activation of NFs,
-        // which is not compared.
-        add("--settle", format!("{}ms", (self.seconds.min(SETTLE_S * 4.0) * 250.0) as u64));
+        // which is not compared. Further arguments may set another time.
+        if !self.more.iter().any(|word| word == "--settle") {
+            add("--settle", format!("{}ms", (self.seconds.min(SETTLE_S * 4.0) * 250.0) as u64));
+        }
         add("--timeline", timeline.into());
         add("--timeline-interval", format!("{}ms", self.interval.as_millis()));
         words.extend(self.more.iter().cloned());

@@ -12,6 +12,7 @@ pub(super) fn unified(cores: &[usize]) -> Variant {
         about: "The stateful baseline: one NF for all procedures, in one worker process that keeps the contexts.",
         slices: slice(&[]),
         tables: format!("[pools]\nkey = \"wildcard\"\nworkers = 1\n{}\n[state]\nlocation = \"memory\"\n", on(cores)),
+        cluster: "",
         hosts: 0,
         idle: 0,
         host_part: None,
@@ -39,6 +40,7 @@ pub(super) fn stateful(workers: u32) -> Variant {
         about: "The stateful baseline: worker processes that do everything and keep the contexts of their UEs.",
         slices: slice(&[]),
         tables: format!("[pools]\nkey = \"wildcard\"\nworkers = {workers}\n\n[state]\nlocation = \"memory\"\n"),
+        cluster: "",
         hosts: 0,
         idle: 0,
         host_part: None,
@@ -57,6 +59,7 @@ pub(super) fn central(cores: &[usize]) -> Variant {
             "[pools]\nkey = \"wildcard\"\nworkers = 1\n{}\n[state]\nlocation = \"redis\"\nkeep = false\n",
             on(cores)
         ),
+        cluster: "",
         hosts: 0,
         idle: 0,
         host_part: None,
@@ -81,6 +84,7 @@ pub(super) fn decomposed(
             "[pools]\nkey = \"slice,procedure\"\nnfs-per-worker = {nfs_per_worker}\n{}\n[state]\nlocation = \"shm\"\n",
             on(cores)
         ),
+        cluster: "",
         hosts: 0,
         idle: 0,
         host_part: None,

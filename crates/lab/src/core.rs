@@ -218,6 +218,11 @@ impl Core {
         self.hosts.iter().map(of).collect()
     }
 
+    /// Returns the subscribers whose contexts each host owns, as IMSIs.
+    pub fn subscribers_by_host(&self) -> Result<Vec<Vec<String>>, Failure> {
+        self.hosts.iter().map(ClusterProcess::subscribers).collect()
+    }
+
     /// Returns the number of hosts that serve UEs.
     pub fn hosts_at_work(&self) -> Result<usize, Failure> {
         Ok(self.overview()?.hosts.len())
@@ -303,6 +308,11 @@ impl Core {
     pub fn procedures_served(&self) -> Result<Vec<Option<Served>>, Failure> {
         let of = |host: &ClusterProcess| host.metrics_text().map(|text| text.as_deref().map(Served::from_metrics));
         self.hosts.iter().map(of).collect()
+    }
+
+    /// Returns the sum of a series of the metrics over all healthy hosts.
+    pub fn sum_over_hosts(&self, name: &str) -> Result<u64, Failure> {
+        self.hosts.iter().map(|host| Ok(host.metrics_text()?.map_or(0, |text| series(&text, name)))).sum()
     }
 
     /// Returns the API URL of the core; in a cluster, that of its balancer.

@@ -170,6 +170,9 @@ pub struct Latency {
     /// Procedures with a latency above 10 ms.
     #[serde(default, skip_serializing)]
     pub over_10ms: u64,
+    /// Procedures with a latency above 50 ms.
+    #[serde(default, skip_serializing)]
+    pub over_50ms: u64,
     pub p50: u64,
     pub p99: u64,
     #[serde(default, skip_serializing)]

@@ -19,6 +19,8 @@ use vireo_ops::api::Status;
 
 /// API port of each process.
 const API_PORT: u16 = 9090;
+/// UEs per API request.
+const UES: usize = 1000;
 /// Port on which balancers communicate with UPFs.
 const N4_PORT: u16 = 8805;
 
@@ -171,6 +173,19 @@ impl ClusterProcess {
         match api(&self.api)?.fetch("/metrics") {
             Err(_) if self.may_leave => Ok(None),
             text => Ok(Some(text?)),
+        }
+    }
+
+    /// Returns the subscribers whose contexts the process has, as IMSIs.
+    pub(crate) fn subscribers(&self) -> Result<Vec<String>, Failure> {
+        let mut all = Vec::new();
+        loop {
+            let page = format!("/status?offset={}&limit={UES}&reveal_supi=true", all.len());
+            let status: Status = serde_json::from_str(&api(&self.api)?.fetch(&page)?)?;
+            all.extend(status.ues.iter().map(|ue| ue.supi.clone()));
+            if status.ues.len() < UES {
+                return Ok(all);
+            }
         }
     }
 

@@ -75,6 +75,8 @@ pub struct CoreOptions {
     pub tables: String,
     /// Further keys of `[upf]`.
     pub upf: String,
+    /// Further keys of `[cluster]`.
+    pub cluster: String,
     /// IPv4 pool of UE addresses. The data network has return routes only to [`UE_NETWORKS`].
     pub ipv4_pool: &'static str,
     /// Processors of the core; empty means all.
@@ -116,6 +118,7 @@ impl Default for CoreOptions {
             slices: SLICES.into(),
             tables: String::new(),
             upf: String::new(),
+            cluster: String::new(),
             ipv4_pool: UE_NETWORKS[0],
             processors: Vec::new(),
             other_slice: None,

@@ -98,7 +98,8 @@ database = "{DATABASE}"
         let hosts = options.hosts;
         // The lab switch is private to the lab.
         text.push_str(&format!(
-            "\n[cluster]\nbalancer = \"{balancer}:{FABRIC_PORT}\"\nhosts = {hosts}\ninsecure = true\n"
+            "\n[cluster]\nbalancer = \"{balancer}:{FABRIC_PORT}\"\nhosts = {hosts}\ninsecure = true\n{}",
+            options.cluster
         ));
         if cfg!(debug_assertions) {
             // Many unoptimised processes are slow; slowness must not count as death.

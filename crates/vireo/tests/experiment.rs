@@ -229,6 +229,22 @@ fn signalling_is_measured_beside_split_core() {
 
 #[test]
 #[ignore = "make test-experiments"]
+fn placement_is_measured_on_real_hosts() {
+    let Some(quick) = Quick::run("placement-real") else { return };
+    let summary = quick.summary();
+    for variant in ["owner-bound", "weighted buckets", "per procedure"] {
+        for load in ["0.5", "0.8"] {
+            let of = |what: &str| median(&summary, &format!("{what}, {variant}, load {load}"));
+            assert!(of("service request p50") > 0.0 && of("late procedures") <= 100.0, "{summary}");
+        }
+    }
+    assert!(median(&summary, "choices that follow the configured rule, worst variant") >= 95.0, "{summary}");
+    assert_eq!(quick.lines("loads.csv"), 1 + 3 * 2);
+    assert!(quick.text("late.svg").contains("per procedure"));
+}
+
+#[test]
+#[ignore = "make test-experiments"]
 fn iot_devices_are_measured_against_others() {
     let Some(quick) = Quick::run("pepc-iot") else { return };
     let summary = quick.summary();

@@ -2,6 +2,7 @@
 
 pub(super) mod host_failure;
 pub(super) mod host_scaling;
+pub(super) mod placement;
 pub(super) mod recovery_time;
 pub(super) mod simulator_validation;
 pub(super) mod throughput;
