@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod balancer;
+mod cluster;
 mod control;
 pub mod host;
 pub mod results;
@@ -28,6 +29,8 @@ enum Bench {
     Host(host::Args),
     /// Measure the balancer (host selection by cluster size, CPU per message)
     Balancer(balancer::Args),
+    /// Measure a cluster (cost of procedures by the role of the serving host)
+    Cluster(cluster::Args),
     /// Measure the user plane (packet time, session set-up, memory per session)
     Upf(upf::Args),
 }
@@ -38,6 +41,7 @@ pub fn run(args: &Args, commit: &str) -> Result<(), Failure> {
         Bench::Control(args) => control::run(args, commit),
         Bench::Host(args) => host::run(args, commit),
         Bench::Balancer(args) => balancer::run(args, commit),
+        Bench::Cluster(args) => cluster::run(args, commit),
         Bench::Upf(args) => upf::run(args, commit),
     }
 }

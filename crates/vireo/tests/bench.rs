@@ -79,3 +79,13 @@ fn balancer_message_is_measured_with_hosts() {
     // In microseconds and in nanoseconds: a message contains one or two decisions.
     assert!(of("CPU of an NGAP message") * 1000.0 > of("steering decision, 3 hosts"), "{figures:?}");
 }
+
+#[test]
+#[ignore = "make test-experiments"]
+fn cluster_cost_is_measured_by_serving_host() {
+    let Some((json, printed)) = measured(&["cluster", "--quick"]) else { return };
+    let figures = json["figures"].as_array().unwrap();
+    let owner = figures.iter().find(|figure| figure["name"] == "CPU, served by the owner, 1 replica").unwrap();
+    assert!(owner["ours"]["median"].as_f64().unwrap() > 1.0, "{printed}");
+    assert_eq!(json["configurations"].as_array().unwrap().len(), 5);
+}
