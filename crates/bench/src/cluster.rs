@@ -1,8 +1,8 @@
 //! `vireo bench cluster`: cost of a service request by the role of the host that serves it.
 //!
 //! Three hosts behind one balancer. All procedures are of UEs of one owner, so that its CPU time
-//! is known apart from that of replicas. With `steering.inter = "round-robin"` owner and replicas serve
-//! in turn. The cost of a replica follows from this mixture and the cost of the owner.
+//! is known apart from that of replicas. With `steering.inter = "round-robin"` owner and replicas
+//! serve in turn. The cost of a replica follows from this mixture and the cost of the owner.
 
 use crate::results::{Bound, Configuration, Figure, Machine, Measured, OfferedLoad, Summary};
 use std::io::Write as _;
