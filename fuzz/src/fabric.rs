@@ -13,9 +13,9 @@ use vireo_core::placement::balance::{BalancerId, HostId};
 use vireo_core::placement::cluster::{ClusterMap, DurableState, Member, RejoinInfo, Secrets};
 use vireo_core::placement::message::{
     AssociationOwner, BalancerAssignment, BalancerNotice, Envelope, HostNotice, PeerEvent, PoolLoad, RanOutput,
-    ToBalancer, ToController, ToHost, ToMember, ToOwner, ToReplica, Welcome,
+    Receiver, ToBalancer, ToController, ToHost, ToMember, ToOwner, ToReplica, Welcome,
 };
-use vireo_core::placement::replica::{Claim, ReplicaUpdate};
+use vireo_core::placement::replica::{Claim, Proposal, ReplicaUpdate};
 use vireo_fabric::frame::decode;
 use vireo_fabric::{FrameReader, FrameWriter, GREETING, Greeting, Role};
 use vireo_types::{AssocId, Bucket, Dnn, GnbId, Instant, Ltmsi, Seid, SessionAddress, Supi};
@@ -80,11 +80,14 @@ pub fn seeds() -> Vec<Vec<u8>> {
     let of = AssociationOwner { assoc: AssocId(2), node: AssocId(1), record };
     let claim = Claim { supi, ue: Ltmsi::from_raw(5), at: Instant(9) };
     let event = |number, event| ToHost::Event(Cow::Owned(Envelope { number, ..Envelope::new(event) }));
+    let served = PeerEvent::Ngap { assoc: AssocId(1), view, pdu: pdu.clone() };
+    let served = Envelope { number: 11, receiver: Receiver::ServingHost, ..Envelope::new(served) };
     let effect = |output| ToBalancer::Output(Cow::Owned(output));
     let to_host = [
         ToHost::Map(map.clone()),
         event(0, PeerEvent::Up { assoc: AssocId(1), peer: upf }),
         event(9, PeerEvent::Ngap { assoc: AssocId(1), view, pdu: pdu.clone() }),
+        ToHost::Event(Cow::Owned(served)),
         event(10, PeerEvent::Pfcp { upf, seid: Seid(5), request: false, message: b"message".to_vec() }),
         ToHost::Refused("no".into()),
         ToHost::BarrierReply { number: 4 },
@@ -96,12 +99,19 @@ pub fn seeds() -> Vec<Vec<u8>> {
         ToBalancer::Host(HostId(1)),
         ToBalancer::Map(map),
         effect(RanOutput::Ngap { assoc: AssocId(1), ue: Some(Ltmsi::from_raw(5)), key: 77, pdu }),
-        effect(RanOutput::Pfcp { upf, key: 3, seid: Some(Seid(5)), message: b"message".to_vec() }),
+        effect(RanOutput::Pfcp {
+            upf,
+            key: 3,
+            seid: Some(Seid(5)),
+            served_by: Some(HostId(2)),
+            message: b"message".to_vec(),
+        }),
         ToBalancer::Notice(HostNotice::Done { number: 9 }),
         ToBalancer::Report { cpu: 0.5, pools: vec![PoolLoad { backlog: 1.0, share: 0.5, time_us: 100.0 }; 3] },
         ToBalancer::Barrier { number: 4 },
         ToBalancer::Notice(HostNotice::Claim(claim)),
         ToBalancer::Notice(HostNotice::ReturnInput { number: 9 }),
+        ToBalancer::Notice(HostNotice::ReturnServedInput { number: 9 }),
         ToBalancer::Notice(HostNotice::ReturnAddress { to: HostId(2), dnn, address }),
         ToBalancer::Notice(HostNotice::Node(Box::new(of))),
         ToBalancer::HeartbeatOnly(HostId(1)),
@@ -128,9 +138,11 @@ pub fn seeds() -> Vec<Vec<u8>> {
         ToReplica::ReconcileRequest { number: 5, buckets: [0, 4095].map(Bucket::new).into() },
         ToReplica::ReconcileRemove { number: 6, ues: vec![Ltmsi::from_raw(5)] },
         ToReplica::EffectWatermark { number: 7, watermark: 4 },
+        ToReplica::ProposalAnswer { number: 8, ltmsi: Ltmsi::from_raw(5), input: 9, is_committed: false },
     ];
     let others = ToOwner::ReconcileReply { number: 5, ues: vec![Ltmsi::from_raw(5), Ltmsi::from_raw(0x0fff_ffff)] };
-    let to_primary = [ToOwner::CopyAck { number: 1 }, ToOwner::Fenced { epoch: 3 }, others];
+    let to_primary =
+        [ToOwner::CopyAck { number: 1 }, ToOwner::Fenced { epoch: 3 }, others, ToOwner::Proposal(Box::new(proposal()))];
     vec![
         connection_of(Role::Balancer, to_host.iter().map(written)),
         connection_of(Role::Host, to_balancer.iter().map(written)),
@@ -142,7 +154,24 @@ pub fn seeds() -> Vec<Vec<u8>> {
     ]
 }
 
-fn to_controller() -> [ToController; 10] {
+fn proposal() -> Proposal {
+    Proposal {
+        epoch: 3,
+        ltmsi: Ltmsi::from_raw(5),
+        input: 9,
+        base: 4,
+        layout: LAYOUT_VERSION,
+        perpetual_version: 2,
+        perpetual: Some(b"perpetual".to_vec()),
+        ephemeral: b"ephemeral".to_vec(),
+        outbox: b"outbox".to_vec(),
+        associations: [Some((AssocId(1), AssocId(2))), None],
+        deadline: Some(Instant(9)),
+        is_in_progress: true,
+    }
+}
+
+fn to_controller() -> [ToController; 11] {
     let address = SocketAddr::from(([127, 0, 0, 1], 7771));
     let record = DurableState::new(Secrets { tmsi_key: [7; 16], recovery: 9 }, None);
     [
@@ -159,6 +188,7 @@ fn to_controller() -> [ToController; 10] {
         ToController::UnreachablePeers(vec![HostId(3)]),
         ToController::PoolPartitions { epoch: 3, parts: vec![0, 255] },
         ToController::Pulse(Member::Balancer(BalancerId(1))),
+        ToController::Violations(3),
     ]
 }
 

@@ -53,12 +53,18 @@ struct Peer {
     queue: CopyQueue<Rc<[u8]>>,
 }
 
+/// Times before which a host does not connect again.
+#[derive(Debug, Default)]
+struct Retries {
+    controller: u64,
+    balancer: u64,
+}
+
 #[derive(Debug)]
 pub(super) struct Host {
     pub(super) process: Process,
     replication: ReplicationConfig,
     controller: ConnectionEnd,
-    controller_retry_at: u64,
     ready: bool,
     /// Identity of the host in the cluster, once assigned.
     member: Option<(HostId, Secrets)>,
@@ -66,7 +72,7 @@ pub(super) struct Host {
     pub(super) machine: Option<Box<Machine>>,
     pub(super) map: Option<Rc<ClusterMap>>,
     pub(super) balancer: Option<ConnectionEnd>,
-    balancer_retry_at: u64,
+    retries: Retries,
     peers: BTreeMap<HostId, Peer>,
     pub(super) incoming: BTreeMap<ConnectionEnd, (HostId, u64)>,
     pub(super) replicas: Replicas,
@@ -96,13 +102,12 @@ impl Host {
             process,
             replication,
             controller,
-            controller_retry_at: 0,
             ready: false,
             member: None,
             machine: None,
             map: None,
             balancer: None,
-            balancer_retry_at: 0,
+            retries: Retries::default(),
             peers: BTreeMap::new(),
             incoming: BTreeMap::new(),
             replicas: Replicas::default(),
@@ -177,10 +182,10 @@ impl Host {
         self.incoming.remove(&at);
         let last_barrier = self.machine.as_ref().and_then(|machine| machine.last_barrier());
         if at == self.controller {
-            self.controller_retry_at = now + RETRY_INTERVAL;
+            self.retries.controller = now + RETRY_INTERVAL;
             self.ended |= last_barrier.is_some() && self.balancer.is_none();
         } else if self.balancer == Some(at) {
-            (self.balancer, self.balancer_retry_at) = (None, now + RETRY_INTERVAL);
+            (self.balancer, self.retries.balancer) = (None, now + RETRY_INTERVAL);
             if let Some(number) = last_barrier {
                 // The balancer that would answer is gone.
                 self.on_barrier_reply(network, number);
@@ -236,8 +241,8 @@ impl Host {
         network.due(self.process, TICK, Due::Tick);
         self.post_copies(network);
         let leaves = self.machine.as_ref().is_some_and(|machine| machine.last_barrier().is_some());
-        if !network.is_open(self.controller) && now >= self.controller_retry_at && !leaves {
-            self.controller_retry_at = now + RETRY_INTERVAL;
+        if !network.is_open(self.controller) && now >= self.retries.controller && !leaves {
+            self.retries.controller = now + RETRY_INTERVAL;
             self.controller = network.open(self.process, Process(0));
             let past = self.member.map(|(id, secrets)| {
                 let map = self.map.as_deref().cloned();
@@ -253,7 +258,7 @@ impl Host {
             self.report_load(network);
             self.send_to_balancer(network, Message::Beat);
         }
-        if self.balancer.is_none() && now >= self.balancer_retry_at {
+        if self.balancer.is_none() && now >= self.retries.balancer {
             self.connect(network);
         }
         let epoch = self.epoch();

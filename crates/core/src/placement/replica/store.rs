@@ -468,6 +468,8 @@ fn replace(octets: &mut Vec<u8>, with: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::amf::context;
+    use crate::placement::replica::{EffectAssociations, UnsentOutbox};
     use crate::placement::balance::map::SliceBuckets;
     use crate::placement::balance::ring::WeightedHost;
     use vireo_types::AssocId;
