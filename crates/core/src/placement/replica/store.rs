@@ -469,9 +469,9 @@ fn replace(octets: &mut Vec<u8>, with: &[u8]) {
 mod tests {
     use super::*;
     use crate::amf::context;
-    use crate::placement::replica::{EffectAssociations, UnsentOutbox};
     use crate::placement::balance::map::SliceBuckets;
     use crate::placement::balance::ring::WeightedHost;
+    use crate::placement::replica::{EffectAssociations, UnsentOutbox};
     use vireo_types::AssocId;
 
     const A: HostId = HostId(0);
