@@ -14,7 +14,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     name: "mmlite-fig6",
     about: "How much do three hosts get done as the load grows, stateless with copies and without, and stateful?",
     paper: "MMLite, figure 6",
-    informative: None,
+    informative: Some("The throughput at constant load is set beside the paper's; the one in bursts has a mark."),
     run: Run::Core(run),
 };
 

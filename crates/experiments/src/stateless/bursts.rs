@@ -81,7 +81,8 @@ impl Functions {
         let database = start(Server::Redis).then(|| Redis::start(&session.lab, &[])).transpose()?;
         let far = mode.far_ms.map(|ms| Redis::behind_delay(&session.lab, Duration::from_millis(ms))).transpose()?;
         let (database_of_upf, proxy) = far.unzip();
-        // MongoDB handles only some hundred operations per second, so overload rejection is disabled.
+        // MongoDB handles only some hundred operations per second, so overload rejection is
+        // disabled.
         let shed = if start(Server::Mongodb) { UNSHED } else { "" };
         let options = CoreOptions {
             database_of_upf,

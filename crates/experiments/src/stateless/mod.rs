@@ -73,7 +73,7 @@ pub(super) const PACED_FIGURES: Experiment = Experiment {
     name: "stateless-load",
     about: "What does statelessness cost below saturation, in each mode, and how many database messages?",
     paper: "The Cost of Stateless Network Functions in 5G, figures 3 to 5 and section 2.3",
-    informative: None,
+    informative: Some("Its marks compare the means of modes of the same run."),
     run: Run::Core(paced::run),
 };
 
@@ -490,7 +490,7 @@ fn findings(study: &Study, sizes: &[u32], rounds: &[Vec<Vec<Burst>>]) -> Result<
     })
 }
 
-/// Plots the change of the time by each mode beside the paper's, as mean and as maximum of all sizes.
+/// Plots the change of the time by each mode beside the paper's: mean and maximum of all sizes.
 fn change_plot(study: &Study, rounds: &[Vec<Vec<Burst>>]) -> Result<String, Failure> {
     let base = study.modes[0].name;
     let pair = |mode: usize| if study.gains { (0, mode) } else { (mode, 0) };

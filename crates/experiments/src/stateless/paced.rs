@@ -113,7 +113,7 @@ pub(super) fn run(session: &ExperimentContext) -> Result<Findings, Failure> {
         if session.quick { (40, QUICK.to_vec()) } else { (400, (0..MODES.len()).collect()) };
     let modes: Vec<&Mode> = places.iter().map(|place| &MODES[*place]).collect();
     let rounds = session.repeat("modes below saturation", |run| {
-        // The order alternates, so that a slow time of the machine does not always meet the same modes.
+        // The order alternates: a slow time of the machine does not always meet the same modes.
         let mut order: Vec<usize> = (0..modes.len()).collect();
         if run % 2 == 0 {
             order.reverse();
