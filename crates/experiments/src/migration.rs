@@ -7,7 +7,7 @@ use super::context::{ExperimentContext, Findings, each};
 use super::scaleout::InterfaceMode;
 use super::scaleout::network::{FIRST_UE, LENGTH, Network, POOL};
 use crate::experiment::{Experiment, Run};
-use crate::plot::{Axis, Chart};
+use crate::plot::{Axis, Chart, MarkPosition};
 use std::net::Ipv4Addr;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -456,6 +456,8 @@ fn findings(passes: &[Pass], users: u32, processors: usize) -> Result<Findings, 
         Axis::linear("million packets per second, both directions"),
     );
     let chart = chart.line("af-packet", turns(|pass| &pass.busy.rates)?).line("sockets", turns(|p| &p.sockets.rates)?);
+    let alone = each(passes, |pass| median_of(&pass.busy.rates, false))?.median / 1e6;
+    let chart = chart.mark("talk: less than 5% drop of af-packet", MarkPosition::Y(alone * 0.95));
     let about = "Two slices with a worker each; users move between them by `POST /slices/move`.";
     Ok(Findings {
         load: OfferedLoad::new("migrations beside 128-byte packets in a closed loop", [RATE], "1/s"),

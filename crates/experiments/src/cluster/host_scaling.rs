@@ -184,8 +184,8 @@ fn scaling(session: &ExperimentContext) -> Result<Findings, Failure> {
     let rounds = session.repeat("load comes and goes", |_| {
         let ours = watch(session, &variants[0], &load, &mut |core, _| core.hosts_at_work())?;
         eprintln!("experiment: hosts at work: {:?}", ours.led);
-        // The baselines add and remove hosts at the same times. A removed host of the first one loses
-        // the contexts of its UEs.
+        // The baselines add and remove hosts at the same times. A removed host of the first one
+        // loses the contexts of its UEs.
         let follow = |variant: &Variant| {
             let (mut due, mut added) = (ours.led.iter(), Vec::new());
             let mut next = due.next();
@@ -269,6 +269,13 @@ fn findings(
     let first = rounds.first().ok_or_else(|| Failure("nothing was measured".into()))?;
     for (variant, changed) in variants.iter().zip(first) {
         chart = chart.line(variant.name, changed.bins().iter().map(|bin| (bin.at_s, bin.p50_ms.max(1e-2))).collect());
+    }
+    // The paper's latency of the stateful core at a change, over ours without one.
+    let mut medians: Vec<f64> = first[0].bins().iter().map(|bin| bin.p50_ms).collect();
+    medians.sort_by(f64::total_cmp);
+    if let Some(usual) = medians.get(medians.len() / 2) {
+        let at = MarkPosition::Y(usual * paper.number());
+        chart = chart.mark(format!("paper, stateful: {:.0} times", paper.number()), at);
     }
     for (change, hosts) in &first[0].changes {
         chart = chart.mark(format!("{hosts} hosts"), MarkPosition::X(*change));

@@ -144,7 +144,16 @@ fn findings(runs: &[[Sweep; MODES.len()]], users: u32, (data, control): (usize, 
     let series = MODES.iter().enumerate().map(|(place, mode)| {
         let value = |load| each(runs, |run| run[place].packets(load) / 1e6).map(Some);
         let values = (0..LOADS.len()).map(value).collect::<Result<_, _>>()?;
-        Ok(BarSeries { name: mode.name.into(), values, paper: vec![None; LOADS.len()] })
+        // The talk's ratio applies to fine locks, over the coarse lock at the same load.
+        let coarse = MODES.iter().position(|mode| mode.locking == Locking::Coarse);
+        let paper = |load| match (place, coarse) {
+            (0, Some(coarse)) => {
+                each(runs, |run| run[coarse].packets(load) / 1e6).map(|rate| Some(rate.median * FINE_OVER_COARSE))
+            }
+            _ => Ok(None),
+        };
+        let paper = (0..LOADS.len()).map(paper).collect::<Result<_, _>>()?;
+        Ok(BarSeries { name: mode.name.into(), values, paper })
     });
     let bars = Bars {
         title: format!("Packets beside signalling, {users} users"),

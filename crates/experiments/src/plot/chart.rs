@@ -22,8 +22,8 @@ pub struct Series {
     pub style: Style,
     /// Coordinates; points outside the axes are omitted.
     pub points: Vec<(f64, f64)>,
-    /// Half the width of the confidence interval of each point; empty: none is drawn. A value that is
-    /// not a number has no interval.
+    /// Half the width of the confidence interval of each point; empty: none is drawn. A value that
+    /// is not a number has no interval.
     pub half_widths: Vec<f64>,
 }
 

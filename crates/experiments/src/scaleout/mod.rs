@@ -166,7 +166,25 @@ fn figures(rounds: &[Vec<Point>]) -> Vec<Figure> {
             figures.push(if oversubscribed { figure } else { figure.mark(Bound::AtLeast(LINEAR)) });
         }
     }
+    figures.extend(InterfaceMode::ALL.into_iter().filter_map(|mode| {
+        let ours = Measured::each(rounds, |points| modelled(points, mode))?;
+        let named = format!("{}, {} (model), packets each way", mode.name(), counted(MOST));
+        Some(Figure::new(named, "1/s", ours).paper(Bound::About(PAPER * MOST as f64), mode.source()))
+    }));
     figures
+}
+
+/// Returns the packets per second and direction of [`MOST`] modules, if each module beyond the
+/// measured ones adds as much as the last measured one did, and no more than a single one.
+fn modelled(points: &[Point], mode: InterfaceMode) -> f64 {
+    let last = points.iter().filter(|point| point.mode == mode).max_by_key(|point| point.modules);
+    let Some(last) = last else { return f64::NAN };
+    let one = single(points, mode);
+    let further = match last.modules {
+        1 => one,
+        modules => ((last.total() - one) / (modules - 1) as f64).clamp(0.0, one),
+    };
+    last.total() + further * (MOST - last.modules) as f64
 }
 
 fn chart(rounds: &[Vec<Point>]) -> Chart {
@@ -174,13 +192,16 @@ fn chart(rounds: &[Vec<Point>]) -> Chart {
     let chart = Chart::new(title, Axis::linear("modules"), Axis::linear("million packets per second each way"));
     let places: Vec<(InterfaceMode, usize)> =
         rounds.first().into_iter().flatten().map(|p| (p.mode, p.modules)).collect();
-    let most = places.iter().map(|(_, modules)| *modules).max().unwrap_or(1) as f64;
+    let most = MOST as f64;
     let mut chart = InterfaceMode::ALL.into_iter().fold(chart, |chart, mode| {
         let of_mode = places.iter().enumerate().filter(|(_, (other, _))| *other == mode);
         let points = of_mode.filter_map(|(place, (_, modules))| {
             each(rounds, place, |_, point| point.total()).map(|total| (*modules as f64, total.median / 1e6))
         });
-        chart.line(mode.name(), points.collect())
+        let points: Vec<(f64, f64)> = points.collect();
+        let model = Measured::each(rounds, |points| modelled(points, mode)).map(|ours| (most, ours.median / 1e6));
+        let beyond: Vec<(f64, f64)> = points.last().copied().into_iter().chain(model).collect();
+        chart.line(mode.name(), points).line(format!("{}, model", mode.name()), beyond)
     });
     chart = chart.line("paper", vec![(1.0, PAPER / 1e6), (most, PAPER * most / 1e6)]);
     if let Some(one) = each(rounds, 0, |points, point| single(points, point.mode)) {
@@ -215,6 +236,10 @@ fn notes(processors: usize, users: u32) -> Vec<String> {
              driver is XDP, and the load (the far ends' programs) runs on the modules' processors too."
         ),
         "The paper's module has two cores and two network cards, and its load runs on other machines.".to_owned(),
+        format!(
+            "Model: each module up to {MOST} adds as much as the last measured one did, and no more than a single one. It \
+             contains no limit of memory or links."
+        ),
     ];
     if processors < 4 {
         notes.push(format!(
@@ -252,6 +277,10 @@ mod tests {
         let figures = figures(&[round(1e6, 0.95e6, false), round(2e6, 1.7e6, false)]);
         let linear = figures.iter().find(|figure| figure.unit == "ratio").unwrap();
         assert_eq!((linear.ours.runs.clone(), linear.met), (vec![0.95, 0.85], Some(false)));
+        let model = figures.iter().find(|figure| figure.name == "fanout, 8 modules (model), packets each way");
+        // Of the first run 0.95 + 0.95 + 6 * 0.95, of the second 3.4 + 6 * 1.4 million.
+        assert_eq!(model.map(|figure| figure.ours.runs.len()), Some(2));
+        assert!((model.unwrap().ours.runs[1] - 11.8e6).abs() < 1.0, "{model:?}");
         let total = &figures[1];
         assert_eq!((total.ours.median, total.paper.as_ref().unwrap().value), (2.65e6, Bound::About(500_000.0)));
         let over = super::figures(&[round(1e6, 0.5e6, true)]);
