@@ -37,7 +37,7 @@ help:
 	@echo 'make cluster-upgrade   hosts of another release (FROM=tag, commit or binary) join a cluster under load'
 	@echo 'make build             the release binary: $(VIREO)'
 	@echo 'make test              every test, with independent witnesses (pycrate, tshark, scapy)'
-	@echo 'make test-experiments  the short form of each experiment that make test omits, about 3 minutes'
+	@echo 'make test-experiments  the short form of each experiment and benchmark, one after another'
 	@echo 'make test-stores       records and SBA mode over a Redis Cluster and FerretDB on PostgreSQL (MongoDB protocol)'
 	@echo 'make check             format, clippy, house rules (make lint), licences (make licences)'
 	@echo 'make bench             CPU, rate, latency and memory of the control plane, to $(OUT) (OUT=FILE)'
@@ -88,9 +88,10 @@ test: setup
 	@scripts/setup test
 	scripts/test
 
+# In release mode: the short forms measure, and an unoptimised core keeps up with no load.
 test-experiments: setup
 	@scripts/setup test
-	$(CARGO) test --workspace --locked --test experiment --test bench -- --ignored
+	$(CARGO) test --release --locked -p vireo --test experiment --test bench -- --include-ignored --test-threads=1
 
 test-stores: setup
 	@scripts/setup stores
