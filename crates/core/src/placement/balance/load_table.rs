@@ -57,6 +57,8 @@ pub struct HostLoad {
     /// CPU time in nanoseconds of all procedures in progress there, of all pools. If only the
     /// backlog is known, the CPU time of the backlog.
     pub work: f64,
+    /// Nanoseconds in which the pool's NFs would complete all of that work at their share.
+    pub wait: f64,
 }
 
 impl HostLoad {
@@ -64,6 +66,12 @@ impl HostLoad {
     pub fn completion(&self, time: ServiceTime) -> Duration {
         // Rounded up. A float beyond the integer range becomes the maximum.
         Duration(((self.backlog + 1.0) * time.nanos() as f64 / 1000.0).ceil() as u64)
+    }
+
+    /// Returns the completion time of a new procedure after the work of all pools. Unlike
+    /// [`HostLoad::completion`] it also rises if another pool gets less of the CPU than it needs.
+    pub fn completion_after_all(&self, time: ServiceTime) -> Duration {
+        Duration(((self.wait + time.nanos() as f64) / 1000.0).ceil() as u64)
     }
 }
 
@@ -191,7 +199,8 @@ impl LoadTable {
         let backlog = match self.estimate {
             Estimate::UnderWay => {
                 let work = self.work[host.index()] as f64;
-                return Some(HostLoad { cpu, backlog: f64::from(under_way) / report.share, work });
+                let backlog = f64::from(under_way) / report.share;
+                return Some(HostLoad { cpu, backlog, work, wait: work / report.share });
             }
             Estimate::Reported => reported,
             // Procedures sent since the report are queued, minus those that the pool has done
@@ -201,7 +210,8 @@ impl LoadTable {
                 reported + (f64::from(sent) / report.share - done).max(0.0)
             }
         };
-        Some(HostLoad { cpu, backlog, work: backlog * time.nanos() as f64 })
+        let work = backlog * time.nanos() as f64;
+        Some(HostLoad { cpu, backlog, work, wait: work })
     }
 
     #[inline]
@@ -267,6 +277,9 @@ mod tests {
         let load =
             |loads: &LoadTable| loads.load(HOST, 1, MILLISECOND, Instant(1_100 * MS)).map(|l| (l.backlog, l.work));
         assert_eq!(load(&loads), Some((8.0, 7e6)), "all pools are work, but only one's own wait in line");
+        let both = loads.load(HOST, 1, MILLISECOND, Instant(1_100 * MS)).expect("a report");
+        let completion = [both.completion(MILLISECOND), both.completion_after_all(MILLISECOND)];
+        assert_eq!(completion, [9, 15].map(Duration::from_millis));
         loads.report(HOST, 0.5, &pools, Instant(1_100 * MS));
         loads.ended(HOST, 1, MILLISECOND);
         assert_eq!(load(&loads), Some((6.0, 6e6)));

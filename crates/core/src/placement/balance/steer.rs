@@ -190,15 +190,20 @@ pub fn select_host(
     Some(HostSelection { host, estimate, violation: estimate.is_some_and(|estimate| estimate > request.slo) })
 }
 
-/// Divisor of the objective: the owner serves while its estimate is below that.
-const OWNER_SLO: u64 = 2;
+/// Divisor of the objective: limit up to which [`select_serving_host`] does not look further.
+const SERVING_SLO: u64 = 4;
 
 /// Selects the host that serves a procedure of a known UE, among the owner and replicas in
 /// [`Request::owners`]; `None` without hosts.
 ///
-/// [`Preference::Spare`] prefers the owner, because a replica costs more: the owner while its
-/// estimate is within half the objective, else the first replica that meets the objective. If none
-/// does, the host with the least work serves. [`Preference::MostLoaded`] is Algorithm 1.
+/// [`Preference::Spare`] prefers the owner, because a replica costs more: the first of the owner and
+/// the replicas that completes all its work and the procedure within a quarter of the objective,
+/// because each message of the procedure waits. The work of all pools counts, since procedures that
+/// only the owner serves need room there. If no host does, the one with the least work serves.
+/// [`Preference::MostLoaded`] is Algorithm 1.
+///
+/// [`Policy::LeastLoaded`] selects by the work in progress, which the balancer knows: the CPU use is
+/// as old as the last report, and all procedures since would go to one host.
 pub fn select_serving_host(
     policy: Policy,
     request: &Request,
@@ -221,9 +226,8 @@ pub fn select_among(
     let host = match (policy, prefer) {
         (Policy::SkewedCh, Preference::MostLoaded) => return skewed(request, Some(request.slo), load),
         (Policy::SkewedCh, Preference::Spare) => {
-            let owner = request.owners.owner()?;
-            let limit = |host: &HostId| if *host == owner { request.slo.0 / OWNER_SLO } else { request.slo.0 };
-            let meets = |host: &HostId| estimate(host).is_none_or(|estimate| estimate.0 <= limit(host));
+            let limit = Duration(request.slo.0 / SERVING_SLO);
+            let meets = |host: &HostId| load(*host).is_none_or(|load| load.completion_after_all(request.time) <= limit);
             match request.owners.all().find(meets) {
                 Some(host) => host,
                 None => return skewed(request, None, load),
@@ -231,8 +235,8 @@ pub fn select_among(
         }
         (Policy::RoundRobin, _) => request.owners.all().nth(request.turn.checked_rem(count)? as usize)?,
         (Policy::LeastLoaded, _) => {
-            let cpu = |host: HostId| load(host).map_or(f64::INFINITY, |load| load.cpu);
-            request.owners.all().min_by(|a, b| cpu(*a).total_cmp(&cpu(*b)))?
+            let work = |host: HostId| load(host).map_or(f64::INFINITY, |load| load.work);
+            request.owners.all().min_by(|a, b| work(*a).total_cmp(&work(*b)))?
         }
         (Policy::ConsistentHash | Policy::Maglev | Policy::StaticRange, _) => request.owners.owner()?,
     };
@@ -371,6 +375,54 @@ mod tests {
             let maglev = Maglev::new(world.fleet.hosts()).host(bucket.into());
             assert_eq!(Some(world.select_host(Policy::Maglev, bucket, 0).host), maglev);
         }
+    }
+
+    /// Owner 0 and replicas 1 and 2 with these numbers of procedures of 1 ms in progress, in the pool
+    /// of the request and in another one.
+    fn serving(policy: Policy, prefer: Preference, under_way: [[u32; 2]; 3]) -> HostSelection {
+        let ids = [0, 1, 2].map(HostId);
+        let time = ServiceTime::new(1_000_000);
+        let mut loads = LoadTable::new(2, Duration::from_millis(600));
+        for (host, counts) in ids.into_iter().zip(under_way) {
+            loads.report(host, 0.9 - 0.1 * f64::from(host.0), &[PoolReport { backlog: 0.0, share: 1.0 }; 2], NOW);
+            for (pool, count) in counts.into_iter().enumerate() {
+                (0..count).for_each(|_| loads.sent(host, pool, time));
+            }
+        }
+        let (owners, slo) = (BucketPlacement::new(ids), Duration::from_millis(40));
+        let request = Request { bucket: Bucket::new(1), owners, pool: 0, time, slo, turn: 4 };
+        let fleet = HostSet::new(ids.into()).with(prefer);
+        select_serving_host(policy, &request, &fleet, &loads, NOW).expect("there are hosts")
+    }
+
+    #[test]
+    fn owner_serves_within_quarter_of_objective() {
+        let host = |under_way| serving(Policy::SkewedCh, Preference::Spare, under_way).host.0;
+        assert_eq!(host([[9, 0], [0, 0], [0, 0]]), 0, "10 of 40 ms");
+        assert_eq!(host([[10, 0], [9, 0], [0, 0]]), 1, "the first replica");
+        assert_eq!(host([[10, 0], [10, 0], [9, 0]]), 2, "another replica");
+        assert_eq!(host([[12, 0], [11, 0], [13, 0]]), 1, "the least work");
+    }
+
+    #[test]
+    fn work_of_other_pools_moves_procedures() {
+        let choice = serving(Policy::SkewedCh, Preference::Spare, [[0, 10], [0, 0], [0, 0]]);
+        assert_eq!((choice.host.0, choice.violation), (1, false));
+        let choice = serving(Policy::SkewedCh, Preference::Spare, [[40, 0], [40, 5], [40, 9]]);
+        assert_eq!((choice.host.0, choice.violation), (0, true));
+    }
+
+    #[test]
+    fn serving_policies_choose_among_hosts_with_state() {
+        let under_way = [[5, 0], [3, 0], [4, 0]];
+        let host = |policy| serving(policy, Preference::Spare, under_way).host.0;
+        assert_eq!(host(Policy::LeastLoaded), 1, "by work, not by CPU use");
+        assert_eq!(host(Policy::RoundRobin), 1, "turn 4 of three hosts");
+        for policy in [Policy::ConsistentHash, Policy::Maglev, Policy::StaticRange] {
+            assert_eq!(host(policy), 0, "{policy:?}: the owner");
+        }
+        let most = serving(Policy::SkewedCh, Preference::MostLoaded, [[40, 0], [39, 0], [0, 0]]);
+        assert_eq!(most.host.0, 1, "the highest CPU use that meets the objective");
     }
 
     #[test]
