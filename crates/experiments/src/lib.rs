@@ -107,6 +107,7 @@ const ALL: &[Experiment] = &[
     steering::load_balance::C,
     steering::load_balance::D,
     steering::hosts_needed::EXPERIMENT,
+    steering::limits::EXPERIMENT,
     stateless::FIG3,
     stateless::FIG4,
     stateless::FIG5,

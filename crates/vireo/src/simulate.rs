@@ -249,12 +249,14 @@ fn rendered(outcome: &Outcome, workload: &Workload) -> String {
     table(&mut text, &header, lines);
     let (least, most) = outcome.cpu.iter().fold((f64::INFINITY, 0.0_f64), |(l, m), cpu| (l.min(*cpu), m.max(*cpu)));
     text + &format!(
-        "\nlate in all {:.2}%; the workload asks for {:.2} cores; CPU of hosts {:.0}% to {:.0}%, standard deviation {:.1}%\n",
+        "\nlate in all {:.2}%; the workload asks for {:.2} cores; CPU of hosts {:.0}% to {:.0}%, standard deviation {:.1}%; \
+         {:.1}% served by replicas\n",
         outcome.violations() * 100.0,
         workload.cores(),
         least * 100.0,
         most * 100.0,
-        outcome.cpu_deviation() * 100.0
+        outcome.cpu_deviation() * 100.0,
+        outcome.replica_share() * 100.0
     )
 }
 

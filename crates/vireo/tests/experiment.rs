@@ -311,7 +311,7 @@ fn simulation_of_three_hosts_is_measured() {
         return assert!(!quick.output.status.success() && !quick.file("summary.json").exists(), "{}", quick.errors);
     }
     let summary = quick.summary();
-    let done = "procedures done, 40% load, no copies, simulated";
+    let done = "procedures done, 40% load, hot, ack one, serve procedure, simulated";
     let real = summary.figures.iter().find(|figure| figure.name == done).and_then(|figure| figure.baseline.as_ref());
     assert!(median(&summary, done) > 10.0 && real.is_some_and(|real| real.value.median > 10.0), "{summary}");
     assert!(quick.text("latency.svg").contains("simulated"));
@@ -327,6 +327,7 @@ fn simulated_experiments_are_reproducible() {
         ("mmlite-fig10c", "hosts.svg", "late procedures on 4 hosts, ours"),
         ("mmlite-fig10d", "parts.svg", "late procedures, ours"),
         ("mmlite-fig11", "pareto-1.svg", "hosts, Pareto 1, load for 3, ours"),
+        ("mmlite-limits", "loads.svg", "served by replicas, load 0.5, ours"),
     ] {
         let [one, other] = [(); 2].map(|()| Quick::run_concurrently(name).expect("it needs nothing"));
         let summary = one.summary();
@@ -374,7 +375,8 @@ fn unknown_experiment_is_refused_at_once() {
     let pepc = ["iot", "isolation", "locking", "migration", "rebalance", "signalling", "takeover", "two-level"]
         .map(|name| format!("pepc-{name}"));
     let pepc: Vec<&str> = pepc.iter().map(String::as_str).collect();
-    let steering = ["mmlite-fig10a", "mmlite-fig10b", "mmlite-fig10c", "mmlite-fig10d", "mmlite-fig11"];
+    let steering =
+        ["mmlite-fig10a", "mmlite-fig10b", "mmlite-fig10c", "mmlite-fig10d", "mmlite-fig11", "mmlite-limits"];
     for name in mmlite.iter().chain(&pepc).chain(&steering).chain(&["cloud-breakdown", "cloud-scaleout"]) {
         assert!(text.contains(name), "{name} in {text}");
     }

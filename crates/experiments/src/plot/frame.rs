@@ -12,8 +12,9 @@ const SHEET: (u32, u32) = (960, 480);
 const LEGEND: u32 = 250;
 const LINE: i32 = 22;
 
-/// Colours that people with any colour vision can distinguish (Okabe and Ito).
-const COLOURS: [RGBColor; 7] = [
+/// Colours that people with any colour vision can distinguish (the first seven by Okabe and Ito, the
+/// others by Tol).
+const COLOURS: [RGBColor; 12] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),
     RGBColor(0, 158, 115),
@@ -21,6 +22,11 @@ const COLOURS: [RGBColor; 7] = [
     RGBColor(230, 159, 0),
     RGBColor(86, 180, 233),
     RGBColor(90, 90, 90),
+    RGBColor(136, 34, 85),
+    RGBColor(51, 34, 136),
+    RGBColor(153, 153, 51),
+    RGBColor(221, 204, 119),
+    RGBColor(17, 85, 51),
 ];
 
 pub(super) type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;

@@ -37,6 +37,7 @@ mod ues;
 
 pub use mutation::Mutation;
 pub use oracle::Violation;
+pub(crate) use ran::config;
 
 use vireo_core::placement::balancer::Serve;
 use vireo_core::placement::replica::Ack;

@@ -139,7 +139,7 @@ pub(super) fn config_with_short_timers() -> CoreConfig {
 }
 
 /// Returns the core's configuration.
-pub(super) fn config() -> CoreConfig {
+pub(crate) fn config() -> CoreConfig {
     CoreConfig {
         name: "vireo".into(),
         plmns: vec![plmn()],

@@ -58,6 +58,16 @@ impl Comparison {
         uniform
     }
 
+    /// Returns the comparison with UEs of equal activity, some of them heavier.
+    #[must_use]
+    pub fn half_heavier(&self) -> Self {
+        let mut even = self.clone();
+        for slice in &mut even.slices {
+            (slice.skew, slice.cap) = (0.0, None);
+        }
+        even
+    }
+
     /// Checks the values for consistency.
     pub fn check(&self) -> Result<(), WorkloadError> {
         self.patterns.iter().try_for_each(|pattern| self.workload(pattern, 3.0).patterns().map(|_| ()))

@@ -1,7 +1,9 @@
 //! Simulated host: cores, each with one NF of each pool.
 //!
-//! A core serves its NFs by weighted deficit round robin.
+//! A core serves its NFs by weighted deficit round robin. Commits of proposals precede the NFs: the
+//! host thread executes them, and they wait in no queue of an NF.
 
+use super::balancer::Message;
 use super::cap::{Cap, Meter};
 use super::clock::Nanos;
 use std::collections::{HashMap, VecDeque};
@@ -9,25 +11,63 @@ use vireo_core::placement::balance::load_table::{MovingAverage, PoolReport};
 use vireo_core::schedule::deficit::Deficit;
 use vireo_core::schedule::dispatch::NfLoad;
 use vireo_core::schedule::shares::{NfDemand, shares};
-use vireo_types::Duration;
+use vireo_types::{Bucket, Duration};
 
-/// Number of a procedure in progress.
-pub(super) type Number = u32;
+/// Work of a host for a message.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Job {
+    pub(super) message: Message,
+    /// Number of the balancer's input.
+    pub(super) input: u64,
+    /// Bucket of the UE.
+    pub(super) bucket: Bucket,
+    pub(super) pool: usize,
+    pub(super) part: Part,
+    pub(super) work: Nanos,
+    /// Host that runs the step.
+    pub(super) host: u16,
+}
+
+/// Part of a message's work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    /// Step and commit of the owner.
+    Owner,
+    /// Step of a serving host.
+    ServingHost,
+    /// Commit of a proposal by the owner.
+    Commit,
+    /// Refusal of a proposal by the owner.
+    Refusal,
+}
+
+impl Part {
+    /// Returns true for the work of an NF.
+    fn is_step(self) -> bool {
+        matches!(self, Part::Owner | Part::ServingHost)
+    }
+}
 
 /// One core with its NFs.
 #[derive(Debug, Default)]
 struct Core {
-    queues: Vec<VecDeque<Number>>,
+    queues: Vec<VecDeque<Job>>,
+    /// Proposals to commit or refuse.
+    proposals: VecDeque<Job>,
     deficit: Deficit,
-    /// Procedure in service, and its pool.
-    running: Option<(Number, usize)>,
+    running: Option<Job>,
     averages: Vec<MovingAverage>,
 }
 
 impl Core {
-    /// Returns the procedures of a pool that wait or run.
+    /// Returns the number of a pool's messages that wait or run.
     fn queue(&self, pool: usize) -> usize {
-        self.queues[pool].len() + usize::from(self.running.is_some_and(|(_, own)| own == pool))
+        let runs = self.running.is_some_and(|job| job.part.is_step() && job.pool == pool);
+        self.queues[pool].len() + usize::from(runs)
+    }
+
+    fn is_idle(&self) -> bool {
+        self.running.is_none() && self.proposals.is_empty() && self.queues.iter().all(VecDeque::is_empty)
     }
 
     /// Returns the pools that have work, as bits.
@@ -122,37 +162,54 @@ impl Host {
         (0..).zip(&self.cores).map(load).collect()
     }
 
-    /// Appends a procedure's message to an NF. Returns true if its core was idle.
-    pub(super) fn enqueue(&mut self, core: usize, pool: usize, number: Number) -> bool {
+    /// Appends a message to an NF. Returns true if its core was idle.
+    pub(super) fn enqueue(&mut self, core: usize, job: Job) -> bool {
         let core = &mut self.cores[core];
-        let wakes = core.running.is_none() && core.queues.iter().all(VecDeque::is_empty);
-        core.queues[pool].push_back(number);
+        let wakes = core.is_idle();
+        core.queues[job.pool].push_back(job);
         self.woken += u64::from(wakes);
         wakes
     }
 
-    /// Returns the next procedure of a free core.
-    pub(super) fn next(&mut self, core: usize, shares: &mut Shares) -> Option<Number> {
+    /// Appends a proposal to the core that has the fewest. Returns the core, and true if it was
+    /// idle.
+    pub(super) fn enqueue_proposal(&mut self, job: Job) -> (usize, bool) {
+        let load = |core: &Core| core.proposals.len() + usize::from(core.running.is_some());
+        let least = (0..self.cores.len()).min_by_key(|core| load(&self.cores[*core])).unwrap_or_default();
+        let core = &mut self.cores[least];
+        let wakes = core.is_idle();
+        core.proposals.push_back(job);
+        self.woken += u64::from(wakes);
+        (least, wakes)
+    }
+
+    /// Returns the next work of a free core.
+    pub(super) fn next(&mut self, core: usize, shares: &mut Shares) -> Option<Job> {
         let core = &mut self.cores[core];
         if core.running.is_some() {
             return None;
         }
+        if let Some(proposal) = core.proposals.pop_front() {
+            core.running = Some(proposal);
+            return core.running;
+        }
         let of = shares.for_active(core.active());
         let queues = &core.queues;
         let pool = core.deficit.next(of, |pool| !queues[pool].is_empty())?;
-        let number = core.queues[pool].pop_front()?;
-        core.running = Some((number, pool));
-        Some(number)
+        core.running = core.queues[pool].pop_front();
+        core.running
     }
 
-    /// Completes the work of a core. Returns its procedure.
-    pub(super) fn done(&mut self, core: usize, took: Nanos) -> Option<Number> {
+    /// Completes the work of a core, and returns it.
+    pub(super) fn done(&mut self, core: usize, took: Nanos) -> Option<Job> {
         let core = &mut self.cores[core];
-        let (number, pool) = core.running.take()?;
-        core.deficit.ran(pool, took);
+        let job = core.running.take()?;
+        if job.part.is_step() {
+            core.deficit.ran(job.pool, took);
+        }
         self.worked += took;
         self.worked_in_all += took;
-        Some(number)
+        Some(job)
     }
 
     /// Adds the queues and the CPU time since the last sample to the averages.

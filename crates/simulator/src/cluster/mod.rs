@@ -1,30 +1,41 @@
 //! Cluster on a virtual clock, with the core's decisions and simulated time.
 //!
-//! The core's `balance` chooses hosts; its `schedule` chooses NFs and shares. Procedures arrive by
-//! the emulator's patterns. The balancer chooses a host by the hosts' reports, and the host's
-//! forwarder chooses an NF. Each core serves its NFs by weighted deficit round robin, step by step,
-//! with measured step times. The same seed yields the same result.
+//! The product's balancer machine (`core::placement::balancer`) chooses the host of a procedure by
+//! the hosts' reports, keeps the choice and recalls late inputs; `schedule` chooses NFs and shares;
+//! the rebalancer of the controller changes the weights of hosts. Procedures arrive by the
+//! emulator's patterns. Each core serves its NFs by weighted deficit round robin, step by step, with
+//! measured step times. The same seed yields the same result.
 //!
-//! The simulation has no SCTP, no message contents, no priority increase after violations, and no
-//! UEs that give up.
+//! A procedure that a replica serves costs [`ServingCost`]. The proposal, and the answer to the
+//! balancer, take the time of the network. An effect waits for the acknowledgement of the first
+//! replica, which is that host's proposal if it serves; the last effect of a procedure waits for
+//! all replicas.
+//!
+//! The simulation has no SCTP, no message contents, no conflicts of a UE's procedures, no priority
+//! increase after violations, and no UEs that give up.
 
+mod arrivals;
+mod balancer;
 mod cap;
 pub(crate) mod clock;
 mod comparison;
 mod host;
 mod outcome;
 mod run;
+mod serving_cost;
+mod slow_loop;
 #[cfg(test)]
 mod tests;
 mod workload;
 
+pub use arrivals::{Arrival, trace};
 pub use cap::Cap;
 pub use comparison::Comparison;
-pub use outcome::{Outcome, PoolOutcome};
-pub use run::{Arrival, simulate, trace};
+pub use outcome::{Outcome, PoolOutcome, ServedCounts};
+pub use run::simulate;
+pub use serving_cost::ServingCost;
 pub use workload::{Heavy, Procedure, Slice, Workload, WorkloadError};
 
-use vireo_core::placement::balance::load_table::Estimate;
 use vireo_core::placement::balance::steer;
 use vireo_core::schedule::dispatch;
 use vireo_types::Duration;
@@ -37,6 +48,21 @@ pub enum Profile {
     Mean,
     /// UEs with the longest procedures: a conservative profile made in advance.
     Heaviest,
+}
+
+/// What is bound to a host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Binding {
+    /// A procedure: the balancer chooses among the owner of the UE and its replicas (`[steering]
+    /// serve = "procedure"`).
+    #[default]
+    Procedure,
+    /// A UE: the balancer chooses the owner at its first message (`serve = "owner"`).
+    FirstMessage,
+    /// A bucket: its owner serves the UEs, whose buckets are random.
+    Bucket,
+    /// A UE, by a table of the policy that has no buckets and no balancer.
+    Ue,
 }
 
 /// Cluster and its policies.
@@ -61,13 +87,15 @@ pub struct Setup {
     pub inter: steer::Policy,
     /// Preference among the hosts that meet the objective, by skewed consistent hashing.
     pub prefer: steer::Preference,
-    /// Estimate of the hosts' loads between their reports.
-    pub estimate: Estimate,
     /// Source of the service time `T_t`.
     pub profile: Profile,
-    /// True if round robin binds a UE to a host permanently: each UE has its turn, not each
-    /// procedure.
-    pub bound: bool,
+    /// Scope of a choice of a host.
+    pub binding: Binding,
+    /// CPU time of a procedure that a replica serves.
+    pub serving_cost: ServingCost,
+    /// Minimum time between changes of the hosts' weights by load (`cluster.rebalance = "load"`).
+    /// `None`: the weights are equal.
+    pub rebalance: Option<Duration>,
     /// Policy that chooses the NF of a host.
     pub intra: dispatch::Policy,
     /// Replicas of a UE's state besides its owner.
@@ -90,9 +118,10 @@ impl Default for Setup {
             sample: 1,
             inter: steer::Policy::default(),
             prefer: steer::Preference::default(),
-            estimate: Estimate::default(),
             profile: Profile::default(),
-            bound: false,
+            binding: Binding::default(),
+            serving_cost: ServingCost::default(),
+            rebalance: None,
             intra: dispatch::Policy::default(),
             replicas: 2,
             report_every: Duration::from_millis(200),

@@ -1,41 +1,50 @@
 //! Event loop of the cluster simulation.
 
+use super::arrivals::{Arriving, Traffic, sampled};
+use super::balancer::{Balancer, Delivery, Message};
 use super::clock::{Clock, Nanos};
-use super::host::{Host, Number, Shares};
-use super::outcome::{Outcome, PoolCounters};
-use super::workload::{KINDS, Procedure, Slice, Workload, WorkloadError};
-use super::{Profile, Setup};
+use super::host::{Host, Job, Part, Shares};
+use super::outcome::{Outcome, PoolCounters, ServedCounts};
+use super::slow_loop::{SlowLoop, bucket_map};
+use super::workload::{KINDS, Slice, Workload, WorkloadError};
+use super::{Binding, Profile, Setup};
+use std::collections::HashMap;
 use vireo_core::placement::balance::HostId;
-use vireo_core::placement::balance::load_table::LoadTable;
+use vireo_core::placement::balance::load_table::PoolReport;
 use vireo_core::placement::balance::maglev::Maglev;
-use vireo_core::placement::balance::map::{BucketMap, SliceBuckets};
+use vireo_core::placement::balance::map::BucketMap;
 use vireo_core::placement::balance::ring::{Ring, WeightedHost};
-use vireo_core::placement::balance::steer::{self, HostSet, Request};
+use vireo_core::placement::balance::steer::Policy;
+use vireo_core::placement::balancer::Serve;
+use vireo_core::placement::message::{PoolLoad, Receiver};
 use vireo_core::schedule::dispatch;
 use vireo_core::schedule::estimate::ServiceTime;
 use vireo_core::schedule::kind::NfKind;
-use vireo_emulator::load::{Arrivals, Rng};
-use vireo_types::{Bucket, Duration, Instant};
+use vireo_emulator::load::Rng;
+use vireo_types::{Bucket, Duration, Instant, Ltmsi};
 
 /// Queue samples between two reports.
 const SAMPLES_PER_REPORT: u64 = 8;
-/// Number of missed reports after which a host's load is unknown.
-const STALE: u64 = 3;
-
-/// Maximum number of UEs whose order of arrival is stored.
-const MOST_ORDERED: u32 = 1 << 20;
+/// Objective of kinds that a slice does not have.
+const NO_OBJECTIVE: Duration = Duration::from_secs(1);
 
 /// Event of the simulation.
 #[derive(Debug)]
 enum Event {
-    /// A procedure of a slice begins at the balancer.
+    /// A procedure of a slice begins.
     Arrives(usize),
-    /// A message of a procedure reaches its NF.
-    MessageArrives(Number),
-    /// A core has processed a message.
+    /// The next message of the procedure in a slot reaches the balancer.
+    Sent(usize),
+    /// A message reaches its host.
+    Delivered(Delivery),
+    /// A core has completed its work.
     Done { host: u16, core: usize, took: Nanos },
-    /// The balancer sees the end of a procedure.
-    Ends { host: u16, pool: usize, counted: ServiceTime },
+    /// A proposal reaches the owner.
+    Proposed(Job),
+    /// The balancer learns that the owner has committed an input.
+    Acknowledged { owner: u16, input: u64 },
+    /// Inputs at serving hosts may be late.
+    RecallDue,
     /// A host samples its queues; at each [`SAMPLES_PER_REPORT`]th sample it reports.
     Sample { host: u16, count: u64 },
 }
@@ -43,32 +52,25 @@ enum Event {
 /// Procedure in progress.
 #[derive(Clone, Copy, Debug)]
 struct Running {
-    host: u16,
-    /// Service time that the balancer counts for it.
-    counted: ServiceTime,
-    core: Option<usize>,
-    pool: usize,
-    remaining: u32,
-    /// Core time of one message.
-    each: Nanos,
-    between: Nanos,
-    /// Arrival of its message in the core, and the core time of the messages before.
-    arrived: Nanos,
+    start: Arriving,
+    /// Its number, which no other procedure in the slot has.
+    number: u32,
+    /// Bucket of the UE, once the balancer has chosen its owner.
+    bucket: Option<Bucket>,
+    /// Position of the message in progress.
+    index: u32,
+    /// Host and core of the NF that had the last message.
+    nf: Option<(u16, usize)>,
+    /// Time at which the message reached a host first, and the time of the messages before.
+    arrived: Option<Nanos>,
     spent: Nanos,
+    /// True if the owner has the message itself: it then refuses a proposal.
+    is_at_owner: bool,
+    /// True if the owner commits a proposal.
+    is_committing: bool,
+    /// True if a replica has served one of the messages.
+    by_replica: bool,
     measured: bool,
-}
-
-/// Procedure that begins.
-#[derive(Clone, Copy, Debug)]
-struct Arriving {
-    ue: u32,
-    /// Hash of the UE.
-    own: u64,
-    bucket: Bucket,
-    pool: usize,
-    messages: u32,
-    each: Nanos,
-    between: Nanos,
 }
 
 /// Kind of procedure of a slice, prepared for the simulation.
@@ -79,42 +81,30 @@ struct Pool {
     tally: PoolCounters,
 }
 
-/// Slice, prepared for the simulation.
-struct SliceSource<'a> {
-    slice: &'a Slice,
-    arrivals: Arrivals,
-    buckets: Vec<Bucket>,
-    parts: f64,
-    /// Order of arrival by UE, where it matters and there are not too many UEs.
-    order: Box<[u32]>,
-}
-
-impl SliceSource<'_> {
-    /// Returns the order of arrival of a UE.
-    fn order_of(&self, drawn: &Arriving) -> u64 {
-        // A random order is equally even for many UEs.
-        self.order.get(drawn.ue as usize).map_or(drawn.own, |order| u64::from(*order))
-    }
+/// Hosts of UEs by tables without buckets ([`Binding::Ue`]).
+struct UeTable {
+    ring: Ring,
+    maglev: Maglev,
 }
 
 struct ClusterRun<'a> {
     setup: Setup,
     clock: Clock<Event>,
-    rng: Rng,
     map: BucketMap,
-    fleet: HostSet,
-    ring: Ring,
-    maglev: Maglev,
-    load_table: LoadTable,
+    ue_table: UeTable,
+    balancer: Option<Balancer>,
+    slow_loop: Option<SlowLoop>,
     shares: Shares,
     hosts: Vec<Host>,
     pools: Vec<Option<Pool>>,
-    sources: Vec<SliceSource<'a>>,
+    traffic: Traffic<'a>,
     running: Vec<Option<Running>>,
-    free: Vec<Number>,
-    turn: u64,
-    /// Salt of the UE identifiers, which decide the placement of their state.
-    salt: u64,
+    free: Vec<usize>,
+    /// Number of procedures that have begun.
+    begun: u32,
+    /// Buckets of UEs whose owner the balancer has chosen, by slice and UE.
+    placed: HashMap<(usize, u32), Bucket>,
+    served: ServedCounts,
     measured_from: Nanos,
 }
 
@@ -126,10 +116,7 @@ pub fn simulate(
     warm_up: Duration,
     length: Duration,
 ) -> Result<Outcome, WorkloadError> {
-    workload.patterns()?;
-    let one_of = setup.sample.max(1);
-    let sampled = workload.scaled(1.0 / f64::from(one_of));
-    let setup = Setup { speed: setup.speed / f64::from(one_of), ..setup };
+    let (setup, sampled) = sampled(setup, workload);
     let mut world = ClusterRun::new(setup, &sampled, seed, warm_up)?;
     let end = nanos(warm_up).saturating_add(nanos(length));
     let mut before = None;
@@ -140,109 +127,56 @@ pub fn simulate(
         world.on_event(event);
     }
     let before = before.unwrap_or_else(|| (world.worked(), world.woken()));
+    world.count_overdue(end);
     Ok(world.outcome(&sampled, &before, length))
-}
-
-/// Procedure of a trace.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Arrival {
-    /// Seconds since the measured time began.
-    pub at_s: f64,
-    /// Seconds of work on one core of a host, alone.
-    pub work_s: f64,
-    /// Latency objective, in seconds.
-    pub slo_s: f64,
-}
-
-/// Returns the procedures that begin in the measured time, as in [`simulate`].
-pub fn trace(
-    setup: Setup,
-    workload: &Workload,
-    seed: u64,
-    warm_up: Duration,
-    length: Duration,
-) -> Result<Vec<Arrival>, WorkloadError> {
-    workload.patterns()?;
-    let one_of = setup.sample.max(1);
-    let sampled = workload.scaled(1.0 / f64::from(one_of));
-    let setup = Setup { speed: setup.speed / f64::from(one_of), ..setup };
-    let mut world = ClusterRun::new(setup, &sampled, seed, warm_up)?;
-    let (from, mut arrivals) = (nanos(warm_up), Vec::new());
-    while let Some(event) = world.clock.next_before(from.saturating_add(nanos(length))) {
-        let Event::Arrives(slice) = event else { continue };
-        let drawn = world.drawn(slice);
-        world.arrives_next(slice);
-        let at = world.clock.now();
-        let pool = drawn.and_then(|drawn| world.pools[drawn.pool].as_ref().map(|pool| (drawn, pool.slo)));
-        if let Some((drawn, slo)) = pool.filter(|_| at >= from) {
-            let work_s = drawn.each as f64 * f64::from(drawn.messages) / 1e9;
-            arrivals.push(Arrival { at_s: (at - from) as f64 / 1e9, work_s, slo_s: slo.0 as f64 / 1e6 });
-        }
-    }
-    Ok(arrivals)
 }
 
 impl<'a> ClusterRun<'a> {
     fn new(setup: Setup, workload: &'a Workload, seed: u64, warm_up: Duration) -> Result<Self, WorkloadError> {
-        let patterns = workload.patterns()?;
+        let slices = workload.slices.len();
         let hosts: Vec<HostId> = (0..setup.hosts).map(HostId).collect();
         let weighted: Vec<WeightedHost> = hosts.iter().map(|host| WeightedHost { host: *host, weight: 1.0 }).collect();
-        let part =
-            |slice: &Slice| SliceBuckets { weight: slice.rate, replicas: setup.replicas, hosts: weighted.clone() };
-        let map = BucketMap::new(1, &workload.slices.iter().map(part).collect::<Vec<_>>());
-        let slots = workload.slices.len() * KINDS;
-        let mut pools: Vec<Option<Pool>> = (0..slots).map(|_| None).collect();
-        for (n, slice) in workload.slices.iter().enumerate() {
-            for p in &slice.procedures {
-                let factor = match setup.profile {
-                    Profile::Mean => slice.mean_factor(),
-                    Profile::Heaviest => slice.heavy.map_or(1.0, |heavy| heavy.factor.max(1.0)),
-                };
-                let time = p.time_us * factor * 1000.0 / setup.speed;
-                let slo = Duration((p.slo_ms * 1000.0) as u64);
-                pools[n * KINDS + p.kind.index()] =
-                    PoolCounters::new().map(|tally| Pool { slo, time: ServiceTime::new(time as u64), tally });
-            }
-        }
-        let source = |((n, slice), pattern): ((usize, &'a Slice), _)| SliceSource {
-            slice,
-            arrivals: Arrivals::new(&pattern, slice.rate, seed.wrapping_add(n as u64)),
-            buckets: map.buckets(n).collect(),
-            parts: slice.procedures.iter().map(|p| p.part).sum(),
-            order: if setup.bound && slice.ues <= MOST_ORDERED { shuffled(slice.ues, seed) } else { Box::default() },
+        let map = bucket_map(&weighted, slices, setup.replicas);
+        let is_ordered = setup.binding == Binding::Ue && setup.inter == Policy::RoundRobin;
+        let traffic = Traffic::new(workload, &map, (setup.speed, is_ordered), seed)?;
+        let pools = pools(&setup, workload);
+        let serve = match setup.binding {
+            Binding::Procedure => Some(Serve::Procedure),
+            Binding::FirstMessage | Binding::Bucket => Some(Serve::Owner),
+            Binding::Ue => None,
         };
-        let sources = workload.slices.iter().enumerate().zip(patterns).map(source).collect();
-        let shares = Shares::new(pools.iter().map(|pool| pool.as_ref().map(|pool| pool.slo)).collect());
+        let objective = |n: usize| pools[n].as_ref().map_or(NO_OBJECTIVE, |pool| pool.slo);
+        let objectives = (0..slices).map(|slice| std::array::from_fn(|kind| objective(slice * KINDS + kind)));
+        let balancer = serve.map(|serve| Balancer::new(&setup, serve, map.clone(), objectives.collect()));
         let mut world = ClusterRun {
-            setup,
             clock: Clock::new(),
-            rng: Rng::new(seed),
-            ring: Ring::new(&weighted, seed),
-            maglev: Maglev::new(&hosts),
-            fleet: HostSet::new(hosts).with(setup.prefer),
-            load_table: LoadTable::new(slots, Duration(setup.report_every.0.saturating_mul(STALE)))
-                .with(setup.estimate),
-            shares,
+            ue_table: UeTable { ring: Ring::new(&weighted, seed), maglev: Maglev::new(&hosts) },
+            balancer,
+            slow_loop: setup.rebalance.map(|pause| SlowLoop::new(&hosts, (slices, setup.replicas), pause)),
+            shares: Shares::new(pools.iter().map(|pool| pool.as_ref().map(|pool| pool.slo)).collect()),
             hosts: Vec::new(),
             pools,
-            sources,
+            traffic,
             map,
             running: Vec::new(),
             free: Vec::new(),
-            turn: 0,
-            salt: Rng::new(seed ^ 0x5eed).bits(),
+            begun: 0,
+            placed: HashMap::new(),
+            served: ServedCounts::default(),
             measured_from: nanos(warm_up),
+            setup,
         };
         for host in 0..setup.hosts {
             let begins = setup.cap.map(|cap| (cap, f64::from(host) / f64::from(setup.hosts)));
-            world.hosts.push(Host::new(setup.cores, slots, begins));
+            world.hosts.push(Host::new(setup.cores, world.pools.len(), begins));
         }
-        for slice in 0..world.sources.len() {
+        for slice in 0..slices {
             world.arrives_next(slice);
         }
+        let mut rng = Rng::new(seed ^ 0x0ff5);
         for host in 0..setup.hosts {
             // The hosts report at different times.
-            let after = (world.rng.unit() * world.look_every() as f64) as Nanos;
+            let after = (rng.unit() * world.look_every() as f64) as Nanos;
             world.clock.at(after, Event::Sample { host, count: host.into() });
         }
         Ok(world)
@@ -254,145 +188,282 @@ impl<'a> ClusterRun<'a> {
                 self.begins(slice);
                 self.arrives_next(slice);
             }
-            Event::MessageArrives(number) => self.on_message(number),
+            Event::Sent(slot) => self.on_sent(slot),
+            Event::Delivered(delivery) => self.on_delivered(delivery),
             Event::Done { host, core, took } => self.done(host, core, took),
-            Event::Ends { host, pool, counted } => self.load_table.ended(HostId(host), pool, counted),
+            Event::Proposed(job) => self.on_proposed(job),
+            Event::Acknowledged { owner, input } => {
+                let now = self.now();
+                self.balancer.iter_mut().for_each(|balancer| balancer.on_done(owner, input, now));
+                self.deliver();
+            }
+            Event::RecallDue => {
+                let now = self.now();
+                self.balancer.iter_mut().for_each(|balancer| balancer.on_due(now));
+                self.deliver();
+            }
             Event::Sample { host, count } => self.sample(host, count),
         }
     }
 
+    fn now(&self) -> Instant {
+        Instant(self.clock.now() / 1000)
+    }
+
     fn arrives_next(&mut self, slice: usize) {
-        let at = self.sources[slice].arrivals.next_s();
-        self.clock.at((at * 1e9) as Nanos, Event::Arrives(slice));
+        let at = self.traffic.next_at(slice);
+        self.clock.at(at, Event::Arrives(slice));
     }
 
-    /// Draws the UE and kind of a slice's next procedure, independently of the choice of hosts.
-    fn drawn(&mut self, number: usize) -> Option<Arriving> {
-        let source = &self.sources[number];
-        let ue = ue(source.slice, &mut self.rng);
-        let own = Rng::new((u64::from(ue) << 8 | number as u64) ^ self.salt).bits();
-        let procedure = pick(source, &mut self.rng)?;
-        let bucket = source.buckets[(own as usize).checked_rem(source.buckets.len())?];
-        let messages = procedure.messages;
-        let each = procedure.time_us * source.slice.factor(ue) * 1000.0 / f64::from(messages) / self.setup.speed;
-        let (each, between) = (each as Nanos, (procedure.between_ms * 1e6) as Nanos);
-        Some(Arriving { ue, own, bucket, pool: number * KINDS + procedure.kind.index(), messages, each, between })
-    }
-
-    /// Begins a procedure of a slice: the balancer chooses its host.
-    fn begins(&mut self, number: usize) {
-        let Some(drawn) = self.drawn(number) else { return };
-        let Arriving { bucket, own, pool, .. } = drawn;
-        let Some(Pool { slo, time, .. }) = &self.pools[pool] else { return };
-        self.turn += 1;
-        let owners = self.map.owners(bucket);
-        let turn = if self.setup.bound { self.sources[number].order_of(&drawn) } else { self.turn };
-        let request = Request { bucket, owners, pool, time: *time, slo: *slo, turn };
-        let now = Instant(self.clock.now() / 1000);
-        // These two policies hash UEs: buckets would be coarser than the comparison of the papers.
-        let host = match self.setup.inter {
-            steer::Policy::ConsistentHash => self.ring.owners(own).next(),
-            steer::Policy::Maglev => self.maglev.host(own),
-            policy => {
-                steer::select_host(policy, &request, &self.fleet, &self.load_table, now).map(|choice| choice.host)
-            }
+    /// Begins a procedure of a slice.
+    fn begins(&mut self, slice: usize) {
+        let Some(start) = self.traffic.draw(slice).filter(|start| self.has_come(start)) else { return };
+        self.begun = self.begun.wrapping_add(1);
+        let bucket = match self.setup.binding {
+            Binding::FirstMessage => self.placed.get(&(slice, start.ue)).copied(),
+            Binding::Procedure | Binding::Bucket | Binding::Ue => Some(start.bucket),
         };
-        let Some(host) = host else { return };
-        let counted = *time;
-        self.load_table.sent(host, pool, counted);
-        let running = Running {
-            host: host.0,
-            counted,
-            core: None,
-            pool,
-            remaining: drawn.messages,
-            each: drawn.each,
-            between: drawn.between,
-            arrived: 0,
+        let running = Some(Running {
+            start,
+            number: self.begun,
+            bucket,
+            index: 0,
+            nf: None,
+            arrived: None,
             spent: 0,
+            is_at_owner: false,
+            is_committing: false,
+            by_replica: false,
             measured: self.clock.now() >= self.measured_from,
-        };
-        let number = self.keep(running);
-        self.clock.after(nanos(self.setup.hop), Event::MessageArrives(number));
-    }
-
-    fn keep(&mut self, running: Running) -> Number {
-        match self.free.pop() {
-            Some(number) => {
-                self.running[number as usize] = Some(running);
-                number
+        });
+        let slot = match self.free.pop() {
+            Some(slot) => {
+                self.running[slot] = running;
+                slot
             }
             None => {
-                self.running.push(Some(running));
-                self.running.len() as Number - 1
+                self.running.push(running);
+                self.running.len() - 1
+            }
+        };
+        self.on_sent(slot);
+    }
+
+    /// Returns true if a UE has come to the cluster. If the first message decides, UEs come one after
+    /// the other during the warm-up, so that each finds the load of the UEs before it.
+    fn has_come(&self, start: &Arriving) -> bool {
+        let part = (start.own >> 32) as f64 / f64::from(u32::MAX);
+        self.setup.binding != Binding::FirstMessage || self.clock.now() as f64 >= part * self.measured_from as f64
+    }
+
+    /// Passes the next message of a procedure to the balancer.
+    fn on_sent(&mut self, slot: usize) {
+        let Some(running) = &self.running[slot] else { return };
+        let message = Message { slot: slot as u32, procedure: running.number, index: running.index };
+        let (start, now) = (running.start, self.now());
+        match &mut self.balancer {
+            Some(balancer) => {
+                let ltmsi = running.bucket.map(|bucket| Ltmsi::new(bucket, start.own as u16));
+                balancer.on_message(message, (ltmsi, start.kind), now);
+                self.deliver();
+            }
+            None => {
+                let Some(host) = self.host_of_ue(&start) else { return };
+                let delivery = Delivery { host: host.0, input: 0, receiver: Receiver::Owner, bucket: None, message };
+                self.clock.after(nanos(self.setup.hop), Event::Delivered(delivery));
             }
         }
     }
 
-    /// Handles a message at its host. The forwarder chooses the NF of a procedure's first message;
-    /// later ones go to the same NF.
-    fn on_message(&mut self, number: Number) {
-        let now = self.clock.now();
-        let Some(running) = &mut self.running[number as usize] else { return };
-        running.arrived = now;
-        let (host, pool) = (running.host, running.pool);
-        let at = usize::from(host);
-        let core = running.core.or_else(|| {
-            let loads = self.hosts[at].loads(pool, &mut self.shares);
-            let (time, slo) = self.pools[pool].as_ref().map(|p| (p.time, p.slo))?;
-            let choice = dispatch::select_nf(self.setup.intra, &loads, time, slo, self.turn, number.into())?;
-            Some(choice.nf)
-        });
-        let Some(core) = core else { return };
-        running.core = Some(core);
-        let wakes = self.hosts[at].enqueue(core, pool, number);
-        let wake = nanos(self.setup.wake) as f64 / self.setup.speed;
-        self.serve(host, core, if wakes { wake as Nanos } else { 0 });
+    /// Returns the host of a UE by the table of the policy.
+    fn host_of_ue(&self, drawn: &Arriving) -> Option<HostId> {
+        let hosts = u64::from(self.setup.hosts);
+        match self.setup.inter {
+            Policy::ConsistentHash | Policy::SkewedCh | Policy::LeastLoaded => {
+                self.ue_table.ring.owners(drawn.own).next()
+            }
+            Policy::Maglev => self.ue_table.maglev.host(drawn.own),
+            Policy::RoundRobin => Some(HostId(self.traffic.order_of(drawn).checked_rem(hosts)? as u16)),
+            Policy::StaticRange => Some(HostId(((u128::from(drawn.own) * u128::from(hosts)) >> 64) as u16)),
+        }
     }
 
-    /// Starts the next work of a core, if the core is free. `more` is added to its time.
-    fn serve(&mut self, host: u16, core: usize, more: Nanos) {
-        let next = self.hosts[usize::from(host)].next(core, &mut self.shares);
-        if let Some(each) = next.and_then(|number| self.running[number as usize]).map(|running| running.each) {
-            let took = each + more;
+    /// Sends the messages that the balancer has routed.
+    fn deliver(&mut self) {
+        let now = self.now();
+        let hop = nanos(self.setup.hop);
+        let Some(balancer) = &mut self.balancer else { return };
+        for delivery in balancer.take_deliveries() {
+            if let (Some(bucket), Some(Some(running))) =
+                (delivery.bucket, self.running.get_mut(delivery.message.slot as usize))
+                && running.bucket.is_none()
+            {
+                // The UE gets an LTMSI of its slice in the column of the bucket.
+                let slice = running.start.slice;
+                let own = Bucket::new(bucket.get() + 1 + slice as u16);
+                running.bucket = Some(*self.placed.entry((slice, running.start.ue)).or_insert(own));
+            }
+            self.clock.after(hop, Event::Delivered(delivery));
+        }
+        if let Some(due) = balancer.take_due(now) {
+            self.clock.at(due.0 * 1000, Event::RecallDue);
+        }
+    }
+
+    /// Returns the procedure of a message that is in progress.
+    fn current(&mut self, message: Message) -> Option<&mut Running> {
+        let running = self.running[message.slot as usize].as_mut()?;
+        ((running.number, running.index) == (message.procedure, message.index)).then_some(running)
+    }
+
+    /// Handles a message at its host. The forwarder chooses the NF of a procedure's first message;
+    /// later ones go to the same NF.
+    fn on_delivered(&mut self, delivery: Delivery) {
+        let (now, cost) = (self.clock.now(), self.setup.serving_cost);
+        let Delivery { host, input, receiver, message, .. } = delivery;
+        // The owner drops a recalled input that it has committed.
+        let Some(running) = self.current(message).filter(|running| !running.is_committing) else { return };
+        running.arrived.get_or_insert(now);
+        let (part, factor) = match receiver {
+            Receiver::ServingHost => (Part::ServingHost, cost.serving_host()),
+            Receiver::Owner | Receiver::OwnerAfterServingHost => (Part::Owner, 1.0),
+        };
+        running.is_at_owner |= part == Part::Owner;
+        let (pool, work) = (running.start.pool(), (running.start.each as f64 * factor) as Nanos);
+        let bucket = running.bucket.unwrap_or(running.start.bucket);
+        let pinned = running.nf.filter(|(own, _)| *own == host).map(|(_, core)| core);
+        let Some(core) = pinned.or_else(|| self.select_nf(host, pool, message)) else { return };
+        self.running[message.slot as usize].iter_mut().for_each(|running| running.nf = Some((host, core)));
+        let job = Job { message, input, bucket, pool, part, work, host };
+        let wakes = self.hosts[usize::from(host)].enqueue(core, job);
+        self.serve((host, core), wakes);
+    }
+
+    fn select_nf(&mut self, host: u16, pool: usize, message: Message) -> Option<usize> {
+        let loads = self.hosts[usize::from(host)].loads(pool, &mut self.shares);
+        let (time, slo) = self.pools[pool].as_ref().map(|p| (p.time, p.slo))?;
+        let turn = u64::from(self.begun);
+        Some(dispatch::select_nf(self.setup.intra, &loads, time, slo, turn, message.procedure.into())?.nf)
+    }
+
+    /// Handles a proposal at the owner.
+    fn on_proposed(&mut self, job: Job) {
+        let owner_part = self.setup.serving_cost.owner;
+        let is_refused = self.current(job.message).is_none_or(|running| running.is_at_owner);
+        let Some(HostId(owner)) = self.map.owners(job.bucket).owner() else { return };
+        if let Some(running) = self.current(job.message).filter(|_| !is_refused) {
+            running.is_committing = true;
+        }
+        let part = if is_refused { Part::Refusal } else { Part::Commit };
+        // The owner's part is of the same step.
+        let step = job.work as f64 / self.setup.serving_cost.serving_host().max(f64::MIN_POSITIVE);
+        let job = Job { part, work: (step * owner_part) as Nanos, ..job };
+        let (core, wakes) = self.hosts[usize::from(owner)].enqueue_proposal(job);
+        self.serve((owner, core), wakes);
+    }
+
+    /// Starts the next work of a core, if the core is free. `wakes`: the core was idle.
+    fn serve(&mut self, (host, core): (u16, usize), wakes: bool) {
+        if let Some(job) = self.hosts[usize::from(host)].next(core, &mut self.shares) {
+            let wake = nanos(self.setup.wake) as f64 / self.setup.speed;
+            let took = job.work + if wakes { wake as Nanos } else { 0 };
             let ends = self.hosts[usize::from(host)].ends(self.clock.now(), took);
             self.clock.at(ends, Event::Done { host, core, took });
         }
     }
 
     fn done(&mut self, host: u16, core: usize, took: Nanos) {
-        let number = self.hosts[usize::from(host)].done(core, took);
-        if let Some(number) = number
-            && let Some(running) = &mut self.running[number as usize]
-        {
-            running.spent += self.clock.now() - running.arrived;
-            running.remaining -= 1;
-            if running.remaining > 0 {
-                let between = running.between + 2 * nanos(self.setup.hop);
-                self.clock.after(between, Event::MessageArrives(number));
-            } else {
-                let Running { pool, spent, measured, .. } = *running;
-                // The last answer takes one hop, too.
-                self.clock.after(nanos(self.setup.hop), Event::Ends { host, pool, counted: running.counted });
-                if let Some(pool) = self.pools[pool].as_mut().filter(|_| measured) {
-                    pool.tally.count(spent as f64 / 1000.0, pool.slo.0 as f64);
-                }
-                self.running[number as usize] = None;
-                self.free.push(number);
+        if let Some(job) = self.hosts[usize::from(host)].done(core, took) {
+            match job.part {
+                Part::Owner | Part::Commit => self.commit(job, host),
+                Part::ServingHost => self.clock.after(nanos(self.setup.hop), Event::Proposed(job)),
+                Part::Refusal => {}
             }
         }
-        self.serve(host, core, 0);
+        self.serve((host, core), false);
+    }
+
+    /// Handles the commit of a message by the owner.
+    fn commit(&mut self, job: Job, owner: u16) {
+        let (now, hop) = (self.clock.now(), nanos(self.setup.hop));
+        let has_replicas = self.setup.replicas > 0 && self.setup.hosts > 1;
+        let first_replica = self.map.owners(job.bucket).replicas().next();
+        let Some(running) = self.current(job.message) else { return };
+        running.index += 1;
+        let is_last = running.index == running.start.messages;
+        // The proposal of the first replica is its copy.
+        let is_acknowledged = job.part == Part::Commit && first_replica == Some(HostId(job.host)) && !is_last;
+        let effect_at = now + if has_replicas && !is_acknowledged { 2 * hop } else { 0 };
+        running.spent += effect_at - running.arrived.take().unwrap_or(now);
+        (running.is_at_owner, running.is_committing) = (false, false);
+        running.by_replica |= job.part == Part::Commit;
+        let (between, slot) = (running.start.between, job.message.slot as usize);
+        if job.input != 0 {
+            self.clock.at(effect_at + hop, Event::Acknowledged { owner, input: job.input });
+        }
+        if is_last {
+            self.ended(slot);
+        } else {
+            self.clock.at(effect_at + hop + between, Event::Sent(slot));
+        }
+    }
+
+    /// Counts a procedure that has ended.
+    fn ended(&mut self, slot: usize) {
+        let Some(running) = self.running[slot].take() else { return };
+        self.free.push(slot);
+        if let Some(pool) = self.pools[running.start.pool()].as_mut().filter(|_| running.measured) {
+            pool.tally.count(running.spent as f64 / 1000.0, pool.slo.0 as f64);
+            self.served.count(running.by_replica);
+        }
+    }
+
+    /// Counts procedures that are late already and still in progress: the queue of a host may be
+    /// longer than the measured time.
+    fn count_overdue(&mut self, end: Nanos) {
+        for running in self.running.iter_mut().filter(|running| running.is_some_and(|running| running.measured)) {
+            let Some(Running { start, spent, arrived, by_replica, .. }) = *running else { continue };
+            let spent = spent + arrived.map_or(0, |arrived| end.saturating_sub(arrived));
+            let pool = self.pools[start.pool()].as_mut().filter(|pool| spent > nanos(pool.slo));
+            if let Some(pool) = pool {
+                pool.tally.count_overdue(spent as f64 / 1000.0, pool.slo.0 as f64);
+                self.served.count(by_replica);
+                *running = None;
+            }
+        }
     }
 
     fn sample(&mut self, host: u16, count: u64) {
         let every = self.look_every();
-        let own = &mut self.hosts[usize::from(host)];
-        own.sample(every);
+        self.hosts[usize::from(host)].sample(every);
         if count.is_multiple_of(SAMPLES_PER_REPORT) {
-            let (cpu, pools) = own.report(&mut self.shares);
-            self.load_table.report(HostId(host), cpu, &pools, Instant(self.clock.now() / 1000));
+            self.report(host);
         }
         self.clock.after(every, Event::Sample { host, count: count + 1 });
+    }
+
+    /// Sends the load report of a host to the balancer and the controller.
+    fn report(&mut self, host: u16) {
+        let now = self.now();
+        let (cpu, reports) = self.hosts[usize::from(host)].report(&mut self.shares);
+        if let Some(balancer) = &mut self.balancer {
+            let load = |(report, pool): (PoolReport, &Option<Pool>)| {
+                let PoolReport { backlog, share } = report;
+                let time_us = pool.as_ref().map_or(0.0, |pool| pool.time.nanos() as f32 / 1000.0);
+                PoolLoad { backlog: backlog as f32, share: share as f32, time_us }
+            };
+            let known: Vec<PoolLoad> = reports.into_iter().zip(&self.pools).map(load).collect();
+            // UEs of unknown slice have the NFs of the first slice.
+            let pools = known[..KINDS].iter().chain(&known).copied().collect();
+            balancer.on_report(host, (cpu, pools), now);
+        }
+        let Some(slow_loop) = &mut self.slow_loop else { return };
+        slow_loop.on_report(HostId(host), cpu, now);
+        if let Some(map) = slow_loop.next_map(now) {
+            self.map = map.clone();
+            self.balancer.iter_mut().for_each(|balancer| balancer.set_map(map.clone(), now));
+            self.deliver();
+        }
     }
 
     fn look_every(&self) -> Nanos {
@@ -416,36 +487,34 @@ impl<'a> ClusterRun<'a> {
             Some(pool.as_ref()?.tally.outcome(&slice.name, NfKind::ALL[n % KINDS].name()))
         });
         let under_way = self.running.iter().flatten().filter(|running| running.measured).count() as u64;
-        Outcome { pools: pools.collect(), cpu, woken: self.woken() - woken, under_way }
+        let (recalled, expected_violations) = self.balancer.as_ref().map_or((0, 0), Balancer::counts);
+        let served = ServedCounts { recalled, expected_violations, ..self.served };
+        Outcome { pools: pools.collect(), cpu, woken: self.woken() - woken, under_way, served }
     }
 }
 
-/// Returns the order of arrival of UEs, which differs from that of their ranks.
-fn shuffled(ues: u32, seed: u64) -> Box<[u32]> {
-    let mut rng = Rng::new(seed ^ 0x0bde);
-    let mut order: Box<[u32]> = (0..ues).collect();
-    for last in (1..order.len()).rev() {
-        order.swap(last, rng.below(last + 1));
+/// Returns the pools of all slices, by kind.
+fn pools(setup: &Setup, workload: &Workload) -> Vec<Option<Pool>> {
+    let mut pools: Vec<Option<Pool>> = (0..workload.slices.len() * KINDS).map(|_| None).collect();
+    for (n, slice) in workload.slices.iter().enumerate() {
+        for p in &slice.procedures {
+            let factor = profiled_factor(setup.profile, slice);
+            let time = p.time_us * factor * 1000.0 / setup.speed;
+            let slo = Duration((p.slo_ms * 1000.0) as u64);
+            pools[n * KINDS + p.kind.index()] =
+                PoolCounters::new().map(|tally| Pool { slo, time: ServiceTime::new(time as u64), tally });
+        }
     }
-    order
+    pools
 }
 
-/// Draws the rank of the active UE of a slice.
-fn ue(slice: &Slice, rng: &mut Rng) -> u32 {
-    (slice.rank(rng.unit()) as u32).min(slice.ues - 1)
+fn profiled_factor(profile: Profile, slice: &Slice) -> f64 {
+    match profile {
+        Profile::Mean => slice.mean_factor(),
+        Profile::Heaviest => slice.heavy.map_or(1.0, |heavy| heavy.factor.max(1.0)),
+    }
 }
 
-/// Draws the kind of procedure.
-fn pick<'a>(source: &SliceSource<'a>, rng: &mut Rng) -> Option<&'a Procedure> {
-    let mut remaining = rng.unit() * source.parts;
-    let procedures = &source.slice.procedures;
-    let found = procedures.iter().find(|p| {
-        remaining -= p.part;
-        remaining < 0.0
-    });
-    found.or(procedures.last())
-}
-
-fn nanos(duration: Duration) -> Nanos {
+pub(super) fn nanos(duration: Duration) -> Nanos {
     duration.0.saturating_mul(1000)
 }

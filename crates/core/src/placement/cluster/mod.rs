@@ -28,7 +28,7 @@ pub use controller::Controller;
 pub use machine::ControllerMachine;
 pub use member::{Member, Refusal};
 pub use pool_partitions::partition_of;
-pub use rebalancer::Rebalance;
+pub use rebalancer::{Points, Rebalance, Rebalancer};
 pub use record::{DurableState, RejoinInfo, Secrets};
 pub use scaling::{HostUtilisation, Scaling, ScalingDecision};
 pub use settings::ControllerSettings;

@@ -66,7 +66,7 @@ impl Threshold {
 }
 
 /// Number of points of each host.
-pub(super) type Points = BTreeMap<HostId, u16>;
+pub type Points = BTreeMap<HostId, u16>;
 
 /// Change of the weights of hosts.
 #[derive(Clone, Debug, PartialEq)]
@@ -96,7 +96,7 @@ struct Imbalance {
 
 /// State of the rebalancer.
 #[derive(Clone, Debug)]
-pub(super) struct Rebalancer {
+pub struct Rebalancer {
     /// Minimum time between the end of a migration and the next change.
     pause: Duration,
     points: Points,
@@ -113,7 +113,7 @@ pub(super) struct Rebalancer {
 
 impl Rebalancer {
     /// Creates the rebalancer of a cluster without hosts.
-    pub(super) fn new(pause: Duration) -> Self {
+    pub fn new(pause: Duration) -> Self {
         Rebalancer {
             pause,
             points: Points::new(),
@@ -126,12 +126,12 @@ impl Rebalancer {
     }
 
     /// Returns the points of all hosts.
-    pub(super) fn points(&self) -> &Points {
+    pub fn points(&self) -> &Points {
         &self.points
     }
 
     /// Returns the weight of a host.
-    pub(super) fn weight(&self, host: HostId) -> f64 {
+    pub fn weight(&self, host: HostId) -> f64 {
         f64::from(self.points.get(&host).copied().unwrap_or(ONE)) / f64::from(ONE)
     }
 
@@ -147,7 +147,7 @@ impl Rebalancer {
 
     /// Sets the hosts of the next map. New ones get the mean weight of the others: their share of
     /// the buckets is that of a cluster of equal hosts.
-    pub(super) fn set_hosts(&mut self, hosts: &BTreeSet<HostId>) {
+    pub fn set_hosts(&mut self, hosts: &BTreeSet<HostId>) {
         if self.points.len() == hosts.len() && self.points.keys().eq(hosts) {
             return;
         }
@@ -162,7 +162,7 @@ impl Rebalancer {
     }
 
     /// Stores the load report of a host.
-    pub(super) fn reported(&mut self, host: HostId, cpu: f32, now: Instant) {
+    pub fn reported(&mut self, host: HostId, cpu: f32, now: Instant) {
         // A host may send anything.
         if !cpu.is_finite() {
             return;
@@ -174,7 +174,7 @@ impl Rebalancer {
 
     /// Removes all load reports: hosts join, leave or migrate buckets, and their load is not
     /// representative.
-    pub(super) fn reset(&mut self) {
+    pub fn reset(&mut self) {
         self.loads.clear();
         self.uneven_since = None;
     }
@@ -182,7 +182,7 @@ impl Rebalancer {
     /// Changes the weights of these hosts, which are all of the map, if their loads differ for long
     /// enough. Returns true if any weight changes. `owners` returns the owner of each bucket by the
     /// points of hosts. No host loses its last bucket.
-    pub(super) fn rebalance(
+    pub fn rebalance(
         &mut self,
         hosts: &BTreeSet<HostId>,
         now: Instant,
