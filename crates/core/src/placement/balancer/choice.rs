@@ -83,7 +83,7 @@ mod tests {
     fn choice(prefer: Preference, backlogs: [f64; 3], chosen: u16) -> TracedChoice {
         let candidate = |(host, backlog): (u16, f64)| TracedCandidate {
             host,
-            load: Some(HostLoad { cpu: 0.2 * f64::from(host), backlog, work: backlog * 1e6 }),
+            load: Some(HostLoad { cpu: 0.2 * f64::from(host), backlog, work: backlog * 1e6, wait: backlog * 1e6 }),
         };
         TracedChoice {
             policy: Policy::SkewedCh.name().into(),
@@ -100,9 +100,9 @@ mod tests {
     #[test]
     fn recorded_choice_is_evaluated_again() {
         let by_rule = |prefer, backlogs| choice(prefer, backlogs, 0).by_rule();
-        assert_eq!(by_rule(Preference::Spare, [4.0, 0.0, 0.0]), Some(0), "within half the objective");
-        assert_eq!(by_rule(Preference::Spare, [5.0, 8.0, 0.0]), Some(1), "the first replica within the objective");
-        assert_eq!(by_rule(Preference::Spare, [5.0, 10.0, 9.0]), Some(2));
+        assert_eq!(by_rule(Preference::Spare, [1.0, 0.0, 0.0]), Some(0), "within a quarter of the objective");
+        assert_eq!(by_rule(Preference::Spare, [2.0, 1.0, 0.0]), Some(1), "the first replica within it");
+        assert_eq!(by_rule(Preference::Spare, [2.0, 2.0, 1.0]), Some(2));
         assert_eq!(by_rule(Preference::Spare, [20.0, 10.0, 11.0]), Some(1), "none: the least work");
         assert_eq!(by_rule(Preference::MostLoaded, [0.0, 0.0, 0.0]), Some(2));
         let unknown = TracedChoice { policy: "best".into(), ..choice(Preference::Spare, [0.0; 3], 0) };

@@ -54,7 +54,7 @@ impl BalancerMachine {
             Some((assoc, ShallowView { route: Route::Initial { .. }, .. })) => {
                 self.serving_hosts.host_of_group((assoc, bucket), owner)
             }
-            _ => self.serving_hosts.host_of(source),
+            _ => self.serving_hosts.host_of(source, owner),
         };
         let chosen = match (known, view) {
             (Some(host), _) if may_serve(host) => host,
@@ -74,7 +74,7 @@ impl BalancerMachine {
                 })
             }
         };
-        if self.serving_hosts.is_at_other_host(source, chosen) {
+        if self.serving_hosts.is_at_other_host(source, (chosen, chosen != owner)) {
             self.recall(source);
         }
         chosen
@@ -101,7 +101,7 @@ impl BalancerMachine {
     pub(super) fn on_served_request(&mut self, effect: &RanOutput, now: Instant) {
         if let RanOutput::Pfcp { seid: Some(seid), served_by: Some(host), .. } = effect {
             let source = InputSource::Session(*seid);
-            if self.serving_hosts.is_at_other_host(source, *host) {
+            if self.serving_hosts.is_at_other_host(source, (*host, true)) {
                 self.recall(source);
             }
             self.serving_hosts.choose(source, *host, now);

@@ -1,3 +1,5 @@
+mod serving;
+
 use super::*;
 use crate::amf::n2;
 use crate::config::CoreConfig;
@@ -86,10 +88,15 @@ struct Fixture {
 impl Fixture {
     /// Creates a balancer with these connected hosts.
     fn new(hosts: &[u16]) -> Self {
+        Fixture::with(settings(), hosts, 0)
+    }
+
+    /// Creates a balancer with these settings, whose UEs have replicas.
+    fn with(settings: Settings, hosts: &[u16], replicas: usize) -> Self {
         let now = Instant(1_000_000_000);
-        let machine = BalancerMachine::new(settings(), now);
+        let machine = BalancerMachine::new(settings, now);
         let mut fixture = Fixture { machine, output: Recorder::default(), now };
-        fixture.on(Input::Map(Box::new(map(1, hosts))));
+        fixture.on(Input::Map(Box::new(replicated(1, hosts, replicas))));
         for host in hosts {
             fixture.connect(u64::from(*host), *host);
         }
@@ -141,8 +148,13 @@ impl Fixture {
 
 /// Returns the map of an epoch with these hosts.
 fn map(epoch: u64, hosts: &[u16]) -> ClusterMap {
+    replicated(epoch, hosts, 0)
+}
+
+/// Returns the map of an epoch with these hosts, whose UEs have replicas.
+fn replicated(epoch: u64, hosts: &[u16], replicas: usize) -> ClusterMap {
     let weighted = hosts.iter().map(|host| WeightedHost { host: HostId(*host), weight: 1.0 });
-    let part = [SliceBuckets { weight: 1.0, replicas: 0, hosts: weighted.collect() }];
+    let part = [SliceBuckets { weight: 1.0, replicas, hosts: weighted.collect() }];
     let address = (Ipv4Addr::LOCALHOST, 9).into();
     ClusterMap {
         hosts: hosts.iter().map(|host| (HostId(*host), address)).collect(),

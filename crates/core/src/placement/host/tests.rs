@@ -1,5 +1,7 @@
 //! A host machine over UEs in memory.
 
+mod serving;
+
 use super::*;
 use crate::amf::context::{self, Connection, RanContext, UeContext};
 use crate::placement::balance::map::{BucketMap, SliceBuckets};

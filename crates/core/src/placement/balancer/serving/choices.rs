@@ -28,6 +28,8 @@ pub(super) type UeGroup = (AssocId, Bucket);
 #[derive(Debug)]
 struct Hint {
     host: HostId,
+    /// True if the host was not the owner when it was chosen.
+    is_serving: bool,
     /// Inputs at the host that are not done, in order, with the times at which they were sent, if
     /// it is a serving host.
     inputs: VecDeque<(u64, Instant)>,
@@ -38,8 +40,8 @@ struct Hint {
 }
 
 impl Hint {
-    fn new(host: HostId, now: Instant) -> Self {
-        Hint { host, inputs: VecDeque::new(), under_way: 0, used: now }
+    fn new((host, is_serving): (HostId, bool), now: Instant) -> Self {
+        Hint { host, is_serving, inputs: VecDeque::new(), under_way: 0, used: now }
     }
 }
 
@@ -85,7 +87,7 @@ impl Serving {
         input: InputUnderWay,
         now: Instant,
     ) {
-        let hint = self.hints.entry(input.source).or_insert_with(|| Hint::new(host, now));
+        let hint = self.hints.entry(input.source).or_insert_with(|| Hint::new((host, is_serving), now));
         hint.used = now;
         hint.under_way += 1;
         if is_serving {
@@ -103,20 +105,25 @@ impl Serving {
         self.inputs.insert(number, input);
     }
 
-    /// Chooses a host for the inputs of a procedure, none of which is under way at another host.
+    /// Chooses a serving host for the inputs of a procedure, none of which is under way at another host.
     pub(super) fn choose(&mut self, source: InputSource, host: HostId, now: Instant) {
-        self.hints.entry(source).or_insert_with(|| Hint::new(host, now)).used = now;
+        self.hints.entry(source).or_insert_with(|| Hint::new((host, true), now)).used = now;
         self.order.push_back((now, source));
     }
 
-    /// Returns true if another host was chosen for the inputs of a procedure.
-    pub(super) fn is_at_other_host(&self, source: InputSource, host: HostId) -> bool {
-        self.hints.get(&source).is_some_and(|hint| hint.host != host)
+    /// Returns true if another host, or the host in another role, was chosen for the inputs of a
+    /// procedure.
+    pub(super) fn is_at_other_host(&self, source: InputSource, (host, is_serving): (HostId, bool)) -> bool {
+        self.hints.get(&source).is_some_and(|hint| (hint.host, hint.is_serving) != (host, is_serving))
     }
 
-    /// Returns the host that was chosen for the inputs of a procedure.
-    pub(super) fn host_of(&self, source: InputSource) -> Option<HostId> {
-        self.hints.get(&source).map(|hint| hint.host)
+    /// Returns the host that was chosen for the inputs of a procedure. If that host has become the
+    /// owner, or was it, it must not get an input before the earlier ones: then that is the owner.
+    pub(super) fn host_of(&self, source: InputSource, owner: HostId) -> Option<HostId> {
+        self.hints.get(&source).map(|hint| match hint.is_serving == (hint.host != owner) {
+            true => hint.host,
+            false => owner,
+        })
     }
 
     /// Removes an input.
