@@ -12,8 +12,8 @@ const SHEET: (u32, u32) = (960, 480);
 const LEGEND: u32 = 250;
 const LINE: i32 = 22;
 
-/// Colours that people with any colour vision can distinguish (the first seven by Okabe and Ito, the
-/// others by Tol).
+/// Colours that people with any colour vision can distinguish (the first seven by Okabe and Ito,
+/// the others by Tol).
 const COLOURS: [RGBColor; 12] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),

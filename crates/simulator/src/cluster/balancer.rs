@@ -119,8 +119,8 @@ pub(super) struct Balancer {
 }
 
 impl Balancer {
-    /// Creates a balancer to which all hosts are connected. `objectives` are those of each slice, by
-    /// kind of procedure.
+    /// Creates a balancer to which all hosts are connected. `objectives` are those of each slice,
+    /// by kind of procedure.
     pub(super) fn new(
         setup: &Setup,
         serve: Serve,
@@ -248,8 +248,8 @@ mod tests {
     const SLO: Duration = Duration::from_millis(20);
     const TIME: ServiceTime = ServiceTime::new(1_000_000);
 
-    /// The hosts of procedures are those that the product's function selects by the same reports and
-    /// the same inputs under way.
+    /// The hosts of procedures are those that the product's function selects by the same reports
+    /// and the same inputs under way.
     #[test]
     fn choices_equal_product_on_same_loads() {
         let hosts: Vec<HostId> = (0..5).map(HostId).collect();

@@ -3,8 +3,8 @@
 //! The product's balancer machine (`core::placement::balancer`) chooses the host of a procedure by
 //! the hosts' reports, keeps the choice and recalls late inputs; `schedule` chooses NFs and shares;
 //! the rebalancer of the controller changes the weights of hosts. Procedures arrive by the
-//! emulator's patterns. Each core serves its NFs by weighted deficit round robin, step by step, with
-//! measured step times. The same seed yields the same result.
+//! emulator's patterns. Each core serves its NFs by weighted deficit round robin, step by step,
+//! with measured step times. The same seed yields the same result.
 //!
 //! A procedure that a replica serves costs [`ServingCost`]. The proposal, and the answer to the
 //! balancer, take the time of the network. An effect waits for the acknowledgement of the first

@@ -249,8 +249,8 @@ impl<'a> ClusterRun<'a> {
         self.on_sent(slot);
     }
 
-    /// Returns true if a UE has come to the cluster. If the first message decides, UEs come one after
-    /// the other during the warm-up, so that each finds the load of the UEs before it.
+    /// Returns true if a UE has come to the cluster. If the first message decides, UEs come one
+    /// after the other during the warm-up, so that each finds the load of the UEs before it.
     fn has_come(&self, start: &Arriving) -> bool {
         let part = (start.own >> 32) as f64 / f64::from(u32::MAX);
         self.setup.binding != Binding::FirstMessage || self.clock.now() as f64 >= part * self.measured_from as f64

@@ -196,14 +196,14 @@ const SERVING_SLO: u64 = 4;
 /// Selects the host that serves a procedure of a known UE, among the owner and replicas in
 /// [`Request::owners`]; `None` without hosts.
 ///
-/// [`Preference::Spare`] prefers the owner, because a replica costs more: the first of the owner and
-/// the replicas that completes all its work and the procedure within a quarter of the objective,
-/// because each message of the procedure waits. The work of all pools counts, since procedures that
-/// only the owner serves need room there. If no host does, the one with the least work serves.
-/// [`Preference::MostLoaded`] is Algorithm 1.
+/// [`Preference::Spare`] prefers the owner, because a replica costs more: the first of the owner
+/// and the replicas that completes all its work and the procedure within a quarter of the
+/// objective, because each message of the procedure waits. The work of all pools counts, since
+/// procedures that only the owner serves need room there. If no host does, the one with the least
+/// work serves. [`Preference::MostLoaded`] is Algorithm 1.
 ///
-/// [`Policy::LeastLoaded`] selects by the work in progress, which the balancer knows: the CPU use is
-/// as old as the last report, and all procedures since would go to one host.
+/// [`Policy::LeastLoaded`] selects by the work in progress, which the balancer knows: the CPU use
+/// is as old as the last report, and all procedures since would go to one host.
 pub fn select_serving_host(
     policy: Policy,
     request: &Request,
@@ -377,8 +377,8 @@ mod tests {
         }
     }
 
-    /// Owner 0 and replicas 1 and 2 with these numbers of procedures of 1 ms in progress, in the pool
-    /// of the request and in another one.
+    /// Owner 0 and replicas 1 and 2 with these numbers of procedures of 1 ms in progress, in the
+    /// pool of the request and in another one.
     fn serving(policy: Policy, prefer: Preference, under_way: [[u32; 2]; 3]) -> HostSelection {
         let ids = [0, 1, 2].map(HostId);
         let time = ServiceTime::new(1_000_000);

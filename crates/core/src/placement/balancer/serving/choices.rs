@@ -105,7 +105,8 @@ impl Serving {
         self.inputs.insert(number, input);
     }
 
-    /// Chooses a serving host for the inputs of a procedure, none of which is under way at another host.
+    /// Chooses a serving host for the inputs of a procedure, none of which is under way at another
+    /// host.
     pub(super) fn choose(&mut self, source: InputSource, host: HostId, now: Instant) {
         self.hints.entry(source).or_insert_with(|| Hint::new((host, true), now)).used = now;
         self.order.push_back((now, source));
