@@ -29,6 +29,8 @@ pub(crate) struct Args {
 }
 
 const HOSTS: usize = 3;
+/// Loads of each variant: for CPU time, and for latency.
+const LOADS: usize = 2;
 /// File of the active UEs, in the lab's own `/tmp`.
 const ACTIVE_FILE: &str = "/tmp/active-ues";
 /// Share of procedures that replicas must serve, or their cost cannot be known.
@@ -47,7 +49,7 @@ struct Size {
     ues: u32,
     active: usize,
     /// Service requests per second for CPU time, and for latency.
-    rates: [u32; 2],
+    rates: [u32; LOADS],
     /// Duration of each load, and of the first part that does not count.
     seconds: f64,
     settle: Duration,
@@ -243,7 +245,7 @@ impl Bench {
     fn measure(&self, variant: Variant) -> Result<Outcome, Failure> {
         self.interrupt.check()?;
         let options = CoreOptions {
-            subscribers: self.size.ues.into(),
+            subscribers: u64::from(self.size.ues) * LOADS as u64,
             hosts: HOSTS,
             tables: variant.tables(),
             ..CoreOptions::default()
@@ -251,8 +253,8 @@ impl Bench {
         let mut core = Core::start(&self.lab, &options, create(Path::new("/tmp/core.log"))?, &self.interrupt)?;
         core.wait_for_upfs(&self.interrupt)?;
         let [busy, calm] = self.size.rates;
-        let (outcome, _) = self.load(&mut core, busy)?;
-        let (_, emulated) = self.load(&mut core, calm)?;
+        let (outcome, _) = self.load(&mut core, (0, busy))?;
+        let (_, emulated) = self.load(&mut core, (1, calm))?;
         let latency_us = emulated.result.latency("service_request").mean;
         let of =
             |core: &Core, result: &str| core.sum_over_hosts(&format!("vireo_proposals_total{{result={result:?}}}"));
@@ -261,9 +263,9 @@ impl Bench {
         Ok(Outcome { latency_us, proposals: committed + refused, refused, ..outcome })
     }
 
-    /// Runs a load of service requests by UEs of one host. Returns the CPU time per request and the
-    /// share of replicas.
-    fn load(&self, core: &mut Core, rate: u32) -> Result<(Outcome, Emulated), Failure> {
+    /// Runs a load of service requests by UEs of one host. Each load has UEs of its own. Returns
+    /// the CPU time per request and the share of replicas.
+    fn load(&self, core: &mut Core, (number, rate): (u32, u32)) -> Result<(Outcome, Emulated), Failure> {
         let size = self.size;
         let _ = std::fs::remove_file(ACTIVE_FILE);
         let words = [
@@ -275,12 +277,13 @@ impl Bench {
         ];
         let options = EmulatorOptions {
             ues: size.ues,
+            first: u64::from(number * size.ues),
             load: Load::Rate(rate),
             limit: Duration::from_secs_f64(size.seconds + 120.0),
             more: words.into_iter().flatten().collect(),
             ..EmulatorOptions::default()
         };
-        let mut watch = Watch::new(size);
+        let mut watch = Watch::new(size, ((number + 1) * size.ues) as usize);
         let run = &mut |core: &mut Core| watch.work(core);
         let emulated = emulator::run_with(&self.lab, core, &options, &self.interrupt, run)?;
         let result = &emulated.result;
@@ -298,6 +301,8 @@ impl Bench {
 /// Readings of the core during a load.
 struct Watch {
     size: Size,
+    /// Number of registered UEs when those of the load have registered.
+    registered: usize,
     /// Host of the active UEs, from when all UEs are registered, with the time of that and the CPU
     /// times until then.
     owner: Option<(usize, Instant, CpuTimes)>,
@@ -309,8 +314,8 @@ struct Watch {
 }
 
 impl Watch {
-    fn new(size: Size) -> Self {
-        Watch { size, owner: None, idle: None, readings: Vec::new(), read_at: Instant::now() }
+    fn new(size: Size, registered: usize) -> Self {
+        Watch { size, registered, owner: None, idle: None, readings: Vec::new(), read_at: Instant::now() }
     }
 
     /// Chooses the active UEs when all UEs are registered and the idle cluster was measured, and
@@ -322,12 +327,14 @@ impl Watch {
         }
         self.read_at = Instant::now();
         match (self.owner, self.idle) {
-            (None, _) if core.registered()? < self.size.ues as usize => {}
+            (None, _) if core.registered()? < self.registered => {}
             (None, _) => {
                 let most = core.subscribers_by_host()?.into_iter().enumerate().max_by_key(|(_, ues)| ues.len());
-                let Some((owner, ues)) = most else { return Err(Failure("bug: the cluster has no hosts".into())) };
+                let Some((owner, mut ues)) = most else { return Err(Failure("bug: the cluster has no hosts".into())) };
                 let part = format!("{ACTIVE_FILE}.part");
-                std::fs::write(&part, ues[..self.size.active.min(ues.len())].join("\n"))?;
+                // UEs of an earlier load have lower numbers.
+                ues.sort_unstable();
+                std::fs::write(&part, ues[ues.len().saturating_sub(self.size.active)..].join("\n"))?;
                 self.owner = Some((owner, Instant::now(), CpuTimes::read(core, owner)?));
             }
             (Some((owner, since, before)), None) if since.elapsed() >= self.size.idle => {
@@ -479,7 +486,7 @@ mod tests {
     fn idle_use_is_not_a_cost() {
         let size = Size { settle: Duration::from_secs(1), ..Size::new(true) };
         let times = |owner| CpuTimes { owner, ..CpuTimes::default() };
-        let mut watch = Watch::new(size);
+        let mut watch = Watch::new(size, 0);
         watch.idle = Some(times(0.01));
         let served = |by_owner, by_replica| Served { by_owner, by_replica };
         watch.readings = vec![
