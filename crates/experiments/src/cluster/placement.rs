@@ -51,6 +51,9 @@ const SERVES_AT_LOW: f64 = 1.0;
 /// Mark: least share of choices that follow the rule, in percent.
 const BY_RULE: f64 = 95.0;
 
+/// Time in seconds for the last 1% of the registrations.
+const REGISTERED_WITHIN_S: f64 = 2.0;
+
 /// Files in the lab's own `/tmp`.
 const BUSY_FILE: &str = "/tmp/busy-ues";
 const CHOICES_FILE: &str = "/tmp/choices";
@@ -232,9 +235,10 @@ fn measure(session: &ExperimentContext, variant: &Variant, rate: f64) -> Result<
     }
     let mut core = session.core(variant, load.subscribers(), &[])?;
     let (mut readings, mut has_chosen) = (Readings::default(), false);
-    let outcome = session.steady(&mut core, &load, &mut |core, _| {
+    let outcome = session.steady(&mut core, &load, &mut |core, since_s| {
         if !has_chosen {
-            has_chosen = core.registered()? == load.ues as usize;
+            // A UE that does not register must not stop the load.
+            has_chosen = core.registered()? >= load.ues as usize || since_s >= REGISTERED_WITHIN_S;
             return if has_chosen { choose_busy_ues(core, load.ues) } else { Ok(()) };
         }
         readings.read(core)
