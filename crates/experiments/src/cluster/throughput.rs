@@ -135,14 +135,20 @@ fn findings(
             figures.push(if place == MARKED { figure.mark(Bound::AtLeast(1.0)) } else { figure });
         }
     }
+    let offered = |loads: &[f64]| loads.iter().map(|load| limit * load).collect::<Vec<f64>>();
     let constant = plot(
-        ("Procedures done by three hosts", "procedures done per second", PAPER),
-        (variants, limit, loads),
+        (["Procedures done by three hosts", "procedures done per second"], PAPER),
+        variants,
+        &offered(loads),
         |variant, load| each(rounds, |round| throughput(&round.constant[variant][load])),
     )?;
     let bursts = plot(
-        ("Procedures of three hosts under bursts", "procedures served within 200 ms, per second", PAPER_BURSTS),
-        (variants, limit, burst_loads),
+        (
+            ["Procedures of three hosts under bursts", "procedures served within 200 ms, per second"],
+            PAPER_BURSTS,
+        ),
+        variants,
+        &offered(burst_loads),
         |variant, load| each(rounds, |round| in_time(&round.bursts[variant][load])),
     )?;
     Ok(Findings {
@@ -175,18 +181,19 @@ fn findings(
     })
 }
 
-/// Plots a quantity of each variant by load, with the paper's ratio to the last variant, whose peak
+/// Plots a quantity of each variant by the rate that is asked for, with the paper's ratio to the last variant, whose peak
 /// is the scale.
 fn plot(
-    (title, axis, paper): (&str, &str, f64),
-    (variants, limit, loads): (&[Variant], f64, &[f64]),
+    ([title, axis], paper): ([&str; 2], f64),
+    variants: &[Variant],
+    rates: &[f64],
     value: impl Fn(usize, usize) -> Result<Measured, Failure>,
 ) -> Result<String, Failure> {
     let mut chart = Chart::new(title, Axis::linear("procedures asked for per second"), Axis::linear(axis));
     let mut peak = 0.0;
     for (place, variant) in variants.iter().enumerate() {
-        let point = |load: usize| Ok((limit * loads[load], value(place, load)?.median));
-        let points = (0..loads.len()).map(point).collect::<Result<Vec<(f64, f64)>, Failure>>()?;
+        let point = |load: usize| Ok((rates[load], value(place, load)?.median));
+        let points = (0..rates.len()).map(point).collect::<Result<Vec<(f64, f64)>, Failure>>()?;
         peak = points.iter().map(|(_, done)| *done).fold(0.0, f64::max);
         chart = chart.line(variant.name, points);
     }

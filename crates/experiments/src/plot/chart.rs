@@ -114,7 +114,7 @@ impl Chart {
                 }
             }
             for (index, series) in self.series.iter().enumerate() {
-                for (px, low, high) in series.intervals().filter(|(px, ..)| self.x.takes(*px)) {
+                for (px, [low, high]) in series.intervals().filter(|(px, ..)| self.x.takes(*px)) {
                     let ends = vec![(x.clamp(px), y.clamp(low)), (x.clamp(px), y.clamp(high))];
                     chart.draw_series([PathElement::new(ends, colour(index).stroke_width(1))])?;
                 }
@@ -141,10 +141,10 @@ impl Chart {
 }
 
 impl Series {
-    /// Returns the intervals: coordinate, lower end, upper end.
-    fn intervals(&self) -> impl Iterator<Item = (f64, f64, f64)> {
+    /// Returns the intervals: coordinate, and both ends.
+    fn intervals(&self) -> impl Iterator<Item = (f64, [f64; 2])> {
         let all = self.points.iter().zip(&self.half_widths).filter(|(_, half)| half.is_finite());
-        all.map(|((x, y), half)| (*x, y - half, y + half))
+        all.map(|((x, y), half)| (*x, [y - half, y + half]))
     }
 }
 

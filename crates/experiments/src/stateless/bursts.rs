@@ -1,9 +1,9 @@
 //! Bursts of PDU sessions in SBA mode, by state mode, with time and CPU cost.
 
 use super::super::context::ExperimentContext;
+use super::modes::{Mode, Server};
 use super::noise::{Ticks, same_work};
-use super::watch::{SocketSample, Watch};
-use super::{Mode, Server};
+use super::watch::{FUNCTIONS, SocketSample, Watch};
 use std::path::Path;
 use std::time::Duration;
 use vireo_bench::results::Table;
@@ -17,8 +17,6 @@ use vireo_lab::process::Process;
 use vireo_lab::redis::{OperationCounts, Redis};
 use vireo_ops::state::HAS_MONGODB;
 
-/// The functions, in the order in which a request passes them.
-pub(super) const FUNCTIONS: [&str; 3] = ["amf", "smf", "upf"];
 /// Time after the emulator's end for the remaining work, such as contexts of disconnected gNBs.
 pub(super) const SETTLE: Duration = Duration::from_millis(500);
 

@@ -4,8 +4,9 @@
 //! processors measure CPU time in place of waiting. Here UEs arrive at a rate that leaves half of
 //! the processors idle in every mode, and all modes run in turns.
 
-use super::bursts::{Burst, FUNCTIONS, Functions, SETTLE, one};
-use super::{
+use super::bursts::{Burst, Functions, SETTLE, one};
+use super::watch::FUNCTIONS;
+use super::modes::{
     BINARY, DELETE_CREATE, GRPC, IMPLIED, LEAN, Mode, NON_BLOCKING, PIGGYBACK, PROCEDURAL, PROTOBUF, SHARED,
     SHARED_AMF_SMF, SHM, STATEFUL, TRANSACTIONAL,
 };

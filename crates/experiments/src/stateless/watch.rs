@@ -2,11 +2,13 @@
 //!
 //! They are read from outside the processes, every few milliseconds.
 
-use super::bursts::FUNCTIONS;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 use vireo_config::Failure;
 use vireo_lab::core::Core;
+
+/// The functions, in the order in which a request passes them.
+pub(super) const FUNCTIONS: [&str; 3] = ["amf", "smf", "upf"];
 
 /// Interval between scans for new sockets, which are rare.
 const SOCKETS_EVERY: Duration = Duration::from_millis(100);

@@ -40,7 +40,6 @@ const UES: [u32; 3] = [20, 1000, 33_333];
 struct Point {
     /// Position in the plot.
     x: f64,
-    /// Words for figures.
     at: String,
     comparison: Comparison,
 }

@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn serving_policies_choose_among_hosts_with_state() {
+    fn serving_policies_choose_hosts_with_state() {
         let under_way = [[5, 0], [3, 0], [4, 0]];
         let host = |policy| serving(policy, Preference::Spare, under_way).host.0;
         assert_eq!(host(Policy::LeastLoaded), 1, "by work, not by CPU use");
