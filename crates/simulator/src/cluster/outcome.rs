@@ -59,6 +59,11 @@ impl ServedCounts {
 
 impl Outcome {
     /// Returns the number of procedures that ended.
+    pub fn completed(&self) -> u64 {
+        self.pools.iter().map(|pool| pool.procedures - pool.overdue).sum()
+    }
+
+    /// Returns the number of procedures that ended, or were late and in progress at the end.
     pub fn procedures(&self) -> u64 {
         self.pools.iter().map(|pool| pool.procedures).sum()
     }

@@ -48,7 +48,7 @@ fn capped_host_differs_from_slower_host() {
     assert!(slow_low.pools[0].p50_us >= 2000, "{slow_low:?}");
     assert!((capped_low.cpu[0] - 0.1).abs() < 0.01, "of what it may: {:?}", capped_low.cpu);
     let full = of(700.0, capped);
-    assert!(full.procedures() < 21_000 && full.cpu[0] > 0.99, "{full:?}");
+    assert!(full.completed() < 21_000 && full.cpu[0] > 0.99, "{full:?}");
 }
 
 /// A single message includes the wake-up time; messages that arrive at a busy core do not.
@@ -59,7 +59,7 @@ fn message_to_busy_core_needs_no_wakeup() {
         let setup = Setup { wake: Duration(200), ..one_host() };
         run(setup, &Workload { slices: vec![slice(rate, "poisson", procedures)] }, 1)
     };
-    let each_us = |outcome: &Outcome| outcome.cpu[0] * 40e6 / outcome.procedures() as f64;
+    let each_us = |outcome: &Outcome| outcome.cpu[0] * 40e6 / outcome.completed() as f64;
     let (alone, full) = (of(50.0), of(12_000.0));
     assert!(
         (290.0..301.0).contains(&each_us(&alone)) && alone.woken as f64 > alone.procedures() as f64 * 0.97,
@@ -174,7 +174,9 @@ fn first_message_binds_ue() {
         let (warm_up, length) = (Duration::from_secs(20), Duration::from_secs(20));
         let outcome = simulate(setup, &workload, 5, warm_up, length).expect("a workload");
         assert_eq!(outcome.served.served_by_replica, 0, "{inter:?}");
-        assert!(outcome.cpu.iter().all(|cpu| *cpu > 0.02), "{inter:?}: {:?}", outcome.cpu);
+        // Skewed hashing leaves hosts idle that could be spared.
+        let uses_all = outcome.cpu.iter().all(|cpu| *cpu > 0.02);
+        assert!(uses_all || inter == steer::Policy::SkewedCh, "{inter:?}: {:?}", outcome.cpu);
         assert!((outcome.cpu.iter().sum::<f64>() / 0.6 - 1.0).abs() < 0.05, "{inter:?}: {:?}", outcome.cpu);
     }
 }
