@@ -83,8 +83,6 @@ pub(super) struct Host {
     /// those that an injected fault answers.
     introductions: BTreeSet<u64>,
     unawaited: Vec<u64>,
-    /// Input that the machine has just dropped as executed before.
-    dropped: Option<u64>,
     pub(super) ues: Ues,
     /// Time of the last report about replicas, and whether it named any.
     reported: (u64, bool),
@@ -115,7 +113,6 @@ impl Host {
             caught_up: Vec::new(),
             introductions: BTreeSet::new(),
             unawaited: Vec::new(),
-            dropped: None,
             ues: Ues::default(),
             reported: (0, false),
             ended: false,
@@ -343,14 +340,14 @@ impl Host {
     /// Handles an input of the balancer.
     fn input(&mut self, network: &mut Network, input: NumberedInput) {
         let NumberedInput { number, receiver, .. } = input;
-        self.dropped = None;
+        self.ues.dropped = None;
         let target = match &input.input {
             Input::Ngap { pdu, bucket, .. } => InputTarget::from_ngap(n2::peek(pdu).ok().as_ref(), number, *bucket),
             Input::Pfcp { seid, .. } => InputTarget::Bucket(seid.ltmsi().bucket()),
         };
         let copy = network.is(Mutation::InputRepeated).then(|| input.clone());
         let admitted = self.drive(network, |machine, io| machine.admit(input, (number, target), io)).flatten();
-        let admitted = admitted.or_else(|| copy.filter(|_| self.dropped.take() == Some(number)));
+        let admitted = admitted.or_else(|| copy.filter(|_| self.ues.dropped.take() == Some(number)));
         if receiver == Receiver::OwnerAfterServingHost && admitted.is_some() {
             let now = network.time(self.process);
             self.machine().into_iter().for_each(|machine| machine.note_recalled(number, now));
@@ -475,6 +472,7 @@ impl Host {
                     network.oracle.record_violation(Violation::Baseless);
                 }
                 received.answer.into_iter().for_each(|answer| network.send(at, Message::ToOwner(answer)));
+                stored.into_iter().for_each(|(ltmsi, _)| self.inject_deadline(network, ltmsi));
                 let number = received.acknowledged;
                 number.into_iter().for_each(|number| network.send(at, Message::ToOwner(ToOwner::CopyAck { number })));
                 if received.is_handoff {

@@ -24,7 +24,7 @@ pub enum Mutation {
     NodesNotAwaited,
     /// The owner commits a proposal on whatever state the UE has.
     BaseNotChecked,
-    /// The owner commits a proposal of another epoch, and one for a bucket that migrates.
+    /// A host commits a proposal of another epoch, in which it was the owner or becomes it.
     EpochNotChecked,
     /// The effects of a proposal leave before the first replica has the commit.
     FirstReplicaNotAwaited,

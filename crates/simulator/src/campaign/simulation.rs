@@ -25,6 +25,8 @@ const WHOLE_FROM: u64 = 5_500 * MS;
 const END: u64 = 9_000 * MS;
 /// Minimum time between two faults.
 const APART: u64 = 700 * MS;
+/// Time for which hosts return to a new controller.
+const MEMBERS_RETURN: u64 = 1_000 * MS;
 /// Delay before an ended host is replaced by a new one.
 const RESTART: u64 = 300 * MS;
 
@@ -42,6 +44,8 @@ pub(super) struct Simulation {
     balancer: Balancer,
     hosts: BTreeMap<Process, Host>,
     ran: Ran,
+    /// Time until which a new controller may declare hosts dead that have not returned to it.
+    members_return_until: u64,
     campaign: Campaign,
 }
 
@@ -76,6 +80,7 @@ impl Simulation {
             balancer,
             hosts: BTreeMap::new(),
             ran,
+            members_return_until: 0,
             campaign: Campaign { seed, ..Campaign::default() },
         };
         (0..HOSTS).for_each(|_| world.start_host());
@@ -140,6 +145,7 @@ impl Simulation {
             }
             Event::ControllerStarts { has_store } => {
                 network.revive(controller);
+                self.members_return_until = network.clock.now() + MEMBERS_RETURN;
                 self.controller.restart(network, has_store);
             }
             Event::Due { process, due } if process == controller => self.controller.is_due(network, &due),
@@ -197,8 +203,13 @@ impl Simulation {
         }
         let is_whole =
             self.controller.is_settled() && hosts.len() >= 3 && hosts.iter().all(|(_, of)| self.is_healthy(*of));
-        // Without replicas only planned changes lose no UE.
-        let whole = is_whole && self.replication.is_on();
+        // Without replicas only planned changes lose no UE. One replica is lost with one more host.
+        let whole = is_whole
+            && match self.replication.replicas {
+                0 => false,
+                1 => self.members_return_until <= now,
+                _ => true,
+            };
         let (Some((host, of)), Some((_, with))) = (hosts.get(which).copied(), hosts.get(other).copied()) else {
             return;
         };

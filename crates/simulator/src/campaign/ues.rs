@@ -115,7 +115,9 @@ pub(super) struct Ues {
     host: u16,
     /// Inputs of other hosts' UEs that wait for their steps.
     pub(super) served: BTreeMap<Ltmsi, NumberedInput>,
-    /// States that this host has proposed, for injected faults.
+    /// Input that the machine has just dropped as executed before, and states that this host has
+    /// proposed. Both are for injected faults.
+    pub(super) dropped: Option<u64>,
     pub(super) proposed: BTreeMap<Ltmsi, Vec<u8>>,
 }
 
@@ -306,8 +308,11 @@ impl Identifiers for Ids<'_> {
     }
 
     fn rekey(&mut self, current: Ltmsi, _: Snssai) -> Option<Ltmsi> {
+        if usize::from(current.bucket().get()) % SLICES == 1 {
+            return None;
+        }
         self.needs_owner = true;
-        if self.is_serving || usize::from(current.bucket().get()) % SLICES == 1 {
+        if self.is_serving {
             return None;
         }
         // In the same column, so that the hosts of the UE never change.
@@ -527,7 +532,7 @@ impl Host {
 
     /// Returns the hosts that may be the next owner of a bucket. Records a violation if this host
     /// is not the owner.
-    fn successors(&self, network: &mut Network, bucket: Bucket) -> Vec<HostId> {
+    pub(super) fn successors(&self, network: &mut Network, bucket: Bucket) -> Vec<HostId> {
         let Some(owner) = self.machine.as_ref().and_then(|machine| machine.owner()) else { return Vec::new() };
         let Some(map) = owner.map().filter(|_| !owner.is_outgoing(bucket)) else { return Vec::new() };
         if map.owners(bucket).owner() != Some(owner.host_id()) {

@@ -283,7 +283,7 @@ impl HostIo for Io<'_> {
                     host.send_to_balancer(network, Message::BackServed(number));
                 }
                 HostNotice::Done { number } => {
-                    host.dropped = Some(number);
+                    host.ues.dropped = Some(number);
                     host.send_to_balancer(network, Message::Done(number));
                 }
                 HostNotice::Claim(claim) => host.send_to_balancer(network, Message::Claim(claim)),

@@ -28,12 +28,19 @@ impl Host {
     /// that keeps the identifiers of a refused proposal.
     pub(super) fn injected_verdict(
         &mut self,
-        network: &Network,
+        network: &mut Network,
         verdict: Option<ProposalVerdict<u32>>,
         proposal: &Proposal,
     ) -> Option<ProposalVerdict<u32>> {
-        let slot = self.ues.slot_of(proposal.ltmsi);
-        let (Some(ProposalVerdict::Refuse), Some(slot)) = (&verdict, slot) else { return verdict };
+        if verdict != Some(ProposalVerdict::Refuse) {
+            return verdict;
+        }
+        let Some(slot) = self.ues.slot_of(proposal.ltmsi) else {
+            if network.is(Mutation::EpochNotChecked) {
+                self.act_as_former_owner(network, proposal);
+            }
+            return verdict;
+        };
         if network.is(Mutation::IdentifierKept) {
             let outbox: Option<Outbox> = postcard::from_bytes(&proposal.outbox).ok();
             for effect in outbox.iter().flat_map(|outbox| &outbox.effects) {
@@ -52,6 +59,16 @@ impl Host {
         before.map(|before| ProposalVerdict::Commit { slot, before }).or(verdict)
     }
 
+    /// Sends the effects of a proposal on this host's copy of a UE, which it has handed off.
+    fn act_as_former_owner(&self, network: &mut Network, proposal: &Proposal) {
+        let before = self.store.as_ref().and_then(|store| store.read_for_serving(proposal.ltmsi));
+        let is_based = before.is_some_and(|before| proposal.context(&before).is_some());
+        if let Some(outbox) = postcard::from_bytes::<Outbox>(&proposal.outbox).ok().filter(|_| is_based) {
+            self.successors(network, proposal.ltmsi.bucket());
+            self.send_effects(network, (None, None), &outbox);
+        }
+    }
+
     /// Returns an owner's message as a host reads it that does not distinguish refusals from
     /// commits. Such a host reports the inputs of its proposals done.
     pub(super) fn injected_answer<'a>(&self, network: &mut Network, message: ToReplica<'a>) -> ToReplica<'a> {
@@ -66,20 +83,26 @@ impl Host {
         }
     }
 
-    /// Lets a serving host act as an owner after its step: send the effects, or execute deadlines.
+    /// Lets a serving host send the effects of its step.
     pub(super) fn inject_after_step(&self, network: &mut Network, proposal: &Proposal) {
         if network.is(Mutation::ServingHostSends)
             && let Ok(outbox) = postcard::from_bytes::<Outbox>(&proposal.outbox)
         {
             self.send_effects(network, (None, None), &outbox);
         }
-        if let Some(deadline) = proposal.deadline.filter(|_| network.is(Mutation::DeadlineAtReplica)) {
+    }
+
+    /// Lets a replica wait for the deadline of a UE that it may serve.
+    pub(super) fn inject_deadline(&self, network: &mut Network, ltmsi: Ltmsi) {
+        let store = self.store.as_ref().filter(|_| network.is(Mutation::DeadlineAtReplica));
+        let copy = store.and_then(|store| store.read_for_serving(ltmsi));
+        if let Some(deadline) = copy.and_then(|copy| context::decode(&copy).ok()?.deadline()) {
             let after = deadline.since(network.time(self.process)).0;
-            network.due(self.process, after + 1, Due::ReplicaDeadline(proposal.ltmsi));
+            network.due(self.process, after + 1, Due::ReplicaDeadline(ltmsi));
         }
     }
 
-    /// Executes a deadline of a served UE, as only its owner may.
+    /// Executes a deadline of a UE at its replica, as only its owner may.
     pub(super) fn replica_deadline(&mut self, network: &mut Network, ltmsi: Ltmsi) {
         let now = network.time(self.process);
         let before = self.store.as_ref().and_then(|store| store.read_for_serving(ltmsi));
