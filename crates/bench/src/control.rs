@@ -89,7 +89,7 @@ pub(crate) fn run(args: &Args, commit: &str) -> Result<(), Failure> {
     })?;
     for (index, (scheme, _)) in SCHEMES.iter().enumerate() {
         cpu.insert(*scheme, measured(&rounds, |round| cpu_us_per_ue(&round[index]))?);
-        rate.insert(*scheme, measured(&rounds, |round| round[index].result.ues_per_second)?);
+        rate.insert(*scheme, measured(&rounds, |round| round[index].result.ues_per_second())?);
         sctp.clone_from(&rounds[0][index].result.driver);
     }
     let paced = bench.repeat("latency", |bench| bench.paced())?;

@@ -168,7 +168,7 @@ fn prefer(steering: &file::Steering, problems: &mut Problems) -> Preference {
 fn serve(file: &File, replication: ReplicationConfig, problems: &mut Problems) -> Serve {
     const KEY: &str = "steering.serve";
     let obstacle = obstacle_to_replicas(file, replication);
-    let Some(name) = &file.steering.serve else { return default_serve(obstacle.is_none()) };
+    let Some(name) = &file.steering.serve else { return Serve::default() };
     match (Serve::from_name(name), obstacle) {
         (Some(Serve::Procedure), Some(obstacle)) => {
             problems.add(KEY, format_args!("{obstacle}, or write steering.serve = \"owner\""));
@@ -180,11 +180,6 @@ fn serve(file: &File, replication: ReplicationConfig, problems: &mut Problems) -
         }
     }
     Serve::default()
-}
-
-/// Returns the default of `steering.serve`. `can_replicas`: replicas can serve procedures.
-const fn default_serve(can_replicas: bool) -> Serve {
-    if can_replicas { Serve::Procedure } else { Serve::Owner }
 }
 
 /// Returns why replicas cannot serve procedures, with the remedy. A replica that serves needs every

@@ -123,8 +123,6 @@ pub struct EmulatorResult {
     pub service_requests: u64,
     /// Time from the first UE's start to the last UE's end.
     pub seconds: f64,
-    /// UEs completed per second.
-    pub ues_per_second: f64,
     /// Due procedures of a steady load.
     #[serde(default)]
     pub procedures: u64,
@@ -159,6 +157,13 @@ pub struct EmulatorResult {
     pub user_plane: UserPlane,
     /// Name of the SCTP driver.
     pub driver: String,
+}
+
+impl EmulatorResult {
+    /// Returns the number of UEs completed per second.
+    pub fn ues_per_second(&self) -> f64 {
+        if self.seconds > 0.0 { self.succeeded as f64 / self.seconds } else { 0.0 }
+    }
 }
 
 /// Percentiles of one procedure's latency, in microseconds.

@@ -84,7 +84,7 @@ pub(super) fn run(bench: &Bench) -> Result<Million, Failure> {
         ues: UES,
         registered,
         seconds: result.seconds,
-        registrations_per_s: result.ues_per_second,
+        registrations_per_s: result.ues_per_second(),
         cpu_us_per_ue: used.saturating_sub(cpu).as_secs_f64() * 1e6 / f64::from(UES),
         octets_per_ue: per_ue.all(),
         shared_octets_per_ue: per_ue.shared,

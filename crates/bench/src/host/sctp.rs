@@ -233,9 +233,9 @@ impl Bench {
         core.stop()?;
         let latency = paced.latency("service_request");
         Ok(Outcome {
-            sctp: registered.result.driver,
             registration,
-            registrations_per_s: registered.result.ues_per_second,
+            registrations_per_s: registered.result.ues_per_second(),
+            sctp: registered.result.driver,
             cycle,
             cycles_per_s,
             paced: alone_us,

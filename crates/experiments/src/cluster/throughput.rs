@@ -143,10 +143,7 @@ fn findings(
         |variant, load| each(rounds, |round| throughput(&round.constant[variant][load])),
     )?;
     let bursts = plot(
-        (
-            ["Procedures of three hosts under bursts", "procedures served within 200 ms, per second"],
-            PAPER_BURSTS,
-        ),
+        (["Procedures of three hosts under bursts", "procedures served within 200 ms, per second"], PAPER_BURSTS),
         variants,
         &offered(burst_loads),
         |variant, load| each(rounds, |round| in_time(&round.bursts[variant][load])),
@@ -181,8 +178,8 @@ fn findings(
     })
 }
 
-/// Plots a quantity of each variant by the rate that is asked for, with the paper's ratio to the last variant, whose peak
-/// is the scale.
+/// Plots a quantity of each variant by the rate that is asked for, with the paper's ratio to the
+/// last variant, whose peak is the scale.
 fn plot(
     ([title, axis], paper): ([&str; 2], f64),
     variants: &[Variant],

@@ -43,6 +43,13 @@ mod tests {
     use super::source::{Answer, Claim, Expected};
     use super::*;
 
+    /// Figures of schemes that the records do not have yet.
+    const MISSING: [(&str, &str); 3] = [
+        ("mmlite-fig10c", "late procedures on 4 hosts, least loaded, procedure"),
+        ("mmlite-fig11", "hosts, Pareto 1, load for 100, least loaded, procedure"),
+        ("mmlite-fig11", "hosts, Pareto 1, load for 100, load-weighted buckets"),
+    ];
+
     fn root() -> PathBuf {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
     }
@@ -63,7 +70,9 @@ mod tests {
         let answers = || claims::ALL.iter().flat_map(|source| source.claims).flat_map(|claim| claim.answers);
         let records = Records::read(&root().join("results"), answers().map(|answer| answer.record)).unwrap();
         for Answer { record, figure, expected, .. } in answers() {
-            let found = records.figure(record, figure).unwrap_or_else(|| panic!("{record}: no figure {figure:?}"));
+            let found = records.figure(record, figure);
+            assert_eq!(found.is_none(), MISSING.contains(&(record, figure)), "{record}: figure {figure:?}");
+            let Some(found) = found else { continue };
             let needs = matches!(expected, Expected::Baseline(_) | Expected::OverBaseline(_));
             assert!(!needs || found.baseline.is_some(), "{record}: {figure:?} has no baseline");
         }

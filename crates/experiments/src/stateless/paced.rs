@@ -5,11 +5,11 @@
 //! the processors idle in every mode, and all modes run in turns.
 
 use super::bursts::{Burst, Functions, SETTLE, one};
-use super::watch::FUNCTIONS;
 use super::modes::{
     BINARY, DELETE_CREATE, GRPC, IMPLIED, LEAN, Mode, NON_BLOCKING, PIGGYBACK, PROCEDURAL, PROTOBUF, SHARED,
     SHARED_AMF_SMF, SHM, STATEFUL, TRANSACTIONAL,
 };
+use super::watch::FUNCTIONS;
 use crate::context::{ExperimentContext, Findings, each};
 use crate::plot::{Axis, BarSeries, Bars};
 use std::collections::BTreeMap;

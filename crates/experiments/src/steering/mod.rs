@@ -150,8 +150,8 @@ fn worth() -> String {
     "A choice for each procedure gains nothing where UEs are alike, or half of them heavier as the paper describes them: UEs \
      bound by hash or in turn are in time at load 0.8, with 20 as with 33,000 of them for each host. It gains nothing at load \
      0.6 either. It needs skewed UEs and hosts above 0.7. Part of the gain then comes from the load alone: where skew lasts \
-     and UEs are many, UEs that stay at the host that had the least load when they came are in time as well, and \
-     load-weighted buckets nearly so. A choice for each procedure by CPU reports or in turn is late where one by the work in \
-     progress is not. With few UEs (mmlite-fig11) only the choice for each procedure suffices."
+     and UEs are many, UEs that stay at the host that had the least load when they came are in time as well (but not where \
+     half of the UEs are heavier), and load-weighted buckets nearly so. A choice for each procedure by CPU reports or in turn is late where one by the work in \
+     progress is not."
         .into()
 }

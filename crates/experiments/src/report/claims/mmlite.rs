@@ -330,7 +330,7 @@ const CPU_DEVIATION: Claim = Claim {
         Answer::compared(FIG10A, "standard deviation of hosts' CPU, UEs skewed, ours", "< 4", Ours(Below(4.0))),
     ],
     caveat: simulated!(
-        "The product leaves procedures to the owner until half of the objective is at risk: it evens out waiting \
+        "The product leaves procedures to the owner while it does its work within a quarter of the objective: it evens out waiting \
          times, not CPU use."
     ),
 };
