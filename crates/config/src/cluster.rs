@@ -167,9 +167,8 @@ fn prefer(steering: &file::Steering, problems: &mut Problems) -> Preference {
 /// Returns the hosts that serve the procedures of known UEs.
 fn serve(file: &File, replication: ReplicationConfig, problems: &mut Problems) -> Serve {
     const KEY: &str = "steering.serve";
-    let obstacle = obstacle_to_replicas(file, replication);
     let Some(name) = &file.steering.serve else { return Serve::default() };
-    match (Serve::from_name(name), obstacle) {
+    match (Serve::from_name(name), obstacle_to_replicas(file, replication)) {
         (Some(Serve::Procedure), Some(obstacle)) => {
             problems.add(KEY, format_args!("{obstacle}, or write steering.serve = \"owner\""));
         }

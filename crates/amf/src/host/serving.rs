@@ -90,7 +90,8 @@ impl Host {
 
     /// Delivers a report of a UPF to a UE, after the procedure that another host serves.
     pub(super) fn deliver_report(&mut self, slot: Slot, event: &EventMessage<'_>) {
-        let is_served = self.ues.region.pin_of(slot) == region_layout::UNPINNED;
+        // No report overtakes an earlier one of its UE.
+        let is_served = self.ues.region.pin_of(slot) == region_layout::UNPINNED || self.guests.has_report(slot);
         let Some(ltmsi) = self.ues.region.ltmsi_of(slot).filter(|_| is_served && self.guests.reports.len() < REPORTS)
         else {
             return self.deliver(slot, event, NfKind::Paging);

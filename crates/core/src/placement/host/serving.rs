@@ -1,4 +1,4 @@
-//! Procedures that a replica serves in the owner's place (MMLite, seed 1, Algorithm 1).
+//! Procedures that a replica serves in the owner's place (MMLite, Algorithm 1).
 //!
 //! The serving host runs each step on its replica entry and proposes the result. The owner commits
 //! the proposal and emits its effects, or refuses it; then the input and those behind it return to
@@ -53,9 +53,9 @@ impl<S: SlotKey, P, I, E> HostMachine<S, P, I, E> {
         !owner.replication().may_lag() && is_replica(owner)
     }
 
-    /// Returns the next input to execute on the replica entry of its UE. The caller runs the step
-    /// on [`ReplicaStore::read_for_serving`], and calls [`HostMachine::propose`] or
-    /// [`HostMachine::return_served`].
+    /// Returns the next input to execute on the replica entry of its UE
+    /// ([`read_for_serving`](crate::placement::replica::ReplicaStore::read_for_serving)). The
+    /// caller runs the step, and calls [`HostMachine::propose`] or [`HostMachine::return_served`].
     pub fn next_served(&mut self) -> Option<ServedInput<I>> {
         self.served.runnable.pop_front()
     }
@@ -107,10 +107,9 @@ impl<S: SlotKey, P, I, E> HostMachine<S, P, I, E> {
                     (ue.current, ue.is_proposed) = (number, false);
                     self.served.runnable.push_back(ServedInput { ltmsi, number, input });
                 }
-                ProposalResult::Refused => self.return_served(ltmsi, input, io),
-                // This host is the owner, and has the result. The balancer sends it the waiting
-                // inputs again.
-                ProposalResult::Adopted => self.return_served(ltmsi, input, io),
+                // After an adoption this host is the owner and has the result. The balancer sends
+                // it the waiting inputs again.
+                ProposalResult::Refused | ProposalResult::Adopted => self.return_served(ltmsi, input, io),
             }
         }
     }
@@ -128,11 +127,9 @@ impl<S: SlotKey, P, I, E> HostMachine<S, P, I, E> {
         ended.into_iter().for_each(|(ltmsi, number)| self.return_served(ltmsi, number, io));
     }
 
-    /// Decides about a proposal of a replica. Returns the UE if the caller must commit the
-    /// proposal, with the proposer in
-    /// [`Commit::proposer`](crate::placement::replica::Commit::proposer), and `None` if it is
-    /// refused or was answered before. In the first two cases the caller then calls
-    /// [`HostMachine::answer_proposal`].
+    /// Decides about a proposal of a replica. The caller commits it if the verdict says so, with
+    /// the proposer in [`Commit::proposer`](crate::placement::replica::Commit::proposer), and then
+    /// calls [`HostMachine::answer_proposal`], unless the proposal was answered before.
     ///
     /// A proposal is committed only if it is of the same epoch, the proposer is a replica of the
     /// UE, the UE is at rest in the state before the step, no step of this host is under way for
