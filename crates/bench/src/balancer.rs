@@ -55,7 +55,7 @@ struct Cluster {
 impl Cluster {
     fn new(hosts: u16) -> Self {
         let ids: Vec<HostId> = (0..hosts).map(HostId).collect();
-        let weighted: Vec<WeightedHost> = ids.iter().map(|host| WeightedHost { host: *host, weight: 1.0 }).collect();
+        let weighted: Vec<WeightedHost> = ids.iter().map(|host| WeightedHost::new(*host, 1.0)).collect();
         let part = || SliceBuckets { weight: 1.0, replicas: 2, hosts: weighted.clone() };
         let map = BucketMap::new(1, &(0..SLICES).map(|_| part()).collect::<Vec<_>>());
         let pools = SLICES * NfKind::ALL.len();

@@ -11,7 +11,7 @@ use vireo_types::{Bucket, Duration, Instant};
 #[test]
 fn choosing_a_host_allocates_nothing() {
     let hosts: Vec<HostId> = (0..100).map(HostId).collect();
-    let weighted = hosts.iter().map(|host| WeightedHost { host: *host, weight: 1.0 }).collect();
+    let weighted = hosts.iter().map(|host| WeightedHost::new(*host, 1.0)).collect();
     let map = BucketMap::new(1, &[SliceBuckets { weight: 1.0, replicas: 2, hosts: weighted }]);
     let mut loads = LoadTable::new(1, Duration::from_millis(600));
     for host in &hosts {

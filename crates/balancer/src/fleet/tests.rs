@@ -240,7 +240,7 @@ fn evicted_host_receives_map_before_disconnect() {
 
     let mut next = fleet.machine.map().cloned().expect("a map");
     let new_owner = HostId(number.0 + 1);
-    let part = SliceBuckets { weight: 1.0, replicas: 0, hosts: vec![WeightedHost { host: new_owner, weight: 1.0 }] };
+    let part = SliceBuckets { weight: 1.0, replicas: 0, hosts: vec![WeightedHost::new(new_owner, 1.0)] };
     next.hosts = vec![(new_owner, (Ipv4Addr::LOCALHOST, 9).into())];
     next.buckets = next.buckets.next(&[part]);
     let epoch = next.epoch();

@@ -10,7 +10,7 @@ const WITHIN: Duration = Duration::from_secs(20);
 /// Returns two hosts, their map, and a bucket of the first one.
 fn hosts() -> ([HostId; 2], ClusterMap, Bucket) {
     let hosts = [1, 2].map(HostId);
-    let weighted = hosts.iter().map(|host| WeightedHost { host: *host, weight: 1.0 }).collect();
+    let weighted = hosts.iter().map(|host| WeightedHost::new(*host, 1.0)).collect();
     let buckets = BucketMap::new(FIRST_EPOCH, &[SliceBuckets { weight: 1.0, replicas: 1, hosts: weighted }]);
     let own = |bucket: &Bucket| buckets.owners(*bucket).owner() == Some(hosts[0]);
     let bucket = (0..Bucket::COUNT).map(Bucket::new).find(own).unwrap();

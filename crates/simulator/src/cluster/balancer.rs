@@ -253,7 +253,7 @@ mod tests {
     #[test]
     fn choices_equal_product_on_same_loads() {
         let hosts: Vec<HostId> = (0..5).map(HostId).collect();
-        let weighted: Vec<WeightedHost> = hosts.iter().map(|host| WeightedHost { host: *host, weight: 1.0 }).collect();
+        let weighted: Vec<WeightedHost> = hosts.iter().map(|host| WeightedHost::new(*host, 1.0)).collect();
         let policies = [Policy::SkewedCh, Policy::LeastLoaded, Policy::RoundRobin, Policy::ConsistentHash];
         let cases = policies.into_iter().flat_map(|policy| Preference::ALL.map(|prefer| (policy, prefer)));
         for (policy, prefer) in cases {

@@ -135,7 +135,7 @@ impl<'a> ClusterRun<'a> {
     fn new(setup: Setup, workload: &'a Workload, seed: u64, warm_up: Duration) -> Result<Self, WorkloadError> {
         let slices = workload.slices.len();
         let hosts: Vec<HostId> = (0..setup.hosts).map(HostId).collect();
-        let weighted: Vec<WeightedHost> = hosts.iter().map(|host| WeightedHost { host: *host, weight: 1.0 }).collect();
+        let weighted: Vec<WeightedHost> = hosts.iter().map(|host| WeightedHost::new(*host, 1.0)).collect();
         let map = bucket_map(&weighted, slices, setup.replicas);
         let is_ordered = setup.binding == Binding::Ue && setup.inter == Policy::RoundRobin;
         let traffic = Traffic::new(workload, &map, (setup.speed, is_ordered), seed)?;

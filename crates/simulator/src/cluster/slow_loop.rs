@@ -45,7 +45,7 @@ impl SlowLoop {
         let (slices, replicas) = (self.slices, self.replicas);
         let map = |points: &Points| {
             let weight = |points: u16| f64::from(points) / f64::from(VIRTUAL_NODES);
-            let hosts = points.iter().map(|(host, points)| WeightedHost { host: *host, weight: weight(*points) });
+            let hosts = points.iter().map(|(host, points)| WeightedHost::new(*host, weight(*points)));
             bucket_map(&hosts.collect::<Vec<_>>(), slices, replicas)
         };
         let owners = |points: &Points| {

@@ -99,7 +99,7 @@ impl BucketMap {
             if let (Some(ring), Some(part)) = (rings.get(slice), parts.get(slice)) {
                 let copies = 1 + part.replicas.min(MOST_REPLICAS);
                 let slots = owners.hosts.iter_mut().take(copies);
-                slots.zip(ring.owners(bucket)).for_each(|(slot, host)| *slot = Some(host));
+                slots.zip(ring.copies(bucket, copies)).for_each(|(slot, host)| *slot = Some(host));
             }
             owners
         });
@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     fn part(weight: f64, replicas: usize, hosts: &[u16]) -> SliceBuckets {
-        let hosts = hosts.iter().map(|n| WeightedHost { host: HostId(*n), weight: 1.0 }).collect();
+        let hosts = hosts.iter().map(|n| WeightedHost::new(HostId(*n), 1.0)).collect();
         SliceBuckets { weight, replicas, hosts }
     }
 

@@ -17,8 +17,13 @@
 //! Buckets are assigned to slice 0 and the other slices in turn. The buckets of one such turn, one
 //! per slice, are a *column* and always have the same hosts. A UE gets an LTMSI of its home slice
 //! within its column, so its former LTMSIs always lead to the same hosts.
+//!
+//! The first replica is on another machine than the owner, if any host is. When a bucket moves
+//! within a machine, the old owner is the first replica for one epoch. Then each commit also waits
+//! for a replica on another machine, which is the first one in the next epoch.
 
 use super::HostId;
+use super::machines::Machines;
 use super::map::{BUCKETS, BucketMap, BucketPlacement, FIRST_EPOCH, MOST_REPLICAS, SliceBuckets};
 use super::ring::{Ring, recover_points};
 use std::collections::{BTreeMap, BTreeSet};
@@ -46,15 +51,18 @@ impl BucketMap {
 
     /// Returns the next epoch's map for the current hosts, without advancing a migration. A bucket
     /// of a departed host goes to the first host with a copy, and missing replicas are added in
-    /// ring order. No bucket goes to a host without a copy while there is one with it. The UEs of
+    /// ring order, those on other machines first. No bucket goes to a host without a copy while there is one with it. The UEs of
     /// slices without copies are lost; such a bucket goes to the owner of its column.
     pub fn next(&self, parts: &[SliceBuckets]) -> Self {
         let there: Vec<HostId> = hosts(parts).iter().map(|weighted| weighted.host).collect();
-        let mut next = self.with(parts, |now, wanted, _| {
+        let mut next = self.with(parts, |now, wanted, rules| {
             let stay = || now.all().filter(|host| there.contains(host));
             let missing = wanted.all().count().saturating_sub(stay().count());
-            let join = wanted.all().filter(|host| !stay().any(|own| own == *host));
-            BucketPlacement::new(stay().chain(join.take(missing)))
+            let is_apart = |host: &HostId| !stay().any(|own| rules.machines.share(own, *host));
+            let join = wanted.all().filter(is_apart);
+            // The rest shares a machine with a host that stays, and may itself stay.
+            let rest = wanted.all().filter(|host| !is_apart(host) && !stay().any(|own| own == *host));
+            BucketPlacement::new(stay().chain(join.chain(rest).take(missing)))
         });
         let bereft = |bucket: usize| self.owners[bucket].owner().is_none_or(|host| !there.contains(&host));
         next.co_locate_columns(parts, bereft);
@@ -109,23 +117,32 @@ impl BucketMap {
     }
 
     /// Returns the next epoch's map. `change` receives each bucket's current and wanted placement,
-    /// and whether the slice has replicas.
+    /// and the rules for the bucket.
     fn with(
         &self,
         parts: &[SliceBuckets],
-        change: impl Fn(BucketPlacement, BucketPlacement, bool) -> BucketPlacement,
+        change: impl Fn(BucketPlacement, BucketPlacement, Rules<'_>) -> BucketPlacement,
     ) -> Self {
-        let copied = |bucket: usize| parts.get(bucket % parts.len().max(1)).is_some_and(|part| part.replicas > 0);
+        let machines = Machines::new(hosts(parts));
+        let slices = parts.len().max(1);
+        let reorders = |now: &BucketPlacement| replica_elsewhere(*now, &machines).is_some();
+        let reorders: Vec<bool> = match machines.are_all_distinct() {
+            true => vec![false; BUCKETS.div_ceil(slices)],
+            false => self.owners.chunks(slices).map(|column| column.iter().any(reorders)).collect(),
+        };
+        let copied = |bucket: usize| parts.get(bucket % slices).is_some_and(|part| part.replicas > 0);
         let all = self.owners.iter().zip(placed(parts)).enumerate();
         let mut last = None;
         let owners = all.map(|(bucket, (now, wanted))| {
-            let of = (*now, wanted, copied(bucket));
+            let of = (*now, wanted, copied(bucket), reorders[bucket / slices]);
             // Most buckets are in place, and those of a column are mostly equal.
             match last {
                 _ if *now == wanted => wanted,
                 Some((same, next)) if same == of => next,
                 _ => {
-                    let next = change(of.0, of.1, of.2);
+                    let rules = Rules { copied: of.2, reorders: of.3, machines: &machines };
+                    let mut next = change(of.0, of.1, rules);
+                    next.coming = next.coming.or_else(|| replica_elsewhere(next, &machines));
                     last = Some((of, next));
                     next
                 }
@@ -215,8 +232,7 @@ fn placed(parts: &[SliceBuckets]) -> Vec<BucketPlacement> {
     // No more than there are hosts: the ring would be searched completely for others.
     let most = 1 + parts.iter().map(|part| part.replicas.min(MOST_REPLICAS)).max().unwrap_or(0);
     let most = most.min(ring.hosts());
-    let columns =
-        (0..BUCKETS.div_ceil(slices) as u64).map(|column| BucketPlacement::new(ring.owners(column).take(most)));
+    let columns = (0..BUCKETS.div_ceil(slices) as u64).map(|column| BucketPlacement::new(ring.copies(column, most)));
     let of = |column: BucketPlacement| {
         parts.iter().map(move |part| match 1 + part.replicas.min(MOST_REPLICAS) {
             copies if copies < most => BucketPlacement::new(column.all().take(copies)),
@@ -228,11 +244,37 @@ fn placed(parts: &[SliceBuckets]) -> Vec<BucketPlacement> {
     all
 }
 
+/// Rules for the change of a bucket.
+#[derive(Clone, Copy)]
+struct Rules<'a> {
+    /// True if the slice has replicas.
+    copied: bool,
+    /// True if a bucket of the column first gets a first replica on another machine. The others
+    /// wait, because a column has one owner.
+    reorders: bool,
+    machines: &'a Machines,
+}
+
+/// Returns the replica that becomes the first one because it is on another machine than the owner,
+/// if the first one is not. `None` if the first one is, or none.
+fn replica_elsewhere(now: BucketPlacement, machines: &Machines) -> Option<HostId> {
+    let (owner, first) = (now.owner()?, now.replicas().next()?);
+    let is_elsewhere = |host: &HostId| !machines.share(owner, *host);
+    if is_elsewhere(&first) { None } else { now.replicas().find(is_elsewhere) }
+}
+
 /// Returns the placement of a bucket after a switch.
-fn target(now: BucketPlacement, wanted: BucketPlacement, copied: bool) -> BucketPlacement {
+fn target(now: BucketPlacement, wanted: BucketPlacement, rules: Rules<'_>) -> BucketPlacement {
     let Some(from) = now.owner() else { return wanted };
     // Without a wanted host nothing moves.
     let Some(to) = wanted.owner() else { return now };
+    let Rules { copied, reorders, machines } = rules;
+    if reorders {
+        // Before anything else: until then the failure of a machine may lose commits.
+        let Some(elsewhere) = replica_elsewhere(now, machines) else { return now };
+        let others = now.replicas().filter(|host| *host != elsewhere);
+        return BucketPlacement::new([from, elsewhere].into_iter().chain(others));
+    }
     if from == to {
         // In ring order: where the slices of a column have different numbers of replicas, the first
         // is the same.
@@ -241,7 +283,10 @@ fn target(now: BucketPlacement, wanted: BucketPlacement, copied: bool) -> Bucket
     let missing = wanted.all().filter(|host| !now.has(*host));
     // The old owner has all commits: it stays until others do.
     let old = copied.then_some(from);
-    let stay = now.all().filter(|host| ![from, to].contains(host) && wanted.has(*host));
+    // So does the first replica on another machine, if one machine has both owners.
+    let elsewhere = now.replicas().find(|host| copied && machines.share(from, to) && !machines.share(to, *host));
+    let stays = |host: &HostId| ![from, to].contains(host) && Some(*host) != elsewhere && wanted.has(*host);
+    let stay = elsewhere.into_iter().chain(now.all().filter(stays));
     let missing = missing.filter(|host| *host != to);
     BucketPlacement::new([to].into_iter().chain(old).chain(stay).chain(missing))
 }
@@ -254,20 +299,33 @@ fn coming(now: BucketPlacement, target: BucketPlacement) -> Option<HostId> {
     (now.all().nth(1) != Some(host)).then_some(host)
 }
 
-fn prepared(now: BucketPlacement, wanted: BucketPlacement, copied: bool) -> BucketPlacement {
+fn prepared(now: BucketPlacement, wanted: BucketPlacement, rules: Rules<'_>) -> BucketPlacement {
     let Some(from) = now.owner() else { return wanted };
     let Some(to) = wanted.owner() else { return now };
+    if rules.reorders {
+        let mut next = now;
+        next.coming = replica_elsewhere(now, rules.machines).or(now.coming);
+        return next;
+    }
     // The next owner comes first, further replicas after the switch.
     let of = if from == to { usize::MAX } else { 1 };
-    let missing: Vec<HostId> = wanted.all().take(of).filter(|host| !now.has(*host)).collect();
-    let stay = now.all().take(1 + MOST_REPLICAS - missing.len());
+    let mut missing: Vec<HostId> = wanted.all().take(of).filter(|host| !now.has(*host)).collect();
+    // The owner and the first replica have all commits. Of the others, wanted ones leave only for
+    // the host that the switch needs.
+    let mut others: Vec<HostId> = now.all().skip(2).collect();
+    let needed = wanted.all().nth(usize::from(from == to)).filter(|host| missing.first() == Some(host));
+    let room = (MOST_REPLICAS - 1).saturating_sub(others.iter().filter(|host| wanted.has(**host)).count());
+    missing.truncate(room.max(needed.iter().count()));
+    others.sort_by_key(|host| !wanted.has(*host));
+    others.truncate(MOST_REPLICAS - 1 - missing.len());
+    let stay = now.all().enumerate().filter(|(n, host)| *n < 2 || others.contains(host)).map(|(_, host)| host);
     let mut next = BucketPlacement::new(stay.chain(missing.iter().copied()));
-    next.coming = coming(next, target(next, wanted, copied));
+    next.coming = coming(next, target(next, wanted, rules));
     next
 }
 
-fn switched(now: BucketPlacement, wanted: BucketPlacement, copied: bool) -> BucketPlacement {
-    let next = target(now, wanted, copied);
+fn switched(now: BucketPlacement, wanted: BucketPlacement, rules: Rules<'_>) -> BucketPlacement {
+    let next = target(now, wanted, rules);
     let there = next.owner().is_none_or(|host| now.has(host)) && next.all().nth(1).is_none_or(|host| now.has(host));
     let waited_for = coming(now, next).is_none_or(|host| now.coming == Some(host));
     if now.owner().is_none() || there && waited_for { next } else { now }
@@ -275,11 +333,12 @@ fn switched(now: BucketPlacement, wanted: BucketPlacement, copied: bool) -> Buck
 
 #[cfg(test)]
 mod tests {
+    use super::super::machines::MachineIndex;
     use super::super::ring::WeightedHost;
     use super::*;
 
     fn part(weight: f64, replicas: usize, hosts: &[u16]) -> SliceBuckets {
-        let hosts = hosts.iter().map(|n| WeightedHost { host: HostId(*n), weight: 1.0 }).collect();
+        let hosts = hosts.iter().map(|n| WeightedHost::new(HostId(*n), 1.0)).collect();
         SliceBuckets { weight, replicas, hosts }
     }
 
@@ -309,6 +368,7 @@ mod tests {
     }
 
     /// Cluster whose hosts have all or some commits of each bucket.
+    #[derive(Clone)]
     struct World {
         map: BucketMap,
         parts: Vec<SliceBuckets>,
@@ -461,6 +521,94 @@ mod tests {
         }
     }
 
+    /// Hosts of a slice, each with its machine.
+    fn part_on(replicas: usize, hosts: &[(u16, u16)]) -> SliceBuckets {
+        let host = |(n, machine): &(u16, u16)| WeightedHost {
+            machine: Some(MachineIndex(*machine)),
+            ..WeightedHost::new(HostId(*n), 1.0)
+        };
+        SliceBuckets { weight: 1.0, replicas, hosts: hosts.iter().map(host).collect() }
+    }
+
+    /// Hosts that join and leave, on shared machines.
+    const LABELLED: [[&[(u16, u16)]; 2]; 3] = [
+        [&[(0, 0), (1, 1), (2, 2)], &[(0, 0), (1, 1), (2, 2), (3, 0)]],
+        [&[(0, 0), (1, 0), (2, 1), (3, 2)], &[(0, 0), (1, 0), (2, 1), (3, 2), (4, 1), (5, 0)]],
+        [&[(0, 0), (1, 0), (2, 0)], &[(0, 0), (1, 0), (2, 0), (3, 1)]],
+    ];
+
+    #[test]
+    fn labels_leave_owners_and_part_replicas() {
+        for (replicas, hosts) in (1..=3).flat_map(|replicas| LABELLED.map(|[_, hosts]| (replicas, hosts))) {
+            let ids: Vec<u16> = hosts.iter().map(|(host, _)| *host).collect();
+            let plain = BucketMap::first(&vec![part(1.0, replicas, &ids); 2]);
+            let map = BucketMap::first(&vec![part_on(replicas, hosts); 2]);
+            let machine = |host: HostId| hosts.iter().find(|(own, _)| *own == host.0).unwrap().1;
+            let machines: BTreeSet<u16> = hosts.iter().map(|(_, machine)| *machine).collect();
+            for bucket in buckets() {
+                let owners = map.owners(bucket);
+                assert_eq!(owners.owner(), plain.owners(bucket).owner());
+                assert_eq!(owners.all().count(), (1 + replicas).min(hosts.len()));
+                let used: BTreeSet<u16> = owners.all().map(machine).collect();
+                assert_eq!(used.len(), machines.len().min(owners.all().count()), "{bucket:?}: {owners:?}");
+            }
+            assert_eq!(map.ring_points(2, 40..=640), plain.ring_points(2, 40..=640));
+        }
+    }
+
+    /// Lets all hosts of each machine fail at once, and returns one of the resulting clusters.
+    fn fail_machines(world: &World) -> World {
+        let failed = (0..3).filter_map(|machine| {
+            let mut failed = world.clone();
+            let is_there = |host: &WeightedHost| host.machine != Some(MachineIndex(machine));
+            let dead = world.parts[0].hosts.iter().find(|host| !is_there(host))?.host;
+            failed.parts.iter_mut().for_each(|part| part.hosts.retain(is_there));
+            let next = failed.map.next(&failed.parts);
+            failed.adopt(next, Some(dead));
+            Some(failed)
+        });
+        failed.reduce(|_, last| last).expect("a machine")
+    }
+
+    /// A machine fails in each step of a migration, before and after the hosts have caught up.
+    #[test]
+    fn dead_machine_in_migration_loses_no_bucket() {
+        for ([before, after], replicas) in LABELLED.into_iter().flat_map(|hosts| [1, 2].map(|n| (hosts, n))) {
+            let mut world = World::new(vec![part_on(replicas, before); 2]);
+            world.parts = vec![part_on(replicas, after); 2];
+            // Without a second machine the state is lost until another one has copies.
+            let is_safe = before.iter().any(|(_, machine)| *machine > 0);
+            let (mut epochs, mut failed) = (0, None);
+            while let Some(next) = world.step(BUCKETS) {
+                world.adopt(next, None);
+                failed = is_safe.then(|| fail_machines(&world)).or(failed);
+                world.catch_up();
+                failed = is_safe.then(|| fail_machines(&world)).or(failed);
+                epochs += 1;
+                assert!(epochs < 20, "it comes to an end");
+            }
+            assert!(epochs >= 2, "{epochs} epochs");
+            for mut failed in failed.into_iter().chain([fail_machines(&world)]) {
+                failed.catch_up();
+                failed.settle();
+            }
+        }
+    }
+
+    #[test]
+    fn new_label_moves_replicas_but_no_owner() {
+        let mut world = World::new(vec![part(1.0, 1, &[0, 1, 2, 3]); 2]);
+        let before = world.map.clone();
+        world.parts = vec![part_on(1, &[(0, 0), (1, 0), (2, 1), (3, 2)]); 2];
+        let epochs = world.settle();
+        assert!((2..=4).contains(&epochs), "{epochs} epochs");
+        for bucket in buckets() {
+            let owners = world.map.owners(bucket);
+            assert_eq!(owners.owner(), before.owners(bucket).owner());
+            assert!(!(owners.has(HostId(0)) && owners.has(HostId(1))), "{bucket:?}: {owners:?}");
+        }
+    }
+
     /// A slice without copies has one host at a time, that of its columns, where its UEs get their
     /// LTMSI.
     #[test]
@@ -514,6 +662,22 @@ mod tests {
         world.catch_up();
         world.settle();
         together(&world.map);
+        // Hosts that join move columns within machines, and others join meanwhile.
+        let slices = |hosts: &[(u16, u16)]| -> Vec<SliceBuckets> { [2, 1, 3].map(|n| part_on(n, hosts)).into() };
+        let hosts = [(0, 0), (2, 1), (3, 2), (4, 0), (5, 1), (6, 2)];
+        for steps in 0..6 {
+            let mut world = World::new(slices(&hosts[..3]));
+            for (joined, steps) in [(4, steps), (5, steps), (6, 100)] {
+                world.parts = slices(&hosts[..joined]);
+                for _ in 0..steps {
+                    let Some(next) = world.step(512) else { break };
+                    world.adopt(next, None);
+                    together(&world.map);
+                    world.catch_up();
+                }
+            }
+            world.settle();
+        }
         assert_eq!(in_column(Bucket::new(4095), 0, 3), Some(Bucket::new(4095)));
         assert_eq!(in_column(Bucket::new(4095), 1, 3), None, "the last column has one bucket of three");
     }

@@ -4,6 +4,7 @@
 //! hashing) and the policies that it is compared with, as pure functions over load reports.
 //!
 //! - [`ring`]: hash ring of the hosts of a slice.
+//! - [`machines`]: hosts that share a machine.
 //! - [`map`]: rings as a table of buckets, which balancers look up (DESIGN decision 7).
 //! - [`load_table`]: load reports of hosts, and their age.
 //! - [`steer`]: host selection for one procedure.
@@ -13,6 +14,7 @@
 //! Nothing here uses sockets, clocks or messages.
 
 pub mod load_table;
+pub mod machines;
 pub mod maglev;
 pub mod map;
 pub mod migration;

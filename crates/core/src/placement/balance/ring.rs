@@ -2,9 +2,10 @@
 //!
 //! A key belongs to the host of the next point on the ring of 64-bit hashes, and its replicas to
 //! the next *distinct* hosts. When a host leaves, only its keys move, each to the host that had its
-//! first replica.
+//! first replica. If hosts share machines, the replicas go to the next hosts of other machines.
 
 use super::HostId;
+use super::machines::{MachineIndex, Machines};
 use crate::hash::hash_pair;
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -22,6 +23,15 @@ pub struct WeightedHost {
     /// Share of keys relative to a host of weight 1. A host whose weight is not above zero has
     /// none.
     pub weight: f64,
+    /// Machine that the host may share with others; `None`: the host has a machine of its own.
+    pub machine: Option<MachineIndex>,
+}
+
+impl WeightedHost {
+    /// Creates a host with a machine of its own.
+    pub const fn new(host: HostId, weight: f64) -> Self {
+        WeightedHost { host, weight, machine: None }
+    }
 }
 
 /// Hash ring of hosts.
@@ -29,6 +39,8 @@ pub struct WeightedHost {
 pub struct Ring {
     points: Vec<(u64, HostId)>,
     hosts: usize,
+    /// Machines of the hosts with at least one point.
+    machines: Machines,
 }
 
 impl Ring {
@@ -36,15 +48,15 @@ impl Ring {
     /// neighbours.
     pub fn new(hosts: &[WeightedHost], salt: u64) -> Self {
         let mut points = Vec::new();
-        let mut count = 0;
-        for WeightedHost { host, weight } in hosts {
+        let mut placed: Vec<WeightedHost> = Vec::new();
+        for weighted in hosts {
             // A weight above the range counts as the maximum; NaN or a negative one counts as zero.
-            let nodes = ((f64::from(VIRTUAL_NODES) * weight).round() as u32).min(MOST_POINTS);
-            count += usize::from(nodes > 0);
-            points.extend(points_of(*host, salt, nodes).map(|(point, _)| (point, *host)));
+            let nodes = ((f64::from(VIRTUAL_NODES) * weighted.weight).round() as u32).min(MOST_POINTS);
+            placed.extend((nodes > 0).then_some(*weighted));
+            points.extend(points_of(weighted.host, salt, nodes).map(|(point, _)| (point, weighted.host)));
         }
         points.sort_unstable();
-        Ring { points, hosts: count }
+        Ring { points, hosts: placed.len(), machines: Machines::new(&placed) }
     }
 
     /// Returns the number of hosts with at least one point.
@@ -52,7 +64,28 @@ impl Ring {
         self.hosts
     }
 
-    /// Returns the hosts of a key, each once: the owner, then the replicas in takeover order.
+    /// Returns so many hosts of a key, at most all: the owner, then the replicas in takeover order.
+    /// The replicas are on other machines than the owner and each other. If there are too few
+    /// machines, the skipped hosts follow, in ring order as well.
+    pub fn copies(&self, key: u64, count: usize) -> Vec<HostId> {
+        let count = count.min(self.hosts);
+        if self.machines.are_all_distinct() {
+            return self.owners(key).take(count).collect();
+        }
+        let distinct = count.min(self.hosts - self.machines.shared());
+        let (mut apart, mut skipped): (Vec<HostId>, Vec<HostId>) = Default::default();
+        for host in self.owners(key) {
+            let is_shared = apart.iter().any(|other| self.machines.share(*other, host));
+            if is_shared { &mut skipped } else { &mut apart }.push(host);
+            // Beyond the number of machines, the ring would be searched completely for others.
+            if apart.len() >= distinct && apart.len() + skipped.len() >= count {
+                break;
+            }
+        }
+        apart.into_iter().chain(skipped).take(count).collect()
+    }
+
+    /// Returns the hosts of a key in ring order, each once. The first one is the owner.
     pub fn owners(&self, key: u64) -> impl Iterator<Item = HostId> {
         let hash = hash_pair(key, 0);
         let start = self.points.partition_point(|(point, _)| *point < hash);
@@ -122,7 +155,7 @@ mod tests {
     use super::*;
 
     fn ring(hosts: impl IntoIterator<Item = u16>) -> Ring {
-        let hosts: Vec<_> = hosts.into_iter().map(|n| WeightedHost { host: HostId(n), weight: 1.0 }).collect();
+        let hosts: Vec<_> = hosts.into_iter().map(|n| WeightedHost::new(HostId(n), 1.0)).collect();
         Ring::new(&hosts, 7)
     }
 
@@ -140,7 +173,7 @@ mod tests {
     #[test]
     fn keys_are_shared_by_weight() {
         let hosts = [(0, 1.0), (1, 2.0), (2, 0.0), (3, 1.0), (4, f64::NAN), (5, -1.0)];
-        let ring = Ring::new(&hosts.map(|(n, weight)| WeightedHost { host: HostId(n), weight }), 1);
+        let ring = Ring::new(&hosts.map(|(n, weight)| WeightedHost::new(HostId(n), weight)), 1);
         assert_eq!(ring.hosts(), 3);
         let mut counts = [0_u32; 6];
         for key in 0..40_000 {
@@ -158,10 +191,7 @@ mod tests {
             let hosts: Vec<_> = (0..).zip(points).map(|(n, points)| (HostId(n), *points)).collect();
             let weighted = |points: &[(HostId, u32)]| {
                 let weight = |points: u32| f64::from(points) / f64::from(VIRTUAL_NODES);
-                points
-                    .iter()
-                    .map(|(host, points)| WeightedHost { host: *host, weight: weight(*points) })
-                    .collect::<Vec<_>>()
+                points.iter().map(|(host, points)| WeightedHost::new(*host, weight(*points))).collect::<Vec<_>>()
             };
             let owners_by = |points: &[(HostId, u32)]| -> Vec<(u64, HostId)> {
                 let ring = Ring::new(&weighted(points), 0);
@@ -182,10 +212,45 @@ mod tests {
 
     #[test]
     fn slices_have_neighbours_of_their_own() {
-        let hosts: Vec<_> = (0..8).map(|n| WeightedHost { host: HostId(n), weight: 1.0 }).collect();
+        let hosts: Vec<_> = (0..8).map(|n| WeightedHost::new(HostId(n), 1.0)).collect();
         let (one, other) = (Ring::new(&hosts, 1), Ring::new(&hosts, 2));
         let same = (0..8_000).filter(|key| one.owners(*key).next() == other.owners(*key).next()).count();
         assert!((600..1_500).contains(&same), "an eighth by chance, but {same}");
+    }
+
+    /// Hosts 0 to `hosts`, of which host n is on machine `n % machines`.
+    fn on_machines(hosts: u16, machines: u16) -> Vec<WeightedHost> {
+        let machine = |n| Some(MachineIndex(n % machines));
+        (0..hosts).map(|n| WeightedHost { machine: machine(n), ..WeightedHost::new(HostId(n), 1.0) }).collect()
+    }
+
+    #[test]
+    fn copies_are_on_distinct_machines() {
+        let ring = Ring::new(&on_machines(9, 3), 7);
+        let mut skips = 0;
+        for key in 0..4_000 {
+            let order: Vec<_> = ring.owners(key).collect();
+            let copies = ring.copies(key, 3);
+            assert_eq!(copies[0], order[0], "the owner of key {key} is the one without labels");
+            let machines: std::collections::BTreeSet<u16> = copies.iter().map(|host| host.0 % 3).collect();
+            assert_eq!((copies.len(), machines.len()), (3, 3), "{copies:?}");
+            let next = |at: usize| order.iter().find(|host| copies[..at].iter().all(|own| own.0 % 3 != host.0 % 3));
+            assert_eq!((Some(&copies[1]), Some(&copies[2])), (next(1), next(2)), "ring order, key {key}");
+            skips += usize::from(copies[1] != order[1]);
+        }
+        assert!((800..1_300).contains(&skips), "two of eight other hosts share the machine, but {skips}");
+    }
+
+    #[test]
+    fn too_few_machines_are_filled_in_ring_order() {
+        let ring = Ring::new(&on_machines(6, 2), 7);
+        for key in 0..2_000 {
+            let (order, copies) = (ring.owners(key).collect::<Vec<_>>(), ring.copies(key, 4));
+            let other = order.iter().find(|host| host.0 % 2 != order[0].0 % 2).copied();
+            let rest: Vec<_> = order.iter().copied().filter(|host| *host != order[0] && Some(*host) != other).collect();
+            assert_eq!((Some(copies[1]), &copies[2..]), (other, &rest[..2]), "key {key}");
+        }
+        assert_eq!(Ring::new(&on_machines(3, 1), 7).copies(5, 4).len(), 3, "one machine, and no more hosts");
     }
 
     #[test]

@@ -302,7 +302,7 @@ mod tests {
         /// Creates three hosts that have all state, with these CPU uses and backlogs.
         fn new(reports: [(f64, f64); 3]) -> Self {
             let ids = [0, 1, 2].map(HostId);
-            let hosts = ids.map(|host| WeightedHost { host, weight: 1.0 }).into();
+            let hosts = ids.map(|host| WeightedHost::new(host, 1.0)).into();
             let map = BucketMap::new(1, &[SliceBuckets { weight: 1.0, replicas: 2, hosts }]);
             let mut loads = LoadTable::new(1, Duration::from_millis(600)).with(Estimate::Corrected);
             for (host, (cpu, backlog)) in ids.into_iter().zip(reports) {

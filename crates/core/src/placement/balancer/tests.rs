@@ -153,7 +153,7 @@ fn map(epoch: u64, hosts: &[u16]) -> ClusterMap {
 
 /// Returns the map of an epoch with these hosts, whose UEs have replicas.
 fn replicated(epoch: u64, hosts: &[u16], replicas: usize) -> ClusterMap {
-    let weighted = hosts.iter().map(|host| WeightedHost { host: HostId(*host), weight: 1.0 });
+    let weighted = hosts.iter().map(|host| WeightedHost::new(HostId(*host), 1.0));
     let part = [SliceBuckets { weight: 1.0, replicas, hosts: weighted.collect() }];
     let address = (Ipv4Addr::LOCALHOST, 9).into();
     ClusterMap {

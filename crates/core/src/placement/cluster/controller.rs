@@ -690,7 +690,7 @@ impl Controller {
         let ids: BTreeSet<HostId> = hosts.iter().map(|(host, _)| *host).collect();
         self.rebalancer.iter_mut().for_each(|rebalancer| rebalancer.set_hosts(&ids));
         let weight = |host: &HostId| if leaving.contains(host) { 0.0 } else { self.weight(*host) };
-        let weighted = hosts.iter().map(|(host, _)| WeightedHost { host: *host, weight: weight(host) }).collect();
+        let weighted = hosts.iter().map(|(host, _)| WeightedHost::new(*host, weight(host))).collect();
         let parts = slice_buckets(&self.settings, weighted);
         let buckets = match &self.map {
             None => Some(BucketMap::first(&parts)),

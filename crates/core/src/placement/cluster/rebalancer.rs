@@ -333,7 +333,7 @@ mod tests {
 
     fn placed(points: &Points) -> BucketMap {
         let weight = |points: u16| f64::from(points) / f64::from(ONE);
-        let hosts = points.iter().map(|(host, points)| WeightedHost { host: *host, weight: weight(*points) });
+        let hosts = points.iter().map(|(host, points)| WeightedHost::new(*host, weight(*points)));
         BucketMap::first(&[SliceBuckets { weight: 1.0, replicas: 1, hosts: hosts.collect() }])
     }
 

@@ -255,7 +255,7 @@ impl HostIo for Io {
 }
 
 fn slices(hosts: &[(HostId, f64)]) -> Vec<SliceBuckets> {
-    let hosts = hosts.iter().map(|(host, weight)| WeightedHost { host: *host, weight: *weight });
+    let hosts = hosts.iter().map(|(host, weight)| WeightedHost::new(*host, *weight));
     vec![SliceBuckets { weight: 1.0, replicas: 1, hosts: hosts.collect() }]
 }
 

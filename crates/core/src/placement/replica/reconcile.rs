@@ -147,7 +147,7 @@ pub(super) mod tests {
     }
 
     pub(in super::super) fn parts(hosts: &[HostId]) -> Vec<SliceBuckets> {
-        let hosts = hosts.iter().map(|host| WeightedHost { host: *host, weight: 1.0 }).collect();
+        let hosts = hosts.iter().map(|host| WeightedHost::new(*host, 1.0)).collect();
         vec![SliceBuckets { weight: 1.0, replicas: 2, hosts }]
     }
 

@@ -479,7 +479,7 @@ mod tests {
     const ASSOCIATIONS: EffectAssociations = [Some((AssocId(1), AssocId(2))), None];
 
     fn parts(hosts: &[HostId]) -> Vec<SliceBuckets> {
-        let hosts = hosts.iter().map(|host| WeightedHost { host: *host, weight: 1.0 }).collect();
+        let hosts = hosts.iter().map(|host| WeightedHost::new(*host, 1.0)).collect();
         vec![SliceBuckets { weight: 1.0, replicas: 1, hosts }]
     }
 

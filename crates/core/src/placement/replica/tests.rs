@@ -22,7 +22,7 @@ impl ReplicaAcks for Acks {
 const OWN: HostId = HostId(0);
 
 fn parts(weights: &[f64]) -> Vec<SliceBuckets> {
-    let hosts = (0..).zip(weights).map(|(n, weight)| WeightedHost { host: HostId(n), weight: *weight }).collect();
+    let hosts = (0..).zip(weights).map(|(n, weight)| WeightedHost::new(HostId(n), *weight)).collect();
     vec![SliceBuckets { weight: 1.0, replicas: 2, hosts }]
 }
 
@@ -252,7 +252,7 @@ fn sliced(count: u16, replicas: &[usize], ack: Ack) -> (BucketOwner<u32, &'stati
 }
 
 fn slice_buckets(hosts: &[HostId], replicas: &[usize]) -> Vec<SliceBuckets> {
-    let hosts: Vec<WeightedHost> = hosts.iter().map(|host| WeightedHost { host: *host, weight: 1.0 }).collect();
+    let hosts: Vec<WeightedHost> = hosts.iter().map(|host| WeightedHost::new(*host, 1.0)).collect();
     replicas.iter().map(|replicas| SliceBuckets { weight: 1.0, replicas: *replicas, hosts: hosts.clone() }).collect()
 }
 

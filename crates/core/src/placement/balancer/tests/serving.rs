@@ -177,8 +177,8 @@ fn next_owner_gets_served_inputs_first() {
     world.uplink(1);
     let first = world.take_one(replica, ServingHost);
     // The serving host becomes the owner. It returns the input, which the next one must not pass.
-    let weighted = [1, 2, 3]
-        .map(|host| WeightedHost { host: HostId(host), weight: f64::from(u8::from(u64::from(host) != world.owner)) });
+    let weighted =
+        [1, 2, 3].map(|host| WeightedHost::new(HostId(host), f64::from(u8::from(u64::from(host) != world.owner))));
     let slices = [SliceBuckets { weight: 1.0, replicas: 1, hosts: weighted.into() }];
     let second = ClusterMap { buckets: BucketMap::new(2, &slices), ..map(2, &[1, 2, 3]) };
     assert_eq!(second.buckets.owners(world.ue.bucket()).owner().map(|host| u64::from(host.0)), Some(replica));

@@ -23,7 +23,7 @@ impl Controller {
         let settings = &self.settings;
         let owners = |points: &Points| {
             let weight = |points: &u16| f64::from(*points) / f64::from(VIRTUAL_NODES);
-            let weighted = points.iter().map(|(host, points)| WeightedHost { host: *host, weight: weight(points) });
+            let weighted = points.iter().map(|(host, points)| WeightedHost::new(*host, weight(points)));
             let map = BucketMap::first(&slice_buckets(settings, weighted.collect()));
             (0..Bucket::COUNT).filter_map(|bucket| map.owners(Bucket::new(bucket)).owner()).collect()
         };
