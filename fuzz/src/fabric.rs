@@ -10,7 +10,7 @@ use vireo_core::amf::n2;
 use vireo_core::amf::ran::RanNode;
 use vireo_core::placement::balance::map::BucketMap;
 use vireo_core::placement::balance::{BalancerId, HostId};
-use vireo_core::placement::cluster::{ClusterMap, DurableState, Member, RejoinInfo, Secrets};
+use vireo_core::placement::cluster::{ClusterMap, DurableState, MachineLabel, Member, RejoinInfo, Secrets};
 use vireo_core::placement::message::{
     AssociationOwner, BalancerAssignment, BalancerNotice, Envelope, HostNotice, PeerEvent, PoolLoad, RanOutput,
     Receiver, ToBalancer, ToController, ToHost, ToMember, ToOwner, ToReplica, Welcome,
@@ -171,7 +171,11 @@ fn proposal() -> Proposal {
     }
 }
 
-fn to_controller() -> [ToController; 11] {
+fn machine() -> MachineLabel {
+    MachineLabel::try_from("rack1-a".to_owned()).expect("a label")
+}
+
+fn to_controller() -> [ToController; 12] {
     let address = SocketAddr::from(([127, 0, 0, 1], 7771));
     let record = DurableState::new(Secrets { tmsi_key: [7; 16], recovery: 9 }, None);
     [
@@ -189,6 +193,7 @@ fn to_controller() -> [ToController; 11] {
         ToController::PoolPartitions { epoch: 3, parts: vec![0, 255] },
         ToController::Pulse(Member::Balancer(BalancerId(1))),
         ToController::Violations(3),
+        ToController::Machine(machine()),
     ]
 }
 
@@ -220,5 +225,7 @@ pub fn record(octets: &[u8]) {
 pub fn record_seeds() -> Vec<Vec<u8>> {
     let state = DurableState::new(Secrets { tmsi_key: [7; 16], recovery: 9 }, None);
     let with_points = DurableState { points: vec![(HostId(1), 120), (HostId(2), 200)], ..state.clone() };
-    [state, with_points].map(|state| vireo_controller::encode_state(&state).expect("a state has an encoding")).into()
+    let with_machines = DurableState { machines: vec![(HostId(1), machine())], ..with_points.clone() };
+    let states = [state, with_points, with_machines];
+    states.map(|state| vireo_controller::encode_state(&state).expect("a state has an encoding")).into()
 }

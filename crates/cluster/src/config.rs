@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use vireo_core::placement::balance::steer::{Policy, Preference};
 use vireo_core::placement::balancer::Serve;
-use vireo_core::placement::cluster::Scaling;
+use vireo_core::placement::cluster::{MachineLabel, Scaling};
 pub use vireo_core::placement::replica::{Ack, Mode, ReplicationConfig};
 use vireo_fabric::identity::{TlsConfig, TlsError, permits};
 
@@ -28,6 +28,8 @@ pub struct ClusterConfig {
     pub handover: Option<PathBuf>,
     /// Address at which a host receives copies of other hosts; port 0 = any.
     pub listen: SocketAddr,
+    /// Machine that a host shares with others; `None`: the host has a machine of its own.
+    pub machine: Option<MachineLabel>,
     /// TLS of the fabric; `None`: any process that reaches a member may connect.
     pub tls: Option<TlsConfig>,
     /// True if listening at non-loopback addresses without TLS is permitted.
@@ -73,6 +75,7 @@ impl Default for ClusterConfig {
             balancer: SocketAddr::from((Ipv4Addr::LOCALHOST, 7770)),
             handover: None,
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+            machine: None,
             tls: None,
             insecure: false,
             hosts: 3,

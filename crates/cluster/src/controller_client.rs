@@ -11,7 +11,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 use vireo_core::placement::balance::{BalancerId, HostId};
-use vireo_core::placement::cluster::{ClusterMap, DurableState, RejoinInfo, Secrets};
+use vireo_core::placement::cluster::{ClusterMap, DurableState, MachineLabel, RejoinInfo, Secrets};
 use vireo_core::placement::message::{BalancerAssignment, ToController, ToMember, Welcome};
 use vireo_fabric::frame::{self, FrameError};
 use vireo_fabric::stream::{self, Stream};
@@ -21,6 +21,8 @@ use vireo_fabric::{Role, Security};
 const FOUND_WITHIN: Duration = Duration::from_secs(30);
 /// Interval of connection attempts.
 const RETRY_INTERVAL: Duration = Duration::from_millis(200);
+/// Fabric version since which controllers know machine labels.
+const MACHINE_SINCE: u16 = 12;
 /// Polling interval of the join.
 const STEP: Duration = Duration::from_millis(5);
 /// Factor on the silence after which a member is declared dead: maximum silence of a controller.
@@ -46,6 +48,8 @@ pub enum JoinReply {
 #[derive(Debug)]
 pub struct ControllerClient {
     me: LocalMember,
+    /// Machine of a host, if it has a label.
+    machine: Option<MachineLabel>,
     security: Security,
     /// Candidate addresses of controllers, and index of the next one.
     addresses: Vec<SocketAddr>,
@@ -135,6 +139,7 @@ impl ControllerClient {
         let (now, millis) = (Instant::now(), |millis: u32| Duration::from_millis(millis.into()));
         Ok(ControllerClient {
             me: LocalMember::Balancer(snapshot.address),
+            machine: None,
             security: security.clone(),
             addresses,
             next,
@@ -171,8 +176,10 @@ impl ControllerClient {
             address.set_ip(own);
         }
         let now = Instant::now();
+        let machine = config.machine.clone().filter(|_| matches!(me, LocalMember::Host(_)));
         let mut client = ControllerClient {
             me,
+            machine,
             security: security.clone(),
             addresses,
             next: 0,
@@ -333,6 +340,7 @@ impl ControllerClient {
         self.heartbeat = Duration::from_millis(heartbeat.0.max(1).into());
         self.timeout = self.heartbeat * heartbeat.1.max(1) * CONTROLLER_SILENCE_FACTOR;
         self.joined = true;
+        self.report_machine();
         if self.ready {
             self.put(&ToController::Ready);
         }
@@ -346,6 +354,17 @@ impl ControllerClient {
             self.put(&ToController::Leave);
         }
         Ok(())
+    }
+
+    /// Reports the machine of the host, if it has a label.
+    fn report_machine(&mut self) {
+        let (Some(machine), Some(stream)) = (&self.machine, &self.stream) else { return };
+        if stream.version() < MACHINE_SINCE {
+            tracing::warn!(%machine, "controller ignores cluster.machine; upgrade the controller");
+            return;
+        }
+        let message = ToController::Machine(machine.clone());
+        self.put(&message);
     }
 
     /// Reports that the member is ready for the map; heartbeats are expected from here on.

@@ -1,11 +1,16 @@
 //! Members of a cluster in the status API.
 
-use vireo_core::placement::cluster::ClusterMap;
+use std::collections::BTreeMap;
+use vireo_core::placement::balance::HostId;
+use vireo_core::placement::cluster::{ClusterMap, MachineLabel};
 use vireo_ops::api::{BalancerStatus, HostStatus};
 use vireo_types::Bucket;
 
-/// Returns the status entries of a map.
-pub fn member_status(map: &ClusterMap) -> (Vec<HostStatus>, Vec<BalancerStatus>) {
+/// Returns the status entries of a map. The controller knows the machines of the hosts.
+pub fn member_status(
+    map: &ClusterMap,
+    machines: &BTreeMap<HostId, MachineLabel>,
+) -> (Vec<HostStatus>, Vec<BalancerStatus>) {
     let buckets = || (0..Bucket::COUNT).map(|bucket| map.buckets.owners(Bucket::new(bucket)));
     let hosts = map.hosts.iter().map(|(host, address)| HostStatus {
         host: host.0,
@@ -13,6 +18,7 @@ pub fn member_status(map: &ClusterMap) -> (Vec<HostStatus>, Vec<BalancerStatus>)
         buckets: buckets().filter(|owners| owners.owner() == Some(*host)).count(),
         replicas: buckets().filter(|owners| owners.replicas().any(|replica| replica == *host)).count(),
         epoch: map.epoch(),
+        machine: machines.get(host).map(MachineLabel::to_string),
     });
     let balancers = map.balancers.iter().map(|(balancer, address)| BalancerStatus {
         balancer: balancer.0,

@@ -10,7 +10,7 @@ use vireo_cluster::{Ack, ClusterConfig, Mode, Rebalance, ReplicationConfig, Scal
 use vireo_core::config::StateLocation;
 use vireo_core::placement::balance::steer::{Policy, Preference};
 use vireo_core::placement::balancer::Serve;
-use vireo_core::placement::cluster::Scaling;
+use vireo_core::placement::cluster::{MachineLabel, Scaling};
 use vireo_core::placement::replica::{MAX_SILENCE, REEXECUTION_WINDOW};
 use vireo_fabric::identity::TlsConfig;
 use vireo_types::Bucket;
@@ -54,8 +54,7 @@ pub(super) fn cluster(file: &File, problems: &mut Problems) -> ClusterConfig {
     );
     let etcd_tls = etcd_tls(&cluster.etcd_tls, problems);
     problems.check(etcd_tls.is_none() || !etcd.is_empty(), "cluster.etcd-tls", "without cluster.etcd there is no etcd");
-    let parts = PARTS.contains(&cluster.address_parts);
-    problems.check(parts, "cluster.address-parts", "1 to 256 is allowed");
+    problems.check(PARTS.contains(&cluster.address_parts), "cluster.address-parts", "1 to 256 is allowed");
     let hosts = (1..=cluster.address_parts).contains(&cluster.hosts);
     problems.check(hosts, "cluster.hosts", "1 to cluster.address-parts is allowed");
     problems.check((2..=100).contains(&cluster.misses), "cluster.misses", "2 to 100 is allowed");
@@ -109,6 +108,7 @@ pub(super) fn cluster(file: &File, problems: &mut Problems) -> ClusterConfig {
         balancer: cluster.balancer,
         handover,
         listen: cluster.listen,
+        machine: machine(&cluster.machine, problems),
         tls,
         insecure: cluster.insecure,
         hosts: cluster.hosts,
@@ -126,6 +126,15 @@ pub(super) fn cluster(file: &File, problems: &mut Problems) -> ClusterConfig {
         rebalance: cluster.rebalance,
         scaling: scaling(file, problems),
     }
+}
+
+/// Returns the machine of a host; `None` if the host has a machine of its own.
+fn machine(label: &str, problems: &mut Problems) -> Option<MachineLabel> {
+    if label.is_empty() {
+        return None;
+    }
+    let label = MachineLabel::try_from(label.to_owned());
+    label.map_err(|error| problems.add("cluster.machine", format_args!("{error}, or \"\" for none"))).ok()
 }
 
 /// Returns the TLS configuration of the fabric or the SBI. Only the roles that need the files read

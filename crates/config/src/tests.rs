@@ -565,6 +565,18 @@ fn unimplemented_values_are_refused_by_name() {
 }
 
 #[test]
+fn machine_label_has_no_spaces() {
+    let machine = |text: &str| load(text).expect("sound").cluster.machine;
+    assert_eq!(machine("cluster.machine = 'rack1-a'").map(String::from), Some("rack1-a".into()));
+    assert_eq!((machine(""), machine("cluster.machine = ''")), (None, None));
+    let expected = "cluster.machine: 1 to 64 printable ASCII characters without spaces are allowed, or \"\" for none";
+    for label in ["rack 1".to_owned(), "m".repeat(65)] {
+        let found = problem(&format!("cluster.machine = '{label}'"));
+        assert!(found.contains(expected), "{found}");
+    }
+}
+
+#[test]
 fn serving_hosts_are_chosen_as_configured() {
     let cluster = |text: &str| load(text).expect("sound").cluster;
     let chosen = cluster("steering = { serve = 'procedure', prefer = 'most-loaded' }\nreplication.mode = 'hot'");

@@ -22,7 +22,7 @@ impl DrainHandle {
     /// Returns an error if the map lacks the host, or too many requests wait.
     pub fn drain(&self, host: u16) -> Result<(), DrainError> {
         // Never poisoned: the code under the lock does not panic.
-        let has = self.view.lock().is_ok_and(|map| map.as_ref().is_some_and(|map| map.has_host(HostId(host))));
+        let has = self.view.lock().is_ok_and(|view| view.map.as_ref().is_some_and(|map| map.has_host(HostId(host))));
         if !has || self.drains.try_send(HostId(host)).is_err() {
             return Err(DrainError::NoHost);
         }

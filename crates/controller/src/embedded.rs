@@ -4,12 +4,14 @@
 //! its members try to reconnect at its listening address, and then report the state that it needs.
 
 use super::{ControllerHandle, View};
+use std::collections::BTreeMap;
 use std::io;
 use std::net::TcpListener;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use vireo_cluster::{ClusterConfig, ResidentController};
-use vireo_core::placement::cluster::{ClusterMap, DurableState};
+use vireo_core::placement::balance::HostId;
+use vireo_core::placement::cluster::{ClusterMap, DurableState, MachineLabel};
 use vireo_fabric::Security;
 use vireo_ops::api::DrainError;
 use vireo_ops::config::SliceRuntime;
@@ -68,6 +70,12 @@ impl EmbeddedController {
         drainer.ok_or(DrainError::NoController)?.drain(host)
     }
 
+    /// Returns the machines of the hosts that have a label.
+    pub fn machines(&self) -> BTreeMap<HostId, MachineLabel> {
+        let Some(view) = self.state().running.as_ref().map(ControllerHandle::view) else { return BTreeMap::new() };
+        view.lock().unwrap_or_else(PoisonError::into_inner).machines.clone()
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -99,6 +107,6 @@ impl ResidentController for EmbeddedController {
 }
 
 fn map(view: &View) -> Option<ClusterMap> {
-    let map = view.lock().unwrap_or_else(PoisonError::into_inner);
-    map.as_deref().cloned()
+    let view = view.lock().unwrap_or_else(PoisonError::into_inner);
+    view.map.as_deref().cloned()
 }

@@ -173,6 +173,10 @@ impl Output for ControllerIo<'_> {
             Notice::JoinRefused { connection, reason } => {
                 tracing::warn!(peer = ?self.peer(connection), why = %reason, "somebody may not join");
             }
+            Notice::MachineSet { host, machine } => {
+                tracing::info!(host = host.0, %machine, "host has a machine label");
+                self.setup.show_machine(host, machine);
+            }
             Notice::Ready(member) => tracing::info!(?member, "a member is ready"),
             Notice::Evicted { member, reason } => tracing::warn!(?member, why = %reason, "a member is taken for dead"),
             Notice::Violation { member, message } => {
@@ -193,10 +197,10 @@ impl Output for ControllerIo<'_> {
                 tracing::info!(mean_cpu = mean, spread_cpu = spread, weights, "weights of hosts change by their load");
                 self.setup.metrics.rebalancing.rebalanced();
             }
-            Notice::MapSent { map, idle, weights } => {
+            Notice::MapSent { map, idle, weights, machines } => {
                 let (epoch, hosts, balancers) = (map.epoch(), map.hosts.len(), map.balancers.len());
                 tracing::info!(epoch, hosts, idle, balancers, "a new epoch");
-                self.setup.show(Some(map));
+                self.setup.show(Some(map), machines.to_vec());
                 self.setup.metrics.rebalancing.set_weights(weights.iter().map(|(host, weight)| (host.0, *weight)));
             }
         }

@@ -21,6 +21,8 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(100);
 const FORMAT: u8 = 1;
 /// Version of the format in which the points of hosts follow the state.
 const FORMAT_WITH_POINTS: u8 = 2;
+/// Version of the format in which the points and the machines of hosts follow the state.
+const FORMAT_WITH_MACHINES: u8 = 3;
 
 /// Event of the leader store.
 #[derive(Debug)]
@@ -207,9 +209,11 @@ impl LeaderStoreThread {
 ///
 /// Never returns an error for a state: its parts have known lengths.
 pub fn encode_state(record: &DurableState) -> Result<Vec<u8>, EtcdError> {
-    let encoded = match record.points.is_empty() {
-        true => postcard::to_extend(record, vec![FORMAT]),
-        false => postcard::to_extend(&(record, &record.points), vec![FORMAT_WITH_POINTS]),
+    let DurableState { points, machines, .. } = record;
+    let encoded = match (points.is_empty(), machines.is_empty()) {
+        (true, true) => postcard::to_extend(record, vec![FORMAT]),
+        (false, true) => postcard::to_extend(&(record, points), vec![FORMAT_WITH_POINTS]),
+        (_, false) => postcard::to_extend(&(record, points, machines), vec![FORMAT_WITH_MACHINES]),
     };
     encoded.map_err(|error| EtcdError::Answer(error.to_string()))
 }
@@ -227,6 +231,10 @@ pub fn decode_state(octets: &[u8]) -> Result<DurableState, EtcdError> {
             let (state, points) = postcard::from_bytes(octets).map_err(|_| odd())?;
             Ok(DurableState { points, ..state })
         }
+        Some((&FORMAT_WITH_MACHINES, octets)) => {
+            let (state, points, machines) = postcard::from_bytes(octets).map_err(|_| odd())?;
+            Ok(DurableState { points, machines, ..state })
+        }
         _ => Err(odd()),
     }
 }
@@ -235,10 +243,10 @@ pub fn decode_state(octets: &[u8]) -> Result<DurableState, EtcdError> {
 mod tests {
     use super::*;
     use vireo_core::placement::balance::HostId;
-    use vireo_core::placement::cluster::Secrets;
+    use vireo_core::placement::cluster::{MachineLabel, Secrets};
 
     #[test]
-    fn state_with_and_without_points_is_read() {
+    fn state_of_each_format_is_read() {
         let state = DurableState::new(Secrets { tmsi_key: [7; 16], recovery: 9 }, None);
         let octets = encode_state(&state).unwrap();
         // As release 0.2.0 encodes it.
@@ -248,6 +256,13 @@ mod tests {
         let octets = encode_state(&state).unwrap();
         assert_eq!(octets[0], FORMAT_WITH_POINTS);
         assert_eq!(decode_state(&octets).unwrap(), state);
-        assert!(decode_state(&octets[..octets.len() - 1]).is_err() && decode_state(&[3, 0]).is_err());
+        assert!(decode_state(&octets[..octets.len() - 1]).is_err() && decode_state(&[4, 0]).is_err());
+        let machines = vec![(HostId(1), MachineLabel::try_from("rack1-a".to_owned()).unwrap())];
+        for state in [DurableState { machines: machines.clone(), points: Vec::new(), ..state.clone() }, state] {
+            let state = DurableState { machines: machines.clone(), ..state };
+            let octets = encode_state(&state).unwrap();
+            assert_eq!(octets[0], FORMAT_WITH_MACHINES);
+            assert_eq!(decode_state(&octets).unwrap(), state);
+        }
     }
 }

@@ -23,6 +23,7 @@ use leader_store::{LeaderEvent, LeaderStore};
 use provisioner::{HostProvisioner, ProgramLauncher};
 use rand::RngCore;
 use rustix::event::epoll;
+use std::collections::BTreeMap;
 use std::net::TcpListener;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -32,7 +33,7 @@ use vireo_cluster::{ClusterConfig, Rebalance};
 use vireo_core::placement::ConnectionId;
 use vireo_core::placement::balance::HostId;
 use vireo_core::placement::cluster::{
-    self, ClusterMap, ControllerMachine, ControllerSettings, DurableState, Secrets, machine,
+    self, ClusterMap, ControllerMachine, ControllerSettings, DurableState, MachineLabel, Secrets, machine,
 };
 use vireo_fabric::Security;
 use vireo_fabric::frame::FrameError;
@@ -61,8 +62,17 @@ const CONNECTIONS: usize = 2;
 const LISTENER: u64 = 0;
 const WAKER: u64 = 1;
 
-/// Map for other threads: the current one, if this controller leads and there is one.
-pub type View = Arc<Mutex<Option<Box<ClusterMap>>>>;
+/// State of the controller for other threads.
+pub type View = Arc<Mutex<ControllerView>>;
+
+/// Content of a [`View`].
+#[derive(Clone, Debug, Default)]
+pub struct ControllerView {
+    /// Current map, if this controller leads and there is one.
+    pub map: Option<Box<ClusterMap>>,
+    /// Machines of the hosts that have a label.
+    pub machines: BTreeMap<HostId, MachineLabel>,
+}
 
 /// Handle of a running controller.
 #[derive(Debug)]
@@ -148,7 +158,7 @@ impl ControllerHandle {
                 None => cluster::Controller::new(settings, secrets(now), now),
                 Some(record) => cluster::Controller::restore(settings, record, now),
             };
-            setup.show(controller.map());
+            setup.show(controller.map(), controller.machines());
             if let Err(error) = ControllerLoop::new(setup, listener, controller, None).and_then(ControllerLoop::run) {
                 tracing::error!(%error, "the controller ends: its connections are not heard any more");
             }
@@ -191,7 +201,7 @@ impl ControllerHandle {
         DrainHandle { view: self.view(), drains: self.drains.clone(), waker: self.waker.clone() }
     }
 
-    /// Returns the map for other threads.
+    /// Returns the state for other threads.
     pub fn view(&self) -> View {
         Arc::clone(&self.view)
     }
@@ -278,13 +288,19 @@ impl ControllerSetup {
         }
     }
 
-    fn show(&self, map: Option<&ClusterMap>) {
+    fn show(&self, map: Option<&ClusterMap>, machines: Vec<(HostId, MachineLabel)>) {
         // Never poisoned: the code under the lock does not panic.
         if let Ok(mut view) = self.view.lock() {
-            *view = map.cloned().map(Box::new);
+            *view = ControllerView { map: map.cloned().map(Box::new), machines: machines.into_iter().collect() };
         }
         if map.is_none() {
             self.metrics.rebalancing.set_weights([]);
+        }
+    }
+
+    fn show_machine(&self, host: HostId, machine: &MachineLabel) {
+        if let Ok(mut view) = self.view.lock() {
+            view.machines.insert(host, machine.clone());
         }
     }
 
@@ -315,9 +331,10 @@ impl ControllerSetup {
             };
             let Some(listener) = self.listen()? else { return Ok(()) };
             let mut controller_loop = ControllerLoop::new(self, listener, controller, Some(store))?;
-            self.show(controller_loop.machine.controller().map());
+            let controller = controller_loop.machine.controller();
+            self.show(controller.map(), controller.machines());
             let end = controller_loop.run_until_end()?;
-            self.show(None);
+            self.show(None, Vec::new());
             leader_store = controller_loop.io.store.take();
             if end == ControllerExit::Deposed {
                 tracing::warn!("this controller leads no longer, and stands by");

@@ -36,8 +36,9 @@ use serde::{Deserialize, Serialize};
 pub use tls::Security;
 pub use tls::TlsPeerError;
 
-/// Newest protocol version of this release.
-pub const VERSION: u16 = 11;
+/// Newest protocol version of this release. Version 12 adds
+/// [`ToController::Machine`](vireo_core::placement::message::ToController::Machine).
+pub const VERSION: u16 = 12;
 /// Oldest protocol version that this release supports: that of release 0.2.0.
 pub const OLDEST: u16 = 11;
 /// Length of a greeting in bytes.

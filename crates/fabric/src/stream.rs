@@ -2,7 +2,7 @@
 
 use super::frame::{FrameError, FrameReader, FrameWriter};
 use super::socket::Socket;
-use super::{GREETING, Greeting, GreetingError, Role, Security, TLS};
+use super::{GREETING, Greeting, GreetingError, OLDEST, Role, Security, TLS};
 use rustix::event::epoll;
 use rustls::Connection;
 use serde::{Deserialize, Serialize};
@@ -23,6 +23,9 @@ pub struct Stream {
     expected: Option<&'static [Role]>,
     /// Role of the peer.
     role: Option<Role>,
+    /// Version that both sides use. It is the oldest one until the peer has greeted, and in a
+    /// process that continues the connection of another one.
+    version: u16,
     /// True if data was received since the last query.
     received: bool,
     /// True if epoll waits for room in the socket.
@@ -67,6 +70,7 @@ impl Stream {
             outbox,
             expected: snapshot.role.is_none().then_some(expected),
             role: snapshot.role,
+            version: OLDEST,
             received: true,
             waits: false,
             readable: None,
@@ -123,6 +127,7 @@ impl Stream {
             outbox,
             expected: Some(expected),
             role: None,
+            version: OLDEST,
             received: true,
             waits: false,
             readable: None,
@@ -132,6 +137,11 @@ impl Stream {
     /// Returns the role of the peer, once it has greeted.
     pub fn role(&self) -> Option<Role> {
         self.role
+    }
+
+    /// Returns the version whose messages the peer decodes.
+    pub fn version(&self) -> u16 {
+        self.version
     }
 
     /// Returns the address of the peer.
@@ -230,7 +240,7 @@ impl Stream {
         let Some(expected) = self.expected else { return Ok(true) };
         match self.greeted(expected) {
             Ok(None) => return Ok(false),
-            Ok(role) => (self.expected, self.role) = (None, role),
+            Ok(Some((role, version))) => (self.expected, self.role, self.version) = (None, Some(role), version),
             Err(error) => {
                 // The peer must receive this greeting too, to see the roles.
                 let _ = self.flush();
@@ -242,19 +252,18 @@ impl Stream {
         Ok(true)
     }
 
-    /// Returns the role of the peer, once its greeting is complete.
-    fn greeted(&mut self, expected: &[Role]) -> Result<Option<Role>, GreetingError> {
+    /// Returns the role of the peer and the common version, once its greeting is complete.
+    fn greeted(&mut self, expected: &[Role]) -> Result<Option<(Role, u16)>, GreetingError> {
         if self.inbox.first().is_some_and(|first| TLS.contains(&first)) {
             return Err(GreetingError::Tls);
         }
         let Some(octets) = self.inbox.raw::<GREETING>() else { return Ok(None) };
-        // Only one version exists, so nothing depends on it.
         let greeting = Greeting::decode(&octets)?;
-        greeting.agree(expected)?;
+        let version = greeting.agree(expected)?;
         if !self.security.may_be(self.socket.connection(), greeting.role) {
             return Err(GreetingError::Certificate(greeting.role));
         }
-        Ok(Some(greeting.role))
+        Ok(Some((greeting.role, version)))
     }
 
     /// Returns true if data was received since the last call.

@@ -19,6 +19,7 @@ use vireo_cluster::{
 };
 use vireo_controller::{self as controller, EmbeddedController, check_tls};
 use vireo_core::config::CoreConfig;
+use vireo_core::placement::balance::HostId;
 use vireo_fabric::identity::TlsError;
 use vireo_fabric::{Role, Security};
 use vireo_ops::api::{self, DrainError, Status, StatusFilter, StatusSource};
@@ -351,8 +352,9 @@ struct ControllerSource {
 impl StatusSource for ControllerSource {
     fn status(&self, _: &StatusFilter) -> Status {
         // Never poisoned: the code under the lock does not panic.
-        let map = self.view.lock().ok().and_then(|map| map.clone());
-        let (hosts, balancers) = map.as_deref().map(member_status).unwrap_or_default();
+        let view = self.view.lock().map_or_else(|_| controller::ControllerView::default(), |view| view.clone());
+        let members = view.map.map(|map| member_status(&map, &view.machines));
+        let (hosts, balancers) = members.unwrap_or_default();
         let (version, uptime_s) = (env!("CARGO_PKG_VERSION").into(), self.started.elapsed().as_secs());
         Status { version, uptime_s, hosts, balancers, ..Status::default() }
     }
@@ -391,6 +393,10 @@ impl StatusSource for BalancerSource {
                 ..api::UpfStatus::default()
             };
             status.upfs = view.upfs.iter().map(entry).collect();
+        }
+        let mut machines = self.controller.as_ref().map(|controller| controller.machines()).unwrap_or_default();
+        for host in &mut status.hosts {
+            host.machine = machines.remove(&HostId(host.host)).map(String::from);
         }
         if let Some(upf) = &self.upf {
             let node = upf.n4().to_string();

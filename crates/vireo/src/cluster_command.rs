@@ -55,9 +55,11 @@ fn render(status: &Status) -> String {
     };
     let mut text =
         format!("epoch {}: {} hosts, {} balancers\n", first.epoch, status.hosts.len(), status.balancers.len());
-    let host =
-        |h: &HostStatus| vec![h.host.to_string(), h.address.clone(), h.buckets.to_string(), h.replicas.to_string()];
-    table(&mut text, &["HOST", "COPIES AT", "BUCKETS", "REPLICAS"], status.hosts.iter().map(host));
+    let host = |h: &HostStatus| {
+        let [id, buckets, replicas] = [h.host.to_string(), h.buckets.to_string(), h.replicas.to_string()];
+        vec![id, h.address.clone(), buckets, replicas, h.machine.clone().unwrap_or_default()]
+    };
+    table(&mut text, &["HOST", "COPIES AT", "BUCKETS", "REPLICAS", "MACHINE"], status.hosts.iter().map(host));
     let balancer = |b: &BalancerStatus| {
         let n4 = if b.holds_n4 { "talks to UPFs" } else { "" };
         vec![b.balancer.to_string(), b.address.clone(), n4.to_owned()]
@@ -73,12 +75,13 @@ mod tests {
     #[test]
     fn members_are_told_with_what_they_have() {
         assert!(render(&Status::default()).starts_with("no map holds"));
-        let host = HostStatus { host: 2, address: "10.0.0.2:7".into(), buckets: 5, replicas: 6, epoch: 9 };
+        let machine = Some("rack1-a".into());
+        let host = HostStatus { host: 2, address: "10.0.0.2:7".into(), buckets: 5, replicas: 6, epoch: 9, machine };
         let balancer = BalancerStatus { balancer: 1, address: "10.0.0.9:8".into(), holds_n4: true };
         let text = render(&Status { hosts: vec![host], balancers: vec![balancer], ..Status::default() });
         assert!(text.starts_with("epoch 9: 1 hosts, 1 balancers\n"), "{text}");
         let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
-        assert!(lines.contains(&vec!["2", "10.0.0.2:7", "5", "6"]), "{text}");
+        assert!(lines.contains(&vec!["2", "10.0.0.2:7", "5", "6", "rack1-a"]), "{text}");
         assert!(lines.contains(&vec!["1", "10.0.0.9:8", "talks", "to", "UPFs"]), "{text}");
     }
 }

@@ -93,7 +93,7 @@ impl FleetIo {
     pub(super) fn show_members(&self, map: Option<&ClusterMap>) {
         // The lock is never poisoned: no code under it panics.
         if let (Some(map), Ok(mut view)) = (map, self.view.lock()) {
-            (view.hosts, view.balancers) = member_status(map);
+            (view.hosts, view.balancers) = member_status(map, &BTreeMap::new());
         }
     }
 

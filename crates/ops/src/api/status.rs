@@ -122,6 +122,10 @@ pub struct HostStatus {
     pub replicas: usize,
     /// Epoch of the current cluster map.
     pub epoch: u64,
+    /// Label of the machine (`cluster.machine`); `None`: the host has a machine of its own. Filled
+    /// by the controller.
+    #[serde(default)]
+    pub machine: Option<String>,
 }
 
 /// Status of a balancer of a cluster.

@@ -51,8 +51,9 @@ impl BucketMap {
 
     /// Returns the next epoch's map for the current hosts, without advancing a migration. A bucket
     /// of a departed host goes to the first host with a copy, and missing replicas are added in
-    /// ring order, those on other machines first. No bucket goes to a host without a copy while there is one with it. The UEs of
-    /// slices without copies are lost; such a bucket goes to the owner of its column.
+    /// ring order, those on other machines first. No bucket goes to a host without a copy while
+    /// there is one with it. The UEs of slices without copies are lost; such a bucket goes to the
+    /// owner of its column.
     pub fn next(&self, parts: &[SliceBuckets]) -> Self {
         let there: Vec<HostId> = hosts(parts).iter().map(|weighted| weighted.host).collect();
         let mut next = self.with(parts, |now, wanted, rules| {
@@ -60,9 +61,9 @@ impl BucketMap {
             let missing = wanted.all().count().saturating_sub(stay().count());
             let is_apart = |host: &HostId| !stay().any(|own| rules.machines.share(own, *host));
             let join = wanted.all().filter(is_apart);
-            // The rest shares a machine with a host that stays, and may itself stay.
-            let rest = wanted.all().filter(|host| !is_apart(host) && !stay().any(|own| own == *host));
-            BucketPlacement::new(stay().chain(join.chain(rest).take(missing)))
+            // These share a machine with a host that stays.
+            let others = wanted.all().filter(|host| !is_apart(host) && !stay().any(|own| own == *host));
+            BucketPlacement::new(stay().chain(join.chain(others).take(missing)))
         });
         let bereft = |bucket: usize| self.owners[bucket].owner().is_none_or(|host| !there.contains(&host));
         next.co_locate_columns(parts, bereft);
@@ -125,7 +126,7 @@ impl BucketMap {
     ) -> Self {
         let machines = Machines::new(hosts(parts));
         let slices = parts.len().max(1);
-        let reorders = |now: &BucketPlacement| replica_elsewhere(*now, &machines).is_some();
+        let reorders = |now: &BucketPlacement| replica_apart(*now, &machines).is_some();
         let reorders: Vec<bool> = match machines.are_all_distinct() {
             true => vec![false; BUCKETS.div_ceil(slices)],
             false => self.owners.chunks(slices).map(|column| column.iter().any(reorders)).collect(),
@@ -142,7 +143,7 @@ impl BucketMap {
                 _ => {
                     let rules = Rules { copied: of.2, reorders: of.3, machines: &machines };
                     let mut next = change(of.0, of.1, rules);
-                    next.coming = next.coming.or_else(|| replica_elsewhere(next, &machines));
+                    next.coming = next.coming.or_else(|| replica_apart(next, &machines));
                     last = Some((of, next));
                     next
                 }
@@ -257,10 +258,10 @@ struct Rules<'a> {
 
 /// Returns the replica that becomes the first one because it is on another machine than the owner,
 /// if the first one is not. `None` if the first one is, or none.
-fn replica_elsewhere(now: BucketPlacement, machines: &Machines) -> Option<HostId> {
+fn replica_apart(now: BucketPlacement, machines: &Machines) -> Option<HostId> {
     let (owner, first) = (now.owner()?, now.replicas().next()?);
-    let is_elsewhere = |host: &HostId| !machines.share(owner, *host);
-    if is_elsewhere(&first) { None } else { now.replicas().find(is_elsewhere) }
+    let is_apart = |host: &HostId| !machines.share(owner, *host);
+    if is_apart(&first) { None } else { now.replicas().find(is_apart) }
 }
 
 /// Returns the placement of a bucket after a switch.
@@ -271,9 +272,9 @@ fn target(now: BucketPlacement, wanted: BucketPlacement, rules: Rules<'_>) -> Bu
     let Rules { copied, reorders, machines } = rules;
     if reorders {
         // Before anything else: until then the failure of a machine may lose commits.
-        let Some(elsewhere) = replica_elsewhere(now, machines) else { return now };
-        let others = now.replicas().filter(|host| *host != elsewhere);
-        return BucketPlacement::new([from, elsewhere].into_iter().chain(others));
+        let Some(apart) = replica_apart(now, machines) else { return now };
+        let others = now.replicas().filter(|host| *host != apart);
+        return BucketPlacement::new([from, apart].into_iter().chain(others));
     }
     if from == to {
         // In ring order: where the slices of a column have different numbers of replicas, the first
@@ -284,9 +285,9 @@ fn target(now: BucketPlacement, wanted: BucketPlacement, rules: Rules<'_>) -> Bu
     // The old owner has all commits: it stays until others do.
     let old = copied.then_some(from);
     // So does the first replica on another machine, if one machine has both owners.
-    let elsewhere = now.replicas().find(|host| copied && machines.share(from, to) && !machines.share(to, *host));
-    let stays = |host: &HostId| ![from, to].contains(host) && Some(*host) != elsewhere && wanted.has(*host);
-    let stay = elsewhere.into_iter().chain(now.all().filter(stays));
+    let apart = now.replicas().find(|host| copied && machines.share(from, to) && !machines.share(to, *host));
+    let stays = |host: &HostId| ![from, to].contains(host) && Some(*host) != apart && wanted.has(*host);
+    let stay = apart.into_iter().chain(now.all().filter(stays));
     let missing = missing.filter(|host| *host != to);
     BucketPlacement::new([to].into_iter().chain(old).chain(stay).chain(missing))
 }
@@ -304,7 +305,7 @@ fn prepared(now: BucketPlacement, wanted: BucketPlacement, rules: Rules<'_>) -> 
     let Some(to) = wanted.owner() else { return now };
     if rules.reorders {
         let mut next = now;
-        next.coming = replica_elsewhere(now, rules.machines).or(now.coming);
+        next.coming = replica_apart(now, rules.machines).or(now.coming);
         return next;
     }
     // The next owner comes first, further replicas after the switch.

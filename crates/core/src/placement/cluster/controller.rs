@@ -3,6 +3,7 @@
 //! It decides on membership, failures, cluster maps, migration and the number of serving hosts.
 //! Connections, storage and time belong to the caller.
 
+mod machines;
 mod rebalance;
 
 use super::ClusterMap;
@@ -112,6 +113,7 @@ impl Controller {
         if let Some(map) = record.map.filter(|map| map.buckets.is_complete()) {
             controller.follow(map, now);
             controller.adopt_points(record.points);
+            controller.adopt_machines(record.machines);
         }
         controller
     }
@@ -122,8 +124,7 @@ impl Controller {
         self.joined = self.joined.max(map.joined);
         for (host, copies) in &map.hosts {
             self.joined = self.joined.max(host.0.saturating_add(1));
-            let new = || Host { copies: *copies, stage: MemberStage::Serving, liveness, unreached: BTreeMap::new() };
-            self.hosts.entry(*host).or_insert_with(new);
+            self.hosts.entry(*host).or_insert_with(|| Host::new(*copies, MemberStage::Serving, liveness));
         }
         // In the same process as the controller, the only balancer of the map has died with it.
         for (balancer, address) in map.balancers.iter().filter(|_| !self.settings.alone) {
@@ -154,7 +155,11 @@ impl Controller {
 
     /// Returns the state to store.
     pub fn record(&self) -> DurableState {
-        DurableState { secrets: self.secrets, map: self.map.clone(), points: self.points() }
+        self.state_with(self.map.clone())
+    }
+
+    fn state_with(&self, map: Option<ClusterMap>) -> DurableState {
+        DurableState { secrets: self.secrets, map, points: self.points(), machines: self.machines() }
     }
 
     /// Returns the secrets that hosts share.
@@ -229,7 +234,7 @@ impl Controller {
             // joins as a new one.
             None if had && !is_in => return Err(Refusal::Fenced(self.epoch())),
             None if others && !is_in => return Err(Refusal::Hosts(self.settings.most_hosts)),
-            None => drop(self.hosts.insert(host, Host { copies, stage, liveness, unreached: BTreeMap::new() })),
+            None => drop(self.hosts.insert(host, Host::new(copies, stage, liveness))),
         }
         self.joined = self.joined.max(host.0.saturating_add(1));
         Ok(host)
@@ -689,8 +694,7 @@ impl Controller {
         }
         let ids: BTreeSet<HostId> = hosts.iter().map(|(host, _)| *host).collect();
         self.rebalancer.iter_mut().for_each(|rebalancer| rebalancer.set_hosts(&ids));
-        let weight = |host: &HostId| if leaving.contains(host) { 0.0 } else { self.weight(*host) };
-        let weighted = hosts.iter().map(|(host, _)| WeightedHost::new(*host, weight(host))).collect();
+        let weighted = self.weighted_hosts(hosts.iter().map(|(host, _)| *host), &leaving);
         let parts = slice_buckets(&self.settings, weighted);
         let buckets = match &self.map {
             None => Some(BucketMap::first(&parts)),
@@ -731,8 +735,7 @@ impl Controller {
 
     /// Returns the state that must be stored before it takes effect, if any.
     pub fn to_write(&self) -> Option<DurableState> {
-        let map = Some(self.next.clone()?);
-        Some(DurableState { secrets: self.secrets, map, points: self.points() })
+        Some(self.state_with(Some(self.next.clone()?)))
     }
 
     /// Handles that the state of an epoch is stored: its map takes effect. Returns false if the

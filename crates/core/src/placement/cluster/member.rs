@@ -1,5 +1,6 @@
 //! Members of a cluster, and why a member is refused.
 
+use super::machine_label::MachineLabel;
 use crate::placement::balance::{BalancerId, HostId};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -60,6 +61,14 @@ pub(super) struct Host {
     pub(super) liveness: Liveness,
     /// Hosts that do not accept this host's copies, and since when this host has reported that.
     pub(super) unreached: BTreeMap<HostId, Instant>,
+    /// Machine of the host; `None`: the host has a machine of its own.
+    pub(super) machine: Option<MachineLabel>,
+}
+
+impl Host {
+    pub(super) fn new(copies: SocketAddr, stage: MemberStage, liveness: Liveness) -> Self {
+        Host { copies, stage, liveness, unreached: BTreeMap::new(), machine: None }
+    }
 }
 
 #[derive(Clone, Debug)]

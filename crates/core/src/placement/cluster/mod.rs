@@ -14,6 +14,7 @@
 mod controller;
 mod discovery;
 pub mod machine;
+mod machine_label;
 mod member;
 mod pool_partitions;
 mod rebalancer;
@@ -26,6 +27,7 @@ mod tests;
 
 pub use controller::Controller;
 pub use machine::ControllerMachine;
+pub use machine_label::{MachineLabel, MachineLabelError};
 pub use member::{Member, Refusal};
 pub use pool_partitions::partition_of;
 pub use rebalancer::{Points, Rebalance, Rebalancer};

@@ -1,6 +1,7 @@
 //! State that outlives a controller, either stored or brought by rejoining members.
 
 use super::ClusterMap;
+use super::machine_label::MachineLabel;
 use crate::placement::balance::HostId;
 use serde::{Deserialize, Serialize};
 
@@ -30,12 +31,15 @@ pub struct DurableState {
     /// Members do not know them.
     #[serde(skip)]
     pub points: Vec<(HostId, u16)>,
+    /// Machines of the hosts that have a label. Members know their own only.
+    #[serde(skip)]
+    pub machines: Vec<(HostId, MachineLabel)>,
 }
 
 impl DurableState {
     /// Creates the state that members know.
     pub fn new(secrets: Secrets, map: Option<ClusterMap>) -> Self {
-        DurableState { secrets, map, points: Vec::new() }
+        DurableState { secrets, map, points: Vec::new(), machines: Vec::new() }
     }
 }
 

@@ -1,3 +1,4 @@
+mod machines;
 mod rebalance;
 mod succession;
 

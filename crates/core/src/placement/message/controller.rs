@@ -2,7 +2,7 @@
 
 use super::PoolLoad;
 use crate::placement::balance::{BalancerId, HostId};
-use crate::placement::cluster::{ClusterMap, Member, RejoinInfo};
+use crate::placement::cluster::{ClusterMap, MachineLabel, Member, RejoinInfo};
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 
@@ -88,6 +88,9 @@ pub enum ToController {
     /// Number of procedures since the last such message for which a balancer found no host that
     /// would meet the objective.
     Violations(u32),
+    /// Machine of the host, whose other hosts fail with it. Sent after each join, before
+    /// [`ToController::Ready`], to a controller of fabric version 12 or later.
+    Machine(MachineLabel),
 }
 
 /// Message from the controller to a member.

@@ -7,7 +7,7 @@ use vireo_core::amf::n2::{EstablishmentCause, Route, ShallowView};
 use vireo_core::amf::ran::{RanNode, SupportedArea};
 use vireo_core::placement::balance::map::BucketMap;
 use vireo_core::placement::balance::{BalancerId, HostId};
-use vireo_core::placement::cluster::{ClusterMap, DurableState, Member, RejoinInfo, Secrets};
+use vireo_core::placement::cluster::{ClusterMap, DurableState, MachineLabel, Member, RejoinInfo, Secrets};
 use vireo_core::placement::message::*;
 use vireo_core::placement::replica::{Claim, Proposal, ReplicaUpdate};
 use vireo_core::schedule::kind::NfKind;
@@ -244,6 +244,7 @@ fn to_controller() -> Vec<ToController> {
         ToController::Pulse(Member::Host(HostId(3))),
         ToController::Pulse(Member::Balancer(BalancerId(2))),
         ToController::Violations(3),
+        ToController::Machine(MachineLabel::try_from("rack1-a".to_owned()).expect("a label")),
     ]
 }
 

@@ -2,7 +2,7 @@
 
 use crate::placement::ConnectionId;
 use crate::placement::balance::HostId;
-use crate::placement::cluster::{ClusterMap, DurableState, Member, Rebalance, Refusal, ScalingDecision};
+use crate::placement::cluster::{ClusterMap, DurableState, MachineLabel, Member, Rebalance, Refusal, ScalingDecision};
 use crate::placement::message::{ToController, ToMember};
 
 /// Event that the controller machine handles.
@@ -49,6 +49,8 @@ pub enum Notice<'a> {
     Joined { connection: ConnectionId, member: Member, rejoined: bool },
     /// A peer may not join.
     JoinRefused { connection: ConnectionId, reason: Refusal },
+    /// A host is on this machine.
+    MachineSet { host: HostId, machine: &'a MachineLabel },
     /// A member is ready.
     Ready(Member),
     /// A member was declared dead.
@@ -64,5 +66,11 @@ pub enum Notice<'a> {
     /// The weights of hosts change with the next map.
     Rebalanced(&'a Rebalance),
     /// A map has taken effect and is sent to all members. A draining host has weight 0.
-    MapSent { map: &'a ClusterMap, idle: usize, weights: &'a [(HostId, f64)] },
+    MapSent {
+        map: &'a ClusterMap,
+        idle: usize,
+        weights: &'a [(HostId, f64)],
+        /// Machines of the hosts that have a label.
+        machines: &'a [(HostId, MachineLabel)],
+    },
 }

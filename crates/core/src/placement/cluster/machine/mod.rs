@@ -187,6 +187,11 @@ impl ControllerMachine {
                 let late = is_late(pools, &self.settings.objectives);
                 self.controller.reported(host, HostUtilisation { cpu: *cpu, late, rate: *rate }, now);
             }
+            (ToController::Machine(machine), Member::Host(host)) => {
+                if self.controller.set_machine(host, machine.clone()) {
+                    output.notify(Notice::MachineSet { host, machine });
+                }
+            }
             (ToController::Violations(_), Member::Balancer(_)) => self.controller.on_violations(now),
             _ => return false,
         }
@@ -285,8 +290,8 @@ impl ControllerMachine {
     fn send_map(&mut self, output: &mut dyn Output) {
         let Some(map) = self.controller.map().filter(|map| map.epoch() != self.sent_epoch) else { return };
         self.sent_epoch = map.epoch();
-        let weights = self.controller.weights();
-        output.notify(Notice::MapSent { map, idle: self.controller.idle(), weights: &weights });
+        let (idle, weights, machines) = (self.controller.idle(), self.controller.weights(), self.controller.machines());
+        output.notify(Notice::MapSent { map, idle, weights: &weights, machines: &machines });
         let message = ToMember::Map(Box::new(map.clone()));
         self.members.values().for_each(|connection| output.send(*connection, &message));
     }

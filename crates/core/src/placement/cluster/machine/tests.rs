@@ -1,4 +1,4 @@
-use super::super::{ControllerSettings, DurableState, Secrets};
+use super::super::{ControllerSettings, DurableState, MachineLabel, Secrets};
 use super::*;
 use std::net::Ipv4Addr;
 
@@ -144,6 +144,22 @@ fn map_is_sent_once_it_is_stored() {
     let epoch = fixture.stored_epoch();
     fixture.on(Input::Stored(epoch));
     assert_eq!(fixture.maps(), [2, 1], "the host and the balancer");
+}
+
+#[test]
+fn machine_of_host_is_stored_with_map() {
+    let label = MachineLabel::try_from("rack1-a".to_owned()).expect("a label");
+    let octets = postcard::to_stdvec(&ToController::Machine(label.clone())).expect("an encoding");
+    let message: ToController = postcard::from_bytes(&octets).expect("the same message");
+    let mut fixture = Fixture::new(Duration(0));
+    fixture.join(1, balancer());
+    fixture.join(2, host());
+    fixture.message(2, message.clone());
+    (1..3).for_each(|connection| fixture.message(connection, ToController::Ready));
+    fixture.on(Input::Advance);
+    assert_eq!(fixture.output.stored.last().expect("a state").machines, [(HostId(0), label)]);
+    fixture.message(1, message);
+    assert_eq!((fixture.output.violations, &fixture.output.closed[..]), (1, &[1][..]), "a balancer has no machine");
 }
 
 #[test]
