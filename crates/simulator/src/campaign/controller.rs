@@ -270,6 +270,7 @@ fn from_member(message: Message, address: SocketAddr) -> Option<ToController> {
     Some(match message {
         Message::JoinHost(past) => ToController::Host { copies: address, past },
         Message::JoinBalancer(past) => ToController::Balancer { address, past },
+        Message::Machine(machine) => ToController::Machine(machine),
         Message::Ready => ToController::Ready,
         Message::Beat => ToController::Beat,
         Message::CaughtUp { epoch, host } => ToController::CaughtUp { epoch, host },

@@ -20,7 +20,7 @@ use std::rc::Rc;
 use vireo_core::amf::engine;
 use vireo_core::amf::n2;
 use vireo_core::placement::balance::HostId;
-use vireo_core::placement::cluster::{ClusterMap, DurableState, RejoinInfo, Secrets};
+use vireo_core::placement::cluster::{ClusterMap, DurableState, MachineLabel, RejoinInfo, Secrets};
 use vireo_core::placement::host::{self as machine, CopyQueue, HostLimits, HostMachine, InputTarget, NamedUe};
 use vireo_core::placement::message::{Receiver, ToOwner, ToReplica};
 use vireo_core::placement::replica::{BucketOwner, Claims, ReplicaStore, ReplicationConfig, WATERMARK_INTERVAL};
@@ -64,6 +64,8 @@ struct Retries {
 pub(super) struct Host {
     pub(super) process: Process,
     replication: ReplicationConfig,
+    /// Label of the machine, if the simulation has labels.
+    pub(super) label: Option<MachineLabel>,
     controller: ConnectionEnd,
     ready: bool,
     /// Identity of the host in the cluster, once assigned.
@@ -91,7 +93,7 @@ pub(super) struct Host {
 }
 
 impl Host {
-    pub(super) fn new(network: &mut Network, replication: ReplicationConfig) -> Self {
+    pub(super) fn new(network: &mut Network, replication: ReplicationConfig, label: Option<MachineLabel>) -> Self {
         let process = network.spawn();
         let controller = network.open(process, Process(0));
         network.send(controller, Message::JoinHost(None));
@@ -99,6 +101,7 @@ impl Host {
         Host {
             process,
             replication,
+            label,
             controller,
             ready: false,
             member: None,
@@ -206,6 +209,9 @@ impl Host {
         self.machine.get_or_insert_with(machine);
         self.store.get_or_insert_with(|| ReplicaStore::new(host));
         self.ues.set_host(host, &secrets.tmsi_key);
+        if let Some(label) = self.label.clone().filter(|_| !network.is(Mutation::LabelsIgnored)) {
+            network.send(self.controller, Message::Machine(label));
+        }
         if std::mem::replace(&mut self.ready, true) {
             network.send(self.controller, Message::Ready);
         } else {

@@ -3,7 +3,7 @@
 use super::oracle::Counts;
 use std::rc::Rc;
 use vireo_core::placement::balance::{BalancerId, HostId};
-use vireo_core::placement::cluster::{ClusterMap, RejoinInfo, Secrets};
+use vireo_core::placement::cluster::{ClusterMap, MachineLabel, RejoinInfo, Secrets};
 use vireo_core::placement::message::{Receiver, ToOwner};
 use vireo_core::placement::replica::Claim;
 use vireo_types::{AssocId, Bucket, Ltmsi, RanUeNgapId, Seid};
@@ -28,6 +28,7 @@ pub(super) enum Message {
     // To the controller.
     JoinHost(Option<Box<RejoinInfo<HostId>>>),
     JoinBalancer(Option<Box<RejoinInfo<BalancerId>>>),
+    Machine(MachineLabel),
     Ready,
     Beat,
     CaughtUp {

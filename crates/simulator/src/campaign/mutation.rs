@@ -22,6 +22,8 @@ pub enum Mutation {
     /// Hosts continue UEs of unknown RAN nodes as if these nodes were gone, and own UEs before they
     /// know any node.
     NodesNotAwaited,
+    /// The controller does not know the machines of hosts.
+    LabelsIgnored,
     /// The owner commits a proposal on whatever state the UE has.
     BaseNotChecked,
     /// A host commits a proposal of another epoch, in which it was the owner or becomes it.
@@ -53,7 +55,7 @@ pub enum Mutation {
 
 impl Mutation {
     /// All injectable faults.
-    pub const ALL: [Mutation; 20] = [
+    pub const ALL: [Mutation; 21] = [
         Mutation::EffectsBeforeAcknowledgement,
         Mutation::FenceIgnored,
         Mutation::CountNotReserved,
@@ -62,6 +64,7 @@ impl Mutation {
         Mutation::RepeatsSent,
         Mutation::CopiesForgotten,
         Mutation::NodesNotAwaited,
+        Mutation::LabelsIgnored,
         Mutation::BaseNotChecked,
         Mutation::EpochNotChecked,
         Mutation::FirstReplicaNotAwaited,
@@ -97,7 +100,8 @@ impl Mutation {
             | Mutation::NextHopNotTaken
             | Mutation::RepeatsSent
             | Mutation::CopiesForgotten
-            | Mutation::NodesNotAwaited => Serve::Owner,
+            | Mutation::NodesNotAwaited
+            | Mutation::LabelsIgnored => Serve::Owner,
             Mutation::BaseNotChecked
             | Mutation::EpochNotChecked
             | Mutation::FirstReplicaNotAwaited

@@ -3,11 +3,12 @@
 use super::balancer::Balancer;
 use super::controller::Controller;
 use super::host::Host;
+use super::labels::Labels;
 use super::network::{Event, MS, Network, Process};
 use super::oracle::Violation;
 use super::ran::{self, Ran};
 use super::skew::Skew;
-use super::{Campaign, Setup};
+use super::{Campaign, Mutation, Setup};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::collections::BTreeMap;
@@ -39,6 +40,8 @@ pub(super) struct Simulation {
     seed: u64,
     serve: Serve,
     replication: ReplicationConfig,
+    /// Machines of hosts, if the seed has labels.
+    labels: Option<Labels>,
     network: Network,
     controller: Controller,
     balancer: Balancer,
@@ -55,7 +58,14 @@ impl Simulation {
         // Seeds that are known to break, by a fault or without acknowledgements, stay as they are.
         let is_sound = setup.mutation.is_none() && setup.ack != Ack::None;
         let draws_replicas = is_sound && setup.serve == Serve::Procedure;
-        let replicas = if draws_replicas { draw_replicas(seed) } else { REPLICAS };
+        let is_labelled = is_sound || setup.mutation == Some(Mutation::LabelsIgnored);
+        let labels = Labels::draw(seed, setup.mutation).filter(|_| is_labelled);
+        let replicas = match &labels {
+            _ if draws_replicas => draw_replicas(seed),
+            // A machine that has both copies of a UE loses it.
+            Some(_) => 1,
+            None => REPLICAS,
+        };
         let replication = ReplicationConfig { mode: Mode::Hot, replicas, ack: setup.ack };
         network.skew = Skew::draw(seed, HOSTS).filter(|_| is_sound);
         if let Some(Skew { run, factor, .. }) = &network.skew {
@@ -68,6 +78,9 @@ impl Simulation {
             network.config = Rc::new(ran::config_with_short_timers());
             Ran::start_reports(&mut network);
         }
+        if labels.is_some() {
+            network.trace("hosts share machines".into());
+        }
         let controller = Controller::new(&mut network, HOSTS, replication, rebalances);
         let balancer = Balancer::new(&mut network, controller.process, setup.serve);
         let ran = Ran::new(&mut network, UES);
@@ -75,6 +88,7 @@ impl Simulation {
             seed,
             serve: setup.serve,
             replication,
+            labels,
             network,
             controller,
             balancer,
@@ -91,7 +105,8 @@ impl Simulation {
 
     /// Starts a host.
     fn start_host(&mut self) {
-        let host = Host::new(&mut self.network, self.replication);
+        let label = self.labels.as_mut().map(Labels::next);
+        let host = Host::new(&mut self.network, self.replication, label);
         self.hosts.insert(host.process, host);
     }
 
@@ -215,10 +230,16 @@ impl Simulation {
         };
         let until = format!("until {:.3} s", long as f64 / 1e6);
         let what = match kind {
-            0..25 if whole => {
-                self.kill_process(of);
-                format!("{host:?} ({of:?}) dies")
-            }
+            0..25 if whole => match self.machine_to_fail(of) {
+                Some(all) => {
+                    all.iter().for_each(|of| self.kill_process(*of));
+                    format!("the machine of {host:?} dies with {all:?}")
+                }
+                None => {
+                    self.kill_process(of);
+                    format!("{host:?} ({of:?}) dies")
+                }
+            },
             25..45 if whole => {
                 self.network.stop(of, long);
                 format!("{host:?} ({of:?}) is stopped {until}")
@@ -267,6 +288,16 @@ impl Simulation {
         };
         self.network.trace(what);
         self.campaign.faults += 1;
+    }
+
+    /// Returns the processes of a host's machine if all of them fail, which a host of the map
+    /// survives. `None`: the host fails alone.
+    fn machine_to_fail(&mut self, of: Process) -> Option<Vec<Process>> {
+        let label = self.hosts.get(&of)?.label.clone()?;
+        let on_machine = self.hosts.iter().filter(|(_, host)| host.label.as_ref() == Some(&label));
+        let all: Vec<Process> = on_machine.map(|(process, _)| *process).collect();
+        let survives = self.controller.hosts().iter().any(|(_, of)| !all.contains(of));
+        (self.labels.as_mut()?.machine_fails() && survives).then_some(all)
     }
 
     /// Kills the controller, which starts again with or without its store.
