@@ -396,6 +396,7 @@ pub(super) struct Host {
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Pools {
     pub(super) key: Key,
+    pub(super) worker_model: WorkerModel,
     pub(super) nfs_per_worker: u8,
     pub(super) workers: CountOrAuto,
     pub(super) idle: u8,
@@ -410,6 +411,7 @@ impl Default for Pools {
         let p = PoolsConfig::default();
         Pools {
             key: Key::SliceProcedure,
+            worker_model: WorkerModel::Processes,
             nfs_per_worker: p.nfs_per_worker,
             workers: CountOrAuto::Auto,
             idle: p.idle,
@@ -426,6 +428,13 @@ pub(super) enum Key {
     #[serde(rename = "slice,procedure")]
     SliceProcedure,
     Wildcard,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum WorkerModel {
+    Processes,
+    Inline,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

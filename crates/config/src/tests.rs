@@ -354,6 +354,10 @@ fn wrong_value_error_names_key_and_allowed() {
             "slice.a.data-workers: driver = \"af-xdp\" hands no packets",
         ),
         ("pools.key = 'slice'", "pools.key: \"slice\" is not allowed; allowed: slice,procedure, wildcard"),
+        (
+            "pools.worker-model = 'inline'\nstate.location = 'redis'",
+            "pools.worker-model: only contexts in shared memory (state.location = \"shm\")",
+        ),
         ("pools.nfs-per-worker = 65", "pools.nfs-per-worker: 1 to 64 is allowed"),
         ("pools.workers = 2", "pools.workers: only pools.key = \"wildcard\" has a number"),
         ("pools = { key = 'wildcard', workers = 250 }", "pools.workers: 1 to 249"),

@@ -218,11 +218,12 @@ impl Host {
 
     /// Applies the CPU weights of the workers: the total share of their NFs.
     fn weigh(&mut self) {
+        let Some(supervisor) = &self.workers.supervisor else { return };
         for (worker, weight) in self.workers.pools.weights(&self.ues.region) {
             let before = self.workers.scaler.weights.get(&worker).copied().unwrap_or(0.0);
             if (weight - before).abs() > before * WEIGHT_STEP {
                 self.workers.scaler.weights.insert(worker, weight);
-                self.workers.supervisor.weigh(worker, weight);
+                supervisor.weigh(worker, weight);
             }
         }
     }

@@ -11,7 +11,7 @@ use vireo_core::schedule::dispatch::{self, NfLoad};
 use vireo_core::schedule::estimate::ServiceTime;
 use vireo_core::schedule::kind::NfKind;
 use vireo_core::schedule::shares::{NfDemand, shares};
-use vireo_ops::config::{NF_KINDS, PoolKey, PoolsConfig, SliceRuntime};
+use vireo_ops::config::{NF_KINDS, PoolKey, PoolsConfig, SliceRuntime, WorkerModel};
 use vireo_store::region::{Region, Ring};
 use vireo_types::Duration;
 
@@ -142,14 +142,7 @@ impl Pools {
 
     /// Returns all purposes that the configuration requires NFs for.
     pub(crate) fn purposes(&self) -> Vec<Purpose> {
-        if self.config.key == PoolKey::Wildcard {
-            return vec![Purpose { slice: 0, kind: None }];
-        }
-        // UEs of unknown slice only need NFs for first messages and for the rest.
-        let first = [NfKind::Registration, NfKind::StateManagement].map(|kind| Purpose { slice: 0, kind: Some(kind) });
-        let slices = (1..=self.slices.len())
-            .flat_map(|slice| NfKind::ALL.iter().map(move |kind| Purpose { slice, kind: Some(*kind) }));
-        first.into_iter().chain(slices).collect()
+        purposes(self.config.key, self.slices.len())
     }
 
     pub(crate) fn purpose(&self, slice: usize, kind: NfKind) -> Purpose {
@@ -165,6 +158,9 @@ impl Pools {
     /// no worker's death takes both.
     pub(crate) fn first_workers(&self) -> Vec<Vec<(Purpose, bool)>> {
         let (each, purposes) = (usize::from(self.config.nfs_per_worker.max(1)), self.purposes());
+        if self.config.worker_model == WorkerModel::Inline {
+            return vec![purposes.into_iter().map(|purpose| (purpose, true)).collect()];
+        }
         let actives = match self.config.key {
             PoolKey::SliceProcedure => 1,
             PoolKey::Wildcard if self.config.workers > 0 => usize::from(self.config.workers),
@@ -346,6 +342,7 @@ impl Pools {
     /// Returns the number of processors that NFs run on.
     pub(crate) fn processors(&self) -> usize {
         match self.config.cores.len() {
+            _ if self.config.worker_model == WorkerModel::Inline => 1,
             0 => std::thread::available_parallelism().map_or(1, usize::from),
             cores => cores,
         }
@@ -480,6 +477,26 @@ impl Pools {
     /// Returns the longest queueing time of all current events at the last poll.
     pub(crate) fn longest_wait(&self) -> Duration {
         Duration(self.nfs.iter().map(|nf| nf.waited).max().unwrap_or(0))
+    }
+}
+
+/// Returns the purposes of the NFs of a host with this number of slices.
+fn purposes(key: PoolKey, slices: usize) -> Vec<Purpose> {
+    if key == PoolKey::Wildcard {
+        return vec![Purpose { slice: 0, kind: None }];
+    }
+    // UEs of unknown slice only need NFs for first messages and for the rest.
+    let first = [NfKind::Registration, NfKind::StateManagement].map(|kind| Purpose { slice: 0, kind: Some(kind) });
+    let slices =
+        (1..=slices).flat_map(|slice| NfKind::ALL.iter().map(move |kind| Purpose { slice, kind: Some(*kind) }));
+    first.into_iter().chain(slices).collect()
+}
+
+/// Returns the maximum number of NFs in one worker of a host with this number of slices.
+pub(crate) fn nfs_per_worker(config: &PoolsConfig, slices: usize) -> u8 {
+    match config.worker_model {
+        WorkerModel::Processes => config.nfs_per_worker.max(1),
+        WorkerModel::Inline => u8::try_from(purposes(config.key, slices).len()).unwrap_or(u8::MAX),
     }
 }
 

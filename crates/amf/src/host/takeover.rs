@@ -212,7 +212,9 @@ impl Host {
         // A worker that died during a step leaves its NF words behind. Its successor would seem
         // stuck or late.
         self.workers.pools.forget_worker(&self.ues.region, number);
-        self.workers.supervisor.launch(number);
+        if let Some(supervisor) = &self.workers.supervisor {
+            supervisor.launch(number);
+        }
     }
 
     /// Registers a worker that is ready.
