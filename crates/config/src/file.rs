@@ -58,6 +58,7 @@ impl File {
             snssai: SliceId { sst: 1, sd: None },
             slo: usual_slo(),
             limit: 1.0,
+            guarantee: 0.0,
             replicas: most_replicas(),
             profile: Profile::Full,
             count_sessions: false,
@@ -175,6 +176,8 @@ pub(super) struct Slice {
     pub(super) slo: BTreeMap<String, DurationText>,
     #[serde(default = "no_limit")]
     pub(super) limit: f64,
+    #[serde(default)]
+    pub(super) guarantee: f64,
     #[serde(default = "most_replicas")]
     pub(super) replicas: usize,
     #[serde(default)]

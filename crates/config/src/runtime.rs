@@ -48,6 +48,9 @@ pub(super) fn slices(
             let limit = written.limit > 0.0 && PART.contains(&written.limit);
             problems.check(limit, &format!("{key}.limit"), "a part of a core is allowed: above 0, at most 1");
             slice.limit = written.limit;
+            let guarantee = (0.0..=written.limit).contains(&written.guarantee);
+            problems.check(guarantee, &format!("{key}.guarantee"), format_args!("0 to {key}.limit is allowed"));
+            slice.guarantee = written.guarantee;
             const MOST: usize = ReplicationConfig::MOST;
             let replicas = written.replicas <= MOST;
             problems.check(replicas, &format!("{key}.replicas"), format_args!("0 to {MOST} is allowed"));
@@ -55,7 +58,10 @@ pub(super) fn slices(
         }
         slice
     };
-    known.iter().map(one).collect()
+    let slices: Vec<SliceRuntime> = known.iter().map(one).collect();
+    let all: f64 = slices.iter().map(|slice| slice.guarantee).sum();
+    problems.check(all <= 1.0, "slice", "the guarantees of all slices exceed one core; make them smaller");
+    slices
 }
 
 /// Returns the latency objective of each procedure kind: its own, or that of [`file::ALL`].

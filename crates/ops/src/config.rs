@@ -378,6 +378,8 @@ pub struct SliceRuntime {
     pub slo: [vireo_types::Duration; NF_KINDS],
     /// Maximum CPU share of all NFs of the slice, in CPUs: above 0, at most 1.
     pub limit: f64,
+    /// Minimum CPU share of the NFs of the slice with work, in CPUs: at most `limit`.
+    pub guarantee: f64,
     /// Maximum number of replicas of the slice's UEs, besides the owner.
     /// [`ReplicationConfig`] limits it further.
     pub replicas: usize,
@@ -394,6 +396,7 @@ impl SliceRuntime {
             snssai,
             slo: [Self::SLO; NF_KINDS],
             limit: 1.0,
+            guarantee: 0.0,
             replicas: ReplicationConfig::MOST,
         }
     }

@@ -17,7 +17,7 @@ use rustc_hash::FxHashMap;
 use state::EVERY;
 use std::sync::atomic::Ordering;
 use vireo_cluster::{HostSender, Input};
-use vireo_ops::supervisor::{self, Supervisor, SupervisorConfig, WorkerEvent};
+use vireo_ops::supervisor::{self, ExitCause, Supervisor, SupervisorConfig, WorkerEvent};
 use vireo_store::region::Region;
 use vireo_types::Instant;
 
@@ -98,16 +98,30 @@ impl Host {
             WorkerEvent::Down { worker, pid, dead, why, noticed } => {
                 let began = std::time::Instant::now();
                 match dead {
-                    Some(dead) => self.take_over(dead),
+                    Some(dead) => self.take_over(dead, why == ExitCause::Retired),
                     None => {
                         let lost = self.workers.pools.down(worker);
                         self.workers.rings.retain(|w| w.number != worker);
                         self.workers.scaler.reclaimed(worker);
-                        self.launch(&lost);
+                        if why != ExitCause::Retired {
+                            self.launch(&lost);
+                        }
                     }
                 }
                 let took = began.elapsed();
-                tracing::warn!(worker, pid, ?why, ?noticed, ?took, "a worker is gone: others have taken its UEs over");
+                self.workers.scaler.stopping.take_if(|stopping| *stopping == worker);
+                if why == ExitCause::Retired {
+                    tracing::info!(worker, pid, "a worker is switched off: its NFs were not needed");
+                } else {
+                    tracing::warn!(
+                        worker,
+                        pid,
+                        ?why,
+                        ?noticed,
+                        ?took,
+                        "a worker is gone: others have taken its UEs over"
+                    );
+                }
             }
             WorkerEvent::Failed { worker, error } => {
                 tracing::error!(worker, %error, "a worker does not start");
@@ -174,6 +188,16 @@ impl Host {
                 self.scale_out(purpose);
             }
             self.scale_in(purpose);
+        }
+        self.switch_off();
+    }
+
+    /// Stops a worker whose NFs are idle beyond need, one at a time.
+    fn switch_off(&mut self) {
+        let (None, Some(supervisor)) = (self.workers.scaler.stopping, &self.workers.supervisor) else { return };
+        if let Some(worker) = self.workers.pools.unneeded_worker() {
+            self.workers.scaler.stopping = Some(worker);
+            supervisor.stop_worker(worker);
         }
     }
 
