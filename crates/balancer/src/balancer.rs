@@ -16,7 +16,7 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant as Monotonic};
-use vireo_cluster::{COMMANDS, Command, CommandReceiver, CommandSender, HostSender, Input};
+use vireo_cluster::{COMMANDS, Command, CommandReceiver, CommandSender, HostSender, HostTurn, Input, LocalHost};
 use vireo_core::amf::n2::{self, Route};
 use vireo_core::amf::ran::admission::Refusal;
 use vireo_core::placement::message::{Envelope, PeerEvent, RanOutput};
@@ -43,11 +43,16 @@ const N4_TOKEN: u64 = 1;
 const FABRIC_TOKEN: u64 = 2;
 pub(crate) const HOT_RESTART_TOKEN: u64 = 3;
 
+/// Number of turns of a host on this thread between two polls of the sockets.
+const HOST_TURNS: u32 = 4;
+
 /// Destination of inputs.
 #[derive(Debug)]
 pub(crate) enum Hosts {
-    /// The host in this process.
+    /// The host in this process, with a thread of its own.
     Local(Box<HostSender>),
+    /// The host on the thread of the balancer.
+    OnThread { input_sender: Box<HostSender>, host: Box<dyn LocalHost> },
     /// The hosts of a cluster, connected by the fabric.
     Fabric(Box<Fleet>),
 }
@@ -58,7 +63,9 @@ impl Hosts {
     #[inline]
     fn send(&mut self, at: Instant, event: PeerEvent) -> Result<(), Input> {
         match self {
-            Hosts::Local(input_sender) => put(input_sender, Input::Peer { envelope: Envelope::new(event), at }),
+            Hosts::Local(input_sender) | Hosts::OnThread { input_sender, .. } => {
+                put(input_sender, Input::Peer { envelope: Envelope::new(event), at })
+            }
             Hosts::Fabric(fleet) => {
                 fleet.route(event);
                 Ok(())
@@ -76,6 +83,7 @@ impl Hosts {
     fn flush(&mut self) {
         match self {
             Hosts::Local(input_sender) => input_sender.wake(),
+            Hosts::OnThread { .. } => {}
             Hosts::Fabric(fleet) => fleet.flush(),
         }
     }
@@ -251,6 +259,13 @@ impl Balancer {
         Ok(BalancerParts { balancer, commands: outbound, stopper })
     }
 
+    /// Runs the local host on the thread of the balancer. Its inputs must wake that thread.
+    pub fn run_on_thread(&mut self, host: Box<dyn LocalHost>) {
+        if let Hosts::Local(input_sender) = &self.hosts {
+            self.hosts = Hosts::OnThread { input_sender: input_sender.clone(), host };
+        }
+    }
+
     /// Sets the limits of associations. Without a call, all associations are accepted.
     pub fn limit(&mut self, config: &N2Config) {
         self.admission.limit(config);
@@ -304,7 +319,7 @@ impl Balancer {
         }
         let mut priority_boost = match &self.hosts {
             Hosts::Fabric(fleet) => Some(PriorityBoost::new(fleet.heartbeat(), Monotonic::now())),
-            Hosts::Local(_) => None,
+            Hosts::Local(_) | Hosts::OnThread { .. } => None,
         };
         while !self.stop.load(Ordering::SeqCst) {
             priority_boost.iter_mut().for_each(|priority_boost| priority_boost.update(Monotonic::now()));
@@ -320,6 +335,7 @@ impl Balancer {
 
     fn run_once(&mut self) -> std::io::Result<()> {
         self.commands();
+        let is_busy = self.run_host()?;
         while let Ok(AllowLists { n2, n4 }) = self.lists.try_recv() {
             self.admission.set_allow(n2);
             self.n4.set_allow(n4);
@@ -343,10 +359,21 @@ impl Balancer {
             wait = wait.min(time_until(fleet.due()));
         }
         // The thread does not block while commands are unsent or unacknowledged.
-        let may_sleep = self.commands.sleep() && !sent;
+        let mut may_sleep = self.commands.sleep() && !sent && !is_busy;
+        if let Hosts::OnThread { host, .. } = &mut self.hosts
+            && may_sleep
+        {
+            match host.sleep() {
+                Some(at_most) => wait = wait.min(at_most),
+                None => may_sleep = false,
+            }
+        }
         let wait = if may_sleep { wait.min(Duration::from_secs(1)) } else { Duration::ZERO };
         let readable = self.poll(wait)?;
         self.commands.awake();
+        if let Hosts::OnThread { host, .. } = &mut self.hosts {
+            host.awake();
+        }
         if let Hosts::Fabric(fleet) = &mut self.hosts {
             fleet.acknowledge_sent();
         }
@@ -358,6 +385,20 @@ impl Balancer {
         // for each message.
         self.hosts.flush();
         Ok(())
+    }
+
+    /// Runs the host on this thread until nothing waits, and executes its commands. Returns true if
+    /// it has more to do.
+    fn run_host(&mut self) -> std::io::Result<bool> {
+        for _ in 0..HOST_TURNS {
+            let Hosts::OnThread { host, .. } = &mut self.hosts else { return Ok(false) };
+            match host.run_once() {
+                HostTurn::Busy => self.commands(),
+                HostTurn::Idle => return Ok(false),
+                HostTurn::Ended => return Err(std::io::Error::other("the host has ended")),
+            }
+        }
+        Ok(true)
     }
 
     /// Aborts all associations if this balancer is isolated, so that RAN nodes use other balancers
@@ -668,7 +709,12 @@ impl Balancer {
         let deadline = Monotonic::now() + DRAIN;
         match &mut self.hosts {
             Hosts::Local(input_sender) => drop(input_sender.send_urgent(Input::Stop)),
+            Hosts::OnThread { .. } => {}
             Hosts::Fabric(fleet) => fleet.stop_heartbeats(),
+        }
+        if let Hosts::OnThread { input_sender, host } = self.hosts {
+            self.hosts = Hosts::Local(input_sender);
+            host.end();
         }
         self.commands();
         // Another balancer takes over the PFCP associations and sessions.

@@ -1,9 +1,12 @@
-//! Bounded input queue of the host thread. Sending wakes the thread.
+//! Bounded input queue of the host. Sending wakes its thread.
 
 use crate::input::Input;
 use crate::progress::ProgressCounter;
 use crossbeam_channel::{Receiver, SendError, SendTimeoutError, Sender, TrySendError, bounded};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::time::Duration;
+use vireo_sctp::Waker;
 use vireo_store::region::Bell;
 #[cfg(any(test, feature = "testing"))]
 use vireo_store::region::{Region, RegionConfig};
@@ -14,8 +17,45 @@ pub struct HostSender {
     queue: Sender<Input>,
     /// Takes precedence over a full queue: worker events, which keep the host going, and the end.
     urgent: Sender<Input>,
-    bell: Bell,
+    waker: HostWaker,
     progress: ProgressCounter,
+}
+
+/// Wakes the thread of a host.
+#[derive(Clone, Debug)]
+pub enum HostWaker {
+    /// The host has a thread of its own, which waits for this bell.
+    Bell(Box<Bell>),
+    /// The host runs on the thread of the balancer.
+    Balancer(BalancerWaker),
+}
+
+/// Wakes the balancer of a host on the same thread.
+#[derive(Clone, Debug)]
+pub struct BalancerWaker {
+    waker: Waker,
+    sleeping: Arc<AtomicBool>,
+}
+
+impl HostWaker {
+    /// Returns the waker of a host on the thread of the balancer that `waker` wakes.
+    pub fn from_balancer(waker: Waker) -> Self {
+        HostWaker::Balancer(BalancerWaker { waker, sleeping: Arc::default() })
+    }
+
+    fn wake(&self) {
+        match self {
+            HostWaker::Bell(bell) => bell.ring(),
+            HostWaker::Balancer(BalancerWaker { waker, sleeping }) => {
+                // Pairs with the fence of `HostReceiver::sleep`: either the receiver sees the
+                // input, or this thread sees that the receiver sleeps.
+                fence(Ordering::SeqCst);
+                if sleeping.load(Ordering::SeqCst) && sleeping.swap(false, Ordering::SeqCst) {
+                    waker.wake();
+                }
+            }
+        }
+    }
 }
 
 /// Receiving end of the host's input queue.
@@ -23,6 +63,8 @@ pub struct HostSender {
 pub struct HostReceiver {
     pub queue: Receiver<Input>,
     pub urgent: Receiver<Input>,
+    /// Only on the thread of the balancer: true while that sleeps.
+    sleeping: Option<Arc<AtomicBool>>,
     progress: ProgressCounter,
 }
 
@@ -31,6 +73,21 @@ impl HostReceiver {
     #[inline]
     pub fn tick(&self) {
         self.progress.tick();
+    }
+
+    /// Announces that the thread of the balancer will sleep. Returns false if an input waits.
+    pub fn sleep(&self) -> bool {
+        let Some(sleeping) = &self.sleeping else { return true };
+        sleeping.store(true, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        let may_sleep = self.queue.is_empty() && self.urgent.is_empty();
+        sleeping.store(may_sleep, Ordering::SeqCst);
+        may_sleep
+    }
+
+    /// Announces that the thread runs again, after [`HostReceiver::sleep`].
+    pub fn awake(&self) {
+        self.sleeping.iter().for_each(|sleeping| sleeping.store(false, Ordering::SeqCst));
     }
 }
 
@@ -44,7 +101,8 @@ impl HostSender {
     pub fn without_host() -> (Self, Receiver<Input>) {
         let config = RegionConfig { rings: 1, ..RegionConfig::new(4, 3, 32 << 20) };
         let region = Region::create(config).expect("memory of a small region");
-        let (input_sender, inputs) = HostSender::new(16, region.ring(0).expect("the only ring").bell());
+        let (input_sender, inputs) =
+            HostSender::new(16, HostWaker::Bell(Box::new(region.ring(0).expect("the only ring").bell())));
         (input_sender, inputs.queue)
     }
 }
@@ -52,13 +110,17 @@ impl HostSender {
 #[allow(clippy::result_large_err, reason = "a refused input returns to its sender, and none is allocated")]
 impl HostSender {
     /// Creates a queue with this capacity, and its receiving end.
-    pub fn new(capacity: usize, bell: Bell) -> (Self, HostReceiver) {
+    pub fn new(capacity: usize, waker: HostWaker) -> (Self, HostReceiver) {
         let (queue, waiting) = bounded(capacity);
         // A few for each possible worker.
         let (urgent, urgent_receiver) = bounded(4096);
         let progress = ProgressCounter::default();
-        let inputs = HostReceiver { queue: waiting, urgent: urgent_receiver, progress: progress.clone() };
-        (HostSender { queue, urgent, bell, progress }, inputs)
+        let sleeping = match &waker {
+            HostWaker::Bell(_) => None,
+            HostWaker::Balancer(BalancerWaker { sleeping, .. }) => Some(Arc::clone(sleeping)),
+        };
+        let inputs = HostReceiver { queue: waiting, urgent: urgent_receiver, sleeping, progress: progress.clone() };
+        (HostSender { queue, urgent, waker, progress }, inputs)
     }
 
     /// Sends an input that precedes all others.
@@ -68,7 +130,7 @@ impl HostSender {
     /// Returns an error if the host has exited.
     pub fn send_urgent(&self, input: Input) -> Result<(), SendError<Input>> {
         self.urgent.send(input)?;
-        self.bell.ring();
+        self.waker.wake();
         Ok(())
     }
 
@@ -89,7 +151,7 @@ impl HostSender {
 
     /// Wakes the host for enqueued inputs.
     pub fn wake(&self) {
-        self.bell.ring();
+        self.waker.wake();
     }
 
     /// Sends an input; blocks while the queue is full.
@@ -99,7 +161,7 @@ impl HostSender {
     /// Returns an error if the host has exited.
     pub fn send(&self, input: Input) -> Result<(), SendError<Input>> {
         self.queue.send(input)?;
-        self.bell.ring();
+        self.waker.wake();
         Ok(())
     }
 
@@ -110,7 +172,7 @@ impl HostSender {
     /// Returns an error if the queue stays full until the timeout, or the host has exited.
     pub fn send_timeout(&self, input: Input, at_most: Duration) -> Result<(), SendTimeoutError<Input>> {
         self.queue.send_timeout(input, at_most)?;
-        self.bell.ring();
+        self.waker.wake();
         Ok(())
     }
 

@@ -19,6 +19,7 @@ mod input;
 mod input_queue;
 mod introductions;
 mod link;
+mod local_host;
 mod pending_pfcp;
 mod progress;
 pub mod replicator;
@@ -34,8 +35,9 @@ pub use controller_client::{
 pub use error::LinkError;
 pub use heartbeat::{HeartbeatHandle, HeartbeatTargets};
 pub use input::{ClaimedUe, Input, LoadedBuckets};
-pub use input_queue::{HostReceiver, HostSender};
+pub use input_queue::{BalancerWaker, HostReceiver, HostSender, HostWaker};
 pub use link::{Link, LinkStatus};
+pub use local_host::{HostTurn, LocalHost};
 pub use progress::ProgressCounter;
 pub use resident_controller::ResidentController;
 pub use status::member_status;

@@ -47,7 +47,7 @@ pub(super) fn config(file: &File) -> Result<Config, Vec<String>> {
         n4: n4::n4(file, &mut problems),
         api: surfaces::api(&file.api, &mut problems),
         slices: runtime::slices(&file.slices(), &slices, &mut problems),
-        pools: runtime::pools(&file.pools, &file.steering, slices.len(), &mut problems),
+        pools: runtime::pools(&file.pools, &file.steering, (slices.len(), state.location), &mut problems),
         state_key: keys::state_key(&file.state, &state),
         keep: keep::keep(&file.state, &state, &mut problems),
         state,

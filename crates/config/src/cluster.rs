@@ -176,7 +176,9 @@ fn prefer(steering: &file::Steering, problems: &mut Problems) -> Preference {
 /// Returns the hosts that serve the procedures of known UEs.
 fn serve(file: &File, replication: ReplicationConfig, problems: &mut Problems) -> Serve {
     const KEY: &str = "steering.serve";
-    let Some(name) = &file.steering.serve else { return Serve::default() };
+    let Some(name) = &file.steering.serve else {
+        return if obstacle_to_replicas(file, replication).is_none() { Serve::Procedure } else { Serve::Owner };
+    };
     match (Serve::from_name(name), obstacle_to_replicas(file, replication)) {
         (Some(Serve::Procedure), Some(obstacle)) => {
             problems.add(KEY, format_args!("{obstacle}, or write steering.serve = \"owner\""));

@@ -58,6 +58,7 @@ impl File {
             snssai: SliceId { sst: 1, sd: None },
             slo: usual_slo(),
             limit: 1.0,
+            guarantee: 0.0,
             replicas: most_replicas(),
             profile: Profile::Full,
             count_sessions: false,
@@ -175,6 +176,8 @@ pub(super) struct Slice {
     pub(super) slo: BTreeMap<String, DurationText>,
     #[serde(default = "no_limit")]
     pub(super) limit: f64,
+    #[serde(default)]
+    pub(super) guarantee: f64,
     #[serde(default = "most_replicas")]
     pub(super) replicas: usize,
     #[serde(default)]
@@ -396,6 +399,7 @@ pub(super) struct Host {
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Pools {
     pub(super) key: Key,
+    pub(super) worker_model: WorkerModel,
     pub(super) nfs_per_worker: u8,
     pub(super) workers: CountOrAuto,
     pub(super) idle: u8,
@@ -410,6 +414,7 @@ impl Default for Pools {
         let p = PoolsConfig::default();
         Pools {
             key: Key::SliceProcedure,
+            worker_model: WorkerModel::Processes,
             nfs_per_worker: p.nfs_per_worker,
             workers: CountOrAuto::Auto,
             idle: p.idle,
@@ -426,6 +431,13 @@ pub(super) enum Key {
     #[serde(rename = "slice,procedure")]
     SliceProcedure,
     Wildcard,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum WorkerModel {
+    Processes,
+    Inline,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -13,12 +13,14 @@ use std::time::Duration;
 use vireo_cluster::ReplicationConfig;
 use vireo_core::config::{SliceConfig, StateLocation, StateMode};
 use vireo_core::schedule::kind::NfKind;
-use vireo_ops::config::{NF_KINDS, OverloadConfig, PoolKey, PoolsConfig, SliceRuntime, StateConfig};
+use vireo_ops::config::{NF_KINDS, OverloadConfig, PoolKey, PoolsConfig, SliceRuntime, StateConfig, WorkerModel};
 use vireo_ops::sbi::SbiConfig;
 use vireo_ops::state::HAS_MONGODB;
 
 /// Upper bound of worker processes, excluding the host (`vireo_store::region::RegionConfig`).
 const WORKERS: usize = 249;
+/// Upper bound of NFs that one thread runs: their numbers have 8 bits.
+const INLINE_NFS: usize = 255;
 /// Upper bound of processor numbers in a Linux affinity mask.
 const CORES: usize = 1024;
 /// Upper bound of UEs. An LTMSI has 28 bits; the memory of a host allows fewer UEs.
@@ -46,6 +48,9 @@ pub(super) fn slices(
             let limit = written.limit > 0.0 && PART.contains(&written.limit);
             problems.check(limit, &format!("{key}.limit"), "a part of a core is allowed: above 0, at most 1");
             slice.limit = written.limit;
+            let guarantee = (0.0..=written.limit).contains(&written.guarantee);
+            problems.check(guarantee, &format!("{key}.guarantee"), format_args!("0 to {key}.limit is allowed"));
+            slice.guarantee = written.guarantee;
             const MOST: usize = ReplicationConfig::MOST;
             let replicas = written.replicas <= MOST;
             problems.check(replicas, &format!("{key}.replicas"), format_args!("0 to {MOST} is allowed"));
@@ -53,7 +58,10 @@ pub(super) fn slices(
         }
         slice
     };
-    known.iter().map(one).collect()
+    let slices: Vec<SliceRuntime> = known.iter().map(one).collect();
+    let all: f64 = slices.iter().map(|slice| slice.guarantee).sum();
+    problems.check(all <= 1.0, "slice", "the guarantees of all slices exceed one core; make them smaller");
+    slices
 }
 
 /// Returns the latency objective of each procedure kind: its own, or that of [`file::ALL`].
@@ -84,7 +92,7 @@ fn objectives(
 pub(super) fn pools(
     pools: &file::Pools,
     steering: &file::Steering,
-    slices: usize,
+    (slices, location): (usize, StateLocation),
     problems: &mut Problems,
 ) -> PoolsConfig {
     let per_worker = usize::from(pools.nfs_per_worker);
@@ -100,7 +108,19 @@ pub(super) fn pools(
     problems.check(free, "pools.workers", "only pools.key = \"wildcard\" has a number of workers; write \"auto\"");
     // Each slice, and the UEs whose slice is still unknown, need one NF of each kind.
     let needed = (slices + 1) * NF_KINDS;
-    if !wildcard && per_worker > 0 && needed.div_ceil(per_worker) > WORKERS {
+    let is_inline = pools.worker_model == file::WorkerModel::Inline;
+    problems.check(
+        !is_inline || location == StateLocation::Shm,
+        "pools.worker-model",
+        "only contexts in shared memory (state.location = \"shm\") go with \"inline\"",
+    );
+    if is_inline && !wildcard && needed > INLINE_NFS {
+        let what = format_args!(
+            "\"inline\" runs at most {INLINE_NFS} NFs, and {slices} slices have {needed}; write \"processes\""
+        );
+        problems.add("pools.worker-model", what);
+    }
+    if !is_inline && !wildcard && per_worker > 0 && needed.div_ceil(per_worker) > WORKERS {
         let least = needed.div_ceil(WORKERS);
         let what =
             format_args!("{slices} slices have {needed} NFs, for which there must be at least {least} in a worker");
@@ -116,6 +136,7 @@ pub(super) fn pools(
     problems.check(stopped_after <= stuck_after, "pools.stuck-after", "it is not less than pools.stopped-after");
     PoolsConfig {
         key: if wildcard { PoolKey::Wildcard } else { PoolKey::SliceProcedure },
+        worker_model: if is_inline { WorkerModel::Inline } else { WorkerModel::Processes },
         nfs_per_worker: pools.nfs_per_worker,
         workers: u8::try_from(workers).unwrap_or(u8::MAX),
         idle: pools.idle,

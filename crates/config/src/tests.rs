@@ -192,7 +192,7 @@ fn how_the_host_runs_is_what_was_written() {
     let config = load(
         r#"
         slice.phones = { snssai = { sst = 1 }, slo = { service-request = "10ms", all = "50ms" } }
-        slice.meters = { snssai = { sst = 3 }, slo = { registration = "1s" }, limit = 0.25 }
+        slice.meters = { snssai = { sst = 3 }, slo = { registration = "1s" }, limit = 0.25, guarantee = 0.125 }
         pools = { key = "wildcard", nfs-per-worker = 1, workers = 3, idle = 0, cores = [1, 0], stuck-after = "1s" }
         steering.intra = "round-robin"
         state = { location = "memory", ues = 1000, packets = 4096 }
@@ -211,6 +211,7 @@ fn how_the_host_runs_is_what_was_written() {
     assert_eq!(of(meters, NfKind::Registration), Duration::from_secs(1));
     assert_eq!(of(meters, NfKind::Paging), SliceRuntime::SLO);
     assert_eq!((meters.limit, phones.limit, meters.snssai.sst), (0.25, 1.0, 3));
+    assert_eq!((meters.guarantee, phones.guarantee), (0.125, 0.0));
     let pools = &config.pools;
     assert_eq!((pools.key, pools.nfs_per_worker, pools.workers, pools.idle), (PoolKey::Wildcard, 1, 3, 0));
     assert_eq!((pools.cores.as_slice(), pools.intra), (&[1, 0][..], Policy::RoundRobin));
@@ -577,13 +578,35 @@ fn machine_label_has_no_spaces() {
 }
 
 #[test]
+fn wrong_share_or_worker_model_is_refused() {
+    for (text, key) in [
+        (
+            "pools.worker-model = 'inline'\nstate.location = 'redis'",
+            "pools.worker-model: only contexts in shared memory (state.location = \"shm\")",
+        ),
+        (
+            "slice.a = { snssai = { sst = 1 }, limit = 0.1, guarantee = 0.2 }",
+            "slice.a.guarantee: 0 to slice.a.limit is allowed",
+        ),
+        (
+            "slice.a = { snssai = { sst = 1 }, guarantee = 0.6 }\nslice.b = { snssai = { sst = 2 }, guarantee = 0.5 }",
+            "slice: the guarantees of all slices exceed one core",
+        ),
+    ] {
+        assert!(problem(text).contains(key), "{}", problem(text));
+    }
+}
+
+#[test]
 fn serving_hosts_are_chosen_as_configured() {
     let cluster = |text: &str| load(text).expect("sound").cluster;
     let chosen = cluster("steering = { serve = 'procedure', prefer = 'most-loaded' }\nreplication.mode = 'hot'");
     assert_eq!((chosen.serve, chosen.prefer), (Serve::Procedure, Preference::MostLoaded));
     let owner = cluster("steering.serve = 'owner'\nreplication.mode = 'hot'");
     assert_eq!((owner.serve, owner.prefer), (Serve::Owner, Preference::Spare));
-    assert_eq!(cluster("").serve, Serve::Owner, "replicas cannot serve");
+    assert_eq!(cluster("replication.mode = 'hot'").serve, Serve::Procedure, "the default");
+    let cannot = ["", "replication = { mode = 'hot', ack = 'none' }", "replication = { mode = 'hot', replicas = 0 }"];
+    cannot.into_iter().for_each(|text| assert_eq!(cluster(text).serve, Serve::Owner, "replicas cannot serve: {text}"));
     for (text, key) in [
         ("steering.prefer = 'best'", "steering.prefer: \"best\" is not allowed; allowed: spare, most-loaded"),
         ("steering.serve = 'replica'", "steering.serve: \"replica\" is not allowed; allowed: procedure, owner"),

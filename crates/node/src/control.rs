@@ -10,7 +10,7 @@ use std::time::Duration;
 use vireo_amf::{Host, HostBuilder, HostConfig, HostError, RegionUsage};
 use vireo_balancer::{Balancer, BalancerParts, StopHandle};
 use vireo_cluster::replicator::ReplicatorStatus;
-use vireo_cluster::{HostSender, Input};
+use vireo_cluster::{HostSender, HostWaker, Input};
 use vireo_core::config::CoreConfig;
 use vireo_n4::InProcess;
 use vireo_ops::api::{
@@ -18,7 +18,7 @@ use vireo_ops::api::{
 };
 use vireo_ops::clock::clock;
 use vireo_ops::config::{ApiConfig, N2Config, N4Config};
-use vireo_ops::config::{OverloadConfig, PoolsConfig, SliceRuntime, StateConfig};
+use vireo_ops::config::{OverloadConfig, PoolsConfig, SliceRuntime, StateConfig, WorkerModel};
 use vireo_ops::metrics::Metrics;
 use vireo_ops::n4::{self, N4BindError, N4Identity};
 use vireo_ops::reload::Reload;
@@ -105,6 +105,7 @@ pub struct Control {
     inputs: HostSender,
     stopper: StopHandle,
     balancer: Option<JoinHandle<std::io::Result<()>>>,
+    /// Absent if the host runs on the thread of the balancer.
     host: Option<JoinHandle<()>>,
     api: Option<api::Server>,
     driver: String,
@@ -141,7 +142,11 @@ impl Control {
             program: config.program,
             allow: config.n2.allow.clone(),
         };
-        let mut builder = HostBuilder::new(&settings)?;
+        let is_inline = settings.pools.worker_model == WorkerModel::Inline;
+        let mut builder = match is_inline {
+            true => HostBuilder::on_balancer_thread(&settings, HostWaker::from_balancer(endpoint.waker()))?,
+            false => HostBuilder::new(&settings)?,
+        };
         if let Some(sbi) = &config.sbi {
             builder.connect_smf(sbi, &settings)?;
         }
@@ -164,9 +169,15 @@ impl Control {
         let host = Host::start(builder, settings, udm, Arc::clone(&metrics), outbound)?;
         // The API starts last, so that every client finds a working core.
         let api = api::Server::start(&config.api, Arc::new(source), Arc::clone(&metrics))?;
-        let host = std::thread::Builder::new().name("host".into()).spawn(move || host.run())?;
+        let host = match is_inline {
+            true => {
+                balancer.run_on_thread(Box::new(host));
+                None
+            }
+            false => Some(std::thread::Builder::new().name("host".into()).spawn(move || host.run())?),
+        };
         let balancer = std::thread::Builder::new().name("balancer".into()).spawn(move || balancer.run())?;
-        Ok(Control { inputs, stopper, balancer: Some(balancer), host: Some(host), api, driver, gauge, metrics })
+        Ok(Control { inputs, stopper, balancer: Some(balancer), host, api, driver, gauge, metrics })
     }
 
     /// Returns the SCTP driver and the reason for its choice.
@@ -193,9 +204,8 @@ impl Control {
 
     /// Returns true if the balancer or host thread has ended unexpectedly.
     pub fn has_failed(&self) -> bool {
-        let ended = |thread: Option<bool>| thread.unwrap_or(true);
-        ended(self.balancer.as_ref().map(JoinHandle::is_finished))
-            || ended(self.host.as_ref().map(JoinHandle::is_finished))
+        self.balancer.as_ref().is_none_or(JoinHandle::is_finished)
+            || self.host.as_ref().is_some_and(JoinHandle::is_finished)
     }
 
     /// Stops in order: accepts no new messages, finishes queued ones, then shuts down the

@@ -129,10 +129,24 @@ pub enum PoolKey {
     Wildcard,
 }
 
+/// What runs the NFs of a host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WorkerModel {
+    /// Worker processes. A worker that ends or is stuck loses nothing.
+    #[default]
+    Processes,
+    /// The thread of the host, which runs each step to completion. A message wakes one thread less.
+    /// A step that ends the process ends the host.
+    Inline,
+}
+
 /// The worker processes of a host and their NFs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PoolsConfig {
     pub key: PoolKey,
+    /// What runs the NFs. With [`WorkerModel::Inline`] the fields about worker processes are
+    /// unused.
+    pub worker_model: WorkerModel,
     /// NFs in one worker process, 1 to 64; 1 = each NF has its own process.
     pub nfs_per_worker: u8,
     /// Active worker processes with [`PoolKey::Wildcard`]; 0 = one for each of
@@ -158,6 +172,7 @@ impl Default for PoolsConfig {
     fn default() -> Self {
         PoolsConfig {
             key: PoolKey::SliceProcedure,
+            worker_model: WorkerModel::Processes,
             nfs_per_worker: 16,
             workers: 0,
             idle: 1,
@@ -363,6 +378,8 @@ pub struct SliceRuntime {
     pub slo: [vireo_types::Duration; NF_KINDS],
     /// Maximum CPU share of all NFs of the slice, in CPUs: above 0, at most 1.
     pub limit: f64,
+    /// Minimum CPU share of the NFs of the slice with work, in CPUs: at most `limit`.
+    pub guarantee: f64,
     /// Maximum number of replicas of the slice's UEs, besides the owner.
     /// [`ReplicationConfig`] limits it further.
     pub replicas: usize,
@@ -379,6 +396,7 @@ impl SliceRuntime {
             snssai,
             slo: [Self::SLO; NF_KINDS],
             limit: 1.0,
+            guarantee: 0.0,
             replicas: ReplicationConfig::MOST,
         }
     }

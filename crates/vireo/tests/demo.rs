@@ -147,6 +147,20 @@ fn every_ue_succeeds_while_a_host_fails() {
     }
 }
 
+/// The same with hosts that run the steps themselves.
+#[test]
+fn every_ue_succeeds_while_an_inline_host_fails() {
+    let directory = tempfile::tempdir().unwrap();
+    let json = directory.path().join("json");
+    let arguments = ["demo", "--ues", "90", "--hosts", "3", "--fail-host", "kill", "--fail-after", "500ms", "--json"];
+    let mut command = Command::new(VIREO);
+    let output = command.args(arguments).arg(&json).env("VIREO_POOLS__WORKER_MODEL", "inline").output().unwrap();
+    if refused(&output.stderr) {
+        return;
+    }
+    check(&output, &json, 90);
+}
+
 /// A balancer and two hosts; one host drains after a third one has joined. No UE is affected and no
 /// message is retransmitted. The demo itself fails if any host, also the new one, never had a UE,
 /// or if the drained host does not exit in order.

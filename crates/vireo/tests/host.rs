@@ -203,6 +203,15 @@ fn each_nf_may_be_a_process() {
 }
 
 #[test]
+fn host_may_run_the_steps_itself() {
+    let configuration = [("VIREO_POOLS__WORKER_MODEL", "inline"), ("VIREO_SLICE__METERS__SNSSAI__SST", "3")];
+    let demo = demo(&["--ues", "50", "--rate", "50"], &configuration, |demo| {
+        assert!(workers(demo.id()).is_empty(), "no worker processes");
+    });
+    check(&demo, 50);
+}
+
+#[test]
 fn there_may_be_several_slices() {
     let configuration = [("VIREO_SLICE__METERS__SNSSAI__SST", "3"), ("VIREO_SLICE__ALARMS__SNSSAI__SST", "4")];
     check(&demo(&["--ues", "20", "--rate", "40", "--kill-nf", "3/s"], &configuration, |_| {}), 20);

@@ -2,12 +2,13 @@
 
 use super::cluster::Membership;
 use super::error::HostError;
-use super::limits::{INPUTS, WORKERS};
+use super::limits::{self, INPUTS};
+use super::pools;
 use super::region_usage::RegionUsage;
 use crate::smf_link::SmfLink;
 use crate::worker::region_layout::{self, RegionLayout};
 use std::sync::Arc;
-use vireo_cluster::{HostReceiver, HostSender};
+use vireo_cluster::{HostReceiver, HostSender, HostWaker};
 use vireo_core::amf::ran::admission::Allow;
 use vireo_core::config::CoreConfig;
 use vireo_ops::config::{OverloadConfig, PoolsConfig, SliceRuntime, StateConfig};
@@ -47,15 +48,30 @@ pub struct HostBuilder {
 }
 
 impl HostBuilder {
-    /// Creates the state region and the input queue.
+    /// Creates the state region and the input queue of a host with a thread of its own.
     ///
     /// # Errors
     ///
     /// Returns an error if the sizes are invalid or the operating system refuses the memory.
     pub fn new(config: &HostConfig) -> Result<Self, HostError> {
-        let plan = RegionLayout { nfs: config.pools.nfs_per_worker.max(1) };
-        let region = Region::create(region_layout::region_config(plan, &config.state, WORKERS, &config.core))?;
-        let (input_sender, inputs) = HostSender::new(INPUTS, plan.bell(&region, region_layout::HOST));
+        Self::with_waker(config, None)
+    }
+
+    /// Creates the same for a host on the thread of a balancer ([`HostWaker::from_balancer`]).
+    ///
+    /// # Errors
+    ///
+    /// Returns an error like [`HostBuilder::new`].
+    pub fn on_balancer_thread(config: &HostConfig, waker: HostWaker) -> Result<Self, HostError> {
+        Self::with_waker(config, Some(waker))
+    }
+
+    fn with_waker(config: &HostConfig, waker: Option<HostWaker>) -> Result<Self, HostError> {
+        let plan = RegionLayout { nfs: pools::nfs_per_worker(&config.pools, config.slices.len()) };
+        let workers = limits::workers(config.pools.worker_model);
+        let region = Region::create(region_layout::region_config(plan, &config.state, workers, &config.core))?;
+        let waker = waker.unwrap_or_else(|| HostWaker::Bell(Box::new(plan.bell(&region, region_layout::HOST))));
+        let (input_sender, inputs) = HostSender::new(INPUTS, waker);
         Ok(HostBuilder { region, input_sender, inputs, plan, member: None, smf: None })
     }
 

@@ -95,11 +95,15 @@ impl Host {
         }
     }
 
+    /// Returns true if more than the effects of a record is needed when they leave.
+    pub(super) fn emits_contexts(&self) -> bool {
+        self.owner().is_some_and(Owner::copies) || self.smf_commits() || self.persistence.keep.is_some()
+    }
+
     /// Emits the effects of a record after those of its predecessor, unless they were emitted.
     pub(super) fn emit(&mut self, buffer: Buffer) {
         let mut snapshot = std::mem::take(&mut self.ues.snapshot);
-        let copied = self.owner().is_some_and(Owner::copies);
-        let whole = copied || self.smf_commits() || self.persistence.keep.is_some();
+        let whole = self.emits_contexts();
         if self.ues.region.read_record(buffer, &mut snapshot, whole) && !snapshot.sent {
             match (Outbox::decode(&snapshot.outbox), self.ues.region.place_of_buffer(buffer)) {
                 (Some(_), Some((slot, _))) if self.ues.region.is_guest(slot) => self.propose(slot, buffer, &snapshot),
@@ -171,7 +175,7 @@ impl Host {
     }
 
     /// Processes a returned packet: an event without its UE, or the outbox of a stateful worker.
-    fn handed_back(&mut self, packet: Packet) {
+    pub(super) fn handed_back(&mut self, packet: Packet) {
         let mut octets = Vec::new();
         if let Some(sequence) = self.ues.region.read_packet(packet, &mut octets) {
             if sequence & OUTBOX != 0 {

@@ -42,7 +42,9 @@ impl Host {
             workers = self.workers.rings.len(),
             "state region has words that no worker writes, replacing workers"
         );
-        self.workers.rings.iter().for_each(|worker| self.workers.supervisor.kill(worker.number));
+        if let Some(supervisor) = &self.workers.supervisor {
+            self.workers.rings.iter().for_each(|worker| supervisor.kill(worker.number));
+        }
     }
 
     /// Handles a record whose effects do not decode: marks it as sent, drops its UE and replaces
@@ -57,8 +59,8 @@ impl Host {
         if let Some(slot) = slot.filter(current) {
             self.evict(&[slot]);
         }
-        if let (Some(worker), None) = (worker, &self.ues.private) {
-            self.workers.supervisor.kill(worker);
+        if let (Some(worker), None, Some(supervisor)) = (worker, &self.ues.private, &self.workers.supervisor) {
+            supervisor.kill(worker);
         }
     }
 

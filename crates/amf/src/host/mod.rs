@@ -25,6 +25,7 @@ mod faults;
 mod forward;
 mod half_open;
 mod host_machine;
+mod inline;
 mod keep;
 mod limits;
 mod machine_io;
@@ -55,7 +56,7 @@ pub use state::Host;
 use crate::worker::context_database;
 use crate::worker::ids::IdAllocator;
 use crate::worker::region_layout;
-use crate::worker::{Location, WorkerConfig};
+use crate::worker::{InlineWorker, Location, WorkerConfig};
 use cluster::Cluster;
 use crossbeam_channel::TryRecvError;
 use egress::CommitOrder;
@@ -75,7 +76,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use step_metrics::StepMetrics;
-use vireo_cluster::{CommandSender, Input, UnackedMessage};
+use vireo_cluster::{CommandSender, HostTurn, Input, UnackedMessage};
 use vireo_core::amf::engine::Event;
 use vireo_core::amf::n2::Cause;
 use vireo_core::amf::ran;
@@ -83,6 +84,7 @@ use vireo_core::placement::host as machine;
 use vireo_core::placement::message::{BalancerNotice, ClusterOutput, PeerEvent, RanOutput, Receiver};
 use vireo_core::schedule::kind::NfKind;
 use vireo_ops::clock::{self, clock};
+use vireo_ops::config::WorkerModel;
 use vireo_ops::metrics::{Metrics, Population, Queue};
 use vireo_ops::supervisor::{ExitCause, WorkerEvent};
 use vireo_store::region::{Slot, Snapshot};
@@ -137,14 +139,23 @@ impl Host {
             return Err(HostError::Workers);
         }
         pools.calibrate(nf_scaler::calibrated());
-        let supervisor =
-            nf_scaler::start_supervisor(&region, &config, plan, input_sender.clone()).map_err(HostError::Supervisor)?;
+        let (supervisor, inline) = match config.pools.worker_model {
+            WorkerModel::Processes => {
+                let supervisor = nf_scaler::start_supervisor(&region, &config, plan, input_sender.clone());
+                (Some(supervisor.map_err(HostError::Supervisor)?), None)
+            }
+            WorkerModel::Inline => {
+                let worker = region.join(inline::WORKER)?;
+                (None, Some(Box::new(InlineWorker::new(&region, worker, instructions.clone()))))
+            }
+        };
         let ids = IdAllocator::new(region.clone(), &config.core, (&tmsi_key, part), StdRng::from_os_rng());
         let now = std::time::Instant::now();
         let workers = WorkerPool {
             pools,
             scaler: NfScaler::new(),
             supervisor,
+            inline,
             rings: Vec::new(),
             unpushed: FxHashMap::default(),
             returned: VecDeque::new(),
@@ -195,6 +206,10 @@ impl Host {
     /// Starts the first workers and waits until they are ready.
     fn first_workers(&mut self) -> Result<(), HostError> {
         for purposes in self.workers.pools.first_workers() {
+            if self.workers.inline.is_some() {
+                self.enter_inline(&purposes);
+                continue;
+            }
             self.launch(&purposes);
         }
         let (until, mut killed) = (std::time::Instant::now() + START_WITHIN, 0);
@@ -222,55 +237,58 @@ impl Host {
 
     /// Runs until [`Input::Stop`] or until all senders are dropped.
     pub fn run(mut self) {
-        let mut gauges = Instant::default();
         loop {
-            self.inputs.tick();
-            let mut busy = self.committed();
-            while let Ok(input) = self.inputs.urgent.try_recv() {
-                if matches!(input, Input::Stop) {
-                    return self.finish();
-                }
-                self.input(input);
-                busy = true;
-            }
-            // Deferred events precede new inputs.
-            let room = self.post_deferred() && self.unpushed() < UNPUSHED;
-            for _ in 0..if room { BATCH } else { 0 } {
-                match self.inputs.queue.try_recv() {
-                    Ok(input) => self.input(input),
-                    Err(TryRecvError::Empty) => break,
-                    Err(TryRecvError::Disconnected) => return self.finish(),
-                }
-                busy = true;
-            }
-            if self.has_left() {
-                return self.finish();
-            }
-            busy |= self.serve_newcomers();
-            self.push_again();
-            self.on_time();
-            self.wake();
-            self.egress.flush();
-            let now = clock();
-            if now.since(gauges) > vireo_types::Duration::from_millis(500) {
-                gauges = now;
-                self.gauges();
-                self.show_half_open(now);
-                // The count matters only in a cluster.
-                if self.cluster.is_some()
-                    && let Some(machine) = &mut self.machine
-                {
-                    self.statistics.evicted_claims.update(
-                        machine.claims_mut(),
-                        &self.statistics.step_metrics.metrics,
-                        now,
-                    );
-                }
-            }
-            if !self.keep_contexts(!busy, now) && !busy {
-                self.sleep();
+            match self.pass() {
+                HostTurn::Busy => {}
+                HostTurn::Idle => self.sleep(),
+                HostTurn::Ended => return self.finish(),
             }
         }
+    }
+
+    /// Processes inputs, steps and deadlines once.
+    fn pass(&mut self) -> HostTurn {
+        self.inputs.tick();
+        let mut busy = self.committed();
+        while let Ok(input) = self.inputs.urgent.try_recv() {
+            if matches!(input, Input::Stop) {
+                return HostTurn::Ended;
+            }
+            self.input(input);
+            busy = true;
+        }
+        // Deferred events precede new inputs.
+        let room = self.post_deferred() && self.unpushed() < UNPUSHED && self.has_room_for_commands();
+        for _ in 0..if room { BATCH } else { 0 } {
+            match self.inputs.queue.try_recv() {
+                Ok(input) => self.input(input),
+                Err(TryRecvError::Empty) => break,
+                Err(TryRecvError::Disconnected) => return HostTurn::Ended,
+            }
+            busy = true;
+        }
+        if self.has_left() {
+            return HostTurn::Ended;
+        }
+        busy |= self.serve_newcomers();
+        busy |= self.run_steps();
+        self.push_again();
+        self.on_time();
+        self.wake();
+        self.egress.flush();
+        let now = clock();
+        if now.since(self.statistics.updated) > vireo_types::Duration::from_millis(500) {
+            self.statistics.updated = now;
+            self.gauges();
+            self.show_half_open(now);
+            // The count matters only in a cluster.
+            if self.cluster.is_some()
+                && let Some(machine) = &mut self.machine
+            {
+                self.statistics.evicted_claims.update(machine.claims_mut(), &self.statistics.step_metrics.metrics, now);
+            }
+        }
+        if !self.keep_contexts(!busy, now) && !busy { HostTurn::Idle } else { HostTurn::Busy }
     }
 
     /// Returns true if events or UEs wait for room.
@@ -278,16 +296,20 @@ impl Host {
         !self.events.deferred.is_empty() || !self.workers.unpushed.is_empty()
     }
 
-    /// Waits for an input, a worker or the next deadline.
-    fn sleep(&mut self) {
-        let blocked = self.has_backlog();
+    /// Returns the maximum time for which the host may wait for an input or a worker.
+    fn time_to_wait(&self) -> Duration {
         let moving = self.is_moving();
-        let retries = blocked || moving || self.nodes.is_disconnecting() || self.has_newcomers();
+        let retries = self.has_backlog() || moving || self.nodes.is_disconnecting() || self.has_newcomers();
         let now = clock();
         let due = self.events.timers.next().into_iter().chain(self.nodes.contests.due()).chain(self.guests.due()).min();
         let wait = due.map_or(Duration::from_secs(1), |at| at.since(now).into());
         // A worker that makes room does not wake the host for it.
-        let wait = wait.min(if retries { Duration::from_micros(200) } else { self.workers.scaler.next(now) });
+        wait.min(if retries { Duration::from_micros(200) } else { self.workers.scaler.next(now) })
+    }
+
+    /// Waits for an input, a worker or the next deadline.
+    fn sleep(&mut self) {
+        let (blocked, wait) = (self.has_backlog(), self.time_to_wait());
         let (inputs, rings) = (&self.inputs, &self.workers.rings);
         let member = self.cluster.as_deref().zip(self.owner());
         self.ues.bell.wait(wait, || {
@@ -297,6 +319,9 @@ impl Host {
                 || rings.iter().any(|w| !w.committed.is_empty() || !w.returned.is_empty());
             work.then_some(())
         });
+        if let Some(worker) = &mut self.workers.inline {
+            worker.wakes_up();
+        }
     }
 
     fn finish(mut self) {
@@ -323,7 +348,9 @@ impl Host {
         for worker in &self.workers.rings {
             worker.bell.ring();
         }
-        self.workers.supervisor.stop();
+        if let Some(supervisor) = self.workers.supervisor.take() {
+            supervisor.stop();
+        }
         if let Some(renewal) = self.persistence.renewal.take() {
             renewal.end();
         } else if let Location::Database(config) = &self.workers.location

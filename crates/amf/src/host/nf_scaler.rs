@@ -17,7 +17,7 @@ use rustc_hash::FxHashMap;
 use state::EVERY;
 use std::sync::atomic::Ordering;
 use vireo_cluster::{HostSender, Input};
-use vireo_ops::supervisor::{self, Supervisor, SupervisorConfig, WorkerEvent};
+use vireo_ops::supervisor::{self, ExitCause, Supervisor, SupervisorConfig, WorkerEvent};
 use vireo_store::region::Region;
 use vireo_types::Instant;
 
@@ -98,16 +98,30 @@ impl Host {
             WorkerEvent::Down { worker, pid, dead, why, noticed } => {
                 let began = std::time::Instant::now();
                 match dead {
-                    Some(dead) => self.take_over(dead),
+                    Some(dead) => self.take_over(dead, why == ExitCause::Retired),
                     None => {
                         let lost = self.workers.pools.down(worker);
                         self.workers.rings.retain(|w| w.number != worker);
                         self.workers.scaler.reclaimed(worker);
-                        self.launch(&lost);
+                        if why != ExitCause::Retired {
+                            self.launch(&lost);
+                        }
                     }
                 }
                 let took = began.elapsed();
-                tracing::warn!(worker, pid, ?why, ?noticed, ?took, "a worker is gone: others have taken its UEs over");
+                self.workers.scaler.stopping.take_if(|stopping| *stopping == worker);
+                if why == ExitCause::Retired {
+                    tracing::info!(worker, pid, "a worker is switched off: its NFs were not needed");
+                } else {
+                    tracing::warn!(
+                        worker,
+                        pid,
+                        ?why,
+                        ?noticed,
+                        ?took,
+                        "a worker is gone: others have taken its UEs over"
+                    );
+                }
             }
             WorkerEvent::Failed { worker, error } => {
                 tracing::error!(worker, %error, "a worker does not start");
@@ -175,6 +189,16 @@ impl Host {
             }
             self.scale_in(purpose);
         }
+        self.switch_off();
+    }
+
+    /// Stops a worker whose NFs are idle beyond need, one at a time.
+    fn switch_off(&mut self) {
+        let (None, Some(supervisor)) = (self.workers.scaler.stopping, &self.workers.supervisor) else { return };
+        if let Some(worker) = self.workers.pools.unneeded_worker() {
+            self.workers.scaler.stopping = Some(worker);
+            supervisor.stop_worker(worker);
+        }
     }
 
     fn scale_out(&mut self, purpose: Purpose) {
@@ -218,11 +242,12 @@ impl Host {
 
     /// Applies the CPU weights of the workers: the total share of their NFs.
     fn weigh(&mut self) {
+        let Some(supervisor) = &self.workers.supervisor else { return };
         for (worker, weight) in self.workers.pools.weights(&self.ues.region) {
             let before = self.workers.scaler.weights.get(&worker).copied().unwrap_or(0.0);
             if (weight - before).abs() > before * WEIGHT_STEP {
                 self.workers.scaler.weights.insert(worker, weight);
-                self.workers.supervisor.weigh(worker, weight);
+                supervisor.weigh(worker, weight);
             }
         }
     }

@@ -10,8 +10,8 @@ use std::sync::atomic::Ordering;
 use vireo_core::schedule::dispatch::{self, NfLoad};
 use vireo_core::schedule::estimate::ServiceTime;
 use vireo_core::schedule::kind::NfKind;
-use vireo_core::schedule::shares::{NfDemand, shares};
-use vireo_ops::config::{NF_KINDS, PoolKey, PoolsConfig, SliceRuntime};
+use vireo_core::schedule::shares::{NfDemand, ShareLimits, shares};
+use vireo_ops::config::{NF_KINDS, PoolKey, PoolsConfig, SliceRuntime, WorkerModel};
 use vireo_store::region::{Region, Ring};
 use vireo_types::Duration;
 
@@ -142,14 +142,7 @@ impl Pools {
 
     /// Returns all purposes that the configuration requires NFs for.
     pub(crate) fn purposes(&self) -> Vec<Purpose> {
-        if self.config.key == PoolKey::Wildcard {
-            return vec![Purpose { slice: 0, kind: None }];
-        }
-        // UEs of unknown slice only need NFs for first messages and for the rest.
-        let first = [NfKind::Registration, NfKind::StateManagement].map(|kind| Purpose { slice: 0, kind: Some(kind) });
-        let slices = (1..=self.slices.len())
-            .flat_map(|slice| NfKind::ALL.iter().map(move |kind| Purpose { slice, kind: Some(*kind) }));
-        first.into_iter().chain(slices).collect()
+        purposes(self.config.key, self.slices.len())
     }
 
     pub(crate) fn purpose(&self, slice: usize, kind: NfKind) -> Purpose {
@@ -165,6 +158,9 @@ impl Pools {
     /// no worker's death takes both.
     pub(crate) fn first_workers(&self) -> Vec<Vec<(Purpose, bool)>> {
         let (each, purposes) = (usize::from(self.config.nfs_per_worker.max(1)), self.purposes());
+        if self.config.worker_model == WorkerModel::Inline {
+            return vec![purposes.into_iter().map(|purpose| (purpose, true)).collect()];
+        }
         let actives = match self.config.key {
             PoolKey::SliceProcedure => 1,
             PoolKey::Wildcard if self.config.workers > 0 => usize::from(self.config.workers),
@@ -295,6 +291,23 @@ impl Pools {
         true
     }
 
+    /// Returns a worker that can be switched off: all its NFs are idle, and each of their pools has
+    /// enough other idle NFs (seed 1, section 5.3).
+    pub(crate) fn unneeded_worker(&self) -> Option<u8> {
+        let spare = usize::from(self.config.idle);
+        let is_unneeded = |worker: u8| {
+            let others = |purpose| {
+                let of = |nf: &&Nf| nf.purpose == purpose && nf.state == State::Idle && nf.id.worker != worker;
+                self.nfs.iter().filter(of).count()
+            };
+            self.nfs
+                .iter()
+                .filter(|nf| nf.id.worker == worker)
+                .all(|nf| nf.state == State::Idle && nf.queue.is_empty() && others(nf.purpose) >= spare)
+        };
+        self.nfs.iter().map(|nf| nf.id.worker).find(|worker| is_unneeded(*worker))
+    }
+
     /// Returns the number of active NFs of a purpose, and of idle or starting ones.
     pub(crate) fn count(&self, purpose: Purpose) -> (usize, usize) {
         let of = self.nfs.iter().filter(|nf| nf.purpose == purpose);
@@ -322,7 +335,9 @@ impl Pools {
 
     /// Returns the share of its core that each NF has beside the active ones.
     fn shares(&self, active: impl Fn(&Nf) -> bool) -> Vec<f64> {
-        let limits: Vec<f64> = std::iter::once(1.0).chain(self.slices.iter().map(|slice| slice.limit)).collect();
+        let of = |slice: &SliceRuntime| ShareLimits { lower: slice.guarantee, upper: slice.limit };
+        let limits: Vec<ShareLimits> =
+            std::iter::once(ShareLimits::default()).chain(self.slices.iter().map(of)).collect();
         let least = self.slices.iter().flat_map(|s| s.slo).min().unwrap_or(SliceRuntime::SLO);
         let mut cores: FxHashMap<usize, Vec<usize>> = FxHashMap::default();
         (0..self.nfs.len()).for_each(|at| cores.entry(self.core(at)).or_default().push(at));
@@ -337,7 +352,8 @@ impl Pools {
             let total: f64 = claims.iter().filter(|c| c.active).map(|c| c.priority(least)).sum();
             for ((at, claim), share) in together.iter().zip(&claims).zip(shares(&claims, &limits)) {
                 let mine = claim.priority(least);
-                all[*at] = if claim.active { share } else { (mine / (total + mine)).min(limits[claim.slice]) };
+                let ShareLimits { lower, upper } = limits[claim.slice];
+                all[*at] = if claim.active { share } else { (mine / (total + mine)).clamp(lower.min(upper), upper) };
             }
         }
         all
@@ -346,6 +362,7 @@ impl Pools {
     /// Returns the number of processors that NFs run on.
     pub(crate) fn processors(&self) -> usize {
         match self.config.cores.len() {
+            _ if self.config.worker_model == WorkerModel::Inline => 1,
             0 => std::thread::available_parallelism().map_or(1, usize::from),
             cores => cores,
         }
@@ -483,6 +500,26 @@ impl Pools {
     }
 }
 
+/// Returns the purposes of the NFs of a host with this number of slices.
+fn purposes(key: PoolKey, slices: usize) -> Vec<Purpose> {
+    if key == PoolKey::Wildcard {
+        return vec![Purpose { slice: 0, kind: None }];
+    }
+    // UEs of unknown slice only need NFs for first messages and for the rest.
+    let first = [NfKind::Registration, NfKind::StateManagement].map(|kind| Purpose { slice: 0, kind: Some(kind) });
+    let slices =
+        (1..=slices).flat_map(|slice| NfKind::ALL.iter().map(move |kind| Purpose { slice, kind: Some(*kind) }));
+    first.into_iter().chain(slices).collect()
+}
+
+/// Returns the maximum number of NFs in one worker of a host with this number of slices.
+pub(crate) fn nfs_per_worker(config: &PoolsConfig, slices: usize) -> u8 {
+    match config.worker_model {
+        WorkerModel::Processes => config.nfs_per_worker.max(1),
+        WorkerModel::Inline => u8::try_from(purposes(config.key, slices).len()).unwrap_or(u8::MAX),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -510,5 +547,29 @@ mod tests {
         pools.forget_worker(&region, 1);
         pools.update_shares(&region);
         assert_eq!(pools.longest_wait(), Duration(0));
+    }
+
+    #[test]
+    fn worker_with_spare_idle_nfs_is_unneeded() {
+        let plan = RegionLayout { nfs: 2 };
+        let (rings, board) = plan.sizes(4);
+        let region = Region::create(RegionConfig { rings, board, ..RegionConfig::new(4, 5, 32 << 20) }).expect("room");
+        let mut pools = Pools::new(PoolsConfig { idle: 1, ..PoolsConfig::default() }, Vec::new(), plan);
+        let [one, other] =
+            [NfKind::Registration, NfKind::StateManagement].map(|kind| Purpose { slice: 0, kind: Some(kind) });
+        pools.enter(&region, 1, &[(one, true), (other, true)]);
+        pools.enter(&region, 2, &[(one, false), (other, false)]);
+        (1..=2).for_each(|worker| pools.up(worker));
+        assert_eq!(pools.unneeded_worker(), None, "one idle NF of each kind is needed");
+        pools.enter(&region, 3, &[(one, false)]);
+        assert_eq!(pools.unneeded_worker(), None, "it is starting");
+        pools.up(3);
+        assert_eq!(pools.unneeded_worker(), Some(3));
+        let active = pools.activate(one).expect("an idle NF");
+        assert_eq!((active.worker, pools.unneeded_worker()), (2, None));
+        pools.down(2);
+        pools.enter(&region, 2, &[(other, false)]);
+        pools.up(2);
+        assert_eq!(pools.unneeded_worker(), None, "each is the only idle one");
     }
 }

@@ -18,7 +18,7 @@ use crate::smf_link::SmfLink;
 use crate::worker::ids::IdAllocator;
 use crate::worker::outbox::Summary;
 use crate::worker::region_layout::RegionLayout;
-use crate::worker::{Location, WorkerConfig};
+use crate::worker::{InlineWorker, Location, WorkerConfig};
 use rand::rngs::StdRng;
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
@@ -101,8 +101,11 @@ pub(super) struct UeStore {
 pub(super) struct WorkerPool {
     pub(super) pools: Pools,
     pub(super) scaler: NfScaler,
-    pub(super) supervisor: Supervisor,
-    /// Rings of the running workers.
+    /// Absent if this thread runs the steps.
+    pub(super) supervisor: Option<Supervisor>,
+    /// Worker on this thread. Absent while it runs, and with worker processes.
+    pub(super) inline: Option<Box<InlineWorker>>,
+    /// Rings of the running worker processes.
     pub(super) rings: Vec<WorkerRings>,
     /// UEs that wait because the queue of their NF was full.
     pub(super) unpushed: FxHashMap<NfId, VecDeque<Slot>>,
@@ -173,11 +176,19 @@ pub(super) struct Statistics {
     pub(super) totals: Totals,
     pub(super) evicted_claims: EvictedClaims,
     pub(super) started: std::time::Instant,
+    /// Time of the last update of the gauges.
+    pub(super) updated: Instant,
 }
 
 impl Statistics {
     pub(super) fn new(step_metrics: StepMetrics, started: std::time::Instant) -> Self {
-        Statistics { step_metrics, totals: Totals::default(), evicted_claims: EvictedClaims::default(), started }
+        Statistics {
+            step_metrics,
+            totals: Totals::default(),
+            evicted_claims: EvictedClaims::default(),
+            started,
+            updated: Instant::default(),
+        }
     }
 }
 

@@ -1,8 +1,9 @@
 //! Status of the host for the status interface.
 
+use super::inline;
 use super::nodes::Node;
 use super::pools::{Nf, State};
-use super::state::{Host, WorkerRings};
+use super::state::Host;
 use crate::worker::region_layout;
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
@@ -57,7 +58,7 @@ impl Host {
                     ..UpfStatus::default()
                 })
                 .collect(),
-            workers: self.workers.rings.iter().map(|worker| self.worker(worker)).collect(),
+            workers: self.worker_pids().map(|(number, pid)| self.worker(number, pid)).collect(),
             latencies,
             overload: self.overload_status(),
             hosts: Vec::new(),
@@ -79,11 +80,17 @@ impl Host {
             .map_or_else(|| upf.to_string(), |known| known.name.clone())
     }
 
-    fn worker(&self, worker: &WorkerRings) -> WorkerStatus {
+    /// Returns the number and process of each worker: this process if it runs the steps itself.
+    fn worker_pids(&self) -> impl Iterator<Item = (u8, u32)> {
+        let inline = self.workers.supervisor.is_none().then(|| (inline::WORKER, std::process::id()));
+        self.workers.rings.iter().map(|worker| (worker.number, worker.pid)).chain(inline)
+    }
+
+    fn worker(&self, number: u8, pid: u32) -> WorkerStatus {
         let word = |nf: &Nf, word| {
             self.ues.region.shared_word(self.ues.plan.nf_word(nf.id.worker, nf.id.nf, word)).load(Ordering::Relaxed)
         };
-        let nfs = self.workers.pools.iter().filter(|nf| nf.id.worker == worker.number).map(|nf| NfStatus {
+        let nfs = self.workers.pools.iter().filter(|nf| nf.id.worker == number).map(|nf| NfStatus {
             id: u32::from(nf.id.worker) << 8 | u32::from(nf.id.nf),
             slice: self.workers.pools.slice(nf.purpose.slice).map_or_else(String::new, |slice| slice.name.clone()),
             kind: nf.purpose.kind.map_or("unified", |kind| kind.name()).into(),
@@ -94,7 +101,7 @@ impl Host {
             violations: nf.violated,
             service_time_us: self.workers.pools.time(nf.purpose).nanos() as f64 / 1000.0,
         });
-        WorkerStatus { number: worker.number, pid: worker.pid, cpu_us: 0, nfs: nfs.collect() }
+        WorkerStatus { number, pid, cpu_us: 0, nfs: nfs.collect() }
     }
 
     fn ue(&self, ue: &UeContext, reveal: bool) -> UeStatus {

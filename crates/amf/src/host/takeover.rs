@@ -24,8 +24,9 @@ pub(super) const ALONE: vireo_types::Duration = vireo_types::Duration(10_000_000
 const SUSPECTS: usize = 1024;
 
 impl Host {
-    /// Takes over the UEs of a dead and reaped worker.
-    pub(super) fn take_over(&mut self, dead: DeadWorker) {
+    /// Takes over the UEs of a dead and reaped worker. A worker that was switched off is not
+    /// replaced.
+    pub(super) fn take_over(&mut self, dead: DeadWorker, is_switched_off: bool) {
         let number = dead.number();
         // Records that the dead worker reported are emitted first, in their order. The other
         // workers continue and are not waited for.
@@ -66,9 +67,11 @@ impl Host {
         for slot in slots {
             self.take_over_ue(slot, &dead);
         }
-        self.launch(
-            &lost.iter().map(|(purpose, active)| (*purpose, self.is_needed(*purpose, *active))).collect::<Vec<_>>(),
-        );
+        // One of its NFs may have become active meanwhile.
+        if !is_switched_off || lost.iter().any(|(_, active)| *active) {
+            let lost = lost.iter().map(|(purpose, active)| (*purpose, self.is_needed(*purpose, *active)));
+            self.launch(&lost.collect::<Vec<_>>());
+        }
         self.reclaim(dead);
     }
 
@@ -212,7 +215,9 @@ impl Host {
         // A worker that died during a step leaves its NF words behind. Its successor would seem
         // stuck or late.
         self.workers.pools.forget_worker(&self.ues.region, number);
-        self.workers.supervisor.launch(number);
+        if let Some(supervisor) = &self.workers.supervisor {
+            supervisor.launch(number);
+        }
     }
 
     /// Registers a worker that is ready.

@@ -6,28 +6,32 @@
 //! and 4).
 
 mod batch;
+mod config;
 pub(crate) mod context_database;
 mod contexts;
 pub(crate) mod event_message;
 mod host_rings;
 pub(crate) mod ids;
+mod inline;
 pub(crate) mod outbox;
 pub(crate) mod ran;
 pub(crate) mod region_layout;
 mod smf_requests;
 
+pub(crate) use config::{Location, WorkerConfig, WorkerConfigError};
 pub(crate) use contexts::OUTBOX;
+pub(crate) use inline::{InlineWorker, StepRecord, StepResults};
 
-use context_database::{ContextDatabaseConfig, ContextDatabaseError};
+use context_database::ContextDatabaseError;
 use contexts::{CommitHandle, CommitTerms, Contexts, LoadResult, PendingCommit, StepError, StepOutcome};
 use event_message::{EventMessage, ReceivedEvent, RepeatKey};
 use host_rings::HostRings;
 use ids::IdAllocator;
+use inline::Results;
 use outbox::{Outbox, Summary};
 use rand::rngs::StdRng;
 use rand::{RngCore, SeedableRng};
 use region_layout::RegionLayout;
-use serde::{Deserialize, Serialize};
 use smf_requests::{commit_path, implied, is_refusal, remember, taken_before};
 use std::ffi::CString;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -47,7 +51,7 @@ use vireo_ops::metrics::Transaction;
 use vireo_ops::privileges::{self, Profile};
 use vireo_ops::supervisor::{self, WorkerInitError};
 use vireo_store::CommitError;
-use vireo_store::region::{Bell, Packet, PublishError, Region, Ring, Slot, Worker};
+use vireo_store::region::{Bell, Packet, Region, Ring, Slot, Worker};
 use vireo_types::{AssocId, Dnn, Ltmsi, RanUeNgapId};
 
 /// Time for which an event is retried while the database of contexts is down. A Redis Cluster
@@ -68,66 +72,8 @@ const SHARES_HOLD: u32 = 16;
 /// Number of consecutive events of one UE while other UEs wait.
 const IN_A_ROW: u64 = 16;
 
-/// Configuration that a worker reads at its start.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct WorkerConfig {
-    /// Configuration of the steps.
-    pub(crate) core: CoreConfig,
-    /// Maximum number of NFs per worker.
-    pub(crate) nfs: u8,
-    /// Key of the 5G-TMSIs.
-    pub(crate) tmsi_key: [u8; 16],
-    /// Pool partition of this host, and the number of partitions.
-    pub(crate) part: (u16, u16),
-    /// Location of the contexts.
-    pub(crate) location: Location,
-    /// New log level; `None`: that of the start.
-    pub(crate) log_level: Option<String>,
-}
-
-/// Reason why the configuration of the workers is not published.
-#[derive(Debug, thiserror::Error)]
-pub enum WorkerConfigError {
-    /// The configuration does not encode.
-    #[error(transparent)]
-    Encoding(#[from] postcard::Error),
-    /// The region has no room for it.
-    #[error(transparent)]
-    Region(#[from] PublishError),
-}
-
-impl WorkerConfig {
-    /// Publishes the configuration to running workers and to those that start later.
-    pub(crate) fn publish(&self, region: &Region) -> Result<(), WorkerConfigError> {
-        Ok(region.publish(region_layout::BULLETIN_CONFIG, &self.octets()?)?)
-    }
-
-    /// Returns the encoded configuration.
-    pub(crate) fn octets(&self) -> Result<Vec<u8>, WorkerConfigError> {
-        Ok(postcard::to_stdvec(self)?)
-    }
-
-    /// Returns the published configuration and its version.
-    fn read(region: &Region) -> Option<(Self, u64)> {
-        let mut octets = Vec::new();
-        let version = region.read_published(region_layout::BULLETIN_CONFIG, &mut octets);
-        Some((postcard::from_bytes(&octets).ok()?, version))
-    }
-}
-
 /// Function that sets the log level of a worker process.
 pub type SetLogLevel = fn(&str);
-
-/// Location of a worker's contexts.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Location {
-    /// State region.
-    Region,
-    /// Private memory of the worker (a stateful core, for comparison).
-    Worker,
-    /// Database (`state.location` "redis" or "mongodb").
-    Database(ContextDatabaseConfig),
-}
 
 /// Error that prevents a worker from running.
 #[derive(Debug, thiserror::Error)]
@@ -158,7 +104,9 @@ pub fn run(set_log_level: SetLogLevel) -> Result<(), WorkerError> {
         Location::Region | Location::Worker => Profile::Region,
         Location::Database(_) => Profile::Database,
     };
-    let mut nf = NfWorker::new(region, worker, (instructions, version), set_log_level);
+    let plan = RegionLayout { nfs: instructions.nfs };
+    let rings = HostRings::new(&region, plan, worker.number());
+    let mut nf = NfWorker::new(region, worker, (instructions, version), set_log_level, Results::Rings(Box::new(rings)));
     // Before the first octet of a peer is read.
     privileges::confine(profile);
     nf.run();
@@ -180,7 +128,24 @@ enum EventOutcome {
     },
 }
 
-/// State of a worker process.
+/// Times of a worker, read once per turn.
+#[derive(Debug)]
+struct Pace {
+    started: Instant,
+    now: Instant,
+    trimmed: Instant,
+    /// Number of events until the shares are read again.
+    until_look: u32,
+}
+
+impl Pace {
+    fn new() -> Self {
+        let now = Instant::now();
+        Pace { started: now, now, trimmed: now, until_look: 0 }
+    }
+}
+
+/// State of a worker: of a worker process, or of a host that runs the steps itself.
 struct NfWorker {
     region: Region,
     worker: Worker,
@@ -191,7 +156,7 @@ struct NfWorker {
     set_log_level: SetLogLevel,
     contexts: Contexts,
     queues: Vec<Ring>,
-    to_host: HostRings,
+    results: Results,
     bell: Bell,
     deficit: Deficit,
     shares: Vec<f64>,
@@ -202,7 +167,7 @@ struct NfWorker {
     outbox: Vec<u8>,
     /// Queueing time of the last event in microseconds.
     waited: u64,
-    started: Instant,
+    pace: Pace,
     /// Time since which the database of contexts is down.
     database_down: Option<Instant>,
 }
@@ -213,6 +178,7 @@ impl NfWorker {
         worker: Worker,
         (instructions, instructed): (WorkerConfig, u64),
         set_log_level: SetLogLevel,
+        results: Results,
     ) -> Self {
         instructions.log_level.as_deref().into_iter().for_each(set_log_level);
         let plan = RegionLayout { nfs: instructions.nfs };
@@ -222,7 +188,7 @@ impl NfWorker {
             plan,
             contexts: Contexts::new(instructions.location),
             queues: (0..plan.nfs).map(|nf| plan.queue(&region, number, nf)).collect(),
-            to_host: HostRings::new(&region, plan, number),
+            results,
             bell: plan.bell(&region, number),
             deficit: Deficit::default(),
             shares: vec![0.0; usize::from(plan.nfs)],
@@ -240,7 +206,7 @@ impl NfWorker {
             packet: Vec::new(),
             outbox: Vec::new(),
             waited: 0,
-            started: Instant::now(),
+            pace: Pace::new(),
             database_down: None,
             region,
             worker,
@@ -248,47 +214,53 @@ impl NfWorker {
     }
 
     fn run(&mut self) {
-        let (mut now, mut trimmed) = (self.started, self.started);
-        let mut until_look = 0;
         loop {
-            self.bump_heartbeat(now);
-            if until_look == 0 {
-                if now.duration_since(trimmed) > TRIM {
-                    trimmed = now;
-                    self.worker.trim();
-                }
-                self.read_shares();
-                self.apply_instructions();
-                until_look = SHARES_HOLD;
+            if self.run_once() {
+                continue;
             }
+            if self.region.shared_word(region_layout::BOARD_STOP).load(Ordering::Acquire) != 0 {
+                return;
+            }
+            self.results.wake();
             let queues = &self.queues;
-            match self.deficit.next(&self.shares, |nf| !queues[nf].is_empty()) {
-                Some(nf) => {
-                    let began = now;
-                    let procedures = self.serve(nf);
-                    until_look = until_look.saturating_sub(procedures.0.max(1) as u32);
-                    now = Instant::now();
-                    let nanos = now.duration_since(began).as_nanos() as u64;
-                    self.deficit.ran(nf, nanos);
-                    self.account(nf, nanos, procedures);
-                }
-                None => {
-                    if self.region.shared_word(region_layout::BOARD_STOP).load(Ordering::Acquire) != 0 {
-                        return;
-                    }
-                    self.to_host.wake();
-                    let queues = &self.queues;
-                    self.bell.wait(SLEEP, || queues.iter().any(|queue| !queue.is_empty()).then_some(()));
-                    now = Instant::now();
-                    until_look = 0;
-                }
-            }
+            self.bell.wait(SLEEP, || queues.iter().any(|queue| !queue.is_empty()).then_some(()));
+            self.wakes_up();
         }
+    }
+
+    /// Reads the clock and the shares again after a time without work.
+    fn wakes_up(&mut self) {
+        self.pace.now = Instant::now();
+        self.pace.until_look = 0;
+    }
+
+    /// Serves the NF whose turn it is. Returns false if no UE waits.
+    fn run_once(&mut self) -> bool {
+        let now = self.pace.now;
+        self.bump_heartbeat(now);
+        if self.pace.until_look == 0 {
+            if now.duration_since(self.pace.trimmed) > TRIM {
+                self.pace.trimmed = now;
+                self.worker.trim();
+            }
+            self.read_shares();
+            self.apply_instructions();
+            self.pace.until_look = SHARES_HOLD;
+        }
+        let queues = &self.queues;
+        let Some(nf) = self.deficit.next(&self.shares, |nf| !queues[nf].is_empty()) else { return false };
+        let procedures = self.serve(nf);
+        self.pace.until_look = self.pace.until_look.saturating_sub(procedures.0.max(1) as u32);
+        self.pace.now = Instant::now();
+        let nanos = self.pace.now.duration_since(now).as_nanos() as u64;
+        self.deficit.ran(nf, nanos);
+        self.account(nf, nanos, procedures);
+        true
     }
 
     /// Stores the heartbeat of the worker.
     fn bump_heartbeat(&self, now: Instant) {
-        self.worker.beat(now.duration_since(self.started).as_micros() as u64 + 1);
+        self.worker.beat(now.duration_since(self.pace.started).as_micros() as u64 + 1);
     }
 
     /// Applies a reloaded configuration. Its other parts never change.
@@ -437,7 +409,7 @@ impl NfWorker {
             match ended {
                 Err(error) if error.passes() && self.waits_for_database() => {
                     tracing::debug!(%error, "an event waits for the database");
-                    self.to_host.wake();
+                    self.results.wake();
                     std::thread::sleep(AGAIN);
                     self.bump_heartbeat(Instant::now());
                 }
@@ -486,7 +458,7 @@ impl NfWorker {
             }
         };
         if let Some(buffer) = self.contexts.found() {
-            self.hand_over(buffer.to_item());
+            self.push(true, buffer.to_item());
         }
         if let LoadResult::Context { consumed, unsent } | LoadResult::Tombstone { consumed, unsent } = found
             && sequence <= consumed
@@ -494,7 +466,7 @@ impl NfWorker {
             // A dead worker processed the event. The host receives the record again and drops
             // repeats.
             if let Some(buffer) = unsent {
-                self.hand_over(buffer.to_item());
+                self.push(true, buffer.to_item());
             }
             return Ok(EventOutcome::Ended(false));
         }
@@ -651,7 +623,14 @@ impl NfWorker {
         match done? {
             StepOutcome::Pending(pending) => Ok(EventOutcome::Waits { pending, ended }),
             StepOutcome::Done(done) => {
-                self.committed(slot, done);
+                match (done, self.results.on_thread()) {
+                    (CommitHandle::Committed(buffer), Some(kept)) => {
+                        self.region.clear_notes(slot);
+                        let record = Some(StepRecord { outbox, deadline });
+                        kept.committed.push((buffer, record));
+                    }
+                    _ => self.committed(slot, done),
+                }
                 Ok(EventOutcome::Ended(ended))
             }
         }
@@ -669,21 +648,17 @@ impl NfWorker {
     fn committed(&mut self, slot: Slot, done: CommitHandle) {
         self.region.clear_notes(slot);
         match done {
-            CommitHandle::Committed(buffer) => self.hand_over(buffer.to_item()),
+            CommitHandle::Committed(buffer) => self.push(true, buffer.to_item()),
             CommitHandle::Private(packet) => self.push(false, packet.to_item()),
         }
     }
 
-    fn hand_over(&mut self, item: u64) {
-        self.push(true, item);
-    }
-
-    /// Posts an item to a ring that the host reads. Waits while the ring is full.
+    /// Passes an item to the host. Waits while the ring is full.
     fn push(&mut self, committed: bool, item: u64) {
-        while !self.to_host.try_push(committed, item) {
+        while !self.results.try_push(&self.region, committed, item) {
             std::thread::yield_now();
             // Only the host is stuck, not this worker.
-            self.worker.beat(self.started.elapsed().as_micros() as u64 + 1);
+            self.worker.beat(self.pace.started.elapsed().as_micros() as u64 + 1);
         }
     }
 

@@ -26,7 +26,14 @@ fn worker() -> (Worker, NfWorker, Receiver) {
         location: Location::Region,
         log_level: None,
     };
-    let nf = NfWorker::new(region.clone(), region.join(1).unwrap(), (instructions, 0), |_| {});
+    let rings = HostRings::new(&region, PLAN, 1);
+    let nf = NfWorker::new(
+        region.clone(),
+        region.join(1).unwrap(),
+        (instructions, 0),
+        |_| {},
+        Results::Rings(Box::new(rings)),
+    );
     (host, nf, region.receiver(PLAN.committed(1)).unwrap())
 }
 
@@ -50,7 +57,7 @@ fn worker_waiting_for_its_host_shows_progress() {
     let region = nf.region.clone();
     let items = u64::from(region.config().ring_cells) + 1;
     let thread = std::thread::spawn(move || {
-        (0..items).for_each(|item| nf.hand_over(item));
+        (0..items).for_each(|item| nf.push(true, item));
         nf
     });
     // The host reads nothing for a while.

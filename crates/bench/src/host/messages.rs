@@ -24,6 +24,7 @@ use vireo_lab::options::{CoreOptions, FIRST_IMSI, HN_KEYS};
 use vireo_lab::provision;
 use vireo_lab::workers::Worker;
 use vireo_node::control::Control;
+use vireo_ops::config::WorkerModel;
 use vireo_ops::metrics::Metrics;
 use vireo_sctp::memory::Network;
 use vireo_upf::UpfHandle;
@@ -47,6 +48,8 @@ const PARDON: u64 = 20;
 const APART: Duration = Duration::from_millis(500);
 /// Rate far above the capacity of any core, in service requests per second.
 const BURST: f64 = 500_000.0;
+/// Rates of registrations far below saturation, per second: threads sleep before each message.
+pub(super) const RATES: [u32; 2] = [100, 2000];
 const UP_WITHIN: Duration = Duration::from_secs(30);
 const REST_WITHIN: Duration = Duration::from_secs(30);
 
@@ -61,8 +64,17 @@ pub(super) struct Size {
     pub(super) alone: u32,
     /// Service requests without releases, as fast as the core completes them.
     pub(super) burst: u32,
+    /// Duration of the registrations at each of [`RATES`], in seconds.
+    pub(super) paced_seconds: f64,
     /// Time from the last due request of the burst to the first release.
     pub(super) burst_apart: Duration,
+}
+
+impl Size {
+    /// Returns the number of UEs that register in the time of the paced registrations at a rate.
+    fn at_rate(&self, rate: u32) -> u32 {
+        (self.paced_seconds * f64::from(rate)).round() as u32
+    }
 }
 
 /// Results of one configuration.
@@ -71,6 +83,8 @@ pub(super) struct Outcome {
     /// CPU time per registration with PDU session.
     pub(super) registration: CpuBreakdown,
     pub(super) registrations_per_s: f64,
+    /// CPU time per registration with PDU session at each of [`RATES`].
+    pub(super) registration_at: [CpuBreakdown; RATES.len()],
     /// CPU time per service request and the release that follows.
     pub(super) cycle: CpuBreakdown,
     pub(super) cycles_per_s: f64,
@@ -121,6 +135,7 @@ impl Running {
         provision::prepare(&CoreOptions { tables, ..options })?;
         let mut config = Config::load(Some(Path::new(CONFIG)))?;
         config.keep_contexts_in(RECORDS, STATE_KEY)?;
+        let has_workers = config.pools.worker_model == WorkerModel::Processes;
         let Prepared { mut control, store, metrics, upf } = prepare(config)?;
         control.api.listen = None;
         let network = Network::new();
@@ -133,7 +148,9 @@ impl Running {
         };
         let control = Control::start_on(network.bind(&listen)?, control, store, Arc::clone(&metrics))?;
         let mut running = Running { control, _upf: upf, metrics, network, workers: Vec::new() };
-        running.settle()?;
+        if has_workers {
+            running.settle()?;
+        }
         Ok(running)
     }
 
@@ -230,6 +247,20 @@ impl Running {
         Ok((run.cpu.each(ues.into()), run.report.ues_per_second))
     }
 
+    /// Registers UEs with a session at each of [`RATES`], for the same time. Returns the CPU time
+    /// per registration.
+    fn register_at_rates(&self, first: u32, size: Size) -> Result<[CpuBreakdown; RATES.len()], Failure> {
+        let (mut first, mut cpu) = (first, [CpuBreakdown::default(); RATES.len()]);
+        for (cpu, rate) in cpu.iter_mut().zip(RATES) {
+            let ues = size.at_rate(rate);
+            let load = Load::Rate(rate.into());
+            let run = self.emulate(&Options { idle: IDLE, load, ..options(find("session")?, first, ues)? })?;
+            *cpu = run.cpu.each(ues.into());
+            first += ues;
+        }
+        Ok(cpu)
+    }
+
     /// Runs service requests and releases in a closed loop. `registration` is the CPU time of the
     /// UEs' registrations.
     fn cycles(&self, first: u32, requests: u32, registration: CpuBreakdown) -> Result<(CpuBreakdown, f64), Failure> {
@@ -283,7 +314,8 @@ pub fn octets_of_records(slices: &str, ues: u32) -> Result<f64, Failure> {
 /// Runs all measurements of one configuration.
 pub(super) fn measure(variant: &Variant, size: Size) -> Result<Outcome, Failure> {
     let warm_up = (size.ues / 10).max(WINDOW);
-    let core = Running::start(variant, warm_up + size.ues + WINDOW + size.alone + 2 + size.burst + 2)?;
+    let paced_ues: u32 = RATES.map(|rate| size.at_rate(rate)).iter().sum();
+    let core = Running::start(variant, warm_up + size.ues + WINDOW + size.alone + 2 + size.burst + 2 + paced_ues)?;
     core.register(find("session")?, 0, warm_up)?;
     let (registration, registrations_per_s) = core.register(find("session")?, warm_up, size.ues)?;
     let first = warm_up + size.ues;
@@ -291,10 +323,12 @@ pub(super) fn measure(variant: &Variant, size: Size) -> Result<Outcome, Failure>
     let (first, rate) = (first + WINDOW, (cycles_per_s * PACE).max(100.0));
     let paced = core.service(first, size.alone, rate, APART)?;
     let service = core.service(first + size.alone + 2, size.burst, BURST, size.burst_apart)?;
+    let registration_at = core.register_at_rates(first + size.alone + 2 + size.burst + 2, size)?;
     core.stop()?;
     Ok(Outcome {
         registration,
         registrations_per_s,
+        registration_at,
         cycle,
         cycles_per_s,
         service: service.cpu,

@@ -22,6 +22,9 @@ pub(super) const EIGHT: Variant = Variant { name: "8 NFs in a worker", tables: "
 /// Default configuration with one process per NF.
 pub(super) const PROCESSES: Variant = Variant { name: "process per NF", tables: "[pools]\nnfs-per-worker = 1\n" };
 
+/// Default NFs on the thread of the host, without worker processes.
+pub(super) const INLINE: Variant = Variant { name: "inline", tables: "[pools]\nworker-model = \"inline\"\n" };
+
 /// One NF for all procedures in one worker, contexts in shared memory.
 pub(super) const SHARED: Variant =
     Variant { name: "unified, shared memory", tables: "[pools]\nkey = \"wildcard\"\nworkers = 1\n" };
@@ -39,7 +42,7 @@ mod tests {
     use vireo_config::Config;
     use vireo_lab::options::CoreOptions;
     use vireo_lab::provision::config;
-    use vireo_ops::config::{PoolKey, StateLocation};
+    use vireo_ops::config::{PoolKey, StateLocation, WorkerModel};
 
     #[test]
     fn every_variant_configuration_is_accepted() {
@@ -53,6 +56,7 @@ mod tests {
         assert_eq!((read(POOLS).pools.key, read(POOLS).pools.nfs_per_worker), (PoolKey::SliceProcedure, 16));
         assert_eq!(read(EIGHT).pools.nfs_per_worker, 8);
         assert_eq!(read(PROCESSES).pools.nfs_per_worker, 1);
+        assert_eq!(read(INLINE).pools.worker_model, WorkerModel::Inline);
         let (shared, stateful) = (read(SHARED), read(STATEFUL));
         assert_eq!(shared.pools, stateful.pools);
         assert_eq!((shared.pools.key, shared.pools.workers), (PoolKey::Wildcard, 1));

@@ -121,6 +121,8 @@ pub(super) struct Ran {
     sessions: BTreeSet<Seid>,
     /// Arrival time of each gNB's last PDU at the balancer.
     up: [u64; GNBS],
+    /// Commands to release connections that the AMF does not know, as sent.
+    stale: BTreeSet<Rc<[u8]>>,
 }
 
 fn plmn() -> Plmn {
@@ -300,6 +302,7 @@ impl Ran {
             requests: 0,
             sessions: BTreeSet::new(),
             up: [0; GNBS],
+            stale: BTreeSet::new(),
         }
     }
 
@@ -328,6 +331,7 @@ impl Ran {
                 if let Some(n) = self.devices.iter().position(connected) {
                     network.oracle.record_violation(Violation::Disconnected(n));
                 }
+                self.stale.insert(Rc::clone(&pdu));
                 down(network, of, pdu);
             }
             RanEvent::Answer { seid, message } => return Some(Input::Pfcp { seid, is_request: false, message }),
@@ -559,6 +563,10 @@ impl Ran {
         for event in std::mem::take(&mut inbox.events) {
             let owner = event.owner().map(|owner| owner as usize).filter(|n| *n < self.devices.len());
             match (event, owner) {
+                (gnb::Event::Violation(gnb::Violation::UnknownUe), _) if self.stale.contains(pdu) => {
+                    // A later procedure by another RAN node overtook this one's messages on their
+                    // way to the owner, and it has released the UE meanwhile.
+                }
                 (gnb::Event::Violation(violation), _) => {
                     let kind = NGAP_PDU::decode_borrowed(pdu).map(|pdu| pdu.kind());
                     let doing = self.devices.iter().map(|device| (device.at, device.ran, device.wait));

@@ -28,7 +28,7 @@ impl CommitOrder {
     }
 
     /// Returns true if all records before this version were emitted.
-    pub(super) fn is_next(&mut self, slot: Slot, version: Version) -> bool {
+    pub(in crate::host) fn is_next(&mut self, slot: Slot, version: Version) -> bool {
         next_version(*self.last(slot)) == version
     }
 }

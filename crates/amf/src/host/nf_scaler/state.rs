@@ -21,6 +21,8 @@ pub(in crate::host) struct NfScaler {
     /// By purpose: consecutive decisions without a queue.
     pub(super) quiet: FxHashMap<Purpose, u32>,
     pub(super) weights: FxHashMap<u8, f64>,
+    /// Worker that is being switched off.
+    pub(super) stopping: Option<u8>,
     /// UEs of dead workers without an available NF, with the numbers of the dead workers.
     pub(in crate::host) orphans: Vec<(Slot, u8)>,
     /// Dead workers that still have such UEs.
@@ -44,6 +46,7 @@ impl NfScaler {
             late: FxHashMap::default(),
             quiet: FxHashMap::default(),
             weights: FxHashMap::default(),
+            stopping: None,
             orphans: Vec::new(),
             dead: Vec::new(),
             suspects: FxHashMap::default(),

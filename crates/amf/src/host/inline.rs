@@ -1,0 +1,100 @@
+//! Steps on the thread of the host: run to completion (`pools.worker-model = "inline"`).
+//!
+//! Without a cluster that is the thread of the balancer, so that a message wakes one thread.
+
+use super::limits::BATCH;
+use super::pools::Purpose;
+use super::state::Host;
+use crate::worker::{StepRecord, StepResults};
+use std::time::Duration;
+use vireo_cluster::{COMMANDS, HostTurn, LocalHost};
+use vireo_ops::clock::clock;
+use vireo_store::region::Buffer;
+
+/// Number of the worker on the thread of the host among the workers of the region.
+pub(super) const WORKER: u8 = 1;
+/// Number of commands at which this thread runs no more: it may be the one that takes them.
+const UNSENT: usize = COMMANDS / 4;
+
+impl Host {
+    /// Enters the NFs that this thread runs.
+    pub(super) fn enter_inline(&mut self, purposes: &[(Purpose, bool)]) {
+        self.restore(WORKER);
+        self.workers.pools.enter(&self.ues.region, WORKER, purposes);
+        self.workers.pools.up(WORKER);
+    }
+
+    /// Runs the steps of UEs that wait, and executes the effects of each at once. Returns true if
+    /// one ran.
+    pub(super) fn run_steps(&mut self) -> bool {
+        let Some(mut worker) = self.workers.inline.take() else { return false };
+        let (mut results, mut busy) = (StepResults::default(), false);
+        (self.current.arrived, self.current.input) = (clock(), 0);
+        for _ in 0..BATCH {
+            // Without copies of its records a host does not run ahead of its replicas.
+            if self.awaits_too_many() || self.egress.len() >= UNSENT || !worker.run_once() {
+                break;
+            }
+            busy = true;
+            worker.swap_results(&mut results);
+            results.committed.drain(..).for_each(|(buffer, record)| self.emit_step(buffer, record));
+            results.returned.drain(..).for_each(|packet| self.handed_back(packet));
+        }
+        self.workers.inline = Some(worker);
+        busy
+    }
+
+    /// Returns true if the commands of further inputs find room. Worker processes wait by
+    /// themselves.
+    pub(super) fn has_room_for_commands(&self) -> bool {
+        self.workers.inline.is_none() || self.egress.len() < UNSENT
+    }
+
+    /// Executes the effects of a step that has just been committed.
+    fn emit_step(&mut self, buffer: Buffer, record: Option<StepRecord>) {
+        let place = self.ues.region.place_of_buffer(buffer);
+        let (Some(StepRecord { outbox, deadline }), Some((slot, version))) = (record, place) else {
+            return self.emit(buffer);
+        };
+        if self.ues.region.is_guest(slot) || !self.ues.order.is_next(slot, version) {
+            return self.emit(buffer);
+        }
+        let mut snapshot = std::mem::take(&mut self.ues.snapshot);
+        let is_read = match self.emits_contexts() {
+            true => self.ues.region.read_record(buffer, &mut snapshot, true),
+            false => {
+                snapshot.context.clear();
+                snapshot.deadline = deadline;
+                true
+            }
+        };
+        if is_read {
+            self.enter_record((slot, version), buffer, outbox, &snapshot, None);
+        }
+        self.ues.snapshot = snapshot;
+        if !is_read {
+            self.emit(buffer);
+        }
+    }
+}
+
+impl LocalHost for Host {
+    fn run_once(&mut self) -> HostTurn {
+        self.pass()
+    }
+
+    fn sleep(&mut self) -> Option<Duration> {
+        self.inputs.sleep().then(|| self.time_to_wait())
+    }
+
+    fn awake(&mut self) {
+        self.inputs.awake();
+        if let Some(worker) = &mut self.workers.inline {
+            worker.wakes_up();
+        }
+    }
+
+    fn end(self: Box<Self>) {
+        self.finish();
+    }
+}
