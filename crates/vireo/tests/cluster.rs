@@ -136,6 +136,22 @@ impl Part {
         Some((count("hosts"), count("balancers"), status["hosts"][0]["epoch"].as_u64().unwrap_or(0)))
     }
 
+    /// Waits until the controller knows the machines of two hosts.
+    fn wait_for_machines(&self) {
+        let deadline = Instant::now() + WITHIN;
+        loop {
+            let hosts = self.status().map(|status| status["hosts"].clone()).unwrap_or_default();
+            let mut machines: Vec<_> =
+                hosts.as_array().into_iter().flatten().map(|host| host["machine"].clone()).collect();
+            machines.sort_by_key(Value::to_string);
+            if machines == [machine(0), machine(1)] {
+                return;
+            }
+            assert!(Instant::now() < deadline, "{hosts}\n{}", self.all_logs());
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+
     /// Waits for these numbers of hosts and balancers. Returns the epoch.
     fn wait_for(&self, hosts: usize, balancers: usize) -> u64 {
         let deadline = Instant::now() + WITHIN;
@@ -148,6 +164,11 @@ impl Part {
             thread::sleep(Duration::from_millis(20));
         }
     }
+}
+
+/// Returns the machine label of a host.
+fn machine(host: u8) -> String {
+    format!("rack-{host}")
 }
 
 /// Kind of a cluster.
@@ -313,7 +334,8 @@ impl Cluster {
             part
         });
         let balancers = balancers.collect();
-        let hosts = (0..2).map(|n| start(path, &format!("host-{n}"), "host", &[])).collect();
+        let host = |n: u8| start(path, &format!("host-{n}"), "host", &[("VIREO_CLUSTER__MACHINE", machine(n))]);
+        let hosts = (0..2).map(host).collect();
         Cluster { directory, controller, balancers, hosts, runs: 0 }
     }
 
@@ -448,6 +470,7 @@ impl Cluster {
 fn ues_are_served_without_controller() {
     let mut cluster = Cluster::start(Setting::Members, None);
     let epoch = cluster.balancers.iter().map(|balancer| balancer.wait_for(2, 2)).max();
+    cluster.controller.wait_for_machines();
     cluster.assert_serves(0);
     cluster.assert_serves(1);
     cluster.assert_identities_guarded();
@@ -459,6 +482,7 @@ fn ues_are_served_without_controller() {
     cluster.assert_serves(1);
     cluster.controller = start(cluster.directory.path(), "controller", "controller", &[]);
     assert_eq!(Some(cluster.controller.wait_for(2, 2)), epoch, "it has learnt what there is, and nothing has changed");
+    cluster.controller.wait_for_machines();
 
     // A host joins; a drained one migrates its UEs to the others and exits.
     cluster.hosts.push(start(cluster.directory.path(), "host-2", "host", &[]));
