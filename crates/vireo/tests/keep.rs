@@ -66,6 +66,17 @@ impl World {
         self.directory.path()
     }
 
+    /// Changes the configuration so that the host runs the steps itself.
+    fn run_inline(&self) {
+        let path = self.path().join("vireo.toml");
+        let text = fs::read_to_string(&path).unwrap();
+        fs::write(&path, text.replace("[pools]\n", "[pools]\nworker-model = \"inline\"\n")).unwrap();
+    }
+
+    fn has_workers(&self) -> bool {
+        !fs::read_to_string(self.path().join("vireo.toml")).unwrap().contains("inline")
+    }
+
     fn command(&self) -> Command {
         let mut command = Command::new(VIREO);
         command.args(["run", "--config"]).arg(self.path().join("vireo.toml"));
@@ -179,9 +190,9 @@ fn tree(root: u32) -> Vec<u32> {
 }
 
 /// Kills all processes of a core at once.
-fn kill(mut core: Child) {
+fn kill(mut core: Child, has_workers: bool) {
     let all = tree(core.id());
-    assert!(all.len() > 1, "it has worker processes");
+    assert_eq!(all.len() > 1, has_workers, "worker processes");
     for pid in &all {
         let pid = rustix::process::Pid::from_raw(*pid as i32).unwrap();
         // A worker may have ended with its parent.
@@ -210,7 +221,7 @@ fn check_continuation(world: &World, calls: bool, idle: Duration) {
     } else {
         assert_eq!(addresses.len() as u64, UES, "{status}");
     }
-    kill(core);
+    kill(core, world.has_workers());
     let _core = world.start();
     world.wait_for_counts(&mut emulator, [UES, 0, UES]);
     let log = world.log();
@@ -269,6 +280,15 @@ fn killed_core_keeps_its_ues() {
 }
 
 #[test]
+fn killed_inline_core_keeps_its_ues() {
+    let Some(world) = World::new("[upf]\nn3 = [\"192.168.127.1\"]\n") else {
+        return eprintln!("skipped: only root may make network namespaces here");
+    };
+    world.run_inline();
+    check_continuation(&world, true, Duration::from_secs(120));
+}
+
+#[test]
 fn killed_core_with_upf_keeps_its_ues() {
     let tables =
         "[n4]\nlisten = \"127.0.0.1:8805\"\n[upf]\nenabled = false\n[[external-upf]]\nn4 = \"127.0.0.2:8805\"\n";
@@ -314,10 +334,10 @@ fn core_with_another_key_begins_without_ues() {
         assert!(Instant::now() < deadline, "{}", world.log());
         sleep(Duration::from_millis(50));
     }
-    kill(core);
+    kill(core, true);
     fs::remove_file(world.path().join("state.key")).unwrap();
     let core = world.start();
     assert_eq!(world.status().unwrap()["counts"]["ues"], 0);
     assert!(world.log().contains("kept contexts dropped") && world.log().contains("other_key=2"), "{}", world.log());
-    kill(core);
+    kill(core, true);
 }
