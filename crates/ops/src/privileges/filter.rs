@@ -45,6 +45,8 @@ const ALWAYS: &[i64] = &[
     libc::SYS_readv,
     libc::SYS_write,
     libc::SYS_writev,
+    // Counts of suppressed log lines go to a place of the parent's file.
+    libc::SYS_pwrite64,
     libc::SYS_close,
     libc::SYS_fstat,
     libc::SYS_fstatfs,
@@ -272,6 +274,7 @@ fn only(argument: u8, is: SeccompCmpOp, values: &[u64]) -> Result<Vec<SeccompRul
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::FileExt;
     use std::os::unix::process::ExitStatusExt;
     use std::process::{Command, Output};
 
@@ -287,8 +290,10 @@ mod tests {
             ("database", what) => (Profile::Database, what),
             (_, what) => (Profile::Packets, what),
         };
+        let counts = tempfile::tempfile().expect("a file");
         install(profile).expect("installed");
         match what {
+            "counts" => counts.write_all_at(&[1; 16], 16).expect("written"),
             "socket" => drop(std::net::UdpSocket::bind("127.0.0.1:0")),
             "file" => assert_eq!(std::fs::read("/etc/hostname").unwrap_err().raw_os_error(), Some(libc::EACCES)),
             "program" => drop(Command::new("/bin/true").status()),
@@ -325,6 +330,7 @@ mod tests {
         for profile in ["region", "packets"] {
             ends(&format!("{profile} file"), None);
             ends(&format!("{profile} panic"), None);
+            ends(&format!("{profile} counts"), None);
         }
         // posix_spawn(3) blocks signals. The kernel then ends the process by SIGSYS, and no line
         // names the call.
