@@ -44,8 +44,7 @@ mod tests {
     use super::*;
 
     /// Figures of schemes that the records do not have yet.
-    const MISSING: [(&str, &str); 3] = [
-        ("mmlite-fig10c", "late procedures on 4 hosts, least loaded, procedure"),
+    const MISSING: [(&str, &str); 2] = [
         ("mmlite-fig11", "hosts, Pareto 1, load for 100, least loaded, procedure"),
         ("mmlite-fig11", "hosts, Pareto 1, load for 100, load-weighted buckets"),
     ];
