@@ -20,7 +20,9 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     name: "placement-real",
     about: "Are procedures in time on three real hosts, of which one owns all busy UEs, if each procedure has its host?",
     paper: "MMLite, figures 10 and 11 (simulated there)",
-    informative: Some("No run is recorded; each run has marks."),
+    informative: Some(
+        "No run is recorded: on two processors, wake-ups of threads use most of a capped host's CPU time at any load.",
+    ),
     run: Run::Core(run),
 };
 
@@ -99,7 +101,7 @@ fn all_variants() -> Vec<Line> {
         let about = "A new UE goes to a host by this policy, and its owner serves it from then on.";
         (Placement::Bound, variant(name, about, &format!("serve = \"owner\"\ninter = {policy:?}\n"), ""))
     };
-    let spare = "The owner serves while its estimate is within half the objective, else a replica that is in time.";
+    let spare = "The first of owner and replicas with all its work within a quarter of the objective serves, else the least busy.";
     let rebalance = "As owner-bound, and the controller moves buckets to hosts that are less busy.";
     vec![
         bound("round robin", "round-robin"),
