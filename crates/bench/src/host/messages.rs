@@ -301,8 +301,17 @@ impl Running {
 pub fn octets_of_records(slices: &str, ues: u32) -> Result<f64, Failure> {
     let core = Running::new(CoreOptions { subscribers: ues.into(), slices: slices.into(), ..CoreOptions::default() })?;
     core.register(find("session")?, 0, ues)?;
-    core.control.gauge();
-    let metrics = plain_metrics(&core.metrics.render());
+    // The core updates its counts twice a second.
+    let deadline = Instant::now() + REST_WITHIN;
+    let metrics = loop {
+        core.control.gauge();
+        let metrics = plain_metrics(&core.metrics.render());
+        let has_all = |name: &str| metrics.get(name) == Some(&ues.into());
+        if has_all("vireo_ues_registered") && has_all("vireo_pdu_sessions") || Instant::now() > deadline {
+            break metrics;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    };
     core.stop()?;
     let of = |name: &str| metrics.get(name).copied().unwrap_or(f64::NAN);
     if of("vireo_ues_registered") != f64::from(ues) || of("vireo_pdu_sessions") != f64::from(ues) {
