@@ -348,7 +348,10 @@ impl Balancer {
         if !self.deferred.is_empty() || self.hosts.is_congested() {
             // No socket is read until the host has room. The host does not signal that, so the
             // balancer polls.
-            std::thread::sleep(Duration::from_micros(100));
+            // A host on this thread makes room as it runs.
+            if !matches!(self.hosts, Hosts::OnThread { .. }) {
+                std::thread::sleep(Duration::from_micros(100));
+            }
             return Ok(());
         }
         let now = clock();
@@ -363,10 +366,8 @@ impl Balancer {
         if let Hosts::OnThread { host, .. } = &mut self.hosts
             && may_sleep
         {
-            match host.sleep() {
-                Some(at_most) => wait = wait.min(at_most),
-                None => may_sleep = false,
-            }
+            let at_most = host.sleep();
+            (may_sleep, wait) = (at_most.is_some(), wait.min(at_most.unwrap_or_default()));
         }
         let wait = if may_sleep { wait.min(Duration::from_secs(1)) } else { Duration::ZERO };
         let readable = self.poll(wait)?;

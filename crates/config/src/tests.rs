@@ -585,6 +585,14 @@ fn wrong_share_or_worker_model_is_refused() {
             "pools.worker-model: only contexts in shared memory (state.location = \"shm\")",
         ),
         (
+            "pools = { worker-model = 'inline', key = 'wildcard', workers = 2 }",
+            "pools.workers: pools.worker-model = \"inline\" has no worker processes",
+        ),
+        (
+            "pools = { worker-model = 'inline', cores = [0] }",
+            "pools.cores: pools.worker-model = \"inline\" has no worker processes",
+        ),
+        (
             "slice.a = { snssai = { sst = 1 }, limit = 0.1, guarantee = 0.2 }",
             "slice.a.guarantee: 0 to slice.a.limit is allowed",
         ),

@@ -70,7 +70,7 @@ impl World {
     fn run_inline(&self) {
         let path = self.path().join("vireo.toml");
         let text = fs::read_to_string(&path).unwrap();
-        fs::write(&path, text.replace("[pools]\n", "[pools]\nworker-model = \"inline\"\n")).unwrap();
+        fs::write(&path, text.replace("workers = 1\n", "worker-model = \"inline\"\n")).unwrap();
     }
 
     fn has_workers(&self) -> bool {

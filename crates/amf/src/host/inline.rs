@@ -5,7 +5,7 @@
 use super::limits::BATCH;
 use super::pools::Purpose;
 use super::state::Host;
-use crate::worker::{StepRecord, StepResults};
+use crate::worker::StepRecord;
 use std::time::Duration;
 use vireo_cluster::{COMMANDS, HostTurn, LocalHost};
 use vireo_ops::clock::clock;
@@ -28,7 +28,7 @@ impl Host {
     /// one ran.
     pub(super) fn run_steps(&mut self) -> bool {
         let Some(mut worker) = self.workers.inline.take() else { return false };
-        let (mut results, mut busy) = (StepResults::default(), false);
+        let mut busy = false;
         (self.current.arrived, self.current.input) = (clock(), 0);
         for _ in 0..BATCH {
             // Without copies of its records a host does not run ahead of its replicas.
@@ -36,9 +36,10 @@ impl Host {
                 break;
             }
             busy = true;
-            worker.swap_results(&mut results);
+            let mut results = worker.take_results();
             results.committed.drain(..).for_each(|(buffer, record)| self.emit_step(buffer, record));
             results.returned.drain(..).for_each(|packet| self.handed_back(packet));
+            worker.reuse(results);
         }
         self.workers.inline = Some(worker);
         busy

@@ -66,7 +66,11 @@ impl Results {
 }
 
 /// The worker of a host that runs the steps itself.
-pub(crate) struct InlineWorker(NfWorker);
+pub(crate) struct InlineWorker {
+    nf: NfWorker,
+    /// Emptied results, whose memory is used again.
+    spare: StepResults,
+}
 
 impl std::fmt::Debug for InlineWorker {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -80,21 +84,29 @@ impl InlineWorker {
         let version = region.published_version(region_layout::BULLETIN_CONFIG);
         let results = Results::SameThread(StepResults::default());
         // The log level is that of the host, which sets it.
-        InlineWorker(NfWorker::new(region.clone(), worker, (config, version), |_| {}, results))
+        let nf = NfWorker::new(region.clone(), worker, (config, version), |_| {}, results);
+        InlineWorker { nf, spare: StepResults::default() }
     }
 
     /// Serves the NF whose turn it is. Returns false if no UE waits.
     pub(crate) fn run_once(&mut self) -> bool {
-        self.0.run_once()
+        self.nf.run_once()
     }
 
     /// Prepares for work after a time without.
     pub(crate) fn wakes_up(&mut self) {
-        self.0.wakes_up();
+        self.nf.wakes_up();
     }
 
-    /// Exchanges the results of the last turns for these, which are empty.
-    pub(crate) fn swap_results(&mut self, with: &mut StepResults) {
-        self.0.results.on_thread().into_iter().for_each(|kept| std::mem::swap(kept, with));
+    /// Returns the results since the last call.
+    pub(crate) fn take_results(&mut self) -> StepResults {
+        let mut results = std::mem::take(&mut self.spare);
+        self.nf.results.on_thread().into_iter().for_each(|kept| std::mem::swap(kept, &mut results));
+        results
+    }
+
+    /// Takes back results that the host has emptied.
+    pub(crate) fn reuse(&mut self, emptied: StepResults) {
+        self.spare = emptied;
     }
 }

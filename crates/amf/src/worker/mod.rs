@@ -20,7 +20,7 @@ mod smf_requests;
 
 pub(crate) use config::{Location, WorkerConfig, WorkerConfigError};
 pub(crate) use contexts::OUTBOX;
-pub(crate) use inline::{InlineWorker, StepRecord, StepResults};
+pub(crate) use inline::{InlineWorker, StepRecord};
 
 use context_database::ContextDatabaseError;
 use contexts::{CommitHandle, CommitTerms, Contexts, LoadResult, PendingCommit, StepError, StepOutcome};
