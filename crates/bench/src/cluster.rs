@@ -42,6 +42,8 @@ const OWNERS_PART: f64 = 40.0;
 const FIRST_DELAYS: f64 = 0.0;
 const OTHER_DELAYS: f64 = 1.0;
 const CONFLICTS: f64 = 0.1;
+/// Mark: throughput of two shards on a core each, by that of one.
+const TWO_BY_ONE: f64 = 1.8;
 
 /// Sizes of the measurements.
 #[derive(Clone, Copy)]
@@ -89,9 +91,13 @@ struct Variant {
     ack: &'static str,
     /// True if owner and replicas serve in turn.
     in_turn: bool,
+    /// Number of shards, if UEs of all hosts are active: hosts without copies that run the steps on
+    /// their own threads.
+    shards: Option<usize>,
 }
 
-const OWNER: Variant = Variant { name: "owner", about: "The owner serves.", replicas: 1, ack: "one", in_turn: false };
+const OWNER: Variant =
+    Variant { name: "owner", about: "The owner serves.", replicas: 1, ack: "one", in_turn: false, shards: None };
 const TURNS: Variant = Variant { name: "in turn", about: "Owner and replica serve in turn.", in_turn: true, ..OWNER };
 const OWNER_OF_TWO: Variant = Variant { name: "owner, 2 replicas", replicas: 2, ..OWNER };
 const TURNS_OF_TWO: Variant =
@@ -102,11 +108,22 @@ const NO_ACK: Variant = Variant {
     ack: "none",
     ..OWNER
 };
-const VARIANTS: [Variant; 5] = [OWNER, TURNS, OWNER_OF_TWO, TURNS_OF_TWO, NO_ACK];
+const ONE_SHARD: Variant =
+    Variant { name: "1 shard", about: "One host with inline steps, without copies.", shards: Some(1), ..OWNER };
+const TWO_SHARDS: Variant = Variant {
+    name: "2 shards",
+    about: "Two hosts with inline steps, without copies; each has half of the UEs.",
+    shards: Some(2),
+    ..OWNER
+};
+const VARIANTS: [Variant; 7] = [OWNER, TURNS, OWNER_OF_TWO, TURNS_OF_TWO, NO_ACK, ONE_SHARD, TWO_SHARDS];
 
 impl Variant {
     fn tables(self) -> String {
         let Variant { replicas, ack, in_turn, .. } = self;
+        if self.shards.is_some() {
+            return format!("[replication]\nmode = \"none\"\n\n[pools]\nworker-model = \"inline\"\n\n{UNSHED}");
+        }
         let serve = if in_turn { "serve = \"procedure\"\ninter = \"round-robin\"\n" } else { "serve = \"owner\"\n" };
         format!("[replication]\nmode = \"hot\"\nreplicas = {replicas}\nack = {ack:?}\n\n[steering]\n{serve}\n{UNSHED}")
     }
@@ -133,7 +150,11 @@ impl CpuTimes {
     }
 
     fn total(&self) -> f64 {
-        self.balancer + self.owner + self.replicas
+        self.balancer + self.hosts()
+    }
+
+    fn hosts(&self) -> f64 {
+        self.owner + self.replicas
     }
 
     /// Combines each part with that of another value.
@@ -246,15 +267,19 @@ impl Bench {
         self.interrupt.check()?;
         let options = CoreOptions {
             subscribers: u64::from(self.size.ues) * LOADS as u64,
-            hosts: HOSTS,
+            hosts: variant.shards.unwrap_or(HOSTS),
             tables: variant.tables(),
             ..CoreOptions::default()
         };
         let mut core = Core::start(&self.lab, &options, create(Path::new("/tmp/core.log"))?, &self.interrupt)?;
         core.wait_for_upfs(&self.interrupt)?;
         let [busy, calm] = self.size.rates;
-        let (outcome, _) = self.load(&mut core, (0, busy))?;
-        let (_, emulated) = self.load(&mut core, (1, calm))?;
+        let (outcome, _) = self.load(&mut core, variant, (0, busy))?;
+        if variant.shards.is_some() {
+            core.stop()?;
+            return Ok(outcome);
+        }
+        let (_, emulated) = self.load(&mut core, variant, (1, calm))?;
         let latency_us = emulated.result.latency("service_request").mean;
         let of =
             |core: &Core, result: &str| core.sum_over_hosts(&format!("vireo_proposals_total{{result={result:?}}}"));
@@ -263,9 +288,14 @@ impl Bench {
         Ok(Outcome { latency_us, proposals: committed + refused, refused, ..outcome })
     }
 
-    /// Runs a load of service requests by UEs of one host. Each load has UEs of its own. Returns
-    /// the CPU time per request and the share of replicas.
-    fn load(&self, core: &mut Core, (number, rate): (u32, u32)) -> Result<(Outcome, Emulated), Failure> {
+    /// Runs a load of service requests by UEs of one host, or of all shards. Each load has UEs of
+    /// its own. Returns the CPU time per request and the share of replicas.
+    fn load(
+        &self,
+        core: &mut Core,
+        variant: Variant,
+        (number, rate): (u32, u32),
+    ) -> Result<(Outcome, Emulated), Failure> {
         let size = self.size;
         let _ = std::fs::remove_file(ACTIVE_FILE);
         let words = [
@@ -283,7 +313,8 @@ impl Bench {
             more: words.into_iter().flatten().collect(),
             ..EmulatorOptions::default()
         };
-        let mut watch = Watch::new(size, ((number + 1) * size.ues) as usize);
+        let registered = ((number + 1) * size.ues) as usize;
+        let mut watch = Watch::new(size, registered, variant.shards.is_some());
         let run = &mut |core: &mut Core| watch.work(core);
         let emulated = emulator::run_with(&self.lab, core, &options, &self.interrupt, run)?;
         let result = &emulated.result;
@@ -303,6 +334,8 @@ struct Watch {
     size: Size,
     /// Number of registered UEs when those of the load have registered.
     registered: usize,
+    /// True if UEs of all hosts are active.
+    of_all_hosts: bool,
     /// Host of the active UEs, from when all UEs are registered, with the time of that and the CPU
     /// times until then.
     owner: Option<(usize, Instant, CpuTimes)>,
@@ -314,8 +347,8 @@ struct Watch {
 }
 
 impl Watch {
-    fn new(size: Size, registered: usize) -> Self {
-        Watch { size, registered, owner: None, idle: None, readings: Vec::new(), read_at: Instant::now() }
+    fn new(size: Size, registered: usize, of_all_hosts: bool) -> Self {
+        Watch { size, registered, of_all_hosts, owner: None, idle: None, readings: Vec::new(), read_at: Instant::now() }
     }
 
     /// Chooses the active UEs when all UEs are registered and the idle cluster was measured, and
@@ -329,7 +362,11 @@ impl Watch {
         match (self.owner, self.idle) {
             (None, _) if core.registered()? < self.registered => {}
             (None, _) => {
-                let most = core.subscribers_by_host()?.into_iter().enumerate().max_by_key(|(_, ues)| ues.len());
+                let mut by_host = core.subscribers_by_host()?;
+                if self.of_all_hosts {
+                    by_host = vec![by_host.into_iter().flatten().collect()];
+                }
+                let most = by_host.into_iter().enumerate().max_by_key(|(_, ues)| ues.len());
                 let Some((owner, mut ues)) = most else { return Err(Failure("bug: the cluster has no hosts".into())) };
                 let part = format!("{ACTIVE_FILE}.part");
                 // UEs of an earlier load have lower numbers.
@@ -382,6 +419,16 @@ fn figures(rounds: &[Round]) -> Result<Vec<Figure>, Failure> {
         Figure::new("latency, served by the owner, 1 replica", "us", each(&|round| round[0].latency_us)?),
         Figure::new("one-way delay between hosts, with wake-ups", "us", each(&one_way_us)?),
     ];
+    figures.extend([
+        Figure::new("CPU of the hosts, 1 shard", "us", each(&|round| round[5].cpu.hosts())?),
+        Figure::new("CPU of the hosts, 2 shards", "us", each(&|round| round[6].cpu.hosts())?),
+        Figure::new(
+            "requests per CPU-second of a shard, of two by of one",
+            "",
+            each(&|round| 2.0 * round[5].cpu.hosts() / round[6].cpu.hosts())?,
+        )
+        .mark(Bound::AtLeast(TWO_BY_ONE)),
+    ]);
     let pairs =
         [("the replica of 1", 0, 1, FIRST_DELAYS, true), ("a replica of 2, in the mean", 2, 3, OTHER_DELAYS, false)];
     for (who, owner, turns, delays, is_first) in pairs {
@@ -436,6 +483,9 @@ fn notes(rounds: &[Round]) -> Vec<String> {
         "A one-way delay is half of what an acknowledgement by one replica adds to the latency of the owner. It contains \
          the wake-ups of the threads."
             .to_owned(),
+        "A shard is a host that runs the steps on its own thread. Two shards with a core each serve twice what one serves, \
+         by the CPU time that a request costs at one shard and at two."
+            .to_owned(),
     ];
     if rounds.iter().any(|round| ByReplica::from_mixture(&round[0], &round[1]).is_none()) {
         notes.push("Replicas served too few procedures: the figures of replicas are missing.".to_owned());
@@ -457,7 +507,10 @@ mod tests {
             let options = CoreOptions { tables: variant.tables(), hosts: HOSTS, ..CoreOptions::default() };
             std::fs::write(&path, config(&options)).unwrap();
             let config = Config::load(Some(&path)).unwrap_or_else(|e| panic!("{}: {e}", variant.name));
-            assert_eq!(config.cluster.replication.replicas, variant.replicas);
+            assert_eq!(config.cluster.replication.is_on(), variant.shards.is_none(), "{}", variant.name);
+            if variant.shards.is_none() {
+                assert_eq!(config.cluster.replication.replicas, variant.replicas);
+            }
         }
     }
 
@@ -471,11 +524,15 @@ mod tests {
         let replica = ByReplica::from_mixture(&owner, &turns).unwrap();
         assert_eq!((replica.cpu, replica.latency_us), (cpu(20.0, 38.0), 400.0));
         assert_eq!(ByReplica::from_mixture(&owner, &of(cpu(40.0, 10.0), 500.0, 0.0)), None);
-        let round = [owner, turns, owner, turns, of(cpu(40.0, 10.0), 300.0, 0.0)];
+        let shards = [of(cpu(40.0, 0.0), 0.0, 0.0), of(cpu(42.0, 0.0), 0.0, 0.0)];
+        let round = [owner, turns, owner, turns, of(cpu(40.0, 10.0), 300.0, 0.0), shards[0], shards[1]];
         let figures = figures(&[round]).unwrap();
         let figure = |name: &str| figures.iter().find(|figure| figure.name == name).unwrap();
         assert_eq!(figure("one-way delay between hosts, with wake-ups").ours.median, 100.0);
         assert_eq!(figure("added one-way delays, served by the replica of 1").ours.median, -1.0);
+        assert!(
+            (figure("requests per CPU-second of a shard, of two by of one").ours.median - 80.0 / 42.0).abs() < 1e-9
+        );
         let more = figure("CPU beyond that of the owner, served by the replica of 1");
         assert!((more.ours.median - 13.333).abs() < 0.01 && more.met == Some(true), "{more:?}");
         assert_eq!(figure("CPU of the owner, of all, served by the replica of 1").met, Some(true));
@@ -486,7 +543,7 @@ mod tests {
     fn idle_use_is_not_a_cost() {
         let size = Size { settle: Duration::from_secs(1), ..Size::new(true) };
         let times = |owner| CpuTimes { owner, ..CpuTimes::default() };
-        let mut watch = Watch::new(size, 0);
+        let mut watch = Watch::new(size, 0, false);
         watch.idle = Some(times(0.01));
         let served = |by_owner, by_replica| Served { by_owner, by_replica };
         watch.readings = vec![
