@@ -26,27 +26,27 @@ pub struct HostSender {
 pub enum HostWaker {
     /// The host has a thread of its own, which waits for this bell.
     Bell(Box<Bell>),
-    /// The host runs on the thread of the balancer.
-    Balancer(BalancerWaker),
+    /// The host runs on the thread of its balancer or of its link.
+    SharedThread(SharedThreadWaker),
 }
 
-/// Wakes the balancer of a host on the same thread.
+/// Wakes the thread that a host shares.
 #[derive(Clone, Debug)]
-pub struct BalancerWaker {
+pub struct SharedThreadWaker {
     waker: Waker,
     sleeping: Arc<AtomicBool>,
 }
 
 impl HostWaker {
-    /// Returns the waker of a host on the thread of the balancer that `waker` wakes.
-    pub fn from_balancer(waker: Waker) -> Self {
-        HostWaker::Balancer(BalancerWaker { waker, sleeping: Arc::default() })
+    /// Returns the waker of a host on the thread that `waker` wakes.
+    pub fn shared_thread(waker: Waker) -> Self {
+        HostWaker::SharedThread(SharedThreadWaker { waker, sleeping: Arc::default() })
     }
 
     fn wake(&self) {
         match self {
             HostWaker::Bell(bell) => bell.ring(),
-            HostWaker::Balancer(BalancerWaker { waker, sleeping }) => {
+            HostWaker::SharedThread(SharedThreadWaker { waker, sleeping }) => {
                 // Pairs with the fence of `HostReceiver::sleep`: either the receiver sees the
                 // input, or this thread sees that the receiver sleeps.
                 fence(Ordering::SeqCst);
@@ -63,7 +63,7 @@ impl HostWaker {
 pub struct HostReceiver {
     pub queue: Receiver<Input>,
     pub urgent: Receiver<Input>,
-    /// Only on the thread of the balancer: true while that sleeps.
+    /// Only on a shared thread: true while that sleeps.
     sleeping: Option<Arc<AtomicBool>>,
     progress: ProgressCounter,
 }
@@ -75,7 +75,7 @@ impl HostReceiver {
         self.progress.tick();
     }
 
-    /// Announces that the thread of the balancer will sleep. Returns false if an input waits.
+    /// Announces that the shared thread will sleep. Returns false if an input waits.
     pub fn sleep(&self) -> bool {
         let Some(sleeping) = &self.sleeping else { return true };
         sleeping.store(true, Ordering::SeqCst);
@@ -117,7 +117,7 @@ impl HostSender {
         let progress = ProgressCounter::default();
         let sleeping = match &waker {
             HostWaker::Bell(_) => None,
-            HostWaker::Balancer(BalancerWaker { sleeping, .. }) => Some(Arc::clone(sleeping)),
+            HostWaker::SharedThread(SharedThreadWaker { sleeping, .. }) => Some(Arc::clone(sleeping)),
         };
         let inputs = HostReceiver { queue: waiting, urgent: urgent_receiver, sleeping, progress: progress.clone() };
         (HostSender { queue, urgent, waker, progress }, inputs)

@@ -5,11 +5,16 @@
 //! associations that it had. If the cluster evicts this host, the host ends: other hosts own its
 //! UEs.
 
+mod running;
+
+pub use running::HostQueues;
+pub(crate) use running::RunningLink;
+
 use crate::command::{Command, CommandReceiver};
 use crate::config::ClusterConfig;
 use crate::controller_client::{ControllerClient, JoinReply, LocalMember};
 use crate::error::LinkError;
-use crate::heartbeat::{HeartbeatHandle, HeartbeatTargets};
+use crate::heartbeat::HeartbeatTargets;
 use crate::input::Input;
 use crate::input_queue::HostSender;
 use crate::introductions::Introductions;
@@ -17,8 +22,6 @@ use crate::pending_pfcp::{PendingPfcp, PfcpRequest};
 use crate::progress::ProgressCounter;
 use crate::unacked::{LostBalancer, UnackedMessage, UnackedQueue};
 use crossbeam_channel::TrySendError;
-use rustix::event::{PollFd, PollFlags, poll};
-use smallvec::{SmallVec, smallvec};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
@@ -26,18 +29,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use vireo_core::placement::balance::{BalancerId, HostId};
-use vireo_core::placement::cluster::{ClusterMap, Member};
+use vireo_core::placement::cluster::ClusterMap;
 use vireo_core::placement::message::{
-    BalancerNotice, ClusterOutput, Envelope, HostNotice, PeerEvent, RanOutput, ToBalancer, ToController, ToHost,
-    ToMember, Welcome,
+    BalancerNotice, ClusterOutput, HostNotice, PeerEvent, RanOutput, ToBalancer, ToController, ToHost, ToMember,
+    Welcome,
 };
 use vireo_core::placement::replica::REEXECUTION_WINDOW;
 use vireo_fabric::frame::{self, FrameError};
 use vireo_fabric::stream::Stream;
 use vireo_fabric::{Role, Security};
 use vireo_ops::clock::clock;
-use vireo_ops::priority_boost::PriorityBoost;
-use vireo_sctp::Waker;
 use vireo_types::AssocId;
 
 /// Retry interval of a lost connection to a balancer.
@@ -155,60 +156,6 @@ impl Link {
     /// Returns the status for other threads.
     pub fn ended(&self) -> LinkStatus {
         LinkStatus(Arc::clone(&self.ended))
-    }
-
-    /// Reports that the host is ready, and runs until the host is removed from the cluster or the
-    /// replicator stops.
-    pub fn run(
-        mut self,
-        input_sender: &HostSender,
-        commands: &CommandReceiver,
-        waker: &Waker,
-        replicator_progress: ProgressCounter,
-    ) -> Result<(), LinkError> {
-        self.client.ready();
-        let watched = vec![input_sender.progress(), self.progress.clone(), replicator_progress];
-        let (me, heartbeat) = (Member::Host(self.host), self.client.heartbeat());
-        let result = HeartbeatHandle::start(me, heartbeat, &self.security, watched, Some(input_sender.clone()))
-            .map_err(LinkError::System)
-            .and_then(|heartbeats| self.run_loop(input_sender, commands, waker, &heartbeats));
-        if let Err(error) = &result {
-            tracing::error!(%error, "this host is in its cluster no longer");
-        }
-        self.ended.store(true, Ordering::Relaxed);
-        result
-    }
-
-    fn run_loop(
-        &mut self,
-        input_sender: &HostSender,
-        commands: &CommandReceiver,
-        waker: &Waker,
-        heartbeats: &HeartbeatHandle,
-    ) -> Result<(), LinkError> {
-        let mut priority_boost = PriorityBoost::new(self.client.heartbeat(), Instant::now());
-        let mut targets = HeartbeatTargets::default();
-        loop {
-            self.progress.tick();
-            self.execute_commands(commands, input_sender);
-            let now = Instant::now();
-            priority_boost.update(now);
-            self.controller(now, input_sender)?;
-            if self.targets_changed(&targets) {
-                targets = self.heartbeat_targets();
-                heartbeats.set_targets(targets.clone());
-            }
-            self.connect(now);
-            for seid in self.pending_pfcp.expire(clock()) {
-                let envelope = Envelope::new(PeerEvent::PfcpTimeout { seid });
-                self.offer(Input::Peer { envelope, at: clock() }, input_sender);
-            }
-            self.flush(input_sender);
-            if self.receive(input_sender)? {
-                input_sender.wake();
-            }
-            self.sleep(commands, waker, self.client.heartbeat())?;
-        }
     }
 
     /// Returns the receivers of the host's heartbeats.
@@ -627,47 +574,5 @@ impl Link {
                 return Ok(true);
             }
         }
-    }
-
-    fn sleep(&mut self, commands: &CommandReceiver, waker: &Waker, wait: Duration) -> Result<(), LinkError> {
-        let deferred = !self.deferred.is_empty();
-        let nothing = self.is_congested() || commands.sleep();
-        let mut wait = if nothing { wait } else { Duration::ZERO };
-        if deferred {
-            // The host does not signal when it has room.
-            wait = wait.min(ROOM);
-        }
-        let interest = |wants_room: bool, reads: bool| {
-            let read = if reads { PollFlags::IN } else { PollFlags::empty() };
-            if wants_room { read | PollFlags::OUT } else { read }
-        };
-        let mut fds: SmallVec<[PollFd<'_>; 8]> = smallvec![PollFd::new(waker, PollFlags::IN)];
-        let called = self.client.fd().is_some();
-        if let Some(fd) = self.client.fd() {
-            fds.push(PollFd::from_borrowed_fd(fd, interest(self.client.wants_room(), true)));
-        }
-        let streams = self.balancers.values().filter_map(|connection| connection.stream.as_ref());
-        let streams =
-            streams.map(|stream| PollFd::from_borrowed_fd(stream.fd(), interest(stream.wants_room(), !deferred)));
-        fds.extend(streams);
-        let wait = rustix::event::Timespec { tv_sec: wait.as_secs() as _, tv_nsec: wait.subsec_nanos() as _ };
-        match poll(&mut fds, Some(&wait)) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(LinkError::System(error.into())),
-        }
-        commands.awake();
-        let ready: SmallVec<[bool; 8]> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
-        drop(fds);
-        let mut ready = ready.into_iter();
-        if ready.next() == Some(true) {
-            waker.clear();
-        }
-        if called {
-            self.client.set_readable(ready.next() == Some(true));
-        }
-        for stream in self.balancers.values_mut().filter_map(|connection| connection.stream.as_mut()) {
-            stream.set_readable(ready.next() == Some(true));
-        }
-        Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! A host that runs on the thread of its balancer.
+//! A host that runs on the thread of its balancer or of its link.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ pub enum HostTurn {
     Ended,
 }
 
-/// A host on the thread of its balancer, which alternates between both.
+/// A host on the thread of its balancer or of its link, which runs both in turn.
 pub trait LocalHost: Send + std::fmt::Debug {
     /// Processes a bounded number of inputs and steps.
     fn run_once(&mut self) -> HostTurn;

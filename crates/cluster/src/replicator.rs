@@ -3,11 +3,12 @@
 //! Unacknowledged copies are kept and sent again after a connection was lost.
 
 use crate::input_queue::HostSender;
+use crate::poll_set::{PollSet, Sockets, interest, wait};
 use crate::progress::ProgressCounter;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use rustc_hash::FxHashMap;
-use rustix::event::{PollFd, PollFlags, poll};
-use smallvec::{SmallVec, smallvec};
+use rustix::event::{PollFd, PollFlags};
+use smallvec::SmallVec;
 use std::cell::RefCell;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
@@ -16,7 +17,7 @@ use std::time::{Duration, Instant};
 use vireo_core::amf::context::EncodedContext;
 use vireo_core::placement::balance::HostId;
 use vireo_core::placement::cluster::ClusterMap;
-use vireo_core::placement::host::{AddressAuditMessage, CopyQueue, Received, receive};
+use vireo_core::placement::host::{AckSchedule, AddressAuditMessage, CopyQueue, Received, receive};
 use vireo_core::placement::message::{ToOwner, ToReplica};
 use vireo_core::placement::replica::{Proposal, ProposalAnswer, ReplicaAcks, ReplicaStore, TakeoverSet};
 use vireo_fabric::frame::{self, FrameError};
@@ -205,6 +206,15 @@ struct OwnerConnection {
     stream: Stream,
     from: Option<(HostId, u64)>,
     since: Instant,
+    acks: AckSchedule,
+    /// Copies that were received and not acknowledged.
+    copies: u64,
+}
+
+impl OwnerConnection {
+    fn new(stream: Stream) -> Self {
+        OwnerConnection { stream, from: None, since: Instant::now(), acks: AckSchedule::default(), copies: 0 }
+    }
 }
 
 /// Creates both sides; a host may leave copies unacknowledged for `ack_timeout`.
@@ -427,38 +437,56 @@ impl ReplicatorThread {
     /// Runs until its host ends. Wakes the host through `input_sender` when there are
     /// acknowledgements or messages.
     pub fn run(mut self, input_sender: &HostSender) {
-        loop {
-            self.progress.tick();
-            while let Ok(command) = self.commands.try_recv() {
-                match command {
-                    ReplicatorCommand::Send(to, batch) => {
-                        if let Some(peer) = self.peers.get_mut(&to) {
-                            peer.queue.push(batch.last, batch.frames, clock());
-                        }
-                    }
-                    ReplicatorCommand::Propose(owner, proposal) => self.propose(owner, *proposal),
-                    ReplicatorCommand::Peers(peers, epoch) => self.update_peers(peers, epoch),
-                    ReplicatorCommand::Stop => return,
-                }
-            }
-            if self.connection_pending {
-                self.accept();
-            }
-            self.send();
-            let has_acks = self.receive_acks();
-            self.check_replicas();
-            self.receive_copies();
-            if has_acks
-                || self.shared.handoff_received.load(Ordering::Relaxed)
-                || self.shared.has_peer_messages.load(Ordering::Relaxed)
-                || self.shared.has_proposal_answers.load(Ordering::Relaxed)
-            {
-                input_sender.wake();
-            }
-            if let Err(error) = self.sleep() {
+        while self.run_once(input_sender) {
+            let at_most = self.before_sleep();
+            if let Err(error) = wait(&mut [&mut self], at_most) {
                 return tracing::error!(%error, "the connections between hosts are not heard any more");
             }
         }
+    }
+
+    /// Sends what the host has for others, and receives what they sent. Returns false if the host
+    /// has ended.
+    pub(crate) fn run_once(&mut self, input_sender: &HostSender) -> bool {
+        self.progress.tick();
+        while let Ok(command) = self.commands.try_recv() {
+            match command {
+                ReplicatorCommand::Send(to, batch) => {
+                    if let Some(peer) = self.peers.get_mut(&to) {
+                        peer.queue.push(batch.last, batch.frames, clock());
+                    }
+                }
+                ReplicatorCommand::Propose(owner, proposal) => self.propose(owner, *proposal),
+                ReplicatorCommand::Peers(peers, epoch) => self.update_peers(peers, epoch),
+                ReplicatorCommand::Stop => return false,
+            }
+        }
+        if self.connection_pending {
+            self.accept();
+        }
+        self.send();
+        let has_acks = self.receive_acks();
+        self.check_replicas();
+        self.receive_copies();
+        if has_acks
+            || self.shared.handoff_received.load(Ordering::Relaxed)
+            || self.shared.has_peer_messages.load(Ordering::Relaxed)
+            || self.shared.has_proposal_answers.load(Ordering::Relaxed)
+        {
+            input_sender.wake();
+        }
+        true
+    }
+
+    /// Announces that the thread will sleep. Returns the maximum time.
+    pub(crate) fn before_sleep(&self) -> Duration {
+        self.shared.sleeping.store(true, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        if !self.commands.is_empty() {
+            return Duration::ZERO;
+        }
+        let due = self.incoming.iter().filter_map(|incoming| incoming.acks.due()).min();
+        due.map_or(RETRY_INTERVAL, |due| RETRY_INTERVAL.min(due.since(clock()).into()))
     }
 
     fn update_peers(&mut self, peers: Vec<(HostId, SocketAddr)>, epoch: u64) {
@@ -489,7 +517,7 @@ impl ReplicatorThread {
                 continue;
             }
             match Stream::accepted(socket, &self.security, Role::Peer, &[Role::Peer]) {
-                Ok(stream) => self.incoming.push(OwnerConnection { stream, from: None, since: Instant::now() }),
+                Ok(stream) => self.incoming.push(OwnerConnection::new(stream)),
                 Err(error) => tracing::warn!(%peer, %error, "a connection of another host"),
             }
         }
@@ -568,29 +596,19 @@ impl ReplicatorThread {
             }
         });
     }
+}
 
-    fn sleep(&mut self) -> rustix::io::Result<()> {
-        self.shared.sleeping.store(true, Ordering::SeqCst);
-        fence(Ordering::SeqCst);
-        let wait = if self.commands.is_empty() { RETRY_INTERVAL } else { Duration::ZERO };
-        let interest = |stream: &Stream| match stream.wants_room() {
-            false => PollFlags::IN,
-            true => PollFlags::IN | PollFlags::OUT,
-        };
-        let mut fds: SmallVec<[PollFd<'_>; 16]> =
-            smallvec![PollFd::new(&self.waker, PollFlags::IN), PollFd::new(&self.listener, PollFlags::IN)];
+impl Sockets for ReplicatorThread {
+    fn register<'a>(&'a self, set: &mut PollSet<'a>) {
+        set.push(PollFd::new(&self.waker, PollFlags::IN));
+        set.push(PollFd::new(&self.listener, PollFlags::IN));
         let outgoing = self.peers.values().filter_map(|peer| peer.stream.as_ref());
         let streams = outgoing.chain(self.incoming.iter().map(|incoming| &incoming.stream));
-        fds.extend(streams.map(|stream| PollFd::from_borrowed_fd(stream.fd(), interest(stream))));
-        let wait = rustix::event::Timespec { tv_sec: 0, tv_nsec: wait.as_nanos() as _ };
-        let waited = match poll(&mut fds, Some(&wait)) {
-            Err(rustix::io::Errno::INTR) => Ok(0),
-            other => other,
-        };
+        set.extend(streams.map(|stream| PollFd::from_borrowed_fd(stream.fd(), interest(stream.wants_room(), true))));
+    }
+
+    fn on_polled(&mut self, ready: &mut dyn Iterator<Item = bool>) {
         self.shared.sleeping.store(false, Ordering::SeqCst);
-        let ready: SmallVec<[bool; 16]> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
-        drop(fds);
-        let mut ready = ready.into_iter();
         if ready.next() == Some(true) {
             self.waker.clear();
         }
@@ -599,7 +617,6 @@ impl ReplicatorThread {
         for stream in outgoing.chain(self.incoming.iter_mut().map(|incoming| &mut incoming.stream)) {
             stream.set_readable(ready.next() == Some(true));
         }
-        waited.map(|_| ())
     }
 }
 
@@ -644,8 +661,6 @@ impl Peer {
 
 impl OwnerConnection {
     fn receive(&mut self, shared: &Shared, metrics: &Metrics) -> Result<(), FrameError> {
-        let mut acked = None;
-        let mut count = 0;
         for _ in 0..MAX_READS {
             let read = self.stream.fill();
             let mut replica_store = None;
@@ -662,10 +677,10 @@ impl OwnerConnection {
                     continue;
                 }
                 let from = self.from.ok_or(FrameError::Message)?;
-                count += u64::from(matches!(message, ToReplica::Copy(_)));
+                self.copies += u64::from(matches!(message, ToReplica::Copy(_)));
                 match receive(replica_store.get_or_insert_with(|| shared.replica_store()), from, message, clock()) {
                     Ok(received) => {
-                        acked = received.acknowledged.or(acked);
+                        self.acks.on_received(&received, clock());
                         if let Some(answer) = shared.take(from.0, received)? {
                             self.stream.put(&answer);
                         }
@@ -681,10 +696,10 @@ impl OwnerConnection {
                 break;
             }
         }
-        if let Some(number) = acked {
+        if let Some(number) = self.acks.take_due(clock()) {
             // One acknowledgement for all received copies.
             self.stream.put(&ToOwner::CopyAck { number });
-            metrics.messages(Flow::CopiesIn, count);
+            metrics.messages(Flow::CopiesIn, std::mem::take(&mut self.copies));
         }
         self.stream.flush()
     }

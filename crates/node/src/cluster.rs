@@ -13,9 +13,10 @@ use std::time::{Duration, Instant};
 use vireo_amf::{Host, HostBuilder, HostConfig, Membership};
 use vireo_balancer::hot_restart::{HotRestartError, HotRestartListener, ReceivedState, ResumeError, SuccessorConfig};
 use vireo_balancer::{Balancer, Fleet, FleetConfig, FleetView, StopHandle};
-use vireo_cluster::replicator::{self, ReplicatorStatus};
+use vireo_cluster::replicator::{self, ReplicatorStatus, ReplicatorThread};
 use vireo_cluster::{
-    COMMANDS, ClusterConfig, HostSender, Input, Link, LinkError, LinkStatus, ResidentController, channel, member_status,
+    COMMANDS, ClusterConfig, HostQueues, HostSender, HostThread, HostWaker, Input, Link, LinkError, LinkStatus,
+    ResidentController, channel, member_status,
 };
 use vireo_controller::{self as controller, EmbeddedController, check_tls};
 use vireo_core::config::CoreConfig;
@@ -23,7 +24,7 @@ use vireo_core::placement::balance::HostId;
 use vireo_fabric::identity::TlsError;
 use vireo_fabric::{Role, Security};
 use vireo_ops::api::{self, DrainError, Status, StatusFilter, StatusSource};
-use vireo_ops::config::{ApiConfig, N2Config, N4Config, SliceRuntime};
+use vireo_ops::config::{ApiConfig, N2Config, N4Config, SliceRuntime, WorkerModel};
 use vireo_ops::metrics::Metrics;
 use vireo_ops::n4::{self, N4Identity};
 use vireo_ops::reload::Reload;
@@ -427,12 +428,63 @@ pub struct HostNodeConfig {
     pub sbi: Option<SbiConfig>,
 }
 
+/// Thread of a host's link.
+type LinkThread = JoinHandle<Result<(), LinkError>>;
+
+/// Threads of a host.
+#[derive(Debug)]
+enum HostThreads {
+    /// Host and link; the replicator's thread ends with the host.
+    Separate { host: JoinHandle<()>, link: LinkThread },
+    /// All on one.
+    Shared(LinkThread),
+}
+
+impl HostThreads {
+    fn separate(host: Host, link: Link, copier: ReplicatorThread, queues: HostQueues) -> std::io::Result<Self> {
+        let (input_sender, copying) = (queues.input_sender.clone(), copier.progress());
+        spawn("copies", move || copier.run(&input_sender))?;
+        let host = spawn("host", move || host.run())?;
+        let link = spawn("link", move || link.run(queues, copying))?;
+        Ok(HostThreads::Separate { host, link })
+    }
+
+    fn shared(parts: HostThread) -> std::io::Result<Self> {
+        spawn("host", move || parts.run()).map(HostThreads::Shared)
+    }
+
+    /// Returns true if the thread of the host has ended.
+    fn has_host_ended(&self) -> bool {
+        match self {
+            HostThreads::Separate { host, .. } => host.is_finished(),
+            HostThreads::Shared(thread) => thread.is_finished(),
+        }
+    }
+
+    /// Joins the threads that have ended; `link_ended`: also that of the link, with its result.
+    fn end(self, link_ended: bool) -> Result<(), LinkError> {
+        let link = match self {
+            HostThreads::Separate { host, link } => {
+                if host.is_finished() {
+                    let _ = host.join();
+                }
+                link
+            }
+            HostThreads::Shared(thread) => thread,
+        };
+        if link_ended { link.join().unwrap_or(Ok(())) } else { Ok(()) }
+    }
+}
+
+fn spawn<T: Send + 'static>(name: &str, run: impl FnOnce() -> T + Send + 'static) -> std::io::Result<JoinHandle<T>> {
+    std::thread::Builder::new().name(name.into()).spawn(run)
+}
+
 /// Running host of a cluster.
 #[derive(Debug)]
 pub struct HostNode {
     inputs: HostSender,
-    host: Option<JoinHandle<()>>,
-    link: Option<JoinHandle<Result<(), LinkError>>>,
+    threads: HostThreads,
     ended: LinkStatus,
     watch: ReplicatorStatus,
     api: Option<api::Server>,
@@ -463,7 +515,12 @@ impl HostNode {
         let (replicator, copier) =
             replicator::replicator(welcome.host, patience, (listener, security), Arc::clone(&metrics))?;
         let watch = replicator.watch();
-        let mut builder = HostBuilder::new(&config.host)?;
+        let waker = Waker::new()?;
+        let is_inline = config.host.pools.worker_model == WorkerModel::Inline;
+        let mut builder = match is_inline {
+            true => HostBuilder::on_shared_thread(&config.host, HostWaker::shared_thread(waker.clone()))?,
+            false => HostBuilder::new(&config.host)?,
+        };
         let replication = config.cluster.replication;
         let replicas = replication.replicas_by_slice(config.host.slices.iter().map(|slice| slice.replicas));
         builder.join(Membership { welcome, replication, replicas, replicator });
@@ -480,18 +537,16 @@ impl HostNode {
             metrics: Arc::clone(&metrics),
             copies: Some(watch.clone()),
         };
-        let waker = Waker::new()?;
         let (outbound, commands) = channel(COMMANDS, waker.clone());
         let host = Host::start(builder, config.host, udm, Arc::clone(&metrics), outbound)?;
         let api = api::Server::start(&config.api, Arc::new(source), metrics)?;
-        let thread = |name: &str| std::thread::Builder::new().name(name.into());
-        let input_sender = inputs.clone();
-        let copying = copier.progress();
-        thread("copies").spawn(move || copier.run(&input_sender))?;
-        let host = thread("host").spawn(move || host.run())?;
-        let (input_sender, ended) = (inputs.clone(), link.ended());
-        let link = thread("link").spawn(move || link.run(&input_sender, &commands, &waker, copying))?;
-        Ok(HostNode { inputs, host: Some(host), link: Some(link), ended, watch, api, number })
+        let ended = link.ended();
+        let queues = HostQueues { input_sender: inputs.clone(), commands, waker };
+        let threads = match is_inline {
+            true => HostThreads::shared(HostThread { host: Box::new(host), link, replicator: copier, queues })?,
+            false => HostThreads::separate(host, link, copier, queues)?,
+        };
+        Ok(HostNode { inputs, threads, ended, watch, api, number })
     }
 
     /// Returns the host ID.
@@ -512,7 +567,7 @@ impl HostNode {
 
     /// Returns true if the host has ended or was removed from its cluster.
     pub fn has_failed(&self) -> bool {
-        self.ended.has_ended() || self.watch.is_fenced() || self.host.as_ref().is_none_or(JoinHandle::is_finished)
+        self.ended.has_ended() || self.watch.is_fenced() || self.threads.has_host_ended()
     }
 
     /// Returns true if the host has drained: other hosts have its UEs.
@@ -526,7 +581,7 @@ impl HostNode {
     /// # Errors
     ///
     /// Returns the reason if the host was removed from its cluster before.
-    pub fn stop(mut self) -> Result<(), LinkError> {
+    pub fn stop(self) -> Result<(), LinkError> {
         let ended = self.ended.has_ended();
         let _ = self.inputs.send_urgent(Input::Leave);
         let until = Instant::now() + LEAVES_WITHIN;
@@ -535,18 +590,11 @@ impl HostNode {
         }
         let _ = self.inputs.send_urgent(Input::Stop);
         let until = Instant::now() + LEAVES_WITHIN;
-        while !self.host.as_ref().is_none_or(JoinHandle::is_finished) && Instant::now() < until {
+        while !self.threads.has_host_ended() && Instant::now() < until {
             std::thread::sleep(LOOKS);
         }
-        // A hanging thread ends with the process.
-        if let Some(host) = self.host.take().filter(JoinHandle::is_finished) {
-            let _ = host.join();
-        }
-        match self.link.take() {
-            // The thread ends with the process: the balancer has the host's effects, or they are
-            // executed again.
-            Some(link) if ended => link.join().unwrap_or(Ok(())),
-            _ => Ok(()),
-        }
+        // A thread that still runs ends with the process: the balancer has the host's effects, or
+        // they are executed again.
+        self.threads.end(ended)
     }
 }

@@ -144,7 +144,7 @@ impl Control {
         };
         let is_inline = settings.pools.worker_model == WorkerModel::Inline;
         let mut builder = match is_inline {
-            true => HostBuilder::on_balancer_thread(&settings, HostWaker::from_balancer(endpoint.waker()))?,
+            true => HostBuilder::on_shared_thread(&settings, HostWaker::shared_thread(endpoint.waker()))?,
             false => HostBuilder::new(&settings)?,
         };
         if let Some(sbi) = &config.sbi {

@@ -57,12 +57,13 @@ impl HostBuilder {
         Self::with_waker(config, None)
     }
 
-    /// Creates the same for a host on the thread of a balancer ([`HostWaker::from_balancer`]).
+    /// Creates the same for a host on the thread of its balancer or of its link
+    /// ([`HostWaker::shared_thread`]).
     ///
     /// # Errors
     ///
     /// Returns an error like [`HostBuilder::new`].
-    pub fn on_balancer_thread(config: &HostConfig, waker: HostWaker) -> Result<Self, HostError> {
+    pub fn on_shared_thread(config: &HostConfig, waker: HostWaker) -> Result<Self, HostError> {
         Self::with_waker(config, Some(waker))
     }
 

@@ -1,6 +1,7 @@
 //! Steps on the thread of the host: run to completion (`pools.worker-model = "inline"`).
 //!
-//! Without a cluster that is the thread of the balancer, so that a message wakes one thread.
+//! That is also the thread of the balancer, or of the link and the replicator in a cluster, so that
+//! a message wakes one thread.
 
 use super::limits::BATCH;
 use super::pools::Purpose;
@@ -13,6 +14,8 @@ use vireo_store::region::Buffer;
 
 /// Number of the worker on the thread of the host among the workers of the region.
 pub(super) const WORKER: u8 = 1;
+/// Maximum number of steps between two batches of waiting inputs.
+const STEPS_BEFORE_INPUTS: usize = BATCH / 8;
 /// Number of commands at which this thread runs no more: it may be the one that takes them.
 const UNSENT: usize = COMMANDS / 4;
 
@@ -28,9 +31,12 @@ impl Host {
     /// one ran.
     pub(super) fn run_steps(&mut self) -> bool {
         let Some(mut worker) = self.workers.inline.take() else { return false };
+        // While inputs wait, more of them are forwarded than steps run: queues grow at the NFs,
+        // where shares and objectives decide what runs next, and not in front of them.
+        let steps = if self.inputs.queue.is_empty() { BATCH } else { STEPS_BEFORE_INPUTS };
         let mut busy = false;
         (self.current.arrived, self.current.input) = (clock(), 0);
-        for _ in 0..BATCH {
+        for _ in 0..steps {
             // Without copies of its records a host does not run ahead of its replicas.
             if self.awaits_too_many() || self.egress.len() >= UNSENT || !worker.run_once() {
                 break;
@@ -85,7 +91,8 @@ impl LocalHost for Host {
     }
 
     fn sleep(&mut self) -> Option<Duration> {
-        self.inputs.sleep().then(|| self.time_to_wait())
+        let has_news = self.has_news();
+        (self.inputs.sleep() && !has_news).then(|| self.time_to_wait())
     }
 
     fn awake(&mut self) {

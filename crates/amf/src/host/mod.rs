@@ -307,6 +307,11 @@ impl Host {
         wait.min(if retries { Duration::from_micros(200) } else { self.workers.scaler.next(now) })
     }
 
+    /// Returns true if other hosts of the cluster sent something.
+    fn has_news(&self) -> bool {
+        self.cluster.as_deref().zip(self.owner()).is_some_and(|(cluster, owner)| cluster.has_news(owner))
+    }
+
     /// Waits for an input, a worker or the next deadline.
     fn sleep(&mut self) {
         let (blocked, wait) = (self.has_backlog(), self.time_to_wait());

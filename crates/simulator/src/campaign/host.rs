@@ -180,6 +180,7 @@ impl Host {
     pub(super) fn on_disconnect(&mut self, network: &mut Network, at: ConnectionEnd) {
         let now = network.clock.now();
         self.incoming.remove(&at);
+        self.replicas.acks.remove(&at);
         let last_barrier = self.machine.as_ref().and_then(|machine| machine.last_barrier());
         if at == self.controller {
             self.retries.controller = now + RETRY_INTERVAL;
@@ -243,6 +244,7 @@ impl Host {
         let now = network.clock.now();
         network.due(self.process, TICK, Due::Tick);
         self.post_copies(network);
+        self.send_due_acks(network);
         let leaves = self.machine.as_ref().is_some_and(|machine| machine.last_barrier().is_some());
         if !network.is_open(self.controller) && now >= self.retries.controller && !leaves {
             self.retries.controller = now + RETRY_INTERVAL;
@@ -477,10 +479,10 @@ impl Host {
                     network.trace(format!("copy of {from:?} to {:?} has no base: {ltmsi:?}", self.id()));
                     network.oracle.record_violation(Violation::Baseless);
                 }
+                self.replicas.acks.entry(at).or_default().on_received(&received, network.time(self.process));
                 received.answer.into_iter().for_each(|answer| network.send(at, Message::ToOwner(answer)));
                 stored.into_iter().for_each(|(ltmsi, _)| self.inject_deadline(network, ltmsi));
-                let number = received.acknowledged;
-                number.into_iter().for_each(|number| network.send(at, Message::ToOwner(ToOwner::CopyAck { number })));
+                self.send_due_acks(network);
                 if received.is_handoff {
                     self.on(network, machine::Input::Handoff);
                 }
@@ -491,6 +493,15 @@ impl Host {
                     ignored.map_or(ToOwner::Fenced { epoch: error.epoch }, |number| ToOwner::CopyAck { number });
                 network.send(at, Message::ToOwner(answer));
             }
+        }
+    }
+
+    /// Sends the acknowledgements that are due.
+    fn send_due_acks(&mut self, network: &mut Network) {
+        let now = network.time(self.process);
+        for (at, schedule) in &mut self.replicas.acks {
+            let number = schedule.take_due(now);
+            number.into_iter().for_each(|number| network.send(*at, Message::ToOwner(ToOwner::CopyAck { number })));
         }
     }
 

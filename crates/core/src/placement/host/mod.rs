@@ -34,7 +34,7 @@ pub use addresses::AddressNumber;
 pub use copy_queue::CopyQueue;
 pub use io::{HostIo, ReplicaTransport, StepOutbox, StoredUe, UeNotice};
 pub use machine::{HostLimits, HostMachine, Input};
-pub use replica_side::{AddressAuditMessage, Received, receive};
+pub use replica_side::{AckSchedule, AddressAuditMessage, Received, receive};
 pub use routing::{InputTarget, NamedUe, named_ue};
 pub use served::{SERVED, ServedInput};
 pub use serving::ProposalVerdict;

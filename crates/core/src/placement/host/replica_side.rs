@@ -3,7 +3,7 @@
 use crate::placement::balance::HostId;
 use crate::placement::message::{ToOwner, ToReplica};
 use crate::placement::replica::{ApplyResult, Fenced, ReplicaStore};
-use vireo_types::{Instant, Ltmsi};
+use vireo_types::{Duration, Instant, Ltmsi};
 
 /// Message of the address audit among hosts.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +27,8 @@ pub enum AddressAuditMessage {
 pub struct Received {
     /// Number to acknowledge, after `answer` was sent.
     pub acknowledged: Option<u64>,
+    /// True if no effect waits for this acknowledgement: the copy is of a proposal of this host.
+    pub is_ack_late: bool,
     /// Answer to the owner.
     pub answer: Option<ToOwner>,
     /// True if buckets were handed off for which this host waits.
@@ -37,6 +39,39 @@ pub struct Received {
     pub is_proposal_answer: bool,
     /// UE whose copy lacks a part that was never received.
     pub missing_base: Option<Ltmsi>,
+}
+
+/// Time for which an acknowledgement waits if no effect waits for it.
+const ACK_DELAY: Duration = Duration::from_millis(20);
+
+/// Acknowledgements of a replica on one connection. One is sent for all messages that are received
+/// together. If an owner has sent only what this host proposed, the acknowledgement waits for the
+/// next one: the owner counts the proposer as a host that has the commit.
+#[derive(Clone, Debug, Default)]
+pub struct AckSchedule {
+    /// Number of the last received message that was not acknowledged, with the time until which
+    /// it may wait.
+    pending: Option<(u64, Instant)>,
+}
+
+impl AckSchedule {
+    /// Records a received message.
+    pub fn on_received(&mut self, received: &Received, now: Instant) {
+        let Some(number) = received.acknowledged else { return };
+        let latest = if received.is_ack_late { now + ACK_DELAY } else { now };
+        let due = self.pending.map_or(latest, |(_, due)| due.min(latest));
+        self.pending = Some((number, due));
+    }
+
+    /// Returns the time of the next acknowledgement.
+    pub fn due(&self) -> Option<Instant> {
+        self.pending.map(|(_, due)| due)
+    }
+
+    /// Returns the number to acknowledge, if it is time.
+    pub fn take_due(&mut self, now: Instant) -> Option<u64> {
+        self.pending.take_if(|(_, due)| *due <= now).map(|(number, _)| number)
+    }
 }
 
 /// Handles a message of the host `from`, which has the map of an epoch.
@@ -55,6 +90,7 @@ pub fn receive(
         // Handled by the connection.
         ToReplica::Hello { .. } => return Ok(received),
         ToReplica::Copy(copy) => {
+            received.is_ack_late = store.has_proposed(copy.ltmsi, copy.input);
             let result = store.apply(from, &copy, now)?;
             received.missing_base = (result == ApplyResult::MissingBase).then_some(copy.ltmsi);
             copy.number
@@ -77,6 +113,7 @@ pub fn receive(
             number
         }
         ToReplica::ProposalAnswer { number, ltmsi, input, is_committed } => {
+            received.is_ack_late = true;
             if store.check_sequence(from, number)? {
                 store.on_proposal_answer(from.0, (ltmsi, input), is_committed);
                 received.is_proposal_answer = store.has_proposal_answers();
@@ -96,4 +133,26 @@ pub fn receive(
     };
     received.acknowledged = Some(number);
     Ok(received)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ack_of_own_proposal_waits_for_the_next() {
+        let at = |millis| Instant::default() + Duration::from_millis(millis);
+        let message = |number, is_ack_late| Received { acknowledged: Some(number), is_ack_late, ..Received::default() };
+        let mut schedule = AckSchedule::default();
+        assert_eq!((schedule.due(), schedule.take_due(at(0))), (None, None));
+        schedule.on_received(&message(1, true), at(0));
+        schedule.on_received(&message(2, true), at(10));
+        schedule.on_received(&Received::default(), at(10));
+        assert_eq!((schedule.due(), schedule.take_due(at(19))), (Some(at(20)), None));
+        assert_eq!((schedule.take_due(at(20)), schedule.take_due(at(40))), (Some(2), None));
+        schedule.on_received(&message(3, true), at(50));
+        schedule.on_received(&message(4, false), at(51));
+        schedule.on_received(&message(5, true), at(51));
+        assert_eq!(schedule.take_due(at(51)), Some(5), "effects wait for number 4");
+    }
 }

@@ -174,6 +174,12 @@ impl ReplicaStore {
         Some(owner)
     }
 
+    /// Returns true if this host has proposed the result of an input and has no answer.
+    pub fn has_proposed(&self, ltmsi: Ltmsi, input: u64) -> bool {
+        let unanswered = self.proposals.unanswered.get(&ltmsi);
+        unanswered.is_some_and(|unanswered| unanswered.proposal.input == input)
+    }
+
     /// Returns the unanswered proposals to an owner, for a new connection.
     pub fn unanswered_proposals(&self, owner: HostId) -> impl Iterator<Item = &Proposal> {
         let theirs = self.proposals.unanswered.values().filter(move |unanswered| unanswered.owner == owner);

@@ -2,7 +2,7 @@
 
 use super::super::message::Message;
 use super::super::mutation::Mutation;
-use super::super::network::Network;
+use super::super::network::{ConnectionEnd, Network};
 use super::super::oracle::Violation;
 use super::super::ues::{Outbox, Pending, UeEvent};
 use super::{Host, UeMail, encoded};
@@ -12,7 +12,9 @@ use std::rc::Rc;
 use vireo_core::amf::context::{EncodedContext, UeContext};
 use vireo_core::placement::balance::HostId;
 use vireo_core::placement::cluster::ClusterMap;
-use vireo_core::placement::host::{AddressNumber, HostIo, ReplicaTransport, StepOutbox, StoredUe, UeNotice};
+use vireo_core::placement::host::{
+    AckSchedule, AddressNumber, HostIo, ReplicaTransport, StepOutbox, StoredUe, UeNotice,
+};
 use vireo_core::placement::message::{ClusterOutput, HostNotice, ToOwner, ToReplica};
 use vireo_core::placement::replica::{EffectAssociations, Proposal, ReplicaAcks, ResentCommit, TakeoverSet};
 use vireo_core::step::Effect;
@@ -27,6 +29,8 @@ type CopyMessage = (HostId, u64, Rc<[u8]>);
 pub(in super::super) struct Replicas {
     unsent: RefCell<Vec<CopyMessage>>,
     acknowledged: BTreeMap<HostId, u64>,
+    /// Acknowledgements to the owners at these connections.
+    pub(super) acks: BTreeMap<ConnectionEnd, AckSchedule>,
 }
 
 impl Replicas {
