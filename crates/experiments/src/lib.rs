@@ -68,10 +68,10 @@ pub struct Args {
     /// Seed the random choices (arrivals, worker faults) with N
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Simulate procedures at replicas with this CPU time: both hosts, and the owner
+    /// Set the CPU time of a simulated procedure at a replica: both hosts, and the owner
     ///
     /// Both are parts of the CPU time of a procedure that the owner serves. The default is what
-    /// `vireo bench cluster` measured.
+    /// `vireo bench cluster` measured. Experiments with a real core ignore it.
     #[arg(long, value_name = "TOTAL,OWNER", default_value_t)]
     serving_cost: ServingCost,
     /// Write the core's log to FILE
