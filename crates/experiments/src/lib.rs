@@ -13,6 +13,7 @@ mod cluster;
 mod context;
 mod experiment;
 mod faults;
+mod host_capacity;
 mod isolation;
 mod migration;
 mod near_saturation;
@@ -81,7 +82,8 @@ pub struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    /// Write the page that compares the claims of the papers with recorded results
+    /// Write the pages that compare the claims of the papers with recorded results, and model large
+    /// machines by them
     Report(report::Args),
 }
 
@@ -115,6 +117,7 @@ const ALL: &[Experiment] = &[
     steering::load_balance::D,
     steering::hosts_needed::EXPERIMENT,
     steering::limits::EXPERIMENT,
+    host_capacity::EXPERIMENT,
     stateless::FIG3,
     stateless::FIG4,
     stateless::FIG5,
