@@ -10,7 +10,7 @@ use std::time::Instant;
 use vireo_core::amf::context::{Connection, NasSecurity, RanContext, Registration, UeContext, encode};
 use vireo_core::smf::{N4State, PfcpSession, RanState, SessionTerms, SmContext, Stage, Tunnel, Usage};
 use vireo_core::subscription::{Ambr, DnnSubscription, SliceSubscription, Subscription};
-use vireo_store::records::{Format, StoredRecord};
+use vireo_store::records::{Codec, Format, RecordBase, StoredRecord, UpdateMode};
 use vireo_types::{
     AmfUeNgapId, AssocId, Bucket, Dnn, Ltmsi, NrCgi, PduSessionType, Plmn, RanUeNgapId, Seid, SessionAddress,
     SessionIndex, Snssai, Tac, Tai, Teid, Tmsi,
@@ -111,30 +111,31 @@ fn measure<T: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug>(
     times: u32,
 ) {
     for (format, called) in [(Format::Binary, "binary"), (Format::Json, "json"), (Format::Protobuf, "protobuf")] {
-        let split = |value: &T| format.split(value).expect("it has parts");
-        let whole = format.encode(after).expect("it has an encoding");
-        let parts = split(after).all().iter().map(|part| (part.name.to_owned(), part.octets.to_vec())).collect();
-        let found = StoredRecord { version: 1, parts, ..StoredRecord::default() };
-        assert_eq!(&format.join::<T>(&found).expect("it decodes"), after, "it comes back");
-        let there: Vec<_> =
-            split(before).all().iter().map(|part| (part.name.to_owned(), part.octets.to_vec())).collect();
-        let now = split(after);
-        let changed = now.changed(&there);
-        let size = |parts: &[vireo_store::records::RecordPart<'_>]| -> usize {
-            parts.iter().map(|part| part.name.len() + part.octets.len()).sum()
+        let codec = Codec { format, manner: UpdateMode::Update };
+        let found = |value: &T| {
+            let parts = format.split(value).expect("it has parts");
+            let parts = parts.changed().iter().map(|part| (part.name.to_owned(), part.octets.to_vec())).collect();
+            StoredRecord { version: 1, parts, ..StoredRecord::default() }
         };
+        let load = |found: StoredRecord| codec.found::<T>(found).expect("it decodes");
+        let change = |base: &RecordBase| codec.encode(base, after).expect("it has an encoding");
+        assert_eq!(&load(found(after)).0, after, "it comes back");
+        let (there, base) = (found(before), load(found(before)).1);
+        let value = change(&base);
+        let (changed, all) = (codec.parts(&value), found(after).parts);
+        let whole = format.encode(after).expect("it has an encoding");
+        let octets: usize = changed.iter().map(|part| part.name.len() + part.octets.len()).sum();
+        let octets_of_all: usize = all.iter().map(|(name, octets)| name.len() + octets.len()).sum();
         let encode = timed(times, || drop(std::hint::black_box(format.encode(after))));
         let decode = timed(times, || drop(std::hint::black_box(format.decode::<T>(&whole))));
-        let splitting = timed(times, || drop(std::hint::black_box(split(after).changed(&there))));
-        let joining = timed(times, || drop(std::hint::black_box(format.join::<T>(&found))));
+        let changing = timed(times, || drop(std::hint::black_box(change(&base))));
+        let loading = timed(times, || drop(std::hint::black_box(load(there.clone()))));
         println!(
-            "{name:4} {called:9} whole {:5} octets, encode {encode:6.0} ns, decode {decode:6.0} ns; parts {:5} octets with names, \
-             {} of {} changed with {:4} octets, split and compare {splitting:6.0} ns, join {joining:6.0} ns",
+            "{name:4} {called:9} whole {:5} octets, encode {encode:6.0} ns, decode {decode:6.0} ns; parts {octets_of_all:5} octets \
+             with names, {} of {} changed with {octets:4} octets, load {loading:6.0} ns, encode changed ones {changing:6.0} ns",
             whole.len(),
-            size(&now.all()),
             changed.len(),
-            now.all().len(),
-            size(&changed),
+            all.len(),
         );
     }
 }

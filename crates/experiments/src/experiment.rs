@@ -4,6 +4,7 @@ use crate::context::{ExperimentContext, Findings};
 use vireo_bench::upf::network::Network;
 use vireo_config::Failure;
 use vireo_lab::Interrupt;
+use vireo_simulator::cluster::ServingCost;
 
 /// An experiment and its source.
 pub(crate) struct Experiment {
@@ -36,6 +37,8 @@ pub(crate) struct Simulation {
     pub(crate) runs: u32,
     /// Seed of the first population; the others count up.
     pub(crate) seed: u64,
+    /// CPU time of a procedure that a replica serves.
+    pub(crate) serving_cost: ServingCost,
 }
 
 /// Environment of an experiment with a user plane alone.

@@ -13,6 +13,7 @@ mod cluster;
 mod context;
 mod experiment;
 mod faults;
+mod host_capacity;
 mod isolation;
 mod migration;
 mod near_saturation;
@@ -40,6 +41,7 @@ use vireo_bench::upf::network::Network;
 use vireo_config::Failure;
 use vireo_lab::options::UE_NETWORKS;
 use vireo_lab::{Interrupt, Lab};
+use vireo_simulator::cluster::ServingCost;
 
 #[derive(Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
@@ -67,6 +69,12 @@ pub struct Args {
     /// Seed the random choices (arrivals, worker faults) with N
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
+    /// Set the CPU time of a simulated procedure at a replica: both hosts, and the owner
+    ///
+    /// Both are parts of the CPU time of a procedure that the owner serves. The default is what
+    /// `vireo bench cluster` measured. Experiments with a real core ignore it.
+    #[arg(long, value_name = "TOTAL,OWNER", default_value_t)]
+    serving_cost: ServingCost,
     /// Write the core's log to FILE
     #[arg(long, value_name = "FILE")]
     core_log: Option<PathBuf>,
@@ -74,7 +82,8 @@ pub struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    /// Write the page that compares the claims of the papers with recorded results
+    /// Write the pages that compare the claims of the papers with recorded results, and model large
+    /// machines by them
     Report(report::Args),
 }
 
@@ -108,6 +117,7 @@ const ALL: &[Experiment] = &[
     steering::load_balance::D,
     steering::hosts_needed::EXPERIMENT,
     steering::limits::EXPERIMENT,
+    host_capacity::EXPERIMENT,
     stateless::FIG3,
     stateless::FIG4,
     stateless::FIG5,
@@ -155,7 +165,8 @@ pub fn run(args: &Args, commit: &str) -> Result<(), Failure> {
             run(&ExperimentContext { lab, interrupt, quick, runs, minutes, seed, log })?
         }
         Run::Simulated(run) => {
-            run(&Simulation { interrupt: Interrupt::listen()?, quick: args.quick, runs, seed: args.seed })?
+            let (quick, seed, serving_cost) = (args.quick, args.seed, args.serving_cost);
+            run(&Simulation { interrupt: Interrupt::listen()?, quick, runs, seed, serving_cost })?
         }
         Run::UserPlane(run) => {
             let network = Network::build()?;

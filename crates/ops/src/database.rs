@@ -75,7 +75,7 @@ impl DatabaseOperation {
 
     fn parts(&self, codec: Codec) -> Vec<RecordPart<'_>> {
         match self {
-            DatabaseOperation::Put { known, value } => codec.parts(known, value),
+            DatabaseOperation::Put { value, .. } => codec.parts(value),
             DatabaseOperation::Parts { parts, .. } => {
                 parts.iter().map(|(name, octets)| RecordPart { name, octets }).collect()
             }
@@ -500,7 +500,8 @@ mod tests {
                 function: StateFunction::Smf,
                 node: NAME,
             };
-            let operation = DatabaseOperation::Put { known, value: codec.encode(&Value { count: 2 }).unwrap() };
+            let value = codec.encode(&known, &Value { count: 2 }).unwrap();
+            let operation = DatabaseOperation::Put { known, value };
             let job = DatabaseJob { operation, ..commit(Some(Instant(1))) };
             let (mut waiting, mut all) = (VecDeque::from([Pending::new(job)]), Vec::new());
             while !database.run_pending(&mut waiting, &mut |_, done| all.push(done)) {

@@ -515,7 +515,7 @@ impl Sessions {
             }
             SessionBackend::Database(stored) => stored.codec,
         };
-        let operation = match outcome.session.as_ref().map(|session| codec.encode(session)) {
+        let operation = match outcome.session.as_ref().map(|session| codec.encode(&known, session)) {
             Some(Ok(value)) => DatabaseOperation::Put { known, value },
             None => DatabaseOperation::Remove { expected: known.version },
             Some(Err(error)) => {

@@ -12,7 +12,7 @@ use vireo_core::placement::balancer::Serve;
 use vireo_core::placement::replica::Ack;
 use vireo_core::schedule::dispatch;
 use vireo_simulator::campaign::{self, campaign};
-use vireo_simulator::cluster::{Cap, Outcome, Setup, Workload, simulate};
+use vireo_simulator::cluster::{Cap, Outcome, ServingCost, Setup, Workload, simulate};
 use vireo_types::Duration;
 
 /// Default workload.
@@ -66,6 +66,12 @@ pub(crate) struct Args {
     /// Replicate each UE to N hosts besides its owner
     #[arg(long, value_name = "N", default_value = "2", value_parser = clap::value_parser!(u8).range(0..=3))]
     replicas: u8,
+    /// Set the CPU time of a procedure at a replica: both hosts, and the owner
+    ///
+    /// Both are parts of the CPU time of a procedure that the owner serves. The default is what
+    /// `vireo bench cluster` measured.
+    #[arg(long, value_name = "TOTAL,OWNER", default_value_t)]
+    serving_cost: ServingCost,
     /// Set the interval between reports of a host in milliseconds
     #[arg(long, value_name = "MS", default_value = "200", value_parser = clap::value_parser!(u32).range(1..=60_000))]
     report_every: u32,
@@ -139,6 +145,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         prefer: args.prefer,
         intra: args.intra,
         replicas: args.replicas.into(),
+        serving_cost: args.serving_cost,
         report_every: Duration::from_millis(args.report_every.into()),
         ..Setup::default()
     };

@@ -301,6 +301,7 @@ fn parts(in_memory: &[Messages]) -> BTreeMap<&'static str, CpuBreakdown> {
     BTreeMap::from([
         ("registration + session, inline", of(|r| r.inline.registration)),
         ("service request, inline", of(|r| r.inline.service)),
+        ("service request and release, inline", of(|r| r.inline.cycle)),
         ("registration + session", of(|r| r.pools[0].registration)),
         ("service request", of(|r| r.pools[0].service)),
         ("service request alone, paced", of(|r| r.pools[0].paced)),

@@ -195,7 +195,7 @@ fn choose_busy_ues(core: &Core, ues: u32) -> Result<(), Failure> {
 
 /// Readings of the hosts during a load.
 #[derive(Default)]
-struct Readings {
+pub(super) struct Readings {
     /// Unix time in microseconds, and CPU time of each host in seconds.
     cpu: Vec<(u64, Vec<f64>)>,
     /// Unix time in microseconds, and procedures served since the start.
@@ -203,7 +203,7 @@ struct Readings {
 }
 
 impl Readings {
-    fn read(&mut self, core: &Core) -> Result<(), Failure> {
+    pub(super) fn read(&mut self, core: &Core) -> Result<(), Failure> {
         let now = unix_us();
         self.cpu.push((now, core.cpu_by_host()?.iter().map(std::time::Duration::as_secs_f64).collect()));
         // Metrics cost the capped hosts CPU time.
@@ -214,7 +214,7 @@ impl Readings {
     }
 
     /// Returns the CPU use of each host in percent of `cap`, between two times.
-    fn cpu_between(&self, from: u64, until: u64, cap: f64) -> Vec<f64> {
+    pub(super) fn cpu_between(&self, from: u64, until: u64, cap: f64) -> Vec<f64> {
         let mut within = self.cpu.iter().filter(|(at, _)| (from..=until).contains(at));
         let (Some((first, before)), Some((last, after))) = (within.next(), within.next_back()) else { return vec![] };
         let seconds = (last - first) as f64 / 1e6;
@@ -222,7 +222,7 @@ impl Readings {
     }
 
     /// Returns the procedures that replicas served between two times, in percent.
-    fn by_replicas(&self, from: u64, until: u64) -> f64 {
+    pub(super) fn by_replicas(&self, from: u64, until: u64) -> f64 {
         let mut within = self.served.iter().filter(|(at, _)| (from..=until).contains(at));
         let (Some((_, before)), Some((_, after))) = (within.next(), within.next_back()) else { return 0.0 };
         let (owner, replica) = (after.by_owner - before.by_owner, after.by_replica - before.by_replica);

@@ -3,6 +3,7 @@
 //! The same loads run on both. Three other loads calibrate the values that the simulator cannot
 //! know: procedure time, wake-up time, background work of a host, and message transit time.
 
+use super::placement::Readings;
 use super::{
     HOST_PART, HOSTS, HOT_ONE, LONGEST, NO_COPIES, QUICK_LIMIT, REPLICAS, SEARCH_S, SEARCH_STEPS, capped, lines,
     saturation, service_requests,
@@ -11,7 +12,6 @@ use crate::analysis;
 use crate::context::{ExperimentContext, Findings, Metric, Variant, each};
 use crate::experiment::{Experiment, Run};
 use crate::plot::{Axis, BarSeries, Bars, Chart};
-use crate::steady::unix_us;
 use vireo_bench::results::{Bound, Figure, OfferedLoad, Table};
 use vireo_config::Failure;
 use vireo_core::schedule::kind::NfKind;
@@ -50,9 +50,9 @@ const LATE: f64 = 5.0;
 const FIRST_GUESS: f64 = 500.0;
 /// Tolerated error of the simulator, in percent of the real value.
 const WRONG: f64 = 15.0;
-/// Late procedures in percent below which an error is relative to this value: fewer are too few to
-/// count.
-const FEW_LATE: f64 = 0.1;
+/// Least number of late procedures to which an error is relative. The standard deviation of a count
+/// of 100 is 10, and below [`WRONG`]; fewer are too few to judge by themselves.
+const FEW_LATE: f64 = 100.0;
 /// Messages to hosts per service request: until the UE is answered, and afterwards until the UE is
 /// idle again. The latter are the RAN's answer, two of the UPF, and the RAN's release request and
 /// its answer.
@@ -91,7 +91,8 @@ fn replicas_serve(variant: &Variant) -> bool {
 /// Behaviour of hosts, measured or simulated.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Observed {
-    /// Completed service requests per second.
+    /// Completed service requests: number, and per second.
+    count: u64,
     rate: f64,
     p50_ms: f64,
     mean_ms: f64,
@@ -101,6 +102,8 @@ struct Observed {
     /// the busiest host.
     cpu: f64,
     busiest: f64,
+    /// Procedures that replicas served, in percent.
+    by_replicas: f64,
 }
 
 const TOLD: [Metric<Observed>; 6] = [
@@ -134,11 +137,12 @@ struct Point {
 }
 
 impl Point {
-    /// Returns the error of the simulator relative to the real value, in percent. Late procedures
-    /// may be none ([`FEW_LATE`]).
+    /// Returns the error of the simulator relative to the real value, in percent; that of late
+    /// procedures relative to [`FEW_LATE`] of them at least.
     fn wrong(&self, (name, value): Metric<Observed>) -> f64 {
         let (real, simulated) = (value(&self.real), value(&self.simulated));
-        let of = if name.starts_with("late") { real.max(FEW_LATE) } else { real };
+        let few = FEW_LATE * 100.0 / self.real.count.max(1) as f64;
+        let of = if name.starts_with("late") { real.max(few) } else { real };
         (simulated - real).abs() / of * 100.0
     }
 }
@@ -148,33 +152,34 @@ fn real(session: &ExperimentContext, variant: &Variant, rate: f64, seconds: f64)
     session.interrupt.check()?;
     let load = service_requests(session, rate, seconds);
     let mut core = session.core(variant, load.subscribers(), &[])?;
-    let mut samples: Vec<(u64, Vec<f64>)> = Vec::new();
-    let outcome = session.steady(&mut core, &load, &mut |core, _| {
-        samples.push((unix_us(), core.cpu_by_host()?.iter().map(std::time::Duration::as_secs_f64).collect()));
-        Ok(())
-    })?;
+    let mut readings = Readings::default();
+    let outcome = session.steady(&mut core, &load, &mut |core, _| readings.read(core))?;
     core.stop()?;
     let result = &outcome.result;
-    let began = result.steady_began_unix_us;
-    let within = began..=began + (result.steady_seconds * 1e6) as u64;
-    let mut samples = samples.into_iter().filter(|(at, _)| within.contains(at));
-    let used = match (samples.next(), samples.next_back()) {
-        (Some((first, before)), Some((last, after))) => {
-            let seconds = (last - first) as f64 / 1e6;
-            before.iter().zip(&after).map(|(before, after)| (after - before) / seconds).collect::<Vec<f64>>()
-        }
-        _ => return Err(Failure("the load was over before the hosts' processor time was read twice".into())),
-    };
-    let may = variant.host_part.unwrap_or(1.0);
+    let from = result.steady_began_unix_us;
+    let until = from + (result.steady_seconds * 1e6) as u64;
+    let used = readings.cpu_between(from, until, variant.host_part.unwrap_or(1.0));
+    if used.is_empty() {
+        return Err(Failure("the load was over before the hosts' processor time was read twice".into()));
+    }
     let latency = result.latency("service_request");
     Ok(Observed {
+        count: latency.count,
         rate: result.completed as f64 / result.steady_seconds.max(1e-6),
         p50_ms: latency.p50 as f64 / 1e3,
         mean_ms: latency.mean / 1e3,
         late: late(&latency),
-        cpu: used.iter().sum::<f64>() * 100.0 / (may * used.len().max(1) as f64),
-        busiest: used.iter().copied().fold(0.0, f64::max) * 100.0 / may,
+        cpu: used.iter().sum::<f64>() / used.len() as f64,
+        busiest: used.iter().copied().fold(0.0, f64::max),
+        by_replicas: readings.by_replicas(from, until),
     })
+}
+
+impl Observed {
+    /// Returns the CPU time of a procedure in the mean, relative to one that the owner serves.
+    fn replica_factor(&self) -> f64 {
+        1.0 + self.by_replicas / 100.0 * (ServingCost::default().total - 1.0)
+    }
 }
 
 impl Calibration {
@@ -195,14 +200,16 @@ impl Calibration {
             let alone_us = found.time_us + found.wake_us * f64::from(ANSWERED + FOLLOW);
             found.idle = ((used(&quiet) - quiet.rate * alone_us / 1e6) / HOSTS as f64).max(0.0);
             let own = HOSTS as f64 * BY_ITSELF * found.own_us() / 1e6;
-            let woken = |found: &Calibration, seen: &Observed| -> Result<f64, Failure> {
-                Ok(found.outcome(variant, seen.rate, (ues, seed))?.1)
-            };
-            // Used time is rate x time + wake-ups x wake. Each step goes half of the way, because
-            // each value depends on the other.
-            let wake = (used(&low) - own - low.rate * found.time_us / 1e6) / f64::max(woken(&found, &low)?, 1.0);
+            // Used time is rate x time + wake-ups x wake. The time grows with the procedures that
+            // replicas serve. Each step goes half of the way, because each value depends on the
+            // other.
+            let (seen, woken) = found.outcome(variant, low.rate, (ues, seed))?;
+            let work = low.rate * found.time_us * seen.replica_factor() / 1e6;
+            let wake = (used(&low) - own - work) / f64::max(woken, 1.0);
             found.wake_us = (found.wake_us + wake.max(0.0) * 1e6) / 2.0;
-            let time = (used(&full) - own - woken(&found, &full)? * found.wake_us / 1e6) / full.rate;
+            let (seen, woken) = found.outcome(variant, full.rate, (ues, seed))?;
+            let work = used(&full) - own - woken * found.wake_us / 1e6;
+            let time = work / (full.rate * seen.replica_factor());
             found.time_us = (found.time_us + time.max(most / 100.0) * 1e6) / 2.0;
         }
         found.outside_ms = (low.p50_ms - found.simulated(variant, low.rate, (ues, seed))?.p50_ms).max(0.0);
@@ -267,12 +274,14 @@ impl Calibration {
         let requests = requests.ok_or_else(|| Failure("nothing was simulated".into()))?;
         let seconds = SIMULATED.0 as f64 / 1e6;
         let seen = Observed {
+            count: requests.procedures,
             rate: (requests.procedures - requests.overdue) as f64 / seconds,
             p50_ms: requests.p50_us as f64 / 1e3 + self.outside_ms,
             mean_ms: requests.mean_us / 1e3 + self.outside_ms,
             late: requests.violations as f64 * 100.0 / requests.procedures.max(1) as f64,
             cpu: outcome.cpu.iter().sum::<f64>() * 100.0 / outcome.cpu.len().max(1) as f64,
             busiest: outcome.cpu.iter().copied().fold(0.0, f64::max) * 100.0,
+            by_replicas: outcome.replica_share() * 100.0,
         };
         Ok((seen, outcome.woken as f64 / seconds))
     }
@@ -351,6 +360,12 @@ fn findings(variants: &[Variant], limits: &[[f64; 2]], rounds: &[Vec<Line>]) -> 
                 figures.push(figure.baseline("real", Some(at(&|point| told.1(&point.real))?)));
                 let figure = Figure::new(format!("{name}, wrong by"), "%", at(&|point| point.wrong(told))?);
                 figures.push(figure.mark(Bound::AtMost(WRONG)));
+            }
+            if replicas_serve(variant) {
+                let name = format!("served by replicas, {:.0}% load, {}, simulated", point.part * 100.0, variant.name);
+                let at = |of: fn(&Point) -> Observed| each(rounds, |round| of(&round[place].1[n]).by_replicas);
+                let figure = Figure::new(name, "%", at(|point| point.simulated)?);
+                figures.push(figure.baseline("real", Some(at(|point| point.real)?)));
             }
         }
     }
@@ -437,10 +452,11 @@ fn notes(variants: &[Variant], limits: &[[f64; 2]]) -> Vec<String> {
             FULL * 100.0
         ),
         format!(
-            "Late is what took longer than {OBJECTIVE_MS} ms. Errors are relative to real hosts, of late procedures at least to \
-             {FEW_LATE}%. The product's balancer decides in both (core::placement::balancer). A procedure that a simulated replica \
-             serves costs {} times the CPU time, {} of a procedure at the owner, which `vireo bench cluster` marks. Copies are in the \
-             calibrated times. The simulator knows nothing of other processes on the machine.",
+            "Late is what took longer than {OBJECTIVE_MS} ms. Errors are relative to real hosts, of late procedures to {FEW_LATE} \
+             of them at least: of fewer, a difference of chance would count. The product's balancer decides in both \
+             (core::placement::balancer). A procedure that a simulated replica serves costs {} times the CPU time of one that \
+             the owner serves, {} of it at the owner; `vireo bench cluster` measured that (results/bench-cluster). Copies are \
+             in the calibrated times. The simulator knows nothing of other processes on the machine.",
             cost.total, cost.owner
         ),
     ]
@@ -462,13 +478,14 @@ fn table(variants: &[Variant], rounds: &[Vec<Line>]) -> Table {
         "late_percent",
         "cpu_percent",
         "busiest_percent",
+        "by_replicas_percent",
     ]);
     for (head, (calibration, points)) in lines(variants, rounds) {
         let Calibration { time_us, wake_us, idle, outside_ms } = *calibration;
         for point in points {
             for (which, seen) in [("real", point.real), ("simulated", point.simulated)] {
                 let before = [time_us, wake_us, idle, outside_ms, point.part].map(|number| number.to_string());
-                let after = [seen.rate, seen.p50_ms, seen.mean_ms, seen.late, seen.cpu, seen.busiest]
+                let after = [seen.rate, seen.p50_ms, seen.mean_ms, seen.late, seen.cpu, seen.busiest, seen.by_replicas]
                     .map(|number| number.to_string());
                 table.row(head.iter().cloned().chain(before).chain([which.to_owned()]).chain(after));
             }
@@ -486,7 +503,8 @@ mod tests {
     }
 
     fn observed(rate: f64, p50_ms: f64, cpu: f64) -> Observed {
-        Observed { rate, p50_ms, mean_ms: p50_ms, late: 0.0, cpu, busiest: cpu }
+        let count = (rate * SECONDS) as u64;
+        Observed { count, rate, p50_ms, mean_ms: p50_ms, late: 0.0, cpu, busiest: cpu, by_replicas: 0.0 }
     }
 
     /// 100 us per procedure and 0.01 processors of background work per host: 4% of three quarters
@@ -522,17 +540,17 @@ mod tests {
         assert!((simulated.cpu / real.cpu - 1.0).abs() < 0.15, "{simulated:?} is not {real:?}");
     }
 
-    /// Ten late procedures of 1,000 instead of eight are 25% more. Of none, a tenth of a percent
-    /// counts.
+    /// 400 late procedures instead of 320 are 25% more. Of few, an error is relative to 100.
     #[test]
     fn late_procedures_have_relative_error() {
-        let late = |late: f64| Observed { late, ..observed(100.0, 2.0, 50.0) };
+        let late = |late: f64| Observed { late, count: 10_000, ..observed(100.0, 2.0, 50.0) };
         let wrong = |real: f64, simulated: f64| {
             let point = Point { part: 0.4, real: late(real), simulated: late(simulated) };
             point.wrong(TOLD[5])
         };
-        assert!((wrong(0.8, 1.0) - 25.0).abs() < 1e-9 && wrong(0.0, 0.0) == 0.0);
-        assert!((wrong(0.0, 0.1) - 100.0).abs() < 1e-9 && (wrong(4.0, 1.0) - 75.0).abs() < 1e-9);
+        assert!((wrong(3.2, 4.0) - 25.0).abs() < 1e-9 && wrong(0.0, 0.0) == 0.0);
+        assert!((wrong(0.0, 0.1) - 10.0).abs() < 1e-9 && (wrong(4.0, 1.0) - 75.0).abs() < 1e-9);
+        assert!((wrong(0.2, 0.5) - 30.0).abs() < 1e-9, "20 and 50 of 10,000: 30 are 30% of 100");
     }
 
     /// A few UEs load hosts unevenly; replicas serve what the owner cannot.

@@ -1,9 +1,11 @@
-//! `vireo experiment report`: page with the claims of the papers beside recorded figures.
+//! `vireo experiment report`: pages with the claims of the papers beside recorded figures, and with
+//! a model of large machines.
 //!
 //! The claims are tables in code: the words of the paper, the figures that answer them, and what
-//! makes the terms differ. All figures of Vireo are read from `results/`. The page depends on
+//! makes the terms differ. All figures of Vireo are read from `results/`. The pages depend on
 //! nothing else.
 
+mod capacity;
 mod claims;
 mod page;
 mod record;
@@ -15,7 +17,7 @@ use vireo_config::Failure;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Write the page to FILE
+    /// Write the page of claims to FILE, and capacity.md beside it
     #[arg(long, value_name = "FILE", default_value = "docs/evaluation/claims.md")]
     out: PathBuf,
     /// Read the summaries of DIR/NAME/summary.json
@@ -23,11 +25,13 @@ pub(crate) struct Args {
     results: PathBuf,
 }
 
-/// Writes the page of claims from the recorded summaries.
+/// Writes the pages from the recorded summaries.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let text = text(&args.results)?;
-    std::fs::write(&args.out, text).map_err(|error| Failure(format!("{}: {error}", args.out.display())))?;
-    eprintln!("experiment: claims in {}", args.out.display());
+    let capacity = args.out.with_file_name("capacity.md");
+    for (path, text) in [(&args.out, text(&args.results)?), (&capacity, capacity::page(&args.results)?)] {
+        std::fs::write(path, text).map_err(|error| Failure(format!("{}: {error}", path.display())))?;
+        eprintln!("experiment: page {}", path.display());
+    }
     Ok(())
 }
 
@@ -48,14 +52,18 @@ mod tests {
     }
 
     #[test]
-    fn committed_page_shows_committed_results() {
-        let written = text(&root().join("results")).unwrap();
-        let committed = std::fs::read_to_string(root().join("docs/evaluation/claims.md")).unwrap();
-        let differs = written.lines().zip(committed.lines()).find(|(written, committed)| written != committed);
-        assert!(
-            written == committed,
-            "{differs:?}: run `vireo experiment report` and commit docs/evaluation/claims.md"
-        );
+    fn committed_pages_show_committed_results() {
+        let results = root().join("results");
+        for (name, written) in
+            [("claims.md", text(&results).unwrap()), ("capacity.md", capacity::page(&results).unwrap())]
+        {
+            let committed = std::fs::read_to_string(root().join("docs/evaluation").join(name)).unwrap();
+            let differs = written.lines().zip(committed.lines()).find(|(written, committed)| written != committed);
+            assert!(
+                written == committed,
+                "{differs:?}: run `vireo experiment report` and commit docs/evaluation/{name}"
+            );
+        }
     }
 
     #[test]
@@ -87,6 +95,8 @@ mod tests {
         run(&args).unwrap();
         let page = std::fs::read_to_string(&args.out).unwrap();
         assert!(page.contains("not recorded") && page.contains("vireo experiment mmlite-fig6"), "{page}");
+        let capacity = std::fs::read_to_string(directory.path().join("capacity.md")).unwrap();
+        assert!(capacity.contains("not recorded"), "{capacity}");
         std::fs::create_dir_all(directory.path().join("none/mmlite-fig6")).unwrap();
         std::fs::write(directory.path().join("none/mmlite-fig6/summary.json"), "{}").unwrap();
         assert!(run(&args).unwrap_err().to_string().contains("mmlite-fig6/summary.json"));

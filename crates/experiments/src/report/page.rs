@@ -200,7 +200,7 @@ fn conditions(text: &mut String, records: &Records) {
 }
 
 /// Wraps text at [`WIDTH`], with a prefix on each line.
-fn wrapped(text: &str, prefix: &str) -> String {
+pub(super) fn wrapped(text: &str, prefix: &str) -> String {
     lines(text, WIDTH - prefix.len(), 0).iter().map(|line| format!("{prefix}{line}")).collect::<Vec<_>>().join("\n")
 }
 

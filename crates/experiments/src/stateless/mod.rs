@@ -12,7 +12,7 @@ mod noise;
 mod paced;
 mod watch;
 
-use super::context::{ExperimentContext, Findings};
+use super::context::{ExperimentContext, Findings, each};
 use crate::experiment::{Experiment, Run};
 use crate::plot::{Axis, BarSeries, Bars, Chart};
 use bursts::Burst;
@@ -255,6 +255,13 @@ fn findings(study: &Study, sizes: &[u32], rounds: &[Vec<Vec<Burst>>]) -> Result<
         if mode == 0 {
             continue;
         }
+        if (base, of.name) == (TRANSACTIONAL.name, DELETE_CREATE.name) {
+            let waited = |round: &[Vec<Burst>], mode: usize| {
+                mean(round[mode].iter().filter(|burst| !burst.cold).map(|burst| burst.waited_us))
+            };
+            let ratio = crate::context::each(rounds, |round| waited(round, mode) / waited(round, 0))?;
+            figures.push(paced::database_time(ratio));
+        }
         let paper = study.paper[mode - 1];
         let over = |mine: usize, other: usize| -> Result<[Measured; 2], Failure> {
             let largest = |pairs: &mut dyn Iterator<Item = (f64, f64)>| pairs.map(change).fold(f64::MIN, f64::max);
@@ -353,18 +360,62 @@ struct BurstTimeline {
     unit: &'static str,
     axis: &'static str,
     value: fn(&SocketSample, usize) -> f64,
+    /// Returns the figures of a mode for which the paper states a direction.
+    compared: Comparison,
 }
 
-const BUSY: BurstTimeline =
-    BurstTimeline { unit: "%", axis: "CPU (% of a processor)", value: |moment, place| moment.cpu[place] * 100.0 };
+type Comparison = fn(&[Vec<Vec<Burst>>], usize) -> Result<Vec<Figure>, Failure>;
+
+const BUSY: BurstTimeline = BurstTimeline {
+    unit: "%",
+    axis: "CPU (% of a processor)",
+    value: |moment, place| moment.cpu[place] * 100.0,
+    compared: cpu_over_stateful,
+};
 const WAITING: BurstTimeline = BurstTimeline {
     unit: "B",
     axis: "waiting in sockets (octets)",
     value: |moment, place| moment.waiting[place] as f64,
+    compared: order_of_queues,
 };
 
 /// Modes with plots over time: those of the paper's figure 6, and the procedural one.
 const COURSES: &[Mode] = &[STATEFUL, PROCEDURAL, TRANSACTIONAL, NON_BLOCKING, SHARED_AMF_SMF];
+
+/// Returns the course of a quantity in a mode's bursts: seconds, and the value.
+fn timeline(round: &[Vec<Burst>], mode: usize, value: impl Fn(&SocketSample) -> f64) -> Vec<(f64, f64)> {
+    let moments = round[mode].iter().flat_map(|burst| &burst.moments);
+    moments.map(|moment| (moment.at_s, value(moment))).collect()
+}
+
+/// Returns the mean CPU use of each function over that of the stateful one, which is the first mode.
+fn cpu_over_stateful(rounds: &[Vec<Vec<Burst>>], mode: usize) -> Result<Vec<Figure>, Failure> {
+    let source = "section 4.3.5, figure 6: CPU use falls as the cost rises";
+    let figure = |place: usize| {
+        let cpu = |round: &[Vec<Burst>], mode| mean(timeline(round, mode, |m| m.cpu[place]).into_iter().map(|s| s.1));
+        let ratio = each(rounds, |round| cpu(round, mode) / cpu(round, 0))?;
+        let (own, base, function) = (COURSES[mode].name, COURSES[0].name, FUNCTIONS[place].to_uppercase());
+        let figure = Figure::new(format!("{own} over {base}: mean CPU of the {function}"), "ratio", ratio);
+        Ok(figure.paper(Bound::Below(1.0), source))
+    };
+    if mode == 0 { Ok(Vec::new()) } else { (0..FUNCTIONS.len()).map(figure).collect() }
+}
+
+/// Returns the times between the longest queues of each function and the next one of the chain.
+fn order_of_queues(rounds: &[Vec<Vec<Burst>>], mode: usize) -> Result<Vec<Figure>, Failure> {
+    let source = "section 4.3.5, figure 7: queues grow at the AMF first, then at SMF and UPF";
+    let longest = |round: &[Vec<Burst>], place: usize| {
+        let samples = timeline(round, mode, |moment| moment.waiting[place] as f64);
+        samples.into_iter().max_by(|a, b| a.1.total_cmp(&b.1)).map_or(0.0, |(at_s, _)| at_s)
+    };
+    let figure = |next: usize| {
+        let apart = each(rounds, |round| (longest(round, next) - longest(round, next - 1)) * 1e3)?;
+        let [function, before] = [next, next - 1].map(|place| FUNCTIONS[place].to_uppercase());
+        let name = format!("{}: longest queue of the {function} after that of the {before}", COURSES[mode].name);
+        Ok(Figure::new(name, "ms", apart).paper(Bound::Above(0.0), source))
+    };
+    (1..FUNCTIONS.len()).map(figure).collect()
+}
 
 fn over_time(session: &ExperimentContext, course: &BurstTimeline) -> Result<Findings, Failure> {
     let sizes = if session.quick { [40] } else { [1000] };
@@ -374,10 +425,7 @@ fn over_time(session: &ExperimentContext, course: &BurstTimeline) -> Result<Find
     for (mode, of) in COURSES.iter().enumerate() {
         let mut chart = Chart::new(of.name, Axis::linear("time (s)"), Axis::linear(course.axis));
         for (place, function) in FUNCTIONS.iter().enumerate() {
-            let seen = |round: &'_ Vec<Vec<Burst>>| -> Vec<(f64, f64)> {
-                let moments = round[mode].iter().flat_map(|burst| &burst.moments);
-                moments.map(|moment| (moment.at_s, (course.value)(moment, place))).collect()
-            };
+            let seen = |round: &Vec<Vec<Burst>>| timeline(round, mode, |moment| (course.value)(moment, place));
             let most = |round: &Vec<Vec<Burst>>| seen(round).iter().map(|(_, value)| *value).fold(f64::NAN, f64::max);
             let all = |round: &Vec<Vec<Burst>>| mean(seen(round).iter().map(|(_, value)| *value));
             let name = |what: &str| format!("{}: {}, {what}", of.name, function.to_uppercase());
@@ -386,6 +434,7 @@ fn over_time(session: &ExperimentContext, course: &BurstTimeline) -> Result<Find
             figures.push(Figure::new(name("mean"), course.unit, measured(Measured::each(&rounds, all))?));
             chart = chart.line(function.to_uppercase(), rounds.first().map(seen).unwrap_or_default());
         }
+        figures.extend((course.compared)(&rounds, mode)?);
         plots.push((of.name, chart.svg()?));
     }
     Ok(Findings {
@@ -400,4 +449,30 @@ fn over_time(session: &ExperimentContext, course: &BurstTimeline) -> Result<Find
         ],
         broken: None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns a burst whose AMF, SMF and UPF use that much CPU, and whose queues are longest at
+    /// those times.
+    fn burst(cpu: f64, longest_at: [f64; 3]) -> Burst {
+        let moment = |at_s: f64| SocketSample {
+            at_s,
+            cpu: [cpu; 3],
+            waiting: longest_at.map(|longest| if longest == at_s { 9 } else { 1 }),
+        };
+        Burst { moments: [0.1, 0.2, 0.4].map(moment).into(), ..Burst::default() }
+    }
+
+    #[test]
+    fn courses_are_compared_with_paper() {
+        let rounds = [COURSES.iter().map(|_| vec![burst(0.5, [0.1, 0.2, 0.4])]).collect::<Vec<_>>()];
+        let queues = order_of_queues(&rounds, 2).unwrap();
+        assert_eq!(queues.iter().map(|figure| figure.ours.median.round()).collect::<Vec<_>>(), [100.0, 200.0]);
+        assert!(queues.iter().all(|figure| figure.paper.is_some()), "{queues:?}");
+        let cpu = cpu_over_stateful(&rounds, 2).unwrap();
+        assert_eq!((cpu.len(), cpu[0].ours.median, cpu_over_stateful(&rounds, 0).unwrap().len()), (3, 1.0, 0));
+    }
 }

@@ -180,8 +180,7 @@ fn findings(modes: &[&Mode], ues: u32, rounds: &[Vec<Paced>]) -> Result<Findings
     figures.extend(message_figures(modes, rounds)?);
     if let (Some(update), Some(create)) = (place_of(modes, &TRANSACTIONAL), place_of(modes, &DELETE_CREATE)) {
         let ratio = each(rounds, |round| round[create].burst.waited_us / round[update].burst.waited_us)?;
-        let figure = Figure::new("delete-create over transactional, time of the database", "ratio", ratio);
-        figures.push(figure.paper(Bound::About(PAPER_DATABASE), "section 4.3.4 and figure 5"));
+        figures.push(database_time(ratio));
     }
     let mut plots = vec![("paper", plot(&modes[..modes.len().min(OF_PAPER)], modes, rounds)?)];
     if modes.len() > OF_PAPER {
@@ -208,6 +207,12 @@ fn findings(modes: &[&Mode], ues: u32, rounds: &[Vec<Paced>]) -> Result<Findings
         ],
         broken: None,
     })
+}
+
+/// Returns the figure of the database's time with delete and create over that with update.
+pub(super) fn database_time(ratio: Measured) -> Figure {
+    let figure = Figure::new("delete-create over transactional, time of the database", "ratio", ratio);
+    figure.paper(Bound::About(PAPER_DATABASE), "section 4.3.4 and figure 5")
 }
 
 fn place_of(modes: &[&Mode], mode: &Mode) -> Option<usize> {

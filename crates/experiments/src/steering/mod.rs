@@ -1,8 +1,8 @@
 //! MMLite's steering experiments on hosts with a virtual clock.
 //!
 //! `crates/simulator` runs the product's decisions on predefined workloads
-//! (`crates/simulator/workloads/mmlite-*.toml`). A procedure that a replica serves has the stated
-//! cost [`vireo_simulator::cluster::ServingCost`].
+//! (`crates/simulator/workloads/mmlite-*.toml`). A procedure that a replica serves has the measured
+//! cost [`ServingCost::MEASURED`], or that of `--serving-cost`.
 
 pub(super) mod hosts_needed;
 mod ilp;
@@ -134,11 +134,15 @@ fn seeds(simulation: &Simulation, run: u32, populations: u64) -> impl Iterator<I
 
 /// Returns the explanatory note of a simulated experiment.
 fn note(simulation: &Simulation, what: &str) -> String {
-    let ServingCost { total, owner } = ServingCost::default();
+    let ServingCost { total, owner } = simulation.serving_cost;
+    let source = match simulation.serving_cost == ServingCost::MEASURED {
+        true => "`vireo bench cluster` measured that (results/bench-cluster)",
+        false => "the command line sets that (--serving-cost)",
+    };
     format!(
         "Simulated: hosts on a virtual clock; the machine's speed changes nothing. The configurations name the code that \
-         decides. A procedure that a replica serves costs {total} times the CPU time, {owner} of a procedure at the owner: the \
-         limits that `vireo bench cluster` marks. Proposal, copy and acknowledgement take 50 us each; the balancer recalls an \
+         decides. A procedure that a replica serves costs {total} times the CPU time of one that the owner serves, {owner} of it \
+         at the owner; {source}. Proposal, copy and acknowledgement take 50 us each; the balancer recalls an \
          input after 50 ms. Registrations are the owner's. Runs are populations of UEs with identifiers of their own, from \
          seed {} on; the same seed gives the same figures. {what}",
         simulation.seed

@@ -57,7 +57,7 @@ pub(super) fn cell(
     run: u32,
     span: Span,
 ) -> Result<Cell, Failure> {
-    let setup = (trial.scheme.change)(trial.setup);
+    let setup = Setup { serving_cost: simulation.serving_cost, ..(trial.scheme.change)(trial.setup) };
     let (mut sum, mut count) = (Cell::default(), 0.0);
     for pattern in &comparison.patterns {
         let workload = comparison.workload(pattern, trial.worth);

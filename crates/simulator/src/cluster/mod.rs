@@ -33,7 +33,7 @@ pub use cap::Cap;
 pub use comparison::Comparison;
 pub use outcome::{Outcome, PoolOutcome, ServedCounts};
 pub use run::simulate;
-pub use serving_cost::ServingCost;
+pub use serving_cost::{ServingCost, ServingCostError};
 pub use workload::{Heavy, Procedure, Slice, Workload, WorkloadError};
 
 use vireo_core::placement::balance::steer;

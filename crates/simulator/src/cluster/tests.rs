@@ -1,6 +1,9 @@
 use super::*;
 use vireo_core::schedule::kind::NfKind;
 
+/// Cost that does not depend on what was measured.
+const COST: ServingCost = ServingCost { total: 1.15, owner: 0.4 };
+
 fn procedure(kind: NfKind, time_us: f64, messages: u32, slo_ms: f64) -> Procedure {
     Procedure { kind, part: 1.0, time_us, messages, between_ms: 0.0, slo_ms }
 }
@@ -115,7 +118,7 @@ fn owners_serve_at_low_load() {
     let workload =
         Workload { slices: vec![slice(600.0, "poisson", vec![procedure(NfKind::ServiceRequest, 1000.0, 1, 20.0)])] };
     let busy = |inter| {
-        let outcome = run(Setup { inter, ..Setup::default() }, &workload, 9);
+        let outcome = run(Setup { inter, serving_cost: COST, ..Setup::default() }, &workload, 9);
         assert!(outcome.violations() < 0.01, "{inter:?}: {}", outcome.violations());
         (outcome.cpu.iter().sum::<f64>(), outcome.replica_share())
     };
@@ -132,7 +135,7 @@ fn owners_serve_at_low_load() {
 fn replicas_take_excess_of_owner() {
     let procedures = vec![procedure(NfKind::ServiceRequest, 1000.0, 2, 100.0)];
     let workload = Workload { slices: vec![Slice { ues: 1, ..slice(1200.0, "poisson", procedures) }] };
-    let of = |binding| run(Setup { binding, ..Setup::default() }, &workload, 3);
+    let of = |binding| run(Setup { binding, serving_cost: COST, ..Setup::default() }, &workload, 3);
     let (procedure, bucket) = (of(Binding::Procedure), of(Binding::Bucket));
     assert!(bucket.violations() > 0.9 && bucket.served.served_by_replica == 0, "{bucket:?}");
     assert!(procedure.violations() < 0.02 && procedure.replica_share() > 0.2, "{procedure:?}");

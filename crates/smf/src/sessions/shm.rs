@@ -83,7 +83,7 @@ impl ShmSessions {
         (session, kind): (Option<&Session>, Transaction),
     ) -> Result<Version, RecordError> {
         let begun = std::time::Instant::now();
-        let octets = match session.map(|session| Codec::default().encode(session)).transpose() {
+        let octets = match session.map(|session| Codec::default().encode(&RecordBase::default(), session)).transpose() {
             Ok(Some(Encoded::Whole(octets))) => Some(octets),
             Ok(None) => None,
             Ok(Some(Encoded::Parts(_))) | Err(_) => {

@@ -36,7 +36,7 @@ pub enum Encoded {
 pub struct RecordBase {
     /// Version of the record; 0 = none.
     pub version: Version,
-    /// Contents of the parts, if only changed parts are written.
+    /// Fields of the record in the binary format, if only changed parts are written.
     parts: Vec<(String, Vec<u8>)>,
     /// True if the record has no parts or they are unknown: the next commit writes everything.
     whole: bool,
@@ -64,6 +64,12 @@ impl RecordBase {
     pub fn at(version: Version) -> Self {
         RecordBase { version, parts: Vec::new(), whole: true }
     }
+
+    /// Returns the base without the contents of the parts, for [`Codec::change`].
+    #[must_use]
+    pub fn without_parts(&self) -> Self {
+        RecordBase { version: self.version, parts: Vec::new(), whole: self.whole }
+    }
 }
 
 impl Codec {
@@ -83,24 +89,33 @@ impl Codec {
         }
     }
 
-    /// Encodes a value for storage.
+    /// Encodes what a commit based on `known` writes of a value.
     ///
     /// # Errors
     ///
     /// Returns [`FormatError::Value`] if the value has no encoding.
-    pub fn encode<T: Serialize + ?Sized>(self, value: &T) -> Result<Encoded, FormatError> {
+    pub fn encode<T: Serialize + ?Sized>(self, known: &RecordBase, value: &T) -> Result<Encoded, FormatError> {
         match (self.manner, self.format) {
             (UpdateMode::Replace, Format::Binary | Format::Protobuf) => self.format.encode(value).map(Encoded::Whole),
-            _ => self.format.split(value).map(Encoded::Parts),
+            _ => self.encode_fields(known, value),
         }
     }
 
+    /// Encodes what a commit based on `known` writes of a value, each field by itself.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`FormatError::Value`] if the value has no encoding.
+    pub fn encode_fields<T: Serialize + ?Sized>(self, known: &RecordBase, value: &T) -> Result<Encoded, FormatError> {
+        let base = if self.manner == UpdateMode::Update { &known.parts[..] } else { &[] };
+        self.format.split_over(base, value).map(Encoded::Parts)
+    }
+
     /// Returns the parts that a commit must write. [`Codec::change`] turns them into a change.
-    pub fn parts<'a>(self, known: &RecordBase, value: &'a Encoded) -> Vec<RecordPart<'a>> {
+    pub fn parts(self, value: &Encoded) -> Vec<RecordPart<'_>> {
         match value {
             Encoded::Whole(_) => Vec::new(),
-            Encoded::Parts(parts) if self.manner == UpdateMode::Update => parts.changed(&known.parts),
-            Encoded::Parts(parts) => parts.all(),
+            Encoded::Parts(parts) => parts.changed(),
         }
     }
 
@@ -138,9 +153,8 @@ impl Codec {
         let value: T = self.format.join(&found)?;
         let parts = match (self.manner, self.format) {
             (UpdateMode::Replace | UpdateMode::DeleteCreate, _) => Vec::new(),
-            // A record that was stored as BSON may have its fields in another order.
-            (UpdateMode::Update, Format::Json) => self.format.split(&value)?.owned(),
-            (UpdateMode::Update, _) => found.parts,
+            (UpdateMode::Update, Format::Binary) => found.parts,
+            (UpdateMode::Update, Format::Json | Format::Protobuf) => Format::Binary.split(&value)?.into_base(),
         };
         Ok((value, RecordBase { version: found.version, parts, whole: false }))
     }
@@ -157,8 +171,8 @@ impl Codec {
         known: &mut RecordBase,
         value: &T,
     ) -> Result<(), CodecError> {
-        let value = self.encode(value)?;
-        let parts = self.parts(known, &value);
+        let value = self.encode(known, value)?;
+        let parts = self.parts(&value);
         let first = self.change(known, &value, &parts, false);
         let mut version = change(place, name, first)?;
         if first.removes() {
@@ -166,7 +180,7 @@ impl Codec {
         }
         (known.version, known.whole) = (version, false);
         if let (UpdateMode::Update, Encoded::Parts(parts)) = (self.manner, value) {
-            known.parts = parts.owned();
+            known.parts = parts.into_base();
         }
         Ok(())
     }
@@ -202,13 +216,6 @@ fn put_back(
             return Err(error);
         }
         std::thread::sleep(PAUSE);
-    }
-}
-
-impl Parts {
-    /// Returns the parts with owned names.
-    fn owned(self) -> Vec<(String, Vec<u8>)> {
-        self.0.into_iter().map(|(name, octets)| (name.to_owned(), octets)).collect()
     }
 }
 

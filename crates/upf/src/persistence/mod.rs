@@ -624,7 +624,7 @@ impl PersistentUpf {
             }
             COLLECTION => {
                 let session = on.upf.sessions.get(&name.id);
-                session.map(|session| session.encode(self.codec, answered, most).ok())
+                session.map(|session| session.encode((self.codec, &known), answered, most).ok())
             }
             _ => Some(on.upf.encode_node().map(Encoded::Whole)),
         };
@@ -691,7 +691,7 @@ impl PersistentUpf {
         // A store that converted the record meanwhile may have reordered its fields.
         let there = decoded.and_then(|FoundSession { session, answered, known: loaded }| {
             known = loaded;
-            session.encode(self.codec, answered.as_ref(), None).ok()
+            session.encode((self.codec, &known), answered.as_ref(), None).ok()
         });
         let there = there.or_else(|| found.map(|found| Encoded::Whole(found.octets)));
         if there == commit.value {

@@ -156,7 +156,7 @@ impl World {
             }
             DatabaseOperation::Put { known, value } => {
                 counts[1] += 1;
-                let parts = self.codec.parts(known, value);
+                let parts = self.codec.parts(value);
                 let first = self.codec.change(known, value, &parts, false);
                 if first.removes() {
                     counts[2] += 1;
@@ -329,8 +329,8 @@ fn update_writes_only_changed_parts() {
     let done = world.execute(&load);
     world.with(|stored, on| stored.answered(on, load.of, done));
     let jobs = world.stored.jobs().make_contiguous();
-    let [DatabaseJob { operation: DatabaseOperation::Put { known, value }, .. }] = jobs else { panic!("{jobs:?}") };
-    let mut names: Vec<_> = codec.parts(known, value).iter().map(|part| part.name).collect();
+    let [DatabaseJob { operation: DatabaseOperation::Put { value, .. }, .. }] = jobs else { panic!("{jobs:?}") };
+    let mut names: Vec<_> = codec.parts(value).iter().map(|part| part.name).collect();
     names.sort_unstable();
     assert_eq!(names, ["answered", "fars"]);
 }

@@ -9,10 +9,10 @@
 //! whole was written in binary form, by this format or by a release before documents, and is read
 //! as such: documents of unshared records always have parts.
 //!
-//! With [`UpdateMode::Update`] a commit writes the fields that changed since the record was loaded.
-//! The loaded version is the precondition, so the other fields are unchanged. Only the SMF uses
-//! [`UpdateMode::DeleteCreate`]: a crash between its two operations leaves no record, and the AMF's
-//! record is the only copy of a UE.
+//! With [`UpdateMode::Update`] a commit encodes and writes the fields that changed since the record
+//! was loaded. The loaded version is the precondition, so the other fields are unchanged. The AMF
+//! does not use [`UpdateMode::DeleteCreate`]: a crash between its two operations leaves no record,
+//! and the AMF's record is the only copy of a UE.
 
 use super::config::{ContextDatabaseConfig, ContextDatabaseError};
 use vireo_core::amf::context::UeContext;
@@ -55,7 +55,7 @@ pub(super) fn stored(config: &ContextDatabaseConfig, found: StoredRecord) -> Res
 #[derive(Debug)]
 pub(super) struct EncodedUeRecord {
     codec: Codec,
-    /// Content of the version that the commit replaces.
+    /// Base of the commit, without its content.
     known: RecordBase,
     value: Encoded,
     /// True if it is a part of a shared record.
@@ -70,28 +70,29 @@ impl EncodedUeRecord {
         stored: &UeRecord,
     ) -> Result<Self, ContextDatabaseError> {
         let (codec, is_part) = (codec(config), config.records.is_shared());
+        // The record of a removed context keeps no field.
+        let goes_on = stored.known.version == expected && !stored.context.is_empty();
+        let new = RecordBase::at(expected);
+        let known = if goes_on { &stored.known } else { &new };
         let value = match codec.format {
             format if is_part => Encoded::Whole(stored.to_part(format)?),
             Format::Binary => Encoded::Whole(stored.encode()?),
-            format => {
-                let parts = match UeDocument::from_record(stored)? {
-                    (document, Some(ue)) => format.split(&(document, ue)),
-                    (document, None) => format.split(&document),
+            Format::Json | Format::Protobuf => {
+                let fields = match UeDocument::from_record(stored)? {
+                    (document, Some(ue)) => codec.encode_fields(known, &(document, ue)),
+                    (document, None) => codec.encode_fields(known, &document),
                 };
-                Encoded::Parts(parts.map_err(|_| ContextDatabaseError::UnknownFormat)?)
+                fields.map_err(|_| ContextDatabaseError::UnknownFormat)?
             }
         };
-        // The record of a removed context keeps no field.
-        let goes_on = stored.known.version == expected && !stored.context.is_empty();
-        let known = if goes_on { stored.known.clone() } else { RecordBase::at(expected) };
-        Ok(EncodedUeRecord { codec, known, value, is_part })
+        Ok(EncodedUeRecord { codec, known: known.without_parts(), value, is_part })
     }
 
     /// Returns the parts to write.
     pub(super) fn parts(&self) -> Vec<RecordPart<'_>> {
         match &self.value {
             Encoded::Whole(octets) if self.is_part => vec![RecordPart { name: shared_record::AMF, octets }],
-            value => self.codec.parts(&self.known, value),
+            value => self.codec.parts(value),
         }
     }
 

@@ -56,8 +56,9 @@ macro_rules! simulated {
     ($more:literal) => {
         concat!(
             "Simulated on a virtual clock. In \"MMLite\" (Algorithm 1) and \"ours\" the product's balancer chooses a \
-             host for each procedure; one that a replica serves costs 15% more CPU time. The workload was calibrated \
-             until the paper's schemes, MMLite at no such cost among them, showed the paper's figures. ",
+             host for each procedure. One that a replica serves costs more CPU time; the notes of the record state it. \
+             The workload was calibrated until the paper's schemes, MMLite at no such cost among them, showed the \
+             paper's figures. ",
             $more
         )
     };

@@ -1,21 +1,38 @@
 //! Splitting of a struct into encoded fields, and the reverse.
 //!
+//! Fields are compared by their binary encodings, which cost little. Only fields that differ from
+//! those of the base are encoded in another format.
+//!
 //! A tuple of structs has the fields of all of them. Their names must differ.
 
-use super::{Format, FormatError};
+use super::{Format, FormatError, Part};
 use serde::Serialize;
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde::ser::{Impossible, SerializeStruct, SerializeTuple, Serializer};
 
-type Never = Impossible<Vec<(&'static str, Vec<u8>)>, FormatError>;
+type Never = Impossible<Vec<Part>, FormatError>;
 
 /// Serializer that encodes each field of a struct.
-pub(super) struct Split(pub(super) Format);
+#[derive(Clone, Copy)]
+pub(super) struct Split<'a> {
+    pub(super) format: Format,
+    /// Names and binary encodings of the fields that need no encoding in `format`.
+    pub(super) base: &'a [(String, Vec<u8>)],
+}
 
 /// The fields encoded so far.
-pub(super) struct Fields {
-    format: Format,
-    parts: Vec<(&'static str, Vec<u8>)>,
+pub(super) struct Fields<'a> {
+    split: Split<'a>,
+    parts: Vec<Part>,
+}
+
+impl Split<'_> {
+    fn part<T: Serialize + ?Sized>(self, name: &'static str, value: &T) -> Result<Part, FormatError> {
+        let binary = Format::Binary.encode(value)?;
+        let is_changed = !self.base.iter().any(|(own, there)| own == name && *there == binary);
+        let encoded = if is_changed && self.format != Format::Binary { Some(self.format.encode(value)?) } else { None };
+        Ok(Part { name, binary, encoded, is_changed })
+    }
 }
 
 fn no_struct<T>() -> Result<T, FormatError> {
@@ -29,15 +46,15 @@ macro_rules! refuse {
     };
 }
 
-impl Serializer for Split {
-    type Ok = Vec<(&'static str, Vec<u8>)>;
+impl<'a> Serializer for Split<'a> {
+    type Ok = Vec<Part>;
     type Error = FormatError;
     type SerializeSeq = Never;
-    type SerializeTuple = Fields;
+    type SerializeTuple = Fields<'a>;
     type SerializeTupleStruct = Never;
     type SerializeTupleVariant = Never;
     type SerializeMap = Never;
-    type SerializeStruct = Fields;
+    type SerializeStruct = Fields<'a>;
     type SerializeStructVariant = Never;
 
     refuse! {
@@ -88,21 +105,21 @@ impl Serializer for Split {
         no_struct()
     }
 
-    fn serialize_tuple(self, _: usize) -> Result<Fields, FormatError> {
-        Ok(Fields { format: self.0, parts: Vec::new() })
+    fn serialize_tuple(self, _: usize) -> Result<Fields<'a>, FormatError> {
+        Ok(Fields { split: self, parts: Vec::new() })
     }
 
-    fn serialize_struct(self, _: &'static str, length: usize) -> Result<Fields, FormatError> {
-        Ok(Fields { format: self.0, parts: Vec::with_capacity(length) })
+    fn serialize_struct(self, _: &'static str, length: usize) -> Result<Fields<'a>, FormatError> {
+        Ok(Fields { split: self, parts: Vec::with_capacity(length) })
     }
 }
 
-impl SerializeStruct for Fields {
-    type Ok = Vec<(&'static str, Vec<u8>)>;
+impl SerializeStruct for Fields<'_> {
+    type Ok = Vec<Part>;
     type Error = FormatError;
 
     fn serialize_field<T: Serialize + ?Sized>(&mut self, name: &'static str, value: &T) -> Result<(), FormatError> {
-        self.parts.push((name, self.format.encode(value)?));
+        self.parts.push(self.split.part(name, value)?);
         Ok(())
     }
 
@@ -111,13 +128,13 @@ impl SerializeStruct for Fields {
     }
 }
 
-impl SerializeTuple for Fields {
-    type Ok = Vec<(&'static str, Vec<u8>)>;
+impl SerializeTuple for Fields<'_> {
+    type Ok = Vec<Part>;
     type Error = FormatError;
 
     fn serialize_element<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), FormatError> {
-        let parts = value.serialize(Split(self.format))?;
-        if parts.iter().any(|(name, _)| self.parts.iter().any(|(there, _)| there == name)) {
+        let parts = value.serialize(self.split)?;
+        if parts.iter().any(|part| self.parts.iter().any(|there| there.name == part.name)) {
             return Err(FormatError::Value("two structs of a tuple have a field of the same name".into()));
         }
         self.parts.extend(parts);

@@ -77,7 +77,16 @@ impl Format {
     /// Returns [`FormatError::Value`] if a field has no encoding, or the value is not a struct with
     /// named fields.
     pub fn split<T: Serialize + ?Sized>(self, value: &T) -> Result<Parts, FormatError> {
-        Ok(Parts(value.serialize(fields::Split(self))?))
+        self.split_over(&[], value)
+    }
+
+    /// Encodes the fields that differ from a base: names and binary encodings of fields.
+    pub(super) fn split_over<T: Serialize + ?Sized>(
+        self,
+        base: &[(String, Vec<u8>)],
+        value: &T,
+    ) -> Result<Parts, FormatError> {
+        Ok(Parts(value.serialize(fields::Split { format: self, base })?))
     }
 
     /// Decodes a struct from the parts of a record.
@@ -90,26 +99,45 @@ impl Format {
     }
 }
 
-/// Encoded fields of a struct, with their names.
+/// Encoded fields of a struct, with their names. Equal values have equal parts, whatever their
+/// format and base.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Parts(pub(super) Vec<(&'static str, Vec<u8>)>);
+pub struct Parts(pub(super) Vec<Part>);
+
+/// Encoded field.
+#[derive(Clone, Debug)]
+pub(super) struct Part {
+    name: &'static str,
+    binary: Vec<u8>,
+    /// Encoding in another format; `None` in the binary format, and for an unchanged field.
+    encoded: Option<Vec<u8>>,
+    /// True if the field differs from that of the base.
+    is_changed: bool,
+}
+
+impl PartialEq for Part {
+    fn eq(&self, other: &Self) -> bool {
+        (self.name, &self.binary) == (other.name, &other.binary)
+    }
+}
+
+impl Eq for Part {}
 
 impl Parts {
-    /// Returns all parts.
-    pub fn all(&self) -> Vec<RecordPart<'_>> {
-        self.0.iter().map(|(name, octets)| RecordPart { name, octets }).collect()
+    /// Returns the fields that differ from those of the base.
+    pub fn changed(&self) -> Vec<RecordPart<'_>> {
+        let changed = self.0.iter().filter(|part| part.is_changed);
+        changed.map(|part| RecordPart { name: part.name, octets: part.octets() }).collect()
     }
 
-    /// Returns the parts that differ from those in `before`.
-    pub fn changed(&self, before: &[(String, Vec<u8>)]) -> Vec<RecordPart<'_>> {
-        let same =
-            |(name, octets): &(&'static str, Vec<u8>)| before.iter().any(|(of, there)| of == name && there == octets);
-        let changed = self.0.iter().filter(|part| !same(part));
-        changed.map(|(name, octets)| RecordPart { name, octets }).collect()
+    /// Returns names and binary encodings of all fields, as a base of later values.
+    pub(super) fn into_base(self) -> Vec<(String, Vec<u8>)> {
+        self.0.into_iter().map(|part| (part.name.to_owned(), part.binary)).collect()
     }
+}
 
-    /// Returns the size of all parts in bytes, without names.
-    pub fn size(&self) -> usize {
-        self.0.iter().map(|(_, octets)| octets.len()).sum()
+impl Part {
+    fn octets(&self) -> &[u8] {
+        self.encoded.as_deref().unwrap_or(&self.binary)
     }
 }

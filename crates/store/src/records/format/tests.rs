@@ -111,7 +111,7 @@ fn all() -> impl Strategy<Value = All> {
 const FORMATS: [Format; 3] = [Format::Binary, Format::Json, Format::Protobuf];
 
 fn found(parts: &Parts) -> StoredRecord {
-    let parts = parts.all().iter().map(|part| (part.name.to_owned(), part.octets.to_vec())).collect();
+    let parts = parts.changed().iter().map(|part| (part.name.to_owned(), part.octets.to_vec())).collect();
     StoredRecord { version: 1, parts, ..StoredRecord::default() }
 }
 
@@ -143,12 +143,38 @@ fn only_changed_fields_are_written() {
     let before = All { number: 1, text: "a".into(), ..All::default() };
     let after = All { number: 2, kind: Kind::One(7), ..before.clone() };
     for format in FORMATS {
-        let (before, now) = (found(&format.split(&before).unwrap()), format.split(&after).unwrap());
-        let changed = now.changed(&before.parts);
-        assert_eq!(changed.iter().map(|part| part.name).collect::<Vec<_>>(), ["number", "kind"]);
-        assert!(now.changed(&found(&now).parts).is_empty() && now.changed(&[]).len() == now.all().len());
+        let (base, all) = (format.split(&before).unwrap().into_base(), format.split(&after).unwrap());
+        let over = |base: &[(String, Vec<u8>)]| format.split_over(base, &after).unwrap();
+        let now = over(&base);
+        assert_eq!(now.changed().iter().map(|part| part.name).collect::<Vec<_>>(), ["number", "kind"]);
+        assert!(now.changed().iter().all(|part| all.changed().contains(part)), "{format:?}: in its own format");
+        assert!(now == all && now != format.split(&before).unwrap(), "equal values have equal parts");
+        assert!(over(&all.clone().into_base()).changed().is_empty() && all.changed().len() == base.len());
     }
     assert!(matches!(Format::Json.split(&5u8), Err(FormatError::Value(_))), "a number has no parts");
+}
+
+/// A number that has no JSON.
+struct NoJson(u8);
+
+impl Serialize for NoJson {
+    fn serialize<S: serde::Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        if s.is_human_readable() { Err(serde::ser::Error::custom("JSON")) } else { s.serialize_u8(self.0) }
+    }
+}
+
+#[test]
+fn unchanged_field_is_not_encoded_in_json() {
+    #[derive(Serialize)]
+    struct Value {
+        count: u8,
+        rest: NoJson,
+    }
+    let value = |count, rest| Value { count, rest: NoJson(rest) };
+    let base = Format::Binary.split(&value(1, 5)).unwrap().into_base();
+    let changed = Format::Json.split_over(&base, &value(2, 5)).unwrap();
+    assert_eq!(changed.changed(), [RecordPart { name: "count", octets: b"2" }]);
+    assert!(Format::Json.split_over(&base, &value(2, 6)).is_err() && Format::Json.split(&value(1, 5)).is_err());
 }
 
 /// Tests a record of several structs, each of which decodes its own parts.
@@ -162,7 +188,7 @@ fn tuple_of_structs_has_all_fields() {
     let (head, all) = (Head { owner: 7, course: vec![1, 2] }, All { number: 1, text: "a".into(), ..All::default() });
     for format in FORMATS {
         let parts = format.split(&(&head, &all)).unwrap();
-        assert_eq!(parts.all().len(), format.split(&all).unwrap().all().len() + 2);
+        assert_eq!(parts.changed().len(), format.split(&all).unwrap().changed().len() + 2);
         assert!(matches!(format.join::<(Head, All)>(&found(&parts)), Ok(both) if (&both.0, &both.1) == (&head, &all)));
         assert_eq!(format.join::<All>(&found(&parts)).unwrap(), all, "the other's are left alone");
         let whole = format.encode(&(&head, &all)).unwrap();

@@ -83,19 +83,19 @@ pub(crate) struct FoundSession {
 }
 
 impl Session {
-    /// Encodes the session with its last answered request. The request is left out if the record
-    /// would exceed `most` bytes.
+    /// Encodes the session with its last answered request, for a commit based on `known`. The
+    /// request is left out if the record would exceed `most` bytes.
     pub(crate) fn encode(
         &self,
-        codec: Codec,
+        (codec, known): (Codec, &RecordBase),
         answered: Option<&Answered>,
         most: Option<usize>,
     ) -> Result<Encoded, FormatError> {
-        let encoded = codec.encode(&self.written(&self.rules, answered))?;
+        let encoded = codec.encode(known, &self.written(&self.rules, answered))?;
         match (&encoded, most) {
             // Without it, a repeat of the request is executed again after a restart.
             (Encoded::Whole(octets), Some(most)) if octets.len() > most => {
-                codec.encode(&self.written(&self.rules, None))
+                codec.encode(known, &self.written(&self.rules, None))
             }
             _ => Ok(encoded),
         }
