@@ -21,6 +21,7 @@ mod packet_cost_breakdown;
 mod pepc;
 pub mod plot;
 mod rebalance;
+mod relocation;
 mod report;
 mod scaleout;
 mod service_load;
@@ -104,6 +105,7 @@ const ALL: &[Experiment] = &[
     packet_cost_breakdown::EXPERIMENT,
     scaleout::EXPERIMENT,
     migration::EXPERIMENT,
+    relocation::EXPERIMENT,
     isolation::EXPERIMENT,
     takeover::EXPERIMENT,
     rebalance::EXPERIMENT,

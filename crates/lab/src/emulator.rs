@@ -196,6 +196,12 @@ pub struct UserPlane {
     pub up_octets: u64,
     #[serde(default)]
     pub down_octets: u64,
+    /// Packets received that were damaged or misdirected.
+    #[serde(default)]
+    pub bad_packets: u64,
+    /// Changes of a tunnel's UPF end that the core ordered.
+    #[serde(default)]
+    pub tunnels_moved: u64,
     /// Packets repeated without an answer in time.
     #[serde(default)]
     pub resent: u64,

@@ -30,6 +30,7 @@ pub mod process;
 pub mod provision;
 pub mod redis;
 mod redis_cluster;
+pub mod second_upf;
 pub mod timeline;
 pub mod upf;
 pub mod workers;

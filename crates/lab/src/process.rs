@@ -106,7 +106,7 @@ impl Process {
     }
 
     /// Returns the CPU time of the threads with this name.
-    pub(crate) fn cpu_of_threads(&self, name: &str) -> io::Result<Duration> {
+    pub fn cpu_of_threads(&self, name: &str) -> io::Result<Duration> {
         let mut sum = Duration::ZERO;
         for thread in std::fs::read_dir(format!("/proc/{}/task", self.child.id()))? {
             let path = thread?.path();

@@ -83,7 +83,7 @@ fn experiment_writes_its_results() {
 }
 
 /// Experiments whose short form another test of this file runs.
-const TESTED: [&str; 20] = [
+const TESTED: [&str; 21] = [
     "service-load",
     "mmlite-fig7-host",
     "mmlite-agreement",
@@ -95,6 +95,7 @@ const TESTED: [&str; 20] = [
     "cloud-breakdown",
     "cloud-scaleout",
     "pepc-migration",
+    "pepc-relocation",
     "pepc-isolation",
     "pepc-rebalance",
     "pepc-takeover",
@@ -170,6 +171,17 @@ fn migrations_lose_no_packet_and_no_count() {
     let of = |name: &str| median(&summary, name);
     assert_eq!((of("packets lost"), of("packets miscounted")), (0.0, 0.0), "{summary}");
     assert!(of("migrations") > 1000.0 && of("packets with migrations") > 1000.0, "{summary}");
+}
+
+#[test]
+#[ignore = "make test-experiments"]
+fn relocations_lose_no_packet_and_no_count() {
+    let Some(quick) = Quick::run("pepc-relocation") else { return };
+    let summary = quick.summary();
+    let of = |name: &str| median(&summary, name);
+    let wrong = ["packets lost", "packets misdelivered", "bytes miscounted"].map(of);
+    assert_eq!(wrong, [0.0; 3], "{summary}");
+    assert!(of("relocations") > 100.0 && of("echoes") > 1000.0, "{summary}");
 }
 
 #[test]

@@ -20,7 +20,7 @@ pub enum Step {
     Traffic,
     /// Goes idle: the gNB requests the release of the UE context.
     Idle,
-    /// Stays idle for [`crate::Options::idle`].
+    /// Sends nothing for [`crate::Options::idle`], idle or connected.
     Rest,
     /// Stays idle until paging. The gNB sends a late echo into the tunnel that the UE had when it
     /// went idle. The answer triggers the paging.
@@ -137,6 +137,11 @@ pub static ALL: &[Scenario] = &[
         "full",
         "registration, session, echoes, idle, service request, echoes, deregistration",
         &[FRESH, IPV4_OR_RUN, Step::Traffic, Step::Idle, Step::Rest, Step::Service, Step::Traffic, Step::Deregister],
+    ),
+    steps(
+        "pauses",
+        "registration and session, then echoes and a pause again and again (--rounds), deregistration",
+        &[FRESH, IPV4_OR_RUN, Step::Traffic, Step::Rest, Step::Repeat { to: 2 }, Step::Deregister],
     ),
     steps(
         "idle-service",

@@ -4,6 +4,7 @@
 
 use super::kill::Rate;
 use crate::core::Core;
+use crate::second_upf;
 use rand::seq::IndexedMutRandom;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -19,9 +20,8 @@ pub(super) fn slices() -> String {
     )
 }
 
-/// Names of the slices, and of the UPFs.
+/// Names of the slices.
 const SLICES: [&str; 2] = ["default", "second"];
-const UPFS: [&str; 2] = ["embedded", super::second_upf::NAME];
 
 /// Source and target of migrations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,7 +69,7 @@ impl Migrator {
             let Some((address, next)) = self.users.choose_mut(&mut rand::rng()) else { continue };
             let moved = match self.target {
                 MigrationTarget::Slices => core.move_user(address, SLICES[*next])?,
-                MigrationTarget::Upfs => core.relocate(address, UPFS[*next])?.then_some(true),
+                MigrationTarget::Upfs => core.relocate(address, second_upf::NAMES[*next])?.then_some(true),
             };
             match moved {
                 Some(moved) => {
@@ -94,7 +94,7 @@ impl Migrator {
         let before: HashMap<String, usize> = self.users.drain(..).collect();
         if self.target == MigrationTarget::Upfs {
             let sessions = status.ues.into_iter().filter_map(|ue| Some((ue.supi, ue.sessions.into_iter().next()?)));
-            let next = |upf: &str| usize::from(upf == UPFS[0]);
+            let next = |upf: &str| usize::from(upf == second_upf::NAMES[0]);
             self.users = sessions.filter(|(_, s)| !s.moves).map(|(supi, s)| (supi, next(&s.upf))).collect();
             return Ok(());
         }

@@ -12,16 +12,15 @@ mod kill;
 mod migrate;
 mod report;
 mod sba;
-mod second_upf;
 
-use crate::addresses::{N2, N6, has_ipv6};
+use crate::addresses::{N2, N6};
 use crate::capture::Capture;
 use crate::core::Core;
 use crate::emulator::{self, EmulatorOptions, Load, PATIENT};
 use crate::files::create;
 use crate::netns::interface_counters;
 use crate::options::{CoreOptions, UE_NETWORKS, UNSHED};
-use crate::{Interrupt, Lab};
+use crate::{Interrupt, Lab, second_upf};
 pub use args::Args;
 use args::{Chain, Ciphering, Datapath, Rat, text};
 use cluster::{HostChange, HostFailure, Procedures};
@@ -59,7 +58,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let log = log.map_or_else(|| create(Path::new("/tmp/core.log")), Ok)?;
     let target = if args.upfs > 1 { MigrationTarget::Upfs } else { MigrationTarget::Slices };
     let options = core_options(args, &lab, target)?;
-    let second = (args.upfs > 1).then(|| second_upf::start(&lab, &networks())).transpose()?;
+    let second = (args.upfs > 1).then(|| second_upf::start(&lab)).transpose()?;
     let mut database = args.state.map(|state| state.start(&lab)).transpose()?.flatten();
     let mut core = Core::start(&lab, &options, log, &interrupt)?;
     core.wait_for_upfs(&interrupt)?;
@@ -202,11 +201,7 @@ fn verdict(report: &Report, complaints: &[String], none_killed: bool) -> Result<
 fn core_options(args: &Args, lab: &Lab, target: MigrationTarget) -> Result<CoreOptions, Failure> {
     let ciphering = args.ciphering.unwrap_or(if args.pcap.is_some() { Ciphering::Nea0 } else { Ciphering::Nea2 });
     let options = match (target, args.migrate) {
-        (MigrationTarget::Upfs, _) => CoreOptions {
-            upf: second_upf::OF_THE_FIRST.into(),
-            slices: second_upf::SLICES.into(),
-            ..CoreOptions::default()
-        },
+        (MigrationTarget::Upfs, _) => second_upf::core_options(),
         (MigrationTarget::Slices, Some(_)) => CoreOptions { slices: migrate::slices(), ..CoreOptions::default() },
         (MigrationTarget::Slices, None) => CoreOptions::default(),
     };
@@ -226,14 +221,9 @@ fn core_options(args: &Args, lab: &Lab, target: MigrationTarget) -> Result<CoreO
             + &sba::with_axes(state, &format!("{carry}{answer}"))
             + if args.kill.is_some() || args.is_slow() { UNSHED } else { "" }
             + if args.pcap.is_some() { N4_ON_THE_WIRE } else { "" }
-            + &if args.upfs > 1 { second_upf::table() } else { String::new() },
+            + &options.tables,
         ..options
     })
-}
-
-/// Returns the UE networks of this machine, IPv4 first.
-fn networks() -> Vec<&'static str> {
-    UE_NETWORKS.into_iter().filter(|network| has_ipv6() || !network.contains(':')).collect()
 }
 
 /// Time from the last registration to a host fault. UEs resume from idle then.
