@@ -559,7 +559,7 @@ mod tests {
         let calibration = Calibration { time_us: 300.0, wake_us: 0.0, idle: 0.0, outside_ms: 1.0 };
         let hosts = |variant: Variant| Variant { host_part: Some(HOST_PART), ..variant };
         let [alone, serving] = [without_copies(), with_replicas()]
-            .map(|variant| calibration.simulated(&hosts(variant), 2100.0, (12, 3)).unwrap());
+            .map(|variant| calibration.simulated(&hosts(variant), 2000.0, (12, 3)).unwrap());
         assert!(serving.late < alone.late, "{alone:?} {serving:?}");
     }
 

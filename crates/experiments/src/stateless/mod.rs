@@ -226,6 +226,14 @@ fn mean(values: impl Iterator<Item = f64>) -> f64 {
     sum / count
 }
 
+/// Returns the time of the database in a mode over that in the first one.
+fn database_time(rounds: &[Vec<Vec<Burst>>], mode: usize) -> Result<Figure, Failure> {
+    let waited = |round: &[Vec<Burst>], mode: usize| {
+        mean(round[mode].iter().filter(|burst| !burst.cold).map(|burst| burst.waited_us))
+    };
+    Ok(paced::database_time(each(rounds, |round| waited(round, mode) / waited(round, 0))?))
+}
+
 fn findings(study: &Study, sizes: &[u32], rounds: &[Vec<Vec<Burst>>]) -> Result<Findings, Failure> {
     let mut figures = Vec::new();
     let base = study.modes[0].name;
@@ -256,11 +264,7 @@ fn findings(study: &Study, sizes: &[u32], rounds: &[Vec<Vec<Burst>>]) -> Result<
             continue;
         }
         if (base, of.name) == (TRANSACTIONAL.name, DELETE_CREATE.name) {
-            let waited = |round: &[Vec<Burst>], mode: usize| {
-                mean(round[mode].iter().filter(|burst| !burst.cold).map(|burst| burst.waited_us))
-            };
-            let ratio = crate::context::each(rounds, |round| waited(round, mode) / waited(round, 0))?;
-            figures.push(paced::database_time(ratio));
+            figures.push(database_time(rounds, mode)?);
         }
         let paper = study.paper[mode - 1];
         let over = |mine: usize, other: usize| -> Result<[Measured; 2], Failure> {
@@ -388,7 +392,7 @@ fn timeline(round: &[Vec<Burst>], mode: usize, value: impl Fn(&SocketSample) -> 
     moments.map(|moment| (moment.at_s, value(moment))).collect()
 }
 
-/// Returns the mean CPU use of each function over that of the stateful one, which is the first mode.
+/// Returns the mean CPU use of each function over that of the stateful one, the first mode.
 fn cpu_over_stateful(rounds: &[Vec<Vec<Burst>>], mode: usize) -> Result<Vec<Figure>, Failure> {
     let source = "section 4.3.5, figure 6: CPU use falls as the cost rises";
     let figure = |place: usize| {
