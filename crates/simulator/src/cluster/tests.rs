@@ -104,8 +104,10 @@ fn procedures_are_conserved_and_seeds_repeat() {
         assert_eq!(serde_json::to_string(&one).ok(), serde_json::to_string(&other).ok(), "{inter:?}");
         let all = one.procedures() + one.under_way;
         assert!((all as f64 / (40.0 * 1600.0) - 1.0).abs() < 0.1, "{inter:?}: {all} procedures");
-        let busy: f64 = one.cpu.iter().sum();
-        assert!((busy / workload.cores() - 1.0).abs() < 0.15, "{inter:?}: {busy} of {}", workload.cores());
+        let busy = one.cpu.iter().sum::<f64>() / workload.cores();
+        // Each replica-served procedure costs more.
+        let most = if binding == Binding::Procedure { ServingCost::default().total } else { 1.0 };
+        assert!((0.85..most + 0.15).contains(&busy), "{inter:?}: {busy} of the owners' CPU time");
     }
     let [five, six] = [5, 6].map(|seed| serde_json::to_string(&run(Setup::default(), &workload, seed)).ok());
     assert_ne!(five, six);
