@@ -101,6 +101,17 @@ impl BalancerConnection {
         BalancerConnection { address, stream: None, retry_at, up, endpoints, unacked }
     }
 
+    /// Sends a balancer the map that lacks it, as far as the socket accepts. A balancer that the
+    /// controller does not reach learns from it that it must end: its RAN nodes have to use others.
+    fn report_removal(&mut self, map: &ClusterMap) {
+        if let Some(stream) = &mut self.stream {
+            stream.put(&ToBalancer::Map(Box::new(map.clone())));
+            if let Err(error) = stream.flush() {
+                tracing::debug!(%error, "a balancer does not receive the map that lacks it");
+            }
+        }
+    }
+
     /// Closes the connection and returns the balancer's state.
     fn end(&mut self) -> LostBalancer {
         self.stream = None;
@@ -213,6 +224,7 @@ impl Link {
         for balancer in removed {
             if let Some(mut connection) = self.balancers.remove(&balancer) {
                 tracing::warn!(balancer = balancer.0, epoch = map.epoch(), "a balancer is gone");
+                connection.report_removal(&map);
                 self.on_undelivered(true);
                 self.introductions.remove(balancer);
                 self.down(connection.end(), input_sender);

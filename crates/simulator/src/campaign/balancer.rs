@@ -1,6 +1,6 @@
 //! Balancer of the campaign: [`BalancerMachine`] with simulated I/O.
 
-use super::controller::BEAT;
+use super::controller::{BEAT, SILENCE};
 use super::message::{Input, Message, NumberedInput};
 use super::mutation::Mutation;
 use super::network::{ConnectionEnd, Due, Event, MS, Network, Process};
@@ -35,7 +35,11 @@ type Ends = BTreeMap<ConnectionId, ConnectionEnd>;
 #[derive(Debug)]
 pub(super) struct Balancer {
     pub(super) process: Process,
+    /// Number of its address, at which another process replaces it.
+    pub(super) address: usize,
     controller: ConnectionEnd,
+    /// Time of the controller's last message.
+    heard_at: u64,
     /// Set once the controller has assigned an ID.
     member: Option<(Secrets, BalancerMachine)>,
     ends: Ends,
@@ -48,6 +52,10 @@ pub(super) struct Balancer {
     hints: Hints,
     /// Time at which inputs at serving hosts are checked next.
     late_at: u64,
+    /// True if the process ends instead of executing its next effect.
+    pub(super) ends_at_effect: bool,
+    /// True if the process has ended.
+    pub(super) ended: bool,
 }
 
 /// Connections of the hosts that serve NG connections.
@@ -59,8 +67,11 @@ struct BalancerIo<'a> {
     ends: &'a mut Ends,
     hints: &'a mut Hints,
     controller: ConnectionEnd,
+    balancer: BalancerId,
     /// Hosts whose message is to be executed.
     executed: Option<HostId>,
+    /// True if a map lacks this balancer.
+    is_fenced: bool,
 }
 
 impl Output for BalancerIo<'_> {
@@ -74,7 +85,9 @@ impl Output for BalancerIo<'_> {
         {
             return;
         }
-        if let (Some(end), Some(message)) = (self.ends.get(&connection), for_host(message)) {
+        if let (Some(end), Some(message)) =
+            (self.ends.get(&connection), for_host(message, self.network.has_several_balancers))
+        {
             self.network.send(*end, message);
         }
     }
@@ -100,8 +113,10 @@ impl Output for BalancerIo<'_> {
     }
 
     fn notify(&mut self, notice: Notice<'_>) {
-        if let Notice::MapAdopted { map, .. } = notice {
-            self.network.oracle.on_map(&map.buckets);
+        match notice {
+            Notice::MapAdopted { map, .. } => self.network.oracle.on_map(self.balancer, &map.buckets),
+            Notice::Fenced { .. } => self.is_fenced = true,
+            _ => {}
         }
     }
 }
@@ -135,15 +150,18 @@ impl BalancerIo<'_> {
 }
 
 impl Balancer {
-    pub(super) fn new(network: &mut Network, controller: Process, serve: Serve) -> Self {
+    pub(super) fn new(network: &mut Network, serve: Serve, address: usize) -> Self {
         let process = network.spawn();
-        let end = network.open(process, controller);
+        let end = network.open(process, Process(0));
         network.send(end, Message::JoinBalancer(None));
         network.due(process, BEAT, Due::Tick);
-        let early = (0..ran::GNBS).map(|gnb| PeerEvent::Up { assoc: ran::assoc(gnb), peer: ran::address(gnb) });
+        let gnbs = if network.has_several_balancers { 0..0 } else { 0..ran::GNBS };
+        let early = gnbs.map(|gnb| PeerEvent::Up { assoc: ran::assoc(gnb), peer: ran::address(gnb) });
         Balancer {
             process,
+            address,
             controller: end,
+            heard_at: network.clock.now(),
             member: None,
             ends: Ends::new(),
             hosts: BTreeMap::new(),
@@ -151,7 +169,24 @@ impl Balancer {
             early: early.collect(),
             hints: Hints::new(),
             late_at: u64::MAX,
+            ends_at_effect: false,
+            ended: false,
         }
+    }
+
+    /// Returns the ID of the balancer, once assigned.
+    pub(super) fn id(&self) -> Option<BalancerId> {
+        self.member.as_ref().map(|(_, machine)| machine.settings().balancer)
+    }
+
+    /// Returns true if the balancer is isolated: its associations end.
+    pub(super) fn is_isolated(&self) -> bool {
+        self.member.as_ref().is_some_and(|(_, machine)| machine.is_isolated())
+    }
+
+    /// Returns true if the balancer communicates with the UPF.
+    pub(super) fn holds_n4(&self) -> bool {
+        self.member.as_ref().is_some_and(|(_, machine)| machine.holds_n4())
     }
 
     /// Passes an input to the machine. Returns the host whose message is to be executed.
@@ -159,15 +194,21 @@ impl Balancer {
         let now = network.time(self.process);
         let (_, machine) = self.member.as_mut()?;
         let (ends, hints) = (&mut self.ends, &mut self.hints);
-        let mut io = BalancerIo { network, ends, hints, controller: self.controller, executed: None };
+        let (controller, balancer) = (self.controller, machine.settings().balancer);
+        let mut io = BalancerIo { network, ends, hints, controller, balancer, executed: None, is_fenced: false };
         machine.on(input, now, &mut io);
         let executed = io.executed;
+        self.ended |= io.is_fenced && network.has_several_balancers;
         self.wait_for_late(network);
         executed
     }
 
     pub(super) fn on_message(&mut self, network: &mut Network, at: ConnectionEnd, message: Message) {
+        if at == self.controller {
+            self.heard_at = network.clock.now();
+        }
         match message {
+            Message::Refused if at == self.controller => self.ended |= network.has_several_balancers,
             Message::Assignment(balancer, secrets) => self.on_joined(network, balancer, secrets),
             Message::Map(map) if at == self.controller => {
                 self.on(network, balancer::Input::Map(Box::new((*map).clone())));
@@ -226,7 +267,11 @@ impl Balancer {
             network.send(self.controller, Message::JoinBalancer(past));
         }
         network.send(self.controller, Message::Beat);
-        self.on(network, balancer::Input::Tick { controller_silent: false });
+        let is_silent = network.has_several_balancers && network.clock.now() >= self.heard_at + SILENCE;
+        self.on(network, balancer::Input::Tick { controller_silent: is_silent });
+        if network.has_several_balancers {
+            self.on(network, balancer::Input::NgapSent);
+        }
         network.due(self.process, BEAT, Due::Tick);
     }
 
@@ -237,7 +282,13 @@ impl Balancer {
             Input::Pfcp { seid, is_request: request, message } => {
                 PeerEvent::Pfcp { upf: upf(), seid, request, message: message.to_vec() }
             }
+            _ => return,
         };
+        self.on_event(network, event);
+    }
+
+    /// Handles an event of the RAN or of the UPF.
+    pub(super) fn on_event(&mut self, network: &mut Network, event: PeerEvent) {
         match self.member {
             Some(_) => drop(self.on(network, balancer::Input::Event(event))),
             None => self.early.push_back(event),
@@ -261,7 +312,8 @@ impl Balancer {
         let Some(map) = machine.map() else { return };
         let waits = |bucket: Bucket| map.buckets.owners(bucket).owner().is_none_or(|owner| !hosts.contains(&owner));
         let all = map.hosts.iter().all(|(host, _)| hosts.contains(host));
-        network.oracle.on_time(network.clock.now(), |bucket| !all || waits(bucket));
+        let own = machine.settings().balancer;
+        network.oracle.on_time(network.clock.now(), own, |bucket| !all || waits(bucket));
     }
 
     /// Handles a message of a host, and executes it if the machine decides so.
@@ -275,6 +327,10 @@ impl Balancer {
         }
         if let Message::Done(number) = message {
             network.oracle.on_done(*number);
+        }
+        if self.ends_at_effect && message.effect_key() != 0 {
+            self.ended = true;
+            return;
         }
         let Some(sent) = from_host(message, network.is(Mutation::RepeatsSent)) else { return };
         let mut host = self.on(network, balancer::Input::Message { connection, message: sent });
@@ -292,8 +348,10 @@ impl Balancer {
     }
 
     fn execute(&mut self, network: &mut Network, host: HostId, message: &Message) {
+        let Some(own) = self.id() else { return };
+        let name = (message.effect_key(), own);
         let acts = |network: &mut Network, bucket: Option<Bucket>| {
-            bucket.into_iter().for_each(|bucket| network.oracle.on_host_output(host, bucket));
+            bucket.into_iter().for_each(|bucket| network.oracle.on_host_output(host, bucket, name));
         };
         match message {
             Message::Sync(number) => {
@@ -301,21 +359,27 @@ impl Balancer {
             }
             Message::Ngap { assoc, ue, key, counts, pdu } => {
                 acts(network, ue.map(|ue| ue.bucket()));
-                network.oracle.on_effect(*key, pdu, *counts);
+                network.oracle.on_effect(name, pdu, *counts);
                 if ue.is_none() {
                     self.on(network, balancer::Input::NodeMessage { assoc: *assoc, pdu });
                 }
-                ran::down(network, *assoc, Rc::clone(pdu));
+                ran::down(network, *assoc, *key, Rc::clone(pdu));
             }
-            Message::Stale { assoc, ran, ue, pdu, .. } => {
+            Message::Stale { assoc, ran, ue, key, pdu } => {
                 acts(network, Some(ue.bucket()));
+                network.oracle.on_effect_void(*key);
                 let (assoc, ran, pdu) = (*assoc, *ran, Rc::clone(pdu));
                 network.clock.after(0, Event::Ran(RanEvent::Stale { assoc, ran, pdu }));
             }
             Message::Pfcp { key, seid, message, .. } => {
                 acts(network, seid.map(|seid| seid.ltmsi().bucket()));
                 let (after, key, seid) = (network.delay(), *key, *seid);
-                network.clock.after(after, Event::Ran(RanEvent::Pfcp { key, seid, message: Rc::clone(message) }));
+                let (by, message) = (self.process, Rc::clone(message));
+                network.clock.after(after, Event::Ran(RanEvent::Pfcp { by, key, seid, message }));
+            }
+            Message::Abort(assoc) => {
+                self.on(network, balancer::Input::Abort(*assoc));
+                network.clock.after(0, Event::Ran(RanEvent::Down(*assoc)));
             }
             _ => {}
         }
@@ -335,7 +399,7 @@ fn settings(network: &Network, (balancer, serve): (BalancerId, Serve), secrets: 
         stale: Duration::from_secs(1),
         misses: MISSES,
         endpoints: Vec::new(),
-        several: false,
+        several: network.has_several_balancers,
     }
 }
 
@@ -349,7 +413,7 @@ fn upf() -> SocketAddr {
 }
 
 /// Converts a message of the machine; `None` if the campaign's hosts do not need it.
-fn for_host(message: &ToHost<'_>) -> Option<Message> {
+fn for_host(message: &ToHost<'_>, has_several_balancers: bool) -> Option<Message> {
     Some(match message {
         ToHost::Refused(_) => Message::Refused,
         ToHost::Heartbeat => Message::Beat,
@@ -363,11 +427,18 @@ fn for_host(message: &ToHost<'_>) -> Option<Message> {
                 PeerEvent::Pfcp { seid, request, message, .. } => {
                     Input::Pfcp { seid: *seid, is_request: *request, message: message[..].into() }
                 }
+                PeerEvent::Up { assoc, .. } if has_several_balancers => Input::Up(*assoc),
+                PeerEvent::Down { assoc, .. } if has_several_balancers => Input::Down(*assoc),
                 _ => return None,
             };
             Message::Input(NumberedInput { number: envelope.number, receiver: envelope.receiver, input })
         }
         ToHost::Notice(BalancerNotice::Claimed(claim)) => Message::Claimed(*claim),
+        ToHost::Notice(BalancerNotice::Node(owner)) => {
+            let input = Input::Node(owner.clone());
+            Message::Input(NumberedInput { number: 0, receiver: Receiver::Owner, input })
+        }
+        ToHost::SentCount { count } => Message::SentCount(*count),
         ToHost::BarrierReply { number } => Message::BarrierReply(*number),
         _ => return None,
     })
@@ -386,6 +457,8 @@ fn from_host(message: &Message, forget_keys: bool) -> Option<ToBalancer<'_>> {
         Message::Back(number) => ToBalancer::Notice(HostNotice::ReturnInput { number: *number }),
         Message::BackServed(number) => ToBalancer::Notice(HostNotice::ReturnServedInput { number: *number }),
         Message::Claim(claim) => ToBalancer::Notice(HostNotice::Claim(*claim)),
+        Message::Node(owner) => ToBalancer::Notice(HostNotice::Node(owner.clone())),
+        Message::Abort(assoc) => effect(RanOutput::Abort { assoc: *assoc }),
         Message::Sync(number) => ToBalancer::Barrier { number: *number },
         Message::Ngap { assoc, ue, key: name, pdu, .. } => {
             effect(RanOutput::Ngap { assoc: *assoc, ue: *ue, key: key(*name), pdu: pdu.to_vec() })

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use vireo_core::placement::ConnectionId;
-use vireo_core::placement::balance::HostId;
+use vireo_core::placement::balance::{BalancerId, HostId};
 use vireo_core::placement::cluster::machine::{self, Notice, Output};
 use vireo_core::placement::cluster::{
     self, ClusterMap, ControllerMachine, ControllerSettings, DurableState, Member, Rebalance, Secrets,
@@ -58,6 +58,8 @@ pub(super) struct Controller {
     pub(super) evicted_hosts: u64,
     /// Number of changes of the hosts' weights.
     pub(super) rebalances: u64,
+    /// Balancers that were declared dead, until the simulation reads them.
+    pub(super) gone_balancers: Vec<BalancerId>,
 }
 
 /// Output side of the machine.
@@ -68,6 +70,7 @@ struct Wires<'a> {
     store: &'a mut Option<DurableState>,
     evicted_hosts: &'a mut u64,
     rebalances: &'a mut u64,
+    gone_balancers: &'a mut Vec<BalancerId>,
 }
 
 impl Output for Wires<'_> {
@@ -97,6 +100,10 @@ impl Output for Wires<'_> {
             Notice::Evicted { member, .. } => {
                 *self.evicted_hosts += u64::from(matches!(member, Member::Host(_)));
                 self.network.trace(format!("{member:?} is declared dead"));
+                match member {
+                    Member::Host(host) => self.network.oracle.on_host_gone(host),
+                    Member::Balancer(balancer) => self.gone_balancers.push(balancer),
+                }
             }
             Notice::Rebalanced(Rebalance { mean, spread, weights }) => {
                 *self.rebalances += 1;
@@ -133,7 +140,16 @@ impl Controller {
         };
         let machine = new_machine(network, process, settings.clone(), None);
         network.due(process, TICK, Due::Tick);
-        Controller { process, machine, settings, store: None, ends: BTreeMap::new(), evicted_hosts: 0, rebalances: 0 }
+        Controller {
+            process,
+            machine,
+            settings,
+            store: None,
+            ends: BTreeMap::new(),
+            evicted_hosts: 0,
+            rebalances: 0,
+            gone_balancers: Vec::new(),
+        }
     }
 
     /// Replaces a dead controller by a new one, which loads the state from the store. Without the
@@ -163,6 +179,12 @@ impl Controller {
         hosts.map(|(host, address)| (*host, process(*address))).collect()
     }
 
+    /// Returns the processes of the balancers of the map.
+    pub(super) fn balancers(&self) -> Vec<Process> {
+        let balancers = self.map().into_iter().flat_map(|map| &map.balancers);
+        balancers.map(|(_, address)| process(*address)).collect()
+    }
+
     /// Returns true if all buckets are at their planned hosts and have their copies.
     pub(super) fn is_settled(&self) -> bool {
         self.machine.controller().is_settled()
@@ -182,7 +204,8 @@ impl Controller {
         let now = network.time(self.process);
         let (process, ends, store) = (self.process, &mut self.ends, &mut self.store);
         let (evicted_hosts, rebalances) = (&mut self.evicted_hosts, &mut self.rebalances);
-        let mut network = Wires { network, process, ends, store, evicted_hosts, rebalances };
+        let gone_balancers = &mut self.gone_balancers;
+        let mut network = Wires { network, process, ends, store, evicted_hosts, rebalances, gone_balancers };
         self.machine.on(input, now, &mut network);
     }
 

@@ -5,7 +5,10 @@
 
 mod host_io;
 mod injected;
+mod links;
 mod serving;
+
+pub(super) use links::LostBalancer;
 
 use super::controller::{self, BEAT, SILENCE};
 use super::message::{Input, Message, NumberedInput};
@@ -15,7 +18,8 @@ use super::oracle::Violation;
 use super::ran;
 use super::ues::{Pending, UeEvent, Ues};
 use host_io::{Io, Replicas};
-use std::collections::{BTreeMap, BTreeSet};
+use links::Links;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use vireo_core::amf::engine;
 use vireo_core::amf::n2;
@@ -53,13 +57,6 @@ struct Peer {
     queue: CopyQueue<Rc<[u8]>>,
 }
 
-/// Times before which a host does not connect again.
-#[derive(Debug, Default)]
-struct Retries {
-    controller: u64,
-    balancer: u64,
-}
-
 #[derive(Debug)]
 pub(super) struct Host {
     pub(super) process: Process,
@@ -73,17 +70,16 @@ pub(super) struct Host {
     /// Present from the join on, except while it acts.
     pub(super) machine: Option<Box<Machine>>,
     pub(super) map: Option<Rc<ClusterMap>>,
-    pub(super) balancer: Option<ConnectionEnd>,
-    retries: Retries,
+    pub(super) links: Links,
+    /// Time before which the host does not connect to the controller again.
+    retry_at: u64,
     peers: BTreeMap<HostId, Peer>,
     pub(super) incoming: BTreeMap<ConnectionEnd, (HostId, u64)>,
     pub(super) replicas: Replicas,
     pub(super) store: Option<ReplicaStore>,
     /// Replicas reported as caught up in the current map.
     caught_up: Vec<(u64, HostId)>,
-    /// Pending node queries to the balancer, including those for which it is not connected yet, and
-    /// those that an injected fault answers.
-    introductions: BTreeSet<u64>,
+    /// Node queries that an injected fault answers.
     unawaited: Vec<u64>,
     pub(super) ues: Ues,
     /// Time of the last report about replicas, and whether it named any.
@@ -107,14 +103,13 @@ impl Host {
             member: None,
             machine: None,
             map: None,
-            balancer: None,
-            retries: Retries::default(),
+            links: Links::default(),
+            retry_at: 0,
             peers: BTreeMap::new(),
             incoming: BTreeMap::new(),
             replicas: Replicas::default(),
             store: None,
             caught_up: Vec::new(),
-            introductions: BTreeSet::new(),
             unawaited: Vec::new(),
             ues: Ues::default(),
             reported: (0, false),
@@ -165,9 +160,14 @@ impl Host {
             Message::Refused => self.ended |= at == self.controller,
             Message::LeaveGranted => self.on(network, machine::Input::LeaveGranted),
             Message::Map(map) => self.on_map(network, map),
-            Message::Input(input) if input.receiver == Receiver::ServingHost => self.serve(network, input),
-            Message::Input(input) => self.input(network, input),
-            Message::BarrierReply(number) => self.on_barrier_reply(network, number),
+            Message::Input(input) => {
+                self.on_link_message(network, at, &Message::Input(input.clone()));
+                match input.receiver {
+                    Receiver::ServingHost => self.serve(network, input),
+                    _ => self.input(network, input),
+                }
+            }
+            Message::BarrierReply(_) | Message::SentCount(_) => self.on_link_message(network, at, &message),
             Message::Claimed(claim) => self.on(network, machine::Input::Claimed(claim)),
             Message::ToReplica(octets) => self.on_owner_message(network, at, &octets),
             Message::ToOwner(message) => self.on_replica_message(network, at, message),
@@ -181,17 +181,12 @@ impl Host {
         let now = network.clock.now();
         self.incoming.remove(&at);
         self.replicas.acks.remove(&at);
-        let last_barrier = self.machine.as_ref().and_then(|machine| machine.last_barrier());
         if at == self.controller {
-            self.retries.controller = now + RETRY_INTERVAL;
-            self.ended |= last_barrier.is_some() && self.balancer.is_none();
-        } else if self.balancer == Some(at) {
-            (self.balancer, self.retries.balancer) = (None, now + RETRY_INTERVAL);
-            if let Some(number) = last_barrier {
-                // The balancer that would answer is gone.
-                self.on_barrier_reply(network, number);
-            }
+            self.retry_at = now + RETRY_INTERVAL;
+            let leaves = self.machine.as_ref().is_some_and(|machine| machine.last_barrier().is_some());
+            self.ended |= leaves && !self.links.is_connected();
         }
+        self.on_balancer_disconnect(network, at);
         for peer in self.peers.values_mut().filter(|peer| peer.at == Some(at)) {
             (peer.at, peer.retry_at) = (None, now + RETRY_INTERVAL);
             peer.queue.on_connection_lost();
@@ -246,8 +241,8 @@ impl Host {
         self.post_copies(network);
         self.send_due_acks(network);
         let leaves = self.machine.as_ref().is_some_and(|machine| machine.last_barrier().is_some());
-        if !network.is_open(self.controller) && now >= self.retries.controller && !leaves {
-            self.retries.controller = now + RETRY_INTERVAL;
+        if !network.is_open(self.controller) && now >= self.retry_at && !leaves {
+            self.retry_at = now + RETRY_INTERVAL;
             self.controller = network.open(self.process, Process(0));
             let past = self.member.map(|(id, secrets)| {
                 let map = self.map.as_deref().cloned();
@@ -261,11 +256,9 @@ impl Host {
         if now % BEAT < TICK {
             network.send(self.controller, Message::Beat);
             self.report_load(network);
-            self.send_to_balancer(network, Message::Beat);
+            self.links.send_to_all(network, &Message::Beat);
         }
-        if self.balancer.is_none() && now >= self.retries.balancer {
-            self.connect(network);
-        }
+        self.connect_balancers(network);
         let epoch = self.epoch();
         let own = self.id();
         for peer in self.peers.values_mut().filter(|peer| peer.at.is_none() && now >= peer.retry_at) {
@@ -294,26 +287,6 @@ impl Host {
         self.map.as_ref().map_or(0, |map| map.epoch())
     }
 
-    /// Sends a message to the balancer, if it is connected.
-    pub(super) fn send_to_balancer(&self, network: &mut Network, message: Message) {
-        if let Some(at) = self.balancer {
-            network.send(at, message);
-        }
-    }
-
-    fn connect(&mut self, network: &mut Network) {
-        let Some(((_, address), own)) = self.map.as_ref().and_then(|map| map.balancers.first()).zip(self.id()) else {
-            return;
-        };
-        let at = network.open(self.process, controller::process(*address));
-        self.balancer = Some(at);
-        network.send(at, Message::Host(own));
-        if let Some(map) = &self.map {
-            network.send(at, Message::Map(Rc::clone(map)));
-        }
-        self.introductions.iter().for_each(|number| network.send(at, Message::Sync(*number)));
-    }
-
     /// Adopts a map from any sender if it is newer than the current one.
     fn on_map(&mut self, network: &mut Network, map: Rc<ClusterMap>) {
         let Some(own) = self.id().filter(|_| map.epoch() > self.epoch()) else { return };
@@ -324,6 +297,7 @@ impl Host {
             return;
         }
         self.map = Some(Rc::clone(&map));
+        self.links.on_map(network, &map);
         self.on(network, machine::Input::Map { map: &map, loading: &Default::default() });
     }
 
@@ -352,6 +326,8 @@ impl Host {
         let target = match &input.input {
             Input::Ngap { pdu, bucket, .. } => InputTarget::from_ngap(n2::peek(pdu).ok().as_ref(), number, *bucket),
             Input::Pfcp { seid, .. } => InputTarget::Bucket(seid.ltmsi().bucket()),
+            Input::Up(_) | Input::Node(_) => InputTarget::Introduction,
+            Input::Down(_) | Input::Gone(_) | Input::Unsent(_) => InputTarget::Node,
         };
         let copy = network.is(Mutation::InputRepeated).then(|| input.clone());
         let admitted = self.drive(network, |machine, io| machine.admit(input, (number, target), io)).flatten();
@@ -360,16 +336,65 @@ impl Host {
             let now = network.time(self.process);
             self.machine().into_iter().for_each(|machine| machine.note_recalled(number, now));
         }
-        match admitted.map(|admitted| admitted.input) {
-            Some(Input::Ngap { assoc, bucket, answers, pdu }) => {
+        if let Some(admitted) = admitted {
+            self.execute_input(network, admitted);
+        }
+    }
+
+    /// Executes an input.
+    fn execute_input(&mut self, network: &mut Network, NumberedInput { number, input, .. }: NumberedInput) {
+        match input {
+            Input::Ngap { assoc, bucket, answers, pdu } => {
                 self.ngap(network, (number, assoc), bucket, answers, &pdu);
             }
-            Some(Input::Pfcp { seid, message, .. }) => {
+            Input::Pfcp { seid, message, .. } => {
                 if let Some(slot) = self.ues.slot_of(seid.ltmsi()) {
                     self.deliver(network, slot, number, UeEvent::Pfcp { seid, message });
                 }
             }
-            None => {}
+            Input::Up(assoc) => self.ues.nodes.up(assoc),
+            Input::Down(assoc) => self.association_lost(network, assoc),
+            Input::Node(owner) => self.ues.nodes.bind_reported(&owner),
+            Input::Gone(lost) => {
+                lost.associations.iter().for_each(|assoc| self.association_lost(network, *assoc));
+                lost.unsent.iter().for_each(|message| self.send_again(network, message.clone()));
+            }
+            Input::Unsent(message) => self.send_again(network, *message),
+        }
+    }
+
+    /// Handles the loss of an association. If its RAN node has no other, its UEs become idle.
+    fn association_lost(&mut self, network: &mut Network, assoc: AssocId) {
+        if let Some(node) = self.ues.nodes.remove(assoc) {
+            self.node_ended(network, node);
+        }
+    }
+
+    /// Makes the UEs of a RAN node idle that is gone.
+    fn node_ended(&mut self, network: &mut Network, node: AssocId) {
+        for slot in self.ues.connected_by(node) {
+            self.deliver(network, slot, 0, UeEvent::ConnectionLost { assoc: node });
+        }
+    }
+
+    /// Handles a message of a RAN node about itself.
+    fn node_message(&mut self, network: &mut Network, assoc: AssocId, answers: bool, pdu: &[u8]) {
+        if !self.ues.nodes.is_up(assoc) {
+            if network.has_several_balancers {
+                return;
+            }
+            self.ues.nodes.up(assoc);
+        }
+        let step = self.ues.nodes.on_message(assoc, pdu, &network.config);
+        step.ended.into_iter().for_each(|node| self.node_ended(network, node));
+        for assoc in step.aborted.into_iter().filter(|_| answers) {
+            self.send_effect(network, Message::Abort(assoc));
+        }
+        for owner in step.reports {
+            self.links.send_about_association(network, owner.assoc, Message::Node(Box::new(owner)));
+        }
+        if let Some(pdu) = step.answer.filter(|_| answers) {
+            self.send_effect(network, Message::Ngap { assoc, ue: None, key: 0, counts: None, pdu });
         }
     }
 
@@ -381,11 +406,24 @@ impl Host {
         answers: bool,
         pdu: &Rc<[u8]>,
     ) {
-        match n2::peek(pdu).map(|view| machine::named_ue(&view, &network.config)) {
+        let named = n2::peek(pdu).map(|view| machine::named_ue(&view, &network.config));
+        let bound = self.ues.nodes.node_of(assoc);
+        let of_ue = bound.filter(|_| network.has_several_balancers && named.as_ref().is_ok_and(|ue| !is_node(ue)));
+        if of_ue.is_some_and(|node| self.ues.nodes.is_repeat(node, assoc, pdu)) {
+            return self.end_input(network, number);
+        }
+        // On an unbound association every message is a message of the RAN node.
+        let named =
+            named.map(|ue| if bound.is_none() && network.has_several_balancers { NamedUe::RanNode } else { ue });
+        let (by, assoc) = (assoc, bound.unwrap_or(assoc));
+        match named {
             Ok(NamedUe::Connected(amf_id)) => match self.ues.slot_of(amf_id.ltmsi()) {
-                Some(slot) => self.deliver(network, slot, number, UeEvent::Ngap { assoc, amf_id, pdu: Rc::clone(pdu) }),
+                Some(slot) => {
+                    self.set_last_association(assoc, by, slot);
+                    self.deliver(network, slot, number, UeEvent::Ngap { assoc, amf_id, pdu: Rc::clone(pdu) });
+                }
                 None => {
-                    self.unknown_ue(network, assoc, pdu);
+                    self.unknown_ue(network, by, pdu);
                     self.end_input(network, number);
                 }
             },
@@ -395,39 +433,41 @@ impl Host {
                 }
                 match tmsi.and_then(|tmsi| self.ues.named(tmsi)) {
                     Some(slot) => {
-                        self.deliver(
-                            network,
-                            slot,
-                            number,
-                            UeEvent::Initial { assoc, named: true, pdu: Rc::clone(pdu) },
-                        );
+                        self.set_last_association(assoc, by, slot);
+                        let event = UeEvent::Initial { assoc, named: true, pdu: Rc::clone(pdu) };
+                        self.deliver(network, slot, number, event);
                     }
-                    None => self.create_ue(network, (number, assoc), bucket, pdu),
+                    None => {
+                        if let Some(slot) = self.create_ue(network, (number, assoc), bucket, pdu) {
+                            self.set_last_association(assoc, by, slot);
+                        }
+                    }
                 }
             }
             Ok(NamedUe::RanNode) | Err(_) => {
-                let answer = self.ues.nodes.on_message(assoc, pdu, &network.config);
-                if let Some(pdu) = answer.filter(|_| answers) {
-                    self.send_to_balancer(
-                        network,
-                        Message::Ngap { assoc, ue: None, key: 0, counts: None, pdu: pdu.into() },
-                    );
-                }
+                self.node_message(network, by, answers, pdu);
                 self.end_input(network, number);
             }
+        }
+    }
+
+    /// Records the association of a UE's last message.
+    fn set_last_association(&mut self, node: AssocId, by: AssocId, slot: u32) {
+        if let Some(ltmsi) = self.ues.get(slot).map(|ue| ue.newest) {
+            self.ues.nodes.set_last_association(node, by, ltmsi);
         }
     }
 
     /// Reports an input without a commit done.
     pub(super) fn end_input(&self, network: &mut Network, number: u64) {
         network.oracle.on_executed(number);
-        self.send_to_balancer(network, Message::Done(number));
+        self.links.send_about_input(network, number, Message::Done(number));
     }
 
     /// Handles a message for an unknown UE.
-    pub(super) fn unknown_ue(&self, network: &mut Network, assoc: AssocId, pdu: &[u8]) {
+    pub(super) fn unknown_ue(&mut self, network: &mut Network, assoc: AssocId, pdu: &[u8]) {
         if let Some(pdu) = engine::unknown_ue(pdu).and_then(|fault| fault.answer()) {
-            self.send_to_balancer(network, Message::Ngap { assoc, ue: None, key: 0, counts: None, pdu: pdu.into() });
+            self.send_effect(network, Message::Ngap { assoc, ue: None, key: 0, counts: None, pdu: pdu.into() });
         }
     }
 
@@ -438,20 +478,16 @@ impl Host {
         (number, assoc): (u64, AssocId),
         bucket: Option<Bucket>,
         pdu: &Rc<[u8]>,
-    ) {
-        let Some(owner) = self.machine.as_ref().and_then(|machine| machine.owner()) else { return };
-        match self.ues.fresh(bucket, |bucket| owner.accepts_inputs(bucket)) {
+    ) -> Option<u32> {
+        let owner = self.machine.as_ref().and_then(|machine| machine.owner())?;
+        let fresh = self.ues.fresh(bucket, |bucket| owner.accepts_inputs(bucket));
+        match fresh {
             Some(slot) => {
                 self.deliver(network, slot, number, UeEvent::Initial { assoc, named: false, pdu: Rc::clone(pdu) });
             }
-            None => self.send_to_balancer(network, Message::Back(number)),
+            None => self.links.send_about_input(network, number, Message::Back(number)),
         }
-    }
-
-    fn on_barrier_reply(&mut self, network: &mut Network, number: u64) {
-        self.introductions.remove(&number);
-        self.on(network, machine::Input::BarrierReply { number, is_whole: true });
-        self.ended |= self.machine.as_ref().is_some_and(|machine| machine.has_left());
+        fresh
     }
 
     /// Handles a message of an owner as its replica.
@@ -534,6 +570,7 @@ impl Host {
 
     /// Runs the pending work after each event.
     fn advance(&mut self, network: &mut Network) {
+        self.handle_link_events(network);
         self.advance_served(network);
         while let Some(pending) = self.machine.as_mut().and_then(|machine| machine.next_released(&self.replicas)) {
             self.emit_effects(network, pending);
@@ -574,6 +611,11 @@ impl Peer {
             network.send(at, Message::ToReplica(Rc::clone(message)));
         }
     }
+}
+
+/// Returns true if a message is about the RAN node.
+fn is_node(named: &NamedUe) -> bool {
+    *named == NamedUe::RanNode
 }
 
 fn hello(host: HostId, epoch: u64) -> Rc<[u8]> {

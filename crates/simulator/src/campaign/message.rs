@@ -1,18 +1,36 @@
 //! Messages between processes: a subset of those of `node::fabric`.
 
+use super::host::LostBalancer;
 use super::oracle::Counts;
 use std::rc::Rc;
 use vireo_core::placement::balance::{BalancerId, HostId};
 use vireo_core::placement::cluster::{ClusterMap, MachineLabel, RejoinInfo, Secrets};
-use vireo_core::placement::message::{Receiver, ToOwner};
+use vireo_core::placement::message::{AssociationOwner, Receiver, ToOwner};
 use vireo_core::placement::replica::Claim;
 use vireo_types::{AssocId, Bucket, Ltmsi, RanUeNgapId, Seid};
 
 /// Input that a balancer sends and stores until a host has completed it.
 #[derive(Clone, Debug)]
 pub(super) enum Input {
-    Ngap { assoc: AssocId, bucket: Option<Bucket>, answers: bool, pdu: Rc<[u8]> },
-    Pfcp { seid: Seid, is_request: bool, message: Rc<[u8]> },
+    Ngap {
+        assoc: AssocId,
+        bucket: Option<Bucket>,
+        answers: bool,
+        pdu: Rc<[u8]>,
+    },
+    Pfcp {
+        seid: Seid,
+        is_request: bool,
+        message: Rc<[u8]>,
+    },
+    // With several balancers:
+    Up(AssocId),
+    Down(AssocId),
+    Node(Box<AssociationOwner>),
+    /// A balancer is lost, with its associations.
+    Gone(Rc<LostBalancer>),
+    /// Message for an association of a balancer without a connection.
+    Unsent(Box<Message>),
 }
 
 /// Input as a balancer sends it.
@@ -49,6 +67,7 @@ pub(super) enum Message {
     // To a host.
     Input(NumberedInput),
     BarrierReply(u64),
+    SentCount(u64),
     Claimed(Claim),
     // From a host.
     Host(HostId),
@@ -72,6 +91,8 @@ pub(super) enum Message {
         served_by: Option<HostId>,
         message: Rc<[u8]>,
     },
+    Abort(AssocId),
+    Node(Box<AssociationOwner>),
     Done(u64),
     Claim(Claim),
     Sync(u64),
@@ -80,4 +101,14 @@ pub(super) enum Message {
     // Between hosts: a `core::placement::message::ToReplica`, encoded, and its answer.
     ToReplica(Rc<[u8]>),
     ToOwner(ToOwner),
+}
+
+impl Message {
+    /// Returns the name of an effect; 0: it has none.
+    pub(super) fn effect_key(&self) -> u64 {
+        match self {
+            Message::Ngap { key, .. } | Message::Stale { key, .. } | Message::Pfcp { key, .. } => *key,
+            _ => 0,
+        }
+    }
 }

@@ -3,13 +3,14 @@
 //! These parts decide as in a running cluster:
 //!
 //! * the controller (`core::placement::cluster::machine`),
-//! * the balancer (`core::placement::balancer`),
+//! * one or two balancers (`core::placement::balancer`),
 //! * hosts (`core::placement::host` and the steps of `core::amf::engine` with real NAS security),
 //! * the emulator's gNBs and UEs.
 //!
 //! Only sockets, threads and stores are simulated. Hosts crash, stop, become isolated, lose all
-//! connections, drain and start. The controller crashes with and without its store. The balancer is
-//! replaced by a hot restart. Connections break, messages of some connections are slow, an attacker
+//! connections, drain and start. The controller crashes with and without its store. A balancer is
+//! replaced by a hot restart. Of two balancers, one crashes, stops, is isolated from some or all
+//! members, or is slow. Connections break, messages of some connections are slow, an attacker
 //! replays uplink messages, and clocks are wrong. In a quarter of the seeds the load of buckets is
 //! skewed, and the controller weights hosts by it. In some seeds hosts share machines, and all
 //! hosts of a machine crash at once. Messages of one connection keep their order,
@@ -20,9 +21,10 @@
 //! timers expire, and some hosts are slow for a time. Without replicas no host fails.
 //!
 //! [`Violation`] lists the invariants. Host faults occur one at a time, when all copies exist
-//! again. More faults could destroy all copies that acknowledged a commit. The balancer does not
-//! fail, since the RAN's associations end with the only balancer. Injected faults ([`Mutation`])
-//! show that the campaign detects violations.
+//! again. More faults could destroy all copies that acknowledged a commit. Half of the simulations
+//! whose hosts serve procedures have two balancers. An only balancer does not fail, since the RAN's
+//! associations end with it. Injected faults ([`Mutation`]) show that the campaign detects
+//! violations.
 
 mod balancer;
 mod controller;
@@ -31,6 +33,7 @@ mod labels;
 mod message;
 mod mutation;
 mod network;
+mod nodes;
 mod oracle;
 mod ran;
 mod simulation;
@@ -202,11 +205,12 @@ mod tests {
                 Mutation::CopiesForgotten => [76, 74, 32],
                 Mutation::NodesNotAwaited => [31, 50, 51],
                 Mutation::LabelsIgnored => [1, 2, 5],
-                // Few seeds find these four: `vireo simulate --self-check` searches for them.
+                // Few seeds find these five: `vireo simulate --self-check` searches for them.
                 Mutation::EpochNotChecked
                 | Mutation::ProposalKept
                 | Mutation::DeadlineAtReplica
-                | Mutation::IdentifierKept => continue,
+                | Mutation::IdentifierKept
+                | Mutation::RoleNotChecked => continue,
                 // Most seeds find the others.
                 Mutation::BaseNotChecked => [1, 2, 3],
                 Mutation::FirstReplicaNotAwaited => [1, 2, 3],
@@ -216,6 +220,8 @@ mod tests {
                 Mutation::InputRepeated => [1, 2, 3],
                 Mutation::HintKept => [6, 8, 22],
                 Mutation::ServingHostSends => [1, 2, 3],
+                Mutation::UnsentForgotten => [1, 2, 3],
+                Mutation::RequestsForgotten => [1, 2, 3],
             };
             let setup = Setup { mutation: Some(mutation), serve: mutation.serve(), ..with(Ack::One) };
             assert!(is_violated(&known, 40, setup), "{mutation:?} is not found");

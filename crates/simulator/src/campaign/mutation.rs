@@ -51,11 +51,17 @@ pub enum Mutation {
     /// The owner keeps the identifiers of a refused proposal. These are 5G-TMSIs: a step that needs
     /// an address of a pool is left to the owner.
     IdentifierKept,
+    /// A serving host executes the first message of a connection although a map has ended its role.
+    RoleNotChecked,
+    /// Hosts forget the messages that a dead balancer has not sent.
+    UnsentForgotten,
+    /// Hosts do not repeat PFCP requests to the next balancer that holds N4.
+    RequestsForgotten,
 }
 
 impl Mutation {
     /// All injectable faults.
-    pub const ALL: [Mutation; 21] = [
+    pub const ALL: [Mutation; 24] = [
         Mutation::EffectsBeforeAcknowledgement,
         Mutation::FenceIgnored,
         Mutation::CountNotReserved,
@@ -77,7 +83,15 @@ impl Mutation {
         Mutation::DeadlineAtReplica,
         Mutation::ServingHostSends,
         Mutation::IdentifierKept,
+        Mutation::RoleNotChecked,
+        Mutation::UnsentForgotten,
+        Mutation::RequestsForgotten,
     ];
+
+    /// Returns true if the simulations with this fault have two balancers.
+    pub(super) const fn needs_several_balancers(self) -> bool {
+        matches!(self, Mutation::UnsentForgotten | Mutation::RequestsForgotten)
+    }
 
     /// Returns true if copies leave late, so that few of them arrive before the fault of a host.
     pub(super) const fn delays_copies(self) -> bool {
@@ -113,7 +127,10 @@ impl Mutation {
             | Mutation::HintKept
             | Mutation::DeadlineAtReplica
             | Mutation::ServingHostSends
-            | Mutation::IdentifierKept => Serve::Procedure,
+            | Mutation::IdentifierKept
+            | Mutation::RoleNotChecked
+            | Mutation::UnsentForgotten
+            | Mutation::RequestsForgotten => Serve::Procedure,
         }
     }
 }

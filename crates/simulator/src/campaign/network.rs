@@ -12,9 +12,10 @@ use super::skew::Skew;
 use crate::cluster::clock::Clock;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use vireo_core::config::CoreConfig;
-use vireo_types::{Instant, Ltmsi};
+use vireo_types::{AssocId, Instant, Ltmsi};
 
 pub(super) const MS: u64 = 1_000;
 /// Start of the simulation on an exact clock. The value encodes to as many octets as a current
@@ -25,8 +26,11 @@ const MAX_RETRANSMISSION_DELAY: u64 = 200 * MS;
 
 /// Maximum lag of a connection.
 const LAG: u64 = 20 * MS;
+/// Maximum additional lag of the messages of a slow balancer.
+const SLOW_LAG: u64 = 30 * MS;
 
-/// Number of a process: the controller, the balancer, then hosts. Numbers are not reused.
+/// Number of a process: the controller, the first balancers, then hosts and further balancers.
+/// Numbers are not reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Process(pub(super) usize);
 
@@ -84,6 +88,10 @@ pub(super) enum Event {
     Ran(RanEvent),
     /// A host starts.
     Starts,
+    /// A balancer starts at an address.
+    BalancerStarts(usize),
+    /// The gNBs open the associations that they lack.
+    Connect,
     /// The controller starts again.
     ControllerStarts {
         /// True if it has the state that an earlier one has stored.
@@ -110,6 +118,7 @@ struct State {
     stopped_until: u64,
     isolated_until: u64,
     slow_until: u64,
+    lags_until: u64,
     /// Offset of the process's clock.
     ahead: u64,
 }
@@ -118,6 +127,8 @@ struct State {
 #[derive(Debug)]
 pub(super) struct Network {
     pub(super) clock: Clock<Event>,
+    /// Seed of further random streams.
+    pub(super) seed: u64,
     pub(super) random: StdRng,
     pub(super) oracle: Oracle,
     pub(super) mutation: Option<Mutation>,
@@ -126,8 +137,10 @@ pub(super) struct Network {
     pub(super) faulty_until: u64,
     /// Load of the buckets, if the controller weights hosts by it.
     pub(super) skew: Option<Skew>,
-    /// Arrival time of the last PDU at each gNB.
-    pub(super) down: [u64; ran::GNBS],
+    /// True if the simulation has two balancers.
+    pub(super) has_several_balancers: bool,
+    /// Arrival time of the last PDU on each association.
+    pub(super) down: BTreeMap<AssocId, u64>,
     /// Last SQN of the home network.
     pub(super) sqn: u64,
     /// Number of proposals of serving hosts that owners have committed, and that they have refused.
@@ -147,13 +160,15 @@ impl Network {
     pub(super) fn new(seed: u64, mutation: Option<Mutation>, faulty_until: u64) -> Self {
         Network {
             clock: Clock::new(),
+            seed,
             random: StdRng::seed_from_u64(seed),
             oracle: Oracle::default(),
             mutation,
             config: Rc::new(ran::config()),
             faulty_until,
             skew: None,
-            down: [0; ran::GNBS],
+            has_several_balancers: false,
+            down: BTreeMap::new(),
             sqn: 0,
             proposals: (0, 0),
             taken_over: 0,
@@ -168,7 +183,14 @@ impl Network {
     /// Starts a process; its clock is wrong by up to 20 ms in either direction.
     pub(super) fn spawn(&mut self) -> Process {
         let ahead = self.random.random_range(0..40 * MS);
-        self.processes.push(State { alive: true, stopped_until: 0, isolated_until: 0, slow_until: 0, ahead });
+        self.processes.push(State {
+            alive: true,
+            stopped_until: 0,
+            isolated_until: 0,
+            slow_until: 0,
+            lags_until: 0,
+            ahead,
+        });
         Process(self.processes.len() - 1)
     }
 
@@ -260,7 +282,9 @@ impl Network {
         let cut = self.isolated_until(of);
         let sent = if cut > now { cut + self.random.random_range(0..MAX_RETRANSMISSION_DELAY) } else { now };
         let is_faulty = now < self.faulty_until;
-        let at = sent + self.delay();
+        let is_slow = self.processes[of[from.side].0].lags_until > now;
+        let slowness = if is_slow { self.random.random_range(MS..SLOW_LAG) } else { 0 };
+        let at = sent + self.delay() + slowness;
         let Connection { last, earliest, lag, .. } = &mut self.connections[from.connection];
         let last = &mut last[from.side];
         let at = if is_faulty { at + lag[from.side] } else { at };
@@ -346,6 +370,11 @@ impl Network {
         self.processes[process.0].stopped_until = until;
     }
 
+    /// Returns the time until which a process is stopped, if it is.
+    pub(super) fn stopped_until(&self, process: Process) -> Option<u64> {
+        Some(self.processes[process.0].stopped_until).filter(|until| *until > self.clock.now())
+    }
+
     /// Isolates a process from all others until a time.
     pub(super) fn isolate(&mut self, process: Process, until: u64) {
         self.processes[process.0].isolated_until = until;
@@ -354,6 +383,11 @@ impl Network {
     /// Slows down the steps of a process until a time.
     pub(super) fn slow(&mut self, process: Process, until: u64) {
         self.processes[process.0].slow_until = until;
+    }
+
+    /// Delays the messages of a process until a time.
+    pub(super) fn delay_messages_of(&mut self, process: Process, until: u64) {
+        self.processes[process.0].lags_until = until;
     }
 
     /// Draws the time until a process executes the next event of a UE.
@@ -375,9 +409,12 @@ impl Network {
             let of = match &event {
                 Event::Arrives { at, .. } | Event::Closed { at } => self.at(*at),
                 Event::Due { process, .. } => *process,
-                Event::Ran(_) | Event::Starts | Event::ControllerStarts { .. } | Event::InjectFault => {
-                    return Some(event);
-                }
+                Event::Ran(_)
+                | Event::Starts
+                | Event::BalancerStarts(_)
+                | Event::Connect
+                | Event::ControllerStarts { .. }
+                | Event::InjectFault => return Some(event),
             };
             let state = &self.processes[of.0];
             if !state.alive {

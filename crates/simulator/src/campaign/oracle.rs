@@ -3,14 +3,16 @@
 //! It judges all output of the cluster and the reports of UEs and gNBs.
 
 mod inputs;
+mod sent;
 
 use inputs::Inputs;
+use sent::SentEffects;
 use serde::{Deserialize, Serialize};
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{Hash, Hasher};
-use vireo_core::placement::balance::HostId;
 use vireo_core::placement::balance::map::BucketMap;
+use vireo_core::placement::balance::{BalancerId, HostId};
 use vireo_emulator::{gnb, ue};
 use vireo_types::Bucket;
 use vireo_wire::ngap::{NGAP_PDU, ie};
@@ -68,6 +70,12 @@ pub enum Violation {
     /// An input waits for a serving host although its owner could execute it.
     #[error("input {0:#x} has waited for a serving host for too long")]
     Late(u64),
+    /// An effect was sent again although a balancer of the map has sent it.
+    #[error("an effect has left twice: {0:#x}")]
+    Repeated(u64),
+    /// No balancer executes an effect of one that has ended.
+    #[error("an effect is lost with its balancer: {0:#x}")]
+    EffectLost(u64),
     /// A host has an identifier of no UE.
     #[error("{0:?} keeps a 5G-TMSI that no UE has")]
     Identifier(HostId),
@@ -88,17 +96,19 @@ pub(super) struct Counts {
 #[derive(Debug, Default)]
 pub(super) struct Oracle {
     pub(super) violation: Option<Violation>,
-    /// Hash of the content by effect name.
-    names: HashMap<u64, u64>,
+    /// Hash of the content by effect name, and the balancer that has sent it last.
+    names: HashMap<u64, (u64, BalancerId)>,
     /// Hash of the content by key and downlink COUNT.
     counts: HashMap<(u64, u32), u64>,
     hops: HashMap<u64, u64>,
-    /// Newest sent COUNTs of each key.
-    newest: HashMap<u64, (u32, u32)>,
-    /// Last host that acted for each bucket, and its predecessors.
-    last_output: HashMap<Bucket, HostId>,
-    before: BTreeSet<(Bucket, HostId)>,
+    /// Newest COUNTs of each key that a balancer has sent, with the step. Effects by different
+    /// balancers overtake each other.
+    newest: HashMap<(u64, BalancerId), (u64, u32, u32)>,
+    /// Last host that acted for each bucket by a balancer, and its predecessors.
+    last_output: HashMap<(Bucket, BalancerId), HostId>,
+    before: BTreeSet<(Bucket, BalancerId, HostId)>,
     inputs: Inputs,
+    sent: SentEffects,
 }
 
 pub(super) fn hash(of: impl Hash) -> u64 {
@@ -113,11 +123,26 @@ impl Oracle {
         self.violation.get_or_insert(violation);
     }
 
-    /// Checks an effect that the balancer executes, by its name.
-    pub(super) fn on_effect(&mut self, name: u64, pdu: &[u8], counts: Option<Counts>) {
+    /// Returns true if a balancer has executed an effect.
+    fn is_executed(&self, name: u64) -> bool {
+        self.names.contains_key(&name)
+    }
+
+    /// Checks an effect that a balancer executes, by its name. An effect of a balancer that has
+    /// ended may be sent again by another one: the RAN node recognises it.
+    pub(super) fn on_effect(&mut self, (name, by): (u64, BalancerId), pdu: &[u8], counts: Option<Counts>) {
         let content = hash(pdu);
-        if name != 0 && *self.names.entry(name).or_insert(content) != content {
-            self.record_violation(Violation::Twice);
+        self.on_effect_void(name);
+        if name != 0
+            && let Some((before, sent_by)) = self.names.insert(name, (content, by))
+        {
+            if before != content {
+                self.record_violation(Violation::Twice);
+            }
+            if !self.is_repeatable(name, [sent_by, by]) {
+                self.record_violation(Violation::Repeated(name));
+            }
+            return;
         }
         let Some(Counts { key, uplink, downlink, next_hop }) = counts else { return };
         if let Some(sequence) = protected(pdu) {
@@ -135,9 +160,14 @@ impl Oracle {
         {
             self.record_violation(Violation::NextHop);
         }
-        let newest = self.newest.entry(key).or_insert((uplink, downlink));
-        let (up, down) = *newest;
-        *newest = (up.max(uplink), down.max(downlink));
+        let newest = self.newest.entry((key, by)).or_insert((step, uplink, downlink));
+        let (newest_step, up, down) = *newest;
+        if step < newest_step && self.is_repeatable(name, [by, by]) {
+            // The balancer to which it was sent first has ended meanwhile.
+            return;
+        }
+        let newest = self.newest.entry((key, by)).or_default();
+        *newest = (step.max(newest_step), up.max(uplink), down.max(downlink));
         if uplink < up {
             self.record_violation(Violation::Replay(uplink));
         }
@@ -147,19 +177,23 @@ impl Oracle {
     }
 
     /// Checks the output of a host for a bucket's UE. A host with a successor must not produce
-    /// output, unless a map has made it the owner again.
-    pub(super) fn on_host_output(&mut self, host: HostId, bucket: Bucket) {
-        if let Some(last) = self.last_output.insert(bucket, host).filter(|last| *last != host) {
-            self.before.insert((bucket, last));
+    /// output, unless a map has made it the owner again, or a balancer to which it was sent before
+    /// has ended.
+    pub(super) fn on_host_output(&mut self, host: HostId, bucket: Bucket, (name, by): (u64, BalancerId)) {
+        if self.is_repeatable(name, [by, by]) {
+            return;
         }
-        if self.before.contains(&(bucket, host)) {
+        if let Some(last) = self.last_output.insert((bucket, by), host).filter(|last| *last != host) {
+            self.before.insert((bucket, by, last));
+        }
+        if self.before.contains(&(bucket, by, host)) {
             self.record_violation(Violation::TwoOwners(host));
         }
     }
 
-    /// Handles the balancer's adoption of a new map.
-    pub(super) fn on_map(&mut self, map: &BucketMap) {
-        self.before.retain(|(bucket, host)| map.owners(*bucket).owner() != Some(*host));
+    /// Handles a balancer's adoption of a new map.
+    pub(super) fn on_map(&mut self, by: BalancerId, map: &BucketMap) {
+        self.before.retain(|(bucket, of, host)| *of != by || map.owners(*bucket).owner() != Some(*host));
     }
 }
 

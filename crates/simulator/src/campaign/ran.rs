@@ -3,19 +3,23 @@
 //! It has the emulator's gNBs and UEs with timers and random procedures, a UPF that answers, and
 //! the home network.
 
+mod associations;
+
+pub(super) use associations::{OpenBalancer, address, assoc};
+
 use super::message::Input;
-use super::network::{Event, MS, Network};
+use super::network::{Event, MS, Network, Process};
 use super::oracle::Violation;
+use associations::{Link, gnb_of};
 use rand::Rng;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::Rc;
-use vireo_core::RanNodes;
 use vireo_core::amf::n2;
-use vireo_core::amf::ran::{self, RanNode};
 use vireo_core::config::{
     Charging, CoreConfig, DnnConfig, NodeName, SecurityConfig, SliceConfig, SliceProfile, Timers, UpfConfig,
 };
+use vireo_core::placement::balance::BalancerId;
 use vireo_core::subscription::{
     Ambr, AuthenticationError, AuthenticationInfo, AuthenticationRequest, DnnSubscription, SliceSubscription,
     SubscriberIdentity, Subscription,
@@ -42,29 +46,35 @@ const PROCEDURE_TIMEOUT: u64 = 1_500 * MS;
 /// Event of the environment.
 #[derive(Clone, Debug)]
 pub(super) enum RanEvent {
-    /// A gNB's PDU reaches the balancer.
+    /// A gNB's PDU reaches its balancer.
     Uplink {
-        gnb: usize,
+        assoc: AssocId,
         pdu: Rc<[u8]>,
     },
-    /// A PDU reaches a gNB.
+    /// A PDU with the name of its effect reaches a gNB.
     Downlink {
-        gnb: usize,
+        assoc: AssocId,
+        key: u64,
         pdu: Rc<[u8]>,
     },
-    /// A PFCP message reaches the UPF, and its answer the balancer.
+    /// A gNB learns that an association has ended.
+    Down(AssocId),
+    /// A PFCP message of a balancer reaches the UPF, and its answer the balancer.
     Pfcp {
+        by: Process,
         key: u64,
         seid: Option<Seid>,
         message: Rc<[u8]>,
     },
     Answer {
+        by: Process,
+        key: u64,
         seid: Seid,
         message: Rc<[u8]>,
     },
     /// An uplink PDU reaches the balancer again, if the gNB still has this connection.
     Replay {
-        gnb: usize,
+        assoc: AssocId,
         ran: RanUeNgapId,
         pdu: Rc<[u8]>,
     },
@@ -119,8 +129,15 @@ pub(super) struct Ran {
     requests: u64,
     /// Sessions of the UPF.
     sessions: BTreeSet<Seid>,
-    /// Arrival time of each gNB's last PDU at the balancer.
-    up: [u64; GNBS],
+    /// Associations of each gNB.
+    links: [Vec<Link>; GNBS],
+    /// Addresses of balancers to which each gNB opens associations: all that are true, or one of
+    /// them if both are false.
+    wanted: [[bool; 2]; GNBS],
+    /// Number of associations that the gNBs have opened.
+    opened: u32,
+    /// Names of the effects that the gNBs have received.
+    received: BTreeSet<u64>,
     /// Commands to release connections that the AMF does not know, as sent.
     stale: BTreeSet<Rc<[u8]>>,
 }
@@ -186,38 +203,6 @@ pub(super) fn session_address(host: u16, number: u16) -> SessionAddress {
     SessionAddress { ipv4: Some(Ipv4Addr::new(10, 45 + host as u8, high, low)), ipv6_prefix: None }
 }
 
-/// A host's view of the RAN.
-#[derive(Debug, Default)]
-pub(super) struct Nodes(Vec<(AssocId, Option<RanNode>)>);
-
-impl Nodes {
-    /// Handles a RAN node's message. Returns the answer.
-    pub(super) fn on_message(&mut self, assoc: AssocId, pdu: &[u8], config: &CoreConfig) -> Option<Vec<u8>> {
-        let at = self.0.iter().position(|(own, _)| *own == assoc).unwrap_or_else(|| {
-            self.0.push((assoc, None));
-            self.0.len() - 1
-        });
-        ran::step(&mut self.0[at].1, pdu, config).answer
-    }
-
-    /// Returns true if the node has set NG up on this association, as far as this host has
-    /// received.
-    pub(super) fn has(&self, assoc: AssocId) -> bool {
-        self.0.iter().any(|(own, node)| *own == assoc && node.is_some())
-    }
-}
-
-impl RanNodes for Nodes {
-    fn serving(&self, areas: &[Tai]) -> Vec<AssocId> {
-        let serves = |node: &RanNode| node.areas.iter().any(|area| areas.contains(&area.tai));
-        self.0.iter().filter(|(_, node)| node.as_ref().is_some_and(serves)).map(|(assoc, _)| *assoc).collect()
-    }
-
-    fn find(&self, id: GnbId) -> Option<AssocId> {
-        self.0.iter().find(|(_, node)| node.as_ref().is_some_and(|node| node.id == id)).map(|(assoc, _)| *assoc)
-    }
-}
-
 /// Returns the home network's answer. Its SQN only grows (it is one database for all hosts).
 pub(super) fn authenticate(
     network: &mut Network,
@@ -256,22 +241,12 @@ fn supi_from_suci(octets: &[u8]) -> Option<Supi> {
     format!("99970{}", msin?).parse().ok()
 }
 
-/// Returns the association of a gNB, which does not end.
-pub(super) fn assoc(gnb: usize) -> AssocId {
-    AssocId::at(0, 1 + gnb as u32)
-}
-
-/// Returns the address of a gNB.
-pub(super) fn address(gnb: usize) -> SocketAddr {
-    SocketAddr::from((Ipv4Addr::new(127, 0, 1, 1 + gnb as u8), 38412))
-}
-
-/// Sends a PDU to the gNB of an association in order.
-pub(super) fn down(network: &mut Network, assoc: AssocId, pdu: Rc<[u8]>) {
-    let gnb = (assoc.0 & AssocId::OWN) as usize - 1;
-    let at = (network.clock.now() + network.random.random_range(50..300)).max(network.down[gnb] + 1);
-    network.down[gnb] = at;
-    network.clock.at(at, Event::Ran(RanEvent::Downlink { gnb, pdu }));
+/// Sends a PDU with the name of its effect on an association, in order.
+pub(super) fn down(network: &mut Network, assoc: AssocId, key: u64, pdu: Rc<[u8]>) {
+    let last = network.down.get(&assoc).copied().unwrap_or_default();
+    let at = (network.clock.now() + network.random.random_range(50..300)).max(last + 1);
+    network.down.insert(assoc, at);
+    network.clock.at(at, Event::Ran(RanEvent::Downlink { assoc, key, pdu }));
 }
 
 impl Ran {
@@ -289,7 +264,11 @@ impl Ran {
             let ue = Ue::new(Usim::new(supi, keys));
             Device { ue, at: n % GNBS, ran: None, wait: None, attempt: 0, done: 0, last_done: 0 }
         };
-        network.clock.after(100 * MS, Event::Ran(RanEvent::SetUp));
+        if network.has_several_balancers {
+            network.clock.after(100 * MS, Event::Connect);
+        } else {
+            network.clock.after(100 * MS, Event::Ran(RanEvent::SetUp));
+        }
         for n in 0..ues {
             let at = network.random.random_range(300 * MS..500 * MS);
             network.clock.after(at, Event::Ran(RanEvent::StartProcedure(n)));
@@ -301,7 +280,10 @@ impl Ran {
             answered: BTreeMap::new(),
             requests: 0,
             sessions: BTreeSet::new(),
-            up: [0; GNBS],
+            links: associations::first_links(network),
+            wanted: associations::draw_wanted(network),
+            opened: 0,
+            received: BTreeSet::new(),
             stale: BTreeSet::new(),
         }
     }
@@ -316,28 +298,36 @@ impl Ran {
         self.devices.iter().position(|device| device.last_done < time)
     }
 
-    /// Handles an event. Returns the inputs of the balancer.
-    pub(super) fn on_event(&mut self, network: &mut Network, event: RanEvent) -> Option<Input> {
+    /// Handles an event. Returns the input of a balancer; without a process, of the one that holds
+    /// N4.
+    pub(super) fn on_event(&mut self, network: &mut Network, event: RanEvent) -> Option<(Option<Process>, Input)> {
         match event {
-            RanEvent::Uplink { gnb, pdu } => {
-                return Some(Input::Ngap { assoc: assoc(gnb), bucket: None, answers: true, pdu });
+            RanEvent::Uplink { assoc, pdu } => return self.on_uplink(network, assoc, pdu),
+            RanEvent::Replay { assoc, ran, pdu } => {
+                let stays = self.gnbs[gnb_of(assoc)].owner(ran).is_some();
+                return stays.then(|| self.on_uplink(network, assoc, pdu)).flatten();
             }
-            RanEvent::Replay { gnb, ran, pdu } => {
-                let stays = self.gnbs[gnb].owner(ran).is_some();
-                return stays.then_some(Input::Ngap { assoc: assoc(gnb), bucket: None, answers: true, pdu });
-            }
+            RanEvent::Down(assoc) => self.association_lost(network, assoc),
             RanEvent::Stale { assoc: of, ran, pdu } => {
-                let connected = |device: &Device| assoc(device.at) == of && device.ran == Some(ran);
-                if let Some(n) = self.devices.iter().position(connected) {
+                let connected = |device: &Device| device.at == gnb_of(of) && device.ran == Some(ran);
+                let is_lost = network.oracle.is_gone(BalancerId(of.balancer()));
+                if let Some(n) = self.devices.iter().position(connected).filter(|_| !is_lost) {
                     network.oracle.record_violation(Violation::Disconnected(n));
                 }
                 self.stale.insert(Rc::clone(&pdu));
-                down(network, of, pdu);
+                down(network, of, 0, pdu);
             }
-            RanEvent::Answer { seid, message } => return Some(Input::Pfcp { seid, is_request: false, message }),
-            RanEvent::Report => return self.report(network),
-            RanEvent::Downlink { gnb, pdu } => self.on_downlink(network, gnb, &pdu),
-            RanEvent::Pfcp { key, seid, message } => self.upf(network, key, seid, &message),
+            RanEvent::Answer { by, key, seid, message } => {
+                if let Some(until) = network.stopped_until(by) {
+                    network.clock.at(until, Event::Ran(RanEvent::Answer { by, key, seid, message }));
+                } else if network.is_alive(by) {
+                    network.oracle.on_effect_void(key);
+                    return Some((Some(by), Input::Pfcp { seid, is_request: false, message }));
+                }
+            }
+            RanEvent::Report => return self.report(network).map(|report| (None, report)),
+            RanEvent::Downlink { assoc, key, pdu } => self.on_downlink(network, assoc, key, &pdu),
+            RanEvent::Pfcp { by, key, seid, message } => self.upf(network, (by, key), seid, &message),
             RanEvent::SetUp => {
                 for n in 0..GNBS {
                     let mut out = Outbox::default();
@@ -357,10 +347,10 @@ impl Ran {
 
     /// Sends a gNB's PDUs to the balancer in order.
     fn send(&mut self, network: &mut Network, gnb: usize, out: &Outbox) {
-        for (_, pdu) in out.pdus() {
-            let at = (network.clock.now() + network.random.random_range(50..300)).max(self.up[gnb] + 1);
-            self.up[gnb] = at;
-            let pdu: Rc<[u8]> = pdu.into();
+        for (way, pdu) in out.routes() {
+            let Some(link) = self.links[gnb].iter_mut().find(|link| link.by == way.by) else { continue };
+            let at = link.arrival(network);
+            let (assoc, pdu): (AssocId, Rc<[u8]>) = (link.assoc, pdu.into());
             let uplink = |pdu: &[u8]| {
                 let kind = NGAP_PDU::decode_borrowed(pdu).map(|pdu| pdu.kind());
                 kind.is_ok_and(|kind| kind == NgapPduKind::Initiating_UplinkNASTransport)
@@ -372,9 +362,9 @@ impl Ran {
             {
                 // An attacker replays a message of the UE.
                 let later = at + network.random.random_range(MS..300 * MS);
-                network.clock.at(later, Event::Ran(RanEvent::Replay { gnb, ran, pdu: Rc::clone(&pdu) }));
+                network.clock.at(later, Event::Ran(RanEvent::Replay { assoc, ran, pdu: Rc::clone(&pdu) }));
             }
-            network.clock.at(at, Event::Ran(RanEvent::Uplink { gnb, pdu }));
+            network.clock.at(at, Event::Ran(RanEvent::Uplink { assoc, pdu }));
         }
     }
 
@@ -556,9 +546,15 @@ impl Ran {
         }
     }
 
-    fn on_downlink(&mut self, network: &mut Network, gnb: usize, pdu: &[u8]) {
+    fn on_downlink(&mut self, network: &mut Network, assoc: AssocId, key: u64, pdu: &[u8]) {
         let (mut inbox, mut out) = (Inbox::default(), Outbox::default());
-        let _ = self.gnbs[gnb].receive(pdu, &mut inbox, &mut out);
+        let gnb = gnb_of(assoc);
+        let Some(by) = self.links[gnb].iter().find(|link| link.assoc == assoc).map(|link| link.by) else { return };
+        // A gNB recognises the repeat of a message that another balancer has sent.
+        if network.has_several_balancers && key != 0 && !self.received.insert(key) {
+            return;
+        }
+        let _ = self.gnbs[gnb].receive_by(by, pdu, &mut inbox, &mut out);
         self.send(network, gnb, &out);
         for event in std::mem::take(&mut inbox.events) {
             let owner = event.owner().map(|owner| owner as usize).filter(|n| *n < self.devices.len());
@@ -646,7 +642,7 @@ impl Ran {
     }
 
     /// Executes a PFCP request once. The UPF answers each repeat of it.
-    fn upf(&mut self, network: &mut Network, key: u64, seid: Option<Seid>, request: &[u8]) {
+    fn upf(&mut self, network: &mut Network, (by, key): (Process, u64), seid: Option<Seid>, request: &[u8]) {
         let Some(seid) = seid else { return };
         let answer = match self.answered.get(&key) {
             Some(answer) => Rc::clone(answer),
@@ -662,7 +658,7 @@ impl Ran {
             }
         };
         let after = network.delay();
-        network.clock.after(after, Event::Ran(RanEvent::Answer { seid, message: answer }));
+        network.clock.after(after, Event::Ran(RanEvent::Answer { by, key, seid, message: answer }));
     }
 }
 

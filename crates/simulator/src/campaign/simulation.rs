@@ -1,5 +1,7 @@
 //! Simulation of the cluster, and the injection of faults.
 
+mod balancers;
+
 use super::balancer::Balancer;
 use super::controller::Controller;
 use super::host::Host;
@@ -33,6 +35,10 @@ const RESTART: u64 = 300 * MS;
 
 /// Distinguishes the random stream of the number of replicas from that of the network.
 const STREAM: u64 = 0x0c09_1e5e;
+/// Distinguishes the random stream of the number of balancers.
+const BALANCER_STREAM: u64 = 0xba1a_2ce5;
+/// Interval at which gNBs open the associations that they lack.
+const CONNECT_INTERVAL: u64 = 50 * MS;
 /// Weights of 0, 1 and 2 replicas where hosts serve procedures.
 const REPLICA_WEIGHTS: [u32; 3] = [1, 4, 5];
 
@@ -44,7 +50,7 @@ pub(super) struct Simulation {
     labels: Option<Labels>,
     network: Network,
     controller: Controller,
-    balancer: Balancer,
+    balancers: BTreeMap<Process, Balancer>,
     hosts: BTreeMap<Process, Host>,
     ran: Ran,
     /// Time until which a new controller may declare hosts dead that have not returned to it.
@@ -81,8 +87,17 @@ impl Simulation {
         if labels.is_some() {
             network.trace("hosts share machines".into());
         }
+        network.has_several_balancers = match setup.mutation {
+            Some(mutation) => mutation.needs_several_balancers(),
+            None => is_sound && setup.serve == Serve::Procedure && draw_several_balancers(seed),
+        };
+        if network.has_several_balancers {
+            network.trace("there are two balancers".into());
+        }
         let controller = Controller::new(&mut network, HOSTS, replication, rebalances);
-        let balancer = Balancer::new(&mut network, controller.process, setup.serve);
+        let count = if network.has_several_balancers { 2 } else { 1 };
+        let balancers = (0..count).map(|address| Balancer::new(&mut network, setup.serve, address));
+        let balancers: BTreeMap<Process, Balancer> = balancers.map(|balancer| (balancer.process, balancer)).collect();
         let ran = Ran::new(&mut network, UES);
         let mut world = Simulation {
             seed,
@@ -91,7 +106,7 @@ impl Simulation {
             labels,
             network,
             controller,
-            balancer,
+            balancers,
             hosts: BTreeMap::new(),
             ran,
             members_return_until: 0,
@@ -118,6 +133,7 @@ impl Simulation {
             }
         }
         self.check_identifiers();
+        self.network.oracle.check_sent(self.network.clock.now());
         self.campaign.violation = self.network.oracle.violation.map(|violation| (self.network.clock.now(), violation));
         // Each UE has had time for several procedures since the network was whole.
         if let (None, Some(ue)) = (self.campaign.violation, self.ran.stuck_since(WHOLE_FROM)) {
@@ -136,7 +152,7 @@ impl Simulation {
 
     fn on_event(&mut self, event: Event) {
         let network = &mut self.network;
-        let (controller, balancer) = (self.controller.process, self.balancer.process);
+        let controller = self.controller.process;
         match event {
             Event::Arrives { at, message } => {
                 if !network.is_open(at) {
@@ -144,7 +160,9 @@ impl Simulation {
                 }
                 match network.at(at) {
                     of if of == controller => self.controller.on_message(network, at, message),
-                    of if of == balancer => self.balancer.on_message(network, at, message),
+                    of if self.balancers.contains_key(&of) => {
+                        self.balancer(of, |balancer, network| balancer.on_message(network, at, message));
+                    }
                     of => self.host(of, |host, network| host.on_message(network, at, message)),
                 }
             }
@@ -154,7 +172,9 @@ impl Simulation {
                 }
                 match network.at(at) {
                     of if of == controller => self.controller.on_disconnect(network, at),
-                    of if of == balancer => self.balancer.on_disconnect(network, at),
+                    of if self.balancers.contains_key(&of) => {
+                        self.balancer(of, |balancer, network| balancer.on_disconnect(network, at));
+                    }
                     of => self.host(of, |host, network| host.on_disconnect(network, at)),
                 }
             }
@@ -164,14 +184,23 @@ impl Simulation {
                 self.controller.restart(network, has_store);
             }
             Event::Due { process, due } if process == controller => self.controller.is_due(network, &due),
-            Event::Due { process, due } if process == balancer => self.balancer.is_due(network, &due),
+            Event::Due { process, due } if self.balancers.contains_key(&process) => {
+                self.balancer(process, |balancer, network| balancer.is_due(network, &due));
+            }
             Event::Due { process, due } => self.host(process, |host, network| host.is_due(network, &due)),
             Event::Ran(event) => {
-                if let Some(input) = self.ran.on_event(network, event) {
-                    self.balancer.on_ran_or_upf_message(network, input);
+                if let Some((to, input)) = self.ran.on_event(network, event)
+                    && let Some(to) = to.or_else(|| self.holder())
+                {
+                    self.balancer(to, |balancer, network| balancer.on_ran_or_upf_message(network, input));
                 }
             }
             Event::Starts => self.start_host(),
+            Event::BalancerStarts(address) => {
+                let balancer = Balancer::new(network, self.serve, address);
+                self.balancers.insert(balancer.process, balancer);
+            }
+            Event::Connect => self.connect_gnbs(),
             Event::InjectFault => self.inject_fault(),
         }
     }
@@ -187,7 +216,9 @@ impl Simulation {
 
     fn kill_process(&mut self, process: Process) {
         self.network.kill(process);
-        self.hosts.remove(&process);
+        if let Some(host) = self.hosts.remove(&process).and_then(|host| host.id()) {
+            self.network.oracle.on_host_gone(host);
+        }
         let after = self.network.random.random_range(RESTART..2 * RESTART);
         self.network.clock.after(after, Event::Starts);
     }
@@ -205,6 +236,7 @@ impl Simulation {
     /// survive one fault at a time.
     fn inject_fault(&mut self) {
         self.check_identifiers();
+        self.network.oracle.check_sent(self.network.clock.now());
         let now = self.network.clock.now();
         let hosts = self.controller.hosts();
         let random = &mut self.network.random;
@@ -215,6 +247,10 @@ impl Simulation {
         let kind = random.random_range(0..if self.serve == Serve::Procedure { 130 } else { 114 });
         if next < FAULTS_UNTIL {
             self.network.clock.at(next, Event::InjectFault);
+        }
+        // The cluster guarantees to survive one fault at a time.
+        if self.network.has_several_balancers && !self.are_balancers_healthy() {
+            return;
         }
         let is_whole =
             self.controller.is_settled() && hosts.len() >= 3 && hosts.iter().all(|(_, of)| self.is_healthy(*of));
@@ -228,6 +264,9 @@ impl Simulation {
         let (Some((host, of)), Some((_, with))) = (hosts.get(which).copied(), hosts.get(other).copied()) else {
             return;
         };
+        if is_whole && self.members_return_until <= now && self.fails_balancer(of, long, whole) {
+            return;
+        }
         let until = format!("until {:.3} s", long as f64 / 1e6);
         let what = match kind {
             0..25 if whole => match self.machine_to_fail(of) {
@@ -273,7 +312,7 @@ impl Simulation {
                 "the controller dies, and its store is lost".into()
             }
             105..110 => {
-                self.balancer.restart(&mut self.network);
+                self.restart_balancer(which);
                 "another process continues as the balancer".into()
             }
             110..114 if whole => {
@@ -311,6 +350,11 @@ impl Simulation {
     fn is_healthy(&self, of: Process) -> bool {
         self.hosts.contains_key(&of) && self.network.is_running(of)
     }
+}
+
+/// Draws whether a simulation has two balancers.
+fn draw_several_balancers(seed: u64) -> bool {
+    StdRng::seed_from_u64(seed ^ BALANCER_STREAM).random_bool(0.5)
 }
 
 /// Draws the number of replicas in a simulation whose hosts serve procedures.

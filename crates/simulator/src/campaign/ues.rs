@@ -7,6 +7,7 @@ use super::host::{Host, UeMail};
 use super::message::{Message, NumberedInput};
 use super::mutation::Mutation;
 use super::network::{Due, Network, Process};
+use super::nodes;
 use super::oracle::{self, Counts, Violation};
 use super::ran;
 use rand::Rng;
@@ -20,7 +21,7 @@ use vireo_core::ids::tmsi::TmsiCipher;
 use vireo_core::placement::balance::{HostId, migration};
 use vireo_core::placement::host::{NamedUe, named_ue};
 use vireo_core::placement::message::ToReplica;
-use vireo_core::placement::replica::Commit;
+use vireo_core::placement::replica::{Commit, EffectAssociations};
 use vireo_core::schedule::kind;
 use vireo_core::step::Effect;
 use vireo_core::subscription::{AuthenticationError, AuthenticationInfo, AuthenticationRequest};
@@ -70,6 +71,8 @@ pub(super) struct Pending {
     pub(super) octets: Vec<u8>,
     /// Serving host that ran the step.
     pub(super) proposer: Option<HostId>,
+    /// Associations of the effects.
+    pub(super) associations: EffectAssociations,
     /// Hosts without whose copies no effect may leave: those that may be the next owner.
     successors: Vec<HostId>,
 }
@@ -108,7 +111,7 @@ pub(super) struct Ues {
     names: BTreeMap<Ltmsi, u32>,
     tmsis: BTreeMap<Tmsi, u32>,
     supis: BTreeMap<u64, u32>,
-    pub(super) nodes: ran::Nodes,
+    pub(super) nodes: nodes::Nodes,
     numbers: u16,
     addresses: u16,
     cipher: Option<TmsiCipher>,
@@ -176,6 +179,12 @@ impl Ues {
         let has =
             |ue: &Ue| ue.decode().and_then(|ue| ue.connection).is_some_and(|c| (c.assoc, c.ran_id) == (assoc, ran_id));
         self.all().find(|(_, ue)| has(ue)).map(|(slot, _)| slot)
+    }
+
+    /// Returns the UEs that are connected by a RAN node.
+    pub(super) fn connected_by(&self, node: AssocId) -> Vec<u32> {
+        let is_connected = |ue: &Ue| ue.decode().is_some_and(|ue| ue.associations().any(|of| of == node));
+        self.all().filter(|(_, ue)| is_connected(ue)).map(|(slot, _)| slot).collect()
     }
 
     /// Returns true if no event of the UE is in progress and all its effects are emitted.
@@ -281,8 +290,18 @@ pub(super) struct CommitTerms {
     pub(super) outbox: Outbox,
     /// True if a procedure is in progress after the commit.
     pub(super) runs: bool,
-    /// Serving host that ran the step.
-    pub(super) proposer: Option<HostId>,
+    /// Serving host that ran the step, and the associations of its effects.
+    pub(super) route: Option<(HostId, EffectAssociations)>,
+}
+
+/// How the effects of a commit leave.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct EffectRoute {
+    /// UE that gets the answers of the subscriber service.
+    pub(super) slot: Option<u32>,
+    /// Serving host that gets the responses of UPFs.
+    pub(super) served_by: Option<HostId>,
+    pub(super) associations: EffectAssociations,
 }
 
 /// Identifiers for one step.
@@ -396,7 +415,8 @@ impl Host {
                 self.create_ue(network, (input, assoc), bucket, &pdu);
             }
             UeEvent::Ngap { assoc, pdu, .. } => {
-                self.unknown_ue(network, assoc, &pdu);
+                let by = self.ues.nodes.association_to(assoc, None).unwrap_or(assoc);
+                self.unknown_ue(network, by, &pdu);
                 self.end_input(network, input);
             }
             _ => {}
@@ -413,7 +433,7 @@ impl Host {
         let Some(entry) = self.ues.ues.get(&slot) else { return };
         let mut context = Vec::new();
         if outbox.forgets || context::encode_after(&ue, &entry.context, &mut context).is_ok() {
-            self.commit(network, slot, context, CommitTerms { outbox, runs, proposer: None });
+            self.commit(network, slot, context, CommitTerms { outbox, runs, route: None });
         }
     }
 
@@ -498,12 +518,17 @@ impl Host {
 
     /// Stores a commit and its copies. Its effects leave when the copies are acknowledged.
     pub(super) fn commit(&mut self, network: &mut Network, slot: u32, context: Vec<u8>, terms: CommitTerms) {
-        let CommitTerms { outbox, runs, proposer } = terms;
+        let CommitTerms { outbox, runs, route } = terms;
+        let own = || self.ues.nodes.effect_associations(outbox.ltmsi, &outbox.effects);
+        let (proposer, associations) = route.map_or_else(|| (None, own()), |(host, of)| (Some(host), of));
         let Some(entry) = self.ues.ues.get_mut(&slot) else { return };
+        entry.unsent += 1;
         let octets = postcard::to_stdvec(&outbox).unwrap_or_default();
         let (ltmsi, before) = (outbox.ltmsi, Some(entry.ltmsi).filter(|before| *before != outbox.ltmsi));
         (entry.context, entry.outbox, entry.newest) = (context.clone(), octets.clone(), ltmsi);
-        entry.unsent += 1;
+        if let Some(before) = before {
+            self.ues.nodes.rename(before, ltmsi);
+        }
         self.ues.names.insert(ltmsi, slot);
         let commit = Commit {
             slot,
@@ -512,12 +537,20 @@ impl Host {
             input: outbox.input,
             context: &context,
             outbox: &octets,
-            associations: [None; 2],
+            associations,
             proposer,
         };
         let ended = !runs || outbox.forgets;
         let successors = self.successors(network, ltmsi.bucket());
-        let pending = Pending { slot, outbox, context: context.clone(), octets: octets.clone(), proposer, successors };
+        let pending = Pending {
+            slot,
+            outbox,
+            context: context.clone(),
+            octets: octets.clone(),
+            proposer,
+            associations,
+            successors,
+        };
         if is_early(network, proposer) {
             self.send_effects_of_commit(network, &pending);
         }
@@ -527,6 +560,18 @@ impl Host {
         let released = machine.commit((&commit, ended), pending, &self.replicas, &mut send);
         if let Some(pending) = released {
             self.emit_effects(network, pending);
+        }
+        if network.has_several_balancers {
+            self.disconnect_from_lost_nodes(network, slot);
+        }
+    }
+
+    /// Makes a UE idle whose RAN node was lost during its step.
+    fn disconnect_from_lost_nodes(&mut self, network: &mut Network, slot: u32) {
+        let connected = self.ues.get(slot).and_then(Ue::decode);
+        let associations: Vec<AssocId> = connected.iter().flat_map(|ue| ue.associations()).collect();
+        for assoc in associations.into_iter().filter(|assoc| !self.ues.nodes.has(*assoc)).collect::<Vec<_>>() {
+            self.deliver(network, slot, 0, UeEvent::ConnectionLost { assoc });
         }
     }
 
@@ -544,13 +589,14 @@ impl Host {
     }
 
     /// Sends the effects of a commit of this host.
-    fn send_effects_of_commit(&self, network: &mut Network, pending: &Pending) {
-        let Pending { slot, outbox, proposer, successors, context, .. } = pending;
+    fn send_effects_of_commit(&mut self, network: &mut Network, pending: &Pending) {
+        let Pending { slot, outbox, proposer, successors, context, associations, .. } = pending;
         if let (Ok(parts), Some(map)) = (EncodedContext::new(context), &self.map) {
             let successors: Vec<HostId> = successors.iter().copied().filter(|host| map.has_host(*host)).collect();
             network.oracle.on_effects(&successors, outbox.ltmsi, parts.versions.ephemeral);
         }
-        self.send_effects(network, (Some(*slot), *proposer), outbox);
+        let route = EffectRoute { slot: Some(*slot), served_by: *proposer, associations: *associations };
+        self.send_effects(network, route, outbox);
     }
 
     /// Executes the effects of a commit.
@@ -585,7 +631,7 @@ impl Host {
             }
         }
         if outbox.input != 0 {
-            self.send_to_balancer(network, Message::Done(outbox.input));
+            self.links.send_about_input(network, outbox.input, Message::Done(outbox.input));
         }
         // Unless the UE has returned to its slot.
         if outbox.forgets && self.ues.get(slot).is_some_and(|ue| !ue.has_context() && ue.mailbox.is_empty()) {
@@ -595,35 +641,40 @@ impl Host {
 
     /// Sends the effects of a commit, also when they are re-executed. A serving host gets the
     /// responses.
-    pub(super) fn send_effects(
-        &self,
-        network: &mut Network,
-        (slot, served_by): (Option<u32>, Option<HostId>),
-        outbox: &Outbox,
-    ) {
+    pub(super) fn send_effects(&mut self, network: &mut Network, route: EffectRoute, outbox: &Outbox) {
+        let EffectRoute { slot, served_by, associations } = route;
         let mut seids = outbox.seids.iter();
         for (n, effect) in (0_u64..).zip(&outbox.effects) {
             let key = outbox.key | n & 0xf;
             match effect {
-                // A RAN node that is gone has lost its UEs.
-                Effect::Ngap { assoc, .. } if !self.ues.nodes.has(*assoc) => {}
-                Effect::ReleaseStale { assoc, amf_id, ran_id } => {
+                Effect::ReleaseStale { assoc: node, amf_id, ran_id } => {
+                    let by = self.ues.nodes.association_to(*node, Some(outbox.ltmsi));
+                    let Some(assoc) = by.or((!network.has_several_balancers).then_some(*node)) else { continue };
                     let (ran, pdu) = (*ran_id, n2::stale_release_command(*amf_id, *ran_id).into());
-                    self.send_to_balancer(network, Message::Stale { assoc: *assoc, ran, ue: outbox.ltmsi, key, pdu });
+                    self.send_effect(network, Message::Stale { assoc, ran, ue: outbox.ltmsi, key, pdu });
                 }
-                Effect::Ngap { assoc, pdu } => {
-                    let (assoc, ue, pdu) = (*assoc, Some(outbox.ltmsi), pdu[..].into());
-                    self.send_to_balancer(network, Message::Ngap { assoc, ue, key, counts: outbox.counts, pdu });
+                Effect::Ngap { assoc: node, pdu } => {
+                    // A RAN node that is gone has lost its UEs.
+                    let Some(assoc) = self.ues.nodes.select(associations, *node, outbox.ltmsi) else { continue };
+                    let (ue, pdu) = (Some(outbox.ltmsi), pdu[..].into());
+                    self.send_effect(network, Message::Ngap { assoc, ue, key, counts: outbox.counts, pdu });
                 }
                 Effect::Pfcp { message, .. } => {
                     let (seid, message) = (seids.next().copied().flatten(), message[..].into());
-                    self.send_to_balancer(network, Message::Pfcp { key, seid, served_by, message });
+                    self.send_effect(network, Message::Pfcp { key, seid, served_by, message });
                 }
                 Effect::Authenticate(request) => {
                     slot.into_iter().for_each(|slot| self.authenticate(network, slot, request.clone()));
                 }
                 _ => {}
             }
+        }
+    }
+
+    /// Selects the associations that a commit of another host has selected.
+    pub(super) fn restore_associations(&mut self, associations: EffectAssociations, ue: Ltmsi) {
+        for (node, by) in associations.into_iter().flatten() {
+            self.ues.nodes.set_last_association(node, by, ue);
         }
     }
 

@@ -88,10 +88,13 @@ impl BalancerMachine {
         overdue
     }
 
+    /// Returns true if no host of the map is heard. A host that has ended its connection may have a
+    /// map without this balancer.
     fn are_all_hosts_silent(&self) -> bool {
         let limit = self.settings.misses.max(1);
-        let is_silent = |host: &HostId| {
-            self.serving.contains_key(host) && self.liveness.misses.get(host).is_some_and(|misses| *misses >= limit)
+        let is_silent = |host: &HostId| match self.serving.contains_key(host) {
+            true => self.liveness.misses.get(host).is_some_and(|misses| *misses >= limit),
+            false => self.lost.contains_key(host),
         };
         self.map.as_ref().is_some_and(|map| map.hosts.iter().all(|(host, _)| is_silent(host)))
     }

@@ -74,8 +74,14 @@ impl BalancerMachine {
                 })
             }
         };
-        if self.serving_hosts.is_at_other_host(source, (chosen, chosen != owner)) {
+        let role = (chosen, chosen != owner);
+        if self.serving_hosts.is_at_other_host(source, role) {
             self.recall(source);
+        }
+        if let Some((assoc, ShallowView { route: Route::Initial { .. }, .. })) = view {
+            for source in self.serving_hosts.overtaken((assoc, bucket), role) {
+                self.recall(source);
+            }
         }
         chosen
     }
@@ -94,7 +100,7 @@ impl BalancerMachine {
             PeerEvent::Pfcp { seid, request: false, .. } if is_serving => (InputSource::Session(*seid), None),
             _ => return,
         };
-        self.serving_hosts.on_sent(envelope.number, (host, is_serving), InputUnderWay { host, source, group }, now);
+        self.serving_hosts.on_sent(envelope.number, InputUnderWay { host, is_serving, source, group }, now);
     }
 
     /// Handles that a request to a UPF names the host that gets the response.

@@ -265,6 +265,21 @@ fn unidentified_peer_sends_no_effects() {
 }
 
 #[test]
+fn balancer_that_hears_nobody_is_isolated() {
+    let mut fixture = Fixture::new(&[1, 2]);
+    let mut second = map(2, &[1, 2]);
+    second.balancers = [0, 1].map(|id| (BalancerId(id), second.hosts[0].1)).into();
+    fixture.on(Input::Map(Box::new(second)));
+    // The next map may lack this balancer: hosts end their connections when they have it.
+    fixture.disconnect(1);
+    for (host, is_silent, is_isolated) in [(None, true, false), (Some(2), false, false), (None, true, true)] {
+        host.into_iter().for_each(|host| fixture.disconnect(host));
+        fixture.on(Input::Tick { controller_silent: is_silent });
+        assert_eq!(fixture.machine.is_isolated(), is_isolated);
+    }
+}
+
+#[test]
 fn silent_host_is_reported_until_heartbeat() {
     let mut fixture = Fixture::new(&[1, 2]);
     for (beats, host) in [(11, 1), (12, 2)] {

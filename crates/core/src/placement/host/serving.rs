@@ -97,6 +97,8 @@ impl<S: SlotKey, P, I, E> HostMachine<S, P, I, E> {
         O: HostIo<Slot = S, Record = P, Event = E>,
     {
         for ProposalAnswer { ltmsi, input, result } in answers {
+            // A map may have changed the role of this host since it admitted the waiting inputs.
+            let may_serve = self.may_serve(ltmsi);
             let Some(ue) = self.served.ues.get_mut(&ltmsi).filter(|ue| ue.current == input) else { continue };
             match result {
                 ProposalResult::Committed => {
@@ -105,7 +107,10 @@ impl<S: SlotKey, P, I, E> HostMachine<S, P, I, E> {
                         continue;
                     };
                     (ue.current, ue.is_proposed) = (number, false);
-                    self.served.runnable.push_back(ServedInput { ltmsi, number, input });
+                    match may_serve {
+                        true => self.served.runnable.push_back(ServedInput { ltmsi, number, input }),
+                        false => self.return_served(ltmsi, number, io),
+                    }
                 }
                 // After an adoption this host is the owner and has the result. The balancer sends
                 // it the waiting inputs again.

@@ -4,7 +4,7 @@ use super::super::message::Message;
 use super::super::mutation::Mutation;
 use super::super::network::{ConnectionEnd, Network};
 use super::super::oracle::Violation;
-use super::super::ues::{Outbox, Pending, UeEvent};
+use super::super::ues::{EffectRoute, Outbox, Pending, UeEvent};
 use super::{Host, UeMail, encoded};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -133,11 +133,11 @@ impl HostIo for Io<'_> {
     }
 
     fn read_record(&self, pending: &Pending) -> Option<ResentCommit<u32>> {
-        let Pending { slot, outbox, context, octets, .. } = pending;
+        let Pending { slot, outbox, context, octets, associations, .. } = pending;
         let (ltmsi, input) = (outbox.ltmsi, outbox.input);
         let (context, outbox) = (context.clone(), octets.clone());
         let before = self.ltmsi_of(*slot).filter(|before| *before != ltmsi);
-        Some(ResentCommit { slot: *slot, ltmsi, before, input, context, outbox, associations: [None; 2] })
+        Some(ResentCommit { slot: *slot, ltmsi, before, input, context, outbox, associations: *associations })
     }
 
     fn is_at_rest(&self, slot: u32) -> bool {
@@ -225,8 +225,9 @@ impl HostIo for Io<'_> {
         self.host.authenticate(self.network, slot, request);
     }
 
-    fn execute_again(&mut self, slot: Option<u32>, outbox: Outbox, _: EffectAssociations) {
-        self.host.send_effects(self.network, (slot, None), &outbox);
+    fn execute_again(&mut self, slot: Option<u32>, outbox: Outbox, associations: EffectAssociations) {
+        self.host.restore_associations(associations, outbox.ltmsi);
+        self.host.send_effects(self.network, EffectRoute { slot, served_by: None, associations }, &outbox);
     }
 
     fn apply_map(&mut self, map: &ClusterMap) -> TakeoverSet {
@@ -270,27 +271,22 @@ impl HostIo for Io<'_> {
     fn send(&mut self, output: ClusterOutput) {
         let Io { host, network } = self;
         match output {
-            ClusterOutput::Epoch { .. } => match (host.balancer, &host.map) {
-                // Later messages follow this map.
-                (Some(at), Some(map)) => network.send(at, Message::Map(Rc::clone(map))),
-                _ => host.connect(network),
-            },
-            ClusterOutput::Barrier { number } => host.send_to_balancer(network, Message::Sync(number)),
+            ClusterOutput::Epoch { .. } => host.send_map(network),
+            ClusterOutput::Barrier { number } => host.links.send_barrier(network, number),
             ClusterOutput::Introduce { number } if network.is(Mutation::NodesNotAwaited) => host.unawaited.push(number),
-            ClusterOutput::Introduce { number } => {
-                host.introductions.insert(number);
-                host.send_to_balancer(network, Message::Sync(number));
-            }
+            ClusterOutput::Introduce { number } => host.links.introduce(network, number),
             ClusterOutput::Notice(notice) => match notice {
-                HostNotice::ReturnInput { number } => host.send_to_balancer(network, Message::Back(number)),
+                HostNotice::ReturnInput { number } => {
+                    host.links.send_about_input(network, number, Message::Back(number));
+                }
                 HostNotice::ReturnServedInput { number } => {
-                    host.send_to_balancer(network, Message::BackServed(number));
+                    host.links.send_about_input(network, number, Message::BackServed(number));
                 }
                 HostNotice::Done { number } => {
                     host.ues.dropped = Some(number);
-                    host.send_to_balancer(network, Message::Done(number));
+                    host.links.send_about_input(network, number, Message::Done(number));
                 }
-                HostNotice::Claim(claim) => host.send_to_balancer(network, Message::Claim(claim)),
+                HostNotice::Claim(claim) => _ = host.links.send_to_holder(network, Message::Claim(claim)),
                 HostNotice::ReturnAddress { .. } | HostNotice::Node(_) => {}
             },
             ClusterOutput::CaughtUp { epoch, host: replica } => {

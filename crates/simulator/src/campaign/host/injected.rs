@@ -1,11 +1,12 @@
 //! Injected faults of serving hosts and of owners that receive proposals.
 
-use super::super::message::Message;
+use super::super::message::{Input, Message, NumberedInput};
 use super::super::mutation::Mutation;
 use super::super::network::{Due, Network};
-use super::super::ues::{Outbox, UeEvent, admitted};
+use super::super::ues::{EffectRoute, Outbox, UeEvent, admitted};
 use super::Host;
 use vireo_core::amf::context::{self, EncodedContext};
+use vireo_core::amf::n2::{self, Route};
 use vireo_core::placement::balance::HostId;
 use vireo_core::placement::cluster::ClusterMap;
 use vireo_core::placement::host::{self as machine, ProposalVerdict};
@@ -60,12 +61,12 @@ impl Host {
     }
 
     /// Sends the effects of a proposal on this host's copy of a UE, which it has handed off.
-    fn act_as_former_owner(&self, network: &mut Network, proposal: &Proposal) {
+    fn act_as_former_owner(&mut self, network: &mut Network, proposal: &Proposal) {
         let before = self.store.as_ref().and_then(|store| store.read_for_serving(proposal.ltmsi));
         let is_based = before.is_some_and(|before| proposal.context(&before).is_some());
         if let Some(outbox) = postcard::from_bytes::<Outbox>(&proposal.outbox).ok().filter(|_| is_based) {
             self.successors(network, proposal.ltmsi.bucket());
-            self.send_effects(network, (None, None), &outbox);
+            self.send_effects(network, EffectRoute::default(), &outbox);
         }
     }
 
@@ -76,19 +77,29 @@ impl Host {
             ToReplica::ProposalAnswer { number, ltmsi, input, is_committed: false }
                 if network.is(Mutation::RefusalLost) =>
             {
-                self.send_to_balancer(network, Message::Done(input));
+                self.links.send_about_input(network, input, Message::Done(input));
                 ToReplica::ProposalAnswer { number, ltmsi, input, is_committed: true }
             }
             message => message,
         }
     }
 
+    /// Returns true if a host executes a first message that it was to serve, although it is no
+    /// replica of the UE.
+    pub(super) fn lacks_injected_role(&self, network: &Network, input: &NumberedInput) -> bool {
+        let Input::Ngap { pdu, bucket: Some(bucket), .. } = &input.input else { return false };
+        let is_first = n2::peek(pdu).is_ok_and(|view| matches!(view.route, Route::Initial { .. }));
+        let map = self.map.as_ref().filter(|_| is_first && network.is(Mutation::RoleNotChecked));
+        let is_replica = |map: &ClusterMap| self.id().is_some_and(|own| map.buckets.owners(*bucket).keeps_copies(own));
+        map.is_some_and(|map| !is_replica(map))
+    }
+
     /// Lets a serving host send the effects of its step.
-    pub(super) fn inject_after_step(&self, network: &mut Network, proposal: &Proposal) {
+    pub(super) fn inject_after_step(&mut self, network: &mut Network, proposal: &Proposal) {
         if network.is(Mutation::ServingHostSends)
             && let Ok(outbox) = postcard::from_bytes::<Outbox>(&proposal.outbox)
         {
-            self.send_effects(network, (None, None), &outbox);
+            self.send_effects(network, EffectRoute::default(), &outbox);
         }
     }
 
@@ -111,7 +122,7 @@ impl Host {
             && let Some(event) = admitted(Some(&ue.clone()), &UeEvent::Deadline)
         {
             let step = self.decide(network, (0, true), &mut ue, event);
-            self.send_effects(network, (None, None), &step.outbox);
+            self.send_effects(network, EffectRoute::default(), &step.outbox);
         }
     }
 

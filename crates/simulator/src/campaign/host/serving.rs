@@ -17,6 +17,12 @@ use vireo_types::{AssocId, Ltmsi, RanUeNgapId};
 impl Host {
     /// Handles an input of the balancer as the serving host of its UE.
     pub(super) fn serve(&mut self, network: &mut Network, input: NumberedInput) {
+        if let Input::Ngap { assoc, pdu, .. } = &input.input
+            && let Some(node) = self.ues.nodes.node_of(*assoc).filter(|_| network.has_several_balancers)
+            && self.ues.nodes.is_repeat(node, *assoc, pdu)
+        {
+            return self.end_input(network, input.number);
+        }
         let Some(store) = &self.store else { return };
         let ltmsi = match &input.input {
             Input::Ngap { pdu, .. } => match n2::peek(pdu).ok().map(|view| named_ue(&view, &network.config)) {
@@ -25,7 +31,11 @@ impl Host {
                 _ => None,
             },
             Input::Pfcp { seid, .. } => Some(seid.ltmsi()),
+            _ => None,
         };
+        if self.lacks_injected_role(network, &input) {
+            return self.execute_input(network, input);
+        }
         self.drive(network, |machine, io| machine.serve(ltmsi, (input.number, input), io));
     }
 
@@ -69,14 +79,19 @@ impl Host {
         let before = self.store.as_ref()?.read_for_serving(ltmsi)?;
         let mut ue = context::decode(&before).ok()?;
         let event = match input {
-            Input::Ngap { assoc, pdu, .. } => match n2::peek(&pdu).map(|view| named_ue(&view, &network.config)) {
-                Ok(NamedUe::Connected(amf_id)) => UeEvent::Ngap { assoc, amf_id, pdu },
-                Ok(NamedUe::Initial { ran_id, .. }) if !has_connection(&ue, assoc, ran_id) => {
-                    UeEvent::Initial { assoc, named: true, pdu: Rc::clone(&pdu) }
+            Input::Ngap { assoc: by, pdu, .. } => {
+                let assoc = self.ues.nodes.node_of(by).or((!network.has_several_balancers).then_some(by))?;
+                self.ues.nodes.set_last_association(assoc, by, ltmsi);
+                match n2::peek(&pdu).map(|view| named_ue(&view, &network.config)) {
+                    Ok(NamedUe::Connected(amf_id)) => UeEvent::Ngap { assoc, amf_id, pdu },
+                    Ok(NamedUe::Initial { ran_id, .. }) if !has_connection(&ue, assoc, ran_id) => {
+                        UeEvent::Initial { assoc, named: true, pdu: Rc::clone(&pdu) }
+                    }
+                    _ => return None,
                 }
-                _ => return None,
-            },
+            }
             Input::Pfcp { seid, message, .. } => UeEvent::Pfcp { seid, message },
+            _ => return None,
         };
         let event = ues::admitted(Some(&ue), &event)?;
         let Step { outbox, runs, needs_owner } = self.decide(network, (number, true), &mut ue, event);
@@ -86,6 +101,7 @@ impl Host {
             return None;
         }
         let octets = postcard::to_stdvec(&outbox).ok()?;
+        let effects = outbox.effects;
         network.oracle.on_proposal(number, &before);
         if network.mutation.is_some() {
             self.ues.proposed.insert(ltmsi, after.clone());
@@ -97,7 +113,7 @@ impl Host {
             before: &before,
             after: &after,
             outbox: octets,
-            associations: [None; 2],
+            associations: self.ues.nodes.effect_associations(ltmsi, &effects),
             deadline: ue.deadline(),
             is_in_progress: runs,
         })
@@ -133,7 +149,9 @@ impl Host {
         network.oracle.on_proposal_committed(from, proposal, before);
         ues::schedule(network, self.process, slot, proposal.deadline);
         let runs = proposal.is_in_progress;
-        self.commit(network, slot, context, CommitTerms { outbox, runs, proposer: Some(from) });
+        self.restore_associations(proposal.associations, proposal.ltmsi);
+        let route = Some((from, proposal.associations));
+        self.commit(network, slot, context, CommitTerms { outbox, runs, route });
         true
     }
 }

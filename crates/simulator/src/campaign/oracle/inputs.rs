@@ -7,7 +7,7 @@
 
 use super::{Oracle, Violation};
 use std::collections::{BTreeMap, HashMap, HashSet};
-use vireo_core::placement::balance::HostId;
+use vireo_core::placement::balance::{BalancerId, HostId};
 use vireo_core::placement::replica::Proposal;
 use vireo_types::{Bucket, Ltmsi};
 
@@ -89,11 +89,17 @@ impl Oracle {
         }
     }
 
-    /// Checks the inputs at serving hosts. `waits`: the owner of a bucket receives nothing, so that
-    /// its inputs wait for the owner.
-    pub(in super::super) fn on_time(&mut self, now: u64, waits: impl Fn(Bucket) -> bool) {
-        let late: Vec<(u64, Bucket)> =
-            self.inputs.served.extract_if(.., |_, (_, until)| *until < now).map(|(n, (of, _))| (n, of)).collect();
+    /// Forgets the inputs of a balancer that has ended.
+    pub(super) fn forget_inputs_of(&mut self, balancer: BalancerId) {
+        self.inputs.served.retain(|number, _| BalancerId::from_input(*number) != balancer);
+    }
+
+    /// Checks the inputs of a balancer at serving hosts. `waits`: the owner of a bucket receives
+    /// nothing, so that its inputs wait for the owner.
+    pub(in super::super) fn on_time(&mut self, now: u64, balancer: BalancerId, waits: impl Fn(Bucket) -> bool) {
+        let is_late = |number: &u64, until: u64| BalancerId::from_input(*number) == balancer && until < now;
+        let late = self.inputs.served.extract_if(.., |number, (_, until)| is_late(number, *until));
+        let late: Vec<(u64, Bucket)> = late.map(|(number, (of, _))| (number, of)).collect();
         if let Some((input, _)) = late.into_iter().find(|(_, bucket)| !waits(*bucket)) {
             self.record_violation(Violation::Late(input));
         }

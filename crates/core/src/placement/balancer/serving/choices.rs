@@ -49,9 +49,25 @@ impl Hint {
 #[derive(Debug)]
 pub(super) struct InputUnderWay {
     pub(super) host: HostId,
+    /// True if the host was not the owner when the input was sent.
+    pub(super) is_serving: bool,
     pub(super) source: InputSource,
     /// Only of messages of RAN nodes.
     pub(super) group: Option<UeGroup>,
+}
+
+/// Inputs of a group that are under way at a host in one role.
+#[derive(Clone, Copy, Debug)]
+struct GroupInputs {
+    host: HostId,
+    is_serving: bool,
+    count: u32,
+}
+
+impl GroupInputs {
+    fn is_at(&self, (host, is_serving): (HostId, bool)) -> bool {
+        (self.host, self.is_serving) == (host, is_serving)
+    }
 }
 
 /// Choices for the procedures in progress.
@@ -59,8 +75,8 @@ pub(super) struct InputUnderWay {
 pub(in crate::placement::balancer) struct Serving {
     hints: FxHashMap<InputSource, Hint>,
     pub(super) inputs: FxHashMap<u64, InputUnderWay>,
-    /// Number of inputs under way by group and host.
-    groups: FxHashMap<UeGroup, SmallVec<[(HostId, u32); 2]>>,
+    /// Inputs under way by group, host and role.
+    groups: FxHashMap<UeGroup, SmallVec<[GroupInputs; 2]>>,
     /// Times at which choices were used, oldest first.
     order: VecDeque<(Instant, InputSource)>,
     /// Times at which inputs were sent, oldest first.
@@ -71,22 +87,42 @@ impl Serving {
     /// Returns the host that must serve a first message. The UE may have changed its 5G-TMSI and
     /// has another connection at the RAN node, whose inputs this message must not overtake. `None`
     /// if nothing of the group is under way.
+    ///
+    /// A host whose role a map has changed returns the inputs that it had in the earlier role. Then
+    /// the owner gets the message, behind these ([`Serving::overtaken`]).
     pub(super) fn host_of_group(&self, group: UeGroup, owner: HostId) -> Option<HostId> {
         match self.groups.get(&group).map(|hosts| &hosts[..]) {
             None | Some([]) => None,
-            Some([(host, _)]) => Some(*host),
+            Some([at]) if at.is_serving == (at.host != owner) => Some(at.host),
             Some(_) => Some(owner),
         }
     }
 
-    /// Records that an input was sent to a host. `is_serving`: it is not the owner.
-    pub(super) fn on_sent(
-        &mut self,
-        number: u64,
-        (host, is_serving): (HostId, bool),
-        input: InputUnderWay,
-        now: Instant,
-    ) {
+    /// Returns the procedures of a group whose inputs a first message to a host in a role would
+    /// overtake, because other serving hosts have them.
+    pub(super) fn overtaken(&self, group: UeGroup, chosen: (HostId, bool)) -> Vec<InputSource> {
+        let is_elsewhere = |at: &GroupInputs| at.is_serving && !at.is_at(chosen);
+        if !self.groups.get(&group).is_some_and(|hosts| hosts.iter().any(is_elsewhere)) {
+            return Vec::new();
+        }
+        let is_overtaken = |input: &InputUnderWay| {
+            input.group == Some(group) && input.is_serving && (input.host, input.is_serving) != chosen
+        };
+        let mut inputs: Vec<(u64, InputSource)> =
+            self.inputs.iter().filter(|(_, input)| is_overtaken(input)).map(|(n, input)| (*n, input.source)).collect();
+        inputs.sort_unstable_by_key(|(number, _)| *number);
+        let mut sources = Vec::new();
+        for (_, source) in inputs {
+            if !sources.contains(&source) {
+                sources.push(source);
+            }
+        }
+        sources
+    }
+
+    /// Records that an input was sent to a host.
+    pub(super) fn on_sent(&mut self, number: u64, input: InputUnderWay, now: Instant) {
+        let (host, is_serving) = (input.host, input.is_serving);
         let hint = self.hints.entry(input.source).or_insert_with(|| Hint::new((host, is_serving), now));
         hint.used = now;
         hint.under_way += 1;
@@ -97,9 +133,9 @@ impl Serving {
         self.sent.push_back((now, number));
         if let Some(group) = input.group {
             let hosts = self.groups.entry(group).or_default();
-            match hosts.iter_mut().find(|(of, _)| *of == host) {
-                Some((_, count)) => *count += 1,
-                None => hosts.push((host, 1)),
+            match hosts.iter_mut().find(|at| at.is_at((host, is_serving))) {
+                Some(at) => at.count += 1,
+                None => hosts.push(GroupInputs { host, is_serving, count: 1 }),
             }
         }
         self.inputs.insert(number, input);
@@ -136,8 +172,9 @@ impl Serving {
         if let Some(group) = input.group
             && let Some(hosts) = self.groups.get_mut(&group)
         {
-            hosts.iter_mut().filter(|(of, _)| *of == input.host).for_each(|(_, count)| *count -= 1);
-            hosts.retain(|(_, count)| *count > 0);
+            let role = (input.host, input.is_serving);
+            hosts.iter_mut().filter(|at| at.is_at(role)).for_each(|at| at.count -= 1);
+            hosts.retain(|at| at.count > 0);
             if hosts.is_empty() {
                 self.groups.remove(&group);
             }

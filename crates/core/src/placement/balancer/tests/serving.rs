@@ -57,6 +57,17 @@ impl World {
         self.fixture.on(Input::Room);
     }
 
+    /// Passes a map in which the only replica of the UE is the owner.
+    fn make_replica_owner(&mut self) {
+        let weighted =
+            [1, 2, 3].map(|host| WeightedHost::new(HostId(host), f64::from(u8::from(u64::from(host) != self.owner))));
+        let slices = [SliceBuckets { weight: 1.0, replicas: 1, hosts: weighted.into() }];
+        let second = ClusterMap { buckets: BucketMap::new(2, &slices), ..map(2, &[1, 2, 3]) };
+        assert_eq!(second.buckets.owners(self.ue.bucket()).owner().map(|host| u64::from(host.0)), Some(self.replica));
+        self.fixture.on(Input::Map(Box::new(second)));
+        assert_eq!(self.take(), []);
+    }
+
     /// Takes the inputs sent since the last call, with their hosts.
     fn take(&mut self) -> Vec<(u64, u64, Receiver)> {
         let input = |(connection, octets): (ConnectionId, Vec<u8>)| match postcard::from_bytes(&octets) {
@@ -130,7 +141,7 @@ fn first_message_follows_other_connections() {
     let mut world = World::new();
     let (owner, replica) = (world.owner, world.replica);
     world.uplink(1);
-    world.take_one(replica, ServingHost);
+    let first = world.take_one(replica, ServingHost);
     world.first_message(2);
     let number = world.take_one(replica, ServingHost);
     world.notice(owner, HostNotice::Done { number });
@@ -138,7 +149,10 @@ fn first_message_follows_other_connections() {
     world.uplink(3);
     world.take_one(owner, Receiver::Owner);
     world.first_message(4);
-    world.take_one(owner, Receiver::Owner);
+    let sent = world.take();
+    let receivers: Vec<(u64, Receiver)> = sent.iter().map(|(host, _, receiver)| (*host, *receiver)).collect();
+    assert_eq!(receivers, [(owner, OwnerAfterServingHost), (owner, Receiver::Owner)]);
+    assert_eq!(sent[0].1, first, "the replica has not done it");
 }
 
 #[test]
@@ -176,17 +190,35 @@ fn next_owner_gets_served_inputs_first() {
     let replica = world.replica;
     world.uplink(1);
     let first = world.take_one(replica, ServingHost);
-    // The serving host becomes the owner. It returns the input, which the next one must not pass.
-    let weighted =
-        [1, 2, 3].map(|host| WeightedHost::new(HostId(host), f64::from(u8::from(u64::from(host) != world.owner))));
-    let slices = [SliceBuckets { weight: 1.0, replicas: 1, hosts: weighted.into() }];
-    let second = ClusterMap { buckets: BucketMap::new(2, &slices), ..map(2, &[1, 2, 3]) };
-    assert_eq!(second.buckets.owners(world.ue.bucket()).owner().map(|host| u64::from(host.0)), Some(replica));
-    world.fixture.on(Input::Map(Box::new(second)));
-    assert_eq!(world.take(), []);
+    world.make_replica_owner();
+    // It returns the input, which the next one must not pass.
     world.uplink(1);
     let sent = world.take();
     assert_eq!(sent, [(replica, first, OwnerAfterServingHost), (replica, first + 1, Receiver::Owner)]);
+}
+
+#[test]
+fn first_message_follows_changed_role() {
+    let mut world = World::new();
+    let (owner, replica) = (world.owner, world.replica);
+    world.uplink(1);
+    let first = world.take_one(replica, ServingHost);
+    world.make_replica_owner();
+    // The replica returns what it had to serve: the first message of another connection waits.
+    world.first_message(2);
+    let sent = world.take();
+    assert_eq!(sent, [(replica, first, OwnerAfterServingHost), (replica, first + 1, Receiver::Owner)]);
+    // The earlier owner, now a replica, still has an input as the owner.
+    let mut world = World::new();
+    world.uplink(1);
+    world.take_one(replica, ServingHost);
+    world.uplink(2);
+    world.take_one(owner, Receiver::Owner);
+    world.make_replica_owner();
+    world.first_message(3);
+    let receivers: Vec<(u64, Receiver)> =
+        world.take().into_iter().map(|(host, _, receiver)| (host, receiver)).collect();
+    assert_eq!(receivers, [(replica, OwnerAfterServingHost), (replica, Receiver::Owner)]);
 }
 
 #[test]

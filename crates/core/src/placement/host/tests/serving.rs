@@ -120,6 +120,22 @@ fn next_epoch_ends_steps_without_proposal() {
 }
 
 #[test]
+fn host_serves_nothing_after_change_of_role() {
+    let mut io = Io::new();
+    let (mut machine, first) = member(&mut io);
+    let [ltmsi, other] = served_ues(&mut io, &first);
+    (11..=13).for_each(|number| serve(&mut machine, ltmsi, number, &mut io));
+    machine.propose(proposal(ltmsi, 11, 1, Vec::new()), &mut io);
+    // This host is the owner of all UEs, no replica.
+    adopt(&mut machine, &mut io, map(first.next(&slices(&[(OTHER, 0.0), (OWN, 1.0)])), &[OTHER, OWN]));
+    assert_eq!(returned(&mut io), []);
+    let answer = ProposalAnswer { ltmsi, input: 11, result: ProposalResult::Committed };
+    machine.on_proposal_answers(vec![answer], &mut io);
+    serve(&mut machine, other, 14, &mut io);
+    assert_eq!((returned(&mut io), next_numbers(&mut machine)), (vec![12, 13, 14], vec![]));
+}
+
+#[test]
 fn owner_commits_proposal_on_its_base_only() {
     let mut io = Io::new();
     let (mut machine, first) = member(&mut io);
