@@ -99,7 +99,7 @@ fn procedures_are_conserved_and_seeds_repeat() {
     assert!((workload.cores() - (0.9 * 0.8 + 0.7 * 0.3 * 2.0)).abs() < 0.02);
     for inter in steer::Policy::ALL {
         let binding = if inter == steer::Policy::LeastLoaded { Binding::Procedure } else { Binding::Ue };
-        let setup = Setup { inter, binding, ..Setup::default() };
+        let setup = Setup { inter, binding, serving_cost: COST, ..Setup::default() };
         let (one, other) = (run(setup, &workload, 5), run(setup, &workload, 5));
         assert_eq!(serde_json::to_string(&one).ok(), serde_json::to_string(&other).ok(), "{inter:?}");
         let all = one.procedures() + one.under_way;
