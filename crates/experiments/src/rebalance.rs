@@ -5,9 +5,7 @@
 //! whether packets are lost.
 
 use super::context::{ExperimentContext, Findings, each};
-use super::migration::{
-    API, BUSY, Driver, SLOT, SOCKETS, config, drivers, dropped, ended, establish, miscounted, ring_full,
-};
+use super::migration::{API, BUSY, Driver, SLOT, SOCKETS, config, drivers, dropped, end_of, establish};
 use super::scaleout::InterfaceMode;
 use super::scaleout::network::{FIRST_UE, LENGTH, Network};
 use crate::experiment::{Experiment, Run};
@@ -148,13 +146,8 @@ fn measure(
     course.push((began.elapsed().as_secs_f64(), after));
     let (_, moved) = handled()?;
     load.run(0, 0)?;
-    let counted = ended(&load, 2 * driver.flight as u64)?;
-    // The user plane reads the drop counts of rings from the kernel once per second and then
-    // updates its metrics.
-    std::thread::sleep(Duration::from_millis(2200));
-    let no_room = dropped(&network)? - no_room + ring_full()?;
-    let lost = (2 * driver.flight as u64).saturating_sub(counted.ended).saturating_sub(no_room);
-    let miscounted = miscounted(&slices::list_with_counts(&api(API)?)?, counted.uplink + counted.downlink);
+    let end = end_of(&load, &network, driver, no_room)?;
+    let (lost, miscounted) = (end.lost, end.miscounted());
     drop(load);
     upf.stop()?;
     let time = |rate: f64| 2.0 * driver.flight as f64 / rate * 1e6;

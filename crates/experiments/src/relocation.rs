@@ -44,7 +44,7 @@ const GNBS: u32 = 2;
 #[derive(Clone, Copy, Debug)]
 struct Scale {
     ues: u32,
-    /// Rate before the relocations, in UEs per second.
+    /// Rate of the UEs' registrations, in 1/s. It bounds the load before the measurement.
     registrations: u32,
     /// Time with relocations, in seconds.
     seconds: u32,

@@ -1,6 +1,6 @@
 //! Packet rate of a UPF with a number of modules.
 
-use super::InterfaceMode;
+use super::modules::InterfaceMode;
 use super::network::{FIRST_UE, Network};
 use crate::context::ExperimentContext;
 use std::net::Ipv4Addr;
@@ -64,7 +64,7 @@ fn first_ue(place: usize, per_place: u32) -> Ipv4Addr {
 }
 
 /// Sets up `per_place` sessions per place. Returns the TEIDs of each place.
-fn establish(network: &Network<'_>, upf: &mut Upf, per_place: u32) -> Result<Vec<Teids>, Failure> {
+pub(super) fn establish(network: &Network<'_>, upf: &mut Upf, per_place: u32) -> Result<Vec<Teids>, Failure> {
     let places = network.ends.len() as u32;
     let build = |session: u32| {
         let place = network.place(session);

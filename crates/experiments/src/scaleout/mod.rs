@@ -1,15 +1,21 @@
 //! Figures 9 and 10 of the public-cloud paper: throughput by number of modules.
 //!
 //! Each module has separate interfaces, or queues of a shared interface. Every module has one
-//! processor, which also runs the module's load in the kernel.
+//! processor, which also runs the module's load in the kernel. [`fanout`] measures modules behind
+//! PACKET_FANOUT, with the generator apart.
 
+mod fanout;
 mod measure;
+mod modules;
 pub(super) mod network;
 
 use super::context::{ExperimentContext, Findings};
 use crate::experiment::{Experiment, Run};
 use crate::plot::{Axis, Chart};
+use fanout::FanoutPoint;
 use measure::{Rates, measure};
+pub(super) use modules::InterfaceMode;
+use modules::{MOST, PAPER, counted};
 use network::Network;
 use vireo_bench::results::{Bound, Configuration, Figure, Measured, OfferedLoad, Table};
 use vireo_config::Failure;
@@ -18,57 +24,15 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "cloud-scaleout",
     about: "How does the user plane's throughput grow with modules, by separate interfaces and by fanout?",
     paper: "Scaling Telecom Core Network Functions in Public Cloud Infrastructure, figures 9 and 10",
-    informative: Some("Growth has a mark only where the modules leave half of the processors to the load."),
+    informative: Some("Growth has a mark only with two processors or more."),
     run: Run::Core(run),
 };
 
 /// Number of users, as in the paper.
 const USERS: u32 = 250_000;
 const QUICK_USERS: u32 = 2_000;
-/// Rate of the paper's module in packets per second and direction.
-const PAPER: f64 = 250_000.0;
-/// Maximum number of modules of a UPF.
-const MOST: usize = 8;
 /// Least fraction of exactly linear growth that counts as linear.
 const LINEAR: f64 = 0.9;
-
-/// Distribution of packets among modules.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum InterfaceMode {
-    /// By interface: each module has separate interfaces and a separate N3 address.
-    Separate,
-    /// By queue: all modules share the interfaces and the address.
-    Fanout,
-}
-
-impl InterfaceMode {
-    const ALL: [InterfaceMode; 2] = [InterfaceMode::Separate, InterfaceMode::Fanout];
-
-    fn name(self) -> &'static str {
-        match self {
-            InterfaceMode::Separate => "separate interfaces",
-            InterfaceMode::Fanout => "fanout",
-        }
-    }
-
-    fn about(self) -> &'static str {
-        match self {
-            InterfaceMode::Separate => "A pair of interfaces and an N3 address for each module ([[datapath.module]]).",
-            InterfaceMode::Fanout => "One pair of interfaces and one address, with a queue for each module.",
-        }
-    }
-
-    fn source(self) -> &'static str {
-        match self {
-            InterfaceMode::Separate => "figure 9, SR-IOV functions",
-            InterfaceMode::Fanout => "figure 10, PACKET_FANOUT",
-        }
-    }
-}
-
-fn counted(modules: usize) -> String {
-    if modules == 1 { "1 module".to_owned() } else { format!("{modules} modules") }
-}
 
 /// Returns the measured numbers of modules for a machine with `processors` processors. The second
 /// value is true if the number exceeds half of the processors.
@@ -100,6 +64,7 @@ fn run(session: &ExperimentContext) -> Result<Findings, Failure> {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let users = if session.quick { QUICK_USERS } else { USERS };
     let mut configurations = vec![];
+    let mut by_fanout: Vec<Vec<FanoutPoint>> = vec![];
     let rounds = session.repeat("scale-out", |_| {
         let mut points = vec![];
         configurations.clear();
@@ -117,6 +82,9 @@ fn run(session: &ExperimentContext) -> Result<Findings, Failure> {
                 points.push(point);
             }
         }
+        let points_of_fanout = fanout::measure(session, users)?;
+        configurations.extend((1..=points_of_fanout.len()).map(fanout::configuration));
+        by_fanout.push(points_of_fanout);
         Ok(points)
     })?;
     Ok(Findings {
@@ -125,10 +93,10 @@ fn run(session: &ExperimentContext) -> Result<Findings, Failure> {
             [f64::from(users)],
             "users",
         ),
-        figures: figures(&rounds),
+        figures: figures(&rounds).into_iter().chain(fanout::figures(&by_fanout)?).collect(),
         plots: vec![("throughput", chart(&rounds).svg()?)],
         tables: vec![("modules", table(&rounds))],
-        notes: notes(processors, users),
+        notes: notes(processors, users).into_iter().chain(fanout::notes()).collect(),
         configurations,
         broken: None,
     })

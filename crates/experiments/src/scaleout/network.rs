@@ -7,7 +7,7 @@
 //!              +-- dn1  ===== n6x1 --+
 //! ```
 
-use super::InterfaceMode;
+use super::modules::InterfaceMode;
 use std::net::Ipv4Addr;
 use vireo_config::Failure;
 use vireo_lab::Lab;
