@@ -101,8 +101,8 @@ fn all_variants() -> Vec<Line> {
         let about = "A new UE goes to a host by this policy, and its owner serves it from then on.";
         (Placement::Bound, variant(name, about, &format!("serve = \"owner\"\ninter = {policy:?}\n"), ""))
     };
-    let spare =
-        "The first of owner and replicas with all its work within a quarter of the objective serves, else the owner.";
+    let spare = "The first of owner and replicas with all its work within a quarter of the objective serves, else the first \
+         within it, else the owner.";
     let rebalance = "As owner-bound, and the controller moves buckets to hosts that are less busy.";
     vec![
         bound("round robin", "round-robin"),

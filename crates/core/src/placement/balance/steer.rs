@@ -199,9 +199,9 @@ const SERVING_SLO: u64 = 4;
 /// [`Preference::Spare`] prefers the owner, because a replica costs more: the first of the owner
 /// and the replicas that completes all its work and the procedure within a quarter of the
 /// objective, because each message of the procedure waits. The work of all pools counts, since
-/// procedures that only the owner serves need room there. If no host does, the owner serves: the
-/// higher cost of a replica would add to the overload, and inputs that wait there are recalled and
-/// run twice. [`Preference::MostLoaded`] is Algorithm 1.
+/// procedures that only the owner serves need room there. If no host does, the first one within the
+/// objective serves, else the owner: the higher cost of a replica would add to the overload, and
+/// inputs that wait there are recalled and run twice. [`Preference::MostLoaded`] is Algorithm 1.
 ///
 /// [`Policy::LeastLoaded`] selects by the work in progress, which the balancer knows: the CPU use
 /// is as old as the last report, and all procedures since would go to one host.
@@ -227,9 +227,13 @@ pub fn select_among(
     let host = match (policy, prefer) {
         (Policy::SkewedCh, Preference::MostLoaded) => return skewed(request, Some(request.slo), load),
         (Policy::SkewedCh, Preference::Spare) => {
-            let limit = Duration(request.slo.0 / SERVING_SLO);
-            let meets = |host: &HostId| load(*host).is_none_or(|load| load.completion_after_all(request.time) <= limit);
-            request.owners.all().find(meets).or(request.owners.owner())?
+            let first_within = |limit: Duration| {
+                let meets =
+                    |host: &HostId| load(*host).is_none_or(|load| load.completion_after_all(request.time) <= limit);
+                request.owners.all().find(meets)
+            };
+            let quickly = first_within(Duration(request.slo.0 / SERVING_SLO));
+            quickly.or_else(|| first_within(request.slo)).or(request.owners.owner())?
         }
         (Policy::RoundRobin, _) => request.owners.all().nth(request.turn.checked_rem(count)? as usize)?,
         (Policy::LeastLoaded, _) => {
@@ -399,7 +403,9 @@ mod tests {
         assert_eq!(host([[9, 0], [0, 0], [0, 0]]), 0, "10 of 40 ms");
         assert_eq!(host([[10, 0], [9, 0], [0, 0]]), 1, "the first replica");
         assert_eq!(host([[10, 0], [10, 0], [9, 0]]), 2, "another replica");
-        assert_eq!(host([[12, 0], [11, 0], [13, 0]]), 0, "no host has room");
+        assert_eq!(host([[12, 0], [11, 0], [13, 0]]), 0, "within the objective");
+        assert_eq!(host([[41, 0], [12, 0], [11, 0]]), 1, "the first within the objective");
+        assert_eq!(host([[43, 0], [42, 0], [41, 0]]), 0, "no host has room");
     }
 
     #[test]
