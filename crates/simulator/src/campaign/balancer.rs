@@ -39,7 +39,7 @@ pub(super) struct Balancer {
     pub(super) address: usize,
     controller: ConnectionEnd,
     /// Time of the controller's last message.
-    heard_at: u64,
+    last_received: u64,
     /// Set once the controller has assigned an ID.
     member: Option<(Secrets, BalancerMachine)>,
     ends: Ends,
@@ -161,7 +161,7 @@ impl Balancer {
             process,
             address,
             controller: end,
-            heard_at: network.clock.now(),
+            last_received: network.clock.now(),
             member: None,
             ends: Ends::new(),
             hosts: BTreeMap::new(),
@@ -205,7 +205,7 @@ impl Balancer {
 
     pub(super) fn on_message(&mut self, network: &mut Network, at: ConnectionEnd, message: Message) {
         if at == self.controller {
-            self.heard_at = network.clock.now();
+            self.last_received = network.clock.now();
         }
         match message {
             Message::Refused if at == self.controller => self.ended |= network.has_several_balancers,
@@ -267,7 +267,7 @@ impl Balancer {
             network.send(self.controller, Message::JoinBalancer(past));
         }
         network.send(self.controller, Message::Beat);
-        let is_silent = network.has_several_balancers && network.clock.now() >= self.heard_at + SILENCE;
+        let is_silent = network.has_several_balancers && network.clock.now() >= self.last_received + SILENCE;
         self.on(network, balancer::Input::Tick { controller_silent: is_silent });
         if network.has_several_balancers {
             self.on(network, balancer::Input::NgapSent);

@@ -3,12 +3,11 @@
 //! The machine decides. This Rust module simulates connections and timers; `ues` has the stored
 //! UEs and their steps, `host_io` the reads and actions of the machine.
 
+mod balancers;
 mod host_io;
 mod injected;
 mod links;
 mod serving;
-
-pub(super) use links::LostBalancer;
 
 use super::controller::{self, BEAT, SILENCE};
 use super::message::{Input, Message, NumberedInput};
@@ -327,7 +326,7 @@ impl Host {
             Input::Ngap { pdu, bucket, .. } => InputTarget::from_ngap(n2::peek(pdu).ok().as_ref(), number, *bucket),
             Input::Pfcp { seid, .. } => InputTarget::Bucket(seid.ltmsi().bucket()),
             Input::Up(_) | Input::Node(_) => InputTarget::Introduction,
-            Input::Down(_) | Input::Gone(_) | Input::Unsent(_) => InputTarget::Node,
+            Input::Down(_) | Input::BalancerLost(_) | Input::Unsent(_) => InputTarget::Node,
         };
         let copy = network.is(Mutation::InputRepeated).then(|| input.clone());
         let admitted = self.drive(network, |machine, io| machine.admit(input, (number, target), io)).flatten();
@@ -355,7 +354,7 @@ impl Host {
             Input::Up(assoc) => self.ues.nodes.up(assoc),
             Input::Down(assoc) => self.association_lost(network, assoc),
             Input::Node(owner) => self.ues.nodes.bind_reported(&owner),
-            Input::Gone(lost) => {
+            Input::BalancerLost(lost) => {
                 lost.associations.iter().for_each(|assoc| self.association_lost(network, *assoc));
                 lost.unsent.iter().for_each(|message| self.send_again(network, message.clone()));
             }

@@ -1,7 +1,7 @@
 //! Messages between processes: a subset of those of `node::fabric`.
 
-use super::host::LostBalancer;
 use super::oracle::Counts;
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use vireo_core::placement::balance::{BalancerId, HostId};
 use vireo_core::placement::cluster::{ClusterMap, MachineLabel, RejoinInfo, Secrets};
@@ -28,7 +28,7 @@ pub(super) enum Input {
     Down(AssocId),
     Node(Box<AssociationOwner>),
     /// A balancer is lost, with its associations.
-    Gone(Rc<LostBalancer>),
+    BalancerLost(Rc<LostBalancer>),
     /// Message for an association of a balancer without a connection.
     Unsent(Box<Message>),
 }
@@ -111,4 +111,11 @@ impl Message {
             _ => 0,
         }
     }
+}
+
+/// State of a lost balancer that others continue.
+#[derive(Clone, Debug)]
+pub(super) struct LostBalancer {
+    pub(super) associations: BTreeSet<AssocId>,
+    pub(super) unsent: Vec<Message>,
 }

@@ -133,7 +133,7 @@ pub(super) struct Ran {
     links: [Vec<Link>; GNBS],
     /// Addresses of balancers to which each gNB opens associations: all that are true, or one of
     /// them if both are false.
-    wanted: [[bool; 2]; GNBS],
+    configured: [[bool; 2]; GNBS],
     /// Number of associations that the gNBs have opened.
     opened: u32,
     /// Names of the effects that the gNBs have received.
@@ -281,7 +281,7 @@ impl Ran {
             requests: 0,
             sessions: BTreeSet::new(),
             links: associations::first_links(network),
-            wanted: associations::draw_wanted(network),
+            configured: associations::draw_configured(network),
             opened: 0,
             received: BTreeSet::new(),
             stale: BTreeSet::new(),

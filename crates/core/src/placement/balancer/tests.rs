@@ -265,7 +265,7 @@ fn unidentified_peer_sends_no_effects() {
 }
 
 #[test]
-fn balancer_that_hears_nobody_is_isolated() {
+fn balancer_without_contact_is_isolated() {
     let mut fixture = Fixture::new(&[1, 2]);
     let mut second = map(2, &[1, 2]);
     second.balancers = [0, 1].map(|id| (BalancerId(id), second.hosts[0].1)).into();

@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
-use vireo_types::{Duration, Instant};
+use vireo_types::{Duration, Instant, Ltmsi};
 
 /// Time for which inputs are remembered: longer than their redelivery.
 const REMEMBERED: Duration = Duration::from_secs(10);
@@ -26,6 +26,9 @@ pub(super) enum ExecutedBy {
 pub(super) struct CommittedInputs {
     numbers: FxHashMap<u64, ExecutedBy>,
     order: VecDeque<(Instant, u64)>,
+    /// Inputs of [`ExecutedBy::ServingHost`] by UE, in both orders.
+    served: FxHashMap<Ltmsi, VecDeque<u64>>,
+    served_order: VecDeque<(Instant, Ltmsi)>,
 }
 
 impl CommittedInputs {
@@ -35,6 +38,19 @@ impl CommittedInputs {
                 self.order.push_back((now, number));
             }
         }
+    }
+
+    /// Records that the proposal of a serving host was committed.
+    pub(super) fn add_served(&mut self, ltmsi: Ltmsi, number: u64, now: Instant) {
+        self.add([number], ExecutedBy::ServingHost, now);
+        self.served.entry(ltmsi).or_default().push_back(number);
+        self.served_order.push_back((now, ltmsi));
+    }
+
+    /// Returns the inputs of a UE that serving hosts have executed. A balancer may give them to a
+    /// later owner, if it does not know yet that they are done.
+    pub(super) fn served(&self, ltmsi: Ltmsi) -> impl Iterator<Item = u64> {
+        self.served.get(&ltmsi).into_iter().flatten().copied()
     }
 
     /// Records that the proposal with this input was refused. It may arrive again.
@@ -57,6 +73,13 @@ impl CommittedInputs {
     pub(super) fn forget(&mut self, now: Instant) {
         while let Some((_, number)) = self.order.pop_front_if(|(at, _)| now.since(*at) > REMEMBERED) {
             self.numbers.remove(&number);
+        }
+        while let Some((_, ltmsi)) = self.served_order.pop_front_if(|(at, _)| now.since(*at) > REMEMBERED) {
+            let Some(inputs) = self.served.get_mut(&ltmsi) else { continue };
+            inputs.pop_front();
+            if inputs.is_empty() {
+                self.served.remove(&ltmsi);
+            }
         }
     }
 }
@@ -86,5 +109,20 @@ mod tests {
         assert_eq!((inputs.get(1), inputs.is_executed(1)), (Some(ExecutedBy::ThisHost), false));
         inputs.add([2], ExecutedBy::ServingHost, Instant(0));
         assert!(inputs.is_executed(2));
+    }
+
+    #[test]
+    fn served_inputs_are_known_by_ue() {
+        let [one, other] = [1, 2].map(Ltmsi::from_raw);
+        let mut inputs = CommittedInputs::default();
+        inputs.add_served(one, 10, Instant(0));
+        inputs.add_served(one, 11, Instant(1));
+        inputs.add([12], ExecutedBy::Owner, Instant(1));
+        assert_eq!(inputs.served(one).collect::<Vec<_>>(), [10, 11]);
+        assert_eq!(inputs.served(other).count(), 0);
+        inputs.forget(Instant(10_000_001));
+        assert_eq!(inputs.served(one).collect::<Vec<_>>(), [11]);
+        inputs.forget(Instant(10_000_002));
+        assert!(inputs.served.is_empty() && inputs.served_order.is_empty());
     }
 }

@@ -1,5 +1,6 @@
 //! Copies for replicas that lack them, and removal of entries that this owner does not confirm.
 
+use super::committed::CommittedInputs;
 use super::io::HostIo;
 use super::machine::HostMachine;
 use crate::placement::balance::HostId;
@@ -19,7 +20,7 @@ impl<S: SlotKey, P, I, E> HostMachine<S, P, I, E> {
         let mut next = from + count;
         for (at, slot) in io.slots_from(from, count) {
             let is_missing = io.ltmsi_of(slot).is_some_and(|ltmsi| owner.is_missing_copy(to, slot, ltmsi));
-            if is_missing && !copy_stored(owner, to, slot, io) {
+            if is_missing && !copy_stored(owner, (to, slot), &self.committed, io) {
                 next = at;
                 break;
             }
@@ -43,7 +44,7 @@ impl<S: SlotKey, P, I, E> HostMachine<S, P, I, E> {
                 Some(slot) => {
                     owner.resend_full(from, slot);
                     // A UE whose last commit was not passed is copied when it is.
-                    copy_stored(owner, from, slot, io);
+                    copy_stored(owner, (from, slot), &self.committed, io);
                 }
                 None => unknown.push(*ltmsi),
             }
@@ -60,16 +61,29 @@ impl<S: SlotKey, P, I, E> HostMachine<S, P, I, E> {
 /// Copies the stored state of a UE to a replica. Returns false if the UE's last commit was not
 /// passed to the machine yet; its copy will follow. A replica with this state and without that copy
 /// would not know the commit's effects and input.
-fn copy_stored<S: SlotKey, P, O: HostIo<Slot = S>>(owner: &mut BucketOwner<S, P>, to: HostId, slot: S, io: &O) -> bool {
+///
+/// The copy also names inputs that serving hosts have executed. A balancer that does not know it
+/// yet may give them to this replica when it becomes the owner. One copy names one input.
+fn copy_stored<S: SlotKey, P, O: HostIo<Slot = S>>(
+    owner: &mut BucketOwner<S, P>,
+    (to, slot): (HostId, S),
+    committed: &CommittedInputs,
+    io: &O,
+) -> bool {
     let Some(ue) = io.read(slot) else { return true };
     if !ue.is_passed {
         return false;
     }
     let before = io.ltmsi_of(slot).filter(|before| *before != ue.ltmsi);
-    let commit = Commit { before, ..stored_commit(slot, ue.ltmsi, &ue.context, &[]) };
     let mut send = |to, copy: ReplicaUpdate<'_>| io.send_to_replica(to, copy.number, &ToReplica::Copy(copy));
-    owner.send(to, &commit, io, &mut send);
-    true
+    let mut inputs = committed.served(ue.ltmsi);
+    let mut input = inputs.next().unwrap_or_default();
+    loop {
+        let commit = Commit { before, input, ..stored_commit(slot, ue.ltmsi, &ue.context, &[]) };
+        owner.send(to, &commit, io, &mut send);
+        let Some(next) = inputs.next() else { return true };
+        input = next;
+    }
 }
 
 /// Requests from a replica that was sent all copies the entries that it has from other hosts.

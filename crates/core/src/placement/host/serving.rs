@@ -181,7 +181,7 @@ impl<S: SlotKey, P, I, E> HostMachine<S, P, I, E> {
         let Some(owner) = &mut self.owner else { return };
         let (number, ltmsi, input) = (owner.number(from), proposal.ltmsi, proposal.input);
         match is_committed {
-            true => self.committed.add([input], ExecutedBy::ServingHost, now),
+            true => self.committed.add_served(ltmsi, input, now),
             false => self.committed.add_refused(input, now),
         }
         io.send_to_replica(from, number, &ToReplica::ProposalAnswer { number, ltmsi, input, is_committed });

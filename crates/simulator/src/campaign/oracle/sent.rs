@@ -18,8 +18,8 @@ struct SentEffect {
     balancer: BalancerId,
     /// Association of a message to a RAN node; `None`: for the UPF.
     assoc: Option<AssocId>,
-    /// Time until which another balancer must execute it.
-    until: Option<u64>,
+    /// Time by which another balancer must execute it.
+    deadline: Option<u64>,
 }
 
 /// Effects on their way, by name.
@@ -29,7 +29,7 @@ pub(super) struct SentEffects {
     /// Balancer to which each effect was sent first.
     first: HashMap<u64, BalancerId>,
     /// Balancers that have ended, or are in the map no longer.
-    gone: BTreeSet<BalancerId>,
+    ended: BTreeSet<BalancerId>,
 }
 
 impl Oracle {
@@ -44,7 +44,7 @@ impl Oracle {
             self.sent.first.entry(name).or_insert(balancer);
         }
         if name != 0 && !self.is_executed(name) {
-            self.sent.effects.insert(name, SentEffect { host, balancer, assoc, until: None });
+            self.sent.effects.insert(name, SentEffect { host, balancer, assoc, deadline: None });
         }
     }
 
@@ -52,12 +52,12 @@ impl Oracle {
     /// received it has ended.
     pub(super) fn is_repeatable(&self, name: u64, by: [BalancerId; 2]) -> bool {
         let first = self.sent.first.get(&name);
-        first.into_iter().chain(&by).any(|balancer| self.sent.gone.contains(balancer))
+        first.into_iter().chain(&by).any(|balancer| self.sent.ended.contains(balancer))
     }
 
     /// Returns true if a balancer has ended, or is in the map no longer.
     pub(in super::super) fn is_gone(&self, balancer: BalancerId) -> bool {
-        self.sent.gone.contains(&balancer)
+        self.sent.ended.contains(&balancer)
     }
 
     /// Handles that an effect is executed, or is of no use any more.
@@ -65,19 +65,20 @@ impl Oracle {
         self.sent.effects.remove(&name);
     }
 
-    /// Handles the end of a balancer. `is_carried`: the RAN node of an association has another one.
+    /// Handles the end of a balancer. `has_other_association`: the RAN node of an association has
+    /// another one.
     pub(in super::super) fn on_balancer_gone(
         &mut self,
         balancer: BalancerId,
         now: u64,
-        is_carried: impl Fn(AssocId) -> bool,
+        has_other_association: impl Fn(AssocId) -> bool,
     ) {
-        if !self.sent.gone.insert(balancer) {
+        if !self.sent.ended.insert(balancer) {
             return;
         }
-        self.sent.effects.retain(|_, sent| sent.balancer != balancer || sent.assoc.is_none_or(&is_carried));
+        self.sent.effects.retain(|_, sent| sent.balancer != balancer || sent.assoc.is_none_or(&has_other_association));
         for sent in self.sent.effects.values_mut().filter(|sent| sent.balancer == balancer) {
-            sent.until = Some(now + REPEATED_WITHIN);
+            sent.deadline = Some(now + REPEATED_WITHIN);
         }
         self.forget_inputs_of(balancer);
     }
@@ -94,7 +95,7 @@ impl Oracle {
 
     /// Checks the effects whose balancers have ended.
     pub(in super::super) fn check_sent(&mut self, now: u64) {
-        let is_lost = |sent: &SentEffect| sent.until.is_some_and(|until| until < now);
+        let is_lost = |sent: &SentEffect| sent.deadline.is_some_and(|deadline| deadline < now);
         let lost = self.sent.effects.iter().filter(|(_, sent)| is_lost(sent)).map(|(name, _)| *name).min();
         if let Some(name) = lost {
             self.record_violation(Violation::EffectLost(name));

@@ -86,7 +86,7 @@ pub(super) fn first_links(network: &Network) -> [Vec<Link>; GNBS] {
 }
 
 /// Draws the balancers that each gNB has associations with.
-pub(super) fn draw_wanted(network: &Network) -> [[bool; 2]; GNBS] {
+pub(super) fn draw_configured(network: &Network) -> [[bool; 2]; GNBS] {
     let mut random = StdRng::seed_from_u64(network.seed ^ STREAM);
     std::array::from_fn(|gnb| match random.random_bool(BOTH) {
         true => [true; 2],
@@ -109,11 +109,12 @@ impl Ran {
         for gnb in 0..GNBS {
             for balancer in balancers {
                 let links = &mut self.links[gnb];
-                let is_wanted = self.wanted[gnb][balancer.by] && (links.is_empty() || self.wanted[gnb] == [true; 2]);
+                let is_configured =
+                    self.configured[gnb][balancer.by] && (links.is_empty() || self.configured[gnb] == [true; 2]);
                 // Without the balancer that it prefers, a gNB takes the other one.
-                let is_other = links.is_empty() && !balancers.iter().any(|of| self.wanted[gnb][of.by]);
+                let is_other = links.is_empty() && !balancers.iter().any(|of| self.configured[gnb][of.by]);
                 let has = links.iter().any(|link| usize::from(link.by) == balancer.by);
-                if has || !is_wanted && !is_other {
+                if has || !is_configured && !is_other {
                     continue;
                 }
                 self.opened += 1;
@@ -182,7 +183,7 @@ impl Ran {
     }
 
     /// Returns true if the gNB of an association has another one that all hosts know.
-    pub(in super::super) fn is_carried(&self, network: &Network, lost: AssocId) -> bool {
+    pub(in super::super) fn has_other_association(&self, network: &Network, lost: AssocId) -> bool {
         let gnb = gnb_of(lost);
         let is_known = |link: &Link| link.up_since.is_some_and(|since| since + KNOWN_FROM <= network.clock.now());
         self.links[gnb].iter().any(|link| link.assoc != lost && is_known(link))

@@ -30,9 +30,9 @@ impl Simulation {
     fn forget_gone_balancers(&mut self) {
         for gone in std::mem::take(&mut self.controller.gone_balancers) {
             let (ran, network) = (&self.ran, &self.network);
-            let carried = |assoc| ran.is_carried(network, assoc);
-            let carried: Vec<_> = ran.all_associations().into_iter().filter(|assoc| carried(*assoc)).collect();
-            self.network.oracle.on_balancer_gone(gone, self.network.clock.now(), |assoc| carried.contains(&assoc));
+            let has_other = |assoc| ran.has_other_association(network, assoc);
+            let has_other: Vec<_> = ran.all_associations().into_iter().filter(|assoc| has_other(*assoc)).collect();
+            self.network.oracle.on_balancer_gone(gone, self.network.clock.now(), |assoc| has_other.contains(&assoc));
         }
     }
 
