@@ -104,10 +104,15 @@ pub(crate) struct Args {
     /// procedure; owner with --ack none]
     #[arg(long, value_name = "HOSTS", requires = "faults", value_parser = serve)]
     serve: Option<Serve>,
+    /// Run the campaign with N balancers, 1 or 2
+    ///
+    /// Of two balancers, one may fail. Only where hosts serve procedures.
+    #[arg(long, value_name = "N", default_value = "1", requires = "faults", value_parser = clap::value_parser!(u8).range(1..=2))]
+    balancers: u8,
     /// Inject each known fault into the campaign and print the seed that detects it
     ///
     /// The command fails if no seed detects one of them.
-    #[arg(long, requires = "faults", conflicts_with_all = ["ack", "serve"])]
+    #[arg(long, requires = "faults", conflicts_with_all = ["ack", "serve", "balancers"])]
     self_check: bool,
     /// Write the outcome as JSON
     #[arg(long, value_name = "FILE")]
@@ -122,7 +127,15 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     if args.faults {
         // Without acknowledgements no host may serve in the owner's place.
         let usual = if args.ack == Ack::None { Serve::Owner } else { Serve::Procedure };
-        return faults(args.seeds, args.ack, args.serve.unwrap_or(usual));
+        let serve = args.serve.unwrap_or(usual);
+        if args.balancers == 2 && serve == Serve::Owner {
+            return Err(Failure(
+                "--balancers 2: only hosts that serve procedures have two: add --serve procedure".into(),
+            ));
+        }
+        let has_two_balancers = args.balancers == 2;
+        let setup = campaign::Setup { ack: args.ack, serve, has_two_balancers, ..campaign::Setup::default() };
+        return faults(args.seeds, setup);
     }
     let (name, text) = match &args.workload {
         None => ("the built-in workload".to_owned(), MIXED.to_owned()),
@@ -161,14 +174,15 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 }
 
 /// Runs the fault campaign and reports each failure with its seed.
-fn faults((first, last): (u64, u64), ack: Ack, serve: Serve) -> Result<(), Failure> {
+fn faults((first, last): (u64, u64), setup: campaign::Setup) -> Result<(), Failure> {
     let again = |seed: u64| {
-        let options = format!("--ack {} --serve {}", ack.name(), serve.name());
+        let balancers = if setup.has_two_balancers { " --balancers 2" } else { "" };
+        let options = format!("--ack {} --serve {}{balancers}", setup.ack.name(), setup.serve.name());
         format!("vireo simulate --faults --seeds {seed}..{seed} {options}")
     };
     let (mut sum, mut worlds, mut broken) = (campaign::Campaign::default(), 0_u64, Vec::new());
     for seed in first..=last {
-        let outcome = campaign(seed, campaign::Setup { ack, serve, ..campaign::Setup::default() });
+        let outcome = campaign(seed, setup);
         worlds += 1;
         sum.procedures += outcome.procedures;
         sum.faults += outcome.faults;
@@ -288,8 +302,10 @@ mod tests {
 
     #[test]
     fn broken_seed_fails_with_its_number() {
-        assert!(faults((1, 1), Ack::One, Serve::Procedure).is_ok());
-        let breaks = |seed| faults((seed, seed), Ack::None, Serve::Owner).err().map(|failure| (seed, failure));
+        let with = |ack, serve| campaign::Setup { ack, serve, ..campaign::Setup::default() };
+        assert!(faults((1, 1), with(Ack::One, Serve::Procedure)).is_ok());
+        let unsafe_setup = with(Ack::None, Serve::Owner);
+        let breaks = |seed| faults((seed, seed), unsafe_setup).err().map(|failure| (seed, failure));
         // Few seeds fail, and every change of the protocol between hosts changes which ones.
         let (seed, failure) = (50..80).find_map(breaks).expect("one of them breaks");
         let again = format!("vireo simulate --faults --seeds {seed}..{seed} --ack none");

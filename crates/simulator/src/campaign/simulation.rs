@@ -35,8 +35,6 @@ const RESTART: u64 = 300 * MS;
 
 /// Distinguishes the random stream of the number of replicas from that of the network.
 const STREAM: u64 = 0x0c09_1e5e;
-/// Distinguishes the random stream of the number of balancers.
-const BALANCER_STREAM: u64 = 0xba1a_2ce5;
 /// Interval at which gNBs open the associations that they lack.
 const CONNECT_INTERVAL: u64 = 50 * MS;
 /// Weights of 0, 1 and 2 replicas where hosts serve procedures.
@@ -89,7 +87,7 @@ impl Simulation {
         }
         network.has_several_balancers = match setup.mutation {
             Some(mutation) => mutation.needs_several_balancers(),
-            None => is_sound && setup.serve == Serve::Procedure && draw_several_balancers(seed),
+            None => is_sound && setup.serve == Serve::Procedure && setup.has_two_balancers,
         };
         if network.has_several_balancers {
             network.trace("there are two balancers".into());
@@ -350,11 +348,6 @@ impl Simulation {
     fn is_healthy(&self, of: Process) -> bool {
         self.hosts.contains_key(&of) && self.network.is_running(of)
     }
-}
-
-/// Draws whether a simulation has two balancers.
-fn draw_several_balancers(seed: u64) -> bool {
-    StdRng::seed_from_u64(seed ^ BALANCER_STREAM).random_bool(0.5)
 }
 
 /// Draws the number of replicas in a simulation whose hosts serve procedures.

@@ -157,7 +157,7 @@ impl Ran {
         }
         let is_alive = network.is_alive(balancer);
         if network.has_several_balancers {
-            link.unacknowledged.retain(|(at, _)| at + UNACKNOWLEDGED >= now);
+            link.unacknowledged.retain(|(at, _)| at.saturating_add(UNACKNOWLEDGED) >= now);
             link.unacknowledged.push_back((if is_alive { now } else { u64::MAX }, Rc::clone(&pdu)));
         }
         is_alive.then_some((Some(balancer), Input::Ngap { assoc, bucket: None, answers: true, pdu }))
