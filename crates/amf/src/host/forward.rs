@@ -120,7 +120,7 @@ impl Host {
         self.nodes.set_last_association(node, assoc, slot);
         match refused {
             true => self.deliver(slot, &EventMessage::Congested { assoc: node, pdu }, view.kind),
-            false => self.deliver(slot, &EventMessage::Initial { assoc: node, named: true, pdu }, view.kind),
+            false => self.deliver(slot, &EventMessage::Initial { assoc: node, created: None, pdu }, view.kind),
         }
     }
 
@@ -157,7 +157,7 @@ impl Host {
         if let Some(by) = by {
             self.nodes.set_last_association(node, by, slot);
         }
-        self.deliver(slot, &EventMessage::Initial { assoc: node, named: false, pdu }, view.kind);
+        self.deliver(slot, &EventMessage::Initial { assoc: node, created: Some(now), pdu }, view.kind);
     }
 
     /// Records that a slot is in use.

@@ -141,7 +141,7 @@ impl Host {
                 self.guests.ues.entry(ltmsi).and_modify(|guest| guest.node = Some(node));
                 let event = match named_ue(view, &self.config) {
                     NamedUe::Connected(amf_id) => Event::Ngap { assoc: node, amf_id, pdu }.into(),
-                    NamedUe::Initial { .. } => EventMessage::Initial { assoc: node, named: true, pdu },
+                    NamedUe::Initial { .. } => EventMessage::Initial { assoc: node, created: None, pdu },
                     NamedUe::RanNode => return false,
                 };
                 (event, view.kind)

@@ -22,9 +22,9 @@ pub(crate) enum EventMessage<'a> {
     Initial {
         /// RAN node number (the association of its NG Setup).
         assoc: AssocId,
-        /// True if the UE was found by the 5G-TMSI in the message: its identity must still be
-        /// proved.
-        named: bool,
+        /// Time at which the context was created for this message. `None` if the UE was found by
+        /// the 5G-TMSI in the message: its identity must still be proved.
+        created: Option<Instant>,
         #[serde(borrow, with = "serde_bytes")]
         pdu: &'a [u8],
     },
@@ -104,6 +104,15 @@ impl<'a> EventMessage<'a> {
         Some(ReceivedEvent { arrived, input, event })
     }
 
+    /// Returns the time since which the event has been in the queues of this core. A new UE waits
+    /// in the line of its RAN node before, which says nothing about these queues.
+    pub(crate) fn queued_at(&self, arrived: Instant) -> Instant {
+        match self {
+            EventMessage::Initial { created: Some(created), .. } => *created,
+            _ => arrived,
+        }
+    }
+
     /// Returns the SBA transaction that the event completes or starts.
     pub(crate) fn transaction(&self) -> Transaction {
         match self {
@@ -167,5 +176,16 @@ mod tests {
             };
             assert_eq!(format!("{event:?}"), text);
         }
+    }
+
+    #[test]
+    fn new_ue_is_queued_when_it_is_created() {
+        let at = |created| {
+            let octets =
+                EventMessage::Initial { assoc: AssocId(3), created, pdu: b"pdu" }.encode(Instant(1), 2, Vec::new());
+            let ReceivedEvent { arrived, event, .. } = EventMessage::decode(&octets).expect("an event");
+            event.queued_at(arrived)
+        };
+        assert_eq!((at(Some(Instant(500))), at(None)), (Instant(500), Instant(1)));
     }
 }

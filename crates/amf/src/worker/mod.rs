@@ -475,6 +475,7 @@ impl NfWorker {
             return Ok(EventOutcome::Ended(false));
         };
         let again = message.repeat_key();
+        self.waited = clock().since(message.queued_at(arrived)).0;
         let event = event.or_else(|| message.into_event());
         let Some(event) = event else { return Ok(EventOutcome::Ended(false)) };
         let answered = matches!(&event, Event::Smf { response: SmfResponse::Created(_) | SmfResponse::Done(_), .. });
@@ -503,9 +504,9 @@ impl NfWorker {
             _ => None,
         };
         match (message, found) {
-            (EventMessage::Initial { assoc, named, pdu }, LoadResult::Nothing | LoadResult::Context { .. }) => {
+            (EventMessage::Initial { assoc, created, pdu }, LoadResult::Nothing | LoadResult::Context { .. }) => {
                 let message = initial(pdu)?;
-                if *named && !engine::is_authentic(self.contexts.current()?, &message.nas) {
+                if created.is_none() && !engine::is_authentic(self.contexts.current()?, &message.nas) {
                     return None;
                 }
                 if self.region.is_guest(slot) && has_connection(self.contexts.current()?, *assoc, message.ran_id) {
@@ -544,7 +545,6 @@ impl NfWorker {
         (again, answered): (RepeatKey, bool),
     ) -> Result<EventOutcome, StepError> {
         let now = clock();
-        self.waited = now.since(arrived).0;
         let Some(mut hand) = self.contexts.take() else { return Ok(EventOutcome::Ended(false)) };
         let again = if self.contexts.are_shared() { again } else { RepeatKey::No };
         if let RepeatKey::Answer(key) = again
