@@ -3,7 +3,7 @@
 //! All busy UEs belong to one host. Variants whose UEs are bound to their owner are compared with a
 //! choice for each procedure.
 
-use super::{FIRST_GUESS, HOST_PART, HOSTS, QUICK_LIMIT, REPLICAS, SEARCH_STEPS, capped, service_requests};
+use super::{FIRST_GUESS, HOST_PART, HOSTS, QUICK_LIMIT, REPLICAS, capped, service_requests};
 use crate::analysis::saturation;
 use crate::context::{ExperimentContext, Findings, Variant, each};
 use crate::experiment::{Experiment, Run};
@@ -20,30 +20,30 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     name: "placement-real",
     about: "Are procedures in time on three real hosts, of which one owns all busy UEs, if each procedure has its host?",
     paper: "MMLite, figures 10 and 11 (simulated there)",
-    informative: Some(
-        "No run is recorded: on two processors, wake-ups of threads use most of a capped host's CPU time at any load.",
-    ),
+    informative: None,
     run: Run::Core(run),
 };
 
-/// Loads: CPU use of owner-bound hosts with equally busy UEs, as fractions of their caps. The CPU
-/// time of a procedure falls with the rate, so a fraction of the highest rate says little.
+/// Loads, as fractions of the highest rate at which owner-bound hosts serve equally busy UEs in
+/// time.
 const LOADS: [f64; 2] = [0.5, 0.8];
 /// Indices of the loads.
 const LOW: usize = 0;
 const HIGH: usize = 1;
 /// Fraction of the UEs that are busy, and their share of all procedures. Their owner then has
-/// 53% of the procedures: at load 0.8 that is 128% of one host.
+/// 67% of the procedures: at load 0.8 that is 160% of what one host serves in time.
 const BUSY_UES: f64 = 0.05;
-const BUSY_SHARE: f64 = 0.3;
+const BUSY_SHARE: f64 = 0.5;
 /// Latency objective of a service request in milliseconds. A host that has used its quota waits up
 /// to 15 ms.
 const OBJECTIVE_MS: u32 = 50;
 /// Duration of a load and of its first part, which does not count, in seconds. The controller moves
 /// buckets at most every 2 s.
-const SECONDS: f64 = 24.0;
-const SETTLE_S: f64 = 12.0;
-const SEARCH_S: f64 = 5.0;
+const SECONDS: f64 = 18.0;
+const SETTLE_S: f64 = 8.0;
+const SEARCH_S: f64 = 8.0;
+const SEARCH_SETTLE_S: f64 = 4.0;
+const RATE_STEPS: u32 = 3;
 const QUICK_SECONDS: f64 = 2.0;
 const QUICK_SETTLE_S: f64 = 1.0;
 /// Marks: late procedures in percent, and their ratio to those of the best bound variant.
@@ -199,18 +199,24 @@ fn choose_busy_ues(core: &Core, ues: u32) -> Result<(), Failure> {
 pub(super) struct Readings {
     /// Unix time in microseconds, and CPU time of each host in seconds.
     cpu: Vec<(u64, Vec<f64>)>,
-    /// Unix time in microseconds, and procedures served since the start.
-    served: Vec<(u64, Served)>,
+    /// Procedures served since the start of the core, at the beginning of the load and now.
+    served: Option<(Served, Served)>,
 }
 
 impl Readings {
     pub(super) fn read(&mut self, core: &Core) -> Result<(), Failure> {
         let now = unix_us();
         self.cpu.push((now, core.cpu_by_host()?.iter().map(std::time::Duration::as_secs_f64).collect()));
-        // Metrics cost the capped hosts CPU time.
-        if self.served.last().is_none_or(|(at, _)| now - at > 1_000_000) {
-            self.served.push((now, core.procedures_served()?.into_iter().flatten().sum()));
-        }
+        // Metrics cost a capped host CPU time that its procedures then wait for: none during the
+        // load.
+        if self.served.is_none() { self.read_served(core) } else { Ok(()) }
+    }
+
+    /// Reads what was served during the load, after its end.
+    pub(super) fn read_served(&mut self, core: &Core) -> Result<(), Failure> {
+        let served: Served = core.procedures_served()?.into_iter().flatten().sum();
+        let first = self.served.map_or(served, |(first, _)| first);
+        self.served = Some((first, served));
         Ok(())
     }
 
@@ -222,10 +228,9 @@ impl Readings {
         before.iter().zip(after).map(|(before, after)| (after - before) / seconds * 100.0 / cap).collect()
     }
 
-    /// Returns the procedures that replicas served between two times, in percent.
-    pub(super) fn by_replicas(&self, from: u64, until: u64) -> f64 {
-        let mut within = self.served.iter().filter(|(at, _)| (from..=until).contains(at));
-        let (Some((_, before)), Some((_, after))) = (within.next(), within.next_back()) else { return 0.0 };
+    /// Returns the procedures of the load that replicas served, in percent.
+    pub(super) fn by_replicas(&self) -> f64 {
+        let Some((before, after)) = self.served else { return 0.0 };
         let (owner, replica) = (after.by_owner - before.by_owner, after.by_replica - before.by_replica);
         replica as f64 * 100.0 / (owner + replica).max(1) as f64
     }
@@ -249,6 +254,7 @@ fn measure(session: &ExperimentContext, variant: &Variant, rate: f64) -> Result<
         }
         readings.read(core)
     })?;
+    readings.read_served(&core)?;
     core.stop()?;
     let seen = observed(&outcome, &readings, variant.host_part.unwrap_or(1.0), &read_choices()?);
     eprintln!("experiment: {}, {rate:.0}/s: {seen:?}", variant.name);
@@ -268,7 +274,7 @@ fn observed(outcome: &Outcome, readings: &Readings, cap: f64, choices: &[TracedC
         p99_ms: latency.p99 as f64 / 1e3,
         late: late as f64 * 100.0 / all.max(1) as f64,
         cpu: readings.cpu_between(from, until, cap),
-        by_replicas: readings.by_replicas(from, until),
+        by_replicas: readings.by_replicas(),
         choices: choices.len(),
         by_rule: choices.iter().filter(|choice| choice.by_rule() == Some(choice.chosen)).count(),
     }
@@ -288,7 +294,8 @@ fn run(session: &ExperimentContext) -> Result<Findings, Failure> {
     let chosen: Vec<Line> = if session.quick { QUICK.map(|at| all[at].clone()).to_vec() } else { all };
     let variants: Vec<Line> = chosen.into_iter().map(|(way, variant)| (way, capped(session, variant))).collect();
     let [low, high] = LOADS;
-    let rates = [rate_of_load(session, low)?, rate_of_load(session, high)?];
+    let highest = highest_rate(session)?;
+    let rates = [low, high].map(|load| (load * highest).round());
     let rounds = session.repeat("placement on real hosts", |_| {
         let of = |(_, variant): &Line| rates.iter().map(|rate| measure(session, variant, *rate)).collect();
         variants.iter().map(of).collect::<Result<Vec<Vec<Observed>>, Failure>>()
@@ -296,25 +303,28 @@ fn run(session: &ExperimentContext) -> Result<Findings, Failure> {
     findings(&variants, rates, &rounds)
 }
 
-/// Returns the rate at which owner-bound hosts with equally busy UEs use this fraction of their
-/// caps. The short form does not search.
-fn rate_of_load(session: &ExperimentContext, load: f64) -> Result<f64, Failure> {
+/// Returns the highest rate at which owner-bound hosts with equally busy UEs are in time. The short
+/// form does not search.
+fn highest_rate(session: &ExperimentContext) -> Result<f64, Failure> {
     if session.quick {
-        return Ok(QUICK_LIMIT * load);
+        return Ok(QUICK_LIMIT);
     }
     let variant = capped(session, owner_bound());
-    saturation::search(FIRST_GUESS * load, SEARCH_STEPS, |rate| {
+    let found = saturation::search(FIRST_GUESS, RATE_STEPS, |rate| {
         session.interrupt.check()?;
-        let steady = service_requests(session, rate, SEARCH_S);
+        let mut steady = service_requests(session, rate, SEARCH_S);
+        steady.more.extend(["--settle".to_owned(), format!("{}ms", (SEARCH_SETTLE_S * 1e3) as u64)]);
         let mut core = session.core(&variant, steady.subscribers(), &[])?;
-        let mut readings = Readings::default();
-        let outcome = session.steady(&mut core, &steady, &mut |core, _| readings.read(core))?;
+        let outcome = session.steady(&mut core, &steady, &mut |_, _| Ok(()))?;
         core.stop()?;
-        let cpu = observed(&outcome, &readings, HOST_PART, &[]).cpu;
-        let mean = cpu.iter().sum::<f64>() / cpu.len().max(1) as f64;
-        eprintln!("experiment: {}: {rate:.0}/s: hosts use {mean:.0}% of their caps", variant.name);
-        Ok(mean <= load * 100.0)
-    })
+        let late = observed(&outcome, &Readings::default(), HOST_PART, &[]).late;
+        eprintln!("experiment: {}: {rate:.0}/s: {late:.2}% late", variant.name);
+        Ok::<_, Failure>(late <= LATE)
+    })?;
+    if found <= 0.0 {
+        return Err(Failure(format!("hosts ({}) are late at each rate that was tried", variant.name)));
+    }
+    Ok(found)
 }
 
 /// Index order: run, variant, load.
@@ -450,8 +460,8 @@ fn notes(variants: &[Line], [low, high]: [f64; 2]) -> Vec<String> {
     vec![
         format!(
             "{HOSTS} hosts{capped} behind one balancer, {REPLICAS} replicas, service requests with the releases that follow. \
-             At {low:.0}/s and {high:.0}/s, owner-bound hosts use {:.0}% and {:.0}% of their processors if all UEs are \
-             equally busy. \
+             {low:.0}/s and {high:.0}/s are {:.0}% and {:.0}% of the highest rate at which owner-bound hosts have {LATE:.0}% \
+             late if all UEs are equally busy. \
              {:.0}% of the UEs, all of one host, run {:.0}% of the procedures, so that {:.0}% of all are that host's.",
             LOADS[LOW] * 100.0,
             LOADS[HIGH] * 100.0,

@@ -154,6 +154,7 @@ fn real(session: &ExperimentContext, variant: &Variant, rate: f64, seconds: f64)
     let mut core = session.core(variant, load.subscribers(), &[])?;
     let mut readings = Readings::default();
     let outcome = session.steady(&mut core, &load, &mut |core, _| readings.read(core))?;
+    readings.read_served(&core)?;
     core.stop()?;
     let result = &outcome.result;
     let from = result.steady_began_unix_us;
@@ -171,7 +172,7 @@ fn real(session: &ExperimentContext, variant: &Variant, rate: f64, seconds: f64)
         late: late(&latency),
         cpu: used.iter().sum::<f64>() / used.len() as f64,
         busiest: used.iter().copied().fold(0.0, f64::max),
-        by_replicas: readings.by_replicas(from, until),
+        by_replicas: readings.by_replicas(),
     })
 }
 
