@@ -92,6 +92,12 @@ pub(super) fn decomposed(
     }
 }
 
+/// Returns the same core with all NFs on the thread of the host.
+pub(super) fn inline(name: &'static str, about: &'static str, objectives: Objectives<'_>) -> Variant {
+    let base = decomposed(name, about, &[], 8, objectives);
+    Variant { tables: base.tables.replacen("[pools]\n", "[pools]\nworker-model = \"inline\"\n", 1), ..base }
+}
+
 fn on(cores: &[usize]) -> String {
     if cores.is_empty() { String::new() } else { format!("cores = {cores:?}\n") }
 }
