@@ -48,6 +48,7 @@ mod mutate;
 pub mod negative;
 mod options;
 mod progress;
+mod ran;
 mod report;
 mod run;
 pub mod scenario;
