@@ -39,6 +39,7 @@
 #![forbid(unsafe_code)]
 
 mod engine;
+pub mod enb;
 mod error;
 pub mod gnb;
 mod gnb_set;
