@@ -51,6 +51,7 @@ pub mod negative;
 mod options;
 mod progress;
 mod ran;
+mod rat;
 mod report;
 mod run;
 pub mod scenario;
@@ -62,7 +63,8 @@ pub mod usim;
 
 pub use error::Error;
 pub use mutate::{GoodUes, Growth, Mutations};
-pub use options::{BusyUes, Echoes, LAB_K, LAB_OPC, Load, NGAP_PORT, Options, Retry, Subscribers};
+pub use options::{BusyUes, Echoes, LAB_K, LAB_OPC, Load, NGAP_PORT, Options, Retry, S1AP_PORT, Subscribers};
 pub use progress::{EndpointFactory, Phase, Progress};
+pub use rat::{Rat, Rats};
 pub use report::{Latency, PROCEDURES, Procedure, Report, Row, Steady, UserPlane, write_csv};
 pub use run::{run, run_with};

@@ -3,6 +3,7 @@
 //! Its NAS security is the codec's, not the emulator's. Each thus verifies the other. It checks
 //! every S1AP PDU and every NAS message of the emulator against the specification.
 
+pub(crate) mod lab;
 pub(crate) mod wire;
 
 use crate::options::{LAB_K, LAB_OPC};
