@@ -44,6 +44,8 @@ mod engine;
 mod error;
 pub mod gnb;
 mod gnb_set;
+#[cfg(test)]
+mod golden_tests;
 pub mod load;
 pub mod mix;
 mod mutate;
