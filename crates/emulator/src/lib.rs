@@ -39,6 +39,10 @@
 //! `examples/memory.rs` runs it against a core that does answer.
 #![forbid(unsafe_code)]
 
+// The support of the integration tests names the crate.
+#[cfg(test)]
+extern crate self as vireo_emulator;
+
 pub mod enb;
 mod engine;
 mod error;

@@ -216,6 +216,15 @@ impl Node {
         }
     }
 
+    /// Resets a connection.
+    pub(super) fn reset(&mut self, id: ConnectionId, out: &mut Outbox) -> Result<(), NodeError> {
+        match self {
+            Node::Gnb(gnb) => gnb.reset(Some(&[id]), out)?,
+            Node::Enb(enb) => enb.reset(Some(&[id]), out)?,
+        };
+        Ok(())
+    }
+
     /// Removes a connection that the core never answered.
     pub(super) fn forget(&mut self, id: ConnectionId) {
         match self {
@@ -283,6 +292,14 @@ impl Device {
 
     pub(super) fn guti(&self) -> Option<Guti> {
         either!(self, ue => ue.guti())
+    }
+
+    /// Returns the GUTI whose S-TMSI the UE sends in RRC, if any.
+    pub(super) fn access_guti(&self) -> Option<Guti> {
+        match self {
+            Device::Nr(ue) => ue.guti(),
+            Device::Eps(ue) => ue.access_guti(),
+        }
     }
 
     pub(super) fn sessions(&self) -> &[Session] {

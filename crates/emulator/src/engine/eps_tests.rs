@@ -1,5 +1,8 @@
 //! Whole runs of eNBs and LTE UEs: threads, SCTP in memory and GTP-U over loopback.
 
+#[path = "../../tests/support/mod.rs"]
+mod support;
+
 use crate::mix::{Activity, Steady};
 use crate::options::Load;
 use crate::rat::Rats;
@@ -8,6 +11,7 @@ use crate::test_mme::Behaviour;
 use crate::test_mme::lab::{CORE, MmeLab};
 use crate::{Error, Options, Procedure, Report};
 use std::net::Ipv4Addr;
+use std::sync::Mutex;
 use std::time::Duration;
 use vireo_wire::nas_eps::EmmCause;
 
@@ -103,6 +107,20 @@ fn steady_load_keeps_its_rate() {
     let report = lab.run(&options).expect("the core is there");
     assert!(report.is_success(), "{report}");
     assert_eq!((report.steady.procedures, report.steady.completed), (100, 100));
+}
+
+#[test]
+fn both_dialects_share_a_run() {
+    let lab = MmeLab::new(Behaviour::default());
+    let network = Mutex::new(support::Network::new(support::Behaviour::default()));
+    let mut options = options("idle-service");
+    options.scenario = Scenario::find_for(Rats::Both, "idle-service").expect("is listed");
+    (options.rats, options.gnbs, options.ues, options.rounds) = (Rats::Both, 2, 20, 3);
+    let report = lab.run_beside(&options, &|pdu| network.lock().expect("no panic").receive(pdu));
+    check(&lab, &report.expect("the cores are there"), 20);
+    let network = network.lock().expect("no panic");
+    assert_eq!(network.faults, Vec::<String>::new());
+    assert_eq!((lab.mme.lock().expect("no panic").attached, network.registered), (10, 10));
 }
 
 #[test]

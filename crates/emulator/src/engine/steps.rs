@@ -130,6 +130,7 @@ impl Worker<'_> {
                 return self.timers.set(soon, owner, slot.sequence, Kind::Pause);
             }
             Step::LoseTunnel => return self.lose_tunnel(owner),
+            Step::Reset => return self.reset_connection(owner),
             Step::Roam => return self.roam(owner),
             Step::XnHandover => return self.xn_handover(owner),
             Step::N2Handover => return self.n2_handover(owner),
@@ -155,7 +156,7 @@ impl Worker<'_> {
             let sent = match (slot.ran, cause) {
                 (Some(ran), _) => link.node.uplink_nas(ran, nas, &mut link.outbox),
                 (None, Some(cause)) if link.node.is_up() => {
-                    let opened = link.node.initial_ue(owner, nas, slot.ue.guti(), cause, &mut link.outbox);
+                    let opened = link.node.initial_ue(owner, nas, slot.ue.access_guti(), cause, &mut link.outbox);
                     opened.map(|ran| slot.ran = Some(ran))
                 }
                 // No cell, or the connection is gone.
@@ -395,7 +396,7 @@ impl Worker<'_> {
             Some(Step::Connect) => {
                 slot.ran.is_some() && slot.ue.mm() == MmState::Registered && slot.ue.has_tunnels(tunnels)
             }
-            Some(Step::Idle | Step::Released) => slot.ran.is_none(),
+            Some(Step::Idle | Step::Released | Step::Reset) => slot.ran.is_none(),
             Some(Step::Deregister | Step::SwitchOff | Step::Leave) => {
                 slot.ran.is_none() && slot.ue.mm() == MmState::Deregistered
             }
@@ -538,6 +539,17 @@ impl Worker<'_> {
             link.node.forget(ran);
             slot.ran = None;
             slot.ue.connection_released();
+        }
+    }
+
+    /// Ends the UE's connection without its release: the node resets it.
+    fn reset_connection(&mut self, owner: u32) {
+        let slot = &mut self.slots[owner as usize];
+        let link = &mut self.links[usize::from(slot.link)];
+        let Some(ran) = slot.ran.take() else { return };
+        slot.ue.connection_released();
+        if let Err(error) = link.node.reset(ran, &mut link.outbox) {
+            self.fail(owner, error.to_string());
         }
     }
 

@@ -40,6 +40,11 @@ pub(super) static ALL: &[Scenario] = &[
     ),
     steps("network-detach", "attach, then wait until the network detaches the UE", &[FRESH, Step::AwaitDetach]),
     steps(
+        "reset",
+        "the eNB resets the connection of each UE, which comes back by service request",
+        &[FRESH, Step::Reset, Step::Rest, Step::Service, Step::Deregister],
+    ),
+    steps(
         "guti",
         "attach with the GUTI: known after detach, periodic TAU, and unknown",
         &[

@@ -58,6 +58,8 @@ pub enum Step {
     SwitchOff,
     /// Ends deregistered and without a connection, from any state.
     Leave,
+    /// Makes the node reset the UE's connection (NG RESET or RESET of one UE); the UE is then idle.
+    Reset,
     /// Waits until the network has deregistered and released the UE.
     AwaitDetach,
     /// Continues at step `to`, [`crate::Options::rounds`] times in all.

@@ -1,7 +1,7 @@
 //! Scripted MME behind a memory SCTP endpoint, with a user plane that answers echoes over S1-U.
 
 use super::{Behaviour, Mme};
-use crate::{Error, Options, Report, run_with};
+use crate::{Error, NGAP_PORT, Options, Report, S1AP_PORT, enb, gnb, run_with};
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,6 +11,9 @@ use vireo_types::Teid;
 use vireo_wire::gtpu::{self, MessageType, Packet};
 
 pub(crate) const CORE: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+
+/// Function that takes a PDU of a RAN node and returns the PDUs to send back.
+pub(crate) type Handler<'a> = &'a (dyn Fn(&[u8]) -> Vec<Vec<u8>> + Sync);
 
 /// MME on a memory network.
 pub(crate) struct MmeLab {
@@ -33,12 +36,18 @@ impl MmeLab {
 
     /// Runs the emulator against the MME. Serves S1-U if the run sends user packets.
     pub(crate) fn run(&self, options: &Options) -> Result<Report, Error> {
+        self.run_beside(options, &|_| Vec::new())
+    }
+
+    /// Runs the emulator against the MME and an AMF, which answers the NGAP PDUs.
+    pub(crate) fn run_beside(&self, options: &Options, amf: Handler<'_>) -> Result<Report, Error> {
         let stop = AtomicBool::new(false);
-        let config = Config { addresses: vec![CORE.into()], port: 36412, listen: true, ..Config::default() };
-        let endpoint = self.sctp.bind(&config).expect("the address is free");
+        let mme = |pdu: &[u8]| self.mme.lock().expect("no panic").receive(pdu);
         let upf = self.mme.lock().expect("no panic").behaviour.upf;
+        let (s1, ng) = (self.listen(S1AP_PORT), self.listen(NGAP_PORT));
         std::thread::scope(|scope| {
-            scope.spawn(|| self.serve_s1(endpoint, &stop));
+            scope.spawn(|| serve(s1, enb::PPID, &mme, &stop));
+            scope.spawn(|| serve(ng, gnb::PPID, amf, &stop));
             if options.has_traffic() {
                 scope.spawn(|| self.serve_s1u(upf, &stop));
             }
@@ -51,20 +60,9 @@ impl MmeLab {
         })
     }
 
-    fn serve_s1(&self, mut endpoint: Box<dyn Endpoint>, stop: &AtomicBool) {
-        while !stop.load(Ordering::Relaxed) {
-            let mut answers = Vec::new();
-            let mut sink = |event: Event<'_>| {
-                if let Event::Message { assoc, stream, ppid: 18, data } = event {
-                    let mut mme = self.mme.lock().expect("no panic");
-                    answers.extend(mme.receive(data).into_iter().map(|pdu| (assoc, stream, pdu)));
-                }
-            };
-            endpoint.poll(Some(Duration::from_millis(20)), &mut sink).expect("memory does not fail");
-            for (assoc, stream, pdu) in answers {
-                let _ = endpoint.send(assoc, stream, 18, &pdu);
-            }
-        }
+    fn listen(&self, port: u16) -> Box<dyn Endpoint> {
+        let config = Config { addresses: vec![CORE.into()], port, listen: true, ..Config::default() };
+        self.sctp.bind(&config).expect("the address is free")
     }
 
     fn serve_s1u(&self, address: Ipv4Addr, stop: &AtomicBool) {
@@ -85,6 +83,23 @@ impl MmeLab {
             let mut frame = gtpu::plain_g_pdu_header(Teid(teid), answer.len()).expect("short").to_vec();
             frame.extend(answer);
             socket.send_to(&frame, (enb, gtpu::PORT)).expect("loopback takes it");
+        }
+    }
+}
+
+/// Answers the PDUs of one protocol until `stop` is set.
+fn serve(mut endpoint: Box<dyn Endpoint>, protocol: u32, handle: Handler<'_>, stop: &AtomicBool) {
+    while !stop.load(Ordering::Relaxed) {
+        let mut answers = Vec::new();
+        let mut sink = |event: Event<'_>| match event {
+            Event::Message { assoc, stream, ppid, data } if ppid == protocol => {
+                answers.extend(handle(data).into_iter().map(|pdu| (assoc, stream, pdu)));
+            }
+            _ => {}
+        };
+        endpoint.poll(Some(Duration::from_millis(20)), &mut sink).expect("memory does not fail");
+        for (assoc, stream, pdu) in answers {
+            let _ = endpoint.send(assoc, stream, protocol, &pdu);
         }
     }
 }

@@ -7,7 +7,7 @@ pub(crate) mod lab;
 pub(crate) mod wire;
 
 use crate::options::{LAB_K, LAB_OPC};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::Ipv4Addr;
 use vireo_wire::nas_eps::*;
 use vireo_wire::s1ap::{Cause, CauseNas, CauseRadioNetwork};
@@ -97,6 +97,8 @@ pub(crate) struct Mme {
     connected: HashMap<u32, usize>,
     /// Connections whose UE the MME has asked for its identity.
     unidentified: HashMap<u32, (Connection, Vec<u8>, NasAttachRequest)>,
+    /// MME-UE-S1AP-IDs of the connections that the MME has released.
+    released: HashSet<u32>,
     sequence: u64,
     next_id: u32,
     /// Faults in the emulator's messages, for assertions.
@@ -127,6 +129,8 @@ impl Mme {
                 }
                 vec![]
             }
+            // The request may cross the MME's own release.
+            Uplink::ReleaseRequest((mme, _)) if !self.released.insert(mme) => vec![],
             Uplink::ReleaseRequest(ids) => {
                 vec![wire::release_command(ids, Cause::radioNetwork(CauseRadioNetwork::user_inactivity))]
             }
@@ -361,8 +365,10 @@ impl Mme {
         vec![reject, self.release(index, Cause::nas(CauseNas::authentication_failure))]
     }
 
-    fn release(&self, index: usize, cause: Cause) -> Vec<u8> {
-        wire::release_command(self.ues[index].connection.expect("connected"), cause)
+    fn release(&mut self, index: usize, cause: Cause) -> Vec<u8> {
+        let connection = self.ues[index].connection.expect("connected");
+        self.released.insert(connection.0);
+        wire::release_command(connection, cause)
     }
 
     fn authenticated(&mut self, index: usize, res: &[u8]) -> Vec<Vec<u8>> {

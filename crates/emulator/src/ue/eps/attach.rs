@@ -53,6 +53,7 @@ impl LteUe {
             Registration::Fresh => (self.guti, self.security) = (None, None),
             Registration::UnknownGuti => {
                 self.guti = Some(foreign_guti(p.plmn, self.usim.supi().as_u64()));
+                self.is_foreign = true;
                 self.security = None;
             }
             _ => {}
@@ -139,7 +140,7 @@ impl LteUe {
             return Err(Violation::Unexpected(kind::ATTACH_ACCEPT));
         }
         if let Some(identity) = &accept.guti {
-            self.guti = Some(nas::guti(&identity.value).ok_or(incomplete)?);
+            self.assign(nas::guti(&identity.value).ok_or(incomplete)?);
         }
         let session = self.default_bearer(&accept.esm_message_container).ok_or(incomplete)?;
         let complete = super::bearer::activation_accept(session.psi);
@@ -169,7 +170,7 @@ impl LteUe {
             return Err(Violation::Unexpected(kind::UPDATE_ACCEPT));
         }
         if let Some(identity) = &accept.guti {
-            self.guti = Some(nas::guti(&identity.value).ok_or(incomplete)?);
+            self.assign(nas::guti(&identity.value).ok_or(incomplete)?);
             let complete = nas::encode(NasTrackingAreaUpdateComplete::new()).map_err(|_| incomplete)?;
             self.send(header::CIPHERED, &complete, out).map_err(|_| Violation::NoContext)?;
         }

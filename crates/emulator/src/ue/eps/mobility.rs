@@ -105,7 +105,7 @@ impl LteUe {
         out: &mut UeOutput,
     ) -> Result<(), Violation> {
         let incomplete = Violation::Incomplete(kind::GUTI_REALLOCATION);
-        self.guti = Some(nas::guti(&command.guti.value).ok_or(incomplete)?);
+        self.assign(nas::guti(&command.guti.value).ok_or(incomplete)?);
         let complete = nas::encode(NasGutiReallocationComplete::new()).map_err(|_| incomplete)?;
         self.answer(&complete, out)?;
         out.events.push(Event::ConfigurationUpdated);

@@ -41,6 +41,8 @@ pub struct LteUe {
     security: Option<EpsSecurity>,
     /// EPS GUTI, mapped to a 5G-GUTI (TS 23.003 2.10.2.1).
     guti: Option<Guti>,
+    /// True if the MMEs of this tracking area have not assigned the GUTI.
+    is_foreign: bool,
     pending: Option<Box<Pending>>,
     sessions: Vec<Session>,
     /// PDN type that the last attach requested.
@@ -64,6 +66,7 @@ impl LteUe {
             secured: false,
             security: None,
             guti: None,
+            is_foreign: false,
             pending: None,
             sessions: Vec::new(),
             requested: PduSessionType::Ipv4,
@@ -87,6 +90,17 @@ impl LteUe {
     /// Returns the EPS GUTI, mapped to a 5G-GUTI.
     pub fn guti(&self) -> Option<Guti> {
         self.guti
+    }
+
+    /// Returns the GUTI whose S-TMSI the UE gives to lower layers, if it is registered in this
+    /// tracking area (TS 24.301 5.3.1.1).
+    pub fn access_guti(&self) -> Option<Guti> {
+        self.guti.filter(|_| !self.is_foreign)
+    }
+
+    /// Stores a GUTI of the network.
+    fn assign(&mut self, guti: Guti) {
+        (self.guti, self.is_foreign) = (Some(guti), false);
     }
 
     /// Returns the EPS bearer contexts.

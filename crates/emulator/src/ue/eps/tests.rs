@@ -72,7 +72,7 @@ impl Lab {
                 Some(id) => self.enb.uplink_nas(id, nas, out).expect("encodes"),
                 None => {
                     let cause = RRCEstablishmentCause::mo_Signalling;
-                    let id = self.enb.initial_ue(7, nas, self.ue.guti(), cause, out).expect("encodes");
+                    let id = self.enb.initial_ue(7, nas, self.ue.access_guti(), cause, out).expect("encodes");
                     self.connection = Some(id);
                 }
             }
