@@ -22,6 +22,7 @@ AUTN = {"SQNxAK": bytes.fromhex("55f328b43577"), "AMF": bytes.fromhex("b9b9"), "
 RES = bytes.fromhex("a54211d5e3ba50bf")
 # EEA0 to EEA3, EIA1 to EIA3.
 ALGORITHMS = bytes.fromhex("f070")
+NATIVE = {"Value": 0}
 OPTIONS = bytes.fromhex("80000d00001000")
 
 
@@ -46,7 +47,7 @@ def uplink():
         "AttachRequest-imsi": message(EMM.EMMAttachRequest, NAS_KSI=NO_KEY, EPSAttachType=1,
                                       EPSID=IMSI, UENetCap=ALGORITHMS, ESMContainer=container),
         "AttachRequest-guti": message(EMM.EMMAttachRequest, NAS_KSI=KEY_2, EPSAttachType=1,
-                                      EPSID=GUTI, UENetCap=ALGORITHMS, ESMContainer=container),
+                                      EPSID=GUTI, UENetCap=ALGORITHMS, ESMContainer=container, OldGUTIType=NATIVE),
         "IdentityResponse": message(EMM.EMMIdentityResponse, ID=IMSI),
         "AuthenticationResponse": message(EMM.EMMAuthenticationResponse, RES=RES),
         "AuthenticationFailure-mac": message(EMM.EMMAuthenticationFailure, EMMCause=20),
@@ -55,10 +56,10 @@ def uplink():
         "AttachComplete": message(EMM.EMMAttachComplete, ESMContainer=accepted),
         "TrackingAreaUpdateRequest-periodic": message(
             EMM.EMMTrackingAreaUpdateRequest, NAS_KSI=KEY_2, EPSUpdateType=3, OldGUTI=GUTI,
-            EPSBearerCtxtStat=bytes([0x20, 0])),
+            EPSBearerCtxtStat=bytes([0x20, 0]), OldGUTIType=NATIVE),
         "TrackingAreaUpdateRequest-active": message(
             EMM.EMMTrackingAreaUpdateRequest, NAS_KSI=KEY_2, EPSUpdateType=8, OldGUTI=GUTI,
-            UENetCap=ALGORITHMS, EPSBearerCtxtStat=bytes([0x20, 0])),
+            UENetCap=ALGORITHMS, EPSBearerCtxtStat=bytes([0x20, 0]), OldGUTIType=NATIVE),
         "TrackingAreaUpdateComplete": message(EMM.EMMTrackingAreaUpdateComplete),
         "DetachRequest-ue": message(EMM.EMMDetachRequestMO, NAS_KSI=KEY_2, EPSDetachType=1,
                                     EPSID=GUTI),

@@ -209,6 +209,7 @@ impl Mme {
         assert_eq!(nas[0], 0x17, "an initial NAS message is integrity protected and not ciphered");
         match security.unprotect(nas, Direction::Uplink) {
             Ok(verified) => {
+                self.faults.extend(verified.message.validate().iter().map(|error| error.to_string()));
                 self.ues[index].access_count = verified.count.get();
                 self.verified(index, verified.message, &nas[6..])
             }

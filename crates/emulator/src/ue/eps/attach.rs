@@ -7,8 +7,8 @@ use crate::ue::Registration;
 use vireo_types::{Guami, Guti, PduSessionType, Plmn, Tmsi};
 use vireo_wire::nas_eps::{
     AttachType, IdentityType, KeySetIdentifier, NasAttachAccept, NasAttachComplete, NasAttachRequest, NasEpsAttachType,
-    NasEpsBearerContextStatus, NasEpsMobileIdentity, NasEpsUpdateType, NasEsmMessageContainer, NasIdentityRequest,
-    NasIdentityResponse, NasKeySetIdentifier, NasMobileIdentity, NasTrackingAreaUpdateAccept,
+    NasEpsBearerContextStatus, NasEpsMobileIdentity, NasEpsUpdateType, NasEsmMessageContainer, NasGutiType,
+    NasIdentityRequest, NasIdentityResponse, NasKeySetIdentifier, NasMobileIdentity, NasTrackingAreaUpdateAccept,
     NasTrackingAreaUpdateComplete, NasTrackingAreaUpdateRequest, NasUeNetworkCapability, UpdateType,
 };
 
@@ -89,7 +89,12 @@ impl LteUe {
         self.requested = kind;
         let container = NasEsmMessageContainer::new(super::bearer::connectivity_request(p, kind)?);
         let kind = NasEpsAttachType::from_attach_type(AttachType::EpsAttach);
-        nas::encode(NasAttachRequest::new(kind, key_set(self.ksi())?, identity, capability(p), container))
+        let mut request = NasAttachRequest::new(kind, key_set(self.ksi())?, identity, capability(p), container);
+        if self.guti.is_some() {
+            // TS 24.301 8.2.4.19: with a GUTI in any case.
+            request.set_old_guti_type(NasGutiType::from_mapped(false));
+        }
+        nas::encode(request)
     }
 
     fn update_request(&self, p: &Profile, registration: Registration) -> Result<Vec<u8>, CommandError> {
@@ -104,6 +109,7 @@ impl LteUe {
         let status = NasEpsBearerContextStatus::from_bearers(&active).map_err(encoding)?;
         let mut request = NasTrackingAreaUpdateRequest::new(kind, key_set(self.ksi())?, identity);
         request.set_eps_bearer_context_status(status);
+        request.set_old_guti_type(NasGutiType::from_mapped(false));
         if registration == Registration::Mobility {
             request.set_ue_network_capability(capability(p));
         }
