@@ -1,8 +1,8 @@
 //! Codecs and security functions of 3GPP protocols, without state or I/O.
 //!
 //! NGAP, S1AP, NAS and the 3GPP security functions are re-exported from the `oxirush` crates, which
-//! only this crate names. Vireo implements PFCP ([`pfcp`]) and GTP-U ([`gtpu`]), both without copies.
-//! This crate keeps no state, does no I/O and reads no clock, and no input causes a panic.
+//! only this crate names. Vireo implements PFCP ([`pfcp`]) and GTP-U ([`gtpu`]), both without
+//! copies. This crate keeps no state, does no I/O and reads no clock, and no input causes a panic.
 #![forbid(unsafe_code)]
 
 /// NGAP (TS 38.413): types and macros of the codec.

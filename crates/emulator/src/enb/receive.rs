@@ -84,7 +84,8 @@ impl Enb {
         }
     }
 
-    /// Checks the two identifiers of UE-associated signalling. Returns the connection and its owner.
+    /// Checks the two identifiers of UE-associated signalling. Returns the connection and its
+    /// owner.
     pub(super) fn identify(&mut self, mme: u32, enb: u32) -> Result<(ConnectionId, u32), Fault> {
         let id = vireo_types::RanUeNgapId(enb);
         let (owner, found) = self.connections.identify(mme.into(), id)?;

@@ -133,7 +133,7 @@ fn refused_ues_and_enbs_fail_the_run() {
 }
 
 #[test]
-fn runs_that_eps_does_not_have_are_refused() {
+fn options_beyond_eps_are_refused() {
     let refused = |change: &dyn Fn(&mut Options)| {
         let mut options = options("attach");
         change(&mut options);

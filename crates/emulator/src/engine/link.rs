@@ -196,9 +196,9 @@ impl NodeLink {
         }
     }
 
-    /// Starts NG or S1 Setup on one association if the interface is down. Otherwise it sends a RAN Configuration
-    /// Update on each association that is up and not bound. It schedules the remaining
-    /// associations.
+    /// Starts NG or S1 Setup on one association if the interface is down. Otherwise it sends a RAN
+    /// Configuration Update on each association that is up and not bound. It schedules the
+    /// remaining associations.
     pub(super) fn attach(&mut self, now_us: u64) -> Result<(), NodeError> {
         for by in 0..self.associations.len() as u8 {
             let association = &mut self.associations[usize::from(by)];

@@ -146,8 +146,8 @@ impl Worker<'_> {
         }
     }
 
-    /// Passes the UE's messages to its node, then handles the UE's events. With `cause` the messages
-    /// may open a connection.
+    /// Passes the UE's messages to its node, then handles the UE's events. With `cause` the
+    /// messages may open a connection.
     fn transmit(&mut self, owner: u32, cause: Option<Establishment>) {
         let slot = &mut self.slots[owner as usize];
         let link = &mut self.links[usize::from(slot.link)];

@@ -105,9 +105,9 @@ impl Connections {
         RanUeNgapId(index << 8 | u32::from(connection.generation))
     }
 
-    /// Checks the two identifiers of UE-associated signalling. Stores the core's identifier from its
-    /// first message (TS 38.413 10.6, TS 36.413 10.6). Returns the owner of the connection, and true
-    /// if this message makes the release of an abandoned connection possible.
+    /// Checks the two identifiers of UE-associated signalling. Stores the core's identifier from
+    /// its first message (TS 38.413 10.6, TS 36.413 10.6). Returns the owner of the connection, and
+    /// true if this message makes the release of an abandoned connection possible.
     pub(crate) fn identify(&mut self, core_id: u64, id: ConnectionId) -> Result<(u32, bool), Mismatch> {
         if self.get(id).is_none() && self.is_abandoned(id) {
             return Err(Mismatch::Late);

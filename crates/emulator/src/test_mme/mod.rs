@@ -37,7 +37,6 @@ pub(crate) struct Behaviour {
     pub(crate) page: bool,
     /// Detaches every UE after its ATTACH COMPLETE.
     pub(crate) detach: bool,
-    /// Refuses S1 SETUP.
     pub(crate) refuse_setup: bool,
     pub(crate) upf: Ipv4Addr,
 }
@@ -81,7 +80,7 @@ struct UeRecord {
     rand: [u8; 16],
     xres: Vec<u8>,
     request: Option<NasAttachRequest>,
-    /// Plain ATTACH REQUEST.
+    /// Last ATTACH REQUEST without its security header, for HASH_MME.
     octets: Vec<u8>,
     connection: Option<Connection>,
     access_count: u32,
