@@ -23,6 +23,14 @@ pub enum Error {
         gnb: u32,
         why: String,
     },
+    /// The core did not accept an eNB.
+    #[error("the core at {core} did not take eNB {enb}: {why}")]
+    S1Setup {
+        core: SocketAddr,
+        /// Number of the eNB, from 0.
+        enb: u32,
+        why: String,
+    },
     /// The run was stopped before it began.
     #[error("stopped")]
     Stopped,

@@ -1,10 +1,11 @@
-//! A RAN and its UEs that test any 5G core.
+//! A RAN and its UEs that test any 4G or 5G core.
 //!
-//! The pure parts have no I/O and no clock: [`ue`] (a UE over NAS), [`gnb`] (a gNB over NGAP),
-//! [`usim`] and [`traffic`] (IP packets). [`run`] adds threads, SCTP and UDP. It runs each UE
-//! through a [`scenario`], or applies a steady load: [`mix`] defines the procedures, [`load`] their
-//! times. The result is a [`Report`]. The emulator shares only codecs, algorithms and identifiers
-//! with the core, so it stays an independent peer.
+//! The pure parts have no I/O and no clock: [`ue`] (a UE over NAS), [`ue::eps`] (a UE of EPS),
+//! [`gnb`] (a gNB over NGAP), [`enb`] (an eNB over S1AP), [`usim`] and [`traffic`] (IP packets).
+//! [`run`] adds threads, SCTP and UDP. It runs each UE through a [`scenario`], or applies a steady
+//! load: [`mix`] defines the procedures, [`load`] their times. The result is a [`Report`]. The
+//! emulator shares only codecs, algorithms and identifiers with the core, so it stays an
+//! independent peer.
 //!
 //! With a core in the same process the emulator needs no network: [`run_with`] accepts SCTP
 //! endpoints of any kind, including [`vireo_sctp::memory`]. A steady load sends user packets only
@@ -38,26 +39,38 @@
 //! `examples/memory.rs` runs it against a core that does answer.
 #![forbid(unsafe_code)]
 
+// The support of the integration tests names the crate.
+#[cfg(test)]
+extern crate self as vireo_emulator;
+
+pub mod enb;
 mod engine;
 mod error;
 pub mod gnb;
 mod gnb_set;
+#[cfg(test)]
+mod golden_tests;
 pub mod load;
 pub mod mix;
 mod mutate;
 pub mod negative;
 mod options;
 mod progress;
+mod ran;
+mod rat;
 mod report;
 mod run;
 pub mod scenario;
+#[cfg(test)]
+mod test_mme;
 pub mod traffic;
 pub mod ue;
 pub mod usim;
 
 pub use error::Error;
 pub use mutate::{GoodUes, Growth, Mutations};
-pub use options::{BusyUes, Echoes, LAB_K, LAB_OPC, Load, NGAP_PORT, Options, Retry, Subscribers};
+pub use options::{BusyUes, Echoes, LAB_K, LAB_OPC, Load, NGAP_PORT, Options, Retry, S1AP_PORT, Subscribers};
 pub use progress::{EndpointFactory, Phase, Progress};
+pub use rat::{Rat, Rats};
 pub use report::{Latency, PROCEDURES, Procedure, Report, Row, Steady, UserPlane, write_csv};
 pub use run::{run, run_with};

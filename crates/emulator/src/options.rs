@@ -1,9 +1,11 @@
 //! Options of an emulator run.
 
+use crate::enb::EnbConfig;
 use crate::gnb::GnbConfig;
 use crate::load::Pattern;
 use crate::mix::Steady;
-use crate::scenario::Scenario;
+use crate::rat::{Rat, Rats};
+use crate::scenario::{Scenario, Step};
 use crate::traffic::Kind;
 use crate::ue::Profile;
 use crate::usim::Keys;
@@ -17,6 +19,9 @@ use vireo_types::{GnbId, PduSessionType, Snssai, Supi, Tac, Tai};
 
 /// NGAP port (TS 38.412 7).
 pub const NGAP_PORT: u16 = 38412;
+
+/// S1AP port (TS 36.412 7).
+pub const S1AP_PORT: u16 = 36412;
 
 /// Subscribers of the UEs.
 #[derive(Clone, Debug)]
@@ -118,8 +123,11 @@ pub struct BusyUes {
 /// Options of one run.
 #[derive(Clone, Debug)]
 pub struct Options {
+    pub rats: Rats,
     /// N2 addresses of the core; gNBs use them in turn.
     pub core: Vec<SocketAddr>,
+    /// S1-MME addresses of the core; eNBs use them in turn.
+    pub mme: Vec<SocketAddr>,
     /// SCTP associations of each gNB. The first uses the gNB's address in `core`, the others the
     /// following addresses. With one address only, they use those of an AMF Configuration Update,
     /// else the same address.
@@ -199,6 +207,34 @@ impl Options {
         }
     }
 
+    /// Returns the configuration of eNB `number` of a run. Its ID has 20 bits.
+    pub(crate) fn enb_config(&self, number: u32) -> EnbConfig {
+        let id = self.first_gnb_id.wrapping_add(number) & 0x000f_ffff;
+        EnbConfig {
+            id,
+            name: format!("enb-{id}"),
+            tai: Tai { plmn: self.profile.plmn, tac: self.tac },
+            s1u: self.n3[number as usize % self.n3.len()],
+        }
+    }
+
+    /// Returns the core's addresses for nodes of a technology.
+    pub(crate) fn cores(&self, rat: Rat) -> &[SocketAddr] {
+        match rat {
+            Rat::Nr => &self.core,
+            Rat::Eps => &self.mme,
+        }
+    }
+
+    /// Returns the scenario's steps for a UE of a technology.
+    pub(crate) fn script(&self, rat: Rat) -> &'static [Step] {
+        let scenario = match rat {
+            Rat::Eps if self.rats == Rats::Both => Scenario::find_for(Rats::Eps, self.scenario.name),
+            _ => None,
+        };
+        scenario.unwrap_or(self.scenario).steps()
+    }
+
     /// Returns true if the UEs move between gNBs.
     pub(crate) fn moves(&self) -> bool {
         self.steady.as_ref().map_or(self.scenario.moves(), Steady::moves)
@@ -218,7 +254,9 @@ impl Options {
         let profile = Profile::new("99970".parse().expect(lab), snssai, "internet".parse().expect(lab));
         let first = "999700000000001".parse().expect(lab);
         Options {
+            rats: Rats::Nr,
             core: vec![core],
+            mme: vec![SocketAddr::new(core.ip(), S1AP_PORT)],
             tnl_associations: 1,
             drop_association: None,
             n2: Vec::new(),

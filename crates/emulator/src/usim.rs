@@ -4,11 +4,12 @@
 //! mobile identity.
 
 use vireo_types::{Plmn, Supi};
-use vireo_wire::security::milenage::{K, Milenage, Opc, Sqn};
+use vireo_wire::security::milenage::{K as LongTermKey, Milenage, Opc, Sqn, UsimResponse};
 pub use vireo_wire::security::nas_5gs::HomeNetworkPublicKey;
 use vireo_wire::security::nas_5gs::{
     KAmf, Protection, RoutingIndicator, Suci, Supi as SupiText, derive_kamf, derive_kausf, derive_kseaf,
 };
+use vireo_wire::security::nas_eps::{KAsme, derive_kasme};
 use vireo_wire::security::{Autn, Rand, SecurityError};
 
 /// Concealment of a UE's SUPI (TS 33.501 C.3).
@@ -47,22 +48,23 @@ pub struct Challenge {
     pub autn: [u8; 16],
 }
 
-/// Verdict of USIM and ME on a challenge (TS 24.501 5.4.1.3).
+/// Verdict of USIM and ME on a challenge (TS 24.501 5.4.1.3, TS 24.301 5.4.2), with the response
+/// and the key of a system.
 #[derive(Debug)]
-pub enum Answer {
+pub enum Answer<R, K> {
     /// The challenge is from the home network and fresh.
     Accepted {
-        /// RES* for the response.
-        res_star: [u8; 16],
-        /// K_AMF for the following security mode control.
-        k_amf: KAmf,
+        /// RES* or RES for the response.
+        res: R,
+        /// K_AMF or K_ASME for the following security mode control.
+        key: K,
     },
     /// The MAC of AUTN is wrong: cause #20.
     MacFailure,
     /// The SQN is not fresh: cause #21 with this AUTS.
     SynchFailure([u8; 14]),
     /// The separation bit of the AMF field is zero: cause #26.
-    NotFor5G,
+    NoSeparation,
 }
 
 /// One subscriber's USIM.
@@ -111,9 +113,42 @@ impl Usim {
         self.ahead = ahead;
     }
 
-    /// Verifies a challenge and derives the keys if it is valid.
-    pub fn answer(&mut self, challenge: &Challenge, network: &[u8], abba: &[u8]) -> Result<Answer, SecurityError> {
-        let milenage = Milenage::new(&K::new(&self.keys.k), &Opc::new(&self.keys.opc));
+    /// Verifies a challenge of 5G-AKA and derives the keys if it is valid.
+    pub fn answer(
+        &mut self,
+        challenge: &Challenge,
+        network: &[u8],
+        abba: &[u8],
+    ) -> Result<Answer<[u8; 16], KAmf>, SecurityError> {
+        let supi = self.supi;
+        self.verify(challenge, |response, autn| {
+            let res_star = *response.res_star(network)?.as_octets();
+            let k_ausf = derive_kausf(response.ck(), response.ik(), network, autn)?;
+            let k_seaf = derive_kseaf(&k_ausf, network)?;
+            let digits = supi.reveal();
+            Ok((res_star, derive_kamf(&k_seaf, &SupiText::imsi(&digits)?, abba)?))
+        })
+    }
+
+    /// Verifies a challenge of EPS-AKA and derives the keys if it is valid (TS 33.401 A.2).
+    pub fn answer_eps(
+        &mut self,
+        challenge: &Challenge,
+        network: Plmn,
+    ) -> Result<Answer<[u8; 8], KAsme>, SecurityError> {
+        self.verify(challenge, |response, autn| {
+            let network = vireo_wire::security::Plmn::new(&network.mcc(), &network.mnc());
+            let network = network.map_err(SecurityError::Identity)?;
+            Ok((*response.res().as_octets(), derive_kasme(response.ck(), response.ik(), network, autn)))
+        })
+    }
+
+    fn verify<R, K>(
+        &mut self,
+        challenge: &Challenge,
+        derive: impl FnOnce(&UsimResponse, &Autn) -> Result<(R, K), SecurityError>,
+    ) -> Result<Answer<R, K>, SecurityError> {
+        let milenage = Milenage::new(&LongTermKey::new(&self.keys.k), &Opc::new(&self.keys.opc));
         let (rand, autn) = (Rand::new(&challenge.rand), Autn::new(&challenge.autn));
         let response = match milenage.check_autn(&rand, &autn) {
             Ok(response) => response,
@@ -121,18 +156,14 @@ impl Usim {
             Err(error) => return Err(error),
         };
         if !response.amf().separation_bit() {
-            return Ok(Answer::NotFor5G);
+            return Ok(Answer::NoSeparation);
         }
         if !self.accept(response.sqn().get()) {
             let sqn_ms = Sqn::try_from(self.sqn_ms())?;
             return Ok(Answer::SynchFailure(*milenage.auts(&rand, &sqn_ms).as_octets()));
         }
-        let res_star = *response.res_star(network)?.as_octets();
-        let k_ausf = derive_kausf(response.ck(), response.ik(), network, &autn)?;
-        let k_seaf = derive_kseaf(&k_ausf, network)?;
-        let digits = self.supi.reveal();
-        let k_amf = derive_kamf(&k_seaf, &SupiText::imsi(&digits)?, abba)?;
-        Ok(Answer::Accepted { res_star, k_amf })
+        let (res, key) = derive(&response, &autn)?;
+        Ok(Answer::Accepted { res, key })
     }
 
     /// Returns SQN_MS: the highest SQN accepted (TS 33.102 6.3.3).
@@ -223,7 +254,7 @@ mod tests {
     }
 
     fn challenge(sqn: u64, amf: [u8; 2]) -> Challenge {
-        let home = Milenage::new(&K::new(&K_), &Opc::new(&OPC));
+        let home = Milenage::new(&LongTermKey::new(&K_), &Opc::new(&OPC));
         let rand = Rand::new(&[7; 16]);
         let sqn = Sqn::try_from(sqn).expect("48 bits");
         let vector = home.authentication_vector(&rand, &sqn, &Amf::new(&amf));
@@ -236,7 +267,7 @@ mod tests {
         let first = challenge(0x40, [0x80, 0]);
         assert!(matches!(usim.answer(&first, NETWORK, &[0, 0]), Ok(Answer::Accepted { .. })));
         let Ok(Answer::SynchFailure(auts)) = usim.answer(&first, NETWORK, &[0, 0]) else { panic!("a replay is fresh") };
-        let home = Milenage::new(&K::new(&K_), &Opc::new(&OPC));
+        let home = Milenage::new(&LongTermKey::new(&K_), &Opc::new(&OPC));
         let auts = vireo_wire::security::milenage::Auts::new(&auts);
         assert_eq!(home.verify_auts(&Rand::new(&[7; 16]), &auts).map(|sqn| sqn.get()), Ok(0x40));
         // Another IND has independent freshness.
@@ -260,8 +291,25 @@ mod tests {
         let mut forged = challenge(0x40, [0x80, 0]);
         forged.autn[15] ^= 1;
         assert!(matches!(usim().answer(&forged, NETWORK, &[0, 0]), Ok(Answer::MacFailure)));
-        let eps = challenge(0x40, [0, 0]);
-        assert!(matches!(usim().answer(&eps, NETWORK, &[0, 0]), Ok(Answer::NotFor5G)));
+        let other = challenge(0x40, [0, 0]);
+        assert!(matches!(usim().answer(&other, NETWORK, &[0, 0]), Ok(Answer::NoSeparation)));
+        let home = "99970".parse().expect("digits");
+        assert!(matches!(usim().answer_eps(&other, home), Ok(Answer::NoSeparation)));
+    }
+
+    #[test]
+    fn eps_challenge_yields_keys_of_home_network() {
+        let home = Milenage::new(&LongTermKey::new(&K_), &Opc::new(&OPC));
+        let sqn = Sqn::try_from(0x40u64).expect("48 bits");
+        let vector = home.authentication_vector(&Rand::new(&[7; 16]), &sqn, &Amf::new(&[0x80, 0]));
+        let network = vireo_wire::security::Plmn::new("999", "70").expect("digits");
+        let k_asme = derive_kasme(vector.ck(), vector.ik(), network, vector.autn());
+        let mut usim = usim();
+        let answer = usim.answer_eps(&challenge(0x40, [0x80, 0]), "99970".parse().expect("digits"));
+        let Ok(Answer::Accepted { res, key }) = answer else { panic!("the challenge is genuine") };
+        assert_eq!((&res, key.as_octets()), (vector.xres().as_octets(), k_asme.as_octets()));
+        // One USIM serves both systems: freshness is common.
+        assert!(matches!(usim.answer(&challenge(0x40, [0x80, 0]), NETWORK, &[0, 0]), Ok(Answer::SynchFailure(_))));
     }
 
     #[test]

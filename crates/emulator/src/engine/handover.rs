@@ -6,8 +6,10 @@ use crate::gnb::SendError;
 use vireo_types::RanUeNgapId;
 
 impl Worker<'_> {
+    /// Returns the next node of the UE's dialect. With both dialects they alternate.
     fn next_link(&self, owner: u32) -> usize {
-        (usize::from(self.slots[owner as usize].link) + 1) % self.links.len()
+        let dialects = self.options.rats.list().len();
+        (usize::from(self.slots[owner as usize].link) + dialects) % self.links.len()
     }
 
     /// Lets an idle UE camp on the next gNB.
@@ -27,28 +29,32 @@ impl Worker<'_> {
         let slot = &mut self.slots[owner as usize];
         let ran = slot.ran.ok_or(SendError::NoConnection)?;
         let capability = (self.options.profile.ciphering, self.options.profile.integrity);
-        let source = &mut self.links[usize::from(slot.link)].gnb;
+        let source = self.links[usize::from(slot.link)].node.gnb()?;
         let ue = source.hand_over(ran, capability)?;
         // Until the path switch the AMF may still address the UE at the source.
         source.drop_prepared(ran);
         source.forget(ran);
         let target = &mut self.links[next];
         slot.link = next as u16;
-        slot.ran = Some(target.gnb.path_switch(ue, |_| true, &mut target.outbox)?);
+        slot.ran = Some(target.node.gnb()?.path_switch(ue, |_| true, &mut target.outbox)?);
         Ok(())
     }
 
     /// Starts an N2 handover of the UE to the next gNB.
     pub(super) fn n2_handover(&mut self, owner: u32) {
-        let target = self.links[self.next_link(owner)].gnb.config();
+        if let Err(error) = self.try_n2_handover(owner) {
+            self.fail(owner, error.to_string());
+        }
+    }
+
+    fn try_n2_handover(&mut self, owner: u32) -> Result<(), SendError> {
+        let next = self.next_link(owner);
+        let target = self.links[next].node.gnb()?.config();
         let (id, area) = (target.id, target.tai);
         let slot = &self.slots[owner as usize];
         let link = &mut self.links[usize::from(slot.link)];
-        let sent = slot.ran.ok_or(SendError::NoConnection);
-        let sent = sent.and_then(|ran| link.gnb.require_handover(ran, id, area, &mut link.outbox));
-        if let Err(error) = sent {
-            self.fail(owner, error.to_string());
-        }
+        let ran = slot.ran.ok_or(SendError::NoConnection)?;
+        link.node.gnb()?.require_handover(ran, id, area, &mut link.outbox)
     }
 
     /// Detaches the UE from its source gNB and directs it to the prepared target.
@@ -65,7 +71,7 @@ impl Worker<'_> {
         let slot = &self.slots[owner as usize];
         let link = &mut self.links[usize::from(slot.link)];
         let notified = slot.ran.ok_or(SendError::NoConnection);
-        if let Err(error) = notified.and_then(|ran| link.gnb.notify(ran, &mut link.outbox)) {
+        if let Err(error) = notified.and_then(|ran| link.node.gnb()?.notify(ran, &mut link.outbox)) {
             self.fail(owner, error.to_string());
         }
     }

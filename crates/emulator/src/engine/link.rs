@@ -1,9 +1,11 @@
-//! One gNB with its associations and the messages that a full association defers.
+//! One RAN node with its associations and the messages that a full association defers.
 //!
 //! The link also resends unacknowledged messages on another association and drops repeats of the
 //! AMF.
 
-use crate::gnb::{Gnb, NgState, Outbox, PPID, PduRoute, SendError as GnbError};
+use super::dialect::{Node, NodeError};
+use crate::gnb::NgState;
+use crate::ran::{Outbox, PduRoute};
 use rustc_hash::{FxHashSet, FxHasher};
 use std::collections::VecDeque;
 use std::hash::Hasher;
@@ -41,11 +43,11 @@ impl AssociationSlot {
     }
 }
 
-/// A gNB with its associations.
+/// A gNB or eNB with its associations.
 #[derive(Debug)]
-pub(super) struct GnbLink {
-    pub(super) gnb: Gnb,
-    /// Number of the gNB in the run.
+pub(super) struct NodeLink {
+    pub(super) node: Node,
+    /// Number in the run among the nodes of its dialect.
     pub(super) number: u32,
     /// The first exists from the start; the others follow after NG Setup.
     pub(super) associations: Vec<AssociationSlot>,
@@ -67,14 +69,14 @@ pub(super) struct GnbLink {
     repeats_until_us: u64,
     /// Reason of the last association loss.
     pub(super) trouble: Option<String>,
-    /// Reason for which the core refused NG SETUP.
+    /// Reason for which the core refused NG or S1 SETUP.
     pub(super) refused: Option<String>,
 }
 
-impl GnbLink {
+impl NodeLink {
     /// Creates a gNB with `associations` associations, spread in turn over the AMF addresses
     /// `cores`. If there is only one address, the AMF may announce further ones.
-    pub(super) fn new(gnb: Gnb, number: u32, cores: &[SocketAddr], associations: u32) -> Self {
+    pub(super) fn new(node: Node, number: u32, cores: &[SocketAddr], associations: u32) -> Self {
         let core = |by: u32| match cores {
             [one] => (by == 0).then_some(*one),
             _ => cores.get((number as usize + by as usize) % cores.len().max(1)).copied(),
@@ -82,8 +84,8 @@ impl GnbLink {
         let associations = (0..associations.max(1))
             .map(|by| AssociationSlot { core: core(by), ..AssociationSlot::default() })
             .collect();
-        GnbLink {
-            gnb,
+        NodeLink {
+            node,
             number,
             associations,
             outbox: Outbox::default(),
@@ -106,7 +108,7 @@ impl GnbLink {
 
     /// Returns true if every association carries UEs.
     pub(super) fn is_complete(&self) -> bool {
-        self.gnb.state() == NgState::Up && self.gnb.associations_up() == self.associations.len()
+        self.node.is_up() && self.node.associations_up() == self.associations.len()
     }
 
     /// Marks the association as writable again.
@@ -118,7 +120,7 @@ impl GnbLink {
     pub(super) fn on_association_lost(&mut self, by: u8, now_us: u64) -> bool {
         let unsent = std::mem::take(&mut self.associations[usize::from(by)].backlog);
         self.associations[usize::from(by)].reset();
-        let goes_on = self.gnb.detach(by);
+        let goes_on = self.node.detach(by);
         if goes_on {
             unsent.into_iter().for_each(|(stream, pdu)| self.unacknowledged(stream, &pdu));
             self.repeats = self.recent.iter().filter(|(of, _)| *of == by).map(|(_, hash)| *hash).collect();
@@ -149,8 +151,8 @@ impl GnbLink {
     }
 
     fn fail_over(&mut self, pdus: &[(u16, Vec<u8>)]) -> usize {
-        let by = self.gnb.pick_live(0);
-        if self.gnb.association_state(by) != NgState::Up {
+        let by = self.node.pick_live(0);
+        if self.node.association_state(by) != NgState::Up {
             return 0;
         }
         for (stream, pdu) in pdus {
@@ -188,26 +190,23 @@ impl GnbLink {
         };
         let gone: Vec<u8> =
             (0u8..).zip(&self.associations).filter(|(_, association)| gone(association)).map(|(by, _)| by).collect();
-        let up = |by: &u8| self.gnb.association_state(*by) == NgState::Up;
-        if gone.iter().filter(|by| up(by)).count() < self.gnb.associations_up() {
+        let up = |by: &u8| self.node.association_state(*by) == NgState::Up;
+        if gone.iter().filter(|by| up(by)).count() < self.node.associations_up() {
             self.removed.extend(gone);
         }
     }
 
-    /// Starts NG Setup on one association if NG is down. Otherwise it sends a RAN Configuration
-    /// Update on each association that is up and not bound. It schedules the remaining
-    /// associations.
-    pub(super) fn attach(&mut self, now_us: u64) -> Result<(), GnbError> {
+    /// Starts NG or S1 Setup on one association if the interface is down. Otherwise it sends a RAN
+    /// Configuration Update on each association that is up and not bound. It schedules the
+    /// remaining associations.
+    pub(super) fn attach(&mut self, now_us: u64) -> Result<(), NodeError> {
         for by in 0..self.associations.len() as u8 {
             let association = &mut self.associations[usize::from(by)];
             match association.streams {
-                Some(streams) if self.gnb.association_state(by) == NgState::Down => {
-                    self.gnb.attach(by, streams, &mut self.outbox)?;
+                Some(streams) if self.node.association_state(by) == NgState::Down => {
+                    self.node.attach(by, streams, &mut self.outbox)?;
                 }
-                None if self.gnb.state() == NgState::Up
-                    && association.assoc.is_none()
-                    && association.retry_us.is_none() =>
-                {
+                None if self.node.is_up() && association.assoc.is_none() && association.retry_us.is_none() => {
                     // Until then the AMF may announce further addresses.
                     association.retry_us = Some(now_us + FURTHER_US);
                 }
@@ -218,7 +217,7 @@ impl GnbLink {
     }
 
     /// Handles the AMF's request for an association with each of these addresses.
-    pub(super) fn request_associations(&mut self, addresses: Vec<IpAddr>, now_us: u64) -> Result<(), GnbError> {
+    pub(super) fn request_associations(&mut self, addresses: Vec<IpAddr>, now_us: u64) -> Result<(), NodeError> {
         let port = self.core().port();
         for address in &addresses {
             let known =
@@ -235,7 +234,7 @@ impl GnbLink {
     }
 
     /// Acknowledges the AMF's request once each requested association is up or has failed.
-    pub(super) fn answer_requested(&mut self) -> Result<(), GnbError> {
+    pub(super) fn answer_requested(&mut self) -> Result<(), NodeError> {
         let to = |address: &IpAddr| {
             let address = *address;
             move |association: &&AssociationSlot| association.core.is_some_and(|core| core.ip() == address)
@@ -255,17 +254,18 @@ impl GnbLink {
         };
         let tried: Vec<(IpAddr, bool)> = self.requested.iter().map(|address| (*address, up(address))).collect();
         self.requested.clear();
-        self.gnb.acknowledge_associations(&tried, &mut self.outbox)
+        Ok(self.node.gnb()?.acknowledge_associations(&tried, &mut self.outbox)?)
     }
 
     /// Sends the deferred messages. The error names the unusable association and the reason.
     pub(super) fn flush(&mut self, endpoint: &mut dyn Endpoint) -> Result<(), (u8, String)> {
+        let ppid = self.node.ppid();
         for (by, association) in (0u8..).zip(&mut self.associations) {
             let Some(assoc) = association.assoc else { continue };
             while !association.blocked
                 && let Some((stream, pdu)) = association.backlog.front()
             {
-                match endpoint.send(assoc, *stream, PPID, pdu) {
+                match endpoint.send(assoc, *stream, ppid, pdu) {
                     Ok(()) => drop(association.backlog.pop_front()),
                     Err(SendError::Full) => association.blocked = true,
                     Err(error) => return Err((by, error.to_string())),
@@ -282,7 +282,7 @@ impl GnbLink {
                 continue;
             };
             if !association.blocked {
-                match endpoint.send(assoc, way.stream, PPID, pdu) {
+                match endpoint.send(assoc, way.stream, ppid, pdu) {
                     Ok(()) => continue,
                     Err(SendError::Full) => association.blocked = true,
                     Err(error) => {
@@ -312,12 +312,12 @@ const FURTHER_US: u64 = 100_000;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gnb::{Event, GnbConfig, Inbox, PduRoute};
+    use crate::gnb::{Event, Gnb, GnbConfig, Inbox};
     use vireo_types::{GnbId, Tac, Tai};
     use vireo_wire::ngap::build_ngap;
     use vireo_wire::ngap::*;
 
-    fn link(cores: &[&str], associations: u32) -> GnbLink {
+    fn link(cores: &[&str], associations: u32) -> NodeLink {
         let plmn = "99970".parse().expect("a PLMN");
         let config = GnbConfig {
             id: GnbId { plmn, id: 1, bits: 24 },
@@ -327,11 +327,11 @@ mod tests {
             n3: [127, 0, 0, 1].into(),
         };
         let cores: Vec<SocketAddr> = cores.iter().map(|core| core.parse().expect("an address")).collect();
-        GnbLink::new(Gnb::new(config), 0, &cores, associations)
+        NodeLink::new(Node::Gnb(Box::new(Gnb::new(config))), 0, &cores, associations)
     }
 
     /// Brings association `by` up and lets the AMF answer the gNB's request on it.
-    fn up(link: &mut GnbLink, by: u8, taken: bool) -> Vec<Event> {
+    fn up(link: &mut NodeLink, by: u8, taken: bool) -> Vec<Event> {
         link.associations[usize::from(by)].streams = Some(4);
         link.attach(0).expect("it encodes");
         let sent: Vec<_> = link.outbox.routes().map(|(way, pdu)| (way, NGAP_PDU::decode(pdu).expect("NGAP"))).collect();
@@ -355,11 +355,11 @@ mod tests {
         link.outbox.clear();
         let answer = answer.and_then(|pdu| pdu.encode()).expect("it encodes");
         let mut inbox = Inbox::default();
-        link.gnb.receive_by(by, &answer, &mut inbox, &mut link.outbox).expect("it is taken");
+        link.node.gnb().expect("a gNB").receive_by(by, &answer, &mut inbox, &mut link.outbox).expect("it is taken");
         inbox.events
     }
 
-    fn ways(link: &mut GnbLink) -> Vec<PduRoute> {
+    fn ways(link: &mut NodeLink) -> Vec<PduRoute> {
         let ways = link.outbox.routes().map(|(way, _)| way).collect();
         link.outbox.clear();
         ways
@@ -373,8 +373,13 @@ mod tests {
         assert_eq!(up(&mut link, 1, true), [Event::ConfigurationUpdated(true)]);
         assert!(link.is_complete());
         let cause = RRCEstablishmentCause::mo_Signalling;
-        let open = |link: &mut GnbLink, owner| {
-            let ran = link.gnb.initial_ue(owner, &[0x7e], None, cause, &mut link.outbox).expect("it encodes");
+        let open = |link: &mut NodeLink, owner| {
+            let ran = link
+                .node
+                .gnb()
+                .expect("a gNB")
+                .initial_ue(owner, &[0x7e], None, cause, &mut link.outbox)
+                .expect("it encodes");
             (ran, ways(link)[0])
         };
         let (first, second) = (open(&mut link, 0), open(&mut link, 1));
@@ -390,22 +395,29 @@ mod tests {
                 NAS_PDU(vec![0x7e]),
             );
             let nas = nas.and_then(|pdu| pdu.encode()).expect("it encodes");
-            link.gnb.receive_by(1, &nas, &mut Inbox::default(), &mut link.outbox).expect("it is taken");
-            link.gnb.uplink_nas(ran, &[0x7e], &mut link.outbox).expect("it encodes");
+            link.node
+                .gnb()
+                .expect("a gNB")
+                .receive_by(1, &nas, &mut Inbox::default(), &mut link.outbox)
+                .expect("it is taken");
+            link.node.gnb().expect("a gNB").uplink_nas(ran, &[0x7e], &mut link.outbox).expect("it encodes");
             assert_eq!(ways(&mut link)[0].by, 1, "where the AMF was heard");
         }
         assert!(link.on_association_lost(1, 0), "the other one is there");
-        assert_eq!(link.gnb.connected(), 2);
-        link.gnb.uplink_nas(second.0, &[0x7e], &mut link.outbox).expect("it encodes");
+        assert_eq!(link.node.gnb().expect("a gNB").connected(), 2);
+        link.node.gnb().expect("a gNB").uplink_nas(second.0, &[0x7e], &mut link.outbox).expect("it encodes");
         assert_eq!(ways(&mut link)[0].by, 0);
         assert_eq!(open(&mut link, 3).1.by, 0);
         assert_eq!(up(&mut link, 1, false), [Event::ConfigurationUpdated(false)]);
-        assert_eq!(link.gnb.associations_up(), 1);
+        assert_eq!(link.node.gnb().expect("a gNB").associations_up(), 1);
         assert_eq!(up(&mut link, 1, true), [Event::ConfigurationUpdated(true)]);
         assert!(link.is_complete());
         link.on_association_lost(0, 0);
         assert!(!link.on_association_lost(1, 0));
-        assert_eq!((link.gnb.connected(), link.gnb.state()), (0, NgState::Down));
+        assert_eq!(
+            (link.node.gnb().expect("a gNB").connected(), link.node.gnb().expect("a gNB").state()),
+            (0, NgState::Down)
+        );
         assert_eq!(up(&mut link, 1, true), [Event::Ready], "NG is set up on whichever comes first");
     }
 
@@ -479,7 +491,7 @@ mod tests {
             );
             let update = update.and_then(|pdu| pdu.encode()).expect("it encodes");
             let mut inbox = Inbox::default();
-            link.gnb.receive_by(0, &update, &mut inbox, &mut link.outbox).expect("it is taken");
+            link.node.gnb().expect("a gNB").receive_by(0, &update, &mut inbox, &mut link.outbox).expect("it is taken");
             let (_, answer) = link.outbox.routes().next().expect("it is acknowledged at once");
             let answer = NGAP_PDU::decode(answer).expect("NGAP").kind();
             assert_eq!(answer, NgapPduKind::Successful_AMFConfigurationUpdate);
@@ -510,7 +522,7 @@ mod tests {
         );
         let update = update.and_then(|pdu| pdu.encode()).expect("it encodes");
         let mut inbox = Inbox::default();
-        link.gnb.receive_by(0, &update, &mut inbox, &mut link.outbox).expect("it is taken");
+        link.node.gnb().expect("a gNB").receive_by(0, &update, &mut inbox, &mut link.outbox).expect("it is taken");
         let Some(Event::AssociationsWanted(requested)) = inbox.events.pop() else { panic!("addresses") };
         assert_eq!(requested, addresses);
         link.request_associations(requested, 7).expect("it encodes");

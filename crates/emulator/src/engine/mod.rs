@@ -3,9 +3,13 @@
 //! One worker thread owns one SCTP endpoint, some gNBs and their UEs. Workers share only counters.
 //! The calling thread reports the progress.
 
+mod dialect;
+#[cfg(test)]
+mod eps_tests;
 mod handover;
 mod link;
 mod n3;
+mod pdu;
 mod retry;
 mod sctp_endpoint;
 mod slot;
@@ -18,8 +22,10 @@ mod worker;
 pub(crate) use sctp_endpoint::bind;
 
 use crate::error::Error;
+use crate::mix::Steady;
 use crate::options::Options;
 use crate::progress::{Counters, EndpointFactory, Phase, Progress};
+use crate::rat::Rat;
 use crate::report::{Report, Stats};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -76,11 +82,32 @@ pub(crate) fn run_with(
     }
     let mut report = total.finish();
     report.scenario = if options.steady.is_some() { "steady load" } else { options.scenario.name }.into();
+    report.rat = options.rats;
     report.gnbs = options.gnbs;
     report.ues = options.ues;
     report.driver = driver;
     report.memory_bytes_per_ue = resident as f64 / report.started.max(1) as f64;
     Ok(report)
+}
+
+/// Returns the reason for which a run with eNBs is invalid.
+fn eps_fault(options: &Options) -> Option<&'static str> {
+    if !options.rats.list().contains(&Rat::Eps) {
+        return None;
+    }
+    if !options.scenario.supports(options.rats) {
+        return Some("the scenario does not exist for this --rat: see vireo emulate --rat R --list");
+    }
+    if options.steady.as_ref().is_some_and(Steady::needs_nr) {
+        return Some("handovers and sessions of --load are of 5G only: use --rat nr");
+    }
+    if options.tac.0 > 0xffff || options.first_gnb_id.saturating_add(options.gnbs) > 1 << 20 {
+        return Some("an eNB has a TAC of 16 bits and an ID of 20 bits: check --tac and --gnb-id");
+    }
+    if options.ues.div_ceil(options.gnbs) > 60_000 {
+        return Some("an eNB connects at most 65,536 UEs: give --gnbs more");
+    }
+    None
 }
 
 /// Reports the progress until all workers are settled, then lets them shut down. Returns the memory
@@ -111,7 +138,7 @@ fn watch(
     while get(&counters.settled) < u64::from(threads) && !counters.finish.load(Ordering::Relaxed) {
         let stopped = options.stop.as_ref().is_some_and(|stop| stop.load(Ordering::Relaxed));
         counters.stop.fetch_or(stopped, Ordering::Relaxed);
-        let connecting = get(&counters.connected) < u64::from(options.gnbs);
+        let connecting = get(&counters.connected) < u64::from(options.gnbs) * options.rats.list().len() as u64;
         if connecting {
             before = resident();
         } else if after.is_none() && get(&counters.steady_us) != 0 {
@@ -140,7 +167,7 @@ fn resident() -> u64 {
 /// Refuses options that no run can have.
 pub(crate) fn check(options: &Options) -> Result<(), Error> {
     let bad = |why: &str| Err(Error::Options(why.into()));
-    if options.core.is_empty() {
+    if options.rats.list().iter().any(|rat| options.cores(*rat).is_empty()) {
         return bad("no core: give --core ADDR");
     }
     if options.gnbs == 0 || options.ues == 0 {
@@ -157,6 +184,9 @@ pub(crate) fn check(options: &Options) -> Result<(), Error> {
     }
     if options.ues >= 1 << 24 {
         return bad("at most 16,777,215 UEs");
+    }
+    if let Some(why) = eps_fault(options) {
+        return bad(why);
     }
     if options.n3.is_empty() {
         return bad("no N3 address: give --n3 ADDR");

@@ -61,11 +61,17 @@ impl N3 {
     ) -> Option<()> {
         let (_, socket) = self.sockets.iter().find(|(address, _)| *address == from)?;
         self.frame.clear();
-        self.frame.resize(gtpu::G_PDU_HEADER, 0);
+        let room = if tunnel.qfi.is_some() { gtpu::G_PDU_HEADER } else { gtpu::PLAIN_HEADER };
+        self.frame.resize(room, 0);
         write(&mut self.frame)?;
-        let length = self.frame.len() - gtpu::G_PDU_HEADER;
-        let header = gtpu::g_pdu_header(tunnel.uplink, PduSession::Uplink { qfi: tunnel.qfi }, length)?;
-        self.frame[..gtpu::G_PDU_HEADER].copy_from_slice(&header);
+        let length = self.frame.len() - room;
+        match tunnel.qfi {
+            Some(qfi) => {
+                let header = gtpu::g_pdu_header(tunnel.uplink, PduSession::Uplink { qfi }, length)?;
+                self.frame[..room].copy_from_slice(&header);
+            }
+            None => self.frame[..room].copy_from_slice(&gtpu::plain_g_pdu_header(tunnel.uplink, length)?),
+        }
         // A full or refusing socket counts as packet loss; the echo's deadline detects it.
         if socket.send_to(&self.frame, SocketAddr::new(tunnel.upf, gtpu::PORT)).is_ok() {
             self.counts.up_packets += 1;

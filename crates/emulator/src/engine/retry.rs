@@ -18,7 +18,7 @@ const ATTEMPTS: u8 = 5;
 /// The same for the first registration of a UE with unlimited retries.
 const FIRST_ATTEMPTS: u8 = 30;
 
-/// Timers of TS 24.501 10.2 and 10.3.
+/// Timers of TS 24.501 10.2 and 10.3. Those of TS 24.301 10.2 are equal, except T3417 (5 s).
 const T3510: Duration = Duration::from_secs(15);
 const T3517: Duration = Duration::from_secs(15);
 const T3521: Duration = Duration::from_secs(15);
@@ -175,7 +175,7 @@ impl Worker<'_> {
         slot.ue.connection_released();
         let Some(ran) = slot.ran.take() else { return };
         let link = &mut self.links[usize::from(slot.link)];
-        if let Err(error) = link.gnb.abandon(ran, &mut link.outbox) {
+        if let Err(error) = link.node.abandon(ran, &mut link.outbox) {
             self.stats.violation(format!("the gNB could not ask for a release: {error}"));
         }
     }

@@ -1,11 +1,12 @@
 //! State of one UE in a worker: UE state machine, connection and script position.
 
+use super::dialect::Device;
 use crate::mix::Activity;
+use crate::ran::ConnectionId;
 use crate::report::Times;
 use crate::scenario::Step;
-use crate::ue::Ue;
 use std::net::IpAddr;
-use vireo_types::{RanUeNgapId, Tmsi};
+use vireo_types::Tmsi;
 
 /// Bits for the events of the current step.
 pub(super) mod flag {
@@ -87,7 +88,7 @@ pub(super) struct SlotTimes {
 /// One UE with its script.
 #[derive(Debug)]
 pub(super) struct UeSlot {
-    pub(super) ue: Ue,
+    pub(super) ue: Device,
     pub(super) script: &'static [Step],
     /// Current procedure of a steady load.
     pub(super) activity: Option<Activity>,
@@ -107,8 +108,8 @@ pub(super) struct UeSlot {
     pub(super) step: u16,
     pub(super) flags: u16,
     pub(super) life: SlotState,
-    pub(super) ran: Option<RanUeNgapId>,
-    /// 5G-TMSI under which the UE is listed for paging.
+    pub(super) ran: Option<ConnectionId>,
+    /// 5G-TMSI or M-TMSI under which the UE is listed for paging.
     pub(super) tmsi: Option<Tmsi>,
     pub(super) round: u32,
     /// Grows with every step and thus invalidates older deadlines.
@@ -118,7 +119,7 @@ pub(super) struct UeSlot {
 }
 
 impl UeSlot {
-    pub(super) fn new(ue: Ue, link: u16, script: &'static [Step]) -> Self {
+    pub(super) fn new(ue: Device, link: u16, script: &'static [Step]) -> Self {
         UeSlot {
             ue,
             script,

@@ -1,17 +1,17 @@
 //! Execution of a UE's script: start, completion and failure of steps.
 
+use super::dialect::{Establishment, ReleaseReason};
 use super::slot::{ProcedureState, SlotState, flag};
 use super::timers::Kind;
 use super::worker::Worker;
-use crate::gnb::NgState;
 use crate::mix::{Activity, Steady};
 use crate::options::Retry;
+use crate::rat::Rat;
 use crate::report::{Procedure, Times};
 use crate::scenario::Step;
 use crate::ue::{CommandError, Event, Fault, MmState, Registration, Service};
 use std::sync::atomic::Ordering;
 use vireo_types::Tmsi;
-use vireo_wire::ngap::{Cause, CauseRadioNetwork, RRCEstablishmentCause};
 
 /// 5GMM cause #22, congestion (TS 24.501 9.11.3.2).
 const CONGESTION: u8 = 22;
@@ -77,38 +77,35 @@ impl Worker<'_> {
     fn start(&mut self, owner: u32, step: Step) {
         self.out.clear();
         let has_data = step == Step::Data && self.data(owner).echoes > 0;
-        let profile = &self.options.profile;
+        let options = self.options;
         let slot = &mut self.slots[owner as usize];
         let paged = slot.has(flag::PAGED);
         let ue = &mut slot.ue;
-        let signalling = RRCEstablishmentCause::mo_Signalling;
+        let signalling = Establishment::Signalling;
         let (commanded, cause) = match step {
             Step::Register(registration) => {
                 slot.times.registration_us = Some((slot.times.step_us, slot.times.began_us));
-                (ue.register(profile, registration, &mut self.out), signalling)
+                (ue.register(options, registration, &mut self.out), signalling)
             }
             Step::Faulty(fault) => {
                 ue.inject(fault);
                 if fault == Fault::WrongResponse {
                     slot.flags |= flag::FAULTED;
                 }
-                (ue.register(profile, Registration::Fresh, &mut self.out), signalling)
+                let known = fault == Fault::WrongMac;
+                let registration = if known { Registration::Initial } else { Registration::Fresh };
+                (ue.register(options, registration, &mut self.out), signalling)
             }
-            Step::Establish { psi, kind } => {
-                let kind = kind.unwrap_or(self.options.session_type);
-                (ue.establish(profile, psi, kind, &mut self.out), signalling)
-            }
+            Step::Establish { psi, kind } => (ue.establish(options, psi, kind, &mut self.out), signalling),
             Step::Release { psi } => (ue.release(psi, &mut self.out), signalling),
-            Step::Service if paged => {
-                (ue.service_request(Service::Paged, &mut self.out), RRCEstablishmentCause::mt_Access)
-            }
-            Step::Service => (ue.service_request(Service::Data, &mut self.out), RRCEstablishmentCause::mo_Data),
+            Step::Service if paged => (ue.service_request(Service::Paged, &mut self.out), Establishment::Paged),
+            Step::Service => (ue.service_request(Service::Data, &mut self.out), Establishment::Data),
             Step::Connect if slot.ran.is_some() => return,
-            Step::Connect => (ue.service_request(Service::Data, &mut self.out), RRCEstablishmentCause::mo_Data),
-            Step::Deregister => (ue.deregister(profile, false, &mut self.out), signalling),
-            Step::SwitchOff => (ue.deregister(profile, true, &mut self.out), signalling),
-            Step::Leave if ue.mm() == MmState::Registered => (ue.deregister(profile, true, &mut self.out), signalling),
-            Step::Idle => return self.request_release(owner, CauseRadioNetwork::user_inactivity),
+            Step::Connect => (ue.service_request(Service::Data, &mut self.out), Establishment::Data),
+            Step::Deregister => (ue.deregister(options, false, &mut self.out), signalling),
+            Step::SwitchOff => (ue.deregister(options, true, &mut self.out), signalling),
+            Step::Leave if ue.mm() == MmState::Registered => (ue.deregister(options, true, &mut self.out), signalling),
+            Step::Idle => return self.request_release(owner, ReleaseReason::Inactivity),
             Step::Rest => {
                 let pause = self.now_us + self.options.idle.as_micros() as u64;
                 return self.timers.set(pause, owner, slot.sequence, Kind::Pause);
@@ -133,32 +130,33 @@ impl Worker<'_> {
                 return self.timers.set(soon, owner, slot.sequence, Kind::Pause);
             }
             Step::LoseTunnel => return self.lose_tunnel(owner),
+            Step::Reset => return self.reset_connection(owner),
             Step::Roam => return self.roam(owner),
             Step::XnHandover => return self.xn_handover(owner),
             Step::N2Handover => return self.n2_handover(owner),
-            Step::Leave | Step::Repeat { .. } => return,
+            Step::Leave | Step::AwaitDetach | Step::Repeat { .. } => return,
         };
         self.commanded(owner, commanded, cause);
     }
 
-    fn commanded(&mut self, owner: u32, commanded: Result<(), CommandError>, cause: RRCEstablishmentCause) {
+    fn commanded(&mut self, owner: u32, commanded: Result<(), CommandError>, cause: Establishment) {
         match commanded {
             Ok(()) => self.transmit(owner, Some(cause)),
             Err(error) => self.fail(owner, error.to_string()),
         }
     }
 
-    /// Passes the UE's messages to its gNB, then handles the UE's events. With `cause` the messages
-    /// may open an NG connection.
-    fn transmit(&mut self, owner: u32, cause: Option<RRCEstablishmentCause>) {
+    /// Passes the UE's messages to its node, then handles the UE's events. With `cause` the
+    /// messages may open a connection.
+    fn transmit(&mut self, owner: u32, cause: Option<Establishment>) {
         let slot = &mut self.slots[owner as usize];
         let link = &mut self.links[usize::from(slot.link)];
         let mut trouble = None;
         for nas in self.out.messages() {
             let sent = match (slot.ran, cause) {
-                (Some(ran), _) => link.gnb.uplink_nas(ran, nas, &mut link.outbox),
-                (None, Some(cause)) if link.gnb.state() == NgState::Up => {
-                    let opened = link.gnb.initial_ue(owner, nas, slot.ue.guti(), cause, &mut link.outbox);
+                (Some(ran), _) => link.node.uplink_nas(ran, nas, &mut link.outbox),
+                (None, Some(cause)) if link.node.is_up() => {
+                    let opened = link.node.initial_ue(owner, nas, slot.ue.access_guti(), cause, &mut link.outbox);
                     opened.map(|ran| slot.ran = Some(ran))
                 }
                 // No cell, or the connection is gone.
@@ -178,7 +176,7 @@ impl Worker<'_> {
 
     pub(super) fn on_nas(&mut self, owner: u32, nas: &[u8]) {
         self.out.clear();
-        self.slots[owner as usize].ue.receive(&self.options.profile, nas, &mut self.out);
+        self.slots[owner as usize].ue.receive(self.options, nas, &mut self.out);
         self.transmit(owner, None);
         self.settle(owner);
     }
@@ -196,6 +194,7 @@ impl Worker<'_> {
     }
 
     fn on_ue_event(&mut self, owner: u32, event: Event) {
+        let step = self.step(owner);
         let slot = &mut self.slots[owner as usize];
         match event {
             Event::Registered { .. } => {
@@ -215,7 +214,7 @@ impl Worker<'_> {
             Event::Deregistered => {
                 slot.flags |= flag::DEREGISTERED;
                 self.stats.report.deregistered += 1;
-                if self.step(owner) == Some(Step::Deregister) {
+                if step == Some(Step::Deregister) {
                     self.record(owner, Procedure::Deregistration);
                 }
             }
@@ -223,7 +222,7 @@ impl Worker<'_> {
             Event::RegistrationRejected { cause, retry_after_s } => self.on_rejected(owner, cause, retry_after_s),
             Event::AuthenticationRejected => {
                 slot.flags |= flag::REJECTED;
-                if !matches!(self.step(owner), Some(Step::Faulty(_))) {
+                if !matches!(step, Some(Step::Faulty(_))) {
                     self.fail(owner, "authentication rejected".into());
                 }
             }
@@ -234,9 +233,17 @@ impl Worker<'_> {
             {
                 self.back_off(owner, wait_s);
             }
-            Event::ServiceRejected { cause, .. } => self.fail(owner, format!("service rejected: 5GMM cause #{cause}")),
+            Event::ServiceRejected { cause, .. } => {
+                let mm = slot.ue.mm_name();
+                self.fail(owner, format!("service rejected: {mm} cause #{cause}"));
+            }
+            Event::DeregisteredByNetwork { .. } if step == Some(Step::AwaitDetach) => {
+                slot.flags |= flag::DEREGISTERED;
+                self.stats.report.deregistered += 1;
+            }
             Event::DeregisteredByNetwork { cause, .. } => {
-                self.fail(owner, format!("the network deregistered the UE: 5GMM cause {cause:?}"));
+                let mm = slot.ue.mm_name();
+                self.fail(owner, format!("the network deregistered the UE: {mm} cause {cause:?}"));
             }
             Event::Status(cause) => self.fail(owner, format!("status message: {cause}")),
             Event::Violation(violation) => {
@@ -244,18 +251,22 @@ impl Worker<'_> {
                 self.fail(owner, violation.to_string());
             }
             Event::ConfigurationUpdated => self.list(owner),
+            Event::Secured { .. } if step == Some(Step::Faulty(Fault::WrongMac)) => {
+                slot.flags |= flag::FAULTED;
+            }
             Event::Secured { .. } | Event::SessionReleased { .. } => {}
         }
     }
 
-    /// Lists the UE under its 5G-TMSI for paging. Most steady loads do not page UEs.
+    /// Lists the UE under its 5G-TMSI or M-TMSI for paging. Most steady loads do not page UEs.
     fn list(&mut self, owner: u32) {
         let is_paged = self.options.steady.as_ref().is_none_or(Steady::pages);
-        let Some(guti) = self.slots[owner as usize].ue.guti().filter(|_| is_paged) else { return };
-        let before = self.slots[owner as usize].tmsi.replace(guti.tmsi);
+        let slot = &mut self.slots[owner as usize];
+        let Some(guti) = slot.ue.guti().filter(|_| is_paged) else { return };
+        let (rat, before) = (slot.ue.rat(), slot.tmsi.replace(guti.tmsi));
         if before != Some(guti.tmsi) {
-            before.and_then(|before| self.listed.remove(&before.0));
-            self.listed.insert(guti.tmsi.0, owner);
+            before.and_then(|before| self.listed.remove(&(rat, before.0)));
+            self.listed.insert((rat, guti.tmsi.0), owner);
         }
     }
 
@@ -267,7 +278,10 @@ impl Worker<'_> {
             Some(wait_s) if wait_s <= LONGEST_BACK_OFF_S => {
                 self.back_off(owner, wait_s);
             }
-            _ => self.fail(owner, format!("registration rejected: 5GMM cause #{cause}")),
+            _ => {
+                let mm = slot.ue.mm_name();
+                self.fail(owner, format!("registration rejected: {mm} cause #{cause}"));
+            }
         }
     }
 
@@ -286,7 +300,7 @@ impl Worker<'_> {
             return self.trigger_paging(owner);
         }
         if self.step(owner) == Some(Step::Released) {
-            return self.request_release(owner, CauseRadioNetwork::user_inactivity);
+            return self.request_release(owner, ReleaseReason::Inactivity);
         }
         let slot = &mut self.slots[owner as usize];
         if !slot.has(flag::BACKING_OFF) {
@@ -299,7 +313,7 @@ impl Worker<'_> {
         };
         // The network should have released the refused UE (TS 24.501 5.5.1.2.5).
         if slot.has(flag::RELEASING) {
-            self.links[usize::from(slot.link)].gnb.forget(ran);
+            self.links[usize::from(slot.link)].node.forget(ran);
             slot.ran = None;
             slot.ue.connection_released();
         } else {
@@ -310,8 +324,8 @@ impl Worker<'_> {
         self.timers.set(self.now_us + RELEASE_US, owner, sequence, Kind::Pause);
     }
 
-    pub(super) fn on_paging(&mut self, tmsi: Tmsi) {
-        let Some(owner) = self.listed.get(&tmsi.0).copied() else { return };
+    pub(super) fn on_paging(&mut self, rat: Rat, tmsi: Tmsi) {
+        let Some(owner) = self.listed.get(&(rat, tmsi.0)).copied() else { return };
         let idle = self.slots[owner as usize].ran.is_none();
         if idle && matches!(self.step(owner), Some(Step::Rest | Step::AwaitPage)) {
             self.slots[owner as usize].flags |= flag::PAUSED | flag::PAGED;
@@ -327,7 +341,9 @@ impl Worker<'_> {
             return;
         }
         match self.step(owner) {
-            Some(Step::Idle | Step::Leave | Step::Deregister | Step::SwitchOff | Step::Released) => self.settle(owner),
+            Some(
+                Step::Idle | Step::Leave | Step::Deregister | Step::SwitchOff | Step::Released | Step::AwaitDetach,
+            ) => self.settle(owner),
             Some(Step::Faulty(_)) if self.slots[owner as usize].has(flag::REJECTED) => self.settle(owner),
             Some(Step::Dwell) => {
                 self.slots[owner as usize].flags |= flag::PAUSED;
@@ -352,6 +368,7 @@ impl Worker<'_> {
             Some(Step::Idle | Step::Released) => "release of the UE context",
             Some(Step::Traffic | Step::Data) => "traffic",
             Some(Step::AwaitPage) => "paging",
+            Some(Step::AwaitDetach) => "detach by the network",
             Some(Step::LoseTunnel) => "release of the lost tunnel and set-up of another",
             Some(Step::XnHandover | Step::N2Handover) => "handover",
             _ => "step",
@@ -364,34 +381,29 @@ impl Worker<'_> {
     /// Returns true if the current step is complete.
     fn is_step_over(&self, owner: u32) -> bool {
         let slot = &self.slots[owner as usize];
-        let tunnels = slot.ran.map_or(&[][..], |ran| self.links[usize::from(slot.link)].gnb.tunnels(ran));
+        let tunnels = slot.ran.map_or(&[][..], |ran| self.links[usize::from(slot.link)].node.tunnels(ran));
         match self.step(owner) {
             None => false,
-            Some(Step::Register(_)) => slot.has(flag::REGISTERED),
-            Some(Step::Faulty(_)) => slot.has(flag::FAULTED) && slot.has(flag::REGISTERED | flag::REJECTED),
-            Some(Step::Establish { psi, .. }) => {
-                slot.ue.active_sessions().any(|active| active == psi) && tunnels.iter().any(|t| t.psi == psi)
+            Some(Step::Register(registration)) => {
+                slot.has(flag::REGISTERED) && slot.ue.is_registered(registration, tunnels)
             }
+            Some(Step::Faulty(_)) => slot.has(flag::FAULTED) && slot.has(flag::REGISTERED | flag::REJECTED),
+            Some(Step::Establish { psi, .. }) => slot.ue.is_established(psi, tunnels),
             Some(Step::Release { psi }) => {
                 slot.ue.sessions().iter().all(|session| session.psi != psi) && tunnels.iter().all(|t| t.psi != psi)
             }
-            Some(Step::Service) => {
-                slot.has(flag::SERVED) && slot.ue.active_sessions().all(|psi| tunnels.iter().any(|t| t.psi == psi))
-            }
+            Some(Step::Service) => slot.has(flag::SERVED) && slot.ue.has_tunnels(tunnels),
             Some(Step::Connect) => {
-                slot.ran.is_some()
-                    && slot.ue.mm() == MmState::Registered
-                    && slot.ue.active_sessions().all(|psi| tunnels.iter().any(|t| t.psi == psi))
+                slot.ran.is_some() && slot.ue.mm() == MmState::Registered && slot.ue.has_tunnels(tunnels)
             }
-            Some(Step::Idle | Step::Released) => slot.ran.is_none(),
+            Some(Step::Idle | Step::Released | Step::Reset) => slot.ran.is_none(),
             Some(Step::Deregister | Step::SwitchOff | Step::Leave) => {
                 slot.ran.is_none() && slot.ue.mm() == MmState::Deregistered
             }
             Some(Step::Rest | Step::Dwell | Step::Breathe) => slot.has(flag::PAUSED),
             Some(Step::AwaitPage) => slot.has(flag::PAGED),
-            Some(Step::LoseTunnel) => {
-                slot.has(flag::LOST) && slot.ue.active_sessions().all(|psi| tunnels.iter().any(|t| t.psi == psi))
-            }
+            Some(Step::AwaitDetach) => slot.has(flag::DEREGISTERED) && slot.ran.is_none(),
+            Some(Step::LoseTunnel) => slot.has(flag::LOST) && slot.ue.has_tunnels(tunnels),
             Some(Step::Roam) => true,
             Some(Step::XnHandover | Step::N2Handover) => slot.has(flag::MOVED),
             Some(Step::Traffic | Step::Data) => slot.flows.is_empty(),
@@ -424,13 +436,17 @@ impl Worker<'_> {
         match self.step(owner) {
             Some(Step::Register(Registration::Periodic)) => self.record(owner, Procedure::PeriodicUpdate),
             Some(Step::Register(Registration::Mobility)) => self.record(owner, Procedure::MobilityUpdate),
-            Some(Step::Register(_)) => self.record(owner, Procedure::Registration),
+            Some(Step::Register(_)) => {
+                self.record(owner, Procedure::Registration);
+                if self.slots[owner as usize].ue.attaches_with_session() {
+                    self.record_session_after_registration(owner);
+                }
+            }
+            // The attach of an EPS UE has established its session.
+            Some(Step::Establish { .. }) if self.slots[owner as usize].ue.attaches_with_session() => {}
             Some(Step::Establish { .. }) => {
                 self.record(owner, Procedure::Session);
-                if let Some((intended_us, began_us)) = self.slots[owner as usize].times.registration_us.take() {
-                    let times = Times { intended_us, began_us, ended_us: self.now_us };
-                    self.stats.record(Procedure::RegistrationAndSession, times);
-                }
+                self.record_session_after_registration(owner);
             }
             Some(Step::Service) => self.record(owner, Procedure::ServiceRequest),
             Some(Step::Connect) if self.slots[owner as usize].has(flag::SERVED) => {
@@ -463,6 +479,14 @@ impl Worker<'_> {
         }
         let slot = &mut self.slots[owner as usize];
         slot.step += 1;
+    }
+
+    /// Records the time from the last registration to its first session.
+    fn record_session_after_registration(&mut self, owner: u32) {
+        if let Some((intended_us, began_us)) = self.slots[owner as usize].times.registration_us.take() {
+            let times = Times { intended_us, began_us, ended_us: self.now_us };
+            self.stats.record(Procedure::RegistrationAndSession, times);
+        }
     }
 
     fn finish(&mut self, owner: u32) {
@@ -505,29 +529,39 @@ impl Worker<'_> {
         }
     }
 
-    /// Releases the UE's NG connection, if it has one.
+    /// Releases the UE's connection, if it has one.
     fn disconnect(&mut self, owner: u32) {
         let slot = &mut self.slots[owner as usize];
         let link = &mut self.links[usize::from(slot.link)];
         let Some(ran) = slot.ran else { return };
-        let lost = Cause::radioNetwork(CauseRadioNetwork::radio_connection_with_ue_lost);
-        if link.gnb.request_release(ran, lost, &mut link.outbox).is_err() {
-            // The AMF never answered, so it does not know the UE.
-            link.gnb.forget(ran);
+        if link.node.request_release(ran, ReleaseReason::RadioLinkLost, &mut link.outbox).is_err() {
+            // The core never answered, so it does not know the UE.
+            link.node.forget(ran);
             slot.ran = None;
             slot.ue.connection_released();
         }
     }
 
-    fn request_release(&mut self, owner: u32, cause: CauseRadioNetwork) {
+    /// Ends the UE's connection without its release: the node resets it.
+    fn reset_connection(&mut self, owner: u32) {
+        let slot = &mut self.slots[owner as usize];
+        let link = &mut self.links[usize::from(slot.link)];
+        let Some(ran) = slot.ran.take() else { return };
+        slot.ue.connection_released();
+        if let Err(error) = link.node.reset(ran, &mut link.outbox) {
+            self.fail(owner, error.to_string());
+        }
+    }
+
+    fn request_release(&mut self, owner: u32, reason: ReleaseReason) {
         let slot = &mut self.slots[owner as usize];
         let link = &mut self.links[usize::from(slot.link)];
         let Some(ran) = slot.ran else { return };
         let paged = slot.script.get(usize::from(slot.step) + 1) == Some(&Step::AwaitPage);
-        if let (true, Some(tunnel)) = (paged, link.gnb.tunnels(ran).first()) {
-            self.lost_tunnels.by_ue.insert(owner, (link.gnb.config().n3, *tunnel));
+        if let (true, Some(tunnel)) = (paged, link.node.tunnels(ran).first()) {
+            self.lost_tunnels.by_ue.insert(owner, (link.node.n3(), *tunnel));
         }
-        if let Err(error) = link.gnb.request_release(ran, Cause::radioNetwork(cause), &mut link.outbox) {
+        if let Err(error) = link.node.request_release(ran, reason, &mut link.outbox) {
             self.fail(owner, error.to_string());
         }
     }

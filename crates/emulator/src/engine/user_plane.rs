@@ -98,7 +98,7 @@ impl Worker<'_> {
         let slot = &mut self.slots[owner as usize];
         let link = &self.links[usize::from(slot.link)];
         let Some(flow) = slot.flows.get_mut(usize::from(index)) else { return };
-        let tunnels = slot.ran.map_or(&[][..], |ran| link.gnb.tunnels(ran));
+        let tunnels = slot.ran.map_or(&[][..], |ran| link.node.tunnels(ran));
         let Some(tunnel) = tunnels.iter().find(|tunnel| tunnel.psi == flow.psi) else {
             return self.fail(owner, "no tunnel for the session".into());
         };
@@ -113,7 +113,7 @@ impl Worker<'_> {
         flow.tries += 1;
         let mark = Mark { identifier: 0x4000 | (owner as u16 & 0x3fff), sequence: flow.sequence };
         let echo = Echo { kind: echoes.kind, mark, octets };
-        let sent = self.n3.send(link.gnb.config().n3, tunnel, |frame| match flow.soliciting {
+        let sent = self.n3.send(link.node.n3(), tunnel, |frame| match flow.soliciting {
             Some(interface) => ipv6::write_solicitation(interface, frame),
             None => traffic::write_echo(echo, flow.source, flow.target, frame),
         });
@@ -144,10 +144,11 @@ impl Worker<'_> {
     /// Drops the tunnel of the UE's session at its gNB. A downlink packet then reveals the loss.
     pub(super) fn lose_tunnel(&mut self, owner: u32) {
         let slot = &self.slots[owner as usize];
-        let gnb = &mut self.links[usize::from(slot.link)].gnb;
-        match slot.ran.and_then(|ran| gnb.lose_tunnel(ran)) {
+        let node = &mut self.links[usize::from(slot.link)].node;
+        let n3 = node.n3();
+        match slot.ran.zip(node.gnb().ok()).and_then(|(ran, gnb)| gnb.lose_tunnel(ran)) {
             Some(tunnel) => {
-                self.lost_tunnels.by_ue.insert(owner, (gnb.config().n3, tunnel));
+                self.lost_tunnels.by_ue.insert(owner, (n3, tunnel));
                 self.trigger_paging(owner);
             }
             None => self.fail(owner, "no tunnel that the gNB could lose".into()),
@@ -193,7 +194,7 @@ impl Worker<'_> {
     /// Returns the UE and session that send to this tunnel end of the core.
     fn user_of(&self, (upf, teid): (IpAddr, Teid)) -> Option<(&UeSlot, u8)> {
         self.slots.iter().find_map(|slot| {
-            let tunnels = slot.ran.map_or(&[][..], |ran| self.links[usize::from(slot.link)].gnb.tunnels(ran));
+            let tunnels = slot.ran.map_or(&[][..], |ran| self.links[usize::from(slot.link)].node.tunnels(ran));
             let tunnel = tunnels.iter().find(|tunnel| (tunnel.upf, tunnel.uplink) == (upf, teid))?;
             Some((slot, tunnel.psi))
         })
@@ -206,7 +207,7 @@ impl Worker<'_> {
             return;
         };
         let link = &self.links[usize::from(slot.link)];
-        let tunnels = slot.ran.map_or(&[][..], |ran| link.gnb.tunnels(ran));
+        let tunnels = slot.ran.map_or(&[][..], |ran| link.node.tunnels(ran));
         if !tunnels.iter().any(|tunnel| tunnel.downlink == teid) {
             self.n3.counts.late_packets += 1;
             let lost = self.lost_tunnels.by_ue.get(&owner).filter(|(_, tunnel)| tunnel.downlink == teid);

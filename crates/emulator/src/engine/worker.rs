@@ -1,17 +1,21 @@
 //! Worker thread: endpoint, gNBs, UEs and the loop that turns events into steps.
 
-use super::link::GnbLink;
+use super::dialect::{Device, Node};
+use super::link::NodeLink;
 use super::n3::{N3, Received};
 use super::slot::{SlotState, UeSlot};
 use super::steady::SteadyRun;
 use super::timers::{Kind, Timers};
+use crate::enb;
 use crate::error::Error;
-use crate::gnb::{self, Gnb, Inbox, NgState, PPID, Tunnel};
+use crate::gnb;
 use crate::load::{Arrivals, Pattern};
 use crate::options::{Load, Options};
 use crate::progress::{Counters, EndpointFactory};
+use crate::ran::Tunnel;
+use crate::rat::Rat;
 use crate::report::Stats;
-use crate::ue::{self, Ue};
+use crate::ue;
 use crate::usim::{Concealment, Usim};
 use rustc_hash::FxHashMap;
 use std::collections::{HashMap, VecDeque};
@@ -19,13 +23,13 @@ use std::net::IpAddr;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use vireo_sctp::{Endpoint, Event};
-use vireo_types::{AssocId, RanUeNgapId, Teid};
+use vireo_types::{AssocId, Teid};
 
 /// Delay before a gNB reconnects a lost association.
 const RECONNECT_US: u64 = 200_000;
 /// Delay before a refused RAN Configuration Update is repeated on a further association (Time To
 /// Wait).
-const BIND_AGAIN_US: u64 = 1_000_000;
+pub(super) const BIND_AGAIN_US: u64 = 1_000_000;
 /// Time that a stopped run waits for the UEs in progress.
 const GRACE: Duration = Duration::from_secs(2);
 /// Maximum number of UEs that start in one loop iteration.
@@ -130,6 +134,13 @@ pub(super) struct LostTunnels {
     pub(super) released: VecDeque<(u64, (IpAddr, Teid))>,
 }
 
+/// Results of received PDUs, of each dialect.
+#[derive(Default)]
+pub(super) struct Inboxes {
+    pub(super) ng: gnb::Inbox,
+    pub(super) s1: enb::Inbox,
+}
+
 /// State of a worker without its endpoint, which [`Endpoint::poll`] borrows.
 pub(super) struct Worker<'a> {
     pub(super) options: &'a Options,
@@ -142,7 +153,7 @@ pub(super) struct Worker<'a> {
     pub(super) steady: Option<SteadyRun<'a>>,
     /// Start times of UEs in an open loop.
     starts: Option<StartTimes>,
-    pub(super) links: Vec<GnbLink>,
+    pub(super) links: Vec<NodeLink>,
     associations: AssociationTable,
     pub(super) slots: Vec<UeSlot>,
     /// USIMs of future UEs with precomputed SUCIs; the next one is last.
@@ -152,9 +163,9 @@ pub(super) struct Worker<'a> {
     pub(super) n3: N3,
     pub(super) stats: Stats,
     pub(super) out: ue::UeOutput,
-    inbox: Inbox,
-    /// UEs by 5G-TMSI, for paging.
-    pub(super) listed: FxHashMap<u32, u32>,
+    pub(super) inboxes: Inboxes,
+    /// UEs by 5G-TMSI or M-TMSI, for paging.
+    pub(super) listed: FxHashMap<(Rat, u32), u32>,
     pub(super) lost_tunnels: LostTunnels,
 }
 
@@ -168,8 +179,10 @@ impl<'a> Worker<'a> {
         begun: Instant,
     ) -> Result<Self, Error> {
         let mine = (0..options.gnbs).filter(|gnb| gnb % threads == number);
-        let links: Vec<_> = mine.map(|gnb| link(options, gnb)).collect();
-        let addresses: Vec<IpAddr> = links.iter().map(|link| link.gnb.config().n3).collect();
+        // With both dialects, gNBs and eNBs alternate, and UEs in the same way.
+        let links = mine.flat_map(|number| options.rats.list().iter().map(move |rat| link(options, *rat, number)));
+        let links: Vec<_> = links.collect();
+        let addresses: Vec<IpAddr> = links.iter().map(|link| link.node.n3()).collect();
         let n3 = if options.has_traffic() { N3::open(&addresses, endpoint)? } else { N3::default() };
         let ues = options.ues / threads + u32::from(number < options.ues % threads);
         Ok(Worker {
@@ -193,7 +206,7 @@ impl<'a> Worker<'a> {
             n3,
             stats: Stats::new(options.timeline),
             out: ue::UeOutput::default(),
-            inbox: Inbox::default(),
+            inboxes: Inboxes::default(),
             listed: FxHashMap::default(),
             lost_tunnels: LostTunnels::default(),
         })
@@ -243,11 +256,14 @@ impl<'a> Worker<'a> {
                 let (core, gnb) = (link.core(), link.number);
                 let why = link.refused.clone().or(link.trouble.clone());
                 let mut why = why.unwrap_or_else(|| "no answer: is it running and reachable?".into());
-                if link.gnb.state() == NgState::Up {
-                    let (up, all) = (link.gnb.associations_up(), link.associations.len());
+                if link.node.is_up() {
+                    let (up, all) = (link.node.associations_up(), link.associations.len());
                     why = format!("it has {up} of {all} associations: {why}");
                 }
-                return Err(Error::NgSetup { core, gnb, why });
+                return Err(match link.node.rat() {
+                    Rat::Nr => Error::NgSetup { core, gnb, why },
+                    Rat::Eps => Error::S1Setup { core, enb: gnb, why },
+                });
             }
             self.run_once(endpoint, LONGEST_WAIT)?;
         }
@@ -277,7 +293,7 @@ impl<'a> Worker<'a> {
     }
 
     /// Starts NG Setup or the binding on the gNB's associations.
-    fn attach(&mut self, index: usize) {
+    pub(super) fn attach(&mut self, index: usize) {
         let link = &mut self.links[index];
         if let Err(error) = link.attach(self.now_us) {
             link.trouble = Some(error.to_string());
@@ -299,7 +315,10 @@ impl<'a> Worker<'a> {
         }
         for index in 0..self.links.len() {
             let by = dropped as usize % self.links[index].associations.len();
-            // Only if another association remains.
+            // Only if another association remains; an eNB has one.
+            if self.links[index].associations.len() < 2 {
+                continue;
+            }
             if let Some(assoc) = self.links[index].associations[by].assoc.filter(|_| self.links[index].is_complete()) {
                 self.end_association(assoc, (index, by as u8), "the gNB has dropped it", endpoint);
             }
@@ -422,7 +441,8 @@ impl<'a> Worker<'a> {
         // The options check has ensured one USIM for each UE.
         let Some(usim) = self.prepared.pop().or_else(|| self.usim(index)) else { return };
         let link = index as usize % self.links.len();
-        let mut slot = UeSlot::new(Ue::new(usim), link as u16, self.options.scenario.steps());
+        let rat = self.links[link].node.rat();
+        let mut slot = UeSlot::new(Device::new(rat, usim), link as u16, self.options.script(rat));
         if let Some(run) = &self.steady {
             slot.group = run.group_of(self.share.run_index(index));
             slot.script = run.home(slot.group).arrive();
@@ -441,7 +461,9 @@ impl<'a> Worker<'a> {
         match event {
             Event::Up { assoc, outbound_streams, .. } => self.on_up(assoc, outbound_streams),
             Event::Message { assoc, stream, ppid, data } => match self.associations.by_id.get(&assoc).copied() {
-                Some(_) if ppid != PPID => self.stats.violation(format!("a message with PPID {ppid}")),
+                Some((link, _)) if ppid != self.links[link].node.ppid() => {
+                    self.stats.violation(format!("a message with PPID {ppid}"))
+                }
                 Some((link, by)) if stream != 0 && self.links[link].is_repeat(by, data, self.now_us) => {
                     self.stats.report.repeats += 1;
                 }
@@ -488,7 +510,7 @@ impl<'a> Worker<'a> {
 
     fn on_up(&mut self, assoc: AssocId, streams: u16) {
         let Some((index, by)) = self.associations.by_id.get(&assoc).copied() else { return };
-        if self.links[index].gnb.state() == NgState::Down {
+        if self.links[index].node.is_down() {
             // Messages that UEs sent without an association are lost.
             self.release_all(index, "there was no association");
         }
@@ -536,80 +558,6 @@ impl<'a> Worker<'a> {
                 self.on_released(owner, || why.into());
             }
         }
-    }
-
-    fn on_pdu(&mut self, index: usize, by: u8, data: &[u8]) {
-        let mut inbox = std::mem::take(&mut self.inbox);
-        inbox.clear();
-        let link = &mut self.links[index];
-        if let Err(error) = link.gnb.receive_by(by, data, &mut inbox, &mut link.outbox) {
-            self.stats.violation(format!("the gNB could not answer: {error}"));
-        }
-        for event in inbox.events.drain(..) {
-            match event {
-                // The UE has abandoned this connection.
-                ref event if event.owner() == Some(gnb::NOBODY) => {}
-                gnb::Event::Nas { owner, range } => self.on_nas(owner, &inbox.nas[range]),
-                gnb::Event::ContextSetup { owner, key } => self.on_key(owner, &key),
-                gnb::Event::TunnelUp { owner, .. } => self.settle(owner),
-                gnb::Event::TunnelDown { owner, .. } => self.on_tunnel_down(owner),
-                gnb::Event::TunnelModified { .. } => self.n3.counts.tunnels_moved += 1,
-                gnb::Event::Released { owner, .. } if self.is_on_other_gnb(owner, index) => {
-                    self.on_source_released(owner)
-                }
-                gnb::Event::PathSwitched { owner, key, chaining } => {
-                    self.on_next_hop(owner, &key, chaining);
-                    self.on_source_released(owner);
-                }
-                gnb::Event::HandoverPrepared { owner, source, target, key, chaining } => {
-                    let slot = self.slots.get(owner as usize);
-                    if slot.is_some_and(|slot| slot.ran == Some(source)) {
-                        self.on_next_hop(owner, &key, chaining);
-                    } else {
-                        // The UE has left meanwhile.
-                        self.links[index].gnb.drop_prepared(target);
-                    }
-                }
-                gnb::Event::HandoverCommand { owner, target } => self.on_handover_command(owner, target),
-                gnb::Event::StatusTransfer { owner } => self.on_status_transfer(owner),
-                gnb::Event::PathSwitchFailed { owner } | gnb::Event::HandoverRefused { owner } => {
-                    self.fail(owner, "the core refused the handover".into());
-                }
-                gnb::Event::Released { owner, cause } => {
-                    self.on_released(owner, || format!("the core released the UE: {cause:?}"));
-                }
-                gnb::Event::SetupFailed(cause) => {
-                    self.links[index].refused = Some(format!("NG SETUP FAILURE, {cause:?}"));
-                }
-                gnb::Event::Paging(tmsi) => self.on_paging(tmsi),
-                // Expected from an AMF that has already released a UE whose connection was
-                // abandoned.
-                gnb::Event::ErrorIndication(report)
-                    if report.ran_id.is_some_and(|ran| self.links[index].gnb.is_abandoned(RanUeNgapId(ran))) => {}
-                gnb::Event::ErrorIndication(report) => {
-                    let what = format!("ERROR INDICATION of the core: {:?}", report.cause);
-                    self.stats.violation_in(what, data);
-                }
-                gnb::Event::Violation(violation) => self.stats.violation_in(violation.to_string(), data),
-                gnb::Event::Ready => self.attach(index),
-                gnb::Event::ConfigurationUpdated(false) => {
-                    let link = &mut self.links[index];
-                    link.trouble = Some("RAN CONFIGURATION UPDATE FAILURE".into());
-                    link.associations[usize::from(by)].retry_us = Some(self.now_us + BIND_AGAIN_US);
-                }
-                gnb::Event::AssociationsWanted(addresses) => {
-                    if let Err(error) = self.links[index].request_associations(addresses, self.now_us) {
-                        self.stats.violation(format!("the gNB could not answer: {error}"));
-                    }
-                }
-                gnb::Event::AssociationsRemoved(addresses) => self.links[index].remove(&addresses),
-                gnb::Event::ResetDone
-                | gnb::Event::ConfigurationUpdated(true)
-                | gnb::Event::HandoverCancelled { .. }
-                | gnb::Event::Overload(_) => {}
-            }
-        }
-        self.inbox = inbox;
     }
 
     fn on_n3(&mut self, token: u64) {
@@ -679,12 +627,14 @@ fn starts(options: &Options) -> Option<StartTimes> {
     Some(StartTimes { arrivals, known: 0, at_s: 0.0 })
 }
 
-fn link(options: &Options, number: u32) -> GnbLink {
-    let first = number as usize % options.core.len();
-    let gnb = Gnb::new(options.gnb_config(number));
-    match options.tnl_associations {
-        // gNBs use the addresses in turn.
-        0 | 1 => GnbLink::new(gnb, number, &options.core[first..=first], 1),
-        associations => GnbLink::new(gnb, number, &options.core, associations),
+fn link(options: &Options, rat: Rat, number: u32) -> NodeLink {
+    let node = Node::new(options, rat, number);
+    // Nodes use the addresses in turn.
+    let cores = options.cores(rat);
+    let first = number as usize % cores.len();
+    match (rat, options.tnl_associations) {
+        // TS 36.412 7: one association for each eNB and MME.
+        (Rat::Eps, _) | (Rat::Nr, 0 | 1) => NodeLink::new(node, number, &cores[first..=first], 1),
+        (Rat::Nr, associations) => NodeLink::new(node, number, cores, associations),
     }
 }

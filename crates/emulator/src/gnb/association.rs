@@ -6,7 +6,8 @@
 
 use super::error::{Fault, SendError};
 use super::resource::address_of;
-use super::{Event, Gnb, Inbox, NgState, Outbox};
+use super::{Event, Gnb, Inbox, NgState, Outbox, PduRoute, encode_by};
+use crate::ran::{read_address, ue_stream};
 use std::net::IpAddr;
 use vireo_types::RanUeNgapId;
 use vireo_wire::ngap::*;
@@ -14,15 +15,6 @@ use vireo_wire::ngap::{build_ngap, build_ngap_ie, extract_ngap_ies};
 
 /// Maximum number of associations of one gNB (TS 38.413 9.2.6.7: maxnoofTNLAssociations).
 pub const MOST_ASSOCIATIONS: usize = 32;
-
-/// Association and stream of a PDU.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PduRoute {
-    /// Index of the gNB's association.
-    pub by: u8,
-    /// SCTP stream of the association.
-    pub stream: u16,
-}
 
 /// State of one association.
 #[derive(Clone, Copy, Debug)]
@@ -78,15 +70,12 @@ impl Gnb {
         PduRoute { by: self.pick_live(self.current), stream: 0 }
     }
 
-    /// Returns the route of a UE's messages. UE-associated signalling avoids stream 0 (TS 38.412
-    /// 7). One UE uses one stream, also over successive connections, since SCTP keeps no order
-    /// between streams. The INITIAL UE MESSAGE of a new connection must not overtake the UE CONTEXT
-    /// RELEASE COMPLETE of the previous one.
+    /// Returns the route of a UE's messages.
     pub(super) fn way(&self, ran: RanUeNgapId) -> PduRoute {
         let (owner, by) = self.connection(ran).map_or((0, self.current), |c| (c.owner, c.by));
         let by = self.pick_live(by);
         let streams = self.associations.get(usize::from(by)).map_or(2, |association| association.streams);
-        PduRoute { by, stream: 1 + owner.wrapping_rem(u32::from(streams.max(2)) - 1) as u16 }
+        PduRoute { by, stream: ue_stream(owner, streams) }
     }
 
     /// Handles an association that is up with this number of outbound streams. On the first one it
@@ -105,7 +94,7 @@ impl Gnb {
                     RANConfigurationUpdate,
                     GlobalRANNodeID(self.global_id()?),
                 );
-                Ok(out.encode_by(PduRoute { by, stream: 0 }, update)?)
+                Ok(encode_by(out, PduRoute { by, stream: 0 }, update)?)
             }
         }
     }
@@ -133,7 +122,7 @@ impl Gnb {
             return false;
         }
         let next = self.pick_live(by);
-        self.connections.iter_mut().filter(|connection| connection.by == by).for_each(|c| c.by = next);
+        self.connections.slots_mut().filter(|connection| connection.by == by).for_each(|c| c.by = next);
         true
     }
 
@@ -175,7 +164,7 @@ impl Gnb {
         let addresses: Vec<IpAddr> = addresses.filter_map(|item| endpoint(&item.amf_tnl_association_address)).collect();
         if addresses.is_empty() {
             let answer = build_ngap!(SuccessfulOutcome, AMFConfigurationUpdate, AMFConfigurationUpdateAcknowledge,);
-            return Ok(out.encode_by(self.common(), answer)?);
+            return Ok(encode_by(out, self.common(), answer)?);
         }
         inbox.events.push(Event::AssociationsWanted(addresses));
         Ok(())
@@ -200,7 +189,7 @@ impl Gnb {
         }
         let message = AMFConfigurationUpdateAcknowledge::new(ProtocolIEContainer(ies));
         let answer = NGAP_PDU::of_message(&message, AMFConfigurationUpdateAcknowledge::CRITICALITY);
-        Ok(out.encode_by(self.common(), answer)?)
+        Ok(encode_by(out, self.common(), answer)?)
     }
 
     /// Binds the UE to the association of the last received AMF message (TS 23.501 5.21.1.3).
@@ -215,9 +204,5 @@ impl Gnb {
 /// Returns the IP address of an endpoint.
 fn endpoint(information: &CPTransportLayerInformation<'_>) -> Option<IpAddr> {
     let CPTransportLayerInformation::endpointIPAddress(address) = information else { return None };
-    match *address.0.as_octets() {
-        [a, b, c, d, ..] if address.0.len() == 32 || address.0.len() == 160 => Some(IpAddr::from([a, b, c, d])),
-        ref octets if address.0.len() == 128 => Some(IpAddr::from(<[u8; 16]>::try_from(octets).ok()?)),
-        _ => None,
-    }
+    read_address(&address.0)
 }

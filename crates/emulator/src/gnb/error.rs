@@ -1,5 +1,6 @@
 //! Reasons for which a gNB does not process or send a message.
 
+use crate::ran::Mismatch;
 use vireo_wire::ngap::Error;
 
 /// Reason for which a message could not be sent.
@@ -33,6 +34,15 @@ pub(super) enum Fault {
     Own(SendError),
     /// The PDU concerns an ended connection that the UE had abandoned.
     Late,
+}
+
+impl From<Mismatch> for Fault {
+    fn from(mismatch: Mismatch) -> Self {
+        match mismatch {
+            Mismatch::Unknown => Fault::Peer(Violation::UnknownUe),
+            Mismatch::Late => Fault::Late,
+        }
+    }
 }
 
 impl From<Error> for Fault {

@@ -5,7 +5,7 @@
 
 use super::error::{Fault, SendError, Violation};
 use super::resource::{SetupTransfer, address_of, end_of, read_setup};
-use super::{Event, Gnb, Inbox, Outbox, PduRoute, Tunnel, downlink_teid};
+use super::{Event, Gnb, Inbox, Outbox, PduRoute, Tunnel, downlink_teid, encode_by};
 use vireo_types::{GnbId, RanUeNgapId, Tai};
 use vireo_wire::ngap::*;
 use vireo_wire::ngap::{build_ngap, build_ngap_ie, extract_ngap_ies};
@@ -60,7 +60,7 @@ impl Gnb {
                 continue;
             }
             tunnel.downlink = self.teid(ran, ue.owner, tunnel.psi);
-            let flow = QosFlowAcceptedItem::new(QosFlowIdentifier(u64::from(tunnel.qfi)), None);
+            let flow = QosFlowAcceptedItem::new(QosFlowIdentifier(u64::from(tunnel.qfi.unwrap_or_default())), None);
             let information = tunnel_information(n3, tunnel.downlink);
             let flows = QosFlowAcceptedList(vec![flow]);
             let transfer = PathSwitchRequestTransfer::new(information, None, None, flows, None);
@@ -90,9 +90,9 @@ impl Gnb {
         }
         let message = PathSwitchRequest::new(ProtocolIEContainer(ies));
         let way = self.way(ran);
-        out.encode_by(way, NGAP_PDU::of_message(&message, PathSwitchRequest::CRITICALITY))?;
+        encode_by(out, way, NGAP_PDU::of_message(&message, PathSwitchRequest::CRITICALITY))?;
         if let Some(connection) = self.connection_mut(ran) {
-            (connection.amf_id, connection.tunnels) = (Some(ue.amf_id), tunnels);
+            (connection.core_id, connection.tunnels) = (Some(ue.amf_id), tunnels);
         }
         Ok(ran)
     }
@@ -164,7 +164,7 @@ impl Gnb {
             PDUSessionResourceListHORqd(sessions),
             SourceToTarget_TransparentContainer(SourceToTargetTransparentContainer(container.into())),
         );
-        Ok(out.encode_by(self.way(ran), message)?)
+        Ok(encode_by(out, self.way(ran), message)?)
     }
 
     /// Handles HANDOVER REQUEST: allocates a connection and answers, or refuses if so configured.
@@ -194,7 +194,7 @@ impl Gnb {
                 AMF_UE_NGAP_ID(amf),
                 Cause(cause),
             );
-            return Ok(out.encode_by(PduRoute { stream: 1, ..self.common() }, failure)?);
+            return Ok(encode_by(out, PduRoute { stream: 1, ..self.common() }, failure)?);
         }
         let ran = self.allocate(owner);
         let (mut tunnels, mut admitted, mut failed) = (Vec::new(), Vec::new(), Vec::new());
@@ -217,7 +217,7 @@ impl Gnb {
             let transfer = HandoverRequestAcknowledgeTransfer::new(information, None, None, flows, None, None, None);
             let transfer = encode_open_type(&transfer)?;
             admitted.push(PDUSessionResourceAdmittedItem::new(item.pdu_session_id, transfer, None));
-            tunnels.push(Tunnel { psi, qfi, upf, uplink, downlink });
+            tunnels.push(Tunnel { psi, qfi: Some(qfi), upf, uplink, downlink });
         }
         let container = TargetToSourceTransparentContainer(self.container(&ran.0.to_be_bytes()).into());
         let admitted = PDUSessionResourceAdmittedList(admitted);
@@ -236,9 +236,9 @@ impl Gnb {
             NGAP_PDU::of_message(&message, HandoverRequestAcknowledge::CRITICALITY)
         };
         let answer = build();
-        out.encode_by(self.way(ran), answer)?;
+        encode_by(out, self.way(ran), answer)?;
         if let Some(connection) = self.connection_mut(ran) {
-            (connection.amf_id, connection.tunnels) = (Some(amf), tunnels);
+            (connection.core_id, connection.tunnels) = (Some(amf), tunnels);
         }
         inbox.events.push(Event::HandoverPrepared { owner, source, target: ran, key, chaining });
         Ok(())
@@ -271,7 +271,7 @@ impl Gnb {
             RAN_UE_NGAP_ID(ran.0),
             RANStatusTransfer_TransparentContainer(status),
         );
-        out.encode_by(self.way(ran), message)?;
+        encode_by(out, self.way(ran), message)?;
         inbox.events.push(Event::HandoverCommand { owner, target: RanUeNgapId(u32::from_be_bytes(octets)) });
         Ok(())
     }
@@ -300,7 +300,7 @@ impl Gnb {
             RAN_UE_NGAP_ID(ran.0),
             UserLocationInformation(self.location()?),
         );
-        Ok(out.encode_by(self.way(ran), message)?)
+        Ok(encode_by(out, self.way(ran), message)?)
     }
 
     /// Sends HANDOVER CANCEL: the UE stays at the source.
@@ -314,7 +314,7 @@ impl Gnb {
             RAN_UE_NGAP_ID(ran.0),
             Cause(Cause::radioNetwork(CauseRadioNetwork::handover_cancelled)),
         );
-        Ok(out.encode_by(self.way(ran), message)?)
+        Ok(encode_by(out, self.way(ran), message)?)
     }
 
     /// Sets whether HANDOVER REQUESTs are answered by HANDOVER FAILURE.

@@ -11,15 +11,17 @@ mod receive;
 mod request;
 mod resource;
 
-pub use association::{MOST_ASSOCIATIONS, PduRoute};
+pub use association::MOST_ASSOCIATIONS;
 pub use error::{SendError, Violation};
 pub use handover::XnHandoverContext;
 
+pub use crate::ran::{NOBODY, Outbox, PduRoute, Tunnel, downlink_owner, downlink_teid};
+
+use crate::ran::{Connection, Connections};
 use association::Association;
-use std::collections::VecDeque;
 use std::net::IpAddr;
-use vireo_types::{GnbId, RanUeNgapId, Snssai, Tai, Teid, Tmsi};
-use vireo_wire::ngap::{Cause, CauseRadioNetwork, Error};
+use vireo_types::{GnbId, RanUeNgapId, Snssai, Tai, Tmsi};
+use vireo_wire::ngap::{Cause, CauseRadioNetwork, Error, NGAPPDU};
 
 /// NGAP payload protocol identifier (TS 38.412 7).
 pub const PPID: u32 = 60;
@@ -33,17 +35,6 @@ pub struct GnbConfig {
     /// Slices supported in the tracking area.
     pub slices: Vec<Snssai>,
     pub n3: IpAddr,
-}
-
-/// N3 tunnel of one PDU session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Tunnel {
-    pub psi: u8,
-    /// QoS flow of uplink packets.
-    pub qfi: u8,
-    pub upf: IpAddr,
-    pub uplink: Teid,
-    pub downlink: Teid,
 }
 
 /// State of the NG interface.
@@ -209,73 +200,9 @@ impl Inbox {
     }
 }
 
-/// PDUs to send, in order, each with its association and SCTP stream. Reused, so that steps do not
-/// allocate.
-#[derive(Debug, Default)]
-pub struct Outbox {
-    octets: Vec<u8>,
-    pdus: Vec<(PduRoute, usize)>,
-}
-
-impl Outbox {
-    /// Removes the content and keeps the memory.
-    pub fn clear(&mut self) {
-        self.octets.clear();
-        self.pdus.clear();
-    }
-
-    /// Returns true if there is nothing to send.
-    pub fn is_empty(&self) -> bool {
-        self.pdus.is_empty()
-    }
-
-    /// Returns the PDUs with their streams, for a gNB with one association.
-    pub fn pdus(&self) -> impl Iterator<Item = (u16, &[u8])> {
-        self.routes().map(|(way, pdu)| (way.stream, pdu))
-    }
-
-    /// Returns the PDUs with their associations and streams.
-    pub fn routes(&self) -> impl Iterator<Item = (PduRoute, &[u8])> {
-        let starts = std::iter::once(0).chain(self.pdus.iter().map(|(_, end)| *end));
-        starts.zip(&self.pdus).map(|(start, (way, end))| (*way, &self.octets[start..*end]))
-    }
-
-    /// Appends an encoded PDU for the first association.
-    pub fn push(&mut self, stream: u16, pdu: &[u8]) {
-        self.push_by(PduRoute { by: 0, stream }, pdu);
-    }
-
-    /// Appends an encoded PDU for a route.
-    pub(crate) fn push_by(&mut self, way: PduRoute, pdu: &[u8]) {
-        self.octets.extend_from_slice(pdu);
-        self.pdus.push((way, self.octets.len()));
-    }
-
-    fn encode_by(&mut self, way: PduRoute, pdu: Result<vireo_wire::ngap::NGAPPDU<'_>, Error>) -> Result<(), Error> {
-        pdu?.encode_into(&mut self.octets)?;
-        self.pdus.push((way, self.octets.len()));
-        Ok(())
-    }
-}
-
-/// Number of remembered ended connections that had been abandoned.
-const ENDED: usize = 4096;
-
-const FREE: u32 = u32::MAX;
-/// Owner in events of an abandoned connection.
-pub const NOBODY: u32 = u32::MAX - 1;
-
-/// NG connection of a UE.
-#[derive(Debug)]
-struct Connection {
-    owner: u32,
-    generation: u8,
-    /// Association of the connection.
-    by: u8,
-    amf_id: Option<u64>,
-    tunnels: Vec<Tunnel>,
-    /// The UE has left without signalling.
-    abandoned: bool,
+fn encode_by(out: &mut Outbox, way: PduRoute, pdu: Result<NGAPPDU<'_>, Error>) -> Result<(), Error> {
+    let pdu = pdu?;
+    out.encode_with(way, |octets| pdu.encode_into(octets))
 }
 
 /// One gNB with its NG interface and connections.
@@ -286,15 +213,11 @@ pub struct Gnb {
     associations: Vec<Association>,
     /// Association of the last received AMF message.
     current: u8,
-    connections: Vec<Connection>,
-    free: Vec<u32>,
+    connections: Connections,
     refuses_handover: bool,
     /// Session that the gNB refuses in a HANDOVER REQUEST.
     refuses_session: Option<u8>,
     container_octets: usize,
-    /// Ended connections that had been abandoned, oldest first. Messages that cross their end are
-    /// no violation of the AMF.
-    ended: VecDeque<RanUeNgapId>,
     /// Abandoned connection for which the AMF has just sent its ID, so that its release can be
     /// requested.
     found: Option<RanUeNgapId>,
@@ -308,12 +231,10 @@ impl Gnb {
             state: NgState::Down,
             associations: Vec::new(),
             current: 0,
-            connections: Vec::new(),
-            free: Vec::new(),
+            connections: Connections::default(),
             refuses_handover: false,
             refuses_session: None,
             container_octets: 0,
-            ended: VecDeque::new(),
             found: None,
         }
     }
@@ -330,7 +251,7 @@ impl Gnb {
 
     /// Returns the number of connected UEs.
     pub fn connected(&self) -> usize {
-        self.connections.len() - self.free.len()
+        self.connections.len()
     }
 
     /// Returns the UE of a RAN-UE-NGAP-ID.
@@ -340,12 +261,12 @@ impl Gnb {
 
     /// Returns the AMF-UE-NGAP-ID of a connection, once the AMF has assigned it.
     pub fn amf_id(&self, ran: RanUeNgapId) -> Option<u64> {
-        self.connection(ran)?.amf_id
+        self.connection(ran)?.core_id
     }
 
     /// Returns the tunnels of a UE.
     pub fn tunnels(&self, ran: RanUeNgapId) -> &[Tunnel] {
-        self.connection(ran).map_or(&[], |connection| &connection.tunnels)
+        self.connections.tunnels(ran)
     }
 
     /// Drops the tunnel of a UE's first session. The gNB still knows the session.
@@ -359,40 +280,24 @@ impl Gnb {
         self.state = NgState::Down;
         self.all_down();
         self.connections.clear();
-        self.free.clear();
     }
 
-    /// Returns the connection of a RAN-UE-NGAP-ID. Layout: index 24 bits, generation 8 bits, so
-    /// that a late message of an earlier use is recognised.
     fn connection(&self, ran: RanUeNgapId) -> Option<&Connection> {
-        let connection = self.connections.get((ran.0 >> 8) as usize)?;
-        (connection.owner != FREE && connection.generation == ran.0 as u8).then_some(connection)
+        self.connections.get(ran)
     }
 
     fn connection_mut(&mut self, ran: RanUeNgapId) -> Option<&mut Connection> {
-        let connection = self.connections.get_mut((ran.0 >> 8) as usize)?;
-        (connection.owner != FREE && connection.generation == ran.0 as u8).then_some(connection)
+        self.connections.get_mut(ran)
     }
 
     /// Returns true if the UE of this connection left without signalling, also after the connection
     /// ended.
     pub fn is_abandoned(&self, ran: RanUeNgapId) -> bool {
-        self.connection(ran).map_or_else(|| self.ended.contains(&ran), |connection| connection.abandoned)
+        self.connections.is_abandoned(ran)
     }
 
     fn allocate(&mut self, owner: u32) -> RanUeNgapId {
-        let by = self.choose(owner);
-        let index = self.free.pop().unwrap_or_else(|| {
-            let connection =
-                Connection { owner: FREE, generation: 0, by: 0, amf_id: None, tunnels: Vec::new(), abandoned: false };
-            self.connections.push(connection);
-            self.connections.len() as u32 - 1
-        });
-        let connection = &mut self.connections[index as usize];
-        (connection.owner, connection.by) = (owner, by);
-        connection.amf_id = None;
-        connection.abandoned = false;
-        RanUeNgapId(index << 8 | u32::from(connection.generation))
+        self.connections.allocate(owner, self.choose(owner))
     }
 
     /// Removes a connection that the AMF never answered. Returns its owner.
@@ -412,7 +317,7 @@ impl Gnb {
     pub fn abandon(&mut self, ran: RanUeNgapId, out: &mut Outbox) -> Result<(), SendError> {
         let Some(connection) = self.connection_mut(ran) else { return Ok(()) };
         connection.abandoned = true;
-        if connection.amf_id.is_none() {
+        if connection.core_id.is_none() {
             return Ok(());
         }
         self.request_release(ran, Cause::radioNetwork(CauseRadioNetwork::radio_connection_with_ue_lost), out)
@@ -420,28 +325,6 @@ impl Gnb {
 
     /// Removes a connection. Returns its owner.
     fn remove(&mut self, ran: RanUeNgapId) -> Option<u32> {
-        let connection = self.connection_mut(ran)?;
-        let owner = std::mem::replace(&mut connection.owner, FREE);
-        connection.generation = connection.generation.wrapping_add(1);
-        connection.tunnels.clear();
-        if connection.abandoned {
-            if self.ended.len() >= ENDED {
-                self.ended.pop_front();
-            }
-            self.ended.push_back(ran);
-        }
-        self.free.push(ran.0 >> 8);
-        Some(owner)
+        self.connections.remove(ran)
     }
-}
-
-/// Returns the gNB's TEID of a UE's PDU session: generation 4 | owner 24 | PSI 4 bits. A caller
-/// derives the owner of a packet from it without a table, if owners are unique on one N3 address.
-pub fn downlink_teid(owner: u32, psi: u8, generation: u8) -> Teid {
-    Teid(u32::from(generation) << 28 | (owner & 0x00ff_ffff) << 4 | u32::from(psi & 0xf))
-}
-
-/// Returns the owner and the PDU session of a gNB's TEID.
-pub fn downlink_owner(teid: Teid) -> (u32, u8) {
-    (teid.0 >> 4 & 0x00ff_ffff, (teid.0 & 0xf) as u8)
 }

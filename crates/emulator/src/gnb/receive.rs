@@ -1,7 +1,7 @@
 //! Handlers of the NGAP PDUs that a gNB receives from the AMF.
 
 use super::error::{Fault, SendError, Violation};
-use super::{ErrorReport, Event, Gnb, Inbox, NOBODY, NgState, Outbox};
+use super::{ErrorReport, Event, Gnb, Inbox, NgState, Outbox, encode_by};
 use vireo_types::{RanUeNgapId, Tmsi};
 use vireo_wire::ngap::*;
 use vireo_wire::ngap::{build_ngap, extract_ngap_ies};
@@ -101,23 +101,11 @@ impl Gnb {
     /// Checks the two identifiers of UE-associated signalling. Stores the AMF's identifier from its
     /// first message (TS 38.413 10.6).
     pub(super) fn identify(&mut self, amf: u64, ran: u32) -> Result<(RanUeNgapId, u32), Fault> {
-        let unknown = Fault::Peer(Violation::UnknownUe);
-        let ran_id = RanUeNgapId(ran);
-        if self.connection(ran_id).is_none() && self.is_abandoned(ran_id) {
-            return Err(Fault::Late);
-        }
-        let Some(connection) = self.connection_mut(ran_id) else { return Err(unknown) };
-        if connection.amf_id.is_some_and(|known| known != amf) {
-            return Err(unknown);
-        }
-        let first = connection.amf_id.replace(amf).is_none();
-        let (abandoned, owner) = (connection.abandoned, connection.owner);
-        self.rebind(ran_id);
-        if !abandoned {
-            return Ok((ran_id, owner));
-        }
-        self.found = first.then_some(RanUeNgapId(ran));
-        Ok((RanUeNgapId(ran), NOBODY))
+        let ran = RanUeNgapId(ran);
+        let (owner, found) = self.connections.identify(amf, ran).map_err(Fault::from)?;
+        self.rebind(ran);
+        self.found = found.then_some(ran);
+        Ok((ran, owner))
     }
 
     fn downlink_nas(&mut self, pdu: &NGAPPDU<'_>, inbox: &mut Inbox) -> Result<(), Fault> {
@@ -140,10 +128,7 @@ impl Gnb {
             UENGAPIDs::uE_NGAP_ID_pair(pair) => (pair.amf_ue_ngap_id.0, RanUeNgapId(pair.ran_ue_ngap_id.0)),
             UENGAPIDs::aMF_UE_NGAP_ID(amf) => {
                 // The only message that may identify the UE by the AMF's identifier alone.
-                let found =
-                    (0u32..).zip(&self.connections).find(|(_, c)| c.owner != super::FREE && c.amf_id == Some(amf.0));
-                let (index, connection) = found.ok_or(Fault::Peer(Violation::UnknownUe))?;
-                (amf.0, RanUeNgapId(index << 8 | u32::from(connection.generation)))
+                (amf.0, self.connections.by_core_id(amf.0).ok_or(Fault::Peer(Violation::UnknownUe))?)
             }
             _ => return Err(Fault::Peer(Violation::Undecodable)),
         };
@@ -170,7 +155,7 @@ impl Gnb {
                 PDUSessionResourceListCxtRelCpl(PDUSessionResourceListCxtRelCpl(sessions)),
             )
         };
-        out.encode_by(way, answer)?;
+        encode_by(out, way, answer)?;
         self.remove(ran);
         inbox.events.push(Event::Released { owner, cause: cause.clone() });
         Ok(())
@@ -198,7 +183,7 @@ impl Gnb {
             }
             _ => return Err(Fault::Peer(Violation::Undecodable)),
         };
-        Ok(out.encode_by(self.common(), answer)?)
+        Ok(encode_by(out, self.common(), answer)?)
     }
 }
 

@@ -4,7 +4,7 @@
 //! indications.
 
 use super::error::SendError;
-use super::{ErrorReport, Gnb, Outbox, PduRoute};
+use super::{ErrorReport, Gnb, Outbox, PduRoute, encode_by};
 use vireo_types::{Guti, RanUeNgapId};
 use vireo_wire::ngap::build_ngap;
 use vireo_wire::ngap::*;
@@ -57,7 +57,7 @@ impl Gnb {
             SupportedTAList(self.areas()),
             DefaultPagingDRX(PagingDRX::v128),
         );
-        Ok(out.encode_by(PduRoute { by: self.current, stream: 0 }, request)?)
+        Ok(encode_by(out, PduRoute { by: self.current, stream: 0 }, request)?)
     }
 
     /// Sends RAN CONFIGURATION UPDATE with the node's name and tracking areas.
@@ -69,7 +69,7 @@ impl Gnb {
             RANNodeName(self.config.name.as_str()),
             SupportedTAList(self.areas()),
         );
-        Ok(out.encode_by(self.common(), update)?)
+        Ok(encode_by(out, self.common(), update)?)
     }
 
     /// Opens an NG connection with INITIAL UE MESSAGE. It includes the 5G-S-TMSI if the UE sent one
@@ -114,7 +114,7 @@ impl Gnb {
                 )
             }
         };
-        out.encode_by(way, message)?;
+        encode_by(out, way, message)?;
         Ok(ran)
     }
 
@@ -130,7 +130,7 @@ impl Gnb {
             NAS_PDU(NASPDU(nas.into())),
             UserLocationInformation(self.location()?),
         );
-        Ok(out.encode_by(self.way(ran), message)?)
+        Ok(encode_by(out, self.way(ran), message)?)
     }
 
     /// Sends UE CONTEXT RELEASE REQUEST with the UE's PDU sessions.
@@ -159,7 +159,7 @@ impl Gnb {
                 Cause(cause),
             )
         };
-        Ok(out.encode_by(self.way(ran), message)?)
+        Ok(encode_by(out, self.way(ran), message)?)
     }
 
     /// Sends NG RESET of the interface (`None`) or of these UEs. Removes their connections at once
@@ -178,7 +178,7 @@ impl Gnb {
         };
         let cause = Cause::radioNetwork(CauseRadioNetwork::release_due_to_ngran_generated_reason);
         let message = build_ngap!(InitiatingMessage, NGReset, NGReset, Cause(cause), ResetType(kind));
-        out.encode_by(self.common(), message)?;
+        encode_by(out, self.common(), message)?;
         let gone = match ues {
             Some(ues) => ues.iter().filter_map(|ran| self.remove(*ran)).collect(),
             None => self.remove_all(),
@@ -187,9 +187,7 @@ impl Gnb {
     }
 
     pub(super) fn remove_all(&mut self) -> Vec<u32> {
-        let rans = (0u32..).zip(&self.connections).filter(|(_, connection)| connection.owner != super::FREE);
-        let rans: Vec<_> = rans.map(|(index, c)| RanUeNgapId(index << 8 | u32::from(c.generation))).collect();
-        rans.into_iter().filter_map(|ran| self.remove(ran)).collect()
+        self.connections.remove_all()
     }
 
     /// Sends ERROR INDICATION (TS 38.413 8.7.4).
@@ -206,6 +204,6 @@ impl Gnb {
             ),
             _ => build_ngap!(InitiatingMessage, ErrorIndication, ErrorIndication, Cause(cause)),
         };
-        Ok(out.encode_by(self.common(), message)?)
+        Ok(encode_by(out, self.common(), message)?)
     }
 }

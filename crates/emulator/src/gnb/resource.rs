@@ -1,7 +1,8 @@
 //! PDU session resources and the initial context (TS 38.413 8.2, 8.3.1).
 
 use super::error::{Fault, Violation};
-use super::{Event, Gnb, Inbox, Outbox, Tunnel};
+use super::{Event, Gnb, Inbox, Outbox, Tunnel, encode_by};
+use crate::ran::read_address;
 use std::net::IpAddr;
 use vireo_types::{RanUeNgapId, Teid};
 use vireo_wire::ngap::*;
@@ -102,7 +103,7 @@ impl Gnb {
                 PDUSessionResourceFailedToSetupListCxtRes(failed),
             ),
         };
-        Ok(out.encode_by(self.way(ran), answer)?)
+        Ok(encode_by(out, self.way(ran), answer)?)
     }
 
     pub(super) fn resource_setup(
@@ -162,7 +163,7 @@ impl Gnb {
                 PDUSessionResourceFailedToSetupListSURes(failed),
             ),
         };
-        out.encode_by(self.way(ran), answer)?;
+        encode_by(out, self.way(ran), answer)?;
         for nas in nas.iter().chain(asked.iter().filter_map(|session| session.nas.as_ref())) {
             inbox.deliver(owner, &nas.0);
         }
@@ -186,7 +187,7 @@ impl Gnb {
         let set_up = read_setup(transfer).and_then(|SetupTransfer { upf, uplink, flows }| {
             let qfi = *flows.first()?;
             let answer = setup_response(n3, downlink, &flows)?;
-            Some((Tunnel { psi, qfi, upf, uplink, downlink }, answer))
+            Some((Tunnel { psi, qfi: Some(qfi), upf, uplink, downlink }, answer))
         });
         match set_up {
             Some((tunnel, answer)) => {
@@ -236,7 +237,7 @@ impl Gnb {
             RAN_UE_NGAP_ID(ran.0),
             PDUSessionResourceReleasedListRelRes(PDUSessionResourceReleasedListRelRes(released)),
         );
-        out.encode_by(self.way(ran), answer)?;
+        encode_by(out, self.way(ran), answer)?;
         if let Some(nas) = nas {
             inbox.deliver(owner, &nas.0);
         }
@@ -287,7 +288,7 @@ impl Gnb {
         }
         let message = PDUSessionResourceModifyResponse::new(ProtocolIEContainer(ies));
         let answer = NGAP_PDU::of_message(&message, PDUSessionResourceModifyResponse::CRITICALITY);
-        out.encode_by(self.way(ran), answer)?;
+        encode_by(out, self.way(ran), answer)?;
         for nas in list.0.iter().filter_map(|item| item.nas_pdu.as_ref()) {
             inbox.deliver(owner, &nas.0);
         }
@@ -339,12 +340,7 @@ pub(super) fn read_setup(transfer: &[u8]) -> Option<SetupTransfer> {
 /// Returns the address and TEID of a tunnel end.
 pub(super) fn end_of(end: &UPTransportLayerInformation<'_>) -> Option<(IpAddr, Teid)> {
     let UPTransportLayerInformation::gTPTunnel(tunnel) = end else { return None };
-    let address = &tunnel.transport_layer_address.0;
-    let address = match *address.as_octets() {
-        [a, b, c, d, ..] if address.len() == 32 || address.len() == 160 => IpAddr::from([a, b, c, d]),
-        ref octets if address.len() == 128 => IpAddr::from(<[u8; 16]>::try_from(octets).ok()?),
-        _ => return None,
-    };
+    let address = read_address(&tunnel.transport_layer_address.0)?;
     Some((address, Teid(u32::from_be_bytes(tunnel.gtp_teid.0))))
 }
 

@@ -101,6 +101,12 @@ impl Steady {
         self.choices().any(|choice| choice.activity.moves())
     }
 
+    /// Returns true if it has procedures that the emulator has only in 5G.
+    pub(crate) fn needs_nr(&self) -> bool {
+        let only = [Activity::XnHandover, Activity::N2Handover, Activity::Session];
+        self.choices().any(|choice| only.contains(&choice.activity))
+    }
+
     /// Returns true if its UEs send data when there is a target.
     pub fn has_data(&self) -> bool {
         self.groups.iter().any(|group| group.data.echoes > 0)

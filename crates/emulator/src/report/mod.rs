@@ -6,6 +6,7 @@ mod timeline;
 pub(crate) use stats::{Stats, Times};
 pub use timeline::{Row, write_csv};
 
+use crate::rat::Rats;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -15,15 +16,16 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Procedure {
-    /// From the REGISTRATION REQUEST (its intended time in an open loop) to the COMPLETE.
+    /// From the REGISTRATION REQUEST (its intended time in an open loop) to the COMPLETE; in EPS
+    /// from the ATTACH REQUEST, with the default bearer.
     Registration,
-    /// As `Registration`, for a periodic registration update.
+    /// As `Registration`, for a periodic registration update or periodic TAU.
     PeriodicUpdate,
-    /// As `Registration`, for a mobility registration update.
+    /// As `Registration`, for a mobility registration update or a TAU with the active flag.
     MobilityUpdate,
     /// From the PDU SESSION ESTABLISHMENT REQUEST to the active session with its tunnel.
     Session,
-    /// From the REGISTRATION REQUEST to the first session.
+    /// From the REGISTRATION REQUEST to the first session. In EPS one attach is both.
     RegistrationAndSession,
     /// From the SERVICE REQUEST to the accept with all tunnels.
     ServiceRequest,
@@ -186,6 +188,8 @@ pub struct Steady {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Report {
     pub scenario: String,
+    pub rat: Rats,
+    /// gNBs, or eNBs; with both technologies, of each.
     pub gnbs: u32,
     pub ues: u32,
     pub started: u64,
@@ -275,11 +279,16 @@ impl fmt::Display for Report {
         }
         writeln!(
             f,
-            "{}: {} of {} UEs on {} gNBs in {:.2} s ({:.0} UEs/s), {} failed, over {}",
+            "{}: {} of {} UEs on {} {} in {:.2} s ({:.0} UEs/s), {} failed, over {}",
             self.scenario,
             self.succeeded,
             self.ues,
             self.gnbs,
+            match self.rat {
+                Rats::Nr => "gNBs",
+                Rats::Eps => "eNBs",
+                Rats::Both => "gNBs and as many eNBs",
+            },
             self.seconds,
             self.ues_per_second,
             self.failed,

@@ -1,6 +1,9 @@
 //! Scenarios: the steps of each UE of a run and their expected results.
 
+mod eps;
+
 use crate::negative::Case;
+use crate::rat::Rats;
 use crate::ue::{Fault, Registration};
 use vireo_types::PduSessionType;
 
@@ -55,6 +58,10 @@ pub enum Step {
     SwitchOff,
     /// Ends deregistered and without a connection, from any state.
     Leave,
+    /// Makes the node reset the UE's connection (NG RESET or RESET of one UE); the UE is then idle.
+    Reset,
+    /// Waits until the network has deregistered and released the UE.
+    AwaitDetach,
     /// Continues at step `to`, [`crate::Options::rounds`] times in all.
     Repeat {
         /// Index of the step.
@@ -114,9 +121,30 @@ impl Scenario {
         self.steps().iter().any(|step| matches!(step, Step::Roam | Step::XnHandover | Step::N2Handover))
     }
 
-    /// Returns the scenario of this name.
+    /// Returns the 5G scenario of this name.
     pub fn find(name: &str) -> Option<&'static Scenario> {
         ALL.iter().find(|scenario| scenario.name == name)
+    }
+
+    /// Returns the scenarios that exist for these technologies.
+    pub fn all_for(rats: Rats) -> Box<dyn Iterator<Item = &'static Scenario>> {
+        match rats {
+            Rats::Nr => Box::new(ALL.iter()),
+            Rats::Eps => Box::new(eps::ALL.iter()),
+            Rats::Both => {
+                Box::new(ALL.iter().filter(|scenario| Scenario::find_for(Rats::Eps, scenario.name).is_some()))
+            }
+        }
+    }
+
+    /// Returns the scenario of this name for these technologies.
+    pub fn find_for(rats: Rats, name: &str) -> Option<&'static Scenario> {
+        Scenario::all_for(rats).find(|scenario| scenario.name == name)
+    }
+
+    /// Returns true if the scenario belongs to these technologies.
+    pub(crate) fn supports(&'static self, rats: Rats) -> bool {
+        Scenario::find_for(rats, self.name).is_some_and(|found| std::ptr::eq(found, self))
     }
 }
 
@@ -373,13 +401,35 @@ mod tests {
 
     #[test]
     fn names_are_unique_and_loops_go_back() {
-        for (index, scenario) in ALL.iter().enumerate() {
-            assert!(ALL[..index].iter().all(|other| other.name != scenario.name), "{}", scenario.name);
-            assert!(std::ptr::eq(Scenario::find(scenario.name).expect("is listed"), scenario));
-            for (place, step) in scenario.steps().iter().enumerate() {
-                assert!(!matches!(step, Step::Repeat { to } if usize::from(*to) >= place), "{}", scenario.name);
+        for rats in [Rats::Nr, Rats::Eps, Rats::Both] {
+            let all: Vec<_> = Scenario::all_for(rats).collect();
+            for (index, scenario) in all.iter().enumerate() {
+                assert!(all[..index].iter().all(|other| other.name != scenario.name), "{}", scenario.name);
+                let found = Scenario::find_for(rats, scenario.name).expect("is listed");
+                assert!(std::ptr::eq(found, *scenario) && found.supports(rats));
+                for (place, step) in scenario.steps().iter().enumerate() {
+                    assert!(!matches!(step, Step::Repeat { to } if usize::from(*to) >= place), "{}", scenario.name);
+                }
             }
         }
         assert!(Scenario::find("nothing").is_none());
+        assert!(Scenario::find("attach").is_none() && Scenario::find_for(Rats::Eps, "attach").is_some());
+    }
+
+    #[test]
+    fn eps_scenarios_have_steps_of_eps() {
+        for scenario in Scenario::all_for(Rats::Eps) {
+            for step in scenario.steps() {
+                let only_nr = matches!(
+                    step,
+                    Step::XnHandover
+                        | Step::N2Handover
+                        | Step::LoseTunnel
+                        | Step::Establish { .. }
+                        | Step::Release { .. }
+                );
+                assert!(!only_nr, "{}: {step:?}", scenario.name);
+            }
+        }
     }
 }

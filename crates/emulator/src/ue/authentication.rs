@@ -3,7 +3,7 @@
 use super::nas::{self, kind};
 use super::registration::capability;
 use super::security::{HEADER, NasSecurity, header};
-use super::{Event, Fault, MmState, Profile, Ue, UeOutput, Violation};
+use super::{AHEAD, Event, Fault, MmState, Profile, Ue, UeOutput, Violation};
 use crate::usim::{Answer, Challenge};
 use vireo_wire::nas::{
     GmmCause, KeySetIdentifier, Nas5gmmMessage, Nas5gsMessage, NasAuthenticationFailure,
@@ -11,9 +11,6 @@ use vireo_wire::nas::{
     NasSecurityModeCommand, NasSecurityModeComplete,
 };
 use vireo_wire::security::{CipheringAlgorithm, IntegrityAlgorithm};
-
-/// SEQ distance between the USIM and the network for [`Fault::SynchFailure`].
-const AHEAD: u32 = 1 << 16;
 
 /// Returns an AUTHENTICATION RESPONSE: header, then RES* as IEI 0x2d of 16 octets.
 fn response(res_star: &[u8; 16]) -> [u8; 21] {
@@ -57,18 +54,20 @@ impl Ue {
         let challenge = Challenge { rand, autn };
         let answer = self.usim.answer(&challenge, p.network_name(), &request.abba.value).map_err(|_| incomplete)?;
         match answer {
-            Answer::Accepted { mut res_star, k_amf } => {
+            Answer::Accepted { mut res, key } => {
                 if fault == Some(Fault::WrongResponse) {
-                    res_star[0] ^= 0xff;
+                    res[0] ^= 0xff;
                 }
                 let pending = self.pending.get_or_insert_default();
-                pending.challenge = Some((rand, res_star));
-                pending.k_amf = Some((k_amf, ksi));
-                self.answer(&response(&res_star), out)
+                pending.challenge = Some((rand, res));
+                pending.k_amf = Some((key, ksi));
+                self.answer(&response(&res), out)
             }
             Answer::MacFailure => self.authentication_failure(GmmCause::MacFailure, None, out),
             Answer::SynchFailure(auts) => self.authentication_failure(GmmCause::SynchFailure, Some(auts), out),
-            Answer::NotFor5G => self.authentication_failure(GmmCause::NonFiveGAuthenticationUnacceptable, None, out),
+            Answer::NoSeparation => {
+                self.authentication_failure(GmmCause::NonFiveGAuthenticationUnacceptable, None, out)
+            }
         }
     }
 

@@ -5,6 +5,7 @@
 //! specification becomes an [`Event::Violation`]. A run with this UE thus checks the core, too.
 
 mod authentication;
+pub mod eps;
 mod mobility;
 pub use mobility::Service;
 pub(crate) mod nas;
@@ -27,13 +28,15 @@ pub struct Profile {
     /// Concealment scheme of SUCIs.
     pub concealment: Concealment,
     /// 5G-EA octet of the UE security capability (TS 24.501 9.11.3.54): 0x80 for NEA0 alone, 0xf0
-    /// for all.
+    /// for all. In EPS the EEA octet of the UE network capability (TS 24.301 9.9.3.34).
     pub ciphering: u8,
-    /// 5G-IA octet: 0x20 for NIA2 alone, 0x70 for NIA1 to NIA3.
+    /// 5G-IA octet, or EIA octet: 0x20 for NIA2 alone, 0x70 for NIA1 to NIA3.
     pub integrity: u8,
     pub snssai: Snssai,
-    /// Data network of the PDU sessions.
+    /// Data network of the PDU sessions; APN of the default bearers.
     pub dnn: Dnn,
+    /// True if an EPS UE names its APN in an attach, by ESM information (TS 24.301 6.6.1.2).
+    pub requests_apn: bool,
     network_name: Vec<u8>,
 }
 
@@ -41,7 +44,16 @@ impl Profile {
     /// Returns the profile of a network, with every algorithm and the null scheme.
     pub fn new(plmn: Plmn, snssai: Snssai, dnn: Dnn) -> Self {
         let network_name = plmn.serving_network_name().into_bytes();
-        Profile { plmn, concealment: Concealment::Null, ciphering: 0xf0, integrity: 0x70, snssai, dnn, network_name }
+        Profile {
+            plmn,
+            concealment: Concealment::Null,
+            ciphering: 0xf0,
+            integrity: 0x70,
+            snssai,
+            dnn,
+            requests_apn: true,
+            network_name,
+        }
     }
 
     /// Returns the serving network name (TS 24.501 9.12.1).
@@ -74,7 +86,13 @@ pub enum Fault {
     KeySetInUse,
     /// The UE sends a wrong RES*.
     WrongResponse,
+    /// The UE attaches with its GUTI under a wrong MAC (EPS only). The network must authenticate it
+    /// (TS 24.301 4.4.4.3).
+    WrongMac,
 }
+
+/// SEQ distance between the USIM and the network for [`Fault::SynchFailure`].
+const AHEAD: u32 = 1 << 16;
 
 /// 5GMM state, as far as a caller must distinguish it (TS 24.501 5.1.3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -118,11 +136,14 @@ pub struct Session {
     pub address: Address,
 }
 
-/// Cause sent by the network: of 5GMM (TS 24.501 9.11.3.2) or of 5GSM (9.11.4.2).
+/// Cause sent by the network: of 5GMM (TS 24.501 9.11.3.2), of 5GSM (9.11.4.2), of EMM (TS 24.301
+/// 9.9.3.9) or of ESM (9.9.4.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Cause {
     Mm(u8),
     Sm(u8),
+    Emm(u8),
+    Esm(u8),
 }
 
 impl fmt::Display for Cause {
@@ -130,6 +151,8 @@ impl fmt::Display for Cause {
         match self {
             Cause::Mm(cause) => write!(f, "5GMM cause #{cause}"),
             Cause::Sm(cause) => write!(f, "5GSM cause #{cause}"),
+            Cause::Emm(cause) => write!(f, "EMM cause #{cause}"),
+            Cause::Esm(cause) => write!(f, "ESM cause #{cause}"),
         }
     }
 }
@@ -159,8 +182,8 @@ pub enum Violation {
     /// Message type with a missing or inconsistent mandatory or conditional part.
     #[error("a NAS message of type {0:#04x} lacks a part that it must have")]
     Incomplete(u8),
-    /// The K_gNB that the gNB received differs from the UE's.
-    #[error("the security key of the INITIAL CONTEXT SETUP REQUEST is not the UE's K_gNB")]
+    /// The K_gNB or K_eNB that the RAN node received differs from the UE's.
+    #[error("the security key of the INITIAL CONTEXT SETUP REQUEST is not the UE's")]
     AccessKey,
 }
 

@@ -4,7 +4,7 @@ use clap::ValueEnum;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
-use vireo_emulator::NGAP_PORT;
+use vireo_emulator::Rats;
 use vireo_emulator::load::Pattern;
 use vireo_emulator::mix::Activity;
 use vireo_types::{Dnn, Plmn, Snssai, Supi};
@@ -14,12 +14,22 @@ pub(crate) struct Args {
     /// List the scenarios
     #[arg(long)]
     pub(super) list: bool,
+    /// Emulate gNBs (5G), eNBs (4G) or both
+    ///
+    /// With "both" there are as many eNBs as gNBs, and half of the UEs each.
+    #[arg(long, value_enum, default_value_t = RatArg::Nr)]
+    pub(super) rat: RatArg,
     /// Run this scenario in each UE (see --list)
     #[arg(long, value_name = "S", default_value = "session")]
     pub(super) scenario: String,
     /// Connect to N2 addresses, optional port; gNBs use several in turn
+    ///
+    /// With --rat eps these are the S1-MME addresses.
     #[arg(long, value_name = "ADDR", required_unless_present = "list", value_parser = core_address)]
-    pub(super) core: Vec<SocketAddr>,
+    pub(super) core: Vec<CoreAddress>,
+    /// Connect eNBs to S1-MME addresses [default: --core, port 36412]
+    #[arg(long, value_name = "ADDR", value_parser = core_address)]
+    pub(super) mme: Vec<CoreAddress>,
     /// Set up N SCTP associations per gNB
     ///
     /// A gNB uses its own address of --core and the following ones. With a single --core it uses
@@ -175,9 +185,12 @@ pub(super) struct NetworkArgs {
     /// Set the ID of the first gNB, 24 bits
     #[arg(long, value_name = "ID", default_value_t = 1)]
     pub(super) gnb_id: u32,
-    /// Offer only NEA0 ciphering, so that captures are readable
+    /// Offer only NEA0 or EEA0 ciphering, so that captures are readable
     #[arg(long)]
     pub(super) null_ciphering: bool,
+    /// Let the network choose the APN of LTE UEs (no ESM information)
+    #[arg(long)]
+    pub(super) default_apn: bool,
 }
 
 /// Subscribers of the UEs
@@ -245,6 +258,45 @@ pub(super) struct EchoArgs {
     pub(super) echo_udp: Option<u16>,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum RatArg {
+    /// Emulate gNBs and 5G UEs
+    Nr,
+    /// Emulate eNBs and LTE UEs
+    Eps,
+    /// Emulate both
+    Both,
+}
+
+impl RatArg {
+    pub(super) fn rats(self) -> Rats {
+        match self {
+            RatArg::Nr => Rats::Nr,
+            RatArg::Eps => Rats::Eps,
+            RatArg::Both => Rats::Both,
+        }
+    }
+}
+
+/// Address of a core, with a port if one was given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct CoreAddress {
+    ip: IpAddr,
+    port: Option<u16>,
+}
+
+impl CoreAddress {
+    /// Returns the address with its port, or with the default one.
+    pub(super) fn or_port(self, default: u16) -> SocketAddr {
+        SocketAddr::new(self.ip, self.port.unwrap_or(default))
+    }
+
+    /// Returns the IP address with this port.
+    pub(super) fn with_port(self, port: u16) -> SocketAddr {
+        SocketAddr::new(self.ip, port)
+    }
+}
+
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(super) enum Sctp {
     /// Use the kernel's SCTP if available, else usrsctp over raw IP
@@ -275,8 +327,9 @@ pub(super) enum SessionType {
     Ipv4v6,
 }
 
-fn core_address(text: &str) -> Result<SocketAddr, String> {
-    let address = text.parse::<SocketAddr>().or_else(|_| text.parse().map(|ip: IpAddr| SocketAddr::new(ip, NGAP_PORT)));
+fn core_address(text: &str) -> Result<CoreAddress, String> {
+    let whole = text.parse::<SocketAddr>().map(|address| CoreAddress { ip: address.ip(), port: Some(address.port()) });
+    let address = whole.or_else(|_| text.parse().map(|ip| CoreAddress { ip, port: None }));
     address.map_err(|_| "write an IP address, or ADDR:PORT ([ADDR]:PORT for IPv6)".into())
 }
 

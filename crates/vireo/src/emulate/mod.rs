@@ -1,4 +1,4 @@
-//! `vireo emulate`: gNBs and UEs against any 5G core.
+//! `vireo emulate`: gNBs, eNBs and UEs against any core.
 
 mod args;
 mod memory;
@@ -13,7 +13,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use vireo_config::Failure;
-use vireo_emulator::scenario::ALL;
+use vireo_emulator::scenario::Scenario;
 use vireo_emulator::{Phase, Progress};
 
 /// Runs the emulator.
@@ -23,7 +23,7 @@ use vireo_emulator::{Phase, Progress};
 /// Returns an error if any UE failed.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     if args.list {
-        for scenario in ALL {
+        for scenario in Scenario::all_for(args.rat.rats()) {
             println!("{:<16} {}", scenario.name, scenario.about);
         }
         return Ok(());

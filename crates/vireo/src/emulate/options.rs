@@ -1,6 +1,6 @@
 //! Conversion of command-line arguments into emulator options.
 
-use super::args::{Args, LoadArgs, Persistence, Sctp, SessionType, SubscriberArgs, octets};
+use super::args::{Args, LoadArgs, Persistence, RatArg, Sctp, SessionType, SubscriberArgs, octets};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
 use vireo_config::Failure;
@@ -10,14 +10,16 @@ use vireo_emulator::scenario::{Scenario, Scheme};
 use vireo_emulator::traffic::Kind;
 use vireo_emulator::ue::Profile;
 use vireo_emulator::usim::{Concealment, Keys};
-use vireo_emulator::{BusyUes, Echoes, LAB_K, LAB_OPC, Load, Options, Retry, Subscribers};
+use vireo_emulator::{BusyUes, Echoes, LAB_K, LAB_OPC, Load, NGAP_PORT, Options, Retry, S1AP_PORT, Subscribers};
 use vireo_sctp::Driver;
 use vireo_types::{PduSessionType, Tac};
 
 pub(super) fn options(args: &Args) -> Result<Options, Failure> {
-    let scenario = Scenario::find(&args.scenario)
+    let rats = args.rat.rats();
+    let scenario = Scenario::find_for(rats, &args.scenario)
         .ok_or_else(|| Failure(format!("there is no scenario {:?}: see vireo emulate --list", args.scenario)))?;
-    let first_core = *args.core.first().ok_or_else(|| Failure("give --core ADDR".into()))?;
+    let (core, mme) = cores(args);
+    let first_core = *core.first().or(mme.first()).ok_or_else(|| Failure("give --core ADDR".into()))?;
     let network = &args.network;
     if network.tac >= 1 << 24 {
         return Err(Failure("--tac has 24 bits: at most 16777215".into()));
@@ -29,6 +31,7 @@ pub(super) fn options(args: &Args) -> Result<Options, Failure> {
     let steady = steady(&args.load, args.ues)?;
     let mut profile = Profile::new(network.plmn, network.snssai, network.dnn.clone());
     profile.concealment = concealment(&args.subscribers, scenario)?;
+    profile.requests_apn = !network.default_apn;
     if network.null_ciphering {
         (profile.ciphering, profile.integrity) = (0x80, 0x20);
     }
@@ -39,7 +42,9 @@ pub(super) fn options(args: &Args) -> Result<Options, Failure> {
     };
     let lab = Options::lab(first_core, scenario);
     Ok(Options {
-        core: args.core.clone(),
+        rats,
+        core,
+        mme,
         tnl_associations: args.tnl_associations,
         drop_association: args.drop_association,
         n2: args.n2.clone(),
@@ -91,6 +96,18 @@ pub(super) fn options(args: &Args) -> Result<Options, Failure> {
         messages: args.mutation.count,
         ..lab
     })
+}
+
+/// Returns the N2 and the S1-MME addresses. A port of `--core` belongs to N2 unless all nodes are
+/// eNBs.
+fn cores(args: &Args) -> (Vec<SocketAddr>, Vec<SocketAddr>) {
+    let core = |port| args.core.iter().map(move |core| core.or_port(port)).collect();
+    let mme = match (&args.mme[..], args.rat) {
+        ([], RatArg::Eps) => core(S1AP_PORT),
+        ([], _) => args.core.iter().map(|core| core.with_port(S1AP_PORT)).collect(),
+        (mme, _) => mme.iter().map(|mme| mme.or_port(S1AP_PORT)).collect(),
+    };
+    (core(NGAP_PORT), mme)
 }
 
 /// Returns the start of UEs. With a steady load, `--rate` and `--pattern` apply to the load, and
@@ -233,6 +250,25 @@ mod tests {
         assert!(with(&["--load", "jump=1", "--rate", "1"]).is_err_and(|why| why.contains("no procedure")));
         assert!(with(&["--pattern", "T2"]).is_err_and(|why| why.contains("--rate")));
         assert!(with(&["--mix", "/nothing"]).is_err_and(|why| why.contains("/nothing")));
+    }
+
+    #[test]
+    fn rat_selects_scenarios_and_addresses() {
+        use vireo_emulator::Rats;
+        let address = |text: &str| text.parse::<SocketAddr>().expect("an address");
+        let eps = parse(&["--core", "127.0.0.1", "--rat", "eps", "--scenario", "attach"]).expect("is right");
+        assert_eq!((eps.rats, eps.mme), (Rats::Eps, vec![address("127.0.0.1:36412")]));
+        let eps = parse(&["--core", "127.0.0.1:5000", "--rat", "eps", "--default-apn"]).expect("is right");
+        assert_eq!((eps.mme, eps.profile.requests_apn), (vec![address("127.0.0.1:5000")], false));
+        let line = ["--core", "127.0.0.1:5000", "--rat", "both", "--scenario", "full"];
+        let both = parse(&line).expect("is right");
+        assert_eq!((both.core, both.mme), (vec![address("127.0.0.1:5000")], vec![address("127.0.0.1:36412")]));
+        let both = parse(&[&line[..], &["--mme", "127.0.0.2"]].concat()).expect("is right");
+        assert_eq!((both.rats, both.mme), (Rats::Both, vec![address("127.0.0.2:36412")]));
+        for (rat, scenario) in [("nr", "attach"), ("eps", "xn-handover"), ("both", "ng-reset")] {
+            let refused = parse(&["--core", "127.0.0.1", "--rat", rat, "--scenario", scenario]);
+            assert!(refused.is_err_and(|why| why.contains("--list")), "{rat} {scenario}");
+        }
     }
 
     #[test]

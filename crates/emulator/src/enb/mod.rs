@@ -1,0 +1,225 @@
+//! eNB as a pure state machine over S1AP (TS 36.413).
+//!
+//! The counterpart of [`crate::gnb`]: input is S1AP PDUs; output is S1AP PDUs and events. The eNB
+//! has no SCTP, no clock and no NAS decoder. It has one association with one MME (TS 36.412 7), and
+//! one macro cell.
+
+mod bearer;
+mod error;
+mod receive;
+mod request;
+
+pub use crate::ran::{ConnectionId, Outbox, Tunnel};
+pub use error::{SendError, Violation};
+
+use crate::ran::{Connections, PduRoute, downlink_teid, ue_stream};
+use std::net::IpAddr;
+use vireo_types::{Tai, Tmsi};
+use vireo_wire::s1ap::{Cause, CauseRadioNetwork, Error, S1APPDU};
+
+/// S1AP payload protocol identifier (TS 36.412 7).
+pub const PPID: u32 = 18;
+
+/// Configuration of an eNB.
+#[derive(Clone, Debug)]
+pub struct EnbConfig {
+    /// Macro eNB ID, 20 bits.
+    pub id: u32,
+    pub name: String,
+    /// Tracking area of the cell; its code has 16 bits.
+    pub tai: Tai,
+    pub s1u: IpAddr,
+}
+
+/// State of the S1 interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum S1State {
+    /// No association, or S1 SETUP REQUEST was not sent yet.
+    Down,
+    /// S1 SETUP REQUEST was sent.
+    SettingUp,
+    /// S1 SETUP RESPONSE was received.
+    Up,
+}
+
+/// Event for the caller of the eNB.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Event {
+    /// S1 SETUP RESPONSE: the interface is up.
+    Ready,
+    SetupFailed(Cause),
+    /// NAS message for a UE.
+    Nas {
+        owner: u32,
+        range: std::ops::Range<usize>,
+    },
+    /// INITIAL CONTEXT SETUP REQUEST with the UE's security key. Its NAS follows as [`Event::Nas`].
+    ContextSetup {
+        owner: u32,
+        key: [u8; 32],
+    },
+    /// The tunnel of an E-RAB is set up.
+    TunnelUp {
+        owner: u32,
+        erab: u8,
+    },
+    /// The tunnel of an E-RAB is released.
+    TunnelDown {
+        owner: u32,
+        erab: u8,
+    },
+    /// The UE's S1 connection is released.
+    Released {
+        owner: u32,
+        cause: Cause,
+    },
+    /// Paging of the UE with this M-TMSI.
+    Paging(Tmsi),
+    /// RESET ACKNOWLEDGE to the eNB's own RESET.
+    ResetDone,
+    /// ENB CONFIGURATION UPDATE ACKNOWLEDGE (true) or FAILURE (false).
+    ConfigurationUpdated(bool),
+    /// ERROR INDICATION of the MME.
+    ErrorIndication(ErrorReport),
+    /// OVERLOAD START (true) or STOP (false).
+    Overload(bool),
+    /// The MME deviated from the specification.
+    Violation(Violation),
+}
+
+impl Event {
+    /// Returns the UE that the event concerns, if any.
+    pub fn owner(&self) -> Option<u32> {
+        match self {
+            Event::Nas { owner, .. }
+            | Event::ContextSetup { owner, .. }
+            | Event::TunnelUp { owner, .. }
+            | Event::TunnelDown { owner, .. }
+            | Event::Released { owner, .. } => Some(*owner),
+            _ => None,
+        }
+    }
+}
+
+/// Content of an ERROR INDICATION.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ErrorReport {
+    /// MME-UE-S1AP-ID, if the message concerns a UE.
+    pub mme_id: Option<u32>,
+    /// eNB-UE-S1AP-ID, if the message concerns a UE.
+    pub enb_id: Option<u32>,
+    /// Cause IE, if present.
+    pub cause: Option<Cause>,
+}
+
+/// Result of a received PDU. Reused, so that steps do not allocate.
+#[derive(Debug, Default)]
+pub struct Inbox {
+    /// Octets that [`Event::Nas`] refers to.
+    pub nas: Vec<u8>,
+    pub events: Vec<Event>,
+}
+
+impl Inbox {
+    /// Removes the content and keeps the memory.
+    pub fn clear(&mut self) {
+        self.nas.clear();
+        self.events.clear();
+    }
+
+    fn deliver(&mut self, owner: u32, nas: &[u8]) {
+        let start = self.nas.len();
+        self.nas.extend_from_slice(nas);
+        self.events.push(Event::Nas { owner, range: start..self.nas.len() });
+    }
+}
+
+fn encode(out: &mut Outbox, stream: u16, pdu: Result<S1APPDU<'_>, Error>) -> Result<(), Error> {
+    let pdu = pdu?;
+    out.encode_with(PduRoute { by: 0, stream }, |octets| pdu.encode_into(octets))
+}
+
+/// One eNB with its S1 interface and connections.
+#[derive(Debug)]
+pub struct Enb {
+    config: EnbConfig,
+    state: S1State,
+    /// Outbound streams of the association.
+    streams: u16,
+    /// An eNB-UE-S1AP-ID has 24 bits, so that there are at most 65,536 connections.
+    connections: Connections,
+    /// Abandoned connection for which the MME has just sent its ID, so that its release can be
+    /// requested.
+    found: Option<ConnectionId>,
+}
+
+impl Enb {
+    /// Creates an eNB whose association is down.
+    pub fn new(config: EnbConfig) -> Self {
+        Enb { config, state: S1State::Down, streams: 2, connections: Connections::default(), found: None }
+    }
+
+    /// Returns the configuration.
+    pub fn config(&self) -> &EnbConfig {
+        &self.config
+    }
+
+    /// Returns the state of the S1 interface.
+    pub fn state(&self) -> S1State {
+        self.state
+    }
+
+    /// Returns the number of connected UEs.
+    pub fn connected(&self) -> usize {
+        self.connections.len()
+    }
+
+    /// Returns the MME-UE-S1AP-ID of a connection, once the MME has assigned it.
+    pub fn mme_id(&self, id: ConnectionId) -> Option<u32> {
+        // It was received as 32 bits.
+        self.connections.get(id)?.core_id.map(|core| core as u32)
+    }
+
+    /// Returns the tunnels of a UE.
+    pub fn tunnels(&self, id: ConnectionId) -> &[Tunnel] {
+        self.connections.tunnels(id)
+    }
+
+    /// Handles the loss of the association: every UE is idle and the interface is down.
+    pub fn on_association_lost(&mut self) {
+        self.state = S1State::Down;
+        self.connections.clear();
+    }
+
+    /// Returns true if the UE of this connection left without signalling, also after the connection
+    /// ended.
+    pub fn is_abandoned(&self, id: ConnectionId) -> bool {
+        self.connections.is_abandoned(id)
+    }
+
+    /// Removes a connection that the MME never answered. Returns its owner.
+    pub fn forget(&mut self, id: ConnectionId) -> Option<u32> {
+        self.connections.remove(id)
+    }
+
+    /// Abandons the connection after a radio link failure: it emits no further event for the UE.
+    /// The eNB requests the release, at once or after the MME's first answer.
+    pub fn abandon(&mut self, id: ConnectionId, out: &mut Outbox) -> Result<(), SendError> {
+        let Some(connection) = self.connections.get_mut(id) else { return Ok(()) };
+        connection.abandoned = true;
+        if connection.core_id.is_none() {
+            return Ok(());
+        }
+        self.request_release(id, Cause::radioNetwork(CauseRadioNetwork::radio_connection_with_ue_lost), out)
+    }
+
+    /// Returns the stream of a UE's messages.
+    fn stream(&self, id: ConnectionId) -> u16 {
+        ue_stream(self.connections.get(id).map_or(0, |connection| connection.owner), self.streams)
+    }
+
+    /// Returns this eNB's TEID of an E-RAB. It differs from a neighbour's TEID for the same UE.
+    fn teid(&self, id: ConnectionId, owner: u32, erab: u8) -> vireo_types::Teid {
+        downlink_teid(owner, erab, (self.config.id as u8 & 3) << 2 | id.0 as u8 & 3)
+    }
+}

@@ -1,0 +1,119 @@
+//! Parts of RAN nodes that gNBs and eNBs share: connections, tunnels, PDUs to send.
+
+mod connections;
+
+pub(crate) use connections::{Connection, Connections, Mismatch};
+
+use std::net::IpAddr;
+use vireo_types::{RanUeNgapId, Teid};
+use vireo_wire::ngap::{BitString, Error};
+
+/// RAN side's identifier of a UE's connection: RAN-UE-NGAP-ID, or eNB-UE-S1AP-ID (24 bits).
+pub type ConnectionId = RanUeNgapId;
+
+/// Owner in events of an abandoned connection.
+pub const NOBODY: u32 = u32::MAX - 1;
+
+/// Tunnel of one PDU session (N3) or of one E-RAB (S1-U).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tunnel {
+    /// PDU session identity, or E-RAB ID.
+    pub psi: u8,
+    /// QoS flow of uplink packets; `None` on S1-U, whose packets have no extension header.
+    pub qfi: Option<u8>,
+    pub upf: IpAddr,
+    pub uplink: Teid,
+    pub downlink: Teid,
+}
+
+/// Association and stream of a PDU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PduRoute {
+    /// Index of the node's association.
+    pub by: u8,
+    /// SCTP stream of the association.
+    pub stream: u16,
+}
+
+/// PDUs to send, in order, each with its association and SCTP stream. Reused, so that steps do not
+/// allocate.
+#[derive(Debug, Default)]
+pub struct Outbox {
+    octets: Vec<u8>,
+    pdus: Vec<(PduRoute, usize)>,
+}
+
+impl Outbox {
+    /// Removes the content and keeps the memory.
+    pub fn clear(&mut self) {
+        self.octets.clear();
+        self.pdus.clear();
+    }
+
+    /// Returns true if there is nothing to send.
+    pub fn is_empty(&self) -> bool {
+        self.pdus.is_empty()
+    }
+
+    /// Returns the PDUs with their streams, for a node with one association.
+    pub fn pdus(&self) -> impl Iterator<Item = (u16, &[u8])> {
+        self.routes().map(|(way, pdu)| (way.stream, pdu))
+    }
+
+    /// Returns the PDUs with their associations and streams.
+    pub fn routes(&self) -> impl Iterator<Item = (PduRoute, &[u8])> {
+        let starts = std::iter::once(0).chain(self.pdus.iter().map(|(_, end)| *end));
+        starts.zip(&self.pdus).map(|(start, (way, end))| (*way, &self.octets[start..*end]))
+    }
+
+    /// Appends an encoded PDU for the first association.
+    pub fn push(&mut self, stream: u16, pdu: &[u8]) {
+        self.push_by(PduRoute { by: 0, stream }, pdu);
+    }
+
+    /// Appends an encoded PDU for a route.
+    pub(crate) fn push_by(&mut self, way: PduRoute, pdu: &[u8]) {
+        self.octets.extend_from_slice(pdu);
+        self.pdus.push((way, self.octets.len()));
+    }
+
+    /// Appends the PDU that `encode` writes.
+    pub(crate) fn encode_with(
+        &mut self,
+        way: PduRoute,
+        encode: impl FnOnce(&mut Vec<u8>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        encode(&mut self.octets)?;
+        self.pdus.push((way, self.octets.len()));
+        Ok(())
+    }
+}
+
+/// Returns the stream of a UE's messages. UE-associated signalling avoids stream 0 (TS 38.412 7, TS
+/// 36.412 7). One UE uses one stream, also over successive connections, since SCTP keeps no order
+/// between streams. The INITIAL UE MESSAGE of a new connection must not overtake the UE CONTEXT
+/// RELEASE COMPLETE of the previous one.
+pub(crate) fn ue_stream(owner: u32, streams: u16) -> u16 {
+    1 + owner.wrapping_rem(u32::from(streams.max(2)) - 1) as u16
+}
+
+/// Returns the node's TEID of a UE's tunnel: generation 4 | owner 24 | PSI 4 bits. A caller derives
+/// the owner of a packet from it without a table, if owners are unique on one address.
+pub fn downlink_teid(owner: u32, psi: u8, generation: u8) -> Teid {
+    Teid(u32::from(generation) << 28 | (owner & 0x00ff_ffff) << 4 | u32::from(psi & 0xf))
+}
+
+/// Returns the owner and the PDU session of a node's TEID.
+pub fn downlink_owner(teid: Teid) -> (u32, u8) {
+    (teid.0 >> 4 & 0x00ff_ffff, (teid.0 & 0xf) as u8)
+}
+
+/// Returns the IPv4 or IPv6 address of a Transport Layer Address (TS 38.413 9.3.2.4, TS 36.413
+/// 9.2.2.1); the IPv4 address if there are both.
+pub(crate) fn read_address(bits: &BitString<'_>) -> Option<IpAddr> {
+    match *bits.as_octets() {
+        [a, b, c, d, ..] if bits.len() == 32 || bits.len() == 160 => Some(IpAddr::from([a, b, c, d])),
+        ref octets if bits.len() == 128 => Some(IpAddr::from(<[u8; 16]>::try_from(octets).ok()?)),
+        _ => None,
+    }
+}

@@ -1,0 +1,227 @@
+//! Attach, tracking area update and identification (TS 24.301 5.5.1, 5.5.3, 5.4.4).
+
+use super::nas::{self, kind};
+use super::security::header;
+use super::{CommandError, Event, Fault, LteUe, MmState, Pending, Profile, SessionState, UeOutput, Violation};
+use crate::ue::Registration;
+use vireo_types::{Guami, Guti, PduSessionType, Plmn, Tmsi};
+use vireo_wire::nas_eps::{
+    AttachType, IdentityType, KeySetIdentifier, NasAttachAccept, NasAttachComplete, NasAttachRequest, NasEpsAttachType,
+    NasEpsBearerContextStatus, NasEpsMobileIdentity, NasEpsUpdateType, NasEsmMessageContainer, NasGutiType,
+    NasIdentityRequest, NasIdentityResponse, NasKeySetIdentifier, NasMobileIdentity, NasTrackingAreaUpdateAccept,
+    NasTrackingAreaUpdateComplete, NasTrackingAreaUpdateRequest, NasUeNetworkCapability, UpdateType,
+};
+
+/// EMM cause #22, congestion (TS 24.301 9.9.3.9).
+const CONGESTION: u8 = 22;
+
+pub(super) fn encoding(error: impl std::fmt::Display) -> CommandError {
+    CommandError::Encoding(error.to_string())
+}
+
+/// Returns the NAS key set identifier of a native context, or of none.
+pub(super) fn key_set(ksi: Option<u8>) -> Result<NasKeySetIdentifier, CommandError> {
+    let ksi = ksi.map_or(KeySetIdentifier::NoKey, KeySetIdentifier::Native);
+    NasKeySetIdentifier::from_key_set_identifier(ksi).map_err(encoding)
+}
+
+/// Returns the UE network capability: EEA and EIA have the bits of 5G-EA and 5G-IA.
+pub(super) fn capability(profile: &Profile) -> NasUeNetworkCapability {
+    NasUeNetworkCapability::from_eea_eia(profile.ciphering, profile.integrity)
+}
+
+/// Returns a GUTI that no MME of the network has assigned.
+fn foreign_guti(plmn: Plmn, supi: u64) -> Guti {
+    Guti { guami: Guami { plmn, region: 0xfe, set: 1023, pointer: 63 }, tmsi: Tmsi(supi as u32) }
+}
+
+impl LteUe {
+    /// Starts an attach or a tracking area update.
+    pub fn register(
+        &mut self,
+        p: &Profile,
+        registration: Registration,
+        kind: PduSessionType,
+        out: &mut UeOutput,
+    ) -> Result<(), CommandError> {
+        let initial = !matches!(registration, Registration::Mobility | Registration::Periodic);
+        let fits = if initial { MmState::Deregistered } else { MmState::Registered };
+        if self.mm != fits {
+            return Err(CommandError::State(self.mm));
+        }
+        match registration {
+            Registration::Fresh => (self.guti, self.security) = (None, None),
+            Registration::UnknownGuti => {
+                self.guti = Some(foreign_guti(p.plmn, self.usim.supi().as_u64()));
+                self.is_foreign = true;
+                self.security = None;
+            }
+            _ => {}
+        }
+        let request = if initial { self.attach_request(p, kind)? } else { self.update_request(p, registration)? };
+        self.begin_access();
+        match (&self.security, self.guti.is_some()) {
+            // Neither request is ever ciphered (TS 24.301 4.4.5).
+            (Some(_), true) => {
+                let start = out.octets.len();
+                self.send(header::INTEGRITY, &request, out)?;
+                if self.fault.take_if(|fault| *fault == Fault::WrongMac).is_some() {
+                    out.octets[start + 1] ^= 0xff;
+                }
+            }
+            _ => out.plain(&request),
+        }
+        self.pending = Some(Box::new(Pending { request, ..Pending::default() }));
+        self.mm = MmState::Registering;
+        self.updating = !initial;
+        Ok(())
+    }
+
+    fn ksi(&self) -> Option<u8> {
+        self.guti.and(self.security.as_ref()).map(|security| security.ksi())
+    }
+
+    fn attach_request(&mut self, p: &Profile, kind: PduSessionType) -> Result<Vec<u8>, CommandError> {
+        let identity = match self.guti {
+            Some(guti) => NasEpsMobileIdentity::new(&nas::guti_octets(guti)[..]),
+            None => NasEpsMobileIdentity::from_imsi(&self.usim.supi().reveal()).map_err(encoding)?,
+        };
+        self.requested = kind;
+        let container = NasEsmMessageContainer::new(super::bearer::connectivity_request(p, kind)?);
+        let kind = NasEpsAttachType::from_attach_type(AttachType::EpsAttach);
+        let mut request = NasAttachRequest::new(kind, key_set(self.ksi())?, identity, capability(p), container);
+        if self.guti.is_some() {
+            // TS 24.301 8.2.4.19: with a GUTI in any case.
+            request.set_old_guti_type(NasGutiType::from_mapped(false));
+        }
+        nas::encode(request)
+    }
+
+    fn update_request(&self, p: &Profile, registration: Registration) -> Result<Vec<u8>, CommandError> {
+        let guti = self.guti.ok_or(CommandError::NoContext)?;
+        let kind = match registration {
+            Registration::Periodic => NasEpsUpdateType::from_update_type(UpdateType::PeriodicUpdating),
+            // Pending data caused the update: the UE requests the user plane.
+            _ => NasEpsUpdateType::from_update_type(UpdateType::TaUpdating).with_active(true),
+        };
+        let identity = NasEpsMobileIdentity::new(&nas::guti_octets(guti)[..]);
+        let active: Vec<u8> = self.active_sessions().collect();
+        let status = NasEpsBearerContextStatus::from_bearers(&active).map_err(encoding)?;
+        let mut request = NasTrackingAreaUpdateRequest::new(kind, key_set(self.ksi())?, identity);
+        request.set_eps_bearer_context_status(status);
+        request.set_old_guti_type(NasGutiType::from_mapped(false));
+        if registration == Registration::Mobility {
+            request.set_ue_network_capability(capability(p));
+        }
+        nas::encode(request)
+    }
+
+    pub(super) fn identity_request(
+        &mut self,
+        request: &NasIdentityRequest,
+        out: &mut UeOutput,
+    ) -> Result<(), Violation> {
+        let incomplete = Violation::Incomplete(kind::IDENTITY_REQUEST);
+        let identity = match request.identity_type.identity_type() {
+            IdentityType::Imsi => NasMobileIdentity::from_imsi(&self.usim.supi().reveal()).map_err(|_| incomplete)?,
+            IdentityType::Imeisv if self.secured => self.imeisv().ok_or(incomplete)?,
+            // TS 24.301 4.4.4.2: without protection only the IMSI.
+            _ if !self.secured => return Err(Violation::Unprotected(kind::IDENTITY_REQUEST)),
+            _ => NasMobileIdentity::from_no_identity(),
+        };
+        let response = nas::encode(NasIdentityResponse::new(identity)).map_err(|_| incomplete)?;
+        self.answer(&response, out)
+    }
+
+    pub(super) fn imeisv(&self) -> Option<NasMobileIdentity> {
+        let digits = self.usim.imeisv();
+        NasMobileIdentity::from_imeisv(std::str::from_utf8(&digits).ok()?).ok()
+    }
+
+    pub(super) fn attach_accept(&mut self, accept: &NasAttachAccept, out: &mut UeOutput) -> Result<(), Violation> {
+        let incomplete = Violation::Incomplete(kind::ATTACH_ACCEPT);
+        // A retransmission by T3450: the COMPLETE was lost (TS 24.301 5.5.1.2.7).
+        let repeated = self.mm == MmState::Registered && accept.guti.is_some();
+        if (self.mm != MmState::Registering || self.updating) && !repeated {
+            return Err(Violation::Unexpected(kind::ATTACH_ACCEPT));
+        }
+        if let Some(identity) = &accept.guti {
+            self.assign(nas::guti(&identity.value).ok_or(incomplete)?);
+        }
+        let session = self.default_bearer(&accept.esm_message_container).ok_or(incomplete)?;
+        let complete = super::bearer::activation_accept(session.psi);
+        let complete = NasAttachComplete::new(NasEsmMessageContainer::new(&complete[..]));
+        let complete = nas::encode(complete).map_err(|_| incomplete)?;
+        self.send(header::CIPHERED, &complete, out).map_err(|_| Violation::NoContext)?;
+        if repeated {
+            return Ok(());
+        }
+        self.mm = MmState::Registered;
+        self.pending = None;
+        self.sessions.clear();
+        self.sessions.push(session);
+        out.events.push(Event::Registered { guti: accept.guti.is_some() });
+        out.events.push(Event::SessionUp { psi: session.psi, address: session.address });
+        Ok(())
+    }
+
+    pub(super) fn update_accept(
+        &mut self,
+        accept: &NasTrackingAreaUpdateAccept,
+        out: &mut UeOutput,
+    ) -> Result<(), Violation> {
+        let incomplete = Violation::Incomplete(kind::UPDATE_ACCEPT);
+        let repeated = self.mm == MmState::Registered && accept.guti.is_some();
+        if (self.mm != MmState::Registering || !self.updating) && !repeated {
+            return Err(Violation::Unexpected(kind::UPDATE_ACCEPT));
+        }
+        if let Some(identity) = &accept.guti {
+            self.assign(nas::guti(&identity.value).ok_or(incomplete)?);
+            let complete = nas::encode(NasTrackingAreaUpdateComplete::new()).map_err(|_| incomplete)?;
+            self.send(header::CIPHERED, &complete, out).map_err(|_| Violation::NoContext)?;
+        }
+        if repeated {
+            return Ok(());
+        }
+        if let Some(status) = &accept.eps_bearer_context_status {
+            self.drop_bearers(|ebi| status.is_active(ebi), out);
+        }
+        self.mm = MmState::Registered;
+        self.pending = None;
+        out.events.push(Event::Registered { guti: accept.guti.is_some() });
+        Ok(())
+    }
+
+    /// Ends locally the active bearers that the network does not have (TS 24.301 5.5.3.2.4).
+    fn drop_bearers(&mut self, kept: impl Fn(u8) -> bool, out: &mut UeOutput) {
+        self.sessions.retain(|session| {
+            let keep = session.state != SessionState::Active || kept(session.psi);
+            if !keep {
+                out.events.push(Event::SessionReleased { psi: session.psi });
+            }
+            keep
+        });
+    }
+
+    /// Handles the rejection of an attach or of a tracking area update.
+    pub(super) fn rejected(
+        &mut self,
+        kind: u8,
+        cause: u8,
+        retry_after_s: Option<u64>,
+        out: &mut UeOutput,
+    ) -> Result<(), Violation> {
+        if self.mm != MmState::Registering {
+            return Err(Violation::Unexpected(kind));
+        }
+        if cause == CONGESTION {
+            // Identity and keys stay valid (TS 24.301 5.5.1.2.5, 5.5.3.2.5).
+            self.mm = if self.updating { MmState::Registered } else { MmState::Deregistered };
+            self.pending = None;
+        } else {
+            self.forget();
+        }
+        out.events.push(Event::RegistrationRejected { cause, retry_after_s: retry_after_s.map(|s| s as u32) });
+        Ok(())
+    }
+}

@@ -1,0 +1,116 @@
+//! EPS NAS security context of a UE (TS 24.301 4.4, TS 33.401 7.2, 8).
+//!
+//! As [`crate::ue::security`], it protects single messages without the NAS codec. It shares only
+//! the algorithms with the core.
+
+pub use crate::ue::security::{Refusal, header};
+
+use vireo_wire::security::nas_eps::{
+    KAsme, KNasEnc, KNasInt, derive_kenb, derive_knas_enc, derive_knas_int, nas_cipher, nas_mac,
+    service_request_short_mac,
+};
+use vireo_wire::security::{CipheringAlgorithm, Direction, IntegrityAlgorithm, NasCount, constant_time_eq};
+
+/// Octets of a security header: header type and protocol discriminator, MAC, sequence number.
+pub const HEADER: usize = 6;
+/// Protocol discriminator of EMM.
+pub const PD_EMM: u8 = 0x7;
+/// Protocol discriminator of ESM.
+pub const PD_ESM: u8 = 0x2;
+/// First octet of a SERVICE REQUEST: its security header type and the protocol discriminator.
+const SERVICE_REQUEST: u8 = 0xc7;
+
+/// An EPS NAS security context.
+#[derive(Debug)]
+pub struct EpsSecurity {
+    k_asme: KAsme,
+    k_enc: KNasEnc,
+    k_int: KNasInt,
+    ciphering: CipheringAlgorithm,
+    integrity: IntegrityAlgorithm,
+    ksi: u8,
+    uplink: NasCount,
+    /// Lowest downlink NAS COUNT that is still accepted.
+    downlink: NasCount,
+}
+
+impl EpsSecurity {
+    /// Creates the context of a fresh K_ASME with both COUNTs zero.
+    pub fn new(k_asme: KAsme, ksi: u8, ciphering: CipheringAlgorithm, integrity: IntegrityAlgorithm) -> Self {
+        let (k_enc, k_int) = (derive_knas_enc(&k_asme, ciphering), derive_knas_int(&k_asme, integrity));
+        let (uplink, downlink) = (NasCount::ZERO, NasCount::ZERO);
+        EpsSecurity { k_asme, k_enc, k_int, ciphering, integrity, ksi, uplink, downlink }
+    }
+
+    /// Selects other algorithms under the same K_ASME; the COUNTs continue (TS 33.401 7.2.8.1.2).
+    pub fn reselect(&mut self, ciphering: CipheringAlgorithm, integrity: IntegrityAlgorithm) {
+        self.k_enc = derive_knas_enc(&self.k_asme, ciphering);
+        self.k_int = derive_knas_int(&self.k_asme, integrity);
+        (self.ciphering, self.integrity) = (ciphering, integrity);
+    }
+
+    /// Returns the key set identifier.
+    pub fn ksi(&self) -> u8 {
+        self.ksi
+    }
+
+    /// Returns the algorithms in use.
+    pub fn algorithms(&self) -> (CipheringAlgorithm, IntegrityAlgorithm) {
+        (self.ciphering, self.integrity)
+    }
+
+    /// Returns the NAS COUNT of the next uplink message.
+    pub fn uplink_count(&self) -> u32 {
+        self.uplink.get()
+    }
+
+    /// Returns K_eNB for the NAS COUNT of the message that started the access (TS 33.401 A.3).
+    pub fn k_enb(&self, uplink_count: u32) -> Option<[u8; 32]> {
+        let count = NasCount::new(uplink_count).ok()?;
+        Some(*derive_kenb(&self.k_asme, count).as_octets())
+    }
+
+    /// Protects `plain` with the next uplink COUNT and appends the whole message to `out`. The
+    /// header type decides whether the content is ciphered.
+    pub fn protect(&mut self, kind: u8, plain: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
+        let count = self.uplink;
+        let start = out.len();
+        out.extend_from_slice(&[kind << 4 | PD_EMM, 0, 0, 0, 0, count.sequence_number()]);
+        out.extend_from_slice(plain);
+        if kind == header::CIPHERED || kind == header::NEW_CIPHERED {
+            nas_cipher(&self.k_enc, count, Direction::Uplink, &mut out[start + HEADER..], self.ciphering);
+        }
+        let mac = nas_mac(&self.k_int, count, Direction::Uplink, &out[start + 5..], self.integrity);
+        out[start + 1..start + 5].copy_from_slice(&mac.to_be_bytes());
+        self.uplink = count.next().map_err(|_| Refusal::Exhausted)?;
+        Ok(())
+    }
+
+    /// Appends a SERVICE REQUEST with its short MAC to `out` (TS 24.301 8.2.25).
+    pub fn service_request(&mut self, out: &mut Vec<u8>) -> Result<(), Refusal> {
+        let count = self.uplink;
+        let octet = self.ksi << 5 | count.sequence_number() & 0x1f;
+        let mac = service_request_short_mac(&self.k_int, count, Direction::Uplink, octet, self.integrity);
+        let [high, low] = mac.to_be_bytes();
+        out.extend_from_slice(&[SERVICE_REQUEST, octet, high, low]);
+        self.uplink = count.next().map_err(|_| Refusal::Exhausted)?;
+        Ok(())
+    }
+
+    /// Verifies a downlink message and appends its plain content to `out`.
+    pub fn unprotect(&mut self, message: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
+        let Some((head, content)) = message.split_at_checked(HEADER) else { return Err(Refusal::Short) };
+        let count = self.downlink.estimate(head[5]).map_err(|_| Refusal::Exhausted)?;
+        let mac = nas_mac(&self.k_int, count, Direction::Downlink, &message[5..], self.integrity);
+        if !constant_time_eq(&mac.to_be_bytes(), &head[1..5]) {
+            return Err(Refusal::Mac);
+        }
+        self.downlink = count.next().map_err(|_| Refusal::Exhausted)?;
+        let start = out.len();
+        out.extend_from_slice(content);
+        if matches!(head[0] >> 4, header::CIPHERED | header::NEW_CIPHERED) {
+            nas_cipher(&self.k_enc, count, Direction::Downlink, &mut out[start..], self.ciphering);
+        }
+        Ok(())
+    }
+}

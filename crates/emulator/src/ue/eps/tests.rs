@@ -1,0 +1,368 @@
+//! The LTE UE and the eNB against the scripted MME, with direct message passing.
+
+use super::*;
+use crate::enb::{self, Enb, EnbConfig, Inbox, Outbox, S1State};
+use crate::options::{LAB_K, LAB_OPC};
+use crate::ran::ConnectionId;
+use crate::test_mme::{Behaviour, EBI, Mme, wire};
+use crate::ue::Registration;
+use crate::usim::Keys;
+use vireo_types::{Tac, Tai};
+use vireo_wire::nas_eps::{
+    CipheringAlgorithm, EmmCause, IntegrityAlgorithm, NasDetachRequestUeTerminated, NasDetachType, NetworkDetachKind,
+};
+use vireo_wire::s1ap::{Cause as S1Cause, CauseRadioNetwork, RRCEstablishmentCause};
+
+const IMSI: &str = "999700000000001";
+
+/// One UE, one eNB and the MME.
+struct Lab {
+    profile: Profile,
+    ue: LteUe,
+    enb: Enb,
+    mme: Mme,
+    connection: Option<ConnectionId>,
+    events: Vec<Event>,
+    enb_events: Vec<enb::Event>,
+}
+
+impl Lab {
+    fn new(behaviour: Behaviour) -> Self {
+        let plmn = "99970".parse().expect("digits");
+        let snssai = vireo_types::Snssai { sst: 1, sd: None };
+        let usim = Usim::new(IMSI.parse().expect("digits"), Keys { k: LAB_K, opc: LAB_OPC });
+        let config = EnbConfig {
+            id: 1,
+            name: "enb-1".into(),
+            tai: Tai { plmn, tac: Tac(1) },
+            s1u: "127.0.0.3".parse().expect("an address"),
+        };
+        let mut lab = Lab {
+            profile: Profile::new(plmn, snssai, "internet".parse().expect("a name")),
+            ue: LteUe::new(usim),
+            enb: Enb::new(config),
+            mme: Mme::new(behaviour),
+            connection: None,
+            events: Vec::new(),
+            enb_events: Vec::new(),
+        };
+        let mut out = Outbox::default();
+        lab.enb.set_up(10, &mut out).expect("encodes");
+        lab.carry(out);
+        lab
+    }
+
+    /// Runs a command of the UE and all that follows, until no message remains.
+    fn ue_does(&mut self, command: impl FnOnce(&mut LteUe, &Profile, &mut UeOutput) -> Result<(), CommandError>) {
+        let mut output = UeOutput::default();
+        command(&mut self.ue, &self.profile, &mut output).expect("the command fits");
+        let mut out = Outbox::default();
+        self.send_nas(&output, &mut out);
+        self.carry(out);
+    }
+
+    fn register(&mut self, registration: Registration) {
+        self.ue_does(|ue, profile, out| ue.register(profile, registration, PduSessionType::Ipv4, out));
+    }
+
+    fn send_nas(&mut self, output: &UeOutput, out: &mut Outbox) {
+        self.events.extend(&output.events);
+        for nas in output.messages() {
+            match self.connection {
+                Some(id) => self.enb.uplink_nas(id, nas, out).expect("encodes"),
+                None => {
+                    let cause = RRCEstablishmentCause::mo_Signalling;
+                    let id = self.enb.initial_ue(7, nas, self.ue.access_guti(), cause, out).expect("encodes");
+                    self.connection = Some(id);
+                }
+            }
+        }
+    }
+
+    fn carry(&mut self, mut out: Outbox) {
+        while !out.is_empty() {
+            let mut next = Outbox::default();
+            let answers: Vec<_> = out.pdus().flat_map(|(_, pdu)| self.mme.receive(pdu)).collect();
+            for answer in answers {
+                self.downlink(&answer, &mut next);
+            }
+            out = next;
+        }
+    }
+
+    fn downlink(&mut self, pdu: &[u8], out: &mut Outbox) {
+        let mut inbox = Inbox::default();
+        self.enb.receive(pdu, &mut inbox, out).expect("answers encode");
+        for event in &inbox.events {
+            let mut output = UeOutput::default();
+            match event {
+                enb::Event::Nas { owner, range } => {
+                    assert_eq!(*owner, 7);
+                    self.ue.receive(&self.profile, &inbox.nas[range.clone()], &mut output);
+                }
+                enb::Event::ContextSetup { key, .. } => self.ue.check_access_key(key, &mut output),
+                enb::Event::Released { .. } => {
+                    self.connection = None;
+                    self.ue.connection_released();
+                }
+                _ => {}
+            }
+            self.send_nas(&output, out);
+        }
+        self.enb_events.append(&mut inbox.events);
+    }
+
+    fn send_to_ue(&mut self, pdu: &[u8]) {
+        let mut out = Outbox::default();
+        self.downlink(pdu, &mut out);
+        self.carry(out);
+    }
+
+    fn go_idle(&mut self) {
+        let mut out = Outbox::default();
+        let cause = S1Cause::radioNetwork(CauseRadioNetwork::user_inactivity);
+        self.enb.request_release(self.connection.expect("connected"), cause, &mut out).expect("encodes");
+        self.carry(out);
+        assert_eq!((self.connection, self.enb.connected()), (None, 0));
+    }
+
+    fn violations(&self) -> Vec<Violation> {
+        let violation = |event: &Event| if let Event::Violation(violation) = event { Some(*violation) } else { None };
+        self.events.iter().filter_map(violation).collect()
+    }
+
+    #[track_caller]
+    fn assert_sound(&self) {
+        assert_eq!(self.mme.faults, Vec::<String>::new());
+        assert_eq!(self.violations(), []);
+        assert!(!self.enb_events.iter().any(|event| matches!(event, enb::Event::Violation(_))));
+    }
+
+    fn tunnels(&self) -> usize {
+        self.connection.map_or(0, |id| self.enb.tunnels(id).len())
+    }
+}
+
+#[test]
+fn attach_runs_with_each_algorithm() {
+    use {CipheringAlgorithm as Eea, IntegrityAlgorithm as Eia};
+    for (eea, eia) in [(Eea::EEA0, Eia::EIA2), (Eea::EEA1, Eia::EIA1), (Eea::EEA2, Eia::EIA2), (Eea::EEA3, Eia::EIA3)] {
+        let mut lab = Lab::new(Behaviour { eea, eia, ..Behaviour::default() });
+        assert_eq!(lab.enb.state(), S1State::Up);
+        lab.register(Registration::Fresh);
+        lab.assert_sound();
+        assert_eq!((lab.ue.mm(), lab.mme.attached, lab.tunnels()), (MmState::Registered, 1, 1));
+        let session = lab.ue.sessions()[0];
+        assert_eq!((session.psi, session.kind, session.state), (EBI, PduSessionType::Ipv4, SessionState::Active));
+        assert_eq!(session.address.ipv4, Some([10, 46, 0, 2].into()));
+        let secured = Event::Secured { ciphering: eea as u8, integrity: eia as u8 };
+        assert!(lab.events.contains(&secured) && lab.events.contains(&Event::Registered { guti: true }));
+        // The IMEISV, the APN by ESM information and the radio capability have arrived.
+        assert_eq!(lab.mme.log, ["IMEISV 3570000000000101", "APN internet", "capability"].map(String::from));
+    }
+}
+
+#[test]
+fn attach_without_apn_skips_esm_information() {
+    let mut lab = Lab::new(Behaviour::default());
+    lab.profile.requests_apn = false;
+    lab.register(Registration::Fresh);
+    lab.assert_sound();
+    assert_eq!((lab.ue.mm(), lab.mme.attached), (MmState::Registered, 1));
+    assert!(!lab.mme.log.iter().any(|line| line.starts_with("APN")));
+}
+
+#[test]
+fn known_guti_attach_needs_no_authentication() {
+    let mut lab = Lab::new(Behaviour::default());
+    lab.register(Registration::Fresh);
+    lab.ue_does(|ue, _, out| ue.deregister(false, out));
+    assert_eq!((lab.ue.mm(), lab.connection), (MmState::Deregistered, None));
+    lab.mme.log.clear();
+    lab.register(Registration::Initial);
+    lab.assert_sound();
+    assert_eq!((lab.ue.mm(), lab.mme.log[0].as_str()), (MmState::Registered, "attach with a known GUTI"));
+    assert!(!lab.mme.log.iter().any(|line| line.starts_with("IMEISV")));
+    lab.ue_does(|ue, _, out| ue.deregister(true, out));
+    lab.assert_sound();
+    assert_eq!((lab.ue.mm(), lab.connection), (MmState::Deregistered, None));
+}
+
+#[test]
+fn foreign_guti_attach_is_identified() {
+    let mut lab = Lab::new(Behaviour::default());
+    lab.register(Registration::UnknownGuti);
+    lab.assert_sound();
+    assert_eq!(lab.mme.log[0], format!("identity {IMSI}"));
+    assert_eq!((lab.ue.mm(), lab.mme.attached), (MmState::Registered, 1));
+}
+
+#[test]
+fn guti_attach_with_wrong_mac_is_authenticated() {
+    let mut lab = Lab::new(Behaviour::default());
+    lab.register(Registration::Fresh);
+    lab.ue_does(|ue, _, out| ue.deregister(false, out));
+    lab.mme.log.clear();
+    lab.ue.inject(Fault::WrongMac);
+    lab.register(Registration::Initial);
+    lab.assert_sound();
+    assert_eq!(lab.mme.log[0], "wrong MAC");
+    assert_eq!((lab.ue.mm(), lab.mme.attached), (MmState::Registered, 2));
+}
+
+#[test]
+fn authentication_faults_get_their_causes() {
+    for (fault, cause) in [(Fault::SynchFailure, 21), (Fault::MacFailure, 20)] {
+        let mut lab = Lab::new(Behaviour::default());
+        lab.ue.inject(fault);
+        lab.register(Registration::Fresh);
+        lab.assert_sound();
+        assert!(lab.events.contains(&Event::AuthenticationFailed { cause }));
+        assert_eq!(
+            (lab.mme.log[0].clone(), lab.ue.mm()),
+            (format!("authentication failure {cause}"), MmState::Registered)
+        );
+    }
+    let mut lab = Lab::new(Behaviour::default());
+    lab.ue.inject(Fault::WrongResponse);
+    lab.register(Registration::Fresh);
+    assert!(lab.events.contains(&Event::AuthenticationRejected));
+    assert_eq!((lab.ue.mm(), lab.connection), (MmState::Deregistered, None));
+    let mut lab = Lab::new(Behaviour { forge: true, ..Behaviour::default() });
+    lab.register(Registration::Fresh);
+    assert!(lab.events.contains(&Event::AuthenticationFailed { cause: 20 }));
+    assert!(lab.events.contains(&Event::AuthenticationRejected));
+}
+
+#[test]
+fn bid_down_is_refused() {
+    let mut lab = Lab::new(Behaviour { bid_down: true, ..Behaviour::default() });
+    lab.register(Registration::Fresh);
+    assert_eq!(lab.violations(), [Violation::SecurityMode]);
+    assert_ne!(lab.ue.mm(), MmState::Registered);
+}
+
+#[test]
+fn altered_request_is_replayed_under_protection() {
+    let mut lab = Lab::new(Behaviour { wrong_hash: true, ..Behaviour::default() });
+    lab.register(Registration::Fresh);
+    lab.assert_sound();
+    assert!(lab.mme.log.iter().any(|line| line == "replayed request"));
+}
+
+#[test]
+fn idle_ue_returns_by_service_request() {
+    let mut lab = Lab::new(Behaviour { page: true, ..Behaviour::default() });
+    lab.register(Registration::Fresh);
+    // More than the 5 bits of the sequence number in a SERVICE REQUEST.
+    for _ in 0..40 {
+        lab.go_idle();
+        let tmsi = lab.ue.guti().expect("attached").tmsi;
+        assert_eq!(lab.enb_events.last(), Some(&enb::Event::Paging(tmsi)));
+        lab.ue_does(|ue, _, out| ue.service_request(Service::Paged, out));
+        assert_eq!((lab.ue.mm(), lab.tunnels()), (MmState::Registered, 1));
+        assert_eq!(lab.events.last(), Some(&Event::ServiceAccepted));
+    }
+    lab.assert_sound();
+    lab.ue_does(|ue, _, out| ue.deregister(false, out));
+    lab.assert_sound();
+}
+
+#[test]
+fn tracking_area_updates_keep_the_bearer() {
+    let mut lab = Lab::new(Behaviour::default());
+    lab.register(Registration::Fresh);
+    lab.go_idle();
+    lab.register(Registration::Periodic);
+    assert_eq!((lab.ue.mm(), lab.connection), (MmState::Registered, None));
+    lab.register(Registration::Mobility);
+    assert_eq!((lab.ue.mm(), lab.tunnels(), lab.ue.sessions().len()), (MmState::Registered, 1, 1));
+    lab.assert_sound();
+    let updates: Vec<_> = lab.mme.log.iter().filter(|line| line.starts_with("update")).collect();
+    assert_eq!(updates, ["update PeriodicUpdating", "update complete", "update TaUpdating", "update complete"]);
+}
+
+#[test]
+fn network_detach_is_accepted() {
+    let mut lab = Lab::new(Behaviour { detach: true, ..Behaviour::default() });
+    lab.register(Registration::Fresh);
+    lab.assert_sound();
+    assert!(lab.events.contains(&Event::DeregisteredByNetwork { cause: None, reregister: true }));
+    assert_eq!((lab.ue.mm(), lab.connection, lab.ue.sessions().len()), (MmState::Deregistered, None, 0));
+    let mut lab = Lab::new(Behaviour::default());
+    lab.register(Registration::Fresh);
+    let kind = NasDetachType::from_network_detach_kind(NetworkDetachKind::ImsiDetach);
+    let pdu = lab.mme.push(NasDetachRequestUeTerminated::new(kind));
+    let mut out = Outbox::default();
+    lab.downlink(&pdu, &mut out);
+    assert_eq!((lab.ue.mm(), lab.ue.sessions().len()), (MmState::Registered, 1));
+}
+
+#[test]
+fn reallocation_and_deactivation_are_answered() {
+    let mut lab = Lab::new(Behaviour::default());
+    lab.register(Registration::Fresh);
+    let command = lab.mme.reallocate();
+    lab.send_to_ue(&command);
+    assert_eq!(lab.mme.log.last().map(String::as_str), Some("GUTI reallocated"));
+    let command = lab.mme.deactivate();
+    lab.send_to_ue(&command);
+    lab.assert_sound();
+    assert_eq!((lab.ue.sessions().len(), lab.tunnels()), (0, 0));
+    assert_eq!(lab.events.last(), Some(&Event::SessionReleased { psi: EBI }));
+}
+
+#[test]
+fn rejection_keeps_identity_only_in_congestion() {
+    for (cause, t3346, kept) in [(EmmCause::Congestion, Some(60), true), (EmmCause::IllegalUe, None, false)] {
+        let mut lab = Lab::new(Behaviour::default());
+        lab.register(Registration::Fresh);
+        lab.ue_does(|ue, _, out| ue.deregister(false, out));
+        lab.mme.behaviour.reject = Some((cause, t3346));
+        lab.register(Registration::Initial);
+        lab.assert_sound();
+        let rejected = Event::RegistrationRejected { cause: cause as u8, retry_after_s: t3346.map(|s| s as u32) };
+        assert_eq!(lab.events.last(), Some(&rejected));
+        assert_eq!((lab.ue.mm(), lab.ue.guti().is_some()), (MmState::Deregistered, kept));
+    }
+}
+
+#[test]
+fn unprotected_and_altered_messages_are_refused() {
+    let mut lab = Lab::new(Behaviour::default());
+    lab.register(Registration::Fresh);
+    let mut output = UeOutput::default();
+    // EMM INFORMATION without protection, and a protected message with a wrong MAC.
+    lab.ue.receive(&lab.profile, &[0x07, 0x61], &mut output);
+    lab.ue.receive(&lab.profile, &[0x27, 1, 2, 3, 4, 9, 0x07, 0x61], &mut output);
+    let expected = [Violation::Unprotected(0x61), Violation::WrongMac].map(Event::Violation);
+    assert_eq!(output.events, expected);
+}
+
+#[test]
+fn resets_release_every_ue() {
+    let mut lab = Lab::new(Behaviour::default());
+    lab.register(Registration::Fresh);
+    let id = lab.connection.expect("connected");
+    let mut out = Outbox::default();
+    assert_eq!(lab.enb.reset(Some(&[id]), &mut out).expect("encodes"), [7]);
+    lab.carry(out);
+    assert_eq!(lab.enb_events.last(), Some(&enb::Event::ResetDone));
+    (lab.connection, lab.mme.faults) = (None, Vec::new());
+    lab.ue.connection_released();
+    lab.ue_does(|ue, _, out| ue.service_request(Service::Data, out));
+    lab.send_to_ue(&wire::reset());
+    lab.assert_sound();
+    assert_eq!((lab.connection, lab.enb.connected()), (None, 0));
+    let mut out = Outbox::default();
+    lab.enb.update_configuration(&mut out).expect("encodes");
+    lab.carry(out);
+    assert_eq!(lab.enb_events.last(), Some(&enb::Event::ConfigurationUpdated(true)));
+}
+
+#[test]
+fn refused_setup_leaves_enb_down() {
+    let lab = Lab::new(Behaviour { refuse_setup: true, ..Behaviour::default() });
+    assert!(matches!(lab.enb_events[..], [enb::Event::SetupFailed(_)]));
+    assert_eq!(lab.enb.state(), S1State::Down);
+}

@@ -1,0 +1,114 @@
+"""Known values of NAS-EPS messages (TS 24.301), for pycrate to encode.
+
+As in nas_values.py; the Rust side is crates/emulator/src/golden_tests.rs. The challenge is test set 1 of TS 35.208.
+"""
+
+import logging
+
+logging.disable(logging.WARNING)  # pycrate warns on import that it has no CryptoMobile, which is not used here
+
+from pycrate_mobile import TS24301_EMM as EMM
+from pycrate_mobile import TS24301_ESM as ESM
+from pycrate_mobile.NAS import parse_NASLTE_MO, parse_NASLTE_MT
+
+PLMN = bytes.fromhex("99f907")
+NO_KEY = {"TSC": 0, "Value": 7}
+KEY_2 = {"TSC": 0, "Value": 2}
+IMSI = {"type": 1, "ident": "999700000000001"}
+IMEISV = {"type": 3, "ident": "3570000000000101"}
+GUTI = {"type": 6, "ident": ("99970", 0x8001, 0xC3, 0xDEADBEEF)}
+RAND = bytes.fromhex("23553cbe9637a89d218ae64dae47bf35")
+AUTN = {"SQNxAK": bytes.fromhex("55f328b43577"), "AMF": bytes.fromhex("b9b9"), "MAC": bytes.fromhex("4a9ffac354dfafb3")}
+RES = bytes.fromhex("a54211d5e3ba50bf")
+# EEA0 to EEA3, EIA1 to EIA3.
+ALGORITHMS = bytes.fromhex("f070")
+NATIVE = {"Value": 0}
+OPTIONS = bytes.fromhex("80000d00001000")
+
+
+def head(kind, ebi=0, pti=0):
+    return {"ESMHeader": {"EPSBearerId": ebi, "PTI": pti}} if kind.__name__.startswith("ESM") else {}
+
+
+def message(kind, ebi=0, pti=0, **fields):
+    return kind(val={**head(kind, ebi, pti), **fields})
+
+
+def connectivity():
+    return message(ESM.ESMPDNConnectivityRequest, pti=1, PDNType=1, RequestType=1,
+                   ESMInfoTransferFlag=1, ProtConfig=OPTIONS)
+
+
+def uplink():
+    """Messages of the UE."""
+    container = connectivity().to_bytes()
+    accepted = message(ESM.ESMActDefaultEPSBearerCtxtAccept, ebi=5).to_bytes()
+    return {
+        "AttachRequest-imsi": message(EMM.EMMAttachRequest, NAS_KSI=NO_KEY, EPSAttachType=1,
+                                      EPSID=IMSI, UENetCap=ALGORITHMS, ESMContainer=container),
+        "AttachRequest-guti": message(EMM.EMMAttachRequest, NAS_KSI=KEY_2, EPSAttachType=1,
+                                      EPSID=GUTI, UENetCap=ALGORITHMS, ESMContainer=container, OldGUTIType=NATIVE),
+        "IdentityResponse": message(EMM.EMMIdentityResponse, ID=IMSI),
+        "AuthenticationResponse": message(EMM.EMMAuthenticationResponse, RES=RES),
+        "AuthenticationFailure-mac": message(EMM.EMMAuthenticationFailure, EMMCause=20),
+        "SecurityModeComplete": message(EMM.EMMSecurityModeComplete, IMEISV=IMEISV),
+        "ESMInformationResponse": message(ESM.ESMInformationResponse, pti=1, APN=b"\x08internet"),
+        "AttachComplete": message(EMM.EMMAttachComplete, ESMContainer=accepted),
+        "TrackingAreaUpdateRequest-periodic": message(
+            EMM.EMMTrackingAreaUpdateRequest, NAS_KSI=KEY_2, EPSUpdateType=3, OldGUTI=GUTI,
+            EPSBearerCtxtStat=bytes([0x20, 0]), OldGUTIType=NATIVE),
+        "TrackingAreaUpdateRequest-active": message(
+            EMM.EMMTrackingAreaUpdateRequest, NAS_KSI=KEY_2, EPSUpdateType=8, OldGUTI=GUTI,
+            UENetCap=ALGORITHMS, EPSBearerCtxtStat=bytes([0x20, 0]), OldGUTIType=NATIVE),
+        "TrackingAreaUpdateComplete": message(EMM.EMMTrackingAreaUpdateComplete),
+        "DetachRequest-ue": message(EMM.EMMDetachRequestMO, NAS_KSI=KEY_2, EPSDetachType=1,
+                                    EPSID=GUTI),
+        "DetachRequest-switch-off": message(EMM.EMMDetachRequestMO, NAS_KSI=KEY_2, EPSDetachType=9,
+                                            EPSID=GUTI),
+        "DetachAccept": message(EMM.EMMDetachAccept),
+        "GUTIReallocationComplete": message(EMM.EMMGUTIReallocComplete),
+        "DeactivateEPSBearerContextAccept": message(ESM.ESMDeactEPSBearerCtxtAccept, ebi=5),
+    }
+
+
+def downlink():
+    """Messages of the MME."""
+    activate = message(ESM.ESMActDefaultEPSBearerCtxtRequest, ebi=5, pti=1, EPSQoS=b"\x09",
+                       APN=b"\x08internet", PDNAddr=bytes([1, 10, 46, 0, 2]))
+    areas = bytes([0]) + PLMN + bytes([0, 7])
+    return {
+        "IdentityRequest": message(EMM.EMMIdentityRequest, IDType=1),
+        "AuthenticationRequest": message(EMM.EMMAuthenticationRequest, NAS_KSI=KEY_2, RAND=RAND,
+                                         AUTN=AUTN),
+        "AuthenticationReject": message(EMM.EMMAuthenticationReject),
+        "SecurityModeCommand": message(EMM.EMMSecurityModeCommand, NAS_KSI=KEY_2, UESecCap=ALGORITHMS,
+                                       NASSecAlgo={"CiphAlgo": 0, "IntegAlgo": 2},
+                                       IMEISVReq={"Value": 1}),
+        "ESMInformationRequest": message(ESM.ESMInformationRequest, pti=1),
+        "AttachAccept": message(EMM.EMMAttachAccept, EPSAttachResult=1, T3412=b"\x49", TAIList=areas,
+                                ESMContainer=activate.to_bytes(), GUTI=GUTI),
+        "AttachReject": message(EMM.EMMAttachReject, EMMCause=22, T3346=b"\x1e"),
+        "TrackingAreaUpdateAccept": message(EMM.EMMTrackingAreaUpdateAccept, EPSUpdateResult=0,
+                                            GUTI=GUTI, EPSBearerCtxtStat=bytes([0x20, 0])),
+        "TrackingAreaUpdateReject": message(EMM.EMMTrackingAreaUpdateReject, EMMCause=9),
+        "ServiceReject": message(EMM.EMMServiceReject, EMMCause=9),
+        "DetachRequest-network": message(EMM.EMMDetachRequestMT, EPSDetachType=1),
+        "DetachAccept-network": message(EMM.EMMDetachAccept),
+        "GUTIReallocationCommand": message(EMM.EMMGUTIReallocCommand, GUTI=GUTI),
+        "DeactivateEPSBearerContextRequest": message(ESM.ESMDeactEPSBearerCtxtRequest, ebi=5, ESMCause=36),
+        "EMMInformation": message(EMM.EMMInformation, LocalTimeZone=b"\x40"),
+        "EMMStatus": message(EMM.EMMStatus, EMMCause=97),
+    }
+
+
+def messages():
+    return {**uplink(), **downlink()}
+
+
+def decode(name, octets):
+    """pycrate's message of the octets; raises on what it does not parse whole."""
+    parse = parse_NASLTE_MO if name in uplink() else parse_NASLTE_MT
+    parsed, error = parse(octets)
+    if error:
+        raise ValueError(f"pycrate: error {error} at {octets.hex()}")
+    return parsed

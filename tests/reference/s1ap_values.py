@@ -1,0 +1,199 @@
+"""Known values of S1AP messages (TS 36.413), for pycrate to encode.
+
+As in ngap_values.py; the Rust side is crates/emulator/src/golden_tests.rs. A list of single containers names the IE of
+its items: `("TAIItem", [value, ...])`.
+"""
+
+from pycrate_asn1dir import S1AP
+
+DESCRIPTIONS = S1AP.S1AP_PDU_Descriptions
+CONTENTS = S1AP.S1AP_PDU_Contents
+CONSTANTS = S1AP.S1AP_Constants
+IES = S1AP.S1AP_IEs
+PDU = DESCRIPTIONS.S1AP_PDU
+
+PLMN = bytes.fromhex("99f907")
+MME_ID = 0xA0B0C0D0
+ENB_ID = 0
+SECOND_ID = 0x000100
+TAI = {"pLMNidentity": PLMN, "tAC": bytes([0, 7])}
+CELL = {"pLMNidentity": PLMN, "cell-ID": (0x00ABC01, 28)}
+AREAS = [{"tAC": bytes([0, 7]), "broadcastPLMNs": [PLMN]}]
+NAS = bytes.fromhex("0741720bf699f9078001c3deadbeef02e060000402" + "01d011")
+S_TMSI = {"mMEC": b"\xc3", "m-TMSI": bytes.fromhex("deadbeef")}
+KEY = int("c18166e13cfde1dea842c708f6e0b3372b6896664df4e865c0c78bd270852005", 16)
+INACTIVE = ("radioNetwork", "user-inactivity")
+QOS = {
+    "qCI": 9,
+    "allocationRetentionPriority": {
+        "priorityLevel": 9,
+        "pre-emptionCapability": "shall-not-trigger-pre-emption",
+        "pre-emptionVulnerability": "not-pre-emptable",
+    },
+}
+IDS = (("MME-UE-S1AP-ID", MME_ID), ("eNB-UE-S1AP-ID", ENB_ID))
+
+
+def address(last):
+    return (0x7F000000 | last, 32)
+
+
+def teid(number):
+    return number.to_bytes(4, "big")
+
+
+def type_name(value):
+    """The name under which pycrate takes a value of this type in an open type."""
+    return value._typeref.called[1] if value._typeref else value.TYPE
+
+
+def rows(name):
+    holder = CONTENTS if hasattr(CONTENTS, name) else IES
+    return {row["id"]: (row["criticality"], type_name(row["Value"])) for row in getattr(holder, name)._val.root}
+
+
+def object_set(message):
+    """IE number -> (criticality, type name) of a message, from pycrate's ASN.1."""
+    name = message.replace("-", "_")
+    known = [held for held in (name + "IEs", name + "_IEs") if hasattr(CONTENTS, held) or hasattr(IES, held)]
+    return rows(known[0])
+
+
+def ie(known, name, value):
+    number = getattr(CONSTANTS, "id_" + name.replace("-", "_"))._val
+    criticality, kind = known[number]
+    return {"id": number, "criticality": criticality, "value": (kind, value)}
+
+
+def items(name, values, held=None):
+    """A list of single containers with the IE `name`."""
+    return [ie(rows(held or name.replace("-", "_") + "IEs"), name, value) for value in values]
+
+
+def procedure(kind, message):
+    """Procedure code and criticality of the procedure whose `kind` message this is."""
+    for row in DESCRIPTIONS.S1AP_ELEMENTARY_PROCEDURES._val.root:
+        if kind in row and row[kind]._typeref.called[1] == message:
+            return row["procedureCode"], row.get("criticality", "ignore")
+    raise KeyError(f"{message} is no {kind}")
+
+
+def pdu(kind, message, fields):
+    code, criticality = procedure(kind, message)
+    known = object_set(message)
+    value = (message, {"protocolIEs": [ie(known, name, inner) for name, inner in fields]})
+    return (kind[0].lower() + kind[1:], {"procedureCode": code, "criticality": criticality, "value": value})
+
+
+def initiating(message, *fields):
+    return pdu("InitiatingMessage", message, fields)
+
+
+def successful(message, *fields):
+    return pdu("SuccessfulOutcome", message, fields)
+
+
+def unsuccessful(message, *fields):
+    return pdu("UnsuccessfulOutcome", message, fields)
+
+
+def connections():
+    return [{"mME-UE-S1AP-ID": MME_ID, "eNB-UE-S1AP-ID": ENB_ID}, {"eNB-UE-S1AP-ID": SECOND_ID}]
+
+
+def node_messages():
+    """Messages that belong to no UE."""
+    item = "UE-associatedLogicalS1-ConnectionItem"
+    set_name = "UE_associatedLogicalS1_ConnectionItemRes"
+    part = ("partOfS1-Interface", items(item, connections(), set_name))
+    acknowledged = items(item, connections(), set_name + "Ack")
+    whole = ("s1-Interface", "reset-all")
+    ours = ("radioNetwork", "release-due-to-eutran-generated-reason")
+    operator = ("misc", "om-intervention")
+    served = [{"servedPLMNs": [PLMN], "servedGroupIDs": [bytes([0x80, 1])], "servedMMECs": [b"\xc3"]}]
+    enb = {"pLMNidentity": PLMN, "eNB-ID": ("macroENB-ID", (0xABC, 20))}
+    area = items("TAIItem", [{"tAI": TAI}])
+    return {
+        "S1SetupRequest": initiating("S1SetupRequest", ("Global-ENB-ID", enb), ("eNBname", "enb-2748"),
+                                     ("SupportedTAs", AREAS), ("DefaultPagingDRX", "v128")),
+        "S1SetupResponse": successful("S1SetupResponse", ("MMEname", "vireo"), ("ServedGUMMEIs", served),
+                                      ("RelativeMMECapacity", 255)),
+        "S1SetupFailure": unsuccessful("S1SetupFailure", ("Cause", ("misc", "unknown-PLMN")), ("TimeToWait", "v10s")),
+        "ENBConfigurationUpdate": initiating("ENBConfigurationUpdate", ("eNBname", "enb-2748"),
+                                             ("SupportedTAs", AREAS)),
+        "ENBConfigurationUpdateAcknowledge": successful("ENBConfigurationUpdateAcknowledge"),
+        "ENBConfigurationUpdateFailure": unsuccessful("ENBConfigurationUpdateFailure",
+                                                      ("Cause", ("misc", "unknown-PLMN"))),
+        "MMEConfigurationUpdate": initiating("MMEConfigurationUpdate", ("RelativeMMECapacity", 10)),
+        "MMEConfigurationUpdateAcknowledge": successful("MMEConfigurationUpdateAcknowledge"),
+        "Reset-enb-all": initiating("Reset", ("Cause", ours), ("ResetType", whole)),
+        "Reset-enb-part": initiating("Reset", ("Cause", ours), ("ResetType", part)),
+        "Reset-mme-all": initiating("Reset", ("Cause", operator), ("ResetType", whole)),
+        "Reset-mme-part": initiating("Reset", ("Cause", operator), ("ResetType", part)),
+        "ResetAcknowledge": successful("ResetAcknowledge"),
+        "ResetAcknowledge-part": successful(
+            "ResetAcknowledge", ("UE-associatedLogicalS1-ConnectionListResAck", acknowledged)),
+        "Paging": initiating("Paging", ("UEIdentityIndexValue", (0x2EF, 10)), ("UEPagingID", ("s-TMSI", S_TMSI)),
+                             ("CNDomain", "ps"), ("TAIList", area)),
+        "OverloadStart": initiating("OverloadStart", (
+            "OverloadResponse", ("overloadAction", "reject-rrc-cr-signalling"))),
+        "OverloadStop": initiating("OverloadStop"),
+        "ErrorIndication": initiating("ErrorIndication", ("Cause", ("protocol", "transfer-syntax-error"))),
+        "ErrorIndication-ue": initiating("ErrorIndication", *IDS, ("Cause", ("radioNetwork", "unknown-mme-ue-s1ap-id"))),
+    }
+
+
+def ue_messages():
+    """Messages of one UE."""
+    location = (("EUTRAN-CGI", CELL), ("TAI", TAI))
+    bearer = {"e-RAB-ID": 5, "transportLayerAddress": address(7), "gTP-TEID": teid(0x101)}
+    own = {"e-RAB-ID": 5, "transportLayerAddress": address(9), "gTP-TEID": teid(0x00000075)}
+    context = items("E-RABToBeSetupItemCtxtSUReq", [{**bearer, "e-RABlevelQoSParameters": QOS, "nAS-PDU": NAS}])
+    setup = items("E-RABToBeSetupItemBearerSUReq", [{**bearer, "e-RABlevelQoSParameters": QOS, "nAS-PDU": NAS}])
+    released = items("E-RABItem", [{"e-RAB-ID": 5, "cause": ("nas", "normal-release")}])
+    capability = {"encryptionAlgorithms": (0xE000, 16), "integrityProtectionAlgorithms": (0xE000, 16)}
+    ambr = {"uEaggregateMaximumBitRateDL": 2_000_000_000, "uEaggregateMaximumBitRateUL": 1_000_000_000}
+    pair = ("uE-S1AP-ID-pair", {"mME-UE-S1AP-ID": MME_ID, "eNB-UE-S1AP-ID": ENB_ID})
+    first = (("eNB-UE-S1AP-ID", ENB_ID), ("NAS-PDU", NAS), ("TAI", TAI), ("EUTRAN-CGI", CELL))
+    return {
+        "InitialUEMessage": initiating("InitialUEMessage", *first, ("RRC-Establishment-Cause", "mo-Signalling")),
+        "InitialUEMessage-s-tmsi": initiating("InitialUEMessage", *first, ("RRC-Establishment-Cause", "mt-Access"),
+                                              ("S-TMSI", S_TMSI)),
+        "UplinkNASTransport": initiating("UplinkNASTransport", *IDS, ("NAS-PDU", NAS), *location),
+        "DownlinkNASTransport": initiating("DownlinkNASTransport", *IDS, ("NAS-PDU", NAS)),
+        "InitialContextSetupRequest": initiating(
+            "InitialContextSetupRequest", *IDS, ("uEaggregateMaximumBitrate", ambr),
+            ("E-RABToBeSetupListCtxtSUReq", context), ("UESecurityCapabilities", capability),
+            ("SecurityKey", (KEY, 256))),
+        "InitialContextSetupResponse": successful(
+            "InitialContextSetupResponse", *IDS, ("E-RABSetupListCtxtSURes", items("E-RABSetupItemCtxtSURes", [own]))),
+        "UECapabilityInfoIndication": initiating("UECapabilityInfoIndication", *IDS, ("UERadioCapability", b"\xa5" * 32)),
+        "E-RABSetupRequest": initiating("E-RABSetupRequest", *IDS, ("E-RABToBeSetupListBearerSUReq", setup)),
+        "E-RABSetupResponse": successful(
+            "E-RABSetupResponse", *IDS,
+            ("E-RABSetupListBearerSURes", items("E-RABSetupItemBearerSURes", [own]))),
+        "E-RABReleaseCommand": initiating("E-RABReleaseCommand", *IDS, ("E-RABToBeReleasedList", released),
+                                          ("NAS-PDU", NAS)),
+        "E-RABReleaseResponse": successful(
+            "E-RABReleaseResponse", *IDS,
+            ("E-RABReleaseListBearerRelComp", items("E-RABReleaseItemBearerRelComp", [{"e-RAB-ID": 5}]))),
+        "UEContextReleaseRequest": initiating("UEContextReleaseRequest", *IDS, ("Cause", INACTIVE)),
+        "UEContextReleaseCommand": initiating("UEContextReleaseCommand", ("UE-S1AP-IDs", pair), ("Cause", INACTIVE)),
+        "UEContextReleaseCommand-mme-id": initiating(
+            "UEContextReleaseCommand", ("UE-S1AP-IDs", ("mME-UE-S1AP-ID", MME_ID)), ("Cause", ("nas", "detach"))),
+        "UEContextReleaseComplete": successful("UEContextReleaseComplete", *IDS),
+    }
+
+
+def messages():
+    return {**node_messages(), **ue_messages()}
+
+
+def encode(value):
+    PDU.set_val(value)
+    return PDU.to_aper()
+
+
+def decode(octets):
+    PDU.from_aper(octets)
+    return PDU.get_val()
