@@ -20,6 +20,8 @@ pub struct Args {
     #[arg(long, value_name = "R", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(super) rate: u32,
     /// Select the radio access
+    ///
+    /// With "both" there are as many eNBs as gNBs.
     #[arg(long, value_enum, default_value_t = Rat::Nr)]
     pub(super) rat: Rat,
     /// Prefer this NAS ciphering [default: nea2; with --pcap readable nea0]
@@ -137,10 +139,14 @@ pub struct Args {
     pub(super) core_log: Option<PathBuf>,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Rat {
     /// Use NR (5G)
     Nr,
+    /// Use LTE (4G)
+    Eps,
+    /// Use NR for half of the UEs, and LTE for the others
+    Both,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]

@@ -39,7 +39,7 @@ const N4_ON_THE_WIRE: &str = "[n4]\ndirect = false\n";
 
 /// Runs `vireo demo`.
 pub fn run(args: &Args) -> Result<(), Failure> {
-    let Rat::Nr = args.rat;
+    check_rat(args)?;
     if args.cluster || args.churn.is_some() {
         return events::run(args);
     }
@@ -185,6 +185,17 @@ fn check(args: &Args) -> Result<(), Failure> {
     args.state.map_or(Ok(()), |state| state.check(args.kill))
 }
 
+/// Returns an error if a demo with these options has no eNBs.
+fn check_rat(args: &Args) -> Result<(), Failure> {
+    let why = match args.rat {
+        Rat::Nr => return Ok(()),
+        _ if args.chain.is_some() => "--chain needs --rat nr: the SBA mode has no MME",
+        _ if args.cluster || args.churn.is_some() => "--cluster and --churn need --rat nr",
+        _ => return Ok(()),
+    };
+    Err(Failure(why.into()))
+}
+
 /// Returns an error unless every UE completed all steps and the requested kills happened.
 fn verdict(report: &Report, complaints: &[String], none_killed: bool) -> Result<(), Failure> {
     if report.complete() {
@@ -211,6 +222,7 @@ fn core_options(args: &Args, lab: &Lab, target: MigrationTarget) -> Result<CoreO
     Ok(CoreOptions {
         subscribers: args.ues.into(),
         ciphering: vec![text(ciphering).to_uppercase()],
+        s1: args.rat != Rat::Nr,
         hosts: args.hosts.unwrap_or(0).into(),
         sba: args.chain == Some(Chain::Sba),
         amfs: args.amfs(),
@@ -329,6 +341,15 @@ fn check_fast(driver: &str, packets: u64) -> Result<(), Failure> {
 }
 
 fn emulator_options(args: &Args) -> EmulatorOptions {
+    let mut more: Vec<String> = match (args.upfs > 1, args.kill.is_some() || args.is_slow()) {
+        // Enough echoes that most sessions are relocated while they are active.
+        (true, _) => ["--echoes", "400"].map(str::to_owned).to_vec(),
+        // A session waits for the process that takes over, or for the election of a database
+        // master. Its packets may be late.
+        (false, true) => PATIENT.map(str::to_owned).to_vec(),
+        (false, false) => vec![],
+    };
+    more.extend(["--rat".to_owned(), text(args.rat)]);
     EmulatorOptions {
         gnbs: args.gnbs,
         ues: args.ues,
@@ -340,14 +361,7 @@ fn emulator_options(args: &Args) -> EmulatorOptions {
         // Memory is not measured with several hosts.
         watch_memory: !args.has_several(),
         quiet: false,
-        more: match (args.upfs > 1, args.kill.is_some() || args.is_slow()) {
-            // Enough echoes that most sessions are relocated while they are active.
-            (true, _) => ["--echoes", "400"].map(str::to_owned).to_vec(),
-            // A session waits for the process that takes over, or for the election of a database
-            // master. Its packets may be late.
-            (false, true) => PATIENT.map(str::to_owned).to_vec(),
-            (false, false) => vec![],
-        },
+        more,
         // Far above the usual duration; ends only a run that hangs.
         limit: Duration::from_secs(120 + u64::from(args.ues / args.rate.min(100))),
         ..EmulatorOptions::default()
