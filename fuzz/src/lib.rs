@@ -6,6 +6,7 @@
 
 pub mod codecs;
 pub mod engine;
+pub mod eps;
 pub mod fabric;
 pub mod input;
 pub mod records;
@@ -45,4 +46,6 @@ pub const TARGETS: &[Target] = &[
     Target { name: "sm_context", run: sbi::sm_context, seeds: sbi::sm_context_seeds },
     Target { name: "subscribers", run: subscribers::import, seeds: seeds::subscribers },
     Target { name: "records", run: records::protobuf, seeds: records::seeds },
+    Target { name: "s1ap", run: eps::s1ap, seeds: eps::s1ap_seeds },
+    Target { name: "nas_eps", run: eps::nas, seeds: eps::nas_seeds },
 ];

@@ -7,12 +7,12 @@ use serde::de::DeserializeOwned;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Instant;
-use vireo_core::amf::context::{Connection, NasSecurity, RanContext, Registration, UeContext, encode};
+use vireo_core::amf::context::{Connection, KeySet, NasSecurity, RanContext, Registration, UeContext, encode};
 use vireo_core::smf::{N4State, PfcpSession, RanState, SessionTerms, SmContext, Stage, Tunnel, Usage};
 use vireo_core::subscription::{Ambr, DnnSubscription, SliceSubscription, Subscription};
 use vireo_store::records::{Codec, Format, RecordBase, StoredRecord, UpdateMode};
 use vireo_types::{
-    AmfUeNgapId, AssocId, Bucket, Dnn, Ltmsi, NrCgi, PduSessionType, Plmn, RanUeNgapId, Seid, SessionAddress,
+    AmfUeNgapId, AssocId, Bucket, Dialect, Dnn, Ltmsi, NrCgi, PduSessionType, Plmn, RanUeNgapId, Seid, SessionAddress,
     SessionIndex, Snssai, Tac, Tai, Teid, Tmsi,
 };
 
@@ -32,7 +32,7 @@ fn amf(connected: bool) -> UeContext {
     ue.identity.tmsi = Some(Tmsi(0xc0de_1234));
     ue.registration = Registration::Registered;
     ue.security = Some(NasSecurity {
-        ngksi: 1,
+        key_set: KeySet::new(Dialect::Nr, 1),
         kamf: std::array::from_fn(|n| n as u8 * 7),
         knas_int: std::array::from_fn(|n| n as u8 * 11),
         knas_enc: std::array::from_fn(|n| n as u8 * 13),
@@ -72,6 +72,7 @@ fn smf(up: bool) -> SmContext {
     let tunnel = |last| Tunnel { address: Ipv4Addr::new(10, 0, 0, last).into(), teid: Teid(0x0100_0007) };
     SmContext {
         psi: 1,
+        dialect: Dialect::Nr,
         index: SessionIndex::default(),
         terms: SessionTerms { snssai: SLICE, dnn: dnn(), ambr: Ambr::default(), five_qi: 9, arp_priority: 8 },
         kind: PduSessionType::Ipv4,

@@ -1,19 +1,28 @@
-//! Admission of N2 associations.
+//! Admission of N2 and S1 associations.
 //!
-//! Criteria are the peer's address, its number of associations, and a deadline for NG Setup. The
+//! Criteria are the peer's address, its number of associations, and a deadline for NG Setup or S1
+//! Setup. The
 //! module does no I/O: the caller supplies time and addresses.
 
 use rustc_hash::FxHashMap;
 use std::net::IpAddr;
 use vireo_core::amf::ran::admission::{Allow, Refusal, allows};
 use vireo_ops::config::N2Config;
-use vireo_types::{AssocId, Duration, Instant};
+use vireo_types::{AssocId, Dialect, Duration, Instant};
 
-/// NG SETUP RESPONSE and RAN CONFIGURATION UPDATE ACKNOWLEDGE (TS 38.413 9.4.7). After one of them,
-/// the association belongs to a RAN node.
-const MAKES_NODE: [[u8; 2]; 2] = [[0x20, 21], [0x20, 35]];
-/// NG SETUP FAILURE.
-const SETUP_FAILED: [u8; 2] = [0x40, 21];
+/// First octets of the messages to a RAN node that this module knows.
+struct Answers {
+    /// After one of them, the association belongs to a RAN node.
+    makes_node: [[u8; 2]; 2],
+    setup_failed: [u8; 2],
+}
+
+/// NG SETUP RESPONSE and RAN CONFIGURATION UPDATE ACKNOWLEDGE, and NG SETUP FAILURE (TS 38.413
+/// 9.4.7).
+const NGAP: Answers = Answers { makes_node: [[0x20, 21], [0x20, 35]], setup_failed: [0x40, 21] };
+/// S1 SETUP RESPONSE and ENB CONFIGURATION UPDATE ACKNOWLEDGE, and S1 SETUP FAILURE (TS 36.413
+/// 9.3.7).
+const S1AP: Answers = Answers { makes_node: [[0x20, 17], [0x20, 29]], setup_failed: [0x40, 17] };
 /// Longest Time to Wait (TS 38.413 9.3.1.56). After it, a node may retry NG Setup on the same
 /// association.
 const TIME_TO_WAIT: Duration = Duration::from_secs(60);
@@ -119,9 +128,13 @@ impl Admission {
 
     /// Updates the state by a message to the RAN node that does not concern a UE.
     pub(super) fn on_sent(&mut self, assoc: AssocId, pdu: &[u8], now: Instant) {
-        if MAKES_NODE.iter().any(|head| pdu.starts_with(head)) {
+        let answers = match assoc.dialect() {
+            Dialect::Nr => NGAP,
+            Dialect::Eps => S1AP,
+        };
+        if answers.makes_node.iter().any(|head| pdu.starts_with(head)) {
             self.waiting.remove(&assoc);
-        } else if pdu.starts_with(&SETUP_FAILED)
+        } else if pdu.starts_with(&answers.setup_failed)
             && let Some(waiting) = self.waiting.get_mut(&assoc).filter(|waiting| !waiting.extended)
         {
             // Extended once only: a peer that keeps failing NG Setup must not keep its association.
@@ -183,6 +196,16 @@ mod tests {
         assert_eq!(admission.up(AssocId(8), ip("10.0.0.1"), now), Ok(()));
         [0, 2, 5, 8].into_iter().for_each(|assoc| admission.down(AssocId(assoc)));
         assert!(admission.addresses.is_empty() && admission.peers.is_empty() && admission.waiting.is_empty());
+    }
+
+    #[test]
+    fn s1_association_waits_for_s1_setup() {
+        let (mut admission, enb) = (limited(), AssocId(1).with_dialect(Dialect::Eps));
+        admission.up(enb, ip("10.0.0.1"), at(0)).expect("it is taken");
+        admission.on_sent(enb, &RESPONSE, at(0));
+        assert!(admission.due().is_some(), "NG SETUP RESPONSE is another message of S1AP");
+        admission.on_sent(enb, &[0x20, 17, 0, 0], at(0));
+        assert_eq!(admission.due(), None);
     }
 
     #[test]

@@ -7,6 +7,7 @@ use crate::admission::Admission;
 use crate::assoc_ids::AssocIdMap;
 use crate::fleet::{Fleet, HostCommand};
 use crate::hot_restart::HotRestartListener;
+use crate::ppid;
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 use rand::RngCore;
 use rustc_hash::FxHashMap;
@@ -17,7 +18,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant as Monotonic};
 use vireo_cluster::{COMMANDS, Command, CommandReceiver, CommandSender, HostSender, HostTurn, Input, LocalHost};
-use vireo_core::amf::n2::{self, Route};
+use vireo_core::amf::access;
+use vireo_core::amf::n2::Route;
 use vireo_core::amf::ran::admission::Refusal;
 use vireo_core::placement::message::{Envelope, PeerEvent, RanOutput};
 use vireo_n4 as n4;
@@ -29,11 +31,9 @@ use vireo_ops::priority_boost::PriorityBoost;
 use vireo_ops::privileges;
 use vireo_ops::reload::AllowLists;
 use vireo_sctp::{Endpoint, Event, SendError, Waker};
-use vireo_types::{AssocId, Instant, Ltmsi, Seid, limits};
+use vireo_types::{AssocId, Instant, Ltmsi, Seid};
 use vireo_wire::pfcp::{Cause, Error};
 
-/// Payload protocol identifier of NGAP (TS 38.412 clause 7).
-pub const PPID_NGAP: u32 = 60;
 /// Maximum of bytes queued for one association whose peer does not read. Beyond it, the association
 /// is aborted.
 const UNSENT_LIMIT: usize = 16 << 20;
@@ -505,23 +505,15 @@ impl Balancer {
                     tracing::debug!(assoc = assoc.0, reason, "an association ended");
                     PeerEvent::Down { assoc, restarted: false }
                 }
-                Event::Message { assoc, ppid, data, .. }
-                    if ppid != PPID_NGAP || data.len() > limits::NGAP_PDU_OCTETS =>
-                {
-                    // TS 38.412 clause 7: data with another PPID is not NGAP. No response to it is
-                    // specified.
-                    metrics.fault(if ppid == PPID_NGAP { Fault::Limit } else { Fault::SctpPpid });
-                    tracing::debug!(
-                        assoc = assoc.0,
-                        ppid,
-                        octets = data.len(),
-                        "a message that is no NGAP was dropped"
-                    );
-                    return;
-                }
-                Event::Message { assoc, data, .. } => {
+                Event::Message { assoc, ppid, data, .. } => {
+                    if let Some(fault) = ppid::fault(assoc, ppid, data.len()) {
+                        metrics.fault(fault);
+                        let octets = data.len();
+                        tracing::debug!(assoc = assoc.0, ppid, octets, "a message that is no PDU was dropped");
+                        return;
+                    }
                     received += 1;
-                    let (view, assoc) = (n2::peek(data).ok(), assoc_ids.to_cluster(assoc));
+                    let (view, assoc) = (access::peek(assoc.dialect(), data).ok(), assoc_ids.to_cluster(assoc));
                     // The host determines the fault of an invalid message.
                     PeerEvent::Ngap { assoc, view, pdu: data.to_vec() }
                 }
@@ -529,7 +521,7 @@ impl Balancer {
                     writable.push(assoc);
                     return;
                 }
-                Event::Unacknowledged { assoc, data, .. } => match n2::route(data) {
+                Event::Unacknowledged { assoc, data, .. } => match access::route(assoc.dialect(), data) {
                     Ok(Route::Ue(id)) => {
                         let (assoc, ue) = (assoc_ids.to_cluster(assoc), id.ltmsi());
                         PeerEvent::Undelivered { assoc, ue, pdu: data.to_vec() }
@@ -659,8 +651,8 @@ impl Balancer {
         }
     }
 
-    /// Sends an NGAP PDU: on stream 0 if it does not concern a UE, else on a stream chosen by the
-    /// UE (TS 38.412 clause 7).
+    /// Sends a PDU: on stream 0 if it does not concern a UE, else on a stream chosen by the UE (TS
+    /// 38.412 clause 7, TS 36.412 clause 7).
     fn send(&mut self, assoc: AssocId, ue: Option<Ltmsi>, pdu: Vec<u8>) {
         let Some(assoc) = self.assoc_ids.to_driver(assoc) else { return };
         let Some(association) = self.associations.get_mut(&assoc) else { return };
@@ -672,11 +664,15 @@ impl Balancer {
         if pdu.is_empty() {
             // An encoding failure is a bug of this program. The message is logged, never silently
             // dropped.
-            tracing::error!(assoc = assoc.0, ?ue, "an NGAP message did not encode and was not sent: please report it");
+            tracing::error!(
+                assoc = assoc.0,
+                ?ue,
+                "a message to a RAN node did not encode and was not sent: please report it"
+            );
             return;
         }
         if association.unsent.is_empty() {
-            match self.endpoint.send(assoc, stream, PPID_NGAP, &pdu) {
+            match self.endpoint.send(assoc, stream, ppid::of(assoc), &pdu) {
                 Ok(()) | Err(SendError::NoAssociation) => return,
                 Err(SendError::Full) => {}
                 Err(SendError::Io(error)) => {
@@ -696,7 +692,7 @@ impl Balancer {
     fn send_unsent(&mut self, assoc: AssocId) {
         let Some(association) = self.associations.get_mut(&assoc) else { return };
         while let Some((stream, pdu)) = association.unsent.front() {
-            if matches!(self.endpoint.send(assoc, *stream, PPID_NGAP, pdu), Err(SendError::Full)) {
+            if matches!(self.endpoint.send(assoc, *stream, ppid::of(assoc), pdu), Err(SendError::Full)) {
                 return;
             }
             association.unsent_octets -= pdu.len();

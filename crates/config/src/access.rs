@@ -44,11 +44,12 @@ impl Default for Dnn {
 }
 
 /// Sets the access rules in the configuration of the UPF.
-pub(super) fn complete(file: &File, n2: &[IpAddr], upf: &mut UpfConfig, problems: &mut Problems) {
+pub(super) fn complete(file: &File, ran_interfaces: &[IpAddr], upf: &mut UpfConfig, problems: &mut Problems) {
     let protected = networks("upf.protect", &file.upf.protect, problems);
     let reachable = networks("upf.reachable", &file.upf.reachable, problems);
     let ran = networks("upf.n3-allow", &file.upf.n3_allow, problems);
-    let core: Vec<IpAddr> = n2.iter().copied().chain(addresses(file)).chain(upf.n3.iter().copied()).collect();
+    let of_interfaces = ran_interfaces.iter().chain(&upf.n3).copied();
+    let core: Vec<IpAddr> = of_interfaces.chain(addresses(file)).collect();
     for network in &reachable {
         if let Some(address) = core.iter().find(|address| network.contains(**address)) {
             problems.add("upf.reachable", format_args!("{address} is an address of the core, which no UE may reach"));
@@ -67,7 +68,7 @@ pub(super) fn complete(file: &File, n2: &[IpAddr], upf: &mut UpfConfig, problems
     }
 }
 
-/// Returns the core's addresses on all machines, except N2 and N3.
+/// Returns the core's addresses on all machines, except N2, S1 and N3.
 fn addresses(file: &File) -> Vec<IpAddr> {
     let File { n2, n4, upf, external_upf, sbi, cluster, api, .. } = file;
     let mut all: Vec<SocketAddr> = vec![n4.listen, upf.n4, sbi.smf, cluster.balancer, cluster.listen];

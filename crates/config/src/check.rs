@@ -43,7 +43,7 @@ pub(super) fn config(file: &File) -> Result<Config, Vec<String>> {
     let dnns = dnns(&file.dnns(), &by_name, &mut problems);
     let state = runtime::state(&file.state, &mut problems);
     let mut config = Config {
-        n2: n2::n2(&file.n2, &mut problems),
+        n2: n2::n2(file, &mut problems),
         n4: n4::n4(file, &mut problems),
         api: surfaces::api(&file.api, &mut problems),
         slices: runtime::slices(&file.slices(), &slices, &mut problems),
@@ -68,7 +68,8 @@ pub(super) fn config(file: &File) -> Result<Config, Vec<String>> {
         core: core(file, slices, dnns, &mut problems),
     };
     if let Some(upf) = &mut config.upf {
-        access::complete(file, &config.n2.addresses, upf, &mut problems);
+        let ran = [&config.n2.addresses[..], &config.n2.s1.addresses].concat();
+        access::complete(file, &ran, upf, &mut problems);
     }
     problems.none_or(config)
 }

@@ -7,6 +7,7 @@ use crate::half_open::HalfOpen;
 use crate::log::Log;
 use crate::n2::N2;
 use crate::n4::{Associations, ControlPlane, N4};
+use crate::s1::S1;
 use crate::state::State;
 use crate::subscribers::Subscribers;
 pub(super) use crate::surfaces::{Api, Cluster, Sbi, Tls};
@@ -31,6 +32,7 @@ pub(crate) struct File {
     /// Empty means the data network of [`File::dnns`].
     pub(super) dnn: BTreeMap<String, Dnn>,
     pub(super) n2: N2,
+    pub(super) s1: S1,
     pub(super) n4: N4,
     pub(super) upf: Upf,
     #[serde(skip_serializing_if = "Vec::is_empty")]

@@ -30,6 +30,7 @@ mod n4;
 mod problems;
 pub mod roles;
 mod runtime;
+mod s1;
 mod slices;
 mod state;
 mod subscribers;

@@ -393,6 +393,8 @@ fn wrong_peer_value_error_names_key_and_allowed() {
         ("n2.addresses = ['x']", "n2.addresses.0: \"x\" is no IP address"),
         ("n2.addresses = []", "n2.addresses: 1 to 8 addresses"),
         ("n2.port = 0", "n2.port: 1 to 65535 is allowed"),
+        ("s1.port = 0", "s1.port: 1 to 65535 is allowed"),
+        ("s1.udp-port = 9899", "s1.udp-port: a port other than n2.udp-port is allowed"),
         ("n2.max-associations-per-address = 0", "n2.max-associations-per-address: 1 to 4096 is allowed"),
         ("n2.setup-within = '0s'", "n2.setup-within: \"1s\" to \"1h\" is allowed"),
         ("n2.allow = [{ addresses = '10.0.0.1/8' }]", "n2.allow.0.addresses: \"10.0.0.1/8\" has bits behind"),

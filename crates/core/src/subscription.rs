@@ -3,7 +3,7 @@
 //! Types are named after the services of TS 29.503. Responses arrive as events.
 
 use serde::{Deserialize, Serialize};
-use vireo_types::{Dnn, PduSessionType, Plmn, Snssai, Supi};
+use vireo_types::{Dialect, Dnn, PduSessionType, Plmn, Snssai, Supi};
 use zeroize::Zeroize;
 
 /// Nudm_UEAuthentication_Get: requests one authentication vector and, if needed, the de-concealment
@@ -24,6 +24,18 @@ pub enum SubscriberIdentity {
     Supi(Supi),
     /// SUCI: the contents of the 5GS mobile identity IE (TS 24.501 9.11.3.4), as received.
     Suci(#[serde(with = "crate::octets")] Vec<u8>),
+    /// IMSI of a UE of EPS: the request is for an EPS authentication vector (TS 33.401 6.1.2).
+    Imsi(Supi),
+}
+
+impl SubscriberIdentity {
+    /// Returns the dialect whose authentication vector is requested.
+    pub fn dialect(&self) -> Dialect {
+        match self {
+            SubscriberIdentity::Supi(_) | SubscriberIdentity::Suci(_) => Dialect::Nr,
+            SubscriberIdentity::Imsi(_) => Dialect::Eps,
+        }
+    }
 }
 
 /// AUTS with the RAND of the challenge that it answers (TS 33.102 6.3.3).
@@ -33,17 +45,24 @@ pub struct Resync {
     pub auts: [u8; 14],
 }
 
-/// 5G home environment authentication vector with the subscription (TS 33.501 6.1.3.2). `Debug`
-/// prints no key. Keys are overwritten on drop.
+/// 5G home environment authentication vector with the subscription (TS 33.501 6.1.3.2), or EPS
+/// authentication vector (TS 33.401 6.1.2). `Debug` prints no key. Keys are overwritten on drop.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuthenticationInfo {
     /// De-concealed if the request had a SUCI.
     pub supi: Supi,
     pub rand: [u8; 16],
     pub autn: [u8; 16],
+    /// XRES*. In EPS the first [`AuthenticationInfo::RES_OCTETS`] octets are XRES.
     pub xres_star: [u8; 16],
+    /// KSEAF. In EPS it is KASME.
     pub kseaf: [u8; 32],
     pub subscription: Subscription,
+}
+
+impl AuthenticationInfo {
+    /// Octets of RES and XRES by Milenage (TS 35.206 5.1).
+    pub const RES_OCTETS: usize = 8;
 }
 
 impl Drop for AuthenticationInfo {

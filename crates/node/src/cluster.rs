@@ -4,7 +4,7 @@
 //! membership and bucket placement. They are the parts of [`crate::control`], started as separate
 //! processes and connected by the fabric.
 
-use crate::control::{ControlStatus, StartError, in_process, sctp, start_udm, upfs};
+use crate::control::{ControlStatus, StartError, bind_ran, in_process, sctp, start_udm, upfs};
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ use vireo_ops::metrics::Metrics;
 use vireo_ops::n4::{self, N4Identity};
 use vireo_ops::reload::Reload;
 use vireo_ops::sbi::SbiConfig;
-use vireo_sctp::{BindError, Endpoint, EndpointHandoff, Waker};
+use vireo_sctp::{BindError, Endpoint, EndpointHandoff, HandoffError, Waker};
 use vireo_subscribers::{Store, UdmConfig};
 use vireo_types::Supi;
 use vireo_upf::UpfHandle;
@@ -77,7 +77,7 @@ impl BalancerNode {
     ///
     /// Returns an error if an address is unavailable, or if no controller accepts the balancer.
     pub fn start(config: BalancerConfig, metrics: Arc<Metrics>) -> Result<Self, StartError> {
-        BalancerNode::start_on(vireo_sctp::bind(&sctp(&config.n2))?, config, metrics)
+        BalancerNode::start_on(bind_ran(&config.n2)?, config, metrics)
     }
 
     /// Starts the balancer on an existing SCTP endpoint.
@@ -266,6 +266,7 @@ fn can_hand_over(config: &BalancerConfig) -> Result<(), HotRestartError> {
     match config {
         BalancerConfig { upf: Some(_), .. } => Err(HotRestartError::Upf),
         BalancerConfig { cluster: ClusterConfig { tls: Some(_), .. }, .. } => Err(HotRestartError::Tls),
+        BalancerConfig { n2, .. } if !n2.s1.addresses.is_empty() => Err(HandoffError::Pair.into()),
         _ => Ok(()),
     }
 }

@@ -61,6 +61,12 @@ pub enum StartError {
     /// The N2 endpoint cannot be bound.
     #[error("N2 does not start: {0}")]
     N2(#[from] vireo_sctp::BindError),
+    /// The S1 endpoint cannot be bound.
+    #[error("S1 does not start: {0}")]
+    S1(#[source] vireo_sctp::BindError),
+    /// The endpoints of N2 and S1 cannot be polled by one thread.
+    #[error("N2 and S1 do not start together: {0}")]
+    Pair(#[source] std::io::Error),
     /// The N4 endpoint cannot be bound.
     #[error(transparent)]
     N4(#[from] N4BindError),
@@ -116,7 +122,7 @@ pub struct Control {
 impl Control {
     /// Starts a control plane with a subscriber database.
     pub fn start(config: ControlConfig, store: Store, metrics: Arc<Metrics>) -> Result<Self, StartError> {
-        let endpoint = vireo_sctp::bind(&sctp(&config.n2))?;
+        let endpoint = bind_ran(&config.n2)?;
         Control::start_on(endpoint, config, store, metrics)
     }
 
@@ -237,6 +243,22 @@ pub(crate) fn start_udm(store: Store, config: UdmConfig, input_sender: HostSende
 /// Returns names and N4 addresses of the UPFs.
 pub(crate) fn upfs(core: &CoreConfig) -> Vec<(String, SocketAddr)> {
     core.upfs.iter().map(|upf| (upf.name.clone(), upf.n4)).collect()
+}
+
+/// Binds the endpoints for RAN nodes: N2's, and S1's if there is one.
+pub(crate) fn bind_ran(n2: &N2Config) -> Result<Box<dyn Endpoint>, StartError> {
+    let endpoint = vireo_sctp::bind(&sctp(n2))?;
+    if n2.s1.addresses.is_empty() {
+        return Ok(endpoint);
+    }
+    let s1 = vireo_sctp::Config {
+        addresses: n2.s1.addresses.clone(),
+        port: n2.s1.port,
+        udp_local_port: n2.s1.udp_port,
+        ..sctp(n2)
+    };
+    let s1 = vireo_sctp::bind(&s1).map_err(StartError::S1)?;
+    vireo_sctp::pair(endpoint, s1).map_err(StartError::Pair)
 }
 
 pub(crate) fn sctp(n2: &N2Config) -> vireo_sctp::Config {

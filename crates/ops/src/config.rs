@@ -19,7 +19,7 @@ use vireo_store::records::RecordsKey;
 pub use vireo_store::records::{DatabaseTls, DatabaseTlsError};
 use vireo_types::{Network, Snssai, is_inside};
 
-/// The N2 endpoint, to which RAN nodes connect.
+/// The endpoints of N2 and S1, to which RAN nodes connect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct N2Config {
     /// SCTP implementation to use.
@@ -32,6 +32,7 @@ pub struct N2Config {
     pub udp_port: u16,
     /// UDP port of the peers in the UDP encapsulation.
     pub udp_peer_port: u16,
+    pub s1: S1Config,
     /// RAN nodes and the networks that they may connect from; empty = any node from any address.
     pub allow: Vec<Allow>,
     /// Maximum of simultaneous associations of one peer address.
@@ -50,6 +51,7 @@ impl Default for N2Config {
             port: 38412,
             udp_port: 9899,
             udp_peer_port: 9899,
+            s1: S1Config::default(),
             allow: Vec::new(),
             associations_per_address: 256,
             setup_within: Duration::from_secs(10),
@@ -61,7 +63,25 @@ impl N2Config {
     /// Returns true if any RAN node is accepted and an address can be reached from outside this
     /// machine and private networks.
     pub fn is_open(&self) -> bool {
-        self.allow.is_empty() && !self.addresses.iter().all(|address| is_inside(*address))
+        self.allow.is_empty() && !self.addresses.iter().chain(&self.s1.addresses).all(|address| is_inside(*address))
+    }
+}
+
+/// The S1 endpoint, to which eNBs connect. Driver and admission are N2's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct S1Config {
+    /// Local addresses of the endpoint; empty = there is none.
+    pub addresses: Vec<IpAddr>,
+    /// SCTP port (36412 for S1AP, TS 36.412 7).
+    pub port: u16,
+    /// Local UDP port of the UDP encapsulation, another than N2's.
+    pub udp_port: u16,
+}
+
+impl Default for S1Config {
+    /// Returns a configuration without an endpoint.
+    fn default() -> Self {
+        S1Config { addresses: Vec::new(), port: 36412, udp_port: 9900 }
     }
 }
 

@@ -34,14 +34,11 @@ impl Hasher for IntHasher {
 
 pub(crate) type FastMap<K, V> = HashMap<K, V, BuildHasherDefault<IntHasher>>;
 
-/// Bits of an identifier; the owner uses the higher bits.
-const ID_BITS: u32 = 28;
-
 /// Returns the next association identifier.
 ///
-/// Identifiers do not repeat during the process, until 2^28 have been assigned. They also differ
-/// from recent ones of a previous process, which other processes may still refer to. So the counter
-/// starts from the time.
+/// Identifiers do not repeat during the process, until 2^27 have been assigned ([`AssocId::OWN`]).
+/// They also differ from recent ones of a previous process, which other processes may still refer
+/// to. So the counter starts from the time.
 pub(crate) fn next_id() -> AssocId {
     static NEXT: OnceLock<AtomicU32> = OnceLock::new();
     let next = NEXT.get_or_init(|| {
@@ -49,7 +46,7 @@ pub(crate) fn next_id() -> AssocId {
         // This assumes fewer than 16 associations per second on average.
         AtomicU32::new((seconds << 4) as u32)
     });
-    AssocId(next.fetch_add(1, Ordering::Relaxed) & ((1 << ID_BITS) - 1))
+    AssocId(next.fetch_add(1, Ordering::Relaxed) & AssocId::OWN)
 }
 
 /// Associations `T` by identifier and by driver key. [`AssociationMap::remove`] frees the key.

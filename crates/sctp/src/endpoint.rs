@@ -43,6 +43,22 @@ pub enum Event<'a> {
     Readable { token: u64 },
 }
 
+impl Event<'_> {
+    /// Returns the association of the event.
+    pub(crate) fn assoc_mut(&mut self) -> Option<&mut AssocId> {
+        match self {
+            Event::Up { assoc, .. }
+            | Event::Restarted { assoc }
+            | Event::Down { assoc, .. }
+            | Event::Unacknowledged { assoc, .. }
+            | Event::Message { assoc, .. }
+            | Event::Writable { assoc }
+            | Event::Alive { assoc } => Some(assoc),
+            Event::Readable { .. } => None,
+        }
+    }
+}
+
 /// Reason that a message was not accepted.
 #[derive(Debug, thiserror::Error)]
 pub enum SendError {
@@ -103,6 +119,15 @@ pub trait Endpoint: Send {
 
     /// Returns a handle with which another thread ends the wait of [`Endpoint::poll`].
     fn waker(&self) -> Waker;
+
+    /// Returns a descriptor that is readable while [`Endpoint::poll`] has something to receive.
+    fn descriptor(&self) -> RawFd;
+
+    /// Returns the longest time after which [`Endpoint::poll`] is due although
+    /// [`Endpoint::descriptor`] is not readable; `None` = never.
+    fn poll_within(&self) -> Option<Duration> {
+        None
+    }
 
     /// Returns the driver and the reason for its choice, for the log.
     fn driver(&self) -> &str;

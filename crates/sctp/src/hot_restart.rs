@@ -52,6 +52,9 @@ pub enum HandoffError {
     /// The endpoint has one socket per association, as a client has.
     #[error("only an endpoint with a port of its own is handed over")]
     Client,
+    /// The endpoint listens on N2 and on S1.
+    #[error("an endpoint that listens on N2 and on S1 is not handed over: restart without S1, or in turn")]
+    Pair,
     /// The operating system returned an error.
     #[error("the SCTP socket is not to be shared: {0}")]
     System(#[from] io::Error),

@@ -12,12 +12,14 @@ mod endpoint;
 mod hot_restart;
 mod kernel;
 pub mod memory;
+mod pair;
 mod sys;
 mod userspace;
 
 pub use config::{BindError, Config, Driver, UDP_ENCAPSULATION_PORT};
 pub use endpoint::{Endpoint, Event, MAX_MESSAGE, SendError};
 pub use hot_restart::{AssociationTable, EndpointHandoff, HandoffError};
+pub use pair::pair;
 pub use sys::Waker;
 
 /// Creates an endpoint with the configured driver, or, with [`Driver::Auto`], the best available

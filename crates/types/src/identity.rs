@@ -141,6 +141,15 @@ pub struct Guami {
     pub pointer: u8,
 }
 
+impl Guami {
+    /// Returns the MME Group ID and the MME Code that this GUAMI maps to (TS 23.003 2.10.2.1.2). A
+    /// UE finds the same core under the 4G-GUTI and the 5G-GUTI that it maps to each other.
+    pub const fn mme(self) -> (u16, u8) {
+        let group = (self.region as u16) << 8 | self.set >> 2 & 0xff;
+        (group, (self.set as u8 & 3) << 6 | self.pointer & 0x3f)
+    }
+}
+
 /// 5G-GUTI (TS 23.003 2.10.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Guti {
@@ -165,6 +174,14 @@ mod tests {
             (None, None, None)
         );
         assert_eq!(supi.offset(9).map(Supi::reveal), Ok("001010000000010".into()));
+    }
+
+    /// TS 23.003 2.10.2.1.2: the Group ID is Region and the upper 8 bits of the Set, the Code the
+    /// lower 2 bits of the Set and the Pointer.
+    #[test]
+    fn guami_maps_to_group_and_code() {
+        let guami = Guami { plmn: "99970".parse().expect("a PLMN"), region: 0x02, set: 0x2a7, pointer: 0x15 };
+        assert_eq!(guami.mme(), (0x02a9, 0xd5));
     }
 
     #[test]

@@ -117,9 +117,31 @@ impl AmfUeNgapId {
     pub const fn generation(self) -> u16 {
         (self.0 & 0xfff) as u16
     }
+
+    /// Returns the identifier of a received MME UE S1AP ID (TS 36.413 9.2.3.3): LTMSI 28 |
+    /// generation 4.
+    pub const fn from_mme(raw: u32) -> Self {
+        AmfUeNgapId::new(Ltmsi::from_raw(raw >> 4), (raw & 0xf) as u16)
+    }
+
+    /// Returns the MME UE S1AP ID, whose generation is the low 4 bits of this one's.
+    pub const fn mme(self) -> u32 {
+        self.ltmsi().get() << 4 | (self.0 & 0xf) as u32
+    }
 }
 
-/// RAN UE NGAP ID (TS 38.413 9.3.3.2), chosen by the RAN node.
+/// Access of a UE or RAN node: 5G (NGAP, NAS of 5GS) or 4G (S1AP, NAS of EPS).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Dialect {
+    /// 5GS: gNBs, NGAP (TS 38.413) and NAS of TS 24.501.
+    #[default]
+    Nr,
+    /// EPS: eNBs, S1AP (TS 36.413) and NAS of TS 24.301.
+    Eps,
+}
+
+/// RAN UE NGAP ID (TS 38.413 9.3.3.2), chosen by the RAN node. In EPS it is the eNB UE S1AP ID, 24
+/// bits (TS 36.413 9.2.3.4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct RanUeNgapId(pub u32);
 
@@ -183,15 +205,17 @@ impl Teid {
 
 /// An SCTP association of a balancer, unique during the lifetime of the balancer process.
 ///
-/// In a cluster: balancer 4 | number assigned by the balancer 28.
+/// It is balancer 4 | dialect 1 | number assigned by the balancer 27. The dialect is that of the
+/// interface on which the association was accepted: N2 or S1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct AssocId(pub u32);
 
 impl AssocId {
     /// Mask of the number that the balancer assigns.
-    pub const OWN: u32 = 0x0fff_ffff;
+    pub const OWN: u32 = 0x07ff_ffff;
+    const S1: u32 = 0x0800_0000;
 
-    /// Returns the association with this number at a balancer (0 to 15).
+    /// Returns the N2 association with this number at a balancer (0 to 15).
     pub const fn at(balancer: u8, own: u32) -> Self {
         AssocId((balancer as u32) << 28 | own & Self::OWN)
     }
@@ -199,6 +223,19 @@ impl AssocId {
     /// Returns the number of the balancer that terminates the association.
     pub const fn balancer(self) -> u8 {
         (self.0 >> 28) as u8
+    }
+
+    /// Returns the dialect of the RAN node.
+    pub const fn dialect(self) -> Dialect {
+        if self.0 & Self::S1 == 0 { Dialect::Nr } else { Dialect::Eps }
+    }
+
+    /// Returns the association with the same number on the interface of another dialect.
+    pub const fn with_dialect(self, dialect: Dialect) -> Self {
+        match dialect {
+            Dialect::Nr => AssocId(self.0 & !Self::S1),
+            Dialect::Eps => AssocId(self.0 | Self::S1),
+        }
     }
 }
 
@@ -218,6 +255,11 @@ mod tests {
         let teid = Teid::from_index(0x00fe_dcba, 7);
         assert_eq!((teid.index(), teid.generation()), (0x00fe_dcba, 7));
         let assoc = AssocId::at(15, 0xffff_fffe);
-        assert_eq!((assoc.balancer(), assoc.0 & AssocId::OWN), (15, 0x0fff_fffe));
+        assert_eq!((assoc.balancer(), assoc.0 & AssocId::OWN), (15, 0x07ff_fffe));
+        let s1 = assoc.with_dialect(Dialect::Eps);
+        assert_eq!((assoc.dialect(), s1.dialect(), s1.balancer()), (Dialect::Nr, Dialect::Eps, 15));
+        assert_eq!(s1.with_dialect(Dialect::Nr), assoc);
+        let mme = AmfUeNgapId::new(ltmsi, 0xd);
+        assert_eq!((mme.mme(), AmfUeNgapId::from_mme(mme.mme())), (0xabc1_234d, mme));
     }
 }

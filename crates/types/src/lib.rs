@@ -14,6 +14,6 @@ mod time;
 
 pub use addresses::{Network, NetworkError, is_inside};
 pub use identity::{Guami, Guti, Pei, Supi, SupiError, Tmsi};
-pub use keys::{AmfUeNgapId, AssocId, Bucket, Ltmsi, RanUeNgapId, Seid, SessionIndex, Teid};
+pub use keys::{AmfUeNgapId, AssocId, Bucket, Dialect, Ltmsi, RanUeNgapId, Seid, SessionIndex, Teid};
 pub use network::{Dnn, DnnError, GnbId, NrCgi, PduSessionType, Plmn, PlmnError, SessionAddress, Snssai, Tac, Tai};
 pub use time::{Duration, Instant};

@@ -100,9 +100,17 @@ impl<'de> Deserialize<'de> for Plmn {
     }
 }
 
-/// Tracking Area Code of 5GS: 24 bits (TS 38.413 9.3.3.10).
+/// Tracking Area Code of 5GS: 24 bits (TS 38.413 9.3.3.10). That of EPS has 16 bits (TS 36.413
+/// 9.2.3.7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Tac(pub u32);
+
+impl Tac {
+    /// Returns the octets of the TAC of EPS; `None` if the TAC has more than 16 bits.
+    pub fn eps(self) -> Option<[u8; 2]> {
+        u16::try_from(self.0).ok().map(u16::to_be_bytes)
+    }
+}
 
 /// Tracking Area Identity (TS 23.003 19.4.2.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -111,7 +119,8 @@ pub struct Tai {
     pub tac: Tac,
 }
 
-/// NR Cell Global Identity: 36 bits of cell (TS 38.413 9.3.1.7).
+/// NR Cell Global Identity: 36 bits of cell (TS 38.413 9.3.1.7). In EPS it is the E-UTRAN CGI, 28
+/// bits of cell (TS 36.413 9.2.1.38).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct NrCgi {
     pub plmn: Plmn,
@@ -119,14 +128,25 @@ pub struct NrCgi {
     pub cell: u64,
 }
 
-/// Global gNB ID (TS 38.413 9.3.1.6): 22 to 32 bits.
+/// Global gNB ID (TS 38.413 9.3.1.6): 22 to 32 bits. In EPS it is the Global eNB ID: 18, 20, 21 or
+/// 28 bits (TS 36.413 9.2.1.37).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct GnbId {
     pub plmn: Plmn,
     /// gNB ID within the PLMN.
     pub id: u32,
-    /// Number of bits of `id`, 22 to 32.
+    /// Number of bits of `id`, and [`GnbId::ENB`] for an eNB ID.
     pub bits: u8,
+}
+
+impl GnbId {
+    /// Mark of an eNB ID, which may have the length and value of a gNB ID.
+    pub const ENB: u8 = 0x40;
+
+    /// Returns the Global eNB ID with this value and number of bits.
+    pub const fn enb(plmn: Plmn, id: u32, bits: u8) -> Self {
+        GnbId { plmn, id, bits: bits | Self::ENB }
+    }
 }
 
 /// S-NSSAI (TS 23.003 28.4.2).

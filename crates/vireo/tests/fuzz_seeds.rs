@@ -94,6 +94,8 @@ replay! {
     sm_contexts "sm_context"
     subscriber_files "subscribers"
     records_in_protocol_buffers "records"
+    s1ap "s1ap"
+    nas_of_eps "nas_eps"
 }
 
 fn replay(name: &str) {
@@ -115,6 +117,8 @@ fn seeds_reach_their_targets() {
     use vireo_core::step::Kind;
     use vireo_wire::{gtpu, nas::Nas5gsMessage, ngap::NGAP_PDU, pfcp};
     assert!(targets::seeds::ngap().iter().all(|seed| NGAP_PDU::decode(seed).is_ok()));
+    assert!(targets::eps::s1ap_seeds().iter().all(|seed| vireo_wire::s1ap::S1AP_PDU::decode(seed).is_ok()));
+    assert!(targets::eps::nas_seeds().iter().all(|seed| vireo_wire::nas_eps::NasEpsMessage::decode(seed).is_ok()));
     assert!(targets::seeds::nas().iter().all(|seed| Nas5gsMessage::decode(seed).is_ok()));
     for seed in targets::seeds::pfcp() {
         assert!(pfcp::walk(&seed).is_some(), "no sound PFCP message: {}", hex::encode(seed));

@@ -18,8 +18,8 @@ use crate::worker::context_database::DatabaseRef;
 use crate::worker::event_message::{self, EventMessage};
 use crate::worker::outbox::Outbox;
 use crate::worker::{Location, OUTBOX};
+use vireo_core::amf::access;
 use vireo_core::amf::engine::Event;
-use vireo_core::amf::n2;
 use vireo_core::placement::host::{NamedUe, named_ue};
 use vireo_core::placement::message::{HostNotice, RanOutput};
 use vireo_core::sba::{N1N2TransferResult, PiggybackedSmContext, SessionNumber, SmfRequest};
@@ -239,7 +239,8 @@ impl Host {
     /// Creates a UE for a first message that named another one. Answers a first message that no
     /// worker can decode.
     fn redeliver_initial(&mut self, node: AssocId, pdu: &[u8]) {
-        let view = n2::ue_message(pdu).and_then(|_| n2::peek(pdu));
+        let dialect = node.dialect();
+        let view = access::ue_message(dialect, pdu).and_then(|_| access::peek(dialect, pdu));
         match view.map(|view| (view, named_ue(&view, &self.config))) {
             Ok((view, NamedUe::Initial { tmsi, .. })) => {
                 // The balancer routed the message by this bucket, and does so on redelivery.

@@ -12,8 +12,9 @@ use rustc_hash::FxHashSet;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
+use vireo_core::amf::access;
 use vireo_core::amf::engine::{self, Event};
-use vireo_core::amf::n2::{self, Fault, Route, ShallowView};
+use vireo_core::amf::n2::{Fault, Route, ShallowView};
 use vireo_core::placement::host::{NamedUe, named_ue};
 use vireo_core::placement::message::RanOutput;
 use vireo_core::schedule::kind::NfKind;
@@ -46,7 +47,7 @@ const FIRST_COMMIT_WITHIN: Duration = Duration::from_secs(5);
 impl Host {
     pub(super) fn ngap(&mut self, assoc: AssocId, view: Option<ShallowView>, pdu: &[u8], answers: bool) {
         // The balancer sends no view of an invalid message.
-        let view = match view.map_or_else(|| n2::peek(pdu), Ok) {
+        let view = match view.map_or_else(|| access::peek(assoc.dialect(), pdu), Ok) {
             Ok(view) => view,
             Err(fault) => {
                 self.fault(assoc, &fault);
@@ -85,14 +86,14 @@ impl Host {
 
     /// Answers a message about an unknown UE.
     pub(super) fn unknown_ue(&mut self, assoc: AssocId, pdu: &[u8]) {
-        if let Some(fault) = engine::unknown_ue(pdu) {
+        if let Some(fault) = engine::unknown_ue(assoc.dialect(), pdu) {
             self.fault(assoc, &fault);
         }
     }
 
     pub(super) fn fault(&mut self, assoc: AssocId, fault: &Fault) {
         self.statistics.step_metrics.fault(fault.kind, clock(), self.nodes.peer(assoc));
-        if let Some(pdu) = fault.answer() {
+        if let Some(pdu) = access::answer(assoc.dialect(), fault) {
             self.egress.send(RanOutput::Ngap { assoc, ue: None, key: 0, pdu });
         }
     }

@@ -339,7 +339,12 @@ impl Host {
         let associations: Vec<_> =
             self.nodes.iter().filter_map(|(node, _)| self.nodes.association_to(node, None)).collect();
         for assoc in associations {
-            self.egress.send(RanOutput::Ngap { assoc, ue: None, key: 0, pdu: ran::ng_reset(cause.clone()) });
+            self.egress.send(RanOutput::Ngap {
+                assoc,
+                ue: None,
+                key: 0,
+                pdu: ran::reset_all(assoc.dialect(), cause.clone()),
+            });
         }
         self.stop_workers();
     }

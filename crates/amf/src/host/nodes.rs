@@ -23,7 +23,7 @@ use vireo_core::schedule::kind::NfKind;
 use vireo_ops::clock::clock;
 use vireo_ops::metrics::{Failure, Procedure};
 use vireo_store::region::{Key, Slot, Snapshot};
-use vireo_types::{AssocId, Ltmsi};
+use vireo_types::{AssocId, Dialect, Ltmsi};
 
 /// UEs of a lost RAN node that are notified in one batch, and the queue fill level that must not be
 /// exceeded before. All at once would count as overload, and the host would reject UEs of other
@@ -103,8 +103,11 @@ impl Host {
         }
     }
 
-    /// Sends an AMF Configuration Update to a RAN node.
+    /// Sends an AMF Configuration Update to a RAN node, if it is no eNB.
     fn update_node(&mut self, node: AssocId, pdu: &[u8]) {
+        if node.dialect() == Dialect::Eps {
+            return;
+        }
         if let Some(assoc) = self.nodes.association_to(node, None) {
             self.nodes.count_update(assoc);
             self.egress.send(RanOutput::Ngap { assoc, ue: None, key: 0, pdu: pdu.to_vec() });
@@ -237,17 +240,18 @@ impl Host {
         let now = clock();
         let bound = self.nodes.node_of(assoc);
         // The first message of a further association names its RAN node.
-        let named = if bound.is_none() { ran::named(pdu) } else { None };
+        let dialect = assoc.dialect();
+        let named = if bound.is_none() && dialect == Dialect::Nr { ran::named(pdu) } else { None };
         let node = bound.or_else(|| self.nodes.find(named?));
         if let (Some(id), None) = (named, node) {
             self.nodes.claim(assoc, id);
         }
         let before = node.and_then(|node| self.nodes.get(node)).map(|node| node.record.clone());
         let mut record = before.clone();
-        let outcome = ran::step(&mut record, pdu, &self.config);
+        let outcome = ran::step_of(dialect, &mut record, pdu, &self.config);
         if let Some(fault) = outcome.fault {
             self.statistics.step_metrics.fault(fault, now, self.nodes.peer(assoc));
-            if fault.starts_with("ng-setup") {
+            if fault.starts_with("ng-setup") || fault.starts_with("s1-setup") {
                 self.statistics.step_metrics.metrics.procedures.failed(Procedure::NgSetup, Failure::Cause(0));
             }
         }
@@ -282,7 +286,8 @@ impl Host {
         if let Some(pdu) = outcome.answer.filter(|_| answers) {
             self.egress.send(RanOutput::Ngap { assoc, ue: None, key: 0, pdu });
         }
-        if begins && answers && !self.config.n2_endpoints.is_empty() {
+        // An eNB has one association with each MME.
+        if begins && answers && dialect == Dialect::Nr && !self.config.n2_endpoints.is_empty() {
             let pdu = ran::add_associations(&self.config.n2_endpoints);
             self.nodes.count_update(assoc);
             self.egress.send(RanOutput::Ngap { assoc, ue: None, key: 0, pdu });

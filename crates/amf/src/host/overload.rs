@@ -81,7 +81,7 @@ impl Host {
             };
             if let Some(assoc) = self.nodes.association_to(node, None) {
                 tracing::debug!(assoc = assoc.0, ?requested, "new UEs of a RAN node wait");
-                let pdu = requested.map_or_else(ran::overload_stop, ran::overload_start);
+                let pdu = ran::overload(assoc.dialect(), requested);
                 self.egress.send(RanOutput::Ngap { assoc, ue: None, key: 0, pdu });
             }
         }
@@ -103,7 +103,7 @@ impl Host {
     }
 
     fn send_relief(&mut self, assoc: AssocId) {
-        let pdu = self.admission.overload.requested.map_or_else(ran::overload_stop, ran::overload_start);
+        let pdu = ran::overload(assoc.dialect(), self.admission.overload.requested);
         self.egress.send(RanOutput::Ngap { assoc, ue: None, key: 0, pdu });
     }
 

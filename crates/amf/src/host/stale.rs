@@ -9,7 +9,7 @@ mod budgets;
 pub(super) use budgets::Budgets;
 
 use super::state::Host;
-use vireo_core::amf::n2;
+use vireo_core::amf::access;
 use vireo_core::placement::message::RanOutput;
 use vireo_ops::clock::clock;
 use vireo_store::region::Slot;
@@ -33,7 +33,7 @@ impl Host {
             );
         }
         if let Some(assoc) = self.nodes.association_to(node, Some(slot)) {
-            let pdu = n2::stale_release_command(amf_id, ran_id);
+            let pdu = access::stale_release_command(assoc.dialect(), amf_id, ran_id);
             self.egress.send(RanOutput::Ngap { assoc, ue: Some(ue), key, pdu });
         }
     }

@@ -38,9 +38,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use vireo_core::Env;
+use vireo_core::amf::access;
 use vireo_core::amf::context::UeContext;
 use vireo_core::amf::engine::{self, Event};
-use vireo_core::amf::n2;
+use vireo_core::amf::n2::UeMessage;
 use vireo_core::config::CoreConfig;
 use vireo_core::sba::SmfResponse;
 use vireo_core::schedule::deficit::Deficit;
@@ -499,13 +500,13 @@ impl NfWorker {
     /// Checks that an event belongs to the UE of the slot. Returns the decoded first message of a
     /// connection. Returns `None` if the host has to handle the event.
     fn admit(&mut self, message: &EventMessage<'_>, slot: Slot, found: LoadResult) -> Option<Option<Event<'static>>> {
-        let initial = |pdu: &[u8]| match n2::ue_message(pdu) {
-            Ok((_, n2::UeMessage::Initial(message))) => Some(message),
+        let initial = |assoc: AssocId, pdu: &[u8]| match access::ue_message(assoc.dialect(), pdu) {
+            Ok((_, UeMessage::Initial(message))) => Some(message),
             _ => None,
         };
         match (message, found) {
             (EventMessage::Initial { assoc, created, pdu }, LoadResult::Nothing | LoadResult::Context { .. }) => {
-                let message = initial(pdu)?;
+                let message = initial(*assoc, pdu)?;
                 if created.is_none() && !engine::is_authentic(self.contexts.current()?, &message.nas) {
                     return None;
                 }
@@ -517,7 +518,7 @@ impl NfWorker {
                 Some(Some(Event::Initial { assoc: *assoc, message }))
             }
             (EventMessage::Congested { assoc, pdu }, LoadResult::Nothing | LoadResult::Context { .. }) => {
-                let message = initial(pdu)?;
+                let message = initial(*assoc, pdu)?;
                 // Naming a UE is not enough to get it rejected.
                 if self.contexts.current().is_some_and(|ue| !engine::is_authentic(ue, &message.nas)) {
                     return None;

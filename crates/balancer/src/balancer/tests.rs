@@ -46,7 +46,7 @@ fn association_from_ue_pool_is_aborted() {
     let [mut ue, mut node] = [UE, NODE].map(|address| network.bind(&n2(address.into(), 0)).expect("it binds"));
     let [from_ue, from_node] = [&mut ue, &mut node].map(|peer| peer.connect(AMF).expect("it connects"));
     // Messages of the aborted association must not be read either.
-    let _ = ue.send(from_ue, 0, PPID_NGAP, &[1]);
+    let _ = ue.send(from_ue, 0, crate::PPID_NGAP, &[1]);
     let (mut ue_events, mut node_events) = ((0, 0), (0, 0));
     let deadline = Monotonic::now() + Duration::from_secs(10);
     while ue_events.1 == 0 || node_events.0 == 0 {
@@ -75,4 +75,59 @@ fn association_from_ue_pool_is_aborted() {
         count_events(&mut *node);
         balancer.poll(Duration::ZERO).expect("it polls");
     }
+}
+
+/// The host gets the messages of both interfaces with a view in the protocol of the association,
+/// and each answer leaves by its association under the identifier of its protocol.
+#[test]
+fn enb_and_gnb_share_balancer() {
+    use vireo_core::amf::n2::Route;
+    use vireo_types::{Dialect, Tmsi};
+    let network = Network::new();
+    let s1_port = 36412;
+    let [ngap, s1ap] = [AMF.port(), s1_port].map(|port| network.bind(&n2(AMF.ip(), port)).expect("it binds"));
+    let endpoint = vireo_sctp::pair(ngap, s1ap).expect("a pair");
+    let config = n4::Config::new(Ipv4Addr::LOCALHOST.into(), vec![], RecoveryTimeStamp(1), 1);
+    let n4 = n4::Endpoint::bind((Ipv4Addr::LOCALHOST, 0).into(), config, None).expect("a UDP port");
+    let (input_sender, inputs) = HostSender::without_host();
+    let parts = Balancer::with_local_host(endpoint, n4, input_sender, Arc::new(Metrics::new())).expect("it starts");
+    let BalancerParts { mut balancer, commands: _outbound, .. } = parts;
+    let mut enb = network.bind(&n2(NODE.into(), 0)).expect("it binds");
+    let own = enb.connect(SocketAddr::new(AMF.ip(), s1_port)).expect("it connects");
+    balancer.poll(Duration::ZERO).expect("it polls");
+    assert_eq!(count_events(&mut *enb), (1, 0));
+    // An INITIAL UE MESSAGE with a SERVICE REQUEST, whose S-TMSI is in S1AP alone.
+    let initial = {
+        use vireo_wire::s1ap::*;
+        let plmn = PLMNidentity(TBCDSTRING([0x99, 0xf9, 0x07]));
+        let pdu = build_s1ap!(
+            InitiatingMessage,
+            initialUEMessage,
+            InitialUEMessage,
+            eNB_UE_S1AP_ID(7),
+            NAS_PDU(vec![0xc7, 0, 1, 2]),
+            TAI(helpers::tai(plmn, [0, 1])),
+            EUTRAN_CGI(EUTRANCGI::new(plmn, CellIdentity(Bits::low(1, 28)), None)),
+            RRC_Establishment_Cause(RRCEstablishmentCause::mo_Data),
+            S_TMSI(STMSI::new(MMECode([3]), MTMSI([0xde, 0xad, 0xbe, 0xef]), None)),
+        );
+        pdu.and_then(|pdu| pdu.encode()).expect("it encodes")
+    };
+    enb.send(own, 1, crate::PPID_NGAP, &initial).expect("it is sent");
+    enb.send(own, 1, crate::PPID_S1AP, &initial).expect("it is sent");
+    balancer.poll(Duration::ZERO).expect("it polls");
+    let inputs: Vec<Input> = inputs.try_iter().collect();
+    let [Input::Peer { .. }, Input::Peer { envelope, .. }] = &inputs[..] else { panic!("{inputs:?}") };
+    let PeerEvent::Ngap { assoc, view: Some(view), pdu } = &envelope.event else { panic!("{envelope:?}") };
+    assert_eq!((assoc.dialect(), pdu), (Dialect::Eps, &initial), "NGAP's identifier is another protocol's");
+    assert!(matches!(view.route, Route::Initial { s_tmsi: Some((_, 3, Tmsi(0xdead_beef))), .. }), "{view:?}");
+    balancer.execute(RanOutput::Ngap { assoc: *assoc, ue: None, pdu: vec![0x00, 15], key: 0 });
+    let mut answer = None;
+    let polled = enb.poll(Some(Duration::ZERO), &mut |event| {
+        if let Sctp::Message { ppid, data, .. } = event {
+            answer = Some((ppid, data.to_vec()));
+        }
+    });
+    polled.expect("it is polled");
+    assert_eq!(answer, Some((crate::PPID_S1AP, vec![0x00, 15])));
 }

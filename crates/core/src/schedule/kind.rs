@@ -5,7 +5,6 @@
 //! procedure; the latter keeps the UE at that NF until the procedure ends.
 
 use crate::amf::context::{Procedure, RanContext, UeContext};
-use crate::amf::procedures::registration::RequestKind;
 use crate::smf::{N4State, RanState, SmContext, Stage};
 use serde::{Deserialize, Serialize};
 
@@ -83,6 +82,23 @@ impl NfKind {
         })
     }
 
+    /// Returns the kind of procedure that an EMM message starts or continues, from its cleartext
+    /// header (TS 24.301 9.8). Returns `None` for a ciphered message.
+    pub fn from_emm(nas: &[u8]) -> Option<Self> {
+        if emm::is_service_request(nas) {
+            return Some(NfKind::ServiceRequest);
+        }
+        Some(match emm::clear(nas)? {
+            [emm::ATTACH_REQUEST..=emm::ATTACH_REJECT, ..] => NfKind::Registration,
+            [emm::DETACH_REQUEST | emm::DETACH_ACCEPT, ..] => NfKind::Deregistration,
+            [emm::UPDATE_REQUEST..=emm::UPDATE_REJECT, ..] => NfKind::Mobility,
+            [emm::EXTENDED_SERVICE_REQUEST | emm::CONTROL_PLANE_SERVICE_REQUEST, ..] => NfKind::ServiceRequest,
+            // Authentication, identification and security mode control belong to an attach.
+            [0x52..=0x5f, ..] => NfKind::Registration,
+            _ => NfKind::StateManagement,
+        })
+    }
+
     /// Returns the kind of a UPF's PFCP message: a report pages the UE, responses belong to its
     /// session (TS 29.244 7.3).
     pub fn from_pfcp(message: &[u8]) -> Self {
@@ -122,6 +138,36 @@ pub(crate) fn clear(nas: &[u8]) -> Option<&[u8]> {
     }
 }
 
+/// Cleartext header of EMM messages (TS 24.301 9.2, 9.3.1, table 9.8.1).
+pub(crate) mod emm {
+    pub(crate) const ATTACH_REQUEST: u8 = 0x41;
+    pub(super) const ATTACH_REJECT: u8 = 0x44;
+    pub(crate) const DETACH_REQUEST: u8 = 0x45;
+    pub(super) const DETACH_ACCEPT: u8 = 0x46;
+    pub(crate) const UPDATE_REQUEST: u8 = 0x48;
+    pub(super) const UPDATE_REJECT: u8 = 0x4b;
+    pub(super) const EXTENDED_SERVICE_REQUEST: u8 = 0x4c;
+    pub(super) const CONTROL_PLANE_SERVICE_REQUEST: u8 = 0x4d;
+
+    /// Returns an EMM message from its message type on, if it is plain or only integrity protected.
+    /// The first message under new keys is always reported as Security Mode Complete, whose
+    /// contents are ciphered.
+    pub(crate) fn clear(nas: &[u8]) -> Option<&[u8]> {
+        match nas {
+            [0x07, rest @ ..] => Some(rest),
+            [0x17 | 0x37, _, _, _, _, _, 0x07, rest @ ..] => Some(rest),
+            [0x47, ..] => Some(&[0x5e]),
+            _ => None,
+        }
+    }
+
+    /// Returns true for a SERVICE REQUEST, whose header has no message type (security header types
+    /// 12 to 15, TS 24.301 8.2.25).
+    pub(crate) fn is_service_request(nas: &[u8]) -> bool {
+        matches!(nas, [0xc7 | 0xd7 | 0xe7 | 0xf7, ..])
+    }
+}
+
 /// Returns the procedure in progress of a context; `None` if there is none. The UE stays at its NF
 /// during a procedure.
 pub fn procedure_in_progress(ue: &UeContext) -> Option<NfKind> {
@@ -130,10 +176,8 @@ pub fn procedure_in_progress(ue: &UeContext) -> Option<NfKind> {
     }
     match &ue.procedure {
         Some(Procedure::Registration(registering)) => {
-            return Some(match registering.kind() {
-                RequestKind::Mobility | RequestKind::Periodic => NfKind::Mobility,
-                RequestKind::Initial | RequestKind::Unserved => NfKind::Registration,
-            });
+            let is_update = registering.kind().is_update();
+            return Some(if is_update { NfKind::Mobility } else { NfKind::Registration });
         }
         Some(Procedure::ServiceRequest(_)) => return Some(NfKind::ServiceRequest),
         Some(Procedure::Deregistration(_)) => return Some(NfKind::Deregistration),
@@ -165,6 +209,25 @@ mod tests {
             assert_eq!((kind.index(), NfKind::from_name(kind.name())), (n, Some(kind)));
         }
         assert_eq!(NfKind::from_name("registrations"), None);
+    }
+
+    #[test]
+    fn emm_kind_is_known_where_readable() {
+        let cases: [(&[u8], Option<NfKind>); 10] = [
+            (&[0x07, 0x41, 0x71], Some(NfKind::Registration)),
+            (&[0x17, 1, 2, 3, 4, 5, 0x07, 0x41, 0x01], Some(NfKind::Registration)),
+            (&[0x17, 1, 2, 3, 4, 5, 0x07, 0x48, 0x0b], Some(NfKind::Mobility)),
+            (&[0x17, 1, 2, 3, 4, 5, 0x07, 0x45, 0x09], Some(NfKind::Deregistration)),
+            (&[0xc7, 0x05, 1, 2], Some(NfKind::ServiceRequest)),
+            (&[0x17, 1, 2, 3, 4, 5, 0x07, 0x4c, 0x01], Some(NfKind::ServiceRequest)),
+            (&[0x07, 0x53, 8], Some(NfKind::Registration)),
+            (&[0x47, 1, 2, 3, 4, 5, 9, 9], Some(NfKind::Registration)),
+            (&[0x27, 1, 2, 3, 4, 5, 9, 9], None),
+            (&[], None),
+        ];
+        for (nas, kind) in cases {
+            assert_eq!(NfKind::from_emm(nas), kind, "{nas:x?}");
+        }
     }
 
     #[test]

@@ -3,14 +3,19 @@
 use crate::subscription::Ambr;
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, SocketAddr};
-use vireo_types::{Dnn, Instant, Ltmsi, PduSessionType, Seid, SessionAddress, SessionIndex, Snssai, Teid};
+use vireo_types::{Dialect, Dnn, Instant, Ltmsi, PduSessionType, Seid, SessionAddress, SessionIndex, Snssai, Teid};
 
 /// SM context: one PDU session as the SMF stores it. Plain data, loaded and stored with its UE at
 /// every step.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SmContext {
-    /// PDU session identity, 1 to 15.
+    /// PDU session identity, 1 to 15. In EPS, the EPS bearer identity of the default bearer, 5 to
+    /// 15 (TS 24.007 11.2.3.1.5).
     pub psi: u8,
+    /// Dialect of the UE that has the session. It is not stored: the context that has the session
+    /// sets it when it is loaded.
+    #[serde(skip)]
+    pub dialect: Dialect,
     /// Index in the UE's context.
     pub index: SessionIndex,
     pub terms: SessionTerms,

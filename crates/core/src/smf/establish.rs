@@ -5,11 +5,14 @@
 use super::context::{N4State, PfcpSession, RanState, SessionTerms, SmContext, Stage, Usage, seid};
 use super::interface::{Create, Output};
 use super::n1::{self, Received5gsm};
-use super::{n2, n4, options, release};
+use super::{esm, messages, n4, options, release};
 use crate::Env;
 use crate::config::{CoreConfig, DnnConfig, UpfConfig};
-use vireo_types::{Dnn, Ltmsi, PduSessionType};
-use vireo_wire::nas::{GsmCause, Nas5gsmMessage, NasPduSessionEstablishmentRequest, NasSscMode, SscModeValue};
+use vireo_types::{Dialect, Dnn, Ltmsi, PduSessionType};
+use vireo_wire::nas::{
+    GsmCause, Nas5gsmMessage, NasExtendedProtocolConfigurationOptions, NasPduSessionEstablishmentRequest, NasSscMode,
+    SscModeValue,
+};
 
 /// Refusal of a session: answer to the UE, if any.
 type Refusal = Option<Output>;
@@ -22,23 +25,24 @@ pub(super) fn create(request: &Create<'_>, env: &mut Env<'_>) -> (Option<SmConte
 }
 
 fn begin(request: &Create<'_>, env: &mut Env<'_>) -> Result<(SmContext, Output), Refusal> {
-    let (pti, requested) = establishment_request(request)?;
-    let refuse = |cause| n1::establishment_reject(request.psi, pti, cause);
+    let requested = match request.dialect {
+        Dialect::Nr => establishment_request(request)?,
+        Dialect::Eps => esm::connectivity_request(request.n1)?,
+    };
+    let pti = requested.pti;
+    let refuse = |cause| messages::reject(request.dialect, request.psi, pti, cause);
     let dnn = data_network(env.config, request).map_err(refuse)?;
-    let (kind, cause) = session_type(&requested, &request.subscription.types, &dnn.types).map_err(refuse)?;
-    if !requested.ssc_mode.as_ref().is_none_or(is_ssc_mode_1) {
-        return Err(refuse(GsmCause::NotSupportedSscMode));
-    }
+    let (kind, cause) = session_type(requested.kind, &request.subscription.types, &dnn.types).map_err(refuse)?;
     let upf = user_plane_function(env.config, request.dnn, request.ltmsi)
         .ok_or_else(|| refuse(GsmCause::InsufficientResources))?;
-    let options = requested.extended_protocol_configuration_options.as_ref();
-    let options = options.map_or_else(Vec::new, |options| options::answer(options, dnn, kind));
+    let options = requested.options.map_or_else(Vec::new, |options| options::answer(&options, dnn, kind));
     let generation = u32::from_be_bytes(env.random());
     // The last step that can fail for a reason of the network, so that no address is allocated in
     // vain.
     let address = env.ids.address(request.dnn, kind).ok_or_else(|| refuse(GsmCause::InsufficientResources))?;
     let sm = SmContext {
         psi: request.psi,
+        dialect: request.dialect,
         index: request.index,
         terms: SessionTerms {
             snssai: request.snssai,
@@ -49,8 +53,8 @@ fn begin(request: &Create<'_>, env: &mut Env<'_>) -> Result<(SmContext, Output),
         },
         kind,
         address,
-        always_on: requested.always_on_pdu_session_requested.as_ref().is_some_and(|ie| ie.apsr()),
-        integrity_rate: requested.integrity_protection_maximum_data_rate.value,
+        always_on: requested.always_on,
+        integrity_rate: requested.integrity_rate,
         pfcp: PfcpSession { upf: upf.n4, cp_seid: seid(request.ltmsi, request.index, generation), up_seid: 0 },
         uplink: None,
         downlink: None,
@@ -68,12 +72,29 @@ fn begin(request: &Create<'_>, env: &mut Env<'_>) -> Result<(SmContext, Output),
     Ok((sm, establishment))
 }
 
-/// Returns PTI and content if the 5GSM message is an establishment request.
-fn establishment_request(request: &Create<'_>) -> Result<(u8, Box<NasPduSessionEstablishmentRequest>), Refusal> {
+/// Request of the UE for a new session, of either dialect.
+pub(super) struct SessionRequest {
+    pub(super) pti: u8,
+    /// Requested session type; `None` leaves the choice to the network.
+    pub(super) kind: Option<PduSessionType>,
+    pub(super) options: Option<NasExtendedProtocolConfigurationOptions>,
+    pub(super) always_on: bool,
+    /// As [`SmContext::integrity_rate`].
+    pub(super) integrity_rate: u16,
+}
+
+/// Reads the request if the 5GSM message is an establishment request.
+fn establishment_request(request: &Create<'_>) -> Result<SessionRequest, Refusal> {
     let Received5gsm { psi, pti, message } = n1::decode(request.n1)?;
     match message {
         _ if pti == 0 => Err(n1::status(psi, pti, GsmCause::InvalidPtiValue)),
-        Nas5gsmMessage::PduSessionEstablishmentRequest(requested) if psi == request.psi => Ok((pti, requested)),
+        Nas5gsmMessage::PduSessionEstablishmentRequest(requested) if psi == request.psi => {
+            if !requested.ssc_mode.as_ref().is_none_or(is_ssc_mode_1) {
+                return Err(n1::establishment_reject(psi, pti, GsmCause::NotSupportedSscMode));
+            }
+            session_request(pti, *requested)
+                .ok_or_else(|| n1::establishment_reject(psi, pti, GsmCause::UnknownPduSessionType))
+        }
         Nas5gsmMessage::PduSessionModificationRequest(_) => {
             Err(n1::modification_reject(psi, pti, GsmCause::InvalidPduSessionIdentity))
         }
@@ -83,6 +104,25 @@ fn establishment_request(request: &Create<'_>) -> Result<(u8, Box<NasPduSessionE
         Nas5gsmMessage::FiveGsmStatus(_) => Err(None),
         _ => Err(n1::status(psi, pti, GsmCause::InvalidPduSessionIdentity)),
     }
+}
+
+/// Returns the request; `None` if its session type is unknown.
+fn session_request(pti: u8, requested: NasPduSessionEstablishmentRequest) -> Option<SessionRequest> {
+    use vireo_wire::nas::PduSessionTypeValue as Value;
+    let kind = match requested.pdu_session_type.as_ref().map(|ie| ie.session_type()) {
+        None => None,
+        Some(Some(Value::Ipv4)) => Some(PduSessionType::Ipv4),
+        Some(Some(Value::Ipv6)) => Some(PduSessionType::Ipv6),
+        Some(Some(Value::Ipv4v6)) => Some(PduSessionType::Ipv4v6),
+        Some(_) => return None,
+    };
+    Some(SessionRequest {
+        pti,
+        kind,
+        always_on: requested.always_on_pdu_session_requested.as_ref().is_some_and(|ie| ie.apsr()),
+        integrity_rate: requested.integrity_protection_maximum_data_rate.value,
+        options: requested.extended_protocol_configuration_options,
+    })
 }
 
 fn data_network<'c>(config: &'c CoreConfig, request: &Create<'_>) -> Result<&'c DnnConfig, GsmCause> {
@@ -96,24 +136,15 @@ fn data_network<'c>(config: &'c CoreConfig, request: &Create<'_>) -> Result<&'c 
 /// result tells the UE that an IPv4v6 request gets the only supported type (TS 24.501 6.4.1.3). An
 /// error is the cause of the reject (6.4.1.4).
 fn session_type(
-    requested: &NasPduSessionEstablishmentRequest,
+    requested: Option<PduSessionType>,
     subscribed: &[PduSessionType],
     served: &[PduSessionType],
 ) -> Result<(PduSessionType, Option<GsmCause>), GsmCause> {
     use PduSessionType::{Ipv4, Ipv4v6, Ipv6};
-    use vireo_wire::nas::PduSessionTypeValue as Value;
     let allowed = |kind: PduSessionType| subscribed.contains(&kind) && served.contains(&kind);
     let default =
         *subscribed.iter().find(|kind| allowed(**kind)).ok_or(GsmCause::RequestedServiceOptionNotSubscribed)?;
-    let wanted = match &requested.pdu_session_type {
-        None => return Ok((default, None)),
-        Some(ie) => match ie.session_type() {
-            Some(Value::Ipv4) => Ipv4,
-            Some(Value::Ipv6) => Ipv6,
-            Some(Value::Ipv4v6) => Ipv4v6,
-            _ => return Err(GsmCause::UnknownPduSessionType),
-        },
-    };
+    let Some(wanted) = requested else { return Ok((default, None)) };
     match (wanted, allowed(Ipv4), allowed(Ipv6)) {
         _ if allowed(wanted) => Ok((wanted, None)),
         (Ipv4v6, true, true) => Ok((default, None)),
@@ -142,7 +173,7 @@ pub(super) fn upf_ready(sm: &mut SmContext, pti: u8, env: &Env<'_>, out: &mut Ve
         return;
     };
     let (cause, options) = (*cause, std::mem::take(options));
-    match (n1::establishment_accept(sm, pti, cause, options), n2::setup_request(sm)) {
+    match (messages::accept(sm, pti, cause, options), messages::ran_setup_request(sm)) {
         (Some(accept), Some(setup)) => {
             sm.stage = Stage::Accepted { pti };
             sm.ran = RanState::SettingUp;

@@ -3,7 +3,7 @@
 use crate::subscription::DnnSubscription;
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
-use vireo_types::{Dnn, Instant, Ltmsi, Seid, SessionAddress, SessionIndex, Snssai, Supi};
+use vireo_types::{Dialect, Dnn, Instant, Ltmsi, Seid, SessionAddress, SessionIndex, Snssai, Supi};
 
 /// NGAP transfer IE of an N2 container (TS 38.413 9.3.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -55,7 +55,9 @@ pub struct Create<'a> {
     pub index: SessionIndex,
     /// PDU session identity, 1 to 15.
     pub psi: u8,
-    /// The 5GSM message of the payload container, as received.
+    /// Dialect of the UE.
+    pub dialect: Dialect,
+    /// The 5GSM message of the payload container, or the ESM message, as received.
     pub n1: &'a [u8],
     pub snssai: Snssai,
     pub dnn: &'a Dnn,

@@ -3,13 +3,17 @@
 //! The operations are those of TS 29.502 (Create, Update, Release SM Context), and the outputs
 //! correspond to N1N2 transfers. The same functions thus serve the unified core and SBA mode. The
 //! SMF part does not handle NGAP connections or NAS security. It receives and sends 5GSM messages
-//! (N1), NGAP transfers (N2) and PFCP messages (N4).
+//! (N1), NGAP transfers (N2) and PFCP messages (N4). A session of EPS ([`SmContext::dialect`]) has
+//! ESM messages and E-RAB parameters instead.
 
 mod charging;
 mod context;
+mod erab;
+mod esm;
 mod establish;
 mod handover;
 mod interface;
+mod messages;
 mod n1;
 mod n2;
 mod n4;
@@ -26,13 +30,14 @@ pub use context::{
     N4State, PfcpSession, RanState, Relocation, RelocationStep, SessionState, SessionStatus, SessionTerms, SmContext,
     Stage, Tunnel, Usage, deadline, seid,
 };
+pub use erab::{ErabRequest, ErabTunnel};
 pub use handover::switched;
 pub use interface::{Create, Input, N2Sm, Output};
 pub use n2::{HandoverRefusal, path_switch_acknowledge, refusal};
 
 use crate::Env;
 use crate::config::CoreConfig;
-use vireo_types::SessionAddress;
+use vireo_types::{Dialect, SessionAddress};
 
 /// Executes Nsmf_PDUSession_CreateSMContext, the first step of a session. Returns no context if the
 /// request is refused; the outputs are then the answer to the UE, if any. With a context, the
@@ -61,7 +66,10 @@ pub fn step(sm: &mut SmContext, input: Input<'_>, env: &Env<'_>) -> Vec<Output> 
         return out;
     }
     match input {
-        Input::N1(octets) => signalling::received(sm, octets, env, &mut out),
+        Input::N1(octets) => match sm.dialect {
+            Dialect::Nr => signalling::received(sm, octets, env, &mut out),
+            Dialect::Eps => esm::received(sm, octets, env, &mut out),
+        },
         Input::N2(N2Sm::PathSwitchRequest, octets) => handover::switch(sm, octets, env, &mut out),
         Input::N2(N2Sm::PathSwitchSetupFailed, _) => handover::on_refused(sm, env, &mut out),
         Input::N2(N2Sm::HandoverRequired, _) => handover::required(sm, &mut out),

@@ -149,7 +149,7 @@ fn gtp_tunnel(tunnel: Tunnel) -> GTPTunnel<'static> {
 }
 
 /// Decodes a Transport Layer Address (TS 38.414 5.3): IPv4, IPv6, or both with IPv4 first.
-fn address(octets: &[u8]) -> Option<IpAddr> {
+pub(super) fn address(octets: &[u8]) -> Option<IpAddr> {
     if let Ok(v4) = <[u8; 4]>::try_from(octets) {
         return Some(Ipv4Addr::from(v4).into());
     }

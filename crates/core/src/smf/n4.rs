@@ -3,14 +3,14 @@
 //! Every session has the same rules: PDR and FAR 1 for uplink, PDR and FAR 2 for downlink, and one
 //! QER for both. The QER contains the session AMBR and the QFI of the default flow. A slice of
 //! simple devices ([`SliceProfile::Iot`]) omits the rate and the match of the uplink QFI, which
-//! cannot apply there.
+//! cannot apply there. A session of EPS has no QFI: its tunnel has no extension header.
 
 use super::charging;
 use super::context::{SmContext, Tunnel};
 use super::interface::Output;
 use super::n2::DEFAULT_QFI;
 use crate::config::{CoreConfig, SliceProfile};
-use vireo_types::{PduSessionType, Seid};
+use vireo_types::{Dialect, PduSessionType, Seid};
 use vireo_wire::nas::GsmCause;
 use vireo_wire::pfcp::*;
 
@@ -41,6 +41,8 @@ pub(super) fn establishment_request(sm: &SmContext, config: &CoreConfig, kept: u
     let network = NetworkInstance::from(sm.terms.dnn.as_str());
     // A simple device has only one QoS flow, and the RAN enforces its rate.
     let simple = config.profile(sm.terms.snssai) == SliceProfile::Iot;
+    // Packets on S1-U have no PDU Session Container (TS 29.281 5.2.1).
+    let marked = sm.dialect == Dialect::Nr;
     let pdn_type = match sm.kind {
         PduSessionType::Ipv4 => PdnType::IPV4,
         PduSessionType::Ipv6 => PdnType::IPV6,
@@ -55,7 +57,7 @@ pub(super) fn establishment_request(sm: &SmContext, config: &CoreConfig, kept: u
                     .put(&PRECEDENCE)
                     .group(Pdi::ID, |packets| {
                         packets.put(&SourceInterface::ACCESS).put(&FTeid::Choose { ipv4: true, ipv6: false, id: None });
-                        if !simple {
+                        if !simple && marked {
                             packets.put(&Qfi(DEFAULT_QFI));
                         }
                     })
@@ -98,7 +100,9 @@ pub(super) fn establishment_request(sm: &SmContext, config: &CoreConfig, kept: u
                 if !simple {
                     rule.put(&session_rate(sm));
                 }
-                rule.put(&Qfi(DEFAULT_QFI));
+                if marked {
+                    rule.put(&Qfi(DEFAULT_QFI));
+                }
             })
             .put(&pdn_type)
             .put(&SliceId(sm.terms.snssai));

@@ -5,7 +5,7 @@
 
 use super::context::{N4State, RanState, SmContext, Stage};
 use super::interface::Output;
-use super::{n1, n2, n4};
+use super::{messages, n4};
 use crate::Env;
 use vireo_wire::nas::GsmCause;
 
@@ -24,9 +24,9 @@ pub(super) fn start(sm: &mut SmContext, pti: u8, cause: u8, env: &Env<'_>, out: 
         Stage::Accepted { .. } | Stage::Established => {
             sm.stage = Stage::Releasing { pti, cause, repeats: 0 };
             sm.deadline = Some(env.now + env.config.timers.t3592);
-            out.extend(n1::release_command(sm.psi, pti, cause));
+            out.extend(messages::release_command(sm, pti, cause));
             match sm.ran {
-                RanState::SettingUp | RanState::Up => out.extend(n2::release_command()),
+                RanState::SettingUp | RanState::Up => out.extend(messages::ran_release_command(sm)),
                 RanState::Idle | RanState::AwaitingUpf | RanState::Releasing { .. } => {}
             }
             sm.ran = RanState::Idle;
@@ -39,7 +39,7 @@ pub(super) fn start(sm: &mut SmContext, pti: u8, cause: u8, env: &Env<'_>, out: 
 /// Refuses the session: sends a reject to the UE, and a deletion to the UPF if it has the session.
 pub(super) fn reject(sm: &mut SmContext, cause: GsmCause, out: &mut Vec<Output>) {
     if let Stage::Requested { pti, .. } | Stage::Accepted { pti } = sm.stage {
-        out.extend(n1::establishment_reject(sm.psi, pti, cause));
+        out.extend(messages::reject(sm.dialect, sm.psi, pti, cause));
     }
     end(sm, out);
 }
@@ -73,18 +73,18 @@ pub(super) fn finish(sm: &SmContext, out: &mut Vec<Output>) {
 pub(super) fn requested(sm: &mut SmContext, pti: u8, env: &Env<'_>, out: &mut Vec<Output>) {
     match sm.stage {
         Stage::Requested { .. } => {
-            out.extend(n1::status(sm.psi, pti, GsmCause::MessageTypeNotCompatibleWithTheProtocolState));
+            out.extend(messages::status(sm, pti, GsmCause::MessageTypeNotCompatibleWithTheProtocolState));
         }
         Stage::Accepted { .. } | Stage::Established => {
             start(sm, pti, GsmCause::RegularDeactivation.as_u8(), env, out);
         }
         // The UE has not received the command and repeats its request (T3582).
         Stage::Releasing { pti: running, cause, .. } if running == pti => {
-            out.extend(n1::release_command(sm.psi, pti, cause));
+            out.extend(messages::release_command(sm, pti, cause));
         }
         // Both sides release at once: the network's procedure continues (TS 24.501 6.4.3.6).
         Stage::Releasing { .. } => {}
-        Stage::Ended => out.extend(n1::release_reject(sm.psi, pti, GsmCause::InvalidPduSessionIdentity)),
+        Stage::Ended => out.extend(messages::release_reject(sm, pti, GsmCause::InvalidPduSessionIdentity)),
     }
 }
 
@@ -92,14 +92,14 @@ pub(super) fn requested(sm: &mut SmContext, pti: u8, env: &Env<'_>, out: &mut Ve
 pub(super) fn completed(sm: &mut SmContext, pti: u8, out: &mut Vec<Output>) {
     match sm.stage {
         Stage::Releasing { pti: running, .. } if running == pti => end(sm, out),
-        _ => out.extend(n1::status(sm.psi, pti, GsmCause::PtiMismatch)),
+        _ => out.extend(messages::status(sm, pti, GsmCause::PtiMismatch)),
     }
 }
 
 /// Handles that the UE is reachable again: resends the command, which it may not have received.
 pub(super) fn resend_release_command(sm: &SmContext, out: &mut Vec<Output>) {
     if let Stage::Releasing { pti, cause, .. } = sm.stage {
-        out.extend(n1::release_command(sm.psi, pti, cause));
+        out.extend(messages::release_command(sm, pti, cause));
     }
 }
 
@@ -113,7 +113,7 @@ pub(super) fn t3592_expired(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Out
         return end(sm, out);
     }
     *repeats += 1;
-    let command = n1::release_command(sm.psi, *pti, *cause);
+    let (pti, cause) = (*pti, *cause);
     sm.deadline = Some(env.now + env.config.timers.t3592);
-    out.extend(command);
+    out.extend(messages::release_command(sm, pti, cause));
 }

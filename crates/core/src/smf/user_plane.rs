@@ -6,7 +6,7 @@
 
 use super::context::{N4State, RanState, SmContext, Stage, Tunnel};
 use super::interface::{N2Sm, Output};
-use super::{n2, n4, release, relocate};
+use super::{messages, n4, release, relocate};
 use crate::Env;
 use vireo_wire::nas::GsmCause;
 
@@ -25,7 +25,7 @@ pub(super) fn activate(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>)
 
 /// Requests setup from the RAN, immediately or when the UPF has allocated its tunnel.
 pub(super) fn set_up(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
-    match (sm.n4, n2::setup_request(sm)) {
+    match (sm.n4, messages::ran_setup_request(sm)) {
         (N4State::Synced | N4State::Updating { .. }, Some(request)) => {
             sm.ran = RanState::SettingUp;
             sm.deadline = Some(env.now + env.config.timers.ran_response);
@@ -105,7 +105,7 @@ pub(super) fn unreachable(sm: &mut SmContext, out: &mut Vec<Output>) {
 /// Handles an answer of the RAN.
 pub(super) fn ran_answered(sm: &mut SmContext, kind: N2Sm, octets: &[u8], env: &Env<'_>, out: &mut Vec<Output>) {
     match (kind, sm.ran) {
-        (N2Sm::SetupResponse, RanState::SettingUp) => match n2::setup_response(octets) {
+        (N2Sm::SetupResponse, RanState::SettingUp) => match messages::ran_tunnel(sm, octets) {
             Some(tunnel) => ran_is_up(sm, tunnel, out),
             None => unusable_response(sm, env, out),
         },
@@ -155,7 +155,7 @@ fn unusable_response(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
 fn release_at_ran(sm: &mut SmContext, then_setup: bool, env: &Env<'_>, out: &mut Vec<Output>) {
     sm.ran = RanState::Releasing { then_setup };
     sm.deadline = Some(env.now + env.config.timers.ran_response);
-    out.extend(n2::release_command());
+    out.extend(messages::ran_release_command(sm));
 }
 
 /// Handles that the RAN has not answered in time.

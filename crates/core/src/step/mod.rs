@@ -10,11 +10,13 @@ pub use effect::Effect;
 pub use note::{Kind, Note};
 
 use crate::Env;
+use crate::amf::access;
 use crate::amf::context::{Connection, NasSecurity, RanContext, UeContext};
-use crate::amf::n2::{self, Cause};
+use crate::amf::n2::Cause;
 use serde::{Deserialize, Serialize};
-use vireo_types::{AmfUeNgapId, Instant, Ltmsi};
+use vireo_types::{AmfUeNgapId, AssocId, Dialect, Instant, Ltmsi};
 use vireo_wire::nas::{Nas5gmmMessage, Nas5gsMessage, Nas5gsSecurityHeaderType as Header, NasFGmmCause, NasFGmmStatus};
+use vireo_wire::nas_eps::{NasEmmCause, NasEmmMessage, NasEmmStatus, NasEpsMessage};
 
 /// Returns the idempotency key of a UE's step. The lowest 4 bits number its effects.
 pub fn idempotency_key(ltmsi: Ltmsi, step: u32) -> u64 {
@@ -55,13 +57,17 @@ impl StepContext<'_, '_> {
 
     /// Allocates the AMF-UE-NGAP-ID of the UE's next connection. Its generation starts at a random
     /// value and grows by a random increment. It reveals neither the LTMSI nor an earlier
-    /// identifier, and does not recur within 64 connections.
-    pub fn next_amf_id(&mut self) -> AmfUeNgapId {
-        const STEPS: u16 = 64;
+    /// identifier, and does not recur within 64 connections. The MME-UE-S1AP-ID has a generation of
+    /// 4 bits, which does not recur within 4 connections.
+    pub fn next_amf_id(&mut self, assoc: AssocId) -> AmfUeNgapId {
+        let (last_generation, steps) = match assoc.dialect() {
+            Dialect::Nr => (0xfff, 64),
+            Dialect::Eps => (0xf, 4),
+        };
         let random = u16::from_be_bytes(self.env.random());
-        let generation = match self.ue.connections & 0xfff {
-            0 => random % 0xfff,
-            last => (last + random % STEPS) % 0xfff,
+        let generation = match self.ue.connections & last_generation {
+            0 => random % last_generation,
+            last => (last + random % steps) % last_generation,
         };
         self.ue.connections = generation + 1;
         AmfUeNgapId::new(self.ue.ltmsi, self.ue.connections)
@@ -75,7 +81,7 @@ impl StepContext<'_, '_> {
         self.out.notes.push(note);
     }
 
-    /// Sends an NGAP PDU on the UE's connection.
+    /// Sends an NGAP or S1AP PDU on the UE's connection.
     pub fn send(&mut self, build: impl FnOnce(&Connection) -> Vec<u8>) {
         if let Some(connection) = self.ue.connection {
             self.effect(Effect::Ngap { assoc: connection.assoc, pdu: build(&connection) });
@@ -86,7 +92,7 @@ impl StepContext<'_, '_> {
     /// RAN node has no UE context there.
     pub fn send_encoded_nas(&mut self, nas: Vec<u8>) {
         if !self.is_being_released() {
-            self.send(|c| n2::downlink_nas_transport(c, nas));
+            self.send(|c| access::downlink_nas_transport(c, nas));
         }
     }
 
@@ -98,6 +104,12 @@ impl StepContext<'_, '_> {
     /// Encodes a NAS message, protected by the UE's security context if there is one.
     pub fn nas(&mut self, message: Nas5gmmMessage) -> Option<Vec<u8>> {
         let plain = self.plain(message)?;
+        self.protected(plain)
+    }
+
+    /// Returns a plain NAS message of either dialect protected by the UE's security context, or as
+    /// it is if there is none.
+    pub fn protected(&mut self, plain: Vec<u8>) -> Option<Vec<u8>> {
         match &mut self.ue.security {
             None => Some(plain),
             Some(security) => {
@@ -127,6 +139,22 @@ impl StepContext<'_, '_> {
         encoded.ok()
     }
 
+    /// Encodes an EMM message without protection.
+    pub fn emm(&mut self, message: impl Into<NasEmmMessage>) -> Option<Vec<u8>> {
+        let encoded = NasEpsMessage::new_emm(message).encode();
+        if encoded.is_err() {
+            self.note(Note::fault("nas-encode"));
+        }
+        encoded.ok()
+    }
+
+    /// Sends an EMM message, protected if the UE has a security context.
+    pub fn send_emm(&mut self, message: impl Into<NasEmmMessage>) {
+        if let Some(nas) = self.emm(message).and_then(|plain| self.protected(plain)) {
+            self.send_encoded_nas(nas);
+        }
+    }
+
     /// Sends a NAS message, protected if the UE has a security context.
     pub fn send_nas(&mut self, message: Nas5gmmMessage) {
         if let Some(nas) = self.nas(message) {
@@ -137,16 +165,29 @@ impl StepContext<'_, '_> {
     /// Sends a message of identification or authentication. It is unprotected until the secure
     /// exchange of NAS messages is established on the connection (TS 24.501 4.4.4.2).
     pub fn send_early(&mut self, message: Nas5gmmMessage) {
+        if let Some(plain) = self.plain(message) {
+            self.send_early_octets(plain);
+        }
+    }
+
+    /// As [`StepContext::send_early`], for an EMM message (TS 24.301 4.4.4.2).
+    pub fn send_early_emm(&mut self, message: impl Into<NasEmmMessage>) {
+        if let Some(plain) = self.emm(message) {
+            self.send_early_octets(plain);
+        }
+    }
+
+    fn send_early_octets(&mut self, plain: Vec<u8>) {
         let is_none = self.ue.connection.is_none_or(|c| c.ran == RanContext::None);
-        if let Some(nas) = if is_none { self.plain(message) } else { self.nas(message) } {
+        if let Some(nas) = if is_none { Some(plain) } else { self.protected(plain) } {
             self.send_encoded_nas(nas);
         }
     }
 
-    /// Sends a NAS message under a security context that is not in use yet.
-    pub fn send_new_context(&mut self, security: &mut NasSecurity, message: Nas5gmmMessage) {
+    /// Sends an encoded NAS message under a security context that is not in use yet.
+    pub fn send_new_context(&mut self, security: &mut NasSecurity, plain: Option<Vec<u8>>) {
         let header = Header::IntegrityProtectedWithNewFiveGNasSecurityContext;
-        let nas = self.plain(message).and_then(|plain| protect(security, &plain, header, &mut self.out));
+        let nas = plain.and_then(|plain| protect(security, &plain, header, &mut self.out));
         if let Some(nas) = nas {
             self.send_encoded_nas(nas);
         }
@@ -158,16 +199,18 @@ impl StepContext<'_, '_> {
         self.note(Note::fault("nas-out-of-place"));
     }
 
-    /// Answers a message that is not valid in this state with 5GMM STATUS #98 (TS 24.501 7.4). It
-    /// sends nothing on a connection that is being released: the RAN node has no UE context there,
-    /// and the message may be a replay.
+    /// Answers a message that is not valid in this state with 5GMM STATUS or EMM STATUS #98 (TS
+    /// 24.501 7.4, TS 24.301 7.4). It sends nothing on a connection that is being released: the RAN
+    /// node has no UE context there, and the message may be a replay.
     pub fn send_status_98(&mut self) {
         self.on_unexpected_message();
         if self.is_being_released() {
             return;
         }
-        let status = NasFGmmStatus::new(NasFGmmCause::new(98));
-        self.send_nas(status.into());
+        match self.ue.dialect() {
+            Dialect::Nr => self.send_nas(NasFGmmStatus::new(NasFGmmCause::new(98)).into()),
+            Dialect::Eps => self.send_emm(NasEmmStatus::new(NasEmmCause::new(98))),
+        }
     }
 
     /// Starts the release of the NG connection: sends UE CONTEXT RELEASE COMMAND and waits for the
@@ -177,7 +220,7 @@ impl StepContext<'_, '_> {
             return;
         }
         let deadline = self.now() + self.env.config.timers.ran_response;
-        self.send(|c| n2::context_release_command(c, cause));
+        self.send(|c| access::context_release_command(c, cause));
         if let Some(connection) = &mut self.ue.connection {
             connection.ran = RanContext::Releasing { deadline };
             self.note(Note::Started(Kind::Release));

@@ -41,7 +41,7 @@ fn half_open_ue_is_evicted_at_once() {
     // The response to the release is about no UE, and is not answered.
     let complete = lab.received.last().expect("UE CONTEXT RELEASE COMPLETE");
     assert!(matches!(n2::ue_message(complete), Ok((_, UeMessage::ReleaseComplete))));
-    assert!(engine::unknown_ue(complete).is_none());
+    assert!(engine::unknown_ue(vireo_types::Dialect::Nr, complete).is_none());
 }
 
 #[test]

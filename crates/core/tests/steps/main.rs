@@ -2,6 +2,7 @@
 
 mod compatibility;
 mod cost;
+mod eps;
 mod eviction;
 mod handover;
 mod lab;

@@ -178,6 +178,10 @@ impl Endpoint for Watched {
         self.inner.waker()
     }
 
+    fn descriptor(&self) -> RawFd {
+        self.inner.descriptor()
+    }
+
     fn driver(&self) -> &str {
         self.inner.driver()
     }

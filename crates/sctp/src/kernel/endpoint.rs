@@ -136,10 +136,9 @@ impl Endpoint for Kernel {
         self.borrowed = false;
         loop {
             let rest = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-            let wait = match (self.associations.has_ended(), self.associations.has_watched()) {
-                (true, _) => Some(Duration::ZERO),
-                (false, false) => rest,
-                (false, true) => Some(rest.map_or(TICK, |rest| rest.min(TICK))),
+            let wait = match self.poll_within() {
+                Some(within) => Some(rest.map_or(within, |rest| rest.min(within))),
+                None => rest,
             };
             let (count, woken) = self.poll_once(wait, sink)?;
             if count > 0 || woken || rest.is_some_and(|rest| rest.is_zero()) {
@@ -197,6 +196,18 @@ impl Endpoint for Kernel {
 
     fn waker(&self) -> Waker {
         self.reactor.waker()
+    }
+
+    fn descriptor(&self) -> RawFd {
+        self.reactor.fd()
+    }
+
+    fn poll_within(&self) -> Option<Duration> {
+        match (self.associations.has_ended(), self.associations.has_watched()) {
+            (true, _) => Some(Duration::ZERO),
+            (false, true) => Some(TICK),
+            (false, false) => None,
+        }
     }
 
     fn driver(&self) -> &str {

@@ -198,6 +198,10 @@ impl Endpoint for Memory {
         self.reactor.waker()
     }
 
+    fn descriptor(&self) -> RawFd {
+        self.reactor.fd()
+    }
+
     fn driver(&self) -> &str {
         "memory (for tests)"
     }

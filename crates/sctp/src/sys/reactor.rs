@@ -110,6 +110,11 @@ impl Reactor {
         Ok(())
     }
 
+    /// Returns the descriptor of `epoll`, which is readable while one of the reactor's is.
+    pub(crate) fn fd(&self) -> RawFd {
+        self.epoll.as_raw_fd()
+    }
+
     pub(crate) fn waker(&self) -> Waker {
         self.waker.clone()
     }

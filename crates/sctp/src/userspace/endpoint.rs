@@ -309,6 +309,15 @@ impl Endpoint for Userspace {
         self.reactor.waker()
     }
 
+    fn descriptor(&self) -> RawFd {
+        self.reactor.fd()
+    }
+
+    fn poll_within(&self) -> Option<Duration> {
+        let held = self.sacks_since.map(|_| HOLD);
+        Some(held.unwrap_or(if self.associations.is_empty() { IDLE } else { TICK }))
+    }
+
     fn driver(&self) -> &str {
         &self.driver
     }

@@ -465,7 +465,7 @@ impl Host {
 
     /// Handles a message for an unknown UE.
     pub(super) fn unknown_ue(&mut self, network: &mut Network, assoc: AssocId, pdu: &[u8]) {
-        if let Some(pdu) = engine::unknown_ue(pdu).and_then(|fault| fault.answer()) {
+        if let Some(pdu) = engine::unknown_ue(assoc.dialect(), pdu).and_then(|fault| fault.answer()) {
             self.send_effect(network, Message::Ngap { assoc, ue: None, key: 0, counts: None, pdu: pdu.into() });
         }
     }

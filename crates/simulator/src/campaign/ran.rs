@@ -209,7 +209,7 @@ pub(super) fn authenticate(
     request: &AuthenticationRequest,
 ) -> Result<AuthenticationInfo, AuthenticationError> {
     let supi = match &request.identity {
-        SubscriberIdentity::Supi(supi) => *supi,
+        SubscriberIdentity::Supi(supi) | SubscriberIdentity::Imsi(supi) => *supi,
         SubscriberIdentity::Suci(octets) => supi_from_suci(octets).ok_or(AuthenticationError::BadSuci)?,
     };
     let milenage = Milenage::new(&K::new(&LAB_K), &Opc::new(&LAB_OPC));

@@ -16,7 +16,7 @@ use vireo_core::{Env, Identifiers};
 use vireo_ops::shared_record;
 use vireo_sbi::Reply;
 use vireo_sbi::smf::{HoState, UpCnxState};
-use vireo_types::{Instant, Ltmsi, Seid};
+use vireo_types::{Dialect, Instant, Ltmsi, Seid};
 use vireo_wire::pfcp::{self, MessageType};
 
 /// Runs a transaction. `key` is the idempotency key of its request, if there is one.
@@ -45,7 +45,9 @@ fn create(
     // replaces a session that an SMF created before it died.
     let seid = piggyback.map(|number| supi_seid::seid(*supi, number));
     let index = seid.map_or(0, Seid::session);
-    let request = Create { supi: *supi, ltmsi, index, psi: *psi, n1, snssai: *snssai, dnn, subscription };
+    // The service-based interface has no PDN connections of EPS.
+    let dialect = Dialect::Nr;
+    let request = Create { supi: *supi, ltmsi, index, psi: *psi, dialect, n1, snssai: *snssai, dnn, subscription };
     if let Some(seid) = seid {
         means.addresses.look_from(seid.0);
     }

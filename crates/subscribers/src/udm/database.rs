@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant as Watch};
 use vireo_core::subscription::{AuthenticationError, AuthenticationRequest, Resync, Subscription};
-use vireo_types::{Instant, Plmn, Supi};
+use vireo_types::{Dialect, Instant, Plmn, Supi};
 
 /// Interval of the check for changes by other processes.
 const WATCH: Duration = Duration::from_millis(500);
@@ -29,6 +29,7 @@ const INTERNED: usize = 64;
 pub(super) struct Lookup {
     pub(super) token: u64,
     supi: Supi,
+    dialect: Dialect,
     plmn: Plmn,
     resync: Option<Resync>,
     now: Instant,
@@ -37,7 +38,8 @@ pub(super) struct Lookup {
 
 impl Lookup {
     pub(super) fn new(token: u64, supi: Supi, request: &AuthenticationRequest, now: Instant, rand: [u8; 16]) -> Self {
-        Lookup { token, supi, plmn: request.serving_network, resync: request.resync, now, rand }
+        let (dialect, plmn) = (request.identity.dialect(), request.serving_network);
+        Lookup { token, supi, dialect, plmn, resync: request.resync, now, rand }
     }
 }
 
@@ -142,7 +144,7 @@ impl Database {
             return Ok(Err(refused));
         }
         for _ in 0..2 {
-            match self.shared.vector(lookup.supi, lookup.plmn, lookup.now, lookup.rand) {
+            match self.shared.vector((lookup.supi, lookup.dialect), lookup.plmn, lookup.now, lookup.rand) {
                 Ok(answer) => return Ok(answer),
                 Err(Miss::Reservation(tick)) => self.reserve(tick)?,
                 Err(Miss::Absent) => return Ok(Err(AuthenticationError::UnknownSubscriber)),

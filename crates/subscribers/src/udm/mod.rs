@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use vireo_core::subscription::{AuthenticationError, AuthenticationInfo, AuthenticationRequest, SubscriberIdentity};
-use vireo_types::{Instant, Plmn, Supi};
+use vireo_types::{Dialect, Instant, Plmn, Supi};
 use vireo_wire::security::nas_5gs::SuciError;
 
 /// Answer to an authentication request.
@@ -174,7 +174,8 @@ impl Udm {
         if request.resync.is_some() {
             return None;
         }
-        self.shared.vector(supi, request.serving_network, now, rand).ok()
+        let subscriber = (supi, request.identity.dialect());
+        self.shared.vector(subscriber, request.serving_network, now, rand).ok()
     }
 
     /// Submits a request, whose answer is sent with `token`. An error is the answer itself, and no
@@ -233,16 +234,16 @@ impl Drop for Udm {
 impl Shared {
     /// Computes the vector of a subscriber whose record is cached. The database thread handles a
     /// [`Miss`].
-    fn vector(&self, supi: Supi, plmn: Plmn, now: Instant, rand: [u8; 16]) -> Result<Answer, Miss> {
-        let material = self.cache.next(supi, now, &self.clock)?;
-        let info = material.credentials.vector(supi, material.sqn, rand, plmn, material.subscription);
+    fn vector(&self, subscriber: (Supi, Dialect), plmn: Plmn, now: Instant, rand: [u8; 16]) -> Result<Answer, Miss> {
+        let material = self.cache.next(subscriber.0, now, &self.clock)?;
+        let info = material.credentials.vector(subscriber, material.sqn, rand, plmn, material.subscription);
         Ok(info.ok_or(AuthenticationError::Unavailable))
     }
 
     /// Returns the SUPI of an identity that is not concealed.
     fn in_clear(&self, identity: &SubscriberIdentity, now: Instant) -> Result<Option<Supi>, AuthenticationError> {
         match identity {
-            SubscriberIdentity::Supi(supi) => Ok(Some(*supi)),
+            SubscriberIdentity::Supi(supi) | SubscriberIdentity::Imsi(supi) => Ok(Some(*supi)),
             SubscriberIdentity::Suci(octets) => sidf::in_clear(octets).map_err(|malformed| {
                 self.refusals.report(octets, malformed, now);
                 AuthenticationError::BadSuci
@@ -278,7 +279,7 @@ fn deconceal_all(shared: &Shared, jobs: &Receiver<Job>, database: &Sender<Lookup
             }
         };
         if request.resync.is_none()
-            && let Ok(answer) = shared.vector(supi, request.serving_network, now, rand)
+            && let Ok(answer) = shared.vector((supi, request.identity.dialect()), request.serving_network, now, rand)
         {
             (shared.answer)(token, answer);
             continue;

@@ -23,8 +23,9 @@ use super::state::Host;
 use rand::RngCore;
 use state::origin;
 use table::{Admission, Arrival, Limit};
+use vireo_core::amf::access;
 use vireo_core::amf::engine::{self, Event};
-use vireo_core::amf::n2::{self, EstablishmentCause, ShallowView, UeMessage};
+use vireo_core::amf::n2::{EstablishmentCause, ShallowView, UeMessage};
 use vireo_core::placement::message::HostNotice;
 use vireo_core::schedule::kind::NfKind;
 use vireo_core::step::Effect;
@@ -116,7 +117,7 @@ impl Host {
             self.admission.half_open.refused += 1;
             self.statistics.step_metrics.metrics.fault(Fault::Limit);
         }
-        let message = match n2::ue_message(pdu) {
+        let message = match access::ue_message(node.dialect(), pdu) {
             Ok((_, UeMessage::Initial(message))) => message,
             Ok(_) => return self.done(),
             Err(fault) => {

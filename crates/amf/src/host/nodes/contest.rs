@@ -9,8 +9,8 @@
 
 use super::deferred_setups::Contest;
 use crate::host::state::Host;
-use vireo_core::amf::ran::RanNode;
 use vireo_core::amf::ran::admission::{self, Refusal, Verdict};
+use vireo_core::amf::ran::{self, RanNode};
 use vireo_core::placement::message::RanOutput;
 use vireo_ops::metrics::{Failure, Procedure};
 use vireo_types::{AssocId, Duration, GnbId, Instant};
@@ -36,7 +36,12 @@ impl Host {
         metrics.n2_refused(refusal);
         metrics.procedures.failed(Procedure::NgSetup, Failure::Cause(0));
         tracing::warn!(%peer, assoc = assoc.0, gnb = ?id, reason = refusal.label(), "NG Setup refused");
-        self.egress.send(RanOutput::Ngap { assoc, ue: None, key: 0, pdu: admission::setup_refused(refusal) });
+        self.egress.send(RanOutput::Ngap {
+            assoc,
+            ue: None,
+            key: 0,
+            pdu: ran::setup_refused(assoc.dialect(), refusal),
+        });
     }
 
     fn contest(&mut self, assoc: AssocId, id: GnbId, pdu: &[u8], now: Instant) {

@@ -1,8 +1,9 @@
-//! UE security capability (TS 24.501 9.11.3.54).
+//! UE security capability (TS 24.501 9.11.3.54; EPS: TS 24.301 9.9.3.36).
 
 use serde::{Deserialize, Serialize};
 
-/// UE security capability: the octets of the IE's contents (2 to 8).
+/// UE security capability: the octets of the IE's contents (2 to 8). A UE of EPS has no 5G
+/// algorithms: two octets of zero precede the contents of its IE.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UeSecurityCapability {
     octets: [u8; 8],
@@ -17,6 +18,16 @@ impl UeSecurityCapability {
         let mut octets = [0; 8];
         octets[..length].copy_from_slice(&ie[..length]);
         UeSecurityCapability { octets, length: length as u8 }
+    }
+
+    /// Returns the capability of the contents of an EPS IE (2 to 5 octets).
+    pub fn from_eps(ie: &[u8]) -> Self {
+        UeSecurityCapability::new(&[&[0, 0], ie].concat())
+    }
+
+    /// Returns the contents of the IE by which EPS repeats the capability to the UE.
+    pub fn replayed_by_eps(&self) -> &[u8] {
+        self.as_slice().get(2..).unwrap_or_default()
     }
 
     /// Returns the octets of the IE's contents.

@@ -30,7 +30,7 @@ pub use remote_sessions::{
 };
 pub use resume::{Counts, SKIPPED_STEPS, skip};
 pub use retry::Retry;
-pub use security::{NasSecurity, NextHop, NextHopChain, SecurityFault};
+pub use security::{KeySet, NasSecurity, NextHop, NextHopChain, SecurityFault};
 
 use crate::amf::procedures::{deregistration, handover, paging, registration, service_request};
 use crate::smf::SmContext;
@@ -38,7 +38,7 @@ use crate::subscription::{Ambr, Subscription};
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use std::sync::Arc;
-use vireo_types::{AmfUeNgapId, AssocId, Guti, Instant, Ltmsi, Pei, Snssai, Supi, Tac, Tai, Tmsi};
+use vireo_types::{AmfUeNgapId, AssocId, Dialect, Guti, Instant, Ltmsi, Pei, Snssai, Supi, Tac, Tai, Tmsi};
 
 /// Context of one UE. [`encode`] defines its stored form. The field-by-field serde form is for
 /// databases that an operator reads.
@@ -175,6 +175,12 @@ impl UeContext {
         }
     }
 
+    /// Returns the dialect of the UE: that of its connection, else that of its keys.
+    pub fn dialect(&self) -> Dialect {
+        let of_keys = || self.security.as_ref().map(NasSecurity::dialect);
+        self.connection.map(|connection| connection.assoc.dialect()).or_else(of_keys).unwrap_or_default()
+    }
+
     /// Returns true if the UE is registered, and has thus proved that it has the keys.
     pub fn is_registered(&self) -> bool {
         self.registration == Registration::Registered
@@ -184,6 +190,13 @@ impl UeContext {
     /// arrived.
     pub fn is_between_nodes(&self) -> bool {
         self.handover.as_ref().and_then(handover::Handover::target).is_some_and(handover::N2Handover::is_commanded)
+    }
+
+    /// Returns true if messages of sessions to UE and RAN wait: the UE is between two RAN nodes, or
+    /// an attach sends them in its own answer.
+    pub fn defers_session_messages(&self) -> bool {
+        let attaches = matches!(&self.procedure, Some(Procedure::Registration(r)) if r.awaits_bearer());
+        attaches || self.is_between_nodes()
     }
 
     /// Returns the AMF-UE-NGAP-IDs that messages about the UE may have: of its connection, of the

@@ -6,6 +6,7 @@
 //! of a context is in one of them.
 
 use super::packed::{PackedConnection, SessionProgress, StoredTerms, relative_seid};
+use super::security::KeySet;
 use super::{
     DeferredSessionMessage, Identity, NasSecurity, NextHopChain, PendingWork, Procedure, Reachability, Registration,
     UeContext, UeSecurityCapability, security,
@@ -19,7 +20,7 @@ use smallvec::SmallVec;
 use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use vireo_types::{Instant, Ltmsi, PduSessionType, Seid, SessionAddress, SessionIndex, Snssai, Tai, Tmsi};
+use vireo_types::{Dialect, Instant, Ltmsi, PduSessionType, Seid, SessionAddress, SessionIndex, Snssai, Tai, Tmsi};
 
 /// One value per session, without an allocation for the number of sessions that most UEs have.
 type PerSession<T> = SmallVec<[T; 2]>;
@@ -112,8 +113,8 @@ pub(super) type ProcedurePartRef<'a> =
 /// Perpetual part of a NAS security context: keys and algorithms.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 struct Keys {
-    /// ngKSI, NIA code and NEA code.
-    algorithms: (u8, u8, u8),
+    /// Key set, NIA code and NEA code.
+    algorithms: (KeySet, u8, u8),
     keys: KeyOctets,
 }
 
@@ -214,6 +215,8 @@ pub(super) fn join(perpetual: Perpetual<'_>, ephemeral: Ephemeral) -> Option<UeC
         reachability: Reachability { area: allocation.area, unreachable: false, expires: ephemeral.expires },
         ..UeContext::new(ltmsi)
     };
+    let dialect = ue.dialect();
+    ue.sessions.iter_mut().for_each(|session| session.dialect = dialect);
     if let Some(doing) = ephemeral.doing {
         (ue.procedure, ue.handover) = (doing.procedure, doing.handover);
         (ue.deferred, ue.source) = (doing.deferred, doing.source);
@@ -326,7 +329,7 @@ impl<'a> AllocationPart<'a> {
 
 impl Keys {
     fn from_security(security: &NasSecurity) -> Self {
-        let algorithms = (security.ngksi, security.integrity, security.ciphering);
+        let algorithms = (security.key_set, security.integrity, security.ciphering);
         if security.derives_keys {
             return Keys { algorithms, keys: KeyOctets::Root(security.kamf) };
         }
@@ -347,11 +350,11 @@ impl Keys {
             }
             KeyOctets::Root(kamf) => security.derives_keys && *kamf == security.kamf,
         };
-        same && self.algorithms == (security.ngksi, security.integrity, security.ciphering)
+        same && self.algorithms == (security.key_set, security.integrity, security.ciphering)
     }
 
     fn security(&self, counts: &NasCounts) -> NasSecurity {
-        let (ngksi, integrity, ciphering) = self.algorithms;
+        let (key_set, integrity, ciphering) = self.algorithms;
         let (mut kamf, mut knas_int, mut knas_enc) = ([0; 32], [0; 16], [0; 16]);
         match &self.keys {
             KeyOctets::All(keys) => {
@@ -361,11 +364,11 @@ impl Keys {
             }
             KeyOctets::Root(root) => {
                 kamf = *root;
-                (knas_int, knas_enc) = security::nas_keys(root, integrity, ciphering);
+                (knas_int, knas_enc) = security::nas_keys(key_set.dialect(), root, integrity, ciphering);
             }
         }
         NasSecurity {
-            ngksi,
+            key_set,
             kamf,
             knas_int,
             knas_enc,
@@ -433,6 +436,7 @@ impl StoredSession {
         let cp_seid = Seid(relative_seid(Seid(self.cp_seid), ltmsi, self.index));
         Some(SmContext {
             psi: self.psi,
+            dialect: Dialect::default(),
             index: self.index,
             terms: self.terms.unpack(subscription)?,
             kind: self.kind,

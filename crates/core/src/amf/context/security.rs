@@ -1,21 +1,51 @@
-//! NAS security context of a UE (TS 33.501 6.3.2.1, TS 24.501 4.4).
+//! NAS security context of a UE (TS 33.501 6.3.2.1, TS 24.501 4.4; EPS: TS 33.401 6.2, TS 24.301
+//! 4.4).
 //!
 //! It holds keys, algorithms and NAS COUNTs as plain data. `vireo-wire` implements the algorithms.
 
 use serde::{Deserialize, Serialize};
+use vireo_types::Dialect;
 use vireo_wire::nas::Nas5gsSecurityHeaderType as Header;
 use vireo_wire::security::nas_5gs::{
     KAmf, KGnb, KNasEnc, KNasInt, NasConnection, Nh, derive_kgnb, derive_knas_enc, derive_knas_int, derive_nh,
     nas_cipher, nas_mac,
 };
-use vireo_wire::security::{CipheringAlgorithm, Direction, IntegrityAlgorithm, NasCount, constant_time_eq};
+use vireo_wire::security::{CipheringAlgorithm, Direction, IntegrityAlgorithm, NasCount, constant_time_eq, nas_eps};
 use zeroize::Zeroize;
 
-/// 5G NAS security context. `Debug` prints no key. Keys are overwritten on drop.
+/// Key set identifier, and the dialect of its keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeySet(u8);
+
+impl KeySet {
+    const EPS: u8 = 0x10;
+
+    /// Returns the key set of an ngKSI or eKSI, 0 to 6.
+    pub const fn new(dialect: Dialect, identifier: u8) -> Self {
+        match dialect {
+            Dialect::Nr => KeySet(identifier & 7),
+            Dialect::Eps => KeySet(identifier & 7 | Self::EPS),
+        }
+    }
+
+    /// Returns the ngKSI or eKSI, 0 to 6.
+    pub const fn identifier(self) -> u8 {
+        self.0 & 7
+    }
+
+    /// Returns the dialect: the keys of EPS are derived from KASME, those of 5GS from KAMF.
+    pub const fn dialect(self) -> Dialect {
+        if self.0 & Self::EPS == 0 { Dialect::Nr } else { Dialect::Eps }
+    }
+}
+
+/// NAS security context. `Debug` prints no key. Keys are overwritten on drop.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NasSecurity {
-    /// ngKSI, 0 to 6.
-    pub ngksi: u8,
+    /// ngKSI or eKSI.
+    #[serde(rename = "ngksi")]
+    pub key_set: KeySet,
+    /// KAMF. In EPS it is KASME.
     pub kamf: [u8; 32],
     /// KNASint of the algorithm in use.
     pub knas_int: [u8; 16],
@@ -71,15 +101,32 @@ pub struct NextHop {
 
 impl NextHop {
     /// Returns the first NH of a chain, which belongs to the KgNB and is never sent to the RAN.
-    pub(super) fn first(kamf: &[u8; 32], kgnb: &[u8; 32]) -> Self {
-        NextHop { nh: *derive_nh(&KAmf::new(kamf), &KGnb::new(kgnb)).as_octets(), ncc: 1 }
+    fn first(dialect: Dialect, root: &[u8; 32], access: &[u8; 32]) -> Self {
+        let nh = match dialect {
+            Dialect::Nr => *derive_nh(&KAmf::new(root), &KGnb::new(access)).as_octets(),
+            Dialect::Eps => {
+                let (kasme, kenb) = (nas_eps::KAsme::new(root), nas_eps::KEnb::new(access));
+                *nas_eps::derive_nh(&kasme, &kenb).as_octets()
+            }
+        };
+        NextHop { nh, ncc: 1 }
     }
 }
 
-/// Returns KNASint and KNASenc, derived from KAMF and the codes of the algorithms.
-pub(super) fn nas_keys(kamf: &[u8; 32], integrity: u8, ciphering: u8) -> ([u8; 16], [u8; 16]) {
-    let kamf = KAmf::new(kamf);
-    (*derive_knas_int(&kamf, nia(integrity)).as_octets(), *derive_knas_enc(&kamf, nea(ciphering)).as_octets())
+/// Returns KNASint and KNASenc, derived from KAMF or KASME and the codes of the algorithms.
+pub(super) fn nas_keys(dialect: Dialect, root: &[u8; 32], integrity: u8, ciphering: u8) -> ([u8; 16], [u8; 16]) {
+    let (integrity, ciphering) = (nia(integrity), nea(ciphering));
+    match dialect {
+        Dialect::Nr => {
+            let kamf = KAmf::new(root);
+            (*derive_knas_int(&kamf, integrity).as_octets(), *derive_knas_enc(&kamf, ciphering).as_octets())
+        }
+        Dialect::Eps => {
+            let kasme = nas_eps::KAsme::new(root);
+            let integrity = *nas_eps::derive_knas_int(&kasme, integrity).as_octets();
+            (integrity, *nas_eps::derive_knas_enc(&kasme, ciphering).as_octets())
+        }
+    }
 }
 
 fn nia(code: u8) -> IntegrityAlgorithm {
@@ -94,7 +141,7 @@ fn nea(code: u8) -> CipheringAlgorithm {
 impl std::fmt::Debug for NasSecurity {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("NasSecurity")
-            .field("ngksi", &self.ngksi)
+            .field("key_set", &self.key_set)
             .field("integrity", &self.integrity)
             .field("ciphering", &self.ciphering)
             .field("uplink", &self.uplink)
@@ -123,17 +170,32 @@ pub enum SecurityFault {
     Exhausted,
 }
 
-/// EPD, security header type, MAC and sequence number (TS 24.501 9.1.1).
-const HEADER_OCTETS: usize = 7;
+/// Octets of a security header before the plain message.
+const fn header_octets(dialect: Dialect) -> usize {
+    match dialect {
+        // EPD, security header type, MAC and sequence number (TS 24.501 9.1.1).
+        Dialect::Nr => 7,
+        // Header type and protocol discriminator, MAC and sequence number (TS 24.301 9.1).
+        Dialect::Eps => 6,
+    }
+}
+
+/// Octets of a SERVICE REQUEST of EPS, whose header is the whole message (TS 24.301 8.2.25).
+const SERVICE_REQUEST_OCTETS: usize = 4;
 
 impl NasSecurity {
     /// Returns the context of a newly agreed KAMF, with both COUNTs zero.
     pub fn fresh(ngksi: u8, kamf: [u8; 32], nia: IntegrityAlgorithm, nea: CipheringAlgorithm) -> Self {
+        NasSecurity::agreed(KeySet::new(Dialect::Nr, ngksi), kamf, nia, nea)
+    }
+
+    /// Returns the context of a newly agreed KAMF or KASME, with both COUNTs zero.
+    pub fn agreed(key_set: KeySet, root: [u8; 32], nia: IntegrityAlgorithm, nea: CipheringAlgorithm) -> Self {
         let (integrity, ciphering) = (nia as u8, nea as u8);
-        let (knas_int, knas_enc) = nas_keys(&kamf, integrity, ciphering);
+        let (knas_int, knas_enc) = nas_keys(key_set.dialect(), &root, integrity, ciphering);
         NasSecurity {
-            ngksi,
-            kamf,
+            key_set,
+            kamf: root,
             knas_int,
             knas_enc,
             integrity,
@@ -152,18 +214,22 @@ impl NasSecurity {
     /// Returns [`SecurityFault::Exhausted`] if all downlink COUNTs are used.
     pub fn protect(&mut self, plain: &[u8], header: Header) -> Result<Vec<u8>, SecurityFault> {
         let count = NasCount::new(self.downlink).map_err(|_| SecurityFault::Exhausted)?;
-        let mut out = Vec::with_capacity(HEADER_OCTETS + plain.len());
-        out.extend_from_slice(&[0x7e, header as u8, 0, 0, 0, 0, count.sequence_number()]);
-        out.extend_from_slice(plain);
-        // Security Mode Command is never ciphered (TS 24.501 4.4.5): the UE does not know the
-        // algorithm yet.
-        if header == Header::IntegrityProtectedAndCiphered {
-            let key = KNasEnc::new(&self.knas_enc);
-            nas_cipher(&key, count, CONNECTION, Direction::Downlink, &mut out[HEADER_OCTETS..], nea(self.ciphering));
+        let octets = header_octets(self.dialect());
+        let mut out = Vec::with_capacity(octets + plain.len());
+        // The header types have the same values in both dialects (TS 24.301 9.3.1).
+        match self.dialect() {
+            Dialect::Nr => out.extend_from_slice(&[0x7e, header as u8]),
+            Dialect::Eps => out.push((header as u8) << 4 | 0x07),
         }
-        let key = KNasInt::new(&self.knas_int);
-        let mac = nas_mac(&key, count, CONNECTION, Direction::Downlink, &out[HEADER_OCTETS - 1..], nia(self.integrity));
-        out[2..6].copy_from_slice(&mac.to_be_bytes());
+        out.extend_from_slice(&[0, 0, 0, 0, count.sequence_number()]);
+        out.extend_from_slice(plain);
+        // Security Mode Command is never ciphered (TS 24.501 4.4.5, TS 24.301 4.4.5): the UE does
+        // not know the algorithm yet.
+        if header == Header::IntegrityProtectedAndCiphered {
+            self.cipher(count, Direction::Downlink, &mut out[octets..]);
+        }
+        let mac = self.mac(count, Direction::Downlink, &out[octets - 1..]);
+        out[octets - 5..octets - 1].copy_from_slice(&mac.to_be_bytes());
         self.downlink += 1;
         Ok(out)
     }
@@ -175,15 +241,37 @@ impl NasSecurity {
     /// Returns an error if the message is too short, its MAC does not verify, or all uplink COUNTs
     /// are used.
     pub fn verify(&self, message: &[u8]) -> Result<u32, SecurityFault> {
-        if message.len() <= HEADER_OCTETS {
+        let octets = header_octets(self.dialect());
+        if message.len() <= octets {
             return Err(SecurityFault::Truncated);
         }
         let lowest = NasCount::new(self.uplink).map_err(|_| SecurityFault::Exhausted)?;
-        let count = lowest.estimate(message[HEADER_OCTETS - 1]).map_err(|_| SecurityFault::BadMac)?;
-        let key = KNasInt::new(&self.knas_int);
-        let mac =
-            nas_mac(&key, count, CONNECTION, Direction::Uplink, &message[HEADER_OCTETS - 1..], nia(self.integrity));
-        if constant_time_eq(&mac.to_be_bytes(), &message[2..6]) { Ok(count.get()) } else { Err(SecurityFault::BadMac) }
+        let count = lowest.estimate(message[octets - 1]).map_err(|_| SecurityFault::BadMac)?;
+        let mac = self.mac(count, Direction::Uplink, &message[octets - 1..]);
+        let same = constant_time_eq(&mac.to_be_bytes(), &message[octets - 5..octets - 1]);
+        if same { Ok(count.get()) } else { Err(SecurityFault::BadMac) }
+    }
+
+    /// Verifies a SERVICE REQUEST of EPS and returns its COUNT, which is not used up. It has the
+    /// lowest 5 bits of the COUNT and the lowest 16 bits of the MAC (TS 24.301 9.9.3.28, 9.9.3.19).
+    ///
+    /// # Errors
+    ///
+    /// As [`NasSecurity::verify`].
+    pub fn verify_service_request(&self, message: &[u8]) -> Result<u32, SecurityFault> {
+        let Some([header, key_and_count, mac @ ..]) = message.first_chunk::<SERVICE_REQUEST_OCTETS>() else {
+            return Err(SecurityFault::Truncated);
+        };
+        let is_own = self.key_set == KeySet::new(Dialect::Eps, key_and_count >> 5);
+        if !is_own || message.len() != SERVICE_REQUEST_OCTETS {
+            return Err(SecurityFault::BadMac);
+        }
+        // The lowest COUNT that is accepted and ends with these bits.
+        let count = self.uplink + (u32::from(key_and_count & 0x1f).wrapping_sub(self.uplink) & 0x1f);
+        let count = NasCount::new(count).map_err(|_| SecurityFault::Exhausted)?;
+        let expected = self.mac(count, Direction::Uplink, &[*header, *key_and_count]);
+        let same = constant_time_eq(&expected.to_be_bytes()[2..], mac);
+        if same { Ok(count.get()) } else { Err(SecurityFault::BadMac) }
     }
 
     /// Verifies and deciphers an uplink message; returns its COUNT and the plain message. The COUNT
@@ -194,9 +282,13 @@ impl NasSecurity {
     /// As [`NasSecurity::verify`].
     pub fn open(&self, message: &[u8]) -> Result<(u32, Vec<u8>), SecurityFault> {
         let count = self.verify(message)?;
-        let mut plain = message[HEADER_OCTETS..].to_vec();
-        // 2 and 4 are the ciphered header types (TS 24.501 table 9.3.1).
-        if matches!(message[1] & 0x0f, 2 | 4) {
+        let mut plain = message[header_octets(self.dialect())..].to_vec();
+        let header = match self.dialect() {
+            Dialect::Nr => message[1] & 0x0f,
+            Dialect::Eps => message[0] >> 4,
+        };
+        // 2 and 4 are the ciphered header types (TS 24.501 table 9.3.1, TS 24.301 table 9.3.1).
+        if matches!(header, 2 | 4) {
             self.cipher_uplink(count, &mut plain);
         }
         Ok((count, plain))
@@ -211,8 +303,32 @@ impl NasSecurity {
     /// message (TS 24.501 4.4.6).
     pub fn cipher_uplink(&self, count: u32, octets: &mut [u8]) {
         if let Ok(count) = NasCount::new(count) {
-            let key = KNasEnc::new(&self.knas_enc);
-            nas_cipher(&key, count, CONNECTION, Direction::Uplink, octets, nea(self.ciphering));
+            self.cipher(count, Direction::Uplink, octets);
+        }
+    }
+
+    /// Returns the dialect of the keys.
+    pub fn dialect(&self) -> Dialect {
+        self.key_set.dialect()
+    }
+
+    fn cipher(&self, count: NasCount, direction: Direction, octets: &mut [u8]) {
+        let algorithm = nea(self.ciphering);
+        match self.dialect() {
+            Dialect::Nr => nas_cipher(&KNasEnc::new(&self.knas_enc), count, CONNECTION, direction, octets, algorithm),
+            Dialect::Eps => {
+                nas_eps::nas_cipher(&nas_eps::KNasEnc::new(&self.knas_enc), count, direction, octets, algorithm);
+            }
+        }
+    }
+
+    fn mac(&self, count: NasCount, direction: Direction, octets: &[u8]) -> u32 {
+        let algorithm = nia(self.integrity);
+        match self.dialect() {
+            Dialect::Nr => nas_mac(&KNasInt::new(&self.knas_int), count, CONNECTION, direction, octets, algorithm),
+            Dialect::Eps => {
+                nas_eps::nas_mac(&nas_eps::KNasInt::new(&self.knas_int), count, direction, octets, algorithm)
+            }
         }
     }
 
@@ -220,12 +336,17 @@ impl NasSecurity {
     /// (TS 33.501 6.9.2.3.2, 6.9.2.3.3). Returns `None` before an initial context set-up.
     pub fn advance(&mut self) -> Option<NextHop> {
         let last = match self.next_hop? {
-            NextHopChain::KGnb(count) => NextHop::first(&self.kamf, &self.kgnb(count)),
+            NextHopChain::KGnb(count) => NextHop::first(self.dialect(), &self.kamf, &self.kgnb(count)),
             NextHopChain::At(last) => last,
         };
-        let kamf = KAmf::new(&self.kamf);
-        let nh = derive_nh(&kamf, &Nh::new(&last.nh));
-        let next = NextHop { nh: *nh.as_octets(), ncc: (last.ncc + 1) & 7 };
+        let nh = match self.dialect() {
+            Dialect::Nr => *derive_nh(&KAmf::new(&self.kamf), &Nh::new(&last.nh)).as_octets(),
+            Dialect::Eps => {
+                let kasme = nas_eps::KAsme::new(&self.kamf);
+                *nas_eps::derive_nh(&kasme, &nas_eps::Nh::new(&last.nh)).as_octets()
+            }
+        };
+        let next = NextHop { nh, ncc: (last.ncc + 1) & 7 };
         self.next_hop = Some(NextHopChain::At(next));
         Some(next)
     }
@@ -237,7 +358,8 @@ impl NasSecurity {
         self.next_hop = Some(NextHopChain::KGnb(self.last_uplink()));
     }
 
-    /// Returns KgNB for the initial context set-up that [`NasSecurity::begin_access`] prepared.
+    /// Returns KgNB or KeNB for the initial context set-up that [`NasSecurity::begin_access`]
+    /// prepared.
     pub fn initial_kgnb(&mut self) -> [u8; 32] {
         let count = match self.next_hop {
             Some(NextHopChain::KGnb(count)) => count,
@@ -254,7 +376,10 @@ impl NasSecurity {
 
     fn kgnb(&self, count: u32) -> [u8; 32] {
         let count = NasCount::new(count).unwrap_or(NasCount::ZERO);
-        *derive_kgnb(&KAmf::new(&self.kamf), count).as_octets()
+        match self.dialect() {
+            Dialect::Nr => *derive_kgnb(&KAmf::new(&self.kamf), count).as_octets(),
+            Dialect::Eps => *nas_eps::derive_kenb(&nas_eps::KAsme::new(&self.kamf), count).as_octets(),
+        }
     }
 }
 
@@ -299,6 +424,62 @@ mod tests {
                     assert_eq!(amf.open(&sent), Err(SecurityFault::BadMac), "a replay is refused");
                 }
             }
+        }
+    }
+
+    /// The peer is the EPS security context of the codec crate.
+    #[test]
+    fn eps_algorithms_agree_with_independent_peer() {
+        use vireo_wire::nas_eps::{KAsme, NasEpsMessage, NasEpsSecurityHeaderType, NasSecurityContext};
+        // EMM STATUS, which is valid in both directions.
+        const PLAIN: [u8; 3] = [0x07, 0x60, 0x16];
+        let status = NasEpsMessage::decode(&PLAIN).expect("an EMM Status");
+        let (kasme, header) = ([0x42; 32], NasEpsSecurityHeaderType::IntegrityProtectedAndCiphered);
+        for nia in [IntegrityAlgorithm::EIA1, IntegrityAlgorithm::EIA2, IntegrityAlgorithm::EIA3] {
+            for nea in
+                [CipheringAlgorithm::EEA0, CipheringAlgorithm::EEA1, CipheringAlgorithm::EEA2, CipheringAlgorithm::EEA3]
+            {
+                let key_set = KeySet::new(Dialect::Eps, 3);
+                let mut mme = NasSecurity::agreed(key_set, kasme, nia, nea);
+                let mut ue = NasSecurityContext::from_fresh_kasme(
+                    &KAsme::new(&kasme),
+                    vireo_wire::nas_eps::IntegrityAlgorithm::from_u8(nia as u8).expect("an algorithm"),
+                    vireo_wire::nas_eps::CipheringAlgorithm::from_u8(nea as u8).expect("an algorithm"),
+                )
+                .expect("a context");
+                for _ in 0..300 {
+                    let sent = mme.protect(&PLAIN, Header::IntegrityProtectedAndCiphered).expect("sent");
+                    assert_eq!(ue.unprotect(&sent, NasDirection::Downlink).expect("verified").message, status);
+                    let sent = ue.protect(&status, header, NasDirection::Uplink).expect("sent");
+                    let (count, plain) = mme.open(&sent).expect("verified");
+                    assert_eq!((plain, mme.verify(&sent)), (PLAIN.to_vec(), Ok(count)));
+                    mme.use_up(count);
+                    assert_eq!(mme.open(&sent), Err(SecurityFault::BadMac), "a replay is refused");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn service_request_verifies_once_under_own_keys() {
+        use vireo_wire::security::nas_eps::{KNasInt, service_request_short_mac};
+        let key_set = KeySet::new(Dialect::Eps, 3);
+        let mut mme = NasSecurity::agreed(key_set, [7; 32], IntegrityAlgorithm::EIA2, CipheringAlgorithm::EEA2);
+        for count in [0, 1, 31, 32, 60, 91, 0x1fff] {
+            if count > mme.uplink + 31 {
+                mme.use_up(count - 1);
+            }
+            let octet = 3 << 5 | (count & 0x1f) as u8;
+            let key = KNasInt::new(&mme.knas_int);
+            let counted = NasCount::new(count).expect("a COUNT");
+            let mac = service_request_short_mac(&key, counted, Direction::Uplink, octet, IntegrityAlgorithm::EIA2);
+            let [a, b] = mac.to_be_bytes();
+            let message = [0xc7, octet, a, b];
+            assert_eq!(mme.verify_service_request(&message), Ok(count));
+            mme.use_up(count);
+            assert!(mme.verify_service_request(&message).is_err(), "a replay is refused");
+            assert!(mme.verify_service_request(&[0xc7, octet ^ 0x20, a, b]).is_err(), "of another key set");
+            assert_eq!(mme.verify_service_request(&message[..3]), Err(SecurityFault::Truncated));
         }
     }
 

@@ -4,13 +4,15 @@
 //! send. The caller commits the context and then executes the effects. Deadlines are in the context
 //! ([`UeContext::deadline`]); when one passes, the caller runs [`Event::Deadline`].
 
+mod emm;
 mod handover;
 mod nas;
 mod smf_events;
 
 use crate::Env;
+use crate::amf::access;
 use crate::amf::context::{Connection, PendingWork, Procedure, RanContext, UeContext};
-use crate::amf::n2::{self, Cause, Fault, InitialUeMessage, UeMessage};
+use crate::amf::n2::{Cause, Fault, InitialUeMessage, UeMessage};
 use crate::amf::procedures::common::{smf_requests, user_plane};
 use crate::amf::procedures::{self, an_release, deregistration, paging, registration, service_request, session};
 use crate::amf::ran::{self, ResetItem};
@@ -20,10 +22,11 @@ use crate::step::{Effect, Kind, Note, StepContext, StepOutput};
 use crate::subscription::{AuthenticationError, AuthenticationInfo};
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
-use vireo_types::{AmfUeNgapId, AssocId, Ltmsi, RanUeNgapId, Seid, Snssai};
+use vireo_types::{AmfUeNgapId, AssocId, Dialect, Ltmsi, RanUeNgapId, Seid, Snssai};
 use vireo_wire::nas::GmmCause;
 use vireo_wire::ngap::CauseRadioNetwork;
 
+pub use emm::protection as emm_protection;
 pub use nas::{is_authentic, protection};
 
 /// Event of a UE. Every response and every expired deadline arrives as an event.
@@ -33,7 +36,7 @@ pub use nas::{is_authentic, protection};
 /// variants that it encodes.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Event<'a> {
-    /// Message on the UE's NG connection.
+    /// Message on the UE's NG or S1 connection, in the protocol of the association.
     Ngap {
         assoc: AssocId,
         /// AMF-UE-NGAP-ID in the message.
@@ -171,12 +174,25 @@ pub fn step(ue: &mut UeContext, event: Event<'_>, env: &mut Env<'_>) -> StepOutp
         Event::SmContextReleased { number } => smf_events::released(&mut ctx, number),
     }
     procedures::handover::proceed(&mut ctx);
+    set_up_attach_bearer(&mut ctx);
     user_plane::send_deferred(&mut ctx);
     service_request::smfs_have_answered(&mut ctx);
     smf_requests::send_waiting(&mut ctx);
     reach_ue(&mut ctx);
     an_release::forget_if_empty(&mut ctx);
     ctx.out
+}
+
+/// Has the session part set up the default bearer of an attach, and answers the UE once it has.
+fn set_up_attach_bearer(ctx: &mut StepContext<'_, '_>) {
+    let request = match &mut ctx.ue.procedure {
+        Some(Procedure::Registration(registering)) => registering.take_bearer_request(),
+        _ => None,
+    };
+    if let Some(esm) = request {
+        session::eps::connect(ctx, &esm);
+    }
+    registration::eps::proceed(ctx);
 }
 
 /// Returns the home slice of a UE, whose NFs serve it: the first S-NSSAI of its allowed NSSAI (the
@@ -228,13 +244,19 @@ fn on_unreachable(ctx: &mut StepContext<'_, '_>) {
 
 fn initial(ctx: &mut StepContext<'_, '_>, assoc: AssocId, message: InitialUeMessage) {
     on_new_connection(ctx, assoc, &message);
-    nas::initial(ctx, &message.nas);
+    match assoc.dialect() {
+        Dialect::Nr => nas::initial(ctx, &message.nas),
+        Dialect::Eps => emm::initial(ctx, &message.nas),
+    }
     release_if_unneeded(ctx);
 }
 
 fn congested(ctx: &mut StepContext<'_, '_>, assoc: AssocId, message: InitialUeMessage) {
     on_new_connection(ctx, assoc, &message);
-    nas::congested(ctx, &message.nas);
+    match assoc.dialect() {
+        Dialect::Nr => nas::congested(ctx, &message.nas),
+        Dialect::Eps => emm::congested(ctx, &message.nas),
+    }
     release_if_unneeded(ctx);
 }
 
@@ -273,7 +295,7 @@ fn on_new_connection(ctx: &mut StepContext<'_, '_>, assoc: AssocId, message: &In
         let replaced = (old.assoc, old.ran_id) == (assoc, message.ran_id);
         if !replaced && !matches!(old.ran, RanContext::Releasing { .. }) {
             let cause = Cause::radioNetwork(CauseRadioNetwork::release_due_to_5gc_generated_reason);
-            ctx.effect(Effect::Ngap { assoc: old.assoc, pdu: n2::context_release_command(&old, cause) });
+            ctx.effect(Effect::Ngap { assoc: old.assoc, pdu: access::context_release_command(&old, cause) });
         }
         abort_procedure(ctx);
         user_plane::step_all(ctx, || Input::Deactivate);
@@ -294,7 +316,7 @@ fn release_if_unneeded(ctx: &mut StepContext<'_, '_>) {
 }
 
 fn connect(ctx: &mut StepContext<'_, '_>, assoc: AssocId, message: &InitialUeMessage) {
-    let amf_id = ctx.next_amf_id();
+    let amf_id = ctx.next_amf_id(assoc);
     ctx.ue.connection = Some(Connection {
         assoc,
         ran_id: message.ran_id,
@@ -308,9 +330,9 @@ fn connect(ctx: &mut StepContext<'_, '_>, assoc: AssocId, message: &InitialUeMes
 
 /// Returns the fault of a message about a UE that does not exist; `None` if the message is to be
 /// ignored.
-pub fn unknown_ue(pdu: &[u8]) -> Option<Box<Fault>> {
-    let ids = n2::ue_ids(pdu);
-    match n2::ue_message(pdu) {
+pub fn unknown_ue(dialect: Dialect, pdu: &[u8]) -> Option<Box<Fault>> {
+    let ids = access::ue_ids(dialect, pdu);
+    match access::ue_message(dialect, pdu) {
         Ok((_, UeMessage::ReleaseComplete | UeMessage::Error(_) | UeMessage::NonDelivery)) => None,
         Ok(_) => {
             let cause = Cause::radioNetwork(CauseRadioNetwork::unknown_local_UE_NGAP_ID);
@@ -331,7 +353,7 @@ fn named(
     amf_id: AmfUeNgapId,
     ran_id: Option<RanUeNgapId>,
 ) -> Result<Connection, Box<Fault>> {
-    let raw = (Some(amf_id.get()), ran_id.map(|id| id.0));
+    let raw = (Some(access::core_id(assoc.dialect(), amf_id)), ran_id.map(|id| id.0));
     let fault = |kind, cause| Fault::logical(kind, Cause::radioNetwork(cause), raw.0, raw.1);
     let connection = ctx.ue.connection.filter(|c| c.amf_id == amf_id && c.assoc == assoc);
     let Some(connection) = connection else {
@@ -344,7 +366,7 @@ fn named(
 }
 
 fn ngap(ctx: &mut StepContext<'_, '_>, assoc: AssocId, amf_id: AmfUeNgapId, pdu: &[u8]) {
-    let read = n2::ue_message(pdu);
+    let read = access::ue_message(assoc.dialect(), pdu);
     // The response to a release of an earlier connection, and messages about errors, are never
     // answered with an error.
     let silent = matches!(read, Ok((_, UeMessage::ReleaseComplete | UeMessage::Error(_) | UeMessage::NonDelivery)));
@@ -361,7 +383,7 @@ fn ngap(ctx: &mut StepContext<'_, '_>, assoc: AssocId, amf_id: AmfUeNgapId, pdu:
             ctx.note(Note::fault(fault.kind));
             if let Some(ran_id) = connected.filter(|ran_id| fault.is_unknown_ue() && is_stale(ctx, assoc, *ran_id)) {
                 ctx.effect(Effect::ReleaseStale { assoc, amf_id, ran_id });
-            } else if let Some(pdu) = fault.answer() {
+            } else if let Some(pdu) = access::answer(assoc.dialect(), &fault) {
                 ctx.effect(Effect::Ngap { assoc, pdu });
             }
         }
@@ -395,7 +417,10 @@ fn ue_message(ctx: &mut StepContext<'_, '_>, message: UeMessage) {
             if let (Some((tai, cell)), Some(connection)) = (location, &mut ctx.ue.connection) {
                 (connection.tai, connection.cell) = (tai, cell);
             }
-            nas::uplink(ctx, &nas);
+            match ctx.ue.dialect() {
+                Dialect::Nr => nas::uplink(ctx, &nas),
+                Dialect::Eps => emm::uplink(ctx, &nas),
+            }
         }
         UeMessage::ContextSetupResponse { set_up, failed } => {
             context_is_set_up(ctx);
@@ -542,7 +567,7 @@ fn deadline(ctx: &mut StepContext<'_, '_>) {
             ctx.send(|c| {
                 let item = ResetItem { amf_id: Some(c.amf_id), ran_id: Some(c.ran_id) };
                 let cause = Cause::radioNetwork(CauseRadioNetwork::release_due_to_5gc_generated_reason);
-                ran::ng_reset_part(cause, &[item])
+                ran::reset_part(c.assoc.dialect(), cause, &[item])
             });
             connection_lost(ctx);
         }

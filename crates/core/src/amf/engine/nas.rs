@@ -4,10 +4,13 @@ pub mod protection;
 
 use crate::amf::context::{NasSecurity, Procedure, SecurityFault, UeContext};
 use crate::amf::procedures::common::congestion;
+use crate::amf::procedures::common::security_setup::nr;
 use crate::amf::procedures::{deregistration, registration, service_request, session};
-use crate::step::{Note, StepContext};
-use protection::{Exchange, Message, Protection, Situation, Verdict};
+use crate::schedule::kind::emm::is_service_request;
+use crate::step::{Kind, Note, StepContext};
+use protection::{Exchange, Message, Protection, Rule, Situation, TABLE, Verdict, decide};
 use std::borrow::Cow;
+use vireo_types::Dialect;
 use vireo_wire::nas::*;
 
 /// Security header types of an uplink message (TS 24.501 table 9.3.1).
@@ -26,8 +29,20 @@ struct ReceivedNas {
 /// from its UE. Another one comes from another UE or from a UE that has lost its keys. It is served
 /// under a new LTMSI, so that naming a UE's 5G-GUTI cannot disturb that UE.
 pub fn is_authentic(ue: &UeContext, nas: &[u8]) -> bool {
-    let protected = matches!(nas, [0x7e, INTEGRITY | CIPHERED, ..]);
-    protected && ue.security.as_ref().is_some_and(|security| security.verify(nas).is_ok())
+    let Some(security) = &ue.security else { return false };
+    if security.dialect() == Dialect::Eps && is_service_request(nas) {
+        return security.verify_service_request(nas).is_ok();
+    }
+    matches!(header(security.dialect(), nas), Some(INTEGRITY | CIPHERED)) && security.verify(nas).is_ok()
+}
+
+/// Returns the security header type of a message of the dialect.
+fn header(dialect: Dialect, nas: &[u8]) -> Option<u8> {
+    match (dialect, nas) {
+        (Dialect::Nr, [0x7e, header, ..]) => Some(*header),
+        (Dialect::Eps, [first, ..]) if first & 0x0f == 0x07 => Some(first >> 4),
+        _ => None,
+    }
 }
 
 /// Handles the NAS message of an Initial UE Message.
@@ -44,7 +59,7 @@ pub(super) fn congested(ctx: &mut StepContext<'_, '_>, nas: &[u8]) {
     match received.message {
         Nas5gmmMessage::RegistrationRequest(_) => {
             congestion::drop_pending_work(ctx);
-            registration::reject_overloaded(ctx);
+            registration::reject_overloaded(ctx, Kind::Registration);
         }
         Nas5gmmMessage::ServiceRequest(_) => {
             congestion::drop_pending_work(ctx);
@@ -129,11 +144,18 @@ fn registering(ctx: &mut StepContext<'_, '_>, message: Nas5gmmMessage) {
     };
     let next = match message {
         Nas5gmmMessage::RegistrationComplete(_) => registration::complete(ctx, procedure),
-        Nas5gmmMessage::IdentityResponse(m) => registration::secure(ctx, procedure, |s, t| s.on_identity(t, &m)),
-        Nas5gmmMessage::AuthenticationResponse(m) => registration::secure(ctx, procedure, |s, t| s.on_response(t, &m)),
-        Nas5gmmMessage::AuthenticationFailure(m) => registration::secure(ctx, procedure, |s, t| s.on_failure(t, &m)),
+        Nas5gmmMessage::IdentityResponse(m) => {
+            registration::secure(ctx, procedure, |s, t| s.on_identity(t, nr::identity(&m)))
+        }
+        Nas5gmmMessage::AuthenticationResponse(m) => {
+            registration::secure(ctx, procedure, |s, t| s.on_response(t, nr::response(&m)))
+        }
+        Nas5gmmMessage::AuthenticationFailure(m) => {
+            registration::secure(ctx, procedure, |s, t| s.on_failure(t, nr::failure(&m)))
+        }
         Nas5gmmMessage::SecurityModeComplete(m) => {
-            registration::secure(ctx, procedure, |s, t| s.on_security_mode_complete(t, &m))
+            let (pei, container) = nr::complete(&m);
+            registration::secure(ctx, procedure, |s, t| s.on_security_mode_complete(t, pei, container))
         }
         Nas5gmmMessage::SecurityModeReject(_) => {
             registration::secure(ctx, procedure, |s, _| s.on_security_mode_reject())
@@ -200,15 +222,37 @@ fn contained(ctx: &StepContext<'_, '_>, octets: &[u8], count: u32) -> Option<Nas
 /// used up. The header type is not under the MAC: a copy with another header type must not block
 /// the UE's own message.
 fn receive(ctx: &mut StepContext<'_, '_>, nas: &[u8], first: bool) -> Option<ReceivedNas> {
-    let opened = open(ctx, nas)?;
+    let opened = open(ctx, Dialect::Nr, nas)?;
+    let message = Message::from_octets(&opened.plain);
+    let Admitted { plain, verified, answers } = admit(ctx, opened, first, (message, TABLE))?;
+    decode(ctx, &plain, answers).map(|message| ReceivedNas { message, verified })
+}
+
+/// Plain message that the table of its dialect accepts.
+pub(super) struct Admitted<'n> {
+    pub(super) plain: Cow<'n, [u8]>,
+    /// NAS COUNT, if the message verified under the UE's security context in use.
+    pub(super) verified: Option<u32>,
+    /// True if a fault of the message may be answered.
+    pub(super) answers: bool,
+}
+
+/// Checks an opened message against the table of its dialect, and uses up its NAS COUNT. `message`
+/// is `None` if the octets are no message of the dialect.
+pub(super) fn admit<'n, M: PartialEq>(
+    ctx: &mut StepContext<'_, '_>,
+    opened: Opened<'n>,
+    first: bool,
+    (message, table): (Option<M>, &[Rule<M>]),
+) -> Option<Admitted<'n>> {
     let state = Exchange::from_context(ctx.ue);
-    let Some(message) = Message::from_octets(&opened.plain) else {
+    let Some(message) = message else {
         // Truncated, 5GSM outside a transport, or nested protection: not a valid message (TS 24.501
         // 4.2, 7.2.1).
         ctx.note(Note::fault("nas-not-5gmm"));
         return None;
     };
-    match protection::verdict(message, state, opened.protection, Situation::from_context(ctx.ue, first)) {
+    match decide(table, message, (state, opened.protection), Situation::from_context(ctx.ue, first)) {
         Verdict::Accepted => {}
         Verdict::NotExpected => {
             ctx.note(Note::fault("nas-out-of-place"));
@@ -233,26 +277,32 @@ fn receive(ctx: &mut StepContext<'_, '_>, nas: &[u8], first: bool) -> Option<Rec
     // An unverified faulty message gets no answer under the UE's keys: the answer would establish
     // the secure exchange.
     let answers = opened.protection.is_verified() || state == Exchange::NoContext;
-    decode(ctx, &opened.plain, answers).map(|message| ReceivedNas { message, verified })
+    Some(Admitted { plain: opened.plain, verified, answers })
 }
 
 /// Received message without its protection.
-struct Opened<'n> {
-    protection: Protection,
+pub(super) struct Opened<'n> {
+    pub(super) protection: Protection,
     /// NAS COUNT under which it was verified.
-    count: Option<u32>,
-    plain: Cow<'n, [u8]>,
+    pub(super) count: Option<u32>,
+    pub(super) plain: Cow<'n, [u8]>,
 }
 
 /// Verifies and deciphers a message as far as possible. Returns `None` if it cannot be read.
-fn open<'n>(ctx: &mut StepContext<'_, '_>, nas: &'n [u8]) -> Option<Opened<'n>> {
-    let (protection, opened) = match nas {
-        [0x7e, 0, ..] => {
+pub(super) fn open<'n>(ctx: &mut StepContext<'_, '_>, dialect: Dialect, nas: &'n [u8]) -> Option<Opened<'n>> {
+    let is_own = |security: &&NasSecurity| security.dialect() == dialect;
+    let security = ctx.ue.security.as_ref().filter(is_own);
+    let (protection, opened) = match header(dialect, nas) {
+        Some(0) => {
             return Some(Opened { protection: Protection::Plain, count: None, plain: Cow::Borrowed(nas) });
         }
-        [0x7e, INTEGRITY, ..] => (Protection::Integrity, ctx.ue.security.as_ref().map(|s| s.open(nas))),
-        [0x7e, CIPHERED, ..] => (Protection::Ciphered, ctx.ue.security.as_ref().map(|s| s.open(nas))),
-        [0x7e, CIPHERED_NEW_CONTEXT, ..] => (Protection::NewContext, pending(ctx).map(|s| s.open(nas))),
+        Some(INTEGRITY) => (Protection::Integrity, security.map(|s| s.open(nas))),
+        Some(CIPHERED) => (Protection::Ciphered, security.map(|s| s.open(nas))),
+        Some(CIPHERED_NEW_CONTEXT) => (Protection::NewContext, pending(ctx).map(|s| s.open(nas))),
+        Some(_) if dialect == Dialect::Eps && is_service_request(nas) => {
+            let verified = security.map(|s| s.verify_service_request(nas));
+            (Protection::Integrity, verified.map(|count| count.map(|count| (count, nas.to_vec()))))
+        }
         _ => {
             ctx.note(Note::fault("nas-header"));
             return None;
@@ -271,7 +321,12 @@ fn open<'n>(ctx: &mut StepContext<'_, '_>, nas: &'n [u8]) -> Option<Opened<'n>> 
         SecurityFault::Exhausted => "nas-count-exhausted",
     }));
     // Without its keys, a ciphered message cannot be read.
-    let plain = Cow::Borrowed(nas.get(7..).filter(|_| protection == Protection::Integrity)?);
+    let plain = match dialect {
+        Dialect::Eps if is_service_request(nas) => Some(nas),
+        Dialect::Nr => nas.get(7..),
+        Dialect::Eps => nas.get(6..),
+    };
+    let plain = Cow::Borrowed(plain.filter(|_| protection == Protection::Integrity)?);
     Some(Opened { protection: Protection::Unverified, count: None, plain })
 }
 

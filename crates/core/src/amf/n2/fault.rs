@@ -1,6 +1,7 @@
 //! Faults of received NGAP messages, and ERROR INDICATION (TS 38.413 10, 8.7.5).
 
 use vireo_wire::ngap::{self, Deviation, Message, *};
+use vireo_wire::s1ap;
 
 /// Reason why a message was not processed, with the contents of the answer.
 #[derive(Clone, Debug)]
@@ -14,7 +15,14 @@ pub struct Fault {
     /// RAN-UE-NGAP-ID as received, for the answer.
     pub ran_ue_id: Option<u32>,
     /// Set if the message itself is faulty, not its meaning.
-    pub diagnostics: Option<CriticalityDiagnostics>,
+    pub diagnostics: Option<FaultDiagnostics>,
+}
+
+/// Criticality Diagnostics of a faulty message, in the protocol of the message.
+#[derive(Clone, Debug)]
+pub enum FaultDiagnostics {
+    Ngap(CriticalityDiagnostics),
+    S1ap(s1ap::CriticalityDiagnostics),
 }
 
 impl Fault {
@@ -23,7 +31,7 @@ impl Fault {
         Box::new(Fault { kind, cause: Some(cause), amf_ue_id, ran_ue_id, diagnostics: None })
     }
 
-    /// Returns the fault of octets that are not an NGAP PDU (10.2).
+    /// Returns the fault of octets that are not a PDU (10.2).
     pub fn transfer_syntax() -> Box<Self> {
         Box::new(Fault {
             kind: "transfer-syntax-error",
@@ -46,7 +54,7 @@ impl Fault {
             cause: answered.then(|| Cause::protocol(cause.unwrap_or(CauseProtocol::transfer_syntax_error))),
             amf_ue_id: pdu.ie::<ie::AMF_UE_NGAP_ID>().and_then(Result::ok).map(|id| id.0),
             ran_ue_id: pdu.ie::<ie::RAN_UE_NGAP_ID>().and_then(Result::ok).map(|id| id.0),
-            diagnostics: Some(pdu.criticality_diagnostics(&deviations)),
+            diagnostics: Some(FaultDiagnostics::Ngap(pdu.criticality_diagnostics(&deviations))),
         })
     }
 
@@ -70,7 +78,7 @@ impl Fault {
             cause: cause.map(Cause::protocol),
             amf_ue_id: None,
             ran_ue_id: None,
-            diagnostics: Some(diagnostics),
+            diagnostics: Some(FaultDiagnostics::Ngap(diagnostics)),
         })
     }
 
@@ -79,10 +87,14 @@ impl Fault {
         self.cause == Some(Cause::radioNetwork(CauseRadioNetwork::unknown_local_UE_NGAP_ID))
     }
 
-    /// Returns the Error Indication, if one is to be sent.
+    /// Returns the NGAP Error Indication, if one is to be sent.
     pub fn answer(&self) -> Option<Vec<u8>> {
         let cause = self.cause.clone()?;
-        Some(error_indication(self.amf_ue_id, self.ran_ue_id, cause, self.diagnostics.clone()))
+        let diagnostics = match &self.diagnostics {
+            Some(FaultDiagnostics::Ngap(diagnostics)) => Some(diagnostics.clone()),
+            Some(FaultDiagnostics::S1ap(_)) | None => None,
+        };
+        Some(error_indication(self.amf_ue_id, self.ran_ue_id, cause, diagnostics))
     }
 }
 

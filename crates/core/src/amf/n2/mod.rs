@@ -11,10 +11,10 @@ mod route;
 mod send;
 
 pub(crate) use fault::has_fault_to_reject;
-pub use fault::{Fault, error_indication};
+pub use fault::{Fault, FaultDiagnostics, error_indication};
 pub use ingress::{HandoverRequired, InitialUeMessage, PathSwitch, SessionItems, UeMessage, ue_ids, ue_message};
 pub use nas_identity::NasIdentity;
-pub use route::{EstablishmentCause, Route, ShallowView, peek, route};
+pub use route::{EstablishmentCause, MME_CODE_ONLY, Route, ShallowView, is_own_code, peek, route};
 pub use send::{
     ContextSetup, SessionSetup, context_release_command, context_setup_request, downlink_nas_transport,
     session_modify_request, session_release_command, session_setup_request, stale_release_command,

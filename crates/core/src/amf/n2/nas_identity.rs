@@ -1,10 +1,12 @@
 //! Temporary identity in the first NAS message of a connection.
 
 use crate::config::CoreConfig;
-use crate::schedule::kind::{self, DEREGISTRATION_REQUEST_BY_UE, REGISTRATION_REQUEST, SERVICE_REQUEST};
+use crate::schedule::kind::{self, DEREGISTRATION_REQUEST_BY_UE, REGISTRATION_REQUEST, SERVICE_REQUEST, emm};
 use serde::{Deserialize, Serialize};
 use vireo_types::Tmsi;
 
+/// Type of identity (TS 24.301 9.9.3.12).
+const EPS_GUTI: u8 = 6;
 /// Types of identity (TS 24.501 9.11.3.4).
 const GUTI: u8 = 2;
 const S_TMSI: u8 = 4;
@@ -42,6 +44,26 @@ impl NasIdentity {
         };
         let [set, pointer, tmsi @ ..] = *<&[u8; 6]>::try_from(tail).ok()?;
         Some(NasIdentity { region, amf: u16::from_be_bytes([set, pointer]), tmsi: Tmsi(u32::from_be_bytes(tmsi)) })
+    }
+
+    /// Reads the 4G-GUTI of an EMM message without decoding the message, mapped to a 5G-GUTI (TS
+    /// 23.003 2.10.2.2.2); `None` if it has none.
+    pub fn peek_emm(nas: &[u8]) -> Option<Self> {
+        // Attach, tracking area update and detach requests have the same layout: one octet of
+        // types, then the identity with a length of one octet (TS 24.301 8.2.4, 8.2.29, 8.2.11).
+        let (identity, length) = match emm::clear(nas)? {
+            [emm::ATTACH_REQUEST | emm::UPDATE_REQUEST | emm::DETACH_REQUEST, _, length, rest @ ..] => {
+                (rest, usize::from(*length))
+            }
+            _ => return None,
+        };
+        let [kind, a, b, c, region, set, code, tmsi @ ..] = *<&[u8; 11]>::try_from(identity.get(..length)?).ok()?;
+        let identity = NasIdentity {
+            region: Some([a, b, c, region]),
+            amf: u16::from_be_bytes([set, code]),
+            tmsi: Tmsi(u32::from_be_bytes(tmsi)),
+        };
+        (kind & 0x07 == EPS_GUTI).then_some(identity)
     }
 
     /// Returns the 5G-TMSI, if the AMF with this configuration allocated it.

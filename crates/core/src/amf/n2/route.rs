@@ -1,6 +1,7 @@
 //! Shallow view: the route and the kind of procedure of an NGAP message.
 
 use super::{Fault, NasIdentity};
+use crate::config::CoreConfig;
 use crate::schedule::kind::{self, NfKind};
 use serde::{Deserialize, Serialize};
 use vireo_types::{AmfUeNgapId, RanUeNgapId, Tmsi};
@@ -16,11 +17,23 @@ pub enum Route {
     /// First message of an NG connection.
     Initial {
         ran_id: RanUeNgapId,
-        /// AMF Set ID, AMF Pointer and 5G-TMSI, if the message has a 5G-S-TMSI.
+        /// AMF Set ID, AMF Pointer and 5G-TMSI, if the message has a 5G-S-TMSI. An S-TMSI of EPS
+        /// is mapped, with [`MME_CODE_ONLY`].
         s_tmsi: Option<(u16, u8, Tmsi)>,
         /// Temporary identity in the NAS message, if any.
         nas_identity: Option<NasIdentity>,
     },
+}
+
+/// Mark of an AMF Set ID of which only the lower 2 bits are known: those in the MME Code of an
+/// S-TMSI (TS 23.003 2.10.2.1.2).
+pub const MME_CODE_ONLY: u16 = 0x8000;
+
+/// Returns true if AMF Set ID and AMF Pointer of a 5G-S-TMSI or mapped S-TMSI are those of this
+/// configuration.
+pub fn is_own_code(config: &CoreConfig, set: u16, pointer: u8) -> bool {
+    let known = if set & MME_CODE_ONLY == 0 { u16::MAX } else { 3 };
+    (set & known, pointer) == (config.amf_set & known, config.amf_pointer)
 }
 
 /// Priority class of a UE's access, as far as overload control distinguishes them (RRC

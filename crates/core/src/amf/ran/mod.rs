@@ -1,4 +1,4 @@
-//! RAN nodes, and NGAP procedures that are not about one UE (TS 38.413 8.7).
+//! RAN nodes, and procedures that are not about one UE (TS 38.413 8.7; eNBs: TS 36.413 8.7).
 //!
 //! The state of a RAN node is plain data; a step of it is a pure function.
 //!
@@ -7,6 +7,7 @@
 //! with its Global RAN Node ID. The association thereby joins the RAN node ([`named`]).
 
 pub mod admission;
+mod s1;
 mod setup;
 
 pub use setup::{add_associations, named, remove_associations};
@@ -15,7 +16,7 @@ use crate::amf::n2::{Cause, Fault};
 use crate::config::CoreConfig;
 use crate::schedule::shed::{OverloadAction, OverloadResponse};
 use serde::{Deserialize, Serialize};
-use vireo_types::{AmfUeNgapId, GnbId, RanUeNgapId, Snssai, Tac, Tai};
+use vireo_types::{AmfUeNgapId, Dialect, GnbId, RanUeNgapId, Snssai, Tac, Tai};
 use vireo_wire::ngap::{Message, OverloadAction as NgapAction, OverloadResponse as NgapResponse, *};
 
 /// RAN node that has completed NG Setup.
@@ -73,8 +74,51 @@ pub struct RanStepOutput {
     pub fault: Option<&'static str>,
 }
 
-/// Processes one message of a RAN node that is not about one UE. `node` is `None` if the
-/// association belongs to no RAN node yet.
+/// As [`step`], for a message of the dialect.
+pub fn step_of(dialect: Dialect, node: &mut Option<RanNode>, octets: &[u8], config: &CoreConfig) -> RanStepOutput {
+    match dialect {
+        Dialect::Nr => step(node, octets, config),
+        Dialect::Eps => s1::step(node, octets, config),
+    }
+}
+
+/// Encodes the reset of all connections with a RAN node.
+pub fn reset_all(dialect: Dialect, cause: Cause) -> Vec<u8> {
+    match dialect {
+        Dialect::Nr => ng_reset(cause),
+        Dialect::Eps => s1::reset_all(&cause),
+    }
+}
+
+/// Encodes the reset of some connections with a RAN node.
+pub fn reset_part(dialect: Dialect, cause: Cause, items: &[ResetItem]) -> Vec<u8> {
+    match dialect {
+        Dialect::Nr => ng_reset_part(cause, items),
+        Dialect::Eps => s1::reset_part(&cause, items),
+    }
+}
+
+/// Encodes Overload Start, or Overload Stop without an action.
+pub fn overload(dialect: Dialect, relief: Option<OverloadAction>) -> Vec<u8> {
+    match (dialect, relief) {
+        (Dialect::Nr, Some(relief)) => overload_start(relief),
+        (Dialect::Nr, None) => overload_stop(),
+        (Dialect::Eps, Some(relief)) => s1::overload_start(relief),
+        (Dialect::Eps, None) => s1::overload_stop(),
+    }
+}
+
+/// Encodes the failure of NG Setup or S1 Setup for a RAN node that may not use its identity, or not
+/// yet.
+pub fn setup_refused(dialect: Dialect, refusal: admission::Refusal) -> Vec<u8> {
+    match dialect {
+        Dialect::Nr => admission::setup_refused(refusal),
+        Dialect::Eps => s1::setup_refused(refusal),
+    }
+}
+
+/// Processes one message of a gNB that is not about one UE. `node` is `None` if the association
+/// belongs to no RAN node yet.
 pub fn step(node: &mut Option<RanNode>, octets: &[u8], config: &CoreConfig) -> RanStepOutput {
     let read = NGAP_PDU::decode_borrowed(octets).map_err(|_| Fault::transfer_syntax());
     let outcome = read.and_then(|pdu| message(node, &pdu, config));

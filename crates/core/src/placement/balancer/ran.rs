@@ -5,7 +5,7 @@
 //! too.
 
 use super::output::Output;
-use crate::amf::n2;
+use crate::amf::access;
 use crate::placement::ConnectionId;
 use crate::placement::balance::HostId;
 use crate::placement::message::{AssociationOwner, BalancerNotice, Envelope, PeerEvent, ToHost};
@@ -13,12 +13,24 @@ use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
-use vireo_types::AssocId;
+use vireo_types::{AssocId, Dialect};
 
-/// NG SETUP RESPONSE (TS 38.413 9.4.7).
-const NG_SETUP_RESPONSE: [u8; 2] = [0x20, 21];
-/// NG SETUP FAILURE.
-const NG_SETUP_FAILURE: [u8; 2] = [0x40, 21];
+/// NG SETUP RESPONSE and S1 SETUP RESPONSE (TS 38.413 9.4.7, TS 36.413 9.3.6).
+const fn setup_response(dialect: Dialect) -> [u8; 2] {
+    match dialect {
+        Dialect::Nr => [0x20, 21],
+        Dialect::Eps => [0x20, 17],
+    }
+}
+
+/// NG SETUP FAILURE and S1 SETUP FAILURE.
+const fn setup_failure(dialect: Dialect) -> [u8; 2] {
+    match dialect {
+        Dialect::Nr => [0x40, 21],
+        Dialect::Eps => [0x40, 17],
+    }
+}
+
 /// Maximum of NG Setup Request and RAN Configuration Updates stored per RAN node.
 const MESSAGES_PER_NODE: usize = 32;
 
@@ -84,10 +96,10 @@ impl RanState {
 
     /// Handles a host's message that does not concern a UE. Returns the NG Setup that it accepts.
     pub(super) fn on_node_message(&mut self, assoc: AssocId, pdu: &[u8]) -> Option<PendingSetup> {
-        if pdu.starts_with(&NG_SETUP_FAILURE) {
+        if pdu.starts_with(&setup_failure(assoc.dialect())) {
             self.setups.remove(&assoc);
         }
-        if !pdu.starts_with(&NG_SETUP_RESPONSE) {
+        if !pdu.starts_with(&setup_response(assoc.dialect())) {
             return None;
         }
         let setup = self.setups.remove(&assoc)?;
@@ -126,7 +138,8 @@ impl RanState {
                 output.send(connection, &ToHost::Notice(BalancerNotice::Node(Box::new(owner.clone()))));
             }
             for pdu in &node.messages {
-                let ngap = PeerEvent::Ngap { assoc: *assoc, view: n2::peek(pdu).ok(), pdu: pdu.clone() };
+                let ngap =
+                    PeerEvent::Ngap { assoc: *assoc, view: access::peek(assoc.dialect(), pdu).ok(), pdu: pdu.clone() };
                 output.send(connection, &event(ngap));
             }
         }

@@ -2,7 +2,7 @@
 //!
 //! Balancers route an NGAP message by it, and hosts deliver the message by it.
 
-use crate::amf::n2::{Route, ShallowView};
+use crate::amf::n2::{Route, ShallowView, is_own_code};
 use crate::config::CoreConfig;
 use crate::placement::message::{Envelope, PeerEvent};
 use vireo_types::{AmfUeNgapId, Bucket, RanUeNgapId, Tmsi};
@@ -30,7 +30,7 @@ pub fn named_ue(view: &ShallowView, config: &CoreConfig) -> NamedUe {
         Route::Ue(id) => NamedUe::Connected(id),
         Route::Initial { ran_id, s_tmsi, nas_identity } => {
             let tmsi = match s_tmsi {
-                Some((set, pointer, tmsi)) if (set, pointer) == (config.amf_set, config.amf_pointer) => Some(tmsi),
+                Some((set, pointer, tmsi)) if is_own_code(config, set, pointer) => Some(tmsi),
                 _ => nas_identity.and_then(|identity| identity.tmsi_of(config)),
             };
             NamedUe::Initial { ran_id, tmsi }

@@ -3,11 +3,24 @@
 use crate::amf::n2::{Route, ShallowView};
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
-use vireo_types::{AssocId, Bucket, Duration, Ltmsi, Seid};
+use vireo_types::{AssocId, Bucket, Dialect, Duration, Ltmsi, Seid};
 
-/// NGAP procedure codes (TS 38.413 9.4.7) of initiating messages whose content hosts store.
-const NG_SETUP: [u8; 2] = [0, 21];
-const RAN_CONFIGURATION_UPDATE: [u8; 2] = [0, 35];
+/// Procedure codes of initiating messages whose content hosts store: NG Setup and S1 Setup (TS
+/// 38.413 9.4.7, TS 36.413 9.3.6).
+const fn setup(dialect: Dialect) -> [u8; 2] {
+    match dialect {
+        Dialect::Nr => [0, 21],
+        Dialect::Eps => [0, 17],
+    }
+}
+
+/// RAN Configuration Update and eNB Configuration Update.
+const fn configuration_update(dialect: Dialect) -> [u8; 2] {
+    match dialect {
+        Dialect::Nr => [0, 35],
+        Dialect::Eps => [0, 29],
+    }
+}
 
 /// Event of a RAN node or UPF. A balancer queues it for the host in its process, or sends it to a
 /// host of its cluster, without conversion.
@@ -28,12 +41,12 @@ pub enum PeerEvent {
     },
     /// The peer of an association has answered a heartbeat that a host requested.
     Alive { assoc: AssocId },
-    /// NGAP message of a RAN node.
+    /// NGAP or S1AP message of a RAN node, in the protocol of the association.
     Ngap {
         assoc: AssocId,
         /// Routing information; `None` for an invalid message.
         view: Option<ShallowView>,
-        /// NGAP PDU as received.
+        /// PDU as received.
         #[serde(with = "serde_bytes")]
         pdu: Vec<u8>,
     },
@@ -68,17 +81,17 @@ pub enum PeerEvent {
 }
 
 impl PeerEvent {
-    /// Returns true for an NG Setup Request.
+    /// Returns true for an NG Setup Request or S1 Setup Request.
     pub(crate) fn is_ng_setup(&self) -> bool {
-        let PeerEvent::Ngap { view: Some(ShallowView { route: Route::Node, .. }), pdu, .. } = self else {
+        let PeerEvent::Ngap { assoc, view: Some(ShallowView { route: Route::Node, .. }), pdu } = self else {
             return false;
         };
-        pdu.starts_with(&NG_SETUP)
+        pdu.starts_with(&setup(assoc.dialect()))
     }
 
-    /// Returns true for a RAN Configuration Update.
+    /// Returns true for a RAN Configuration Update or eNB Configuration Update.
     pub(crate) fn is_configuration_update(&self) -> bool {
-        matches!(self, PeerEvent::Ngap { pdu, .. } if pdu.starts_with(&RAN_CONFIGURATION_UPDATE))
+        matches!(self, PeerEvent::Ngap { assoc, pdu, .. } if pdu.starts_with(&configuration_update(assoc.dialect())))
     }
 }
 

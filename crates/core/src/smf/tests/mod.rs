@@ -13,7 +13,7 @@ use crate::config::{Charging, CoreConfig, DnnConfig, SliceProfile, UpfConfig};
 use crate::subscription::DnnSubscription;
 use std::net::SocketAddr;
 use std::net::{Ipv4Addr, Ipv6Addr};
-use vireo_types::{Bucket, Dnn, Duration, Instant, Ltmsi, PduSessionType, Seid, Snssai, Teid, Tmsi};
+use vireo_types::{Bucket, Dialect, Dnn, Duration, Instant, Ltmsi, PduSessionType, Seid, Snssai, Teid, Tmsi};
 use vireo_wire::nas::{Nas5gsMessage, Nas5gsmMessage};
 use vireo_wire::ngap::*;
 use vireo_wire::pfcp;
@@ -112,6 +112,7 @@ impl Bench {
             ltmsi: Ltmsi::new(Bucket::new(7), 1234),
             index: 3,
             psi: 5,
+            dialect: Dialect::Nr,
             n1,
             snssai: Snssai { sst: 1, sd: None },
             dnn: &self.dnn.parse().expect("a DNN"),

@@ -83,7 +83,7 @@ impl Identifiers for Ids {
 
 /// RAN nodes that the core knows.
 #[derive(Default)]
-pub(crate) struct Nodes(Vec<(AssocId, Option<RanNode>)>);
+pub(crate) struct Nodes(pub(crate) Vec<(AssocId, Option<RanNode>)>);
 
 impl RanNodes for Nodes {
     fn serving(&self, areas: &[Tai]) -> Vec<AssocId> {

@@ -72,6 +72,7 @@ impl Smf {
             ltmsi: Ltmsi::new(Bucket::new(9), number),
             index: 0,
             psi: request.psi,
+            dialect: Dialect::Nr,
             n1: &request.n1,
             snssai: request.snssai,
             dnn: &request.dnn,

@@ -4,13 +4,13 @@ use super::*;
 use crate::worker::context_database::{BucketClaim, ContextDatabase, DatabaseRef, name};
 use std::sync::{Arc, Mutex};
 use vireo_core::amf::context;
-use vireo_core::amf::context::{HandoverSmfStage, HandoverSmfState, NasSecurity};
+use vireo_core::amf::context::{HandoverSmfStage, HandoverSmfState, KeySet, NasSecurity};
 use vireo_core::config::{StateChange, StateFormat, StateScope};
 use vireo_core::sba::{N1N2TransferResult, PiggybackedSmContext, SmfRequest};
 use vireo_ops::state::RecordsConfig;
 use vireo_ops::ue_record::{PendingSmfRequest, RecoveryLog, stored_part};
 use vireo_store::records::{LIFE, MemoryRecords, Name, Operations, RecordError, RecordStore};
-use vireo_types::{Bucket, Instant, Ltmsi};
+use vireo_types::{Bucket, Dialect, Instant, Ltmsi};
 
 const FORMATS: [StateFormat; 3] = [StateFormat::Binary, StateFormat::Json, StateFormat::Protobuf];
 const CHANGES: [StateChange; 3] = [StateChange::Replace, StateChange::Update, StateChange::DeleteCreate];
@@ -70,7 +70,7 @@ fn context(change: impl FnOnce(&mut UeContext)) -> Vec<u8> {
     ue.radio_capability = (0..200).collect();
     let kamf = std::array::from_fn(|n| n as u8 * 7);
     ue.security = Some(NasSecurity {
-        ngksi: 1,
+        key_set: KeySet::new(Dialect::Nr, 1),
         kamf,
         knas_int: [1; 16],
         knas_enc: [2; 16],

@@ -11,7 +11,7 @@ use crate::amf::procedures::common::security_setup::Awaited;
 /// Security of the N1 NAS signalling connection (TS 24.501 4.4.2.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exchange {
-    /// The network has no 5G NAS security context of the UE.
+    /// The network has no NAS security context of the UE.
     NoContext,
     /// The network has a security context, and the secure exchange of NAS messages is not
     /// established on this connection. The first message of the connection was verified under the
@@ -185,11 +185,11 @@ impl Situation {
     }
 }
 
-/// One rule of the table.
+/// One rule of a table, for messages of type `M`.
 #[derive(Clone, Copy, Debug)]
-pub struct Rule {
+pub struct Rule<M: 'static = Message> {
     /// Messages that the rule applies to.
-    pub messages: &'static [Message],
+    pub messages: &'static [M],
     /// States that the rule applies to.
     pub states: &'static [Exchange],
     /// Accepted protections. Empty if the rule only documents that none is accepted.
@@ -376,13 +376,23 @@ pub const TABLE: &[Rule] = &[
     },
 ];
 
-/// Returns the table's decision about a message.
+/// Returns the decision of [`TABLE`] about a message.
 pub fn verdict(message: Message, state: Exchange, protection: Protection, situation: Situation) -> Verdict {
-    let of = |rule: &&Rule| {
+    decide(TABLE, message, (state, protection), situation)
+}
+
+/// Returns the decision of a table about a message.
+pub fn decide<M: PartialEq>(
+    table: &[Rule<M>],
+    message: M,
+    (state, protection): (Exchange, Protection),
+    situation: Situation,
+) -> Verdict {
+    let of = |rule: &&Rule<M>| {
         rule.states.contains(&state) && rule.allowed.contains(&protection) && rule.messages.contains(&message)
     };
     let mut verdict = Verdict::Unprotected;
-    for rule in TABLE.iter().filter(of) {
+    for rule in table.iter().filter(of) {
         if situation.fulfils(rule.condition) {
             return Verdict::Accepted;
         }

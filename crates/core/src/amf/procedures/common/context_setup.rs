@@ -1,11 +1,13 @@
-//! UE context in the RAN (TS 38.413 8.3.1, TS 23.502 4.2.3.2).
+//! UE context in the RAN (TS 38.413 8.3.1, TS 36.413 8.3.1, TS 23.502 4.2.3.2).
 //!
 //! It is set up with the response to an initial NAS message, and with the user plane of the
 //! sessions that the UE activates.
 
+use crate::amf::access;
 use crate::amf::context::RanContext;
-use crate::amf::n2::{self, ContextSetup, SessionSetup};
+use crate::amf::n2::{ContextSetup, SessionSetup};
 use crate::step::StepContext;
+use vireo_types::Dialect;
 
 /// Prepares the KgNB for [`set_up`], from the COUNT of the UE's message that was just accepted.
 /// [`set_up`] may run after SMFs have responded and the UE has sent more messages. A RAN node that
@@ -21,13 +23,15 @@ pub fn begin(ctx: &mut StepContext<'_, '_>) {
 /// context yet, else each in its own message.
 pub fn set_up(ctx: &mut StepContext<'_, '_>, nas: Option<Vec<u8>>, sessions: Vec<SessionSetup>) {
     let Some(connection) = ctx.ue.connection else { return };
-    if !connection.ran.is_none() {
+    // An eNB sets up no context without a bearer (TS 36.413 9.1.4.1).
+    let without_bearer = sessions.is_empty() && connection.assoc.dialect() == Dialect::Eps;
+    if !connection.ran.is_none() || without_bearer {
         if let Some(nas) = nas {
             ctx.send_encoded_nas(nas);
         }
         let ambr = ctx.ue.ambr();
         for session in sessions {
-            ctx.send(|c| n2::session_setup_request(c, ambr, session));
+            ctx.send(|c| access::session_setup_request(c, ambr, session));
         }
         return;
     }
@@ -43,7 +47,7 @@ pub fn set_up(ctx: &mut StepContext<'_, '_>, nas: Option<Vec<u8>>, sessions: Vec
         sessions,
         nas,
     };
-    let pdu = n2::context_setup_request(&connection, setup);
+    let pdu = access::context_setup_request(&connection, setup);
     ctx.send(|_| pdu);
     let deadline = ctx.now() + ctx.env.config.timers.ran_response;
     if let Some(connection) = &mut ctx.ue.connection {

@@ -5,9 +5,11 @@
 //! - [`user_plane`]: delivery of the output of session steps
 //! - [`smf_requests`]: requests to a separate SMF
 //! - [`congestion`]: rejection of UEs during overload
+//! - [`emm`]: parts of EMM messages
 
 pub mod congestion;
 pub mod context_setup;
+pub mod emm;
 pub mod security_setup;
 pub mod smf_requests;
 pub mod user_plane;

@@ -1,11 +1,12 @@
 //! Delivery of the output of session steps to UE, RAN, UPF and counters.
 
-use super::smf_requests;
+use super::{context_setup, smf_requests};
+use crate::amf::access;
 use crate::amf::context::{DeferredSessionMessage, RanContext, UeContext};
 use crate::amf::n2::{self, SessionSetup};
 use crate::smf::{self, Input, N2Sm, Output};
 use crate::step::{Effect, Kind, Note, StepContext};
-use vireo_types::{SessionIndex, limits};
+use vireo_types::{Dialect, SessionIndex, limits};
 use vireo_wire::nas::*;
 
 /// Runs a step of the session at index `at` and delivers its output. The session may be removed.
@@ -95,14 +96,18 @@ pub fn deliver(ctx: &mut StepContext<'_, '_>, psi: u8, index: SessionIndex, outp
     pass_on(ctx, DeferredSessionMessage { psi, n1, n2 });
 }
 
-/// Counts a 5GSM reject by its cause (TS 24.501 8.3.3, 8.3.13, 9.11.4.2). Returns the kind of
-/// procedure that it ends.
+/// Counts a 5GSM or ESM reject by its cause (TS 24.501 8.3.3, 8.3.13, 9.11.4.2; TS 24.301 8.3.19,
+/// 8.3.21). Returns the kind of procedure that it ends.
 pub fn count_reject(ctx: &mut StepContext<'_, '_>, n1: &[u8]) -> Option<Kind> {
     const ESTABLISHMENT_REJECT: u8 = 0xc3;
     const RELEASE_REJECT: u8 = 0xd2;
+    const CONNECTIVITY_REJECT: u8 = 0xd1;
+    const DISCONNECT_REJECT: u8 = 0xd3;
     let (kind, cause) = match n1 {
         [0x2e, _, _, ESTABLISHMENT_REJECT, cause, ..] => (Kind::Session, *cause),
         [0x2e, _, _, RELEASE_REJECT, cause, ..] => (Kind::SessionRelease, *cause),
+        [0x02, _, CONNECTIVITY_REJECT, cause, ..] => (Kind::Session, *cause),
+        [0x02, _, DISCONNECT_REJECT, cause, ..] => (Kind::SessionRelease, *cause),
         _ => return None,
     };
     ctx.note(Note::Failed(kind, cause));
@@ -114,7 +119,7 @@ pub(super) const HELD_LIMIT: usize = 3 * limits::SESSIONS_PER_UE;
 
 /// Sends the output of a session, or defers it.
 fn pass_on(ctx: &mut StepContext<'_, '_>, message: DeferredSessionMessage) {
-    if !ctx.ue.is_between_nodes() || message.n1.is_none() && message.n2.is_none() {
+    if !ctx.ue.defers_session_messages() || message.n1.is_none() && message.n2.is_none() {
         return send(ctx, message);
     }
     if ctx.ue.deferred.len() < HELD_LIMIT {
@@ -134,7 +139,7 @@ pub(super) fn send(ctx: &mut StepContext<'_, '_>, DeferredSessionMessage { psi, 
 
 /// Sends the deferred messages once the UE is at a RAN node.
 pub fn send_deferred(ctx: &mut StepContext<'_, '_>) {
-    if ctx.ue.is_between_nodes() {
+    if ctx.ue.defers_session_messages() {
         return;
     }
     for message in std::mem::take(&mut ctx.ue.deferred) {
@@ -162,12 +167,22 @@ pub fn restore(ctx: &mut StepContext<'_, '_>, sessions: u16) {
     smf_requests::activate(ctx, sessions);
     let ambr = ctx.ue.ambr();
     for item in items {
-        ctx.send(|c| n2::session_setup_request(c, ambr, item));
+        ctx.send(|c| access::session_setup_request(c, ambr, item));
     }
 }
 
-/// Encodes a 5GSM message as protected DL NAS TRANSPORT (TS 24.501 5.4.5.3).
+/// Delivers a message to the UE that no session has sent.
+pub fn deliver_message(ctx: &mut StepContext<'_, '_>, psi: u8, n1: Vec<u8>) {
+    count_reject(ctx, &n1);
+    pass_on(ctx, DeferredSessionMessage { psi, n1: Some(n1), n2: None });
+}
+
+/// Encodes a 5GSM message as protected DL NAS TRANSPORT (TS 24.501 5.4.5.3). An ESM message is a
+/// NAS message of its own (TS 24.301 9.1).
 fn transport(ctx: &mut StepContext<'_, '_>, psi: u8, message: Vec<u8>) -> Option<Vec<u8>> {
+    if ctx.ue.dialect() == Dialect::Eps {
+        return ctx.protected(message);
+    }
     let transport = NasDlNasTransport::new(
         NasPayloadContainerType::from_kind(PayloadContainerKind::N1SmInformation),
         NasPayloadContainer::new(message),
@@ -203,10 +218,15 @@ fn send_n2(ctx: &mut StepContext<'_, '_>, psi: u8, kind: N2Sm, transfer: Vec<u8>
         N2Sm::SetupRequest => {
             let here = ctx.ue.session(psi).map(|s| s.terms.snssai);
             let Some(snssai) = here.or_else(|| ctx.ue.remote_sessions.by_psi(psi).map(|s| s.snssai)) else { return };
+            let session = SessionSetup { psi, snssai, nas, transfer };
+            // An eNB gets the first bearer with the UE context (TS 36.413 9.1.4.1).
+            if ctx.ue.connection.is_some_and(|c| c.ran.is_none() && c.assoc.dialect() == Dialect::Eps) {
+                return context_setup::set_up(ctx, None, vec![session]);
+            }
             let ambr = ctx.ue.ambr();
-            ctx.send(|c| n2::session_setup_request(c, ambr, SessionSetup { psi, snssai, nas, transfer }));
+            ctx.send(|c| access::session_setup_request(c, ambr, session));
         }
-        N2Sm::ReleaseCommand => ctx.send(|c| n2::session_release_command(c, psi, nas, transfer)),
+        N2Sm::ReleaseCommand => ctx.send(|c| access::session_release_command(c, psi, nas, transfer)),
         // A RAN node that is releasing the UE, or has not set it up, has nothing to modify.
         N2Sm::ModifyRequest if ctx.ue.connection.is_some_and(|c| c.ran != RanContext::SetUp) => {}
         N2Sm::ModifyRequest => ctx.send(|c| n2::session_modify_request(c, psi, nas, transfer)),

@@ -1,5 +1,7 @@
-//! Deregistration by the UE and the network (TS 24.501 5.5.2, TS 23.502 4.2.2.3).
+//! Deregistration by the UE and the network (TS 24.501 5.5.2, TS 23.502 4.2.2.3), and detach (TS
+//! 24.301 5.5.2).
 
+mod eps;
 pub mod nr;
 mod state;
 
@@ -10,7 +12,7 @@ use crate::amf::n2::Cause;
 use crate::amf::procedures::common::user_plane;
 use crate::smf::Input;
 use crate::step::{Effect, Kind, Note, StepContext};
-use vireo_types::Duration;
+use vireo_types::{Dialect, Duration};
 use vireo_wire::nas::GmmCause;
 use vireo_wire::ngap::CauseNas;
 
@@ -23,11 +25,25 @@ pub fn by_ue(ctx: &mut StepContext<'_, '_>, switch_off: bool) {
     ctx.note(Note::Started(Kind::Deregistration));
     let started = ctx.received_at();
     if !switch_off {
-        nr::send_accept(ctx);
+        send_accept(ctx);
     }
     complete(ctx);
     ctx.release(Cause::nas(CauseNas::deregister));
     ctx.note(Note::Succeeded(Kind::Deregistration, started));
+}
+
+fn send_accept(ctx: &mut StepContext<'_, '_>) {
+    match ctx.ue.dialect() {
+        Dialect::Nr => nr::send_accept(ctx),
+        Dialect::Eps => eps::send_accept(ctx),
+    }
+}
+
+fn send_request(ctx: &mut StepContext<'_, '_>, reregister: bool, cause: Option<u8>) {
+    match ctx.ue.dialect() {
+        Dialect::Nr => nr::send_request(ctx, reregister, cause),
+        Dialect::Eps => eps::send_request(ctx, reregister, cause),
+    }
 }
 
 /// Handles DEREGISTRATION REQUEST without protection during a procedure. It gets a response,
@@ -36,7 +52,7 @@ pub fn by_ue(ctx: &mut StepContext<'_, '_>, switch_off: bool) {
 pub fn unproved(ctx: &mut StepContext<'_, '_>, switch_off: bool) {
     ctx.note(Note::fault("nas-unproved-deregistration"));
     if !switch_off {
-        nr::send_accept(ctx);
+        send_accept(ctx);
     }
 }
 
@@ -51,7 +67,7 @@ pub fn by_network(ctx: &mut StepContext<'_, '_>, reregister: bool, cause: Option
         return None;
     }
     let cause = cause.map(|c| c.as_u8());
-    nr::send_request(ctx, reregister, cause);
+    send_request(ctx, reregister, cause);
     let retry = Retry::start(ctx.now(), ctx.env.config.timers.t3522);
     Some(Deregistering { retry, started, reregister, cause })
 }
@@ -72,7 +88,7 @@ pub fn on_deadline(ctx: &mut StepContext<'_, '_>, mut deregistering: Deregisteri
     match deregistering.retry.next(ctx.now(), timers.t3522, timers.retransmissions) {
         Some(reregister) => {
             deregistering.retry = reregister;
-            nr::send_request(ctx, deregistering.reregister, deregistering.cause);
+            send_request(ctx, deregistering.reregister, deregistering.cause);
             Some(deregistering)
         }
         None => {

@@ -154,7 +154,7 @@ pub fn required(ctx: &mut StepContext<'_, '_>, request: &HandoverRequired) {
             items.push(RequestedSession { psi: *psi, snssai, transfer });
         }
     }
-    let amf_id = ctx.next_amf_id();
+    let amf_id = ctx.next_amf_id(assoc);
     let mut moving = N2Handover {
         assoc,
         amf_id,

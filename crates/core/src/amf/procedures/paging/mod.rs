@@ -1,10 +1,11 @@
-//! Paging (TS 23.502 4.2.3.3, TS 24.501 5.6.2).
+//! Paging (TS 23.502 4.2.3.3, TS 24.501 5.6.2; EPS: TS 24.301 5.6.2).
 //!
 //! An idle UE is paged in its whole registration area. Paging ends with a service request or
 //! registration of the UE, or after the last expiry of T3513. The purpose of paging is in the
 //! context ([`crate::amf::context::PendingWork`]), and the engine executes it once the UE is
 //! connected.
 
+mod eps;
 pub mod nr;
 mod state;
 
@@ -14,6 +15,7 @@ use crate::amf::context::Retry;
 use crate::amf::procedures::common::user_plane;
 use crate::smf::Input;
 use crate::step::{Effect, Kind, Note, StepContext};
+use vireo_types::{Dialect, Tmsi};
 
 /// Pages the UE. Returns `None` if it cannot be paged; it is then handled as unreachable.
 pub fn begin(ctx: &mut StepContext<'_, '_>) -> Option<Paging> {
@@ -32,8 +34,13 @@ pub fn begin(ctx: &mut StepContext<'_, '_>) -> Option<Paging> {
 fn page(ctx: &mut StepContext<'_, '_>) {
     let (ue, env) = (&ctx.ue, &ctx.env);
     let tmsis = [ue.identity.tmsi, ue.identity.old_tmsi].into_iter().flatten();
-    let pdus: Vec<_> = tmsis.map(|tmsi| nr::paging(env.config.guami(), tmsi, &ue.reachability.area)).collect();
-    for assoc in env.ran.serving(&ue.reachability.area) {
+    let (dialect, area) = (ue.dialect(), &ue.reachability.area);
+    let page = |tmsi: Tmsi| match dialect {
+        Dialect::Nr => nr::paging(env.config.guami(), tmsi, area),
+        Dialect::Eps => eps::paging(env.config.guami(), tmsi, ue),
+    };
+    let pdus: Vec<_> = tmsis.map(page).collect();
+    for assoc in env.ran.serving(area).into_iter().filter(|assoc| assoc.dialect() == dialect) {
         for pdu in &pdus {
             ctx.out.effects.push(Effect::Ngap { assoc, pdu: pdu.clone() });
         }

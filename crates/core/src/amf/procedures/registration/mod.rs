@@ -1,14 +1,17 @@
-//! Registration (TS 24.501 5.5.1, TS 23.502 4.2.2.2).
+//! Registration (TS 24.501 5.5.1, TS 23.502 4.2.2.2), attach and tracking area updating.
 //!
-//! Initial, mobility and periodic registration, with a SUCI or a 5G-GUTI.
+//! Initial, mobility and periodic registration, with a SUCI, an IMSI or a GUTI. [`eps`] has what
+//! differs in EPS (TS 24.301 5.5.1, 5.5.3).
 
+pub mod eps;
 pub mod nr;
 mod state;
 
 pub use state::{Registering, Request, RequestIdentity, RequestKind};
 
+use crate::amf::access;
 use crate::amf::context::{PendingWork, Registration, Retry};
-use crate::amf::n2::{self, Cause};
+use crate::amf::n2::Cause;
 use crate::amf::procedures::common::security_setup::{Progress, SecuritySetup};
 use crate::amf::procedures::common::{context_setup, smf_requests, user_plane};
 use crate::config::SliceProfile;
@@ -17,19 +20,34 @@ use crate::step::{Effect, Kind, Note, StepContext};
 use crate::subscription::{SubscriberIdentity, Subscription};
 use smallvec::SmallVec;
 use state::Stage;
-use vireo_types::{Instant, Snssai, Tai, limits};
+use vireo_types::{Dialect, Instant, Snssai, Tai, limits};
 use vireo_wire::nas::GmmCause;
 use vireo_wire::ngap::{CauseNas, CauseRadioNetwork};
 
 /// Result of a step of registration: the procedure in progress, or `None` after its end.
 pub type Next = Option<Registering>;
 
-/// Handles REGISTRATION REQUEST. `verified` is true if it verified under the UE's security context.
+/// Handles REGISTRATION REQUEST or TRACKING AREA UPDATE REQUEST. `verified` is true if it verified
+/// under the UE's security context.
 pub fn begin(ctx: &mut StepContext<'_, '_>, request: Request, verified: bool) -> Next {
+    start(ctx, request, verified, None)
+}
+
+/// Handles ATTACH REQUEST with this ESM message.
+pub fn begin_attach(ctx: &mut StepContext<'_, '_>, request: Request, esm: Vec<u8>, verified: bool) -> Next {
+    start(ctx, request, verified, Some(esm))
+}
+
+fn start(ctx: &mut StepContext<'_, '_>, request: Request, verified: bool, esm: Option<Vec<u8>>) -> Next {
     ctx.note(Note::Started(request.kind.counted()));
     let started = ctx.received_at();
     if request.kind == RequestKind::Unserved {
-        return reject(ctx, request.kind.counted(), GmmCause::FiveGsServicesNotAllowed);
+        let cause = match ctx.ue.dialect() {
+            Dialect::Nr => GmmCause::FiveGsServicesNotAllowed,
+            // #7 would make the UE consider its SIM invalid for other services, too.
+            Dialect::Eps => GmmCause::ProtocolErrorUnspecified,
+        };
+        return reject(ctx, request.kind.counted(), cause);
     }
     if ctx.ue.connection.is_some_and(|c| !crate::amf::context::is_served(ctx.env.config, c.tai)) {
         return reject(ctx, request.kind.counted(), GmmCause::TrackingAreaNotAllowed);
@@ -38,13 +56,13 @@ pub fn begin(ctx: &mut StepContext<'_, '_>, request: Request, verified: bool) ->
         if let Some(capability) = request.capability {
             ctx.ue.security_capability = capability;
         }
-        return accept(ctx, request, started);
+        return accept(ctx, request, started, esm);
     }
-    let update = matches!(request.kind, RequestKind::Mobility | RequestKind::Periodic);
+    let update = request.kind.is_update();
     if update && !verified && request.identity == RequestIdentity::Guti {
-        // TS 24.501 5.5.1.3.5: the context under this 5G-GUTI is lost, or the UE has lost its keys.
-        // An Identity Request would not help UEs that cipher their response under the keys that are
-        // lost here.
+        // TS 24.501 5.5.1.3.5, TS 24.301 5.5.3.2.5: the context under this GUTI is lost, or the UE
+        // has lost its keys. An Identity Request would not help UEs that cipher their response
+        // under the keys that are lost here.
         return reject(ctx, request.kind.counted(), GmmCause::UeIdentityCannotBeDerivedByTheNetwork);
     }
     // A security context cannot be set up without UE security capability (8.2.6.7).
@@ -53,10 +71,11 @@ pub fn begin(ctx: &mut StepContext<'_, '_>, request: Request, verified: bool) ->
     };
     let identity = match &request.identity {
         RequestIdentity::Suci(octets) => Some(SubscriberIdentity::Suci(octets.clone())),
+        RequestIdentity::Imsi(imsi) => Some(SubscriberIdentity::Imsi(*imsi)),
         RequestIdentity::Guti | RequestIdentity::MappedGuti | RequestIdentity::Other => None,
     };
     let progress = SecuritySetup::start(ctx, identity, request.ngksi, capability);
-    carry_on(ctx, request, started, progress)
+    carry_on(ctx, request, started, (progress, esm))
 }
 
 /// Runs a step of the security sub-procedure.
@@ -69,23 +88,38 @@ pub fn secure(
     match stage {
         Stage::Securing(securing) => {
             let progress = step(securing, ctx);
-            carry_on(ctx, request, started, progress)
+            carry_on(ctx, request, started, (progress, None))
         }
-        accepted @ Stage::Accepted { .. } => {
+        Stage::SecuringAttach { securing, esm } => {
+            let progress = step(securing, ctx);
+            carry_on(ctx, request, started, (progress, Some(esm)))
+        }
+        secured => {
             ctx.on_unexpected_message();
-            Some(Registering { request, started, stage: accepted })
+            Some(Registering { request, started, stage: secured })
         }
     }
 }
 
-fn carry_on(ctx: &mut StepContext<'_, '_>, request: Request, started: Instant, progress: Progress) -> Next {
+fn carry_on(
+    ctx: &mut StepContext<'_, '_>,
+    request: Request,
+    started: Instant,
+    (progress, esm): (Progress, Option<Vec<u8>>),
+) -> Next {
     match progress {
-        Progress::Waiting(securing) => Some(Registering { request, started, stage: Stage::Securing(securing) }),
+        Progress::Waiting(securing) => {
+            let stage = match esm {
+                Some(esm) => Stage::SecuringAttach { securing, esm },
+                None => Stage::Securing(securing),
+            };
+            Some(Registering { request, started, stage })
+        }
         Progress::Secured(container) => {
             // The complete request is repeated under the new keys and replaces the first one (TS
             // 24.501 4.4.6).
             let request = container.and_then(|octets| nr::read_container(&octets)).unwrap_or(request);
-            accept(ctx, request, started)
+            accept(ctx, request, started, esm)
         }
         Progress::Rejected(cause) => reject(ctx, request.kind.counted(), cause),
         Progress::Refused => {
@@ -119,16 +153,16 @@ fn slices(
     (allowed, rejected)
 }
 
-fn accept(ctx: &mut StepContext<'_, '_>, request: Request, started: Instant) -> Next {
+/// Sets allowed NSSAI and LTMSI, and ends the sessions that the UE does not have. The error is the
+/// cause of the reject.
+fn prepare(ctx: &mut StepContext<'_, '_>, request: &Request) -> Result<(), GmmCause> {
     let subscription = ctx.ue.subscription.clone().unwrap_or_default();
-    let (mut allowed, rejected) = slices(ctx.env.config, &subscription, &request.requested);
-    if request.kind != RequestKind::Initial && request.requested.is_empty() && !ctx.ue.allowed.is_empty() {
+    let (mut allowed, _) = slices(ctx.env.config, &subscription, &request.requested);
+    if !request.kind.is_initial() && request.requested.is_empty() && !ctx.ue.allowed.is_empty() {
         // An update without requested NSSAI leaves the allowed NSSAI unchanged (5.5.1.3.4).
         allowed = ctx.ue.allowed.to_vec();
     }
-    let Some(home) = allowed.first().copied() else {
-        return reject_slices(ctx, request.kind.counted(), &rejected);
-    };
+    let home = allowed.first().copied().ok_or(GmmCause::NoNetworkSlicesAvailable)?;
     ctx.ue.allowed = allowed.into();
     if let Some(security) = &mut ctx.ue.security {
         security.derives_keys = ctx.env.config.profile(home) == SliceProfile::Iot;
@@ -136,7 +170,7 @@ fn accept(ctx: &mut StepContext<'_, '_>, request: Request, started: Instant) -> 
     if let Some(status) = request.session_status {
         user_plane::drop_unknown(ctx, status);
     }
-    if request.kind == RequestKind::Initial {
+    if request.kind.is_initial() {
         // 5.5.1.2.4: an initial registration releases all sessions.
         user_plane::step_all(ctx, || Input::ReleaseLocally);
     }
@@ -145,9 +179,12 @@ fn accept(ctx: &mut StepContext<'_, '_>, request: Request, started: Instant) -> 
     if let Some(ltmsi) = ctx.env.ids.rekey(ctx.ue.ltmsi, home) {
         ctx.ue.ltmsi = ltmsi;
     }
-    let Some(tmsi) = ctx.env.ids.tmsi(ctx.ue.ltmsi) else {
-        return reject(ctx, request.kind.counted(), GmmCause::Congestion);
-    };
+    Ok(())
+}
+
+/// Registers the UE under a new GUTI. The error is the cause of the reject.
+fn enrol(ctx: &mut StepContext<'_, '_>) -> Result<(), GmmCause> {
+    let tmsi = ctx.env.ids.tmsi(ctx.ue.ltmsi).ok_or(GmmCause::Congestion)?;
     // After an uncompleted exchange the UE may have either 5G-TMSI: the previous one stays valid.
     let superseded = match ctx.ue.identity.old_tmsi {
         Some(_) => ctx.ue.identity.tmsi,
@@ -163,8 +200,22 @@ fn accept(ctx: &mut StepContext<'_, '_>, request: Request, started: Instant) -> 
     }
     ctx.ue.registration = Registration::Registered;
     ctx.ue.reachability.expires = None;
-    context_setup::begin(ctx);
     ctx.ue.reachability.area = area(ctx);
+    Ok(())
+}
+
+fn accept(ctx: &mut StepContext<'_, '_>, request: Request, started: Instant, esm: Option<Vec<u8>>) -> Next {
+    if ctx.ue.dialect() == Dialect::Eps {
+        return eps::accept(ctx, request, started, esm);
+    }
+    let subscription = ctx.ue.subscription.clone().unwrap_or_default();
+    let (_, rejected) = slices(ctx.env.config, &subscription, &request.requested);
+    match prepare(ctx, &request).and_then(|()| enrol(ctx)) {
+        Ok(()) => {}
+        Err(GmmCause::NoNetworkSlicesAvailable) => return reject_slices(ctx, request.kind.counted(), &rejected),
+        Err(cause) => return reject(ctx, request.kind.counted(), cause),
+    }
+    context_setup::begin(ctx);
     // Sessions for which an idle UE was paged are activated with those that it requests (TS 23.502
     // 4.2.2.2.2 step 17).
     let wanted = request.uplink_data | std::mem::take(&mut ctx.ue.pending.sessions);
@@ -185,14 +236,15 @@ fn area(ctx: &StepContext<'_, '_>) -> SmallVec<[Tai; 4]> {
     let here = ctx.ue.connection.map(|c| c.tai);
     let plmn = here.map_or(config.plmns[0], |tai| tai.plmn);
     let all = config.tacs.iter().map(|tac| Tai { plmn, tac: *tac });
-    let others = all.filter(|tai| Some(*tai) != here);
+    let exists = |tai: &Tai| ctx.ue.dialect() == Dialect::Nr || tai.tac.eps().is_some();
+    let others = all.filter(|tai| Some(*tai) != here && exists(tai));
     here.into_iter().chain(others).take(limits::TAIS_PER_LIST).collect()
 }
 
 /// Releases the connection after an update without a follow-on request (5.5.1.3.4, TS 23.502
 /// 4.2.2.2.2).
 fn release_if_done(ctx: &mut StepContext<'_, '_>, request: &Request) {
-    let update = matches!(request.kind, RequestKind::Mobility | RequestKind::Periodic);
+    let update = request.kind.is_update();
     let idle = ctx.ue.sessions.iter().all(|s| s.ran == RanState::Idle) && ctx.ue.pending == PendingWork::default();
     let idle =
         idle && ctx.ue.remote_sessions.sessions.iter().all(|s| !s.up) && ctx.ue.remote_sessions.deferred.is_empty();
@@ -204,13 +256,13 @@ fn release_if_done(ctx: &mut StepContext<'_, '_>, request: &Request) {
 /// Handles REGISTRATION COMPLETE.
 pub fn complete(ctx: &mut StepContext<'_, '_>, registering: Registering) -> Next {
     match registering.stage {
-        Stage::Accepted { .. } => {
+        Stage::Accepted { .. } | Stage::AttachAccepted { .. } => {
             ctx.note(Note::Succeeded(registering.request.kind.counted(), registering.started));
             confirm_guti(ctx);
             release_if_done(ctx, &registering.request);
             None
         }
-        Stage::Securing(_) => {
+        _ => {
             ctx.send_status_98();
             Some(registering)
         }
@@ -230,34 +282,59 @@ fn confirm_guti(ctx: &mut StepContext<'_, '_>) {
 /// Handles the expiry of the deadline.
 pub fn on_deadline(ctx: &mut StepContext<'_, '_>, mut registering: Registering) -> Next {
     let timers = ctx.env.config.timers;
-    match &mut registering.stage {
-        Stage::Securing(_) => secure(ctx, registering, |s, ctx| s.on_deadline(ctx)),
-        Stage::Accepted { retry, .. } if retry.deadline > ctx.now() => Some(registering),
-        Stage::Accepted { retry, back } => match retry.next(ctx.now(), timers.t3550, timers.retransmissions) {
-            Some(again) => {
-                *retry = again;
-                let subscription = ctx.ue.subscription.clone().unwrap_or_default();
-                let (_, rejected) = slices(ctx.env.config, &subscription, &registering.request.requested);
-                if let Some(nas) = nr::accept(ctx, &registering.request, &rejected, *back) {
-                    ctx.send_encoded_nas(nas);
-                }
-                Some(registering)
+    let retry = match &mut registering.stage {
+        Stage::Securing(_) | Stage::SecuringAttach { .. } => {
+            return secure(ctx, registering, |s, ctx| s.on_deadline(ctx));
+        }
+        Stage::AwaitingBearer { .. } => return Some(registering),
+        Stage::EsmInformation { esm, retry } => {
+            let waiting = (std::mem::take(esm), *retry);
+            return eps::on_information_deadline(ctx, registering.request, registering.started, waiting);
+        }
+        Stage::Accepted { retry, .. } | Stage::AttachAccepted { retry, .. } => retry,
+    };
+    if retry.deadline > ctx.now() {
+        return Some(registering);
+    }
+    match retry.next(ctx.now(), timers.t3550, timers.retransmissions) {
+        Some(again) => {
+            *retry = again;
+            if let Some(nas) = accept_again(ctx, &registering) {
+                ctx.send_encoded_nas(nas);
             }
-            None => {
-                // 5.5.1.2.8 c: the UE counts as registered, and both 5G-GUTIs stay valid.
-                ctx.note(Note::Failed(registering.request.kind.counted(), 0));
-                end_without_complete(ctx, &registering);
-                None
-            }
-        },
+            Some(registering)
+        }
+        None => {
+            // 5.5.1.2.8 c: the UE counts as registered, and both 5G-GUTIs stay valid.
+            ctx.note(Note::Failed(registering.request.kind.counted(), 0));
+            end_without_complete(ctx, &registering);
+            None
+        }
+    }
+}
+
+/// Encodes the accept of the registration once more, protected.
+fn accept_again(ctx: &mut StepContext<'_, '_>, registering: &Registering) -> Option<Vec<u8>> {
+    let request = &registering.request;
+    match (&registering.stage, ctx.ue.dialect()) {
+        (Stage::AttachAccepted { esm, .. }, _) => eps::attach_accept(ctx, request, esm.clone()),
+        (Stage::Accepted { .. }, Dialect::Eps) => eps::update_accept(ctx, request),
+        (Stage::Accepted { back, .. }, Dialect::Nr) => {
+            let subscription = ctx.ue.subscription.clone().unwrap_or_default();
+            let (_, rejected) = slices(ctx.env.config, &subscription, &request.requested);
+            nr::accept(ctx, request, &rejected, *back)
+        }
+        _ => None,
     }
 }
 
 /// Handles the loss of the NG connection (5.5.1.2.8 b): an accepted registration stays accepted.
 pub fn on_connection_lost(ctx: &mut StepContext<'_, '_>, registering: &Registering) -> Next {
     ctx.note(Note::Failed(registering.request.kind.counted(), 0));
-    if matches!(registering.stage, Stage::Accepted { .. }) {
+    if matches!(registering.stage, Stage::Accepted { .. } | Stage::AttachAccepted { .. }) {
         end_without_complete(ctx, registering);
+    } else {
+        drop_unregistered_keys(ctx);
     }
     None
 }
@@ -273,28 +350,35 @@ fn end_without_complete(ctx: &mut StepContext<'_, '_>, registering: &Registering
 
 /// Rejects the registration with a cause and releases the connection.
 pub fn reject(ctx: &mut StepContext<'_, '_>, counted: Kind, cause: GmmCause) -> Next {
-    nr::send_reject(ctx, cause, &[]);
+    send_reject(ctx, counted, cause);
     ctx.note(Note::Failed(counted, cause.as_u8()));
     ctx.release(Cause::nas(CauseNas::normal_release));
     drop_unregistered_keys(ctx);
     None
 }
 
+fn send_reject(ctx: &mut StepContext<'_, '_>, counted: Kind, cause: GmmCause) {
+    match ctx.ue.dialect() {
+        Dialect::Nr => nr::send_reject(ctx, cause, &[]),
+        Dialect::Eps => eps::send_reject(ctx, counted, cause),
+    }
+}
+
 /// Rejects a request without processing it, because of overload (5.5.1.2.5, 5.5.1.3.5: #22).
-pub fn reject_overloaded(ctx: &mut StepContext<'_, '_>) {
-    ctx.note(Note::Started(Kind::Registration));
-    reject(ctx, Kind::Registration, GmmCause::Congestion);
+pub fn reject_overloaded(ctx: &mut StepContext<'_, '_>, counted: Kind) {
+    ctx.note(Note::Started(counted));
+    reject(ctx, counted, GmmCause::Congestion);
 }
 
 /// Ends the registration of an unauthenticated UE (5.5.1.2.5: #22) and its connection. The RAN is
 /// commanded to release it, and its response is not awaited.
 pub fn evict(ctx: &mut StepContext<'_, '_>, registering: Option<&Registering>) {
     if let Some(registering) = registering {
-        nr::send_reject(ctx, GmmCause::Congestion, &[]);
+        send_reject(ctx, registering.request.kind.counted(), GmmCause::Congestion);
         ctx.note(Note::Failed(registering.request.kind.counted(), GmmCause::Congestion.as_u8()));
     }
     if !ctx.is_being_released() {
-        ctx.send(|c| n2::context_release_command(c, Cause::nas(CauseNas::normal_release)));
+        ctx.send(|c| access::context_release_command(c, Cause::nas(CauseNas::normal_release)));
     }
     ctx.ue.connection = None;
     drop_unregistered_keys(ctx);

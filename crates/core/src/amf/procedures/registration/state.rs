@@ -4,7 +4,7 @@ use crate::amf::context::{Retry, UeSecurityCapability};
 use crate::amf::procedures::common::security_setup::{Awaited, SecuritySetup};
 use crate::step::Kind;
 use serde::{Deserialize, Serialize};
-use vireo_types::{Instant, Snssai};
+use vireo_types::{Instant, Snssai, Supi};
 
 /// Contents of REGISTRATION REQUEST.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -31,15 +31,29 @@ pub enum RequestKind {
     Periodic,
     /// Emergency registration, and types that are not served.
     Unserved,
+    /// Combined attach for EPS and other services (TS 24.301 5.5.1.3).
+    Combined,
+    /// Combined tracking area and location area updating (TS 24.301 5.5.3.3).
+    CombinedUpdate,
 }
 
 impl RequestKind {
     /// Returns the kind under which the registration is counted.
     pub const fn counted(self) -> Kind {
         match self {
-            RequestKind::Initial | RequestKind::Unserved => Kind::Registration,
-            RequestKind::Mobility | RequestKind::Periodic => Kind::Mobility,
+            RequestKind::Initial | RequestKind::Unserved | RequestKind::Combined => Kind::Registration,
+            RequestKind::Mobility | RequestKind::Periodic | RequestKind::CombinedUpdate => Kind::Mobility,
         }
+    }
+
+    /// Returns true for an initial registration or attach, which ends all sessions.
+    pub const fn is_initial(self) -> bool {
+        matches!(self, RequestKind::Initial | RequestKind::Combined)
+    }
+
+    /// Returns true for an update of a registered UE.
+    pub const fn is_update(self) -> bool {
+        matches!(self, RequestKind::Mobility | RequestKind::Periodic | RequestKind::CombinedUpdate)
     }
 }
 
@@ -53,6 +67,8 @@ pub enum RequestIdentity {
     Other,
     /// 5G-GUTI that a UE from EPS has mapped from its 4G-GUTI (TS 24.501 5.5.1.3.2).
     MappedGuti,
+    /// IMSI in ATTACH REQUEST.
+    Imsi(Supi),
 }
 
 /// Registration in progress, with its request.
@@ -73,6 +89,15 @@ pub(super) enum Stage {
         /// Sessions whose user plane was activated with it, one bit each.
         back: u16,
     },
+    /// As [`Stage::Securing`], in an attach with this ESM message.
+    SecuringAttach { securing: SecuritySetup, esm: Vec<u8> },
+    /// ESM Information Request sent (T3489), in an attach with this ESM message.
+    EsmInformation { esm: Vec<u8>, retry: Retry },
+    /// The session part sets the default bearer up. The ESM message is the request, until the
+    /// session part has it.
+    AwaitingBearer { esm: Option<Vec<u8>> },
+    /// Attach Accept sent (T3450) with this ESM message.
+    AttachAccepted { retry: Retry, esm: Vec<u8> },
 }
 
 impl Registering {
@@ -84,24 +109,41 @@ impl Registering {
     /// Returns the time of the next timer expiry.
     pub fn deadline(&self) -> Option<Instant> {
         match &self.stage {
-            Stage::Securing(securing) => Some(securing.deadline()),
-            Stage::Accepted { retry, .. } => Some(retry.deadline),
+            Stage::Securing(securing) | Stage::SecuringAttach { securing, .. } => Some(securing.deadline()),
+            Stage::Accepted { retry, .. }
+            | Stage::EsmInformation { retry, .. }
+            | Stage::AttachAccepted { retry, .. } => Some(retry.deadline),
+            // The session part has deadlines of its own.
+            Stage::AwaitingBearer { .. } => None,
         }
     }
 
     /// Returns the response that the network waits for.
     pub fn awaited(&self) -> Awaited {
         match &self.stage {
-            Stage::Securing(securing) => securing.awaited(),
-            Stage::Accepted { .. } => Awaited::Nothing,
+            Stage::Securing(securing) | Stage::SecuringAttach { securing, .. } => securing.awaited(),
+            _ => Awaited::Nothing,
         }
     }
 
     /// Returns the security sub-procedure while it is in progress.
     pub fn securing(&mut self) -> Option<&mut SecuritySetup> {
         match &mut self.stage {
-            Stage::Securing(securing) => Some(securing),
-            Stage::Accepted { .. } => None,
+            Stage::Securing(securing) | Stage::SecuringAttach { securing, .. } => Some(securing),
+            _ => None,
+        }
+    }
+
+    /// Returns true if an attach waits for the session part.
+    pub fn awaits_bearer(&self) -> bool {
+        matches!(self.stage, Stage::AwaitingBearer { .. })
+    }
+
+    /// Takes the ESM message of an attach that the session part does not have yet.
+    pub fn take_bearer_request(&mut self) -> Option<Vec<u8>> {
+        match &mut self.stage {
+            Stage::AwaitingBearer { esm } => esm.take(),
+            _ => None,
         }
     }
 }

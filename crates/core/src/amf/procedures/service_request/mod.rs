@@ -1,7 +1,8 @@
-//! UE-triggered service request (TS 24.501 5.6.1, TS 23.502 4.2.3.2).
+//! UE-triggered service request (TS 24.501 5.6.1, TS 23.502 4.2.3.2; EPS: TS 24.301 5.6.1).
 //!
 //! The UE changes from idle to connected, and the user plane of sessions with data is activated.
 
+pub mod eps;
 pub mod nr;
 mod state;
 
@@ -11,13 +12,21 @@ use crate::amf::context::PendingServiceAccept;
 use crate::amf::n2::{Cause, SessionSetup};
 use crate::amf::procedures::common::{context_setup, smf_requests, user_plane};
 use crate::step::{Kind, Note, StepContext};
+use vireo_types::Dialect;
 use vireo_wire::nas::GmmCause;
+use vireo_wire::nas_eps::EmmCause;
 use vireo_wire::ngap::CauseNas;
 
 /// Handles a verified SERVICE REQUEST of a registered UE.
 pub fn begin(ctx: &mut StepContext<'_, '_>, request: Request) -> Option<ServiceRequestPending> {
     ctx.note(Note::Started(Kind::ServiceRequest));
     let started = ctx.received_at();
+    if ctx.ue.dialect() == Dialect::Eps && !eps::has_bearer(ctx.ue) {
+        let cause = eps::send_cause(ctx, EmmCause::NoEpsBearerContextActivated);
+        ctx.note(Note::Failed(Kind::ServiceRequest, cause));
+        ctx.release(Cause::nas(CauseNas::normal_release));
+        return None;
+    }
     ctx.ue.reachability.expires = None;
     context_setup::begin(ctx);
     if let Some(status) = request.session_status {
@@ -40,7 +49,10 @@ pub fn begin(ctx: &mut StepContext<'_, '_>, request: Request) -> Option<ServiceR
 /// Sends SERVICE ACCEPT to the UE and the sessions to the RAN.
 fn accept(ctx: &mut StepContext<'_, '_>, request: Request, sessions: Vec<SessionSetup>) {
     let back: u16 = sessions.iter().fold(0, |bits, s| bits | 1 << s.psi);
-    let nas = nr::accept(ctx, request, back);
+    let nas = match ctx.ue.dialect() {
+        Dialect::Nr => nr::accept(ctx, request, back),
+        Dialect::Eps => None,
+    };
     context_setup::set_up(ctx, nas, sessions);
 }
 
@@ -87,10 +99,24 @@ pub fn failed(ctx: &mut StepContext<'_, '_>) {
     ctx.note(Note::Failed(Kind::ServiceRequest, 0));
 }
 
+/// Rejects a service request for CS fallback, which EPS here does not have (TS 24.301 5.6.1.5:
+/// #18).
+pub fn reject_cs(ctx: &mut StepContext<'_, '_>) {
+    ctx.note(Note::Started(Kind::ServiceRequest));
+    let cause = eps::send_cause(ctx, EmmCause::CsDomainNotAvailable);
+    ctx.note(Note::Failed(Kind::ServiceRequest, cause));
+    if ctx.ue.connection.is_some_and(|connection| connection.ran.is_none()) {
+        ctx.release(Cause::nas(CauseNas::normal_release));
+    }
+}
+
 /// Rejects a service request. The cause determines the reaction of the UE (5.6.1.5).
 pub fn reject(ctx: &mut StepContext<'_, '_>, cause: GmmCause) {
     ctx.note(Note::Started(Kind::ServiceRequest));
     ctx.note(Note::Failed(Kind::ServiceRequest, cause.as_u8()));
-    nr::send_reject(ctx, cause);
+    match ctx.ue.dialect() {
+        Dialect::Nr => nr::send_reject(ctx, cause),
+        Dialect::Eps => eps::send_reject(ctx, cause),
+    }
     ctx.release(Cause::nas(CauseNas::normal_release));
 }

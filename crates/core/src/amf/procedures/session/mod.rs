@@ -1,8 +1,9 @@
-//! PDU session procedures on the 5GMM side (TS 23.502 4.3.2 to 4.3.4).
+//! PDU session procedures on the 5GMM side (TS 23.502 4.3.2 to 4.3.4), and PDN connections.
 //!
 //! It selects slice and data network of a new session, and passes messages between UE or RAN and
 //! the session logic, which makes the decisions.
 
+pub mod eps;
 pub mod nr;
 
 use crate::amf::context::RanContext;
@@ -14,8 +15,9 @@ use crate::smf::{self, Create, Input, N2Sm};
 use crate::step::{Kind, Note, StepContext};
 use crate::subscription::{DnnSubscription, Subscription};
 use std::net::SocketAddr;
-use vireo_types::{Dnn, Snssai, limits};
+use vireo_types::{Dialect, Dnn, Snssai, limits};
 use vireo_wire::nas::GmmCause;
+use vireo_wire::nas_eps::EsmCause;
 
 /// Contents of UL NAS TRANSPORT with a 5GSM message.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -88,9 +90,12 @@ fn choose<'s>(
 
 fn create(ctx: &mut StepContext<'_, '_>, transport: UlNasTransport<'_>) {
     ctx.note(Note::Started(Kind::Session));
-    let refuse = |ctx: &mut StepContext<'_, '_>, cause: GmmCause| {
-        ctx.note(Note::Failed(Kind::Session, cause.as_u8()));
-        nr::send_back(ctx, transport.psi, transport.n1, cause);
+    let refuse = |ctx: &mut StepContext<'_, '_>, cause: GmmCause| match ctx.ue.dialect() {
+        Dialect::Nr => {
+            ctx.note(Note::Failed(Kind::Session, cause.as_u8()));
+            nr::send_back(ctx, transport.psi, transport.n1, cause);
+        }
+        Dialect::Eps => eps::refuse(ctx, transport.n1, esm_cause(cause)),
     };
     let (Some(supi), Some(subscription)) = (ctx.ue.identity.supi, ctx.ue.subscription.take()) else {
         return refuse(ctx, GmmCause::PayloadWasNotForwarded);
@@ -124,6 +129,7 @@ fn create(ctx: &mut StepContext<'_, '_>, transport: UlNasTransport<'_>) {
                 ltmsi: ctx.ue.ltmsi,
                 index,
                 psi: transport.psi,
+                dialect: ctx.ue.dialect(),
                 n1: transport.n1,
                 snssai,
                 dnn: &network.dnn,
@@ -135,6 +141,15 @@ fn create(ctx: &mut StepContext<'_, '_>, transport: UlNasTransport<'_>) {
         }
     }
     ctx.ue.subscription = Some(subscription);
+}
+
+/// Returns the ESM cause for a session that the AMF part does not create.
+fn esm_cause(cause: GmmCause) -> EsmCause {
+    match cause {
+        GmmCause::DnnNotSupportedOrNotSubscribedInTheSlice => EsmCause::MissingOrUnknownApn,
+        GmmCause::MaximumNumberOfPduSessionsReached => EsmCause::MaximumNumberOfEpsBearersReached,
+        _ => EsmCause::RequestRejectedUnspecified,
+    }
 }
 
 /// Handles NGAP transfers of the RAN for sessions.
@@ -163,7 +178,9 @@ pub fn relocate(ctx: &mut StepContext<'_, '_>, upf: SocketAddr) {
         if !session.is_live() || session.pfcp.upf == upf {
             continue;
         }
-        let can = ctx.env.config.upfs.iter().any(|to| to.n4 == upf && to.reaches(&session.terms.dnn));
+        // S1AP has no change of the S-GW end of a tunnel without a path switch.
+        let is_nr = ctx.ue.dialect() == Dialect::Nr;
+        let can = is_nr && ctx.env.config.upfs.iter().any(|to| to.n4 == upf && to.reaches(&session.terms.dnn));
         let (index, old) = (session.index, session.pfcp.cp_seid);
         ctx.note(Note::Started(Kind::Relocation));
         if busy || !can {

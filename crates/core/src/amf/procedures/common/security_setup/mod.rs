@@ -1,31 +1,50 @@
-//! Identification, 5G AKA and security mode control (TS 24.501 5.4.1 to 5.4.3).
+//! Identification, AKA and security mode control (TS 24.501 5.4.1 to 5.4.3; EPS: TS 24.301 5.4.2 to
+//! 5.4.4).
 //!
 //! This sub-procedure takes a UE from a claimed identity to a NAS security context in use.
 
+pub mod eps;
+pub mod nr;
 mod state;
 
 pub use state::{Awaited, SecuritySetup};
 
-use crate::amf::context::{NasSecurity, Retry, UeSecurityCapability};
+use crate::amf::context::{KeySet, NasSecurity, Retry, UeSecurityCapability};
 use crate::step::{Effect, Note, StepContext};
 use crate::subscription::{AuthenticationError, AuthenticationInfo, AuthenticationRequest, Resync, SubscriberIdentity};
 use state::SecurityStage;
 use std::sync::Arc;
-use vireo_types::Duration;
-use vireo_wire::nas::*;
-use vireo_wire::security::nas_5gs::{KSeaf, derive_kamf};
+use vireo_types::{Dialect, Duration, Pei};
+use vireo_wire::nas::GmmCause;
 use vireo_wire::security::{
     constant_time_eq, select_ciphering_algo_with_preference, select_integrity_algo_with_preference,
 };
 
-/// ABBA of the first release of 5G (TS 33.501 A.7.1).
-const ABBA: [u8; 2] = [0, 0];
 /// Time limit of the request for a vector. It exceeds the limits of the subscriber service, so that
 /// it only ends lost requests.
 const VECTOR_LIMIT: Duration = Duration::from_secs(10);
 /// Number of consecutive synchronisation failures or ngKSI clashes that are retried; the next one
 /// ends the procedure (TS 24.501 5.4.1.3.7 e, f: the UE itself aborts after three).
 const LIMIT: u8 = 2;
+
+/// AUTHENTICATION FAILURE of either dialect.
+#[derive(Clone, Copy, Debug)]
+pub struct AkaFailure {
+    pub cause: FailureCause,
+    /// AUTS of a synchronisation failure.
+    pub auts: Option<[u8; 14]>,
+}
+
+/// Cause of an AUTHENTICATION FAILURE.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FailureCause {
+    Synchronisation,
+    /// The UE uses the ngKSI of the challenge already.
+    KeySetInUse,
+    /// MAC failure, or a USIM that refuses the vector as not for this dialect.
+    Mac,
+    Other,
+}
 
 /// Result of an event.
 #[derive(Debug, PartialEq)]
@@ -52,7 +71,7 @@ impl SecuritySetup {
         ue_ngksi: u8,
         capability: UeSecurityCapability,
     ) -> Progress {
-        let identified = matches!(identity, Some(SubscriberIdentity::Suci(_)));
+        let identified = matches!(identity, Some(SubscriberIdentity::Suci(_) | SubscriberIdentity::Imsi(_)));
         let stage = match identity {
             Some(identity) => request_vector(ctx, identity, None),
             None => request_identity(ctx),
@@ -60,17 +79,17 @@ impl SecuritySetup {
         Progress::Waiting(SecuritySetup { ue_ngksi, capability, identified, repeats: 0, stage })
     }
 
-    /// Handles IDENTITY RESPONSE.
-    pub fn on_identity(mut self, ctx: &mut StepContext<'_, '_>, response: &NasIdentityResponse) -> Progress {
+    /// Handles IDENTITY RESPONSE with a SUCI or IMSI, or without either.
+    pub fn on_identity(mut self, ctx: &mut StepContext<'_, '_>, identity: Option<SubscriberIdentity>) -> Progress {
         if !matches!(self.stage, SecurityStage::Identity(_)) {
             ctx.on_unexpected_message();
             return Progress::Waiting(self);
         }
-        if response.mobile_identity.as_suci().is_none() {
+        let Some(identity) = identity else {
             return unidentified(ctx, "identity-not-suci");
-        }
+        };
         self.identified = true;
-        self.stage = request_vector(ctx, SubscriberIdentity::Suci(response.mobile_identity.value.to_vec()), None);
+        self.stage = request_vector(ctx, identity, None);
         Progress::Waiting(self)
     }
 
@@ -91,7 +110,7 @@ impl SecuritySetup {
             Err(AuthenticationError::BadSuci) => return unidentified(ctx, "suci-not-deconcealed"),
             Err(AuthenticationError::UnknownHomeKey) => return unidentified(ctx, "suci-key-unknown"),
         };
-        let in_use = ctx.ue.security.as_ref().map_or(7, |s| s.ngksi);
+        let in_use = ctx.ue.security.as_ref().map_or(7, |s| s.key_set.identifier());
         let free = |k: &u8| *k != self.ue_ngksi && *k != in_use;
         let ngksi = (0..7).map(|n| (n + self.repeats) % 7).find(free).unwrap_or(0);
         let retry = Retry::start(ctx.now(), ctx.env.config.timers.t3560);
@@ -100,33 +119,38 @@ impl SecuritySetup {
         Progress::Waiting(self)
     }
 
-    /// Handles AUTHENTICATION RESPONSE.
-    pub fn on_response(mut self, ctx: &mut StepContext<'_, '_>, response: &NasAuthenticationResponse) -> Progress {
+    /// Handles AUTHENTICATION RESPONSE with this RES* or RES.
+    pub fn on_response(mut self, ctx: &mut StepContext<'_, '_>, res: &[u8]) -> Progress {
         let SecurityStage::Challenge { info, ngksi, .. } = &self.stage else {
             ctx.on_unexpected_message();
             return Progress::Waiting(self);
         };
-        let res = response.authentication_response_parameter.as_ref().and_then(|p| p.res_star());
-        if !res.is_some_and(|res| constant_time_eq(res, &info.xres_star)) {
-            // TS 24.501 5.4.1.3.5: the 5G-GUTI may belong to another UE, so request the identity
-            // first.
+        let dialect = ctx.ue.dialect();
+        let expected = match dialect {
+            Dialect::Nr => &info.xres_star[..],
+            Dialect::Eps => &info.xres_star[..AuthenticationInfo::RES_OCTETS],
+        };
+        if !constant_time_eq(res, expected) {
+            // TS 24.501 5.4.1.3.5, TS 24.301 5.4.2.5: the GUTI may belong to another UE, so request
+            // the identity first.
             return if self.identified { refuse(ctx) } else { self.identify(ctx) };
         }
-        let supi = format!("imsi-{}", info.supi.reveal());
-        let kamf = vireo_wire::security::nas_5gs::Supi::parse(&supi)
-            .ok()
-            .and_then(|supi| derive_kamf(&KSeaf::new(&info.kseaf), &supi, &ABBA).ok());
-        let Some(kamf) = kamf else {
+        let (root, integrity, ciphering) = match dialect {
+            Dialect::Nr => (nr::root_key(info), self.capability.ia(), self.capability.ea()),
+            Dialect::Eps => (Some(info.kseaf), self.capability.eia(), self.capability.eea()),
+        };
+        let Some(root) = root else {
             return Progress::Rejected(GmmCause::ProtocolErrorUnspecified);
         };
         let security = &ctx.env.config.security;
-        // The preference list never has NIA0: it is refused outside an emergency (TS 33.501 5.5.2).
-        let nia = select_integrity_algo_with_preference(self.capability.ia(), &security.integrity);
-        let nea = select_ciphering_algo_with_preference(self.capability.ea(), &security.ciphering);
+        // The preference list never has NIA0 or EIA0: it is refused outside an emergency (TS 33.501
+        // 5.5.2, TS 33.401 5.1.4.1).
+        let nia = select_integrity_algo_with_preference(integrity, &security.integrity);
+        let nea = select_ciphering_algo_with_preference(ciphering, &security.ciphering);
         let (Some(nia), Some(nea)) = (nia, nea) else {
             return Progress::Rejected(GmmCause::UeSecurityCapabilitiesMismatch);
         };
-        let mut pending = Box::new(NasSecurity::fresh(*ngksi, *kamf.as_octets(), nia, nea));
+        let mut pending = Box::new(NasSecurity::agreed(KeySet::new(dialect, *ngksi), root, nia, nea));
         ctx.ue.identity.supi = Some(info.supi);
         ctx.ue.subscription = Some(Arc::new(info.subscription.clone()));
         send_security_mode(ctx, &mut pending, self.capability);
@@ -135,43 +159,43 @@ impl SecuritySetup {
         Progress::Waiting(self)
     }
 
-    /// Handles AUTHENTICATION FAILURE (TS 24.501 5.4.1.3.7).
-    pub fn on_failure(mut self, ctx: &mut StepContext<'_, '_>, failure: &NasAuthenticationFailure) -> Progress {
+    /// Handles AUTHENTICATION FAILURE (TS 24.501 5.4.1.3.7, TS 24.301 5.4.2.7).
+    pub fn on_failure(mut self, ctx: &mut StepContext<'_, '_>, failure: AkaFailure) -> Progress {
         let SecurityStage::Challenge { info, .. } = &self.stage else {
             ctx.on_unexpected_message();
             return Progress::Waiting(self);
         };
-        let supi = info.supi;
+        let identity = match ctx.ue.dialect() {
+            Dialect::Nr => SubscriberIdentity::Supi(info.supi),
+            Dialect::Eps => SubscriberIdentity::Imsi(info.supi),
+        };
         let again = self.repeats < LIMIT;
-        match failure.fgmm_cause.cause() {
-            Some(GmmCause::SynchFailure) if again => {
-                let auts = failure.authentication_failure_parameter.as_ref();
-                let auts = auts.and_then(|p| <[u8; 14]>::try_from(&p.value[..]).ok());
-                let Some(auts) = auts else { return refuse(ctx) };
+        match failure.cause {
+            FailureCause::Synchronisation if again => {
+                let Some(auts) = failure.auts else { return refuse(ctx) };
                 let resync = Resync { rand: info.rand, auts };
                 self.repeats += 1;
-                self.stage = request_vector(ctx, SubscriberIdentity::Supi(supi), Some(resync));
+                self.stage = request_vector(ctx, identity, Some(resync));
                 Progress::Waiting(self)
             }
-            Some(GmmCause::NgKsiAlreadyInUse) if again => {
+            FailureCause::KeySetInUse if again => {
                 self.repeats += 1;
-                self.stage = request_vector(ctx, SubscriberIdentity::Supi(supi), None);
+                self.stage = request_vector(ctx, identity, None);
                 Progress::Waiting(self)
             }
-            // MAC failure, or a USIM that refuses the vector as not for 5G: request the identity of
-            // a UE that was named by its 5G-GUTI.
-            Some(GmmCause::MacFailure | GmmCause::NonFiveGAuthenticationUnacceptable) if !self.identified => {
-                self.identify(ctx)
-            }
+            // Request the identity of a UE that was named by its GUTI.
+            FailureCause::Mac if !self.identified => self.identify(ctx),
             _ => refuse(ctx),
         }
     }
 
-    /// Handles SECURITY MODE COMPLETE, which was verified under the pending context.
+    /// Handles SECURITY MODE COMPLETE, which was verified under the pending context. `container` is
+    /// the initial message in it.
     pub fn on_security_mode_complete(
         self,
         ctx: &mut StepContext<'_, '_>,
-        complete: &NasSecurityModeComplete,
+        pei: Option<Pei>,
+        container: Option<Vec<u8>>,
     ) -> Progress {
         let SecurityStage::SecurityMode { pending, .. } = self.stage else {
             ctx.send_status_98();
@@ -180,10 +204,10 @@ impl SecuritySetup {
         ctx.ue.security = Some(*pending);
         ctx.secure_exchange();
         ctx.ue.security_capability = self.capability;
-        if let Some(pei) = complete.imeisv.as_ref().and_then(|i| i.as_imeisv()) {
-            ctx.ue.identity.pei = pei.to_string().parse().ok().map(vireo_types::Pei);
+        if pei.is_some() {
+            ctx.ue.identity.pei = pei;
         }
-        Progress::Secured(complete.nas_message_container.as_ref().map(|c| c.value.to_vec()))
+        Progress::Secured(container)
     }
 
     /// Handles SECURITY MODE REJECT (TS 24.501 5.4.2.5): the network keeps the context that it had
@@ -232,8 +256,10 @@ fn request_identity(ctx: &mut StepContext<'_, '_>) -> SecurityStage {
 }
 
 fn send_identity_request(ctx: &mut StepContext<'_, '_>) {
-    // SUCI is type 1 (TS 24.501 table 9.11.3.3.1).
-    ctx.send_early(NasIdentityRequest::new(NasFGsIdentityType::new(1)).into());
+    match ctx.ue.dialect() {
+        Dialect::Nr => nr::send_identity_request(ctx),
+        Dialect::Eps => eps::send_identity_request(ctx),
+    }
 }
 
 fn request_vector(
@@ -246,25 +272,18 @@ fn request_vector(
     SecurityStage::Vector { deadline: ctx.now() + VECTOR_LIMIT }
 }
 
-fn send_challenge(ctx: &mut StepContext<'_, '_>, info: &AuthenticationInfo, ngksi: u8) {
-    let request = NasAuthenticationRequest::new(NasKeySetIdentifier::new(ngksi), NasAbba::new(ABBA.to_vec()))
-        .with_authentication_parameter_rand(NasAuthenticationParameterRand::from_rand(info.rand))
-        .with_authentication_parameter_autn(NasAuthenticationParameterAutn::from_autn(info.autn));
-    ctx.send_early(request.into());
+fn send_challenge(ctx: &mut StepContext<'_, '_>, info: &AuthenticationInfo, ksi: u8) {
+    match ctx.ue.dialect() {
+        Dialect::Nr => nr::send_challenge(ctx, info, ksi),
+        Dialect::Eps => eps::send_challenge(ctx, info, ksi),
+    }
 }
 
 fn send_security_mode(ctx: &mut StepContext<'_, '_>, pending: &mut NasSecurity, capability: UeSecurityCapability) {
-    let algorithms = NasSecurityAlgorithms::new(pending.ciphering << 4 | pending.integrity);
-    let command = NasSecurityModeCommand::new(
-        algorithms,
-        NasKeySetIdentifier::new(pending.ngksi),
-        NasUeSecurityCapability::new(capability.as_slice().to_vec()),
-    )
-    .with_imeisv_request(NasImeisvRequest::new(1))
-    // The UE repeats its complete initial message under the new keys, which reveals alterations in
-    // transit (TS 33.501 6.4.6). Requesting this always costs a few octets and avoids a condition.
-    .with_additional_5g_security_information(NasAdditional5gSecurityInformation::from_flags(true, false));
-    ctx.send_new_context(pending, command.into());
+    match pending.dialect() {
+        Dialect::Nr => nr::send_security_mode(ctx, pending, capability),
+        Dialect::Eps => eps::send_security_mode(ctx, pending, capability),
+    }
 }
 
 /// Rejects a UE whose identity the network cannot determine, with #9. This deviates from TS 24.501
@@ -276,6 +295,9 @@ fn unidentified(ctx: &mut StepContext<'_, '_>, fault: &'static str) -> Progress 
 }
 
 fn refuse(ctx: &mut StepContext<'_, '_>) -> Progress {
-    ctx.send_early(NasAuthenticationReject::new().into());
+    match ctx.ue.dialect() {
+        Dialect::Nr => nr::send_reject(ctx),
+        Dialect::Eps => eps::send_reject(ctx),
+    }
     Progress::Refused
 }

@@ -1,0 +1,116 @@
+//! Interface to RAN nodes of both dialects: NGAP for gNBs, S1AP for eNBs.
+//!
+//! The dialect of a message is that of its association ([`vireo_types::AssocId::dialect`]). The
+//! rest of the core sees the same values for both.
+
+use super::context::Connection;
+use super::n2::{self, Cause, ContextSetup, Fault, Route, SessionSetup, ShallowView, UeMessage};
+use super::s1;
+use crate::subscription::Ambr;
+use vireo_types::{AmfUeNgapId, Dialect, RanUeNgapId};
+
+/// Returns route and kind of a message without decoding it further or copying.
+///
+/// # Errors
+///
+/// Returns a [`Fault`] if the octets are not a PDU of the dialect, or if an identifier needed for
+/// the route does not decode.
+pub fn peek(dialect: Dialect, octets: &[u8]) -> Result<ShallowView, Box<Fault>> {
+    match dialect {
+        Dialect::Nr => n2::peek(octets),
+        Dialect::Eps => s1::peek(octets),
+    }
+}
+
+/// Returns the route of a message.
+///
+/// # Errors
+///
+/// As [`peek`].
+pub fn route(dialect: Dialect, octets: &[u8]) -> Result<Route, Box<Fault>> {
+    peek(dialect, octets).map(|view| view.route)
+}
+
+/// Decodes a UE-associated message and the identifier that the RAN node has assigned.
+///
+/// # Errors
+///
+/// Returns a [`Fault`] if the octets are not a message that a RAN node sends about a UE.
+pub fn ue_message(dialect: Dialect, octets: &[u8]) -> Result<(Option<RanUeNgapId>, UeMessage), Box<Fault>> {
+    match dialect {
+        Dialect::Nr => n2::ue_message(octets),
+        Dialect::Eps => s1::ue_message(octets),
+    }
+}
+
+/// Returns the UE identifiers of core and RAN node in a message, as far as they decode.
+pub fn ue_ids(dialect: Dialect, octets: &[u8]) -> (Option<u64>, Option<u32>) {
+    match dialect {
+        Dialect::Nr => n2::ue_ids(octets),
+        Dialect::Eps => s1::ue_ids(octets),
+    }
+}
+
+/// Returns the identifier of a connection as messages of the dialect encode it.
+pub fn core_id(dialect: Dialect, id: AmfUeNgapId) -> u64 {
+    match dialect {
+        Dialect::Nr => id.get(),
+        Dialect::Eps => id.mme().into(),
+    }
+}
+
+/// Returns the Error Indication that answers a fault, if one is to be sent.
+pub fn answer(dialect: Dialect, fault: &Fault) -> Option<Vec<u8>> {
+    match dialect {
+        Dialect::Nr => fault.answer(),
+        Dialect::Eps => fault.cause.as_ref().map(|cause| s1::error_indication(fault, cause)),
+    }
+}
+
+/// Encodes the transport of a NAS message to the UE.
+pub fn downlink_nas_transport(connection: &Connection, nas: Vec<u8>) -> Vec<u8> {
+    match connection.assoc.dialect() {
+        Dialect::Nr => n2::downlink_nas_transport(connection, nas),
+        Dialect::Eps => s1::downlink_nas_transport(connection, nas),
+    }
+}
+
+/// Encodes the release of a connection.
+pub fn context_release_command(connection: &Connection, cause: Cause) -> Vec<u8> {
+    match connection.assoc.dialect() {
+        Dialect::Nr => n2::context_release_command(connection, cause),
+        Dialect::Eps => s1::context_release_command(connection, &cause),
+    }
+}
+
+/// Encodes the release of a connection that a RAN node has and the core does not have.
+pub fn stale_release_command(dialect: Dialect, amf_id: AmfUeNgapId, ran_id: RanUeNgapId) -> Vec<u8> {
+    match dialect {
+        Dialect::Nr => n2::stale_release_command(amf_id, ran_id),
+        Dialect::Eps => s1::stale_release_command(amf_id, ran_id),
+    }
+}
+
+/// Encodes the set-up of the UE context in the RAN.
+pub fn context_setup_request(connection: &Connection, setup: ContextSetup<'_>) -> Vec<u8> {
+    match connection.assoc.dialect() {
+        Dialect::Nr => n2::context_setup_request(connection, setup),
+        Dialect::Eps => s1::context_setup_request(connection, setup),
+    }
+}
+
+/// Encodes the set-up of one session or bearer.
+pub fn session_setup_request(connection: &Connection, ambr: Ambr, session: SessionSetup) -> Vec<u8> {
+    match connection.assoc.dialect() {
+        Dialect::Nr => n2::session_setup_request(connection, ambr, session),
+        Dialect::Eps => s1::session_setup_request(connection, ambr, session),
+    }
+}
+
+/// Encodes the release of one session or bearer.
+pub fn session_release_command(connection: &Connection, psi: u8, nas: Option<Vec<u8>>, transfer: Vec<u8>) -> Vec<u8> {
+    match connection.assoc.dialect() {
+        Dialect::Nr => n2::session_release_command(connection, psi, nas, transfer),
+        Dialect::Eps => s1::session_release_command(connection, psi, nas),
+    }
+}

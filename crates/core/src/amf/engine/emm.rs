@@ -1,0 +1,282 @@
+//! Uplink NAS messages of EPS: protection checks and dispatch (TS 24.301 4.4.4.3).
+
+pub mod protection;
+
+use super::nas::{Admitted, admit, open};
+use crate::amf::context::Procedure;
+use crate::amf::procedures::common::congestion;
+use crate::amf::procedures::common::security_setup::eps;
+use crate::amf::procedures::{deregistration, registration, service_request, session};
+use crate::schedule::kind::emm::is_service_request;
+use crate::step::{Kind, Note, StepContext};
+use protection::{Message, TABLE};
+use std::borrow::Cow;
+use vireo_types::Dialect;
+use vireo_wire::nas::GmmCause;
+use vireo_wire::nas_eps::*;
+
+/// Uplink message that passed the protection checks.
+struct Received<'n> {
+    message: NasEpsMessage,
+    plain: Cow<'n, [u8]>,
+    /// NAS COUNT, if the message verified under the UE's security context in use.
+    verified: Option<u32>,
+}
+
+/// Handles the NAS message of an Initial UE Message.
+pub(super) fn initial(ctx: &mut StepContext<'_, '_>, nas: &[u8]) {
+    if let Some(received) = receive(ctx, nas, true) {
+        begin(ctx, &received);
+    }
+}
+
+/// Handles the NAS message of an Initial UE Message of a UE that is rejected for congestion. Its
+/// COUNT is used up like any other.
+pub(super) fn congested(ctx: &mut StepContext<'_, '_>, nas: &[u8]) {
+    let Some(received) = receive(ctx, nas, true) else { return };
+    match &received.message {
+        NasEpsMessage::Emm(_, NasEmmMessage::AttachRequest(_)) => {
+            congestion::drop_pending_work(ctx);
+            registration::reject_overloaded(ctx, Kind::Registration);
+        }
+        NasEpsMessage::Emm(_, NasEmmMessage::TrackingAreaUpdateRequest(_)) => {
+            congestion::drop_pending_work(ctx);
+            registration::reject_overloaded(ctx, Kind::Mobility);
+        }
+        NasEpsMessage::ServiceRequest(_) | NasEpsMessage::Emm(_, NasEmmMessage::ExtendedServiceRequest(_)) => {
+            congestion::drop_pending_work(ctx);
+            service_request::reject(ctx, GmmCause::Congestion);
+        }
+        // A detaching UE frees resources.
+        _ => begin(ctx, &received),
+    }
+}
+
+/// Handles the first message of a connection.
+fn begin(ctx: &mut StepContext<'_, '_>, received: &Received<'_>) {
+    match &received.message {
+        NasEpsMessage::ServiceRequest(_) => serve(ctx, received.verified),
+        NasEpsMessage::Emm(_, message) => match message {
+            NasEmmMessage::AttachRequest(request) => attach(ctx, request, received.verified),
+            NasEmmMessage::TrackingAreaUpdateRequest(request) => update(ctx, request, received.verified),
+            NasEmmMessage::ExtendedServiceRequest(request) => extended(ctx, request, received.verified),
+            NasEmmMessage::ControlPlaneServiceRequest(_) => not_served(ctx),
+            // An unknown UE counts as detached: it gets an answer, and nothing else changes.
+            NasEmmMessage::DetachRequestUeOriginating(request) => {
+                deregistration::by_ue(ctx, request.detach_type.is_switch_off());
+            }
+            // TS 24.301 4.4.4.3 has no other initial message; 7.4 requires no state for it.
+            _ => ctx.note(Note::fault("nas-initial-unexpected")),
+        },
+        _ => ctx.note(Note::fault("nas-initial-unexpected")),
+    }
+}
+
+/// Handles a NAS message on an existing connection.
+pub(super) fn uplink(ctx: &mut StepContext<'_, '_>, nas: &[u8]) {
+    let Some(received) = receive(ctx, nas, false) else { return };
+    match received.message {
+        NasEpsMessage::ServiceRequest(_) if ctx.ue.is_registered() => serve(ctx, received.verified),
+        NasEpsMessage::Emm(_, message) => match message {
+            NasEmmMessage::AttachRequest(request) => attach(ctx, &request, received.verified),
+            NasEmmMessage::TrackingAreaUpdateRequest(request) => update(ctx, &request, received.verified),
+            NasEmmMessage::ExtendedServiceRequest(request) => extended(ctx, &request, received.verified),
+            NasEmmMessage::ControlPlaneServiceRequest(_) => not_served(ctx),
+            NasEmmMessage::DetachRequestUeOriginating(request) => {
+                let switch_off = request.detach_type.is_switch_off();
+                if received.verified.is_none() && ctx.ue.procedure.is_some() {
+                    return deregistration::unproved(ctx, switch_off);
+                }
+                ctx.ue.procedure = None;
+                deregistration::by_ue(ctx, switch_off);
+            }
+            NasEmmMessage::DetachAccept(_) => match ctx.ue.procedure.take() {
+                Some(Procedure::Deregistration(deregistering)) => deregistration::accepted(ctx, deregistering),
+                other => ctx.ue.procedure = other,
+            },
+            // TS 24.301 5.7: no state changes; only a counter.
+            NasEmmMessage::EmmStatus(_) => ctx.note(Note::fault("emm-status-received")),
+            NasEmmMessage::GutiReallocationComplete(_) => {}
+            // SMS, LPP and the like are not implemented.
+            NasEmmMessage::UplinkNasTransport(_) | NasEmmMessage::UplinkGenericNasTransport(_) => {
+                ctx.note(Note::fault("nas-transport-unserved"));
+            }
+            message => registering(ctx, message),
+        },
+        NasEpsMessage::Esm(header, message) => esm(ctx, &header, message, &received.plain),
+        _ => ctx.send_status_98(),
+    }
+}
+
+/// Handles messages of the sub-procedures of attach and tracking area updating.
+fn registering(ctx: &mut StepContext<'_, '_>, message: NasEmmMessage) {
+    let procedure = match ctx.ue.procedure.take() {
+        Some(Procedure::Registration(procedure)) => *procedure,
+        other => {
+            ctx.ue.procedure = other;
+            match message {
+                // A repeat: the first copy was processed.
+                NasEmmMessage::AttachComplete(_) | NasEmmMessage::TrackingAreaUpdateComplete(_) => {}
+                NasEmmMessage::IdentityResponse(_)
+                | NasEmmMessage::AuthenticationResponse(_)
+                | NasEmmMessage::AuthenticationFailure(_)
+                | NasEmmMessage::SecurityModeReject(_) => ctx.on_unexpected_message(),
+                _ => ctx.send_status_98(),
+            }
+            return;
+        }
+    };
+    let mut accepted = None;
+    let next = match message {
+        NasEmmMessage::AttachComplete(complete) => {
+            accepted = Some(complete);
+            registration::complete(ctx, procedure)
+        }
+        NasEmmMessage::TrackingAreaUpdateComplete(_) => registration::complete(ctx, procedure),
+        NasEmmMessage::IdentityResponse(m) => {
+            registration::secure(ctx, procedure, |s, t| s.on_identity(t, eps::identity(&m)))
+        }
+        NasEmmMessage::AuthenticationResponse(m) => {
+            registration::secure(ctx, procedure, |s, t| s.on_response(t, eps::response(&m)))
+        }
+        NasEmmMessage::AuthenticationFailure(m) => {
+            registration::secure(ctx, procedure, |s, t| s.on_failure(t, eps::failure(&m)))
+        }
+        NasEmmMessage::SecurityModeComplete(m) => {
+            registration::secure(ctx, procedure, |s, t| s.on_security_mode_complete(t, eps::complete(&m), None))
+        }
+        NasEmmMessage::SecurityModeReject(_) => {
+            registration::secure(ctx, procedure, |s, _| s.on_security_mode_reject())
+        }
+        _ => {
+            ctx.send_status_98();
+            Some(procedure)
+        }
+    };
+    ctx.ue.procedure = next.map(Procedure::registration);
+    // ATTACH COMPLETE has the answer to the default bearer (8.2.2).
+    if let Some(complete) = accepted
+        && let Ok(NasEpsMessage::Esm(header, message)) = NasEpsMessage::decode(&complete.esm_message_container.value)
+    {
+        esm(ctx, &header, message, &complete.esm_message_container.value);
+    }
+}
+
+fn esm(ctx: &mut StepContext<'_, '_>, header: &NasEsmHeader, message: NasEsmMessage, plain: &[u8]) {
+    if let NasEsmMessage::EsmInformationResponse(response) = &message {
+        let pti = header.procedure_transaction_identity;
+        match ctx.ue.procedure.take() {
+            Some(Procedure::Registration(attach)) => {
+                let next = registration::eps::informed(ctx, *attach, pti, response);
+                ctx.ue.procedure = next.map(Procedure::registration);
+            }
+            other => {
+                ctx.ue.procedure = other;
+                ctx.on_unexpected_message();
+            }
+        }
+    } else if ctx.ue.is_registered() {
+        session::eps::uplink(ctx, header, &message, plain);
+    } else {
+        ctx.send_status_98();
+    }
+}
+
+fn attach(ctx: &mut StepContext<'_, '_>, message: &NasAttachRequest, verified: Option<u32>) {
+    let (request, esm) = registration::eps::read_attach(message);
+    restart(ctx);
+    let next = registration::begin_attach(ctx, request, esm, verified.is_some());
+    ctx.ue.procedure = next.map(Procedure::registration);
+}
+
+fn update(ctx: &mut StepContext<'_, '_>, message: &NasTrackingAreaUpdateRequest, verified: Option<u32>) {
+    let request = registration::eps::read_update(message);
+    restart(ctx);
+    let is_known = verified.is_some() && ctx.ue.is_registered();
+    if verified.is_some() && !is_known {
+        // The UE was detached since (5.5.3.2.5).
+        ctx.note(Note::Started(Kind::Mobility));
+        registration::reject(ctx, Kind::Mobility, GmmCause::ImplicitlyDeregistered);
+        return;
+    }
+    let next = registration::begin(ctx, request, is_known);
+    ctx.ue.procedure = next.map(Procedure::registration);
+}
+
+/// Ends the procedure in progress, which a new request replaces (5.5.1.2.7 d to f).
+fn restart(ctx: &mut StepContext<'_, '_>) {
+    ctx.ue.procedure = None;
+    ctx.ue.deferred.clear();
+}
+
+fn serve(ctx: &mut StepContext<'_, '_>, verified: Option<u32>) {
+    match verified {
+        Some(_) if ctx.ue.is_registered() => {
+            let serving = service_request::begin(ctx, service_request::eps::request());
+            ctx.ue.procedure = serving.map(Procedure::ServiceRequest);
+        }
+        // 5.6.1.5: "implicitly detached" if the UE is verified, "identity cannot be derived"
+        // otherwise.
+        Some(_) => service_request::reject(ctx, GmmCause::ImplicitlyDeregistered),
+        None => service_request::reject(ctx, GmmCause::UeIdentityCannotBeDerivedByTheNetwork),
+    }
+}
+
+/// Handles EXTENDED SERVICE REQUEST: for packet services it is a service request, for CS fallback
+/// it is rejected with #18 (5.6.1.5).
+fn extended(ctx: &mut StepContext<'_, '_>, message: &NasExtendedServiceRequest, verified: Option<u32>) {
+    let is_packet = message.service_type.service_type_raw() >= 8;
+    if is_packet || verified.is_none() || !ctx.ue.is_registered() {
+        return serve(ctx, verified);
+    }
+    service_request::reject_cs(ctx);
+}
+
+/// Answers a message that no procedure implements (7.4).
+fn not_served(ctx: &mut StepContext<'_, '_>) {
+    ctx.note(Note::fault("nas-not-served"));
+    let cause = EmmCause::MessageTypeNonExistentOrNotImplemented;
+    ctx.send_emm(NasEmmStatus::new(NasEmmCause::from_cause(cause)));
+}
+
+/// Returns the received message if [`protection::TABLE`] accepts it. Only then is its NAS COUNT
+/// used up.
+fn receive<'n>(ctx: &mut StepContext<'_, '_>, nas: &'n [u8], first: bool) -> Option<Received<'n>> {
+    let opened = open(ctx, Dialect::Eps, nas)?;
+    let message = Message::from_octets(&opened.plain);
+    let Admitted { plain, verified, answers } = admit(ctx, opened, first, (message, TABLE))?;
+    let message = decode(ctx, &plain, answers)?;
+    Some(Received { message, plain, verified })
+}
+
+/// Decodes a plain message, or a SERVICE REQUEST. A faulty message gets the answer of TS 24.301
+/// clause 7 if `answers` is true.
+fn decode(ctx: &mut StepContext<'_, '_>, plain: &[u8], answers: bool) -> Option<NasEpsMessage> {
+    let received = NasEpsMessage::decode_with_direction(plain, Direction::Uplink);
+    if is_service_request(plain) {
+        if received.is_err() {
+            ctx.note(Note::fault("nas-malformed"));
+        }
+        return received.ok();
+    }
+    if let Some(answer) = NasEpsMessage::answer_to(plain, &received, Direction::Uplink) {
+        ctx.note(Note::fault("nas-malformed"));
+        match answer {
+            NasEpsMessage::Emm(_, answer) if answers => ctx.send_emm(answer),
+            NasEpsMessage::Esm(..) if answers => {
+                if let Some(nas) = answer.encode().ok().and_then(|plain| ctx.protected(plain)) {
+                    ctx.send_encoded_nas(nas);
+                }
+            }
+            _ => {}
+        }
+        return None;
+    }
+    match received {
+        Ok(message @ (NasEpsMessage::Emm(..) | NasEpsMessage::Esm(..))) => Some(message),
+        _ => {
+            ctx.note(Note::fault("nas-malformed"));
+            None
+        }
+    }
+}

@@ -1,0 +1,317 @@
+//! Attach and tracking area updating (TS 24.301 5.5.1, 5.5.3).
+//!
+//! An attach is a registration that also sets up the default bearer. The session part answers to
+//! the AMF part; the accept of the bearer leaves in ATTACH ACCEPT.
+
+use super::state::Stage;
+use super::{Next, Registering, Request, RequestIdentity, RequestKind, reject};
+use crate::amf::context::{Procedure, Registration, Retry, UeSecurityCapability};
+use crate::amf::n2::{Cause, SessionSetup};
+use crate::amf::procedures::common::congestion::back_off;
+use crate::amf::procedures::common::user_plane::{bitmap, bitmap_octets, status};
+use crate::amf::procedures::common::{context_setup, emm, user_plane};
+use crate::smf::N2Sm;
+use crate::step::{Kind, Note, StepContext};
+use vireo_types::{Duration, Instant, limits};
+use vireo_wire::nas::GmmCause;
+use vireo_wire::nas_eps::*;
+use vireo_wire::ngap::CauseNas;
+
+/// T3489 (TS 24.301 table 10.3.2).
+const T3489: Duration = Duration::from_secs(4);
+/// Time for which the security context of a UE without bearer is kept.
+const KEPT_FOR: Duration = Duration::from_secs(600);
+/// Retransmissions of ESM INFORMATION REQUEST (6.6.1.2.6 a).
+const T3489_REPEATS: u8 = 2;
+
+/// Reads ATTACH REQUEST. The second value is its ESM message.
+pub fn read_attach(message: &NasAttachRequest) -> (Request, Vec<u8>) {
+    let kind = match message.eps_attach_type.attach_type() {
+        AttachType::EpsAttach | AttachType::EpsRlosAttach => RequestKind::Initial,
+        AttachType::CombinedEpsImsiAttach => RequestKind::Combined,
+        _ => RequestKind::Unserved,
+    };
+    let identity = &message.eps_mobile_identity;
+    let identity = if let Some(imsi) = identity.as_imsi().and_then(|imsi| imsi.to_string().parse().ok()) {
+        RequestIdentity::Imsi(imsi)
+    } else if identity.as_guti().is_some() {
+        RequestIdentity::Guti
+    } else {
+        RequestIdentity::Other
+    };
+    let mut capability = NasUeSecurityCapability::from_ue_network_capability(&message.ue_network_capability);
+    if let Some(gprs) = &message.ms_network_capability {
+        capability = capability.with_gea_of(gprs);
+    }
+    let request = Request {
+        kind,
+        follow_on: true,
+        ngksi: message.nas_key_set_identifier.value & 0x07,
+        identity,
+        capability: Some(UeSecurityCapability::from_eps(&capability.value)),
+        requested: Vec::new(),
+        uplink_data: 0,
+        session_status: None,
+    };
+    let esm = message.esm_message_container.value.iter().take(limits::NAS_PDU_OCTETS).copied().collect();
+    (request, esm)
+}
+
+/// Reads TRACKING AREA UPDATE REQUEST.
+pub fn read_update(message: &NasTrackingAreaUpdateRequest) -> Request {
+    let kind = match message.eps_update_type.update_type() {
+        Some(UpdateType::PeriodicUpdating) => RequestKind::Periodic,
+        Some(UpdateType::CombinedTaLaUpdating | UpdateType::CombinedTaLaUpdatingWithImsiAttach) => {
+            RequestKind::CombinedUpdate
+        }
+        _ => RequestKind::Mobility,
+    };
+    let active = message.eps_update_type.is_active();
+    let capability = message.ue_network_capability.as_ref().map(|capability| {
+        let mut replayed = NasUeSecurityCapability::from_ue_network_capability(capability);
+        if let Some(gprs) = &message.ms_network_capability {
+            replayed = replayed.with_gea_of(gprs);
+        }
+        UeSecurityCapability::from_eps(&replayed.value)
+    });
+    Request {
+        kind,
+        follow_on: active,
+        ngksi: message.nas_key_set_identifier.value & 0x07,
+        identity: RequestIdentity::Guti,
+        capability,
+        requested: Vec::new(),
+        uplink_data: if active { u16::MAX } else { 0 },
+        session_status: message.eps_bearer_context_status.as_ref().map(|s| bitmap(&s.value)),
+    }
+}
+
+/// Continues an attach or update whose UE is secured.
+pub(super) fn accept(ctx: &mut StepContext<'_, '_>, request: Request, started: Instant, esm: Option<Vec<u8>>) -> Next {
+    if let Err(cause) = super::prepare(ctx, &request) {
+        return reject(ctx, request.kind.counted(), cause);
+    }
+    // The KeNB uses the COUNT of this message, even if ESM information is requested (TS 33.401
+    // A.3).
+    context_setup::begin(ctx);
+    let Some(esm) = esm else { return accept_update(ctx, request, started) };
+    if wants_information(&esm) {
+        send_information_request(ctx, &esm);
+        let retry = Retry::start(ctx.now(), T3489);
+        return Some(Registering { request, started, stage: Stage::EsmInformation { esm, retry } });
+    }
+    Some(Registering { request, started, stage: Stage::AwaitingBearer { esm: Some(esm) } })
+}
+
+/// Returns true if the UE sends APN and options only in ESM INFORMATION RESPONSE (6.5.1.2).
+fn wants_information(esm: &[u8]) -> bool {
+    let flag = |request: &NasPdnConnectivityRequest| {
+        request.esm_information_transfer_flag.as_ref().is_some_and(NasEsmInformationTransferFlag::is_required)
+    };
+    connectivity_request(esm).is_some_and(|(_, request)| flag(&request))
+}
+
+fn connectivity_request(esm: &[u8]) -> Option<(u8, Box<NasPdnConnectivityRequest>)> {
+    match NasEpsMessage::decode(esm).ok()? {
+        NasEpsMessage::Esm(header, NasEsmMessage::PdnConnectivityRequest(request)) => {
+            Some((header.procedure_transaction_identity, request))
+        }
+        _ => None,
+    }
+}
+
+fn send_information_request(ctx: &mut StepContext<'_, '_>, esm: &[u8]) {
+    let Some((pti, _)) = connectivity_request(esm) else { return };
+    let request = NasEpsMessage::new_esm(NasEsmInformationRequest::new(), 0, pti);
+    if let Some(nas) = request.encode().ok().and_then(|plain| ctx.protected(plain)) {
+        ctx.send_encoded_nas(nas);
+    }
+}
+
+/// Handles ESM INFORMATION RESPONSE: its APN and options become those of the connectivity request.
+pub fn informed(
+    ctx: &mut StepContext<'_, '_>,
+    registering: Registering,
+    pti: u8,
+    m: &NasEsmInformationResponse,
+) -> Next {
+    let Registering { request, started, stage } = registering;
+    let (esm, retry) = match stage {
+        Stage::EsmInformation { esm, retry } => (esm, retry),
+        stage => {
+            ctx.on_unexpected_message();
+            return Some(Registering { request, started, stage });
+        }
+    };
+    let Some((own, mut connect)) = connectivity_request(&esm).filter(|(own, _)| *own == pti) else {
+        ctx.on_unexpected_message();
+        return Some(Registering { request, started, stage: Stage::EsmInformation { esm, retry } });
+    };
+    if m.access_point_name.is_some() {
+        connect.access_point_name = m.access_point_name.clone();
+    }
+    if m.protocol_configuration_options.is_some() {
+        connect.protocol_configuration_options = m.protocol_configuration_options.clone();
+    }
+    if m.extended_protocol_configuration_options.is_some() {
+        connect.extended_protocol_configuration_options = m.extended_protocol_configuration_options.clone();
+    }
+    let esm = NasEpsMessage::new_esm(*connect, 0, own).encode().unwrap_or(esm);
+    Some(Registering { request, started, stage: Stage::AwaitingBearer { esm: Some(esm) } })
+}
+
+/// Sends ATTACH ACCEPT or ATTACH REJECT once the session part has answered.
+pub fn proceed(ctx: &mut StepContext<'_, '_>) {
+    let awaits = |procedure: &mut Procedure| matches!(procedure, Procedure::Registration(r) if r.awaits_bearer());
+    if ctx.ue.deferred.is_empty() {
+        return;
+    }
+    let Some(Procedure::Registration(registering)) = ctx.ue.procedure.take_if(awaits) else { return };
+    let mut n1 = None;
+    let mut setup = None;
+    for message in std::mem::take(&mut ctx.ue.deferred) {
+        n1 = message.n1.or(n1);
+        if let Some((N2Sm::SetupRequest, transfer)) = message.n2 {
+            setup = Some((message.psi, transfer));
+        }
+    }
+    let Registering { request, started, .. } = *registering;
+    let next = match (n1, setup) {
+        (Some(esm), Some(setup)) => accept_attach(ctx, request, started, esm, setup),
+        (esm, _) => reject_attach(ctx, request.kind.counted(), GmmCause::ProtocolErrorUnspecified, esm),
+    };
+    ctx.ue.procedure = next.map(Procedure::registration);
+}
+
+fn accept_attach(
+    ctx: &mut StepContext<'_, '_>,
+    request: Request,
+    started: Instant,
+    esm: Vec<u8>,
+    (ebi, transfer): (u8, Vec<u8>),
+) -> Next {
+    if let Err(cause) = super::enrol(ctx) {
+        return reject(ctx, request.kind.counted(), cause);
+    }
+    let snssai = ctx.ue.session(ebi).map(|session| session.terms.snssai)?;
+    let nas = attach_accept(ctx, &request, esm.clone());
+    context_setup::set_up(ctx, nas, vec![SessionSetup { psi: ebi, snssai, nas: None, transfer }]);
+    let retry = Retry::start(ctx.now(), ctx.env.config.timers.t3550);
+    Some(Registering { request, started, stage: Stage::AttachAccepted { retry, esm } })
+}
+
+/// Encodes ATTACH ACCEPT (8.2.1), protected.
+pub(super) fn attach_accept(ctx: &mut StepContext<'_, '_>, request: &Request, esm: Vec<u8>) -> Option<Vec<u8>> {
+    let config = ctx.env.config;
+    let mut message = NasAttachAccept::new(
+        NasEpsAttachResult::from_attach_result(AttachResult::EpsOnly),
+        emm::t3412(config),
+        emm::tai_list(&ctx.ue.reachability.area)?,
+        NasEsmMessageContainer::new(esm),
+    )
+    // No IMS voice and no emergency bearer services.
+    .with_eps_network_feature_support(NasEpsNetworkFeatureSupport::new(vec![0]));
+    if let Some(tmsi) = ctx.ue.identity.tmsi {
+        message = message.with_guti(emm::guti(config, tmsi));
+    }
+    if request.kind == RequestKind::Combined {
+        // The UE is attached for EPS services only (5.5.1.3.4.3).
+        message = message.with_emm_cause(NasEmmCause::from_cause(EmmCause::CsDomainNotAvailable));
+    }
+    let plain = ctx.emm(message)?;
+    ctx.protected(plain)
+}
+
+fn accept_update(ctx: &mut StepContext<'_, '_>, request: Request, started: Instant) -> Next {
+    if let Err(cause) = super::enrol(ctx) {
+        return reject(ctx, request.kind.counted(), cause);
+    }
+    // The active flag, and bearers for which an idle UE was paged.
+    let wanted = request.uplink_data | std::mem::take(&mut ctx.ue.pending.sessions);
+    let sessions = user_plane::activate(ctx, |ebi| wanted >> ebi & 1 == 1);
+    let nas = update_accept(ctx, &request);
+    context_setup::set_up(ctx, nas, sessions);
+    let retry = Retry::start(ctx.now(), ctx.env.config.timers.t3550);
+    Some(Registering { request, started, stage: Stage::Accepted { retry, back: 0 } })
+}
+
+/// Encodes TRACKING AREA UPDATE ACCEPT (8.2.26), protected.
+pub(super) fn update_accept(ctx: &mut StepContext<'_, '_>, request: &Request) -> Option<Vec<u8>> {
+    let config = ctx.env.config;
+    let mut message = NasTrackingAreaUpdateAccept::new(NasEpsUpdateResult::from_update_result(UpdateResult::TaUpdated))
+        .with_t3412_value(emm::t3412(config))
+        .with_eps_network_feature_support(NasEpsNetworkFeatureSupport::new(vec![0]));
+    if let Some(tmsi) = ctx.ue.identity.tmsi {
+        message = message.with_guti(emm::guti(config, tmsi));
+    }
+    if let Some(areas) = emm::tai_list(&ctx.ue.reachability.area) {
+        message = message.with_tai_list(areas);
+    }
+    if request.session_status.is_some() {
+        message = message.with_eps_bearer_context_status(NasEpsBearerContextStatus::new(bitmap_octets(status(ctx.ue))));
+    }
+    if request.kind == RequestKind::CombinedUpdate {
+        message = message.with_emm_cause(NasEmmCause::from_cause(EmmCause::CsDomainNotAvailable));
+    }
+    let plain = ctx.emm(message)?;
+    ctx.protected(plain)
+}
+
+/// Handles the expiry of T3489 (6.6.1.2.6 a).
+pub(super) fn on_information_deadline(
+    ctx: &mut StepContext<'_, '_>,
+    request: Request,
+    started: Instant,
+    (esm, retry): (Vec<u8>, Retry),
+) -> Next {
+    if retry.deadline > ctx.now() {
+        return Some(Registering { request, started, stage: Stage::EsmInformation { esm, retry } });
+    }
+    match retry.next(ctx.now(), T3489, T3489_REPEATS) {
+        Some(retry) => {
+            send_information_request(ctx, &esm);
+            Some(Registering { request, started, stage: Stage::EsmInformation { esm, retry } })
+        }
+        None => {
+            let pti = connectivity_request(&esm).map_or(0, |(pti, _)| pti);
+            let cause = NasEsmCause::from_cause(EsmCause::EsmInformationNotReceived);
+            let esm = NasEpsMessage::new_esm(NasPdnConnectivityReject::new(cause), 0, pti).encode().ok();
+            reject_attach(ctx, request.kind.counted(), GmmCause::ProtocolErrorUnspecified, esm)
+        }
+    }
+}
+
+/// Rejects an attach whose bearer is not set up, with #19 and the ESM message (5.5.1.2.5).
+fn reject_attach(ctx: &mut StepContext<'_, '_>, counted: Kind, cause: GmmCause, esm: Option<Vec<u8>>) -> Next {
+    let Some(esm) = esm else { return reject(ctx, counted, cause) };
+    let message = NasAttachReject::new(NasEmmCause::from_cause(EmmCause::EsmFailure))
+        .with_esm_message_container(NasEsmMessageContainer::new(esm));
+    ctx.send_emm(message);
+    ctx.note(Note::Failed(counted, EmmCause::EsmFailure.as_u8()));
+    ctx.release(Cause::nas(CauseNas::normal_release));
+    super::drop_unregistered_keys(ctx);
+    // The sessions of an earlier attach have ended (5.5.1.2.5: the UE is deregistered).
+    ctx.ue.registration = Registration::Deregistered;
+    ctx.ue.reachability.expires = Some(ctx.now() + KEPT_FOR);
+    None
+}
+
+/// Sends ATTACH REJECT (8.2.3), or TRACKING AREA UPDATE REJECT (8.2.28) to a UE that updates.
+pub(super) fn send_reject(ctx: &mut StepContext<'_, '_>, counted: Kind, cause: GmmCause) {
+    let timer = if cause == GmmCause::Congestion { back_off(ctx) } else { None };
+    let timer = timer.map(|timer| NasGprsTimer2::new(timer.value.to_vec()));
+    let cause = NasEmmCause::from_cause(emm::cause(cause));
+    if counted == Kind::Mobility {
+        let mut message = NasTrackingAreaUpdateReject::new(cause);
+        if let Some(timer) = timer {
+            message = message.with_t3346_value(timer);
+        }
+        ctx.send_emm(message);
+    } else {
+        let mut message = NasAttachReject::new(cause);
+        if let Some(timer) = timer {
+            message = message.with_t3346_value(timer);
+        }
+        ctx.send_emm(message);
+    }
+}

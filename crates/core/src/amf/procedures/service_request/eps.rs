@@ -1,0 +1,37 @@
+//! Service request of EPS (TS 24.301 5.6.1). The set-up of the bearers at the eNB is its accept.
+
+use crate::amf::context::UeContext;
+use crate::amf::procedures::common::congestion::back_off;
+use crate::amf::procedures::common::{emm, user_plane};
+use crate::step::StepContext;
+use vireo_wire::nas::GmmCause;
+use vireo_wire::nas_eps::*;
+
+use super::Request;
+
+/// Returns the request: SERVICE REQUEST has no contents, and activates all bearers.
+pub const fn request() -> Request {
+    Request { uplink_data: u16::MAX, session_status: None }
+}
+
+/// Returns true if the UE has a bearer. Without one it is rejected with #40 (5.6.1.5).
+pub fn has_bearer(ue: &UeContext) -> bool {
+    user_plane::status(ue) != 0
+}
+
+/// Sends SERVICE REJECT (8.2.24) with a cause that only EPS has. Returns its value.
+pub fn send_cause(ctx: &mut StepContext<'_, '_>, cause: EmmCause) -> u8 {
+    ctx.send_emm(NasServiceReject::new(NasEmmCause::from_cause(cause)));
+    cause.as_u8()
+}
+
+/// Sends SERVICE REJECT (8.2.24).
+pub fn send_reject(ctx: &mut StepContext<'_, '_>, cause: GmmCause) {
+    let mut message = NasServiceReject::new(NasEmmCause::from_cause(emm::cause(cause)));
+    if cause == GmmCause::Congestion
+        && let Some(timer) = back_off(ctx)
+    {
+        message = message.with_t3346_value(NasGprsTimer2::new(timer.value.to_vec()));
+    }
+    ctx.send_emm(message);
+}

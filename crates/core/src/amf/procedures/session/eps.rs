@@ -1,0 +1,91 @@
+//! PDN connections on the EMM side (TS 24.301 6.5).
+//!
+//! It selects slice and data network by the APN, and the EPS bearer identity. An APN is a DNN.
+
+use super::UlNasTransport;
+use crate::amf::context::UeContext;
+use crate::amf::procedures::common::user_plane;
+use crate::smf::Input;
+use crate::step::{Note, StepContext};
+use vireo_types::Dnn;
+use vireo_wire::nas_eps::*;
+
+/// EPS bearer identities of default bearers (TS 24.007 11.2.3.1.5).
+const BEARERS: std::ops::RangeInclusive<u8> = 5..=15;
+
+/// Sets up a PDN connection by the PDN CONNECTIVITY REQUEST of an attach. A request that cannot be
+/// served is answered as the session part answers it.
+pub fn connect(ctx: &mut StepContext<'_, '_>, esm: &[u8]) {
+    let dnn = requested_apn(esm);
+    match free_bearer(ctx.ue) {
+        Some(psi) => super::create(ctx, UlNasTransport { psi, initial: true, snssai: None, dnn, n1: esm }),
+        None => refuse(ctx, esm, EsmCause::MaximumNumberOfEpsBearersReached),
+    }
+}
+
+/// Returns the APN of a PDN CONNECTIVITY REQUEST, if it has one.
+fn requested_apn(esm: &[u8]) -> Option<Dnn> {
+    match NasEpsMessage::decode(esm).ok()? {
+        NasEpsMessage::Esm(_, NasEsmMessage::PdnConnectivityRequest(request)) => {
+            request.access_point_name.as_ref()?.as_string()?.parse().ok()
+        }
+        _ => None,
+    }
+}
+
+fn free_bearer(ue: &UeContext) -> Option<u8> {
+    BEARERS.into_iter().find(|ebi| ue.sessions.iter().all(|session| session.psi != *ebi))
+}
+
+/// Handles an ESM message of a registered UE.
+pub fn uplink(ctx: &mut StepContext<'_, '_>, header: &NasEsmHeader, message: &NasEsmMessage, esm: &[u8]) {
+    let pti = header.procedure_transaction_identity;
+    let bearer = match message {
+        NasEsmMessage::PdnConnectivityRequest(_) => return connect(ctx, esm),
+        NasEsmMessage::PdnDisconnectRequest(request) => {
+            let linked = request.linked_eps_bearer_identity.value & 0x0f;
+            let live = ctx.ue.sessions.iter().filter(|session| session.is_live()).count();
+            if live == 1 && ctx.ue.session(linked).is_some() {
+                // The UE must detach to end its last PDN connection (6.5.2.4).
+                let cause = NasEsmCause::from_cause(EsmCause::LastPdnDisconnectionNotAllowed);
+                return send(ctx, NasPdnDisconnectReject::new(cause), 0, pti);
+            }
+            linked
+        }
+        // Their bearer is a linked one or that of the modified packet flows.
+        NasEsmMessage::BearerResourceAllocationRequest(_) | NasEsmMessage::BearerResourceModificationRequest(_) => {
+            ctx.ue.sessions.iter().find(|session| session.is_live()).map_or(0, |session| session.psi)
+        }
+        _ => header.eps_bearer_identity,
+    };
+    match ctx.ue.sessions.iter().position(|session| session.psi == bearer && session.is_live()) {
+        Some(at) => user_plane::step(ctx, at, Input::N1(esm)),
+        None if matches!(message, NasEsmMessage::EsmStatus(_)) => ctx.note(Note::fault("session-unknown")),
+        None => {
+            let cause = NasEsmCause::from_cause(match message {
+                NasEsmMessage::PdnDisconnectRequest(_) => EsmCause::PdnConnectionDoesNotExist,
+                _ => EsmCause::InvalidEpsBearerIdentity,
+            });
+            match message {
+                NasEsmMessage::PdnDisconnectRequest(_) => send(ctx, NasPdnDisconnectReject::new(cause), 0, pti),
+                _ => send(ctx, NasEsmStatus::new(cause), header.eps_bearer_identity, pti),
+            }
+        }
+    }
+}
+
+/// Refuses a PDN CONNECTIVITY REQUEST. The reject is delivered like that of the session part.
+pub(super) fn refuse(ctx: &mut StepContext<'_, '_>, esm: &[u8], cause: EsmCause) {
+    let pti = esm.get(1).copied().unwrap_or(0);
+    let reject = NasPdnConnectivityReject::new(NasEsmCause::from_cause(cause));
+    if let Ok(plain) = NasEpsMessage::new_esm(reject, 0, pti).encode() {
+        user_plane::deliver_message(ctx, 0, plain);
+    }
+}
+
+fn send(ctx: &mut StepContext<'_, '_>, message: impl Into<NasEsmMessage>, ebi: u8, pti: u8) {
+    let plain = NasEpsMessage::new_esm(message, ebi, pti).encode().ok();
+    if let Some(nas) = plain.and_then(|plain| ctx.protected(plain)) {
+        ctx.send_encoded_nas(nas);
+    }
+}

@@ -1,0 +1,146 @@
+//! Conversion of causes between S1AP (TS 36.413 9.2.1.3) and NGAP (TS 38.413 9.3.1.2).
+//!
+//! The values that both protocols have are equal. TS 29.010 6.3 maps the others in handovers; a
+//! value without a counterpart becomes *unspecified* of its group.
+
+use crate::amf::n2::Cause;
+use vireo_wire::ngap::{CauseMisc, CauseNas, CauseProtocol, CauseRadioNetwork, CauseTransport};
+use vireo_wire::s1ap::{self, Cause as S1Cause};
+
+/// Returns the S1AP cause for a cause of the core.
+pub fn cause_to(cause: &Cause) -> S1Cause {
+    use s1ap::CauseRadioNetwork as To;
+    match cause {
+        Cause::radioNetwork(from) => S1Cause::radioNetwork(match from {
+            CauseRadioNetwork::successful_handover => To::successful_handover,
+            CauseRadioNetwork::release_due_to_ngran_generated_reason => To::release_due_to_eutran_generated_reason,
+            // S1AP has no radio network cause for a release that the core wants.
+            CauseRadioNetwork::release_due_to_5gc_generated_reason => {
+                return S1Cause::nas(s1ap::CauseNas::normal_release);
+            }
+            CauseRadioNetwork::handover_cancelled => To::handover_cancelled,
+            CauseRadioNetwork::unknown_targetID => To::unknown_targetID,
+            CauseRadioNetwork::unknown_local_UE_NGAP_ID => To::unknown_mme_ue_s1ap_id,
+            CauseRadioNetwork::inconsistent_remote_UE_NGAP_ID => To::unknown_pair_ue_s1ap_id,
+            CauseRadioNetwork::user_inactivity => To::user_inactivity,
+            CauseRadioNetwork::radio_connection_with_ue_lost => To::radio_connection_with_ue_lost,
+            CauseRadioNetwork::radio_resources_not_available => To::radio_resources_not_available,
+            CauseRadioNetwork::failure_in_radio_interface_procedure => To::failure_in_radio_interface_procedure,
+            CauseRadioNetwork::unknown_PDU_session_ID => To::unknown_E_RAB_ID,
+            _ => To::unspecified,
+        }),
+        Cause::nas(from) => S1Cause::nas(match from {
+            CauseNas::normal_release => s1ap::CauseNas::normal_release,
+            CauseNas::authentication_failure => s1ap::CauseNas::authentication_failure,
+            CauseNas::deregister => s1ap::CauseNas::detach,
+            _ => s1ap::CauseNas::unspecified,
+        }),
+        Cause::protocol(from) => S1Cause::protocol(protocol_to(*from)),
+        Cause::misc(from) => S1Cause::misc(match from {
+            CauseMisc::control_processing_overload => s1ap::CauseMisc::control_processing_overload,
+            CauseMisc::not_enough_user_plane_processing_resources => {
+                s1ap::CauseMisc::not_enough_user_plane_processing_resources
+            }
+            CauseMisc::hardware_failure => s1ap::CauseMisc::hardware_failure,
+            CauseMisc::om_intervention => s1ap::CauseMisc::om_intervention,
+            CauseMisc::unknown_PLMN_or_SNPN => s1ap::CauseMisc::unknown_PLMN,
+            _ => s1ap::CauseMisc::unspecified,
+        }),
+        Cause::transport(CauseTransport::transport_resource_unavailable) => {
+            S1Cause::transport(s1ap::CauseTransport::transport_resource_unavailable)
+        }
+        _ => S1Cause::transport(s1ap::CauseTransport::unspecified),
+    }
+}
+
+fn protocol_to(from: CauseProtocol) -> s1ap::CauseProtocol {
+    use s1ap::CauseProtocol as To;
+    match from {
+        CauseProtocol::transfer_syntax_error => To::transfer_syntax_error,
+        CauseProtocol::abstract_syntax_error_reject => To::abstract_syntax_error_reject,
+        CauseProtocol::abstract_syntax_error_ignore_and_notify => To::abstract_syntax_error_ignore_and_notify,
+        CauseProtocol::message_not_compatible_with_receiver_state => To::message_not_compatible_with_receiver_state,
+        CauseProtocol::semantic_error => To::semantic_error,
+        CauseProtocol::abstract_syntax_error_falsely_constructed_message => {
+            To::abstract_syntax_error_falsely_constructed_message
+        }
+        _ => To::unspecified,
+    }
+}
+
+/// Returns the cause of the core for a cause of S1AP.
+pub fn cause_of(cause: &S1Cause) -> Cause {
+    use s1ap::CauseRadioNetwork as From;
+    match cause {
+        S1Cause::radioNetwork(from) => Cause::radioNetwork(match from {
+            From::successful_handover => CauseRadioNetwork::successful_handover,
+            From::release_due_to_eutran_generated_reason => CauseRadioNetwork::release_due_to_ngran_generated_reason,
+            From::handover_cancelled => CauseRadioNetwork::handover_cancelled,
+            From::unknown_targetID => CauseRadioNetwork::unknown_targetID,
+            From::unknown_mme_ue_s1ap_id | From::unknown_enb_ue_s1ap_id => CauseRadioNetwork::unknown_local_UE_NGAP_ID,
+            From::unknown_pair_ue_s1ap_id => CauseRadioNetwork::inconsistent_remote_UE_NGAP_ID,
+            From::user_inactivity => CauseRadioNetwork::user_inactivity,
+            From::radio_connection_with_ue_lost => CauseRadioNetwork::radio_connection_with_ue_lost,
+            From::radio_resources_not_available => CauseRadioNetwork::radio_resources_not_available,
+            From::failure_in_radio_interface_procedure => CauseRadioNetwork::failure_in_radio_interface_procedure,
+            From::unknown_E_RAB_ID => CauseRadioNetwork::unknown_PDU_session_ID,
+            _ => CauseRadioNetwork::unspecified,
+        }),
+        S1Cause::nas(from) => Cause::nas(match from {
+            s1ap::CauseNas::normal_release => CauseNas::normal_release,
+            s1ap::CauseNas::authentication_failure => CauseNas::authentication_failure,
+            s1ap::CauseNas::detach => CauseNas::deregister,
+            _ => CauseNas::unspecified,
+        }),
+        S1Cause::protocol(from) => Cause::protocol(protocol_of(*from)),
+        S1Cause::misc(from) => Cause::misc(match from {
+            s1ap::CauseMisc::control_processing_overload => CauseMisc::control_processing_overload,
+            s1ap::CauseMisc::not_enough_user_plane_processing_resources => {
+                CauseMisc::not_enough_user_plane_processing_resources
+            }
+            s1ap::CauseMisc::hardware_failure => CauseMisc::hardware_failure,
+            s1ap::CauseMisc::om_intervention => CauseMisc::om_intervention,
+            s1ap::CauseMisc::unknown_PLMN => CauseMisc::unknown_PLMN_or_SNPN,
+            _ => CauseMisc::unspecified,
+        }),
+        S1Cause::transport(s1ap::CauseTransport::transport_resource_unavailable) => {
+            Cause::transport(CauseTransport::transport_resource_unavailable)
+        }
+        _ => Cause::transport(CauseTransport::unspecified),
+    }
+}
+
+fn protocol_of(from: s1ap::CauseProtocol) -> CauseProtocol {
+    use s1ap::CauseProtocol as From;
+    match from {
+        From::transfer_syntax_error => CauseProtocol::transfer_syntax_error,
+        From::abstract_syntax_error_reject => CauseProtocol::abstract_syntax_error_reject,
+        From::abstract_syntax_error_ignore_and_notify => CauseProtocol::abstract_syntax_error_ignore_and_notify,
+        From::message_not_compatible_with_receiver_state => CauseProtocol::message_not_compatible_with_receiver_state,
+        From::semantic_error => CauseProtocol::semantic_error,
+        From::abstract_syntax_error_falsely_constructed_message => {
+            CauseProtocol::abstract_syntax_error_falsely_constructed_message
+        }
+        _ => CauseProtocol::unspecified,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cause_of_both_protocols_maps_back() {
+        for cause in [
+            Cause::radioNetwork(CauseRadioNetwork::user_inactivity),
+            Cause::radioNetwork(CauseRadioNetwork::unknown_local_UE_NGAP_ID),
+            Cause::radioNetwork(CauseRadioNetwork::inconsistent_remote_UE_NGAP_ID),
+            Cause::nas(CauseNas::deregister),
+            Cause::protocol(CauseProtocol::semantic_error),
+            Cause::misc(CauseMisc::unknown_PLMN_or_SNPN),
+            Cause::transport(CauseTransport::transport_resource_unavailable),
+        ] {
+            assert_eq!(cause_of(&cause_to(&cause)), cause);
+        }
+    }
+}

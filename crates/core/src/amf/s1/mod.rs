@@ -1,0 +1,66 @@
+//! S1AP: received messages as plain values, and encoding of sent messages.
+//!
+//! It is the counterpart of [`crate::amf::n2`] for eNBs (TS 36.413), and yields the same values:
+//! an E-RAB takes the place of a PDU session, and the MME UE S1AP ID that of the AMF UE NGAP ID.
+//! Causes are those of NGAP, converted at this boundary.
+
+mod cause;
+mod fault;
+mod ingress;
+mod route;
+mod send;
+
+pub use cause::{cause_of, cause_to};
+pub use fault::error_indication;
+pub use ingress::{ue_ids, ue_message};
+pub use route::peek;
+pub use send::{
+    context_release_command, context_setup_request, downlink_nas_transport, paging, session_release_command,
+    session_setup_request, stale_release_command,
+};
+
+pub(crate) use fault::{from_message, has_fault_to_reject, unknown_procedure};
+pub(crate) use send::{encode, served_gummei};
+
+use vireo_types::{GnbId, NrCgi, Plmn, Tac, Tai};
+use vireo_wire::s1ap;
+
+/// Converts a TAI from S1AP.
+pub(crate) fn tai_of(tai: &s1ap::TAI) -> Tai {
+    Tai { plmn: plmn_of(&tai.plmn_identity), tac: tac_of(&tai.tac) }
+}
+
+pub(crate) fn tac_of(tac: &s1ap::TAC) -> Tac {
+    Tac(u16::from_be_bytes(tac.0).into())
+}
+
+/// Converts a TAI to S1AP; `None` if its TAC has more than 16 bits.
+pub(crate) fn tai_to(tai: Tai) -> Option<s1ap::TAI> {
+    Some(s1ap::helpers::tai(plmn_to(tai.plmn), tai.tac.eps()?))
+}
+
+/// Converts a PLMN Identity from S1AP, which orders the digits as NGAP does (TS 36.413 9.2.3.8).
+pub(crate) fn plmn_of(plmn: &s1ap::PLMNidentity) -> Plmn {
+    Plmn::from_ngap(plmn.0.0)
+}
+
+pub(crate) fn plmn_to(plmn: Plmn) -> s1ap::PLMNidentity {
+    s1ap::PLMNidentity(s1ap::TBCDSTRING(plmn.ngap()))
+}
+
+pub(crate) fn cell_of(cell: &s1ap::EUTRANCGI) -> NrCgi {
+    NrCgi { plmn: plmn_of(&cell.plmn_identity), cell: cell.cell_id.0.value() }
+}
+
+/// Returns the eNB ID of a Global eNB ID.
+pub(crate) fn enb_of(id: &s1ap::GlobalENBID) -> Option<GnbId> {
+    let bits = match &id.enb_id {
+        s1ap::ENBID::macroENB_ID(bits)
+        | s1ap::ENBID::homeENB_ID(bits)
+        | s1ap::ENBID::short_macroENB_ID(bits)
+        | s1ap::ENBID::long_macroENB_ID(bits) => bits,
+        _ => return None,
+    };
+    let (value, length) = (u32::try_from(bits.value()).ok()?, u8::try_from(bits.len()).ok()?);
+    Some(GnbId::enb(plmn_of(&id.plmn_identity), value, length))
+}

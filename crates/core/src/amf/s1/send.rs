@@ -1,0 +1,195 @@
+//! Encoding of UE-associated messages to eNBs.
+
+use super::{cause_to, plmn_to};
+use crate::amf::context::{Connection, UeSecurityCapability};
+use crate::amf::n2::{Cause, ContextSetup, SessionSetup};
+use crate::smf::ErabRequest;
+use crate::subscription::Ambr;
+use std::net::IpAddr;
+use vireo_types::{AmfUeNgapId, RanUeNgapId};
+use vireo_wire::ngap::CauseRadioNetwork;
+use vireo_wire::s1ap::{self, Message, *};
+
+/// Encodes a PDU that was built from values within their constraints. As in NGAP, an encoding error
+/// is a bug of this build; it results in no octets, and nothing is sent.
+pub(crate) fn encode(pdu: Result<S1APPDU<'_>, s1ap::Error>) -> Vec<u8> {
+    pdu.and_then(|pdu| pdu.encode()).unwrap_or_default()
+}
+
+/// Encodes DOWNLINK NAS TRANSPORT (TS 36.413 9.1.7.2).
+pub fn downlink_nas_transport(connection: &Connection, nas: Vec<u8>) -> Vec<u8> {
+    encode(build_s1ap!(
+        InitiatingMessage,
+        downlinkNASTransport,
+        DownlinkNASTransport,
+        MME_UE_S1AP_ID(connection.amf_id.mme()),
+        eNB_UE_S1AP_ID(connection.ran_id.0),
+        NAS_PDU(nas),
+    ))
+}
+
+/// Encodes UE CONTEXT RELEASE COMMAND (9.1.4.6).
+pub fn context_release_command(connection: &Connection, cause: &Cause) -> Vec<u8> {
+    release_command(connection.amf_id, connection.ran_id, cause)
+}
+
+/// Encodes UE CONTEXT RELEASE COMMAND for a connection that an eNB has and the MME does not have.
+/// Both IDs are those that the eNB sent (10.6).
+pub fn stale_release_command(amf_id: AmfUeNgapId, ran_id: RanUeNgapId) -> Vec<u8> {
+    let cause = Cause::radioNetwork(CauseRadioNetwork::release_due_to_5gc_generated_reason);
+    release_command(amf_id, ran_id, &cause)
+}
+
+fn release_command(amf_id: AmfUeNgapId, ran_id: RanUeNgapId, cause: &Cause) -> Vec<u8> {
+    let pair = UES1APIDPair::new(MMEUES1APID(amf_id.mme()), ENBUES1APID(ran_id.0), None);
+    encode(build_s1ap!(
+        InitiatingMessage,
+        UEContextRelease,
+        UEContextReleaseCommand,
+        UE_S1AP_IDs(UES1APIDs::uE_S1AP_ID_pair(pair)),
+        Cause(cause_to(cause)),
+    ))
+}
+
+fn qos(erab: &ErabRequest) -> ERABLevelQoSParameters {
+    let arp = AllocationAndRetentionPriority::new(
+        PriorityLevel(erab.arp_priority.clamp(1, 15)),
+        PreEmptionCapability::shall_not_trigger_pre_emption,
+        PreEmptionVulnerability::not_pre_emptable,
+        None,
+    );
+    ERABLevelQoSParameters::new(QCI(erab.qci), arp, None, None)
+}
+
+fn address(address: IpAddr) -> TransportLayerAddress<'static> {
+    match address {
+        IpAddr::V4(v4) => TransportLayerAddress(v4.octets().into()),
+        IpAddr::V6(v6) => TransportLayerAddress(v6.octets().into()),
+    }
+}
+
+/// Encodes INITIAL CONTEXT SETUP REQUEST (9.1.4.1). The NAS message to the UE is in the first
+/// E-RAB.
+pub fn context_setup_request(connection: &Connection, setup: ContextSetup<'_>) -> Vec<u8> {
+    encode(try_context_setup(connection, setup))
+}
+
+fn try_context_setup<'a>(connection: &Connection, setup: ContextSetup<'_>) -> Result<S1APPDU<'a>, s1ap::Error> {
+    let mut nas = setup.nas;
+    let mut items = Vec::with_capacity(setup.sessions.len());
+    for session in setup.sessions {
+        // The SMF part of this build has encoded the octets.
+        let Some(erab) = ErabRequest::decode(&session.transfer) else { continue };
+        let item = ERABToBeSetupItemCtxtSUReq::new(
+            ERABID(session.psi.into()),
+            qos(&erab),
+            address(erab.tunnel.address),
+            GTPTEID(erab.tunnel.teid.0.to_be_bytes()),
+            session.nas.or_else(|| nas.take()).map(NASPDU::from),
+            None,
+        );
+        items.push(build_s1ap_ie!(REJECT E_RABToBeSetupItemCtxtSUReq(item))?);
+    }
+    let mut ies = vec![
+        build_s1ap_ie!(InitialContextSetupRequest, MME_UE_S1AP_ID(connection.amf_id.mme()))?,
+        build_s1ap_ie!(InitialContextSetupRequest, eNB_UE_S1AP_ID(connection.ran_id.0))?,
+        build_s1ap_ie!(InitialContextSetupRequest, uEaggregateMaximumBitrate(ambr_to(setup.ambr)))?,
+        build_s1ap_ie!(InitialContextSetupRequest, E_RABToBeSetupListCtxtSUReq(ERABToBeSetupListCtxtSUReq(items)))?,
+        build_s1ap_ie!(InitialContextSetupRequest, UESecurityCapabilities(capability_to(setup.capability)))?,
+        build_s1ap_ie!(InitialContextSetupRequest, SecurityKey(setup.kgnb))?,
+    ];
+    if !setup.radio_capability.is_empty() {
+        ies.push(build_s1ap_ie!(InitialContextSetupRequest, UERadioCapability(setup.radio_capability.to_vec()))?);
+    }
+    let message = InitialContextSetupRequest::new(ProtocolIEContainer(ies));
+    S1AP_PDU::of_message(&message, InitialContextSetupRequest::CRITICALITY)
+}
+
+/// Encodes E-RAB SETUP REQUEST (9.1.3.1) for one bearer. Its NAS message is mandatory, so that a
+/// bearer without one is empty.
+pub fn session_setup_request(connection: &Connection, ambr: Ambr, session: SessionSetup) -> Vec<u8> {
+    let Some(erab) = ErabRequest::decode(&session.transfer) else { return Vec::new() };
+    let item = ERABToBeSetupItemBearerSUReq::new(
+        ERABID(session.psi.into()),
+        qos(&erab),
+        address(erab.tunnel.address),
+        GTPTEID(erab.tunnel.teid.0.to_be_bytes()),
+        NASPDU::from(session.nas.unwrap_or_default()),
+        None,
+    );
+    encode(build_s1ap_ie!(REJECT E_RABToBeSetupItemBearerSUReq(item)).and_then(|item| {
+        build_s1ap!(
+            InitiatingMessage,
+            E_RABSetup,
+            ERABSetupRequest,
+            MME_UE_S1AP_ID(connection.amf_id.mme()),
+            eNB_UE_S1AP_ID(connection.ran_id.0),
+            uEaggregateMaximumBitrate(ambr_to(ambr)),
+            E_RABToBeSetupListBearerSUReq(ERABToBeSetupListBearerSUReq(vec![item])),
+        )
+    }))
+}
+
+/// Encodes E-RAB RELEASE COMMAND (9.1.3.5) for one bearer.
+pub fn session_release_command(connection: &Connection, ebi: u8, nas: Option<Vec<u8>>) -> Vec<u8> {
+    encode(try_session_release(connection, ebi, nas))
+}
+
+fn try_session_release<'a>(connection: &Connection, ebi: u8, nas: Option<Vec<u8>>) -> Result<S1APPDU<'a>, s1ap::Error> {
+    let cause = s1ap::Cause::nas(CauseNas::normal_release);
+    let item = build_s1ap_ie!(IGNORE E_RABItem(ERABItem::new(ERABID(ebi.into()), cause, None)))?;
+    let mut ies = vec![
+        build_s1ap_ie!(ERABReleaseCommand, MME_UE_S1AP_ID(connection.amf_id.mme()))?,
+        build_s1ap_ie!(ERABReleaseCommand, eNB_UE_S1AP_ID(connection.ran_id.0))?,
+        build_s1ap_ie!(ERABReleaseCommand, E_RABToBeReleasedList(ERABList(vec![item])))?,
+    ];
+    if let Some(nas) = nas {
+        ies.push(build_s1ap_ie!(ERABReleaseCommand, NAS_PDU(nas))?);
+    }
+    let message = ERABReleaseCommand::new(ProtocolIEContainer(ies));
+    S1AP_PDU::of_message(&message, ERABReleaseCommand::CRITICALITY)
+}
+
+fn ambr_to(ambr: Ambr) -> UEAggregateMaximumBitrate {
+    // BitRate is at most 10 Gbit/s (9.2.1.19); a higher rate has an extension of its own.
+    let rate = |bps: u64| BitRate(bps.min(10_000_000_000));
+    UEAggregateMaximumBitrate::new(rate(ambr.downlink_bps), rate(ambr.uplink_bps), None)
+}
+
+/// Converts to UE Security Capabilities (9.2.1.40): bits of algorithms 1 to 7 from the left,
+/// without the null algorithms.
+fn capability_to(capability: UeSecurityCapability) -> UESecurityCapabilities<'static> {
+    s1ap::helpers::ue_security_capabilities(capability.eea() << 1, capability.eia() << 1)
+}
+
+/// Encodes PAGING (9.1.6) of a UE in the TAIs of its area that EPS has. `index` is the UE Identity
+/// Index Value, IMSI mod 1024 (TS 36.304 7.1).
+pub fn paging(mme: (u8, vireo_types::Tmsi), index: u16, area: &[vireo_types::Tai]) -> Vec<u8> {
+    let (code, tmsi) = mme;
+    let s_tmsi = STMSI::new(MMECode([code]), MTMSI(tmsi.0.to_be_bytes()), None);
+    let item = |tai: s1ap::TAI| build_s1ap_ie!(IGNORE TAIItem(s1ap::TAIItem::new(tai, None)));
+    let items: Result<Vec<_>, _> = area.iter().filter_map(|tai| super::tai_to(*tai)).map(item).collect();
+    let index = Bits::low(u64::from(index & 0x3ff), 10);
+    encode(items.and_then(|items| {
+        build_s1ap!(
+            InitiatingMessage,
+            Paging,
+            Paging,
+            UEIdentityIndexValue(UEIdentityIndexValue(index)),
+            UEPagingID(UEPagingID::s_TMSI(s_tmsi)),
+            CNDomain(CNDomain::ps),
+            TAIList(TAIList(items)),
+        )
+    }))
+}
+
+/// Returns the GUMMEI of a PLMN.
+pub(crate) fn served_gummei(guami: vireo_types::Guami, plmns: &[vireo_types::Plmn]) -> ServedGUMMEIsItem {
+    let (group, code) = guami.mme();
+    ServedGUMMEIsItem::new(
+        ServedPLMNs(plmns.iter().take(32).map(|plmn| plmn_to(*plmn)).collect()),
+        ServedGroupIDs(vec![MMEGroupID(group.to_be_bytes())]),
+        ServedMMECs(vec![MMECode([code])]),
+        None,
+    )
+}

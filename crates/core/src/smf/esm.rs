@@ -1,0 +1,232 @@
+//! ESM messages of the SMF part in EPS (TS 24.301 clause 8.3).
+//!
+//! The EPS bearer identity of the default bearer takes the place of the PDU session identity. The
+//! causes are those of 5GSM: TS 24.301 9.9.4.4 has most of them with the same values.
+
+use super::context::{RanState, SmContext, Stage};
+use super::establish::SessionRequest;
+use super::interface::Output;
+use super::{n1, release};
+use crate::Env;
+use vireo_types::PduSessionType;
+use vireo_wire::nas::{GsmCause, NasExtendedProtocolConfigurationOptions};
+use vireo_wire::nas_eps::*;
+
+/// Longest value of the protocol configuration options IE (TS 24.008 10.5.6.3).
+const PCO_OCTETS: usize = 251;
+
+/// Received ESM message of the UE, with its header.
+struct ReceivedEsm {
+    ebi: u8,
+    pti: u8,
+    message: NasEsmMessage,
+}
+
+/// Decodes an ESM message. The error is the answer that TS 24.301 clause 7 specifies, if any.
+fn decode(octets: &[u8]) -> Result<ReceivedEsm, Option<Output>> {
+    if octets.first().is_none_or(|first| first & 0x0f != EPS_ESM_PROTOCOL_DISCRIMINATOR) {
+        return Err(None);
+    }
+    let received = NasEpsMessage::decode(octets);
+    if let Some(answer) = NasEpsMessage::answer_to(octets, &received, Direction::Uplink) {
+        return Err(encode(&answer));
+    }
+    match received {
+        Ok(NasEpsMessage::Esm(header, message)) => {
+            let (ebi, pti) = (header.eps_bearer_identity, header.procedure_transaction_identity);
+            Ok(ReceivedEsm { ebi, pti, message })
+        }
+        _ => Err(None),
+    }
+}
+
+fn encode(message: &NasEpsMessage) -> Option<Output> {
+    message.encode().ok().map(Output::N1)
+}
+
+fn output(message: impl Into<NasEsmMessage>, ebi: u8, pti: u8) -> Option<Output> {
+    encode(&NasEpsMessage::new_esm(message, ebi, pti))
+}
+
+/// Returns the ESM cause for a 5GSM cause. The values that only 5GSM has name slices and SSC modes.
+pub(super) fn cause(cause: GsmCause) -> EsmCause {
+    match cause {
+        GsmCause::MissingOrUnknownDnnInASlice | GsmCause::MissingOrUnknownDnn => EsmCause::MissingOrUnknownApn,
+        other => EsmCause::from_u8(other.as_u8()).unwrap_or(EsmCause::RequestRejectedUnspecified),
+    }
+}
+
+/// Builds an ESM STATUS.
+pub(super) fn status(ebi: u8, pti: u8, reason: GsmCause) -> Option<Output> {
+    output(NasEsmStatus::new(NasEsmCause::from_cause(cause(reason))), ebi, pti)
+}
+
+/// Builds a PDN CONNECTIVITY REJECT, whose header has no bearer (8.3.19).
+pub(super) fn connectivity_reject(pti: u8, reason: GsmCause) -> Option<Output> {
+    output(NasPdnConnectivityReject::new(NasEsmCause::from_cause(cause(reason))), 0, pti)
+}
+
+/// Builds a PDN DISCONNECT REJECT.
+pub(super) fn disconnect_reject(pti: u8, reason: GsmCause) -> Option<Output> {
+    output(NasPdnDisconnectReject::new(NasEsmCause::from_cause(cause(reason))), 0, pti)
+}
+
+/// Builds a DEACTIVATE EPS BEARER CONTEXT REQUEST.
+pub(super) fn deactivate_request(ebi: u8, pti: u8, cause: u8) -> Option<Output> {
+    output(NasDeactivateEpsBearerContextRequest::new(NasEsmCause::new(cause)), ebi, pti)
+}
+
+/// Reads a PDN CONNECTIVITY REQUEST. The error is the answer to another message.
+pub(super) fn connectivity_request(octets: &[u8]) -> Result<SessionRequest, Option<Output>> {
+    use vireo_wire::nas_eps::PdnType as Type;
+    let ReceivedEsm { ebi, pti, message } = decode(octets)?;
+    let NasEsmMessage::PdnConnectivityRequest(request) = message else {
+        return Err(status(ebi, pti, GsmCause::MessageTypeNotCompatibleWithTheProtocolState));
+    };
+    if pti == release::NO_PTI {
+        return Err(connectivity_reject(pti, GsmCause::InvalidPtiValue));
+    }
+    // A request to take over a connection from another access has nothing to take over (6.5.1.6).
+    let kind = match (request.request_type.request_type(), request.pdn_type.pdn_type()) {
+        (Some(RequestTypeValue::Emergency | RequestTypeValue::EmergencyHandover), _) => {
+            return Err(connectivity_reject(pti, GsmCause::RequestRejectedUnspecified));
+        }
+        (_, Some(Type::Ipv4)) => PduSessionType::Ipv4,
+        (_, Some(Type::Ipv6)) => PduSessionType::Ipv6,
+        (_, Some(Type::Ipv4v6)) => PduSessionType::Ipv4v6,
+        _ => return Err(connectivity_reject(pti, GsmCause::UnknownPduSessionType)),
+    };
+    let extended = request.extended_protocol_configuration_options.as_ref().map(|options| options.value.to_vec());
+    let options =
+        extended.or_else(|| request.protocol_configuration_options.as_ref().map(|options| options.value.to_vec()));
+    Ok(SessionRequest {
+        pti,
+        kind: Some(kind),
+        options: options.map(NasExtendedProtocolConfigurationOptions::new),
+        always_on: false,
+        integrity_rate: u16::MAX,
+    })
+}
+
+/// Builds an ACTIVATE DEFAULT EPS BEARER CONTEXT REQUEST; `None` if the address does not match the
+/// PDN type.
+pub(super) fn activate_request(sm: &SmContext, pti: u8, cause: Option<u8>, options: Vec<u8>) -> Option<Output> {
+    let address = match (sm.kind, sm.address.ipv4, sm.address.ipv6_prefix) {
+        (PduSessionType::Ipv4, Some(v4), _) => NasPdnAddress::from_ipv4(v4.octets()),
+        (PduSessionType::Ipv6, _, Some(v6)) => NasPdnAddress::from_ipv6_iid(n1::interface_identifier(v6)),
+        (PduSessionType::Ipv4v6, Some(v4), Some(v6)) => {
+            NasPdnAddress::from_ipv4v6(n1::interface_identifier(v6), v4.octets())
+        }
+        _ => return None,
+    };
+    let mut request = NasActivateDefaultEpsBearerContextRequest::new(
+        NasEpsQualityOfService::new(vec![sm.terms.five_qi]),
+        NasAccessPointName::from_string(sm.terms.dnn.as_str()).ok()?,
+        address,
+    )
+    .with_apn_ambr(apn_ambr(sm.terms.ambr.downlink_bps, sm.terms.ambr.uplink_bps)?);
+    if let Some(cause) = cause {
+        request = request.with_esm_cause(NasEsmCause::new(cause));
+    }
+    if (1..=PCO_OCTETS).contains(&options.len()) {
+        request = request.with_protocol_configuration_options(NasProtocolConfigurationOptions::new(options));
+    }
+    output(request, sm.psi, pti)
+}
+
+/// Returns the APN-AMBR (9.9.4.2): exact if possible, else rounded up.
+fn apn_ambr(downlink_bps: u64, uplink_bps: u64) -> Option<NasApnAggregateMaximumBitRate> {
+    NasApnAggregateMaximumBitRate::from_kbps(encodable_kbps(downlink_bps), encodable_kbps(uplink_bps)).ok()
+}
+
+/// Returns the lowest rate in kbit/s that the IE encodes and that is not below `bps`.
+fn encodable_kbps(bps: u64) -> u64 {
+    /// Highest rate of the IE, in kbit/s.
+    const HIGHEST: u64 = 65_280_000;
+    /// Steps of the coding, in kbit/s.
+    const STEPS: [u64; 7] = [1, 8, 64, 100, 1_000, 2_000, 256_000];
+    let kbps = bps.div_ceil(1000).clamp(1, HIGHEST);
+    let rounded = STEPS.into_iter().map(|step| kbps.next_multiple_of(step));
+    let encodable = |rate: &u64| NasApnAggregateMaximumBitRate::from_kbps(*rate, *rate).is_ok();
+    rounded.filter(encodable).min().unwrap_or(HIGHEST)
+}
+
+/// Handles an ESM message of the UE for an existing bearer.
+pub(super) fn received(sm: &mut SmContext, octets: &[u8], env: &Env<'_>, out: &mut Vec<Output>) {
+    let ReceivedEsm { ebi, pti, message } = match decode(octets) {
+        Ok(received) => received,
+        Err(answer) => return out.extend(answer),
+    };
+    match message {
+        // The bearer is usable as soon as the eNB has set it up.
+        NasEsmMessage::ActivateDefaultEpsBearerContextAccept(_) => {}
+        NasEsmMessage::ActivateDefaultEpsBearerContextReject(_) => ended_by_ue(sm, out),
+        NasEsmMessage::DeactivateEpsBearerContextAccept(_) => match sm.stage {
+            Stage::Releasing { .. } => release::end(sm, out),
+            _ => out.extend(status(ebi, pti, GsmCause::MessageTypeNotCompatibleWithTheProtocolState)),
+        },
+        NasEsmMessage::PdnDisconnectRequest(_) => release::requested(sm, pti, env, out),
+        // Only the subscribed QoS is granted (6.5.3.4, 6.5.4.4).
+        NasEsmMessage::BearerResourceAllocationRequest(_) => {
+            let cause = NasEsmCause::from_cause(EsmCause::ServiceOptionNotSupported);
+            out.extend(output(NasBearerResourceAllocationReject::new(cause), 0, pti));
+        }
+        NasEsmMessage::BearerResourceModificationRequest(_) => {
+            let cause = NasEsmCause::from_cause(EsmCause::ServiceOptionNotSupported);
+            out.extend(output(NasBearerResourceModificationReject::new(cause), 0, pti));
+        }
+        NasEsmMessage::EsmStatus(received) => status_received(sm, received.esm_cause.cause(), out),
+        _ => out.extend(status(ebi, pti, GsmCause::MessageTypeNonExistentOrNotImplemented)),
+    }
+}
+
+/// Handles ESM STATUS (6.7): a bearer that the UE does not have is released.
+fn status_received(sm: &mut SmContext, cause: Option<EsmCause>, out: &mut Vec<Output>) {
+    match (&sm.stage, cause) {
+        (Stage::Releasing { .. }, _) => release::end(sm, out),
+        (Stage::Accepted { .. } | Stage::Established, Some(EsmCause::InvalidEpsBearerIdentity)) => {
+            ended_by_ue(sm, out);
+        }
+        _ => {}
+    }
+}
+
+/// Releases a bearer that the UE does not have.
+fn ended_by_ue(sm: &mut SmContext, out: &mut Vec<Output>) {
+    if matches!(sm.ran, RanState::SettingUp | RanState::Up) {
+        out.extend(super::erab::release_command());
+    }
+    release::end(sm, out);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn apn_rate_code_is_never_below_subscribed() {
+        for (bps, kbps) in [
+            (0, 1),
+            (64_000, 64),
+            (8_640_000, 8_640),
+            (100_000_000, 100_000),
+            (1_000_000_000, 1_000_000),
+            (u64::MAX, 65_280_000),
+        ] {
+            assert_eq!(encodable_kbps(bps), kbps, "{bps}");
+        }
+        for bps in [999, 123_456_789, 7_777_777_777] {
+            let coded = encodable_kbps(bps);
+            assert!(coded * 1000 >= bps && coded * 1000 <= bps.max(1000) * 3 / 2, "{bps} is coded as {coded} kbit/s");
+            assert!(apn_ambr(bps, bps).is_some());
+        }
+    }
+
+    #[test]
+    fn causes_of_slices_become_those_of_apn() {
+        assert_eq!(cause(GsmCause::MissingOrUnknownDnnInASlice), EsmCause::MissingOrUnknownApn);
+        assert_eq!(cause(GsmCause::InsufficientResources), EsmCause::InsufficientResources);
+        assert_eq!(cause(GsmCause::PduSessionTypeIpv4OnlyAllowed), EsmCause::PdnTypeIpv4OnlyAllowed);
+        assert_eq!(cause(GsmCause::NotSupportedSscMode), EsmCause::RequestRejectedUnspecified);
+    }
+}

@@ -1,0 +1,526 @@
+//! Test network of EPS: steps of the core against an eNB and a UE that are built from the codecs.
+//!
+//! The UE has the NAS security context of the codec crate, so that keys, MACs and ciphering of the
+//! core are compared with an independent implementation.
+
+use crate::lab::{Ids, Nodes, upf, upf_answer};
+use std::net::{IpAddr, Ipv4Addr};
+use vireo_core::Env;
+use vireo_core::amf::access;
+use vireo_core::amf::context::{self, UeContext};
+use vireo_core::amf::engine::{self, Event};
+use vireo_core::amf::n2::{Route, UeMessage};
+use vireo_core::amf::ran;
+use vireo_core::config::CoreConfig;
+use vireo_core::step::{Effect, Note};
+use vireo_core::subscription::*;
+use vireo_types::*;
+use vireo_wire::nas::KeySetIdentifier;
+use vireo_wire::nas_eps::*;
+use vireo_wire::s1ap::helpers::{EnbKind, global_enb_id};
+use vireo_wire::s1ap::{self, Bits, S1AP_PDU, S1apPduKind, ie};
+use vireo_wire::security::milenage::{Amf, AuthenticationVector, Auts, K, Milenage, Opc, Sqn};
+use vireo_wire::security::nas_eps::derive_kasme;
+use vireo_wire::security::{Autn, Rand};
+
+pub(super) const IMSI: &str = "999700000000001";
+/// EEA0 to EEA2, EIA1 and EIA2.
+pub(super) const CAPABILITY: [u8; 2] = [0xe0, 0x60];
+const ASSOC: AssocId = AssocId(7);
+const KEY: [u8; 16] = [0x46; 16];
+const OPC: [u8; 16] = [0xcd; 16];
+const ENB_ID: u32 = 0x00ab_cdef;
+const ENB_ADDRESS: [u8; 4] = [127, 0, 0, 2];
+const ENB_TEID: [u8; 4] = [0x12, 0x34, 0x56, 0x78];
+const PLMN: [u8; 3] = [0x99, 0xf9, 0x07];
+
+/// The state that the UE has of its attach.
+#[derive(Default)]
+pub(super) struct Ue {
+    pub(super) keys: Option<NasSecurityContext>,
+    pub(super) key_set: u8,
+    pub(super) guti: Option<NasEpsMobileIdentity>,
+    pub(super) address: Option<[u8; 4]>,
+    pub(super) ebi: u8,
+    /// EMM messages to the UE.
+    pub(super) received: Vec<NasEmmMessage>,
+    /// Highest SQN that the UE has accepted; an AUTN below it is a synchronisation failure.
+    pub(super) sqn: u64,
+}
+
+pub(super) struct Network {
+    pub(super) config: CoreConfig,
+    pub(super) now: Instant,
+    ids: Ids,
+    stored: Option<Vec<u8>>,
+    nodes: Nodes,
+    home_sqn: u64,
+    /// MME UE S1AP ID, while the UE is connected.
+    pub(super) mme_id: Option<u32>,
+    pub(super) ue: Ue,
+    /// Kinds of the PDUs to the eNB.
+    pub(super) kinds: Vec<S1apPduKind>,
+    pub(super) effects: Vec<Effect>,
+    pub(super) notes: Vec<Note>,
+    down: std::collections::VecDeque<Vec<u8>>,
+}
+
+fn milenage() -> Milenage {
+    Milenage::new(&K::new(&KEY), &Opc::new(&OPC))
+}
+
+fn plmn() -> s1ap::PLMNidentity {
+    s1ap::PLMNidentity(s1ap::TBCDSTRING(PLMN))
+}
+
+fn tai() -> s1ap::TAI {
+    s1ap::helpers::tai(plmn(), [0, 1])
+}
+
+fn cgi() -> s1ap::EUTRANCGI {
+    s1ap::EUTRANCGI::new(plmn(), s1ap::CellIdentity(Bits::low(0x123_4501, 28)), None)
+}
+
+fn emm(message: impl Into<NasEmmMessage>) -> NasEpsMessage {
+    NasEpsMessage::new_emm(message)
+}
+
+fn key_set(value: u8) -> NasKeySetIdentifier {
+    let key = if value == 7 { KeySetIdentifier::NoKey } else { KeySetIdentifier::Native(value) };
+    NasKeySetIdentifier::from_key_set_identifier(key).expect("a key set")
+}
+
+impl Network {
+    /// Returns a network whose eNB has completed S1 Setup.
+    pub(super) fn new() -> Self {
+        let mut network = Network {
+            config: CoreConfig { tacs: vec![Tac(1), Tac(2)], upfs: vec![upf(8)], ..CoreConfig::lab() },
+            now: Instant(1_000_000_000),
+            ids: Ids::default(),
+            stored: None,
+            nodes: Nodes(vec![(ASSOC.with_dialect(Dialect::Eps), None)]),
+            home_sqn: 32,
+            mme_id: None,
+            ue: Ue { key_set: 7, ..Ue::default() },
+            kinds: Vec::new(),
+            effects: Vec::new(),
+            notes: Vec::new(),
+            down: std::collections::VecDeque::new(),
+        };
+        let area = s1ap::SupportedTAsItem::new(s1ap::TAC([0, 1]), s1ap::BPLMNs(vec![plmn()]), None);
+        let request = {
+            use vireo_wire::s1ap::*;
+            build_s1ap!(
+                InitiatingMessage,
+                S1Setup,
+                S1SetupRequest,
+                Global_ENB_ID(global_enb_id(plmn(), EnbKind::Macro, 0x12345).expect("20 bits")),
+                SupportedTAs(SupportedTAs(vec![area])),
+                DefaultPagingDRX(PagingDRX::v128),
+            )
+        };
+        network.from_enb(&request.and_then(|pdu| pdu.encode()).expect("it encodes"));
+        assert_eq!(network.kinds, [S1apPduKind::Successful_S1Setup]);
+        network
+    }
+
+    pub(super) fn context(&self) -> Option<UeContext> {
+        self.stored.as_ref().map(|octets| context::decode(octets).expect("it decodes"))
+    }
+
+    /// Changes the stored context without a step.
+    pub(super) fn change(&mut self, change: impl FnOnce(&mut UeContext)) {
+        let mut context = self.context().expect("a context");
+        change(&mut context);
+        self.stored = Some(context::encode(&context, Vec::new()).expect("it encodes"));
+    }
+
+    /// Runs one event of the UE's context.
+    pub(super) fn event(&mut self, event: Event<'_>) {
+        let Some(ue) = self.context() else { return };
+        self.step(ue, event);
+    }
+
+    fn step(&mut self, mut ue: UeContext, event: Event<'_>) {
+        let mut random = |octets: &mut [u8]| octets.fill(0x5a);
+        let mut env = Env {
+            now: self.now,
+            arrived: self.now,
+            config: &self.config,
+            random: &mut random,
+            ids: &mut self.ids,
+            ran: &self.nodes,
+        };
+        let outcome = engine::step(&mut ue, event, &mut env);
+        let mut octets = Vec::new();
+        let before = self.stored.as_deref().unwrap_or_default();
+        context::encode_after(&ue, before, &mut octets).expect("it encodes");
+        assert_eq!(context::decode(&octets).as_ref(), Ok(&ue), "a context is all in its stored form");
+        self.stored = (!outcome.effects.contains(&Effect::Forget)).then_some(octets);
+        self.notes.extend(outcome.notes);
+        for effect in outcome.effects {
+            self.effects.push(effect.clone());
+            match effect {
+                Effect::Ngap { assoc, pdu } => {
+                    assert_eq!(assoc.dialect(), Dialect::Eps);
+                    self.down.push_back(pdu);
+                }
+                Effect::Authenticate(request) => {
+                    let answer = self.home(&request);
+                    self.event(Event::Authentication(answer));
+                }
+                Effect::Pfcp { upf, message, session } => {
+                    let context = self.context().expect("a context");
+                    let found = context.sessions.iter().find(|s| s.index == session).map(|s| s.seid_at(upf));
+                    if let Some((seid, answer)) = found.and_then(|s| Some((s, upf_answer(&message, upf, s)?))) {
+                        self.event(Event::Pfcp { seid, message: &answer });
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn vector(sqn: u64, rand: [u8; 16]) -> AuthenticationVector {
+        let sqn = Sqn::try_from(sqn).expect("48 bits");
+        milenage().authentication_vector(&Rand::new(&rand), &sqn, &Amf::new(&[0x80, 0]))
+    }
+
+    fn home(&mut self, request: &AuthenticationRequest) -> Result<AuthenticationInfo, AuthenticationError> {
+        let SubscriberIdentity::Imsi(supi) = request.identity else { panic!("{request:?}") };
+        if let Some(resync) = &request.resync {
+            let sqn = milenage().verify_auts(&Rand::new(&resync.rand), &Auts::new(&resync.auts));
+            self.home_sqn = sqn.map_err(|_| AuthenticationError::BadAuts)?.get();
+        }
+        self.home_sqn += 32;
+        let rand = [self.home_sqn as u8; 16];
+        let vector = Network::vector(self.home_sqn, rand);
+        let mut xres_star = [0; 16];
+        xres_star[..AuthenticationInfo::RES_OCTETS].copy_from_slice(vector.xres().as_octets());
+        let network = vireo_wire::security::Plmn::new("999", "70").expect("a PLMN");
+        let kasme = derive_kasme(vector.ck(), vector.ik(), network, vector.autn());
+        let slice = SliceSubscription {
+            snssai: Snssai { sst: 1, sd: None },
+            default: true,
+            dnns: vec![DnnSubscription::default()],
+        };
+        Ok(AuthenticationInfo {
+            supi,
+            rand,
+            autn: *vector.autn().as_octets(),
+            xres_star,
+            kseaf: *kasme.as_octets(),
+            subscription: Subscription { slices: vec![slice], ambr: Ambr::default() },
+        })
+    }
+
+    /// Processes a PDU of the eNB as the balancer and the host do, and delivers the answers.
+    pub(super) fn from_enb(&mut self, pdu: &[u8]) {
+        let assoc = ASSOC.with_dialect(Dialect::Eps);
+        match access::route(Dialect::Eps, pdu).expect("a sound PDU") {
+            Route::Node => {
+                let outcome = ran::step_of(Dialect::Eps, &mut self.nodes.0[0].1, pdu, &self.config);
+                self.down.extend(outcome.answer);
+            }
+            Route::Ue(amf_id) => self.event(Event::Ngap { assoc, amf_id, pdu }),
+            Route::Initial { s_tmsi, nas_identity, .. } => {
+                let (_, message) = access::ue_message(Dialect::Eps, pdu).expect("a sound PDU");
+                let UeMessage::Initial(message) = message else { panic!("{message:?}") };
+                let named = s_tmsi.map(|(.., tmsi)| tmsi).or(nas_identity.and_then(|i| i.tmsi_of(&self.config)));
+                let is_known = |c: &UeContext| {
+                    let tmsis = [c.identity.tmsi, c.identity.old_tmsi];
+                    named.is_some() && tmsis.contains(&named) && engine::is_authentic(c, &message.nas)
+                };
+                let ue = self.context().filter(is_known);
+                let ue = ue.unwrap_or_else(|| UeContext::new(Ltmsi::new(Bucket::new(1), 77)));
+                self.step(ue, Event::Initial { assoc, message });
+            }
+        }
+        while let Some(pdu) = self.down.pop_front() {
+            self.to_enb(&pdu);
+        }
+    }
+
+    fn to_enb(&mut self, octets: &[u8]) {
+        let pdu = S1AP_PDU::decode(octets).expect("a PDU");
+        assert_eq!(pdu.check().expect("it decodes"), vec![], "{octets:02x?}");
+        self.kinds.push(pdu.kind());
+        if let Some(Ok(id)) = pdu.ie::<ie::MME_UE_S1AP_ID>() {
+            self.mme_id = Some(id.0);
+        }
+        match pdu.kind() {
+            S1apPduKind::Initiating_downlinkNASTransport => {
+                let nas = pdu.ie::<ie::NAS_PDU>().expect("an IE").expect("octets").0.to_vec();
+                self.to_ue(&nas);
+            }
+            S1apPduKind::Initiating_InitialContextSetup => self.set_up(&pdu),
+            S1apPduKind::Initiating_UEContextRelease => {
+                use vireo_wire::s1ap::*;
+                let (mme, enb) = (self.mme_id.take().expect("it is connected"), ENB_ID);
+                let complete = build_s1ap!(
+                    SuccessfulOutcome,
+                    UEContextRelease,
+                    UEContextReleaseComplete,
+                    MME_UE_S1AP_ID(mme),
+                    eNB_UE_S1AP_ID(enb),
+                );
+                self.from_enb(&complete.and_then(|pdu| pdu.encode()).expect("it encodes"));
+            }
+            _ => {}
+        }
+    }
+
+    /// Answers INITIAL CONTEXT SETUP REQUEST, and passes its NAS message to the UE.
+    fn set_up(&mut self, pdu: &s1ap::S1APPDU<'_>) {
+        use vireo_wire::s1ap::*;
+        let key = pdu.ie::<ie::SecurityKey>().expect("an IE").expect("a key");
+        assert_eq!(key.0.len(), 256);
+        let (mut nas, mut done) = (None, Vec::new());
+        for item in pdu.items::<ie::E_RABToBeSetupListCtxtSUReq>().map(|item| item.expect("an item")) {
+            assert_eq!(item.transport_layer_address.0.as_octets(), [127, 0, 0, 8], "the UPF's");
+            nas = nas.or(item.nas_pdu.map(|nas| nas.0.to_vec()));
+            let address = TransportLayerAddress(ENB_ADDRESS.into());
+            let item = ERABSetupItemCtxtSURes::new(item.e_rab_id, address, GTPTEID(ENB_TEID), None);
+            done.push(build_s1ap_ie!(IGNORE E_RABSetupItemCtxtSURes(item)).expect("an item"));
+        }
+        let response = build_s1ap!(
+            SuccessfulOutcome,
+            InitialContextSetup,
+            InitialContextSetupResponse,
+            MME_UE_S1AP_ID(self.mme_id.expect("a connection")),
+            eNB_UE_S1AP_ID(ENB_ID),
+            E_RABSetupListCtxtSURes(ERABSetupListCtxtSURes(done)),
+        );
+        self.from_enb(&response.and_then(|pdu| pdu.encode()).expect("it encodes"));
+        if let Some(nas) = nas {
+            self.to_ue(&nas);
+        }
+    }
+
+    /// Sends a NAS message of the UE, the first one in INITIAL UE MESSAGE.
+    pub(super) fn uplink(&mut self, nas: Vec<u8>) {
+        use vireo_wire::s1ap::*;
+        let pdu = match self.mme_id {
+            Some(id) => build_s1ap!(
+                InitiatingMessage,
+                uplinkNASTransport,
+                UplinkNASTransport,
+                MME_UE_S1AP_ID(id),
+                eNB_UE_S1AP_ID(ENB_ID),
+                NAS_PDU(nas),
+                EUTRAN_CGI(cgi()),
+                TAI(tai()),
+            ),
+            None => {
+                let mut ies = vec![
+                    build_s1ap_ie!(InitialUEMessage, eNB_UE_S1AP_ID(ENB_ID)),
+                    build_s1ap_ie!(InitialUEMessage, NAS_PDU(nas)),
+                    build_s1ap_ie!(InitialUEMessage, TAI(tai())),
+                    build_s1ap_ie!(InitialUEMessage, EUTRAN_CGI(cgi())),
+                    build_s1ap_ie!(InitialUEMessage, RRC_Establishment_Cause(RRCEstablishmentCause::mo_Signalling)),
+                ];
+                if let Some(guti) = &self.ue.guti {
+                    let [code, tmsi @ ..] = *<&[u8; 5]>::try_from(&guti.value[6..]).expect("a GUTI");
+                    let s_tmsi = STMSI::new(MMECode([code]), MTMSI(tmsi), None);
+                    ies.push(build_s1ap_ie!(InitialUEMessage, S_TMSI(s_tmsi)));
+                }
+                let ies: Result<Vec<_>, _> = ies.into_iter().collect();
+                ies.and_then(|ies| {
+                    let message = InitialUEMessage::new(ProtocolIEContainer(ies));
+                    S1AP_PDU::of_message(&message, InitialUEMessage::CRITICALITY)
+                })
+            }
+        };
+        self.from_enb(&pdu.and_then(|pdu| pdu.encode()).expect("it encodes"));
+    }
+
+    /// Sends a protected NAS message of the UE.
+    pub(super) fn protected(&mut self, message: &NasEpsMessage, header: NasEpsSecurityHeaderType) {
+        let keys = self.ue.keys.as_mut().expect("keys");
+        let nas = keys.protect(message, header, Direction::Uplink).expect("it encodes");
+        self.uplink(nas);
+    }
+
+    /// Sends ATTACH REQUEST with the IMSI, or with the GUTI under the keys of the UE.
+    pub(super) fn attach(&mut self) {
+        let connect = NasPdnConnectivityRequest::new(
+            NasRequestType::from_request_type(RequestTypeValue::Initial),
+            NasPdnType::from_pdn_type(PdnType::Ipv4),
+        );
+        let esm = NasEpsMessage::new_esm(connect, 0, 1).encode().expect("it encodes");
+        let identity = self.ue.guti.clone();
+        let request = emm(NasAttachRequest::new(
+            NasEpsAttachType::from_attach_type(AttachType::EpsAttach),
+            key_set(self.ue.key_set),
+            identity.unwrap_or_else(|| NasEpsMobileIdentity::from_imsi(IMSI).expect("an IMSI")),
+            NasUeNetworkCapability::new(CAPABILITY.to_vec()),
+            NasEsmMessageContainer::new(esm),
+        ));
+        match self.ue.keys {
+            Some(_) => self.protected(&request, NasEpsSecurityHeaderType::IntegrityProtected),
+            None => self.uplink(request.encode().expect("it encodes")),
+        }
+    }
+
+    /// Handles a NAS message at the UE.
+    fn to_ue(&mut self, nas: &[u8]) {
+        let header = nas[0] >> 4;
+        let message = match (header, &mut self.ue.keys) {
+            (0, _) => NasEpsMessage::decode_with_direction(nas, Direction::Downlink).expect("a message"),
+            // SECURITY MODE COMMAND is verified by the keys that it takes into use.
+            (3, keys) => {
+                let plain = NasEpsMessage::decode_with_direction(&nas[6..], Direction::Downlink);
+                let NasEpsMessage::Emm(_, NasEmmMessage::SecurityModeCommand(command)) = plain.expect("a message")
+                else {
+                    panic!("{nas:02x?}")
+                };
+                let keys = keys.as_mut().expect("authenticated");
+                let selected = command.selected_nas_security_algorithms.value;
+                assert_eq!(selected, 0x22, "EEA2 and EIA2");
+                let verified = keys.unprotect(nas, Direction::Downlink).expect("a right MAC");
+                verified.message
+            }
+            (_, keys) => keys.as_mut().expect("keys").unprotect(nas, Direction::Downlink).expect("a right MAC").message,
+        };
+        let NasEpsMessage::Emm(_, message) = message else { panic!("{message:?}") };
+        self.ue.received.push(message.clone());
+        match message {
+            NasEmmMessage::IdentityRequest(_) => {
+                let identity = NasMobileIdentity::from_imsi(IMSI).expect("an IMSI");
+                self.uplink(emm(NasIdentityResponse::new(identity)).encode().expect("it encodes"));
+            }
+            NasEmmMessage::AuthenticationRequest(request) => self.authenticate(&request),
+            NasEmmMessage::SecurityModeCommand(command) => {
+                let replayed = &command.replayed_ue_security_capabilities.value;
+                assert_eq!(replayed[..2], CAPABILITY, "no bidding down");
+                let complete = emm(NasSecurityModeComplete::new());
+                self.protected(
+                    &complete,
+                    NasEpsSecurityHeaderType::IntegrityProtectedAndCipheredWithNewEpsSecurityContext,
+                );
+            }
+            NasEmmMessage::AttachAccept(accept) => self.attached(&accept),
+            NasEmmMessage::TrackingAreaUpdateAccept(accept) => {
+                if let Some(guti) = accept.guti {
+                    self.ue.guti = Some(guti);
+                    let complete = emm(NasTrackingAreaUpdateComplete::new());
+                    self.protected(&complete, NasEpsSecurityHeaderType::IntegrityProtectedAndCiphered);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn authenticate(&mut self, request: &NasAuthenticationRequest) {
+        let rand = *<&[u8; 16]>::try_from(&request.authentication_parameter_rand.value[..]).expect("16 octets");
+        let autn = *<&[u8; 16]>::try_from(&request.authentication_parameter_autn.value[..]).expect("16 octets");
+        let (milenage, autn) = (milenage(), Autn::new(&autn));
+        let usim = milenage.check_autn(&Rand::new(&rand), &autn).expect("a right MAC");
+        if usim.sqn().get() <= self.ue.sqn {
+            let sqn = Sqn::try_from(self.ue.sqn).expect("48 bits");
+            let auts = milenage.auts(&Rand::new(&rand), &sqn);
+            let failure = NasAuthenticationFailure::new(NasEmmCause::from_cause(EmmCause::SynchFailure))
+                .with_authentication_failure_parameter(NasAuthenticationFailureParameter::new(
+                    auts.as_octets().to_vec(),
+                ));
+            self.uplink(emm(failure).encode().expect("it encodes"));
+            return;
+        }
+        self.ue.sqn = usim.sqn().get();
+        let network = vireo_wire::security::Plmn::new("999", "70").expect("a PLMN");
+        let kasme = derive_kasme(usim.ck(), usim.ik(), network, &autn);
+        let (eia, eea) = (IntegrityAlgorithm::EIA2, CipheringAlgorithm::EEA2);
+        self.ue.key_set = request.nas_key_set_identifier_asme.value & 7;
+        self.ue.keys = Some(NasSecurityContext::from_fresh_kasme(&kasme, eia, eea).expect("keys"));
+        let res = NasAuthenticationResponseParameter::from_res(usim.res().as_octets()).expect("8 octets");
+        self.uplink(emm(NasAuthenticationResponse::new(res)).encode().expect("it encodes"));
+    }
+
+    fn attached(&mut self, accept: &NasAttachAccept) {
+        self.ue.guti = accept.guti.clone();
+        let esm = NasEpsMessage::decode(&accept.esm_message_container.value).expect("a message");
+        let NasEpsMessage::Esm(header, NasEsmMessage::ActivateDefaultEpsBearerContextRequest(bearer)) = esm else {
+            panic!("{esm:?}")
+        };
+        assert_eq!(header.procedure_transaction_identity, 1);
+        self.ue.address = bearer.pdn_address.ipv4();
+        self.ue.ebi = header.eps_bearer_identity;
+        let accept = NasEpsMessage::new_esm(NasActivateDefaultEpsBearerContextAccept::new(), self.ue.ebi, 0);
+        let esm = NasEsmMessageContainer::new(accept.encode().expect("it encodes"));
+        let complete = emm(NasAttachComplete::new(esm));
+        self.protected(&complete, NasEpsSecurityHeaderType::IntegrityProtectedAndCiphered);
+    }
+
+    /// Has the eNB release the UE for inactivity.
+    pub(super) fn idle(&mut self) {
+        use vireo_wire::s1ap::*;
+        let request = build_s1ap!(
+            InitiatingMessage,
+            UEContextReleaseRequest,
+            UEContextReleaseRequest,
+            MME_UE_S1AP_ID(self.mme_id.expect("it is connected")),
+            eNB_UE_S1AP_ID(ENB_ID),
+            Cause(Cause::radioNetwork(CauseRadioNetwork::user_inactivity)),
+        );
+        self.from_enb(&request.and_then(|pdu| pdu.encode()).expect("it encodes"));
+        assert_eq!(self.mme_id, None, "the connection is gone");
+    }
+
+    /// Sends SERVICE REQUEST.
+    pub(super) fn service_request(&mut self) {
+        let key_set = self.ue.key_set;
+        let keys = self.ue.keys.as_mut().expect("keys");
+        let request = keys.protect_service_request(key_set).expect("a request");
+        self.uplink(NasEpsMessage::ServiceRequest(request).encode().expect("it encodes"));
+    }
+
+    /// Sends TRACKING AREA UPDATE REQUEST of a type.
+    pub(super) fn update(&mut self, kind: UpdateType) {
+        let request = NasTrackingAreaUpdateRequest::new(
+            NasEpsUpdateType::from_update_type(kind),
+            key_set(self.ue.key_set),
+            self.ue.guti.clone().expect("a GUTI"),
+        );
+        self.protected(&emm(request), NasEpsSecurityHeaderType::IntegrityProtected);
+    }
+
+    /// Sends DETACH REQUEST.
+    pub(super) fn detach(&mut self, switch_off: bool) {
+        let request = NasDetachRequestUeOriginating::new(
+            NasDetachType::from_ue_detach_kind(UeDetachKind::EpsDetach, switch_off),
+            key_set(self.ue.key_set),
+            self.ue.guti.clone().expect("a GUTI"),
+        );
+        self.protected(&emm(request), NasEpsSecurityHeaderType::IntegrityProtectedAndCiphered);
+    }
+
+    /// Reports downlink data for the UE, as its UPF does.
+    pub(super) fn downlink_data(&mut self) {
+        use vireo_wire::pfcp::{self, Element};
+        let session = self.context().expect("a context").sessions[0].clone();
+        let report = crate::lab::pfcp_report(session.pfcp.cp_seid, pfcp::ReportType::DLDR, |report| {
+            report.group(pfcp::DownlinkDataReport::ID, |data| {
+                data.put(&pfcp::PdrId(2));
+            });
+        });
+        self.event(Event::Pfcp { seid: session.pfcp.cp_seid, message: &report });
+        while let Some(pdu) = self.down.pop_front() {
+            self.to_enb(&pdu);
+        }
+    }
+
+    /// Returns the last EMM message to the UE.
+    pub(super) fn last(&self) -> &NasEmmMessage {
+        self.ue.received.last().expect("a message")
+    }
+
+    /// Returns the downlink tunnel of the first session.
+    pub(super) fn tunnel(&self) -> Option<(IpAddr, u32)> {
+        let tunnel = self.context()?.sessions.first()?.downlink?;
+        Some((tunnel.address, tunnel.teid.0))
+    }
+}
+
+/// Tunnel end of the eNB.
+pub(super) const TUNNEL: (IpAddr, u32) =
+    (IpAddr::V4(Ipv4Addr::new(ENB_ADDRESS[0], ENB_ADDRESS[1], ENB_ADDRESS[2], ENB_ADDRESS[3])), 0x1234_5678);
