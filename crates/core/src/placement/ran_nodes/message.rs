@@ -192,6 +192,7 @@ impl<U: SlotKey> RanNodeTable<U> {
         let mut out = Vec::new();
         if self.bind_reported(assoc, node, record) {
             out.push(NodeOutput::Changed);
+            self.report_node(node, &mut out);
         }
         out
     }

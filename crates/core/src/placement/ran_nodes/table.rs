@@ -331,7 +331,8 @@ impl<U: SlotKey> RanNodeTable<U> {
     }
 
     /// Binds an association as reported by a balancer. Returns true if the report created the RAN
-    /// node.
+    /// node. The node's other associations may have named it before the report arrived: balancers
+    /// send to a joining host on different connections.
     pub(super) fn bind_reported(&mut self, assoc: AssocId, number: AssocId, record: RanNode) -> bool {
         let Some(link) = self.links.get(&assoc).filter(|link| link.node.is_none()) else { return false };
         let is_new = !self.nodes.contains_key(&number);
@@ -345,6 +346,9 @@ impl<U: SlotKey> RanNodeTable<U> {
             self.nodes.insert(number, node);
         }
         self.bind(assoc, number);
+        if is_new {
+            self.bind_claimed(number, id);
+        }
         is_new
     }
 

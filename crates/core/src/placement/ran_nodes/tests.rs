@@ -198,6 +198,21 @@ fn ng_setup_ends_every_earlier_life_of_the_node() {
     assert_eq!((nodes.find(record(7).id), nodes.find(record(8).id)), (None, Some(AssocId(4))));
 }
 
+/// A host that joins may receive the message by which an association names its node before another
+/// balancer's report of the node. Seed 194 with two balancers: the association was never bound, and
+/// the host sent effects again by another one.
+#[test]
+fn claimed_association_joins_reported_node() {
+    let mut nodes = nodes(&[]);
+    let peer = SocketAddr::from(([10, 0, 0, 2], 38412));
+    nodes.up(AssocId(5), peer);
+    nodes.claim(AssocId(5), record(8).id);
+    assert!(nodes.bind_reported(AssocId(2), AssocId(9), record(8)));
+    assert_eq!([2, 5].map(|assoc| nodes.node_of(AssocId(assoc))), [Some(AssocId(9)); 2]);
+    let path = [Some((AssocId(9), AssocId(5))), None];
+    assert_eq!(nodes.effect_association(path, AssocId(9), Some(UES[0])), Some(AssocId(5)));
+}
+
 /// gNB 7 of the emulator.
 fn gnb() -> Gnb {
     let id = record(7).id;
