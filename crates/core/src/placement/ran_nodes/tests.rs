@@ -199,8 +199,8 @@ fn ng_setup_ends_every_earlier_life_of_the_node() {
 }
 
 /// A host that joins may receive the message by which an association names its node before another
-/// balancer's report of the node. Seed 194 with two balancers: the association was never bound, and
-/// the host sent effects again by another one.
+/// balancer's report of the node. If the association stays unbound, the host sends the effects of a
+/// UE that it takes over by another one.
 #[test]
 fn claimed_association_joins_reported_node() {
     let mut nodes = nodes(&[]);

@@ -124,6 +124,7 @@ impl Host {
         let Some(link) = self.links.links.get_mut(&balancer) else { return };
         link.retry_at = network.clock.now() + RETRY_INTERVAL;
         let lost = link.end();
+        lost.unsent.iter().for_each(|message| network.oracle.on_unconfirmed(message.effect_key()));
         self.links.on_lost(network, balancer, lost);
         self.handle_link_events(network);
     }
