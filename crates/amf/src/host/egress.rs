@@ -11,7 +11,6 @@ pub(super) use effect_route::EffectRoute;
 
 use super::cluster::Owner;
 use super::limits::BATCH;
-use super::nodes;
 use super::state::Host;
 use crate::smf_link::RequestExtras;
 use crate::worker::context_database::DatabaseRef;
@@ -281,8 +280,7 @@ impl Host {
         for (n, effect) in effects.into_iter().enumerate() {
             match effect {
                 Effect::Ngap { assoc: node, pdu } => {
-                    let by = nodes::select_association(associations, node);
-                    self.send_about((Some(slot), ltmsi), (node, by), key | n as u64 & 0xf, pdu);
+                    self.send_about((Some(slot), ltmsi), (node, associations), key | n as u64 & 0xf, pdu);
                 }
                 Effect::ReleaseStale { assoc: node, amf_id, ran_id } => {
                     self.release_stale((slot, ltmsi), node, (amf_id, ran_id), key | n as u64 & 0xf);

@@ -14,9 +14,9 @@ use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 use vireo_core::amf::access;
 use vireo_core::amf::engine::{self, Event};
-use vireo_core::amf::n2::{Fault, Route, ShallowView};
-use vireo_core::placement::host::{NamedUe, named_ue};
+use vireo_core::amf::n2::{Fault, ShallowView};
 use vireo_core::placement::message::RanOutput;
+use vireo_core::placement::ran_nodes::MessageTarget;
 use vireo_core::schedule::kind::NfKind;
 use vireo_ops::clock::clock;
 use vireo_ops::metrics::TurnedAway;
@@ -54,19 +54,15 @@ impl Host {
                 return self.done();
             }
         };
-        let node = self.nodes.node_of(assoc);
-        let of_ue = node.filter(|_| view.route != Route::Node);
-        if of_ue.is_some_and(|node| self.nodes.is_repeat(node, assoc, pdu, self.current.arrived)) {
-            tracing::debug!(
-                assoc = assoc.0,
-                "a message came before by an association that is gone, and is passed over"
-            );
-            return self.done();
-        }
-        // On an unbound association every message is a message of the RAN node, and faulty there.
-        let named = node.map(|node| (named_ue(&view, &self.config), node));
-        match named {
-            Some((NamedUe::Connected(amf_id), node)) => match self.ues.region.slot_of(amf_id.ltmsi()) {
+        match self.nodes.target(assoc, (&view, pdu), &self.config, self.current.arrived) {
+            MessageTarget::Repeat => {
+                tracing::debug!(
+                    assoc = assoc.0,
+                    "a message came before by an association that is gone, and is passed over"
+                );
+                self.done();
+            }
+            MessageTarget::Connected { node, amf_id } => match self.ues.region.slot_of(amf_id.ltmsi()) {
                 Some(slot) => {
                     self.nodes.set_last_association(node, assoc, slot);
                     self.deliver(slot, &Event::Ngap { assoc: node, amf_id, pdu }.into(), view.kind);
@@ -76,8 +72,8 @@ impl Host {
                     self.done();
                 }
             },
-            Some((NamedUe::Initial { ran_id, tmsi }, node)) => self.initial((assoc, node), (ran_id, tmsi), &view, pdu),
-            Some((NamedUe::RanNode, _)) | None => {
+            MessageTarget::Initial { node, ran_id, tmsi } => self.initial((assoc, node), (ran_id, tmsi), &view, pdu),
+            MessageTarget::RanNode => {
                 self.node_message(assoc, pdu, answers);
                 self.done();
             }

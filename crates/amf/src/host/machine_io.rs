@@ -3,7 +3,6 @@
 use super::cluster::{EnteredUes, Pending};
 use super::deferred_event::DeferredEvent;
 use super::host_machine::Machine;
-use super::nodes;
 use super::state::Host;
 use crate::worker::event_message::EventMessage;
 use crate::worker::outbox::{Outbox, Summary};
@@ -432,7 +431,7 @@ impl HostIo for Io<'_> {
             let key = key | n as u64 & 0xf;
             match effect {
                 Effect::Ngap { assoc: node, pdu } => {
-                    self.host.send_about((slot, ltmsi), (node, nodes::select_association(paths, node)), key, pdu);
+                    self.host.send_about((slot, ltmsi), (node, paths), key, pdu);
                 }
                 Effect::Pfcp { upf, message, .. } => {
                     let seid = seids.next().flatten();

@@ -299,9 +299,9 @@ impl Host {
     /// Returns the maximum time for which the host may wait for an input or a worker.
     fn time_to_wait(&self) -> Duration {
         let moving = self.is_moving();
-        let retries = self.has_backlog() || moving || self.nodes.is_disconnecting() || self.has_newcomers();
+        let retries = self.has_backlog() || moving || !self.events.disconnected.is_empty() || self.has_newcomers();
         let now = clock();
-        let due = self.events.timers.next().into_iter().chain(self.nodes.contests.due()).chain(self.guests.due()).min();
+        let due = self.events.timers.next().into_iter().chain(self.nodes.contest_due()).chain(self.guests.due()).min();
         let wait = due.map_or(Duration::from_secs(1), |at| at.since(now).into());
         // A worker that makes room does not wake the host for it.
         wait.min(if retries { Duration::from_micros(200) } else { self.workers.scaler.next(now) })
@@ -373,7 +373,7 @@ impl Host {
 
     fn gauges(&self) {
         let metrics = &self.statistics.step_metrics.metrics;
-        metrics.population(Population::Gnbs, self.nodes.set_up());
+        metrics.population(Population::Gnbs, self.nodes.count());
         metrics.population(Population::Contexts, self.statistics.totals.contexts);
         metrics.population(Population::Registered, self.statistics.totals.registered);
         metrics.population(Population::Connected, self.statistics.totals.connected);
@@ -444,7 +444,10 @@ impl Host {
     /// Processes an event of a RAN node or UPF.
     fn on_peer_event(&mut self, event: PeerEvent, answers: bool) {
         match event {
-            PeerEvent::Up { assoc, peer } => self.nodes.up(assoc, peer),
+            PeerEvent::Up { assoc, peer } => {
+                tracing::info!(assoc = assoc.0, %peer, "a RAN node is connected");
+                self.nodes.up(assoc, peer);
+            }
             PeerEvent::Down { assoc, restarted } => self.association_lost(assoc, restarted),
             PeerEvent::Alive { assoc } => self.node_lives(assoc),
             PeerEvent::Ngap { assoc, view, pdu } => self.ngap(assoc, view, &pdu, answers),

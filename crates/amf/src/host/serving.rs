@@ -22,6 +22,7 @@ use vireo_core::amf::engine::Event;
 use vireo_core::placement::balance::HostId;
 use vireo_core::placement::host::{NamedUe, ProposalVerdict, ServedInput, named_ue};
 use vireo_core::placement::message::{Envelope, HostNotice, PeerEvent, SERVED_WITHIN};
+use vireo_core::placement::ran_nodes::MessageTarget;
 use vireo_core::placement::replica::{Proposal, ProposalAnswer, ProposalResult, ServedStep};
 use vireo_core::schedule::kind::NfKind;
 use vireo_ops::clock::clock;
@@ -46,14 +47,11 @@ impl Host {
         let number = envelope.number;
         let ltmsi = match &envelope.event {
             PeerEvent::Ngap { assoc, view, pdu } => {
-                let node = self.nodes.node_of(*assoc);
-                if node.is_some_and(|node| self.nodes.is_repeat(node, *assoc, pdu, at)) {
-                    return self.egress.send(HostNotice::Done { number });
-                }
-                let view = view.filter(|_| node.is_some());
-                match view.map(|view| (named_ue(&view, &self.config), view)) {
-                    Some((NamedUe::Connected(amf_id), _)) => Some(amf_id.ltmsi()),
-                    Some((NamedUe::Initial { tmsi: Some(tmsi), .. }, view)) if self.admits(&view, true) => {
+                let target = view.map(|view| (self.nodes.target(*assoc, (&view, pdu), &self.config, at), view));
+                match target {
+                    Some((MessageTarget::Repeat, _)) => return self.egress.send(HostNotice::Done { number }),
+                    Some((MessageTarget::Connected { amf_id, .. }, _)) => Some(amf_id.ltmsi()),
+                    Some((MessageTarget::Initial { tmsi: Some(tmsi), .. }, view)) if self.admits(&view, true) => {
                         self.replicator().and_then(|replicator| replicator.ltmsi_of(tmsi))
                     }
                     _ => None,

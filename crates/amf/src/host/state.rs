@@ -32,7 +32,7 @@ use vireo_ops::shared_record::DelegatedCommit;
 use vireo_ops::supervisor::Supervisor;
 use vireo_store::region::{Bell, Receiver, Region, Slot, Snapshot, Worker};
 use vireo_subscribers::Udm;
-use vireo_types::{Bucket, Instant, Ltmsi};
+use vireo_types::{AssocId, Bucket, Instant, Ltmsi};
 
 /// State of the host thread.
 #[derive(Debug)]
@@ -140,6 +140,8 @@ pub(super) struct EventQueues {
     pub(super) timers: Timers,
     /// New UEs in the order of their first message.
     pub(super) young: VecDeque<(Instant, Slot, Ltmsi)>,
+    /// UEs whose RAN node is gone and that are not notified yet.
+    pub(super) disconnected: Vec<(AssocId, Vec<Slot>)>,
     /// UPFs that lost their sessions, and the first slot whose UE is not notified yet.
     pub(super) lost: VecDeque<(SocketAddr, u32)>,
 }

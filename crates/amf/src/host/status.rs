@@ -40,7 +40,7 @@ impl Host {
             version: env!("CARGO_PKG_VERSION").into(),
             uptime_s: self.statistics.started.elapsed().as_secs(),
             counts: Counts {
-                gnbs: self.nodes.set_up(),
+                gnbs: self.nodes.count(),
                 ues: self.statistics.totals.contexts,
                 registered: self.statistics.totals.registered,
                 connected: self.statistics.totals.connected,

@@ -1,9 +1,9 @@
 //! Placement of UEs: which host serves and owns which UEs, and who keeps copies of them.
 //!
 //! [`balance`] maps buckets to hosts and chooses hosts for messages. [`balancer`], [`cluster`] and
-//! [`host`] are the state machines of balancer, controller and host. [`replica`] has the owner's
-//! and the replicas' side of replication. [`message`] has the messages between controller,
-//! balancers and hosts.
+//! [`host`] are the state machines of balancer, controller and host. [`ran_nodes`] has a host's RAN
+//! nodes and their associations. [`replica`] has the owner's and the replicas' side of replication.
+//! [`message`] has the messages between controller, balancers and hosts.
 
 pub mod balance;
 pub mod balancer;
@@ -11,6 +11,7 @@ pub mod cluster;
 mod connection;
 pub mod host;
 pub mod message;
+pub mod ran_nodes;
 pub mod replica;
 
 pub use connection::ConnectionId;

@@ -427,7 +427,7 @@ fn for_host(message: &ToHost<'_>, has_several_balancers: bool) -> Option<Message
                 PeerEvent::Pfcp { seid, request, message, .. } => {
                     Input::Pfcp { seid: *seid, is_request: *request, message: message[..].into() }
                 }
-                PeerEvent::Up { assoc, .. } if has_several_balancers => Input::Up(*assoc),
+                PeerEvent::Up { assoc, peer } if has_several_balancers => Input::Up { assoc: *assoc, peer: *peer },
                 PeerEvent::Down { assoc, .. } if has_several_balancers => Input::Down(*assoc),
                 _ => return None,
             };

@@ -15,7 +15,7 @@ use super::mutation::Mutation;
 use super::network::{ConnectionEnd, Due, MS, Network, Process};
 use super::oracle::Violation;
 use super::ran;
-use super::ues::{Pending, UeEvent, Ues};
+use super::ues::{Pending, UeEvent, UeKey, Ues};
 use host_io::{Io, Replicas};
 use links::Links;
 use std::collections::BTreeMap;
@@ -24,8 +24,9 @@ use vireo_core::amf::engine;
 use vireo_core::amf::n2;
 use vireo_core::placement::balance::HostId;
 use vireo_core::placement::cluster::{ClusterMap, DurableState, MachineLabel, RejoinInfo, Secrets};
-use vireo_core::placement::host::{self as machine, CopyQueue, HostLimits, HostMachine, InputTarget, NamedUe};
-use vireo_core::placement::message::{Receiver, ToOwner, ToReplica};
+use vireo_core::placement::host::{self as machine, CopyQueue, HostLimits, HostMachine, InputTarget};
+use vireo_core::placement::message::{RanOutput, Receiver, ToOwner, ToReplica};
+use vireo_core::placement::ran_nodes::{MessageTarget, NodeOutput, NodeStepInput};
 use vireo_core::placement::replica::{BucketOwner, Claims, ReplicaStore, ReplicationConfig, WATERMARK_INTERVAL};
 use vireo_types::{AssocId, Bucket, Duration};
 
@@ -110,7 +111,7 @@ impl Host {
             store: None,
             caught_up: Vec::new(),
             unawaited: Vec::new(),
-            ues: Ues::default(),
+            ues: Ues::new(network),
             reported: (0, false),
             ended: false,
         }
@@ -325,7 +326,7 @@ impl Host {
         let target = match &input.input {
             Input::Ngap { pdu, bucket, .. } => InputTarget::from_ngap(n2::peek(pdu).ok().as_ref(), number, *bucket),
             Input::Pfcp { seid, .. } => InputTarget::Bucket(seid.ltmsi().bucket()),
-            Input::Up(_) | Input::Node(_) => InputTarget::Introduction,
+            Input::Up { .. } | Input::Node(_) => InputTarget::Introduction,
             Input::Down(_) | Input::BalancerLost(_) | Input::Unsent(_) => InputTarget::Node,
         };
         let copy = network.is(Mutation::InputRepeated).then(|| input.clone());
@@ -351,49 +352,51 @@ impl Host {
                     self.deliver(network, slot, number, UeEvent::Pfcp { seid, message });
                 }
             }
-            Input::Up(assoc) => self.ues.nodes.up(assoc),
-            Input::Down(assoc) => self.association_lost(network, assoc),
-            Input::Node(owner) => self.ues.nodes.bind_reported(&owner),
+            Input::Up { assoc, peer } => self.ues.nodes.up(assoc, peer),
+            Input::Down(assoc) => {
+                let outputs = self.ues.nodes.on_association_lost(assoc, false);
+                self.execute_node_outputs(network, outputs);
+            }
+            Input::Node(owner) => {
+                let outputs = self.ues.nodes.on_report(*owner);
+                self.execute_node_outputs(network, outputs);
+            }
             Input::BalancerLost(lost) => {
-                lost.associations.iter().for_each(|assoc| self.association_lost(network, *assoc));
+                let outputs = self.ues.nodes.on_balancer_lost(lost.associations.iter().copied(), &[], false);
+                self.execute_node_outputs(network, outputs);
                 lost.unsent.iter().for_each(|message| self.send_again(network, message.clone()));
             }
             Input::Unsent(message) => self.send_again(network, *message),
         }
     }
 
-    /// Handles the loss of an association. If its RAN node has no other, its UEs become idle.
-    fn association_lost(&mut self, network: &mut Network, assoc: AssocId) {
-        if let Some(node) = self.ues.nodes.remove(assoc) {
-            self.node_ended(network, node);
-        }
-    }
-
-    /// Makes the UEs of a RAN node idle that is gone.
-    fn node_ended(&mut self, network: &mut Network, node: AssocId) {
-        for slot in self.ues.connected_by(node) {
-            self.deliver(network, slot, 0, UeEvent::ConnectionLost { assoc: node });
-        }
-    }
-
-    /// Handles a message of a RAN node about itself.
-    fn node_message(&mut self, network: &mut Network, assoc: AssocId, answers: bool, pdu: &[u8]) {
-        if !self.ues.nodes.is_up(assoc) {
-            if network.has_several_balancers {
-                return;
+    /// Executes what the table of RAN nodes has decided.
+    fn execute_node_outputs(&mut self, network: &mut Network, outputs: Vec<NodeOutput<UeKey>>) {
+        for output in outputs {
+            match output {
+                NodeOutput::Send(RanOutput::Ngap { assoc, pdu, .. }) => {
+                    self.send_effect(network, Message::Ngap { assoc, ue: None, key: 0, counts: None, pdu: pdu.into() });
+                }
+                NodeOutput::Send(RanOutput::Abort { assoc }) => self.send_effect(network, Message::Abort(assoc)),
+                NodeOutput::Report(owner) => {
+                    self.links.send_about_association(network, owner.assoc, Message::Node(owner));
+                }
+                NodeOutput::Disconnect { node, ues, .. } => {
+                    for ue in ues {
+                        if let UeKey::Own(slot) = ue {
+                            self.deliver(network, slot, 0, UeEvent::ConnectionLost { assoc: node });
+                        }
+                    }
+                }
+                // The gNBs reset no connections, and no gNB uses the identity of another one. The
+                // hosts limit no new UEs.
+                NodeOutput::Send(_)
+                | NodeOutput::Reset { .. }
+                | NodeOutput::Ended { .. }
+                | NodeOutput::Begun { .. }
+                | NodeOutput::Changed
+                | NodeOutput::Event(_) => {}
             }
-            self.ues.nodes.up(assoc);
-        }
-        let step = self.ues.nodes.on_message(assoc, pdu, &network.config);
-        step.ended.into_iter().for_each(|node| self.node_ended(network, node));
-        for assoc in step.aborted.into_iter().filter(|_| answers) {
-            self.send_effect(network, Message::Abort(assoc));
-        }
-        for owner in step.reports {
-            self.links.send_about_association(network, owner.assoc, Message::Node(Box::new(owner)));
-        }
-        if let Some(pdu) = step.answer.filter(|_| answers) {
-            self.send_effect(network, Message::Ngap { assoc, ue: None, key: 0, counts: None, pdu });
         }
     }
 
@@ -405,55 +408,36 @@ impl Host {
         answers: bool,
         pdu: &Rc<[u8]>,
     ) {
-        let named = n2::peek(pdu).map(|view| machine::named_ue(&view, &network.config));
-        let bound = self.ues.nodes.node_of(assoc);
-        let of_ue = bound.filter(|_| network.has_several_balancers && named.as_ref().is_ok_and(|ue| !is_node(ue)));
-        if of_ue.is_some_and(|node| self.ues.nodes.is_repeat(node, assoc, pdu)) {
-            return self.end_input(network, number);
-        }
-        // On an unbound association every message is a message of the RAN node.
-        let named =
-            named.map(|ue| if bound.is_none() && network.has_several_balancers { NamedUe::RanNode } else { ue });
-        let (by, assoc) = (assoc, bound.unwrap_or(assoc));
-        match named {
-            Ok(NamedUe::Connected(amf_id)) => match self.ues.slot_of(amf_id.ltmsi()) {
+        match self.ues.target(network, self.process, assoc, pdu) {
+            Some(MessageTarget::Connected { node, amf_id }) => match self.ues.slot_of(amf_id.ltmsi()) {
                 Some(slot) => {
-                    self.set_last_association(assoc, by, slot);
-                    self.deliver(network, slot, number, UeEvent::Ngap { assoc, amf_id, pdu: Rc::clone(pdu) });
+                    self.ues.nodes.set_last_association(node, assoc, UeKey::Own(slot));
+                    self.deliver(network, slot, number, UeEvent::Ngap { assoc: node, amf_id, pdu: Rc::clone(pdu) });
                 }
                 None => {
-                    self.unknown_ue(network, by, pdu);
+                    self.unknown_ue(network, assoc, pdu);
                     self.end_input(network, number);
                 }
             },
-            Ok(NamedUe::Initial { ran_id, tmsi }) => {
-                if let Some(slot) = self.ues.at(assoc, ran_id) {
-                    self.deliver(network, slot, 0, UeEvent::RanIdReused { assoc, ran_id });
+            Some(MessageTarget::Initial { node, ran_id, tmsi }) => {
+                if let Some(slot) = self.ues.at(node, ran_id) {
+                    self.deliver(network, slot, 0, UeEvent::RanIdReused { assoc: node, ran_id });
                 }
-                match tmsi.and_then(|tmsi| self.ues.named(tmsi)) {
-                    Some(slot) => {
-                        self.set_last_association(assoc, by, slot);
-                        let event = UeEvent::Initial { assoc, named: true, pdu: Rc::clone(pdu) };
-                        self.deliver(network, slot, number, event);
-                    }
-                    None => {
-                        if let Some(slot) = self.create_ue(network, (number, assoc), bucket, pdu) {
-                            self.set_last_association(assoc, by, slot);
-                        }
-                    }
+                let known = tmsi.and_then(|tmsi| self.ues.named(tmsi));
+                if let Some(slot) = known {
+                    let event = UeEvent::Initial { assoc: node, named: true, pdu: Rc::clone(pdu) };
+                    self.deliver(network, slot, number, event);
                 }
+                let slot = known.or_else(|| self.create_ue(network, (number, node), bucket, pdu));
+                slot.into_iter().for_each(|slot| self.ues.nodes.set_last_association(node, assoc, UeKey::Own(slot)));
             }
-            Ok(NamedUe::RanNode) | Err(_) => {
-                self.node_message(network, by, answers, pdu);
+            Some(MessageTarget::RanNode) => {
+                let input = NodeStepInput { config: &network.config, now: network.time(self.process), answers };
+                let outputs = self.ues.nodes.on_message(assoc, pdu, input);
+                self.execute_node_outputs(network, outputs);
                 self.end_input(network, number);
             }
-        }
-    }
-
-    /// Records the association of a UE's last message.
-    fn set_last_association(&mut self, node: AssocId, by: AssocId, slot: u32) {
-        if let Some(ltmsi) = self.ues.get(slot).map(|ue| ue.newest) {
-            self.ues.nodes.set_last_association(node, by, ltmsi);
+            Some(MessageTarget::Repeat) | None => self.end_input(network, number),
         }
     }
 
@@ -610,11 +594,6 @@ impl Peer {
             network.send(at, Message::ToReplica(Rc::clone(message)));
         }
     }
-}
-
-/// Returns true if a message is about the RAN node.
-fn is_node(named: &NamedUe) -> bool {
-    *named == NamedUe::RanNode
 }
 
 fn hello(host: HostId, epoch: u64) -> Rc<[u8]> {

@@ -2,6 +2,7 @@
 
 use super::oracle::Counts;
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
 use std::rc::Rc;
 use vireo_core::placement::balance::{BalancerId, HostId};
 use vireo_core::placement::cluster::{ClusterMap, MachineLabel, RejoinInfo, Secrets};
@@ -24,7 +25,10 @@ pub(super) enum Input {
         message: Rc<[u8]>,
     },
     // With several balancers:
-    Up(AssocId),
+    Up {
+        assoc: AssocId,
+        peer: SocketAddr,
+    },
     Down(AssocId),
     Node(Box<AssociationOwner>),
     /// A balancer is lost, with its associations.

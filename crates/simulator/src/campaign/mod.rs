@@ -32,7 +32,6 @@ mod labels;
 mod message;
 mod mutation;
 mod network;
-mod nodes;
 mod oracle;
 mod ran;
 mod simulation;

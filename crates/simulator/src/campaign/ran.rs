@@ -112,6 +112,8 @@ struct Device {
     at: usize,
     ran: Option<RanUeNgapId>,
     wait: Option<UeWait>,
+    /// Associations of the gNB from which the UE was handed over last.
+    source: Vec<AssocId>,
     attempt: u32,
     done: u64,
     last_done: u64,
@@ -262,7 +264,7 @@ impl Ran {
         let device = |n: usize| {
             let supi: Supi = format!("99970{:010}", n + 1).parse().expect("15 digits");
             let ue = Ue::new(Usim::new(supi, keys));
-            Device { ue, at: n % GNBS, ran: None, wait: None, attempt: 0, done: 0, last_done: 0 }
+            Device { ue, at: n % GNBS, ran: None, wait: None, source: Vec::new(), attempt: 0, done: 0, last_done: 0 }
         };
         if network.has_several_balancers {
             network.clock.after(100 * MS, Event::Connect);
@@ -311,7 +313,9 @@ impl Ran {
             RanEvent::Stale { assoc: of, ran, pdu } => {
                 let connected = |device: &Device| device.at == gnb_of(of) && device.ran == Some(ran);
                 let is_lost = network.oracle.is_gone(BalancerId(of.balancer()));
-                if let Some(n) = self.devices.iter().position(connected).filter(|_| !is_lost) {
+                if let Some(n) = self.devices.iter().position(connected).filter(|_| !is_lost)
+                    && !self.has_lost_source(network, n)
+                {
                     network.oracle.record_violation(Violation::Disconnected(n));
                 }
                 self.stale.insert(Rc::clone(&pdu));
@@ -523,8 +527,9 @@ impl Ran {
         self.gnbs[at].drop_prepared(ran);
         self.gnbs[at].forget(ran);
         let mut out = Outbox::default();
+        let source = self.links[at].iter().map(|link| link.assoc).collect();
         let device = &mut self.devices[n];
-        device.at = to;
+        (device.at, device.source) = (to, source);
         device.ran = self.gnbs[to].path_switch(handover, |_| true, &mut out).ok();
         device.wait = Some(UeWait::Switched);
         self.send(network, to, &out);

@@ -7,7 +7,6 @@ use super::host::{Host, UeMail};
 use super::message::{Message, NumberedInput};
 use super::mutation::Mutation;
 use super::network::{Due, Network, Process};
-use super::nodes;
 use super::oracle::{self, Counts, Violation};
 use super::ran;
 use rand::Rng;
@@ -21,6 +20,7 @@ use vireo_core::ids::tmsi::TmsiCipher;
 use vireo_core::placement::balance::{HostId, migration};
 use vireo_core::placement::host::{NamedUe, named_ue};
 use vireo_core::placement::message::ToReplica;
+use vireo_core::placement::ran_nodes::{MessageTarget, RanNodeTable};
 use vireo_core::placement::replica::{Commit, EffectAssociations};
 use vireo_core::schedule::kind;
 use vireo_core::step::Effect;
@@ -30,6 +30,9 @@ use vireo_types::{
     AmfUeNgapId, AssocId, Bucket, Dnn, Instant, Ltmsi, PduSessionType, RanUeNgapId, Seid, SessionAddress, Snssai, Supi,
     Tmsi,
 };
+
+/// RAN nodes of a UE's connections: two during a handover.
+type Connections = [Option<AssocId>; 2];
 
 /// Event of a UE.
 #[derive(Clone, Debug)]
@@ -58,6 +61,8 @@ pub(super) struct Outbox {
     /// Numbers without any remaining reference.
     settled: Vec<Ltmsi>,
     pub(super) forgets: bool,
+    /// Connections before and after the step.
+    connections: (Connections, Connections),
     counts: Option<Counts>,
     pub(super) effects: Vec<Effect>,
 }
@@ -102,6 +107,15 @@ impl Ue {
     }
 }
 
+/// UE in the table of RAN nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum UeKey {
+    /// UE of a slot.
+    Own(u32),
+    /// UE of another host whose procedure this host serves.
+    Served(Ltmsi),
+}
+
 /// All UEs of a host.
 #[derive(Debug, Default)]
 pub(super) struct Ues {
@@ -111,7 +125,7 @@ pub(super) struct Ues {
     names: BTreeMap<Ltmsi, u32>,
     tmsis: BTreeMap<Tmsi, u32>,
     supis: BTreeMap<u64, u32>,
-    pub(super) nodes: nodes::Nodes,
+    pub(super) nodes: RanNodeTable<UeKey>,
     numbers: u16,
     addresses: u16,
     cipher: Option<TmsiCipher>,
@@ -125,6 +139,27 @@ pub(super) struct Ues {
 }
 
 impl Ues {
+    /// Creates the store of a host without UEs. With one balancer, the associations are always up.
+    pub(super) fn new(network: &Network) -> Self {
+        let mut ues = Ues::default();
+        if !network.has_several_balancers {
+            (0..ran::GNBS).for_each(|gnb| ues.nodes.up(ran::assoc(gnb), ran::address(gnb)));
+        }
+        ues
+    }
+
+    /// Returns the addressee of an NGAP message; `None` if the message is invalid.
+    pub(super) fn target(
+        &mut self,
+        network: &Network,
+        process: Process,
+        assoc: AssocId,
+        pdu: &[u8],
+    ) -> Option<MessageTarget> {
+        let view = n2::peek(pdu).ok()?;
+        Some(self.nodes.target(assoc, (&view, pdu), &network.config, network.time(process)))
+    }
+
     /// Sets the owning host.
     pub(super) fn set_host(&mut self, host: HostId, tmsi_key: &[u8; 16]) {
         // Each host starts at a different number, so that a new owner does not reassign numbers
@@ -181,12 +216,6 @@ impl Ues {
         self.all().find(|(_, ue)| has(ue)).map(|(slot, _)| slot)
     }
 
-    /// Returns the UEs that are connected by a RAN node.
-    pub(super) fn connected_by(&self, node: AssocId) -> Vec<u32> {
-        let is_connected = |ue: &Ue| ue.decode().is_some_and(|ue| ue.associations().any(|of| of == node));
-        self.all().filter(|(_, ue)| is_connected(ue)).map(|(slot, _)| slot).collect()
-    }
-
     /// Returns true if no event of the UE is in progress and all its effects are emitted.
     pub(super) fn is_done(&self, slot: u32) -> bool {
         self.ues.get(&slot).is_none_or(|ue| ue.mailbox.is_empty() && ue.unsent == 0)
@@ -231,6 +260,7 @@ impl Ues {
         for tmsi in [ue.identity.tmsi, ue.identity.old_tmsi].into_iter().flatten() {
             self.tmsis.insert(tmsi, slot);
         }
+        self.nodes.moved(UeKey::Own(slot), [None; 2], connections(ue));
         schedule(network, process, slot, ue.deadline());
         slot
     }
@@ -240,7 +270,11 @@ impl Ues {
         self.names.retain(|_, of| *of != slot);
         self.tmsis.retain(|_, of| *of != slot);
         self.supis.retain(|_, of| *of != slot);
-        self.ues.remove(&slot)
+        let ue = self.ues.remove(&slot)?;
+        if let Some(context) = ue.decode() {
+            self.nodes.moved(UeKey::Own(slot), connections(&context), [None; 2]);
+        }
+        Some(ue)
     }
 
     /// Returns the UE that has the valid context of a subscriber.
@@ -265,6 +299,12 @@ pub(super) fn schedule(network: &mut Network, process: Process, slot: u32, deadl
         let after = deadline.since(network.time(process)).0;
         network.due(process, after + 1, Due::Deadline(slot));
     }
+}
+
+/// Returns the RAN nodes of a UE's connections.
+fn connections(ue: &UeContext) -> Connections {
+    let mut associations = ue.associations();
+    [associations.next(), associations.next()]
 }
 
 /// Returns the other LTMSIs that still refer to a context.
@@ -446,7 +486,7 @@ impl Host {
         event: Event<'_>,
     ) -> Step {
         let (now, config) = (network.time(self.process), Rc::clone(&network.config));
-        let before = ue.security.clone();
+        let (before, connections_before) = (ue.security.clone(), connections(ue));
         let mut old = references(ue);
         old.push(ue.ltmsi);
         ue.sequence += 1;
@@ -498,6 +538,7 @@ impl Host {
             seids: outcome.effects.iter().filter_map(seid).collect(),
             settled: old.into_iter().filter(|old| !references.contains(old) && *old != ue.ltmsi).collect(),
             forgets,
+            connections: (connections_before, if forgets { [None; 2] } else { connections(ue) }),
             counts,
             effects: outcome.effects,
         };
@@ -519,16 +560,13 @@ impl Host {
     /// Stores a commit and its copies. Its effects leave when the copies are acknowledged.
     pub(super) fn commit(&mut self, network: &mut Network, slot: u32, context: Vec<u8>, terms: CommitTerms) {
         let CommitTerms { outbox, runs, route } = terms;
-        let own = || self.ues.nodes.effect_associations(outbox.ltmsi, &outbox.effects);
+        let own = || self.ues.nodes.effect_associations(UeKey::Own(slot), &outbox.effects);
         let (proposer, associations) = route.map_or_else(|| (None, own()), |(host, of)| (Some(host), of));
         let Some(entry) = self.ues.ues.get_mut(&slot) else { return };
         entry.unsent += 1;
         let octets = postcard::to_stdvec(&outbox).unwrap_or_default();
         let (ltmsi, before) = (outbox.ltmsi, Some(entry.ltmsi).filter(|before| *before != outbox.ltmsi));
         (entry.context, entry.outbox, entry.newest) = (context.clone(), octets.clone(), ltmsi);
-        if let Some(before) = before {
-            self.ues.nodes.rename(before, ltmsi);
-        }
         self.ues.names.insert(ltmsi, slot);
         let commit = Commit {
             slot,
@@ -561,17 +599,16 @@ impl Host {
         if let Some(pending) = released {
             self.emit_effects(network, pending);
         }
-        if network.has_several_balancers {
-            self.disconnect_from_lost_nodes(network, slot);
-        }
     }
 
-    /// Makes a UE idle whose RAN node was lost during its step.
-    fn disconnect_from_lost_nodes(&mut self, network: &mut Network, slot: u32) {
-        let connected = self.ues.get(slot).and_then(Ue::decode);
-        let associations: Vec<AssocId> = connected.iter().flat_map(|ue| ue.associations()).collect();
-        for assoc in associations.into_iter().filter(|assoc| !self.ues.nodes.has(*assoc)).collect::<Vec<_>>() {
-            self.deliver(network, slot, 0, UeEvent::ConnectionLost { assoc });
+    /// Applies the change of a UE's connections by a step. A UE whose RAN node was lost during the
+    /// step becomes idle.
+    fn moved(&mut self, network: &mut Network, slot: u32, (before, after): (Connections, Connections)) {
+        self.ues.nodes.moved(UeKey::Own(slot), before, after);
+        for assoc in after.into_iter().flatten() {
+            if self.ues.nodes.get(assoc).is_none() {
+                self.deliver(network, slot, 0, UeEvent::ConnectionLost { assoc });
+            }
         }
     }
 
@@ -602,6 +639,7 @@ impl Host {
     /// Executes the effects of a commit.
     pub(super) fn emit_effects(&mut self, network: &mut Network, pending: Pending) {
         network.oracle.on_result(pending.outbox.input, pending.outbox.key);
+        self.moved(network, pending.slot, pending.outbox.connections);
         if !is_early(network, pending.proposer) {
             self.send_effects_of_commit(network, &pending);
         }
@@ -648,14 +686,14 @@ impl Host {
             let key = outbox.key | n & 0xf;
             match effect {
                 Effect::ReleaseStale { assoc: node, amf_id, ran_id } => {
-                    let by = self.ues.nodes.association_to(*node, Some(outbox.ltmsi));
-                    let Some(assoc) = by.or((!network.has_several_balancers).then_some(*node)) else { continue };
+                    let Some(assoc) = self.ues.nodes.association_to(*node, slot.map(UeKey::Own)) else { continue };
                     let (ran, pdu) = (*ran_id, n2::stale_release_command(*amf_id, *ran_id).into());
                     self.send_effect(network, Message::Stale { assoc, ran, ue: outbox.ltmsi, key, pdu });
                 }
                 Effect::Ngap { assoc: node, pdu } => {
                     // A RAN node that is gone has lost its UEs.
-                    let Some(assoc) = self.ues.nodes.select(associations, *node, outbox.ltmsi) else { continue };
+                    let assoc = self.ues.nodes.effect_association(associations, *node, slot.map(UeKey::Own));
+                    let Some(assoc) = assoc else { continue };
                     let (ue, pdu) = (Some(outbox.ltmsi), pdu[..].into());
                     self.send_effect(network, Message::Ngap { assoc, ue, key, counts: outbox.counts, pdu });
                 }
@@ -672,9 +710,9 @@ impl Host {
     }
 
     /// Selects the associations that a commit of another host has selected.
-    pub(super) fn restore_associations(&mut self, associations: EffectAssociations, ue: Ltmsi) {
+    pub(super) fn restore_associations(&mut self, associations: EffectAssociations, slot: u32) {
         for (node, by) in associations.into_iter().flatten() {
-            self.ues.nodes.set_last_association(node, by, ue);
+            self.ues.nodes.restore_association(node, by, UeKey::Own(slot));
         }
     }
 

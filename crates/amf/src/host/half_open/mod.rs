@@ -135,7 +135,7 @@ impl Host {
         }
         for effect in outcome.effects {
             if let Effect::Ngap { assoc: node, pdu } = effect {
-                self.send_about((None, ltmsi), (node, by), 0, pdu);
+                self.send_about((None, ltmsi), (node, [by.map(|by| (node, by)), None]), 0, pdu);
             }
         }
         self.done();

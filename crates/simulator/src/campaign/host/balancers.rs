@@ -3,6 +3,7 @@
 use super::super::message::{Input, Message, NumberedInput};
 use super::super::mutation::Mutation;
 use super::super::network::{ConnectionEnd, Network};
+use super::super::ues::UeKey;
 use super::links::{LinkEvent, Links, Request};
 use super::{Host, RETRY_INTERVAL};
 use std::rc::Rc;
@@ -111,7 +112,7 @@ impl Host {
         let (Message::Ngap { assoc, ue: Some(ue), .. } | Message::Stale { assoc, ue, .. }) = &mut message else {
             return;
         };
-        if let Some(other) = self.ues.nodes.alternative_to(*assoc, Some(*ue)) {
+        if let Some(other) = self.ues.nodes.alternative_to(*assoc, self.ues.slot_of(*ue).map(UeKey::Own)) {
             *assoc = other;
             self.send_effect(network, message);
         }
@@ -123,6 +124,7 @@ impl Host {
         let Some(link) = self.links.links.get_mut(&balancer) else { return };
         link.retry_at = network.clock.now() + RETRY_INTERVAL;
         let lost = link.end();
+        lost.unsent.iter().for_each(|message| network.oracle.on_unconfirmed(message.effect_key()));
         self.links.on_lost(network, balancer, lost);
         self.handle_link_events(network);
     }
@@ -143,7 +145,7 @@ impl Host {
                 link.into_iter().for_each(|link| link.unacked.retain(|(number, _)| number > count));
             }
             Message::Input(NumberedInput { input, .. }) => match input {
-                Input::Up(assoc) => {
+                Input::Up { assoc, .. } => {
                     self.links.links.get_mut(&balancer).into_iter().for_each(|link| _ = link.up.insert(*assoc));
                 }
                 Input::Down(assoc) => {

@@ -4,7 +4,7 @@ use super::super::message::Message;
 use super::super::mutation::Mutation;
 use super::super::network::{ConnectionEnd, Network};
 use super::super::oracle::Violation;
-use super::super::ues::{EffectRoute, Outbox, Pending, UeEvent};
+use super::super::ues::{EffectRoute, Outbox, Pending, UeEvent, UeKey};
 use super::{Host, UeMail, encoded};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -167,7 +167,7 @@ impl HostIo for Io<'_> {
     }
 
     fn has_node(&self, node: AssocId) -> bool {
-        self.host.ues.nodes.has(node)
+        self.host.ues.nodes.get(node).is_some()
     }
 
     fn insert(&mut self, ltmsi: Ltmsi, ue: &UeContext, context: &[u8]) -> Option<u32> {
@@ -207,7 +207,9 @@ impl HostIo for Io<'_> {
         self.host.ues.unbind_subscriber(slot, supi);
     }
 
-    fn node_of_ue_known(&mut self, _: u32, _: AssocId) {}
+    fn node_of_ue_known(&mut self, slot: u32, node: AssocId) {
+        self.host.ues.nodes.moved(UeKey::Own(slot), [None; 2], [Some(node), None]);
+    }
 
     fn event(&mut self, slot: u32, notice: UeNotice) -> UeMail {
         let event = match notice {
@@ -226,7 +228,7 @@ impl HostIo for Io<'_> {
     }
 
     fn execute_again(&mut self, slot: Option<u32>, outbox: Outbox, associations: EffectAssociations) {
-        self.host.restore_associations(associations, outbox.ltmsi);
+        slot.into_iter().for_each(|slot| self.host.restore_associations(associations, slot));
         self.host.send_effects(self.network, EffectRoute { slot, served_by: None, associations }, &outbox);
     }
 

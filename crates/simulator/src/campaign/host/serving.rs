@@ -3,13 +3,14 @@
 use super::super::message::{Input, NumberedInput};
 use super::super::mutation::Mutation;
 use super::super::network::{Due, Network};
-use super::super::ues::{self, CommitTerms, Outbox, Step, UeEvent};
+use super::super::ues::{self, CommitTerms, Outbox, Step, UeEvent, UeKey};
 use super::Host;
 use std::rc::Rc;
 use vireo_core::amf::context;
 use vireo_core::amf::n2;
 use vireo_core::placement::balance::HostId;
 use vireo_core::placement::host::{NamedUe, ProposalVerdict, ServedInput, named_ue};
+use vireo_core::placement::ran_nodes::MessageTarget;
 use vireo_core::placement::replica::{Proposal, ProposalResult, ServedStep};
 use vireo_core::step::Effect;
 use vireo_types::{AssocId, Ltmsi, RanUeNgapId};
@@ -17,18 +18,13 @@ use vireo_types::{AssocId, Ltmsi, RanUeNgapId};
 impl Host {
     /// Handles an input of the balancer as the serving host of its UE.
     pub(super) fn serve(&mut self, network: &mut Network, input: NumberedInput) {
-        if let Input::Ngap { assoc, pdu, .. } = &input.input
-            && let Some(node) = self.ues.nodes.node_of(*assoc).filter(|_| network.has_several_balancers)
-            && self.ues.nodes.is_repeat(node, *assoc, pdu)
-        {
-            return self.end_input(network, input.number);
-        }
         let Some(store) = &self.store else { return };
         let ltmsi = match &input.input {
-            Input::Ngap { pdu, .. } => match n2::peek(pdu).ok().map(|view| named_ue(&view, &network.config)) {
-                Some(NamedUe::Connected(amf_id)) => Some(amf_id.ltmsi()),
-                Some(NamedUe::Initial { tmsi, .. }) => tmsi.and_then(|tmsi| store.ltmsi_of(tmsi)),
-                _ => None,
+            Input::Ngap { assoc, pdu, .. } => match self.ues.target(network, self.process, *assoc, pdu) {
+                Some(MessageTarget::Repeat) => return self.end_input(network, input.number),
+                Some(MessageTarget::Connected { amf_id, .. }) => Some(amf_id.ltmsi()),
+                Some(MessageTarget::Initial { tmsi, .. }) => tmsi.and_then(|tmsi| store.ltmsi_of(tmsi)),
+                Some(MessageTarget::RanNode) | None => None,
             },
             Input::Pfcp { seid, .. } => Some(seid.ltmsi()),
             _ => None,
@@ -80,8 +76,8 @@ impl Host {
         let mut ue = context::decode(&before).ok()?;
         let event = match input {
             Input::Ngap { assoc: by, pdu, .. } => {
-                let assoc = self.ues.nodes.node_of(by).or((!network.has_several_balancers).then_some(by))?;
-                self.ues.nodes.set_last_association(assoc, by, ltmsi);
+                let assoc = self.ues.nodes.node_of(by)?;
+                self.ues.nodes.set_last_association(assoc, by, UeKey::Served(ltmsi));
                 match n2::peek(&pdu).map(|view| named_ue(&view, &network.config)) {
                     Ok(NamedUe::Connected(amf_id)) => UeEvent::Ngap { assoc, amf_id, pdu },
                     Ok(NamedUe::Initial { ran_id, .. }) if !has_connection(&ue, assoc, ran_id) => {
@@ -113,7 +109,7 @@ impl Host {
             before: &before,
             after: &after,
             outbox: octets,
-            associations: self.ues.nodes.effect_associations(ltmsi, &effects),
+            associations: self.ues.nodes.effect_associations(UeKey::Served(ltmsi), &effects),
             deadline: ue.deadline(),
             is_in_progress: runs,
         })
@@ -149,7 +145,7 @@ impl Host {
         network.oracle.on_proposal_committed(from, proposal, before);
         ues::schedule(network, self.process, slot, proposal.deadline);
         let runs = proposal.is_in_progress;
-        self.restore_associations(proposal.associations, proposal.ltmsi);
+        self.restore_associations(proposal.associations, slot);
         let route = Some((from, proposal.associations));
         self.commit(network, slot, context, CommitTerms { outbox, runs, route });
         true

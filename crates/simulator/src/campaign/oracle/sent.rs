@@ -30,6 +30,8 @@ pub(super) struct SentEffects {
     first: HashMap<u64, BalancerId>,
     /// Balancers that have ended, or are in the map no longer.
     ended: BTreeSet<BalancerId>,
+    /// Effects that a balancer had not confirmed when the host's connection to it broke.
+    unconfirmed: BTreeSet<u64>,
 }
 
 impl Oracle {
@@ -49,10 +51,18 @@ impl Oracle {
     }
 
     /// Returns true if an effect may be executed again, or late: one of the balancers that have
-    /// received it has ended.
+    /// received it has ended, or had not confirmed it when the connection broke.
     pub(super) fn is_repeatable(&self, name: u64, by: [BalancerId; 2]) -> bool {
         let first = self.sent.first.get(&name);
-        first.into_iter().chain(&by).any(|balancer| self.sent.ended.contains(balancer))
+        let has_ended = first.into_iter().chain(&by).any(|balancer| self.sent.ended.contains(balancer));
+        has_ended || self.sent.unconfirmed.contains(&name)
+    }
+
+    /// Handles that the connection of a host to a balancer breaks before the balancer has confirmed
+    /// an effect. The host cannot know whether a live balancer has sent it. Seed 273 with two
+    /// balancers does so.
+    pub(in super::super) fn on_unconfirmed(&mut self, name: u64) {
+        self.sent.unconfirmed.insert(name);
     }
 
     /// Returns true if a balancer has ended, or is in the map no longer.

@@ -4,7 +4,7 @@
 //! with its balancer. Then it continues by the other one, or its UEs become idle and it sets up NG
 //! with the other balancer.
 
-use super::{GNBS, MS, Network, Process, Ran, RanEvent};
+use super::{GNBS, MS, Network, Process, Ran, RanEvent, UeWait};
 use crate::campaign::message::Input;
 use crate::campaign::network::Event;
 use rand::rngs::StdRng;
@@ -187,6 +187,16 @@ impl Ran {
         let gnb = gnb_of(lost);
         let is_known = |link: &Link| link.up_since.is_some_and(|since| since + KNOWN_FROM <= network.clock.now());
         self.links[gnb].iter().any(|link| link.assoc != lost && is_known(link))
+    }
+
+    /// Returns true if the path switch of a UE is not answered and its source gNB has lost all
+    /// associations. The core may have made the UE idle before it receives the path switch. It then
+    /// releases the UE at the target gNB. Seed 432 with two balancers does so.
+    pub(super) fn has_lost_source(&self, network: &Network, n: usize) -> bool {
+        let device = &self.devices[n];
+        let is_up = |assoc: &AssocId| self.links[gnb_of(*assoc)].iter().any(|link| link.assoc == *assoc);
+        let is_lost = |assoc: &AssocId| !is_up(assoc) || network.oracle.is_gone(BalancerId(assoc.balancer()));
+        device.wait == Some(UeWait::Switched) && device.source.iter().all(is_lost)
     }
 
     /// Handles the end of an association.

@@ -1,0 +1,481 @@
+//! Table of RAN nodes: its state and lookups.
+
+use super::contest::Contest;
+use crate::RanNodes;
+use crate::amf::ran::RanNode;
+use crate::amf::ran::admission::{self, Allow, Verdict};
+use crate::placement::replica::{EffectAssociations, SlotKey};
+use crate::step::Effect;
+use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
+use std::collections::VecDeque;
+use std::hash::Hasher;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use vireo_types::{AssocId, Duration, GnbId, Instant, Tai};
+
+/// Messages remembered per association: more than arrive in the moment in which it ends.
+const MAX_RECENT: usize = 64;
+/// Time after the loss of an association in which the RAN node may repeat these messages.
+const REPEAT_WINDOW: Duration = Duration::from_secs(5);
+/// Maximum number of associations remembered after the loss of their balancer.
+const MAX_FORMER: usize = 1 << 16;
+
+/// An association that is up.
+#[derive(Debug)]
+struct AssociationEntry {
+    peer: SocketAddr,
+    /// `None` before the NG Setup or the RAN Configuration Update that binds the association.
+    node: Option<AssocId>,
+    /// Identity that the association named while no such RAN node was known. Hosts of a cluster may
+    /// receive a node's associations in another order than they came up.
+    claimed: Option<GnbId>,
+    /// Hashes of the UE messages received last, if the RAN node has other associations.
+    recent: VecDeque<u64>,
+    /// Number of unacknowledged AMF Configuration Updates sent by this association.
+    pending_updates: u8,
+}
+
+/// A RAN node with a completed NG Setup.
+#[derive(Debug)]
+pub struct RanNodeEntry<U> {
+    pub record: RanNode,
+    /// Associations that are up, at least one, the oldest first.
+    associations: Vec<AssocId>,
+    /// Peer address of the first association.
+    pub peer: SocketAddr,
+    pub ues: FxHashSet<U>,
+    /// UEs whose last message came by another association than the first. Messages to them use that
+    /// association (TS 23.501 5.21.1.3).
+    by: FxHashMap<U, AssocId>,
+    /// True if this host knows the NG Setup only from reports and not from the association itself.
+    reported: bool,
+    /// Hashes of UE messages from a lost association, and the end of the time for recognising
+    /// repeats. A RAN node that does not know whether a message arrived repeats it by another
+    /// association.
+    repeats: FxHashSet<u64>,
+    repeats_end: Option<Instant>,
+}
+
+impl<U: SlotKey> RanNodeEntry<U> {
+    fn new(record: RanNode, associations: Vec<AssocId>, peer: SocketAddr) -> Self {
+        let (ues, by) = (FxHashSet::default(), FxHashMap::default());
+        RanNodeEntry {
+            record,
+            associations,
+            peer,
+            ues,
+            by,
+            reported: false,
+            repeats: FxHashSet::default(),
+            repeats_end: None,
+        }
+    }
+
+    /// Returns the number of associations.
+    pub fn associations(&self) -> usize {
+        self.associations.len()
+    }
+
+    /// Returns the associations other than that of the NG Setup, which is `number`.
+    pub(super) fn further(&self, number: AssocId) -> impl Iterator<Item = AssocId> {
+        self.associations.iter().copied().filter(move |assoc| *assoc != number)
+    }
+}
+
+/// A RAN node that was removed from the table.
+#[derive(Debug)]
+pub(super) struct RemovedNode<U> {
+    pub(super) node: AssocId,
+    pub(super) name: String,
+    /// UEs that were connected by the node.
+    pub(super) ues: Vec<U>,
+    /// Associations of the node that are still up.
+    pub(super) remaining: Vec<AssocId>,
+}
+
+/// Consequence of the loss of an association.
+#[derive(Debug)]
+pub(super) enum AssociationLoss<U> {
+    /// The association was not bound to a RAN node.
+    Nothing,
+    /// The RAN node has this number of associations left.
+    Fewer(usize),
+    /// The association was the last one of its RAN node.
+    Last(RemovedNode<U>),
+}
+
+/// All associations and RAN nodes.
+#[derive(Debug)]
+pub struct RanNodeTable<U> {
+    links: FxHashMap<AssocId, AssociationEntry>,
+    nodes: FxHashMap<AssocId, RanNodeEntry<U>>,
+    /// RAN nodes of associations that were lost with their balancers. Other associations carry the
+    /// nodes.
+    former: FxHashMap<AssocId, AssocId>,
+    /// Allowed source addresses of RAN nodes; empty = any.
+    allow: Vec<Allow>,
+    /// Deferred NG Setups.
+    pub(super) contests: Vec<Contest>,
+}
+
+impl<U: SlotKey> RanNodeTable<U> {
+    /// Creates an empty table with this allow list.
+    pub fn new(allow: Vec<Allow>) -> Self {
+        RanNodeTable { allow, ..RanNodeTable::default() }
+    }
+
+    /// Replaces the allow list.
+    pub fn set_allow(&mut self, allow: Vec<Allow>) {
+        self.allow = allow;
+    }
+
+    /// Returns the verdict on an NG Setup with this identity.
+    pub(super) fn setup(&self, assoc: AssocId, id: GnbId) -> Verdict {
+        let Some(link) = self.links.get(&assoc) else { return Verdict::Granted };
+        // NG Setup ends the previous binding of the association in any case.
+        let other = self.find(id).filter(|node| link.node != Some(*node));
+        admission::setup(&self.allow, link.peer.ip(), id, self.addresses(other))
+    }
+
+    /// Returns true if the association may be bound to the RAN node.
+    pub(super) fn binds(&self, assoc: AssocId, node: AssocId, id: GnbId) -> bool {
+        let peer = self.links.get(&assoc).map(|link| link.peer.ip());
+        peer.is_some_and(|peer| admission::binds(&self.allow, peer, id, self.addresses(Some(node))))
+    }
+
+    /// Returns the associations of a RAN node that are up.
+    pub(super) fn associations_of(&self, node: AssocId) -> Vec<AssocId> {
+        self.nodes.get(&node).map_or_else(Vec::new, |node| node.associations.clone())
+    }
+
+    /// Returns the peer addresses of a RAN node's associations.
+    fn addresses(&self, node: Option<AssocId>) -> impl Iterator<Item = IpAddr> {
+        let associations = node.and_then(|node| self.nodes.get(&node)).map_or(&[][..], |node| &node.associations);
+        associations.iter().filter_map(|assoc| Some(self.links.get(assoc)?.peer.ip()))
+    }
+
+    /// Adds an association.
+    pub fn up(&mut self, assoc: AssocId, peer: SocketAddr) {
+        self.links.insert(
+            assoc,
+            AssociationEntry { peer, node: None, claimed: None, recent: VecDeque::new(), pending_updates: 0 },
+        );
+    }
+
+    /// Returns the RAN node of an association.
+    pub fn node_of(&self, assoc: AssocId) -> Option<AssocId> {
+        self.links.get(&assoc)?.node
+    }
+
+    /// Returns the peer address of an association for the log; unspecified if the association is
+    /// gone.
+    pub fn peer(&self, assoc: AssocId) -> SocketAddr {
+        self.links.get(&assoc).map_or((Ipv4Addr::UNSPECIFIED, 0).into(), |link| link.peer)
+    }
+
+    /// Counts an AMF Configuration Update that is sent by an association.
+    pub(super) fn count_update(&mut self, assoc: AssocId) {
+        if let Some(link) = self.links.get_mut(&assoc) {
+            link.pending_updates = link.pending_updates.saturating_add(1);
+        }
+    }
+
+    /// Counts an acknowledgement. Returns false if no update was outstanding.
+    pub(super) fn acknowledge_update(&mut self, assoc: AssocId) -> bool {
+        let pending_updates = self
+            .links
+            .get_mut(&assoc)
+            .map(|link| &mut link.pending_updates)
+            .filter(|pending_updates| **pending_updates > 0);
+        pending_updates.map(|pending_updates| *pending_updates -= 1).is_some()
+    }
+
+    /// Returns true if the association is up.
+    pub fn is_up(&self, assoc: AssocId) -> bool {
+        self.links.contains_key(&assoc)
+    }
+
+    /// Returns the RAN node with this identity.
+    pub fn find(&self, id: GnbId) -> Option<AssocId> {
+        self.nodes.iter().find(|(_, node)| node.record.id == id).map(|(number, _)| *number)
+    }
+
+    /// Returns the number of RAN nodes.
+    pub fn count(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Returns the RAN nodes with their numbers.
+    pub fn iter(&self) -> impl Iterator<Item = (AssocId, &RanNodeEntry<U>)> {
+        self.nodes.iter().map(|(number, node)| (*number, node))
+    }
+
+    pub fn get(&self, node: AssocId) -> Option<&RanNodeEntry<U>> {
+        self.nodes.get(&node)
+    }
+
+    /// Returns the association for a message to a RAN node, about `ue` if it is set. Returns `None`
+    /// if the node is gone.
+    pub fn association_to(&self, node: AssocId, ue: Option<U>) -> Option<AssocId> {
+        let node = self.nodes.get(&node)?;
+        ue.and_then(|ue| node.by.get(&ue)).or(node.associations.first()).copied()
+    }
+
+    /// Records the association of a UE's last message. Later messages to the UE use it.
+    pub fn set_last_association(&mut self, node: AssocId, by: AssocId, ue: U) {
+        let Some(node) = self.nodes.get_mut(&node) else { return };
+        if node.associations.first() != Some(&by) {
+            node.by.insert(ue, by);
+        } else if !node.by.is_empty() {
+            node.by.remove(&ue);
+        }
+    }
+
+    /// Forgets the association of a UE's last message.
+    pub fn forget_last_association(&mut self, node: AssocId, ue: U) {
+        if let Some(node) = self.nodes.get_mut(&node) {
+            node.by.remove(&ue);
+        }
+    }
+
+    /// Returns true if a message equals, octet for octet, one received by a lost association of the
+    /// node.
+    pub(super) fn is_repeat(&mut self, node: AssocId, by: AssocId, pdu: &[u8], now: Instant) -> bool {
+        let Some(node) = self.nodes.get_mut(&node) else { return false };
+        if node.associations.len() < 2 && node.repeats.is_empty() {
+            return false;
+        }
+        let mut hasher = FxHasher::default();
+        hasher.write(pdu);
+        let hash = hasher.finish();
+        if !node.repeats.is_empty() {
+            let repeats_end = *node.repeats_end.get_or_insert(now + REPEAT_WINDOW);
+            if now > repeats_end {
+                node.repeats = FxHashSet::default();
+            } else if node.repeats.remove(&hash) {
+                return true;
+            }
+        }
+        if let Some(link) = self.links.get_mut(&by) {
+            if link.recent.len() == MAX_RECENT {
+                link.recent.pop_front();
+            }
+            link.recent.push_back(hash);
+        }
+        false
+    }
+
+    /// Selects the association for messages to a UE, if it still belongs to the RAN node.
+    pub fn restore_association(&mut self, node: AssocId, by: AssocId, ue: U) {
+        if self.node_of(by) == Some(node) {
+            self.set_last_association(node, by, ue);
+        }
+    }
+
+    /// Returns the association for a message about a UE to a RAN node. `paths` has the associations
+    /// that were selected at the commit; they have priority. Returns `None` if the node is gone: it
+    /// has lost its UEs.
+    pub fn effect_association(&self, paths: EffectAssociations, node: AssocId, ue: Option<U>) -> Option<AssocId> {
+        let by = paths.into_iter().flatten().find(|(of, _)| *of == node).map(|(_, by)| by);
+        by.filter(|by| self.node_of(*by) == Some(node)).or_else(|| self.association_to(node, ue))
+    }
+
+    /// Returns the associations that the effects of a UE use, one per RAN node.
+    pub fn effect_associations(&self, ue: U, effects: &[Effect]) -> EffectAssociations {
+        let mut ways = EffectAssociations::default();
+        for effect in effects {
+            let Effect::Ngap { assoc: node, .. } = effect else { continue };
+            let room = ways.iter_mut().find(|way| way.is_none_or(|(of, _)| of == *node));
+            if let (Some(room), Some(by)) = (room, self.association_to(*node, Some(ue))) {
+                *room = Some((*node, by));
+            }
+        }
+        ways
+    }
+
+    /// Replaces the stored configuration of a RAN node.
+    pub(super) fn record(&mut self, node: AssocId, record: RanNode) {
+        if let Some(node) = self.nodes.get_mut(&node) {
+            node.record = record;
+        }
+    }
+
+    /// Records the identity that an association named. It is bound when a RAN node with that
+    /// identity is set up.
+    pub(super) fn claim(&mut self, assoc: AssocId, id: GnbId) {
+        if let Some(link) = self.links.get_mut(&assoc) {
+            link.claimed = Some(id);
+        }
+    }
+
+    /// Binds a further association to a RAN node.
+    pub(super) fn bind(&mut self, assoc: AssocId, number: AssocId) {
+        let (Some(link), Some(node)) = (self.links.get_mut(&assoc), self.nodes.get_mut(&number)) else { return };
+        link.node = Some(number);
+        if !node.associations.contains(&assoc) {
+            node.associations.push(assoc);
+        }
+    }
+
+    /// Binds the associations that have named a RAN node which was not known until now.
+    fn bind_claimed(&mut self, number: AssocId, id: GnbId) {
+        let claims = |(of, link): (&AssocId, &AssociationEntry)| {
+            (link.node.is_none() && link.claimed == Some(id)).then_some(*of)
+        };
+        let mut claimed: Vec<AssocId> = self.links.iter().filter_map(claims).collect();
+        claimed.sort_unstable();
+        for further in claimed {
+            if self.binds(further, number, id) {
+                self.bind(further, number);
+            }
+        }
+    }
+
+    /// Binds an association as reported by a balancer. Returns true if the report created the RAN
+    /// node. The node's other associations may have named it before the report arrived: balancers
+    /// send to a joining host on different connections.
+    pub(super) fn bind_reported(&mut self, assoc: AssocId, number: AssocId, record: RanNode) -> bool {
+        let Some(link) = self.links.get(&assoc).filter(|link| link.node.is_none()) else { return false };
+        let is_new = !self.nodes.contains_key(&number);
+        let id = record.id;
+        if is_new {
+            if self.find(id).is_some() {
+                // The node has another lifetime here. The association itself must name its node.
+                return false;
+            }
+            let node = RanNodeEntry { reported: true, ..RanNodeEntry::new(record, Vec::new(), link.peer) };
+            self.nodes.insert(number, node);
+        }
+        self.bind(assoc, number);
+        if is_new {
+            self.bind_claimed(number, id);
+        }
+        is_new
+    }
+
+    /// Starts a lifetime of a RAN node after NG Setup on an association. Returns the removed nodes:
+    /// an earlier lifetime of the node, and the previous node of the association.
+    pub(super) fn begin(&mut self, assoc: AssocId, record: RanNode) -> Vec<RemovedNode<U>> {
+        let Some(link) = self.links.get(&assoc) else { return Vec::new() };
+        let (peer, before) = (link.peer, link.node);
+        if let Some(node) = self.nodes.get_mut(&assoc).filter(|node| node.reported) {
+            // This is the lifetime that balancers have reported.
+            (node.record, node.reported, node.peer) = (record, false, peer);
+            node.associations.insert(0, assoc);
+            if let Some(link) = self.links.get_mut(&assoc) {
+                link.node = Some(assoc);
+            }
+            return Vec::new();
+        }
+        let same = |(number, node): &(&AssocId, &RanNodeEntry<U>)| {
+            **number == assoc || Some(**number) == before || node.record.id == record.id
+        };
+        let earlier: Vec<AssocId> = self.nodes.iter().filter(same).map(|(number, _)| *number).collect();
+        let mut ended = Vec::new();
+        for number in earlier {
+            let Some(node) = self.nodes.remove(&number) else { continue };
+            let remaining: Vec<AssocId> = node.associations.iter().copied().filter(|old| *old != assoc).collect();
+            // These associations end: nothing more is received by them.
+            self.links.retain(|assoc, _| !remaining.contains(assoc));
+            ended.push(RemovedNode {
+                node: number,
+                name: node.record.name,
+                ues: node.ues.into_iter().collect(),
+                remaining,
+            });
+        }
+        if let Some(link) = self.links.get_mut(&assoc) {
+            link.node = Some(assoc);
+        }
+        let id = record.id;
+        self.nodes.insert(assoc, RanNodeEntry::new(record, vec![assoc], peer));
+        self.bind_claimed(assoc, id);
+        ended
+    }
+
+    /// Remembers the RAN node of an association that is lost with its balancer, and returns the
+    /// node.
+    pub(super) fn remember_node(&mut self, assoc: AssocId) -> Option<AssocId> {
+        let node = self.node_of(assoc)?;
+        if self.former.len() >= MAX_FORMER {
+            self.former.clear();
+        }
+        self.former.insert(assoc, node);
+        Some(node)
+    }
+
+    /// Returns another association of the same RAN node for a message to a UE, after the loss of
+    /// `lost`.
+    pub fn alternative_to(&self, lost: AssocId, ue: Option<U>) -> Option<AssocId> {
+        let number = self.node_of(lost).or_else(|| self.former.get(&lost).copied())?;
+        let by = self.association_to(number, ue).filter(|by| *by != lost);
+        by.or_else(|| self.nodes.get(&number)?.associations.iter().copied().find(|assoc| *assoc != lost))
+    }
+
+    /// Removes an association, or voids its binding if the peer restarted it.
+    pub(super) fn remove_association(&mut self, assoc: AssocId, restarted: bool) -> AssociationLoss<U> {
+        let lost = match restarted {
+            true => self.links.get_mut(&assoc).and_then(|link| {
+                link.claimed = None;
+                Some((link.node.take()?, std::mem::take(&mut link.recent)))
+            }),
+            false => self.links.remove(&assoc).and_then(|link| Some((link.node?, link.recent))),
+        };
+        let Some((number, recent)) = lost else { return AssociationLoss::Nothing };
+        let Some(node) = self.nodes.get_mut(&number) else { return AssociationLoss::Nothing };
+        (node.repeats, node.repeats_end) = (recent.into_iter().collect(), None);
+        node.associations.retain(|of| *of != assoc);
+        node.by.retain(|_, by| *by != assoc);
+        if let Some(peer) = node.associations.first().and_then(|first| self.links.get(first)).map(|link| link.peer) {
+            node.peer = peer;
+            return AssociationLoss::Fewer(node.associations.len());
+        }
+        let Some(node) = self.nodes.remove(&number) else { return AssociationLoss::Nothing };
+        let ues = node.ues.into_iter().collect();
+        AssociationLoss::Last(RemovedNode { node: number, name: node.record.name, ues, remaining: Vec::new() })
+    }
+
+    /// Updates the UEs of RAN nodes. A UE has two connections during a handover.
+    pub fn moved(&mut self, slot: U, old: [Option<AssocId>; 2], new: [Option<AssocId>; 2]) {
+        if old == new {
+            return;
+        }
+        for number in old.into_iter().flatten() {
+            if let Some(node) = self.nodes.get_mut(&number) {
+                node.ues.remove(&slot);
+                if !new.contains(&Some(number)) {
+                    node.by.remove(&slot);
+                }
+            }
+        }
+        for number in new.into_iter().flatten() {
+            if let Some(node) = self.nodes.get_mut(&number) {
+                node.ues.insert(slot);
+            }
+        }
+    }
+
+    /// Returns the UEs that are connected by a RAN node.
+    pub fn ues(&self, node: AssocId) -> Vec<U> {
+        self.nodes.get(&node).map(|n| n.ues.iter().copied().collect()).unwrap_or_default()
+    }
+}
+
+impl<U> Default for RanNodeTable<U> {
+    fn default() -> Self {
+        let (links, nodes, former) = (FxHashMap::default(), FxHashMap::default(), FxHashMap::default());
+        RanNodeTable { links, nodes, former, allow: Vec::new(), contests: Vec::new() }
+    }
+}
+
+impl<U: SlotKey> RanNodes for RanNodeTable<U> {
+    fn serving(&self, areas: &[Tai]) -> Vec<AssocId> {
+        let serves = |node: &RanNodeEntry<U>| node.record.areas.iter().any(|area| areas.contains(&area.tai));
+        let mut nodes: Vec<AssocId> = self.iter().filter(|(_, node)| serves(node)).map(|(number, _)| number).collect();
+        nodes.sort_unstable();
+        nodes
+    }
+
+    fn find(&self, id: GnbId) -> Option<AssocId> {
+        RanNodeTable::find(self, id)
+    }
+}

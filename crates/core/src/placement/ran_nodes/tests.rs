@@ -1,0 +1,294 @@
+//! Tests of the table of RAN nodes.
+
+use super::NodeStepInput;
+use super::output::NodeOutput;
+use super::table::{AssociationLoss, RanNodeEntry, RanNodeTable};
+use crate::amf::ran::RanNode;
+use crate::amf::ran::admission::{Allow, Verdict};
+use crate::config::CoreConfig;
+use crate::placement::message::RanOutput;
+use crate::step::Effect;
+use std::net::SocketAddr;
+use vireo_emulator::gnb::{self, Gnb, GnbConfig, Inbox, NgState};
+use vireo_types::{AssocId, Duration, GnbId, Instant, Tac, Tai};
+
+/// UEs of a host.
+const UES: [u32; 2] = [0, 1];
+
+type Table = RanNodeTable<u32>;
+type Output = NodeOutput<u32>;
+
+fn record(id: u32) -> RanNode {
+    let id = GnbId { plmn: "99970".parse().expect("a PLMN"), id, bits: 24 };
+    RanNode { id, name: format!("gnb-{}", id.id), areas: Vec::new() }
+}
+
+/// gNB 7, set up on association 1, with connected UEs.
+fn nodes(ues: &[u32]) -> Table {
+    let mut nodes = Table::new(Vec::new());
+    for assoc in 1..=4 {
+        nodes.up(AssocId(assoc), SocketAddr::from(([10, 0, 0, assoc as u8], 38412)));
+    }
+    assert!(nodes.begin(AssocId(1), record(7)).is_empty());
+    for ue in ues {
+        nodes.moved(*ue, [None; 2], [Some(AssocId(1)), None]);
+    }
+    nodes
+}
+
+#[test]
+fn repeat_by_another_association_is_recognised() {
+    let mut nodes = nodes(&[]);
+    let (node, now) = (AssocId(1), Instant(9_000_000));
+    assert!(!nodes.is_repeat(node, AssocId(1), b"before", now), "the node has one association");
+    nodes.bind(AssocId(2), node);
+    nodes.bind(AssocId(3), node);
+    for pdu in [b"first", b"other"] {
+        assert!(!nodes.is_repeat(node, AssocId(1), pdu, now));
+        assert!(!nodes.is_repeat(node, AssocId(1), pdu, now), "the association is up");
+    }
+    assert!(!nodes.is_repeat(node, AssocId(2), b"second", now));
+    assert!(matches!(nodes.remove_association(AssocId(1), false), AssociationLoss::Fewer(2)));
+    assert!(nodes.is_repeat(node, AssocId(2), b"first", now));
+    assert!(!nodes.is_repeat(node, AssocId(2), b"first", now), "once");
+    assert!(!nodes.is_repeat(node, AssocId(2), b"second", now), "that was heard by one that is up");
+    let late = now + Duration::from_secs(6);
+    assert!(!nodes.is_repeat(node, AssocId(2), b"other", late), "that is too long ago");
+    assert!(matches!(nodes.remove_association(AssocId(2), true), AssociationLoss::Fewer(1)));
+    assert!(nodes.is_repeat(node, AssocId(3), b"second", late));
+}
+
+#[test]
+fn node_stays_until_last_association_is_lost() {
+    let ues = UES;
+    let mut nodes = nodes(&ues);
+    assert_eq!(nodes.node_of(AssocId(2)), None);
+    let number = nodes.find(record(7).id).expect("it has set NG up");
+    nodes.bind(AssocId(2), number);
+    nodes.set_last_association(number, AssocId(2), ues[0]);
+    let associations = |nodes: &Table| ues.map(|ue| nodes.association_to(number, Some(ue)));
+    assert_eq!(associations(&nodes), [Some(AssocId(2)), Some(AssocId(1))], "by the one that it was heard by");
+    let alternatives = |nodes: &Table, gone| ues.map(|ue| nodes.alternative_to(AssocId(gone), Some(ue)));
+    assert_eq!(alternatives(&nodes, 1), [Some(AssocId(2)); 2], "the one that ends is up still");
+    assert_eq!(nodes.remember_node(AssocId(1)), Some(number));
+    assert!(matches!(nodes.remove_association(AssocId(1), false), AssociationLoss::Fewer(1)));
+    assert_eq!(alternatives(&nodes, 1), [Some(AssocId(2)); 2]);
+    assert_eq!(alternatives(&nodes, 2), [None; 2], "there is no other");
+    assert_eq!(alternatives(&nodes, 4), [None; 2], "nobody knows whose it was");
+    assert_eq!((nodes.node_of(AssocId(2)), nodes.count()), (Some(AssocId(1)), 1), "it keeps its number");
+    assert_eq!(associations(&nodes), [Some(AssocId(2)); 2]);
+    assert_eq!(nodes.ues(number).len(), 2);
+    assert_eq!(nodes.get(number).map(|node| node.peer.to_string()), Some("10.0.0.2:38412".into()));
+    let AssociationLoss::Last(gone) = nodes.remove_association(AssocId(2), false) else { panic!("that was the last") };
+    assert_eq!((gone.node, gone.ues.len(), gone.remaining.len()), (AssocId(1), 2, 0));
+    assert_eq!((nodes.association_to(number, None), nodes.count()), (None, 0));
+    assert!(matches!(nodes.remove_association(AssocId(2), false), AssociationLoss::Nothing));
+}
+
+#[test]
+fn ue_returns_to_first_association() {
+    let ues = UES;
+    let mut nodes = nodes(&ues);
+    nodes.bind(AssocId(2), AssocId(1));
+    nodes.set_last_association(AssocId(1), AssocId(2), ues[0]);
+    nodes.set_last_association(AssocId(1), AssocId(1), ues[0]);
+    assert_eq!(nodes.association_to(AssocId(1), Some(ues[0])), Some(AssocId(1)));
+    nodes.set_last_association(AssocId(1), AssocId(2), ues[1]);
+    assert!(matches!(nodes.remove_association(AssocId(2), true), AssociationLoss::Fewer(1)));
+    assert_eq!((nodes.association_to(AssocId(1), Some(ues[1])), nodes.node_of(AssocId(2))), (Some(AssocId(1)), None));
+    // The association is up again and may be bound again.
+    nodes.bind(AssocId(2), AssocId(1));
+    assert_eq!(nodes.node_of(AssocId(2)), Some(AssocId(1)));
+}
+
+#[test]
+fn effects_use_last_association_of_each_node() {
+    let ues = UES;
+    let mut nodes = nodes(&ues);
+    nodes.bind(AssocId(2), AssocId(1));
+    nodes.begin(AssocId(3), record(8));
+    nodes.set_last_association(AssocId(1), AssocId(2), ues[0]);
+    let to = |node| Effect::Ngap { assoc: AssocId(node), pdu: Vec::new() };
+    let effects = [to(1), Effect::Forget, to(3), to(1), to(9)];
+    let ways = [Some((AssocId(1), AssocId(2))), Some((AssocId(3), AssocId(3)))];
+    assert_eq!(nodes.effect_associations(ues[0], &effects), ways);
+    assert_eq!(nodes.effect_associations(ues[1], &effects[..2]), [Some((AssocId(1), AssocId(1))), None]);
+    // A host that takes the UE over uses the same association if it is up there.
+    nodes.restore_association(AssocId(1), AssocId(2), ues[1]);
+    nodes.restore_association(AssocId(1), AssocId(4), ues[0]);
+    assert_eq!(ues.map(|ue| nodes.association_to(AssocId(1), Some(ue))), [Some(AssocId(2)); 2]);
+}
+
+#[test]
+fn claim_from_other_address_is_not_bound() {
+    let mut nodes = nodes(&[]);
+    nodes.up(AssocId(5), SocketAddr::from(([10, 0, 0, 3], 9)));
+    nodes.claim(AssocId(2), record(8).id);
+    nodes.claim(AssocId(5), record(8).id);
+    nodes.begin(AssocId(3), record(8));
+    assert_eq!([2, 3, 5].map(|assoc| nodes.node_of(AssocId(assoc))), [None, Some(AssocId(3)), Some(AssocId(3))]);
+}
+
+#[test]
+fn identity_at_other_address_is_contested() {
+    let mut nodes = nodes(&[]);
+    let verdicts = |nodes: &Table| [1, 2].map(|assoc| nodes.setup(AssocId(assoc), record(7).id));
+    assert_eq!(verdicts(&nodes), [Verdict::Granted, Verdict::Contested], "NG Setup again begins a life of its own");
+    nodes.bind(AssocId(2), AssocId(1));
+    assert_eq!(verdicts(&nodes), [Verdict::Granted; 2]);
+    assert_eq!(nodes.setup(AssocId(3), record(8).id), Verdict::Granted);
+    assert!(!nodes.binds(AssocId(3), AssocId(1), record(7).id));
+}
+
+#[test]
+fn association_may_precede_its_node() {
+    let mut nodes = nodes(&[]);
+    nodes.set_allow(vec![Allow { network: "10.0.0.0/24".parse().expect("a network"), plmn: None, ids: None }]);
+    nodes.claim(AssocId(2), record(8).id);
+    nodes.claim(AssocId(4), record(9).id);
+    assert_eq!(nodes.node_of(AssocId(2)), None);
+    nodes.begin(AssocId(3), record(8));
+    assert_eq!([2, 3, 4].map(|assoc| nodes.node_of(AssocId(assoc))), [Some(AssocId(3)), Some(AssocId(3)), None]);
+    assert_eq!(nodes.get(AssocId(3)).map(RanNodeEntry::associations), Some(2));
+    // A void association has claimed nothing.
+    assert!(matches!(nodes.remove_association(AssocId(4), true), AssociationLoss::Nothing));
+    nodes.begin(AssocId(1), record(9));
+    assert_eq!(nodes.node_of(AssocId(4)), None);
+}
+
+#[test]
+fn reported_node_keeps_lifetime_at_ng_setup() {
+    let ues = UES;
+    let mut nodes = nodes(&[]);
+    // The first association of the node is lost, or not known yet.
+    assert!(nodes.bind_reported(AssocId(2), AssocId(9), record(8)));
+    assert!(!nodes.bind_reported(AssocId(3), AssocId(9), record(8)));
+    assert!(!nodes.bind_reported(AssocId(5), AssocId(9), record(8)), "it is not up");
+    assert_eq!([2, 3].map(|assoc| nodes.node_of(AssocId(assoc))), [Some(AssocId(9)); 2]);
+    nodes.moved(ues[0], [None; 2], [Some(AssocId(9)), None]);
+    assert_eq!(nodes.association_to(AssocId(9), Some(ues[0])), Some(AssocId(2)));
+    nodes.up(AssocId(9), SocketAddr::from(([10, 0, 0, 9], 38412)));
+    assert!(nodes.begin(AssocId(9), record(8)).is_empty(), "the same life: nothing ends");
+    assert_eq!((nodes.ues(AssocId(9)).len(), nodes.node_of(AssocId(9))), (1, Some(AssocId(9))));
+    assert_eq!(nodes.begin(AssocId(9), record(8)).len(), 1, "now it has set NG up again");
+    // This lifetime differs from the known one.
+    assert!(!nodes.bind_reported(AssocId(4), AssocId(6), record(7)));
+    assert_eq!((nodes.node_of(AssocId(4)), nodes.find(record(7).id)), (None, Some(AssocId(1))));
+}
+
+#[test]
+fn ng_setup_ends_every_earlier_life_of_the_node() {
+    let ues = UES;
+    let mut nodes = nodes(&ues);
+    nodes.bind(AssocId(2), AssocId(1));
+    let ended = nodes.begin(AssocId(3), record(7));
+    assert_eq!(ended.len(), 1);
+    assert_eq!((ended[0].node, ended[0].ues.len()), (AssocId(1), 2));
+    assert_eq!(ended[0].remaining, [AssocId(1), AssocId(2)]);
+    assert_eq!([1, 2, 3].map(|assoc| nodes.node_of(AssocId(assoc))), [None, None, Some(AssocId(3))]);
+    // NG Setup on a further association: only the old first association is left.
+    nodes.bind(AssocId(4), AssocId(3));
+    let ended = nodes.begin(AssocId(4), record(7));
+    assert_eq!((ended[0].node, ended[0].remaining.as_slice()), (AssocId(3), &[AssocId(3)][..]));
+    // NG Setup again on the same association: the number stays, the UEs do not.
+    nodes.moved(ues[0], [None; 2], [Some(AssocId(4)), None]);
+    let ended = nodes.begin(AssocId(4), record(8));
+    assert_eq!((ended[0].node, ended[0].ues.len(), ended[0].remaining.len()), (AssocId(4), 1, 0));
+    assert!(nodes.ues(AssocId(4)).is_empty());
+    assert_eq!((nodes.find(record(7).id), nodes.find(record(8).id)), (None, Some(AssocId(4))));
+}
+
+/// A host that joins may receive the message by which an association names its node before another
+/// balancer's report of the node. If the association stays unbound, the host sends the effects of a
+/// UE that it takes over by another one.
+#[test]
+fn claimed_association_joins_reported_node() {
+    let mut nodes = nodes(&[]);
+    let peer = SocketAddr::from(([10, 0, 0, 2], 38412));
+    nodes.up(AssocId(5), peer);
+    nodes.claim(AssocId(5), record(8).id);
+    assert!(nodes.bind_reported(AssocId(2), AssocId(9), record(8)));
+    assert_eq!([2, 5].map(|assoc| nodes.node_of(AssocId(assoc))), [Some(AssocId(9)); 2]);
+    let path = [Some((AssocId(9), AssocId(5))), None];
+    assert_eq!(nodes.effect_association(path, AssocId(9), Some(UES[0])), Some(AssocId(5)));
+}
+
+/// gNB 7 of the emulator.
+fn gnb() -> Gnb {
+    let id = record(7).id;
+    let tai = Tai { plmn: id.plmn, tac: Tac(1) };
+    let config = GnbConfig { id, name: "gnb-7".into(), tai, slices: vec![], n3: [127, 0, 0, 1].into() };
+    Gnb::new(config)
+}
+
+/// Passes what a gNB sends to the table, and the answers to the gNB. Returns the other outputs.
+fn exchange(nodes: &mut Table, gnb: &mut Gnb, out: &gnb::Outbox, association: impl Fn(u8) -> u32) -> Vec<Output> {
+    let (config, now) = (CoreConfig::lab(), Instant(1_000));
+    let mut others = Vec::new();
+    for (route, pdu) in out.routes() {
+        let input = NodeStepInput { config: &config, now, answers: true };
+        for output in nodes.on_message(AssocId(association(route.by)), pdu, input) {
+            match output {
+                NodeOutput::Send(RanOutput::Ngap { pdu, .. }) => {
+                    let (mut inbox, mut answers) = (Inbox::default(), gnb::Outbox::default());
+                    gnb.receive_by(route.by, &pdu, &mut inbox, &mut answers).expect("an answer");
+                }
+                NodeOutput::Event(_) => {}
+                output => others.push(output),
+            }
+        }
+    }
+    others
+}
+
+#[test]
+fn further_association_joins_node_that_it_names() {
+    let mut table = nodes(&[]);
+    table.on_association_lost(AssocId(1), false);
+    let peer = SocketAddr::from(([10, 0, 0, 1], 38412));
+    [5, 6].into_iter().for_each(|assoc| table.up(AssocId(assoc), peer));
+    let (mut gnb, mut out) = (gnb(), gnb::Outbox::default());
+    gnb.set_up(4, &mut out).expect("NG Setup");
+    let outputs = exchange(&mut table, &mut gnb, &out, |_| 5);
+    assert_eq!(outputs, [NodeOutput::Changed, NodeOutput::Begun { assoc: AssocId(5) }]);
+    out.clear();
+    gnb.attach(1, 4, &mut out).expect("RAN Configuration Update");
+    let outputs = exchange(&mut table, &mut gnb, &out, |_| 6);
+    let [NodeOutput::Report(owner)] = &outputs[..] else { panic!("{outputs:?}") };
+    assert_eq!((owner.assoc, owner.node, owner.record.id), (AssocId(6), AssocId(5), record(7).id));
+    assert_eq!([5, 6].map(|assoc| gnb.association_state(assoc - 5)), [NgState::Up; 2]);
+    table.moved(UES[0], [None; 2], [Some(AssocId(5)), None]);
+    // The balancer of the first association is lost: the other one carries the node.
+    assert!(table.on_balancer_lost([AssocId(5)], &[], true).iter().all(|of| matches!(of, NodeOutput::Event(_))));
+    assert_eq!(table.alternative_to(AssocId(5), Some(UES[0])), Some(AssocId(6)));
+    assert_eq!(table.node_of(AssocId(6)), Some(AssocId(5)));
+    // That of the last one is lost, too.
+    let outputs = table.on_balancer_lost([AssocId(6)], &[], true);
+    let node = AssocId(5);
+    assert!(outputs.contains(&NodeOutput::Disconnect { node, ues: vec![UES[0]], at_once: false }));
+    assert_eq!(table.alternative_to(AssocId(6), None), None);
+}
+
+#[test]
+fn restarted_node_aborts_associations_of_before() {
+    let mut table = Table::new(Vec::new());
+    let peer = SocketAddr::from(([10, 0, 0, 1], 38412));
+    [5, 6].into_iter().for_each(|assoc| table.up(AssocId(assoc), peer));
+    for assoc in [5, 6] {
+        let (mut gnb, mut out) = (gnb(), gnb::Outbox::default());
+        gnb.set_up(4, &mut out).expect("NG Setup");
+        let outputs = exchange(&mut table, &mut gnb, &out, |_| assoc);
+        if assoc == 5 {
+            table.moved(UES[1], [None; 2], [Some(AssocId(5)), None]);
+            continue;
+        }
+        let (node, ues) = (AssocId(5), vec![UES[1]]);
+        let ends = [
+            NodeOutput::Ended { node },
+            NodeOutput::Disconnect { node, ues, at_once: false },
+            NodeOutput::Send(RanOutput::Abort { assoc: node }),
+        ];
+        assert_eq!(outputs[..3], ends);
+    }
+    assert_eq!((table.is_up(AssocId(5)), table.node_of(AssocId(6))), (false, Some(AssocId(6))));
+}
