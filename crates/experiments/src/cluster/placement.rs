@@ -564,10 +564,10 @@ mod tests {
         let served = |by_owner, by_replica| Served { by_owner, by_replica };
         let readings = Readings {
             cpu: vec![(1_000_000, vec![9.0]), (2_000_000, vec![10.0]), (4_000_000, vec![10.5])],
-            served: vec![(1_000_000, served(0, 90)), (2_000_000, served(10, 90)), (4_000_000, served(40, 100))],
+            served: Some((served(10, 90), served(40, 100))),
         };
         assert_eq!(readings.cpu_between(1_500_000, 5_000_000, 0.25), [100.0]);
-        assert_eq!(readings.by_replicas(1_500_000, 5_000_000), 25.0);
-        assert_eq!((readings.by_replicas(5_000_000, 6_000_000), readings.cpu_between(0, 1, 1.0).len()), (0.0, 0));
+        assert_eq!((readings.by_replicas(), Readings::default().by_replicas()), (25.0, 0.0));
+        assert!(readings.cpu_between(0, 1, 1.0).is_empty());
     }
 }

@@ -11,7 +11,7 @@ use super::message::NodeStepInput;
 use super::output::{NodeEvent, NodeOutput};
 use super::table::RanNodeTable;
 use crate::amf::ran;
-use crate::amf::ran::admission::{self, Refusal, Verdict};
+use crate::amf::ran::admission::{Refusal, Verdict};
 use crate::config::CoreConfig;
 use crate::placement::message::RanOutput;
 use crate::placement::replica::SlotKey;
