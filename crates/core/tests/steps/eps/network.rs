@@ -119,7 +119,7 @@ impl Network {
                 DefaultPagingDRX(PagingDRX::v128),
             )
         };
-        network.from_enb(&request.and_then(|pdu| pdu.encode()).expect("it encodes"));
+        network.take_from_enb(&request.and_then(|pdu| pdu.encode()).expect("it encodes"));
         assert_eq!(network.kinds, [S1apPduKind::Successful_S1Setup]);
         network
     }
@@ -215,7 +215,7 @@ impl Network {
     }
 
     /// Processes a PDU of the eNB as the balancer and the host do, and delivers the answers.
-    pub(super) fn from_enb(&mut self, pdu: &[u8]) {
+    pub(super) fn take_from_enb(&mut self, pdu: &[u8]) {
         let assoc = ASSOC.with_dialect(Dialect::Eps);
         match access::route(Dialect::Eps, pdu).expect("a sound PDU") {
             Route::Node => {
@@ -237,11 +237,11 @@ impl Network {
             }
         }
         while let Some(pdu) = self.down.pop_front() {
-            self.to_enb(&pdu);
+            self.bring_to_enb(&pdu);
         }
     }
 
-    fn to_enb(&mut self, octets: &[u8]) {
+    fn bring_to_enb(&mut self, octets: &[u8]) {
         let pdu = S1AP_PDU::decode(octets).expect("a PDU");
         assert_eq!(pdu.check().expect("it decodes"), vec![], "{octets:02x?}");
         self.kinds.push(pdu.kind());
@@ -251,7 +251,7 @@ impl Network {
         match pdu.kind() {
             S1apPduKind::Initiating_downlinkNASTransport => {
                 let nas = pdu.ie::<ie::NAS_PDU>().expect("an IE").expect("octets").0.to_vec();
-                self.to_ue(&nas);
+                self.bring_to_ue(&nas);
             }
             S1apPduKind::Initiating_InitialContextSetup => self.set_up(&pdu),
             S1apPduKind::Initiating_UEContextRelease => {
@@ -264,7 +264,7 @@ impl Network {
                     MME_UE_S1AP_ID(mme),
                     eNB_UE_S1AP_ID(enb),
                 );
-                self.from_enb(&complete.and_then(|pdu| pdu.encode()).expect("it encodes"));
+                self.take_from_enb(&complete.and_then(|pdu| pdu.encode()).expect("it encodes"));
             }
             _ => {}
         }
@@ -291,9 +291,9 @@ impl Network {
             eNB_UE_S1AP_ID(ENB_ID),
             E_RABSetupListCtxtSURes(ERABSetupListCtxtSURes(done)),
         );
-        self.from_enb(&response.and_then(|pdu| pdu.encode()).expect("it encodes"));
+        self.take_from_enb(&response.and_then(|pdu| pdu.encode()).expect("it encodes"));
         if let Some(nas) = nas {
-            self.to_ue(&nas);
+            self.bring_to_ue(&nas);
         }
     }
 
@@ -331,7 +331,7 @@ impl Network {
                 })
             }
         };
-        self.from_enb(&pdu.and_then(|pdu| pdu.encode()).expect("it encodes"));
+        self.take_from_enb(&pdu.and_then(|pdu| pdu.encode()).expect("it encodes"));
     }
 
     /// Sends a protected NAS message of the UE.
@@ -363,7 +363,7 @@ impl Network {
     }
 
     /// Handles a NAS message at the UE.
-    fn to_ue(&mut self, nas: &[u8]) {
+    fn bring_to_ue(&mut self, nas: &[u8]) {
         let header = nas[0] >> 4;
         let message = match (header, &mut self.ue.keys) {
             (0, _) => NasEpsMessage::decode_with_direction(nas, Direction::Downlink).expect("a message"),
@@ -462,7 +462,7 @@ impl Network {
             eNB_UE_S1AP_ID(ENB_ID),
             Cause(Cause::radioNetwork(CauseRadioNetwork::user_inactivity)),
         );
-        self.from_enb(&request.and_then(|pdu| pdu.encode()).expect("it encodes"));
+        self.take_from_enb(&request.and_then(|pdu| pdu.encode()).expect("it encodes"));
         assert_eq!(self.mme_id, None, "the connection is gone");
     }
 
@@ -505,7 +505,7 @@ impl Network {
         });
         self.event(Event::Pfcp { seid: session.pfcp.cp_seid, message: &report });
         while let Some(pdu) = self.down.pop_front() {
-            self.to_enb(&pdu);
+            self.bring_to_enb(&pdu);
         }
     }
 
