@@ -1,6 +1,7 @@
 //! RAN nodes: executes what the table of RAN nodes decides (`core::placement::ran_nodes`).
 
 use super::forward::ran_key;
+use super::ran_table::Node;
 use super::state::Host;
 use crate::worker::outbox::Summary;
 use crate::worker::ran::PublishedNode;
@@ -11,17 +12,13 @@ use vireo_core::amf::context;
 use vireo_core::amf::engine::Event;
 use vireo_core::amf::ran::ResetItem;
 use vireo_core::placement::message::{AssociationOwner, HostNotice, RanOutput};
-use vireo_core::placement::ran_nodes::{NodeEvent, NodeOutput, NodeStepInput, RanNodeEntry, RanNodeTable};
+use vireo_core::placement::ran_nodes::{NodeEvent, NodeOutput, NodeStepInput};
 use vireo_core::placement::replica::EffectAssociations;
 use vireo_core::schedule::kind::NfKind;
 use vireo_ops::clock::clock;
 use vireo_ops::metrics::{Failure, Procedure};
 use vireo_store::region::{Key, Slot, Snapshot};
 use vireo_types::{AssocId, Duration, Instant, Ltmsi};
-
-/// All associations and RAN nodes.
-pub(super) type Nodes = RanNodeTable<Slot>;
-pub(super) type Node = RanNodeEntry<Slot>;
 
 /// UEs of a lost RAN node that are notified in one batch, and the queue fill level that must not be
 /// exceeded before. All at once would count as overload, and the host would reject UEs of other
@@ -236,8 +233,8 @@ impl Host {
     }
 
     /// Sends a message about a UE to its RAN node. Uses the association of the UE's last message if
-    /// it is still up. `paths` has the associations that were selected when the message was created;
-    /// they have priority.
+    /// it is still up. `paths` has the associations that were selected when the message was
+    /// created; they have priority.
     pub(super) fn send_about(
         &mut self,
         (slot, ue): (Option<Slot>, Ltmsi),

@@ -1,8 +1,8 @@
 //! Status of the host for the status interface.
 
 use super::inline;
-use super::nodes::Node;
 use super::pools::{Nf, State};
+use super::ran_table::Node;
 use super::state::Host;
 use crate::worker::region_layout;
 use std::net::SocketAddr;

@@ -2,7 +2,7 @@
 
 use super::line::FairQueue;
 use super::table::{Origin, Table};
-use crate::host::nodes::Nodes;
+use crate::host::ran_table::Nodes;
 use crate::worker::outbox::Summary;
 use vireo_core::amf::n2::ShallowView;
 use vireo_ops::clock::clock;

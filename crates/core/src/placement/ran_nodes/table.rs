@@ -113,7 +113,6 @@ pub struct RanNodeTable<U> {
     former: FxHashMap<AssocId, AssocId>,
     /// Allowed source addresses of RAN nodes; empty = any.
     allow: Vec<Allow>,
-    /// Deferred NG Setups.
     pub(super) contests: Vec<Contest>,
 }
 

@@ -217,7 +217,8 @@ fn claimed_association_joins_reported_node() {
 fn gnb() -> Gnb {
     let id = record(7).id;
     let tai = Tai { plmn: id.plmn, tac: Tac(1) };
-    let config = GnbConfig { id, name: "gnb-7".into(), tai, slices: vec![], n3: [127, 0, 0, 1].into() };
+    let slices = CoreConfig::lab().slices.iter().map(|slice| slice.snssai).collect();
+    let config = GnbConfig { id, name: "gnb-7".into(), tai, slices, n3: [127, 0, 0, 1].into() };
     Gnb::new(config)
 }
 
@@ -242,7 +243,7 @@ fn exchange(nodes: &mut Table, gnb: &mut Gnb, out: &gnb::Outbox, association: im
 }
 
 #[test]
-fn further_association_joins_node_that_it_names() {
+fn further_association_joins_its_node() {
     let mut table = nodes(&[]);
     table.on_association_lost(AssocId(1), false);
     let peer = SocketAddr::from(([10, 0, 0, 1], 38412));
