@@ -8,7 +8,9 @@ use vireo_core::config::{
 use vireo_core::smf::{self, Create, Input, N2Sm, Output};
 use vireo_core::subscription::DnnSubscription;
 use vireo_core::{Env, Identifiers};
-use vireo_types::{Bucket, Dnn, Duration, Instant, Ltmsi, PduSessionType, Seid, SessionAddress, Snssai, Tac, Tmsi};
+use vireo_types::{
+    Bucket, Dialect, Dnn, Duration, Instant, Ltmsi, PduSessionType, Seid, SessionAddress, Snssai, Tac, Tmsi,
+};
 use vireo_wire::pfcp;
 use vireo_wire::security::{CipheringAlgorithm, IntegrityAlgorithm};
 
@@ -105,6 +107,7 @@ pub fn sent(data: &[u8]) -> Vec<Vec<u8>> {
         ltmsi: Ltmsi::new(Bucket::new(7), 1234),
         index: 3,
         psi: 5,
+        dialect: Dialect::Nr,
         n1: script.piece(),
         snssai: Snssai { sst: 1, sd: None },
         dnn: &config.dnns[0].name,

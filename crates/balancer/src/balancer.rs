@@ -672,7 +672,7 @@ impl Balancer {
             return;
         }
         if association.unsent.is_empty() {
-            match self.endpoint.send(assoc, stream, ppid::of(assoc), &pdu) {
+            match self.endpoint.send(assoc, stream, ppid::by_dialect(assoc), &pdu) {
                 Ok(()) | Err(SendError::NoAssociation) => return,
                 Err(SendError::Full) => {}
                 Err(SendError::Io(error)) => {
@@ -692,7 +692,7 @@ impl Balancer {
     fn send_unsent(&mut self, assoc: AssocId) {
         let Some(association) = self.associations.get_mut(&assoc) else { return };
         while let Some((stream, pdu)) = association.unsent.front() {
-            if matches!(self.endpoint.send(assoc, *stream, ppid::of(assoc), pdu), Err(SendError::Full)) {
+            if matches!(self.endpoint.send(assoc, *stream, ppid::by_dialect(assoc), pdu), Err(SendError::Full)) {
                 return;
             }
             association.unsent_octets -= pdu.len();

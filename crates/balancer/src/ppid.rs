@@ -9,7 +9,7 @@ pub const PPID_NGAP: u32 = 60;
 pub const PPID_S1AP: u32 = 18;
 
 /// Returns the identifier of messages on an association.
-pub(crate) fn of(assoc: AssocId) -> u32 {
+pub(crate) fn by_dialect(assoc: AssocId) -> u32 {
     match assoc.dialect() {
         Dialect::Nr => PPID_NGAP,
         Dialect::Eps => PPID_S1AP,
@@ -21,7 +21,11 @@ pub(crate) fn of(assoc: AssocId) -> u32 {
 ///
 /// No response to such a message is specified.
 pub(crate) fn fault(assoc: AssocId, ppid: u32, octets: usize) -> Option<Fault> {
-    if ppid != of(assoc) { Some(Fault::SctpPpid) } else { (octets > limits::NGAP_PDU_OCTETS).then_some(Fault::Limit) }
+    if ppid != by_dialect(assoc) {
+        Some(Fault::SctpPpid)
+    } else {
+        (octets > limits::NGAP_PDU_OCTETS).then_some(Fault::Limit)
+    }
 }
 
 #[cfg(test)]

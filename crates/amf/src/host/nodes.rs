@@ -18,7 +18,7 @@ use vireo_core::schedule::kind::NfKind;
 use vireo_ops::clock::clock;
 use vireo_ops::metrics::{Failure, Procedure};
 use vireo_store::region::{Key, Slot, Snapshot};
-use vireo_types::{AssocId, Duration, Instant, Ltmsi};
+use vireo_types::{AssocId, Dialect, Duration, Instant, Ltmsi};
 
 /// UEs of a lost RAN node that are notified in one batch, and the queue fill level that must not be
 /// exceeded before. All at once would count as overload, and the host would reject UEs of other
@@ -132,7 +132,10 @@ impl Host {
             }
             NodeEvent::SetUp { assoc, peer, name, id } => {
                 succeeded(Procedure::NgSetup);
-                tracing::info!(assoc = assoc.0, %peer, name, gnb = ?id, "NG is set up");
+                match assoc.dialect() {
+                    Dialect::Nr => tracing::info!(assoc = assoc.0, %peer, name, gnb = ?id, "NG is set up"),
+                    Dialect::Eps => tracing::info!(assoc = assoc.0, %peer, name, enb = ?id, "S1 is set up"),
+                }
             }
             NodeEvent::SetupRefused { assoc, peer, id, reason } => {
                 metrics.n2_refused(reason);

@@ -79,7 +79,6 @@ pub(super) struct SessionRequest {
     pub(super) kind: Option<PduSessionType>,
     pub(super) options: Option<NasExtendedProtocolConfigurationOptions>,
     pub(super) always_on: bool,
-    /// As [`SmContext::integrity_rate`].
     pub(super) integrity_rate: u16,
 }
 

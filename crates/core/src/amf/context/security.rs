@@ -42,7 +42,7 @@ impl KeySet {
 /// NAS security context. `Debug` prints no key. Keys are overwritten on drop.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NasSecurity {
-    /// ngKSI or eKSI.
+    /// Key set identifier, of 5GS or EPS by the dialect.
     #[serde(rename = "ngksi")]
     pub key_set: KeySet,
     /// KAMF. In EPS it is KASME.

@@ -46,7 +46,6 @@ pub enum PeerEvent {
         assoc: AssocId,
         /// Routing information; `None` for an invalid message.
         view: Option<ShallowView>,
-        /// PDU as received.
         #[serde(with = "serde_bytes")]
         pdu: Vec<u8>,
     },
