@@ -43,7 +43,7 @@ pub(super) fn config(file: &File) -> Result<Config, Vec<String>> {
     let dnns = dnns(&file.dnns(), &by_name, &mut problems);
     let state = runtime::state(&file.state, &mut problems);
     let mut config = Config {
-        n2: n2::n2(file, &mut problems),
+        n2: n2::n2(&file.n2, &file.s1, &mut problems),
         n4: n4::n4(file, &mut problems),
         api: surfaces::api(&file.api, &mut problems),
         slices: runtime::slices(&file.slices(), &slices, &mut problems),

@@ -1,7 +1,7 @@
 //! `[n2]`: endpoints for RAN nodes, and admission of RAN nodes.
 
-use crate::file::File;
 use crate::problems::{Problems, addresses};
+use crate::s1::{self, S1};
 use crate::values::{DurationText, LocalAddress};
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
@@ -65,7 +65,7 @@ pub(super) struct Allow {
     node_ids: Option<[u32; 2]>,
 }
 
-pub(super) fn n2(File { n2, s1, .. }: &File, problems: &mut Problems) -> N2Config {
+pub(super) fn n2(n2: &N2, s1: &S1, problems: &mut Problems) -> N2Config {
     let addresses = addresses("n2.addresses", &n2.addresses, problems);
     for (key, port) in [("n2.port", n2.port), ("n2.udp-port", n2.udp_port), ("n2.udp-peer-port", n2.udp_peer_port)] {
         problems.check(port != 0, key, "1 to 65535 is allowed");
@@ -85,7 +85,7 @@ pub(super) fn n2(File { n2, s1, .. }: &File, problems: &mut Problems) -> N2Confi
         port: n2.port,
         udp_port: n2.udp_port,
         udp_peer_port: n2.udp_peer_port,
-        s1: crate::s1::s1(s1, n2.udp_port, problems),
+        s1: s1::s1(s1, n2.udp_port, problems),
         allow: allow(&n2.allow, problems),
         associations_per_address: most,
         setup_within: within,

@@ -83,8 +83,6 @@ pub struct CoreOptions {
     pub processors: Vec<usize>,
     /// Subscriber number from which subscribers have a slice other than SST 1, and its SST.
     pub other_slice: Option<(u64, u8)>,
-    /// Listens for eNBs, too.
-    pub s1: bool,
     /// Number of hosts behind a balancer; 0 means the whole core as one process.
     pub hosts: usize,
     /// Further hosts that join and wait. The hosts of such a cluster leave when they are not
@@ -124,7 +122,6 @@ impl Default for CoreOptions {
             ipv4_pool: UE_NETWORKS[0],
             processors: Vec::new(),
             other_slice: None,
-            s1: false,
             hosts: 0,
             idle: 0,
             joining_program: None,

@@ -94,9 +94,6 @@ database = "{DATABASE}"
             key.id, key.profile, key.private
         ));
     }
-    if options.s1 {
-        text.push_str(&format!("\n[s1]\naddresses = [\"{n2}\"]\n"));
-    }
     if options.hosts > 0 {
         let hosts = options.hosts;
         // The lab switch is private to the lab.

@@ -65,6 +65,32 @@ fn every_ue_succeeds() {
     }
 }
 
+/// LTE UEs attach, exchange packets, become idle, come back and detach. In a cluster they do so
+/// while a host with their contexts is killed, beside 5G UEs.
+#[test]
+fn lte_ues_are_served_beside_others() {
+    let kill = ["--hosts", "3", "--fail-host", "kill"];
+    for (ues, arguments) in [(20, ["--rat", "eps"].to_vec()), (40, [&["--rat", "both"], &kill[..]].concat())] {
+        let directory = tempfile::tempdir().unwrap();
+        let json = directory.path().join("out.json");
+        let mut command = Command::new(VIREO);
+        command.args(["demo", "--ues", &ues.to_string(), "--rate", "40"]).args(&arguments).arg("--json").arg(&json);
+        let output = command.output().unwrap();
+        if refused(&output.stderr) {
+            return;
+        }
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{arguments:?}: {text}{}", String::from_utf8_lossy(&output.stderr));
+        let report: Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
+        for name in ["registered", "echo_ok", "deregistered"] {
+            assert_eq!(report[name], ues, "{name} in {report}");
+        }
+        assert_eq!((&report["failures"], &report["lost"]), (&0.into(), &0.into()), "{report}");
+        assert!(report["n6_packets_kernel"].as_u64().unwrap() >= 6 * ues, "{report}");
+        assert!(report["n6_answers_kernel"].as_u64().unwrap() >= 6 * ues, "{report}");
+    }
+}
+
 /// Busy users migrate between slices of the user plane without packet loss. The demo itself fails
 /// if a slice had no traffic.
 #[test]

@@ -4,8 +4,8 @@
 //! causes are those of 5GSM: TS 24.301 9.9.4.4 has most of them with the same values.
 
 use super::context::{RanState, SmContext, Stage};
-use super::establish::SessionRequest;
 use super::interface::Output;
+use super::session_request::SessionRequest;
 use super::{n1, release};
 use crate::Env;
 use vireo_types::PduSessionType;

@@ -5,14 +5,12 @@
 use super::context::{N4State, PfcpSession, RanState, SessionTerms, SmContext, Stage, Usage, seid};
 use super::interface::{Create, Output};
 use super::n1::{self, Received5gsm};
+use super::session_request::SessionRequest;
 use super::{esm, messages, n4, options, release};
 use crate::Env;
 use crate::config::{CoreConfig, DnnConfig, UpfConfig};
 use vireo_types::{Dialect, Dnn, Ltmsi, PduSessionType};
-use vireo_wire::nas::{
-    GsmCause, Nas5gsmMessage, NasExtendedProtocolConfigurationOptions, NasPduSessionEstablishmentRequest, NasSscMode,
-    SscModeValue,
-};
+use vireo_wire::nas::{GsmCause, Nas5gsmMessage, NasPduSessionEstablishmentRequest, NasSscMode, SscModeValue};
 
 /// Refusal of a session: answer to the UE, if any.
 type Refusal = Option<Output>;
@@ -70,16 +68,6 @@ fn begin(request: &Create<'_>, env: &mut Env<'_>) -> Result<(SmContext, Output),
     };
     let establishment = n4::establishment_request(&sm, env.config, 0);
     Ok((sm, establishment))
-}
-
-/// Request of the UE for a new session, of either dialect.
-pub(super) struct SessionRequest {
-    pub(super) pti: u8,
-    /// Requested session type; `None` leaves the choice to the network.
-    pub(super) kind: Option<PduSessionType>,
-    pub(super) options: Option<NasExtendedProtocolConfigurationOptions>,
-    pub(super) always_on: bool,
-    pub(super) integrity_rate: u16,
 }
 
 /// Reads the request if the 5GSM message is an establishment request.

@@ -20,6 +20,7 @@ mod n4;
 mod options;
 mod release;
 mod relocate;
+mod session_request;
 mod signalling;
 #[cfg(test)]
 pub(crate) mod tests;

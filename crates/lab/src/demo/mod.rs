@@ -13,7 +13,7 @@ mod migrate;
 mod report;
 mod sba;
 
-use crate::addresses::{N2, N6};
+use crate::addresses::{CORE, N2, N6};
 use crate::capture::Capture;
 use crate::core::Core;
 use crate::emulator::{self, EmulatorOptions, Load, PATIENT};
@@ -222,13 +222,13 @@ fn core_options(args: &Args, lab: &Lab, target: MigrationTarget) -> Result<CoreO
     Ok(CoreOptions {
         subscribers: args.ues.into(),
         ciphering: vec![text(ciphering).to_uppercase()],
-        s1: args.rat != Rat::Nr,
         hosts: args.hosts.unwrap_or(0).into(),
         sba: args.chain == Some(Chain::Sba),
         amfs: args.amfs(),
         encoding: args.sbi.into(),
         secured: args.tls,
         tables: datapath(args, lab)?
+            + &if args.rat == Rat::Nr { String::new() } else { format!("[s1]\naddresses = [\"{CORE}\"]\n\n") }
             + &cluster::tables(args.hosts.unwrap_or(0).into(), args.replication, args.serve)
             + &sba::with_axes(state, &format!("{carry}{answer}"))
             + if args.kill.is_some() || args.is_slow() { UNSHED } else { "" }
