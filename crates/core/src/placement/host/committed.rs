@@ -26,9 +26,9 @@ pub(super) enum ExecutedBy {
 pub(super) struct CommittedInputs {
     numbers: FxHashMap<u64, ExecutedBy>,
     order: VecDeque<(Instant, u64)>,
-    /// Inputs of [`ExecutedBy::ServingHost`] by UE, in both orders.
-    served: FxHashMap<Ltmsi, VecDeque<u64>>,
-    served_order: VecDeque<(Instant, Ltmsi)>,
+    /// Inputs by UE, in both orders, that serving hosts and dead owners have executed.
+    by_ue: FxHashMap<Ltmsi, VecDeque<u64>>,
+    by_ue_order: VecDeque<(Instant, Ltmsi)>,
 }
 
 impl CommittedInputs {
@@ -43,14 +43,26 @@ impl CommittedInputs {
     /// Records that the proposal of a serving host was committed.
     pub(super) fn add_served(&mut self, ltmsi: Ltmsi, number: u64, now: Instant) {
         self.add([number], ExecutedBy::ServingHost, now);
-        self.served.entry(ltmsi).or_default().push_back(number);
-        self.served_order.push_back((now, ltmsi));
+        self.note_ue(ltmsi, number, now);
     }
 
-    /// Returns the inputs of a UE that serving hosts have executed. A balancer may give them to a
-    /// later owner, if it does not know yet that they are done.
-    pub(super) fn served(&self, ltmsi: Ltmsi) -> impl Iterator<Item = u64> {
-        self.served.get(&ltmsi).into_iter().flatten().copied()
+    /// Records an input whose result this host has taken over with the UE.
+    pub(super) fn add_taken_over(&mut self, ltmsi: Ltmsi, number: u64, now: Instant) {
+        if self.get(number).is_none() {
+            self.note_ue(ltmsi, number, now);
+        }
+        self.add([number], ExecutedBy::Owner, now);
+    }
+
+    fn note_ue(&mut self, ltmsi: Ltmsi, number: u64, now: Instant) {
+        self.by_ue.entry(ltmsi).or_default().push_back(number);
+        self.by_ue_order.push_back((now, ltmsi));
+    }
+
+    /// Returns the inputs of a UE that hosts have executed which may not have told the balancer. It
+    /// gives such an input to the owner, which may be a later one than this host.
+    pub(super) fn by_ue(&self, ltmsi: Ltmsi) -> impl Iterator<Item = u64> {
+        self.by_ue.get(&ltmsi).into_iter().flatten().copied()
     }
 
     /// Records that the proposal with this input was refused. It may arrive again.
@@ -74,11 +86,11 @@ impl CommittedInputs {
         while let Some((_, number)) = self.order.pop_front_if(|(at, _)| now.since(*at) > REMEMBERED) {
             self.numbers.remove(&number);
         }
-        while let Some((_, ltmsi)) = self.served_order.pop_front_if(|(at, _)| now.since(*at) > REMEMBERED) {
-            let Some(inputs) = self.served.get_mut(&ltmsi) else { continue };
+        while let Some((_, ltmsi)) = self.by_ue_order.pop_front_if(|(at, _)| now.since(*at) > REMEMBERED) {
+            let Some(inputs) = self.by_ue.get_mut(&ltmsi) else { continue };
             inputs.pop_front();
             if inputs.is_empty() {
-                self.served.remove(&ltmsi);
+                self.by_ue.remove(&ltmsi);
             }
         }
     }
@@ -118,11 +130,15 @@ mod tests {
         inputs.add_served(one, 10, Instant(0));
         inputs.add_served(one, 11, Instant(1));
         inputs.add([12], ExecutedBy::Owner, Instant(1));
-        assert_eq!(inputs.served(one).collect::<Vec<_>>(), [10, 11]);
-        assert_eq!(inputs.served(other).count(), 0);
+        assert_eq!(inputs.by_ue(one).collect::<Vec<_>>(), [10, 11]);
+        assert_eq!(inputs.by_ue(other).count(), 0);
+        // Seed 478: the next owner adopted a proposal, and its UE migrated at once.
+        inputs.add_taken_over(other, 13, Instant(1));
+        inputs.add_taken_over(other, 13, Instant(1));
+        assert_eq!((inputs.by_ue(other).collect::<Vec<_>>(), inputs.get(13)), (vec![13], Some(ExecutedBy::Owner)));
         inputs.forget(Instant(10_000_001));
-        assert_eq!(inputs.served(one).collect::<Vec<_>>(), [11]);
+        assert_eq!(inputs.by_ue(one).collect::<Vec<_>>(), [11]);
         inputs.forget(Instant(10_000_002));
-        assert!(inputs.served.is_empty() && inputs.served_order.is_empty());
+        assert!(inputs.by_ue.is_empty() && inputs.by_ue_order.is_empty());
     }
 }

@@ -41,8 +41,8 @@ impl<S: SlotKey, P, I, E> HostMachine<S, P, I, E> {
     where
         O: HostIo<Slot = S, Record = P, Event = E>,
     {
-        if !set.inputs.is_empty() {
-            self.note_committed(set.inputs, now);
+        for (ltmsi, input) in set.inputs {
+            self.committed.add_taken_over(ltmsi, input, now);
         }
         let (mut taken_over, mut migrated) = (0, 0);
         for (ltmsi, entry) in set.ues {

@@ -62,8 +62,9 @@ impl<S: SlotKey, P, I, E> HostMachine<S, P, I, E> {
 /// passed to the machine yet; its copy will follow. A replica with this state and without that copy
 /// would not know the commit's effects and input.
 ///
-/// The copy also names inputs that serving hosts have executed. A balancer that does not know it
-/// yet may give them to this replica when it becomes the owner. One copy names one input.
+/// The copy also names inputs that serving hosts and dead owners have executed. A balancer that does
+/// not know it yet may give them to this replica when it becomes the owner. One copy names one
+/// input.
 fn copy_stored<S: SlotKey, P, O: HostIo<Slot = S>>(
     owner: &mut BucketOwner<S, P>,
     (to, slot): (HostId, S),
@@ -76,7 +77,7 @@ fn copy_stored<S: SlotKey, P, O: HostIo<Slot = S>>(
     }
     let before = io.ltmsi_of(slot).filter(|before| *before != ue.ltmsi);
     let mut send = |to, copy: ReplicaUpdate<'_>| io.send_to_replica(to, copy.number, &ToReplica::Copy(copy));
-    let mut inputs = committed.served(ue.ltmsi);
+    let mut inputs = committed.by_ue(ue.ltmsi);
     let mut input = inputs.next().unwrap_or_default();
     loop {
         let commit = Commit { before, input, ..stored_commit(slot, ue.ltmsi, &ue.context, &[]) };

@@ -223,7 +223,7 @@ impl ReplicaStore {
                 .filter(|_| owns(ltmsi))
                 .is_some_and(|entry| entry.has_input(input) || entry.adopt_proposal((owner, at), proposal));
             if is_adopted {
-                self.note_input(at, input);
+                self.note_input(at, (ltmsi, input));
             }
             let result = if is_adopted { ProposalResult::Adopted } else { ProposalResult::Refused };
             self.proposals.answers.push(ProposalAnswer { ltmsi, input, result });

@@ -253,7 +253,11 @@ pub(super) mod tests {
 
         let takeover = store.adopt(&world.maps[1].next(&parts(&[last])), &[last]);
         let ues: Vec<Ltmsi> = takeover.ues.iter().map(|(ltmsi, _)| *ltmsi).collect();
-        assert_eq!((ues, takeover.inputs), (vec![real], vec![101]), "what it was the result of is not carried out");
+        assert_eq!(
+            (ues, takeover.inputs),
+            (vec![real], vec![(real, 101)]),
+            "what it was the result of is not carried out"
+        );
     }
 
     #[test]
@@ -275,7 +279,7 @@ pub(super) mod tests {
             assert_eq!(store.apply((next, 2), &copy(2, ue, 2, b"again"), NOW), Ok(ApplyResult::Applied));
             let takeover = store.adopt(&world.maps[1].next(&parts(&[last])), &[last]);
             assert_eq!(outboxes(&takeover.ues[0].1), [&b"one"[..], b"again"]);
-            let mut inputs = takeover.inputs;
+            let mut inputs: Vec<u64> = takeover.inputs.into_iter().map(|(_, input)| input).collect();
             inputs.dedup();
             assert_eq!(inputs, [101, 102], "103 is given again");
         }

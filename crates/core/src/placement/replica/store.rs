@@ -37,8 +37,8 @@ pub struct TakeoverSet {
     /// UEs that live hosts have handed off, with all effects executed. The host is present if it
     /// used the same map as this host: its own replica entries are then known from that map.
     pub handed: Vec<(Option<HostId>, Ltmsi, ReplicaEntry)>,
-    /// Inputs whose results the copies contain; filled if a host has died.
-    pub inputs: Vec<u64>,
+    /// Inputs whose results the copies contain, with their UEs; filled if a host has died.
+    pub inputs: Vec<(Ltmsi, u64)>,
     /// Buckets that this host owns and that have not been handed off yet.
     pub awaited: FxHashSet<Bucket>,
 }
@@ -72,7 +72,7 @@ pub struct ReplicaStore {
     /// UEs with an entry, by current and former 5G-TMSI.
     tmsis: FxHashMap<Tmsi, Ltmsi>,
     /// Inputs whose results the copies contain, with the arrival times of the copies.
-    inputs: VecDeque<(Instant, u64)>,
+    inputs: VecDeque<(Instant, (Ltmsi, u64))>,
     /// Inputs whose results were not acknowledged and count as not executed.
     pub(super) void: FxHashSet<u64>,
     /// UEs whose copies have effects, and LTMSIs that were noted in `removed`.
@@ -121,9 +121,9 @@ impl ReplicaStore {
     }
 
     /// Records that a copy contains the result of an input.
-    pub(super) fn note_input(&mut self, at: Instant, input: u64) {
+    pub(super) fn note_input(&mut self, at: Instant, (ltmsi, input): (Ltmsi, u64)) {
         if input != 0 {
-            self.inputs.push_back((at, input));
+            self.inputs.push_back((at, (ltmsi, input)));
             self.void.remove(&input);
         }
     }
@@ -168,9 +168,9 @@ impl ReplicaStore {
             self.drop_ue(before);
             self.note_removed((from, epoch), before, now);
         }
-        self.note_input(now, copy.input);
+        self.note_input(now, (copy.ltmsi, copy.input));
         while self.inputs.front().is_some_and(|(at, _)| now.since(*at) > REMEMBERED)
-            && let Some((_, input)) = self.inputs.pop_front()
+            && let Some((_, (_, input))) = self.inputs.pop_front()
         {
             self.void.remove(&input);
         }
@@ -387,11 +387,10 @@ impl ReplicaStore {
         let owns = |ltmsi: Ltmsi| map.owners(ltmsi.bucket()).owner() == Some(own);
         self.end_proposals(|host| hosts.contains(&host), owns);
         if self.hosts.iter().any(|host| !hosts.contains(host)) {
-            let inputs = self.inputs.iter().map(|(_, input)| *input);
-            takeover.inputs = inputs.filter(|input| !self.void.contains(input)).collect();
+            takeover.inputs = self.executed_inputs();
         }
         // Neither forgotten inputs nor 0, which means no input, need an entry here.
-        let remembered: FxHashSet<u64> = self.inputs.iter().map(|(_, input)| *input).collect();
+        let remembered: FxHashSet<u64> = self.inputs.iter().map(|(_, (_, input))| *input).collect();
         self.void.retain(|input| remembered.contains(input));
         self.hosts = hosts.to_vec();
         self.last.retain(|host, _| hosts.contains(host));
@@ -436,6 +435,11 @@ impl ReplicaStore {
         TakeoverSet { awaited: now.awaited, ..takeover }
     }
 
+    /// Returns the inputs whose results the copies contain.
+    fn executed_inputs(&self) -> Vec<(Ltmsi, u64)> {
+        self.inputs.iter().map(|(_, input)| *input).filter(|(_, input)| !self.void.contains(input)).collect()
+    }
+
     /// Returns the buckets that were handed off to this host since the last call.
     pub fn take_handed(&mut self) -> TakeoverSet {
         let (handed, ues) = (&self.handed, &mut self.ues);
@@ -452,8 +456,7 @@ impl ReplicaStore {
         if !takeover.handed.is_empty() {
             // A balancer may give an input to this host that its previous owner has committed as a
             // serving host's proposal.
-            let inputs = self.inputs.iter().map(|(_, input)| *input);
-            takeover.inputs = inputs.filter(|input| !self.void.contains(input)).collect();
+            takeover.inputs = self.executed_inputs();
         }
         takeover
     }
@@ -521,7 +524,7 @@ mod tests {
         let takeover = store.adopt(&first.next(&parts(&[OWN])), &[OWN]);
         assert_eq!(takeover.ues.len(), 1);
         assert_eq!((takeover.ues[0].0, &takeover.ues[0].1.ephemeral[..]), (ue, &b"two"[..]));
-        assert_eq!(takeover.inputs, [101, 102], "what is given again of these was carried out");
+        assert_eq!(takeover.inputs, [(ue, 101), (ue, 102)], "what is given again of these was carried out");
         let unsent: Vec<_> = takeover.ues[0].1.unsent_outboxes(now).collect();
         let outbox = UnsentOutbox { outbox: b"outbox", associations: ASSOCIATIONS, sent: false };
         assert_eq!(unsent, [outbox; 2], "neither may have left when the host died");
