@@ -264,7 +264,7 @@ fn there_are_workers_for_every_nf() {
 
 #[test]
 fn every_example_is_right() {
-    for name in ["lab.toml", "upf.toml", "slices.toml"] {
+    for name in ["lab.toml", "lab-4g.toml", "upf.toml", "slices.toml"] {
         load(&example(name).replace("\"auto\"", "\"192.0.2.10\"")).expect(name);
     }
 }
