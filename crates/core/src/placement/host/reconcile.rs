@@ -62,8 +62,8 @@ impl<S: SlotKey, P, I, E> HostMachine<S, P, I, E> {
 /// passed to the machine yet; its copy will follow. A replica with this state and without that copy
 /// would not know the commit's effects and input.
 ///
-/// The copy also names inputs that serving hosts and dead owners have executed. A balancer that does
-/// not know it yet may give them to this replica when it becomes the owner. One copy names one
+/// The copy also names inputs that serving hosts and dead owners have executed. A balancer that
+/// does not know it yet may give them to this replica when it becomes the owner. One copy names one
 /// input.
 fn copy_stored<S: SlotKey, P, O: HostIo<Slot = S>>(
     owner: &mut BucketOwner<S, P>,
