@@ -193,7 +193,9 @@ fn accept_attach(
     if let Err(cause) = super::enrol(ctx) {
         return reject(ctx, request.kind.counted(), cause);
     }
-    let snssai = ctx.ue.session(ebi).map(|session| session.terms.snssai)?;
+    let Some(snssai) = ctx.ue.session(ebi).map(|session| session.terms.snssai) else {
+        return reject(ctx, request.kind.counted(), GmmCause::ProtocolErrorUnspecified);
+    };
     let nas = attach_accept(ctx, &request, esm.clone());
     context_setup::set_up(ctx, nas, vec![SessionSetup { psi: ebi, snssai, nas: None, transfer }]);
     let retry = Retry::start(ctx.now(), ctx.env.config.timers.t3550);
