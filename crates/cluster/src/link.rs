@@ -17,10 +17,8 @@ use crate::error::LinkError;
 use crate::heartbeat::HeartbeatTargets;
 use crate::input::Input;
 use crate::input_queue::HostSender;
-use crate::introductions::Introductions;
-use crate::pending_pfcp::{PendingPfcp, PfcpRequest};
 use crate::progress::ProgressCounter;
-use crate::unacked::{LostBalancer, UnackedMessage, UnackedQueue};
+use crate::unacked::{LostBalancer, UnackedMessage};
 use crossbeam_channel::TrySendError;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -30,11 +28,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use vireo_core::placement::balance::{BalancerId, HostId};
 use vireo_core::placement::cluster::ClusterMap;
+use vireo_core::placement::host::{BarrierReply, Barriers, PendingPfcp, PfcpRequest, UnackedQueue};
 use vireo_core::placement::message::{
     BalancerNotice, ClusterOutput, HostNotice, PeerEvent, RanOutput, ToBalancer, ToController, ToHost, ToMember,
     Welcome,
 };
-use vireo_core::placement::replica::REEXECUTION_WINDOW;
 use vireo_fabric::frame::{self, FrameError};
 use vireo_fabric::stream::Stream;
 use vireo_fabric::{Role, Security};
@@ -68,12 +66,7 @@ pub struct Link {
     /// Maps that the host has not adopted yet, and the last one that it has.
     maps: VecDeque<Box<ClusterMap>>,
     adopted: Option<Box<ClusterMap>>,
-    /// Barriers by number, each with the balancers that have not answered.
-    barriers: BTreeMap<u64, BTreeSet<BalancerId>>,
-    /// Barriers that balancers without a connection must answer, too.
-    introductions: Introductions,
-    /// Time of the last message that was or may have been lost because a balancer was unavailable.
-    broken: Option<Instant>,
+    barriers: Barriers,
     /// True if other hosts have all state of this host, which may end.
     leave_granted: bool,
     /// Inputs that the host has no room for. While there are any, balancers are not read.
@@ -92,7 +85,7 @@ struct BalancerConnection {
     up: BTreeSet<AssocId>,
     endpoints: Vec<IpAddr>,
     /// Messages that the balancer has not confirmed.
-    unacked: UnackedQueue,
+    unacked: UnackedQueue<UnackedMessage>,
 }
 
 impl BalancerConnection {
@@ -153,9 +146,7 @@ impl Link {
             several: !config.controllers.is_empty(),
             maps: VecDeque::new(),
             adopted: None,
-            barriers: BTreeMap::new(),
-            introductions: Introductions::default(),
-            broken: None,
+            barriers: Barriers::default(),
             leave_granted: false,
             deferred: VecDeque::new(),
             progress: ProgressCounter::default(),
@@ -225,10 +216,9 @@ impl Link {
             if let Some(mut connection) = self.balancers.remove(&balancer) {
                 tracing::warn!(balancer = balancer.0, epoch = map.epoch(), "a balancer is gone");
                 connection.report_removal(&map);
-                self.on_undelivered(true);
-                self.introductions.remove(balancer);
+                self.barriers.remove(balancer, clock());
                 self.down(connection.end(), input_sender);
-                self.on_barrier_answer(balancer, None, input_sender);
+                self.complete_barriers(input_sender);
             }
         }
         for (balancer, address) in &map.balancers {
@@ -275,7 +265,7 @@ impl Link {
                     if let Some(map) = map {
                         stream.put(&ToBalancer::Map(map.clone()));
                     }
-                    for number in self.introductions.unanswered_by(*balancer) {
+                    for number in self.barriers.unanswered_by(*balancer) {
                         stream.put(&ToBalancer::Barrier { number });
                     }
                     connection.stream = Some(stream);
@@ -380,7 +370,7 @@ impl Link {
     /// Records that a message was or may have been lost.
     fn on_undelivered(&mut self, broken: bool) {
         if broken {
-            self.broken = Some(Instant::now());
+            self.barriers.on_undelivered(clock());
         }
     }
 
@@ -411,39 +401,21 @@ impl Link {
     fn send_barrier(&mut self, number: u64, input_sender: &HostSender) {
         self.send_to_all(&ToBalancer::Barrier { number });
         let connected = self.balancers.iter().filter(|(_, connection)| connection.stream.is_some()).map(|(id, _)| *id);
-        self.barriers.insert(number, connected.collect());
+        self.barriers.add(number, connected);
         self.complete_barriers(input_sender);
     }
 
     /// Handles a barrier of the host to all balancers of the map: one without a connection receives
     /// it when it connects.
     fn introduce(&mut self, number: u64, input_sender: &HostSender) {
-        self.introductions.add(number, self.balancers.keys().copied());
+        self.barriers.introduce(number, self.balancers.keys().copied());
         self.send_to_all(&ToBalancer::Barrier { number });
         self.complete_barriers(input_sender);
     }
 
-    /// Records the answer of a balancer to a barrier; `None`: to all, because the balancer is gone.
-    fn on_barrier_answer(&mut self, balancer: BalancerId, number: Option<u64>, input_sender: &HostSender) {
-        for (barrier, waits) in &mut self.barriers {
-            if number.is_none_or(|number| number == *barrier) {
-                waits.remove(&balancer);
-            }
-        }
-        number.into_iter().for_each(|number| self.introductions.on_answer(balancer, number));
-        self.complete_barriers(input_sender);
-    }
-
     fn complete_barriers(&mut self, input_sender: &HostSender) {
-        while let Some(first) = self.barriers.first_entry().filter(|first| first.get().is_empty()) {
-            let (number, _) = first.remove_entry();
-            // A lost message may be an effect that replicas know, as long as they store effects.
-            let whole = self.broken.is_none_or(|broken| broken.elapsed() > Duration::from(REEXECUTION_WINDOW));
+        while let Some(BarrierReply { number, is_whole: whole }) = self.barriers.take_answered(clock()) {
             self.offer(Input::BarrierReply { number, whole }, input_sender);
-            input_sender.wake();
-        }
-        while let Some(number) = self.introductions.take_answered() {
-            self.offer(Input::BarrierReply { number, whole: false }, input_sender);
             input_sender.wake();
         }
     }
@@ -476,12 +448,12 @@ impl Link {
             tracing::warn!(balancer = balancer.0, %why, "the connection to a balancer is lost");
         }
         let lost = connection.end();
-        self.broken = Some(Instant::now());
+        self.barriers.on_disconnect(balancer, clock());
         if self.holder == Some(balancer) {
             self.pending_pfcp.mark_undelivered();
         }
         self.down(lost, input_sender);
-        self.on_barrier_answer(balancer, None, input_sender);
+        self.complete_barriers(input_sender);
     }
 
     fn down(&mut self, mut lost: LostBalancer, input_sender: &HostSender) {
@@ -550,7 +522,7 @@ impl Link {
                         PeerEvent::Up { assoc, .. } => drop(up.insert(*assoc)),
                         PeerEvent::Down { assoc, restarted: false } => drop(up.remove(assoc)),
                         PeerEvent::Pfcp { seid, request: false, message, .. } => {
-                            self.pending_pfcp.on_response(*seid, message)
+                            _ = self.pending_pfcp.on_response(*seid, message);
                         }
                         PeerEvent::PfcpTimeout { seid } => self.pending_pfcp.on_timeout(*seid),
                         PeerEvent::UpfLost { upf } => self.pending_pfcp.drop_upf(*upf),
@@ -566,7 +538,7 @@ impl Link {
                 }
                 ToHost::Heartbeat => continue,
                 ToHost::SentCount { count } => {
-                    unacked.sent(count);
+                    unacked.on_sent(count);
                     continue;
                 }
                 ToHost::Refused(why) => return Err(FrameError::Refused(why).into()),
@@ -575,7 +547,8 @@ impl Link {
                     continue;
                 }
                 ToHost::BarrierReply { number } => {
-                    self.on_barrier_answer(balancer, Some(number), input_sender);
+                    self.barriers.on_answer(balancer, number);
+                    self.complete_barriers(input_sender);
                     received_any = true;
                     continue;
                 }

@@ -3,7 +3,8 @@
 //! [`HostMachine`] decides for one host. It is driven by [`Input`]s and the current time, reads the
 //! stored UEs and acts through [`HostIo`]. The caller is `amf::host` in a running cluster and the
 //! fault campaign in the simulator. [`receive`] is the replica's side, and [`CopyQueue`] has what a
-//! replica has not acknowledged.
+//! replica has not acknowledged. [`Barriers`], [`PendingPfcp`] and [`UnackedQueue`] have what balancers
+//! have not answered or confirmed.
 //!
 //! Invariants:
 //!
@@ -15,6 +16,7 @@
 //! Connections, threads, stored contexts, workers and clocks belong to the caller.
 
 mod addresses;
+mod barriers;
 mod claims;
 mod committed;
 mod copy_queue;
@@ -22,6 +24,7 @@ mod entry;
 mod io;
 mod machine;
 mod migration;
+mod pending_pfcp;
 mod reconcile;
 mod replica_side;
 mod routing;
@@ -29,12 +32,16 @@ mod served;
 mod serving;
 #[cfg(test)]
 mod tests;
+mod unacked;
 
 pub use addresses::AddressNumber;
+pub use barriers::{BarrierReply, Barriers};
 pub use copy_queue::CopyQueue;
 pub use io::{HostIo, ReplicaTransport, StepOutbox, StoredUe, UeNotice};
 pub use machine::{HostLimits, HostMachine, Input};
+pub use pending_pfcp::{PendingPfcp, PfcpRequest};
 pub use replica_side::{AckSchedule, AddressAuditMessage, Received, receive};
 pub use routing::{InputTarget, NamedUe, named_ue};
 pub use served::{SERVED, ServedInput};
 pub use serving::ProposalVerdict;
+pub use unacked::UnackedQueue;

@@ -4,13 +4,12 @@ use super::super::message::{Input, Message, NumberedInput};
 use super::super::mutation::Mutation;
 use super::super::network::{ConnectionEnd, Network};
 use super::super::ues::UeKey;
-use super::links::{LinkEvent, Links, Request};
+use super::links::{self, LinkEvent, Links};
 use super::{Host, RETRY_INTERVAL};
 use std::rc::Rc;
 use vireo_core::placement::balance::BalancerId;
-use vireo_core::placement::host as machine;
-use vireo_core::placement::message::Receiver;
-use vireo_types::Seid;
+use vireo_core::placement::host::{self as machine, BarrierReply, PfcpRequest};
+use vireo_core::placement::message::{RanOutput, Receiver};
 use vireo_wire::pfcp;
 
 impl Host {
@@ -18,7 +17,7 @@ impl Host {
     pub(super) fn connect_balancers(&mut self, network: &mut Network) {
         let (Some(own), now) = (self.id(), network.clock.now()) else { return };
         let (process, mut holds) = (self.process, false);
-        let Links { links, introductions, holder, .. } = &mut self.links;
+        let Links { links, barriers, holder, .. } = &mut self.links;
         for (balancer, link) in links.iter_mut().filter(|(_, link)| link.at.is_none() && now >= link.retry_at) {
             let at = network.open(process, link.process);
             link.at = Some(at);
@@ -26,8 +25,7 @@ impl Host {
             if let Some(map) = &self.map {
                 network.send(at, Message::Map(Rc::clone(map)));
             }
-            let unanswered = introductions.iter().filter(|(_, waits)| waits.contains(balancer));
-            unanswered.for_each(|(number, _)| network.send(at, Message::Sync(*number)));
+            barriers.unanswered_by(*balancer).for_each(|number| network.send(at, Message::Sync(number)));
             holds |= *holder == Some(*balancer);
         }
         if holds {
@@ -43,6 +41,7 @@ impl Host {
         self.connect_balancers(network);
         let holder = self.map.as_ref().and_then(|map| map.holder());
         if std::mem::replace(&mut self.links.holder, holder) != holder {
+            self.links.pending_pfcp.mark_undelivered();
             self.repeat_requests(network);
         }
     }
@@ -52,17 +51,42 @@ impl Host {
         if network.is(Mutation::RequestsForgotten) {
             return;
         }
-        let requests: Vec<Message> = self.links.requests.iter().map(|request| request.message.clone()).collect();
-        requests.into_iter().for_each(|message| self.send_request(network, message));
+        let is_connected = self.links.holder.and_then(|holder| self.links.links.get(&holder)?.at).is_some();
+        if !is_connected {
+            return;
+        }
+        let requests: Vec<RanOutput> = self.links.pending_pfcp.take_for_resend(links::now(network)).collect();
+        for request in requests {
+            if let RanOutput::Pfcp { key, seid, served_by, message, .. } = request {
+                self.send_request(network, Message::Pfcp { key, seid, served_by, message: message.into() });
+            }
+        }
     }
 
-    fn send_request(&mut self, network: &mut Network, message: Message) {
-        let Message::Pfcp { key, .. } = message else { return };
-        if self.links.send_to_holder(network, message)
-            && let Some((host, holder)) = self.id().zip(self.links.holder)
-        {
+    /// Sends a request to the balancer that holds N4. Returns false if it is not connected.
+    fn send_request(&mut self, network: &mut Network, message: Message) -> bool {
+        let key = message.effect_key();
+        let is_sent = self.links.send_to_holder(network, message);
+        if let Some((host, holder)) = self.id().zip(self.links.holder).filter(|_| is_sent) {
             network.oracle.on_effect_sent(key, host, (holder, None));
-        } else {
+        }
+        is_sent
+    }
+
+    /// Sends a PFCP message. A request is stored until it is answered; a UPF repeats its own
+    /// requests.
+    fn send_pfcp(&mut self, network: &mut Network, message: Message) {
+        let Message::Pfcp { key, seid, message: octets, .. } = &message else { return };
+        let (key, seid, octets) = (*key, *seid, Rc::clone(octets));
+        let is_request = pfcp::Message::new(&octets).is_ok_and(|message| message.message_type().is_request());
+        let is_sent = match is_request {
+            true => self.send_request(network, message),
+            false => self.links.send_to_holder(network, message),
+        };
+        let request = PfcpRequest { upf: links::UPF, key, seid, message: &octets };
+        let replaced = self.links.pending_pfcp.add(links::now(network), request, is_sent);
+        replaced.into_iter().filter(|old| *old != key).for_each(|old| network.oracle.on_effect_void(old));
+        if !is_sent {
             self.links.on_undelivered(network);
         }
     }
@@ -72,18 +96,7 @@ impl Host {
         let (assoc, is_about_ue) = match &message {
             Message::Ngap { assoc, ue, .. } => (*assoc, ue.is_some()),
             Message::Stale { assoc, .. } | Message::Abort(assoc) => (*assoc, true),
-            Message::Pfcp { key, seid, message: octets, .. } => {
-                if let Ok(kind) = pfcp::Message::new(octets).map(|message| message.message_type()) {
-                    let (seid, key) = (*seid, *key);
-                    for old in self.links.requests.extract_if(.., |old| old.seid == seid && old.kind == kind) {
-                        network.oracle.on_effect_void(old.key);
-                    }
-                    let Message::Pfcp { message: octets, .. } = &message else { return };
-                    let repeat = Message::Pfcp { key, seid, served_by: None, message: Rc::clone(octets) };
-                    self.links.requests.push(Request { seid, kind, key, message: repeat });
-                }
-                return self.send_request(network, message);
-            }
+            Message::Pfcp { .. } => return self.send_pfcp(network, message),
             _ => return,
         };
         let (to, key) = (BalancerId(assoc.balancer()), message.effect_key());
@@ -97,8 +110,7 @@ impl Host {
         let unsent = Some(message).filter(|_| is_about_ue && network.has_several_balancers);
         match self.links.links.get_mut(&to).filter(|_| is_sent) {
             Some(link) => {
-                link.count += 1;
-                link.unacked.extend(unsent.map(|message| (link.count, message)));
+                link.unacked.add(unsent);
                 if let (Some(host), true) = (self.id(), is_about_ue && network.has_several_balancers) {
                     network.oracle.on_effect_sent(key, host, (to, Some(assoc)));
                 }
@@ -134,15 +146,11 @@ impl Host {
         let Some(balancer) = self.links.balancer_at(at) else { return };
         match message {
             Message::BarrierReply(number) => {
-                let Links { barriers, introductions, .. } = &mut self.links;
-                for waits in [barriers.get_mut(number), introductions.get_mut(number)].into_iter().flatten() {
-                    waits.remove(&balancer);
-                }
+                self.links.barriers.on_answer(balancer, *number);
                 self.links.complete_barriers(network);
             }
             Message::SentCount(count) => {
-                let link = self.links.links.get_mut(&balancer);
-                link.into_iter().for_each(|link| link.unacked.retain(|(number, _)| number > count));
+                self.links.links.get_mut(&balancer).into_iter().for_each(|link| link.unacked.on_sent(*count));
             }
             Message::Input(NumberedInput { input, .. }) => match input {
                 Input::Up { assoc, .. } => {
@@ -151,21 +159,15 @@ impl Host {
                 Input::Down(assoc) => {
                     self.links.links.get_mut(&balancer).into_iter().for_each(|link| _ = link.up.remove(assoc));
                 }
-                Input::Pfcp { seid, is_request: false, message } => self.on_response(network, *seid, message),
+                Input::Pfcp { seid, is_request: false, message } => {
+                    let answered = self.links.pending_pfcp.on_response(*seid, message);
+                    answered.into_iter().for_each(|key| network.oracle.on_effect_void(key));
+                }
                 _ => {}
             },
             _ => {}
         }
         self.handle_link_events(network);
-    }
-
-    /// Removes the request of a session that a response answers.
-    fn on_response(&mut self, network: &mut Network, seid: Seid, message: &[u8]) {
-        let Ok(answer) = pfcp::Message::new(message).map(|message| message.message_type()) else { return };
-        let is_answered = |request: &mut Request| request.seid == Some(seid) && request.kind.response() == Some(answer);
-        for request in self.links.requests.extract_if(.., is_answered) {
-            network.oracle.on_effect_void(request.key);
-        }
     }
 
     /// Handles the events of the connections.
@@ -175,7 +177,7 @@ impl Host {
                 LinkEvent::Input(input) => {
                     self.input(network, NumberedInput { number: 0, receiver: Receiver::Owner, input });
                 }
-                LinkEvent::BarrierReply { number, is_whole } => {
+                LinkEvent::BarrierReply(BarrierReply { number, is_whole }) => {
                     self.on(network, machine::Input::BarrierReply { number, is_whole });
                     self.ended |= self.machine.as_ref().is_some_and(|machine| machine.has_left());
                 }

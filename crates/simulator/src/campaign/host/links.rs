@@ -1,19 +1,23 @@
-//! Connections of a host to the balancers, as `cluster::link` has them.
+//! Connections of a host to the balancers.
 //!
 //! Each message goes to the balancer that has its association, its input or N4. The loss of a
-//! balancer ends the associations that it had.
+//! balancer ends the associations that it had. What waits for an answer is in
+//! [`vireo_core::placement::host`], as in a running cluster.
 
 use super::super::controller;
 use super::super::message::{Input, LostBalancer, Message};
 use super::super::mutation::Mutation;
 use super::super::network::{ConnectionEnd, Network, Process};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use vireo_core::placement::balance::BalancerId;
 use vireo_core::placement::cluster::ClusterMap;
-use vireo_core::placement::replica::REEXECUTION_WINDOW;
-use vireo_types::{AssocId, Seid};
-use vireo_wire::pfcp;
+use vireo_core::placement::host::{BarrierReply, Barriers, PendingPfcp, UnackedQueue};
+use vireo_types::{AssocId, Instant};
+
+/// N4 address of the only UPF.
+pub(super) const UPF: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), 8805);
 
 /// Connection to one balancer.
 #[derive(Debug)]
@@ -23,35 +27,24 @@ pub(super) struct Link {
     pub(super) retry_at: u64,
     /// Associations of the balancer, as far as known.
     pub(super) up: BTreeSet<AssocId>,
-    /// Number of messages to RAN nodes on the connection, and those that are not confirmed.
-    pub(super) count: u64,
-    pub(super) unacked: VecDeque<(u64, Message)>,
+    /// Messages that the balancer has not confirmed.
+    pub(super) unacked: UnackedQueue<Message>,
 }
 
 impl Link {
     /// Ends the connection. Returns the balancer's associations and the messages that it may not
     /// have sent.
     pub(super) fn end(&mut self) -> LostBalancer {
-        (self.at, self.count) = (None, 0);
-        let unsent = self.unacked.drain(..).map(|(_, message)| message).collect();
-        LostBalancer { associations: std::mem::take(&mut self.up), unsent }
+        self.at = None;
+        LostBalancer { associations: std::mem::take(&mut self.up), unsent: self.unacked.end() }
     }
-}
-
-/// PFCP request that is not answered.
-#[derive(Debug)]
-pub(super) struct Request {
-    pub(super) seid: Option<Seid>,
-    pub(super) kind: pfcp::MessageType,
-    pub(super) key: u64,
-    pub(super) message: Message,
 }
 
 /// Event of the connections for the host.
 #[derive(Debug)]
 pub(super) enum LinkEvent {
     Input(Input),
-    BarrierReply { number: u64, is_whole: bool },
+    BarrierReply(BarrierReply),
 }
 
 /// Connections of a host to the balancers.
@@ -60,13 +53,8 @@ pub(in super::super) struct Links {
     pub(super) links: BTreeMap<BalancerId, Link>,
     /// Balancer that holds N4.
     pub(super) holder: Option<BalancerId>,
-    pub(super) requests: Vec<Request>,
-    /// Barriers by number, each with the balancers that have not answered.
-    pub(super) barriers: BTreeMap<u64, BTreeSet<BalancerId>>,
-    /// The same of barriers that balancers without a connection must answer, too.
-    pub(super) introductions: BTreeMap<u64, BTreeSet<BalancerId>>,
-    /// Time until which a message may have been lost.
-    pub(super) broken_until: u64,
+    pub(super) pending_pfcp: PendingPfcp,
+    pub(super) barriers: Barriers,
     pub(super) events: VecDeque<LinkEvent>,
 }
 
@@ -111,48 +99,40 @@ impl Links {
     pub(super) fn send_barrier(&mut self, network: &mut Network, number: u64) {
         self.send_to_all(network, &Message::Sync(number));
         let connected = self.links.iter().filter(|(_, link)| link.at.is_some()).map(|(id, _)| *id);
-        self.barriers.insert(number, connected.collect());
+        self.barriers.add(number, connected);
         self.complete_barriers(network);
     }
 
     /// Sends a barrier, which every balancer of the map must answer.
     pub(super) fn introduce(&mut self, network: &mut Network, number: u64) {
-        self.introductions.insert(number, self.links.keys().copied().collect());
+        self.barriers.introduce(number, self.links.keys().copied());
         self.send_to_all(network, &Message::Sync(number));
         self.complete_barriers(network);
     }
 
     pub(super) fn complete_barriers(&mut self, network: &Network) {
-        while let Some(first) = self.barriers.first_entry().filter(|first| first.get().is_empty()) {
-            let (number, _) = first.remove_entry();
-            let is_whole = network.clock.now() >= self.broken_until;
-            self.events.push_back(LinkEvent::BarrierReply { number, is_whole });
+        while let Some(reply) = self.barriers.take_answered(now(network)) {
+            self.events.push_back(LinkEvent::BarrierReply(reply));
         }
-        let answered = self.introductions.extract_if(.., |_, waits| waits.is_empty());
-        let replies = answered.map(|(number, _)| LinkEvent::BarrierReply { number, is_whole: false });
-        self.events.extend(replies);
-    }
-
-    /// Handles that a balancer gives no more answers.
-    fn release_barriers(&mut self, network: &Network, balancer: BalancerId) {
-        self.barriers.values_mut().for_each(|waits| _ = waits.remove(&balancer));
-        self.complete_barriers(network);
     }
 
     pub(super) fn on_undelivered(&mut self, network: &Network) {
-        self.broken_until = network.clock.now() + REEXECUTION_WINDOW.as_micros();
+        self.barriers.on_undelivered(now(network));
     }
 
     /// Handles the end of a balancer's connection.
     pub(super) fn on_lost(&mut self, network: &Network, balancer: BalancerId, mut lost: LostBalancer) {
-        self.on_undelivered(network);
+        self.barriers.on_disconnect(balancer, now(network));
         if network.is(Mutation::UnsentForgotten) {
             lost.unsent.clear();
         }
         if !lost.associations.is_empty() {
             self.events.push_back(LinkEvent::Input(Input::BalancerLost(Rc::new(lost))));
         }
-        self.release_barriers(network, balancer);
+        if self.holder == Some(balancer) {
+            self.pending_pfcp.mark_undelivered();
+        }
+        self.complete_barriers(network);
     }
 
     /// Handles a map before the host adopts it. Balancers that it lacks learn that from it.
@@ -164,15 +144,20 @@ impl Links {
                 network.send(at, Message::Map(Rc::clone(map)));
                 network.close(at);
             }
-            self.introductions.values_mut().for_each(|waits| _ = waits.remove(&balancer));
+            self.barriers.remove(balancer, now(network));
             let lost = link.end();
             self.on_lost(network, balancer, lost);
         }
         for (balancer, address) in &map.balancers {
             let process = controller::process(*address);
-            let (up, unacked) = (BTreeSet::new(), VecDeque::new());
-            let new = || Link { process, at: None, retry_at: 0, up, count: 0, unacked };
+            let (up, unacked) = (BTreeSet::new(), UnackedQueue::default());
+            let new = || Link { process, at: None, retry_at: 0, up, unacked };
             self.links.entry(*balancer).or_insert_with(new);
         }
     }
+}
+
+/// Returns the exact time, by which the connections of all hosts wait.
+pub(super) fn now(network: &Network) -> Instant {
+    Instant(network.clock.now())
 }

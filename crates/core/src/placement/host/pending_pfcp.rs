@@ -1,12 +1,12 @@
 //! Unanswered PFCP requests of a host.
 //!
 //! When another balancer takes over N4, the requests are sent to it again under the same keys. By
-//! these the UPF recognises requests that it has executed (see [`vireo_n4`]).
+//! these the UPF recognises requests that it has executed (`vireo_n4`).
 
+use crate::placement::message::RanOutput;
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use vireo_core::placement::message::RanOutput;
 use vireo_types::{Duration, Instant, Seid};
 use vireo_wire::pfcp::{Message, MessageType};
 
@@ -49,76 +49,76 @@ impl Request {
 
 /// A request of the host.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct PfcpRequest<'a> {
+pub struct PfcpRequest<'a> {
     /// N4 address of the UPF.
-    pub(super) upf: SocketAddr,
+    pub upf: SocketAddr,
     /// Key by which a repeat is recognised.
-    pub(super) key: u64,
+    pub key: u64,
     /// `None` if the context no longer has the session.
-    pub(super) seid: Option<Seid>,
-    pub(super) message: &'a [u8],
+    pub seid: Option<Seid>,
+    pub message: &'a [u8],
 }
 
 /// Unanswered requests in order of sending.
 #[derive(Debug, Default)]
-pub(super) struct PendingPfcp {
+pub struct PendingPfcp {
     last: u64,
     requests: BTreeMap<u64, Request>,
     /// By session and type: a session has one request in flight at a time
-    /// (`vireo_core::smf::N4State`).
+    /// ([`N4State`](crate::smf::N4State)).
     by_session: FxHashMap<(Seid, MessageType), u64>,
 }
 
 impl PendingPfcp {
     /// Adds a request of the host; `delivered`: the balancer that holds N4 has received it.
-    /// Responses are not stored: UPFs repeat their requests.
-    pub(super) fn add(&mut self, now: Instant, request: PfcpRequest<'_>, delivered: bool) {
+    /// Responses are not stored: UPFs repeat their requests. Returns the key of the request that
+    /// this one replaces.
+    pub fn add(&mut self, now: Instant, request: PfcpRequest<'_>, delivered: bool) -> Option<u64> {
         let PfcpRequest { upf, key, seid, message } = request;
-        let Ok(kind) = Message::new(message).map(|message| message.message_type()) else { return };
+        let kind = Message::new(message).ok()?.message_type();
         if !kind.is_request() {
-            return;
+            return None;
         }
         self.last += 1;
         // An earlier request of the same type is this one, sent again after a host failure, or it
         // is finished.
         let before = seid.and_then(|seid| self.by_session.insert((seid, kind), self.last));
-        before.into_iter().for_each(|number| drop(self.requests.remove(&number)));
+        let replaced = before.and_then(|number| self.requests.remove(&number));
         let request =
             Request { at: now, upf, key, seid, kind, message: message.to_vec(), delivered, delivered_once: delivered };
         self.requests.insert(self.last, request);
         if self.requests.len() > MAX_REQUESTS {
             self.remove_first();
         }
+        replaced.map(|request| request.key)
     }
 
-    /// Removes the request of a session that a response answers.
-    pub(super) fn on_response(&mut self, seid: Seid, message: &[u8]) {
-        let answers =
-            |kind: MessageType| Message::new(message).is_ok_and(|m| kind.response() == Some(m.message_type()));
-        for kind in KINDS.into_iter().filter(|kind| answers(*kind)) {
-            self.remove(seid, kind);
-        }
+    /// Removes the request of a session that a response answers. Returns its key.
+    pub fn on_response(&mut self, seid: Seid, message: &[u8]) -> Option<u64> {
+        let answer = Message::new(message).ok()?.message_type();
+        let kind = KINDS.into_iter().find(|kind| kind.response() == Some(answer))?;
+        self.remove(seid, kind)
     }
 
     /// Removes the requests of a session after a timeout.
-    pub(super) fn on_timeout(&mut self, seid: Seid) {
-        KINDS.into_iter().for_each(|kind| self.remove(seid, kind));
+    pub fn on_timeout(&mut self, seid: Seid) {
+        KINDS.into_iter().for_each(|kind| _ = self.remove(seid, kind));
     }
 
     /// Removes the requests to a UPF that has lost its sessions.
-    pub(super) fn drop_upf(&mut self, upf: SocketAddr) {
+    pub fn drop_upf(&mut self, upf: SocketAddr) {
         self.requests.retain(|_, request| request.upf != upf);
         let PendingPfcp { requests, by_session, .. } = self;
         by_session.retain(|_, number| requests.contains_key(number));
     }
 
     /// Marks all requests as not received by the balancer that holds N4.
-    pub(super) fn mark_undelivered(&mut self) {
+    pub fn mark_undelivered(&mut self) {
         self.requests.values_mut().for_each(|request| request.delivered = false);
     }
 
     /// Returns all requests, for the balancer that holds N4.
-    pub(super) fn take_for_resend(&mut self, now: Instant) -> impl Iterator<Item = RanOutput> {
+    pub fn take_for_resend(&mut self, now: Instant) -> impl Iterator<Item = RanOutput> {
         self.requests.values_mut().map(move |request| {
             request.delivered = true;
             if !std::mem::replace(&mut request.delivered_once, true) {
@@ -130,7 +130,7 @@ impl PendingPfcp {
     }
 
     /// Drops expired requests. Returns the sessions of those that no balancer has received.
-    pub(super) fn expire(&mut self, now: Instant) -> Vec<Seid> {
+    pub fn expire(&mut self, now: Instant) -> Vec<Seid> {
         let mut expired = Vec::new();
         while self.requests.first_key_value().is_some_and(|(_, request)| request.is_over(now)) {
             let removed = self.remove_first();
@@ -139,9 +139,9 @@ impl PendingPfcp {
         expired
     }
 
-    fn remove(&mut self, seid: Seid, kind: MessageType) {
-        let number = self.by_session.remove(&(seid, kind));
-        number.into_iter().for_each(|number| drop(self.requests.remove(&number)));
+    fn remove(&mut self, seid: Seid, kind: MessageType) -> Option<u64> {
+        let number = self.by_session.remove(&(seid, kind))?;
+        self.requests.remove(&number).map(|request| request.key)
     }
 
     fn remove_first(&mut self) -> Option<Request> {
