@@ -10,6 +10,7 @@ use super::{
 };
 use crate::context::{ExperimentContext, Findings};
 use crate::experiment::{Experiment, Run};
+use crate::plot::{Axis, BarSeries, Bars};
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
@@ -153,11 +154,12 @@ fn run(session: &ExperimentContext) -> Result<Findings, Failure> {
         };
         cases.iter().enumerate().map(one).collect::<Result<Vec<_>, Failure>>()
     })?;
-    let mut figures = Vec::new();
+    let (mut figures, mut all_lost) = (Vec::new(), Vec::new());
     let mut table = Table::new(&["run", "mode", "killed", "kills", "lost", "seconds"]);
     for (place, (mode, victim, keeps)) in cases.iter().enumerate() {
         let lost = Measured::each(&rounds, |round| round[place].lost as f64);
         let lost = lost.ok_or_else(|| Failure("nothing was measured".into()))?;
+        all_lost.push(lost.clone());
         let figure = Figure::new(format!("{}, {} killed: UEs lost", mode.name, victim.name()), "", lost);
         figures.push(match (keeps, mode.name == STATEFUL.name) {
             (true, _) => figure.mark(Bound::AtMost(0.0)),
@@ -176,7 +178,7 @@ fn run(session: &ExperimentContext) -> Result<Findings, Failure> {
         load: OfferedLoad::new("UEs that start per second, 100 in all", [f64::from(RATE)], "1/s"),
         configurations: promises.iter().map(|promise| promise.mode.configuration()).collect(),
         figures,
-        plots: Vec::new(),
+        plots: vec![("lost", plot(&cases, &all_lost)?)],
         tables: vec![("kills", table)],
         notes: vec![
             format!(
@@ -190,6 +192,28 @@ fn run(session: &ExperimentContext) -> Result<Findings, Failure> {
         ],
         broken: None,
     })
+}
+
+/// Plots the lost UEs by killed function and mode.
+fn plot(cases: &[(&'static Mode, KilledFunction, bool)], lost: &[Measured]) -> Result<String, Failure> {
+    let mut modes: Vec<&str> = cases.iter().map(|(mode, ..)| mode.name).collect();
+    modes.dedup();
+    let value = |mode: &str, victim: KilledFunction| {
+        let place = cases.iter().position(|(of, killed, _)| (of.name, *killed) == (mode, victim))?;
+        lost.get(place).cloned()
+    };
+    let series = modes.into_iter().map(|mode| BarSeries {
+        name: mode.into(),
+        values: KilledFunction::ALL.map(|victim| value(mode, victim)).to_vec(),
+        paper: Vec::new(),
+    });
+    let bars = Bars {
+        title: format!("UEs of {UES} that are lost when functions are killed"),
+        groups: KilledFunction::ALL.map(|victim| victim.name().into()).to_vec(),
+        y: Axis::linear("UEs lost"),
+        series: series.collect(),
+    };
+    Ok(bars.svg()?)
 }
 
 fn outcome(session: &ExperimentContext, mode: &Mode, victim: KilledFunction, seed: u64) -> Result<Outcome, Failure> {
