@@ -174,6 +174,11 @@ impl Enb {
         self.connections.len()
     }
 
+    /// Returns the owner of a connection.
+    pub fn owner(&self, id: ConnectionId) -> Option<u32> {
+        self.connections.get(id).map(|connection| connection.owner)
+    }
+
     /// Returns the MME-UE-S1AP-ID of a connection, once the MME has assigned it.
     pub fn mme_id(&self, id: ConnectionId) -> Option<u32> {
         // It was received as 32 bits.

@@ -5,7 +5,7 @@
 //! * the controller (`core::placement::cluster::machine`),
 //! * one or two balancers (`core::placement::balancer`),
 //! * hosts (`core::placement::host` and the steps of `core::amf::engine` with real NAS security),
-//! * the emulator's gNBs and UEs.
+//! * the emulator's gNBs, eNBs and UEs ([`Setup::rats`]).
 //!
 //! Only sockets, threads and stores are simulated. Hosts crash, stop, become isolated, lose all
 //! connections, drain and start. The controller crashes with and without its store. A balancer is
@@ -40,10 +40,12 @@ mod ues;
 
 pub use mutation::Mutation;
 pub use oracle::Violation;
+pub use ran::NodeViolation;
 pub(crate) use ran::config;
 
 use vireo_core::placement::balancer::Serve;
 use vireo_core::placement::replica::Ack;
+use vireo_emulator::Rats;
 
 /// Configuration of a campaign.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -54,6 +56,8 @@ pub struct Setup {
     pub serve: Serve,
     /// True for two balancers, of which one may fail. Only with [`Serve::Procedure`].
     pub has_two_balancers: bool,
+    /// Radio access technologies of RAN nodes and UEs.
+    pub rats: Rats,
     /// Injected fault, if any.
     pub mutation: Option<Mutation>,
 }
