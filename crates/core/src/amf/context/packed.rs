@@ -41,6 +41,8 @@ pub(super) fn deserialize<'de, T: PackedForm, D: Deserializer<'de>>(d: D) -> Res
 pub(super) enum PackedIdentity {
     Usual(Supi, Pei, Tmsi),
     Other(Identity),
+    /// With the MMEs of the GUTIs of EPS, 4 bits each; the current one's are the lower.
+    OfMmes(Identity, u8),
 }
 
 impl PackedForm for Identity {
@@ -48,7 +50,8 @@ impl PackedForm for Identity {
 
     fn pack(&self) -> PackedIdentity {
         match *self {
-            Identity { supi: Some(supi), pei: Some(pei), tmsi: Some(tmsi), old_tmsi: None } => {
+            of @ Identity { mmes: [mme, old], .. } if mme | old != 0 => PackedIdentity::OfMmes(of, mme | old << 4),
+            Identity { supi: Some(supi), pei: Some(pei), tmsi: Some(tmsi), old_tmsi: None, .. } => {
                 PackedIdentity::Usual(supi, pei, tmsi)
             }
             other => PackedIdentity::Other(other),
@@ -58,9 +61,10 @@ impl PackedForm for Identity {
     fn unpack(form: PackedIdentity) -> Option<Self> {
         Some(match form {
             PackedIdentity::Usual(supi, pei, tmsi) => {
-                Identity { supi: Some(supi), pei: Some(pei), tmsi: Some(tmsi), old_tmsi: None }
+                Identity { supi: Some(supi), pei: Some(pei), tmsi: Some(tmsi), ..Identity::default() }
             }
             PackedIdentity::Other(other) => other,
+            PackedIdentity::OfMmes(of, mmes) => Identity { mmes: [mmes & 0xf, mmes >> 4], ..of },
         })
     }
 }

@@ -83,7 +83,7 @@ impl<U: SlotKey> RanNodeTable<U> {
         }
         let before = node.and_then(|node| self.get(node)).map(|node| node.record.clone());
         let mut record = before.clone();
-        let outcome = ran::step_of(dialect, &mut record, pdu, config);
+        let outcome = ran::step_of(assoc, &mut record, pdu, config);
         if let Some(label) = outcome.fault {
             out.push(NodeOutput::Event(NodeEvent::Fault { peer: self.peer(assoc), label }));
         }

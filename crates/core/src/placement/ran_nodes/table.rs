@@ -10,7 +10,7 @@ use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 use std::collections::VecDeque;
 use std::hash::Hasher;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use vireo_types::{AssocId, Duration, Instant, RanNodeId, Tai};
+use vireo_types::{AssocId, Dialect, Duration, Instant, RanNodeId, Tai};
 
 /// Messages remembered per association: more than arrive in the moment in which it ends.
 const MAX_RECENT: usize = 64;
@@ -131,7 +131,7 @@ impl<U: SlotKey> RanNodeTable<U> {
     pub(super) fn setup(&self, assoc: AssocId, id: RanNodeId) -> Verdict {
         let Some(link) = self.links.get(&assoc) else { return Verdict::Granted };
         // NG Setup ends the previous binding of the association in any case.
-        let other = self.find(id).filter(|node| link.node != Some(*node));
+        let other = self.find_for(assoc, id).filter(|node| link.node != Some(*node));
         admission::setup(&self.allow, link.peer.ip(), id, self.addresses(other))
     }
 
@@ -196,6 +196,13 @@ impl<U: SlotKey> RanNodeTable<U> {
     /// Returns the RAN node with this identity.
     pub fn find(&self, id: RanNodeId) -> Option<AssocId> {
         self.nodes.iter().find(|(_, node)| node.record.id == id).map(|(number, _)| *number)
+    }
+
+    /// Returns the RAN node that has this identity where the association may use it.
+    pub(super) fn find_for(&self, assoc: AssocId, id: RanNodeId) -> Option<AssocId> {
+        let is_same =
+            |(number, node): &(&AssocId, &RanNodeEntry<U>)| node.record.id == id && shares_identity(**number, assoc);
+        self.nodes.iter().find(is_same).map(|(number, _)| *number)
     }
 
     /// Returns the number of RAN nodes.
@@ -366,7 +373,8 @@ impl<U: SlotKey> RanNodeTable<U> {
             return Vec::new();
         }
         let same = |(number, node): &(&AssocId, &RanNodeEntry<U>)| {
-            **number == assoc || Some(**number) == before || node.record.id == record.id
+            let is_same = node.record.id == record.id && shares_identity(**number, assoc);
+            **number == assoc || Some(**number) == before || is_same
         };
         let earlier: Vec<AssocId> = self.nodes.iter().filter(same).map(|(number, _)| *number).collect();
         let mut ended = Vec::new();
@@ -459,6 +467,20 @@ impl<U: SlotKey> RanNodeTable<U> {
     }
 }
 
+/// Returns true if two associations of one identity are of one RAN node. For each MME an eNB is a
+/// node of its own: a balancer is an MME.
+fn shares_identity(one: AssocId, other: AssocId) -> bool {
+    one.dialect() == Dialect::Nr || one.balancer() == other.balancer()
+}
+
+/// Returns one number of each RAN node, sorted. An eNB has one at each MME of the pool.
+pub fn each_node_once(mut nodes: Vec<(AssocId, RanNodeId)>) -> Vec<AssocId> {
+    nodes.sort_unstable();
+    let mut enbs = FxHashSet::default();
+    nodes.retain(|(number, id)| number.dialect() == Dialect::Nr || enbs.insert(*id));
+    nodes.into_iter().map(|(number, _)| number).collect()
+}
+
 impl<U> Default for RanNodeTable<U> {
     fn default() -> Self {
         let (links, nodes, former) = (FxHashMap::default(), FxHashMap::default(), FxHashMap::default());
@@ -469,9 +491,8 @@ impl<U> Default for RanNodeTable<U> {
 impl<U: SlotKey> RanNodes for RanNodeTable<U> {
     fn serving(&self, areas: &[Tai]) -> Vec<AssocId> {
         let serves = |node: &RanNodeEntry<U>| node.record.areas.iter().any(|area| areas.contains(&area.tai));
-        let mut nodes: Vec<AssocId> = self.iter().filter(|(_, node)| serves(node)).map(|(number, _)| number).collect();
-        nodes.sort_unstable();
-        nodes
+        let nodes = self.iter().filter(|(_, node)| serves(node)).map(|(number, node)| (number, node.record.id));
+        each_node_once(nodes.collect())
     }
 
     fn find(&self, id: RanNodeId) -> Option<AssocId> {
