@@ -2,7 +2,8 @@
 //!
 //! With two balancers, a gNB has an association with each or only with one. It loses an association
 //! with its balancer. Then it continues by the other one, or its UEs become idle and it sets up NG
-//! with the other balancer.
+//! with the other balancer. An eNB sets up S1 on each association; the UEs of a lost one become
+//! idle.
 
 use super::{GNBS, MS, NODES, Network, Process, Ran, RanEvent, UeWait};
 use crate::campaign::message::Input;
@@ -17,7 +18,7 @@ use vireo_core::placement::balance::BalancerId;
 use vireo_core::placement::message::PeerEvent;
 use vireo_emulator::Rats;
 use vireo_emulator::gnb::{NgState, Outbox};
-use vireo_types::{AssocId, Dialect};
+use vireo_types::{AssocId, Dialect, RanUeNgapId};
 
 /// Distinguishes the random stream from that of the network.
 const STREAM: u64 = 0xa550_c1a7;
@@ -197,8 +198,12 @@ impl Ran {
         is_alive.then_some((Some(balancer), Input::Ngap { assoc, bucket: None, answers: true, pdu }))
     }
 
-    /// Sends a PDU again by another association of a gNB, if it has one.
+    /// Sends a PDU again by another association of a gNB, if it has one. That of an eNB was for the
+    /// MME of its association.
     fn repeat(&mut self, network: &mut Network, gnb: usize, pdu: Rc<[u8]>) {
+        if dialect_of(gnb) == Dialect::Eps {
+            return;
+        }
         let is_up = |link: &&mut Link| self.nodes[gnb].association_state(link.by) == NgState::Up;
         if let Some(link) = self.links[gnb].iter_mut().find(is_up) {
             let at = link.arrival(network);
@@ -219,6 +224,10 @@ impl Ran {
     /// Returns true if the gNB of an association has another one that all hosts know.
     pub(in super::super) fn has_other_association(&self, network: &Network, lost: AssocId) -> bool {
         let gnb = gnb_of(lost);
+        // For each MME an eNB is a RAN node of its own.
+        if lost.dialect() == Dialect::Eps {
+            return false;
+        }
         let is_known = |link: &Link| link.up_since.is_some_and(|since| since + KNOWN_FROM <= network.clock.now());
         self.links[gnb].iter().any(|link| link.assoc != lost && is_known(link))
     }
@@ -244,10 +253,13 @@ impl Ran {
             pdus.for_each(|(_, pdu)| self.repeat(network, gnb, pdu));
             return;
         }
-        network.oracle.on_node_gone(|assoc| gnb_of(assoc) == gnb);
+        let is_eps = dialect_of(gnb) == Dialect::Eps;
+        network.oracle.on_node_gone(|of| if is_eps { of == assoc } else { gnb_of(of) == gnb });
         for n in 0..self.devices.len() {
             let device = &mut self.devices[n];
-            if device.at == gnb && device.ran.take().is_some() {
+            // An eNB keeps the connections to its other MME.
+            let has_ended = |ran: &mut RanUeNgapId| self.nodes[gnb].owner(*ran).is_none();
+            if device.at == gnb && device.ran.take_if(has_ended).is_some() {
                 device.ue.connection_released();
                 if device.wait.is_some() {
                     self.complete(network, n, false);

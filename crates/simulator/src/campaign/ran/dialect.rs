@@ -73,7 +73,7 @@ impl Node {
     pub(super) fn association_state(&self, by: u8) -> NgState {
         match self {
             Node::Gnb(gnb) => gnb.association_state(by),
-            Node::Enb(enb) => match enb.state() {
+            Node::Enb(enb) => match enb.association_state(by) {
                 S1State::Down => NgState::Down,
                 S1State::SettingUp => NgState::SettingUp,
                 S1State::Up => NgState::Up,
@@ -85,16 +85,17 @@ impl Node {
     pub(super) fn attach(&mut self, by: u8, streams: u16, out: &mut Outbox) {
         match self {
             Node::Gnb(gnb) => drop(gnb.attach(by, streams, out)),
-            Node::Enb(enb) => drop(enb.set_up(streams, out)),
+            Node::Enb(enb) => drop(enb.attach(by, streams, out)),
         }
     }
 
-    /// Handles the loss of an association. Returns true if the node continues with another one.
+    /// Handles the loss of an association. Returns true if the UEs of the node continue by another
+    /// one. Those of an eNB do not: their MME is lost.
     pub(super) fn detach(&mut self, by: u8) -> bool {
         match self {
             Node::Gnb(gnb) => gnb.detach(by),
             Node::Enb(enb) => {
-                enb.on_association_lost();
+                enb.detach(by);
                 false
             }
         }
@@ -191,7 +192,7 @@ impl Node {
             }
             Node::Enb(enb) => {
                 let mut inbox = enb::Inbox::default();
-                let _ = enb.receive(pdu, &mut inbox, out);
+                let _ = enb.receive_by(by, pdu, &mut inbox, out);
                 let enb::Inbox { nas, events } = inbox;
                 let event = |event: enb::Event| (event.owner(), event_of_enb(number, event, &nas));
                 events.into_iter().map(event).collect()
