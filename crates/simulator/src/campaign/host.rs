@@ -438,7 +438,8 @@ impl Host {
                 slot.into_iter().for_each(|slot| self.ues.nodes.set_last_association(node, assoc, UeKey::Own(slot)));
             }
             Some(MessageTarget::RanNode) => {
-                let input = NodeStepInput { config: &network.config, now: network.time(self.process), answers };
+                let now = network.time(self.process);
+                let input = NodeStepInput { config: &network.config, now, answers, number };
                 let outputs = self.ues.nodes.on_message(assoc, pdu, input);
                 self.execute_node_outputs(network, outputs);
                 self.end_input(network, number);

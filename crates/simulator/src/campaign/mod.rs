@@ -39,8 +39,7 @@ mod skew;
 mod ues;
 
 pub use mutation::Mutation;
-pub use oracle::Violation;
-pub use ran::NodeViolation;
+pub use oracle::{NodeViolation, Violation};
 pub(crate) use ran::config;
 
 use vireo_core::placement::balancer::Serve;
@@ -185,6 +184,38 @@ mod tests {
             faults += result.story.iter().filter(|(_, fault)| fault.starts_with("BalancerId")).count();
         }
         assert!(faults > 5, "{faults} balancers failed");
+    }
+
+    #[test]
+    fn enbs_and_their_ues_violate_nothing() {
+        for (rats, has_two_balancers) in [(Rats::Eps, false), (Rats::Both, false), (Rats::Eps, true)] {
+            let mut sum = (0, 0);
+            for seed in 1..=12 {
+                let setup = Setup { serve: Serve::Procedure, has_two_balancers, rats, ..with(Ack::One) };
+                let result = campaign(seed, setup);
+                assert!(result.violation.is_none(), "seed {seed}: {:?}\n{:#?}", result.violation, result.story);
+                sum = (sum.0 + result.procedures, sum.1 + result.faults);
+            }
+            assert!(sum.0 > 3_000 && sum.1 > 12, "{rats:?}: {sum:?} procedures and faults");
+        }
+    }
+
+    #[test]
+    fn injected_faults_are_found_in_eps() {
+        for mutation in [
+            Mutation::FenceIgnored,
+            Mutation::CountNotReserved,
+            Mutation::UplinkNotCounted,
+            Mutation::CopiesForgotten,
+            Mutation::NodesNotAwaited,
+            Mutation::BaseNotChecked,
+            Mutation::RefusalIgnored,
+            Mutation::ServingHostSends,
+        ] {
+            let serve = mutation.serve();
+            let setup = Setup { mutation: Some(mutation), serve, rats: Rats::Eps, ..with(Ack::One) };
+            assert!(is_violated(&[], 60, setup), "{mutation:?} is not found");
+        }
     }
 
     #[test]

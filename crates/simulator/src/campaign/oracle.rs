@@ -5,7 +5,6 @@
 mod inputs;
 mod sent;
 
-use super::ran::NodeViolation;
 use inputs::Inputs;
 use sent::SentEffects;
 use serde::{Deserialize, Serialize};
@@ -14,9 +13,28 @@ use std::collections::{BTreeSet, HashMap};
 use std::hash::{Hash, Hasher};
 use vireo_core::placement::balance::map::BucketMap;
 use vireo_core::placement::balance::{BalancerId, HostId};
-use vireo_emulator::ue;
+use vireo_emulator::{enb, gnb, ue};
 use vireo_types::{Bucket, Dialect};
 use vireo_wire::{ngap, s1ap};
+
+/// Violation of the protocol of a RAN node by the core.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NodeViolation {
+    #[error("gNB {0}: {1}")]
+    Gnb(usize, gnb::Violation),
+    #[error("eNB {0}: {1}")]
+    Enb(usize, enb::Violation),
+}
+
+impl NodeViolation {
+    /// Returns true if the core used UE identifiers that do not belong together.
+    pub(super) fn is_unknown_ue(self) -> bool {
+        matches!(
+            self,
+            NodeViolation::Gnb(_, gnb::Violation::UnknownUe) | NodeViolation::Enb(_, enb::Violation::UnknownUe)
+        )
+    }
+}
 
 /// Violated invariant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

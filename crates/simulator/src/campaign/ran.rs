@@ -8,7 +8,6 @@ mod dialect;
 mod home;
 
 pub(super) use associations::{OpenBalancer, address, assoc, node_numbers};
-pub use dialect::NodeViolation;
 pub(super) use home::authenticate;
 
 use super::message::Input;
@@ -351,6 +350,10 @@ impl Ran {
 
     /// Handles an event of a UE.
     fn on_ue_event(&mut self, network: &mut Network, n: usize, event: ue::Event) {
+        let lost = |network: &mut Network| {
+            network.trace(format!("UE {n}: {event:?}"));
+            network.oracle.record_violation(Violation::Lost(n));
+        };
         let is = match event {
             ue::Event::Registered { .. } => UeWait::Registered,
             ue::Event::ServiceAccepted => UeWait::Served,
@@ -363,10 +366,10 @@ impl Ran {
             ue::Event::ServiceRejected { cause: 9 | 10 | 40, .. }
             | ue::Event::RegistrationRejected { cause: 9 | 10 | 40, .. }
             | ue::Event::DeregisteredByNetwork { .. } => {
-                return network.oracle.record_violation(Violation::Lost(n));
+                return lost(network);
             }
             ue::Event::SessionRejected { cause: Cause::Mm(9 | 10), .. } | ue::Event::AuthenticationRejected => {
-                return network.oracle.record_violation(Violation::Lost(n));
+                return lost(network);
             }
             ue::Event::RegistrationRejected { .. }
             | ue::Event::ServiceRejected { .. }

@@ -65,6 +65,8 @@ pub(super) struct Outbox {
     pub(super) forgets: bool,
     /// Connections before and after the step.
     connections: (Connections, Connections),
+    /// True if the step has connected the UE.
+    connects: bool,
     counts: Option<Counts>,
     pub(super) effects: Vec<Effect>,
 }
@@ -322,6 +324,11 @@ fn connections(ue: &UeContext) -> Connections {
     [associations.next(), associations.next()]
 }
 
+/// Returns the association and the RAN node's identifier of a UE's connection.
+fn connection(ue: &UeContext) -> Option<(AssocId, RanUeNgapId)> {
+    ue.connection.as_ref().map(|connection| (connection.assoc, connection.ran_id))
+}
+
 /// Returns the other LTMSIs that still refer to a context.
 fn references(ue: &UeContext) -> Vec<Ltmsi> {
     let connections = ue.amf_ids().map(|id| id.ltmsi());
@@ -502,6 +509,7 @@ impl Host {
     ) -> Step {
         let (now, config) = (network.time(self.process), Rc::clone(&network.config));
         let (before, connections_before) = (ue.security.clone(), connections(ue));
+        let connection_before = connection(ue);
         let mut old = references(ue);
         old.push(ue.ltmsi);
         ue.sequence += 1;
@@ -553,6 +561,7 @@ impl Host {
             seids: outcome.effects.iter().filter_map(seid).collect(),
             settled: old.into_iter().filter(|old| !references.contains(old) && *old != ue.ltmsi).collect(),
             forgets,
+            connects: connection(ue).is_some() && connection(ue) != connection_before,
             connections: (connections_before, if forgets { [None; 2] } else { connections(ue) }),
             counts,
             effects: outcome.effects,
@@ -655,6 +664,9 @@ impl Host {
     pub(super) fn emit_effects(&mut self, network: &mut Network, pending: Pending) {
         network.oracle.on_result(pending.outbox.input, pending.outbox.key);
         self.moved(network, pending.slot, pending.outbox.connections);
+        if pending.outbox.connects && pending.outbox.input != 0 {
+            self.ues.nodes.on_connected(UeKey::Own(pending.slot), pending.outbox.input);
+        }
         if !is_early(network, pending.proposer) {
             self.send_effects_of_commit(network, &pending);
         }

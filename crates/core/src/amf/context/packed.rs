@@ -355,4 +355,16 @@ mod tests {
         }
         assert_eq!((bps(u128::MAX), bps(u128::from(u64::MAX) << 4 | 15)), (None, None));
     }
+
+    #[test]
+    fn packed_identity_keeps_mmes_of_gutis() {
+        let supi = Supi::from_digits("999700000000001").expect("an IMSI");
+        let usual = Identity { supi: Some(supi), tmsi: Some(Tmsi(7)), ..Identity::default() };
+        for mmes in [[0, 0], [3, 0], [0, 15], [15, 15]] {
+            let identity = Identity { old_tmsi: Some(Tmsi(8)), mmes, ..usual };
+            let octets = postcard::to_allocvec(&identity.pack()).expect("it encodes");
+            let form = postcard::from_bytes(&octets).expect("it decodes");
+            assert_eq!(Identity::unpack(form), Some(identity));
+        }
+    }
 }

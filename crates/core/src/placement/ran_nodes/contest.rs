@@ -116,7 +116,7 @@ impl<U: SlotKey> RanNodeTable<U> {
                 // Another NG Setup with this identity took effect first.
                 Some(_) => self.refuse_setup(contest.assoc, contest.id, Refusal::InUse, &mut out),
                 None => {
-                    let input = NodeStepInput { config, now, answers: true };
+                    let input = NodeStepInput { config, now, answers: true, number: 0 };
                     self.node_message(contest.assoc, &contest.pdu, input, &mut out);
                 }
             }

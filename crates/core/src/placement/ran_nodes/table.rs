@@ -16,6 +16,8 @@ use vireo_types::{AssocId, Dialect, Duration, Instant, RanNodeId, Tai};
 const MAX_RECENT: usize = 64;
 /// Time after the loss of an association in which the RAN node may repeat these messages.
 const REPEAT_WINDOW: Duration = Duration::from_secs(5);
+/// Bits below the number of the balancer in the number of an input.
+const BALANCER_BITS: u32 = 60;
 /// Maximum number of associations remembered after the loss of their balancer.
 const MAX_FORMER: usize = 1 << 16;
 
@@ -111,6 +113,9 @@ pub struct RanNodeTable<U> {
     /// RAN nodes of associations that were lost with their balancers. Other associations carry the
     /// nodes.
     former: FxHashMap<AssocId, AssocId>,
+    /// Numbers of the balancers' inputs that have connected the UEs. A reset ends only the
+    /// connections before it.
+    connected_by: FxHashMap<U, u64>,
     /// Allowed source addresses of RAN nodes; empty = any.
     allow: Vec<Allow>,
     pub(super) contests: Vec<Contest>,
@@ -446,6 +451,9 @@ impl<U: SlotKey> RanNodeTable<U> {
         if old == new {
             return;
         }
+        if new == [None; 2] {
+            self.connected_by.remove(&slot);
+        }
         for number in old.into_iter().flatten() {
             if let Some(node) = self.nodes.get_mut(&number) {
                 node.ues.remove(&slot);
@@ -459,6 +467,21 @@ impl<U: SlotKey> RanNodeTable<U> {
                 node.ues.insert(slot);
             }
         }
+    }
+
+    /// Records the balancer's input that has connected a UE.
+    pub fn on_connected(&mut self, ue: U, input: u64) {
+        self.connected_by.insert(ue, input);
+    }
+
+    /// Returns the UEs that are connected by a RAN node, except those that a later input of the same
+    /// balancer has connected. A serving host may execute such an input before this host receives
+    /// the present one, and a repeat of the present one comes after it.
+    pub(super) fn ues_before(&self, node: AssocId, input: u64) -> Vec<U> {
+        let is_later = |by: u64| by >> BALANCER_BITS == input >> BALANCER_BITS && by > input && input != 0;
+        let mut ues = self.ues(node);
+        ues.retain(|ue| !self.connected_by.get(ue).is_some_and(|by| is_later(*by)));
+        ues
     }
 
     /// Returns the UEs that are connected by a RAN node.
@@ -484,7 +507,8 @@ pub fn each_node_once(mut nodes: Vec<(AssocId, RanNodeId)>) -> Vec<AssocId> {
 impl<U> Default for RanNodeTable<U> {
     fn default() -> Self {
         let (links, nodes, former) = (FxHashMap::default(), FxHashMap::default(), FxHashMap::default());
-        RanNodeTable { links, nodes, former, allow: Vec::new(), contests: Vec::new() }
+        let connected_by = FxHashMap::default();
+        RanNodeTable { links, nodes, former, connected_by, allow: Vec::new(), contests: Vec::new() }
     }
 }
 

@@ -1,5 +1,6 @@
 //! RAN node and UE of either dialect, behind one interface.
 
+use crate::campaign::oracle::NodeViolation;
 use vireo_emulator::enb::{self, Enb, EnbConfig, S1State};
 use vireo_emulator::gnb::{self, Gnb, GnbConfig, NgState, Outbox, XnHandoverContext};
 use vireo_emulator::ue::eps::LteUe;
@@ -7,25 +8,6 @@ use vireo_emulator::ue::{CommandError, MmState, Profile, Registration, Service, 
 use vireo_emulator::usim::Usim;
 use vireo_types::{Dialect, Guti, PduSessionType, RanUeNgapId, Tmsi};
 use vireo_wire::{ngap, s1ap};
-
-/// Violation of the protocol of a RAN node by the core.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NodeViolation {
-    #[error("gNB {0}: {1}")]
-    Gnb(usize, gnb::Violation),
-    #[error("eNB {0}: {1}")]
-    Enb(usize, enb::Violation),
-}
-
-impl NodeViolation {
-    /// Returns true if the core used UE identifiers that do not belong together.
-    pub(super) fn is_unknown_ue(self) -> bool {
-        matches!(
-            self,
-            NodeViolation::Gnb(_, gnb::Violation::UnknownUe) | NodeViolation::Enb(_, enb::Violation::UnknownUe)
-        )
-    }
-}
 
 /// Event of a RAN node, as far as the campaign handles it.
 #[derive(Debug)]
