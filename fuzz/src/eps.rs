@@ -5,7 +5,7 @@ use vireo_core::amf::n2::NasIdentity;
 use vireo_core::amf::ran;
 use vireo_core::config::CoreConfig;
 use vireo_core::schedule::kind::NfKind;
-use vireo_types::Dialect;
+use vireo_types::{AssocId, Dialect};
 use vireo_wire::nas_eps::{
     AttachType, NasAttachRequest, NasEpsAttachType, NasEpsMessage, NasEpsMobileIdentity, NasEsmMessageContainer,
     NasKeySetIdentifier, NasPdnConnectivityRequest, NasPdnType, NasRequestType, NasUeNetworkCapability, PdnType,
@@ -30,7 +30,7 @@ pub fn s1ap(data: &[u8]) {
     let config = CoreConfig::lab();
     let mut node = None;
     for octets in [data, &set_up()[..], data] {
-        let outcome = ran::step_of(Dialect::Eps, &mut node, octets, &config);
+        let outcome = ran::step_of(AssocId(1).with_dialect(Dialect::Eps), &mut node, octets, &config);
         let answer = outcome.answer.unwrap_or_default();
         assert!(answer.is_empty() || S1AP_PDU::decode(&answer).is_ok(), "an answer is a PDU");
     }

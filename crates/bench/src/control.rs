@@ -16,10 +16,12 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use vireo_config::Failure;
+use vireo_emulator::Rats;
+use vireo_lab::addresses::CORE;
 use vireo_lab::core::Core;
 use vireo_lab::emulator::{self, Emulated, EmulatorOptions, Load};
 use vireo_lab::files::create;
-use vireo_lab::options::{CoreOptions, UE_NETWORKS};
+use vireo_lab::options::{CoreOptions, UE_NETWORKS, s1_table};
 use vireo_lab::{Interrupt, Lab};
 
 #[derive(Debug, clap::Args)]
@@ -36,6 +38,11 @@ pub(crate) struct Args {
     /// Keep N UEs in progress at once in the rate measurement
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     window: u32,
+    /// Measure gNBs and UEs of 5G (nr), or eNBs and UEs of 4G (eps)
+    ///
+    /// In 4G an attach with its default bearer is a registration with a session.
+    #[arg(long, value_name = "RAT", default_value = "nr", value_parser = crate::rat)]
+    rat: Rats,
 }
 
 /// UEs per second in the latency measurement.
@@ -48,6 +55,16 @@ const WHOLE: &str = "registration_and_session";
 /// registered.
 const SCHEMES: [(&str, &str); 3] = [("null", "session"), ("profile_a", "profile-a"), ("profile_b", "profile-b")];
 
+/// Returns the SUCI schemes. UEs of EPS send their IMSI.
+fn schemes(rat: Rats) -> &'static [(&'static str, &'static str)] {
+    if rat == Rats::Nr { &SCHEMES } else { &SCHEMES[..1] }
+}
+
+/// Returns the procedures whose latency is measured. An attach has its session with it.
+fn procedures(rat: Rats) -> &'static [&'static str] {
+    if rat == Rats::Nr { &["registration", "session", WHOLE] } else { &["registration", WHOLE] }
+}
+
 /// All results. The JSON key names are a contract.
 #[derive(Debug, Serialize)]
 struct Numbers {
@@ -57,6 +74,7 @@ struct Numbers {
     load: results::OfferedLoad,
     ues_per_run: u32,
     window: u32,
+    rat: Rats,
     sctp: String,
     /// Core CPU time per registration with session, by SUCI scheme, at full load.
     cpu_us_per_ue: BTreeMap<&'static str, Measured>,
@@ -85,9 +103,9 @@ pub(crate) fn run(args: &Args, commit: &str) -> Result<(), Failure> {
     // Each round runs every measurement once, so that load changes on the machine affect all of
     // them equally.
     let rounds = bench.repeat("CPU and rate", |bench| {
-        SCHEMES.iter().map(|(_, scenario)| bench.full_load(scenario)).collect::<Result<Vec<_>, _>>()
+        schemes(args.rat).iter().map(|(_, scenario)| bench.full_load(scenario)).collect::<Result<Vec<_>, _>>()
     })?;
-    for (index, (scheme, _)) in SCHEMES.iter().enumerate() {
+    for (index, (scheme, _)) in schemes(args.rat).iter().enumerate() {
         cpu.insert(*scheme, measured(&rounds, |round| cpu_us_per_ue(&round[index]))?);
         rate.insert(*scheme, measured(&rounds, |round| round[index].result.ues_per_second())?);
         sctp.clone_from(&rounds[0][index].result.driver);
@@ -100,7 +118,7 @@ pub(crate) fn run(args: &Args, commit: &str) -> Result<(), Failure> {
         })
     };
     let mut latency_us = BTreeMap::new();
-    for procedure in ["registration", "session", WHOLE] {
+    for procedure in procedures(args.rat) {
         latency_us.insert(procedure, percentiles(procedure)?);
     }
     let memory = bench.repeat("memory", |bench| bench.memory())?;
@@ -111,6 +129,7 @@ pub(crate) fn run(args: &Args, commit: &str) -> Result<(), Failure> {
         load: results::OfferedLoad::new(about, [args.window, LATENCY_RATE].map(f64::from), "UEs"),
         ues_per_run: args.ues,
         window: args.window,
+        rat: args.rat,
         sctp,
         cpu_us_per_ue: cpu,
         cpu_us_per_ue_at_100_per_s: measured(&paced, cpu_us_per_ue)?,
@@ -151,7 +170,8 @@ impl Bench<'_> {
     }
 
     fn core(&self, subscribers: u32) -> Result<Core, Failure> {
-        let options = CoreOptions { subscribers: subscribers.into(), ..CoreOptions::default() };
+        let tables = if self.args.rat == Rats::Nr { String::new() } else { s1_table(CORE) };
+        let options = CoreOptions { subscribers: subscribers.into(), tables, ..CoreOptions::default() };
         Core::start(&self.lab, &options, create(Path::new("/tmp/core.log"))?, &self.interrupt)
     }
 
@@ -163,6 +183,7 @@ impl Bench<'_> {
             first: first.into(),
             load,
             scenario: scenario.into(),
+            more: ["--rat", self.args.rat.name()].map(str::to_owned).to_vec(),
             ..EmulatorOptions::default()
         };
         let emulated = emulator::run(&self.lab, core, &options, &self.interrupt)?;
@@ -217,15 +238,12 @@ impl Numbers {
             String::new(),
         )];
         lines.push((format!("SCTP: {}", self.sctp), String::new()));
-        for (scheme, _) in SCHEMES {
-            lines.push((
-                format!("core CPU per registration + session, SUCI {scheme} (us)"),
-                self.cpu_us_per_ue[scheme].to_string(),
-            ));
+        for (scheme, cpu) in &self.cpu_us_per_ue {
+            lines.push((format!("core CPU per registration + session, SUCI {scheme} (us)"), cpu.to_string()));
         }
         lines.push(("the same at 100 UEs per second, null (us)".into(), self.cpu_us_per_ue_at_100_per_s.to_string()));
-        for (scheme, _) in SCHEMES {
-            lines.push((format!("sustained, SUCI {scheme} (UEs/s)"), self.sustained_per_s[scheme].to_string()));
+        for (scheme, rate) in &self.sustained_per_s {
+            lines.push((format!("sustained, SUCI {scheme} (UEs/s)"), rate.to_string()));
         }
         for (procedure, l) in &self.latency_us {
             let name = procedure.replace('_', " ");

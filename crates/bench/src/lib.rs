@@ -14,6 +14,7 @@ pub mod upf;
 
 use clap::Subcommand;
 use vireo_config::Failure;
+use vireo_emulator::Rats;
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -33,6 +34,14 @@ enum Bench {
     Cluster(cluster::Args),
     /// Measure the user plane (packet time, session set-up, memory per session)
     Upf(upf::Args),
+}
+
+/// Parses the radio access technology of a measurement.
+fn rat(text: &str) -> Result<Rats, String> {
+    match Rats::from_name(text) {
+        Some(rats) if rats != Rats::Both => Ok(rats),
+        _ => Err("choose one of nr, eps".into()),
+    }
 }
 
 /// Runs `vireo bench`. `commit` is the Git commit of the binary.

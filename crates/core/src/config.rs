@@ -51,10 +51,24 @@ pub struct CoreConfig {
     pub smf_is_remote: bool,
 }
 
+/// Most MMEs of a pool: the numbers of balancers have 4 bits.
+const MMES_OF_POOL: u8 = 16;
+
 impl CoreConfig {
     /// Returns the GUAMI of the AMF.
     pub fn guami(&self) -> Guami {
         Guami { plmn: self.plmns[0], region: self.amf_region, set: self.amf_set, pointer: self.amf_pointer }
+    }
+
+    /// Returns the GUAMI that maps to the GUMMEI of an MME of the pool: each balancer is one, with
+    /// an MME Code of its own (S1-Flex, TS 23.401 4.3.8.3).
+    pub fn mme(&self, balancer: u8) -> Guami {
+        Guami { pointer: self.amf_pointer.wrapping_add(balancer) & 0x3f, ..self.guami() }
+    }
+
+    /// Returns true if an MME of the pool has the MME Code that maps to this AMF Pointer.
+    pub fn is_mme_of_pool(&self, pointer: u8) -> bool {
+        pointer.wrapping_sub(self.amf_pointer) & 0x3f < MMES_OF_POOL
     }
 
     /// Returns the data network of that name, if it is allowed in the slice.

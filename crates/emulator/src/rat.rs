@@ -21,6 +21,23 @@ pub enum Rats {
 }
 
 impl Rats {
+    /// All choices.
+    pub const ALL: [Rats; 3] = [Rats::Nr, Rats::Eps, Rats::Both];
+
+    /// Returns the name in the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Rats::Nr => "nr",
+            Rats::Eps => "eps",
+            Rats::Both => "both",
+        }
+    }
+
+    /// Returns the choice with this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|rats| rats.name() == name)
+    }
+
     /// Returns the technologies one by one.
     pub fn list(self) -> &'static [Rat] {
         match self {

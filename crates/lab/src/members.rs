@@ -90,6 +90,9 @@ impl ClusterProcess {
             NodeRole::Balancer(number) => {
                 command.env("VIREO_CLUSTER__BALANCER", format!("{address}:{FABRIC_PORT}"));
                 command.env("VIREO_N2__ADDRESSES", format!("[\"{}\"]", n2(number)));
+                if options.has_s1() {
+                    command.env("VIREO_S1__ADDRESSES", format!("[\"{}\"]", n2(number)));
+                }
                 command.env("VIREO_N4__LISTEN", format!("{address}:{N4_PORT}"));
                 "balancer"
             }

@@ -1,6 +1,7 @@
 //! Options and subscribers of the core of a lab.
 
 use std::fs::File;
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 use vireo_ops::sbi::Encoding;
 
@@ -62,6 +63,11 @@ pub enum CpuShare {
 /// Slice table of labs that configure no other.
 const SLICES: &str = "[slice.default]\nsnssai = { sst = 1 }\n";
 
+/// Returns the table of an endpoint for eNBs.
+pub fn s1_table(address: Ipv4Addr) -> String {
+    format!("[s1]\naddresses = [\"{address}\"]\n\n")
+}
+
 /// Configuration that differs between labs.
 #[derive(Clone, Debug)]
 pub struct CoreOptions {
@@ -108,6 +114,13 @@ pub struct CoreOptions {
     pub encoding: Encoding,
     /// Uses TLS on the SBI, with certificates created by the lab.
     pub secured: bool,
+}
+
+impl CoreOptions {
+    /// Returns true if the core has an endpoint for eNBs.
+    pub(crate) fn has_s1(&self) -> bool {
+        self.tables.contains("[s1]\n")
+    }
 }
 
 impl Default for CoreOptions {

@@ -4,7 +4,7 @@
 //! membership and bucket placement. They are the parts of [`crate::control`], started as separate
 //! processes and connected by the fabric.
 
-use crate::control::{ControlStatus, StartError, bind_ran, in_process, sctp, start_udm, upfs};
+use crate::control::{ControlStatus, StartError, adopt_ran, bind_ran, in_process, start_udm, upfs};
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ use vireo_ops::metrics::Metrics;
 use vireo_ops::n4::{self, N4Identity};
 use vireo_ops::reload::Reload;
 use vireo_ops::sbi::SbiConfig;
-use vireo_sctp::{BindError, Endpoint, EndpointHandoff, HandoffError, Waker};
+use vireo_sctp::{BindError, Endpoint, EndpointHandoff, Waker};
 use vireo_subscribers::{Store, UdmConfig};
 use vireo_types::Supi;
 use vireo_upf::UpfHandle;
@@ -151,17 +151,16 @@ impl BalancerNode {
     ///
     /// Returns an error if no balancer is running, or if it does not hand over; it then continues.
     pub fn take_over(config: BalancerConfig, metrics: Arc<Metrics>) -> Result<Self, StartError> {
-        let settings = sctp(&config.n2);
-        BalancerNode::take_over_by(|handover| vireo_sctp::adopt(&settings, handover), config, metrics)
+        BalancerNode::take_over_by(vireo_sctp::adopt, config, metrics)
     }
 
-    /// The same, with a function that creates an SCTP endpoint from the handoff.
+    /// The same, with a function that creates an SCTP endpoint of a configuration from its handoff.
     ///
     /// # Errors
     ///
     /// Same as [`BalancerNode::take_over`].
     pub fn take_over_by(
-        adopt: impl FnOnce(EndpointHandoff) -> Result<Box<dyn Endpoint>, BindError>,
+        adopt: impl Fn(&vireo_sctp::Config, EndpointHandoff) -> Result<Box<dyn Endpoint>, BindError>,
         config: BalancerConfig,
         metrics: Arc<Metrics>,
     ) -> Result<Self, StartError> {
@@ -169,7 +168,7 @@ impl BalancerNode {
         let security = secured_balancer(&config.cluster)?;
         let path = config.cluster.handover.as_ref().ok_or(HotRestartError::NoPath)?;
         let mut received = ReceivedState::request(path)?;
-        let endpoint = adopt(received.sctp()?)?;
+        let endpoint = adopt_ran(&config.n2, received.sctp()?, adopt)?;
         let driver = endpoint.driver().to_owned();
         let (listener, controller) = (received.api(), received.controller());
         // The mode must not change: with a separate controller there is none to continue.
@@ -266,7 +265,6 @@ fn can_hand_over(config: &BalancerConfig) -> Result<(), HotRestartError> {
     match config {
         BalancerConfig { upf: Some(_), .. } => Err(HotRestartError::Upf),
         BalancerConfig { cluster: ClusterConfig { tls: Some(_), .. }, .. } => Err(HotRestartError::Tls),
-        BalancerConfig { n2, .. } if !n2.s1.addresses.is_empty() => Err(HandoffError::Pair.into()),
         _ => Ok(()),
     }
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 use vireo_amf::{Host, HostBuilder, HostConfig, HostError, RegionUsage};
+use vireo_balancer::hot_restart::HotRestartError;
 use vireo_balancer::{Balancer, BalancerParts, StopHandle};
 use vireo_cluster::replicator::ReplicatorStatus;
 use vireo_cluster::{HostSender, HostWaker, Input};
@@ -24,7 +25,7 @@ use vireo_ops::n4::{self, N4BindError, N4Identity};
 use vireo_ops::reload::Reload;
 use vireo_ops::sbi::SbiConfig;
 use vireo_ops::supervisor::Program;
-use vireo_sctp::Endpoint;
+use vireo_sctp::{BindError, Endpoint, EndpointHandoff, HandoffError};
 use vireo_subscribers::{Store, Udm, UdmConfig, UdmError};
 use vireo_types::{Ltmsi, Supi};
 use vireo_upf::UpfHandle;
@@ -60,10 +61,10 @@ pub struct ControlConfig {
 pub enum StartError {
     /// The N2 endpoint cannot be bound.
     #[error("N2 does not start: {0}")]
-    N2(#[from] vireo_sctp::BindError),
+    N2(#[from] BindError),
     /// The S1 endpoint cannot be bound.
     #[error("S1 does not start: {0}")]
-    S1(#[source] vireo_sctp::BindError),
+    S1(#[source] BindError),
     /// The endpoints of N2 and S1 cannot be polled by one thread.
     #[error("N2 and S1 do not start together: {0}")]
     Pair(#[source] std::io::Error),
@@ -95,7 +96,7 @@ pub enum StartError {
     Link(#[from] vireo_cluster::LinkError),
     /// The hot restart of a balancer fails.
     #[error(transparent)]
-    Handover(#[from] vireo_balancer::hot_restart::HotRestartError),
+    Handover(#[from] HotRestartError),
     /// The status API does not start.
     #[error(transparent)]
     Api(#[from] api::ApiError),
@@ -251,17 +252,36 @@ pub(crate) fn bind_ran(n2: &N2Config) -> Result<Box<dyn Endpoint>, StartError> {
     if n2.s1.addresses.is_empty() {
         return Ok(endpoint);
     }
-    let s1 = vireo_sctp::Config {
+    let s1 = vireo_sctp::bind(&sctp_of_s1(n2)).map_err(StartError::S1)?;
+    vireo_sctp::pair(endpoint, s1).map_err(StartError::Pair)
+}
+
+/// Continues the endpoints for RAN nodes of another process, each by `adopt`.
+pub(crate) fn adopt_ran(
+    n2: &N2Config,
+    mut handoff: EndpointHandoff,
+    adopt: impl Fn(&vireo_sctp::Config, EndpointHandoff) -> Result<Box<dyn Endpoint>, BindError>,
+) -> Result<Box<dyn Endpoint>, StartError> {
+    let s1 = handoff.s1.take();
+    if s1.is_none() != n2.s1.addresses.is_empty() {
+        return Err(HotRestartError::from(HandoffError::Pair).into());
+    }
+    let endpoint = adopt(&sctp(n2), handoff)?;
+    let Some(s1) = s1 else { return Ok(endpoint) };
+    let s1 = adopt(&sctp_of_s1(n2), *s1).map_err(StartError::S1)?;
+    vireo_sctp::pair(endpoint, s1).map_err(StartError::Pair)
+}
+
+fn sctp_of_s1(n2: &N2Config) -> vireo_sctp::Config {
+    vireo_sctp::Config {
         addresses: n2.s1.addresses.clone(),
         port: n2.s1.port,
         udp_local_port: n2.s1.udp_port,
         ..sctp(n2)
-    };
-    let s1 = vireo_sctp::bind(&s1).map_err(StartError::S1)?;
-    vireo_sctp::pair(endpoint, s1).map_err(StartError::Pair)
+    }
 }
 
-pub(crate) fn sctp(n2: &N2Config) -> vireo_sctp::Config {
+fn sctp(n2: &N2Config) -> vireo_sctp::Config {
     vireo_sctp::Config {
         driver: n2.driver,
         addresses: n2.addresses.clone(),

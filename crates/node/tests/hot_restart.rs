@@ -10,9 +10,9 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant as Monotonic};
-use vireo_balancer::PPID_NGAP;
 use vireo_balancer::hot_restart::protocol::{BalancerSnapshot, FORMAT, PredecessorMessage, SuccessorMessage};
 use vireo_balancer::hot_restart::{HotRestartChannel, HotRestartError, HotRestartListener};
+use vireo_balancer::{PPID_NGAP, PPID_S1AP};
 use vireo_cluster::{
     ClusterConfig, ControllerClient, HeartbeatHandle, HeartbeatTargets, JoinReply, LocalMember, ProgressCounter,
 };
@@ -25,11 +25,11 @@ use vireo_fabric::stream::Stream;
 use vireo_fabric::{Role, Security, frame};
 use vireo_node::cluster::{BalancerConfig, BalancerNode};
 use vireo_node::control::StartError;
-use vireo_ops::config::{ApiConfig, N2Config, N4Config};
+use vireo_ops::config::{ApiConfig, N2Config, N4Config, S1Config};
 use vireo_ops::metrics::Metrics;
 use vireo_sctp::memory::Network;
-use vireo_sctp::{Config, Endpoint, Event};
-use vireo_types::AssocId;
+use vireo_sctp::{Config, Endpoint, Event, HandoffError};
+use vireo_types::{AssocId, Dialect};
 
 const WITHIN: Duration = Duration::from_secs(20);
 /// The failure timeout is four intervals, longer than any pause of a thread.
@@ -46,7 +46,6 @@ enum ReceivedMessage {
 
 struct World {
     network: Network,
-    n2: Config,
     config: BalancerConfig,
     balancer: BalancerNode,
     /// Controller, unless it is embedded in the balancer.
@@ -68,7 +67,8 @@ fn listener() -> TcpListener {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a TCP port")
 }
 
-fn n2(last: u8, port: u16) -> Config {
+/// Returns the configuration of an endpoint of N2 or S1.
+fn ran(last: u8, port: u16) -> Config {
     Config { addresses: vec![Ipv4Addr::new(10, 0, 0, last).into()], port, listen: port != 0, ..Config::default() }
 }
 
@@ -109,21 +109,33 @@ fn copy(config: &BalancerConfig) -> BalancerConfig {
 }
 
 impl World {
-    /// Creates a world with a separate controller, or with one embedded in the only balancer.
-    fn new(separate_controller: bool) -> Self {
+    /// Creates a world with a separate controller, or with one embedded in the only balancer. Its
+    /// RAN node has the dialect; only with EPS the balancer has an endpoint of S1.
+    fn new(separate_controller: bool, dialect: Dialect) -> Self {
         let (directory, plain) = (tempfile::tempdir().expect("a directory"), Security::default());
         let controller_listener = separate_controller.then(listener);
         let address = controller_listener
             .as_ref()
             .map(|controller_listener| controller_listener.local_addr().expect("an address"));
-        let config = settings(address, directory.path());
+        let mut config = settings(address, directory.path());
+        if dialect == Dialect::Eps {
+            config.n2.s1 = S1Config { addresses: ran(1, 36412).addresses, ..S1Config::default() };
+        }
         let metrics = Arc::new(Metrics::new());
         let start = |controller_listener| {
             ControllerHandle::start(controller_listener, (&config.cluster, &plain), &[], false, &metrics)
         };
         let controller = controller_listener.map(|controller_listener| start(controller_listener).expect("it starts"));
-        let (network, server) = (Network::new(), n2(1, 38412));
-        let endpoint = network.bind(&server).expect("it binds");
+        let network = Network::new();
+        let mut endpoint = network.bind(&ran(1, 38412)).expect("it binds");
+        let port = match dialect {
+            Dialect::Nr => 38412,
+            Dialect::Eps => {
+                let s1 = network.bind(&ran(1, 36412)).expect("it binds");
+                endpoint = vireo_sctp::pair(endpoint, s1).expect("a pair");
+                36412
+            }
+        };
         let balancer =
             BalancerNode::start_on(endpoint, copy(&config), Arc::new(Metrics::new())).expect("the balancer starts");
         let me = LocalMember::Host((Ipv4Addr::LOCALHOST, 9).into());
@@ -138,14 +150,12 @@ impl World {
         heartbeats.set_targets(HeartbeatTargets { controller: host.controller(), balancers: vec![address] });
         let mut host_stream = Stream::connect(address, &plain, Role::Host, &[Role::Balancer]).expect("it connects");
         host_stream.put(&ToBalancer::Host(welcome.host));
-        let mut node = network.bind(&n2(2, 0)).expect("it binds");
-        let own = node.connect((Ipv4Addr::new(10, 0, 0, 1), 38412).into()).expect("it connects");
+        let mut node = network.bind(&ran(2, 0)).expect("it binds");
+        let own = node.connect((Ipv4Addr::new(10, 0, 0, 1), port).into()).expect("it connects");
         let assoc = (own, AssocId(0));
-        let (n2, _heartbeats, _controller, _directory, received) =
-            (server, heartbeats, controller, directory, Vec::new());
+        let (_heartbeats, _controller, _directory, received) = (heartbeats, controller, directory, Vec::new());
         let mut world = World {
             network,
-            n2,
             config,
             balancer,
             _controller,
@@ -210,9 +220,16 @@ impl World {
         polled.expect("it is polled");
     }
 
+    fn ppid(&self) -> u32 {
+        match self.assoc.1.dialect() {
+            Dialect::Nr => PPID_NGAP,
+            Dialect::Eps => PPID_S1AP,
+        }
+    }
+
     /// Sends a message of the RAN node to the host. Returns its input number.
     fn send_uplink(&mut self, value: u8) -> u64 {
-        self.node.send(self.assoc.0, 0, PPID_NGAP, &[value]).expect("it is up");
+        self.node.send(self.assoc.0, 0, self.ppid(), &[value]).expect("it is up");
         self.receive_uplink(value)
     }
 
@@ -249,8 +266,8 @@ impl World {
 
     /// Runs a hot restart of the balancer.
     fn hot_restart(&mut self) {
-        let (network, n2) = (self.network.clone(), self.n2.clone());
-        let by = |handover| network.adopt(&n2, handover);
+        let network = self.network.clone();
+        let by = |config: &Config, handover| network.adopt(&ran(1, config.port), handover);
         let config = copy(&self.config);
         let next = BalancerNode::take_over_by(by, config, Arc::new(Metrics::new())).expect("it takes over");
         let before = std::mem::replace(&mut self.balancer, next);
@@ -314,7 +331,7 @@ fn hot_restart_continues(mut world: World) {
     let mut last = unfinished;
     for round in 0..3 {
         // Sent during the hot restart.
-        world.node.send(world.assoc.0, 0, PPID_NGAP, &[100 + round]).expect("it is up");
+        world.node.send(world.assoc.0, 0, world.ppid(), &[100 + round]).expect("it is up");
         world.hot_restart();
         let number = world.receive_uplink(100 + round);
         assert!(number > last && last >= first, "numbers go on");
@@ -331,22 +348,42 @@ fn hot_restart_continues(mut world: World) {
 
 #[test]
 fn hot_restart_is_invisible_to_peers() {
-    hot_restart_continues(World::new(true));
+    hot_restart_continues(World::new(true, Dialect::Nr));
 }
 
 #[test]
 fn hot_restart_of_only_balancer_is_invisible() {
-    hot_restart_continues(World::new(false));
+    hot_restart_continues(World::new(false, Dialect::Nr));
+}
+
+#[test]
+fn hot_restart_is_invisible_to_enbs() {
+    hot_restart_continues(World::new(true, Dialect::Eps));
+}
+
+#[test]
+fn successor_with_other_endpoints_is_refused() {
+    let mut world = World::new(true, Dialect::Eps);
+    let network = world.network.clone();
+    let by = |config: &Config, handover| network.adopt(&ran(1, config.port), handover);
+    let mut config = copy(&world.config);
+    config.n2.s1.addresses.clear();
+    match BalancerNode::take_over_by(by, config, Arc::new(Metrics::new())) {
+        Err(StartError::Handover(HotRestartError::Sctp(HandoffError::Pair))) => {}
+        other => panic!("{other:?}"),
+    }
+    world.send_uplink(1);
+    world.send_downlink(2);
 }
 
 #[test]
 fn balancer_continues_after_failed_hot_restart() {
-    failed_restart_continues(World::new(true));
+    failed_restart_continues(World::new(true, Dialect::Nr));
 }
 
 #[test]
 fn only_balancer_continues_after_failed_restart() {
-    failed_restart_continues(World::new(false));
+    failed_restart_continues(World::new(false, Dialect::Nr));
 }
 
 fn failed_restart_continues(mut world: World) {

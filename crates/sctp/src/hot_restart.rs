@@ -14,6 +14,15 @@ pub struct EndpointHandoff {
     pub socket: OwnedFd,
     /// State of these associations.
     pub known: AssociationTable,
+    /// Endpoint of S1, if the owner polls it together with this one of N2.
+    pub s1: Option<Box<EndpointHandoff>>,
+}
+
+impl EndpointHandoff {
+    /// Returns the handoff of one endpoint.
+    pub fn new(socket: OwnedFd, known: AssociationTable) -> Self {
+        EndpointHandoff { socket, known, s1: None }
+    }
 }
 
 /// The driver's state of all associations of an endpoint.
@@ -52,8 +61,8 @@ pub enum HandoffError {
     /// The endpoint has one socket per association, as a client has.
     #[error("only an endpoint with a port of its own is handed over")]
     Client,
-    /// The endpoint listens on N2 and on S1.
-    #[error("an endpoint that listens on N2 and on S1 is not handed over: restart without S1, or in turn")]
+    /// Only one of the two processes listens on S1.
+    #[error("s1.addresses: one of the two balancers has an endpoint for eNBs, the other has none; set both alike")]
     Pair,
     /// The operating system returned an error.
     #[error("the SCTP socket is not to be shared: {0}")]

@@ -128,7 +128,8 @@ impl Endpoint for Pair {
     }
 
     fn hand_over(&self) -> Result<EndpointHandoff, HandoffError> {
-        Err(HandoffError::Pair)
+        let s1 = Some(Box::new(self.s1.hand_over()?));
+        Ok(EndpointHandoff { s1, ..self.n2.hand_over()? })
     }
 
     fn detach(self: Box<Self>) {
@@ -180,6 +181,24 @@ mod tests {
             core.abort(assoc);
             assert!(matches!(core.send(assoc, 0, 0, &[9]), Err(SendError::NoAssociation)));
         }
-        assert!(matches!(core.hand_over(), Err(HandoffError::Pair)));
+    }
+
+    #[test]
+    fn handoff_of_pair_has_both_endpoints() {
+        let network = Network::new();
+        let core = pair(bind(&network, 1, 38412), bind(&network, 1, 36412)).expect("a pair");
+        let mut handoff = core.hand_over().expect("it is handed over");
+        let s1 = *handoff.s1.take().expect("S1's endpoint");
+        core.detach();
+        let adopt = |handoff, port| {
+            let addresses = vec![IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1))];
+            let config = Config { addresses, port, listen: true, ..Config::default() };
+            network.adopt(&config, handoff).expect("it continues")
+        };
+        let mut next = pair(adopt(handoff, 38412), adopt(s1, 36412)).expect("a pair");
+        let mut node = bind(&network, 3, 0);
+        node.connect(SocketAddr::new(Ipv4Addr::new(10, 0, 0, 1).into(), 36412)).expect("connect");
+        let up = messages(&mut *next);
+        assert!(matches!(up[..], [(assoc, 0)] if assoc.dialect() == Dialect::Eps), "{up:?}");
     }
 }

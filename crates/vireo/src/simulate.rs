@@ -11,6 +11,7 @@ use vireo_core::placement::balance::steer;
 use vireo_core::placement::balancer::Serve;
 use vireo_core::placement::replica::Ack;
 use vireo_core::schedule::dispatch;
+use vireo_emulator::Rats;
 use vireo_simulator::campaign::{self, campaign};
 use vireo_simulator::cluster::{Cap, Outcome, ServingCost, Setup, Workload, simulate};
 use vireo_types::Duration;
@@ -109,6 +110,9 @@ pub(crate) struct Args {
     /// Of two balancers, one may fail. Only where hosts serve procedures.
     #[arg(long, value_name = "N", default_value = "1", requires = "faults", value_parser = clap::value_parser!(u8).range(1..=2))]
     balancers: u8,
+    /// Set the RAN nodes and UEs of the campaign: nr, eps or both
+    #[arg(long, value_name = "RAT", default_value = "nr", requires = "faults", value_parser = rats)]
+    rat: Rats,
     /// Inject each known fault into the campaign and print the seed that detects it
     ///
     /// The command fails if no seed detects one of them.
@@ -122,7 +126,7 @@ pub(crate) struct Args {
 /// Runs `vireo simulate`.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     if args.self_check {
-        return self_check(args.seeds);
+        return self_check(args.seeds, args.rat);
     }
     if args.faults {
         // Without acknowledgements no host may serve in the owner's place.
@@ -134,7 +138,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             ));
         }
         let has_two_balancers = args.balancers == 2;
-        let setup = campaign::Setup { ack: args.ack, serve, has_two_balancers, ..campaign::Setup::default() };
+        let rats = args.rat;
+        let setup = campaign::Setup { ack: args.ack, serve, has_two_balancers, rats, ..campaign::Setup::default() };
         return faults(args.seeds, setup);
     }
     let (name, text) = match &args.workload {
@@ -177,7 +182,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 fn faults((first, last): (u64, u64), setup: campaign::Setup) -> Result<(), Failure> {
     let again = |seed: u64| {
         let balancers = if setup.has_two_balancers { " --balancers 2" } else { "" };
-        let options = format!("--ack {} --serve {}{balancers}", setup.ack.name(), setup.serve.name());
+        let rat = if setup.rats == Rats::Nr { String::new() } else { format!(" --rat {}", setup.rats.name()) };
+        let options = format!("--ack {} --serve {}{balancers}{rat}", setup.ack.name(), setup.serve.name());
         format!("vireo simulate --faults --seeds {seed}..{seed} {options}")
     };
     let (mut sum, mut worlds, mut broken) = (campaign::Campaign::default(), 0_u64, Vec::new());
@@ -214,11 +220,11 @@ fn faults((first, last): (u64, u64), setup: campaign::Setup) -> Result<(), Failu
 }
 
 /// Checks that the campaign detects each injected fault.
-fn self_check((first, last): (u64, u64)) -> Result<(), Failure> {
+fn self_check((first, last): (u64, u64), rats: Rats) -> Result<(), Failure> {
     let mut undetected = Vec::new();
     for mutation in campaign::Mutation::ALL {
         let serve = mutation.serve();
-        let setup = campaign::Setup { mutation: Some(mutation), serve, ..campaign::Setup::default() };
+        let setup = campaign::Setup { mutation: Some(mutation), serve, rats, ..campaign::Setup::default() };
         let found = campaign::first_violation(first..=last, setup);
         match found.as_ref().and_then(|campaign| campaign.violation.map(|broken| (campaign.seed, broken))) {
             Some((seed, (at_us, what))) => {
@@ -250,6 +256,10 @@ fn serve(text: &str) -> Result<Serve, String> {
 
 fn ack(text: &str) -> Result<Ack, String> {
     Ack::from_name(text).ok_or_else(|| format!("choose one of {}", Ack::ALL.map(Ack::name).join(", ")))
+}
+
+fn rats(text: &str) -> Result<Rats, String> {
+    Rats::from_name(text).ok_or_else(|| format!("choose one of {}", Rats::ALL.map(Rats::name).join(", ")))
 }
 
 fn rendered(outcome: &Outcome, workload: &Workload) -> String {

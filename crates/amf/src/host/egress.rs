@@ -266,6 +266,10 @@ impl Host {
         let (smf_input, input) = if is_delegated { (input, 0) } else { (0, input) };
         self.statistics.totals.change(before, after);
         self.moved(slot, before, after);
+        let connection = |summary: Option<Summary>| summary.and_then(|summary| summary.connection);
+        if input != 0 && connection(after).is_some() && connection(before) != connection(after) {
+            self.nodes.on_connected(slot, input);
+        }
         if self.ues.region.ltmsi_of(slot) != Some(ltmsi) && !self.ues.region.rename(slot, ltmsi) {
             tracing::error!(%ltmsi, "a UE does not get its new number: please report it");
         }

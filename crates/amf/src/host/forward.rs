@@ -74,7 +74,7 @@ impl Host {
             },
             MessageTarget::Initial { node, ran_id, tmsi } => self.initial((assoc, node), (ran_id, tmsi), &view, pdu),
             MessageTarget::RanNode => {
-                self.node_message(assoc, pdu, answers);
+                self.node_message(assoc, pdu, (answers, self.current.input));
                 self.done();
             }
         }

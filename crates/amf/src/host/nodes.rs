@@ -65,8 +65,8 @@ impl Host {
 
     /// Processes a message that concerns no single UE. In a cluster every host stores the result,
     /// and one answers.
-    pub(super) fn node_message(&mut self, assoc: AssocId, pdu: &[u8], answers: bool) {
-        let input = NodeStepInput { config: &self.config, now: clock(), answers };
+    pub(super) fn node_message(&mut self, assoc: AssocId, pdu: &[u8], (answers, number): (bool, u64)) {
+        let input = NodeStepInput { config: &self.config, now: clock(), answers, number };
         let outputs = self.nodes.on_message(assoc, pdu, input);
         self.execute_node_outputs(outputs);
     }

@@ -4,6 +4,7 @@ use super::region_layout::BULLETIN_RAN;
 use serde::{Deserialize, Serialize};
 use std::cell::RefCell;
 use vireo_core::RanNodes;
+use vireo_core::placement::ran_nodes::each_node_once;
 use vireo_store::region::Region;
 use vireo_types::{AssocId, RanNodeId, Tai};
 
@@ -45,7 +46,7 @@ impl RanNodeView {
 impl RanNodes for RanNodeView {
     fn serving(&self, areas: &[Tai]) -> Vec<AssocId> {
         let serves = |node: &&PublishedNode| node.areas.iter().any(|tai| areas.contains(tai));
-        self.with(|nodes| nodes.iter().filter(serves).map(|node| node.assoc).collect())
+        self.with(|nodes| each_node_once(nodes.iter().filter(serves).map(|node| (node.assoc, node.id)).collect()))
     }
 
     fn find(&self, id: RanNodeId) -> Option<AssocId> {

@@ -100,13 +100,15 @@ impl Balancer {
         let (Some(hot_restart), Hosts::Fabric(fleet)) = (&self.hot_restart, &self.hosts) else {
             return Err(HotRestartError::NoPath);
         };
-        let EndpointHandoff { socket, known } = self.endpoint.hand_over()?;
+        let EndpointHandoff { socket, known, s1 } = self.endpoint.hand_over()?;
         let (listener, api) = hot_restart.sockets();
         let (fleet_snapshot, fleet_sockets) = fleet.snapshot().ok_or(HotRestartError::Tls)?;
         let embedded = hot_restart.controller().filter(|_| controller.is_some()).map(ResidentController::listener);
-        let snapshot = self.snapshot(known, api.is_some(), controller, fleet_snapshot);
+        let snapshot =
+            self.snapshot((known, s1.as_ref().map(|s1| s1.known.clone())), api.is_some(), controller, fleet_snapshot);
         let snapshot = encoded(&snapshot).map_err(|error| HotRestartError::Large(error.to_string()))?;
         let mut sockets = vec![listener, socket.as_fd(), self.n4.as_fd()];
+        sockets.extend(s1.iter().map(|s1| s1.socket.as_fd()));
         sockets.extend(api);
         sockets.extend(embedded);
         sockets.extend(fleet_sockets);
@@ -137,7 +139,7 @@ impl Balancer {
 
     fn snapshot(
         &self,
-        sctp: AssociationTable,
+        (sctp, s1): (AssociationTable, Option<AssociationTable>),
         api: bool,
         controller: Option<DurableState>,
         fleet: FleetSnapshot,
@@ -150,6 +152,7 @@ impl Balancer {
         BalancerSnapshot {
             clock: clock::offset(),
             sctp,
+            s1,
             first: self.assoc_ids.first(),
             associations: associations.collect(),
             n4: self.n4.snapshot(),
@@ -238,9 +241,12 @@ impl ReceivedState {
         clock::adopt(snapshot.clock);
         let mut next = || sockets.next().ok_or(io::Error::from(io::ErrorKind::UnexpectedEof));
         let (listener, socket, n4) = (UnixListener::from(next()?), next()?, UdpSocket::from(next()?));
+        let s1_socket = snapshot.s1.is_some().then(&mut next).transpose()?;
         let api = snapshot.api.then(&mut next).transpose()?.map(TcpListener::from);
         let controller = snapshot.controller.is_some().then(&mut next).transpose()?.map(TcpListener::from);
-        let sctp = Some(EndpointHandoff { socket, known: snapshot.sctp.clone() });
+        let s1 =
+            s1_socket.zip(snapshot.s1.clone()).map(|(socket, known)| Box::new(EndpointHandoff::new(socket, known)));
+        let sctp = Some(EndpointHandoff { s1, ..EndpointHandoff::new(socket, snapshot.sctp.clone()) });
         Ok(ReceivedState { channel, path: path.to_owned(), listener, n4, api, controller, sctp, snapshot, sockets })
     }
 
@@ -249,7 +255,7 @@ impl ReceivedState {
         self.snapshot.fleet.recovery()
     }
 
-    /// Takes the SCTP endpoint's state. A second call fails.
+    /// Takes the state of the SCTP endpoints. A second call fails.
     pub fn sctp(&mut self) -> Result<EndpointHandoff, HotRestartError> {
         Ok(self.sctp.take().ok_or(vireo_sctp::HandoffError::InProcess)?)
     }

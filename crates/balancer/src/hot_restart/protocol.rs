@@ -13,7 +13,7 @@ use vireo_types::AssocId;
 pub(super) const STEP_TIMEOUT: Duration = Duration::from_secs(1);
 /// Version of the snapshot's format, raised with every change, and version of the fabric, whose
 /// connections are transferred.
-pub const FORMAT: (u16, u16) = (4, VERSION);
+pub const FORMAT: (u16, u16) = (5, VERSION);
 
 /// Message of the successor to the running process.
 #[derive(Debug, Serialize, Deserialize)]
@@ -41,6 +41,8 @@ pub struct BalancerSnapshot {
     /// snapshot need it.
     pub(super) clock: u64,
     pub(super) sctp: AssociationTable,
+    /// State of S1's endpoint. If set, the sockets include its own.
+    pub(super) s1: Option<AssociationTable>,
     /// Offset of the association IDs (`AssocIdMap`).
     pub(super) first: u32,
     pub(super) associations: Vec<AssociationSnapshot>,

@@ -6,6 +6,7 @@ use crate::results::{Bound, Machine, Measured, OfferedLoad, all_met};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
+use vireo_emulator::Rats;
 
 /// All results. The JSON key names are a contract.
 #[derive(Debug, Serialize)]
@@ -22,6 +23,7 @@ pub(super) struct Numbers {
     pub(super) runs: u32,
     pub(super) ues_per_run: u32,
     pub(super) window: u32,
+    pub(super) rat: Rats,
     pub(super) sctp: String,
     pub(super) figures: Vec<Figure>,
     /// CPU time in microseconds by part of the core: default configuration, messages in memory,

@@ -17,7 +17,9 @@ use vireo_emulator::load::Pattern;
 use vireo_emulator::mix::{Activity, Steady};
 use vireo_emulator::scenario::Scenario;
 use vireo_emulator::usim::{Concealment, HomeNetworkPublicKey, Keys};
-use vireo_emulator::{LAB_K, LAB_OPC, Load, Options, Phase, Procedure, Report, Retry, Subscribers, run_with};
+use vireo_emulator::{
+    LAB_K, LAB_OPC, Load, Options, Phase, Procedure, Rats, Report, Retry, S1AP_PORT, Subscribers, run_with,
+};
 use vireo_lab::core::plain_metrics;
 use vireo_lab::files::{CONFIG, RECORDS, STATE_KEY};
 use vireo_lab::options::{CoreOptions, FIRST_IMSI, HN_KEYS};
@@ -105,6 +107,7 @@ pub(super) struct Running {
     metrics: Arc<Metrics>,
     network: Network,
     workers: Vec<Worker>,
+    rats: Rats,
 }
 
 /// Cost of service requests at a rate.
@@ -124,12 +127,12 @@ struct Run {
 
 impl Running {
     /// Starts the core with `subscribers` subscribers and waits until its workers are ready.
-    pub(super) fn start(variant: &Variant, subscribers: u32) -> Result<Self, Failure> {
+    pub(super) fn start(variant: &Variant, subscribers: u32, rats: Rats) -> Result<Self, Failure> {
         let tables = variant.tables.into();
-        Self::new(CoreOptions { subscribers: subscribers.into(), tables, ..CoreOptions::default() })
+        Self::new(CoreOptions { subscribers: subscribers.into(), tables, ..CoreOptions::default() }, rats)
     }
 
-    fn new(options: CoreOptions) -> Result<Self, Failure> {
+    fn new(options: CoreOptions, rats: Rats) -> Result<Self, Failure> {
         // Logging is limited to errors, in the core and in its workers.
         let tables = format!("{}{UNSHED}\n[log]\nlevel = \"error\"\n", options.tables);
         provision::prepare(&CoreOptions { tables, ..options })?;
@@ -140,14 +143,14 @@ impl Running {
         control.api.listen = None;
         let network = Network::new();
         let at: SocketAddr = CORE.parse()?;
-        let listen = vireo_sctp::Config {
-            addresses: vec![at.ip()],
-            port: at.port(),
-            listen: true,
-            ..vireo_sctp::Config::default()
-        };
-        let control = Control::start_on(network.bind(&listen)?, control, store, Arc::clone(&metrics))?;
-        let mut running = Running { control, _upf: upf, metrics, network, workers: Vec::new() };
+        let listen =
+            |port| vireo_sctp::Config { addresses: vec![at.ip()], port, listen: true, ..vireo_sctp::Config::default() };
+        let mut endpoint = network.bind(&listen(at.port()))?;
+        if rats != Rats::Nr {
+            endpoint = vireo_sctp::pair(endpoint, network.bind(&listen(S1AP_PORT))?)?;
+        }
+        let control = Control::start_on(endpoint, control, store, Arc::clone(&metrics))?;
+        let mut running = Running { control, _upf: upf, metrics, network, workers: Vec::new(), rats };
         if has_workers {
             running.settle()?;
         }
@@ -193,6 +196,10 @@ impl Running {
     /// Runs the emulator. Every procedure must succeed, except a small part of an open load
     /// ([`PARDON`]).
     fn emulate(&self, options: &Options) -> Result<Run, Failure> {
+        let name = options.scenario.name;
+        let none = || Failure(format!("there is no scenario {name} for --rat {}", self.rats.name()));
+        let scenario = Scenario::find_for(self.rats, name).ok_or_else(none)?;
+        let options = &Options { rats: self.rats, scenario, ..options.clone() };
         let ended = AtomicBool::new(false);
         std::thread::scope(|scope| {
             let sampler = scope.spawn(|| {
@@ -299,7 +306,8 @@ impl Running {
 /// Returns the size in the state region of the commit record of an idle UE with a session, in
 /// bytes. The core has the given slices.
 pub fn octets_of_records(slices: &str, ues: u32) -> Result<f64, Failure> {
-    let core = Running::new(CoreOptions { subscribers: ues.into(), slices: slices.into(), ..CoreOptions::default() })?;
+    let options = CoreOptions { subscribers: ues.into(), slices: slices.into(), ..CoreOptions::default() };
+    let core = Running::new(options, Rats::Nr)?;
     core.register(find("session")?, 0, ues)?;
     // The core updates its counts twice a second.
     let deadline = Instant::now() + REST_WITHIN;
@@ -321,10 +329,11 @@ pub fn octets_of_records(slices: &str, ues: u32) -> Result<f64, Failure> {
 }
 
 /// Runs all measurements of one configuration.
-pub(super) fn measure(variant: &Variant, size: Size) -> Result<Outcome, Failure> {
+pub(super) fn measure(variant: &Variant, size: Size, rats: Rats) -> Result<Outcome, Failure> {
     let warm_up = (size.ues / 10).max(WINDOW);
     let paced_ues: u32 = RATES.map(|rate| size.at_rate(rate)).iter().sum();
-    let core = Running::start(variant, warm_up + size.ues + WINDOW + size.alone + 2 + size.burst + 2 + paced_ues)?;
+    let subscribers = warm_up + size.ues + WINDOW + size.alone + 2 + size.burst + 2 + paced_ues;
+    let core = Running::start(variant, subscribers, rats)?;
     core.register(find("session")?, 0, warm_up)?;
     let (registration, registrations_per_s) = core.register(find("session")?, warm_up, size.ues)?;
     let first = warm_up + size.ues;
@@ -350,7 +359,7 @@ pub(super) fn measure(variant: &Variant, size: Size) -> Result<Outcome, Failure>
 /// Measures registrations alone with a concealed identity. `scenario` names the emulator scenario.
 pub(super) fn concealed(variant: &Variant, scenario: &str, ues: u32) -> Result<CpuBreakdown, Failure> {
     let warm_up = (ues / 10).max(WINDOW);
-    let core = Running::start(variant, warm_up + ues)?;
+    let core = Running::start(variant, warm_up + ues, Rats::Nr)?;
     core.register(find(scenario)?, 0, warm_up)?;
     let (cpu, _) = core.register(find(scenario)?, warm_up, ues)?;
     core.stop()?;

@@ -51,14 +51,14 @@ pub(super) fn run(bench: &Bench) -> Result<Million, Failure> {
     let mut core = bench.core(&options)?;
     let before = holdings(&core.process)?;
     let cpu = core.process.cpu()?;
-    let emulator = EmulatorOptions {
+    let emulator = bench.with_rat(EmulatorOptions {
         gnbs: 2,
         ues: UES,
         load: Load::Rate(RATE),
         limit: Duration::from_secs(3600),
         more: ["--load", "service-request", "--duration", LASTS, "--retry", "never"].map(str::to_owned).to_vec(),
         ..EmulatorOptions::default()
-    };
+    });
     let began = Instant::now();
     let mut looked = began;
     let mut reached = None;

@@ -27,6 +27,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use variants::{EIGHT, INLINE, POOLS, PROCESSES, SHARED, STATEFUL};
 use vireo_config::Failure;
+use vireo_emulator::Rats;
 use vireo_lab::files::create;
 use vireo_lab::options::UE_NETWORKS;
 use vireo_lab::{Interrupt, Lab};
@@ -51,6 +52,11 @@ pub(crate) struct Args {
     /// Also run a million UEs in one host (minutes; memory for core and emulator)
     #[arg(long)]
     million: bool,
+    /// Measure gNBs and UEs of 5G (nr), or eNBs and UEs of 4G (eps)
+    ///
+    /// In 4G an attach with its default bearer is a registration with a session.
+    #[arg(long, value_name = "RAT", default_value = "nr", value_parser = crate::rat)]
+    rat: Rats,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -89,8 +95,8 @@ struct Messages {
     shared: [messages::Outcome; 2],
     eight: messages::Outcome,
     processes: messages::Outcome,
-    profile_a: CpuBreakdown,
-    profile_b: CpuBreakdown,
+    /// SUCI profiles A and B; `None` in 4G, whose UEs send their IMSI.
+    concealed: Option<[CpuBreakdown; 2]>,
 }
 
 /// One run of the second view.
@@ -109,7 +115,7 @@ pub(crate) fn run(args: &Args, commit: &str) -> Result<(), Failure> {
     let began = load_average();
     let (paced, idle) = if args.quick { (1, 1) } else { (3, 10) };
     let (paced, idle) = (Duration::from_secs(paced), Duration::from_secs(idle));
-    let bench = sctp::Bench { lab, interrupt, quick: args.quick, size: args.size(), paced, idle };
+    let bench = sctp::Bench { lab, interrupt, quick: args.quick, size: args.size(), paced, idle, rats: args.rat };
     let (mut in_memory, mut with_sctp) = (Vec::new(), Vec::new());
     for run in 1..=args.runs() {
         eprintln!("bench: run {run} of {}", args.runs());
@@ -134,8 +140,9 @@ pub(crate) fn run(args: &Args, commit: &str) -> Result<(), Failure> {
         runs: args.runs(),
         ues_per_run: bench.size.ues,
         window: WINDOW,
+        rat: args.rat,
         sctp: with_sctp.first().map_or_else(String::new, |run| run.outcome.sctp.clone()),
-        figures: figures(&in_memory, &with_sctp),
+        figures: figures(&in_memory, &with_sctp, args.rat),
         parts: parts(&in_memory),
         million,
         met: None,
@@ -157,7 +164,7 @@ fn messages(bench: &sctp::Bench) -> Result<Messages, Failure> {
     let measure = |variant: &variants::Variant| {
         bench.interrupt.check()?;
         eprintln!("bench: messages in memory, {}", variant.name);
-        messages::measure(variant, bench.size)
+        messages::measure(variant, bench.size, bench.rats)
     };
     // The short form measures a baseline once, because it compares nothing.
     let again = |variant, before: messages::Outcome| if bench.quick { Ok(before) } else { measure(variant) };
@@ -174,8 +181,10 @@ fn messages(bench: &sctp::Bench) -> Result<Messages, Failure> {
         shared: [first, second],
         eight: measure(&EIGHT)?,
         processes: measure(&PROCESSES)?,
-        profile_a: concealed("profile-a")?,
-        profile_b: concealed("profile-b")?,
+        concealed: match bench.rats {
+            Rats::Nr => Some([concealed("profile-a")?, concealed("profile-b")?]),
+            Rats::Eps | Rats::Both => None,
+        },
     })
 }
 
@@ -192,7 +201,7 @@ fn beside_sctp(bench: &sctp::Bench) -> Result<WithSctp, Failure> {
 type Named<A, B> = (&'static str, fn(&A) -> B);
 
 /// Returns each figure with its mark (issue "The host", Numbers).
-fn figures(in_memory: &[Messages], with_sctp: &[WithSctp]) -> Vec<Figure> {
+fn figures(in_memory: &[Messages], with_sctp: &[WithSctp], rats: Rats) -> Vec<Figure> {
     let m = |value: &dyn Fn(&Messages) -> f64| -> Vec<f64> { in_memory.iter().map(value).collect() };
     let s = |value: &dyn Fn(&WithSctp) -> f64| -> Vec<f64> { with_sctp.iter().map(value).collect() };
     let new = |name: &str, unit| Figure::new(name, unit);
@@ -200,8 +209,6 @@ fn figures(in_memory: &[Messages], with_sctp: &[WithSctp]) -> Vec<Figure> {
         new("CPU per registration + session, SUCI null", "us")
             .messages(m(&|r| r.pools[0].registration.core()), Some(AtMost(100.0)))
             .with_sctp(s(&|r| r.outcome.registration), Some(AtMost(200.0))),
-        new("CPU per registration + session, SUCI profile A", "us").messages(m(&|r| r.profile_a.core()), None),
-        new("CPU per registration + session, SUCI profile B", "us").messages(m(&|r| r.profile_b.core()), None),
         new("registrations + sessions", "1/s")
             .messages(m(&|r| r.pools[0].registrations_per_s), None)
             .with_sctp(s(&|r| r.outcome.registrations_per_s), Some(AtLeast(3000.0))),
@@ -221,6 +228,11 @@ fn figures(in_memory: &[Messages], with_sctp: &[WithSctp]) -> Vec<Figure> {
         new("service request alone at 50% of it, p50", "us").messages(m(&|r| r.pools[0].service_p50_us), None),
         new("service request alone at 50% of it, p99", "us").messages(m(&|r| r.pools[0].service_p99_us), None),
     ];
+    for (place, profile) in ["A", "B"].into_iter().enumerate().filter(|_| rats == Rats::Nr) {
+        let of = |r: &Messages| r.concealed.map_or(f64::NAN, |profiles| profiles[place].core());
+        let name = format!("CPU per registration + session, SUCI profile {profile}");
+        all.insert(1 + place, Figure::new(name, "us").messages(m(&of), None));
+    }
     all.extend(inline_figures(in_memory));
     let ways: [Named<Messages, messages::Outcome>; 4] = [
         (STATEFUL.name, |r| r.baseline[1]),
@@ -249,9 +261,11 @@ fn figures(in_memory: &[Messages], with_sctp: &[WithSctp]) -> Vec<Figure> {
         let figure = Figure::new(format!("8 NFs in a worker against a process for each, {name}"), "%");
         all.push(figure.messages(m(&|r| (core(&r.eight) / core(&r.processes) - 1.0) * 100.0), None));
     }
+    // A UE of 4G has no slices, and fewer security parameters.
+    let memory = if rats == Rats::Nr { 4096.0 } else { 3000.0 };
     let worst = |times: &[f64]| times.iter().copied().fold(f64::NAN, f64::max);
     all.extend([
-        new("memory per registered UE with session", "octets").with_sctp(s(&|r| r.memory.all()), Some(AtMost(4096.0))),
+        new("memory per registered UE with session", "octets").with_sctp(s(&|r| r.memory.all()), Some(AtMost(memory))),
         new("of it in the shared region", "octets").with_sctp(s(&|r| r.memory.shared), None),
         new("of it in the core's own process, with UPF and subscribers", "octets")
             .with_sctp(s(&|r| r.memory.parent), None),
@@ -354,7 +368,7 @@ mod tests {
         };
         let starts = sctp::Starts { workers: vec![3.0, 7.0], nfs: Vec::new() };
         let memory = sctp::PerUe { shared: 3000.0, parent: 500.0, workers: 0.0 };
-        let all = figures(&[], &[WithSctp { outcome, memory, idle, starts }]);
+        let all = figures(&[], &[WithSctp { outcome, memory, idle, starts }], Rats::Nr);
         let find = |name: &str| all.iter().find(|figure| figure.name.starts_with(name)).unwrap();
         let registration = find("CPU per registration + session, SUCI null");
         assert!(registration.messages.is_none() && registration.with_sctp.as_ref().unwrap().met == Some(false));

@@ -9,10 +9,12 @@ use super::variants::{EIGHT, UNSHED, Variant};
 use std::path::Path;
 use std::time::{Duration, Instant};
 use vireo_config::Failure;
+use vireo_emulator::Rats;
+use vireo_lab::addresses::CORE;
 use vireo_lab::core::Core;
 use vireo_lab::emulator::{self, Emulated, EmulatorOptions, EmulatorResult, Load};
 use vireo_lab::files::create;
-use vireo_lab::options::CoreOptions;
+use vireo_lab::options::{CoreOptions, s1_table};
 use vireo_lab::workers::{ResourceUse, holdings};
 use vireo_lab::{Interrupt, Lab};
 
@@ -43,6 +45,7 @@ pub(super) struct Bench {
     pub(super) paced: Duration,
     /// Duration of the idle measurement.
     pub(super) idle: Duration,
+    pub(super) rats: Rats,
 }
 
 /// Load of service requests in an open loop.
@@ -121,7 +124,9 @@ pub(super) struct Starts {
 
 impl Bench {
     pub(super) fn core(&self, options: &CoreOptions) -> Result<Core, Failure> {
-        Core::start(&self.lab, options, create(Path::new(LOG))?, &self.interrupt)
+        let s1 = if self.rats == Rats::Nr { String::new() } else { s1_table(CORE) };
+        let options = CoreOptions { tables: s1 + &options.tables, ..options.clone() };
+        Core::start(&self.lab, &options, create(Path::new(LOG))?, &self.interrupt)
     }
 
     fn core_of_variant(&self, variant: &Variant, subscribers: u32) -> Result<Core, Failure> {
@@ -129,8 +134,14 @@ impl Bench {
         self.core(&CoreOptions { subscribers: subscribers.into(), tables, ..CoreOptions::default() })
     }
 
-    fn emulate(&self, core: &mut Core, options: &EmulatorOptions) -> Result<Emulated, Failure> {
-        let emulated = emulator::run(&self.lab, core, options, &self.interrupt)?;
+    /// Returns the options with the radio access technology of the measurement.
+    pub(super) fn with_rat(&self, mut options: EmulatorOptions) -> EmulatorOptions {
+        options.more.extend(["--rat", self.rats.name()].map(str::to_owned));
+        options
+    }
+
+    fn emulate(&self, core: &mut Core, options: EmulatorOptions) -> Result<Emulated, Failure> {
+        let emulated = emulator::run(&self.lab, core, &self.with_rat(options), &self.interrupt)?;
         succeeded(&emulated.result)?;
         self.rest(core)?;
         Ok(emulated)
@@ -155,7 +166,7 @@ impl Bench {
         let load = Load::Window(WINDOW);
         let limit = Duration::from_secs(300 + u64::from(ues / 100));
         let scenario = "session".into();
-        self.emulate(core, &EmulatorOptions { first: first.into(), ues, load, scenario, limit, ..Default::default() })
+        self.emulate(core, EmulatorOptions { first: first.into(), ues, load, scenario, limit, ..Default::default() })
     }
 
     fn cycles(&self, core: &mut Core, first: u32) -> Result<Emulated, Failure> {
@@ -169,7 +180,7 @@ impl Bench {
             more: vec!["--rounds".into(), rounds.to_string()],
             ..EmulatorOptions::default()
         };
-        self.emulate(core, &options)
+        self.emulate(core, options)
     }
 
     /// Runs service requests at a rate by idle UEs that stay connected for a while. Returns their
@@ -193,7 +204,7 @@ impl Bench {
             ..EmulatorOptions::default()
         };
         let mut samples = Samples::new();
-        let emulated = emulator::run_with(&self.lab, core, &options, &self.interrupt, &mut |core| {
+        let emulated = emulator::run_with(&self.lab, core, &self.with_rat(options), &self.interrupt, &mut |core| {
             samples.add(core.process.cpu()?.as_secs_f64() * 1e6);
             Ok(())
         })?;

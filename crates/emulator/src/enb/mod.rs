@@ -1,9 +1,10 @@
 //! eNB as a pure state machine over S1AP (TS 36.413).
 //!
 //! The counterpart of [`crate::gnb`]: input is S1AP PDUs; output is S1AP PDUs and events. The eNB
-//! has no SCTP, no clock and no NAS decoder. It has one association with one MME (TS 36.412 7), and
-//! one macro cell.
+//! has no SCTP, no clock and no NAS decoder. It has one association with each MME of a pool (TS
+//! 36.412 7, S1-Flex), and one macro cell.
 
+mod association;
 mod bearer;
 mod error;
 mod receive;
@@ -12,7 +13,8 @@ mod request;
 pub use crate::ran::{ConnectionId, Outbox, Tunnel};
 pub use error::{SendError, Violation};
 
-use crate::ran::{Connections, PduRoute, downlink_teid, ue_stream};
+use crate::ran::{Connections, PduRoute, downlink_teid};
+use association::Association;
 use std::net::IpAddr;
 use vireo_types::{Tai, Tmsi};
 use vireo_wire::s1ap::{Cause, CauseRadioNetwork, Error, S1APPDU};
@@ -134,18 +136,19 @@ impl Inbox {
     }
 }
 
-fn encode(out: &mut Outbox, stream: u16, pdu: Result<S1APPDU<'_>, Error>) -> Result<(), Error> {
+fn encode(out: &mut Outbox, way: PduRoute, pdu: Result<S1APPDU<'_>, Error>) -> Result<(), Error> {
     let pdu = pdu?;
-    out.encode_with(PduRoute { by: 0, stream }, |octets| pdu.encode_into(octets))
+    out.encode_with(way, |octets| pdu.encode_into(octets))
 }
 
 /// One eNB with its S1 interface and connections.
 #[derive(Debug)]
 pub struct Enb {
     config: EnbConfig,
-    state: S1State,
-    /// Outbound streams of the association.
-    streams: u16,
+    /// By their indices.
+    associations: Vec<Association>,
+    /// Association of the last received message.
+    current: u8,
     /// An eNB-UE-S1AP-ID has 24 bits, so that there are at most 65,536 connections.
     connections: Connections,
     /// Abandoned connection for which the MME has just sent its ID, so that its release can be
@@ -156,7 +159,7 @@ pub struct Enb {
 impl Enb {
     /// Creates an eNB whose association is down.
     pub fn new(config: EnbConfig) -> Self {
-        Enb { config, state: S1State::Down, streams: 2, connections: Connections::default(), found: None }
+        Enb { config, associations: Vec::new(), current: 0, connections: Connections::default(), found: None }
     }
 
     /// Returns the configuration.
@@ -164,14 +167,20 @@ impl Enb {
         &self.config
     }
 
-    /// Returns the state of the S1 interface.
+    /// Returns the state of the S1 interface: up as soon as one MME serves the eNB.
     pub fn state(&self) -> S1State {
-        self.state
+        let has = |state| self.associations.iter().any(|association| association.state == state);
+        [S1State::Up, S1State::SettingUp].into_iter().find(|state| has(*state)).unwrap_or(S1State::Down)
     }
 
     /// Returns the number of connected UEs.
     pub fn connected(&self) -> usize {
         self.connections.len()
+    }
+
+    /// Returns the owner of a connection.
+    pub fn owner(&self, id: ConnectionId) -> Option<u32> {
+        self.connections.get(id).map(|connection| connection.owner)
     }
 
     /// Returns the MME-UE-S1AP-ID of a connection, once the MME has assigned it.
@@ -185,9 +194,9 @@ impl Enb {
         self.connections.tunnels(id)
     }
 
-    /// Handles the loss of the association: every UE is idle and the interface is down.
+    /// Handles the loss of all associations: every UE is idle and the interface is down.
     pub fn on_association_lost(&mut self) {
-        self.state = S1State::Down;
+        self.associations.clear();
         self.connections.clear();
     }
 
@@ -211,11 +220,6 @@ impl Enb {
             return Ok(());
         }
         self.request_release(id, Cause::radioNetwork(CauseRadioNetwork::radio_connection_with_ue_lost), out)
-    }
-
-    /// Returns the stream of a UE's messages.
-    fn stream(&self, id: ConnectionId) -> u16 {
-        ue_stream(self.connections.get(id).map_or(0, |connection| connection.owner), self.streams)
     }
 
     /// Returns this eNB's TEID of an E-RAB. It differs from a neighbour's TEID for the same UE.

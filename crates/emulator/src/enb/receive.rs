@@ -7,8 +7,14 @@ use vireo_wire::s1ap::*;
 use vireo_wire::s1ap::{build_s1ap, extract_s1ap_ies};
 
 impl Enb {
-    /// Handles one S1AP PDU. Answers go to `out`, events to `inbox`.
+    /// Handles one S1AP PDU of the only MME. Answers go to `out`, events to `inbox`.
     pub fn receive(&mut self, octets: &[u8], inbox: &mut Inbox, out: &mut Outbox) -> Result<(), SendError> {
+        self.receive_by(0, octets, inbox, out)
+    }
+
+    /// Handles one S1AP PDU of an association.
+    pub fn receive_by(&mut self, by: u8, octets: &[u8], inbox: &mut Inbox, out: &mut Outbox) -> Result<(), SendError> {
+        self.current = by;
         match self.dispatch(octets, inbox, out) {
             Ok(()) => match self.found.take() {
                 Some(id) => self.abandon(id, out),
@@ -42,13 +48,13 @@ impl Enb {
             Kind::Initiating_UEContextRelease => self.context_release(&pdu, inbox, out),
             Kind::Successful_S1Setup => {
                 self.expect_set_up(&pdu)?;
-                self.state = S1State::Up;
+                self.answered(&pdu)?;
                 inbox.events.push(Event::Ready);
                 Ok(())
             }
             Kind::Unsuccessful_S1Setup => {
                 self.expect_set_up(&pdu)?;
-                self.state = S1State::Down;
+                self.association(self.current).state = S1State::Down;
                 extract_s1ap_ies!(pdu, S1SetupFailure, req cause: Cause = Cause(cause) => cause,);
                 inbox.events.push(Event::SetupFailed(cause));
                 Ok(())
@@ -65,7 +71,7 @@ impl Enb {
             }
             Kind::Initiating_MMEConfigurationUpdate => {
                 let answer = build_s1ap!(SuccessfulOutcome, MMEConfigurationUpdate, MMEConfigurationUpdateAcknowledge,);
-                Ok(encode(out, 0, answer)?)
+                Ok(encode(out, self.common(), answer)?)
             }
             Kind::Initiating_Paging => paging(&pdu, inbox),
             Kind::Initiating_ErrorIndication => error_indication(&pdu, inbox),
@@ -78,7 +84,7 @@ impl Enb {
     }
 
     fn expect_set_up(&self, pdu: &S1APPDU<'_>) -> Result<(), Fault> {
-        match self.state {
+        match self.association_state(self.current) {
             S1State::SettingUp => Ok(()),
             _ => Err(Fault::Peer(Violation::Unexpected(pdu.procedure_code()))),
         }
@@ -141,7 +147,7 @@ impl Enb {
         let released = |owner| Event::Released { owner, cause: cause.clone() };
         let answer = match kind {
             ResetType::s1_Interface(_) => {
-                inbox.events.extend(self.connections.remove_all().into_iter().map(released));
+                inbox.events.extend(self.connections.remove_by(self.current).into_iter().map(released));
                 build_s1ap!(SuccessfulOutcome, Reset, ResetAcknowledge,)
             }
             ResetType::partOfS1_Interface(list) => {
@@ -166,7 +172,7 @@ impl Enb {
             }
             _ => return Err(Fault::Peer(Violation::Undecodable)),
         };
-        Ok(encode(out, 0, answer)?)
+        Ok(encode(out, self.common(), answer)?)
     }
 }
 

@@ -3,7 +3,9 @@
 //! These are S1 SETUP, NAS transport, release requests, RESET, configuration updates and error
 //! indications.
 
+use super::association::mme_code;
 use super::{ConnectionId, Enb, ErrorReport, Outbox, S1State, SendError, encode};
+use crate::ran::PduRoute;
 use vireo_types::Guti;
 use vireo_wire::s1ap::*;
 use vireo_wire::s1ap::{build_s1ap, build_s1ap_ie};
@@ -39,7 +41,10 @@ impl Enb {
     /// Sends S1 SETUP REQUEST on an association with this number of outbound streams.
     pub fn set_up(&mut self, streams: u16, out: &mut Outbox) -> Result<(), SendError> {
         self.on_association_lost();
-        self.streams = streams;
+        self.attach(0, streams, out)
+    }
+
+    pub(super) fn request_set_up(&self, out: &mut Outbox) -> Result<(), SendError> {
         let request = build_s1ap!(
             InitiatingMessage,
             S1Setup,
@@ -49,9 +54,7 @@ impl Enb {
             SupportedTAs(self.areas()),
             DefaultPagingDRX(PagingDRX::v128),
         );
-        encode(out, 0, request)?;
-        self.state = S1State::SettingUp;
-        Ok(())
+        Ok(encode(out, self.common(), request)?)
     }
 
     /// Sends ENB CONFIGURATION UPDATE with the node's name and tracking areas.
@@ -63,7 +66,7 @@ impl Enb {
             eNBname(self.config.name.as_str()),
             SupportedTAs(self.areas()),
         );
-        Ok(encode(out, 0, update)?)
+        Ok(encode(out, self.common(), update)?)
     }
 
     /// Opens an S1 connection with INITIAL UE MESSAGE. It includes the S-TMSI if the UE sent one in
@@ -76,7 +79,8 @@ impl Enb {
         cause: RRCEstablishmentCause,
         out: &mut Outbox,
     ) -> Result<ConnectionId, SendError> {
-        let id = self.connections.allocate(owner, 0);
+        let by = self.choose(owner, guti);
+        let id = self.connections.allocate(owner, by);
         let mut ies = vec![
             build_s1ap_ie!(InitialUEMessage, eNB_UE_S1AP_ID(id.0))?,
             build_s1ap_ie!(InitialUEMessage, NAS_PDU(NASPDU(nas.into())))?,
@@ -85,9 +89,7 @@ impl Enb {
             build_s1ap_ie!(InitialUEMessage, RRC_Establishment_Cause(cause))?,
         ];
         if let Some(guti) = guti {
-            // The pointer and the lowest bits of the set are the MMEC (TS 23.003 2.10.2.1).
-            let code = (guti.guami.set << 6) as u8 | guti.guami.pointer & 0x3f;
-            let s_tmsi = STMSI::new(MMECode([code]), MTMSI(guti.tmsi.0.to_be_bytes()), None);
+            let s_tmsi = STMSI::new(MMECode([mme_code(guti)]), MTMSI(guti.tmsi.0.to_be_bytes()), None);
             ies.push(build_s1ap_ie!(InitialUEMessage, S_TMSI(s_tmsi))?);
         }
         let message = InitialUEMessage::new(ProtocolIEContainer(ies));
@@ -138,9 +140,21 @@ impl Enb {
         Ok(encode(out, self.stream(id), message)?)
     }
 
-    /// Sends RESET of the interface (`None`) or of these UEs. Removes their connections at once and
-    /// returns the owners.
+    /// Sends RESET of the interface with each MME (`None`), or of these UEs. Removes their
+    /// connections at once and returns the owners.
     pub fn reset(&mut self, ues: Option<&[ConnectionId]>, out: &mut Outbox) -> Result<Vec<u32>, SendError> {
+        let mut owners = Vec::new();
+        for by in 0..self.associations.len() as u8 {
+            let is_here = |id: &&ConnectionId| self.connections.get(**id).is_some_and(|connection| connection.by == by);
+            let ues: Option<Vec<ConnectionId>> = ues.map(|ues| ues.iter().filter(is_here).copied().collect());
+            if self.association_state(by) == S1State::Up && ues.as_ref().is_none_or(|ues| !ues.is_empty()) {
+                owners.extend(self.reset_by(by, ues.as_deref(), out)?);
+            }
+        }
+        Ok(owners)
+    }
+
+    fn reset_by(&mut self, by: u8, ues: Option<&[ConnectionId]>, out: &mut Outbox) -> Result<Vec<u32>, SendError> {
         let kind = match ues {
             None => ResetType::s1_Interface(ResetAll::reset_all),
             Some(ues) => {
@@ -154,10 +168,13 @@ impl Enb {
             }
         };
         let cause = Cause::radioNetwork(CauseRadioNetwork::release_due_to_eutran_generated_reason);
-        encode(out, 0, build_s1ap!(InitiatingMessage, Reset, Reset, Cause(cause), ResetType(kind)))?;
+        let way = PduRoute { by, stream: 0 };
+        encode(out, way, build_s1ap!(InitiatingMessage, Reset, Reset, Cause(cause), ResetType(kind)))?;
+        // Messages of the MME may cross the RESET: they are no violation.
+        self.connections.abandon_by(by, ues);
         Ok(match ues {
             Some(ues) => ues.iter().filter_map(|id| self.connections.remove(*id)).collect(),
-            None => self.connections.remove_all(),
+            None => self.connections.remove_by(by),
         })
     }
 
@@ -175,6 +192,6 @@ impl Enb {
             ),
             _ => build_s1ap!(InitiatingMessage, ErrorIndication, ErrorIndication, Cause(cause)),
         };
-        Ok(encode(out, 0, message)?)
+        Ok(encode(out, self.common(), message)?)
     }
 }

@@ -107,7 +107,7 @@ impl Node {
     pub(super) fn association_state(&self, by: u8) -> NgState {
         match self {
             Node::Gnb(gnb) => gnb.association_state(by),
-            Node::Enb(enb) => match enb.state() {
+            Node::Enb(enb) => match enb.association_state(by) {
                 enb::S1State::Down => NgState::Down,
                 enb::S1State::SettingUp => NgState::SettingUp,
                 enb::S1State::Up => NgState::Up,
@@ -119,7 +119,7 @@ impl Node {
     pub(super) fn associations_up(&self) -> usize {
         match self {
             Node::Gnb(gnb) => gnb.associations_up(),
-            Node::Enb(_) => usize::from(self.is_up()),
+            Node::Enb(enb) => enb.associations_up(),
         }
     }
 
@@ -127,26 +127,35 @@ impl Node {
     pub(super) fn pick_live(&self, by: u8) -> u8 {
         match self {
             Node::Gnb(gnb) => gnb.pick_live(by),
-            Node::Enb(_) => 0,
+            Node::Enb(enb) => enb.pick_live(by),
         }
     }
 
-    /// Starts NG or S1 Setup, or binds a further association of a gNB.
+    /// Starts NG or S1 Setup, or binds a further association of a gNB. S1 is set up on each one.
     pub(super) fn attach(&mut self, by: u8, streams: u16, out: &mut Outbox) -> Result<(), NodeError> {
         match self {
             Node::Gnb(gnb) => Ok(gnb.attach(by, streams, out)?),
-            Node::Enb(enb) => Ok(enb.set_up(streams, out)?),
+            Node::Enb(enb) => Ok(enb.attach(by, streams, out)?),
         }
     }
 
-    /// Handles the loss of an association. Returns true if the node continues with another one.
+    /// Handles the loss of an association. Returns true if the node continues with another one. The
+    /// connections of an eNB end with their association.
     pub(super) fn detach(&mut self, by: u8) -> bool {
         match self {
             Node::Gnb(gnb) => gnb.detach(by),
             Node::Enb(enb) => {
-                enb.on_association_lost();
-                false
+                enb.detach(by);
+                enb.associations_up() > 0
             }
+        }
+    }
+
+    /// Returns true if a UE has this connection.
+    pub(super) fn has(&self, id: ConnectionId) -> bool {
+        match self {
+            Node::Gnb(gnb) => gnb.owner(id).is_some(),
+            Node::Enb(enb) => enb.owner(id).is_some(),
         }
     }
 

@@ -6,6 +6,7 @@
 use super::dialect::{Node, NodeError};
 use crate::gnb::NgState;
 use crate::ran::{Outbox, PduRoute};
+use crate::rat::Rat;
 use rustc_hash::{FxHashSet, FxHasher};
 use std::collections::VecDeque;
 use std::hash::Hasher;
@@ -138,7 +139,9 @@ impl NodeLink {
     /// Stores a message that a closing or closed association did not acknowledge.
     pub(super) fn unacknowledged(&mut self, stream: u16, pdu: &[u8]) {
         // Stream 0 carries messages that concern the association, not a UE.
-        if stream != 0 && self.unacknowledged_pdus.len() < BACKLOG {
+        // Those of an eNB are for the MME of the association alone.
+        let has_alternatives = stream != 0 && self.node.rat() == Rat::Nr;
+        if has_alternatives && self.unacknowledged_pdus.len() < BACKLOG {
             self.unacknowledged_pdus.push((stream, pdu.to_vec()));
         }
     }
@@ -152,7 +155,7 @@ impl NodeLink {
 
     fn fail_over(&mut self, pdus: &[(u16, Vec<u8>)]) -> usize {
         let by = self.node.pick_live(0);
-        if self.node.association_state(by) != NgState::Up {
+        if self.node.association_state(by) != NgState::Up || self.node.rat() == Rat::Eps {
             return 0;
         }
         for (stream, pdu) in pdus {

@@ -12,7 +12,7 @@ impl Worker<'_> {
     pub(super) fn on_pdu(&mut self, index: usize, by: u8, data: &[u8]) {
         match self.links[index].node {
             Node::Gnb(_) => self.on_ngap(index, by, data),
-            Node::Enb(_) => self.on_s1ap(index, data),
+            Node::Enb(_) => self.on_s1ap(index, by, data),
         }
     }
 
@@ -104,12 +104,12 @@ impl Worker<'_> {
         }
     }
 
-    fn on_s1ap(&mut self, index: usize, data: &[u8]) {
+    fn on_s1ap(&mut self, index: usize, by: u8, data: &[u8]) {
         let mut inbox = std::mem::take(&mut self.inboxes.s1);
         inbox.clear();
         let link = &mut self.links[index];
         let Node::Enb(enb) = &mut link.node else { return };
-        if let Err(error) = enb.receive(data, &mut inbox, &mut link.outbox) {
+        if let Err(error) = enb.receive_by(by, data, &mut inbox, &mut link.outbox) {
             self.stats.violation(format!("the eNB could not answer: {error}"));
         }
         for event in inbox.events.drain(..) {

@@ -529,6 +529,7 @@ impl<'a> Worker<'a> {
         let reason = format!("the association was lost: {reason}");
         if goes_on {
             self.stats.report.associations_lost += 1;
+            self.release_ended(index, &reason);
             self.resend_unacknowledged(index);
         } else {
             self.release_all(index, &reason);
@@ -537,6 +538,17 @@ impl<'a> Worker<'a> {
         // NG Setup may have been due on the lost association while another is up.
         self.attach(index);
         self.answer_requested(index);
+    }
+
+    /// Reports the loss of the S1 connection to every UE whose association with its MME has ended.
+    fn release_ended(&mut self, index: usize, why: &str) {
+        for owner in 0..self.slots.len() as u32 {
+            let slot = &self.slots[owner as usize];
+            let has_ended = slot.ran.is_some_and(|id| !self.links[index].node.has(id));
+            if usize::from(slot.link) == index && has_ended {
+                self.on_released(owner, || why.into());
+            }
+        }
     }
 
     /// Resends the unacknowledged messages of a lost association on another one.
@@ -634,7 +646,9 @@ fn link(options: &Options, rat: Rat, number: u32) -> NodeLink {
     let first = number as usize % cores.len();
     match (rat, options.tnl_associations) {
         // TS 36.412 7: one association for each eNB and MME.
-        (Rat::Eps, _) | (Rat::Nr, 0 | 1) => NodeLink::new(node, number, &cores[first..=first], 1),
+        (_, 0 | 1) => NodeLink::new(node, number, &cores[first..=first], 1),
+        // One with each MME.
+        (Rat::Eps, associations) => NodeLink::new(node, number, cores, associations.min(cores.len() as u32)),
         (Rat::Nr, associations) => NodeLink::new(node, number, cores, associations),
     }
 }

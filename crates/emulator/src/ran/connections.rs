@@ -136,6 +136,22 @@ impl Connections {
         Some(owner)
     }
 
+    /// Abandons these connections of an association, or all.
+    pub(crate) fn abandon_by(&mut self, by: u8, ids: Option<&[ConnectionId]>) {
+        let of: Vec<_> = self.iter().filter(|(_, connection)| connection.by == by).map(|(id, _)| id).collect();
+        for id in of.into_iter().filter(|id| ids.is_none_or(|ids| ids.contains(id))) {
+            if let Some(connection) = self.get_mut(id) {
+                connection.abandoned = true;
+            }
+        }
+    }
+
+    /// Removes the connections of an association. Returns their owners.
+    pub(crate) fn remove_by(&mut self, by: u8) -> Vec<u32> {
+        let ids: Vec<_> = self.iter().filter(|(_, connection)| connection.by == by).map(|(id, _)| id).collect();
+        ids.into_iter().filter_map(|id| self.remove(id)).collect()
+    }
+
     /// Removes all connections. Returns their owners.
     pub(crate) fn remove_all(&mut self) -> Vec<u32> {
         let ids: Vec<_> = self.iter().map(|(id, _)| id).collect();

@@ -3,7 +3,7 @@
 //! Events run one after the other, and no UE may be lost. An event begins after the previous event
 //! is complete, all members are present and every UE has copies again.
 
-use super::args::{Args, Replication};
+use super::args::{Args, Replication, text};
 use super::cluster_event::Event;
 use super::{churn, cluster};
 use crate::core::{ClusterReadiness, Core};
@@ -108,7 +108,7 @@ impl EventScript {
         let ues = args.churn.map_or(args.ues, |_| churn::settled(args.ues)) as usize;
         EventScript {
             ues,
-            gnbs: args.gnbs as usize,
+            gnbs: super::ran_nodes(args) as usize,
             balancers: usize::from(balancers(args).max(1)),
             to_come: events(args).into(),
             now: None,
@@ -398,7 +398,9 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         hosts: HOSTS,
         joining_program,
         balancers,
-        tables: cluster::tables(HOSTS, args.replication, args.serve) + if cfg!(debug_assertions) { UNSHED } else { "" },
+        tables: super::s1_table(args)
+            + &cluster::tables(HOSTS, args.replication, args.serve)
+            + if cfg!(debug_assertions) { UNSHED } else { "" },
         ..CoreOptions::default()
     };
     let mut core = Core::start(&lab, &options, log, &interrupt)?;
@@ -487,7 +489,7 @@ fn emulator_options(args: &Args) -> Result<EmulatorOptions, Failure> {
     let load = ["--duration", &duration, "--timeout", LAST, "--timeline", TIMELINE, "--timeline-interval", &width];
     let common = EmulatorOptions {
         gnbs: args.gnbs,
-        more: load.map(str::to_owned).into(),
+        more: load.into_iter().chain(["--rat", &text(args.rat)]).map(str::to_owned).collect(),
         // Far above the usual duration; ends only a run that hangs.
         limit: busy + Duration::from_secs(120) + Duration::from_millis(20) * args.ues,
         ..EmulatorOptions::default()

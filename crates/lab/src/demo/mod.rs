@@ -190,7 +190,6 @@ fn check_rat(args: &Args) -> Result<(), Failure> {
     let why = match args.rat {
         Rat::Nr => return Ok(()),
         _ if args.chain.is_some() => "--chain needs --rat nr: the SBA mode has no MME",
-        _ if args.cluster || args.churn.is_some() => "--cluster and --churn need --rat nr",
         _ => return Ok(()),
     };
     Err(Failure(why.into()))
@@ -228,7 +227,7 @@ fn core_options(args: &Args, lab: &Lab, target: MigrationTarget) -> Result<CoreO
         encoding: args.sbi.into(),
         secured: args.tls,
         tables: datapath(args, lab)?
-            + &if args.rat == Rat::Nr { String::new() } else { format!("[s1]\naddresses = [\"{CORE}\"]\n\n") }
+            + &s1_table(args)
             + &cluster::tables(args.hosts.unwrap_or(0).into(), args.replication, args.serve)
             + &sba::with_axes(state, &format!("{carry}{answer}"))
             + if args.kill.is_some() || args.is_slow() { UNSHED } else { "" }
@@ -236,6 +235,16 @@ fn core_options(args: &Args, lab: &Lab, target: MigrationTarget) -> Result<CoreO
             + &options.tables,
         ..options
     })
+}
+
+/// Returns the table of the endpoint for eNBs, if the demo has them.
+fn s1_table(args: &Args) -> String {
+    if args.rat == Rat::Nr { String::new() } else { crate::options::s1_table(CORE) }
+}
+
+/// Returns the number of RAN nodes.
+fn ran_nodes(args: &Args) -> u32 {
+    if args.rat == Rat::Both { 2 * args.gnbs } else { args.gnbs }
 }
 
 /// Time from the last registration to a host fault. UEs resume from idle then.

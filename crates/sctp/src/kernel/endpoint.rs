@@ -221,7 +221,7 @@ impl Endpoint for Kernel {
     fn hand_over(&self) -> Result<EndpointHandoff, HandoffError> {
         let sockets = &self.associations.sockets;
         let main = sockets.get(&MAIN).filter(|_| sockets.len() == 1).ok_or(HandoffError::Client)?;
-        Ok(EndpointHandoff { socket: main.share()?, known: self.associations.known() })
+        Ok(EndpointHandoff::new(main.share()?, self.associations.known()))
     }
 
     fn detach(mut self: Box<Self>) {

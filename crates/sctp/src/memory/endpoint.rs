@@ -212,7 +212,7 @@ impl Endpoint for Memory {
 
     /// Hands off the descriptor of the waker. All other state is in the network.
     fn hand_over(&self) -> Result<EndpointHandoff, HandoffError> {
-        Ok(EndpointHandoff { socket: self.reactor.waker().share()?, known: AssociationTable::default() })
+        Ok(EndpointHandoff::new(self.reactor.waker().share()?, AssociationTable::default()))
     }
 
     fn detach(mut self: Box<Self>) {

@@ -9,7 +9,8 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::rc::Rc;
-use vireo_core::amf::n2::{self, Route};
+use vireo_core::amf::access;
+use vireo_core::amf::n2::Route;
 use vireo_core::placement::ConnectionId;
 use vireo_core::placement::balance::steer::{Policy, Preference};
 use vireo_core::placement::balance::{BalancerId, HostId};
@@ -155,7 +156,7 @@ impl Balancer {
         let end = network.open(process, Process(0));
         network.send(end, Message::JoinBalancer(None));
         network.due(process, BEAT, Due::Tick);
-        let gnbs = if network.has_several_balancers { 0..0 } else { 0..ran::GNBS };
+        let gnbs = if network.has_several_balancers { 0..0 } else { ran::node_numbers(network.rats) };
         let early = gnbs.map(|gnb| PeerEvent::Up { assoc: ran::assoc(gnb), peer: ran::address(gnb) });
         Balancer {
             process,
@@ -278,7 +279,9 @@ impl Balancer {
     /// Handles a message of a gNB or of the UPF.
     pub(super) fn on_ran_or_upf_message(&mut self, network: &mut Network, input: Input) {
         let event = match input {
-            Input::Ngap { assoc, pdu, .. } => PeerEvent::Ngap { assoc, view: n2::peek(&pdu).ok(), pdu: pdu.to_vec() },
+            Input::Ngap { assoc, pdu, .. } => {
+                PeerEvent::Ngap { assoc, view: access::peek(assoc.dialect(), &pdu).ok(), pdu: pdu.to_vec() }
+            }
             Input::Pfcp { seid, is_request: request, message } => {
                 PeerEvent::Pfcp { upf: upf(), seid, request, message: message.to_vec() }
             }
@@ -359,7 +362,7 @@ impl Balancer {
             }
             Message::Ngap { assoc, ue, key, counts, pdu } => {
                 acts(network, ue.map(|ue| ue.bucket()));
-                network.oracle.on_effect(name, pdu, *counts);
+                network.oracle.on_effect(name, (assoc.dialect(), pdu), *counts);
                 if ue.is_none() {
                     self.on(network, balancer::Input::NodeMessage { assoc: *assoc, pdu });
                 }

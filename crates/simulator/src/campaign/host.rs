@@ -20,8 +20,8 @@ use host_io::{Io, Replicas};
 use links::Links;
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use vireo_core::amf::access;
 use vireo_core::amf::engine;
-use vireo_core::amf::n2;
 use vireo_core::placement::balance::HostId;
 use vireo_core::placement::cluster::{ClusterMap, DurableState, MachineLabel, RejoinInfo, Secrets};
 use vireo_core::placement::host::{self as machine, CopyQueue, HostLimits, HostMachine, InputTarget};
@@ -324,7 +324,9 @@ impl Host {
         let NumberedInput { number, receiver, .. } = input;
         self.ues.dropped = None;
         let target = match &input.input {
-            Input::Ngap { pdu, bucket, .. } => InputTarget::from_ngap(n2::peek(pdu).ok().as_ref(), number, *bucket),
+            Input::Ngap { assoc, pdu, bucket, .. } => {
+                InputTarget::from_ngap(access::peek(assoc.dialect(), pdu).ok().as_ref(), number, *bucket)
+            }
             Input::Pfcp { seid, .. } => InputTarget::Bucket(seid.ltmsi().bucket()),
             Input::Up { .. } | Input::Node(_) => InputTarget::Introduction,
             Input::Down(_) | Input::BalancerLost(_) | Input::Unsent(_) => InputTarget::Node,
@@ -388,10 +390,14 @@ impl Host {
                         }
                     }
                 }
-                // The gNBs reset no connections, and no gNB uses the identity of another one. The
-                // hosts limit no new UEs.
+                NodeOutput::Reset { node, items } => {
+                    let ues: Vec<u32> = items.into_iter().filter_map(|item| self.ues.of_reset(node, item)).collect();
+                    for slot in ues {
+                        self.deliver(network, slot, 0, UeEvent::ConnectionLost { assoc: node });
+                    }
+                }
+                // No RAN node uses the identity of another one. The hosts limit no new UEs.
                 NodeOutput::Send(_)
-                | NodeOutput::Reset { .. }
                 | NodeOutput::Ended { .. }
                 | NodeOutput::Begun { .. }
                 | NodeOutput::Changed
@@ -432,7 +438,8 @@ impl Host {
                 slot.into_iter().for_each(|slot| self.ues.nodes.set_last_association(node, assoc, UeKey::Own(slot)));
             }
             Some(MessageTarget::RanNode) => {
-                let input = NodeStepInput { config: &network.config, now: network.time(self.process), answers };
+                let now = network.time(self.process);
+                let input = NodeStepInput { config: &network.config, now, answers, number };
                 let outputs = self.ues.nodes.on_message(assoc, pdu, input);
                 self.execute_node_outputs(network, outputs);
                 self.end_input(network, number);
@@ -449,7 +456,8 @@ impl Host {
 
     /// Handles a message for an unknown UE.
     pub(super) fn unknown_ue(&mut self, network: &mut Network, assoc: AssocId, pdu: &[u8]) {
-        if let Some(pdu) = engine::unknown_ue(assoc.dialect(), pdu).and_then(|fault| fault.answer()) {
+        let fault = engine::unknown_ue(assoc.dialect(), pdu);
+        if let Some(pdu) = fault.and_then(|fault| access::answer(assoc.dialect(), &fault)) {
             self.send_effect(network, Message::Ngap { assoc, ue: None, key: 0, counts: None, pdu: pdu.into() });
         }
     }

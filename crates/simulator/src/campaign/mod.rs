@@ -5,7 +5,7 @@
 //! * the controller (`core::placement::cluster::machine`),
 //! * one or two balancers (`core::placement::balancer`),
 //! * hosts (`core::placement::host` and the steps of `core::amf::engine` with real NAS security),
-//! * the emulator's gNBs and UEs.
+//! * the emulator's gNBs, eNBs and UEs ([`Setup::rats`]).
 //!
 //! Only sockets, threads and stores are simulated. Hosts crash, stop, become isolated, lose all
 //! connections, drain and start. The controller crashes with and without its store. A balancer is
@@ -39,11 +39,12 @@ mod skew;
 mod ues;
 
 pub use mutation::Mutation;
-pub use oracle::Violation;
+pub use oracle::{NodeViolation, Violation};
 pub(crate) use ran::config;
 
 use vireo_core::placement::balancer::Serve;
 use vireo_core::placement::replica::Ack;
+use vireo_emulator::Rats;
 
 /// Configuration of a campaign.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -54,6 +55,8 @@ pub struct Setup {
     pub serve: Serve,
     /// True for two balancers, of which one may fail. Only with [`Serve::Procedure`].
     pub has_two_balancers: bool,
+    /// Radio access technologies of RAN nodes and UEs.
+    pub rats: Rats,
     /// Injected fault, if any.
     pub mutation: Option<Mutation>,
 }
@@ -181,6 +184,38 @@ mod tests {
             faults += result.story.iter().filter(|(_, fault)| fault.starts_with("BalancerId")).count();
         }
         assert!(faults > 5, "{faults} balancers failed");
+    }
+
+    #[test]
+    fn enbs_and_their_ues_violate_nothing() {
+        for (rats, has_two_balancers) in [(Rats::Eps, false), (Rats::Both, false), (Rats::Eps, true)] {
+            let mut sum = (0, 0);
+            for seed in 1..=12 {
+                let setup = Setup { serve: Serve::Procedure, has_two_balancers, rats, ..with(Ack::One) };
+                let result = campaign(seed, setup);
+                assert!(result.violation.is_none(), "seed {seed}: {:?}\n{:#?}", result.violation, result.story);
+                sum = (sum.0 + result.procedures, sum.1 + result.faults);
+            }
+            assert!(sum.0 > 3_000 && sum.1 > 12, "{rats:?}: {sum:?} procedures and faults");
+        }
+    }
+
+    #[test]
+    fn injected_faults_are_found_in_eps() {
+        for mutation in [
+            Mutation::FenceIgnored,
+            Mutation::CountNotReserved,
+            Mutation::UplinkNotCounted,
+            Mutation::CopiesForgotten,
+            Mutation::NodesNotAwaited,
+            Mutation::BaseNotChecked,
+            Mutation::RefusalIgnored,
+            Mutation::ServingHostSends,
+        ] {
+            let serve = mutation.serve();
+            let setup = Setup { mutation: Some(mutation), serve, rats: Rats::Eps, ..with(Ack::One) };
+            assert!(is_violated(&[], 60, setup), "{mutation:?} is not found");
+        }
     }
 
     #[test]

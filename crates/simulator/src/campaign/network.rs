@@ -15,6 +15,7 @@ use rand::{Rng, SeedableRng};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use vireo_core::config::CoreConfig;
+use vireo_emulator::Rats;
 use vireo_types::{AssocId, Instant, Ltmsi};
 
 pub(super) const MS: u64 = 1_000;
@@ -139,6 +140,8 @@ pub(super) struct Network {
     pub(super) skew: Option<Skew>,
     /// True if the simulation has two balancers.
     pub(super) has_several_balancers: bool,
+    /// Radio access technologies of the simulation.
+    pub(super) rats: Rats,
     /// Arrival time of the last PDU on each association.
     pub(super) down: BTreeMap<AssocId, u64>,
     /// Last SQN of the home network.
@@ -157,7 +160,7 @@ pub(super) struct Network {
 }
 
 impl Network {
-    pub(super) fn new(seed: u64, mutation: Option<Mutation>, faulty_until: u64) -> Self {
+    pub(super) fn new(seed: u64, (mutation, rats): (Option<Mutation>, Rats), faulty_until: u64) -> Self {
         Network {
             clock: Clock::new(),
             seed,
@@ -168,6 +171,7 @@ impl Network {
             faulty_until,
             skew: None,
             has_several_balancers: false,
+            rats,
             down: BTreeMap::new(),
             sqn: 0,
             proposals: (0, 0),

@@ -13,9 +13,28 @@ use std::collections::{BTreeSet, HashMap};
 use std::hash::{Hash, Hasher};
 use vireo_core::placement::balance::map::BucketMap;
 use vireo_core::placement::balance::{BalancerId, HostId};
-use vireo_emulator::{gnb, ue};
-use vireo_types::Bucket;
-use vireo_wire::ngap::{NGAP_PDU, ie};
+use vireo_emulator::{enb, gnb, ue};
+use vireo_types::{Bucket, Dialect};
+use vireo_wire::{ngap, s1ap};
+
+/// Violation of the protocol of a RAN node by the core.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NodeViolation {
+    #[error("gNB {0}: {1}")]
+    Gnb(usize, gnb::Violation),
+    #[error("eNB {0}: {1}")]
+    Enb(usize, enb::Violation),
+}
+
+impl NodeViolation {
+    /// Returns true if the core used UE identifiers that do not belong together.
+    pub(super) fn is_unknown_ue(self) -> bool {
+        matches!(
+            self,
+            NodeViolation::Gnb(_, gnb::Violation::UnknownUe) | NodeViolation::Enb(_, enb::Violation::UnknownUe)
+        )
+    }
+}
 
 /// Violated invariant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -50,8 +69,9 @@ pub enum Violation {
     /// A UE received a message that the specifications do not allow.
     #[error("UE {0}: {1}")]
     Ue(usize, ue::Violation),
-    #[error("gNB {0}: {1}")]
-    Gnb(usize, gnb::Violation),
+    /// A RAN node received a message that the specifications do not allow.
+    #[error(transparent)]
+    Node(NodeViolation),
     /// Two steps of an input have lasting results.
     #[error("input {0:#x} was executed twice")]
     ExecutedTwice(u64),
@@ -130,7 +150,12 @@ impl Oracle {
 
     /// Checks an effect that a balancer executes, by its name. An effect of a balancer that has
     /// ended may be sent again by another one: the RAN node recognises it.
-    pub(super) fn on_effect(&mut self, (name, by): (u64, BalancerId), pdu: &[u8], counts: Option<Counts>) {
+    pub(super) fn on_effect(
+        &mut self,
+        (name, by): (u64, BalancerId),
+        (dialect, pdu): (Dialect, &[u8]),
+        counts: Option<Counts>,
+    ) {
         let content = hash(pdu);
         self.on_effect_void(name);
         if name != 0
@@ -145,7 +170,7 @@ impl Oracle {
             return;
         }
         let Some(Counts { key, uplink, downlink, next_hop }) = counts else { return };
-        if let Some(sequence) = protected(pdu) {
+        if let Some(sequence) = protected(dialect, pdu) {
             // The COUNT of this sequence number before the next one.
             let before = downlink.wrapping_sub(1);
             let count = before.wrapping_sub(u32::from((before as u8).wrapping_sub(sequence)));
@@ -197,11 +222,25 @@ impl Oracle {
     }
 }
 
-/// Returns the sequence number of the protected NAS message in an NGAP PDU that also has other
-/// content.
-fn protected(pdu: &[u8]) -> Option<u8> {
-    let pdu = NGAP_PDU::decode_borrowed(pdu).ok()?;
-    let nas = pdu.ie::<ie::NAS_PDU>()?.ok()?;
-    let nas: &[u8] = &nas.0;
-    (nas.len() > 7 && nas[0] == 0x7e && nas[1] & 0xf != 0).then(|| nas[6])
+/// Returns the sequence number of the protected NAS message in a PDU that also has other content.
+fn protected(dialect: Dialect, pdu: &[u8]) -> Option<u8> {
+    match dialect {
+        Dialect::Nr => {
+            let pdu = ngap::NGAP_PDU::decode_borrowed(pdu).ok()?;
+            let nas = pdu.ie::<ngap::ie::NAS_PDU>()?.ok()?;
+            let nas: &[u8] = &nas.0;
+            (nas.len() > 7 && nas[0] == 0x7e && nas[1] & 0xf != 0).then(|| nas[6])
+        }
+        Dialect::Eps => {
+            let pdu = s1ap::S1AP_PDU::decode_borrowed(pdu).ok()?;
+            let sequence = |nas: &[u8]| (nas.len() > 6 && nas[0] & 0xf == 7 && nas[0] >> 4 != 0).then(|| nas[5]);
+            match pdu.ie::<s1ap::ie::NAS_PDU>() {
+                Some(nas) => sequence(&nas.ok()?.0),
+                // The answer to an attach or a tracking area update is in a bearer of the context.
+                None => pdu
+                    .items::<s1ap::ie::E_RABToBeSetupListCtxtSUReq>()
+                    .find_map(|item| item.ok()?.nas_pdu.and_then(|nas| sequence(&nas.0))),
+            }
+        }
+    }
 }

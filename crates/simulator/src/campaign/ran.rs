@@ -1,45 +1,44 @@
 //! Environment of the cluster, which does not fail.
 //!
-//! It has the emulator's gNBs and UEs with timers and random procedures, a UPF that answers, and
-//! the home network.
+//! It has the emulator's gNBs, eNBs and UEs with timers and random procedures, a UPF that answers,
+//! and the home network.
 
 mod associations;
+mod dialect;
+mod home;
 
-pub(super) use associations::{OpenBalancer, address, assoc};
+pub(super) use associations::{OpenBalancer, address, assoc, node_numbers};
+pub(super) use home::authenticate;
 
 use super::message::Input;
 use super::network::{Event, MS, Network, Process};
 use super::oracle::Violation;
-use associations::{Link, gnb_of};
+use associations::{Link, dialect_of, gnb_of, neighbour};
+use dialect::{Node, NodeEvent, Phone, kind_of, uplink_nas_of};
 use rand::Rng;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::Rc;
-use vireo_core::amf::n2;
 use vireo_core::config::{
     Charging, CoreConfig, DnnConfig, NodeName, SecurityConfig, SliceConfig, SliceProfile, Timers, UpfConfig,
 };
 use vireo_core::placement::balance::BalancerId;
-use vireo_core::subscription::{
-    Ambr, AuthenticationError, AuthenticationInfo, AuthenticationRequest, DnnSubscription, SliceSubscription,
-    SubscriberIdentity, Subscription,
-};
-use vireo_emulator::gnb::{self, Gnb, GnbConfig, Inbox, NgState, Outbox};
-use vireo_emulator::ue::{self, Cause, MmState, Profile, Registration, Service, Ue, UeOutput};
+use vireo_emulator::gnb::{GnbConfig, Outbox};
+use vireo_emulator::ue::{self, Cause, MmState, Profile, Registration, Service, UeOutput};
 use vireo_emulator::usim::{Keys, Usim};
 use vireo_emulator::{LAB_K, LAB_OPC};
 use vireo_types::{
-    AssocId, Dnn, Duration, GnbId, PduSessionType, Plmn, RanUeNgapId, Seid, SessionAddress, Snssai, Supi, Tac, Tai,
-    Teid,
+    AssocId, Dialect, Dnn, Duration, GnbId, PduSessionType, Plmn, RanUeNgapId, Seid, SessionAddress, Snssai, Supi, Tac,
+    Tai, Teid,
 };
-use vireo_wire::ngap::{Cause as NgapCause, CauseRadioNetwork, NGAP_PDU, NgapPduKind, RRCEstablishmentCause};
 use vireo_wire::pfcp::{self, Element};
-use vireo_wire::security::milenage::{Amf, Auts, K, Milenage, Opc, Sqn};
-use vireo_wire::security::nas_5gs::{derive_kausf, derive_kseaf};
-use vireo_wire::security::{CipheringAlgorithm, IntegrityAlgorithm, Rand};
+use vireo_wire::security::{CipheringAlgorithm, IntegrityAlgorithm};
 
 const SLICE: Snssai = Snssai { sst: 1, sd: None };
-pub(super) const GNBS: usize = 2;
+/// RAN nodes of each dialect.
+const GNBS: usize = 2;
+/// RAN nodes of both dialects: the gNBs, then the eNBs.
+pub(super) const NODES: usize = 2 * GNBS;
 /// Time after which a UE abandons a procedure and retries on another connection.
 const PROCEDURE_TIMEOUT: u64 = 1_500 * MS;
 
@@ -86,7 +85,7 @@ pub(super) enum RanEvent {
     },
     /// The UPF reports downlink data of a session.
     Report,
-    /// The gNBs start NG Setup.
+    /// The RAN nodes start NG Setup or S1 Setup.
     SetUp,
     /// A UE starts a procedure.
     StartProcedure(usize),
@@ -108,7 +107,7 @@ enum UeWait {
 
 #[derive(Debug)]
 struct Device {
-    ue: Ue,
+    ue: Phone,
     at: usize,
     ran: Option<RanUeNgapId>,
     wait: Option<UeWait>,
@@ -119,10 +118,11 @@ struct Device {
     last_done: u64,
 }
 
-/// All gNBs, UEs and the UPF.
+/// All RAN nodes, UEs and the UPF.
 #[derive(Debug)]
 pub(super) struct Ran {
-    gnbs: Vec<Gnb>,
+    /// All nodes; without associations those of a dialect that the simulation lacks.
+    nodes: Vec<Node>,
     devices: Vec<Device>,
     profile: Profile,
     /// Answers of the UPF by the names of the requests.
@@ -132,10 +132,10 @@ pub(super) struct Ran {
     /// Sessions of the UPF.
     sessions: BTreeSet<Seid>,
     /// Associations of each gNB.
-    links: [Vec<Link>; GNBS],
+    links: [Vec<Link>; NODES],
     /// Addresses of balancers to which each gNB opens associations: all that are true, or one of
     /// them if both are false.
-    configured: [[bool; 2]; GNBS],
+    configured: [[bool; 2]; NODES],
     /// Number of associations that the gNBs have opened.
     opened: u32,
     /// Names of the effects that the gNBs have received.
@@ -205,44 +205,6 @@ pub(super) fn session_address(host: u16, number: u16) -> SessionAddress {
     SessionAddress { ipv4: Some(Ipv4Addr::new(10, 45 + host as u8, high, low)), ipv6_prefix: None }
 }
 
-/// Returns the home network's answer. Its SQN only grows (it is one database for all hosts).
-pub(super) fn authenticate(
-    network: &mut Network,
-    request: &AuthenticationRequest,
-) -> Result<AuthenticationInfo, AuthenticationError> {
-    let supi = match &request.identity {
-        SubscriberIdentity::Supi(supi) | SubscriberIdentity::Imsi(supi) => *supi,
-        SubscriberIdentity::Suci(octets) => supi_from_suci(octets).ok_or(AuthenticationError::BadSuci)?,
-    };
-    let milenage = Milenage::new(&K::new(&LAB_K), &Opc::new(&LAB_OPC));
-    if let Some(resync) = &request.resync {
-        let sqn = milenage.verify_auts(&Rand::new(&resync.rand), &Auts::new(&resync.auts));
-        network.sqn = network.sqn.max(sqn.map_err(|_| AuthenticationError::BadAuts)?.get());
-    }
-    network.sqn += 32;
-    let rand: [u8; 16] = network.random.random();
-    let name = request.serving_network.serving_network_name();
-    let sqn = Sqn::try_from(network.sqn).map_err(|_| AuthenticationError::Unavailable)?;
-    let vector = milenage.authentication_vector(&Rand::new(&rand), &sqn, &Amf::new(&[0x80, 0]));
-    let keys = || {
-        let kausf = derive_kausf(vector.ck(), vector.ik(), name.as_bytes(), vector.autn()).ok()?;
-        let kseaf = *derive_kseaf(&kausf, name.as_bytes()).ok()?.as_octets();
-        Some((kseaf, *vector.xres_star(name.as_bytes()).ok()?.as_octets()))
-    };
-    let (kseaf, xres_star) = keys().ok_or(AuthenticationError::Unavailable)?;
-    let slice = SliceSubscription { snssai: SLICE, default: true, dnns: vec![DnnSubscription::default()] };
-    let subscription = Subscription { slices: vec![slice], ambr: Ambr::default() };
-    Ok(AuthenticationInfo { supi, rand, autn: *vector.autn().as_octets(), xres_star, kseaf, subscription })
-}
-
-/// Returns the SUPI of a null-scheme SUCI: the MSIN follows 8 octets, two digits in each (TS 24.501
-/// 9.11.3.4).
-fn supi_from_suci(octets: &[u8]) -> Option<Supi> {
-    let digit = |d: u8| char::from_digit(d.into(), 10);
-    let msin: Option<String> = octets.get(8..)?.iter().flat_map(|o| [digit(o & 0xf), digit(o >> 4)]).collect();
-    format!("99970{}", msin?).parse().ok()
-}
-
 /// Sends a PDU with the name of its effect on an association, in order.
 pub(super) fn down(network: &mut Network, assoc: AssocId, key: u64, pdu: Rc<[u8]>) {
     let last = network.down.get(&assoc).copied().unwrap_or_default();
@@ -253,18 +215,19 @@ pub(super) fn down(network: &mut Network, assoc: AssocId, key: u64, pdu: Rc<[u8]
 
 impl Ran {
     pub(super) fn new(network: &mut Network, ues: usize) -> Self {
-        let gnb = |n: usize| GnbConfig {
+        let config = |n: usize| GnbConfig {
             id: GnbId { plmn: plmn(), id: 1 + n as u32, bits: 24 },
             name: format!("gnb-{n}"),
-            tai: Tai { plmn: plmn(), tac: Tac(1 + n as u32) },
+            tai: Tai { plmn: plmn(), tac: Tac(1 + (n % GNBS) as u32) },
             slices: vec![SLICE],
             n3: Ipv4Addr::new(127, 0, 1, 1 + n as u8).into(),
         };
         let keys = Keys { k: LAB_K, opc: LAB_OPC };
         let device = |n: usize| {
             let supi: Supi = format!("99970{:010}", n + 1).parse().expect("15 digits");
-            let ue = Ue::new(Usim::new(supi, keys));
-            Device { ue, at: n % GNBS, ran: None, wait: None, source: Vec::new(), attempt: 0, done: 0, last_done: 0 }
+            let (dialect, at) = associations::place_of_ue(network.rats, n);
+            let ue = Phone::new(dialect, Usim::new(supi, keys));
+            Device { ue, at, ran: None, wait: None, source: Vec::new(), attempt: 0, done: 0, last_done: 0 }
         };
         if network.has_several_balancers {
             network.clock.after(100 * MS, Event::Connect);
@@ -276,7 +239,7 @@ impl Ran {
             network.clock.after(at, Event::Ran(RanEvent::StartProcedure(n)));
         }
         Ran {
-            gnbs: (0..GNBS).map(|n| Gnb::new(gnb(n))).collect(),
+            nodes: (0..NODES).map(|n| if n < GNBS { Node::gnb(config(n)) } else { Node::enb(config(n)) }).collect(),
             devices: (0..ues).map(device).collect(),
             profile: Profile::new(plmn(), SLICE, internet()),
             answered: BTreeMap::new(),
@@ -306,7 +269,7 @@ impl Ran {
         match event {
             RanEvent::Uplink { assoc, pdu } => return self.on_uplink(network, assoc, pdu),
             RanEvent::Replay { assoc, ran, pdu } => {
-                let stays = self.gnbs[gnb_of(assoc)].owner(ran).is_some();
+                let stays = self.nodes[gnb_of(assoc)].owner(ran).is_some();
                 return stays.then(|| self.on_uplink(network, assoc, pdu)).flatten();
             }
             RanEvent::Down(assoc) => self.association_lost(network, assoc),
@@ -333,9 +296,9 @@ impl Ran {
             RanEvent::Downlink { assoc, key, pdu } => self.on_downlink(network, assoc, key, &pdu),
             RanEvent::Pfcp { by, key, seid, message } => self.upf(network, (by, key), seid, &message),
             RanEvent::SetUp => {
-                for n in 0..GNBS {
+                for n in node_numbers(network.rats) {
                     let mut out = Outbox::default();
-                    let _ = self.gnbs[n].set_up(4, &mut out);
+                    self.nodes[n].attach(0, 4, &mut out);
                     self.send(network, n, &out);
                 }
             }
@@ -355,12 +318,7 @@ impl Ran {
             let Some(link) = self.links[gnb].iter_mut().find(|link| link.by == way.by) else { continue };
             let at = link.arrival(network);
             let (assoc, pdu): (AssocId, Rc<[u8]>) = (link.assoc, pdu.into());
-            let uplink = |pdu: &[u8]| {
-                let kind = NGAP_PDU::decode_borrowed(pdu).map(|pdu| pdu.kind());
-                kind.is_ok_and(|kind| kind == NgapPduKind::Initiating_UplinkNASTransport)
-            };
-            let ran = n2::ue_ids(&pdu).1.filter(|_| uplink(&pdu)).map(RanUeNgapId);
-            if let Some(ran) = ran
+            if let Some(ran) = uplink_nas_of(assoc.dialect(), &pdu)
                 && network.clock.now() < network.faulty_until
                 && network.random.random_bool(0.05)
             {
@@ -379,14 +337,11 @@ impl Ran {
         }
         let mut sent = Outbox::default();
         let device = &mut self.devices[n];
-        let gnb = &mut self.gnbs[device.at];
+        let node = &mut self.nodes[device.at];
         for nas in out.messages() {
             match device.ran {
-                Some(ran) => drop(gnb.uplink_nas(ran, nas, &mut sent)),
-                None => {
-                    let cause = RRCEstablishmentCause::mo_Signalling;
-                    device.ran = gnb.initial_ue(n as u32, nas, device.ue.guti(), cause, &mut sent).ok();
-                }
+                Some(ran) => node.uplink_nas(ran, nas, &mut sent),
+                None => device.ran = node.initial_ue(n as u32, nas, device.ue.access_guti(), &mut sent),
             }
         }
         let at = device.at;
@@ -395,6 +350,10 @@ impl Ran {
 
     /// Handles an event of a UE.
     fn on_ue_event(&mut self, network: &mut Network, n: usize, event: ue::Event) {
+        let lost = |network: &mut Network| {
+            network.trace(format!("UE {n}: {event:?}"));
+            network.oracle.record_violation(Violation::Lost(n));
+        };
         let is = match event {
             ue::Event::Registered { .. } => UeWait::Registered,
             ue::Event::ServiceAccepted => UeWait::Served,
@@ -402,14 +361,15 @@ impl Ran {
             ue::Event::SessionReleased { psi } => UeWait::SessionReleased(psi),
             ue::Event::Deregistered => UeWait::Deregistered,
             ue::Event::Violation(violation) => return network.oracle.record_violation(Violation::Ue(n, violation)),
-            // #9: UE identity cannot be derived by the network; #10: implicitly deregistered.
-            ue::Event::ServiceRejected { cause: 9 | 10, .. }
-            | ue::Event::RegistrationRejected { cause: 9 | 10, .. }
+            // #9: UE identity cannot be derived by the network; #10: implicitly deregistered; #40 of
+            // EMM: no EPS bearer context activated.
+            ue::Event::ServiceRejected { cause: 9 | 10 | 40, .. }
+            | ue::Event::RegistrationRejected { cause: 9 | 10 | 40, .. }
             | ue::Event::DeregisteredByNetwork { .. } => {
-                return network.oracle.record_violation(Violation::Lost(n));
+                return lost(network);
             }
             ue::Event::SessionRejected { cause: Cause::Mm(9 | 10), .. } | ue::Event::AuthenticationRejected => {
-                return network.oracle.record_violation(Violation::Lost(n));
+                return lost(network);
             }
             ue::Event::RegistrationRejected { .. }
             | ue::Event::ServiceRejected { .. }
@@ -440,7 +400,7 @@ impl Ran {
         let (at, ran) = (self.devices[n].at, self.devices[n].ran.take());
         let mut out = Outbox::default();
         if let Some(ran) = ran {
-            let _ = self.gnbs[at].abandon(ran, &mut out);
+            self.nodes[at].abandon(ran, &mut out);
         }
         self.devices[n].ue.connection_released();
         self.send(network, at, &out);
@@ -449,7 +409,7 @@ impl Ran {
 
     fn start_procedure(&mut self, network: &mut Network, n: usize) {
         let device = &mut self.devices[n];
-        if device.wait.is_some() || self.gnbs[device.at].state() != NgState::Up {
+        if device.wait.is_some() || !self.nodes[device.at].is_up() {
             network.clock.after(50 * MS, Event::Ran(RanEvent::StartProcedure(n)));
             return;
         }
@@ -459,6 +419,9 @@ impl Ran {
         let choice = network.random.random_range(0..100);
         match (device.ue.mm(), device.ran) {
             (MmState::Registered, None) => self.start_idle_procedure(network, n, choice),
+            (MmState::Registered, Some(ran)) if device.ue.dialect() == Dialect::Eps => {
+                self.start_connected_procedure_of_eps(network, n, ran, choice);
+            }
             (MmState::Registered, Some(ran)) => self.start_connected_procedure(network, n, ran, choice),
             (MmState::Deregistered, None) => {
                 let kind = if choice < 20 { Registration::Fresh } else { Registration::Initial };
@@ -476,7 +439,7 @@ impl Ran {
                 self.start(network, n, UeWait::Served, |ue, _, out| ue.service_request(Service::Data, out).is_ok())
             }
             60..80 => {
-                self.devices[n].at = (self.devices[n].at + 1) % GNBS;
+                self.devices[n].at = neighbour(self.devices[n].at);
                 self.start(network, n, UeWait::Registered, |ue, p, out| {
                     ue.register(p, Registration::Mobility, out).is_ok()
                 });
@@ -486,51 +449,77 @@ impl Ran {
                     ue.register(p, Registration::Periodic, out).is_ok()
                 });
             }
-            _ => self.start(network, n, UeWait::Deregistered, |ue, p, out| ue.deregister(p, false, out).is_ok()),
+            _ => self.start(network, n, UeWait::Deregistered, |ue, p, out| ue.deregister(p, out).is_ok()),
         }
     }
 
     /// Starts a procedure of a connected UE.
     fn start_connected_procedure(&mut self, network: &mut Network, n: usize, ran: RanUeNgapId, choice: u32) {
-        let device = &self.devices[n];
-        let (at, up) = (device.at, device.ue.active_sessions().next());
-        match (choice, up) {
+        match (choice, self.devices[n].ue.active_session()) {
             (0..30, None) => {
-                let kind = PduSessionType::Ipv4;
-                self.start(network, n, UeWait::SessionUp(1), |ue, p, out| ue.establish(p, 1, kind, out).is_ok());
+                self.start(network, n, UeWait::SessionUp(1), |ue, p, out| ue.establish(p, 1, out).is_ok());
             }
             (0..10, Some(psi)) => {
                 self.start(network, n, UeWait::SessionReleased(psi), |ue, _, out| ue.release(psi, out).is_ok());
             }
             (10..45, Some(_)) => self.xn_handover(network, n, ran),
             (0..55, _) => {
-                self.start(network, n, UeWait::Deregistered, |ue, p, out| ue.deregister(p, false, out).is_ok());
+                self.start(network, n, UeWait::Deregistered, |ue, p, out| ue.deregister(p, out).is_ok());
             }
-            _ => {
-                let mut out = Outbox::default();
-                let cause = NgapCause::radioNetwork(CauseRadioNetwork::user_inactivity);
-                let is_requested = self.gnbs[at].request_release(ran, cause, &mut out).is_ok();
-                self.devices[n].wait = Some(UeWait::Released);
-                self.send(network, at, &out);
-                if !is_requested {
-                    self.on_ue_timeout(network, n);
-                }
+            _ => self.release(network, n, ran),
+        }
+    }
+
+    /// Starts a procedure of a connected UE of EPS.
+    fn start_connected_procedure_of_eps(&mut self, network: &mut Network, n: usize, ran: RanUeNgapId, choice: u32) {
+        match choice {
+            0..15 => self.start(network, n, UeWait::Deregistered, |ue, p, out| ue.deregister(p, out).is_ok()),
+            15..35 => self.reset(network, self.devices[n].at, Some(&[ran])),
+            35..38 => self.reset(network, self.devices[n].at, None),
+            // A radio link failure.
+            38..45 => self.on_ue_timeout(network, n),
+            _ => self.release(network, n, ran),
+        }
+    }
+
+    /// Releases the connection of an inactive UE.
+    fn release(&mut self, network: &mut Network, n: usize, ran: RanUeNgapId) {
+        let (at, mut out) = (self.devices[n].at, Outbox::default());
+        let is_requested = self.nodes[at].request_release(ran, &mut out);
+        self.devices[n].wait = Some(UeWait::Released);
+        self.send(network, at, &out);
+        if !is_requested {
+            self.on_ue_timeout(network, n);
+        }
+    }
+
+    /// Resets these connections of an eNB, or all.
+    fn reset(&mut self, network: &mut Network, at: usize, ues: Option<&[RanUeNgapId]>) {
+        let mut out = Outbox::default();
+        let owners = self.nodes[at].reset(ues, &mut out);
+        self.send(network, at, &out);
+        let count = self.devices.len();
+        for n in owners.into_iter().map(|owner| owner as usize).filter(|n| *n < count) {
+            // An abandoned connection is none of its UE any more.
+            let is_gone = |ran: RanUeNgapId| self.nodes[at].owner(ran).is_none();
+            if self.devices[n].at == at && self.devices[n].ran.is_some_and(is_gone) {
+                self.devices[n].ran = None;
+                self.devices[n].ue.connection_released();
+                self.complete(network, n, false);
             }
         }
     }
 
     /// Hands the UE over to the other gNB by Xn.
     fn xn_handover(&mut self, network: &mut Network, n: usize, ran: RanUeNgapId) {
-        let (at, to) = (self.devices[n].at, (self.devices[n].at + 1) % GNBS);
+        let (at, to) = (self.devices[n].at, neighbour(self.devices[n].at));
         let capability = (self.profile.ciphering, self.profile.integrity);
-        let Ok(handover) = self.gnbs[at].hand_over(ran, capability) else { return self.on_ue_timeout(network, n) };
-        self.gnbs[at].drop_prepared(ran);
-        self.gnbs[at].forget(ran);
+        let Some(handover) = self.nodes[at].hand_over(ran, capability) else { return self.on_ue_timeout(network, n) };
         let mut out = Outbox::default();
         let source = self.links[at].iter().map(|link| link.assoc).collect();
         let device = &mut self.devices[n];
         (device.at, device.source) = (to, source);
-        device.ran = self.gnbs[to].path_switch(handover, |_| true, &mut out).ok();
+        device.ran = self.nodes[to].path_switch(handover, &mut out);
         device.wait = Some(UeWait::Switched);
         self.send(network, to, &out);
     }
@@ -540,7 +529,7 @@ impl Ran {
         network: &mut Network,
         n: usize,
         wait: UeWait,
-        act: impl FnOnce(&mut Ue, &Profile, &mut UeOutput) -> bool,
+        act: impl FnOnce(&mut Phone, &Profile, &mut UeOutput) -> bool,
     ) {
         let mut out = UeOutput::default();
         self.devices[n].wait = Some(wait);
@@ -552,51 +541,48 @@ impl Ran {
     }
 
     fn on_downlink(&mut self, network: &mut Network, assoc: AssocId, key: u64, pdu: &[u8]) {
-        let (mut inbox, mut out) = (Inbox::default(), Outbox::default());
+        let mut out = Outbox::default();
         let gnb = gnb_of(assoc);
         let Some(by) = self.links[gnb].iter().find(|link| link.assoc == assoc).map(|link| link.by) else { return };
         // A gNB recognises the repeat of a message that another balancer has sent.
         if network.has_several_balancers && key != 0 && !self.received.insert(key) {
             return;
         }
-        let _ = self.gnbs[gnb].receive_by(by, pdu, &mut inbox, &mut out);
+        let events = self.nodes[gnb].receive_by((gnb, by), pdu, &mut out);
         self.send(network, gnb, &out);
-        for event in std::mem::take(&mut inbox.events) {
-            let owner = event.owner().map(|owner| owner as usize).filter(|n| *n < self.devices.len());
+        for (owner, event) in events {
+            let owner = owner.map(|owner| owner as usize).filter(|n| *n < self.devices.len());
             match (event, owner) {
-                (gnb::Event::Violation(gnb::Violation::UnknownUe), _) if self.stale.contains(pdu) => {
+                (NodeEvent::Violation(violation), _) if violation.is_unknown_ue() && self.stale.contains(pdu) => {
                     // A later procedure by another RAN node overtook this one's messages on their
                     // way to the owner, and it has released the UE meanwhile.
                 }
-                (gnb::Event::Violation(violation), _) => {
-                    let kind = NGAP_PDU::decode_borrowed(pdu).map(|pdu| pdu.kind());
+                (NodeEvent::Violation(violation), _) => {
+                    let kind = kind_of(dialect_of(gnb), pdu);
                     let doing = self.devices.iter().map(|device| (device.at, device.ran, device.wait));
                     let doing: Vec<_> = doing.collect();
-                    network.trace(format!("gNB {gnb} is sent {kind:?} {pdu:02x?}; UEs are at {doing:?}"));
-                    network.oracle.record_violation(Violation::Gnb(gnb, violation));
+                    network.trace(format!("RAN node {gnb} is sent {kind} {pdu:02x?}; UEs are at {doing:?}"));
+                    network.oracle.record_violation(Violation::Node(violation));
                 }
-                (gnb::Event::Paging(tmsi), _) => self.paged(network, gnb, tmsi),
-                (event, Some(n)) if self.devices[n].at == gnb => self.on_gnb_event(network, n, &event, &inbox),
+                (NodeEvent::Paging(tmsi), _) => self.paged(network, gnb, tmsi),
+                (event, Some(n)) if self.devices[n].at == gnb => self.on_node_event(network, n, &event),
                 _ => {}
             }
         }
     }
 
-    fn on_gnb_event(&mut self, network: &mut Network, n: usize, event: &gnb::Event, inbox: &Inbox) {
+    fn on_node_event(&mut self, network: &mut Network, n: usize, event: &NodeEvent) {
         let mut out = UeOutput::default();
         match event {
-            gnb::Event::Nas { range, .. } => {
-                let Some(nas) = inbox.nas.get(range.clone()) else { return };
-                self.devices[n].ue.receive(&self.profile, nas, &mut out);
-            }
-            gnb::Event::ContextSetup { key, .. } => self.devices[n].ue.check_access_key(key, &mut out),
-            gnb::Event::PathSwitched { key, chaining, .. } => {
+            NodeEvent::Nas(nas) => self.devices[n].ue.receive(&self.profile, nas, &mut out),
+            NodeEvent::ContextSetup(key) => self.devices[n].ue.check_access_key(key, &mut out),
+            NodeEvent::PathSwitched { key, chaining } => {
                 self.devices[n].ue.check_next_hop(key, *chaining, &mut out);
                 if self.devices[n].wait == Some(UeWait::Switched) {
                     self.complete(network, n, true);
                 }
             }
-            gnb::Event::PathSwitchFailed { .. } | gnb::Event::Released { .. } => {
+            NodeEvent::PathSwitchFailed | NodeEvent::Released => {
                 self.devices[n].ran = None;
                 self.devices[n].ue.connection_released();
                 let is_successful = self.devices[n].wait == Some(UeWait::Released);

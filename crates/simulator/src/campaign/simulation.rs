@@ -58,7 +58,7 @@ pub(super) struct Simulation {
 
 impl Simulation {
     pub(super) fn new(seed: u64, setup: Setup) -> Self {
-        let mut network = Network::new(seed, setup.mutation, FAULTS_UNTIL);
+        let mut network = Network::new(seed, (setup.mutation, setup.rats), FAULTS_UNTIL);
         // Seeds that are known to break, by a fault or without acknowledgements, stay as they are.
         let is_sound = setup.mutation.is_none() && setup.ack != Ack::None;
         let draws_replicas = is_sound && setup.serve == Serve::Procedure;

@@ -13,9 +13,11 @@ use rand::Rng;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
+use vireo_core::amf::access;
 use vireo_core::amf::context::{self, EncodedContext, NextHopChain, UeContext};
 use vireo_core::amf::engine::{self, Event};
-use vireo_core::amf::n2::{self, UeMessage};
+use vireo_core::amf::n2::UeMessage;
+use vireo_core::amf::ran::ResetItem;
 use vireo_core::ids::tmsi::TmsiCipher;
 use vireo_core::placement::balance::{HostId, migration};
 use vireo_core::placement::host::{NamedUe, named_ue};
@@ -63,6 +65,8 @@ pub(super) struct Outbox {
     pub(super) forgets: bool,
     /// Connections before and after the step.
     connections: (Connections, Connections),
+    /// True if the step has connected the UE.
+    connects: bool,
     counts: Option<Counts>,
     pub(super) effects: Vec<Effect>,
 }
@@ -143,7 +147,7 @@ impl Ues {
     pub(super) fn new(network: &Network) -> Self {
         let mut ues = Ues::default();
         if !network.has_several_balancers {
-            (0..ran::GNBS).for_each(|gnb| ues.nodes.up(ran::assoc(gnb), ran::address(gnb)));
+            ran::node_numbers(network.rats).for_each(|gnb| ues.nodes.up(ran::assoc(gnb), ran::address(gnb)));
         }
         ues
     }
@@ -156,7 +160,7 @@ impl Ues {
         assoc: AssocId,
         pdu: &[u8],
     ) -> Option<MessageTarget> {
-        let view = n2::peek(pdu).ok()?;
+        let view = access::peek(assoc.dialect(), pdu).ok()?;
         Some(self.nodes.target(assoc, (&view, pdu), &network.config, network.time(process)))
     }
 
@@ -207,6 +211,19 @@ impl Ues {
             None => false,
         };
         self.tmsis.iter().any(is_unused)
+    }
+
+    /// Returns the UE of a connection that a reset names.
+    pub(super) fn of_reset(&self, assoc: AssocId, item: ResetItem) -> Option<u32> {
+        let ResetItem { amf_id, ran_id } = item;
+        let has = |slot: &u32| {
+            let connection = self.get(*slot).and_then(Ue::decode).and_then(|ue| ue.connection);
+            connection.is_some_and(|c| {
+                c.assoc == assoc && amf_id.is_none_or(|id| id == c.amf_id) && ran_id.is_none_or(|id| id == c.ran_id)
+            })
+        };
+        let named = amf_id.and_then(|id| self.slot_of(id.ltmsi()));
+        named.or_else(|| ran_id.filter(|_| amf_id.is_none()).and_then(|id| self.at(assoc, id))).filter(has)
     }
 
     /// Returns the UE with a connection of this RAN-UE-NGAP-ID.
@@ -305,6 +322,11 @@ pub(super) fn schedule(network: &mut Network, process: Process, slot: u32, deadl
 fn connections(ue: &UeContext) -> Connections {
     let mut associations = ue.associations();
     [associations.next(), associations.next()]
+}
+
+/// Returns the association and the RAN node's identifier of a UE's connection.
+fn connection(ue: &UeContext) -> Option<(AssocId, RanUeNgapId)> {
+    ue.connection.as_ref().map(|connection| (connection.assoc, connection.ran_id))
 }
 
 /// Returns the other LTMSIs that still refer to a context.
@@ -447,7 +469,7 @@ impl Host {
     fn redeliver(&mut self, network: &mut Network, slot: u32, input: u64, event: UeEvent) {
         match event {
             UeEvent::Initial { assoc, pdu, .. } => {
-                let named = n2::peek(&pdu).map(|view| named_ue(&view, &network.config));
+                let named = access::peek(assoc.dialect(), &pdu).map(|view| named_ue(&view, &network.config));
                 let bucket = match (named, &self.ues.cipher) {
                     (Ok(NamedUe::Initial { tmsi: Some(tmsi), .. }), Some(cipher)) => Some(cipher.bucket(tmsi)),
                     _ => None,
@@ -487,6 +509,7 @@ impl Host {
     ) -> Step {
         let (now, config) = (network.time(self.process), Rc::clone(&network.config));
         let (before, connections_before) = (ue.security.clone(), connections(ue));
+        let connection_before = connection(ue);
         let mut old = references(ue);
         old.push(ue.ltmsi);
         ue.sequence += 1;
@@ -538,6 +561,7 @@ impl Host {
             seids: outcome.effects.iter().filter_map(seid).collect(),
             settled: old.into_iter().filter(|old| !references.contains(old) && *old != ue.ltmsi).collect(),
             forgets,
+            connects: connection(ue).is_some() && connection(ue) != connection_before,
             connections: (connections_before, if forgets { [None; 2] } else { connections(ue) }),
             counts,
             effects: outcome.effects,
@@ -640,6 +664,9 @@ impl Host {
     pub(super) fn emit_effects(&mut self, network: &mut Network, pending: Pending) {
         network.oracle.on_result(pending.outbox.input, pending.outbox.key);
         self.moved(network, pending.slot, pending.outbox.connections);
+        if pending.outbox.connects && pending.outbox.input != 0 {
+            self.ues.nodes.on_connected(UeKey::Own(pending.slot), pending.outbox.input);
+        }
         if !is_early(network, pending.proposer) {
             self.send_effects_of_commit(network, &pending);
         }
@@ -687,7 +714,8 @@ impl Host {
             match effect {
                 Effect::ReleaseStale { assoc: node, amf_id, ran_id } => {
                     let Some(assoc) = self.ues.nodes.association_to(*node, slot.map(UeKey::Own)) else { continue };
-                    let (ran, pdu) = (*ran_id, n2::stale_release_command(*amf_id, *ran_id).into());
+                    let pdu = access::stale_release_command(assoc.dialect(), *amf_id, *ran_id).into();
+                    let ran = *ran_id;
                     self.send_effect(network, Message::Stale { assoc, ran, ue: outbox.ltmsi, key, pdu });
                 }
                 Effect::Ngap { assoc: node, pdu } => {
@@ -732,7 +760,7 @@ fn is_early(network: &Network, proposer: Option<HostId>) -> bool {
 pub(super) fn admitted<'a>(ue: Option<&UeContext>, event: &'a UeEvent) -> Option<Event<'a>> {
     match event {
         UeEvent::Initial { assoc, named, pdu } => {
-            let Ok((_, UeMessage::Initial(message))) = n2::ue_message(pdu) else { return None };
+            let Ok((_, UeMessage::Initial(message))) = access::ue_message(assoc.dialect(), pdu) else { return None };
             if *named && !engine::is_authentic(ue?, &message.nas) {
                 return None;
             }

@@ -120,6 +120,19 @@ pub struct Identity {
     pub tmsi: Option<Tmsi>,
     /// Previous 5G-TMSI. Both are valid until the UE completes the 5G-GUTI change.
     pub old_tmsi: Option<Tmsi>,
+    /// Balancers that were the MMEs of the GUTIs with these TMSIs, 0 to 15; 0 in 5GS. They are
+    /// stored apart.
+    #[serde(skip)]
+    pub mmes: [u8; 2],
+}
+
+impl Identity {
+    /// Returns the GUTIs of the UE in EPS.
+    pub fn gutis_of_eps(&self, config: &crate::config::CoreConfig) -> impl Iterator<Item = Guti> + use<> {
+        let mmes = self.mmes.map(|mme| config.mme(mme));
+        let gutis = [self.tmsi, self.old_tmsi].into_iter().zip(mmes);
+        gutis.filter_map(|(tmsi, guami)| Some(Guti { guami, tmsi: tmsi? }))
+    }
 }
 
 /// 5GMM state of the UE in the network (TS 24.501 5.1.3.3).

@@ -41,6 +41,8 @@ pub(super) fn deserialize<'de, T: PackedForm, D: Deserializer<'de>>(d: D) -> Res
 pub(super) enum PackedIdentity {
     Usual(Supi, Pei, Tmsi),
     Other(Identity),
+    /// With the MMEs of the GUTIs of EPS, 4 bits each; the current one's are the lower.
+    OfMmes(Identity, u8),
 }
 
 impl PackedForm for Identity {
@@ -48,7 +50,8 @@ impl PackedForm for Identity {
 
     fn pack(&self) -> PackedIdentity {
         match *self {
-            Identity { supi: Some(supi), pei: Some(pei), tmsi: Some(tmsi), old_tmsi: None } => {
+            of @ Identity { mmes: [mme, old], .. } if mme | old != 0 => PackedIdentity::OfMmes(of, mme | old << 4),
+            Identity { supi: Some(supi), pei: Some(pei), tmsi: Some(tmsi), old_tmsi: None, .. } => {
                 PackedIdentity::Usual(supi, pei, tmsi)
             }
             other => PackedIdentity::Other(other),
@@ -58,9 +61,10 @@ impl PackedForm for Identity {
     fn unpack(form: PackedIdentity) -> Option<Self> {
         Some(match form {
             PackedIdentity::Usual(supi, pei, tmsi) => {
-                Identity { supi: Some(supi), pei: Some(pei), tmsi: Some(tmsi), old_tmsi: None }
+                Identity { supi: Some(supi), pei: Some(pei), tmsi: Some(tmsi), ..Identity::default() }
             }
             PackedIdentity::Other(other) => other,
+            PackedIdentity::OfMmes(of, mmes) => Identity { mmes: [mmes & 0xf, mmes >> 4], ..of },
         })
     }
 }
@@ -350,5 +354,17 @@ mod tests {
             assert!(rate != 1_000_000_000 || octets == 1, "{octets} octets");
         }
         assert_eq!((bps(u128::MAX), bps(u128::from(u64::MAX) << 4 | 15)), (None, None));
+    }
+
+    #[test]
+    fn packed_identity_keeps_mmes_of_gutis() {
+        let supi = Supi::from_digits("999700000000001").expect("an IMSI");
+        let usual = Identity { supi: Some(supi), tmsi: Some(Tmsi(7)), ..Identity::default() };
+        for mmes in [[0, 0], [3, 0], [0, 15], [15, 15]] {
+            let identity = Identity { old_tmsi: Some(Tmsi(8)), mmes, ..usual };
+            let octets = postcard::to_allocvec(&identity.pack()).expect("it encodes");
+            let form = postcard::from_bytes(&octets).expect("it decodes");
+            assert_eq!(Identity::unpack(form), Some(identity));
+        }
     }
 }

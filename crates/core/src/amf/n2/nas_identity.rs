@@ -66,13 +66,13 @@ impl NasIdentity {
         (kind & 0x07 == EPS_GUTI).then_some(identity)
     }
 
-    /// Returns the 5G-TMSI, if the AMF with this configuration allocated it.
+    /// Returns the 5G-TMSI, if the AMF with this configuration allocated it, or an MME of its pool.
     pub fn tmsi_of(&self, config: &CoreConfig) -> Option<Tmsi> {
         let is_own_region = |region: [u8; 4]| {
             let [a, b, c] = config.guami().plmn.nas();
             region == [a, b, c, config.amf_region]
         };
-        let amf = config.amf_set << 6 | u16::from(config.amf_pointer & 0x3f);
-        (self.amf == amf && self.region.is_none_or(is_own_region)).then_some(self.tmsi)
+        let is_own = self.amf >> 6 == config.amf_set && config.is_mme_of_pool(self.amf as u8 & 0x3f);
+        (is_own && self.region.is_none_or(is_own_region)).then_some(self.tmsi)
     }
 }

@@ -29,11 +29,13 @@ pub enum Route {
 /// S-TMSI (TS 23.003 2.10.2.1.2).
 pub const MME_CODE_ONLY: u16 = 0x8000;
 
-/// Returns true if AMF Set ID and AMF Pointer of a 5G-S-TMSI or mapped S-TMSI are those of this
-/// configuration.
+/// Returns true if AMF Set ID and AMF Pointer of a 5G-S-TMSI are those of this configuration, or
+/// those of a mapped S-TMSI are of an MME of its pool.
 pub fn is_own_code(config: &CoreConfig, set: u16, pointer: u8) -> bool {
-    let known = if set & MME_CODE_ONLY == 0 { u16::MAX } else { 3 };
-    (set & known, pointer) == (config.amf_set & known, config.amf_pointer)
+    if set & MME_CODE_ONLY == 0 {
+        return (set, pointer) == (config.amf_set, config.amf_pointer);
+    }
+    set & 3 == config.amf_set & 3 && config.is_mme_of_pool(pointer)
 }
 
 /// Priority class of a UE's access, as far as overload control distinguishes them (RRC

@@ -16,7 +16,7 @@ use crate::amf::n2::{Cause, Fault};
 use crate::config::CoreConfig;
 use crate::schedule::shed::{OverloadAction, OverloadResponse};
 use serde::{Deserialize, Serialize};
-use vireo_types::{AmfUeNgapId, Dialect, RanNodeId, RanUeNgapId, Snssai, Tac, Tai};
+use vireo_types::{AmfUeNgapId, AssocId, Dialect, RanNodeId, RanUeNgapId, Snssai, Tac, Tai};
 use vireo_wire::ngap::{Message, OverloadAction as NgapAction, OverloadResponse as NgapResponse, *};
 
 /// RAN node that has completed NG Setup.
@@ -74,11 +74,12 @@ pub struct RanStepOutput {
     pub fault: Option<&'static str>,
 }
 
-/// As [`step`], for a message of the dialect.
-pub fn step_of(dialect: Dialect, node: &mut Option<RanNode>, octets: &[u8], config: &CoreConfig) -> RanStepOutput {
-    match dialect {
+/// As [`step`], for a message of an association, by its dialect. An eNB is answered by the MME that
+/// the association is with.
+pub fn step_of(assoc: AssocId, node: &mut Option<RanNode>, octets: &[u8], config: &CoreConfig) -> RanStepOutput {
+    match assoc.dialect() {
         Dialect::Nr => step(node, octets, config),
-        Dialect::Eps => s1::step(node, octets, config),
+        Dialect::Eps => s1::step(node, octets, (config, config.mme(assoc.balancer()))),
     }
 }
 

@@ -1,6 +1,6 @@
 //! eNBs, and S1AP procedures that are not about one UE (TS 36.413 8.7).
 //!
-//! An eNB has one association with an MME (TS 36.412 clause 7).
+//! An eNB has one association with an MME (TS 36.412 clause 7). Each balancer is an MME of one pool.
 
 use super::{RanNode, RanStepOutput, RanStepRequest, ResetItem, SupportedArea};
 use crate::amf::n2::{self, Cause, Fault};
@@ -8,23 +8,28 @@ use crate::amf::ran::admission::Refusal as AdmissionRefusal;
 use crate::amf::s1::{self, cause_to, encode, from_message, has_fault_to_reject, unknown_procedure};
 use crate::config::CoreConfig;
 use crate::schedule::shed::{OverloadAction, OverloadResponse};
-use vireo_types::{AmfUeNgapId, RanUeNgapId, Tai};
+use vireo_types::{AmfUeNgapId, Guami, RanUeNgapId, Tai};
 use vireo_wire::ngap::{CauseMisc, CauseProtocol};
 use vireo_wire::s1ap::{Message, OverloadAction as S1apAction, OverloadResponse as S1apResponse, *};
 
 /// Processes one message of an eNB that is not about one UE. `node` is `None` before S1 Setup.
-pub(super) fn step(node: &mut Option<RanNode>, octets: &[u8], config: &CoreConfig) -> RanStepOutput {
+/// `mme` maps to the GUMMEI of the MME that answers.
+pub(super) fn step(node: &mut Option<RanNode>, octets: &[u8], (config, mme): (&CoreConfig, Guami)) -> RanStepOutput {
     let read = S1AP_PDU::decode_borrowed(octets).map_err(|_| Fault::transfer_syntax());
-    read.and_then(|pdu| message(node, &pdu, config)).unwrap_or_else(|fault| RanStepOutput {
+    read.and_then(|pdu| message(node, &pdu, (config, mme))).unwrap_or_else(|fault| RanStepOutput {
         answer: fault.cause.as_ref().map(|cause| s1::error_indication(&fault, cause)),
         request: None,
         fault: Some(fault.kind),
     })
 }
 
-fn message(node: &mut Option<RanNode>, pdu: &S1APPDU<'_>, config: &CoreConfig) -> Result<RanStepOutput, Box<Fault>> {
+fn message(
+    node: &mut Option<RanNode>,
+    pdu: &S1APPDU<'_>,
+    (config, mme): (&CoreConfig, Guami),
+) -> Result<RanStepOutput, Box<Fault>> {
     match pdu.kind() {
-        S1apPduKind::Initiating_S1Setup => Ok(setup(node, pdu, config)),
+        S1apPduKind::Initiating_S1Setup => Ok(setup(node, pdu, (config, mme))),
         // S1 Setup is the first procedure of an eNB (8.7.3.1).
         _ if node.is_none() => Err(Fault::logical(
             "before-s1-setup",
@@ -83,7 +88,7 @@ fn areas(list: &SupportedTAs) -> Vec<SupportedArea> {
 }
 
 /// Processes S1 SETUP REQUEST (8.7.3).
-fn setup(node: &mut Option<RanNode>, pdu: &S1APPDU<'_>, config: &CoreConfig) -> RanStepOutput {
+fn setup(node: &mut Option<RanNode>, pdu: &S1APPDU<'_>, (config, mme): (&CoreConfig, Guami)) -> RanStepOutput {
     let id = pdu.ie::<ie::Global_ENB_ID>().and_then(Result::ok).as_ref().and_then(s1::enb_of);
     let supported = pdu.ie::<ie::SupportedTAs>().and_then(Result::ok);
     let (Some(id), Some(supported)) = (id, supported) else {
@@ -101,7 +106,7 @@ fn setup(node: &mut Option<RanNode>, pdu: &S1APPDU<'_>, config: &CoreConfig) -> 
         return failure(pdu, Some(cause), kind);
     }
     *node = Some(RanNode { id: id.into(), name: name(pdu).unwrap_or_default(), areas });
-    RanStepOutput { answer: Some(response(config)), request: Some(RanStepRequest::Erase), fault: None }
+    RanStepOutput { answer: Some(response(config, mme)), request: Some(RanStepRequest::Erase), fault: None }
 }
 
 /// Returns the eNB Name, whose type limits it to 150 characters. A name that does not decode counts
@@ -130,13 +135,13 @@ fn failure(pdu: &S1APPDU<'_>, cause: Option<Cause>, kind: &'static str) -> RanSt
     RanStepOutput { answer: Some(answer), request: None, fault: Some(kind) }
 }
 
-fn response(config: &CoreConfig) -> Vec<u8> {
+fn response(config: &CoreConfig, mme: Guami) -> Vec<u8> {
     encode(build_s1ap!(
         SuccessfulOutcome,
         S1Setup,
         S1SetupResponse,
         MMEname(config.name.clone()),
-        ServedGUMMEIs(ServedGUMMEIs(vec![s1::served_gummei(config.guami(), &config.plmns)])),
+        ServedGUMMEIs(ServedGUMMEIs(vec![s1::served_gummei(mme, &config.plmns)])),
         RelativeMMECapacity(RelativeMMECapacity(config.relative_capacity)),
     ))
 }
@@ -291,9 +296,14 @@ mod tests {
         ))
     }
 
+    /// Returns a configuration with the MME of the first balancer.
+    fn of_first(config: &CoreConfig) -> (&CoreConfig, Guami) {
+        (config, config.mme(0))
+    }
+
     fn set_up() -> Option<RanNode> {
         let mut node = None;
-        step(&mut node, &request("99970", 1), &crate::smf::tests::config());
+        step(&mut node, &request("99970", 1), of_first(&crate::smf::tests::config()));
         node
     }
 
@@ -301,7 +311,7 @@ mod tests {
     fn setup_of_served_area_is_answered_with_gummei() {
         let mut node = None;
         let config = crate::smf::tests::config();
-        let outcome = step(&mut node, &request("99970", 1), &config);
+        let outcome = step(&mut node, &request("99970", 1), of_first(&config));
         assert_eq!((outcome.request, outcome.fault), (Some(RanStepRequest::Erase), None));
         let node = node.expect("a node");
         let id = EnbId { plmn: "99970".parse().expect("a PLMN"), kind: Kind::Macro, id: 0x12345 };
@@ -316,6 +326,22 @@ mod tests {
     }
 
     #[test]
+    fn each_balancer_is_mme_of_one_group() {
+        let config = crate::smf::tests::config();
+        let gummeis = [0, 1, 15].map(|balancer| {
+            let octets = response(&config, config.mme(balancer));
+            let pdu = S1AP_PDU::decode(&octets).expect("a PDU");
+            let served = pdu.ie::<ie::ServedGUMMEIs>().expect("an IE").expect("a list");
+            let [code] = served.0[0].served_mmecs.0[0].0;
+            assert!(config.is_mme_of_pool(code & 0x3f));
+            (served.0[0].served_group_ids.0[0].0, code)
+        });
+        assert!(gummeis.iter().all(|(group, _)| *group == gummeis[0].0));
+        assert!(gummeis[0].1 != gummeis[1].1 && gummeis[1].1 != gummeis[2].1);
+        assert!(!config.is_mme_of_pool(config.mme(16).pointer));
+    }
+
+    #[test]
     fn setup_of_foreign_enb_fails_with_cause() {
         use vireo_wire::s1ap::{Cause, CauseMisc};
         let config = crate::smf::tests::config();
@@ -324,7 +350,7 @@ mod tests {
             ("99970", 77, "s1-setup-unknown-tac", CauseMisc::unspecified),
         ] {
             let mut node = None;
-            let outcome = step(&mut node, &request(plmn, tac), &config);
+            let outcome = step(&mut node, &request(plmn, tac), of_first(&config));
             assert_eq!((node, outcome.fault), (None, Some(fault)));
             let octets = outcome.answer.expect("an answer");
             let pdu = S1AP_PDU::decode(&octets).expect("a PDU");
@@ -333,7 +359,7 @@ mod tests {
         }
         let mut node = None;
         let whole = request("99970", 1);
-        let outcome = step(&mut node, &whole[..whole.len() - 1], &config);
+        let outcome = step(&mut node, &whole[..whole.len() - 1], of_first(&config));
         assert_eq!((node, outcome.fault), (None, Some("transfer-syntax-error")));
         assert!(outcome.answer.is_some_and(|pdu| pdu.starts_with(&[0x00, 15])), "an Error Indication");
     }
@@ -342,7 +368,7 @@ mod tests {
     fn message_before_setup_is_an_error() {
         let (mut node, config) = (None, crate::smf::tests::config());
         let reset = reset_all(&Cause::misc(CauseMisc::om_intervention));
-        assert_eq!(step(&mut node, &reset, &config).fault, Some("before-s1-setup"));
+        assert_eq!(step(&mut node, &reset, of_first(&config)).fault, Some("before-s1-setup"));
     }
 
     #[test]
@@ -353,13 +379,13 @@ mod tests {
             ResetItem { amf_id: None, ran_id: Some(RanUeNgapId(10)) },
         ];
         let reset = reset_part(&Cause::misc(CauseMisc::om_intervention), &items);
-        let outcome = step(&mut node, &reset, &config);
+        let outcome = step(&mut node, &reset, of_first(&config));
         assert_eq!(outcome.request, Some(RanStepRequest::Reset(items.to_vec())));
         let octets = outcome.answer.expect("an answer");
         let pdu = S1AP_PDU::decode(&octets).expect("a PDU");
         assert_eq!((pdu.kind(), pdu.check().expect("it decodes")), (S1apPduKind::Successful_Reset, vec![]));
         assert_eq!(pdu.items::<ie::UE_associatedLogicalS1_ConnectionListResAck>().count(), 2);
-        let acknowledged = step(&mut node, &octets, &config);
+        let acknowledged = step(&mut node, &octets, of_first(&config));
         assert_eq!(acknowledged.request, Some(RanStepRequest::ResetAcknowledged));
     }
 }

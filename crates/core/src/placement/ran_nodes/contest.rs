@@ -62,7 +62,7 @@ impl<U: SlotKey> RanNodeTable<U> {
 
     fn contest(&mut self, assoc: AssocId, id: RanNodeId, (pdu, now): (&[u8], Instant), out: &mut Vec<NodeOutput<U>>) {
         let waits = self.contests.iter().any(|contest| contest.assoc == assoc);
-        let Some(node) = self.find(id).filter(|_| !waits) else { return };
+        let Some(node) = self.find_for(assoc, id).filter(|_| !waits) else { return };
         out.push(NodeOutput::Event(NodeEvent::SetupDeferred { assoc, peer: self.peer(assoc), id }));
         let (next, deadline) = (now + PROBE_INTERVAL, now + WITHIN);
         self.contests.push(Contest { assoc, id, pdu: pdu.to_vec(), node, next, deadline });
@@ -112,11 +112,11 @@ impl<U: SlotKey> RanNodeTable<U> {
                 out.push(NodeOutput::Send(RanOutput::Abort { assoc: silent }));
                 self.lose_association(silent, false, &mut out);
             }
-            match self.find(contest.id) {
+            match self.find_for(contest.assoc, contest.id) {
                 // Another NG Setup with this identity took effect first.
                 Some(_) => self.refuse_setup(contest.assoc, contest.id, Refusal::InUse, &mut out),
                 None => {
-                    let input = NodeStepInput { config, now, answers: true };
+                    let input = NodeStepInput { config, now, answers: true, number: 0 };
                     self.node_message(contest.assoc, &contest.pdu, input, &mut out);
                 }
             }

@@ -31,6 +31,8 @@ pub struct NodeStepInput<'a> {
     pub now: Instant,
     /// True if this host answers: in a cluster every host processes the message, one answers.
     pub answers: bool,
+    /// Balancer's number of the input; 0 = none.
+    pub number: u64,
 }
 
 impl<U: SlotKey> RanNodeTable<U> {
@@ -69,7 +71,7 @@ impl<U: SlotKey> RanNodeTable<U> {
         input: NodeStepInput<'_>,
         out: &mut Vec<NodeOutput<U>>,
     ) {
-        let NodeStepInput { config, now, answers } = input;
+        let NodeStepInput { config, now, answers, number } = input;
         if !self.is_up(assoc) {
             return;
         }
@@ -83,7 +85,7 @@ impl<U: SlotKey> RanNodeTable<U> {
         }
         let before = node.and_then(|node| self.get(node)).map(|node| node.record.clone());
         let mut record = before.clone();
-        let outcome = ran::step_of(dialect, &mut record, pdu, config);
+        let outcome = ran::step_of(assoc, &mut record, pdu, config);
         if let Some(label) = outcome.fault {
             out.push(NodeOutput::Event(NodeEvent::Fault { peer: self.peer(assoc), label }));
         }
@@ -112,7 +114,7 @@ impl<U: SlotKey> RanNodeTable<U> {
         match outcome.request {
             // In a cluster one host has sent the update.
             Some(RanStepRequest::Updated { failed }) if answers => self.updated(assoc, failed, out),
-            Some(request) => self.request(assoc, (record, request), answers, out),
+            Some(request) => self.request(assoc, (record, request), (answers, number), out),
             None => {}
         }
         if let Some(pdu) = outcome.answer.filter(|_| answers) {
@@ -146,7 +148,7 @@ impl<U: SlotKey> RanNodeTable<U> {
         &mut self,
         assoc: AssocId,
         (record, request): (Option<RanNode>, RanStepRequest),
-        answers: bool,
+        (answers, number): (bool, u64),
         out: &mut Vec<NodeOutput<U>>,
     ) {
         let node = self.node_of(assoc).unwrap_or(assoc);
@@ -155,7 +157,7 @@ impl<U: SlotKey> RanNodeTable<U> {
             RanStepRequest::Reset(items) => {
                 out.push(NodeOutput::Event(NodeEvent::Reset));
                 out.push(match items.is_empty() {
-                    true => NodeOutput::Disconnect { node, ues: self.ues(node), at_once: true },
+                    true => NodeOutput::Disconnect { node, ues: self.ues_before(node, number), at_once: true },
                     false => NodeOutput::Reset { node, items },
                 });
             }

@@ -13,7 +13,8 @@
 //! Invariants:
 //!
 //! - A RAN node has at least one association that is up.
-//! - Each identity has at most one RAN node.
+//! - Each identity has at most one RAN node; that of an eNB at most one for each balancer, which is
+//!   an MME.
 //! - The UEs of a RAN node that has lost its last association become idle.
 //! - A UE message is executed once, even if the RAN node repeats it by another association.
 //!
@@ -29,4 +30,4 @@ mod tests;
 
 pub use message::{MessageTarget, NodeStepInput};
 pub use output::{NodeEvent, NodeOutput};
-pub use table::{RanNodeEntry, RanNodeTable};
+pub use table::{RanNodeEntry, RanNodeTable, each_node_once};

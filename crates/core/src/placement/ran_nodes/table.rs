@@ -10,12 +10,14 @@ use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 use std::collections::VecDeque;
 use std::hash::Hasher;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use vireo_types::{AssocId, Duration, Instant, RanNodeId, Tai};
+use vireo_types::{AssocId, Dialect, Duration, Instant, RanNodeId, Tai};
 
 /// Messages remembered per association: more than arrive in the moment in which it ends.
 const MAX_RECENT: usize = 64;
 /// Time after the loss of an association in which the RAN node may repeat these messages.
 const REPEAT_WINDOW: Duration = Duration::from_secs(5);
+/// Bits below the number of the balancer in the number of an input.
+const BALANCER_BITS: u32 = 60;
 /// Maximum number of associations remembered after the loss of their balancer.
 const MAX_FORMER: usize = 1 << 16;
 
@@ -111,6 +113,9 @@ pub struct RanNodeTable<U> {
     /// RAN nodes of associations that were lost with their balancers. Other associations carry the
     /// nodes.
     former: FxHashMap<AssocId, AssocId>,
+    /// Numbers of the balancers' inputs that have connected the UEs. A reset ends only the
+    /// connections before it.
+    connected_by: FxHashMap<U, u64>,
     /// Allowed source addresses of RAN nodes; empty = any.
     allow: Vec<Allow>,
     pub(super) contests: Vec<Contest>,
@@ -131,7 +136,7 @@ impl<U: SlotKey> RanNodeTable<U> {
     pub(super) fn setup(&self, assoc: AssocId, id: RanNodeId) -> Verdict {
         let Some(link) = self.links.get(&assoc) else { return Verdict::Granted };
         // NG Setup ends the previous binding of the association in any case.
-        let other = self.find(id).filter(|node| link.node != Some(*node));
+        let other = self.find_for(assoc, id).filter(|node| link.node != Some(*node));
         admission::setup(&self.allow, link.peer.ip(), id, self.addresses(other))
     }
 
@@ -196,6 +201,13 @@ impl<U: SlotKey> RanNodeTable<U> {
     /// Returns the RAN node with this identity.
     pub fn find(&self, id: RanNodeId) -> Option<AssocId> {
         self.nodes.iter().find(|(_, node)| node.record.id == id).map(|(number, _)| *number)
+    }
+
+    /// Returns the RAN node that has this identity where the association may use it.
+    pub(super) fn find_for(&self, assoc: AssocId, id: RanNodeId) -> Option<AssocId> {
+        let is_same =
+            |(number, node): &(&AssocId, &RanNodeEntry<U>)| node.record.id == id && shares_identity(**number, assoc);
+        self.nodes.iter().find(is_same).map(|(number, _)| *number)
     }
 
     /// Returns the number of RAN nodes.
@@ -366,7 +378,8 @@ impl<U: SlotKey> RanNodeTable<U> {
             return Vec::new();
         }
         let same = |(number, node): &(&AssocId, &RanNodeEntry<U>)| {
-            **number == assoc || Some(**number) == before || node.record.id == record.id
+            let is_same = node.record.id == record.id && shares_identity(**number, assoc);
+            **number == assoc || Some(**number) == before || is_same
         };
         let earlier: Vec<AssocId> = self.nodes.iter().filter(same).map(|(number, _)| *number).collect();
         let mut ended = Vec::new();
@@ -438,6 +451,9 @@ impl<U: SlotKey> RanNodeTable<U> {
         if old == new {
             return;
         }
+        if new == [None; 2] {
+            self.connected_by.remove(&slot);
+        }
         for number in old.into_iter().flatten() {
             if let Some(node) = self.nodes.get_mut(&number) {
                 node.ues.remove(&slot);
@@ -453,25 +469,54 @@ impl<U: SlotKey> RanNodeTable<U> {
         }
     }
 
+    /// Records the balancer's input that has connected a UE.
+    pub fn on_connected(&mut self, ue: U, input: u64) {
+        self.connected_by.insert(ue, input);
+    }
+
+    /// Returns the UEs that are connected by a RAN node, except those that a later input of the same
+    /// balancer has connected. A serving host may execute such an input before this host receives
+    /// the present one, and a repeat of the present one comes after it.
+    pub(super) fn ues_before(&self, node: AssocId, input: u64) -> Vec<U> {
+        let is_later = |by: u64| by >> BALANCER_BITS == input >> BALANCER_BITS && by > input && input != 0;
+        let mut ues = self.ues(node);
+        ues.retain(|ue| !self.connected_by.get(ue).is_some_and(|by| is_later(*by)));
+        ues
+    }
+
     /// Returns the UEs that are connected by a RAN node.
     pub fn ues(&self, node: AssocId) -> Vec<U> {
         self.nodes.get(&node).map(|n| n.ues.iter().copied().collect()).unwrap_or_default()
     }
 }
 
+/// Returns true if two associations of one identity are of one RAN node. For each MME an eNB is a
+/// node of its own: a balancer is an MME.
+fn shares_identity(one: AssocId, other: AssocId) -> bool {
+    one.dialect() == Dialect::Nr || one.balancer() == other.balancer()
+}
+
+/// Returns one number of each RAN node, sorted. An eNB has one at each MME of the pool.
+pub fn each_node_once(mut nodes: Vec<(AssocId, RanNodeId)>) -> Vec<AssocId> {
+    nodes.sort_unstable();
+    let mut enbs = FxHashSet::default();
+    nodes.retain(|(number, id)| number.dialect() == Dialect::Nr || enbs.insert(*id));
+    nodes.into_iter().map(|(number, _)| number).collect()
+}
+
 impl<U> Default for RanNodeTable<U> {
     fn default() -> Self {
         let (links, nodes, former) = (FxHashMap::default(), FxHashMap::default(), FxHashMap::default());
-        RanNodeTable { links, nodes, former, allow: Vec::new(), contests: Vec::new() }
+        let connected_by = FxHashMap::default();
+        RanNodeTable { links, nodes, former, connected_by, allow: Vec::new(), contests: Vec::new() }
     }
 }
 
 impl<U: SlotKey> RanNodes for RanNodeTable<U> {
     fn serving(&self, areas: &[Tai]) -> Vec<AssocId> {
         let serves = |node: &RanNodeEntry<U>| node.record.areas.iter().any(|area| areas.contains(&area.tai));
-        let mut nodes: Vec<AssocId> = self.iter().filter(|(_, node)| serves(node)).map(|(number, _)| number).collect();
-        nodes.sort_unstable();
-        nodes
+        let nodes = self.iter().filter(|(_, node)| serves(node)).map(|(number, node)| (number, node.record.id));
+        each_node_once(nodes.collect())
     }
 
     fn find(&self, id: RanNodeId) -> Option<AssocId> {

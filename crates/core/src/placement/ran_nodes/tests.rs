@@ -3,14 +3,15 @@
 use super::NodeStepInput;
 use super::output::NodeOutput;
 use super::table::{AssociationLoss, RanNodeEntry, RanNodeTable};
-use crate::amf::ran::RanNode;
 use crate::amf::ran::admission::{Allow, Verdict};
+use crate::amf::ran::{RanNode, SupportedArea};
 use crate::config::CoreConfig;
+use crate::placement::balance::BalancerId;
 use crate::placement::message::RanOutput;
 use crate::step::Effect;
 use std::net::SocketAddr;
 use vireo_emulator::gnb::{self, Gnb, GnbConfig, Inbox, NgState};
-use vireo_types::{AssocId, Duration, GnbId, Instant, Tac, Tai};
+use vireo_types::{AssocId, Dialect, Duration, EnbId, EnbKind, GnbId, Instant, Tac, Tai};
 
 /// UEs of a host.
 const UES: [u32; 2] = [0, 1];
@@ -227,7 +228,7 @@ fn exchange(nodes: &mut Table, gnb: &mut Gnb, out: &gnb::Outbox, association: im
     let (config, now) = (CoreConfig::lab(), Instant(1_000));
     let mut others = Vec::new();
     for (route, pdu) in out.routes() {
-        let input = NodeStepInput { config: &config, now, answers: true };
+        let input = NodeStepInput { config: &config, now, answers: true, number: 0 };
         for output in nodes.on_message(AssocId(association(route.by)), pdu, input) {
             match output {
                 NodeOutput::Send(RanOutput::Ngap { pdu, .. }) => {
@@ -292,4 +293,43 @@ fn restarted_node_aborts_associations_of_before() {
         assert_eq!(outputs[..3], ends);
     }
     assert_eq!((table.is_up(AssocId(5)), table.node_of(AssocId(6))), (false, Some(AssocId(6))));
+}
+
+#[test]
+fn reset_ends_only_earlier_connections() {
+    let (mut nodes, [first, second]) = (nodes(&UES), UES);
+    let (node, input) = (AssocId(1), |balancer: u8, own| BalancerId(balancer).input(own));
+    nodes.on_connected(first, input(1, 7));
+    nodes.on_connected(second, input(1, 9));
+    assert_eq!(nodes.ues_before(node, input(1, 8)), [first]);
+    assert_eq!(nodes.ues_before(node, input(2, 8)).len(), 2, "inputs of different balancers have no order");
+    assert_eq!(nodes.ues_before(node, 0).len(), 2, "no balancer numbers the reset");
+    nodes.moved(second, [Some(node), None], [None; 2]);
+    nodes.moved(second, [None; 2], [Some(node), None]);
+    assert_eq!(nodes.ues_before(node, input(1, 8)).len(), 2);
+}
+
+#[test]
+fn enb_is_one_node_for_each_mme() {
+    let enb = |balancer| AssocId::at(balancer, 1).with_dialect(Dialect::Eps);
+    let id = EnbId { plmn: "99970".parse().expect("a PLMN"), kind: EnbKind::Macro, id: 7 };
+    let tai = Tai { plmn: id.plmn, tac: Tac(1) };
+    let areas = vec![SupportedArea { tai, slices: Vec::new() }];
+    let record = RanNode { id: id.into(), name: "enb-7".into(), areas };
+    let mut nodes = nodes(&[]);
+    for balancer in [0, 1] {
+        nodes.up(enb(balancer), SocketAddr::from(([10, 0, 0, 9], 36412)));
+        assert_eq!(nodes.setup(enb(balancer), id.into()), Verdict::Granted);
+        assert!(nodes.begin(enb(balancer), record.clone()).is_empty());
+        nodes.moved(u32::from(balancer), [None; 2], [Some(enb(balancer)), None]);
+    }
+    assert_eq!(crate::RanNodes::serving(&nodes, &[tai]), [enb(0)], "a UE is paged once in its cells");
+    // Another S1 Setup with the same MME ends the first, as after a restart of the eNB.
+    let again = AssocId::at(1, 2).with_dialect(Dialect::Eps);
+    nodes.up(again, SocketAddr::from(([10, 0, 0, 9], 36412)));
+    let ended = nodes.begin(again, record);
+    assert_eq!(ended.iter().map(|ended| ended.node).collect::<Vec<_>>(), [enb(1)]);
+    let lost = nodes.on_balancer_lost([again], &[], true);
+    assert!(matches!(lost[..], [NodeOutput::Event(_), NodeOutput::Disconnect { .. }, NodeOutput::Changed]), "{lost:?}");
+    assert_eq!((nodes.ues(enb(0)), nodes.alternative_to(again, Some(1))), (vec![0], None));
 }

@@ -5,8 +5,9 @@ use super::super::mutation::Mutation;
 use super::super::network::{Due, Network};
 use super::super::ues::{EffectRoute, Outbox, UeEvent, admitted};
 use super::Host;
+use vireo_core::amf::access;
 use vireo_core::amf::context::{self, EncodedContext};
-use vireo_core::amf::n2::{self, Route};
+use vireo_core::amf::n2::Route;
 use vireo_core::placement::balance::HostId;
 use vireo_core::placement::cluster::ClusterMap;
 use vireo_core::placement::host::{self as machine, ProposalVerdict};
@@ -87,8 +88,8 @@ impl Host {
     /// Returns true if a host executes a first message that it was to serve, although it is no
     /// replica of the UE.
     pub(super) fn lacks_injected_role(&self, network: &Network, input: &NumberedInput) -> bool {
-        let Input::Ngap { pdu, bucket: Some(bucket), .. } = &input.input else { return false };
-        let is_first = n2::peek(pdu).is_ok_and(|view| matches!(view.route, Route::Initial { .. }));
+        let Input::Ngap { assoc, pdu, bucket: Some(bucket), .. } = &input.input else { return false };
+        let is_first = access::peek(assoc.dialect(), pdu).is_ok_and(|view| matches!(view.route, Route::Initial { .. }));
         let map = self.map.as_ref().filter(|_| is_first && network.is(Mutation::RoleNotChecked));
         let is_replica = |map: &ClusterMap| self.id().is_some_and(|own| map.buckets.owners(*bucket).keeps_copies(own));
         map.is_some_and(|map| !is_replica(map))

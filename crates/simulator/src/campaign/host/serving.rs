@@ -6,8 +6,8 @@ use super::super::network::{Due, Network};
 use super::super::ues::{self, CommitTerms, Outbox, Step, UeEvent, UeKey};
 use super::Host;
 use std::rc::Rc;
+use vireo_core::amf::access;
 use vireo_core::amf::context;
-use vireo_core::amf::n2;
 use vireo_core::placement::balance::HostId;
 use vireo_core::placement::host::{NamedUe, ProposalVerdict, ServedInput, named_ue};
 use vireo_core::placement::ran_nodes::MessageTarget;
@@ -78,7 +78,7 @@ impl Host {
             Input::Ngap { assoc: by, pdu, .. } => {
                 let assoc = self.ues.nodes.node_of(by)?;
                 self.ues.nodes.set_last_association(assoc, by, UeKey::Served(ltmsi));
-                match n2::peek(&pdu).map(|view| named_ue(&view, &network.config)) {
+                match access::peek(by.dialect(), &pdu).map(|view| named_ue(&view, &network.config)) {
                     Ok(NamedUe::Connected(amf_id)) => UeEvent::Ngap { assoc, amf_id, pdu },
                     Ok(NamedUe::Initial { ran_id, .. }) if !has_connection(&ue, assoc, ran_id) => {
                         UeEvent::Initial { assoc, named: true, pdu: Rc::clone(&pdu) }

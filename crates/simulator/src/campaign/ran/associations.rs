@@ -1,21 +1,24 @@
-//! Associations of the gNBs with the balancers.
+//! Associations of the RAN nodes with the balancers.
 //!
 //! With two balancers, a gNB has an association with each or only with one. It loses an association
 //! with its balancer. Then it continues by the other one, or its UEs become idle and it sets up NG
-//! with the other balancer.
+//! with the other balancer. An eNB sets up S1 on each association; the UEs of a lost one become
+//! idle.
 
-use super::{GNBS, MS, Network, Process, Ran, RanEvent, UeWait};
+use super::{GNBS, MS, NODES, Network, Process, Ran, RanEvent, UeWait};
 use crate::campaign::message::Input;
 use crate::campaign::network::Event;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::ops::Range;
 use std::rc::Rc;
 use vireo_core::placement::balance::BalancerId;
 use vireo_core::placement::message::PeerEvent;
+use vireo_emulator::Rats;
 use vireo_emulator::gnb::{NgState, Outbox};
-use vireo_types::AssocId;
+use vireo_types::{AssocId, Dialect, RanUeNgapId};
 
 /// Distinguishes the random stream from that of the network.
 const STREAM: u64 = 0xa550_c1a7;
@@ -64,29 +67,60 @@ pub(in super::super) struct OpenBalancer {
     pub(in super::super) by: usize,
 }
 
-/// Returns the association of a gNB with the only balancer, which does not end.
-pub(in super::super) fn assoc(gnb: usize) -> AssocId {
-    AssocId::at(0, 1 + gnb as u32)
+/// Returns the numbers of the RAN nodes in a simulation of these technologies.
+pub(in super::super) fn node_numbers(rats: Rats) -> Range<usize> {
+    match rats {
+        Rats::Nr => 0..GNBS,
+        Rats::Eps => GNBS..NODES,
+        Rats::Both => 0..NODES,
+    }
 }
 
-/// Returns the gNB of an association.
+/// Returns the dialect of a RAN node.
+pub(super) fn dialect_of(node: usize) -> Dialect {
+    if node < GNBS { Dialect::Nr } else { Dialect::Eps }
+}
+
+/// Returns the dialect of a UE, and its first RAN node.
+pub(super) fn place_of_ue(rats: Rats, ue: usize) -> (Dialect, usize) {
+    match rats {
+        Rats::Nr => (Dialect::Nr, ue % GNBS),
+        Rats::Eps => (Dialect::Eps, GNBS + ue % GNBS),
+        Rats::Both if ue.is_multiple_of(2) => (Dialect::Nr, ue / 2 % GNBS),
+        Rats::Both => (Dialect::Eps, GNBS + ue / 2 % GNBS),
+    }
+}
+
+/// Returns the other RAN node of the same dialect.
+pub(super) fn neighbour(node: usize) -> usize {
+    node / GNBS * GNBS + (node + 1) % GNBS
+}
+
+/// Returns the association of a RAN node with the only balancer, which does not end.
+pub(in super::super) fn assoc(node: usize) -> AssocId {
+    AssocId::at(0, 1 + (node % GNBS) as u32).with_dialect(dialect_of(node))
+}
+
+/// Returns the RAN node of an association.
 pub(super) fn gnb_of(assoc: AssocId) -> usize {
-    ((assoc.0 & AssocId::OWN) as usize - 1) % GNBS
+    let first = if assoc.dialect() == Dialect::Nr { 0 } else { GNBS };
+    first + ((assoc.0 & AssocId::OWN) as usize - 1) % GNBS
 }
 
-/// Returns the address of a gNB.
+/// Returns the address of a RAN node.
 pub(in super::super) fn address(gnb: usize) -> SocketAddr {
     SocketAddr::from((Ipv4Addr::new(127, 0, 1, 1 + gnb as u8), 38412))
 }
 
 /// Returns the associations with the only balancer, or none.
-pub(super) fn first_links(network: &Network) -> [Vec<Link>; GNBS] {
-    let link = |gnb| Link::new(0, assoc(gnb), Process(1));
-    std::array::from_fn(|gnb| if network.has_several_balancers { Vec::new() } else { vec![link(gnb)] })
+pub(super) fn first_links(network: &Network) -> [Vec<Link>; NODES] {
+    let link = |node| Link::new(0, assoc(node), Process(1));
+    let has = |node| !network.has_several_balancers && node_numbers(network.rats).contains(&node);
+    std::array::from_fn(|node| if has(node) { vec![link(node)] } else { Vec::new() })
 }
 
-/// Draws the balancers that each gNB has associations with.
-pub(super) fn draw_configured(network: &Network) -> [[bool; 2]; GNBS] {
+/// Draws the balancers that each RAN node has associations with.
+pub(super) fn draw_configured(network: &Network) -> [[bool; 2]; NODES] {
     let mut random = StdRng::seed_from_u64(network.seed ^ STREAM);
     std::array::from_fn(|gnb| match random.random_bool(BOTH) {
         true => [true; 2],
@@ -106,7 +140,7 @@ impl Ran {
         balancers: &[OpenBalancer],
     ) -> Vec<(Process, PeerEvent)> {
         let mut up = Vec::new();
-        for gnb in 0..GNBS {
+        for gnb in node_numbers(network.rats) {
             for balancer in balancers {
                 let links = &mut self.links[gnb];
                 let is_configured =
@@ -118,19 +152,20 @@ impl Ran {
                     continue;
                 }
                 self.opened += 1;
-                let assoc = AssocId::at(balancer.id.0, 1 + gnb as u32 + GNBS as u32 * self.opened);
+                let own = 1 + (gnb % GNBS) as u32 + GNBS as u32 * self.opened;
+                let assoc = AssocId::at(balancer.id.0, own).with_dialect(dialect_of(gnb));
                 links.push(Link::new(balancer.by as u8, assoc, balancer.process));
                 up.push((balancer.process, PeerEvent::Up { assoc, peer: address(gnb) }));
             }
             for link in &mut self.links[gnb] {
-                let is_up = self.gnbs[gnb].association_state(link.by) == NgState::Up;
+                let is_up = self.nodes[gnb].association_state(link.by) == NgState::Up;
                 link.up_since = is_up.then(|| link.up_since.unwrap_or(network.clock.now()));
             }
             let idle = self.links[gnb].iter().map(|link| link.by);
-            let idle: Vec<u8> = idle.filter(|by| self.gnbs[gnb].association_state(*by) == NgState::Down).collect();
+            let idle: Vec<u8> = idle.filter(|by| self.nodes[gnb].association_state(*by) == NgState::Down).collect();
             for by in idle {
                 let mut out = Outbox::default();
-                let _ = self.gnbs[gnb].attach(by, STREAMS, &mut out);
+                self.nodes[gnb].attach(by, STREAMS, &mut out);
                 self.send(network, gnb, &out);
             }
         }
@@ -163,9 +198,13 @@ impl Ran {
         is_alive.then_some((Some(balancer), Input::Ngap { assoc, bucket: None, answers: true, pdu }))
     }
 
-    /// Sends a PDU again by another association of a gNB, if it has one.
+    /// Sends a PDU again by another association of a gNB, if it has one. That of an eNB was for the
+    /// MME of its association.
     fn repeat(&mut self, network: &mut Network, gnb: usize, pdu: Rc<[u8]>) {
-        let is_up = |link: &&mut Link| self.gnbs[gnb].association_state(link.by) == NgState::Up;
+        if dialect_of(gnb) == Dialect::Eps {
+            return;
+        }
+        let is_up = |link: &&mut Link| self.nodes[gnb].association_state(link.by) == NgState::Up;
         if let Some(link) = self.links[gnb].iter_mut().find(is_up) {
             let at = link.arrival(network);
             network.clock.at(at, Event::Ran(RanEvent::Uplink { assoc: link.assoc, pdu }));
@@ -185,6 +224,10 @@ impl Ran {
     /// Returns true if the gNB of an association has another one that all hosts know.
     pub(in super::super) fn has_other_association(&self, network: &Network, lost: AssocId) -> bool {
         let gnb = gnb_of(lost);
+        // For each MME an eNB is a RAN node of its own.
+        if lost.dialect() == Dialect::Eps {
+            return false;
+        }
         let is_known = |link: &Link| link.up_since.is_some_and(|since| since + KNOWN_FROM <= network.clock.now());
         self.links[gnb].iter().any(|link| link.assoc != lost && is_known(link))
     }
@@ -204,16 +247,19 @@ impl Ran {
         let gnb = gnb_of(assoc);
         let Some(at) = self.links[gnb].iter().position(|link| link.assoc == assoc) else { return };
         let link = self.links[gnb].remove(at);
-        if self.gnbs[gnb].detach(link.by) {
+        if self.nodes[gnb].detach(link.by) {
             let now = network.clock.now();
             let pdus = link.unacknowledged.into_iter().filter(|(at, _)| at.saturating_add(UNACKNOWLEDGED) >= now);
             pdus.for_each(|(_, pdu)| self.repeat(network, gnb, pdu));
             return;
         }
-        network.oracle.on_node_gone(|assoc| gnb_of(assoc) == gnb);
+        let is_eps = dialect_of(gnb) == Dialect::Eps;
+        network.oracle.on_node_gone(|of| if is_eps { of == assoc } else { gnb_of(of) == gnb });
         for n in 0..self.devices.len() {
             let device = &mut self.devices[n];
-            if device.at == gnb && device.ran.take().is_some() {
+            // An eNB keeps the connections to its other MME.
+            let has_ended = |ran: &mut RanUeNgapId| self.nodes[gnb].owner(*ran).is_none();
+            if device.at == gnb && device.ran.take_if(has_ended).is_some() {
                 device.ue.connection_released();
                 if device.wait.is_some() {
                     self.complete(network, n, false);

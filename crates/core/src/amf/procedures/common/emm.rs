@@ -1,8 +1,7 @@
 //! Parts of EMM messages that several procedures use (TS 24.301 9.9).
 
-use crate::amf::context::UeContext;
 use crate::config::CoreConfig;
-use vireo_types::{Tai, Tmsi};
+use vireo_types::{Guti, Tai};
 use vireo_wire::nas::GmmCause;
 use vireo_wire::nas_eps::*;
 
@@ -17,8 +16,8 @@ pub fn cause(cause: GmmCause) -> EmmCause {
 }
 
 /// Encodes the GUTI of a UE (9.9.3.12).
-pub fn guti(config: &CoreConfig, tmsi: Tmsi) -> NasEpsMobileIdentity {
-    let guami = UeContext::guti(config, tmsi).guami;
+pub fn guti(guti: Guti) -> NasEpsMobileIdentity {
+    let Guti { guami, tmsi } = guti;
     let (group, code) = guami.mme();
     let mut octets = vec![0xf6];
     octets.extend_from_slice(&guami.plmn.nas());

@@ -15,7 +15,7 @@ use crate::amf::context::Retry;
 use crate::amf::procedures::common::user_plane;
 use crate::smf::Input;
 use crate::step::{Effect, Kind, Note, StepContext};
-use vireo_types::{Dialect, Tmsi};
+use vireo_types::Dialect;
 
 /// Pages the UE. Returns `None` if it cannot be paged; it is then handled as unreachable.
 pub fn begin(ctx: &mut StepContext<'_, '_>) -> Option<Paging> {
@@ -33,13 +33,14 @@ pub fn begin(ctx: &mut StepContext<'_, '_>) -> Option<Paging> {
 /// its 5G-GUTI may listen to either 5G-TMSI (TS 24.501 5.5.1.2.8 c).
 fn page(ctx: &mut StepContext<'_, '_>) {
     let (ue, env) = (&ctx.ue, &ctx.env);
-    let tmsis = [ue.identity.tmsi, ue.identity.old_tmsi].into_iter().flatten();
     let (dialect, area) = (ue.dialect(), &ue.reachability.area);
-    let page = |tmsi: Tmsi| match dialect {
-        Dialect::Nr => nr::paging(env.config.guami(), tmsi, area),
-        Dialect::Eps => eps::paging(env.config.guami(), tmsi, ue),
+    let pdus: Vec<_> = match dialect {
+        Dialect::Nr => {
+            let tmsis = [ue.identity.tmsi, ue.identity.old_tmsi].into_iter().flatten();
+            tmsis.map(|tmsi| nr::paging(env.config.guami(), tmsi, area)).collect()
+        }
+        Dialect::Eps => ue.identity.gutis_of_eps(env.config).map(|guti| eps::paging(guti, ue)).collect(),
     };
-    let pdus: Vec<_> = tmsis.map(page).collect();
     for assoc in env.ran.serving(area).into_iter().filter(|assoc| assoc.dialect() == dialect) {
         for pdu in &pdus {
             ctx.out.effects.push(Effect::Ngap { assoc, pdu: pdu.clone() });

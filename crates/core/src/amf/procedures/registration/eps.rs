@@ -213,8 +213,8 @@ pub(super) fn attach_accept(ctx: &mut StepContext<'_, '_>, request: &Request, es
     )
     // No IMS voice and no emergency bearer services.
     .with_eps_network_feature_support(NasEpsNetworkFeatureSupport::new(vec![0]));
-    if let Some(tmsi) = ctx.ue.identity.tmsi {
-        message = message.with_guti(emm::guti(config, tmsi));
+    if let Some(guti) = ctx.ue.identity.gutis_of_eps(config).next() {
+        message = message.with_guti(emm::guti(guti));
     }
     if request.kind == RequestKind::Combined {
         // The UE is attached for EPS services only (5.5.1.3.4.3).
@@ -243,8 +243,8 @@ pub(super) fn update_accept(ctx: &mut StepContext<'_, '_>, request: &Request) ->
     let mut message = NasTrackingAreaUpdateAccept::new(NasEpsUpdateResult::from_update_result(UpdateResult::TaUpdated))
         .with_t3412_value(emm::t3412(config))
         .with_eps_network_feature_support(NasEpsNetworkFeatureSupport::new(vec![0]));
-    if let Some(tmsi) = ctx.ue.identity.tmsi {
-        message = message.with_guti(emm::guti(config, tmsi));
+    if let Some(guti) = ctx.ue.identity.gutis_of_eps(config).next() {
+        message = message.with_guti(emm::guti(guti));
     }
     if let Some(areas) = emm::tai_list(&ctx.ue.reachability.area) {
         message = message.with_tai_list(areas);

@@ -10,7 +10,7 @@ mod state;
 pub use state::{Registering, Request, RequestIdentity, RequestKind};
 
 use crate::amf::access;
-use crate::amf::context::{PendingWork, Registration, Retry};
+use crate::amf::context::{PendingWork, Registration, Retry, UeContext};
 use crate::amf::n2::Cause;
 use crate::amf::procedures::common::security_setup::{Progress, SecuritySetup};
 use crate::amf::procedures::common::{context_setup, smf_requests, user_plane};
@@ -182,6 +182,11 @@ fn prepare(ctx: &mut StepContext<'_, '_>, request: &Request) -> Result<(), GmmCa
     Ok(())
 }
 
+/// Returns the balancer of the UE's connection, if it is the UE's MME; 0 in 5GS.
+fn mme(ue: &UeContext) -> u8 {
+    ue.connection.map(|c| c.assoc).filter(|assoc| assoc.dialect() == Dialect::Eps).map_or(0, |assoc| assoc.balancer())
+}
+
 /// Registers the UE under a new GUTI. The error is the cause of the reject.
 fn enrol(ctx: &mut StepContext<'_, '_>) -> Result<(), GmmCause> {
     let tmsi = ctx.env.ids.tmsi(ctx.ue.ltmsi).ok_or(GmmCause::Congestion)?;
@@ -189,11 +194,13 @@ fn enrol(ctx: &mut StepContext<'_, '_>) -> Result<(), GmmCause> {
     let superseded = match ctx.ue.identity.old_tmsi {
         Some(_) => ctx.ue.identity.tmsi,
         None => {
-            ctx.ue.identity.old_tmsi = ctx.ue.identity.tmsi;
+            let identity = &mut ctx.ue.identity;
+            (identity.old_tmsi, identity.mmes[1]) = (identity.tmsi, identity.mmes[0]);
             None
         }
     };
     ctx.ue.identity.tmsi = Some(tmsi);
+    ctx.ue.identity.mmes[0] = mme(ctx.ue);
     ctx.effect(Effect::BindTmsi(tmsi));
     if let Some(superseded) = superseded {
         ctx.effect(Effect::FreeTmsi(superseded));
