@@ -221,4 +221,27 @@ mod tests {
         assert_ne!(a, b);
         assert_ne!(a, [0; 8]);
     }
+
+    #[test]
+    fn accept_names_bearer_if_core_interworks() {
+        let bench = crate::smf::tests::Bench::active();
+        let accepted = |interworks| {
+            let config = CoreConfig { interworks, ..bench.config.clone() };
+            let Some(Output::N1(octets)) = establishment_accept(bench.sm(), 1, None, Vec::new(), &config) else {
+                panic!("an accept")
+            };
+            match Nas5gsMessage::decode(&octets).expect("it decodes") {
+                Nas5gsMessage::Gsm(_, Nas5gsmMessage::PduSessionEstablishmentAccept(accept)) => accept,
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(accepted(false).mapped_eps_bearer_contexts, None);
+        let bearers = accepted(true).mapped_eps_bearer_contexts.and_then(|bearers| bearers.contexts());
+        let [bearer] = &bearers.expect("bearers")[..] else { panic!("one bearer") };
+        assert_eq!((bearer.eps_bearer_id, bearer.operation()), (5, Some(MappedEpsBearerOpCode::Create)));
+        assert!(bearer.params.iter().any(|p| p.eps_qos().is_some_and(|qos| qos.qci == bench.sm().terms.five_qi)));
+        assert!(bearer.params.iter().any(|p| p.apn_ambr().is_some()));
+        let flows = accepted(true).authorized_qos_flow_descriptions.map(|flows| flows.value.to_vec());
+        assert_eq!(flows, Some(vec![1, 0x20, 0x42, 1, 1, bench.sm().terms.five_qi, 7, 1, 0x50]));
+    }
 }
