@@ -232,7 +232,7 @@ pub(super) fn authenticate(
     };
     let (kseaf, xres_star) = keys().ok_or(AuthenticationError::Unavailable)?;
     let slice = SliceSubscription { snssai: SLICE, default: true, dnns: vec![DnnSubscription::default()] };
-    let subscription = Subscription { slices: vec![slice], ambr: Ambr::default() };
+    let subscription = Subscription { slices: vec![slice], ..Subscription::default() };
     Ok(AuthenticationInfo { supi, rand, autn: *vector.autn().as_octets(), xres_star, kseaf, subscription })
 }
 

@@ -246,9 +246,11 @@ fn receive<'n>(ctx: &mut StepContext<'_, '_>, nas: &'n [u8], first: bool) -> Opt
     let message = Message::from_octets(&opened.plain);
     let Admitted { plain, verified, answers } = admit(ctx, opened, first, (message, TABLE))?;
     let message = decode(ctx, &plain, answers)?;
-    if verified.is_some() && !moves::arrive_in_eps(ctx) {
+    if verified.is_some()
+        && let Err(cause) = moves::arrive_in_eps(ctx)
+    {
         ctx.note(Note::Started(Kind::Mobility));
-        registration::reject(ctx, Kind::Mobility, GmmCause::UeSecurityCapabilitiesMismatch);
+        registration::reject(ctx, Kind::Mobility, cause);
         return None;
     }
     Some(Received { message, plain, verified })

@@ -220,7 +220,7 @@ impl Lab {
             profile: Profile::new(plmn, SLICE, "internet".parse().expect("a DNN")),
             ran: None,
             sqn: 32,
-            subscription: Subscription { slices: vec![slice], ambr: Ambr::default() },
+            subscription: Subscription { slices: vec![slice], ..Subscription::default() },
             subscriber_error: None,
             upf_answers: true,
             unanswered: Vec::new(),

@@ -8,6 +8,7 @@ use crate::lab::ENB;
 use phone::{Phone, derived, protected_by_5g};
 use vireo_core::amf::engine::Event;
 use vireo_core::step::{Effect, Kind, Note};
+use vireo_core::subscription::Subscription;
 use vireo_types::{Dialect, Duration};
 use vireo_wire::nas::{self, Nas5gsMessage, Nas5gsSecurityHeaderType};
 use vireo_wire::nas_eps::*;
@@ -244,4 +245,40 @@ fn ue_that_5g_pages_answers_in_4g() {
     let [setup] = &phone.pdus(S1apPduKind::Initiating_InitialContextSetup)[..] else { panic!("{:?}", phone.lab.notes) };
     assert_eq!(setup.items::<ie::E_RABToBeSetupListCtxtSUReq>().count(), 1, "its bearer is set up");
     assert_eq!(phone.context().pending.sessions, 0);
+}
+
+#[test]
+fn restricted_subscriber_stays_in_its_dialect() {
+    let only = |phone: &mut Phone, dialect| {
+        phone.lab.change(|ue| {
+            let subscription = ue.subscription.as_deref().cloned().expect("a subscription");
+            ue.subscription = Some(std::sync::Arc::new(Subscription { only: Some(dialect), ..subscription }));
+        });
+    };
+    let mut phone = Phone::new();
+    only(&mut phone, Dialect::Nr);
+    let before = phone.context();
+    phone.move_to_4g(BEARER, true);
+    let pdu = phone.pdus(S1apPduKind::Initiating_downlinkNASTransport).pop().expect("a reject");
+    let reject = pdu.ie::<ie::NAS_PDU>().expect("an IE").expect("octets").0.to_vec();
+    assert_eq!(reject, [0x07, 0x4b, 15], "no suitable cells in this tracking area");
+    let after = phone.context();
+    assert_eq!(
+        (after.security.as_ref().map(|s| s.kamf), &after.sessions),
+        (before.security.as_ref().map(|s| s.kamf), &before.sessions)
+    );
+    assert!(after.is_registered());
+
+    let mut phone = Phone::new();
+    phone.move_to_4g(BEARER, false);
+    phone.guti = update_accept(&mut phone).guti.expect("a new GUTI");
+    phone.complete_and_leave();
+    only(&mut phone, Dialect::Eps);
+    let (before, sent) = (phone.context(), phone.lab.sent.len());
+    let request = phone.registration_request(1 << 3).encode().expect("it encodes");
+    phone.initial_5g(&request);
+    let reject = vireo_wire::ngap::NGAP_PDU::decode(&phone.lab.sent[sent]).expect("a PDU");
+    let nas = reject.ie::<vireo_wire::ngap::ie::NAS_PDU>().expect("an IE").expect("octets").0.to_vec();
+    assert_eq!(nas, [0x7e, 0, 0x44, 27], "N1 mode not allowed");
+    assert_eq!(phone.context().sessions, before.sessions);
 }

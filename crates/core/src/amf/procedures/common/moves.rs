@@ -6,12 +6,12 @@
 
 use super::security_setup::eps_algorithms;
 use super::user_plane;
-use crate::amf::context::NasSecurity;
+use crate::amf::context::{NasSecurity, UeContext};
 use crate::schedule::kind::emm::{ATTACH_REQUEST, UPDATE_REQUEST};
 use crate::smf::{self, Input, SmContext, Stage};
 use crate::step::StepContext;
 use vireo_types::Dialect;
-use vireo_wire::nas::{Nas5gmmMessage, Nas5gsMessage};
+use vireo_wire::nas::{GmmCause, Nas5gmmMessage, Nas5gsMessage};
 
 /// Integrity protected, in both dialects (TS 24.501 9.3.1, TS 24.301 9.3.1).
 const INTEGRITY: u8 = 1;
@@ -70,16 +70,32 @@ fn contained_request(plain: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// Takes the keys of EPS into use for a UE from 5G, whose request was accepted. Its algorithms are
-/// those that the network selected when it agreed on the keys of 5G. Returns false if there are none
-/// that UE and network have.
-pub fn arrive_in_eps(ctx: &mut StepContext<'_, '_>) -> bool {
+/// those that the network selected when it agreed on the keys of 5G.
+///
+/// # Errors
+///
+/// Returns the cause of the reject if the subscriber may not use EPS, or if UE and network have no
+/// algorithms of EPS in common. The UE then keeps its keys and sessions of 5G.
+pub fn arrive_in_eps(ctx: &mut StepContext<'_, '_>) -> Result<(), GmmCause> {
     let Some(security) = ctx.ue.security.as_ref().filter(|security| security.dialect() == Dialect::Nr) else {
-        return true;
+        return Ok(());
     };
-    let Some((eia, eea)) = eps_algorithms(ctx.env.config, ctx.ue.security_capability) else { return false };
+    not_allowed(ctx.ue, Dialect::Eps).map_or(Ok(()), Err)?;
+    let algorithms = eps_algorithms(ctx.env.config, ctx.ue.security_capability);
+    let (eia, eea) = algorithms.ok_or(GmmCause::UeSecurityCapabilitiesMismatch)?;
     ctx.ue.security = Some(security.mapped_to_eps(eia, eea));
     convert_sessions(ctx);
-    true
+    Ok(())
+}
+
+/// Returns the cause of the reject of a UE whose subscriber may not use this dialect. It has the UE
+/// search for a cell of the other one (TS 24.301 5.5.1.2.5, TS 24.501 5.5.1.2.5).
+pub fn not_allowed(ue: &UeContext, dialect: Dialect) -> Option<GmmCause> {
+    let only = ue.subscription.as_ref()?.only?;
+    (only != dialect).then_some(match dialect {
+        Dialect::Nr => GmmCause::N1ModeNotAllowed,
+        Dialect::Eps => GmmCause::NoSuitableCellsInTrackingArea,
+    })
 }
 
 /// Converts the sessions to the dialect of the keys. Those that this dialect cannot have end; the UE

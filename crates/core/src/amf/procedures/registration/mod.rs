@@ -13,7 +13,7 @@ use crate::amf::access;
 use crate::amf::context::{PendingWork, Registration, Retry};
 use crate::amf::n2::Cause;
 use crate::amf::procedures::common::security_setup::{Progress, SecuritySetup};
-use crate::amf::procedures::common::{context_setup, smf_requests, user_plane};
+use crate::amf::procedures::common::{context_setup, moves, smf_requests, user_plane};
 use crate::config::SliceProfile;
 use crate::smf::{Input, RanState};
 use crate::step::{Effect, Kind, Note, StepContext};
@@ -84,6 +84,9 @@ fn start(ctx: &mut StepContext<'_, '_>, request: Request, verified: bool, esm: O
 /// Maps the keys of a UE from EPS. What its request says beside the message under the keys of EPS is
 /// not verified, and changes nothing before the UE repeats it.
 fn map(ctx: &mut StepContext<'_, '_>, request: Request, started: Instant, esm: Option<Vec<u8>>) -> Next {
+    if let Some(cause) = moves::not_allowed(ctx.ue, Dialect::Nr) {
+        return reject(ctx, request.kind.counted(), cause);
+    }
     let Some(capability) = request.capability else {
         return reject(ctx, request.kind.counted(), GmmCause::InvalidMandatoryInformation);
     };
@@ -218,6 +221,9 @@ fn enrol(ctx: &mut StepContext<'_, '_>) -> Result<(), GmmCause> {
 }
 
 fn accept(ctx: &mut StepContext<'_, '_>, request: Request, started: Instant, esm: Option<Vec<u8>>) -> Next {
+    if let Some(cause) = moves::not_allowed(ctx.ue, ctx.ue.dialect()) {
+        return reject(ctx, request.kind.counted(), cause);
+    }
     if ctx.ue.dialect() == Dialect::Eps {
         return eps::accept(ctx, request, started, esm);
     }
