@@ -51,7 +51,7 @@ fn amf(connected: bool) -> UeContext {
         arp_priority: 8,
     };
     let slice = SliceSubscription { snssai: SLICE, default: true, dnns: vec![session] };
-    ue.subscription = Some(Arc::new(Subscription { slices: vec![slice], ambr: Ambr::default() }));
+    ue.subscription = Some(Arc::new(Subscription { slices: vec![slice], ..Subscription::default() }));
     ue.allowed.push(SLICE);
     ue.radio_capability = (0..120).collect();
     ue.reachability.area.push(tai);

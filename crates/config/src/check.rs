@@ -110,6 +110,7 @@ fn core(file: &File, slices: Vec<SliceConfig>, dnns: Vec<DnnConfig>, problems: &
         n4_node: n4_node(file, problems),
         n2_endpoints: endpoints(&file.n2.endpoints, problems),
         smf_is_remote: false,
+        interworks: file.s1.is_served(),
     }
 }
 

@@ -22,6 +22,13 @@ impl Default for S1 {
     }
 }
 
+impl S1 {
+    /// Returns true if there is an endpoint for eNBs.
+    pub(super) fn is_served(&self) -> bool {
+        !self.addresses.is_empty()
+    }
+}
+
 pub(super) fn s1(s1: &S1, n2_udp_port: u16, problems: &mut Problems) -> S1Config {
     for (key, port) in [("s1.port", s1.port), ("s1.udp-port", s1.udp_port)] {
         problems.check(port != 0, key, "1 to 65535 is allowed");

@@ -49,6 +49,8 @@ pub struct CoreConfig {
     pub n2_endpoints: Vec<IpAddr>,
     /// True for the AMF of SBA mode ([`crate::sba`]): a separate SMF holds the sessions.
     pub smf_is_remote: bool,
+    /// True if the core serves eNBs, too, so that UEs may move between 4G and 5G.
+    pub interworks: bool,
 }
 
 /// Most MMEs of a pool: the numbers of balancers have 4 bits.
@@ -334,6 +336,7 @@ mod tests {
             n4_node: NodeName::domain("smf.example.org").expect("a name"),
             n2_endpoints: vec![IpAddr::from([127, 0, 0, 2]), "2001:db8::2".parse().expect("an address")],
             smf_is_remote: true,
+            interworks: true,
         };
         let octets = postcard::to_allocvec(&config).expect("it encodes");
         assert_eq!(postcard::from_bytes(&octets), Ok(config));

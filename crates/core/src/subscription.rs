@@ -2,7 +2,7 @@
 //!
 //! Types are named after the services of TS 29.503. Responses arrive as events.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use vireo_types::{Dialect, Dnn, PduSessionType, Plmn, Snssai, Supi};
 use zeroize::Zeroize;
 
@@ -98,12 +98,96 @@ pub enum AuthenticationError {
 
 /// Access and mobility subscription and session management subscription (Nudm_SDM_Get), as far as
 /// Vireo uses them.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Subscription {
     /// Subscribed S-NSSAIs with their data networks, the default S-NSSAI first.
     pub slices: Vec<SliceSubscription>,
     /// UE-AMBR, over all sessions of the UE.
     pub ambr: Ambr,
+    /// The only dialect that the subscriber may use; `None` = both (core network type restriction,
+    /// TS 23.501 5.3.4.1.1).
+    pub only: Option<Dialect>,
+}
+
+/// Bits of an uplink rate that a UE-AMBR does not have. In binary forms they are the restriction to
+/// one dialect, which few subscribers have.
+const ONLY_SHIFT: u32 = 62;
+
+impl Subscription {
+    /// Returns the UE-AMBR, marked with the restriction to one dialect.
+    pub(crate) fn marked_ambr(&self) -> Ambr {
+        let mark = match self.only {
+            None => 0,
+            Some(Dialect::Nr) => 1,
+            Some(Dialect::Eps) => 2,
+        };
+        Ambr { uplink_bps: self.ambr.uplink_bps & !(3 << ONLY_SHIFT) | mark << ONLY_SHIFT, ..self.ambr }
+    }
+
+    /// Returns the subscription of a marked UE-AMBR.
+    pub(crate) fn from_marked(slices: Vec<SliceSubscription>, marked: Ambr) -> Self {
+        let only = match marked.uplink_bps >> ONLY_SHIFT {
+            1 => Some(Dialect::Nr),
+            2 => Some(Dialect::Eps),
+            _ => None,
+        };
+        let ambr = Ambr { uplink_bps: marked.uplink_bps & !(3 << ONLY_SHIFT), ..marked };
+        Subscription { slices, ambr, only }
+    }
+}
+
+/// Name of a dialect in records that an operator reads.
+#[derive(Clone, Copy, Serialize, Deserialize)]
+enum DialectName {
+    #[serde(rename = "4g")]
+    Eps,
+    #[serde(rename = "5g")]
+    Nr,
+}
+
+/// Form of a subscription in records that an operator reads.
+#[derive(Serialize, Deserialize)]
+#[serde(rename = "Subscription")]
+struct ReadableSubscription<S> {
+    slices: S,
+    ambr: Ambr,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    only: Option<DialectName>,
+}
+
+/// Binary form of a subscription.
+#[derive(Serialize, Deserialize)]
+struct BinarySubscription<S> {
+    slices: S,
+    ambr: Ambr,
+}
+
+impl Serialize for Subscription {
+    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        if !s.is_human_readable() {
+            return BinarySubscription { slices: &self.slices, ambr: self.marked_ambr() }.serialize(s);
+        }
+        let only = self.only.map(|only| match only {
+            Dialect::Nr => DialectName::Nr,
+            Dialect::Eps => DialectName::Eps,
+        });
+        ReadableSubscription { slices: &self.slices, ambr: self.ambr, only }.serialize(s)
+    }
+}
+
+impl<'de> Deserialize<'de> for Subscription {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        if !d.is_human_readable() {
+            let BinarySubscription { slices, ambr } = BinarySubscription::deserialize(d)?;
+            return Ok(Subscription::from_marked(slices, ambr));
+        }
+        let ReadableSubscription { slices, ambr, only } = ReadableSubscription::deserialize(d)?;
+        let only = only.map(|only| match only {
+            DialectName::Nr => Dialect::Nr,
+            DialectName::Eps => Dialect::Eps,
+        });
+        Ok(Subscription { slices, ambr, only })
+    }
 }
 
 /// One subscribed S-NSSAI with its data networks.
@@ -162,5 +246,21 @@ impl Default for SliceSubscription {
     /// Returns SST 1 as the default S-NSSAI, with `internet`.
     fn default() -> Self {
         SliceSubscription { snssai: Snssai { sst: 1, sd: None }, default: true, dnns: vec![DnnSubscription::default()] }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn restriction_to_a_dialect_is_kept_in_every_form() {
+        for (only, named) in [(None, false), (Some(Dialect::Nr), true), (Some(Dialect::Eps), true)] {
+            let subscription = Subscription { slices: vec![SliceSubscription::default()], only, ..Default::default() };
+            let octets = postcard::to_allocvec(&subscription).expect("it encodes");
+            assert_eq!(postcard::from_bytes(&octets), Ok(subscription.clone()));
+            let text = serde_json::to_string(&subscription).expect("it encodes");
+            assert_eq!((text.contains("\"only\""), serde_json::from_str(&text).ok()), (named, Some(subscription)));
+        }
     }
 }

@@ -40,6 +40,7 @@ impl CoreConfig {
             n4_node: NodeName::Address(loopback),
             n2_endpoints: Vec::new(),
             smf_is_remote: false,
+            interworks: false,
         }
     }
 }

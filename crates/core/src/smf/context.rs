@@ -9,8 +9,8 @@ use vireo_types::{Dialect, Dnn, Instant, Ltmsi, PduSessionType, Seid, SessionAdd
 /// every step.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SmContext {
-    /// PDU session identity, 1 to 15. In EPS, the EPS bearer identity of the default bearer, 5 to
-    /// 15 (TS 24.007 11.2.3.1.5).
+    /// PDU session identity, 1 to 15. 0 for a PDN connection to which the UE has assigned none; it
+    /// cannot move to 5G. [`SmContext::id`] is the identity that UE and RAN use.
     pub psi: u8,
     /// Dialect of the UE that has the session. It is not stored: the context that has the session
     /// sets it when it is loaded.
@@ -153,6 +153,9 @@ pub enum N4State {
     Deleting,
     /// The session is deleted at the UPF.
     Deleted,
+    /// A session establishment (while the SEID at the UPF is 0) or modification is outstanding. The
+    /// session has moved to the other dialect since, so that another modification must follow.
+    Converting,
 }
 
 /// Volume that a session has carried, in octets of user packets.
@@ -228,7 +231,7 @@ impl RelocationStep {
 /// Status of one session for the status interface.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionStatus {
-    /// PDU session identity, 1 to 15.
+    /// PDU session identity, 1 to 15, or EPS bearer identity, 5 to 15.
     pub psi: u8,
     pub snssai: Snssai,
     pub dnn: Dnn,
@@ -258,7 +261,27 @@ pub enum SessionState {
     Releasing,
 }
 
+/// EPS bearer identity of the session with index 0 (TS 24.007 11.2.3.1.5: 5 to 15).
+const FIRST_EBI: u8 = 5;
+
+/// Returns the EPS bearer identity of the default bearer of the session with this index. `None` if
+/// the UE has no bearer left for it: EPS has 11 bearers.
+///
+/// It follows from the index, so that a session has it from its start on, in both dialects.
+pub fn ebi(index: SessionIndex) -> Option<u8> {
+    index.checked_add(FIRST_EBI).filter(|ebi| *ebi <= 15)
+}
+
 impl SmContext {
+    /// Returns the identity by which UE and RAN know the session: the PDU session identity, or the
+    /// EPS bearer identity in EPS.
+    pub fn id(&self) -> u8 {
+        match self.dialect {
+            Dialect::Nr => self.psi,
+            Dialect::Eps => ebi(self.index).unwrap_or_default(),
+        }
+    }
+
     /// Returns true if the session is also at another UPF than that of [`SmContext::pfcp`].
     pub fn is_relocating(&self) -> bool {
         self.relocation.is_some()
@@ -267,7 +290,7 @@ impl SmContext {
     /// Returns the session for the status interface.
     pub fn summary(&self) -> SessionStatus {
         SessionStatus {
-            psi: self.psi,
+            psi: self.id(),
             snssai: self.terms.snssai,
             dnn: self.terms.dnn.clone(),
             kind: self.kind,

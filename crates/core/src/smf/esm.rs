@@ -6,7 +6,7 @@
 use super::context::{RanState, SmContext, Stage};
 use super::interface::Output;
 use super::session_request::SessionRequest;
-use super::{n1, release};
+use super::{n1, options, release};
 use crate::Env;
 use vireo_types::PduSessionType;
 use vireo_wire::nas::{GsmCause, NasExtendedProtocolConfigurationOptions};
@@ -96,16 +96,26 @@ pub(super) fn connectivity_request(octets: &[u8]) -> Result<SessionRequest, Opti
         (_, Some(Type::Ipv4v6)) => PduSessionType::Ipv4v6,
         _ => return Err(connectivity_reject(pti, GsmCause::UnknownPduSessionType)),
     };
-    let extended = request.extended_protocol_configuration_options.as_ref().map(|options| options.value.to_vec());
-    let options =
-        extended.or_else(|| request.protocol_configuration_options.as_ref().map(|options| options.value.to_vec()));
     Ok(SessionRequest {
         pti,
         kind: Some(kind),
-        options: options.map(NasExtendedProtocolConfigurationOptions::new),
+        options: requested_options(&request),
         always_on: false,
         integrity_rate: u16::MAX,
     })
+}
+
+/// Returns the protocol configuration options of the UE, extended or not, which have one coding.
+fn requested_options(request: &NasPdnConnectivityRequest) -> Option<NasExtendedProtocolConfigurationOptions> {
+    let extended = request.extended_protocol_configuration_options.as_ref().map(|options| options.value.to_vec());
+    let usual = || request.protocol_configuration_options.as_ref().map(|options| options.value.to_vec());
+    extended.or_else(usual).map(NasExtendedProtocolConfigurationOptions::new)
+}
+
+/// Returns the PDU session identity that the UE assigns to the PDN connection, for its move to 5G
+/// (TS 24.501 6.1.4.1).
+pub(crate) fn session_identity(request: &NasPdnConnectivityRequest) -> Option<u8> {
+    options::session_identity(&requested_options(request)?)
 }
 
 /// Builds an ACTIVATE DEFAULT EPS BEARER CONTEXT REQUEST; `None` if the address does not match the
@@ -131,11 +141,11 @@ pub(super) fn activate_request(sm: &SmContext, pti: u8, cause: Option<u8>, optio
     if (1..=PCO_OCTETS).contains(&options.len()) {
         request = request.with_protocol_configuration_options(NasProtocolConfigurationOptions::new(options));
     }
-    output(request, sm.psi, pti)
+    output(request, sm.id(), pti)
 }
 
 /// Returns the APN-AMBR (9.9.4.2): exact if possible, else rounded up.
-fn apn_ambr(downlink_bps: u64, uplink_bps: u64) -> Option<NasApnAggregateMaximumBitRate> {
+pub(super) fn apn_ambr(downlink_bps: u64, uplink_bps: u64) -> Option<NasApnAggregateMaximumBitRate> {
     NasApnAggregateMaximumBitRate::from_kbps(encodable_kbps(downlink_bps), encodable_kbps(uplink_bps)).ok()
 }
 

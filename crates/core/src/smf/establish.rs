@@ -2,7 +2,7 @@
 //!
 //! From the UE's request to the request to the UPF, and from the UPF's answer to the accept.
 
-use super::context::{N4State, PfcpSession, RanState, SessionTerms, SmContext, Stage, Usage, seid};
+use super::context::{N4State, PfcpSession, RanState, SessionTerms, SmContext, Stage, Usage, ebi, seid};
 use super::interface::{Create, Output};
 use super::n1::{self, Received5gsm};
 use super::session_request::SessionRequest;
@@ -33,7 +33,18 @@ fn begin(request: &Create<'_>, env: &mut Env<'_>) -> Result<(SmContext, Output),
     let (kind, cause) = session_type(requested.kind, &request.subscription.types, &dnn.types).map_err(refuse)?;
     let upf = user_plane_function(env.config, request.dnn, request.ltmsi)
         .ok_or_else(|| refuse(GsmCause::InsufficientResources))?;
-    let options = requested.options.map_or_else(Vec::new, |options| options::answer(&options, dnn, kind));
+    let terms = SessionTerms {
+        snssai: request.snssai,
+        dnn: request.dnn.clone(),
+        ambr: request.subscription.ambr,
+        five_qi: request.subscription.five_qi,
+        arp_priority: request.subscription.arp_priority,
+    };
+    // A UE of EPS that assigns a PDU session identity learns the session that its PDN connection
+    // becomes in 5G (TS 23.502 4.11.1.5.4).
+    let moves = request.dialect == Dialect::Eps && request.psi != 0;
+    let further = if moves { options::of_session(&terms, ebi(request.index), env.config) } else { Vec::new() };
+    let options = requested.options.map_or_else(Vec::new, |options| options::answer(&options, dnn, kind, further));
     let generation = u32::from_be_bytes(env.random());
     // The last step that can fail for a reason of the network, so that no address is allocated in
     // vain.
@@ -42,13 +53,7 @@ fn begin(request: &Create<'_>, env: &mut Env<'_>) -> Result<(SmContext, Output),
         psi: request.psi,
         dialect: request.dialect,
         index: request.index,
-        terms: SessionTerms {
-            snssai: request.snssai,
-            dnn: request.dnn.clone(),
-            ambr: request.subscription.ambr,
-            five_qi: request.subscription.five_qi,
-            arp_priority: request.subscription.arp_priority,
-        },
+        terms,
         kind,
         address,
         always_on: requested.always_on,
@@ -160,7 +165,7 @@ pub(super) fn upf_ready(sm: &mut SmContext, pti: u8, env: &Env<'_>, out: &mut Ve
         return;
     };
     let (cause, options) = (*cause, std::mem::take(options));
-    match (messages::accept(sm, pti, cause, options), messages::ran_setup_request(sm)) {
+    match (messages::accept(sm, pti, cause, options, env.config), messages::ran_setup_request(sm)) {
         (Some(accept), Some(setup)) => {
             sm.stage = Stage::Accepted { pti };
             sm.ran = RanState::SettingUp;

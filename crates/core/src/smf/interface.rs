@@ -53,7 +53,7 @@ pub struct Create<'a> {
     pub ltmsi: Ltmsi,
     /// Index in the UE's context that no other session of the UE has; part of the SEID.
     pub index: SessionIndex,
-    /// PDU session identity, 1 to 15.
+    /// PDU session identity, 1 to 15; 0 if a UE of EPS assigns none.
     pub psi: u8,
     /// Dialect of the UE.
     pub dialect: Dialect,
@@ -109,6 +109,9 @@ pub enum Input<'a> {
     TargetUpfLost,
     /// The deadline of the session has expired.
     Deadline,
+    /// The UE has moved to this dialect (TS 23.502 4.11.1). The session has no user plane at the
+    /// RAN.
+    Convert(Dialect),
 }
 
 /// Effect of a session step, executed after its commit.

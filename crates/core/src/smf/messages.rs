@@ -3,13 +3,20 @@
 use super::context::{SmContext, Tunnel};
 use super::interface::Output;
 use super::{erab, esm, n1, n2};
+use crate::config::CoreConfig;
 use vireo_types::Dialect;
 use vireo_wire::nas::GsmCause;
 
 /// Builds the accept of a new session; `None` if the address does not match the session type.
-pub(super) fn accept(sm: &SmContext, pti: u8, cause: Option<u8>, options: Vec<u8>) -> Option<Output> {
+pub(super) fn accept(
+    sm: &SmContext,
+    pti: u8,
+    cause: Option<u8>,
+    options: Vec<u8>,
+    config: &CoreConfig,
+) -> Option<Output> {
     match sm.dialect {
-        Dialect::Nr => n1::establishment_accept(sm, pti, cause, options),
+        Dialect::Nr => n1::establishment_accept(sm, pti, cause, options, config),
         Dialect::Eps => esm::activate_request(sm, pti, cause, options),
     }
 }
@@ -26,7 +33,7 @@ pub(super) fn reject(dialect: Dialect, psi: u8, pti: u8, cause: GsmCause) -> Opt
 pub(super) fn release_command(sm: &SmContext, pti: u8, cause: u8) -> Option<Output> {
     match sm.dialect {
         Dialect::Nr => n1::release_command(sm.psi, pti, cause),
-        Dialect::Eps => esm::deactivate_request(sm.psi, pti, cause),
+        Dialect::Eps => esm::deactivate_request(sm.id(), pti, cause),
     }
 }
 
@@ -42,7 +49,7 @@ pub(super) fn release_reject(sm: &SmContext, pti: u8, cause: GsmCause) -> Option
 pub(super) fn status(sm: &SmContext, pti: u8, cause: GsmCause) -> Option<Output> {
     match sm.dialect {
         Dialect::Nr => n1::status(sm.psi, pti, cause),
-        Dialect::Eps => esm::status(sm.psi, pti, cause),
+        Dialect::Eps => esm::status(sm.id(), pti, cause),
     }
 }
 

@@ -8,6 +8,7 @@
 
 mod charging;
 mod context;
+mod convert;
 mod erab;
 mod esm;
 mod establish;
@@ -29,9 +30,10 @@ mod user_plane;
 
 pub use context::{
     N4State, PfcpSession, RanState, Relocation, RelocationStep, SessionState, SessionStatus, SessionTerms, SmContext,
-    Stage, Tunnel, Usage, deadline, seid,
+    Stage, Tunnel, Usage, deadline, ebi, seid,
 };
 pub use erab::{ErabRequest, ErabTunnel};
+pub(crate) use esm::session_identity;
 pub use handover::switched;
 pub use interface::{Create, Input, N2Sm, Output};
 pub use n2::{HandoverRefusal, path_switch_acknowledge, refusal};
@@ -97,6 +99,7 @@ pub fn step(sm: &mut SmContext, input: Input<'_>, env: &Env<'_>) -> Vec<Output> 
         Input::TargetPfcpTimeout => relocate::on_target_timeout(sm, env, &mut out),
         Input::TargetUpfLost => relocate::on_target_lost(sm, env, &mut out),
         Input::Deadline => deadline_passed(sm, env, &mut out),
+        Input::Convert(dialect) => convert::convert(sm, dialect, env, &mut out),
     }
     if was_elsewhere {
         relocate::proceed(sm, env, &mut out);

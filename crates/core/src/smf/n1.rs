@@ -1,9 +1,10 @@
 //! Decoding and encoding of the 5GSM messages of the SMF (TS 24.501 clause 8.3).
 
-use super::context::SmContext;
+use super::context::{SessionTerms, SmContext, ebi};
 use super::interface::Output;
 use super::n2::DEFAULT_QFI;
-use super::options;
+use super::{esm, options};
+use crate::config::CoreConfig;
 use std::net::Ipv6Addr;
 use vireo_types::{PduSessionType, Snssai};
 use vireo_wire::nas::*;
@@ -76,9 +77,49 @@ pub(super) fn release_command(psi: u8, pti: u8, cause: u8) -> Option<Output> {
     output(NasPduSessionReleaseCommand::new(NasFGsmCause::new(cause)), psi, pti)
 }
 
+/// Returns the default QoS rule (TS 24.501 9.11.4.13): rule 1, create, default, one bidirectional
+/// match-all filter, lowest precedence.
+pub(super) fn default_rule() -> Vec<u8> {
+    vec![1, 0, 6, 0x31, 0x31, 1, 1, 0xff, DEFAULT_QFI]
+}
+
+/// Returns the description of the default flow (TS 24.501 9.11.4.12): create, 5QI, and the EPS
+/// bearer identity of a session that can move to EPS.
+pub(super) fn default_flow(five_qi: u8, ebi: Option<u8>) -> Vec<u8> {
+    let mut flow = vec![DEFAULT_QFI, 0x20, 0x41, 1, 1, five_qi];
+    if let Some(ebi) = ebi {
+        flow[2] += 1;
+        flow.extend_from_slice(&[7, 1, ebi << 4]);
+    }
+    flow
+}
+
+/// Returns the Session-AMBR (TS 24.501 9.11.4.14) of a session.
+pub(super) fn session_ambr(terms: &SessionTerms) -> NasSessionAmbr {
+    let (down, up) = (ambr(terms.ambr.downlink_bps), ambr(terms.ambr.uplink_bps));
+    NasSessionAmbr::from_raw_fields(down.0, down.1, up.0, up.1)
+}
+
+/// Returns the EPS bearer that the session becomes in EPS (TS 24.501 9.11.4.8): identity, QoS and
+/// APN-AMBR.
+fn mapped_bearer(sm: &SmContext, ebi: u8) -> Option<NasMappedEpsBearerContexts> {
+    use vireo_wire::nas_eps::EpsQos;
+    let ambr = esm::apn_ambr(sm.terms.ambr.downlink_bps, sm.terms.ambr.uplink_bps)?.value.to_vec();
+    let qos = MappedEpsBearerParam::from_eps_qos(EpsQos::new(sm.terms.five_qi, None, None, None)).ok()?;
+    let ambr = MappedEpsBearerParam { param_id: MappedEpsBearerParamId::ApnAmbr as u8, contents: ambr };
+    let bearer = MappedEpsBearerContext::new(ebi, MappedEpsBearerOpCode::Create, true, vec![qos, ambr]).ok()?;
+    NasMappedEpsBearerContexts::from_contexts(&[bearer]).ok()
+}
+
 /// Builds a PDU Session Establishment Accept; `None` if the address does not match the session
 /// type.
-pub(super) fn establishment_accept(sm: &SmContext, pti: u8, cause: Option<u8>, options: Vec<u8>) -> Option<Output> {
+pub(super) fn establishment_accept(
+    sm: &SmContext,
+    pti: u8,
+    cause: Option<u8>,
+    options: Vec<u8>,
+    config: &CoreConfig,
+) -> Option<Output> {
     let (kind, address) = match (sm.kind, sm.address.ipv4, sm.address.ipv6_prefix) {
         (PduSessionType::Ipv4, Some(v4), _) => (PduSessionTypeValue::Ipv4, NasPduAddress::from_ipv4(v4.octets())),
         (PduSessionType::Ipv6, _, Some(v6)) => {
@@ -89,26 +130,25 @@ pub(super) fn establishment_accept(sm: &SmContext, pti: u8, cause: Option<u8>, o
         }
         _ => return None,
     };
-    // Default QoS rule (TS 24.501 9.11.4.13): rule 1, create, default, one bidirectional match-all
-    // filter, lowest precedence. Description of its flow (9.11.4.12): create, 5QI.
-    let rule = vec![1, 0, 6, 0x31, 0x31, 1, 1, 0xff, DEFAULT_QFI];
-    let flow = vec![DEFAULT_QFI, 0x20, 0x41, 1, 1, sm.terms.five_qi];
-    let (down, up) = (ambr(sm.terms.ambr.downlink_bps), ambr(sm.terms.ambr.uplink_bps));
+    let ebi = ebi(sm.index).filter(|_| config.interworks);
     let mut accept = NasPduSessionEstablishmentAccept::new(
         NasPduSessionType::from_session_type(kind),
         NasSscMode::from_mode(SscModeValue::Ssc1),
-        NasQosRules::new(rule),
-        NasSessionAmbr::from_raw_fields(down.0, down.1, up.0, up.1),
+        NasQosRules::new(default_rule()),
+        session_ambr(&sm.terms),
     )
     .with_pdu_address(address)
     .with_s_nssai(snssai(sm.terms.snssai))
-    .with_authorized_qos_flow_descriptions(NasQosFlowDescriptions::new(flow))
+    .with_authorized_qos_flow_descriptions(NasQosFlowDescriptions::new(default_flow(sm.terms.five_qi, ebi)))
     .with_dnn(NasDnn::from_string(sm.terms.dnn.as_str()).ok()?);
     if let Some(cause) = cause {
         accept.set_fgsm_cause(NasFGsmCause::new(cause));
     }
     if sm.always_on {
         accept.set_always_on_pdu_session_indication(NasAlwaysOnPduSessionIndication::from_apsi(true));
+    }
+    if let Some(bearer) = ebi.and_then(|ebi| mapped_bearer(sm, ebi)) {
+        accept.set_mapped_eps_bearer_contexts(bearer);
     }
     if !options.is_empty() {
         accept.set_extended_protocol_configuration_options(options::ie(options));
@@ -125,7 +165,7 @@ pub(super) fn interface_identifier(prefix: Ipv6Addr) -> [u8; 8] {
     folded.max(1).to_be_bytes()
 }
 
-fn snssai(slice: Snssai) -> NasSNssai {
+pub(super) fn snssai(slice: Snssai) -> NasSNssai {
     let sd = slice.sd.map(|sd| {
         let [_, a, b, c] = sd.to_be_bytes();
         [a, b, c]
@@ -180,5 +220,28 @@ mod tests {
         let b = interface_identifier("2001:db8:0:2::".parse().expect("a prefix"));
         assert_ne!(a, b);
         assert_ne!(a, [0; 8]);
+    }
+
+    #[test]
+    fn accept_names_bearer_if_core_interworks() {
+        let bench = crate::smf::tests::Bench::active();
+        let accepted = |interworks| {
+            let config = CoreConfig { interworks, ..bench.config.clone() };
+            let Some(Output::N1(octets)) = establishment_accept(bench.sm(), 1, None, Vec::new(), &config) else {
+                panic!("an accept")
+            };
+            match Nas5gsMessage::decode(&octets).expect("it decodes") {
+                Nas5gsMessage::Gsm(_, Nas5gsmMessage::PduSessionEstablishmentAccept(accept)) => accept,
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(accepted(false).mapped_eps_bearer_contexts, None);
+        let bearers = accepted(true).mapped_eps_bearer_contexts.and_then(|bearers| bearers.contexts());
+        let [bearer] = &bearers.expect("bearers")[..] else { panic!("one bearer") };
+        assert_eq!((bearer.eps_bearer_id, bearer.operation()), (5, Some(MappedEpsBearerOpCode::Create)));
+        assert!(bearer.params.iter().any(|p| p.eps_qos().is_some_and(|qos| qos.qci == bench.sm().terms.five_qi)));
+        assert!(bearer.params.iter().any(|p| p.apn_ambr().is_some()));
+        let flows = accepted(true).authorized_qos_flow_descriptions.map(|flows| flows.value.to_vec());
+        assert_eq!(flows, Some(vec![1, 0x20, 0x42, 1, 1, bench.sm().terms.five_qi, 7, 1, 0x50]));
     }
 }

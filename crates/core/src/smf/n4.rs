@@ -3,7 +3,8 @@
 //! Every session has the same rules: PDR and FAR 1 for uplink, PDR and FAR 2 for downlink, and one
 //! QER for both. The QER contains the session AMBR and the QFI of the default flow. A slice of
 //! simple devices ([`SliceProfile::Iot`]) omits the rate and the match of the uplink QFI, which
-//! cannot apply there. A session of EPS has no QFI: its tunnel has no extension header.
+//! cannot apply there. A session of EPS has no QFI: its tunnel has no extension header. A QER cannot
+//! lose its QFI (TS 29.244 7.5.4.5), so that the QER of EPS is another one.
 
 use super::charging;
 use super::context::{SmContext, Tunnel};
@@ -18,7 +19,14 @@ const UPLINK_PDR: PdrId = PdrId(1);
 const DOWNLINK_PDR: PdrId = PdrId(2);
 const UPLINK_FAR: FarId = FarId(1);
 const DOWNLINK_FAR: FarId = FarId(2);
-const SESSION_QER: QerId = QerId(1);
+
+/// Returns the QER of the sessions of a dialect.
+const fn session_qer(dialect: Dialect) -> QerId {
+    match dialect {
+        Dialect::Nr => QerId(1),
+        Dialect::Eps => QerId(2),
+    }
+}
 
 /// Precedence of the only PDR of each direction; the value leaves room on both sides.
 const PRECEDENCE: Precedence = Precedence(255);
@@ -39,10 +47,7 @@ pub(super) fn establishment_request(sm: &SmContext, config: &CoreConfig, kept: u
     let counted = charging::settings(sm, config);
     let grant = charging::quota_remaining(sm, config).map(|left| left.saturating_sub(kept));
     let network = NetworkInstance::from(sm.terms.dnn.as_str());
-    // A simple device has only one QoS flow, and the RAN enforces its rate.
-    let simple = config.profile(sm.terms.snssai) == SliceProfile::Iot;
-    // Packets on S1-U have no PDU Session Container (TS 29.281 5.2.1).
-    let marked = sm.dialect == Dialect::Nr;
+    let qer = session_qer(sm.dialect);
     let pdn_type = match sm.kind {
         PduSessionType::Ipv4 => PdnType::IPV4,
         PduSessionType::Ipv6 => PdnType::IPV6,
@@ -56,17 +61,14 @@ pub(super) fn establishment_request(sm: &SmContext, config: &CoreConfig, kept: u
                 rule.put(&UPLINK_PDR)
                     .put(&PRECEDENCE)
                     .group(Pdi::ID, |packets| {
-                        packets.put(&SourceInterface::ACCESS).put(&FTeid::Choose { ipv4: true, ipv6: false, id: None });
-                        if !simple && marked {
-                            packets.put(&Qfi(DEFAULT_QFI));
-                        }
+                        uplink_packets(sm, config, &FTeid::Choose { ipv4: true, ipv6: false, id: None }, packets);
                     })
                     .put(&OuterHeaderRemoval::GTPU)
                     .put(&UPLINK_FAR);
                 if counted.is_some() {
                     rule.put(&charging::URR);
                 }
-                rule.put(&SESSION_QER);
+                rule.put(&qer);
             })
             .group(CreatePdr::ID, |rule| {
                 rule.put(&DOWNLINK_PDR)
@@ -81,7 +83,7 @@ pub(super) fn establishment_request(sm: &SmContext, config: &CoreConfig, kept: u
                 if counted.is_some() {
                     rule.put(&charging::URR);
                 }
-                rule.put(&SESSION_QER);
+                rule.put(&qer);
             })
             .group(CreateFar::ID, |rule| {
                 rule.put(&UPLINK_FAR).put(&ApplyAction::FORW).group(ForwardingParameters::ID, |where_to| {
@@ -94,19 +96,33 @@ pub(super) fn establishment_request(sm: &SmContext, config: &CoreConfig, kept: u
         if let Some(charging) = &counted {
             message.group(CreateUrr::ID, |rule| charging::create(rule, charging, grant));
         }
-        message
-            .group(CreateQer::ID, |rule| {
-                rule.put(&SESSION_QER).put(&GateStatus::OPEN);
-                if !simple {
-                    rule.put(&session_rate(sm));
-                }
-                if marked {
-                    rule.put(&Qfi(DEFAULT_QFI));
-                }
-            })
-            .put(&pdn_type)
-            .put(&SliceId(sm.terms.snssai));
+        message.group(CreateQer::ID, |rule| create_qer(sm, config, rule)).put(&pdn_type).put(&SliceId(sm.terms.snssai));
     })
+}
+
+/// Appends the PDI of the uplink PDR: the tunnel, and the QoS flow if packets name it.
+fn uplink_packets(sm: &SmContext, config: &CoreConfig, tunnel: &FTeid, packets: &mut Builder<'_>) {
+    packets.put(&SourceInterface::ACCESS).put(tunnel);
+    if sm.dialect == Dialect::Nr && !is_simple(sm, config) {
+        packets.put(&Qfi(DEFAULT_QFI));
+    }
+}
+
+/// Appends the QER. Downlink packets of 5G are marked with the QoS flow.
+fn create_qer(sm: &SmContext, config: &CoreConfig, rule: &mut Builder<'_>) {
+    rule.put(&session_qer(sm.dialect)).put(&GateStatus::OPEN);
+    if !is_simple(sm, config) {
+        rule.put(&session_rate(sm));
+    }
+    if sm.dialect == Dialect::Nr {
+        rule.put(&Qfi(DEFAULT_QFI));
+    }
+}
+
+/// Returns true for a session of a simple device. It has only one QoS flow, and the RAN enforces its
+/// rate.
+fn is_simple(sm: &SmContext, config: &CoreConfig) -> bool {
+    config.profile(sm.terms.snssai) == SliceProfile::Iot
 }
 
 fn session_rate(sm: &SmContext) -> Mbr {
@@ -118,21 +134,47 @@ fn session_rate(sm: &SmContext) -> Mbr {
 /// buffer them.
 pub(super) fn modification_request(sm: &SmContext) -> Output {
     request(sm, MessageType::SESSION_MODIFICATION_REQUEST, sm.pfcp.up_seid, |message| {
-        message.group(UpdateFar::ID, |rule| {
-            rule.put(&DOWNLINK_FAR);
-            match sm.downlink {
-                None => rule.put(&buffer()),
-                Some(tunnel) => rule.put(&ApplyAction::FORW).group(UpdateForwardingParameters::ID, |where_to| {
-                    where_to
-                        .put(&DestinationInterface::ACCESS)
-                        .put(&OuterHeaderCreation::gtpu(tunnel.teid, tunnel.address));
-                    if sm.end_marker {
-                        where_to.put(&SmReqFlags::SNDEM);
-                    }
-                }),
-            };
-        });
+        message.group(UpdateFar::ID, |rule| update_far(sm, rule));
     })
+}
+
+fn update_far(sm: &SmContext, rule: &mut Builder<'_>) {
+    rule.put(&DOWNLINK_FAR);
+    match sm.downlink {
+        None => rule.put(&buffer()),
+        Some(tunnel) => rule.put(&ApplyAction::FORW).group(UpdateForwardingParameters::ID, |where_to| {
+            where_to.put(&DestinationInterface::ACCESS).put(&OuterHeaderCreation::gtpu(tunnel.teid, tunnel.address));
+            if sm.end_marker {
+                where_to.put(&SmReqFlags::SNDEM);
+            }
+        }),
+    };
+}
+
+/// Builds a Session Modification Request that replaces the rules of the other dialect by those of
+/// the session's. `None` if the UPF has allocated no tunnel end.
+pub(super) fn conversion_request(sm: &SmContext, config: &CoreConfig) -> Option<Output> {
+    let Tunnel { address, teid } = sm.uplink?;
+    let (old, new) = match sm.dialect {
+        Dialect::Nr => (Dialect::Eps, Dialect::Nr),
+        Dialect::Eps => (Dialect::Nr, Dialect::Eps),
+    };
+    Some(request(sm, MessageType::SESSION_MODIFICATION_REQUEST, sm.pfcp.up_seid, |message| {
+        message
+            .group(RemoveQer::ID, |rule| {
+                rule.put(&session_qer(old));
+            })
+            .group(CreateQer::ID, |rule| create_qer(sm, config, rule))
+            .group(UpdatePdr::ID, |rule| {
+                rule.put(&UPLINK_PDR)
+                    .group(Pdi::ID, |packets| uplink_packets(sm, config, &FTeid::new(teid, address), packets))
+                    .put(&session_qer(new));
+            })
+            .group(UpdatePdr::ID, |rule| {
+                rule.put(&DOWNLINK_PDR).put(&session_qer(new));
+            })
+            .group(UpdateFar::ID, |rule| update_far(sm, rule));
+    }))
 }
 
 /// Builds a Session Modification Request that queries the volume since the last report and, with

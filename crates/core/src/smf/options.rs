@@ -4,7 +4,9 @@
 //! (RFC 1661 5.4); DNS servers are sent (RFC 1877). PAP and CHAP are acknowledged without a check,
 //! because the UE is already authenticated.
 
-use crate::config::DnnConfig;
+use super::context::SessionTerms;
+use super::n1;
+use crate::config::{CoreConfig, DnnConfig};
 use std::net::{IpAddr, Ipv4Addr};
 use vireo_types::PduSessionType;
 use vireo_wire::nas::{NasExtendedProtocolConfigurationOptions, Pco, PcoDirection, PcoEntry};
@@ -12,6 +14,11 @@ use vireo_wire::nas::{NasExtendedProtocolConfigurationOptions, Pco, PcoDirection
 const DNS_IPV6: u16 = 0x0003;
 const DNS_IPV4: u16 = 0x000d;
 const IPV4_LINK_MTU: u16 = 0x0010;
+const PDU_SESSION_ID: u16 = 0x001a;
+const S_NSSAI: u16 = 0x001b;
+const QOS_RULES: u16 = 0x001c;
+const SESSION_AMBR: u16 = 0x001d;
+const QOS_FLOW_DESCRIPTIONS: u16 = 0x001f;
 const IPCP: u16 = 0x8021;
 const PAP: u16 = 0xc023;
 const CHAP: u16 = 0xc223;
@@ -21,11 +28,30 @@ pub(super) fn ie(octets: Vec<u8>) -> NasExtendedProtocolConfigurationOptions {
     NasExtendedProtocolConfigurationOptions::new(octets)
 }
 
-/// Returns the answer to the UE's options; empty if there is none.
+/// Returns the PDU session identity that a UE of EPS assigns to its PDN connection.
+pub(super) fn session_identity(requested: &NasExtendedProtocolConfigurationOptions) -> Option<u8> {
+    let options = requested.pco(PcoDirection::Uplink)?;
+    options.entry(PDU_SESSION_ID)?.contents.first().copied().filter(|psi| (1..=15).contains(psi))
+}
+
+/// Returns the parameters of the PDU session that a PDN connection becomes in 5G.
+pub(super) fn of_session(terms: &SessionTerms, ebi: Option<u8>, config: &CoreConfig) -> Vec<PcoEntry> {
+    let slice = [&n1::snssai(terms.snssai).value[..], &config.guami().plmn.nas()].concat();
+    let entries = [
+        (S_NSSAI, slice),
+        (QOS_RULES, n1::default_rule()),
+        (SESSION_AMBR, n1::session_ambr(terms).value.to_vec()),
+        (QOS_FLOW_DESCRIPTIONS, n1::default_flow(terms.five_qi, ebi)),
+    ];
+    entries.into_iter().map(|(identifier, contents)| PcoEntry { identifier, contents }).collect()
+}
+
+/// Returns the answer to the UE's options, with `further` ones; empty if there is none.
 pub(super) fn answer(
     requested: &NasExtendedProtocolConfigurationOptions,
     dnn: &DnnConfig,
     kind: PduSessionType,
+    further: Vec<PcoEntry>,
 ) -> Vec<u8> {
     let Some(requested) = requested.pco(PcoDirection::Uplink) else {
         return Vec::new();
@@ -50,6 +76,7 @@ pub(super) fn answer(
         let packet = requested.entry(protocol).and_then(|entry| reply(&entry.contents, dnn));
         packet.into_iter().for_each(|packet| add(protocol, packet));
     }
+    entries.extend(further);
     if entries.is_empty() {
         return Vec::new();
     }
@@ -150,7 +177,7 @@ mod tests {
     }
 
     fn options_for(octets: &str, kind: PduSessionType) -> String {
-        hex::encode(answer(&ie(hex::decode(octets).expect("hex")), &network(), kind))
+        hex::encode(answer(&ie(hex::decode(octets).expect("hex")), &network(), kind, Vec::new()))
     }
 
     #[test]

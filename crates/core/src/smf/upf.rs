@@ -3,11 +3,22 @@
 use super::context::{N4State, RanState, SmContext, Stage};
 use super::interface::Output;
 use super::n4::{self, Answer, Report};
-use super::{charging, establish, release, relocate, user_plane};
+use super::{charging, convert, establish, release, relocate, user_plane};
 use crate::Env;
 use vireo_wire::nas::GsmCause;
 
 pub(super) fn received(sm: &mut SmContext, octets: &[u8], env: &Env<'_>, out: &mut Vec<Output>) {
+    let converts = sm.n4 == N4State::Converting;
+    sm.n4 = convert::outstanding(sm);
+    let outstanding = sm.n4;
+    handle(sm, (octets, converts), env, out);
+    if converts {
+        convert::proceed(sm, outstanding, env, out);
+    }
+}
+
+/// Handles a message of the UPF. If the session `converts`, its next request is the conversion.
+fn handle(sm: &mut SmContext, (octets, converts): (&[u8], bool), env: &Env<'_>, out: &mut Vec<Output>) {
     let Some(answer) = n4::decode_for(octets, sm.pfcp.cp_seid) else {
         return;
     };
@@ -25,10 +36,14 @@ pub(super) fn received(sm: &mut SmContext, octets: &[u8], env: &Env<'_>, out: &m
             match sm.stage {
                 Stage::Releasing { .. } | Stage::Ended => release::delete(sm, out),
                 _ if is_requested => relocate::reported(sm, env, out),
-                _ if stale => {}
+                _ if stale || converts => {}
                 _ => user_plane::settled(sm, out),
             }
-            if stale && sm.n4 == N4State::Synced && !matches!(sm.stage, Stage::Releasing { .. } | Stage::Ended) {
+            if stale
+                && !converts
+                && sm.n4 == N4State::Synced
+                && !matches!(sm.stage, Stage::Releasing { .. } | Stage::Ended)
+            {
                 user_plane::send_downlink(sm, out);
             }
         }
@@ -48,14 +63,14 @@ pub(super) fn received(sm: &mut SmContext, octets: &[u8], env: &Env<'_>, out: &m
 
 /// Handles that the UPF did not answer.
 pub(super) fn on_timeout(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
-    match sm.n4 {
+    match convert::outstanding(sm) {
         N4State::Establishing => not_established(sm, GsmCause::NetworkFailure, env, out),
         N4State::Updating { .. } => {
             sm.n4 = N4State::Synced;
             release_session(sm, GsmCause::ReactivationRequested, env, out);
         }
         N4State::Deleting => deleted(sm, out),
-        N4State::Synced | N4State::Deleted => {}
+        N4State::Synced | N4State::Deleted | N4State::Converting => {}
     }
 }
 

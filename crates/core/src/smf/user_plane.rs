@@ -26,7 +26,7 @@ pub(super) fn activate(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>)
 /// Requests setup from the RAN, immediately or when the UPF has allocated its tunnel.
 pub(super) fn set_up(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
     match (sm.n4, messages::ran_setup_request(sm)) {
-        (N4State::Synced | N4State::Updating { .. }, Some(request)) => {
+        (N4State::Synced | N4State::Updating { .. } | N4State::Converting, Some(request)) => {
             sm.ran = RanState::SettingUp;
             sm.deadline = Some(env.now + env.config.timers.ran_response);
             out.push(request);
@@ -188,7 +188,7 @@ pub(super) fn forward_to(sm: &mut SmContext, tunnel: Option<Tunnel>, out: &mut V
     match sm.n4 {
         N4State::Synced => send_downlink(sm, out),
         N4State::Updating { .. } => sm.n4 = N4State::Updating { stale: true },
-        N4State::Establishing | N4State::Deleting | N4State::Deleted => {}
+        N4State::Establishing | N4State::Converting | N4State::Deleting | N4State::Deleted => {}
     }
 }
 

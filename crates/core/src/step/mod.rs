@@ -107,10 +107,11 @@ impl StepContext<'_, '_> {
         self.protected(plain)
     }
 
-    /// Returns a plain NAS message of either dialect protected by the UE's security context, or as
-    /// it is if there is none.
+    /// Returns a plain NAS message of the UE's dialect protected by its security context, or as it
+    /// is if there is none of this dialect.
     pub fn protected(&mut self, plain: Vec<u8>) -> Option<Vec<u8>> {
-        match &mut self.ue.security {
+        let dialect = self.ue.dialect();
+        match self.ue.security.as_mut().filter(|security| security.dialect() == dialect) {
             None => Some(plain),
             Some(security) => {
                 let nas = protect(security, &plain, Header::IntegrityProtectedAndCiphered, &mut self.out);

@@ -8,6 +8,7 @@ mod handover;
 mod lab;
 mod layout;
 mod lost_tunnel;
+mod moves;
 mod paging;
 mod procedures;
 mod protection;

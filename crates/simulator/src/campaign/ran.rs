@@ -194,6 +194,7 @@ pub(crate) fn config() -> CoreConfig {
         n4_node: NodeName::Address(Ipv4Addr::LOCALHOST.into()),
         n2_endpoints: Vec::new(),
         smf_is_remote: false,
+        interworks: false,
     }
 }
 

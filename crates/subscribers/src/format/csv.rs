@@ -141,7 +141,11 @@ impl Columns {
         check(Subscriber {
             amf: field("amf").map_or(Ok(Subscriber::AMF), parse_amf)?,
             static_ipv4: ipv4.transpose()?,
-            subscription: Subscription { slices: vec![SliceSubscription { snssai, default: true, dnns }], ambr },
+            subscription: Subscription {
+                slices: vec![SliceSubscription { snssai, default: true, dnns }],
+                ambr,
+                only: None,
+            },
             ..Subscriber::new(supi, k, opc)
         })
     }
@@ -183,7 +187,7 @@ fn flat(s: &Subscriber) -> Option<[String; WRITTEN]> {
     let [slice] = s.subscription.slices.as_slice() else { return None };
     let first = slice.dnns.first()?;
     let alike = slice.dnns.iter().all(|d| DnnSubscription { dnn: first.dnn.clone(), ..d.clone() } == *first);
-    if !alike || first.ambr != s.subscription.ambr || !slice.default {
+    if !alike || first.ambr != s.subscription.ambr || !slice.default || s.subscription.only.is_some() {
         return None;
     }
     let names: Vec<_> = slice.dnns.iter().map(|d| d.dnn.as_str()).collect();

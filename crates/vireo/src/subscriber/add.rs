@@ -1,10 +1,10 @@
-use clap::{ArgGroup, Args as ClapArgs};
+use clap::{ArgGroup, Args as ClapArgs, ValueEnum};
 use std::io::{self, BufRead, IsTerminal, Read};
 use std::net::Ipv4Addr;
 use vireo_config::Failure;
 use vireo_core::subscription::{DnnSubscription, SliceSubscription, Subscription};
 use vireo_subscribers::{Key, OnExisting, Store, Subscriber};
-use vireo_types::{Dnn, PduSessionType, Snssai, Supi, SupiError};
+use vireo_types::{Dialect, Dnn, PduSessionType, Snssai, Supi, SupiError};
 
 /// Upper bound of a line with a key, in bytes.
 const LINE: u64 = 256;
@@ -39,6 +39,9 @@ pub(super) struct Args {
     #[arg(long, value_delimiter = ',', value_name = "TYPE", default_value = "ipv4,ipv6,ipv4v6",
           value_parser = vireo_subscribers::format::parse_type)]
     types: Vec<PduSessionType>,
+    /// Restrict the subscriber to 4G or 5G
+    #[arg(long, value_enum)]
+    only: Option<Only>,
     /// Store a fixed IPv4 address (unused: addresses come from pools)
     #[arg(long, conflicts_with = "count")]
     static_ipv4: Option<Ipv4Addr>,
@@ -48,6 +51,16 @@ pub(super) struct Args {
     /// Replace existing subscribers with the same SUPI
     #[arg(long)]
     replace: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Only {
+    /// Allow 4G only
+    #[value(name = "4g")]
+    FourG,
+    /// Allow 5G only
+    #[value(name = "5g")]
+    FiveG,
 }
 
 /// Adds the subscriber or the range, completely or not at all.
@@ -103,5 +116,9 @@ fn subscription(args: &Args) -> Subscription {
         default: n == 0,
         dnns: args.dnn.iter().map(dnn).collect(),
     };
-    Subscription { slices: args.slice.iter().enumerate().map(slice).collect(), ..Default::default() }
+    let only = args.only.map(|only| match only {
+        Only::FourG => Dialect::Eps,
+        Only::FiveG => Dialect::Nr,
+    });
+    Subscription { slices: args.slice.iter().enumerate().map(slice).collect(), only, ..Default::default() }
 }

@@ -25,6 +25,15 @@ impl UeSecurityCapability {
         UeSecurityCapability::new(&[&[0, 0], ie].concat())
     }
 
+    /// Returns the capability with the 5G algorithms of `other`, if it has none itself: a UE of EPS
+    /// does not name them.
+    pub fn or_5g_of(mut self, other: Self) -> Self {
+        if self.octets[..2] == [0, 0] {
+            self.octets[..2].copy_from_slice(&other.octets[..2]);
+        }
+        self
+    }
+
     /// Returns the contents of the IE by which EPS repeats the capability to the UE.
     pub fn replayed_by_eps(&self) -> &[u8] {
         self.as_slice().get(2..).unwrap_or_default()

@@ -9,6 +9,7 @@ mod capability;
 mod codec;
 mod connection;
 mod deferred;
+mod mapped;
 mod packed;
 mod parts;
 mod remote_sessions;
@@ -103,7 +104,8 @@ pub struct Reachability {
 /// Work queued for a UE that is idle or cannot be served yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PendingWork {
-    /// Sessions whose user plane is to be activated; bit n is PDU session ID n.
+    /// Sessions whose user plane is to be activated; bit n is PDU session ID n, or EPS bearer identity
+    /// n in EPS.
     pub sessions: u16,
     /// A session has a NAS message for the UE.
     pub signalling: bool,
@@ -194,6 +196,13 @@ impl UeContext {
         self.connection.map(|connection| connection.assoc.dialect()).or_else(of_keys).unwrap_or_default()
     }
 
+    /// Returns the dialect of the UE's sessions: that of its keys, else that of its connection. It
+    /// differs from [`UeContext::dialect`] while a UE moves to the other dialect and has not taken the
+    /// keys of that one into use.
+    pub fn session_dialect(&self) -> Dialect {
+        self.security.as_ref().map_or_else(|| self.dialect(), NasSecurity::dialect)
+    }
+
     /// Returns true if the UE is registered, and has thus proved that it has the keys.
     pub fn is_registered(&self) -> bool {
         self.registration == Registration::Registered
@@ -232,9 +241,9 @@ impl UeContext {
         self.subscription.as_ref().map(|s| s.ambr).unwrap_or_default()
     }
 
-    /// Returns the live session with this PDU session ID.
+    /// Returns the live session with this PDU session ID, or EPS bearer identity in EPS.
     pub fn session(&mut self, psi: u8) -> Option<&mut SmContext> {
-        self.sessions.iter_mut().find(|s| s.psi == psi && s.is_live())
+        self.sessions.iter_mut().find(|s| s.id() == psi && s.is_live())
     }
 
     /// Returns the earliest stored deadline.

@@ -107,7 +107,8 @@ fn bps(form: u128) -> Option<u64> {
     u64::try_from(form >> 4).ok()?.checked_mul(10_u64.pow(form as u32 & 15))
 }
 
-/// Stored form of a subscription, with packed bit rates.
+/// Stored form of a subscription, with packed bit rates. The UE-AMBR has the mark of a restriction
+/// to one dialect.
 #[derive(Serialize, Deserialize)]
 pub(super) struct PackedSubscription {
     slices: Vec<(Snssai, bool, Vec<Network>)>,
@@ -141,9 +142,10 @@ impl PackedForm for Option<Arc<Subscription>> {
     type Form = Option<PackedSubscription>;
 
     fn pack(&self) -> Self::Form {
-        let Subscription { slices, ambr } = self.as_deref()?;
+        let subscription = self.as_deref()?;
         let of = |s: &SliceSubscription| (s.snssai, s.default, s.dnns.iter().map(Network::from_subscription).collect());
-        Some(PackedSubscription { slices: slices.iter().map(of).collect(), ambr: *ambr })
+        let slices = subscription.slices.iter().map(of).collect();
+        Some(PackedSubscription { slices, ambr: subscription.marked_ambr() })
     }
 
     fn unpack(form: Self::Form) -> Option<Self> {
@@ -152,9 +154,8 @@ impl PackedForm for Option<Arc<Subscription>> {
             default,
             dnns: dnns.into_iter().map(Network::subscription).collect(),
         };
-        let whole = |PackedSubscription { slices, ambr }| Subscription {
-            slices: slices.into_iter().map(slice).collect(),
-            ambr,
+        let whole = |PackedSubscription { slices, ambr }| {
+            Subscription::from_marked(slices.into_iter().map(slice).collect(), ambr)
         };
         Some(form.map(whole).map(Arc::new))
     }

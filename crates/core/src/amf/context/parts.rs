@@ -215,7 +215,7 @@ pub(super) fn join(perpetual: Perpetual<'_>, ephemeral: Ephemeral) -> Option<UeC
         reachability: Reachability { area: allocation.area, unreachable: false, expires: ephemeral.expires },
         ..UeContext::new(ltmsi)
     };
-    let dialect = ue.dialect();
+    let dialect = ue.session_dialect();
     ue.sessions.iter_mut().for_each(|session| session.dialect = dialect);
     if let Some(doing) = ephemeral.doing {
         (ue.procedure, ue.handover) = (doing.procedure, doing.handover);

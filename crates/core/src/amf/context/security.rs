@@ -19,6 +19,8 @@ pub struct KeySet(u8);
 
 impl KeySet {
     const EPS: u8 = 0x10;
+    /// Type of security context flag, at its place in the IE (TS 24.501 9.11.3.32).
+    const MAPPED: u8 = 0x08;
 
     /// Returns the key set of an ngKSI or eKSI, 0 to 6.
     pub const fn new(dialect: Dialect, identifier: u8) -> Self {
@@ -31,6 +33,18 @@ impl KeySet {
     /// Returns the ngKSI or eKSI, 0 to 6.
     pub const fn identifier(self) -> u8 {
         self.0 & 7
+    }
+
+    /// Returns the value of the key set identifier IE: the type of security context, and the ngKSI or
+    /// eKSI.
+    pub const fn ie(self) -> u8 {
+        self.0 & 0xf
+    }
+
+    /// Returns the key set of a context that is mapped from this one to the other dialect. It keeps
+    /// the identifier (TS 33.501 8.6).
+    pub const fn mapped(self) -> Self {
+        KeySet((self.0 ^ Self::EPS) | Self::MAPPED)
     }
 
     /// Returns the dialect: the keys of EPS are derived from KASME, those of 5GS from KAMF.
@@ -241,7 +255,13 @@ impl NasSecurity {
     /// Returns an error if the message is too short, its MAC does not verify, or all uplink COUNTs
     /// are used.
     pub fn verify(&self, message: &[u8]) -> Result<u32, SecurityFault> {
-        let octets = header_octets(self.dialect());
+        self.verify_framed(self.dialect(), message)
+    }
+
+    /// As [`NasSecurity::verify`], for a message with the security header of a dialect, which may be
+    /// another one than that of the keys.
+    pub(super) fn verify_framed(&self, framing: Dialect, message: &[u8]) -> Result<u32, SecurityFault> {
+        let octets = header_octets(framing);
         if message.len() <= octets {
             return Err(SecurityFault::Truncated);
         }
@@ -262,7 +282,7 @@ impl NasSecurity {
         let Some([header, key_and_count, mac @ ..]) = message.first_chunk::<SERVICE_REQUEST_OCTETS>() else {
             return Err(SecurityFault::Truncated);
         };
-        let is_own = self.key_set == KeySet::new(Dialect::Eps, key_and_count >> 5);
+        let is_own = self.key_set.identifier() == key_and_count >> 5;
         if !is_own || message.len() != SERVICE_REQUEST_OCTETS {
             return Err(SecurityFault::BadMac);
         }
@@ -370,7 +390,8 @@ impl NasSecurity {
         self.kgnb(count)
     }
 
-    fn last_uplink(&self) -> u32 {
+    /// Returns the COUNT of the message that was accepted last.
+    pub(super) fn last_uplink(&self) -> u32 {
         self.uplink.saturating_sub(1)
     }
 

@@ -4,8 +4,8 @@ pub mod protection;
 
 use super::nas::{Admitted, admit, open};
 use crate::amf::context::Procedure;
-use crate::amf::procedures::common::congestion;
 use crate::amf::procedures::common::security_setup::eps;
+use crate::amf::procedures::common::{congestion, moves};
 use crate::amf::procedures::{deregistration, registration, service_request, session};
 use crate::schedule::kind::emm::is_service_request;
 use crate::step::{Kind, Note, StepContext};
@@ -246,6 +246,13 @@ fn receive<'n>(ctx: &mut StepContext<'_, '_>, nas: &'n [u8], first: bool) -> Opt
     let message = Message::from_octets(&opened.plain);
     let Admitted { plain, verified, answers } = admit(ctx, opened, first, (message, TABLE))?;
     let message = decode(ctx, &plain, answers)?;
+    if verified.is_some()
+        && let Err(cause) = moves::arrive_in_eps(ctx)
+    {
+        ctx.note(Note::Started(Kind::Mobility));
+        registration::reject(ctx, Kind::Mobility, cause);
+        return None;
+    }
     Some(Received { message, plain, verified })
 }
 

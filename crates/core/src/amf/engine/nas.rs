@@ -4,6 +4,7 @@ pub mod protection;
 
 use crate::amf::context::{NasSecurity, Procedure, SecurityFault, UeContext};
 use crate::amf::procedures::common::congestion;
+use crate::amf::procedures::common::moves::{self, MoveRequest};
 use crate::amf::procedures::common::security_setup::nr;
 use crate::amf::procedures::{deregistration, registration, service_request, session};
 use crate::schedule::kind::emm::is_service_request;
@@ -33,7 +34,8 @@ pub fn is_authentic(ue: &UeContext, nas: &[u8]) -> bool {
     if security.dialect() == Dialect::Eps && is_service_request(nas) {
         return security.verify_service_request(nas).is_ok();
     }
-    matches!(header(security.dialect(), nas), Some(INTEGRITY | CIPHERED)) && security.verify(nas).is_ok()
+    let is_own = matches!(header(security.dialect(), nas), Some(INTEGRITY | CIPHERED)) && security.verify(nas).is_ok();
+    is_own || moves::read(security, nas).is_some()
 }
 
 /// Returns the security header type of a message of the dialect.
@@ -169,9 +171,11 @@ fn registering(ctx: &mut StepContext<'_, '_>, message: Nas5gmmMessage) {
 }
 
 fn registration(ctx: &mut StepContext<'_, '_>, message: &NasRegistrationRequest, verified: Option<u32>) {
-    // Non-cleartext IEs are in a container, ciphered with the message's COUNT (TS 24.501 4.4.6).
+    // Non-cleartext IEs are in a container, ciphered with the message's COUNT (TS 24.501 4.4.6). The
+    // core has no key for those of a UE from EPS, which repeats them under its new keys.
+    let is_own = ctx.ue.session_dialect() == Dialect::Nr;
     let inner = match (verified, &message.nas_message_container) {
-        (Some(count), Some(container)) => contained(ctx, &container.value, count),
+        (Some(count), Some(container)) if is_own => contained(ctx, &container.value, count),
         _ => None,
     };
     let request = match inner {
@@ -291,6 +295,11 @@ pub(super) struct Opened<'n> {
 /// Verifies and deciphers a message as far as possible. Returns `None` if it cannot be read.
 pub(super) fn open<'n>(ctx: &mut StepContext<'_, '_>, dialect: Dialect, nas: &'n [u8]) -> Option<Opened<'n>> {
     let is_own = |security: &&NasSecurity| security.dialect() == dialect;
+    let other = ctx.ue.security.as_ref().filter(|security| !is_own(security));
+    if let Some(MoveRequest { count, plain }) = other.and_then(|security| moves::read(security, nas)) {
+        let protection = Protection::Integrity;
+        return Some(Opened { protection, count: Some(count), plain: Cow::Borrowed(plain) });
+    }
     let security = ctx.ue.security.as_ref().filter(is_own);
     let (protection, opened) = match header(dialect, nas) {
         Some(0) => {

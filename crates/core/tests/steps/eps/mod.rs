@@ -36,7 +36,7 @@ fn attach_sets_up_bearer_and_guti() {
         })
     );
     let [session] = &context.sessions[..] else { panic!("{:?}", context.sessions) };
-    assert_eq!((session.psi, session.dialect, network.ue.ebi), (5, Dialect::Eps, 5));
+    assert_eq!((session.id(), session.dialect, network.ue.ebi), (5, Dialect::Eps, 5));
     assert_eq!(session.address.ipv4.map(|address| address.octets()), network.ue.address);
     assert_eq!(network.tunnel(), Some(TUNNEL), "traffic to the UE goes to the eNB");
     assert_eq!(network.mme_id.map(|id| id >> 4), context.connection.map(|c| c.amf_id.mme() >> 4));

@@ -210,7 +210,7 @@ impl Network {
             autn: *vector.autn().as_octets(),
             xres_star,
             kseaf: *kasme.as_octets(),
-            subscription: Subscription { slices: vec![slice], ambr: Ambr::default() },
+            subscription: Subscription { slices: vec![slice], ..Subscription::default() },
         })
     }
 

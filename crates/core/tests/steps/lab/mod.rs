@@ -7,6 +7,7 @@ pub(crate) mod nas;
 
 use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddr};
+use vireo_core::amf::access;
 use vireo_core::amf::context::{self, UeContext};
 use vireo_core::amf::engine::{self, Event};
 use vireo_core::amf::n2::{self, Route, UeMessage};
@@ -31,14 +32,19 @@ const KEYS: Keys = Keys {
     opc: [0xe8, 0xed, 0x28, 0x9d, 0xeb, 0xa9, 0x52, 0xe4, 0x28, 0x3b, 0x54, 0xe8, 0x8e, 0x61, 0x83, 0xca],
 };
 pub(crate) const ASSOC: AssocId = AssocId(7);
+/// Association of the only eNB.
+pub(crate) const ENB: AssocId = ASSOC.with_dialect(Dialect::Eps);
 const OWNER: u32 = 1;
 pub(crate) const SLICE: Snssai = Snssai { sst: 1, sd: None };
 
 /// Returns the context after a round trip through the JSON form of databases. `derives_keys` is
-/// stored separately there; any other skipped field must be added here.
+/// stored separately there, and the dialect of the sessions is that of the context; any other
+/// skipped field must be added here.
 fn through_json(ue: &UeContext) -> UeContext {
     let text = serde_json::to_string(ue).expect("it is written");
     let mut there: UeContext = serde_json::from_str(&text).expect("it is read");
+    let dialect = there.session_dialect();
+    there.sessions.iter_mut().for_each(|session| session.dialect = dialect);
     if let (Some(there), Some(keys)) = (&mut there.security, &ue.security) {
         there.derives_keys = keys.derives_keys;
     }
@@ -168,6 +174,8 @@ pub(crate) struct Lab {
     pub(crate) gnb_events: Vec<gnb::Event>,
     pub(crate) notes: Vec<Note>,
     pub(crate) effects: Vec<Effect>,
+    /// S1AP PDUs sent to eNBs.
+    pub(crate) to_enb: Vec<Vec<u8>>,
     /// NGAP PDUs to gNBs that are in transit.
     downlink: VecDeque<(usize, Vec<u8>)>,
     /// All NGAP PDUs sent to gNBs.
@@ -212,7 +220,7 @@ impl Lab {
             profile: Profile::new(plmn, SLICE, "internet".parse().expect("a DNN")),
             ran: None,
             sqn: 32,
-            subscription: Subscription { slices: vec![slice], ambr: Ambr::default() },
+            subscription: Subscription { slices: vec![slice], ..Subscription::default() },
             subscriber_error: None,
             upf_answers: true,
             unanswered: Vec::new(),
@@ -224,6 +232,7 @@ impl Lab {
             gnb_events: Vec::new(),
             notes: Vec::new(),
             effects: Vec::new(),
+            to_enb: Vec::new(),
             downlink: VecDeque::new(),
             sent: Vec::new(),
             received: Vec::new(),
@@ -375,6 +384,7 @@ impl Lab {
         for effect in outcome.effects {
             self.effects.push(effect.clone());
             match effect {
+                Effect::Ngap { assoc, pdu } if assoc.dialect() == Dialect::Eps => self.to_enb.push(pdu),
                 Effect::Ngap { assoc, pdu } => {
                     self.sent.push(pdu.clone());
                     self.downlink.push_back(((assoc.0 - ASSOC.0) as usize, pdu));
@@ -524,9 +534,25 @@ impl Lab {
         self.event(Event::Initial { assoc: AssocId(ASSOC.0 + n as u32), message });
     }
 
+    /// Processes a UE-associated PDU of the eNB as the balancer and the host do.
+    pub(crate) fn take_from_enb(&mut self, pdu: &[u8]) {
+        match access::route(Dialect::Eps, pdu).expect("a sound PDU") {
+            Route::Node => panic!("a PDU about a UE"),
+            Route::Ue(amf_id) => self.event(Event::Ngap { assoc: ENB, amf_id, pdu }),
+            Route::Initial { .. } => self.initial(ENB, pdu),
+        }
+        self.settle();
+    }
+
     fn initial(&mut self, assoc: AssocId, pdu: &[u8]) {
-        let Ok((_, UeMessage::Initial(message))) = n2::ue_message(pdu) else { panic!("an Initial UE Message") };
-        let named = n2::NasIdentity::peek(&message.nas).and_then(|identity| identity.tmsi_of(&self.config));
+        let Ok((_, UeMessage::Initial(message))) = access::ue_message(assoc.dialect(), pdu) else {
+            panic!("an Initial UE Message")
+        };
+        let identity = match assoc.dialect() {
+            Dialect::Nr => n2::NasIdentity::peek(&message.nas),
+            Dialect::Eps => n2::NasIdentity::peek_emm(&message.nas),
+        };
+        let named = identity.and_then(|identity| identity.tmsi_of(&self.config));
         let known = self.context().filter(|c| {
             let tmsis = [c.identity.tmsi, c.identity.old_tmsi];
             named.is_some() && tmsis.contains(&named) && engine::is_authentic(c, &message.nas)

@@ -6,10 +6,12 @@
 //! - [`smf_requests`]: requests to a separate SMF
 //! - [`congestion`]: rejection of UEs during overload
 //! - [`emm`]: parts of EMM messages
+//! - [`moves`]: a UE that comes from the other dialect
 
 pub mod congestion;
 pub mod context_setup;
 pub mod emm;
+pub mod moves;
 pub mod security_setup;
 pub mod smf_requests;
 pub mod user_plane;

@@ -12,7 +12,7 @@ use vireo_wire::nas::*;
 /// Runs a step of the session at index `at` and delivers its output. The session may be removed.
 pub fn step(ctx: &mut StepContext<'_, '_>, at: usize, input: Input<'_>) {
     let Some(sm) = ctx.ue.sessions.get_mut(at) else { return };
-    let (psi, index) = (sm.psi, sm.index);
+    let (psi, index) = (sm.id(), sm.index);
     let outputs = smf::step(sm, input, ctx.env);
     deliver(ctx, psi, index, outputs);
 }
@@ -31,10 +31,10 @@ pub fn activate(ctx: &mut StepContext<'_, '_>, wanted: impl Fn(u8) -> bool) -> V
     let mut items = Vec::new();
     for at in 0..ctx.ue.sessions.len() {
         let sm = &mut ctx.ue.sessions[at];
-        if !sm.is_live() || !wanted(sm.psi) {
+        if !sm.is_live() || !wanted(sm.id()) {
             continue;
         }
-        let (psi, index, snssai) = (sm.psi, sm.index, sm.terms.snssai);
+        let (psi, index, snssai) = (sm.id(), sm.index, sm.terms.snssai);
         let mut rest = Vec::new();
         for output in smf::step(sm, Input::Activate, ctx.env) {
             match output {
@@ -53,7 +53,7 @@ pub fn activate(ctx: &mut StepContext<'_, '_>, wanted: impl Fn(u8) -> bool) -> V
 /// is returned for a message of the caller.
 pub fn run(ctx: &mut StepContext<'_, '_>, at: usize, input: Input<'_>) -> Option<Vec<u8>> {
     let sm = ctx.ue.sessions.get_mut(at)?;
-    let (psi, index) = (sm.psi, sm.index);
+    let (psi, index) = (sm.id(), sm.index);
     let mut transfer = None;
     let mut rest = Vec::new();
     for output in smf::step(sm, input, ctx.env) {
@@ -161,8 +161,8 @@ fn finished(ctx: &mut StepContext<'_, '_>, index: SessionIndex, kind: Kind) {
 
 /// Activates the user plane of those of these sessions that have none.
 pub fn restore(ctx: &mut StepContext<'_, '_>, sessions: u16) {
-    let idle = |s: &smf::SmContext| s.ran == smf::RanState::Idle && sessions >> s.psi & 1 == 1;
-    let bits = ctx.ue.sessions.iter().filter(|s| idle(s)).fold(0u16, |bits, s| bits | 1 << s.psi);
+    let idle = |s: &smf::SmContext| s.ran == smf::RanState::Idle && sessions >> s.id() & 1 == 1;
+    let bits = ctx.ue.sessions.iter().filter(|s| idle(s)).fold(0u16, |bits, s| bits | 1 << s.id());
     let items = activate(ctx, |psi| bits >> psi & 1 == 1);
     smf_requests::activate(ctx, sessions);
     let ambr = ctx.ue.ambr();
@@ -254,7 +254,7 @@ fn send_n2(ctx: &mut StepContext<'_, '_>, psi: u8, kind: N2Sm, transfer: Vec<u8>
 /// 24.501 5.5.1.3.4).
 pub fn drop_unknown(ctx: &mut StepContext<'_, '_>, status: u16) {
     for at in (0..ctx.ue.sessions.len()).rev() {
-        if status >> ctx.ue.sessions[at].psi & 1 == 0 {
+        if status >> ctx.ue.sessions[at].id() & 1 == 0 {
             step(ctx, at, Input::ReleaseLocally);
         }
     }
@@ -265,7 +265,7 @@ pub fn drop_unknown(ctx: &mut StepContext<'_, '_>, status: u16) {
 /// SESSION INACTIVE (TS 24.501 9.11.3.44).
 pub fn status(ue: &UeContext) -> u16 {
     let there = |s: &&smf::SmContext| s.is_established() || matches!(s.stage, smf::Stage::Releasing { .. });
-    ue.sessions.iter().filter(there).fold(ue.remote_sessions.status(), |bits, s| bits | 1 << s.psi)
+    ue.sessions.iter().filter(there).fold(ue.remote_sessions.status(), |bits, s| bits | 1 << s.id())
 }
 
 /// Returns the octets of a session bitmap in IE order: sessions 0 to 7, then 8 to 15 (TS 24.501

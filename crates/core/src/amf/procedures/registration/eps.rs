@@ -10,7 +10,7 @@ use crate::amf::n2::{Cause, SessionSetup};
 use crate::amf::procedures::common::congestion::back_off;
 use crate::amf::procedures::common::user_plane::{bitmap, bitmap_octets, status};
 use crate::amf::procedures::common::{context_setup, emm, user_plane};
-use crate::smf::N2Sm;
+use crate::smf::{N2Sm, SmContext};
 use crate::step::{Kind, Note, StepContext};
 use vireo_types::{Duration, Instant, limits};
 use vireo_wire::nas::GmmCause;
@@ -225,6 +225,9 @@ pub(super) fn attach_accept(ctx: &mut StepContext<'_, '_>, request: &Request, es
 }
 
 fn accept_update(ctx: &mut StepContext<'_, '_>, request: Request, started: Instant) -> Next {
+    if !ctx.ue.sessions.iter().any(SmContext::is_live) {
+        return reject_without_bearer(ctx, request.kind.counted());
+    }
     if let Err(cause) = super::enrol(ctx) {
         return reject(ctx, request.kind.counted(), cause);
     }
@@ -289,10 +292,23 @@ fn reject_attach(ctx: &mut StepContext<'_, '_>, counted: Kind, cause: GmmCause, 
     let message = NasAttachReject::new(NasEmmCause::from_cause(EmmCause::EsmFailure))
         .with_esm_message_container(NasEsmMessageContainer::new(esm));
     ctx.send_emm(message);
-    ctx.note(Note::Failed(counted, EmmCause::EsmFailure.as_u8()));
+    // The sessions of an earlier attach have ended.
+    end_detached(ctx, counted, EmmCause::EsmFailure)
+}
+
+/// Rejects an update of a UE that has no bearer, or whose sessions of 5G cannot be bearers, with #40
+/// (5.5.3.2.5). The UE attaches then.
+fn reject_without_bearer(ctx: &mut StepContext<'_, '_>, counted: Kind) -> Next {
+    let cause = EmmCause::NoEpsBearerContextActivated;
+    ctx.send_emm(NasTrackingAreaUpdateReject::new(NasEmmCause::from_cause(cause)));
+    end_detached(ctx, counted, cause)
+}
+
+/// Ends an attach or update after which the UE is deregistered (5.5.1.2.5, 5.5.3.2.5).
+fn end_detached(ctx: &mut StepContext<'_, '_>, counted: Kind, cause: EmmCause) -> Next {
+    ctx.note(Note::Failed(counted, cause.as_u8()));
     ctx.release(Cause::nas(CauseNas::normal_release));
     super::drop_unregistered_keys(ctx);
-    // The sessions of an earlier attach have ended (5.5.1.2.5: the UE is deregistered).
     ctx.ue.registration = Registration::Deregistered;
     ctx.ue.reachability.expires = Some(ctx.now() + KEPT_FOR);
     None

@@ -13,7 +13,7 @@ use crate::amf::access;
 use crate::amf::context::{PendingWork, Registration, Retry, UeContext};
 use crate::amf::n2::Cause;
 use crate::amf::procedures::common::security_setup::{Progress, SecuritySetup};
-use crate::amf::procedures::common::{context_setup, smf_requests, user_plane};
+use crate::amf::procedures::common::{context_setup, moves, smf_requests, user_plane};
 use crate::config::SliceProfile;
 use crate::smf::{Input, RanState};
 use crate::step::{Effect, Kind, Note, StepContext};
@@ -53,8 +53,11 @@ fn start(ctx: &mut StepContext<'_, '_>, request: Request, verified: bool, esm: O
         return reject(ctx, request.kind.counted(), GmmCause::TrackingAreaNotAllowed);
     }
     if verified && ctx.ue.identity.supi.is_some() && ctx.ue.subscription.is_some() {
+        if ctx.ue.session_dialect() != ctx.ue.dialect() {
+            return map(ctx, request, started, esm);
+        }
         if let Some(capability) = request.capability {
-            ctx.ue.security_capability = capability;
+            ctx.ue.security_capability = capability.or_5g_of(ctx.ue.security_capability);
         }
         return accept(ctx, request, started, esm);
     }
@@ -75,6 +78,19 @@ fn start(ctx: &mut StepContext<'_, '_>, request: Request, verified: bool, esm: O
         RequestIdentity::Guti | RequestIdentity::MappedGuti | RequestIdentity::Other => None,
     };
     let progress = SecuritySetup::start(ctx, identity, request.ngksi, capability);
+    carry_on(ctx, request, started, (progress, esm))
+}
+
+/// Maps the keys of a UE from EPS. What its request says beside the message under the keys of EPS is
+/// not verified, and changes nothing before the UE repeats it.
+fn map(ctx: &mut StepContext<'_, '_>, request: Request, started: Instant, esm: Option<Vec<u8>>) -> Next {
+    if let Some(cause) = moves::not_allowed(ctx.ue, Dialect::Nr) {
+        return reject(ctx, request.kind.counted(), cause);
+    }
+    let Some(capability) = request.capability else {
+        return reject(ctx, request.kind.counted(), GmmCause::InvalidMandatoryInformation);
+    };
+    let progress = SecuritySetup::map(ctx, request.ngksi, capability);
     carry_on(ctx, request, started, (progress, esm))
 }
 
@@ -212,6 +228,9 @@ fn enrol(ctx: &mut StepContext<'_, '_>) -> Result<(), GmmCause> {
 }
 
 fn accept(ctx: &mut StepContext<'_, '_>, request: Request, started: Instant, esm: Option<Vec<u8>>) -> Next {
+    if let Some(cause) = moves::not_allowed(ctx.ue, ctx.ue.dialect()) {
+        return reject(ctx, request.kind.counted(), cause);
+    }
     if ctx.ue.dialect() == Dialect::Eps {
         return eps::accept(ctx, request, started, esm);
     }

@@ -1,40 +1,32 @@
 //! PDN connections on the EMM side (TS 24.301 6.5).
 //!
-//! It selects slice and data network by the APN, and the EPS bearer identity. An APN is a DNN.
+//! It selects slice and data network by the APN. An APN is a DNN.
 
 use super::UlNasTransport;
-use crate::amf::context::UeContext;
 use crate::amf::procedures::common::user_plane;
-use crate::smf::Input;
+use crate::smf::{self, Input};
 use crate::step::{Note, StepContext};
 use vireo_types::Dnn;
 use vireo_wire::nas_eps::*;
 
-/// EPS bearer identities of default bearers (TS 24.007 11.2.3.1.5).
-const BEARERS: std::ops::RangeInclusive<u8> = 5..=15;
-
 /// Sets up a PDN connection by the PDN CONNECTIVITY REQUEST of an attach. A request that cannot be
 /// served is answered as the session part answers it.
 pub fn connect(ctx: &mut StepContext<'_, '_>, esm: &[u8]) {
-    let dnn = requested_apn(esm);
-    match free_bearer(ctx.ue) {
-        Some(psi) => super::create(ctx, UlNasTransport { psi, initial: true, snssai: None, dnn, n1: esm }),
-        None => refuse(ctx, esm, EsmCause::MaximumNumberOfEpsBearersReached),
-    }
+    let (dnn, psi) = match NasEpsMessage::decode(esm) {
+        Ok(NasEpsMessage::Esm(_, NasEsmMessage::PdnConnectivityRequest(request))) => {
+            (requested_apn(&request), smf::session_identity(&request))
+        }
+        _ => (None, None),
+    };
+    // Another session keeps an identity that the UE assigns twice.
+    let is_free = |psi: &u8| ctx.ue.sessions.iter().all(|session| session.psi != *psi);
+    let psi = psi.filter(is_free).unwrap_or_default();
+    super::create(ctx, UlNasTransport { psi, initial: true, snssai: None, dnn, n1: esm });
 }
 
 /// Returns the APN of a PDN CONNECTIVITY REQUEST, if it has one.
-fn requested_apn(esm: &[u8]) -> Option<Dnn> {
-    match NasEpsMessage::decode(esm).ok()? {
-        NasEpsMessage::Esm(_, NasEsmMessage::PdnConnectivityRequest(request)) => {
-            request.access_point_name.as_ref()?.as_string()?.parse().ok()
-        }
-        _ => None,
-    }
-}
-
-fn free_bearer(ue: &UeContext) -> Option<u8> {
-    BEARERS.into_iter().find(|ebi| ue.sessions.iter().all(|session| session.psi != *ebi))
+fn requested_apn(request: &NasPdnConnectivityRequest) -> Option<Dnn> {
+    request.access_point_name.as_ref()?.as_string()?.parse().ok()
 }
 
 /// Handles an ESM message of a registered UE.
@@ -54,11 +46,11 @@ pub fn uplink(ctx: &mut StepContext<'_, '_>, header: &NasEsmHeader, message: &Na
         }
         // Their bearer is a linked one or that of the modified packet flows.
         NasEsmMessage::BearerResourceAllocationRequest(_) | NasEsmMessage::BearerResourceModificationRequest(_) => {
-            ctx.ue.sessions.iter().find(|session| session.is_live()).map_or(0, |session| session.psi)
+            ctx.ue.sessions.iter().find(|session| session.is_live()).map_or(0, |session| session.id())
         }
         _ => header.eps_bearer_identity,
     };
-    match ctx.ue.sessions.iter().position(|session| session.psi == bearer && session.is_live()) {
+    match ctx.ue.sessions.iter().position(|session| session.id() == bearer && session.is_live()) {
         Some(at) => user_plane::step(ctx, at, Input::N1(esm)),
         None if matches!(message, NasEsmMessage::EsmStatus(_)) => ctx.note(Note::fault("session-unknown")),
         None => {

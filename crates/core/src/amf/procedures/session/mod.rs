@@ -22,7 +22,7 @@ use vireo_wire::nas_eps::EsmCause;
 /// Contents of UL NAS TRANSPORT with a 5GSM message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UlNasTransport<'a> {
-    /// PDU session ID, 1 to 15.
+    /// PDU session ID, 1 to 15; 0 if a UE of EPS assigns none.
     pub psi: u8,
     /// True if the request type is "initial request".
     pub initial: bool,
@@ -109,7 +109,15 @@ fn create(ctx: &mut StepContext<'_, '_>, transport: UlNasTransport<'_>) {
     let is_second =
         here.chain(remote).any(|other| is_simple(other) || chosen.as_ref().is_ok_and(|new| is_simple(new.0)));
     let count = ctx.ue.sessions.len() + ctx.ue.remote_sessions.sessions.len();
-    let limit = is_second || count >= limits::SESSIONS_PER_UE;
+    // Unused index, which becomes the session part of the SEID (DESIGN decision 7), and determines
+    // the EPS bearer identity.
+    let used = |i: u8| ctx.ue.sessions.iter().any(|s| s.index == i);
+    let index = (0..=u8::MAX).find(|i| !used(*i)).unwrap_or(u8::MAX);
+    let id = match ctx.ue.dialect() {
+        Dialect::Nr => Some(transport.psi),
+        Dialect::Eps => smf::ebi(index),
+    };
+    let limit = is_second || count >= limits::SESSIONS_PER_UE || id.is_none();
     match chosen {
         Err(cause) => refuse(ctx, cause),
         Ok(_) if limit => refuse(ctx, GmmCause::MaximumNumberOfPduSessionsReached),
@@ -121,9 +129,6 @@ fn create(ctx: &mut StepContext<'_, '_>, transport: UlNasTransport<'_>) {
             smf_requests::create(ctx, supi, (transport.psi, transport.n1), (snssai, dnn));
         }
         Ok((snssai, network)) => {
-            // Unused index, which becomes the session part of the SEID (DESIGN decision 7).
-            let used = |i: u8| ctx.ue.sessions.iter().any(|s| s.index == i);
-            let index = (0..=u8::MAX).find(|i| !used(*i)).unwrap_or(u8::MAX);
             let request = Create {
                 supi,
                 ltmsi: ctx.ue.ltmsi,
@@ -137,7 +142,7 @@ fn create(ctx: &mut StepContext<'_, '_>, transport: UlNasTransport<'_>) {
             };
             let (sm, outputs) = smf::create(&request, ctx.env);
             ctx.ue.sessions.extend(sm);
-            user_plane::deliver(ctx, transport.psi, index, outputs);
+            user_plane::deliver(ctx, id.unwrap_or_default(), index, outputs);
         }
     }
     ctx.ue.subscription = Some(subscription);
@@ -161,7 +166,7 @@ pub fn transfers(ctx: &mut StepContext<'_, '_>, kind: N2Sm, items: SessionItems)
             }
             continue;
         }
-        match ctx.ue.sessions.iter().position(|s| s.psi == psi && s.is_live()) {
+        match ctx.ue.sessions.iter().position(|s| s.id() == psi && s.is_live()) {
             Some(at) => user_plane::step(ctx, at, Input::N2(kind, &transfer)),
             None => ctx.note(Note::fault("session-unknown")),
         }

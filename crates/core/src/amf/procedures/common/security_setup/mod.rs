@@ -9,7 +9,9 @@ mod state;
 
 pub use state::{Awaited, SecuritySetup};
 
+use super::moves;
 use crate::amf::context::{KeySet, NasSecurity, Retry, UeSecurityCapability};
+use crate::config::CoreConfig;
 use crate::step::{Effect, Note, StepContext};
 use crate::subscription::{AuthenticationError, AuthenticationInfo, AuthenticationRequest, Resync, SubscriberIdentity};
 use state::SecurityStage;
@@ -17,7 +19,8 @@ use std::sync::Arc;
 use vireo_types::{Dialect, Duration, Pei};
 use vireo_wire::nas::GmmCause;
 use vireo_wire::security::{
-    constant_time_eq, select_ciphering_algo_with_preference, select_integrity_algo_with_preference,
+    CipheringAlgorithm, IntegrityAlgorithm, constant_time_eq, select_ciphering_algo_with_preference,
+    select_integrity_algo_with_preference,
 };
 
 /// Time limit of the request for a vector. It exceeds the limits of the subscriber service, so that
@@ -77,6 +80,17 @@ impl SecuritySetup {
             None => request_identity(ctx),
         };
         Progress::Waiting(SecuritySetup { ue_ngksi, capability, identified, repeats: 0, stage })
+    }
+
+    /// Starts the sub-procedure for a UE from EPS, whose request its keys of EPS have verified: takes
+    /// keys of 5G into use that are mapped from them (TS 33.501 8.2).
+    pub fn map(ctx: &mut StepContext<'_, '_>, ue_ngksi: u8, capability: UeSecurityCapability) -> Progress {
+        let algorithms = select(ctx.env.config, capability.ia(), capability.ea());
+        let (Some(security), Some((nia, nea))) = (&ctx.ue.security, algorithms) else {
+            return Progress::Rejected(GmmCause::UeSecurityCapabilitiesMismatch);
+        };
+        let stage = command(ctx, security.mapped_to_5g(nia, nea), capability);
+        Progress::Waiting(SecuritySetup { ue_ngksi, capability, identified: false, repeats: 0, stage })
     }
 
     /// Handles IDENTITY RESPONSE with a SUCI or IMSI, or without either.
@@ -142,20 +156,13 @@ impl SecuritySetup {
         let Some(root) = root else {
             return Progress::Rejected(GmmCause::ProtocolErrorUnspecified);
         };
-        let security = &ctx.env.config.security;
-        // The preference list never has NIA0 or EIA0: it is refused outside an emergency (TS 33.501
-        // 5.5.2, TS 33.401 5.1.4.1).
-        let nia = select_integrity_algo_with_preference(integrity, &security.integrity);
-        let nea = select_ciphering_algo_with_preference(ciphering, &security.ciphering);
-        let (Some(nia), Some(nea)) = (nia, nea) else {
+        let Some((nia, nea)) = select(ctx.env.config, integrity, ciphering) else {
             return Progress::Rejected(GmmCause::UeSecurityCapabilitiesMismatch);
         };
-        let mut pending = Box::new(NasSecurity::agreed(KeySet::new(dialect, *ngksi), root, nia, nea));
+        let pending = NasSecurity::agreed(KeySet::new(dialect, *ngksi), root, nia, nea);
         ctx.ue.identity.supi = Some(info.supi);
         ctx.ue.subscription = Some(Arc::new(info.subscription.clone()));
-        send_security_mode(ctx, &mut pending, self.capability);
-        let retry = Retry::start(ctx.now(), ctx.env.config.timers.t3560);
-        self.stage = SecurityStage::SecurityMode { pending, retry };
+        self.stage = command(ctx, pending, self.capability);
         Progress::Waiting(self)
     }
 
@@ -204,6 +211,7 @@ impl SecuritySetup {
         ctx.ue.security = Some(*pending);
         ctx.secure_exchange();
         ctx.ue.security_capability = self.capability;
+        moves::convert_sessions(ctx);
         if pei.is_some() {
             ctx.ue.identity.pei = pei;
         }
@@ -248,6 +256,29 @@ impl SecuritySetup {
         self.stage = request_identity(ctx);
         Progress::Waiting(self)
     }
+}
+
+/// Selects the algorithms from the bits of the UE's capability. The preference list never has NIA0
+/// or EIA0: it is refused outside an emergency (TS 33.501 5.5.2, TS 33.401 5.1.4.1).
+fn select(config: &CoreConfig, integrity: u8, ciphering: u8) -> Option<(IntegrityAlgorithm, CipheringAlgorithm)> {
+    let nia = select_integrity_algo_with_preference(integrity, &config.security.integrity)?;
+    Some((nia, select_ciphering_algo_with_preference(ciphering, &config.security.ciphering)?))
+}
+
+/// Returns the algorithms of EPS for a UE (TS 24.501 8.2.25.5), which do not change while the UE has
+/// its keys. `None` if it has none of EPS.
+pub fn eps_algorithms(
+    config: &CoreConfig,
+    capability: UeSecurityCapability,
+) -> Option<(IntegrityAlgorithm, CipheringAlgorithm)> {
+    select(config, capability.eia(), capability.eea())
+}
+
+/// Sends the command to take a security context into use.
+fn command(ctx: &mut StepContext<'_, '_>, pending: NasSecurity, capability: UeSecurityCapability) -> SecurityStage {
+    let mut pending = Box::new(pending);
+    send_security_mode(ctx, &mut pending, capability);
+    SecurityStage::SecurityMode { pending, retry: Retry::start(ctx.now(), ctx.env.config.timers.t3560) }
 }
 
 fn request_identity(ctx: &mut StepContext<'_, '_>) -> SecurityStage {

@@ -1,6 +1,6 @@
 //! 5GMM messages of identification, 5G AKA and security mode control (TS 24.501 8.2).
 
-use super::{AkaFailure, FailureCause};
+use super::{AkaFailure, FailureCause, eps_algorithms};
 use crate::amf::context::{NasSecurity, UeSecurityCapability};
 use crate::step::StepContext;
 use crate::subscription::{AuthenticationInfo, SubscriberIdentity};
@@ -68,15 +68,20 @@ pub(super) fn send_security_mode(
     capability: UeSecurityCapability,
 ) {
     let algorithms = NasSecurityAlgorithms::new(pending.ciphering << 4 | pending.integrity);
-    let command = NasSecurityModeCommand::new(
+    let mut command = NasSecurityModeCommand::new(
         algorithms,
-        NasKeySetIdentifier::new(pending.key_set.identifier()),
+        NasKeySetIdentifier::new(pending.key_set.ie()),
         NasUeSecurityCapability::new(capability.as_slice().to_vec()),
     )
     .with_imeisv_request(NasImeisvRequest::new(1))
     // The UE repeats its complete initial message under the new keys, which reveals alterations in
     // transit (TS 33.501 6.4.6). Requesting this always costs a few octets and avoids a condition.
     .with_additional_5g_security_information(NasAdditional5gSecurityInformation::from_flags(true, false));
+    // The UE uses them once it has moved to EPS.
+    if let Some((eia, eea)) = eps_algorithms(ctx.env.config, capability).filter(|_| ctx.env.config.interworks) {
+        let algorithms = NasEpsNasSecurityAlgorithms::new((eea as u8) << 4 | eia as u8);
+        command = command.with_selected_eps_nas_security_algorithms(algorithms);
+    }
     let plain = ctx.plain(command.into());
     ctx.send_new_context(pending, plain);
 }
