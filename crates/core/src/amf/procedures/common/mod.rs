@@ -10,6 +10,7 @@
 pub mod congestion;
 pub mod context_setup;
 pub mod emm;
+pub mod end_of_registration;
 pub mod security_setup;
 pub mod smf_requests;
 pub mod user_plane;
