@@ -2,7 +2,7 @@
 
 use crate::config::CoreConfig;
 use crate::ids::Identifiers;
-use vireo_types::{AssocId, GnbId, Instant, Tai};
+use vireo_types::{AssocId, Instant, RanNodeId, Tai};
 
 /// Inputs of a step other than the context and the event.
 pub struct Env<'a> {
@@ -42,8 +42,8 @@ pub trait RanNodes {
     /// duplicates.
     fn serving(&self, areas: &[Tai]) -> Vec<AssocId>;
 
-    /// Returns the association of the RAN node with this Global gNB ID.
-    fn find(&self, id: GnbId) -> Option<AssocId>;
+    /// Returns the association of the RAN node with this Global RAN Node ID.
+    fn find(&self, id: RanNodeId) -> Option<AssocId>;
 }
 
 /// A set without RAN nodes.
@@ -52,7 +52,7 @@ impl RanNodes for () {
         Vec::new()
     }
 
-    fn find(&self, _: GnbId) -> Option<AssocId> {
+    fn find(&self, _: RanNodeId) -> Option<AssocId> {
         None
     }
 }

@@ -10,10 +10,12 @@ mod identity;
 mod keys;
 pub mod limits;
 mod network;
+mod ran_node;
 mod time;
 
 pub use addresses::{Network, NetworkError, is_inside};
 pub use identity::{Guami, Guti, Pei, Supi, SupiError, Tmsi};
 pub use keys::{AmfUeNgapId, AssocId, Bucket, Dialect, Ltmsi, RanUeNgapId, Seid, SessionIndex, Teid};
-pub use network::{Dnn, DnnError, GnbId, NrCgi, PduSessionType, Plmn, PlmnError, SessionAddress, Snssai, Tac, Tai};
+pub use network::{Dnn, DnnError, NrCgi, PduSessionType, Plmn, PlmnError, SessionAddress, Snssai, Tac, Tai};
+pub use ran_node::{EnbId, EnbKind, GnbId, RanNodeId};
 pub use time::{Duration, Instant};

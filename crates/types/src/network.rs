@@ -128,40 +128,6 @@ pub struct NrCgi {
     pub cell: u64,
 }
 
-/// Global gNB ID (TS 38.413 9.3.1.6): 22 to 32 bits. In EPS it is the Global eNB ID: 18, 20, 21 or
-/// 28 bits (TS 36.413 9.2.1.37).
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct GnbId {
-    pub plmn: Plmn,
-    /// gNB ID within the PLMN.
-    pub id: u32,
-    /// Number of bits of `id`, and [`GnbId::ENB`] for an eNB ID.
-    pub bits: u8,
-}
-
-impl GnbId {
-    /// Mark of an eNB ID, which may have the length and value of a gNB ID.
-    pub const ENB: u8 = 0x40;
-
-    /// Returns the Global eNB ID with this value and number of bits.
-    pub const fn enb(plmn: Plmn, id: u32, bits: u8) -> Self {
-        GnbId { plmn, id, bits: bits | Self::ENB }
-    }
-
-    /// Returns true for a Global eNB ID.
-    pub const fn is_enb(self) -> bool {
-        self.bits & Self::ENB != 0
-    }
-}
-
-impl fmt::Debug for GnbId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = if self.is_enb() { "EnbId" } else { "GnbId" };
-        let mut shown = f.debug_struct(name);
-        shown.field("plmn", &self.plmn).field("id", &self.id).field("bits", &(self.bits & !Self::ENB)).finish()
-    }
-}
-
 /// S-NSSAI (TS 23.003 28.4.2).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Snssai {

@@ -151,7 +151,7 @@ fn gnb(node: &Node) -> GnbStatus {
     slices.dedup();
     GnbStatus {
         name: record.name.clone(),
-        id: format!("{}-{}", record.id.plmn, record.id.id),
+        id: format!("{}-{}", record.id.plmn(), record.id.value()),
         address: node.peer.to_string(),
         associations: node.associations(),
         tacs,

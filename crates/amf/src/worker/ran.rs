@@ -5,13 +5,13 @@ use serde::{Deserialize, Serialize};
 use std::cell::RefCell;
 use vireo_core::RanNodes;
 use vireo_store::region::Region;
-use vireo_types::{AssocId, GnbId, Tai};
+use vireo_types::{AssocId, RanNodeId, Tai};
 
 /// A RAN node with a completed NG Setup.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PublishedNode {
     pub(crate) assoc: AssocId,
-    pub(crate) id: GnbId,
+    pub(crate) id: RanNodeId,
     pub(crate) areas: Vec<Tai>,
 }
 
@@ -48,7 +48,7 @@ impl RanNodes for RanNodeView {
         self.with(|nodes| nodes.iter().filter(serves).map(|node| node.assoc).collect())
     }
 
-    fn find(&self, id: GnbId) -> Option<AssocId> {
+    fn find(&self, id: RanNodeId) -> Option<AssocId> {
         self.with(|nodes| nodes.iter().find(|node| node.id == id).map(|node| node.assoc))
     }
 }

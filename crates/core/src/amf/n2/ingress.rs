@@ -1,7 +1,7 @@
 //! Received UE-associated NGAP messages as plain values.
 
 use super::{Cause, Fault, cell_of, gnb_of, has_fault_to_reject, tai_of};
-use vireo_types::{GnbId, NrCgi, RanUeNgapId, Tai, limits};
+use vireo_types::{NrCgi, RanNodeId, RanUeNgapId, Tai, limits};
 use vireo_wire::ngap::{self, *};
 
 /// PDU session list: PDU session ID and NGAP transfer of each.
@@ -135,8 +135,8 @@ pub struct PathSwitch {
 #[derive(Clone, Debug, PartialEq)]
 pub struct HandoverRequired {
     pub cause: Cause,
-    /// Target gNB and tracking area; `None` for another kind of target.
-    pub target: Option<(GnbId, Tai)>,
+    /// Target and tracking area; `None` for a target that cannot be a RAN node of the dialect.
+    pub target: Option<(RanNodeId, Tai)>,
     /// Sessions of the UE with the Handover Required Transfer.
     pub sessions: SessionItems,
     /// Source to Target Transparent Container.
@@ -339,7 +339,7 @@ fn handover_required(pdu: &NGAPPDU<'_>) -> Result<UeMessage, Box<Fault>> {
     let kind = required(pdu, pdu.ie::<ie::HandoverType>())?;
     let target = match required(pdu, pdu.ie::<ie::TargetID>())? {
         TargetID::targetRANNodeID(node) if kind == HandoverType::intra5gs => {
-            gnb_of(&node.global_ran_node_id).map(|id| (id, tai_of(&node.selected_tai)))
+            gnb_of(&node.global_ran_node_id).map(|id| (id.into(), tai_of(&node.selected_tai)))
         }
         _ => None,
     };

@@ -5,7 +5,7 @@
 use crate::amf::n2::{self, Cause};
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
-use vireo_types::{GnbId, Network, Plmn};
+use vireo_types::{Network, Plmn, RanNodeId};
 use vireo_wire::ngap::*;
 
 /// Entry of the operator's list: RAN nodes allowed from a range of addresses.
@@ -20,9 +20,10 @@ pub struct Allow {
 
 impl Allow {
     /// Returns true if a RAN node with this identity may connect from the address.
-    pub fn permits(&self, address: IpAddr, id: GnbId) -> bool {
-        let plmn = self.plmn.is_none_or(|plmn| plmn == id.plmn);
-        plmn && self.ids.is_none_or(|(first, last)| (first..=last).contains(&id.id)) && self.network.contains(address)
+    pub fn permits(&self, address: IpAddr, id: RanNodeId) -> bool {
+        let plmn = self.plmn.is_none_or(|plmn| plmn == id.plmn());
+        plmn && self.ids.is_none_or(|(first, last)| (first..=last).contains(&id.value()))
+            && self.network.contains(address)
     }
 }
 
@@ -86,7 +87,7 @@ pub fn allows(list: &[Allow], peer: IpAddr) -> bool {
 /// Decides about an NG Setup of `peer` as `id`. `up` has the addresses of the RAN node that is set
 /// up with this identity; it is empty if there is none. A RAN node that sets up again from its own
 /// address has restarted.
-pub fn setup(list: &[Allow], peer: IpAddr, id: GnbId, mut up: impl Iterator<Item = IpAddr>) -> Verdict {
+pub fn setup(list: &[Allow], peer: IpAddr, id: RanNodeId, mut up: impl Iterator<Item = IpAddr>) -> Verdict {
     if !list.is_empty() && !list.iter().any(|entry| entry.permits(peer, id)) {
         return Verdict::Refused(Refusal::Identity);
     }
@@ -99,7 +100,7 @@ pub fn setup(list: &[Allow], peer: IpAddr, id: GnbId, mut up: impl Iterator<Item
 
 /// Returns true if an association of `peer` may join the RAN node `id`, whose associations have the
 /// addresses `up`.
-pub fn binds(list: &[Allow], peer: IpAddr, id: GnbId, mut up: impl Iterator<Item = IpAddr>) -> bool {
+pub fn binds(list: &[Allow], peer: IpAddr, id: RanNodeId, mut up: impl Iterator<Item = IpAddr>) -> bool {
     // An empty list allows no identity for other addresses.
     up.any(|address| address.to_canonical() == peer.to_canonical()) || list.iter().any(|entry| entry.permits(peer, id))
 }
@@ -128,6 +129,7 @@ pub fn binding_refused() -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use vireo_types::GnbId;
 
     fn allow(network: &str, plmn: Option<&str>, ids: Option<(u32, u32)>) -> Allow {
         let plmn = plmn.map(|plmn| plmn.parse().expect("a PLMN"));
@@ -138,8 +140,8 @@ mod tests {
         text.parse().expect("an address")
     }
 
-    fn gnb(id: u32) -> GnbId {
-        GnbId { plmn: "99970".parse().expect("a PLMN"), id, bits: 24 }
+    fn gnb(id: u32) -> RanNodeId {
+        GnbId { plmn: "99970".parse().expect("a PLMN"), id, bits: 24 }.into()
     }
 
     #[test]

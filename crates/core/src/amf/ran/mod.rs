@@ -16,14 +16,14 @@ use crate::amf::n2::{Cause, Fault};
 use crate::config::CoreConfig;
 use crate::schedule::shed::{OverloadAction, OverloadResponse};
 use serde::{Deserialize, Serialize};
-use vireo_types::{AmfUeNgapId, Dialect, GnbId, RanUeNgapId, Snssai, Tac, Tai};
+use vireo_types::{AmfUeNgapId, Dialect, RanNodeId, RanUeNgapId, Snssai, Tac, Tai};
 use vireo_wire::ngap::{Message, OverloadAction as NgapAction, OverloadResponse as NgapResponse, *};
 
 /// RAN node that has completed NG Setup.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RanNode {
     /// Global RAN Node ID.
-    pub id: GnbId,
+    pub id: RanNodeId,
     /// RAN Node Name; empty if the RAN node sent none.
     pub name: String,
     /// Supported tracking areas, one item per PLMN and TAC.
@@ -273,6 +273,7 @@ fn areas(list: &SupportedTAList) -> Vec<SupportedArea> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use vireo_types::GnbId;
 
     /// Returns the encoding of the same values by pycrate (tests/reference).
     fn golden(name: &str) -> Vec<u8> {
@@ -323,7 +324,7 @@ mod tests {
         let update = golden("RANConfigurationUpdate");
         let of = |id| {
             let id = GnbId { id, ..named(&update).expect("it names its node") };
-            Some(RanNode { id, name: "before".into(), areas: Vec::new() })
+            Some(RanNode { id: id.into(), name: "before".into(), areas: Vec::new() })
         };
         let mut node = of(0x103);
         let outcome = step(&mut node, &update, &config);
@@ -339,7 +340,7 @@ mod tests {
         let config = crate::smf::tests::config();
         let plmn = "99970".parse().expect("a PLMN");
         let id = GnbId { plmn, id: 0x102, bits: 24 };
-        let mut node = Some(RanNode { id, name: String::new(), areas: Vec::new() });
+        let mut node = Some(RanNode { id: id.into(), name: String::new(), areas: Vec::new() });
         let outcome = step(&mut node, &golden("AMFConfigurationUpdateAcknowledge"), &config);
         assert_eq!((outcome.request, outcome.fault), (Some(RanStepRequest::Updated { failed: 0 }), None));
         let outcome = step(&mut node, &golden("AMFConfigurationUpdateAcknowledge-failed"), &config);

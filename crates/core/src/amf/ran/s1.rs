@@ -100,7 +100,7 @@ fn setup(node: &mut Option<RanNode>, pdu: &S1APPDU<'_>, config: &CoreConfig) -> 
     if let Err((cause, kind)) = check(&areas, config) {
         return failure(pdu, Some(cause), kind);
     }
-    *node = Some(RanNode { id, name: name(pdu).unwrap_or_default(), areas });
+    *node = Some(RanNode { id: id.into(), name: name(pdu).unwrap_or_default(), areas });
     RanStepOutput { answer: Some(response(config)), request: Some(RanStepRequest::Erase), fault: None }
 }
 
@@ -274,7 +274,7 @@ pub(super) fn setup_refused(refusal: AdmissionRefusal) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use vireo_types::GnbId;
+    use vireo_types::{EnbId, EnbKind as Kind};
     use vireo_wire::s1ap::helpers::{EnbKind, global_enb_id};
 
     fn request(plmn: &str, tac: u16) -> Vec<u8> {
@@ -304,8 +304,8 @@ mod tests {
         let outcome = step(&mut node, &request("99970", 1), &config);
         assert_eq!((outcome.request, outcome.fault), (Some(RanStepRequest::Erase), None));
         let node = node.expect("a node");
-        let id = GnbId::enb("99970".parse().expect("a PLMN"), 0x12345, 20);
-        assert_eq!((node.id, node.name.as_str(), node.areas.len()), (id, "enb-1", 1));
+        let id = EnbId { plmn: "99970".parse().expect("a PLMN"), kind: Kind::Macro, id: 0x12345 };
+        assert_eq!((node.id, node.name.as_str(), node.areas.len()), (id.into(), "enb-1", 1));
         let octets = outcome.answer.expect("an answer");
         let pdu = S1AP_PDU::decode(&octets).expect("a PDU");
         assert_eq!((pdu.kind(), pdu.check().expect("it decodes")), (S1apPduKind::Successful_S1Setup, vec![]));

@@ -65,7 +65,7 @@ pub(super) fn ng_setup(node: &mut Option<RanNode>, pdu: &NGAPPDU<'_>, config: &C
     if let Err(refusal) = check(&areas, config) {
         return failure(pdu, Some(refusal.cause()), refusal.kind());
     }
-    *node = Some(RanNode { id, name: name(pdu).unwrap_or_default(), areas });
+    *node = Some(RanNode { id: id.into(), name: name(pdu).unwrap_or_default(), areas });
     RanStepOutput { answer: Some(response(config)), request: Some(RanStepRequest::Erase), fault: None }
 }
 
@@ -134,7 +134,7 @@ pub(super) fn configuration_update(
     }
     // 8.7.2.2: the identity names the RAN node of the association. It cannot be updated.
     let id = pdu.ie::<ie::GlobalRANNodeID>().and_then(Result::ok).as_ref().and_then(n2::gnb_of);
-    if node.as_ref().is_some_and(|node| id.is_some_and(|id| id != node.id)) {
+    if node.as_ref().is_some_and(|node| id.is_some_and(|id| node.id != id.into())) {
         return update_failure(Cause::protocol(CauseProtocol::semantic_error));
     }
     if let Some(node) = node {

@@ -22,7 +22,7 @@ pub use send::{
 pub(crate) use fault::{from_message, has_fault_to_reject, unknown_procedure};
 pub(crate) use send::{encode, served_gummei};
 
-use vireo_types::{GnbId, NrCgi, Plmn, Tac, Tai};
+use vireo_types::{EnbId, EnbKind, NrCgi, Plmn, Tac, Tai};
 use vireo_wire::s1ap;
 
 /// Converts a TAI from S1AP.
@@ -52,15 +52,15 @@ pub(crate) fn cell_of(cell: &s1ap::EUTRANCGI) -> NrCgi {
     NrCgi { plmn: plmn_of(&cell.plmn_identity), cell: cell.cell_id.0.value() }
 }
 
-/// Returns the eNB ID of a Global eNB ID.
-pub(crate) fn enb_of(id: &s1ap::GlobalENBID) -> Option<GnbId> {
-    let bits = match &id.enb_id {
-        s1ap::ENBID::macroENB_ID(bits)
-        | s1ap::ENBID::homeENB_ID(bits)
-        | s1ap::ENBID::short_macroENB_ID(bits)
-        | s1ap::ENBID::long_macroENB_ID(bits) => bits,
+/// Returns the identity of a Global eNB ID; `None` for a kind of eNB ID that this build does not
+/// know.
+pub(crate) fn enb_of(id: &s1ap::GlobalENBID) -> Option<EnbId> {
+    let (kind, bits) = match &id.enb_id {
+        s1ap::ENBID::macroENB_ID(bits) => (EnbKind::Macro, bits),
+        s1ap::ENBID::homeENB_ID(bits) => (EnbKind::Home, bits),
+        s1ap::ENBID::short_macroENB_ID(bits) => (EnbKind::ShortMacro, bits),
+        s1ap::ENBID::long_macroENB_ID(bits) => (EnbKind::LongMacro, bits),
         _ => return None,
     };
-    let (value, length) = (u32::try_from(bits.value()).ok()?, u8::try_from(bits.len()).ok()?);
-    Some(GnbId::enb(plmn_of(&id.plmn_identity), value, length))
+    Some(EnbId { plmn: plmn_of(&id.plmn_identity), kind, id: u32::try_from(bits.value()).ok()? })
 }

@@ -120,7 +120,7 @@ impl Controller {
 
     /// Adopts the map of a previous controller and waits for its members.
     fn follow(&mut self, map: ClusterMap, now: Instant) {
-        let liveness = Liveness { at: now, connected: false };
+        let liveness = Liveness::new(now, false);
         self.joined = self.joined.max(map.joined);
         for (host, copies) in &map.hosts {
             self.joined = self.joined.max(host.0.saturating_add(1));
@@ -218,7 +218,7 @@ impl Controller {
             Some(own) => own,
             None => (self.next_host()?, false),
         };
-        let liveness = Liveness { at: now, connected: true };
+        let liveness = Liveness::new(now, true);
         let is_in = self.latest().is_some_and(|map| map.has_host(host));
         let stage = if is_in { MemberStage::Serving } else { MemberStage::Starting };
         let others = self.has_part(partition_of(host, self.settings.most_hosts));
@@ -267,7 +267,7 @@ impl Controller {
                 (next.into_iter().find(|id| !known(id)).ok_or(Refusal::Balancers)?, false)
             }
         };
-        let liveness = Liveness { at: now, connected: true };
+        let liveness = Liveness::new(now, true);
         let is_in = self.latest().is_some_and(|map| map.has_balancer(balancer));
         let epoch = self.epoch();
         match self.balancers.get_mut(&balancer) {
@@ -398,7 +398,14 @@ impl Controller {
     /// Records a message from a member.
     pub fn on_message(&mut self, member: Member, now: Instant) {
         if let Some(liveness) = self.liveness_mut(member) {
-            *liveness = Liveness { at: now, connected: true };
+            *liveness = Liveness::new(now, true);
+        }
+    }
+
+    /// Presumes a member alive that has sent nothing, because it sends no heartbeats yet.
+    pub fn presume_alive(&mut self, member: Member, now: Instant) {
+        if let Some(liveness) = self.liveness_mut(member) {
+            liveness.presumed_at = now;
         }
     }
 
@@ -532,8 +539,8 @@ impl Controller {
         let held_up = now.since(self.last_tick).as_micros();
         self.last_tick = now;
         if held_up > self.settings.silence.as_micros() {
-            self.hosts.values_mut().for_each(|host| host.liveness.at = now);
-            self.balancers.values_mut().for_each(|balancer| balancer.liveness.at = now);
+            self.hosts.values_mut().for_each(|host| host.liveness.presumed_at = now);
+            self.balancers.values_mut().for_each(|balancer| balancer.liveness.presumed_at = now);
         }
         if held_up * 2 > self.settings.reconnect_timeout.as_micros() {
             // After such a time members may have dropped this controller: they return on
@@ -561,10 +568,10 @@ impl Controller {
     /// Declares silent members dead, if other members have sent something since.
     fn declare_dead(&mut self, now: Instant) {
         let silence = self.settings.silence;
-        let newest = self.all().map(|(_, liveness)| liveness.at).max().unwrap_or_default();
+        let newest = self.all().map(|(_, liveness)| liveness.alive_at()).max().unwrap_or_default();
         let is_silent = |liveness: &Liveness| {
-            let since = newest.since(liveness.at);
-            now.since(liveness.at) >= silence && since.as_micros() * 2 >= silence.as_micros()
+            let since = newest.since(liveness.alive_at());
+            now.since(liveness.alive_at()) >= silence && since.as_micros() * 2 >= silence.as_micros()
         };
         let is_dead = |(member, liveness): &(Member, Liveness)| {
             // A starting member sends no heartbeats; when it dies, its connection ends.
@@ -598,7 +605,8 @@ impl Controller {
 
     /// Resolves partitions between hosts that do not accept each other's copies and thus block
     /// effects. Evicts the host in most such pairs, then one that sends nothing to this controller
-    /// either, else the one with the highest ID. Its UEs continue at their replicas.
+    /// either (it may be presumed alive), else the one with the highest ID. Its UEs continue at their
+    /// replicas.
     ///
     /// A pair of which neither host misses another peer does not tell which of the two is cut off.
     /// Half of `silence` later it is known: the cut-off one misses further peers or is silent here,

@@ -80,9 +80,23 @@ pub(super) struct Balancer {
     pub(super) silent_hosts: BTreeSet<HostId>,
 }
 
-/// Time of the last message of a member, and whether it is connected.
+/// Signs of life of a member.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Liveness {
+    /// Time of its last message.
     pub(super) at: Instant,
+    /// Time at which it was last presumed alive without a message, for its heartbeats were not due.
+    pub(super) presumed_at: Instant,
     pub(super) connected: bool,
+}
+
+impl Liveness {
+    pub(super) fn new(now: Instant, connected: bool) -> Self {
+        Liveness { at: now, presumed_at: now, connected }
+    }
+
+    /// Returns the time from which its silence counts.
+    pub(super) fn alive_at(&self) -> Instant {
+        self.at.max(self.presumed_at)
+    }
 }

@@ -331,6 +331,26 @@ fn cut_off_host_with_late_heartbeats_is_evicted() {
     assert_eq!(bench.hosts(), [1, 2, 3]);
 }
 
+/// Regression test for seed 2441 of the fault campaign. A host that is presumed alive, because it
+/// sends no heartbeats yet, is cut off.
+#[test]
+fn cut_off_host_presumed_alive_is_evicted() {
+    let mut bench = Bench::new(4, 1);
+    bench.pass(3000);
+    bench.silent.insert(host(0));
+    for _ in 0..4 {
+        bench.controller.presume_alive(host(0), bench.now);
+        bench.pass(50);
+    }
+    assert_eq!(bench.hosts(), [0, 1, 2, 3]);
+    bench.unreachable(3, &[0]);
+    for _ in 0..2 {
+        bench.controller.presume_alive(host(0), bench.now);
+        bench.pass(50);
+    }
+    assert_eq!(bench.hosts(), [1, 2, 3]);
+}
+
 #[test]
 fn stored_unsent_map_is_sent_by_successor() {
     let mut bench = Bench::new(3, 1);

@@ -15,7 +15,7 @@ use crate::amf::ran::admission::{Refusal, Verdict};
 use crate::config::CoreConfig;
 use crate::placement::message::RanOutput;
 use crate::placement::replica::SlotKey;
-use vireo_types::{AssocId, Duration, GnbId, Instant};
+use vireo_types::{AssocId, Duration, Instant, RanNodeId};
 
 /// Time for the existing RAN node to answer a probe.
 const WITHIN: Duration = Duration::from_secs(2);
@@ -28,7 +28,7 @@ const PROBE_INTERVAL: Duration = Duration::from_millis(400);
 pub(super) struct Contest {
     /// The association that sent the NG Setup.
     assoc: AssocId,
-    id: GnbId,
+    id: RanNodeId,
     pdu: Vec<u8>,
     /// The RAN node that has the identity.
     node: AssocId,
@@ -42,7 +42,7 @@ impl<U: SlotKey> RanNodeTable<U> {
     pub(super) fn admits_setup(
         &mut self,
         assoc: AssocId,
-        id: GnbId,
+        id: RanNodeId,
         (pdu, now): (&[u8], Instant),
         out: &mut Vec<NodeOutput<U>>,
     ) -> bool {
@@ -54,13 +54,13 @@ impl<U: SlotKey> RanNodeTable<U> {
         false
     }
 
-    fn refuse_setup(&self, assoc: AssocId, id: GnbId, reason: Refusal, out: &mut Vec<NodeOutput<U>>) {
+    fn refuse_setup(&self, assoc: AssocId, id: RanNodeId, reason: Refusal, out: &mut Vec<NodeOutput<U>>) {
         out.push(NodeOutput::Event(NodeEvent::SetupRefused { assoc, peer: self.peer(assoc), id, reason }));
         let pdu = ran::setup_refused(assoc.dialect(), reason);
         out.push(NodeOutput::Send(RanOutput::Ngap { assoc, ue: None, key: 0, pdu }));
     }
 
-    fn contest(&mut self, assoc: AssocId, id: GnbId, (pdu, now): (&[u8], Instant), out: &mut Vec<NodeOutput<U>>) {
+    fn contest(&mut self, assoc: AssocId, id: RanNodeId, (pdu, now): (&[u8], Instant), out: &mut Vec<NodeOutput<U>>) {
         let waits = self.contests.iter().any(|contest| contest.assoc == assoc);
         let Some(node) = self.find(id).filter(|_| !waits) else { return };
         out.push(NodeOutput::Event(NodeEvent::SetupDeferred { assoc, peer: self.peer(assoc), id }));

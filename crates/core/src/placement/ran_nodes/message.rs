@@ -8,7 +8,7 @@ use crate::config::CoreConfig;
 use crate::placement::host::{NamedUe, named_ue};
 use crate::placement::message::{AssociationOwner, RanOutput};
 use crate::placement::replica::SlotKey;
-use vireo_types::{AmfUeNgapId, AssocId, Dialect, GnbId, Instant, RanUeNgapId, Tmsi};
+use vireo_types::{AmfUeNgapId, AssocId, Dialect, Instant, RanNodeId, RanUeNgapId, Tmsi};
 
 /// Addressee of an NGAP message. `node` is the RAN node that sent it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,7 +76,7 @@ impl<U: SlotKey> RanNodeTable<U> {
         let bound = self.node_of(assoc);
         // The first message of a further association names its RAN node.
         let dialect = assoc.dialect();
-        let named = if bound.is_none() && dialect == Dialect::Nr { ran::named(pdu) } else { None };
+        let named = if bound.is_none() && dialect == Dialect::Nr { ran::named(pdu).map(RanNodeId::Gnb) } else { None };
         let node = bound.or_else(|| self.find(named?));
         if let (Some(id), None) = (named, node) {
             self.claim(assoc, id);
@@ -212,7 +212,7 @@ impl<U: SlotKey> RanNodeTable<U> {
         false
     }
 
-    fn refuse_binding(&self, assoc: AssocId, id: GnbId, out: &mut Vec<NodeOutput<U>>) {
+    fn refuse_binding(&self, assoc: AssocId, id: RanNodeId, out: &mut Vec<NodeOutput<U>>) {
         let (peer, reason) = (self.peer(assoc), ran::admission::Refusal::Binding);
         out.push(NodeOutput::Event(NodeEvent::BindingRefused { assoc, peer, id, reason }));
         let pdu = ran::admission::binding_refused();

@@ -4,7 +4,7 @@ use crate::amf::ran::ResetItem;
 use crate::amf::ran::admission::Refusal;
 use crate::placement::message::{AssociationOwner, RanOutput};
 use std::net::SocketAddr;
-use vireo_types::{AssocId, GnbId};
+use vireo_types::{AssocId, RanNodeId};
 
 /// Action or event that the table decides. The caller executes them in order.
 #[derive(Clone, Debug, PartialEq)]
@@ -39,15 +39,15 @@ pub enum NodeEvent {
     /// A message of a RAN node is faulty or refused.
     Fault { peer: SocketAddr, label: &'static str },
     /// NG Setup has taken effect.
-    SetUp { assoc: AssocId, peer: SocketAddr, name: String, id: GnbId },
+    SetUp { assoc: AssocId, peer: SocketAddr, name: String, id: RanNodeId },
     /// An NG Setup is refused.
-    SetupRefused { assoc: AssocId, peer: SocketAddr, id: GnbId, reason: Refusal },
+    SetupRefused { assoc: AssocId, peer: SocketAddr, id: RanNodeId, reason: Refusal },
     /// An NG Setup waits until the RAN node with its identity answers a probe.
-    SetupDeferred { assoc: AssocId, peer: SocketAddr, id: GnbId },
+    SetupDeferred { assoc: AssocId, peer: SocketAddr, id: RanNodeId },
     /// An additional association is bound to its RAN node.
     Bound { assoc: AssocId, name: String },
     /// An additional association is refused.
-    BindingRefused { assoc: AssocId, peer: SocketAddr, id: GnbId, reason: Refusal },
+    BindingRefused { assoc: AssocId, peer: SocketAddr, id: RanNodeId, reason: Refusal },
     /// An association is aborted: its RAN node, now at `peer`, has set up NG on another one.
     Replaced { assoc: AssocId, peer: SocketAddr },
     /// An association is aborted: its RAN node does not answer, and its identity is used elsewhere.

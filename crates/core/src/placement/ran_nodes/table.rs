@@ -10,7 +10,7 @@ use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 use std::collections::VecDeque;
 use std::hash::Hasher;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use vireo_types::{AssocId, Duration, GnbId, Instant, Tai};
+use vireo_types::{AssocId, Duration, Instant, RanNodeId, Tai};
 
 /// Messages remembered per association: more than arrive in the moment in which it ends.
 const MAX_RECENT: usize = 64;
@@ -27,7 +27,7 @@ struct AssociationEntry {
     node: Option<AssocId>,
     /// Identity that the association named while no such RAN node was known. Hosts of a cluster may
     /// receive a node's associations in another order than they came up.
-    claimed: Option<GnbId>,
+    claimed: Option<RanNodeId>,
     /// Hashes of the UE messages received last, if the RAN node has other associations.
     recent: VecDeque<u64>,
     /// Number of unacknowledged AMF Configuration Updates sent by this association.
@@ -128,7 +128,7 @@ impl<U: SlotKey> RanNodeTable<U> {
     }
 
     /// Returns the verdict on an NG Setup with this identity.
-    pub(super) fn setup(&self, assoc: AssocId, id: GnbId) -> Verdict {
+    pub(super) fn setup(&self, assoc: AssocId, id: RanNodeId) -> Verdict {
         let Some(link) = self.links.get(&assoc) else { return Verdict::Granted };
         // NG Setup ends the previous binding of the association in any case.
         let other = self.find(id).filter(|node| link.node != Some(*node));
@@ -136,7 +136,7 @@ impl<U: SlotKey> RanNodeTable<U> {
     }
 
     /// Returns true if the association may be bound to the RAN node.
-    pub(super) fn binds(&self, assoc: AssocId, node: AssocId, id: GnbId) -> bool {
+    pub(super) fn binds(&self, assoc: AssocId, node: AssocId, id: RanNodeId) -> bool {
         let peer = self.links.get(&assoc).map(|link| link.peer.ip());
         peer.is_some_and(|peer| admission::binds(&self.allow, peer, id, self.addresses(Some(node))))
     }
@@ -194,7 +194,7 @@ impl<U: SlotKey> RanNodeTable<U> {
     }
 
     /// Returns the RAN node with this identity.
-    pub fn find(&self, id: GnbId) -> Option<AssocId> {
+    pub fn find(&self, id: RanNodeId) -> Option<AssocId> {
         self.nodes.iter().find(|(_, node)| node.record.id == id).map(|(number, _)| *number)
     }
 
@@ -300,7 +300,7 @@ impl<U: SlotKey> RanNodeTable<U> {
 
     /// Records the identity that an association named. It is bound when a RAN node with that
     /// identity is set up.
-    pub(super) fn claim(&mut self, assoc: AssocId, id: GnbId) {
+    pub(super) fn claim(&mut self, assoc: AssocId, id: RanNodeId) {
         if let Some(link) = self.links.get_mut(&assoc) {
             link.claimed = Some(id);
         }
@@ -316,7 +316,7 @@ impl<U: SlotKey> RanNodeTable<U> {
     }
 
     /// Binds the associations that have named a RAN node which was not known until now.
-    fn bind_claimed(&mut self, number: AssocId, id: GnbId) {
+    fn bind_claimed(&mut self, number: AssocId, id: RanNodeId) {
         let claims = |(of, link): (&AssocId, &AssociationEntry)| {
             (link.node.is_none() && link.claimed == Some(id)).then_some(*of)
         };
@@ -474,7 +474,7 @@ impl<U: SlotKey> RanNodes for RanNodeTable<U> {
         nodes
     }
 
-    fn find(&self, id: GnbId) -> Option<AssocId> {
+    fn find(&self, id: RanNodeId) -> Option<AssocId> {
         RanNodeTable::find(self, id)
     }
 }

@@ -20,7 +20,7 @@ type Output = NodeOutput<u32>;
 
 fn record(id: u32) -> RanNode {
     let id = GnbId { plmn: "99970".parse().expect("a PLMN"), id, bits: 24 };
-    RanNode { id, name: format!("gnb-{}", id.id), areas: Vec::new() }
+    RanNode { id: id.into(), name: format!("gnb-{}", id.id), areas: Vec::new() }
 }
 
 /// gNB 7, set up on association 1, with connected UEs.

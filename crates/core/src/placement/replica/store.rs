@@ -293,10 +293,12 @@ impl ReplicaStore {
         }
         if entry.from != Some(from) && !copy.ephemeral.is_empty() {
             // Another owner continues from its own state. Later entries, and a step in whose place
-            // this one is executed, were never acknowledged.
+            // this one is executed, were never acknowledged. If it gives the UE this LTMSI only
+            // now, then it does not know that the former owner did, and no commit was acknowledged.
+            let is_renumbered = copy.before.is_some_and(|before| before != copy.ltmsi);
             entry.outboxes.retain(|commit| {
                 let beyond = commit.version.wrapping_sub(copy.ephemeral_version) as i32;
-                let stays = beyond < 0 || beyond == 0 && copy.outbox.is_empty();
+                let stays = !is_renumbered && (beyond < 0 || beyond == 0 && copy.outbox.is_empty());
                 if !stays {
                     self.void.insert(commit.input);
                 }

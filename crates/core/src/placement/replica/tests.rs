@@ -435,3 +435,21 @@ fn stale_renumbering_removes_former_entry() {
     assert_eq!(store.apply((former, 1), &renumbering, NOW), Ok(ApplyResult::Stale));
     assert_eq!(names(&store), [new]);
 }
+
+/// Regression test for seed 1535 of the fault campaign. The former owner has renumbered a UE, and
+/// only this second replica knows. The next owner does the same two commits later.
+#[test]
+fn repeated_renumbering_voids_former_one() {
+    let ([former, next], mut store, [old, new]) = migrated();
+    store.apply((former, 1), &copy(1, old, 3, b"request"), NOW).unwrap();
+    let renumbering = ReplicaUpdate { before: Some(old), ..copy(2, new, 4, b"void") };
+    store.apply((former, 1), &renumbering, NOW).unwrap();
+    store.apply((next, 2), &copy(1, old, 3, b"request"), NOW).unwrap();
+    store.apply((next, 2), &copy(2, old, 4, b"deadline"), NOW).unwrap();
+    store.apply((next, 2), &ReplicaUpdate { before: Some(old), ..copy(3, new, 5, b"answer") }, NOW).unwrap();
+    store.apply((next, 2), &copy(4, new, 6, b"next"), NOW).unwrap();
+    assert_eq!(names(&store), [new]);
+    let entry = &store.ues[&new.bucket()][&new];
+    let outboxes: Vec<&[u8]> = entry.unsent_outboxes(NOW).map(|unsent| unsent.outbox).collect();
+    assert_eq!(outboxes, [&b"answer"[..], b"next"]);
+}

@@ -91,7 +91,7 @@ impl RanNodes for Nodes {
         self.0.iter().filter(|(_, n)| n.as_ref().is_some_and(serves)).map(|(assoc, _)| *assoc).collect()
     }
 
-    fn find(&self, id: GnbId) -> Option<AssocId> {
+    fn find(&self, id: RanNodeId) -> Option<AssocId> {
         self.0.iter().find(|(_, n)| n.as_ref().is_some_and(|n| n.id == id)).map(|(assoc, _)| *assoc)
     }
 }

@@ -11,7 +11,7 @@ use crate::amf::procedures::common::smf_requests;
 use crate::sba::{HandoverStep, SessionNumber, SmfUpdateRequest};
 use crate::smf::N2Sm;
 use crate::step::StepContext;
-use vireo_types::{AmfUeNgapId, GnbId, NrCgi, Tai};
+use vireo_types::{AmfUeNgapId, NrCgi, RanNodeId, Tai};
 use vireo_wire::ngap::{CauseRadioNetwork as Radio, encode_open_type};
 
 /// Returns true if the RAN has one of these sessions, one bit each, or was asked to set it up.
@@ -73,9 +73,12 @@ pub(super) fn prepare(
     ctx: &mut StepContext<'_, '_>,
     request: &HandoverRequired,
     target_id: AmfUeNgapId,
-    target: (GnbId, Tai),
+    (target, tai): (RanNodeId, Tai),
 ) -> u16 {
     drop_unconfirmed(ctx.ue);
+    // A separate SMF serves gNBs only.
+    let RanNodeId::Gnb(gnb) = target else { return 0 };
+    let target = (gnb, tai);
     let (mut waiting, mut requested) = (Vec::new(), 0);
     let mut is_new = new_sessions();
     for (psi, transfer) in request.sessions.iter().filter(|(psi, _)| is_new(*psi)) {

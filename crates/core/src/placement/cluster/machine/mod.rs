@@ -298,12 +298,12 @@ impl ControllerMachine {
 
     /// Sends heartbeats and closes overdue connections.
     fn beat(&mut self, now: Instant, output: &mut dyn Output) {
-        // A member that just became ready counts as alive until its heartbeat is due.
+        // A member that just became ready is presumed alive until its heartbeat is due.
         let beating: BTreeSet<Member> = self.connections.values().filter_map(Connection::heartbeat_member).collect();
         let is_new = |known: &&Connection| now.since(known.since) < self.settings.reconnect_timeout;
         for member in self.connections.values().filter(is_new).filter_map(Connection::member) {
             if !beating.contains(&member) {
-                self.controller.on_message(member, now);
+                self.controller.presume_alive(member, now);
             }
         }
         let mut overdue = Vec::new();
