@@ -1,7 +1,8 @@
 """NAS security and AKA values of a lab subscriber, computed without Vireo's libraries.
 
 AES, HMAC and the curves are OpenSSL's (the `cryptography` package); MILENAGE (TS 35.206), the key derivations (TS 33.501
-Annex A), 128-NEA2, 128-NIA2 (TS 33.501 Annex D) and ECIES (TS 33.501 Annex C) are written out here from the clauses.
+Annex A, TS 33.401 Annex A), 128-NEA2, 128-NIA2 (TS 33.501 Annex D) and ECIES (TS 33.501 Annex C) are written out here from
+the clauses.
 SNOW 3G and ZUC are not here: they are held against the published test sets (crates/wire/tests/security_vectors.rs).
 """
 
@@ -120,6 +121,60 @@ def scheme_output(profile):
     return public + ciphered + standard_hmac.new(keys[32:], ciphered, hashlib.sha256).digest()[:8]
 
 
+def eps_keys():
+    """Keys of EPS (TS 33.401 Annex A) of the same challenge: the PLMN 999 70 is the serving network."""
+    f = milenage(SQN, AMF)
+    kasme = kdf(f["ck"] + f["ik"], 0x10, bytes.fromhex("99f907"), xor(SQN, f["ak"]))
+    kenb = kdf(kasme, 0x11, (300).to_bytes(4, "big"))
+    first = kdf(kasme, 0x12, kenb)
+    out = {"kasme": kasme, "kenb_300": kenb, "nh_1": first, "nh_2": kdf(kasme, 0x12, first)}
+    for algorithm in (1, 2, 3):
+        out[f"eps_knas_enc_{algorithm}"] = eps_nas_key(kasme, 1, algorithm)
+        out[f"eps_knas_int_{algorithm}"] = eps_nas_key(kasme, 2, algorithm)
+    return out
+
+
+def eps_nas_key(kasme, kind, algorithm):
+    return kdf(kasme, 0x15, bytes([kind]), bytes([algorithm]))[16:]
+
+
+def eps_mac(kasme, octets, count, downlink):
+    code = cmac.CMAC(algorithms.AES(eps_nas_key(kasme, 2, 2)))
+    code.update(count.to_bytes(4, "big") + bytes([downlink << 2]) + bytes(3) + octets)  # BEARER 0
+    return code.finalize()[:4]
+
+
+def eps_protected(kasme, plain, header, count, downlink):
+    """An EMM message with 128-EIA2 and, where the security header type says so, 128-EEA2 (TS 24.301 9.1)."""
+    if header in (2, 4):
+        start = count.to_bytes(4, "big") + bytes([downlink << 2]) + bytes(11)
+        enc = eps_nas_key(kasme, 1, 2)
+        plain = Cipher(algorithms.AES(enc), modes.CTR(start)).encryptor().update(plain)
+    counted = bytes([count & 0xFF]) + plain
+    return bytes([header << 4 | 7]) + eps_mac(kasme, counted, count, downlink) + counted
+
+
+def eps_service_request(kasme, key_set, count):
+    """SERVICE REQUEST (TS 24.301 8.2.25), with the lowest 16 bits of the MAC."""
+    head = bytes([0xC7, key_set << 5 | count & 0x1F])
+    return head + eps_mac(kasme, head, count, False)[2:]
+
+
+def eps_values():
+    out = eps_keys()
+    kasme = out["kasme"]
+    for name, octets, header, count, downlink in (
+        ("EPS-SecurityModeCommand-down-0", "075d020202f070c1", 3, 0, True),
+        ("EPS-SecurityModeComplete-up-0", "075e23093375000000000001f1", 4, 0, False),
+        ("EPS-AttachComplete-up-300", "074300035200c2", 2, 300, False),
+        ("EPS-EMMInformation-down-1", "07614640", 2, 1, True),
+        ("EPS-TrackingAreaUpdateRequest-up-301", "0748230bf699f9078001c3deadbeef57022000e0", 1, 301, False),
+    ):
+        out[name] = eps_protected(kasme, bytes.fromhex(octets), header, count, downlink)
+    out["EPS-ServiceRequest-up-302"] = eps_service_request(kasme, 2, 302)
+    return out
+
+
 def values():
     """name -> octets."""
     out = aka()
@@ -138,4 +193,4 @@ def values():
         "suci_a": bytes.fromhex("0199f907f0ff011b") + scheme_output(1),
         "suci_b": bytes.fromhex("0199f907f0ff021c") + scheme_output(2),
     }
-    return out
+    return out | eps_values()

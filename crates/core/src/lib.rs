@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod amf;
+mod back_off;
 pub mod config;
 mod env;
 mod hash;

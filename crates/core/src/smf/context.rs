@@ -115,6 +115,16 @@ pub enum Stage {
     },
     /// The session is released at the UE; only the UPF has not answered.
     Ended,
+    /// EPS, outside an attach: the activation request was sent with the set-up of the user plane,
+    /// and T3485 runs (TS 24.301 6.4.1.6 a).
+    Activating {
+        /// PTI of the request.
+        pti: u8,
+        /// The activation request.
+        request: Vec<u8>,
+        /// Number of retransmissions.
+        repeats: u8,
+    },
 }
 
 /// State of a session towards the RAN.
@@ -324,15 +334,20 @@ impl SmContext {
         self.stage == Stage::Established
     }
 
+    /// Returns true if the accept was sent, and the session is not established yet.
+    pub fn is_offered(&self) -> bool {
+        matches!(self.stage, Stage::Accepted { .. } | Stage::Activating { .. })
+    }
+
     /// Returns true if the RAN has set the user plane up. For a new session, the UPF's last answer
     /// may still be outstanding.
     pub fn is_up(&self) -> bool {
-        self.ran == RanState::Up && matches!(self.stage, Stage::Accepted { .. } | Stage::Established)
+        self.ran == RanState::Up && (self.is_offered() || self.is_established())
     }
 
     /// Returns true if the user plane setup at the RAN is outstanding.
     pub fn is_setting_up(&self) -> bool {
-        self.ran == RanState::SettingUp && matches!(self.stage, Stage::Accepted { .. } | Stage::Established)
+        self.ran == RanState::SettingUp && (self.is_offered() || self.is_established())
     }
 
     /// Returns true if the session exists for the UE. An ended session only waits for the UPF.
@@ -343,7 +358,9 @@ impl SmContext {
     /// Returns the activity of the session.
     pub fn state(&self) -> SessionState {
         match (&self.stage, self.ran) {
-            (Stage::Requested { .. } | Stage::Accepted { .. }, _) => SessionState::Establishing,
+            (Stage::Requested { .. } | Stage::Accepted { .. } | Stage::Activating { .. }, _) => {
+                SessionState::Establishing
+            }
             (Stage::Established, RanState::Up) => SessionState::Active,
             (Stage::Established, _) => SessionState::Inactive,
             (Stage::Releasing { .. } | Stage::Ended, _) => SessionState::Releasing,

@@ -3,15 +3,19 @@
 //! The EPS bearer identity of the default bearer takes the place of the PDU session identity. The
 //! causes are those of 5GSM: TS 24.301 9.9.4.4 has most of them with the same values.
 
-use super::context::{RanState, SmContext, Stage};
+use super::context::{N4State, RanState, SmContext, Stage};
 use super::interface::Output;
 use super::session_request::SessionRequest;
-use super::{n1, options, release};
+use super::{n1, options, release, user_plane};
 use crate::Env;
-use vireo_types::PduSessionType;
-use vireo_wire::nas::{GsmCause, NasExtendedProtocolConfigurationOptions};
+use vireo_types::{Duration, Instant, PduSessionType};
+use vireo_wire::nas::{GsmCause, NasExtendedProtocolConfigurationOptions, NasGprsTimer3};
 use vireo_wire::nas_eps::*;
 
+/// Timer of ACTIVATE DEFAULT EPS BEARER CONTEXT REQUEST (TS 24.301 table 10.3.2).
+const T3485: Duration = Duration::from_secs(8);
+/// Timer of DEACTIVATE EPS BEARER CONTEXT REQUEST (TS 24.301 table 10.3.2).
+pub(super) const T3495: Duration = Duration::from_secs(8);
 /// Longest value of the protocol configuration options IE (TS 24.008 10.5.6.3).
 const PCO_OCTETS: usize = 251;
 
@@ -64,6 +68,12 @@ pub(super) fn status(ebi: u8, pti: u8, reason: GsmCause) -> Option<Output> {
 /// Builds a PDN CONNECTIVITY REJECT, whose header has no bearer (8.3.19).
 pub(super) fn connectivity_reject(pti: u8, reason: GsmCause) -> Option<Output> {
     output(NasPdnConnectivityReject::new(NasEsmCause::from_cause(cause(reason))), 0, pti)
+}
+
+/// Builds a PDN CONNECTIVITY REJECT with cause #26 and a back-off time.
+pub(super) fn congestion_reject(pti: u8, timer: NasGprsTimer3) -> Option<Output> {
+    let reject = NasPdnConnectivityReject::new(NasEsmCause::from_cause(EsmCause::InsufficientResources));
+    output(reject.with_back_off_timer_value(timer), 0, pti)
 }
 
 /// Builds a PDN DISCONNECT REJECT.
@@ -168,21 +178,19 @@ pub(super) fn received(sm: &mut SmContext, octets: &[u8], env: &Env<'_>, out: &m
         Err(answer) => return out.extend(answer),
     };
     match message {
-        // The bearer is usable as soon as the eNB has set it up.
-        NasEsmMessage::ActivateDefaultEpsBearerContextAccept(_) => {}
+        NasEsmMessage::ActivateDefaultEpsBearerContextAccept(_) => activated(sm, env, out),
         NasEsmMessage::ActivateDefaultEpsBearerContextReject(_) => ended_by_ue(sm, out),
         NasEsmMessage::DeactivateEpsBearerContextAccept(_) => match sm.stage {
             Stage::Releasing { .. } => release::end(sm, out),
             _ => out.extend(status(ebi, pti, GsmCause::MessageTypeNotCompatibleWithTheProtocolState)),
         },
         NasEsmMessage::PdnDisconnectRequest(_) => release::requested(sm, pti, env, out),
-        // Only the subscribed QoS is granted (6.5.3.4, 6.5.4.4).
-        NasEsmMessage::BearerResourceAllocationRequest(_) => {
-            let cause = NasEsmCause::from_cause(EsmCause::ServiceOptionNotSupported);
+        NasEsmMessage::BearerResourceAllocationRequest(request) => {
+            let cause = NasEsmCause::from_cause(resource_cause(pti, &request.traffic_flow_aggregate));
             out.extend(output(NasBearerResourceAllocationReject::new(cause), 0, pti));
         }
-        NasEsmMessage::BearerResourceModificationRequest(_) => {
-            let cause = NasEsmCause::from_cause(EsmCause::ServiceOptionNotSupported);
+        NasEsmMessage::BearerResourceModificationRequest(request) => {
+            let cause = NasEsmCause::from_cause(resource_cause(pti, &request.traffic_flow_aggregate));
             out.extend(output(NasBearerResourceModificationReject::new(cause), 0, pti));
         }
         NasEsmMessage::EsmStatus(received) => status_received(sm, received.esm_cause.cause(), out),
@@ -190,11 +198,59 @@ pub(super) fn received(sm: &mut SmContext, octets: &[u8], env: &Env<'_>, out: &m
     }
 }
 
+/// Returns the cause for which a request for bearer resources is rejected (6.5.3.4, 6.5.4.4, 7.3.1):
+/// only the subscribed QoS is granted.
+fn resource_cause(pti: u8, flows: &NasTrafficFlowAggregateDescription) -> EsmCause {
+    if pti == release::NO_PTI {
+        return EsmCause::InvalidPtiValue;
+    }
+    flows.parse_tft().map_or_else(TftError::esm_cause, |_| EsmCause::ServiceOptionNotSupported)
+}
+
+/// Returns stage and deadline of a session whose activation request is sent.
+pub(super) fn activating(pti: u8, request: Vec<u8>, env: &Env<'_>) -> (Stage, Option<Instant>) {
+    (Stage::Activating { pti, request, repeats: 0 }, Some(env.now + T3485))
+}
+
+/// Leaves the retransmission of the activation request to the attach that contains it (T3450).
+pub fn offered_by_attach(sm: &mut SmContext, env: &Env<'_>) {
+    if let Stage::Activating { pti, .. } = sm.stage {
+        sm.stage = Stage::Accepted { pti };
+        sm.deadline = Some(env.now + env.config.timers.ran_response);
+    }
+}
+
+/// Handles that the UE has the bearer. It is usable once the eNB has set it up.
+fn activated(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
+    let Stage::Activating { pti, .. } = sm.stage else { return };
+    sm.stage = Stage::Accepted { pti };
+    let is_up = sm.ran == RanState::Up;
+    sm.deadline = (!is_up).then(|| env.now + env.config.timers.ran_response);
+    if is_up && sm.n4 == N4State::Synced {
+        user_plane::settled(sm, out);
+    }
+}
+
+/// Handles the expiry of T3485 (6.4.1.6 a): sends the activation request again, and releases the
+/// bearer after the last retransmission.
+pub(super) fn t3485_expired(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
+    let Stage::Activating { request, repeats, .. } = &mut sm.stage else { return };
+    if *repeats >= env.config.timers.retransmissions {
+        return ended_by_ue(sm, out);
+    }
+    *repeats += 1;
+    out.push(Output::N1(request.clone()));
+    sm.deadline = Some(env.now + T3485);
+}
+
 /// Handles ESM STATUS (6.7): a bearer that the UE does not have is released.
 fn status_received(sm: &mut SmContext, cause: Option<EsmCause>, out: &mut Vec<Output>) {
     match (&sm.stage, cause) {
         (Stage::Releasing { .. }, _) => release::end(sm, out),
-        (Stage::Accepted { .. } | Stage::Established, Some(EsmCause::InvalidEpsBearerIdentity)) => {
+        (
+            Stage::Accepted { .. } | Stage::Activating { .. } | Stage::Established,
+            Some(EsmCause::InvalidEpsBearerIdentity),
+        ) => {
             ended_by_ue(sm, out);
         }
         _ => {}

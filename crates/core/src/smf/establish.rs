@@ -31,8 +31,9 @@ fn begin(request: &Create<'_>, env: &mut Env<'_>) -> Result<(SmContext, Output),
     let refuse = |cause| messages::reject(request.dialect, request.psi, pti, cause);
     let dnn = data_network(env.config, request).map_err(refuse)?;
     let (kind, cause) = session_type(requested.kind, &request.subscription.types, &dnn.types).map_err(refuse)?;
-    let upf = user_plane_function(env.config, request.dnn, request.ltmsi)
-        .ok_or_else(|| refuse(GsmCause::InsufficientResources))?;
+    let Some(upf) = user_plane_function(env.config, request.dnn, request.ltmsi) else {
+        return Err(messages::congestion_reject(request.dialect, request.psi, pti, env));
+    };
     let terms = SessionTerms {
         snssai: request.snssai,
         dnn: request.dnn.clone(),
@@ -48,7 +49,9 @@ fn begin(request: &Create<'_>, env: &mut Env<'_>) -> Result<(SmContext, Output),
     let generation = u32::from_be_bytes(env.random());
     // The last step that can fail for a reason of the network, so that no address is allocated in
     // vain.
-    let address = env.ids.address(request.dnn, kind).ok_or_else(|| refuse(GsmCause::InsufficientResources))?;
+    let Some(address) = env.ids.address(request.dnn, kind) else {
+        return Err(messages::congestion_reject(request.dialect, request.psi, pti, env));
+    };
     let sm = SmContext {
         psi: request.psi,
         dialect: request.dialect,
@@ -167,9 +170,11 @@ pub(super) fn upf_ready(sm: &mut SmContext, pti: u8, env: &Env<'_>, out: &mut Ve
     let (cause, options) = (*cause, std::mem::take(options));
     match (messages::accept(sm, pti, cause, options, env.config), messages::ran_setup_request(sm)) {
         (Some(accept), Some(setup)) => {
-            sm.stage = Stage::Accepted { pti };
+            (sm.stage, sm.deadline) = match (sm.dialect, &accept) {
+                (Dialect::Eps, Output::N1(request)) => esm::activating(pti, request.clone(), env),
+                _ => (Stage::Accepted { pti }, Some(env.now + env.config.timers.ran_response)),
+            };
             sm.ran = RanState::SettingUp;
-            sm.deadline = Some(env.now + env.config.timers.ran_response);
             out.extend([accept, setup]);
         }
         // The pool assigned no address of the selected type: there is nothing to send to the UE.

@@ -44,7 +44,7 @@ pub fn switched(sm: &mut SmContext, now: Instant) -> (N2Sm, Vec<u8>) {
 /// Handles that the new RAN node does not accept the session: releases it.
 pub(super) fn on_refused(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
     sm.target = None;
-    if matches!(sm.stage, Stage::Accepted { .. } | Stage::Established) {
+    if matches!(sm.stage, Stage::Accepted { .. } | Stage::Activating { .. } | Stage::Established) {
         // The UE's current RAN node has no resources of the session.
         sm.ran = RanState::Idle;
         release::start(sm, release::NO_PTI, GsmCause::InsufficientResources.as_u8(), env, out);

@@ -4,8 +4,9 @@ use super::context::{SmContext, Tunnel};
 use super::interface::Output;
 use super::{erab, esm, n1, n2};
 use crate::config::CoreConfig;
-use vireo_types::Dialect;
-use vireo_wire::nas::GsmCause;
+use crate::{Env, back_off};
+use vireo_types::{Dialect, Duration};
+use vireo_wire::nas::{GsmCause, NasGprsTimer3};
 
 /// Builds the accept of a new session; `None` if the address does not match the session type.
 pub(super) fn accept(
@@ -26,6 +27,28 @@ pub(super) fn reject(dialect: Dialect, psi: u8, pti: u8, cause: GsmCause) -> Opt
     match dialect {
         Dialect::Nr => n1::establishment_reject(psi, pti, cause),
         Dialect::Eps => esm::connectivity_reject(pti, cause),
+    }
+}
+
+/// Builds the reject of a new session for which there are no resources (#26), with a back-off time
+/// (T3396; TS 24.501 6.2.7, TS 24.301 6.3.6).
+pub(super) fn congestion_reject(dialect: Dialect, psi: u8, pti: u8, env: &mut Env<'_>) -> Option<Output> {
+    let random = u32::from_be_bytes(env.random());
+    let seconds = back_off::seconds(env.config.timers.t3346.as_secs(), random);
+    // Above 31 minutes the coding has steps of 10 minutes (TS 24.008 10.5.7.4a).
+    let timer = NasGprsTimer3::from_seconds(seconds);
+    let timer = timer.or_else(|_| NasGprsTimer3::from_seconds(seconds.next_multiple_of(600))).ok()?;
+    match dialect {
+        Dialect::Nr => n1::congestion_reject(psi, pti, timer),
+        Dialect::Eps => esm::congestion_reject(pti, timer),
+    }
+}
+
+/// Returns the time after which the command to release a session is sent again: T3592 or T3495.
+pub(super) fn release_timer(sm: &SmContext, env: &Env<'_>) -> Duration {
+    match sm.dialect {
+        Dialect::Nr => env.config.timers.t3592,
+        Dialect::Eps => esm::T3495,
     }
 }
 

@@ -34,6 +34,7 @@ pub use context::{
 };
 pub use erab::{ErabRequest, ErabTunnel};
 pub(crate) use esm::session_identity;
+pub use esm::offered_by_attach;
 pub use handover::switched;
 pub use interface::{Create, Input, N2Sm, Output};
 pub use n2::{HandoverRefusal, path_switch_acknowledge, refusal};
@@ -115,6 +116,7 @@ fn deadline_passed(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
         // The deadline was changed or cleared meanwhile.
         _ if sm.deadline.is_none_or(|at| at > env.now) => {}
         Stage::Releasing { .. } => release::t3592_expired(sm, env, out),
+        Stage::Activating { .. } => esm::t3485_expired(sm, env, out),
         _ => user_plane::ran_silent(sm, env, out),
     }
 }

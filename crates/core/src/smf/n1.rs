@@ -62,6 +62,12 @@ pub(super) fn establishment_reject(psi: u8, pti: u8, cause: GsmCause) -> Option<
     output(reject, psi, pti)
 }
 
+/// Builds a PDU Session Establishment Reject with cause #26 and a back-off time.
+pub(super) fn congestion_reject(psi: u8, pti: u8, timer: NasGprsTimer3) -> Option<Output> {
+    let reject = NasPduSessionEstablishmentReject::new(cause_ie(GsmCause::InsufficientResources));
+    output(reject.with_back_off_timer_value(timer), psi, pti)
+}
+
 /// Builds a PDU Session Modification Reject.
 pub(super) fn modification_reject(psi: u8, pti: u8, cause: GsmCause) -> Option<Output> {
     output(NasPduSessionModificationReject::new(cause_ie(cause)), psi, pti)

@@ -21,9 +21,9 @@ pub(super) fn start(sm: &mut SmContext, pti: u8, cause: u8, env: &Env<'_>, out: 
             let cause = GsmCause::from_u8(cause).unwrap_or(GsmCause::RequestRejectedUnspecified);
             reject(sm, cause, out);
         }
-        Stage::Accepted { .. } | Stage::Established => {
+        Stage::Accepted { .. } | Stage::Activating { .. } | Stage::Established => {
             sm.stage = Stage::Releasing { pti, cause, repeats: 0 };
-            sm.deadline = Some(env.now + env.config.timers.t3592);
+            sm.deadline = Some(env.now + messages::release_timer(sm, env));
             out.extend(messages::release_command(sm, pti, cause));
             match sm.ran {
                 RanState::SettingUp | RanState::Up => out.extend(messages::ran_release_command(sm)),
@@ -38,7 +38,7 @@ pub(super) fn start(sm: &mut SmContext, pti: u8, cause: u8, env: &Env<'_>, out: 
 
 /// Refuses the session: sends a reject to the UE, and a deletion to the UPF if it has the session.
 pub(super) fn reject(sm: &mut SmContext, cause: GsmCause, out: &mut Vec<Output>) {
-    if let Stage::Requested { pti, .. } | Stage::Accepted { pti } = sm.stage {
+    if let Stage::Requested { pti, .. } | Stage::Accepted { pti } | Stage::Activating { pti, .. } = sm.stage {
         out.extend(messages::reject(sm.dialect, sm.psi, pti, cause));
     }
     end(sm, out);
@@ -75,7 +75,7 @@ pub(super) fn requested(sm: &mut SmContext, pti: u8, env: &Env<'_>, out: &mut Ve
         Stage::Requested { .. } => {
             out.extend(messages::status(sm, pti, GsmCause::MessageTypeNotCompatibleWithTheProtocolState));
         }
-        Stage::Accepted { .. } | Stage::Established => {
+        Stage::Accepted { .. } | Stage::Activating { .. } | Stage::Established => {
             start(sm, pti, GsmCause::RegularDeactivation.as_u8(), env, out);
         }
         // The UE has not received the command and repeats its request (T3582).
@@ -114,6 +114,6 @@ pub(super) fn t3592_expired(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Out
     }
     *repeats += 1;
     let (pti, cause) = (*pti, *cause);
-    sm.deadline = Some(env.now + env.config.timers.t3592);
+    sm.deadline = Some(env.now + messages::release_timer(sm, env));
     out.extend(messages::release_command(sm, pti, cause));
 }

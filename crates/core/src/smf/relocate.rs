@@ -209,7 +209,7 @@ pub(super) fn ran_modified(sm: &mut SmContext, env: &Env<'_>) {
 /// gets it there.
 pub(super) fn ran_refused(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
     let is_ran_updated = sm.relocation.as_mut().and_then(|relocation| relocation.step.ran()).is_some_and(|ran| *ran);
-    if is_ran_updated && matches!(sm.stage, Stage::Accepted { .. } | Stage::Established) {
+    if is_ran_updated && matches!(sm.stage, Stage::Accepted { .. } | Stage::Activating { .. } | Stage::Established) {
         release::start(sm, release::NO_PTI, GsmCause::ReactivationRequested.as_u8(), env, out);
     }
 }

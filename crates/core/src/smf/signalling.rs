@@ -64,7 +64,7 @@ fn modification(sm: &SmContext, pti: u8, requested: &NasPduSessionModificationRe
         // A release continues (TS 24.501 6.4.2.6).
         Stage::Releasing { .. } => return,
         Stage::Ended => GsmCause::InvalidPduSessionIdentity,
-        Stage::Accepted { .. } | Stage::Established => modification_cause(requested),
+        Stage::Accepted { .. } | Stage::Activating { .. } | Stage::Established => modification_cause(requested),
     };
     out.extend(n1::modification_reject(sm.psi, pti, cause));
 }
@@ -95,7 +95,7 @@ fn status_received(sm: &mut SmContext, pti: u8, cause: GsmCause, env: &Env<'_>, 
     let no_session = cause == GsmCause::InvalidPduSessionIdentity;
     match sm.stage {
         Stage::Releasing { pti: running, .. } if fatal && (no_session || running == pti) => release::end(sm, out),
-        Stage::Accepted { .. } | Stage::Established if no_session => {
+        Stage::Accepted { .. } | Stage::Activating { .. } | Stage::Established if no_session => {
             if matches!(sm.ran, RanState::SettingUp | RanState::Up) {
                 out.extend(n2::release_command());
             }

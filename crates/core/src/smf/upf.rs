@@ -79,7 +79,7 @@ fn established(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
         // Without a tunnel the UPF is unusable.
         _ if sm.uplink.is_none() => release_session(sm, GsmCause::NetworkFailure, env, out),
         Stage::Requested { pti, .. } => establish::upf_ready(sm, pti, env, out),
-        Stage::Accepted { .. } | Stage::Established => {
+        Stage::Accepted { .. } | Stage::Activating { .. } | Stage::Established => {
             if sm.ran == RanState::AwaitingUpf {
                 user_plane::set_up(sm, env, out);
             }
@@ -94,7 +94,9 @@ fn not_established(sm: &mut SmContext, cause: GsmCause, env: &Env<'_>, out: &mut
         Stage::Requested { .. } => release::reject(sm, cause, out),
         // The UPF was to establish the session anew. The UE must request it itself, and may get
         // another UPF.
-        Stage::Accepted { .. } | Stage::Established => release_session(sm, GsmCause::ReactivationRequested, env, out),
+        Stage::Accepted { .. } | Stage::Activating { .. } | Stage::Established => {
+            release_session(sm, GsmCause::ReactivationRequested, env, out)
+        }
         Stage::Releasing { .. } | Stage::Ended => release::finish(sm, out),
     }
 }
@@ -102,7 +104,7 @@ fn not_established(sm: &mut SmContext, cause: GsmCause, env: &Env<'_>, out: &mut
 /// Releases a session that cannot continue with this UPF.
 fn release_session(sm: &mut SmContext, cause: GsmCause, env: &Env<'_>, out: &mut Vec<Output>) {
     match sm.stage {
-        Stage::Requested { .. } | Stage::Accepted { .. } | Stage::Established => {
+        Stage::Requested { .. } | Stage::Accepted { .. } | Stage::Activating { .. } | Stage::Established => {
             release::start(sm, release::NO_PTI, cause.as_u8(), env, out);
         }
         Stage::Releasing { .. } | Stage::Ended => release::delete(sm, out),

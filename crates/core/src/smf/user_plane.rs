@@ -42,7 +42,7 @@ pub(super) fn deactivate(sm: &mut SmContext, out: &mut Vec<Output>) {
         Stage::Requested { .. } => release::end(sm, out),
         // The UE may have received the accept; if not, it requests again and the AMF part deletes
         // this session.
-        Stage::Accepted { .. } | Stage::Established => {
+        Stage::Accepted { .. } | Stage::Activating { .. } | Stage::Established => {
             if sm.ran == (RanState::Releasing { then_setup: true }) {
                 out.push(Output::DownlinkData);
             }
@@ -70,7 +70,7 @@ pub(super) fn downlink_data(sm: &mut SmContext, out: &mut Vec<Output>) {
 /// Handles that the RAN does not know the tunnel (TS 23.527 5.3.2). The UPF buffers, and the RAN
 /// releases the rest of the session (TS 23.502 4.3.7), unless it is being assigned another tunnel.
 pub(super) fn tunnel_lost(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
-    if !matches!(sm.stage, Stage::Accepted { .. } | Stage::Established) {
+    if !matches!(sm.stage, Stage::Accepted { .. } | Stage::Activating { .. } | Stage::Established) {
         return;
     }
     forward_to(sm, None, out);
@@ -114,7 +114,7 @@ pub(super) fn ran_answered(sm: &mut SmContext, kind: N2Sm, octets: &[u8], env: &
             sm.deadline = None;
             // The RAN does not deliver the accept of a session that it did not set up (TS 38.413
             // 8.2.1.3).
-            if matches!(sm.stage, Stage::Accepted { .. }) {
+            if sm.is_offered() {
                 release::reject(sm, GsmCause::InsufficientResources, out);
             }
         }
@@ -135,7 +135,9 @@ pub(super) fn ran_answered(sm: &mut SmContext, kind: N2Sm, octets: &[u8], env: &
 /// Handles that the RAN has set the user plane up, with this tunnel.
 pub(super) fn ran_is_up(sm: &mut SmContext, tunnel: Tunnel, out: &mut Vec<Output>) {
     sm.ran = RanState::Up;
-    sm.deadline = None;
+    if !matches!(sm.stage, Stage::Activating { .. }) {
+        sm.deadline = None;
+    }
     if sm.downlink == Some(tunnel) && sm.n4 == N4State::Synced {
         settled(sm, out);
     } else {
@@ -145,7 +147,7 @@ pub(super) fn ran_is_up(sm: &mut SmContext, tunnel: Tunnel, out: &mut Vec<Output
 
 /// Handles a setup without a usable tunnel: the RAN must release it again.
 fn unusable_response(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
-    if matches!(sm.stage, Stage::Accepted { .. }) {
+    if sm.is_offered() {
         return release::start(sm, release::NO_PTI, GsmCause::NetworkFailure.as_u8(), env, out);
     }
     release_at_ran(sm, false, env, out);
@@ -208,6 +210,8 @@ pub(super) fn settled(sm: &mut SmContext, out: &mut Vec<Output>) {
             out.push(Output::Established);
         }
         Stage::Established => out.push(Output::Activated),
+        // It is established once the UE has answered, too.
+        Stage::Activating { .. } => {}
         Stage::Requested { .. } | Stage::Releasing { .. } | Stage::Ended => {}
     }
 }
@@ -220,7 +224,7 @@ pub(super) fn upf_lost(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>)
     (sm.usage.is_requested, sm.usage.spent) = (false, false);
     match sm.stage {
         Stage::Requested { .. } => {}
-        Stage::Accepted { .. } => {
+        Stage::Accepted { .. } | Stage::Activating { .. } => {
             sm.n4 = N4State::Deleted;
             return release::start(sm, release::NO_PTI, GsmCause::ReactivationRequested.as_u8(), env, out);
         }

@@ -52,6 +52,28 @@ fn key_chain_equals_openssl() {
 }
 
 #[test]
+fn eps_key_chain_equals_openssl() {
+    use vireo_wire::security::nas_eps::{derive_kasme, derive_kenb, derive_knas_enc, derive_knas_int, derive_nh};
+    let wanted = computed();
+    let vector = card().authentication_vector(&rand(), &Sqn::try_from(SQN).expect("48 bits"), &Amf::new(&[0x80, 0]));
+    let network = security::Plmn::new("999", "70").expect("a PLMN");
+    let kasme = derive_kasme(vector.ck(), vector.ik(), network, vector.autn());
+    assert_eq!(kasme.as_octets()[..], wanted["kasme"]);
+    let kenb = derive_kenb(&kasme, NasCount::new(300).expect("24 bits"));
+    assert_eq!(kenb.as_octets()[..], wanted["kenb_300"]);
+    let first = derive_nh(&kasme, &kenb);
+    assert_eq!(first.as_octets()[..], wanted["nh_1"]);
+    assert_eq!(derive_nh(&kasme, &first).as_octets()[..], wanted["nh_2"]);
+    for code in 1..=3 {
+        let ciphering = security::CipheringAlgorithm::try_from(code).expect("an algorithm");
+        let integrity = security::IntegrityAlgorithm::try_from(code).expect("an algorithm");
+        let (enc, int) = (derive_knas_enc(&kasme, ciphering), derive_knas_int(&kasme, integrity));
+        assert_eq!(enc.as_octets()[..], wanted[&format!("eps_knas_enc_{code}")]);
+        assert_eq!(int.as_octets()[..], wanted[&format!("eps_knas_int_{code}")]);
+    }
+}
+
+#[test]
 fn openssl_auts_yields_sequence_number() {
     let auts = Auts::from_slice(&computed()["auts"]).expect("14 octets");
     assert_eq!(card().verify_auts(&rand(), &auts).expect("the MAC-S is right").get(), SQN);

@@ -99,7 +99,7 @@ pub fn skip(ue: &mut UeContext) {
 /// 5.6.1.4, 5.5.1.3.4).
 fn is_there(session: &SmContext) -> bool {
     match session.stage {
-        Stage::Accepted { .. } | Stage::Established => true,
+        Stage::Accepted { .. } | Stage::Activating { .. } | Stage::Established => true,
         Stage::Requested { .. } => session.uplink.is_some(),
         Stage::Releasing { .. } | Stage::Ended => false,
     }

@@ -481,6 +481,54 @@ mod tests {
         }
     }
 
+    /// Returns a value that OpenSSL has computed (tests/reference/security_values.py).
+    fn computed(name: &str) -> Vec<u8> {
+        let text = include_str!("../../../../../tests/reference/security.txt");
+        let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        hex::decode(value.expect("a value")).expect("hexadecimal digits")
+    }
+
+    fn openssl_keys() -> NasSecurity {
+        let kasme = computed("kasme").try_into().expect("32 octets");
+        let key_set = KeySet::new(Dialect::Eps, 2);
+        NasSecurity::agreed(key_set, kasme, IntegrityAlgorithm::EIA2, CipheringAlgorithm::EEA2)
+    }
+
+    /// TS 33.401 A.3, A.4, A.7.
+    #[test]
+    fn eps_keys_equal_openssl() {
+        let mut keys = openssl_keys();
+        assert_eq!(keys.knas_enc[..], computed("eps_knas_enc_2"));
+        assert_eq!(keys.knas_int[..], computed("eps_knas_int_2"));
+        keys.use_up(300);
+        keys.begin_access();
+        assert_eq!(keys.initial_kgnb()[..], computed("kenb_300"));
+        let next = keys.advance().expect("a chain");
+        assert_eq!((next.ncc, &next.nh[..]), (2, &computed("nh_2")[..]));
+    }
+
+    /// TS 24.301 4.4.3, 9.1: header, COUNT, MAC and ciphering.
+    #[test]
+    fn eps_messages_equal_openssl() {
+        use Header::{IntegrityProtectedAndCiphered, IntegrityProtectedWithNewFiveGNasSecurityContext as NewContext};
+        let mut keys = openssl_keys();
+        let command = hex::decode("075d020202f070c1").expect("digits");
+        assert_eq!(keys.protect(&command, NewContext), Ok(computed("EPS-SecurityModeCommand-down-0")));
+        let information = keys.protect(&[0x07, 0x61, 0x46, 0x40], IntegrityProtectedAndCiphered);
+        assert_eq!(information, Ok(computed("EPS-EMMInformation-down-1")));
+        for (name, count, plain) in [
+            ("EPS-SecurityModeComplete-up-0", 0, "075e23093375000000000001f1"),
+            ("EPS-AttachComplete-up-300", 300, "074300035200c2"),
+            ("EPS-TrackingAreaUpdateRequest-up-301", 301, "0748230bf699f9078001c3deadbeef57022000e0"),
+        ] {
+            keys.uplink = count;
+            let plain = hex::decode(plain).expect("digits");
+            assert_eq!(keys.open(&computed(name)), Ok((count, plain)), "{name}");
+        }
+        keys.use_up(301);
+        assert_eq!(keys.verify_service_request(&computed("EPS-ServiceRequest-up-302")), Ok(302));
+    }
+
     #[test]
     fn service_request_verifies_once_under_own_keys() {
         use vireo_wire::security::nas_eps::{KNasInt, service_request_short_mac};

@@ -60,10 +60,15 @@ fn begin(ctx: &mut StepContext<'_, '_>, received: &Received<'_>) {
             NasEmmMessage::AttachRequest(request) => attach(ctx, request, received.verified),
             NasEmmMessage::TrackingAreaUpdateRequest(request) => update(ctx, request, received.verified),
             NasEmmMessage::ExtendedServiceRequest(request) => extended(ctx, request, received.verified),
+            NasEmmMessage::ControlPlaneServiceRequest(_) if received.verified.is_none() => serve(ctx, None),
             NasEmmMessage::ControlPlaneServiceRequest(_) => not_served(ctx),
             // An unknown UE counts as detached: it gets an answer, and nothing else changes.
             NasEmmMessage::DetachRequestUeOriginating(request) => {
-                deregistration::by_ue(ctx, request.detach_type.is_switch_off());
+                let switch_off = request.detach_type.is_switch_off();
+                match received.verified.is_some() && is_imsi_detach(ctx, request) {
+                    true => deregistration::from_other_services(ctx, switch_off),
+                    false => deregistration::by_ue(ctx, switch_off),
+                }
             }
             // TS 24.301 4.4.4.3 has no other initial message; 7.4 requires no state for it.
             _ => ctx.note(Note::fault("nas-initial-unexpected")),
@@ -72,9 +77,31 @@ fn begin(ctx: &mut StepContext<'_, '_>, received: &Received<'_>) {
     }
 }
 
+/// Returns true for a detach from non-EPS services alone, of a registered UE.
+fn is_imsi_detach(ctx: &StepContext<'_, '_>, request: &NasDetachRequestUeOriginating) -> bool {
+    ctx.ue.is_registered() && request.detach_type.ue_detach_kind() == UeDetachKind::ImsiDetach
+}
+
+/// Returns true if the message is ignored while the network detaches the UE (5.5.2.3.4 d, e).
+fn is_late(ctx: &StepContext<'_, '_>, message: &NasEpsMessage) -> bool {
+    let detaches = matches!(ctx.ue.procedure, Some(Procedure::Deregistration(_)));
+    detaches
+        && matches!(
+            message,
+            NasEpsMessage::ServiceRequest(_)
+                | NasEpsMessage::Emm(
+                    _,
+                    NasEmmMessage::ExtendedServiceRequest(_) | NasEmmMessage::TrackingAreaUpdateRequest(_)
+                )
+        )
+}
+
 /// Handles a NAS message on an existing connection.
 pub(super) fn uplink(ctx: &mut StepContext<'_, '_>, nas: &[u8]) {
     let Some(received) = receive(ctx, nas, false) else { return };
+    if is_late(ctx, &received.message) {
+        return ctx.note(Note::fault("nas-during-detach"));
+    }
     match received.message {
         NasEpsMessage::ServiceRequest(_) if ctx.ue.is_registered() => serve(ctx, received.verified),
         NasEpsMessage::Emm(_, message) => match message {
@@ -84,6 +111,9 @@ pub(super) fn uplink(ctx: &mut StepContext<'_, '_>, nas: &[u8]) {
             NasEmmMessage::ControlPlaneServiceRequest(_) => not_served(ctx),
             NasEmmMessage::DetachRequestUeOriginating(request) => {
                 let switch_off = request.detach_type.is_switch_off();
+                if received.verified.is_some() && is_imsi_detach(ctx, &request) {
+                    return deregistration::from_other_services(ctx, switch_off);
+                }
                 if received.verified.is_none() && ctx.ue.procedure.is_some() {
                     return deregistration::unproved(ctx, switch_off);
                 }
@@ -184,6 +214,9 @@ fn esm(ctx: &mut StepContext<'_, '_>, header: &NasEsmHeader, message: NasEsmMess
 
 fn attach(ctx: &mut StepContext<'_, '_>, message: &NasAttachRequest, verified: Option<u32>) {
     let (request, esm) = registration::eps::read_attach(message);
+    if registration::repeats(ctx, &request, &esm) {
+        return;
+    }
     restart(ctx);
     let next = registration::begin_attach(ctx, request, esm, verified.is_some());
     ctx.ue.procedure = next.map(Procedure::registration);
@@ -191,6 +224,12 @@ fn attach(ctx: &mut StepContext<'_, '_>, message: &NasAttachRequest, verified: O
 
 fn update(ctx: &mut StepContext<'_, '_>, message: &NasTrackingAreaUpdateRequest, verified: Option<u32>) {
     let request = registration::eps::read_update(message);
+    if registration::repeats(ctx, &request, &[]) {
+        return;
+    }
+    if verified.is_some() {
+        registration::eps::confirm(ctx);
+    }
     restart(ctx);
     let is_known = verified.is_some() && ctx.ue.is_registered();
     if verified.is_some() && !is_known {
@@ -203,7 +242,7 @@ fn update(ctx: &mut StepContext<'_, '_>, message: &NasTrackingAreaUpdateRequest,
     ctx.ue.procedure = next.map(Procedure::registration);
 }
 
-/// Ends the procedure in progress, which a new request replaces (5.5.1.2.7 d to f).
+/// Ends the procedure in progress, which another request replaces (5.5.1.2.7 d to f).
 fn restart(ctx: &mut StepContext<'_, '_>) {
     ctx.ue.procedure = None;
     ctx.ue.deferred.clear();

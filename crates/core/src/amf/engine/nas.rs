@@ -182,7 +182,10 @@ fn registration(ctx: &mut StepContext<'_, '_>, message: &NasRegistrationRequest,
         Some(Nas5gmmMessage::RegistrationRequest(inner)) => registration::nr::read(&inner),
         _ => registration::nr::read(message),
     };
-    // TS 24.501 5.5.1.2.8 d to f: a new request ends the procedure in progress.
+    if registration::repeats(ctx, &request, &[]) {
+        return;
+    }
+    // TS 24.501 5.5.1.2.8 d to f: another request ends the procedure in progress.
     ctx.ue.procedure = None;
     // Drops a service accept that waits for an SMF: it would be sent under the old keys.
     ctx.ue.remote_sessions.pending_accept = None;

@@ -1,6 +1,11 @@
 //! Procedures of EPS against an eNB and a UE: attach, service request, paging, update, detach.
 
+mod collisions;
 mod network;
+mod protection;
+mod refusals;
+mod timers;
+mod unprotected;
 
 use network::{Network, TUNNEL};
 use vireo_core::amf::context::Registration;
@@ -11,6 +16,28 @@ use vireo_wire::s1ap::S1apPduKind;
 
 fn succeeded(network: &Network, kind: Kind) -> usize {
     network.notes.iter().filter(|n| matches!(n, Note::Succeeded(k, _) if *k == kind)).count()
+}
+
+/// Returns a GUTI of another MME.
+fn foreign_guti() -> NasEpsMobileIdentity {
+    NasEpsMobileIdentity::new(vec![0xf6, 0x99, 0xf9, 0x07, 0x02, 0x00, 0x43, 0xde, 0xad, 0xbe, 0xef])
+}
+
+/// Returns the EMM cause of the last message, an ATTACH REJECT, and PTI and ESM cause of its PDN
+/// CONNECTIVITY REJECT.
+fn attach_reject(network: &Network) -> (u8, Option<(u8, u8)>) {
+    let NasEmmMessage::AttachReject(reject) = network.last() else {
+        panic!("{:?} {:?}", network.last(), network.notes)
+    };
+    let esm = reject.esm_message_container.as_ref().map(|container| {
+        match NasEpsMessage::decode(&container.value).expect("a message") {
+            NasEpsMessage::Esm(header, NasEsmMessage::PdnConnectivityReject(esm)) => {
+                (header.procedure_transaction_identity, esm.esm_cause.value)
+            }
+            other => panic!("{other:?}"),
+        }
+    });
+    (reject.emm_cause.value, esm)
 }
 
 /// Returns a network with an attached UE.

@@ -9,10 +9,10 @@ use vireo_core::Env;
 use vireo_core::amf::access;
 use vireo_core::amf::context::{self, UeContext};
 use vireo_core::amf::engine::{self, Event};
-use vireo_core::amf::n2::{Route, UeMessage};
+use vireo_core::amf::n2::{InitialUeMessage, Route, UeMessage};
 use vireo_core::amf::ran;
-use vireo_core::config::CoreConfig;
-use vireo_core::step::{Effect, Note};
+use vireo_core::config::{CoreConfig, DnnConfig};
+use vireo_core::step::{Effect, Note, StepOutput};
 use vireo_core::subscription::*;
 use vireo_types::*;
 use vireo_wire::nas::KeySetIdentifier;
@@ -26,7 +26,7 @@ use vireo_wire::security::{Autn, Rand};
 pub(super) const IMSI: &str = "999700000000001";
 /// EEA0 to EEA2, EIA1 and EIA2.
 pub(super) const CAPABILITY: [u8; 2] = [0xe0, 0x60];
-const ASSOC: AssocId = AssocId(7);
+pub(super) const ASSOC: AssocId = AssocId(7);
 const KEY: [u8; 16] = [0x46; 16];
 const OPC: [u8; 16] = [0xcd; 16];
 const ENB_ID: u32 = 0x00ab_cdef;
@@ -46,15 +46,37 @@ pub(super) struct Ue {
     pub(super) received: Vec<NasEmmMessage>,
     /// Highest SQN that the UE has accepted; an AUTN below it is a synchronisation failure.
     pub(super) sqn: u64,
+    /// ESM messages to the UE that came outside an EMM message, with EPS bearer identity and PTI.
+    pub(super) received_esm: Vec<(u8, u8, NasEsmMessage)>,
+    /// Cause in the latest activation request of a default bearer.
+    pub(super) bearer_cause: Option<u8>,
+    /// APN that the UE has in ESM INFORMATION RESPONSE.
+    pub(super) apn: Option<&'static str>,
+    /// True if the UE answers no accept.
+    pub(super) silent: bool,
+    /// True if the UE has another K than the network.
+    pub(super) wrong_key: bool,
+    /// Number of further NAS messages that reach the UE.
+    pub(super) left: Option<usize>,
 }
 
 pub(super) struct Network {
     pub(super) config: CoreConfig,
     pub(super) now: Instant,
-    ids: Ids,
+    pub(super) ids: Ids,
     stored: Option<Vec<u8>>,
+    /// Earlier contexts that the core still stores.
+    pub(super) old_contexts: Vec<UeContext>,
+    /// First message of the latest connection.
+    pub(super) initial: Option<InitialUeMessage>,
     nodes: Nodes,
     home_sqn: u64,
+    pub(super) subscription: Subscription,
+    /// Next response of the subscriber service, if it is to be an error.
+    pub(super) subscriber_error: Option<AuthenticationError>,
+    pub(super) upf_answers: bool,
+    /// True if new UEs are rejected for congestion.
+    pub(super) congested: bool,
     /// MME UE S1AP ID, while the UE is connected.
     pub(super) mme_id: Option<u32>,
     pub(super) ue: Ue,
@@ -81,7 +103,7 @@ fn cgi() -> s1ap::EUTRANCGI {
     s1ap::EUTRANCGI::new(plmn(), s1ap::CellIdentity(Bits::low(0x123_4501, 28)), None)
 }
 
-fn emm(message: impl Into<NasEmmMessage>) -> NasEpsMessage {
+pub(super) fn emm(message: impl Into<NasEmmMessage>) -> NasEpsMessage {
     NasEpsMessage::new_emm(message)
 }
 
@@ -93,13 +115,24 @@ fn key_set(value: u8) -> NasKeySetIdentifier {
 impl Network {
     /// Returns a network whose eNB has completed S1 Setup.
     pub(super) fn new() -> Self {
+        let slice = SliceSubscription {
+            snssai: Snssai { sst: 1, sd: None },
+            default: true,
+            dnns: vec![DnnSubscription::default()],
+        };
         let mut network = Network {
             config: CoreConfig { tacs: vec![Tac(1), Tac(2)], upfs: vec![upf(8)], ..CoreConfig::lab() },
             now: Instant(1_000_000_000),
             ids: Ids::default(),
             stored: None,
+            old_contexts: Vec::new(),
+            initial: None,
             nodes: Nodes(vec![(ASSOC.with_dialect(Dialect::Eps), None)]),
             home_sqn: 32,
+            subscription: Subscription { slices: vec![slice], ambr: Ambr::default() },
+            subscriber_error: None,
+            upf_answers: true,
+            congested: false,
             mme_id: None,
             ue: Ue { key_set: 7, ..Ue::default() },
             kinds: Vec::new(),
@@ -135,13 +168,20 @@ impl Network {
         self.stored = Some(context::encode(&context, Vec::new()).expect("it encodes"));
     }
 
+    /// Makes the earlier context the UE's again, after a connection of another sender.
+    pub(super) fn restore(&mut self) {
+        let context = self.old_contexts.pop().expect("an earlier context");
+        self.stored = Some(context::encode(&context, Vec::new()).expect("it encodes"));
+    }
+
     /// Runs one event of the UE's context.
     pub(super) fn event(&mut self, event: Event<'_>) {
         let Some(ue) = self.context() else { return };
         self.step(ue, event);
     }
 
-    fn step(&mut self, mut ue: UeContext, event: Event<'_>) {
+    /// Runs one step of a context without storing the result.
+    pub(super) fn try_step(&mut self, ue: &mut UeContext, event: Event<'_>) -> StepOutput {
         let mut random = |octets: &mut [u8]| octets.fill(0x5a);
         let mut env = Env {
             now: self.now,
@@ -151,7 +191,29 @@ impl Network {
             ids: &mut self.ids,
             ran: &self.nodes,
         };
-        let outcome = engine::step(&mut ue, event, &mut env);
+        engine::step(ue, event, &mut env)
+    }
+
+    /// Advances the clock, running each deadline on the way.
+    pub(super) fn wait(&mut self, span: Duration) {
+        let end = self.now + span;
+        while let Some(deadline) = self.context().and_then(|c| c.deadline()).filter(|d| *d <= end) {
+            self.now = deadline.max(self.now);
+            self.event(Event::Deadline);
+            self.settle();
+        }
+        self.now = end;
+    }
+
+    /// Delivers messages until none is in transit.
+    pub(super) fn settle(&mut self) {
+        while let Some(pdu) = self.down.pop_front() {
+            self.bring_to_enb(&pdu);
+        }
+    }
+
+    fn step(&mut self, mut ue: UeContext, event: Event<'_>) {
+        let outcome = self.try_step(&mut ue, event);
         let mut octets = Vec::new();
         let before = self.stored.as_deref().unwrap_or_default();
         context::encode_after(&ue, before, &mut octets).expect("it encodes");
@@ -169,7 +231,7 @@ impl Network {
                     let answer = self.home(&request);
                     self.event(Event::Authentication(answer));
                 }
-                Effect::Pfcp { upf, message, session } => {
+                Effect::Pfcp { upf, message, session } if self.upf_answers => {
                     let context = self.context().expect("a context");
                     let found = context.sessions.iter().find(|s| s.index == session).map(|s| s.seid_at(upf));
                     if let Some((seid, answer)) = found.and_then(|s| Some((s, upf_answer(&message, upf, s)?))) {
@@ -187,6 +249,9 @@ impl Network {
     }
 
     fn home(&mut self, request: &AuthenticationRequest) -> Result<AuthenticationInfo, AuthenticationError> {
+        if let Some(error) = self.subscriber_error.take() {
+            return Err(error);
+        }
         let SubscriberIdentity::Imsi(supi) = request.identity else { panic!("{request:?}") };
         if let Some(resync) = &request.resync {
             let sqn = milenage().verify_auts(&Rand::new(&resync.rand), &Auts::new(&resync.auts));
@@ -199,18 +264,13 @@ impl Network {
         xres_star[..AuthenticationInfo::RES_OCTETS].copy_from_slice(vector.xres().as_octets());
         let network = vireo_wire::security::Plmn::new("999", "70").expect("a PLMN");
         let kasme = derive_kasme(vector.ck(), vector.ik(), network, vector.autn());
-        let slice = SliceSubscription {
-            snssai: Snssai { sst: 1, sd: None },
-            default: true,
-            dnns: vec![DnnSubscription::default()],
-        };
         Ok(AuthenticationInfo {
             supi,
             rand,
             autn: *vector.autn().as_octets(),
             xres_star,
             kseaf: *kasme.as_octets(),
-            subscription: Subscription { slices: vec![slice], ..Subscription::default() },
+            subscription: self.subscription.clone(),
         })
     }
 
@@ -231,14 +291,18 @@ impl Network {
                     let tmsis = [c.identity.tmsi, c.identity.old_tmsi];
                     named.is_some() && tmsis.contains(&named) && engine::is_authentic(c, &message.nas)
                 };
-                let ue = self.context().filter(is_known);
-                let ue = ue.unwrap_or_else(|| UeContext::new(Ltmsi::new(Bucket::new(1), 77)));
-                self.step(ue, Event::Initial { assoc, message });
+                let ue = self.context().filter(is_known).unwrap_or_else(|| {
+                    self.old_contexts.extend(self.context());
+                    UeContext::new(Ltmsi::new(Bucket::new(1), 77 + self.old_contexts.len() as u16))
+                });
+                self.initial = Some(message.clone());
+                match self.congested {
+                    true => self.step(ue, Event::Congested { assoc, message }),
+                    false => self.step(ue, Event::Initial { assoc, message }),
+                }
             }
         }
-        while let Some(pdu) = self.down.pop_front() {
-            self.bring_to_enb(&pdu);
-        }
+        self.settle();
     }
 
     fn bring_to_enb(&mut self, octets: &[u8]) {
@@ -254,9 +318,14 @@ impl Network {
                 self.bring_to_ue(&nas);
             }
             S1apPduKind::Initiating_InitialContextSetup => self.set_up(&pdu),
+            S1apPduKind::Initiating_E_RABSetup => self.set_up_bearer(&pdu),
+            S1apPduKind::Initiating_E_RABRelease => self.release_bearer(&pdu),
             S1apPduKind::Initiating_UEContextRelease => {
                 use vireo_wire::s1ap::*;
-                let (mme, enb) = (self.mme_id.take().expect("it is connected"), ENB_ID);
+                let ids = pdu.ie::<ie::UE_S1AP_IDs>().expect("an IE").expect("identifiers");
+                let UES1APIDs::uE_S1AP_ID_pair(pair) = ids else { panic!("{ids:?}") };
+                self.mme_id = None;
+                let (mme, enb) = (pair.mme_ue_s1ap_id.0, ENB_ID);
                 let complete = build_s1ap!(
                     SuccessfulOutcome,
                     UEContextRelease,
@@ -297,39 +366,69 @@ impl Network {
         }
     }
 
+    /// Answers E-RAB SETUP REQUEST, and passes its NAS message to the UE.
+    fn set_up_bearer(&mut self, pdu: &s1ap::S1APPDU<'_>) {
+        use vireo_wire::s1ap::*;
+        let item = pdu.items::<ie::E_RABToBeSetupListBearerSUReq>().next().expect("a bearer").expect("an item");
+        let nas = item.nas_pdu.0.to_vec();
+        let address = TransportLayerAddress(ENB_ADDRESS.into());
+        let done = ERABSetupItemBearerSURes::new(item.e_rab_id, address, GTPTEID(ENB_TEID), None);
+        let done = build_s1ap_ie!(IGNORE E_RABSetupItemBearerSURes(done)).expect("an item");
+        let response = build_s1ap!(
+            SuccessfulOutcome,
+            E_RABSetup,
+            ERABSetupResponse,
+            MME_UE_S1AP_ID(self.mme_id.expect("a connection")),
+            eNB_UE_S1AP_ID(ENB_ID),
+            E_RABSetupListBearerSURes(ERABSetupListBearerSURes(vec![done])),
+        );
+        self.take_from_enb(&response.and_then(|pdu| pdu.encode()).expect("it encodes"));
+        if !nas.is_empty() {
+            self.bring_to_ue(&nas);
+        }
+    }
+
+    /// Answers E-RAB RELEASE COMMAND, and passes its NAS message to the UE.
+    fn release_bearer(&mut self, pdu: &s1ap::S1APPDU<'_>) {
+        use vireo_wire::s1ap::*;
+        let nas = pdu.ie::<ie::NAS_PDU>().map(|nas| nas.expect("octets").0.to_vec());
+        let response = build_s1ap!(
+            SuccessfulOutcome,
+            E_RABRelease,
+            ERABReleaseResponse,
+            MME_UE_S1AP_ID(self.mme_id.expect("a connection")),
+            eNB_UE_S1AP_ID(ENB_ID),
+        );
+        self.take_from_enb(&response.and_then(|pdu| pdu.encode()).expect("it encodes"));
+        if let Some(nas) = nas {
+            self.bring_to_ue(&nas);
+        }
+    }
+
     /// Sends a NAS message of the UE, the first one in INITIAL UE MESSAGE.
     pub(super) fn uplink(&mut self, nas: Vec<u8>) {
         use vireo_wire::s1ap::*;
-        let pdu = match self.mme_id {
-            Some(id) => build_s1ap!(
-                InitiatingMessage,
-                uplinkNASTransport,
-                UplinkNASTransport,
-                MME_UE_S1AP_ID(id),
-                eNB_UE_S1AP_ID(ENB_ID),
-                NAS_PDU(nas),
-                EUTRAN_CGI(cgi()),
-                TAI(tai()),
-            ),
-            None => {
-                let mut ies = vec![
-                    build_s1ap_ie!(InitialUEMessage, eNB_UE_S1AP_ID(ENB_ID)),
-                    build_s1ap_ie!(InitialUEMessage, NAS_PDU(nas)),
-                    build_s1ap_ie!(InitialUEMessage, TAI(tai())),
-                    build_s1ap_ie!(InitialUEMessage, EUTRAN_CGI(cgi())),
-                    build_s1ap_ie!(InitialUEMessage, RRC_Establishment_Cause(RRCEstablishmentCause::mo_Signalling)),
-                ];
-                if let Some(guti) = &self.ue.guti {
-                    let [code, tmsi @ ..] = *<&[u8; 5]>::try_from(&guti.value[6..]).expect("a GUTI");
-                    let s_tmsi = STMSI::new(MMECode([code]), MTMSI(tmsi), None);
-                    ies.push(build_s1ap_ie!(InitialUEMessage, S_TMSI(s_tmsi)));
-                }
-                let ies: Result<Vec<_>, _> = ies.into_iter().collect();
-                ies.and_then(|ies| {
-                    let message = InitialUEMessage::new(ProtocolIEContainer(ies));
-                    S1AP_PDU::of_message(&message, InitialUEMessage::CRITICALITY)
-                })
+        if let Some(id) = self.mme_id {
+            return self.take_from_enb(&uplink_nas(id, ENB_ID, &nas));
+        }
+        let pdu = {
+            let mut ies = vec![
+                build_s1ap_ie!(InitialUEMessage, eNB_UE_S1AP_ID(ENB_ID)),
+                build_s1ap_ie!(InitialUEMessage, NAS_PDU(nas)),
+                build_s1ap_ie!(InitialUEMessage, TAI(tai())),
+                build_s1ap_ie!(InitialUEMessage, EUTRAN_CGI(cgi())),
+                build_s1ap_ie!(InitialUEMessage, RRC_Establishment_Cause(RRCEstablishmentCause::mo_Signalling)),
+            ];
+            if let Some(guti) = &self.ue.guti {
+                let [code, tmsi @ ..] = *<&[u8; 5]>::try_from(&guti.value[6..]).expect("a GUTI");
+                let s_tmsi = STMSI::new(MMECode([code]), MTMSI(tmsi), None);
+                ies.push(build_s1ap_ie!(InitialUEMessage, S_TMSI(s_tmsi)));
             }
+            let ies: Result<Vec<_>, _> = ies.into_iter().collect();
+            ies.and_then(|ies| {
+                let message = InitialUEMessage::new(ProtocolIEContainer(ies));
+                S1AP_PDU::of_message(&message, InitialUEMessage::CRITICALITY)
+            })
         };
         self.take_from_enb(&pdu.and_then(|pdu| pdu.encode()).expect("it encodes"));
     }
@@ -343,27 +442,76 @@ impl Network {
 
     /// Sends ATTACH REQUEST with the IMSI, or with the GUTI under the keys of the UE.
     pub(super) fn attach(&mut self) {
-        let connect = NasPdnConnectivityRequest::new(
-            NasRequestType::from_request_type(RequestTypeValue::Initial),
-            NasPdnType::from_pdn_type(PdnType::Ipv4),
-        );
-        let esm = NasEpsMessage::new_esm(connect, 0, 1).encode().expect("it encodes");
-        let identity = self.ue.guti.clone();
-        let request = emm(NasAttachRequest::new(
-            NasEpsAttachType::from_attach_type(AttachType::EpsAttach),
-            key_set(self.ue.key_set),
-            identity.unwrap_or_else(|| NasEpsMobileIdentity::from_imsi(IMSI).expect("an IMSI")),
-            NasUeNetworkCapability::new(CAPABILITY.to_vec()),
-            NasEsmMessageContainer::new(esm),
-        ));
+        let request = self.attach_request();
+        self.initial_message(&request);
+    }
+
+    /// Sends an initial message, under the keys of the UE if there are any.
+    pub(super) fn initial_message(&mut self, request: &NasAttachRequest) {
+        let request = emm(request.clone());
         match self.ue.keys {
             Some(_) => self.protected(&request, NasEpsSecurityHeaderType::IntegrityProtected),
             None => self.uplink(request.encode().expect("it encodes")),
         }
     }
 
+    /// Returns ATTACH REQUEST for an IPv4 connection to the default APN.
+    pub(super) fn attach_request(&self) -> NasAttachRequest {
+        let connect = NasPdnConnectivityRequest::new(
+            NasRequestType::from_request_type(RequestTypeValue::Initial),
+            NasPdnType::from_pdn_type(PdnType::Ipv4),
+        );
+        let esm = NasEpsMessage::new_esm(connect, 0, 1).encode().expect("it encodes");
+        let identity = self.ue.guti.clone();
+        NasAttachRequest::new(
+            NasEpsAttachType::from_attach_type(AttachType::EpsAttach),
+            key_set(self.ue.key_set),
+            identity.unwrap_or_else(|| NasEpsMobileIdentity::from_imsi(IMSI).expect("an IMSI")),
+            NasUeNetworkCapability::new(CAPABILITY.to_vec()),
+            NasEsmMessageContainer::new(esm),
+        )
+    }
+
+    /// Subscribes the UE to a further APN, which the network serves.
+    pub(super) fn subscribe(&mut self, apn: &str) {
+        let name: Dnn = apn.parse().expect("an APN");
+        let served = self.config.dnns[0].clone();
+        self.config.dnns.push(DnnConfig { name: name.clone(), ..served });
+        self.subscription.slices[0].dnns.push(DnnSubscription { dnn: name, ..DnnSubscription::default() });
+        if self.stored.is_some() {
+            let subscription = std::sync::Arc::new(self.subscription.clone());
+            self.change(|ue| ue.subscription = Some(subscription));
+        }
+    }
+
+    /// Sends an ESM message of the UE.
+    pub(super) fn send_esm(&mut self, message: impl Into<NasEsmMessage>, ebi: u8, pti: u8) {
+        let message = NasEpsMessage::new_esm(message, ebi, pti);
+        self.protected(&message, NasEpsSecurityHeaderType::IntegrityProtectedAndCiphered);
+    }
+
+    /// Requests a PDN connection with this PTI.
+    pub(super) fn connect(&mut self, pti: u8, apn: Option<&str>) {
+        let mut connect = NasPdnConnectivityRequest::new(
+            NasRequestType::from_request_type(RequestTypeValue::Initial),
+            NasPdnType::from_pdn_type(PdnType::Ipv4),
+        );
+        connect.access_point_name = apn.map(|apn| NasAccessPointName::from_string(apn).expect("an APN"));
+        self.send_esm(connect, 0, pti);
+    }
+
+    /// Requests the end of the PDN connection of a default bearer.
+    pub(super) fn disconnect(&mut self, pti: u8, ebi: u8) {
+        self.send_esm(NasPdnDisconnectRequest::new(NasLinkedEpsBearerIdentity::new(ebi)), 0, pti);
+    }
+
     /// Handles a NAS message at the UE.
     fn bring_to_ue(&mut self, nas: &[u8]) {
+        match &mut self.ue.left {
+            Some(0) => return,
+            Some(left) => *left -= 1,
+            None => {}
+        }
         let header = nas[0] >> 4;
         let message = match (header, &mut self.ue.keys) {
             (0, _) => NasEpsMessage::decode_with_direction(nas, Direction::Downlink).expect("a message"),
@@ -382,7 +530,11 @@ impl Network {
             }
             (_, keys) => keys.as_mut().expect("keys").unprotect(nas, Direction::Downlink).expect("a right MAC").message,
         };
-        let NasEpsMessage::Emm(_, message) = message else { panic!("{message:?}") };
+        let message = match message {
+            NasEpsMessage::Emm(_, message) => message,
+            NasEpsMessage::Esm(header, message) => return self.esm(&header, message),
+            other => panic!("{other:?}"),
+        };
         self.ue.received.push(message.clone());
         match message {
             NasEmmMessage::IdentityRequest(_) => {
@@ -399,6 +551,7 @@ impl Network {
                     NasEpsSecurityHeaderType::IntegrityProtectedAndCipheredWithNewEpsSecurityContext,
                 );
             }
+            NasEmmMessage::AttachAccept(_) | NasEmmMessage::TrackingAreaUpdateAccept(_) if self.ue.silent => {}
             NasEmmMessage::AttachAccept(accept) => self.attached(&accept),
             NasEmmMessage::TrackingAreaUpdateAccept(accept) => {
                 if let Some(guti) = accept.guti {
@@ -432,7 +585,8 @@ impl Network {
         let (eia, eea) = (IntegrityAlgorithm::EIA2, CipheringAlgorithm::EEA2);
         self.ue.key_set = request.nas_key_set_identifier_asme.value & 7;
         self.ue.keys = Some(NasSecurityContext::from_fresh_kasme(&kasme, eia, eea).expect("keys"));
-        let res = NasAuthenticationResponseParameter::from_res(usim.res().as_octets()).expect("8 octets");
+        let res = if self.ue.wrong_key { [0; 8] } else { *usim.res().as_octets() };
+        let res = NasAuthenticationResponseParameter::from_res(&res).expect("8 octets");
         self.uplink(emm(NasAuthenticationResponse::new(res)).encode().expect("it encodes"));
     }
 
@@ -445,10 +599,35 @@ impl Network {
         assert_eq!(header.procedure_transaction_identity, 1);
         self.ue.address = bearer.pdn_address.ipv4();
         self.ue.ebi = header.eps_bearer_identity;
+        self.ue.bearer_cause = bearer.esm_cause.as_ref().map(|cause| cause.value);
         let accept = NasEpsMessage::new_esm(NasActivateDefaultEpsBearerContextAccept::new(), self.ue.ebi, 0);
         let esm = NasEsmMessageContainer::new(accept.encode().expect("it encodes"));
         let complete = emm(NasAttachComplete::new(esm));
         self.protected(&complete, NasEpsSecurityHeaderType::IntegrityProtectedAndCiphered);
+    }
+
+    /// Handles an ESM message outside an EMM message: the UE accepts what it is asked.
+    fn esm(&mut self, header: &NasEsmHeader, message: NasEsmMessage) {
+        let (ebi, pti) = (header.eps_bearer_identity, header.procedure_transaction_identity);
+        let accept = match &message {
+            NasEsmMessage::ActivateDefaultEpsBearerContextRequest(_) => {
+                Some(NasEpsMessage::new_esm(NasActivateDefaultEpsBearerContextAccept::new(), ebi, 0))
+            }
+            NasEsmMessage::DeactivateEpsBearerContextRequest(_) => {
+                Some(NasEpsMessage::new_esm(NasDeactivateEpsBearerContextAccept::new(), ebi, 0))
+            }
+            NasEsmMessage::EsmInformationRequest(_) => {
+                let mut response = NasEsmInformationResponse::new();
+                response.access_point_name =
+                    self.ue.apn.map(|apn| NasAccessPointName::from_string(apn).expect("an APN"));
+                Some(NasEpsMessage::new_esm(response, 0, pti))
+            }
+            _ => None,
+        };
+        self.ue.received_esm.push((ebi, pti, message));
+        if let Some(accept) = accept {
+            self.protected(&accept, NasEpsSecurityHeaderType::IntegrityProtectedAndCiphered);
+        }
     }
 
     /// Has the eNB release the UE for inactivity.
@@ -476,21 +655,33 @@ impl Network {
 
     /// Sends TRACKING AREA UPDATE REQUEST of a type.
     pub(super) fn update(&mut self, kind: UpdateType) {
-        let request = NasTrackingAreaUpdateRequest::new(
+        self.update_with(kind, |_| {});
+    }
+
+    /// As [`Network::update`], with a change of the request.
+    pub(super) fn update_with(&mut self, kind: UpdateType, change: impl FnOnce(&mut NasTrackingAreaUpdateRequest)) {
+        let mut request = NasTrackingAreaUpdateRequest::new(
             NasEpsUpdateType::from_update_type(kind),
             key_set(self.ue.key_set),
             self.ue.guti.clone().expect("a GUTI"),
         );
+        change(&mut request);
         self.protected(&emm(request), NasEpsSecurityHeaderType::IntegrityProtected);
     }
 
     /// Sends DETACH REQUEST.
     pub(super) fn detach(&mut self, switch_off: bool) {
-        let request = NasDetachRequestUeOriginating::new(
-            NasDetachType::from_ue_detach_kind(UeDetachKind::EpsDetach, switch_off),
-            key_set(self.ue.key_set),
-            self.ue.guti.clone().expect("a GUTI"),
-        );
+        self.send_detach(NasDetachType::from_ue_detach_kind(UeDetachKind::EpsDetach, switch_off));
+    }
+
+    /// Sends DETACH REQUEST of a kind, without switch off.
+    pub(super) fn detach_from(&mut self, kind: UeDetachKind) {
+        self.send_detach(NasDetachType::from_ue_detach_kind(kind, false));
+    }
+
+    fn send_detach(&mut self, kind: NasDetachType) {
+        let request =
+            NasDetachRequestUeOriginating::new(kind, key_set(self.ue.key_set), self.ue.guti.clone().expect("a GUTI"));
         self.protected(&emm(request), NasEpsSecurityHeaderType::IntegrityProtectedAndCiphered);
     }
 
@@ -504,9 +695,7 @@ impl Network {
             });
         });
         self.event(Event::Pfcp { seid: session.pfcp.cp_seid, message: &report });
-        while let Some(pdu) = self.down.pop_front() {
-            self.bring_to_enb(&pdu);
-        }
+        self.settle();
     }
 
     /// Returns the last EMM message to the UE.
@@ -524,3 +713,19 @@ impl Network {
 /// Tunnel end of the eNB.
 pub(super) const TUNNEL: (IpAddr, u32) =
     (IpAddr::V4(Ipv4Addr::new(ENB_ADDRESS[0], ENB_ADDRESS[1], ENB_ADDRESS[2], ENB_ADDRESS[3])), 0x1234_5678);
+
+/// Encodes UPLINK NAS TRANSPORT.
+pub(super) fn uplink_nas(mme_id: u32, enb_id: u32, nas: &[u8]) -> Vec<u8> {
+    use vireo_wire::s1ap::*;
+    let pdu = build_s1ap!(
+        InitiatingMessage,
+        uplinkNASTransport,
+        UplinkNASTransport,
+        MME_UE_S1AP_ID(mme_id),
+        eNB_UE_S1AP_ID(enb_id),
+        NAS_PDU(nas.to_vec()),
+        EUTRAN_CGI(cgi()),
+        TAI(tai()),
+    );
+    pdu.and_then(|pdu| pdu.encode()).expect("it encodes")
+}

@@ -3,7 +3,7 @@
 use super::{Network, SLICE};
 use rand::Rng;
 use vireo_core::subscription::{
-    Ambr, AuthenticationError, AuthenticationInfo, AuthenticationRequest, DnnSubscription, SliceSubscription,
+    AuthenticationError, AuthenticationInfo, AuthenticationRequest, DnnSubscription, SliceSubscription,
     SubscriberIdentity, Subscription,
 };
 use vireo_emulator::{LAB_K, LAB_OPC};
@@ -37,7 +37,7 @@ pub(in super::super) fn authenticate(
     };
     let (xres_star, kseaf) = keys.ok_or(AuthenticationError::Unavailable)?;
     let slice = SliceSubscription { snssai: SLICE, default: true, dnns: vec![DnnSubscription::default()] };
-    let subscription = Subscription { slices: vec![slice], ambr: Ambr::default() };
+    let subscription = Subscription { slices: vec![slice], ..Subscription::default() };
     Ok(AuthenticationInfo { supi, rand, autn: *vector.autn().as_octets(), xres_star, kseaf, subscription })
 }
 

@@ -39,6 +39,29 @@ pub enum Message {
 }
 
 impl Message {
+    /// All messages.
+    pub const ALL: [Message; 19] = [
+        Message::AttachRequest,
+        Message::AttachComplete,
+        Message::DetachRequest,
+        Message::DetachAccept,
+        Message::UpdateRequest,
+        Message::UpdateComplete,
+        Message::ServiceRequest,
+        Message::ExtendedServiceRequest,
+        Message::ControlPlaneServiceRequest,
+        Message::GutiReallocationComplete,
+        Message::AuthenticationResponse,
+        Message::AuthenticationFailure,
+        Message::IdentityResponse,
+        Message::SecurityModeComplete,
+        Message::SecurityModeReject,
+        Message::EmmStatus,
+        Message::Transport,
+        Message::Esm,
+        Message::Unknown,
+    ];
+
     /// Returns the message type of a plain message, or of a SERVICE REQUEST. Returns `None` if the
     /// octets are something else.
     pub fn from_octets(plain: &[u8]) -> Option<Self> {
@@ -125,7 +148,7 @@ pub const TABLE: &[Rule<Message>] = &[
         stricter: None,
     },
     Rule {
-        messages: &[M::AttachRequest, M::UpdateRequest, M::ExtendedServiceRequest],
+        messages: &[M::AttachRequest, M::UpdateRequest],
         states: &[Established],
         allowed: &[Integrity],
         condition: Condition::Always,
@@ -224,7 +247,7 @@ pub const TABLE: &[Rule<Message>] = &[
         stricter: Some("a UE with keys is detached only by its own message; the clause allows to ignore others"),
     },
     Rule {
-        messages: &[M::ServiceRequest, M::ExtendedServiceRequest],
+        messages: &[M::ServiceRequest, M::ExtendedServiceRequest, M::ControlPlaneServiceRequest],
         states: &[NoContext],
         allowed: UNPROVED,
         condition: Condition::First,

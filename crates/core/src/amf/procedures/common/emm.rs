@@ -1,7 +1,7 @@
 //! Parts of EMM messages that several procedures use (TS 24.301 9.9).
 
 use crate::config::CoreConfig;
-use vireo_types::{Guti, Tai};
+use vireo_types::{Dialect, Guti, Tai};
 use vireo_wire::nas::GmmCause;
 use vireo_wire::nas_eps::*;
 
@@ -9,9 +9,19 @@ use vireo_wire::nas_eps::*;
 /// 9.11.3.2, TS 24.301 9.9.3.9).
 pub fn cause(cause: GmmCause) -> EmmCause {
     match cause {
+        // Diameter "user unknown" of the HSS (TS 29.272 annex A).
+        GmmCause::IllegalUe => EmmCause::EpsServicesAndNonEpsServicesNotAllowed,
         // The default slices of the subscriber are not served here: another tracking area may.
         GmmCause::NoNetworkSlicesAvailable => EmmCause::NoSuitableCellsInTrackingArea,
         other => EmmCause::from_u8(other.as_u8()).unwrap_or(EmmCause::ProtocolErrorUnspecified),
+    }
+}
+
+/// Returns the value of a cause as the dialect encodes it.
+pub fn cause_value(dialect: Dialect, value: GmmCause) -> u8 {
+    match dialect {
+        Dialect::Nr => value.as_u8(),
+        Dialect::Eps => cause(value).as_u8(),
     }
 }
 

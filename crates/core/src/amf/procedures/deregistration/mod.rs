@@ -7,17 +7,13 @@ mod state;
 
 pub use state::Deregistering;
 
-use crate::amf::context::{Registration, Retry};
+use crate::amf::context::Retry;
 use crate::amf::n2::Cause;
-use crate::amf::procedures::common::user_plane;
-use crate::smf::Input;
+use crate::amf::procedures::common::end_of_registration;
 use crate::step::{Effect, Kind, Note, StepContext};
-use vireo_types::{Dialect, Duration};
+use vireo_types::Dialect;
 use vireo_wire::nas::GmmCause;
 use vireo_wire::ngap::CauseNas;
-
-/// Time for which the security context and the 5G-GUTI of a deregistered UE are kept.
-const KEPT_FOR: Duration = Duration::from_secs(600);
 
 /// Handles DEREGISTRATION REQUEST of the UE. A UE that switches off gets no response (TS 24.501
 /// 5.5.2.2.2).
@@ -27,7 +23,7 @@ pub fn by_ue(ctx: &mut StepContext<'_, '_>, switch_off: bool) {
     if !switch_off {
         send_accept(ctx);
     }
-    complete(ctx);
+    end_of_registration::end(ctx);
     ctx.release(Cause::nas(CauseNas::deregister));
     ctx.note(Note::Succeeded(Kind::Deregistration, started));
 }
@@ -56,13 +52,23 @@ pub fn unproved(ctx: &mut StepContext<'_, '_>, switch_off: bool) {
     }
 }
 
+/// Handles an IMSI detach: the UE stays attached for EPS services (TS 24.301 5.5.2.2.2).
+pub fn from_other_services(ctx: &mut StepContext<'_, '_>, switch_off: bool) {
+    if !switch_off {
+        send_accept(ctx);
+    }
+    if ctx.ue.connection.is_some_and(|connection| connection.ran.is_none()) {
+        ctx.release(Cause::nas(CauseNas::normal_release));
+    }
+}
+
 /// Deregisters the UE by the network. A connected UE is sent the request; an idle one is
 /// deregistered at once.
 pub fn by_network(ctx: &mut StepContext<'_, '_>, reregister: bool, cause: Option<GmmCause>) -> Option<Deregistering> {
     ctx.note(Note::Started(Kind::Deregistration));
     let started = ctx.received_at();
     if ctx.ue.connection.is_none() {
-        complete(ctx);
+        end_of_registration::end(ctx);
         ctx.note(Note::Succeeded(Kind::Deregistration, started));
         return None;
     }
@@ -74,7 +80,7 @@ pub fn by_network(ctx: &mut StepContext<'_, '_>, reregister: bool, cause: Option
 
 /// Handles DEREGISTRATION ACCEPT of the UE.
 pub fn accepted(ctx: &mut StepContext<'_, '_>, deregistering: Deregistering) {
-    complete(ctx);
+    end_of_registration::end(ctx);
     ctx.release(Cause::nas(CauseNas::deregister));
     ctx.note(Note::Succeeded(Kind::Deregistration, deregistering.started));
 }
@@ -98,19 +104,10 @@ pub fn on_deadline(ctx: &mut StepContext<'_, '_>, mut deregistering: Deregisteri
     }
 }
 
-/// Completes the deregistration: the UPF releases the sessions; keys and 5G-GUTI are kept for 600
-/// s.
-pub fn complete(ctx: &mut StepContext<'_, '_>) {
-    user_plane::step_all(ctx, || Input::ReleaseLocally);
-    ctx.ue.registration = Registration::Deregistered;
-    ctx.ue.allowed.clear();
-    ctx.ue.reachability.expires = Some(ctx.now() + KEPT_FOR);
-}
-
 /// Ends this context without informing the UE, because another context became the subscriber's. It
 /// is deleted once its sessions are released.
 pub fn superseded(ctx: &mut StepContext<'_, '_>) {
-    complete(ctx);
+    end_of_registration::end(ctx);
     ctx.ue.security = None;
     for tmsi in [ctx.ue.identity.tmsi.take(), ctx.ue.identity.old_tmsi.take()].into_iter().flatten() {
         ctx.effect(Effect::FreeTmsi(tmsi));

@@ -5,12 +5,12 @@
 
 use super::state::Stage;
 use super::{Next, Registering, Request, RequestIdentity, RequestKind, reject};
-use crate::amf::context::{Procedure, Registration, Retry, UeSecurityCapability};
+use crate::amf::context::{Procedure, Retry, UeSecurityCapability};
 use crate::amf::n2::{Cause, SessionSetup};
 use crate::amf::procedures::common::congestion::back_off;
 use crate::amf::procedures::common::user_plane::{bitmap, bitmap_octets, status};
-use crate::amf::procedures::common::{context_setup, emm, user_plane};
-use crate::smf::{N2Sm, SmContext};
+use crate::amf::procedures::common::{context_setup, emm, end_of_registration, user_plane};
+use crate::smf::{self, N2Sm, SmContext};
 use crate::step::{Kind, Note, StepContext};
 use vireo_types::{Duration, Instant, limits};
 use vireo_wire::nas::GmmCause;
@@ -19,15 +19,13 @@ use vireo_wire::ngap::CauseNas;
 
 /// T3489 (TS 24.301 table 10.3.2).
 const T3489: Duration = Duration::from_secs(4);
-/// Time for which the security context of a UE without bearer is kept.
-const KEPT_FOR: Duration = Duration::from_secs(600);
 /// Retransmissions of ESM INFORMATION REQUEST (6.6.1.2.6 a).
 const T3489_REPEATS: u8 = 2;
 
 /// Reads ATTACH REQUEST. The second value is its ESM message.
 pub fn read_attach(message: &NasAttachRequest) -> (Request, Vec<u8>) {
     let kind = match message.eps_attach_type.attach_type() {
-        AttachType::EpsAttach | AttachType::EpsRlosAttach => RequestKind::Initial,
+        AttachType::EpsAttach => RequestKind::Initial,
         AttachType::CombinedEpsImsiAttach => RequestKind::Combined,
         _ => RequestKind::Unserved,
     };
@@ -36,6 +34,8 @@ pub fn read_attach(message: &NasAttachRequest) -> (Request, Vec<u8>) {
         RequestIdentity::Imsi(imsi)
     } else if identity.as_guti().is_some() {
         RequestIdentity::Guti
+    } else if identity.as_imei().is_some() {
+        RequestIdentity::Imei
     } else {
         RequestIdentity::Other
     };
@@ -100,7 +100,7 @@ pub(super) fn accept(ctx: &mut StepContext<'_, '_>, request: Request, started: I
         let retry = Retry::start(ctx.now(), T3489);
         return Some(Registering { request, started, stage: Stage::EsmInformation { esm, retry } });
     }
-    Some(Registering { request, started, stage: Stage::AwaitingBearer { esm: Some(esm) } })
+    Some(Registering { request, started, stage: Stage::AwaitingBearer { esm, is_requested: false } })
 }
 
 /// Returns true if the UE sends APN and options only in ESM INFORMATION RESPONSE (6.5.1.2).
@@ -157,13 +157,15 @@ pub fn informed(
         connect.extended_protocol_configuration_options = m.extended_protocol_configuration_options.clone();
     }
     let esm = NasEpsMessage::new_esm(*connect, 0, own).encode().unwrap_or(esm);
-    Some(Registering { request, started, stage: Stage::AwaitingBearer { esm: Some(esm) } })
+    Some(Registering { request, started, stage: Stage::AwaitingBearer { esm, is_requested: false } })
 }
 
 /// Sends ATTACH ACCEPT or ATTACH REJECT once the session part has answered.
 pub fn proceed(ctx: &mut StepContext<'_, '_>) {
     let awaits = |procedure: &mut Procedure| matches!(procedure, Procedure::Registration(r) if r.awaits_bearer());
-    if ctx.ue.deferred.is_empty() {
+    // The session part does not answer octets that are no ESM message.
+    let waits = ctx.ue.sessions.iter().any(SmContext::is_live);
+    if ctx.ue.deferred.is_empty() && waits {
         return;
     }
     let Some(Procedure::Registration(registering)) = ctx.ue.procedure.take_if(awaits) else { return };
@@ -175,9 +177,13 @@ pub fn proceed(ctx: &mut StepContext<'_, '_>) {
             setup = Some((message.psi, transfer));
         }
     }
-    let Registering { request, started, .. } = *registering;
+    let Registering { request, started, stage } = *registering;
+    let requested = match stage {
+        Stage::AwaitingBearer { esm, .. } => esm,
+        _ => Vec::new(),
+    };
     let next = match (n1, setup) {
-        (Some(esm), Some(setup)) => accept_attach(ctx, request, started, esm, setup),
+        (Some(esm), Some(setup)) => accept_attach(ctx, request, started, (requested, esm), setup),
         (esm, _) => reject_attach(ctx, request.kind.counted(), GmmCause::ProtocolErrorUnspecified, esm),
     };
     ctx.ue.procedure = next.map(Procedure::registration);
@@ -187,19 +193,21 @@ fn accept_attach(
     ctx: &mut StepContext<'_, '_>,
     request: Request,
     started: Instant,
-    esm: Vec<u8>,
+    (requested, esm): (Vec<u8>, Vec<u8>),
     (ebi, transfer): (u8, Vec<u8>),
 ) -> Next {
     if let Err(cause) = super::enrol(ctx) {
         return reject(ctx, request.kind.counted(), cause);
     }
-    let Some(snssai) = ctx.ue.session(ebi).map(|session| session.terms.snssai) else {
+    let Some(session) = ctx.ue.session(ebi) else {
         return reject(ctx, request.kind.counted(), GmmCause::ProtocolErrorUnspecified);
     };
+    let snssai = session.terms.snssai;
+    smf::offered_by_attach(session, ctx.env);
     let nas = attach_accept(ctx, &request, esm.clone());
     context_setup::set_up(ctx, nas, vec![SessionSetup { psi: ebi, snssai, nas: None, transfer }]);
     let retry = Retry::start(ctx.now(), ctx.env.config.timers.t3550);
-    Some(Registering { request, started, stage: Stage::AttachAccepted { retry, esm } })
+    Some(Registering { request, started, stage: Stage::AttachAccepted { retry, requested, esm } })
 }
 
 /// Encodes ATTACH ACCEPT (8.2.1), protected.
@@ -222,6 +230,20 @@ pub(super) fn attach_accept(ctx: &mut StepContext<'_, '_>, request: &Request, es
     }
     let plain = ctx.emm(message)?;
     ctx.protected(plain)
+}
+
+/// Treats an update before ATTACH COMPLETE as that message (5.5.1.2.7 g).
+pub fn confirm(ctx: &mut StepContext<'_, '_>) {
+    let awaits = |procedure: &mut Procedure| matches!(procedure, Procedure::Registration(r) if r.is_accepted_attach());
+    if let Some(Procedure::Registration(attach)) = ctx.ue.procedure.take_if(awaits) {
+        super::complete(ctx, *attach);
+    }
+}
+
+/// Ends an attach without ATTACH COMPLETE: the UE counts as detached (5.5.1.2.7 c).
+pub(super) fn abandon(ctx: &mut StepContext<'_, '_>) {
+    end_of_registration::end(ctx);
+    ctx.release(Cause::nas(CauseNas::normal_release));
 }
 
 fn accept_update(ctx: &mut StepContext<'_, '_>, request: Request, started: Instant) -> Next {
@@ -309,8 +331,8 @@ fn end_detached(ctx: &mut StepContext<'_, '_>, counted: Kind, cause: EmmCause) -
     ctx.note(Note::Failed(counted, cause.as_u8()));
     ctx.release(Cause::nas(CauseNas::normal_release));
     super::drop_unregistered_keys(ctx);
-    ctx.ue.registration = Registration::Deregistered;
-    ctx.ue.reachability.expires = Some(ctx.now() + KEPT_FOR);
+    // The sessions of an earlier attach have ended (5.5.1.2.5: the UE is deregistered).
+    end_of_registration::end(ctx);
     None
 }
 

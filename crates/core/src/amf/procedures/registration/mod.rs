@@ -10,10 +10,10 @@ mod state;
 pub use state::{Registering, Request, RequestIdentity, RequestKind};
 
 use crate::amf::access;
-use crate::amf::context::{PendingWork, Registration, Retry, UeContext};
+use crate::amf::context::{PendingWork, Procedure, Registration, Retry, UeContext};
 use crate::amf::n2::Cause;
 use crate::amf::procedures::common::security_setup::{Progress, SecuritySetup};
-use crate::amf::procedures::common::{context_setup, moves, smf_requests, user_plane};
+use crate::amf::procedures::common::{context_setup, emm, moves, smf_requests, user_plane};
 use crate::config::SliceProfile;
 use crate::smf::{Input, RanState};
 use crate::step::{Effect, Kind, Note, StepContext};
@@ -44,6 +44,8 @@ fn start(ctx: &mut StepContext<'_, '_>, request: Request, verified: bool, esm: O
     if request.kind == RequestKind::Unserved {
         let cause = match ctx.ue.dialect() {
             Dialect::Nr => GmmCause::FiveGsServicesNotAllowed,
+            // A.1: emergency attach with the IMEI. The value is that of "IMEI not accepted".
+            Dialect::Eps if request.identity == RequestIdentity::Imei => GmmCause::PeiNotAccepted,
             // #7 would make the UE consider its SIM invalid for other services, too.
             Dialect::Eps => GmmCause::ProtocolErrorUnspecified,
         };
@@ -75,7 +77,7 @@ fn start(ctx: &mut StepContext<'_, '_>, request: Request, verified: bool, esm: O
     let identity = match &request.identity {
         RequestIdentity::Suci(octets) => Some(SubscriberIdentity::Suci(octets.clone())),
         RequestIdentity::Imsi(imsi) => Some(SubscriberIdentity::Imsi(*imsi)),
-        RequestIdentity::Guti | RequestIdentity::MappedGuti | RequestIdentity::Other => None,
+        RequestIdentity::Guti | RequestIdentity::MappedGuti | RequestIdentity::Imei | RequestIdentity::Other => None,
     };
     let progress = SecuritySetup::start(ctx, identity, request.ngksi, capability);
     carry_on(ctx, request, started, (progress, esm))
@@ -92,6 +94,22 @@ fn map(ctx: &mut StepContext<'_, '_>, request: Request, started: Instant, esm: O
     };
     let progress = SecuritySetup::map(ctx, request.ngksi, capability);
     carry_on(ctx, request, started, (progress, esm))
+}
+
+/// Returns true if a request repeats that of the registration in progress, which then continues. An
+/// accept that was sent is sent again, and its timer restarts without counting a retransmission (TS
+/// 24.501 5.5.1.2.8 d, e; TS 24.301 5.5.1.2.7 d, e). IEs that the core does not read do not count.
+pub fn repeats(ctx: &mut StepContext<'_, '_>, request: &Request, esm: &[u8]) -> bool {
+    let is_same = |p: &mut Procedure| matches!(p, Procedure::Registration(r) if r.has_request(request, esm));
+    let Some(Procedure::Registration(mut registering)) = ctx.ue.procedure.take_if(is_same) else { return false };
+    if let Stage::Accepted { retry, .. } | Stage::AttachAccepted { retry, .. } = &mut registering.stage {
+        retry.deadline = ctx.env.now + ctx.env.config.timers.t3550;
+        if let Some(nas) = accept_again(ctx, &registering) {
+            ctx.send_encoded_nas(nas);
+        }
+    }
+    ctx.ue.procedure = Some(Procedure::Registration(registering));
+    true
 }
 
 /// Runs a step of the security sub-procedure.
@@ -330,6 +348,11 @@ pub fn on_deadline(ctx: &mut StepContext<'_, '_>, mut registering: Registering) 
             }
             Some(registering)
         }
+        None if matches!(registering.stage, Stage::AttachAccepted { .. }) => {
+            ctx.note(Note::Failed(registering.request.kind.counted(), 0));
+            eps::abandon(ctx);
+            None
+        }
         None => {
             // 5.5.1.2.8 c: the UE counts as registered, and both 5G-GUTIs stay valid.
             ctx.note(Note::Failed(registering.request.kind.counted(), 0));
@@ -377,7 +400,7 @@ fn end_without_complete(ctx: &mut StepContext<'_, '_>, registering: &Registering
 /// Rejects the registration with a cause and releases the connection.
 pub fn reject(ctx: &mut StepContext<'_, '_>, counted: Kind, cause: GmmCause) -> Next {
     send_reject(ctx, counted, cause);
-    ctx.note(Note::Failed(counted, cause.as_u8()));
+    ctx.note(Note::Failed(counted, emm::cause_value(ctx.ue.dialect(), cause)));
     ctx.release(Cause::nas(CauseNas::normal_release));
     drop_unregistered_keys(ctx);
     None

@@ -69,6 +69,8 @@ pub enum RequestIdentity {
     MappedGuti,
     /// IMSI in ATTACH REQUEST.
     Imsi(Supi),
+    /// IMEI in ATTACH REQUEST.
+    Imei,
 }
 
 /// Registration in progress, with its request.
@@ -93,11 +95,21 @@ pub(super) enum Stage {
     SecuringAttach { securing: SecuritySetup, esm: Vec<u8> },
     /// ESM Information Request sent (T3489), in an attach with this ESM message.
     EsmInformation { esm: Vec<u8>, retry: Retry },
-    /// The session part sets the default bearer up. The ESM message is the request, until the
-    /// session part has it.
-    AwaitingBearer { esm: Option<Vec<u8>> },
-    /// Attach Accept sent (T3450) with this ESM message.
-    AttachAccepted { retry: Retry, esm: Vec<u8> },
+    /// The session part sets the default bearer up.
+    AwaitingBearer {
+        /// ESM message of the UE.
+        esm: Vec<u8>,
+        /// True if the session part has it.
+        is_requested: bool,
+    },
+    /// Attach Accept sent (T3450).
+    AttachAccepted {
+        retry: Retry,
+        /// ESM message of the UE.
+        requested: Vec<u8>,
+        /// ESM message of the accept.
+        esm: Vec<u8>,
+    },
 }
 
 impl Registering {
@@ -134,6 +146,24 @@ impl Registering {
         }
     }
 
+    /// Returns true if the registration was requested by this request, with this ESM message of an
+    /// attach.
+    pub(super) fn has_request(&self, request: &Request, message: &[u8]) -> bool {
+        let own = match &self.stage {
+            Stage::Securing(_) | Stage::Accepted { .. } => &[][..],
+            Stage::SecuringAttach { esm, .. }
+            | Stage::EsmInformation { esm, .. }
+            | Stage::AwaitingBearer { esm, .. }
+            | Stage::AttachAccepted { requested: esm, .. } => esm,
+        };
+        self.request == *request && own == message
+    }
+
+    /// Returns true if Attach Accept was sent.
+    pub(super) fn is_accepted_attach(&self) -> bool {
+        matches!(self.stage, Stage::AttachAccepted { .. })
+    }
+
     /// Returns true if an attach waits for the session part.
     pub fn awaits_bearer(&self) -> bool {
         matches!(self.stage, Stage::AwaitingBearer { .. })
@@ -142,7 +172,10 @@ impl Registering {
     /// Takes the ESM message of an attach that the session part does not have yet.
     pub fn take_bearer_request(&mut self) -> Option<Vec<u8>> {
         match &mut self.stage {
-            Stage::AwaitingBearer { esm } => esm.take(),
+            Stage::AwaitingBearer { esm, is_requested } if !*is_requested => {
+                *is_requested = true;
+                Some(esm.clone())
+            }
             _ => None,
         }
     }

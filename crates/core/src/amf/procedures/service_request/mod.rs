@@ -10,7 +10,7 @@ pub use state::{Request, ServiceRequestPending};
 
 use crate::amf::context::PendingServiceAccept;
 use crate::amf::n2::{Cause, SessionSetup};
-use crate::amf::procedures::common::{context_setup, smf_requests, user_plane};
+use crate::amf::procedures::common::{context_setup, emm, end_of_registration, smf_requests, user_plane};
 use crate::step::{Kind, Note, StepContext};
 use vireo_types::Dialect;
 use vireo_wire::nas::GmmCause;
@@ -25,6 +25,7 @@ pub fn begin(ctx: &mut StepContext<'_, '_>, request: Request) -> Option<ServiceR
         let cause = eps::send_cause(ctx, EmmCause::NoEpsBearerContextActivated);
         ctx.note(Note::Failed(Kind::ServiceRequest, cause));
         ctx.release(Cause::nas(CauseNas::normal_release));
+        end_of_registration::end(ctx);
         return None;
     }
     ctx.ue.reachability.expires = None;
@@ -113,7 +114,7 @@ pub fn reject_cs(ctx: &mut StepContext<'_, '_>) {
 /// Rejects a service request. The cause determines the reaction of the UE (5.6.1.5).
 pub fn reject(ctx: &mut StepContext<'_, '_>, cause: GmmCause) {
     ctx.note(Note::Started(Kind::ServiceRequest));
-    ctx.note(Note::Failed(Kind::ServiceRequest, cause.as_u8()));
+    ctx.note(Note::Failed(Kind::ServiceRequest, emm::cause_value(ctx.ue.dialect(), cause)));
     match ctx.ue.dialect() {
         Dialect::Nr => nr::send_reject(ctx, cause),
         Dialect::Eps => eps::send_reject(ctx, cause),

@@ -44,9 +44,9 @@ pub fn uplink(ctx: &mut StepContext<'_, '_>, header: &NasEsmHeader, message: &Na
             }
             linked
         }
-        // Their bearer is a linked one or that of the modified packet flows.
-        NasEsmMessage::BearerResourceAllocationRequest(_) | NasEsmMessage::BearerResourceModificationRequest(_) => {
-            ctx.ue.sessions.iter().find(|session| session.is_live()).map_or(0, |session| session.id())
+        NasEsmMessage::BearerResourceAllocationRequest(request) => request.linked_eps_bearer_identity.value & 0x0f,
+        NasEsmMessage::BearerResourceModificationRequest(request) => {
+            request.eps_bearer_identity_for_packet_filter.value & 0x0f
         }
         _ => header.eps_bearer_identity,
     };
@@ -60,6 +60,12 @@ pub fn uplink(ctx: &mut StepContext<'_, '_>, header: &NasEsmHeader, message: &Na
             });
             match message {
                 NasEsmMessage::PdnDisconnectRequest(_) => send(ctx, NasPdnDisconnectReject::new(cause), 0, pti),
+                NasEsmMessage::BearerResourceAllocationRequest(_) => {
+                    send(ctx, NasBearerResourceAllocationReject::new(cause), 0, pti);
+                }
+                NasEsmMessage::BearerResourceModificationRequest(_) => {
+                    send(ctx, NasBearerResourceModificationReject::new(cause), 0, pti);
+                }
                 _ => send(ctx, NasEsmStatus::new(cause), header.eps_bearer_identity, pti),
             }
         }
