@@ -1,11 +1,11 @@
 //! Worker thread: endpoint, gNBs, UEs and the loop that turns events into steps.
 
-use super::dialect::{Device, Node};
 use super::link::NodeLink;
 use super::n3::{N3, Received};
 use super::slot::{SlotState, UeSlot};
 use super::steady::SteadyRun;
 use super::timers::{Kind, Timers};
+use crate::dialect::{Device, Node};
 use crate::enb;
 use crate::error::Error;
 use crate::gnb;
