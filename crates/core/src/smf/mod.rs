@@ -33,8 +33,8 @@ pub use context::{
     Stage, Tunnel, Usage, deadline, ebi, seid,
 };
 pub use erab::{ErabRequest, ErabTunnel};
-pub(crate) use esm::session_identity;
 pub use esm::offered_by_attach;
+pub(crate) use esm::session_identity;
 pub use handover::switched;
 pub use interface::{Create, Input, N2Sm, Output};
 pub use n2::{HandoverRefusal, path_switch_acknowledge, refusal};

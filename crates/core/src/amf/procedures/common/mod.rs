@@ -11,8 +11,8 @@
 pub mod congestion;
 pub mod context_setup;
 pub mod emm;
-pub mod moves;
 pub mod end_of_registration;
+pub mod moves;
 pub mod security_setup;
 pub mod smf_requests;
 pub mod user_plane;
