@@ -20,6 +20,7 @@ pub const METERS: Snssai = Snssai { sst: 3, sd: Some(0xab) };
 /// Returns the configuration of the lab's network with every algorithm.
 pub fn config() -> CoreConfig {
     CoreConfig {
+        interworks: true,
         name: "vireo".into(),
         plmns: vec!["99970".parse().expect("a PLMN")],
         tacs: vec![Tac(1)],

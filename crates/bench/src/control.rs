@@ -118,7 +118,7 @@ pub(crate) fn run(args: &Args, commit: &str) -> Result<(), Failure> {
         })
     };
     let mut latency_us = BTreeMap::new();
-    for procedure in procedures(args.rat) {
+    for procedure in procedures(args.rat).iter().copied() {
         latency_us.insert(procedure, percentiles(procedure)?);
     }
     let memory = bench.repeat("memory", |bench| bench.memory())?;

@@ -248,19 +248,3 @@ impl Default for SliceSubscription {
         SliceSubscription { snssai: Snssai { sst: 1, sd: None }, default: true, dnns: vec![DnnSubscription::default()] }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn restriction_to_a_dialect_is_kept_in_every_form() {
-        for (only, named) in [(None, false), (Some(Dialect::Nr), true), (Some(Dialect::Eps), true)] {
-            let subscription = Subscription { slices: vec![SliceSubscription::default()], only, ..Default::default() };
-            let octets = postcard::to_allocvec(&subscription).expect("it encodes");
-            assert_eq!(postcard::from_bytes(&octets), Ok(subscription.clone()));
-            let text = serde_json::to_string(&subscription).expect("it encodes");
-            assert_eq!((text.contains("\"only\""), serde_json::from_str(&text).ok()), (named, Some(subscription)));
-        }
-    }
-}

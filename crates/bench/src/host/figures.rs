@@ -183,6 +183,7 @@ mod tests {
             load_average: ["0.1 0.2 0.3".into(), "1 2 3".into()],
             quick: true,
             runs: 3,
+            rat: Rats::Nr,
             ues_per_run: 1,
             window: 1,
             sctp: String::new(),

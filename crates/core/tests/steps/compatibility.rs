@@ -11,6 +11,8 @@ use serde_json::Value;
 use std::fs;
 use std::path::PathBuf;
 use vireo_core::amf::context;
+use vireo_core::subscription::{SliceSubscription, Subscription};
+use vireo_types::Dialect;
 
 /// Releases whose fixtures are read.
 const RELEASES: [&str; 1] = ["0.2.0"];
@@ -78,4 +80,15 @@ fn fixtures_of_this_release_are_written() {
     });
     write("contexts.txt", contexts);
     write("messages.txt", messages::all().into_iter().map(|message| (message.name, hex::encode(message.octets))));
+}
+
+#[test]
+fn dialect_restriction_is_kept_in_every_form() {
+    for (only, named) in [(None, false), (Some(Dialect::Nr), true), (Some(Dialect::Eps), true)] {
+        let subscription = Subscription { slices: vec![SliceSubscription::default()], only, ..Default::default() };
+        let octets = postcard::to_allocvec(&subscription).expect("it encodes");
+        assert_eq!(postcard::from_bytes(&octets), Ok(subscription.clone()));
+        let text = serde_json::to_string(&subscription).expect("it encodes");
+        assert_eq!((text.contains("\"only\""), serde_json::from_str(&text).ok()), (named, Some(subscription)));
+    }
 }

@@ -11,7 +11,7 @@ use crate::placement::message::RanOutput;
 use crate::step::Effect;
 use std::net::SocketAddr;
 use vireo_emulator::gnb::{self, Gnb, GnbConfig, Inbox, NgState};
-use vireo_types::{AssocId, Dialect, Duration, EnbId, EnbKind, GnbId, Instant, Tac, Tai};
+use vireo_types::{AssocId, Dialect, Duration, EnbId, EnbKind, GnbId, Instant, RanNodeId, Tac, Tai};
 
 /// UEs of a host.
 const UES: [u32; 2] = [0, 1];
@@ -216,7 +216,7 @@ fn claimed_association_joins_reported_node() {
 
 /// gNB 7 of the emulator.
 fn gnb() -> Gnb {
-    let id = record(7).id;
+    let RanNodeId::Gnb(id) = record(7).id else { panic!("no gNB") };
     let tai = Tai { plmn: id.plmn, tac: Tac(1) };
     let slices = CoreConfig::lab().slices.iter().map(|slice| slice.snssai).collect();
     let config = GnbConfig { id, name: "gnb-7".into(), tai, slices, n3: [127, 0, 0, 1].into() };

@@ -129,7 +129,7 @@ impl Network {
             initial: None,
             nodes: Nodes(vec![(ASSOC.with_dialect(Dialect::Eps), None)]),
             home_sqn: 32,
-            subscription: Subscription { slices: vec![slice], ambr: Ambr::default() },
+            subscription: Subscription { slices: vec![slice], ..Subscription::default() },
             subscriber_error: None,
             upf_answers: true,
             congested: false,
@@ -279,7 +279,7 @@ impl Network {
         let assoc = ASSOC.with_dialect(Dialect::Eps);
         match access::route(Dialect::Eps, pdu).expect("a sound PDU") {
             Route::Node => {
-                let outcome = ran::step_of(Dialect::Eps, &mut self.nodes.0[0].1, pdu, &self.config);
+                let outcome = ran::step_of(assoc, &mut self.nodes.0[0].1, pdu, &self.config);
                 self.down.extend(outcome.answer);
             }
             Route::Ue(amf_id) => self.event(Event::Ngap { assoc, amf_id, pdu }),
