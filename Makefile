@@ -17,8 +17,8 @@ LINT_PRODUCT ?= clippy --locked -p vireo --no-default-features -- -D warnings
 CRASH_KILLS ?= 10000
 CRASH_STOPS ?= 1000
 SEEDS ?= 1..1000
-# Mutated messages of mutate-n2, and of mutate-pfcp.
-mutate-n2: MUTATIONS ?= 1000000
+# Mutated messages of mutate-n2 and mutate-s1, and of mutate-pfcp.
+mutate-n2 mutate-s1: MUTATIONS ?= 1000000
 mutate-pfcp: MUTATIONS ?= 300000
 SEED ?= 1
 # Hosts that join and hosts that are killed.
@@ -28,7 +28,7 @@ CHURN_UES ?= 200
 FROM ?= HEAD
 JOINS ?= 6
 
-.PHONY: help setup build demo cluster-demo cluster-churn cluster-upgrade test test-experiments test-stores check lint licences bench crash faults faults-self-check flood mutate-pfcp mutate-n2 test-kernel-sctp fuzz-smoke docs clean
+.PHONY: help setup build demo cluster-demo cluster-churn cluster-upgrade test test-experiments test-stores check lint licences bench crash faults faults-self-check flood mutate-pfcp mutate-n2 mutate-s1 test-kernel-sctp fuzz-smoke docs clean
 
 help:
 	@echo 'make demo              build; 100 UEs register, exchange packets and deregister, in network namespaces'
@@ -47,6 +47,7 @@ help:
 	@echo 'make flood             200,000 half-open registrations of 8 gNBs while UEs of another gNB register'
 	@echo 'make mutate-pfcp       300,000 (MUTATIONS=N) mutated PFCP messages to a UPF, to $(OUT); needs root'
 	@echo 'make mutate-n2         1,000,000 (MUTATIONS=N) mutated NGAP and NAS messages to a core, to $(OUT); needs root'
+	@echo 'make mutate-s1         the same with S1AP and NAS of EPS'
 	@echo 'make test-kernel-sctp  the SCTP suite and the hot restart of a balancer on a kernel with SCTP (user-mode Linux)'
 	@echo 'make fuzz-smoke        every fuzz target for a few seconds'
 	@echo 'make docs              the book of docs/, to target/book'
@@ -110,6 +111,9 @@ mutate-pfcp: build
 
 mutate-n2: build
 	scripts/mutate-n2 $(VIREO) $(MUTATIONS) $(SEED) $(OUT)
+
+mutate-s1: build
+	scripts/mutate-n2 $(VIREO) $(MUTATIONS) $(SEED) $(OUT) eps
 
 faults: build
 	$(VIREO) simulate --faults --seeds $(SEEDS)

@@ -140,13 +140,13 @@ fn enb_messages_equal_those_of_pycrate() {
     let events = test.receives("InitialContextSetupRequest", &answers);
     let key = *b"\xc1\x81\x66\xe1\x3c\xfd\xe1\xde\xa8\x42\xc7\x08\xf6\xe0\xb3\x37\
                  \x2b\x68\x96\x66\x4d\xf4\xe8\x65\xc0\xc7\x8b\xd2\x70\x85\x20\x05";
-    let (up, to_ue) = (Event::TunnelUp { owner: 7, erab: 5 }, Event::Nas { owner: 7, range: 0..nas.len() });
+    let (up, to_ue) = (Event::TunnelUp { owner: 7, psi: 5 }, Event::Nas { owner: 7, range: 0..nas.len() });
     assert_eq!(events, [Event::ContextSetup { owner: 7, key }, up.clone(), to_ue.clone()]);
     let tunnel = test.enb.tunnels(FIRST)[0];
     assert_eq!((tunnel.upf, tunnel.uplink, tunnel.downlink), ([127, 0, 0, 7].into(), Teid(0x101), Teid(0x75)));
     assert_eq!(test.receives("E-RABSetupRequest", &["E-RABSetupResponse"]), [up, to_ue.clone()]);
     let events = test.receives("E-RABReleaseCommand", &["E-RABReleaseResponse"]);
-    assert_eq!(events, [Event::TunnelDown { owner: 7, erab: 5 }, to_ue]);
+    assert_eq!(events, [Event::TunnelDown { owner: 7, psi: 5 }, to_ue]);
     let inactive = Cause::radioNetwork(CauseRadioNetwork::user_inactivity);
     test.sends(&["UEContextReleaseRequest"], |enb, out| enb.request_release(FIRST, inactive.clone(), out));
     let events = test.receives("UEContextReleaseCommand", &["UEContextReleaseComplete"]);
@@ -189,11 +189,11 @@ fn node_messages(goldens: &Goldens) {
     assert_eq!(test.receives("OverloadStart", &[]), [Event::Overload(true)]);
     assert_eq!(test.receives("OverloadStop", &[]), [Event::Overload(false)]);
     let syntax = Cause::protocol(CauseProtocol::transfer_syntax_error);
-    let report = ErrorReport { mme_id: None, enb_id: None, cause: Some(syntax) };
+    let report = ErrorReport { core_id: None, ran_id: None, cause: Some(syntax), diagnostics: false };
     assert_eq!(test.receives("ErrorIndication", &[]), [Event::ErrorIndication(report)]);
     test.sends(&["ErrorIndication"], |enb, out| enb.receive(&[0xff], &mut Inbox::default(), out));
     let cause = Some(Cause::radioNetwork(CauseRadioNetwork::unknown_mme_ue_s1ap_id));
-    let report = ErrorReport { mme_id: Some(MME_ID), enb_id: Some(0), cause };
+    let report = ErrorReport { core_id: Some(MME_ID.into()), ran_id: Some(0), cause, diagnostics: false };
     test.sends(&["ErrorIndication-ue"], |enb, out| enb.indicate_error(report.clone(), out));
     assert_eq!(test.receives("ErrorIndication-ue", &[]), [Event::ErrorIndication(report)]);
     let config = test.enb.config().clone();

@@ -43,17 +43,18 @@
 #[cfg(test)]
 extern crate self as vireo_emulator;
 
+mod dialect;
 pub mod enb;
 mod engine;
 mod error;
 pub mod gnb;
-mod gnb_set;
 #[cfg(test)]
 mod golden_tests;
 pub mod load;
 pub mod mix;
 mod mutate;
 pub mod negative;
+mod node_set;
 mod options;
 mod progress;
 mod ran;

@@ -208,7 +208,7 @@ fn path_switch_without_known_session_is_refused() {
     handed.tunnels[0].psi = 9;
     let mut out = Outbox::default();
     lab.gnbs[1].path_switch(handed.clone(), |_| true, &mut out).expect("a request");
-    handed.amf_id += 1;
+    handed.core_id += 1;
     lab.gnbs[1].path_switch(handed, |_| true, &mut out).expect("a request");
     lab.bring_to_core(1, &out);
     lab.settle();

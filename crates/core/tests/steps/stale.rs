@@ -77,7 +77,8 @@ fn answers_about_a_stale_connection_are_ignored() {
     let ran = lab.ran.expect("a connection");
     let amf_id = lab.gnbs[0].amf_id(ran).expect("a number");
     let cause = Cause::radioNetwork(CauseRadioNetwork::unknown_local_UE_NGAP_ID);
-    let report = gnb::ErrorReport { amf_id: Some(amf_id), ran_id: Some(ran.0), cause: Some(cause), diagnostics: false };
+    let report =
+        gnb::ErrorReport { core_id: Some(amf_id), ran_id: Some(ran.0), cause: Some(cause), diagnostics: false };
     lab.gnb_does(|gnb, _, out| gnb.indicate_error(report, out).expect("a message"));
     assert!(stale(&lab).is_empty() && lab.downlink_waits() == 0);
 }

@@ -2,8 +2,8 @@
 //!
 //! S1 is set up on each. The connection of a UE belongs to one MME, and ends with its association.
 
-use super::{ConnectionId, Enb, Outbox, S1State, SendError};
-use crate::ran::{PduRoute, ue_stream};
+use super::{ConnectionId, Enb, Outbox, S1State};
+use crate::ran::{Fault, PduRoute, SendError, ue_stream};
 use vireo_types::Guti;
 use vireo_wire::s1ap::extract_s1ap_ies;
 use vireo_wire::s1ap::*;
@@ -104,7 +104,7 @@ impl Enb {
     }
 
     /// Handles S1 SETUP RESPONSE (TS 36.413 9.1.8.5).
-    pub(super) fn answered(&mut self, pdu: &S1APPDU<'_>) -> Result<(), super::error::Fault> {
+    pub(super) fn answered(&mut self, pdu: &S1APPDU<'_>) -> Result<(), Fault> {
         extract_s1ap_ies!(pdu, S1SetupResponse,
             req served: ServedGUMMEIs = ServedGUMMEIs(list) => list,
             req capacity: u8 = RelativeMMECapacity(capacity) => capacity.0,

@@ -1,7 +1,7 @@
 //! E-RABs and the initial context (TS 36.413 8.2, 8.3.1).
 
-use super::error::{Fault, SendError, Violation};
 use super::{ConnectionId, Enb, Event, Inbox, Outbox, encode};
+use crate::ran::{Fault, SendError, Violation};
 use crate::ran::{Tunnel, read_address};
 use std::net::IpAddr;
 use vireo_types::Teid;
@@ -162,7 +162,7 @@ impl Enb {
             connection.tunnels.reserve_exact(1);
             connection.tunnels.push(Tunnel { psi, qfi: None, upf, uplink, downlink });
             results.up.push((bearer.id, GTPTEID(downlink.0.to_be_bytes())));
-            inbox.events.push(Event::TunnelUp { owner, erab: psi });
+            inbox.events.push(Event::TunnelUp { owner, psi });
         }
         results
     }
@@ -185,7 +185,7 @@ impl Enb {
             if let Some(connection) = self.connections.get_mut(id) {
                 connection.tunnels.retain(|tunnel| u64::from(tunnel.psi) != bearer.e_rab_id.0);
             }
-            inbox.events.push(Event::TunnelDown { owner, erab: bearer.e_rab_id.0 as u8 });
+            inbox.events.push(Event::TunnelDown { owner, psi: bearer.e_rab_id.0 as u8 });
             let item = ERABReleaseItemBearerRelComp::new(bearer.e_rab_id, None);
             released.push(build_s1ap_ie!(IGNORE E_RABReleaseItemBearerRelComp(item))?);
         }
@@ -204,7 +204,7 @@ impl Enb {
         Ok(())
     }
 
-    fn address(&self) -> TransportLayerAddress<'static> {
+    pub(super) fn address(&self) -> TransportLayerAddress<'static> {
         match self.config.s1u {
             IpAddr::V4(v4) => TransportLayerAddress(v4.octets().into()),
             IpAddr::V6(v6) => TransportLayerAddress(v6.octets().into()),

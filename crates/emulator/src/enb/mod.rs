@@ -6,17 +6,18 @@
 
 mod association;
 mod bearer;
-mod error;
+mod handover;
 mod receive;
 mod request;
 
-pub use crate::ran::{ConnectionId, Outbox, Tunnel};
-pub use error::{SendError, Violation};
+pub use crate::ran::HandoverContext;
+pub use crate::ran::InterfaceState as S1State;
+pub use crate::ran::{ConnectionId, Outbox, SendError, Tunnel, Violation};
 
 use crate::ran::{Connections, PduRoute, downlink_teid};
 use association::Association;
 use std::net::IpAddr;
-use vireo_types::{Tai, Tmsi};
+use vireo_types::Tai;
 use vireo_wire::s1ap::{Cause, CauseRadioNetwork, Error, S1APPDU};
 
 /// S1AP payload protocol identifier (TS 36.412 7).
@@ -33,108 +34,12 @@ pub struct EnbConfig {
     pub s1u: IpAddr,
 }
 
-/// State of the S1 interface.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum S1State {
-    /// No association, or S1 SETUP REQUEST was not sent yet.
-    Down,
-    /// S1 SETUP REQUEST was sent.
-    SettingUp,
-    /// S1 SETUP RESPONSE was received.
-    Up,
-}
-
 /// Event for the caller of the eNB.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Event {
-    /// S1 SETUP RESPONSE: the interface is up.
-    Ready,
-    SetupFailed(Cause),
-    /// NAS message for a UE.
-    Nas {
-        owner: u32,
-        range: std::ops::Range<usize>,
-    },
-    /// INITIAL CONTEXT SETUP REQUEST with the UE's security key. Its NAS follows as [`Event::Nas`].
-    ContextSetup {
-        owner: u32,
-        key: [u8; 32],
-    },
-    /// The tunnel of an E-RAB is set up.
-    TunnelUp {
-        owner: u32,
-        erab: u8,
-    },
-    /// The tunnel of an E-RAB is released.
-    TunnelDown {
-        owner: u32,
-        erab: u8,
-    },
-    /// The UE's S1 connection is released.
-    Released {
-        owner: u32,
-        cause: Cause,
-    },
-    /// Paging of the UE with this M-TMSI.
-    Paging(Tmsi),
-    /// RESET ACKNOWLEDGE to the eNB's own RESET.
-    ResetDone,
-    /// ENB CONFIGURATION UPDATE ACKNOWLEDGE (true) or FAILURE (false).
-    ConfigurationUpdated(bool),
-    /// ERROR INDICATION of the MME.
-    ErrorIndication(ErrorReport),
-    /// OVERLOAD START (true) or STOP (false).
-    Overload(bool),
-    /// The MME deviated from the specification.
-    Violation(Violation),
-}
-
-impl Event {
-    /// Returns the UE that the event concerns, if any.
-    pub fn owner(&self) -> Option<u32> {
-        match self {
-            Event::Nas { owner, .. }
-            | Event::ContextSetup { owner, .. }
-            | Event::TunnelUp { owner, .. }
-            | Event::TunnelDown { owner, .. }
-            | Event::Released { owner, .. } => Some(*owner),
-            _ => None,
-        }
-    }
-}
-
+pub type Event = crate::ran::Event<Cause>;
 /// Content of an ERROR INDICATION.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ErrorReport {
-    /// MME-UE-S1AP-ID, if the message concerns a UE.
-    pub mme_id: Option<u32>,
-    /// eNB-UE-S1AP-ID, if the message concerns a UE.
-    pub enb_id: Option<u32>,
-    /// Cause IE, if present.
-    pub cause: Option<Cause>,
-}
-
+pub type ErrorReport = crate::ran::ErrorReport<Cause>;
 /// Result of a received PDU. Reused, so that steps do not allocate.
-#[derive(Debug, Default)]
-pub struct Inbox {
-    /// Octets that [`Event::Nas`] refers to.
-    pub nas: Vec<u8>,
-    pub events: Vec<Event>,
-}
-
-impl Inbox {
-    /// Removes the content and keeps the memory.
-    pub fn clear(&mut self) {
-        self.nas.clear();
-        self.events.clear();
-    }
-
-    fn deliver(&mut self, owner: u32, nas: &[u8]) {
-        let start = self.nas.len();
-        self.nas.extend_from_slice(nas);
-        self.events.push(Event::Nas { owner, range: start..self.nas.len() });
-    }
-}
+pub type Inbox = crate::ran::Inbox<Cause>;
 
 fn encode(out: &mut Outbox, way: PduRoute, pdu: Result<S1APPDU<'_>, Error>) -> Result<(), Error> {
     let pdu = pdu?;
@@ -145,7 +50,7 @@ fn encode(out: &mut Outbox, way: PduRoute, pdu: Result<S1APPDU<'_>, Error>) -> R
 #[derive(Debug)]
 pub struct Enb {
     config: EnbConfig,
-    /// By their indices.
+    /// One with each MME.
     associations: Vec<Association>,
     /// Association of the last received message.
     current: u8,
@@ -209,6 +114,13 @@ impl Enb {
     /// Removes a connection that the MME never answered. Returns its owner.
     pub fn forget(&mut self, id: ConnectionId) -> Option<u32> {
         self.connections.remove(id)
+    }
+
+    /// Removes a prepared connection whose UE will not arrive. It emits no event.
+    pub fn drop_prepared(&mut self, id: ConnectionId) {
+        if let Some(connection) = self.connections.get_mut(id) {
+            connection.abandoned = true;
+        }
     }
 
     /// Abandons the connection after a radio link failure: it emits no further event for the UE.

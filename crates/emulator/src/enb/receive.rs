@@ -1,7 +1,7 @@
 //! Handlers of the S1AP PDUs that an eNB receives from the MME.
 
-use super::error::{Fault, SendError, Violation};
 use super::{ConnectionId, Enb, ErrorReport, Event, Inbox, Outbox, S1State, encode};
+use crate::ran::{Fault, SendError, Violation};
 use vireo_types::Tmsi;
 use vireo_wire::s1ap::*;
 use vireo_wire::s1ap::{build_s1ap, extract_s1ap_ies};
@@ -32,7 +32,10 @@ impl Enb {
                     }
                     Violation::UnknownUe => Cause::radioNetwork(CauseRadioNetwork::unknown_enb_ue_s1ap_id),
                 };
-                self.indicate_error(ErrorReport { mme_id: None, enb_id: None, cause: Some(cause) }, out)
+                self.indicate_error(
+                    ErrorReport { core_id: None, ran_id: None, cause: Some(cause), diagnostics: false },
+                    out,
+                )
             }
         }
     }
@@ -45,6 +48,13 @@ impl Enb {
             Kind::Initiating_InitialContextSetup => self.initial_context_setup(&pdu, inbox, out),
             Kind::Initiating_E_RABSetup => self.bearer_setup(&pdu, inbox, out),
             Kind::Initiating_E_RABRelease => self.bearer_release(&pdu, inbox, out),
+            Kind::Successful_PathSwitchRequest => self.path_switched(&pdu, inbox),
+            Kind::Unsuccessful_PathSwitchRequest => self.path_switch_failed(&pdu, inbox),
+            Kind::Initiating_HandoverResourceAllocation => self.handover_request(&pdu, inbox, out),
+            Kind::Successful_HandoverPreparation => self.handover_command(&pdu, inbox, out),
+            Kind::Unsuccessful_HandoverPreparation
+            | Kind::Successful_HandoverCancel
+            | Kind::Initiating_MMEStatusTransfer => self.handover_answer(&pdu, inbox),
             Kind::Initiating_UEContextRelease => self.context_release(&pdu, inbox, out),
             Kind::Successful_S1Setup => {
                 self.expect_set_up(&pdu)?;
@@ -187,10 +197,12 @@ fn paging(pdu: &S1APPDU<'_>, inbox: &mut Inbox) -> Result<(), Fault> {
 
 fn error_indication(pdu: &S1APPDU<'_>, inbox: &mut Inbox) -> Result<(), Fault> {
     extract_s1ap_ies!(pdu, ErrorIndication,
-        opt mme_id: u32 = MME_UE_S1AP_ID(id),
-        opt enb_id: u32 = eNB_UE_S1AP_ID(id),
+        opt mme: u32 = MME_UE_S1AP_ID(id),
+        opt ran_id: u32 = eNB_UE_S1AP_ID(id),
         opt cause: Cause = Cause(cause) => cause,
+        opt diagnostics: bool = CriticalityDiagnostics(_d) => true,
     );
-    inbox.events.push(Event::ErrorIndication(ErrorReport { mme_id, enb_id, cause }));
+    let (core_id, diagnostics) = (mme.map(u64::from), diagnostics.is_some());
+    inbox.events.push(Event::ErrorIndication(ErrorReport { core_id, ran_id, cause, diagnostics }));
     Ok(())
 }

@@ -26,11 +26,11 @@ impl Enb {
         [high, low]
     }
 
-    fn tai(&self) -> TAI {
+    pub(crate) fn tai(&self) -> TAI {
         helpers::tai(self.plmn(), self.tac())
     }
 
-    fn cell(&self) -> Result<EUTRANCGI, Error> {
+    pub(crate) fn cell(&self) -> Result<EUTRANCGI, Error> {
         helpers::eutran_cgi(self.plmn(), helpers::EnbKind::Macro, self.config.id, CELL)
     }
 
@@ -181,7 +181,7 @@ impl Enb {
     /// Sends ERROR INDICATION (TS 36.413 8.7.2).
     pub fn indicate_error(&self, report: ErrorReport, out: &mut Outbox) -> Result<(), SendError> {
         let cause = report.cause.unwrap_or(Cause::protocol(CauseProtocol::unspecified));
-        let message = match (report.mme_id, report.enb_id) {
+        let message = match (report.core_id.and_then(|id| u32::try_from(id).ok()), report.ran_id) {
             (Some(mme), Some(enb)) => build_s1ap!(
                 InitiatingMessage,
                 ErrorIndication,

@@ -3,9 +3,8 @@
 //! The link also resends unacknowledged messages on another association and drops repeats of the
 //! AMF.
 
-use super::dialect::{Node, NodeError};
-use crate::gnb::NgState;
-use crate::ran::{Outbox, PduRoute};
+use crate::dialect::Node;
+use crate::ran::{InterfaceState, Outbox, PduRoute, SendError as NodeError};
 use crate::rat::Rat;
 use rustc_hash::{FxHashSet, FxHasher};
 use std::collections::VecDeque;
@@ -155,7 +154,7 @@ impl NodeLink {
 
     fn fail_over(&mut self, pdus: &[(u16, Vec<u8>)]) -> usize {
         let by = self.node.pick_live(0);
-        if self.node.association_state(by) != NgState::Up || self.node.rat() == Rat::Eps {
+        if self.node.association_state(by) != InterfaceState::Up || self.node.rat() == Rat::Eps {
             return 0;
         }
         for (stream, pdu) in pdus {
@@ -193,7 +192,7 @@ impl NodeLink {
         };
         let gone: Vec<u8> =
             (0u8..).zip(&self.associations).filter(|(_, association)| gone(association)).map(|(by, _)| by).collect();
-        let up = |by: &u8| self.node.association_state(*by) == NgState::Up;
+        let up = |by: &u8| self.node.association_state(*by) == InterfaceState::Up;
         if gone.iter().filter(|by| up(by)).count() < self.node.associations_up() {
             self.removed.extend(gone);
         }
@@ -206,7 +205,7 @@ impl NodeLink {
         for by in 0..self.associations.len() as u8 {
             let association = &mut self.associations[usize::from(by)];
             match association.streams {
-                Some(streams) if self.node.association_state(by) == NgState::Down => {
+                Some(streams) if self.node.association_state(by) == InterfaceState::Down => {
                     self.node.attach(by, streams, &mut self.outbox)?;
                 }
                 None if self.node.is_up() && association.assoc.is_none() && association.retry_us.is_none() => {
@@ -257,7 +256,7 @@ impl NodeLink {
         };
         let tried: Vec<(IpAddr, bool)> = self.requested.iter().map(|address| (*address, up(address))).collect();
         self.requested.clear();
-        Ok(self.node.gnb()?.acknowledge_associations(&tried, &mut self.outbox)?)
+        self.node.gnb()?.acknowledge_associations(&tried, &mut self.outbox)
     }
 
     /// Sends the deferred messages. The error names the unusable association and the reason.
@@ -419,7 +418,7 @@ mod tests {
         assert!(!link.on_association_lost(1, 0));
         assert_eq!(
             (link.node.gnb().expect("a gNB").connected(), link.node.gnb().expect("a gNB").state()),
-            (0, NgState::Down)
+            (0, InterfaceState::Down)
         );
         assert_eq!(up(&mut link, 1, true), [Event::Ready], "NG is set up on whichever comes first");
     }

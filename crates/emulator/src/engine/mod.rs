@@ -3,7 +3,6 @@
 //! One worker thread owns one SCTP endpoint, some gNBs and their UEs. Workers share only counters.
 //! The calling thread reports the progress.
 
-mod dialect;
 #[cfg(test)]
 mod eps_tests;
 mod handover;
@@ -27,6 +26,7 @@ use crate::options::Options;
 use crate::progress::{Counters, EndpointFactory, Phase, Progress};
 use crate::rat::Rat;
 use crate::report::{Report, Stats};
+use crate::scenario::Scenario;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -95,11 +95,11 @@ fn eps_fault(options: &Options) -> Option<&'static str> {
     if !options.rats.list().contains(&Rat::Eps) {
         return None;
     }
-    if !options.scenario.supports(options.rats) {
+    if Scenario::find_for(options.rats, options.scenario.name).is_none() {
         return Some("the scenario does not exist for this --rat: see vireo emulate --rat R --list");
     }
     if options.steady.as_ref().is_some_and(Steady::needs_nr) {
-        return Some("handovers and sessions of --load are of 5G only: use --rat nr");
+        return Some("sessions of --load are of 5G only: use --rat nr");
     }
     if options.tac.0 > 0xffff || options.first_gnb_id.saturating_add(options.gnbs) > 1 << 20 {
         return Some("an eNB has a TAC of 16 bits and an ID of 20 bits: check --tac and --gnb-id");

@@ -37,7 +37,7 @@ impl Worker<'_> {
             Retry::Never => self.options.timeout,
             Retry::After { retry, .. } if !self.begins(owner, step) => retry,
             Retry::After { .. } | Retry::Standard => match step {
-                Step::Register(_) => T3510,
+                Step::Register(_) | Step::RegisterWith(_) => T3510,
                 Step::Service | Step::Connect => T3517,
                 Step::Deregister | Step::SwitchOff | Step::Leave => T3521,
                 Step::Establish { .. } => T3580,

@@ -1,6 +1,6 @@
 //! State of one UE in a worker: UE state machine, connection and script position.
 
-use super::dialect::Device;
+use crate::dialect::Device;
 use crate::mix::Activity;
 use crate::ran::ConnectionId;
 use crate::report::Times;

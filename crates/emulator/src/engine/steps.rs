@@ -1,9 +1,9 @@
 //! Execution of a UE's script: start, completion and failure of steps.
 
-use super::dialect::{Establishment, ReleaseReason};
 use super::slot::{ProcedureState, SlotState, flag};
 use super::timers::Kind;
 use super::worker::Worker;
+use crate::dialect::{Establishment, ReleaseReason};
 use crate::mix::{Activity, Steady};
 use crate::options::Retry;
 use crate::rat::Rat;
@@ -87,6 +87,10 @@ impl Worker<'_> {
                 slot.times.registration_us = Some((slot.times.step_us, slot.times.began_us));
                 (ue.register(options, registration, &mut self.out), signalling)
             }
+            Step::RegisterWith(kind) => {
+                slot.times.registration_us = Some((slot.times.step_us, slot.times.began_us));
+                (ue.register_with(options, Registration::Fresh, kind, &mut self.out), signalling)
+            }
             Step::Faulty(fault) => {
                 ue.inject(fault);
                 if fault == Fault::WrongResponse {
@@ -133,7 +137,8 @@ impl Worker<'_> {
             Step::Reset => return self.reset_connection(owner),
             Step::Roam => return self.roam(owner),
             Step::XnHandover => return self.xn_handover(owner),
-            Step::N2Handover => return self.n2_handover(owner),
+            Step::N2Handover | Step::CancelledHandover => return self.n2_handover(owner, false),
+            Step::RefusedHandover => return self.n2_handover(owner, true),
             Step::Leave | Step::AwaitDetach | Step::Repeat { .. } => return,
         };
         self.commanded(owner, commanded, cause);
@@ -360,7 +365,7 @@ impl Worker<'_> {
 
     pub(super) fn on_timeout(&mut self, owner: u32) {
         let what = match self.step(owner) {
-            Some(Step::Register(_) | Step::Faulty(_)) => "registration",
+            Some(Step::Register(_) | Step::RegisterWith(_) | Step::Faulty(_)) => "registration",
             Some(Step::Establish { .. }) => "PDU session establishment",
             Some(Step::Release { .. }) => "PDU session release",
             Some(Step::Service | Step::Connect) => "service request",
@@ -371,6 +376,8 @@ impl Worker<'_> {
             Some(Step::AwaitDetach) => "detach by the network",
             Some(Step::LoseTunnel) => "release of the lost tunnel and set-up of another",
             Some(Step::XnHandover | Step::N2Handover) => "handover",
+            Some(Step::RefusedHandover) => "refusal of the handover",
+            Some(Step::CancelledHandover) => "cancellation of the handover",
             _ => "step",
         };
         let timeout = self.step(owner).map_or(self.options.timeout, |step| self.response_timeout(owner, step));
@@ -386,6 +393,9 @@ impl Worker<'_> {
             None => false,
             Some(Step::Register(registration)) => {
                 slot.has(flag::REGISTERED) && slot.ue.is_registered(registration, tunnels)
+            }
+            Some(Step::RegisterWith(_)) => {
+                slot.has(flag::REGISTERED) && slot.ue.is_registered(Registration::Fresh, tunnels)
             }
             Some(Step::Faulty(_)) => slot.has(flag::FAULTED) && slot.has(flag::REGISTERED | flag::REJECTED),
             Some(Step::Establish { psi, .. }) => slot.ue.is_established(psi, tunnels),
@@ -405,7 +415,9 @@ impl Worker<'_> {
             Some(Step::AwaitDetach) => slot.has(flag::DEREGISTERED) && slot.ran.is_none(),
             Some(Step::LoseTunnel) => slot.has(flag::LOST) && slot.ue.has_tunnels(tunnels),
             Some(Step::Roam) => true,
-            Some(Step::XnHandover | Step::N2Handover) => slot.has(flag::MOVED),
+            Some(Step::XnHandover | Step::N2Handover | Step::RefusedHandover | Step::CancelledHandover) => {
+                slot.has(flag::MOVED)
+            }
             Some(Step::Traffic | Step::Data) => slot.flows.is_empty(),
             Some(Step::Repeat { .. }) => true,
         }
@@ -436,7 +448,7 @@ impl Worker<'_> {
         match self.step(owner) {
             Some(Step::Register(Registration::Periodic)) => self.record(owner, Procedure::PeriodicUpdate),
             Some(Step::Register(Registration::Mobility)) => self.record(owner, Procedure::MobilityUpdate),
-            Some(Step::Register(_)) => {
+            Some(Step::Register(_) | Step::RegisterWith(_)) => {
                 self.record(owner, Procedure::Registration);
                 if self.slots[owner as usize].ue.attaches_with_session() {
                     self.record_session_after_registration(owner);
@@ -548,7 +560,7 @@ impl Worker<'_> {
         let link = &mut self.links[usize::from(slot.link)];
         let Some(ran) = slot.ran.take() else { return };
         slot.ue.connection_released();
-        if let Err(error) = link.node.reset(ran, &mut link.outbox) {
+        if let Err(error) = link.node.reset(Some(&[ran]), &mut link.outbox) {
             self.fail(owner, error.to_string());
         }
     }

@@ -1,11 +1,11 @@
 //! Worker thread: endpoint, gNBs, UEs and the loop that turns events into steps.
 
-use super::dialect::{Device, Node};
 use super::link::NodeLink;
 use super::n3::{N3, Received};
 use super::slot::{SlotState, UeSlot};
 use super::steady::SteadyRun;
 use super::timers::{Kind, Timers};
+use crate::dialect::{Device, Node};
 use crate::enb;
 use crate::error::Error;
 use crate::gnb;
@@ -544,7 +544,7 @@ impl<'a> Worker<'a> {
     fn release_ended(&mut self, index: usize, why: &str) {
         for owner in 0..self.slots.len() as u32 {
             let slot = &self.slots[owner as usize];
-            let has_ended = slot.ran.is_some_and(|id| !self.links[index].node.has(id));
+            let has_ended = slot.ran.is_some_and(|id| self.links[index].node.owner(id).is_none());
             if usize::from(slot.link) == index && has_ended {
                 self.on_released(owner, || why.into());
             }

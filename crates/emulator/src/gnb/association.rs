@@ -4,9 +4,9 @@
 //! each further one to it (TS 38.413 8.7.2). UE-associated signalling stays on one association
 //! while that is up (TS 23.501 5.21.1.3).
 
-use super::error::{Fault, SendError};
 use super::resource::address_of;
 use super::{Event, Gnb, Inbox, NgState, Outbox, PduRoute, encode_by};
+use crate::ran::{Fault, SendError};
 use crate::ran::{read_address, ue_stream};
 use std::net::IpAddr;
 use vireo_types::RanUeNgapId;

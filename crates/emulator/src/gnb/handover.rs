@@ -3,21 +3,19 @@
 //! The transparent containers hold no RRC content. They hold the UE's number and its connection
 //! number.
 
-use super::error::{Fault, SendError, Violation};
 use super::resource::{SetupTransfer, address_of, end_of, read_setup};
-use super::{Event, Gnb, Inbox, Outbox, PduRoute, Tunnel, downlink_teid, encode_by};
+use super::{Event, Gnb, HandoverContext, Inbox, Outbox, PduRoute, Tunnel, downlink_teid, encode_by};
+use crate::ran::{Fault, SendError, SourceContainer, Violation, source_container};
 use vireo_types::{GnbId, RanUeNgapId, Tai};
 use vireo_wire::ngap::*;
 use vireo_wire::ngap::{build_ngap, build_ngap_ie, extract_ngap_ies};
 
-/// UE context that an Xn handover passes from source to target.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct XnHandoverContext {
-    pub owner: u32,
-    pub amf_id: u64,
-    /// UE security capabilities of the source: 5G-EA and 5G-IA octets of NAS.
-    pub capability: (u8, u8),
-    pub tunnels: Vec<Tunnel>,
+/// Target of an N2 handover.
+pub(crate) struct HandoverOrder {
+    pub(crate) target: GnbId,
+    pub(crate) area: Tai,
+    /// True if the target shall refuse.
+    pub(crate) refused: bool,
 }
 
 fn tunnel_information(n3: std::net::IpAddr, teid: vireo_types::Teid) -> UPTransportLayerInformation<'static> {
@@ -27,10 +25,10 @@ fn tunnel_information(n3: std::net::IpAddr, teid: vireo_types::Teid) -> UPTransp
 
 impl Gnb {
     /// Returns this gNB's context of a UE for the target of an Xn handover.
-    pub fn hand_over(&self, ran: RanUeNgapId, capability: (u8, u8)) -> Result<XnHandoverContext, SendError> {
-        let amf_id = self.amf_id(ran).ok_or(SendError::NoConnection)?;
+    pub fn hand_over(&self, ran: RanUeNgapId, capability: (u8, u8)) -> Result<HandoverContext, SendError> {
+        let core_id = self.amf_id(ran).ok_or(SendError::NoConnection)?;
         let owner = self.owner(ran).ok_or(SendError::NoConnection)?;
-        Ok(XnHandoverContext { owner, amf_id, capability, tunnels: self.tunnels(ran).to_vec() })
+        Ok(HandoverContext { owner, core_id, capability, tunnels: self.tunnels(ran).to_vec() })
     }
 
     /// Returns this gNB's TEID of a session. It differs from a neighbour's TEID for the same UE.
@@ -43,7 +41,7 @@ impl Gnb {
     /// `accept` rejects.
     pub fn path_switch(
         &mut self,
-        ue: XnHandoverContext,
+        ue: HandoverContext,
         accept: impl Fn(u8) -> bool,
         out: &mut Outbox,
     ) -> Result<RanUeNgapId, SendError> {
@@ -79,7 +77,7 @@ impl Gnb {
         let list = PDUSessionResourceToBeSwitchedDLList(switched);
         let mut ies = vec![
             build_ngap_ie!(PathSwitchRequest, RAN_UE_NGAP_ID(ran.0))?,
-            build_ngap_ie!(PathSwitchRequest, SourceAMF_UE_NGAP_ID(ue.amf_id))?,
+            build_ngap_ie!(PathSwitchRequest, SourceAMF_UE_NGAP_ID(ue.core_id))?,
             build_ngap_ie!(PathSwitchRequest, UserLocationInformation(self.location()?))?,
             build_ngap_ie!(PathSwitchRequest, UESecurityCapabilities(capability))?,
             build_ngap_ie!(PathSwitchRequest, PDUSessionResourceToBeSwitchedDLList(list))?,
@@ -92,7 +90,7 @@ impl Gnb {
         let way = self.way(ran);
         encode_by(out, way, NGAP_PDU::of_message(&message, PathSwitchRequest::CRITICALITY))?;
         if let Some(connection) = self.connection_mut(ran) {
-            (connection.core_id, connection.tunnels) = (Some(ue.amf_id), tunnels);
+            (connection.core_id, connection.tunnels) = (Some(ue.core_id), tunnels);
         }
         Ok(ran)
     }
@@ -142,6 +140,17 @@ impl Gnb {
         area: Tai,
         out: &mut Outbox,
     ) -> Result<(), SendError> {
+        self.require_handover_with(ran, HandoverOrder { target, area, refused: false }, out)
+    }
+
+    /// As [`Gnb::require_handover`]; the target refuses if the order says so.
+    pub(crate) fn require_handover_with(
+        &self,
+        ran: RanUeNgapId,
+        order: HandoverOrder,
+        out: &mut Outbox,
+    ) -> Result<(), SendError> {
+        let HandoverOrder { target, area, refused } = order;
         let amf = self.amf_id(ran).ok_or(SendError::NoConnection)?;
         let owner = self.owner(ran).ok_or(SendError::NoConnection)?;
         let id = helpers::global_gnb_id(PLMNIdentity(target.plmn.ngap()), target.id, u32::from(target.bits))?;
@@ -151,7 +160,7 @@ impl Gnb {
         let transfer = encode_open_type(&HandoverRequiredTransfer::new(None, None))?;
         let item = |t: &Tunnel| PDUSessionResourceItemHORqd::new(PDUSessionID(t.psi), transfer.clone(), None);
         let sessions = PDUSessionResourceListHORqd(self.tunnels(ran).iter().map(item).collect());
-        let container = self.container(&[owner.to_be_bytes(), ran.0.to_be_bytes()].concat());
+        let container = self.container(&source_container(owner, ran, refused));
         let message = build_ngap!(
             InitiatingMessage,
             HandoverPreparation,
@@ -181,11 +190,10 @@ impl Gnb {
             req container: SourceToTargetTransparentContainer = SourceToTarget_TransparentContainer(c) => c,
         );
         let undecodable = || Fault::Peer(Violation::Undecodable);
-        let container = container.0.as_slice().first_chunk::<8>().ok_or_else(undecodable)?;
-        let [a, b, c, d, rest @ ..] = *container;
-        let (owner, source) = (u32::from_be_bytes([a, b, c, d]), RanUeNgapId(u32::from_be_bytes(rest)));
+        let container = SourceContainer::read(container.0.as_slice()).ok_or_else(undecodable)?;
+        let SourceContainer { owner, source, refused } = container;
         let (key, chaining) = next_hop(&context)?;
-        if self.refuses_handover {
+        if self.refuses_handover || refused {
             let cause = Cause::radioNetwork(CauseRadioNetwork::no_radio_resources_available_in_target_cell);
             let failure = build_ngap!(
                 UnsuccessfulOutcome,

@@ -5,22 +5,22 @@
 //! (the *owner*). The gNB allocates RAN-UE-NGAP-IDs and its N3 TEIDs.
 
 mod association;
-mod error;
 mod handover;
+pub(crate) use handover::HandoverOrder;
 mod receive;
 mod request;
 mod resource;
 
 pub use association::MOST_ASSOCIATIONS;
-pub use error::{SendError, Violation};
-pub use handover::XnHandoverContext;
 
-pub use crate::ran::{NOBODY, Outbox, PduRoute, Tunnel, downlink_owner, downlink_teid};
+pub use crate::ran::HandoverContext;
+pub use crate::ran::InterfaceState as NgState;
+pub use crate::ran::{NOBODY, Outbox, PduRoute, SendError, Tunnel, Violation, downlink_owner, downlink_teid};
 
 use crate::ran::{Connection, Connections};
 use association::Association;
 use std::net::IpAddr;
-use vireo_types::{GnbId, RanUeNgapId, Snssai, Tai, Tmsi};
+use vireo_types::{GnbId, RanUeNgapId, Snssai, Tai};
 use vireo_wire::ngap::{Cause, CauseRadioNetwork, Error, NGAPPDU};
 
 /// NGAP payload protocol identifier (TS 38.412 7).
@@ -37,168 +37,12 @@ pub struct GnbConfig {
     pub n3: IpAddr,
 }
 
-/// State of the NG interface.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NgState {
-    /// No association, or NG SETUP REQUEST was not sent yet.
-    Down,
-    /// NG SETUP REQUEST was sent.
-    SettingUp,
-    /// NG SETUP RESPONSE was received.
-    Up,
-}
-
 /// Event for the caller of the gNB.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Event {
-    /// NG SETUP RESPONSE: the interface is up.
-    Ready,
-    SetupFailed(Cause),
-    /// NAS message for a UE.
-    Nas {
-        owner: u32,
-        range: std::ops::Range<usize>,
-    },
-    /// INITIAL CONTEXT SETUP REQUEST with the UE's security key. Its NAS follows as [`Event::Nas`].
-    ContextSetup {
-        owner: u32,
-        key: [u8; 32],
-    },
-    /// The tunnel of a PDU session is set up.
-    TunnelUp {
-        owner: u32,
-        psi: u8,
-    },
-    /// The tunnel of a PDU session is released.
-    TunnelDown {
-        owner: u32,
-        psi: u8,
-    },
-    /// The tunnel of a PDU session has another end at the UPF.
-    TunnelModified {
-        owner: u32,
-        psi: u8,
-    },
-    /// The UE's NG connection is released.
-    Released {
-        owner: u32,
-        cause: Cause,
-    },
-    /// PATH SWITCH REQUEST ACKNOWLEDGE with NH and its chaining counter.
-    PathSwitched {
-        owner: u32,
-        /// Next Hop key (NH).
-        key: [u8; 32],
-        /// NH chaining counter (NCC).
-        chaining: u8,
-    },
-    /// PATH SWITCH REQUEST FAILURE: this gNB loses the UE.
-    PathSwitchFailed {
-        owner: u32,
-    },
-    /// HANDOVER REQUEST was accepted: NH and its chaining counter.
-    HandoverPrepared {
-        owner: u32,
-        /// UE's connection at the source.
-        source: RanUeNgapId,
-        target: RanUeNgapId,
-        /// Next Hop key (NH).
-        key: [u8; 32],
-        /// NH chaining counter (NCC).
-        chaining: u8,
-    },
-    /// HANDOVER COMMAND: the UE moves to the target.
-    HandoverCommand {
-        owner: u32,
-        /// RAN-UE-NGAP-ID at the target.
-        target: RanUeNgapId,
-    },
-    HandoverRefused {
-        owner: u32,
-    },
-    HandoverCancelled {
-        owner: u32,
-    },
-    /// DOWNLINK RAN STATUS TRANSFER was received.
-    StatusTransfer {
-        owner: u32,
-    },
-    /// Paging of the UE with this 5G-S-TMSI.
-    Paging(Tmsi),
-    /// NG RESET ACKNOWLEDGE to the gNB's own NG RESET.
-    ResetDone,
-    /// RAN CONFIGURATION UPDATE ACKNOWLEDGE (true) or FAILURE (false).
-    ConfigurationUpdated(bool),
-    /// AMF CONFIGURATION UPDATE: the AMF requests an association with each of these addresses. The
-    /// caller answers with [`Gnb::acknowledge_associations`].
-    AssociationsWanted(Vec<IpAddr>),
-    /// AMF CONFIGURATION UPDATE: the AMF has removed these addresses; the caller closes
-    /// associations with them.
-    AssociationsRemoved(Vec<IpAddr>),
-    /// ERROR INDICATION of the AMF.
-    ErrorIndication(ErrorReport),
-    /// OVERLOAD START (true) or STOP (false).
-    Overload(bool),
-    /// The AMF deviated from the specification.
-    Violation(Violation),
-}
-
-impl Event {
-    /// Returns the UE that the event concerns, if any.
-    pub fn owner(&self) -> Option<u32> {
-        match self {
-            Event::Nas { owner, .. }
-            | Event::ContextSetup { owner, .. }
-            | Event::TunnelUp { owner, .. }
-            | Event::TunnelDown { owner, .. }
-            | Event::TunnelModified { owner, .. }
-            | Event::Released { owner, .. }
-            | Event::PathSwitched { owner, .. }
-            | Event::PathSwitchFailed { owner }
-            | Event::HandoverPrepared { owner, .. }
-            | Event::HandoverCommand { owner, .. }
-            | Event::HandoverRefused { owner }
-            | Event::HandoverCancelled { owner }
-            | Event::StatusTransfer { owner } => Some(*owner),
-            _ => None,
-        }
-    }
-}
-
+pub type Event = crate::ran::Event<Cause>;
 /// Content of an ERROR INDICATION.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ErrorReport {
-    /// AMF-UE-NGAP-ID, if the message concerns a UE.
-    pub amf_id: Option<u64>,
-    /// RAN-UE-NGAP-ID, if the message concerns a UE.
-    pub ran_id: Option<u32>,
-    /// Cause IE, if present.
-    pub cause: Option<Cause>,
-    /// True if Criticality Diagnostics are present.
-    pub diagnostics: bool,
-}
-
+pub type ErrorReport = crate::ran::ErrorReport<Cause>;
 /// Result of a received PDU. Reused, so that steps do not allocate.
-#[derive(Debug, Default)]
-pub struct Inbox {
-    /// Octets that [`Event::Nas`] refers to.
-    pub nas: Vec<u8>,
-    pub events: Vec<Event>,
-}
-
-impl Inbox {
-    /// Removes the content and keeps the memory.
-    pub fn clear(&mut self) {
-        self.nas.clear();
-        self.events.clear();
-    }
-
-    fn deliver(&mut self, owner: u32, nas: &[u8]) {
-        let start = self.nas.len();
-        self.nas.extend_from_slice(nas);
-        self.events.push(Event::Nas { owner, range: start..self.nas.len() });
-    }
-}
+pub type Inbox = crate::ran::Inbox<Cause>;
 
 fn encode_by(out: &mut Outbox, way: PduRoute, pdu: Result<NGAPPDU<'_>, Error>) -> Result<(), Error> {
     let pdu = pdu?;

@@ -1,7 +1,7 @@
 //! Handlers of the NGAP PDUs that a gNB receives from the AMF.
 
-use super::error::{Fault, SendError, Violation};
 use super::{ErrorReport, Event, Gnb, Inbox, NgState, Outbox, encode_by};
+use crate::ran::{Fault, SendError, Violation};
 use vireo_types::{RanUeNgapId, Tmsi};
 use vireo_wire::ngap::*;
 use vireo_wire::ngap::{build_ngap, extract_ngap_ies};
@@ -33,7 +33,7 @@ impl Gnb {
                     Violation::UnknownUe => Cause::radioNetwork(CauseRadioNetwork::unknown_local_UE_NGAP_ID),
                 };
                 self.indicate_error(
-                    ErrorReport { amf_id: None, ran_id: None, cause: Some(cause), diagnostics: false },
+                    ErrorReport { core_id: None, ran_id: None, cause: Some(cause), diagnostics: false },
                     out,
                 )
             }
@@ -196,12 +196,12 @@ fn paging(pdu: &NGAPPDU<'_>, inbox: &mut Inbox) -> Result<(), Fault> {
 
 fn error_indication(pdu: &NGAPPDU<'_>, inbox: &mut Inbox) -> Result<(), Fault> {
     extract_ngap_ies!(pdu, ErrorIndication,
-        opt amf_id: u64 = AMF_UE_NGAP_ID(id),
+        opt core_id: u64 = AMF_UE_NGAP_ID(id),
         opt ran_id: u32 = RAN_UE_NGAP_ID(id),
         opt cause: Cause = Cause(cause) => cause,
         opt diagnostics: bool = CriticalityDiagnostics(_d) => true,
     );
     let diagnostics = diagnostics.is_some();
-    inbox.events.push(Event::ErrorIndication(ErrorReport { amf_id, ran_id, cause, diagnostics }));
+    inbox.events.push(Event::ErrorIndication(ErrorReport { core_id, ran_id, cause, diagnostics }));
     Ok(())
 }

@@ -3,8 +3,8 @@
 //! These are NG SETUP, NAS transport, release requests, NG RESET, configuration updates and error
 //! indications.
 
-use super::error::SendError;
 use super::{ErrorReport, Gnb, Outbox, PduRoute, encode_by};
+use crate::ran::SendError;
 use vireo_types::{Guti, RanUeNgapId};
 use vireo_wire::ngap::build_ngap;
 use vireo_wire::ngap::*;
@@ -193,7 +193,7 @@ impl Gnb {
     /// Sends ERROR INDICATION (TS 38.413 8.7.4).
     pub fn indicate_error(&self, report: ErrorReport, out: &mut Outbox) -> Result<(), SendError> {
         let cause = report.cause.unwrap_or(Cause::protocol(CauseProtocol::unspecified));
-        let message = match (report.amf_id, report.ran_id) {
+        let message = match (report.core_id, report.ran_id) {
             (Some(amf), Some(ran)) => build_ngap!(
                 InitiatingMessage,
                 ErrorIndication,

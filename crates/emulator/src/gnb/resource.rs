@@ -1,8 +1,8 @@
 //! PDU session resources and the initial context (TS 38.413 8.2, 8.3.1).
 
-use super::error::{Fault, Violation};
 use super::{Event, Gnb, Inbox, Outbox, Tunnel, encode_by};
 use crate::ran::read_address;
+use crate::ran::{Fault, Violation};
 use std::net::IpAddr;
 use vireo_types::{RanUeNgapId, Teid};
 use vireo_wire::ngap::*;

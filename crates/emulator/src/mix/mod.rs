@@ -103,8 +103,7 @@ impl Steady {
 
     /// Returns true if it has procedures that the emulator has only in 5G.
     pub(crate) fn needs_nr(&self) -> bool {
-        let only = [Activity::XnHandover, Activity::N2Handover, Activity::Session];
-        self.choices().any(|choice| only.contains(&choice.activity))
+        self.choices().any(|choice| choice.activity == Activity::Session)
     }
 
     /// Returns true if its UEs send data when there is a target.

@@ -1,24 +1,25 @@
 //! Main loop of a campaign: UE turns, a probe, and the received answers.
 
-use super::asn1;
-use super::device::{Device, LIFE, PSI};
+use super::device::{Device, LIFE, psi};
 use super::dice::chance;
 use super::good::{GoodIds, summary};
 use super::message::{Attackers, Message, depth};
+use super::nas;
 use super::peer::{NODE, WITH_UES};
 use super::report::{Level, Mutations, State};
+use crate::dialect::{Cause, Establishment, Inbox, Node, ReleaseReason, nas_head};
 use crate::error::Error;
-use crate::gnb::{self, SendError};
 use crate::negative::Answer;
 use crate::options::Options;
 use crate::progress::{EndpointFactory, Phase, Progress};
+use crate::ran::{self, ConnectionId, ErrorReport, Outbox, SendError};
+use crate::rat::Rat;
 use crate::report::Report;
 use crate::ue::security::header;
 use crate::ue::{self, CommandError, Registration, Service};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use vireo_types::{PduSessionType, RanUeNgapId};
-use vireo_wire::ngap::{Cause, CauseRadioNetwork, RRCEstablishmentCause};
 
 /// Silence that ends a batch.
 const QUIET: Duration = Duration::from_micros(700);
@@ -33,23 +34,21 @@ const OF_NODE: usize = 60;
 const ALONE: u64 = 8;
 /// Time limit for the answer to a message that is sent alone.
 const ANSWERED: Duration = Duration::from_secs(1);
-/// REGISTRATION COMPLETE without optional IEs.
-const COMPLETE: [u8; 3] = [0x7e, 0, 0x43];
 
-/// Attacking gNBs and UEs with the state of the campaign.
+/// Attacking nodes and UEs with the state of the campaign.
 pub(super) struct Campaign<'a> {
     own: Attackers<'a>,
     mutations: Mutations,
-    /// gNB whose probe is unanswered.
+    /// Node whose probe is unanswered.
     probed: Option<usize>,
     batches: u64,
-    /// gNB that has sent a message alone and still lacks the required answer.
+    /// Node that has sent a message alone and still lacks the required answer.
     watched: Option<usize>,
     begun: Instant,
 }
 
 impl<'a> Campaign<'a> {
-    /// Sets the gNBs up; the UEs are switched off.
+    /// Sets the nodes up; the UEs are switched off.
     pub(super) fn new(options: &'a Options, open: EndpointFactory<'_>, good_ids: &'a GoodIds) -> Result<Self, Error> {
         let own = Attackers::new(options, open, good_ids)?;
         let mutations = Mutations { seed: options.seed, requested: options.messages, ..Mutations::default() };
@@ -62,7 +61,7 @@ impl<'a> Campaign<'a> {
         self.begun = Instant::now();
         self.report_progress(progress);
         while self.mutations.messages < self.mutations.requested {
-            let stop = &self.own.gnbs.options.stop;
+            let stop = &self.own.nodes.options.stop;
             if stop.as_ref().is_some_and(|stop| stop.load(Ordering::Relaxed)) || is_alone() {
                 break;
             }
@@ -80,7 +79,7 @@ impl<'a> Campaign<'a> {
         self.mutations.good = summary(good);
         let seconds = self.mutations.seconds;
         self.mutations.finish(seconds);
-        let driver = self.own.gnbs.driver();
+        let driver = self.own.nodes.driver();
         (self.mutations, driver)
     }
 
@@ -133,7 +132,7 @@ impl<'a> Campaign<'a> {
         for _ in 0..8 {
             let level = if chance(&mut self.own.rng, 75) { Level::Asn1 } else { Level::Byte };
             message = self.own.make_at(index, state, level);
-            must = message.as_ref().and_then(|message| asn1::answered_because(&message.octets));
+            must = message.as_ref().and_then(|message| self.own.nodes.protocol().answered_because(&message.octets));
             if must.is_some() {
                 break;
             }
@@ -159,16 +158,16 @@ impl<'a> Campaign<'a> {
     /// Sends a message that requires an answer.
     fn probe(&mut self) -> Result<(), Error> {
         let peer = (self.mutations.probes % WITH_UES as u64) as usize;
-        self.own.gnbs.outbox.clear();
-        let outbox = &mut self.own.gnbs.outbox;
-        self.own.gnbs.peers[peer].gnb.update_configuration(outbox).map_err(|error| internal(&error))?;
+        self.own.nodes.outbox.clear();
+        let outbox = &mut self.own.nodes.outbox;
+        self.own.nodes.peers[peer].node.update_configuration(outbox).map_err(|error| internal(&error))?;
         self.probed = Some(peer);
-        self.own.gnbs.flush(peer)
+        self.own.nodes.flush(peer)
     }
 
     /// Receives until the probe is answered and the core is silent.
     fn drain(&mut self) -> Result<(), Error> {
-        let deadline = Instant::now() + self.own.gnbs.options.timeout;
+        let deadline = Instant::now() + self.own.nodes.options.timeout;
         let mut waits = 0;
         while self.probed.is_some() || waits < WAITS {
             let wait = if self.probed.is_some() { Duration::from_millis(20) } else { QUIET };
@@ -180,10 +179,8 @@ impl<'a> Campaign<'a> {
                 }
             }
             if Instant::now() > deadline {
-                let timeout = self.own.gnbs.options.timeout;
-                return Err(Error::Options(format!(
-                    "the core has not answered a RAN CONFIGURATION UPDATE in {timeout:?}"
-                )));
+                let timeout = self.own.nodes.options.timeout;
+                return Err(Error::Options(format!("the core has not answered a CONFIGURATION UPDATE in {timeout:?}")));
             }
         }
         Ok(())
@@ -191,9 +188,9 @@ impl<'a> Campaign<'a> {
 
     /// Waits at most `wait` and handles the received messages. Returns their number.
     fn take_in(&mut self, wait: Duration) -> Result<usize, Error> {
-        let came = self.own.gnbs.pump(wait)?;
-        for peer in 0..self.own.gnbs.peers.len() {
-            while let Some(pdu) = self.own.gnbs.next(peer) {
+        let came = self.own.nodes.pump(wait)?;
+        for peer in 0..self.own.nodes.peers.len() {
+            while let Some(pdu) = self.own.nodes.next(peer) {
                 self.receive(peer, &pdu)?;
             }
             self.mend(peer)?;
@@ -201,9 +198,9 @@ impl<'a> Campaign<'a> {
         Ok(came)
     }
 
-    /// Reconnects a gNB whose association has ended.
+    /// Reconnects a node whose association has ended.
     fn mend(&mut self, peer: usize) -> Result<(), Error> {
-        if self.own.gnbs.is_up(peer) {
+        if self.own.nodes.is_up(peer) {
             return Ok(());
         }
         self.mutations.associations_lost += 1;
@@ -211,12 +208,13 @@ impl<'a> Campaign<'a> {
         self.probed.take_if(|probed| *probed == peer);
         let here = |device: &&mut Device| [device.at, device.target].iter().flatten().any(|(at, _)| *at == peer);
         self.own.devices.iter_mut().filter(here).for_each(Device::disconnected);
-        self.own.gnbs.revive(peer)
+        self.own.nodes.revive(peer)
     }
 
     fn receive(&mut self, peer: usize, pdu: &[u8]) -> Result<(), Error> {
-        let answer = Answer::read(pdu);
-        let is_probe = self.probed == Some(peer) && answer == Answer::Acknowledge("RANConfigurationUpdate".into());
+        let answer = Answer::read(self.own.nodes.rat, pdu);
+        let is_probe =
+            self.probed == Some(peer) && answer == Answer::Acknowledge(self.own.nodes.protocol().update.into());
         if is_probe {
             self.mutations.probes += 1;
             self.probed = None;
@@ -224,32 +222,29 @@ impl<'a> Campaign<'a> {
         }
         self.watched.take_if(|watched| *watched == peer);
         if answer != Answer::Nas(None) {
-            self.mutations.answer(answer.name());
+            self.mutations.answer(answer.name(self.own.nodes.rat));
         }
         if peer == NODE {
             return Ok(());
         }
         self.own.library.keep(pdu);
-        self.own.gnbs.inbox.clear();
-        let (inbox, outbox) = (&mut self.own.gnbs.inbox, &mut self.own.gnbs.outbox);
+        let outbox = &mut self.own.nodes.outbox;
         // A mutated message may leave the UE in a state that does not encode.
-        let _ = self.own.gnbs.peers[peer].gnb.receive(pdu, inbox, outbox);
-        let inbox = std::mem::take(&mut self.own.gnbs.inbox);
+        let inbox: Inbox = self.own.nodes.peers[peer].node.receive(pdu, outbox).unwrap_or_default();
         for event in &inbox.events {
             self.happened(peer, event, &inbox.nas)?;
         }
-        self.own.gnbs.inbox = inbox;
         self.flush(peer)
     }
 
-    /// Sends the gNB's messages and stores them for later mutation.
+    /// Sends the node's messages and stores them for later mutation.
     fn flush(&mut self, peer: usize) -> Result<(), Error> {
         let library = &mut self.own.library;
-        self.own.gnbs.flush_to(peer, |pdu| library.keep(pdu))
+        self.own.nodes.flush_to(peer, |pdu| library.keep(pdu))
     }
 
-    fn happened(&mut self, peer: usize, event: &gnb::Event, nas: &[u8]) -> Result<(), Error> {
-        if let gnb::Event::ErrorIndication(report) = event {
+    fn happened(&mut self, peer: usize, event: &ran::Event<Cause>, nas: &[u8]) -> Result<(), Error> {
+        if let ran::Event::ErrorIndication(report) = event {
             self.is_unknown(peer, report);
             return Ok(());
         }
@@ -260,23 +255,23 @@ impl<'a> Campaign<'a> {
         let device = &mut self.own.devices[index];
         (device.unanswered, device.pending) = (false, 0);
         match event {
-            gnb::Event::Nas { range, .. } => {
+            ran::Event::Nas { range, .. } => {
                 device.out.clear();
-                device.ue.receive(&self.own.gnbs.options.profile, &nas[range.clone()], &mut device.out);
+                device.ue.receive(self.own.nodes.options, &nas[range.clone()], &mut device.out);
                 self.count_nas(index, &nas[range.clone()]);
-                // The gNB's own answer goes first.
+                // The node's own answer goes first.
                 self.flush(peer)?;
                 self.speak(index)
             }
-            gnb::Event::Released { .. } => {
+            ran::Event::Released { .. } => {
                 self.check_connection(index);
                 Ok(())
             }
-            gnb::Event::HandoverPrepared { target, .. } => {
+            ran::Event::HandoverPrepared { target, .. } => {
                 device.target = Some((peer, *target));
                 Ok(())
             }
-            gnb::Event::HandoverRefused { .. } | gnb::Event::HandoverCancelled { .. } => {
+            ran::Event::HandoverRefused { .. } | ran::Event::HandoverCancelled { .. } => {
                 device.target = None;
                 Ok(())
             }
@@ -287,14 +282,15 @@ impl<'a> Campaign<'a> {
     /// Counts a NAS message for the UE by type.
     fn count_nas(&mut self, index: usize, nas: &[u8]) {
         let mut named = false;
+        let registration = if self.own.nodes.rat == Rat::Nr { "REGISTRATION" } else { "ATTACH OR TAU" };
         let state = self.own.devices[index].state();
         for event in &self.own.devices[index].out.events {
             let name = match event {
                 ue::Event::Status(cause) => format!("NAS STATUS {cause}"),
-                ue::Event::RegistrationRejected { cause, .. } => format!("REGISTRATION REJECT #{cause}"),
+                ue::Event::RegistrationRejected { cause, .. } => format!("{registration} REJECT #{cause}"),
                 ue::Event::ServiceRejected { cause, .. } => format!("SERVICE REJECT #{cause}"),
                 ue::Event::SessionRejected { cause, .. } => format!("PDU SESSION REJECT {cause}"),
-                ue::Event::Registered { .. } => "REGISTRATION ACCEPT".into(),
+                ue::Event::Registered { .. } => format!("{registration} ACCEPT"),
                 ue::Event::ServiceAccepted => "SERVICE ACCEPT".into(),
                 ue::Event::SessionUp { .. } => "PDU SESSION ESTABLISHMENT ACCEPT".into(),
                 ue::Event::SessionReleased { .. } => "PDU SESSION RELEASE COMMAND".into(),
@@ -314,25 +310,18 @@ impl<'a> Campaign<'a> {
     }
 
     /// Handles an ERROR INDICATION for an unknown UE connection.
-    fn is_unknown(&mut self, peer: usize, report: &gnb::ErrorReport) {
-        let (Some(amf), Some(ran)) = (report.amf_id, report.ran_id) else { return };
+    fn is_unknown(&mut self, peer: usize, report: &ErrorReport<Cause>) {
+        let (Some(core), Some(ran)) = (report.core_id, report.ran_id) else { return };
         let ran = RanUeNgapId(ran);
-        if self.own.gnb(peer).amf_id(ran) != Some(amf) {
+        if self.own.node(peer).core_id(ran) != Some(core) {
             return;
         }
-        let Some(owner) = self.own.gnb(peer).owner(ran) else { return };
+        let Some(owner) = self.own.node(peer).owner(ran) else { return };
         if let Some(device) = self.own.devices.get_mut(owner as usize) {
             (device.unanswered, device.pending) = (false, 0);
         }
-        let unknown = [
-            CauseRadioNetwork::unknown_local_UE_NGAP_ID,
-            CauseRadioNetwork::inconsistent_remote_UE_NGAP_ID,
-            CauseRadioNetwork::unknown_PDU_session_ID,
-        ];
-        if let Some(Cause::radioNetwork(cause)) = &report.cause
-            && unknown[..2].contains(cause)
-        {
-            self.own.gnb(peer).forget(ran);
+        if report.cause.as_ref().is_some_and(Cause::is_unknown_ue) {
+            self.own.node(peer).forget(ran);
             if let Some(index) = usize::try_from(owner).ok().filter(|index| *index < self.own.devices.len()) {
                 self.check_connection(index);
             }
@@ -343,7 +332,7 @@ impl<'a> Campaign<'a> {
     fn check_connection(&mut self, index: usize) {
         let device = &self.own.devices[index];
         let is_there =
-            |(peer, ran): (usize, RanUeNgapId)| self.own.gnbs.peers[peer].gnb.owner(ran) == Some(index as u32);
+            |(peer, ran): (usize, ConnectionId)| self.own.nodes.peers[peer].node.owner(ran) == Some(index as u32);
         let (at, target) = (device.at.is_some_and(is_there), device.target.is_some_and(is_there));
         let device = &mut self.own.devices[index];
         if !target {
@@ -372,12 +361,12 @@ impl<'a> Campaign<'a> {
         let device = &mut self.own.devices[index];
         device.remember(nas);
         let peer = device.at.map_or(index % WITH_UES, |(peer, _)| peer);
-        let gnb = &mut self.own.gnbs.peers[peer].gnb;
+        let node = &mut self.own.nodes.peers[peer].node;
         let sent = match device.at {
-            Some((_, ran)) => gnb.uplink_nas(ran, nas, &mut self.own.gnbs.outbox),
+            Some((_, ran)) => node.uplink_nas(ran, nas, &mut self.own.nodes.outbox),
             None => {
-                let (guti, cause) = (device.ue.guti(), RRCEstablishmentCause::mo_Signalling);
-                let opened = gnb.initial_ue(index as u32, nas, guti, cause, &mut self.own.gnbs.outbox);
+                let (guti, cause) = (device.ue.access_guti(), Establishment::Signalling);
+                let opened = node.initial_ue(index as u32, nas, guti, cause, &mut self.own.nodes.outbox);
                 opened.map(|ran| device.at = Some((peer, ran)))
             }
         };
@@ -395,7 +384,7 @@ impl<'a> Campaign<'a> {
             && !self.own.is_known(at)
             && device.pending == 0
         {
-            self.own.gnb(at.0).forget(at.1);
+            self.own.node(at.0).forget(at.1);
             self.own.devices[index].disconnected();
         }
         let device = &self.own.devices[index];
@@ -421,10 +410,10 @@ impl<'a> Campaign<'a> {
     }
 
     fn send(&mut self, message: &Message, index: usize, state: State) -> Result<(), Error> {
-        self.mutations.count(message.level, depth(message), state);
-        let stream = self.own.gnbs.stream(message.peer, index as u32);
+        self.mutations.count(message.level, depth(self.own.nodes.protocol(), message), state);
+        let stream = self.own.nodes.stream(message.peer, index as u32);
         let stream = if state == State::Node { 0 } else { stream };
-        self.own.gnbs.send(message.peer, stream, &message.octets)
+        self.own.nodes.send(message.peer, stream, &message.octets)
     }
 
     /// Ends the UE's stay in this state after its last message.
@@ -440,7 +429,7 @@ impl<'a> Campaign<'a> {
         }
         for nas in deferred {
             // A COUNT after that of the deferred message may have been used.
-            let complete = nas.get(1) == Some(&header::CIPHERED);
+            let complete = nas_head(self.own.nodes.rat, &nas).is_some_and(|head| head.0 == header::CIPHERED);
             let again = if complete { self.protect_complete(index) } else { Some(nas) };
             if let Some(nas) = again {
                 self.own.devices[index].pending = 1;
@@ -452,9 +441,8 @@ impl<'a> Campaign<'a> {
     }
 
     fn protect_complete(&mut self, index: usize) -> Option<Vec<u8>> {
-        let mut out = Vec::new();
-        self.own.devices[index].ue.security()?.protect(header::CIPHERED, &COMPLETE, &mut out).ok()?;
-        Some(out)
+        let rat = self.own.nodes.rat;
+        self.own.devices[index].ue.protect(header::CIPHERED, &nas::complete(rat, psi(rat)))
     }
 
     /// Drops the UE without signalling; it registers again.
@@ -464,8 +452,8 @@ impl<'a> Campaign<'a> {
         device.forget();
         device.set_out();
         for (peer, ran) in connections.into_iter().flatten() {
-            let outbox = &mut self.own.gnbs.outbox;
-            let _ = self.own.gnbs.peers[peer].gnb.abandon(ran, outbox);
+            let outbox = &mut self.own.nodes.outbox;
+            let _ = self.own.nodes.peers[peer].node.abandon(ran, outbox);
             self.flush(peer)?;
         }
         Ok(())
@@ -493,22 +481,25 @@ impl<'a> Campaign<'a> {
                 let fresh = early || goal == State::NoContext;
                 let kind = if fresh { Registration::Fresh } else { device.registration(&mut self.own.rng) };
                 device.life = 0;
-                device.ue.register(&self.own.gnbs.options.profile, kind, &mut device.out)
+                device.ue.register(self.own.nodes.options, kind, &mut device.out)
             }
             (State::Registering | State::Serving | State::Deregistering, _) => return Ok(()),
             (State::Authenticating | State::SecurityMode | State::Accepted, _) => return self.move_on(index),
             (_, State::Authenticating | State::SecurityMode | State::Accepted) => return self.abandon(index),
             (State::Handover, _) => return self.end_handover(index),
             (State::Idle, _) => self.come_back(index),
-            (_, State::Deregistering) => device.ue.deregister(&self.own.gnbs.options.profile, false, &mut device.out),
+            (_, State::Deregistering) => device.ue.deregister(self.own.nodes.options, false, &mut device.out),
             (State::Registered, State::Session | State::Handover) => {
-                device.ue.forget_session(PSI);
-                let (profile, kind) = (&self.own.gnbs.options.profile, PduSessionType::Ipv4);
-                device.ue.establish(profile, PSI, kind, &mut device.out)
+                let psi = psi(device.ue.rat());
+                device.ue.forget_session(psi);
+                let kind = Some(PduSessionType::Ipv4);
+                device.ue.establish(self.own.nodes.options, psi, kind, &mut device.out)
             }
-            (State::Session, State::Registered) => device.ue.release(PSI, &mut device.out),
+            (State::Session, State::Registered) => device.ue.release(psi(device.ue.rat()), &mut device.out),
             (_, State::Idle) => {
-                return self.start_procedure(index, |gnb, ran, _, out| gnb.request_release(ran, inactive(), out));
+                return self.start_procedure(index, |node, ran, _, out| {
+                    node.request_release(ran, ReleaseReason::Inactivity, out)
+                });
             }
             (State::Session, State::Handover) => return self.require_handover(index),
             _ => return self.abandon(index),
@@ -520,36 +511,36 @@ impl<'a> Campaign<'a> {
     }
 
     fn come_back(&mut self, index: usize) -> Result<(), CommandError> {
-        let (device, profile) = (&mut self.own.devices[index], &self.own.gnbs.options.profile);
+        let (device, options) = (&mut self.own.devices[index], self.own.nodes.options);
         match self.own.rng.below(10) {
             0..=3 => device.ue.service_request(Service::Data, &mut device.out),
             4 | 5 => device.ue.service_request(Service::Signalling, &mut device.out),
-            6 | 7 => device.ue.register(profile, Registration::Mobility, &mut device.out),
+            6 | 7 => device.ue.register(options, Registration::Mobility, &mut device.out),
             _ => {
                 device.forget();
-                device.ue.register(profile, Registration::Initial, &mut device.out)
+                device.ue.register(options, Registration::Initial, &mut device.out)
             }
         }
     }
 
-    /// Starts a procedure of the UE's gNB.
+    /// Starts a procedure of the UE's node.
     fn start_procedure(
         &mut self,
         index: usize,
-        what: impl FnOnce(&mut gnb::Gnb, RanUeNgapId, &gnb::GnbConfig, &mut gnb::Outbox) -> Result<(), SendError>,
+        what: impl FnOnce(&mut Node, ConnectionId, &Node, &mut Outbox) -> Result<(), SendError>,
     ) -> Result<(), Error> {
         let Some((peer, ran)) = self.own.devices[index].at else { return Ok(()) };
-        let other = self.own.gnbs.peers[(peer + 1) % WITH_UES].gnb.config().clone();
-        let unanswered = what(&mut self.own.gnbs.peers[peer].gnb, ran, &other, &mut self.own.gnbs.outbox);
+        let other = self.own.nodes.peers[(peer + 1) % WITH_UES].node.twin();
+        let unanswered = what(&mut self.own.nodes.peers[peer].node, ran, &other, &mut self.own.nodes.outbox);
         if unanswered.is_err() {
-            self.own.gnbs.outbox.clear();
+            self.own.nodes.outbox.clear();
             return self.abandon(index);
         }
         self.flush(peer)
     }
 
     fn require_handover(&mut self, index: usize) -> Result<(), Error> {
-        self.start_procedure(index, |gnb, ran, other, out| gnb.require_handover(ran, other.id, other.tai, out))
+        self.start_procedure(index, |node, ran, other, out| node.require_handover(ran, other, false, out))
     }
 
     /// Completes or cancels the UE's handover.
@@ -557,17 +548,13 @@ impl<'a> Campaign<'a> {
         let device = &mut self.own.devices[index];
         let Some(target) = device.target.take() else { return Ok(()) };
         if chance(&mut self.own.rng, 30) {
-            return self.start_procedure(index, |gnb, ran, _, out| gnb.cancel_handover(ran, out));
+            return self.start_procedure(index, |node, ran, _, out| node.cancel_handover(ran, out));
         }
         self.own.devices[index].at = Some(target);
-        self.start_procedure(index, |gnb, ran, _, out| gnb.notify(ran, out))
+        self.start_procedure(index, |node, ran, _, out| node.notify(ran, out))
     }
 }
 
-fn inactive() -> Cause {
-    Cause::radioNetwork(CauseRadioNetwork::user_inactivity)
-}
-
 fn internal(error: &dyn std::fmt::Display) -> Error {
-    Error::Options(format!("bug: a message of an attacking gNB does not encode: {error}"))
+    Error::Options(format!("bug: a message of an attacking node does not encode: {error}"))
 }

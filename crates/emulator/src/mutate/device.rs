@@ -2,19 +2,28 @@
 
 use super::nas::Names;
 use super::report::State;
+use crate::dialect::{Device as AnyUe, nas_head};
 use crate::error::Error;
 use crate::load::Rng;
 use crate::options::Options;
+use crate::ran::ConnectionId;
+use crate::rat::Rat;
 use crate::ue::security::header;
-use crate::ue::{self, MmState, Registration, SessionState, Ue, UeOutput};
+use crate::ue::{MmState, Registration, SessionState, UeOutput};
 use crate::usim::Usim;
 use std::collections::VecDeque;
-use vireo_types::RanUeNgapId;
+use vireo_wire::nas_eps::NasEpsMobileIdentity;
 
 /// Number of attacking UEs. Their subscribers follow those of the good UEs.
 pub(super) const ATTACKERS: u32 = 32;
-/// PDU session of each attacking UE.
-pub(super) const PSI: u8 = 1;
+/// Returns the PDU session or EPS bearer of each attacking UE.
+pub(super) fn psi(rat: Rat) -> u8 {
+    match rat {
+        Rat::Nr => 1,
+        Rat::Eps => 5,
+    }
+}
+
 /// Number of NAS messages stored for replay.
 const KEPT: usize = 16;
 /// Maximum number of messages of a UE between two fresh registrations.
@@ -35,12 +44,12 @@ const GOALS: [(State, usize, usize); 9] = [
 
 /// Attacking UE with its connections and messages.
 pub(super) struct Device {
-    pub(super) ue: Ue,
+    pub(super) ue: AnyUe,
     pub(super) out: UeOutput,
     suci: Vec<u8>,
-    pub(super) at: Option<(usize, RanUeNgapId)>,
+    pub(super) at: Option<(usize, ConnectionId)>,
     /// gNB and connection at the target of a handover.
-    pub(super) target: Option<(usize, RanUeNgapId)>,
+    pub(super) target: Option<(usize, ConnectionId)>,
     pub(super) goal: State,
     /// Messages still to be sent in the target state.
     pub(super) remaining: usize,
@@ -66,11 +75,19 @@ impl Device {
         let nobody =
             || Error::Options(format!("there is no subscriber {subscriber}: check --ues against --subscribers"));
         let (supi, keys) = options.subscribers.get(subscriber).ok_or_else(nobody)?;
-        let suci = Usim::new(supi, keys).suci(options.profile.plmn, &options.profile.concealment);
+        let rat = options.rats.list()[0];
+        let suci = match rat {
+            Rat::Nr => Usim::new(supi, keys)
+                .suci(options.profile.plmn, &options.profile.concealment)
+                .map_err(|error| error.to_string()),
+            Rat::Eps => NasEpsMobileIdentity::from_imsi(&supi.reveal())
+                .map(|identity| identity.value.to_vec())
+                .map_err(|error| error.to_string()),
+        };
         Ok(Device {
-            ue: Ue::new(Usim::new(supi, keys)),
+            ue: AnyUe::new(rat, Usim::new(supi, keys)),
             out: UeOutput::default(),
-            suci: suci.map_err(|error| Error::Options(error.to_string()))?,
+            suci: suci.map_err(Error::Options)?,
             at: None,
             target: None,
             goal: State::NoContext,
@@ -88,10 +105,11 @@ impl Device {
     /// Returns the identifiers for its messages.
     pub(super) fn names(&mut self, options: &Options) -> Names {
         Names {
+            rat: self.ue.rat(),
             suci: self.suci.clone(),
-            guti: self.ue.guti().map(ue::nas::guti_octets),
-            ksi: self.ue.security().map(|security| security.ksi()),
-            psi: PSI,
+            guti: self.ue.guti_octets(),
+            ksi: self.ue.ksi(),
+            psi: psi(self.ue.rat()),
             sst: options.profile.snssai.sst,
             dnn: options.profile.dnn.as_str().into(),
         }
@@ -118,28 +136,35 @@ impl Device {
     }
 
     fn deferred_state(&self) -> State {
-        match self.deferred.first().map(|nas| (nas.get(1), self.ue.mm())) {
-            Some((Some(&header::PLAIN), _)) => State::Authenticating,
-            Some((Some(&header::NEW_CIPHERED), _)) => State::SecurityMode,
+        match self.deferred.first().and_then(|nas| nas_head(self.ue.rat(), nas)) {
+            Some((header::PLAIN, _)) => State::Authenticating,
+            Some((header::NEW_CIPHERED, _)) => State::SecurityMode,
             _ => State::Accepted,
         }
     }
 
     /// Returns true if this message of the UE would leave its target state.
     pub(super) fn holds(&self, nas: &[u8]) -> bool {
-        match (self.goal, nas) {
-            (State::Authenticating, [_, header::PLAIN, kind, ..]) => *kind == 0x57,
-            (State::SecurityMode, [_, kind, ..]) => *kind == header::NEW_CIPHERED,
-            // REGISTRATION COMPLETE is the first message of a registered UE.
-            (State::Accepted, [_, kind, ..]) => *kind == header::CIPHERED && self.ue.mm() == MmState::Registered,
+        // AUTHENTICATION RESPONSE.
+        let response = if self.ue.rat() == Rat::Nr { 0x57 } else { 0x53 };
+        match (self.goal, nas_head(self.ue.rat(), nas)) {
+            (State::Authenticating, Some((header::PLAIN, kind))) => kind == response,
+            (State::SecurityMode, Some((protection, _))) => protection == header::NEW_CIPHERED,
+            // REGISTRATION COMPLETE or ATTACH COMPLETE is the first message of a registered UE.
+            (State::Accepted, Some((protection, _))) => {
+                protection == header::CIPHERED && self.ue.mm() == MmState::Registered
+            }
             _ => false,
         }
     }
 
     /// Chooses the next target state.
     pub(super) fn choose(&mut self, rng: &mut Rng) {
-        let mut place = rng.below(GOALS.iter().map(|(_, weight, _)| weight).sum());
-        for (state, weight, most) in GOALS {
+        // An attached UE of EPS has its session.
+        let without = if self.ue.rat() == Rat::Eps { Some(State::Registered) } else { None };
+        let goals = || GOALS.into_iter().filter(|(state, ..)| Some(*state) != without);
+        let mut place = rng.below(goals().map(|(_, weight, _)| weight).sum());
+        for (state, weight, most) in goals() {
             if place < weight {
                 (self.goal, self.remaining) = (state, 1 + rng.below(most));
                 break;

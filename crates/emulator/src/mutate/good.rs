@@ -1,10 +1,12 @@
 //! Good UEs: a run of another gNB whose identifiers the attacking gNBs know.
 
 use super::report::GoodUes;
+use crate::dialect::{Protocol, UeIds};
 use crate::engine::run_with;
 use crate::error::Error;
 use crate::options::{Load, Options};
 use crate::progress::EndpointFactory;
+use crate::rat::Rat;
 use crate::report::{Latency, Report};
 use crate::scenario::{Mode, Scenario, Scheme, Step};
 use crate::ue::Registration;
@@ -17,7 +19,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use vireo_sctp::{Endpoint, Event, SendError, Waker};
 use vireo_types::AssocId;
-use vireo_wire::ngap::{FiveGSTMSI, NGAP_PDU, NgapPduKind, ie};
+use vireo_wire::ngap::{self, NGAP_PDU};
+use vireo_wire::s1ap::{self, S1AP_PDU};
 
 /// Scenario of each good UE until the campaign ends.
 static SERVED: Scenario = Scenario {
@@ -40,17 +43,17 @@ static SERVED: Scenario = Scenario {
 
 /// Number of remembered identifiers.
 const REMEMBERED: usize = 64;
-/// Number of the good UEs' endpoint; the attacking gNBs have 0.
+/// Number of the good UEs' endpoint; the attacking nodes have 0.
 const ENDPOINT: u32 = 1;
-/// Identifier of the good gNB; it differs from those of the attacking ones in many bits.
+/// Identifier of the good node; it differs from those of the attacking ones in many bits.
 const IDENTITY: u32 = 0x0055_5555;
 
 /// Identifiers of good UEs.
 #[derive(Debug, Default)]
 pub(super) struct GoodIds {
-    /// AMF-UE-NGAP-ID and RAN-UE-NGAP-ID, newest last.
-    connections: Mutex<VecDeque<(u64, u32)>>,
-    /// 5G-S-TMSIs from INITIAL UE MESSAGEs.
+    /// UE IDs, newest last.
+    connections: Mutex<VecDeque<UeIds>>,
+    /// 5G-S-TMSIs, or S-TMSIs mapped to them, from INITIAL UE MESSAGEs.
     names: Mutex<VecDeque<[u8; 6]>>,
 }
 
@@ -71,40 +74,52 @@ fn nth<T: Copy>(list: &Mutex<VecDeque<T>>, n: usize) -> Option<T> {
 
 impl GoodIds {
     /// Returns the connection of a good UE.
-    pub(super) fn connection(&self, n: usize) -> Option<(u64, u32)> {
+    pub(super) fn connection(&self, n: usize) -> Option<UeIds> {
         nth(&self.connections, n)
     }
 
-    /// Returns the 5G-S-TMSI of a good UE.
+    /// Returns the 5G-S-TMSI of a good UE, or the S-TMSI mapped to it.
     pub(super) fn name(&self, n: usize) -> Option<[u8; 6]> {
         nth(&self.names, n)
     }
 
-    fn received(&self, octets: &[u8]) {
-        let Ok(pdu) = NGAP_PDU::decode_borrowed(octets) else { return };
-        let amf = pdu.ie::<ie::AMF_UE_NGAP_ID>().and_then(Result::ok);
-        let ran = pdu.ie::<ie::RAN_UE_NGAP_ID>().and_then(Result::ok);
-        if let (Some(amf), Some(ran)) = (amf, ran) {
-            remember(&self.connections, (amf.0, ran.0));
+    fn received(&self, rat: Rat, octets: &[u8]) {
+        let ids = match rat {
+            Rat::Nr => NGAP_PDU::decode_borrowed(octets).ok().and_then(|pdu| {
+                let core = pdu.ie::<ngap::ie::AMF_UE_NGAP_ID>()?.ok()?.0;
+                Some(UeIds { core, ran: pdu.ie::<ngap::ie::RAN_UE_NGAP_ID>()?.ok()?.0 })
+            }),
+            Rat::Eps => S1AP_PDU::decode_borrowed(octets).ok().and_then(|pdu| {
+                let core = pdu.ie::<s1ap::ie::MME_UE_S1AP_ID>()?.ok()?.0.into();
+                Some(UeIds { core, ran: pdu.ie::<s1ap::ie::eNB_UE_S1AP_ID>()?.ok()?.0 })
+            }),
+        };
+        if let Some(ids) = ids {
+            remember(&self.connections, ids);
         }
     }
 
-    fn sent(&self, octets: &[u8]) {
-        let Ok(pdu) = NGAP_PDU::decode_borrowed(octets) else { return };
-        if pdu.kind() != NgapPduKind::Initiating_InitialUEMessage {
+    fn sent(&self, rat: Rat, octets: &[u8]) {
+        // Other messages have no S-TMSI.
+        if !Protocol::by_rat(rat).starts_connection(octets) {
             return;
         }
-        if let Some(Ok(name)) = pdu.ie::<ie::FiveG_S_TMSI>() {
-            remember(&self.names, octets_of(&name));
+        let name = match rat {
+            Rat::Nr => NGAP_PDU::decode_borrowed(octets).ok().and_then(|pdu| {
+                let name = pdu.ie::<ngap::ie::FiveG_S_TMSI>()?.ok()?;
+                let set = name.amf_set_id.0.value() << 6 | name.amf_pointer.0.value();
+                Some((set as u16, name.five_g_tmsi.0))
+            }),
+            Rat::Eps => S1AP_PDU::decode_borrowed(octets).ok().and_then(|pdu| {
+                let name = pdu.ie::<s1ap::ie::S_TMSI>()?.ok()?;
+                Some((u16::from(name.mmec.0[0]), name.m_tmsi.0))
+            }),
+        };
+        if let Some((set, [c, d, e, f])) = name {
+            let [a, b] = set.to_be_bytes();
+            remember(&self.names, [a, b, c, d, e, f]);
         }
     }
-}
-
-fn octets_of(name: &FiveGSTMSI) -> [u8; 6] {
-    let set = name.amf_set_id.0.value() << 6 | name.amf_pointer.0.value();
-    let [a, b] = (set as u16).to_be_bytes();
-    let [c, d, e, f] = name.five_g_tmsi.0;
-    [a, b, c, d, e, f]
 }
 
 /// Runs the good UEs until `over` is set.
@@ -114,12 +129,14 @@ pub(super) fn serve(
     good_ids: &Arc<GoodIds>,
     over: &Arc<AtomicBool>,
 ) -> Result<Report, Error> {
+    let rat = options.rats.list()[0];
     let options = Options {
         scenario: &SERVED,
         gnbs: 1,
         tnl_associations: 1,
         drop_association: None,
-        first_gnb_id: (options.first_gnb_id ^ IDENTITY) & 0x00ff_ffff,
+        // An eNB ID has 20 bits.
+        first_gnb_id: (options.first_gnb_id ^ IDENTITY) & if rat == Rat::Eps { 0x000f_ffff } else { 0x00ff_ffff },
         rounds: u32::MAX,
         load: Load::Window(options.ues),
         threads: 1,
@@ -127,30 +144,33 @@ pub(super) fn serve(
         stop: Some(Arc::clone(over)),
         ..options.clone()
     };
-    let watched =
-        |_| Ok(Box::new(Watched { inner: open(ENDPOINT)?, good_ids: Arc::clone(good_ids) }) as Box<dyn Endpoint>);
+    let watched = |_| {
+        let (inner, good_ids) = (open(ENDPOINT)?, Arc::clone(good_ids));
+        Ok(Box::new(Watched { rat, inner, good_ids }) as Box<dyn Endpoint>)
+    };
     run_with(&options, &watched, &mut |_| ())
 }
 
 /// Endpoint wrapper that inspects the messages.
 struct Watched {
+    rat: Rat,
     inner: Box<dyn Endpoint>,
     good_ids: Arc<GoodIds>,
 }
 
 impl Endpoint for Watched {
     fn poll(&mut self, timeout: Option<Duration>, sink: &mut dyn FnMut(Event<'_>)) -> io::Result<usize> {
-        let good_ids = &self.good_ids;
+        let (rat, good_ids) = (self.rat, &self.good_ids);
         self.inner.poll(timeout, &mut |event| {
             if let Event::Message { data, .. } = &event {
-                good_ids.received(data);
+                good_ids.received(rat, data);
             }
             sink(event);
         })
     }
 
     fn send(&mut self, assoc: AssocId, stream: u16, ppid: u32, data: &[u8]) -> Result<(), SendError> {
-        self.good_ids.sent(data);
+        self.good_ids.sent(self.rat, data);
         self.inner.send(assoc, stream, ppid, data)
     }
 

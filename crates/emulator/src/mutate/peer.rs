@@ -1,69 +1,64 @@
-//! Attacking gNBs: one endpoint, an association of each, and their received PDUs.
+//! Attacking nodes: one endpoint, an association of each, and their received PDUs.
 
 use crate::error::Error;
-use crate::gnb::{NgState, PPID};
-use crate::gnb_set::GnbSet;
+use crate::node_set::NodeSet;
 use crate::options::Options;
 use crate::progress::EndpointFactory;
 use std::time::{Duration, Instant};
 use vireo_sctp::SendError;
 
-/// Bits in which the identifiers of the attacking gNBs differ, more than a mutation changes.
+/// Bits in which the identifiers of the attacking nodes differ, more than a mutation changes.
 const IDENTITIES: [u32; 3] = [0, 0x000f_0f0f, 0x0033_3333];
-/// Number of gNBs with UEs. UEs are handed over between them.
+/// Number of nodes with UEs. UEs are handed over between them.
 pub(super) const WITH_UES: usize = 2;
-/// gNB that sends non-UE-associated messages.
+/// node that sends non-UE-associated messages.
 pub(super) const NODE: usize = 2;
 
-impl<'a> GnbSet<'a> {
-    /// Connects the attacking gNBs and sets them up.
+impl<'a> NodeSet<'a> {
+    /// Connects the attacking nodes and sets them up.
     pub(super) fn attackers(options: &'a Options, open: EndpointFactory<'_>) -> Result<Self, Error> {
-        let mut gnbs = GnbSet::new(options, open)?;
+        let mut nodes = NodeSet::new(options, open)?;
         for identity in IDENTITIES {
-            let mut config = options.gnb_config(0);
-            config.id.id = (config.id.id ^ identity) & 0x00ff_ffff;
-            config.name = format!("gnb-{}", config.id.id);
-            let peer = gnbs.add(config)?;
-            gnbs.set_up(peer)?;
+            let peer = nodes.add(options.first_gnb_id ^ identity)?;
+            nodes.set_up(peer)?;
         }
-        Ok(gnbs)
+        Ok(nodes)
     }
 
     fn failed(&self, peer: usize, why: &str) -> Error {
-        Error::NgSetup { core: self.options.core[0], gnb: peer as u32, why: why.into() }
+        self.refused(peer as u32, why.into())
     }
 
-    /// Waits for the association, then performs NG Setup.
+    /// Waits for the association, then performs NG or S1 Setup.
     fn set_up(&mut self, peer: usize) -> Result<(), Error> {
         let deadline = Instant::now() + self.options.timeout;
         self.wait_until_up(peer, peer as u32, deadline)?;
         self.outbox.clear();
         let streams = self.peers[peer].streams;
-        let sent = self.peers[peer].gnb.set_up(streams, &mut self.outbox);
+        let sent = self.peers[peer].node.set_up(streams, &mut self.outbox);
         sent.map_err(|error| self.failed(peer, &error.to_string()))?;
         self.flush(peer)?;
-        while self.peers[peer].gnb.state() != NgState::Up {
+        while !self.peers[peer].node.is_up() {
             if Instant::now() > deadline {
-                return Err(self.failed(peer, "NG SETUP was not answered"));
+                return Err(self.failed(peer, "SETUP was not answered"));
             }
             self.pump(Duration::from_millis(20))?;
             while let Some(pdu) = self.peers[peer].received.pop_front() {
-                self.inbox.clear();
-                let _ = self.peers[peer].gnb.receive(&pdu, &mut self.inbox, &mut self.outbox);
+                let _ = self.peers[peer].node.receive(&pdu, &mut self.outbox);
             }
             self.outbox.clear();
         }
         Ok(())
     }
 
-    /// Reconnects a gNB whose association has ended, and performs NG Setup.
+    /// Reconnects a node whose association has ended, and performs NG or S1 Setup.
     pub(super) fn revive(&mut self, peer: usize) -> Result<(), Error> {
-        self.peers[peer].gnb.on_association_lost();
+        self.peers[peer].node.on_association_lost();
         self.reconnect(peer)?;
         self.set_up(peer)
     }
 
-    /// Returns the stream of the gNB for this UE, which keeps the order of its messages.
+    /// Returns the stream of the node for this UE, which keeps the order of its messages.
     pub(super) fn stream(&self, peer: usize, owner: u32) -> u16 {
         1 + (owner % (u32::from(self.peers[peer].streams.max(2)) - 1)) as u16
     }
@@ -72,7 +67,7 @@ impl<'a> GnbSet<'a> {
     pub(super) fn send(&mut self, peer: usize, stream: u16, octets: &[u8]) -> Result<(), Error> {
         let deadline = Instant::now() + self.options.timeout;
         loop {
-            match self.send_octets(peer, stream, PPID, octets) {
+            match self.send_octets(peer, stream, self.peers[peer].node.ppid(), octets) {
                 Err(SendError::Full) if Instant::now() < deadline => {
                     self.pump(Duration::from_millis(5))?;
                 }
@@ -84,7 +79,7 @@ impl<'a> GnbSet<'a> {
         }
     }
 
-    /// Sends the pending PDUs of a gNB and passes each to `also`.
+    /// Sends the pending PDUs of a node and passes each to `also`.
     pub(super) fn flush_to(&mut self, peer: usize, mut also: impl FnMut(&[u8])) -> Result<(), Error> {
         let outbox = std::mem::take(&mut self.outbox);
         for (stream, pdu) in outbox.pdus() {
@@ -96,7 +91,7 @@ impl<'a> GnbSet<'a> {
         Ok(())
     }
 
-    /// Sends the pending PDUs of a gNB.
+    /// Sends the pending PDUs of a node.
     pub(super) fn flush(&mut self, peer: usize) -> Result<(), Error> {
         self.flush_to(peer, |_| ())
     }

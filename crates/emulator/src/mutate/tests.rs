@@ -1,39 +1,49 @@
 use super::device::Device;
+use super::library::{self, Library};
 use super::message::{Message, depth, protect};
 use super::nas::Names;
-use super::ngap::{Ids, Library};
 use super::report::{Depth, Growth, Level, Mutations, State};
-use super::{asn1, nas, ngap, octets};
-use crate::gnb::{Gnb, GnbConfig};
+use super::{element, nas, octets};
+use crate::dialect::{Node, Protocol, UeIds};
 use crate::load::Rng;
 use crate::options::Options;
+use crate::rat::{Rat, Rats};
 use crate::scenario::Scenario;
 use crate::ue::security::NasSecurity;
 use crate::ue::{MmState, Registration};
 use vireo_wire::nas::{self as nas_codec, Direction, Nas5gsMessage, NasSecurityContext};
+use vireo_wire::nas_eps::{Direction as EpsDirection, NasEpsMessage};
 use vireo_wire::security::nas_5gs::KAmf;
 use vireo_wire::security::{CipheringAlgorithm, IntegrityAlgorithm};
 
-fn options() -> Options {
+const BOTH: [Rat; 2] = [Rat::Nr, Rat::Eps];
+const IDS: UeIds = UeIds { core: 0x1234_5678, ran: 0x0102 };
+
+fn options(rat: Rat) -> Options {
     let core = "10.0.0.1:38412".parse().expect("an address");
-    Options::lab(core, Scenario::find("mutate").expect("is listed"))
+    let rats = if rat == Rat::Nr { Rats::Nr } else { Rats::Eps };
+    let scenario = Scenario::find_for(rats, "mutate").expect("is listed");
+    Options { rats, ..Options::lab(core, scenario) }
 }
 
-fn config() -> GnbConfig {
-    options().gnb_config(0)
+fn node(rat: Rat) -> Node {
+    Node::new(&options(rat), rat, 0)
 }
 
-fn names() -> Names {
-    let suci = vec![1, 0x99, 0xf9, 0x07, 0xf0, 0xff, 0, 0, 0, 0, 0, 0, 0x10];
-    Names { suci, guti: Some([0xf2; 11]), ksi: Some(3), psi: 1, sst: 1, dnn: "internet".into() }
+fn names(rat: Rat) -> Names {
+    let (suci, guti, psi) = match rat {
+        Rat::Nr => (vec![1, 0x99, 0xf9, 0x07, 0xf0, 0xff, 0, 0, 0, 0, 0, 0, 0x10], 0xf2, 1),
+        Rat::Eps => (vec![0x99, 0x99, 0x07, 0, 0, 0, 0, 0x10], 0xf6, 5),
+    };
+    Names { rat, suci, guti: Some([guti; 11]), ksi: Some(3), psi, sst: 1, dnn: "internet".into() }
 }
 
 /// Returns a UE in the state of a registered one, with a security context of these keys.
-fn device() -> Device {
-    let options = options();
+fn device(rat: Rat) -> Device {
+    let options = options(rat);
     let mut device = Device::new(&options, 0).expect("there is a subscriber");
     device.out.clear();
-    device.ue.register(&options.profile, Registration::Fresh, &mut device.out).expect("it is switched off");
+    device.ue.register(&options, Registration::Fresh, &mut device.out).expect("it is switched off");
     assert_eq!((device.ue.mm(), device.state()), (MmState::Registering, State::NoContext));
     device
 }
@@ -58,61 +68,69 @@ fn mutated_octets_differ_and_are_bounded() {
 
 #[test]
 fn mutated_elements_mostly_decode() {
-    let mut rng = Rng::new(2);
-    let gnb = Gnb::new(config());
-    let library = Library::new(&gnb, gnb.config());
-    let (mut decoded, all) = (0, 3000);
-    let ids = Ids { amf: 0x12_3456_789a, ran: 0x0102 };
-    for _ in 0..all {
-        let sound = library.about(ids, &mut rng).expect("a PDU");
-        assert!(asn1::decodes(&sound));
-        let mutated = asn1::mutate(&sound, library.any(&mut rng), &mut rng);
-        assert_ne!(sound, mutated);
-        decoded += u32::from(asn1::decodes(&mutated));
+    for rat in BOTH {
+        let (mut rng, protocol) = (Rng::new(2), Protocol::by_rat(rat));
+        let library = Library::new(&node(rat), &node(rat));
+        let (mut decoded, all) = (0, 3000);
+        for _ in 0..all {
+            let sound = library.about(IDS, &mut rng).expect("a PDU");
+            assert!(protocol.decodes(&sound), "{sound:02x?}");
+            let mutated = element::mutate(protocol, &sound, library.any(&mut rng), &mut rng);
+            assert_ne!(sound, mutated);
+            decoded += u32::from(protocol.decodes(&mutated));
+        }
+        assert!(decoded > all * 8 / 10, "{decoded} of {all} decode");
     }
-    assert!(decoded > all * 8 / 10, "{decoded} of {all} decode");
 }
 
 #[test]
 fn clause_10_tells_what_is_answered() {
-    let gnb = Gnb::new(config());
-    let ids = Ids { amf: 1, ran: 1 };
-    let sound = ngap::uplink_nas(&gnb, ids, &[0x7e, 0, 0x43]).expect("a PDU");
-    assert_eq!(asn1::answered_because(&sound), None);
-    assert!(asn1::answered_because(&sound[..sound.len() - 1]).is_some_and(|why| why.contains("10.2")));
-    let mut unknown = sound.clone();
-    (unknown[1], unknown[2]) = (200, 0);
-    assert!(asn1::answered_because(&unknown).is_some_and(|why| why.contains("10.3.4.1")));
-    unknown[2] = 0x40;
-    assert_eq!(asn1::answered_because(&unknown), None, "of criticality ignore");
-    let mut elements = asn1::elements(&sound);
-    elements.remove(2);
-    let missing = asn1::with_elements(&sound, elements).expect("it encodes");
-    assert!(asn1::answered_because(&missing).is_some_and(|why| why.contains("10.3.5")));
-    let mut paging = sound.clone();
-    (paging[1], paging[2]) = (24, 0x40);
-    assert_eq!(asn1::answered_because(&paging), None, "not a procedure of RAN nodes");
-    paging[2] = 0;
-    assert_eq!(asn1::answered_because(&paging), None, "an AMF may have it");
-    let mut answer = sound;
-    answer[0] = 0x20;
-    assert_eq!(asn1::answered_because(&answer), None, "an outcome is handled locally");
+    for (rat, paging_code) in [(Rat::Nr, 24), (Rat::Eps, 10)] {
+        let protocol = Protocol::by_rat(rat);
+        let because = |octets: &[u8]| protocol.answered_because(octets);
+        let sound = library::uplink_nas(&node(rat), IDS, &[0x7e, 0, 0x43]).expect("a PDU");
+        assert_eq!(because(&sound), None);
+        assert!(because(&sound[..sound.len() - 1]).is_some_and(|why| why.contains("10.2")));
+        let mut unknown = sound.clone();
+        (unknown[1], unknown[2]) = (200, 0);
+        assert!(because(&unknown).is_some_and(|why| why.contains("10.3.4.1")));
+        unknown[2] = 0x40;
+        assert_eq!(because(&unknown), None, "of criticality ignore");
+        let mut elements = protocol.elements(&sound);
+        elements.remove(2);
+        let missing = protocol.with_elements(&sound, &elements).expect("it encodes");
+        assert!(because(&missing).is_some_and(|why| why.contains("10.3.5")));
+        let mut paging = sound.clone();
+        (paging[1], paging[2]) = (paging_code, 0x40);
+        assert_eq!(because(&paging), None, "not a procedure of RAN nodes");
+        paging[2] = 0;
+        assert_eq!(because(&paging), None, "a core may have it");
+        let mut answer = sound;
+        answer[0] = 0x20;
+        assert_eq!(because(&answer), None, "an outcome is handled locally");
+    }
 }
 
 #[test]
 fn mutated_nas_differs_and_is_read_at_times() {
-    let mut rng = Rng::new(3);
-    let (mut read, mut inner_read, all) = (0, 0, 4000);
-    for n in 0..all {
-        let sound = if n % 2 == 0 { nas::gmm(&names(), &mut rng) } else { nas::gsm(&names(), &mut rng) };
-        let mut mutated = sound.clone();
-        nas::mutate(&mut mutated, &mut rng);
-        assert_ne!(sound, mutated);
-        read += u32::from(Nas5gsMessage::decode(&mutated).is_ok());
-        inner_read += u32::from(Nas5gsMessage::decode(&nas::inner(&names(), &mut rng)).is_ok());
+    let reads = |rat, octets: &[u8]| match rat {
+        Rat::Nr => Nas5gsMessage::decode(octets).is_ok(),
+        Rat::Eps => NasEpsMessage::decode_with_direction(octets, EpsDirection::Uplink).is_ok(),
+    };
+    for rat in BOTH {
+        let (mut rng, names) = (Rng::new(3), names(rat));
+        let (mut read, mut inner_read, all) = (0, 0, 4000);
+        for n in 0..all {
+            let sound = if n % 2 == 0 { nas::mm(&names, &mut rng) } else { nas::sm(&names, &mut rng) };
+            let mut mutated = sound.clone();
+            nas::mutate(&mut mutated, rat, &mut rng);
+            assert_ne!(sound, mutated);
+            read += u32::from(reads(rat, &mutated));
+            inner_read += u32::from(reads(rat, &nas::inner(&names, &mut rng)));
+        }
+        assert!((all / 10..all * 9 / 10).contains(&read), "{read} of {all}");
+        assert!(inner_read > all / 5, "{inner_read} of {all}");
     }
-    assert!((all / 10..all * 9 / 10).contains(&read), "{read} of {all}");
-    assert!(inner_read > all / 5, "{inner_read} of {all}");
 }
 
 /// The codec's NAS security verifies messages that the emulator has protected.
@@ -125,7 +143,7 @@ fn protected_messages_verify_independently() {
     let mut theirs = context.expect("algorithms that there are");
     let (mut rng, mut same) = (Rng::new(4), 0);
     for n in 0..600 {
-        let plain = nas::inner(&names(), &mut rng);
+        let plain = nas::inner(&names(Rat::Nr), &mut rng);
         let mut protected = Vec::new();
         ours.protect(crate::ue::security::header::CIPHERED, &plain, &mut protected).expect("a COUNT is left");
         let mut forged = protected.clone();
@@ -145,57 +163,68 @@ fn protected_messages_verify_independently() {
 
 #[test]
 fn depth_tells_how_far_decoders_get() {
-    let gnb = Gnb::new(config());
-    let ids = Ids { amf: 1, ran: 1 };
-    let of = |nas: &[u8], protected| {
-        let octets = ngap::uplink_nas(&gnb, ids, nas).expect("a PDU");
-        Message { peer: 0, octets, level: Level::Nas, protected }
-    };
-    assert_eq!(depth(&of(&[0x7e, 0, 0x43], false)), Depth::Nas);
-    assert_eq!(depth(&of(&[0x7e, 0], false)), Depth::Asn1);
-    assert_eq!(depth(&of(&[0x7e, 2, 0, 0, 0, 0, 0, 9], true)), Depth::Protected);
-    let mut cut = of(&[0x7e, 0, 0x43], true);
-    cut.octets.pop();
-    assert_eq!(depth(&cut), Depth::Transport);
+    for (rat, complete, cut_off) in
+        [(Rat::Nr, [0x7e, 0, 0x43], [0x7e, 0]), (Rat::Eps, [0x07, 0x60, 0x6f], [0x07, 0x60])]
+    {
+        let (node, protocol) = (node(rat), Protocol::by_rat(rat));
+        let of = |nas: &[u8], protected| {
+            let octets = library::uplink_nas(&node, IDS, nas).expect("a PDU");
+            Message { peer: 0, octets, level: Level::Nas, protected }
+        };
+        assert_eq!(depth(protocol, &of(&complete, false)), Depth::Nas);
+        assert_eq!(depth(protocol, &of(&cut_off, false)), Depth::Asn1);
+        assert_eq!(depth(protocol, &of(&[0x7e, 2, 0, 0, 0, 0, 0, 9], true)), Depth::Protected);
+        let mut cut = of(&complete, true);
+        cut.octets.pop();
+        assert_eq!(depth(protocol, &cut), Depth::Transport);
+    }
 }
 
 #[test]
 fn same_seed_gives_same_messages() {
-    let gnb = Gnb::new(config());
-    let library = Library::new(&gnb, gnb.config());
-    let run = |seed| {
-        let mut rng = Rng::new(seed);
-        let ids = Ids { amf: 5, ran: 6 };
-        let mut all = Vec::new();
-        for _ in 0..200 {
-            all.push(asn1::mutate(&library.about(ids, &mut rng).expect("a PDU"), library.any(&mut rng), &mut rng));
-            all.push(nas::inner(&names(), &mut rng));
-            all.extend(ngap::node_message(gnb.config(), ids, &mut rng));
-        }
-        all
-    };
-    assert_eq!(run(9), run(9));
-    assert_ne!(run(9), run(10));
+    for rat in BOTH {
+        let (node, protocol) = (node(rat), Protocol::by_rat(rat));
+        let library = Library::new(&node, &node);
+        let run = |seed| {
+            let mut rng = Rng::new(seed);
+            let mut all = Vec::new();
+            for _ in 0..200 {
+                let sound = library.about(IDS, &mut rng).expect("a PDU");
+                all.push(element::mutate(protocol, &sound, library.any(&mut rng), &mut rng));
+                all.push(nas::inner(&names(rat), &mut rng));
+                all.extend(library::node_message(&node, IDS, &mut rng));
+            }
+            all
+        };
+        assert_eq!(run(9), run(9));
+        assert_ne!(run(9), run(10));
+    }
 }
 
 #[test]
 fn ue_without_keys_protects_nothing() {
-    let mut device = device();
-    assert_eq!(protect(&mut device, &options(), State::Session, &mut Rng::new(5)), None);
-    assert!(!device.spoiled);
+    for rat in BOTH {
+        let mut device = device(rat);
+        assert_eq!(protect(&mut device, &options(rat), State::Session, &mut Rng::new(5)), None);
+        assert!(!device.spoiled);
+    }
 }
 
 #[test]
 fn ue_is_held_in_its_state() {
-    let mut device = device();
-    device.goal = State::Authenticating;
-    assert!(device.holds(&[0x7e, 0, 0x57, 0x2d]) && !device.holds(&[0x7e, 0, 0x5c, 0]));
-    device.deferred.push(vec![0x7e, 0, 0x57]);
-    assert_eq!(device.state(), State::Authenticating);
-    device.goal = State::SecurityMode;
-    assert!(device.holds(&[0x7e, 4, 0, 0, 0, 0, 0]) && !device.holds(&[0x7e, 0, 0x57]));
-    device.forget();
-    assert_eq!((device.state(), device.deferred.len()), (State::NoContext, 0));
+    let nr: [&[u8]; 4] = [&[0x7e, 0, 0x57, 0x2d], &[0x7e, 0, 0x5c, 0], &[0x7e, 4, 0, 0, 0, 0, 0], &[0x7e, 0, 0x57]];
+    let eps: [&[u8]; 4] = [&[0x07, 0x53, 8], &[0x07, 0x5c, 20], &[0x47, 0, 0, 0, 0, 0], &[0x07, 0x53]];
+    for (rat, [response, failure, complete, plain]) in [(Rat::Nr, nr), (Rat::Eps, eps)] {
+        let mut device = device(rat);
+        device.goal = State::Authenticating;
+        assert!(device.holds(response) && !device.holds(failure));
+        device.deferred.push(plain.to_vec());
+        assert_eq!(device.state(), State::Authenticating);
+        device.goal = State::SecurityMode;
+        assert!(device.holds(complete) && !device.holds(plain));
+        device.forget();
+        assert_eq!((device.state(), device.deferred.len()), (State::NoContext, 0));
+    }
 }
 
 #[test]

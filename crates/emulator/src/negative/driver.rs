@@ -2,84 +2,30 @@
 //!
 //! It has associations for arbitrary messages, and UEs driven step by step.
 
+use super::answer::Answer;
 use super::case::Outcome;
 use super::error::CaseError;
+use crate::dialect::{Device as AnyUe, Establishment, Node};
 use crate::error::Error;
-use crate::gnb::{self, Gnb, NgState, Outbox, PPID};
-use crate::gnb_set::GnbSet;
+use crate::node_set::NodeSet;
 use crate::options::Options;
 use crate::progress::EndpointFactory;
-use crate::ue::{self, MmState, Registration, SessionState, Ue};
+use crate::ran::{self, ConnectionId, Outbox, SendError};
+use crate::rat::Rat;
+use crate::ue::{self, MmState, Registration, SessionState};
 use crate::usim::Usim;
 use std::time::{Duration, Instant};
-use vireo_types::{PduSessionType, RanUeNgapId};
-use vireo_wire::ngap::{Cause, NGAP_PDU, NgapPduKind, RRCEstablishmentCause, ie};
+use vireo_types::PduSessionType;
 
 /// Maximum wait for a mandatory answer.
 pub(super) const ANSWER: Duration = Duration::from_secs(2);
 /// Time without messages that counts as silence.
 pub(super) const SILENCE: Duration = Duration::from_millis(300);
 
-/// Answer of a core to a bad message.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Answer {
-    /// ERROR INDICATION with its cause; true if it has Criticality Diagnostics.
-    ErrorIndication(Option<Cause>, bool),
-    SetupResponse,
-    SetupFailure(Option<Cause>),
-    /// NAS for the UE: the message type if it is plain, else `None`.
-    Nas(Option<u8>),
-    /// UE CONTEXT RELEASE COMMAND was received.
-    Release,
-    /// Successful outcome of the named procedure.
-    Acknowledge(String),
-    Other(String),
-}
-
-impl Answer {
-    /// Classifies a PDU of the core.
-    pub(crate) fn read(pdu: &[u8]) -> Answer {
-        use NgapPduKind as Kind;
-        let Ok(pdu) = NGAP_PDU::decode(pdu) else { return Answer::Other("octets that do not decode".into()) };
-        let cause = pdu.ie::<ie::Cause>().and_then(Result::ok);
-        match pdu.kind() {
-            Kind::Initiating_ErrorIndication => {
-                Answer::ErrorIndication(cause, pdu.ie::<ie::CriticalityDiagnostics>().is_some())
-            }
-            Kind::Successful_NGSetup => Answer::SetupResponse,
-            Kind::Unsuccessful_NGSetup => Answer::SetupFailure(cause),
-            Kind::Initiating_DownlinkNASTransport => {
-                let nas = pdu.ie::<ie::NAS_PDU>().and_then(Result::ok);
-                Answer::Nas(nas.filter(|nas| nas.0.get(1) == Some(&0)).and_then(|nas| nas.0.get(2).copied()))
-            }
-            Kind::Initiating_UEContextRelease => Answer::Release,
-            Kind::Successful_NGReset => Answer::Acknowledge("NGReset".into()),
-            Kind::Successful_RANConfigurationUpdate => Answer::Acknowledge("RANConfigurationUpdate".into()),
-            _ => Answer::Other(pdu.procedure_name().into()),
-        }
-    }
-
-    /// Returns the name in a report.
-    pub(crate) fn name(&self) -> String {
-        match self {
-            Answer::ErrorIndication(Some(cause), _) => format!("ERROR INDICATION {cause:?}"),
-            Answer::ErrorIndication(None, _) => "ERROR INDICATION".into(),
-            Answer::SetupResponse => "NG SETUP RESPONSE".into(),
-            Answer::SetupFailure(Some(cause)) => format!("NG SETUP FAILURE {cause:?}"),
-            Answer::SetupFailure(None) => "NG SETUP FAILURE".into(),
-            Answer::Nas(Some(kind)) => format!("NAS {kind:#04x}"),
-            Answer::Nas(None) => "protected NAS".into(),
-            Answer::Release => "UE CONTEXT RELEASE COMMAND".into(),
-            Answer::Acknowledge(name) => format!("{name} acknowledged"),
-            Answer::Other(name) => name.clone(),
-        }
-    }
-}
-
 /// UE under the control of a case.
 pub(super) struct Device {
-    pub(super) ue: Ue,
-    pub(super) ran: Option<RanUeNgapId>,
+    pub(super) ue: AnyUe,
+    pub(super) ran: Option<ConnectionId>,
     /// NAS messages sent, newest last.
     pub(super) sent: Vec<Vec<u8>>,
     failure: Option<CaseError>,
@@ -91,92 +37,98 @@ impl Device {
     pub(super) fn new(options: &Options, index: u32) -> Result<Self, Error> {
         let subscriber = options.subscribers.get(index).or_else(|| options.subscribers.get(0));
         let (supi, keys) = subscriber.ok_or_else(|| Error::Options("there are no subscribers".into()))?;
-        let ue = Ue::new(Usim::new(supi, keys));
+        let ue = AnyUe::new(options.rats.list()[0], Usim::new(supi, keys));
         Ok(Device { ue, ran: None, sent: Vec::new(), failure: None, out: ue::UeOutput::default() })
     }
 
-    /// Handles the reset of its NG connection.
+    /// Handles the reset of its connection.
     pub(super) fn disconnected(&mut self) {
         self.ran = None;
         self.ue.connection_released();
     }
 
-    /// Returns the REGISTRATION REQUEST of its registration.
+    /// Returns the REGISTRATION REQUEST or ATTACH REQUEST of its registration.
     pub(super) fn registration_request(&mut self, options: &Options) -> Result<Vec<u8>, CaseError> {
         self.out.clear();
-        self.ue.register(&options.profile, Registration::Fresh, &mut self.out)?;
+        self.ue.register(options, Registration::Fresh, &mut self.out)?;
         self.out.messages().next().map(<[u8]>::to_vec).ok_or(CaseError::NoNas)
     }
 }
 
-/// The gNBs of a case.
+/// The nodes of a case.
 pub(super) struct CaseDriver<'a> {
-    pub(super) gnbs: GnbSet<'a>,
+    pub(super) nodes: NodeSet<'a>,
 }
 
 impl<'a> CaseDriver<'a> {
     pub(super) fn new(options: &'a Options, open: EndpointFactory<'_>) -> Result<Self, Error> {
-        Ok(CaseDriver { gnbs: GnbSet::new(options, open)? })
+        Ok(CaseDriver { nodes: NodeSet::new(options, open)? })
     }
 
     pub(super) fn options(&self) -> &'a Options {
-        self.gnbs.options
+        self.nodes.options
     }
 
-    /// Opens an association without NG Setup. Returns the index of the peer.
-    pub(super) fn connect(&mut self, gnb_id: u32) -> Result<usize, Error> {
+    /// Opens an association without NG or S1 Setup. Returns the index of the peer.
+    pub(super) fn connect(&mut self, id: u32) -> Result<usize, Error> {
         let options = self.options();
-        let mut config = options.gnb_config(0);
-        config.id.id = gnb_id & 0x00ff_ffff;
-        config.name = format!("gnb-{gnb_id}");
-        let index = self.gnbs.add(config)?;
-        self.gnbs.wait_until_up(index, gnb_id, Instant::now() + options.timeout)?;
+        let index = self.nodes.add(id)?;
+        self.nodes.wait_until_up(index, id, Instant::now() + options.timeout)?;
         Ok(index)
     }
 
-    /// Performs NG Setup of a well-behaved gNB.
+    /// Performs NG or S1 Setup of a well-behaved node.
     pub(super) fn set_up(&mut self, peer: usize) -> Result<(), Error> {
-        let streams = self.gnbs.peers[peer].streams;
-        let core = self.gnbs.options.core[0];
-        let failed = |why: String| Error::NgSetup { core, gnb: 0, why };
-        self.gnbs.outbox.clear();
-        self.gnbs.peers[peer].gnb.set_up(streams, &mut self.gnbs.outbox).map_err(|error| failed(error.to_string()))?;
-        self.flush(peer).map_err(|error| failed(error.to_string()))?;
-        let deadline = Instant::now() + self.gnbs.options.timeout;
-        while self.gnbs.peers[peer].gnb.state() != NgState::Up {
-            if Instant::now() > deadline || !self.gnbs.peers[peer].up {
-                return Err(failed("NG SETUP was not answered".into()));
+        let streams = self.nodes.peers[peer].streams;
+        self.nodes.outbox.clear();
+        let sent = self.nodes.peers[peer].node.set_up(streams, &mut self.nodes.outbox);
+        sent.map_err(|error| self.nodes.refused(0, error.to_string()))?;
+        self.flush(peer).map_err(|error| self.nodes.refused(0, error.to_string()))?;
+        let deadline = Instant::now() + self.nodes.options.timeout;
+        while !self.nodes.peers[peer].node.is_up() {
+            if Instant::now() > deadline || !self.nodes.peers[peer].up {
+                return Err(self.nodes.refused(0, "SETUP was not answered".into()));
             }
-            self.gnbs.pump(Duration::from_millis(20))?;
-            self.take_in(peer, None).map_err(|error| failed(error.to_string()))?;
+            self.nodes.pump(Duration::from_millis(20))?;
+            self.take_in(peer, None).map_err(|error| self.nodes.refused(0, error.to_string()))?;
         }
         Ok(())
     }
 
-    pub(super) fn gnb(&mut self, peer: usize) -> &mut Gnb {
-        &mut self.gnbs.peers[peer].gnb
+    pub(super) fn rat(&self) -> Rat {
+        self.nodes.rat
+    }
+
+    pub(super) fn node(&mut self, peer: usize) -> &mut Node {
+        &mut self.nodes.peers[peer].node
     }
 
     /// Sends octets unchanged. Messages that a full association does not accept are lost.
     pub(super) fn send(&mut self, peer: usize, stream: u16, ppid: u32, octets: &[u8], outcome: &mut Outcome) {
         outcome.sent += 1;
         for _ in 0..200 {
-            match self.gnbs.send_octets(peer, stream, ppid, octets) {
+            match self.nodes.send_octets(peer, stream, ppid, octets) {
                 Err(vireo_sctp::SendError::Full) => {
-                    let _ = self.gnbs.pump(Duration::from_millis(10));
+                    let _ = self.nodes.pump(Duration::from_millis(10));
                 }
                 _ => return,
             }
         }
     }
 
+    /// Sends octets unchanged with the payload protocol identifier of the dialect.
+    pub(super) fn send_own(&mut self, peer: usize, stream: u16, octets: &[u8], outcome: &mut Outcome) {
+        let ppid = self.nodes.peers[peer].node.ppid();
+        self.send(peer, stream, ppid, octets, outcome);
+    }
+
     fn flush(&mut self, peer: usize) -> Result<(), CaseError> {
-        let mut outbox = std::mem::take(&mut self.gnbs.outbox);
+        let mut outbox = std::mem::take(&mut self.nodes.outbox);
         for (stream, pdu) in outbox.pdus() {
-            self.gnbs.send_octets(peer, stream, PPID, pdu)?;
+            self.nodes.send_octets(peer, stream, self.nodes.peers[peer].node.ppid(), pdu)?;
         }
         outbox.clear();
-        self.gnbs.outbox = outbox;
+        self.nodes.outbox = outbox;
         Ok(())
     }
 
@@ -184,23 +136,23 @@ impl<'a> CaseDriver<'a> {
     pub(super) fn answer(&mut self, peer: usize, wait: Duration, outcome: &mut Outcome) -> Option<Answer> {
         let deadline = Instant::now() + wait;
         loop {
-            if let Some(pdu) = self.gnbs.peers[peer].received.pop_front() {
-                let answer = Answer::read(&pdu);
-                *outcome.answers.entry(answer.name()).or_default() += 1;
+            if let Some(pdu) = self.nodes.peers[peer].received.pop_front() {
+                let answer = Answer::read(self.nodes.rat, &pdu);
+                *outcome.answers.entry(answer.name(self.nodes.rat)).or_default() += 1;
                 return Some(answer);
             }
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() && wait.is_zero() {
                 // Polls once without waiting.
-                self.gnbs.pump(Duration::ZERO).ok()?;
-                let pdu = self.gnbs.peers[peer].received.pop_front()?;
-                let answer = Answer::read(&pdu);
-                *outcome.answers.entry(answer.name()).or_default() += 1;
+                self.nodes.pump(Duration::ZERO).ok()?;
+                let pdu = self.nodes.peers[peer].received.pop_front()?;
+                let answer = Answer::read(self.nodes.rat, &pdu);
+                *outcome.answers.entry(answer.name(self.nodes.rat)).or_default() += 1;
                 return Some(answer);
             }
             if left.is_zero()
-                || !self.gnbs.peers[peer].up
-                || self.gnbs.pump(left.min(Duration::from_millis(50))).is_err()
+                || !self.nodes.peers[peer].up
+                || self.nodes.pump(left.min(Duration::from_millis(50))).is_err()
             {
                 return None;
             }
@@ -212,25 +164,20 @@ impl<'a> CaseDriver<'a> {
         std::iter::from_fn(|| self.answer(peer, SILENCE, outcome)).take(1_000_000).collect()
     }
 
-    /// Passes received PDUs to the gNB and their NAS for the UE to the device.
+    /// Passes received PDUs to the node and their NAS for the UE to the device.
     fn take_in(&mut self, peer: usize, mut device: Option<&mut Device>) -> Result<(), CaseError> {
-        while let Some(pdu) = self.gnbs.peers[peer].received.pop_front() {
-            self.gnbs.inbox.clear();
-            let gnb = &mut self.gnbs.peers[peer].gnb;
-            gnb.receive(&pdu, &mut self.gnbs.inbox, &mut self.gnbs.outbox)?;
-            for event in &self.gnbs.inbox.events {
+        while let Some(pdu) = self.nodes.peers[peer].received.pop_front() {
+            let node = &mut self.nodes.peers[peer].node;
+            let inbox = node.receive(&pdu, &mut self.nodes.outbox)?;
+            for event in &inbox.events {
                 match (event, &mut device) {
-                    (gnb::Event::SetupFailed(cause), _) => return Err(CaseError::SetupFailed(cause.clone())),
-                    (gnb::Event::Nas { range, .. }, Some(device)) => {
+                    (ran::Event::SetupFailed(cause), _) => return Err(CaseError::SetupFailed(cause.clone())),
+                    (ran::Event::Nas { range, .. }, Some(device)) => {
                         device.out.clear();
-                        device.ue.receive(
-                            &self.gnbs.options.profile,
-                            &self.gnbs.inbox.nas[range.clone()],
-                            &mut device.out,
-                        );
-                        speak(gnb, device, &mut self.gnbs.outbox)?;
+                        device.ue.receive(self.nodes.options, &inbox.nas[range.clone()], &mut device.out);
+                        speak(node, device, &mut self.nodes.outbox)?;
                     }
-                    (gnb::Event::Released { .. }, Some(device)) => {
+                    (ran::Event::Released { .. }, Some(device)) => {
                         device.ran = None;
                         device.ue.connection_released();
                     }
@@ -249,7 +196,7 @@ impl<'a> CaseDriver<'a> {
         device: &mut Device,
         done: fn(&Device) -> bool,
     ) -> Result<(), CaseError> {
-        let deadline = Instant::now() + self.gnbs.options.timeout;
+        let deadline = Instant::now() + self.nodes.options.timeout;
         loop {
             self.take_in(peer, Some(device))?;
             if let Some(failure) = device.failure.take() {
@@ -259,21 +206,21 @@ impl<'a> CaseDriver<'a> {
                 return Ok(());
             }
             if Instant::now() > deadline {
-                return Err(CaseError::Timeout(self.gnbs.options.timeout));
+                return Err(CaseError::Timeout(self.nodes.options.timeout));
             }
-            self.gnbs.pump(Duration::from_millis(20))?;
+            self.nodes.pump(Duration::from_millis(20))?;
         }
     }
 
     /// Sends the messages of the device's last command.
     pub(super) fn speak(&mut self, peer: usize, device: &mut Device) -> Result<(), CaseError> {
-        speak(&mut self.gnbs.peers[peer].gnb, device, &mut self.gnbs.outbox)?;
+        speak(&mut self.nodes.peers[peer].node, device, &mut self.nodes.outbox)?;
         self.flush(peer)
     }
 
     pub(super) fn register(&mut self, peer: usize, device: &mut Device) -> Result<(), CaseError> {
         device.out.clear();
-        device.ue.register(&self.gnbs.options.profile, Registration::Fresh, &mut device.out)?;
+        device.ue.register(self.nodes.options, Registration::Fresh, &mut device.out)?;
         self.speak(peer, device)?;
         self.drive(peer, device, |device| device.ue.mm() == MmState::Registered)
     }
@@ -281,47 +228,57 @@ impl<'a> CaseDriver<'a> {
     /// Reconnects an idle device by a mobility registration update; it then stays connected.
     pub(super) fn update(&mut self, peer: usize, device: &mut Device) -> Result<(), CaseError> {
         device.out.clear();
-        device.ue.register(&self.gnbs.options.profile, Registration::Mobility, &mut device.out)?;
+        device.ue.register(self.nodes.options, Registration::Mobility, &mut device.out)?;
         self.speak(peer, device)?;
         self.drive(peer, device, |device| device.ue.mm() == MmState::Registered)
     }
 
-    /// Lets the gNB start one of its procedures.
+    /// Lets the node start one of its procedures.
     pub(super) fn start(
         &mut self,
         peer: usize,
-        act: impl FnOnce(&mut Gnb, &mut Outbox) -> Result<(), gnb::SendError>,
+        act: impl FnOnce(&mut Node, &mut Outbox) -> Result<(), SendError>,
     ) -> Result<(), CaseError> {
-        act(&mut self.gnbs.peers[peer].gnb, &mut self.gnbs.outbox)?;
+        act(&mut self.nodes.peers[peer].node, &mut self.nodes.outbox)?;
         self.flush(peer)
     }
 
     pub(super) fn establish(&mut self, peer: usize, device: &mut Device) -> Result<(), CaseError> {
         device.out.clear();
-        device.ue.establish(&self.gnbs.options.profile, 1, PduSessionType::Ipv4, &mut device.out)?;
+        // An attach has established the session.
+        device.ue.establish(self.nodes.options, 1, Some(PduSessionType::Ipv4), &mut device.out)?;
         self.speak(peer, device)?;
-        self.drive(peer, device, |d| d.ue.sessions().iter().any(|s| s.psi == 1 && s.state == SessionState::Active))
+        self.drive(peer, device, |device| device.ue.sessions().iter().any(|s| s.state == SessionState::Active))
+    }
+
+    /// Checks that the core serves a registered device: by a session, or by a detach in EPS.
+    pub(super) fn check_served(&mut self, peer: usize, device: &mut Device) -> Result<(), CaseError> {
+        if self.rat() == Rat::Nr {
+            return self.establish(peer, device);
+        }
+        device.out.clear();
+        device.ue.deregister(self.nodes.options, false, &mut device.out)?;
+        self.speak(peer, device)?;
+        self.drive(peer, device, |device| device.ue.mm() == MmState::Deregistered)
     }
 
     /// Deregisters the device, ignoring errors.
     pub(super) fn deregister(&mut self, peer: usize, device: &mut Device) {
         device.out.clear();
-        if device.ue.deregister(&self.gnbs.options.profile, true, &mut device.out).is_ok()
-            && self.speak(peer, device).is_ok()
-        {
+        if device.ue.deregister(self.nodes.options, true, &mut device.out).is_ok() && self.speak(peer, device).is_ok() {
             let _ = self.drive(peer, device, |device| device.ran.is_none());
         }
     }
 }
 
-fn speak(gnb: &mut Gnb, device: &mut Device, outbox: &mut Outbox) -> Result<(), CaseError> {
+fn speak(node: &mut Node, device: &mut Device, outbox: &mut Outbox) -> Result<(), CaseError> {
     for nas in device.out.messages() {
         device.sent.push(nas.to_vec());
         let sent = match device.ran {
-            Some(ran) => gnb.uplink_nas(ran, nas, outbox),
+            Some(ran) => node.uplink_nas(ran, nas, outbox),
             None => {
-                let cause = RRCEstablishmentCause::mo_Signalling;
-                gnb.initial_ue(0, nas, device.ue.guti(), cause, outbox).map(|ran| device.ran = Some(ran))
+                let cause = Establishment::Signalling;
+                node.initial_ue(0, nas, device.ue.access_guti(), cause, outbox).map(|ran| device.ran = Some(ran))
             }
         };
         sent?;

@@ -1,10 +1,11 @@
 //! Reasons why a case cannot be run, or its UE is not served.
 
+use crate::dialect::Cause;
 use crate::error::Error;
-use crate::{gnb, ue};
+use crate::{ran, ue};
 use std::time::Duration;
 use vireo_types::PlmnError;
-use vireo_wire::ngap::{self, Cause};
+use vireo_wire::ngap;
 
 /// Reason why a case ended early.
 #[derive(Debug, thiserror::Error)]
@@ -12,9 +13,9 @@ pub(super) enum CaseError {
     /// The UE does not accept the command.
     #[error(transparent)]
     Command(#[from] ue::CommandError),
-    /// The gNB cannot send or process a message.
+    /// The node cannot send or process a message.
     #[error(transparent)]
-    Gnb(#[from] gnb::SendError),
+    Node(#[from] ran::SendError),
     #[error(transparent)]
     Sctp(#[from] vireo_sctp::SendError),
     #[error(transparent)]
@@ -24,12 +25,12 @@ pub(super) enum CaseError {
     Encoding(#[from] ngap::Error),
     #[error(transparent)]
     Plmn(#[from] PlmnError),
-    #[error("NG SETUP FAILURE {0:?}")]
+    #[error("SETUP FAILURE {0:?}")]
     SetupFailed(Cause),
     /// The UE was not served in time.
     #[error("not served within {0:?}")]
     Timeout(Duration),
-    /// The 5GMM cause of the rejection.
+    /// The 5GMM or EMM cause of the rejection.
     #[error("registration rejected, cause #{0}")]
     RegistrationRejected(u8),
     #[error("authentication rejected")]
@@ -39,18 +40,18 @@ pub(super) enum CaseError {
     /// The network deviated from the specification.
     #[error(transparent)]
     Violation(ue::Violation),
-    #[error("no NG connection")]
+    #[error("no connection")]
     NoConnection,
-    /// The AMF has not assigned an AMF UE NGAP ID.
-    #[error("no AMF-UE-NGAP-ID")]
-    NoAmfId,
+    /// The core has not assigned its UE ID.
+    #[error("no UE ID of the core")]
+    NoCoreId,
     /// The UE has sent no NAS message.
     #[error("the UE said nothing")]
     NoNas,
     /// The UE whose messages were forged is not served afterwards.
     #[error("the UE of the forged messages: {0}")]
     AfterForgery(Box<CaseError>),
-    /// A correct NG Setup fails after refused ones.
-    #[error("a good NG SETUP after the refused ones: {0}")]
+    /// A correct SETUP fails after refused ones.
+    #[error("a good SETUP after the refused ones: {0}")]
     AfterRefusal(Error),
 }

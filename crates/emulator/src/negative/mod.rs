@@ -1,21 +1,23 @@
-//! Negative tests: a gNB and a UE that each break one rule.
+//! Negative tests: a RAN node and a UE that each break one rule.
 //!
-//! Every case has two gNBs. One misbehaves and checks the answer that the specifications require.
+//! Every case has two nodes. One misbehaves and checks the answer that the specifications require.
 //! On the other one a well-behaved UE then registers and establishes a session. This shows that no
 //! other UE was affected.
 
+mod answer;
 mod case;
 mod cases;
 mod driver;
 mod error;
+mod words;
 
 use crate::error::Error;
 use crate::options::Options;
 use crate::progress::{Counters, EndpointFactory, Phase, Progress};
 use crate::report::Report;
 use crate::scenario::Mode;
+pub(crate) use answer::Answer;
 pub use case::{CASES, Case, Outcome};
-pub(crate) use driver::Answer;
 use driver::{CaseDriver, Device};
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -34,9 +36,10 @@ pub(crate) fn run(
     let mut wire = CaseDriver::new(options, open)?;
     let mut report = Report {
         scenario: options.scenario.name.into(),
+        rat: options.rats,
         gnbs: 2,
         ues: cases.len() as u32,
-        driver: wire.gnbs.driver(),
+        driver: wire.nodes.driver(),
         ..Report::default()
     };
     let stopped = Counters::default();
@@ -76,7 +79,7 @@ fn one(options: &Options, wire: &mut CaseDriver<'_>, case: Case, index: u32) -> 
     wire.set_up(witness)?;
     let bad = wire.connect(options.first_gnb_id + 1)?;
     cases::play(case, wire, bad, index, &mut outcome);
-    outcome.association_kept = wire.gnbs.is_up(bad);
+    outcome.association_kept = wire.nodes.is_up(bad);
     let mut device = Device::new(options, 2 * index + 1)?;
     let start = Instant::now();
     match wire.register(witness, &mut device).and_then(|()| wire.establish(witness, &mut device)) {
@@ -84,7 +87,7 @@ fn one(options: &Options, wire: &mut CaseDriver<'_>, case: Case, index: u32) -> 
         Err(why) => outcome.faults.push(format!("the well-behaved UE: {why}")),
     }
     wire.deregister(witness, &mut device);
-    wire.gnbs.close(bad);
-    wire.gnbs.close(witness);
+    wire.nodes.close(bad);
+    wire.nodes.close(witness);
     Ok(outcome)
 }

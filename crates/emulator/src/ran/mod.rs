@@ -1,8 +1,14 @@
 //! Parts of RAN nodes that gNBs and eNBs share: connections, tunnels, PDUs to send.
 
 mod connections;
+mod error;
+mod event;
 
 pub(crate) use connections::{Connection, Connections, Mismatch};
+pub(crate) use error::Fault;
+pub use error::{SendError, Violation};
+pub use event::InterfaceState;
+pub(crate) use event::{ErrorReport, Event, Inbox};
 
 use std::net::IpAddr;
 use vireo_types::{RanUeNgapId, Teid};
@@ -24,6 +30,42 @@ pub struct Tunnel {
     pub upf: IpAddr,
     pub uplink: Teid,
     pub downlink: Teid,
+}
+
+/// UE context that an Xn or X2 handover passes from source to target.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HandoverContext {
+    pub owner: u32,
+    pub core_id: u64,
+    /// UE security capabilities of the source: octets of the ciphering and integrity algorithms in
+    /// NAS.
+    pub capability: (u8, u8),
+    pub tunnels: Vec<Tunnel>,
+}
+
+/// Content of a source to target transparent container of this emulator.
+pub(crate) struct SourceContainer {
+    pub(crate) owner: u32,
+    /// UE's connection at the source.
+    pub(crate) source: ConnectionId,
+    /// True if the target shall refuse the handover.
+    pub(crate) refused: bool,
+}
+
+impl SourceContainer {
+    /// Returns the content of a container; `None` if it is too short.
+    pub(crate) fn read(octets: &[u8]) -> Option<Self> {
+        let (&[a, b, c, d, e, f, g, h], rest) = octets.split_first_chunk::<8>()?;
+        let (owner, source) = (u32::from_be_bytes([a, b, c, d]), u32::from_be_bytes([e, f, g, h]));
+        Some(SourceContainer { owner, source: RanUeNgapId(source), refused: rest.first() == Some(&1) })
+    }
+}
+
+/// Returns the octets of a source to target transparent container.
+pub(crate) fn source_container(owner: u32, source: ConnectionId, refused: bool) -> Vec<u8> {
+    let mut octets = [owner.to_be_bytes(), source.0.to_be_bytes()].concat();
+    octets.push(u8::from(refused));
+    octets
 }
 
 /// Association and stream of a PDU.

@@ -1,10 +1,52 @@
 //! Scenarios of LTE UEs. A registration is an attach with its default bearer, or a TAU.
 
-use super::{FRESH, Scenario, Step, steps};
+use super::{FRESH, Mode, Scenario, Scheme, Step, abuse, steps};
+use crate::negative::Case;
 use crate::ue::{Fault, Registration};
+use vireo_types::PduSessionType;
+
+/// Scenarios of 5G without a counterpart, with the reasons.
+pub(super) static ABSENT: &[(&str, &str)] = &[
+    ("lost-tunnel", "the core answers a GTP-U Error Indication of an eNB as one of 5G only"),
+    ("multi-session", "the core refuses further PDN connections of a UE"),
+    ("sessions", "as multi-session: the default bearer lasts as long as the attach"),
+    ("profile-a", "a UE of EPS sends its IMSI; there is no SUCI"),
+    ("profile-b", "as profile-a"),
+];
 
 const TAU: Step = Step::Register(Registration::Mobility);
 const PERIODIC_TAU: Step = Step::Register(Registration::Periodic);
+
+const X2_HANDOVER: &[Step] = &[
+    FRESH,
+    Step::Traffic,
+    Step::XnHandover,
+    Step::Traffic,
+    Step::XnHandover,
+    Step::Traffic,
+    Step::Idle,
+    Step::Rest,
+    Step::Service,
+    Step::Traffic,
+    Step::Deregister,
+];
+
+const S1_HANDOVER: &[Step] = &[
+    FRESH,
+    Step::Traffic,
+    Step::N2Handover,
+    Step::Traffic,
+    Step::N2Handover,
+    Step::Traffic,
+    Step::Idle,
+    Step::Rest,
+    Step::Service,
+    Step::Traffic,
+    Step::Deregister,
+];
+
+const HANDOVER: &[Step] =
+    &[FRESH, Step::Traffic, Step::XnHandover, Step::Traffic, Step::N2Handover, Step::Traffic, Step::Deregister];
 
 /// All scenarios. Names that 5G has, too, stand for the same procedures.
 pub(super) static ALL: &[Scenario] = &[
@@ -125,6 +167,57 @@ pub(super) static ALL: &[Scenario] = &[
         ],
     ),
     steps(
+        "x2-handover",
+        "a connected UE goes to another eNB and back by X2; echoes come through each eNB's tunnel",
+        X2_HANDOVER,
+    ),
+    steps("xn-handover", "as x2-handover", X2_HANDOVER),
+    steps(
+        "s1-handover",
+        "a connected UE goes to another eNB and back by S1; echoes come through each eNB's tunnel",
+        S1_HANDOVER,
+    ),
+    steps("n2-handover", "as s1-handover", S1_HANDOVER),
+    steps("handover", "a connected UE goes to another eNB by X2, and back by S1", HANDOVER),
+    steps(
+        "handover-failures",
+        "S1 handovers that the target refuses and that the source cancels; then one that completes",
+        &[
+            FRESH,
+            Step::Traffic,
+            Step::RefusedHandover,
+            Step::Traffic,
+            Step::CancelledHandover,
+            Step::Traffic,
+            Step::N2Handover,
+            Step::Traffic,
+            Step::Deregister,
+        ],
+    ),
+    steps(
+        "ipv6",
+        "a default bearer of IPv6: router advertisement, address autoconfiguration and echoes",
+        &[Step::RegisterWith(PduSessionType::Ipv6), Step::Traffic, Step::Deregister],
+    ),
+    steps(
+        "ipv4v6",
+        "a default bearer of IPv4v6 with echoes of both versions, kept over idle",
+        &[
+            Step::RegisterWith(PduSessionType::Ipv4v6),
+            Step::Traffic,
+            Step::Idle,
+            Step::Rest,
+            Step::Service,
+            Step::Traffic,
+            Step::Deregister,
+        ],
+    ),
+    steps(
+        "restoration",
+        "echoes and pauses again and again (--rounds); a core that failed meanwhile serves the UE on",
+        &[FRESH, Step::Traffic, Step::Idle, Step::Rest, Step::Service, Step::Traffic, Step::Repeat { to: 1 }],
+    ),
+    steps(
         "auth-failures",
         "MAC failure, wrong RES and synch failure, then a good attach",
         &[
@@ -148,4 +241,31 @@ pub(super) static ALL: &[Scenario] = &[
         "attach with a known GUTI under a wrong MAC: the network authenticates the UE",
         &[FRESH, Step::Deregister, Step::Faulty(Fault::WrongMac), Step::Deregister],
     ),
+    abuse("s1-reset", "ENB CONFIGURATION UPDATE, RESET of one UE and of all; the UEs come back", Case::Node),
+    abuse("ng-reset", "as s1-reset", Case::Node),
+    Scenario {
+        name: "bad-input",
+        about: "every misbehaviour below; each must get its answer and leave another UE served",
+        mode: Mode::AllAbuse,
+        scheme: Scheme::Any,
+    },
+    abuse("bad-random", "random octets as S1AP", Case::Random),
+    abuse("bad-truncated", "S1AP messages cut at every length", Case::Truncated),
+    abuse("bad-ppid", "S1AP under other payload protocol identifiers", Case::Ppid),
+    abuse("bad-stream", "S1 SETUP off stream 0 and UE signalling on it", Case::Stream),
+    abuse("bad-procedure", "a procedure code that does not exist, with each criticality", Case::Procedure),
+    abuse("bad-missing-ie", "messages without a mandatory IE", Case::MissingIe),
+    abuse("bad-ue-ids", "UE S1AP IDs of nobody and of others", Case::UeIds),
+    abuse("bad-nas-mac", "NAS with a wrong MAC", Case::NasMac),
+    abuse("bad-replay", "NAS with a COUNT that was used before", Case::Replay),
+    abuse("bad-order", "messages of procedures that nobody started", Case::Order),
+    abuse("bad-nas", "random octets as NAS", Case::NasGarbage),
+    abuse("bad-setup", "S1 SETUP of another network, and signalling before it", Case::Setup),
+    Scenario {
+        name: "mutate",
+        about: "--count mutated S1AP and NAS messages (--seed) of 3 eNBs, while --ues of another eNB are served",
+        mode: Mode::Mutate,
+        scheme: Scheme::Any,
+    },
+    abuse("bad-half-open", "as many attaches as --ues that stop after the first message", Case::HalfOpen),
 ];

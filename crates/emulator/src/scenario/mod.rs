@@ -12,6 +12,8 @@ use vireo_types::PduSessionType;
 pub enum Step {
     /// Registers; REGISTRATION ACCEPT ends the step.
     Register(Registration),
+    /// Registers afresh. In EPS the default bearer of the attach has this type.
+    RegisterWith(PduSessionType),
     /// Registers with a fault in its authentication. The step ends with rejection or, if the
     /// network may retry, with registration. The fault must have been observed.
     Faulty(Fault),
@@ -46,10 +48,15 @@ pub enum Step {
     Released,
     /// Moves to another gNB of the run while idle.
     Roam,
-    /// Moves to another gNB of the run by Xn handover (path switch).
+    /// Moves to another node of the run by Xn or X2 handover (path switch).
     XnHandover,
-    /// Moves to another gNB of the run by N2 handover.
+    /// Moves to another node of the run by N2 or S1 handover.
     N2Handover,
+    /// Begins an N2 or S1 handover that the target refuses; the UE stays.
+    RefusedHandover,
+    /// Begins an N2 or S1 handover that the source cancels as soon as the target is prepared; the
+    /// UE stays.
+    CancelledHandover,
     /// Sends a service request with the user plane of all sessions.
     Service,
     /// Deregisters and waits for the accept and for the release.
@@ -67,6 +74,14 @@ pub enum Step {
         /// Index of the step.
         to: u16,
     },
+}
+
+impl Step {
+    /// Returns true if the step needs a second node.
+    fn moves(&self) -> bool {
+        use Step::*;
+        matches!(self, Roam | XnHandover | N2Handover | RefusedHandover | CancelledHandover)
+    }
 }
 
 /// Kind of a scenario's execution.
@@ -118,7 +133,7 @@ impl Scenario {
 
     /// Returns true if its UEs move between gNBs.
     pub fn moves(&self) -> bool {
-        self.steps().iter().any(|step| matches!(step, Step::Roam | Step::XnHandover | Step::N2Handover))
+        self.steps().iter().any(Step::moves)
     }
 
     /// Returns the 5G scenario of this name.
@@ -132,19 +147,25 @@ impl Scenario {
             Rats::Nr => Box::new(ALL.iter()),
             Rats::Eps => Box::new(eps::ALL.iter()),
             Rats::Both => {
-                Box::new(ALL.iter().filter(|scenario| Scenario::find_for(Rats::Eps, scenario.name).is_some()))
+                // A campaign and negative cases have one dialect.
+                let has_steps = |scenario: &&Scenario| matches!(scenario.mode, Mode::Steps(_));
+                let exists = |scenario: &&Scenario| Scenario::find_for(Rats::Eps, scenario.name).is_some();
+                Box::new(ALL.iter().filter(has_steps).filter(exists))
             }
+        }
+    }
+
+    /// Returns the scenarios of 5G that these technologies lack, with the reasons.
+    pub fn absent_for(rats: Rats) -> &'static [(&'static str, &'static str)] {
+        match rats {
+            Rats::Nr => &[],
+            Rats::Eps | Rats::Both => eps::ABSENT,
         }
     }
 
     /// Returns the scenario of this name for these technologies.
     pub fn find_for(rats: Rats, name: &str) -> Option<&'static Scenario> {
         Scenario::all_for(rats).find(|scenario| scenario.name == name)
-    }
-
-    /// Returns true if the scenario belongs to these technologies.
-    pub(crate) fn supports(&'static self, rats: Rats) -> bool {
-        Scenario::find_for(rats, self.name).is_some_and(|found| std::ptr::eq(found, self))
     }
 }
 
@@ -309,6 +330,22 @@ pub static ALL: &[Scenario] = &[
         ],
     ),
     steps(
+        "handover-failures",
+        "N2 handovers that the target refuses and that the source cancels; then one that completes",
+        &[
+            FRESH,
+            IPV4_OR_RUN,
+            Step::Traffic,
+            Step::RefusedHandover,
+            Step::Traffic,
+            Step::CancelledHandover,
+            Step::Traffic,
+            Step::N2Handover,
+            Step::Traffic,
+            Step::Deregister,
+        ],
+    ),
+    steps(
         "ipv6",
         "an IPv6 session: router advertisement, address autoconfiguration and echoes",
         &[FRESH, IPV6, Step::Traffic, Step::Release { psi: 2 }, Step::Deregister],
@@ -406,11 +443,15 @@ mod tests {
             for (index, scenario) in all.iter().enumerate() {
                 assert!(all[..index].iter().all(|other| other.name != scenario.name), "{}", scenario.name);
                 let found = Scenario::find_for(rats, scenario.name).expect("is listed");
-                assert!(std::ptr::eq(found, *scenario) && found.supports(rats));
+                assert!(std::ptr::eq(found, *scenario));
                 for (place, step) in scenario.steps().iter().enumerate() {
                     assert!(!matches!(step, Step::Repeat { to } if usize::from(*to) >= place), "{}", scenario.name);
                 }
             }
+        }
+        for scenario in Scenario::all_for(Rats::Nr) {
+            let is_absent = Scenario::absent_for(Rats::Eps).iter().any(|(name, _)| *name == scenario.name);
+            assert_ne!(Scenario::find_for(Rats::Eps, scenario.name).is_some(), is_absent, "{}", scenario.name);
         }
         assert!(Scenario::find("nothing").is_none());
         assert!(Scenario::find("attach").is_none() && Scenario::find_for(Rats::Eps, "attach").is_some());
@@ -420,14 +461,7 @@ mod tests {
     fn eps_scenarios_have_steps_of_eps() {
         for scenario in Scenario::all_for(Rats::Eps) {
             for step in scenario.steps() {
-                let only_nr = matches!(
-                    step,
-                    Step::XnHandover
-                        | Step::N2Handover
-                        | Step::LoseTunnel
-                        | Step::Establish { .. }
-                        | Step::Release { .. }
-                );
+                let only_nr = matches!(step, Step::LoseTunnel | Step::Establish { .. } | Step::Release { .. });
                 assert!(!only_nr, "{}: {step:?}", scenario.name);
             }
         }

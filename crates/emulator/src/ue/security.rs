@@ -65,6 +65,32 @@ pub struct NextHop {
     pub nh: [u8; 32],
 }
 
+impl NextHop {
+    /// Returns the next link with chaining counter `ncc` (3 bits), from `last` on, including
+    /// `last`. Without `last` the chain starts with `first`, the NH after K_gNB or K_eNB, which
+    /// counts as 0 (TS 33.501 6.9.2.1.1, TS 33.401 7.2.8.1.1).
+    pub(super) fn find(
+        first: impl FnOnce() -> Option<[u8; 32]>,
+        next: impl Fn(&[u8; 32]) -> [u8; 32],
+        ncc: u8,
+        last: Option<NextHop>,
+    ) -> Option<NextHop> {
+        let mut hop = match last {
+            Some(hop) => hop,
+            None => NextHop { number: 1, nh: first()? },
+        };
+        for _ in 0..=8 {
+            // 1 belongs to the first connection; a handover uses 2 first (TS 33.501 6.9.2.3.3 note,
+            // TS 33.401 7.2.8.4.2 note).
+            if hop.number > 1 && hop.number & 7 == u32::from(ncc) {
+                return Some(hop);
+            }
+            hop = NextHop { number: hop.number + 1, nh: next(&hop.nh) };
+        }
+        None
+    }
+}
+
 impl NasSecurity {
     /// Creates the context of a fresh K_AMF with both COUNTs zero.
     pub fn new(k_amf: KAmf, ksi: u8, ciphering: CipheringAlgorithm, integrity: IntegrityAlgorithm) -> Self {
@@ -102,23 +128,10 @@ impl NasSecurity {
     }
 
     /// Returns the next NH with chaining counter `ncc` (3 bits), from `last` on, including `last`.
-    /// Without `last` it starts after the K_gNB of `uplink_count`, which counts as 0 (TS 33.501
-    /// 6.9.2.1.1, A.10).
+    /// Without `last` it starts after the K_gNB of `uplink_count` (TS 33.501 A.10).
     pub fn next_hop(&self, uplink_count: u32, ncc: u8, last: Option<NextHop>) -> Option<NextHop> {
-        let mut hop = match last {
-            Some(hop) => hop,
-            None => {
-                NextHop { number: 1, nh: *derive_nh(&self.k_amf, &KGnb::new(&self.k_gnb(uplink_count)?)).as_octets() }
-            }
-        };
-        for _ in 0..=8 {
-            // 1 belongs to the K_gNB's own connection; a handover uses 2 first (6.9.2.3.3 note).
-            if hop.number > 1 && hop.number & 7 == u32::from(ncc) {
-                return Some(hop);
-            }
-            hop = NextHop { number: hop.number + 1, nh: *derive_nh(&self.k_amf, &Nh::new(&hop.nh)).as_octets() };
-        }
-        None
+        let first = || Some(*derive_nh(&self.k_amf, &KGnb::new(&self.k_gnb(uplink_count)?)).as_octets());
+        NextHop::find(first, |nh| *derive_nh(&self.k_amf, &Nh::new(nh)).as_octets(), ncc, last)
     }
 
     /// Protects `plain` with the next uplink COUNT and appends the whole message to `out`. The

@@ -24,7 +24,10 @@ use vireo_emulator::{Phase, Progress};
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     if args.list {
         for scenario in Scenario::all_for(args.rat.rats()) {
-            println!("{:<16} {}", scenario.name, scenario.about);
+            println!("{:<17} {}", scenario.name, scenario.about);
+        }
+        for (name, reason) in Scenario::absent_for(args.rat.rats()) {
+            println!("{name:<17} (not with this --rat: {reason})");
         }
         return Ok(());
     }

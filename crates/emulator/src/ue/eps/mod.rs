@@ -10,12 +10,13 @@ mod bearer;
 mod mobility;
 mod nas;
 pub mod security;
+pub(crate) use nas::guti_octets;
 #[cfg(test)]
 mod tests;
 
 use super::{Cause, CommandError, Event, Fault, MmState, Profile, Service, Session, SessionState, UeOutput, Violation};
 use crate::usim::Usim;
-use security::{EpsSecurity, Refusal};
+use security::{EpsSecurity, NextHop, Refusal};
 use vireo_types::{Guti, PduSessionType};
 use vireo_wire::security::nas_eps::KAsme;
 
@@ -52,6 +53,8 @@ pub struct LteUe {
     /// COUNT of the first SECURITY MODE COMPLETE, from which K_eNB may be derived as well. The
     /// commands answered since then were repeats of one command.
     first_complete: Option<u32>,
+    /// Last NH that an eNB received since then.
+    hop: Option<Box<NextHop>>,
     fault: Option<Fault>,
     /// True if the registration in progress is a tracking area update.
     updating: bool,
@@ -72,6 +75,7 @@ impl LteUe {
             requested: PduSessionType::Ipv4,
             access_count: 0,
             first_complete: None,
+            hop: None,
             fault: None,
             updating: false,
         }
@@ -112,6 +116,11 @@ impl LteUe {
     pub fn active_sessions(&self) -> impl Iterator<Item = u8> + '_ {
         let active = self.sessions.iter().filter(|session| session.state == SessionState::Active);
         active.map(|session| session.psi)
+    }
+
+    /// Returns the security context, for tests and negative cases.
+    pub fn security(&mut self) -> Option<&mut EpsSecurity> {
+        self.security.as_mut()
     }
 
     /// Makes the next authentication, or the next message, fail in this way.
@@ -158,7 +167,7 @@ impl LteUe {
     /// Begins an access: K_eNB is derived from the COUNT of the next message.
     fn begin_access(&mut self) {
         let next = self.security.as_ref().map_or(0, EpsSecurity::uplink_count);
-        (self.access_count, self.first_complete) = (next, None);
+        (self.access_count, self.first_complete, self.hop) = (next, None, None);
     }
 
     /// Compares the key that the eNB received with the UE's K_eNB. If T3460 expired before the
@@ -177,6 +186,17 @@ impl LteUe {
             self.mm = MmState::Registered;
             self.secured = true;
             out.events.push(Event::ServiceAccepted);
+        }
+    }
+
+    /// Compares the NH that the eNB of a handover received with the UE's NH of that chaining
+    /// counter.
+    pub fn check_next_hop(&mut self, key: &[u8], chaining: u8, out: &mut UeOutput) {
+        let last = self.hop.as_deref().copied();
+        let own = self.security.as_ref().and_then(|security| security.next_hop(self.access_count, chaining, last));
+        match own {
+            Some(own) if own.nh == key => self.hop = Some(Box::new(own)),
+            _ => out.events.push(Event::Violation(Violation::AccessKey)),
         }
     }
 

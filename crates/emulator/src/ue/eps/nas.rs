@@ -41,7 +41,7 @@ pub(super) fn encode(message: impl Into<NasEmmMessage>) -> Result<Vec<u8>, Comma
 
 /// Returns the mobile identity of an EPS GUTI (TS 24.301 9.9.3.12). A 5G-GUTI and an EPS GUTI map
 /// to each other (TS 23.003 2.10.2.1).
-pub(super) fn guti_octets(guti: Guti) -> [u8; 11] {
+pub(crate) fn guti_octets(guti: Guti) -> [u8; 11] {
     let guami = guti.guami;
     let mut octets = [0xf6; 11];
     octets[1..4].copy_from_slice(&guami.plmn.nas());

@@ -3,10 +3,10 @@
 //! As [`crate::ue::security`], it protects single messages without the NAS codec. It shares only
 //! the algorithms with the core.
 
-pub use crate::ue::security::{Refusal, header};
+pub use crate::ue::security::{NextHop, Refusal, header};
 
 use vireo_wire::security::nas_eps::{
-    KAsme, KNasEnc, KNasInt, derive_kenb, derive_knas_enc, derive_knas_int, nas_cipher, nas_mac,
+    KAsme, KEnb, KNasEnc, KNasInt, Nh, derive_kenb, derive_knas_enc, derive_knas_int, derive_nh, nas_cipher, nas_mac,
     service_request_short_mac,
 };
 use vireo_wire::security::{CipheringAlgorithm, Direction, IntegrityAlgorithm, NasCount, constant_time_eq};
@@ -68,6 +68,13 @@ impl EpsSecurity {
     pub fn k_enb(&self, uplink_count: u32) -> Option<[u8; 32]> {
         let count = NasCount::new(uplink_count).ok()?;
         Some(*derive_kenb(&self.k_asme, count).as_octets())
+    }
+
+    /// Returns the next NH with chaining counter `ncc` (3 bits), from `last` on, including `last`.
+    /// Without `last` it starts after the K_eNB of `uplink_count` (TS 33.401 A.4).
+    pub fn next_hop(&self, uplink_count: u32, ncc: u8, last: Option<NextHop>) -> Option<NextHop> {
+        let first = || Some(*derive_nh(&self.k_asme, &KEnb::new(&self.k_enb(uplink_count)?)).as_octets());
+        NextHop::find(first, |nh| *derive_nh(&self.k_asme, &Nh::new(nh)).as_octets(), ncc, last)
     }
 
     /// Protects `plain` with the next uplink COUNT and appends the whole message to `out`. The

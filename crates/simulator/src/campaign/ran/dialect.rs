@@ -2,7 +2,7 @@
 
 use crate::campaign::oracle::NodeViolation;
 use vireo_emulator::enb::{self, Enb, EnbConfig, S1State};
-use vireo_emulator::gnb::{self, Gnb, GnbConfig, NgState, Outbox, XnHandoverContext};
+use vireo_emulator::gnb::{self, Gnb, GnbConfig, HandoverContext, NgState, Outbox};
 use vireo_emulator::ue::eps::LteUe;
 use vireo_emulator::ue::{CommandError, MmState, Profile, Registration, Service, Ue, UeOutput};
 use vireo_emulator::usim::Usim;
@@ -143,7 +143,7 @@ impl Node {
     }
 
     /// Takes a UE out of a gNB for an Xn handover.
-    pub(super) fn hand_over(&mut self, ran: RanUeNgapId, capability: (u8, u8)) -> Option<XnHandoverContext> {
+    pub(super) fn hand_over(&mut self, ran: RanUeNgapId, capability: (u8, u8)) -> Option<HandoverContext> {
         let Node::Gnb(gnb) = self else { return None };
         let handover = gnb.hand_over(ran, capability).ok()?;
         gnb.drop_prepared(ran);
@@ -152,7 +152,7 @@ impl Node {
     }
 
     /// Requests the path switch of a UE that was handed over to this gNB.
-    pub(super) fn path_switch(&mut self, handover: XnHandoverContext, out: &mut Outbox) -> Option<RanUeNgapId> {
+    pub(super) fn path_switch(&mut self, handover: HandoverContext, out: &mut Outbox) -> Option<RanUeNgapId> {
         let Node::Gnb(gnb) = self else { return None };
         gnb.path_switch(handover, |_| true, out).ok()
     }

@@ -1,35 +1,35 @@
-//! Reasons for which a gNB does not process or send a message.
+//! Reasons for which a RAN node does not process or send a message.
 
-use crate::ran::Mismatch;
+use super::Mismatch;
 use vireo_wire::ngap::Error;
 
 /// Reason for which a message could not be sent.
 #[derive(Debug, thiserror::Error)]
 pub enum SendError {
-    /// The UE has no NG connection, or the AMF has not answered on it yet.
-    #[error("the UE has no NG connection that could carry it")]
+    /// The UE has no NG or S1 connection, or the core has not answered on it yet.
+    #[error("the UE has no connection to the core that could carry it")]
     NoConnection,
     /// The PDU does not encode.
-    #[error("the NGAP PDU does not encode: {0}")]
+    #[error("the PDU does not encode: {0}")]
     Encoding(#[from] Error),
 }
 
-/// Protocol violation of the AMF.
+/// Protocol violation of the core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
 pub enum Violation {
     /// A PDU does not decode, or lacks a mandatory IE.
-    #[error("an NGAP PDU of the AMF does not decode")]
+    #[error("a PDU of the core does not decode")]
     Undecodable,
-    /// A procedure that an AMF does not start or that the state does not allow.
-    #[error("procedure {0} of the AMF is not expected")]
+    /// A procedure that the core does not start or that the state does not allow.
+    #[error("procedure {0} of the core is not expected")]
     Unexpected(u8),
-    /// RAN-UE-NGAP-ID of no UE, or with another AMF-UE-NGAP-ID than before.
-    #[error("the AMF used UE NGAP IDs that do not belong together")]
+    /// Node's UE ID of no UE, or with another UE ID of the core than before.
+    #[error("the core used UE IDs that do not belong together")]
     UnknownUe,
 }
 
 /// Reason for which a PDU was not processed.
-pub(super) enum Fault {
+pub(crate) enum Fault {
     Peer(Violation),
     Own(SendError),
     /// The PDU concerns an ended connection that the UE had abandoned.

@@ -1,41 +1,25 @@
-//! Valid NAS messages of a UE, and their mutation by the format rules of TS 24.501.
+//! Valid NAS messages of a 5G UE (TS 24.501).
 
-use super::dice::{chance, pick};
-use super::octets;
+use super::super::dice::{chance, pick};
+use super::{Names, mutate};
 use crate::load::Rng;
-
-/// Identifiers in the messages of one UE.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Names {
-    /// Mobile identity IE with the SUCI.
-    pub(super) suci: Vec<u8>,
-    /// Mobile identity IE with the 5G-GUTI.
-    pub(super) guti: Option<[u8; 11]>,
-    /// Key set identifier of the security context.
-    pub(super) ksi: Option<u8>,
-    /// Current or future PDU session.
-    pub(super) psi: u8,
-    /// SST of the slice; there is no SD.
-    pub(super) sst: u8,
-    /// One label, without its length octet.
-    pub(super) dnn: String,
-}
+use crate::rat::Rat;
 
 /// 5GMM message types of both directions (TS 24.501 table 9.7.1).
-const GMM_TYPES: [u8; 36] = [
+pub(super) const MM_TYPES: [u8; 36] = [
     0x41, 0x42, 0x43, 0x44, 0x45, 0x46, 0x47, 0x48, 0x4c, 0x4d, 0x4e, 0x4f, 0x50, 0x51, 0x52, 0x54, 0x55, 0x56, 0x57,
     0x58, 0x59, 0x5a, 0x5b, 0x5c, 0x5d, 0x5e, 0x5f, 0x64, 0x65, 0x66, 0x67, 0x68, 0x69, 0x6a, 0x6b, 0x00,
 ];
 /// 5GSM message types of both directions (TS 24.501 table 9.7.2).
-const GSM_TYPES: [u8; 18] =
+pub(super) const SM_TYPES: [u8; 18] =
     [0xc1, 0xc2, 0xc3, 0xc5, 0xc6, 0xc7, 0xc8, 0xc9, 0xca, 0xcb, 0xcc, 0xcd, 0xd1, 0xd2, 0xd3, 0xd4, 0xd6, 0xd8];
 /// Identifiers of 5GMM and 5GSM IEs with a length of one octet.
-const SHORT_IES: [u8; 18] =
+pub(super) const SHORT_IES: [u8; 18] =
     [0x10, 0x2e, 0x2f, 0x40, 0x50, 0x18, 0x52, 0x17, 0x25, 0x22, 0x28, 0x2c, 0x56, 0x59, 0x33, 0x60, 0x6e, 0x2a];
 /// Identifiers of IEs with a length of two octets.
-const LONG_IES: [u8; 9] = [0x71, 0x72, 0x74, 0x77, 0x78, 0x79, 0x7a, 0x7b, 0x7c];
+pub(super) const LONG_IES: [u8; 9] = [0x71, 0x72, 0x74, 0x77, 0x78, 0x79, 0x7a, 0x7b, 0x7c];
 
-fn no_key(ksi: Option<u8>) -> u8 {
+pub(super) fn no_key(ksi: Option<u8>) -> u8 {
     ksi.unwrap_or(7) & 7
 }
 
@@ -106,7 +90,7 @@ pub(super) fn security_mode_complete(names: &Names, rng: &mut Rng) -> Vec<u8> {
     let mut nas = vec![0x7e, 0, 0x5e, 0x77, 0, 9, 0x05, 0x53, 0, 0, 0, 0, 0, 0, 0xf1, 0x71];
     let mut inner = registration(names, rng);
     if chance(rng, 40) {
-        mutate(&mut inner, rng);
+        mutate(&mut inner, Rat::Nr, rng);
     }
     nas.extend_from_slice(&(inner.len() as u16).to_be_bytes());
     nas.extend_from_slice(&inner);
@@ -114,7 +98,7 @@ pub(super) fn security_mode_complete(names: &Names, rng: &mut Rng) -> Vec<u8> {
 }
 
 /// Returns a 5GMM message that does not end the UE's registration.
-pub(super) fn gmm(names: &Names, rng: &mut Rng) -> Vec<u8> {
+pub(super) fn mm(names: &Names, rng: &mut Rng) -> Vec<u8> {
     let cause = rng.bits() as u8;
     match rng.below(20) {
         0..=2 => registration(names, rng),
@@ -150,13 +134,13 @@ pub(super) fn gmm(names: &Names, rng: &mut Rng) -> Vec<u8> {
             nas.extend_from_slice(&[0, 5, 0x09, 0x01, 0x02, 0x00, 0x00]);
             nas
         }
-        18 => vec![0x7e, 0, *pick(rng, &GMM_TYPES), cause],
+        18 => vec![0x7e, 0, *pick(rng, &MM_TYPES), cause],
         _ => deregistration(names, rng),
     }
 }
 
 /// Returns a 5GSM message of a UE.
-pub(super) fn gsm(names: &Names, rng: &mut Rng) -> Vec<u8> {
+pub(super) fn sm(names: &Names, rng: &mut Rng) -> Vec<u8> {
     let psi = if chance(rng, 75) { names.psi } else { rng.below(17) as u8 };
     let pti = if chance(rng, 80) { 1 + rng.below(254) as u8 } else { *pick(rng, &[0, 255]) };
     let mut nas = vec![0x2e, psi, pti];
@@ -191,16 +175,16 @@ pub(super) fn gsm(names: &Names, rng: &mut Rng) -> Vec<u8> {
         8 => nas.push(0xcc),
         9 => nas.extend_from_slice(&[0xcd, cause]),
         10 => nas.extend_from_slice(&[0xd6, cause]),
-        _ => nas.extend_from_slice(&[*pick(rng, &GSM_TYPES), 0, 4, 2, 1, 0, 4]),
+        _ => nas.extend_from_slice(&[*pick(rng, &SM_TYPES), 0, 4, 2, 1, 0, 4]),
     }
     nas
 }
 
 /// Returns an UL NAS TRANSPORT with a 5GSM message.
-pub(super) fn transport(gsm: &[u8], names: &Names, rng: &mut Rng) -> Vec<u8> {
+pub(super) fn transport(sm: &[u8], names: &Names, rng: &mut Rng) -> Vec<u8> {
     let mut nas = vec![0x7e, 0, 0x67, 1];
-    nas.extend_from_slice(&(gsm.len() as u16).to_be_bytes());
-    nas.extend_from_slice(gsm);
+    nas.extend_from_slice(&(sm.len() as u16).to_be_bytes());
+    nas.extend_from_slice(sm);
     if chance(rng, 90) {
         nas.extend_from_slice(&[0x12, if chance(rng, 85) { names.psi } else { rng.bits() as u8 }]);
     }
@@ -219,92 +203,4 @@ pub(super) fn transport(gsm: &[u8], names: &Names, rng: &mut Rng) -> Vec<u8> {
         nas.extend_from_slice(label);
     }
     nas
-}
-
-/// Returns the content of a protected message, changed in its 5GMM or 5GSM part.
-pub(super) fn inner(names: &Names, rng: &mut Rng) -> Vec<u8> {
-    if chance(rng, 40) {
-        let mut nas = gmm(names, rng);
-        mutate(&mut nas, rng);
-        return nas;
-    }
-    let mut payload = gsm(names, rng);
-    let deep = chance(rng, 75);
-    if deep {
-        mutate(&mut payload, rng);
-    }
-    let mut nas = transport(&payload, names, rng);
-    if !deep || chance(rng, 15) {
-        mutate(&mut nas, rng);
-    }
-    nas
-}
-
-/// Changes the head, the IEs or the octets of a plain 5GMM or 5GSM message in one way.
-pub(super) fn mutate(nas: &mut Vec<u8>, rng: &mut Rng) {
-    let before = nas.clone();
-    // EPD, security header or PSI and PTI, type.
-    let head = if nas.first() == Some(&0x2e) { 4 } else { 3 };
-    match rng.below(12) {
-        0 => {
-            let kind = *pick(rng, if head == 4 { &GSM_TYPES } else { &GMM_TYPES });
-            nas.iter_mut().skip(head - 1).take(1).for_each(|octet| *octet = kind);
-        }
-        1 => {
-            let at = 1 + rng.below(head - 1);
-            nas.iter_mut().skip(at).take(1).for_each(|octet| *octet = rng.bits() as u8);
-        }
-        2..=4 => append(nas, rng),
-        5 => change_length(nas, head, rng),
-        6 => nas.truncate(head + rng.below(nas.len().saturating_sub(head).max(1))),
-        _ => octets::mutate(nas, head, rng),
-    }
-    nas.truncate(octets::LONGEST / 2);
-    if *nas == before {
-        octets::mutate(nas, head, rng);
-    }
-}
-
-/// Appends an IE: an allowed one, one of another message, one with comprehension required, or one
-/// many times.
-fn append(nas: &mut Vec<u8>, rng: &mut Rng) {
-    let most = if chance(rng, 4) { 3_000 } else { 20 };
-    let value: Vec<u8> = (0..rng.below(most)).map(|_| rng.bits() as u8).collect();
-    let mut ie = Vec::new();
-    match rng.below(4) {
-        0 => {
-            ie.push(*pick(rng, &LONG_IES));
-            ie.extend_from_slice(&(value.len() as u16).to_be_bytes());
-            ie.extend_from_slice(&value);
-        }
-        // TS 24.007 11.2.4: comprehension required.
-        1 => ie.extend_from_slice(&[rng.below(16) as u8, 1, 0]),
-        2 => ie.push(0x80 | rng.bits() as u8),
-        _ => {
-            let length = value.len().min(255);
-            ie.extend_from_slice(&[*pick(rng, &SHORT_IES), length as u8]);
-            ie.extend_from_slice(&value[..length]);
-        }
-    }
-    let times = if chance(rng, 10) { 1 << rng.below(7) } else { 1 };
-    (0..times).for_each(|_| nas.extend_from_slice(&ie));
-}
-
-/// Changes an octet whose value may be the length of the following part.
-fn change_length(nas: &mut Vec<u8>, head: usize, rng: &mut Rng) {
-    let length = nas.len();
-    let lies = |at: &usize| *at + 1 + usize::from(nas[*at]) <= length && nas[*at] > 0;
-    let places: Vec<usize> = (head..length).filter(lies).collect();
-    match places.is_empty() {
-        true => nas.push(rng.bits() as u8),
-        false => {
-            let at = *pick(rng, &places);
-            nas[at] = match rng.below(4) {
-                0 => nas[at] - 1,
-                1 => nas[at].wrapping_add(1),
-                2 => 0,
-                _ => 0xff,
-            };
-        }
-    }
 }

@@ -1,0 +1,250 @@
+//! UE of either dialect.
+
+use crate::options::Options;
+use crate::ran::Tunnel;
+use crate::rat::Rat;
+use crate::ue::eps::LteUe;
+use crate::ue::security::header;
+use crate::ue::{self, CommandError, Fault, MmState, Registration, Service, Session, Ue, UeOutput};
+use crate::usim::Usim;
+use vireo_types::{Guti, PduSessionType};
+
+/// UE of either dialect.
+#[derive(Debug)]
+pub(crate) enum Device {
+    Nr(Ue),
+    Eps(LteUe),
+}
+
+/// Calls the same method of either UE.
+macro_rules! either {
+    ($device:expr, $ue:ident => $call:expr) => {
+        match $device {
+            Device::Nr($ue) => $call,
+            Device::Eps($ue) => $call,
+        }
+    };
+}
+
+impl Device {
+    pub(crate) fn new(rat: Rat, usim: Usim) -> Self {
+        match rat {
+            Rat::Nr => Device::Nr(Ue::new(usim)),
+            Rat::Eps => Device::Eps(LteUe::new(usim)),
+        }
+    }
+
+    pub(crate) fn rat(&self) -> Rat {
+        match self {
+            Device::Nr(_) => Rat::Nr,
+            Device::Eps(_) => Rat::Eps,
+        }
+    }
+
+    /// Returns the name of the mobility management protocol, for texts.
+    pub(crate) fn mm_name(&self) -> &'static str {
+        match self {
+            Device::Nr(_) => "5GMM",
+            Device::Eps(_) => "EMM",
+        }
+    }
+
+    pub(crate) fn mm(&self) -> MmState {
+        either!(self, ue => ue.mm())
+    }
+
+    pub(crate) fn usim(&self) -> &Usim {
+        either!(self, ue => ue.usim())
+    }
+
+    pub(crate) fn guti(&self) -> Option<Guti> {
+        either!(self, ue => ue.guti())
+    }
+
+    /// Returns the GUTI whose S-TMSI the UE sends in RRC, if any.
+    pub(crate) fn access_guti(&self) -> Option<Guti> {
+        match self {
+            Device::Nr(ue) => ue.guti(),
+            Device::Eps(ue) => ue.access_guti(),
+        }
+    }
+
+    pub(crate) fn sessions(&self) -> &[Session] {
+        either!(self, ue => ue.sessions())
+    }
+
+    /// Returns true if every active session has a tunnel.
+    pub(crate) fn has_tunnels(&self, tunnels: &[Tunnel]) -> bool {
+        let has = |psi: u8| tunnels.iter().any(|tunnel| tunnel.psi == psi);
+        either!(self, ue => ue.active_sessions().all(has))
+    }
+
+    /// Returns true if session `psi` is active with its tunnel. An EPS UE has only its default
+    /// bearer, which its attach activates.
+    pub(crate) fn is_established(&self, psi: u8, tunnels: &[Tunnel]) -> bool {
+        match self {
+            Device::Nr(ue) => {
+                ue.active_sessions().any(|active| active == psi) && tunnels.iter().any(|tunnel| tunnel.psi == psi)
+            }
+            Device::Eps(ue) => ue.active_sessions().next().is_some() && self.has_tunnels(tunnels),
+        }
+    }
+
+    /// Returns true if a registration of this kind is complete on the RAN side. The default bearer
+    /// of an attach needs its tunnel.
+    pub(crate) fn is_registered(&self, registration: Registration, tunnels: &[Tunnel]) -> bool {
+        match (self, registration) {
+            (Device::Nr(_), _) | (_, Registration::Periodic) => true,
+            (Device::Eps(_), _) => self.has_tunnels(tunnels),
+        }
+    }
+
+    pub(crate) fn inject(&mut self, fault: Fault) {
+        either!(self, ue => ue.inject(fault));
+    }
+
+    pub(crate) fn connection_released(&mut self) {
+        either!(self, ue => ue.connection_released());
+    }
+
+    pub(crate) fn forget_session(&mut self, psi: u8) {
+        either!(self, ue => ue.forget_session(psi));
+    }
+
+    pub(crate) fn detach(&mut self) {
+        either!(self, ue => ue.detach());
+    }
+
+    pub(crate) fn register(
+        &mut self,
+        options: &Options,
+        registration: Registration,
+        out: &mut UeOutput,
+    ) -> Result<(), CommandError> {
+        self.register_with(options, registration, options.session_type, out)
+    }
+
+    /// As `register`; the default bearer of an attach has this type.
+    pub(crate) fn register_with(
+        &mut self,
+        options: &Options,
+        registration: Registration,
+        kind: PduSessionType,
+        out: &mut UeOutput,
+    ) -> Result<(), CommandError> {
+        match self {
+            Device::Nr(ue) => ue.register(&options.profile, registration, out),
+            Device::Eps(ue) => ue.register(&options.profile, registration, kind, out),
+        }
+    }
+
+    /// Starts the establishment of a session. An EPS UE has its default bearer already.
+    pub(crate) fn establish(
+        &mut self,
+        options: &Options,
+        psi: u8,
+        kind: Option<PduSessionType>,
+        out: &mut UeOutput,
+    ) -> Result<(), CommandError> {
+        match self {
+            Device::Nr(ue) => ue.establish(&options.profile, psi, kind.unwrap_or(options.session_type), out),
+            Device::Eps(ue) if ue.active_sessions().next().is_some() => Ok(()),
+            Device::Eps(_) => Err(CommandError::Session(psi)),
+        }
+    }
+
+    pub(crate) fn release(&mut self, psi: u8, out: &mut UeOutput) -> Result<(), CommandError> {
+        match self {
+            Device::Nr(ue) => ue.release(psi, out),
+            Device::Eps(_) => Err(CommandError::Session(psi)),
+        }
+    }
+
+    pub(crate) fn service_request(&mut self, service: Service, out: &mut UeOutput) -> Result<(), CommandError> {
+        either!(self, ue => ue.service_request(service, out))
+    }
+
+    pub(crate) fn deregister(
+        &mut self,
+        options: &Options,
+        switch_off: bool,
+        out: &mut UeOutput,
+    ) -> Result<(), CommandError> {
+        match self {
+            Device::Nr(ue) => ue.deregister(&options.profile, switch_off, out),
+            Device::Eps(ue) => ue.deregister(switch_off, out),
+        }
+    }
+
+    pub(crate) fn receive(&mut self, options: &Options, nas: &[u8], out: &mut UeOutput) {
+        either!(self, ue => ue.receive(&options.profile, nas, out));
+    }
+
+    pub(crate) fn check_access_key(&mut self, key: &[u8], out: &mut UeOutput) {
+        either!(self, ue => ue.check_access_key(key, out));
+    }
+
+    pub(crate) fn check_next_hop(&mut self, key: &[u8], chaining: u8, out: &mut UeOutput) {
+        either!(self, ue => ue.check_next_hop(key, chaining, out));
+    }
+
+    /// Returns true if a registration also activates the first session.
+    pub(crate) fn attaches_with_session(&self) -> bool {
+        matches!(self, Device::Eps(_))
+    }
+
+    /// Returns true if the UE has a security context.
+    pub(crate) fn has_security(&mut self) -> bool {
+        self.ksi().is_some()
+    }
+
+    /// Returns the key set identifier of the security context.
+    pub(crate) fn ksi(&mut self) -> Option<u8> {
+        match self {
+            Device::Nr(ue) => ue.security().map(|security| security.ksi()),
+            Device::Eps(ue) => ue.security().map(|security| security.ksi()),
+        }
+    }
+
+    /// Protects a message with the next uplink COUNT, for tests and negative cases.
+    pub(crate) fn protect(&mut self, kind: u8, plain: &[u8]) -> Option<Vec<u8>> {
+        let mut out = Vec::new();
+        match self {
+            Device::Nr(ue) => ue.security()?.protect(kind, plain, &mut out),
+            Device::Eps(ue) => ue.security()?.protect(kind, plain, &mut out),
+        }
+        .ok()?;
+        Some(out)
+    }
+
+    /// Protects an initial message. In 5G its whole content is in a NAS message container; in EPS
+    /// it is not ciphered.
+    pub(crate) fn protect_initial(&mut self, clear: &[u8], whole: &[u8]) -> Option<Vec<u8>> {
+        let Device::Nr(ue) = self else { return self.protect(header::INTEGRITY, clear) };
+        let mut out = Vec::new();
+        ue.security()?.protect_initial(clear, whole, &mut out).ok()?;
+        Some(out)
+    }
+
+    /// Returns the mobile identity of the GUTI.
+    pub(crate) fn guti_octets(&self) -> Option<[u8; 11]> {
+        self.guti().map(|guti| guti_octets(self.rat(), guti))
+    }
+}
+
+/// Returns the mobile identity of a GUTI: 5G-GUTI or EPS GUTI.
+pub(crate) fn guti_octets(rat: Rat, guti: Guti) -> [u8; 11] {
+    match rat {
+        Rat::Nr => ue::nas::guti_octets(guti),
+        Rat::Eps => ue::eps::guti_octets(guti),
+    }
+}
+
+/// Returns the security header type and the message type of a message; the latter only if plain.
+pub(crate) fn nas_head(rat: Rat, nas: &[u8]) -> Option<(u8, u8)> {
+    match (rat, nas) {
+        (Rat::Nr, [_, protection, kind, ..]) => Some((protection & 0xf, *kind)),
+        (Rat::Eps, [first, kind, ..]) => Some((first >> 4, *kind)),
+        _ => None,
+    }
+}
