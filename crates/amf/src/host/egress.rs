@@ -266,8 +266,8 @@ impl Host {
         let (smf_input, input) = if is_delegated { (input, 0) } else { (0, input) };
         self.statistics.totals.change(before, after);
         self.moved(slot, before, after);
-        let connection = |summary: Option<Summary>| summary.and_then(|summary| summary.connection);
-        if input != 0 && connection(after).is_some() && connection(before) != connection(after) {
+        let [connection_before, connection] = [before, after].map(|summary| summary.and_then(|of| of.connection));
+        if input != 0 && connection.is_some() && connection != connection_before {
             self.nodes.on_connected(slot, input);
         }
         if self.ues.region.ltmsi_of(slot) != Some(ltmsi) && !self.ues.region.rename(slot, ltmsi) {

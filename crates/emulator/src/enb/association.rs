@@ -2,8 +2,8 @@
 //!
 //! S1 is set up on each. The connection of a UE belongs to one MME, and ends with its association.
 
-use super::{ConnectionId, Enb, Outbox, S1State, SendError};
-use crate::ran::{PduRoute, ue_stream};
+use super::{ConnectionId, Enb, Outbox, S1State};
+use crate::ran::{Fault, PduRoute, SendError, ue_stream};
 use vireo_types::Guti;
 use vireo_wire::s1ap::extract_s1ap_ies;
 use vireo_wire::s1ap::*;

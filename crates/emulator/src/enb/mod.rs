@@ -50,7 +50,7 @@ fn encode(out: &mut Outbox, way: PduRoute, pdu: Result<S1APPDU<'_>, Error>) -> R
 #[derive(Debug)]
 pub struct Enb {
     config: EnbConfig,
-    /// By their indices.
+    /// One with each MME.
     associations: Vec<Association>,
     /// Association of the last received message.
     current: u8,

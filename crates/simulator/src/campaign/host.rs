@@ -391,7 +391,7 @@ impl Host {
                     }
                 }
                 NodeOutput::Reset { node, items } => {
-                    let ues: Vec<u32> = items.into_iter().filter_map(|item| self.ues.of_reset(node, item)).collect();
+                    let ues: Vec<u32> = items.into_iter().filter_map(|item| self.ues.by_reset(node, item)).collect();
                     for slot in ues {
                         self.deliver(network, slot, 0, UeEvent::ConnectionLost { assoc: node });
                     }

@@ -362,8 +362,8 @@ impl Ran {
             ue::Event::SessionReleased { psi } => UeWait::SessionReleased(psi),
             ue::Event::Deregistered => UeWait::Deregistered,
             ue::Event::Violation(violation) => return network.oracle.record_violation(Violation::Ue(n, violation)),
-            // #9: UE identity cannot be derived by the network; #10: implicitly deregistered; #40 of
-            // EMM: no EPS bearer context activated.
+            // #9: UE identity cannot be derived by the network; #10: implicitly deregistered; #40
+            // in EMM: no EPS bearer context activated.
             ue::Event::ServiceRejected { cause: 9 | 10 | 40, .. }
             | ue::Event::RegistrationRejected { cause: 9 | 10 | 40, .. }
             | ue::Event::DeregisteredByNetwork { .. } => {

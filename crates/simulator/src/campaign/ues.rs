@@ -214,7 +214,7 @@ impl Ues {
     }
 
     /// Returns the UE of a connection that a reset names.
-    pub(super) fn of_reset(&self, assoc: AssocId, item: ResetItem) -> Option<u32> {
+    pub(super) fn by_reset(&self, assoc: AssocId, item: ResetItem) -> Option<u32> {
         let ResetItem { amf_id, ran_id } = item;
         let has = |slot: &u32| {
             let connection = self.get(*slot).and_then(Ue::decode).and_then(|ue| ue.connection);

@@ -1,6 +1,7 @@
 //! eNBs, and S1AP procedures that are not about one UE (TS 36.413 8.7).
 //!
-//! An eNB has one association with an MME (TS 36.412 clause 7). Each balancer is an MME of one pool.
+//! An eNB has one association with an MME (TS 36.412 clause 7). Each balancer is an MME of one
+//! pool.
 
 use super::{RanNode, RanStepOutput, RanStepRequest, ResetItem, SupportedArea};
 use crate::amf::n2::{self, Cause, Fault};
@@ -297,13 +298,13 @@ mod tests {
     }
 
     /// Returns a configuration with the MME of the first balancer.
-    fn of_first(config: &CoreConfig) -> (&CoreConfig, Guami) {
+    fn with_first_mme(config: &CoreConfig) -> (&CoreConfig, Guami) {
         (config, config.mme(0))
     }
 
     fn set_up() -> Option<RanNode> {
         let mut node = None;
-        step(&mut node, &request("99970", 1), of_first(&crate::smf::tests::config()));
+        step(&mut node, &request("99970", 1), with_first_mme(&crate::smf::tests::config()));
         node
     }
 
@@ -311,7 +312,7 @@ mod tests {
     fn setup_of_served_area_is_answered_with_gummei() {
         let mut node = None;
         let config = crate::smf::tests::config();
-        let outcome = step(&mut node, &request("99970", 1), of_first(&config));
+        let outcome = step(&mut node, &request("99970", 1), with_first_mme(&config));
         assert_eq!((outcome.request, outcome.fault), (Some(RanStepRequest::Erase), None));
         let node = node.expect("a node");
         let id = EnbId { plmn: "99970".parse().expect("a PLMN"), kind: Kind::Macro, id: 0x12345 };
@@ -350,7 +351,7 @@ mod tests {
             ("99970", 77, "s1-setup-unknown-tac", CauseMisc::unspecified),
         ] {
             let mut node = None;
-            let outcome = step(&mut node, &request(plmn, tac), of_first(&config));
+            let outcome = step(&mut node, &request(plmn, tac), with_first_mme(&config));
             assert_eq!((node, outcome.fault), (None, Some(fault)));
             let octets = outcome.answer.expect("an answer");
             let pdu = S1AP_PDU::decode(&octets).expect("a PDU");
@@ -359,7 +360,7 @@ mod tests {
         }
         let mut node = None;
         let whole = request("99970", 1);
-        let outcome = step(&mut node, &whole[..whole.len() - 1], of_first(&config));
+        let outcome = step(&mut node, &whole[..whole.len() - 1], with_first_mme(&config));
         assert_eq!((node, outcome.fault), (None, Some("transfer-syntax-error")));
         assert!(outcome.answer.is_some_and(|pdu| pdu.starts_with(&[0x00, 15])), "an Error Indication");
     }
@@ -368,7 +369,7 @@ mod tests {
     fn message_before_setup_is_an_error() {
         let (mut node, config) = (None, crate::smf::tests::config());
         let reset = reset_all(&Cause::misc(CauseMisc::om_intervention));
-        assert_eq!(step(&mut node, &reset, of_first(&config)).fault, Some("before-s1-setup"));
+        assert_eq!(step(&mut node, &reset, with_first_mme(&config)).fault, Some("before-s1-setup"));
     }
 
     #[test]
@@ -379,13 +380,13 @@ mod tests {
             ResetItem { amf_id: None, ran_id: Some(RanUeNgapId(10)) },
         ];
         let reset = reset_part(&Cause::misc(CauseMisc::om_intervention), &items);
-        let outcome = step(&mut node, &reset, of_first(&config));
+        let outcome = step(&mut node, &reset, with_first_mme(&config));
         assert_eq!(outcome.request, Some(RanStepRequest::Reset(items.to_vec())));
         let octets = outcome.answer.expect("an answer");
         let pdu = S1AP_PDU::decode(&octets).expect("a PDU");
         assert_eq!((pdu.kind(), pdu.check().expect("it decodes")), (S1apPduKind::Successful_Reset, vec![]));
         assert_eq!(pdu.items::<ie::UE_associatedLogicalS1_ConnectionListResAck>().count(), 2);
-        let acknowledged = step(&mut node, &octets, of_first(&config));
+        let acknowledged = step(&mut node, &octets, with_first_mme(&config));
         assert_eq!(acknowledged.request, Some(RanStepRequest::ResetAcknowledged));
     }
 }

@@ -474,9 +474,9 @@ impl<U: SlotKey> RanNodeTable<U> {
         self.connected_by.insert(ue, input);
     }
 
-    /// Returns the UEs that are connected by a RAN node, except those that a later input of the same
-    /// balancer has connected. A serving host may execute such an input before this host receives
-    /// the present one, and a repeat of the present one comes after it.
+    /// Returns the UEs that are connected by a RAN node, except those that a later input of the
+    /// same balancer has connected. A serving host may execute such an input before this host
+    /// receives the present one, and a repeat of the present one comes after it.
     pub(super) fn ues_before(&self, node: AssocId, input: u64) -> Vec<U> {
         let is_later = |by: u64| by >> BALANCER_BITS == input >> BALANCER_BITS && by > input && input != 0;
         let mut ues = self.ues(node);
