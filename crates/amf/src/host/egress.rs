@@ -15,7 +15,7 @@ use super::state::Host;
 use crate::smf_link::RequestExtras;
 use crate::worker::context_database::DatabaseRef;
 use crate::worker::event_message::{self, EventMessage};
-use crate::worker::outbox::{Outbox, Summary};
+use crate::worker::outbox::Outbox;
 use crate::worker::{Location, OUTBOX};
 use vireo_core::amf::access;
 use vireo_core::amf::engine::Event;
