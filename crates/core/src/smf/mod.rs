@@ -31,7 +31,7 @@ pub use context::{
     N4State, PfcpSession, RanState, Relocation, RelocationStep, SessionState, SessionStatus, SessionTerms, SmContext,
     Stage, Tunnel, Usage, deadline, seid,
 };
-pub use erab::{ErabRequest, ErabTunnel};
+pub use erab::{ErabAdmission, ErabForwarding, ErabRequest, ErabTunnel};
 pub use handover::switched;
 pub use interface::{Create, Input, N2Sm, Output};
 pub use n2::{HandoverRefusal, path_switch_acknowledge, refusal};
