@@ -1,7 +1,11 @@
 //! Procedures of EPS against an eNB and a UE: attach, service request, paging, update, detach.
 
 mod collisions;
+mod erabs;
+mod handover;
+mod kdf;
 mod network;
+mod pdus;
 mod protection;
 mod refusals;
 mod timers;

@@ -29,7 +29,7 @@ pub(super) const CAPABILITY: [u8; 2] = [0xe0, 0x60];
 pub(super) const ASSOC: AssocId = AssocId(7);
 const KEY: [u8; 16] = [0x46; 16];
 const OPC: [u8; 16] = [0xcd; 16];
-const ENB_ID: u32 = 0x00ab_cdef;
+pub(super) const ENB_ID: u32 = 0x00ab_cdef;
 const ENB_ADDRESS: [u8; 4] = [127, 0, 0, 2];
 const ENB_TEID: [u8; 4] = [0x12, 0x34, 0x56, 0x78];
 const PLMN: [u8; 3] = [0x99, 0xf9, 0x07];
@@ -44,6 +44,8 @@ pub(super) struct Ue {
     pub(super) ebi: u8,
     /// EMM messages to the UE.
     pub(super) received: Vec<NasEmmMessage>,
+    /// ESM messages to the UE outside of EMM messages.
+    pub(super) esm: Vec<NasEsmMessage>,
     /// Highest SQN that the UE has accepted; an AUTN below it is a synchronisation failure.
     pub(super) sqn: u64,
     /// ESM messages to the UE that came outside an EMM message, with EPS bearer identity and PTI.
@@ -58,6 +60,7 @@ pub(super) struct Ue {
     pub(super) wrong_key: bool,
     /// Number of further NAS messages that reach the UE.
     pub(super) left: Option<usize>,
+    pub(super) kasme: [u8; 32],
 }
 
 pub(super) struct Network {
@@ -74,7 +77,6 @@ pub(super) struct Network {
     pub(super) subscription: Subscription,
     /// Next response of the subscriber service, if it is to be an error.
     pub(super) subscriber_error: Option<AuthenticationError>,
-    pub(super) upf_answers: bool,
     /// True if new UEs are rejected for congestion.
     pub(super) congested: bool,
     /// MME UE S1AP ID, while the UE is connected.
@@ -84,7 +86,23 @@ pub(super) struct Network {
     pub(super) kinds: Vec<S1apPduKind>,
     pub(super) effects: Vec<Effect>,
     pub(super) notes: Vec<Note>,
-    down: std::collections::VecDeque<Vec<u8>>,
+    /// Number of the eNB that serves the UE, and its eNB UE S1AP ID there.
+    pub(super) serving: usize,
+    pub(super) enb_id: u32,
+    /// PDUs to eNBs, with the number of the eNB.
+    pub(super) sent: Vec<(usize, Vec<u8>)>,
+    /// SecurityKey of the last INITIAL CONTEXT SETUP REQUEST.
+    pub(super) kenb: Vec<u8>,
+    /// False if the eNB does not answer INITIAL CONTEXT SETUP REQUEST and the UPF answers nothing.
+    pub(super) enb_answers: bool,
+    pub(super) upf_answers: bool,
+    unanswered: Vec<(Seid, Vec<u8>)>,
+    down: std::collections::VecDeque<(AssocId, Vec<u8>)>,
+}
+
+/// Returns the association of eNB `n`.
+pub(super) fn assoc(n: usize) -> AssocId {
+    AssocId(ASSOC.0 + n as u32).with_dialect(Dialect::Eps)
 }
 
 fn milenage() -> Milenage {
@@ -127,34 +145,45 @@ impl Network {
             stored: None,
             old_contexts: Vec::new(),
             initial: None,
-            nodes: Nodes(vec![(ASSOC.with_dialect(Dialect::Eps), None)]),
+            nodes: Nodes(vec![(assoc(0), None), (assoc(1), None)]),
             home_sqn: 32,
             subscription: Subscription { slices: vec![slice], ..Subscription::default() },
             subscriber_error: None,
-            upf_answers: true,
             congested: false,
             mme_id: None,
             ue: Ue { key_set: 7, ..Ue::default() },
             kinds: Vec::new(),
             effects: Vec::new(),
             notes: Vec::new(),
+            serving: 0,
+            enb_id: ENB_ID,
+            sent: Vec::new(),
+            kenb: Vec::new(),
+            enb_answers: true,
+            upf_answers: true,
+            unanswered: Vec::new(),
             down: std::collections::VecDeque::new(),
         };
-        let area = s1ap::SupportedTAsItem::new(s1ap::TAC([0, 1]), s1ap::BPLMNs(vec![plmn()]), None);
+        network.set_up_enb(0);
+        assert_eq!(network.kinds, [S1apPduKind::Successful_S1Setup]);
+        network
+    }
+
+    /// Has eNB `n` set up S1 with TAC `n` + 1.
+    pub(super) fn set_up_enb(&mut self, n: usize) {
+        let area = s1ap::SupportedTAsItem::new(s1ap::TAC([0, 1 + n as u8]), s1ap::BPLMNs(vec![plmn()]), None);
         let request = {
             use vireo_wire::s1ap::*;
             build_s1ap!(
                 InitiatingMessage,
                 S1Setup,
                 S1SetupRequest,
-                Global_ENB_ID(global_enb_id(plmn(), EnbKind::Macro, 0x12345).expect("20 bits")),
+                Global_ENB_ID(global_enb_id(plmn(), EnbKind::Macro, 0x12345 + n as u32).expect("20 bits")),
                 SupportedTAs(SupportedTAs(vec![area])),
                 DefaultPagingDRX(PagingDRX::v128),
             )
         };
-        network.take_from_enb(&request.and_then(|pdu| pdu.encode()).expect("it encodes"));
-        assert_eq!(network.kinds, [S1apPduKind::Successful_S1Setup]);
-        network
+        self.take_from(n, &request.and_then(|pdu| pdu.encode()).expect("it encodes"));
     }
 
     pub(super) fn context(&self) -> Option<UeContext> {
@@ -205,13 +234,6 @@ impl Network {
         self.now = end;
     }
 
-    /// Delivers messages until none is in transit.
-    pub(super) fn settle(&mut self) {
-        while let Some(pdu) = self.down.pop_front() {
-            self.bring_to_enb(&pdu);
-        }
-    }
-
     fn step(&mut self, mut ue: UeContext, event: Event<'_>) {
         let outcome = self.try_step(&mut ue, event);
         let mut octets = Vec::new();
@@ -223,19 +245,19 @@ impl Network {
         for effect in outcome.effects {
             self.effects.push(effect.clone());
             match effect {
-                Effect::Ngap { assoc, pdu } => {
-                    assert_eq!(assoc.dialect(), Dialect::Eps);
-                    self.down.push_back(pdu);
-                }
+                Effect::Ngap { assoc, pdu } if assoc.dialect() == Dialect::Eps => self.down.push_back((assoc, pdu)),
                 Effect::Authenticate(request) => {
                     let answer = self.home(&request);
                     self.event(Event::Authentication(answer));
                 }
-                Effect::Pfcp { upf, message, session } if self.upf_answers => {
+                Effect::Pfcp { upf, message, session } => {
                     let context = self.context().expect("a context");
                     let found = context.sessions.iter().find(|s| s.index == session).map(|s| s.seid_at(upf));
                     if let Some((seid, answer)) = found.and_then(|s| Some((s, upf_answer(&message, upf, s)?))) {
-                        self.event(Event::Pfcp { seid, message: &answer });
+                        match self.upf_answers {
+                            true => self.event(Event::Pfcp { seid, message: &answer }),
+                            false => self.unanswered.push((seid, answer)),
+                        }
                     }
                 }
                 _ => {}
@@ -274,13 +296,34 @@ impl Network {
         })
     }
 
-    /// Processes a PDU of the eNB as the balancer and the host do, and delivers the answers.
+    /// Delivers the answers that the UPF has held back, and later ones at once.
+    pub(super) fn upf_catches_up(&mut self) {
+        self.upf_answers = true;
+        for (seid, answer) in std::mem::take(&mut self.unanswered) {
+            self.event(Event::Pfcp { seid, message: &answer });
+        }
+        self.settle();
+    }
+
+    /// Delivers PDUs to eNBs until none is in transit.
+    pub(super) fn settle(&mut self) {
+        while let Some((assoc, pdu)) = self.down.pop_front() {
+            self.bring_to_enb((assoc.with_dialect(Dialect::Nr).0 - ASSOC.0) as usize, &pdu);
+        }
+    }
+
+    /// Processes a PDU of the UE's eNB.
     pub(super) fn take_from_enb(&mut self, pdu: &[u8]) {
-        let assoc = ASSOC.with_dialect(Dialect::Eps);
+        self.take_from(self.serving, pdu);
+    }
+
+    /// Processes a PDU of eNB `n` as the balancer and the host do, and delivers the answers.
+    pub(super) fn take_from(&mut self, n: usize, pdu: &[u8]) {
+        let assoc = assoc(n);
         match access::route(Dialect::Eps, pdu).expect("a sound PDU") {
             Route::Node => {
-                let outcome = ran::step_of(assoc, &mut self.nodes.0[0].1, pdu, &self.config);
-                self.down.extend(outcome.answer);
+                let outcome = ran::step_of(assoc, &mut self.nodes.0[n].1, pdu, &self.config);
+                self.down.extend(outcome.answer.map(|answer| (assoc, answer)));
             }
             Route::Ue(amf_id) => self.event(Event::Ngap { assoc, amf_id, pdu }),
             Route::Initial { s_tmsi, nas_identity, .. } => {
@@ -305,11 +348,13 @@ impl Network {
         self.settle();
     }
 
-    fn bring_to_enb(&mut self, octets: &[u8]) {
+    fn bring_to_enb(&mut self, n: usize, octets: &[u8]) {
         let pdu = S1AP_PDU::decode(octets).expect("a PDU");
         assert_eq!(pdu.check().expect("it decodes"), vec![], "{octets:02x?}");
         self.kinds.push(pdu.kind());
-        if let Some(Ok(id)) = pdu.ie::<ie::MME_UE_S1AP_ID>() {
+        self.sent.push((n, octets.to_vec()));
+        let is_own = pdu.ie::<ie::eNB_UE_S1AP_ID>().and_then(Result::ok).is_some_and(|id| id.0 == self.enb_id);
+        if let (Some(Ok(id)), true) = (pdu.ie::<ie::MME_UE_S1AP_ID>(), n == self.serving && is_own) {
             self.mme_id = Some(id.0);
         }
         match pdu.kind() {
@@ -322,10 +367,10 @@ impl Network {
             S1apPduKind::Initiating_E_RABRelease => self.release_bearer(&pdu),
             S1apPduKind::Initiating_UEContextRelease => {
                 use vireo_wire::s1ap::*;
-                let ids = pdu.ie::<ie::UE_S1AP_IDs>().expect("an IE").expect("identifiers");
-                let UES1APIDs::uE_S1AP_ID_pair(pair) = ids else { panic!("{ids:?}") };
-                self.mme_id = None;
-                let (mme, enb) = (pair.mme_ue_s1ap_id.0, ENB_ID);
+                let ids = pdu.ie::<ie::UE_S1AP_IDs>().expect("an IE").expect("IDs");
+                let UES1APIDs::uE_S1AP_ID_pair(pair) = ids else { return };
+                let (mme, enb) = (pair.mme_ue_s1ap_id.0, pair.enb_ue_s1ap_id.0);
+                self.mme_id = self.mme_id.filter(|id| (n, *id) != (self.serving, mme));
                 let complete = build_s1ap!(
                     SuccessfulOutcome,
                     UEContextRelease,
@@ -333,7 +378,7 @@ impl Network {
                     MME_UE_S1AP_ID(mme),
                     eNB_UE_S1AP_ID(enb),
                 );
-                self.take_from_enb(&complete.and_then(|pdu| pdu.encode()).expect("it encodes"));
+                self.take_from(n, &complete.and_then(|pdu| pdu.encode()).expect("it encodes"));
             }
             _ => {}
         }
@@ -344,6 +389,7 @@ impl Network {
         use vireo_wire::s1ap::*;
         let key = pdu.ie::<ie::SecurityKey>().expect("an IE").expect("a key");
         assert_eq!(key.0.len(), 256);
+        self.kenb = key.0.as_octets().to_vec();
         let (mut nas, mut done) = (None, Vec::new());
         for item in pdu.items::<ie::E_RABToBeSetupListCtxtSUReq>().map(|item| item.expect("an item")) {
             assert_eq!(item.transport_layer_address.0.as_octets(), [127, 0, 0, 8], "the UPF's");
@@ -352,12 +398,15 @@ impl Network {
             let item = ERABSetupItemCtxtSURes::new(item.e_rab_id, address, GTPTEID(ENB_TEID), None);
             done.push(build_s1ap_ie!(IGNORE E_RABSetupItemCtxtSURes(item)).expect("an item"));
         }
+        if !self.enb_answers {
+            return;
+        }
         let response = build_s1ap!(
             SuccessfulOutcome,
             InitialContextSetup,
             InitialContextSetupResponse,
             MME_UE_S1AP_ID(self.mme_id.expect("a connection")),
-            eNB_UE_S1AP_ID(ENB_ID),
+            eNB_UE_S1AP_ID(self.enb_id),
             E_RABSetupListCtxtSURes(ERABSetupListCtxtSURes(done)),
         );
         self.take_from_enb(&response.and_then(|pdu| pdu.encode()).expect("it encodes"));
@@ -379,7 +428,7 @@ impl Network {
             E_RABSetup,
             ERABSetupResponse,
             MME_UE_S1AP_ID(self.mme_id.expect("a connection")),
-            eNB_UE_S1AP_ID(ENB_ID),
+            eNB_UE_S1AP_ID(self.enb_id),
             E_RABSetupListBearerSURes(ERABSetupListBearerSURes(vec![done])),
         );
         self.take_from_enb(&response.and_then(|pdu| pdu.encode()).expect("it encodes"));
@@ -397,7 +446,7 @@ impl Network {
             E_RABRelease,
             ERABReleaseResponse,
             MME_UE_S1AP_ID(self.mme_id.expect("a connection")),
-            eNB_UE_S1AP_ID(ENB_ID),
+            eNB_UE_S1AP_ID(self.enb_id),
         );
         self.take_from_enb(&response.and_then(|pdu| pdu.encode()).expect("it encodes"));
         if let Some(nas) = nas {
@@ -409,11 +458,11 @@ impl Network {
     pub(super) fn uplink(&mut self, nas: Vec<u8>) {
         use vireo_wire::s1ap::*;
         if let Some(id) = self.mme_id {
-            return self.take_from_enb(&uplink_nas(id, ENB_ID, &nas));
+            return self.take_from_enb(&uplink_nas(id, self.enb_id, &nas));
         }
         let pdu = {
             let mut ies = vec![
-                build_s1ap_ie!(InitialUEMessage, eNB_UE_S1AP_ID(ENB_ID)),
+                build_s1ap_ie!(InitialUEMessage, eNB_UE_S1AP_ID(self.enb_id)),
                 build_s1ap_ie!(InitialUEMessage, NAS_PDU(nas)),
                 build_s1ap_ie!(InitialUEMessage, TAI(tai())),
                 build_s1ap_ie!(InitialUEMessage, EUTRAN_CGI(cgi())),
@@ -532,7 +581,10 @@ impl Network {
         };
         let message = match message {
             NasEpsMessage::Emm(_, message) => message,
-            NasEpsMessage::Esm(header, message) => return self.esm(&header, message),
+            NasEpsMessage::Esm(header, message) => {
+                self.ue.esm.push(message.clone());
+                return self.esm(&header, message);
+            }
             other => panic!("{other:?}"),
         };
         self.ue.received.push(message.clone());
@@ -582,6 +634,7 @@ impl Network {
         self.ue.sqn = usim.sqn().get();
         let network = vireo_wire::security::Plmn::new("999", "70").expect("a PLMN");
         let kasme = derive_kasme(usim.ck(), usim.ik(), network, &autn);
+        self.ue.kasme = *kasme.as_octets();
         let (eia, eea) = (IntegrityAlgorithm::EIA2, CipheringAlgorithm::EEA2);
         self.ue.key_set = request.nas_key_set_identifier_asme.value & 7;
         self.ue.keys = Some(NasSecurityContext::from_fresh_kasme(&kasme, eia, eea).expect("keys"));
@@ -638,7 +691,7 @@ impl Network {
             UEContextReleaseRequest,
             UEContextReleaseRequest,
             MME_UE_S1AP_ID(self.mme_id.expect("it is connected")),
-            eNB_UE_S1AP_ID(ENB_ID),
+            eNB_UE_S1AP_ID(self.enb_id),
             Cause(Cause::radioNetwork(CauseRadioNetwork::user_inactivity)),
         );
         self.take_from_enb(&request.and_then(|pdu| pdu.encode()).expect("it encodes"));
