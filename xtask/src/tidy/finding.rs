@@ -39,11 +39,14 @@ pub(crate) enum Rule {
     FieldDoc,
     /// Test names follow `subject_condition_result`.
     TestName,
+    /// No run of [`DUPLICATE_LINES`](super::rules::DUPLICATE_LINES) equal lines in files of both
+    /// dialects.
+    DialectDuplicate,
 }
 
 impl Rule {
     /// All rules, in the order of the baseline file.
-    pub(crate) const ALL: [Self; 7] = [
+    pub(crate) const ALL: [Self; 8] = [
         Self::ModuleCycle,
         Self::StructFields,
         Self::Tuple,
@@ -51,6 +54,7 @@ impl Rule {
         Self::Width,
         Self::FieldDoc,
         Self::TestName,
+        Self::DialectDuplicate,
     ];
 
     /// The rule's name on the command line and in the baseline file.
@@ -63,6 +67,7 @@ impl Rule {
             Self::Width => "width",
             Self::FieldDoc => "field-doc",
             Self::TestName => "test-name",
+            Self::DialectDuplicate => "dialect-duplicate",
         }
     }
 

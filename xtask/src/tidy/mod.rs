@@ -5,6 +5,7 @@
 
 pub(crate) mod baseline;
 mod documents;
+mod duplicates;
 mod files;
 mod finding;
 mod layers;
@@ -50,13 +51,16 @@ pub(crate) fn check(root: &Path) -> Result<Report, String> {
         sources: modules::Sources::new(),
     };
     let mut functions = std::collections::BTreeSet::new();
+    let mut texts = Vec::new();
     for (file, checked) in check_files(root, &files)? {
+        texts.push((file.clone(), checked.text));
         report.findings.extend(checked.findings);
         report.debts.extend(checked.debts);
         functions.extend(checked.functions);
         report.sources.insert(file.clone(), checked.scopes);
     }
     report.debts.extend(modules::check(&report.sources));
+    report.debts.extend(duplicates::check(&texts));
     for (file, text) in documents::read(root)? {
         report.findings.extend(documents::check(&file, &text, &functions));
     }
@@ -82,6 +86,7 @@ pub(crate) fn compare(root: &Path, report: &Report) -> Result<Vec<Finding>, Stri
 /// Result of the check of one file.
 #[derive(Default)]
 struct Checked {
+    text: String,
     findings: Vec<Finding>,
     debts: Vec<Debt>,
     functions: Vec<String>,
@@ -96,7 +101,8 @@ fn check_files<'a>(root: &Path, files: &'a [PathBuf]) -> Result<Vec<(&'a PathBuf
         share
             .map(|file| {
                 let text = std::fs::read_to_string(root.join(file)).map_err(|e| format!("{}: {e}", file.display()))?;
-                Ok((file, check_file(file, &text)))
+                let checked = check_file(file, &text);
+                Ok((file, Checked { text, ..checked }))
             })
             .collect()
     };

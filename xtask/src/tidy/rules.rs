@@ -1,5 +1,7 @@
 //! The rules themselves, as tables. Change them here and say why in the commit.
 
+use super::duplicates::Side;
+
 /// Lines of a source file.
 pub(super) const FILE_LINES: usize = 800;
 /// Lines of a function, from its signature to its closing brace.
@@ -14,6 +16,20 @@ pub(super) const WIDTH: usize = 100;
 pub(super) const FIELD_DOC_WORDS: usize = 3;
 /// Characters of a test's name.
 pub(super) const TEST_NAME: usize = 45;
+
+/// Equal lines in files of both dialects, without comments and blank lines.
+pub(super) const DUPLICATE_LINES: usize = 12;
+
+/// Files of 5G and their counterparts of EPS. The second ones are no part of the first.
+pub(super) const DIALECTS: &[(&Side, &Side)] = &[
+    (&[("crates/core/src/amf/procedures/", "nr")], &[("crates/core/src/amf/procedures/", "eps")]),
+    (&[("crates/core/src/amf/n2/", "")], &[("crates/core/src/amf/s1/", "")]),
+    (&[("crates/core/src/amf/ran/", "")], &[("crates/core/src/amf/ran/s1", "")]),
+    (&[("crates/core/src/amf/engine/", "")], &[("crates/core/src/amf/engine/emm", "")]),
+    (&[("crates/core/src/smf/", "")], &[("crates/core/src/smf/esm", ""), ("crates/core/src/smf/erab", "")]),
+    (&[("crates/emulator/src/gnb/", "")], &[("crates/emulator/src/enb/", "")]),
+    (&[("crates/emulator/src/ue/", "")], &[("crates/emulator/src/ue/eps/", "")]),
+];
 
 /// Beginnings of test names that make a sentence of the name.
 pub(super) const TEST_NAME_STARTS: &[&str] = &["who_", "what_", "a_", "an_", "the_"];

@@ -120,9 +120,7 @@ pub enum Stage {
     Activating {
         /// PTI of the request.
         pti: u8,
-        /// The activation request.
         request: Vec<u8>,
-        /// Number of retransmissions.
         repeats: u8,
     },
 }

@@ -6,7 +6,7 @@
 use super::context::{N4State, RanState, SmContext, Stage};
 use super::interface::Output;
 use super::session_request::SessionRequest;
-use super::{n1, options, release, user_plane};
+use super::{n1, options, release};
 use crate::Env;
 use vireo_types::{Duration, Instant, PduSessionType};
 use vireo_wire::nas::{GsmCause, NasExtendedProtocolConfigurationOptions, NasGprsTimer3};
@@ -198,8 +198,8 @@ pub(super) fn received(sm: &mut SmContext, octets: &[u8], env: &Env<'_>, out: &m
     }
 }
 
-/// Returns the cause for which a request for bearer resources is rejected (6.5.3.4, 6.5.4.4, 7.3.1):
-/// only the subscribed QoS is granted.
+/// Returns the cause for which a request for bearer resources is rejected (6.5.3.4, 6.5.4.4,
+/// 7.3.1): only the subscribed QoS is granted.
 fn resource_cause(pti: u8, flows: &NasTrafficFlowAggregateDescription) -> EsmCause {
     if pti == release::NO_PTI {
         return EsmCause::InvalidPtiValue;
@@ -223,12 +223,13 @@ pub fn offered_by_attach(sm: &mut SmContext, env: &Env<'_>) {
 /// Handles that the UE has the bearer. It is usable once the eNB has set it up.
 fn activated(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
     let Stage::Activating { pti, .. } = sm.stage else { return };
-    sm.stage = Stage::Accepted { pti };
-    let is_up = sm.ran == RanState::Up;
-    sm.deadline = (!is_up).then(|| env.now + env.config.timers.ran_response);
-    if is_up && sm.n4 == N4State::Synced {
-        user_plane::settled(sm, out);
+    if sm.ran == RanState::Up && sm.n4 == N4State::Synced && sm.downlink.is_some() {
+        (sm.stage, sm.deadline) = (Stage::Established, None);
+        out.push(Output::Established);
+        return;
     }
+    sm.stage = Stage::Accepted { pti };
+    sm.deadline = (sm.ran != RanState::Up).then(|| env.now + env.config.timers.ran_response);
 }
 
 /// Handles the expiry of T3485 (6.4.1.6 a): sends the activation request again, and releases the

@@ -58,27 +58,28 @@ impl Fault {
         })
     }
 
-    /// Returns the fault of a procedure that this AMF does not implement. The criticality selects
-    /// the answer (10.3.4.1).
+    /// Returns the fault of a procedure that this AMF does not implement.
     pub fn unknown_procedure(pdu: &NGAPPDU<'_>) -> Box<Self> {
-        let cause = match pdu.criticality() {
-            Criticality::reject => Some(CauseProtocol::abstract_syntax_error_reject),
-            Criticality::notify => Some(CauseProtocol::abstract_syntax_error_ignore_and_notify),
+        let diagnostics = FaultDiagnostics::Ngap(pdu.criticality_diagnostics(&[]));
+        Fault::unknown(pdu.criticality() as u8, diagnostics)
+    }
+
+    /// Returns the fault of an unknown procedure of either protocol. The criticality (TS 38.413
+    /// 9.4.7, TS 36.413 9.3.7) selects the answer (10.3.4.1).
+    pub(crate) fn unknown(criticality: u8, diagnostics: FaultDiagnostics) -> Box<Self> {
+        const REJECT: u8 = Criticality::reject as u8;
+        const NOTIFY: u8 = Criticality::notify as u8;
+        let cause = match criticality {
+            REJECT => Some(CauseProtocol::abstract_syntax_error_reject),
+            NOTIFY => Some(CauseProtocol::abstract_syntax_error_ignore_and_notify),
             _ => None,
         };
-        let diagnostics = CriticalityDiagnostics::new(
-            Some(ProcedureCode(pdu.procedure_code())),
-            Some(TriggeringMessage::initiating_message),
-            Some(pdu.criticality()),
-            None,
-            None,
-        );
         Box::new(Fault {
             kind: "unknown-procedure",
             cause: cause.map(Cause::protocol),
             amf_ue_id: None,
             ran_ue_id: None,
-            diagnostics: Some(FaultDiagnostics::Ngap(diagnostics)),
+            diagnostics: Some(diagnostics),
         })
     }
 

@@ -24,28 +24,10 @@ pub(crate) fn from_message(pdu: &S1APPDU<'_>) -> Box<Fault> {
     })
 }
 
-/// Returns the fault of a procedure that this MME does not implement. The criticality selects the
-/// answer (10.3.4.1).
+/// Returns the fault of a procedure that this MME does not implement.
 pub(crate) fn unknown_procedure(pdu: &S1APPDU<'_>) -> Box<Fault> {
-    let cause = match pdu.criticality() {
-        Criticality::reject => Some(Protocol::abstract_syntax_error_reject),
-        Criticality::notify => Some(Protocol::abstract_syntax_error_ignore_and_notify),
-        _ => None,
-    };
-    let diagnostics = CriticalityDiagnostics::new(
-        Some(ProcedureCode(pdu.procedure_code())),
-        Some(TriggeringMessage::initiating_message),
-        Some(pdu.criticality()),
-        None,
-        None,
-    );
-    Box::new(Fault {
-        kind: "unknown-procedure",
-        cause: cause.map(Cause::protocol),
-        amf_ue_id: None,
-        ran_ue_id: None,
-        diagnostics: Some(FaultDiagnostics::S1ap(diagnostics)),
-    })
+    let diagnostics = FaultDiagnostics::S1ap(pdu.criticality_diagnostics(&[]));
+    Fault::unknown(pdu.criticality() as u8, diagnostics)
 }
 
 /// Returns true if the container of the IEs does not decode to its end (10.2), or if the PDU has an

@@ -16,14 +16,14 @@ fn vectors(network: &Network) -> usize {
 /// Returns an attach whose UE receives at most this many messages, and its request.
 fn attaching(received: usize) -> (Network, NasAttachRequest) {
     let mut network = Network::new();
-    network.ue.left = Some(received);
+    network.ue.remaining = Some(received);
     let request = network.attach_request();
     network.initial_message(&request);
     (network, request)
 }
 
 /// Sends ATTACH REQUEST on the connection, plain unless the network has keys.
-fn again(network: &mut Network, request: &NasAttachRequest) {
+fn repeat_attach(network: &mut Network, request: &NasAttachRequest) {
     match network.context().is_some_and(|c| c.security.is_some()) {
         true => network.initial_message(request),
         false => network.uplink(emm(request.clone()).encode().expect("it encodes")),
@@ -36,11 +36,11 @@ fn same_attach_request_is_ignored() {
     for received in [0, 1] {
         let (mut network, request) = attaching(received);
         let (before, sent) = (network.context().expect("a context"), network.kinds.len());
-        again(&mut network, &request);
+        repeat_attach(&mut network, &request);
         let mut after = network.context().expect("a context");
         after.sequence = before.sequence;
         assert_eq!((after, network.kinds.len(), vectors(&network)), (before, sent, 1));
-        network.ue.left = None;
+        network.ue.remaining = None;
         network.wait(Duration::from_secs(7));
         assert_eq!(succeeded(&network, Kind::Registration), 1, "{:?}", network.notes);
     }
@@ -52,8 +52,8 @@ fn other_attach_request_restarts_attach() {
     for received in [0, 1] {
         let (mut network, mut request) = attaching(received);
         request.eps_attach_type = NasEpsAttachType::from_attach_type(AttachType::CombinedEpsImsiAttach);
-        network.ue.left = None;
-        again(&mut network, &request);
+        network.ue.remaining = None;
+        repeat_attach(&mut network, &request);
         assert_eq!((vectors(&network), succeeded(&network, Kind::Registration)), (2, 1), "{:?}", network.notes);
         let NasEmmMessage::AttachAccept(accept) = network.last() else { panic!("{:?}", network.last()) };
         assert!(accept.emm_cause.is_some(), "the combined attach is answered");
@@ -66,9 +66,9 @@ fn same_request_gets_accept_again() {
     let (mut network, request) = attaching(2);
     let accepted = network.context().expect("a context");
     network.now = network.now + Duration::from_secs(5);
-    network.ue.left = None;
+    network.ue.remaining = None;
     network.ue.silent = true;
-    again(&mut network, &request);
+    repeat_attach(&mut network, &request);
     assert!(matches!(network.last(), NasEmmMessage::AttachAccept(_)), "{:?}", network.notes);
     let context = network.context().expect("a context");
     assert_eq!((context.identity, context.sessions.len(), vectors(&network)), (accepted.identity, 1, 1));
@@ -84,8 +84,8 @@ fn other_request_after_accept_restarts_attach() {
     let (mut network, mut request) = attaching(2);
     let first = network.context().expect("a context");
     request.eps_attach_type = NasEpsAttachType::from_attach_type(AttachType::CombinedEpsImsiAttach);
-    network.ue.left = None;
-    again(&mut network, &request);
+    network.ue.remaining = None;
+    repeat_attach(&mut network, &request);
     assert_eq!(succeeded(&network, Kind::Registration), 1, "{:?}", network.notes);
     let context = network.context().expect("a context");
     assert_ne!(context.identity.tmsi, first.identity.tmsi);
@@ -97,7 +97,7 @@ fn other_request_after_accept_restarts_attach() {
 fn update_before_complete_confirms_attach() {
     let (mut network, _) = attaching(2);
     let guti = network.context().and_then(|c| c.identity.tmsi).expect("a GUTI");
-    network.ue.left = None;
+    network.ue.remaining = None;
     network.ue.guti = Some(super::foreign_guti());
     network.update(UpdateType::TaUpdating);
     assert_eq!(succeeded(&network, Kind::Registration), 1, "{:?}", network.notes);
@@ -111,7 +111,7 @@ fn update_before_complete_confirms_attach() {
 #[test]
 fn detach_before_complete_ends_attach() {
     let (mut network, _) = attaching(2);
-    network.ue.left = None;
+    network.ue.remaining = None;
     network.ue.guti = Some(super::foreign_guti());
     network.detach(false);
     assert!(matches!(network.last(), NasEmmMessage::DetachAccept(_)), "{:?}", network.notes);
@@ -139,7 +139,7 @@ fn same_update_request_gets_accept_again() {
 #[test]
 fn request_during_network_detach_is_ignored() {
     let mut network = attached();
-    network.ue.left = Some(0);
+    network.ue.remaining = Some(0);
     network.event(Event::Deregister { reregister: false });
     network.settle();
     let procedure = network.context().and_then(|c| c.procedure);
@@ -157,10 +157,10 @@ fn request_during_network_detach_is_ignored() {
 fn detach_of_both_sides_ends_once() {
     for switch_off in [false, true] {
         let mut network = attached();
-        network.ue.left = Some(0);
+        network.ue.remaining = Some(0);
         network.event(Event::Deregister { reregister: true });
         network.settle();
-        network.ue.left = None;
+        network.ue.remaining = None;
         let received = network.ue.received.len();
         network.detach(switch_off);
         assert_eq!(network.ue.received.len(), received + usize::from(!switch_off));
@@ -173,10 +173,10 @@ fn detach_of_both_sides_ends_once() {
 #[test]
 fn attach_during_network_detach_is_progressed() {
     let mut network = attached();
-    network.ue.left = Some(0);
+    network.ue.remaining = Some(0);
     network.event(Event::Deregister { reregister: true });
     network.settle();
-    network.ue.left = None;
+    network.ue.remaining = None;
     network.attach();
     assert_eq!(succeeded(&network, Kind::Registration), 2, "{:?}", network.notes);
     assert!(network.context().is_some_and(|c| c.is_registered() && c.sessions.len() == 1));

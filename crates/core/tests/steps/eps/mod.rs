@@ -2,6 +2,7 @@
 
 mod collisions;
 mod erabs;
+mod faults;
 mod handover;
 mod kdf;
 mod network;

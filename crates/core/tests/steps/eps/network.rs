@@ -59,7 +59,7 @@ pub(super) struct Ue {
     /// True if the UE has another K than the network.
     pub(super) wrong_key: bool,
     /// Number of further NAS messages that reach the UE.
-    pub(super) left: Option<usize>,
+    pub(super) remaining: Option<usize>,
     pub(super) kasme: [u8; 32],
 }
 
@@ -72,7 +72,7 @@ pub(super) struct Network {
     pub(super) old_contexts: Vec<UeContext>,
     /// First message of the latest connection.
     pub(super) initial: Option<InitialUeMessage>,
-    nodes: Nodes,
+    pub(super) nodes: Nodes,
     home_sqn: u64,
     pub(super) subscription: Subscription,
     /// Next response of the subscriber service, if it is to be an error.
@@ -556,9 +556,9 @@ impl Network {
 
     /// Handles a NAS message at the UE.
     fn bring_to_ue(&mut self, nas: &[u8]) {
-        match &mut self.ue.left {
+        match &mut self.ue.remaining {
             Some(0) => return,
-            Some(left) => *left -= 1,
+            Some(remaining) => *remaining -= 1,
             None => {}
         }
         let header = nas[0] >> 4;

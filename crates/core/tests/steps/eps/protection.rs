@@ -126,7 +126,7 @@ fn esm() -> Vec<Vec<u8>> {
 /// Returns the context of a UE that attaches and receives at most this many messages.
 fn attaching(guti: Option<&[u8]>, received: usize) -> Network {
     let mut network = Network::new();
-    network.ue.left = Some(received);
+    network.ue.remaining = Some(received);
     network.ue.guti = guti.map(|guti| vireo_wire::nas_eps::NasEpsMobileIdentity::new(guti[1..].to_vec()));
     network.attach();
     network

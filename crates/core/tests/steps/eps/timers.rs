@@ -25,7 +25,7 @@ fn silent_ue_ends_common_procedure() {
     for (guti, received) in [(true, 0), (false, 0), (false, 1)] {
         let mut network = Network::new();
         network.ue.guti = guti.then(super::foreign_guti);
-        network.ue.left = Some(received);
+        network.ue.remaining = Some(received);
         network.attach();
         assert_eq!(sent(&network), 1 + received);
         network.wait(Duration::from_secs(6 * RETRANSMISSIONS as u64 + 5));
@@ -43,7 +43,7 @@ fn silent_ue_ends_common_procedure() {
 #[test]
 fn attach_without_complete_is_aborted() {
     let mut network = Network::new();
-    network.ue.left = Some(2);
+    network.ue.remaining = Some(2);
     network.attach();
     assert!(network.context().is_some_and(|c| c.is_registered()));
     let before = sent(&network);
@@ -61,9 +61,9 @@ fn attach_without_complete_is_aborted() {
 #[test]
 fn retransmitted_accept_completes_attach() {
     let mut network = Network::new();
-    network.ue.left = Some(2);
+    network.ue.remaining = Some(2);
     network.attach();
-    network.ue.left = None;
+    network.ue.remaining = None;
     network.wait(Duration::from_secs(7));
     assert!(matches!(network.last(), NasEmmMessage::AttachAccept(_)), "{:?}", network.notes);
     assert_eq!(super::succeeded(&network, Kind::Registration), 1);
@@ -75,7 +75,7 @@ fn update_without_complete_keeps_both_gutis() {
     let mut network = attached();
     network.idle();
     let old = network.context().and_then(|c| c.identity.tmsi);
-    network.ue.left = Some(0);
+    network.ue.remaining = Some(0);
     network.update(UpdateType::TaUpdating);
     let before = sent(&network);
     network.wait(Duration::from_secs(31));
@@ -90,7 +90,7 @@ fn update_without_complete_keeps_both_gutis() {
 #[test]
 fn detach_without_answer_is_completed() {
     let mut network = attached();
-    network.ue.left = Some(0);
+    network.ue.remaining = Some(0);
     let before = sent(&network);
     network.event(Event::Deregister { reregister: false });
     network.settle();
@@ -123,14 +123,14 @@ fn detach_by_network_is_completed_by_answer() {
 #[test]
 fn missing_esm_information_rejects_attach() {
     let mut network = Network::new();
-    network.ue.left = Some(2);
+    network.ue.remaining = Some(2);
     let mut request = network.attach_request();
     request.esm_message_container = NasEsmMessageContainer::new(vec![0x02, 1, 0xd0, 0x11, 0xd1]);
     network.initial_message(&request);
     let before = sent(&network);
     network.wait(Duration::from_secs(11));
     assert_eq!(sent(&network), before + 2);
-    network.ue.left = None;
+    network.ue.remaining = None;
     network.wait(Duration::from_secs(2));
     assert_eq!(super::attach_reject(&network), (19, Some((1, 53))));
     assert_eq!(network.mme_id, None);
@@ -178,7 +178,7 @@ fn silent_idle_ue_is_detached() {
 fn bearer_without_answer_is_released() {
     let mut network = attached();
     network.subscribe("ims");
-    network.ue.left = Some(0);
+    network.ue.remaining = Some(0);
     network.connect(2, Some("ims"));
     assert!(network.context().is_some_and(|c| c.sessions.len() == 2), "{:?}", network.notes);
     let before = sent(&network);
@@ -195,7 +195,7 @@ fn deactivation_without_answer_ends() {
     let mut network = attached();
     network.subscribe("ims");
     network.connect(2, Some("ims"));
-    network.ue.left = Some(0);
+    network.ue.remaining = Some(0);
     network.disconnect(3, 6);
     let before = sent(&network);
     network.wait(Duration::from_secs(39));

@@ -67,7 +67,7 @@ fn idle_ue_is_not_disturbed() {
     for nas in forged(&network) {
         let effects = network.effects.len();
         // The sender does not have the keys: it answers no request of the network.
-        network.ue.left = Some(0);
+        network.ue.remaining = Some(0);
         network.uplink(nas.clone());
         network.wait(vireo_types::Duration::from_secs(40));
         assert_eq!(network.old_contexts, std::slice::from_ref(&before), "{nas:02x?}");
@@ -76,7 +76,7 @@ fn idle_ue_is_not_disturbed() {
         assert_eq!(network.context(), None, "{nas:02x?}: nothing of it is kept");
         network.restore();
     }
-    network.ue.left = None;
+    network.ue.remaining = None;
     network.service_request();
     assert_eq!(network.tunnel(), Some(super::TUNNEL));
 }

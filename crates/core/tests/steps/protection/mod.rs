@@ -55,7 +55,6 @@ pub(crate) trait Walked {
 pub(crate) struct Contexts {
     /// First message of a connection, whose NAS message is replaced.
     pub(crate) initial: InitialUeMessage,
-    /// UE without keys.
     pub(crate) new: UeContext,
     pub(crate) registered: UeContext,
     /// Registrations that wait for an identity, for the response to a challenge, and for new keys.

@@ -3,7 +3,7 @@
 //! It is used as that of 5GMM ([`crate::amf::engine::protection`]), with the same states and
 //! protections.
 
-use crate::amf::engine::protection::{Condition, Exchange, Protection, Rule};
+use crate::amf::engine::protection::{Condition, Exchange, Protection, Rule, UNPROVED};
 use crate::amf::procedures::common::security_setup::Awaited;
 use crate::schedule::kind::emm;
 
@@ -97,7 +97,7 @@ impl Message {
 
 use Exchange::{Context, Established, NoContext};
 use Message as M;
-use Protection::{Ciphered, Integrity, NewContext, Plain, Unverified};
+use Protection::{Ciphered, Integrity, NewContext};
 
 /// All messages but SECURITY MODE COMPLETE and SERVICE REQUEST.
 const PROTECTED: &[Message] = &[
@@ -134,8 +134,6 @@ const EARLY: &[Message] = &[
     M::DetachRequest,
     M::DetachAccept,
 ];
-
-const UNPROVED: &[Protection] = &[Plain, Unverified];
 
 /// The rules. A message is accepted if any rule accepts it.
 pub const TABLE: &[Rule<Message>] = &[
@@ -206,30 +204,19 @@ pub const TABLE: &[Rule<Message>] = &[
              GUTI changes nothing of that UE; the UE of this connection has proved its keys by the first message",
         ),
     },
-    Rule {
-        messages: &[M::IdentityResponse],
-        states: &[NoContext, Context],
-        allowed: UNPROVED,
-        condition: Condition::Awaited(Awaited::Identity),
-        clause: "4.4.4.3",
-        stricter: None,
-    },
-    Rule {
-        messages: &[M::AuthenticationResponse, M::AuthenticationFailure],
-        states: &[NoContext, Context],
-        allowed: UNPROVED,
-        condition: Condition::Awaited(Awaited::Challenge),
-        clause: "4.4.4.3",
-        stricter: Some("only while an Authentication Request is not answered"),
-    },
-    Rule {
-        messages: &[M::SecurityModeReject],
-        states: &[NoContext, Context],
-        allowed: UNPROVED,
-        condition: Condition::Awaited(Awaited::SecurityMode),
-        clause: "4.4.4.3, 5.4.3.5",
-        stricter: Some("only while a Security Mode Command is not answered"),
-    },
+    Rule::awaited(&[M::IdentityResponse], Awaited::Identity, "4.4.4.3", None),
+    Rule::awaited(
+        &[M::AuthenticationResponse, M::AuthenticationFailure],
+        Awaited::Challenge,
+        "4.4.4.3",
+        Some("only while an Authentication Request is not answered"),
+    ),
+    Rule::awaited(
+        &[M::SecurityModeReject],
+        Awaited::SecurityMode,
+        "4.4.4.3, 5.4.3.5",
+        Some("only while a Security Mode Command is not answered"),
+    ),
     Rule {
         messages: &[M::DetachRequest],
         states: &[NoContext],
@@ -254,12 +241,5 @@ pub const TABLE: &[Rule<Message>] = &[
         clause: "4.4.4.3, 5.6.1.5",
         stricter: Some("it is rejected with #9"),
     },
-    Rule {
-        messages: &[M::Unknown],
-        states: &[NoContext],
-        allowed: UNPROVED,
-        condition: Condition::Always,
-        clause: "7.4",
-        stricter: None,
-    },
+    Rule::unknown(&[M::Unknown]),
 ];

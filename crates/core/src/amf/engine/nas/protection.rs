@@ -201,6 +201,32 @@ pub struct Rule<M: 'static = Message> {
     pub stricter: Option<&'static str>,
 }
 
+impl<M> Rule<M> {
+    /// Returns the rule of an answer to the network that needs no protection while it is awaited.
+    pub const fn awaited(
+        messages: &'static [M],
+        awaited: Awaited,
+        clause: &'static str,
+        stricter: Option<&'static str>,
+    ) -> Self {
+        let condition = Condition::Awaited(awaited);
+        Rule { messages, states: &[NoContext, Context], allowed: UNPROVED, condition, clause, stricter }
+    }
+
+    /// Returns the rule of a message type that is not known: the answer to it needs no protection
+    /// before there is a security context.
+    pub const fn unknown(messages: &'static [M]) -> Self {
+        Rule {
+            messages,
+            states: &[NoContext],
+            allowed: UNPROVED,
+            condition: Condition::Always,
+            clause: "7.4",
+            stricter: None,
+        }
+    }
+}
+
 /// Decision about a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -247,7 +273,7 @@ const EARLY: &[Message] = &[
     M::ServiceRequest,
 ];
 
-const UNPROVED: &[Protection] = &[Plain, Unverified];
+pub(crate) const UNPROVED: &[Protection] = &[Plain, Unverified];
 
 /// The rules. A message is accepted if any rule accepts it.
 pub const TABLE: &[Rule] = &[
@@ -294,38 +320,25 @@ pub const TABLE: &[Rule] = &[
              5G-GUTI changes nothing of that UE; the UE of this connection has proved its keys by the first message",
         ),
     },
-    Rule {
-        messages: &[M::IdentityResponse],
-        states: &[NoContext, Context],
-        allowed: UNPROVED,
-        condition: Condition::Awaited(Awaited::Identity),
-        clause: "4.4.4.3 b",
-        stricter: None,
-    },
-    Rule {
-        messages: &[M::AuthenticationResponse],
-        states: &[NoContext, Context],
-        allowed: UNPROVED,
-        condition: Condition::Awaited(Awaited::Challenge),
-        clause: "4.4.4.3 c",
-        stricter: Some("only while an Authentication Request is not answered"),
-    },
-    Rule {
-        messages: &[M::AuthenticationFailure],
-        states: &[NoContext, Context],
-        allowed: UNPROVED,
-        condition: Condition::Awaited(Awaited::Challenge),
-        clause: "4.4.4.3 d",
-        stricter: Some("only while an Authentication Request is not answered"),
-    },
-    Rule {
-        messages: &[M::SecurityModeReject],
-        states: &[NoContext, Context],
-        allowed: UNPROVED,
-        condition: Condition::Awaited(Awaited::SecurityMode),
-        clause: "4.4.4.3 e, 5.4.2.5",
-        stricter: Some("only while a Security Mode Command is not answered"),
-    },
+    Rule::awaited(&[M::IdentityResponse], Awaited::Identity, "4.4.4.3 b", None),
+    Rule::awaited(
+        &[M::AuthenticationResponse],
+        Awaited::Challenge,
+        "4.4.4.3 c",
+        Some("only while an Authentication Request is not answered"),
+    ),
+    Rule::awaited(
+        &[M::AuthenticationFailure],
+        Awaited::Challenge,
+        "4.4.4.3 d",
+        Some("only while an Authentication Request is not answered"),
+    ),
+    Rule::awaited(
+        &[M::SecurityModeReject],
+        Awaited::SecurityMode,
+        "4.4.4.3 e, 5.4.2.5",
+        Some("only while a Security Mode Command is not answered"),
+    ),
     Rule {
         messages: &[M::DeregistrationRequest],
         states: &[NoContext],
@@ -366,14 +379,7 @@ pub const TABLE: &[Rule] = &[
         clause: "4.4.4.3 i",
         stricter: Some("no procedure serves it"),
     },
-    Rule {
-        messages: &[M::Unknown],
-        states: &[NoContext],
-        allowed: UNPROVED,
-        condition: Condition::Always,
-        clause: "7.4",
-        stricter: None,
-    },
+    Rule::unknown(&[M::Unknown]),
 ];
 
 /// Returns the decision of [`TABLE`] about a message.
