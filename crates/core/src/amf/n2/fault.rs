@@ -73,12 +73,17 @@ impl Fault {
             None,
             None,
         );
+        Fault::not_implemented(cause, FaultDiagnostics::Ngap(diagnostics))
+    }
+
+    /// Returns the fault of a procedure that is not implemented, with the cause of the answer.
+    pub(crate) fn not_implemented(cause: Option<CauseProtocol>, diagnostics: FaultDiagnostics) -> Box<Self> {
         Box::new(Fault {
             kind: "unknown-procedure",
             cause: cause.map(Cause::protocol),
             amf_ue_id: None,
             ran_ue_id: None,
-            diagnostics: Some(FaultDiagnostics::Ngap(diagnostics)),
+            diagnostics: Some(diagnostics),
         })
     }
 

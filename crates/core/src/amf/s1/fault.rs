@@ -39,13 +39,7 @@ pub(crate) fn unknown_procedure(pdu: &S1APPDU<'_>) -> Box<Fault> {
         None,
         None,
     );
-    Box::new(Fault {
-        kind: "unknown-procedure",
-        cause: cause.map(Cause::protocol),
-        amf_ue_id: None,
-        ran_ue_id: None,
-        diagnostics: Some(FaultDiagnostics::S1ap(diagnostics)),
-    })
+    Fault::not_implemented(cause, FaultDiagnostics::S1ap(diagnostics))
 }
 
 /// Returns true if the container of the IEs does not decode to its end (10.2), or if the PDU has an
