@@ -17,7 +17,7 @@ use crate::amf::procedures::common::{smf_requests, user_plane};
 use crate::amf::procedures::{self, an_release, deregistration, paging, registration, service_request, session};
 use crate::amf::ran::{self, ResetItem};
 use crate::sba::{N1N2Transfer, PiggybackedSmContext, SessionNumber, SmfRequest, SmfResponse};
-use crate::smf::{Input, N2Sm};
+use crate::smf::{Input, N2Sm, SmContext, Stage};
 use crate::step::{Effect, Kind, Note, StepContext, StepOutput};
 use crate::subscription::{AuthenticationError, AuthenticationInfo};
 use serde::{Deserialize, Serialize};
@@ -173,7 +173,11 @@ pub fn step(ue: &mut UeContext, event: Event<'_>, env: &mut Env<'_>) -> StepOutp
         Event::Transfer(transfer) => smf_events::transfer(&mut ctx, transfer),
         Event::SmContextReleased { number } => smf_events::released(&mut ctx, number),
     }
+    let switches = matches!(ctx.ue.handover, Some(procedures::handover::Handover::Switching(_)));
     procedures::handover::proceed(&mut ctx);
+    if switches && ctx.ue.handover.is_none() {
+        detach_without_bearer(&mut ctx);
+    }
     set_up_attach_bearer(&mut ctx);
     user_plane::send_deferred(&mut ctx);
     service_request::smfs_have_answered(&mut ctx);
@@ -441,7 +445,10 @@ fn ue_message(ctx: &mut StepContext<'_, '_>, message: UeMessage) {
             session::transfers(ctx, N2Sm::ModifyResponse, modified);
             session::transfers(ctx, N2Sm::ModifyUnsuccessful, failed);
         }
-        UeMessage::SessionReleaseIndication { released } => procedures::handover::released_by_ran(ctx, &released),
+        UeMessage::SessionReleaseIndication { released } => {
+            procedures::handover::released_by_ran(ctx, &released);
+            detach_without_bearer(ctx);
+        }
         UeMessage::ErabModification(request) => procedures::handover::modification::indicated(ctx, &request),
         UeMessage::SecondaryRatUsage { uplink, downlink } => {
             ctx.note(Note::SecondaryRatUsage { uplink, downlink });
@@ -459,6 +466,17 @@ fn ue_message(ctx: &mut StepContext<'_, '_>, message: UeMessage) {
                 connection_lost(ctx);
             }
         }
+    }
+}
+
+/// Detaches a UE of EPS that has no bearer any more, and has it attach again (TS 23.401 5.4.4.1,
+/// 5.5.1.1.2 step 6).
+fn detach_without_bearer(ctx: &mut StepContext<'_, '_>) {
+    let remains = |s: &SmContext| s.is_live() && !matches!(s.stage, Stage::Releasing { .. });
+    let has_none = ctx.ue.dialect() == Dialect::Eps && !ctx.ue.sessions.iter().any(remains);
+    if has_none && ctx.ue.is_registered() && ctx.ue.procedure.is_none() {
+        let procedure = deregistration::by_network(ctx, true, None);
+        ctx.ue.procedure = procedure.map(Procedure::Deregistration);
     }
 }
 

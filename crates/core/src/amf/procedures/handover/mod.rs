@@ -139,7 +139,6 @@ fn switched(ctx: &mut StepContext<'_, '_>) {
         ctx.note(Note::Failed(Kind::PathSwitch, 0));
         let (ids, cause) = ((connection.amf_id, connection.ran_id), Cause::transport(not_switched_cause()));
         ctx.send(|_| messages::path_switch_failure(dialect, ids, released, &cause));
-        detach_without_bearer(ctx);
         return ctx.release(Cause::radioNetwork(Radio::release_due_to_5gc_generated_reason));
     };
     let answer = PathSwitchAnswer {
@@ -160,15 +159,6 @@ fn not_switched_cause() -> CauseTransport {
     CauseTransport::transport_resource_unavailable
 }
 
-/// Has a UE of EPS detached and attached again if none of its bearers remains (TS 23.401 5.4.4.1,
-/// 5.5.1.1.2 step 6).
-fn detach_without_bearer(ctx: &mut StepContext<'_, '_>) {
-    let remains = |s: &smf::SmContext| s.is_live() && !matches!(s.stage, smf::Stage::Releasing { .. });
-    if ctx.ue.dialect() == Dialect::Eps && ctx.ue.is_registered() && !ctx.ue.sessions.iter().any(remains) {
-        ctx.ue.pending.deregister = Some(true);
-    }
-}
-
 /// Handles E-RAB RELEASE INDICATION: the eNB has released these E-RABs (TS 23.401 5.4.4.2).
 pub fn released_by_ran(ctx: &mut StepContext<'_, '_>, released: &SessionItems) {
     for (ebi, _) in released {
@@ -178,7 +168,6 @@ pub fn released_by_ran(ctx: &mut StepContext<'_, '_>, released: &SessionItems) {
             None => ctx.note(Note::fault("session-unknown")),
         }
     }
-    detach_without_bearer(ctx);
 }
 
 /// Handles HANDOVER REQUIRED of the source.

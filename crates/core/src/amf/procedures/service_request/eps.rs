@@ -2,7 +2,8 @@
 
 use crate::amf::context::UeContext;
 use crate::amf::procedures::common::congestion::back_off;
-use crate::amf::procedures::common::{emm, user_plane};
+use crate::amf::procedures::common::emm;
+use crate::smf::SmContext;
 use crate::step::StepContext;
 use vireo_wire::nas::GmmCause;
 use vireo_wire::nas_eps::*;
@@ -14,9 +15,10 @@ pub const fn request() -> Request {
     Request { uplink_data: u16::MAX, session_status: None }
 }
 
-/// Returns true if the UE has a bearer. Without one it is rejected with #40 (5.6.1.5).
+/// Returns true if the UE has a bearer that is not being released. Without one it is rejected with
+/// #40 (5.6.1.5).
 pub fn has_bearer(ue: &UeContext) -> bool {
-    user_plane::status(ue) != 0
+    ue.sessions.iter().any(SmContext::is_established)
 }
 
 /// Sends SERVICE REJECT (8.2.24) with a cause that only EPS has. Returns its value.
