@@ -21,7 +21,7 @@ use vireo_core::config::{
 };
 use vireo_core::placement::balance::BalancerId;
 use vireo_core::subscription::{
-    Ambr, AuthenticationError, AuthenticationInfo, AuthenticationRequest, DnnSubscription, SliceSubscription,
+    AuthenticationError, AuthenticationInfo, AuthenticationRequest, DnnSubscription, SliceSubscription,
     SubscriberIdentity, Subscription,
 };
 use vireo_emulator::gnb::{self, Gnb, GnbConfig, Inbox, NgState, Outbox};
