@@ -8,6 +8,7 @@ mod log;
 pub mod process;
 mod rebalancing;
 mod serving;
+mod volume;
 
 use metrics::{Counter, Gauge, Histogram, Key, Label, Level, Metadata, Recorder};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
@@ -18,6 +19,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use vireo_core::amf::ran::admission::Refusal;
 use vireo_types::Duration;
+use volume::Volumes;
 
 const METADATA: Metadata<'static> = Metadata::new(module_path!(), Level::INFO, None);
 
@@ -385,8 +387,8 @@ pub struct Metrics {
     usages: Vec<Gauge>,
     depths: Vec<Gauge>,
     messages: Vec<Counter>,
-    /// Octets of sessions: uplink, downlink.
-    session_octets: Vec<Counter>,
+    /// Octets of user packets.
+    pub volumes: Volumes,
     claims_evicted: Counter,
     evicted: Vec<Counter>,
     turned_away: Vec<Counter>,
@@ -425,8 +427,6 @@ impl Metrics {
         let messages = Flow::ALL.iter().map(|flow| recorder.register_counter(&flow.key(), &METADATA)).collect();
         let refusals = &mut ApiRefusal::ALL.iter().map(|r| r.label());
         let api_refusals = counters("vireo_api_refused_requests_total", "reason", refusals);
-        let session_octets =
-            counters("vireo_session_bytes_total", "direction", &mut ["uplink", "downlink"].into_iter());
         let evicted =
             counters("vireo_half_open_ues_evicted_total", "reason", &mut Eviction::ALL.iter().map(|e| e.label()));
         let reasons = &mut TurnedAway::ALL.iter().map(|reason| reason.label());
@@ -448,6 +448,7 @@ impl Metrics {
         let depths = Queue::ALL.iter().map(|q| gauge(key("vireo_queue_depth", &[("queue", q.label())]))).collect();
         Metrics {
             serving: Serving::new(&recorder),
+            volumes: Volumes::new(&recorder),
             procedures: Procedures::new(recorder),
             rebalancing: Rebalancing::default(),
             faults,
@@ -456,7 +457,6 @@ impl Metrics {
             usages,
             depths,
             messages,
-            session_octets,
             claims_evicted,
             evicted,
             turned_away,
@@ -480,13 +480,6 @@ impl Metrics {
     /// Counts several protocol errors of one kind.
     pub fn faults(&self, fault: Fault, count: u64) {
         self.faults[fault as usize].increment(count);
-    }
-
-    /// Counts the volume of sessions, in octets as reported by UPFs:
-    /// `vireo_session_bytes_total{direction}`.
-    pub fn session_octets(&self, uplink: u64, downlink: u64) {
-        self.session_octets[0].increment(uplink);
-        self.session_octets[1].increment(downlink);
     }
 
     /// Counts subscriber claims that were evicted before their expiry because there were too many:
@@ -701,10 +694,6 @@ fn describe(recorder: &PrometheusRecorder) {
         ("vireo_replication_sent_bytes_total", "Bytes of the copies sent."),
         ("vireo_ues_taken_over_total", "UE contexts taken over from dead hosts."),
         ("vireo_ues_migrated_in_total", "UE contexts migrated here from live hosts."),
-        (
-            "vireo_session_bytes_total",
-            "Bytes that sessions have session_octets, where they are counted, as UPFs report them.",
-        ),
         (
             "vireo_subscriber_claims_evicted_total",
             "Subscriber claims evicted before their expiry, because there were too many.",

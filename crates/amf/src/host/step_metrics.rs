@@ -85,7 +85,10 @@ impl StepMetrics {
                 }
                 tracing::debug!(%whom, procedure = ?kind, "a UE has not proved who it is");
             }
-            Note::UsageReported { uplink, downlink } => self.metrics.session_octets(*uplink, *downlink),
+            Note::UsageReported { uplink, downlink } => self.metrics.volumes.sessions(*uplink, *downlink),
+            Note::SecondaryRatUsage { uplink, downlink } => {
+                self.metrics.volumes.secondary_rats(*uplink, *downlink);
+            }
             Note::Fault(word) => self.fault(word, now, whom),
         }
     }

@@ -29,12 +29,7 @@ impl ErabRequest {
     }
 
     fn encode(&self) -> Vec<u8> {
-        let Tunnel { address, teid } = self.tunnel;
-        let address = match address {
-            IpAddr::V4(v4) => v4.octets().to_vec(),
-            IpAddr::V6(v6) => v6.octets().to_vec(),
-        };
-        [&[self.qci, self.arp_priority], &ErabTunnel::encode(teid.0.to_be_bytes(), &address)[..]].concat()
+        [&[self.qci, self.arp_priority], &tunnel_octets(self.tunnel)[..]].concat()
     }
 }
 
@@ -44,16 +39,93 @@ impl ErabRequest {
 pub struct ErabTunnel;
 
 impl ErabTunnel {
-    /// Encodes the octets of [`N2Sm::SetupResponse`].
+    /// Encodes the octets of [`N2Sm::SetupResponse`] and [`N2Sm::PathSwitchRequest`].
     pub fn encode(teid: [u8; 4], address: &[u8]) -> Vec<u8> {
         [&teid, address].concat()
     }
 
     /// Decodes the octets; `None` without a usable address.
-    pub(super) fn decode(octets: &[u8]) -> Option<Tunnel> {
+    pub fn decode(octets: &[u8]) -> Option<Tunnel> {
         let (teid, address) = octets.split_first_chunk::<4>()?;
         Some(Tunnel { address: n2::address(address)?, teid: Teid(u32::from_be_bytes(*teid)) })
     }
+}
+
+/// Returns a tunnel end in the octets of [`ErabTunnel`].
+fn tunnel_octets(Tunnel { address, teid }: Tunnel) -> Vec<u8> {
+    let address = match address {
+        IpAddr::V4(v4) => v4.octets().to_vec(),
+        IpAddr::V6(v6) => v6.octets().to_vec(),
+    };
+    ErabTunnel::encode(teid.0.to_be_bytes(), &address)
+}
+
+/// Tunnel ends of E-RAB Admitted Item (TS 36.413 9.1.5.5), each in the octets of [`ErabTunnel`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ErabAdmission {
+    /// End of S1-U at the target.
+    pub tunnel: Vec<u8>,
+    pub forwarding: ErabForwarding,
+}
+
+/// Tunnel ends for packets that the source forwards to the target (E-RABs Subject to Forwarding
+/// Item, TS 36.413 9.1.5.2), each in the octets of [`ErabTunnel`]; empty = none.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ErabForwarding {
+    pub downlink: Vec<u8>,
+    pub uplink: Vec<u8>,
+}
+
+impl ErabAdmission {
+    /// Encodes the octets of [`N2Sm::HandoverRequestAcknowledge`].
+    pub fn encode(&self) -> Vec<u8> {
+        let mut octets = Vec::new();
+        put_counted(&mut octets, &self.tunnel);
+        self.forwarding.put(&mut octets);
+        octets
+    }
+
+    /// Returns the end of S1-U, and the octets of [`ErabForwarding`].
+    fn split(octets: &[u8]) -> Option<(Tunnel, &[u8])> {
+        let (tunnel, forwarding) = take_counted(octets)?;
+        Some((ErabTunnel::decode(tunnel)?, forwarding))
+    }
+}
+
+impl ErabForwarding {
+    /// Decodes the octets of [`N2Sm::HandoverCommand`].
+    pub fn decode(octets: &[u8]) -> Option<Self> {
+        let (downlink, octets) = take_counted(octets)?;
+        let (uplink, _) = take_counted(octets)?;
+        Some(ErabForwarding { downlink: downlink.to_vec(), uplink: uplink.to_vec() })
+    }
+
+    fn put(&self, out: &mut Vec<u8>) {
+        put_counted(out, &self.downlink);
+        put_counted(out, &self.uplink);
+    }
+}
+
+/// Appends octets with their number. A tunnel end has at most 24.
+fn put_counted(out: &mut Vec<u8>, octets: &[u8]) {
+    let octets = &octets[..octets.len().min(255)];
+    out.push(octets.len() as u8);
+    out.extend_from_slice(octets);
+}
+
+fn take_counted(octets: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (count, rest) = octets.split_first()?;
+    rest.split_at_checked(usize::from(*count))
+}
+
+/// Returns the end of S1-U at the target, and the octets of [`N2Sm::HandoverCommand`].
+pub(super) fn handover_acknowledge(octets: &[u8]) -> Option<(Tunnel, Vec<u8>)> {
+    ErabAdmission::split(octets).map(|(tunnel, forwarding)| (tunnel, forwarding.to_vec()))
+}
+
+/// Returns the octets of [`N2Sm::PathSwitchAcknowledge`]: the S-GW end of S1-U if it is new.
+pub(super) fn path_switch_acknowledge(uplink: Option<Tunnel>) -> Vec<u8> {
+    uplink.map(tunnel_octets).unwrap_or_default()
 }
 
 /// Builds the request for the E-RAB of a session. `None` before the UPF has allocated its tunnel.
@@ -71,6 +143,17 @@ pub(super) fn release_command() -> Option<Output> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn admitted_erab_is_tunnel_and_forwarding() {
+        let tunnel = Tunnel { address: "10.0.0.1".parse().expect("an address"), teid: Teid(7) };
+        let forwarding = ErabForwarding { downlink: tunnel_octets(tunnel), uplink: Vec::new() };
+        let octets = ErabAdmission { tunnel: tunnel_octets(tunnel), forwarding: forwarding.clone() }.encode();
+        let (there, command) = handover_acknowledge(&octets).expect("an admission");
+        assert_eq!((there, ErabForwarding::decode(&command)), (tunnel, Some(forwarding)));
+        assert_eq!(handover_acknowledge(&octets[..8]), None);
+        assert_eq!(ErabForwarding::decode(&command[..command.len() - 1]), None);
+    }
 
     #[test]
     fn erab_parameters_roundtrip_is_exact() {

@@ -1,11 +1,11 @@
-//! Handover of a PDU session (TS 23.502 4.9.1.2 and 4.9.1.3).
+//! Handover of a PDU session (TS 23.502 4.9.1.2 and 4.9.1.3) or EPS bearer (TS 23.401 5.5.1).
 //!
 //! The RAN end of N3 changes, and an end marker ends the path to the previous one.
 
 use super::context::{N4State, RanState, SmContext, Stage};
 use super::interface::{N2Sm, Output};
-use super::n2::{self, HandoverRefusal};
-use super::{release, relocate, user_plane};
+use super::n2::HandoverRefusal;
+use super::{messages, release, relocate, user_plane};
 use crate::Env;
 use vireo_types::Instant;
 use vireo_wire::nas::GsmCause;
@@ -18,7 +18,7 @@ fn is_up(sm: &SmContext) -> bool {
 /// Handles a Path Switch Request: the UE is already at another RAN node. A session that cannot be
 /// switched is released.
 pub(super) fn switch(sm: &mut SmContext, octets: &[u8], env: &Env<'_>, out: &mut Vec<Output>) {
-    match n2::path_switch_request(octets) {
+    match messages::switched_tunnel(sm, octets) {
         Some(tunnel) if is_up(sm) => {
             sm.since = env.now;
             user_plane::forward_to(sm, Some(tunnel), out);
@@ -36,8 +36,11 @@ pub(super) fn switch(sm: &mut SmContext, octets: &[u8], env: &Env<'_>, out: &mut
 /// waits for it.
 pub fn switched(sm: &mut SmContext, now: Instant) -> (N2Sm, Vec<u8>) {
     match sm.is_up() {
-        true => (N2Sm::PathSwitchAcknowledge, n2::path_switch_acknowledge(sm.take_unconfirmed_uplink(now))),
-        false => (N2Sm::PathSwitchUnsuccessful, n2::refusal(HandoverRefusal::PathSwitch)),
+        true => {
+            let uplink = sm.take_unconfirmed_uplink(now);
+            (N2Sm::PathSwitchAcknowledge, messages::path_switch_acknowledge(sm, uplink))
+        }
+        false => (N2Sm::PathSwitchUnsuccessful, messages::refusal(sm, HandoverRefusal::PathSwitch)),
     }
 }
 
@@ -56,13 +59,13 @@ pub(super) fn on_refused(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output
 pub(super) fn required(sm: &mut SmContext, out: &mut Vec<Output>) {
     sm.target = None;
     if is_up(sm) {
-        out.extend(n2::setup_request(sm));
+        out.extend(messages::ran_setup_request(sm));
     }
 }
 
 /// Handles a Handover Request Acknowledge: the target is ready; sends the command to the source.
 pub(super) fn prepared(sm: &mut SmContext, octets: &[u8], out: &mut Vec<Output>) {
-    if let (true, Some((tunnel, command))) = (is_up(sm), n2::handover_acknowledge(octets)) {
+    if let (true, Some((tunnel, command))) = (is_up(sm), messages::handover_acknowledge(sm, octets)) {
         sm.target = Some(tunnel);
         out.push(Output::N2(N2Sm::HandoverCommand, command));
     }

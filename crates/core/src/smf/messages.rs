@@ -2,6 +2,7 @@
 
 use super::context::{SmContext, Tunnel};
 use super::interface::Output;
+use super::n2::HandoverRefusal;
 use super::{erab, esm, n1, n2};
 use crate::config::CoreConfig;
 use vireo_types::Dialect;
@@ -75,5 +76,38 @@ pub(super) fn ran_tunnel(sm: &SmContext, octets: &[u8]) -> Option<Tunnel> {
     match sm.dialect {
         Dialect::Nr => n2::setup_response(octets),
         Dialect::Eps => erab::ErabTunnel::decode(octets),
+    }
+}
+
+/// Returns the RAN end of the tunnel from the request of a path switch; `None` if there is no
+/// usable one.
+pub(super) fn switched_tunnel(sm: &SmContext, octets: &[u8]) -> Option<Tunnel> {
+    match sm.dialect {
+        Dialect::Nr => n2::path_switch_request(octets),
+        Dialect::Eps => erab::ErabTunnel::decode(octets),
+    }
+}
+
+/// Returns the answer to a path switch; `uplink` has the UPF end of the tunnel if it is new.
+pub(super) fn path_switch_acknowledge(sm: &SmContext, uplink: Option<Tunnel>) -> Vec<u8> {
+    match sm.dialect {
+        Dialect::Nr => n2::path_switch_acknowledge(uplink),
+        Dialect::Eps => erab::path_switch_acknowledge(uplink),
+    }
+}
+
+/// Returns the refusal of a session in a handover. EPS has none: the message has a cause.
+pub(super) fn refusal(sm: &SmContext, refusal: HandoverRefusal) -> Vec<u8> {
+    match sm.dialect {
+        Dialect::Nr => n2::refusal(refusal),
+        Dialect::Eps => Vec::new(),
+    }
+}
+
+/// Returns the target's end of the tunnel, and the data for the command to the source.
+pub(super) fn handover_acknowledge(sm: &SmContext, octets: &[u8]) -> Option<(Tunnel, Vec<u8>)> {
+    match sm.dialect {
+        Dialect::Nr => n2::handover_acknowledge(octets),
+        Dialect::Eps => erab::handover_acknowledge(octets),
     }
 }

@@ -32,7 +32,7 @@ pub use context::{
     N4State, PfcpSession, RanState, Relocation, RelocationStep, SessionState, SessionStatus, SessionTerms, SmContext,
     Stage, Tunnel, Usage, deadline, ebi, seid,
 };
-pub use erab::{ErabRequest, ErabTunnel};
+pub use erab::{ErabAdmission, ErabForwarding, ErabRequest, ErabTunnel};
 pub(crate) use esm::session_identity;
 pub use handover::switched;
 pub use interface::{Create, Input, N2Sm, Output};

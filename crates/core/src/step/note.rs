@@ -53,6 +53,14 @@ pub enum Note {
     /// The procedure failed because the UE did not prove its identity: Authentication Failure or
     /// wrong RES*. A wrong K or OPc in the USIM or in the subscriber record has the same result.
     NotAuthenticated(Kind),
+    /// An eNB reported the volume that its secondary RAT has carried. The UPF has counted the same
+    /// packets.
+    SecondaryRatUsage {
+        /// Octets from the UE.
+        uplink: u64,
+        /// Octets to the UE.
+        downlink: u64,
+    },
 }
 
 impl Note {

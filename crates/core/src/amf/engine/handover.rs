@@ -2,6 +2,7 @@
 //!
 //! It also handles the messages that only handovers have.
 
+use crate::amf::access;
 use crate::amf::context::Connection;
 use crate::amf::n2::{Cause, Fault, UeMessage};
 use crate::amf::procedures::handover;
@@ -22,11 +23,12 @@ pub(super) fn on_other_connection(
     ran_id: Option<RanUeNgapId>,
     message: UeMessage,
 ) -> Result<Option<UeMessage>, Box<Fault>> {
+    let raw = (Some(access::core_id(assoc.dialect(), amf_id)), ran_id.map(|id| id.0));
     if let UeMessage::PathSwitch(request) = &message {
-        if ctx.ue.connection.is_none_or(|c| c.amf_id != amf_id) {
+        // The identifiers of the dialects are not distinct.
+        if ctx.ue.connection.is_none_or(|c| c.amf_id != amf_id || c.assoc.dialect() != assoc.dialect()) {
             let cause = Cause::radioNetwork(CauseRadioNetwork::unknown_local_UE_NGAP_ID);
-            let ran_id = ran_id.map(|id| id.0);
-            return Err(Fault::logical("unknown-local-ue-ngap-id", cause, Some(amf_id.get()), ran_id));
+            return Err(Fault::logical("unknown-local-ue-ngap-id", cause, raw.0, raw.1));
         }
         // Messages of different associations are not ordered. The source must have set up the UE
         // context before the UE could leave, but its response may arrive later.
@@ -37,8 +39,7 @@ pub(super) fn on_other_connection(
     let consistent = |known: Option<RanUeNgapId>| {
         if known.is_some() && ran_id.is_some() && known != ran_id {
             let cause = Cause::radioNetwork(CauseRadioNetwork::inconsistent_remote_UE_NGAP_ID);
-            let ran_id = ran_id.map(|id| id.0);
-            return Err(Fault::logical("inconsistent-remote-ue-ngap-id", cause, Some(amf_id.get()), ran_id));
+            return Err(Fault::logical("inconsistent-remote-ue-ngap-id", cause, raw.0, raw.1));
         }
         Ok(())
     };
@@ -46,7 +47,7 @@ pub(super) fn on_other_connection(
         consistent(Some(source.ran_id))?;
         match message {
             // Sent before the UE left.
-            UeMessage::UplinkNas { nas, .. } => super::nas::uplink(ctx, &nas),
+            UeMessage::UplinkNas { nas, .. } => super::uplink_nas(ctx, &nas),
             message => handover::on_source_message(ctx, &message),
         }
         return Ok(None);
@@ -58,7 +59,7 @@ pub(super) fn on_other_connection(
         && ctx.ue.connection.is_some_and(|c| c.amf_id == amf_id && c.assoc != assoc);
     if has_left_source {
         match message {
-            UeMessage::UplinkNas { nas, .. } => super::nas::uplink(ctx, &nas),
+            UeMessage::UplinkNas { nas, .. } => super::uplink_nas(ctx, &nas),
             UeMessage::SessionReleaseResponse { .. } => super::ue_message(ctx, message),
             // The Path Switch Request named the sessions that the target has.
             UeMessage::ContextSetupResponse { .. } | UeMessage::SessionSetupResponse { .. } => {}

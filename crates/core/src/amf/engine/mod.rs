@@ -22,7 +22,7 @@ use crate::step::{Effect, Kind, Note, StepContext, StepOutput};
 use crate::subscription::{AuthenticationError, AuthenticationInfo};
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
-use vireo_types::{AmfUeNgapId, AssocId, Dialect, Ltmsi, RanUeNgapId, Seid, Snssai};
+use vireo_types::{AmfUeNgapId, AssocId, Dialect, Ltmsi, RanUeNgapId, Seid, Snssai, limits};
 use vireo_wire::nas::GmmCause;
 use vireo_wire::ngap::CauseRadioNetwork;
 
@@ -417,10 +417,7 @@ fn ue_message(ctx: &mut StepContext<'_, '_>, message: UeMessage) {
             if let (Some((tai, cell)), Some(connection)) = (location, &mut ctx.ue.connection) {
                 (connection.tai, connection.cell) = (tai, cell);
             }
-            match ctx.ue.dialect() {
-                Dialect::Nr => nas::uplink(ctx, &nas),
-                Dialect::Eps => emm::uplink(ctx, &nas),
-            }
+            uplink_nas(ctx, &nas);
         }
         UeMessage::ContextSetupResponse { set_up, failed } => {
             context_is_set_up(ctx);
@@ -444,6 +441,17 @@ fn ue_message(ctx: &mut StepContext<'_, '_>, message: UeMessage) {
             session::transfers(ctx, N2Sm::ModifyResponse, modified);
             session::transfers(ctx, N2Sm::ModifyUnsuccessful, failed);
         }
+        UeMessage::SessionReleaseIndication { released } => procedures::handover::released_by_ran(ctx, &released),
+        UeMessage::ErabModification(request) => procedures::handover::modification::indicated(ctx, &request),
+        UeMessage::SecondaryRatUsage { uplink, downlink } => {
+            ctx.note(Note::SecondaryRatUsage { uplink, downlink });
+        }
+        UeMessage::ContextModificationFailure => ctx.note(Note::fault("context-modification-failure")),
+        // The RAN node asks the UE again if it gets none; a part of it would not decode.
+        UeMessage::RadioCapability(octets) if octets.len() > limits::UE_CAPABILITY_OCTETS => {
+            ctx.note(Note::fault("limit"));
+            ctx.ue.radio_capability = Vec::new();
+        }
         UeMessage::RadioCapability(octets) => ctx.ue.radio_capability = octets,
         UeMessage::Error(cause) => {
             ctx.note(Note::fault("error-indication-received"));
@@ -451,6 +459,14 @@ fn ue_message(ctx: &mut StepContext<'_, '_>, message: UeMessage) {
                 connection_lost(ctx);
             }
         }
+    }
+}
+
+/// Handles a NAS message of the connected UE.
+fn uplink_nas(ctx: &mut StepContext<'_, '_>, nas: &[u8]) {
+    match ctx.ue.dialect() {
+        Dialect::Nr => nas::uplink(ctx, nas),
+        Dialect::Eps => emm::uplink(ctx, nas),
     }
 }
 

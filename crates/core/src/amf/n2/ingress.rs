@@ -65,6 +65,12 @@ pub enum UeMessage {
         /// Sessions that were not modified.
         failed: SessionItems,
     },
+    /// E-RAB RELEASE INDICATION: the eNB has released these E-RABs.
+    SessionReleaseIndication {
+        released: SessionItems,
+    },
+    /// E-RAB MODIFICATION INDICATION.
+    ErabModification(ErabModification),
     /// UE RADIO CAPABILITY INFO INDICATION.
     RadioCapability(Vec<u8>),
     /// NAS NON DELIVERY INDICATION.
@@ -73,6 +79,13 @@ pub enum UeMessage {
     Error(Option<Cause>),
     /// Reports that need no action of this AMF.
     Report,
+    /// SECONDARY RAT DATA USAGE REPORT: octets that the secondary RAT has carried.
+    SecondaryRatUsage {
+        uplink: u64,
+        downlink: u64,
+    },
+    /// UE CONTEXT MODIFICATION FAILURE.
+    ContextModificationFailure,
     /// PATH SWITCH REQUEST of the new RAN node.
     PathSwitch(PathSwitch),
     HandoverRequired(HandoverRequired),
@@ -115,15 +128,15 @@ impl UeMessage {
     }
 }
 
-/// PATH SWITCH REQUEST (TS 38.413 9.2.3.8).
+/// PATH SWITCH REQUEST (TS 38.413 9.2.3.8, TS 36.413 9.1.5.8).
 #[derive(Clone, Debug, PartialEq)]
 pub struct PathSwitch {
     /// RAN-UE-NGAP-ID of the new RAN node.
     pub ran_id: RanUeNgapId,
     /// Tracking area and cell of the UE, if they decode.
     pub location: Option<(Tai, NrCgi)>,
-    /// UE security capabilities of the RAN: 5G-EA and 5G-IA without the null algorithms, in the bit
-    /// order of NGAP.
+    /// UE security capabilities of the RAN: 5G-EA and 5G-IA, or EEA and EIA, without the null
+    /// algorithms, in the bit order of NGAP.
     pub capability: Option<(u8, u8)>,
     /// Sessions to be switched.
     pub switched: SessionItems,
@@ -131,14 +144,26 @@ pub struct PathSwitch {
     pub failed: SessionItems,
 }
 
-/// HANDOVER REQUIRED (TS 38.413 9.2.3.1).
+/// E-RAB MODIFICATION INDICATION (TS 36.413 9.1.3.8).
+#[derive(Clone, Debug, PartialEq)]
+pub struct ErabModification {
+    /// E-RABs whose tunnel end at the RAN changes, with the new one.
+    pub modified: SessionItems,
+    /// E-RABs whose tunnel end stays, one bit each.
+    pub unmodified: u16,
+}
+
+/// HANDOVER REQUIRED (TS 38.413 9.2.3.1, TS 36.413 9.1.5.1).
 #[derive(Clone, Debug, PartialEq)]
 pub struct HandoverRequired {
     pub cause: Cause,
     /// Target and tracking area; `None` for a target that cannot be a RAN node of the dialect.
     pub target: Option<(RanNodeId, Tai)>,
-    /// Sessions of the UE with the Handover Required Transfer.
+    /// Sessions of the UE with the Handover Required Transfer. S1AP has none.
     pub sessions: SessionItems,
+    /// True if the source can forward packets to the target. In NGAP a transfer has the answer of
+    /// each session.
+    pub forwards: bool,
     /// Source to Target Transparent Container.
     pub container: Vec<u8>,
 }
@@ -156,6 +181,10 @@ impl UeMessage {
             UeMessage::SessionSetupResponse { .. } => "PDUSessionResourceSetupResponse",
             UeMessage::SessionReleaseResponse { .. } => "PDUSessionResourceReleaseResponse",
             UeMessage::SessionModifyResponse { .. } => "PDUSessionResourceModifyResponse",
+            UeMessage::SessionReleaseIndication { .. } => "E-RABReleaseIndication",
+            UeMessage::ErabModification(_) => "E-RABModificationIndication",
+            UeMessage::SecondaryRatUsage { .. } => "SecondaryRATDataUsageReport",
+            UeMessage::ContextModificationFailure => "UEContextModificationFailure",
             UeMessage::RadioCapability(_) => "UERadioCapabilityInfoIndication",
             UeMessage::NonDelivery => "NASNonDeliveryIndication",
             UeMessage::Error(_) => "ErrorIndication",
@@ -245,8 +274,7 @@ fn read(pdu: &NGAPPDU<'_>) -> Result<UeMessage, Box<Fault>> {
         },
         NgapPduKind::Initiating_UERadioCapabilityInfoIndication => {
             let capability = required(pdu, pdu.ie::<ie::UERadioCapability>())?;
-            let octets = capability.0.as_slice();
-            UeMessage::RadioCapability(octets[..octets.len().min(limits::UE_CAPABILITY_OCTETS)].to_vec())
+            UeMessage::RadioCapability(capability.0.as_slice().to_vec())
         }
         NgapPduKind::Initiating_NASNonDeliveryIndication => UeMessage::NonDelivery,
         NgapPduKind::Initiating_ErrorIndication => UeMessage::Error(pdu.ie::<ie::Cause>().and_then(Result::ok)),
@@ -348,6 +376,7 @@ fn handover_required(pdu: &NGAPPDU<'_>) -> Result<UeMessage, Box<Fault>> {
         cause: cause(pdu)?,
         target,
         sessions: list.0.into_iter().map(|i| (i.pdu_session_id.0, i.handover_required_transfer.into_vec())).collect(),
+        forwards: true,
         container: required(pdu, pdu.ie::<ie::SourceToTarget_TransparentContainer>())?.0.into_vec(),
     }))
 }

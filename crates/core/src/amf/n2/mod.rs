@@ -12,7 +12,9 @@ mod send;
 
 pub(crate) use fault::has_fault_to_reject;
 pub use fault::{Fault, FaultDiagnostics, error_indication};
-pub use ingress::{HandoverRequired, InitialUeMessage, PathSwitch, SessionItems, UeMessage, ue_ids, ue_message};
+pub use ingress::{
+    ErabModification, HandoverRequired, InitialUeMessage, PathSwitch, SessionItems, UeMessage, ue_ids, ue_message,
+};
 pub use nas_identity::NasIdentity;
 pub use route::{EstablishmentCause, MME_CODE_ONLY, Route, ShallowView, is_own_code, peek, route};
 pub use send::{

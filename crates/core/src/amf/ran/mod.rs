@@ -48,7 +48,13 @@ pub enum RanStepRequest {
     Erase,
     /// The RAN node acknowledged an NG Reset of the AMF.
     ResetAcknowledged,
-    /// The RAN node acknowledged an AMF Configuration Update.
+    /// The message is for another RAN node.
+    Relay {
+        target: RanNodeId,
+        /// PDU to the target.
+        pdu: Vec<u8>,
+    },
+    /// The RAN node acknowledged an AMF or MME Configuration Update.
     Updated {
         /// Number of the update's addresses to which it has no association.
         failed: usize,

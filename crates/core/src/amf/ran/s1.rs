@@ -37,6 +37,13 @@ fn message(node: &mut Option<RanNode>, pdu: &S1APPDU<'_>, config: &CoreConfig) -
         S1apPduKind::Successful_Reset => {
             Ok(RanStepOutput { request: Some(RanStepRequest::ResetAcknowledged), ..RanStepOutput::default() })
         }
+        S1apPduKind::Initiating_eNBConfigurationTransfer => Ok(configuration_transfer(pdu)),
+        S1apPduKind::Successful_MMEConfigurationUpdate => {
+            Ok(RanStepOutput { request: Some(RanStepRequest::Updated { failed: 0 }), ..RanStepOutput::default() })
+        }
+        S1apPduKind::Unsuccessful_MMEConfigurationUpdate => {
+            Ok(RanStepOutput { fault: Some("mme-configuration-update-refused"), ..RanStepOutput::default() })
+        }
         // Never answered with an error, which could cause an endless exchange.
         S1apPduKind::Initiating_ErrorIndication => {
             Ok(RanStepOutput { fault: Some("error-indication-received"), ..RanStepOutput::default() })
@@ -48,7 +55,16 @@ fn message(node: &mut Option<RanNode>, pdu: &S1APPDU<'_>, config: &CoreConfig) -
         | S1apPduKind::Unsuccessful_InitialContextSetup
         | S1apPduKind::Successful_UEContextRelease
         | S1apPduKind::Successful_E_RABSetup
+        | S1apPduKind::Successful_E_RABModify
         | S1apPduKind::Successful_E_RABRelease
+        | S1apPduKind::Initiating_E_RABReleaseIndication
+        | S1apPduKind::Initiating_E_RABModificationIndication
+        | S1apPduKind::Initiating_HandoverPreparation
+        | S1apPduKind::Successful_HandoverResourceAllocation
+        | S1apPduKind::Unsuccessful_HandoverResourceAllocation
+        | S1apPduKind::Initiating_HandoverNotification
+        | S1apPduKind::Initiating_HandoverCancel
+        | S1apPduKind::Initiating_eNBStatusTransfer
         | S1apPduKind::Initiating_UECapabilityInfoIndication => Err(from_message(pdu)),
         // Outcomes without a request are ignored (10.4).
         _ if pdu.direction() != "InitiatingMessage" => {
@@ -162,6 +178,23 @@ fn configuration_update(node: &mut Option<RanNode>, pdu: &S1APPDU<'_>, config: &
     let message = ENBConfigurationUpdateAcknowledge::new(ProtocolIEContainer(Vec::new()));
     let answer = encode(S1AP_PDU::of_message(&message, ENBConfigurationUpdateAcknowledge::CRITICALITY));
     RanStepOutput { answer: Some(answer), request: None, fault: None }
+}
+
+/// Processes ENB CONFIGURATION TRANSFER (8.15): its SON information goes to the eNB that it
+/// names. An IE that does not decode counts as absent (criticality ignore).
+fn configuration_transfer(pdu: &S1APPDU<'_>) -> RanStepOutput {
+    let son = pdu.ie::<ie::SONConfigurationTransferECT>().and_then(Result::ok);
+    let Some((target, son)) = son.and_then(|son| Some((s1::enb_of(&son.target_enb_id.global_enb_id)?, son))) else {
+        return RanStepOutput { fault: Some("enb-configuration-transfer-without-target"), ..RanStepOutput::default() };
+    };
+    let pdu = encode(build_s1ap!(
+        InitiatingMessage,
+        MMEConfigurationTransfer,
+        MMEConfigurationTransfer,
+        SONConfigurationTransferMCT(son),
+    ));
+    let request = Some(RanStepRequest::Relay { target: target.into(), pdu });
+    RanStepOutput { request, ..RanStepOutput::default() }
 }
 
 fn update_failure(cause: &Cause) -> RanStepOutput {
@@ -343,6 +376,55 @@ mod tests {
         let (mut node, config) = (None, crate::smf::tests::config());
         let reset = reset_all(&Cause::misc(CauseMisc::om_intervention));
         assert_eq!(step(&mut node, &reset, &config).fault, Some("before-s1-setup"));
+    }
+
+    fn transfer(target: u32) -> Vec<u8> {
+        let plmn = s1::plmn_to("99970".parse().expect("a PLMN"));
+        let tai = || vireo_wire::s1ap::helpers::tai(plmn, [0, 1]);
+        let enb = |id| global_enb_id(plmn, EnbKind::Macro, id).expect("20 bits");
+        let (to, from) = (TargeteNBID::new(enb(target), tai(), None), SourceeNBID::new(enb(0x12345), tai(), None));
+        let information = SONInformation::sONInformationRequest(SONInformationRequest::x2TNL_Configuration_Info);
+        let son = SONConfigurationTransfer::new(to, from, information, None);
+        encode(build_s1ap!(
+            InitiatingMessage,
+            eNBConfigurationTransfer,
+            ENBConfigurationTransfer,
+            SONConfigurationTransferECT(son),
+        ))
+    }
+
+    #[test]
+    fn configuration_transfer_is_for_named_enb() {
+        let (mut node, config) = (set_up(), crate::smf::tests::config());
+        let outcome = step(&mut node, &transfer(0x77), &config);
+        let Some(RanStepRequest::Relay { target, pdu }) = outcome.request else { panic!("{outcome:?}") };
+        let id = EnbId { plmn: "99970".parse().expect("a PLMN"), kind: Kind::Macro, id: 0x77 };
+        assert_eq!((target, outcome.answer, outcome.fault), (id.into(), None, None));
+        let pdu = S1AP_PDU::decode(&pdu).expect("a PDU");
+        assert_eq!(pdu.kind(), S1apPduKind::Initiating_MMEConfigurationTransfer);
+        let son = pdu.ie::<ie::SONConfigurationTransferMCT>().expect("an IE").expect("SON information");
+        assert_eq!(s1::enb_of(&son.target_enb_id.global_enb_id), Some(id));
+        let mut unknown = None;
+        assert_eq!(step(&mut unknown, &transfer(0x77), &config).fault, Some("before-s1-setup"));
+    }
+
+    #[test]
+    fn mme_configuration_update_answer_is_accepted() {
+        let (mut node, config) = (set_up(), crate::smf::tests::config());
+        let message = MMEConfigurationUpdateAcknowledge::new(ProtocolIEContainer(Vec::new()));
+        let done = encode(S1AP_PDU::of_message(&message, MMEConfigurationUpdateAcknowledge::CRITICALITY));
+        let outcome = step(&mut node, &done, &config);
+        assert_eq!((outcome.request, outcome.fault), (Some(RanStepRequest::Updated { failed: 0 }), None));
+        let cause = cause_to(&Cause::misc(CauseMisc::unspecified));
+        let refused = encode(build_s1ap!(
+            UnsuccessfulOutcome,
+            MMEConfigurationUpdate,
+            MMEConfigurationUpdateFailure,
+            Cause(cause),
+        ));
+        let outcome = step(&mut node, &refused, &config);
+        assert_eq!((outcome.request, outcome.answer), (None, None));
+        assert_eq!(outcome.fault, Some("mme-configuration-update-refused"));
     }
 
     #[test]

@@ -27,7 +27,9 @@ pub fn cause_to(cause: &Cause) -> S1Cause {
             CauseRadioNetwork::radio_resources_not_available => To::radio_resources_not_available,
             CauseRadioNetwork::failure_in_radio_interface_procedure => To::failure_in_radio_interface_procedure,
             CauseRadioNetwork::unknown_PDU_session_ID => To::unknown_E_RAB_ID,
-            _ => To::unspecified,
+            CauseRadioNetwork::multiple_PDU_session_ID_instances => To::multiple_E_RAB_ID_instances,
+            CauseRadioNetwork::interaction_with_other_procedure => To::interaction_with_other_procedure,
+            other => handover_to(*other),
         }),
         Cause::nas(from) => S1Cause::nas(match from {
             CauseNas::normal_release => s1ap::CauseNas::normal_release,
@@ -50,6 +52,38 @@ pub fn cause_to(cause: &Cause) -> S1Cause {
             S1Cause::transport(s1ap::CauseTransport::transport_resource_unavailable)
         }
         _ => S1Cause::transport(s1ap::CauseTransport::unspecified),
+    }
+}
+
+/// Returns the radio network cause of a handover.
+fn handover_to(from: CauseRadioNetwork) -> s1ap::CauseRadioNetwork {
+    use s1ap::CauseRadioNetwork as To;
+    match from {
+        CauseRadioNetwork::txnrelocoverall_expiry => To::tx2relocoverall_expiry,
+        CauseRadioNetwork::partial_handover => To::partial_handover,
+        CauseRadioNetwork::ho_failure_in_target_5GC_ngran_node_or_target_system => {
+            To::ho_failure_in_target_EPC_eNB_or_target_system
+        }
+        CauseRadioNetwork::ho_target_not_allowed => To::ho_target_not_allowed,
+        CauseRadioNetwork::tngrelocoverall_expiry => To::tS1relocoverall_expiry,
+        CauseRadioNetwork::tngrelocprep_expiry => To::tS1relocprep_expiry,
+        CauseRadioNetwork::cell_not_available => To::cell_not_available,
+        CauseRadioNetwork::no_radio_resources_available_in_target_cell => {
+            To::no_radio_resources_available_in_target_cell
+        }
+        CauseRadioNetwork::handover_desirable_for_radio_reason => To::handover_desirable_for_radio_reason,
+        CauseRadioNetwork::time_critical_handover => To::time_critical_handover,
+        CauseRadioNetwork::resource_optimisation_handover => To::resource_optimisation_handover,
+        CauseRadioNetwork::reduce_load_in_serving_cell => To::reduce_load_in_serving_cell,
+        CauseRadioNetwork::not_supported_5QI_value => To::not_supported_QCI_value,
+        CauseRadioNetwork::encryption_and_or_integrity_protection_algorithms_not_supported => {
+            To::encryption_and_or_integrity_protection_algorithms_not_supported
+        }
+        CauseRadioNetwork::ng_intra_system_handover_triggered => To::s1_intra_system_handover_triggered,
+        CauseRadioNetwork::ng_inter_system_handover_triggered => To::s1_inter_system_handover_triggered,
+        CauseRadioNetwork::xn_handover_triggered => To::x2_handover_triggered,
+        CauseRadioNetwork::insufficient_ue_capabilities => To::insufficient_ue_capabilities,
+        _ => To::unspecified,
     }
 }
 
@@ -84,7 +118,9 @@ pub fn cause_of(cause: &S1Cause) -> Cause {
             From::radio_resources_not_available => CauseRadioNetwork::radio_resources_not_available,
             From::failure_in_radio_interface_procedure => CauseRadioNetwork::failure_in_radio_interface_procedure,
             From::unknown_E_RAB_ID => CauseRadioNetwork::unknown_PDU_session_ID,
-            _ => CauseRadioNetwork::unspecified,
+            From::multiple_E_RAB_ID_instances => CauseRadioNetwork::multiple_PDU_session_ID_instances,
+            From::interaction_with_other_procedure => CauseRadioNetwork::interaction_with_other_procedure,
+            other => handover_of(*other),
         }),
         S1Cause::nas(from) => Cause::nas(match from {
             s1ap::CauseNas::normal_release => CauseNas::normal_release,
@@ -108,6 +144,31 @@ pub fn cause_of(cause: &S1Cause) -> Cause {
         }
         _ => Cause::transport(CauseTransport::unspecified),
     }
+}
+
+/// Returns the radio network cause of a handover: the value that [`handover_to`] maps back.
+fn handover_of(from: s1ap::CauseRadioNetwork) -> CauseRadioNetwork {
+    let causes = [
+        CauseRadioNetwork::txnrelocoverall_expiry,
+        CauseRadioNetwork::partial_handover,
+        CauseRadioNetwork::ho_failure_in_target_5GC_ngran_node_or_target_system,
+        CauseRadioNetwork::ho_target_not_allowed,
+        CauseRadioNetwork::tngrelocoverall_expiry,
+        CauseRadioNetwork::tngrelocprep_expiry,
+        CauseRadioNetwork::cell_not_available,
+        CauseRadioNetwork::no_radio_resources_available_in_target_cell,
+        CauseRadioNetwork::handover_desirable_for_radio_reason,
+        CauseRadioNetwork::time_critical_handover,
+        CauseRadioNetwork::resource_optimisation_handover,
+        CauseRadioNetwork::reduce_load_in_serving_cell,
+        CauseRadioNetwork::not_supported_5QI_value,
+        CauseRadioNetwork::encryption_and_or_integrity_protection_algorithms_not_supported,
+        CauseRadioNetwork::ng_intra_system_handover_triggered,
+        CauseRadioNetwork::ng_inter_system_handover_triggered,
+        CauseRadioNetwork::xn_handover_triggered,
+        CauseRadioNetwork::insufficient_ue_capabilities,
+    ];
+    causes.into_iter().find(|cause| handover_to(*cause) == from).unwrap_or(CauseRadioNetwork::unspecified)
 }
 
 fn protocol_of(from: s1ap::CauseProtocol) -> CauseProtocol {
@@ -135,6 +196,8 @@ mod tests {
             Cause::radioNetwork(CauseRadioNetwork::user_inactivity),
             Cause::radioNetwork(CauseRadioNetwork::unknown_local_UE_NGAP_ID),
             Cause::radioNetwork(CauseRadioNetwork::inconsistent_remote_UE_NGAP_ID),
+            Cause::radioNetwork(CauseRadioNetwork::tngrelocprep_expiry),
+            Cause::radioNetwork(CauseRadioNetwork::interaction_with_other_procedure),
             Cause::nas(CauseNas::deregister),
             Cause::protocol(CauseProtocol::semantic_error),
             Cause::misc(CauseMisc::unknown_PLMN_or_SNPN),

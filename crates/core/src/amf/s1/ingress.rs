@@ -1,8 +1,10 @@
 //! Received UE-associated S1AP messages as plain values.
 
-use super::{cause_of, cell_of, from_message, has_fault_to_reject, tai_of, unknown_procedure};
-use crate::amf::n2::{Cause, Fault, InitialUeMessage, SessionItems, UeMessage};
-use crate::smf::ErabTunnel;
+use super::{cause_of, cell_of, enb_of, from_message, has_fault_to_reject, tai_of, unknown_procedure};
+use crate::amf::n2::{
+    Cause, ErabModification, Fault, HandoverRequired, InitialUeMessage, PathSwitch, SessionItems, UeMessage,
+};
+use crate::smf::{ErabAdmission, ErabForwarding, ErabTunnel};
 use vireo_types::{NrCgi, RanUeNgapId, Tai, limits};
 use vireo_wire::ngap::{CauseProtocol, CauseRadioNetwork};
 use vireo_wire::s1ap::{self, *};
@@ -17,8 +19,9 @@ pub fn ue_message(octets: &[u8]) -> Result<(Option<RanUeNgapId>, UeMessage), Box
     let pdu = S1AP_PDU::decode_borrowed(octets).map_err(|_| Fault::transfer_syntax())?;
     let message = read(&pdu)?;
     let enb_id = pdu.ie::<ie::eNB_UE_S1AP_ID>().transpose().map_err(|_| from_message(&pdu))?;
-    // Mandatory in all messages but Error Indication (9.1.8.3).
-    let incomplete = enb_id.is_none() && !matches!(message, UeMessage::Error(_));
+    // Mandatory in all messages but Error Indication (9.1.8.3) and Handover Failure (9.1.5.6).
+    let optional = matches!(message, UeMessage::Error(_) | UeMessage::HandoverFailure { .. });
+    let incomplete = enb_id.is_none() && !optional;
     if incomplete || has_fault_to_reject(&pdu) {
         return Err(from_message(&pdu));
     }
@@ -79,12 +82,15 @@ fn read(pdu: &S1APPDU<'_>) -> Result<UeMessage, Box<Fault>> {
             failed: erabs!(pdu, E_RABFailedToSetupListBearerSURes),
         },
         S1apPduKind::Successful_E_RABRelease => {
-            UeMessage::SessionReleaseResponse { released: erabs!(pdu, E_RABReleaseListBearerRelComp) }
+            let mut released: SessionItems = erabs!(pdu, E_RABReleaseListBearerRelComp);
+            // The eNB does not have these (8.2.3.2).
+            let absent: SessionItems = erabs!(pdu, E_RABFailedToReleaseList);
+            released.extend(absent);
+            UeMessage::SessionReleaseResponse { released }
         }
         S1apPduKind::Initiating_UECapabilityInfoIndication => {
             let capability = required(pdu, pdu.ie::<ie::UERadioCapability>())?;
-            let octets = capability.0.as_slice();
-            UeMessage::RadioCapability(octets[..octets.len().min(limits::UE_CAPABILITY_OCTETS)].to_vec())
+            UeMessage::RadioCapability(capability.0.as_slice().to_vec())
         }
         S1apPduKind::Initiating_NASNonDeliveryIndication => UeMessage::NonDelivery,
         S1apPduKind::Initiating_ErrorIndication => {
@@ -92,7 +98,29 @@ fn read(pdu: &S1APPDU<'_>) -> Result<UeMessage, Box<Fault>> {
         }
         S1apPduKind::Initiating_LocationReport
         | S1apPduKind::Initiating_LocationReportingFailureIndication
-        | S1apPduKind::Initiating_SecondaryRATDataUsageReport => UeMessage::Report,
+        | S1apPduKind::Successful_UEContextModification => UeMessage::Report,
+        S1apPduKind::Unsuccessful_UEContextModification => UeMessage::ContextModificationFailure,
+        S1apPduKind::Initiating_SecondaryRATDataUsageReport => usage(pdu),
+        S1apPduKind::Successful_E_RABModify => UeMessage::SessionModifyResponse {
+            modified: erabs!(pdu, E_RABModifyListBearerModRes),
+            failed: erabs!(pdu, E_RABFailedToModifyList),
+        },
+        S1apPduKind::Initiating_E_RABReleaseIndication => {
+            UeMessage::SessionReleaseIndication { released: erabs!(pdu, E_RABReleasedList) }
+        }
+        S1apPduKind::Initiating_E_RABModificationIndication => return modification(pdu),
+        S1apPduKind::Initiating_PathSwitchRequest => return path_switch(pdu),
+        S1apPduKind::Initiating_HandoverPreparation => return handover_required(pdu),
+        S1apPduKind::Successful_HandoverResourceAllocation => return handover_acknowledge(pdu),
+        S1apPduKind::Unsuccessful_HandoverResourceAllocation => UeMessage::HandoverFailure { cause: cause(pdu) },
+        S1apPduKind::Initiating_HandoverNotification => UeMessage::HandoverNotify { location: location(pdu) },
+        S1apPduKind::Initiating_HandoverCancel => UeMessage::HandoverCancel { cause: cause(pdu) },
+        S1apPduKind::Initiating_eNBStatusTransfer => {
+            let container = required(pdu, pdu.ie::<ie::eNB_StatusTransfer_TransparentContainer>())?;
+            UeMessage::StatusTransfer(encode_open_type(&container).map_err(|_| from_message(pdu))?.to_vec())
+        }
+        // Outcomes without a request are ignored (10.4).
+        _ if pdu.direction() != "InitiatingMessage" => UeMessage::Report,
         _ => return Err(unknown_procedure(pdu)),
     };
     Ok(message)
@@ -127,6 +155,124 @@ fn initial(pdu: &S1APPDU<'_>) -> Result<UeMessage, Box<Fault>> {
     let ran_id = RanUeNgapId(required(pdu, pdu.ie::<ie::eNB_UE_S1AP_ID>())?.0);
     let (tai, cell) = location(pdu).ok_or_else(|| from_message(pdu))?;
     Ok(UeMessage::Initial(InitialUeMessage { ran_id, nas: nas(pdu)?, tai, cell }))
+}
+
+/// Decodes PATH SWITCH REQUEST (9.1.5.8). The items of its list have criticality reject.
+fn path_switch(pdu: &S1APPDU<'_>) -> Result<UeMessage, Box<Fault>> {
+    let ran_id = RanUeNgapId(required(pdu, pdu.ie::<ie::eNB_UE_S1AP_ID>())?.0);
+    // Criticality ignore: capabilities that do not decode are not compared.
+    let capability = pdu.ie::<ie::UESecurityCapabilities>().and_then(Result::ok);
+    let bits = |bits: &BitString<'_>| bits.as_octets().first().copied().unwrap_or(0);
+    let capability = capability.map(|c| (bits(&c.encryption_algorithms.0), bits(&c.integrity_protection_algorithms.0)));
+    required(pdu, pdu.ie::<ie::E_RABToBeSwitchedDLList>())?;
+    let items = pdu.items::<ie::E_RABToBeSwitchedDLList>();
+    let switched = tunnel_ends(pdu, items, |i| TunnelEnd {
+        id: i.e_rab_id,
+        address: i.transport_layer_address,
+        teid: i.gtp_teid,
+    })?;
+    Ok(UeMessage::PathSwitch(PathSwitch {
+        ran_id,
+        location: location(pdu),
+        capability,
+        switched,
+        failed: SessionItems::new(),
+    }))
+}
+
+/// Decodes HANDOVER REQUIRED (9.1.5.1). Only a target that is an eNB is one.
+fn handover_required(pdu: &S1APPDU<'_>) -> Result<UeMessage, Box<Fault>> {
+    let kind = required(pdu, pdu.ie::<ie::HandoverType>())?;
+    let target = match required(pdu, pdu.ie::<ie::TargetID>())? {
+        TargetID::targeteNB_ID(target) if kind == HandoverType::intralte => {
+            enb_of(&target.global_enb_id).map(|id| (id.into(), tai_of(&target.selected_tai)))
+        }
+        _ => None,
+    };
+    Ok(UeMessage::HandoverRequired(HandoverRequired {
+        cause: cause(pdu),
+        target,
+        sessions: SessionItems::new(),
+        forwards: pdu.ie::<ie::Direct_Forwarding_Path_Availability>().is_some_and(|path| path.is_ok()),
+        container: required(pdu, pdu.ie::<ie::Source_ToTarget_TransparentContainer>())?.0.into_vec(),
+    }))
+}
+
+/// Decodes HANDOVER REQUEST ACKNOWLEDGE (9.1.5.5).
+fn handover_acknowledge(pdu: &S1APPDU<'_>) -> Result<UeMessage, Box<Fault>> {
+    let end = |address: Option<TransportLayerAddress<'_>>, teid: Option<GTPTEID>| match (address, teid) {
+        (Some(address), Some(teid)) => ErabTunnel::encode(teid.0, address.0.as_octets()),
+        _ => Vec::new(),
+    };
+    let admitted = pdu.items::<ie::E_RABAdmittedList>().map_while(Result::ok).take(limits::SESSIONS_PER_UE);
+    let admitted = admitted.filter_map(|item| {
+        let forwarding = ErabForwarding {
+            downlink: end(item.dl_transport_layer_address, item.dl_gtp_teid),
+            uplink: end(item.ul_transport_layer_address, item.ul_gtp_teid),
+        };
+        let tunnel = ErabTunnel::encode(item.gtp_teid.0, item.transport_layer_address.0.as_octets());
+        Some((ebi(&item.e_rab_id)?, ErabAdmission { tunnel, forwarding }.encode()))
+    });
+    Ok(UeMessage::HandoverAcknowledge {
+        admitted: admitted.collect(),
+        failed: erabs!(pdu, E_RABFailedToSetupListHOReqAck),
+        container: required(pdu, pdu.ie::<ie::Target_ToSource_TransparentContainer>())?.0.into_vec(),
+    })
+}
+
+/// Decodes E-RAB MODIFICATION INDICATION (9.1.3.8). The items of its lists have criticality reject.
+fn modification(pdu: &S1APPDU<'_>) -> Result<UeMessage, Box<Fault>> {
+    let unmodified = pdu.items::<ie::E_RABNotToBeModifiedListBearerModInd>();
+    let unmodified = tunnel_ends(pdu, unmodified, |i| TunnelEnd {
+        id: i.e_rab_id,
+        address: i.transport_layer_address,
+        teid: i.dl_gtp_teid,
+    })?;
+    required(pdu, pdu.ie::<ie::E_RABToBeModifiedListBearerModInd>())?;
+    let modified = pdu.items::<ie::E_RABToBeModifiedListBearerModInd>();
+    Ok(UeMessage::ErabModification(ErabModification {
+        modified: tunnel_ends(pdu, modified, |i| TunnelEnd {
+            id: i.e_rab_id,
+            address: i.transport_layer_address,
+            teid: i.dl_gtp_teid,
+        })?,
+        unmodified: unmodified.iter().filter(|(ebi, _)| *ebi < 16).fold(0, |bits, (ebi, _)| bits | 1 << ebi),
+    }))
+}
+
+/// E-RAB with an end of its tunnel.
+struct TunnelEnd<'a> {
+    id: ERABID,
+    address: TransportLayerAddress<'a>,
+    teid: GTPTEID,
+}
+
+/// Returns the tunnel ends of a list whose items must all decode.
+fn tunnel_ends<'a, T>(
+    pdu: &S1APPDU<'_>,
+    items: impl Iterator<Item = Result<T, s1ap::Error>>,
+    end: impl Fn(T) -> TunnelEnd<'a>,
+) -> Result<SessionItems, Box<Fault>> {
+    let mut ends = SessionItems::new();
+    for item in items {
+        let TunnelEnd { id, address, teid } = end(item.map_err(|_| from_message(pdu))?);
+        ends.extend(ebi(&id).map(|ebi| (ebi, ErabTunnel::encode(teid.0, address.0.as_octets()))));
+    }
+    Ok(ends)
+}
+
+/// Returns the sums of a SECONDARY RAT DATA USAGE REPORT (9.1.23). Items that do not decode count
+/// as absent (criticality ignore).
+fn usage(pdu: &S1APPDU<'_>) -> UeMessage {
+    let (mut uplink, mut downlink) = (0_u64, 0_u64);
+    let items = pdu.items::<ie::SecondaryRATDataUsageReportList>().map_while(Result::ok);
+    for field in items.flat_map(|item| item.e_rab_usage_report_list.0) {
+        if let Ok(report) = decode_open_type::<ERABUsageReportItem>(&field.value) {
+            uplink = uplink.saturating_add(report.usage_count_ul);
+            downlink = downlink.saturating_add(report.usage_count_dl);
+        }
+    }
+    UeMessage::SecondaryRatUsage { uplink, downlink }
 }
 
 /// Returns the MME UE S1AP ID and eNB UE S1AP ID of a message, as far as they decode, for the

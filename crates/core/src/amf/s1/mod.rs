@@ -20,7 +20,7 @@ pub use send::{
 };
 
 pub(crate) use fault::{from_message, has_fault_to_reject, unknown_procedure};
-pub(crate) use send::{encode, served_gummei};
+pub(crate) use send::{ambr_to, capability_to, encode, erab_qos, served_gummei, transport_address};
 
 use vireo_types::{EnbId, EnbKind, NrCgi, Plmn, Tac, Tai};
 use vireo_wire::s1ap;

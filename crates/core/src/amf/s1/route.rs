@@ -25,7 +25,15 @@ pub fn peek(octets: &[u8]) -> Result<ShallowView, Box<Fault>> {
         | S1apPduKind::Initiating_S1Setup
         | S1apPduKind::Initiating_ENBConfigurationUpdate
         | S1apPduKind::Initiating_Reset
-        | S1apPduKind::Successful_Reset => Route::Node,
+        | S1apPduKind::Successful_Reset
+        | S1apPduKind::Initiating_eNBConfigurationTransfer
+        | S1apPduKind::Successful_MMEConfigurationUpdate
+        | S1apPduKind::Unsuccessful_MMEConfigurationUpdate => Route::Node,
+        // From the new eNB: the MME UE S1AP ID is that of the old connection.
+        S1apPduKind::Initiating_PathSwitchRequest => {
+            let id = pdu.ie::<ie::SourceMME_UE_S1AP_ID>().and_then(Result::ok).ok_or_else(|| from_message(&pdu))?;
+            Route::Ue(AmfUeNgapId::from_mme(id.0))
+        }
         _ => match pdu.ie::<ie::MME_UE_S1AP_ID>() {
             None => Route::Node,
             Some(id) => Route::Ue(AmfUeNgapId::from_mme(id.map_err(|_| from_message(&pdu))?.0)),

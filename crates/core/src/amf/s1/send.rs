@@ -51,7 +51,7 @@ fn release_command(amf_id: AmfUeNgapId, ran_id: RanUeNgapId, cause: &Cause) -> V
     ))
 }
 
-fn qos(erab: &ErabRequest) -> ERABLevelQoSParameters {
+pub(crate) fn erab_qos(erab: &ErabRequest) -> ERABLevelQoSParameters {
     let arp = AllocationAndRetentionPriority::new(
         PriorityLevel(erab.arp_priority.clamp(1, 15)),
         PreEmptionCapability::shall_not_trigger_pre_emption,
@@ -61,7 +61,7 @@ fn qos(erab: &ErabRequest) -> ERABLevelQoSParameters {
     ERABLevelQoSParameters::new(QCI(erab.qci), arp, None, None)
 }
 
-fn address(address: IpAddr) -> TransportLayerAddress<'static> {
+pub(crate) fn transport_address(address: IpAddr) -> TransportLayerAddress<'static> {
     match address {
         IpAddr::V4(v4) => TransportLayerAddress(v4.octets().into()),
         IpAddr::V6(v6) => TransportLayerAddress(v6.octets().into()),
@@ -82,8 +82,8 @@ fn try_context_setup<'a>(connection: &Connection, setup: ContextSetup<'_>) -> Re
         let Some(erab) = ErabRequest::decode(&session.transfer) else { continue };
         let item = ERABToBeSetupItemCtxtSUReq::new(
             ERABID(session.psi.into()),
-            qos(&erab),
-            address(erab.tunnel.address),
+            erab_qos(&erab),
+            transport_address(erab.tunnel.address),
             GTPTEID(erab.tunnel.teid.0.to_be_bytes()),
             session.nas.or_else(|| nas.take()).map(NASPDU::from),
             None,
@@ -111,8 +111,8 @@ pub fn session_setup_request(connection: &Connection, ambr: Ambr, session: Sessi
     let Some(erab) = ErabRequest::decode(&session.transfer) else { return Vec::new() };
     let item = ERABToBeSetupItemBearerSUReq::new(
         ERABID(session.psi.into()),
-        qos(&erab),
-        address(erab.tunnel.address),
+        erab_qos(&erab),
+        transport_address(erab.tunnel.address),
         GTPTEID(erab.tunnel.teid.0.to_be_bytes()),
         NASPDU::from(session.nas.unwrap_or_default()),
         None,
@@ -150,7 +150,7 @@ fn try_session_release<'a>(connection: &Connection, ebi: u8, nas: Option<Vec<u8>
     S1AP_PDU::of_message(&message, ERABReleaseCommand::CRITICALITY)
 }
 
-fn ambr_to(ambr: Ambr) -> UEAggregateMaximumBitrate {
+pub(crate) fn ambr_to(ambr: Ambr) -> UEAggregateMaximumBitrate {
     // BitRate is at most 10 Gbit/s (9.2.1.19); a higher rate has an extension of its own.
     let rate = |bps: u64| BitRate(bps.min(10_000_000_000));
     UEAggregateMaximumBitrate::new(rate(ambr.downlink_bps), rate(ambr.uplink_bps), None)
@@ -158,7 +158,7 @@ fn ambr_to(ambr: Ambr) -> UEAggregateMaximumBitrate {
 
 /// Converts to UE Security Capabilities (9.2.1.40): bits of algorithms 1 to 7 from the left,
 /// without the null algorithms.
-fn capability_to(capability: UeSecurityCapability) -> UESecurityCapabilities<'static> {
+pub(crate) fn capability_to(capability: UeSecurityCapability) -> UESecurityCapabilities<'static> {
     s1ap::helpers::ue_security_capabilities(capability.eea() << 1, capability.eia() << 1)
 }
 

@@ -159,7 +159,20 @@ impl<U: SlotKey> RanNodeTable<U> {
                     false => NodeOutput::Reset { node, items },
                 });
             }
+            RanStepRequest::Relay { target, pdu } => self.relay(assoc, target, pdu, answers, out),
             RanStepRequest::ResetAcknowledged | RanStepRequest::Updated { .. } => {}
+        }
+    }
+
+    /// Sends a message of one RAN node to another one.
+    fn relay(&self, from: AssocId, target: RanNodeId, pdu: Vec<u8>, answers: bool, out: &mut Vec<NodeOutput<U>>) {
+        match self.find(target).and_then(|node| self.association_to(node, None)) {
+            Some(assoc) if answers => out.push(NodeOutput::Send(RanOutput::Ngap { assoc, ue: None, key: 0, pdu })),
+            Some(_) => {}
+            None => {
+                let label = "configuration-transfer-to-unknown-node";
+                out.push(NodeOutput::Event(NodeEvent::Fault { peer: self.peer(from), label }));
+            }
         }
     }
 

@@ -1,7 +1,7 @@
 //! Tests of the table of RAN nodes.
 
 use super::NodeStepInput;
-use super::output::NodeOutput;
+use super::output::{NodeEvent, NodeOutput};
 use super::table::{AssociationLoss, RanNodeEntry, RanNodeTable};
 use crate::amf::ran::RanNode;
 use crate::amf::ran::admission::{Allow, Verdict};
@@ -10,7 +10,7 @@ use crate::placement::message::RanOutput;
 use crate::step::Effect;
 use std::net::SocketAddr;
 use vireo_emulator::gnb::{self, Gnb, GnbConfig, Inbox, NgState};
-use vireo_types::{AssocId, Duration, GnbId, Instant, Tac, Tai};
+use vireo_types::{AssocId, Dialect, Duration, EnbId, EnbKind, GnbId, Instant, Tac, Tai};
 
 /// UEs of a host.
 const UES: [u32; 2] = [0, 1];
@@ -18,9 +18,12 @@ const UES: [u32; 2] = [0, 1];
 type Table = RanNodeTable<u32>;
 type Output = NodeOutput<u32>;
 
+fn gnb_id(id: u32) -> GnbId {
+    GnbId { plmn: "99970".parse().expect("a PLMN"), id, bits: 24 }
+}
+
 fn record(id: u32) -> RanNode {
-    let id = GnbId { plmn: "99970".parse().expect("a PLMN"), id, bits: 24 };
-    RanNode { id: id.into(), name: format!("gnb-{}", id.id), areas: Vec::new() }
+    RanNode { id: gnb_id(id).into(), name: format!("gnb-{id}"), areas: Vec::new() }
 }
 
 /// gNB 7, set up on association 1, with connected UEs.
@@ -215,7 +218,7 @@ fn claimed_association_joins_reported_node() {
 
 /// gNB 7 of the emulator.
 fn gnb() -> Gnb {
-    let id = record(7).id;
+    let id = gnb_id(7);
     let tai = Tai { plmn: id.plmn, tac: Tac(1) };
     let slices = CoreConfig::lab().slices.iter().map(|slice| slice.snssai).collect();
     let config = GnbConfig { id, name: "gnb-7".into(), tai, slices, n3: [127, 0, 0, 1].into() };
@@ -240,6 +243,44 @@ fn exchange(nodes: &mut Table, gnb: &mut Gnb, out: &gnb::Outbox, association: im
         }
     }
     others
+}
+
+#[test]
+fn configuration_transfer_goes_to_named_enb_only() {
+    use vireo_wire::s1ap::helpers::{EnbKind as WireKind, global_enb_id, plmn, tai};
+    use vireo_wire::s1ap::*;
+    let enb = |n: u32| AssocId(n).with_dialect(Dialect::Eps);
+    let mut nodes = Table::new(Vec::new());
+    for n in 1..=2 {
+        nodes.up(enb(n), SocketAddr::from(([10, 0, 0, n as u8], 36412)));
+        let id = EnbId { plmn: "99970".parse().expect("a PLMN"), kind: EnbKind::Macro, id: n };
+        nodes.begin(enb(n), RanNode { id: id.into(), name: format!("enb-{n}"), areas: Vec::new() });
+    }
+    let network = plmn("999", "70").expect("a PLMN");
+    let id = |id| global_enb_id(network, WireKind::Macro, id).expect("20 bits");
+    let config = CoreConfig::lab();
+    for (target, answers, receiver) in [(2, true, Some(2)), (2, false, None), (3, true, None)] {
+        let (to, from) = (TargeteNBID::new(id(target), tai(network, [0, 1]), None), id(1));
+        let from = SourceeNBID::new(from, tai(network, [0, 1]), None);
+        let information = SONInformation::sONInformationRequest(SONInformationRequest::x2TNL_Configuration_Info);
+        let son = SONConfigurationTransfer::new(to, from, information, None);
+        let pdu = build_s1ap!(
+            InitiatingMessage,
+            eNBConfigurationTransfer,
+            ENBConfigurationTransfer,
+            SONConfigurationTransferECT(son),
+        );
+        let pdu = pdu.and_then(|pdu| pdu.encode()).expect("it encodes");
+        let input = NodeStepInput { config: &config, now: Instant(1_000), answers };
+        let outputs = nodes.on_message(enb(1), &pdu, input);
+        let sent = outputs.iter().find_map(|output| match output {
+            NodeOutput::Send(RanOutput::Ngap { assoc, .. }) => Some(*assoc),
+            _ => None,
+        });
+        assert_eq!(sent, receiver.map(enb), "{target} {answers}");
+        let faults = outputs.iter().filter(|output| matches!(output, NodeOutput::Event(NodeEvent::Fault { .. })));
+        assert_eq!(faults.count(), usize::from(target == 3));
+    }
 }
 
 #[test]

@@ -1,6 +1,10 @@
 //! Procedures of EPS against an eNB and a UE: attach, service request, paging, update, detach.
 
+mod erabs;
+mod handover;
+mod kdf;
 mod network;
+mod pdus;
 
 use network::{Network, TUNNEL};
 use vireo_core::amf::context::Registration;

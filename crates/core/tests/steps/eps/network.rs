@@ -29,7 +29,7 @@ pub(super) const CAPABILITY: [u8; 2] = [0xe0, 0x60];
 const ASSOC: AssocId = AssocId(7);
 const KEY: [u8; 16] = [0x46; 16];
 const OPC: [u8; 16] = [0xcd; 16];
-const ENB_ID: u32 = 0x00ab_cdef;
+pub(super) const ENB_ID: u32 = 0x00ab_cdef;
 const ENB_ADDRESS: [u8; 4] = [127, 0, 0, 2];
 const ENB_TEID: [u8; 4] = [0x12, 0x34, 0x56, 0x78];
 const PLMN: [u8; 3] = [0x99, 0xf9, 0x07];
@@ -44,8 +44,11 @@ pub(super) struct Ue {
     pub(super) ebi: u8,
     /// EMM messages to the UE.
     pub(super) received: Vec<NasEmmMessage>,
+    /// ESM messages to the UE outside of EMM messages.
+    pub(super) esm: Vec<NasEsmMessage>,
     /// Highest SQN that the UE has accepted; an AUTN below it is a synchronisation failure.
     pub(super) sqn: u64,
+    pub(super) kasme: [u8; 32],
 }
 
 pub(super) struct Network {
@@ -62,7 +65,23 @@ pub(super) struct Network {
     pub(super) kinds: Vec<S1apPduKind>,
     pub(super) effects: Vec<Effect>,
     pub(super) notes: Vec<Note>,
-    down: std::collections::VecDeque<Vec<u8>>,
+    /// Number of the eNB that serves the UE, and its eNB UE S1AP ID there.
+    pub(super) serving: usize,
+    pub(super) enb_id: u32,
+    /// PDUs to eNBs, with the number of the eNB.
+    pub(super) sent: Vec<(usize, Vec<u8>)>,
+    /// SecurityKey of the last INITIAL CONTEXT SETUP REQUEST.
+    pub(super) kenb: Vec<u8>,
+    /// False if the eNB does not answer INITIAL CONTEXT SETUP REQUEST and the UPF answers nothing.
+    pub(super) enb_answers: bool,
+    pub(super) upf_answers: bool,
+    unanswered: Vec<(Seid, Vec<u8>)>,
+    down: std::collections::VecDeque<(AssocId, Vec<u8>)>,
+}
+
+/// Returns the association of eNB `n`.
+pub(super) fn assoc(n: usize) -> AssocId {
+    AssocId(ASSOC.0 + n as u32).with_dialect(Dialect::Eps)
 }
 
 fn milenage() -> Milenage {
@@ -98,30 +117,42 @@ impl Network {
             now: Instant(1_000_000_000),
             ids: Ids::default(),
             stored: None,
-            nodes: Nodes(vec![(ASSOC.with_dialect(Dialect::Eps), None)]),
+            nodes: Nodes(vec![(assoc(0), None), (assoc(1), None)]),
             home_sqn: 32,
             mme_id: None,
             ue: Ue { key_set: 7, ..Ue::default() },
             kinds: Vec::new(),
             effects: Vec::new(),
             notes: Vec::new(),
+            serving: 0,
+            enb_id: ENB_ID,
+            sent: Vec::new(),
+            kenb: Vec::new(),
+            enb_answers: true,
+            upf_answers: true,
+            unanswered: Vec::new(),
             down: std::collections::VecDeque::new(),
         };
-        let area = s1ap::SupportedTAsItem::new(s1ap::TAC([0, 1]), s1ap::BPLMNs(vec![plmn()]), None);
+        network.set_up_enb(0);
+        assert_eq!(network.kinds, [S1apPduKind::Successful_S1Setup]);
+        network
+    }
+
+    /// Has eNB `n` set up S1 with TAC `n` + 1.
+    pub(super) fn set_up_enb(&mut self, n: usize) {
+        let area = s1ap::SupportedTAsItem::new(s1ap::TAC([0, 1 + n as u8]), s1ap::BPLMNs(vec![plmn()]), None);
         let request = {
             use vireo_wire::s1ap::*;
             build_s1ap!(
                 InitiatingMessage,
                 S1Setup,
                 S1SetupRequest,
-                Global_ENB_ID(global_enb_id(plmn(), EnbKind::Macro, 0x12345).expect("20 bits")),
+                Global_ENB_ID(global_enb_id(plmn(), EnbKind::Macro, 0x12345 + n as u32).expect("20 bits")),
                 SupportedTAs(SupportedTAs(vec![area])),
                 DefaultPagingDRX(PagingDRX::v128),
             )
         };
-        network.take_from_enb(&request.and_then(|pdu| pdu.encode()).expect("it encodes"));
-        assert_eq!(network.kinds, [S1apPduKind::Successful_S1Setup]);
-        network
+        self.take_from(n, &request.and_then(|pdu| pdu.encode()).expect("it encodes"));
     }
 
     pub(super) fn context(&self) -> Option<UeContext> {
@@ -161,10 +192,7 @@ impl Network {
         for effect in outcome.effects {
             self.effects.push(effect.clone());
             match effect {
-                Effect::Ngap { assoc, pdu } => {
-                    assert_eq!(assoc.dialect(), Dialect::Eps);
-                    self.down.push_back(pdu);
-                }
+                Effect::Ngap { assoc, pdu } if assoc.dialect() == Dialect::Eps => self.down.push_back((assoc, pdu)),
                 Effect::Authenticate(request) => {
                     let answer = self.home(&request);
                     self.event(Event::Authentication(answer));
@@ -173,7 +201,10 @@ impl Network {
                     let context = self.context().expect("a context");
                     let found = context.sessions.iter().find(|s| s.index == session).map(|s| s.seid_at(upf));
                     if let Some((seid, answer)) = found.and_then(|s| Some((s, upf_answer(&message, upf, s)?))) {
-                        self.event(Event::Pfcp { seid, message: &answer });
+                        match self.upf_answers {
+                            true => self.event(Event::Pfcp { seid, message: &answer }),
+                            false => self.unanswered.push((seid, answer)),
+                        }
                     }
                 }
                 _ => {}
@@ -214,13 +245,34 @@ impl Network {
         })
     }
 
-    /// Processes a PDU of the eNB as the balancer and the host do, and delivers the answers.
+    /// Delivers the answers that the UPF has held back, and later ones at once.
+    pub(super) fn upf_catches_up(&mut self) {
+        self.upf_answers = true;
+        for (seid, answer) in std::mem::take(&mut self.unanswered) {
+            self.event(Event::Pfcp { seid, message: &answer });
+        }
+        self.deliver();
+    }
+
+    /// Delivers the PDUs to eNBs.
+    pub(super) fn deliver(&mut self) {
+        while let Some((assoc, pdu)) = self.down.pop_front() {
+            self.bring_to_enb((assoc.with_dialect(Dialect::Nr).0 - ASSOC.0) as usize, &pdu);
+        }
+    }
+
+    /// Processes a PDU of the UE's eNB.
     pub(super) fn take_from_enb(&mut self, pdu: &[u8]) {
-        let assoc = ASSOC.with_dialect(Dialect::Eps);
+        self.take_from(self.serving, pdu);
+    }
+
+    /// Processes a PDU of eNB `n` as the balancer and the host do, and delivers the answers.
+    pub(super) fn take_from(&mut self, n: usize, pdu: &[u8]) {
+        let assoc = assoc(n);
         match access::route(Dialect::Eps, pdu).expect("a sound PDU") {
             Route::Node => {
-                let outcome = ran::step_of(Dialect::Eps, &mut self.nodes.0[0].1, pdu, &self.config);
-                self.down.extend(outcome.answer);
+                let outcome = ran::step_of(Dialect::Eps, &mut self.nodes.0[n].1, pdu, &self.config);
+                self.down.extend(outcome.answer.map(|answer| (assoc, answer)));
             }
             Route::Ue(amf_id) => self.event(Event::Ngap { assoc, amf_id, pdu }),
             Route::Initial { s_tmsi, nas_identity, .. } => {
@@ -236,16 +288,16 @@ impl Network {
                 self.step(ue, Event::Initial { assoc, message });
             }
         }
-        while let Some(pdu) = self.down.pop_front() {
-            self.bring_to_enb(&pdu);
-        }
+        self.deliver();
     }
 
-    fn bring_to_enb(&mut self, octets: &[u8]) {
+    fn bring_to_enb(&mut self, n: usize, octets: &[u8]) {
         let pdu = S1AP_PDU::decode(octets).expect("a PDU");
         assert_eq!(pdu.check().expect("it decodes"), vec![], "{octets:02x?}");
         self.kinds.push(pdu.kind());
-        if let Some(Ok(id)) = pdu.ie::<ie::MME_UE_S1AP_ID>() {
+        self.sent.push((n, octets.to_vec()));
+        let is_own = pdu.ie::<ie::eNB_UE_S1AP_ID>().and_then(Result::ok).is_some_and(|id| id.0 == self.enb_id);
+        if let (Some(Ok(id)), true) = (pdu.ie::<ie::MME_UE_S1AP_ID>(), n == self.serving && is_own) {
             self.mme_id = Some(id.0);
         }
         match pdu.kind() {
@@ -256,7 +308,10 @@ impl Network {
             S1apPduKind::Initiating_InitialContextSetup => self.set_up(&pdu),
             S1apPduKind::Initiating_UEContextRelease => {
                 use vireo_wire::s1ap::*;
-                let (mme, enb) = (self.mme_id.take().expect("it is connected"), ENB_ID);
+                let ids = pdu.ie::<ie::UE_S1AP_IDs>().expect("an IE").expect("IDs");
+                let UES1APIDs::uE_S1AP_ID_pair(pair) = ids else { return };
+                let (mme, enb) = (pair.mme_ue_s1ap_id.0, pair.enb_ue_s1ap_id.0);
+                self.mme_id = self.mme_id.filter(|id| (n, *id) != (self.serving, mme));
                 let complete = build_s1ap!(
                     SuccessfulOutcome,
                     UEContextRelease,
@@ -264,7 +319,7 @@ impl Network {
                     MME_UE_S1AP_ID(mme),
                     eNB_UE_S1AP_ID(enb),
                 );
-                self.take_from_enb(&complete.and_then(|pdu| pdu.encode()).expect("it encodes"));
+                self.take_from(n, &complete.and_then(|pdu| pdu.encode()).expect("it encodes"));
             }
             _ => {}
         }
@@ -275,6 +330,7 @@ impl Network {
         use vireo_wire::s1ap::*;
         let key = pdu.ie::<ie::SecurityKey>().expect("an IE").expect("a key");
         assert_eq!(key.0.len(), 256);
+        self.kenb = key.0.as_octets().to_vec();
         let (mut nas, mut done) = (None, Vec::new());
         for item in pdu.items::<ie::E_RABToBeSetupListCtxtSUReq>().map(|item| item.expect("an item")) {
             assert_eq!(item.transport_layer_address.0.as_octets(), [127, 0, 0, 8], "the UPF's");
@@ -283,12 +339,15 @@ impl Network {
             let item = ERABSetupItemCtxtSURes::new(item.e_rab_id, address, GTPTEID(ENB_TEID), None);
             done.push(build_s1ap_ie!(IGNORE E_RABSetupItemCtxtSURes(item)).expect("an item"));
         }
+        if !self.enb_answers {
+            return;
+        }
         let response = build_s1ap!(
             SuccessfulOutcome,
             InitialContextSetup,
             InitialContextSetupResponse,
             MME_UE_S1AP_ID(self.mme_id.expect("a connection")),
-            eNB_UE_S1AP_ID(ENB_ID),
+            eNB_UE_S1AP_ID(self.enb_id),
             E_RABSetupListCtxtSURes(ERABSetupListCtxtSURes(done)),
         );
         self.take_from_enb(&response.and_then(|pdu| pdu.encode()).expect("it encodes"));
@@ -306,14 +365,14 @@ impl Network {
                 uplinkNASTransport,
                 UplinkNASTransport,
                 MME_UE_S1AP_ID(id),
-                eNB_UE_S1AP_ID(ENB_ID),
+                eNB_UE_S1AP_ID(self.enb_id),
                 NAS_PDU(nas),
                 EUTRAN_CGI(cgi()),
                 TAI(tai()),
             ),
             None => {
                 let mut ies = vec![
-                    build_s1ap_ie!(InitialUEMessage, eNB_UE_S1AP_ID(ENB_ID)),
+                    build_s1ap_ie!(InitialUEMessage, eNB_UE_S1AP_ID(self.enb_id)),
                     build_s1ap_ie!(InitialUEMessage, NAS_PDU(nas)),
                     build_s1ap_ie!(InitialUEMessage, TAI(tai())),
                     build_s1ap_ie!(InitialUEMessage, EUTRAN_CGI(cgi())),
@@ -382,7 +441,11 @@ impl Network {
             }
             (_, keys) => keys.as_mut().expect("keys").unprotect(nas, Direction::Downlink).expect("a right MAC").message,
         };
-        let NasEpsMessage::Emm(_, message) = message else { panic!("{message:?}") };
+        let message = match message {
+            NasEpsMessage::Emm(_, message) => message,
+            NasEpsMessage::Esm(_, message) => return self.ue.esm.push(message),
+            other => panic!("{other:?}"),
+        };
         self.ue.received.push(message.clone());
         match message {
             NasEmmMessage::IdentityRequest(_) => {
@@ -429,6 +492,7 @@ impl Network {
         self.ue.sqn = usim.sqn().get();
         let network = vireo_wire::security::Plmn::new("999", "70").expect("a PLMN");
         let kasme = derive_kasme(usim.ck(), usim.ik(), network, &autn);
+        self.ue.kasme = *kasme.as_octets();
         let (eia, eea) = (IntegrityAlgorithm::EIA2, CipheringAlgorithm::EEA2);
         self.ue.key_set = request.nas_key_set_identifier_asme.value & 7;
         self.ue.keys = Some(NasSecurityContext::from_fresh_kasme(&kasme, eia, eea).expect("keys"));
@@ -459,7 +523,7 @@ impl Network {
             UEContextReleaseRequest,
             UEContextReleaseRequest,
             MME_UE_S1AP_ID(self.mme_id.expect("it is connected")),
-            eNB_UE_S1AP_ID(ENB_ID),
+            eNB_UE_S1AP_ID(self.enb_id),
             Cause(Cause::radioNetwork(CauseRadioNetwork::user_inactivity)),
         );
         self.take_from_enb(&request.and_then(|pdu| pdu.encode()).expect("it encodes"));
@@ -504,9 +568,7 @@ impl Network {
             });
         });
         self.event(Event::Pfcp { seid: session.pfcp.cp_seid, message: &report });
-        while let Some(pdu) = self.down.pop_front() {
-            self.bring_to_enb(&pdu);
-        }
+        self.deliver();
     }
 
     /// Returns the last EMM message to the UE.

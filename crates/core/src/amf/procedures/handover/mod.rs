@@ -1,40 +1,34 @@
-//! Xn and N2 handover within 5GS.
+//! Xn and N2 handover within 5GS, X2 and S1 handover within EPS.
 //!
-//! Xn handover (TS 23.502 4.9.1.2) is [`path_switch`]. N2 handover (4.9.1.3) is [`required`] to
-//! [`notified`]. A handover runs concurrently with the 5GMM procedure. Until it is complete, the
-//! UE's connection is that of the source. The target's connection is here, with another
-//! AMF-UE-NGAP-ID, so that messages of the two cannot be confused.
+//! Xn or X2 handover (TS 23.502 4.9.1.2, TS 23.401 5.5.1.1) is [`path_switch`]. N2 or S1 handover
+//! (4.9.1.3, 5.5.1.2) is [`required`] to [`notified`]. A handover runs concurrently with the 5GMM
+//! or EMM procedure. Until it is complete, the UE's connection is that of the source. The target's
+//! connection is here, with another AMF-UE-NGAP-ID, so that messages of the two cannot be confused.
+//!
+//! [`modification`] is the E-RAB modification of EN-DC, which moves tunnels as a path switch does.
 
+pub mod eps;
+mod messages;
+pub mod modification;
 pub mod nr;
+mod sessions;
 mod smf_updates;
 mod source;
 mod state;
 
-use nr::RequestedSession;
+use messages::{PathSwitchAnswer, Request, RequestedSession};
+use sessions::{bits, has, is_any_updating, position};
 pub use smf_updates::{buffer, buffer_unconfirmed, completed, smf_answered};
 pub use state::{Handover, N2Handover, SourceNode, XnHandover};
 
 use crate::amf::context::{Connection, HandoverSmfStage, RanContext, is_served};
 use crate::amf::n2::{Cause, HandoverRequired, PathSwitch, SessionItems, UeMessage};
 use crate::amf::procedures::common::user_plane;
-use crate::smf::{self, HandoverRefusal, Input, N2Sm, N4State, RanState, refusal};
+use crate::smf::{self, HandoverRefusal, Input, N2Sm, RanState};
 use crate::step::{Effect, Kind, Note, StepContext};
 use vireo_types::limits::HANDOVER_CONTAINER_OCTETS;
-use vireo_types::{AssocId, NrCgi, RanUeNgapId, Tai};
-use vireo_wire::ngap::{CauseRadioNetwork as Radio, decode_open_type};
-
-fn bits<'a>(items: impl IntoIterator<Item = &'a (u8, Vec<u8>)>) -> u16 {
-    // PDU session IDs are octets in NGAP; 5GSM uses 1 to 15.
-    items.into_iter().filter(|(psi, _)| *psi < 16).fold(0, |bits, (psi, _)| bits | 1 << psi)
-}
-
-fn has(bits: u16, psi: u8) -> bool {
-    bits >> psi & 1 == 1
-}
-
-fn position(ctx: &StepContext<'_, '_>, psi: u8) -> Option<usize> {
-    ctx.ue.sessions.iter().position(|s| s.psi == psi && s.is_live())
-}
+use vireo_types::{AssocId, Dialect, NrCgi, RanUeNgapId, Tai};
+use vireo_wire::ngap::{CauseRadioNetwork as Radio, CauseTransport, decode_open_type};
 
 /// Handles PATH SWITCH REQUEST of the new RAN node. The old one may not have responded to a session
 /// set-up yet. If the request names that session, the old node had set it up, because otherwise the
@@ -43,20 +37,20 @@ pub fn path_switch(ctx: &mut StepContext<'_, '_>, assoc: AssocId, request: &Path
     ctx.note(Note::Started(Kind::PathSwitch));
     let Some(old) = ctx.ue.connection else { return };
     let (tai, cell) = request.location.unwrap_or((old.tai, old.cell));
-    let requested = bits(&request.switched);
-    let switchable = ctx.ue.sessions.iter().any(|s| (s.is_up() || s.is_setting_up()) && has(requested, s.psi));
-    let switchable = switchable || smf_updates::is_any_up(ctx, requested);
-    if old.ran != RanContext::SetUp || !is_served(ctx.env.config, tai) || !switchable {
+    let dialect = assoc.dialect();
+    if let Some(cause) = why_not_switched(ctx, &old, tai, request) {
         ctx.note(Note::Failed(Kind::PathSwitch, 0));
-        let requested = request.switched.iter().chain(&request.failed).map(|(psi, _)| (*psi, not_switched())).collect();
-        let pdu = nr::path_switch_failure(old.amf_id, request.ran_id, requested);
+        let requested = request.switched.iter().chain(&request.failed);
+        let requested = requested.map(|(psi, _)| (*psi, not_switched(dialect))).collect();
+        let ids = (old.amf_id, request.ran_id);
+        let pdu = messages::path_switch_failure(dialect, ids, requested, &Cause::radioNetwork(cause));
         return ctx.effect(Effect::Ngap { assoc, pdu });
     }
     // The UE has moved: abort a prepared N2 handover or an earlier path switch.
     abort(ctx);
     ctx.ue.connection = Some(Connection { assoc, ran_id: request.ran_id, tai, cell, ..old });
-    let own = ctx.ue.security_capability;
-    let mismatch = request.capability.is_some_and(|c| c != (own.ea() << 1, own.ia() << 1));
+    let own = messages::algorithms(dialect, ctx.ue.security_capability);
+    let mismatch = request.capability.is_some_and(|c| c != own);
     if mismatch {
         ctx.note(Note::fault("security-capability-mismatch"));
     }
@@ -74,60 +68,117 @@ pub fn path_switch(ctx: &mut StepContext<'_, '_>, assoc: AssocId, request: &Path
             user_plane::step(ctx, at, Input::N2(kind, transfer));
         }
     }
-    // The target has released the sessions that it does not name (TS 38.413 8.4.4.2).
+    // The target has released the sessions that it does not name (TS 38.413 8.4.4.2, TS 36.413
+    // 8.4.4.2).
     for at in (0..ctx.ue.sessions.len()).rev() {
         let sm = &ctx.ue.sessions[at];
-        if has(switching.requested | switching.failed, sm.psi) {
+        if has(switching.requested | switching.failed, sm.id()) {
             continue;
         }
-        if sm.ran == RanState::Up {
-            user_plane::step(ctx, at, Input::Deactivate);
-        } else if sm.is_setting_up() {
-            user_plane::step(ctx, at, Input::N2(N2Sm::SetupUnsuccessful, &[]));
-        }
+        let input = match (sm.ran, dialect) {
+            (RanState::Up, Dialect::Nr) => Input::Deactivate,
+            // A connected UE has no bearer without an E-RAB (TS 23.401 5.5.1.1.2 step 6).
+            (RanState::Up, Dialect::Eps) => Input::N2(N2Sm::PathSwitchSetupFailed, &[]),
+            _ if sm.is_setting_up() => Input::N2(N2Sm::SetupUnsuccessful, &[]),
+            _ => continue,
+        };
+        user_plane::step(ctx, at, input);
     }
     smf_updates::switch(ctx, request);
 }
 
-fn not_switched() -> Vec<u8> {
-    refusal(HandoverRefusal::PathSwitch)
+/// Returns the cause if a path switch is refused: nothing of it is processed then.
+fn why_not_switched(ctx: &StepContext<'_, '_>, old: &Connection, tai: Tai, request: &PathSwitch) -> Option<Radio> {
+    let requested = bits(&request.switched);
+    let is_switchable = |s: &smf::SmContext| (s.is_up() || s.is_setting_up()) && has(requested, s.id());
+    if old.ran != RanContext::SetUp {
+        Some(Radio::interaction_with_other_procedure)
+    } else if !is_served(ctx.env.config, tai) {
+        Some(Radio::ho_target_not_allowed)
+    } else if old.assoc.dialect() == Dialect::Eps && eps::names_twice(&request.switched) {
+        Some(Radio::multiple_PDU_session_ID_instances)
+    } else if !ctx.ue.sessions.iter().any(is_switchable) && !smf_updates::is_any_up(ctx, requested) {
+        Some(Radio::unknown_PDU_session_ID)
+    } else {
+        None
+    }
+}
+
+fn not_switched(dialect: Dialect) -> Vec<u8> {
+    messages::refusal(dialect, HandoverRefusal::PathSwitch)
 }
 
 /// Continues a handover once UPFs and separate SMFs have responded. It answers a path switch, sends
 /// the request to a target and the command to a source, and releases the source node.
 pub fn proceed(ctx: &mut StepContext<'_, '_>) {
     switched(ctx);
+    modification::proceed(ctx);
     smfs_have_answered(ctx);
     source::proceed(ctx);
 }
 
 fn switched(ctx: &mut StepContext<'_, '_>) {
     let Some(Handover::Switching(switching)) = ctx.ue.handover else { return };
-    let requested = |psi: u8| has(switching.requested, psi);
-    let waits = |s: &crate::smf::SmContext| requested(s.psi) && s.is_live() && matches!(s.n4, N4State::Updating { .. });
-    if ctx.ue.sessions.iter().any(waits) || smf_updates::is_waiting(ctx.ue) {
+    if is_any_updating(ctx, switching.requested) || smf_updates::is_waiting(ctx.ue) {
         return;
     }
+    let requested = |psi: u8| has(switching.requested, psi);
     ctx.ue.handover = None;
     let now = ctx.now();
-    let up = ctx.ue.sessions.iter_mut().filter(|s| requested(s.psi) && s.is_up());
-    let mut switched: Vec<_> = up.map(|s| (s.psi, smf::switched(s, now).1)).collect();
+    let up = ctx.ue.sessions.iter_mut().filter(|s| requested(s.id()) && s.is_up());
+    let mut switched: Vec<_> = up.map(|s| (s.id(), smf::switched(s, now).1)).collect();
     let mut refused = smf_updates::settled(ctx.ue, &mut switched);
     let named = (switching.requested | switching.failed) & !bits(&switched);
     let mut released = |psi| refused.iter().position(|(p, _)| *p == psi).map(|at| refused.swap_remove(at).1);
     let named = (0..16).filter(|psi| has(named, *psi));
-    let released: Vec<_> = named.map(|psi| (psi, released(psi).unwrap_or_else(not_switched))).collect();
-    let next_hop = ctx.ue.security.as_mut().and_then(|s| s.advance());
     let Some(connection) = ctx.ue.connection else { return };
+    let dialect = connection.assoc.dialect();
+    let released = named.map(|psi| (psi, released(psi).unwrap_or_else(|| not_switched(dialect)))).collect();
+    let next_hop = ctx.ue.security.as_mut().and_then(|s| s.advance());
     let (false, Some(next_hop)) = (switched.is_empty(), next_hop) else {
         ctx.note(Note::Failed(Kind::PathSwitch, 0));
-        ctx.send(|c| nr::path_switch_failure(c.amf_id, c.ran_id, released));
+        let (ids, cause) = ((connection.amf_id, connection.ran_id), Cause::transport(not_switched_cause()));
+        ctx.send(|_| messages::path_switch_failure(dialect, ids, released, &cause));
+        detach_without_bearer(ctx);
         return ctx.release(Cause::radioNetwork(Radio::release_due_to_5gc_generated_reason));
     };
-    let capability = switching.mismatch.then_some(ctx.ue.security_capability);
-    let pdu = nr::path_switch_acknowledge(&connection, capability, next_hop, switched, released, &ctx.ue.allowed);
+    let answer = PathSwitchAnswer {
+        capability: switching.mismatch.then_some(ctx.ue.security_capability),
+        next_hop,
+        switched,
+        released,
+        ambr: ctx.ue.ambr(),
+        allowed: &ctx.ue.allowed,
+    };
+    let pdu = messages::path_switch_acknowledge(&connection, answer);
     ctx.send(|_| pdu);
     ctx.note(Note::Succeeded(Kind::PathSwitch, switching.started));
+}
+
+/// Returns the cause of sessions whose UPF was not updated.
+fn not_switched_cause() -> CauseTransport {
+    CauseTransport::transport_resource_unavailable
+}
+
+/// Has a UE of EPS detached and attached again if none of its bearers remains (TS 23.401 5.4.4.1,
+/// 5.5.1.1.2 step 6).
+fn detach_without_bearer(ctx: &mut StepContext<'_, '_>) {
+    let remains = |s: &smf::SmContext| s.is_live() && !matches!(s.stage, smf::Stage::Releasing { .. });
+    if ctx.ue.dialect() == Dialect::Eps && ctx.ue.is_registered() && !ctx.ue.sessions.iter().any(remains) {
+        ctx.ue.pending.deregister = Some(true);
+    }
+}
+
+/// Handles E-RAB RELEASE INDICATION: the eNB has released these E-RABs (TS 23.401 5.4.4.2).
+pub fn released_by_ran(ctx: &mut StepContext<'_, '_>, released: &SessionItems) {
+    for (ebi, _) in released {
+        match position(ctx, *ebi) {
+            // As for an E-RAB that the target of a handover has not set up.
+            Some(at) => user_plane::step(ctx, at, Input::N2(N2Sm::PathSwitchSetupFailed, &[])),
+            None => ctx.note(Note::fault("session-unknown")),
+        }
+    }
+    detach_without_bearer(ctx);
 }
 
 /// Handles HANDOVER REQUIRED of the source.
@@ -147,7 +198,7 @@ pub fn required(ctx: &mut StepContext<'_, '_>, request: &HandoverRequired) {
         return refuse(ctx, Radio::unknown_targetID);
     };
     let mut items = Vec::new();
-    for (psi, transfer) in &request.sessions {
+    for (psi, transfer) in &messages::required_sessions(assoc.dialect(), ctx.ue, request) {
         let Some(at) = position(ctx, *psi) else { continue };
         let snssai = ctx.ue.sessions[at].terms.snssai;
         if let Some(transfer) = user_plane::run(ctx, at, Input::N2(N2Sm::HandoverRequired, transfer)) {
@@ -167,7 +218,8 @@ pub fn required(ctx: &mut StepContext<'_, '_>, request: &HandoverRequired) {
     };
     moving.requested = smf_updates::prepare(ctx, request, moving.amf_id, (id, tai));
     if moving.requested == 0 {
-        return request_target(ctx, moving, request.cause.clone(), items, &request.container);
+        let (cause, container) = (request.cause.clone(), &request.container[..]);
+        return request_target(ctx, moving, (cause, request.forwards), items, container);
     }
     ctx.ue.handover = Some(Handover::Moving(moving));
 }
@@ -183,14 +235,14 @@ fn is_too_large(ctx: &mut StepContext<'_, '_>, container: &[u8]) -> bool {
 
 fn refuse(ctx: &mut StepContext<'_, '_>, cause: Radio) {
     ctx.note(Note::Failed(Kind::Handover, 0));
-    ctx.send(|c| nr::preparation_failure(c, Cause::radioNetwork(cause)));
+    ctx.send(|c| messages::preparation_failure(c, Cause::radioNetwork(cause)));
 }
 
 /// Sends HANDOVER REQUEST to the target, if there are sessions to hand over.
 fn request_target(
     ctx: &mut StepContext<'_, '_>,
     moving: N2Handover,
-    cause: Cause,
+    (cause, forwards): (Cause, bool),
     sessions: Vec<RequestedSession>,
     container: &[u8],
 ) {
@@ -202,7 +254,7 @@ fn request_target(
     };
     let requested = sessions.iter().fold(0, |bits, session| bits | 1 << session.psi);
     let deadline = ctx.now() + ctx.env.config.timers.ran_response;
-    let request = nr::Request {
+    let request = Request {
         guami: ctx.env.config.guami(),
         cause,
         ambr: ctx.ue.ambr(),
@@ -211,8 +263,9 @@ fn request_target(
         sessions,
         allowed: &ctx.ue.allowed,
         container,
+        forwards,
     };
-    let pdu = nr::handover_request(moving.amf_id, request);
+    let pdu = messages::handover_request(moving.assoc, moving.amf_id, request);
     ctx.effect(Effect::Ngap { assoc: moving.assoc, pdu });
     ctx.ue.handover = Some(Handover::Moving(N2Handover { requested, deadline, ..moving }));
 }
@@ -237,7 +290,7 @@ fn smfs_have_answered(ctx: &mut StepContext<'_, '_>) {
                 Some(RequestedSession { psi, snssai, transfer })
             };
             let items = items.into_iter().filter_map(with_slice).collect();
-            request_target(ctx, moving, cause, items, &container);
+            request_target(ctx, moving, (cause, true), items, &container);
         }
         (Some(HandoverSmfStage::Prepared { container }), Some(moving)) => {
             let mut commands = Vec::new();
@@ -308,10 +361,13 @@ fn command(
     let goes_along = bits(&commands);
     // An SMF without a response may have prepared its session.
     smf_updates::cancel_some(ctx, &moving, moving.requested & !goes_along & !bits(&refused));
+    let dialect = moving.assoc.dialect();
     let mut why = |psi| refused.iter().position(|(p, _)| *p == psi).map(|at| refused.swap_remove(at).1);
     let lost = (0..16).filter(|psi| has(moving.requested & !goes_along, *psi));
-    let lost = lost.map(|psi| (psi, why(psi).unwrap_or_else(|| refusal(HandoverRefusal::Preparation)))).collect();
-    ctx.send(|c| nr::handover_command(c, commands, lost, container));
+    let lost =
+        lost.map(|psi| (psi, why(psi).unwrap_or_else(|| messages::refusal(dialect, HandoverRefusal::Preparation))));
+    let lost = lost.collect();
+    ctx.send(|c| messages::handover_command(c, commands, lost, container));
     (moving.commanded, moving.requested) = (true, goes_along);
     moving.deadline = ctx.now() + ctx.env.config.timers.ran_response;
     ctx.ue.handover = Some(Handover::Moving(moving));
@@ -323,7 +379,7 @@ pub fn refused(ctx: &mut StepContext<'_, '_>, cause: Cause) {
     ctx.note(Note::Failed(Kind::Handover, 0));
     user_plane::step_all(ctx, || Input::HandoverCancelled);
     smf_updates::cancel(ctx, &moving);
-    ctx.send(|c| nr::preparation_failure(c, cause));
+    ctx.send(|c| messages::preparation_failure(c, cause));
 }
 
 /// Handles HANDOVER NOTIFY: the UE is at the target.
@@ -345,7 +401,7 @@ pub fn notified(ctx: &mut StepContext<'_, '_>, location: Option<(Tai, NrCgi)>) {
 /// Handles HANDOVER CANCEL of the source.
 pub fn cancelled(ctx: &mut StepContext<'_, '_>) {
     abort(ctx);
-    ctx.send(nr::cancel_acknowledge);
+    ctx.send(messages::cancel_acknowledge);
 }
 
 /// Handles a message of the source node that the UE has left, except NAS messages. It may have
@@ -354,7 +410,7 @@ pub fn on_source_message(ctx: &mut StepContext<'_, '_>, message: &UeMessage) {
     match message {
         UeMessage::ReleaseComplete | UeMessage::Error(_) => source::released(ctx),
         UeMessage::ReleaseRequest { .. } => source::release(ctx),
-        UeMessage::HandoverCancel { .. } => source::answer(ctx, nr::cancel_acknowledge),
+        UeMessage::HandoverCancel { .. } => source::answer(ctx, messages::cancel_acknowledge),
         // The RAN status transfer is too late, and other messages are about sessions at the target.
         _ => {}
     }
@@ -369,7 +425,7 @@ pub fn source_lost(ctx: &mut StepContext<'_, '_>) {
 pub fn status_transfer(ctx: &mut StepContext<'_, '_>, container: &[u8]) {
     match ctx.ue.handover {
         Some(Handover::Moving(N2Handover { assoc, amf_id, ran_id: Some(ran_id), commanded: true, .. })) => {
-            let pdu = nr::downlink_status_transfer(amf_id, ran_id, container);
+            let pdu = messages::status_transfer(assoc, amf_id, ran_id, container);
             ctx.effect(Effect::Ngap { assoc, pdu });
         }
         _ => ctx.note(Note::fault("handover-out-of-place")),
@@ -390,7 +446,7 @@ pub fn on_deadline(ctx: &mut StepContext<'_, '_>) {
 /// Fails the handover at the target. The source is informed if it waits for a response.
 pub fn fail(ctx: &mut StepContext<'_, '_>, cause: Radio) {
     if ctx.ue.handover.as_ref().and_then(Handover::target).is_some_and(|m| !m.commanded) {
-        ctx.send(|c| nr::preparation_failure(c, Cause::radioNetwork(cause)));
+        ctx.send(|c| messages::preparation_failure(c, Cause::radioNetwork(cause)));
     }
     abort(ctx);
 }
@@ -414,6 +470,7 @@ pub fn abort(ctx: &mut StepContext<'_, '_>) {
     match ctx.ue.handover.take() {
         None => {}
         Some(Handover::Switching(_)) => ctx.note(Note::Failed(Kind::PathSwitch, 0)),
+        Some(Handover::Modifying(_)) => ctx.note(Note::fault("erab-modification-aborted")),
         Some(Handover::Moving(moving)) => {
             ctx.note(Note::Failed(Kind::Handover, 0));
             user_plane::step_all(ctx, || Input::HandoverCancelled);
@@ -423,7 +480,7 @@ pub fn abort(ctx: &mut StepContext<'_, '_>) {
                 return;
             }
             let cause = Cause::radioNetwork(Radio::handover_cancelled);
-            let pdu = nr::release_target(moving.amf_id, moving.ran_id, cause);
+            let pdu = messages::release_target(moving.assoc, moving.amf_id, moving.ran_id, cause);
             ctx.effect(Effect::Ngap { assoc: moving.assoc, pdu });
         }
     }

@@ -1,9 +1,9 @@
 //! NGAP messages of handover (TS 38.413 9.2.3).
 
-use crate::amf::context::{Connection, NextHop, UeSecurityCapability};
+use super::messages::{PathSwitchAnswer, Request, RequestedSession};
+use crate::amf::context::{Connection, NextHop};
 use crate::amf::n2::{Cause, ambr_to, capability_to, encode, plmn_to, snssai_to};
-use crate::subscription::Ambr;
-use vireo_types::{AmfUeNgapId, Guami, RanUeNgapId, Snssai};
+use vireo_types::{AmfUeNgapId, RanUeNgapId, Snssai};
 use vireo_wire::ngap::{self, Message, *};
 
 fn security_context(next_hop: NextHop) -> SecurityContext<'static> {
@@ -14,17 +14,10 @@ fn allowed_nssai(allowed: &[Snssai]) -> AllowedNSSAI {
     AllowedNSSAI(allowed.iter().map(|s| AllowedNSSAIItem::new(snssai_to(*s), None)).collect())
 }
 
-/// Encodes PATH SWITCH REQUEST ACKNOWLEDGE (9.2.3.9). `capability` has the UE security capabilities
-/// if those of the RAN differ. Each session has its transfer: Path Switch Request Acknowledge
-/// Transfer, or Unsuccessful Transfer.
-pub fn path_switch_acknowledge(
-    connection: &Connection,
-    capability: Option<UeSecurityCapability>,
-    next_hop: NextHop,
-    switched: Vec<(u8, Vec<u8>)>,
-    released: Vec<(u8, Vec<u8>)>,
-    allowed: &[Snssai],
-) -> Vec<u8> {
+/// Encodes PATH SWITCH REQUEST ACKNOWLEDGE (9.2.3.9). Each session has its transfer: Path Switch
+/// Request Acknowledge Transfer, or Unsuccessful Transfer.
+pub fn path_switch_acknowledge(connection: &Connection, answer: PathSwitchAnswer<'_>) -> Vec<u8> {
+    let PathSwitchAnswer { capability, next_hop, switched, released, allowed, .. } = answer;
     let item =
         |(psi, transfer): (u8, Vec<u8>)| PDUSessionResourceSwitchedItem::new(PDUSessionID(psi), transfer.into(), None);
     let switched = PDUSessionResourceSwitchedList(switched.into_iter().map(item).collect());
@@ -68,31 +61,6 @@ pub fn path_switch_failure(amf_id: AmfUeNgapId, ran_id: RanUeNgapId, sessions: V
         RAN_UE_NGAP_ID(ran_id.0),
         PDUSessionResourceReleasedListPSFail(list),
     ))
-}
-
-/// Session that the target is requested to set up.
-#[derive(Debug)]
-pub struct RequestedSession {
-    /// PDU session identity, 1 to 15.
-    pub psi: u8,
-    pub snssai: Snssai,
-    /// Handover Request Transfer of the SMF.
-    pub transfer: Vec<u8>,
-}
-
-/// Contents of HANDOVER REQUEST.
-#[derive(Debug)]
-pub struct Request<'a> {
-    pub guami: Guami,
-    /// Cause of the HANDOVER REQUIRED.
-    pub cause: Cause,
-    pub ambr: Ambr,
-    pub capability: UeSecurityCapability,
-    pub next_hop: NextHop,
-    pub sessions: Vec<RequestedSession>,
-    pub allowed: &'a [Snssai],
-    /// Source to Target Transparent Container.
-    pub container: &'a [u8],
 }
 
 /// Encodes HANDOVER REQUEST (9.2.3.4).

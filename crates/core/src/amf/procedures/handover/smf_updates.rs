@@ -3,8 +3,9 @@
 //! Each SMF is sent a request. When all have responded, their transfers go into one NGAP message
 //! (TS 23.502 4.9.1.2.2 step 7, 4.9.1.3.2 steps 7 and 11).
 
+use super::abort;
+use super::sessions::has;
 use super::state::N2Handover;
-use super::{abort, has};
 use crate::amf::context::{HandoverSmfStage, HandoverSmfState, RemoteSession, RemoteStage, UeContext};
 use crate::amf::n2::{Cause, HandoverRequired, PathSwitch, SessionItems};
 use crate::amf::procedures::common::smf_requests;

@@ -1,12 +1,13 @@
-//! Source node of an N2 handover (TS 23.502 4.9.1.3.3 step 14).
+//! Source node of an N2 or S1 handover (TS 23.502 4.9.1.3.3 step 14, TS 23.401 5.5.1.2.2 step 19).
 //!
 //! It keeps the UE's resources and forwards packets until the UPFs send to the target. Then it is
 //! commanded to release the UE, and its response is awaited.
 
 use super::smf_updates;
 use super::state::SourceNode;
+use crate::amf::access;
 use crate::amf::context::Connection;
-use crate::amf::n2::{self, Cause};
+use crate::amf::n2::Cause;
 use crate::amf::ran::{self, ResetItem};
 use crate::smf::N4State;
 use crate::step::{Effect, Note, StepContext};
@@ -24,7 +25,8 @@ pub(super) fn start(ctx: &mut StepContext<'_, '_>, connection: Connection) {
 /// passed.
 pub(super) fn proceed(ctx: &mut StepContext<'_, '_>) {
     let Some(source) = ctx.ue.source else { return };
-    let is_upf_updated = ctx.ue.sessions.iter().all(|s| !s.is_live() || !matches!(s.n4, N4State::Updating { .. }));
+    let is_upf_updated =
+        ctx.ue.sessions.iter().all(|s| !s.is_live() || !matches!(s.n4, N4State::Updating { .. } | N4State::Converting));
     if is_upf_updated && !smf_updates::is_leaving(ctx.ue) || source.deadline <= ctx.now() {
         release(ctx);
     }
@@ -33,7 +35,7 @@ pub(super) fn proceed(ctx: &mut StepContext<'_, '_>) {
 /// Sends UE CONTEXT RELEASE COMMAND to the source node, unless it was sent before.
 pub(super) fn release(ctx: &mut StepContext<'_, '_>) {
     let Some(source) = ctx.ue.source.filter(|s| !s.commanded) else { return };
-    answer(ctx, |c| n2::context_release_command(c, Cause::radioNetwork(Radio::successful_handover)));
+    answer(ctx, |c| access::context_release_command(c, Cause::radioNetwork(Radio::successful_handover)));
     let deadline = ctx.now() + ctx.env.config.timers.ran_response;
     ctx.ue.source = Some(SourceNode { commanded: true, deadline, ..source });
 }
@@ -57,7 +59,8 @@ pub(super) fn on_deadline(ctx: &mut StepContext<'_, '_>) {
         ctx.note(Note::fault("release-timeout"));
         answer(ctx, |c| {
             let item = ResetItem { amf_id: Some(c.amf_id), ran_id: Some(c.ran_id) };
-            ran::ng_reset_part(Cause::radioNetwork(Radio::release_due_to_5gc_generated_reason), &[item])
+            let cause = Cause::radioNetwork(Radio::release_due_to_5gc_generated_reason);
+            ran::reset_part(c.assoc.dialect(), cause, &[item])
         });
         released(ctx);
     }

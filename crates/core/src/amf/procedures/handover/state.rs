@@ -1,16 +1,20 @@
-//! State of a handover: an Xn or N2 handover in progress, and the source node that the UE has left.
+//! State of a handover in progress, and the source node that the UE has left.
+//!
+//! An X2 handover has the state of an Xn handover, and an S1 handover that of an N2 handover.
 
 use crate::amf::context::Connection;
 use serde::{Deserialize, Serialize};
 use vireo_types::{AmfUeNgapId, AssocId, Instant, RanUeNgapId, Tai};
 
-/// Handover in progress, with its state.
+/// Handover in progress, with its state. New variants are the last: stored contexts number them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Handover {
     /// Xn handover: the UPFs are being updated.
     Switching(XnHandover),
     /// N2 handover: the target prepares, or the UE moves to it.
     Moving(N2Handover),
+    /// E-RAB modification indication: the UPFs are being updated. The UE stays at its eNB.
+    Modifying(XnHandover),
 }
 
 /// Xn handover; the UE is at the target already.
@@ -56,7 +60,7 @@ impl Handover {
     /// with the responses of the UPFs, each of which has its own time limit.
     pub fn deadline(&self) -> Option<Instant> {
         match self {
-            Handover::Switching(_) => None,
+            Handover::Switching(_) | Handover::Modifying(_) => None,
             Handover::Moving(moving) => Some(moving.deadline),
         }
     }
@@ -64,7 +68,7 @@ impl Handover {
     /// Returns the target of an N2 handover.
     pub fn target(&self) -> Option<&N2Handover> {
         match self {
-            Handover::Switching(_) => None,
+            Handover::Switching(_) | Handover::Modifying(_) => None,
             Handover::Moving(moving) => Some(moving),
         }
     }

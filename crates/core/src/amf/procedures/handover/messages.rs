@@ -1,0 +1,155 @@
+//! Messages of a handover in the dialect of a RAN node.
+
+use super::{eps, nr};
+use crate::amf::context::{Connection, NextHop, UeContext, UeSecurityCapability};
+use crate::amf::n2::{Cause, HandoverRequired, SessionItems};
+use crate::smf::{self, HandoverRefusal};
+use crate::subscription::Ambr;
+use vireo_types::{AmfUeNgapId, AssocId, Dialect, Guami, RanUeNgapId, Snssai};
+
+/// Contents of the acknowledgement of a path switch.
+#[derive(Debug)]
+pub struct PathSwitchAnswer<'a> {
+    /// UE security capabilities, if those of the RAN differ.
+    pub capability: Option<UeSecurityCapability>,
+    pub next_hop: NextHop,
+    /// Switched sessions with the answers of the SMF.
+    pub switched: SessionItems,
+    /// Sessions that the RAN node must release, with the answers of the SMF.
+    pub released: SessionItems,
+    pub ambr: Ambr,
+    pub allowed: &'a [Snssai],
+}
+
+/// Session that the target is requested to set up.
+#[derive(Debug)]
+pub struct RequestedSession {
+    /// PDU session identity, 1 to 15, or EPS bearer identity.
+    pub psi: u8,
+    pub snssai: Snssai,
+    /// Set-up request of the SMF.
+    pub transfer: Vec<u8>,
+}
+
+/// Contents of HANDOVER REQUEST.
+#[derive(Debug)]
+pub struct Request<'a> {
+    pub guami: Guami,
+    /// Cause of the HANDOVER REQUIRED.
+    pub cause: Cause,
+    pub ambr: Ambr,
+    pub capability: UeSecurityCapability,
+    pub next_hop: NextHop,
+    pub sessions: Vec<RequestedSession>,
+    pub allowed: &'a [Snssai],
+    /// Source to Target Transparent Container.
+    pub container: &'a [u8],
+    /// True if the source can forward packets to the target.
+    pub forwards: bool,
+}
+
+/// Returns the sessions that a HANDOVER REQUIRED concerns. S1AP names none: all of the UE's.
+pub(super) fn required_sessions(dialect: Dialect, ue: &UeContext, request: &HandoverRequired) -> SessionItems {
+    match dialect {
+        Dialect::Nr => request.sessions.clone(),
+        Dialect::Eps => ue.sessions.iter().map(|session| (session.id(), Vec::new())).collect(),
+    }
+}
+
+/// Returns ciphering and integrity algorithms of a UE as a path switch has them, without the null
+/// algorithms.
+pub(super) fn algorithms(dialect: Dialect, capability: UeSecurityCapability) -> (u8, u8) {
+    match dialect {
+        Dialect::Nr => (capability.ea() << 1, capability.ia() << 1),
+        Dialect::Eps => (capability.eea() << 1, capability.eia() << 1),
+    }
+}
+
+/// Returns the refusal of a session. EPS has none: the message has a cause for each E-RAB.
+pub(super) fn refusal(dialect: Dialect, refusal: HandoverRefusal) -> Vec<u8> {
+    match dialect {
+        Dialect::Nr => smf::refusal(refusal),
+        Dialect::Eps => Vec::new(),
+    }
+}
+
+/// Encodes the acknowledgement of a path switch.
+pub(super) fn path_switch_acknowledge(connection: &Connection, answer: PathSwitchAnswer<'_>) -> Vec<u8> {
+    match connection.assoc.dialect() {
+        Dialect::Nr => nr::path_switch_acknowledge(connection, answer),
+        Dialect::Eps => eps::path_switch_acknowledge(connection, answer),
+    }
+}
+
+/// Encodes the failure of a path switch. NGAP has refused sessions, S1AP a cause.
+pub(super) fn path_switch_failure(
+    dialect: Dialect,
+    (amf_id, ran_id): (AmfUeNgapId, RanUeNgapId),
+    sessions: SessionItems,
+    cause: &Cause,
+) -> Vec<u8> {
+    match dialect {
+        Dialect::Nr => nr::path_switch_failure(amf_id, ran_id, sessions),
+        Dialect::Eps => eps::path_switch_failure(amf_id, ran_id, cause),
+    }
+}
+
+/// Encodes the request to the target.
+pub(super) fn handover_request(target: AssocId, amf_id: AmfUeNgapId, request: Request<'_>) -> Vec<u8> {
+    match target.dialect() {
+        Dialect::Nr => nr::handover_request(amf_id, request),
+        Dialect::Eps => eps::handover_request(amf_id, request),
+    }
+}
+
+/// Encodes the command to the source, with the sessions that are handed over and those that are
+/// lost.
+pub(super) fn handover_command(
+    connection: &Connection,
+    sessions: SessionItems,
+    lost: SessionItems,
+    container: &[u8],
+) -> Vec<u8> {
+    match connection.assoc.dialect() {
+        Dialect::Nr => nr::handover_command(connection, sessions, lost, container),
+        Dialect::Eps => eps::handover_command(connection, &sessions, &lost, container),
+    }
+}
+
+/// Encodes the failure of a preparation, for the source.
+pub(super) fn preparation_failure(connection: &Connection, cause: Cause) -> Vec<u8> {
+    match connection.assoc.dialect() {
+        Dialect::Nr => nr::preparation_failure(connection, cause),
+        Dialect::Eps => eps::preparation_failure(connection, &cause),
+    }
+}
+
+/// Encodes the acknowledgement of a cancellation, for the source.
+pub(super) fn cancel_acknowledge(connection: &Connection) -> Vec<u8> {
+    match connection.assoc.dialect() {
+        Dialect::Nr => nr::cancel_acknowledge(connection),
+        Dialect::Eps => eps::cancel_acknowledge(connection),
+    }
+}
+
+/// Encodes the status transfer to the target, with the container of the source's.
+pub(super) fn status_transfer(target: AssocId, amf_id: AmfUeNgapId, ran_id: RanUeNgapId, container: &[u8]) -> Vec<u8> {
+    match target.dialect() {
+        Dialect::Nr => nr::downlink_status_transfer(amf_id, ran_id, container),
+        Dialect::Eps => eps::mme_status_transfer(amf_id, ran_id, container),
+    }
+}
+
+/// Encodes the release of resources prepared at a target: with both IDs, or only that of the core
+/// while the other is unknown.
+pub(super) fn release_target(
+    target: AssocId,
+    amf_id: AmfUeNgapId,
+    ran_id: Option<RanUeNgapId>,
+    cause: Cause,
+) -> Vec<u8> {
+    match target.dialect() {
+        Dialect::Nr => nr::release_target(amf_id, ran_id, cause),
+        Dialect::Eps => eps::release_target(amf_id, ran_id, &cause),
+    }
+}
