@@ -52,7 +52,7 @@ pub struct Request<'a> {
 pub(super) fn required_sessions(dialect: Dialect, ue: &UeContext, request: &HandoverRequired) -> SessionItems {
     match dialect {
         Dialect::Nr => request.sessions.clone(),
-        Dialect::Eps => ue.sessions.iter().map(|session| (session.psi, Vec::new())).collect(),
+        Dialect::Eps => ue.sessions.iter().map(|session| (session.id(), Vec::new())).collect(),
     }
 }
 

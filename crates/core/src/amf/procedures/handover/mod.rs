@@ -72,7 +72,7 @@ pub fn path_switch(ctx: &mut StepContext<'_, '_>, assoc: AssocId, request: &Path
     // 8.4.4.2).
     for at in (0..ctx.ue.sessions.len()).rev() {
         let sm = &ctx.ue.sessions[at];
-        if has(switching.requested | switching.failed, sm.psi) {
+        if has(switching.requested | switching.failed, sm.id()) {
             continue;
         }
         let input = match (sm.ran, dialect) {
@@ -90,7 +90,7 @@ pub fn path_switch(ctx: &mut StepContext<'_, '_>, assoc: AssocId, request: &Path
 /// Returns the cause if a path switch is refused: nothing of it is processed then.
 fn why_not_switched(ctx: &StepContext<'_, '_>, old: &Connection, tai: Tai, request: &PathSwitch) -> Option<Radio> {
     let requested = bits(&request.switched);
-    let is_switchable = |s: &smf::SmContext| (s.is_up() || s.is_setting_up()) && has(requested, s.psi);
+    let is_switchable = |s: &smf::SmContext| (s.is_up() || s.is_setting_up()) && has(requested, s.id());
     if old.ran != RanContext::SetUp {
         Some(Radio::interaction_with_other_procedure)
     } else if !is_served(ctx.env.config, tai) {
@@ -125,8 +125,8 @@ fn switched(ctx: &mut StepContext<'_, '_>) {
     let requested = |psi: u8| has(switching.requested, psi);
     ctx.ue.handover = None;
     let now = ctx.now();
-    let up = ctx.ue.sessions.iter_mut().filter(|s| requested(s.psi) && s.is_up());
-    let mut switched: Vec<_> = up.map(|s| (s.psi, smf::switched(s, now).1)).collect();
+    let up = ctx.ue.sessions.iter_mut().filter(|s| requested(s.id()) && s.is_up());
+    let mut switched: Vec<_> = up.map(|s| (s.id(), smf::switched(s, now).1)).collect();
     let mut refused = smf_updates::settled(ctx.ue, &mut switched);
     let named = (switching.requested | switching.failed) & !bits(&switched);
     let mut released = |psi| refused.iter().position(|(p, _)| *p == psi).map(|at| refused.swap_remove(at).1);

@@ -17,9 +17,9 @@ use vireo_wire::ngap::CauseRadioNetwork as Radio;
 /// the UE, has the UE context released (8.2.4.4).
 pub fn indicated(ctx: &mut StepContext<'_, '_>, request: &ErabModification) {
     let named = bits(&request.modified) | request.unmodified;
-    let is_up = |psi: u8| ctx.ue.sessions.iter().any(|s| s.psi == psi && s.is_up());
+    let is_up = |psi: u8| ctx.ue.sessions.iter().any(|s| s.id() == psi && s.is_up());
     let twice = eps::names_twice(&request.modified) || bits(&request.modified) & request.unmodified != 0;
-    let complete = ctx.ue.sessions.iter().all(|s| !s.is_up() || has(named, s.psi));
+    let complete = ctx.ue.sessions.iter().all(|s| !s.is_up() || has(named, s.id()));
     if twice || !complete {
         ctx.note(Note::fault("erab-modification-incomplete"));
         let cause =
@@ -50,8 +50,8 @@ pub(super) fn proceed(ctx: &mut StepContext<'_, '_>) {
         return;
     }
     ctx.ue.handover = None;
-    let up = ctx.ue.sessions.iter().filter(|s| has(modifying.requested, s.psi) && s.is_up());
-    let modified = up.fold(0, |bits, s| bits | 1 << s.psi);
+    let up = ctx.ue.sessions.iter().filter(|s| has(modifying.requested, s.id()) && s.is_up());
+    let modified = up.fold(0, |bits, s| bits | 1 << s.id());
     let failed = modifying.failed | modifying.requested & !modified;
     ctx.send(|c| eps::modification_confirm(c, modified, failed));
 }

@@ -15,11 +15,12 @@ pub(super) fn has(bits: u16, psi: u8) -> bool {
 
 /// Returns the index of a live session.
 pub(super) fn position(ctx: &StepContext<'_, '_>, psi: u8) -> Option<usize> {
-    ctx.ue.sessions.iter().position(|s| s.psi == psi && s.is_live())
+    ctx.ue.sessions.iter().position(|s| s.id() == psi && s.is_live())
 }
 
 /// Returns true if a UPF has not responded to an update of one of these sessions.
 pub(super) fn is_any_updating(ctx: &StepContext<'_, '_>, sessions: u16) -> bool {
-    let waits = |s: &SmContext| has(sessions, s.psi) && s.is_live() && matches!(s.n4, N4State::Updating { .. });
+    let updates = |s: &SmContext| matches!(s.n4, N4State::Updating { .. } | N4State::Converting);
+    let waits = |s: &SmContext| has(sessions, s.id()) && s.is_live() && updates(s);
     ctx.ue.sessions.iter().any(waits)
 }

@@ -25,7 +25,8 @@ pub(super) fn start(ctx: &mut StepContext<'_, '_>, connection: Connection) {
 /// passed.
 pub(super) fn proceed(ctx: &mut StepContext<'_, '_>) {
     let Some(source) = ctx.ue.source else { return };
-    let is_upf_updated = ctx.ue.sessions.iter().all(|s| !s.is_live() || !matches!(s.n4, N4State::Updating { .. }));
+    let is_upf_updated =
+        ctx.ue.sessions.iter().all(|s| !s.is_live() || !matches!(s.n4, N4State::Updating { .. } | N4State::Converting));
     if is_upf_updated && !smf_updates::is_leaving(ctx.ue) || source.deadline <= ctx.now() {
         release(ctx);
     }
