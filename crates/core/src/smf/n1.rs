@@ -244,7 +244,8 @@ mod tests {
         assert_eq!(accepted(false).mapped_eps_bearer_contexts, None);
         let bearers = accepted(true).mapped_eps_bearer_contexts.and_then(|bearers| bearers.contexts());
         let [bearer] = &bearers.expect("bearers")[..] else { panic!("one bearer") };
-        assert_eq!((bearer.eps_bearer_id, bearer.operation()), (5, Some(MappedEpsBearerOpCode::Create)));
+        let ebi = crate::smf::ebi(bench.sm().index);
+        assert_eq!((bearer.eps_bearer_id, bearer.operation()), (ebi, Some(MappedEpsBearerOpCode::Create)));
         assert!(bearer.params.iter().any(|p| p.eps_qos().is_some_and(|qos| qos.qci == bench.sm().terms.five_qi)));
         assert!(bearer.params.iter().any(|p| p.apn_ambr().is_some()));
         let flows = accepted(true).authorized_qos_flow_descriptions.map(|flows| flows.value.to_vec());
