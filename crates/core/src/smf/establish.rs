@@ -44,7 +44,7 @@ fn begin(request: &Create<'_>, env: &mut Env<'_>) -> Result<(SmContext, Output),
     // A UE of EPS that assigns a PDU session identity learns the session that its PDN connection
     // becomes in 5G (TS 23.502 4.11.1.5.4).
     let moves = request.dialect == Dialect::Eps && request.psi != 0;
-    let further = if moves { options::of_session(&terms, ebi(request.index), env.config) } else { Vec::new() };
+    let further = if moves { options::session_parameters(&terms, ebi(request.index), env.config) } else { Vec::new() };
     let options = requested.options.map_or_else(Vec::new, |options| options::answer(&options, dnn, kind, further));
     let generation = u32::from_be_bytes(env.random());
     // The last step that can fail for a reason of the network, so that no address is allocated in

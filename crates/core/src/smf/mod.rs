@@ -6,6 +6,7 @@
 //! (N1), NGAP transfers (N2) and PFCP messages (N4). A session of EPS ([`SmContext::dialect`]) has
 //! ESM messages and E-RAB parameters instead.
 
+mod apn_ambr;
 mod charging;
 mod context;
 mod convert;

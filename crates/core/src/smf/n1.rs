@@ -1,9 +1,10 @@
 //! Decoding and encoding of the 5GSM messages of the SMF (TS 24.501 clause 8.3).
 
+use super::apn_ambr::apn_ambr;
 use super::context::{SessionTerms, SmContext, ebi};
 use super::interface::Output;
 use super::n2::DEFAULT_QFI;
-use super::{esm, options};
+use super::options;
 use crate::config::CoreConfig;
 use std::net::Ipv6Addr;
 use vireo_types::{PduSessionType, Snssai};
@@ -110,7 +111,7 @@ pub(super) fn session_ambr(terms: &SessionTerms) -> NasSessionAmbr {
 /// APN-AMBR.
 fn mapped_bearer(sm: &SmContext, ebi: u8) -> Option<NasMappedEpsBearerContexts> {
     use vireo_wire::nas_eps::EpsQos;
-    let ambr = esm::apn_ambr(sm.terms.ambr.downlink_bps, sm.terms.ambr.uplink_bps)?.value.to_vec();
+    let ambr = apn_ambr(sm.terms.ambr.downlink_bps, sm.terms.ambr.uplink_bps)?.value.to_vec();
     let qos = MappedEpsBearerParam::from_eps_qos(EpsQos::new(sm.terms.five_qi, None, None, None)).ok()?;
     let ambr = MappedEpsBearerParam { param_id: MappedEpsBearerParamId::ApnAmbr as u8, contents: ambr };
     let bearer = MappedEpsBearerContext::new(ebi, MappedEpsBearerOpCode::Create, true, vec![qos, ambr]).ok()?;
@@ -245,7 +246,7 @@ mod tests {
         let bearers = accepted(true).mapped_eps_bearer_contexts.and_then(|bearers| bearers.contexts());
         let [bearer] = &bearers.expect("bearers")[..] else { panic!("one bearer") };
         let ebi = crate::smf::ebi(bench.sm().index);
-        assert_eq!((bearer.eps_bearer_id, bearer.operation()), (ebi, Some(MappedEpsBearerOpCode::Create)));
+        assert_eq!((Some(bearer.eps_bearer_id), bearer.operation()), (ebi, Some(MappedEpsBearerOpCode::Create)));
         assert!(bearer.params.iter().any(|p| p.eps_qos().is_some_and(|qos| qos.qci == bench.sm().terms.five_qi)));
         assert!(bearer.params.iter().any(|p| p.apn_ambr().is_some()));
         let flows = accepted(true).authorized_qos_flow_descriptions.map(|flows| flows.value.to_vec());

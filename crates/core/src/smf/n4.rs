@@ -3,8 +3,8 @@
 //! Every session has the same rules: PDR and FAR 1 for uplink, PDR and FAR 2 for downlink, and one
 //! QER for both. The QER contains the session AMBR and the QFI of the default flow. A slice of
 //! simple devices ([`SliceProfile::Iot`]) omits the rate and the match of the uplink QFI, which
-//! cannot apply there. A session of EPS has no QFI: its tunnel has no extension header. A QER cannot
-//! lose its QFI (TS 29.244 7.5.4.5), so that the QER of EPS is another one.
+//! cannot apply there. A session of EPS has no QFI: its tunnel has no extension header. A QER
+//! cannot lose its QFI (TS 29.244 7.5.4.5), so that the QER of EPS is another one.
 
 use super::charging;
 use super::context::{SmContext, Tunnel};
@@ -119,8 +119,8 @@ fn create_qer(sm: &SmContext, config: &CoreConfig, rule: &mut Builder<'_>) {
     }
 }
 
-/// Returns true for a session of a simple device. It has only one QoS flow, and the RAN enforces its
-/// rate.
+/// Returns true for a session of a simple device. It has only one QoS flow, and the RAN enforces
+/// its rate.
 fn is_simple(sm: &SmContext, config: &CoreConfig) -> bool {
     config.profile(sm.terms.snssai) == SliceProfile::Iot
 }

@@ -35,7 +35,7 @@ pub(super) fn session_identity(requested: &NasExtendedProtocolConfigurationOptio
 }
 
 /// Returns the parameters of the PDU session that a PDN connection becomes in 5G.
-pub(super) fn of_session(terms: &SessionTerms, ebi: Option<u8>, config: &CoreConfig) -> Vec<PcoEntry> {
+pub(super) fn session_parameters(terms: &SessionTerms, ebi: Option<u8>, config: &CoreConfig) -> Vec<PcoEntry> {
     let slice = [&n1::snssai(terms.snssai).value[..], &config.guami().plmn.nas()].concat();
     let entries = [
         (S_NSSAI, slice),

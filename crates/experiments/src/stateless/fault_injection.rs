@@ -139,6 +139,13 @@ struct Outcome {
     seconds: f64,
 }
 
+/// UEs that a mode has lost in each run when processes of one kind were killed.
+struct LostUes {
+    mode: &'static str,
+    victim: KilledFunction,
+    ues: Measured,
+}
+
 fn run(session: &ExperimentContext) -> Result<Findings, Failure> {
     let promises = if session.quick { &PROMISES[..2] } else { PROMISES };
     let each = |promise: &'static ExpectedLoss| {
@@ -159,7 +166,7 @@ fn run(session: &ExperimentContext) -> Result<Findings, Failure> {
     for (place, (mode, victim, keeps)) in cases.iter().enumerate() {
         let lost = Measured::each(&rounds, |round| round[place].lost as f64);
         let lost = lost.ok_or_else(|| Failure("nothing was measured".into()))?;
-        all_lost.push(lost.clone());
+        all_lost.push(LostUes { mode: mode.name, victim: *victim, ues: lost.clone() });
         let figure = Figure::new(format!("{}, {} killed: UEs lost", mode.name, victim.name()), "", lost);
         figures.push(match (keeps, mode.name == STATEFUL.name) {
             (true, _) => figure.mark(Bound::AtMost(0.0)),
@@ -178,7 +185,7 @@ fn run(session: &ExperimentContext) -> Result<Findings, Failure> {
         load: OfferedLoad::new("UEs that start per second, 100 in all", [f64::from(RATE)], "1/s"),
         configurations: promises.iter().map(|promise| promise.mode.configuration()).collect(),
         figures,
-        plots: vec![("lost", plot(&cases, &all_lost)?)],
+        plots: vec![("lost", plot(&all_lost)?)],
         tables: vec![("kills", table)],
         notes: vec![
             format!(
@@ -195,16 +202,12 @@ fn run(session: &ExperimentContext) -> Result<Findings, Failure> {
 }
 
 /// Plots the lost UEs by killed function and mode.
-fn plot(cases: &[(&'static Mode, KilledFunction, bool)], lost: &[Measured]) -> Result<String, Failure> {
-    let mut modes: Vec<&str> = cases.iter().map(|(mode, ..)| mode.name).collect();
-    modes.dedup();
-    let value = |mode: &str, victim: KilledFunction| {
-        let place = cases.iter().position(|(of, killed, _)| (of.name, *killed) == (mode, victim))?;
-        lost.get(place).cloned()
-    };
-    let series = modes.into_iter().map(|mode| BarSeries {
-        name: mode.into(),
-        values: KilledFunction::ALL.map(|victim| value(mode, victim)).to_vec(),
+fn plot(lost: &[LostUes]) -> Result<String, Failure> {
+    let series = lost.chunk_by(|one, next| one.mode == next.mode).map(|of_mode| BarSeries {
+        name: of_mode[0].mode.into(),
+        values: KilledFunction::ALL
+            .map(|victim| of_mode.iter().find(|lost| lost.victim == victim).map(|lost| lost.ues.clone()))
+            .to_vec(),
         paper: Vec::new(),
     });
     let bars = Bars {

@@ -7,8 +7,8 @@ use vireo_wire::security::nas_eps::KAsme;
 use vireo_wire::security::{CipheringAlgorithm, IntegrityAlgorithm, NasCount};
 
 impl NasSecurity {
-    /// Verifies an EMM message that a UE from 5G has protected under its 5G context, as if it were a
-    /// message of 5G (TS 33.501 8.5.2). Returns its COUNT, which is not used up.
+    /// Verifies an EMM message that a UE from 5G has protected under its 5G context, as if it were
+    /// a message of 5G (TS 33.501 8.5.2). Returns its COUNT, which is not used up.
     ///
     /// # Errors
     ///

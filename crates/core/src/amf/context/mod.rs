@@ -104,8 +104,8 @@ pub struct Reachability {
 /// Work queued for a UE that is idle or cannot be served yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PendingWork {
-    /// Sessions whose user plane is to be activated; bit n is PDU session ID n, or EPS bearer identity
-    /// n in EPS.
+    /// Sessions whose user plane is to be activated; bit n is PDU session ID n, or EPS bearer
+    /// identity n in EPS.
     pub sessions: u16,
     /// A session has a NAS message for the UE.
     pub signalling: bool,
@@ -197,8 +197,8 @@ impl UeContext {
     }
 
     /// Returns the dialect of the UE's sessions: that of its keys, else that of its connection. It
-    /// differs from [`UeContext::dialect`] while a UE moves to the other dialect and has not taken the
-    /// keys of that one into use.
+    /// differs from [`UeContext::dialect`] while a UE moves to the other dialect and has not taken
+    /// the keys of that one into use.
     pub fn session_dialect(&self) -> Dialect {
         self.security.as_ref().map_or_else(|| self.dialect(), NasSecurity::dialect)
     }

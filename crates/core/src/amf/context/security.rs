@@ -35,8 +35,8 @@ impl KeySet {
         self.0 & 7
     }
 
-    /// Returns the value of the key set identifier IE: the type of security context, and the ngKSI or
-    /// eKSI.
+    /// Returns the value of the key set identifier IE: the type of security context, and the ngKSI
+    /// or eKSI.
     pub const fn ie(self) -> u8 {
         self.0 & 0xf
     }
@@ -258,8 +258,8 @@ impl NasSecurity {
         self.verify_framed(self.dialect(), message)
     }
 
-    /// As [`NasSecurity::verify`], for a message with the security header of a dialect, which may be
-    /// another one than that of the keys.
+    /// As [`NasSecurity::verify`], for a message with the security header of a dialect, which may
+    /// be another one than that of the keys.
     pub(super) fn verify_framed(&self, framing: Dialect, message: &[u8]) -> Result<u32, SecurityFault> {
         let octets = header_octets(framing);
         if message.len() <= octets {

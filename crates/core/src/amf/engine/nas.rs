@@ -171,8 +171,8 @@ fn registering(ctx: &mut StepContext<'_, '_>, message: Nas5gmmMessage) {
 }
 
 fn registration(ctx: &mut StepContext<'_, '_>, message: &NasRegistrationRequest, verified: Option<u32>) {
-    // Non-cleartext IEs are in a container, ciphered with the message's COUNT (TS 24.501 4.4.6). The
-    // core has no key for those of a UE from EPS, which repeats them under its new keys.
+    // Non-cleartext IEs are in a container, ciphered with the message's COUNT (TS 24.501 4.4.6).
+    // The core has no key for those of a UE from EPS, which repeats them under its new keys.
     let is_own = ctx.ue.session_dialect() == Dialect::Nr;
     let inner = match (verified, &message.nas_message_container) {
         (Some(count), Some(container)) if is_own => contained(ctx, &container.value, count),

@@ -605,8 +605,8 @@ impl Controller {
 
     /// Resolves partitions between hosts that do not accept each other's copies and thus block
     /// effects. Evicts the host in most such pairs, then one that sends nothing to this controller
-    /// either (it may be presumed alive), else the one with the highest ID. Its UEs continue at their
-    /// replicas.
+    /// either (it may be presumed alive), else the one with the highest ID. Its UEs continue at
+    /// their replicas.
     ///
     /// A pair of which neither host misses another peer does not tell which of the two is cut off.
     /// Half of `silence` later it is known: the cut-off one misses further peers or is silent here,

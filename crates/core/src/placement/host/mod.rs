@@ -3,8 +3,8 @@
 //! [`HostMachine`] decides for one host. It is driven by [`Input`]s and the current time, reads the
 //! stored UEs and acts through [`HostIo`]. The caller is `amf::host` in a running cluster and the
 //! fault campaign in the simulator. [`receive`] is the replica's side, and [`CopyQueue`] has what a
-//! replica has not acknowledged. [`Barriers`], [`PendingPfcp`] and [`UnackedQueue`] have what balancers
-//! have not answered or confirmed.
+//! replica has not acknowledged. [`Barriers`], [`PendingPfcp`] and [`UnackedQueue`] have what
+//! balancers have not answered or confirmed.
 //!
 //! Invariants:
 //!

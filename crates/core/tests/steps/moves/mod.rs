@@ -102,7 +102,7 @@ fn move_back_takes_mapped_5g_keys_into_use() {
     let address = phone.context().sessions[0].address;
     phone.move_to_4g(BEARER, false);
     phone.guti = update_accept(&mut phone).guti.expect("a new GUTI");
-    phone.complete_and_leave();
+    phone.complete_and_release();
     let (eps, pfcp) = (phone.security(), phone.lab.pfcp.len());
     let accept = phone.move_to_5g(1 << 3);
     let nr = phone.security();
@@ -139,13 +139,13 @@ fn connection_of_4g_moves_with_its_identity() {
     assert_eq!(of(0x1f), [1, 0x20, 0x42, 1, 1, 9, 7, 1, 6 << 4], "5QI and bearer of the default flow");
     phone.connect(None);
     assert_eq!(phone.sessions(), [(3, 5), (6, 6), (0, 7)]);
-    phone.complete_and_leave();
+    phone.complete_and_release();
     phone.move_to_5g(1 << 3 | 1 << 6);
     assert_eq!(phone.sessions(), [(3, 3), (6, 6)]);
 }
 
 #[test]
-fn session_that_ue_has_no_bearer_for_ends() {
+fn session_without_bearer_at_ue_ends() {
     let mut phone = Phone::new();
     phone.move_to_4g(0, false);
     let NasEpsMessage::Emm(_, NasEmmMessage::TrackingAreaUpdateReject(reject)) = received_before_release(&mut phone)
@@ -208,7 +208,7 @@ fn forged_registration_leaves_4g_ue_unharmed() {
     let mut phone = Phone::new();
     phone.move_to_4g(BEARER, false);
     phone.guti = update_accept(&mut phone).guti.expect("a new GUTI");
-    phone.complete_and_leave();
+    phone.complete_and_release();
     let before = phone.context();
     let recorded = phone.registration_request(1 << 3).encode().expect("it encodes");
     let mut forged = recorded.clone();
@@ -230,7 +230,7 @@ fn forged_registration_leaves_4g_ue_unharmed() {
 }
 
 #[test]
-fn ue_that_5g_pages_answers_in_4g() {
+fn ue_paged_in_5g_answers_in_4g() {
     let mut phone = Phone::new();
     let session = phone.context().sessions[0].clone();
     let report = crate::lab::pfcp_report(session.pfcp.cp_seid, pfcp::ReportType::DLDR, |report| {
@@ -272,7 +272,7 @@ fn restricted_subscriber_stays_in_its_dialect() {
     let mut phone = Phone::new();
     phone.move_to_4g(BEARER, false);
     phone.guti = update_accept(&mut phone).guti.expect("a new GUTI");
-    phone.complete_and_leave();
+    phone.complete_and_release();
     only(&mut phone, Dialect::Eps);
     let (before, sent) = (phone.context(), phone.lab.sent.len());
     let request = phone.registration_request(1 << 3).encode().expect("it encodes");

@@ -199,13 +199,13 @@ impl Phone {
     }
 
     /// Completes the update, and has the eNB release the UE.
-    pub(super) fn complete_and_leave(&mut self) {
+    pub(super) fn complete_and_release(&mut self) {
         self.uplink(&NasEpsMessage::new_emm(NasTrackingAreaUpdateComplete::new()));
-        self.leave();
+        self.end_connection();
     }
 
     /// Has the eNB release the UE.
-    pub(super) fn leave(&mut self) {
+    pub(super) fn end_connection(&mut self) {
         use vireo_wire::s1ap::*;
         let Some(connection) = self.context().connection else { return };
         let mme_id = connection.amf_id.mme();

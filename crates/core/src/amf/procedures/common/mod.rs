@@ -14,5 +14,6 @@ pub mod emm;
 pub mod end_of_registration;
 pub mod moves;
 pub mod security_setup;
+pub mod session_conversion;
 pub mod smf_requests;
 pub mod user_plane;

@@ -1,14 +1,13 @@
 //! Moves of an idle UE between 4G and 5G (TS 23.502 4.11.1.3).
 //!
-//! The UE has one context, which serves both dialects one after the other. Its keys determine which:
-//! they are mapped, and its sessions follow. N26, by which an AMF and an MME pass the context on, is
-//! thus a function call.
+//! The UE has one context, which serves both dialects one after the other. Its keys determine
+//! which: they are mapped, and its sessions follow. N26, by which an AMF and an MME pass the
+//! context on, is thus a function call.
 
 use super::security_setup::eps_algorithms;
-use super::user_plane;
+use super::session_conversion;
 use crate::amf::context::{NasSecurity, UeContext};
 use crate::schedule::kind::emm::{ATTACH_REQUEST, UPDATE_REQUEST};
-use crate::smf::{self, Input, SmContext, Stage};
 use crate::step::StepContext;
 use vireo_types::Dialect;
 use vireo_wire::nas::{GmmCause, Nas5gmmMessage, Nas5gsMessage};
@@ -84,7 +83,7 @@ pub fn arrive_in_eps(ctx: &mut StepContext<'_, '_>) -> Result<(), GmmCause> {
     let algorithms = eps_algorithms(ctx.env.config, ctx.ue.security_capability);
     let (eia, eea) = algorithms.ok_or(GmmCause::UeSecurityCapabilitiesMismatch)?;
     ctx.ue.security = Some(security.mapped_to_eps(eia, eea));
-    convert_sessions(ctx);
+    session_conversion::convert(ctx);
     Ok(())
 }
 
@@ -96,40 +95,4 @@ pub fn not_allowed(ue: &UeContext, dialect: Dialect) -> Option<GmmCause> {
         Dialect::Nr => GmmCause::N1ModeNotAllowed,
         Dialect::Eps => GmmCause::NoSuitableCellsInTrackingArea,
     })
-}
-
-/// Converts the sessions to the dialect of the keys. Those that this dialect cannot have end; the UE
-/// learns it from the session or bearer status of the accept.
-pub fn convert_sessions(ctx: &mut StepContext<'_, '_>) {
-    let to = ctx.ue.session_dialect();
-    let wanted = ctx.ue.pending.sessions;
-    let mut renamed = 0;
-    for at in (0..ctx.ue.sessions.len()).rev() {
-        let session = &ctx.ue.sessions[at];
-        if session.dialect == to {
-            continue;
-        }
-        let (before, index, moves) = (session.id(), session.index, can_move(session, to));
-        if !moves {
-            user_plane::step(ctx, at, Input::ReleaseLocally);
-        }
-        // It may be gone.
-        if ctx.ue.sessions.get(at).is_some_and(|session| session.index == index) {
-            user_plane::step(ctx, at, Input::Convert(to));
-            renamed |= (wanted >> before & 1) << ctx.ue.sessions[at].id();
-        }
-    }
-    if renamed != 0 || wanted != 0 {
-        ctx.ue.pending.sessions = renamed;
-    }
-}
-
-/// Returns true if a session can be one of the other dialect: it has an identity there, and no
-/// message about its end or its UPF is outstanding.
-fn can_move(session: &SmContext, to: Dialect) -> bool {
-    let is_known = match to {
-        Dialect::Nr => session.psi != 0,
-        Dialect::Eps => smf::ebi(session.index).is_some(),
-    };
-    is_known && session.stage == Stage::Established && !session.is_relocating()
 }

@@ -318,8 +318,8 @@ fn reject_attach(ctx: &mut StepContext<'_, '_>, counted: Kind, cause: GmmCause, 
     end_detached(ctx, counted, EmmCause::EsmFailure)
 }
 
-/// Rejects an update of a UE that has no bearer, or whose sessions of 5G cannot be bearers, with #40
-/// (5.5.3.2.5). The UE attaches then.
+/// Rejects an update of a UE that has no bearer, or whose sessions of 5G cannot be bearers, with
+/// #40 (5.5.3.2.5). The UE attaches then.
 fn reject_without_bearer(ctx: &mut StepContext<'_, '_>, counted: Kind) -> Next {
     let cause = EmmCause::NoEpsBearerContextActivated;
     ctx.send_emm(NasTrackingAreaUpdateReject::new(NasEmmCause::from_cause(cause)));

@@ -83,8 +83,8 @@ fn start(ctx: &mut StepContext<'_, '_>, request: Request, verified: bool, esm: O
     carry_on(ctx, request, started, (progress, esm))
 }
 
-/// Maps the keys of a UE from EPS. What its request says beside the message under the keys of EPS is
-/// not verified, and changes nothing before the UE repeats it.
+/// Maps the keys of a UE from EPS. What its request says beside the message under the keys of EPS
+/// is not verified, and changes nothing before the UE repeats it.
 fn map(ctx: &mut StepContext<'_, '_>, request: Request, started: Instant, esm: Option<Vec<u8>>) -> Next {
     if let Some(cause) = moves::not_allowed(ctx.ue, Dialect::Nr) {
         return reject(ctx, request.kind.counted(), cause);

@@ -9,7 +9,7 @@ mod state;
 
 pub use state::{Awaited, SecuritySetup};
 
-use super::moves;
+use super::session_conversion;
 use crate::amf::context::{KeySet, NasSecurity, Retry, UeSecurityCapability};
 use crate::config::CoreConfig;
 use crate::step::{Effect, Note, StepContext};
@@ -82,8 +82,8 @@ impl SecuritySetup {
         Progress::Waiting(SecuritySetup { ue_ngksi, capability, identified, repeats: 0, stage })
     }
 
-    /// Starts the sub-procedure for a UE from EPS, whose request its keys of EPS have verified: takes
-    /// keys of 5G into use that are mapped from them (TS 33.501 8.2).
+    /// Starts the sub-procedure for a UE from EPS, whose request its keys of EPS have verified:
+    /// takes keys of 5G into use that are mapped from them (TS 33.501 8.2).
     pub fn map(ctx: &mut StepContext<'_, '_>, ue_ngksi: u8, capability: UeSecurityCapability) -> Progress {
         let algorithms = select(ctx.env.config, capability.ia(), capability.ea());
         let (Some(security), Some((nia, nea))) = (&ctx.ue.security, algorithms) else {
@@ -211,7 +211,7 @@ impl SecuritySetup {
         ctx.ue.security = Some(*pending);
         ctx.secure_exchange();
         ctx.ue.security_capability = self.capability;
-        moves::convert_sessions(ctx);
+        session_conversion::convert(ctx);
         if pei.is_some() {
             ctx.ue.identity.pei = pei;
         }
@@ -265,8 +265,8 @@ fn select(config: &CoreConfig, integrity: u8, ciphering: u8) -> Option<(Integrit
     Some((nia, select_ciphering_algo_with_preference(ciphering, &config.security.ciphering)?))
 }
 
-/// Returns the algorithms of EPS for a UE (TS 24.501 8.2.25.5), which do not change while the UE has
-/// its keys. `None` if it has none of EPS.
+/// Returns the algorithms of EPS for a UE (TS 24.501 8.2.25.5), which do not change while the UE
+/// has its keys. `None` if it has none of EPS.
 pub fn eps_algorithms(
     config: &CoreConfig,
     capability: UeSecurityCapability,
