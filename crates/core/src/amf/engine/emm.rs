@@ -2,8 +2,9 @@
 
 pub mod protection;
 
-use super::nas::{Admitted, admit, open};
+use super::nas::{Admitted, admit, on_named, open};
 use crate::amf::context::Procedure;
+use crate::amf::n2::NasIdentity;
 use crate::amf::procedures::common::security_setup::eps;
 use crate::amf::procedures::common::{congestion, moves};
 use crate::amf::procedures::{deregistration, registration, service_request, session};
@@ -25,9 +26,9 @@ struct Received<'n> {
 
 /// Handles the NAS message of an Initial UE Message.
 pub(super) fn initial(ctx: &mut StepContext<'_, '_>, nas: &[u8]) {
-    if let Some(received) = receive(ctx, nas, true) {
-        begin(ctx, &received);
-    }
+    let Some(received) = receive(ctx, nas, true) else { return };
+    on_named(ctx, received.verified, NasIdentity::peek_emm(nas));
+    begin(ctx, &received);
 }
 
 /// Handles the NAS message of an Initial UE Message of a UE that is rejected for congestion. Its

@@ -3,6 +3,7 @@
 pub mod protection;
 
 use crate::amf::context::{NasSecurity, Procedure, SecurityFault, UeContext};
+use crate::amf::n2::NasIdentity;
 use crate::amf::procedures::common::congestion;
 use crate::amf::procedures::common::moves::{self, MoveRequest};
 use crate::amf::procedures::common::security_setup::nr;
@@ -49,8 +50,15 @@ fn header(dialect: Dialect, nas: &[u8]) -> Option<u8> {
 
 /// Handles the NAS message of an Initial UE Message.
 pub(super) fn initial(ctx: &mut StepContext<'_, '_>, nas: &[u8]) {
-    if let Some(received) = receive(ctx, nas, true) {
-        begin(ctx, received);
+    let Some(received) = receive(ctx, nas, true) else { return };
+    on_named(ctx, received.verified, NasIdentity::peek(nas));
+    begin(ctx, received);
+}
+
+/// Handles the GUTI in a first message, if the message is verified.
+pub(super) fn on_named(ctx: &mut StepContext<'_, '_>, verified: Option<u32>, identity: Option<NasIdentity>) {
+    if let (Some(_), Some(tmsi)) = (verified, identity.and_then(|identity| identity.tmsi_of(ctx.env.config))) {
+        registration::on_guti_used(ctx, tmsi);
     }
 }
 

@@ -135,6 +135,23 @@ fn same_update_request_gets_accept_again() {
     assert_ne!(network.context().map(|c| c.identity), Some(first), "another request");
 }
 
+/// 5.4.1.6: a UE that uses its new GUTI has accepted it. The complete message is lost, and then the
+/// accept of the next update.
+#[test]
+fn new_guti_in_use_counts_as_accepted() {
+    let mut network = attached();
+    network.ue.silent = true;
+    network.update(UpdateType::TaUpdating);
+    let NasEmmMessage::TrackingAreaUpdateAccept(accept) = network.last().clone() else { panic!("{:?}", network.notes) };
+    let first = network.context().expect("a context").identity;
+    (network.ue.guti, network.mme_id) = (accept.guti, None);
+    network.update(UpdateType::PeriodicUpdating);
+    let second = network.context().expect("a context").identity;
+    assert!(network.effects.contains(&Effect::FreeTmsi(first.old_tmsi.expect("the previous one"))));
+    assert_eq!(second.old_tmsi, first.tmsi, "the UE may still have it");
+    assert_ne!(second.tmsi, first.tmsi);
+}
+
 /// 5.5.2.3.4 d, e: the detach goes on.
 #[test]
 fn request_during_network_detach_is_ignored() {

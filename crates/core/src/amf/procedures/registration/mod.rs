@@ -20,7 +20,7 @@ use crate::step::{Effect, Kind, Note, StepContext};
 use crate::subscription::{SubscriberIdentity, Subscription};
 use smallvec::SmallVec;
 use state::Stage;
-use vireo_types::{Dialect, Instant, Snssai, Tai, limits};
+use vireo_types::{Dialect, Instant, Snssai, Tai, Tmsi, limits};
 use vireo_wire::nas::GmmCause;
 use vireo_wire::ngap::{CauseNas, CauseRadioNetwork};
 
@@ -310,6 +310,16 @@ pub fn complete(ctx: &mut StepContext<'_, '_>, registering: Registering) -> Next
             ctx.send_status_98();
             Some(registering)
         }
+    }
+}
+
+/// Handles that a verified message names the UE by a GUTI. A UE that uses its new GUTI has accepted
+/// it, even if its complete message was lost (TS 24.501 5.4.4.6, TS 24.301 5.4.1.6).
+pub fn on_guti_used(ctx: &mut StepContext<'_, '_>, tmsi: Tmsi) {
+    if ctx.ue.identity.tmsi == Some(tmsi)
+        && let Some(old) = ctx.ue.identity.old_tmsi.take()
+    {
+        ctx.effect(Effect::FreeTmsi(old));
     }
 }
 
