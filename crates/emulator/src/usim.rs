@@ -89,6 +89,11 @@ impl Usim {
         Usim { supi, keys, accepted: Vec::new(), ahead: 0, prepared: None }
     }
 
+    /// Returns the USIM of the same subscriber without any accepted challenge.
+    pub(crate) fn renewed(&self) -> Self {
+        Usim::new(self.supi, self.keys)
+    }
+
     /// Returns the SUPI of the subscriber.
     pub fn supi(&self) -> Supi {
         self.supi

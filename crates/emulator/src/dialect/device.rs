@@ -63,10 +63,7 @@ impl Device {
 
     /// Returns the GUTI whose S-TMSI the UE sends in RRC, if any.
     pub(crate) fn access_guti(&self) -> Option<Guti> {
-        match self {
-            Device::Nr(ue) => ue.guti(),
-            Device::Eps(ue) => ue.access_guti(),
-        }
+        either!(self, ue => ue.access_guti())
     }
 
     pub(crate) fn sessions(&self) -> &[Session] {
@@ -191,6 +188,19 @@ impl Device {
     /// Returns true if a registration also activates the first session.
     pub(crate) fn attaches_with_session(&self) -> bool {
         matches!(self, Device::Eps(_))
+    }
+
+    /// Moves the idle UE to the other technology. Returns false if it cannot move; it is then
+    /// switched off.
+    pub(crate) fn change_rat(&mut self, options: &Options) -> bool {
+        let spare = Device::new(self.rat(), self.usim().renewed());
+        let moved = match std::mem::replace(self, spare) {
+            Device::Nr(ue) => ue.departed().map(|(luggage, from)| Device::Eps(LteUe::arrive(luggage, from))),
+            Device::Eps(ue) => {
+                ue.departed(&options.profile).map(|(luggage, from)| Device::Nr(Ue::arrive(luggage, from)))
+            }
+        };
+        moved.map(|device| *self = device).is_some()
     }
 
     /// Returns true if the UE has a security context.

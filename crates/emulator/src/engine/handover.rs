@@ -2,8 +2,10 @@
 
 use super::slot::flag;
 use super::worker::Worker;
+use crate::dialect::Establishment;
 use crate::ran::{ConnectionId, SendError};
 use crate::scenario::Step;
+use crate::ue::Registration;
 use vireo_types::RanUeNgapId;
 
 impl Worker<'_> {
@@ -16,6 +18,24 @@ impl Worker<'_> {
     /// Lets an idle UE camp on the next node.
     pub(super) fn roam(&mut self, owner: u32) {
         self.slots[owner as usize].link = self.next_link(owner) as u16;
+    }
+
+    /// Lets an idle UE camp on the node of the other technology beside its own, and begins the
+    /// registration there.
+    pub(super) fn change_rat(&mut self, owner: u32) {
+        let options = self.options;
+        let slot = &mut self.slots[owner as usize];
+        let listed = slot.tmsi.take().map(|tmsi| (slot.ue.rat(), tmsi.0));
+        // gNBs and eNBs alternate.
+        slot.link ^= 1;
+        let moved = slot.ue.change_rat(options);
+        listed.and_then(|listed| self.listed.remove(&listed));
+        if !moved {
+            return self.fail(owner, "the UE has nothing with which it could move".into());
+        }
+        let slot = &mut self.slots[owner as usize];
+        let commanded = slot.ue.register(options, Registration::Mobility, &mut self.out);
+        self.commanded(owner, commanded, Establishment::Signalling);
     }
 
     /// Hands the UE over to the next node by Xn or X2. The emulator exchanges no XnAP or X2AP

@@ -26,7 +26,7 @@ use crate::options::Options;
 use crate::progress::{Counters, EndpointFactory, Phase, Progress};
 use crate::rat::Rat;
 use crate::report::{Report, Stats};
-use crate::scenario::Scenario;
+use crate::scenario::{Scenario, Step};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -49,6 +49,15 @@ pub(crate) fn run_with(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Report, Error> {
     check(options)?;
+    let own;
+    let options = if options.scenario.steps().contains(&Step::ChangeRat) {
+        let mut moving = options.clone();
+        moving.profile.interworks = true;
+        own = moving;
+        &own
+    } else {
+        options
+    };
     let threads = worker::threads(options);
     let counters = Counters::default();
     let begun = Instant::now();

@@ -136,6 +136,7 @@ impl Worker<'_> {
             Step::LoseTunnel => return self.lose_tunnel(owner),
             Step::Reset => return self.reset_connection(owner),
             Step::Roam => return self.roam(owner),
+            Step::ChangeRat => return self.change_rat(owner),
             Step::XnHandover => return self.xn_handover(owner),
             Step::N2Handover | Step::CancelledHandover => return self.n2_handover(owner, false),
             Step::RefusedHandover => return self.n2_handover(owner, true),
@@ -144,7 +145,7 @@ impl Worker<'_> {
         self.commanded(owner, commanded, cause);
     }
 
-    fn commanded(&mut self, owner: u32, commanded: Result<(), CommandError>, cause: Establishment) {
+    pub(super) fn commanded(&mut self, owner: u32, commanded: Result<(), CommandError>, cause: Establishment) {
         match commanded {
             Ok(()) => self.transmit(owner, Some(cause)),
             Err(error) => self.fail(owner, error.to_string()),
@@ -376,6 +377,7 @@ impl Worker<'_> {
             Some(Step::AwaitDetach) => "detach by the network",
             Some(Step::LoseTunnel) => "release of the lost tunnel and set-up of another",
             Some(Step::XnHandover | Step::N2Handover) => "handover",
+            Some(Step::ChangeRat) => "registration in the other system",
             Some(Step::RefusedHandover) => "refusal of the handover",
             Some(Step::CancelledHandover) => "cancellation of the handover",
             _ => "step",
@@ -394,6 +396,7 @@ impl Worker<'_> {
             Some(Step::Register(registration)) => {
                 slot.has(flag::REGISTERED) && slot.ue.is_registered(registration, tunnels)
             }
+            Some(Step::ChangeRat) => slot.has(flag::REGISTERED) && slot.ue.has_tunnels(tunnels),
             Some(Step::RegisterWith(_)) => {
                 slot.has(flag::REGISTERED) && slot.ue.is_registered(Registration::Fresh, tunnels)
             }
@@ -447,7 +450,9 @@ impl Worker<'_> {
     fn complete(&mut self, owner: u32) {
         match self.step(owner) {
             Some(Step::Register(Registration::Periodic)) => self.record(owner, Procedure::PeriodicUpdate),
-            Some(Step::Register(Registration::Mobility)) => self.record(owner, Procedure::MobilityUpdate),
+            Some(Step::Register(Registration::Mobility) | Step::ChangeRat) => {
+                self.record(owner, Procedure::MobilityUpdate)
+            }
             Some(Step::Register(_) | Step::RegisterWith(_)) => {
                 self.record(owner, Procedure::Registration);
                 if self.slots[owner as usize].ue.attaches_with_session() {

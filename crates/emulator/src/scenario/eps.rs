@@ -7,8 +7,8 @@ use vireo_types::PduSessionType;
 
 /// Scenarios of 5G without a counterpart, with the reasons.
 pub(super) static ABSENT: &[(&str, &str)] = &[
-    ("lost-tunnel", "the core answers a GTP-U Error Indication of an eNB as one of 5G only"),
-    ("multi-session", "the core refuses further PDN connections of a UE"),
+    ("lost-tunnel", "the eNB answers no packet with a GTP-U Error Indication"),
+    ("multi-session", "the UE has one PDN connection; the core refuses further ones"),
     ("sessions", "as multi-session: the default bearer lasts as long as the attach"),
     ("profile-a", "a UE of EPS sends its IMSI; there is no SUCI"),
     ("profile-b", "as profile-a"),

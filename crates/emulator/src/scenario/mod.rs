@@ -48,6 +48,9 @@ pub enum Step {
     Released,
     /// Moves to another gNB of the run while idle.
     Roam,
+    /// Moves to the other technology while idle, and registers there with the user plane of its
+    /// sessions.
+    ChangeRat,
     /// Moves to another node of the run by Xn or X2 handover (path switch).
     XnHandover,
     /// Moves to another node of the run by N2 or S1 handover.
@@ -150,7 +153,7 @@ impl Scenario {
                 // A campaign and negative cases have one dialect.
                 let has_steps = |scenario: &&Scenario| matches!(scenario.mode, Mode::Steps(_));
                 let exists = |scenario: &&Scenario| Scenario::find_for(Rats::Eps, scenario.name).is_some();
-                Box::new(ALL.iter().filter(has_steps).filter(exists))
+                Box::new(ALL.iter().filter(has_steps).filter(exists).chain(&MOVES))
             }
         }
     }
@@ -427,6 +430,27 @@ pub static ALL: &[Scenario] = &[
     },
     abuse("bad-half-open", "as many registrations as --ues that stop after the first message", Case::HalfOpen),
 ];
+
+/// Scenarios of UEs with both technologies.
+static MOVES: [Scenario; 1] = [steps(
+    "idle-move",
+    "an idle UE moves to the other system and back (--rounds); its session and address stay",
+    &[
+        FRESH,
+        IPV4_OR_RUN,
+        Step::Traffic,
+        Step::Idle,
+        Step::Rest,
+        Step::ChangeRat,
+        Step::Traffic,
+        Step::Idle,
+        Step::Rest,
+        Step::ChangeRat,
+        Step::Traffic,
+        Step::Repeat { to: 3 },
+        Step::Deregister,
+    ],
+)];
 
 const fn abuse(name: &'static str, about: &'static str, case: Case) -> Scenario {
     Scenario { name, about, mode: Mode::Abuse(case), scheme: Scheme::Any }

@@ -60,7 +60,7 @@ impl Ue {
                 }
                 let pending = self.pending.get_or_insert_default();
                 pending.challenge = Some((rand, res));
-                pending.k_amf = Some((key, ksi));
+                (pending.k_amf, pending.is_mapped) = (Some((key, ksi)), false);
                 self.answer(&response(&res), out)
             }
             Answer::MacFailure => self.authentication_failure(GmmCause::MacFailure, None, out),
@@ -129,19 +129,25 @@ impl Ue {
         let algorithms = command.selected_nas_security_algorithms.value;
         let ciphering = CipheringAlgorithm::try_from(algorithms >> 4).map_err(|_| Violation::SecurityMode)?;
         let integrity = IntegrityAlgorithm::try_from(algorithms & 0xf).map_err(|_| Violation::SecurityMode)?;
-        let KeySetIdentifier::Native(ksi) = command.ngksi.key_set_identifier() else {
-            return Err(Violation::SecurityMode);
+        let (ksi, is_mapped) = match command.ngksi.key_set_identifier() {
+            KeySetIdentifier::Native(ksi) => (ksi, false),
+            KeySetIdentifier::Mapped(ksi) => (ksi, true),
+            _ => return Err(Violation::SecurityMode),
         };
         let mut plain = Vec::new();
-        let fresh = self.pending.as_mut().and_then(|pending| pending.k_amf.take_if(|(_, fresh)| *fresh == ksi));
+        let pending = self.pending.as_mut().filter(|pending| pending.is_mapped == is_mapped);
+        let fresh = pending.and_then(|pending| pending.k_amf.take_if(|(_, fresh)| *fresh == ksi));
+        self.eps_algorithms = command.selected_eps_nas_security_algorithms.as_ref().map(|selected| selected.value);
         if let Some((k_amf, _)) = fresh {
             let mut security = NasSecurity::new(k_amf, ksi, ciphering, integrity);
+            security.set_mapped(is_mapped);
             security.unprotect(message, &mut plain).map_err(|_| Violation::WrongMac)?;
             self.security = Some(security);
             return Ok(true);
         }
         // The current context again, perhaps with other algorithms.
-        let security = self.security.as_mut().filter(|s| s.ksi() == ksi).ok_or(Violation::SecurityMode)?;
+        let own = |s: &&mut NasSecurity| s.ksi() == ksi && s.is_mapped() == is_mapped;
+        let security = self.security.as_mut().filter(own).ok_or(Violation::SecurityMode)?;
         let before = security.algorithms();
         security.reselect(ciphering, integrity);
         if security.unprotect(message, &mut plain).is_err() {

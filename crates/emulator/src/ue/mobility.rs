@@ -29,7 +29,7 @@ impl Ue {
             return Err(CommandError::State(self.mm));
         }
         let guti = self.guti.ok_or(CommandError::NoContext)?;
-        let ksi = self.security.as_ref().map(|security| security.ksi());
+        let ksi = self.key_set();
         let kind = match service {
             Service::Signalling => ServiceType::Signalling,
             Service::Data => ServiceType::Data,
@@ -93,7 +93,7 @@ impl Ue {
             return Err(CommandError::State(self.mm));
         }
         let guti = self.guti.ok_or(CommandError::NoContext)?;
-        let ksi = self.security.as_ref().map(|security| security.ksi());
+        let ksi = self.key_set();
         let kind = NasDeRegistrationType::new(0)
             .with_deregistration_access_type(DeregistrationAccessType::ThreeGppAccess)
             .with_switch_off(switch_off);

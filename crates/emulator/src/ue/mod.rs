@@ -7,6 +7,7 @@
 mod authentication;
 pub mod eps;
 mod mobility;
+pub(crate) mod moves;
 pub use mobility::Service;
 pub(crate) mod nas;
 mod registration;
@@ -15,6 +16,7 @@ pub mod security;
 mod session;
 
 use crate::usim::{Concealment, SuciFailure, Usim};
+use moves::{FromEps, FromNr, Luggage};
 use security::{NasSecurity, NextHop, Refusal};
 use std::fmt;
 use std::net::Ipv4Addr;
@@ -37,6 +39,8 @@ pub struct Profile {
     pub dnn: Dnn,
     /// True if an EPS UE names its APN in an attach, by ESM information (TS 24.301 6.6.1.2).
     pub requests_apn: bool,
+    /// True if the UE supports both systems and moves between them (TS 23.501 5.17.2).
+    pub interworks: bool,
     network_name: Vec<u8>,
 }
 
@@ -52,6 +56,7 @@ impl Profile {
             snssai,
             dnn,
             requests_apn: true,
+            interworks: false,
             network_name,
         }
     }
@@ -134,6 +139,9 @@ pub struct Session {
     pub kind: PduSessionType,
     pub state: SessionState,
     pub address: Address,
+    /// EPS bearer identity of a PDU session, PSI of an EPS bearer; 0 if it cannot move to the other
+    /// system.
+    pub other: u8,
 }
 
 /// Cause sent by the network: of 5GMM (TS 24.501 9.11.3.2), of 5GSM (9.11.4.2), of EMM (TS 24.301
@@ -306,6 +314,8 @@ struct Pending {
     /// K_AMF of the last answered challenge, with its ngKSI, until security mode control activates
     /// it.
     k_amf: Option<(vireo_wire::security::nas_5gs::KAmf, u8)>,
+    /// True if that K_AMF is mapped from a K_ASME.
+    is_mapped: bool,
 }
 
 /// One UE with its USIM, security context and sessions.
@@ -330,6 +340,11 @@ pub struct Ue {
     fault: Option<Fault>,
     /// True if the registration in progress updates an existing one.
     updating: bool,
+    /// True if the AMFs of this registration area have not assigned the 5G-GUTI.
+    is_foreign: bool,
+    /// EEA and EIA for EPS, from SECURITY MODE COMMAND (TS 24.501 9.11.3.25).
+    eps_algorithms: Option<u8>,
+    from_eps: Option<Box<FromEps>>,
 }
 
 impl Ue {
@@ -349,7 +364,30 @@ impl Ue {
             hop: None,
             fault: None,
             updating: false,
+            is_foreign: false,
+            eps_algorithms: None,
+            from_eps: None,
         }
+    }
+
+    /// Creates a UE that comes from EPS.
+    pub(crate) fn arrive(luggage: Luggage, from: FromEps) -> Self {
+        Ue {
+            mm: MmState::Registered,
+            guti: Some(luggage.guti),
+            is_foreign: true,
+            sessions: luggage.sessions,
+            from_eps: Some(Box::new(from)),
+            ..Ue::new(luggage.usim)
+        }
+    }
+
+    /// Returns what the UE takes to EPS. `None` if it is not idle and registered, or has no
+    /// algorithms of EPS.
+    pub(crate) fn departed(self) -> Option<(Luggage, FromNr)> {
+        let security = self.security.filter(|_| self.mm == MmState::Registered && !self.secured)?;
+        let algorithms = self.eps_algorithms?;
+        Some((Luggage::new(self.usim, self.guti?, &self.sessions), FromNr { security, algorithms }))
     }
 
     /// Returns the 5GMM state.
@@ -365,6 +403,12 @@ impl Ue {
     /// Returns the 5G-GUTI.
     pub fn guti(&self) -> Option<Guti> {
         self.guti
+    }
+
+    /// Returns the 5G-GUTI whose 5G-S-TMSI the UE gives to lower layers, if it is registered in
+    /// this registration area (TS 24.501 5.3.1.1).
+    pub fn access_guti(&self) -> Option<Guti> {
+        self.guti.filter(|_| !self.is_foreign)
     }
 
     /// Returns the PDU sessions.

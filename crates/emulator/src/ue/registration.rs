@@ -1,25 +1,31 @@
 //! Registration and identification of the UE (TS 24.501 5.5.1, 5.4.3).
 
+use super::moves::network_capability;
 use super::nas::{self, kind};
 use super::security::header;
 use super::{CommandError, Event, MmState, Pending, Profile, Registration, Ue, UeOutput, Violation};
 use vireo_types::{Guami, Guti, Tmsi};
 use vireo_wire::nas::{
-    KeySetIdentifier, NasFGmmCapability, NasFGsMobileIdentity, NasFGsRegistrationType, NasIdentityRequest,
-    NasIdentityResponse, NasKeySetIdentifier, NasNssai, NasPduSessionStatus, NasRegistrationAccept,
-    NasRegistrationReject, NasRegistrationRequest, NasSNssai, NasUeSecurityCapability, NasUplinkDataStatus,
-    RegistrationType,
+    KeySetIdentifier, NasEpsNasMessageContainer, NasFGmmCapability, NasFGsMobileIdentity, NasFGsRegistrationType,
+    NasIdentityRequest, NasIdentityResponse, NasKeySetIdentifier, NasNssai, NasPduSessionStatus, NasRegistrationAccept,
+    NasRegistrationReject, NasRegistrationRequest, NasS1UeNetworkCapability, NasSNssai, NasUeSecurityCapability,
+    NasUeStatus, NasUplinkDataStatus, RegistrationType,
 };
 
 /// REGISTRATION COMPLETE without an optional IE.
 const COMPLETE: [u8; 3] = [0x7e, 0, 0x43];
 
-pub(super) fn ngksi(ksi: Option<u8>) -> Result<NasKeySetIdentifier, CommandError> {
-    let ksi = ksi.map_or(KeySetIdentifier::NoKey, KeySetIdentifier::Native);
+pub(super) fn ngksi(ksi: Option<KeySetIdentifier>) -> Result<NasKeySetIdentifier, CommandError> {
+    let ksi = ksi.unwrap_or(KeySetIdentifier::NoKey);
     NasKeySetIdentifier::from_key_set_identifier(ksi).map_err(|e| CommandError::Encoding(e.to_string()))
 }
 
+/// Returns the UE security capability: a UE of both systems has the algorithms of EPS, too.
 pub(super) fn capability(profile: &Profile) -> NasUeSecurityCapability {
+    let own = [profile.ciphering, profile.integrity];
+    if profile.interworks {
+        return NasUeSecurityCapability::new([own, own].concat());
+    }
     NasUeSecurityCapability::from_capabilities(profile.ciphering, profile.integrity)
 }
 
@@ -46,7 +52,7 @@ impl Ue {
             return Err(CommandError::State(self.mm));
         }
         match registration {
-            Registration::Fresh => (self.guti, self.security) = (None, None),
+            Registration::Fresh => (self.guti, self.security, self.is_foreign) = (None, None, false),
             Registration::UnknownGuti => {
                 let guami = Guami { plmn: p.plmn, region: 254, set: 1023, pointer: 63 };
                 self.guti = Some(Guti { guami, tmsi: Tmsi(self.usim.supi().as_u64() as u32) });
@@ -69,7 +75,8 @@ impl Ue {
             }
             _ => out.plain(&clear),
         }
-        self.pending = Some(Box::new(Pending { complete, ..Pending::default() }));
+        let k_amf = self.from_eps.take().map(|from| from.k_amf);
+        self.pending = Some(Box::new(Pending { complete, is_mapped: k_amf.is_some(), k_amf, ..Pending::default() }));
         self.mm = MmState::Registering;
         self.updating = !initial;
         Ok(())
@@ -90,14 +97,24 @@ impl Ue {
         };
         let kind = NasFGsRegistrationType::from_registration_type(kind)
             .with_follow_on_request(registration != Registration::Periodic);
-        let ksi = self.guti.and(self.security.as_ref()).map(|security| security.ksi());
-        let clear = NasRegistrationRequest::new(kind, ngksi(ksi)?, identity_octets(identity))
+        let clear = NasRegistrationRequest::new(kind, ngksi(self.guti.and(self.key_set()))?, identity_octets(identity))
             .with_ue_security_capability(capability(p));
+        let clear = match &self.from_eps {
+            Some(from) => clear
+                .with_ue_status(NasUeStatus::from_status(true, false))
+                .with_eps_nas_message_container(NasEpsNasMessageContainer::new(from.request.as_slice())),
+            None => clear,
+        };
         let octets = nas::encode(clear.clone())?;
         let snssai = NasSNssai::from_sst_sd(p.snssai.sst, p.snssai.sd.map(sd_octets));
         let nssai = NasNssai::from_snssais(&[snssai]).map_err(|e| encoding(&e))?;
-        let capability = NasFGmmCapability::from_octets(vec![0]).map_err(|e| encoding(&e))?;
+        // S1 mode (TS 24.501 9.11.3.1).
+        let capability = NasFGmmCapability::from_octets(vec![u8::from(p.interworks)]).map_err(|e| encoding(&e))?;
         let mut whole = clear.with_fgmm_capability(capability).with_requested_nssai(nssai);
+        if p.interworks {
+            let octets = network_capability(p);
+            whole.set_s1_ue_network_capability(NasS1UeNetworkCapability::new(octets));
+        }
         if matches!(registration, Registration::Mobility | Registration::Periodic) {
             whole.set_pdu_session_status(self.session_status()?);
         }
@@ -108,6 +125,13 @@ impl Ue {
             whole.set_uplink_data_status(status);
         }
         Ok((octets, nas::encode(whole)?))
+    }
+
+    /// Returns the key set identifier of the security context.
+    pub(super) fn key_set(&self) -> Option<KeySetIdentifier> {
+        let security = self.security.as_ref()?;
+        let identifier = if security.is_mapped() { KeySetIdentifier::Mapped } else { KeySetIdentifier::Native };
+        Some(identifier(security.ksi()))
     }
 
     /// Returns the PDU session status IE of the active sessions.
@@ -172,7 +196,7 @@ impl Ue {
         let given = match &accept.fg_guti {
             Some(identity) => {
                 let guti = nas::guti(&identity.value).ok_or(Violation::Incomplete(kind::REGISTRATION_ACCEPT))?;
-                self.guti = Some(guti);
+                (self.guti, self.is_foreign) = (Some(guti), false);
                 true
             }
             None => false,

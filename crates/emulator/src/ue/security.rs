@@ -5,9 +5,10 @@
 //! shares only the algorithms with the core.
 
 use vireo_wire::security::nas_5gs::{
-    KAmf, KGnb, KNasEnc, KNasInt, NasConnection, Nh, derive_kgnb, derive_knas_enc, derive_knas_int, derive_nh,
-    nas_cipher, nas_mac,
+    KAmf, KGnb, KNasEnc, KNasInt, NasConnection, Nh, derive_kgnb, derive_knas_enc, derive_knas_int,
+    derive_mapped_kasme_idle, derive_nh, nas_cipher, nas_mac,
 };
+use vireo_wire::security::nas_eps::KAsme;
 use vireo_wire::security::{CipheringAlgorithm, Direction, IntegrityAlgorithm, NasCount, constant_time_eq};
 
 /// Octets of a security header: EPD, header type, MAC, sequence number.
@@ -51,10 +52,23 @@ pub struct NasSecurity {
     ciphering: CipheringAlgorithm,
     integrity: IntegrityAlgorithm,
     ksi: u8,
+    /// True if K_AMF is mapped from a K_ASME.
+    is_mapped: bool,
     uplink: NasCount,
     /// Lowest downlink NAS COUNT that is still accepted.
     downlink: NasCount,
 }
+
+/// Keys of EPS that are mapped from those of 5G (TS 33.501 8.6.1).
+pub(super) struct MappedKeys {
+    pub(super) k_asme: KAsme,
+    pub(super) ksi: u8,
+    /// Uplink and downlink COUNTs, which go on.
+    pub(super) counts: (NasCount, NasCount),
+}
+
+/// Protocol discriminator of EMM.
+const PD_EMM: u8 = 0x7;
 
 /// One link of the chain of next hops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,7 +110,7 @@ impl NasSecurity {
     pub fn new(k_amf: KAmf, ksi: u8, ciphering: CipheringAlgorithm, integrity: IntegrityAlgorithm) -> Self {
         let (k_enc, k_int) = (derive_knas_enc(&k_amf, ciphering), derive_knas_int(&k_amf, integrity));
         let (uplink, downlink) = (NasCount::ZERO, NasCount::ZERO);
-        NasSecurity { k_amf, k_enc, k_int, ciphering, integrity, ksi, uplink, downlink }
+        NasSecurity { k_amf, k_enc, k_int, ciphering, integrity, ksi, is_mapped: false, uplink, downlink }
     }
 
     /// Selects other algorithms under the same K_AMF; the COUNTs continue (TS 33.501 6.7.2).
@@ -109,6 +123,31 @@ impl NasSecurity {
     /// Returns the key set identifier.
     pub fn ksi(&self) -> u8 {
         self.ksi
+    }
+
+    /// Returns true if K_AMF is mapped from a K_ASME.
+    pub fn is_mapped(&self) -> bool {
+        self.is_mapped
+    }
+
+    /// Sets whether K_AMF is mapped from a K_ASME.
+    pub(super) fn set_mapped(&mut self, is_mapped: bool) {
+        self.is_mapped = is_mapped;
+    }
+
+    /// Protects the integrity of an EMM message with the next uplink COUNT, as that of a message of
+    /// 5G (TS 33.501 8.5.2), and appends it to `out`. Returns the keys of EPS that are mapped with
+    /// that COUNT.
+    pub(super) fn protect_for_eps(&mut self, plain: &[u8], out: &mut Vec<u8>) -> Result<MappedKeys, Refusal> {
+        let (count, start) = (self.uplink, out.len());
+        out.extend_from_slice(&[header::INTEGRITY << 4 | PD_EMM, 0, 0, 0, 0, count.sequence_number()]);
+        out.extend_from_slice(plain);
+        let access = NasConnection::ThreeGpp;
+        let mac = nas_mac(&self.k_int, count, access, Direction::Uplink, &out[start + 5..], self.integrity);
+        out[start + 1..start + 5].copy_from_slice(&mac.to_be_bytes());
+        self.uplink = count.next().map_err(|_| Refusal::Exhausted)?;
+        let k_asme = derive_mapped_kasme_idle(&self.k_amf, count);
+        Ok(MappedKeys { k_asme, ksi: self.ksi, counts: (self.uplink, self.downlink) })
     }
 
     /// Returns the algorithms in use.

@@ -77,7 +77,7 @@ impl Ue {
         self.send(header::CIPHERED, &nas::encode(transport)?, out)?;
         let (state, address) = (SessionState::Pending, Address::default());
         self.sessions.reserve_exact(1);
-        self.sessions.push(Session { psi, pti, kind, state, address });
+        self.sessions.push(Session { psi, pti, kind, state, address, other: 0 });
         Ok(())
     }
 
@@ -144,6 +144,8 @@ impl Ue {
             Nas5gsmMessage::PduSessionEstablishmentAccept(accept) if answers => {
                 let address = addresses(session.kind, &accept).ok_or(Violation::Incomplete(kind))?;
                 (session.state, session.address) = (SessionState::Active, address);
+                let mapped = accept.mapped_eps_bearer_contexts.as_ref().and_then(|contexts| contexts.contexts());
+                session.other = mapped.and_then(|contexts| Some(contexts.first()?.eps_bearer_id)).unwrap_or(0);
                 out.events.push(Event::SessionUp { psi, address });
                 Ok(())
             }

@@ -1,15 +1,16 @@
 //! Attach, tracking area update and identification (TS 24.301 5.5.1, 5.5.3, 5.4.4).
 
 use super::nas::{self, kind};
-use super::security::header;
+use super::security::{EpsSecurity, header};
 use super::{CommandError, Event, Fault, LteUe, MmState, Pending, Profile, SessionState, UeOutput, Violation};
 use crate::ue::Registration;
+use crate::ue::moves::{FromNr, network_capability};
 use vireo_types::{Guami, Guti, PduSessionType, Plmn, Tmsi};
 use vireo_wire::nas_eps::{
     AttachType, IdentityType, KeySetIdentifier, NasAttachAccept, NasAttachComplete, NasAttachRequest, NasEpsAttachType,
     NasEpsBearerContextStatus, NasEpsMobileIdentity, NasEpsUpdateType, NasEsmMessageContainer, NasGutiType,
     NasIdentityRequest, NasIdentityResponse, NasKeySetIdentifier, NasMobileIdentity, NasTrackingAreaUpdateAccept,
-    NasTrackingAreaUpdateComplete, NasTrackingAreaUpdateRequest, NasUeNetworkCapability, UpdateType,
+    NasTrackingAreaUpdateComplete, NasTrackingAreaUpdateRequest, NasUeNetworkCapability, NasUeStatus, UpdateType,
 };
 
 /// EMM cause #22, congestion (TS 24.301 9.9.3.9).
@@ -27,7 +28,7 @@ pub(super) fn key_set(ksi: Option<u8>) -> Result<NasKeySetIdentifier, CommandErr
 
 /// Returns the UE network capability: EEA and EIA have the bits of 5G-EA and 5G-IA.
 pub(super) fn capability(profile: &Profile) -> NasUeNetworkCapability {
-    NasUeNetworkCapability::from_eea_eia(profile.ciphering, profile.integrity)
+    NasUeNetworkCapability::new(network_capability(profile))
 }
 
 /// Returns a GUTI that no MME of the network has assigned.
@@ -60,7 +61,10 @@ impl LteUe {
         }
         let request = if initial { self.attach_request(p, kind)? } else { self.update_request(p, registration)? };
         self.begin_access();
+        let from_nr = self.from_nr.take();
+        let is_sent = from_nr.is_some_and(|from| self.send_from_nr(*from, &request, out));
         match (&self.security, self.guti.is_some()) {
+            _ if is_sent => {}
             // Neither request is ever ciphered (TS 24.301 4.4.5).
             (Some(_), true) => {
                 let start = out.octets.len();
@@ -77,7 +81,21 @@ impl LteUe {
         Ok(())
     }
 
+    /// Sends the request of a UE that comes from 5G under its keys of 5G, and takes the mapped
+    /// ones. Returns true if it was sent.
+    fn send_from_nr(&mut self, from: FromNr, request: &[u8], out: &mut UeOutput) -> bool {
+        let FromNr { mut security, algorithms } = from;
+        self.access_count = security.uplink_count();
+        let keys = security.protect_for_eps(request, &mut out.octets);
+        out.ends.push(out.octets.len());
+        self.security = keys.ok().and_then(|keys| EpsSecurity::mapped(keys, algorithms));
+        self.security.is_some()
+    }
+
     fn ksi(&self) -> Option<u8> {
+        if let Some(from) = &self.from_nr {
+            return Some(from.security.ksi());
+        }
         self.guti.and(self.security.as_ref()).map(|security| security.ksi())
     }
 
@@ -97,7 +115,7 @@ impl LteUe {
         nas::encode(request)
     }
 
-    fn update_request(&self, p: &Profile, registration: Registration) -> Result<Vec<u8>, CommandError> {
+    pub(super) fn update_request(&self, p: &Profile, registration: Registration) -> Result<Vec<u8>, CommandError> {
         let guti = self.guti.ok_or(CommandError::NoContext)?;
         let kind = match registration {
             Registration::Periodic => NasEpsUpdateType::from_update_type(UpdateType::PeriodicUpdating),
@@ -112,6 +130,11 @@ impl LteUe {
         request.set_old_guti_type(NasGutiType::from_mapped(false));
         if registration == Registration::Mobility {
             request.set_ue_network_capability(capability(p));
+        }
+        if p.interworks {
+            // 5GMM-REGISTERED or EMM-REGISTERED (TS 24.301 9.9.3.54).
+            let is_from_nr = self.from_nr.is_some();
+            request.set_ue_status(NasUeStatus::from_status(!is_from_nr, is_from_nr));
         }
         nas::encode(request)
     }

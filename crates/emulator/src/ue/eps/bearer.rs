@@ -12,6 +12,8 @@ use vireo_wire::nas_eps::{
 
 /// Procedure transaction identity of the PDN connectivity request in an attach.
 const PTI: u8 = 1;
+/// PDU session identity of the default bearer in 5G.
+const PSI: u8 = 1;
 /// Message types (TS 24.301 table 9.8.2).
 const ACTIVATE_DEFAULT_ACCEPT: u8 = 0xc2;
 const MODIFY_ACCEPT: u8 = 0xca;
@@ -32,7 +34,12 @@ pub(super) fn connectivity_request(p: &Profile, kind: PduSessionType) -> Result<
     if p.requests_apn {
         request.set_esm_information_transfer_flag(NasEsmInformationTransferFlag::from_required(true));
     }
-    request.set_protocol_configuration_options(NasProtocolConfigurationOptions::new(&OPTIONS[..]));
+    let mut options = OPTIONS.to_vec();
+    if p.interworks {
+        // PDU session ID (TS 24.008 10.5.6.3, container 001AH).
+        options.extend_from_slice(&[0x00, 0x1a, 1, PSI]);
+    }
+    request.set_protocol_configuration_options(NasProtocolConfigurationOptions::new(options));
     NasEpsMessage::new_esm(request, 0, PTI).encode().map_err(encoding)
 }
 
@@ -64,7 +71,7 @@ impl LteUe {
             (None, None) => return None,
         };
         let fits = self.requested == PduSessionType::Ipv4v6 || self.requested == kind;
-        fits.then_some(Session { psi, pti: 0, kind, state: SessionState::Active, address })
+        fits.then_some(Session { psi, pti: 0, kind, state: SessionState::Active, address, other: PSI })
     }
 
     /// Handles an ESM message outside of an attach.

@@ -14,6 +14,8 @@ pub(crate) use nas::guti_octets;
 #[cfg(test)]
 mod tests;
 
+use super::Registration;
+use super::moves::{FromEps, FromNr, Luggage};
 use super::{Cause, CommandError, Event, Fault, MmState, Profile, Service, Session, SessionState, UeOutput, Violation};
 use crate::usim::Usim;
 use security::{EpsSecurity, NextHop, Refusal};
@@ -58,6 +60,8 @@ pub struct LteUe {
     fault: Option<Fault>,
     /// True if the registration in progress is a tracking area update.
     updating: bool,
+    /// Keys of 5G, until the tracking area update of a UE that comes from there.
+    from_nr: Option<Box<FromNr>>,
 }
 
 impl LteUe {
@@ -78,7 +82,33 @@ impl LteUe {
             hop: None,
             fault: None,
             updating: false,
+            from_nr: None,
         }
+    }
+
+    /// Creates a UE that comes from 5G.
+    pub(crate) fn arrive(luggage: Luggage, from: FromNr) -> Self {
+        LteUe {
+            mm: MmState::Registered,
+            guti: Some(luggage.guti),
+            is_foreign: true,
+            sessions: luggage.sessions,
+            from_nr: Some(Box::new(from)),
+            ..LteUe::new(luggage.usim)
+        }
+    }
+
+    /// Returns what the UE takes to 5G. `None` if it is not idle and registered.
+    pub(crate) fn departed(mut self, profile: &Profile) -> Option<(Luggage, FromEps)> {
+        if self.mm != MmState::Registered || self.secured {
+            return None;
+        }
+        let request = self.update_request(profile, Registration::Mobility).ok()?;
+        let security = self.security.as_mut()?;
+        let ksi = security.ksi();
+        let (request, k_amf) = security.protect_for_nr(&request).ok()?;
+        let luggage = Luggage::new(self.usim, self.guti?, &self.sessions);
+        Some((luggage, FromEps { request, k_amf: (k_amf, ksi) }))
     }
 
     /// Returns the EMM state.

@@ -5,6 +5,9 @@
 
 pub use crate::ue::security::{NextHop, Refusal, header};
 
+use crate::ue::security::MappedKeys;
+
+use vireo_wire::security::nas_5gs::{KAmf, derive_mapped_kamf_idle};
 use vireo_wire::security::nas_eps::{
     KAsme, KEnb, KNasEnc, KNasInt, Nh, derive_kenb, derive_knas_enc, derive_knas_int, derive_nh, nas_cipher, nas_mac,
     service_request_short_mac,
@@ -47,6 +50,23 @@ impl EpsSecurity {
         self.k_enc = derive_knas_enc(&self.k_asme, ciphering);
         self.k_int = derive_knas_int(&self.k_asme, integrity);
         (self.ciphering, self.integrity) = (ciphering, integrity);
+    }
+
+    /// Creates the context of keys that are mapped from 5G. `algorithms` are EEA and EIA.
+    pub(super) fn mapped(keys: MappedKeys, algorithms: u8) -> Option<Self> {
+        let ciphering = CipheringAlgorithm::try_from(algorithms >> 4 & 7).ok()?;
+        let integrity = IntegrityAlgorithm::try_from(algorithms & 7).ok()?;
+        let (uplink, downlink) = keys.counts;
+        Some(EpsSecurity { uplink, downlink, ..EpsSecurity::new(keys.k_asme, keys.ksi, ciphering, integrity) })
+    }
+
+    /// Protects the integrity of a TRACKING AREA UPDATE REQUEST for a REGISTRATION REQUEST in 5G.
+    /// Returns it with the K_AMF' that is mapped with its COUNT (TS 33.501 8.2, A.15.1).
+    pub(super) fn protect_for_nr(&mut self, plain: &[u8]) -> Result<(Vec<u8>, KAmf), Refusal> {
+        let k_amf = derive_mapped_kamf_idle(&self.k_asme, self.uplink);
+        let mut request = Vec::new();
+        self.protect(header::INTEGRITY, plain, &mut request)?;
+        Ok((request, k_amf))
     }
 
     /// Returns the key set identifier.
