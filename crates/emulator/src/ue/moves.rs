@@ -12,7 +12,7 @@ use vireo_wire::security::nas_5gs::KAmf;
 
 /// Identity and sessions of a UE that moves.
 #[derive(Debug)]
-pub struct Luggage {
+pub(crate) struct Luggage {
     pub(super) usim: Usim,
     pub(super) guti: Guti,
     /// Active sessions under their identities in the other system.
@@ -30,7 +30,7 @@ impl Luggage {
 
 /// Keys and request of a UE that comes from EPS, until security mode control.
 #[derive(Debug)]
-pub struct FromEps {
+pub(crate) struct FromEps {
     /// TRACKING AREA UPDATE REQUEST under the keys of EPS.
     pub(super) request: Vec<u8>,
     /// K_AMF' and its key set identifier, which is that of K_ASME.
@@ -39,7 +39,7 @@ pub struct FromEps {
 
 /// Keys of 5G with which a UE in EPS protects its first message.
 #[derive(Debug)]
-pub struct FromNr {
+pub(crate) struct FromNr {
     pub(super) security: NasSecurity,
     /// EEA and EIA that the network selected for EPS (TS 24.501 9.11.3.25).
     pub(super) algorithms: u8,
