@@ -92,19 +92,29 @@ fn lte_ues_are_served_beside_others() {
 }
 
 /// Each UE runs the procedures of the scenario against the core.
+fn scenario_succeeds(rat: &str, scenario: &str) {
+    let line = ["demo", "--ues", "8", "--rate", "8", "--rat", rat, "--scenario", scenario];
+    let output = Command::new(VIREO).args(line).output().unwrap();
+    if refused(&output.stderr) {
+        return;
+    }
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{scenario}: {text}{}", String::from_utf8_lossy(&output.stderr));
+}
+
 #[test]
 fn lte_scenarios_run_to_their_end() {
-    let scenarios =
-        ["paging", "periodic", "mobility", "tau", "guti", "ipv4v6", "restoration", "auth-failures", "wrong-mac"];
-    for scenario in scenarios {
-        let line = ["demo", "--ues", "8", "--rate", "8", "--rat", "eps", "--scenario", scenario];
-        let output = Command::new(VIREO).args(line).output().unwrap();
-        if refused(&output.stderr) {
-            return;
-        }
-        let text = String::from_utf8_lossy(&output.stdout);
-        assert!(output.status.success(), "{scenario}: {text}{}", String::from_utf8_lossy(&output.stderr));
+    let procedures = ["paging", "periodic", "mobility", "tau", "guti", "ipv4v6", "restoration"];
+    let handovers = ["handover", "handover-failures"];
+    let failures = ["auth-failures", "wrong-mac"];
+    for scenario in procedures.iter().chain(&handovers).chain(&failures) {
+        scenario_succeeds("eps", scenario);
     }
+}
+
+#[test]
+fn idle_ues_move_between_4g_and_5g() {
+    scenario_succeeds("both", "idle-move");
 }
 
 /// Busy users migrate between slices of the user plane without packet loss. The demo itself fails
