@@ -195,10 +195,8 @@ impl Device {
     pub(crate) fn change_rat(&mut self, options: &Options) -> bool {
         let spare = Device::new(self.rat(), self.usim().renewed());
         let moved = match std::mem::replace(self, spare) {
-            Device::Nr(ue) => ue.departed().map(|(luggage, from)| Device::Eps(LteUe::arrive(luggage, from))),
-            Device::Eps(ue) => {
-                ue.departed(&options.profile).map(|(luggage, from)| Device::Nr(Ue::arrive(luggage, from)))
-            }
+            Device::Nr(ue) => ue.departed().map(|(moving, from)| Device::Eps(LteUe::arrive(moving, from))),
+            Device::Eps(ue) => ue.departed(&options.profile).map(|(moving, from)| Device::Nr(Ue::arrive(moving, from))),
         };
         moved.map(|device| *self = device).is_some()
     }

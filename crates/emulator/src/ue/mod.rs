@@ -16,7 +16,7 @@ pub mod security;
 mod session;
 
 use crate::usim::{Concealment, SuciFailure, Usim};
-use moves::{FromEps, FromNr, Luggage};
+use moves::{EpsOrigin, MovingUe, NrOrigin};
 use security::{NasSecurity, NextHop, Refusal};
 use std::fmt;
 use std::net::Ipv4Addr;
@@ -344,7 +344,7 @@ pub struct Ue {
     is_foreign: bool,
     /// EEA and EIA for EPS, from SECURITY MODE COMMAND (TS 24.501 9.11.3.25).
     eps_algorithms: Option<u8>,
-    from_eps: Option<Box<FromEps>>,
+    from_eps: Option<Box<EpsOrigin>>,
 }
 
 impl Ue {
@@ -371,23 +371,23 @@ impl Ue {
     }
 
     /// Creates a UE that comes from EPS.
-    pub(crate) fn arrive(luggage: Luggage, from: FromEps) -> Self {
+    pub(crate) fn arrive(moving: MovingUe, from: EpsOrigin) -> Self {
         Ue {
             mm: MmState::Registered,
-            guti: Some(luggage.guti),
+            guti: Some(moving.guti),
             is_foreign: true,
-            sessions: luggage.sessions,
+            sessions: moving.sessions,
             from_eps: Some(Box::new(from)),
-            ..Ue::new(luggage.usim)
+            ..Ue::new(moving.usim)
         }
     }
 
     /// Returns what the UE takes to EPS. `None` if it is not idle and registered, or has no
     /// algorithms of EPS.
-    pub(crate) fn departed(self) -> Option<(Luggage, FromNr)> {
+    pub(crate) fn departed(self) -> Option<(MovingUe, NrOrigin)> {
         let security = self.security.filter(|_| self.mm == MmState::Registered && !self.secured)?;
         let algorithms = self.eps_algorithms?;
-        Some((Luggage::new(self.usim, self.guti?, &self.sessions), FromNr { security, algorithms }))
+        Some((MovingUe::new(self.usim, self.guti?, &self.sessions), NrOrigin { security, algorithms }))
     }
 
     /// Returns the 5GMM state.

@@ -12,25 +12,25 @@ use vireo_wire::security::nas_5gs::KAmf;
 
 /// Identity and sessions of a UE that moves.
 #[derive(Debug)]
-pub(crate) struct Luggage {
+pub(crate) struct MovingUe {
     pub(super) usim: Usim,
     pub(super) guti: Guti,
     /// Active sessions under their identities in the other system.
     pub(super) sessions: Vec<Session>,
 }
 
-impl Luggage {
+impl MovingUe {
     /// Leaves behind the sessions that have no identity in the other system.
     pub(super) fn new(usim: Usim, guti: Guti, sessions: &[Session]) -> Self {
         let moves = |session: &&Session| session.state == SessionState::Active && session.other != 0;
         let convert = |session: &Session| Session { psi: session.other, other: session.psi, pti: 0, ..*session };
-        Luggage { usim, guti, sessions: sessions.iter().filter(moves).map(convert).collect() }
+        MovingUe { usim, guti, sessions: sessions.iter().filter(moves).map(convert).collect() }
     }
 }
 
 /// Keys and request of a UE that comes from EPS, until security mode control.
 #[derive(Debug)]
-pub(crate) struct FromEps {
+pub(crate) struct EpsOrigin {
     /// TRACKING AREA UPDATE REQUEST under the keys of EPS.
     pub(super) request: Vec<u8>,
     /// K_AMF' and its key set identifier, which is that of K_ASME.
@@ -39,7 +39,7 @@ pub(crate) struct FromEps {
 
 /// Keys of 5G with which a UE in EPS protects its first message.
 #[derive(Debug)]
-pub(crate) struct FromNr {
+pub(crate) struct NrOrigin {
     pub(super) security: NasSecurity,
     /// EEA and EIA that the network selected for EPS (TS 24.501 9.11.3.25).
     pub(super) algorithms: u8,

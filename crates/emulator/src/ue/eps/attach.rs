@@ -4,7 +4,7 @@ use super::nas::{self, kind};
 use super::security::{EpsSecurity, header};
 use super::{CommandError, Event, Fault, LteUe, MmState, Pending, Profile, SessionState, UeOutput, Violation};
 use crate::ue::Registration;
-use crate::ue::moves::{FromNr, network_capability};
+use crate::ue::moves::{NrOrigin, network_capability};
 use vireo_types::{Guami, Guti, PduSessionType, Plmn, Tmsi};
 use vireo_wire::nas_eps::{
     AttachType, IdentityType, KeySetIdentifier, NasAttachAccept, NasAttachComplete, NasAttachRequest, NasEpsAttachType,
@@ -83,8 +83,8 @@ impl LteUe {
 
     /// Sends the request of a UE that comes from 5G under its keys of 5G, and takes the mapped
     /// ones. Returns true if it was sent.
-    fn send_from_nr(&mut self, from: FromNr, request: &[u8], out: &mut UeOutput) -> bool {
-        let FromNr { mut security, algorithms } = from;
+    fn send_from_nr(&mut self, from: NrOrigin, request: &[u8], out: &mut UeOutput) -> bool {
+        let NrOrigin { mut security, algorithms } = from;
         self.access_count = security.uplink_count();
         let keys = security.protect_for_eps(request, &mut out.octets);
         out.ends.push(out.octets.len());

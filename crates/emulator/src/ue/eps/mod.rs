@@ -15,7 +15,7 @@ pub(crate) use nas::guti_octets;
 mod tests;
 
 use super::Registration;
-use super::moves::{FromEps, FromNr, Luggage};
+use super::moves::{EpsOrigin, MovingUe, NrOrigin};
 use super::{Cause, CommandError, Event, Fault, MmState, Profile, Service, Session, SessionState, UeOutput, Violation};
 use crate::usim::Usim;
 use security::{EpsSecurity, NextHop, Refusal};
@@ -61,7 +61,7 @@ pub struct LteUe {
     /// True if the registration in progress is a tracking area update.
     updating: bool,
     /// Keys of 5G, until the tracking area update of a UE that comes from there.
-    from_nr: Option<Box<FromNr>>,
+    from_nr: Option<Box<NrOrigin>>,
 }
 
 impl LteUe {
@@ -87,19 +87,19 @@ impl LteUe {
     }
 
     /// Creates a UE that comes from 5G.
-    pub(crate) fn arrive(luggage: Luggage, from: FromNr) -> Self {
+    pub(crate) fn arrive(moving: MovingUe, from: NrOrigin) -> Self {
         LteUe {
             mm: MmState::Registered,
-            guti: Some(luggage.guti),
+            guti: Some(moving.guti),
             is_foreign: true,
-            sessions: luggage.sessions,
+            sessions: moving.sessions,
             from_nr: Some(Box::new(from)),
-            ..LteUe::new(luggage.usim)
+            ..LteUe::new(moving.usim)
         }
     }
 
     /// Returns what the UE takes to 5G. `None` if it is not idle and registered.
-    pub(crate) fn departed(mut self, profile: &Profile) -> Option<(Luggage, FromEps)> {
+    pub(crate) fn departed(mut self, profile: &Profile) -> Option<(MovingUe, EpsOrigin)> {
         if self.mm != MmState::Registered || self.secured {
             return None;
         }
@@ -107,8 +107,8 @@ impl LteUe {
         let security = self.security.as_mut()?;
         let ksi = security.ksi();
         let (request, k_amf) = security.protect_for_nr(&request).ok()?;
-        let luggage = Luggage::new(self.usim, self.guti?, &self.sessions);
-        Some((luggage, FromEps { request, k_amf: (k_amf, ksi) }))
+        let moving = MovingUe::new(self.usim, self.guti?, &self.sessions);
+        Some((moving, EpsOrigin { request, k_amf: (k_amf, ksi) }))
     }
 
     /// Returns the EMM state.
