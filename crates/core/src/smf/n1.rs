@@ -250,6 +250,7 @@ mod tests {
         assert!(bearer.params.iter().any(|p| p.eps_qos().is_some_and(|qos| qos.qci == bench.sm().terms.five_qi)));
         assert!(bearer.params.iter().any(|p| p.apn_ambr().is_some()));
         let flows = accepted(true).authorized_qos_flow_descriptions.map(|flows| flows.value.to_vec());
-        assert_eq!(flows, Some(vec![1, 0x20, 0x42, 1, 1, bench.sm().terms.five_qi, 7, 1, 0x50]));
+        let ebi = ebi.map_or(0, |ebi| ebi << 4);
+        assert_eq!(flows, Some(vec![1, 0x20, 0x42, 1, 1, bench.sm().terms.five_qi, 7, 1, ebi]));
     }
 }
