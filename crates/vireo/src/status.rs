@@ -58,7 +58,10 @@ fn render(status: &Status, offset: usize) -> String {
     table(&mut text, &["RAN node", "id", "address", "TACs", "slices", "UEs"], status.gnbs.iter().map(gnb));
     table(
         &mut text,
-        &["UE", "5G-TMSI", "RM", "CM", "TAI", "RAN node", "PSI", "DNN", "slice", "address", "session", "QFI", "UPF"],
+        &[
+            "UE", "5G-TMSI", "RM", "CM", "TAI", "RAN node", "PSI/EBI", "DNN", "slice", "address", "session", "QFI",
+            "UPF",
+        ],
         status.ues.iter().flat_map(ue),
     );
     let header = ["UPF", "node", "N4", "sessions", "UL packets", "DL packets", "dropped"];
