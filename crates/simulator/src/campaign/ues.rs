@@ -661,8 +661,8 @@ impl Host {
         self.send_effects(network, route, outbox);
     }
 
-    /// Tells the oracle which effects of a commit leave by other associations than the copies of the
-    /// commit name.
+    /// Tells the oracle which effects of a commit leave by other associations than the copies of
+    /// the commit name.
     fn note_other_associations(
         &self,
         network: &mut Network,

@@ -261,8 +261,8 @@ fn claimed_at<T: StepOutbox>(entry: &ReplicaEntry, now: Instant) -> Option<Insta
     entry.unsent_outboxes(now).filter_map(|unsent| T::decode(unsent.outbox)?.claimed_at()).max()
 }
 
-/// Records the inputs of an entry's last commits that have connected the UE. A reset by its RAN node
-/// that comes before them ends an older connection.
+/// Records the inputs of an entry's last commits that have connected the UE. A reset by its RAN
+/// node that comes before them ends an older connection.
 fn record_connecting_input<S, P, E, O>((slot, entry): (S, &ReplicaEntry), now: Instant, io: &mut O)
 where
     S: SlotKey,
