@@ -477,8 +477,9 @@ impl Ran {
             0..15 => self.start(network, n, UeWait::Deregistered, |ue, p, out| ue.deregister(p, out).is_ok()),
             15..35 => self.reset(network, self.devices[n].at, Some(&[ran])),
             35..38 => self.reset(network, self.devices[n].at, None),
+            38..60 => self.xn_handover(network, n, ran),
             // A radio link failure.
-            38..45 => self.on_ue_timeout(network, n),
+            60..66 => self.on_ue_timeout(network, n),
             _ => self.release(network, n, ran),
         }
     }
@@ -499,6 +500,11 @@ impl Ran {
         let mut out = Outbox::default();
         let owners = self.nodes[at].reset(ues, &mut out);
         self.send(network, at, &out);
+        if ues.is_none() {
+            // The core may receive the reset of a source before the path switch.
+            let links: Vec<AssocId> = self.links[at].iter().map(|link| link.assoc).collect();
+            self.devices.iter_mut().for_each(|device| device.source.retain(|assoc| !links.contains(assoc)));
+        }
         let count = self.devices.len();
         for n in owners.into_iter().map(|owner| owner as usize).filter(|n| *n < count) {
             // An abandoned connection is none of its UE any more.
@@ -511,11 +517,13 @@ impl Ran {
         }
     }
 
-    /// Hands the UE over to the other gNB by Xn. A gNB whose NG Setup is not answered yet accepts
-    /// none.
+    /// Hands the UE over to the other RAN node of its dialect, by Xn or X2. A node whose NG or S1
+    /// Setup is not answered yet accepts none. With two balancers there is no X2 handover.
     fn xn_handover(&mut self, network: &mut Network, n: usize, ran: RanUeNgapId) {
         let (at, to) = (self.devices[n].at, neighbour(self.devices[n].at));
-        if !self.nodes[to].is_up() {
+        // An eNB asks the MME of the UE for the path switch. The emulator's eNB uses any.
+        let is_other_mme = network.has_several_balancers && dialect_of(at) == Dialect::Eps;
+        if is_other_mme || !self.nodes[to].is_up() {
             return self.on_ue_timeout(network, n);
         }
         let capability = (self.profile.ciphering, self.profile.integrity);

@@ -142,19 +142,32 @@ impl Node {
         }
     }
 
-    /// Takes a UE out of a gNB for an Xn handover.
+    /// Takes a UE out of a RAN node for a handover by Xn or X2.
     pub(super) fn hand_over(&mut self, ran: RanUeNgapId, capability: (u8, u8)) -> Option<HandoverContext> {
-        let Node::Gnb(gnb) = self else { return None };
-        let handover = gnb.hand_over(ran, capability).ok()?;
-        gnb.drop_prepared(ran);
-        gnb.forget(ran);
+        let handover = match self {
+            Node::Gnb(gnb) => gnb.hand_over(ran, capability),
+            Node::Enb(enb) => enb.hand_over(ran, capability),
+        };
+        let handover = handover.ok()?;
+        match self {
+            Node::Gnb(gnb) => {
+                gnb.drop_prepared(ran);
+                gnb.forget(ran);
+            }
+            Node::Enb(enb) => {
+                enb.drop_prepared(ran);
+                enb.forget(ran);
+            }
+        }
         Some(handover)
     }
 
-    /// Requests the path switch of a UE that was handed over to this gNB.
+    /// Requests the path switch of a UE that was handed over to this RAN node.
     pub(super) fn path_switch(&mut self, handover: HandoverContext, out: &mut Outbox) -> Option<RanUeNgapId> {
-        let Node::Gnb(gnb) = self else { return None };
-        gnb.path_switch(handover, |_| true, out).ok()
+        match self {
+            Node::Gnb(gnb) => gnb.path_switch(handover, |_| true, out).ok(),
+            Node::Enb(enb) => enb.path_switch(handover, |_| true, out).ok(),
+        }
     }
 
     /// Handles a PDU of the core. `number` is the node's. Returns the events, each with its UE.
@@ -200,6 +213,8 @@ fn event_of_enb(number: usize, event: enb::Event, nas: &[u8]) -> NodeEvent {
     match event {
         enb::Event::Nas { range, .. } => nas.get(range).map_or(NodeEvent::Other, |nas| NodeEvent::Nas(nas.to_vec())),
         enb::Event::ContextSetup { key, .. } => NodeEvent::ContextSetup(key),
+        enb::Event::PathSwitched { key, chaining, .. } => NodeEvent::PathSwitched { key, chaining },
+        enb::Event::PathSwitchFailed { .. } => NodeEvent::PathSwitchFailed,
         enb::Event::Released { .. } => NodeEvent::Released,
         enb::Event::Paging(tmsi) => NodeEvent::Paging(tmsi),
         enb::Event::Violation(violation) => NodeEvent::Violation(NodeViolation::Enb(number, violation)),
@@ -331,8 +346,6 @@ impl Phone {
     }
 
     pub(super) fn check_next_hop(&mut self, key: &[u8], chaining: u8, out: &mut UeOutput) {
-        if let Phone::Nr(ue) = self {
-            ue.check_next_hop(key, chaining, out);
-        }
+        either!(self, ue => ue.check_next_hop(key, chaining, out));
     }
 }
