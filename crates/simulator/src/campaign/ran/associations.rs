@@ -233,8 +233,9 @@ impl Ran {
     }
 
     /// Returns true if the path switch of a UE is not answered and its source has lost all
-    /// associations or has reset all connections. The core may have made the UE idle before it receives the path switch. It then
-    /// releases the UE at the target gNB. Seed 432 with two balancers does so.
+    /// associations or has reset all connections. The core may have made the UE idle before it
+    /// receives the path switch. It then releases the UE at the target gNB. Seed 432 with two
+    /// balancers does so.
     pub(super) fn has_lost_source(&self, network: &Network, n: usize) -> bool {
         let device = &self.devices[n];
         let is_up = |assoc: &AssocId| self.links[gnb_of(*assoc)].iter().any(|link| link.assoc == *assoc);
