@@ -2,12 +2,13 @@
 
 use crate::enb::{self, Enb, EnbConfig, ErrorReport, Event, Inbox, Outbox};
 use crate::options::LAB_K;
+use crate::ran::HandoverOrder;
 use crate::ue::eps::LteUe;
 use crate::ue::{self, Cause, MmState, Profile, Registration, Service, UeOutput};
 use crate::usim::{Keys, Usim};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
-use vireo_types::{Guami, Guti, PduSessionType, Snssai, Tac, Tai, Teid, Tmsi};
+use vireo_types::{GnbId, Guami, Guti, PduSessionType, Snssai, Tac, Tai, Teid, Tmsi};
 use vireo_wire::nas_eps::{
     CipheringAlgorithm, Direction, IntegrityAlgorithm, NasEpsSecurityHeaderType, NasSecurityContext,
 };
@@ -21,6 +22,9 @@ const MME_ID: u32 = 0xa0b0_c0d0;
 /// NAS-PDU of the goldens of S1AP.
 const NAS: [u8; 24] =
     *b"\x07\x41\x72\x0b\xf6\x99\xf9\x07\x80\x01\xc3\xde\xad\xbe\xef\x02\xe0\x60\x00\x04\x02\x01\xd0\x11";
+/// K_eNB and NH of the goldens.
+const KEY: [u8; 32] = *b"\xc1\x81\x66\xe1\x3c\xfd\xe1\xde\xa8\x42\xc7\x08\xf6\xe0\xb3\x37\
+                         \x2b\x68\x96\x66\x4d\xf4\xe8\x65\xc0\xc7\x8b\xd2\x70\x85\x20\x05";
 /// OPc, SQN and AMF of test set 1 of TS 35.208, whose K is the lab's.
 const OPC: [u8; 16] = *b"\xcd\x63\xcb\x71\x95\x4a\x9f\x4e\x48\xa5\x99\x4e\x37\xa0\x2b\xaf";
 const SQN: u64 = 0xff9b_b4d0_b607;
@@ -138,10 +142,8 @@ fn enb_messages_equal_those_of_pycrate() {
     test.sends(&["UplinkNASTransport"], |enb, out| enb.uplink_nas(FIRST, &nas, out));
     let answers = ["InitialContextSetupResponse", "UECapabilityInfoIndication"];
     let events = test.receives("InitialContextSetupRequest", &answers);
-    let key = *b"\xc1\x81\x66\xe1\x3c\xfd\xe1\xde\xa8\x42\xc7\x08\xf6\xe0\xb3\x37\
-                 \x2b\x68\x96\x66\x4d\xf4\xe8\x65\xc0\xc7\x8b\xd2\x70\x85\x20\x05";
     let (up, to_ue) = (Event::TunnelUp { owner: 7, psi: 5 }, Event::Nas { owner: 7, range: 0..nas.len() });
-    assert_eq!(events, [Event::ContextSetup { owner: 7, key }, up.clone(), to_ue.clone()]);
+    assert_eq!(events, [Event::ContextSetup { owner: 7, key: KEY }, up.clone(), to_ue.clone()]);
     let tunnel = test.enb.tunnels(FIRST)[0];
     assert_eq!((tunnel.upf, tunnel.uplink, tunnel.downlink), ([127, 0, 0, 7].into(), Teid(0x101), Teid(0x75)));
     assert_eq!(test.receives("E-RABSetupRequest", &["E-RABSetupResponse"]), [up, to_ue.clone()]);
@@ -158,7 +160,27 @@ fn enb_messages_equal_those_of_pycrate() {
     let cause = RRCEstablishmentCause::mt_Access;
     test.sends(&["InitialUEMessage-s-tmsi"], |enb, out| enb.initial_ue(7, &nas, Some(guti()), cause, out));
     node_messages(&goldens);
+    handover_messages(&goldens);
     goldens.assert_used(|octets| !is_nas(octets));
+}
+
+/// Messages of a handover between EPS and 5GS.
+fn handover_messages(goldens: &Goldens) {
+    let target = GnbId { plmn: tai().plmn, id: 0x102, bits: 24 };
+    let order = HandoverOrder { target: target.into(), area: tai(), refused: false };
+    let mut test = EnbUnderTest::connected(goldens);
+    test.sends(&["HandoverRequired-to-5gs"], |enb, out| enb.require_handover(FIRST, order, out));
+    let nas = vec![0x32, 0x56, 0x0a, 0xc7, 0x22, 0x2a, 0, 0];
+    let command = Event::HandoverCommand { owner: 7, target: FIRST, nas };
+    assert_eq!(test.receives("HandoverCommand-to-5gs", &[]), [command]);
+
+    let mut test = EnbUnderTest::new(goldens);
+    let events = test.receives("HandoverRequest-from-5gs", &["HandoverRequestAcknowledge-from-5gs"]);
+    let (source, target) = (FIRST, FIRST);
+    assert_eq!(events, [Event::HandoverPrepared { owner: 7, source, target, key: KEY, chaining: 2, mapped: true }]);
+    let tunnel = test.enb.tunnels(FIRST)[0];
+    assert_eq!((tunnel.upf, tunnel.uplink, tunnel.downlink), ([127, 0, 0, 7].into(), Teid(0x101), Teid(0x75)));
+    test.sends(&["HandoverNotify"], |enb, out| enb.notify(FIRST, out));
 }
 
 fn node_messages(goldens: &Goldens) {

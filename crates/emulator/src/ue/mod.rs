@@ -16,6 +16,7 @@ pub mod security;
 mod session;
 
 use crate::usim::{Concealment, SuciFailure, Usim};
+use eps::security::EpsSecurity;
 use moves::{EpsOrigin, MovingUe, NrOrigin};
 use security::{NasSecurity, NextHop, Refusal};
 use std::fmt;
@@ -380,6 +381,31 @@ impl Ue {
             from_eps: Some(Box::new(from)),
             ..Ue::new(moving.usim)
         }
+    }
+
+    /// Creates a UE that comes from EPS by a handover. Its connection stays secured.
+    pub(crate) fn arrive_connected(moving: MovingUe, from: (NasSecurity, u8)) -> Self {
+        let (security, eps_algorithms) = from;
+        Ue {
+            mm: MmState::Registered,
+            secured: true,
+            guti: Some(moving.guti),
+            is_foreign: true,
+            sessions: moving.sessions,
+            security: Some(security),
+            access_count: security::AT_HANDOVER,
+            eps_algorithms: Some(eps_algorithms),
+            ..Ue::new(moving.usim)
+        }
+    }
+
+    /// Returns what the UE takes to EPS by a handover with this value of the N1 mode to S1 mode NAS
+    /// transparent container. `None` if it is not registered, or has no algorithms of EPS.
+    pub(crate) fn handed_over(self, container: &[u8]) -> Option<(MovingUe, EpsSecurity)> {
+        let security = self.security.filter(|_| self.mm == MmState::Registered)?;
+        let [sequence] = *container else { return None };
+        let keys = EpsSecurity::mapped(security.handed_to_eps(sequence)?, self.eps_algorithms?)?;
+        Some((MovingUe::new(self.usim, self.guti?, &self.sessions), keys))
     }
 
     /// Returns what the UE takes to EPS. `None` if it is not idle and registered, or has no
