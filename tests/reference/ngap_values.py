@@ -331,12 +331,13 @@ def intersystem_messages():
         "globalENB-ID": enb, "selected-EPS-TAI": {"pLMNIdentity": PLMN, "ePS-TAC": bytes([0, 7])}})
     required = ("HandoverRequiredTransfer", {})
     command = ("HandoverCommandTransfer", {})
-    container = bytes.fromhex("010203")
+    # Transparent containers of eNBs (TS 36.413 9.2.1.7, 9.2.1.8), with the smallest RRC containers.
+    source, there = bytes.fromhex("0001800099f90700abc0100099f90700abc010800005"), bytes.fromhex("000180")
     yield "HandoverRequired-to-eps", initiating(
         "HandoverRequired", *IDS, ("HandoverType", "fivegs-to-eps"),
         ("Cause", ("radioNetwork", "handover-desirable-for-radio-reason")), ("TargetID", target),
         ("PDUSessionResourceListHORqd", [{"pDUSessionID": 5, "handoverRequiredTransfer": required}]),
-        ("SourceToTarget-TransparentContainer", container))
+        ("SourceToTarget-TransparentContainer", source))
     yield "HandoverRequest-from-eps", initiating(
         "HandoverRequest", ("AMF-UE-NGAP-ID", AMF_ID), ("HandoverType", "eps-to-5gs"),
         ("Cause", ("radioNetwork", "handover-desirable-for-radio-reason")),
@@ -345,11 +346,11 @@ def intersystem_messages():
         ("NewSecurityContextInd", "true"), ("NASC", bytes.fromhex("32560ac7222a0000")),
         ("PDUSessionResourceSetupListHOReq", [{
             "pDUSessionID": 5, "s-NSSAI": SLICE_SD, "handoverRequestTransfer": setup_transfer(erab=6)}]),
-        ("AllowedNSSAI", SLICES), ("SourceToTarget-TransparentContainer", container), ("GUAMI", GUAMI))
+        ("AllowedNSSAI", SLICES), ("SourceToTarget-TransparentContainer", source_to_target()), ("GUAMI", GUAMI))
     yield "HandoverCommand-to-eps", successful(
         "HandoverCommand", *IDS, ("HandoverType", "fivegs-to-eps"), ("NASSecurityParametersFromNGRAN", b"\x2c"),
         ("PDUSessionResourceHandoverList", [{"pDUSessionID": 5, "handoverCommandTransfer": command}]),
-        ("TargetToSource-TransparentContainer", container))
+        ("TargetToSource-TransparentContainer", there))
 
 
 def messages():

@@ -241,7 +241,8 @@ fn intersystem() -> Vec<Case> {
                 encoded(&HandoverRequiredTransfer::new(None, None)).into(),
                 None
             )]),
-            SourceToTarget_TransparentContainer = SourceToTargetTransparentContainer(vec![1, 2, 3].into())
+            SourceToTarget_TransparentContainer =
+                SourceToTargetTransparentContainer(octets("0001800099f90700abc0100099f90700abc010800005").into())
         ),
         ngap_case!(
             "HandoverRequest-from-eps",
@@ -264,7 +265,9 @@ fn intersystem() -> Vec<Case> {
                     None
                 )]),
             AllowedNSSAI = allowed(),
-            SourceToTarget_TransparentContainer = SourceToTargetTransparentContainer(vec![1, 2, 3].into()),
+            SourceToTarget_TransparentContainer = SourceToTargetTransparentContainer(
+                octets("000200000099f9070001020030000099f9070001020030800005").into()
+            ),
             GUAMI = our_guami()
         ),
         ngap_case!(
@@ -281,7 +284,7 @@ fn intersystem() -> Vec<Case> {
                 encoded(&HandoverCommandTransfer::new(None, None, None, None)).into(),
                 None
             )]),
-            TargetToSource_TransparentContainer = TargetToSourceTransparentContainer(vec![1, 2, 3].into())
+            TargetToSource_TransparentContainer = TargetToSourceTransparentContainer(octets("000180").into())
         ),
     ]
 }

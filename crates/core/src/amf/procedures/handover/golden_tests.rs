@@ -12,7 +12,9 @@ use vireo_types::{
 use vireo_wire::ngap::{CauseRadioNetwork as Radio, NGAP_PDU, ie};
 
 const ALLOWED: [Snssai; 2] = [Snssai { sst: 1, sd: None }, Snssai { sst: 3, sd: Some(0xab) }];
-const CONTAINER: [u8; 3] = [1, 2, 3];
+/// Containers of gNBs and eNBs, with the smallest RRC containers.
+const FROM_GNB: &str = "000200000099f9070001020030000099f9070001020030800005";
+const FROM_ENB: [u8; 3] = [0, 1, 0x80];
 
 fn golden(name: &str) -> Vec<u8> {
     let ngap = include_str!("../../../../../../tests/reference/golden.txt");
@@ -54,8 +56,8 @@ fn request(
 ) -> Vec<u8> {
     let connection = connection(to);
     let container = match to {
-        Dialect::Nr => &CONTAINER[..],
-        Dialect::Eps => &[0, 0, 0, 7, 0, 0, 0, 0, 0],
+        Dialect::Nr => hex::decode(FROM_GNB).expect("digits"),
+        Dialect::Eps => vec![0, 0, 0, 7, 0, 0, 0, 0, 0],
     };
     let request = Request {
         guami: Guami { plmn: plmn(), region: 2, set: 1, pointer: 3 },
@@ -65,7 +67,7 @@ fn request(
         next_hop,
         sessions: vec![session],
         allowed: &ALLOWED,
-        container,
+        container: &container,
         forwards: false,
         mapped: Some(MappedRequest { container: nas }),
     };
@@ -98,7 +100,7 @@ fn handover_command_equals_pycrate() {
         let mapped = Some(MappedCommand { container: 0x2c });
         messages::handover_command(&connection(dialect), (vec![(5, transfer)], Vec::new()), container, mapped)
     };
-    assert_eq!(hex::encode(command(Dialect::Nr, vec![0], &CONTAINER)), hex::encode(golden("HandoverCommand-to-eps")));
+    assert_eq!(hex::encode(command(Dialect::Nr, vec![0], &FROM_ENB)), hex::encode(golden("HandoverCommand-to-eps")));
     let container = [0, 0, 0, 0, 0x32, 0x56, 0x0a, 0xc7, 0x22, 0x2a, 0, 0];
     let sent = command(Dialect::Eps, vec![0, 0], &container);
     assert_eq!(hex::encode(sent), hex::encode(golden("HandoverCommand-to-5gs")));
