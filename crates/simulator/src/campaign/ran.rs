@@ -511,9 +511,13 @@ impl Ran {
         }
     }
 
-    /// Hands the UE over to the other gNB by Xn.
+    /// Hands the UE over to the other gNB by Xn. A gNB whose NG Setup is not answered yet accepts
+    /// none.
     fn xn_handover(&mut self, network: &mut Network, n: usize, ran: RanUeNgapId) {
         let (at, to) = (self.devices[n].at, neighbour(self.devices[n].at));
+        if !self.nodes[to].is_up() {
+            return self.on_ue_timeout(network, n);
+        }
         let capability = (self.profile.ciphering, self.profile.integrity);
         let Some(handover) = self.nodes[at].hand_over(ran, capability) else { return self.on_ue_timeout(network, n) };
         let mut out = Outbox::default();

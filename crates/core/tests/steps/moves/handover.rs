@@ -14,6 +14,7 @@ use vireo_core::amf::engine::Event;
 use vireo_core::smf::RanState;
 use vireo_core::step::{Effect, Kind, Note};
 use vireo_core::subscription::Subscription;
+use vireo_emulator::ue::security::SecurityContext as _;
 use vireo_types::{AssocId, Dialect, Duration, RanUeNgapId};
 use vireo_wire::nas::{self, Nas5gmmMessage, Nas5gsMessage, Nas5gsSecurityHeaderType};
 use vireo_wire::nas_eps::*;

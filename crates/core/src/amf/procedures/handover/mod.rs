@@ -13,6 +13,8 @@
 
 pub mod eps;
 #[cfg(test)]
+mod golden_intersystem;
+#[cfg(test)]
 mod golden_tests;
 mod intersystem;
 mod messages;
