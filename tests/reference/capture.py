@@ -18,6 +18,7 @@ import sys
 import tempfile
 from collections import Counter
 
+from pycrate_mobile.TS24501_IE import S1ModeN1ModeNASTransContainer
 from pycrate_mobile.TS29244_PFCP import parse_PFCP
 from pycrate_mobile.TS29281_GTPU import parse_GTPU
 
@@ -62,6 +63,8 @@ REFUSALS = {
 # IEs that make a message UE-associated: AMF-UE-NGAP-ID, RAN-UE-NGAP-ID, UE-NGAP-IDs. Error Indication (9) is both.
 UE_IDS = {10, 85, 114}
 EITHER_STREAM = {9}
+# IE with a NAS container (TS 24.501 9.11.2.9) in place of a NAS message.
+NASC = 37
 
 # Complaints of tshark 4.0 that are known to be wrong: (text, why).
 ALLOWED = []
@@ -105,13 +108,19 @@ def again(stream, octets):
             plain = nas[7:] if nas[0] == 0x7E and 1 <= nas[1] & 15 <= 4 else nas
             if nas_values.decode(plain).to_bytes() != plain:
                 yield f"pycrate encodes this NAS message differently: {plain.hex()}"
+        for ie in value[1]["value"][1]["protocolIEs"]:
+            if ie["id"] == NASC:
+                container = S1ModeN1ModeNASTransContainer()
+                container.from_bytes(ie["value"][1])
+                if container.to_bytes() != ie["value"][1]:
+                    yield f"pycrate encodes this NAS container differently: {ie['value'][1].hex()}"
     except Exception as error:  # pycrate raises many kinds; each is a finding
         yield f"pycrate does not read it: {error}: {octets.hex()}"
 
 
 def nas_pdus(value):
     """The NAS-PDUs in the value of an NGAP message."""
-    if isinstance(value, dict):
+    if isinstance(value, dict) and value.get("id") != NASC:
         for key, inner in value.items():
             if key in ("nAS-PDU", "pDUSessionNAS-PDU"):
                 yield inner

@@ -100,7 +100,8 @@ def unsuccessful(message, *fields):
 IDS = (("AMF-UE-NGAP-ID", AMF_ID), ("RAN-UE-NGAP-ID", RAN_ID))
 
 
-def setup_transfer():
+def setup_transfer(erab=None):
+    """With `erab`, the set-up at the target of a handover from EPS."""
     flow = {
         "qosFlowIdentifier": 1,
         "qosFlowLevelQosParameters": {
@@ -112,11 +113,14 @@ def setup_transfer():
             },
         },
     }
+    if erab is not None:
+        flow["e-RAB-ID"] = erab
     ambr = {"pDUSessionAggregateMaximumBitRateDL": 500_000_000, "pDUSessionAggregateMaximumBitRateUL": 100_000_000}
     name = "PDUSessionResourceSetupRequestTransfer"
     return (name, ies(name, [
         ("PDUSessionAggregateMaximumBitRate", ambr),
         ("UL-NGU-UP-TNLInformation", tunnel(7, 0x00000101)),
+        *([("DataForwardingNotPossible", "data-forwarding-not-possible")] if erab is not None else []),
         ("PDUSessionType", "ipv4"),
         ("QosFlowSetupRequestList", [flow]),
     ]))
@@ -320,9 +324,39 @@ def session_messages():
         ("AllowedNSSAI", SLICES))
 
 
+def intersystem_messages():
+    """Messages of a handover between 5GS and EPS."""
+    enb = {"pLMNIdentity": PLMN, "ngENB-ID": ("macroNgENB-ID", (0xABC, 20))}
+    target = ("targeteNB-ID", {
+        "globalENB-ID": enb, "selected-EPS-TAI": {"pLMNIdentity": PLMN, "ePS-TAC": bytes([0, 7])}})
+    required = ("HandoverRequiredTransfer", {})
+    command = ("HandoverCommandTransfer", {})
+    # Transparent containers of eNBs (TS 36.413 9.2.1.7, 9.2.1.8), with the smallest RRC containers.
+    source, there = bytes.fromhex("0001800099f90700abc0100099f90700abc010800005"), bytes.fromhex("000180")
+    yield "HandoverRequired-to-eps", initiating(
+        "HandoverRequired", *IDS, ("HandoverType", "fivegs-to-eps"),
+        ("Cause", ("radioNetwork", "handover-desirable-for-radio-reason")), ("TargetID", target),
+        ("PDUSessionResourceListHORqd", [{"pDUSessionID": 5, "handoverRequiredTransfer": required}]),
+        ("SourceToTarget-TransparentContainer", source))
+    yield "HandoverRequest-from-eps", initiating(
+        "HandoverRequest", ("AMF-UE-NGAP-ID", AMF_ID), ("HandoverType", "eps-to-5gs"),
+        ("Cause", ("radioNetwork", "handover-desirable-for-radio-reason")),
+        ("UEAggregateMaximumBitRate", AMBR), ("UESecurityCapabilities", SECURITY),
+        ("SecurityContext", {"nextHopChainingCount": 0, "nextHopNH": (NH, 256)}),
+        ("NewSecurityContextInd", "true"), ("NASC", bytes.fromhex("32560ac7222a0000")),
+        ("PDUSessionResourceSetupListHOReq", [{
+            "pDUSessionID": 5, "s-NSSAI": SLICE_SD, "handoverRequestTransfer": setup_transfer(erab=6)}]),
+        ("AllowedNSSAI", SLICES), ("SourceToTarget-TransparentContainer", source_to_target()), ("GUAMI", GUAMI))
+    yield "HandoverCommand-to-eps", successful(
+        "HandoverCommand", *IDS, ("HandoverType", "fivegs-to-eps"), ("NASSecurityParametersFromNGRAN", b"\x2c"),
+        ("PDUSessionResourceHandoverList", [{"pDUSessionID": 5, "handoverCommandTransfer": command}]),
+        ("TargetToSource-TransparentContainer", there))
+
+
 def messages():
     """Every message: name -> value of an NGAP-PDU."""
-    return {**dict(node_messages()), **dict(connection_messages()), **dict(session_messages())}
+    return {**dict(node_messages()), **dict(connection_messages()), **dict(session_messages()),
+            **dict(intersystem_messages())}
 
 
 def encode(value):

@@ -186,6 +186,41 @@ def ue_messages():
     }
 
 
+def intersystem_messages():
+    """Messages of a handover between EPS and 5GS."""
+    gnb = {"global-gNB-ID": {"pLMN-Identity": PLMN, "gNB-ID": ("gNB-ID", (0x000102, 24))}}
+    target = ("targetgNgRanNode-ID", {
+        "global-RAN-NODE-ID": ("gNB", gnb), "selected-TAI": {"pLMNidentity": PLMN, "fiveGSTAC": bytes([0, 0, 7])}})
+    desirable = ("Cause", ("radioNetwork", "handover-desirable-for-radio-reason"))
+    # Containers of the emulator: UE 7, its connection at the source, and no refusal; its connection at the target.
+    source, there = bytes.fromhex("000000070000000000"), bytes.fromhex("0000000032560ac7222a0000")
+    none = {"id": 143, "criticality": "ignore", "extensionValue": ("Data-Forwarding-Not-Possible", "data-Forwarding-not-Possible")}
+    bearer = {"e-RAB-ID": 5, "transportLayerAddress": address(7), "gTP-TEID": teid(0x101),
+              "e-RABlevelQosParameters": QOS, "iE-Extensions": [none]}
+    admitted = {"e-RAB-ID": 5, "transportLayerAddress": address(9), "gTP-TEID": teid(0x00000075),
+                "dL-transportLayerAddress": address(9), "dL-gTP-TEID": teid(0x00000075)}
+    capability = {"encryptionAlgorithms": (0xE000, 16), "integrityProtectionAlgorithms": (0xE000, 16)}
+    ambr = {"uEaggregateMaximumBitRateDL": 2_000_000_000, "uEaggregateMaximumBitRateUL": 1_000_000_000}
+    return {
+        "HandoverRequired-to-5gs": initiating(
+            "HandoverRequired", *IDS, ("HandoverType", "eps-to-5gs"), desirable, ("TargetID", target),
+            ("Source-ToTarget-TransparentContainer", source)),
+        "HandoverRequest-from-5gs": initiating(
+            "HandoverRequest", ("MME-UE-S1AP-ID", MME_ID), ("HandoverType", "fivegs-to-eps"), desirable,
+            ("uEaggregateMaximumBitrate", ambr),
+            ("E-RABToBeSetupListHOReq", items("E-RABToBeSetupItemHOReq", [bearer])),
+            ("Source-ToTarget-TransparentContainer", source), ("UESecurityCapabilities", capability),
+            ("SecurityContext", {"nextHopChainingCount": 2, "nextHopParameter": (KEY, 256)})),
+        "HandoverRequestAcknowledge-from-5gs": successful(
+            "HandoverRequestAcknowledge", *IDS,
+            ("E-RABAdmittedList", items("E-RABAdmittedItem", [admitted])),
+            ("Target-ToSource-TransparentContainer", bytes(4))),
+        "HandoverCommand-to-5gs": successful(
+            "HandoverCommand", *IDS, ("HandoverType", "eps-to-5gs"),
+            ("Target-ToSource-TransparentContainer", there)),
+    }
+
+
 def mobility_messages():
     """Messages of handover. The source and the target are eNBs with one MME."""
     peer = {"pLMNidentity": PLMN, "eNB-ID": ("macroENB-ID", (0xABD, 20))}
@@ -280,7 +315,8 @@ def enb_messages():
 
 
 def messages():
-    return {**node_messages(), **ue_messages(), **mobility_messages(), **enb_messages()}
+    return {**node_messages(), **ue_messages(), **mobility_messages(), **intersystem_messages(),
+            **enb_messages()}
 
 
 def encode(value):

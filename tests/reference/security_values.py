@@ -134,6 +134,25 @@ def eps_keys():
     return out
 
 
+def mapped_keys(kamf, kasme, nh):
+    """Keys of handovers between 5GS and EPS (TS 33.501 A.14.2, A.15.2, 8.3.2, 8.4.2). The COUNT of KgNB and KeNB is
+    2^32 - 1. The NAS container (TS 24.501 9.11.2.9) has NEA2, NIA2, NCC 2 and the mapped ngKSI 2."""
+    highest = b"\xff" * 4
+    to_eps = kdf(kamf, 0x74, (300).to_bytes(4, "big"))
+    first = kdf(to_eps, 0x12, kdf(to_eps, 0x11, highest))
+    to_5gs = kdf(kasme, 0x76, nh)
+    octets = bytes([0x22, 2 << 4 | 8 | 2, 0, 0])
+    code = cmac.CMAC(algorithms.AES(nas_key(to_5gs, 2, 2)))
+    code.update(highest + bytes([1 << 3 | 1 << 2]) + bytes(3) + octets)  # BEARER 1: 3GPP access; downlink
+    return {
+        "handover_kasme_300": to_eps,
+        "handover_nh_2": kdf(to_eps, 0x12, first),
+        "handover_kamf": to_5gs,
+        "handover_kgnb": kdf(to_5gs, 0x6E, highest, b"\x01"),
+        "handover_nas_container": code.finalize()[:4] + octets,
+    }
+
+
 def eps_nas_key(kasme, kind, algorithm):
     return kdf(kasme, 0x15, bytes([kind]), bytes([algorithm]))[16:]
 
@@ -193,4 +212,5 @@ def values():
         "suci_a": bytes.fromhex("0199f907f0ff011b") + scheme_output(1),
         "suci_b": bytes.fromhex("0199f907f0ff021c") + scheme_output(2),
     }
-    return out | eps_values()
+    out |= eps_values()
+    return out | mapped_keys(kamf, out["kasme"], out["nh_2"])

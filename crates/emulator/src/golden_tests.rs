@@ -2,12 +2,13 @@
 
 use crate::enb::{self, Enb, EnbConfig, ErrorReport, Event, Inbox, Outbox};
 use crate::options::LAB_K;
+use crate::ran::HandoverOrder;
 use crate::ue::eps::LteUe;
 use crate::ue::{self, Cause, MmState, Profile, Registration, Service, UeOutput};
 use crate::usim::{Keys, Usim};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
-use vireo_types::{Guami, Guti, PduSessionType, Snssai, Tac, Tai, Teid, Tmsi};
+use vireo_types::{EnbId, EnbKind, GnbId, Guami, Guti, PduSessionType, Snssai, Tac, Tai, Teid, Tmsi};
 use vireo_wire::nas_eps::{
     CipheringAlgorithm, Direction, IntegrityAlgorithm, NasEpsSecurityHeaderType, NasSecurityContext,
 };
@@ -168,9 +169,8 @@ fn enb_messages_equal_those_of_pycrate() {
     test.sends(&["UplinkNASTransport"], |enb, out| enb.uplink_nas(FIRST, &nas, out));
     let answers = ["InitialContextSetupResponse", "UECapabilityInfoIndication"];
     let events = test.receives("InitialContextSetupRequest", &answers);
-    let key = KEY;
     let (up, to_ue) = (Event::TunnelUp { owner: 7, psi: 5 }, Event::Nas { owner: 7, range: 0..nas.len() });
-    assert_eq!(events, [Event::ContextSetup { owner: 7, key }, up.clone(), to_ue.clone()]);
+    assert_eq!(events, [Event::ContextSetup { owner: 7, key: KEY }, up.clone(), to_ue.clone()]);
     let tunnel = test.enb.tunnels(FIRST)[0];
     assert_eq!((tunnel.upf, tunnel.uplink, tunnel.downlink), ([127, 0, 0, 7].into(), Teid(0x101), Teid(0x75)));
     assert_eq!(test.receives("E-RABSetupRequest", &["E-RABSetupResponse"]), [up, to_ue.clone()]);
@@ -189,7 +189,27 @@ fn enb_messages_equal_those_of_pycrate() {
     node_messages(&goldens);
     source_and_target_messages(&goldens);
     path_switch_messages(&goldens);
+    intersystem_messages(&goldens);
     goldens.assert_used(|octets| !is_nas(octets));
+}
+
+/// Messages of a handover between EPS and 5GS.
+fn intersystem_messages(goldens: &Goldens) {
+    let target = GnbId { plmn: tai().plmn, id: 0x102, bits: 24 };
+    let order = HandoverOrder { target: target.into(), area: tai(), refused: false };
+    let mut test = EnbUnderTest::connected(goldens);
+    test.sends(&["HandoverRequired-to-5gs"], |enb, out| enb.require_handover(FIRST, order, out));
+    let nas = vec![0x32, 0x56, 0x0a, 0xc7, 0x22, 0x2a, 0, 0];
+    let command = Event::HandoverCommand { owner: 7, target: FIRST, nas };
+    assert_eq!(test.receives("HandoverCommand-to-5gs", &[]), [command]);
+
+    let mut test = EnbUnderTest::new(goldens);
+    let events = test.receives("HandoverRequest-from-5gs", &["HandoverRequestAcknowledge-from-5gs"]);
+    let (source, target) = (FIRST, FIRST);
+    assert_eq!(events, [Event::HandoverPrepared { owner: 7, source, target, key: KEY, chaining: 2, mapped: true }]);
+    let tunnel = test.enb.tunnels(FIRST)[0];
+    assert_eq!((tunnel.upf, tunnel.uplink, tunnel.downlink), ([127, 0, 0, 7].into(), Teid(0x101), Teid(0x75)));
+    test.sends(&["HandoverNotify"], |enb, out| enb.notify(FIRST, out));
 }
 
 /// Connects a UE with its E-RAB.
@@ -202,16 +222,19 @@ fn with_bearer(goldens: &Goldens) -> EnbUnderTest<'_> {
 
 fn source_and_target_messages(goldens: &Goldens) {
     let mut source = with_bearer(goldens);
-    let peer = EnbConfig { id: 0xabd, ..source.enb.config().clone() };
-    source.sends(&["HandoverRequired"], |enb, out| enb.require_handover(FIRST, &peer, false, out));
-    assert_eq!(source.receives("HandoverPreparationFailure", &[]), [Event::HandoverRefused { owner: 7 }]);
+    let peer = EnbId { plmn: tai().plmn, kind: EnbKind::Macro, id: 0xabd };
+    let order = HandoverOrder { target: peer.into(), area: tai(), refused: false };
+    source.sends(&["HandoverRequired"], |enb, out| enb.require_handover(FIRST, order, out));
+    let cause = vireo_wire::s1ap::Cause::radioNetwork(CauseRadioNetwork::no_radio_resources_available_in_target_cell);
+    assert_eq!(source.receives("HandoverPreparationFailure", &[]), [Event::HandoverRefused { owner: 7, cause }]);
     source.sends(&["HandoverCancel"], |enb, out| enb.cancel_handover(FIRST, out));
     assert_eq!(source.receives("HandoverCancelAcknowledge", &[]), [Event::HandoverCancelled { owner: 7 }]);
     let events = source.receives("HandoverCommand", &["ENBStatusTransfer"]);
-    assert_eq!(events, [Event::HandoverCommand { owner: 7, target: FIRST }]);
+    assert_eq!(events, [Event::HandoverCommand { owner: 7, target: FIRST, nas: Vec::new() }]);
     let mut target = EnbUnderTest::new(goldens);
     let events = target.receives("HandoverRequest", &["HandoverRequestAcknowledge"]);
-    let prepared = Event::HandoverPrepared { owner: 7, source: FIRST, target: FIRST, key: KEY, chaining: 2 };
+    let (owner, source, chaining) = (7, FIRST, 2);
+    let prepared = Event::HandoverPrepared { owner, source, target: FIRST, key: KEY, chaining, mapped: false };
     assert_eq!(events, [prepared]);
     let tunnel = target.enb.tunnels(FIRST)[0];
     assert_eq!((tunnel.upf, tunnel.uplink, tunnel.downlink), ([127, 0, 0, 7].into(), Teid(0x101), Teid(0x75)));

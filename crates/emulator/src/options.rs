@@ -169,6 +169,9 @@ pub struct Options {
     pub busy: Option<BusyUes>,
     /// Interval of [`crate::Report::timeline`], if requested.
     pub timeline: Option<Duration>,
+    /// Number of UEs, the first ones, that run the scenario `moves` instead; only with
+    /// [`Rats::Both`].
+    pub movers: u32,
     /// Number of iterations of the scenario's loop.
     pub rounds: u32,
     pub load: Load,
@@ -243,7 +246,8 @@ impl Options {
     /// Returns true if the run sends user packets and thus needs N3.
     pub(crate) fn has_traffic(&self) -> bool {
         let target = self.echoes.v4.is_some() || self.echoes.v6.is_some();
-        self.steady.as_ref().map_or(self.scenario.has_traffic(), |steady| steady.has_data() && target)
+        let has_traffic = self.scenario.has_traffic() || self.movers > 0;
+        self.steady.as_ref().map_or(has_traffic, |steady| steady.has_data() && target)
     }
 
     /// Returns options with the lab's values (DESIGN): PLMN 999/70, TAC 1, SST 1, DNN `internet`,
@@ -277,6 +281,7 @@ impl Options {
             settle: Duration::ZERO,
             busy: None,
             timeline: None,
+            movers: 0,
             rounds: 1,
             load: Load::Window(100),
             duration: None,

@@ -212,6 +212,19 @@ pub struct UserPlane {
     /// microseconds.
     #[serde(default)]
     pub longest_gap_us: u64,
+    #[serde(default)]
+    pub moves: Moves,
+}
+
+/// Moves of UEs between 4G and 5G, and echoes that they sent meanwhile.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+pub struct Moves {
+    /// Moves of idle UEs.
+    pub idle: u64,
+    /// Moves of connected UEs, by handover.
+    pub connected: u64,
+    pub echoes: u64,
+    pub echoes_lost: u64,
 }
 
 impl EmulatorResult {

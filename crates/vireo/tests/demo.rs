@@ -117,6 +117,28 @@ fn idle_ues_move_between_4g_and_5g() {
     scenario_succeeds("both", "idle-move");
 }
 
+#[test]
+fn connected_ues_move_between_4g_and_5g() {
+    for scenario in ["connected-move", "move-failures", "moves"] {
+        scenario_succeeds("both", scenario);
+    }
+}
+
+/// UEs move between 4G and 5G, connected and idle, while they send packets: also while worker
+/// processes are killed, and with a host that is killed in a cluster.
+#[test]
+fn moving_ues_survive_faults() {
+    let kill = ["--hosts", "3", "--serve", "procedure", "--fail-host", "kill", "--fail-after", "1s"];
+    for arguments in [&["--kill-nf", "5/s"][..], &kill] {
+        let arguments = [&["--rat", "both"], arguments].concat();
+        let Some(report) = report_of(40, &arguments) else { return };
+        // Each UE moves four times.
+        assert_eq!((&report["moves_connected"], &report["moves_idle"]), (&80.into(), &80.into()), "{report}");
+        assert!(report["packets_at_moves"].as_u64().unwrap() > 40, "{report}");
+        assert!(report["packets_lost_at_moves"].is_u64(), "{report}");
+    }
+}
+
 /// Busy users migrate between slices of the user plane without packet loss. The demo itself fails
 /// if a slice had no traffic.
 #[test]

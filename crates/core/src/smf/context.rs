@@ -284,7 +284,12 @@ impl SmContext {
     /// Returns the identity by which UE and RAN know the session: the PDU session identity, or the
     /// EPS bearer identity in EPS.
     pub fn id(&self) -> u8 {
-        match self.dialect {
+        self.id_in(self.dialect)
+    }
+
+    /// Returns the identity that the session has in a dialect; 0 if it has none there.
+    pub fn id_in(&self, dialect: Dialect) -> u8 {
+        match dialect {
             Dialect::Nr => self.psi,
             Dialect::Eps => ebi(self.index).unwrap_or_default(),
         }

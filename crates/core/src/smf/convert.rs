@@ -9,12 +9,17 @@ use super::n4;
 use crate::Env;
 use vireo_types::Dialect;
 
-/// Handles that the UE has moved.
+/// Handles that the UE has moved, by a handover if a target is prepared.
 pub(super) fn convert(sm: &mut SmContext, to: Dialect, env: &Env<'_>, out: &mut Vec<Output>) {
     if sm.dialect == to {
         return;
     }
     sm.dialect = to;
+    if let Some(tunnel) = sm.target.take() {
+        sm.since = env.now;
+        sm.end_marker = sm.downlink.is_some();
+        sm.downlink = Some(tunnel);
+    }
     sm.n4 = match sm.n4 {
         N4State::Synced => return send(sm, env, out),
         N4State::Updating { .. } | N4State::Establishing => N4State::Converting,

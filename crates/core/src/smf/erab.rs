@@ -123,6 +123,13 @@ pub(super) fn handover_acknowledge(octets: &[u8]) -> Option<(Tunnel, Vec<u8>)> {
     ErabAdmission::split(octets).map(|(tunnel, forwarding)| (tunnel, forwarding.to_vec()))
 }
 
+/// Returns the octets of [`N2Sm::HandoverCommand`] if no packets are forwarded.
+pub(super) fn command_without_forwarding() -> Vec<u8> {
+    let mut octets = Vec::new();
+    ErabForwarding::default().put(&mut octets);
+    octets
+}
+
 /// Returns the octets of [`N2Sm::PathSwitchAcknowledge`]: the S-GW end of S1-U if it is new.
 pub(super) fn path_switch_acknowledge(uplink: Option<Tunnel>) -> Vec<u8> {
     uplink.map(tunnel_octets).unwrap_or_default()

@@ -1,4 +1,5 @@
-//! Handover of a PDU session (TS 23.502 4.9.1.2 and 4.9.1.3) or EPS bearer (TS 23.401 5.5.1).
+//! Handover of a PDU session (TS 23.502 4.9.1.2 and 4.9.1.3) or EPS bearer (TS 23.401 5.5.1), also
+//! from one to the other (TS 23.502 4.11.1.2).
 //!
 //! The RAN end of N3 changes, and an end marker ends the path to the previous one.
 
@@ -7,7 +8,7 @@ use super::interface::{N2Sm, Output};
 use super::n2::HandoverRefusal;
 use super::{messages, release, relocate, user_plane};
 use crate::Env;
-use vireo_types::Instant;
+use vireo_types::{Dialect, Instant};
 use vireo_wire::nas::GsmCause;
 
 /// Returns true if the session has a user plane that can be handed over.
@@ -65,9 +66,26 @@ pub(super) fn required(sm: &mut SmContext, out: &mut Vec<Output>) {
 
 /// Handles a Handover Request Acknowledge: the target is ready; sends the command to the source.
 pub(super) fn prepared(sm: &mut SmContext, octets: &[u8], out: &mut Vec<Output>) {
-    if let (true, Some((tunnel, command))) = (is_up(sm), messages::handover_acknowledge(sm, octets)) {
+    if let (true, Some((tunnel, command))) = (is_up(sm), messages::handover_acknowledge(sm.dialect, octets)) {
         sm.target = Some(tunnel);
         out.push(Output::N2(N2Sm::HandoverCommand, command));
+    }
+}
+
+/// Handles a Handover Required to a RAN node of the other dialect, as [`required`]. Packets are not
+/// forwarded from one system to the other.
+pub(super) fn move_required(sm: &mut SmContext, to: Dialect, out: &mut Vec<Output>) {
+    sm.target = None;
+    if is_up(sm) {
+        out.extend(messages::move_request(sm, to));
+    }
+}
+
+/// Handles a Handover Request Acknowledge of a RAN node of the other dialect, as [`prepared`].
+pub(super) fn move_prepared(sm: &mut SmContext, to: Dialect, octets: &[u8], out: &mut Vec<Output>) {
+    if let (true, Some((tunnel, _))) = (is_up(sm), messages::handover_acknowledge(to, octets)) {
+        sm.target = Some(tunnel);
+        out.push(Output::N2(N2Sm::HandoverCommand, messages::command_without_forwarding(sm)));
     }
 }
 

@@ -110,8 +110,14 @@ pub enum Input<'a> {
     /// The deadline of the session has expired.
     Deadline,
     /// The UE has moved to this dialect (TS 23.502 4.11.1). The session has no user plane at the
-    /// RAN.
+    /// RAN, or one at the target of a handover.
     Convert(Dialect),
+    /// The source requests a handover to a RAN node of this dialect (TS 23.502 4.11.1.2). The
+    /// answer is the data for the target, a [`N2Sm::SetupRequest`] of that dialect.
+    MoveRequired(Dialect),
+    /// The target of that handover, of this dialect, is ready. The answer is a
+    /// [`N2Sm::HandoverCommand`] for the source.
+    MovePrepared(Dialect, &'a [u8]),
 }
 
 /// Effect of a session step, executed after its commit.

@@ -127,9 +127,26 @@ pub(super) fn refusal(sm: &SmContext, refusal: HandoverRefusal) -> Vec<u8> {
     }
 }
 
-/// Returns the target's end of the tunnel, and the data for the command to the source.
-pub(super) fn handover_acknowledge(sm: &SmContext, octets: &[u8]) -> Option<(Tunnel, Vec<u8>)> {
+/// Builds the set-up of the user plane at a target of the other dialect.
+pub(super) fn move_request(sm: &SmContext, to: Dialect) -> Option<Output> {
+    match to {
+        Dialect::Nr => n2::move_request(sm),
+        Dialect::Eps => erab::setup_request(sm),
+    }
+}
+
+/// Returns the data for the command to the source if no packets are forwarded.
+pub(super) fn command_without_forwarding(sm: &SmContext) -> Vec<u8> {
     match sm.dialect {
+        Dialect::Nr => n2::command_without_forwarding(),
+        Dialect::Eps => erab::command_without_forwarding(),
+    }
+}
+
+/// Returns the end of the tunnel at a target of this dialect, and the data for the command to the
+/// source.
+pub(super) fn handover_acknowledge(target: Dialect, octets: &[u8]) -> Option<(Tunnel, Vec<u8>)> {
+    match target {
         Dialect::Nr => n2::handover_acknowledge(octets),
         Dialect::Eps => erab::handover_acknowledge(octets),
     }

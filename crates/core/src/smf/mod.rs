@@ -79,6 +79,8 @@ pub fn step(sm: &mut SmContext, input: Input<'_>, env: &Env<'_>) -> Vec<Output> 
         Input::N2(N2Sm::PathSwitchSetupFailed, _) => handover::on_refused(sm, env, &mut out),
         Input::N2(N2Sm::HandoverRequired, _) => handover::required(sm, &mut out),
         Input::N2(N2Sm::HandoverRequestAcknowledge, octets) => handover::prepared(sm, octets, &mut out),
+        Input::MoveRequired(to) => handover::move_required(sm, to, &mut out),
+        Input::MovePrepared(to, octets) => handover::move_prepared(sm, to, octets, &mut out),
         Input::HandoverComplete => handover::complete(sm, env, &mut out),
         Input::N2(N2Sm::HandoverAllocationUnsuccessful, _) | Input::HandoverCancelled => {
             user_plane::handover_cancelled(sm, env, &mut out);

@@ -1,6 +1,6 @@
 //! NGAP transfers of a PDU session between SMF and RAN (TS 38.413 9.3.4), forwarded by the AMF.
 
-use super::context::{SmContext, Tunnel};
+use super::context::{SmContext, Tunnel, ebi};
 use super::interface::{N2Sm, Output};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use vireo_types::{PduSessionType, Teid};
@@ -15,6 +15,16 @@ const MAX_BIT_RATE: u64 = 4_000_000_000_000;
 /// Builds the PDU Session Resource Setup Request Transfer. `None` before the UPF has allocated its
 /// tunnel.
 pub(super) fn setup_request(sm: &SmContext) -> Option<Output> {
+    request(sm, None)
+}
+
+/// As [`setup_request`], for the target of a handover from EPS: the flow has the E-RAB at the
+/// source, whose packets are not forwarded (TS 38.413 9.3.4.1).
+pub(super) fn move_request(sm: &SmContext) -> Option<Output> {
+    request(sm, Some(ERABID(ebi(sm.index)?.into())))
+}
+
+fn request(sm: &SmContext, erab: Option<ERABID>) -> Option<Output> {
     let uplink = sm.uplink?;
     let kind = match sm.kind {
         PduSessionType::Ipv4 => PDUSessionType::ipv4,
@@ -32,19 +42,25 @@ pub(super) fn setup_request(sm: &SmContext) -> Option<Output> {
         None,
     );
     let qos = QosFlowLevelQosParameters::new(QosCharacteristics::nonDynamic5QI(five_qi), arp, None, None, None, None);
-    let flow = QosFlowSetupRequestItem::new(QosFlowIdentifier(DEFAULT_QFI.into()), qos, None, None);
-    let ies = [
+    let flow = QosFlowSetupRequestItem::new(QosFlowIdentifier(DEFAULT_QFI.into()), qos, erab, None);
+    let mut ies = vec![
         build_ngap_ie!(PDUSessionResourceSetupRequestTransfer, PDUSessionAggregateMaximumBitRate(ambr)),
         build_ngap_ie!(
             PDUSessionResourceSetupRequestTransfer,
             UL_NGU_UP_TNLInformation(UPTransportLayerInformation::gTPTunnel(gtp_tunnel(uplink)))
         ),
+    ];
+    if erab.is_some() {
+        let forwarding = DataForwardingNotPossible::data_forwarding_not_possible;
+        ies.push(build_ngap_ie!(PDUSessionResourceSetupRequestTransfer, DataForwardingNotPossible(forwarding)));
+    }
+    ies.extend([
         build_ngap_ie!(PDUSessionResourceSetupRequestTransfer, PDUSessionType(kind)),
         build_ngap_ie!(
             PDUSessionResourceSetupRequestTransfer,
             QosFlowSetupRequestList(QosFlowSetupRequestList(vec![flow]))
         ),
-    ];
+    ]);
     let ies: Result<Vec<_>, _> = ies.into_iter().collect();
     let transfer = PDUSessionResourceSetupRequestTransfer::new(ProtocolIEContainer(ies.ok()?));
     Some(Output::N2(N2Sm::SetupRequest, encode_open_type(&transfer).ok()?.to_vec()))
@@ -111,6 +127,12 @@ pub(super) fn handover_acknowledge(octets: &[u8]) -> Option<(Tunnel, Vec<u8>)> {
         None,
     );
     Some((tunnel, encode_open_type(&command).ok()?.to_vec()))
+}
+
+/// Builds the Handover Command Transfer if no packets are forwarded.
+pub(super) fn command_without_forwarding() -> Vec<u8> {
+    let transfer = HandoverCommandTransfer::new(None, None, None, None);
+    encode_open_type(&transfer).map(|octets| octets.to_vec()).unwrap_or_default()
 }
 
 /// Builds the Path Switch Request Acknowledge Transfer; `uplink` is the new UPF end of N3, if it

@@ -201,6 +201,31 @@ impl Device {
         moved.map(|device| *self = device).is_some()
     }
 
+    /// Hands the connected UE over to the other technology, with the value of the NAS transparent
+    /// container in its command. Returns false if it cannot move; it is then switched off.
+    pub(crate) fn hand_over(&mut self, container: &[u8]) -> bool {
+        let spare = Device::new(self.rat(), self.usim().renewed());
+        let moved = match std::mem::replace(self, spare) {
+            Device::Nr(ue) => {
+                ue.handed_over(container).map(|(moving, keys)| Device::Eps(LteUe::arrive_connected(moving, keys)))
+            }
+            Device::Eps(ue) => {
+                ue.handed_over(container).map(|(moving, keys)| Device::Nr(Ue::arrive_connected(moving, keys)))
+            }
+        };
+        moved.map(|device| *self = device).is_some()
+    }
+
+    /// Compares the key that a target of the other technology received with the UE's own.
+    pub(crate) fn check_mapped_key(&mut self, key: &[u8], chaining: u8, out: &mut UeOutput) {
+        match self {
+            // {NCC = 0, K_gNB} (TS 33.501 8.4.2).
+            Device::Nr(ue) if chaining == 0 => ue.check_access_key(key, out),
+            Device::Nr(_) => out.events.push(ue::Event::Violation(ue::Violation::AccessKey)),
+            Device::Eps(ue) => ue.check_next_hop(key, chaining, out),
+        }
+    }
+
     /// Returns true if the UE has a security context.
     pub(crate) fn has_security(&mut self) -> bool {
         self.ksi().is_some()

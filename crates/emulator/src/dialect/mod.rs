@@ -25,3 +25,12 @@ pub(crate) enum ReleaseReason {
     Inactivity,
     RadioLinkLost,
 }
+
+/// Target that HANDOVER REQUIRED names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TargetBehaviour {
+    Admits,
+    Refuses,
+    /// No node has its identifier.
+    Unknown,
+}

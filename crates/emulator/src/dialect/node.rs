@@ -1,14 +1,14 @@
 //! RAN node of either dialect.
 
-use super::{Establishment, ReleaseReason};
+use super::{Establishment, ReleaseReason, TargetBehaviour};
 use crate::enb::{self, Enb};
-use crate::gnb::{self, Gnb, GnbConfig, HandoverOrder};
+use crate::gnb::{self, Gnb, GnbConfig};
 use crate::options::Options;
-use crate::ran::{self, ConnectionId, HandoverContext, InterfaceState, Outbox, SendError, Tunnel};
+use crate::ran::{self, ConnectionId, HandoverContext, HandoverOrder, InterfaceState, Outbox, SendError, Tunnel};
 use crate::rat::Rat;
 use std::fmt;
 use std::net::IpAddr;
-use vireo_types::{Guti, Plmn, Snssai};
+use vireo_types::{EnbId, EnbKind, Guti, Plmn, RanNodeId, Snssai, Tai};
 use vireo_wire::{ngap, s1ap};
 
 /// Cause of either dialect.
@@ -47,6 +47,9 @@ impl Cause {
 
 /// Result of a received PDU.
 pub(crate) type Inbox = ran::Inbox<Cause>;
+
+/// Difference of the identifier of a node that does not exist.
+const UNKNOWN: u32 = 1 << 17;
 
 /// gNB or eNB.
 #[derive(Debug)]
@@ -368,21 +371,36 @@ impl Node {
         }
     }
 
-    /// Sends HANDOVER REQUIRED towards another node, which refuses if `refused`.
+    /// Returns the identity and the tracking area of the node.
+    fn identity(&self) -> (RanNodeId, Tai) {
+        match self {
+            Node::Gnb(gnb) => (gnb.config().id.into(), gnb.config().tai),
+            Node::Enb(enb) => {
+                let tai = enb.config().tai;
+                (EnbId { plmn: tai.plmn, kind: EnbKind::Macro, id: enb.config().id }.into(), tai)
+            }
+        }
+    }
+
+    /// Sends HANDOVER REQUIRED towards another node, of either dialect.
     pub(crate) fn require_handover(
         &self,
         id: ConnectionId,
         target: &Node,
-        refused: bool,
+        behaviour: TargetBehaviour,
         out: &mut Outbox,
     ) -> Result<(), SendError> {
-        match (self, target) {
-            (Node::Gnb(gnb), Node::Gnb(target)) => {
-                let (target, area) = (target.config().id, target.config().tai);
-                gnb.require_handover_with(id, HandoverOrder { target, area, refused }, out)
+        let (mut target, area) = target.identity();
+        if behaviour == TargetBehaviour::Unknown {
+            match &mut target {
+                RanNodeId::Gnb(gnb) => gnb.id ^= UNKNOWN,
+                RanNodeId::Enb(enb) => enb.id ^= UNKNOWN,
             }
-            (Node::Enb(enb), Node::Enb(target)) => enb.require_handover(id, target.config(), refused, out),
-            _ => Err(SendError::NoConnection),
+        }
+        let order = HandoverOrder { target, area, refused: behaviour == TargetBehaviour::Refuses };
+        match self {
+            Node::Gnb(gnb) => gnb.require_handover_with(id, order, out),
+            Node::Enb(enb) => enb.require_handover(id, order, out),
         }
     }
 

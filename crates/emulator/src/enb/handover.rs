@@ -4,8 +4,10 @@
 //! and its connection number.
 
 use super::{ConnectionId, Enb, Event, HandoverContext, Inbox, Outbox, Tunnel, encode};
-use crate::ran::{Fault, PduRoute, SendError, SourceContainer, Violation, read_address, source_container};
-use vireo_types::Teid;
+use crate::ran::{
+    Fault, HandoverOrder, PduRoute, SendError, SourceContainer, Violation, read_address, source_container,
+};
+use vireo_types::{RanNodeId, Teid};
 use vireo_wire::s1ap::*;
 use vireo_wire::s1ap::{build_s1ap, build_s1ap_ie, extract_s1ap_ies};
 
@@ -114,35 +116,52 @@ impl Enb {
         self.identify(mme.0, enb.0)
     }
 
-    /// Sends HANDOVER REQUIRED towards another eNB, which refuses if `refused`. A direct path for
-    /// forwarded packets exists.
+    /// Sends HANDOVER REQUIRED towards another eNB, for which a direct path for forwarded packets
+    /// exists, or towards a gNB. The target refuses if the order says so.
     pub(crate) fn require_handover(
         &self,
         id: ConnectionId,
-        target: &super::EnbConfig,
-        refused: bool,
+        order: HandoverOrder,
         out: &mut Outbox,
     ) -> Result<(), SendError> {
-        let plmn = PLMNidentity(TBCDSTRING(target.tai.plmn.ngap()));
-        let [.., high, low] = target.tai.tac.0.to_be_bytes();
-        let enb = helpers::global_enb_id(plmn, helpers::EnbKind::Macro, target.id)?;
-        let target = TargetID::targeteNB_ID(TargeteNBID::new(enb, helpers::tai(plmn, [high, low]), None));
+        let HandoverOrder { target, area, refused } = order;
+        let plmn = PLMNidentity(TBCDSTRING(target.plmn().ngap()));
+        let [_, first, high, low] = area.tac.0.to_be_bytes();
+        let (kind, target) = match target {
+            RanNodeId::Enb(enb) => {
+                let enb = helpers::global_enb_id(plmn, helpers::EnbKind::Macro, enb.id)?;
+                let target = TargeteNBID::new(enb, helpers::tai(plmn, [high, low]), None);
+                (HandoverType::intralte, TargetID::targeteNB_ID(target))
+            }
+            RanNodeId::Gnb(gnb) => {
+                let bits = Bits::low(gnb.id.into(), gnb.bits.into());
+                let id = GlobalGNBID::new(plmn, GNBIdentity::gNB_ID(GNBID(bits)), None);
+                let tai = FiveGSTAI::new(plmn, FiveGSTAC([first, high, low]), None);
+                let target = TargetNgRanNodeID::new(GlobalRANNODEID::gNB(GNB::new(id, None)), tai, None);
+                (HandoverType::eps_to_5gs, TargetID::targetgNgRanNode_ID(target))
+            }
+        };
         let mme = self.mme_id(id).ok_or(SendError::NoConnection)?;
         let owner = self.owner(id).ok_or(SendError::NoConnection)?;
         let container = source_container(owner, id, refused);
-        let message = build_s1ap!(
-            InitiatingMessage,
-            HandoverPreparation,
-            HandoverRequired,
-            MME_UE_S1AP_ID(mme),
-            eNB_UE_S1AP_ID(id.0),
-            HandoverType(HandoverType::intralte),
-            Cause(Cause::radioNetwork(CauseRadioNetwork::handover_desirable_for_radio_reason)),
-            TargetID(target),
-            Direct_Forwarding_Path_Availability(DirectForwardingPathAvailability::directPathAvailable),
-            Source_ToTarget_TransparentContainer(SourceToTargetTransparentContainer(container.into())),
-        );
-        Ok(encode(out, self.stream(id), message)?)
+        let mut ies = vec![
+            build_s1ap_ie!(HandoverRequired, MME_UE_S1AP_ID(mme))?,
+            build_s1ap_ie!(HandoverRequired, eNB_UE_S1AP_ID(id.0))?,
+            build_s1ap_ie!(HandoverRequired, HandoverType(kind))?,
+            build_s1ap_ie!(
+                HandoverRequired,
+                Cause(Cause::radioNetwork(CauseRadioNetwork::handover_desirable_for_radio_reason))
+            )?,
+            build_s1ap_ie!(HandoverRequired, TargetID(target))?,
+        ];
+        if kind == HandoverType::intralte {
+            let path = DirectForwardingPathAvailability::directPathAvailable;
+            ies.push(build_s1ap_ie!(HandoverRequired, Direct_Forwarding_Path_Availability(path))?);
+        }
+        let container = SourceToTargetTransparentContainer(container.into());
+        ies.push(build_s1ap_ie!(HandoverRequired, Source_ToTarget_TransparentContainer(container))?);
+        let message = HandoverRequired::new(ProtocolIEContainer(ies));
+        Ok(encode(out, self.stream(id), S1AP_PDU::of_message(&message, HandoverRequired::CRITICALITY))?)
     }
 
     /// Handles HANDOVER REQUEST: allocates a connection and answers, or refuses if so configured.
@@ -154,6 +173,7 @@ impl Enb {
     ) -> Result<(), Fault> {
         extract_s1ap_ies!(pdu, HandoverRequest,
             req mme: u32 = MME_UE_S1AP_ID(id),
+            req kind: HandoverType = HandoverType(kind) => kind,
             req _ambr: UEAggregateMaximumBitrate = UEAggregateMaximumBitrate(ambr) => ambr,
             req container: SourceToTargetTransparentContainer = Source_ToTarget_TransparentContainer(c) => c,
             req _capability: UESecurityCapabilities = UESecurityCapabilities(capability) => capability,
@@ -162,6 +182,7 @@ impl Enb {
         let bearers = pdu.items::<ie::E_RABToBeSetupListHOReq>().collect::<Result<Vec<_>, Error>>()?;
         let container = SourceContainer::read(container.0.as_slice()).ok_or_else(undecodable)?;
         let SourceContainer { owner, source, refused } = container;
+        let mapped = kind == HandoverType::fivegs_to_eps;
         let (key, chaining) = next_hop(&context)?;
         if refused || bearers.is_empty() {
             let cause = Cause::radioNetwork(CauseRadioNetwork::no_radio_resources_available_in_target_cell);
@@ -201,7 +222,7 @@ impl Enb {
         if let Some(connection) = self.connections.get_mut(id) {
             (connection.core_id, connection.tunnels) = (Some(mme.into()), tunnels);
         }
-        inbox.events.push(Event::HandoverPrepared { owner, source, target: id, key, chaining });
+        inbox.events.push(Event::HandoverPrepared { owner, source, target: id, key, chaining, mapped });
         Ok(())
     }
 
@@ -215,10 +236,17 @@ impl Enb {
         extract_s1ap_ies!(pdu, HandoverCommand,
             req mme: u32 = MME_UE_S1AP_ID(id),
             req enb: u32 = eNB_UE_S1AP_ID(id),
+            req kind: HandoverType = HandoverType(kind) => kind,
             req container: TargetToSourceTransparentContainer = Target_ToSource_TransparentContainer(c) => c,
         );
         let (id, owner) = self.identify(mme, enb)?;
-        let octets = *container.0.as_slice().first_chunk::<4>().ok_or_else(undecodable)?;
+        let (octets, nas) = container.0.as_slice().split_first_chunk::<4>().ok_or_else(undecodable)?;
+        let target = vireo_types::RanUeNgapId(u32::from_be_bytes(*octets));
+        if kind == HandoverType::eps_to_5gs {
+            // The bearers have no status at the target; the UE learns its NAS container.
+            inbox.events.push(Event::HandoverCommand { owner, target, nas: nas.to_vec() });
+            return Ok(());
+        }
         let message = build_s1ap!(
             InitiatingMessage,
             eNBStatusTransfer,
@@ -228,8 +256,7 @@ impl Enb {
             eNB_StatusTransfer_TransparentContainer(self.bearer_status(id)?),
         );
         encode(out, self.stream(id), message)?;
-        let target = vireo_types::RanUeNgapId(u32::from_be_bytes(octets));
-        inbox.events.push(Event::HandoverCommand { owner, target });
+        inbox.events.push(Event::HandoverCommand { owner, target, nas: Vec::new() });
         Ok(())
     }
 
@@ -248,7 +275,10 @@ impl Enb {
     pub(super) fn handover_answer(&mut self, pdu: &S1APPDU<'_>, inbox: &mut Inbox) -> Result<(), Fault> {
         let (_, owner) = self.identify_pair(pdu)?;
         inbox.events.push(match pdu.kind() {
-            S1apPduKind::Unsuccessful_HandoverPreparation => Event::HandoverRefused { owner },
+            S1apPduKind::Unsuccessful_HandoverPreparation => {
+                let cause = pdu.ie::<ie::Cause>().and_then(Result::ok).ok_or_else(undecodable)?;
+                Event::HandoverRefused { owner, cause }
+            }
             S1apPduKind::Successful_HandoverCancel => Event::HandoverCancelled { owner },
             _ => Event::StatusTransfer { owner },
         });

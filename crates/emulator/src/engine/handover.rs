@@ -1,11 +1,12 @@
 //! Mobility of UEs between the nodes of their worker.
 
-use super::slot::flag;
+use super::slot::{PreparedTarget, flag};
 use super::worker::Worker;
-use crate::dialect::Establishment;
+use crate::dialect::{Establishment, TargetBehaviour};
 use crate::ran::{ConnectionId, SendError};
 use crate::scenario::Step;
 use crate::ue::Registration;
+use std::fmt::Debug;
 use vireo_types::RanUeNgapId;
 
 impl Worker<'_> {
@@ -13,6 +14,11 @@ impl Worker<'_> {
     fn next_link(&self, owner: u32) -> usize {
         let dialects = self.options.rats.list().len();
         (usize::from(self.slots[owner as usize].link) + dialects) % self.links.len()
+    }
+
+    /// Returns the node of the other technology beside the UE's own: gNBs and eNBs alternate.
+    fn other_rat_link(&self, owner: u32) -> usize {
+        usize::from(self.slots[owner as usize].link) ^ 1
     }
 
     /// Lets an idle UE camp on the next node.
@@ -23,19 +29,23 @@ impl Worker<'_> {
     /// Lets an idle UE camp on the node of the other technology beside its own, and begins the
     /// registration there.
     pub(super) fn change_rat(&mut self, owner: u32) {
-        let options = self.options;
+        let (options, next) = (self.options, self.other_rat_link(owner));
+        self.unlist(owner);
         let slot = &mut self.slots[owner as usize];
-        let listed = slot.tmsi.take().map(|tmsi| (slot.ue.rat(), tmsi.0));
-        // gNBs and eNBs alternate.
-        slot.link ^= 1;
-        let moved = slot.ue.change_rat(options);
-        listed.and_then(|listed| self.listed.remove(&listed));
-        if !moved {
+        slot.link = next as u16;
+        if !slot.ue.change_rat(options) {
             return self.fail(owner, "the UE has nothing with which it could move".into());
         }
         let slot = &mut self.slots[owner as usize];
         let commanded = slot.ue.register(options, Registration::Mobility, &mut self.out);
         self.commanded(owner, commanded, Establishment::Signalling);
+    }
+
+    /// Removes the UE from those that are paged: it gets another identity.
+    fn unlist(&mut self, owner: u32) {
+        let slot = &mut self.slots[owner as usize];
+        let listed = slot.tmsi.take().map(|tmsi| (slot.ue.rat(), tmsi.0));
+        listed.and_then(|listed| self.listed.remove(&listed));
     }
 
     /// Hands the UE over to the next node by Xn or X2. The emulator exchanges no XnAP or X2AP
@@ -59,22 +69,28 @@ impl Worker<'_> {
     }
 
     /// Starts an N2 or S1 handover of the UE to the next node.
-    /// The target refuses it if `refused`.
-    pub(super) fn n2_handover(&mut self, owner: u32, refused: bool) {
-        if let Err(error) = self.try_n2_handover(owner, refused) {
-            self.fail(owner, error.to_string());
-        }
+    pub(super) fn n2_handover(&mut self, owner: u32, behaviour: TargetBehaviour) {
+        let next = self.next_link(owner);
+        self.require_handover(owner, next, behaviour);
     }
 
-    fn try_n2_handover(&mut self, owner: u32, refused: bool) -> Result<(), SendError> {
-        let next = self.next_link(owner);
+    /// Starts a handover of the UE to the node of the other technology beside its own.
+    pub(super) fn system_handover(&mut self, owner: u32, behaviour: TargetBehaviour) {
+        let next = self.other_rat_link(owner);
+        self.require_handover(owner, next, behaviour);
+    }
+
+    fn require_handover(&mut self, owner: u32, next: usize, behaviour: TargetBehaviour) {
         let slot = &self.slots[owner as usize];
         let source = usize::from(slot.link);
-        let ran = slot.ran.ok_or(SendError::NoConnection)?;
         let mut outbox = std::mem::take(&mut self.links[source].outbox);
-        let required = self.links[source].node.require_handover(ran, &self.links[next].node, refused, &mut outbox);
+        let required = slot.ran.ok_or(SendError::NoConnection).and_then(|ran| {
+            self.links[source].node.require_handover(ran, &self.links[next].node, behaviour, &mut outbox)
+        });
         self.links[source].outbox = outbox;
-        required
+        if let Err(error) = required {
+            self.fail(owner, error.to_string());
+        }
     }
 
     /// Handles a prepared target: the UE stays if the source cancels, or has left meanwhile.
@@ -86,7 +102,8 @@ impl Worker<'_> {
     ) -> bool {
         let slot = self.slots.get(owner as usize);
         let is_here = slot.is_some_and(|slot| slot.ran == Some(source));
-        if is_here && self.step(owner) != Some(Step::CancelledHandover) {
+        let cancels = matches!(self.step(owner), Some(Step::CancelledHandover | Step::CancelledSystemHandover));
+        if is_here && !cancels {
             return true;
         }
         self.links[target.0].node.drop_prepared(target.1);
@@ -99,24 +116,75 @@ impl Worker<'_> {
         false
     }
 
-    /// Ends a handover that its target refused or its source cancelled.
-    pub(super) fn on_handover_ended(&mut self, owner: u32, by: Step) {
-        if self.step(owner) != Some(by) {
-            return self.fail(owner, "the core refused the handover".into());
+    /// Stores the key of a target in the other system: the UE has its own with the command.
+    pub(super) fn on_system_target(&mut self, owner: u32, key: [u8; 32], chaining: u8) {
+        self.slots[owner as usize].moving.prepared = Some(Box::new(PreparedTarget { key, chaining }));
+    }
+
+    /// Ends a handover that its source cancelled.
+    pub(super) fn on_handover_cancelled(&mut self, owner: u32) {
+        if !matches!(self.step(owner), Some(Step::CancelledHandover | Step::CancelledSystemHandover)) {
+            return self.fail(owner, "the core cancelled the handover".into());
         }
-        self.slots[owner as usize].flags |= flag::MOVED;
+        self.end_handover(owner);
+    }
+
+    /// Ends a handover that was refused, if its cause is that of the target or of an unknown
+    /// target.
+    pub(super) fn on_handover_refused(&mut self, owner: u32, cause: &impl Debug) {
+        const REFUSED: &str = "no_radio_resources_available_in_target_cell";
+        const UNKNOWN: &str = "unknown_targetID";
+        let cause = format!("{cause:?}");
+        let expected = match self.step(owner) {
+            Some(Step::RefusedHandover | Step::RefusedSystemHandover) => Some(REFUSED),
+            Some(Step::UnknownSystemTarget) => Some(UNKNOWN),
+            _ => None,
+        };
+        if expected.is_none_or(|expected| !cause.contains(expected)) {
+            return self.fail(owner, format!("the core refused the handover: {cause}"));
+        }
+        self.end_handover(owner);
+    }
+
+    fn end_handover(&mut self, owner: u32) {
+        let slot = &mut self.slots[owner as usize];
+        slot.moving.prepared = None;
+        slot.flags |= flag::MOVED;
         self.settle(owner);
     }
 
-    /// Detaches the UE from its source node and directs it to the prepared target.
-    pub(super) fn on_handover_command(&mut self, owner: u32, target: RanUeNgapId) {
+    /// Detaches the UE from its source node and directs it to the prepared target. In the other
+    /// system it arrives at once, because its bearers have no status there.
+    pub(super) fn on_handover_command(&mut self, owner: u32, target: RanUeNgapId, nas: &[u8]) {
         // The command may cross the cancellation.
-        if self.step(owner) == Some(Step::CancelledHandover) {
+        if matches!(self.step(owner), Some(Step::CancelledHandover | Step::CancelledSystemHandover)) {
             return;
+        }
+        if let Some(prepared) = self.slots[owner as usize].moving.prepared.take() {
+            return self.change_system(owner, target, nas, &prepared);
         }
         let next = self.next_link(owner);
         let slot = &mut self.slots[owner as usize];
         (slot.link, slot.ran) = (next as u16, Some(target));
+    }
+
+    /// Attaches the UE to its target in the other system, and registers it there.
+    fn change_system(&mut self, owner: u32, target: RanUeNgapId, nas: &[u8], prepared: &PreparedTarget) {
+        let (options, next) = (self.options, self.other_rat_link(owner));
+        self.unlist(owner);
+        let slot = &mut self.slots[owner as usize];
+        if !slot.ue.hand_over(nas) {
+            return self.fail(owner, "the NAS container of the handover is not acceptable".into());
+        }
+        (slot.link, slot.ran) = (next as u16, Some(target));
+        let link = &mut self.links[next];
+        if let Err(error) = link.node.notify(target, &mut link.outbox) {
+            return self.fail(owner, error.to_string());
+        }
+        self.out.clear();
+        slot.ue.check_mapped_key(&prepared.key, prepared.chaining, &mut self.out);
+        let commanded = slot.ue.register(options, Registration::Mobility, &mut self.out);
+        self.commanded(owner, commanded, Establishment::Signalling);
     }
 
     /// Attaches the UE to the target node when the target has the status of the UE's bearers. A

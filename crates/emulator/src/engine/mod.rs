@@ -9,6 +9,7 @@ mod handover;
 mod link;
 mod n3;
 mod pdu;
+mod pings;
 mod retry;
 mod sctp_endpoint;
 mod slot;
@@ -26,7 +27,7 @@ use crate::options::Options;
 use crate::progress::{Counters, EndpointFactory, Phase, Progress};
 use crate::rat::Rat;
 use crate::report::{Report, Stats};
-use crate::scenario::{Scenario, Step};
+use crate::scenario::Scenario;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -50,7 +51,7 @@ pub(crate) fn run_with(
 ) -> Result<Report, Error> {
     check(options)?;
     let own;
-    let options = if options.scenario.steps().contains(&Step::ChangeRat) {
+    let options = if options.movers > 0 || options.scenario.changes_rat() {
         let mut moving = options.clone();
         moving.profile.interworks = true;
         own = moving;

@@ -3,7 +3,6 @@
 use super::worker::{BIND_AGAIN_US, Worker};
 use crate::dialect::Node;
 use crate::ran::{ConnectionId, Event, Inbox, NOBODY};
-use crate::scenario::Step;
 use std::fmt::Debug;
 use vireo_types::RanUeNgapId;
 
@@ -47,16 +46,19 @@ impl Worker<'_> {
                     self.on_next_hop(owner, &key, chaining);
                     self.on_source_released(owner);
                 }
-                Event::HandoverPrepared { owner, source, target, key, chaining } => {
+                Event::HandoverPrepared { owner, source, target, key, chaining, mapped } => {
                     if self.on_handover_prepared(owner, source, (index, target)) {
-                        self.on_next_hop(owner, &key, chaining);
+                        match mapped {
+                            true => self.on_system_target(owner, key, chaining),
+                            false => self.on_next_hop(owner, &key, chaining),
+                        }
                     }
                 }
-                Event::HandoverCommand { owner, target } => self.on_handover_command(owner, target),
+                Event::HandoverCommand { owner, target, nas } => self.on_handover_command(owner, target, &nas),
                 Event::StatusTransfer { owner } => self.on_status_transfer(owner),
                 Event::PathSwitchFailed { owner } => self.fail(owner, "the core refused the handover".into()),
-                Event::HandoverRefused { owner } => self.on_handover_ended(owner, Step::RefusedHandover),
-                Event::HandoverCancelled { owner } => self.on_handover_ended(owner, Step::CancelledHandover),
+                Event::HandoverRefused { owner, cause } => self.on_handover_refused(owner, &cause),
+                Event::HandoverCancelled { owner } => self.on_handover_cancelled(owner),
                 Event::Released { owner, cause } => {
                     self.on_released(owner, || format!("the core released the UE: {cause:?}"));
                 }

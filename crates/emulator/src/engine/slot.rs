@@ -70,6 +70,38 @@ pub(super) struct Flow {
     pub(super) quiet_us: u64,
 }
 
+/// State of a UE that moves to the other technology.
+#[derive(Debug, Default)]
+pub(super) struct SlotMove {
+    /// Target of its handover.
+    pub(super) prepared: Option<Box<PreparedTarget>>,
+    /// Echoes that it sends meanwhile.
+    pub(super) pings: Option<Box<Pings>>,
+}
+
+/// Key that the target of a handover has received, until the UE has its own.
+#[derive(Debug)]
+pub(super) struct PreparedTarget {
+    pub(super) key: [u8; 32],
+    pub(super) chaining: u8,
+}
+
+/// Echoes of a moving UE. Each is sent once.
+#[derive(Debug)]
+pub(super) struct Pings {
+    /// Addresses of the UE and of the data network.
+    pub(super) source: IpAddr,
+    pub(super) target: IpAddr,
+    /// Sequence number of the next echo.
+    pub(super) next: u16,
+    /// Sequence numbers of echoes without an answer.
+    pub(super) open: Vec<u16>,
+    /// Number of the step that started them. Their deadlines have it.
+    pub(super) number: u32,
+    /// True if no further echo is sent.
+    pub(super) ends: bool,
+}
+
 /// Times of a UE, in microseconds of the run's clock.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct SlotTimes {
@@ -116,6 +148,7 @@ pub(super) struct UeSlot {
     pub(super) sequence: u32,
     pub(super) times: SlotTimes,
     pub(super) flows: Vec<Flow>,
+    pub(super) moving: SlotMove,
 }
 
 impl UeSlot {
@@ -140,6 +173,7 @@ impl UeSlot {
             sequence: 0,
             times: SlotTimes::default(),
             flows: Vec::new(),
+            moving: SlotMove::default(),
         }
     }
 

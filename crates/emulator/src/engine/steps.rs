@@ -3,7 +3,7 @@
 use super::slot::{ProcedureState, SlotState, flag};
 use super::timers::Kind;
 use super::worker::Worker;
-use crate::dialect::{Establishment, ReleaseReason};
+use crate::dialect::{Establishment, ReleaseReason, TargetBehaviour};
 use crate::mix::{Activity, Steady};
 use crate::options::Retry;
 use crate::rat::Rat;
@@ -24,6 +24,9 @@ const RELEASE_AGAIN_US: u64 = 1_000_000;
 
 /// Far longer than the skew between two associations.
 const BREATH_US: u64 = 50_000;
+
+/// Duration of [`Step::Pause`].
+const PAUSE_US: u64 = 100_000;
 
 /// Time limit for the release of a UE that backs off.
 const RELEASE_US: u64 = 100_000;
@@ -50,7 +53,7 @@ impl Worker<'_> {
             self.start(owner, step);
             if !self.is_step_over(owner) {
                 // Resting steps wait for no answer.
-                if !matches!(step, Step::Rest | Step::Dwell | Step::Breathe) {
+                if !matches!(step, Step::Rest | Step::Pause | Step::Dwell | Step::Breathe) {
                     let slot = &self.slots[owner as usize];
                     let deadline = self.now_us + self.response_timeout(owner, step).as_micros() as u64;
                     self.timers.set(deadline, owner, slot.sequence, Kind::Guard);
@@ -114,6 +117,7 @@ impl Worker<'_> {
                 let pause = self.now_us + self.options.idle.as_micros() as u64;
                 return self.timers.set(pause, owner, slot.sequence, Kind::Pause);
             }
+            Step::Pause => return self.timers.set(self.now_us + PAUSE_US, owner, slot.sequence, Kind::Pause),
             Step::Dwell | Step::Released => {
                 let group = self.options.steady.as_ref().map(|steady| &steady.groups[usize::from(slot.group)]);
                 let dwell = group.map_or(self.options.idle, |group| group.dwell);
@@ -138,8 +142,15 @@ impl Worker<'_> {
             Step::Roam => return self.roam(owner),
             Step::ChangeRat => return self.change_rat(owner),
             Step::XnHandover => return self.xn_handover(owner),
-            Step::N2Handover | Step::CancelledHandover => return self.n2_handover(owner, false),
-            Step::RefusedHandover => return self.n2_handover(owner, true),
+            Step::N2Handover | Step::CancelledHandover => return self.n2_handover(owner, TargetBehaviour::Admits),
+            Step::RefusedHandover => return self.n2_handover(owner, TargetBehaviour::Refuses),
+            Step::SystemHandover | Step::CancelledSystemHandover => {
+                return self.system_handover(owner, TargetBehaviour::Admits);
+            }
+            Step::RefusedSystemHandover => return self.system_handover(owner, TargetBehaviour::Refuses),
+            Step::UnknownSystemTarget => return self.system_handover(owner, TargetBehaviour::Unknown),
+            Step::StartPings => return self.start_pings(owner),
+            Step::StopPings => return self.stop_pings(owner),
             Step::Leave | Step::AwaitDetach | Step::Repeat { .. } => return,
         };
         self.commanded(owner, commanded, cause);
@@ -205,8 +216,11 @@ impl Worker<'_> {
         match event {
             Event::Registered { .. } => {
                 slot.flags |= flag::REGISTERED;
-                self.stats.report.registered += 1;
-                self.counters.registered.fetch_add(1, Ordering::Relaxed);
+                // A UE that moves is registered already.
+                if !matches!(step, Some(Step::ChangeRat | Step::SystemHandover)) {
+                    self.stats.report.registered += 1;
+                    self.counters.registered.fetch_add(1, Ordering::Relaxed);
+                }
                 self.list(owner);
             }
             Event::SessionUp { .. } => {
@@ -333,7 +347,7 @@ impl Worker<'_> {
     pub(super) fn on_paging(&mut self, rat: Rat, tmsi: Tmsi) {
         let Some(owner) = self.listed.get(&(rat, tmsi.0)).copied() else { return };
         let idle = self.slots[owner as usize].ran.is_none();
-        if idle && matches!(self.step(owner), Some(Step::Rest | Step::AwaitPage)) {
+        if idle && matches!(self.step(owner), Some(Step::Rest | Step::Pause | Step::AwaitPage)) {
             self.slots[owner as usize].flags |= flag::PAUSED | flag::PAGED;
             self.settle(owner);
         }
@@ -377,9 +391,12 @@ impl Worker<'_> {
             Some(Step::AwaitDetach) => "detach by the network",
             Some(Step::LoseTunnel) => "release of the lost tunnel and set-up of another",
             Some(Step::XnHandover | Step::N2Handover) => "handover",
+            Some(Step::SystemHandover) => "handover to the other system",
             Some(Step::ChangeRat) => "registration in the other system",
-            Some(Step::RefusedHandover) => "refusal of the handover",
-            Some(Step::CancelledHandover) => "cancellation of the handover",
+            Some(Step::RefusedHandover | Step::RefusedSystemHandover | Step::UnknownSystemTarget) => {
+                "refusal of the handover"
+            }
+            Some(Step::CancelledHandover | Step::CancelledSystemHandover) => "cancellation of the handover",
             _ => "step",
         };
         let timeout = self.step(owner).map_or(self.options.timeout, |step| self.response_timeout(owner, step));
@@ -413,14 +430,25 @@ impl Worker<'_> {
             Some(Step::Deregister | Step::SwitchOff | Step::Leave) => {
                 slot.ran.is_none() && slot.ue.mm() == MmState::Deregistered
             }
-            Some(Step::Rest | Step::Dwell | Step::Breathe) => slot.has(flag::PAUSED),
+            Some(Step::Rest | Step::Pause | Step::Dwell | Step::Breathe) => slot.has(flag::PAUSED),
             Some(Step::AwaitPage) => slot.has(flag::PAGED),
             Some(Step::AwaitDetach) => slot.has(flag::DEREGISTERED) && slot.ran.is_none(),
             Some(Step::LoseTunnel) => slot.has(flag::LOST) && slot.ue.has_tunnels(tunnels),
             Some(Step::Roam) => true,
-            Some(Step::XnHandover | Step::N2Handover | Step::RefusedHandover | Step::CancelledHandover) => {
-                slot.has(flag::MOVED)
+            Some(
+                Step::XnHandover
+                | Step::N2Handover
+                | Step::RefusedHandover
+                | Step::CancelledHandover
+                | Step::RefusedSystemHandover
+                | Step::UnknownSystemTarget
+                | Step::CancelledSystemHandover,
+            ) => slot.has(flag::MOVED),
+            Some(Step::SystemHandover) => {
+                slot.has(flag::MOVED) && slot.has(flag::REGISTERED) && slot.ue.has_tunnels(tunnels)
             }
+            Some(Step::StartPings) => true,
+            Some(Step::StopPings) => slot.has(flag::PAUSED) || !slot.has_open_pings(),
             Some(Step::Traffic | Step::Data) => slot.flows.is_empty(),
             Some(Step::Repeat { .. }) => true,
         }
@@ -450,9 +478,16 @@ impl Worker<'_> {
     fn complete(&mut self, owner: u32) {
         match self.step(owner) {
             Some(Step::Register(Registration::Periodic)) => self.record(owner, Procedure::PeriodicUpdate),
-            Some(Step::Register(Registration::Mobility) | Step::ChangeRat) => {
+            Some(Step::Register(Registration::Mobility)) => self.record(owner, Procedure::MobilityUpdate),
+            Some(Step::ChangeRat) => {
+                self.n3.counts.moves.idle += 1;
                 self.record(owner, Procedure::MobilityUpdate)
             }
+            Some(Step::SystemHandover) => {
+                self.n3.counts.moves.connected += 1;
+                self.record(owner, Procedure::SystemHandover);
+            }
+            Some(Step::StopPings) => self.end_pings(owner),
             Some(Step::Register(_) | Step::RegisterWith(_)) => {
                 self.record(owner, Procedure::Registration);
                 if self.slots[owner as usize].ue.attaches_with_session() {

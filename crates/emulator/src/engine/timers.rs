@@ -14,6 +14,8 @@ pub(super) enum Kind {
     Resume,
     /// The echo of flow `n` may be lost.
     Echo(u8),
+    /// The next echo of a moving UE is due. Steps do not end it.
+    Ping,
 }
 
 /// An expired deadline: UE, purpose and the UE's sequence number when the deadline was set.

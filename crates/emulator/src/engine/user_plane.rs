@@ -216,6 +216,10 @@ impl Worker<'_> {
             }
             return;
         }
+        if self.is_ping_answer(owner, &range) {
+            return;
+        }
+        let Some(slot) = self.slots.get_mut(owner as usize) else { return };
         let version = self.n3.buffer.get(range.start).map_or(0, |octet| octet >> 4);
         let flow = slot
             .flows

@@ -15,6 +15,7 @@ use crate::progress::{Counters, EndpointFactory};
 use crate::ran::Tunnel;
 use crate::rat::Rat;
 use crate::report::Stats;
+use crate::scenario::Scenario;
 use crate::ue;
 use crate::usim::{Concealment, Usim};
 use rustc_hash::FxHashMap;
@@ -442,7 +443,11 @@ impl<'a> Worker<'a> {
         let Some(usim) = self.prepared.pop().or_else(|| self.usim(index)) else { return };
         let link = index as usize % self.links.len();
         let rat = self.links[link].node.rat();
-        let mut slot = UeSlot::new(Device::new(rat, usim), link as u16, self.options.script(rat));
+        let script = match self.share.run_index(index) < self.options.movers {
+            true => Scenario::movers().steps(),
+            false => self.options.script(rat),
+        };
+        let mut slot = UeSlot::new(Device::new(rat, usim), link as u16, script);
         if let Some(run) = &self.steady {
             slot.group = run.group_of(self.share.run_index(index));
             slot.script = run.home(slot.group).arrive();
@@ -586,6 +591,9 @@ impl<'a> Worker<'a> {
 
     fn on_due(&mut self, due: super::timers::Due) {
         let Some(slot) = self.slots.get(due.owner as usize) else { return };
+        if due.kind == Kind::Ping {
+            return self.on_ping_due(due.owner, due.sequence);
+        }
         if slot.sequence != due.sequence || slot.life != SlotState::Running {
             return;
         }
@@ -594,6 +602,7 @@ impl<'a> Worker<'a> {
             Kind::Pause => self.on_pause_over(due.owner),
             Kind::Resume => self.advance(due.owner, None),
             Kind::Echo(flow) => self.on_echo_due(due.owner, flow),
+            Kind::Ping => {}
         }
     }
 

@@ -5,18 +5,10 @@
 
 use super::resource::{SetupTransfer, address_of, end_of, read_setup};
 use super::{Event, Gnb, HandoverContext, Inbox, Outbox, PduRoute, Tunnel, downlink_teid, encode_by};
-use crate::ran::{Fault, SendError, SourceContainer, Violation, source_container};
-use vireo_types::{GnbId, RanUeNgapId, Tai};
+use crate::ran::{Fault, HandoverOrder, SendError, SourceContainer, Violation, source_container};
+use vireo_types::{GnbId, RanNodeId, RanUeNgapId, Tai};
 use vireo_wire::ngap::*;
 use vireo_wire::ngap::{build_ngap, build_ngap_ie, extract_ngap_ies};
-
-/// Target of an N2 handover.
-pub(crate) struct HandoverOrder {
-    pub(crate) target: GnbId,
-    pub(crate) area: Tai,
-    /// True if the target shall refuse.
-    pub(crate) refused: bool,
-}
 
 fn tunnel_information(n3: std::net::IpAddr, teid: vireo_types::Teid) -> UPTransportLayerInformation<'static> {
     let tunnel = GTPTunnel::new(address_of(n3), GTPTEID(teid.0.to_be_bytes()), None);
@@ -140,7 +132,7 @@ impl Gnb {
         area: Tai,
         out: &mut Outbox,
     ) -> Result<(), SendError> {
-        self.require_handover_with(ran, HandoverOrder { target, area, refused: false }, out)
+        self.require_handover_with(ran, HandoverOrder { target: target.into(), area, refused: false }, out)
     }
 
     /// As [`Gnb::require_handover`]; the target refuses if the order says so.
@@ -153,10 +145,21 @@ impl Gnb {
         let HandoverOrder { target, area, refused } = order;
         let amf = self.amf_id(ran).ok_or(SendError::NoConnection)?;
         let owner = self.owner(ran).ok_or(SendError::NoConnection)?;
-        let id = helpers::global_gnb_id(PLMNIdentity(target.plmn.ngap()), target.id, u32::from(target.bits))?;
-        let [_, a, b, c] = area.tac.0.to_be_bytes();
-        let tai = helpers::tai(PLMNIdentity(area.plmn.ngap()), [a, b, c]);
-        let target = TargetRANNodeID::new(GlobalRANNodeID::globalGNB_ID(id), tai, None);
+        let (plmn, [_, a, b, c]) = (PLMNIdentity(target.plmn().ngap()), area.tac.0.to_be_bytes());
+        let (kind, target) = match target {
+            RanNodeId::Gnb(gnb) => {
+                let id = helpers::global_gnb_id(plmn, gnb.id, u32::from(gnb.bits))?;
+                let tai = helpers::tai(PLMNIdentity(area.plmn.ngap()), [a, b, c]);
+                let target = TargetRANNodeID::new(GlobalRANNodeID::globalGNB_ID(id), tai, None);
+                (HandoverType::intra5gs, TargetID::targetRANNodeID(target))
+            }
+            RanNodeId::Enb(enb) => {
+                let id = NgENBID::macroNgENB_ID(Bits::low(enb.id.into(), 20));
+                let tai = EPSTAI::new(PLMNIdentity(area.plmn.ngap()), EPSTAC([b, c]), None);
+                let target = TargeteNBID::new(GlobalNgENBID::new(plmn, id, None), tai, None);
+                (HandoverType::fivegs_to_eps, TargetID::targeteNB_ID(target))
+            }
+        };
         let transfer = encode_open_type(&HandoverRequiredTransfer::new(None, None))?;
         let item = |t: &Tunnel| PDUSessionResourceItemHORqd::new(PDUSessionID(t.psi), transfer.clone(), None);
         let sessions = PDUSessionResourceListHORqd(self.tunnels(ran).iter().map(item).collect());
@@ -167,9 +170,9 @@ impl Gnb {
             HandoverRequired,
             AMF_UE_NGAP_ID(amf),
             RAN_UE_NGAP_ID(ran.0),
-            HandoverType(HandoverType::intra5gs),
+            HandoverType(kind),
             Cause(Cause::radioNetwork(CauseRadioNetwork::handover_desirable_for_radio_reason)),
-            TargetID(TargetID::targetRANNodeID(target)),
+            TargetID(target),
             PDUSessionResourceListHORqd(sessions),
             SourceToTarget_TransparentContainer(SourceToTargetTransparentContainer(container.into())),
         );
@@ -185,6 +188,7 @@ impl Gnb {
     ) -> Result<(), Fault> {
         extract_ngap_ies!(pdu, HandoverRequest,
             req amf: u64 = AMF_UE_NGAP_ID(id),
+            req kind: HandoverType = HandoverType(kind) => kind,
             req context: SecurityContext = SecurityContext(context) => context,
             req list: PDUSessionResourceSetupListHOReq = PDUSessionResourceSetupListHOReq(list) => list,
             req container: SourceToTargetTransparentContainer = SourceToTarget_TransparentContainer(c) => c,
@@ -192,6 +196,8 @@ impl Gnb {
         let undecodable = || Fault::Peer(Violation::Undecodable);
         let container = SourceContainer::read(container.0.as_slice()).ok_or_else(undecodable)?;
         let SourceContainer { owner, source, refused } = container;
+        let mapped = kind == HandoverType::eps_to_5gs;
+        let nas = mapped_container(pdu, mapped)?;
         let (key, chaining) = next_hop(&context)?;
         if self.refuses_handover || refused {
             let cause = Cause::radioNetwork(CauseRadioNetwork::no_radio_resources_available_in_target_cell);
@@ -227,7 +233,8 @@ impl Gnb {
             admitted.push(PDUSessionResourceAdmittedItem::new(item.pdu_session_id, transfer, None));
             tunnels.push(Tunnel { psi, qfi: Some(qfi), upf, uplink, downlink });
         }
-        let container = TargetToSourceTransparentContainer(self.container(&ran.0.to_be_bytes()).into());
+        let container =
+            TargetToSourceTransparentContainer(self.container(&[&ran.0.to_be_bytes(), &nas[..]].concat()).into());
         let admitted = PDUSessionResourceAdmittedList(admitted);
         let build = || {
             let mut ies = vec![
@@ -248,7 +255,7 @@ impl Gnb {
         if let Some(connection) = self.connection_mut(ran) {
             (connection.core_id, connection.tunnels) = (Some(amf), tunnels);
         }
-        inbox.events.push(Event::HandoverPrepared { owner, source, target: ran, key, chaining });
+        inbox.events.push(Event::HandoverPrepared { owner, source, target: ran, key, chaining, mapped });
         Ok(())
     }
 
@@ -262,11 +269,20 @@ impl Gnb {
         extract_ngap_ies!(pdu, HandoverCommand,
             req amf: u64 = AMF_UE_NGAP_ID(id),
             req ran: u32 = RAN_UE_NGAP_ID(id),
+            req kind: HandoverType = HandoverType(kind) => kind,
             req container: TargetToSourceTransparentContainer = TargetToSource_TransparentContainer(c) => c,
         );
         let (ran, owner) = self.identify(amf, ran)?;
         let octets = container.0.as_slice().first_chunk::<4>();
         let octets = *octets.ok_or(Fault::Peer(Violation::Undecodable))?;
+        let target = RanUeNgapId(u32::from_be_bytes(octets));
+        if kind == HandoverType::fivegs_to_eps {
+            // The bearers have no status at the target; the UE learns the NAS container.
+            let nas = pdu.ie::<ie::NASSecurityParametersFromNGRAN>().and_then(Result::ok);
+            let nas = nas.ok_or(Fault::Peer(Violation::Undecodable))?.0.into_vec();
+            inbox.events.push(Event::HandoverCommand { owner, target, nas });
+            return Ok(());
+        }
         let up = DRBStatusUL::dRBStatusUL18(DRBStatusUL18::new(COUNTValueForPDCPSN18::new(3, 0, None), None, None));
         let down = DRBStatusDL::dRBStatusDL18(DRBStatusDL18::new(COUNTValueForPDCPSN18::new(5, 0, None), None));
         let bearer = DRBsSubjectToStatusTransferItem::new(DRBID(1), up, down, None);
@@ -280,7 +296,7 @@ impl Gnb {
             RANStatusTransfer_TransparentContainer(status),
         );
         encode_by(out, self.way(ran), message)?;
-        inbox.events.push(Event::HandoverCommand { owner, target: RanUeNgapId(u32::from_be_bytes(octets)) });
+        inbox.events.push(Event::HandoverCommand { owner, target, nas: Vec::new() });
         Ok(())
     }
 
@@ -290,7 +306,10 @@ impl Gnb {
         let (Some(amf), Some(ran)) = (amf, ran) else { return Err(Fault::Peer(Violation::Undecodable)) };
         let (_, owner) = self.identify(amf, ran)?;
         inbox.events.push(match pdu.kind() {
-            NgapPduKind::Unsuccessful_HandoverPreparation => Event::HandoverRefused { owner },
+            NgapPduKind::Unsuccessful_HandoverPreparation => {
+                let cause = pdu.ie::<ie::Cause>().and_then(Result::ok);
+                Event::HandoverRefused { owner, cause: cause.ok_or(Fault::Peer(Violation::Undecodable))? }
+            }
             NgapPduKind::Successful_HandoverCancel => Event::HandoverCancelled { owner },
             _ => Event::StatusTransfer { owner },
         });
@@ -344,6 +363,18 @@ impl Gnb {
     /// Sets the session that HANDOVER REQUEST ACKNOWLEDGE reports as failed.
     pub fn refuse_session(&mut self, psi: Option<u8>) {
         self.refuses_session = psi;
+    }
+}
+
+/// Returns the NAS container of a HANDOVER REQUEST for a UE from EPS, which also requires the New
+/// Security Context Indicator (TS 33.501 8.4.2); nothing for other UEs.
+fn mapped_container(pdu: &NGAPPDU<'_>, mapped: bool) -> Result<Vec<u8>, Fault> {
+    let is_new = matches!(pdu.ie::<ie::NewSecurityContextInd>(), Some(Ok(_)));
+    let nas = pdu.ie::<ie::NASC>().transpose()?;
+    match (mapped, is_new, nas) {
+        (false, false, None) => Ok(Vec::new()),
+        (true, true, Some(nas)) => Ok(nas.0.into_vec()),
+        _ => Err(Fault::Peer(Violation::Undecodable)),
     }
 }
 

@@ -6,7 +6,6 @@
 
 mod association;
 mod handover;
-pub(crate) use handover::HandoverOrder;
 mod receive;
 mod request;
 mod resource;

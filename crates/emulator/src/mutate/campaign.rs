@@ -7,7 +7,7 @@ use super::message::{Attackers, Message, depth};
 use super::nas;
 use super::peer::{NODE, WITH_UES};
 use super::report::{Level, Mutations, State};
-use crate::dialect::{Cause, Establishment, Inbox, Node, ReleaseReason, nas_head};
+use crate::dialect::{Cause, Establishment, Inbox, Node, ReleaseReason, TargetBehaviour, nas_head};
 use crate::error::Error;
 use crate::negative::Answer;
 use crate::options::Options;
@@ -540,7 +540,9 @@ impl<'a> Campaign<'a> {
     }
 
     fn require_handover(&mut self, index: usize) -> Result<(), Error> {
-        self.start_procedure(index, |node, ran, other, out| node.require_handover(ran, other, false, out))
+        self.start_procedure(index, |node, ran, other, out| {
+            node.require_handover(ran, other, TargetBehaviour::Admits, out)
+        })
     }
 
     /// Completes or cancels the UE's handover.

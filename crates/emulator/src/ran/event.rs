@@ -73,15 +73,21 @@ pub enum Event<C> {
         key: [u8; 32],
         /// NH chaining counter (NCC).
         chaining: u8,
+        /// True if the source is in the other system.
+        mapped: bool,
     },
     /// HANDOVER COMMAND: the UE moves to the target.
     HandoverCommand {
         owner: u32,
         /// UE's connection at the target.
         target: ConnectionId,
+        /// Value of the NAS transparent container for a UE that moves to the other system (TS
+        /// 24.501 9.11.2.7, 9.11.2.9).
+        nas: Vec<u8>,
     },
     HandoverRefused {
         owner: u32,
+        cause: C,
     },
     HandoverCancelled {
         owner: u32,
@@ -124,11 +130,11 @@ impl<C> Event<C> {
             Event::Released { owner, cause } => Event::Released { owner, cause: cause_of(cause) },
             Event::PathSwitched { owner, key, chaining } => Event::PathSwitched { owner, key, chaining },
             Event::PathSwitchFailed { owner } => Event::PathSwitchFailed { owner },
-            Event::HandoverPrepared { owner, source, target, key, chaining } => {
-                Event::HandoverPrepared { owner, source, target, key, chaining }
+            Event::HandoverPrepared { owner, source, target, key, chaining, mapped } => {
+                Event::HandoverPrepared { owner, source, target, key, chaining, mapped }
             }
-            Event::HandoverCommand { owner, target } => Event::HandoverCommand { owner, target },
-            Event::HandoverRefused { owner } => Event::HandoverRefused { owner },
+            Event::HandoverCommand { owner, target, nas } => Event::HandoverCommand { owner, target, nas },
+            Event::HandoverRefused { owner, cause } => Event::HandoverRefused { owner, cause: cause_of(cause) },
             Event::HandoverCancelled { owner } => Event::HandoverCancelled { owner },
             Event::StatusTransfer { owner } => Event::StatusTransfer { owner },
             Event::Paging(tmsi) => Event::Paging(tmsi),
@@ -157,7 +163,7 @@ impl<C> Event<C> {
             | Event::PathSwitchFailed { owner }
             | Event::HandoverPrepared { owner, .. }
             | Event::HandoverCommand { owner, .. }
-            | Event::HandoverRefused { owner }
+            | Event::HandoverRefused { owner, .. }
             | Event::HandoverCancelled { owner }
             | Event::StatusTransfer { owner } => Some(*owner),
             _ => None,

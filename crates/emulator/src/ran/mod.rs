@@ -11,7 +11,7 @@ pub use event::InterfaceState;
 pub(crate) use event::{ErrorReport, Event, Inbox};
 
 use std::net::IpAddr;
-use vireo_types::{RanUeNgapId, Teid};
+use vireo_types::{RanNodeId, RanUeNgapId, Tai, Teid};
 use vireo_wire::ngap::{BitString, Error};
 
 /// RAN side's identifier of a UE's connection: RAN-UE-NGAP-ID, or eNB-UE-S1AP-ID (24 bits).
@@ -41,6 +41,15 @@ pub struct HandoverContext {
     /// NAS.
     pub capability: (u8, u8),
     pub tunnels: Vec<Tunnel>,
+}
+
+/// Target of an N2 or S1 handover.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HandoverOrder {
+    pub(crate) target: RanNodeId,
+    pub(crate) area: Tai,
+    /// True if the target shall refuse.
+    pub(crate) refused: bool,
 }
 
 /// Content of a source to target transparent container of this emulator.

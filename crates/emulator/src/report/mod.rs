@@ -33,6 +33,8 @@ pub enum Procedure {
     XnHandover,
     /// From the HANDOVER REQUIRED to the release of the source.
     N2Handover,
+    /// As `N2Handover`, to the other system, with the registration there.
+    SystemHandover,
     /// From a packet for an idle UE to its paging.
     Paging,
     /// From the UE CONTEXT RELEASE REQUEST to the command.
@@ -50,7 +52,7 @@ pub enum Procedure {
 }
 
 /// All procedures, in the order of the table.
-pub const PROCEDURES: [Procedure; 15] = [
+pub const PROCEDURES: [Procedure; 16] = [
     Procedure::Registration,
     Procedure::PeriodicUpdate,
     Procedure::MobilityUpdate,
@@ -59,6 +61,7 @@ pub const PROCEDURES: [Procedure; 15] = [
     Procedure::ServiceRequest,
     Procedure::XnHandover,
     Procedure::N2Handover,
+    Procedure::SystemHandover,
     Procedure::Paging,
     Procedure::Release,
     Procedure::SessionRelease,
@@ -80,6 +83,7 @@ impl Procedure {
             Procedure::ServiceRequest => "service request",
             Procedure::XnHandover => "Xn handover",
             Procedure::N2Handover => "N2 handover",
+            Procedure::SystemHandover => "system handover",
             Procedure::Paging => "paging",
             Procedure::Release => "idle (AN release)",
             Procedure::SessionRelease => "session release",
@@ -147,6 +151,31 @@ pub struct UserPlane {
     pub longest_gap_us: u64,
     /// Tunnels for which the core named another UPF end (PDU SESSION RESOURCE MODIFY REQUEST).
     pub tunnels_moved: u64,
+    /// Moves to the other system, with the echoes that UEs sent meanwhile.
+    pub moves: Moves,
+}
+
+/// Moves of UEs between 4G and 5G, and echoes that they sent at intervals while they moved.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Moves {
+    /// Moves of idle UEs.
+    pub idle: u64,
+    /// Moves of connected UEs, by handover.
+    pub connected: u64,
+    pub echoes: u64,
+    pub echoes_answered: u64,
+    /// Echoes without an answer. Neither side repeats them.
+    pub echoes_lost: u64,
+}
+
+impl Moves {
+    fn add(&mut self, other: Moves) {
+        self.idle += other.idle;
+        self.connected += other.connected;
+        self.echoes += other.echoes;
+        self.echoes_answered += other.echoes_answered;
+        self.echoes_lost += other.echoes_lost;
+    }
 }
 
 /// Time from when a procedure is due within which it is served in time, in microseconds.
@@ -330,6 +359,13 @@ impl fmt::Display for Report {
                 "user plane: {} packets ({} octets) up, {} ({}) down, {} bad; {} of {} echoes answered",
                 u.up_packets, u.up_octets, u.down_packets, u.down_octets, u.bad_packets, u.echoes_answered, u.echoes
             )?;
+            if u.moves.idle + u.moves.connected > 0 {
+                writeln!(
+                    f,
+                    "moves between 4G and 5G: {} connected, {} idle; {} of {} echoes lost meanwhile",
+                    u.moves.connected, u.moves.idle, u.moves.echoes_lost, u.moves.echoes
+                )?;
+            }
             if u.longest_gap_us > 0 {
                 writeln!(f, "longest time without an answer: {:.0} ms", u.longest_gap_us as f64 / 1e3)?;
             }

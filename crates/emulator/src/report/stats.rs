@@ -165,6 +165,7 @@ impl Stats {
         u.echoes += v.echoes;
         u.echoes_answered += v.echoes_answered;
         u.tunnels_moved += v.tunnels_moved;
+        u.moves.add(v.moves);
         u.resent += v.resent;
         u.echoes_lost += v.echoes_lost;
         u.longest_gap_us = u.longest_gap_us.max(v.longest_gap_us);

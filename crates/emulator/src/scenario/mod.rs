@@ -27,6 +27,8 @@ pub enum Step {
     Idle,
     /// Sends nothing for [`crate::Options::idle`], idle or connected.
     Rest,
+    /// Sends no signalling for 100 ms, idle or connected.
+    Pause,
     /// Stays idle until paging. The gNB sends a late echo into the tunnel that the UE had when it
     /// went idle. The answer triggers the paging.
     AwaitPage,
@@ -60,6 +62,18 @@ pub enum Step {
     /// Begins an N2 or S1 handover that the source cancels as soon as the target is prepared; the
     /// UE stays.
     CancelledHandover,
+    /// Moves to the node of the other technology by handover, and registers there.
+    SystemHandover,
+    /// Begins a handover to the other technology that the target refuses; the UE stays.
+    RefusedSystemHandover,
+    /// Begins a handover to a node of the other technology that does not exist; the UE stays.
+    UnknownSystemTarget,
+    /// As [`Step::CancelledHandover`], with a target of the other technology.
+    CancelledSystemHandover,
+    /// Starts to send an echo every 20 ms while the UE has a tunnel. They continue in later steps.
+    StartPings,
+    /// Ends them, and waits for their answers. Those without an answer are counted as lost.
+    StopPings,
     /// Sends a service request with the user plane of all sessions.
     Service,
     /// Deregisters and waits for the accept and for the release.
@@ -134,9 +148,19 @@ impl Scenario {
         self.steps().contains(&Step::Traffic)
     }
 
+    /// Returns true if its UEs move to the other technology.
+    pub fn changes_rat(&self) -> bool {
+        self.steps().iter().any(|step| matches!(step, Step::ChangeRat | Step::SystemHandover))
+    }
+
     /// Returns true if its UEs move between gNBs.
     pub fn moves(&self) -> bool {
         self.steps().iter().any(Step::moves)
+    }
+
+    /// Returns the scenario of [`crate::Options::movers`].
+    pub(crate) fn movers() -> &'static Scenario {
+        &MOVES[MOVES.len() - 1]
     }
 
     /// Returns the 5G scenario of this name.
@@ -432,25 +456,101 @@ pub static ALL: &[Scenario] = &[
 ];
 
 /// Scenarios of UEs with both technologies.
-static MOVES: [Scenario; 1] = [steps(
-    "idle-move",
-    "an idle UE moves to the other system and back (--rounds); its session and address stay",
-    &[
-        FRESH,
-        IPV4_OR_RUN,
-        Step::Traffic,
-        Step::Idle,
-        Step::Rest,
-        Step::ChangeRat,
-        Step::Traffic,
-        Step::Idle,
-        Step::Rest,
-        Step::ChangeRat,
-        Step::Traffic,
-        Step::Repeat { to: 3 },
-        Step::Deregister,
-    ],
-)];
+static MOVES: [Scenario; 4] = [
+    steps(
+        "idle-move",
+        "an idle UE moves to the other system and back (--rounds); its session and address stay",
+        &[
+            FRESH,
+            IPV4_OR_RUN,
+            Step::Traffic,
+            Step::Idle,
+            Step::Rest,
+            Step::ChangeRat,
+            Step::Traffic,
+            Step::Idle,
+            Step::Rest,
+            Step::ChangeRat,
+            Step::Traffic,
+            Step::Repeat { to: 3 },
+            Step::Deregister,
+        ],
+    ),
+    steps(
+        "connected-move",
+        "a connected UE moves to the other system and back (--rounds) by handover, with echoes meanwhile",
+        &[
+            FRESH,
+            IPV4_OR_RUN,
+            Step::Traffic,
+            Step::StartPings,
+            Step::Pause,
+            Step::SystemHandover,
+            Step::Pause,
+            Step::SystemHandover,
+            Step::Pause,
+            Step::StopPings,
+            Step::Traffic,
+            Step::Repeat { to: 3 },
+            Step::Idle,
+            Step::Rest,
+            Step::Service,
+            Step::Traffic,
+            Step::Deregister,
+        ],
+    ),
+    steps(
+        "move-failures",
+        "handovers to the other system that are refused or cancelled, there and back; then it completes",
+        &[
+            FRESH,
+            IPV4_OR_RUN,
+            Step::Traffic,
+            Step::UnknownSystemTarget,
+            Step::Traffic,
+            Step::RefusedSystemHandover,
+            Step::Traffic,
+            Step::CancelledSystemHandover,
+            Step::Traffic,
+            Step::SystemHandover,
+            Step::Traffic,
+            Step::UnknownSystemTarget,
+            Step::RefusedSystemHandover,
+            Step::CancelledSystemHandover,
+            Step::Traffic,
+            Step::SystemHandover,
+            Step::Traffic,
+            Step::Deregister,
+        ],
+    ),
+    steps(
+        "moves",
+        "a UE moves between the systems, connected and idle in turn (--rounds), with echoes meanwhile",
+        &[
+            FRESH,
+            IPV4_OR_RUN,
+            Step::Traffic,
+            Step::StartPings,
+            Step::Pause,
+            Step::SystemHandover,
+            Step::Pause,
+            Step::Idle,
+            Step::Pause,
+            Step::ChangeRat,
+            Step::Pause,
+            Step::Idle,
+            Step::Pause,
+            Step::ChangeRat,
+            Step::Pause,
+            Step::SystemHandover,
+            Step::Pause,
+            Step::StopPings,
+            Step::Traffic,
+            Step::Repeat { to: 3 },
+            Step::Deregister,
+        ],
+    ),
+];
 
 const fn abuse(name: &'static str, about: &'static str, case: Case) -> Scenario {
     Scenario { name, about, mode: Mode::Abuse(case), scheme: Scheme::Any }
@@ -466,6 +566,7 @@ mod tests {
             let all: Vec<_> = Scenario::all_for(rats).collect();
             for (index, scenario) in all.iter().enumerate() {
                 assert!(all[..index].iter().all(|other| other.name != scenario.name), "{}", scenario.name);
+                assert!(scenario.name.len() <= 17, "{}: the column of --list", scenario.name);
                 let found = Scenario::find_for(rats, scenario.name).expect("is listed");
                 assert!(std::ptr::eq(found, *scenario));
                 for (place, step) in scenario.steps().iter().enumerate() {

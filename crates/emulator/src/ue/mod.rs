@@ -19,7 +19,9 @@ mod session;
 
 use crate::usim::{Concealment, SuciFailure};
 use common::Pending;
+use eps::security::EpsSecurity;
 use moves::{EpsOrigin, MovingUe, NrOrigin};
+use security::NasSecurity;
 use std::fmt;
 use std::net::Ipv4Addr;
 use vireo_types::{Dnn, PduSessionType, Plmn, Snssai};
@@ -329,6 +331,31 @@ impl Ue {
             own: Nr { from_eps: Some(Box::new(from)), ..Nr::default() },
             ..Ue::new(moving.usim)
         }
+    }
+
+    /// Creates a UE that comes from EPS by a handover. Its connection stays secured.
+    pub(crate) fn arrive_connected(moving: MovingUe, from: (NasSecurity, u8)) -> Self {
+        let (security, eps_algorithms) = from;
+        Ue {
+            mm: MmState::Registered,
+            secured: true,
+            guti: Some(moving.guti),
+            is_foreign: true,
+            sessions: moving.sessions,
+            security: Some(security),
+            access_count: security::AT_HANDOVER,
+            own: Nr { eps_algorithms: Some(eps_algorithms), ..Nr::default() },
+            ..Ue::new(moving.usim)
+        }
+    }
+
+    /// Returns what the UE takes to EPS by a handover with this value of the N1 mode to S1 mode NAS
+    /// transparent container. `None` if it is not registered, or has no algorithms of EPS.
+    pub(crate) fn handed_over(self, container: &[u8]) -> Option<(MovingUe, EpsSecurity)> {
+        let security = self.security.filter(|_| self.mm == MmState::Registered)?;
+        let [sequence] = *container else { return None };
+        let keys = EpsSecurity::mapped(security.handed_to_eps(sequence)?, self.own.eps_algorithms?)?;
+        Some((MovingUe::new(self.usim, self.guti?, &self.sessions), keys))
     }
 
     /// Returns what the UE takes to EPS. `None` if it is not idle and registered, or has no

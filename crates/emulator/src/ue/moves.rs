@@ -1,7 +1,7 @@
-//! What a UE takes along when it moves between 5G and EPS with N26 (TS 23.502 4.11.1.3).
+//! What a UE takes along when it moves between 5G and EPS with N26 (TS 23.502 4.11.1.2, 4.11.1.3).
 //!
 //! The UE of one system becomes that of the other: USIM, GUTI, sessions and addresses stay. The
-//! keys are mapped (TS 33.501 8.2, 8.5, 8.6). The move is complete with a
+//! keys are mapped (TS 33.501 8.2 to 8.6). The move is complete with a
 //! [`super::Registration::Mobility`] in the other system.
 
 use super::security::NasSecurity;

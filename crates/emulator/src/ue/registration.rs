@@ -65,7 +65,10 @@ impl Ue {
             None => self.usim.suci(p.plmn, &p.concealment)?,
         };
         let (clear, complete) = self.registration_request(p, registration, &identity)?;
-        self.begin_access();
+        // An update on a connection leaves the key of the RAN node unchanged.
+        if initial || !self.secured {
+            self.begin_access();
+        }
         match (&mut self.security, self.guti.is_some()) {
             // Not an initial NAS message: it is ciphered as a whole (TS 24.501 4.4.5).
             (Some(_), true) if self.secured => self.send(header::CIPHERED, &complete, out)?,
@@ -104,6 +107,8 @@ impl Ue {
             Some(from) => clear
                 .with_ue_status(NasUeStatus::from_status(true, false))
                 .with_eps_nas_message_container(NasEpsNasMessageContainer::new(from.request.as_slice())),
+            // By a handover from EPS (TS 24.501 5.5.1.3.2).
+            None if self.secured && self.is_foreign => clear.with_ue_status(NasUeStatus::from_status(true, false)),
             None => clear,
         };
         let octets = nas::encode(clear.clone())?;
@@ -119,7 +124,7 @@ impl Ue {
         if matches!(registration, Registration::Mobility | Registration::Periodic) {
             whole.set_pdu_session_status(self.session_status()?);
         }
-        if registration == Registration::Mobility {
+        if registration == Registration::Mobility && !self.secured {
             // Pending data caused the registration: the UE requests the user plane of all sessions.
             let active: Vec<u8> = self.active_sessions().collect();
             let status = NasUplinkDataStatus::from_sessions(&active).map_err(|e| encoding(&e))?;

@@ -7,10 +7,12 @@
 use std::fmt;
 use vireo_wire::security::nas_5gs::{
     KAmf, KGnb, KNasEnc, KNasInt, NasConnection, Nh, derive_kgnb, derive_knas_enc, derive_knas_int,
-    derive_mapped_kasme_idle, derive_nh, nas_cipher, nas_mac,
+    derive_mapped_kasme_handover, derive_mapped_kasme_idle, derive_nh, nas_cipher, nas_container_mac, nas_mac,
 };
 use vireo_wire::security::nas_eps::KAsme;
-use vireo_wire::security::{CipheringAlgorithm, Direction, IntegrityAlgorithm, NasCount, constant_time_eq};
+use vireo_wire::security::{
+    AccessKeyCount, CipheringAlgorithm, Direction, IntegrityAlgorithm, NasCount, constant_time_eq,
+};
 
 /// Octets of a security header: EPD, header type, MAC, sequence number.
 pub const HEADER: usize = 7;
@@ -63,7 +65,7 @@ pub trait SecurityContext: fmt::Debug {
     fn reselect(&mut self, ciphering: CipheringAlgorithm, integrity: IntegrityAlgorithm);
 
     /// Returns the key of the RAN node for the NAS COUNT of the message that started the access:
-    /// K_gNB (TS 33.501 A.9) or K_eNB (TS 33.401 A.3).
+    /// K_gNB (TS 33.501 A.9) or K_eNB (TS 33.401 A.3). The COUNT may be [`AT_HANDOVER`].
     fn access_key(&self, uplink_count: u32) -> Option<[u8; 32]>;
 
     /// Returns the next NH with chaining counter `ncc` (3 bits), from `last` on, including `last`.
@@ -110,6 +112,10 @@ pub(super) struct MappedKeys {
     /// Uplink and downlink COUNTs, which go on.
     pub(super) counts: (NasCount, NasCount),
 }
+
+/// COUNT of the key of the RAN node after a handover from the other system (TS 33.501 8.3.2,
+/// 8.4.2).
+pub(super) const AT_HANDOVER: u32 = AccessKeyCount::Handover.get();
 
 /// Protocol discriminator of EMM.
 const PD_EMM: u8 = 0x7;
@@ -182,6 +188,32 @@ impl NasSecurity {
         Ok(MappedKeys { k_asme, ksi: self.ksi, counts: (self.uplink, self.downlink) })
     }
 
+    /// Returns the keys of EPS for a handover (TS 33.501 8.3.2). `sequence` is the value of the N1
+    /// mode to S1 mode NAS transparent container: the last octet of a downlink COUNT that no
+    /// message has used.
+    pub(super) fn handed_to_eps(&self, sequence: u8) -> Option<MappedKeys> {
+        let count = self.downlink.estimate(sequence).ok()?;
+        let k_asme = derive_mapped_kasme_handover(&self.k_amf, count);
+        Some(MappedKeys { k_asme, ksi: self.ksi, counts: (self.uplink, count.next().ok()?) })
+    }
+
+    /// Returns the context of a UE that arrives from EPS by a handover: the NAS container counts as
+    /// the first downlink message (TS 33.501 8.4.2).
+    pub(super) fn from_container(
+        k_amf: KAmf,
+        ksi: u8,
+        ciphering: CipheringAlgorithm,
+        integrity: IntegrityAlgorithm,
+    ) -> Self {
+        let downlink = NasCount::from_parts(0, 1);
+        NasSecurity { is_mapped: true, downlink, ..NasSecurity::new(k_amf, ksi, ciphering, integrity) }
+    }
+
+    /// Returns the MAC of the NAS container from its octets after the MAC.
+    pub(super) fn container_mac(&self, octets: &[u8]) -> [u8; 4] {
+        nas_container_mac(&self.k_int, octets, self.integrity).to_be_bytes()
+    }
+
     /// Protects an initial NAS message (TS 24.501 4.4.6). `cleartext` is sent unchanged. A NAS
     /// message container IE (IEI 0x71) with the ciphered `complete` follows.
     pub fn protect_initial(&mut self, cleartext: &[u8], complete: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
@@ -236,7 +268,7 @@ impl SecurityContext for NasSecurity {
     }
 
     fn access_key(&self, uplink_count: u32) -> Option<[u8; 32]> {
-        let count = NasCount::new(uplink_count).ok()?;
+        let count = AccessKeyCount::try_from(uplink_count).ok()?;
         Some(*derive_kgnb(&self.k_amf, count).as_octets())
     }
 

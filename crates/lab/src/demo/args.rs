@@ -24,6 +24,12 @@ pub struct Args {
     /// With "both" there are as many eNBs as gNBs.
     #[arg(long, value_enum, default_value_t = Rat::Nr)]
     pub(super) rat: Rat,
+    /// Let N UEs move between NR and LTE, connected and idle, with --rat both
+    ///
+    /// They send packets meanwhile. [default: 50 or all in the scenario "full", else none]
+    #[arg(long, value_name = "N")]
+    #[arg(conflicts_with_all = ["cluster", "churn"])]
+    pub(super) movers: Option<u32>,
     /// Prefer this NAS ciphering [default: nea2; with --pcap readable nea0]
     #[arg(long, value_enum)]
     pub(super) ciphering: Option<Ciphering>,
@@ -139,6 +145,9 @@ pub struct Args {
     pub(super) core_log: Option<PathBuf>,
 }
 
+/// UEs that move between NR and LTE by default.
+const MOVERS: u32 = 50;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Rat {
     /// Use NR (5G)
@@ -205,6 +214,12 @@ pub(super) fn text(value: impl ValueEnum) -> String {
 }
 
 impl Args {
+    /// Returns the number of UEs that move between NR and LTE.
+    pub(super) fn movers(&self) -> u32 {
+        let is_default = self.rat == Rat::Both && self.scenario == report::FULL;
+        self.movers.unwrap_or(if is_default { MOVERS } else { 0 }).min(self.ues)
+    }
+
     /// Returns the number of AMFs behind a balancer; 0 means one AMF that terminates N2.
     pub(super) fn amfs(&self) -> u8 {
         self.kill.map_or(0, sba::KillTarget::amfs)

@@ -188,6 +188,7 @@ fn check(args: &Args) -> Result<(), Failure> {
 /// Returns an error if a demo with these options has no eNBs.
 fn check_rat(args: &Args) -> Result<(), Failure> {
     let why = match args.rat {
+        Rat::Nr | Rat::Eps if args.movers() > 0 => "--movers needs --rat both",
         Rat::Nr => return Ok(()),
         _ if args.chain.is_some() => "--chain needs --rat nr: the SBA mode has no MME",
         _ => return Ok(()),
@@ -358,7 +359,7 @@ fn emulator_options(args: &Args) -> EmulatorOptions {
         (false, true) => PATIENT.map(str::to_owned).to_vec(),
         (false, false) => vec![],
     };
-    more.extend(["--rat".to_owned(), text(args.rat)]);
+    more.extend(["--rat".to_owned(), text(args.rat), "--movers".to_owned(), args.movers().to_string()]);
     EmulatorOptions {
         gnbs: args.gnbs,
         ues: args.ues,

@@ -41,6 +41,14 @@ pub(super) struct Report {
     pub(super) packets_died: u64,
     /// Migrations of users to another slice of the user plane during the run.
     pub(super) migrations: u64,
+    /// Moves of connected UEs between 4G and 5G, by handover.
+    pub(super) moves_connected: u64,
+    /// Moves of idle UEs between 4G and 5G.
+    pub(super) moves_idle: u64,
+    /// Packets that UEs sent at intervals while they moved so.
+    pub(super) packets_at_moves: u64,
+    /// Packets without an answer among them. They are not sent again.
+    pub(super) packets_lost_at_moves: u64,
     /// Largest number of simultaneously registered UEs, by host.
     pub(super) hosts: Vec<u64>,
     /// Hosts that failed by fault injection.
@@ -104,6 +112,10 @@ impl Report {
             longest_takeover_us: 0,
             packets_died: 0,
             migrations: 0,
+            moves_connected: echoes.moves.connected,
+            moves_idle: echoes.moves.idle,
+            packets_at_moves: echoes.moves.echoes,
+            packets_lost_at_moves: echoes.moves.echoes_lost,
             hosts: Vec::new(),
             failed_hosts: 0,
             served_by_owner: 0,
@@ -187,6 +199,12 @@ impl fmt::Display for Report {
             let (owner, replica) = (self.served_by_owner, self.served_by_replica);
             writeln!(f, "  {:<width$}  {owner} by owners, {replica} by replicas", "procedures served")?;
         }
+        if self.moves_connected + self.moves_idle > 0 {
+            let (connected, idle) = (self.moves_connected, self.moves_idle);
+            let (lost, packets) = (self.packets_lost_at_moves, self.packets_at_moves);
+            writeln!(f, "  {:<width$}  {connected} connected, {idle} idle", "moves between 4G, 5G")?;
+            writeln!(f, "  {:<width$}  {lost} of {packets}", "lost at moves")?;
+        }
         if let Some(time) = self.failover_ms {
             writeln!(f, "  {:<width$}  its replica was in its place after {time} ms", "master killed")?;
         }
@@ -249,6 +267,10 @@ mod tests {
             "served_by_owner",
             "served_by_replica",
             "lost_packets",
+            "moves_connected",
+            "moves_idle",
+            "packets_at_moves",
+            "packets_lost_at_moves",
             "core_cpu_us_per_ue",
             "emulator_cpu_us_per_ue",
             "rss_bytes_per_ue",

@@ -152,6 +152,9 @@ pub(super) struct LoadArgs {
     /// Procedures start only with --load and --mix.
     #[arg(long, value_name = "TIME", value_parser = span)]
     pub(super) duration: Option<Duration>,
+    /// Let the first N UEs run the scenario "moves", with --rat both
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(super) movers: u32,
     /// Repeat the loop of a scenario N times
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(super) rounds: u32,

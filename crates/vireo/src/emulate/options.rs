@@ -28,6 +28,9 @@ pub(super) fn options(args: &Args) -> Result<Options, Failure> {
     if args.load.rate.is_some_and(wrong) || args.load.register_rate.is_some_and(wrong) {
         return Err(Failure("--rate and --register-rate must be more than 0".into()));
     }
+    if args.load.movers > 0 && args.rat != RatArg::Both {
+        return Err(Failure("--movers needs --rat both".into()));
+    }
     let steady = steady(&args.load, args.ues)?;
     let mut profile = Profile::new(network.plmn, network.snssai, network.dnn.clone());
     profile.concealment = concealment(&args.subscribers, scenario)?;
@@ -68,6 +71,7 @@ pub(super) fn options(args: &Args) -> Result<Options, Failure> {
             SessionType::Ipv6 => PduSessionType::Ipv6,
             SessionType::Ipv4v6 => PduSessionType::Ipv4v6,
         },
+        movers: args.load.movers,
         rounds: args.load.rounds.max(1),
         load: starts(&args.load, steady.is_some())?,
         steady,

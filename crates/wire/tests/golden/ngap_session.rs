@@ -10,6 +10,12 @@ fn encoded<T: aper::Encode>(transfer: &T) -> Vec<u8> {
 
 /// PDU Session Resource Setup Request Transfer: one flow with 5QI 9 towards 127.0.0.7.
 pub(crate) fn setup_transfer() -> Vec<u8> {
+    flow_transfer(None)
+}
+
+/// As [`setup_transfer`], with an E-RAB at the source of a handover, whose packets are not
+/// forwarded.
+fn flow_transfer(erab: Option<ERABID>) -> Vec<u8> {
     let arp = AllocationAndRetentionPriority::new(
         PriorityLevelARP(8),
         PreEmptionCapability::shall_not_trigger_pre_emption,
@@ -18,19 +24,26 @@ pub(crate) fn setup_transfer() -> Vec<u8> {
     );
     let nine = NonDynamic5QIDescriptor::new(FiveQI(9), None, None, None, None);
     let qos = QosFlowLevelQosParameters::new(QosCharacteristics::nonDynamic5QI(nine), arp, None, None, None, None);
-    let flow = QosFlowSetupRequestItem::new(QosFlowIdentifier(1), qos, None, None);
+    let flow = QosFlowSetupRequestItem::new(QosFlowIdentifier(1), qos, erab, None);
     let ambr = PDUSessionAggregateMaximumBitRate::new(BitRate(500_000_000), BitRate(100_000_000), None);
     let ie = |ie: Result<ProtocolIEField<'static>, Error>| ie.expect("it builds");
     type Transfer = PDUSessionResourceSetupRequestTransfer<'static>;
-    encoded(&Transfer::new(ProtocolIEContainer(vec![
+    let mut ies = vec![
         ie(build_ngap_ie!(PDUSessionResourceSetupRequestTransfer, PDUSessionAggregateMaximumBitRate(ambr))),
         ie(build_ngap_ie!(PDUSessionResourceSetupRequestTransfer, UL_NGU_UP_TNLInformation(tunnel(7, 0x101)))),
+    ];
+    if erab.is_some() {
+        let none = DataForwardingNotPossible::data_forwarding_not_possible;
+        ies.push(ie(build_ngap_ie!(PDUSessionResourceSetupRequestTransfer, DataForwardingNotPossible(none))));
+    }
+    ies.extend([
         ie(build_ngap_ie!(PDUSessionResourceSetupRequestTransfer, PDUSessionType(PDUSessionType::ipv4))),
         ie(build_ngap_ie!(
             PDUSessionResourceSetupRequestTransfer,
             QosFlowSetupRequestList(QosFlowSetupRequestList(vec![flow]))
         )),
-    ])))
+    ]);
+    encoded(&Transfer::new(ProtocolIEContainer(ies)))
 }
 
 /// PDU Session Resource Setup Response Transfer: the RAN's tunnel end is 127.0.0.9.
@@ -49,6 +62,7 @@ pub(crate) fn unsuccessful_transfer() -> Vec<u8> {
 pub(crate) fn cases() -> Vec<Case> {
     let mut cases = sessions();
     cases.extend(handover());
+    cases.extend(intersystem());
     cases.extend(path_switch());
     cases
 }
@@ -192,6 +206,85 @@ fn handover() -> Vec<Case> {
             AMF_UE_NGAP_ID = amf_id(),
             RAN_UE_NGAP_ID = ran_id(),
             UserLocationInformation = location()
+        ),
+    ]
+}
+
+/// Returns eNB 0xabc as the target of a handover.
+fn target_enb() -> TargetID {
+    let enb = GlobalNgENBID::new(network(), NgENBID::macroNgENB_ID(Bits::new(0xabc, 20).expect("20 bits")), None);
+    TargetID::targeteNB_ID(TargeteNBID::new(enb, EPSTAI::new(network(), EPSTAC([0, 7]), None), None))
+}
+
+/// Returns {NH, NCC} of a UE from EPS.
+fn temporary_key() -> SecurityContext<'static> {
+    let key = octets("383c6b76bf2a99aa2ca4c5136d4122a2b942301f0b9e07439786939cd30c4a4b");
+    let key = <[u8; 32]>::try_from(key).expect("32 octets");
+    SecurityContext::new(NextHopChainingCount(0), SecurityKey(key.into()), None)
+}
+
+/// Messages of a handover between 5GS and EPS.
+fn intersystem() -> Vec<Case> {
+    vec![
+        ngap_case!(
+            "HandoverRequired-to-eps",
+            InitiatingMessage,
+            HandoverPreparation,
+            HandoverRequired,
+            AMF_UE_NGAP_ID = amf_id(),
+            RAN_UE_NGAP_ID = ran_id(),
+            HandoverType = HandoverType::fivegs_to_eps,
+            Cause = Cause::radioNetwork(CauseRadioNetwork::handover_desirable_for_radio_reason),
+            TargetID = target_enb(),
+            PDUSessionResourceListHORqd = PDUSessionResourceListHORqd(vec![PDUSessionResourceItemHORqd::new(
+                PDUSessionID(5),
+                encoded(&HandoverRequiredTransfer::new(None, None)).into(),
+                None
+            )]),
+            SourceToTarget_TransparentContainer =
+                SourceToTargetTransparentContainer(octets("0001800099f90700abc0100099f90700abc010800005").into())
+        ),
+        ngap_case!(
+            "HandoverRequest-from-eps",
+            InitiatingMessage,
+            HandoverResourceAllocation,
+            HandoverRequest,
+            AMF_UE_NGAP_ID = amf_id(),
+            HandoverType = HandoverType::eps_to_5gs,
+            Cause = Cause::radioNetwork(CauseRadioNetwork::handover_desirable_for_radio_reason),
+            UEAggregateMaximumBitRate = ue_ambr(),
+            UESecurityCapabilities = algorithms(),
+            SecurityContext = temporary_key(),
+            NewSecurityContextInd = NewSecurityContextInd::R_true,
+            NASC = NASPDU(octets("32560ac7222a0000").into()),
+            PDUSessionResourceSetupListHOReq =
+                PDUSessionResourceSetupListHOReq(vec![PDUSessionResourceSetupItemHOReq::new(
+                    PDUSessionID(5),
+                    meters(),
+                    flow_transfer(Some(ERABID(6))).into(),
+                    None
+                )]),
+            AllowedNSSAI = allowed(),
+            SourceToTarget_TransparentContainer = SourceToTargetTransparentContainer(
+                octets("000200000099f9070001020030000099f9070001020030800005").into()
+            ),
+            GUAMI = our_guami()
+        ),
+        ngap_case!(
+            "HandoverCommand-to-eps",
+            SuccessfulOutcome,
+            HandoverPreparation,
+            HandoverCommand,
+            AMF_UE_NGAP_ID = amf_id(),
+            RAN_UE_NGAP_ID = ran_id(),
+            HandoverType = HandoverType::fivegs_to_eps,
+            NASSecurityParametersFromNGRAN = NASSecurityParametersFromNGRAN(vec![0x2c].into()),
+            PDUSessionResourceHandoverList = PDUSessionResourceHandoverList(vec![PDUSessionResourceHandoverItem::new(
+                PDUSessionID(5),
+                encoded(&HandoverCommandTransfer::new(None, None, None, None)).into(),
+                None
+            )]),
+            TargetToSource_TransparentContainer = TargetToSourceTransparentContainer(octets("000180").into())
         ),
     ]
 }

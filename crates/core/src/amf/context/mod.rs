@@ -25,6 +25,7 @@ pub use codec::{
 };
 pub use connection::{Connection, RanContext};
 pub use deferred::DeferredSessionMessage;
+pub use mapped::{HandoverKeys, S1_TO_N1_OCTETS};
 pub use remote_sessions::{
     HandoverSmfStage, HandoverSmfState, PendingServiceAccept, PiggybackState, RemoteSession, RemoteSessions,
     RemoteStage,

@@ -10,7 +10,9 @@ use vireo_wire::security::nas_5gs::{
     KAmf, KGnb, KNasEnc, KNasInt, NasConnection, Nh, derive_kgnb, derive_knas_enc, derive_knas_int, derive_nh,
     nas_cipher, nas_mac,
 };
-use vireo_wire::security::{CipheringAlgorithm, Direction, IntegrityAlgorithm, NasCount, constant_time_eq, nas_eps};
+use vireo_wire::security::{
+    AccessKeyCount, CipheringAlgorithm, Direction, IntegrityAlgorithm, NasCount, constant_time_eq, nas_eps,
+};
 use zeroize::Zeroize;
 
 /// Key set identifier, and the dialect of its keys.
@@ -98,8 +100,9 @@ impl Drop for NasSecurity {
 /// Position in the NH chain (TS 33.501 6.9.2.1.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum NextHopChain {
-    /// Start of the chain: the KgNB of this uplink NAS COUNT. The first NH is derived when a
-    /// handover needs it, because few connections do.
+    /// Start of the chain: the KgNB of this uplink NAS COUNT, or of 2^32 - 1 after a handover
+    /// between 5GS and EPS. The first NH is derived when a handover needs it, because few
+    /// connections do.
     KGnb(u32),
     /// The {NH, NCC} that was sent last.
     At(NextHop),
@@ -143,7 +146,7 @@ pub(super) fn nas_keys(dialect: Dialect, root: &[u8; 32], integrity: u8, cipheri
     }
 }
 
-fn nia(code: u8) -> IntegrityAlgorithm {
+pub(super) fn nia(code: u8) -> IntegrityAlgorithm {
     // Only `fresh` sets the code, from a valid algorithm.
     IntegrityAlgorithm::try_from(code).unwrap_or(IntegrityAlgorithm::NIA2)
 }
@@ -396,7 +399,7 @@ impl NasSecurity {
     }
 
     fn kgnb(&self, count: u32) -> [u8; 32] {
-        let count = NasCount::new(count).unwrap_or(NasCount::ZERO);
+        let count = AccessKeyCount::try_from(count).unwrap_or(NasCount::ZERO.into());
         match self.dialect() {
             Dialect::Nr => *derive_kgnb(&KAmf::new(&self.kamf), count).as_octets(),
             Dialect::Eps => *nas_eps::derive_kenb(&nas_eps::KAsme::new(&self.kamf), count).as_octets(),
@@ -505,6 +508,33 @@ mod tests {
         assert_eq!(keys.initial_kgnb()[..], computed("kenb_300"));
         let next = keys.advance().expect("a chain");
         assert_eq!((next.ncc, &next.nh[..]), (2, &computed("nh_2")[..]));
+    }
+
+    /// TS 33.501 8.3.2, 8.4.2, A.14.2, A.15.2; TS 24.501 9.11.2.9.
+    #[test]
+    fn mapped_handover_keys_equal_openssl() {
+        let (nia, nea) = (IntegrityAlgorithm::NIA2, CipheringAlgorithm::NEA2);
+        let kamf = computed("kamf").try_into().expect("32 octets");
+        let mut source = NasSecurity::fresh(2, kamf, nia, nea);
+        (source.uplink, source.downlink) = (7, 300);
+        let keys = source.handed_to_eps(nia, nea).expect("keys");
+        assert_eq!(keys.mapped.kamf[..], computed("handover_kasme_300"));
+        assert_eq!((keys.next_hop.ncc, &keys.next_hop.nh[..]), (2, &computed("handover_nh_2")[..]));
+        assert_eq!((keys.mapped.uplink, keys.mapped.downlink, source.downlink), (7, 301, 301));
+        assert_eq!((keys.mapped.n1_to_s1_container(), keys.container), ((300 & 0xff) as u8, None));
+
+        let mut source = openssl_keys();
+        source.use_up(300);
+        source.begin_access();
+        let keys = source.handed_to_5g(nia, nea).expect("keys");
+        assert_eq!(keys.mapped.kamf[..], computed("handover_kamf"));
+        assert_eq!((keys.next_hop.ncc, &keys.next_hop.nh[..]), (0, &computed("handover_kgnb")[..]));
+        assert_eq!(keys.container.map(Vec::from), Some(computed("handover_nas_container")));
+        assert_eq!((keys.mapped.uplink, keys.mapped.downlink), (0, 1));
+        assert!(openssl_keys().handed_to_5g(nia, nea).is_none(), "there is no chain");
+        let mut last = NasSecurity::fresh(2, kamf, nia, nea);
+        last.downlink = 1 << 24;
+        assert!(last.handed_to_eps(nia, nea).is_none(), "the COUNTs are used up");
     }
 
     /// TS 24.301 4.4.3, 9.1: header, COUNT, MAC and ciphering.

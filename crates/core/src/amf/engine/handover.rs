@@ -46,6 +46,8 @@ pub(super) fn on_other_connection(
     if let Some(source) = ctx.ue.source.map(|s| s.connection).filter(|c| c.assoc == assoc && c.amf_id == amf_id) {
         consistent(Some(source.ran_id))?;
         match message {
+            // Sent before the UE left, under keys that it has left behind.
+            UeMessage::UplinkNas { .. } if assoc.dialect() != ctx.ue.dialect() => {}
             // Sent before the UE left.
             UeMessage::UplinkNas { nas, .. } => super::uplink_nas(ctx, &nas),
             message => handover::on_source_message(ctx, &message),
@@ -77,7 +79,18 @@ pub(super) fn on_other_connection(
             }
         }
         UeMessage::HandoverFailure { cause } => handover::refused(ctx, cause),
-        UeMessage::HandoverNotify { location } => handover::notified(ctx, location),
+        UeMessage::HandoverNotify { location } => {
+            // A procedure of the system that the UE has left ends with its keys.
+            if ctx
+                .ue
+                .handover
+                .as_ref()
+                .is_some_and(|h| h.changes_system() && h.target().is_some_and(|t| t.is_commanded()))
+            {
+                super::abort_procedure(ctx);
+            }
+            handover::notified(ctx, location);
+        }
         // The target aborts: for its own reasons, or because it does not know the UE.
         UeMessage::ReleaseRequest { .. } | UeMessage::Error(_) => handover::target_lost(ctx),
         UeMessage::ReleaseComplete | UeMessage::NonDelivery | UeMessage::Report => {}

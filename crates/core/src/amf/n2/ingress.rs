@@ -1,6 +1,6 @@
 //! Received UE-associated NGAP messages as plain values.
 
-use super::{Cause, Fault, cell_of, gnb_of, has_fault_to_reject, tai_of};
+use super::{Cause, Fault, cell_of, eps_tai_of, gnb_of, has_fault_to_reject, ng_enb_of, tai_of};
 use vireo_types::{NrCgi, RanNodeId, RanUeNgapId, Tai, limits};
 use vireo_wire::ngap::{self, *};
 
@@ -157,7 +157,8 @@ pub struct ErabModification {
 #[derive(Clone, Debug, PartialEq)]
 pub struct HandoverRequired {
     pub cause: Cause,
-    /// Target and tracking area; `None` for a target that cannot be a RAN node of the dialect.
+    /// Target and tracking area; `None` for a target that cannot be a RAN node of the handover
+    /// type.
     pub target: Option<(RanNodeId, Tai)>,
     /// Sessions of the UE with the Handover Required Transfer. S1AP has none.
     pub sessions: SessionItems,
@@ -368,6 +369,9 @@ fn handover_required(pdu: &NGAPPDU<'_>) -> Result<UeMessage, Box<Fault>> {
     let target = match required(pdu, pdu.ie::<ie::TargetID>())? {
         TargetID::targetRANNodeID(node) if kind == HandoverType::intra5gs => {
             gnb_of(&node.global_ran_node_id).map(|id| (id.into(), tai_of(&node.selected_tai)))
+        }
+        TargetID::targeteNB_ID(node) if kind == HandoverType::fivegs_to_eps => {
+            ng_enb_of(&node.global_enb_id).map(|id| (id.into(), eps_tai_of(&node.selected_eps_tai)))
         }
         _ => None,
     };

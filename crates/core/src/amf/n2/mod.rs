@@ -23,7 +23,7 @@ pub use send::{
 };
 pub(crate) use send::{ambr_to, capability_to, encode};
 
-use vireo_types::{GnbId, NrCgi, Plmn, Snssai, Tac, Tai};
+use vireo_types::{EnbId, EnbKind, GnbId, NrCgi, Plmn, Snssai, Tac, Tai};
 use vireo_wire::ngap;
 
 /// Cause of a release or failure (TS 38.413 9.3.1.2).
@@ -78,4 +78,20 @@ pub(crate) fn gnb_of(id: &ngap::GlobalRANNodeID) -> Option<GnbId> {
         },
         _ => None,
     }
+}
+
+/// Returns the eNB ID in a Target eNB ID (TS 38.413 9.3.1.8); `None` for other kinds of eNB ID.
+pub(crate) fn ng_enb_of(id: &ngap::GlobalNgENBID) -> Option<EnbId> {
+    let (kind, bits) = match &id.ng_enb_id {
+        ngap::NgENBID::macroNgENB_ID(bits) => (EnbKind::Macro, bits),
+        ngap::NgENBID::shortMacroNgENB_ID(bits) => (EnbKind::ShortMacro, bits),
+        ngap::NgENBID::longMacroNgENB_ID(bits) => (EnbKind::LongMacro, bits),
+        ngap::NgENBID::choice_Extensions(_) => return None,
+    };
+    Some(EnbId { plmn: Plmn::from_ngap(id.plmn_identity.0), kind, id: u32::try_from(bits.value()).ok()? })
+}
+
+/// Converts an EPS TAI from NGAP.
+pub(crate) fn eps_tai_of(tai: &ngap::EPSTAI) -> Tai {
+    Tai { plmn: Plmn::from_ngap(tai.plmn_identity.0), tac: Tac(u16::from_be_bytes(tai.eps_tac.0).into()) }
 }

@@ -1,6 +1,8 @@
 //! Received UE-associated S1AP messages as plain values.
 
-use super::{cause_of, cell_of, enb_of, from_message, has_fault_to_reject, tai_of, unknown_procedure};
+use super::{
+    cause_of, cell_of, enb_of, five_gs_tai_of, from_message, gnb_of, has_fault_to_reject, tai_of, unknown_procedure,
+};
 use crate::amf::n2::{
     Cause, ErabModification, Fault, HandoverRequired, InitialUeMessage, PathSwitch, SessionItems, UeMessage,
 };
@@ -180,12 +182,15 @@ fn path_switch(pdu: &S1APPDU<'_>) -> Result<UeMessage, Box<Fault>> {
     }))
 }
 
-/// Decodes HANDOVER REQUIRED (9.1.5.1). Only a target that is an eNB is one.
+/// Decodes HANDOVER REQUIRED (9.1.5.1). Only a target that is an eNB or gNB is one.
 fn handover_required(pdu: &S1APPDU<'_>) -> Result<UeMessage, Box<Fault>> {
     let kind = required(pdu, pdu.ie::<ie::HandoverType>())?;
     let target = match required(pdu, pdu.ie::<ie::TargetID>())? {
         TargetID::targeteNB_ID(target) if kind == HandoverType::intralte => {
             enb_of(&target.global_enb_id).map(|id| (id.into(), tai_of(&target.selected_tai)))
+        }
+        TargetID::targetgNgRanNode_ID(target) if kind == HandoverType::eps_to_5gs => {
+            gnb_of(&target.global_ran_node_id).map(|id| (id.into(), five_gs_tai_of(&target.selected_tai)))
         }
         _ => None,
     };

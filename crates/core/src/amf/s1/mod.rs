@@ -24,7 +24,7 @@ pub use send::{
 pub(crate) use fault::{from_message, has_fault_to_reject, unknown_procedure};
 pub(crate) use send::{ambr_to, capability_to, encode, erab_qos, served_gummei, transport_address};
 
-use vireo_types::{EnbId, EnbKind, NrCgi, Plmn, Tac, Tai};
+use vireo_types::{EnbId, EnbKind, GnbId, NrCgi, Plmn, Tac, Tai};
 use vireo_wire::s1ap;
 
 /// Converts a TAI from S1AP.
@@ -65,4 +65,21 @@ pub(crate) fn enb_of(id: &s1ap::GlobalENBID) -> Option<EnbId> {
         _ => return None,
     };
     Some(EnbId { plmn: plmn_of(&id.plmn_identity), kind, id: u32::try_from(bits.value()).ok()? })
+}
+
+/// Returns the gNB ID in a Target NG-RAN Node ID (TS 36.413 9.2.1.6); `None` for an ng-eNB.
+pub(crate) fn gnb_of(id: &s1ap::GlobalRANNODEID) -> Option<GnbId> {
+    let s1ap::GlobalRANNODEID::gNB(gnb) = id else { return None };
+    let s1ap::GNBIdentity::gNB_ID(id) = &gnb.global_gnb_id.gnb_id else { return None };
+    Some(GnbId {
+        plmn: plmn_of(&gnb.global_gnb_id.plmn_identity),
+        id: u32::try_from(id.0.value()).ok()?,
+        bits: u8::try_from(id.0.len()).ok()?,
+    })
+}
+
+/// Converts a TAI of 5GS from S1AP.
+pub(crate) fn five_gs_tai_of(tai: &s1ap::FiveGSTAI) -> Tai {
+    let [a, b, c] = tai.five_gs_tac.0;
+    Tai { plmn: plmn_of(&tai.plmn_identity), tac: Tac(u32::from_be_bytes([0, a, b, c])) }
 }

@@ -65,19 +65,30 @@ fn hmac(key: &[u8; 32], message: &[u8]) -> [u8; 32] {
 }
 
 /// Returns the key of a derivation with one parameter (TS 33.220 B.2).
-fn derive(key: &[u8; 32], fc: u8, parameter: &[u8]) -> [u8; 32] {
+pub(crate) fn derive(key: &[u8; 32], fc: u8, parameter: &[u8]) -> [u8; 32] {
     let length = (parameter.len() as u16).to_be_bytes();
     hmac(key, &[&[fc], parameter, &length].concat())
 }
 
 /// Returns KeNB (TS 33.401 A.3).
-pub(super) fn kenb(kasme: &[u8; 32], uplink_count: u32) -> [u8; 32] {
+pub(crate) fn kenb(kasme: &[u8; 32], uplink_count: u32) -> [u8; 32] {
     derive(kasme, 0x11, &uplink_count.to_be_bytes())
 }
 
 /// Returns NH (TS 33.401 A.4); the first one follows KeNB.
-pub(super) fn next_hop(kasme: &[u8; 32], last: &[u8; 32]) -> [u8; 32] {
+pub(crate) fn next_hop(kasme: &[u8; 32], last: &[u8; 32]) -> [u8; 32] {
     derive(kasme, 0x12, last)
+}
+
+/// Returns KgNB of 3GPP access (TS 33.501 A.9).
+pub(crate) fn kgnb(kamf: &[u8; 32], uplink_count: u32) -> [u8; 32] {
+    hmac(kamf, &[&[0x6e][..], &uplink_count.to_be_bytes(), &[0, 4, 1, 0, 1]].concat())
+}
+
+/// Returns KNASint of algorithm `nia` (TS 33.501 A.8).
+pub(crate) fn knas_int(kamf: &[u8; 32], nia: u8) -> [u8; 16] {
+    let key = hmac(kamf, &[0x69, 2, 0, 1, nia, 0, 1]);
+    key[16..].try_into().expect("16 octets")
 }
 
 #[test]

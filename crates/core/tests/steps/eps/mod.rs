@@ -4,7 +4,7 @@ mod collisions;
 mod erabs;
 mod faults;
 mod handover;
-mod kdf;
+pub(crate) mod kdf;
 mod network;
 mod pdus;
 mod protection;

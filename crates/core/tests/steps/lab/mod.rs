@@ -447,12 +447,13 @@ impl Lab {
                     self.ran = None;
                     self.ue.connection_released();
                 }
-                gnb::Event::PathSwitched { key, chaining, .. } | gnb::Event::HandoverPrepared { key, chaining, .. } => {
+                gnb::Event::PathSwitched { key, chaining, .. }
+                | gnb::Event::HandoverPrepared { key, chaining, mapped: false, .. } => {
                     let mut out = UeOutput::default();
                     self.ue.check_next_hop(key, *chaining, &mut out);
                     self.uplink(out);
                 }
-                gnb::Event::HandoverCommand { target, .. } if self.arrives => {
+                gnb::Event::HandoverCommand { target, nas, .. } if self.arrives && nas.is_empty() => {
                     let mut out = Outbox::default();
                     (self.at, self.ran) = (1 - n, Some(*target));
                     self.gnbs[self.at].notify(*target, &mut out).expect("a message");
@@ -532,6 +533,14 @@ impl Lab {
     pub(crate) fn as_known(&mut self, n: usize, pdu: &[u8]) {
         let Ok((_, UeMessage::Initial(message))) = n2::ue_message(pdu) else { panic!("an Initial UE Message") };
         self.event(Event::Initial { assoc: AssocId(ASSOC.0 + n as u32), message });
+    }
+
+    /// Has the eNB set up S1.
+    pub(crate) fn set_up_enb(&mut self, request: &[u8]) {
+        let mut node = None;
+        ran::step_of(ENB, &mut node, request, &self.config);
+        assert!(node.is_some(), "it is accepted");
+        self.nodes.0.push((ENB, node));
     }
 
     /// Processes a UE-associated PDU of the eNB as the balancer and the host do.

@@ -1,7 +1,8 @@
-//! Moves of a UE between 4G and 5G in idle state (TS 23.502 4.11.1.3).
+//! Moves of a UE between 4G and 5G in idle state (TS 23.502 4.11.1.3), and by handover (4.11.1.2).
 //!
 //! The keys of the core are compared with a derivation in the test and with the codec crate.
 
+mod handover;
 mod phone;
 
 use crate::lab::ENB;

@@ -14,8 +14,8 @@ use vireo_wire::security::kdf::kdf;
 use vireo_wire::security::nas_5gs::{KNasInt, NasConnection, nas_mac};
 use vireo_wire::security::{self, NasCount};
 
-const ENB_UE: u32 = 0x00ab_cdef;
-const PLMN: [u8; 3] = [0x99, 0xf9, 0x07];
+pub(super) const ENB_UE: u32 = 0x00ab_cdef;
+pub(super) const PLMN: [u8; 3] = [0x99, 0xf9, 0x07];
 /// EEA0 to EEA2, EIA1 and EIA2, N1 mode.
 pub(super) const CAPABILITY: [u8; 7] = [0xe0, 0x60, 0, 0, 0, 0, 0x20];
 /// 5G-EA0 to 5G-EA2, 5G-IA1 and 5G-IA2, and the same of EPS.
@@ -59,7 +59,7 @@ pub(super) fn protected_by_5g(security: &NasSecurity, plain: &[u8]) -> Vec<u8> {
     out
 }
 
-fn plmn() -> s1ap::PLMNidentity {
+pub(super) fn plmn() -> s1ap::PLMNidentity {
     s1ap::PLMNidentity(s1ap::TBCDSTRING(PLMN))
 }
 
@@ -133,14 +133,18 @@ impl Phone {
         self.lab.take_from_enb(&pdu.and_then(|pdu| pdu.encode()).expect("it encodes"));
     }
 
-    fn mme_id(&self) -> u32 {
+    pub(super) fn mme_id(&self) -> u32 {
         self.context().connection.expect("a connection").amf_id.mme()
     }
 
     /// Sends a message of the UE under its keys of EPS.
     pub(super) fn uplink(&mut self, message: &NasEpsMessage) {
+        self.uplink_with(message, NasEpsSecurityHeaderType::IntegrityProtectedAndCiphered);
+    }
+
+    /// As [`Phone::uplink`], with this protection.
+    pub(super) fn uplink_with(&mut self, message: &NasEpsMessage, header: NasEpsSecurityHeaderType) {
         use vireo_wire::s1ap::*;
-        let header = NasEpsSecurityHeaderType::IntegrityProtectedAndCiphered;
         let nas = self.eps.as_mut().expect("keys").protect(message, header, Direction::Uplink).expect("it encodes");
         let pdu = build_s1ap!(
             InitiatingMessage,
@@ -236,6 +240,16 @@ impl Phone {
         let update = self.update_request(0, false);
         let header = NasEpsSecurityHeaderType::IntegrityProtected;
         let container = self.eps.as_mut().expect("keys").protect(&update, header, Direction::Uplink);
+        let container = nas::NasEpsNasMessageContainer::new(container.expect("it encodes"));
+        Nas5gsMessage::new_5gmm(self.mobility(7, sessions).with_eps_nas_message_container(container))
+    }
+
+    /// Returns REGISTRATION REQUEST of a UE that was handed over from EPS.
+    pub(super) fn mobility_request(&self, sessions: u16) -> Nas5gsMessage {
+        Nas5gsMessage::new_5gmm(self.mobility(self.security().key_set.ie(), sessions))
+    }
+
+    fn mobility(&self, ngksi: u8, sessions: u16) -> nas::NasRegistrationRequest {
         let guami = self.lab.config.guami();
         let tmsi = Tmsi(u32::from_be_bytes(self.guti.value[7..].try_into().expect("a 4G-GUTI")));
         let identity = [
@@ -248,16 +262,14 @@ impl Phone {
         .concat();
         let kind =
             nas::NasFGsRegistrationType::from_registration_type(nas::RegistrationType::MobilityRegistrationUpdating);
-        let request = nas::NasRegistrationRequest::new(
+        nas::NasRegistrationRequest::new(
             kind,
-            nas::NasKeySetIdentifier::new(7),
+            nas::NasKeySetIdentifier::new(ngksi),
             nas::NasFGsMobileIdentity::new(identity),
         )
         .with_ue_security_capability(nas::NasUeSecurityCapability::new(CAPABILITY_5G.to_vec()))
         .with_ue_status(nas::NasUeStatus::from_status(true, false))
         .with_pdu_session_status(nas::NasPduSessionStatus::new(sessions.to_le_bytes().to_vec()))
-        .with_eps_nas_message_container(nas::NasEpsNasMessageContainer::new(container.expect("it encodes")));
-        Nas5gsMessage::new_5gmm(request)
     }
 
     /// Sends a NAS message in INITIAL UE MESSAGE of the first gNB.

@@ -60,7 +60,10 @@ impl LteUe {
             _ => {}
         }
         let request = if initial { self.attach_request(p, kind)? } else { self.update_request(p, registration)? };
-        self.begin_access();
+        // An update on a connection leaves the key of the RAN node unchanged.
+        if initial || !self.secured {
+            self.begin_access();
+        }
         let from_nr = self.own.from_nr.take();
         let is_sent = from_nr.is_some_and(|from| self.send_from_nr(*from, &request, out));
         match (&self.security, self.guti.is_some()) {
@@ -119,8 +122,8 @@ impl LteUe {
         let guti = self.guti.ok_or(CommandError::NoContext)?;
         let kind = match registration {
             Registration::Periodic => NasEpsUpdateType::from_update_type(UpdateType::PeriodicUpdating),
-            // Pending data caused the update: the UE requests the user plane.
-            _ => NasEpsUpdateType::from_update_type(UpdateType::TaUpdating).with_active(true),
+            // Pending data caused the update of an idle UE: it requests the user plane.
+            _ => NasEpsUpdateType::from_update_type(UpdateType::TaUpdating).with_active(!self.secured),
         };
         let identity = NasEpsMobileIdentity::new(&nas::guti_octets(guti)[..]);
         let active: Vec<u8> = self.active_sessions().collect();
@@ -133,7 +136,7 @@ impl LteUe {
         }
         if p.interworks {
             // 5GMM-REGISTERED or EMM-REGISTERED (TS 24.301 9.9.3.54).
-            let is_from_nr = self.own.from_nr.is_some();
+            let is_from_nr = self.own.from_nr.is_some() || self.secured && self.is_foreign;
             request.set_ue_status(NasUeStatus::from_status(!is_from_nr, is_from_nr));
         }
         nas::encode(request)

@@ -17,11 +17,12 @@ mod tests;
 use super::Registration;
 use super::common::Pending;
 use super::moves::{EpsOrigin, MovingUe, NrOrigin};
+use super::security::{AT_HANDOVER, NasSecurity};
 use super::{
     Cause, CommandError, Dialect, Event, Fault, MmState, NasUe, Profile, Service, Session, SessionState, UeOutput,
     Violation,
 };
-use security::SecurityContext;
+use security::{EpsSecurity, SecurityContext};
 use vireo_types::{Guti, PduSessionType};
 
 /// EPS (TS 24.301), and the state that only its UE has.
@@ -53,6 +54,31 @@ impl LteUe {
             own: Eps { from_nr: Some(Box::new(from)), ..Eps::default() },
             ..LteUe::new(moving.usim)
         }
+    }
+
+    /// Creates a UE that comes from 5G by a handover. Its connection stays secured.
+    pub(crate) fn arrive_connected(moving: MovingUe, keys: EpsSecurity) -> Self {
+        LteUe {
+            mm: MmState::Registered,
+            secured: true,
+            guti: Some(moving.guti),
+            is_foreign: true,
+            sessions: moving.sessions,
+            security: Some(keys),
+            access_count: AT_HANDOVER,
+            ..LteUe::new(moving.usim)
+        }
+    }
+
+    /// Returns what the UE takes to 5G by a handover with this value of the S1 mode to N1 mode NAS
+    /// transparent container: also the keys, and EEA and EIA. `None` if it is not registered, or
+    /// the container does not verify.
+    pub(crate) fn handed_over(self, container: &[u8]) -> Option<(MovingUe, (NasSecurity, u8))> {
+        let security = self.security.filter(|_| self.mm == MmState::Registered)?;
+        let keys = security.handed_to_5g(container, self.access_count, self.hop.map(|hop| *hop))?;
+        let (ciphering, integrity) = security.algorithms();
+        let algorithms = (ciphering as u8) << 4 | integrity as u8;
+        Some((MovingUe::new(self.usim, self.guti?, &self.sessions), (keys, algorithms)))
     }
 
     /// Returns what the UE takes to 5G. `None` if it is not idle and registered.

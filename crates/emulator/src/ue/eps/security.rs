@@ -5,14 +5,16 @@
 
 pub use crate::ue::security::{Algorithms, NextHop, Refusal, SecurityContext, header};
 
-use crate::ue::security::MappedKeys;
+use crate::ue::security::{MappedKeys, NasSecurity};
 
-use vireo_wire::security::nas_5gs::{KAmf, derive_mapped_kamf_idle};
+use vireo_wire::security::nas_5gs::{KAmf, derive_mapped_kamf_handover, derive_mapped_kamf_idle};
 use vireo_wire::security::nas_eps::{
     KAsme, KEnb, KNasEnc, KNasInt, Nh, derive_kenb, derive_knas_enc, derive_knas_int, derive_nh, nas_cipher, nas_mac,
     service_request_short_mac,
 };
-use vireo_wire::security::{CipheringAlgorithm, Direction, IntegrityAlgorithm, NasCount, constant_time_eq};
+use vireo_wire::security::{
+    AccessKeyCount, CipheringAlgorithm, Direction, IntegrityAlgorithm, NasCount, constant_time_eq,
+};
 
 /// Octets of a security header: header type and protocol discriminator, MAC, sequence number.
 pub const HEADER: usize = 6;
@@ -46,7 +48,7 @@ impl EpsSecurity {
     }
 
     /// Creates the context of keys that are mapped from 5G. `algorithms` are EEA and EIA.
-    pub(super) fn mapped(keys: MappedKeys, algorithms: u8) -> Option<Self> {
+    pub(in crate::ue) fn mapped(keys: MappedKeys, algorithms: u8) -> Option<Self> {
         let ciphering = CipheringAlgorithm::try_from(algorithms >> 4 & 7).ok()?;
         let integrity = IntegrityAlgorithm::try_from(algorithms & 7).ok()?;
         let (uplink, downlink) = keys.counts;
@@ -60,6 +62,28 @@ impl EpsSecurity {
         let mut request = Vec::new();
         self.protect(header::INTEGRITY, plain, &mut request)?;
         Ok((request, k_amf))
+    }
+
+    /// Returns the context of 5G for a handover (TS 33.501 8.4.2), from the value of the S1 mode to
+    /// N1 mode NAS transparent container (TS 24.501 9.11.2.9). Its NH comes after the K_eNB of
+    /// `access_count`, or after `last`. `None` if the MAC of the container is wrong, or its
+    /// algorithms do not exist.
+    pub(super) fn handed_to_5g(
+        &self,
+        container: &[u8],
+        access_count: u32,
+        last: Option<NextHop>,
+    ) -> Option<NasSecurity> {
+        let (mac, octets) = container.split_first_chunk::<4>()?;
+        let &[algorithms, keys, _, _, ..] = octets else { return None };
+        let ciphering = CipheringAlgorithm::try_from(algorithms >> 4).ok()?;
+        let integrity = IntegrityAlgorithm::try_from(algorithms & 0xf).ok()?;
+        let hop = self.next_hop(access_count, keys >> 4 & 7, last)?;
+        let k_amf = derive_mapped_kamf_handover(&self.k_asme, &Nh::new(&hop.nh));
+        // A mapped context with the eKSI.
+        let is_own = keys & 0xf == 8 | self.ksi;
+        let mapped = NasSecurity::from_container(k_amf, self.ksi, ciphering, integrity);
+        (is_own && constant_time_eq(&mapped.container_mac(octets), mac)).then_some(mapped)
     }
 
     /// Appends a SERVICE REQUEST with its short MAC to `out` (TS 24.301 8.2.25).
@@ -94,7 +118,7 @@ impl SecurityContext for EpsSecurity {
     }
 
     fn access_key(&self, uplink_count: u32) -> Option<[u8; 32]> {
-        let count = NasCount::new(uplink_count).ok()?;
+        let count = AccessKeyCount::try_from(uplink_count).ok()?;
         Some(*derive_kenb(&self.k_asme, count).as_octets())
     }
 

@@ -1,5 +1,5 @@
 //! Sessions of a UE that moves between 4G and 5G: a PDU session becomes a PDN connection, or the
-//! reverse (TS 23.502 4.11.1.3).
+//! reverse (TS 23.502 4.11.1).
 
 use super::user_plane;
 use crate::smf::{self, Input, SmContext, Stage};
@@ -9,6 +9,19 @@ use vireo_types::Dialect;
 /// Converts the sessions to the dialect of the keys. Those that this dialect cannot have end; the
 /// UE learns it from the session or bearer status of the accept.
 pub fn convert(ctx: &mut StepContext<'_, '_>) {
+    convert_if(ctx, can_move);
+}
+
+/// As [`convert`], for a UE that has arrived at the target of a handover: sessions that the target
+/// has not admitted end.
+pub fn hand_over(ctx: &mut StepContext<'_, '_>) {
+    convert_if(ctx, |session, to| session.target.is_some() && can_move(session, to));
+}
+
+fn convert_if(ctx: &mut StepContext<'_, '_>, can_move: impl Fn(&SmContext, Dialect) -> bool) {
+    // A RAN node of the other dialect has another form of it (TS 36.413 9.2.1.27, TS 38.413
+    // 9.3.1.74).
+    ctx.ue.radio_capability.clear();
     let to = ctx.ue.session_dialect();
     let pending = ctx.ue.pending.sessions;
     let mut renamed = 0;
@@ -34,7 +47,7 @@ pub fn convert(ctx: &mut StepContext<'_, '_>) {
 
 /// Returns true if a session can be one of the other dialect: it has an identity there, and no
 /// message about its end or its UPF is outstanding.
-fn can_move(session: &SmContext, to: Dialect) -> bool {
+pub fn can_move(session: &SmContext, to: Dialect) -> bool {
     let is_known = match to {
         Dialect::Nr => session.psi != 0,
         Dialect::Eps => smf::ebi(session.index).is_some(),

@@ -127,13 +127,17 @@ pub fn handover_request(amf_id: AmfUeNgapId, request: Request<'_>) -> Vec<u8> {
     let erabs: Result<Vec<_>, _> =
         request.sessions.iter().filter_map(|session| requested_erab(session, request.forwards)).collect();
     let container = SourceToTargetTransparentContainer(request.container.to_vec().into());
+    let handover_type = match request.mapped {
+        None => HandoverType::intralte,
+        Some(_) => HandoverType::fivegs_to_eps,
+    };
     encode(erabs.and_then(|erabs| {
         build_s1ap!(
             InitiatingMessage,
             HandoverResourceAllocation,
             HandoverRequest,
             MME_UE_S1AP_ID(amf_id.mme()),
-            HandoverType(HandoverType::intralte),
+            HandoverType(handover_type),
             Cause(cause_to(&request.cause)),
             uEaggregateMaximumBitrate(ambr_to(request.ambr)),
             E_RABToBeSetupListHOReq(ERABToBeSetupListHOReq(erabs)),
@@ -160,13 +164,14 @@ fn forwarding(ebi: u8, transfer: &[u8]) -> Option<ERABDataForwardingItem<'static
 }
 
 /// Encodes HANDOVER COMMAND (9.1.5.2) with the E-RABs whose packets are forwarded, and those that
-/// the target has not admitted.
+/// the target has not admitted. A target of 5GS has put the NAS container for the UE into its own.
 pub fn handover_command(
     connection: &Connection,
-    sessions: &SessionItems,
-    lost: &SessionItems,
+    (sessions, lost): (&SessionItems, &SessionItems),
     container: &[u8],
+    to_5gs: bool,
 ) -> Vec<u8> {
+    let handover_type = if to_5gs { HandoverType::eps_to_5gs } else { HandoverType::intralte };
     let forwarded = sessions.iter().filter_map(|(ebi, transfer)| forwarding(*ebi, transfer));
     let forwarded: Result<Vec<_>, _> =
         forwarded.map(|item| build_s1ap_ie!(IGNORE E_RABDataForwardingItem(item))).collect();
@@ -174,7 +179,7 @@ pub fn handover_command(
         let mut ies = vec![
             build_s1ap_ie!(HandoverCommand, MME_UE_S1AP_ID(connection.amf_id.mme()))?,
             build_s1ap_ie!(HandoverCommand, eNB_UE_S1AP_ID(connection.ran_id.0))?,
-            build_s1ap_ie!(HandoverCommand, HandoverType(HandoverType::intralte))?,
+            build_s1ap_ie!(HandoverCommand, HandoverType(handover_type))?,
         ];
         let forwarded = forwarded?;
         if !forwarded.is_empty() {

@@ -27,6 +27,7 @@ fn request(forwards: bool, last: u8) -> Vec<u8> {
         allowed: &[],
         container: &[0, 0, 0, 7, 0, 0, 0, 0, last],
         forwards,
+        mapped: None,
     };
     eps::handover_request(connection.amf_id, request)
 }
@@ -37,7 +38,7 @@ fn handover_messages_equal_goldens() {
     assert_eq!(request(true, 0), golden("HandoverRequest"));
     assert_eq!(request(false, 1), golden("HandoverRequest-not-forwarded"));
     let (forwarded, lost) = (vec![(5, FORWARDING.to_vec())], vec![(6, Vec::new())]);
-    assert_eq!(eps::handover_command(&connection, &forwarded, &lost, &[0; 4]), golden("HandoverCommand"));
+    assert_eq!(eps::handover_command(&connection, (&forwarded, &lost), &[0; 4], false), golden("HandoverCommand"));
     let cause = Cause::radioNetwork(Radio::no_radio_resources_available_in_target_cell);
     assert_eq!(eps::preparation_failure(&connection, &cause), golden("HandoverPreparationFailure"));
     assert_eq!(eps::cancel_acknowledge(&connection), golden("HandoverCancelAcknowledge"));

@@ -1,7 +1,7 @@
 //! Messages of a handover in the dialect of a RAN node.
 
 use super::{eps, nr};
-use crate::amf::context::{Connection, NextHop, UeContext, UeSecurityCapability};
+use crate::amf::context::{Connection, NextHop, S1_TO_N1_OCTETS, UeContext, UeSecurityCapability};
 use crate::amf::n2::{Cause, HandoverRequired, SessionItems};
 use crate::smf::{self, HandoverRefusal};
 use crate::subscription::Ambr;
@@ -46,6 +46,22 @@ pub struct Request<'a> {
     pub container: &'a [u8],
     /// True if the source can forward packets to the target.
     pub forwards: bool,
+    /// Contents for a source in the other system.
+    pub mapped: Option<MappedRequest>,
+}
+
+/// Contents of HANDOVER REQUEST for a source in the other system.
+#[derive(Clone, Copy, Debug)]
+pub struct MappedRequest {
+    /// Value of the S1 mode to N1 mode NAS transparent container, for a target of 5GS.
+    pub container: Option<[u8; S1_TO_N1_OCTETS]>,
+}
+
+/// Contents of HANDOVER COMMAND for a target in the other system.
+#[derive(Clone, Copy, Debug)]
+pub struct MappedCommand {
+    /// Value of the N1 mode to S1 mode NAS transparent container, for a source of 5GS.
+    pub container: u8,
 }
 
 /// Returns the sessions that a HANDOVER REQUIRED concerns. S1AP names none: all of the UE's.
@@ -103,16 +119,16 @@ pub(super) fn handover_request(target: AssocId, amf_id: AmfUeNgapId, request: Re
 }
 
 /// Encodes the command to the source, with the sessions that are handed over and those that are
-/// lost.
+/// lost. `mapped` is set if the target is in the other system.
 pub(super) fn handover_command(
     connection: &Connection,
-    sessions: SessionItems,
-    lost: SessionItems,
+    (sessions, lost): (SessionItems, SessionItems),
     container: &[u8],
+    mapped: Option<MappedCommand>,
 ) -> Vec<u8> {
     match connection.assoc.dialect() {
-        Dialect::Nr => nr::handover_command(connection, sessions, lost, container),
-        Dialect::Eps => eps::handover_command(connection, &sessions, &lost, container),
+        Dialect::Nr => nr::handover_command(connection, (sessions, lost), container, mapped),
+        Dialect::Eps => eps::handover_command(connection, (&sessions, &lost), container, mapped.is_some()),
     }
 }
 

@@ -1,27 +1,36 @@
-//! Xn and N2 handover within 5GS, X2 and S1 handover within EPS.
+//! Xn and N2 handover within 5GS, X2 and S1 handover within EPS, N2 and S1 handover between them.
 //!
 //! Xn or X2 handover (TS 23.502 4.9.1.2, TS 23.401 5.5.1.1) is [`path_switch`]. N2 or S1 handover
 //! (4.9.1.3, 5.5.1.2) is [`required`] to [`notified`]. A handover runs concurrently with the 5GMM
 //! or EMM procedure. Until it is complete, the UE's connection is that of the source. The target's
 //! connection is here, with another AMF-UE-NGAP-ID, so that messages of the two cannot be confused.
 //!
+//! A handover between 5GS and EPS (TS 23.502 4.11.1.2) is an N2 or S1 handover: source and target
+//! have messages of their dialects. [`intersystem`] has what is different: keys and sessions are
+//! mapped.
+//!
 //! [`modification`] is the E-RAB modification of EN-DC, which moves tunnels as a path switch does.
 
 pub mod eps;
 #[cfg(test)]
+mod golden_intersystem;
+#[cfg(test)]
 mod golden_tests;
+mod intersystem;
 mod messages;
 pub mod modification;
 pub mod nr;
+mod preparation;
 mod sessions;
 mod smf_updates;
 mod source;
 mod state;
 
 use messages::{PathSwitchAnswer, Request, RequestedSession};
+use preparation::{new_target, refuse};
 use sessions::{bits, has, is_any_updating, position};
 pub use smf_updates::{buffer, buffer_unconfirmed, completed, smf_answered};
-pub use state::{Handover, N2Handover, SourceNode, XnHandover};
+pub use state::{Handover, N2Handover, SourceNode, SystemChange, XnHandover};
 
 use crate::amf::context::{Connection, HandoverSmfStage, RanContext, is_served};
 use crate::amf::n2::{Cause, HandoverRequired, PathSwitch, SessionItems, UeMessage};
@@ -188,6 +197,9 @@ pub fn required(ctx: &mut StepContext<'_, '_>, request: &HandoverRequired) {
     let Some((assoc, id, tai)) = found else {
         return refuse(ctx, Radio::unknown_targetID);
     };
+    if assoc.dialect() != ctx.ue.dialect() {
+        return intersystem::required(ctx, request, (assoc, tai));
+    }
     let mut items = Vec::new();
     for (psi, transfer) in &messages::required_sessions(assoc.dialect(), ctx.ue, request) {
         let Some(at) = position(ctx, *psi) else { continue };
@@ -196,17 +208,7 @@ pub fn required(ctx: &mut StepContext<'_, '_>, request: &HandoverRequired) {
             items.push(RequestedSession { psi: *psi, snssai, transfer });
         }
     }
-    let amf_id = ctx.next_amf_id(assoc);
-    let mut moving = N2Handover {
-        assoc,
-        amf_id,
-        ran_id: None,
-        tai,
-        requested: 0,
-        commanded: false,
-        started: ctx.received_at(),
-        deadline: ctx.now() + ctx.env.config.timers.ran_response,
-    };
+    let mut moving = new_target(ctx, assoc, tai);
     moving.requested = smf_updates::prepare(ctx, request, moving.amf_id, (id, tai));
     if moving.requested == 0 {
         let (cause, container) = (request.cause.clone(), &request.container[..]);
@@ -222,11 +224,6 @@ fn is_too_large(ctx: &mut StepContext<'_, '_>, container: &[u8]) -> bool {
         ctx.note(Note::fault("limit"));
     }
     is
-}
-
-fn refuse(ctx: &mut StepContext<'_, '_>, cause: Radio) {
-    ctx.note(Note::Failed(Kind::Handover, 0));
-    ctx.send(|c| messages::preparation_failure(c, Cause::radioNetwork(cause)));
 }
 
 /// Sends HANDOVER REQUEST to the target, if there are sessions to hand over.
@@ -255,6 +252,7 @@ fn request_target(
         allowed: &ctx.ue.allowed,
         container,
         forwards,
+        mapped: None,
     };
     let pdu = messages::handover_request(moving.assoc, moving.amf_id, request);
     ctx.effect(Effect::Ngap { assoc: moving.assoc, pdu });
@@ -293,19 +291,20 @@ fn smfs_have_answered(ctx: &mut StepContext<'_, '_>) {
     }
 }
 
-/// Takes the N2 handover out of the context, if it is at that stage and no SMF response is pending.
-fn take_n2_handover(ctx: &mut StepContext<'_, '_>, commanded: bool) -> Option<N2Handover> {
-    match ctx.ue.handover {
-        Some(Handover::Moving(moving))
-            if moving.commanded == commanded && ctx.ue.remote_sessions.handover.is_none() =>
-        {
-            ctx.ue.handover = None;
-            Some(moving)
-        }
-        _ => {
-            ctx.note(Note::fault("handover-out-of-place"));
-            None
-        }
+/// Returns the N2 handover, if it is at that stage and no SMF response is pending.
+fn n2_handover(ctx: &mut StepContext<'_, '_>, commanded: bool) -> Option<N2Handover> {
+    let moving = ctx.ue.handover.as_ref().and_then(Handover::target).copied();
+    let moving = moving.filter(|m| m.commanded == commanded && ctx.ue.remote_sessions.handover.is_none());
+    if moving.is_none() {
+        ctx.note(Note::fault("handover-out-of-place"));
+    }
+    moving
+}
+
+/// Stores the state of the N2 handover in progress.
+fn store(ctx: &mut StepContext<'_, '_>, moving: N2Handover) {
+    if let Some(target) = ctx.ue.handover.as_mut().and_then(Handover::target_mut) {
+        *target = moving;
     }
 }
 
@@ -317,21 +316,30 @@ pub fn acknowledged(
     (admitted, failed): (&SessionItems, &SessionItems),
     container: Vec<u8>,
 ) {
-    let Some(mut moving) = take_n2_handover(ctx, false) else { return };
+    let Some(mut moving) = n2_handover(ctx, false) else { return };
     moving.ran_id = Some(ran_id);
+    store(ctx, moving);
     if is_too_large(ctx, &container) {
-        ctx.ue.handover = Some(Handover::Moving(moving));
         return fail(ctx, Radio::ho_failure_in_target_5GC_ngran_node_or_target_system);
     }
+    if intersystem::is_overtaken(ctx) {
+        return fail(ctx, Radio::interaction_with_other_procedure);
+    }
+    let target = moving.assoc.dialect();
+    let changes = ctx.ue.handover.as_ref().is_some_and(Handover::changes_system);
     let mut commands = Vec::new();
     for (psi, transfer) in admitted.iter().filter(|(psi, _)| *psi < 16 && has(moving.requested, *psi)) {
-        let Some(at) = position(ctx, *psi) else { continue };
-        let command = user_plane::run(ctx, at, Input::N2(N2Sm::HandoverRequestAcknowledge, transfer));
+        let Some(at) = intersystem::position(ctx, *psi, target) else { continue };
+        let input = match changes {
+            true => Input::MovePrepared(target, transfer),
+            false => Input::N2(N2Sm::HandoverRequestAcknowledge, transfer),
+        };
+        let command = user_plane::run(ctx, at, input);
         commands.extend(command.map(|transfer| (*psi, transfer)));
     }
     if smf_updates::prepared(ctx, &moving, (admitted, failed), &container) {
         moving.deadline = ctx.now() + ctx.env.config.timers.ran_response;
-        ctx.ue.handover = Some(Handover::Moving(moving));
+        store(ctx, moving);
     } else {
         command(ctx, moving, (commands, Vec::new()), &container);
     }
@@ -342,31 +350,46 @@ pub fn acknowledged(
 fn command(
     ctx: &mut StepContext<'_, '_>,
     mut moving: N2Handover,
-    (commands, mut refused): (SessionItems, SessionItems),
+    (commands, refused): (SessionItems, SessionItems),
     container: &[u8],
 ) {
-    ctx.ue.handover = Some(Handover::Moving(moving));
     if commands.is_empty() {
         return fail(ctx, Radio::ho_failure_in_target_5GC_ngran_node_or_target_system);
     }
     let goes_along = bits(&commands);
+    if ctx.ue.handover.as_ref().is_some_and(Handover::changes_system) {
+        intersystem::command(ctx, moving.assoc.dialect(), commands, container);
+    } else {
+        command_within(ctx, &moving, (commands, refused), container);
+    }
+    (moving.commanded, moving.requested) = (true, goes_along);
+    moving.deadline = ctx.now() + ctx.env.config.timers.ran_response;
+    store(ctx, moving);
+}
+
+/// Sends HANDOVER COMMAND of a handover within one system.
+fn command_within(
+    ctx: &mut StepContext<'_, '_>,
+    moving: &N2Handover,
+    (commands, mut refused): (SessionItems, SessionItems),
+    container: &[u8],
+) {
+    let goes_along = bits(&commands);
     // An SMF without a response may have prepared its session.
-    smf_updates::cancel_some(ctx, &moving, moving.requested & !goes_along & !bits(&refused));
+    smf_updates::cancel_some(ctx, moving, moving.requested & !goes_along & !bits(&refused));
     let dialect = moving.assoc.dialect();
     let mut why = |psi| refused.iter().position(|(p, _)| *p == psi).map(|at| refused.swap_remove(at).1);
     let lost = (0..16).filter(|psi| has(moving.requested & !goes_along, *psi));
     let lost =
         lost.map(|psi| (psi, why(psi).unwrap_or_else(|| messages::refusal(dialect, HandoverRefusal::Preparation))));
     let lost = lost.collect();
-    ctx.send(|c| messages::handover_command(c, commands, lost, container));
-    (moving.commanded, moving.requested) = (true, goes_along);
-    moving.deadline = ctx.now() + ctx.env.config.timers.ran_response;
-    ctx.ue.handover = Some(Handover::Moving(moving));
+    ctx.send(|c| messages::handover_command(c, (commands, lost), container, None));
 }
 
 /// Handles HANDOVER FAILURE of the target.
 pub fn refused(ctx: &mut StepContext<'_, '_>, cause: Cause) {
-    let Some(moving) = take_n2_handover(ctx, false) else { return };
+    let Some(moving) = n2_handover(ctx, false) else { return };
+    ctx.ue.handover = None;
     ctx.note(Note::Failed(Kind::Handover, 0));
     user_plane::step_all(ctx, || Input::HandoverCancelled);
     smf_updates::cancel(ctx, &moving);
@@ -375,12 +398,16 @@ pub fn refused(ctx: &mut StepContext<'_, '_>, cause: Cause) {
 
 /// Handles HANDOVER NOTIFY: the UE is at the target.
 pub fn notified(ctx: &mut StepContext<'_, '_>, location: Option<(Tai, NrCgi)>) {
-    let Some(moving) = take_n2_handover(ctx, true) else { return };
+    let Some(moving) = n2_handover(ctx, true) else { return };
+    let handover = ctx.ue.handover.take();
     let (Some(old), Some(ran_id)) = (ctx.ue.connection, moving.ran_id) else { return };
     let (tai, cell) = location.unwrap_or((moving.tai, old.cell));
     ctx.ue.connection =
         Some(Connection { assoc: moving.assoc, ran_id, amf_id: moving.amf_id, tai, cell, ran: RanContext::SetUp });
-    user_plane::step_all(ctx, || Input::HandoverComplete);
+    match handover {
+        Some(Handover::ChangingSystem(change)) => intersystem::arrive(ctx, change.keys),
+        _ => user_plane::step_all(ctx, || Input::HandoverComplete),
+    }
     let untold = smf_updates::complete(ctx, &moving, (tai, cell));
     source::start(ctx, old);
     ctx.note(Note::Succeeded(Kind::Handover, moving.started));
@@ -444,8 +471,8 @@ pub fn fail(ctx: &mut StepContext<'_, '_>, cause: Radio) {
 
 /// Handles the reuse of the target's RAN-UE-NGAP-ID: the target has dropped this UE.
 pub fn on_target_id_reused(ctx: &mut StepContext<'_, '_>) {
-    if let Some(Handover::Moving(moving)) = &mut ctx.ue.handover {
-        moving.ran_id = None;
+    if let Some(target) = ctx.ue.handover.as_mut().and_then(Handover::target_mut) {
+        target.ran_id = None;
     }
     target_lost(ctx);
 }
@@ -458,21 +485,21 @@ pub fn target_lost(ctx: &mut StepContext<'_, '_>) {
 /// Aborts a handover and releases the resources prepared at the target.
 pub fn abort(ctx: &mut StepContext<'_, '_>) {
     let handover = ctx.ue.remote_sessions.handover.take();
-    match ctx.ue.handover.take() {
-        None => {}
+    let aborted = ctx.ue.handover.take();
+    match &aborted {
+        None => return,
         Some(Handover::Switching(_)) => ctx.note(Note::Failed(Kind::PathSwitch, 0)),
         Some(Handover::Modifying(_)) => ctx.note(Note::fault("erab-modification-aborted")),
-        Some(Handover::Moving(moving)) => {
-            ctx.note(Note::Failed(Kind::Handover, 0));
-            user_plane::step_all(ctx, || Input::HandoverCancelled);
-            smf_updates::cancel(ctx, &moving);
-            if handover.is_some_and(|handover| matches!(handover.stage, HandoverSmfStage::Preparing { .. })) {
-                // No request was sent to the target.
-                return;
-            }
-            let cause = Cause::radioNetwork(Radio::handover_cancelled);
-            let pdu = messages::release_target(moving.assoc, moving.amf_id, moving.ran_id, cause);
-            ctx.effect(Effect::Ngap { assoc: moving.assoc, pdu });
-        }
+        Some(Handover::Moving(_) | Handover::ChangingSystem(_)) => ctx.note(Note::Failed(Kind::Handover, 0)),
     }
+    let Some(moving) = aborted.as_ref().and_then(Handover::target) else { return };
+    user_plane::step_all(ctx, || Input::HandoverCancelled);
+    smf_updates::cancel(ctx, moving);
+    if handover.is_some_and(|handover| matches!(handover.stage, HandoverSmfStage::Preparing { .. })) {
+        // No request was sent to the target.
+        return;
+    }
+    let cause = Cause::radioNetwork(Radio::handover_cancelled);
+    let pdu = messages::release_target(moving.assoc, moving.amf_id, moving.ran_id, cause);
+    ctx.effect(Effect::Ngap { assoc: moving.assoc, pdu });
 }

@@ -1,8 +1,8 @@
 //! NGAP messages of handover (TS 38.413 9.2.3).
 
-use super::messages::{PathSwitchAnswer, Request, RequestedSession};
+use super::messages::{MappedCommand, PathSwitchAnswer, Request, RequestedSession};
 use crate::amf::context::{Connection, NextHop};
-use crate::amf::n2::{Cause, ambr_to, capability_to, encode, plmn_to, snssai_to};
+use crate::amf::n2::{Cause, SessionItems, ambr_to, capability_to, encode, plmn_to, snssai_to};
 use vireo_types::{AmfUeNgapId, RanUeNgapId, Snssai};
 use vireo_wire::ngap::{self, Message, *};
 
@@ -70,35 +70,47 @@ pub fn handover_request(amf_id: AmfUeNgapId, request: Request<'_>) -> Vec<u8> {
     };
     let sessions = PDUSessionResourceSetupListHOReq(request.sessions.into_iter().map(item).collect());
     let g = request.guami;
-    let pdu = ngap::helpers::guami(plmn_to(g.plmn), g.region, g.set, g.pointer).and_then(|guami| {
-        build_ngap!(
-            InitiatingMessage,
-            HandoverResourceAllocation,
-            HandoverRequest,
-            AMF_UE_NGAP_ID(amf_id.get()),
-            HandoverType(HandoverType::intra5gs),
-            Cause(request.cause),
-            UEAggregateMaximumBitRate(ambr_to(request.ambr)),
-            UESecurityCapabilities(capability_to(request.capability)),
-            SecurityContext(security_context(request.next_hop)),
-            PDUSessionResourceSetupListHOReq(sessions),
-            AllowedNSSAI(allowed_nssai(request.allowed)),
-            SourceToTarget_TransparentContainer(SourceToTargetTransparentContainer(request.container.to_vec().into())),
-            GUAMI(guami),
-        )
-    });
-    encode(pdu)
+    let handover_type = match request.mapped {
+        None => HandoverType::intra5gs,
+        Some(_) => HandoverType::eps_to_5gs,
+    };
+    let build = || -> Result<NGAPPDU<'_>, ngap::Error> {
+        let guami = ngap::helpers::guami(plmn_to(g.plmn), g.region, g.set, g.pointer)?;
+        let source = SourceToTargetTransparentContainer(request.container.to_vec().into());
+        let mut ies = vec![
+            build_ngap_ie!(HandoverRequest, AMF_UE_NGAP_ID(amf_id.get()))?,
+            build_ngap_ie!(HandoverRequest, HandoverType(handover_type))?,
+            build_ngap_ie!(HandoverRequest, Cause(request.cause))?,
+            build_ngap_ie!(HandoverRequest, UEAggregateMaximumBitRate(ambr_to(request.ambr)))?,
+            build_ngap_ie!(HandoverRequest, UESecurityCapabilities(capability_to(request.capability)))?,
+            build_ngap_ie!(HandoverRequest, SecurityContext(security_context(request.next_hop)))?,
+        ];
+        if let Some(nas) = request.mapped.and_then(|mapped| mapped.container) {
+            ies.push(build_ngap_ie!(HandoverRequest, NewSecurityContextInd(NewSecurityContextInd::R_true))?);
+            ies.push(build_ngap_ie!(HandoverRequest, NASC(NASPDU(nas.to_vec().into())))?);
+        }
+        ies.extend([
+            build_ngap_ie!(HandoverRequest, PDUSessionResourceSetupListHOReq(sessions))?,
+            build_ngap_ie!(HandoverRequest, AllowedNSSAI(allowed_nssai(request.allowed)))?,
+            build_ngap_ie!(HandoverRequest, SourceToTarget_TransparentContainer(source))?,
+            build_ngap_ie!(HandoverRequest, GUAMI(guami))?,
+        ]);
+        let message = HandoverRequest::new(ProtocolIEContainer(ies));
+        NGAP_PDU::of_message(&message, HandoverRequest::CRITICALITY)
+    };
+    encode(build())
 }
 
 /// Encodes HANDOVER COMMAND (9.2.3.2) with the sessions that are handed over and those that are
 /// lost. The transfers are Handover Command Transfer and Handover Preparation Unsuccessful
-/// Transfer.
+/// Transfer. A target of EPS requires the NAS security parameters for the UE (9.3.3.26).
 pub fn handover_command(
     connection: &Connection,
-    sessions: Vec<(u8, Vec<u8>)>,
-    lost: Vec<(u8, Vec<u8>)>,
+    (sessions, lost): (SessionItems, SessionItems),
     container: &[u8],
+    mapped: Option<MappedCommand>,
 ) -> Vec<u8> {
+    let handover_type = if mapped.is_some() { HandoverType::fivegs_to_eps } else { HandoverType::intra5gs };
     let item =
         |(psi, transfer): (u8, Vec<u8>)| PDUSessionResourceHandoverItem::new(PDUSessionID(psi), transfer.into(), None);
     let sessions = PDUSessionResourceHandoverList(sessions.into_iter().map(item).collect());
@@ -111,9 +123,13 @@ pub fn handover_command(
         let mut ies = vec![
             build_ngap_ie!(HandoverCommand, AMF_UE_NGAP_ID(connection.amf_id.get()))?,
             build_ngap_ie!(HandoverCommand, RAN_UE_NGAP_ID(connection.ran_id.0))?,
-            build_ngap_ie!(HandoverCommand, HandoverType(HandoverType::intra5gs))?,
-            build_ngap_ie!(HandoverCommand, PDUSessionResourceHandoverList(sessions))?,
+            build_ngap_ie!(HandoverCommand, HandoverType(handover_type))?,
         ];
+        if let Some(MappedCommand { container }) = mapped {
+            let nas = NASSecurityParametersFromNGRAN(vec![container].into());
+            ies.push(build_ngap_ie!(HandoverCommand, NASSecurityParametersFromNGRAN(nas))?);
+        }
+        ies.push(build_ngap_ie!(HandoverCommand, PDUSessionResourceHandoverList(sessions))?);
         if !lost.0.is_empty() {
             ies.push(build_ngap_ie!(HandoverCommand, PDUSessionResourceToReleaseListHOCmd(lost))?);
         }

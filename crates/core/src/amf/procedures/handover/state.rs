@@ -2,7 +2,7 @@
 //!
 //! An X2 handover has the state of an Xn handover, and an S1 handover that of an N2 handover.
 
-use crate::amf::context::Connection;
+use crate::amf::context::{Connection, NasSecurity};
 use serde::{Deserialize, Serialize};
 use vireo_types::{AmfUeNgapId, AssocId, Instant, RanUeNgapId, Tai};
 
@@ -15,6 +15,16 @@ pub enum Handover {
     Moving(N2Handover),
     /// E-RAB modification indication: the UPFs are being updated. The UE stays at its eNB.
     Modifying(XnHandover),
+    /// N2 or S1 handover to the other system: as [`Handover::Moving`].
+    ChangingSystem(Box<SystemChange>),
+}
+
+/// Handover between 5GS and EPS (TS 23.502 4.11.1.2).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SystemChange {
+    pub(super) target: N2Handover,
+    /// Mapped security context, which the UE has in use at the target.
+    pub(super) keys: NasSecurity,
 }
 
 /// Xn handover; the UE is at the target already.
@@ -39,8 +49,8 @@ pub struct N2Handover {
     /// RAN-UE-NGAP-ID of the target, once known.
     pub ran_id: Option<RanUeNgapId>,
     pub(super) tai: Tai,
-    /// Sessions that the target is or will be requested to set up, one bit each. After HANDOVER
-    /// COMMAND: the sessions that are handed over.
+    /// Sessions that the target is or will be requested to set up, one bit each, by their
+    /// identities there. After HANDOVER COMMAND: the sessions that are handed over.
     pub(super) requested: u16,
     /// HANDOVER COMMAND was sent: the UE moves to the target.
     pub(super) commanded: bool,
@@ -62,6 +72,7 @@ impl Handover {
         match self {
             Handover::Switching(_) | Handover::Modifying(_) => None,
             Handover::Moving(moving) => Some(moving.deadline),
+            Handover::ChangingSystem(change) => Some(change.target.deadline),
         }
     }
 
@@ -70,7 +81,22 @@ impl Handover {
         match self {
             Handover::Switching(_) | Handover::Modifying(_) => None,
             Handover::Moving(moving) => Some(moving),
+            Handover::ChangingSystem(change) => Some(&change.target),
         }
+    }
+
+    /// As [`Handover::target`], to change it.
+    pub(super) fn target_mut(&mut self) -> Option<&mut N2Handover> {
+        match self {
+            Handover::Switching(_) | Handover::Modifying(_) => None,
+            Handover::Moving(moving) => Some(moving),
+            Handover::ChangingSystem(change) => Some(&mut change.target),
+        }
+    }
+
+    /// Returns true if the target is in the other system.
+    pub fn changes_system(&self) -> bool {
+        matches!(self, Handover::ChangingSystem(_))
     }
 }
 

@@ -271,7 +271,19 @@ pub fn eps_algorithms(
     config: &CoreConfig,
     capability: UeSecurityCapability,
 ) -> Option<(IntegrityAlgorithm, CipheringAlgorithm)> {
-    select(config, capability.eia(), capability.eea())
+    algorithms(config, Dialect::Eps, capability)
+}
+
+/// Returns the algorithms of a dialect for a UE; `None` if it has none that the network has.
+pub fn algorithms(
+    config: &CoreConfig,
+    dialect: Dialect,
+    capability: UeSecurityCapability,
+) -> Option<(IntegrityAlgorithm, CipheringAlgorithm)> {
+    match dialect {
+        Dialect::Nr => select(config, capability.ia(), capability.ea()),
+        Dialect::Eps => select(config, capability.eia(), capability.eea()),
+    }
 }
 
 /// Sends the command to take a security context into use.
