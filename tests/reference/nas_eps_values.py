@@ -24,6 +24,10 @@ RES = bytes.fromhex("a54211d5e3ba50bf")
 ALGORITHMS = bytes.fromhex("f070")
 NATIVE = {"Value": 0}
 OPTIONS = bytes.fromhex("80000d00001000")
+IMS = b"\x03ims"
+AUTS = bytes.fromhex("00112233445566778899aabbccdd")
+# Two algorithms octets, and N1 mode in the seventh.
+BOTH_SYSTEMS = bytes.fromhex("f0700000000020")
 
 
 def head(kind, ebi=0, pti=0):
@@ -68,6 +72,17 @@ def uplink():
         "DetachAccept": message(EMM.EMMDetachAccept),
         "GUTIReallocationComplete": message(EMM.EMMGUTIReallocComplete),
         "DeactivateEPSBearerContextAccept": message(ESM.ESMDeactEPSBearerCtxtAccept, ebi=5),
+        "TrackingAreaUpdateRequest-from-5g": message(
+            EMM.EMMTrackingAreaUpdateRequest, NAS_KSI={"TSC": 1, "Value": 2}, EPSUpdateType=8, OldGUTI=GUTI,
+            UENetCap=BOTH_SYSTEMS, EPSBearerCtxtStat=bytes([0x20, 0]), OldGUTIType=NATIVE, UEStatus=b"\x02"),
+        "AuthenticationFailure-synch": message(EMM.EMMAuthenticationFailure, EMMCause=21, AUTS=AUTS),
+        "SecurityModeReject": message(EMM.EMMSecurityModeReject, EMMCause=24),
+        "PDNConnectivityRequest": message(ESM.ESMPDNConnectivityRequest, pti=2, PDNType=3, RequestType=1, APN=IMS,
+                                          ProtConfig=OPTIONS),
+        "PDNDisconnectRequest": message(ESM.ESMPDNDisconnectRequest, pti=3, LinkedEPSBearerId=6),
+        "ActivateDefaultEPSBearerContextAccept": message(ESM.ESMActDefaultEPSBearerCtxtAccept, ebi=6),
+        "ActivateDefaultEPSBearerContextReject": message(ESM.ESMActDefaultEPSBearerCtxtReject, ebi=6, ESMCause=26),
+        "ESMStatus": message(ESM.ESMStatus, ebi=5, ESMCause=97),
     }
 
 
@@ -98,6 +113,17 @@ def downlink():
         "DeactivateEPSBearerContextRequest": message(ESM.ESMDeactEPSBearerCtxtRequest, ebi=5, ESMCause=36),
         "EMMInformation": message(EMM.EMMInformation, LocalTimeZone=b"\x40"),
         "EMMStatus": message(EMM.EMMStatus, EMMCause=97),
+        "AttachReject-esm": message(EMM.EMMAttachReject, EMMCause=19, ESMContainer=message(
+            ESM.ESMPDNConnectivityReject, pti=1, ESMCause=27).to_bytes()),
+        "PDNConnectivityReject": message(ESM.ESMPDNConnectivityReject, pti=2, ESMCause=27),
+        "PDNConnectivityReject-congestion": message(ESM.ESMPDNConnectivityReject, pti=2, ESMCause=26,
+                                                    BackOffTimer=b"\x65"),
+        "PDNDisconnectReject": message(ESM.ESMPDNDisconnectReject, pti=3, ESMCause=49),
+        "ActivateDefaultEPSBearerContextRequest": message(
+            ESM.ESMActDefaultEPSBearerCtxtRequest, ebi=6, pti=2, EPSQoS=b"\x05", APN=IMS,
+            PDNAddr=bytes([3]) + bytes.fromhex("0200000100000045") + bytes([10, 46, 0, 3]),
+            APN_AMBR=bytes.fromhex("fefeeeee0303"), ESMCause=52, ProtConfig=OPTIONS),
+        "BearerResourceAllocationReject": message(ESM.ESMBearerResourceAllocReject, pti=4, ESMCause=32),
     }
 
 

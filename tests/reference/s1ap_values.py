@@ -31,6 +31,8 @@ QOS = {
         "pre-emptionVulnerability": "not-pre-emptable",
     },
 }
+CAPABILITY = {"encryptionAlgorithms": (0xE000, 16), "integrityProtectionAlgorithms": (0xE000, 16)}
+AMBR = {"uEaggregateMaximumBitRateDL": 2_000_000_000, "uEaggregateMaximumBitRateUL": 1_000_000_000}
 IDS = (("MME-UE-S1AP-ID", MME_ID), ("eNB-UE-S1AP-ID", ENB_ID))
 
 
@@ -72,7 +74,8 @@ def items(name, values, held=None):
 
 def procedure(kind, message):
     """Procedure code and criticality of the procedure whose `kind` message this is."""
-    for row in DESCRIPTIONS.S1AP_ELEMENTARY_PROCEDURES._val.root:
+    known = DESCRIPTIONS.S1AP_ELEMENTARY_PROCEDURES._val
+    for row in [*known.root, *known.ext]:
         if kind in row and row[kind]._typeref.called[1] == message:
             return row["procedureCode"], row.get("criticality", "ignore")
     raise KeyError(f"{message} is no {kind}")
@@ -151,8 +154,6 @@ def ue_messages():
     context = items("E-RABToBeSetupItemCtxtSUReq", [{**bearer, "e-RABlevelQoSParameters": QOS, "nAS-PDU": NAS}])
     setup = items("E-RABToBeSetupItemBearerSUReq", [{**bearer, "e-RABlevelQoSParameters": QOS, "nAS-PDU": NAS}])
     released = items("E-RABItem", [{"e-RAB-ID": 5, "cause": ("nas", "normal-release")}])
-    capability = {"encryptionAlgorithms": (0xE000, 16), "integrityProtectionAlgorithms": (0xE000, 16)}
-    ambr = {"uEaggregateMaximumBitRateDL": 2_000_000_000, "uEaggregateMaximumBitRateUL": 1_000_000_000}
     pair = ("uE-S1AP-ID-pair", {"mME-UE-S1AP-ID": MME_ID, "eNB-UE-S1AP-ID": ENB_ID})
     first = (("eNB-UE-S1AP-ID", ENB_ID), ("NAS-PDU", NAS), ("TAI", TAI), ("EUTRAN-CGI", CELL))
     return {
@@ -162,8 +163,8 @@ def ue_messages():
         "UplinkNASTransport": initiating("UplinkNASTransport", *IDS, ("NAS-PDU", NAS), *location),
         "DownlinkNASTransport": initiating("DownlinkNASTransport", *IDS, ("NAS-PDU", NAS)),
         "InitialContextSetupRequest": initiating(
-            "InitialContextSetupRequest", *IDS, ("uEaggregateMaximumBitrate", ambr),
-            ("E-RABToBeSetupListCtxtSUReq", context), ("UESecurityCapabilities", capability),
+            "InitialContextSetupRequest", *IDS, ("uEaggregateMaximumBitrate", AMBR),
+            ("E-RABToBeSetupListCtxtSUReq", context), ("UESecurityCapabilities", CAPABILITY),
             ("SecurityKey", (KEY, 256))),
         "InitialContextSetupResponse": successful(
             "InitialContextSetupResponse", *IDS, ("E-RABSetupListCtxtSURes", items("E-RABSetupItemCtxtSURes", [own]))),
@@ -185,8 +186,101 @@ def ue_messages():
     }
 
 
+def mobility_messages():
+    """Messages of handover. The source and the target are eNBs with one MME."""
+    peer = {"pLMNidentity": PLMN, "eNB-ID": ("macroENB-ID", (0xABD, 20))}
+    target = ("targeteNB-ID", {"global-ENB-ID": peer, "selected-TAI": TAI})
+    mme, kind = ("MME-UE-S1AP-ID", MME_ID), ("HandoverType", "intralte")
+    location = (("EUTRAN-CGI", CELL), ("TAI", TAI))
+    radio = ("Cause", ("radioNetwork", "handover-desirable-for-radio-reason"))
+    full = ("Cause", ("radioNetwork", "no-radio-resources-available-in-target-cell"))
+    to_target = ("Source-ToTarget-TransparentContainer", bytes.fromhex("000000070000000000"))
+    to_target_refused = ("Source-ToTarget-TransparentContainer", bytes.fromhex("000000070000000001"))
+    to_source = ("Target-ToSource-TransparentContainer", bytes(4))
+    ambr = ("uEaggregateMaximumBitrate", AMBR)
+    capability = ("UESecurityCapabilities", CAPABILITY)
+    keys = ("SecurityContext", {"nextHopChainingCount": 2, "nextHopParameter": (KEY, 256)})
+    sgw = {"e-RAB-ID": 5, "transportLayerAddress": address(7), "gTP-TEID": teid(0x101)}
+    own = {"e-RAB-ID": 5, "transportLayerAddress": address(9), "gTP-TEID": teid(0x00000075)}
+    forwarding = {"dL-transportLayerAddress": address(9), "dL-gTP-TEID": teid(0x00000075)}
+    requested = {**sgw, "e-RABlevelQosParameters": QOS}
+    fixed = [{"id": 143, "criticality": "ignore",
+              "extensionValue": ("Data-Forwarding-Not-Possible", "data-Forwarding-not-Possible")}]
+    lost = [{"e-RAB-ID": 6, "cause": ("radioNetwork", "ho-failure-in-target-EPC-eNB-or-target-system")}]
+    unswitched = [{"e-RAB-ID": 6, "cause": ("transport", "transport-resource-unavailable")}]
+    counts = {"e-RAB-ID": 5, "uL-COUNTvalue": {"pDCP-SN": 3, "hFN": 0}, "dL-COUNTvalue": {"pDCP-SN": 5, "hFN": 0}}
+    status = ("eNB-StatusTransfer-TransparentContainer", {"bearers-SubjectToStatusTransferList": items(
+        "Bearers-SubjectToStatusTransfer-Item", [counts])})
+    switch = ("E-RABToBeSwitchedDLList", items("E-RABToBeSwitchedDLItem", [own]))
+    moved = ("E-RABToBeSwitchedULList", items("E-RABToBeSwitchedULItem", [sgw]))
+
+    def request(item, container):
+        bearers = ("E-RABToBeSetupListHOReq", items("E-RABToBeSetupItemHOReq", [item]))
+        return initiating("HandoverRequest", mme, kind, radio, ambr, bearers, container, capability, keys)
+
+    return {
+        "HandoverRequired": initiating("HandoverRequired", *IDS, kind, radio, ("TargetID", target), (
+            "Direct-Forwarding-Path-Availability", "directPathAvailable"), to_target),
+        "HandoverRequest": request(requested, to_target),
+        "HandoverRequest-not-forwarded": request({**requested, "iE-Extensions": fixed}, to_target_refused),
+        "HandoverRequestAcknowledge": successful(
+            "HandoverRequestAcknowledge", *IDS,
+            ("E-RABAdmittedList", items("E-RABAdmittedItem", [{**own, **forwarding}])), to_source),
+        "HandoverFailure": unsuccessful("HandoverFailure", mme, full),
+        "HandoverCommand": successful("HandoverCommand", *IDS, kind, (
+            "E-RABSubjecttoDataForwardingList", items("E-RABDataForwardingItem", [{"e-RAB-ID": 5, **forwarding}])),
+            ("E-RABtoReleaseListHOCmd", items("E-RABItem", lost)), to_source),
+        "HandoverPreparationFailure": unsuccessful("HandoverPreparationFailure", *IDS, full),
+        "ENBStatusTransfer": initiating("ENBStatusTransfer", *IDS, status),
+        "MMEStatusTransfer": initiating("MMEStatusTransfer", *IDS, status),
+        "HandoverNotify": initiating("HandoverNotify", *IDS, *location),
+        "HandoverCancel": initiating("HandoverCancel", *IDS, ("Cause", ("radioNetwork", "handover-cancelled"))),
+        "HandoverCancelAcknowledge": successful("HandoverCancelAcknowledge", *IDS),
+        "PathSwitchRequest": initiating("PathSwitchRequest", IDS[1], switch, ("SourceMME-UE-S1AP-ID", MME_ID),
+                                        *location, capability),
+        "PathSwitchRequestAcknowledge": successful("PathSwitchRequestAcknowledge", *IDS, ambr, keys),
+        "PathSwitchRequestAcknowledge-moved": successful(
+            "PathSwitchRequestAcknowledge", *IDS, ambr, moved,
+            ("E-RABToBeReleasedList", items("E-RABItem", unswitched)), keys, capability),
+        "PathSwitchRequestFailure": unsuccessful("PathSwitchRequestFailure", *IDS, (
+            "Cause", ("radioNetwork", "unknown-mme-ue-s1ap-id"))),
+    }
+
+
+def enb_messages():
+    """Messages that eNBs send about E-RABs, and about themselves, with their answers."""
+    own = {"e-RAB-ID": 5, "transportLayerAddress": address(9), "dL-GTP-TEID": teid(0x00000075)}
+    gone = [{"e-RAB-ID": 5, "cause": ("radioNetwork", "radio-resources-not-available")}]
+    failed = [{"e-RAB-ID": 6, "cause": ("transport", "transport-resource-unavailable")}]
+    usage = {"startTimestamp": bytes(4), "endTimestamp": bytes([0, 0, 0, 9]), "usageCountUL": 1000,
+             "usageCountDL": 2_000_000}
+    report = {"e-RAB-ID": 5, "secondaryRATType": "nR",
+              "e-RABUsageReportList": items("E-RABUsageReportItem", [usage])}
+    peer = {"global-ENB-ID": {"pLMNidentity": PLMN, "eNB-ID": ("macroENB-ID", (0xABD, 20))}, "selected-TAI": TAI}
+    ours = {"global-ENB-ID": {"pLMNidentity": PLMN, "eNB-ID": ("macroENB-ID", (0xABC, 20))}, "selected-TAI": TAI}
+    son = {"targeteNB-ID": peer, "sourceeNB-ID": ours,
+           "sONInformation": ("sONInformationRequest", "x2TNL-Configuration-Info")}
+    return {
+        "E-RABReleaseIndication": initiating("E-RABReleaseIndication", *IDS, (
+            "E-RABReleasedList", items("E-RABItem", gone))),
+        "E-RABModificationIndication": initiating("E-RABModificationIndication", *IDS, (
+            "E-RABToBeModifiedListBearerModInd", items("E-RABToBeModifiedItemBearerModInd", [own]))),
+        "E-RABModificationConfirm": successful("E-RABModificationConfirm", *IDS, (
+            "E-RABModifyListBearerModConf", items("E-RABModifyItemBearerModConf", [{"e-RAB-ID": 5}])),
+            ("E-RABFailedToModifyListBearerModConf", items("E-RABItem", failed))),
+        "SecondaryRATDataUsageReport": initiating("SecondaryRATDataUsageReport", *IDS, (
+            "SecondaryRATDataUsageReportList", items("SecondaryRATDataUsageReportItem", [report]))),
+        "NASNonDeliveryIndication": initiating("NASNonDeliveryIndication", *IDS, ("NAS-PDU", NAS), (
+            "Cause", ("radioNetwork", "x2-handover-triggered"))),
+        "ENBConfigurationUpdateFailure-wait": unsuccessful(
+            "ENBConfigurationUpdateFailure", ("Cause", ("misc", "unknown-PLMN")), ("TimeToWait", "v60s")),
+        "ENBConfigurationTransfer": initiating("ENBConfigurationTransfer", ("SONConfigurationTransferECT", son)),
+        "MMEConfigurationTransfer": initiating("MMEConfigurationTransfer", ("SONConfigurationTransferMCT", son)),
+    }
+
+
 def messages():
-    return {**node_messages(), **ue_messages()}
+    return {**node_messages(), **ue_messages(), **mobility_messages(), **enb_messages()}
 
 
 def mme_messages():

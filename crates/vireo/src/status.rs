@@ -1,4 +1,4 @@
-//! `vireo status`: gNBs, UEs and sessions of a running core as tables.
+//! `vireo status`: RAN nodes, UEs and sessions of a running core as tables.
 //!
 //! Requests `/status` from the API. Depends only on the structures of the response.
 
@@ -14,7 +14,7 @@ pub(crate) struct Args {
     /// Print the API response as JSON
     #[arg(long)]
     json: bool,
-    /// List up to N UEs and gNBs, at most 1000
+    /// List up to N UEs and RAN nodes, at most 1000
     #[arg(long, value_name = "N", default_value_t = 20)]
     ues: usize,
     /// Skip the first N entries
@@ -46,7 +46,7 @@ fn render(status: &Status, offset: usize) -> String {
     // Writing to a String does not fail.
     let _ = writeln!(
         text,
-        "vireo {}, up {}: {} gNBs, {} UEs known, {} registered, {} connected, {} sessions",
+        "vireo {}, up {}: {} RAN nodes, {} UEs known, {} registered, {} connected, {} sessions",
         status.version,
         uptime(status.uptime_s),
         c.gnbs,
@@ -55,10 +55,13 @@ fn render(status: &Status, offset: usize) -> String {
         c.connected,
         c.sessions
     );
-    table(&mut text, &["gNB", "id", "address", "TACs", "slices", "UEs"], status.gnbs.iter().map(gnb));
+    table(&mut text, &["RAN node", "id", "address", "TACs", "slices", "UEs"], status.gnbs.iter().map(gnb));
     table(
         &mut text,
-        &["UE", "5G-TMSI", "RM", "CM", "TAI", "gNB", "PSI", "DNN", "slice", "address", "session", "QFI", "UPF"],
+        &[
+            "UE", "5G-TMSI", "RM", "CM", "TAI", "RAN node", "PSI/EBI", "DNN", "slice", "address", "session", "QFI",
+            "UPF",
+        ],
         status.ues.iter().flat_map(ue),
     );
     let header = ["UPF", "node", "N4", "sessions", "UL packets", "DL packets", "dropped"];
@@ -236,7 +239,7 @@ mod tests {
         let body = api.fetch("/status?limit=1").unwrap();
         let text = render(&serde_json::from_str(&body).unwrap(), 0);
         let lines: Vec<Vec<&str>> = text.lines().map(|l| l.split_whitespace().collect()).collect();
-        assert!(text.starts_with("vireo 0.2.0, up 1 min: 1 gNBs, 3 UEs known, 1 registered"), "{text}");
+        assert!(text.starts_with("vireo 0.2.0, up 1 min: 1 RAN nodes, 3 UEs known, 1 registered"), "{text}");
         let first: Vec<&str> =
             "imsi-99970********** 0a0b0c0d REGISTERED CONNECTED 99970-1 gnb-1 1 internet 1 10.45.0.2 ACTIVE 9"
                 .split(' ')

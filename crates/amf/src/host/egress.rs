@@ -257,6 +257,7 @@ impl Host {
     /// Executes the effects of a step in order.
     fn act(&mut self, slot: Slot, outbox: Outbox, route: EffectRoute) {
         let EffectRoute { associations, served_by } = route;
+        let connecting_input = outbox.connecting_input();
         let Outbox { at, ltmsi, key, input, before, after, settled, seids, effects, notes, .. } = outbox;
         let delegated_commit = self.current.delegated_commit.take();
         // If the SMF commits for the AMF, the input is complete when the SMF's response arrives.
@@ -266,8 +267,7 @@ impl Host {
         let (smf_input, input) = if is_delegated { (input, 0) } else { (0, input) };
         self.statistics.totals.change(before, after);
         self.moved(slot, before, after);
-        let [connection_before, connection] = [before, after].map(|summary| summary.and_then(|of| of.connection));
-        if input != 0 && connection.is_some() && connection != connection_before {
+        if let Some(input) = connecting_input {
             self.nodes.on_connected(slot, input);
         }
         if self.ues.region.ltmsi_of(slot) != Some(ltmsi) && !self.ues.region.rename(slot, ltmsi) {

@@ -184,6 +184,10 @@ impl StepOutbox for Outbox {
         &self.effects
     }
 
+    fn connecting_input(&self) -> Option<u64> {
+        self.connecting_input()
+    }
+
     fn retain_requests(&mut self) {
         self.effects.retain(|effect| matches!(effect, Effect::Authenticate(_)));
     }
@@ -294,6 +298,14 @@ impl HostIo for Io<'_> {
 
     fn has_node(&self, node: AssocId) -> bool {
         self.host.nodes.get(node).is_some()
+    }
+
+    fn record_connecting_input(&mut self, slot: Slot, input: u64) {
+        self.host.nodes.on_connected(slot, input);
+    }
+
+    fn knows_association(&self, node: AssocId, by: AssocId) -> bool {
+        self.host.nodes.knows_association(node, by)
     }
 
     fn insert(&mut self, ltmsi: Ltmsi, ue: &UeContext, context: &[u8]) -> Option<Slot> {

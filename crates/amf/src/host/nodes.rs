@@ -303,7 +303,7 @@ fn log_lost_association(event: NodeEvent) {
         NodeEvent::Replaced { assoc, peer } => tracing::warn!(
             assoc = assoc.0,
             %peer,
-            "the same RAN node has set NG up on another association: this one ends"
+            "the same RAN node has set up NG or S1 on another association: this one ends"
         ),
         NodeEvent::Silent { assoc, peer } => tracing::warn!(
             %peer,
@@ -311,7 +311,7 @@ fn log_lost_association(event: NodeEvent) {
             "association ended: its RAN node is silent and comes from elsewhere"
         ),
         NodeEvent::LostUnbound { assoc, restarted } => {
-            tracing::info!(assoc = assoc.0, restarted, "an association without NG Setup is gone");
+            tracing::info!(assoc = assoc.0, restarted, "an association without NG or S1 Setup is gone");
         }
         NodeEvent::LostOne { assoc, restarted, remaining } => {
             tracing::warn!(assoc = assoc.0, restarted, remaining, "a RAN node has lost an association, and has others")

@@ -113,7 +113,7 @@ impl Host {
         };
         let node = ue.connection.and_then(|c| self.nodes.get(c.assoc)).map(|n| &n.record);
         let sessions = ue.sessions.iter().filter(|s| s.is_live()).map(|s| SessionStatus {
-            psi: s.psi,
+            psi: s.id(),
             dnn: s.terms.dnn.to_string(),
             snssai: s.terms.snssai.to_string(),
             slice: self.slice_name(s.terms.snssai),

@@ -93,6 +93,12 @@ enum Summaries {
 }
 
 impl Outbox {
+    /// Returns the balancer's input by which the step has connected the UE, if it has.
+    pub(crate) fn connecting_input(&self) -> Option<u64> {
+        let [before, after] = [self.before, self.after].map(|summary| summary.and_then(|of| of.connection));
+        Some(self.input).filter(|input| *input != 0 && after.is_some() && before != after)
+    }
+
     /// Returns true if the step removes the context.
     pub(crate) fn forgets(&self) -> bool {
         self.after.is_none()

@@ -4,7 +4,7 @@ use crate::options::Options;
 use crate::ran::Tunnel;
 use crate::rat::Rat;
 use crate::ue::eps::LteUe;
-use crate::ue::security::header;
+use crate::ue::security::{SecurityContext, header};
 use crate::ue::{self, CommandError, Fault, MmState, Registration, Service, Session, Ue, UeOutput};
 use crate::usim::Usim;
 use vireo_types::{Guti, PduSessionType};

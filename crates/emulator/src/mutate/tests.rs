@@ -9,7 +9,7 @@ use crate::load::Rng;
 use crate::options::Options;
 use crate::rat::{Rat, Rats};
 use crate::scenario::Scenario;
-use crate::ue::security::NasSecurity;
+use crate::ue::security::{NasSecurity, SecurityContext};
 use crate::ue::{MmState, Registration};
 use vireo_wire::nas::{self as nas_codec, Direction, Nas5gsMessage, NasSecurityContext};
 use vireo_wire::nas_eps::{Direction as EpsDirection, NasEpsMessage};

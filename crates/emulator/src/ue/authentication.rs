@@ -2,7 +2,7 @@
 
 use super::nas::{self, kind};
 use super::registration::capability;
-use super::security::{HEADER, NasSecurity, header};
+use super::security::{HEADER, NasSecurity, SecurityContext};
 use super::{AHEAD, Event, Fault, MmState, Profile, Ue, UeOutput, Violation};
 use crate::usim::{Answer, Challenge};
 use vireo_wire::nas::{
@@ -60,7 +60,7 @@ impl Ue {
                 }
                 let pending = self.pending.get_or_insert_default();
                 pending.challenge = Some((rand, res));
-                (pending.k_amf, pending.is_mapped) = (Some((key, ksi)), false);
+                (pending.key, pending.is_mapped) = (Some((key, ksi)), false);
                 self.answer(&response(&res), out)
             }
             Answer::MacFailure => self.authentication_failure(GmmCause::MacFailure, None, out),
@@ -113,7 +113,7 @@ impl Ue {
         };
         let is_new = self.take_context(&command, message)?;
         let acceptable = command.replayed_ue_security_capabilities == capability(p);
-        let offered = self.security.as_ref().is_some_and(|security| offered(p, security));
+        let offered = self.has_offered(p);
         if !acceptable || !offered {
             let cause = if acceptable { 24 } else { 23 };
             self.answer(&[0x7e, 0, 0x5f, cause], out)?;
@@ -134,27 +134,15 @@ impl Ue {
             KeySetIdentifier::Mapped(ksi) => (ksi, true),
             _ => return Err(Violation::SecurityMode),
         };
-        let mut plain = Vec::new();
         let pending = self.pending.as_mut().filter(|pending| pending.is_mapped == is_mapped);
-        let fresh = pending.and_then(|pending| pending.k_amf.take_if(|(_, fresh)| *fresh == ksi));
-        self.eps_algorithms = command.selected_eps_nas_security_algorithms.as_ref().map(|selected| selected.value);
-        if let Some((k_amf, _)) = fresh {
+        let fresh = pending.and_then(|pending| pending.key.take_if(|(_, fresh)| *fresh == ksi)).map(|(k_amf, _)| {
             let mut security = NasSecurity::new(k_amf, ksi, ciphering, integrity);
             security.set_mapped(is_mapped);
-            security.unprotect(message, &mut plain).map_err(|_| Violation::WrongMac)?;
-            self.security = Some(security);
-            return Ok(true);
-        }
-        // The current context again, perhaps with other algorithms.
-        let own = |s: &&mut NasSecurity| s.ksi() == ksi && s.is_mapped() == is_mapped;
-        let security = self.security.as_mut().filter(own).ok_or(Violation::SecurityMode)?;
-        let before = security.algorithms();
-        security.reselect(ciphering, integrity);
-        if security.unprotect(message, &mut plain).is_err() {
-            security.reselect(before.0, before.1);
-            return Err(Violation::WrongMac);
-        }
-        Ok(before != (ciphering, integrity))
+            security
+        });
+        self.own.eps_algorithms = command.selected_eps_nas_security_algorithms.as_ref().map(|selected| selected.value);
+        let is_named = |security: &NasSecurity| security.ksi() == ksi && security.is_mapped() == is_mapped;
+        self.activate(fresh, is_named, (ciphering, integrity), message)
     }
 
     fn security_mode_complete(
@@ -169,27 +157,10 @@ impl Ue {
             complete.set_imeisv(self.imeisv().ok_or(violation)?);
         }
         // TS 24.501 4.4.6: the whole initial message, which was sent in part or without protection.
-        if let Some(pending) = self.pending.as_mut().filter(|pending| !pending.complete.is_empty()) {
-            complete.set_nas_message_container(NasMessageContainer::new(pending.complete.as_slice()));
+        if let Some(pending) = self.pending.as_mut().filter(|pending| !pending.request.is_empty()) {
+            complete.set_nas_message_container(NasMessageContainer::new(pending.request.as_slice()));
         }
         let complete = nas::encode(complete).map_err(|_| violation)?;
-        let Some(security) = &self.security else { return Err(Violation::NoContext) };
-        let (ciphering, integrity) = security.algorithms();
-        let first = self.first_complete.filter(|_| !is_new).unwrap_or(security.uplink_count());
-        self.begin_access();
-        self.first_complete = Some(first);
-        self.send(header::NEW_CIPHERED, &complete, out).map_err(|_| Violation::NoContext)?;
-        out.events.push(Event::Secured { ciphering: ciphering as u8, integrity: integrity as u8 });
-        Ok(())
+        self.complete_security_mode(&complete, is_new, out)
     }
-}
-
-/// Returns true if the UE offered these algorithms. NIA0 is never accepted (no emergency services
-/// here, TS 33.501 5.5.2).
-fn offered(p: &Profile, security: &NasSecurity) -> bool {
-    let (ciphering, integrity) = security.algorithms();
-    let bit = |n: u8| 0x80u8 >> n;
-    p.ciphering & bit(ciphering as u8) != 0
-        && p.integrity & bit(integrity as u8) != 0
-        && integrity != IntegrityAlgorithm::Null
 }

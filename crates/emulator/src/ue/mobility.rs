@@ -81,12 +81,6 @@ impl Ue {
         Ok(())
     }
 
-    fn forget(&mut self) {
-        self.mm = MmState::Deregistered;
-        self.sessions.clear();
-        (self.guti, self.security) = (None, None);
-    }
-
     /// Starts a deregistration. With `switch_off` the UE awaits no answer (TS 24.501 5.5.2.2.1).
     pub fn deregister(&mut self, _p: &Profile, switch_off: bool, out: &mut UeOutput) -> Result<(), CommandError> {
         if self.mm != MmState::Registered {

@@ -5,6 +5,8 @@
 //! specification becomes an [`Event::Violation`]. A run with this UE thus checks the core, too.
 
 mod authentication;
+mod common;
+pub use common::{Dialect, NasUe};
 pub mod eps;
 mod mobility;
 pub(crate) mod moves;
@@ -15,12 +17,12 @@ pub(crate) use registration::sd_octets;
 pub mod security;
 mod session;
 
-use crate::usim::{Concealment, SuciFailure, Usim};
+use crate::usim::{Concealment, SuciFailure};
+use common::Pending;
 use moves::{EpsOrigin, MovingUe, NrOrigin};
-use security::{NasSecurity, NextHop, Refusal};
 use std::fmt;
 use std::net::Ipv4Addr;
-use vireo_types::{Dnn, Guti, PduSessionType, Plmn, Snssai};
+use vireo_types::{Dnn, PduSessionType, Plmn, Snssai};
 
 /// Parameters shared by all UEs of a run.
 #[derive(Clone, Debug)]
@@ -304,72 +306,19 @@ impl UeOutput {
     }
 }
 
-/// State that exists only during a registration or an authentication.
+/// 5G (TS 24.501), and the state that only its UE has.
 #[derive(Debug, Default)]
-struct Pending {
-    /// Whole REGISTRATION REQUEST, for the NAS message container.
-    complete: Vec<u8>,
-    /// Last answered challenge and its RES*, for a retransmission.
-    challenge: Option<([u8; 16], [u8; 16])>,
-    /// K_AMF of the last answered challenge, with its ngKSI, until security mode control activates
-    /// it.
-    k_amf: Option<(vireo_wire::security::nas_5gs::KAmf, u8)>,
-    /// True if that K_AMF is mapped from a K_ASME.
-    is_mapped: bool,
-}
-
-/// One UE with its USIM, security context and sessions.
-#[derive(Debug)]
-pub struct Ue {
-    usim: Usim,
-    mm: MmState,
-    /// True if secure exchange of NAS messages is established on this connection (TS 24.501 4.4.4).
-    secured: bool,
-    security: Option<NasSecurity>,
-    guti: Option<Guti>,
-    pending: Option<Box<Pending>>,
-    sessions: Vec<Session>,
+pub struct Nr {
     last_pti: u8,
-    /// Uplink NAS COUNT from which K_gNB is derived.
-    access_count: u32,
-    /// COUNT of the first SECURITY MODE COMPLETE, from which K_gNB may be derived as well. The
-    /// commands answered since then were repeats of one command.
-    first_complete: Option<u32>,
-    /// Last NH that a gNB received since then.
-    hop: Option<Box<NextHop>>,
-    fault: Option<Fault>,
-    /// True if the registration in progress updates an existing one.
-    updating: bool,
-    /// True if the AMFs of this registration area have not assigned the 5G-GUTI.
-    is_foreign: bool,
     /// EEA and EIA for EPS, from SECURITY MODE COMMAND (TS 24.501 9.11.3.25).
     eps_algorithms: Option<u8>,
     from_eps: Option<Box<EpsOrigin>>,
 }
 
-impl Ue {
-    /// Creates a UE that is switched off.
-    pub fn new(usim: Usim) -> Self {
-        Ue {
-            usim,
-            mm: MmState::Deregistered,
-            secured: false,
-            security: None,
-            guti: None,
-            pending: None,
-            sessions: Vec::new(),
-            last_pti: 0,
-            access_count: 0,
-            first_complete: None,
-            hop: None,
-            fault: None,
-            updating: false,
-            is_foreign: false,
-            eps_algorithms: None,
-            from_eps: None,
-        }
-    }
+/// UE of 5G.
+pub type Ue = NasUe<Nr>;
 
+impl Ue {
     /// Creates a UE that comes from EPS.
     pub(crate) fn arrive(moving: MovingUe, from: EpsOrigin) -> Self {
         Ue {
@@ -377,7 +326,7 @@ impl Ue {
             guti: Some(moving.guti),
             is_foreign: true,
             sessions: moving.sessions,
-            from_eps: Some(Box::new(from)),
+            own: Nr { from_eps: Some(Box::new(from)), ..Nr::default() },
             ..Ue::new(moving.usim)
         }
     }
@@ -386,113 +335,13 @@ impl Ue {
     /// algorithms of EPS.
     pub(crate) fn departed(self) -> Option<(MovingUe, NrOrigin)> {
         let security = self.security.filter(|_| self.mm == MmState::Registered && !self.secured)?;
-        let algorithms = self.eps_algorithms?;
+        let algorithms = self.own.eps_algorithms?;
         Some((MovingUe::new(self.usim, self.guti?, &self.sessions), NrOrigin { security, algorithms }))
     }
 
-    /// Returns the 5GMM state.
-    pub fn mm(&self) -> MmState {
-        self.mm
-    }
-
-    /// Returns the USIM.
-    pub fn usim(&self) -> &Usim {
-        &self.usim
-    }
-
-    /// Returns the 5G-GUTI.
-    pub fn guti(&self) -> Option<Guti> {
-        self.guti
-    }
-
-    /// Returns the 5G-GUTI whose 5G-S-TMSI the UE gives to lower layers, if it is registered in
-    /// this registration area (TS 24.501 5.3.1.1).
-    pub fn access_guti(&self) -> Option<Guti> {
-        self.guti.filter(|_| !self.is_foreign)
-    }
-
-    /// Returns the PDU sessions.
-    pub fn sessions(&self) -> &[Session] {
-        &self.sessions
-    }
-
-    /// Returns the security context, for tests and negative cases.
-    pub fn security(&mut self) -> Option<&mut NasSecurity> {
-        self.security.as_mut()
-    }
-
-    /// Makes the next authentication fail in this way.
-    pub fn inject(&mut self, fault: Fault) {
-        self.fault = Some(fault);
-    }
-
-    /// Handles the release of the NG connection: the next message is an initial NAS message.
-    pub fn connection_released(&mut self) {
-        self.secured = false;
-        self.pending = None;
-        self.mm = match self.mm {
-            MmState::ServiceRequested => MmState::Registered,
-            // TS 24.501 5.5.1.3.7: the UE stays registered and may retry.
-            MmState::Registering if self.updating => MmState::Registered,
-            MmState::Registering | MmState::Deregistering => MmState::Deregistered,
-            settled => settled,
-        };
-        self.sessions.retain(|session| session.state == SessionState::Active);
-        if self.mm == MmState::Deregistered {
-            self.sessions.clear();
-        }
-    }
-
-    /// Ends a session without signalling. The network replaces its session when the UE establishes
-    /// it again.
-    pub fn forget_session(&mut self, psi: u8) {
-        self.sessions.retain(|session| session.psi != psi);
-    }
-
-    /// Deregisters the UE without signalling; identity and keys stay.
-    pub fn detach(&mut self) {
-        self.connection_released();
-        self.mm = MmState::Deregistered;
-        self.sessions.clear();
-    }
-
-    /// Begins an access: K_gNB is derived from the COUNT of the next message.
-    fn begin_access(&mut self) {
-        let next = self.security.as_ref().map_or(0, NasSecurity::uplink_count);
-        (self.access_count, self.first_complete, self.hop) = (next, None, None);
-    }
-
-    /// Compares the key that the gNB received with the UE's K_gNB. If T3560 expired before the
-    /// answer, SECURITY MODE COMMAND arrives twice. The network then uses the first answer that it
-    /// receives (TS 24.501 5.4.2.4). It derives the key from that answer's COUNT (TS 33.501
-    /// 6.8.1.2.2).
+    /// Compares the key that the gNB received with the UE's K_gNB.
     pub fn check_access_key(&mut self, key: &[u8], out: &mut UeOutput) {
-        let mut counts = self.first_complete.unwrap_or(self.access_count)..=self.access_count;
-        let is_own = |count: &u32| self.security.as_ref().and_then(|s| s.k_gnb(*count)).is_some_and(|own| own == key);
-        match counts.find(is_own) {
-            Some(count) => (self.access_count, self.first_complete) = (count, None),
-            None => out.events.push(Event::Violation(Violation::AccessKey)),
-        }
-    }
-
-    /// Compares the NH that the gNB of a handover received with the UE's NH of that chaining
-    /// counter. The counter is 2 at the first handover of a connection (TS 33.501 6.9.2.3.3 note)
-    /// and 0 after 7.
-    pub fn check_next_hop(&mut self, key: &[u8], chaining: u8, out: &mut UeOutput) {
-        let last = self.hop.as_deref().copied();
-        let own = self.security.as_ref().and_then(|security| security.next_hop(self.access_count, chaining, last));
-        match own {
-            Some(own) if own.nh == key => self.hop = Some(Box::new(own)),
-            _ => out.events.push(Event::Violation(Violation::AccessKey)),
-        }
-    }
-
-    /// Protects `plain` with the current context and sends it.
-    fn send(&mut self, kind: u8, plain: &[u8], out: &mut UeOutput) -> Result<(), CommandError> {
-        let security = self.security.as_mut().ok_or(CommandError::NoContext)?;
-        security.protect(kind, plain, &mut out.octets).map_err(|_| CommandError::NoContext)?;
-        out.ends.push(out.octets.len());
-        Ok(())
+        self.has_access_key(key, out);
     }
 
     /// Handles one downlink NAS message.
@@ -509,31 +358,5 @@ impl Ue {
         if let Err(violation) = violation {
             out.events.push(Event::Violation(violation));
         }
-    }
-
-    fn receive_protected(&mut self, profile: &Profile, message: &[u8], out: &mut UeOutput) -> Result<(), Violation> {
-        let security = self.security.as_mut().ok_or(Violation::NoContext)?;
-        let mut plain = std::mem::take(&mut out.scratch);
-        plain.clear();
-        let result = match security.unprotect(message, &mut plain) {
-            Ok(()) => {
-                self.secured = true;
-                self.dispatch(profile, &plain, true, out)
-            }
-            Err(Refusal::Short) => Err(Violation::Undecodable),
-            Err(Refusal::Mac | Refusal::Exhausted) => Err(Violation::WrongMac),
-        };
-        out.scratch = plain;
-        result
-    }
-
-    /// Handles messages that are allowed without protection before secure exchange is established
-    /// (TS 24.501 4.4.4.2).
-    fn receive_plain(&mut self, profile: &Profile, message: &[u8], out: &mut UeOutput) -> Result<(), Violation> {
-        let kind = message.get(2).copied().unwrap_or(0);
-        if self.secured || !nas::allowed_unprotected(kind) {
-            return Err(Violation::Unprotected(kind));
-        }
-        self.dispatch(profile, message, false, out)
     }
 }

@@ -1,9 +1,11 @@
 //! Dispatch of decoded NAS messages, and encoding that the codec does not provide.
 
-use super::{CommandError, Event, Profile, Ue, UeOutput, Violation};
+use super::security::NasSecurity;
+use super::{CommandError, Dialect, Event, Nr, Profile, Ue, UeOutput, Violation};
 use crate::ue::Cause;
 use vireo_types::{Guami, Guti, Plmn, Tmsi};
 use vireo_wire::nas::{Nas5gmmMessage, Nas5gsMessage};
+use vireo_wire::security::nas_5gs::KAmf;
 
 /// 5GMM message types (TS 24.501 9.7) with more than one use.
 pub(crate) mod kind {
@@ -17,19 +19,6 @@ pub(crate) mod kind {
     pub(crate) const IDENTITY_REQUEST: u8 = 0x5b;
     pub(crate) const SECURITY_MODE_COMMAND: u8 = 0x5d;
     pub(crate) const DL_NAS_TRANSPORT: u8 = 0x68;
-}
-
-pub(crate) fn allowed_unprotected(kind: u8) -> bool {
-    use kind::*;
-    matches!(
-        kind,
-        IDENTITY_REQUEST
-            | AUTHENTICATION_REQUEST
-            | AUTHENTICATION_REJECT
-            | REGISTRATION_REJECT
-            | DEREGISTRATION_ACCEPT
-            | SERVICE_REJECT
-    )
 }
 
 /// Returns the octets of a message.
@@ -66,10 +55,28 @@ pub(crate) fn guti(octets: &[u8]) -> Option<Guti> {
     Some(Guti { guami, tmsi: Tmsi(u32::from_be_bytes([octets[7], octets[8], octets[9], octets[10]])) })
 }
 
-impl Ue {
-    /// Decodes a plain message and passes it to its procedure.
-    pub(super) fn dispatch(
-        &mut self,
+impl Dialect for Nr {
+    type Security = NasSecurity;
+    type Key = KAmf;
+    type Response = [u8; 16];
+
+    const TYPE_AT: usize = 2;
+
+    fn allowed_unprotected(kind: u8) -> bool {
+        use kind::*;
+        matches!(
+            kind,
+            IDENTITY_REQUEST
+                | AUTHENTICATION_REQUEST
+                | AUTHENTICATION_REJECT
+                | REGISTRATION_REJECT
+                | DEREGISTRATION_ACCEPT
+                | SERVICE_REJECT
+        )
+    }
+
+    fn dispatch(
+        ue: &mut Ue,
         profile: &Profile,
         plain: &[u8],
         protected: bool,
@@ -81,20 +88,20 @@ impl Ue {
             _ => return Err(Violation::Undecodable),
         };
         match message {
-            Nas5gmmMessage::AuthenticationRequest(request) => self.authentication_request(profile, &request, out),
+            Nas5gmmMessage::AuthenticationRequest(request) => ue.authentication_request(profile, &request, out),
             Nas5gmmMessage::AuthenticationReject(_) => {
-                self.authentication_rejected(protected, out);
+                ue.authentication_rejected(protected, out);
                 Ok(())
             }
-            Nas5gmmMessage::IdentityRequest(request) => self.identity_request(profile, &request, protected, out),
-            Nas5gmmMessage::RegistrationAccept(accept) => self.registration_accept(&accept, out),
-            Nas5gmmMessage::RegistrationReject(reject) => self.registration_reject(&reject, out),
-            Nas5gmmMessage::DlNasTransport(transport) => self.downlink_transport(&transport, out),
-            Nas5gmmMessage::ServiceAccept(accept) => self.service_accept(&accept, out),
-            Nas5gmmMessage::ServiceReject(reject) => self.service_reject(&reject, out),
-            Nas5gmmMessage::DeregistrationAcceptUeOriginating(_) => self.deregistration_accept(out),
-            Nas5gmmMessage::DeregistrationRequestUeTerminated(request) => self.deregistered_by_network(&request, out),
-            Nas5gmmMessage::ConfigurationUpdateCommand(command) => self.configuration_update(&command, out),
+            Nas5gmmMessage::IdentityRequest(request) => ue.identity_request(profile, &request, protected, out),
+            Nas5gmmMessage::RegistrationAccept(accept) => ue.registration_accept(&accept, out),
+            Nas5gmmMessage::RegistrationReject(reject) => ue.registration_reject(&reject, out),
+            Nas5gmmMessage::DlNasTransport(transport) => ue.downlink_transport(&transport, out),
+            Nas5gmmMessage::ServiceAccept(accept) => ue.service_accept(&accept, out),
+            Nas5gmmMessage::ServiceReject(reject) => ue.service_reject(&reject, out),
+            Nas5gmmMessage::DeregistrationAcceptUeOriginating(_) => ue.deregistration_accept(out),
+            Nas5gmmMessage::DeregistrationRequestUeTerminated(request) => ue.deregistered_by_network(&request, out),
+            Nas5gmmMessage::ConfigurationUpdateCommand(command) => ue.configuration_update(&command, out),
             Nas5gmmMessage::FiveGmmStatus(status) => {
                 out.events.push(Event::Status(Cause::Mm(status.fgmm_cause.value)));
                 Ok(())

@@ -2,7 +2,7 @@
 
 use super::moves::network_capability;
 use super::nas::{self, kind};
-use super::security::header;
+use super::security::{SecurityContext, header};
 use super::{CommandError, Event, MmState, Pending, Profile, Registration, Ue, UeOutput, Violation};
 use vireo_types::{Guami, Guti, Tmsi};
 use vireo_wire::nas::{
@@ -75,8 +75,9 @@ impl Ue {
             }
             _ => out.plain(&clear),
         }
-        let k_amf = self.from_eps.take().map(|from| from.k_amf);
-        self.pending = Some(Box::new(Pending { complete, is_mapped: k_amf.is_some(), k_amf, ..Pending::default() }));
+        let k_amf = self.own.from_eps.take().map(|from| from.k_amf);
+        let is_mapped = k_amf.is_some();
+        self.pending = Some(Box::new(Pending { request: complete, key: k_amf, is_mapped, ..Pending::default() }));
         self.mm = MmState::Registering;
         self.updating = !initial;
         Ok(())
@@ -99,7 +100,7 @@ impl Ue {
             .with_follow_on_request(registration != Registration::Periodic);
         let clear = NasRegistrationRequest::new(kind, ngksi(self.guti.and(self.key_set()))?, identity_octets(identity))
             .with_ue_security_capability(capability(p));
-        let clear = match &self.from_eps {
+        let clear = match &self.own.from_eps {
             Some(from) => clear
                 .with_ue_status(NasUeStatus::from_status(true, false))
                 .with_eps_nas_message_container(NasEpsNasMessageContainer::new(from.request.as_slice())),
@@ -161,16 +162,6 @@ impl Ue {
         };
         let response = nas::encode(NasIdentityResponse::new(identity)).map_err(|_| incomplete)?;
         self.answer(&response, out)
-    }
-
-    /// Sends an answer, protected if secure exchange is established, else plain.
-    pub(super) fn answer(&mut self, plain: &[u8], out: &mut UeOutput) -> Result<(), Violation> {
-        if self.secured {
-            self.send(header::CIPHERED, plain, out).map_err(|_| Violation::NoContext)
-        } else {
-            out.plain(plain);
-            Ok(())
-        }
     }
 
     pub(super) fn imeisv(&self) -> Option<NasFGsMobileIdentity> {

@@ -4,6 +4,7 @@
 //! the NAS codec, so that the emulator stays an independent check of the core's protection. It
 //! shares only the algorithms with the core.
 
+use std::fmt;
 use vireo_wire::security::nas_5gs::{
     KAmf, KGnb, KNasEnc, KNasInt, NasConnection, Nh, derive_kgnb, derive_knas_enc, derive_knas_int,
     derive_mapped_kasme_idle, derive_nh, nas_cipher, nas_mac,
@@ -41,6 +42,49 @@ pub enum Refusal {
     Mac,
     /// The NAS COUNT is exhausted.
     Exhausted,
+}
+
+/// Ciphering and integrity algorithm.
+pub type Algorithms = (CipheringAlgorithm, IntegrityAlgorithm);
+
+/// NAS security context of one dialect.
+pub trait SecurityContext: fmt::Debug {
+    /// Returns the key set identifier.
+    fn ksi(&self) -> u8;
+
+    /// Returns the algorithms in use.
+    fn algorithms(&self) -> Algorithms;
+
+    /// Returns the NAS COUNT of the next uplink message.
+    fn uplink_count(&self) -> u32;
+
+    /// Selects other algorithms under the same root key; the COUNTs continue (TS 33.501 6.7.2,
+    /// TS 33.401 7.2.8.1.2).
+    fn reselect(&mut self, ciphering: CipheringAlgorithm, integrity: IntegrityAlgorithm);
+
+    /// Returns the key of the RAN node for the NAS COUNT of the message that started the access:
+    /// K_gNB (TS 33.501 A.9) or K_eNB (TS 33.401 A.3).
+    fn access_key(&self, uplink_count: u32) -> Option<[u8; 32]>;
+
+    /// Returns the next NH with chaining counter `ncc` (3 bits), from `last` on, including `last`.
+    /// Without `last` it starts after the access key of `uplink_count` (TS 33.501 A.10, TS 33.401
+    /// A.4).
+    fn next_hop(&self, uplink_count: u32, ncc: u8, last: Option<NextHop>) -> Option<NextHop>;
+
+    /// Protects `plain` with the next uplink COUNT and appends the whole message to `out`. The
+    /// header type decides whether the content is ciphered.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the COUNT is exhausted.
+    fn protect(&mut self, kind: u8, plain: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal>;
+
+    /// Verifies a downlink message and appends its plain content to `out`.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the message is short, its MAC wrong, or its COUNT used before.
+    fn unprotect(&mut self, message: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal>;
 }
 
 /// A 5G NAS security context.
@@ -113,18 +157,6 @@ impl NasSecurity {
         NasSecurity { k_amf, k_enc, k_int, ciphering, integrity, ksi, is_mapped: false, uplink, downlink }
     }
 
-    /// Selects other algorithms under the same K_AMF; the COUNTs continue (TS 33.501 6.7.2).
-    pub fn reselect(&mut self, ciphering: CipheringAlgorithm, integrity: IntegrityAlgorithm) {
-        self.k_enc = derive_knas_enc(&self.k_amf, ciphering);
-        self.k_int = derive_knas_int(&self.k_amf, integrity);
-        (self.ciphering, self.integrity) = (ciphering, integrity);
-    }
-
-    /// Returns the key set identifier.
-    pub fn ksi(&self) -> u8 {
-        self.ksi
-    }
-
     /// Returns true if K_AMF is mapped from a K_ASME.
     pub fn is_mapped(&self) -> bool {
         self.is_mapped
@@ -148,41 +180,6 @@ impl NasSecurity {
         self.uplink = count.next().map_err(|_| Refusal::Exhausted)?;
         let k_asme = derive_mapped_kasme_idle(&self.k_amf, count);
         Ok(MappedKeys { k_asme, ksi: self.ksi, counts: (self.uplink, self.downlink) })
-    }
-
-    /// Returns the algorithms in use.
-    pub fn algorithms(&self) -> (CipheringAlgorithm, IntegrityAlgorithm) {
-        (self.ciphering, self.integrity)
-    }
-
-    /// Returns the NAS COUNT of the next uplink message.
-    pub fn uplink_count(&self) -> u32 {
-        self.uplink.get()
-    }
-
-    /// Returns K_gNB for the NAS COUNT of the message that started the access (TS 33.501 A.9).
-    pub fn k_gnb(&self, uplink_count: u32) -> Option<[u8; 32]> {
-        let count = NasCount::new(uplink_count).ok()?;
-        Some(*derive_kgnb(&self.k_amf, count).as_octets())
-    }
-
-    /// Returns the next NH with chaining counter `ncc` (3 bits), from `last` on, including `last`.
-    /// Without `last` it starts after the K_gNB of `uplink_count` (TS 33.501 A.10).
-    pub fn next_hop(&self, uplink_count: u32, ncc: u8, last: Option<NextHop>) -> Option<NextHop> {
-        let first = || Some(*derive_nh(&self.k_amf, &KGnb::new(&self.k_gnb(uplink_count)?)).as_octets());
-        NextHop::find(first, |nh| *derive_nh(&self.k_amf, &Nh::new(nh)).as_octets(), ncc, last)
-    }
-
-    /// Protects `plain` with the next uplink COUNT and appends the whole message to `out`. The
-    /// header type decides whether the content is ciphered.
-    pub fn protect(&mut self, kind: u8, plain: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
-        let count = self.uplink;
-        let start = self.begin(kind, count, out);
-        out.extend_from_slice(plain);
-        if kind == header::CIPHERED || kind == header::NEW_CIPHERED {
-            self.cipher(count, &mut out[start + HEADER..]);
-        }
-        self.finish(count, &mut out[start..])
     }
 
     /// Protects an initial NAS message (TS 24.501 4.4.6). `cleartext` is sent unchanged. A NAS
@@ -217,9 +214,48 @@ impl NasSecurity {
         self.uplink = count.next().map_err(|_| Refusal::Exhausted)?;
         Ok(())
     }
+}
 
-    /// Verifies a downlink message and appends its plain content to `out`.
-    pub fn unprotect(&mut self, message: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
+impl SecurityContext for NasSecurity {
+    fn ksi(&self) -> u8 {
+        self.ksi
+    }
+
+    fn algorithms(&self) -> Algorithms {
+        (self.ciphering, self.integrity)
+    }
+
+    fn uplink_count(&self) -> u32 {
+        self.uplink.get()
+    }
+
+    fn reselect(&mut self, ciphering: CipheringAlgorithm, integrity: IntegrityAlgorithm) {
+        self.k_enc = derive_knas_enc(&self.k_amf, ciphering);
+        self.k_int = derive_knas_int(&self.k_amf, integrity);
+        (self.ciphering, self.integrity) = (ciphering, integrity);
+    }
+
+    fn access_key(&self, uplink_count: u32) -> Option<[u8; 32]> {
+        let count = NasCount::new(uplink_count).ok()?;
+        Some(*derive_kgnb(&self.k_amf, count).as_octets())
+    }
+
+    fn next_hop(&self, uplink_count: u32, ncc: u8, last: Option<NextHop>) -> Option<NextHop> {
+        let first = || Some(*derive_nh(&self.k_amf, &KGnb::new(&self.access_key(uplink_count)?)).as_octets());
+        NextHop::find(first, |nh| *derive_nh(&self.k_amf, &Nh::new(nh)).as_octets(), ncc, last)
+    }
+
+    fn protect(&mut self, kind: u8, plain: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
+        let count = self.uplink;
+        let start = self.begin(kind, count, out);
+        out.extend_from_slice(plain);
+        if kind == header::CIPHERED || kind == header::NEW_CIPHERED {
+            self.cipher(count, &mut out[start + HEADER..]);
+        }
+        self.finish(count, &mut out[start..])
+    }
+
+    fn unprotect(&mut self, message: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
         let Some((head, content)) = message.split_at_checked(HEADER) else { return Err(Refusal::Short) };
         let (access, downlink) = (NasConnection::ThreeGpp, Direction::Downlink);
         let count = self.downlink.estimate(head[6]).map_err(|_| Refusal::Exhausted)?;

@@ -34,19 +34,14 @@ fn wire_kind(kind: PduSessionType) -> PduSessionTypeValue {
 }
 
 impl Ue {
-    /// Returns the identities of the active sessions.
-    pub fn active_sessions(&self) -> impl Iterator<Item = u8> + '_ {
-        self.sessions.iter().filter(|s| s.state == SessionState::Active).map(|s| s.psi)
-    }
-
     fn session(&mut self, psi: u8) -> Option<&mut Session> {
         self.sessions.iter_mut().find(|session| session.psi == psi)
     }
 
     fn next_pti(&mut self) -> u8 {
         // TS 24.501 9.6: 1 to 254.
-        self.last_pti = if self.last_pti >= 254 { 1 } else { self.last_pti + 1 };
-        self.last_pti
+        self.own.last_pti = if self.own.last_pti >= 254 { 1 } else { self.own.last_pti + 1 };
+        self.own.last_pti
     }
 
     /// Starts the establishment of PDU session `psi`.
@@ -174,18 +169,6 @@ impl Ue {
             }
             _ => Err(Violation::Unexpected(kind)),
         }
-    }
-
-    /// Ends locally the active sessions that the network does not have (TS 24.501 5.5.1.3.4,
-    /// 5.6.1.4).
-    pub(super) fn drop_sessions(&mut self, kept: impl Fn(u8) -> bool, out: &mut UeOutput) {
-        self.sessions.retain(|session| {
-            let keep = session.state != SessionState::Active || kept(session.psi);
-            if !keep {
-                out.events.push(Event::SessionReleased { psi: session.psi });
-            }
-            keep
-        });
     }
 }
 

@@ -239,7 +239,7 @@ pub struct UeStatus {
 /// Status of a PDU session.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionStatus {
-    /// PDU session identity, 1 to 15.
+    /// PDU session identity, 1 to 15; in EPS the EPS bearer identity.
     pub psi: u8,
     pub dnn: String,
     pub snssai: String,

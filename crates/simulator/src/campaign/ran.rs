@@ -20,7 +20,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use vireo_core::config::{
-    Charging, CoreConfig, DnnConfig, NodeName, SecurityConfig, SliceConfig, SliceProfile, Timers, UpfConfig,
+    Charging, CoreConfig, DnnConfig, NodeName, PowerSavingConfig, SecurityConfig, SliceConfig, SliceProfile, Timers,
+    UpfConfig,
 };
 use vireo_core::placement::balance::BalancerId;
 use vireo_emulator::gnb::{GnbConfig, Outbox};
@@ -189,6 +190,7 @@ pub(crate) fn config() -> CoreConfig {
             ciphering: vec![CipheringAlgorithm::NEA2],
         },
         timers: Timers::default(),
+        power_saving: PowerSavingConfig::default(),
         upfs: vec![UpfConfig { name: "upf".into(), n4: SocketAddr::from((UPF, 8805)), dnns: Vec::new() }],
         n4_address: Ipv4Addr::LOCALHOST.into(),
         n4_node: NodeName::Address(Ipv4Addr::LOCALHOST.into()),
@@ -511,9 +513,13 @@ impl Ran {
         }
     }
 
-    /// Hands the UE over to the other gNB by Xn.
+    /// Hands the UE over to the other gNB by Xn. A gNB whose NG Setup is not answered yet accepts
+    /// none.
     fn xn_handover(&mut self, network: &mut Network, n: usize, ran: RanUeNgapId) {
         let (at, to) = (self.devices[n].at, neighbour(self.devices[n].at));
+        if !self.nodes[to].is_up() {
+            return self.on_ue_timeout(network, n);
+        }
         let capability = (self.profile.ciphering, self.profile.integrity);
         let Some(handover) = self.nodes[at].hand_over(ran, capability) else { return self.on_ue_timeout(network, n) };
         let mut out = Outbox::default();

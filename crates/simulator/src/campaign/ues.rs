@@ -20,7 +20,7 @@ use vireo_core::amf::n2::UeMessage;
 use vireo_core::amf::ran::ResetItem;
 use vireo_core::ids::tmsi::TmsiCipher;
 use vireo_core::placement::balance::{HostId, migration};
-use vireo_core::placement::host::{NamedUe, named_ue};
+use vireo_core::placement::host::{NamedUe, StepOutbox, named_ue};
 use vireo_core::placement::message::ToReplica;
 use vireo_core::placement::ran_nodes::{MessageTarget, RanNodeTable};
 use vireo_core::placement::replica::{Commit, EffectAssociations};
@@ -66,7 +66,7 @@ pub(super) struct Outbox {
     /// Connections before and after the step.
     connections: (Connections, Connections),
     /// True if the step has connected the UE.
-    connects: bool,
+    pub(super) connects: bool,
     counts: Option<Counts>,
     pub(super) effects: Vec<Effect>,
 }
@@ -656,16 +656,35 @@ impl Host {
             let successors: Vec<HostId> = successors.iter().copied().filter(|host| map.has_host(*host)).collect();
             network.oracle.on_effects(&successors, outbox.ltmsi, parts.versions.ephemeral);
         }
+        self.note_other_associations(network, (*slot, *associations), outbox);
         let route = EffectRoute { slot: Some(*slot), served_by: *proposer, associations: *associations };
         self.send_effects(network, route, outbox);
+    }
+
+    /// Tells the oracle which effects of a commit leave by other associations than the copies of the
+    /// commit name.
+    fn note_other_associations(
+        &self,
+        network: &mut Network,
+        (slot, associations): (u32, EffectAssociations),
+        outbox: &Outbox,
+    ) {
+        for (n, effect) in (0_u64..).zip(&outbox.effects) {
+            let Effect::Ngap { assoc: node, .. } = effect else { continue };
+            let named = associations.iter().flatten().find(|(of, _)| of == node).map(|(_, by)| *by);
+            let used = self.ues.nodes.effect_association(associations, *node, Some(UeKey::Own(slot)));
+            if named.is_some() && used != named {
+                network.oracle.on_unconfirmed(outbox.key | n & 0xf);
+            }
+        }
     }
 
     /// Executes the effects of a commit.
     pub(super) fn emit_effects(&mut self, network: &mut Network, pending: Pending) {
         network.oracle.on_result(pending.outbox.input, pending.outbox.key);
         self.moved(network, pending.slot, pending.outbox.connections);
-        if pending.outbox.connects && pending.outbox.input != 0 {
-            self.ues.nodes.on_connected(UeKey::Own(pending.slot), pending.outbox.input);
+        if let Some(input) = pending.outbox.connecting_input() {
+            self.ues.nodes.on_connected(UeKey::Own(pending.slot), input);
         }
         if !is_early(network, pending.proposer) {
             self.send_effects_of_commit(network, &pending);

@@ -14,6 +14,11 @@ pub(crate) fn golden() -> BTreeMap<String, Vec<u8>> {
     parsed(include_str!("../../../../tests/reference/golden.txt"))
 }
 
+/// Returns the messages of EPS encoded by pycrate.
+pub(crate) fn eps_golden() -> BTreeMap<String, Vec<u8>> {
+    parsed(include_str!("../../../../tests/reference/golden_eps.txt"))
+}
+
 /// Returns the values computed by OpenSSL.
 pub(crate) fn security() -> BTreeMap<String, Vec<u8>> {
     parsed(include_str!("../../../../tests/reference/security.txt"))

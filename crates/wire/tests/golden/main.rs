@@ -6,6 +6,7 @@
 //! also written to FILE. Pycrate then decodes and encodes them again (tests/reference/golden.py).
 
 mod case;
+mod nas_eps;
 mod nas_mobility;
 mod nas_security;
 mod nas_session;

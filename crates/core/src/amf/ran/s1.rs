@@ -436,6 +436,23 @@ mod tests {
     }
 
     #[test]
+    fn configuration_messages_equal_goldens() {
+        use crate::amf::s1::golden_tests::golden;
+        let (mut node, config) = (set_up(), crate::smf::tests::config());
+        let outcome = step(&mut node, &golden("ENBConfigurationTransfer"), with_first_mme(&config));
+        let Some(RanStepRequest::Relay { target, pdu }) = outcome.request else { panic!("{outcome:?}") };
+        assert_eq!((target.value(), pdu), (0xabd, golden("MMEConfigurationTransfer")));
+        let refused = update_failure(&Cause::misc(CauseMisc::unknown_PLMN_or_SNPN));
+        assert_eq!(refused.answer, Some(golden("ENBConfigurationUpdateFailure-wait")));
+        let renamed =
+            encode(build_s1ap!(InitiatingMessage, ENBConfigurationUpdate, ENBConfigurationUpdate, eNBname("enb-2748")));
+        let outcome = step(&mut node, &renamed, with_first_mme(&config));
+        assert_eq!(outcome.answer, Some(golden("ENBConfigurationUpdateAcknowledge")));
+        assert_eq!(reset_all(&Cause::misc(CauseMisc::om_intervention)), golden("Reset-mme-all"));
+        assert_eq!(overload_stop(), golden("OverloadStop"));
+    }
+
+    #[test]
     fn mme_configuration_update_answer_is_accepted() {
         let (mut node, config) = (set_up(), crate::smf::tests::config());
         let message = MMEConfigurationUpdateAcknowledge::new(ProtocolIEContainer(Vec::new()));

@@ -6,6 +6,8 @@
 
 mod cause;
 mod fault;
+#[cfg(test)]
+pub(crate) mod golden_tests;
 mod ingress;
 mod route;
 mod send;

@@ -112,6 +112,7 @@ impl<S: SlotKey, P, I, E> HostMachine<S, P, I, E> {
         };
         let claimed = || claimed_at::<O::Outbox>(&entry, now);
         if let Some(slot) = self.enter((ltmsi, &ue), &context, claimed, io) {
+            record_connecting_input((slot, &entry), now, io);
             self.repeat_effects(Some(slot), (ltmsi, &entry), now, io);
         }
         true
@@ -139,6 +140,7 @@ impl<S: SlotKey, P, I, E> HostMachine<S, P, I, E> {
         }
         let claimed = || claimed_at::<O::Outbox>(&entry, now);
         let Some(slot) = self.enter((ltmsi, &ue), &context, claimed, io) else { return true };
+        record_connecting_input((slot, &entry), now, io);
         if let (Some(owner), Some(from)) = (&mut self.owner, from)
             && owner.keeps_copies(from, ltmsi.bucket())
         {
@@ -257,4 +259,17 @@ impl<S: SlotKey, P, I, E> HostMachine<S, P, I, E> {
 /// Returns the time at which one of an entry's last commits claimed its subscriber.
 fn claimed_at<T: StepOutbox>(entry: &ReplicaEntry, now: Instant) -> Option<Instant> {
     entry.unsent_outboxes(now).filter_map(|unsent| T::decode(unsent.outbox)?.claimed_at()).max()
+}
+
+/// Records the inputs of an entry's last commits that have connected the UE. A reset by its RAN node
+/// that comes before them ends an older connection.
+fn record_connecting_input<S, P, E, O>((slot, entry): (S, &ReplicaEntry), now: Instant, io: &mut O)
+where
+    S: SlotKey,
+    O: HostIo<Slot = S, Record = P, Event = E>,
+{
+    let outboxes = entry.unsent_outboxes(now).filter_map(|unsent| O::Outbox::decode(unsent.outbox));
+    for input in outboxes.filter_map(|outbox| outbox.connecting_input()) {
+        io.record_connecting_input(slot, input);
+    }
 }

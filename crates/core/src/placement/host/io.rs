@@ -27,6 +27,9 @@ pub trait StepOutbox: Sized {
     /// Returns the effects of the step.
     fn effects(&self) -> &[Effect];
 
+    /// Returns the balancer's input by which the step has connected the UE, if it has.
+    fn connecting_input(&self) -> Option<u64>;
+
     /// Drops all effects except requests to the subscriber service.
     fn retain_requests(&mut self);
 
@@ -114,8 +117,15 @@ pub trait HostIo: ReplicaTransport {
     /// Stores a proposal until its answer, and sends it to the owner of the UE.
     fn send_proposal(&mut self, proposal: Proposal);
 
+    /// Records the balancer's input that has connected a UE.
+    fn record_connecting_input(&mut self, slot: Self::Slot, input: u64);
+
     /// Returns true if a RAN node is set up, as far as this host knows.
     fn has_node(&self, node: AssocId) -> bool;
+
+    /// Returns true if an association is one of a RAN node, or was one until the connection to its
+    /// balancer was lost, as far as this host knows.
+    fn knows_association(&self, node: AssocId, by: AssocId) -> bool;
 
     /// Stores a UE of another host with this encoded context and enters its identifiers, except the
     /// subscriber. Returns `None` if that is impossible.

@@ -138,7 +138,10 @@ impl<S: SlotKey, P, I, E> HostMachine<S, P, I, E> {
     ///
     /// A proposal is committed only if it is of the same epoch, the proposer is a replica of the
     /// UE, the UE is at rest in the state before the step, no step of this host is under way for
-    /// it, and its identifiers are free.
+    /// it, its identifiers are free, and this host knows the associations of its effects. A
+    /// balancer reports a new association on each connection, so that the report can arrive after
+    /// the proposal. Effects would then leave by an association that no copy names, and the next
+    /// owner would send them again by another one.
     pub fn judge_proposal<O>(&self, from: HostId, proposal: &Proposal, io: &O) -> ProposalVerdict<S>
     where
         O: HostIo<Slot = S, Record = P, Event = E>,
@@ -162,6 +165,9 @@ impl<S: SlotKey, P, I, E> HostMachine<S, P, I, E> {
         let Some(ue) = io.read(slot).filter(|ue| ue.ltmsi == proposal.ltmsi && is_based_on(&ue.context)) else {
             return ProposalVerdict::Refuse;
         };
+        if proposal.associations.into_iter().flatten().any(|(node, by)| !io.knows_association(node, by)) {
+            return ProposalVerdict::Refuse;
+        }
         let outbox = O::Outbox::decode(&proposal.outbox);
         let is_free = |effect: &Effect| match effect {
             Effect::BindTmsi(tmsi) => io.is_free_tmsi(*tmsi),

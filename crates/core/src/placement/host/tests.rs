@@ -31,6 +31,7 @@ type Machine = HostMachine<u32, u32, u64, (u32, UeNotice)>;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Outbox {
     at: Instant,
+    connecting_input: Option<u64>,
     effects: Vec<Effect>,
 }
 
@@ -45,6 +46,10 @@ impl StepOutbox for Outbox {
 
     fn effects(&self) -> &[Effect] {
         &self.effects
+    }
+
+    fn connecting_input(&self) -> Option<u64> {
+        self.connecting_input
     }
 
     fn retain_requests(&mut self) {
@@ -65,6 +70,7 @@ struct Io {
     stored_entries: Vec<Ltmsi>,
     servable: Vec<Ltmsi>,
     proposals: Vec<Proposal>,
+    connected: Vec<(u32, u64)>,
     is_busy: bool,
 }
 
@@ -82,6 +88,7 @@ impl Io {
             stored_entries: Vec::new(),
             servable: Vec::new(),
             proposals: Vec::new(),
+            connected: Vec::new(),
             is_busy: false,
         }
     }
@@ -174,6 +181,14 @@ impl HostIo for Io {
 
     fn has_node(&self, node: AssocId) -> bool {
         self.nodes.contains(&node)
+    }
+
+    fn record_connecting_input(&mut self, slot: u32, input: u64) {
+        self.connected.push((slot, input));
+    }
+
+    fn knows_association(&self, node: AssocId, by: AssocId) -> bool {
+        self.nodes.contains(&node) && self.nodes.contains(&by)
     }
 
     fn insert(&mut self, ltmsi: Ltmsi, _: &UeContext, context: &[u8]) -> Option<u32> {
@@ -344,7 +359,7 @@ fn takeover_repeats_effects_and_drops_inputs() {
     let (mut machine, first) = member(&mut io);
     let supi: Supi = "999700000000001".parse().unwrap();
     let ltmsi = Ltmsi::new(bucket_of(&first, OTHER), 3);
-    let outbox = Outbox { at: NOW, effects: vec![Effect::BindSupi(supi)] };
+    let outbox = Outbox { at: NOW, connecting_input: None, effects: vec![Effect::BindSupi(supi)] };
     copy(&mut io, 1, &ue(ltmsi, None), &outbox);
     let target = (71, InputTarget::Bucket(ltmsi.bucket()));
     assert_eq!(machine.admit(71, target, &mut io), None);
@@ -368,7 +383,7 @@ fn ue_of_unknown_node_waits_and_becomes_idle() {
     let mut io = Io::new();
     let (mut machine, first) = member(&mut io);
     let ltmsi = Ltmsi::new(bucket_of(&first, OTHER), 3);
-    let outbox = Outbox { at: NOW, effects: Vec::new() };
+    let outbox = Outbox { at: NOW, connecting_input: Some(7), effects: Vec::new() };
     copy(&mut io, 1, &ue(ltmsi, Some(AssocId(5))), &outbox);
     adopt(&mut machine, &mut io, map(first.next(&slices(&[(OWN, 1.0)])), &[OWN]));
     assert_eq!(io.slot_of(ltmsi), None);
@@ -383,6 +398,8 @@ fn ue_of_unknown_node_waits_and_becomes_idle() {
     assert_eq!(machine.released_inputs().unwrap(), [8, 9]);
     machine.disconnect_unsure(&mut io);
     assert_eq!(io.posted, [(slot, UeNotice::ConnectionLost { node: AssocId(5) })]);
+    // A reset by the RAN node that comes before input 7 ends an older connection.
+    assert_eq!(io.connected, [(slot, 7)]);
 }
 
 /// Regression test for seed 3598 of the fault campaign. The handoff of a UE overtakes the claim
@@ -395,7 +412,7 @@ fn superseded_ue_awaits_claims_in_transit() {
         let (mut machine, first) = member(&mut io);
         let bucket = bucket_of(&first, OTHER);
         let [old, ltmsi] = [2, 3].map(|number| Ltmsi::new(bucket, number));
-        copy(&mut io, 1, &ue(ltmsi, None), &Outbox { at: NOW, effects: Vec::new() });
+        copy(&mut io, 1, &ue(ltmsi, None), &Outbox { at: NOW, connecting_input: Some(7), effects: Vec::new() });
         machine.on(Input::Claimed(Claim { supi, ue: old, at: Instant(1) }), NOW, &mut io);
         let second = first.switch(&slices(&[(OTHER, 0.0), (OWN, 1.0)]), 4096).expect("this host has copies");
         adopt(&mut machine, &mut io, map(second, &[OTHER, OWN]));

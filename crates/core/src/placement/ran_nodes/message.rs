@@ -157,7 +157,7 @@ impl<U: SlotKey> RanNodeTable<U> {
             RanStepRequest::Reset(items) => {
                 out.push(NodeOutput::Event(NodeEvent::Reset));
                 out.push(match items.is_empty() {
-                    true => NodeOutput::Disconnect { node, ues: self.ues_before(node, number), at_once: true },
+                    true => NodeOutput::Disconnect { node, ues: self.begin_reset(node, number), at_once: true },
                     false => NodeOutput::Reset { node, items },
                 });
             }

@@ -48,6 +48,9 @@ pub struct RanNodeEntry<U> {
     /// UEs whose last message came by another association than the first. Messages to them use that
     /// association (TS 23.501 5.21.1.3).
     by: FxHashMap<U, AssocId>,
+    /// UEs whose connections a reset is ending, with the balancer's input. A balancer may give the
+    /// same reset to a host again, for UEs of a dead host.
+    resetting: FxHashMap<U, u64>,
     /// True if this host knows the NG Setup only from reports and not from the association itself.
     reported: bool,
     /// Hashes of UE messages from a lost association, and the end of the time for recognising
@@ -59,13 +62,14 @@ pub struct RanNodeEntry<U> {
 
 impl<U: SlotKey> RanNodeEntry<U> {
     fn new(record: RanNode, associations: Vec<AssocId>, peer: SocketAddr) -> Self {
-        let (ues, by) = (FxHashSet::default(), FxHashMap::default());
+        let (ues, by, resetting) = (FxHashSet::default(), FxHashMap::default(), FxHashMap::default());
         RanNodeEntry {
             record,
             associations,
             peer,
             ues,
             by,
+            resetting,
             reported: false,
             repeats: FxHashSet::default(),
             repeats_end: None,
@@ -423,6 +427,12 @@ impl<U: SlotKey> RanNodeTable<U> {
         by.or_else(|| self.nodes.get(&number)?.associations.iter().copied().find(|assoc| *assoc != lost))
     }
 
+    /// Returns true if an association is one of a RAN node, or was one until the connection to its
+    /// balancer was lost.
+    pub fn knows_association(&self, node: AssocId, by: AssocId) -> bool {
+        self.node_of(by) == Some(node) || self.former.get(&by) == Some(&node)
+    }
+
     /// Removes an association, or voids its binding if the peer restarted it.
     pub(super) fn remove_association(&mut self, assoc: AssocId, restarted: bool) -> AssociationLoss<U> {
         let lost = match restarted {
@@ -457,6 +467,7 @@ impl<U: SlotKey> RanNodeTable<U> {
         for number in old.into_iter().flatten() {
             if let Some(node) = self.nodes.get_mut(&number) {
                 node.ues.remove(&slot);
+                node.resetting.remove(&slot);
                 if !new.contains(&Some(number)) {
                     node.by.remove(&slot);
                 }
@@ -474,13 +485,18 @@ impl<U: SlotKey> RanNodeTable<U> {
         self.connected_by.insert(ue, input);
     }
 
-    /// Returns the UEs that are connected by a RAN node, except those that a later input of the
-    /// same balancer has connected. A serving host may execute such an input before this host
-    /// receives the present one, and a repeat of the present one comes after it.
-    pub(super) fn ues_before(&self, node: AssocId, input: u64) -> Vec<U> {
-        let is_later = |by: u64| by >> BALANCER_BITS == input >> BALANCER_BITS && by > input && input != 0;
-        let mut ues = self.ues(node);
-        ues.retain(|ue| !self.connected_by.get(ue).is_some_and(|by| is_later(*by)));
+    /// Begins the reset of a RAN node. Returns the UEs that are connected by the node, except those
+    /// that a later input of the same balancer has connected, and those that this input already
+    /// resets. A serving host may execute a later input before this host receives the present one,
+    /// and a repeat of the present one comes after it.
+    pub(super) fn begin_reset(&mut self, node: AssocId, input: u64) -> Vec<U> {
+        let is_of_balancer = |by: u64| by >> BALANCER_BITS == input >> BALANCER_BITS && input != 0;
+        let connected_by = &self.connected_by;
+        let Some(node) = self.nodes.get_mut(&node) else { return Vec::new() };
+        let is_before = |ue: &U| !connected_by.get(ue).is_some_and(|by| is_of_balancer(*by) && *by > input);
+        let mut ues: Vec<U> = node.ues.iter().copied().filter(is_before).collect();
+        ues.retain(|ue| !node.resetting.get(ue).is_some_and(|by| is_of_balancer(*by) && *by >= input));
+        node.resetting.extend(ues.iter().map(|ue| (*ue, input)));
         ues
     }
 

@@ -342,12 +342,13 @@ fn reset_ends_only_earlier_connections() {
     let (node, input) = (AssocId(1), |balancer: u8, own| BalancerId(balancer).input(own));
     nodes.on_connected(first, input(1, 7));
     nodes.on_connected(second, input(1, 9));
-    assert_eq!(nodes.ues_before(node, input(1, 8)), [first]);
-    assert_eq!(nodes.ues_before(node, input(2, 8)).len(), 2, "inputs of different balancers have no order");
-    assert_eq!(nodes.ues_before(node, 0).len(), 2, "no balancer numbers the reset");
+    assert_eq!(nodes.begin_reset(node, input(1, 8)), [first]);
+    assert_eq!(nodes.begin_reset(node, input(1, 8)), [], "the first one is on its way to the UE");
+    assert_eq!(nodes.begin_reset(node, input(2, 8)).len(), 2, "inputs of different balancers have no order");
+    assert_eq!(nodes.begin_reset(node, 0).len(), 2, "no balancer numbers the reset");
     nodes.moved(second, [Some(node), None], [None; 2]);
     nodes.moved(second, [None; 2], [Some(node), None]);
-    assert_eq!(nodes.ues_before(node, input(1, 8)).len(), 2);
+    assert_eq!(nodes.begin_reset(node, input(1, 8)).len(), 2, "both are connected anew");
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! Attach, tracking area update and identification (TS 24.301 5.5.1, 5.5.3, 5.4.4).
 
 use super::nas::{self, kind};
-use super::security::{EpsSecurity, header};
-use super::{CommandError, Event, Fault, LteUe, MmState, Pending, Profile, SessionState, UeOutput, Violation};
+use super::security::{EpsSecurity, SecurityContext, header};
+use super::{CommandError, Event, Fault, LteUe, MmState, Pending, Profile, UeOutput, Violation};
 use crate::ue::Registration;
 use crate::ue::moves::{NrOrigin, network_capability};
 use vireo_types::{Guami, Guti, PduSessionType, Plmn, Tmsi};
@@ -61,7 +61,7 @@ impl LteUe {
         }
         let request = if initial { self.attach_request(p, kind)? } else { self.update_request(p, registration)? };
         self.begin_access();
-        let from_nr = self.from_nr.take();
+        let from_nr = self.own.from_nr.take();
         let is_sent = from_nr.is_some_and(|from| self.send_from_nr(*from, &request, out));
         match (&self.security, self.guti.is_some()) {
             _ if is_sent => {}
@@ -93,7 +93,7 @@ impl LteUe {
     }
 
     fn ksi(&self) -> Option<u8> {
-        if let Some(from) = &self.from_nr {
+        if let Some(from) = &self.own.from_nr {
             return Some(from.security.ksi());
         }
         self.guti.and(self.security.as_ref()).map(|security| security.ksi())
@@ -104,7 +104,7 @@ impl LteUe {
             Some(guti) => NasEpsMobileIdentity::new(&nas::guti_octets(guti)[..]),
             None => NasEpsMobileIdentity::from_imsi(&self.usim.supi().reveal()).map_err(encoding)?,
         };
-        self.requested = kind;
+        self.own.requested = kind;
         let container = NasEsmMessageContainer::new(super::bearer::connectivity_request(p, kind)?);
         let kind = NasEpsAttachType::from_attach_type(AttachType::EpsAttach);
         let mut request = NasAttachRequest::new(kind, key_set(self.ksi())?, identity, capability(p), container);
@@ -133,7 +133,7 @@ impl LteUe {
         }
         if p.interworks {
             // 5GMM-REGISTERED or EMM-REGISTERED (TS 24.301 9.9.3.54).
-            let is_from_nr = self.from_nr.is_some();
+            let is_from_nr = self.own.from_nr.is_some();
             request.set_ue_status(NasUeStatus::from_status(!is_from_nr, is_from_nr));
         }
         nas::encode(request)
@@ -207,23 +207,12 @@ impl LteUe {
             return Ok(());
         }
         if let Some(status) = &accept.eps_bearer_context_status {
-            self.drop_bearers(|ebi| status.is_active(ebi), out);
+            self.drop_sessions(|ebi| status.is_active(ebi), out);
         }
         self.mm = MmState::Registered;
         self.pending = None;
         out.events.push(Event::Registered { guti: accept.guti.is_some() });
         Ok(())
-    }
-
-    /// Ends locally the active bearers that the network does not have (TS 24.301 5.5.3.2.4).
-    fn drop_bearers(&mut self, kept: impl Fn(u8) -> bool, out: &mut UeOutput) {
-        self.sessions.retain(|session| {
-            let keep = session.state != SessionState::Active || kept(session.psi);
-            if !keep {
-                out.events.push(Event::SessionReleased { psi: session.psi });
-            }
-            keep
-        });
     }
 
     /// Handles the rejection of an attach or of a tracking area update.

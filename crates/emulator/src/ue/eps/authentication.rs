@@ -2,7 +2,7 @@
 
 use super::attach::capability;
 use super::nas::{self, kind};
-use super::security::{EpsSecurity, HEADER, header};
+use super::security::{EpsSecurity, HEADER, SecurityContext};
 use super::{Event, Fault, LteUe, Profile, UeOutput, Violation};
 use crate::ue::AHEAD;
 use crate::usim::{Answer, Challenge};
@@ -56,7 +56,7 @@ impl LteUe {
                 }
                 let pending = self.pending.get_or_insert_default();
                 pending.challenge = Some((rand, res));
-                pending.k_asme = Some((key, ksi));
+                pending.key = Some((key, ksi));
                 self.answer(&response(&res), out)
             }
             Answer::MacFailure => self.authentication_failure(EmmCause::MacFailure, None, out),
@@ -96,7 +96,7 @@ impl LteUe {
         };
         let is_new = self.take_context(&command, message)?;
         let replayed = command.replayed_ue_security_capabilities.matches_ue_network_capability(&capability(p));
-        let offered = self.security.as_ref().is_some_and(|security| offered(p, security));
+        let offered = self.has_offered(p);
         if !replayed || !offered {
             let cause = if replayed { 24 } else { 23 };
             self.answer(&[0x07, 0x5f, cause], out)?;
@@ -114,23 +114,9 @@ impl LteUe {
         let integrity = IntegrityAlgorithm::try_from(algorithms & 7).map_err(|_| Violation::SecurityMode)?;
         let identifier = command.nas_key_set_identifier.key_set_identifier();
         let KeySetIdentifier::Native(ksi) = identifier else { return Err(Violation::SecurityMode) };
-        let mut plain = Vec::new();
-        let fresh = self.pending.as_mut().and_then(|pending| pending.k_asme.take_if(|(_, fresh)| *fresh == ksi));
-        if let Some((k_asme, _)) = fresh {
-            let mut security = EpsSecurity::new(k_asme, ksi, ciphering, integrity);
-            security.unprotect(message, &mut plain).map_err(|_| Violation::WrongMac)?;
-            self.security = Some(security);
-            return Ok(true);
-        }
-        // The current context again, perhaps with other algorithms.
-        let security = self.security.as_mut().filter(|s| s.ksi() == ksi).ok_or(Violation::SecurityMode)?;
-        let before = security.algorithms();
-        security.reselect(ciphering, integrity);
-        if security.unprotect(message, &mut plain).is_err() {
-            security.reselect(before.0, before.1);
-            return Err(Violation::WrongMac);
-        }
-        Ok(before != (ciphering, integrity))
+        let fresh = self.pending.as_mut().and_then(|pending| pending.key.take_if(|(_, fresh)| *fresh == ksi));
+        let fresh = fresh.map(|(k_asme, _)| EpsSecurity::new(k_asme, ksi, ciphering, integrity));
+        self.activate(fresh, |security| security.ksi() == ksi, (ciphering, integrity), message)
     }
 
     fn security_mode_complete(
@@ -151,23 +137,6 @@ impl LteUe {
             complete.set_replayed_nas_message_container(NasReplayedNasMessageContainer::new(&pending.request[..]));
         }
         let complete = nas::encode(complete).map_err(|_| violation)?;
-        let Some(security) = &self.security else { return Err(Violation::NoContext) };
-        let (ciphering, integrity) = security.algorithms();
-        let first = self.first_complete.filter(|_| !is_new).unwrap_or(security.uplink_count());
-        self.begin_access();
-        self.first_complete = Some(first);
-        self.send(header::NEW_CIPHERED, &complete, out).map_err(|_| Violation::NoContext)?;
-        out.events.push(Event::Secured { ciphering: ciphering as u8, integrity: integrity as u8 });
-        Ok(())
+        self.complete_security_mode(&complete, is_new, out)
     }
-}
-
-/// Returns true if the UE offered these algorithms. EIA0 is never accepted (no emergency services
-/// here, TS 33.401 5.1.4.1).
-fn offered(p: &Profile, security: &EpsSecurity) -> bool {
-    let (ciphering, integrity) = security.algorithms();
-    let bit = |n: u8| 0x80u8 >> n;
-    p.ciphering & bit(ciphering as u8) != 0
-        && p.integrity & bit(integrity as u8) != 0
-        && integrity != IntegrityAlgorithm::Null
 }

@@ -70,7 +70,7 @@ impl LteUe {
             (Some(_), Some(_)) => PduSessionType::Ipv4v6,
             (None, None) => return None,
         };
-        let fits = self.requested == PduSessionType::Ipv4v6 || self.requested == kind;
+        let fits = self.own.requested == PduSessionType::Ipv4v6 || self.own.requested == kind;
         fits.then_some(Session { psi, pti: 0, kind, state: SessionState::Active, address, other: PSI })
     }
 

@@ -2,7 +2,7 @@
 
 use super::attach::key_set;
 use super::nas::{self, kind};
-use super::security::header;
+use super::security::{SecurityContext, header};
 use super::{CommandError, Event, LteUe, MmState, Service, UeOutput, Violation};
 use vireo_wire::nas_eps::{
     NasDetachAccept, NasDetachRequestUeOriginating, NasDetachRequestUeTerminated, NasDetachType, NasEpsMobileIdentity,

@@ -1,9 +1,10 @@
 //! Dispatch of decoded EPS NAS messages, and encoding that the codec does not provide.
 
-use super::security::PD_ESM;
-use super::{Cause, CommandError, Event, LteUe, Profile, UeOutput, Violation};
+use super::security::{EpsSecurity, PD_ESM};
+use super::{Cause, CommandError, Dialect, Eps, Event, LteUe, Profile, UeOutput, Violation};
 use vireo_types::{Guami, Guti, Plmn, Tmsi};
 use vireo_wire::nas_eps::{Direction, NasEmmMessage, NasEpsMessage};
+use vireo_wire::security::nas_eps::KAsme;
 
 /// EMM message types (TS 24.301 9.8) with more than one use.
 pub(super) mod kind {
@@ -18,20 +19,6 @@ pub(super) mod kind {
     pub(in crate::ue::eps) const AUTHENTICATION_REJECT: u8 = 0x54;
     pub(in crate::ue::eps) const IDENTITY_REQUEST: u8 = 0x55;
     pub(in crate::ue::eps) const SECURITY_MODE_COMMAND: u8 = 0x5d;
-}
-
-pub(super) fn allowed_unprotected(kind: u8) -> bool {
-    use kind::*;
-    matches!(
-        kind,
-        IDENTITY_REQUEST
-            | AUTHENTICATION_REQUEST
-            | AUTHENTICATION_REJECT
-            | ATTACH_REJECT
-            | DETACH_ACCEPT
-            | UPDATE_REJECT
-            | SERVICE_REJECT
-    )
 }
 
 /// Returns the octets of an EMM message.
@@ -63,39 +50,64 @@ pub(super) fn guti(octets: &[u8]) -> Option<Guti> {
     Some(Guti { guami, tmsi: Tmsi(u32::from_be_bytes([octets[7], octets[8], octets[9], octets[10]])) })
 }
 
-impl LteUe {
-    /// Decodes a plain message and passes it to its procedure.
-    pub(super) fn dispatch(&mut self, p: &Profile, plain: &[u8], out: &mut UeOutput) -> Result<(), Violation> {
+impl Dialect for Eps {
+    type Security = EpsSecurity;
+    type Key = KAsme;
+    type Response = [u8; 8];
+
+    const TYPE_AT: usize = 1;
+
+    fn allowed_unprotected(kind: u8) -> bool {
+        use kind::*;
+        matches!(
+            kind,
+            IDENTITY_REQUEST
+                | AUTHENTICATION_REQUEST
+                | AUTHENTICATION_REJECT
+                | ATTACH_REJECT
+                | DETACH_ACCEPT
+                | UPDATE_REJECT
+                | SERVICE_REJECT
+        )
+    }
+
+    fn dispatch(
+        ue: &mut LteUe,
+        p: &Profile,
+        plain: &[u8],
+        _protected: bool,
+        out: &mut UeOutput,
+    ) -> Result<(), Violation> {
         let is_esm = plain.first().is_some_and(|first| first & 0xf == PD_ESM);
         let kind = plain.get(if is_esm { 2 } else { 1 }).copied().unwrap_or(0);
         let message = match NasEpsMessage::decode_with_direction(plain, Direction::Downlink) {
             Ok(NasEpsMessage::Emm(_, message)) => message,
-            Ok(NasEpsMessage::Esm(head, message)) => return self.bearer_message(p, kind, head, message, out),
+            Ok(NasEpsMessage::Esm(head, message)) => return ue.bearer_message(p, kind, head, message, out),
             _ => return Err(Violation::Undecodable),
         };
         match message {
-            NasEmmMessage::AuthenticationRequest(request) => self.authentication_request(p, &request, out),
+            NasEmmMessage::AuthenticationRequest(request) => ue.authentication_request(p, &request, out),
             NasEmmMessage::AuthenticationReject(_) => {
                 // TS 24.301 5.4.2.5: the UE deletes identity and keys.
-                self.forget();
+                ue.forget();
                 out.events.push(Event::AuthenticationRejected);
                 Ok(())
             }
-            NasEmmMessage::IdentityRequest(request) => self.identity_request(&request, out),
-            NasEmmMessage::AttachAccept(accept) => self.attach_accept(&accept, out),
+            NasEmmMessage::IdentityRequest(request) => ue.identity_request(&request, out),
+            NasEmmMessage::AttachAccept(accept) => ue.attach_accept(&accept, out),
             NasEmmMessage::AttachReject(reject) => {
                 let retry = reject.t3346_value.as_ref().and_then(|timer| timer.to_seconds());
-                self.rejected(kind, reject.emm_cause.value, retry, out)
+                ue.rejected(kind, reject.emm_cause.value, retry, out)
             }
-            NasEmmMessage::TrackingAreaUpdateAccept(accept) => self.update_accept(&accept, out),
+            NasEmmMessage::TrackingAreaUpdateAccept(accept) => ue.update_accept(&accept, out),
             NasEmmMessage::TrackingAreaUpdateReject(reject) => {
                 let retry = reject.t3346_value.as_ref().and_then(|timer| timer.to_seconds());
-                self.rejected(kind, reject.emm_cause.value, retry, out)
+                ue.rejected(kind, reject.emm_cause.value, retry, out)
             }
-            NasEmmMessage::ServiceReject(reject) => self.service_reject(&reject, out),
-            NasEmmMessage::DetachAccept(_) => self.detach_accept(out),
-            NasEmmMessage::DetachRequestUeTerminated(request) => self.detached_by_network(&request, out),
-            NasEmmMessage::GutiReallocationCommand(command) => self.guti_reallocation(&command, out),
+            NasEmmMessage::ServiceReject(reject) => ue.service_reject(&reject, out),
+            NasEmmMessage::DetachAccept(_) => ue.detach_accept(out),
+            NasEmmMessage::DetachRequestUeTerminated(request) => ue.detached_by_network(&request, out),
+            NasEmmMessage::GutiReallocationCommand(command) => ue.guti_reallocation(&command, out),
             NasEmmMessage::EmmInformation(_) => {
                 out.events.push(Event::ConfigurationUpdated);
                 Ok(())

@@ -3,7 +3,7 @@
 //! As [`crate::ue::security`], it protects single messages without the NAS codec. It shares only
 //! the algorithms with the core.
 
-pub use crate::ue::security::{NextHop, Refusal, header};
+pub use crate::ue::security::{Algorithms, NextHop, Refusal, SecurityContext, header};
 
 use crate::ue::security::MappedKeys;
 
@@ -45,13 +45,6 @@ impl EpsSecurity {
         EpsSecurity { k_asme, k_enc, k_int, ciphering, integrity, ksi, uplink, downlink }
     }
 
-    /// Selects other algorithms under the same K_ASME; the COUNTs continue (TS 33.401 7.2.8.1.2).
-    pub fn reselect(&mut self, ciphering: CipheringAlgorithm, integrity: IntegrityAlgorithm) {
-        self.k_enc = derive_knas_enc(&self.k_asme, ciphering);
-        self.k_int = derive_knas_int(&self.k_asme, integrity);
-        (self.ciphering, self.integrity) = (ciphering, integrity);
-    }
-
     /// Creates the context of keys that are mapped from 5G. `algorithms` are EEA and EIA.
     pub(super) fn mapped(keys: MappedKeys, algorithms: u8) -> Option<Self> {
         let ciphering = CipheringAlgorithm::try_from(algorithms >> 4 & 7).ok()?;
@@ -69,37 +62,48 @@ impl EpsSecurity {
         Ok((request, k_amf))
     }
 
-    /// Returns the key set identifier.
-    pub fn ksi(&self) -> u8 {
+    /// Appends a SERVICE REQUEST with its short MAC to `out` (TS 24.301 8.2.25).
+    pub fn service_request(&mut self, out: &mut Vec<u8>) -> Result<(), Refusal> {
+        let count = self.uplink;
+        let octet = self.ksi << 5 | count.sequence_number() & 0x1f;
+        let mac = service_request_short_mac(&self.k_int, count, Direction::Uplink, octet, self.integrity);
+        let [high, low] = mac.to_be_bytes();
+        out.extend_from_slice(&[SERVICE_REQUEST, octet, high, low]);
+        self.uplink = count.next().map_err(|_| Refusal::Exhausted)?;
+        Ok(())
+    }
+}
+
+impl SecurityContext for EpsSecurity {
+    fn ksi(&self) -> u8 {
         self.ksi
     }
 
-    /// Returns the algorithms in use.
-    pub fn algorithms(&self) -> (CipheringAlgorithm, IntegrityAlgorithm) {
+    fn algorithms(&self) -> Algorithms {
         (self.ciphering, self.integrity)
     }
 
-    /// Returns the NAS COUNT of the next uplink message.
-    pub fn uplink_count(&self) -> u32 {
+    fn uplink_count(&self) -> u32 {
         self.uplink.get()
     }
 
-    /// Returns K_eNB for the NAS COUNT of the message that started the access (TS 33.401 A.3).
-    pub fn k_enb(&self, uplink_count: u32) -> Option<[u8; 32]> {
+    fn reselect(&mut self, ciphering: CipheringAlgorithm, integrity: IntegrityAlgorithm) {
+        self.k_enc = derive_knas_enc(&self.k_asme, ciphering);
+        self.k_int = derive_knas_int(&self.k_asme, integrity);
+        (self.ciphering, self.integrity) = (ciphering, integrity);
+    }
+
+    fn access_key(&self, uplink_count: u32) -> Option<[u8; 32]> {
         let count = NasCount::new(uplink_count).ok()?;
         Some(*derive_kenb(&self.k_asme, count).as_octets())
     }
 
-    /// Returns the next NH with chaining counter `ncc` (3 bits), from `last` on, including `last`.
-    /// Without `last` it starts after the K_eNB of `uplink_count` (TS 33.401 A.4).
-    pub fn next_hop(&self, uplink_count: u32, ncc: u8, last: Option<NextHop>) -> Option<NextHop> {
-        let first = || Some(*derive_nh(&self.k_asme, &KEnb::new(&self.k_enb(uplink_count)?)).as_octets());
+    fn next_hop(&self, uplink_count: u32, ncc: u8, last: Option<NextHop>) -> Option<NextHop> {
+        let first = || Some(*derive_nh(&self.k_asme, &KEnb::new(&self.access_key(uplink_count)?)).as_octets());
         NextHop::find(first, |nh| *derive_nh(&self.k_asme, &Nh::new(nh)).as_octets(), ncc, last)
     }
 
-    /// Protects `plain` with the next uplink COUNT and appends the whole message to `out`. The
-    /// header type decides whether the content is ciphered.
-    pub fn protect(&mut self, kind: u8, plain: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
+    fn protect(&mut self, kind: u8, plain: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
         let count = self.uplink;
         let start = out.len();
         out.extend_from_slice(&[kind << 4 | PD_EMM, 0, 0, 0, 0, count.sequence_number()]);
@@ -113,19 +117,7 @@ impl EpsSecurity {
         Ok(())
     }
 
-    /// Appends a SERVICE REQUEST with its short MAC to `out` (TS 24.301 8.2.25).
-    pub fn service_request(&mut self, out: &mut Vec<u8>) -> Result<(), Refusal> {
-        let count = self.uplink;
-        let octet = self.ksi << 5 | count.sequence_number() & 0x1f;
-        let mac = service_request_short_mac(&self.k_int, count, Direction::Uplink, octet, self.integrity);
-        let [high, low] = mac.to_be_bytes();
-        out.extend_from_slice(&[SERVICE_REQUEST, octet, high, low]);
-        self.uplink = count.next().map_err(|_| Refusal::Exhausted)?;
-        Ok(())
-    }
-
-    /// Verifies a downlink message and appends its plain content to `out`.
-    pub fn unprotect(&mut self, message: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
+    fn unprotect(&mut self, message: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
         let Some((head, content)) = message.split_at_checked(HEADER) else { return Err(Refusal::Short) };
         let count = self.downlink.estimate(head[5]).map_err(|_| Refusal::Exhausted)?;
         let mac = nas_mac(&self.k_int, count, Direction::Downlink, &message[5..], self.integrity);

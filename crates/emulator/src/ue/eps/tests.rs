@@ -6,7 +6,7 @@ use crate::options::{LAB_K, LAB_OPC};
 use crate::ran::ConnectionId;
 use crate::test_mme::{Behaviour, EBI, Mme, wire};
 use crate::ue::Registration;
-use crate::usim::Keys;
+use crate::usim::{Keys, Usim};
 use vireo_types::{Tac, Tai};
 use vireo_wire::nas_eps::{
     CipheringAlgorithm, EmmCause, IntegrityAlgorithm, NasDetachRequestUeTerminated, NasDetachType, NetworkDetachKind,

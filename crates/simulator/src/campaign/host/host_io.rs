@@ -71,6 +71,10 @@ impl StepOutbox for Outbox {
         &self.effects
     }
 
+    fn connecting_input(&self) -> Option<u64> {
+        Some(self.input).filter(|input| self.connects && *input != 0)
+    }
+
     fn retain_requests(&mut self) {
         self.effects.retain(|effect| matches!(effect, Effect::Authenticate(_)));
     }
@@ -168,6 +172,14 @@ impl HostIo for Io<'_> {
 
     fn has_node(&self, node: AssocId) -> bool {
         self.host.ues.nodes.get(node).is_some()
+    }
+
+    fn record_connecting_input(&mut self, slot: u32, input: u64) {
+        self.host.ues.nodes.on_connected(UeKey::Own(slot), input);
+    }
+
+    fn knows_association(&self, node: AssocId, by: AssocId) -> bool {
+        self.host.ues.nodes.knows_association(node, by)
     }
 
     fn insert(&mut self, ltmsi: Ltmsi, ue: &UeContext, context: &[u8]) -> Option<u32> {

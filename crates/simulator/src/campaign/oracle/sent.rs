@@ -59,8 +59,10 @@ impl Oracle {
     }
 
     /// Handles that the connection of a host to a balancer breaks before the balancer has confirmed
-    /// an effect. The host cannot know whether a live balancer has sent it. Seed 273 with two
-    /// balancers does so.
+    /// an effect, or before the host sends it. The host cannot know whether a live balancer has sent
+    /// it, and sends it by another association than the copies of its commit name. If the host then
+    /// fails, the next owner sends the same octets by the named one. Seeds 15 and 273 with two
+    /// balancers do so.
     pub(in super::super) fn on_unconfirmed(&mut self, name: u64) {
         self.sent.unconfirmed.insert(name);
     }

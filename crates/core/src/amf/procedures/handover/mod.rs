@@ -8,6 +8,8 @@
 //! [`modification`] is the E-RAB modification of EN-DC, which moves tunnels as a path switch does.
 
 pub mod eps;
+#[cfg(test)]
+mod golden_tests;
 mod messages;
 pub mod modification;
 pub mod nr;

@@ -38,7 +38,7 @@ fn states(ltmsi: Ltmsi) -> (Vec<u8>, Vec<u8>) {
 
 fn proposal(ltmsi: Ltmsi, input: u64, epoch: u64, effects: Vec<Effect>) -> Proposal {
     let (before, after) = states(ltmsi);
-    let outbox = postcard::to_allocvec(&Outbox { at: NOW, effects }).unwrap();
+    let outbox = postcard::to_allocvec(&Outbox { at: NOW, connecting_input: None, effects }).unwrap();
     Proposal::new(ServedStep {
         epoch,
         ltmsi,
@@ -154,6 +154,10 @@ fn owner_commits_proposal_on_its_base_only() {
     io.is_busy = true;
     assert_eq!(judge(OTHER, &step, &io, &machine), ProposalVerdict::Refuse, "an event is in progress");
     io.is_busy = false;
+    let by_unknown = Proposal { associations: [Some((AssocId(1), AssocId(900))), None], ..step.clone() };
+    assert_eq!(judge(OTHER, &by_unknown, &io, &machine), ProposalVerdict::Refuse, "not reported yet");
+    io.nodes.extend([AssocId(1), AssocId(900)]);
+    assert_eq!(judge(OTHER, &by_unknown, &io, &machine), commit);
     io.ues.insert(slot, (ltmsi, after));
     assert_eq!(judge(OTHER, &step, &io, &machine), ProposalVerdict::Refuse, "another step was committed");
     io.ues.insert(slot, (ltmsi, before));

@@ -1,0 +1,72 @@
+//! S1AP messages of handover and E-RAB modification equal those that pycrate has encoded.
+
+use super::eps;
+use super::messages::{PathSwitchAnswer, Request, RequestedSession};
+use crate::amf::context::NextHop;
+use crate::amf::n2::{Cause, UeMessage};
+use crate::amf::s1::golden_tests::{AMBR, KEY, REQUESTED, capability, connection, golden};
+use crate::amf::s1::ue_message;
+use vireo_types::{Guami, Snssai};
+use vireo_wire::ngap::CauseRadioNetwork as Radio;
+
+const NEXT_HOP: NextHop = NextHop { nh: KEY, ncc: 2 };
+/// End of S1-U at the S-GW: TEID and address.
+const SGW: [u8; 8] = [0, 0, 1, 1, 127, 0, 0, 7];
+/// Ends for forwarded packets: downlink of 8 octets, no uplink.
+const FORWARDING: [u8; 10] = [8, 0, 0, 0, 0x75, 127, 0, 0, 9, 0];
+/// HANDOVER REQUEST whose container ends with `last`.
+fn request(forwards: bool, last: u8) -> Vec<u8> {
+    let connection = connection();
+    let request = Request {
+        guami: Guami { plmn: connection.tai.plmn, region: 0, set: 0, pointer: 0 },
+        cause: Cause::radioNetwork(Radio::handover_desirable_for_radio_reason),
+        ambr: AMBR,
+        capability: capability(),
+        next_hop: NEXT_HOP,
+        sessions: vec![RequestedSession { psi: 5, snssai: Snssai { sst: 1, sd: None }, transfer: REQUESTED.to_vec() }],
+        allowed: &[],
+        container: &[0, 0, 0, 7, 0, 0, 0, 0, last],
+        forwards,
+    };
+    eps::handover_request(connection.amf_id, request)
+}
+
+#[test]
+fn handover_messages_equal_goldens() {
+    let connection = connection();
+    assert_eq!(request(true, 0), golden("HandoverRequest"));
+    assert_eq!(request(false, 1), golden("HandoverRequest-not-forwarded"));
+    let (forwarded, lost) = (vec![(5, FORWARDING.to_vec())], vec![(6, Vec::new())]);
+    assert_eq!(eps::handover_command(&connection, &forwarded, &lost, &[0; 4]), golden("HandoverCommand"));
+    let cause = Cause::radioNetwork(Radio::no_radio_resources_available_in_target_cell);
+    assert_eq!(eps::preparation_failure(&connection, &cause), golden("HandoverPreparationFailure"));
+    assert_eq!(eps::cancel_acknowledge(&connection), golden("HandoverCancelAcknowledge"));
+    let Ok((_, UeMessage::StatusTransfer(container))) = ue_message(&golden("ENBStatusTransfer")) else {
+        panic!("a status transfer")
+    };
+    let transfer = eps::mme_status_transfer(connection.amf_id, connection.ran_id, &container);
+    assert_eq!(transfer, golden("MMEStatusTransfer"));
+    let prepared = eps::release_target(connection.amf_id, None, &Cause::nas(vireo_wire::ngap::CauseNas::deregister));
+    assert_eq!(prepared, golden("UEContextReleaseCommand-mme-id"));
+}
+
+#[test]
+fn path_switch_messages_equal_goldens() {
+    let connection = connection();
+    let answer = |switched: &[u8], released: &[u8], capability| PathSwitchAnswer {
+        capability,
+        next_hop: NEXT_HOP,
+        switched: vec![(5, switched.to_vec())],
+        released: released.iter().map(|ebi| (*ebi, Vec::new())).collect(),
+        ambr: AMBR,
+        allowed: &[],
+    };
+    let same = eps::path_switch_acknowledge(&connection, answer(&[], &[], None));
+    assert_eq!(same, golden("PathSwitchRequestAcknowledge"));
+    let moved = eps::path_switch_acknowledge(&connection, answer(&SGW, &[6], Some(capability())));
+    assert_eq!(moved, golden("PathSwitchRequestAcknowledge-moved"));
+    let cause = Cause::radioNetwork(Radio::unknown_local_UE_NGAP_ID);
+    let failure = eps::path_switch_failure(connection.amf_id, connection.ran_id, &cause);
+    assert_eq!(failure, golden("PathSwitchRequestFailure"));
+    assert_eq!(eps::modification_confirm(&connection, 1 << 5, 1 << 6), golden("E-RABModificationConfirm"));
+}

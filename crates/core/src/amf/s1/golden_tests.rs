@@ -1,0 +1,143 @@
+//! Messages that pycrate has encoded (tests/reference): read as plain values, and built anew.
+
+use super::*;
+use crate::amf::context::{Connection, RanContext, Reachability, UeSecurityCapability};
+use crate::amf::n2::{
+    Cause, ContextSetup, ErabModification, HandoverRequired, PathSwitch, SessionItems, SessionSetup, UeMessage,
+};
+use crate::smf::{ErabAdmission, ErabForwarding, ErabTunnel};
+use crate::subscription::Ambr;
+use vireo_types::{AmfUeNgapId, AssocId, RanUeNgapId};
+use vireo_wire::ngap::{CauseNas, CauseRadioNetwork as Radio};
+
+/// K_eNB and NH of the goldens.
+pub(crate) const KEY: [u8; 32] = *b"\xc1\x81\x66\xe1\x3c\xfd\xe1\xde\xa8\x42\xc7\x08\xf6\xe0\xb3\x37\
+                                    \x2b\x68\x96\x66\x4d\xf4\xe8\x65\xc0\xc7\x8b\xd2\x70\x85\x20\x05";
+const NAS: [u8; 24] =
+    *b"\x07\x41\x72\x0b\xf6\x99\xf9\x07\x80\x01\xc3\xde\xad\xbe\xef\x02\xe0\x60\x00\x04\x02\x01\xd0\x11";
+/// QCI and ARP priority level of the goldens, and the S-GW end of S1-U.
+pub(crate) const REQUESTED: [u8; 10] = [9, 9, 0, 0, 1, 1, 127, 0, 0, 7];
+
+/// Returns the octets of a golden message.
+pub(crate) fn golden(name: &str) -> Vec<u8> {
+    let golden = include_str!("../../../../../tests/reference/golden_eps.txt");
+    let line = golden.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')).expect("a golden");
+    hex::decode(line).expect("hexadecimal digits")
+}
+
+/// Returns the connection whose UE the goldens are about.
+pub(crate) fn connection() -> Connection {
+    let (tai, cell) = location();
+    let amf_id = AmfUeNgapId::from_mme(0xa0b0_c0d0);
+    Connection { assoc: AssocId(0), ran_id: RanUeNgapId(0), amf_id, tai, cell, ran: RanContext::SetUp }
+}
+
+/// Returns the capability with EEA0 to EEA3 and EIA1 to EIA3.
+pub(crate) fn capability() -> UeSecurityCapability {
+    UeSecurityCapability::from_eps(&[0xf0, 0x70])
+}
+
+pub(crate) const AMBR: Ambr = Ambr { uplink_bps: 1_000_000_000, downlink_bps: 2_000_000_000 };
+
+fn location() -> (Tai, NrCgi) {
+    let plmn = "99970".parse().expect("a PLMN");
+    (Tai { plmn, tac: Tac(7) }, NrCgi { plmn, cell: 0x000a_bc01 })
+}
+
+/// Returns the tunnel end of the eNB.
+fn tunnel() -> Vec<u8> {
+    ErabTunnel::encode([0, 0, 0, 0x75], &[127, 0, 0, 9])
+}
+
+fn session(nas: Option<Vec<u8>>) -> SessionSetup {
+    let snssai = vireo_types::Snssai { sst: 1, sd: None };
+    SessionSetup { psi: 5, snssai, transfer: REQUESTED.to_vec(), nas }
+}
+
+#[track_caller]
+fn assert_read(name: &str, expected: UeMessage) {
+    let (ran_id, message) = ue_message(&golden(name)).unwrap_or_else(|fault| panic!("{name}: {fault:?}"));
+    assert_eq!(message, expected, "{name}");
+    let has_none = name == "HandoverFailure";
+    assert_eq!(ran_id, (!has_none).then_some(RanUeNgapId(0)), "{name}");
+}
+
+#[test]
+fn handover_goldens_are_read() {
+    let plmn = "99970".parse().expect("a PLMN");
+    let peer = EnbId { plmn, kind: EnbKind::Macro, id: 0xabd };
+    let required = HandoverRequired {
+        cause: Cause::radioNetwork(Radio::handover_desirable_for_radio_reason),
+        target: Some((peer.into(), location().0)),
+        sessions: SessionItems::new(),
+        forwards: true,
+        container: vec![0, 0, 0, 7, 0, 0, 0, 0, 0],
+    };
+    assert_read("HandoverRequired", UeMessage::HandoverRequired(required));
+    let forwarding = ErabForwarding { downlink: tunnel(), uplink: Vec::new() };
+    let admission = ErabAdmission { tunnel: tunnel(), forwarding }.encode();
+    let (admitted, failed, container) = (vec![(5, admission)], SessionItems::new(), vec![0; 4]);
+    assert_read("HandoverRequestAcknowledge", UeMessage::HandoverAcknowledge { admitted, failed, container });
+    let cause = Cause::radioNetwork(Radio::no_radio_resources_available_in_target_cell);
+    assert_read("HandoverFailure", UeMessage::HandoverFailure { cause });
+    assert_read("HandoverNotify", UeMessage::HandoverNotify { location: Some(location()) });
+    let cause = Cause::radioNetwork(Radio::handover_cancelled);
+    assert_read("HandoverCancel", UeMessage::HandoverCancel { cause });
+    let switch = PathSwitch {
+        ran_id: RanUeNgapId(0),
+        location: Some(location()),
+        capability: Some((0xe0, 0xe0)),
+        switched: vec![(5, tunnel())],
+        failed: SessionItems::new(),
+    };
+    assert_read("PathSwitchRequest", UeMessage::PathSwitch(switch));
+}
+
+#[test]
+fn erab_goldens_are_read() {
+    let none = SessionItems::new;
+    let set_up = vec![(5, tunnel())];
+    let response = UeMessage::ContextSetupResponse { set_up: set_up.clone(), failed: none() };
+    assert_read("InitialContextSetupResponse", response);
+    assert_read("E-RABSetupResponse", UeMessage::SessionSetupResponse { set_up: set_up.clone(), failed: none() });
+    let released = vec![(5, Vec::new())];
+    assert_read("E-RABReleaseResponse", UeMessage::SessionReleaseResponse { released: released.clone() });
+    assert_read("E-RABReleaseIndication", UeMessage::SessionReleaseIndication { released });
+    let modification = ErabModification { modified: set_up, unmodified: 0 };
+    assert_read("E-RABModificationIndication", UeMessage::ErabModification(modification));
+    let usage = UeMessage::SecondaryRatUsage { uplink: 1000, downlink: 2_000_000 };
+    assert_read("SecondaryRATDataUsageReport", usage);
+    assert_read("NASNonDeliveryIndication", UeMessage::NonDelivery);
+    let capability = UeMessage::RadioCapability { whole: vec![0xa5; 32], paging: None };
+    assert_read("UECapabilityInfoIndication", capability);
+    let cause = Cause::radioNetwork(Radio::user_inactivity);
+    assert_read("UEContextReleaseRequest", UeMessage::ReleaseRequest { cause });
+    assert_read("UEContextReleaseComplete", UeMessage::ReleaseComplete);
+}
+
+#[test]
+fn messages_to_enb_equal_goldens() {
+    let connection = connection();
+    assert_eq!(downlink_nas_transport(&connection, NAS.to_vec()), golden("DownlinkNASTransport"));
+    let setup = ContextSetup {
+        guami: vireo_types::Guami { plmn: connection.tai.plmn, region: 0, set: 0, pointer: 0 },
+        allowed: &[],
+        capability: capability(),
+        kgnb: KEY,
+        ambr: AMBR,
+        radio_capability: &[],
+        sessions: vec![session(None)],
+        nas: Some(NAS.to_vec()),
+    };
+    assert_eq!(context_setup_request(&connection, setup), golden("InitialContextSetupRequest"));
+    let no_rate = Ambr { uplink_bps: 0, downlink_bps: 0 };
+    let release = session_release_command(&connection, 5, (no_rate, Some(NAS.to_vec())));
+    assert_eq!(release, golden("E-RABReleaseCommand"));
+    let inactive = Cause::radioNetwork(Radio::user_inactivity);
+    assert_eq!(context_release_command(&connection, &inactive), golden("UEContextReleaseCommand"));
+    let detached = context_release_command(&connection, &Cause::nas(CauseNas::deregister));
+    assert_ne!(detached, golden("UEContextReleaseCommand"), "the cause counts");
+    let reachability = Reachability { area: [connection.tai].into_iter().collect(), ..Reachability::default() };
+    let page = paging((0xc3, vireo_types::Tmsi(0xdead_beef)), 0x2ef, &reachability);
+    assert_eq!(page, golden("Paging"));
+}
