@@ -3,7 +3,8 @@
 use super::input::Script;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use vireo_core::config::{
-    Charging, CoreConfig, DnnConfig, NodeName, SecurityConfig, SliceConfig, SliceProfile, Timers, UpfConfig,
+    Charging, CoreConfig, DnnConfig, NodeName, PowerSavingConfig, PowerSavingMode, SecurityConfig, SliceConfig,
+    SliceProfile, Timers, UpfConfig,
 };
 use vireo_core::smf::{self, Create, Input, N2Sm, Output};
 use vireo_core::subscription::DnnSubscription;
@@ -56,6 +57,13 @@ pub fn config() -> CoreConfig {
             ciphering: vec![CipheringAlgorithm::NEA0, CipheringAlgorithm::NEA2],
         },
         timers: Timers::default(),
+        power_saving: PowerSavingConfig {
+            mode: Some(PowerSavingMode {
+                active_time: Duration::from_secs(60),
+                periodic_update: Duration::from_secs(7200),
+            }),
+            extended_drx: Some(Instant(0)),
+        },
         upfs: vec![UpfConfig { name: "upf".into(), n4: upf(), dnns: vec![] }],
         n4_address: IpAddr::V4(Ipv4Addr::LOCALHOST),
         n4_node: NodeName::Address(IpAddr::V4(Ipv4Addr::LOCALHOST)),

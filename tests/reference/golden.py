@@ -2,8 +2,8 @@
 """Golden bytes from pycrate and OpenSSL.
 
 golden.py write            writes golden.txt, every message of ngap_values.py and nas_values.py as pycrate encodes it,
-                           golden_eps.txt, those of s1ap_values.py and nas_eps_values.py, and security.txt, the values
-                           of security_values.py
+                           golden_eps.txt, those of s1ap_values.py and nas_eps_values.py, golden_mme.txt, those of
+                           their function mme_messages, and security.txt, the values of security_values.py
 golden.py check [FILE]     fails unless these are what comes out now, and pycrate decodes each message of FILE (what
                            Vireo's side built, from crates/wire/tests/golden) to the known values and encodes it again
                            to the same octets
@@ -20,6 +20,7 @@ import security_values
 
 GOLDEN = pathlib.Path(__file__).parent / "golden.txt"
 GOLDEN_EPS = GOLDEN.with_name("golden_eps.txt")
+GOLDEN_MME = GOLDEN.with_name("golden_mme.txt")
 SECURITY = GOLDEN.with_name("security.txt")
 HEADER = "# Messages as pycrate encodes them; written by tests/reference/golden.py write, checked by make test.\n"
 SECURITY_HEADER = "# Security values as OpenSSL has them; written by tests/reference/golden.py write, checked by make test.\n"
@@ -40,14 +41,14 @@ def pycrate_messages():
     return out
 
 
-def eps_messages():
+def eps_messages(kind="messages"):
     """name -> (octets,); pycrate reads each and encodes it again to the same octets."""
     out = {}
-    for name, value in s1ap_values.messages().items():
+    for name, value in getattr(s1ap_values, kind)().items():
         octets = s1ap_values.encode(value)
         again = s1ap_values.encode(s1ap_values.decode(octets))
         out[name] = (octets, again)
-    for name, message in nas_eps_values.messages().items():
+    for name, message in getattr(nas_eps_values, kind)().items():
         octets = message.to_bytes()
         out[name] = (octets, nas_eps_values.decode(name, octets).to_bytes())
     wrong = [name for name, (octets, again) in out.items() if octets != again]
@@ -98,6 +99,8 @@ def check(messages, file):
         wrong.append("golden.txt is not what pycrate encodes: run tests/reference/golden.py write and look at the diff")
     if GOLDEN_EPS.read_text() != HEADER + lines(eps_messages()):
         wrong.append("golden_eps.txt is not what pycrate encodes: run tests/reference/golden.py write and look at the diff")
+    if GOLDEN_MME.read_text() != HEADER + lines(eps_messages("mme_messages")):
+        wrong.append("golden_mme.txt is not what pycrate encodes: run tests/reference/golden.py write and look at the diff")
     built = dict(line.split() for line in pathlib.Path(file).read_text().splitlines()) if file else {}
     if file and built.keys() != messages.keys():
         wrong.append(f"not in both: {sorted(built.keys() ^ messages.keys())}")
@@ -120,6 +123,7 @@ def main(arguments):
     if arguments[:1] == ["write"]:
         GOLDEN.write_text(HEADER + lines(pycrate_messages()))
         GOLDEN_EPS.write_text(HEADER + lines(eps_messages()))
+        GOLDEN_MME.write_text(HEADER + lines(eps_messages("mme_messages")))
         SECURITY.write_text(security())
     elif arguments[:1] == ["check"] and len(arguments) <= 2:
         check(pycrate_messages(), arguments[1] if len(arguments) == 2 else None)

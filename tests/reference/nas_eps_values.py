@@ -131,6 +131,26 @@ def messages():
     return {**uplink(), **downlink()}
 
 
+def mme_messages():
+    """Messages of the MME that the core itself builds."""
+    activate = message(ESM.ESMActDefaultEPSBearerCtxtRequest, ebi=5, pti=1, EPSQoS=b"\x09",
+                       APN=b"\x08internet", PDNAddr=bytes([1, 10, 46, 0, 2]))
+    areas = bytes([1]) + PLMN + bytes([0, 1, 0, 2])
+    saving = {"T3402": b"\x3e", "T3412Ext": b"\x0c", "T3324": b"\x05", "ExtDRXParam": b"\x35"}
+    support = {"EPSNetFeat": b"\x00"}
+    return {
+        "AttachAccept-power-saving": message(
+            EMM.EMMAttachAccept, EPSAttachResult=1, T3412=b"\x49", TAIList=areas, ESMContainer=activate.to_bytes(),
+            GUTI=GUTI, **support, **saving),
+        "TrackingAreaUpdateAccept-power-saving": message(
+            EMM.EMMTrackingAreaUpdateAccept, EPSUpdateResult=0, T3412=b"\x49", GUTI=GUTI, TAIList=areas, **support,
+            **saving),
+        "AttachReject-dummy": message(EMM.EMMAttachReject, EMMCause=19,
+                                      ESMContainer=message(ESM.ESMDummyMessage).to_bytes()),
+        "ServiceReject-unserved": message(EMM.EMMServiceReject, EMMCause=97),
+    }
+
+
 def decode(name, octets):
     """pycrate's message of the octets; raises on what it does not parse whole."""
     parse = parse_NASLTE_MO if name in uplink() else parse_NASLTE_MT

@@ -319,6 +319,27 @@ def messages():
             **enb_messages()}
 
 
+def mme_messages():
+    """Messages between the MME and an eNB that the core itself builds or reads."""
+    area = items("TAIItem", [{"tAI": TAI}])
+    ambr = {"uEaggregateMaximumBitRateDL": 30_000_000, "uEaggregateMaximumBitRateUL": 2_000_000}
+    released = items("E-RABItem", [{"e-RAB-ID": 5, "cause": ("nas", "normal-release")}])
+    return {
+        "Paging-extended-drx": initiating(
+            "Paging", ("UEIdentityIndexValue", (0x2EF, 10)), ("UEPagingID", ("s-TMSI", S_TMSI)), ("pagingDRX", "v64"),
+            ("CNDomain", "ps"), ("TAIList", area), ("UERadioCapabilityForPaging", b"\x07" * 30),
+            ("Paging-eDRXInformation", {"paging-eDRX-Cycle": "hf8", "pagingTimeWindow": "s4"})),
+        "UECapabilityInfoIndication-paging": initiating(
+            "UECapabilityInfoIndication", *IDS, ("UERadioCapability", b"\xa5" * 32),
+            ("UERadioCapabilityForPaging", b"\x07" * 30)),
+        "UEContextModificationRequest": initiating(
+            "UEContextModificationRequest", *IDS, ("uEaggregateMaximumBitrate", ambr)),
+        "E-RABReleaseCommand-ambr": initiating(
+            "E-RABReleaseCommand", *IDS, ("uEaggregateMaximumBitrate", ambr), ("E-RABToBeReleasedList", released),
+            ("NAS-PDU", NAS)),
+    }
+
+
 def encode(value):
     PDU.set_val(value)
     return PDU.to_aper()

@@ -13,16 +13,18 @@ use crate::{
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use vireo_core::config::{
-    Charging, CoreConfig, DnnConfig, NodeName, SecurityConfig, SliceConfig, SliceProfile, Timers, UpfConfig,
+    Charging, CoreConfig, DnnConfig, NodeName, PowerSavingConfig, PowerSavingMode, SecurityConfig, SliceConfig,
+    SliceProfile, Timers, UpfConfig,
 };
 use vireo_ops::config::DATA_NETWORKS;
 use vireo_ops::supervisor::Program;
 use vireo_subscribers::UdmConfig;
-use vireo_types::{Duration, PduSessionType, Snssai, Tac};
+use vireo_types::{Duration, Instant, PduSessionType, Snssai, Tac};
 use vireo_upf::{
     DataSlice, Fanout, FrameIo, FramesConfig, LeanSlice, Locking, Module, Pool, UpfConfig as EmbeddedUpf, XdpConfig,
     XdpMode,
 };
+use vireo_wire::nas_eps::NasGprsTimer;
 use vireo_wire::security::{CipheringAlgorithm, IntegrityAlgorithm};
 
 /// Upper bound of PLMNs in a PLMN Support List (TS 38.413 9.2.6.2: maxnoofPLMNs).
@@ -106,6 +108,7 @@ fn core(file: &File, slices: Vec<SliceConfig>, dnns: Vec<DnnConfig>, problems: &
         dnns,
         security: security(&core.security, problems),
         timers: Timers { t3346: file.overload.back_off.0, ..timers(&core.timers, problems) },
+        power_saving: power_saving(&core.power_saving, problems),
         n4_address: listen.ip(),
         n4_node: n4_node(file, problems),
         n2_endpoints: endpoints(&file.n2.endpoints, problems),
@@ -356,10 +359,32 @@ fn timers(t: &file::Timers, problems: &mut Problems) -> Timers {
         retransmissions: t.retransmissions,
         ran_response: span("ran-response", t.ran_response, tick, hour),
         implicit_deregistration: span("implicit-deregistration", t.implicit_deregistration, Duration(0), LONGEST),
+        t3402: t.t3402.0,
         ..Timers::default()
     };
+    check_t3402(timers.t3402, problems);
     problems.check(t.retransmissions <= 10, "core.timers.retransmissions", "0 to 10 is allowed");
     timers
+}
+
+/// Checks that GPRS timer encodes T3402 (TS 24.008 10.5.7.3).
+fn check_t3402(span: Duration, problems: &mut Problems) {
+    let seconds = span.as_secs();
+    let exact = NasGprsTimer::from_seconds(seconds).is_ok() && span == Duration::from_secs(seconds);
+    let what = "2s to 3h 6m is allowed: 1 to 31 times 2s, 1m or 6m";
+    problems.check(exact && seconds > 0, "core.timers.t3402", what);
+}
+
+fn power_saving(saving: &file::PowerSaving, problems: &mut Problems) -> PowerSavingConfig {
+    let active = (Duration(0)..=Duration::from_secs(11_160)).contains(&saving.active_time.0);
+    problems.check(active, "core.power-saving.active-time", "0s to 3h 6m is allowed");
+    let periodic = (Duration::from_secs(60)..=Duration::from_secs(413 * 86_400)).contains(&saving.periodic_update.0);
+    problems.check(periodic, "core.power-saving.periodic-update", "1m to 413days is allowed");
+    let epoch = saving.hyperframe_epoch <= 1 << 32;
+    problems.check(epoch, "core.power-saving.hyperframe-epoch", "a Unix time in seconds is allowed, 0 to 4294967296");
+    let mode = PowerSavingMode { active_time: saving.active_time.0, periodic_update: saving.periodic_update.0 };
+    let epoch = Instant(saving.hyperframe_epoch.saturating_mul(1_000_000));
+    PowerSavingConfig { mode: saving.psm.then_some(mode), extended_drx: saving.extended_drx.then_some(epoch) }
 }
 
 /// Returns the addresses announced to RAN nodes (TS 38.413 9.2.6.7: at most 32).

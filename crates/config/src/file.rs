@@ -98,6 +98,7 @@ pub(super) struct Core {
     pub(super) amf: Amf,
     pub(super) security: Security,
     pub(super) timers: Timers,
+    pub(super) power_saving: PowerSaving,
 }
 
 impl Default for Core {
@@ -110,6 +111,7 @@ impl Default for Core {
             amf: Amf { region: 2, set: 1, pointer: 0 },
             security: Security::default(),
             timers: Timers::default(),
+            power_saving: PowerSaving::default(),
         }
     }
 }
@@ -146,6 +148,7 @@ pub(super) struct Timers {
     pub(super) t3522: DurationText,
     pub(super) t3513: DurationText,
     pub(super) t3592: DurationText,
+    pub(super) t3402: DurationText,
     pub(super) retransmissions: u8,
     pub(super) ran_response: DurationText,
     pub(super) implicit_deregistration: DurationText,
@@ -162,9 +165,33 @@ impl Default for Timers {
             t3522: DurationText(t.t3522),
             t3513: DurationText(t.t3513),
             t3592: DurationText(t.t3592),
+            t3402: DurationText(t.t3402),
             retransmissions: t.retransmissions,
             ran_response: DurationText(t.ran_response),
             implicit_deregistration: DurationText(t.implicit_deregistration),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct PowerSaving {
+    pub(super) psm: bool,
+    pub(super) active_time: DurationText,
+    pub(super) periodic_update: DurationText,
+    pub(super) extended_drx: bool,
+    /// Unix time in seconds of the start of a hyperframe with H-SFN 0.
+    pub(super) hyperframe_epoch: u64,
+}
+
+impl Default for PowerSaving {
+    fn default() -> Self {
+        PowerSaving {
+            psm: false,
+            active_time: DurationText(Duration::from_secs(3600)),
+            periodic_update: DurationText(Duration::from_secs(10 * 86_400)),
+            extended_drx: false,
+            hyperframe_epoch: 0,
         }
     }
 }

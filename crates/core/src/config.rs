@@ -14,7 +14,7 @@ pub use state::{
 use crate::ids::address_pool::Range;
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use vireo_types::{Dnn, Duration, Guami, PduSessionType, Plmn, Snssai, Tac};
+use vireo_types::{Dnn, Duration, Guami, Instant, PduSessionType, Plmn, Snssai, Tac};
 use vireo_wire::pfcp::NodeId;
 use vireo_wire::security::{CipheringAlgorithm, IntegrityAlgorithm};
 
@@ -37,6 +37,7 @@ pub struct CoreConfig {
     pub dnns: Vec<DnnConfig>,
     pub security: SecurityConfig,
     pub timers: Timers,
+    pub power_saving: PowerSavingConfig,
     /// UPFs. PDU sessions need at least one.
     pub upfs: Vec<UpfConfig>,
     /// IP address of the control plane's F-SEID (TS 29.244 8.2.37), until the N4 endpoint sets its
@@ -238,6 +239,8 @@ pub struct Timers {
     /// receives a value between 0.5 and 1.5 times it, so that rejected UEs do not return at the
     /// same time.
     pub t3346: Duration,
+    /// Time after which a UE whose attach has failed tries again (T3402, TS 24.301 10.2).
+    pub t3402: Duration,
     /// Time to wait for a RAN node's response to context set-up and release.
     pub ran_response: Duration,
     /// Time by which the mobile reachable timer exceeds T3512, and duration of the implicit
@@ -268,10 +271,30 @@ impl Default for Timers {
             t3592: Duration::from_secs(16),
             retransmissions: 4,
             t3346: Duration::from_secs(60),
+            t3402: Duration::from_secs(12 * 60),
             ran_response: Duration::from_secs(10),
             implicit_deregistration: Duration::from_secs(240),
         }
     }
+}
+
+/// Power saving that UEs may request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PowerSavingConfig {
+    /// Power saving mode (TS 24.301 5.3.11); `None` = refused.
+    pub mode: Option<PowerSavingMode>,
+    /// Start of a hyperframe with H-SFN 0, from which eNBs count. With it, extended DRX is accepted
+    /// (TS 24.301 5.3.12); `None` = refused.
+    pub extended_drx: Option<Instant>,
+}
+
+/// Limits of power saving mode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PowerSavingMode {
+    /// Longest active time (T3324) that a UE is granted.
+    pub active_time: Duration,
+    /// Longest periodic update timer (T3412 extended value) that a UE is granted.
+    pub periodic_update: Duration,
 }
 
 /// Configuration of one UPF that the SMF may select.
@@ -327,6 +350,10 @@ mod tests {
                 ciphering: vec![CipheringAlgorithm::NEA0, CipheringAlgorithm::NEA2],
             },
             timers: Timers { t3512: Duration(0), ..Timers::default() },
+            power_saving: PowerSavingConfig {
+                mode: Some(PowerSavingMode { active_time: Duration(1), periodic_update: Duration(u64::MAX) }),
+                extended_drx: Some(Instant(7)),
+            },
             upfs: vec![UpfConfig {
                 name: "edge".into(),
                 n4: "[::1]:8805".parse().expect("an address"),

@@ -30,5 +30,10 @@ pub const SM_INFORMATION_OCTETS: usize = 12 * 1024;
 ///
 /// It applies while remote SMFs are queried, because the container waits in the UE context.
 pub const HANDOVER_CONTAINER_OCTETS: usize = 16 * 1024;
-/// Maximum UE capability that one context stores (UE Radio Capability; TS 38.331 segments at 9000).
-pub const UE_CAPABILITY_OCTETS: usize = 16 * 1024;
+/// Maximum UE Radio Capability that one context stores.
+///
+/// With the NAS message and the sessions of an Initial Context Setup Request it fits into one
+/// message of 64 KiB. The radio interface has up to 16 segments of 9000 octets (TS 38.331 5.7.7).
+pub const UE_CAPABILITY_OCTETS: usize = 60 * 1024;
+/// Maximum UE Radio Capability for Paging that one context stores. Each page has it.
+pub const PAGING_CAPABILITY_OCTETS: usize = 1024;

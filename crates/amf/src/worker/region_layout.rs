@@ -195,6 +195,7 @@ pub(crate) fn region_config(
         board,
         guests: GUESTS,
         tables,
+        large_records: true,
         ..RegionConfig::new(state.ues, workers, state.bytes + fixed)
     }
 }

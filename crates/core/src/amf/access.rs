@@ -108,9 +108,14 @@ pub fn session_setup_request(connection: &Connection, ambr: Ambr, session: Sessi
 }
 
 /// Encodes the release of one session or bearer.
-pub fn session_release_command(connection: &Connection, psi: u8, nas: Option<Vec<u8>>, transfer: Vec<u8>) -> Vec<u8> {
+pub fn session_release_command(
+    connection: &Connection,
+    psi: u8,
+    (ambr, nas): (Ambr, Option<Vec<u8>>),
+    transfer: Vec<u8>,
+) -> Vec<u8> {
     match connection.assoc.dialect() {
         Dialect::Nr => n2::session_release_command(connection, psi, nas, transfer),
-        Dialect::Eps => s1::session_release_command(connection, psi, nas),
+        Dialect::Eps => s1::session_release_command(connection, psi, (ambr, nas)),
     }
 }

@@ -35,6 +35,7 @@ impl CoreConfig {
                 ciphering: vec![CipheringAlgorithm::NEA2, CipheringAlgorithm::NEA0],
             },
             timers: Timers::default(),
+            power_saving: PowerSavingConfig::default(),
             upfs: Vec::new(),
             n4_address: loopback,
             n4_node: NodeName::Address(loopback),

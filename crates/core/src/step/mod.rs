@@ -121,6 +121,12 @@ impl StepContext<'_, '_> {
         }
     }
 
+    /// Returns true if messages to the UE are protected: it has a security context of its dialect.
+    pub fn has_keys(&self) -> bool {
+        let dialect = self.ue.dialect();
+        self.ue.security.as_ref().is_some_and(|security| security.dialect() == dialect)
+    }
+
     /// Marks the secure exchange of NAS messages as established on the connection (TS 24.501
     /// 4.4.2.5). From then on the UE protects and ciphers its messages.
     pub fn secure_exchange(&mut self) {
@@ -210,6 +216,8 @@ impl StepContext<'_, '_> {
         }
         match self.ue.dialect() {
             Dialect::Nr => self.send_nas(NasFGmmStatus::new(NasFGmmCause::new(98)).into()),
+            // A UE discards it without protection (TS 24.301 4.4.4.2).
+            Dialect::Eps if !self.has_keys() => {}
             Dialect::Eps => self.send_emm(NasEmmStatus::new(NasEmmCause::new(98))),
         }
     }

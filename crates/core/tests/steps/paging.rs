@@ -3,7 +3,7 @@
 //! Downlink packets, session release, deregistration; and a UE that does not respond.
 
 use crate::lab::{self, Lab};
-use vireo_core::amf::context::{PendingWork, Procedure};
+use vireo_core::amf::context::{DrxCycle, PagingInfo, PendingWork, PowerSaving, Procedure, Reachability};
 use vireo_core::amf::engine::Event;
 use vireo_core::smf::{RanState, Stage};
 use vireo_core::step::{Kind, Note};
@@ -226,4 +226,57 @@ fn rejected_page_answer_stops_paging() {
     assert!(context.procedure.is_none() && context.pending == PendingWork::default() && context.connection.is_none());
     let last = pfcp::Message::new(lab.pfcp.last().expect("a message")).expect("a PFCP message");
     assert_eq!(last.get::<pfcp::SmReqFlags>(), Ok(Some(pfcp::SmReqFlags::DROBU)), "what waited is dropped");
+}
+
+/// MICO mode with an active time (TS 24.501 5.3.6): packets wait for the next request of the UE.
+#[test]
+fn packets_of_sleeping_ue_wait_for_request() {
+    let mut lab = Lab::new();
+    lab.register();
+    lab.session(1);
+    lab.change(|ue| ue.reachability.paging.power_saving = Some(PowerSaving { active_s: 10, periodic_s: None }));
+    lab.idle();
+    lab.wait(Duration::from_secs(11));
+    downlink_packet(&mut lab);
+    lab.settle();
+    lab.wait(Duration::from_secs(60));
+    assert_eq!((pages(&lab), paged(&lab)), (0, (0, 0)));
+    lab.ue_does(|ue, _, out| ue.service_request(ue::Service::Signalling, out).expect("a request"));
+    assert_eq!(lab.context().expect("a context").sessions[0].ran, RanState::Up);
+}
+
+/// TS 38.413 8.5.1, 8.14.1.
+#[test]
+fn page_of_5g_has_drx_cycle_and_capability() {
+    use vireo_core::amf::n2::{self, UeMessage};
+    use vireo_core::amf::procedures::paging::nr;
+    use vireo_wire::ngap::*;
+    let paging = UERadioCapabilityForPaging::new(Some(UERadioCapabilityForPagingOfNR(vec![7; 9].into())), None, None);
+    let report = build_ngap!(
+        InitiatingMessage,
+        UERadioCapabilityInfoIndication,
+        UERadioCapabilityInfoIndication,
+        AMF_UE_NGAP_ID(1u64),
+        RAN_UE_NGAP_ID(2u32),
+        UERadioCapability(vec![0xa5; 50_000]),
+        UERadioCapabilityForPaging(paging.clone()),
+    );
+    let report = report.and_then(|pdu| pdu.encode()).expect("it encodes");
+    let Ok((_, UeMessage::RadioCapability { whole, paging: Some(capability) })) = n2::ue_message(&report) else {
+        panic!("{report:02x?}")
+    };
+    assert_eq!(whole, vec![0xa5; 50_000]);
+    let tai = Tai { plmn: "99970".parse().expect("digits"), tac: Tac(7) };
+    let guami = Guami { plmn: tai.plmn, region: 2, set: 1, pointer: 0 };
+    for (coding, expected) in [(Dialect::Nr, Some(paging)), (Dialect::Eps, None)] {
+        let drx = Some((Dialect::Nr, DrxCycle::Frames256));
+        let info = PagingInfo { coding, capability: capability.clone(), drx, ..PagingInfo::default() };
+        let reachability = Reachability { area: [tai].into_iter().collect(), paging: info, ..Reachability::default() };
+        let page = nr::paging(guami, Tmsi(7), &reachability);
+        let page = NGAP_PDU::decode(&page).expect("a PDU");
+        assert_eq!(page.check().expect("it decodes"), vec![]);
+        assert_eq!(page.ie::<ie::PagingDRX>().and_then(Result::ok), Some(PagingDRX::v256));
+        let found = page.ie::<ie::UERadioCapabilityForPaging>().map(|ie| ie.expect("it decodes").into_owned());
+        assert_eq!(found, expected);
+    }
 }

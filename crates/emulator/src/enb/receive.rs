@@ -84,6 +84,7 @@ impl Enb {
                 Ok(encode(out, self.common(), answer)?)
             }
             Kind::Initiating_Paging => paging(&pdu, inbox),
+            Kind::Initiating_UEContextModification => self.context_modification(&pdu, out),
             Kind::Initiating_ErrorIndication => error_indication(&pdu, inbox),
             Kind::Initiating_OverloadStart | Kind::Initiating_OverloadStop => {
                 inbox.events.push(Event::Overload(pdu.kind() == Kind::Initiating_OverloadStart));
@@ -146,6 +147,24 @@ impl Enb {
         self.connections.remove(id);
         self.found = None;
         inbox.events.push(Event::Released { owner, cause });
+        Ok(())
+    }
+
+    /// Confirms a change of the UE context, such as another UE-AMBR.
+    fn context_modification(&mut self, pdu: &S1APPDU<'_>, out: &mut Outbox) -> Result<(), Fault> {
+        extract_s1ap_ies!(pdu, UEContextModificationRequest,
+            req mme: u32 = MME_UE_S1AP_ID(id),
+            req enb: u32 = eNB_UE_S1AP_ID(id),
+        );
+        let (id, _) = self.identify(mme, enb)?;
+        let answer = build_s1ap!(
+            SuccessfulOutcome,
+            UEContextModification,
+            UEContextModificationResponse,
+            MME_UE_S1AP_ID(mme),
+            eNB_UE_S1AP_ID(id.0),
+        );
+        encode(out, self.stream(id), answer)?;
         Ok(())
     }
 

@@ -31,6 +31,8 @@ pub enum Case {
     NasGarbage,
     /// NG SETUP of another network and without a common slice, and signalling before any NG SETUP.
     Setup,
+    /// Requests for services that the core does not have, and requests that are cut short.
+    Unserved,
     /// Many registrations that stop after the first message (`--ues` sets their number).
     HalfOpen,
     /// No misbehaviour: RAN CONFIGURATION UPDATE, and NG RESET of one UE and of all. Not in
@@ -39,7 +41,7 @@ pub enum Case {
 }
 
 /// All cases of misbehaviour.
-pub const CASES: [Case; 13] = [
+pub const CASES: [Case; 14] = [
     Case::Random,
     Case::Truncated,
     Case::Ppid,
@@ -52,6 +54,7 @@ pub const CASES: [Case; 13] = [
     Case::Order,
     Case::NasGarbage,
     Case::Setup,
+    Case::Unserved,
     Case::HalfOpen,
 ];
 

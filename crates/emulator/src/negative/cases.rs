@@ -33,6 +33,7 @@ pub(super) fn play(case: Case, wire: &mut CaseDriver<'_>, bad: usize, index: u32
             Case::Order => order(wire, bad, outcome),
             Case::NasGarbage => nas_garbage(wire, bad, outcome),
             Case::Node => node(wire, bad, index, outcome),
+            Case::Unserved => unserved(wire, bad, outcome),
             _ => half_open(wire, bad, outcome),
         }),
     };
@@ -300,6 +301,21 @@ fn nas_garbage(wire: &mut CaseDriver<'_>, bad: usize, outcome: &mut Outcome) -> 
         if !refuses && !matches!(answer, Answer::ErrorIndication(..) | Answer::Release) {
             outcome.faults.push(format!("{answer:?} answers random NAS"));
         }
+    }
+    Ok(())
+}
+
+/// Each request is rejected by the message that its procedure has for that.
+fn unserved(wire: &mut CaseDriver<'_>, bad: usize, outcome: &mut Outcome) -> Result<(), CaseError> {
+    let words = Words::by_rat(wire.rat());
+    for (ran, (nas, reject)) in (0x00f6_0000u32..).zip(words.unserved) {
+        let pdu = initial_ue(wire, bad, nas, ran);
+        wire.send_own(bad, 1, &pdu, outcome);
+        let answer = wire.answer(bad, ANSWER, outcome);
+        if answer != Some(Answer::Nas(Some(*reject))) {
+            outcome.faults.push(format!("{nas:02x?} was answered by {answer:?}"));
+        }
+        wire.answers(bad, outcome);
     }
     Ok(())
 }

@@ -18,6 +18,8 @@ pub(super) struct Words {
     /// Refusals, and IDENTITY REQUEST: it may answer an apparent registration with an unreadable
     /// identity.
     pub(super) garbage_refusals: &'static [u8],
+    /// Plain requests that are not served, each with the type of its reject.
+    pub(super) unserved: &'static [(&'static [u8], u8)],
     /// AUTHENTICATION REQUEST, and the refusal of a registration under overload.
     pub(super) half_open: &'static [u8],
     /// Payload protocol identifiers of other protocols.
@@ -51,6 +53,17 @@ static NR: Words = Words {
     // 5GMM STATUS, REGISTRATION REJECT, SERVICE REJECT, DEREGISTRATION, AUTHENTICATION REJECT.
     refusals: &[0x64, 0x44, 0x4d, 0x47, 0x58],
     garbage_refusals: &[0x64, 0x44, 0x4d, 0x46, 0x58, 0x5b],
+    // REGISTRATION REQUEST for emergency services, and SERVICE REQUEST of an unknown UE.
+    unserved: &[
+        (
+            &[
+                0x7e, 0, 0x41, 0x7c, 0, 13, 1, 0x99, 0xf9, 0x07, 0xf0, 0xff, 0, 0, 0x99, 0x99, 0x99, 0x99, 0x99, 0x2e,
+                2, 0xf0, 0x70,
+            ],
+            0x44,
+        ),
+        (&[0x7e, 0, 0x4c, 0x10, 0, 7, 0xf4, 0, 0x40, 0xde, 0xad, 0xbe, 0xef], 0x4d),
+    ],
     half_open: &[0x56, 0x44],
     foreign_ppids: [0, 18, 46, u32::MAX],
     setup_elements: [ngap::ID_GLOBAL_RANNODE_ID.0, ngap::ID_SUPPORTED_TALIST.0],
@@ -78,6 +91,29 @@ static EPS: Words = Words {
     // AREA UPDATE REJECT.
     refusals: &[0x60, 0x44, 0x4e, 0x45, 0x54, 0x4b],
     garbage_refusals: &[0x60, 0x44, 0x4e, 0x46, 0x54, 0x4b, 0x55],
+    // ATTACH REQUEST for emergency services, with the IMSI and the IMEI; CONTROL PLANE SERVICE
+    // REQUEST; EXTENDED SERVICE REQUEST; attach, update and service request that are cut short.
+    unserved: &[
+        (
+            &[
+                0x07, 0x41, 0x76, 8, 0x99, 0x99, 0x07, 0x99, 0x99, 0x99, 0x99, 0x99, 2, 0xf0, 0x70, 0, 4, 0x02, 1,
+                0xd0, 0x14,
+            ],
+            0x44,
+        ),
+        (
+            &[
+                0x07, 0x41, 0x76, 8, 0x3b, 0x94, 0x10, 0x32, 0x54, 0x76, 0x98, 0x10, 2, 0xf0, 0x70, 0, 4, 0x02, 1,
+                0xd0, 0x14,
+            ],
+            0x44,
+        ),
+        (&[0x07, 0x4d, 0x70], 0x4e),
+        (&[0x07, 0x4c, 0x70, 5, 0xf4, 0xde, 0xad, 0xbe, 0xef], 0x4e),
+        (&[0x07, 0x41], 0x44),
+        (&[0x07, 0x48, 0x70], 0x4b),
+        (&[0x07, 0x4c, 0x70], 0x4e),
+    ],
     half_open: &[0x52, 0x44],
     foreign_ppids: [0, 60, 46, u32::MAX],
     setup_elements: [s1ap::ID_GLOBAL_ENB_ID.0, s1ap::ID_SUPPORTED_TAS.0],

@@ -261,6 +261,7 @@ pub(super) static ALL: &[Scenario] = &[
     abuse("bad-order", "messages of procedures that nobody started", Case::Order),
     abuse("bad-nas", "random octets as NAS", Case::NasGarbage),
     abuse("bad-setup", "S1 SETUP of another network, and signalling before it", Case::Setup),
+    abuse("bad-unserved", "requests for services that the core does not have, and requests cut short", Case::Unserved),
     Scenario {
         name: "mutate",
         about: "--count mutated S1AP and NAS messages (--seed) of 3 eNBs, while --ues of another eNB are served",

@@ -446,6 +446,7 @@ pub static ALL: &[Scenario] = &[
     abuse("bad-order", "messages of procedures that nobody started", Case::Order),
     abuse("bad-nas", "random octets as NAS", Case::NasGarbage),
     abuse("bad-setup", "NG SETUP of another network or slice, and signalling before it", Case::Setup),
+    abuse("bad-unserved", "requests for services that the core does not have, and requests cut short", Case::Unserved),
     Scenario {
         name: "mutate",
         about: "--count mutated NGAP and NAS messages (--seed) of 3 gNBs, while --ues of another gNB are served",

@@ -1,6 +1,6 @@
 //! Named regions in files, which survive their processes.
 
-use super::layout::{CHUNK, Layout};
+use super::layout::Layout;
 use super::mem::Mem;
 use super::{Region, RegionConfig, RegionError, mem};
 use rustix::fs::{AtFlags, CWD, FallocateFlags, fallocate, fstatfs, fstatvfs, linkat};
@@ -91,8 +91,9 @@ impl Region {
                 None => spans.push(chunk..chunk + 1),
             }
         }
+        let size = self.lay.chunk.words;
         for span in spans {
-            reserve(self.mem.fd(), self.lay.heap + span.start * CHUNK, span.len() * CHUNK)?;
+            reserve(self.mem.fd(), self.lay.heap + span.start * size, span.len() * size)?;
         }
         Ok(Region { sparse: true, ..self })
     }
@@ -100,7 +101,8 @@ impl Region {
     /// Returns true if memory for a chunk is reserved. Without it, touching the chunk would raise
     /// SIGBUS.
     pub(super) fn reserve_chunk(&self, chunk: usize) -> bool {
-        reserve(self.mem.fd(), self.lay.heap + chunk * CHUNK, CHUNK).is_ok()
+        let size = self.lay.chunk.words;
+        reserve(self.mem.fd(), self.lay.heap + chunk * size, size).is_ok()
     }
 
     /// Returns the free bytes of the file system; `None` if it has no bound.

@@ -1,4 +1,4 @@
-//! Buffers for commit records, allocated from chunks of 64 KiB.
+//! Buffers for commit records, allocated from chunks of 64 or 256 KiB.
 //!
 //! Each chunk is cut into buffers of one size and owned by one worker. Only the owner allocates
 //! buffers of a chunk; any process frees them.
@@ -9,7 +9,7 @@
 //! {generation, flags}. A generation ends when the buffer is freed, so that no buffer is freed
 //! twice.
 
-use super::layout::{BUFFER_HEADER, CHUNK, CHUNK_META, CLASSES, UNIT};
+use super::layout::{BUFFER_HEADER, CLASSES, Chunks, UNIT};
 use super::mem::{Ordering, WORD, fence};
 use super::{Region, halves, joined};
 
@@ -100,8 +100,8 @@ struct Class {
     spare: Vec<u32>,
 }
 
-/// Maximum size of a commit record in bytes.
-pub const LARGEST: usize = (CLASSES[CLASSES.len() - 1] - BUFFER_HEADER) * WORD;
+/// Maximum size of a commit record in bytes, in a region without large records.
+pub const LARGEST: usize = Chunks::SMALL.largest_record();
 
 impl Region {
     /// Returns the word number of a buffer's first word.
@@ -112,23 +112,35 @@ impl Region {
     }
 
     fn meta(&self, chunk: usize) -> usize {
-        self.lay.chunks + chunk * CHUNK_META
+        self.lay.chunks + chunk * self.lay.chunk.meta
     }
 
     /// Returns the location of a buffer; `None` if there is no such buffer.
     fn locate(&self, number: u32) -> Option<BufferLocation> {
         let at = (number as usize).checked_sub(1)? * UNIT;
-        let chunk = at / CHUNK;
+        let words = self.lay.chunk.words;
+        let chunk = at >> words.trailing_zeros();
         if chunk >= self.lay.chunk_count {
             return None;
         }
         let class = self.class_of(chunk)?;
-        Some(BufferLocation { chunk, index: at % CHUNK / CLASSES[class], class })
+        Some(BufferLocation { chunk, index: (at & (words - 1)) / CLASSES[class], class })
+    }
+
+    /// Returns the number of the buffer at a location.
+    fn number(&self, location: BufferLocation) -> u32 {
+        let BufferLocation { chunk, index, class } = location;
+        ((chunk * self.lay.chunk.words + index * CLASSES[class]) / UNIT + 1) as u32
+    }
+
+    /// Returns the maximum size of a commit record in bytes.
+    pub fn largest_record(&self) -> usize {
+        self.lay.chunk.largest_record()
     }
 
     fn class_of(&self, chunk: usize) -> Option<usize> {
         let class = self.word(self.meta(chunk)).load(Ordering::Acquire) & 0xff;
-        usize::try_from(class).ok()?.checked_sub(1).filter(|c| *c < CLASSES.len())
+        usize::try_from(class).ok()?.checked_sub(1).filter(|c| *c < self.lay.chunk.classes)
     }
 
     /// Returns the words of a buffer after its header; `None` if there is no such buffer.
@@ -228,8 +240,8 @@ impl Region {
     pub(super) fn taken_of(&self, chunk: usize) -> Vec<u32> {
         let Some(class) = self.class_of(chunk) else { return Vec::new() };
         let bits = |index: usize| self.word(self.meta(chunk) + 1 + index / 64).load(Ordering::Acquire) >> (index % 64);
-        let places = (0..CHUNK / CLASSES[class]).filter(|index| bits(*index) & 1 != 0);
-        places.map(|index| ((chunk * CHUNK + index * CLASSES[class]) / UNIT + 1) as u32).collect()
+        let places = (0..self.lay.chunk.words / CLASSES[class]).filter(|index| bits(*index) & 1 != 0);
+        places.map(|index| self.number(BufferLocation { chunk, index, class })).collect()
     }
 
     /// Returns the allocated buffers of the chunks that a worker owns.
@@ -253,7 +265,7 @@ impl Region {
 
     /// Returns true if no buffer of the chunk is allocated.
     fn is_free(&self, chunk: usize) -> bool {
-        (1..CHUNK_META).all(|word| self.word(self.meta(chunk) + word).load(Ordering::Acquire) == 0)
+        (1..self.lay.chunk.meta).all(|word| self.word(self.meta(chunk) + word).load(Ordering::Acquire) == 0)
     }
 
     /// Releases a worker's chunk, so that any worker may claim it.
@@ -265,7 +277,8 @@ impl Region {
     /// Returns the number of allocated buffers of the region, and the bytes of all claimed chunks.
     pub fn heap_use(&self) -> (usize, usize) {
         let chunks = (0..self.lay.chunk_count).filter(|chunk| self.class_of(*chunk).is_some());
-        chunks.fold((0, 0), |(buffers, octets), chunk| (buffers + self.taken_of(chunk).len(), octets + CHUNK * WORD))
+        let size = self.lay.chunk.words * WORD;
+        chunks.fold((0, 0), |(buffers, octets), chunk| (buffers + self.taken_of(chunk).len(), octets + size))
     }
 }
 
@@ -274,12 +287,13 @@ impl Arena {
     /// fresh one.
     pub(super) fn take(&mut self, region: &Region, worker: u8, octets: usize) -> Option<u32> {
         let words = BUFFER_HEADER + octets.div_ceil(WORD);
-        let first = CLASSES.partition_point(|c| *c < words);
+        let classes = region.lay.chunk.classes;
+        let first = CLASSES[..classes].partition_point(|c| *c < words);
         // A slightly larger free buffer is preferred to a new chunk. Otherwise UEs whose commit
         // records all shrink or grow, as when they become idle, would need memory for both sizes.
-        let near = (first..CLASSES.len()).take_while(|class| CLASSES[*class] * 4 <= CLASSES[first] * 5);
+        let near = (first..classes).take_while(|class| CLASSES[*class] * 4 <= CLASSES[first] * 5);
         let there = near.into_iter().find_map(|class| self.classes[class].take(region, class));
-        let any = || (first..CLASSES.len()).find_map(|class| self.take_class(region, worker, class));
+        let any = || (first..classes).find_map(|class| self.take_class(region, worker, class));
         let number = there.or_else(any)?;
         // Orders a reader's loads of the buffer's previous use before the writes of the new one.
         fence(Ordering::Release);
@@ -367,7 +381,7 @@ impl Arena {
 
 impl Region {
     fn free_place(&self, chunk: usize, class: usize) -> Option<usize> {
-        let places = CHUNK / CLASSES[class];
+        let places = self.lay.chunk.words / CLASSES[class];
         (0..places.div_ceil(64)).find_map(|i| {
             let bits = self.word(self.meta(chunk) + 1 + i).load(Ordering::Acquire);
             let index = i * 64 + (!bits).trailing_zeros() as usize;
@@ -386,7 +400,7 @@ impl Class {
         for _ in 0..chunks.min(self.chunks.len()) {
             let chunk = self.chunks[self.cursor] as usize;
             if let Some(index) = region.free_place(chunk, class) {
-                let number = ((chunk * CHUNK + index * CLASSES[class]) / UNIT + 1) as u32;
+                let number = region.number(BufferLocation { chunk, index, class });
                 let word = region.word(region.buffer(number));
                 let (generation, flags) = halves(word.load(Ordering::Relaxed));
                 if Region::is_pending(flags) {
@@ -401,5 +415,64 @@ impl Class {
             self.cursor = (self.cursor + 1) % self.chunks.len();
         }
         None
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::{LARGEST, Region};
+    use crate::CommitError;
+    use crate::region::{CommitRecord, RegionConfig, Snapshot, Worker};
+    use vireo_types::Ltmsi;
+
+    fn commit(region: &Region, worker: &mut Worker, number: u32, context: &[u8]) -> Result<(), CommitError> {
+        let ltmsi = Ltmsi::from_raw(number);
+        let slot = region.slot_of(ltmsi).unwrap_or_else(|| worker.insert(ltmsi).unwrap());
+        let mut seen = Snapshot::default();
+        let _ = region.read(slot, &mut seen);
+        let done = worker.commit(slot, &seen, &CommitRecord { context, ..CommitRecord::default() })?;
+        worker.sent(done.buffer);
+        Ok(())
+    }
+
+    #[test]
+    fn large_record_needs_region_with_large_ones() {
+        let config = RegionConfig::new(3000, 1, 64 << 20);
+        let small = Region::create(config).unwrap();
+        let large = Region::create(RegionConfig { large_records: true, ..config }).unwrap();
+        for (region, most) in [(&small, LARGEST), (&large, 4 * LARGEST + 3 * 56)] {
+            assert_eq!(region.largest_record(), most);
+            let mut worker = region.join(0).unwrap();
+            for octets in [100, 60 << 10, most, 100, most] {
+                let context = vec![octets as u8; octets];
+                assert_eq!(commit(region, &mut worker, 1, &context), Ok(()), "{octets}");
+                let mut seen = Snapshot::default();
+                assert!(region.read(region.slot_of(Ltmsi::from_raw(1)).unwrap(), &mut seen));
+                assert_eq!(seen.context, context);
+            }
+            let refused = commit(region, &mut worker, 1, &vec![1; most + 1]);
+            assert_eq!(refused, Err(CommitError::TooLarge(most + 8)));
+        }
+        // A process that maps the region knows its chunks.
+        let other = Region::attach(large.share().unwrap()).unwrap();
+        assert_eq!((other.largest_record(), other.config()), (large.largest_record(), large.config()));
+    }
+
+    /// A chunk of 256 KiB has 1024 of the smallest buffers, more than a chunk of 64 KiB has bits.
+    #[test]
+    fn small_records_share_large_chunk() {
+        let config = RegionConfig { large_records: true, ..RegionConfig::new(3000, 1, 64 << 20) };
+        let region = Region::create(config).unwrap();
+        let mut worker = region.join(0).unwrap();
+        for number in 0..3000_u32 {
+            assert_eq!(commit(&region, &mut worker, number + 1, &number.to_be_bytes()), Ok(()));
+        }
+        for number in 0..3000_u32 {
+            let mut seen = Snapshot::default();
+            assert!(region.read(region.slot_of(Ltmsi::from_raw(number + 1)).unwrap(), &mut seen));
+            assert_eq!(seen.context, number.to_be_bytes());
+        }
+        let (buffers, octets) = region.heap_use();
+        assert_eq!((buffers >= 3000, octets), (true, 3 * (256 << 10)));
     }
 }

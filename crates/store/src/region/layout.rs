@@ -12,6 +12,8 @@ pub(super) const MAGIC: u64 = u64::from_be_bytes(*b"VIREOreg");
 /// Layout version. It grows with every change of the meaning of words: processes of different
 /// layout versions do not share a region.
 pub(super) const VERSION: u64 = 4;
+/// Layout version of regions with large records ([`RegionConfig::large_records`]).
+pub(super) const LARGE_VERSION: u64 = 5;
 
 /// Size of the header in words. The constants below are the word numbers in it.
 pub(super) const HEADER: usize = 128;
@@ -54,23 +56,50 @@ pub(super) const PACKET: usize = if cfg!(loom) { 8 } else { 256 };
 pub(super) const PACKET_HEADER: usize = 8;
 /// Words of a large packet, which holds 64 KiB.
 pub(super) const LARGE_PACKET: usize = if cfg!(loom) { 16 } else { PACKET_HEADER + 8192 };
-/// Words of a chunk's metadata: size class and owner, then one bit for each of its buffers.
-pub(super) const CHUNK_META: usize = 8;
-/// Words of a heap chunk.
-pub(super) const CHUNK: usize = if cfg!(loom) { 64 } else { 8192 };
 /// Words of a buffer's header.
 pub(super) const BUFFER_HEADER: usize = 7;
 /// Buffers begin at multiples of this many words. Buffer numbers count these units.
 pub(super) const UNIT: usize = 4;
-/// Buffer sizes in words: 256 bytes to 64 KiB.
+/// Buffer sizes in words: 256 bytes to 256 KiB.
 ///
 /// The steps are small around the size of contexts with a session, so that smaller contexts save
-/// memory.
+/// memory. Sizes above 64 KiB are for UEs with a large radio capability: a commit record has it
+/// once more if its effects send it.
 #[cfg(not(loom))]
-pub(super) const CLASSES: [usize; 17] =
-    [32, 36, 40, 44, 48, 56, 64, 96, 128, 192, 256, 384, 512, 1024, 2048, 4096, 8192];
+pub(super) const CLASSES: [usize; 19] =
+    [32, 36, 40, 44, 48, 56, 64, 96, 128, 192, 256, 384, 512, 1024, 2048, 4096, 8192, 16_384, 32_768];
 #[cfg(loom)]
 pub(super) const CLASSES: [usize; 1] = [16];
+
+/// Heap chunks of a region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Chunks {
+    /// Words of a chunk: the largest buffer, a power of two.
+    pub(super) words: usize,
+    /// Words of its metadata: size class and owner, then one bit for each of its buffers.
+    pub(super) meta: usize,
+    /// Number of size classes.
+    pub(super) classes: usize,
+}
+
+impl Chunks {
+    /// Chunks of 64 KiB.
+    pub(super) const SMALL: Chunks = match cfg!(loom) {
+        true => Chunks { words: 64, meta: 8, classes: 1 },
+        false => Chunks { words: 8192, meta: 8, classes: 17 },
+    };
+    /// Chunks of 256 KiB.
+    const LARGE: Chunks = Chunks { words: 32_768, meta: 24, classes: 19 };
+
+    pub(super) const fn from_config(config: &RegionConfig) -> Self {
+        if config.large_records && !cfg!(loom) { Chunks::LARGE } else { Chunks::SMALL }
+    }
+
+    /// Returns the maximum size of a commit record in bytes.
+    pub(super) const fn largest_record(self) -> usize {
+        (CLASSES[self.classes - 1] - BUFFER_HEADER) * super::mem::WORD
+    }
+}
 
 /// Identifiers that a region has an index for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,6 +132,7 @@ pub(super) struct Layout {
     pub(super) tables: [usize; TABLES],
     pub(super) chunks: usize,
     pub(super) chunk_count: usize,
+    pub(super) chunk: Chunks,
     pub(super) heap: usize,
 }
 
@@ -133,18 +163,19 @@ impl Layout {
         let tables = config.tables.map(|size| if size == 0 { 0 } else { take(NUMBERS + (size as usize).div_ceil(2)) });
         let page = if cfg!(loom) { LINE } else { 512 };
         let left = words.saturating_sub(at + page);
-        let chunk_count = left / (CHUNK + CHUNK_META);
-        let chunks = self::take(&mut at, chunk_count * CHUNK_META);
+        let chunk = Chunks::from_config(config);
+        let chunk_count = left / (chunk.words + chunk.meta);
+        let chunks = self::take(&mut at, chunk_count * chunk.meta);
         let heap = at.next_multiple_of(page);
         let least = usize::from(config.workers) + 1;
         if chunk_count < least {
-            let needed = at + page + least * (CHUNK + CHUNK_META);
+            let needed = at + page + least * (chunk.words + chunk.meta);
             return Err(RegionError::TooSmall {
                 needed: needed * super::mem::WORD,
                 configured: words * super::mem::WORD,
             });
         }
-        if chunk_count * (CHUNK / UNIT) >= u32::MAX as usize {
+        if chunk_count * (chunk.words / UNIT) >= u32::MAX as usize {
             return Err(RegionError::Config("a region has at most 128 GiB of buffers"));
         }
         Ok(Layout {
@@ -161,6 +192,7 @@ impl Layout {
             tables,
             chunks,
             chunk_count,
+            chunk,
             heap,
         })
     }

@@ -69,7 +69,7 @@ use layout::Layout;
 #[cfg(not(loom))]
 use layout::{
     H_BOARD, H_BYTES, H_CELLS, H_GUESTS, H_LARGE, H_MAGIC, H_PACKETS, H_PUBLISHED, H_PUBLISHED_BYTES, H_READY, H_RINGS,
-    H_TABLES, H_UES, H_VERSION, H_WORKERS, MAGIC, VERSION,
+    H_TABLES, H_UES, H_VERSION, H_WORKERS, LARGE_VERSION, MAGIC, VERSION,
 };
 use mem::{Mem, Ordering};
 use std::io;
@@ -106,6 +106,9 @@ pub struct RegionConfig {
     pub published_value_bytes: u32,
     /// Numbers of each number table, at most 2^24; 0 = the table does not exist.
     pub tables: [u32; TABLES],
+    /// True if a commit record has up to 256 KiB instead of 64 KiB. Such a region has a layout
+    /// version of its own.
+    pub large_records: bool,
 }
 
 impl RegionConfig {
@@ -118,6 +121,7 @@ impl RegionConfig {
     /// - 16,384 shared words
     /// - four published values of 1 MiB
     /// - no number tables
+    /// - commit records of at most 64 KiB
     pub fn new(ues: u32, workers: u8, bytes: usize) -> Self {
         RegionConfig {
             ues,
@@ -132,6 +136,7 @@ impl RegionConfig {
             published_values: 4,
             published_value_bytes: 1 << 20,
             tables: [0; TABLES],
+            large_records: false,
         }
     }
 
@@ -239,9 +244,11 @@ impl Region {
         if get(H_MAGIC) != MAGIC || get(H_READY) != 1 {
             return Err(RegionError::NotARegion);
         }
-        if get(H_VERSION) != VERSION {
-            return Err(RegionError::Layout(get(H_VERSION)));
-        }
+        let large_records = match get(H_VERSION) {
+            VERSION => false,
+            LARGE_VERSION => true,
+            other => return Err(RegionError::Layout(other)),
+        };
         fn small<T: TryFrom<u64>>(value: u64) -> Result<T, RegionError> {
             T::try_from(value).map_err(|_| RegionError::NotARegion)
         }
@@ -262,6 +269,7 @@ impl Region {
             published_values: small(get(H_PUBLISHED))?,
             published_value_bytes: small(get(H_PUBLISHED_BYTES))?,
             tables,
+            large_records,
         };
         if config.bytes / mem::WORD > mem.words() {
             return Err(RegionError::NotARegion);
@@ -334,7 +342,7 @@ impl Region {
     fn write_header(&self, config: &RegionConfig) {
         let put = |number: usize, value: u64| self.word(number).store(value, Ordering::Relaxed);
         put(H_MAGIC, MAGIC);
-        put(H_VERSION, VERSION);
+        put(H_VERSION, if config.large_records { LARGE_VERSION } else { VERSION });
         put(H_UES, u64::from(config.ues));
         put(H_GUESTS, u64::from(config.guests));
         put(H_WORKERS, u64::from(config.workers));

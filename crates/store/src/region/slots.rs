@@ -512,7 +512,7 @@ impl Worker {
         record: &CommitRecord<'_>,
     ) -> Result<Committed, CommitError> {
         let octets = record.context.len().next_multiple_of(WORD) + record.outbox.len();
-        if octets > heap::LARGEST {
+        if octets > self.region.largest_record() {
             return Err(CommitError::TooLarge(octets));
         }
         let number = self.arena.take(&self.region, self.number, octets).ok_or(CommitError::Full)?;
@@ -548,7 +548,8 @@ impl Worker {
     ///
     /// With a single worker, the next commit then finds that room.
     pub(crate) fn has_room(&mut self, octets: usize) -> bool {
-        let number = if octets > heap::LARGEST { None } else { self.arena.take(&self.region, self.number, octets) };
+        let fits = octets <= self.region.largest_record();
+        let number = fits.then(|| self.arena.take(&self.region, self.number, octets)).flatten();
         number.inspect(|number| self.arena.free(&self.region, self.number, *number)).is_some()
     }
 

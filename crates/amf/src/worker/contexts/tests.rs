@@ -321,3 +321,25 @@ fn repeated_first_step_finds_its_commit() {
     assert!(amf.region.read_outbox(buffer, &mut seen) && seen.outbox == b"first", "what was committed leaves");
     assert_eq!(records.clone().list_ids("amf").unwrap().len(), 1);
 }
+
+/// A step sends the radio capability to a RAN node, or another one in a handover container.
+#[test]
+fn largest_radio_capability_has_room() {
+    use vireo_types::limits::{NGAP_PDU_OCTETS, UE_CAPABILITY_OCTETS};
+    let config = RegionConfig { large_records: true, ..RegionConfig::new(4, 1, 64 << 20) };
+    let region = Region::create(config).unwrap();
+    let mut worker = region.join(0).unwrap();
+    let slot = worker.insert(Ltmsi::from_raw(9)).unwrap();
+    let mut contexts = Contexts::default();
+    for input in 1..4 {
+        let found = contexts.load(&region, &mut worker, slot).unwrap();
+        contexts.fresh(&region, slot, found);
+        let mut hand = contexts.take().expect("a context");
+        if input > 1 {
+            assert_eq!(hand.ue.radio_capability, vec![7; UE_CAPABILITY_OCTETS]);
+        }
+        hand.ue.radio_capability = vec![7; UE_CAPABILITY_OCTETS];
+        let outbox = vec![3; NGAP_PDU_OCTETS + 1024];
+        contexts.commit_alone(&mut worker, hand, false, CommitTerms::from_input(input), &outbox).unwrap();
+    }
+}

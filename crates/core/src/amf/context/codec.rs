@@ -129,7 +129,7 @@ impl<'a> EncodedContext<'a> {
     }
 
     fn decode_current(&self) -> Result<UeContext, CodecError> {
-        let perpetual: Perpetual<'_> = postcard::from_bytes(self.perpetual).map_err(|_| CodecError::Damaged)?;
+        let perpetual = Perpetual::decode(self.perpetual).ok_or(CodecError::Damaged)?;
         let (ephemeral, rest): (Ephemeral, _) =
             postcard::take_from_bytes(self.ephemeral).map_err(|_| CodecError::Damaged)?;
         let mut context = parts::join(perpetual, ephemeral).ok_or(CodecError::Damaged)?;
@@ -168,6 +168,11 @@ fn piece(before: Option<&[u8]>, piece: &impl serde::Serialize, out: &mut Vec<u8>
     }
 }
 
+/// Appends the parameters of paging, if there are any.
+fn put_paging(allocation: &AllocationPart<'_>, out: &mut Vec<u8>) -> Result<(), CodecError> {
+    allocation.paging().map_or(Ok(()), |paging| put(paging, out))
+}
+
 /// Appends the ephemeral part and, in SBA mode, the AMF's
 /// [`RemoteSessions`](crate::sba::RemoteSessions). Without SBA mode nothing follows, so that the
 /// layout is the same.
@@ -200,7 +205,9 @@ pub fn encode_after(context: &UeContext, before: &[u8], out: &mut Vec<u8>) -> Re
 fn encode_full(context: &UeContext, before: Option<EncodedContext<'_>>, out: &mut Vec<u8>) -> Result<(), CodecError> {
     let start = out.len();
     out.extend_from_slice(&[0; HEADER]);
-    put(&parts::perpetual(context), out)?;
+    let perpetual = parts::perpetual(context);
+    put(&perpetual, out)?;
+    put_paging(&perpetual.allocation, out)?;
     let end = out.len();
     let mut versions = Versions { layout: LAYOUT_VERSION, ..before.map(|b| b.versions).unwrap_or_default() };
     let is_same = |b: EncodedContext<'_>| b.versions.layout == LAYOUT_VERSION && b.perpetual == &out[start + HEADER..];
@@ -283,6 +290,9 @@ impl IncrementalEncoder {
         piece(kept(1, first..second), subscription, &mut octets)?;
         let ends = [first_end, octets.len()];
         piece(kept(2, second..before.map_or(second, <[u8]>::len)), allocation, &mut octets)?;
+        if !same[2] || before.is_none() {
+            put_paging(allocation, &mut octets)?;
+        }
         (self.octets, self.ends) = (octets, Some(ends));
         Ok(())
     }
@@ -370,7 +380,10 @@ mod tests {
                 0 => ue.connections += 1,
                 1 => ue.identity.tmsi = Some(Tmsi(1)),
                 2 => {}
-                3 => ue.radio_capability = vec![1, 2, 3],
+                3 => {
+                    ue.radio_capability = vec![1, 2, 3];
+                    ue.reachability.paging.capability = vec![4, 5];
+                }
                 // Of three pieces the middle one changes, then the outer ones; then the same again.
                 4 => ue.subscription = Some(Arc::new(subscription(5))),
                 5 => (ue.next_session, ue.registration) = (1, Registration::Registered),

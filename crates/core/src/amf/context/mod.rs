@@ -11,6 +11,7 @@ mod connection;
 mod deferred;
 mod mapped;
 mod packed;
+mod paging_info;
 mod parts;
 mod remote_sessions;
 mod resume;
@@ -26,6 +27,7 @@ pub use codec::{
 pub use connection::{Connection, RanContext};
 pub use deferred::DeferredSessionMessage;
 pub use mapped::{HandoverKeys, S1_TO_N1_OCTETS};
+pub use paging_info::{DrxCycle, ExtendedDrx, PagingInfo, PowerSaving};
 pub use remote_sessions::{
     HandoverSmfStage, HandoverSmfState, PendingServiceAccept, PiggybackState, RemoteSession, RemoteSessions,
     RemoteStage,
@@ -98,8 +100,11 @@ pub struct Reachability {
     /// True after the mobile reachable timer has expired: the UE is not paged (TS 24.501 5.3.7).
     pub unreachable: bool,
     /// Expiry of the mobile reachable or implicit deregistration timer (TS 24.501 5.3.7), or of the
-    /// security context of a deregistered UE.
+    /// security context of a deregistered UE. For a UE in power saving mode, expiry of the active
+    /// timer precedes (TS 24.301 5.3.11).
     pub expires: Option<Instant>,
+    #[serde(default)]
+    pub paging: PagingInfo,
 }
 
 /// Work queued for a UE that is idle or cannot be served yet.
@@ -237,9 +242,23 @@ impl UeContext {
         self.connection.map(|connection| connection.assoc).into_iter().chain(target)
     }
 
-    /// Returns the UE-AMBR of the subscription.
+    /// Returns the UE-AMBR for the RAN node. A gNB limits the subscribed one to the sum of the
+    /// Session-AMBRs by itself (TS 23.501 5.7.1.8); in EPS the MME does (TS 23.401 4.7.3).
     pub fn ambr(&self) -> Ambr {
-        self.subscription.as_ref().map(|s| s.ambr).unwrap_or_default()
+        let subscribed = self.subscription.as_ref().map(|s| s.ambr).unwrap_or_default();
+        if self.dialect() == Dialect::Nr {
+            return subscribed;
+        }
+        let is_used = |s: &&SmContext| s.is_live() && !matches!(s.stage, crate::smf::Stage::Releasing { .. });
+        let used = self.sessions.iter().filter(is_used).map(|session| session.terms.ambr);
+        let sum = used.fold(Ambr { uplink_bps: 0, downlink_bps: 0 }, |sum, ambr| Ambr {
+            uplink_bps: sum.uplink_bps.saturating_add(ambr.uplink_bps),
+            downlink_bps: sum.downlink_bps.saturating_add(ambr.downlink_bps),
+        });
+        Ambr {
+            uplink_bps: subscribed.uplink_bps.min(sum.uplink_bps),
+            downlink_bps: subscribed.downlink_bps.min(sum.downlink_bps),
+        }
     }
 
     /// Returns the live session with this PDU session ID, or EPS bearer identity in EPS.

@@ -8,8 +8,8 @@
 use super::packed::{PackedConnection, SessionProgress, StoredTerms, relative_seid};
 use super::security::KeySet;
 use super::{
-    DeferredSessionMessage, Identity, NasSecurity, NextHopChain, PendingWork, Procedure, Reachability, Registration,
-    UeContext, UeSecurityCapability, security,
+    DeferredSessionMessage, Identity, NasSecurity, NextHopChain, PagingInfo, PendingWork, Procedure, Reachability,
+    Registration, UeContext, UeSecurityCapability, security,
 };
 use crate::amf::procedures::handover::{Handover, SourceNode};
 use crate::octets;
@@ -71,6 +71,10 @@ pub(super) struct AllocationPart<'a> {
     sessions: PerSession<StoredSession>,
     next_session: u32,
     area: SmallVec<[Tai; 4]>,
+    /// It follows the other pieces, and is absent if it is empty: most UEs have none, and release
+    /// 0.2.0 ignores octets there.
+    #[serde(skip)]
+    paging: PagingInfo,
 }
 
 /// The ephemeral part. When written, `S` and `D` borrow from the context.
@@ -212,7 +216,12 @@ pub(super) fn join(perpetual: Perpetual<'_>, ephemeral: Ephemeral) -> Option<UeC
         next_session: allocation.next_session,
         connection,
         connections: ephemeral.connections,
-        reachability: Reachability { area: allocation.area, unreachable: false, expires: ephemeral.expires },
+        reachability: Reachability {
+            area: allocation.area,
+            unreachable: false,
+            expires: ephemeral.expires,
+            paging: allocation.paging,
+        },
         ..UeContext::new(ltmsi)
     };
     let dialect = ue.session_dialect();
@@ -243,6 +252,15 @@ impl<'a> ProcedurePartRef<'a> {
 }
 
 impl Perpetual<'_> {
+    /// Decodes the perpetual part; `None` if it is damaged.
+    pub(super) fn decode(octets: &[u8]) -> Option<Self> {
+        let (mut perpetual, rest): (Self, _) = postcard::take_from_bytes(octets).ok()?;
+        if !rest.is_empty() {
+            perpetual.allocation.paging = postcard::from_bytes(rest).ok()?;
+        }
+        Some(perpetual)
+    }
+
     /// Returns an owned copy.
     pub(super) fn into_static(self) -> Perpetual<'static> {
         Perpetual {
@@ -301,29 +319,36 @@ impl<'a> AllocationPart<'a> {
             sessions: ue.sessions.iter().map(|sm| StoredSession::from_session(sm, ue)).collect(),
             next_session: ue.next_session,
             area: SmallVec::from_slice(&ue.reachability.area),
+            paging: ue.reachability.paging.clone(),
         }
     }
 
     /// Returns true if the context, whose subscription is unchanged, has these values. Compares
     /// first what changes often.
     pub(super) fn matches(&self, ue: &UeContext) -> bool {
-        let AllocationPart { allowed, radio_capability, sessions, next_session, area } = self;
+        let AllocationPart { allowed, radio_capability, sessions, next_session, area, paging } = self;
         sessions.len() == ue.sessions.len()
             && sessions.iter().zip(&ue.sessions).all(|(lasting, sm)| lasting.matches(sm, ue))
             && *next_session == ue.next_session
             && allowed[..] == ue.allowed[..]
             && area[..] == ue.reachability.area[..]
+            && *paging == ue.reachability.paging
             && radio_capability.len() == ue.radio_capability.len()
             // Comparing two empty slices is slow: the processor reads the octets that an empty
             // slice does not have.
             && (radio_capability.is_empty() || radio_capability[..] == ue.radio_capability[..])
     }
 
+    /// Returns the parameters of paging if they are stored.
+    pub(super) fn paging(&self) -> Option<&PagingInfo> {
+        Some(&self.paging).filter(|paging| !paging.is_empty())
+    }
+
     /// Returns an owned copy.
     pub(super) fn into_static(self) -> AllocationPart<'static> {
-        let AllocationPart { allowed, radio_capability, sessions, next_session, area } = self;
+        let AllocationPart { allowed, radio_capability, sessions, next_session, area, paging } = self;
         let radio_capability = Cow::Owned(radio_capability.into_owned());
-        AllocationPart { allowed, radio_capability, sessions, next_session, area }
+        AllocationPart { allowed, radio_capability, sessions, next_session, area, paging }
     }
 }
 

@@ -76,9 +76,7 @@ impl UeContext {
         (self.pending, self.reachability.unreachable) = (PendingWork::default(), false);
         // Mobile reachable timer (TS 24.501 5.3.7), started at the restart: the end of the UE's
         // last connection is unknown.
-        let timers = config.timers;
-        self.reachability.expires =
-            (timers.t3512.as_micros() > 0).then(|| now + timers.t3512 + timers.implicit_deregistration);
+        self.reachability.begin_idle(config, now);
         self.sessions.retain(|session| is_there(session) && config.upfs.iter().any(|upf| upf.n4 == session.pfcp.upf));
         self.sessions.iter_mut().for_each(rest);
         true

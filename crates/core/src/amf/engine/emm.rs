@@ -61,8 +61,7 @@ fn begin(ctx: &mut StepContext<'_, '_>, received: &Received<'_>) {
             NasEmmMessage::AttachRequest(request) => attach(ctx, request, received.verified),
             NasEmmMessage::TrackingAreaUpdateRequest(request) => update(ctx, request, received.verified),
             NasEmmMessage::ExtendedServiceRequest(request) => extended(ctx, request, received.verified),
-            NasEmmMessage::ControlPlaneServiceRequest(_) if received.verified.is_none() => serve(ctx, None),
-            NasEmmMessage::ControlPlaneServiceRequest(_) => not_served(ctx),
+            NasEmmMessage::ControlPlaneServiceRequest(_) => serve_control_plane(ctx, received.verified),
             // An unknown UE counts as detached: it gets an answer, and nothing else changes.
             NasEmmMessage::DetachRequestUeOriginating(request) => {
                 let switch_off = request.detach_type.is_switch_off();
@@ -109,7 +108,7 @@ pub(super) fn uplink(ctx: &mut StepContext<'_, '_>, nas: &[u8]) {
             NasEmmMessage::AttachRequest(request) => attach(ctx, &request, received.verified),
             NasEmmMessage::TrackingAreaUpdateRequest(request) => update(ctx, &request, received.verified),
             NasEmmMessage::ExtendedServiceRequest(request) => extended(ctx, &request, received.verified),
-            NasEmmMessage::ControlPlaneServiceRequest(_) => not_served(ctx),
+            NasEmmMessage::ControlPlaneServiceRequest(_) => serve_control_plane(ctx, received.verified),
             NasEmmMessage::DetachRequestUeOriginating(request) => {
                 let switch_off = request.detach_type.is_switch_off();
                 if received.verified.is_some() && is_imsi_detach(ctx, &request) {
@@ -219,6 +218,7 @@ fn attach(ctx: &mut StepContext<'_, '_>, message: &NasAttachRequest, verified: O
         return;
     }
     restart(ctx);
+    registration::eps::set_attach_paging(ctx, message);
     let next = registration::begin_attach(ctx, request, esm, verified.is_some());
     ctx.ue.procedure = next.map(Procedure::registration);
 }
@@ -238,6 +238,9 @@ fn update(ctx: &mut StepContext<'_, '_>, message: &NasTrackingAreaUpdateRequest,
         ctx.note(Note::Started(Kind::Mobility));
         registration::reject(ctx, Kind::Mobility, GmmCause::ImplicitlyDeregistered);
         return;
+    }
+    if is_known {
+        registration::eps::set_update_paging(ctx, message);
     }
     let next = registration::begin(ctx, request, is_known);
     ctx.ue.procedure = next.map(Procedure::registration);
@@ -269,14 +272,17 @@ fn extended(ctx: &mut StepContext<'_, '_>, message: &NasExtendedServiceRequest, 
     if is_packet || verified.is_none() || !ctx.ue.is_registered() {
         return serve(ctx, verified);
     }
-    service_request::reject_cs(ctx);
+    service_request::reject_service(ctx, EmmCause::CsDomainNotAvailable);
 }
 
-/// Answers a message that no procedure implements (7.4).
-fn not_served(ctx: &mut StepContext<'_, '_>) {
+/// Rejects CONTROL PLANE SERVICE REQUEST. A UE may send it only if the network supports control
+/// plane CIoT EPS optimisation (5.6.1.1), which no accept says.
+fn serve_control_plane(ctx: &mut StepContext<'_, '_>, verified: Option<u32>) {
+    if verified.is_none() || !ctx.ue.is_registered() {
+        return serve(ctx, verified);
+    }
     ctx.note(Note::fault("nas-not-served"));
-    let cause = EmmCause::MessageTypeNonExistentOrNotImplemented;
-    ctx.send_emm(NasEmmStatus::new(NasEmmCause::from_cause(cause)));
+    service_request::reject_service(ctx, EmmCause::MessageTypeNonExistentOrNotImplemented);
 }
 
 /// Returns the received message if [`protection::TABLE`] accepts it. Only then is its NAS COUNT
@@ -296,6 +302,22 @@ fn receive<'n>(ctx: &mut StepContext<'_, '_>, nas: &'n [u8], first: bool) -> Opt
     Some(Received { message, plain, verified })
 }
 
+/// Answers a faulty EMM message: a request with its reject (5.5.1.2.7 b, 5.5.3.2.6 b, 5.6.1.6 b),
+/// and others with EMM STATUS. A UE processes the reject without protection, and discards an EMM
+/// STATUS without protection (4.4.4.2), which is therefore not sent.
+fn refuse(ctx: &mut StepContext<'_, '_>, plain: &[u8], status: &NasEmmStatus) {
+    let cause = status.emm_cause;
+    match Message::from_octets(plain) {
+        Some(Message::AttachRequest) => ctx.send_emm(NasAttachReject::new(cause)),
+        Some(Message::UpdateRequest) => ctx.send_emm(NasTrackingAreaUpdateReject::new(cause)),
+        Some(Message::ExtendedServiceRequest | Message::ControlPlaneServiceRequest) => {
+            ctx.send_emm(NasServiceReject::new(cause));
+        }
+        _ if ctx.has_keys() => ctx.send_emm(status.clone()),
+        _ => {}
+    }
+}
+
 /// Decodes a plain message, or a SERVICE REQUEST. A faulty message gets the answer of TS 24.301
 /// clause 7 if `answers` is true.
 fn decode(ctx: &mut StepContext<'_, '_>, plain: &[u8], answers: bool) -> Option<NasEpsMessage> {
@@ -309,7 +331,7 @@ fn decode(ctx: &mut StepContext<'_, '_>, plain: &[u8], answers: bool) -> Option<
     if let Some(answer) = NasEpsMessage::answer_to(plain, &received, Direction::Uplink) {
         ctx.note(Note::fault("nas-malformed"));
         match answer {
-            NasEpsMessage::Emm(_, answer) if answers => ctx.send_emm(answer),
+            NasEpsMessage::Emm(_, NasEmmMessage::EmmStatus(status)) if answers => refuse(ctx, plain, &status),
             NasEpsMessage::Esm(..) if answers => {
                 if let Some(nas) = answer.encode().ok().and_then(|plain| ctx.protected(plain)) {
                     ctx.send_encoded_nas(nas);

@@ -19,7 +19,7 @@ use crate::amf::ran::{self, ResetItem};
 use crate::sba::{N1N2Transfer, PiggybackedSmContext, SessionNumber, SmfRequest, SmfResponse};
 use crate::smf::{Input, N2Sm, SmContext, Stage};
 use crate::step::{Effect, Kind, Note, StepContext, StepOutput};
-use crate::subscription::{AuthenticationError, AuthenticationInfo};
+use crate::subscription::{Ambr, AuthenticationError, AuthenticationInfo};
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use vireo_types::{AmfUeNgapId, AssocId, Dialect, Ltmsi, RanUeNgapId, Seid, Snssai, limits};
@@ -219,6 +219,9 @@ fn reach_ue(ctx: &mut StepContext<'_, '_>) {
         return;
     }
     match ctx.ue.connection.map(|c| c.ran) {
+        // The work waits for the next request of the UE, and packets in the buffer of the UPF (TS
+        // 23.401 5.3.4.3, 4.3.22).
+        None if ctx.ue.reachability.sleeps() => on_unreachable(ctx),
         None => match paging::begin(ctx) {
             Some(paging) => ctx.ue.procedure = Some(Procedure::Paging(paging)),
             None => on_unreachable(ctx),
@@ -446,20 +449,17 @@ fn ue_message(ctx: &mut StepContext<'_, '_>, message: UeMessage) {
             session::transfers(ctx, N2Sm::ModifyUnsuccessful, failed);
         }
         UeMessage::SessionReleaseIndication { released } => {
+            let before = ctx.ue.ambr();
             procedures::handover::released_by_ran(ctx, &released);
             detach_without_bearer(ctx);
+            change_ambr(ctx, before);
         }
         UeMessage::ErabModification(request) => procedures::handover::modification::indicated(ctx, &request),
         UeMessage::SecondaryRatUsage { uplink, downlink } => {
             ctx.note(Note::SecondaryRatUsage { uplink, downlink });
         }
         UeMessage::ContextModificationFailure => ctx.note(Note::fault("context-modification-failure")),
-        // The RAN node asks the UE again if it gets none; a part of it would not decode.
-        UeMessage::RadioCapability(octets) if octets.len() > limits::UE_CAPABILITY_OCTETS => {
-            ctx.note(Note::fault("limit"));
-            ctx.ue.radio_capability = Vec::new();
-        }
-        UeMessage::RadioCapability(octets) => ctx.ue.radio_capability = octets,
+        UeMessage::RadioCapability { whole, paging } => radio_capability(ctx, whole, paging),
         UeMessage::Error(cause) => {
             ctx.note(Note::fault("error-indication-received"));
             if cause.is_some_and(|c| is_unknown_ue(&c)) {
@@ -467,6 +467,32 @@ fn ue_message(ctx: &mut StepContext<'_, '_>, message: UeMessage) {
             }
         }
     }
+}
+
+/// Sends an eNB the UE-AMBR of the bearers that it has not released (TS 23.401 4.7.3). If the eNB
+/// fails to apply it, the UE keeps the earlier one.
+fn change_ambr(ctx: &mut StepContext<'_, '_>, before: Ambr) {
+    let ambr = ctx.ue.ambr();
+    let eps = ctx.ue.connection.is_some_and(|c| c.assoc.dialect() == Dialect::Eps && c.ran == RanContext::SetUp);
+    let remains = ambr.uplink_bps > 0 || ambr.downlink_bps > 0;
+    if eps && remains && ambr != before {
+        ctx.send(|c| crate::amf::s1::context_modification_request(c, ambr));
+    }
+}
+
+/// Stores what the RAN node has learnt of the UE's radio. The RAN node asks the UE again if it gets
+/// none; a part of it would not decode.
+fn radio_capability(ctx: &mut StepContext<'_, '_>, whole: Vec<u8>, paging: Option<Vec<u8>>) {
+    let paging = paging.unwrap_or_default();
+    let (coding, whole_fits) = (ctx.ue.dialect(), whole.len() <= limits::UE_CAPABILITY_OCTETS);
+    let paging_fits = paging.len() <= limits::PAGING_CAPABILITY_OCTETS;
+    if !whole_fits || !paging_fits {
+        ctx.note(Note::fault("limit"));
+    }
+    ctx.ue.radio_capability = if whole_fits { whole } else { Vec::new() };
+    let info = &mut ctx.ue.reachability.paging;
+    info.capability = if paging_fits { paging } else { Vec::new() };
+    info.coding = coding;
 }
 
 /// Detaches a UE of EPS that has no bearer any more, and has it attach again (TS 23.401 5.4.4.1,
@@ -609,17 +635,13 @@ fn deadline(ctx: &mut StepContext<'_, '_>) {
     }
     if ctx.ue.reachability.expires.is_some_and(|e| e <= now) {
         ctx.ue.reachability.expires = None;
-        if ctx.ue.is_registered() && !ctx.ue.reachability.unreachable {
-            // Mobile reachable timer: paging ends, and the implicit deregistration timer starts (TS
-            // 24.501 5.3.7).
-            ctx.ue.reachability.unreachable = true;
-            ctx.ue.reachability.expires = Some(now + ctx.env.config.timers.implicit_deregistration);
-        } else if ctx.ue.is_registered() {
+        let config = ctx.env.config;
+        if !ctx.ue.is_registered() {
+            ctx.ue.security = None;
+        } else if !ctx.ue.reachability.on_expiry(config, now) {
             ctx.ue.procedure = None;
             // Implicit deregistration timer.
             deregistration::by_network(ctx, false, Some(GmmCause::ImplicitlyDeregistered));
-        } else {
-            ctx.ue.security = None;
         }
     }
 }

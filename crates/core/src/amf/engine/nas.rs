@@ -186,10 +186,11 @@ fn registration(ctx: &mut StepContext<'_, '_>, message: &NasRegistrationRequest,
         (Some(count), Some(container)) if is_own => contained(ctx, &container.value, count),
         _ => None,
     };
-    let request = match inner {
-        Some(Nas5gmmMessage::RegistrationRequest(inner)) => registration::nr::read(&inner),
-        _ => registration::nr::read(message),
+    let message = match &inner {
+        Some(Nas5gmmMessage::RegistrationRequest(inner)) => inner,
+        _ => message,
     };
+    let request = registration::nr::read(message);
     if registration::repeats(ctx, &request, &[]) {
         return;
     }
@@ -197,6 +198,9 @@ fn registration(ctx: &mut StepContext<'_, '_>, message: &NasRegistrationRequest,
     ctx.ue.procedure = None;
     // Drops a service accept that waits for an SMF: it would be sent under the old keys.
     ctx.ue.remote_sessions.pending_accept = None;
+    if verified.is_some() && is_own {
+        registration::nr::set_paging(ctx, message);
+    }
     let next = registration::begin(ctx, request, verified.is_some());
     ctx.ue.procedure = next.map(Procedure::registration);
 }

@@ -72,7 +72,11 @@ pub enum UeMessage {
     /// E-RAB MODIFICATION INDICATION.
     ErabModification(ErabModification),
     /// UE RADIO CAPABILITY INFO INDICATION.
-    RadioCapability(Vec<u8>),
+    RadioCapability {
+        whole: Vec<u8>,
+        /// UE Radio Capability for Paging, in the coding of the dialect.
+        paging: Option<Vec<u8>>,
+    },
     /// NAS NON DELIVERY INDICATION.
     NonDelivery,
     /// ERROR INDICATION about a message of this AMF.
@@ -186,7 +190,7 @@ impl UeMessage {
             UeMessage::ErabModification(_) => "E-RABModificationIndication",
             UeMessage::SecondaryRatUsage { .. } => "SecondaryRATDataUsageReport",
             UeMessage::ContextModificationFailure => "UEContextModificationFailure",
-            UeMessage::RadioCapability(_) => "UERadioCapabilityInfoIndication",
+            UeMessage::RadioCapability { .. } => "UERadioCapabilityInfoIndication",
             UeMessage::NonDelivery => "NASNonDeliveryIndication",
             UeMessage::Error(_) => "ErrorIndication",
             UeMessage::Report => "Report",
@@ -275,7 +279,10 @@ fn read(pdu: &NGAPPDU<'_>) -> Result<UeMessage, Box<Fault>> {
         },
         NgapPduKind::Initiating_UERadioCapabilityInfoIndication => {
             let capability = required(pdu, pdu.ie::<ie::UERadioCapability>())?;
-            UeMessage::RadioCapability(capability.0.as_slice().to_vec())
+            // Criticality ignore: one that does not decode counts as absent.
+            let paging = pdu.ie::<ie::UERadioCapabilityForPaging>().and_then(Result::ok);
+            let paging = paging.and_then(|paging| encode_open_type(&paging).ok()).map(|octets| octets.to_vec());
+            UeMessage::RadioCapability { whole: capability.0.as_slice().to_vec(), paging }
         }
         NgapPduKind::Initiating_NASNonDeliveryIndication => UeMessage::NonDelivery,
         NgapPduKind::Initiating_ErrorIndication => UeMessage::Error(pdu.ie::<ie::Cause>().and_then(Result::ok)),

@@ -1,7 +1,7 @@
 //! Messages that pycrate has encoded (tests/reference): read as plain values, and built anew.
 
 use super::*;
-use crate::amf::context::{Connection, RanContext, UeSecurityCapability};
+use crate::amf::context::{Connection, RanContext, Reachability, UeSecurityCapability};
 use crate::amf::n2::{
     Cause, ContextSetup, ErabModification, HandoverRequired, PathSwitch, SessionItems, SessionSetup, UeMessage,
 };
@@ -108,7 +108,8 @@ fn erab_goldens_are_read() {
     let usage = UeMessage::SecondaryRatUsage { uplink: 1000, downlink: 2_000_000 };
     assert_read("SecondaryRATDataUsageReport", usage);
     assert_read("NASNonDeliveryIndication", UeMessage::NonDelivery);
-    assert_read("UECapabilityInfoIndication", UeMessage::RadioCapability(vec![0xa5; 32]));
+    let capability = UeMessage::RadioCapability { whole: vec![0xa5; 32], paging: None };
+    assert_read("UECapabilityInfoIndication", capability);
     let cause = Cause::radioNetwork(Radio::user_inactivity);
     assert_read("UEContextReleaseRequest", UeMessage::ReleaseRequest { cause });
     assert_read("UEContextReleaseComplete", UeMessage::ReleaseComplete);
@@ -129,12 +130,14 @@ fn messages_to_enb_equal_goldens() {
         nas: Some(NAS.to_vec()),
     };
     assert_eq!(context_setup_request(&connection, setup), golden("InitialContextSetupRequest"));
-    let release = session_release_command(&connection, 5, Some(NAS.to_vec()));
+    let no_rate = Ambr { uplink_bps: 0, downlink_bps: 0 };
+    let release = session_release_command(&connection, 5, (no_rate, Some(NAS.to_vec())));
     assert_eq!(release, golden("E-RABReleaseCommand"));
     let inactive = Cause::radioNetwork(Radio::user_inactivity);
     assert_eq!(context_release_command(&connection, &inactive), golden("UEContextReleaseCommand"));
     let detached = context_release_command(&connection, &Cause::nas(CauseNas::deregister));
     assert_ne!(detached, golden("UEContextReleaseCommand"), "the cause counts");
-    let page = paging((0xc3, vireo_types::Tmsi(0xdead_beef)), 0x2ef, &[connection.tai]);
+    let reachability = Reachability { area: [connection.tai].into_iter().collect(), ..Reachability::default() };
+    let page = paging((0xc3, vireo_types::Tmsi(0xdead_beef)), 0x2ef, &reachability);
     assert_eq!(page, golden("Paging"));
 }

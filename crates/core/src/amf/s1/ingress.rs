@@ -92,7 +92,10 @@ fn read(pdu: &S1APPDU<'_>) -> Result<UeMessage, Box<Fault>> {
         }
         S1apPduKind::Initiating_UECapabilityInfoIndication => {
             let capability = required(pdu, pdu.ie::<ie::UERadioCapability>())?;
-            UeMessage::RadioCapability(capability.0.as_slice().to_vec())
+            // Criticality ignore: one that does not decode counts as absent.
+            let paging = pdu.ie::<ie::UERadioCapabilityForPaging>().and_then(Result::ok);
+            let paging = paging.map(|paging| paging.0.as_slice().to_vec());
+            UeMessage::RadioCapability { whole: capability.0.as_slice().to_vec(), paging }
         }
         S1apPduKind::Initiating_NASNonDeliveryIndication => UeMessage::NonDelivery,
         S1apPduKind::Initiating_ErrorIndication => {

@@ -17,8 +17,8 @@ pub use fault::error_indication;
 pub use ingress::{ue_ids, ue_message};
 pub use route::peek;
 pub use send::{
-    context_release_command, context_setup_request, downlink_nas_transport, paging, session_release_command,
-    session_setup_request, stale_release_command,
+    context_modification_request, context_release_command, context_setup_request, downlink_nas_transport, paging,
+    session_release_command, session_setup_request, stale_release_command,
 };
 
 pub(crate) use fault::{from_message, has_fault_to_reject, unknown_procedure};

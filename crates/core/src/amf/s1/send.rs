@@ -1,14 +1,17 @@
 //! Encoding of UE-associated messages to eNBs.
 
 use super::{cause_to, plmn_to};
-use crate::amf::context::{Connection, UeSecurityCapability};
+use crate::amf::context::{Connection, DrxCycle, ExtendedDrx, Reachability, UeSecurityCapability};
 use crate::amf::n2::{Cause, ContextSetup, SessionSetup};
 use crate::smf::ErabRequest;
 use crate::subscription::Ambr;
 use std::net::IpAddr;
-use vireo_types::{AmfUeNgapId, RanUeNgapId};
+use vireo_types::{AmfUeNgapId, Dialect, RanUeNgapId};
 use vireo_wire::ngap::CauseRadioNetwork;
 use vireo_wire::s1ap::{self, Message, *};
+
+/// UE-AMBR of a UE without bearer.
+const NO_RATE: Ambr = Ambr { uplink_bps: 0, downlink_bps: 0 };
 
 /// Encodes a PDU that was built from values within their constraints. As in NGAP, an encoding error
 /// is a bug of this build; it results in no octets, and nothing is sent.
@@ -130,19 +133,39 @@ pub fn session_setup_request(connection: &Connection, ambr: Ambr, session: Sessi
     }))
 }
 
-/// Encodes E-RAB RELEASE COMMAND (9.1.3.5) for one bearer.
-pub fn session_release_command(connection: &Connection, ebi: u8, nas: Option<Vec<u8>>) -> Vec<u8> {
-    encode(try_session_release(connection, ebi, nas))
+/// Encodes UE CONTEXT MODIFICATION REQUEST (9.1.4.8) with another UE-AMBR.
+pub fn context_modification_request(connection: &Connection, ambr: Ambr) -> Vec<u8> {
+    encode(build_s1ap!(
+        InitiatingMessage,
+        UEContextModification,
+        UEContextModificationRequest,
+        MME_UE_S1AP_ID(connection.amf_id.mme()),
+        eNB_UE_S1AP_ID(connection.ran_id.0),
+        uEaggregateMaximumBitrate(ambr_to(ambr)),
+    ))
 }
 
-fn try_session_release<'a>(connection: &Connection, ebi: u8, nas: Option<Vec<u8>>) -> Result<S1APPDU<'a>, s1ap::Error> {
+/// Encodes E-RAB RELEASE COMMAND (9.1.3.5) for one bearer, with the UE-AMBR of the others.
+pub fn session_release_command(connection: &Connection, ebi: u8, content: (Ambr, Option<Vec<u8>>)) -> Vec<u8> {
+    encode(try_session_release(connection, ebi, content))
+}
+
+fn try_session_release<'a>(
+    connection: &Connection,
+    ebi: u8,
+    (ambr, nas): (Ambr, Option<Vec<u8>>),
+) -> Result<S1APPDU<'a>, s1ap::Error> {
     let cause = s1ap::Cause::nas(CauseNas::normal_release);
     let item = build_s1ap_ie!(IGNORE E_RABItem(ERABItem::new(ERABID(ebi.into()), cause, None)))?;
     let mut ies = vec![
         build_s1ap_ie!(ERABReleaseCommand, MME_UE_S1AP_ID(connection.amf_id.mme()))?,
         build_s1ap_ie!(ERABReleaseCommand, eNB_UE_S1AP_ID(connection.ran_id.0))?,
-        build_s1ap_ie!(ERABReleaseCommand, E_RABToBeReleasedList(ERABList(vec![item])))?,
     ];
+    // After the last bearer there is none to limit.
+    if ambr != NO_RATE {
+        ies.push(build_s1ap_ie!(ERABReleaseCommand, uEaggregateMaximumBitrate(ambr_to(ambr)))?);
+    }
+    ies.push(build_s1ap_ie!(ERABReleaseCommand, E_RABToBeReleasedList(ERABList(vec![item])))?);
     if let Some(nas) = nas {
         ies.push(build_s1ap_ie!(ERABReleaseCommand, NAS_PDU(nas))?);
     }
@@ -164,23 +187,90 @@ pub(crate) fn capability_to(capability: UeSecurityCapability) -> UESecurityCapab
 
 /// Encodes PAGING (9.1.6) of a UE in the TAIs of its area that EPS has. `index` is the UE Identity
 /// Index Value, IMSI mod 1024 (TS 36.304 7.1).
-pub fn paging(mme: (u8, vireo_types::Tmsi), index: u16, area: &[vireo_types::Tai]) -> Vec<u8> {
-    let (code, tmsi) = mme;
+pub fn paging(mme: (u8, vireo_types::Tmsi), index: u16, reachability: &Reachability) -> Vec<u8> {
+    encode(try_paging(mme, index, reachability))
+}
+
+fn try_paging<'a>(
+    (code, tmsi): (u8, vireo_types::Tmsi),
+    index: u16,
+    reachability: &Reachability,
+) -> Result<S1APPDU<'a>, s1ap::Error> {
     let s_tmsi = STMSI::new(MMECode([code]), MTMSI(tmsi.0.to_be_bytes()), None);
     let item = |tai: s1ap::TAI| build_s1ap_ie!(IGNORE TAIItem(s1ap::TAIItem::new(tai, None)));
-    let items: Result<Vec<_>, _> = area.iter().filter_map(|tai| super::tai_to(*tai)).map(item).collect();
+    let areas: Result<Vec<_>, _> = reachability.area.iter().filter_map(|tai| super::tai_to(*tai)).map(item).collect();
     let index = Bits::low(u64::from(index & 0x3ff), 10);
-    encode(items.and_then(|items| {
-        build_s1ap!(
-            InitiatingMessage,
-            Paging,
-            Paging,
-            UEIdentityIndexValue(UEIdentityIndexValue(index)),
-            UEPagingID(UEPagingID::s_TMSI(s_tmsi)),
-            CNDomain(CNDomain::ps),
-            TAIList(TAIList(items)),
-        )
-    }))
+    let info = &reachability.paging;
+    let mut ies = vec![
+        build_s1ap_ie!(Paging, UEIdentityIndexValue(UEIdentityIndexValue(index)))?,
+        build_s1ap_ie!(Paging, UEPagingID(UEPagingID::s_TMSI(s_tmsi)))?,
+    ];
+    if let Some(drx) = info.drx_in(Dialect::Eps) {
+        ies.push(build_s1ap_ie!(Paging, pagingDRX(cycle(drx)))?);
+    }
+    ies.push(build_s1ap_ie!(Paging, CNDomain(CNDomain::ps))?);
+    ies.push(build_s1ap_ie!(Paging, TAIList(TAIList(areas?)))?);
+    if let Some(capability) = info.capability_for(Dialect::Eps) {
+        ies.push(build_s1ap_ie!(Paging, UERadioCapabilityForPaging(capability.to_vec()))?);
+    }
+    if let Some(drx) = info.extended_drx {
+        ies.push(build_s1ap_ie!(Paging, Paging_eDRXInformation(extended(drx)))?);
+    }
+    let message = Paging::new(ProtocolIEContainer(ies));
+    S1AP_PDU::of_message(&message, Paging::CRITICALITY)
+}
+
+fn cycle(drx: DrxCycle) -> PagingDRX {
+    match drx {
+        DrxCycle::Frames32 => PagingDRX::v32,
+        DrxCycle::Frames64 => PagingDRX::v64,
+        DrxCycle::Frames128 => PagingDRX::v128,
+        DrxCycle::Frames256 => PagingDRX::v256,
+    }
+}
+
+/// Returns Paging eDRX Information (9.2.1.111). Its values have the order of those of NAS.
+fn extended(drx: ExtendedDrx) -> PagingEDRXInformation {
+    use PagingEDRXCycle as Cycle;
+    use PagingTimeWindow as Window;
+    const CYCLES: [Cycle; 14] = [
+        Cycle::hfhalf,
+        Cycle::hf1,
+        Cycle::hf2,
+        Cycle::hf4,
+        Cycle::hf6,
+        Cycle::hf8,
+        Cycle::hf10,
+        Cycle::hf12,
+        Cycle::hf14,
+        Cycle::hf16,
+        Cycle::hf32,
+        Cycle::hf64,
+        Cycle::hf128,
+        Cycle::hf256,
+    ];
+    const WINDOWS: [Window; 16] = [
+        Window::s1,
+        Window::s2,
+        Window::s3,
+        Window::s4,
+        Window::s5,
+        Window::s6,
+        Window::s7,
+        Window::s8,
+        Window::s9,
+        Window::s10,
+        Window::s11,
+        Window::s12,
+        Window::s13,
+        Window::s14,
+        Window::s15,
+        Window::s16,
+    ];
+    let cycle = CYCLES[usize::from(drx.cycle).min(CYCLES.len() - 1)];
+    // A cycle of half a hyperframe has no window.
+    let window = drx.hyperframes().map(|_| WINDOWS[usize::from(drx.window & 15)]);
+    PagingEDRXInformation::new(cycle, window, None)
 }
 
 /// Returns the GUMMEI of a PLMN.

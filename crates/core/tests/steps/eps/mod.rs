@@ -3,12 +3,15 @@
 mod collisions;
 mod erabs;
 mod faults;
+mod golden;
 mod handover;
 pub(crate) mod kdf;
 mod network;
 mod pdus;
+mod power_saving;
 mod protection;
 mod refusals;
+mod services;
 mod timers;
 mod unprotected;
 

@@ -198,13 +198,35 @@ pub(super) fn usage((mme, enb): (u32, u32), uplink: u64, downlink: u64) -> Vec<u
 }
 
 /// Returns UE CAPABILITY INFO INDICATION with this number of octets.
-pub(super) fn capability((mme, enb): (u32, u32), octets: usize) -> Vec<u8> {
+pub(super) fn capability(ids: (u32, u32), octets: usize) -> Vec<u8> {
+    capability_with(ids, octets, None)
+}
+
+/// As [`capability`], with a capability for paging.
+pub(super) fn capability_with((mme, enb): (u32, u32), octets: usize, paging: Option<&[u8]>) -> Vec<u8> {
+    let mut ies = vec![
+        build_s1ap_ie!(UECapabilityInfoIndication, MME_UE_S1AP_ID(mme)),
+        build_s1ap_ie!(UECapabilityInfoIndication, eNB_UE_S1AP_ID(enb)),
+        build_s1ap_ie!(UECapabilityInfoIndication, UERadioCapability(vec![0xca; octets])),
+    ];
+    if let Some(paging) = paging {
+        ies.push(build_s1ap_ie!(UECapabilityInfoIndication, UERadioCapabilityForPaging(paging.to_vec())));
+    }
+    let ies: Result<Vec<_>, _> = ies.into_iter().collect();
+    encoded(ies.and_then(|ies| {
+        let message = UECapabilityInfoIndication::new(ProtocolIEContainer(ies));
+        S1AP_PDU::of_message(&message, UECapabilityInfoIndication::CRITICALITY)
+    }))
+}
+
+/// Returns UE CONTEXT MODIFICATION FAILURE.
+pub(super) fn modification_failure((mme, enb): (u32, u32)) -> Vec<u8> {
     encoded(build_s1ap!(
-        InitiatingMessage,
-        UECapabilityInfoIndication,
-        UECapabilityInfoIndication,
+        UnsuccessfulOutcome,
+        UEContextModification,
+        UEContextModificationFailure,
         MME_UE_S1AP_ID(mme),
         eNB_UE_S1AP_ID(enb),
-        UERadioCapability(vec![0xca; octets]),
+        Cause(Cause::radioNetwork(CauseRadioNetwork::unspecified)),
     ))
 }

@@ -34,7 +34,7 @@ const WANTED: [Row<Message>; 19] = [
     (Message::EmmStatus, ["..-..", ".....", "...+."]),
     (Message::Transport, ["..-..", ".....", "...+."]),
     (Message::Esm, ["..-..", ".....", "...+."]),
-    (Message::Unknown, ["++-..", ".....", "...+."]),
+    (Message::Unknown, ["..-..", ".....", "...+."]),
 ];
 
 const GUTI: [u8; 12] = [11, 0xf6, 0x99, 0xf9, 0x07, 0x02, 0x00, 0x43, 0xde, 0xad, 0xbe, 0xef];

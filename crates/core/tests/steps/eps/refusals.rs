@@ -32,7 +32,7 @@ fn refused(network: &mut Network, change: impl FnOnce(&mut NasAttachRequest)) ->
 
 #[test]
 fn attach_is_rejected_with_emm_cause() {
-    let cases: [(&str, u8, Change); 7] = [
+    let cases: [(&str, u8, Change); 8] = [
         ("unknown IMSI", 8, |network, _| network.subscriber_error = Some(AuthenticationError::UnknownSubscriber)),
         ("HSS unreachable", 22, |network, _| network.subscriber_error = Some(AuthenticationError::Unavailable)),
         ("other tracking area", 12, |network, _| network.config.tacs = vec![Tac(9)]),
@@ -42,6 +42,9 @@ fn attach_is_rejected_with_emm_cause() {
         ("no served slice", 15, |network, _| network.subscription.slices.clear()),
         ("emergency", 111, |_, request| {
             request.eps_attach_type = NasEpsAttachType::from_attach_type(AttachType::EpsEmergencyAttach);
+        }),
+        ("RLOS", 111, |_, request| {
+            request.eps_attach_type = NasEpsAttachType::from_attach_type(AttachType::EpsRlosAttach);
         }),
         ("emergency with IMEI", 5, |_, request| {
             request.eps_attach_type = NasEpsAttachType::from_attach_type(AttachType::EpsEmergencyAttach);

@@ -241,5 +241,12 @@ pub const TABLE: &[Rule<Message>] = &[
         clause: "4.4.4.3, 5.6.1.5",
         stricter: Some("it is rejected with #9"),
     },
-    Rule::unknown(&[M::Unknown]),
+    Rule {
+        messages: &[M::Unknown],
+        states: &[NoContext],
+        allowed: &[],
+        condition: Condition::Always,
+        clause: "7.4",
+        stricter: Some("it is not answered: the UE discards an EMM STATUS without protection (4.4.4.2)"),
+    },
 ];

@@ -32,11 +32,9 @@ pub fn released(ctx: &mut StepContext<'_, '_>) {
     if let Some(security) = &mut ctx.ue.security {
         security.next_hop = None;
     }
-    let timers = ctx.env.config.timers;
     if ctx.ue.is_registered() {
-        // Mobile reachable timer (TS 24.501 5.3.7).
-        ctx.ue.reachability.expires =
-            (timers.t3512.as_micros() > 0).then(|| ctx.now() + timers.t3512 + timers.implicit_deregistration);
+        let (config, now) = (ctx.env.config, ctx.now());
+        ctx.ue.reachability.begin_idle(config, now);
     }
     forget_if_empty(ctx);
 }

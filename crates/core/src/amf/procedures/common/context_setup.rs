@@ -43,7 +43,7 @@ pub fn set_up(ctx: &mut StepContext<'_, '_>, nas: Option<Vec<u8>>, sessions: Vec
         capability: ctx.ue.security_capability,
         kgnb,
         ambr: ctx.ue.ambr(),
-        radio_capability: &ctx.ue.radio_capability,
+        radio_capability: ctx.ue.radio_capability_for(connection.assoc.dialect()),
         sessions,
         nas,
     };

@@ -7,12 +7,14 @@
 //! - [`congestion`]: rejection of UEs during overload
 //! - [`emm`]: parts of EMM messages
 //! - [`moves`]: a UE that comes from the other dialect
+//! - [`power_saving`]: power saving and extended DRX that a UE requests
 
 pub mod congestion;
 pub mod context_setup;
 pub mod emm;
 pub mod end_of_registration;
 pub mod moves;
+pub mod power_saving;
 pub mod security_setup;
 pub mod session_conversion;
 pub mod smf_requests;

@@ -226,7 +226,10 @@ fn send_n2(ctx: &mut StepContext<'_, '_>, psi: u8, kind: N2Sm, transfer: Vec<u8>
             let ambr = ctx.ue.ambr();
             ctx.send(|c| access::session_setup_request(c, ambr, session));
         }
-        N2Sm::ReleaseCommand => ctx.send(|c| access::session_release_command(c, psi, nas, transfer)),
+        N2Sm::ReleaseCommand => {
+            let ambr = ctx.ue.ambr();
+            ctx.send(|c| access::session_release_command(c, psi, (ambr, nas), transfer));
+        }
         // A RAN node that is releasing the UE, or has not set it up, has nothing to modify.
         N2Sm::ModifyRequest if ctx.ue.connection.is_some_and(|c| c.ran != RanContext::SetUp) => {}
         N2Sm::ModifyRequest => ctx.send(|c| n2::session_modify_request(c, psi, nas, transfer)),

@@ -6,6 +6,7 @@
 //! connected.
 
 mod eps;
+mod hyperframe;
 pub mod nr;
 mod state;
 
@@ -15,18 +16,35 @@ use crate::amf::context::Retry;
 use crate::amf::procedures::common::user_plane;
 use crate::smf::Input;
 use crate::step::{Effect, Kind, Note, StepContext};
-use vireo_types::Dialect;
+use vireo_types::{Dialect, Instant, Tmsi};
+
+/// Number of repeats of a page that waits for the paging time window of the UE.
+const UNSENT: u8 = u8::MAX;
 
 /// Pages the UE. Returns `None` if it cannot be paged; it is then handled as unreachable.
 pub fn begin(ctx: &mut StepContext<'_, '_>) -> Option<Paging> {
     ctx.note(Note::Started(Kind::Paging));
-    if ctx.ue.reachability.unreachable || ctx.ue.identity.tmsi.is_none() {
+    let Some(tmsi) = ctx.ue.identity.tmsi.filter(|_| !ctx.ue.reachability.unreachable) else {
         on_no_response(ctx);
         return None;
+    };
+    let window = next_window(ctx, tmsi);
+    if window > ctx.now() {
+        return Some(Paging { retry: Retry { deadline: window, repeats: UNSENT }, started: window });
     }
     page(ctx);
     let retry = Retry::start(ctx.now(), ctx.env.config.timers.t3513);
     Some(Paging { retry, started: ctx.received_at() })
+}
+
+/// Returns the time from which a UE can be paged: in EPS, the next paging time window of extended
+/// DRX (TS 24.301 5.3.12).
+fn next_window(ctx: &StepContext<'_, '_>, tmsi: Tmsi) -> Instant {
+    let drx = ctx.ue.reachability.paging.extended_drx.filter(|_| ctx.ue.dialect() == Dialect::Eps);
+    match (drx, ctx.env.config.power_saving.extended_drx) {
+        (Some(drx), Some(epoch)) => hyperframe::next_page(epoch, tmsi, drx, ctx.now()),
+        _ => ctx.now(),
+    }
 }
 
 /// Sends one page in every cell of the registration area. A UE that did not complete the change of
@@ -37,7 +55,7 @@ fn page(ctx: &mut StepContext<'_, '_>) {
     let pdus: Vec<_> = match dialect {
         Dialect::Nr => {
             let tmsis = [ue.identity.tmsi, ue.identity.old_tmsi].into_iter().flatten();
-            tmsis.map(|tmsi| nr::paging(env.config.guami(), tmsi, area)).collect()
+            tmsis.map(|tmsi| nr::paging(env.config.guami(), tmsi, &ue.reachability)).collect()
         }
         Dialect::Eps => ue.identity.gutis_of_eps(env.config).map(|guti| eps::paging(guti, ue)).collect(),
     };
@@ -59,7 +77,11 @@ pub fn on_deadline(ctx: &mut StepContext<'_, '_>, paging: Paging) -> Option<Pagi
     if paging.retry.deadline > ctx.now() {
         return Some(paging);
     }
-    match paging.retry.next(ctx.now(), timers.t3513, timers.retransmissions) {
+    let next = match paging.retry.repeats {
+        UNSENT => Some(Retry::start(ctx.now(), timers.t3513)),
+        _ => paging.retry.next(ctx.now(), timers.t3513, timers.retransmissions),
+    };
+    match next {
         Some(retry) => {
             page(ctx);
             Some(Paging { retry, ..paging })

@@ -1,24 +1,40 @@
 //! NGAP message of paging.
 
+use crate::amf::context::{DrxCycle, Reachability};
 use crate::amf::n2::{self, plmn_to, tac_octets};
-use vireo_types::{Guami, Tai, Tmsi};
+use vireo_types::{Dialect, Guami, Tai, Tmsi};
 use vireo_wire::ngap::*;
 
 /// Encodes PAGING (TS 38.413 9.2.4.1) of a UE in its registration area.
-pub fn paging(guami: Guami, tmsi: Tmsi, area: &[Tai]) -> Vec<u8> {
-    n2::encode(try_paging(guami, tmsi, area))
+pub fn paging(guami: Guami, tmsi: Tmsi, reachability: &Reachability) -> Vec<u8> {
+    n2::encode(try_paging(guami, tmsi, reachability))
 }
 
-fn try_paging<'a>(guami: Guami, tmsi: Tmsi, area: &[Tai]) -> Result<NGAPPDU<'a>, Error> {
+fn try_paging<'a>(guami: Guami, tmsi: Tmsi, reachability: &Reachability) -> Result<NGAPPDU<'a>, Error> {
     let amf = helpers::guami(plmn_to(guami.plmn), guami.region, guami.set, guami.pointer)?;
     let s_tmsi = FiveGSTMSI::new(amf.amf_set_id, amf.amf_pointer, FiveGTMSI(tmsi.0.to_be_bytes()), None);
     let item = |tai: &Tai| TAIListForPagingItem::new(helpers::tai(plmn_to(tai.plmn), tac_octets(tai.tac)), None);
-    let areas = TAIListForPaging(area.iter().map(item).collect());
-    build_ngap!(
-        InitiatingMessage,
-        Paging,
-        Paging,
-        UEPagingIdentity(UEPagingIdentity::fiveG_S_TMSI(s_tmsi)),
-        TAIListForPaging(areas),
-    )
+    let areas = TAIListForPaging(reachability.area.iter().map(item).collect());
+    let info = &reachability.paging;
+    let mut ies = vec![build_ngap_ie!(Paging, UEPagingIdentity(UEPagingIdentity::fiveG_S_TMSI(s_tmsi)))?];
+    if let Some(drx) = info.drx_in(Dialect::Nr) {
+        ies.push(build_ngap_ie!(Paging, PagingDRX(cycle(drx)))?);
+    }
+    ies.push(build_ngap_ie!(Paging, TAIListForPaging(areas))?);
+    // The octets are those of a RAN node, encoded again.
+    let capability = info.capability_for(Dialect::Nr).map(decode_open_type::<UERadioCapabilityForPaging<'_>>);
+    if let Some(Ok(capability)) = capability {
+        ies.push(build_ngap_ie!(Paging, UERadioCapabilityForPaging(capability))?);
+    }
+    let message = Paging::new(ProtocolIEContainer(ies));
+    NGAP_PDU::of_message(&message, Paging::CRITICALITY)
+}
+
+fn cycle(drx: DrxCycle) -> PagingDRX {
+    match drx {
+        DrxCycle::Frames32 => PagingDRX::v32,
+        DrxCycle::Frames64 => PagingDRX::v64,
+        DrxCycle::Frames128 => PagingDRX::v128,
+        DrxCycle::Frames256 => PagingDRX::v256,
+    }
 }

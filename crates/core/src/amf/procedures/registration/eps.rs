@@ -5,14 +5,16 @@
 
 use super::state::Stage;
 use super::{Next, Registering, Request, RequestIdentity, RequestKind, reject};
-use crate::amf::context::{Procedure, Retry, UeSecurityCapability};
+use crate::amf::context::{DrxCycle, ExtendedDrx, PagingInfo, Procedure, Retry, UeSecurityCapability};
 use crate::amf::n2::{Cause, SessionSetup};
 use crate::amf::procedures::common::congestion::back_off;
+use crate::amf::procedures::common::power_saving::{self, PowerSavingRequest};
 use crate::amf::procedures::common::user_plane::{bitmap, bitmap_octets, status};
 use crate::amf::procedures::common::{context_setup, emm, end_of_registration, user_plane};
+use crate::config::{CoreConfig, Timers};
 use crate::smf::{self, N2Sm, SmContext};
 use crate::step::{Kind, Note, StepContext};
-use vireo_types::{Duration, Instant, limits};
+use vireo_types::{Dialect, Duration, Instant, limits};
 use vireo_wire::nas::GmmCause;
 use vireo_wire::nas_eps::*;
 use vireo_wire::ngap::CauseNas;
@@ -84,6 +86,72 @@ pub fn read_update(message: &NasTrackingAreaUpdateRequest) -> Request {
         uplink_data: if active { u16::MAX } else { 0 },
         session_status: message.eps_bearer_context_status.as_ref().map(|s| bitmap(&s.value)),
     }
+}
+
+/// Stores how the UE of ATTACH REQUEST is paged. It has sent all that applies.
+pub fn set_attach_paging(ctx: &mut StepContext<'_, '_>, message: &NasAttachRequest) {
+    ctx.ue.reachability.paging.drx = message.drx_parameter.as_ref().and_then(drx);
+    let saving = saving(&message.t3324_value, &message.t3412_extended_value, &message.extended_drx_parameters);
+    power_saving::grant(ctx, saving, power_saving::TIMER_2);
+}
+
+/// Stores how the UE of TRACKING AREA UPDATE REQUEST is paged, and deletes a radio capability that
+/// has changed (5.5.3.2.2 n).
+pub fn set_update_paging(ctx: &mut StepContext<'_, '_>, message: &NasTrackingAreaUpdateRequest) {
+    if let Some(parameter) = &message.drx_parameter {
+        ctx.ue.reachability.paging.drx = drx(parameter);
+    }
+    if message.ue_radio_capability_information_update_needed.as_ref().is_some_and(|needed| needed.value & 1 == 1) {
+        ctx.ue.delete_radio_capability();
+    }
+    let saving = saving(&message.t3324_value, &message.t3412_extended_value, &message.extended_drx_parameters);
+    power_saving::grant(ctx, saving, power_saving::TIMER_2);
+}
+
+fn drx(parameter: &NasDrxParameter) -> Option<(Dialect, DrxCycle)> {
+    Some((Dialect::Eps, DrxCycle::from_value(parameter.s1_drx_value_raw()?, 6)?))
+}
+
+fn saving(
+    t3324: &Option<NasGprsTimer2>,
+    t3412: &Option<NasT3412ExtendedValue>,
+    extended_drx: &Option<NasExtendedDrxParameters>,
+) -> PowerSavingRequest {
+    PowerSavingRequest {
+        active_s: t3324.as_ref().and_then(NasGprsTimer2::to_seconds),
+        periodic_s: t3412.as_ref().and_then(|timer| timer.to_seconds_with_integrity(true)),
+        extended_drx: extended_drx
+            .as_ref()
+            .map(|parameters| ExtendedDrx { cycle: parameters.edrx_value(), window: parameters.paging_time_window() }),
+    }
+}
+
+/// IEs of power saving in an accept, as far as the UE has requested and the network grants it.
+struct Granted {
+    t3324: Option<NasGprsTimer2>,
+    t3412: Option<NasT3412ExtendedValue>,
+    extended_drx: Option<NasExtendedDrxParameters>,
+}
+
+impl Granted {
+    fn new(paging: &PagingInfo) -> Self {
+        let saving = paging.power_saving;
+        let periodic = saving.and_then(|saving| saving.periodic_s);
+        Granted {
+            t3324: saving.and_then(|saving| NasGprsTimer2::from_seconds(saving.active_s.into()).ok()),
+            t3412: periodic.and_then(power_saving::timer_3).map(|octet| NasT3412ExtendedValue::new(vec![octet])),
+            extended_drx: paging
+                .extended_drx
+                .map(|drx| NasExtendedDrxParameters::new(vec![drx.window << 4 | drx.cycle & 15])),
+        }
+    }
+}
+
+/// Returns T3402 if it differs from the default that a UE has without it (10.2).
+fn t3402(config: &CoreConfig) -> Option<NasGprsTimer> {
+    let seconds = config.timers.t3402.as_secs();
+    let default = Timers::default().t3402.as_secs();
+    (seconds != default).then(|| NasGprsTimer::from_seconds(seconds).ok()).flatten()
 }
 
 /// Continues an attach or update whose UE is secured.
@@ -182,8 +250,14 @@ pub fn proceed(ctx: &mut StepContext<'_, '_>) {
         Stage::AwaitingBearer { esm, .. } => esm,
         _ => Vec::new(),
     };
+    let is_dummy =
+        matches!(NasEpsMessage::decode(&requested), Ok(NasEpsMessage::Esm(_, NasEsmMessage::EsmDummyMessage(_))));
     let next = match (n1, setup) {
         (Some(esm), Some(setup)) => accept_attach(ctx, request, started, (requested, esm), setup),
+        // An attach without PDN connection (5.5.1.2.2), which is not implemented.
+        _ if is_dummy => {
+            reject_attach(ctx, request.kind.counted(), GmmCause::ProtocolErrorUnspecified, Some(requested))
+        }
         (esm, _) => reject_attach(ctx, request.kind.counted(), GmmCause::ProtocolErrorUnspecified, esm),
     };
     ctx.ue.procedure = next.map(Procedure::registration);
@@ -221,6 +295,9 @@ pub(super) fn attach_accept(ctx: &mut StepContext<'_, '_>, request: &Request, es
     )
     // No IMS voice and no emergency bearer services.
     .with_eps_network_feature_support(NasEpsNetworkFeatureSupport::new(vec![0]));
+    let granted = Granted::new(&ctx.ue.reachability.paging);
+    (message.t3324_value, message.t3412_extended_value) = (granted.t3324, granted.t3412);
+    (message.extended_drx_parameters, message.t3402_value) = (granted.extended_drx, t3402(config));
     if let Some(guti) = ctx.ue.identity.gutis_of_eps(config).next() {
         message = message.with_guti(emm::guti(guti));
     }
@@ -268,6 +345,9 @@ pub(super) fn update_accept(ctx: &mut StepContext<'_, '_>, request: &Request) ->
     let mut message = NasTrackingAreaUpdateAccept::new(NasEpsUpdateResult::from_update_result(UpdateResult::TaUpdated))
         .with_t3412_value(emm::t3412(config))
         .with_eps_network_feature_support(NasEpsNetworkFeatureSupport::new(vec![0]));
+    let granted = Granted::new(&ctx.ue.reachability.paging);
+    (message.t3324_value, message.t3412_extended_value) = (granted.t3324, granted.t3412);
+    (message.extended_drx_parameters, message.t3402_value) = (granted.extended_drx, t3402(config));
     if let Some(guti) = ctx.ue.identity.gutis_of_eps(config).next() {
         message = message.with_guti(emm::guti(guti));
     }

@@ -152,7 +152,14 @@ fn carry_on(
         Progress::Secured(container) => {
             // The complete request is repeated under the new keys and replaces the first one (TS
             // 24.501 4.4.6).
-            let request = container.and_then(|octets| nr::read_container(&octets)).unwrap_or(request);
+            let complete = container.and_then(|octets| nr::read_container(&octets));
+            let request = match complete {
+                Some((message, request)) => {
+                    nr::set_paging(ctx, &message);
+                    request
+                }
+                None => request,
+            };
             accept(ctx, request, started, esm)
         }
         Progress::Rejected(cause) => reject(ctx, request.kind.counted(), cause),
@@ -207,6 +214,7 @@ fn prepare(ctx: &mut StepContext<'_, '_>, request: &Request) -> Result<(), GmmCa
     if request.kind.is_initial() {
         // 5.5.1.2.4: an initial registration releases all sessions.
         user_plane::step_all(ctx, || Input::ReleaseLocally);
+        ctx.ue.delete_radio_capability();
     }
     // The UE moves to a bucket of its home slice once that is known (DESIGN decision 7). The NG
     // connection keeps its AMF-UE-NGAP-ID.

@@ -1,12 +1,13 @@
 //! NAS messages of registration.
 
 use super::{Request, RequestIdentity, RequestKind};
-use crate::amf::context::{UeContext, UeSecurityCapability};
+use crate::amf::context::{DrxCycle, PagingInfo, PowerSaving, UeContext, UeSecurityCapability};
 use crate::amf::n2::{sd_octets, tac_octets};
 use crate::amf::procedures::common::congestion::back_off;
+use crate::amf::procedures::common::power_saving::{self, PowerSavingRequest};
 use crate::amf::procedures::common::user_plane::{bitmap, bitmap_octets, status};
 use crate::step::StepContext;
-use vireo_types::{Guti, Snssai, Tai, limits};
+use vireo_types::{Dialect, Guti, Snssai, Tai, limits};
 use vireo_wire::nas::*;
 
 /// Reads REGISTRATION REQUEST.
@@ -56,10 +57,45 @@ pub(crate) fn snssai_of(contents: &SNssaiContents) -> Snssai {
 }
 
 /// Reads the request in a Security Mode Complete; `None` if it is another message.
-pub fn read_container(octets: &[u8]) -> Option<Request> {
+pub fn read_container(octets: &[u8]) -> Option<(Box<NasRegistrationRequest>, Request)> {
     match Nas5gsMessage::decode(octets).ok()? {
-        Nas5gsMessage::Gmm(_, Nas5gmmMessage::RegistrationRequest(request)) => Some(read(&request)),
+        Nas5gsMessage::Gmm(_, Nas5gmmMessage::RegistrationRequest(message)) => {
+            let request = read(&message);
+            Some((message, request))
+        }
         _ => None,
+    }
+}
+
+/// Stores how the UE of REGISTRATION REQUEST is paged, and deletes a radio capability that has
+/// changed (NG-RAN-RCU, 5.5.1.3.2 n). MICO mode without an active time is power saving mode from
+/// the moment at which the UE becomes idle (5.3.6).
+pub fn set_paging(ctx: &mut StepContext<'_, '_>, message: &NasRegistrationRequest) {
+    if message.fgs_update_type.as_ref().is_some_and(NasFGsUpdateType::ng_ran_rcu) {
+        ctx.ue.delete_radio_capability();
+    }
+    let (drx, saving) = requested_paging(message);
+    ctx.ue.reachability.paging.drx = drx;
+    power_saving::grant(ctx, saving, power_saving::TIMER_3);
+}
+
+/// Returns the DRX cycle and the power saving that the UE requests.
+fn requested_paging(message: &NasRegistrationRequest) -> (Option<(Dialect, DrxCycle)>, PowerSavingRequest) {
+    let drx = message.requested_drx_parameters.as_ref().and_then(NasFGsDrxParameters::drx_value_raw);
+    let drx = drx.and_then(|value| DrxCycle::from_value(value, 1)).map(|cycle| (Dialect::Nr, cycle));
+    let active_s = message.t3324_value.as_ref().and_then(NasGprsTimer3::to_seconds);
+    let mico = message.mico_indication.as_ref().map(|_| active_s.unwrap_or_default());
+    (drx, PowerSavingRequest { active_s: mico, ..PowerSavingRequest::default() })
+}
+
+/// Adds the IEs of [`set_paging`] to an accept.
+fn add_paging(message: &mut NasRegistrationAccept, paging: &PagingInfo) {
+    message.negotiated_drx_parameters =
+        paging.drx_in(Dialect::Nr).map(|drx| NasFGsDrxParameters::new(vec![drx as u8 + 1]));
+    if let Some(PowerSaving { active_s, .. }) = paging.power_saving {
+        message.mico_indication = Some(NasMicoIndication::from_flags(false, false));
+        let timer = (active_s > 0).then(|| NasGprsTimer3::from_seconds(active_s.into()).ok());
+        message.t3324_value = timer.flatten();
     }
 }
 
@@ -99,6 +135,7 @@ pub fn accept(ctx: &mut StepContext<'_, '_>, request: &Request, rejected: &[Snss
             // No IMS voice and no emergency services: sent explicitly, so that a phone does not
             // search for them.
             .with_fgs_network_feature_support(NasFGsNetworkFeatureSupport::new(vec![0, 0]));
+    add_paging(&mut message, &ctx.ue.reachability.paging);
     if let Some(areas) = tai_list(&ctx.ue.reachability.area) {
         message = message.with_tai_list(areas);
     }
@@ -150,4 +187,34 @@ pub fn send_reject(ctx: &mut StepContext<'_, '_>, cause: GmmCause, rejected: &[S
         message = message.with_rejected_nssai(rejected);
     }
     ctx.send_nas(message.into());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// REGISTRATION REQUEST and REGISTRATION ACCEPT with MICO mode, T3324 of 10 s and a DRX cycle
+    /// of 640 ms.
+    #[test]
+    fn mico_mode_and_drx_are_read_and_confirmed() {
+        let plain = [
+            0x7e, 0, 0x41, 0x71, 0, 11, 0xf2, 0x99, 0xf9, 0x07, 2, 0, 0x40, 0xde, 0xad, 0xbe, 0xef, 0xb0, 0x51, 1, 2,
+            0x6a, 1, 0x65,
+        ];
+        let (message, _) = read_container(&plain).expect("a request");
+        let (drx, saving) = requested_paging(&message);
+        assert_eq!(drx, Some((Dialect::Nr, DrxCycle::Frames64)));
+        assert_eq!(saving, PowerSavingRequest { active_s: Some(10), ..PowerSavingRequest::default() });
+        let result = NasFGsRegistrationResult::from_result(RegistrationResult::ThreeGppAccess);
+        for (active_s, tail) in [(10, "5101026a0165"), (0, "510102")] {
+            let mut accept = NasRegistrationAccept::new(result.clone());
+            let power_saving = Some(PowerSaving { active_s, periodic_s: None });
+            add_paging(&mut accept, &PagingInfo { drx, power_saving, ..PagingInfo::default() });
+            let octets = Nas5gsMessage::new_5gmm(accept).encode().expect("it encodes");
+            let hex: String = octets.iter().map(|octet| format!("{octet:02x}")).collect();
+            assert_eq!(hex, format!("7e00420101b0{tail}"), "{active_s} s");
+        }
+        let (message, _) = read_container(&plain[..17]).expect("a request");
+        assert_eq!(requested_paging(&message), (None, PowerSavingRequest::default()));
+    }
 }

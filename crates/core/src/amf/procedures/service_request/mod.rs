@@ -100,11 +100,11 @@ pub fn failed(ctx: &mut StepContext<'_, '_>) {
     ctx.note(Note::Failed(Kind::ServiceRequest, 0));
 }
 
-/// Rejects a service request for CS fallback, which EPS here does not have (TS 24.301 5.6.1.5:
-/// #18).
-pub fn reject_cs(ctx: &mut StepContext<'_, '_>) {
+/// Rejects a service request of EPS for a service that is not implemented. The UE stays registered,
+/// and connected if the eNB has its context.
+pub fn reject_service(ctx: &mut StepContext<'_, '_>, cause: EmmCause) {
     ctx.note(Note::Started(Kind::ServiceRequest));
-    let cause = eps::send_cause(ctx, EmmCause::CsDomainNotAvailable);
+    let cause = eps::send_cause(ctx, cause);
     ctx.note(Note::Failed(Kind::ServiceRequest, cause));
     if ctx.ue.connection.is_some_and(|connection| connection.ran.is_none()) {
         ctx.release(Cause::nas(CauseNas::normal_release));

@@ -1,0 +1,183 @@
+//! Parameters of paging: what a UE and its RAN node have said of how the UE is paged.
+
+use super::{Reachability, UeContext};
+use crate::config::CoreConfig;
+use crate::octets;
+use serde::{Deserialize, Serialize};
+use vireo_types::{Dialect, Duration, Instant};
+
+/// How an idle UE is paged, and when it listens.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PagingInfo {
+    /// Dialect of the RAN node that reported the UE's radio capabilities, whose coding they have.
+    pub coding: Dialect,
+    /// UE Radio Capability for Paging, opaque (TS 36.413 9.2.1.98; TS 38.413 9.3.1.68, with its
+    /// PER encoding).
+    #[serde(with = "octets")]
+    pub capability: Vec<u8>,
+    /// UE specific DRX cycle in one dialect.
+    pub drx: Option<(Dialect, DrxCycle)>,
+    pub extended_drx: Option<ExtendedDrx>,
+    pub power_saving: Option<PowerSaving>,
+}
+
+impl PagingInfo {
+    /// Returns true if nothing is known of the UE.
+    pub fn is_empty(&self) -> bool {
+        let PagingInfo { coding, capability, drx, extended_drx, power_saving } = self;
+        let none = drx.is_none() && extended_drx.is_none() && power_saving.is_none();
+        none && *coding == Dialect::Nr && capability.is_empty()
+    }
+
+    /// Returns the UE specific DRX cycle in the dialect.
+    pub(crate) fn drx_in(&self, dialect: Dialect) -> Option<DrxCycle> {
+        self.drx.filter(|(own, _)| *own == dialect).map(|(_, cycle)| cycle)
+    }
+
+    /// Returns the UE Radio Capability for Paging, if it has the coding of the dialect.
+    pub(crate) fn capability_for(&self, dialect: Dialect) -> Option<&[u8]> {
+        (self.coding == dialect && !self.capability.is_empty()).then_some(&self.capability[..])
+    }
+}
+
+/// DRX cycle in radio frames of 10 ms (TS 24.008 10.5.5.6, TS 24.501 9.11.3.2A).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum DrxCycle {
+    Frames32,
+    Frames64,
+    Frames128,
+    Frames256,
+}
+
+/// Extended DRX (TS 24.008 10.5.5.32), of E-UTRA in wideband mode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExtendedDrx {
+    /// eDRX value: the coding of the cycle, 0 to 15.
+    pub cycle: u8,
+    /// Coding of the paging time window, 0 to 15.
+    pub window: u8,
+}
+
+impl DrxCycle {
+    /// Returns the cycle of a coding whose value for 32 frames is `first`: 6 in S1 mode (TS 24.008
+    /// 10.5.5.6), 1 in 5GS (TS 24.501 9.11.3.2A). Other values are no cycle of the UE's own.
+    pub(crate) fn from_value(value: u8, first: u8) -> Option<Self> {
+        Some(match value.checked_sub(first)? {
+            0 => DrxCycle::Frames32,
+            1 => DrxCycle::Frames64,
+            2 => DrxCycle::Frames128,
+            3 => DrxCycle::Frames256,
+            _ => return None,
+        })
+    }
+}
+
+impl ExtendedDrx {
+    /// Returns the cycle in hyperframes of 10.24 s; `None` for the cycle of 5.12 s, which has no
+    /// paging hyperframe (TS 36.304 7.3).
+    pub fn hyperframes(self) -> Option<u64> {
+        // TS 24.008 table 10.5.5.32.
+        match self.cycle {
+            0 => None,
+            1 => Some(1),
+            2 => Some(2),
+            3 => Some(4),
+            4 => Some(6),
+            5 => Some(8),
+            6 => Some(10),
+            7 => Some(12),
+            8 => Some(14),
+            9 => Some(16),
+            10 => Some(32),
+            11 => Some(64),
+            12 => Some(128),
+            // 14 and 15 are read as 13 (note 6).
+            _ => Some(256),
+        }
+    }
+
+    /// Returns the paging time window.
+    pub fn window(self) -> Duration {
+        Duration::from_millis((u64::from(self.window & 15) + 1) * 1280)
+    }
+}
+
+/// Power saving mode (TS 24.301 5.3.11).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PowerSaving {
+    /// T3324 in seconds: the UE is reachable so long after it becomes idle.
+    pub active_s: u32,
+    /// T3412 extended value in seconds; `None` = T3412 has its usual value.
+    pub periodic_s: Option<u32>,
+}
+
+impl UeContext {
+    /// Deletes the radio capability, so that the RAN node asks the UE (TS 23.401 5.11.2, TS 23.501
+    /// 5.4.4.1).
+    pub(crate) fn delete_radio_capability(&mut self) {
+        self.radio_capability = Vec::new();
+        self.reachability.paging.capability = Vec::new();
+        self.reachability.paging.coding = Dialect::default();
+    }
+
+    /// Returns the UE Radio Capability, if it has the coding of the dialect; else nothing, and the
+    /// RAN node asks the UE.
+    pub(crate) fn radio_capability_for(&self, dialect: Dialect) -> &[u8] {
+        if self.reachability.paging.coding == dialect { &self.radio_capability } else { &[] }
+    }
+}
+
+impl Reachability {
+    /// Starts the timer of a registered UE that becomes idle: the active timer in power saving
+    /// mode, else the mobile reachable timer (TS 24.501 5.3.7; TS 24.301 5.3.5, 5.3.11).
+    pub(crate) fn begin_idle(&mut self, config: &CoreConfig, now: Instant) {
+        self.unreachable = false;
+        match self.paging.power_saving {
+            Some(PowerSaving { active_s: 0, .. }) => self.begin_sleep(config, now),
+            Some(PowerSaving { active_s, .. }) => self.expires = Some(now + Duration::from_secs(active_s.into())),
+            None => {
+                let timers = config.timers;
+                let mobile_reachable = now + timers.t3512 + timers.implicit_deregistration;
+                self.expires = (timers.t3512.as_micros() > 0).then_some(mobile_reachable);
+            }
+        }
+    }
+
+    /// Handles the expiry of the timer of a registered UE. Returns false if the UE is to be
+    /// deregistered.
+    pub(crate) fn on_expiry(&mut self, config: &CoreConfig, now: Instant) -> bool {
+        if self.unreachable {
+            return false;
+        }
+        if self.paging.power_saving.is_some() {
+            self.begin_sleep(config, now);
+        } else {
+            // Mobile reachable timer: paging ends, and the implicit deregistration timer starts (TS
+            // 24.501 5.3.7).
+            self.unreachable = true;
+            self.expires = Some(now + config.timers.implicit_deregistration);
+        }
+        true
+    }
+
+    /// Returns true if the UE is in power saving mode: it is reachable again after its next
+    /// request.
+    pub fn sleeps(&self) -> bool {
+        self.unreachable && self.paging.power_saving.is_some()
+    }
+
+    /// Ends the reachability of a UE whose active timer expires at `now`. The mobile reachable
+    /// timer has the same effect as the active timer, and is followed by the implicit
+    /// deregistration timer: both are one time here.
+    fn begin_sleep(&mut self, config: &CoreConfig, now: Instant) {
+        let timers = config.timers;
+        let saving = self.paging.power_saving;
+        let periodic = saving.and_then(|saving| saving.periodic_s).map(|s| Duration::from_secs(s.into()));
+        let active = saving.map_or(0, |saving| saving.active_s.into());
+        let periodic = periodic.unwrap_or(timers.t3512);
+        let rest = Duration(periodic.as_micros().saturating_sub(Duration::from_secs(active).as_micros()));
+        let grace = timers.implicit_deregistration;
+        self.unreachable = true;
+        self.expires = (periodic.as_micros() > 0).then(|| now + rest + grace + grace);
+    }
+}

@@ -1,0 +1,113 @@
+//! Messages of the MME that equal those of pycrate (tests/reference/golden_mme.txt).
+
+use super::network::{Network, emm};
+use vireo_core::amf::context::{Connection, DrxCycle, ExtendedDrx, PagingInfo, RanContext, Reachability};
+use vireo_core::amf::n2::UeMessage;
+use vireo_core::amf::s1;
+use vireo_core::config::{PowerSavingConfig, PowerSavingMode};
+use vireo_core::subscription::Ambr;
+use vireo_types::{AmfUeNgapId, AssocId, Dialect, Duration, Instant, Ltmsi, NrCgi, RanUeNgapId, Tac, Tai, Tmsi};
+use vireo_wire::nas_eps::*;
+
+const IDS: u32 = 0xa0b0_c0d0;
+const NAS: [u8; 24] =
+    *b"\x07\x41\x72\x0b\xf6\x99\xf9\x07\x80\x01\xc3\xde\xad\xbe\xef\x02\xe0\x60\x00\x04\x02\x01\xd0\x11";
+
+/// Returns a message of pycrate.
+fn golden(name: &str) -> Vec<u8> {
+    let text = include_str!("../../../../../tests/reference/golden_mme.txt");
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    hex::decode(line.expect("a golden")).expect("digits")
+}
+
+fn tai() -> Tai {
+    Tai { plmn: "99970".parse().expect("digits"), tac: Tac(7) }
+}
+
+fn connection() -> Connection {
+    Connection {
+        assoc: AssocId(7).with_dialect(Dialect::Eps),
+        ran_id: RanUeNgapId(0),
+        amf_id: AmfUeNgapId::new(Ltmsi::from_raw(IDS >> 4), 0),
+        tai: tai(),
+        cell: NrCgi { plmn: tai().plmn, cell: 1 },
+        ran: RanContext::SetUp,
+    }
+}
+
+#[test]
+fn pages_and_changes_equal_those_of_pycrate() {
+    let paging = PagingInfo {
+        coding: Dialect::Eps,
+        capability: vec![7; 30],
+        drx: Some((Dialect::Eps, DrxCycle::Frames64)),
+        extended_drx: Some(ExtendedDrx { cycle: 5, window: 3 }),
+        power_saving: None,
+    };
+    let reachability = Reachability { area: [tai()].into_iter().collect(), paging, ..Reachability::default() };
+    let page = s1::paging((0xc3, Tmsi(0xdead_beef)), 0x2ef, &reachability);
+    assert_eq!(hex::encode(page), hex::encode(golden("Paging-extended-drx")));
+    let ambr = Ambr { uplink_bps: 2_000_000, downlink_bps: 30_000_000 };
+    let change = s1::context_modification_request(&connection(), ambr);
+    assert_eq!(hex::encode(change), hex::encode(golden("UEContextModificationRequest")));
+    let release = s1::session_release_command(&connection(), 5, (ambr, Some(NAS.to_vec())));
+    assert_eq!(hex::encode(release), hex::encode(golden("E-RABReleaseCommand-ambr")));
+}
+
+#[test]
+fn radio_capability_of_pycrate_is_read() {
+    let read = s1::ue_message(&golden("UECapabilityInfoIndication-paging"));
+    let Ok((_, UeMessage::RadioCapability { whole, paging })) = read else { panic!("{read:?}") };
+    assert_eq!((whole, paging), (vec![0xa5; 32], Some(vec![7; 30])));
+}
+
+#[test]
+fn accepts_and_rejects_equal_those_of_pycrate() {
+    let mut network = Network::new();
+    let mode = PowerSavingMode { active_time: Duration::from_secs(60), periodic_update: Duration::from_secs(7200) };
+    network.config.power_saving = PowerSavingConfig { mode: Some(mode), extended_drx: Some(Instant(0)) };
+    network.config.timers.t3402 = Duration::from_secs(30 * 60);
+    let saving = (
+        Some(NasGprsTimer2::new(vec![5])),
+        Some(NasT3412ExtendedValue::new(vec![0x0c])),
+        Some(NasExtendedDrxParameters::new(vec![0x35])),
+    );
+    let mut request = network.attach_request();
+    let (t3324, t3412, drx) = saving.clone();
+    (request.t3324_value, request.t3412_extended_value, request.extended_drx_parameters) = (t3324, t3412, drx);
+    network.initial_message(&request);
+    network.update_with(UpdateType::TaUpdating, |request| {
+        (request.t3324_value, request.t3412_extended_value, request.extended_drx_parameters) = saving;
+    });
+    // The GUTI and the bearer are those of the goldens.
+    let guti = NasEpsMobileIdentity::new(hex::decode("f699f9078001c3deadbeef").expect("digits"));
+    let mut checked = 0;
+    for message in network.ue.received {
+        let (name, message): (_, NasEmmMessage) = match message {
+            NasEmmMessage::AttachAccept(mut accept) => {
+                let sound = golden("AttachAccept-power-saving");
+                let Ok(NasEpsMessage::Emm(_, NasEmmMessage::AttachAccept(other))) = NasEpsMessage::decode(&sound)
+                else {
+                    panic!("{sound:02x?}")
+                };
+                (accept.guti, accept.esm_message_container) = (Some(guti.clone()), other.esm_message_container);
+                ("AttachAccept-power-saving", NasEmmMessage::AttachAccept(accept))
+            }
+            NasEmmMessage::TrackingAreaUpdateAccept(mut accept) => {
+                accept.guti = Some(guti.clone());
+                ("TrackingAreaUpdateAccept-power-saving", NasEmmMessage::TrackingAreaUpdateAccept(accept))
+            }
+            _ => continue,
+        };
+        let octets = NasEpsMessage::new_emm(message).encode().expect("it encodes");
+        assert_eq!(hex::encode(octets), hex::encode(golden(name)), "{name}");
+        checked += 1;
+    }
+    assert_eq!(checked, 2);
+    let reject = NasServiceReject::new(NasEmmCause::new(97));
+    assert_eq!(emm(reject).encode().ok(), Some(golden("ServiceReject-unserved")));
+    let dummy = NasEpsMessage::new_esm(NasEsmDummyMessage::new(), 0, 0).encode().expect("it encodes");
+    let reject =
+        NasAttachReject::new(NasEmmCause::new(19)).with_esm_message_container(NasEsmMessageContainer::new(dummy));
+    assert_eq!(emm(reject).encode().ok(), Some(golden("AttachReject-dummy")));
+}
