@@ -330,7 +330,7 @@ fn largest_radio_capability_has_room() {
     let region = Region::create(config).unwrap();
     let mut worker = region.join(0).unwrap();
     let slot = worker.insert(Ltmsi::from_raw(9)).unwrap();
-    let mut contexts = Contexts::default();
+    let mut contexts = Contexts::new(Location::Region);
     for input in 1..4 {
         let found = contexts.load(&region, &mut worker, slot).unwrap();
         contexts.fresh(&region, slot, found);
