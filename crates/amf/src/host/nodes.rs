@@ -96,9 +96,10 @@ impl Host {
                     ues.into_iter().for_each(|slot| self.connection_lost(slot, node));
                 }
                 NodeOutput::Disconnect { node, ues, at_once: false } => self.events.disconnected.push((node, ues)),
-                NodeOutput::Reset { node, items } => {
+                NodeOutput::Reset { node, items, input } => {
                     for item in items {
-                        if let Some(slot) = self.connection_of(node, item) {
+                        let slot = self.connection_of(node, item);
+                        if let Some(slot) = slot.filter(|slot| self.nodes.begin_reset_of(node, input, *slot)) {
                             self.connection_lost(slot, node);
                         }
                     }

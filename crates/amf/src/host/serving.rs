@@ -301,6 +301,10 @@ impl Host {
                 return false;
             }
         };
+        if let Some(input) = outbox.connecting_input() {
+            // A reset that the RAN node sent before may arrive before the effects leave.
+            self.nodes.on_connected(slot, input);
+        }
         if let Some((node, ran_id)) = new_connection(&outbox) {
             self.forget_ran_id_of_others(slot, node, ran_id);
         }

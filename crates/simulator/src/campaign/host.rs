@@ -390,9 +390,12 @@ impl Host {
                         }
                     }
                 }
-                NodeOutput::Reset { node, items } => {
+                NodeOutput::Reset { node, items, input } => {
                     let ues: Vec<u32> = items.into_iter().filter_map(|item| self.ues.by_reset(node, item)).collect();
                     for slot in ues {
+                        if !self.ues.nodes.begin_reset_of(node, input, UeKey::Own(slot)) {
+                            continue;
+                        }
                         self.deliver(network, slot, 0, UeEvent::ConnectionLost { assoc: node });
                     }
                 }

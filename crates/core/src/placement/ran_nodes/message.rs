@@ -158,7 +158,7 @@ impl<U: SlotKey> RanNodeTable<U> {
                 out.push(NodeOutput::Event(NodeEvent::Reset));
                 out.push(match items.is_empty() {
                     true => NodeOutput::Disconnect { node, ues: self.begin_reset(node, number), at_once: true },
-                    false => NodeOutput::Reset { node, items },
+                    false => NodeOutput::Reset { node, items, input: number },
                 });
             }
             RanStepRequest::Relay { target, pdu } => self.relay(assoc, target, pdu, answers, out),

@@ -21,8 +21,9 @@ pub enum NodeOutput<U> {
         /// concern the same UEs. Otherwise the caller may delay the events.
         at_once: bool,
     },
-    /// The RAN node resets these connections: their UEs become idle.
-    Reset { node: AssocId, items: Vec<ResetItem> },
+    /// The RAN node resets these connections: their UEs become idle, unless this input already
+    /// resets them ([`begin_reset_of`](super::RanNodeTable::begin_reset_of)).
+    Reset { node: AssocId, items: Vec<ResetItem>, input: u64 },
     /// This lifetime of a RAN node is over: first messages of UEs that it sent are void.
     Ended { node: AssocId },
     /// The association of a RAN node that was not bound before has completed NG Setup.

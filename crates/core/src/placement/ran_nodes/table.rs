@@ -486,24 +486,38 @@ impl<U: SlotKey> RanNodeTable<U> {
     }
 
     /// Begins the reset of a RAN node. Returns the UEs that are connected by the node, except those
-    /// that a later input of the same balancer has connected, and those that this input already
-    /// resets. A serving host may execute a later input before this host receives the present one,
-    /// and a repeat of the present one comes after it.
+    /// that this input already resets, and those that a later input of the same balancer has
+    /// connected. A serving host may execute such an input before this host receives the present
+    /// one, and a repeat of the present one comes after it.
     pub(super) fn begin_reset(&mut self, node: AssocId, input: u64) -> Vec<U> {
-        let is_of_balancer = |by: u64| by >> BALANCER_BITS == input >> BALANCER_BITS && input != 0;
-        let connected_by = &self.connected_by;
-        let Some(node) = self.nodes.get_mut(&node) else { return Vec::new() };
-        let is_before = |ue: &U| !connected_by.get(ue).is_some_and(|by| is_of_balancer(*by) && *by > input);
-        let mut ues: Vec<U> = node.ues.iter().copied().filter(is_before).collect();
-        ues.retain(|ue| !node.resetting.get(ue).is_some_and(|by| is_of_balancer(*by) && *by >= input));
-        node.resetting.extend(ues.iter().map(|ue| (*ue, input)));
+        let mut ues = self.ues(node);
+        ues.retain(|ue| {
+            let is_after = self.connected_by.get(ue).is_some_and(|by| is_same_or_later(*by, input) && *by != input);
+            !is_after && self.begin_reset_of(node, input, *ue)
+        });
         ues
+    }
+
+    /// Begins the reset of a UE's connection. Returns false if the balancer's input already resets
+    /// it.
+    pub fn begin_reset_of(&mut self, node: AssocId, input: u64, ue: U) -> bool {
+        let Some(node) = self.nodes.get_mut(&node) else { return false };
+        let is_new = !node.resetting.get(&ue).is_some_and(|by| is_same_or_later(*by, input));
+        if is_new {
+            node.resetting.insert(ue, input);
+        }
+        is_new
     }
 
     /// Returns the UEs that are connected by a RAN node.
     pub fn ues(&self, node: AssocId) -> Vec<U> {
         self.nodes.get(&node).map(|n| n.ues.iter().copied().collect()).unwrap_or_default()
     }
+}
+
+/// Returns true if a balancer sent the input `number` when it sent `input`, or later.
+fn is_same_or_later(number: u64, input: u64) -> bool {
+    number >> BALANCER_BITS == input >> BALANCER_BITS && number >= input && input != 0
 }
 
 /// Returns true if two associations of one identity are of one RAN node. For each MME an eNB is a

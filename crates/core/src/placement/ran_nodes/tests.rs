@@ -344,6 +344,7 @@ fn reset_ends_only_earlier_connections() {
     nodes.on_connected(second, input(1, 9));
     assert_eq!(nodes.begin_reset(node, input(1, 8)), [first]);
     assert_eq!(nodes.begin_reset(node, input(1, 8)), [], "the first one is on its way to the UE");
+    assert!(!nodes.begin_reset_of(node, input(1, 8), first) && nodes.begin_reset_of(node, input(1, 8), second));
     assert_eq!(nodes.begin_reset(node, input(2, 8)).len(), 2, "inputs of different balancers have no order");
     assert_eq!(nodes.begin_reset(node, 0).len(), 2, "no balancer numbers the reset");
     nodes.moved(second, [Some(node), None], [None; 2]);

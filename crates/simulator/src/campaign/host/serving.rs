@@ -9,7 +9,7 @@ use std::rc::Rc;
 use vireo_core::amf::access;
 use vireo_core::amf::context;
 use vireo_core::placement::balance::HostId;
-use vireo_core::placement::host::{NamedUe, ProposalVerdict, ServedInput, named_ue};
+use vireo_core::placement::host::{NamedUe, ProposalVerdict, ServedInput, StepOutbox, named_ue};
 use vireo_core::placement::ran_nodes::MessageTarget;
 use vireo_core::placement::replica::{Proposal, ProposalResult, ServedStep};
 use vireo_core::step::Effect;
@@ -145,6 +145,10 @@ impl Host {
         network.oracle.on_proposal_committed(from, proposal, before);
         ues::schedule(network, self.process, slot, proposal.deadline);
         let runs = proposal.is_in_progress;
+        if let Some(input) = outbox.connecting_input() {
+            // A reset that the RAN node sent before may arrive before the effects leave.
+            self.ues.nodes.on_connected(UeKey::Own(slot), input);
+        }
         self.restore_associations(proposal.associations, slot);
         let route = Some((from, proposal.associations));
         self.commit(network, slot, context, CommitTerms { outbox, runs, route });
