@@ -33,7 +33,7 @@ const LOADS: [f64; 2] = [0.5, 0.8];
 /// Indices of the loads.
 const LOW: usize = 0;
 const HIGH: usize = 1;
-/// So many UEs that a busy one is idle most of the time: the requests of one UE wait for each other.
+/// So many UEs that a busy one is idle most of the time: requests of one UE wait for each other.
 const UES: u32 = 16_000;
 /// Fraction of the UEs that are busy, and their share of all procedures. Their owner then has
 /// 73% of the procedures: at load 0.8 that is 176% of what one host serves in time.

@@ -52,7 +52,7 @@ const RESULT: &str = "/tmp/emulator-s1.json";
 
 /// Result at one rate.
 #[derive(Clone, Debug, Default)]
-struct Beside {
+struct RateResult {
     signalling: SignallingResult,
     /// Service requests that were due, and those that completed.
     due: u64,
@@ -129,7 +129,9 @@ impl S1Network {
         command.args(["emulate", "--rat", "eps", "--core", CORE, "--n2", RAN, "--n3", RAN, "--imsi", FIRST_IMSI]);
         command.args(["--gnbs", "2", "--load", "service-request=1", "--json", RESULT, "--settle", "100ms"]);
         let numbers = [("--ues", ues), ("--rate", rate), ("--register-rate", ATTACHES)];
-        numbers.iter().for_each(|(name, value)| drop(command.args([*name, &value.to_string()])));
+        for (name, value) in numbers {
+            command.args([name, &value.to_string()]);
+        }
         command.args(["--duration", &format!("{}ms", time.as_millis())]);
         let _ = std::fs::remove_file(RESULT);
         let log = create(Path::new("/tmp/emulator-s1.log"))?;
@@ -160,7 +162,7 @@ fn measure(
     (users, ues): (u32, u32),
     span: Duration,
     (rates, (data, control)): (&[u32], (usize, usize)),
-) -> Result<Vec<Beside>, Failure> {
+) -> Result<Vec<RateResult>, Failure> {
     let mut upf = Upf::start(&plane.network, &[control], users + ues, &xdp(&plane.network), &plane.interrupt)?;
     upf.establish(0..users, false)?;
     let teids = upf.teids.take().ok_or_else(|| Failure("the UPF has no sessions".into()))?;
@@ -174,7 +176,7 @@ fn measure(
     std::thread::sleep(span / 2);
     let mut all = vec![];
     for rate in rates {
-        let mut beside = Beside::default();
+        let mut beside = RateResult::default();
         let mut events = vec![];
         for turn in 0..2 * TURNS - 1 {
             plane.interrupt.check()?;
@@ -183,7 +185,7 @@ fn measure(
                 continue;
             }
             let mut emulator = network.emulate(ues, *rate, span + 2 * AROUND, control)?;
-            network.wait(plane, "the UEs are not attached", |status| status.registered >= ues as usize)?;
+            network.wait(plane, "the UEs are not attached", |status| status.counts.registered >= ues as usize)?;
             std::thread::sleep(AROUND);
             let began = unix_us();
             beside.signalling.rates.push(watch(&load, span)?);
@@ -222,7 +224,7 @@ fn result(plane: &Plane, emulator: &mut Process) -> Result<EmulatorResult, Failu
     Ok(serde_json::from_str(&text)?)
 }
 
-fn findings(runs: &[Vec<Beside>], rates: &[u32], users: u32) -> Result<Findings, Failure> {
+fn findings(runs: &[Vec<RateResult>], rates: &[u32], users: u32) -> Result<Findings, Failure> {
     let alone = each(runs, |run| median(run.iter().map(|beside| beside.signalling.rate_alone())))?;
     let mut figures = vec![Figure::new("no signalling, packets", "1/s", alone)];
     let mut line = vec![];
@@ -239,7 +241,7 @@ fn findings(runs: &[Vec<Beside>], rates: &[u32], users: u32) -> Result<Findings,
         for (rate, beside) in rates.iter().zip(run) {
             for (turn, packets) in beside.signalling.rates.iter().enumerate() {
                 let signalling = if turn % 2 == 0 { 0 } else { *rate };
-                let Beside { due, completed, .. } = beside;
+                let RateResult { due, completed, .. } = beside;
                 table.row([n + 1, signalling as usize, turn, *packets as usize, *due as usize, *completed as usize]);
             }
         }
@@ -293,7 +295,7 @@ mod tests {
 
     #[test]
     fn rate_with_mark_has_figures() {
-        let beside = |kept: f64| Beside {
+        let beside = |kept: f64| RateResult {
             signalling: SignallingResult { rates: vec![100.0, kept, 100.0], events: 10.0 },
             due: 10,
             completed: 10,
