@@ -120,7 +120,6 @@ def setup_transfer(erab=None):
     return (name, ies(name, [
         ("PDUSessionAggregateMaximumBitRate", ambr),
         ("UL-NGU-UP-TNLInformation", tunnel(7, 0x00000101)),
-        *([("DataForwardingNotPossible", "data-forwarding-not-possible")] if erab is not None else []),
         ("PDUSessionType", "ipv4"),
         ("QosFlowSetupRequestList", [flow]),
     ]))
@@ -330,7 +329,9 @@ def intersystem_messages():
     target = ("targeteNB-ID", {
         "globalENB-ID": enb, "selected-EPS-TAI": {"pLMNIdentity": PLMN, "ePS-TAC": bytes([0, 7])}})
     required = ("HandoverRequiredTransfer", {})
-    command = ("HandoverCommandTransfer", {})
+    # Packets are forwarded through the UPF.
+    command = ("HandoverCommandTransfer", {
+        "dLForwardingUP-TNLInformation": tunnel(7, 0x00000102), "qosFlowToBeForwardedList": [{"qosFlowIdentifier": 1}]})
     # Transparent containers of eNBs (TS 36.413 9.2.1.7, 9.2.1.8), with the smallest RRC containers.
     source, there = bytes.fromhex("0001800099f90700abc0100099f90700abc010800005"), bytes.fromhex("000180")
     yield "HandoverRequired-to-eps", initiating(

@@ -194,11 +194,12 @@ def intersystem_messages():
     desirable = ("Cause", ("radioNetwork", "handover-desirable-for-radio-reason"))
     # Containers of the emulator: UE 7, its connection at the source, and no refusal; its connection at the target.
     source, there = bytes.fromhex("000000070000000000"), bytes.fromhex("0000000032560ac7222a0000")
-    none = {"id": 143, "criticality": "ignore", "extensionValue": ("Data-Forwarding-Not-Possible", "data-Forwarding-not-Possible")}
     bearer = {"e-RAB-ID": 5, "transportLayerAddress": address(7), "gTP-TEID": teid(0x101),
-              "e-RABlevelQosParameters": QOS, "iE-Extensions": [none]}
+              "e-RABlevelQosParameters": QOS}
+    # Packets are forwarded beside the tunnel at the target, and through the UPF.
     admitted = {"e-RAB-ID": 5, "transportLayerAddress": address(9), "gTP-TEID": teid(0x00000075),
-                "dL-transportLayerAddress": address(9), "dL-gTP-TEID": teid(0x00000075)}
+                "dL-transportLayerAddress": address(9), "dL-gTP-TEID": teid(0x08000075)}
+    forwarded = {"e-RAB-ID": 5, "dL-transportLayerAddress": address(7), "dL-gTP-TEID": teid(0x102)}
     capability = {"encryptionAlgorithms": (0xE000, 16), "integrityProtectionAlgorithms": (0xE000, 16)}
     ambr = {"uEaggregateMaximumBitRateDL": 2_000_000_000, "uEaggregateMaximumBitRateUL": 1_000_000_000}
     return {
@@ -217,6 +218,7 @@ def intersystem_messages():
             ("Target-ToSource-TransparentContainer", bytes(4))),
         "HandoverCommand-to-5gs": successful(
             "HandoverCommand", *IDS, ("HandoverType", "eps-to-5gs"),
+            ("E-RABSubjecttoDataForwardingList", items("E-RABDataForwardingItem", [forwarded])),
             ("Target-ToSource-TransparentContainer", there)),
     }
 
@@ -237,7 +239,7 @@ def mobility_messages():
     keys = ("SecurityContext", {"nextHopChainingCount": 2, "nextHopParameter": (KEY, 256)})
     sgw = {"e-RAB-ID": 5, "transportLayerAddress": address(7), "gTP-TEID": teid(0x101)}
     own = {"e-RAB-ID": 5, "transportLayerAddress": address(9), "gTP-TEID": teid(0x00000075)}
-    forwarding = {"dL-transportLayerAddress": address(9), "dL-gTP-TEID": teid(0x00000075)}
+    forwarding = {"dL-transportLayerAddress": address(9), "dL-gTP-TEID": teid(0x08000075)}
     requested = {**sgw, "e-RABlevelQosParameters": QOS}
     fixed = [{"id": 143, "criticality": "ignore",
               "extensionValue": ("Data-Forwarding-Not-Possible", "data-Forwarding-not-Possible")}]

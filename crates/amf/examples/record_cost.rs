@@ -8,7 +8,7 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Instant;
 use vireo_core::amf::context::{Connection, KeySet, NasSecurity, RanContext, Registration, UeContext, encode};
-use vireo_core::smf::{N4State, PfcpSession, RanState, SessionTerms, SmContext, Stage, Tunnel, Usage};
+use vireo_core::smf::{N4State, PfcpSession, RanState, SessionHandover, SessionTerms, SmContext, Stage, Tunnel, Usage};
 use vireo_core::subscription::{Ambr, DnnSubscription, SliceSubscription, Subscription};
 use vireo_store::records::{Codec, Format, RecordBase, StoredRecord, UpdateMode};
 use vireo_types::{
@@ -86,7 +86,7 @@ fn smf(up: bool) -> SmContext {
         },
         uplink: Some(tunnel(3)),
         downlink: up.then(|| tunnel(2)),
-        target: None,
+        handover: SessionHandover::default(),
         end_marker: false,
         stage: Stage::Established,
         ran: if up { RanState::Up } else { RanState::Idle },

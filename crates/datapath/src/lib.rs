@@ -42,7 +42,9 @@ pub use engine::counters::{Counters, DROP_REASONS, DropReason, Stats, Volume};
 pub use engine::entry::watch_for;
 pub use engine::event::{Event, EventSink};
 pub use engine::filter::Filter;
-pub use engine::flow_rules::{FlowPackets, FlowRule, FlowSessions, Metered, Quota, SessionFlows, Source, Target};
+pub use engine::flow_rules::{
+    FlowPackets, FlowRule, FlowSessions, Marking, Metered, Quota, SessionFlows, Source, Target,
+};
 pub use engine::index::DownlinkId;
 pub use engine::limits::Limits;
 pub use engine::locking::Locking;

@@ -43,7 +43,7 @@ fn down(port: u16, octets: u16) -> Vec<u8> {
 
 fn to_gnb(teid: u32, qfi: u8) -> Target {
     let tunnel = Tunnel { teid: Teid(teid), address: GNB };
-    Target::Tunnel { tunnel, marked: Some(PduSession::Downlink { qfi, rqi: false }) }
+    Target::Tunnel { tunnel, marking: Marking::Set(PduSession::Downlink { qfi, rqi: false }) }
 }
 
 /// Returns the rules of both directions for one kind of packets.
@@ -210,7 +210,7 @@ fn buffered_packets_leave_by_new_rules() {
 fn packets_are_relayed_to_and_from_other_upf() {
     let mut b = bench();
     let tunnel = Tunnel { teid: Teid(0x99), address: FAR_UPF };
-    b.flows.rules[2].target = Target::Tunnel { tunnel, marked: None };
+    b.flows.rules[2].target = Target::Tunnel { tunnel, marking: Marking::Received };
     b.apply();
     // The far UPF checks the source of the packets.
     b.send_up(9, &udp(BEHIND, SERVER, [1, WEB], 60));

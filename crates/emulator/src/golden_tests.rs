@@ -2,7 +2,7 @@
 
 use crate::enb::{self, Enb, EnbConfig, ErrorReport, Event, Inbox, Outbox};
 use crate::options::LAB_K;
-use crate::ran::HandoverOrder;
+use crate::ran::{ForwardingEnd, HandoverOrder};
 use crate::ue::eps::LteUe;
 use crate::ue::{self, Cause, MmState, Profile, Registration, Service, UeOutput};
 use crate::usim::{Keys, Usim};
@@ -195,11 +195,13 @@ fn enb_messages_equal_those_of_pycrate() {
 /// Messages of a handover between EPS and 5GS.
 fn intersystem_messages(goldens: &Goldens) {
     let target = GnbId { plmn: tai().plmn, id: 0x102, bits: 24 };
-    let order = HandoverOrder { target: target.into(), area: tai(), refused: false };
-    let mut test = EnbUnderTest::connected(goldens);
+    let order = HandoverOrder { target: target.into(), area: tai(), refused: false, direct: false };
+    let mut test = with_bearer(goldens);
+    let tunnel = test.enb.tunnels(FIRST)[0];
     test.sends(&["HandoverRequired-to-5gs"], |enb, out| enb.require_handover(FIRST, order, out));
     let nas = vec![0x32, 0x56, 0x0a, 0xc7, 0x22, 0x2a, 0, 0];
-    let command = Event::HandoverCommand { owner: 7, target: FIRST, nas };
+    let forwarding = vec![ForwardingEnd { tunnel, to: [127, 0, 0, 7].into(), teid: Teid(0x102) }];
+    let command = Event::HandoverCommand { owner: 7, target: FIRST, nas, forwarding };
     assert_eq!(test.receives("HandoverCommand-to-5gs", &[]), [command]);
 
     let mut test = EnbUnderTest::new(goldens);
@@ -222,14 +224,16 @@ fn with_bearer(goldens: &Goldens) -> EnbUnderTest<'_> {
 fn source_and_target_messages(goldens: &Goldens) {
     let mut source = with_bearer(goldens);
     let peer = EnbId { plmn: tai().plmn, kind: EnbKind::Macro, id: 0xabd };
-    let order = HandoverOrder { target: peer.into(), area: tai(), refused: false };
+    let order = HandoverOrder { target: peer.into(), area: tai(), refused: false, direct: true };
     source.sends(&["HandoverRequired"], |enb, out| enb.require_handover(FIRST, order, out));
     let cause = vireo_wire::s1ap::Cause::radioNetwork(CauseRadioNetwork::no_radio_resources_available_in_target_cell);
     assert_eq!(source.receives("HandoverPreparationFailure", &[]), [Event::HandoverRefused { owner: 7, cause }]);
     source.sends(&["HandoverCancel"], |enb, out| enb.cancel_handover(FIRST, out));
     assert_eq!(source.receives("HandoverCancelAcknowledge", &[]), [Event::HandoverCancelled { owner: 7 }]);
+    let tunnel = source.enb.tunnels(FIRST)[0];
+    let forwarding = vec![ForwardingEnd { tunnel, to: [127, 0, 0, 9].into(), teid: Teid(0x0800_0075) }];
     let events = source.receives("HandoverCommand", &["ENBStatusTransfer"]);
-    assert_eq!(events, [Event::HandoverCommand { owner: 7, target: FIRST, nas: Vec::new() }]);
+    assert_eq!(events, [Event::HandoverCommand { owner: 7, target: FIRST, nas: Vec::new(), forwarding }]);
     let mut target = EnbUnderTest::new(goldens);
     let events = target.receives("HandoverRequest", &["HandoverRequestAcknowledge"]);
     let (owner, source, chaining) = (7, FIRST, 2);

@@ -225,6 +225,12 @@ pub struct Moves {
     pub connected: u64,
     pub echoes: u64,
     pub echoes_lost: u64,
+    /// Packets that the sources of handovers have forwarded to the targets.
+    #[serde(default)]
+    pub forwarded: u64,
+    /// Answers that arrived after the answer to a later echo.
+    #[serde(default)]
+    pub echoes_reordered: u64,
 }
 
 impl EmulatorResult {

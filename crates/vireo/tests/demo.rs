@@ -125,6 +125,27 @@ fn connected_ues_move_between_4g_and_5g() {
     }
 }
 
+/// Packets that reach the source of a handover after the UE has left are forwarded, in order, by
+/// every driver. The kernel counts the answers on N6, and the UEs those that arrive.
+#[test]
+fn handovers_lose_no_packet() {
+    let drivers: &[&str] = if is_root() { &["sockets", "af-packet", "xdp"] } else { &["sockets"] };
+    let mut forwarded = 0;
+    for datapath in drivers {
+        for (rat, scenario) in [("nr", "handover-echoes"), ("eps", "handover-echoes"), ("both", "connected-move")] {
+            let arguments = ["--rat", rat, "--scenario", scenario, "--datapath", datapath];
+            let Some(report) = report_of(40, &arguments) else { return };
+            let number = |name: &str| report[name].as_u64().unwrap();
+            assert_eq!(number("packets_lost_at_moves"), 0, "{rat} {datapath}: {report}");
+            assert_eq!(number("packets_reordered_at_moves"), 0, "{rat} {datapath}: {report}");
+            assert!(number("packets_at_moves") > 400, "{report}");
+            assert!(number("n6_answers_kernel") >= number("packets_at_moves"), "{report}");
+            forwarded += number("packets_forwarded_at_moves");
+        }
+    }
+    assert!(forwarded > 0, "some packets are in transit at a handover");
+}
+
 /// UEs move between 4G and 5G, connected and idle, while they send packets: also while worker
 /// processes are killed, and with a host that is killed in a cluster.
 #[test]

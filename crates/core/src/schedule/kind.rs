@@ -196,7 +196,7 @@ pub fn procedure_in_progress(ue: &UeContext) -> Option<NfKind> {
 fn is_unsettled(sm: &SmContext) -> bool {
     let towards_ue = sm.stage != Stage::Established;
     let towards_ran = matches!(sm.ran, RanState::AwaitingUpf | RanState::SettingUp | RanState::Releasing { .. });
-    towards_ue || towards_ran || sm.n4 != N4State::Synced || sm.relocation.is_some()
+    towards_ue || towards_ran || sm.n4 != N4State::Synced || sm.relocation.is_some() || sm.handover.forwarding.is_some()
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! SM context: the state of one PDU session, as plain data.
 
 use crate::subscription::Ambr;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::net::{IpAddr, SocketAddr};
 use vireo_types::{Dialect, Dnn, Instant, Ltmsi, PduSessionType, Seid, SessionAddress, SessionIndex, Snssai, Teid};
 
@@ -32,8 +32,9 @@ pub struct SmContext {
     pub uplink: Option<Tunnel>,
     /// RAN end of N3, to which the UPF must forward; `None` if the UPF must buffer.
     pub downlink: Option<Tunnel>,
-    /// N3 end of the target RAN node of a handover in progress.
-    pub target: Option<Tunnel>,
+    /// Handover in progress, or completed a short time ago.
+    #[serde(default, rename = "target")]
+    pub handover: SessionHandover,
     /// True if the UPF must send an end marker to the previous RAN node (TS 29.281 7.3.2).
     pub end_marker: bool,
     /// State towards the UE.
@@ -83,6 +84,95 @@ pub struct Tunnel {
     pub address: IpAddr,
     /// TEID allocated by the receiving node.
     pub teid: Teid,
+}
+
+/// Handover of a session, as far as it concerns the session alone.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SessionHandover {
+    /// N3 end of the target RAN node of a handover in progress.
+    pub target: Option<Tunnel>,
+    /// Forwarding of packets by the source. A separate SMF (SBA mode) has none.
+    pub forwarding: Option<Box<Forwarding>>,
+}
+
+/// Stored form of [`SessionHandover`] in formats that name the fields. Release 0.2.0 has the target
+/// alone, as do formats without names: the UE's context and the record of a separate SMF have
+/// `forwarding` apart, or none.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum NamedHandover {
+    /// The first one: absent fields of the other are none.
+    Target(Option<Tunnel>),
+    Forwarding {
+        target: Option<Tunnel>,
+        forwarding: Option<Box<Forwarding>>,
+    },
+}
+
+impl Serialize for SessionHandover {
+    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        let SessionHandover { target, forwarding } = self;
+        if forwarding.is_none() || !s.is_human_readable() {
+            return target.serialize(s);
+        }
+        NamedHandover::Forwarding { target: *target, forwarding: forwarding.clone() }.serialize(s)
+    }
+}
+
+impl<'de> Deserialize<'de> for SessionHandover {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        let form = match d.is_human_readable() {
+            true => NamedHandover::deserialize(d)?,
+            false => NamedHandover::Target(Option::deserialize(d)?),
+        };
+        Ok(match form {
+            NamedHandover::Forwarding { target, forwarding } => SessionHandover { target, forwarding },
+            NamedHandover::Target(target) => SessionHandover { target, forwarding: None },
+        })
+    }
+}
+
+/// Forwarding of downlink packets from the source RAN node of a handover to its target (TS 23.502
+/// 4.9.1.3.2 steps 8 and 11, TS 23.401 5.5.1.2.2 steps 6 and 8).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Forwarding {
+    pub step: ForwardingStep,
+    /// Dialect of the target for which the UPF has the rules of a forwarding tunnel, of this
+    /// handover or the one before.
+    pub installed: Option<Dialect>,
+    /// Request about these rules that the UPF has not answered.
+    pub request: Option<ForwardingRequest>,
+    /// Time at which the rules are removed.
+    pub deadline: Option<Instant>,
+}
+
+/// Step of [`Forwarding`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ForwardingStep {
+    /// The source requires the handover.
+    Required {
+        /// True if the source has a direct path to the target.
+        is_direct: bool,
+    },
+    /// The target is ready. The UPF allocates a tunnel for the source.
+    Preparing {
+        /// End of the tunnel for forwarded packets at the target.
+        to: Tunnel,
+        /// Dialect of the target.
+        dialect: Dialect,
+    },
+    /// The command to the source has these octets ([`super::N2Sm::HandoverCommand`]).
+    Ready(Vec<u8>),
+    /// No packets are forwarded, or no more.
+    Ended,
+}
+
+/// Request to the UPF about forwarding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ForwardingRequest {
+    /// Create the rules for a target of this dialect.
+    Create(Dialect),
+    Remove,
 }
 
 /// State of a session towards the UE.
@@ -374,7 +464,8 @@ impl SmContext {
 /// Returns the time at which the session expects [`super::Input::Deadline`].
 pub fn deadline(sm: &SmContext) -> Option<Instant> {
     let relocation = sm.relocation.as_ref().and_then(|relocation| relocation.deadline);
-    sm.deadline.into_iter().chain(relocation).min()
+    let forwarding = sm.handover.forwarding.as_ref().and_then(|forwarding| forwarding.deadline);
+    sm.deadline.into_iter().chain(relocation).chain(forwarding).min()
 }
 
 /// Returns the session's SEID at the SMF.

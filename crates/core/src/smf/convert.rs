@@ -5,7 +5,7 @@
 
 use super::context::{N4State, SmContext};
 use super::interface::Output;
-use super::n4;
+use super::{forwarding, n4};
 use crate::Env;
 use vireo_types::Dialect;
 
@@ -15,8 +15,9 @@ pub(super) fn convert(sm: &mut SmContext, to: Dialect, env: &Env<'_>, out: &mut 
         return;
     }
     sm.dialect = to;
-    if let Some(tunnel) = sm.target.take() {
+    if let Some(tunnel) = sm.handover.target.take() {
         sm.since = env.now;
+        forwarding::arrived(sm, env);
         sm.end_marker = sm.downlink.is_some();
         sm.downlink = Some(tunnel);
     }

@@ -4,7 +4,7 @@
 //! them, so that the octets are of this build.
 
 use super::context::{SmContext, Tunnel};
-use super::interface::{N2Sm, Output};
+use super::interface::{Acknowledgement, N2Sm, Output};
 use super::n2;
 use std::net::IpAddr;
 use vireo_types::Teid;
@@ -118,9 +118,30 @@ fn take_counted(octets: &[u8]) -> Option<(&[u8], &[u8])> {
     rest.split_at_checked(usize::from(*count))
 }
 
-/// Returns the end of S1-U at the target, and the octets of [`N2Sm::HandoverCommand`].
-pub(super) fn handover_acknowledge(octets: &[u8]) -> Option<(Tunnel, Vec<u8>)> {
-    ErabAdmission::split(octets).map(|(tunnel, forwarding)| (tunnel, forwarding.to_vec()))
+/// Encodes the octets of [`N2Sm::HandoverRequired`]: Direct Forwarding Path Availability (TS 36.413
+/// 9.2.3.15).
+pub fn erab_to_move(has_direct_path: bool) -> Vec<u8> {
+    vec![has_direct_path.into()]
+}
+
+/// Returns true if the octets of [`erab_to_move`] have a direct path.
+pub(super) fn has_direct_path(octets: &[u8]) -> bool {
+    octets == [1]
+}
+
+/// Decodes the octets of [`N2Sm::HandoverRequestAcknowledge`].
+pub(super) fn handover_acknowledge(octets: &[u8]) -> Option<Acknowledgement> {
+    let (tunnel, command) = ErabAdmission::split(octets)?;
+    let forwarding = ErabForwarding::decode(command).and_then(|ends| ErabTunnel::decode(&ends.downlink));
+    Some(Acknowledgement { tunnel, forwarding, command: command.to_vec() })
+}
+
+/// Returns the octets of [`N2Sm::HandoverCommand`] with the S-GW's tunnel end for forwarded
+/// packets.
+pub(super) fn command_with_forwarding(tunnel: Tunnel) -> Vec<u8> {
+    let mut octets = Vec::new();
+    ErabForwarding { downlink: tunnel_octets(tunnel), uplink: Vec::new() }.put(&mut octets);
+    octets
 }
 
 /// Returns the octets of [`N2Sm::HandoverCommand`] if no packets are forwarded.
@@ -156,8 +177,10 @@ mod tests {
         let tunnel = Tunnel { address: "10.0.0.1".parse().expect("an address"), teid: Teid(7) };
         let forwarding = ErabForwarding { downlink: tunnel_octets(tunnel), uplink: Vec::new() };
         let octets = ErabAdmission { tunnel: tunnel_octets(tunnel), forwarding: forwarding.clone() }.encode();
-        let (there, command) = handover_acknowledge(&octets).expect("an admission");
-        assert_eq!((there, ErabForwarding::decode(&command)), (tunnel, Some(forwarding)));
+        let Acknowledgement { tunnel: there, forwarding: end, command } =
+            handover_acknowledge(&octets).expect("an admission");
+        assert_eq!((there, end, ErabForwarding::decode(&command)), (tunnel, Some(tunnel), Some(forwarding)));
+        assert_eq!(command_with_forwarding(tunnel), command);
         assert_eq!(handover_acknowledge(&octets[..8]), None);
         assert_eq!(ErabForwarding::decode(&command[..command.len() - 1]), None);
     }

@@ -2,7 +2,9 @@
 //!
 //! From the UE's request to the request to the UPF, and from the UPF's answer to the accept.
 
-use super::context::{N4State, PfcpSession, RanState, SessionTerms, SmContext, Stage, Usage, ebi, seid};
+use super::context::{
+    N4State, PfcpSession, RanState, SessionHandover, SessionTerms, SmContext, Stage, Usage, ebi, seid,
+};
 use super::interface::{Create, Output};
 use super::n1::{self, Received5gsm};
 use super::session_request::SessionRequest;
@@ -69,7 +71,7 @@ fn begin(request: &Create<'_>, env: &mut Env<'_>) -> Result<(SmContext, Output),
         pfcp: PfcpSession { upf: upf.n4, cp_seid: seid(request.ltmsi, request.index, generation), up_seid: 0 },
         uplink: None,
         downlink: None,
-        target: None,
+        handover: SessionHandover::default(),
         end_marker: false,
         usage: Usage::default(),
         relocation: None,

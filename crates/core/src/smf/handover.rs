@@ -4,9 +4,9 @@
 //! The RAN end of N3 changes, and an end marker ends the path to the previous one.
 
 use super::context::{N4State, RanState, SmContext, Stage};
-use super::interface::{N2Sm, Output};
+use super::interface::{Acknowledgement, N2Sm, Output};
 use super::n2::HandoverRefusal;
-use super::{messages, release, relocate, user_plane};
+use super::{forwarding, messages, release, relocate, user_plane};
 use crate::Env;
 use vireo_types::{Dialect, Instant};
 use vireo_wire::nas::GsmCause;
@@ -47,7 +47,7 @@ pub fn switched(sm: &mut SmContext, now: Instant) -> (N2Sm, Vec<u8>) {
 
 /// Handles that the new RAN node does not accept the session: releases it.
 pub(super) fn on_refused(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
-    sm.target = None;
+    sm.handover.target = None;
     if matches!(sm.stage, Stage::Accepted { .. } | Stage::Activating { .. } | Stage::Established) {
         // The UE's current RAN node has no resources of the session.
         sm.ran = RanState::Idle;
@@ -56,9 +56,9 @@ pub(super) fn on_refused(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output
 }
 
 /// Handles a Handover Required: returns the data for the target and changes nothing yet. The state
-/// of an earlier handover is dropped.
+/// of an earlier handover is dropped. A separate SMF has direct forwarding only.
 pub(super) fn required(sm: &mut SmContext, out: &mut Vec<Output>) {
-    sm.target = None;
+    sm.handover.target = None;
     if is_up(sm) {
         out.extend(messages::ran_setup_request(sm));
     }
@@ -66,39 +66,48 @@ pub(super) fn required(sm: &mut SmContext, out: &mut Vec<Output>) {
 
 /// Handles a Handover Request Acknowledge: the target is ready; sends the command to the source.
 pub(super) fn prepared(sm: &mut SmContext, octets: &[u8], out: &mut Vec<Output>) {
-    if let (true, Some((tunnel, command))) = (is_up(sm), messages::handover_acknowledge(sm.dialect, octets)) {
-        sm.target = Some(tunnel);
-        out.push(Output::N2(N2Sm::HandoverCommand, command));
+    if let (true, Some(acknowledgement)) = (is_up(sm), messages::handover_acknowledge(sm.dialect, octets)) {
+        sm.handover.target = Some(acknowledgement.tunnel);
+        out.push(Output::N2(N2Sm::HandoverCommand, acknowledgement.command));
     }
 }
 
-/// Handles a Handover Required to a RAN node of the other dialect, as [`required`]. Packets are not
-/// forwarded from one system to the other.
-pub(super) fn move_required(sm: &mut SmContext, to: Dialect, out: &mut Vec<Output>) {
-    sm.target = None;
+/// Handles a Handover Required to a RAN node of dialect `to`, as [`required`]. From one system to
+/// the other, packets are forwarded through the UPF only.
+pub(super) fn move_required(sm: &mut SmContext, to: Dialect, octets: &[u8], out: &mut Vec<Output>) {
+    sm.handover.target = None;
     if is_up(sm) {
-        out.extend(messages::move_request(sm, to));
+        let is_direct = to == sm.dialect && messages::has_direct_path(sm, octets);
+        forwarding::require(sm, is_direct);
+        out.extend(messages::handover_request(sm, to));
+    } else {
+        forwarding::end(sm);
     }
 }
 
-/// Handles a Handover Request Acknowledge of a RAN node of the other dialect, as [`prepared`].
-pub(super) fn move_prepared(sm: &mut SmContext, to: Dialect, octets: &[u8], out: &mut Vec<Output>) {
-    if let (true, Some((tunnel, _))) = (is_up(sm), messages::handover_acknowledge(to, octets)) {
-        sm.target = Some(tunnel);
-        out.push(Output::N2(N2Sm::HandoverCommand, messages::command_without_forwarding(sm)));
+/// Handles a Handover Request Acknowledge of a RAN node of dialect `to`. The data for the command
+/// to the source is that of [`forwarding::handover_command`], once the UPF has answered.
+pub(super) fn move_prepared(sm: &mut SmContext, to: Dialect, octets: &[u8]) {
+    match messages::handover_acknowledge(to, octets).filter(|_| is_up(sm)) {
+        Some(Acknowledgement { tunnel, forwarding, command }) => {
+            sm.handover.target = Some(tunnel);
+            forwarding::prepare(sm, to, forwarding, command);
+        }
+        None => forwarding::end(sm),
     }
 }
 
 /// Handles a Handover Notify: the UE is at the target.
 pub(super) fn complete(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
-    match sm.target.take() {
+    match sm.handover.target.take() {
         Some(tunnel) if is_up(sm) => {
             sm.since = env.now;
+            forwarding::arrived(sm, env);
             user_plane::forward_to(sm, Some(tunnel), out);
             relocate::handed_over(sm, tunnel, out);
         }
         _ if sm.ran == RanState::Up => on_refused(sm, env, out),
         // A request to the RAN that was pending during the handover goes to the target.
-        _ => {}
+        _ => forwarding::end(sm),
     }
 }

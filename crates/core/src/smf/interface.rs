@@ -1,5 +1,6 @@
 //! Input and output of a session step, as the AMF and the N4 endpoint exchange them with the SMF.
 
+use super::context::Tunnel;
 use crate::subscription::DnnSubscription;
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
@@ -112,12 +113,16 @@ pub enum Input<'a> {
     /// The UE has moved to this dialect (TS 23.502 4.11.1). The session has no user plane at the
     /// RAN, or one at the target of a handover.
     Convert(Dialect),
-    /// The source requests a handover to a RAN node of this dialect (TS 23.502 4.11.1.2). The
-    /// answer is the data for the target, a [`N2Sm::SetupRequest`] of that dialect.
-    MoveRequired(Dialect),
-    /// The target of that handover, of this dialect, is ready. The answer is a
-    /// [`N2Sm::HandoverCommand`] for the source.
+    /// The source requests a handover to a RAN node of this dialect by this
+    /// [`N2Sm::HandoverRequired`]. The answer is the data for the target, a
+    /// [`N2Sm::SetupRequest`] of that dialect. As [`N2Sm::HandoverRequired`], with forwarding
+    /// through the UPF.
+    MoveRequired(Dialect, &'a [u8]),
+    /// The target of that handover, of this dialect, is ready. The data for the command to the
+    /// source is that of [`super::handover_command`].
     MovePrepared(Dialect, &'a [u8]),
+    /// The handover continues without forwarding of packets through the UPF.
+    NoForwarding,
 }
 
 /// Effect of a session step, executed after its commit.
@@ -154,4 +159,15 @@ pub enum Output {
     NotRelocated,
     /// EPS: the eNB must release the UE, because a bearer whose E-RAB is released ends at the UE.
     ReleaseConnection,
+}
+
+/// Acknowledgement of a session by the target of a handover.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Acknowledgement {
+    /// End of the tunnel of the session.
+    pub(super) tunnel: Tunnel,
+    /// End of the tunnel for forwarded downlink packets, if the target takes some.
+    pub(super) forwarding: Option<Tunnel>,
+    /// Data for the command to a source of the same dialect that forwards directly.
+    pub(super) command: Vec<u8>,
 }

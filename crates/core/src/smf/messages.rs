@@ -1,7 +1,7 @@
 //! Messages of a session to UE and RAN, in the dialect of the session.
 
 use super::context::{SmContext, Tunnel};
-use super::interface::Output;
+use super::interface::{Acknowledgement, Output};
 use super::n2::HandoverRefusal;
 use super::{erab, esm, n1, n2};
 use crate::config::CoreConfig;
@@ -127,25 +127,42 @@ pub(super) fn refusal(sm: &SmContext, refusal: HandoverRefusal) -> Vec<u8> {
     }
 }
 
-/// Builds the set-up of the user plane at a target of the other dialect.
-pub(super) fn move_request(sm: &SmContext, to: Dialect) -> Option<Output> {
+/// Builds the set-up of the user plane at the target of a handover.
+pub(super) fn handover_request(sm: &SmContext, to: Dialect) -> Option<Output> {
     match to {
-        Dialect::Nr => n2::move_request(sm),
+        Dialect::Nr if sm.dialect == Dialect::Eps => n2::move_request(sm),
+        Dialect::Nr => n2::setup_request(sm),
         Dialect::Eps => erab::setup_request(sm),
     }
 }
 
-/// Returns the data for the command to the source if no packets are forwarded.
-pub(super) fn command_without_forwarding(sm: &SmContext) -> Vec<u8> {
+/// Returns true if the source has a direct path to the target for forwarded packets.
+pub(super) fn has_direct_path(sm: &SmContext, required: &[u8]) -> bool {
     match sm.dialect {
+        Dialect::Nr => n2::has_direct_path(required),
+        Dialect::Eps => erab::has_direct_path(required),
+    }
+}
+
+/// Returns the data for the command to a source of this dialect, with the UPF's tunnel end for
+/// forwarded packets.
+pub(crate) fn command_with_forwarding(source: Dialect, tunnel: Tunnel) -> Vec<u8> {
+    match source {
+        Dialect::Nr => n2::command_with_forwarding(tunnel),
+        Dialect::Eps => erab::command_with_forwarding(tunnel),
+    }
+}
+
+/// Returns the data for the command to the source if no packets are forwarded.
+pub(super) fn command_without_forwarding(source: Dialect) -> Vec<u8> {
+    match source {
         Dialect::Nr => n2::command_without_forwarding(),
         Dialect::Eps => erab::command_without_forwarding(),
     }
 }
 
-/// Returns the end of the tunnel at a target of this dialect, and the data for the command to the
-/// source.
-pub(super) fn handover_acknowledge(target: Dialect, octets: &[u8]) -> Option<(Tunnel, Vec<u8>)> {
+/// Decodes the acknowledgement of a target of this dialect.
+pub(super) fn handover_acknowledge(target: Dialect, octets: &[u8]) -> Option<Acknowledgement> {
     match target {
         Dialect::Nr => n2::handover_acknowledge(octets),
         Dialect::Eps => erab::handover_acknowledge(octets),

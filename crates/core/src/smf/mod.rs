@@ -13,6 +13,7 @@ mod convert;
 mod erab;
 mod esm;
 mod establish;
+mod forwarding;
 mod handover;
 mod interface;
 mod messages;
@@ -30,14 +31,17 @@ mod upf;
 mod user_plane;
 
 pub use context::{
-    N4State, PfcpSession, RanState, Relocation, RelocationStep, SessionState, SessionStatus, SessionTerms, SmContext,
-    Stage, Tunnel, Usage, deadline, ebi, seid,
+    Forwarding, ForwardingRequest, ForwardingStep, N4State, PfcpSession, RanState, Relocation, RelocationStep,
+    SessionHandover, SessionState, SessionStatus, SessionTerms, SmContext, Stage, Tunnel, Usage, deadline, ebi, seid,
 };
-pub use erab::{ErabAdmission, ErabForwarding, ErabRequest, ErabTunnel};
+pub use erab::{ErabAdmission, ErabForwarding, ErabRequest, ErabTunnel, erab_to_move};
 pub use esm::offered_by_attach;
 pub(crate) use esm::session_identity;
+pub use forwarding::handover_command;
 pub use handover::switched;
 pub use interface::{Create, Input, N2Sm, Output};
+#[cfg(test)]
+pub(crate) use messages::command_with_forwarding;
 pub use n2::{HandoverRefusal, path_switch_acknowledge, refusal};
 
 use crate::Env;
@@ -79,8 +83,9 @@ pub fn step(sm: &mut SmContext, input: Input<'_>, env: &Env<'_>) -> Vec<Output> 
         Input::N2(N2Sm::PathSwitchSetupFailed, _) => handover::on_refused(sm, env, &mut out),
         Input::N2(N2Sm::HandoverRequired, _) => handover::required(sm, &mut out),
         Input::N2(N2Sm::HandoverRequestAcknowledge, octets) => handover::prepared(sm, octets, &mut out),
-        Input::MoveRequired(to) => handover::move_required(sm, to, &mut out),
-        Input::MovePrepared(to, octets) => handover::move_prepared(sm, to, octets, &mut out),
+        Input::MoveRequired(to, octets) => handover::move_required(sm, to, octets, &mut out),
+        Input::MovePrepared(to, octets) => handover::move_prepared(sm, to, octets),
+        Input::NoForwarding => forwarding::end(sm),
         Input::HandoverComplete => handover::complete(sm, env, &mut out),
         Input::N2(N2Sm::HandoverAllocationUnsuccessful, _) | Input::HandoverCancelled => {
             user_plane::handover_cancelled(sm, env, &mut out);
@@ -109,12 +114,14 @@ pub fn step(sm: &mut SmContext, input: Input<'_>, env: &Env<'_>) -> Vec<Output> 
         relocate::proceed(sm, env, &mut out);
         relocate::finish(sm, was_elsewhere, &mut out);
     }
+    forwarding::proceed(sm, env, &mut out);
     charging::proceed(sm, env, &mut out);
     out
 }
 
 fn deadline_passed(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
     relocate::deadline_passed(sm, env, out);
+    forwarding::deadline_passed(sm, env);
     match &sm.stage {
         // The deadline was changed or cleared meanwhile.
         _ if sm.deadline.is_none_or(|at| at > env.now) => {}

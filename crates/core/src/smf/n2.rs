@@ -1,7 +1,7 @@
 //! NGAP transfers of a PDU session between SMF and RAN (TS 38.413 9.3.4), forwarded by the AMF.
 
 use super::context::{SmContext, Tunnel, ebi};
-use super::interface::{N2Sm, Output};
+use super::interface::{Acknowledgement, N2Sm, Output};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use vireo_types::{PduSessionType, Teid};
 use vireo_wire::ngap::*;
@@ -19,7 +19,7 @@ pub(super) fn setup_request(sm: &SmContext) -> Option<Output> {
 }
 
 /// As [`setup_request`], for the target of a handover from EPS: the flow has the E-RAB at the
-/// source, whose packets are not forwarded (TS 38.413 9.3.4.1).
+/// source, whose packets may be forwarded (TS 38.413 9.3.4.1).
 pub(super) fn move_request(sm: &SmContext) -> Option<Output> {
     request(sm, Some(ERABID(ebi(sm.index)?.into())))
 }
@@ -43,24 +43,18 @@ fn request(sm: &SmContext, erab: Option<ERABID>) -> Option<Output> {
     );
     let qos = QosFlowLevelQosParameters::new(QosCharacteristics::nonDynamic5QI(five_qi), arp, None, None, None, None);
     let flow = QosFlowSetupRequestItem::new(QosFlowIdentifier(DEFAULT_QFI.into()), qos, erab, None);
-    let mut ies = vec![
+    let ies = [
         build_ngap_ie!(PDUSessionResourceSetupRequestTransfer, PDUSessionAggregateMaximumBitRate(ambr)),
         build_ngap_ie!(
             PDUSessionResourceSetupRequestTransfer,
             UL_NGU_UP_TNLInformation(UPTransportLayerInformation::gTPTunnel(gtp_tunnel(uplink)))
         ),
-    ];
-    if erab.is_some() {
-        let forwarding = DataForwardingNotPossible::data_forwarding_not_possible;
-        ies.push(build_ngap_ie!(PDUSessionResourceSetupRequestTransfer, DataForwardingNotPossible(forwarding)));
-    }
-    ies.extend([
         build_ngap_ie!(PDUSessionResourceSetupRequestTransfer, PDUSessionType(kind)),
         build_ngap_ie!(
             PDUSessionResourceSetupRequestTransfer,
             QosFlowSetupRequestList(QosFlowSetupRequestList(vec![flow]))
         ),
-    ]);
+    ];
     let ies: Result<Vec<_>, _> = ies.into_iter().collect();
     let transfer = PDUSessionResourceSetupRequestTransfer::new(ProtocolIEContainer(ies.ok()?));
     Some(Output::N2(N2Sm::SetupRequest, encode_open_type(&transfer).ok()?.to_vec()))
@@ -111,22 +105,38 @@ pub(super) fn path_switch_request(octets: &[u8]) -> Option<Tunnel> {
     if taken { tunnel_of(&transfer.dl_ngu_up_tnl_information) } else { None }
 }
 
-/// Returns the target's end of N3 from a Handover Request Acknowledge Transfer, and the Handover
-/// Command Transfer with the target's address for forwarded packets.
-pub(super) fn handover_acknowledge(octets: &[u8]) -> Option<(Tunnel, Vec<u8>)> {
+/// Returns true if a Handover Required Transfer has the Direct Forwarding Path Availability.
+pub(super) fn has_direct_path(octets: &[u8]) -> bool {
+    let transfer = decode_open_type::<HandoverRequiredTransfer>(octets);
+    transfer.is_ok_and(|transfer| transfer.direct_forwarding_path_availability.is_some())
+}
+
+/// Decodes a Handover Request Acknowledge Transfer. The command is the Handover Command Transfer
+/// with the target's address for forwarded packets.
+pub(super) fn handover_acknowledge(octets: &[u8]) -> Option<Acknowledgement> {
     let transfer: HandoverRequestAcknowledgeTransfer<'_> = decode_open_type(octets).ok()?;
     let flows = &transfer.qos_flow_setup_response_list.0;
     if !flows.iter().any(|f| f.qos_flow_identifier.0 == DEFAULT_QFI.into()) {
         return None;
     }
     let tunnel = tunnel_of(&transfer.dl_ngu_up_tnl_information)?;
+    let forwarding = transfer.dl_forwarding_up_tnl_information.as_ref().and_then(tunnel_of);
     let command = HandoverCommandTransfer::new(
         transfer.dl_forwarding_up_tnl_information,
         None,
         transfer.data_forwarding_response_drb_list,
         None,
     );
-    Some((tunnel, encode_open_type(&command).ok()?.to_vec()))
+    Some(Acknowledgement { tunnel, forwarding, command: encode_open_type(&command).ok()?.to_vec() })
+}
+
+/// Builds the Handover Command Transfer with the UPF's tunnel end for packets of the default flow.
+pub(super) fn command_with_forwarding(tunnel: Tunnel) -> Vec<u8> {
+    let tunnel = UPTransportLayerInformation::gTPTunnel(gtp_tunnel(tunnel));
+    let flow = QosFlowToBeForwardedItem::new(QosFlowIdentifier(DEFAULT_QFI.into()), None);
+    let flows = QosFlowToBeForwardedList(vec![flow]);
+    let transfer = HandoverCommandTransfer::new(Some(tunnel), Some(flows), None, None);
+    encode_open_type(&transfer).map(|octets| octets.to_vec()).unwrap_or_default()
 }
 
 /// Builds the Handover Command Transfer if no packets are forwarded.

@@ -5,6 +5,9 @@
 //! simple devices ([`SliceProfile::Iot`]) omits the rate and the match of the uplink QFI, which
 //! cannot apply there. A session of EPS has no QFI: its tunnel has no extension header. A QER
 //! cannot lose its QFI (TS 29.244 7.5.4.5), so that the QER of EPS is another one.
+//!
+//! PDR, FAR and QER 3 relay the packets that the source of a handover forwards
+//! ([`super::forwarding`]).
 
 use super::charging;
 use super::context::{SmContext, Tunnel};
@@ -19,6 +22,9 @@ const UPLINK_PDR: PdrId = PdrId(1);
 const DOWNLINK_PDR: PdrId = PdrId(2);
 const UPLINK_FAR: FarId = FarId(1);
 const DOWNLINK_FAR: FarId = FarId(2);
+const FORWARDING_PDR: PdrId = PdrId(3);
+const FORWARDING_FAR: FarId = FarId(3);
+const FORWARDING_QER: QerId = QerId(3);
 
 /// Returns the QER of the sessions of a dialect.
 const fn session_qer(dialect: Dialect) -> QerId {
@@ -197,6 +203,95 @@ pub(super) fn drop_buffered(sm: &SmContext) -> Output {
     })
 }
 
+/// Builds a Session Modification Request for a tunnel whose packets are relayed to end `to` at a
+/// target of this dialect. They get or lose the PDU Session Container of 5GS where source and
+/// target differ. `before` is the target of an earlier handover whose rules the UPF has.
+pub(super) fn forwarding_request(
+    sm: &SmContext,
+    (to, target): (Tunnel, Dialect),
+    before: Option<Dialect>,
+    config: &CoreConfig,
+) -> Output {
+    let extension_deletion = match (sm.dialect, target) {
+        (Dialect::Nr, Dialect::Eps) => Some(OuterHeaderRemoval::PDU_SESSION_CONTAINER),
+        _ => None,
+    };
+    request(sm, MessageType::SESSION_MODIFICATION_REQUEST, sm.pfcp.up_seid, |message| {
+        if before.is_some() {
+            remove_forwarding(message);
+        }
+        accept_uplink(sm, (before, Some(target)), config, message);
+        message
+            .group(CreatePdr::ID, |rule| {
+                rule.put(&FORWARDING_PDR)
+                    .put(&PRECEDENCE)
+                    .group(Pdi::ID, |packets| {
+                        let tunnel = FTeid::Choose { ipv4: true, ipv6: false, id: None };
+                        packets.put(&SourceInterface::ACCESS).put(&tunnel);
+                    })
+                    .put(&OuterHeaderRemoval { extension_deletion, ..OuterHeaderRemoval::GTPU })
+                    .put(&FORWARDING_FAR)
+                    .put(&FORWARDING_QER);
+            })
+            .group(CreateFar::ID, |rule| {
+                rule.put(&FORWARDING_FAR).put(&ApplyAction::FORW).group(ForwardingParameters::ID, |where_to| {
+                    let header = OuterHeaderCreation::gtpu(to.teid, to.address);
+                    where_to.put(&DestinationInterface::ACCESS).put(&header);
+                });
+            })
+            .group(CreateQer::ID, |rule| {
+                rule.put(&FORWARDING_QER).put(&GateStatus::OPEN);
+                if (sm.dialect, target) == (Dialect::Eps, Dialect::Nr) {
+                    rule.put(&Qfi(DEFAULT_QFI));
+                }
+            });
+    })
+}
+
+/// Builds a Session Modification Request that removes the rules of [`forwarding_request`] for a
+/// target of dialect `before`.
+pub(super) fn forwarding_removal(sm: &SmContext, before: Option<Dialect>, config: &CoreConfig) -> Output {
+    request(sm, MessageType::SESSION_MODIFICATION_REQUEST, sm.pfcp.up_seid, |message| {
+        remove_forwarding(message);
+        accept_uplink(sm, (before, None), config, message);
+    })
+}
+
+/// Has a session of 5GS accept uplink packets without QoS flow while a target of EPS is prepared,
+/// and no longer afterwards.
+fn accept_uplink(
+    sm: &SmContext,
+    (before, after): (Option<Dialect>, Option<Dialect>),
+    config: &CoreConfig,
+    message: &mut Builder<'_>,
+) {
+    let is_open = |target| target == Some(Dialect::Eps);
+    let (Dialect::Nr, true, Some(Tunnel { address, teid })) =
+        (sm.dialect, is_open(before) != is_open(after), sm.uplink)
+    else {
+        return;
+    };
+    message.group(UpdatePdr::ID, |rule| {
+        rule.put(&UPLINK_PDR).group(Pdi::ID, |packets| match is_open(after) {
+            true => _ = packets.put(&SourceInterface::ACCESS).put(&FTeid::new(teid, address)),
+            false => uplink_packets(sm, config, &FTeid::new(teid, address), packets),
+        });
+    });
+}
+
+fn remove_forwarding(message: &mut Builder<'_>) {
+    message
+        .group(RemovePdr::ID, |rule| {
+            rule.put(&FORWARDING_PDR);
+        })
+        .group(RemoveFar::ID, |rule| {
+            rule.put(&FORWARDING_FAR);
+        })
+        .group(RemoveQer::ID, |rule| {
+            rule.put(&FORWARDING_QER);
+        });
+}
+
 /// Builds a Session Deletion Request.
 pub(super) fn deletion_request(sm: &SmContext) -> Output {
     request(sm, MessageType::SESSION_DELETION_REQUEST, sm.pfcp.up_seid, |_| {})
@@ -226,8 +321,9 @@ fn message(sm: &SmContext, kind: MessageType, seid: u64, sequence: u32, fill: im
 pub(super) enum Answer {
     /// Session Establishment Response: values chosen by the UPF, or the cause of a refusal.
     Established(Result<UpfAllocation, Refused>),
-    /// Session Modification Response, with the cause of a refusal.
-    Modified(Result<(), Refused>),
+    /// Session Modification Response: the UPF end of a tunnel for forwarded packets that it
+    /// allocated, or the cause of a refusal.
+    Modified(Result<Option<Tunnel>, Refused>),
     /// Session Deletion Response with any cause: the session does not exist.
     Deleted,
     /// Session Report Request of the UPF.
@@ -284,7 +380,7 @@ pub(super) fn decode_for(octets: &[u8], cp_seid: Seid) -> Option<Answer> {
     }
     match kind {
         MessageType::SESSION_ESTABLISHMENT_RESPONSE => Some(Answer::Established(established(&message))),
-        MessageType::SESSION_MODIFICATION_RESPONSE => Some(Answer::Modified(accepted(&message))),
+        MessageType::SESSION_MODIFICATION_RESPONSE => Some(Answer::Modified(modified(&message))),
         MessageType::SESSION_DELETION_RESPONSE => Some(Answer::Deleted),
         MessageType::SESSION_REPORT_REQUEST => Some(Answer::Report(report(&message))),
         _ => None,
@@ -307,9 +403,18 @@ fn accepted(message: &Message<'_>) -> Result<(), Refused> {
 fn established(message: &Message<'_>) -> Result<UpfAllocation, Refused> {
     accepted(message)?;
     let seid = message.need::<FSeid>().map_err(|e| Refused(e.cause))?.seid;
-    let created = message.ies().map_while(Result::ok).filter(|ie| ie.id == CreatedPdr::ID);
-    let uplink = created.filter_map(|ie| ie.read::<CreatedPdr>().ok()).find(|pdr| pdr.pdr_id == UPLINK_PDR);
-    Ok(UpfAllocation { seid, tunnel: uplink.and_then(|pdr| pdr.f_teid).and_then(|f_teid| tunnel(&f_teid)) })
+    Ok(UpfAllocation { seid, tunnel: created(message, UPLINK_PDR) })
+}
+
+fn modified(message: &Message<'_>) -> Result<Option<Tunnel>, Refused> {
+    accepted(message).map(|()| created(message, FORWARDING_PDR))
+}
+
+/// Returns the tunnel end that the UPF has allocated for a PDR.
+fn created(message: &Message<'_>, pdr: PdrId) -> Option<Tunnel> {
+    let all = message.ies().map_while(Result::ok).filter(|ie| ie.id == CreatedPdr::ID);
+    let created = all.filter_map(|ie| ie.read::<CreatedPdr>().ok()).find(|created| created.pdr_id == pdr);
+    created.and_then(|created| created.f_teid).and_then(|f_teid| tunnel(&f_teid))
 }
 
 fn tunnel(f_teid: &FTeid) -> Option<Tunnel> {

@@ -15,7 +15,9 @@
 //! session may become idle, be handed over, or be released. This Rust module handles only the
 //! source, or a target that is not reached.
 
-use super::context::{N4State, PfcpSession, RanState, Relocation, RelocationStep, SmContext, Stage, Tunnel};
+use super::context::{
+    N4State, PfcpSession, RanState, Relocation, RelocationStep, SessionHandover, SmContext, Stage, Tunnel,
+};
 use super::interface::Output;
 use super::n4::{self, Answer};
 use super::{charging, n2, release, user_plane};
@@ -34,9 +36,13 @@ const KEPT: u64 = 64 << 20;
 
 /// Starts the relocation to another UPF, with this SEID at the SMF.
 pub(super) fn begin(sm: &mut SmContext, to: SocketAddr, cp_seid: Seid, env: &Env<'_>, out: &mut Vec<Output>) {
-    let ready =
-        sm.stage == Stage::Established && sm.n4 == N4State::Synced && sm.relocation.is_none() && sm.target.is_none();
-    if !ready || !is_settled(sm) || to == sm.pfcp.upf || cp_seid == sm.pfcp.cp_seid {
+    let ready = sm.stage == Stage::Established && sm.n4 == N4State::Synced && sm.relocation.is_none();
+    if !ready
+        || sm.handover != SessionHandover::default()
+        || !is_settled(sm)
+        || to == sm.pfcp.upf
+        || cp_seid == sm.pfcp.cp_seid
+    {
         return out.push(Output::NotRelocated);
     }
     let step = RelocationStep::QueryingUsage;
@@ -282,7 +288,7 @@ pub(super) fn proceed(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) 
         RelocationStep::QueryingUsage | RelocationStep::SplittingQuota(_) => {}
         // A RAN node that is receiving the source's tunnel end must have it before it can get
         // another.
-        RelocationStep::Prepared(_) if sm.n4 != N4State::Synced || sm.target.is_some() || !is_settled(sm) => {}
+        RelocationStep::Prepared(_) if sm.n4 != N4State::Synced || sm.handover.target.is_some() || !is_settled(sm) => {}
         RelocationStep::Prepared(tunnel) => {
             let tunnel = *tunnel;
             switch(sm, &mut relocation, tunnel, env, out);

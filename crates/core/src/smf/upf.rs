@@ -3,7 +3,7 @@
 use super::context::{N4State, RanState, SmContext, Stage};
 use super::interface::Output;
 use super::n4::{self, Answer, Report};
-use super::{charging, convert, establish, release, relocate, user_plane};
+use super::{charging, convert, establish, forwarding, release, relocate, user_plane};
 use crate::Env;
 use vireo_wire::nas::GsmCause;
 
@@ -30,13 +30,14 @@ fn handle(sm: &mut SmContext, (octets, converts): (&[u8], bool), env: &Env<'_>, 
             established(sm, env, out);
         }
         (Answer::Established(Err(cause)), N4State::Establishing) => not_established(sm, cause.gsm_cause(), env, out),
-        (Answer::Modified(Ok(())), N4State::Updating { stale }) => {
+        (Answer::Modified(Ok(tunnel)), N4State::Updating { stale }) => {
             sm.n4 = N4State::Synced;
+            let is_forwarding = forwarding::answered(sm, Some(tunnel));
             let is_requested = std::mem::take(&mut sm.usage.is_requested);
             match sm.stage {
                 Stage::Releasing { .. } | Stage::Ended => release::delete(sm, out),
                 _ if is_requested => relocate::reported(sm, env, out),
-                _ if stale || converts => {}
+                _ if stale || converts || is_forwarding => {}
                 _ => user_plane::settled(sm, out),
             }
             if stale
@@ -47,11 +48,14 @@ fn handle(sm: &mut SmContext, (octets, converts): (&[u8], bool), env: &Env<'_>, 
                 user_plane::send_downlink(sm, out);
             }
         }
-        (Answer::Modified(Err(cause)), N4State::Updating { .. }) => {
+        (Answer::Modified(Err(cause)), N4State::Updating { stale }) => {
             if cause.is_session_lost() {
                 return user_plane::upf_lost(sm, env, out);
             }
             sm.n4 = N4State::Synced;
+            if forwarding::answered(sm, None) {
+                return not_forwarded(sm, stale && !converts, out);
+            }
             release_session(sm, GsmCause::NetworkFailure, env, out);
         }
         (Answer::Deleted, N4State::Deleting) => deleted(sm, out),
@@ -65,12 +69,26 @@ fn handle(sm: &mut SmContext, (octets, converts): (&[u8], bool), env: &Env<'_>, 
 pub(super) fn on_timeout(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
     match convert::outstanding(sm) {
         N4State::Establishing => not_established(sm, GsmCause::NetworkFailure, env, out),
-        N4State::Updating { .. } => {
+        N4State::Updating { stale } => {
+            let converts = sm.n4 == N4State::Converting;
             sm.n4 = N4State::Synced;
+            if !converts && forwarding::answered(sm, None) {
+                return not_forwarded(sm, stale, out);
+            }
             release_session(sm, GsmCause::ReactivationRequested, env, out);
         }
         N4State::Deleting => deleted(sm, out),
         N4State::Synced | N4State::Deleted | N4State::Converting => {}
+    }
+}
+
+/// Handles that the UPF does not forward packets of the source of a handover: the session continues
+/// without. `stale`: `downlink` has changed since the request.
+fn not_forwarded(sm: &mut SmContext, stale: bool, out: &mut Vec<Output>) {
+    match sm.stage {
+        Stage::Releasing { .. } | Stage::Ended => release::delete(sm, out),
+        _ if stale => user_plane::send_downlink(sm, out),
+        _ => {}
     }
 }
 

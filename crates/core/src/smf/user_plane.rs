@@ -4,9 +4,9 @@
 //! The wanted behaviour of the UPF is state. Whenever no request to the UPF is outstanding and its
 //! behaviour differs, a request is sent.
 
-use super::context::{N4State, RanState, SmContext, Stage, Tunnel};
+use super::context::{N4State, RanState, SessionHandover, SmContext, Stage, Tunnel};
 use super::interface::{N2Sm, Output};
-use super::{messages, n4, release, relocate};
+use super::{forwarding, messages, n4, release, relocate};
 use crate::Env;
 use vireo_types::Dialect;
 use vireo_wire::nas::GsmCause;
@@ -52,7 +52,8 @@ pub(super) fn deactivate(sm: &mut SmContext, out: &mut Vec<Output>) {
             }
             sm.stage = Stage::Established;
             sm.ran = RanState::Idle;
-            sm.target = None;
+            sm.handover.target = None;
+            forwarding::end(sm);
             sm.deadline = None;
             forward_to(sm, None, out);
         }
@@ -78,7 +79,7 @@ pub(super) fn tunnel_lost(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Outpu
         return;
     }
     forward_to(sm, None, out);
-    if sm.ran == RanState::Up && sm.target.is_none() {
+    if sm.ran == RanState::Up && sm.handover.target.is_none() {
         sm.stage = Stage::Established;
         release_at_ran(sm, false, env, out);
     }
@@ -87,7 +88,8 @@ pub(super) fn tunnel_lost(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Outpu
 /// Handles that the handover was cancelled. A tunnel that the source has lost meanwhile is then not
 /// replaced.
 pub(super) fn handover_cancelled(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
-    let lost = sm.target.take().is_some() && sm.is_up() && sm.downlink.is_none() && !relocate::is_ending(sm);
+    forwarding::end(sm);
+    let lost = sm.handover.target.take().is_some() && sm.is_up() && sm.downlink.is_none() && !relocate::is_ending(sm);
     if lost {
         release_at_ran(sm, false, env, out);
     }
@@ -235,7 +237,8 @@ pub(super) fn settled(sm: &mut SmContext, out: &mut Vec<Output>) {
 /// The tunnel then differs, so a RAN node that sends to the old one releases its part and sets it
 /// up again.
 pub(super) fn upf_lost(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
-    (sm.pfcp.up_seid, sm.uplink, sm.downlink, sm.target) = (0, None, None, None);
+    (sm.pfcp.up_seid, sm.uplink, sm.downlink) = (0, None, None);
+    sm.handover = SessionHandover::default();
     (sm.usage.is_requested, sm.usage.spent) = (false, false);
     match sm.stage {
         Stage::Requested { .. } => {}

@@ -312,7 +312,7 @@ fn association_loss_at_either_side_ends_handover() {
         lab.event(Event::ConnectionLost { assoc: lost });
         lab.settle();
         let context = lab.context().expect("a context");
-        assert!(context.handover.is_none() && context.sessions[0].target.is_none() && context.is_registered());
+        assert!(context.handover.is_none() && context.sessions[0].handover.target.is_none() && context.is_registered());
         assert_eq!(context.connection.is_some(), lost == TARGET);
         assert_eq!(outcomes(&lab), (0, 1));
     }
@@ -336,8 +336,10 @@ fn activation_without_old_path_has_no_end_marker() {
 /// Returns a UE after an N2 handover without a response of the UPF: the source still has it.
 fn waiting_for_the_upf() -> Lab {
     let mut lab = connected(&[1]);
-    lab.upf_answers = false;
+    lab.arrives = false;
     lab.n2(2);
+    lab.upf_answers = false;
+    lab.arrive();
     assert!(lab.context().is_some_and(|c| c.source.is_some() && c.connection.is_some_and(|c| c.assoc == TARGET)));
     assert_eq!((lab.gnbs[0].connected(), outcomes(&lab)), (1, (1, 0)));
     lab

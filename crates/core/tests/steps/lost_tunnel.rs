@@ -141,7 +141,7 @@ fn lost_tunnel_in_handover_is_replaced() {
         let (mut lab, teid) = with_one();
         lab.arrives = false;
         lab.n2(2);
-        assert!(session(&lab).target.is_some(), "the target is ready");
+        assert!(session(&lab).handover.target.is_some(), "the target is ready");
         let report = error_indication(&session(&lab), teid);
         reported(&mut lab, &report);
         lab.settle();

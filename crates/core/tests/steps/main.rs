@@ -4,6 +4,7 @@ mod compatibility;
 mod cost;
 mod eps;
 mod eviction;
+mod forwarding;
 mod handover;
 mod lab;
 mod layout;

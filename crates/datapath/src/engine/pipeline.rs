@@ -100,6 +100,10 @@ fn finish_uplink(
             }
             Some(_) => stats.drop(DropReason::N3Send),
         },
+        UplinkVerdict::EndMarker(tunnel) => match answer::end_marker(tunnel) {
+            Some((to, marker)) if output.answer(to, &marker) => stats.answers += 1,
+            _ => stats.drop(DropReason::N3Send),
+        },
         UplinkVerdict::Answer(reply) => {
             match reply {
                 Answer::UnknownTunnel(_) => stats.drop(DropReason::UnknownTeid),

@@ -31,6 +31,8 @@ pub(crate) enum UplinkVerdict<'a> {
     Nothing,
     /// Forward the user's packet into another tunnel.
     Relay { tunnel: Tunnel, marked: Option<PduSession>, packet: &'a [u8], uplink: bool },
+    /// Send an End Marker into the tunnel that follows the received one's.
+    EndMarker(Tunnel),
     /// Stored in the buffer of the entry. The event reports the first packet.
     Buffered(DownlinkId, Option<Event>),
     /// Hold the datagram until its source address is known, or drop it.

@@ -3,7 +3,7 @@
 use super::packets::{packet, with_checksum};
 use super::table::{FLOW, UDP, down, g_pdu, host, rules, up};
 use super::*;
-use crate::{Event, FlowPackets, FlowRule, FlowSessions, Quota, SessionFlows, Source, Target};
+use crate::{Event, FlowPackets, FlowRule, FlowSessions, Marking, Quota, SessionFlows, Source, Target};
 use crate::{Filter, Network};
 use vireo_wire::gtpu::PduSession;
 
@@ -25,7 +25,8 @@ fn rule(pdr: u16, source: Source, filters: Vec<Filter>, target: Target) -> FlowR
 }
 
 fn into(teid: u32, address: IpAddr, marked: Option<PduSession>) -> Target {
-    Target::Tunnel { tunnel: Tunnel { teid: Teid(teid), address }, marked }
+    let marking = marked.map_or(Marking::Received, Marking::Set);
+    Target::Tunnel { tunnel: Tunnel { teid: Teid(teid), address }, marking }
 }
 
 fn protocol(protocol: u8) -> Filter {
@@ -68,6 +69,12 @@ pub(super) fn flows(t: &[Teid]) -> [(u8, SessionFlows); 2] {
         up(9, vec![Filter { traffic_class: Some((0x28, 0xfc)), ..Filter::default() }], Target::DataNetwork),
         FlowRule {
             uplink: false,
+            ..up(17, vec![ports(&[9000..=9000])], {
+                Target::Tunnel { tunnel: Tunnel { teid: Teid(0x9b), address: GNB[0] }, marking: Marking::Absent }
+            })
+        },
+        FlowRule {
+            uplink: false,
             ..up(10, vec![protocol(GRE)], into(0xbee7, GNB[0], Some(PduSession::Downlink { qfi: 9, rqi: false })))
         },
     ];
@@ -107,6 +114,11 @@ fn behind(family: usize) -> IpAddr {
 fn up_from(protocol: u8, [local, remote]: [u16; 2]) -> Vec<u8> {
     let payload = [local.to_be_bytes(), remote.to_be_bytes(), *b"ab"].concat();
     packet(ue(FILTERED).ipv4.expect("one").into(), SERVER[0], protocol, 64, &payload)
+}
+
+fn end_marker(teid: Teid) -> Vec<u8> {
+    let mut octets = [0; vireo_wire::gtpu::SIGNALLING_OCTETS];
+    vireo_wire::gtpu::end_marker(&mut octets, teid).expect("short").to_vec()
 }
 
 fn down_from(protocol: u8, remote: u16) -> Vec<u8> {
@@ -157,6 +169,9 @@ pub(super) fn from_the_ran(t: &[Teid]) -> Vec<(&'static str, Vec<u8>, Done)> {
             g_pdu(teid, Some(PduSession::Downlink { qfi: 3, rqi: true }), &up_from(UDP, [4000, 5100])),
             Done::Sent,
         ),
+        ("rules: one that loses its container", by(&up_from(UDP, [9000, 4000])), Done::Sent),
+        ("rules: the end marker of a relay", end_marker(teid), Done::Passed),
+        ("the end marker of a session", end_marker(t[0]), Done::Passed),
         ("rules: on its last hop", by(&with(up_from(UDP, [4000, 5000]), &[(8, 1)])), Done::Sent),
         ("rules: a port between", by(&up_from(UDP, [4000, 5101])), no_rule),
         ("rules: to another UPF, marked", by(&up_from(132, [7000, 1])), Done::Sent),

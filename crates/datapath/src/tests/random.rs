@@ -2,7 +2,7 @@
 
 use super::packets::{packet, with_checksum};
 use super::*;
-use crate::{Filter, FlowPackets, FlowRule, Network, Quota, SessionFlows, Source, Target};
+use crate::{Filter, FlowPackets, FlowRule, Marking, Network, Quota, SessionFlows, Source, Target};
 use vireo_wire::gtpu::{self, PduSession};
 
 /// SplitMix64: small, and the same on every platform.
@@ -88,14 +88,15 @@ fn flow_rule(r: &mut Random, n: usize, teid: Teid) -> FlowRule {
     let by_tunnel = r.one_in(2);
     let tunnel = Tunnel { teid: Teid(r.next() as u32), address: r.pick(&GNB) };
     let (flow, rqi) = (r.pick(&[0, 9, 63]), r.one_in(2));
-    let down = Some(PduSession::Downlink { qfi: flow, rqi });
+    let down = Marking::Set(PduSession::Downlink { qfi: flow, rqi });
+    let up = Marking::Set(PduSession::Uplink { qfi: flow });
     let target = match (by_tunnel, r.below(8)) {
         (_, 0) => Target::Drop,
-        (true, 1) => Target::Tunnel { tunnel, marked: None },
-        (true, 2) => Target::Tunnel { tunnel, marked: r.pick(&[down, Some(PduSession::Uplink { qfi: flow })]) },
+        (true, 1) => Target::Tunnel { tunnel, marking: Marking::Received },
+        (true, 2) => Target::Tunnel { tunnel, marking: r.pick(&[down, up, Marking::Absent]) },
         (true, _) => Target::DataNetwork,
         (false, 1) => Target::Buffer { notify: r.one_in(2) },
-        (false, _) => Target::Tunnel { tunnel, marked: r.pick(&[down, None]) },
+        (false, _) => Target::Tunnel { tunnel, marking: r.pick(&[down, Marking::Received]) },
     };
     let fast = Rate::from_kbps(100_000_000);
     let rates: [&[(u32, Rate)]; 5] =

@@ -7,7 +7,7 @@
 use super::packets::packet;
 use super::table::{FLOW, UDP, g_pdu, rules};
 use super::*;
-use crate::{FlowRule, Quota, SessionFlows, Source, Target};
+use crate::{FlowRule, Marking, Quota, SessionFlows, Source, Target};
 use aya::maps::PerCpuValues;
 use vireo_wire::gtpu::PduSession;
 
@@ -36,8 +36,8 @@ fn flows(n: u8, from: Teid, tunnel: u32) -> SessionFlows {
         rates: vec![],
         meters: vec![1],
     };
-    let marked = Some(PduSession::Downlink { qfi: n + 1, rqi: false });
-    let into = Target::Tunnel { tunnel: Tunnel { teid: Teid(tunnel), address: GNB[0] }, marked };
+    let marking = Marking::Set(PduSession::Downlink { qfi: n + 1, rqi: false });
+    let into = Target::Tunnel { tunnel: Tunnel { teid: Teid(tunnel), address: GNB[0] }, marking };
     let rules = vec![rule(1, Source::Tunnel(from), Target::DataNetwork), rule(2, Source::DataNetwork, into)];
     SessionFlows { rules, meters: vec![(1, Quota::default())], framed: vec![] }
 }

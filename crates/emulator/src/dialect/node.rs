@@ -405,7 +405,13 @@ impl Node {
                 RanNodeId::Enb(enb) => enb.id ^= UNKNOWN,
             }
         }
-        let order = HandoverOrder { target, area, refused: behaviour == TargetBehaviour::Refuses };
+        let direct = match (self.identity().0, target) {
+            // Half of the handovers between two nodes of one system have a direct path.
+            (RanNodeId::Gnb(own), RanNodeId::Gnb(other)) => own.id > other.id,
+            (RanNodeId::Enb(own), RanNodeId::Enb(other)) => own.id > other.id,
+            _ => false,
+        };
+        let order = HandoverOrder { target, area, refused: behaviour == TargetBehaviour::Refuses, direct };
         match self {
             Node::Gnb(gnb) => gnb.require_handover_with(id, order, out),
             Node::Enb(enb) => enb.require_handover(id, order, out),

@@ -5,7 +5,8 @@
 
 use super::{ConnectionId, Enb, Event, HandoverContext, Inbox, Outbox, Tunnel, encode};
 use crate::ran::{
-    Fault, HandoverOrder, PduRoute, SendError, SourceContainer, Violation, read_address, source_container,
+    Fault, ForwardingEnd, HandoverOrder, PduRoute, SendError, SourceContainer, Violation, forwarding_teid,
+    read_address, source_container,
 };
 use vireo_types::{RanNodeId, Teid};
 use vireo_wire::s1ap::*;
@@ -116,15 +117,15 @@ impl Enb {
         self.identify(mme.0, enb.0)
     }
 
-    /// Sends HANDOVER REQUIRED towards another eNB, for which a direct path for forwarded packets
-    /// exists, or towards a gNB. The target refuses if the order says so.
+    /// Sends HANDOVER REQUIRED towards another eNB or a gNB. The target refuses if the order says
+    /// so.
     pub(crate) fn require_handover(
         &self,
         id: ConnectionId,
         order: HandoverOrder,
         out: &mut Outbox,
     ) -> Result<(), SendError> {
-        let HandoverOrder { target, area, refused } = order;
+        let HandoverOrder { target, area, refused, direct } = order;
         let plmn = PLMNidentity(TBCDSTRING(target.plmn().ngap()));
         let [_, first, high, low] = area.tac.0.to_be_bytes();
         let (kind, target) = match target {
@@ -154,7 +155,7 @@ impl Enb {
             )?,
             build_s1ap_ie!(HandoverRequired, TargetID(target))?,
         ];
-        if kind == HandoverType::intralte {
+        if direct {
             let path = DirectForwardingPathAvailability::directPathAvailable;
             ies.push(build_s1ap_ie!(HandoverRequired, Direct_Forwarding_Path_Availability(path))?);
         }
@@ -202,8 +203,8 @@ impl Enb {
             let upf = read_address(&bearer.transport_layer_address.0).ok_or_else(undecodable)?;
             let (uplink, downlink) = (Teid(u32::from_be_bytes(bearer.gtp_teid.0)), self.teid(id, owner, psi));
             let teid = GTPTEID(downlink.0.to_be_bytes());
-            // The source forwards downlink packets to the tunnel that the S-GW will use.
-            let (forward, end) = (Some(self.address()), Some(teid));
+            let (forward, end) = (Some(self.address()), GTPTEID(forwarding_teid(downlink).0.to_be_bytes()));
+            let end = Some(end);
             let item = ERABAdmittedItem::new(bearer.e_rab_id, self.address(), teid, forward, end, None, None, None);
             admitted.push(build_s1ap_ie!(IGNORE E_RABAdmittedItem(item))?);
             tunnels.push(Tunnel { psi, qfi: None, upf, uplink, downlink });
@@ -240,11 +241,12 @@ impl Enb {
             req container: TargetToSourceTransparentContainer = Target_ToSource_TransparentContainer(c) => c,
         );
         let (id, owner) = self.identify(mme, enb)?;
+        let forwarding = self.forwarding_ends(id, pdu)?;
         let (octets, nas) = container.0.as_slice().split_first_chunk::<4>().ok_or_else(undecodable)?;
         let target = vireo_types::RanUeNgapId(u32::from_be_bytes(*octets));
         if kind == HandoverType::eps_to_5gs {
             // The bearers have no status at the target; the UE learns its NAS container.
-            inbox.events.push(Event::HandoverCommand { owner, target, nas: nas.to_vec() });
+            inbox.events.push(Event::HandoverCommand { owner, target, nas: nas.to_vec(), forwarding });
             return Ok(());
         }
         let message = build_s1ap!(
@@ -256,8 +258,25 @@ impl Enb {
             eNB_StatusTransfer_TransparentContainer(self.bearer_status(id)?),
         );
         encode(out, self.stream(id), message)?;
-        inbox.events.push(Event::HandoverCommand { owner, target, nas: Vec::new() });
+        inbox.events.push(Event::HandoverCommand { owner, target, nas: Vec::new(), forwarding });
         Ok(())
+    }
+
+    /// Returns the tunnels of HANDOVER COMMAND for packets that arrive after the UE has left.
+    fn forwarding_ends(&self, id: ConnectionId, pdu: &S1APPDU<'_>) -> Result<Vec<ForwardingEnd>, Fault> {
+        let mut ends = Vec::new();
+        for item in pdu.items::<ie::E_RABSubjecttoDataForwardingList>() {
+            let item = item?;
+            let tunnel = self.tunnels(id).iter().find(|tunnel| u64::from(tunnel.psi) == item.e_rab_id.0);
+            let to = item.dl_transport_layer_address.and_then(|address| read_address(&address.0));
+            let teid = item.dl_gtp_teid.map(|teid| Teid(u32::from_be_bytes(teid.0)));
+            ends.extend(tunnel.zip(to.zip(teid)).map(|(tunnel, (to, teid))| ForwardingEnd {
+                tunnel: *tunnel,
+                to,
+                teid,
+            }));
+        }
+        Ok(ends)
     }
 
     /// Returns PDCP counts for each E-RAB.

@@ -3,7 +3,7 @@
 use super::slot::{PreparedTarget, flag};
 use super::worker::Worker;
 use crate::dialect::{Establishment, TargetBehaviour};
-use crate::ran::{ConnectionId, SendError};
+use crate::ran::{ConnectionId, ForwardingEnd, SendError, Tunnel, forwarding_teid};
 use crate::scenario::Step;
 use crate::ue::Registration;
 use std::fmt::Debug;
@@ -62,9 +62,19 @@ impl Worker<'_> {
         let ran = slot.ran.ok_or(SendError::NoConnection)?;
         let capability = (self.options.profile.ciphering, self.options.profile.integrity);
         let ue = self.links[usize::from(slot.link)].node.hand_over(ran, capability)?;
+        let before = ue.tunnels.clone();
         let target = &mut self.links[next];
-        slot.link = next as u16;
-        slot.ran = Some(target.node.path_switch(ue, &mut target.outbox)?);
+        let ran = target.node.path_switch(ue, &mut target.outbox)?;
+        let after = target.node.tunnels(ran);
+        let end = |tunnel: &Tunnel| {
+            let there = after.iter().find(|there| there.psi == tunnel.psi)?;
+            Some(ForwardingEnd { tunnel: *tunnel, to: target.node.n3(), teid: forwarding_teid(there.downlink) })
+        };
+        let forwarding: Vec<_> = before.iter().filter_map(end).collect();
+        self.forward(owner, &forwarding);
+        let slot = &mut self.slots[owner as usize];
+        (slot.link, slot.ran) = (next as u16, Some(ran));
+        self.await_forwarded(owner, &forwarding);
         Ok(())
     }
 
@@ -155,17 +165,25 @@ impl Worker<'_> {
 
     /// Detaches the UE from its source node and directs it to the prepared target. In the other
     /// system it arrives at once, because its bearers have no status there.
-    pub(super) fn on_handover_command(&mut self, owner: u32, target: RanUeNgapId, nas: &[u8]) {
+    pub(super) fn on_handover_command(
+        &mut self,
+        owner: u32,
+        (target, forwarding): (RanUeNgapId, &[ForwardingEnd]),
+        nas: &[u8],
+    ) {
         // The command may cross the cancellation.
         if matches!(self.step(owner), Some(Step::CancelledHandover | Step::CancelledSystemHandover)) {
             return;
         }
+        self.forward(owner, forwarding);
         if let Some(prepared) = self.slots[owner as usize].moving.prepared.take() {
-            return self.change_system(owner, target, nas, &prepared);
+            self.change_system(owner, target, nas, &prepared);
+        } else {
+            let next = self.next_link(owner);
+            let slot = &mut self.slots[owner as usize];
+            (slot.link, slot.ran) = (next as u16, Some(target));
         }
-        let next = self.next_link(owner);
-        let slot = &mut self.slots[owner as usize];
-        (slot.link, slot.ran) = (next as u16, Some(target));
+        self.await_forwarded(owner, forwarding);
     }
 
     /// Attaches the UE to its target in the other system, and registers it there.

@@ -5,6 +5,7 @@
 
 #[cfg(test)]
 mod eps_tests;
+mod forwarding;
 mod handover;
 mod link;
 mod n3;
@@ -188,8 +189,8 @@ pub(crate) fn check(options: &Options) -> Result<(), Error> {
     if options.drop_association.is_some() && options.tnl_associations < 2 {
         return bad("a gNB that drops its only association loses its UEs: give --tnl-associations 2 or more");
     }
-    if options.ues >= 1 << 24 {
-        return bad("at most 16,777,215 UEs");
+    if options.ues >= 1 << 23 {
+        return bad("at most 8,388,607 UEs");
     }
     if let Some(why) = eps_fault(options) {
         return bad(why);

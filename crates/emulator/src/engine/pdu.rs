@@ -54,7 +54,9 @@ impl Worker<'_> {
                         }
                     }
                 }
-                Event::HandoverCommand { owner, target, nas } => self.on_handover_command(owner, target, &nas),
+                Event::HandoverCommand { owner, target, nas, forwarding } => {
+                    self.on_handover_command(owner, (target, &forwarding), &nas);
+                }
                 Event::StatusTransfer { owner } => self.on_status_transfer(owner),
                 Event::PathSwitchFailed { owner } => self.fail(owner, "the core refused the handover".into()),
                 Event::HandoverRefused { owner, cause } => self.on_handover_refused(owner, &cause),

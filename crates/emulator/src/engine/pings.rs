@@ -28,7 +28,8 @@ impl Worker<'_> {
         };
         let (source, target) = (source.into(), target.into());
         let number = slot.sequence;
-        slot.moving.pings = Some(Box::new(Pings { source, target, next: 0, open: Vec::new(), number, ends: false }));
+        slot.moving.pings =
+            Some(Box::new(Pings { source, target, next: 0, open: Vec::new(), answered: None, number, ends: false }));
         self.on_ping_due(owner, number);
     }
 
@@ -71,6 +72,9 @@ impl Worker<'_> {
         if let Some(at) = pings.open.iter().position(|sequence| *sequence == mark.sequence) {
             pings.open.swap_remove(at);
             self.n3.counts.moves.echoes_answered += 1;
+            let is_late = pings.answered.is_some_and(|last| mark.sequence.wrapping_sub(last) >= 1 << 15);
+            self.n3.counts.moves.echoes_reordered += u64::from(is_late);
+            pings.answered = Some(mark.sequence);
         }
         if pings.ends {
             self.settle(owner);

@@ -6,7 +6,7 @@ use crate::ran::ConnectionId;
 use crate::report::Times;
 use crate::scenario::Step;
 use std::net::IpAddr;
-use vireo_types::Tmsi;
+use vireo_types::{Teid, Tmsi};
 
 /// Bits for the events of the current step.
 pub(super) mod flag {
@@ -70,13 +70,26 @@ pub(super) struct Flow {
     pub(super) quiet_us: u64,
 }
 
-/// State of a UE that moves to the other technology.
+/// State of a UE that moves to another node.
 #[derive(Debug, Default)]
 pub(super) struct SlotMove {
     /// Target of its handover.
     pub(super) prepared: Option<Box<PreparedTarget>>,
     /// Echoes that it sends meanwhile.
     pub(super) pings: Option<Box<Pings>>,
+    /// Packets at its target, while the source forwards packets.
+    pub(super) arrival: Option<Box<Arrival>>,
+}
+
+/// Packets at the target of a handover whose source forwards packets.
+#[derive(Debug)]
+pub(super) struct Arrival {
+    /// Tunnel of the new path.
+    pub(super) teid: Teid,
+    /// Packets of the new path that wait for the End Marker.
+    pub(super) packets: Vec<Vec<u8>>,
+    /// Number of the deadline.
+    pub(super) number: u32,
 }
 
 /// Key that the target of a handover has received, until the UE has its own.
@@ -96,6 +109,8 @@ pub(super) struct Pings {
     pub(super) next: u16,
     /// Sequence numbers of echoes without an answer.
     pub(super) open: Vec<u16>,
+    /// Sequence number of the latest echo with an answer.
+    pub(super) answered: Option<u16>,
     /// Number of the step that started them. Their deadlines have it.
     pub(super) number: u32,
     /// True if no further echo is sent.

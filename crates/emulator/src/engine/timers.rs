@@ -16,6 +16,8 @@ pub(super) enum Kind {
     Echo(u8),
     /// The next echo of a moving UE is due. Steps do not end it.
     Ping,
+    /// The target of a handover waits no longer for forwarded packets. Steps do not end it.
+    Forwarded,
 }
 
 /// An expired deadline: UE, purpose and the UE's sequence number when the deadline was set.

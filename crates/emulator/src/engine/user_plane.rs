@@ -5,6 +5,7 @@ use super::timers::Kind;
 use super::worker::Worker;
 use crate::gnb::downlink_owner;
 use crate::mix::Data;
+use crate::ran::forwarded_beside;
 use crate::report::{Procedure, Times};
 use crate::scenario::Step;
 use crate::traffic::{self, Echo, Mark, Received, ipv6};
@@ -210,7 +211,11 @@ impl Worker<'_> {
         };
         let link = &self.links[usize::from(slot.link)];
         let tunnels = slot.ran.map_or(&[][..], |ran| link.node.tunnels(ran));
-        if !tunnels.iter().any(|tunnel| tunnel.downlink == teid) {
+        let at = forwarded_beside(teid).unwrap_or(teid);
+        if !tunnels.iter().any(|tunnel| tunnel.downlink == at) {
+            if self.forward_packet(teid, &range) {
+                return;
+            }
             self.n3.counts.late_packets += 1;
             let lost = self.lost_tunnels.by_ue.get(&owner).filter(|(_, tunnel)| tunnel.downlink == teid);
             if let (Some((n3, tunnel)), Some(Step::LoseTunnel)) = (lost, self.step(owner)) {
@@ -218,7 +223,7 @@ impl Worker<'_> {
             }
             return;
         }
-        if self.is_ping_answer(owner, &range) {
+        if self.waits_for_forwarded(owner, teid, &range) || self.is_ping_answer(owner, &range) {
             return;
         }
         let Some(slot) = self.slots.get_mut(owner as usize) else { return };

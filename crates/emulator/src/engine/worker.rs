@@ -583,6 +583,7 @@ impl<'a> Worker<'a> {
             self.tick();
             match received {
                 Received::Packet(teid, range) => self.on_packet(teid, range),
+                Received::EndMarker(teid) => self.on_end_marker(teid),
                 Received::ErrorIndication(error) => self.on_error_indication(error),
                 Received::Bad => self.n3.counts.bad_packets += 1,
             }
@@ -591,8 +592,10 @@ impl<'a> Worker<'a> {
 
     fn on_due(&mut self, due: super::timers::Due) {
         let Some(slot) = self.slots.get(due.owner as usize) else { return };
-        if due.kind == Kind::Ping {
-            return self.on_ping_due(due.owner, due.sequence);
+        match due.kind {
+            Kind::Ping => return self.on_ping_due(due.owner, due.sequence),
+            Kind::Forwarded => return self.on_forwarded_due(due.owner, due.sequence),
+            _ => {}
         }
         if slot.sequence != due.sequence || slot.life != SlotState::Running {
             return;
@@ -602,7 +605,7 @@ impl<'a> Worker<'a> {
             Kind::Pause => self.on_pause_over(due.owner),
             Kind::Resume => self.advance(due.owner, None),
             Kind::Echo(flow) => self.on_echo_due(due.owner, flow),
-            Kind::Ping => {}
+            Kind::Ping | Kind::Forwarded => {}
         }
     }
 

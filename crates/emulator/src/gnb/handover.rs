@@ -5,7 +5,8 @@
 
 use super::resource::{SetupTransfer, address_of, end_of, read_setup};
 use super::{Event, Gnb, HandoverContext, Inbox, Outbox, PduRoute, Tunnel, downlink_teid, encode_by};
-use crate::ran::{Fault, HandoverOrder, SendError, SourceContainer, Violation, source_container};
+use crate::ran::{Fault, ForwardingEnd, HandoverOrder, SendError, SourceContainer, Violation};
+use crate::ran::{forwarding_teid, source_container};
 use vireo_types::{GnbId, RanNodeId, RanUeNgapId, Tai};
 use vireo_wire::ngap::*;
 use vireo_wire::ngap::{build_ngap, build_ngap_ie, extract_ngap_ies};
@@ -132,7 +133,11 @@ impl Gnb {
         area: Tai,
         out: &mut Outbox,
     ) -> Result<(), SendError> {
-        self.require_handover_with(ran, HandoverOrder { target: target.into(), area, refused: false }, out)
+        self.require_handover_with(
+            ran,
+            HandoverOrder { target: target.into(), area, refused: false, direct: false },
+            out,
+        )
     }
 
     /// As [`Gnb::require_handover`]; the target refuses if the order says so.
@@ -142,7 +147,7 @@ impl Gnb {
         order: HandoverOrder,
         out: &mut Outbox,
     ) -> Result<(), SendError> {
-        let HandoverOrder { target, area, refused } = order;
+        let HandoverOrder { target, area, refused, direct } = order;
         let amf = self.amf_id(ran).ok_or(SendError::NoConnection)?;
         let owner = self.owner(ran).ok_or(SendError::NoConnection)?;
         let (plmn, [_, a, b, c]) = (PLMNIdentity(target.plmn().ngap()), area.tac.0.to_be_bytes());
@@ -160,7 +165,8 @@ impl Gnb {
                 (HandoverType::fivegs_to_eps, TargetID::targeteNB_ID(target))
             }
         };
-        let transfer = encode_open_type(&HandoverRequiredTransfer::new(None, None))?;
+        let path = direct.then_some(DirectForwardingPathAvailability::direct_path_available);
+        let transfer = encode_open_type(&HandoverRequiredTransfer::new(path, None))?;
         let item = |t: &Tunnel| PDUSessionResourceItemHORqd::new(PDUSessionID(t.psi), transfer.clone(), None);
         let sessions = PDUSessionResourceListHORqd(self.tunnels(ran).iter().map(item).collect());
         let container = self.container(&source_container(owner, ran, refused));
@@ -225,10 +231,13 @@ impl Gnb {
             }
             let downlink = self.teid(ran, owner, psi);
             let qfi = *flows.first().ok_or_else(undecodable)?;
-            let flow = |qfi: &u8| QosFlowItemWithDataForwarding::new(QosFlowIdentifier(u64::from(*qfi)), None, None);
+            let accepted = Some(DataForwardingAccepted::data_forwarding_accepted);
+            let flow =
+                |qfi: &u8| QosFlowItemWithDataForwarding::new(QosFlowIdentifier(u64::from(*qfi)), accepted, None);
             let flows = QosFlowListWithDataForwarding(flows.iter().map(flow).collect());
             let information = tunnel_information(self.config.n3, downlink);
-            let transfer = HandoverRequestAcknowledgeTransfer::new(information, None, None, flows, None, None, None);
+            let end = Some(tunnel_information(self.config.n3, forwarding_teid(downlink)));
+            let transfer = HandoverRequestAcknowledgeTransfer::new(information, end, None, flows, None, None, None);
             let transfer = encode_open_type(&transfer)?;
             admitted.push(PDUSessionResourceAdmittedItem::new(item.pdu_session_id, transfer, None));
             tunnels.push(Tunnel { psi, qfi: Some(qfi), upf, uplink, downlink });
@@ -273,6 +282,7 @@ impl Gnb {
             req container: TargetToSourceTransparentContainer = TargetToSource_TransparentContainer(c) => c,
         );
         let (ran, owner) = self.identify(amf, ran)?;
+        let forwarding = self.forwarding_ends(ran, pdu)?;
         let octets = container.0.as_slice().first_chunk::<4>();
         let octets = *octets.ok_or(Fault::Peer(Violation::Undecodable))?;
         let target = RanUeNgapId(u32::from_be_bytes(octets));
@@ -280,7 +290,7 @@ impl Gnb {
             // The bearers have no status at the target; the UE learns the NAS container.
             let nas = pdu.ie::<ie::NASSecurityParametersFromNGRAN>().and_then(Result::ok);
             let nas = nas.ok_or(Fault::Peer(Violation::Undecodable))?.0.into_vec();
-            inbox.events.push(Event::HandoverCommand { owner, target, nas });
+            inbox.events.push(Event::HandoverCommand { owner, target, nas, forwarding });
             return Ok(());
         }
         let up = DRBStatusUL::dRBStatusUL18(DRBStatusUL18::new(COUNTValueForPDCPSN18::new(3, 0, None), None, None));
@@ -296,8 +306,20 @@ impl Gnb {
             RANStatusTransfer_TransparentContainer(status),
         );
         encode_by(out, self.way(ran), message)?;
-        inbox.events.push(Event::HandoverCommand { owner, target, nas: Vec::new() });
+        inbox.events.push(Event::HandoverCommand { owner, target, nas: Vec::new(), forwarding });
         Ok(())
+    }
+
+    /// Returns the tunnels of HANDOVER COMMAND for packets that arrive after the UE has left.
+    fn forwarding_ends(&self, ran: RanUeNgapId, pdu: &NGAPPDU<'_>) -> Result<Vec<ForwardingEnd>, Fault> {
+        let mut ends = Vec::new();
+        for item in pdu.ie::<ie::PDUSessionResourceHandoverList>().transpose()?.map_or(Vec::new(), |list| list.0) {
+            let transfer: HandoverCommandTransfer<'_> = decode_open_type(&item.handover_command_transfer)?;
+            let tunnel = self.tunnels(ran).iter().find(|tunnel| tunnel.psi == item.pdu_session_id.0);
+            let end = transfer.dl_forwarding_up_tnl_information.as_ref().and_then(end_of);
+            ends.extend(tunnel.zip(end).map(|(tunnel, (to, teid))| ForwardingEnd { tunnel: *tunnel, to, teid }));
+        }
+        Ok(ends)
     }
 
     pub(super) fn handover_answer(&mut self, pdu: &NGAPPDU<'_>, inbox: &mut Inbox) -> Result<(), Fault> {

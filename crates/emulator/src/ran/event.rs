@@ -1,6 +1,6 @@
 //! Events of RAN nodes, of either dialect. `C` is the dialect's Cause.
 
-use super::{ConnectionId, Violation};
+use super::{ConnectionId, ForwardingEnd, Violation};
 use std::net::IpAddr;
 use vireo_types::Tmsi;
 
@@ -84,6 +84,8 @@ pub enum Event<C> {
         /// Value of the NAS transparent container for a UE that moves to the other system (TS
         /// 24.501 9.11.2.7, 9.11.2.9).
         nas: Vec<u8>,
+        /// Sessions whose packets the source forwards.
+        forwarding: Vec<ForwardingEnd>,
     },
     HandoverRefused {
         owner: u32,
@@ -133,7 +135,9 @@ impl<C> Event<C> {
             Event::HandoverPrepared { owner, source, target, key, chaining, mapped } => {
                 Event::HandoverPrepared { owner, source, target, key, chaining, mapped }
             }
-            Event::HandoverCommand { owner, target, nas } => Event::HandoverCommand { owner, target, nas },
+            Event::HandoverCommand { owner, target, nas, forwarding } => {
+                Event::HandoverCommand { owner, target, nas, forwarding }
+            }
             Event::HandoverRefused { owner, cause } => Event::HandoverRefused { owner, cause: cause_of(cause) },
             Event::HandoverCancelled { owner } => Event::HandoverCancelled { owner },
             Event::StatusTransfer { owner } => Event::StatusTransfer { owner },

@@ -50,6 +50,8 @@ pub(crate) struct HandoverOrder {
     pub(crate) area: Tai,
     /// True if the target shall refuse.
     pub(crate) refused: bool,
+    /// True if the source forwards packets to the target without the UPF.
+    pub(crate) direct: bool,
 }
 
 /// Content of a source to target transparent container of this emulator.
@@ -148,15 +150,40 @@ pub(crate) fn ue_stream(owner: u32, streams: u16) -> u16 {
     1 + owner.wrapping_rem(u32::from(streams.max(2)) - 1) as u16
 }
 
-/// Returns the node's TEID of a UE's tunnel: generation 4 | owner 24 | PSI 4 bits. A caller derives
-/// the owner of a packet from it without a table, if owners are unique on one address.
+/// Mark of the TEID of a tunnel for packets that the source of a handover forwards.
+const FORWARDED: u32 = 1 << 27;
+/// Owner in a TEID, after the PSI.
+const OWNER: u32 = 0x007f_ffff;
+
+/// Returns the node's TEID of a UE's tunnel: generation 4 | forwarded 1 | owner 23 | PSI 4 bits. A
+/// caller derives the owner of a packet from it without a table, if owners are unique on one
+/// address.
 pub fn downlink_teid(owner: u32, psi: u8, generation: u8) -> Teid {
-    Teid(u32::from(generation) << 28 | (owner & 0x00ff_ffff) << 4 | u32::from(psi & 0xf))
+    Teid(u32::from(generation) << 28 | (owner & OWNER) << 4 | u32::from(psi & 0xf))
 }
 
 /// Returns the owner and the PDU session of a node's TEID.
 pub fn downlink_owner(teid: Teid) -> (u32, u8) {
-    (teid.0 >> 4 & 0x00ff_ffff, (teid.0 & 0xf) as u8)
+    (teid.0 >> 4 & OWNER, (teid.0 & 0xf) as u8)
+}
+
+/// Returns the node's TEID for packets that the source of a handover forwards, beside this tunnel.
+pub(crate) fn forwarding_teid(downlink: Teid) -> Teid {
+    Teid(downlink.0 | FORWARDED)
+}
+
+/// Returns the tunnel beside which the source of a handover forwards packets with this TEID.
+pub(crate) fn forwarded_beside(teid: Teid) -> Option<Teid> {
+    (teid.0 & FORWARDED != 0).then_some(Teid(teid.0 & !FORWARDED))
+}
+
+/// End of a tunnel by which the source of a handover forwards the packets of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ForwardingEnd {
+    /// Tunnel of the session at the source.
+    pub tunnel: Tunnel,
+    pub to: IpAddr,
+    pub teid: Teid,
 }
 
 /// Returns the IPv4 or IPv6 address of a Transport Layer Address (TS 38.413 9.3.2.4, TS 36.413

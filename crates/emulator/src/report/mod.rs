@@ -166,6 +166,12 @@ pub struct Moves {
     pub echoes_answered: u64,
     /// Echoes without an answer. Neither side repeats them.
     pub echoes_lost: u64,
+    /// Answers that arrived after the answer to a later echo.
+    pub echoes_reordered: u64,
+    /// Packets that the sources of handovers have forwarded.
+    pub forwarded: u64,
+    /// End Markers that the targets have received from the sources.
+    pub end_markers: u64,
 }
 
 impl Moves {
@@ -175,6 +181,9 @@ impl Moves {
         self.echoes += other.echoes;
         self.echoes_answered += other.echoes_answered;
         self.echoes_lost += other.echoes_lost;
+        self.echoes_reordered += other.echoes_reordered;
+        self.forwarded += other.forwarded;
+        self.end_markers += other.end_markers;
     }
 }
 
@@ -359,6 +368,17 @@ impl fmt::Display for Report {
                 "user plane: {} packets ({} octets) up, {} ({}) down, {} bad; {} of {} echoes answered",
                 u.up_packets, u.up_octets, u.down_packets, u.down_octets, u.bad_packets, u.echoes_answered, u.echoes
             )?;
+            if u.moves.forwarded > 0 {
+                writeln!(
+                    f,
+                    "handovers: {} packets forwarded by sources, {} end markers; of {} echoes {} lost, {} out of order",
+                    u.moves.forwarded,
+                    u.moves.end_markers,
+                    u.moves.echoes,
+                    u.moves.echoes_lost,
+                    u.moves.echoes_reordered
+                )?;
+            }
             if u.moves.idle + u.moves.connected > 0 {
                 writeln!(
                     f,

@@ -176,6 +176,25 @@ pub(super) static ALL: &[Scenario] = &[
     steps("n2-handover", "as s1-handover", S1_HANDOVER),
     steps("handover", "a connected UE goes to another eNB by X2, and back by S1", HANDOVER),
     steps(
+        "handover-echoes",
+        "handovers by S1 and X2 (--rounds) while the UE sends an echo every 20 ms; the eNBs forward packets",
+        &[
+            FRESH,
+            Step::Traffic,
+            Step::StartPings,
+            Step::Pause,
+            Step::N2Handover,
+            Step::Pause,
+            Step::N2Handover,
+            Step::Pause,
+            Step::XnHandover,
+            Step::Pause,
+            Step::StopPings,
+            Step::Repeat { to: 2 },
+            Step::Deregister,
+        ],
+    ),
+    steps(
         "handover-failures",
         "S1 handovers that the target refuses and that the source cancels; then one that completes",
         &[

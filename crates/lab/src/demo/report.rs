@@ -49,6 +49,10 @@ pub(super) struct Report {
     pub(super) packets_at_moves: u64,
     /// Packets without an answer among them. They are not sent again.
     pub(super) packets_lost_at_moves: u64,
+    /// Packets that the sources of handovers have forwarded to the targets.
+    pub(super) packets_forwarded_at_moves: u64,
+    /// Answers that arrived after the answer to a later packet.
+    pub(super) packets_reordered_at_moves: u64,
     /// Largest number of simultaneously registered UEs, by host.
     pub(super) hosts: Vec<u64>,
     /// Hosts that failed by fault injection.
@@ -116,6 +120,8 @@ impl Report {
             moves_idle: echoes.moves.idle,
             packets_at_moves: echoes.moves.echoes,
             packets_lost_at_moves: echoes.moves.echoes_lost,
+            packets_forwarded_at_moves: echoes.moves.forwarded,
+            packets_reordered_at_moves: echoes.moves.echoes_reordered,
             hosts: Vec::new(),
             failed_hosts: 0,
             served_by_owner: 0,
@@ -202,8 +208,9 @@ impl fmt::Display for Report {
         if self.moves_connected + self.moves_idle > 0 {
             let (connected, idle) = (self.moves_connected, self.moves_idle);
             let (lost, packets) = (self.packets_lost_at_moves, self.packets_at_moves);
+            let forwarded = self.packets_forwarded_at_moves;
             writeln!(f, "  {:<width$}  {connected} connected, {idle} idle", "moves between 4G, 5G")?;
-            writeln!(f, "  {:<width$}  {lost} of {packets}", "lost at moves")?;
+            writeln!(f, "  {:<width$}  {lost} of {packets}, {forwarded} forwarded", "lost at moves")?;
         }
         if let Some(time) = self.failover_ms {
             writeln!(f, "  {:<width$}  its replica was in its place after {time} ms", "master killed")?;
@@ -271,6 +278,8 @@ mod tests {
             "moves_idle",
             "packets_at_moves",
             "packets_lost_at_moves",
+            "packets_forwarded_at_moves",
+            "packets_reordered_at_moves",
             "core_cpu_us_per_ue",
             "emulator_cpu_us_per_ue",
             "rss_bytes_per_ue",

@@ -8,7 +8,7 @@ use crate::machine::entries::overlap;
 use crate::machine::rules::{Far, Matching, Pdr, Refused, Rules};
 use crate::machine::usage::QuotaAction;
 use smallvec::SmallVec;
-use vireo_datapath::{ALL_FLOWS, Action, FlowRule, Quota, Rate, SessionFlows, Source, Target, UplinkRule};
+use vireo_datapath::{ALL_FLOWS, Action, FlowRule, Marking, Quota, Rate, SessionFlows, Source, Target, UplinkRule};
 use vireo_types::{SessionAddress, Teid};
 use vireo_wire::gtpu::PduSession;
 use vireo_wire::pfcp::*;
@@ -26,7 +26,7 @@ pub(crate) fn needed(rules: &Rules) -> bool {
             return true;
         }
         let alike = |other: &Pdr| (other.far, &other.qers, &other.urrs) == (pdr.far, &pdr.qers, &pdr.urrs);
-        let Matching::Tunnel { end, flows, uplink } = pdr.detection.matching else {
+        let Matching::Tunnel { end, flows, packets } = pdr.detection.matching else {
             // a PDR that counts the same URRs as the first has no effect
             let first = ues.iter().find(|first| overlap(first.detection.ue, pdr.detection.ue));
             match first {
@@ -40,7 +40,7 @@ pub(crate) fn needed(rules: &Rules) -> bool {
             let outward = matches!(far.destination, Some(DestinationInterface::CORE | DestinationInterface::N6_LAN));
             !far.action.contains(ApplyAction::BUFF) && (!far.forwards() || outward && far.tunnel.is_none())
         };
-        if !uplink || !rules.far_by_id(pdr.far).is_some_and(plain) {
+        if !packets.from_access || !rules.far_by_id(pdr.far).is_some_and(plain) {
             return true;
         }
         let Some(teid) = end.teid() else { continue };
@@ -89,18 +89,26 @@ pub(crate) fn compile(rules: &Rules) -> Result<SessionFlows, Refused> {
     let mut flows = SessionFlows::default();
     for pdr in in_order(rules) {
         let failed = Refused::rule(FailedRuleId::Pdr(pdr.id));
-        let (source, uplink, of) = match pdr.detection.matching {
-            Matching::Tunnel { end, flows, uplink } => (Source::Tunnel(end.teid().ok_or(failed)?), uplink, flows),
-            Matching::Downlink => (Source::DataNetwork, false, ALL_FLOWS),
-        };
-        let quality = quality(rules, pdr, uplink)?;
         let mut far = rules.far_by_id(pdr.far).ok_or(failed)?;
+        let (source, packets, of) = match pdr.detection.matching {
+            Matching::Tunnel { end, flows, packets } => {
+                (Source::Tunnel(end.teid().ok_or(failed)?), Some(packets), flows)
+            }
+            Matching::Downlink => (Source::DataNetwork, None, ALL_FLOWS),
+        };
+        let uplink = packets.is_some_and(|packets| packets.from_access) && !returns_to_access(far);
+        let quality = quality(rules, pdr, uplink)?;
         for urr in rules.urrs.iter().filter(|urr| pdr.urrs.contains(&urr.id)) {
             if let Some(QuotaAction::Far(id)) = urr.quota_action() {
                 far = rules.far_by_id(id).ok_or(Refused::rule(FailedRuleId::Urr(urr.id)))?;
             }
         }
-        let marked = quality.qfi.filter(|_| !uplink).map(|qfi| PduSession::Downlink { qfi, rqi: quality.rqi });
+        let loses_container = packets.is_some_and(|packets| packets.lose_container);
+        let marking = match quality.qfi.filter(|_| !uplink) {
+            Some(qfi) => Marking::Set(PduSession::Downlink { qfi, rqi: quality.rqi }),
+            None if loses_container => Marking::Absent,
+            None => Marking::Received,
+        };
         let rates = pdr.qers.iter().filter_map(|id| rules.qer(*id)).map(|qer| (qer.id, qer.rate(uplink)));
         let mut rule = FlowRule {
             pdr: pdr.id,
@@ -109,7 +117,7 @@ pub(crate) fn compile(rules: &Rules) -> Result<SessionFlows, Refused> {
             flows: of,
             filters: vec![],
             gate_open: quality.gate_open,
-            target: target(far, source, uplink, marked)?,
+            target: target(far, source, uplink, marking)?,
             rates: rates.filter(|(_, rate)| *rate != Rate::UNLIMITED).collect(),
             meters: pdr.urrs.to_vec(),
         };
@@ -127,8 +135,14 @@ pub(crate) fn compile(rules: &Rules) -> Result<SessionFlows, Refused> {
     Ok(flows)
 }
 
+/// Returns true if packets from the access go back there: the source of a handover forwards
+/// downlink packets of the UE to the target (TS 23.502 4.9.1.3).
+fn returns_to_access(far: &Far) -> bool {
+    far.forwards() && far.destination == Some(DestinationInterface::ACCESS) && far.tunnel.is_some()
+}
+
 /// Returns the action of a FAR for packets from `source`.
-fn target(far: &Far, source: Source, uplink: bool, marked: Option<PduSession>) -> Result<Target, Refused> {
+fn target(far: &Far, source: Source, uplink: bool, marking: Marking) -> Result<Target, Refused> {
     if far.action.contains(ApplyAction::BUFF) {
         if uplink {
             // only packets to the UE can be buffered
@@ -141,7 +155,7 @@ fn target(far: &Far, source: Source, uplink: bool, marked: Option<PduSession>) -
     }
     let outward = matches!(far.destination, Some(DestinationInterface::CORE | DestinationInterface::N6_LAN));
     match far.tunnel {
-        Some(tunnel) => Ok(Target::Tunnel { tunnel, marked }),
+        Some(tunnel) => Ok(Target::Tunnel { tunnel, marking }),
         None if outward && source != Source::DataNetwork => Ok(Target::DataNetwork),
         None if far.destination == Some(DestinationInterface::ACCESS) => {
             Err(Error::conditional_missing(OuterHeaderCreation::ID).into())

@@ -1,7 +1,7 @@
 //! Parsing and checking of the PDI of a PDR (TS 29.244 5.2.1A, 7.5.2.2).
 
 use crate::machine::element_serde::optional;
-use crate::machine::rules::{Matching, Refused, Rules, TunnelEnd};
+use crate::machine::rules::{Matching, Refused, Rules, TunnelEnd, TunnelPackets};
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, Ipv6Addr};
 use vireo_datapath::{ALL_FLOWS, Filter, Network};
@@ -61,17 +61,20 @@ pub(crate) fn detection(pdi: &Pdi, rules: &Rules, failed: Refused) -> Result<Det
     let (ue, choose) = ue_address(&pdi.ue_ip_addresses)?;
     let flows = pdi.qfis.iter().fold(0, |flows, qfi| flows | 1_u64 << (qfi.0 & 0x3f));
     let flows = if pdi.qfis.is_empty() { ALL_FLOWS } else { flows };
-    let uplink = match pdi.source_interface {
+    let from_access = match pdi.source_interface {
         SourceInterface::ACCESS => true,
         SourceInterface::CORE | SourceInterface::N6_LAN | SourceInterface::CP_FUNCTION => false,
         _ => return Err(failed),
     };
+    let packets = TunnelPackets { from_access, lose_container: false };
     let matching = match pdi.f_teid {
         Some(FTeid::Choose { ipv4, ipv6, id }) => {
-            Matching::Tunnel { end: TunnelEnd::Choose { ipv4, ipv6, id }, flows, uplink }
+            Matching::Tunnel { end: TunnelEnd::Choose { ipv4, ipv6, id }, flows, packets }
         }
-        Some(FTeid::Allocated { teid, .. }) => Matching::Tunnel { end: TunnelEnd::ByControlPlane(teid), flows, uplink },
-        None if uplink || pdi.source_interface == SourceInterface::CP_FUNCTION => {
+        Some(FTeid::Allocated { teid, .. }) => {
+            Matching::Tunnel { end: TunnelEnd::ByControlPlane(teid), flows, packets }
+        }
+        None if from_access || pdi.source_interface == SourceInterface::CP_FUNCTION => {
             return Err(Error::conditional_missing(FTeid::ID).into());
         }
         None if ue == SessionAddress::default() && choose == AddressChoice::default() => {

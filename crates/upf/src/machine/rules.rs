@@ -5,7 +5,7 @@
 use crate::machine::element_serde::{element, list, optional};
 use crate::machine::pdi::{Detection, detection};
 use crate::machine::usage::Urr;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use smallvec::SmallVec;
 use std::net::IpAddr;
 use vireo_datapath::{Rate, Tunnel};
@@ -46,11 +46,66 @@ impl Refused {
 /// Source of the packets of a PDR.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Matching {
-    /// From a tunnel, in these QoS flows (one bit each): from the access (`uplink`) or from another
-    /// UPF.
-    Tunnel { end: TunnelEnd, flows: u64, uplink: bool },
+    /// From a tunnel, in these QoS flows (one bit each).
+    Tunnel {
+        end: TunnelEnd,
+        flows: u64,
+        #[serde(rename = "uplink")]
+        packets: TunnelPackets,
+    },
     /// From the data network, selected by the UE's address.
     Downlink,
+}
+
+/// Packets of a tunnel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TunnelPackets {
+    /// True if they come from the access, false if from another UPF.
+    pub(crate) from_access: bool,
+    /// True if they lose their PDU Session Container (GTP-U Extension Header Deletion, TS 29.244
+    /// 8.2.64).
+    pub(crate) lose_container: bool,
+}
+
+/// Stored as a number of two bits. Release 0.2.0 has the boolean of the first bit, which has the
+/// same octet in formats that are not readable.
+impl Serialize for TunnelPackets {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        match self.lose_container {
+            false => to.serialize_bool(self.from_access),
+            true => to.serialize_u8(u8::from(self.from_access) | 2),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for TunnelPackets {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Named {
+            Boolean(bool),
+            Bits(u8),
+        }
+        let bits = match from.is_human_readable() {
+            true => Named::deserialize(from)?,
+            false => Named::Bits(u8::deserialize(from)?),
+        };
+        let bits = match bits {
+            Named::Boolean(from_access) => from_access.into(),
+            Named::Bits(bits) => bits,
+        };
+        Ok(TunnelPackets { from_access: bits & 1 != 0, lose_container: bits & 2 != 0 })
+    }
+}
+
+impl Matching {
+    /// Sets how packets of a tunnel lose their headers.
+    fn set_removal(&mut self, removal: OuterHeaderRemoval) {
+        if let Matching::Tunnel { packets, .. } = self {
+            let deletion = removal.extension_deletion.unwrap_or(0);
+            packets.lose_container = deletion & OuterHeaderRemoval::PDU_SESSION_CONTAINER != 0;
+        }
+    }
 }
 
 /// The UPF's end of a tunnel.
@@ -162,11 +217,12 @@ impl Rules {
         if ie.activation_time.is_some() || ie.deactivation_time.is_some() {
             return Err(failed);
         }
-        let detection = detection(&ie.pdi, self, failed)?;
+        let mut detection = detection(&ie.pdi, self, failed)?;
         let tunnel = matches!(detection.matching, Matching::Tunnel { .. });
         if tunnel && !ie.outer_header_removal.is_some_and(|r| r.is_gtpu()) {
             return Err(Error::conditional_missing(OuterHeaderRemoval::ID).into());
         }
+        ie.outer_header_removal.into_iter().for_each(|removal| detection.matching.set_removal(removal));
         let pdr = Pdr {
             id,
             precedence: ie.precedence.0,
@@ -186,6 +242,11 @@ impl Rules {
         let new = ie.pdi.as_ref().map(|pdi| detection(pdi, self, failed)).transpose()?;
         let pdr = self.pdrs.iter_mut().find(|pdr| pdr.id == ie.pdr_id.0).ok_or(failed)?;
         if let Some(mut new) = new {
+            if let Matching::Tunnel { packets: before, .. } = pdr.detection.matching
+                && let Matching::Tunnel { packets, .. } = &mut new.matching
+            {
+                packets.lose_container = before.lose_container;
+            }
             // the end that the UPF allocated stays unless the request contains another
             if let Matching::Tunnel { end: before @ TunnelEnd::Ours { teid, .. }, .. } = pdr.detection.matching
                 && let Matching::Tunnel { end, .. } = &mut new.matching
@@ -195,6 +256,7 @@ impl Rules {
             }
             pdr.detection = new;
         }
+        ie.outer_header_removal.into_iter().for_each(|removal| pdr.detection.matching.set_removal(removal));
         if let Some(precedence) = ie.precedence {
             pdr.precedence = precedence.0;
         }

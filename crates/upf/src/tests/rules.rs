@@ -162,6 +162,96 @@ fn session_between_upfs_relays_and_ends_tunnels() {
     assert!(b.plane.tables.is_empty());
 }
 
+/// Rules of a tunnel for packets that the source of a handover forwards to the target's `to`.
+fn forwarding(to: Teid, qfi: Option<u8>, extension_deletion: Option<u8>) -> SessionModificationRequest {
+    let mut request = SessionModificationRequest::default();
+    let removal = OuterHeaderRemoval { extension_deletion, ..OuterHeaderRemoval::GTPU };
+    request.create_pdrs.push(CreatePdr {
+        outer_header_removal: Some(removal),
+        far_id: Some(FarId(3)),
+        qer_ids: std::iter::once(QerId(3)).collect(),
+        ..uplink_pdr(3, CHOOSE)
+    });
+    request.create_fars.push(to_gnb(3, to.0));
+    let qfi = qfi.map(Qfi);
+    request.create_qers.push(CreateQer { qer_id: QerId(3), qfi, ..CreateQer::default() });
+    request
+}
+
+/// TS 23.502 4.9.1.3 and 4.11.1.2.
+#[test]
+fn packets_of_handover_source_reach_target() {
+    let (old, new, to) = (RAN_TEID, Teid(0xcafe), Teid(0xf00));
+    let received = PduSession::Downlink { qfi: 5, rqi: true };
+    let marked = PduSession::Downlink { qfi: 1, rqi: false };
+    let cases = [
+        (None, None, Some(received), Some(received)),
+        (None, Some(OuterHeaderRemoval::PDU_SESSION_CONTAINER), Some(received), None),
+        (Some(1), None, None, Some(marked)),
+        (None, None, None, None),
+    ];
+    for (qfi, deletion, container, expected) in cases {
+        let mut b = bench();
+        let (seid, teid) = b.session();
+        b.modify(seid, &forward(old));
+        let response = b.modify(seid, &forwarding(to, qfi, deletion));
+        assert_eq!((response.cause, response.created_pdrs.len()), (Cause::REQUEST_ACCEPTED, 1));
+        let end = response.created_pdrs[0].f_teid.and_then(|f_teid| f_teid.teid()).expect("allocated");
+        assert_ne!(end, teid);
+        let packet = ipv4(SERVER, UE, 80);
+        let mut datagram = match container {
+            Some(container) => gtpu::g_pdu_header(end, container, packet.len()).expect("short").to_vec(),
+            None => gtpu::plain_g_pdu_header(end, packet.len()).expect("short").to_vec(),
+        };
+        datagram.extend(&packet);
+        b.plane.receive_n3((GNB, 2152).into(), &datagram, b.now.instant);
+        let sent = std::mem::take(&mut b.plane.n3);
+        let relayed = Packet::parse(&sent[0].1).expect("sound");
+        assert_eq!((sent.len(), relayed.teid, relayed.payload), (1, to, &packet[..]));
+        assert_eq!(relayed.pdu_session, expected, "{qfi:?} {deletion:?} {container:?}");
+        // The session goes on beside, and the path switch ends the old path.
+        b.uplink(teid, &ipv4(UE, SERVER, 60));
+        b.plane.receive_n6(&packet, b.now.instant);
+        assert_eq!((b.plane.n6.len(), b.tunnelled()), (1, vec![(old, packet.clone())]));
+        b.modify(seid, &forward_to(new, GNB.into(), Some(SmReqFlags::SNDEM)));
+        assert_eq!(b.tunnelled(), [(old, vec![])], "an End Marker");
+        let mut marker = [0; gtpu::SIGNALLING_OCTETS];
+        let marker = gtpu::end_marker(&mut marker, end).expect("short").to_vec();
+        b.plane.receive_n3((GNB, 2152).into(), &marker, b.now.instant);
+        let sent = std::mem::take(&mut b.plane.n3);
+        let passed = Packet::parse(&sent[0].1).expect("sound");
+        assert_eq!((sent.len(), passed.kind, passed.teid), (1, gtpu::MessageType::EndMarker, to));
+
+        let mut removal = SessionModificationRequest::default();
+        removal.remove_pdrs.push(RemovePdr { pdr_id: PdrId(3) });
+        removal.remove_fars.push(RemoveFar { far_id: FarId(3) });
+        removal.remove_qers.push(RemoveQer { qer_id: QerId(3) });
+        b.modify(seid, &removal);
+        assert_eq!(b.plane.tables.flow_sessions().all, 0, "the entries suffice again");
+        b.plane.receive_n3((GNB, 2152).into(), &marker, b.now.instant);
+        b.plane.receive_n6(&packet, b.now.instant);
+        assert_eq!(b.tunnelled(), [(new, packet)], "the tunnel is unknown");
+        b.delete(seid);
+        assert!(b.plane.tables.is_empty());
+    }
+}
+
+/// Of an unknown sender, of the tunnel of a session, and of none.
+#[test]
+fn other_end_markers_have_no_effect() {
+    let mut b = bench();
+    let (seid, teid) = b.session();
+    b.modify(seid, &forward(RAN_TEID));
+    let response = b.modify(seid, &forwarding(Teid(0xf00), None, None));
+    let end = response.created_pdrs[0].f_teid.and_then(|f_teid| f_teid.teid()).expect("allocated");
+    for (from, teid) in [(Ipv4Addr::new(203, 0, 113, 9), end), (GNB, teid), (GNB, Teid(end.0 ^ 1))] {
+        let mut marker = [0; gtpu::SIGNALLING_OCTETS];
+        let marker = gtpu::end_marker(&mut marker, teid).expect("short").to_vec();
+        b.plane.receive_n3((from, 2152).into(), &marker, b.now.instant);
+        assert_eq!(b.tunnelled(), []);
+    }
+}
+
 #[test]
 fn networks_behind_the_ue_are_reached_through_it() {
     let behind = Ipv4Addr::new(10, 45, 77, 9);

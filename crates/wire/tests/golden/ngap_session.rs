@@ -13,8 +13,7 @@ pub(crate) fn setup_transfer() -> Vec<u8> {
     flow_transfer(None)
 }
 
-/// As [`setup_transfer`], with an E-RAB at the source of a handover, whose packets are not
-/// forwarded.
+/// As [`setup_transfer`], with an E-RAB at the source of a handover.
 fn flow_transfer(erab: Option<ERABID>) -> Vec<u8> {
     let arp = AllocationAndRetentionPriority::new(
         PriorityLevelARP(8),
@@ -28,22 +27,22 @@ fn flow_transfer(erab: Option<ERABID>) -> Vec<u8> {
     let ambr = PDUSessionAggregateMaximumBitRate::new(BitRate(500_000_000), BitRate(100_000_000), None);
     let ie = |ie: Result<ProtocolIEField<'static>, Error>| ie.expect("it builds");
     type Transfer = PDUSessionResourceSetupRequestTransfer<'static>;
-    let mut ies = vec![
+    let ies = vec![
         ie(build_ngap_ie!(PDUSessionResourceSetupRequestTransfer, PDUSessionAggregateMaximumBitRate(ambr))),
         ie(build_ngap_ie!(PDUSessionResourceSetupRequestTransfer, UL_NGU_UP_TNLInformation(tunnel(7, 0x101)))),
-    ];
-    if erab.is_some() {
-        let none = DataForwardingNotPossible::data_forwarding_not_possible;
-        ies.push(ie(build_ngap_ie!(PDUSessionResourceSetupRequestTransfer, DataForwardingNotPossible(none))));
-    }
-    ies.extend([
         ie(build_ngap_ie!(PDUSessionResourceSetupRequestTransfer, PDUSessionType(PDUSessionType::ipv4))),
         ie(build_ngap_ie!(
             PDUSessionResourceSetupRequestTransfer,
             QosFlowSetupRequestList(QosFlowSetupRequestList(vec![flow]))
         )),
-    ]);
+    ];
     encoded(&Transfer::new(ProtocolIEContainer(ies)))
+}
+
+/// Handover Command Transfer: one flow is forwarded to 127.0.0.7.
+fn forwarding_transfer() -> Vec<u8> {
+    let flows = QosFlowToBeForwardedList(vec![QosFlowToBeForwardedItem::new(QosFlowIdentifier(1), None)]);
+    encoded(&HandoverCommandTransfer::new(Some(tunnel(7, 0x102)), Some(flows), None, None))
 }
 
 /// PDU Session Resource Setup Response Transfer: the RAN's tunnel end is 127.0.0.9.
@@ -281,7 +280,7 @@ fn intersystem() -> Vec<Case> {
             NASSecurityParametersFromNGRAN = NASSecurityParametersFromNGRAN(vec![0x2c].into()),
             PDUSessionResourceHandoverList = PDUSessionResourceHandoverList(vec![PDUSessionResourceHandoverItem::new(
                 PDUSessionID(5),
-                encoded(&HandoverCommandTransfer::new(None, None, None, None)).into(),
+                forwarding_transfer().into(),
                 None
             )]),
             TargetToSource_TransparentContainer = TargetToSourceTransparentContainer(octets("000180").into())

@@ -3,7 +3,7 @@
 //! They encode values that most UEs share, and numbers that follow from others, in fewer octets.
 
 use super::{Connection, Identity, RanContext, UeSecurityCapability};
-use crate::smf::{N4State, RanState, Relocation, SessionTerms, SmContext, Stage, Tunnel, Usage};
+use crate::smf::{Forwarding, N4State, RanState, Relocation, SessionTerms, SmContext, Stage, Tunnel, Usage};
 use crate::subscription::{Ambr, DnnSubscription, SliceSubscription, Subscription};
 use serde::de::{DeserializeOwned, Deserializer, Error};
 use serde::ser::Serializer;
@@ -276,15 +276,17 @@ impl PackedConnection {
     }
 }
 
-/// Progress of a session. `U` is owned when reading and borrows the session when writing.
+/// Progress of a session. `U` and `F` are owned when reading and borrow the session when writing.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) enum SessionProgress<U = Box<SessionProgressFields>> {
+pub(super) enum SessionProgress<U = Box<SessionProgressFields>, F = Box<Forwarding>> {
     /// No procedure in progress, user plane inactive. The time is [`SmContext::since`].
     Idle(Instant),
     /// No procedure in progress, with this downlink tunnel to the RAN node.
     Up(Tunnel, Instant),
     /// Any other state, with all fields.
     Under(U),
+    /// As [`SessionProgress::Under`], with forwarding of packets. Release 0.2.0 does not read it.
+    Forwarding(U, F),
 }
 
 /// Fields of [`SessionProgress::Under`].
@@ -302,27 +304,34 @@ pub(super) struct SessionProgressFields<S = Stage, R = Option<Box<Relocation>>> 
     since: Instant,
 }
 
-impl<'a> SessionProgress<SessionProgressFields<&'a Stage, &'a Option<Box<Relocation>>>> {
+impl<'a> SessionProgress<SessionProgressFields<&'a Stage, &'a Option<Box<Relocation>>>, &'a Forwarding> {
     #[inline]
     pub(super) fn from_session(sm: &'a SmContext) -> Self {
-        let nothing = sm.target.is_none() && !sm.end_marker && sm.relocation.is_none() && sm.deadline.is_none();
+        let nothing = sm.handover.target.is_none() && sm.handover.forwarding.is_none();
+        let nothing = nothing && !sm.end_marker && sm.relocation.is_none() && sm.deadline.is_none();
         let rest =
             nothing && sm.stage == Stage::Established && sm.n4 == N4State::Synced && sm.usage == Usage::default();
         match (rest, sm.ran, sm.downlink) {
             (true, RanState::Idle, None) => SessionProgress::Idle(sm.since),
             (true, RanState::Up, Some(tunnel)) => SessionProgress::Up(tunnel, sm.since),
-            _ => SessionProgress::Under(SessionProgressFields {
-                downlink: sm.downlink,
-                target: sm.target,
-                end_marker: sm.end_marker,
-                stage: &sm.stage,
-                ran: sm.ran,
-                n4: sm.n4,
-                usage: sm.usage,
-                relocation: &sm.relocation,
-                deadline: sm.deadline,
-                since: sm.since,
-            }),
+            _ => {
+                let fields = SessionProgressFields {
+                    downlink: sm.downlink,
+                    target: sm.handover.target,
+                    end_marker: sm.end_marker,
+                    stage: &sm.stage,
+                    ran: sm.ran,
+                    n4: sm.n4,
+                    usage: sm.usage,
+                    relocation: &sm.relocation,
+                    deadline: sm.deadline,
+                    since: sm.since,
+                };
+                match &sm.handover.forwarding {
+                    None => SessionProgress::Under(fields),
+                    Some(forwarding) => SessionProgress::Forwarding(fields, forwarding),
+                }
+            }
         }
     }
 }
@@ -333,13 +342,21 @@ impl SessionProgress {
         match self {
             SessionProgress::Idle(since) => sm.since = since,
             SessionProgress::Up(tunnel, since) => (sm.ran, sm.downlink, sm.since) = (RanState::Up, Some(tunnel), since),
-            SessionProgress::Under(under) => {
-                (sm.downlink, sm.target, sm.end_marker) = (under.downlink, under.target, under.end_marker);
-                (sm.stage, sm.ran, sm.n4) = (under.stage, under.ran, under.n4);
-                (sm.usage, sm.relocation) = (under.usage, under.relocation);
-                (sm.deadline, sm.since) = (under.deadline, under.since);
+            SessionProgress::Under(under) => under.apply_to(sm),
+            SessionProgress::Forwarding(under, forwarding) => {
+                under.apply_to(sm);
+                sm.handover.forwarding = Some(forwarding);
             }
         }
+    }
+}
+
+impl SessionProgressFields {
+    fn apply_to(self, sm: &mut SmContext) {
+        (sm.downlink, sm.handover.target, sm.end_marker) = (self.downlink, self.target, self.end_marker);
+        (sm.stage, sm.ran, sm.n4) = (self.stage, self.ran, self.n4);
+        (sm.usage, sm.relocation) = (self.usage, self.relocation);
+        (sm.deadline, sm.since) = (self.deadline, self.since);
     }
 }
 

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::amf::procedures::handover::{Handover, SourceNode};
 use crate::octets;
-use crate::smf::{N4State, PfcpSession, RanState, SmContext, Stage, Tunnel, Usage};
+use crate::smf::{N4State, PfcpSession, RanState, SessionHandover, SmContext, Stage, Tunnel, Usage};
 use crate::subscription::Subscription;
 use serde::{Deserialize, Serialize, Serializer};
 use smallvec::SmallVec;
@@ -471,7 +471,7 @@ impl StoredSession {
             pfcp: PfcpSession { upf: self.upf, cp_seid, up_seid: self.up_seid },
             uplink: self.uplink,
             downlink: None,
-            target: None,
+            handover: SessionHandover::default(),
             end_marker: false,
             stage: Stage::Established,
             ran: RanState::Idle,

@@ -6,7 +6,7 @@
 
 use super::{EncodedContext, PendingWork, UeContext};
 use crate::config::CoreConfig;
-use crate::smf::{N4State, RanState, SmContext, Stage};
+use crate::smf::{N4State, RanState, SessionHandover, SmContext, Stage};
 use vireo_types::Instant;
 
 /// Bits of a NAS COUNT (TS 24.501 4.4.3.1).
@@ -105,7 +105,7 @@ fn is_there(session: &SmContext) -> bool {
 
 fn rest(session: &mut SmContext) {
     (session.stage, session.ran, session.n4) = (Stage::Established, RanState::Idle, N4State::Synced);
-    (session.downlink, session.target, session.relocation) = (None, None, None);
+    (session.downlink, session.handover, session.relocation) = (None, SessionHandover::default(), None);
     (session.end_marker, session.deadline) = (false, None);
 }
 

@@ -166,9 +166,9 @@ pub struct HandoverRequired {
     pub target: Option<(RanNodeId, Tai)>,
     /// Sessions of the UE with the Handover Required Transfer. S1AP has none.
     pub sessions: SessionItems,
-    /// True if the source can forward packets to the target. In NGAP a transfer has the answer of
-    /// each session.
-    pub forwards: bool,
+    /// True if the source has a direct path to the target for forwarded packets. In NGAP each
+    /// transfer has this information.
+    pub is_direct: bool,
     /// Source to Target Transparent Container.
     pub container: Vec<u8>,
 }
@@ -387,7 +387,7 @@ fn handover_required(pdu: &NGAPPDU<'_>) -> Result<UeMessage, Box<Fault>> {
         cause: cause(pdu)?,
         target,
         sessions: list.0.into_iter().map(|i| (i.pdu_session_id.0, i.handover_required_transfer.into_vec())).collect(),
-        forwards: true,
+        is_direct: false,
         container: required(pdu, pdu.ie::<ie::SourceToTarget_TransparentContainer>())?.0.into_vec(),
     }))
 }

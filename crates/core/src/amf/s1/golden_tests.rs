@@ -70,11 +70,12 @@ fn handover_goldens_are_read() {
         cause: Cause::radioNetwork(Radio::handover_desirable_for_radio_reason),
         target: Some((peer.into(), location().0)),
         sessions: SessionItems::new(),
-        forwards: true,
+        is_direct: true,
         container: vec![0, 0, 0, 7, 0, 0, 0, 0, 0],
     };
     assert_read("HandoverRequired", UeMessage::HandoverRequired(required));
-    let forwarding = ErabForwarding { downlink: tunnel(), uplink: Vec::new() };
+    let downlink = ErabTunnel::encode([8, 0, 0, 0x75], &[127, 0, 0, 9]);
+    let forwarding = ErabForwarding { downlink, uplink: Vec::new() };
     let admission = ErabAdmission { tunnel: tunnel(), forwarding }.encode();
     let (admitted, failed, container) = (vec![(5, admission)], SessionItems::new(), vec![0; 4]);
     assert_read("HandoverRequestAcknowledge", UeMessage::HandoverAcknowledge { admitted, failed, container });

@@ -201,7 +201,7 @@ fn handover_required(pdu: &S1APPDU<'_>) -> Result<UeMessage, Box<Fault>> {
         cause: cause(pdu),
         target,
         sessions: SessionItems::new(),
-        forwards: pdu.ie::<ie::Direct_Forwarding_Path_Availability>().is_some_and(|path| path.is_ok()),
+        is_direct: pdu.ie::<ie::Direct_Forwarding_Path_Availability>().is_some_and(|path| path.is_ok()),
         container: required(pdu, pdu.ie::<ie::Source_ToTarget_TransparentContainer>())?.0.into_vec(),
     }))
 }

@@ -72,7 +72,7 @@ fn require(network: &mut Network, direct: bool) -> u32 {
 
 fn is_at_source(network: &Network) {
     let context = network.context().expect("a context");
-    assert!(context.handover.is_none() && context.sessions[0].target.is_none());
+    assert!(context.handover.is_none() && context.sessions[0].handover.target.is_none());
     assert_eq!(context.connection.map(|c| (c.assoc, c.ran_id)), Some((assoc(0), RanUeNgapId(ENB_ID))));
     assert_eq!(network.tunnel(), Some(TUNNEL));
 }
@@ -279,8 +279,38 @@ fn s1_handover_moves_ue_and_tunnel() {
 }
 
 #[test]
-fn source_without_direct_path_forwards_nothing() {
+fn source_without_direct_path_forwards_by_upf() {
     let mut network = two_enbs();
+    let mme = require(&mut network, false);
+    let request = sent(&network, 1, Pdu::Initiating_HandoverResourceAllocation).expect("a request");
+    let erab = request.items::<ie::E_RABToBeSetupListHOReq>().next().expect("an E-RAB").expect("an item");
+    assert_eq!(erab.ie_extensions, None, "packets are forwarded");
+    network.take_from(1, &pdus::acknowledge(mme, &[5]));
+    let command = sent(&network, 0, Pdu::Successful_HandoverPreparation).expect("a command");
+    let forwarded = command.items::<ie::E_RABSubjecttoDataForwardingList>().next().expect("an item").expect("an item");
+    assert_eq!(forwarded.e_rab_id.0, 5);
+    let teid = forwarded.dl_gtp_teid.map(|teid| u32::from_be_bytes(teid.0));
+    let address = forwarded.dl_transport_layer_address.map(|address| address.0.as_octets().to_vec());
+    assert_eq!((teid, address), (Some(crate::lab::FORWARDING_TEID), Some(vec![127, 0, 0, 8])), "of the UPF");
+    (network.serving, network.enb_id, network.mme_id) = (1, TARGET_ID, Some(mme));
+    network.take_from(1, &pdus::notify(mme));
+    is_at_target(&network);
+    assert!(network.context().is_some_and(|context| context.sessions[0].handover.forwarding.is_some()));
+    network.now = network.now + Duration::from_secs(6);
+    network.event(Event::Deadline);
+    network.settle();
+    assert!(network.context().is_some_and(|context| context.sessions[0].handover.forwarding.is_none()));
+}
+
+#[test]
+fn relocating_session_is_not_forwarded() {
+    let mut network = two_enbs();
+    network.change(|ue| {
+        let pfcp = vireo_core::smf::PfcpSession { upf: ([127, 0, 0, 9], 8805).into(), ..ue.sessions[0].pfcp };
+        let (step, since) = (vireo_core::smf::RelocationStep::Preparing, ue.sessions[0].since);
+        let relocation = vireo_core::smf::Relocation { pfcp, step, deadline: None, since };
+        ue.sessions[0].relocation = Some(Box::new(relocation));
+    });
     require(&mut network, false);
     let request = sent(&network, 1, Pdu::Initiating_HandoverResourceAllocation).expect("a request");
     let erab = request.items::<ie::E_RABToBeSetupListHOReq>().next().expect("an E-RAB").expect("an item");

@@ -35,6 +35,8 @@ pub(crate) const ASSOC: AssocId = AssocId(7);
 /// Association of the only eNB.
 pub(crate) const ENB: AssocId = ASSOC.with_dialect(Dialect::Eps);
 const OWNER: u32 = 1;
+/// TEID that UPFs allocate for forwarded packets.
+pub(crate) const FORWARDING_TEID: u32 = 0x300;
 pub(crate) const SLICE: Snssai = Snssai { sst: 1, sd: None };
 
 /// Returns the context after a round trip through the JSON form of databases. `derives_keys` is
@@ -633,6 +635,22 @@ impl Lab {
         self.gnb_does(|gnb, ran, out| gnb.require_handover(ran, id, area, out).expect("a request"));
     }
 
+    /// Has the UPF refuse the requests without a response so far.
+    pub(crate) fn upf_refuses(&mut self) {
+        for (request, upf, session) in std::mem::take(&mut self.unanswered) {
+            let found = self.context().and_then(|c| c.sessions.into_iter().find(|s| s.index == session));
+            let seid = found.expect("a session").seid_at(upf);
+            let accepted = upf_answer(&request, upf, seid).expect("a request");
+            let kind = pfcp::Message::new(&accepted).expect("a message").message_type();
+            let mut octets = Vec::new();
+            let mut answer = pfcp::Builder::new(&mut octets, kind, Some(seid.0), 0);
+            answer.put(&pfcp::Cause::NO_RESOURCES);
+            answer.finish().expect("a short message");
+            self.event(Event::Pfcp { seid, message: &octets });
+        }
+        self.settle();
+    }
+
     /// Has the UE arrive at the target of HANDOVER COMMAND.
     pub(crate) fn arrive(&mut self) {
         let target = |event: &gnb::Event| match event {
@@ -686,6 +704,16 @@ pub(crate) fn upf_answer(request: &[u8], upf: SocketAddr, seid: Seid) -> Option<
             let teid = Teid(0x100 + u32::from(address.octets()[3]) - 8);
             pdr.put(&pfcp::PdrId(1)).put(&pfcp::FTeid::new(teid, address.into()));
         });
+    }
+    // PDRs in a modification are for forwarded packets.
+    for created in message.ies().map_while(Result::ok).filter(|ie| ie.id == pfcp::CreatePdr::ID) {
+        let id = created.ies().map_while(Result::ok).find(|ie| ie.id == pfcp::PdrId::ID);
+        let id = id.expect("an ID").read::<pfcp::PdrId>().expect("an ID");
+        if kind == pfcp::MessageType::SESSION_MODIFICATION_RESPONSE {
+            answer.group(pfcp::CreatedPdr::ID, |pdr| {
+                pdr.put(&id).put(&pfcp::FTeid::new(Teid(FORWARDING_TEID), address.into()));
+            });
+        }
     }
     answer.finish().expect("a short message");
     Some(octets)

@@ -97,7 +97,7 @@ fn stays(lab: &mut Lab, smf: &mut Smf, sessions: &[u8]) {
     smf.serve(lab);
     is_at(lab, smf, 0, sessions);
     assert_eq!((lab.gnbs[1].connected(), succeeded(lab, Kind::Handover)), (0, 0));
-    assert!(smf.sessions.iter().all(|(_, sm)| sm.target.is_none()), "nothing is prepared any more");
+    assert!(smf.sessions.iter().all(|(_, sm)| sm.handover.target.is_none()), "nothing is prepared any more");
     (lab.arrives, lab.reachable) = (true, true);
     lab.gnbs[1].refuse_handover(false);
     lab.n2(2);

@@ -6,7 +6,7 @@
 
 use super::cells::Cells;
 use super::state::FlowState;
-use super::types::{FlowRule, Source, Target};
+use super::types::{FlowRule, Marking, Source, Target};
 use crate::engine::entry::{
     ACTION_BUFFER, ACTION_DROP, ACTION_FORWARD, DOWN_GATE, DOWN_IPV4, DOWN_IPV6, DOWN_QFI, DOWN_RQI,
 };
@@ -157,7 +157,7 @@ fn action(rule: &FlowRule, state: &FlowState, framed: Option<u32>) -> Option<[u6
         Target::Drop => flags |= ACTION_DROP | if from_tunnel { OUTWARD } else { 0 },
         Target::DataNetwork => flags |= ACTION_FORWARD | OUTWARD,
         Target::Buffer { .. } => flags |= ACTION_BUFFER,
-        Target::Tunnel { tunnel, marked } => {
+        Target::Tunnel { tunnel, marking } => {
             flags |= ACTION_FORWARD;
             teid = tunnel.teid.0;
             match tunnel.address {
@@ -172,13 +172,15 @@ fn action(rule: &FlowRule, state: &FlowState, framed: Option<u32>) -> Option<[u6
                     }
                 }
             }
-            flags |= match marked {
-                Some(PduSession::Downlink { qfi, rqi }) => {
+            flags |= match marking {
+                Marking::Set(PduSession::Downlink { qfi, rqi }) => {
                     DOWN_QFI | u32::from(qfi & 0x3f) << QFI_SHIFT | if rqi { DOWN_RQI } else { 0 }
                 }
-                Some(PduSession::Uplink { qfi }) => DOWN_QFI | FROM_UE_CONTAINER | u32::from(qfi & 0x3f) << QFI_SHIFT,
-                None if from_tunnel => KEEPS,
-                None => 0,
+                Marking::Set(PduSession::Uplink { qfi }) => {
+                    DOWN_QFI | FROM_UE_CONTAINER | u32::from(qfi & 0x3f) << QFI_SHIFT
+                }
+                Marking::Received if from_tunnel => KEEPS,
+                Marking::Received | Marking::Absent => 0,
             };
         }
     }

@@ -12,4 +12,4 @@ mod table;
 mod types;
 
 pub(crate) use table::{FlowTable, Flows, tunnels_of};
-pub use types::{FlowPackets, FlowRule, FlowSessions, Metered, Quota, SessionFlows, Source, Target};
+pub use types::{FlowPackets, FlowRule, FlowSessions, Marking, Metered, Quota, SessionFlows, Source, Target};

@@ -18,6 +18,29 @@ pub enum Source {
     DataNetwork,
 }
 
+/// PDU Session Container of packets that leave by a tunnel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Marking {
+    /// That of the received packet, if any.
+    #[default]
+    Received,
+    /// None, as on S1-U.
+    Absent,
+    /// This one.
+    Set(PduSession),
+}
+
+impl Marking {
+    /// Returns the container of a packet that was received with this one.
+    pub(crate) fn container(self, received: Option<PduSession>) -> Option<PduSession> {
+        match self {
+            Marking::Received => received,
+            Marking::Absent => None,
+            Marking::Set(session) => Some(session),
+        }
+    }
+}
+
 /// Action of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
@@ -26,11 +49,7 @@ pub enum Target {
     /// Forward to the data network.
     DataNetwork,
     /// Forward into a tunnel.
-    Tunnel {
-        tunnel: Tunnel,
-        /// PDU Session Container of the sent packets. `None` = that of the received packet, if any.
-        marked: Option<PduSession>,
-    },
+    Tunnel { tunnel: Tunnel, marking: Marking },
     /// Buffer the packets.
     Buffer {
         /// NOCP: report the first packet.

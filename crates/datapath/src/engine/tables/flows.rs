@@ -174,7 +174,9 @@ impl Tables {
                 .map_or(Target::Drop, |rule| rule.target);
             match target {
                 Target::Buffer { .. } => return true,
-                Target::Tunnel { tunnel, marked } => datagrams.extend(answer::g_pdu(tunnel, marked, packet)),
+                Target::Tunnel { tunnel, marking } => {
+                    datagrams.extend(answer::g_pdu(tunnel, marking.container(None), packet));
+                }
                 Target::Drop | Target::DataNetwork => *dropped += 1,
             }
             false
@@ -218,9 +220,9 @@ impl Tables {
         record.state.count(octets.len());
         match (rule.target, table.downlinks.first().copied()) {
             (Target::DataNetwork, _) => UplinkVerdict::Forward(octets),
-            (Target::Tunnel { tunnel, marked }, _) => UplinkVerdict::Relay {
+            (Target::Tunnel { tunnel, marking }, _) => UplinkVerdict::Relay {
                 tunnel,
-                marked: marked.or(packet.pdu_session),
+                marked: marking.container(packet.pdu_session),
                 packet: octets,
                 uplink: rule.uplink,
             },
@@ -233,6 +235,24 @@ impl Tables {
             }
             _ => UplinkVerdict::Drop(DropReason::Action),
         }
+    }
+
+    /// Classifies an End Marker: in a relayed tunnel it passes on, after the packets (TS 29.281
+    /// 7.3.2).
+    pub(crate) fn end_marker_by_flows(&self, from: IpAddr, teid: Teid) -> UplinkVerdict<'static> {
+        let Some(uplink) = self.find_uplink(teid).filter(|uplink| self.accepts(from, teid, uplink)) else {
+            return UplinkVerdict::Nothing;
+        };
+        if !uplink.overflows() {
+            return UplinkVerdict::Nothing;
+        }
+        let table = self.flows.tunnels.get(&teid).and_then(|session| self.flows.sessions.get(session));
+        let mut rules = table.into_iter().flat_map(|table| &table.rules);
+        let relay = rules.find_map(|rule| match rule.target {
+            Target::Tunnel { tunnel, .. } if rule.source == Source::Tunnel(teid) => Some(tunnel),
+            _ => None,
+        });
+        relay.map_or(UplinkVerdict::Nothing, UplinkVerdict::EndMarker)
     }
 
     /// Classifies a packet to the UE of a marked entry or to one of its framed routes.
@@ -253,8 +273,9 @@ impl Tables {
         }
         self.downlink(id).state.count(packet.len());
         match rule.target {
-            Target::Tunnel { tunnel, marked } => {
-                DownlinkVerdict::Forward { target: TunnelTarget::new(tunnel, marked), octets: packet.len() }
+            Target::Tunnel { tunnel, marking } => {
+                let target = TunnelTarget::new(tunnel, marking.container(None));
+                DownlinkVerdict::Forward { target, octets: packet.len() }
             }
             Target::Buffer { notify } => match self.buffer_by_flows(id, table.session, rule.pdr, notify, packet, now) {
                 Ok(event) => DownlinkVerdict::Buffered(id, event),

@@ -51,9 +51,10 @@ impl Tables {
                 MessageType::EchoResponse if self.answer_limits.responses.allow(ANSWERS, 1, now) => {
                     UplinkVerdict::Alive
                 }
-                MessageType::EchoResponse
-                | MessageType::EndMarker
-                | MessageType::SupportedExtensionHeadersNotification => UplinkVerdict::Nothing,
+                MessageType::EndMarker => self.end_marker_by_flows(from, packet.teid),
+                MessageType::EchoResponse | MessageType::SupportedExtensionHeadersNotification => {
+                    UplinkVerdict::Nothing
+                }
                 MessageType::Other(_) => UplinkVerdict::Drop(DropReason::Unexpected),
             },
             Err(ParseError::Unsupported(_)) => {

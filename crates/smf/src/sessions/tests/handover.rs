@@ -79,7 +79,7 @@ pub(super) fn by_n2(world: &mut World, modify: &str) {
     let told = world.insist(modify, &step(HoState::Completed, None));
     assert_eq!(reply_fields(&told), (200, Some(HoState::Completed), None));
     let sm = world.session().sm;
-    assert_eq!((sm.downlink.map(|tunnel| tunnel.teid), sm.target), (Some(Teid(0x401)), None));
+    assert_eq!((sm.downlink.map(|tunnel| tunnel.teid), sm.handover.target), (Some(Teid(0x401)), None));
 }
 
 const STARTS: [fn() -> World; 4] =
@@ -181,7 +181,10 @@ fn session_is_handed_over_by_n2() {
         let transfer = told.message.part(&data.n2_sm_info.unwrap(), PartContent::Ngap).expect("the source is told");
         assert!(decode_open_type::<HandoverCommandTransfer<'_>>(transfer).is_ok());
         let sm = world.session().sm;
-        assert_eq!((sm.downlink.map(|t| t.teid), sm.target.map(|t| t.teid)), (Some(Teid(0x201)), Some(Teid(0x401))));
+        assert_eq!(
+            (sm.downlink.map(|t| t.teid), sm.handover.target.map(|t| t.teid)),
+            (Some(Teid(0x201)), Some(Teid(0x401)))
+        );
         if world.storage_kind.is_found_again() {
             world.restart();
         }
@@ -260,7 +263,7 @@ fn failed_n2_handover_ends_session() {
                 };
                 assert_eq!(reply_fields(world.last()), expected);
             }
-            assert_eq!(world.session().sm.target, None);
+            assert_eq!(world.session().sm.handover.target, None);
             world.call(&modify, step(HoState::Completed, None));
             let data: SmContextUpdatedData = world.last().message.value().unwrap();
             assert_eq!((data.ho_state, data.n2_sm_info_type), (Some(HoState::Completed), None));

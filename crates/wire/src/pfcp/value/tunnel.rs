@@ -162,6 +162,9 @@ impl OuterHeaderRemoval {
     /// GTP-U/UDP over IPv4 or IPv6.
     pub const GTPU: Self = OuterHeaderRemoval { description: 6, extension_deletion: None };
 
+    /// GTP-U Extension Header Deletion of the PDU Session Container.
+    pub const PDU_SESSION_CONTAINER: u8 = 1;
+
     /// Returns true if it removes a GTP-U header.
     pub const fn is_gtpu(&self) -> bool {
         matches!(self.description, 0 | 1 | 6)

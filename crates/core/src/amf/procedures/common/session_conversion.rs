@@ -15,7 +15,7 @@ pub fn convert(ctx: &mut StepContext<'_, '_>) {
 /// As [`convert`], for a UE that has arrived at the target of a handover: sessions that the target
 /// has not admitted end.
 pub fn hand_over(ctx: &mut StepContext<'_, '_>) {
-    convert_if(ctx, |session, to| session.target.is_some() && can_move(session, to));
+    convert_if(ctx, |session, to| session.handover.target.is_some() && can_move(session, to));
 }
 
 fn convert_if(ctx: &mut StepContext<'_, '_>, can_move: impl Fn(&SmContext, Dialect) -> bool) {

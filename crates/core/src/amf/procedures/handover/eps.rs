@@ -105,11 +105,11 @@ fn no_forwarding() -> Result<ProtocolExtensionContainer<'static>, s1ap::Error> {
     Ok(ProtocolExtensionContainer(vec![ProtocolExtensionField::new(id, Criticality::ignore, value)]))
 }
 
-fn requested_erab(session: &RequestedSession, forwards: bool) -> Option<Result<ProtocolIEField<'static>, s1ap::Error>> {
+fn requested_erab(session: &RequestedSession) -> Option<Result<ProtocolIEField<'static>, s1ap::Error>> {
     // The SMF part of this build has encoded the octets.
     let erab = ErabRequest::decode(&session.transfer)?;
     let build = || {
-        let extension = if forwards { None } else { Some(no_forwarding()?) };
+        let extension = if session.forwards { None } else { Some(no_forwarding()?) };
         let item = ERABToBeSetupItemHOReq::new(
             ERABID(session.psi.into()),
             transport_address(erab.tunnel.address),
@@ -124,8 +124,7 @@ fn requested_erab(session: &RequestedSession, forwards: bool) -> Option<Result<P
 
 /// Encodes HANDOVER REQUEST (9.1.5.4).
 pub fn handover_request(amf_id: AmfUeNgapId, request: Request<'_>) -> Vec<u8> {
-    let erabs: Result<Vec<_>, _> =
-        request.sessions.iter().filter_map(|session| requested_erab(session, request.forwards)).collect();
+    let erabs: Result<Vec<_>, _> = request.sessions.iter().filter_map(requested_erab).collect();
     let container = SourceToTargetTransparentContainer(request.container.to_vec().into());
     let handover_type = match request.mapped {
         None => HandoverType::intralte,

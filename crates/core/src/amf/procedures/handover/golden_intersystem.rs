@@ -5,9 +5,11 @@ use super::messages::{self, MappedCommand, MappedRequest, Request, RequestedSess
 use crate::amf::access;
 use crate::amf::context::{Connection, NextHop, RanContext, UeSecurityCapability};
 use crate::amf::n2::{Cause, UeMessage};
+use crate::smf;
 use crate::subscription::Ambr;
 use vireo_types::{
     AmfUeNgapId, AssocId, Dialect, EnbId, EnbKind, GnbId, Guami, NrCgi, Plmn, RanNodeId, RanUeNgapId, Snssai, Tac, Tai,
+    Teid,
 };
 use vireo_wire::ngap::{CauseRadioNetwork as Radio, NGAP_PDU, ie};
 
@@ -68,7 +70,6 @@ fn request(
         sessions: vec![session],
         allowed: &ALLOWED,
         container: &container,
-        forwards: false,
         mapped: Some(MappedRequest { container: nas }),
     };
     messages::handover_request(connection.assoc, connection.amf_id, request)
@@ -81,7 +82,7 @@ fn handover_request_equals_pycrate() {
     let list = pdu.ie::<ie::PDUSessionResourceSetupListHOReq>().expect("an IE").expect("a list");
     let transfer = list.0[0].handover_request_transfer.to_vec();
     let nh = key("383c6b76bf2a99aa2ca4c5136d4122a2b942301f0b9e07439786939cd30c4a4b");
-    let session = RequestedSession { psi: 5, snssai: ALLOWED[1], transfer };
+    let session = RequestedSession { psi: 5, snssai: ALLOWED[1], transfer, forwards: true };
     let nas = [0x32, 0x56, 0x0a, 0xc7, 0x22, 0x2a, 0, 0];
     let sent = request(Dialect::Nr, &[0x70, 0x30, 0x70, 0x30], NextHop { nh, ncc: 0 }, session, Some(nas));
     assert_eq!(hex::encode(sent), hex::encode(nr));
@@ -89,7 +90,7 @@ fn handover_request_equals_pycrate() {
     let nh = key("c18166e13cfde1dea842c708f6e0b3372b6896664df4e865c0c78bd270852005");
     // QCI, priority level, TEID and address.
     let transfer = vec![9, 9, 0, 0, 1, 1, 127, 0, 0, 7];
-    let session = RequestedSession { psi: 5, snssai: ALLOWED[0], transfer };
+    let session = RequestedSession { psi: 5, snssai: ALLOWED[0], transfer, forwards: true };
     let sent = request(Dialect::Eps, &[0, 0, 0x70, 0x70], NextHop { nh, ncc: 2 }, session, None);
     assert_eq!(hex::encode(sent), hex::encode(golden("HandoverRequest-from-5gs")));
 }
@@ -100,9 +101,12 @@ fn handover_command_equals_pycrate() {
         let mapped = Some(MappedCommand { container: 0x2c });
         messages::handover_command(&connection(dialect), (vec![(5, transfer)], Vec::new()), container, mapped)
     };
-    assert_eq!(hex::encode(command(Dialect::Nr, vec![0], &FROM_ENB)), hex::encode(golden("HandoverCommand-to-eps")));
+    let upf = smf::Tunnel { address: [127, 0, 0, 7].into(), teid: Teid(0x102) };
+    let transfer = |source| smf::command_with_forwarding(source, upf);
+    let sent = command(Dialect::Nr, transfer(Dialect::Nr), &FROM_ENB);
+    assert_eq!(hex::encode(sent), hex::encode(golden("HandoverCommand-to-eps")));
     let container = [0, 0, 0, 0, 0x32, 0x56, 0x0a, 0xc7, 0x22, 0x2a, 0, 0];
-    let sent = command(Dialect::Eps, vec![0, 0], &container);
+    let sent = command(Dialect::Eps, transfer(Dialect::Eps), &container);
     assert_eq!(hex::encode(sent), hex::encode(golden("HandoverCommand-to-5gs")));
 }
 

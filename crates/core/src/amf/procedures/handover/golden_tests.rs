@@ -13,20 +13,21 @@ const NEXT_HOP: NextHop = NextHop { nh: KEY, ncc: 2 };
 /// End of S1-U at the S-GW: TEID and address.
 const SGW: [u8; 8] = [0, 0, 1, 1, 127, 0, 0, 7];
 /// Ends for forwarded packets: downlink of 8 octets, no uplink.
-const FORWARDING: [u8; 10] = [8, 0, 0, 0, 0x75, 127, 0, 0, 9, 0];
+const FORWARDING: [u8; 10] = [8, 8, 0, 0, 0x75, 127, 0, 0, 9, 0];
 /// HANDOVER REQUEST whose container ends with `last`.
 fn request(forwards: bool, last: u8) -> Vec<u8> {
     let connection = connection();
+    let (snssai, transfer) = (Snssai { sst: 1, sd: None }, REQUESTED.to_vec());
+    let session = RequestedSession { psi: 5, snssai, transfer, forwards };
     let request = Request {
         guami: Guami { plmn: connection.tai.plmn, region: 0, set: 0, pointer: 0 },
         cause: Cause::radioNetwork(Radio::handover_desirable_for_radio_reason),
         ambr: AMBR,
         capability: capability(),
         next_hop: NEXT_HOP,
-        sessions: vec![RequestedSession { psi: 5, snssai: Snssai { sst: 1, sd: None }, transfer: REQUESTED.to_vec() }],
+        sessions: vec![session],
         allowed: &[],
         container: &[0, 0, 0, 7, 0, 0, 0, 0, last],
-        forwards,
         mapped: None,
     };
     eps::handover_request(connection.amf_id, request)

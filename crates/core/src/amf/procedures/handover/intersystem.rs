@@ -3,10 +3,11 @@
 //!
 //! Sessions that have an identity in the other system are handed over, with keys that are mapped
 //! when the target is requested. Nothing else changes before the UE is at the target, so that it
-//! stays at the source unharmed if the handover fails. Packets are not forwarded to the target.
+//! stays at the source unharmed if the handover fails. The source forwards packets through the UPF.
 
 use super::messages::{self, MappedCommand, MappedRequest, Request, RequestedSession};
 use super::preparation::{new_target, refuse};
+use super::sessions::can_forward;
 use super::state::{Handover, N2Handover, SystemChange};
 use crate::amf::context::{HandoverKeys, NasSecurity, UeSecurityCapability};
 use crate::amf::n2::{HandoverRequired, SessionItems};
@@ -33,13 +34,17 @@ pub(super) fn required(ctx: &mut StepContext<'_, '_>, request: &HandoverRequired
     }
     let sessions = requested_sessions(ctx, request, to);
     if sessions.is_empty() {
+        user_plane::step_all(ctx, || Input::NoForwarding);
         // TS 23.502 4.11.1.2: no session can be in the other system.
         return refuse(ctx, Radio::ho_target_not_allowed);
     }
     let capability = capability(ctx, to);
     let HandoverKeys { mapped: keys, next_hop, container } = match map(ctx, to, capability) {
         Ok(keys) => keys,
-        Err(cause) => return refuse(ctx, cause),
+        Err(cause) => {
+            user_plane::step_all(ctx, || Input::NoForwarding);
+            return refuse(ctx, cause);
+        }
     };
     let requested = sessions.iter().fold(0, |bits, session| bits | 1 << session.psi);
     let target = N2Handover { requested, ..new_target(ctx, assoc, tai) };
@@ -52,7 +57,6 @@ pub(super) fn required(ctx: &mut StepContext<'_, '_>, request: &HandoverRequired
         sessions,
         allowed: &ctx.ue.allowed,
         container: &request.container,
-        forwards: false,
         mapped: Some(MappedRequest { container }),
     };
     let pdu = messages::handover_request(assoc, target.amf_id, request);
@@ -65,7 +69,7 @@ pub(super) fn required(ctx: &mut StepContext<'_, '_>, request: &HandoverRequired
 fn requested_sessions(ctx: &mut StepContext<'_, '_>, request: &HandoverRequired, to: Dialect) -> Vec<RequestedSession> {
     let mut sessions = Vec::new();
     let source = ctx.ue.dialect();
-    for (id, _) in messages::required_sessions(source, ctx.ue, request) {
+    for (id, required) in messages::required_sessions(source, ctx.ue, request) {
         let Some(at) = position(ctx, id, source) else { continue };
         let session = &ctx.ue.sessions[at];
         let (psi, snssai) = (session.id_in(to), session.terms.snssai);
@@ -73,8 +77,9 @@ fn requested_sessions(ctx: &mut StepContext<'_, '_>, request: &HandoverRequired,
         if !is_new || !session_conversion::can_move(session, to) {
             continue;
         }
-        if let Some(transfer) = user_plane::run(ctx, at, Input::MoveRequired(to)) {
-            sessions.push(RequestedSession { psi, snssai, transfer });
+        if let Some(transfer) = user_plane::run(ctx, at, Input::MoveRequired(to, &required)) {
+            let forwards = can_forward(ctx, at);
+            sessions.push(RequestedSession { psi, snssai, transfer, forwards });
         }
     }
     sessions

@@ -29,6 +29,8 @@ pub struct RequestedSession {
     pub snssai: Snssai,
     /// Set-up request of the SMF.
     pub transfer: Vec<u8>,
+    /// True if the source can forward packets to the target.
+    pub forwards: bool,
 }
 
 /// Contents of HANDOVER REQUEST.
@@ -44,8 +46,6 @@ pub struct Request<'a> {
     pub allowed: &'a [Snssai],
     /// Source to Target Transparent Container.
     pub container: &'a [u8],
-    /// True if the source can forward packets to the target.
-    pub forwards: bool,
     /// Contents for a source in the other system.
     pub mapped: Option<MappedRequest>,
 }
@@ -68,7 +68,10 @@ pub struct MappedCommand {
 pub(super) fn required_sessions(dialect: Dialect, ue: &UeContext, request: &HandoverRequired) -> SessionItems {
     match dialect {
         Dialect::Nr => request.sessions.clone(),
-        Dialect::Eps => ue.sessions.iter().map(|session| (session.id(), Vec::new())).collect(),
+        Dialect::Eps => {
+            let required = smf::erab_to_move(request.is_direct);
+            ue.sessions.iter().map(|session| (session.id(), required.clone())).collect()
+        }
     }
 }
 

@@ -204,15 +204,16 @@ pub fn required(ctx: &mut StepContext<'_, '_>, request: &HandoverRequired) {
     for (psi, transfer) in &messages::required_sessions(assoc.dialect(), ctx.ue, request) {
         let Some(at) = position(ctx, *psi) else { continue };
         let snssai = ctx.ue.sessions[at].terms.snssai;
-        if let Some(transfer) = user_plane::run(ctx, at, Input::N2(N2Sm::HandoverRequired, transfer)) {
-            items.push(RequestedSession { psi: *psi, snssai, transfer });
+        if let Some(transfer) = user_plane::run(ctx, at, Input::MoveRequired(assoc.dialect(), transfer)) {
+            let forwards = sessions::can_forward(ctx, at);
+            items.push(RequestedSession { psi: *psi, snssai, transfer, forwards });
         }
     }
     let mut moving = new_target(ctx, assoc, tai);
     moving.requested = smf_updates::prepare(ctx, request, moving.amf_id, (id, tai));
     if moving.requested == 0 {
         let (cause, container) = (request.cause.clone(), &request.container[..]);
-        return request_target(ctx, moving, (cause, request.forwards), items, container);
+        return request_target(ctx, moving, cause, items, container);
     }
     ctx.ue.handover = Some(Handover::Moving(moving));
 }
@@ -230,13 +231,14 @@ fn is_too_large(ctx: &mut StepContext<'_, '_>, container: &[u8]) -> bool {
 fn request_target(
     ctx: &mut StepContext<'_, '_>,
     moving: N2Handover,
-    (cause, forwards): (Cause, bool),
+    cause: Cause,
     sessions: Vec<RequestedSession>,
     container: &[u8],
 ) {
     let next_hop = ctx.ue.security.as_mut().and_then(|s| s.advance());
     let (false, Some(next_hop)) = (sessions.is_empty(), next_hop) else {
         ctx.ue.handover = None;
+        user_plane::step_all(ctx, || Input::NoForwarding);
         smf_updates::cancel(ctx, &moving);
         return refuse(ctx, Radio::unspecified);
     };
@@ -251,7 +253,6 @@ fn request_target(
         sessions,
         allowed: &ctx.ue.allowed,
         container,
-        forwards,
         mapped: None,
     };
     let pdu = messages::handover_request(moving.assoc, moving.amf_id, request);
@@ -259,7 +260,7 @@ fn request_target(
     ctx.ue.handover = Some(Handover::Moving(N2Handover { requested, deadline, ..moving }));
 }
 
-/// Continues an N2 handover once all its SMFs have responded.
+/// Continues an N2 handover once all its SMFs have responded, and UPFs that forward packets.
 fn smfs_have_answered(ctx: &mut StepContext<'_, '_>) {
     if smf_updates::is_waiting(ctx.ue) {
         return;
@@ -276,13 +277,16 @@ fn smfs_have_answered(ctx: &mut StepContext<'_, '_>) {
             smf_updates::cancel_some(ctx, &moving, moving.requested & !bits(&items) & !bits(&lost));
             let with_slice = |(psi, transfer)| {
                 let snssai = ctx.ue.remote_sessions.by_psi(psi)?.snssai;
-                Some(RequestedSession { psi, snssai, transfer })
+                Some(RequestedSession { psi, snssai, transfer, forwards: true })
             };
             let items = items.into_iter().filter_map(with_slice).collect();
-            request_target(ctx, moving, (cause, true), items, &container);
+            request_target(ctx, moving, cause, items, &container);
         }
-        (Some(HandoverSmfStage::Prepared { container }), Some(moving)) => {
-            let mut commands = Vec::new();
+        (Some(HandoverSmfStage::Prepared { container }), Some(moving)) if !sessions::await_forwarding(ctx.ue) => {
+            let mut commands = sessions::commands(ctx.ue, &moving);
+            if intersystem::is_overtaken(ctx) {
+                return fail(ctx, Radio::interaction_with_other_procedure);
+            }
             let lost = smf_updates::settled(ctx.ue, &mut commands);
             command(ctx, moving, (commands, lost), &container);
         }
@@ -309,7 +313,8 @@ fn store(ctx: &mut StepContext<'_, '_>, moving: N2Handover) {
 }
 
 /// Handles HANDOVER REQUEST ACKNOWLEDGE of the target, with admitted and failed sessions. The
-/// source is sent HANDOVER COMMAND, after separate SMFs have responded.
+/// source is sent HANDOVER COMMAND, after separate SMFs have responded, and UPFs that forward its
+/// packets.
 pub fn acknowledged(
     ctx: &mut StepContext<'_, '_>,
     ran_id: RanUeNgapId,
@@ -326,22 +331,21 @@ pub fn acknowledged(
         return fail(ctx, Radio::interaction_with_other_procedure);
     }
     let target = moving.assoc.dialect();
-    let changes = ctx.ue.handover.as_ref().is_some_and(Handover::changes_system);
-    let mut commands = Vec::new();
     for (psi, transfer) in admitted.iter().filter(|(psi, _)| *psi < 16 && has(moving.requested, *psi)) {
         let Some(at) = intersystem::position(ctx, *psi, target) else { continue };
-        let input = match changes {
-            true => Input::MovePrepared(target, transfer),
-            false => Input::N2(N2Sm::HandoverRequestAcknowledge, transfer),
-        };
-        let command = user_plane::run(ctx, at, input);
-        commands.extend(command.map(|transfer| (*psi, transfer)));
+        user_plane::step(ctx, at, Input::MovePrepared(target, transfer));
     }
-    if smf_updates::prepared(ctx, &moving, (admitted, failed), &container) {
+    if container.len() > HANDOVER_CONTAINER_OCTETS {
+        // It is not stored while a UPF responds.
+        user_plane::step_all(ctx, || Input::NoForwarding);
+    }
+    let waits = smf_updates::prepared(ctx, &moving, (admitted, failed), &container);
+    if waits || sessions::await_forwarding(ctx.ue) {
         moving.deadline = ctx.now() + ctx.env.config.timers.ran_response;
         store(ctx, moving);
+        smf_updates::await_command(ctx.ue, container);
     } else {
-        command(ctx, moving, (commands, Vec::new()), &container);
+        command(ctx, moving, (sessions::commands(ctx.ue, &moving), Vec::new()), &container);
     }
 }
 

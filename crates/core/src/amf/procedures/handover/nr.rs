@@ -65,7 +65,7 @@ pub fn path_switch_failure(amf_id: AmfUeNgapId, ran_id: RanUeNgapId, sessions: V
 
 /// Encodes HANDOVER REQUEST (9.2.3.4).
 pub fn handover_request(amf_id: AmfUeNgapId, request: Request<'_>) -> Vec<u8> {
-    let item = |RequestedSession { psi, snssai, transfer }: RequestedSession| {
+    let item = |RequestedSession { psi, snssai, transfer, .. }: RequestedSession| {
         PDUSessionResourceSetupItemHOReq::new(PDUSessionID(psi), snssai_to(snssai), transfer.into(), None)
     };
     let sessions = PDUSessionResourceSetupListHOReq(request.sessions.into_iter().map(item).collect());

@@ -1,6 +1,9 @@
-//! Sets of a UE's sessions, one bit each.
+//! Sets of a UE's sessions, one bit each, and their data for HANDOVER COMMAND.
 
-use crate::smf::{N4State, SmContext};
+use super::state::N2Handover;
+use crate::amf::context::UeContext;
+use crate::amf::n2::SessionItems;
+use crate::smf::{self, N4State, SmContext};
 use crate::step::StepContext;
 
 /// Returns the sessions of a list.
@@ -23,4 +26,22 @@ pub(super) fn is_any_updating(ctx: &StepContext<'_, '_>, sessions: u16) -> bool 
     let updates = |s: &SmContext| matches!(s.n4, N4State::Updating { .. } | N4State::Converting);
     let waits = |s: &SmContext| has(sessions, s.id()) && s.is_live() && updates(s);
     ctx.ue.sessions.iter().any(waits)
+}
+
+/// Returns true if packets of the session at this index can be forwarded to the target.
+pub(super) fn can_forward(ctx: &StepContext<'_, '_>, at: usize) -> bool {
+    ctx.ue.sessions.get(at).is_some_and(SmContext::can_forward)
+}
+
+/// Returns true if a UPF has yet to allocate a tunnel for forwarded packets.
+pub(super) fn await_forwarding(ue: &UeContext) -> bool {
+    ue.sessions.iter().any(SmContext::awaits_forwarding)
+}
+
+/// Returns the data for HANDOVER COMMAND of the sessions that the target has admitted, by their
+/// identities there.
+pub(super) fn commands(ue: &UeContext, moving: &N2Handover) -> SessionItems {
+    let target = moving.assoc.dialect();
+    let admitted = ue.sessions.iter().filter(|s| s.is_live() && has(moving.requested, s.id_in(target)));
+    admitted.filter_map(|s| Some((s.id_in(target), smf::handover_command(s)?))).collect()
 }

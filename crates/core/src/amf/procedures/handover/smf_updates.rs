@@ -1,4 +1,4 @@
-//! SMF updates of a handover in SBA mode.
+//! SMF updates of a handover in SBA mode, and HANDOVER COMMAND that waits.
 //!
 //! Each SMF is sent a request. When all have responded, their transfers go into one NGAP message
 //! (TS 23.502 4.9.1.2.2 step 7, 4.9.1.3.2 steps 7 and 11).
@@ -130,6 +130,13 @@ pub(super) fn prepared(
             Some(Box::new(HandoverSmfState { stage, waiting, ..HandoverSmfState::default() }));
     }
     waits
+}
+
+/// Waits to send HANDOVER COMMAND with this container, as [`prepared`] does: UPFs have to respond.
+pub(super) fn await_command(ue: &mut UeContext, container: Vec<u8>) {
+    let stage = HandoverSmfStage::Prepared { container };
+    let awaited = || Box::new(HandoverSmfState { stage, ..HandoverSmfState::default() });
+    ue.remote_sessions.handover.get_or_insert_with(awaited);
 }
 
 /// Informs the SMFs of all sessions of the source that the UE is at the target; the target has

@@ -8,6 +8,8 @@ pub(super) const GNB_UE: u32 = 0x77;
 /// Tunnel end of a session at its RAN node: the last octet is its identity there.
 const TEID: [u8; 3] = [1, 2, 3];
 const ADDRESS: [u8; 4] = [127, 0, 0, 4];
+/// TEID of its RAN node for forwarded packets.
+pub(super) const FORWARDED: [u8; 4] = [9, 9, 9, 9];
 
 fn teid(id: u8) -> [u8; 4] {
     let [a, b, c] = TEID;
@@ -61,10 +63,20 @@ mod s1 {
 
     /// Returns HANDOVER REQUEST ACKNOWLEDGE that admits these E-RABs.
     pub(in super::super) fn acknowledged_by_enb(mme: u32, erabs: &[u8]) -> Vec<u8> {
+        acknowledged(mme, erabs, None)
+    }
+
+    /// As [`acknowledged_by_enb`], with this TEID for forwarded packets.
+    pub(in super::super) fn forwarded_by_enb(mme: u32, erabs: &[u8]) -> Vec<u8> {
+        acknowledged(mme, erabs, Some(FORWARDED))
+    }
+
+    fn acknowledged(mme: u32, erabs: &[u8], forwarded: Option<[u8; 4]>) -> Vec<u8> {
         let item = |ebi: &u8| {
-            let address = TransportLayerAddress(ADDRESS.into());
+            let address = || TransportLayerAddress(ADDRESS.into());
             let (id, teid) = (ERABID((*ebi).into()), GTPTEID(teid(*ebi)));
-            let item = ERABAdmittedItem::new(id, address, teid, None, None, None, None, None);
+            let (to, end) = (forwarded.map(|_| address()), forwarded.map(GTPTEID));
+            let item = ERABAdmittedItem::new(id, address(), teid, to, end, None, None, None);
             build_s1ap_ie!(IGNORE E_RABAdmittedItem(item)).expect("an item")
         };
         encoded(build_s1ap!(
@@ -146,12 +158,24 @@ mod ng {
 
     /// Returns HANDOVER REQUEST ACKNOWLEDGE that admits these sessions.
     pub(in super::super) fn acknowledged_by_gnb(amf: u64, sessions: &[u8]) -> Vec<u8> {
+        acknowledged(amf, sessions, None)
+    }
+
+    /// As [`acknowledged_by_gnb`], with a TEID for forwarded packets.
+    pub(in super::super) fn forwarded_by_gnb(amf: u64, sessions: &[u8]) -> Vec<u8> {
+        acknowledged(amf, sessions, Some(FORWARDED))
+    }
+
+    fn acknowledged(amf: u64, sessions: &[u8], forwarded: Option<[u8; 4]>) -> Vec<u8> {
+        let end = |teid| {
+            let tunnel = GTPTunnel::new(TransportLayerAddress(ADDRESS.into()), GTPTEID(teid), None);
+            UPTransportLayerInformation::gTPTunnel(tunnel)
+        };
         let item = |psi: &u8| {
-            let tunnel = GTPTunnel::new(TransportLayerAddress(ADDRESS.into()), GTPTEID(teid(*psi)), None);
             let flow = QosFlowItemWithDataForwarding::new(QosFlowIdentifier(1), None, None);
             let transfer = HandoverRequestAcknowledgeTransfer::new(
-                UPTransportLayerInformation::gTPTunnel(tunnel),
-                None,
+                end(teid(*psi)),
+                forwarded.map(end),
                 None,
                 QosFlowListWithDataForwarding(vec![flow]),
                 None,
