@@ -91,6 +91,8 @@ pub struct CoreOptions {
     pub other_slice: Option<(u64, u8)>,
     /// Number of hosts behind a balancer; 0 means the whole core as one process.
     pub hosts: usize,
+    /// Number of shards of a core that is one process tree; 0 means the default.
+    pub shards: u8,
     /// Further hosts that join and wait. The hosts of such a cluster leave when they are not
     /// needed.
     pub idle: usize,
@@ -136,6 +138,7 @@ impl Default for CoreOptions {
             processors: Vec::new(),
             other_slice: None,
             hosts: 0,
+            shards: 0,
             idle: 0,
             joining_program: None,
             host_part: None,

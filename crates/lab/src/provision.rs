@@ -1,7 +1,7 @@
 //! Configuration files and subscribers of the core of a lab.
 
 use crate::addresses::{CORE, has_ipv6};
-use crate::core::sba;
+use crate::core::{sba, shards};
 use crate::etcd;
 use crate::fabric::{self, FABRIC_PORT, NodeRole};
 use crate::files::{API_TOKEN, CONFIG, DATABASE, RECORDS, UPF_CONFIG};
@@ -108,6 +108,14 @@ database = "{DATABASE}"
         if apart {
             let controller = NodeRole::Controller.address();
             text.push_str(&format!("controller = \"{controller}:{FABRIC_PORT}\"\netcd = [\"{}\"]\n", etcd::ADDRESS));
+        }
+    }
+    if options.shards > 0 {
+        text.push('\n');
+        text.push_str(&shards::tables(options.shards));
+        if cfg!(debug_assertions) {
+            // As for a cluster.
+            text.push_str("[cluster]\nmisses = 20\n");
         }
     }
     if options.amfs > 0 {

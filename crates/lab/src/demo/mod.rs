@@ -65,7 +65,11 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     eprintln!("demo: the core is ready; {} UEs on {} gNBs, {} per second", args.ues, args.gnbs, args.rate);
 
     let before = lab.data_network_counters()?;
-    let mut killers = [args.kill_nf.map(Killer::nf_workers), args.kill_data.map(Killer::data_workers)];
+    let mut killers = [
+        args.kill_nf.map(Killer::nf_workers),
+        args.kill_data.map(Killer::data_workers),
+        args.kill_shard.map(Killer::shards),
+    ];
     let mut migrator = args.migrate.map(|rate| Migrator::new(rate, target));
     // All UEs have registered by then, and the number of active UEs is near its maximum.
     let busy = Duration::from_secs_f64(f64::from(args.ues) / f64::from(args.rate));
@@ -104,8 +108,9 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     }
 
     let mut report = Report::new(args.ues, &args.scenario, &emulated, before, after);
-    let [kills, data_kills] = killers.each_ref().map(|killer| killer.as_ref().map(|killer| killer.kills));
+    let [kills, data_kills, shard_kills] = killers.each_ref().map(|killer| killer.as_ref().map(|killer| killer.kills));
     (report.kills, report.data_kills) = (kills.unwrap_or(0), data_kills.unwrap_or(0));
+    (report.shards, report.shard_kills) = (args.shards.unwrap_or(0).into(), shard_kills.unwrap_or(0));
     (report.data_takeovers, report.packets_died) = (user_plane.takeovers, user_plane.packets_died);
     report.longest_takeover_us = user_plane.longest_takeover_us;
     (report.hosts, report.state_operations) = (most, asked);
@@ -135,7 +140,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         let seen = emulated.result.user_plane;
         check_counted(carried, [seen.up_octets, seen.down_octets], args.scenario == report::FULL)?;
     }
-    let none = [kills, data_kills].contains(&Some(0)) || kill.is_some_and(|kill| !kill.is_done());
+    let none = [kills, data_kills, shard_kills].contains(&Some(0)) || kill.is_some_and(|kill| !kill.is_done());
     both((args, report.lost), verdict(&report, &emulated.result.complaints(), none), gone)
 }
 
@@ -223,6 +228,7 @@ fn core_options(args: &Args, lab: &Lab, target: MigrationTarget) -> Result<CoreO
         subscribers: args.ues.into(),
         ciphering: vec![text(ciphering).to_uppercase()],
         hosts: args.hosts.unwrap_or(0).into(),
+        shards: args.shards.unwrap_or(0),
         sba: args.chain == Some(Chain::Sba),
         amfs: args.amfs(),
         encoding: args.sbi.into(),

@@ -49,6 +49,10 @@ pub(super) struct Report {
     pub(super) packets_at_moves: u64,
     /// Packets without an answer among them. They are not sent again.
     pub(super) packets_lost_at_moves: u64,
+    /// Shards of the core; 0 if it has one process that serves UEs.
+    pub(super) shards: u64,
+    /// Shards killed during the run.
+    pub(super) shard_kills: u64,
     /// Largest number of simultaneously registered UEs, by host.
     pub(super) hosts: Vec<u64>,
     /// Hosts that failed by fault injection.
@@ -116,6 +120,8 @@ impl Report {
             moves_idle: echoes.moves.idle,
             packets_at_moves: echoes.moves.echoes,
             packets_lost_at_moves: echoes.moves.echoes_lost,
+            shards: 0,
+            shard_kills: 0,
             hosts: Vec::new(),
             failed_hosts: 0,
             served_by_owner: 0,
@@ -195,6 +201,9 @@ impl fmt::Display for Report {
         for (name, value) in lines {
             writeln!(f, "  {name:<width$}  {value}")?;
         }
+        if self.shards > 0 {
+            writeln!(f, "  {:<width$}  {}; {} killed", "shards", self.shards, self.shard_kills)?;
+        }
         if !self.hosts.is_empty() {
             let (owner, replica) = (self.served_by_owner, self.served_by_replica);
             writeln!(f, "  {:<width$}  {owner} by owners, {replica} by replicas", "procedures served")?;
@@ -263,6 +272,8 @@ mod tests {
             "failures",
             "lost",
             "kills",
+            "shards",
+            "shard_kills",
             "migrations",
             "served_by_owner",
             "served_by_replica",
