@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_shards_lack_are_refused() {
+    fn keys_unfit_for_shards_are_refused() {
         let cases = [
             ("", "pools.shards: 1 to 64", TWO.replace("= 2", "= 65")),
             ("", "pools.shards: 1 to 64", TWO.replace("= 2", "= 0")),

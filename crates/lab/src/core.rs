@@ -3,8 +3,9 @@
 //! [`crate::provision`] creates their configuration and subscribers.
 
 mod cluster;
+mod metrics_text;
 pub(crate) mod sba;
-pub(crate) mod shards;
+mod shards;
 
 pub(crate) use cluster::ClusterReadiness;
 
@@ -15,7 +16,7 @@ use crate::members::{ClusterProcess, HostFault};
 use crate::options::{CoreOptions, CpuShare};
 use crate::process::{self, LAST_WORDS, Process};
 use crate::provision::prepare;
-use crate::workers::Worker;
+use crate::workers::{self, Worker};
 use crate::{Interrupt, Lab};
 use sba::SbaProcess;
 use std::collections::BTreeMap;
@@ -223,8 +224,30 @@ impl Core {
         self.hosts.iter().map(of).collect()
     }
 
+    /// Returns the resident memory of the core's process and its children, in bytes.
+    pub fn resident_bytes(&self) -> Result<u64, Failure> {
+        let children = workers::children(self.process.pid())?;
+        let of = |pid: u32| process::resident_bytes_of(pid).unwrap_or(0);
+        Ok(self.process.resident_bytes()? + children.into_iter().map(of).sum::<u64>())
+    }
+
+    /// Returns the subscribers with a context in a core without hosts, as IMSIs.
+    fn subscribers(&self) -> Result<Vec<String>, Failure> {
+        let mut all = Vec::new();
+        loop {
+            let page = self.ues(all.len())?;
+            all.extend(page.ues.iter().map(|ue| ue.supi.clone()));
+            if page.ues.len() < UES {
+                return Ok(all);
+            }
+        }
+    }
+
     /// Returns the subscribers whose contexts each host owns, as IMSIs.
     pub fn subscribers_by_host(&self) -> Result<Vec<Vec<String>>, Failure> {
+        if self.hosts.is_empty() {
+            return Ok(vec![self.subscribers()?]);
+        }
         self.hosts.iter().map(ClusterProcess::subscribers).collect()
     }
 
@@ -342,7 +365,7 @@ impl Core {
     /// Returns the metrics, where the series of shards lack their label.
     fn metrics_text(&self) -> Result<String, Failure> {
         let text = self.api()?.fetch("/metrics")?;
-        Ok(if self.options.shards > 0 { shards::without_shards(&text) } else { text })
+        Ok(if self.options.shards > 0 { metrics_text::without_shards(&text) } else { text })
     }
 
     /// Returns up to [`UES`] UEs from `offset` on, and the total count.

@@ -112,9 +112,14 @@ pub struct CoreOptions {
     pub amfs: u8,
     /// Database of the UPF, if different from that of the others.
     pub database_of_upf: Option<String>,
-    /// Encoding of SBI messages.
+    pub sbi: SbiOptions,
+}
+
+/// Options of the SBI.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SbiOptions {
     pub encoding: Encoding,
-    /// Uses TLS on the SBI, with certificates created by the lab.
+    /// Uses TLS, with certificates created by the lab.
     pub secured: bool,
 }
 
@@ -147,8 +152,7 @@ impl Default for CoreOptions {
             sba: false,
             amfs: 0,
             database_of_upf: None,
-            encoding: Encoding::default(),
-            secured: false,
+            sbi: SbiOptions::default(),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Configuration files and subscribers of the core of a lab.
 
 use crate::addresses::{CORE, has_ipv6};
-use crate::core::{sba, shards};
+use crate::core::sba;
 use crate::etcd;
 use crate::fabric::{self, FABRIC_PORT, NodeRole};
 use crate::files::{API_TOKEN, CONFIG, DATABASE, RECORDS, UPF_CONFIG};
@@ -25,7 +25,7 @@ pub fn prepare(options: &CoreOptions) -> Result<(), Failure> {
         let upf = format!("[upf]\nn4 = {n4:?}\nn3 = [\"{CORE}\"]\ncontrol-planes = {peers}\n");
         fs::write(UPF_CONFIG, format!("{upf}\n[dnn.internet]\n{pools}\n"))?;
     }
-    if options.secured {
+    if options.sbi.secured {
         sba::certify()?;
     }
     Ok(fs::write(CONFIG, config(options))?)
@@ -112,7 +112,7 @@ database = "{DATABASE}"
     }
     if options.shards > 0 {
         text.push('\n');
-        text.push_str(&shards::tables(options.shards));
+        text.push_str(&format!("[pools]\nworker-model = \"inline\"\nshards = {}\n", options.shards));
         if cfg!(debug_assertions) {
             // As for a cluster.
             text.push_str("[cluster]\nmisses = 20\n");

@@ -102,7 +102,7 @@ pub enum StartError {
     Api(#[from] api::ApiError),
     /// The shards do not start.
     #[error(transparent)]
-    Shards(#[from] crate::shards::ShardError),
+    Shards(#[from] crate::shards::error::ShardError),
     /// The operating system cannot start a thread.
     #[error("the system gives no thread: {0}")]
     Thread(#[from] std::io::Error),

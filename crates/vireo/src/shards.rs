@@ -101,13 +101,15 @@ fn serve(member: &mut ShardMember, kept: &privileges::RetainedPrivileges) -> Res
     let shard = member.start(settings, store, Arc::new(Metrics::new()))?;
     // After all threads and files exist that are needed from the start.
     privileges::confine(privileges::Profile::Shard);
-    tracing::info!(shard = member.number(), host = shard.host(), "the shard is up");
+    let number = member.number();
+    tracing::info!(shard = number, host = shard.host(), "the shard is up");
     let reload = |config: &ConfigText| {
         // The parent has parsed and logged it.
         let config = parse(config).inspect_err(|error| tracing::error!("the configuration is wrong: {error}")).ok()?;
         if let Err(error) = logging::set_level(&config.log.level) {
             tracing::error!("log.level: {error}; it stays as it is");
         }
+        tracing::info!(shard = number, "the shard has applied the configuration");
         Some(reload::reloadable(&config))
     };
     member.serve(&shard, reload)?;

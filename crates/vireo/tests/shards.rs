@@ -162,6 +162,28 @@ fn ended_shard_is_replaced() {
 }
 
 #[test]
+fn hangup_reaches_all_shards() {
+    let Some(core) = Core::new("[log]\nlevel = \"info\"\n") else { return };
+    let mut child = core.start();
+    let text = fs::read_to_string(core.config()).unwrap();
+    fs::write(core.config(), format!("{text}[core]\ntacs = []\n")).unwrap();
+    signal("HUP", child.id());
+    core.wait("the refusal", &mut child, || core.log().contains("nothing is changed"));
+    fs::write(core.config(), text.replace("\"info\"", "\"debug\"")).unwrap();
+    signal("HUP", child.id());
+    let applied = |shard: u8| {
+        let line = |line: &&str| line.contains("the shard has applied") && line.ends_with(&format!("shard={shard}"));
+        core.log().lines().filter(line).count()
+    };
+    core.wait("both shards", &mut child, || [0, 1].map(applied) == [1, 1]);
+    // The file is wrong now. A new shard has the configuration that the others have.
+    fs::write(core.config(), "wrong").unwrap();
+    let first = core.status().unwrap()["shards"][0]["pid"].as_u64().unwrap();
+    signal("KILL", first.try_into().unwrap());
+    core.wait("the new shard", &mut child, || [0, 1].map(applied) == [2, 1]);
+}
+
+#[test]
 fn shards_run_without_privileges() {
     let Some(core) = Core::new("") else { return };
     let _child = core.start();
@@ -178,7 +200,8 @@ fn shards_run_without_privileges() {
             assert_eq!(set("CapPrm") & !SYS_NICE, 0, "{status}");
             assert_eq!((field("NoNewPrivs").as_str(), field("Seccomp").as_str()), ("1", "2"), "{status}");
         }
-        let score = |pid: u32| fs::read_to_string(format!("/proc/{pid}/oom_score_adj")).unwrap().trim().parse::<i32>();
+        let score =
+            |pid: u32| fs::read_to_string(format!("/proc/{pid}/oom_score_adj")).unwrap().trim().parse::<i32>().unwrap();
         assert!(score(pid) > score(parent(pid)), "the core ends last");
     }
 }
@@ -192,26 +215,35 @@ fn refused(output: &Output, expected: &str) {
 }
 
 #[test]
-fn second_core_of_the_same_ports_is_refused() {
-    let Some(core) = Core::new("") else { return };
-    let _child = core.start();
-    let shards = core.serving();
-    refused(&core.space.output(&mut core.command()), "the API's address 127.0.0.1:9090 is in use");
-    let mut other = core.command();
-    other.env("VIREO_API__LISTEN", "127.0.0.1:9091");
-    let output = core.space.output(&mut other);
-    assert_eq!(output.status.code(), Some(1));
-    let command = format!("{VIREO}\0run\0--config\0{}", core.config().display());
-    let others = fs::read_dir("/proc").unwrap().flatten().filter(|process| {
-        let line = fs::read(process.path().join("cmdline")).unwrap_or_default();
-        String::from_utf8_lossy(&line).starts_with(&command)
-    });
-    assert_eq!(others.count(), 1, "only the first core");
-    assert_eq!(core.serving(), shards);
+fn port_in_use_leaves_nothing_started() {
+    for (kind, port, expected) in [
+        ("STREAM", 9090, "the API's address 127.0.0.1:9090 is in use"),
+        ("DGRAM", 8805, "N4 does not start: 127.0.0.1:8805"),
+    ] {
+        let Some(core) = Core::new("") else { return };
+        let bound = core.directory.path().join("bound");
+        let code = format!(
+            "import socket, time; s = socket.socket(socket.AF_INET, socket.SOCK_{kind}); s.bind(('127.0.0.1', {port})); \
+             s.listen() if '{kind}' == 'STREAM' else None; open('{}', 'w'); time.sleep(600)",
+            bound.display()
+        );
+        let _holder = core.space.start(Command::new("python3").args(["-c", &code]));
+        while !bound.exists() {
+            sleep(Duration::from_millis(10));
+        }
+        refused(&core.space.output(&mut core.command()), expected);
+        let shards = fs::read_dir("/proc").unwrap().flatten().filter(|process| {
+            let environment = fs::read(process.path().join("environ")).unwrap_or_default();
+            let directory = core.space.directory();
+            fs::read(process.path().join("cmdline")).is_ok_and(|line| line == b"vireo\0shard\0")
+                && String::from_utf8_lossy(&environment).contains(&directory.display().to_string())
+        });
+        assert_eq!(shards.count(), 0, "no shard is left");
+    }
 }
 
 #[test]
-fn wrong_configuration_is_refused_in_one_sentence() {
+fn wrong_configuration_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     let run = |role: &str, text: &str| {
         let path = directory.path().join("vireo.toml");

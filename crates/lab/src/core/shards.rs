@@ -8,27 +8,6 @@ use vireo_ops::api::ShardStatus;
 /// Upper bound of RAN nodes in a lab.
 const NODES: usize = 64;
 
-/// Returns the tables of a core with this number of shards.
-pub(crate) fn tables(shards: u8) -> String {
-    match shards {
-        0 => String::new(),
-        _ => format!("[pools]\nworker-model = \"inline\"\nshards = {shards}\n"),
-    }
-}
-
-/// Removes the label of shards from metrics.
-pub(super) fn without_shards(text: &str) -> String {
-    let line = |line: &str| match line.split_once("{shard=\"") {
-        Some((name, rest)) => {
-            let rest = rest.split_once('"').map_or(rest, |(_, rest)| rest);
-            let labels = rest.strip_prefix(',').map(|labels| format!("{{{labels}"));
-            format!("{name}{}\n", labels.unwrap_or_else(|| rest.strip_prefix('}').unwrap_or(rest).to_owned()))
-        }
-        None => format!("{line}\n"),
-    };
-    text.lines().map(line).collect()
-}
-
 impl Core {
     /// Returns the status of the shards.
     pub(crate) fn shards(&self) -> Result<Vec<ShardStatus>, Failure> {
@@ -70,16 +49,5 @@ impl Core {
             associations: status.gnbs.iter().map(|gnb| gnb.associations).sum(),
             upfs: status.upfs.iter().filter(|upf| upf.associated).count(),
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn label_of_shards_is_removed() {
-        let text = "# HELP a b\na{shard=\"0\"} 1\na{shard=\"10\",b=\"c\"} 2\na{b=\"c\"} 3\na 4\n";
-        assert_eq!(without_shards(text), "# HELP a b\na 1\na{b=\"c\"} 2\na{b=\"c\"} 3\na 4\n");
     }
 }

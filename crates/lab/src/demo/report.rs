@@ -154,6 +154,7 @@ impl Report {
 
     fn hosts_text(&self) -> String {
         match self.hosts.len() {
+            0 if self.shards > 0 => format!("{} shards of one process tree; {} killed", self.shards, self.shard_kills),
             0 => "one process".to_owned(),
             hosts => format!("{hosts} with at most {:?} UEs; {} failed", self.hosts, self.failed_hosts),
         }
@@ -200,9 +201,6 @@ impl fmt::Display for Report {
         let width = lines.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
         for (name, value) in lines {
             writeln!(f, "  {name:<width$}  {value}")?;
-        }
-        if self.shards > 0 {
-            writeln!(f, "  {:<width$}  {}; {} killed", "shards", self.shards, self.shard_kills)?;
         }
         if !self.hosts.is_empty() {
             let (owner, replica) = (self.served_by_owner, self.served_by_replica);

@@ -1,7 +1,6 @@
 //! The shard's side: a host of the private cluster that its parent observes and ends.
 
-use super::ConfigText;
-use super::message::{self, FromShard, Reply, Request, ShardSetup, ToShard};
+use super::message::{self, ConfigText, FromShard, Reply, Request, ShardSetup, ToShard};
 use crate::cluster::{HostNode, HostNodeConfig};
 use crate::control::StartError;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};

@@ -8,6 +8,8 @@
 //! - The supervisor of the shards reports ended processes to the controller, and replaces them.
 //! - The API of `vireo run` is that of all shards.
 
+mod config;
+pub(crate) mod error;
 mod link;
 mod member;
 mod message;
@@ -15,6 +17,8 @@ mod metrics;
 mod source;
 mod supervisor;
 
+pub use config::ShardsConfig;
+pub use error::ShardError;
 pub use member::{Shard, ShardMember};
 pub use message::ConfigText;
 
@@ -24,7 +28,6 @@ use message::ShardSetup;
 use source::ShardsSource;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 use supervisor::ShardSupervisor;
 use vireo_controller::EmbeddedController;
 use vireo_fabric::Security;
@@ -32,38 +35,12 @@ use vireo_fabric::identity::{CertificateRole, TlsTexts};
 use vireo_ops::api::{self, ApiSocket};
 use vireo_ops::metrics::Metrics;
 use vireo_ops::reload::Reload;
-use vireo_ops::supervisor::Program;
 use vireo_pki::Authority;
 
 /// Name of the private cluster in certificates.
 const NAME: &str = "shards";
 /// Validity of the certificates in days: they are used as long as the core runs.
 const DAYS: u32 = 3650;
-
-/// Settings of the shards.
-#[derive(Clone, Debug)]
-pub struct ShardsConfig {
-    pub count: u8,
-    /// How to start a shard.
-    pub program: Program,
-    /// Processors of the shards, in turn; empty = all.
-    pub cores: Vec<usize>,
-    /// Maximum time until a stopped shard is killed.
-    pub stopped_after: Duration,
-    /// Configuration of the shards.
-    pub config: ConfigText,
-}
-
-/// Error of the shards.
-#[derive(Debug, thiserror::Error)]
-pub enum ShardError {
-    /// The operating system does not start a process or thread.
-    #[error("a shard cannot be started: {0}; see the limits on processes and memory, or reduce pools.shards")]
-    Spawn(#[from] std::io::Error),
-    /// A shard ended before it served.
-    #[error("shard {shard} does not start: {why}")]
-    Start { shard: usize, why: String },
-}
 
 /// Running core with several shards.
 #[derive(Debug)]

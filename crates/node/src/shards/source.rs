@@ -48,15 +48,15 @@ impl ShardAnswer {
 
 impl ShardsSource {
     /// Sends a request to each shard. Returns the replies that arrive in time.
-    fn ask(&self, request: impl Fn(usize) -> Option<Request>) -> Vec<ShardAnswer> {
+    fn query(&self, request: impl Fn(usize) -> Option<Request>) -> Vec<ShardAnswer> {
         let deadline = Instant::now() + ANSWERED_WITHIN;
-        let ask = |(number, state): (usize, ShardState)| {
+        let query = |(number, state): (usize, ShardState)| {
             let link = state.link.as_deref().filter(|_| state.stage == Stage::Serving);
             let reply =
                 link.zip(request(number)).and_then(|(link, request): (&ShardLink, _)| link.request(request, deadline));
             ShardAnswer { number, state, reply }
         };
-        self.states.all().into_iter().enumerate().map(ask).collect()
+        self.states.all().into_iter().enumerate().map(query).collect()
     }
 
     /// Returns the window of UEs that each shard lists, by the number of its UEs.
@@ -83,7 +83,7 @@ impl StatusSource for ShardsSource {
             upf.name = known.map_or_else(String::new, |(name, _)| name.clone());
         }
         let gnbs = StatusFilter { reveal_supi: false, ..filter.clone() };
-        let first = self.ask(|_| Some(Request::Status(gnbs.clone())));
+        let first = self.query(|_| Some(Request::Status(gnbs.clone())));
         let mut ues = BTreeMap::new();
         for ShardAnswer { number, state, reply } in first {
             let mut shard = ShardStatus {
@@ -107,7 +107,8 @@ impl StatusSource for ShardsSource {
         status.shards.iter_mut().for_each(|shard| shard.copied = settled);
         if filter.limit > 0 {
             let windows = ShardsSource::windows(&ues, filter);
-            let listed = self.ask(|number| windows.get(&number).filter(|w| w.limit > 0).cloned().map(Request::Status));
+            let listed =
+                self.query(|number| windows.get(&number).filter(|w| w.limit > 0).cloned().map(Request::Status));
             for answer in listed {
                 if let Some(Reply::Status(own)) = answer.reply {
                     status.ues.extend(own.ues);
@@ -128,7 +129,7 @@ impl StatusSource for ShardsSource {
     fn with_shards(&self, own: String) -> String {
         let mut merged = MergedMetrics::default();
         merged.add(&own, None);
-        for answer in self.ask(|_| Some(Request::Metrics)) {
+        for answer in self.query(|_| Some(Request::Metrics)) {
             if let Some(Reply::Metrics(text)) = answer.reply {
                 merged.add(&text, Some(("shard", answer.number)));
             }
@@ -148,7 +149,7 @@ impl StatusSource for ShardsSource {
 
     fn deregister(&self, supi: Supi, again: bool) -> bool {
         let request = Request::Deregister { supi: supi.as_u64(), reregister: again };
-        self.ask(|_| Some(request.clone())).iter().any(ShardAnswer::is_done)
+        self.query(|_| Some(request.clone())).iter().any(ShardAnswer::is_done)
     }
 
     fn relocate(&self, supi: Supi, to: &str) -> Result<(), RelocateError> {
@@ -157,7 +158,7 @@ impl StatusSource for ShardsSource {
             return Err(RelocateError::UnknownUpf { name: to.to_owned(), known: known.join(", ") });
         }
         let request = Request::Relocate { supi: supi.as_u64(), upf: to.to_owned() };
-        let replies = self.ask(|_| Some(request.clone()));
+        let replies = self.query(|_| Some(request.clone()));
         if replies.iter().any(ShardAnswer::is_done) {
             return Ok(());
         }

@@ -5,9 +5,10 @@
 //! which joins as another host. A shard that is stopped, or that the controller has declared dead,
 //! is killed first.
 
+use super::config::ShardsConfig;
+use super::error::ShardError;
 use super::link::{ShardEvent, ShardEventKind, ShardLink};
 use super::message::{ConfigText, ShardSetup};
-use super::{ShardError, ShardsConfig};
 use crossbeam_channel::{Receiver, Sender, TryRecvError, bounded};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io;

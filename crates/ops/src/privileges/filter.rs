@@ -329,23 +329,24 @@ mod tests {
             (_, what) => (Profile::Packets, what),
         };
         let counts = tempfile::tempfile().expect("a file");
+        let directory = (what == "database").then(|| tempfile::tempdir().expect("a directory"));
         install(profile).expect("installed");
         match what {
             "counts" => counts.write_all_at(&[1; 16], 16).expect("written"),
             "socket" => drop(std::net::UdpSocket::bind("127.0.0.1:0")),
             "file" => assert_eq!(std::fs::read("/etc/hostname").unwrap_err().raw_os_error(), Some(libc::EACCES)),
             "program" => drop(Command::new("/bin/true").status()),
-            "database" => database(),
+            "database" => directory.iter().for_each(|directory| database(directory.path())),
             "panic" => drop(std::panic::catch_unwind(|| panic!("a step"))),
             _ => {}
         }
+        drop(directory);
         std::process::exit(7);
     }
 
     /// Calls of an embedded database, and calls that a shard does not need.
-    fn database() {
-        let directory = tempfile::tempdir().expect("a directory");
-        let (path, moved) = (directory.path().join("journal"), directory.path().join("moved"));
+    fn database(directory: &std::path::Path) {
+        let (path, moved) = (directory.join("journal"), directory.join("moved"));
         let file = std::fs::File::create(&path).expect("created");
         file.write_all_at(&[1; 16], 16).and_then(|()| file.sync_data()).expect("written");
         file.set_len(4).expect("truncated");
