@@ -206,6 +206,7 @@ pub(super) const LAYERS: &[(&str, &[&str])] = &[
             "vireo-wire",
             "vireo-core",
             "vireo-datapath",
+            "vireo-emulator",
             "vireo-traffic",
             "vireo-ops",
             "vireo-simulator",
