@@ -524,7 +524,8 @@ fn notes(rounds: &[Round]) -> Vec<String> {
          the wake-ups of the threads."
             .to_owned(),
         "A shard is a host that runs the steps on its own thread. Two shards with a core each serve twice what one serves, \
-         by the CPU time that a request costs at one shard and at two."
+         by the CPU time that a request costs at one shard and at two. The CPU time of vireo run is that of all its \
+         processes; two shards of it have copies of each other's UEs."
             .to_owned(),
     ];
     if rounds.iter().any(|round| ByReplica::from_mixture(&round[0], &round[1]).is_none()) {
