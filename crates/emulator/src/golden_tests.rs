@@ -32,7 +32,7 @@ const AMF: [u8; 2] = [0xb9, 0xb9];
 
 /// Messages that this eNB and UE neither send nor read, and those that need a state which only
 /// other tests give them. The core and the codec have tests of all.
-const OTHERS: [&str; 21] = [
+const OTHERS: [&str; 14] = [
     "E-RABReleaseIndication",
     "E-RABModificationIndication",
     "E-RABModificationConfirm",
@@ -43,16 +43,9 @@ const OTHERS: [&str; 21] = [
     "TrackingAreaUpdateRequest-from-5g",
     "AuthenticationFailure-synch",
     "SecurityModeReject",
-    "PDNConnectivityRequest",
-    "PDNDisconnectRequest",
-    "ActivateDefaultEPSBearerContextAccept",
     "ActivateDefaultEPSBearerContextReject",
     "ESMStatus",
     "AttachReject-esm",
-    "PDNConnectivityReject",
-    "PDNConnectivityReject-congestion",
-    "PDNDisconnectReject",
-    "ActivateDefaultEPSBearerContextRequest",
     "BearerResourceAllocationReject",
 ];
 
@@ -173,7 +166,13 @@ fn enb_messages_equal_those_of_pycrate() {
     assert_eq!(events, [Event::ContextSetup { owner: 7, key: KEY }, up.clone(), to_ue.clone()]);
     let tunnel = test.enb.tunnels(FIRST)[0];
     assert_eq!((tunnel.upf, tunnel.uplink, tunnel.downlink), ([127, 0, 0, 7].into(), Teid(0x101), Teid(0x75)));
+    assert_eq!((test.enb.lose_tunnel(FIRST), test.enb.lose_tunnel(FIRST)), (Some(tunnel), None));
     assert_eq!(test.receives("E-RABSetupRequest", &["E-RABSetupResponse"]), [up, to_ue.clone()]);
+    // An E-RAB that exists is not set up again (TS 36.413 8.2.1.3).
+    let (mut inbox, mut out) = (Inbox::default(), Outbox::default());
+    test.enb.receive(goldens.get("E-RABSetupRequest"), &mut inbox, &mut out).expect("the answer encodes");
+    assert_eq!(inbox.events[0], Event::Violation(enb::Violation::Unexpected(5)));
+    assert_eq!(test.enb.tunnels(FIRST), [tunnel]);
     let events = test.receives("E-RABReleaseCommand", &["E-RABReleaseResponse"]);
     assert_eq!(events, [Event::TunnelDown { owner: 7, psi: 5 }, to_ue]);
     let inactive = Cause::radioNetwork(CauseRadioNetwork::user_inactivity);
@@ -432,8 +431,31 @@ fn lte_ue_messages_equal_those_of_pycrate() {
     assert_eq!(test.receives("DeactivateEPSBearerContextRequest", &["DeactivateEPSBearerContextAccept"]), [released]);
     let detached = ue::Event::DeregisteredByNetwork { cause: None, reregister: true };
     assert_eq!(test.receives("DetachRequest-network", &["DetachAccept"]), [detached]);
+    further_connections(&goldens);
     refusals(&goldens);
     goldens.assert_used(is_nas);
+}
+
+fn further_connections(goldens: &Goldens) {
+    let connect = |test: &mut UeUnderTest<'_>| {
+        test.profile.dnn = "ims".parse().expect("a name");
+        let kind = PduSessionType::Ipv4v6;
+        test.does(&["PDNConnectivityRequest"], |ue, profile, out| ue.establish(profile, 2, kind, out));
+    };
+    let mut test = UeUnderTest::attached(goldens);
+    connect(&mut test);
+    let accept = ["ActivateDefaultEPSBearerContextAccept"];
+    let events = test.receives("ActivateDefaultEPSBearerContextRequest", &accept);
+    assert!(matches!(events[..], [ue::Event::SessionUp { psi: 6, .. }]), "{events:?}");
+    test.does(&["PDNDisconnectRequest"], |ue, _, out| ue.release(2, out));
+    let rejected = ue::Event::SessionRejected { psi: 6, cause: Cause::Esm(49) };
+    assert_eq!(test.receives("PDNDisconnectReject", &[]), [rejected]);
+    for (name, cause) in [("PDNConnectivityReject", 27), ("PDNConnectivityReject-congestion", 26)] {
+        let mut test = UeUnderTest::attached(goldens);
+        connect(&mut test);
+        let rejected = ue::Event::SessionRejected { psi: 2, cause: Cause::Esm(cause) };
+        assert_eq!(test.receives(name, &[]), [rejected]);
+    }
 }
 
 fn refusals(goldens: &Goldens) {

@@ -229,18 +229,24 @@ impl Options {
         }
     }
 
-    /// Returns the scenario's steps for a UE of a technology.
-    pub(crate) fn script(&self, rat: Rat) -> &'static [Step] {
+    /// Returns the scenario of UEs of a technology.
+    fn scenario_for(&self, rat: Rat) -> &'static Scenario {
         let scenario = match rat {
             Rat::Eps if self.rats == Rats::Both => Scenario::find_for(Rats::Eps, self.scenario.name),
             _ => None,
         };
-        scenario.unwrap_or(self.scenario).steps()
+        scenario.unwrap_or(self.scenario)
+    }
+
+    /// Returns the scenario's steps for a UE of a technology.
+    pub(crate) fn script(&self, rat: Rat) -> &'static [Step] {
+        self.scenario_for(rat).steps()
     }
 
     /// Returns true if the UEs move between gNBs.
     pub(crate) fn moves(&self) -> bool {
-        self.steady.as_ref().map_or(self.scenario.moves(), Steady::moves)
+        let moves = || self.rats.list().iter().any(|rat| self.scenario_for(*rat).moves());
+        self.steady.as_ref().map_or_else(moves, Steady::moves)
     }
 
     /// Returns true if the run sends user packets and thus needs N3.

@@ -106,8 +106,9 @@ fn scenario_succeeds(rat: &str, scenario: &str) {
 fn lte_scenarios_run_to_their_end() {
     let procedures = ["paging", "periodic", "mobility", "tau", "guti", "ipv4v6", "restoration"];
     let handovers = ["handover", "handover-failures"];
+    let connections = ["multi-session", "sessions", "lost-tunnel"];
     let failures = ["auth-failures", "wrong-mac"];
-    for scenario in procedures.iter().chain(&handovers).chain(&failures) {
+    for scenario in procedures.iter().chain(&handovers).chain(&connections).chain(&failures) {
         scenario_succeeds("eps", scenario);
     }
 }

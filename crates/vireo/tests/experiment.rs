@@ -20,14 +20,20 @@ impl Quick {
     /// Runs the experiment alone; `None` if the machine does not permit it.
     fn run(name: &str) -> Option<Self> {
         let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-        Quick::run_concurrently(name)
+        Quick::run_concurrently(name, &[])
+    }
+
+    /// Runs the experiment alone with eNBs and UEs of 4G.
+    fn run_in_4g(name: &str) -> Option<Self> {
+        let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        Quick::run_concurrently(name, &["--rat", "eps"])
     }
 
     /// Runs the experiment beside others: simulations are not measurements.
-    fn run_concurrently(name: &str) -> Option<Self> {
+    fn run_concurrently(name: &str, more: &[&str]) -> Option<Self> {
         let directory = tempfile::tempdir().unwrap();
         let mut command = Command::new(VIREO);
-        command.args(["experiment", name, "--quick", "--out"]).arg(directory.path().join("results"));
+        command.args(["experiment", name, "--quick"]).args(more).arg("--out").arg(directory.path().join("results"));
         let output = command.output().unwrap();
         let errors = String::from_utf8_lossy(&output.stderr).into_owned();
         if errors.contains("vireo: this needs ") || errors.contains("no permission") {
@@ -112,6 +118,9 @@ const TESTED: [&str; 21] = [
 #[test]
 #[ignore = "make test-experiments"]
 fn other_experiments_have_short_forms() {
+    let output = Command::new(VIREO).args(["experiment", "mmlite-fig11", "--rat", "eps"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("choose one of"));
     let output = Command::new(VIREO).args(["experiment", "--list"]).output().unwrap();
     let list = String::from_utf8_lossy(&output.stdout).into_owned();
     let names: Vec<&str> = list.lines().filter_map(|line| line.split_whitespace().next()).collect();
@@ -244,6 +253,20 @@ fn signalling_is_measured_beside_split_core() {
 
 #[test]
 #[ignore = "make test-experiments"]
+fn experiments_have_short_forms_in_4g() {
+    let Some(quick) = Quick::run_in_4g("pepc-signalling") else { return };
+    let summary = quick.summary();
+    assert_eq!(summary.experiment, "pepc-signalling-eps");
+    assert!(median(&summary, "250 service requests/s, completed") > 200.0, "{summary}");
+    assert_eq!(quick.lines("turns.csv"), 1 + 7);
+    for name in ["service-load", "mmlite-fig2c", "mmlite-fig7-nf", "mmlite-fig7-host", "mmlite-fig9"] {
+        let Some(quick) = Quick::run_in_4g(name) else { return };
+        assert_eq!(quick.summary().experiment, format!("{name}-eps"));
+    }
+}
+
+#[test]
+#[ignore = "make test-experiments"]
 fn placement_is_measured_on_real_hosts() {
     let Some(quick) = Quick::run("placement-real") else { return };
     let summary = quick.summary();
@@ -344,7 +367,7 @@ fn simulated_experiments_are_reproducible() {
         ("mmlite-fig11", "pareto-1.svg", "hosts, Pareto 1, load for 3, ours"),
         ("mmlite-limits", "loads.svg", "served by replicas, load 0.5, ours"),
     ] {
-        let [one, other] = [(); 2].map(|()| Quick::run_concurrently(name).expect("it needs nothing"));
+        let [one, other] = [(); 2].map(|()| Quick::run_concurrently(name, &[]).expect("it needs nothing"));
         let summary = one.summary();
         assert_eq!((summary.experiment.as_str(), summary.quick), (name, true));
         assert_eq!(summary.figures, other.summary().figures, "{name}");

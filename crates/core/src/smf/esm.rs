@@ -17,6 +17,8 @@ use vireo_wire::nas_eps::*;
 const T3485: Duration = Duration::from_secs(8);
 /// Timer of DEACTIVATE EPS BEARER CONTEXT REQUEST (TS 24.301 table 10.3.2).
 pub(super) const T3495: Duration = Duration::from_secs(8);
+/// ESM cause #52, single address bearers only allowed (TS 24.301 6.5.1.3). 5GSM does not have it.
+pub(super) const SINGLE_ADDRESS_BEARERS: u8 = EsmCause::SingleAddressBearersOnlyAllowed as u8;
 /// Longest value of the protocol configuration options IE (TS 24.008 10.5.6.3).
 const PCO_OCTETS: usize = 251;
 

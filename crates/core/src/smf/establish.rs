@@ -31,6 +31,11 @@ fn begin(request: &Create<'_>, env: &mut Env<'_>) -> Result<(SmContext, Output),
     let refuse = |cause| messages::reject(request.dialect, request.psi, pti, cause);
     let dnn = data_network(env.config, request).map_err(refuse)?;
     let (kind, cause) = session_type(requested.kind, &request.subscription.types, &dnn.types).map_err(refuse)?;
+    let is_single = requested.kind == Some(PduSessionType::Ipv4v6) && kind != PduSessionType::Ipv4v6;
+    let cause = match cause.map(GsmCause::as_u8) {
+        None if is_single && request.dialect == Dialect::Eps => Some(esm::SINGLE_ADDRESS_BEARERS),
+        other => other,
+    };
     let Some(upf) = user_plane_function(env.config, request.dnn, request.ltmsi) else {
         return Err(messages::congestion_reject(request.dialect, request.psi, pti, env));
     };
@@ -68,7 +73,7 @@ fn begin(request: &Create<'_>, env: &mut Env<'_>) -> Result<(SmContext, Output),
         end_marker: false,
         usage: Usage::default(),
         relocation: None,
-        stage: Stage::Requested { pti, cause: cause.map(GsmCause::as_u8), options },
+        stage: Stage::Requested { pti, cause, options },
         ran: RanState::Idle,
         n4: N4State::Establishing,
         deadline: None,

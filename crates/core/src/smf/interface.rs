@@ -152,4 +152,6 @@ pub enum Output {
     Relocated(Instant),
     /// The relocation failed: the session stays at its UPF.
     NotRelocated,
+    /// EPS: the eNB must release the UE, because a bearer whose E-RAB is released ends at the UE.
+    ReleaseConnection,
 }

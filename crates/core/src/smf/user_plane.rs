@@ -8,6 +8,7 @@ use super::context::{N4State, RanState, SmContext, Stage, Tunnel};
 use super::interface::{N2Sm, Output};
 use super::{messages, n4, release, relocate};
 use crate::Env;
+use vireo_types::Dialect;
 use vireo_wire::nas::GsmCause;
 
 /// Handles that the UE requests its user plane.
@@ -40,9 +41,12 @@ pub(super) fn deactivate(sm: &mut SmContext, out: &mut Vec<Output>) {
     match sm.stage {
         // The UE left before its answer: it will request the session again.
         Stage::Requested { .. } => release::end(sm, out),
+        // A UE of EPS that has the bearer ends it at its next service request, which brings no
+        // radio bearer for it (TS 24.301 5.6.1.4.1).
+        Stage::Activating { .. } => release::end(sm, out),
         // The UE may have received the accept; if not, it requests again and the AMF part deletes
         // this session.
-        Stage::Accepted { .. } | Stage::Activating { .. } | Stage::Established => {
+        Stage::Accepted { .. } | Stage::Established => {
             if sm.ran == (RanState::Releasing { then_setup: true }) {
                 out.push(Output::DownlinkData);
             }
@@ -116,6 +120,9 @@ pub(super) fn ran_answered(sm: &mut SmContext, kind: N2Sm, octets: &[u8], env: &
             // 8.2.1.3).
             if sm.is_offered() {
                 release::reject(sm, GsmCause::InsufficientResources, out);
+            } else if sm.dialect == Dialect::Eps && sm.is_established() {
+                // The UE ends a bearer without a radio bearer (TS 24.301 5.6.1.4.1).
+                release::end(sm, out);
             }
         }
         (N2Sm::ReleaseResponse, RanState::Releasing { then_setup }) => {
@@ -153,11 +160,15 @@ fn unusable_response(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
     release_at_ran(sm, false, env, out);
 }
 
-/// Releases the resources at the RAN while the UE keeps the session (TS 23.502 4.3.7).
+/// Releases the resources at the RAN while the UE keeps the session (TS 23.502 4.3.7). A UE of EPS
+/// keeps its bearers only if it becomes idle (TS 23.401 5.3.5).
 fn release_at_ran(sm: &mut SmContext, then_setup: bool, env: &Env<'_>, out: &mut Vec<Output>) {
     sm.ran = RanState::Releasing { then_setup };
     sm.deadline = Some(env.now + env.config.timers.ran_response);
-    out.extend(messages::ran_release_command(sm));
+    match sm.dialect {
+        Dialect::Nr => out.extend(messages::ran_release_command(sm)),
+        Dialect::Eps => out.push(Output::ReleaseConnection),
+    }
 }
 
 /// Handles that the RAN has not answered in time.
@@ -167,6 +178,10 @@ pub(super) fn ran_silent(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output
         // It is unknown whether the accept was delivered; a release command is right in both cases.
         (Stage::Accepted { .. }, _) => {
             release::start(sm, release::NO_PTI, GsmCause::NetworkFailure.as_u8(), env, out);
+        }
+        // A handover has delayed the release of the UE.
+        (_, RanState::Releasing { then_setup }) if sm.dialect == Dialect::Eps => {
+            release_at_ran(sm, then_setup, env, out);
         }
         (_, RanState::Releasing { then_setup }) => {
             sm.ran = RanState::Idle;

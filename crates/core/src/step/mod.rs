@@ -42,6 +42,8 @@ pub struct StepContext<'a, 'e> {
     pub ue: &'a mut UeContext,
     pub env: &'a mut Env<'e>,
     pub out: StepOutput,
+    /// Cause with which the connection is released at the end of the step.
+    pub postponed_release: Option<Cause>,
 }
 
 impl StepContext<'_, '_> {

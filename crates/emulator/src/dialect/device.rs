@@ -5,7 +5,7 @@ use crate::ran::Tunnel;
 use crate::rat::Rat;
 use crate::ue::eps::LteUe;
 use crate::ue::security::{SecurityContext, header};
-use crate::ue::{self, CommandError, Fault, MmState, Registration, Service, Session, Ue, UeOutput};
+use crate::ue::{self, CommandError, Fault, MmState, Registration, Service, Session, SessionState, Ue, UeOutput};
 use crate::usim::Usim;
 use vireo_types::{Guti, PduSessionType};
 
@@ -76,15 +76,24 @@ impl Device {
         either!(self, ue => ue.active_sessions().all(has))
     }
 
-    /// Returns true if session `psi` is active with its tunnel. An EPS UE has only its default
-    /// bearer, which its attach activates.
+    /// Returns the session with this PDU session identity. A bearer of EPS has it beside its own.
+    fn session(&self, psi: u8) -> Option<&Session> {
+        self.sessions().iter().find(|session| match self {
+            Device::Nr(_) => session.psi == psi,
+            Device::Eps(_) => session.other == psi,
+        })
+    }
+
+    /// Returns true if session `psi` is active with its tunnel.
     pub(crate) fn is_established(&self, psi: u8, tunnels: &[Tunnel]) -> bool {
-        match self {
-            Device::Nr(ue) => {
-                ue.active_sessions().any(|active| active == psi) && tunnels.iter().any(|tunnel| tunnel.psi == psi)
-            }
-            Device::Eps(ue) => ue.active_sessions().next().is_some() && self.has_tunnels(tunnels),
-        }
+        let session = self.session(psi).filter(|session| session.state == SessionState::Active);
+        session.is_some_and(|session| tunnels.iter().any(|tunnel| tunnel.psi == session.psi))
+    }
+
+    /// Returns true if session `psi` has ended, with its tunnel: each other tunnel has its session.
+    pub(crate) fn is_released(&self, psi: u8, tunnels: &[Tunnel]) -> bool {
+        let has_session = |tunnel: &Tunnel| self.sessions().iter().any(|session| session.psi == tunnel.psi);
+        self.session(psi).is_none() && tunnels.iter().all(has_session)
     }
 
     /// Returns true if a registration of this kind is complete on the RAN side. The default bearer
@@ -105,7 +114,9 @@ impl Device {
     }
 
     pub(crate) fn forget_session(&mut self, psi: u8) {
-        either!(self, ue => ue.forget_session(psi));
+        if let Some(psi) = self.session(psi).map(|session| session.psi) {
+            either!(self, ue => ue.forget_session(psi));
+        }
     }
 
     pub(crate) fn detach(&mut self) {
@@ -135,7 +146,7 @@ impl Device {
         }
     }
 
-    /// Starts the establishment of a session. An EPS UE has its default bearer already.
+    /// Starts the establishment of a session. An EPS UE has its first one since its attach.
     pub(crate) fn establish(
         &mut self,
         options: &Options,
@@ -145,16 +156,13 @@ impl Device {
     ) -> Result<(), CommandError> {
         match self {
             Device::Nr(ue) => ue.establish(&options.profile, psi, kind.unwrap_or(options.session_type), out),
-            Device::Eps(ue) if ue.active_sessions().next().is_some() => Ok(()),
-            Device::Eps(_) => Err(CommandError::Session(psi)),
+            Device::Eps(ue) if ue.is_active(psi) => Ok(()),
+            Device::Eps(ue) => ue.establish(&options.profile, psi, kind.unwrap_or(options.session_type), out),
         }
     }
 
     pub(crate) fn release(&mut self, psi: u8, out: &mut UeOutput) -> Result<(), CommandError> {
-        match self {
-            Device::Nr(ue) => ue.release(psi, out),
-            Device::Eps(_) => Err(CommandError::Session(psi)),
-        }
+        either!(self, ue => ue.release(psi, out))
     }
 
     pub(crate) fn service_request(&mut self, service: Service, out: &mut UeOutput) -> Result<(), CommandError> {
@@ -188,6 +196,11 @@ impl Device {
     /// Returns true if a registration also activates the first session.
     pub(crate) fn attaches_with_session(&self) -> bool {
         matches!(self, Device::Eps(_))
+    }
+
+    /// Returns true if a registration also activates this session.
+    pub(crate) fn attaches_with(&self, psi: u8) -> bool {
+        self.attaches_with_session() && psi == ue::eps::ATTACH_PSI
     }
 
     /// Moves the idle UE to the other technology. Returns false if it cannot move; it is then

@@ -277,6 +277,14 @@ impl Node {
         }
     }
 
+    /// Drops the tunnel of a UE's first session.
+    pub(crate) fn lose_tunnel(&mut self, id: ConnectionId) -> Option<Tunnel> {
+        match self {
+            Node::Gnb(gnb) => gnb.lose_tunnel(id),
+            Node::Enb(enb) => enb.lose_tunnel(id),
+        }
+    }
+
     pub(crate) fn tunnels(&self, id: ConnectionId) -> &[Tunnel] {
         match self {
             Node::Gnb(gnb) => gnb.tunnels(id),

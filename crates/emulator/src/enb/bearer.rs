@@ -8,6 +8,9 @@ use vireo_types::Teid;
 use vireo_wire::s1ap::*;
 use vireo_wire::s1ap::{build_s1ap, build_s1ap_ie, extract_s1ap_ies};
 
+/// Procedure code of E-RAB Setup.
+const BEARER_SETUP: u8 = 5;
+
 /// One E-RAB that the MME requests.
 struct RequestedBearer<'a> {
     id: ERABID,
@@ -21,7 +24,8 @@ struct RequestedBearer<'a> {
 struct BearerResults {
     /// E-RABs with the eNB's TEIDs.
     up: Vec<(ERABID, GTPTEID)>,
-    failed: Vec<ERABID>,
+    /// Others with the cause.
+    failed: Vec<(ERABID, Cause)>,
 }
 
 impl Enb {
@@ -153,12 +157,18 @@ impl Enb {
             let address = read_address(&bearer.address.0);
             let (Some(upf), Ok(psi @ 5..=15)) = (address, u8::try_from(bearer.id.0)) else {
                 inbox.events.push(Event::Violation(Violation::Undecodable));
-                results.failed.push(bearer.id);
+                results.failed.push((bearer.id, Cause::protocol(CauseProtocol::semantic_error)));
                 continue;
             };
+            if self.tunnels(id).iter().any(|known| known.psi == psi) {
+                // TS 36.413 8.2.1.3.
+                inbox.events.push(Event::Violation(Violation::Unexpected(BEARER_SETUP)));
+                let cause = Cause::radioNetwork(CauseRadioNetwork::multiple_E_RAB_ID_instances);
+                results.failed.push((bearer.id, cause));
+                continue;
+            }
             let (uplink, downlink) = (Teid(u32::from_be_bytes(bearer.teid.0)), self.teid(id, owner, psi));
             let Some(connection) = self.connections.get_mut(id) else { continue };
-            connection.tunnels.retain(|known| known.psi != psi);
             connection.tunnels.reserve_exact(1);
             connection.tunnels.push(Tunnel { psi, qfi: None, upf, uplink, downlink });
             results.up.push((bearer.id, GTPTEID(downlink.0.to_be_bytes())));
@@ -212,9 +222,9 @@ impl Enb {
     }
 }
 
-fn failed_list(failed: Vec<ERABID>) -> Result<ERABList<'static>, Error> {
-    let item = |erab| {
-        let item = ERABItem::new(erab, Cause::protocol(CauseProtocol::semantic_error), None);
+fn failed_list(failed: Vec<(ERABID, Cause)>) -> Result<ERABList<'static>, Error> {
+    let item = |(erab, cause)| {
+        let item = ERABItem::new(erab, cause, None);
         build_s1ap_ie!(IGNORE E_RABItem(item))
     };
     Ok(ERABList(failed.into_iter().map(item).collect::<Result<_, _>>()?))

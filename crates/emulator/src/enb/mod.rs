@@ -99,6 +99,11 @@ impl Enb {
         self.connections.tunnels(id)
     }
 
+    /// Drops the tunnel of a UE's first E-RAB. The eNB still knows the E-RAB.
+    pub fn lose_tunnel(&mut self, id: ConnectionId) -> Option<Tunnel> {
+        self.connections.get_mut(id)?.lose_tunnel()
+    }
+
     /// Handles the loss of all associations: every UE is idle and the interface is down.
     pub fn on_association_lost(&mut self) {
         self.associations.clear();

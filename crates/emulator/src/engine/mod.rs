@@ -22,7 +22,6 @@ mod worker;
 pub(crate) use sctp_endpoint::bind;
 
 use crate::error::Error;
-use crate::mix::Steady;
 use crate::options::Options;
 use crate::progress::{Counters, EndpointFactory, Phase, Progress};
 use crate::rat::Rat;
@@ -107,9 +106,6 @@ fn eps_fault(options: &Options) -> Option<&'static str> {
     }
     if Scenario::find_for(options.rats, options.scenario.name).is_none() {
         return Some("the scenario does not exist for this --rat: see vireo emulate --rat R --list");
-    }
-    if options.steady.as_ref().is_some_and(Steady::needs_nr) {
-        return Some("sessions of --load are of 5G only: use --rat nr");
     }
     if options.tac.0 > 0xffff || options.first_gnb_id.saturating_add(options.gnbs) > 1 << 20 {
         return Some("an eNB has a TAC of 16 bits and an ID of 20 bits: check --tac and --gnb-id");

@@ -18,7 +18,8 @@ const ATTEMPTS: u8 = 5;
 /// The same for the first registration of a UE with unlimited retries.
 const FIRST_ATTEMPTS: u8 = 30;
 
-/// Timers of TS 24.501 10.2 and 10.3. Those of TS 24.301 10.2 are equal, except T3417 (5 s).
+/// Timers of TS 24.501 10.2 and 10.3. Those of TS 24.301 10.2 and 10.3 are equal, except T3417
+/// (5 s), T3482 (8 s) and T3492 (6 s).
 const T3510: Duration = Duration::from_secs(15);
 const T3517: Duration = Duration::from_secs(15);
 const T3521: Duration = Duration::from_secs(15);

@@ -365,6 +365,11 @@ impl Worker<'_> {
                 Step::Idle | Step::Leave | Step::Deregister | Step::SwitchOff | Step::Released | Step::AwaitDetach,
             ) => self.settle(owner),
             Some(Step::Faulty(_)) if self.slots[owner as usize].has(flag::REJECTED) => self.settle(owner),
+            // A core releases a UE of EPS whose tunnel is lost.
+            Some(Step::LoseTunnel) if self.slots[owner as usize].ue.rat() == Rat::Eps => {
+                self.slots[owner as usize].flags |= flag::LOST;
+                self.settle(owner);
+            }
             Some(Step::Dwell) => {
                 self.slots[owner as usize].flags |= flag::PAUSED;
                 self.settle(owner);
@@ -419,9 +424,7 @@ impl Worker<'_> {
             }
             Some(Step::Faulty(_)) => slot.has(flag::FAULTED) && slot.has(flag::REGISTERED | flag::REJECTED),
             Some(Step::Establish { psi, .. }) => slot.ue.is_established(psi, tunnels),
-            Some(Step::Release { psi }) => {
-                slot.ue.sessions().iter().all(|session| session.psi != psi) && tunnels.iter().all(|t| t.psi != psi)
-            }
+            Some(Step::Release { psi }) => slot.ue.is_released(psi, tunnels),
             Some(Step::Service) => slot.has(flag::SERVED) && slot.ue.has_tunnels(tunnels),
             Some(Step::Connect) => {
                 slot.ran.is_some() && slot.ue.mm() == MmState::Registered && slot.ue.has_tunnels(tunnels)
@@ -433,7 +436,7 @@ impl Worker<'_> {
             Some(Step::Rest | Step::Pause | Step::Dwell | Step::Breathe) => slot.has(flag::PAUSED),
             Some(Step::AwaitPage) => slot.has(flag::PAGED),
             Some(Step::AwaitDetach) => slot.has(flag::DEREGISTERED) && slot.ran.is_none(),
-            Some(Step::LoseTunnel) => slot.has(flag::LOST) && slot.ue.has_tunnels(tunnels),
+            Some(Step::LoseTunnel) => slot.has(flag::LOST) && slot.ran.is_none_or(|_| slot.ue.has_tunnels(tunnels)),
             Some(Step::Roam) => true,
             Some(
                 Step::XnHandover
@@ -494,8 +497,8 @@ impl Worker<'_> {
                     self.record_session_after_registration(owner);
                 }
             }
-            // The attach of an EPS UE has established its session.
-            Some(Step::Establish { .. }) if self.slots[owner as usize].ue.attaches_with_session() => {}
+            // The attach of an EPS UE has established this session.
+            Some(Step::Establish { psi, .. }) if self.slots[owner as usize].ue.attaches_with(psi) => {}
             Some(Step::Establish { .. }) => {
                 self.record(owner, Procedure::Session);
                 self.record_session_after_registration(owner);

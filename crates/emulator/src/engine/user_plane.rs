@@ -26,9 +26,10 @@ impl Worker<'_> {
     pub(super) fn trigger_paging(&mut self, owner: u32) {
         let echoes = &self.options.echoes;
         let slot = &mut self.slots[owner as usize];
-        let source = slot.ue.sessions().iter().find_map(|session| session.address.ipv4);
-        let (Some(source), Some(target), Some((n3, tunnel))) = (source, echoes.v4, self.lost_tunnels.by_ue.get(&owner))
-        else {
+        let lost = self.lost_tunnels.by_ue.get(&owner);
+        let session = lost.and_then(|(_, tunnel)| slot.ue.sessions().iter().find(|session| session.psi == tunnel.psi));
+        let source = session.and_then(|session| session.address.ipv4);
+        let (Some(source), Some(target), Some((n3, tunnel))) = (source, echoes.v4, lost) else {
             return self.fail(owner, "no session that a packet could come for: give --echo-v4".into());
         };
         let mark = Mark { identifier: 0x4000 | (owner as u16 & 0x3fff), sequence: u16::MAX };
@@ -141,17 +142,18 @@ impl Worker<'_> {
         self.fail(owner, what.into());
     }
 
-    /// Drops the tunnel of the UE's session at its gNB. A downlink packet then reveals the loss.
+    /// Drops the tunnel of the UE's first session at its node. A downlink packet then reveals the
+    /// loss.
     pub(super) fn lose_tunnel(&mut self, owner: u32) {
         let slot = &self.slots[owner as usize];
         let node = &mut self.links[usize::from(slot.link)].node;
         let n3 = node.n3();
-        match slot.ran.zip(node.gnb().ok()).and_then(|(ran, gnb)| gnb.lose_tunnel(ran)) {
+        match slot.ran.and_then(|ran| node.lose_tunnel(ran)) {
             Some(tunnel) => {
                 self.lost_tunnels.by_ue.insert(owner, (n3, tunnel));
                 self.trigger_paging(owner);
             }
-            None => self.fail(owner, "no tunnel that the gNB could lose".into()),
+            None => self.fail(owner, "no tunnel that the node could lose".into()),
         }
     }
 

@@ -114,8 +114,7 @@ impl Gnb {
 
     /// Drops the tunnel of a UE's first session. The gNB still knows the session.
     pub fn lose_tunnel(&mut self, ran: RanUeNgapId) -> Option<Tunnel> {
-        let tunnels = &mut self.connection_mut(ran)?.tunnels;
-        (!tunnels.is_empty()).then(|| tunnels.remove(0))
+        self.connection_mut(ran)?.lose_tunnel()
     }
 
     /// Handles the loss of all associations: every UE is idle and the interface is down.

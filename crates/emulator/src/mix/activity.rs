@@ -66,7 +66,7 @@ pub enum Activity {
     XnHandover,
     /// N2 handover of a connected UE to another gNB.
     N2Handover,
-    /// Establishment of a second PDU session, and its release after a dwell time.
+    /// Establishment of a second PDU session or PDN connection, and its release after a dwell time.
     Session,
     /// Registration, and deregistration after a dwell time.
     Registration,

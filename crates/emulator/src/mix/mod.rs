@@ -101,11 +101,6 @@ impl Steady {
         self.choices().any(|choice| choice.activity.moves())
     }
 
-    /// Returns true if it has procedures that the emulator has only in 5G.
-    pub(crate) fn needs_nr(&self) -> bool {
-        self.choices().any(|choice| choice.activity == Activity::Session)
-    }
-
     /// Returns true if its UEs send data when there is a target.
     pub fn has_data(&self) -> bool {
         self.groups.iter().any(|group| group.data.echoes > 0)

@@ -23,6 +23,13 @@ pub(crate) struct Connection {
     pub(crate) abandoned: bool,
 }
 
+impl Connection {
+    /// Drops the tunnel of the first session.
+    pub(crate) fn lose_tunnel(&mut self) -> Option<Tunnel> {
+        (!self.tunnels.is_empty()).then(|| self.tunnels.remove(0))
+    }
+}
+
 /// Reason for which a message does not belong to a connection.
 pub(crate) enum Mismatch {
     /// The identifiers do not belong together, or belong to no UE.

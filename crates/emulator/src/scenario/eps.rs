@@ -6,15 +6,11 @@ use crate::ue::{Fault, Registration};
 use vireo_types::PduSessionType;
 
 /// Scenarios of 5G without a counterpart, with the reasons.
-pub(super) static ABSENT: &[(&str, &str)] = &[
-    ("lost-tunnel", "the eNB answers no packet with a GTP-U Error Indication"),
-    ("multi-session", "the UE has one PDN connection; the core refuses further ones"),
-    ("sessions", "as multi-session: the default bearer lasts as long as the attach"),
-    ("profile-a", "a UE of EPS sends its IMSI; there is no SUCI"),
-    ("profile-b", "as profile-a"),
-];
+pub(super) static ABSENT: &[(&str, &str)] =
+    &[("profile-a", "a UE of EPS sends its IMSI; there is no SUCI"), ("profile-b", "as profile-a")];
 
 const TAU: Step = Step::Register(Registration::Mobility);
+const SECOND: Step = Step::Establish { psi: 2, kind: None };
 const PERIODIC_TAU: Step = Step::Register(Registration::Periodic);
 
 const X2_HANDOVER: &[Step] = &[
@@ -207,6 +203,57 @@ pub(super) static ALL: &[Scenario] = &[
             Step::Traffic,
             Step::Idle,
             Step::Rest,
+            Step::Service,
+            Step::Traffic,
+            Step::Deregister,
+        ],
+    ),
+    steps(
+        "multi-session",
+        "three PDN connections of each type at once, echoes on all, kept at X2, S1, TAU and idle; one ends",
+        &[
+            Step::RegisterWith(PduSessionType::Ipv4),
+            Step::Establish { psi: 2, kind: Some(PduSessionType::Ipv6) },
+            Step::Establish { psi: 3, kind: Some(PduSessionType::Ipv4v6) },
+            Step::Traffic,
+            Step::XnHandover,
+            Step::Traffic,
+            Step::Release { psi: 2 },
+            Step::N2Handover,
+            Step::Traffic,
+            Step::Idle,
+            Step::Rest,
+            Step::Service,
+            Step::Traffic,
+            Step::Idle,
+            Step::Roam,
+            TAU,
+            Step::Traffic,
+            Step::Deregister,
+        ],
+    ),
+    steps(
+        "sessions",
+        "attach, then a further PDN connection requested and disconnected again and again (--rounds)",
+        &[FRESH, SECOND, Step::Release { psi: 2 }, Step::Repeat { to: 1 }],
+    ),
+    steps(
+        "lost-tunnel",
+        "an eNB loses a tunnel of a connected UE, which is released and paged, twice; then with an idle UE",
+        &[
+            FRESH,
+            SECOND,
+            Step::Traffic,
+            Step::LoseTunnel,
+            Step::AwaitPage,
+            Step::Service,
+            Step::Traffic,
+            Step::LoseTunnel,
+            Step::AwaitPage,
+            Step::Service,
+            Step::Traffic,
+            Step::Idle,
+            Step::AwaitPage,
             Step::Service,
             Step::Traffic,
             Step::Deregister,

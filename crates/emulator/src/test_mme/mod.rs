@@ -18,7 +18,7 @@ use wire::{Connection, Uplink};
 
 /// First M-TMSI; further ones count up.
 const FIRST_TMSI: u32 = 0xd000_0000;
-/// EPS bearer identity of every default bearer.
+/// EPS bearer identity of the default bearer of every attach. Further ones count up.
 pub(crate) const EBI: u8 = 5;
 
 /// Behaviour of the MME.
@@ -38,6 +38,8 @@ pub(crate) struct Behaviour {
     /// Detaches every UE after its ATTACH COMPLETE.
     pub(crate) detach: bool,
     pub(crate) refuse_setup: bool,
+    /// Refuses further PDN connections with this cause.
+    pub(crate) reject_connection: Option<EsmCause>,
     pub(crate) upf: Ipv4Addr,
 }
 
@@ -53,6 +55,7 @@ impl Default for Behaviour {
             page: false,
             detach: false,
             refuse_setup: false,
+            reject_connection: None,
             upf: Ipv4Addr::new(127, 46, 1, 1),
         }
     }
@@ -85,6 +88,15 @@ struct UeRecord {
     connection: Option<Connection>,
     access_count: u32,
     attached: bool,
+    /// EPS bearer identities of its PDN connections.
+    bearers: Vec<u8>,
+}
+
+impl UeRecord {
+    /// Returns the UPF's TEID of a bearer.
+    fn teid(&self, ebi: u8) -> u32 {
+        self.m_tmsi ^ u32::from(ebi - EBI) << 20
+    }
 }
 
 /// Scripted MME. `receive` takes a PDU of an eNB and returns the PDUs to send back.
@@ -122,9 +134,9 @@ impl Mme {
             Uplink::Nas { mme, nas } => self.uplink_nas(mme, &nas),
             Uplink::Tunnels { mme, tunnels } => {
                 for (ebi, end) in tunnels {
-                    assert_eq!(ebi, EBI);
-                    let uplink = self.connected.get(&mme).map(|index| self.ues[*index].m_tmsi);
-                    self.routes.extend(uplink.map(|uplink| (uplink, end)));
+                    let Some(ue) = self.connected.get(&mme).map(|index| &self.ues[*index]) else { continue };
+                    assert!(ue.bearers.contains(&ebi));
+                    self.routes.insert(ue.teid(ebi), end);
                 }
                 vec![]
             }
@@ -136,7 +148,10 @@ impl Mme {
             Uplink::ReleaseComplete { mme } => {
                 let Some(index) = self.connected.remove(&mme) else { return vec![] };
                 self.ues[index].connection = None;
-                self.routes.remove(&self.ues[index].m_tmsi);
+                let ue = &self.ues[index];
+                for ebi in &ue.bearers {
+                    self.routes.remove(&ue.teid(*ebi));
+                }
                 let paged = self.behaviour.page && self.ues[index].attached;
                 if paged { vec![wire::paging(self.ues[index].m_tmsi)] } else { vec![] }
             }
@@ -406,7 +421,22 @@ impl Mme {
                 self.log.push(format!("APN {}", apn.unwrap_or_default()));
                 return self.accept(index);
             }
-            NasEpsMessage::Esm(_, NasEsmMessage::DeactivateEpsBearerContextAccept(_)) => return vec![],
+            NasEpsMessage::Esm(head, NasEsmMessage::PdnConnectivityRequest(request)) => {
+                return vec![self.connect_pdn(index, &head, &request)];
+            }
+            NasEpsMessage::Esm(head, NasEsmMessage::PdnDisconnectRequest(request)) => {
+                return vec![self.disconnect_pdn(index, &head, &request)];
+            }
+            NasEpsMessage::Esm(head, NasEsmMessage::ActivateDefaultEpsBearerContextAccept(_)) => {
+                assert_eq!(head.procedure_transaction_identity, 0);
+                self.log.push(format!("bearer {} accepted", head.eps_bearer_identity));
+                return vec![];
+            }
+            NasEpsMessage::Esm(head, NasEsmMessage::DeactivateEpsBearerContextAccept(_)) => {
+                assert_eq!(head.procedure_transaction_identity, 0);
+                self.log.push(format!("bearer {} ended", head.eps_bearer_identity));
+                return vec![];
+            }
             other => {
                 self.faults.push(format!("protected {other}"));
                 return vec![];
@@ -502,11 +532,8 @@ impl Mme {
         let request = self.ues[index].request.as_ref().expect("attaching");
         let esm = request.esm_message_container.decode_as_esm_message().expect("checked");
         let NasEpsMessage::Esm(head, _) = esm else { unreachable!("checked") };
-        let apn = NasAccessPointName::from_string("internet").expect("a name");
-        let qos = NasEpsQualityOfService::from_qos(EpsQos::new(9, None, None, None)).expect("a QoS");
-        let address = NasPdnAddress::from_ipv4([10, 46, 0, 2 + index as u8]);
-        let activate = NasActivateDefaultEpsBearerContextRequest::new(qos, apn, address);
-        let activate = NasEpsMessage::new_esm(activate, EBI, head.procedure_transaction_identity);
+        let activate = activation(index, EBI, head.procedure_transaction_identity);
+        self.ues[index].bearers = vec![EBI];
         let plmn = vireo_wire::security::Plmn::new("999", "70").expect("digits");
         let accept = NasAttachAccept::new(
             NasEpsAttachResult::from_attach_result(AttachResult::EpsOnly),
@@ -529,15 +556,46 @@ impl Mme {
         let ue = &self.ues[index];
         let count = NasCount::new(ue.access_count).expect("24 bits");
         let key = *derive_kenb(ue.k_asme.as_ref().expect("authenticated"), count).as_octets();
-        let tunnel = (self.behaviour.upf, ue.m_tmsi);
-        wire::context_setup(ue.connection.expect("connected"), key, (EBI, tunnel), nas)
+        let tunnel = |ebi: &u8| (*ebi, (self.behaviour.upf, ue.teid(*ebi)));
+        let bearers: Vec<_> = ue.bearers.iter().map(tunnel).collect();
+        wire::context_setup(ue.connection.expect("connected"), key, &bearers, nas)
+    }
+
+    /// Sets up a further PDN connection, or rejects it.
+    fn connect_pdn(&mut self, index: usize, head: &NasEsmHeader, request: &NasPdnConnectivityRequest) -> Vec<u8> {
+        let pti = head.procedure_transaction_identity;
+        assert_eq!((head.eps_bearer_identity, request.esm_information_transfer_flag.is_some()), (0, false));
+        let apn = request.access_point_name.as_ref().and_then(|apn| apn.as_string());
+        self.log.push(format!("connection {} {}", pti, apn.unwrap_or_default()));
+        if let Some(cause) = self.behaviour.reject_connection {
+            let reject = NasPdnConnectivityReject::new(NasEsmCause::from_cause(cause));
+            return self.downlink(index, &NasEpsMessage::new_esm(reject, 0, pti));
+        }
+        let free = (EBI..=15).find(|ebi| !self.ues[index].bearers.contains(ebi)).expect("a bearer");
+        self.ues[index].bearers.push(free);
+        let nas = self.protect(index, &activation(index, free, pti));
+        let ue = &self.ues[index];
+        wire::bearer_setup(ue.connection.expect("connected"), (free, (self.behaviour.upf, ue.teid(free))), nas)
+    }
+
+    /// Ends a PDN connection, or rejects that if it is the last one.
+    fn disconnect_pdn(&mut self, index: usize, head: &NasEsmHeader, request: &NasPdnDisconnectRequest) -> Vec<u8> {
+        let pti = head.procedure_transaction_identity;
+        let ebi = request.linked_eps_bearer_identity.value & 0xf;
+        if self.ues[index].bearers == [ebi] {
+            let cause = NasEsmCause::from_cause(EsmCause::LastPdnDisconnectionNotAllowed);
+            return self.downlink(index, &NasEpsMessage::new_esm(NasPdnDisconnectReject::new(cause), 0, pti));
+        }
+        assert!(self.ues[index].bearers.contains(&ebi));
+        self.ues[index].bearers.retain(|bearer| *bearer != ebi);
+        self.release_bearer(index, ebi, pti)
     }
 
     fn update(&mut self, index: usize, request: &NasTrackingAreaUpdateRequest) -> Vec<Vec<u8>> {
         let kind = &request.eps_update_type;
         self.log.push(format!("update {:?}", kind.update_type().expect("a type")));
         let status = request.eps_bearer_context_status.as_ref().expect("a status");
-        assert_eq!(status.active_bearers(), [EBI]);
+        assert_eq!(status.active_bearers(), self.ues[index].bearers);
         let result = NasEpsUpdateResult::new(0);
         let accept = NasTrackingAreaUpdateAccept::new(result).with_guti(self.guti(index));
         let accept = self.protected_downlink(index, accept);
@@ -582,9 +640,30 @@ impl Mme {
 
     /// Returns the deactivation of the only UE's bearer.
     pub(crate) fn deactivate(&mut self) -> Vec<u8> {
-        let cause = NasEsmCause::from_cause(EsmCause::RegularDeactivation);
-        let message = NasEpsMessage::new_esm(NasDeactivateEpsBearerContextRequest::new(cause), EBI, 0);
-        let nas = self.protect(0, &message);
-        wire::bearer_release(self.ues[0].connection.expect("connected"), EBI, nas)
+        self.release_bearer(0, EBI, 0)
     }
+
+    fn release_bearer(&mut self, index: usize, ebi: u8, pti: u8) -> Vec<u8> {
+        let cause = NasEsmCause::from_cause(EsmCause::RegularDeactivation);
+        let message = NasEpsMessage::new_esm(NasDeactivateEpsBearerContextRequest::new(cause), ebi, pti);
+        let nas = self.protect(index, &message);
+        wire::bearer_release(self.ues[index].connection.expect("connected"), ebi, nas)
+    }
+
+    /// Returns an ESM message for the only UE.
+    pub(crate) fn push_esm(&mut self, message: impl Into<NasEsmMessage>, ebi: u8, pti: u8) -> Vec<u8> {
+        self.downlink(0, &NasEpsMessage::new_esm(message, ebi, pti))
+    }
+}
+
+/// Returns the activation of a default bearer of IPv4.
+pub(crate) fn activation(index: usize, ebi: u8, pti: u8) -> NasEpsMessage {
+    NasEpsMessage::new_esm(activation_request([10, 46, ebi - EBI, 2 + index as u8]), ebi, pti)
+}
+
+/// Returns an ACTIVATE DEFAULT EPS BEARER CONTEXT REQUEST with this address.
+pub(crate) fn activation_request(address: [u8; 4]) -> NasActivateDefaultEpsBearerContextRequest {
+    let apn = NasAccessPointName::from_string("internet").expect("a name");
+    let qos = NasEpsQualityOfService::from_qos(EpsQos::new(9, None, None, None)).expect("a QoS");
+    NasActivateDefaultEpsBearerContextRequest::new(qos, apn, NasPdnAddress::from_ipv4(address))
 }

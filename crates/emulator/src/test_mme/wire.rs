@@ -83,6 +83,15 @@ fn try_read(octets: &[u8]) -> Result<Uplink, Error> {
             };
             Uplink::Tunnels { mme, tunnels: items.into_iter().map(end).collect() }
         }
+        Kind::Successful_E_RABSetup => {
+            extract_s1ap_ies!(&pdu, ERABSetupResponse, req mme: u32 = MME_UE_S1AP_ID(id),);
+            let items = pdu.items::<ie::E_RABSetupListBearerSURes>().collect::<Result<Vec<_>, _>>()?;
+            let end = |item: ERABSetupItemBearerSURes<'_>| {
+                let address = <[u8; 4]>::try_from(item.transport_layer_address.0.as_octets()).expect("IPv4");
+                (item.e_rab_id.0 as u8, (address.into(), u32::from_be_bytes(item.gtp_teid.0)))
+            };
+            Uplink::Tunnels { mme, tunnels: items.into_iter().map(end).collect() }
+        }
         Kind::Initiating_UECapabilityInfoIndication => Uplink::Capability,
         Kind::Initiating_UEContextReleaseRequest => {
             extract_s1ap_ies!(&pdu, UEContextReleaseRequest,
@@ -146,28 +155,57 @@ pub(crate) fn downlink_nas((mme, enb): Connection, nas: Vec<u8>) -> Vec<u8> {
     ))
 }
 
-/// Returns an INITIAL CONTEXT SETUP REQUEST with one E-RAB to the UPF's `tunnel`.
-pub(crate) fn context_setup(
-    (mme, enb): Connection,
-    key: [u8; 32],
-    (ebi, tunnel): BearerEnd,
-    nas: Option<Vec<u8>>,
-) -> Vec<u8> {
+fn qos() -> ERABLevelQoSParameters {
     let priority = AllocationAndRetentionPriority::new(
         PriorityLevel(9),
         PreEmptionCapability::shall_not_trigger_pre_emption,
         PreEmptionVulnerability::not_pre_emptable,
         None,
     );
-    let item = ERABToBeSetupItemCtxtSUReq::new(
+    ERABLevelQoSParameters::new(QCI(9), priority, None, None)
+}
+
+/// Returns an E-RAB SETUP REQUEST with one E-RAB to the UPF's `tunnel`.
+pub(crate) fn bearer_setup((mme, enb): Connection, (ebi, tunnel): BearerEnd, nas: Vec<u8>) -> Vec<u8> {
+    let item = ERABToBeSetupItemBearerSUReq::new(
         ERABID(ebi.into()),
-        ERABLevelQoSParameters::new(QCI(9), priority, None, None),
+        qos(),
         TransportLayerAddress(tunnel.0.octets().into()),
         GTPTEID(tunnel.1.to_be_bytes()),
-        nas.map(NASPDU::from),
+        NASPDU::from(nas),
         None,
     );
-    let item = build_s1ap_ie!(REJECT E_RABToBeSetupItemCtxtSUReq(item)).expect("it encodes");
+    let item = build_s1ap_ie!(REJECT E_RABToBeSetupItemBearerSUReq(item)).expect("it encodes");
+    encoded(build_s1ap!(
+        InitiatingMessage,
+        E_RABSetup,
+        ERABSetupRequest,
+        MME_UE_S1AP_ID(mme),
+        eNB_UE_S1AP_ID(enb),
+        E_RABToBeSetupListBearerSUReq(ERABToBeSetupListBearerSUReq(vec![item])),
+    ))
+}
+
+/// Returns an INITIAL CONTEXT SETUP REQUEST with E-RABs to these tunnels of the UPF. The NAS
+/// message is in the first one.
+pub(crate) fn context_setup(
+    (mme, enb): Connection,
+    key: [u8; 32],
+    bearers: &[BearerEnd],
+    mut nas: Option<Vec<u8>>,
+) -> Vec<u8> {
+    let mut item = |(ebi, tunnel): &BearerEnd| {
+        let item = ERABToBeSetupItemCtxtSUReq::new(
+            ERABID((*ebi).into()),
+            qos(),
+            TransportLayerAddress(tunnel.0.octets().into()),
+            GTPTEID(tunnel.1.to_be_bytes()),
+            nas.take().map(NASPDU::from),
+            None,
+        );
+        build_s1ap_ie!(REJECT E_RABToBeSetupItemCtxtSUReq(item)).expect("it encodes")
+    };
+    let items = bearers.iter().map(&mut item).collect();
     let rate = UEAggregateMaximumBitrate::new(BitRate(1_000_000), BitRate(1_000_000), None);
     encoded(build_s1ap!(
         InitiatingMessage,
@@ -176,7 +214,7 @@ pub(crate) fn context_setup(
         MME_UE_S1AP_ID(mme),
         eNB_UE_S1AP_ID(enb),
         UEAggregateMaximumBitrate(rate),
-        E_RABToBeSetupListCtxtSUReq(ERABToBeSetupListCtxtSUReq(vec![item])),
+        E_RABToBeSetupListCtxtSUReq(ERABToBeSetupListCtxtSUReq(items)),
         UESecurityCapabilities(helpers::ue_security_capabilities(0xe0, 0xe0)),
         SecurityKey(SecurityKey(key.into())),
     ))

@@ -57,6 +57,8 @@ struct RateResult {
     /// Service requests that were due, and those that completed.
     due: u64,
     completed: u64,
+    /// What went wrong, as the emulator reports it.
+    complaints: Vec<String>,
 }
 
 pub(super) fn run(plane: &Plane) -> Result<Findings, Failure> {
@@ -163,7 +165,8 @@ fn measure(
     span: Duration,
     (rates, (data, control)): (&[u32], (usize, usize)),
 ) -> Result<Vec<RateResult>, Failure> {
-    let mut upf = Upf::start(&plane.network, &[control], users + ues, &xdp(&plane.network), &plane.interrupt)?;
+    // Each UE attaches again while its last session exists.
+    let mut upf = Upf::start(&plane.network, &[control], users + 2 * ues, &xdp(&plane.network), &plane.interrupt)?;
     upf.establish(0..users, false)?;
     let teids = upf.teids.take().ok_or_else(|| Failure("the UPF has no sessions".into()))?;
     upf.workers_on(data)?;
@@ -199,6 +202,7 @@ fn measure(
             events.push(result.completed as f64 / result.steady_seconds);
             beside.due += result.procedures;
             beside.completed += result.completed;
+            beside.complaints.extend(result.complaints());
         }
         beside.signalling.events = median(events.into_iter());
         all.push(beside);
@@ -232,7 +236,7 @@ fn findings(runs: &[Vec<RateResult>], rates: &[u32], users: u32) -> Result<Findi
         let kept = each(runs, |run| run[place].signalling.kept_rate())?;
         line.push((f64::from(*rate), kept.median));
         let figure = Figure::new(format!("{rate} service requests/s, packets, of those"), "ratio", kept);
-        figures.push(if place == MARKED { figure.mark(Bound::AtLeast(KEPT)) } else { figure });
+        figures.push(if place == MARKED.min(rates.len() - 1) { figure.mark(Bound::AtLeast(KEPT)) } else { figure });
         let served = each(runs, |run| run[place].signalling.events)?;
         figures.push(Figure::new(format!("{rate} service requests/s, completed"), "1/s", served));
     }
@@ -252,6 +256,10 @@ fn findings(runs: &[Vec<RateResult>], rates: &[u32], users: u32) -> Result<Findi
         Axis::linear("packet rate, of that without signalling"),
     )
     .line("vireo", line);
+    let mut complaints: Vec<String> = runs.iter().flatten().flat_map(|of| of.complaints.iter().cloned()).collect();
+    complaints.sort_unstable();
+    complaints.dedup();
+    let complaints = complaints.into_iter().map(|what| format!("Went wrong: {what}."));
     Ok(Findings {
         load: OfferedLoad::new(
             "service requests with release by eNBs, open loop, beside packets in a closed loop",
@@ -274,7 +282,10 @@ fn findings(runs: &[Vec<RateResult>], rates: &[u32], users: u32) -> Result<Findi
                  thread share one processor, which bounds the rate of signalling."
             ),
             format!("The RAN node of the packets is {GNB}."),
-        ],
+        ]
+        .into_iter()
+        .chain(complaints)
+        .collect(),
         broken: None,
     })
 }
@@ -299,6 +310,7 @@ mod tests {
             signalling: SignallingResult { rates: vec![100.0, kept, 100.0], events: 10.0 },
             due: 10,
             completed: 10,
+            complaints: vec![],
         };
         let runs = [vec![beside(100.0), beside(100.0), beside(97.0), beside(90.0)]];
         let found = findings(&runs, &RATES, 1_000).unwrap();

@@ -327,13 +327,14 @@ impl SmTransaction<'_> {
                 Output::FreeAddress(dnn, address) => self.out.leaves.push(OutgoingMessage::Free(*dnn, address)),
                 Output::Released => gone = true,
                 Output::DownlinkData => data = true,
-                // The AMF counts these as far as it observes them. Sessions are not relocated in
-                // SBA mode.
+                // The AMF counts these as far as it observes them. In SBA mode sessions are not
+                // relocated, and there is no EPS.
                 Output::Established
                 | Output::Activated
                 | Output::UsageReported { .. }
                 | Output::Relocated(_)
-                | Output::NotRelocated => {}
+                | Output::NotRelocated
+                | Output::ReleaseConnection => {}
             }
         }
         self.send_content(content);

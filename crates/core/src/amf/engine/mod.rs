@@ -130,7 +130,7 @@ pub enum Event<'a> {
 
 /// Runs one step. Changes the context in place and returns the effects and notes.
 pub fn step(ue: &mut UeContext, event: Event<'_>, env: &mut Env<'_>) -> StepOutput {
-    let mut ctx = StepContext { ue, env, out: StepOutput::default() };
+    let mut ctx = StepContext { ue, env, out: StepOutput::default(), postponed_release: None };
     match event {
         Event::Initial { assoc, message } => initial(&mut ctx, assoc, message),
         Event::Congested { assoc, message } => congested(&mut ctx, assoc, message),
@@ -182,6 +182,10 @@ pub fn step(ue: &mut UeContext, event: Event<'_>, env: &mut Env<'_>) -> StepOutp
     user_plane::send_deferred(&mut ctx);
     service_request::smfs_have_answered(&mut ctx);
     smf_requests::send_waiting(&mut ctx);
+    // After the answer to a handover that has failed.
+    if let Some(cause) = ctx.postponed_release.take_if(|_| ctx.ue.handover.is_none()) {
+        ctx.release(cause);
+    }
     reach_ue(&mut ctx);
     an_release::forget_if_empty(&mut ctx);
     ctx.out
@@ -428,8 +432,10 @@ fn ue_message(ctx: &mut StepContext<'_, '_>, message: UeMessage) {
         }
         UeMessage::ContextSetupResponse { set_up, failed } => {
             context_is_set_up(ctx);
+            let before = ctx.ue.ambr();
             session::transfers(ctx, N2Sm::SetupResponse, set_up);
             session::transfers(ctx, N2Sm::SetupUnsuccessful, failed);
+            change_ambr(ctx, before);
         }
         UeMessage::ContextSetupFailure { cause, failed } => {
             session::transfers(ctx, N2Sm::SetupUnsuccessful, failed);

@@ -1,11 +1,13 @@
 //! Procedures of EPS against an eNB and a UE: attach, service request, paging, update, detach.
 
 mod collisions;
+mod enb;
 mod erabs;
 mod faults;
 mod golden;
 mod handover;
 pub(crate) mod kdf;
+mod lost_bearers;
 mod network;
 mod pdus;
 mod power_saving;

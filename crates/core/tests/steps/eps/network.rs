@@ -30,8 +30,8 @@ pub(super) const ASSOC: AssocId = AssocId(7);
 const KEY: [u8; 16] = [0x46; 16];
 const OPC: [u8; 16] = [0xcd; 16];
 pub(super) const ENB_ID: u32 = 0x00ab_cdef;
-const ENB_ADDRESS: [u8; 4] = [127, 0, 0, 2];
-const ENB_TEID: [u8; 4] = [0x12, 0x34, 0x56, 0x78];
+pub(super) const ENB_ADDRESS: [u8; 4] = [127, 0, 0, 2];
+pub(super) const ENB_TEID: [u8; 4] = [0x12, 0x34, 0x56, 0x78];
 const PLMN: [u8; 3] = [0x99, 0xf9, 0x07];
 
 /// The state that the UE has of its attach.
@@ -96,6 +96,10 @@ pub(super) struct Network {
     /// False if the eNB does not answer INITIAL CONTEXT SETUP REQUEST and the UPF answers nothing.
     pub(super) enb_answers: bool,
     pub(super) upf_answers: bool,
+    /// False if the eNB does not answer UE CONTEXT RELEASE COMMAND.
+    pub(super) enb_releases: bool,
+    /// E-RAB that the eNB does not set up with a context.
+    pub(super) refused_erab: Option<u64>,
     unanswered: Vec<(Seid, Vec<u8>)>,
     down: std::collections::VecDeque<(AssocId, Vec<u8>)>,
 }
@@ -161,6 +165,8 @@ impl Network {
             kenb: Vec::new(),
             enb_answers: true,
             upf_answers: true,
+            enb_releases: true,
+            refused_erab: None,
             unanswered: Vec::new(),
             down: std::collections::VecDeque::new(),
         };
@@ -369,88 +375,11 @@ impl Network {
                 use vireo_wire::s1ap::*;
                 let ids = pdu.ie::<ie::UE_S1AP_IDs>().expect("an IE").expect("IDs");
                 let UES1APIDs::uE_S1AP_ID_pair(pair) = ids else { return };
-                let (mme, enb) = (pair.mme_ue_s1ap_id.0, pair.enb_ue_s1ap_id.0);
-                self.mme_id = self.mme_id.filter(|id| (n, *id) != (self.serving, mme));
-                let complete = build_s1ap!(
-                    SuccessfulOutcome,
-                    UEContextRelease,
-                    UEContextReleaseComplete,
-                    MME_UE_S1AP_ID(mme),
-                    eNB_UE_S1AP_ID(enb),
-                );
-                self.take_from(n, &complete.and_then(|pdu| pdu.encode()).expect("it encodes"));
+                if self.enb_releases {
+                    self.complete_release(n, (pair.mme_ue_s1ap_id.0, pair.enb_ue_s1ap_id.0));
+                }
             }
             _ => {}
-        }
-    }
-
-    /// Answers INITIAL CONTEXT SETUP REQUEST, and passes its NAS message to the UE.
-    fn set_up(&mut self, pdu: &s1ap::S1APPDU<'_>) {
-        use vireo_wire::s1ap::*;
-        let key = pdu.ie::<ie::SecurityKey>().expect("an IE").expect("a key");
-        assert_eq!(key.0.len(), 256);
-        self.kenb = key.0.as_octets().to_vec();
-        let (mut nas, mut done) = (None, Vec::new());
-        for item in pdu.items::<ie::E_RABToBeSetupListCtxtSUReq>().map(|item| item.expect("an item")) {
-            assert_eq!(item.transport_layer_address.0.as_octets(), [127, 0, 0, 8], "the UPF's");
-            nas = nas.or(item.nas_pdu.map(|nas| nas.0.to_vec()));
-            let address = TransportLayerAddress(ENB_ADDRESS.into());
-            let item = ERABSetupItemCtxtSURes::new(item.e_rab_id, address, GTPTEID(ENB_TEID), None);
-            done.push(build_s1ap_ie!(IGNORE E_RABSetupItemCtxtSURes(item)).expect("an item"));
-        }
-        if !self.enb_answers {
-            return;
-        }
-        let response = build_s1ap!(
-            SuccessfulOutcome,
-            InitialContextSetup,
-            InitialContextSetupResponse,
-            MME_UE_S1AP_ID(self.mme_id.expect("a connection")),
-            eNB_UE_S1AP_ID(self.enb_id),
-            E_RABSetupListCtxtSURes(ERABSetupListCtxtSURes(done)),
-        );
-        self.take_from_enb(&response.and_then(|pdu| pdu.encode()).expect("it encodes"));
-        if let Some(nas) = nas {
-            self.bring_to_ue(&nas);
-        }
-    }
-
-    /// Answers E-RAB SETUP REQUEST, and passes its NAS message to the UE.
-    fn set_up_bearer(&mut self, pdu: &s1ap::S1APPDU<'_>) {
-        use vireo_wire::s1ap::*;
-        let item = pdu.items::<ie::E_RABToBeSetupListBearerSUReq>().next().expect("a bearer").expect("an item");
-        let nas = item.nas_pdu.0.to_vec();
-        let address = TransportLayerAddress(ENB_ADDRESS.into());
-        let done = ERABSetupItemBearerSURes::new(item.e_rab_id, address, GTPTEID(ENB_TEID), None);
-        let done = build_s1ap_ie!(IGNORE E_RABSetupItemBearerSURes(done)).expect("an item");
-        let response = build_s1ap!(
-            SuccessfulOutcome,
-            E_RABSetup,
-            ERABSetupResponse,
-            MME_UE_S1AP_ID(self.mme_id.expect("a connection")),
-            eNB_UE_S1AP_ID(self.enb_id),
-            E_RABSetupListBearerSURes(ERABSetupListBearerSURes(vec![done])),
-        );
-        self.take_from_enb(&response.and_then(|pdu| pdu.encode()).expect("it encodes"));
-        if !nas.is_empty() {
-            self.bring_to_ue(&nas);
-        }
-    }
-
-    /// Answers E-RAB RELEASE COMMAND, and passes its NAS message to the UE.
-    fn release_bearer(&mut self, pdu: &s1ap::S1APPDU<'_>) {
-        use vireo_wire::s1ap::*;
-        let nas = pdu.ie::<ie::NAS_PDU>().map(|nas| nas.expect("octets").0.to_vec());
-        let response = build_s1ap!(
-            SuccessfulOutcome,
-            E_RABRelease,
-            ERABReleaseResponse,
-            MME_UE_S1AP_ID(self.mme_id.expect("a connection")),
-            eNB_UE_S1AP_ID(self.enb_id),
-        );
-        self.take_from_enb(&response.and_then(|pdu| pdu.encode()).expect("it encodes"));
-        if let Some(nas) = nas {
-            self.bring_to_ue(&nas);
         }
     }
 
@@ -555,7 +484,7 @@ impl Network {
     }
 
     /// Handles a NAS message at the UE.
-    fn bring_to_ue(&mut self, nas: &[u8]) {
+    pub(super) fn bring_to_ue(&mut self, nas: &[u8]) {
         match &mut self.ue.remaining {
             Some(0) => return,
             Some(remaining) => *remaining -= 1,

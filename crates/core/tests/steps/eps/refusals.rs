@@ -145,6 +145,15 @@ fn dual_stack_request_gets_single_type() {
     network.initial_message(&request);
     assert_eq!(succeeded(&network, Kind::Registration), 1, "{:?}", network.notes);
     assert_eq!(network.ue.bearer_cause, Some(50));
+    // Either version is possible, but not both with one bearer.
+    let mut network = Network::new();
+    let types = vec![PduSessionType::Ipv4, PduSessionType::Ipv6];
+    network.config.dnns[0].types = types.clone();
+    network.subscription.slices[0].dnns[0].types = types;
+    let mut request = network.attach_request();
+    request.esm_message_container = connectivity(1, 3, 1);
+    network.initial_message(&request);
+    assert_eq!((network.ue.bearer_cause, network.ue.address.is_some()), (Some(52), true));
 }
 
 /// There is no CS domain: the UE is attached for EPS services only (5.5.1.3.4.3, 5.5.3.3.4.3).

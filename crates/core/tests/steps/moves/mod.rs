@@ -138,7 +138,9 @@ fn connection_of_4g_moves_with_its_identity() {
     assert_eq!(of(0x1c), [1, 0, 6, 0x31, 0x31, 1, 1, 0xff, 1], "the default rule");
     assert_eq!(of(0x1d).len(), 6, "the Session-AMBR");
     assert_eq!(of(0x1f), [1, 0x20, 0x42, 1, 1, 9, 7, 1, 6 << 4], "5QI and bearer of the default flow");
+    phone.confirm(6);
     phone.connect(None);
+    phone.confirm(7);
     assert_eq!(phone.sessions(), [(3, 5), (6, 6), (0, 7)]);
     phone.complete_and_release();
     phone.move_to_5g(1 << 3 | 1 << 6);

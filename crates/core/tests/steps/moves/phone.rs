@@ -346,6 +346,11 @@ impl Phone {
         self.uplink(&NasEpsMessage::new_esm(request, 0, 9));
     }
 
+    /// Confirms a default bearer.
+    pub(super) fn confirm(&mut self, ebi: u8) {
+        self.uplink(&NasEpsMessage::new_esm(NasActivateDefaultEpsBearerContextAccept::new(), ebi, 0));
+    }
+
     /// Returns PDU session identity and identity towards the UE of each session.
     pub(super) fn sessions(&self) -> Vec<(u8, u8)> {
         self.context().sessions.iter().map(|s| (s.psi, s.id())).collect()

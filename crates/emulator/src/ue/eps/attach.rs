@@ -164,7 +164,12 @@ impl LteUe {
         NasMobileIdentity::from_imeisv(std::str::from_utf8(&digits).ok()?).ok()
     }
 
-    pub(super) fn attach_accept(&mut self, accept: &NasAttachAccept, out: &mut UeOutput) -> Result<(), Violation> {
+    pub(super) fn attach_accept(
+        &mut self,
+        p: &Profile,
+        accept: &NasAttachAccept,
+        out: &mut UeOutput,
+    ) -> Result<(), Violation> {
         let incomplete = Violation::Incomplete(kind::ATTACH_ACCEPT);
         // A retransmission by T3450: the COMPLETE was lost (TS 24.301 5.5.1.2.7).
         let repeated = self.mm == MmState::Registered && accept.guti.is_some();
@@ -174,7 +179,7 @@ impl LteUe {
         if let Some(identity) = &accept.guti {
             self.assign(nas::guti(&identity.value).ok_or(incomplete)?);
         }
-        let session = self.default_bearer(&accept.esm_message_container).ok_or(incomplete)?;
+        let session = self.default_bearer(p, &accept.esm_message_container).ok_or(incomplete)?;
         let complete = super::bearer::activation_accept(session.psi);
         let complete = NasAttachComplete::new(NasEsmMessageContainer::new(&complete[..]));
         let complete = nas::encode(complete).map_err(|_| incomplete)?;

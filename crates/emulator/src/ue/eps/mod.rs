@@ -25,18 +25,25 @@ use super::{
 use security::{EpsSecurity, SecurityContext};
 use vireo_types::{Guti, PduSessionType};
 
+/// Procedure transaction identity of the PDN connectivity request in an attach.
+const ATTACH_PTI: u8 = 1;
+/// PDU session identity of the default bearer of an attach.
+pub(crate) const ATTACH_PSI: u8 = 1;
+
 /// EPS (TS 24.301), and the state that only its UE has.
 #[derive(Debug)]
 pub struct Eps {
     /// PDN type that the last attach requested.
     requested: PduSessionType,
+    /// Last procedure transaction identity of the UE.
+    last_pti: u8,
     /// Keys of 5G, until the tracking area update of a UE that comes from there.
     from_nr: Option<Box<NrOrigin>>,
 }
 
 impl Default for Eps {
     fn default() -> Self {
-        Eps { requested: PduSessionType::Ipv4, from_nr: None }
+        Eps { requested: PduSessionType::Ipv4, last_pti: ATTACH_PTI, from_nr: None }
     }
 }
 

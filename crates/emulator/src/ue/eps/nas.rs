@@ -94,7 +94,7 @@ impl Dialect for Eps {
                 Ok(())
             }
             NasEmmMessage::IdentityRequest(request) => ue.identity_request(&request, out),
-            NasEmmMessage::AttachAccept(accept) => ue.attach_accept(&accept, out),
+            NasEmmMessage::AttachAccept(accept) => ue.attach_accept(p, &accept, out),
             NasEmmMessage::AttachReject(reject) => {
                 let retry = reject.t3346_value.as_ref().and_then(|timer| timer.to_seconds());
                 ue.rejected(kind, reject.emm_cause.value, retry, out)

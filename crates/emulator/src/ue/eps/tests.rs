@@ -4,12 +4,13 @@ use super::*;
 use crate::enb::{self, Enb, EnbConfig, Inbox, Outbox, S1State};
 use crate::options::{LAB_K, LAB_OPC};
 use crate::ran::ConnectionId;
-use crate::test_mme::{Behaviour, EBI, Mme, wire};
+use crate::test_mme::{Behaviour, EBI, Mme, activation, activation_request, wire};
 use crate::ue::Registration;
 use crate::usim::{Keys, Usim};
 use vireo_types::{Tac, Tai};
 use vireo_wire::nas_eps::{
-    CipheringAlgorithm, EmmCause, IntegrityAlgorithm, NasDetachRequestUeTerminated, NasDetachType, NetworkDetachKind,
+    CipheringAlgorithm, EmmCause, EsmCause, IntegrityAlgorithm, NasDetachRequestUeTerminated, NasDetachType,
+    NasEsmCause, NasEsmMessage, NasPdnConnectivityReject, NetworkDetachKind,
 };
 use vireo_wire::s1ap::{Cause as S1Cause, CauseRadioNetwork, RRCEstablishmentCause};
 
@@ -280,6 +281,110 @@ fn tracking_area_updates_keep_the_bearer() {
     lab.assert_sound();
     let updates: Vec<_> = lab.mme.log.iter().filter(|line| line.starts_with("update")).collect();
     assert_eq!(updates, ["update PeriodicUpdating", "update complete", "update TaUpdating", "update complete"]);
+}
+
+fn connect(lab: &mut Lab, psi: u8) {
+    lab.ue_does(|ue, profile, out| ue.establish(profile, psi, PduSessionType::Ipv4, out));
+}
+
+#[test]
+fn further_connections_last_until_disconnect() {
+    let mut lab = Lab::new(Behaviour::default());
+    lab.register(Registration::Fresh);
+    connect(&mut lab, 2);
+    lab.profile.requests_apn = false;
+    connect(&mut lab, 9);
+    lab.assert_sound();
+    let sessions = |lab: &Lab| lab.ue.sessions().iter().map(|s| (s.psi, s.other)).collect::<Vec<_>>();
+    assert_eq!((sessions(&lab), lab.tunnels()), (vec![(5, 1), (6, 2), (7, 9)], 3));
+    let addresses: Vec<_> = lab.ue.sessions().iter().filter_map(|s| s.address.ipv4).collect();
+    assert_eq!(addresses, [[10, 46, 0, 2], [10, 46, 1, 2], [10, 46, 2, 2]].map(std::net::Ipv4Addr::from));
+    lab.go_idle();
+    lab.ue_does(|ue, _, out| ue.service_request(Service::Data, out));
+    assert_eq!(lab.tunnels(), 3);
+    lab.go_idle();
+    lab.register(Registration::Mobility);
+    assert_eq!(lab.tunnels(), 3);
+    lab.ue_does(|ue, _, out| ue.release(2, out));
+    assert_eq!((sessions(&lab), lab.tunnels()), (vec![(5, 1), (7, 9)], 2));
+    assert_eq!(lab.events.last(), Some(&Event::SessionReleased { psi: 6 }));
+    // The network may assign the bearer again.
+    connect(&mut lab, 2);
+    assert_eq!(sessions(&lab), [(5, 1), (7, 9), (6, 2)]);
+    lab.assert_sound();
+    let names = ["connection", "bearer"];
+    let log: Vec<_> = lab.mme.log.iter().filter(|line| names.iter().any(|name| line.starts_with(name))).collect();
+    let expected = ["connection 2 internet", "bearer 6 accepted", "connection 3 ", "bearer 7 accepted"];
+    assert_eq!(log[..4], expected);
+    assert_eq!(log[4..], ["bearer 6 ended", "connection 5 ", "bearer 6 accepted"]);
+}
+
+#[test]
+fn refused_connection_leaves_others() {
+    let mut lab = Lab::new(Behaviour::default());
+    lab.register(Registration::Fresh);
+    lab.mme.behaviour.reject_connection = Some(EsmCause::MissingOrUnknownApn);
+    connect(&mut lab, 2);
+    lab.assert_sound();
+    assert_eq!(lab.events.last(), Some(&Event::SessionRejected { psi: 2, cause: Cause::Esm(27) }));
+    assert_eq!((lab.ue.sessions().len(), lab.tunnels()), (1, 1));
+    // The last connection ends with the attach alone.
+    lab.ue_does(|ue, _, out| ue.release(1, out));
+    lab.assert_sound();
+    assert_eq!(lab.events.last(), Some(&Event::SessionRejected { psi: EBI, cause: Cause::Esm(49) }));
+    assert_eq!(lab.ue.active_sessions().collect::<Vec<_>>(), [EBI]);
+    let mut output = UeOutput::default();
+    for psi in [0, 1, 16] {
+        let refused = lab.ue.establish(&lab.profile, psi, PduSessionType::Ipv4, &mut output);
+        assert_eq!(refused, Err(CommandError::Session(psi)));
+    }
+    assert_eq!(lab.ue.release(2, &mut output), Err(CommandError::Session(2)));
+    lab.go_idle();
+    let refused = lab.ue.establish(&lab.profile, 2, PduSessionType::Ipv4, &mut output);
+    assert_eq!(refused, Err(CommandError::State(MmState::Registered)));
+}
+
+/// Messages that no request of the UE has, or that do not fit it, are violations.
+#[test]
+fn wrong_esm_messages_are_violations() {
+    let mut lab = Lab::new(Behaviour::default());
+    lab.register(Registration::Fresh);
+    connect(&mut lab, 2);
+    // A repeat is answered again.
+    let nas = |message: &vireo_wire::nas_eps::NasEpsMessage| match message.clone() {
+        vireo_wire::nas_eps::NasEpsMessage::Esm(_, message) => message,
+        other => panic!("{other}"),
+    };
+    let repeat = lab.mme.push_esm(nas(&activation(0, 6, 2)), 6, 2);
+    lab.send_to_ue(&repeat);
+    lab.assert_sound();
+    assert_eq!((lab.mme.log.last().map(String::as_str), lab.ue.sessions().len()), (Some("bearer 6 accepted"), 2));
+    let reject = || -> NasEsmMessage {
+        NasPdnConnectivityReject::new(NasEsmCause::from_cause(EsmCause::RequestRejectedUnspecified)).into()
+    };
+    // Of no transaction, of an ended one, and the end of a bearer for a request of nobody.
+    let deactivation = vireo_wire::nas_eps::NasDeactivateEpsBearerContextRequest::new(NasEsmCause::new(36));
+    let pdus = [
+        (lab.mme.push_esm(nas(&activation(0, 7, 9)), 7, 9), Violation::Unexpected(0xc1)),
+        (lab.mme.push_esm(reject(), 0, 2), Violation::Unexpected(0xd1)),
+        (lab.mme.push_esm(deactivation, 6, 2), Violation::Unexpected(0xcd)),
+    ];
+    for (pdu, violation) in pdus {
+        lab.events.clear();
+        lab.send_to_ue(&pdu);
+        assert_eq!((lab.violations(), lab.ue.sessions().len()), (vec![violation], 2));
+    }
+    // A bearer of another session, and an address of another session.
+    for (ebi, address) in [(6, [10, 46, 9, 9]), (4, [10, 46, 9, 9]), (7, [10, 46, 1, 2])] {
+        lab.ue.forget_session(0);
+        let mut output = UeOutput::default();
+        lab.ue.establish(&lab.profile, 3, PduSessionType::Ipv4, &mut output).expect("the command fits");
+        let pti = lab.ue.sessions().last().expect("a session").pti;
+        let pdu = lab.mme.push_esm(activation_request(address), ebi, pti);
+        lab.events.clear();
+        lab.send_to_ue(&pdu);
+        assert_eq!(lab.violations(), [Violation::Incomplete(0xc1)], "{ebi} {address:?}");
+    }
 }
 
 #[test]

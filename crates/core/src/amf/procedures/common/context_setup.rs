@@ -20,12 +20,16 @@ pub fn begin(ctx: &mut StepContext<'_, '_>) {
 }
 
 /// Sends the RAN node the NAS message and the sessions: by Initial Context Setup if it has no UE
-/// context yet, else each in its own message.
-pub fn set_up(ctx: &mut StepContext<'_, '_>, nas: Option<Vec<u8>>, sessions: Vec<SessionSetup>) {
+/// context yet, else each in its own message. E-RAB SETUP REQUEST always has a NAS message (TS
+/// 36.413 9.1.3.1).
+pub fn set_up(ctx: &mut StepContext<'_, '_>, mut nas: Option<Vec<u8>>, mut sessions: Vec<SessionSetup>) {
     let Some(connection) = ctx.ue.connection else { return };
     // An eNB sets up no context without a bearer (TS 36.413 9.1.4.1).
-    let without_bearer = sessions.is_empty() && connection.assoc.dialect() == Dialect::Eps;
-    if !connection.ran.is_none() || without_bearer {
+    let is_eps = connection.assoc.dialect() == Dialect::Eps;
+    if !connection.ran.is_none() || sessions.is_empty() && is_eps {
+        if let Some(first) = sessions.first_mut().filter(|first| is_eps && first.nas.is_none()) {
+            first.nas = nas.take();
+        }
         if let Some(nas) = nas {
             ctx.send_encoded_nas(nas);
         }

@@ -3,11 +3,12 @@
 use super::{context_setup, smf_requests};
 use crate::amf::access;
 use crate::amf::context::{DeferredSessionMessage, RanContext, UeContext};
-use crate::amf::n2::{self, SessionSetup};
+use crate::amf::n2::{self, Cause, SessionSetup};
 use crate::smf::{self, Input, N2Sm, Output};
 use crate::step::{Effect, Kind, Note, StepContext};
 use vireo_types::{Dialect, SessionIndex, limits};
 use vireo_wire::nas::*;
+use vireo_wire::ngap::CauseTransport;
 
 /// Runs a step of the session at index `at` and delivers its output. The session may be removed.
 pub fn step(ctx: &mut StepContext<'_, '_>, at: usize, input: Input<'_>) {
@@ -91,6 +92,11 @@ pub fn deliver(ctx: &mut StepContext<'_, '_>, psi: u8, index: SessionIndex, outp
             Output::UsageReported { uplink, downlink } => ctx.note(Note::UsageReported { uplink, downlink }),
             Output::Relocated(since) => ctx.note(Note::Succeeded(Kind::Relocation, since)),
             Output::NotRelocated => ctx.note(Note::Failed(Kind::Relocation, 0)),
+            // The session repeats it after a handover.
+            Output::ReleaseConnection => {
+                let cause = Cause::transport(CauseTransport::transport_resource_unavailable);
+                ctx.postponed_release = Some(cause);
+            }
         }
     }
     pass_on(ctx, DeferredSessionMessage { psi, n1, n2 });
